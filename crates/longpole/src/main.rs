@@ -1,1 +1,85 @@
-fn main() {}
+//! The command. It dispatches to one file per verb and turns their outcome into an exit status: 0 done, 1 failed, 2 wrong
+//! usage; a closed pipe is success. Answers go to stdout, talk goes to stderr.
+
+mod verbs;
+
+use clap::{Parser, Subcommand};
+use std::io;
+use std::process::ExitCode;
+
+/// Names the one thing that holds a running system back.
+#[derive(Parser)]
+#[command(name = "longpole", version, about, disable_help_subcommand = true)]
+struct Command {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Record a command, a process, or everything with probes
+    Record(verbs::record::Args),
+    /// Start a recording that runs beside you
+    Start(verbs::start::Args),
+    /// Stop the recording that `start` began
+    Stop(verbs::stop::Args),
+    /// Say what is being recorded now
+    Status(verbs::status::Args),
+    /// List the subjects that can be recorded, or the recordings
+    List(verbs::list::Args),
+    /// Say what can be recorded here and how to get what cannot; or validate a trace
+    Check(verbs::check::Args),
+    /// Say what a trace holds: streams, events, losses, clock
+    Info(verbs::info::Args),
+    /// Print the events of a trace in the order of time
+    Print(verbs::print::Args),
+    /// Measure latencies: calls, spans, signals, activity, or between any two events
+    Latency(verbs::latency::Args),
+    /// Measure queues: depth, full and empty shares, batches, residence
+    Queues(verbs::queues::Args),
+    /// Measure the time of threads in each state
+    Cpu(verbs::cpu::Args),
+    /// Count captured packets per interface and direction
+    Packets(verbs::packets::Args),
+    /// Name the bottleneck, with its evidence
+    Report(verbs::report::Args),
+    /// Record a packet pipeline with a bottleneck, explain it, fix it, record again
+    Demo(verbs::demo::Args),
+    /// Measure what a probe costs on this machine
+    Overhead(verbs::overhead::Args),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Command::parse().verb {
+        Verb::Record(args) => verbs::record::run(args),
+        Verb::Start(args) => verbs::start::run(args),
+        Verb::Stop(args) => verbs::stop::run(args),
+        Verb::Status(args) => verbs::status::run(args),
+        Verb::List(args) => verbs::list::run(args),
+        Verb::Check(args) => verbs::check::run(args),
+        Verb::Info(args) => verbs::info::run(args),
+        Verb::Print(args) => verbs::print::run(args),
+        Verb::Latency(args) => verbs::latency::run(args),
+        Verb::Queues(args) => verbs::queues::run(args),
+        Verb::Cpu(args) => verbs::cpu::run(args),
+        Verb::Packets(args) => verbs::packets::run(args),
+        Verb::Report(args) => verbs::report::run(args),
+        Verb::Demo(args) => verbs::demo::run(args),
+        Verb::Overhead(args) => verbs::overhead::run(args),
+    };
+    match outcome {
+        Ok(code) => code,
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("longpole: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// `longpole print | head` must end quietly: who reads no further is not an error.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
+    })
+}

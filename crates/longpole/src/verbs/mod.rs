@@ -1,0 +1,17 @@
+//! One file per verb. A verb parses its arguments, calls the libraries and prints; it knows no format and no algorithm.
+
+pub mod check;
+pub mod cpu;
+pub mod demo;
+pub mod info;
+pub mod latency;
+pub mod list;
+pub mod overhead;
+pub mod packets;
+pub mod print;
+pub mod queues;
+pub mod record;
+pub mod report;
+pub mod start;
+pub mod status;
+pub mod stop;
