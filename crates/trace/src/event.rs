@@ -24,6 +24,8 @@ pub struct Class {
     pub event_name: String,
     /// Names of the fields in the order of [`Event::fields`]; nested ones are dotted.
     pub fields: Vec<String>,
+    /// Names of the values of [`Event::context`].
+    pub context: Vec<String>,
     /// Key and value pairs of a `longpole:site?…` attribute (file, line, capacity, order, unit), decoded.
     pub attributes: Vec<(String, String)>,
 }
@@ -72,6 +74,8 @@ pub struct Event<'a> {
     pub class: ClassId,
     pub cpu: Option<u32>,
     pub fields: &'a [Value<'a>],
+    /// What a foreign tracer adds to every event (LTTng: `vpid`, `vtid`, `procname`, …); empty where the subject says it all.
+    pub context: &'a [Value<'a>],
 }
 
 /// Events that are missing: they belong somewhere between `begin_ns` and `end_ns`.
