@@ -23,8 +23,8 @@ mod time;
 mod writer;
 
 pub use block::{
-    Block, ByteOrder, Direction, InterfaceBlock, InterfaceInfo, LinkType, NamesBlock, PacketBlock, PacketForm, RawBlock,
-    SectionBlock, StatisticsBlock,
+    Block, ByteOrder, Direction, InterfaceBlock, InterfaceInfo, LinkType, NamesBlock, PacketBlock,
+    PacketForm, RawBlock, SectionBlock, StatisticsBlock,
 };
 pub use error::{Error, ErrorKind};
 pub use names::{NameRecord, NameRecords};
@@ -32,5 +32,6 @@ pub use options::{Opt, Options};
 pub use reader::{Reader, MAX_BLOCK_LEN, MAX_INTERFACES, MAX_INTERFACE_TEXT};
 pub use time::Resolution;
 pub use writer::{
-    Interface, InterfaceId, Packet, Section, Statistics, WriteError, Writer, MAX_CAPTURED_LEN, MAX_TEXT_LEN,
+    Interface, InterfaceId, Packet, Section, Statistics, WriteError, Writer, MAX_CAPTURED_LEN,
+    MAX_TEXT_LEN,
 };

@@ -10,9 +10,10 @@
 use std::io::{self, Read};
 
 use crate::block::{
-    Block, ByteOrder, InterfaceBlock, InterfaceInfo, LinkType, NamesBlock, PacketBlock, PacketForm, RawBlock,
-    SectionBlock, StatisticsBlock, BYTE_ORDER_MAGIC, ENHANCED_PACKET, INTERFACE_DESCRIPTION, INTERFACE_STATISTICS,
-    NAME_RESOLUTION, OBSOLETE_PACKET, SECTION_HEADER, SIMPLE_PACKET,
+    Block, ByteOrder, InterfaceBlock, InterfaceInfo, LinkType, NamesBlock, PacketBlock, PacketForm,
+    RawBlock, SectionBlock, StatisticsBlock, BYTE_ORDER_MAGIC, ENHANCED_PACKET,
+    INTERFACE_DESCRIPTION, INTERFACE_STATISTICS, NAME_RESOLUTION, OBSOLETE_PACKET, SECTION_HEADER,
+    SIMPLE_PACKET,
 };
 use crate::classic;
 use crate::error::{Error, ErrorKind};
@@ -83,7 +84,11 @@ impl Interfaces {
             return Err(refused());
         }
         let info = parsed.and_then(|info| {
-            let text = [&info.name, &info.description].into_iter().flatten().map(String::len).sum::<usize>();
+            let text = [&info.name, &info.description]
+                .into_iter()
+                .flatten()
+                .map(String::len)
+                .sum::<usize>();
             self.text += text;
             if self.text > MAX_INTERFACE_TEXT {
                 self.text -= text;
@@ -104,7 +109,10 @@ impl Interfaces {
         let kind = match self.known.get(interface as usize) {
             Some(Some(info)) => return Ok(info),
             Some(None) => ErrorKind::DamagedInterface { interface },
-            None => ErrorKind::UnknownInterface { interface, declared },
+            None => ErrorKind::UnknownInterface {
+                interface,
+                declared,
+            },
         };
         Err(Error::new(offset, kind))
     }
@@ -132,7 +140,8 @@ impl<R: Read> Reader<R> {
         self.offset += self.taken as u64;
         self.taken = 0;
         if self.format == Format::NotYetKnown {
-            self.recognise().inspect_err(|_| self.format = Format::Ended)?;
+            self.recognise()
+                .inspect_err(|_| self.format = Format::Ended)?;
             if let Format::Classic(resolution) = self.format {
                 return self.classic_header(resolution);
             }
@@ -155,7 +164,11 @@ impl<R: Read> Reader<R> {
         };
         self.taken = length;
         let bytes = &self.window[self.start..self.start + length];
-        let context = Context { section: self.section.current(), order: self.order, offset: self.offset };
+        let context = Context {
+            section: self.section.current(),
+            order: self.order,
+            offset: self.offset,
+        };
         match self.format {
             Format::Classic(resolution) => context.classic(bytes, resolution, &self.interfaces),
             _ => context.block(bytes, &mut self.interfaces),
@@ -180,8 +193,15 @@ impl<R: Read> Reader<R> {
 
     fn recognise(&mut self) -> Result<(), Error> {
         let have = self.fill(12)?;
-        let Some(magic) = self.window[self.start..].first_chunk::<4>().filter(|_| have >= 4).copied() else {
-            return Err(self.error(ErrorKind::Truncated { need: 12, have: have as u64 }));
+        let Some(magic) = self.window[self.start..]
+            .first_chunk::<4>()
+            .filter(|_| have >= 4)
+            .copied()
+        else {
+            return Err(self.error(ErrorKind::Truncated {
+                need: 12,
+                have: have as u64,
+            }));
         };
         self.format = if u32::from_le_bytes(magic) == SECTION_HEADER {
             Format::Pcapng
@@ -189,7 +209,9 @@ impl<R: Read> Reader<R> {
             self.order = order;
             Format::Classic(resolution)
         } else {
-            return Err(self.error(ErrorKind::NotACapture { magic: u32::from_be_bytes(magic) }));
+            return Err(self.error(ErrorKind::NotACapture {
+                magic: u32::from_be_bytes(magic),
+            }));
         };
         Ok(())
     }
@@ -201,7 +223,10 @@ impl<R: Read> Reader<R> {
             return Ok(None);
         }
         if have < 12 {
-            return Err(self.error(ErrorKind::Truncated { need: 12, have: have as u64 }));
+            return Err(self.error(ErrorKind::Truncated {
+                need: 12,
+                have: have as u64,
+            }));
         }
         let head = &self.window[self.start..self.start + 12];
         let mut order = self.order;
@@ -219,16 +244,25 @@ impl<R: Read> Reader<R> {
             return Err(self.error(ErrorKind::BlockLength { length, least }));
         }
         if length > MAX_BLOCK_LEN {
-            return Err(self.error(ErrorKind::BlockTooLong { length, limit: MAX_BLOCK_LEN }));
+            return Err(self.error(ErrorKind::BlockTooLong {
+                length,
+                limit: MAX_BLOCK_LEN,
+            }));
         }
         let have = self.fill(length as usize)?;
         if have < length as usize {
-            return Err(self.error(ErrorKind::Truncated { need: length.into(), have: have as u64 }));
+            return Err(self.error(ErrorKind::Truncated {
+                need: length.into(),
+                have: have as u64,
+            }));
         }
         let block = &self.window[self.start..self.start + length as usize];
         let trailing = order.u32(block, block.len() - 4);
         if trailing != length {
-            return Err(self.error(ErrorKind::LengthMismatch { leading: length, trailing }));
+            return Err(self.error(ErrorKind::LengthMismatch {
+                leading: length,
+                trailing,
+            }));
         }
         if begins_section {
             let (major, minor) = (order.u16(block, 12), order.u16(block, 14));
@@ -244,16 +278,29 @@ impl<R: Read> Reader<R> {
 
     fn classic_header(&mut self, resolution: Resolution) -> Result<Option<Block<'_>>, Error> {
         let need = classic::FILE_HEADER_LEN;
-        let filled = self.fill(need).inspect_err(|_| self.format = Format::Ended)?;
+        let filled = self
+            .fill(need)
+            .inspect_err(|_| self.format = Format::Ended)?;
         if filled < need {
             self.format = Format::Ended;
-            return Err(self.error(ErrorKind::Truncated { need: need as u64, have: filled as u64 }));
+            return Err(self.error(ErrorKind::Truncated {
+                need: need as u64,
+                have: filled as u64,
+            }));
         }
         let header = &self.window[self.start..self.start + need];
-        let id = self.interfaces.add(Ok(classic::interface(header, self.order, resolution)), self.offset)?;
+        let id = self.interfaces.add(
+            Ok(classic::interface(header, self.order, resolution)),
+            self.offset,
+        )?;
         self.taken = need;
         let info = self.interfaces.get(id, self.offset)?;
-        Ok(Some(Block::Interface(InterfaceBlock { section: 0, id, info, options: Options::default() })))
+        Ok(Some(Block::Interface(InterfaceBlock {
+            section: 0,
+            id,
+            info,
+            options: Options::default(),
+        })))
     }
 
     fn classic_frame(&mut self) -> Result<Option<usize>, Error> {
@@ -263,16 +310,25 @@ impl<R: Read> Reader<R> {
             return Ok(None);
         }
         if have < HEADER {
-            return Err(self.error(ErrorKind::Truncated { need: HEADER as u64, have: have as u64 }));
+            return Err(self.error(ErrorKind::Truncated {
+                need: HEADER as u64,
+                have: have as u64,
+            }));
         }
         let captured = self.order.u32(&self.window[self.start..], 8);
         if captured > MAX_BLOCK_LEN {
-            return Err(self.error(ErrorKind::BlockTooLong { length: captured, limit: MAX_BLOCK_LEN }));
+            return Err(self.error(ErrorKind::BlockTooLong {
+                length: captured,
+                limit: MAX_BLOCK_LEN,
+            }));
         }
         let need = HEADER + captured as usize;
         let have = self.fill(need)?;
         if have < need {
-            return Err(self.error(ErrorKind::Truncated { need: need as u64, have: have as u64 }));
+            return Err(self.error(ErrorKind::Truncated {
+                need: need as u64,
+                have: have as u64,
+            }));
         }
         Ok(Some(need))
     }
@@ -286,7 +342,8 @@ impl<R: Read> Reader<R> {
                     self.end -= self.start;
                     self.start = 0;
                 } else {
-                    self.window.resize((self.window.len() * 2).max(FIRST_WINDOW), 0);
+                    self.window
+                        .resize((self.window.len() * 2).max(FIRST_WINDOW), 0);
                 }
             }
             match self.input.read(&mut self.window[self.end..]) {
@@ -325,7 +382,11 @@ struct Context {
 }
 
 impl Context {
-    fn block<'a>(&self, bytes: &'a [u8], interfaces: &'a mut Interfaces) -> Result<Block<'a>, Error> {
+    fn block<'a>(
+        &self,
+        bytes: &'a [u8],
+        interfaces: &'a mut Interfaces,
+    ) -> Result<Block<'a>, Error> {
         let body = &bytes[8..bytes.len() - 4];
         let block_type = self.order.u32(bytes, 0);
         if block_type == INTERFACE_DESCRIPTION {
@@ -340,9 +401,18 @@ impl Context {
             NAME_RESOLUTION => {
                 let (records, options) = NameRecords::parse(body, self.order, self.offset + 8)?;
                 let options = self.options(body, options)?;
-                Ok(Block::Names(NamesBlock { section: self.section, records, options }))
+                Ok(Block::Names(NamesBlock {
+                    section: self.section,
+                    records,
+                    options,
+                }))
             }
-            _ => Ok(Block::Raw(RawBlock { section: self.section, block_type, order: self.order, body })),
+            _ => Ok(Block::Raw(RawBlock {
+                section: self.section,
+                block_type,
+                order: self.order,
+                body,
+            })),
         }
     }
 
@@ -357,10 +427,19 @@ impl Context {
         }))
     }
 
-    fn interface<'a>(&self, body: &'a [u8], interfaces: &'a mut Interfaces) -> Result<Block<'a>, Error> {
+    fn interface<'a>(
+        &self,
+        body: &'a [u8],
+        interfaces: &'a mut Interfaces,
+    ) -> Result<Block<'a>, Error> {
         let id = interfaces.add(self.interface_info(body), self.offset)?;
         let info = interfaces.get(id, self.offset)?;
-        Ok(Block::Interface(InterfaceBlock { section: self.section, id, info, options: self.options(body, 8)? }))
+        Ok(Block::Interface(InterfaceBlock {
+            section: self.section,
+            id,
+            info,
+            options: self.options(body, 8)?,
+        }))
     }
 
     fn interface_info(&self, body: &[u8]) -> Result<InterfaceInfo, Error> {
@@ -372,16 +451,27 @@ impl Context {
             snaplen: self.order.u32(body, 4),
             name: options.text(code::IF_NAME),
             description: options.text(code::IF_DESCRIPTION),
-            resolution: resolution.map_or(Resolution::MICROSECONDS, |value| Resolution::from_option(value[0])),
+            resolution: resolution.map_or(Resolution::MICROSECONDS, |value| {
+                Resolution::from_option(value[0])
+            }),
             offset_s: offset_s.map_or(0, |value| self.order.u64(value, 0) as i64),
         })
     }
 
     /// Enhanced and obsolete packets differ in the first word and in what their options mean.
-    fn packet<'a>(&self, block_type: u32, body: &'a [u8], interfaces: &'a Interfaces) -> Result<Block<'a>, Error> {
+    fn packet<'a>(
+        &self,
+        block_type: u32,
+        body: &'a [u8],
+        interfaces: &'a Interfaces,
+    ) -> Result<Block<'a>, Error> {
         const FIXED: usize = 20;
         let enhanced = block_type == ENHANCED_PACKET;
-        let interface = if enhanced { self.order.u32(body, 0) } else { self.order.u16(body, 0).into() };
+        let interface = if enhanced {
+            self.order.u32(body, 0)
+        } else {
+            self.order.u16(body, 0).into()
+        };
         let captured = self.order.u32(body, 12);
         let data = self.captured(body, FIXED, captured)?;
         let info = interfaces.get(interface, self.offset)?;
@@ -390,28 +480,48 @@ impl Context {
         let drop_count = if enhanced {
             self.number(&options, code::EPB_DROPCOUNT)?
         } else {
-            Some(self.order.u16(body, 2)).filter(|&count| count != u16::MAX).map(u64::from)
+            Some(self.order.u16(body, 2))
+                .filter(|&count| count != u16::MAX)
+                .map(u64::from)
         };
         Ok(Block::Packet(PacketBlock {
-            form: if enhanced { PacketForm::Enhanced } else { PacketForm::Obsolete },
+            form: if enhanced {
+                PacketForm::Enhanced
+            } else {
+                PacketForm::Obsolete
+            },
             section: self.section,
             interface,
             info,
             ticks: Some(self.order.ticks(body, 4)),
             data,
             original_len: self.order.u32(body, 16),
-            flags: self.sized(&options, code::EPB_FLAGS, 4)?.map(|value| self.order.u32(value, 0)),
+            flags: self
+                .sized(&options, code::EPB_FLAGS, 4)?
+                .map(|value| self.order.u32(value, 0)),
             drop_count,
-            packet_id: if enhanced { self.number(&options, code::EPB_PACKETID)? } else { None },
+            packet_id: if enhanced {
+                self.number(&options, code::EPB_PACKETID)?
+            } else {
+                None
+            },
             options,
         }))
     }
 
-    fn simple_packet<'a>(&self, body: &'a [u8], interfaces: &'a Interfaces) -> Result<Block<'a>, Error> {
+    fn simple_packet<'a>(
+        &self,
+        body: &'a [u8],
+        interfaces: &'a Interfaces,
+    ) -> Result<Block<'a>, Error> {
         let info = interfaces.get(0, self.offset)?;
         let original_len = self.order.u32(body, 0);
         // Its captured length is not stored; it follows from the snaplen of the section's first interface.
-        let captured = if info.snaplen == 0 { original_len } else { original_len.min(info.snaplen) };
+        let captured = if info.snaplen == 0 {
+            original_len
+        } else {
+            original_len.min(info.snaplen)
+        };
         Ok(Block::Packet(PacketBlock {
             form: PacketForm::Simple,
             section: self.section,
@@ -427,12 +537,18 @@ impl Context {
         }))
     }
 
-    fn statistics<'a>(&self, body: &'a [u8], interfaces: &'a Interfaces) -> Result<Block<'a>, Error> {
+    fn statistics<'a>(
+        &self,
+        body: &'a [u8],
+        interfaces: &'a Interfaces,
+    ) -> Result<Block<'a>, Error> {
         let interface = self.order.u32(body, 0);
         let info = interfaces.get(interface, self.offset)?;
         let options = self.options(body, 12)?;
         let time = |code| -> Result<Option<u64>, Error> {
-            Ok(self.sized(&options, code, 8)?.map(|value| self.order.ticks(value, 0)))
+            Ok(self
+                .sized(&options, code, 8)?
+                .map(|value| self.order.ticks(value, 0)))
         };
         Ok(Block::Statistics(StatisticsBlock {
             section: self.section,
@@ -450,7 +566,12 @@ impl Context {
         }))
     }
 
-    fn classic<'a>(&self, record: &'a [u8], resolution: Resolution, interfaces: &'a Interfaces) -> Result<Block<'a>, Error> {
+    fn classic<'a>(
+        &self,
+        record: &'a [u8],
+        resolution: Resolution,
+        interfaces: &'a Interfaces,
+    ) -> Result<Block<'a>, Error> {
         let word = |at| self.order.u32(record, at);
         Ok(Block::Packet(PacketBlock {
             form: PacketForm::Classic,
@@ -470,7 +591,13 @@ impl Context {
     fn captured<'a>(&self, body: &'a [u8], at: usize, captured: u32) -> Result<&'a [u8], Error> {
         let room = &body[at..];
         room.get(..captured as usize).ok_or_else(|| {
-            Error::new(self.offset, ErrorKind::CapturedLength { captured, room: room.len() as u32 })
+            Error::new(
+                self.offset,
+                ErrorKind::CapturedLength {
+                    captured,
+                    room: room.len() as u32,
+                },
+            )
         })
     }
 
@@ -481,17 +608,31 @@ impl Context {
     }
 
     /// An option's value, which must have this size.
-    fn sized<'a>(&self, options: &Options<'a>, code: u16, expected: u16) -> Result<Option<&'a [u8]>, Error> {
+    fn sized<'a>(
+        &self,
+        options: &Options<'a>,
+        code: u16,
+        expected: u16,
+    ) -> Result<Option<&'a [u8]>, Error> {
         match options.get(code) {
             Some(value) if value.len() != usize::from(expected) => {
                 let length = value.len() as u16;
-                Err(Error::new(self.offset, ErrorKind::OptionSize { code, length, expected }))
+                Err(Error::new(
+                    self.offset,
+                    ErrorKind::OptionSize {
+                        code,
+                        length,
+                        expected,
+                    },
+                ))
             }
             value => Ok(value),
         }
     }
 
     fn number(&self, options: &Options<'_>, code: u16) -> Result<Option<u64>, Error> {
-        Ok(self.sized(options, code, 8)?.map(|value| self.order.u64(value, 0)))
+        Ok(self
+            .sized(options, code, 8)?
+            .map(|value| self.order.u64(value, 0)))
     }
 }

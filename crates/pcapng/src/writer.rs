@@ -9,7 +9,8 @@
 use std::io::{self, Write};
 
 use crate::block::{
-    Direction, LinkType, BYTE_ORDER_MAGIC, ENHANCED_PACKET, INTERFACE_DESCRIPTION, INTERFACE_STATISTICS, SECTION_HEADER,
+    Direction, LinkType, BYTE_ORDER_MAGIC, ENHANCED_PACKET, INTERFACE_DESCRIPTION,
+    INTERFACE_STATISTICS, SECTION_HEADER,
 };
 use crate::options as code;
 use crate::time::Resolution;
@@ -46,7 +47,12 @@ pub struct Interface<'a> {
 impl<'a> Interface<'a> {
     /// An Ethernet interface without description.
     pub fn ethernet(name: &'a str, snaplen: u32) -> Interface<'a> {
-        Interface { name, description: "", snaplen, link_type: LinkType::ETHERNET }
+        Interface {
+            name,
+            description: "",
+            snaplen,
+            link_type: LinkType::ETHERNET,
+        }
     }
 }
 
@@ -101,7 +107,15 @@ pub struct Statistics {
 
 impl Statistics {
     pub fn new(interface: InterfaceId, time_ns: u64) -> Statistics {
-        Statistics { interface, time_ns, start_ns: None, end_ns: None, received: None, dropped: None, delivered: None }
+        Statistics {
+            interface,
+            time_ns,
+            start_ns: None,
+            end_ns: None,
+            received: None,
+            dropped: None,
+            delivered: None,
+        }
     }
 }
 
@@ -137,8 +151,19 @@ pub struct Writer<W> {
 impl<W: Write> Writer<W> {
     /// Writes the section header at once.
     pub fn new(out: W, section: &Section<'_>) -> Result<Writer<W>, WriteError> {
-        let mut writer = Writer { out, block: Vec::with_capacity(256), limits: Vec::new(), written: 0, broken: false };
-        check_text(&[section.hardware, section.os, section.application, section.comment])?;
+        let mut writer = Writer {
+            out,
+            block: Vec::with_capacity(256),
+            limits: Vec::new(),
+            written: 0,
+            broken: false,
+        };
+        check_text(&[
+            section.hardware,
+            section.os,
+            section.application,
+            section.comment,
+        ])?;
         writer.begin(SECTION_HEADER);
         writer.u32(BYTE_ORDER_MAGIC);
         writer.u16(1);
@@ -167,7 +192,10 @@ impl<W: Write> Writer<W> {
         self.u16(interface.link_type.0);
         self.u16(0);
         self.u32(interface.snaplen);
-        self.texts(&[(code::IF_NAME, interface.name), (code::IF_DESCRIPTION, interface.description)]);
+        self.texts(&[
+            (code::IF_NAME, interface.name),
+            (code::IF_DESCRIPTION, interface.description),
+        ]);
         self.option(code::IF_TSRESOL, &[Resolution::NANOSECONDS.to_option()]);
         self.end_of_options();
         self.end()?;
@@ -229,7 +257,10 @@ impl<W: Write> Writer<W> {
         self.begin(INTERFACE_STATISTICS);
         self.u32(statistics.interface.0);
         self.ticks(statistics.time_ns);
-        for (code, time) in [(code::ISB_STARTTIME, statistics.start_ns), (code::ISB_ENDTIME, statistics.end_ns)] {
+        for (code, time) in [
+            (code::ISB_STARTTIME, statistics.start_ns),
+            (code::ISB_ENDTIME, statistics.end_ns),
+        ] {
             if let Some(ns) = time {
                 self.u16(code);
                 self.u16(8);
@@ -273,7 +304,10 @@ impl<W: Write> Writer<W> {
     }
 
     fn limit(&self, interface: InterfaceId) -> Result<usize, WriteError> {
-        self.limits.get(interface.0 as usize).copied().ok_or(WriteError::UnknownInterface(interface.0))
+        self.limits
+            .get(interface.0 as usize)
+            .copied()
+            .ok_or(WriteError::UnknownInterface(interface.0))
     }
 
     fn begin(&mut self, block_type: u32) {
@@ -344,7 +378,11 @@ impl<W: Write> Writer<W> {
 
 /// Before the first byte of a block, so that a refused text leaves nothing behind.
 fn check_text(texts: &[&str]) -> Result<(), WriteError> {
-    match texts.iter().map(|text| text.len()).find(|&length| length > MAX_TEXT_LEN) {
+    match texts
+        .iter()
+        .map(|text| text.len())
+        .find(|&length| length > MAX_TEXT_LEN)
+    {
         Some(length) => Err(WriteError::TextTooLong(length)),
         None => Ok(()),
     }

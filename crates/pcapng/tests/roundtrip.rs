@@ -1,0 +1,160 @@
+//! What was written is read again, and what was damaged afterwards never brings the reader down.
+
+mod common;
+
+use common::{summarise, Seen};
+use longpole_pcapng::{Direction, Interface, Packet, Section, Statistics, Writer};
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+
+#[derive(Clone, Debug)]
+struct Made {
+    interface: usize,
+    time_ns: u64,
+    data: Vec<u8>,
+    beyond: u16,
+    direction: Direction,
+    drop_count: Option<u64>,
+    packet_id: Option<u64>,
+    comment: Option<String>,
+}
+
+fn made() -> impl Strategy<Value = Made> {
+    let direction = prop_oneof![
+        Just(Direction::Unknown),
+        Just(Direction::Inbound),
+        Just(Direction::Outbound)
+    ];
+    let extras = (
+        option::of(any::<u64>()),
+        option::of(any::<u64>()),
+        option::of("[a-zäß ]{1,9}"),
+    );
+    (
+        any::<prop::sample::Index>(),
+        any::<u64>(),
+        vec(any::<u8>(), 0..80),
+        any::<u16>(),
+        direction,
+        extras,
+    )
+        .prop_map(
+            |(index, time_ns, data, beyond, direction, (drop_count, packet_id, comment))| Made {
+                interface: index.index(5),
+                time_ns,
+                data,
+                beyond,
+                direction,
+                drop_count,
+                packet_id,
+                comment,
+            },
+        )
+}
+
+/// Writes the packets; each interface is declared right before its first packet. Returns what must come out.
+fn write(packets: &[Made], snaplen: u32) -> (Vec<u8>, Vec<Seen>) {
+    let mut writer = Writer::new(
+        Vec::new(),
+        &Section {
+            os: "test",
+            ..Section::default()
+        },
+    )
+    .unwrap();
+    let mut ids = [None; 5];
+    let mut expected = Vec::new();
+    for made in packets {
+        let name = format!("if{}", made.interface);
+        let id = *ids[made.interface].get_or_insert_with(|| {
+            writer
+                .add_interface(&Interface::ethernet(&name, snaplen))
+                .unwrap()
+        });
+        let original_len = made.data.len() as u32 + u32::from(made.beyond);
+        let packet = Packet {
+            interface: id,
+            time_ns: made.time_ns,
+            data: &made.data,
+            original_len,
+            direction: made.direction,
+            drop_count: made.drop_count,
+            packet_id: made.packet_id,
+            comment: made.comment.as_deref(),
+        };
+        writer.packet(&packet).unwrap();
+        let kept = if snaplen == 0 {
+            made.data.len()
+        } else {
+            made.data.len().min(snaplen as usize)
+        };
+        expected.push(Seen {
+            section: 0,
+            interface: id.0,
+            name: Some(name),
+            time_ns: Some(made.time_ns.into()),
+            data: made.data[..kept].to_vec(),
+            original_len,
+            direction: made.direction,
+            drop_count: made.drop_count,
+            packet_id: made.packet_id,
+            comment: made.comment.clone(),
+        });
+    }
+    for id in ids.into_iter().flatten() {
+        writer
+            .statistics(&Statistics {
+                received: Some(1),
+                ..Statistics::new(id, 1)
+            })
+            .unwrap();
+    }
+    (writer.into_inner(), expected)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_was_written_is_read(packets in vec(made(), 0..20), snaplen in prop_oneof![Just(0u32), 1..90u32]) {
+        let (file, expected) = write(&packets, snaplen);
+        let summary = summarise(&file);
+        prop_assert!(summary.errors.is_empty(), "{:?}", summary.errors);
+        prop_assert_eq!(summary.packets, expected);
+    }
+
+    #[test]
+    fn damaged_files_never_bring_the_reader_down(
+        packets in vec(made(), 1..8),
+        hits in vec((any::<prop::sample::Index>(), any::<u8>()), 1..12),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let (mut file, _) = write(&packets, 0);
+        for (place, value) in hits {
+            let at = place.index(file.len());
+            file[at] = value;
+        }
+        summarise(&file);
+        summarise(&file[..cut.index(file.len())]);
+    }
+
+    #[test]
+    fn damage_behind_a_valid_begin_never_brings_the_reader_down(
+        big in any::<bool>(),
+        blocks in vec((0..8u32, vec(any::<u8>(), 0..64)), 0..12),
+    ) {
+        let mut file = [common::section(big), common::interface(big, 0)].concat();
+        for (block_type, mut body) in blocks {
+            body.resize(body.len().next_multiple_of(4), 0);
+            file.extend(common::block(big, block_type, &body));
+        }
+        summarise(&file);
+    }
+
+    #[test]
+    fn noise_never_brings_the_reader_down(noise in vec(any::<u8>(), 0..200)) {
+        summarise(&noise);
+        summarise(&[&0xa1b2_c3d4u32.to_le_bytes()[..], &noise].concat());
+    }
+}
