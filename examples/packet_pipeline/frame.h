@@ -1,0 +1,98 @@
+// Ethernet II, IPv4 and UDP as bytes.
+//
+// Frames are read and written through accessors in network order, never by casting a struct onto shared memory, so
+// that alignment and the host's byte order do not matter.
+
+#ifndef PIPELINE_FRAME_H
+#define PIPELINE_FRAME_H
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace pipeline {
+
+inline uint16_t load16(const uint8_t *p)
+{
+	uint16_t v;
+	std::memcpy(&v, p, 2);
+	return __builtin_bswap16(v);
+}
+
+inline uint32_t load32(const uint8_t *p)
+{
+	uint32_t v;
+	std::memcpy(&v, p, 4);
+	return __builtin_bswap32(v);
+}
+
+inline uint64_t load64(const uint8_t *p)
+{
+	uint64_t v;
+	std::memcpy(&v, p, 8);
+	return __builtin_bswap64(v);
+}
+
+inline void store16(uint8_t *p, uint16_t v)
+{
+	v = __builtin_bswap16(v);
+	std::memcpy(p, &v, 2);
+}
+
+inline void store32(uint8_t *p, uint32_t v)
+{
+	v = __builtin_bswap32(v);
+	std::memcpy(p, &v, 4);
+}
+
+inline void store64(uint8_t *p, uint64_t v)
+{
+	v = __builtin_bswap64(v);
+	std::memcpy(p, &v, 8);
+}
+
+// Offsets from the first byte of the frame; the IPv4 header has no options.
+enum : size_t {
+	ETH_DST = 0,
+	ETH_SRC = 6,
+	ETH_TYPE = 12,
+	IP = 14,
+	IP_LENGTH = IP + 2,
+	IP_ID = IP + 4,
+	IP_TTL = IP + 8,
+	IP_PROTOCOL = IP + 9,
+	IP_CHECKSUM = IP + 10,
+	IP_SRC = IP + 12,
+	IP_DST = IP + 16,
+	UDP = IP + 20,
+	UDP_SRC = UDP,
+	UDP_DST = UDP + 2,
+	UDP_LENGTH = UDP + 4,
+	UDP_CHECKSUM = UDP + 6,
+	PAYLOAD = UDP + 8,
+	// what the source writes at the payload's begin and the sink looks at
+	PAYLOAD_FLOW = PAYLOAD,
+	PAYLOAD_SEQUENCE = PAYLOAD + 4,
+	FRAME_MIN = 64,
+	FRAME_MAX = 1514,
+};
+
+constexpr uint16_t ETH_TYPE_IPV4 = 0x0800;
+constexpr uint8_t IP_VERSION_IHL = 0x45;
+constexpr uint8_t IP_PROTOCOL_UDP = 17;
+
+// The pipeline's flows: flow f goes to the net and port that only rule f % RULES matches.
+constexpr unsigned FLOWS = 10;
+constexpr unsigned RULES = 5;
+
+// True if the bytes are a whole IPv4 UDP frame of the kind that the router forwards.
+inline bool is_udp_frame(const uint8_t *frame, size_t length)
+{
+	return length >= PAYLOAD && load16(frame + ETH_TYPE) == ETH_TYPE_IPV4 && frame[IP] == IP_VERSION_IHL &&
+	       frame[IP_PROTOCOL] == IP_PROTOCOL_UDP && load16(frame + IP_LENGTH) == length - IP &&
+	       load16(frame + UDP_LENGTH) == length - UDP;
+}
+
+} // namespace pipeline
+
+#endif

@@ -1,0 +1,236 @@
+// packet_pipeline: starts the four processes, stops them, and says how it went.
+//
+// Each process is this program executed anew with the name of its role, so that each is a program of its own to
+// whoever watches. They share one memfd and some descriptors, which the launcher makes; the launcher itself has no
+// probe. A process that ends too early ends the others, and so does SIGINT or SIGTERM to the launcher.
+
+#include "system.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <poll.h>
+#include <random>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+using namespace pipeline;
+
+namespace {
+
+[[noreturn]] void die(const char *what)
+{
+	std::perror(what);
+	std::exit(1);
+}
+
+const char *const ROLE_NAMES[ROLES] = {N_SOURCE, N_ROUTER, N_SINK, N_TIMER};
+
+System *map(int fd)
+{
+	// populated, so that no page fault falls into what is measured
+	void *p = mmap(nullptr, sizeof(System), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+	if (p == MAP_FAILED)
+		die("packet_pipeline: mmap");
+	return static_cast<System *>(p);
+}
+
+int run_role(Role role, int fd)
+{
+	// the launcher passes interrupts on; a process ends with it in any case
+	signal(SIGINT, SIG_IGN);
+	signal(SIGTERM, SIG_IGN);
+	sigset_t none;
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, nullptr);
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() == 1)
+		return 1;
+
+	System &s = *map(fd);
+	// whose end is closed when its process ends, the other side sees
+	if (role != ROUTER)
+		close(s.timer_client);
+	if (role != TIMER)
+		close(s.timer_server);
+
+	switch (role) {
+	case SOURCE:
+		prctl(PR_SET_NAME, N_SOURCE_THREAD);
+		LONGPOLE_LABEL(N_SOURCE);
+		return run_source(s);
+	case ROUTER:
+		prctl(PR_SET_NAME, N_ROUTER_THREAD);
+		LONGPOLE_LABEL(N_ROUTER);
+		return run_router(s);
+	case SINK:
+		prctl(PR_SET_NAME, N_SINK_THREAD);
+		LONGPOLE_LABEL(N_SINK);
+		return run_sink(s);
+	case TIMER:
+		prctl(PR_SET_NAME, N_TIMER_THREAD);
+		LONGPOLE_LABEL(N_TIMER);
+		return run_timer(s);
+	case ROLES:
+		break;
+	}
+	return 2;
+}
+
+class Launcher
+{
+public:
+	explicit Launcher(const Options &options);
+	int run();
+
+private:
+	void start(Role);
+	void stop();
+	bool reap(); // false: a process failed, or ended before it was told to
+
+	int fd_;
+	System *s_;
+	pid_t pids_[ROLES] = {};
+	bool stopping_ = false;
+	bool failed_ = false;
+};
+
+Launcher::Launcher(const Options &options)
+{
+	fd_ = memfd_create("packet_pipeline", 0);
+	if (fd_ < 0 || ftruncate(fd_, sizeof(System)) < 0)
+		die("packet_pipeline: shared memory");
+	s_ = map(fd_);
+	s_->options = options; // all else begins as zero, which is an empty queue and no signal
+	for (int &doorbell : s_->signals.doorbell)
+		if ((doorbell = eventfd(0, 0)) < 0)
+			die("packet_pipeline: eventfd");
+	if ((s_->finished = eventfd(0, 0)) < 0)
+		die("packet_pipeline: eventfd");
+	int ends[2];
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends) < 0)
+		die("packet_pipeline: socketpair");
+	s_->timer_client = ends[0];
+	s_->timer_server = ends[1];
+}
+
+void Launcher::start(Role role)
+{
+	pid_t pid = fork();
+	if (pid < 0)
+		die("packet_pipeline: fork");
+	if (pid == 0) {
+		const std::string number = std::to_string(role), fd = std::to_string(fd_);
+		execl("/proc/self/exe", ROLE_NAMES[role], "--role", number.c_str(), fd.c_str(), nullptr);
+		die("packet_pipeline: exec");
+	}
+	pids_[role] = pid;
+}
+
+void Launcher::stop()
+{
+	stopping_ = true;
+	s_->stop.store(1);
+	for (uint32_t role = 0; role < ROLES; role++)
+		ring(s_->signals, Role(role));
+}
+
+bool Launcher::reap()
+{
+	int status;
+	for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
+		for (pid_t &p : pids_)
+			if (p == pid)
+				p = 0;
+		const bool good = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+		if (!good || !stopping_) {
+			std::fprintf(stderr, "packet_pipeline: process %d %s\n", int(pid), good ? "ended too early" : "failed");
+			failed_ = true;
+		}
+	}
+	return !failed_;
+}
+
+int Launcher::run()
+{
+	sigset_t set;
+	sigemptyset(&set);
+	for (int signal : {SIGINT, SIGTERM, SIGCHLD})
+		sigaddset(&set, signal);
+	sigprocmask(SIG_BLOCK, &set, nullptr);
+	const int signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (signals < 0)
+		die("packet_pipeline: signalfd");
+
+	std::vector<Role> order{SOURCE, ROUTER, SINK, TIMER};
+	if (s_->options.direct)
+		order = {SOURCE, SINK};
+	const uint32_t count = uint32_t(order.size());
+	if (s_->options.order_seed) {
+		std::mt19937 random(s_->options.order_seed);
+		std::shuffle(order.begin(), order.end(), random);
+	}
+	for (Role role : order)
+		start(role);
+	close(s_->timer_client);
+	close(s_->timer_server);
+
+	bool started = false;
+	uint64_t end = 0;
+	for (;;) {
+		// until all are ready the launcher looks every millisecond; then it only sleeps
+		if (!started && s_->ready.load() == count) {
+			started = true;
+			if (s_->options.seconds > 0)
+				end = now_ns() + uint64_t(s_->options.seconds * 1e9);
+			s_->signals.pending[SOURCE_START].count.fetch_add(1);
+			ring(s_->signals, SOURCE);
+		}
+		timespec left{0, 1000000}, *timeout = started ? nullptr : &left;
+		if (end && !stopping_) {
+			const uint64_t now = now_ns();
+			if (now >= end)
+				stop();
+			else {
+				left = {time_t((end - now) / 1000000000), long((end - now) % 1000000000)};
+				timeout = &left;
+			}
+		}
+		if (std::all_of(std::begin(pids_), std::end(pids_), [](pid_t p) { return !p; }))
+			break;
+		pollfd fds[2] = {{signals, POLLIN, 0}, {s_->finished, POLLIN, 0}};
+		if (ppoll(fds, 2, timeout, nullptr) <= 0)
+			continue;
+		if (fds[1].revents) {
+			uint64_t n;
+			(void)!read(s_->finished, &n, sizeof(n));
+			stop();
+		}
+		signalfd_siginfo info;
+		while (read(signals, &info, sizeof(info)) == ssize_t(sizeof(info))) {
+			if (info.ssi_signo == SIGCHLD ? !reap() : true)
+				if (!stopping_)
+					stop();
+		}
+	}
+	return failed_ ? 1 : 0;
+}
+
+} // namespace
+
+int main(int argc, char **argv)
+{
+	if (argc == 4 && std::strcmp(argv[1], "--role") == 0) {
+		const int role = std::atoi(argv[2]);
+		if (role < 0 || role >= int(ROLES))
+			return 2;
+		return run_role(Role(role), std::atoi(argv[3]));
+	}
+	return Launcher(parse_options(argc, argv)).run();
+}
