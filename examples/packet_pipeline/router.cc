@@ -226,7 +226,7 @@ Router::Blocked Router::forward_batch()
 			blocked = Blocked::NO_PACKET;
 			break;
 		}
-		if (!in_.ack.space(acks_ + 1)) {
+		if (in_.ack.space(acks_ + 1) <= acks_) {
 			// what is not published cannot be taken
 			acknowledge();
 			if (!in_.ack.arm())
