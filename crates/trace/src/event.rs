@@ -3,7 +3,7 @@
 //! This is the seam between reading and understanding. A reader interns what repeats (classes, streams, subjects) and hands out
 //! small copies; an analysis never asks where an event was stored. Nothing here interprets an event: that is the model's work.
 
-pub use longpole_ctf::Value;
+pub use crate::value::{Nested, Value};
 
 /// Index into [`Catalogue::classes`]. Two classes of equal name are two entries (two call sites).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

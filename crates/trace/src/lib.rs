@@ -1,1 +1,33 @@
+//! Opens any trace and yields one stream of events, ordered by time.
+//!
+//! A trace is a Longpole recording, any number of CTF traces (LTTng's, Genode's, barectf's, …), a pcapng or pcap file, or several
+//! of these at once. What is inside is recognised by content. [`Trace::next_item`] then yields events and losses, merged over all
+//! streams; memory does not grow with the length of the trace.
+//!
+//! Damage is data: a stream that ends inside a packet, runs backwards in time or cannot be decoded further does not hide the other
+//! streams. What was wrong is told by [`Trace::oddities`]. This crate interprets no event; that is the model's work.
+
+mod capture;
+mod ctf;
+mod error;
 pub mod event;
+mod merge;
+mod moment;
+mod oddity;
+mod recognise;
+mod recording;
+mod shelf;
+mod trace;
+mod value;
+mod window;
+
+pub use capture::{Capture, InterfaceCount, Traffic};
+pub use error::Error;
+pub use event::{
+    Catalogue, Class, ClassId, Event, Item, Loss, Nested, Stream, StreamId, StreamKind, Subject, SubjectId, Value,
+};
+pub use moment::Moment;
+pub use oddity::Oddity;
+pub use recognise::is_recording;
+pub use recording::{Clock, Lane, Losses, Recording};
+pub use trace::{Options, Trace};

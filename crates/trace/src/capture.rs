@@ -1,0 +1,291 @@
+//! Captures: a pcapng or pcap file as events, and as counts per interface and direction.
+
+use crate::error::Error;
+use crate::event::{Class, ClassId, Event, Item, Loss, StreamId, StreamKind, Subject, SubjectId};
+use crate::oddity::Oddity;
+use crate::shelf::Shelf;
+use crate::trace::Shared;
+use crate::value::Value;
+use longpole_pcapng::{Block, Direction, InterfaceInfo, PacketBlock, Reader};
+use std::collections::HashMap;
+use std::fs::File;
+use std::path::PathBuf;
+
+/// A capture file of a trace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Capture {
+    /// As a stream of the trace is named.
+    pub name: String,
+    pub path: PathBuf,
+}
+
+/// Packets that went one way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    pub packets: u64,
+    /// On the wire.
+    pub bytes: u64,
+    /// Kept in the file.
+    pub captured: u64,
+    pub first_ns: Option<i64>,
+    pub last_ns: Option<i64>,
+}
+
+impl Traffic {
+    pub fn add(&mut self, t_ns: Option<i64>, bytes: u64, captured: u64) {
+        self.packets += 1;
+        self.bytes += bytes;
+        self.captured += captured;
+        if let Some(t_ns) = t_ns {
+            self.first_ns = Some(self.first_ns.map_or(t_ns, |first| first.min(t_ns)));
+            self.last_ns = Some(self.last_ns.map_or(t_ns, |last| last.max(t_ns)));
+        }
+    }
+}
+
+/// What one interface of a capture saw.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InterfaceCount {
+    pub name: String,
+    /// Of unknown direction, in, out.
+    pub directions: [Traffic; 3],
+    /// Packets that the capture lost on this interface; none if nobody counted.
+    pub dropped: Option<u64>,
+}
+
+/// Index into [`InterfaceCount::directions`]; also the value of a `packet` event's field.
+fn direction_index(direction: Direction) -> usize {
+    match direction {
+        Direction::Unknown => 0,
+        Direction::Inbound => 1,
+        Direction::Outbound => 2,
+    }
+}
+
+fn interface_name(info: &InterfaceInfo, id: u32) -> String {
+    match info.name.as_deref().or(info.description.as_deref()) {
+        Some(name) if !name.is_empty() => name.to_owned(),
+        _ => format!("interface {id}"),
+    }
+}
+
+fn time(ns: i128) -> i64 {
+    ns.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
+}
+
+fn open(path: &PathBuf) -> Result<Reader<File>, Error> {
+    File::open(path).map(Reader::new).map_err(Error::io(path))
+}
+
+/// Drops are told twice: beside the packet that follows, and as a sum in the statistics. The larger one is right, since either
+/// may be left out.
+#[derive(Clone, Copy, Debug, Default)]
+struct Dropped {
+    told: u64,
+    known: bool,
+}
+
+impl Dropped {
+    /// `count` more are lost; returns how many of them are news.
+    fn more(&mut self, count: u64) -> u64 {
+        self.known = true;
+        self.told = self.told.saturating_add(count);
+        count
+    }
+
+    /// `sum` were lost since the begin.
+    fn sum(&mut self, sum: u64) -> u64 {
+        self.known = true;
+        let news = sum.saturating_sub(self.told);
+        self.told = self.told.max(sum);
+        news
+    }
+}
+
+impl Capture {
+    /// Counts the packets between two times, both included. Interfaces of equal name are one, since a file of several sections
+    /// numbers them anew. What is truncated or damaged is counted up to there, and said.
+    pub fn count(&self, begin_ns: i64, end_ns: i64) -> Result<(Vec<InterfaceCount>, Vec<Oddity>), Error> {
+        let mut reader = open(&self.path)?;
+        let mut counts: Vec<InterfaceCount> = Vec::new();
+        let mut dropped: HashMap<(u32, u32), (usize, Dropped)> = HashMap::new();
+        let mut by_name: HashMap<String, usize> = HashMap::new();
+        let mut oddities = Vec::new();
+        loop {
+            match reader.next_block() {
+                Ok(None) => break,
+                Ok(Some(Block::Interface(block))) => {
+                    let name = interface_name(block.info, block.id);
+                    let index = *by_name.entry(name.clone()).or_insert_with(|| {
+                        counts.push(InterfaceCount { name, ..InterfaceCount::default() });
+                        counts.len() - 1
+                    });
+                    dropped.insert((block.section, block.id), (index, Dropped::default()));
+                }
+                Ok(Some(Block::Packet(packet))) => {
+                    let t_ns = packet.time_ns().map(time);
+                    let Some((index, lost)) = dropped.get_mut(&(packet.section, packet.interface)) else { continue };
+                    if let Some(count) = packet.drop_count {
+                        lost.more(count);
+                    }
+                    if t_ns.is_none_or(|t_ns| (begin_ns..=end_ns).contains(&t_ns)) {
+                        let direction = direction_index(packet.direction());
+                        let (bytes, captured) = (u64::from(packet.original_len), packet.data.len() as u64);
+                        counts[*index].directions[direction].add(t_ns, bytes, captured);
+                    }
+                }
+                Ok(Some(Block::Statistics(block))) => {
+                    if let (Some(sum), Some((_, lost))) = (block.dropped, dropped.get_mut(&(block.section, block.interface))) {
+                        lost.sum(sum);
+                    }
+                }
+                Ok(Some(_)) => {}
+                Err(error) => {
+                    let again = error.is_recoverable();
+                    oddities.push(oddity(&self.path, &error));
+                    if !again {
+                        break;
+                    }
+                }
+            }
+        }
+        for (index, lost) in dropped.into_values() {
+            if lost.known {
+                let sum = &mut counts[index].dropped;
+                *sum = Some(sum.unwrap_or(0).saturating_add(lost.told));
+            }
+        }
+        Ok((counts, oddities))
+    }
+}
+
+fn oddity(path: &PathBuf, error: &longpole_pcapng::Error) -> Oddity {
+    match error.is_truncation() {
+        true => Oddity::Truncated { path: path.clone(), place: error.to_string() },
+        false => Oddity::Damaged { path: path.clone(), error: error.to_string() },
+    }
+}
+
+/// A capture as a stream of events `packet`.
+pub(crate) struct CaptureSource {
+    path: PathBuf,
+    reader: Reader<File>,
+    stream: StreamId,
+    class: ClassId,
+    subject: SubjectId,
+    names: HashMap<(u32, u32), String>,
+    dropped: HashMap<(u32, u32), Dropped>,
+    /// Time of the last packet; what has no time of its own happened then.
+    last_ns: i64,
+    /// A loss comes before the packet that told it.
+    waiting: Option<Head>,
+    head: Option<Head>,
+}
+
+#[derive(Clone, Copy)]
+enum Head {
+    Packet { t_ns: i64, section: u32, interface: u32, direction: u64, length: u64, captured: u64 },
+    Loss(Loss),
+}
+
+impl CaptureSource {
+    pub fn open(capture: &Capture, shared: &mut Shared) -> Result<CaptureSource, Error> {
+        let class = Class {
+            event_name: "packet".to_owned(),
+            fields: ["interface", "direction", "length", "captured"].map(str::to_owned).to_vec(),
+            ..Class::default()
+        };
+        Ok(CaptureSource {
+            reader: open(&capture.path)?,
+            path: capture.path.clone(),
+            stream: shared.stream(capture.name.clone(), StreamKind::Packets),
+            class: shared.class(class),
+            subject: shared.subject(Subject::default()),
+            names: HashMap::new(),
+            dropped: HashMap::new(),
+            last_ns: 0,
+            waiting: None,
+            head: None,
+        })
+    }
+
+    pub fn advance(&mut self, shared: &mut Shared) -> Result<Option<i64>, Error> {
+        self.head = self.waiting.take();
+        while self.head.is_none() {
+            match self.reader.next_block() {
+                Ok(None) => return Ok(None),
+                Ok(Some(Block::Interface(block))) => {
+                    self.names.insert((block.section, block.id), interface_name(block.info, block.id));
+                }
+                Ok(Some(Block::Packet(packet))) => {
+                    let head = packet_head(&packet, self.last_ns);
+                    let lost = packet.drop_count.filter(|&count| count > 0).map(|count| {
+                        self.dropped.entry((packet.section, packet.interface)).or_default().more(count)
+                    });
+                    let begin_ns = self.last_ns;
+                    self.last_ns = head.t_ns();
+                    match lost {
+                        None => self.head = Some(head),
+                        Some(events) => {
+                            let (stream, end_ns) = (self.stream, self.last_ns);
+                            let begin_ns = begin_ns.min(end_ns);
+                            self.head = Some(Head::Loss(Loss { stream, begin_ns, end_ns, events: Some(events) }));
+                            self.waiting = Some(head);
+                        }
+                    }
+                }
+                Ok(Some(Block::Statistics(block))) => {
+                    let Some(sum) = block.dropped else { continue };
+                    let news = self.dropped.entry((block.section, block.interface)).or_default().sum(sum);
+                    if news > 0 {
+                        let end_ns = time(block.time_ns());
+                        let begin_ns = block.start_ns().map_or(self.last_ns, time).min(end_ns);
+                        self.head = Some(Head::Loss(Loss { stream: self.stream, begin_ns, end_ns, events: Some(news) }));
+                    }
+                }
+                Ok(Some(_)) => {}
+                Err(error) => {
+                    shared.oddities.push(oddity(&self.path, &error));
+                    if !error.is_recoverable() {
+                        return Ok(None);
+                    }
+                }
+            }
+        }
+        Ok(self.head.map(|head| head.t_ns()))
+    }
+
+    pub fn item<'a>(&'a self, shelf: &'a mut Shelf) -> Item<'a> {
+        match self.head {
+            Some(Head::Packet { t_ns, section, interface, direction, length, captured }) => {
+                let name = self.names.get(&(section, interface)).map_or("", String::as_str);
+                let numbers = [direction, length, captured].map(Value::U64);
+                let fields = shelf.put(std::iter::once(Value::Str(name.as_bytes())).chain(numbers));
+                let Self { stream, subject, class, .. } = *self;
+                Item::Event(Event { t_ns, stream, subject, class, cpu: None, fields, context: &[] })
+            }
+            Some(Head::Loss(loss)) => Item::Loss(loss),
+            None => unreachable!("only what `advance` has found is asked for"),
+        }
+    }
+}
+
+impl Head {
+    fn t_ns(&self) -> i64 {
+        match self {
+            Head::Packet { t_ns, .. } => *t_ns,
+            Head::Loss(loss) => loss.end_ns,
+        }
+    }
+}
+
+fn packet_head(packet: &PacketBlock, last_ns: i64) -> Head {
+    Head::Packet {
+        t_ns: packet.time_ns().map_or(last_ns, time),
+        section: packet.section,
+        interface: packet.interface,
+        direction: direction_index(packet.direction()) as u64,
+        length: u64::from(packet.original_len),
+        captured: packet.data.len() as u64,
+    }
+}

@@ -1,0 +1,30 @@
+//! Why a trace cannot be opened or read further, with the file at which it happened.
+
+use std::io;
+use std::path::PathBuf;
+
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    #[error("{}: {source}", path.display())]
+    Io { path: PathBuf, source: io::Error },
+    #[error("{}: no trace: {tried}", path.display())]
+    NotATrace { path: PathBuf, tried: String },
+    #[error("{} holds {count} recordings; name one, e.g. {}", path.display(), example.display())]
+    SeveralRecordings { path: PathBuf, count: usize, example: PathBuf },
+    #[error("{}: {source}", path.display())]
+    Ctf { path: PathBuf, source: longpole_ctf::Error },
+    #[error("{}: {source}", path.display())]
+    Capture { path: PathBuf, source: longpole_pcapng::Error },
+    #[error("{}: {what}", path.display())]
+    Recording { path: PathBuf, what: String },
+    #[error("more than {limit} {what}")]
+    TooMany { what: &'static str, limit: usize },
+}
+
+impl Error {
+    pub(crate) fn io(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Error {
+        let path = path.into();
+        move |source| Error::Io { path, source }
+    }
+}

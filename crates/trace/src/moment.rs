@@ -1,0 +1,136 @@
+//! A moment that a user names: absolute, of the day, or counted from the begin of the trace.
+
+/// Where a part of a trace begins or ends. What is relative is resolved once the trace's first time is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// Unix time (or the foreign clock's own) in ns.
+    At(i64),
+    /// ns after the first event of the trace.
+    AfterStart(i64),
+    /// ns since midnight UTC of the day on which the trace begins, as `print` shows times.
+    OfDay(i64),
+}
+
+const DAY: i64 = 86_400_000_000_000;
+
+impl Moment {
+    pub fn resolve(self, start_ns: i64) -> i64 {
+        match self {
+            Moment::At(ns) => ns,
+            Moment::AfterStart(ns) => start_ns.saturating_add(ns),
+            Moment::OfDay(ns) => start_ns.saturating_sub(start_ns.rem_euclid(DAY)).saturating_add(ns),
+        }
+    }
+
+    /// `+1.5s`, `+20ms` (units s, ms, us, ns, m, h); `1763679845123456789` (ns); `1763679845.123` (s); `2025-11-20T23:04:05.5Z`;
+    /// `23:04:05.123456789`.
+    pub fn parse(text: &str) -> Result<Moment, String> {
+        let wrong = || {
+            format!(
+                "`{text}` is no time; write +1.5s (from the trace's begin; s, ms, us, ns, m, h), 23:04:05.5 (UTC), \
+                 2025-11-20T23:04:05.5Z, or Unix time as ns or with a point as seconds"
+            )
+        };
+        let parsed = if let Some(relative) = text.strip_prefix('+') {
+            span(relative).map(Moment::AfterStart)
+        } else if let Some((date, time)) = text.split_once(['T', ' ']).filter(|_| text.contains('-')) {
+            days(date).zip(of_day(time.strip_suffix('Z').unwrap_or(time))).and_then(|(days, ns)| {
+                days.checked_mul(DAY).and_then(|begin| begin.checked_add(ns)).map(Moment::At)
+            })
+        } else if text.contains(':') {
+            of_day(text.strip_suffix('Z').unwrap_or(text)).map(Moment::OfDay)
+        } else if text.contains('.') {
+            decimal(text, 1_000_000_000).map(Moment::At)
+        } else {
+            text.parse().ok().map(Moment::At)
+        };
+        parsed.ok_or_else(wrong)
+    }
+}
+
+/// `1.5s` in ns; without a unit seconds are meant.
+fn span(text: &str) -> Option<i64> {
+    let digits = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+    let unit = match &text[digits..] {
+        "" | "s" => 1_000_000_000,
+        "ms" => 1_000_000,
+        "us" => 1_000,
+        "ns" => 1,
+        "m" | "min" => 60_000_000_000,
+        "h" => 3_600_000_000_000,
+        _ => return None,
+    };
+    decimal(&text[..digits], unit)
+}
+
+/// A decimal number times `unit`, without a detour through floating point, which has no room for Unix time in ns.
+fn decimal(text: &str, unit: i64) -> Option<i64> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let all_digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+    if whole.is_empty() || !all_digits(whole) || !all_digits(fraction) || fraction.len() > 18 {
+        return None;
+    }
+    let mut value = whole.parse::<i64>().ok()?.checked_mul(unit)?;
+    if !fraction.is_empty() {
+        let scale = 10i128.pow(fraction.len() as u32);
+        let part = fraction.parse::<i128>().ok()? * i128::from(unit) / scale;
+        value = value.checked_add(i64::try_from(part).ok()?)?;
+    }
+    Some(value)
+}
+
+/// `23:04:05.5` in ns since midnight.
+fn of_day(text: &str) -> Option<i64> {
+    let mut parts = text.splitn(3, ':');
+    let hour = parts.next()?.parse::<u8>().ok().filter(|&hour| hour < 24)?;
+    let minute = parts.next()?.parse::<u8>().ok().filter(|&minute| minute < 60)?;
+    let seconds = decimal(parts.next().unwrap_or("0"), 1_000_000_000).filter(|&ns| ns < 61_000_000_000)?;
+    Some((i64::from(hour) * 60 + i64::from(minute)) * 60_000_000_000 + seconds)
+}
+
+/// Days from 1970-01-01 to a civil date; years begin in March so that the leap day is the last of its year.
+fn days(text: &str) -> Option<i64> {
+    let mut parts = text.splitn(3, '-');
+    let year = parts.next()?.parse::<i64>().ok().filter(|year| (1..=9999).contains(year))?;
+    let month = parts.next()?.parse::<i64>().ok().filter(|month| (1..=12).contains(month))?;
+    let day = parts.next()?.parse::<i64>().ok().filter(|day| (1..=31).contains(day))?;
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let era = year.div_euclid(400);
+    let of_era = year.rem_euclid(400);
+    Some(era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + (153 * month + 2) / 5 + day - 1 - 719_468)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_way_to_write_a_moment_is_understood() {
+        assert_eq!(Moment::parse("+1.5s"), Ok(Moment::AfterStart(1_500_000_000)));
+        assert_eq!(Moment::parse("+20ms"), Ok(Moment::AfterStart(20_000_000)));
+        assert_eq!(Moment::parse("+3"), Ok(Moment::AfterStart(3_000_000_000)));
+        assert_eq!(Moment::parse("+1.5ns"), Ok(Moment::AfterStart(1)));
+        assert_eq!(Moment::parse("1763679845123456789"), Ok(Moment::At(1_763_679_845_123_456_789)));
+        assert_eq!(Moment::parse("1763679845.123456789"), Ok(Moment::At(1_763_679_845_123_456_789)));
+        assert_eq!(Moment::parse("2025-11-20T23:04:05.123456789Z"), Ok(Moment::At(1_763_679_845_123_456_789)));
+        assert_eq!(Moment::parse("2025-11-20 23:04"), Ok(Moment::At(1_763_679_840_000_000_000)));
+        assert_eq!(Moment::parse("00:00:01.5"), Ok(Moment::OfDay(1_500_000_000)));
+    }
+
+    #[test]
+    fn what_is_no_moment_is_refused_with_the_ways_to_write_one() {
+        for text in ["", "+", "+s", "+1.5.5s", "+1x", "25:00", "1.", "-5-5T0:0", "9999-13-01T00:00", "soon", "+99999999999h"] {
+            match Moment::parse(text) {
+                Err(message) => assert!(message.contains("+1.5s"), "{message}"),
+                Ok(moment) => assert_eq!((text, moment), ("1.", Moment::At(1_000_000_000))),
+            }
+        }
+    }
+
+    #[test]
+    fn relative_moments_count_from_the_begin_of_the_trace() {
+        assert_eq!(Moment::AfterStart(5).resolve(100), 105);
+        assert_eq!(Moment::OfDay(7).resolve(3 * DAY + 55), 3 * DAY + 7);
+        assert_eq!(Moment::AfterStart(i64::MAX).resolve(5), i64::MAX);
+    }
+}

@@ -1,0 +1,47 @@
+//! What was wrong or unusual about a trace, without being a reason to stop reading it.
+
+use std::fmt;
+use std::path::PathBuf;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Oddity {
+    /// The file ends inside its last packet: it is still being written, or its writer was killed.
+    Truncated { path: PathBuf, place: String },
+    /// From here on the stream cannot be decoded.
+    Damaged { path: PathBuf, error: String },
+    /// Events that lay before their predecessor in the file and were sorted.
+    Sorted { stream: String, events: u64 },
+    /// Events that came too late to be sorted; they are yielded out of order.
+    Late { stream: String, events: u64 },
+    /// Packets are missing, and nobody counted their events.
+    PacketsLost { stream: String, packets: u64 },
+    /// The recording says nothing of its end.
+    Unfinished { path: PathBuf },
+}
+
+impl Oddity {
+    /// Whether the trace is less than what was written to it.
+    pub fn is_damage(&self) -> bool {
+        matches!(self, Oddity::Damaged { .. })
+    }
+}
+
+impl fmt::Display for Oddity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Oddity::Truncated { path, place } => {
+                write!(f, "{} ends inside a packet (still being written, or its writer was killed): {place}", path.display())
+            }
+            Oddity::Damaged { path, error } => write!(f, "{}: {error}; the rest of the file is not read", path.display()),
+            Oddity::Sorted { stream, events } => write!(f, "{stream}: {events} events were not in the order of time; sorted"),
+            Oddity::Late { stream, events } => {
+                write!(f, "{stream}: {events} events came too late to be put into the order of time")
+            }
+            Oddity::PacketsLost { stream, packets } => write!(f, "{stream}: {packets} packets are missing"),
+            Oddity::Unfinished { path } => {
+                write!(f, "{}: the recording goes on, or its recorder was killed", path.display())
+            }
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! What the recorder says of its recording: `longpole.json`.
+//!
+//! Everything in it is optional. A recording whose recorder was killed has an early version of the file or none, and must still
+//! be readable; a later recorder may say more. So nothing here decides how streams are read: that the streams say themselves.
+
+use crate::error::Error;
+use serde::Deserialize;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+pub const FILE_NAME: &str = "longpole.json";
+
+/// A file larger than this is no description of a recording.
+const MOST_BYTES: u64 = 64 << 20;
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Recording {
+    pub host: Option<String>,
+    pub kernel: Option<String>,
+    pub clock: Clock,
+    pub start_ns: Option<i64>,
+    /// Not there while the recording goes on, or when the recorder was killed.
+    pub end_ns: Option<i64>,
+    pub sources: Vec<serde_json::Value>,
+    pub policies: serde_json::Value,
+    pub loss: Losses,
+    pub probe_cost_ns: Option<f64>,
+    pub version: Option<String>,
+    pub command: serde_json::Value,
+    pub lanes: Vec<Lane>,
+}
+
+/// How counter values became Unix time.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(default)]
+pub struct Clock {
+    pub source: Option<String>,
+    pub frequency_hz: Option<u64>,
+    pub offset_ns: Option<i64>,
+    /// Largest difference between the clock and the pairs sampled during the recording.
+    pub residual_ns: Option<f64>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Losses {
+    pub events: Option<u64>,
+}
+
+/// What the recorder counted for one stream file of `user/`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Lane {
+    pub file: Option<String>,
+    pub label: Option<String>,
+    pub pid: Option<i32>,
+    pub tid: Option<i32>,
+    pub thread: Option<String>,
+    pub recorded_bytes: Option<u64>,
+    pub lost: Option<u64>,
+}
+
+impl Recording {
+    /// Reads the description in `directory`; none is no error.
+    pub fn read(directory: &Path) -> Result<Option<Recording>, Error> {
+        let path = directory.join(FILE_NAME);
+        let text = match fs::metadata(&path) {
+            Ok(found) if found.len() > MOST_BYTES => {
+                return Err(Error::Recording { path, what: format!("{} bytes are too many", found.len()) })
+            }
+            Ok(_) => fs::read(&path).map_err(Error::io(&path))?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(Error::Io { path, source: error }),
+        };
+        serde_json::from_slice(&text).map(Some).map_err(|error| Error::Recording { path, what: error.to_string() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_description_that_says_little_is_enough() {
+        let read: Recording = serde_json::from_str(r#"{"start_ns":5,"lanes":[{"file":"a-0"}],"future":[1]}"#).unwrap();
+        assert_eq!(read.start_ns, Some(5));
+        assert_eq!(read.end_ns, None);
+        assert_eq!(read.lanes[0].file.as_deref(), Some("a-0"));
+        assert_eq!(read.clock, Clock::default());
+    }
+}

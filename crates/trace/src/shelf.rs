@@ -1,0 +1,30 @@
+//! Where the values of an item lie while the caller looks at them, if they are not at rest in a decoder already.
+//!
+//! One vector serves all items of a trace, so that yielding allocates nothing. What it holds is only valid during one loan, which
+//! the type of [`Shelf::put`] enforces; in between its content is dead and never looked at.
+
+use crate::value::Value;
+
+#[derive(Default)]
+pub(crate) struct Shelf {
+    /// Dead between loans, whatever the lifetime says.
+    values: Vec<Value<'static>>,
+}
+
+impl Shelf {
+    pub fn put<'a>(&'a mut self, values: impl IntoIterator<Item = Value<'a>>) -> &'a [Value<'a>] {
+        self.values.clear();
+        let values_at_rest: *mut Vec<Value<'static>> = &mut self.values;
+        // SAFETY: only the lifetime differs. The values put in live for 'a, as long as this loan of `self`; afterwards nothing
+        // reads them, since this is the only access to the vector and clears it first, and a `Value` is `Copy`, so that
+        // clearing or dropping the vector does not look at them either.
+        let shelf: &'a mut Vec<Value<'a>> = unsafe { &mut *values_at_rest.cast::<Vec<Value<'a>>>() };
+        shelf.extend(values);
+        shelf
+    }
+}
+
+const _: () = {
+    const fn assert_copy<T: Copy>() {}
+    assert_copy::<Value<'static>>();
+};

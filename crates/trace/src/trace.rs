@@ -1,0 +1,335 @@
+//! The reader of a whole trace: its streams, merged.
+
+use crate::capture::{Capture, CaptureSource};
+use crate::ctf::{self, CtfSource};
+use crate::error::Error;
+use crate::event::{Catalogue, Class, ClassId, Item, Stream, StreamId, StreamKind, Subject, SubjectId};
+use crate::merge::{Heap, Key};
+use crate::moment::Moment;
+use crate::oddity::Oddity;
+use crate::recognise::{recognise, Found};
+use crate::recording::{Clock, Recording};
+use crate::shelf::Shelf;
+use crate::window::Window;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+/// Which part of a trace is asked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Items before it are left out.
+    pub begin: Option<Moment>,
+    /// Items after it are left out; those at it are not.
+    pub end: Option<Moment>,
+}
+
+/// An opened trace. See the crate's documentation.
+pub struct Trace {
+    shared: Shared,
+    slots: Vec<Slot>,
+    /// One key per stream that has an item and is not the current one.
+    heap: Heap,
+    /// The stream whose item was yielded last; it is advanced when the next one is asked for.
+    current: Option<usize>,
+    shelf: Shelf,
+    begin_ns: i64,
+    end_ns: i64,
+    start_ns: Option<i64>,
+    recordings: Vec<Recording>,
+    captures: Vec<Capture>,
+    clock: Clock,
+    probe_cost_ns: Option<f64>,
+    sources: Vec<String>,
+    finished: bool,
+}
+
+/// What all streams add to while they are read.
+#[derive(Default)]
+pub(crate) struct Shared {
+    pub catalogue: Catalogue,
+    pub oddities: Vec<Oddity>,
+    subjects: HashMap<Subject, SubjectId>,
+}
+
+impl Shared {
+    pub fn subject(&mut self, subject: Subject) -> SubjectId {
+        if let Some(&known) = self.subjects.get(&subject) {
+            return known;
+        }
+        let id = SubjectId(self.catalogue.subjects.len() as u32);
+        self.catalogue.subjects.push(subject.clone());
+        self.subjects.insert(subject, id);
+        id
+    }
+
+    pub fn class(&mut self, class: Class) -> ClassId {
+        self.catalogue.classes.push(class);
+        ClassId(self.catalogue.classes.len() as u32 - 1)
+    }
+
+    pub fn stream(&mut self, name: String, kind: StreamKind) -> StreamId {
+        self.catalogue.streams.push(Stream { name, kind });
+        StreamId(self.catalogue.streams.len() as u32 - 1)
+    }
+
+    pub fn stream_name(&self, stream: StreamId) -> String {
+        self.catalogue.streams[stream.0 as usize].name.clone()
+    }
+}
+
+/// One sequence of items. It holds one decoded item at a time.
+pub(crate) enum Source {
+    Ctf(Box<CtfSource>),
+    Capture(Box<CaptureSource>),
+}
+
+impl Source {
+    /// Decodes the next item and returns its time; none at the end, also at the end of what can be read of a damaged stream.
+    #[inline]
+    pub fn advance(&mut self, shared: &mut Shared) -> Result<Option<i64>, Error> {
+        match self {
+            Source::Ctf(source) => source.advance(shared),
+            Source::Capture(source) => source.advance(shared),
+        }
+    }
+
+    /// The item that was decoded last.
+    #[inline]
+    pub fn item<'a>(&'a self, shelf: &'a mut Shelf) -> Item<'a> {
+        match self {
+            Source::Ctf(source) => source.item(shelf),
+            Source::Capture(source) => source.item(shelf),
+        }
+    }
+}
+
+/// A source, and the window in which it is sorted where its order is not to be trusted.
+struct Slot {
+    source: Source,
+    window: Option<Window>,
+}
+
+impl Slot {
+    #[inline]
+    fn advance(&mut self, shared: &mut Shared, shelf: &mut Shelf) -> Result<Option<i64>, Error> {
+        match &mut self.window {
+            None => self.source.advance(shared),
+            Some(window) => window.advance(&mut self.source, shared, shelf),
+        }
+    }
+
+    #[inline]
+    fn item<'a>(&'a self, shelf: &'a mut Shelf) -> Item<'a> {
+        match &self.window {
+            None => self.source.item(shelf),
+            Some(window) => window.item(shelf),
+        }
+    }
+}
+
+impl Trace {
+    /// Opens everything that the paths hold as one trace.
+    pub fn open<P: AsRef<Path>>(paths: &[P], options: Options) -> Result<Trace, Error> {
+        let mut trace = Trace {
+            shared: Shared::default(),
+            slots: Vec::new(),
+            heap: Heap::default(),
+            current: None,
+            shelf: Shelf::default(),
+            begin_ns: i64::MIN,
+            end_ns: i64::MAX,
+            start_ns: None,
+            recordings: Vec::new(),
+            captures: Vec::new(),
+            clock: Clock::default(),
+            probe_cost_ns: None,
+            sources: Vec::new(),
+            finished: false,
+        };
+        let several = paths.len() > 1;
+        for path in paths {
+            let path = path.as_ref();
+            let found = recognise(path)?;
+            trace.add(path, found, several)?;
+        }
+        trace.prime(options)?;
+        Ok(trace)
+    }
+
+    fn add(&mut self, root: &Path, found: Found, several: bool) -> Result<(), Error> {
+        let name = |path: &Path| stream_name(root, path, several);
+        let in_recording = found.recording.is_some();
+        if let Some(directory) = found.recording {
+            let recording = Recording::read(&directory)?.unwrap_or_default();
+            if recording.end_ns.is_none() {
+                self.shared.oddities.push(Oddity::Unfinished { path: directory });
+            }
+            self.clock = recording.clock.clone();
+            self.probe_cost_ns = self.probe_cost_ns.or(recording.probe_cost_ns);
+            self.recordings.push(recording);
+        }
+        for directory in found.ctf {
+            let opened = ctf::open(&directory, &mut self.shared, &name)?;
+            self.clock.source = self.clock.source.take().or(opened.clock.source);
+            self.clock.frequency_hz = self.clock.frequency_hz.or(opened.clock.frequency_hz);
+            self.clock.offset_ns = self.clock.offset_ns.or(opened.clock.offset_ns);
+            self.probe_cost_ns = self.probe_cost_ns.or(opened.probe_cost_ns);
+            self.add_source(opened.tracer);
+            for source in opened.streams {
+                let window = (!opened.ordered).then(Window::default);
+                self.slots.push(Slot { source: Source::Ctf(Box::new(source)), window });
+            }
+        }
+        for path in found.captures {
+            let capture = Capture { name: name(&path), path };
+            // The packets of a recording are events of its user trace already.
+            if !in_recording {
+                let source = CaptureSource::open(&capture, &mut self.shared)?;
+                self.slots.push(Slot { source: Source::Capture(Box::new(source)), window: Some(Window::default()) });
+                self.add_source("packets".to_owned());
+            }
+            self.captures.push(capture);
+        }
+        Ok(())
+    }
+
+    fn add_source(&mut self, source: String) {
+        if !self.sources.contains(&source) {
+            self.sources.push(source);
+        }
+    }
+
+    /// Decodes the first item of every stream; then the trace's begin is known.
+    fn prime(&mut self, options: Options) -> Result<(), Error> {
+        for (index, slot) in self.slots.iter_mut().enumerate() {
+            if let Some(t_ns) = slot.advance(&mut self.shared, &mut self.shelf)? {
+                self.heap.push(Key { t_ns, stream: index as u32 });
+            }
+        }
+        self.start_ns = self.heap.peek().map(|key| key.t_ns);
+        let start_ns = self.start_ns.unwrap_or(0);
+        self.begin_ns = options.begin.map_or(i64::MIN, |begin| begin.resolve(start_ns));
+        self.end_ns = options.end.map_or(i64::MAX, |end| end.resolve(start_ns));
+        Ok(())
+    }
+
+    /// The next event or loss in the order of (time, stream, sequence); none at the end.
+    #[inline]
+    pub fn next_item(&mut self) -> Result<Option<Item<'_>>, Error> {
+        Ok(self.next_with_catalogue()?.map(|(item, _)| item))
+    }
+
+    /// As [`Trace::next_item`], beside the catalogue that explains the item's ids.
+    #[inline]
+    pub fn next_with_catalogue(&mut self) -> Result<Option<(Item<'_>, &Catalogue)>, Error> {
+        if !self.step()? {
+            return Ok(None);
+        }
+        match self.current {
+            Some(index) => Ok(Some((self.slots[index].item(&mut self.shelf), &self.shared.catalogue))),
+            None => Ok(None),
+        }
+    }
+
+    /// Makes the stream with the next item within the range the current one.
+    #[inline]
+    fn step(&mut self) -> Result<bool, Error> {
+        loop {
+            if self.finished {
+                return Ok(false);
+            }
+            let next = match self.current.take() {
+                None => self.heap.pop(),
+                Some(index) => match self.slots[index].advance(&mut self.shared, &mut self.shelf)? {
+                    Some(t_ns) => Some(self.heap.exchange(Key { t_ns, stream: index as u32 })),
+                    None => self.heap.pop(),
+                },
+            };
+            let Some(key) = next else { return Ok(self.finish()) };
+            let index = key.stream as usize;
+            self.current = Some(index);
+            if key.t_ns > self.end_ns {
+                // A loss counts if any of its time lies in the range. All that follows in this stream is later still.
+                if matches!(self.slots[index].item(&mut self.shelf), Item::Loss(loss) if loss.begin_ns <= self.end_ns) {
+                    return Ok(true);
+                }
+                self.current = None;
+                continue;
+            }
+            if key.t_ns >= self.begin_ns {
+                return Ok(true);
+            }
+        }
+    }
+
+    #[cold]
+    fn finish(&mut self) -> bool {
+        self.finished = true;
+        self.current = None;
+        for slot in &mut self.slots {
+            if let Some(window) = &mut slot.window {
+                window.tell(&mut self.shared);
+            }
+        }
+        false
+    }
+
+    /// Everything interned so far.
+    pub fn catalogue(&self) -> &Catalogue {
+        &self.shared.catalogue
+    }
+
+    /// What was wrong with the trace as far as it was read.
+    pub fn oddities(&self) -> &[Oddity] {
+        &self.shared.oddities
+    }
+
+    /// Whether something could not be decoded.
+    pub fn is_damaged(&self) -> bool {
+        self.shared.oddities.iter().any(Oddity::is_damage)
+    }
+
+    /// Time of the trace's first item, whatever part was asked for; none if it has no item.
+    pub fn start_ns(&self) -> Option<i64> {
+        self.start_ns
+    }
+
+    /// First and last time of what was asked for; the ends of `i64` where nothing was.
+    pub fn range(&self) -> (i64, i64) {
+        (self.begin_ns, self.end_ns)
+    }
+
+    /// What the recorder says, for each path that is a recording.
+    pub fn recordings(&self) -> &[Recording] {
+        &self.recordings
+    }
+
+    /// The pcapng and pcap files.
+    pub fn captures(&self) -> &[Capture] {
+        &self.captures
+    }
+
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// What one probe costs where the trace was made.
+    pub fn probe_cost_ns(&self) -> Option<f64> {
+        self.probe_cost_ns
+    }
+
+    /// What the trace was made by: names of tracers, and `packets`.
+    pub fn sources(&self) -> &[String] {
+        &self.sources
+    }
+}
+
+/// The path below the trace's own, and with it where several traces are open.
+fn stream_name(root: &Path, path: &Path, several: bool) -> String {
+    let below = match path.strip_prefix(root) {
+        Ok(below) if !below.as_os_str().is_empty() => below.to_owned(),
+        _ => path.file_name().map_or_else(|| path.to_owned(), PathBuf::from),
+    };
+    let named = if several && path != root { root.join(below) } else { below };
+    named.display().to_string()
+}
