@@ -15,6 +15,7 @@
 
 mod block;
 mod classic;
+mod content;
 mod error;
 mod names;
 mod options;
@@ -26,10 +27,11 @@ pub use block::{
     Block, ByteOrder, Direction, InterfaceBlock, InterfaceInfo, LinkType, NamesBlock, PacketBlock,
     PacketForm, RawBlock, SectionBlock, StatisticsBlock,
 };
+pub use content::{MAX_INTERFACES, MAX_INTERFACE_TEXT};
 pub use error::{Error, ErrorKind};
 pub use names::{NameRecord, NameRecords};
 pub use options::{Opt, Options};
-pub use reader::{Reader, MAX_BLOCK_LEN, MAX_INTERFACES, MAX_INTERFACE_TEXT};
+pub use reader::{Reader, MAX_BLOCK_LEN};
 pub use time::Resolution;
 pub use writer::{
     Interface, InterfaceId, Packet, Section, Statistics, WriteError, Writer, MAX_CAPTURED_LEN,
