@@ -1,1 +1,17 @@
+//! Machines and what moves them: from a trace's events to steps, and from steps to the time of each state.
+//!
+//! Rules (TOML) say what an event means. They are compiled once into a plan per event class; the loop over the events
+//! only follows plans. [`system::System`] turns an event into a [`step::Step`], [`activity::Activity`] turns steps into states of
+//! machines and accounts their time. Analyses read both. Nothing here knows a file format, and nothing here judges: what is slow
+//! is the question of the analyses.
 
+pub mod activity;
+pub mod hash;
+pub mod names;
+pub mod plan;
+pub mod predicate;
+pub mod rules;
+pub mod signals;
+pub mod step;
+pub mod system;
+pub mod value;

@@ -1,0 +1,298 @@
+//! Rule files: which event means what.
+//!
+//! A file is a list of `[[rule]]` entries; the first rule whose pattern matches an event's name, whose fields exist and whose
+//! `when` holds decides. A wrong rule is refused with file, line, and what was expected: a rule that is silently skipped would make an answer
+//! silently wrong.
+
+use crate::predicate::Predicate;
+use serde::Deserialize;
+use std::ops::Range;
+use toml::Spanned;
+
+const BUILT_IN: [(&str, &str); 2] =
+    [("probes.toml", include_str!("../rules/probes.toml")), ("genode.toml", include_str!("../rules/genode.toml"))];
+
+#[derive(Clone, Debug, Default)]
+pub struct Rules {
+    pub(crate) rules: Vec<Rule>,
+}
+
+/// One rule, checked.
+#[derive(Clone, Debug)]
+pub(crate) struct Rule {
+    pub pattern: Pattern,
+    pub when: Option<Predicate>,
+    pub action: Action,
+    pub name: Option<Template>,
+    pub machine: Option<Template>,
+    pub id: Option<Template>,
+    pub count: Option<Template>,
+    pub value: Option<Template>,
+    pub object: Option<Template>,
+    pub kind: Option<Template>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    State,
+    Declared,
+    Begin,
+    End,
+    Mark,
+    Counter,
+    Call,
+    Returned,
+    Dispatch,
+    Reply,
+    Submit,
+    Receive,
+    Wait,
+    Put,
+    Get,
+    Peek,
+    Reserve,
+    WaitEmpty,
+    WaitFull,
+    Size,
+    Flow,
+    Ignore,
+}
+
+impl Action {
+    const ALL: [(&'static str, Action); 22] = [
+        ("state", Action::State),
+        ("declared", Action::Declared),
+        ("begin", Action::Begin),
+        ("end", Action::End),
+        ("mark", Action::Mark),
+        ("counter", Action::Counter),
+        ("call", Action::Call),
+        ("returned", Action::Returned),
+        ("dispatch", Action::Dispatch),
+        ("reply", Action::Reply),
+        ("submit", Action::Submit),
+        ("receive", Action::Receive),
+        ("wait", Action::Wait),
+        ("put", Action::Put),
+        ("get", Action::Get),
+        ("peek", Action::Peek),
+        ("reserve", Action::Reserve),
+        ("wait_empty", Action::WaitEmpty),
+        ("wait_full", Action::WaitFull),
+        ("size", Action::Size),
+        ("flow", Action::Flow),
+        ("ignore", Action::Ignore),
+    ];
+
+    fn needs_name(self) -> bool {
+        !matches!(self, Action::Wait | Action::Flow | Action::Ignore)
+    }
+}
+
+/// A name of an event with `*` for any text; the stars' texts are captured.
+#[derive(Clone, Debug)]
+pub(crate) struct Pattern {
+    parts: Vec<String>,
+}
+
+impl Pattern {
+    pub(crate) fn new(text: &str) -> Pattern {
+        Pattern { parts: text.split('*').map(str::to_owned).collect() }
+    }
+
+    fn stars(&self) -> usize {
+        self.parts.len() - 1
+    }
+
+    /// The texts of the stars. A star takes as much as it can: in `state:*::*` the last `::` divides, since the names of machines may
+    /// be qualified ones.
+    pub(crate) fn captures(&self, name: &str) -> Option<Vec<String>> {
+        let (first, rest) = self.parts.split_first()?;
+        let mut left = name.strip_prefix(first.as_str())?;
+        let Some((last, middle)) = rest.split_last() else {
+            return left.is_empty().then(Vec::new);
+        };
+        left = left.strip_suffix(last.as_str())?;
+        let mut captures = Vec::new();
+        for part in middle.iter().rev() {
+            let at = left.rfind(part.as_str())?;
+            captures.push(left[at + part.len()..].to_owned());
+            left = &left[..at];
+        }
+        captures.push(left.to_owned());
+        captures.reverse();
+        Some(captures)
+    }
+}
+
+/// Where a value comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Template {
+    Text(String),
+    Capture(usize),
+    Field(String),
+}
+
+/// Why a rule file was refused, and where.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{file}:{line}: {message}")]
+pub struct RuleError {
+    pub file: String,
+    pub line: usize,
+    pub message: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    rule: Vec<Spanned<Entry>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    event: Spanned<String>,
+    #[serde(rename = "do")]
+    action: Spanned<String>,
+    when: Option<Spanned<String>>,
+    name: Option<Spanned<String>>,
+    machine: Option<Spanned<String>>,
+    id: Option<Spanned<String>>,
+    count: Option<Spanned<String>>,
+    value: Option<Spanned<String>>,
+    object: Option<Spanned<String>>,
+    kind: Option<Spanned<String>>,
+}
+
+impl Rules {
+    /// The rules that every trace is read with.
+    pub fn built_in() -> Result<Rules, RuleError> {
+        let mut rules = Rules::default();
+        for (file, text) in BUILT_IN {
+            rules.add(file, text)?;
+        }
+        Ok(rules)
+    }
+
+    /// Appends a file's rules; earlier ones win. Nothing is added if one is wrong.
+    pub fn add(&mut self, file: &str, text: &str) -> Result<(), RuleError> {
+        let place = |span: Range<usize>, message: String| RuleError { file: file.to_owned(), line: line_of(text, span.start), message };
+        let parsed: File =
+            toml::from_str(text).map_err(|error| place(error.span().unwrap_or(0..0), error.message().trim().to_owned()))?;
+        let mut rules = Vec::new();
+        for entry in parsed.rule {
+            let span = entry.span();
+            rules.push(check(entry.into_inner(), span, &place)?);
+        }
+        self.rules.extend(rules);
+        Ok(())
+    }
+}
+
+fn check(entry: Entry, whole: Range<usize>, place: &impl Fn(Range<usize>, String) -> RuleError) -> Result<Rule, RuleError> {
+    let pattern = Pattern::new(entry.event.get_ref());
+    let stars = pattern.stars();
+    let Some(&(_, action)) = Action::ALL.iter().find(|(name, _)| name == entry.action.get_ref()) else {
+        let names: Vec<&str> = Action::ALL.iter().map(|(name, _)| *name).collect();
+        let message = format!("unknown action \"{}\": expected one of {}", entry.action.get_ref(), names.join(", "));
+        return Err(place(entry.action.span(), message));
+    };
+    let when = match &entry.when {
+        Some(text) => Some(Predicate::parse(text.get_ref()).map_err(|error| place(text.span(), format!("`when`: {error}")))?),
+        None => None,
+    };
+    let template = |text: &Option<Spanned<String>>| match text {
+        None => Ok(None),
+        Some(text) => self::template(text.get_ref(), stars).map(Some).map_err(|message| place(text.span(), message)),
+    };
+    let rule = Rule {
+        name: template(&entry.name)?,
+        machine: template(&entry.machine)?,
+        id: template(&entry.id)?,
+        count: template(&entry.count)?,
+        value: template(&entry.value)?,
+        object: template(&entry.object)?,
+        kind: template(&entry.kind)?,
+        pattern,
+        when,
+        action,
+    };
+    if rule.name.is_none() && action.needs_name() {
+        return Err(place(whole, format!("expected `name` for `do = \"{}\"`", entry.action.get_ref())));
+    }
+    if rule.machine.is_none() && action == Action::State {
+        return Err(place(whole, "expected `machine` for `do = \"state\"`".to_owned()));
+    }
+    Ok(rule)
+}
+
+fn template(text: &str, stars: usize) -> Result<Template, String> {
+    if let Some(field) = text.strip_prefix('@') {
+        return match field {
+            "" => Err("expected the name of a field after `@`".to_owned()),
+            _ => Ok(Template::Field(field.to_owned())),
+        };
+    }
+    if let Some(number) = text.strip_prefix('$') {
+        return match number.parse::<usize>() {
+            Ok(number) if (1..=stars).contains(&number) => Ok(Template::Capture(number - 1)),
+            _ => Err(format!("`{text}` refers to no star: expected $1 to ${stars} (the pattern has {stars})")),
+        };
+    }
+    Ok(Template::Text(text.to_owned()))
+}
+
+fn line_of(text: &str, offset: usize) -> usize {
+    1 + text.as_bytes()[..offset.min(text.len())].iter().filter(|&&byte| byte == b'\n').count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_built_in_rules_are_right() {
+        assert!(Rules::built_in().unwrap().rules.len() > 40);
+    }
+
+    #[test]
+    fn the_last_separator_divides_machine_and_state() {
+        let captures = |name: &str| Pattern::new("state:*::*").captures(name);
+        assert_eq!(captures("state:a::b").unwrap(), ["a", "b"]);
+        assert_eq!(captures("state:ns::a::b").unwrap(), ["ns::a", "b"]);
+        assert_eq!(captures("state:a"), None);
+        assert_eq!(Pattern::new("exact").captures("exact").unwrap().len(), 0);
+        assert_eq!(Pattern::new("exact").captures("exactly"), None);
+        assert_eq!(Pattern::new("ab*ba").captures("aba"), None);
+    }
+
+    fn refused(text: &str) -> RuleError {
+        Rules::default().add("mine.toml", text).unwrap_err()
+    }
+
+    #[test]
+    fn a_wrong_rule_is_refused_with_its_line_and_what_was_expected() {
+        let error = refused("[[rule]]\nevent = \"a\"\ndo = \"jump\"\n");
+        assert_eq!((error.file.as_str(), error.line), ("mine.toml", 3));
+        assert!(error.message.contains("expected one of state"), "{error}");
+
+        let error = refused("\n[[rule]]\nevent = \"a:*\"\ndo = \"begin\"\nname = \"$2\"\n");
+        assert_eq!(error.line, 5);
+        assert!(error.message.contains("$1 to $1"), "{error}");
+
+        let error = refused("[[rule]]\nevent = \"a\"\ndo = \"begin\"\nwhen = \"x >\"\nname = \"n\"\n");
+        assert_eq!(error.line, 4);
+        assert!(error.message.contains("column 4"), "{error}");
+
+        let error = refused("# nothing\n[[rule]]\nevent = \"a\"\ndo = \"put\"\n");
+        assert_eq!(error.line, 2);
+        assert!(error.message.contains("expected `name`"), "{error}");
+
+        let error = refused("[[rule]]\nevent = \"a\"\ndo = \"wait\"\nspeed = 1\n");
+        assert_eq!(error.line, 4);
+        assert!(error.message.contains("speed"), "{error}");
+
+        assert_eq!(refused("[[rule]\n").line, 1);
+    }
+}

@@ -1,0 +1,55 @@
+//! Steps: what an event means to the model, with all names resolved to numbers. The vocabulary is that of the probes
+//! (docs/probes.md); other tracers' events are mapped onto it by rules.
+
+use crate::names::NameId;
+
+/// A thread, or whatever a trace names in its place. Index into [`crate::system::System::machines`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct MachineId(pub u32);
+
+/// Index into [`crate::system::System::queues`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct QueueId(pub u32);
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Step {
+    pub t_ns: i64,
+    pub machine: MachineId,
+    pub op: Op,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Op {
+    State { machine: NameId, state: NameId },
+    Begin { name: NameId },
+    End { name: NameId },
+    Mark { name: NameId, object: u64, kind: MarkKind },
+    Counter { name: NameId, value: f64 },
+    Call { name: NameId, id: Option<u64> },
+    Returned { name: NameId, id: Option<u64> },
+    Dispatch { name: NameId, id: Option<u64> },
+    Reply { name: NameId, id: Option<u64> },
+    Submit { context: NameId, count: u64 },
+    Receive { context: NameId, count: u64 },
+    Wait,
+    Put { queue: QueueId, count: u64 },
+    Get { queue: QueueId, count: u64 },
+    Peek { queue: QueueId, count: u64 },
+    Reserve { queue: QueueId, count: u64 },
+    WaitEmpty { queue: QueueId },
+    WaitFull { queue: QueueId },
+    Size { queue: QueueId, count: u64 },
+    Flow { id: u64 },
+    /// Happened on this machine and says nothing of its state.
+    Other,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MarkKind {
+    Plain,
+    ObjectNew,
+    ObjectDelete,
+    ObjectState,
+    Exception,
+    Failure,
+}
