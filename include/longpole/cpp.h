@@ -1,0 +1,154 @@
+// What the probes need of C++17: overloads for names and values, and handles as objects.
+#ifndef LONGPOLE_CPP_H
+#define LONGPOLE_CPP_H
+
+#include "name.h"
+
+#include <string_view>
+#include <type_traits>
+
+namespace longpole {
+
+enum class Order : uint32_t { fifo = LONGPOLE_FIFO, lifo = LONGPOLE_LIFO };
+enum class Unit : uint32_t { items = LONGPOLE_ITEMS, bytes = LONGPOLE_BYTES };
+
+// A name that is made at run time: eight bytes an event, as a literal. The text is copied, up to 255 bytes.
+class Name : public longpole_name
+{
+public:
+	explicit Name(std::string_view name) : longpole_name() { copy(name); }
+
+	Name(const Name &) = delete;
+	Name &operator=(const Name &) = delete;
+
+private:
+	char _copy[LONGPOLE_NAME_MAXIMUM + 1] = {};
+
+	void copy(std::string_view name)
+	{
+		longpole_copy(_copy, name.data(), name.size() < LONGPOLE_NAME_MAXIMUM ? name.size() : LONGPOLE_NAME_MAXIMUM);
+		text = _copy;
+	}
+};
+
+// A queue: its name and what is known of it. 0: unlimited, or not known.
+class Queue : public Name
+{
+public:
+	explicit Queue(std::string_view name, uint64_t limit = 0, Order how = Order::fifo, Unit what = Unit::items) : Name(name)
+	{
+		queue = 1;
+		capacity = limit;
+		order = static_cast<uint32_t>(how);
+		unit = static_cast<uint32_t>(what);
+	}
+};
+
+namespace detail {
+
+template <size_t Size>
+LONGPOLE_INLINE longpole_ref ref(const char (&literal)[Size])
+{
+	return {literal, Size - 1, nullptr, 1};
+}
+
+// An array that can change is no literal.
+template <size_t Size>
+LONGPOLE_INLINE longpole_ref ref(char (&text)[Size])
+{
+	return {text, Size - 1, nullptr, 0};
+}
+
+LONGPOLE_INLINE longpole_ref ref(std::string_view text)
+{
+	return {text.data(), text.size(), nullptr, 0};
+}
+
+LONGPOLE_INLINE longpole_ref ref(longpole_name &name)
+{
+	return {nullptr, 0, &name, 0};
+}
+
+LONGPOLE_INLINE longpole_ref ref(longpole_name *name)
+{
+	return {nullptr, 0, name, 0};
+}
+
+template <typename Value>
+LONGPOLE_INLINE uint64_t word(Value value)
+{
+	if constexpr (std::is_floating_point_v<Value>) {
+		const double wide = static_cast<double>(value);
+		uint64_t bits = 0;
+		__builtin_memcpy(&bits, &wide, 8);
+		return bits;
+	} else if constexpr (std::is_pointer_v<Value>) {
+		return reinterpret_cast<uintptr_t>(value);
+	} else {
+		return static_cast<uint64_t>(value);
+	}
+}
+
+template <typename Value>
+LONGPOLE_INLINE void counter(longpole_where where, longpole_ref ref, Value value)
+{
+	constexpr bool real = std::is_floating_point_v<Value>;
+	longpole_probe1(where, ref, LONGPOLE_KIND_COUNTER, real ? 1 : 0, real ? "d:value" : "i:value", word(value));
+}
+
+template <typename Value>
+LONGPOLE_INLINE longpole_field field(const char *name, const Value &value)
+{
+	if constexpr (std::is_convertible_v<const Value &, std::string_view>) {
+		const std::string_view text = value;
+		return {name, 0, text.data(), text.size(), 's'};
+	} else if constexpr (std::is_floating_point_v<Value>) {
+		return {name, word(value), nullptr, 0, 'd'};
+	} else if constexpr (std::is_pointer_v<Value>) {
+		return {name, word(value), nullptr, 0, 'x'};
+	} else if constexpr (std::is_enum_v<Value>) {
+		return {name, static_cast<uint64_t>(value), nullptr, 0, std::is_signed_v<std::underlying_type_t<Value>> ? 'i' : 'u'};
+	} else {
+		return {name, static_cast<uint64_t>(value), nullptr, 0, std::is_signed_v<Value> ? 'i' : 'u'};
+	}
+}
+
+inline void collect(longpole_field *) {}
+
+template <typename Value, typename... Rest>
+LONGPOLE_INLINE void collect(longpole_field *at, const char *name, const Value &value, const Rest &...rest)
+{
+	*at = field(name, value);
+	collect(at + 1, rest...);
+}
+
+template <typename... Fields>
+LONGPOLE_INLINE void event(const longpole_where *where, const longpole_ref *ref, const Fields &...fields)
+{
+	static_assert(sizeof...(fields) % 2 == 0, "each field is a name and a value");
+	static_assert(sizeof...(fields) <= 16, "an event has up to 8 fields");
+	longpole_field list[sizeof...(fields) / 2 + 1] = {};
+	collect(list, fields...);
+	longpole_event(where, ref, list, sizeof...(fields) / 2);
+}
+
+// Ends the span of a scope.
+struct Close {
+	longpole_span &span;
+	~Close() { longpole_span_close(&span); }
+};
+
+} // namespace detail
+} // namespace longpole
+
+#define LONGPOLE_REF_(name) ::longpole::detail::ref(name)
+#define LONGPOLE_LITERAL_(text) ::longpole::detail::ref("" text)
+#define LONGPOLE_FUNCTION_ ::longpole::detail::ref(__func__)
+#define LONGPOLE_TEXT_REF_(text) ::longpole::detail::ref(::std::string_view(text))
+#define LONGPOLE_WORD_(value) ::longpole::detail::word(value)
+#define LONGPOLE_COUNTER_CALL_(ref, value) ::longpole::detail::counter(longpole_where_, ref, value)
+#define LONGPOLE_EVENT_CALL_(where, ref, ...) ::longpole::detail::event(where, ref, __VA_ARGS__)
+#define LONGPOLE_GUARD_
+#define LONGPOLE_DISARM_(span) [[maybe_unused]] const ::longpole::detail::Close LONGPOLE_JOIN_(span, _close){span};
+
+#endif

@@ -1,0 +1,115 @@
+/* Every probe compiled to nothing: no argument is evaluated, and none counts as unused. */
+#ifndef LONGPOLE_DISABLED_H
+#define LONGPOLE_DISABLED_H
+
+#include <stdint.h>
+
+#define LONGPOLE_FIFO 0u
+#define LONGPOLE_LIFO 1u
+#define LONGPOLE_ITEMS 0u
+#define LONGPOLE_BYTES 1u
+
+struct longpole_name {
+	const char *text;
+};
+
+#if defined(__cplusplus)
+#include <string_view>
+
+namespace longpole {
+
+enum class Order : uint32_t { fifo = LONGPOLE_FIFO, lifo = LONGPOLE_LIFO };
+enum class Unit : uint32_t { items = LONGPOLE_ITEMS, bytes = LONGPOLE_BYTES };
+
+class Name : public longpole_name
+{
+public:
+	explicit Name(std::string_view) : longpole_name() {}
+
+	Name(const Name &) = delete;
+	Name &operator=(const Name &) = delete;
+};
+
+class Queue : public Name
+{
+public:
+	explicit Queue(std::string_view name, uint64_t = 0, Order = Order::fifo, Unit = Unit::items) : Name(name) {}
+};
+
+template <typename... Arguments>
+inline void unused(const Arguments &...)
+{
+}
+
+} // namespace longpole
+
+#define LONGPOLE_NAME(text) longpole_name{text}
+#define LONGPOLE_UNUSED_(...)                                                                                            \
+	do {                                                                                                                 \
+		if (false)                                                                                                       \
+			::longpole::unused(__VA_ARGS__);                                                                             \
+	} while (0)
+#else
+#define LONGPOLE_NAME(text) {text}
+static inline __attribute__((unused)) void longpole_unused(int first, ...)
+{
+	(void)first;
+}
+#define LONGPOLE_UNUSED_(...)                                                                                            \
+	do {                                                                                                                 \
+		if (0)                                                                                                           \
+			longpole_unused(0, __VA_ARGS__);                                                                             \
+	} while (0)
+#endif
+#define LONGPOLE_QUEUE_NAME(text, capacity, order, unit) LONGPOLE_NAME(text)
+
+#define LONGPOLE_STATE(...) LONGPOLE_UNUSED_(__VA_ARGS__)
+#define LONGPOLE_STATE_HERE(...) LONGPOLE_UNUSED_(__VA_ARGS__)
+#define LONGPOLE_BEGIN(...) LONGPOLE_UNUSED_(__VA_ARGS__)
+#define LONGPOLE_BEGIN_HERE() ((void)0)
+#define LONGPOLE_END(...) LONGPOLE_UNUSED_(__VA_ARGS__)
+#define LONGPOLE_END_HERE() ((void)0)
+#define LONGPOLE_SPAN(...) LONGPOLE_UNUSED_(__VA_ARGS__)
+#define LONGPOLE_SPAN_HERE() ((void)0)
+#define LONGPOLE_MARK(...) LONGPOLE_UNUSED_(__VA_ARGS__)
+#define LONGPOLE_MARK_HERE(...) LONGPOLE_UNUSED_(__VA_ARGS__)
+#define LONGPOLE_COUNTER(...) LONGPOLE_UNUSED_(__VA_ARGS__)
+#define LONGPOLE_COUNTER_HERE(...) LONGPOLE_UNUSED_(__VA_ARGS__)
+#define LONGPOLE_RPC_CALL(...) LONGPOLE_UNUSED_(__VA_ARGS__)
+#define LONGPOLE_RPC_RETURNED(...) LONGPOLE_UNUSED_(__VA_ARGS__)
+#define LONGPOLE_RPC_DISPATCH(...) LONGPOLE_UNUSED_(__VA_ARGS__)
+#define LONGPOLE_RPC_REPLY(...) LONGPOLE_UNUSED_(__VA_ARGS__)
+#define LONGPOLE_RPC_CALL_HERE(...) LONGPOLE_UNUSED_(__VA_ARGS__)
+#define LONGPOLE_RPC_RETURNED_HERE(...) LONGPOLE_UNUSED_(__VA_ARGS__)
+#define LONGPOLE_RPC_DISPATCH_HERE(...) LONGPOLE_UNUSED_(__VA_ARGS__)
+#define LONGPOLE_RPC_REPLY_HERE(...) LONGPOLE_UNUSED_(__VA_ARGS__)
+#define LONGPOLE_SIGNAL_SUBMIT(...) LONGPOLE_UNUSED_(__VA_ARGS__)
+#define LONGPOLE_SIGNAL_RECEIVE(...) LONGPOLE_UNUSED_(__VA_ARGS__)
+#define LONGPOLE_SIGNAL_WAIT(...) LONGPOLE_UNUSED_(__VA_ARGS__)
+#define LONGPOLE_SIGNAL_SUBMIT_HERE(...) LONGPOLE_UNUSED_(__VA_ARGS__)
+#define LONGPOLE_SIGNAL_RECEIVE_HERE(...) LONGPOLE_UNUSED_(__VA_ARGS__)
+#define LONGPOLE_SIGNAL_WAIT_HERE() ((void)0)
+#define LONGPOLE_QUEUE_PUT(...) LONGPOLE_UNUSED_(__VA_ARGS__)
+#define LONGPOLE_QUEUE_GET(...) LONGPOLE_UNUSED_(__VA_ARGS__)
+#define LONGPOLE_QUEUE_PEEK(...) LONGPOLE_UNUSED_(__VA_ARGS__)
+#define LONGPOLE_QUEUE_RESERVE(...) LONGPOLE_UNUSED_(__VA_ARGS__)
+#define LONGPOLE_QUEUE_SIZE(...) LONGPOLE_UNUSED_(__VA_ARGS__)
+#define LONGPOLE_QUEUE_WAIT_EMPTY(...) LONGPOLE_UNUSED_(__VA_ARGS__)
+#define LONGPOLE_QUEUE_WAIT_FULL(...) LONGPOLE_UNUSED_(__VA_ARGS__)
+#define LONGPOLE_QUEUE_PUT_HERE(...) LONGPOLE_UNUSED_(__VA_ARGS__)
+#define LONGPOLE_QUEUE_GET_HERE(...) LONGPOLE_UNUSED_(__VA_ARGS__)
+#define LONGPOLE_QUEUE_PEEK_HERE(...) LONGPOLE_UNUSED_(__VA_ARGS__)
+#define LONGPOLE_QUEUE_RESERVE_HERE(...) LONGPOLE_UNUSED_(__VA_ARGS__)
+#define LONGPOLE_QUEUE_SIZE_HERE(...) LONGPOLE_UNUSED_(__VA_ARGS__)
+#define LONGPOLE_QUEUE_WAIT_EMPTY_HERE() ((void)0)
+#define LONGPOLE_QUEUE_WAIT_FULL_HERE() ((void)0)
+#define LONGPOLE_LINK(...) LONGPOLE_UNUSED_(__VA_ARGS__)
+#define LONGPOLE_FLOW(...) LONGPOLE_UNUSED_(__VA_ARGS__)
+#define LONGPOLE_PACKET(...) LONGPOLE_UNUSED_(__VA_ARGS__)
+#define LONGPOLE_PACKET_HERE(...) LONGPOLE_UNUSED_(__VA_ARGS__)
+#define LONGPOLE_EVENT(...) LONGPOLE_UNUSED_(__VA_ARGS__)
+#define LONGPOLE_EVENT_HERE(...) LONGPOLE_UNUSED_(__VA_ARGS__)
+#define LONGPOLE_LOG(...) LONGPOLE_UNUSED_(__VA_ARGS__)
+#define LONGPOLE_LABEL(...) LONGPOLE_UNUSED_(__VA_ARGS__)
+
+#endif

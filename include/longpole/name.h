@@ -1,0 +1,304 @@
+/*
+ * What a probe is called. A literal is resolved once per call site; a handle (`struct longpole_name`) is resolved once per kind of
+ * probe, wherever it is used; any other text travels with each event.
+ */
+#ifndef LONGPOLE_NAME_H
+#define LONGPOLE_NAME_H
+
+#include "ring.h"
+#include "site.h"
+
+#if defined(__cplusplus)
+extern "C" {
+#endif
+
+#define LONGPOLE_FIFO 0u
+#define LONGPOLE_LIFO 1u
+#define LONGPOLE_ITEMS 0u
+#define LONGPOLE_BYTES 1u
+
+/* A probe with and without arguments is two event classes; at most four per kind. */
+#define LONGPOLE_VARIANTS 4u
+
+/* A name that is made at run time, with the class ids it has got so far. It must outlive its use; `text` is not copied. */
+struct longpole_name {
+	const char *text;
+	uint64_t capacity; /* of a queue; 0: unknown */
+	uint32_t order;    /* LONGPOLE_FIFO, LONGPOLE_LIFO */
+	uint32_t unit;     /* LONGPOLE_ITEMS, LONGPOLE_BYTES */
+	uint32_t queue;    /* order and unit are meant */
+	uint32_t ids[LONGPOLE_KIND_COUNT * LONGPOLE_VARIANTS];
+};
+
+#if defined(__cplusplus)
+#define LONGPOLE_NAME_INIT_(text, capacity, order, unit, queue) longpole_name{text, capacity, order, unit, queue, {}}
+#else
+#define LONGPOLE_NAME_INIT_(text, capacity, order, unit, queue) {text, capacity, order, unit, queue, {0}}
+#endif
+#define LONGPOLE_NAME(text) LONGPOLE_NAME_INIT_(text, 0, 0, 0, 0)
+#define LONGPOLE_QUEUE_NAME(text, capacity, order, unit) LONGPOLE_NAME_INIT_(text, capacity, order, unit, 1)
+
+/* The name argument of a probe. */
+struct longpole_ref {
+	const char *text;
+	size_t size;
+	struct longpole_name *name; /* a handle, else NULL */
+	int literal;
+};
+
+/* What a call site knows of itself. */
+struct longpole_where {
+	uint32_t *id; /* class ids of the site, by variant */
+	const char *file;
+	uint32_t line;
+};
+
+LONGPOLE_SLOW size_t longpole_attributes_of(const struct longpole_name *name, char *buffer, size_t capacity)
+{
+	size_t length = 0;
+	buffer[0] = 0;
+	if (!name->queue)
+		return 0;
+	length = longpole_append(buffer, capacity, length, name->order == LONGPOLE_LIFO ? "order=lifo" : "order=fifo");
+	length = longpole_append(buffer, capacity, length, name->unit == LONGPOLE_BYTES ? "&unit=bytes" : "&unit=items");
+	if (name->capacity != 0) {
+		length = longpole_append(buffer, capacity, length, "&capacity=");
+		length = longpole_append_number(buffer, capacity, length, name->capacity, 10, 0);
+	}
+	return length;
+}
+
+/* Resolves a class id and remembers it. Below LONGPOLE_FIRST_SITE_ID: the overflow class. */
+LONGPOLE_SLOW uint32_t longpole_resolve(const struct longpole_where *where, const struct longpole_ref *ref, uint32_t kind,
+                                        uint32_t variant, const char *fields)
+{
+	char attributes[96];
+	struct longpole_key key;
+	uint32_t *memory = where->id;
+	if (ref->name == NULL && !ref->literal)
+		return kind;
+	attributes[0] = 0;
+	key.kind = kind;
+	key.line = where->line;
+	key.name = ref->text;
+	key.name_size = ref->size;
+	key.fields = fields;
+	key.fields_size = longpole_length(fields, LONGPOLE_FIELDS_MAXIMUM + 1);
+	key.file = where->file;
+	key.file_size = longpole_length(where->file, 65536);
+	key.attributes = attributes;
+	key.attributes_size = 0;
+	if (ref->name != NULL) {
+		/* A handle has no place of its own, so that it is one class in all programs. */
+		memory = &ref->name->ids[kind * LONGPOLE_VARIANTS + variant];
+		key.line = 0;
+		key.file_size = 0;
+		key.name = ref->name->text;
+		key.name_size = longpole_length(key.name, LONGPOLE_NAME_MAXIMUM);
+		key.attributes_size = longpole_attributes_of(ref->name, attributes, sizeof attributes);
+	}
+	uint32_t id = __atomic_load_n(memory, __ATOMIC_RELAXED);
+	if (id < LONGPOLE_FIRST_SITE_ID) {
+		id = longpole_site_find(&key);
+		__atomic_store_n(memory, id, __ATOMIC_RELAXED);
+	}
+	return id;
+}
+
+/* How many words an overflow class has before its name. */
+LONGPOLE_INLINE uint32_t longpole_overflow_words(uint32_t kind)
+{
+	switch (kind) {
+	case LONGPOLE_KIND_STATE:
+	case LONGPOLE_KIND_SPAN_BEGIN:
+	case LONGPOLE_KIND_SPAN_END:
+	case LONGPOLE_KIND_SIGNAL_WAIT:
+	case LONGPOLE_KIND_QUEUE_WAIT_EMPTY:
+	case LONGPOLE_KIND_QUEUE_WAIT_FULL:
+	case LONGPOLE_KIND_EVENT:
+		return 0;
+	case LONGPOLE_KIND_MARK:
+		return 3;
+	default:
+		return 1;
+	}
+}
+
+/* The first event of a site, and every event whose name travels with it. */
+LONGPOLE_SLOW void longpole_probe_slow(const struct longpole_where *where, const struct longpole_ref *ref, uint32_t kind,
+                                       uint32_t variant, const char *fields, const uint64_t *words, uint32_t count)
+{
+	const uint32_t id = longpole_resolve(where, ref, kind, variant, fields);
+	if (id >= LONGPOLE_FIRST_SITE_ID) {
+		longpole_emit_slow(id, words, count);
+		return;
+	}
+	uint64_t known[3] = {0, 0, 0};
+	for (uint32_t i = 0; i < count && i < 3; i++)
+		known[i] = words[i];
+	if (kind == LONGPOLE_KIND_COUNTER && variant == 1) {
+		/* The overflow class of gauges knows integers only. */
+		double value;
+		__builtin_memcpy(&value, known, 8);
+		known[0] = (uint64_t)(int64_t)value;
+	}
+	const char *text = ref->name != NULL ? ref->name->text : ref->text;
+	const size_t size = ref->name != NULL ? longpole_length(text, LONGPOLE_NAME_MAXIMUM) : ref->size;
+	struct longpole_part parts[2] = {
+	    {known, 8 * longpole_overflow_words(kind), 0},
+	    {text, (uint32_t)longpole_length(text, size < LONGPOLE_NAME_MAXIMUM ? size : LONGPOLE_NAME_MAXIMUM), 1},
+	};
+	longpole_emit_parts(kind, parts, 2);
+}
+
+LONGPOLE_INLINE uint32_t longpole_known_id(const struct longpole_where *where, const struct longpole_ref *ref, uint32_t kind,
+                                           uint32_t variant)
+{
+	if (ref->name != NULL)
+		return __atomic_load_n(&ref->name->ids[kind * LONGPOLE_VARIANTS + variant], __ATOMIC_RELAXED);
+	return ref->literal ? __atomic_load_n(where->id, __ATOMIC_RELAXED) : 0;
+}
+
+/* A probe of `count` words; kind, variant, fields and count are constants. */
+LONGPOLE_INLINE void longpole_probe(struct longpole_where where, struct longpole_ref ref, uint32_t kind, uint32_t variant,
+                                    const char *fields, const uint64_t *words, uint32_t count)
+{
+	const uint32_t id = longpole_known_id(&where, &ref, kind, variant);
+	if (LONGPOLE_LIKELY(id >= LONGPOLE_FIRST_SITE_ID))
+		longpole_emit(id, words, count);
+	else
+		longpole_probe_slow(&where, &ref, kind, variant, fields, words, count);
+}
+
+LONGPOLE_INLINE void longpole_probe0(struct longpole_where where, struct longpole_ref ref, uint32_t kind)
+{
+	longpole_probe(where, ref, kind, 0, "", NULL, 0);
+}
+
+LONGPOLE_INLINE void longpole_probe1(struct longpole_where where, struct longpole_ref ref, uint32_t kind, uint32_t variant,
+                                     const char *fields, uint64_t a)
+{
+	const uint64_t words[1] = {a};
+	longpole_probe(where, ref, kind, variant, fields, words, 1);
+}
+
+LONGPOLE_INLINE void longpole_probe2(struct longpole_where where, struct longpole_ref ref, uint32_t kind, uint32_t variant,
+                                     const char *fields, uint64_t a, uint64_t b)
+{
+	const uint64_t words[2] = {a, b};
+	longpole_probe(where, ref, kind, variant, fields, words, 2);
+}
+
+LONGPOLE_INLINE void longpole_probe3(struct longpole_where where, struct longpole_ref ref, uint32_t kind, uint32_t variant,
+                                     const char *fields, uint64_t a, uint64_t b, uint64_t c)
+{
+	const uint64_t words[3] = {a, b, c};
+	longpole_probe(where, ref, kind, variant, fields, words, 3);
+}
+
+/* A captured frame, cut at the recorder's snaplen. */
+LONGPOLE_SLOW void longpole_packet(const struct longpole_where *where, const struct longpole_ref *ref, uint32_t direction,
+                                   const void *bytes, size_t length)
+{
+	uint32_t id = longpole_known_id(where, ref, LONGPOLE_KIND_PACKET, 0);
+	if (id < LONGPOLE_FIRST_SITE_ID)
+		id = longpole_resolve(where, ref, LONGPOLE_KIND_PACKET, 0, "w:direction,w:length,b:bytes");
+	uint64_t captured = longpole_page.orders.snaplen;
+	if (captured == 0 || captured > LONGPOLE_EVENT_MAXIMUM - 512)
+		captured = LONGPOLE_EVENT_MAXIMUM - 512;
+	if (captured > length)
+		captured = length;
+	const uint32_t words[4] = {direction, length < UINT32_MAX ? (uint32_t)length : UINT32_MAX, (uint32_t)captured, 0};
+	const char *text = ref->name != NULL ? ref->name->text : ref->text;
+	const struct longpole_part parts[3] = {
+	    {words, sizeof words, 0},
+	    {bytes, (uint32_t)captured, 0},
+	    {text, (uint32_t)longpole_length(text, ref->name != NULL || ref->size > LONGPOLE_NAME_MAXIMUM ? LONGPOLE_NAME_MAXIMUM : ref->size), 1},
+	};
+	longpole_emit_parts(id, parts, id < LONGPOLE_FIRST_SITE_ID ? 3 : 2);
+}
+
+LONGPOLE_SLOW void longpole_log(const char *text, size_t size)
+{
+	const size_t room = LONGPOLE_EVENT_MAXIMUM - 64;
+	const struct longpole_part part = {text, (uint32_t)longpole_length(text, size < room ? size : room), 1};
+	longpole_emit_parts(LONGPOLE_KIND_LOG, &part, 1);
+}
+
+/* One field of a user-defined event. */
+struct longpole_field {
+	const char *name;
+	uint64_t word;
+	const char *text;
+	size_t size;
+	char type; /* u, i, d, s as in abi.h */
+};
+
+LONGPOLE_SLOW void longpole_event(const struct longpole_where *where, const struct longpole_ref *ref,
+                                  const struct longpole_field *fields, uint32_t count)
+{
+	struct longpole_part parts[9];
+	size_t room = LONGPOLE_EVENT_MAXIMUM - 8 - 16 * (size_t)count;
+	uint32_t id = longpole_known_id(where, ref, LONGPOLE_KIND_EVENT, 0);
+	if (id < LONGPOLE_FIRST_SITE_ID) {
+		char text[LONGPOLE_FIELDS_MAXIMUM + 1];
+		size_t length = 0;
+		text[0] = 0;
+		for (uint32_t i = 0; i < count; i++) {
+			const char type[4] = {fields[i].type, ':', 0, 0};
+			if (i != 0)
+				length = longpole_append(text, sizeof text, length, ",");
+			length = longpole_append(text, sizeof text, length, type);
+			length = longpole_append(text, sizeof text, length, fields[i].name);
+		}
+		id = longpole_resolve(where, ref, LONGPOLE_KIND_EVENT, 0, text);
+	}
+	if (id < LONGPOLE_FIRST_SITE_ID) {
+		/* No class, no description of the fields: what remains is that it happened. */
+		const char *text = ref->name != NULL ? ref->name->text : ref->text;
+		const size_t size = ref->name != NULL || ref->size > LONGPOLE_NAME_MAXIMUM ? LONGPOLE_NAME_MAXIMUM : ref->size;
+		const struct longpole_part part = {text, (uint32_t)longpole_length(text, size), 1};
+		longpole_emit_parts(LONGPOLE_KIND_EVENT, &part, 1);
+		return;
+	}
+	for (uint32_t i = 0; i < count; i++) {
+		if (fields[i].type == 's') {
+			const char *value = fields[i].text != NULL ? fields[i].text : "";
+			size_t size = longpole_length(value, fields[i].text != NULL ? fields[i].size : 0);
+			if (size > room)
+				size = room;
+			room -= size;
+			parts[i].bytes = value;
+			parts[i].size = (uint32_t)size;
+			parts[i].terminated = 1;
+		} else {
+			parts[i].bytes = &fields[i].word;
+			parts[i].size = 8;
+			parts[i].terminated = 0;
+		}
+	}
+	longpole_emit_parts(id, parts, count);
+}
+
+/* A span that ends with its scope. */
+struct longpole_span {
+	struct longpole_where where;
+	struct longpole_ref ref;
+};
+
+LONGPOLE_INLINE int longpole_on(uint32_t category)
+{
+	return (__atomic_load_n(&longpole_page.orders.mask, __ATOMIC_RELAXED) & category) != 0;
+}
+
+LONGPOLE_INLINE void longpole_span_close(struct longpole_span *span)
+{
+	if (longpole_on(LONGPOLE_CATEGORY_SPAN))
+		longpole_probe0(span->where, span->ref, LONGPOLE_KIND_SPAN_END);
+}
+
+#if defined(__cplusplus)
+}
+#endif
+
+#endif

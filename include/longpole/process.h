@@ -1,0 +1,384 @@
+/*
+ * The process's side of the runtime directory: the control file, whose first page is mapped over a page of .bss so that "is anything
+ * recorded?" is one load, and the table by which the libraries of a process share their rings.
+ *
+ * Nothing here runs on a hot path, and nothing here may fail the program: where something cannot be had, the process is simply not
+ * recorded, and says so in its control file if there is one.
+ */
+#ifndef LONGPOLE_PROCESS_H
+#define LONGPOLE_PROCESS_H
+
+#include "abi.h"
+#include "system.h"
+
+#if defined(__cplusplus)
+extern "C" {
+#endif
+
+/*
+ * One object per library, however many source files: COMDAT sections, hidden. The compilers offer that only for C++ inline
+ * variables, and C and C++ files of one library must share, so it is written in assembly. `.ifndef` is for link-time
+ * optimisation, which puts several files into one.
+ */
+#define LONGPOLE_TEXT__(value) #value
+#define LONGPOLE_TEXT_(value) LONGPOLE_TEXT__(value)
+#if defined(__aarch64__)
+#define LONGPOLE_PAGE_TEXT_ "65536"
+#else
+#define LONGPOLE_PAGE_TEXT_ "4096"
+#endif
+__asm__(".ifndef longpole_page\n"
+        ".pushsection .bss.longpole_page,\"awG\",@nobits,longpole_page,comdat\n"
+        ".weak longpole_page\n.hidden longpole_page\n.type longpole_page,@object\n.size longpole_page," LONGPOLE_PAGE_TEXT_ "\n"
+        ".balign " LONGPOLE_PAGE_TEXT_ "\nlongpole_page:\n.zero " LONGPOLE_PAGE_TEXT_ "\n"
+        ".popsection\n.endif\n"
+        ".ifndef longpole_library\n"
+        ".pushsection .bss.longpole_library,\"awG\",@nobits,longpole_library,comdat\n"
+        ".weak longpole_library\n.hidden longpole_library\n.type longpole_library,@object\n.size longpole_library,64\n"
+        ".balign 64\nlongpole_library:\n.zero 64\n"
+        ".popsection\n.endif\n"
+        ".ifndef longpole_thread\n"
+        ".pushsection .tbss.longpole_thread,\"awTG\",@nobits,longpole_thread,comdat\n"
+        ".weak longpole_thread\n.hidden longpole_thread\n.type longpole_thread,@tls_object\n.size longpole_thread,8\n"
+        ".balign 8\nlongpole_thread:\n.zero 8\n"
+        ".popsection\n.endif\n");
+
+/* A thread's ring as this process sees it, shared by the process's libraries. */
+struct longpole_entry {
+	struct longpole_ring *ring;
+	int32_t tid;    /* 0: its thread has ended, another may take it */
+	uint32_t users; /* libraries of that thread that use it */
+};
+
+#define LONGPOLE_ENTRIES 65536u
+
+/* Private memory of the process, wiped by fork: a child sees alive == 0, even if it was made by a raw clone. */
+struct longpole_process {
+	uint32_t alive;
+	uint32_t lock;
+	uint32_t entries;
+	uint32_t libraries; /* of this process that are connected */
+	uint64_t retry; /* counter at which a ring may be tried again after memory ran out */
+	struct longpole_sites *sites;
+	char directory[208];
+	char stem[32]; /* <pid>-<tag> */
+	struct longpole_entry entry[LONGPOLE_ENTRIES];
+};
+
+/* Per library. */
+struct longpole_library {
+	struct longpole_process *process;
+	uint32_t state; /* 0 untouched, 1 being set up, 2 set up (also when that failed) */
+	uint32_t key;   /* of the destructor at thread exit, plus one */
+	uint32_t atfork;
+	uint32_t spare[11];
+};
+
+extern struct longpole_control longpole_page __attribute__((visibility("hidden")));
+extern struct longpole_library longpole_library __attribute__((visibility("hidden")));
+#if defined(LONGPOLE_TLS_DYNAMIC)
+extern __thread struct longpole_ring *longpole_thread __attribute__((visibility("hidden")));
+#else
+/* Initial-exec: 1 ns cheaper than a descriptor, good for some 200 libraries that are loaded at run time. */
+extern __thread struct longpole_ring *longpole_thread __attribute__((visibility("hidden"), tls_model("initial-exec")));
+#endif
+
+/* Opens a file of the runtime directory for writing. Its mode forbids that, except for the instant of opening. */
+LONGPOLE_SLOW long longpole_open_writable(int directory, const char *name)
+{
+	struct longpole_stat stat;
+	const uint32_t self = (uint32_t)longpole_call(SYS_geteuid, 0, 0, 0, 0, 0, 0);
+	for (int attempt = 0; attempt < 100; attempt++) {
+		long readable = longpole_open(directory, name, LONGPOLE_O_RDONLY | LONGPOLE_O_NOFOLLOW, 0);
+		if (readable < 0)
+			return readable;
+		if (longpole_stat_of((int)readable, &stat) < 0 || (stat.mode & 0170000) != 0100000 || stat.user != self) {
+			longpole_close((int)readable);
+			return -1;
+		}
+		longpole_call(SYS_fchmod, (uintptr_t)readable, 0600, 0, 0, 0, 0);
+		long writable = longpole_open(directory, name, LONGPOLE_O_RDWR | LONGPOLE_O_NOFOLLOW, 0);
+		longpole_call(SYS_fchmod, (uintptr_t)readable, 0400, 0, 0, 0, 0);
+		longpole_close((int)readable);
+		/* Somebody else's instant of opening may have ended between our two calls. */
+		if (writable != -13 /* EACCES */)
+			return writable;
+	}
+	return -13;
+}
+
+/*
+ * Makes a file that is complete before it has its name: `publish` gives it that. Returns the open file or -errno.
+ * The temporary name tells threads apart; a leftover of a killed process is removed by the recorder.
+ */
+LONGPOLE_SLOW long longpole_create(int directory, char *temporary, size_t capacity, uint64_t size)
+{
+	size_t length = longpole_append(temporary, capacity, 0, ".new-");
+	length = longpole_append_number(temporary, capacity, length, (uint64_t)longpole_gettid(), 10, 0);
+	length = longpole_append(temporary, capacity, length, "-");
+	longpole_append_number(temporary, capacity, length, longpole_counter(), 16, 0);
+	long file = longpole_open(directory, temporary, LONGPOLE_O_RDWR | LONGPOLE_O_CREAT | LONGPOLE_O_EXCL | LONGPOLE_O_NOFOLLOW, 0400);
+	if (file < 0)
+		return file;
+	/* Memory is taken now: a later store must not find the file system full. */
+	long result = longpole_call(SYS_fallocate, (uintptr_t)file, 0, 0, size, 0, 0);
+	if (result < 0) {
+		longpole_close((int)file);
+		longpole_call(SYS_unlinkat, (uintptr_t)directory, (uintptr_t)temporary, 0, 0, 0, 0);
+		return result;
+	}
+	return file;
+}
+
+LONGPOLE_SLOW long longpole_publish(int directory, const char *temporary, const char *name)
+{
+	long result = longpole_call(SYS_linkat, (uintptr_t)directory, (uintptr_t)temporary, (uintptr_t)directory, (uintptr_t)name, 0, 0);
+	longpole_call(SYS_unlinkat, (uintptr_t)directory, (uintptr_t)temporary, 0, 0, 0, 0);
+	return result;
+}
+
+/* Opens a runtime directory that is ours alone, or returns -1. */
+LONGPOLE_SLOW long longpole_open_directory(const char *path)
+{
+	struct longpole_stat stat;
+	longpole_call(SYS_mkdirat, LONGPOLE_AT_FDCWD, (uintptr_t)path, 0700, 0, 0, 0);
+	long directory = longpole_open((int)LONGPOLE_AT_FDCWD, path, LONGPOLE_O_RDONLY | LONGPOLE_O_DIRECTORY | LONGPOLE_O_NOFOLLOW, 0);
+	if (directory < 0)
+		return -1;
+	const uint32_t self = (uint32_t)longpole_call(SYS_geteuid, 0, 0, 0, 0, 0, 0);
+	if (longpole_stat_of((int)directory, &stat) < 0 || stat.user != self || (stat.mode & 077) != 0) {
+		longpole_close((int)directory);
+		return -1;
+	}
+	return directory;
+}
+
+/* Maps the site table, making it if need be. */
+LONGPOLE_SLOW struct longpole_sites *longpole_open_sites(int directory)
+{
+	const size_t whole = sizeof(struct longpole_sites) + LONGPOLE_SITE_ARENA_MAXIMUM;
+	long file = longpole_open_writable(directory, "sites");
+	if (file == -2 /* ENOENT */) {
+		char temporary[64];
+		file = longpole_create(directory, temporary, sizeof temporary, sizeof(struct longpole_sites) + LONGPOLE_SITE_ARENA_STEP);
+		if (file < 0)
+			return NULL;
+		struct longpole_sites *sites = (struct longpole_sites *)longpole_map(NULL, 0, whole, (int)file, 0);
+		if (sites != NULL) {
+			sites->magic = LONGPOLE_ABI_MAGIC;
+			sites->version = LONGPOLE_ABI_VERSION;
+			sites->arena_next = 8; /* offset 0 means a free slot */
+			sites->arena_size = LONGPOLE_SITE_ARENA_STEP;
+		}
+		long published = longpole_publish(directory, temporary, "sites");
+		longpole_close((int)file);
+		if (sites == NULL || published == 0)
+			return sites;
+		longpole_unmap(sites, whole);
+		file = longpole_open_writable(directory, "sites");
+	}
+	if (file < 0)
+		return NULL;
+	struct longpole_stat stat;
+	struct longpole_sites *sites = NULL;
+	if (longpole_stat_of((int)file, &stat) == 0 && stat.size >= sizeof(struct longpole_sites) + LONGPOLE_SITE_ARENA_STEP)
+		sites = (struct longpole_sites *)longpole_map(NULL, 0, whole, (int)file, 0);
+	longpole_close((int)file);
+	if (sites != NULL && (sites->magic != LONGPOLE_ABI_MAGIC || sites->version != LONGPOLE_ABI_VERSION)) {
+		longpole_unmap(sites, whole);
+		sites = NULL;
+	}
+	return sites;
+}
+
+/* What a recorder wants of processes that are born now; nothing, unless a living one holds the lock on the file. */
+LONGPOLE_SLOW void longpole_read_orders(int directory, struct longpole_orders *orders)
+{
+	struct {
+		int16_t type, whence;
+		int64_t start, length;
+		int32_t pid;
+	} lock = {0 /* F_RDLCK */, 0, 0, 0, 0};
+	struct longpole_session session;
+	__builtin_memset(orders, 0, sizeof *orders);
+	long file = longpole_open(directory, "session", LONGPOLE_O_RDONLY | LONGPOLE_O_NOFOLLOW, 0);
+	if (file < 0)
+		return;
+	if (longpole_call(SYS_pread64, (uintptr_t)file, (uintptr_t)&session, sizeof session, 0, 0, 0) == (long)sizeof session &&
+	    session.magic == LONGPOLE_ABI_MAGIC && session.version == LONGPOLE_ABI_VERSION &&
+	    longpole_call(SYS_fcntl, (uintptr_t)file, 36 /* F_OFD_GETLK */, (uintptr_t)&lock, 0, 0, 0) == 0 && lock.type == 1 /* F_WRLCK */)
+		*orders = session.orders;
+	longpole_close((int)file);
+}
+
+LONGPOLE_SLOW void longpole_set_label(const char *text)
+{
+	struct longpole_control *control = &longpole_page;
+	if (control->magic != LONGPOLE_ABI_MAGIC)
+		return;
+	__atomic_fetch_add(&control->label_version, 1, __ATOMIC_ACQ_REL);
+	__builtin_memset(control->label, 0, sizeof control->label);
+	longpole_copy(control->label, text, longpole_length(text, sizeof control->label - 1));
+	__atomic_fetch_add(&control->label_version, 1, __ATOMIC_ACQ_REL);
+}
+
+/* Fills a new control file and gives it its name. `control` is its mapping over the page. */
+LONGPOLE_SLOW int longpole_introduce(int directory, struct longpole_control *control, const char *path, const char *stem,
+                                     const char *temporary, const char *name)
+{
+	struct longpole_process *process = (struct longpole_process *)longpole_map_private(NULL, 0, sizeof *process);
+	if (process == NULL)
+		return -1;
+	longpole_call(SYS_madvise, (uintptr_t)process, sizeof *process, 18 /* MADV_WIPEONFORK */, 0, 0, 0);
+	process->alive = 1;
+	longpole_append(process->directory, sizeof process->directory, 0, path);
+	longpole_append(process->stem, sizeof process->stem, 0, stem);
+	process->sites = longpole_open_sites(directory);
+	const char *label = longpole_libc_getenv("LONGPOLE_LABEL");
+	control->magic = LONGPOLE_ABI_MAGIC;
+	control->version = LONGPOLE_ABI_VERSION;
+	control->pid = longpole_getpid();
+	control->birth = longpole_counter();
+	control->process = (uint64_t)(uintptr_t)process;
+	longpole_call(SYS_readlinkat, LONGPOLE_AT_FDCWD, (uintptr_t)"/proc/self/exe", (uintptr_t)control->executable,
+	              sizeof control->executable - 1, 0, 0);
+	if (label != NULL)
+		longpole_copy(control->label, label, longpole_length(label, sizeof control->label - 1));
+	if (process->sites == NULL || longpole_publish(directory, temporary, name) < 0) {
+		longpole_unmap(process, sizeof *process);
+		return -1;
+	}
+	/*
+	 * The file has its name before the orders are read: a recorder that publishes new orders and then looks for control files
+	 * misses nobody.
+	 */
+	struct longpole_orders orders;
+	longpole_read_orders(directory, &orders);
+	if (orders.mask != 0) {
+		const uint32_t mask = orders.mask;
+		orders.mask = 0;
+		/* A recorder that already wrote its orders here has the newer word. */
+		if (__atomic_load_n(&control->orders.session, __ATOMIC_ACQUIRE) == 0) {
+			control->orders.mode = orders.mode;
+			control->orders.ring_size = orders.ring_size;
+			control->orders.snaplen = orders.snaplen;
+			control->orders.clock = orders.clock;
+			uint64_t none = 0;
+			if (__atomic_compare_exchange_n(&control->orders.session, &none, orders.session, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+				__atomic_store_n(&control->orders.mask, mask, __ATOMIC_RELEASE);
+		}
+	}
+	return 0;
+}
+
+/* Connects this library with the process's control file; the first library of a process makes it. */
+LONGPOLE_SLOW void longpole_connect(void)
+{
+	char path[208], stem[32], name[64], temporary[64];
+	const char *wanted = longpole_libc_getenv("LONGPOLE_RUNTIME_DIR");
+	if (wanted != NULL && wanted[0] != 0) {
+		if (longpole_length(wanted, sizeof path) >= sizeof path)
+			return;
+		longpole_append(path, sizeof path, 0, wanted);
+	} else {
+		size_t length = longpole_append(path, sizeof path, 0, "/dev/shm/longpole-");
+		longpole_append_number(path, sizeof path, length, (uint64_t)longpole_call(SYS_geteuid, 0, 0, 0, 0, 0, 0), 10, 0);
+	}
+	long directory = longpole_open_directory(path);
+	if (directory < 0)
+		return;
+
+	/* The kernel gives every execution 16 random bytes. A hash tells executions apart and gives nothing of them away. */
+	const uint8_t *random = (const uint8_t *)longpole_libc_getauxval(25 /* AT_RANDOM */);
+	uint64_t hash = 0xcbf29ce484222325u;
+	for (int i = 0; random != NULL && i < 16; i++)
+		hash = (hash ^ random[i]) * 0x100000001b3u;
+	hash = (hash ^ (hash >> 29)) * 0xbf58476d1ce4e5b9u;
+	size_t length = longpole_append_number(stem, sizeof stem, 0, (uint64_t)longpole_getpid(), 10, 0);
+	length = longpole_append(stem, sizeof stem, length, "-");
+	longpole_append_number(stem, sizeof stem, length, hash >> 32, 16, 8);
+	length = longpole_append(name, sizeof name, 0, stem);
+	longpole_append(name, sizeof name, length, ".control");
+
+	/* While this lock is held, no recorder takes the site table away. */
+	longpole_call(SYS_flock, (uintptr_t)directory, 1 /* LOCK_SH */, 0, 0, 0, 0);
+	int made = 0;
+	long file = longpole_open_writable((int)directory, name);
+	if (file == -2 /* ENOENT */) {
+		file = longpole_create((int)directory, temporary, sizeof temporary, LONGPOLE_CONTROL_SIZE);
+		made = 1;
+	}
+	if (file >= 0) {
+		struct longpole_control *control = (struct longpole_control *)longpole_map(&longpole_page, 1, LONGPOLE_CONTROL_SIZE, (int)file, 0);
+		longpole_close((int)file);
+		if (control != NULL && made && longpole_introduce((int)directory, control, path, stem, temporary, name) < 0) {
+			longpole_map_private(&longpole_page, 1, LONGPOLE_CONTROL_SIZE);
+			longpole_call(SYS_unlinkat, (uintptr_t)directory, (uintptr_t)temporary, 0, 0, 0, 0);
+			control = NULL;
+		}
+		if (control != NULL && control->magic == LONGPOLE_ABI_MAGIC && control->version == LONGPOLE_ABI_VERSION) {
+			longpole_library.process = (struct longpole_process *)(uintptr_t)control->process;
+			__atomic_fetch_add(&longpole_library.process->libraries, 1, __ATOMIC_RELAXED);
+		} else if (control != NULL) {
+			longpole_map_private(&longpole_page, 1, LONGPOLE_CONTROL_SIZE);
+		}
+	}
+	longpole_call(SYS_flock, (uintptr_t)directory, 8 /* LOCK_UN */, 0, 0, 0, 0);
+	longpole_close((int)directory);
+}
+
+LONGPOLE_SLOW void longpole_thread_exit(void *unused);
+
+/* In the child of a fork: nothing of the parent's may be touched; the child is a process of its own. */
+LONGPOLE_SLOW void longpole_forked(void)
+{
+	longpole_map_private(&longpole_page, 1, LONGPOLE_CONTROL_SIZE);
+	longpole_thread = NULL;
+	longpole_library.process = NULL;
+	longpole_connect();
+}
+
+/* Runs once per source file; the first one does the work. */
+__attribute__((constructor(101), unused)) static void longpole_construct(void)
+{
+	uint32_t untouched = 0;
+	if (!__atomic_compare_exchange_n(&longpole_library.state, &untouched, 1, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+		return;
+	unsigned key;
+	if (longpole_libc_key_create(&key, longpole_thread_exit) == 0)
+		longpole_library.key = key + 1;
+	longpole_libc_atfork(NULL, NULL, longpole_forked);
+	longpole_connect();
+	__atomic_store_n(&longpole_library.state, 2, __ATOMIC_RELEASE);
+}
+
+/*
+ * A library that is unloaded leaves no destructor behind. The last one takes the control file along, unless there are rings: what is in
+ * them still belongs to the recorder.
+ */
+__attribute__((destructor(101), unused)) static void longpole_destruct(void)
+{
+	uint32_t connected = 2;
+	char name[64];
+	struct longpole_process *process = longpole_library.process;
+	if (!__atomic_compare_exchange_n(&longpole_library.state, &connected, 3, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+		return;
+	if (longpole_library.key != 0)
+		longpole_libc_key_delete(longpole_library.key - 1);
+	longpole_library.key = 0;
+	if (process == NULL || !process->alive || __atomic_sub_fetch(&process->libraries, 1, __ATOMIC_ACQ_REL) != 0 || longpole_page.rings != 0)
+		return;
+	long directory = longpole_open_directory(process->directory);
+	if (directory < 0)
+		return;
+	size_t length = longpole_append(name, sizeof name, 0, process->stem);
+	longpole_append(name, sizeof name, length, ".control");
+	longpole_call(SYS_unlinkat, (uintptr_t)directory, (uintptr_t)name, 0, 0, 0, 0);
+	longpole_close((int)directory);
+}
+
+#if defined(__cplusplus)
+}
+#endif
+
+#endif
