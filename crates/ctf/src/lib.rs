@@ -1,1 +1,55 @@
+//! Common Trace Format: bytes in, values out, and back.
+//!
+//! The constraints under which this crate is built:
+//!
+//! - *Pure.* Metadata is a byte slice, a stream is a [`Source`]; the crate opens no files and knows no product.
+//! - *Compiled once.* Metadata text becomes an immutable [`Schema`], that a plan per event class, and a small executor
+//!   runs plans over packets. Events of fixed layout cost one bounds check, and their fields are decoded when looked at.
+//! - *Constant memory.* One packet's facts and one event's marks; nothing grows with the stream.
+//! - *Errors have a place.* Line and column in metadata, packet and bit in streams. Whatever the bytes are, nothing
+//!   panics, hangs, or allocates in proportion to a length that no bytes back.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use longpole_ctf::{BytesSource, Item, Metadata, StreamDecoder};
+//!
+//! let metadata = Arc::new(Metadata::from_text(
+//!     "trace { major = 1; minor = 8; byte_order = le; };
+//!      event { name = tick; fields := struct { integer { size = 16; } n; }; };",
+//! )?);
+//! let mut stream = StreamDecoder::new(metadata, BytesSource([1, 0, 2, 0]));
+//! let mut sum = 0;
+//! while let Some(item) = stream.next()? {
+//!     if let Item::Event(event) = item {
+//!         sum += event.get("n").and_then(|v| v.as_u64()).unwrap_or(0);
+//!     }
+//! }
+//! assert_eq!(sum, 3);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
+mod bits;
+mod clock;
+mod decoder;
+mod error;
+mod exec;
+mod header;
+mod metadata;
+mod packet;
+mod plan;
+mod refs;
+mod source;
+mod tsdl;
+pub mod types;
+mod value;
+
+pub use clock::Clock;
+pub use decoder::{EventRef, Item, Step, StreamDecoder};
+pub use error::{DecodeError, DecodeErrorKind, MetadataError, Span};
+pub use metadata::Metadata;
+pub use packet::{Loss, Packet};
+pub use plan::Field;
+pub use source::{BytesSource, FileSource, Source};
+pub use tsdl::write;
+pub use types::{EnvValue, Schema};
+pub use value::{Array, Compound, CompoundKind, OwnedValue, Value};

@@ -1,0 +1,193 @@
+//! Clocks: from cycles of a counter to nanoseconds, exactly.
+//!
+//! The value of a clock at `cycles` is `offset_s + (offset + cycles) / frequency` seconds from its origin. The conversion
+//! runs once per event, so it must not divide 128-bit numbers; it must also be exact, or events of two traces with the same
+//! clock would change places. Hence a multiplication by the reciprocal with an exact correction.
+
+/// A clock of the metadata.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Clock {
+    pub name: String,
+    pub uuid: Option<[u8; 16]>,
+    pub description: String,
+    /// Cycles per second; never 0.
+    pub frequency: u64,
+    /// Uncertainty in cycles.
+    pub precision: u64,
+    /// Offset from the origin in seconds.
+    pub offset_s: i64,
+    /// Offset from the origin in cycles, added to that in seconds.
+    pub offset: i64,
+    /// The origin is shared by all clocks that say so: usually the Unix epoch.
+    pub absolute: bool,
+}
+
+impl Clock {
+    /// A clock of `frequency` Hz without offset.
+    pub fn new(name: &str, frequency: u64) -> Clock {
+        Clock {
+            name: name.to_owned(),
+            uuid: None,
+            description: String::new(),
+            frequency: frequency.max(1),
+            precision: 0,
+            offset_s: 0,
+            offset: 0,
+            absolute: false,
+        }
+    }
+
+    /// Nanoseconds from the origin, rounded down; saturates at the ends of `i64`.
+    pub fn ns(&self, cycles: u64) -> i64 {
+        Converter::new(self).ns(cycles)
+    }
+}
+
+const NANO: u64 = 1_000_000_000;
+
+/// A clock prepared for conversion.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Converter {
+    frequency: u64,
+    /// Cycles to add, less than one second's.
+    offset: u64,
+    /// Nanoseconds to add after the conversion.
+    base_ns: i128,
+    /// The same where it fits, so that the usual case needs no 128-bit sum.
+    base_ns_small: i64,
+    /// floor(10⁹ · 2⁶⁴ / frequency), for frequencies above 1 GHz.
+    reciprocal: u64,
+    way: Way,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Way {
+    /// 1 GHz: a cycle is a nanosecond.
+    Identity,
+    /// Above 1 GHz and below 2⁶³ Hz: multiply by the reciprocal.
+    Multiply,
+    /// Below 1 GHz: two 64-bit divisions.
+    Divide,
+    /// Results near the ends of `i64`, absurd frequencies.
+    Wide,
+}
+
+impl Converter {
+    pub(crate) fn new(clock: &Clock) -> Converter {
+        let frequency = clock.frequency.max(1);
+        let seconds = i128::from(clock.offset).div_euclid(i128::from(frequency));
+        let base_ns = (i128::from(clock.offset_s) + seconds) * i128::from(NANO);
+        // A quarter of the range for the base leaves the sum of both in range, see `ns`.
+        let narrow = base_ns.unsigned_abs() < 1 << 62;
+        Converter {
+            frequency,
+            offset: i128::from(clock.offset).rem_euclid(i128::from(frequency)) as u64,
+            base_ns,
+            base_ns_small: if narrow { base_ns as i64 } else { 0 },
+            reciprocal: ((u128::from(NANO) << 64) / u128::from(frequency)).min(u128::from(u64::MAX)) as u64,
+            way: match frequency {
+                f if !narrow || f >> 63 != 0 => Way::Wide,
+                NANO => Way::Identity,
+                f if f > NANO => Way::Multiply,
+                _ => Way::Divide,
+            },
+        }
+    }
+
+    /// Nanoseconds from the origin, rounded down; saturates at the ends of `i64`.
+    #[inline]
+    pub(crate) fn ns(&self, cycles: u64) -> i64 {
+        let Some(total) = cycles.checked_add(self.offset) else { return self.wide(cycles) };
+        let ns = match self.way {
+            Way::Identity => total,
+            Way::Multiply => {
+                // The estimate is at most one too small: the reciprocal is less than one too small, and total < 2⁶⁴.
+                // So the true remainder is below 2 · frequency, which fits 64 bits; hence the limit of this way.
+                let estimate = ((u128::from(total) * u128::from(self.reciprocal)) >> 64) as u64;
+                let rest = total.wrapping_mul(NANO).wrapping_sub(estimate.wrapping_mul(self.frequency));
+                estimate + u64::from(rest >= self.frequency)
+            }
+            Way::Divide => {
+                let seconds = total / self.frequency;
+                let rest = (total % self.frequency) * NANO / self.frequency;
+                match seconds.checked_mul(NANO).and_then(|s| s.checked_add(rest)) {
+                    Some(ns) => ns,
+                    None => return self.wide(cycles),
+                }
+            }
+            Way::Wide => return self.wide(cycles),
+        };
+        if ns < 1 << 62 {
+            self.base_ns_small + ns as i64
+        } else {
+            self.wide(cycles)
+        }
+    }
+
+    #[cold]
+    fn wide(&self, cycles: u64) -> i64 {
+        let total = u128::from(cycles) + u128::from(self.offset);
+        let ns = (total / u128::from(self.frequency)) * u128::from(NANO)
+            + (total % u128::from(self.frequency)) * u128::from(NANO) / u128::from(self.frequency);
+        let sum = i128::try_from(ns).unwrap_or(i128::MAX).saturating_add(self.base_ns);
+        sum.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
+    }
+}
+
+/// The full value of a counter of which only the lowest `size` bits were recorded, given its last full value: the
+/// smallest value not before it with those bits.
+#[inline]
+pub(crate) fn extend(last: u64, low: u64, size: u32) -> u64 {
+    if size >= 64 {
+        return low;
+    }
+    let mask = (1u64 << size) - 1;
+    let candidate = (last & !mask) | (low & mask);
+    if candidate < last {
+        candidate.wrapping_add(mask + 1)
+    } else {
+        candidate
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_short_counter_is_extended_over_its_wraps() {
+        assert_eq!(extend(0x1_0005, 0x0004, 16), 0x2_0004);
+        assert_eq!(extend(0x1_0005, 0x0005, 16), 0x1_0005);
+        assert_eq!(extend(19717, 4, 8), 19972);
+        assert_eq!(extend(77, 12, 64), 12);
+    }
+
+    #[test]
+    fn offsets_are_added_before_the_rounding() {
+        let mut clock = Clock::new("tsc", 2_500_000_000);
+        clock.offset_s = 1_700_000_000;
+        clock.offset = 4;
+        // 4 + 1 cycles of 0.4 ns are 2 ns; rounding each alone would give 1 + 0.
+        assert_eq!(clock.ns(1), 1_700_000_000_000_000_002);
+        clock.offset = -1;
+        assert_eq!(clock.ns(0), 1_699_999_999_999_999_999);
+    }
+
+    proptest! {
+        #[test]
+        fn conversion_is_exact_for_every_frequency_and_value(
+            cycles: u64, frequency in prop_oneof![1u64..10_000_000_000, Just(1_000_000_000u64), any::<u64>()],
+            offset_s in -4_000_000_000i64..4_000_000_000, offset: i64,
+        ) {
+            let mut clock = Clock::new("c", frequency);
+            clock.offset_s = offset_s;
+            clock.offset = offset;
+            let f = i128::from(clock.frequency);
+            let total = i128::from(offset_s) * f + i128::from(offset) + i128::from(cycles);
+            let (s, rest) = (total.div_euclid(f), total.rem_euclid(f));
+            let exact = s * 1_000_000_000 + rest * 1_000_000_000 / f;
+            prop_assert_eq!(i128::from(clock.ns(cycles)), exact.clamp(i128::from(i64::MIN), i128::from(i64::MAX)));
+        }
+    }
+}

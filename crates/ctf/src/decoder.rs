@@ -1,0 +1,625 @@
+//! Decoding a stream file: packets, the events in them, and the losses between them, one item at a time.
+//!
+//! The decoder holds one packet's facts and one event's marks, whatever the length of the stream. It never stops at what a
+//! recording may rightly contain (times that run backwards, lost packets, empty packets); where the bytes cannot be
+//! understood it says so once, with the place, and can go on with the next packet.
+
+use std::sync::Arc;
+
+use crate::bits::{align_up, Window};
+use crate::clock::extend;
+use crate::error::{DecodeError, DecodeErrorKind};
+use crate::exec::{Executor, Mark, Record, Stop, Told};
+use crate::metadata::{marks, Metadata, StreamPlan};
+use crate::packet::{discarded_events, discarded_packets, Loss, Packet};
+use crate::plan::{Block, Field};
+use crate::source::Source;
+use crate::types::{ByteOrder, EventClass, Type};
+use crate::value::{Located, OwnedValue, Value};
+
+/// First bytes of a packet, as a number.
+const MAGIC: u64 = 0xC1FC_1FC1;
+
+/// What comes next in a stream.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Step {
+    /// Events were discarded; comes before the packet that tells it.
+    DiscardedEvents(Loss),
+    /// Packets are missing; comes before the packet that shows it.
+    DiscardedPackets(Loss),
+    /// See [`StreamDecoder::packet`].
+    PacketBegin,
+    /// See [`StreamDecoder::event`].
+    Event,
+    PacketEnd,
+}
+
+/// The same with what it is about.
+#[derive(Debug)]
+pub enum Item<'a> {
+    DiscardedEvents(Loss),
+    DiscardedPackets(Loss),
+    PacketBegin(&'a Packet),
+    Event(EventRef<'a>),
+    PacketEnd(&'a Packet),
+}
+
+/// The current event; borrows the decoder.
+#[derive(Clone, Copy, Debug)]
+pub struct EventRef<'a> {
+    metadata: &'a Metadata,
+    stream: usize,
+    class: usize,
+    cycles: u64,
+    ns: i64,
+    located: Located<'a>,
+    fields: &'a [Field],
+}
+
+impl<'a> EventRef<'a> {
+    /// Index of the stream class in the schema.
+    pub fn stream_index(&self) -> usize {
+        self.stream
+    }
+
+    /// Index of the event class in its stream class.
+    pub fn class_index(&self) -> usize {
+        self.class
+    }
+
+    pub fn class(&self) -> &'a EventClass {
+        &self.metadata.schema().streams[self.stream].events[self.class]
+    }
+
+    pub fn name(&self) -> &'a str {
+        &self.class().name
+    }
+
+    /// The clock's full value; 0 in a stream without timestamps.
+    #[inline]
+    pub fn cycles(&self) -> u64 {
+        self.cycles
+    }
+
+    /// Nanoseconds from the clock's origin.
+    #[inline]
+    pub fn ns(&self) -> i64 {
+        self.ns
+    }
+
+    /// What [`value`](Self::value) can be asked for: contexts first, then the payload.
+    #[inline]
+    pub fn fields(&self) -> &'a [Field] {
+        self.fields
+    }
+
+    /// The value of a field by its index in [`fields`](Self::fields).
+    #[inline]
+    pub fn value(&self, index: usize) -> Option<Value<'a>> {
+        self.fields.get(index).map(|f| self.located.value(f))
+    }
+
+    /// All values, in the order of [`fields`](Self::fields).
+    #[inline]
+    pub fn values(&self) -> impl Iterator<Item = Value<'a>> + use<'a> {
+        let located = self.located;
+        self.fields.iter().map(move |f| located.value(f))
+    }
+
+    /// A value by its field's name; of several the last, which is the payload's.
+    pub fn get(&self, name: &str) -> Option<Value<'a>> {
+        self.fields.iter().rev().find(|f| *f.name == *name).map(|f| self.located.value(f))
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum State {
+    /// Before a packet.
+    Between,
+    /// The packet is known; what is to be told of it comes in turns.
+    Announce(u8),
+    Events,
+    /// An error was returned.
+    Broken,
+}
+
+/// Decodes one stream file.
+#[derive(Debug)]
+pub struct StreamDecoder<S> {
+    metadata: Arc<Metadata>,
+    source: S,
+    state: State,
+    packet: Packet,
+    /// Where the next packet begins in the file, in bytes.
+    next: u64,
+    next_index: u64,
+    /// Per stream class, the last packet: only its sizes, times and counters.
+    previous: Vec<Option<Packet>>,
+    /// Bits from the packet's begin.
+    at: u64,
+    /// The first bit that may not be read now: the content's end or that of the window.
+    limit: u64,
+    /// The end of the data as far as it is known, in bytes of the file.
+    data_end: u64,
+    last: ByteOrder,
+    /// Full value of the stream's clock.
+    clock: u64,
+    /// Of the current event.
+    class: usize,
+    ns: i64,
+    /// Index in the packet of the event that is decoded next.
+    event_index: u64,
+    marks: Vec<Mark>,
+    slots: Vec<u64>,
+    records: Vec<Record>,
+}
+
+impl<S: Source> StreamDecoder<S> {
+    pub fn new(metadata: Arc<Metadata>, source: S) -> StreamDecoder<S> {
+        StreamDecoder {
+            state: State::Between,
+            packet: Packet::default(),
+            next: 0,
+            next_index: 0,
+            previous: vec![None; metadata.streams.len()],
+            at: 0,
+            limit: 0,
+            data_end: source.len(),
+            last: ByteOrder::Little,
+            clock: 0,
+            class: 0,
+            ns: 0,
+            event_index: 0,
+            marks: marks(&metadata.plan),
+            slots: vec![0; metadata.plan.slots],
+            records: Vec::new(),
+            metadata,
+            source,
+        }
+    }
+
+    pub fn metadata(&self) -> &Arc<Metadata> {
+        &self.metadata
+    }
+
+    /// The current packet, from its begin to the next one's.
+    pub fn packet(&self) -> &Packet {
+        &self.packet
+    }
+
+    /// The next item, or nothing at the stream's end. After an error there is nothing more, unless
+    /// [`skip_packet`](Self::skip_packet) goes on behind the packet.
+    #[allow(clippy::should_implement_trait)]
+    pub fn next(&mut self) -> Result<Option<Item<'_>>, DecodeError> {
+        let Some(step) = self.advance()? else { return Ok(None) };
+        Ok(Some(match step {
+            Step::DiscardedEvents(loss) => Item::DiscardedEvents(loss),
+            Step::DiscardedPackets(loss) => Item::DiscardedPackets(loss),
+            Step::PacketBegin => Item::PacketBegin(&self.packet),
+            Step::Event => Item::Event(self.event()),
+            Step::PacketEnd => Item::PacketEnd(&self.packet),
+        }))
+    }
+
+    /// The same as [`next`](Self::next) without borrowing: for readers that hold several streams and look at the item later.
+    #[inline]
+    pub fn advance(&mut self) -> Result<Option<Step>, DecodeError> {
+        if self.state == State::Events {
+            if self.at < self.packet.content_bits {
+                match self.decode_event() {
+                    Ok(()) => return Ok(Some(Step::Event)),
+                    Err(stop) => {
+                        if let Some(step) = self.event_stopped(stop)? {
+                            return Ok(Some(step));
+                        }
+                    }
+                }
+            }
+            return Ok(Some(self.end_packet()));
+        }
+        self.between()
+    }
+
+    /// The current event. Meaningful after [`Step::Event`], until the next step.
+    #[inline]
+    pub fn event(&self) -> EventRef<'_> {
+        let stream = self.packet.stream;
+        let fields = self.metadata.plan.streams.get(stream).and_then(|s| s.events.get(self.class));
+        EventRef {
+            metadata: &self.metadata,
+            stream,
+            class: self.class,
+            cycles: self.clock,
+            ns: self.ns,
+            located: Located {
+                window: window(&self.source, self.packet.offset),
+                marks: &self.marks,
+                records: &self.records,
+            },
+            fields: fields.map_or(&[], |b| &b.fields),
+        }
+    }
+
+    /// Goes on behind the current packet, without its remaining events. After an error in a packet's header there is no
+    /// telling where the next one begins: then the stream has ended.
+    pub fn skip_packet(&mut self) {
+        match self.state {
+            State::Events | State::Announce(_) => {
+                self.leave_packet();
+            }
+            State::Broken => self.state = State::Between,
+            State::Between => {}
+        }
+    }
+
+    /// Goes on with the packet at this byte of the file, as told by [`Packet::offset`]. What was lost before it is unknown.
+    pub fn seek(&mut self, offset: u64, index: u64) {
+        self.next = offset;
+        self.next_index = index;
+        self.previous.iter_mut().for_each(|p| *p = None);
+        self.clock = 0;
+        self.state = State::Between;
+    }
+
+    #[cold]
+    fn between(&mut self) -> Result<Option<Step>, DecodeError> {
+        loop {
+            match self.state {
+                State::Between => {
+                    if self.next >= self.data_end {
+                        return Ok(None);
+                    }
+                    self.begin_packet()?;
+                    self.state = State::Announce(0);
+                }
+                State::Announce(turn) => {
+                    let previous = self.previous.get(self.packet.stream).and_then(Option::as_ref);
+                    let loss = match turn {
+                        0 => discarded_events(previous, &self.packet).map(Step::DiscardedEvents),
+                        1 => discarded_packets(previous, &self.packet).map(Step::DiscardedPackets),
+                        _ => {
+                            self.state = State::Events;
+                            return Ok(Some(Step::PacketBegin));
+                        }
+                    };
+                    self.state = State::Announce(turn + 1);
+                    if loss.is_some() {
+                        return Ok(loss);
+                    }
+                }
+                State::Events => return self.advance(),
+                State::Broken => return Ok(None),
+            }
+        }
+    }
+
+    #[cold]
+    fn end_packet(&mut self) -> Step {
+        self.leave_packet();
+        Step::PacketEnd
+    }
+
+    fn leave_packet(&mut self) {
+        let packet = Packet { context: Vec::new(), ..self.packet };
+        if let Some(previous) = self.previous.get_mut(packet.stream) {
+            *previous = Some(packet);
+        }
+        self.state = State::Between;
+    }
+
+    fn decode_event(&mut self) -> Result<(), Stop> {
+        let Self { metadata, source, packet, marks, slots, records, .. } = self;
+        let Some(stream) = metadata.plan.streams.get(packet.stream) else { return Ok(()) };
+        if !records.is_empty() {
+            records.clear();
+        }
+        let mut x = Executor {
+            window: window(source, packet.offset),
+            at: self.at,
+            limit: self.limit,
+            last: self.last,
+            marks,
+            slots,
+            records,
+            told: Told::default(),
+        };
+        stream.header.decode(&mut x)?;
+        let class = match x.told.id {
+            Some(id) => stream.ids.get(id).ok_or(Stop::UnknownEvent { at: x.at, id })?,
+            // Without an id there can be only one class.
+            None => stream.ids.get(0).or_else(|| (stream.events.len() == 1).then_some(0)).ok_or(Stop::UnknownEvent {
+                at: x.at,
+                id: 0,
+            })?,
+        };
+        x.run(&stream.events[class].ops)?;
+        if x.at == self.at {
+            return Err(Stop::Empty { at: x.at });
+        }
+        self.at = x.at;
+        self.last = x.last;
+        if let Some((low, bits)) = x.told.time {
+            self.clock = extend(self.clock, low, bits);
+            self.ns = stream.converter.ns(self.clock);
+        }
+        self.class = class;
+        self.event_index += 1;
+        Ok(())
+    }
+
+    /// Moves the window and tries again, finds that only padding was left (nothing), or fails.
+    #[cold]
+    fn event_stopped(&mut self, stop: Stop) -> Result<Option<Step>, DecodeError> {
+        let mut stop = stop;
+        loop {
+            let Stop::Limit { at, bits } = stop else { break };
+            let align = self.metadata.plan.streams.get(self.packet.stream).map_or(1, |s| s.event_align);
+            if align_up(self.at, align) == self.packet.content_bits {
+                return Ok(None);
+            }
+            let want = at.saturating_add(bits);
+            if want > self.packet.content_bits || !self.more(self.at, want)? {
+                break;
+            }
+            match self.decode_event() {
+                Ok(()) => return Ok(Some(Step::Event)),
+                Err(again) => stop = again,
+            }
+        }
+        Err(self.fail(stop, Some(self.event_index)))
+    }
+
+    /// Moves the window so that it begins at bit `from` and reaches beyond the limit; false if there is no more data.
+    fn more(&mut self, from: u64, want: u64) -> Result<bool, DecodeError> {
+        let begin = self.packet.offset + from / 8;
+        let had = (self.limit / 8).saturating_sub(from / 8);
+        let needed = (want / 8 + 1).saturating_sub(from / 8);
+        // Doubling keeps the number of attempts small where the need is not known, as for texts.
+        let size = needed.max(had.saturating_mul(2)).min(self.data_end.saturating_sub(begin));
+        self.load(begin, size)?;
+        let before = self.limit;
+        self.set_limit();
+        Ok(self.limit > before)
+    }
+
+    fn load(&mut self, begin: u64, size: u64) -> Result<(), DecodeError> {
+        let size = usize::try_from(size).unwrap_or(usize::MAX);
+        let visible = self.source.start()..self.source.start() + self.source.bytes().len() as u64;
+        if visible.start <= begin && begin.saturating_add(size as u64) <= visible.end {
+            return Ok(());
+        }
+        if let Err(e) = self.source.load(begin, size) {
+            self.state = State::Broken;
+            self.next = self.data_end;
+            let bit_offset = (begin - self.packet.offset) * 8;
+            return Err(self.error(bit_offset, None, DecodeErrorKind::Io(e.to_string())));
+        }
+        let end = self.source.start() + self.source.bytes().len() as u64;
+        if end < begin.saturating_add(size as u64) {
+            self.data_end = self.data_end.min(end);
+        }
+        Ok(())
+    }
+
+    fn set_limit(&mut self) {
+        let end = self.source.start() + self.source.bytes().len() as u64;
+        let visible = end.saturating_sub(self.packet.offset).saturating_mul(8);
+        self.limit = visible.min(self.packet.content_bits);
+    }
+
+    fn error(&self, bit_offset: u64, event: Option<u64>, kind: DecodeErrorKind) -> DecodeError {
+        DecodeError { packet: self.packet.index, packet_offset: self.packet.offset, bit_offset, event, kind }
+    }
+
+    /// Turns a stop into an error, and the decoder into one that has failed.
+    fn fail(&mut self, stop: Stop, event: Option<u64>) -> DecodeError {
+        let content = self.packet.content_bits;
+        let data = self.data_end.saturating_sub(self.packet.offset).saturating_mul(8);
+        let (at, kind) = match stop {
+            Stop::Limit { at, bits } if self.packet.sized && at.saturating_add(bits) > content => {
+                (at, DecodeErrorKind::BeyondContent { bits, remaining: content.saturating_sub(at) })
+            }
+            Stop::Limit { at, bits } => {
+                (at, DecodeErrorKind::Truncated { bits: at.saturating_add(bits).saturating_sub(data) })
+            }
+            Stop::MixedOrder { at, from, to } => (at, DecodeErrorKind::MixedByteOrder { from, to }),
+            Stop::NoOption { at, tag } => (at, DecodeErrorKind::NoOption { tag }),
+            Stop::Unbacked { at, length } => (at, DecodeErrorKind::UnbackedLength { length }),
+            Stop::UnknownEvent { at, id } => {
+                let stream = self.metadata.streams.get(self.packet.stream).map_or(0, |s| s.id);
+                (at, DecodeErrorKind::UnknownEvent { stream, id })
+            }
+            Stop::Empty { at } => (at, DecodeErrorKind::EmptyEvent),
+        };
+        self.leave_packet();
+        self.state = State::Broken;
+        self.error(at, event, kind)
+    }
+
+    /// Fails in the header or context, after which nobody knows where the next packet begins.
+    fn fail_packet(&mut self, at: u64, kind: DecodeErrorKind) -> DecodeError {
+        self.state = State::Broken;
+        self.next = self.data_end;
+        self.error(at, None, kind)
+    }
+
+    /// Decodes the header and context of the packet at `next`.
+    fn begin_packet(&mut self) -> Result<(), DecodeError> {
+        let offset = self.next;
+        let available = self.data_end - offset;
+        self.packet = Packet {
+            index: self.next_index,
+            offset,
+            content_bits: available.saturating_mul(8),
+            packet_bits: available.saturating_mul(8),
+            ..Packet::default()
+        };
+        self.next_index += 1;
+        self.at = 0;
+        self.event_index = 0;
+        self.last = ByteOrder::Little;
+        self.records.clear();
+        self.load(offset, available.min(1 << 12))?;
+        // A file that shrank meanwhile.
+        self.packet.content_bits = self.data_end.saturating_sub(offset).saturating_mul(8);
+        self.packet.packet_bits = self.packet.content_bits;
+        self.set_limit();
+
+        let metadata = self.metadata.clone();
+        self.block(&metadata.plan.packet_header)?;
+        self.read_header(&metadata)?;
+        let Some(stream) = metadata.plan.streams.get(self.packet.stream) else { return Ok(()) };
+        self.block(&stream.packet_context)?;
+        self.read_context(stream)?;
+        self.set_limit();
+        self.next = offset.saturating_add(self.packet.packet_bits / 8);
+        Ok(())
+    }
+
+    /// Runs a block of the packet's header or context.
+    fn block(&mut self, block: &Block) -> Result<(), DecodeError> {
+        loop {
+            self.records.clear();
+            let from = self.at;
+            let mut x = Executor {
+                window: window(&self.source, self.packet.offset),
+                at: self.at,
+                limit: self.limit,
+                last: self.last,
+                marks: &mut self.marks,
+                slots: &mut self.slots,
+                records: &mut self.records,
+                told: Told::default(),
+            };
+            let result = x.run(&block.ops);
+            let (at, last) = (x.at, x.last);
+            match result {
+                Ok(()) => {
+                    (self.at, self.last) = (at, last);
+                    return Ok(());
+                }
+                Err(stop) => {
+                    if let Stop::Limit { at, bits } = stop {
+                        if self.more(from, at.saturating_add(bits))? {
+                            continue;
+                        }
+                    }
+                    let error = self.fail(stop, None);
+                    self.next = self.data_end;
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    fn owned_fields<'b>(&self, block: &'b Block) -> Vec<(&'b Field, OwnedValue)> {
+        let located = Located {
+            window: window(&self.source, self.packet.offset),
+            marks: &self.marks,
+            records: &self.records,
+        };
+        block.fields.iter().map(|f| (f, located.value(f).to_owned())).collect()
+    }
+
+    fn read_header(&mut self, metadata: &Metadata) -> Result<(), DecodeError> {
+        let mut stream_id = None;
+        for (field, value) in self.owned_fields(&metadata.plan.packet_header) {
+            match (last_name(&field.name), &value) {
+                ("magic", OwnedValue::U64(magic)) if *magic != MAGIC => {
+                    return Err(self.fail_packet(0, DecodeErrorKind::BadMagic { found: *magic }));
+                }
+                ("uuid", OwnedValue::Bytes(uuid)) if uuid.len() == 16 => {
+                    if metadata.trace.uuid.is_some_and(|u| u != uuid[..]) {
+                        return Err(self.fail_packet(0, DecodeErrorKind::WrongUuid));
+                    }
+                }
+                ("stream_id", OwnedValue::U64(id)) => stream_id = Some(*id),
+                ("stream_instance_id", OwnedValue::U64(id)) => self.packet.stream_instance = Some(*id),
+                _ => {}
+            }
+        }
+        let only = || (metadata.streams.len() == 1).then_some(0);
+        let found = match stream_id {
+            Some(id) => metadata.plan.by_id.get(&id).copied(),
+            None => metadata.plan.by_id.get(&0).copied().or_else(only),
+        };
+        match found {
+            Some(stream) => {
+                self.packet.stream = stream;
+                Ok(())
+            }
+            None => {
+                let id = stream_id.unwrap_or(0);
+                Err(self.fail_packet(self.at, DecodeErrorKind::UnknownStream { id }))
+            }
+        }
+    }
+
+    fn read_context(&mut self, stream: &StreamPlan) -> Result<(), DecodeError> {
+        let fields = self.owned_fields(&stream.packet_context);
+        let (mut content, mut total) = (None, None);
+        let mut end = None;
+        for (field, value) in &fields {
+            let OwnedValue::U64(value) = *value else { continue };
+            let bits = match &field.ty {
+                Type::Int(int) => int.size,
+                Type::Enum(e) => e.int.size,
+                _ => 64,
+            };
+            match last_name(&field.name) {
+                "content_size" => content = Some(value),
+                "packet_size" => total = Some(value),
+                "timestamp_begin" => {
+                    self.clock = extend(self.clock, value, bits);
+                    self.packet.begin = Some(self.clock);
+                }
+                "timestamp_end" => end = Some((value, bits)),
+                "events_discarded" => (self.packet.discarded, self.packet.discarded_bits) = (Some(value), bits),
+                "packet_seq_num" => self.packet.sequence = Some(value),
+                "cpu_id" => self.packet.cpu_id = Some(value),
+                _ => {}
+            }
+        }
+        // The end may be a short counter, too, and comes at or after the begin.
+        self.packet.end = end.map(|(value, bits)| extend(self.clock, value, bits));
+        self.packet.begin_ns = self.packet.begin.map(|c| stream.converter.ns(c));
+        self.packet.end_ns = self.packet.end.map(|c| stream.converter.ns(c));
+        self.ns = stream.converter.ns(self.clock);
+        self.packet.context = fields.into_iter().map(|(f, v)| (f.name.clone(), v)).collect();
+
+        let data = self.packet.content_bits;
+        if let Some(total) = total.or(content) {
+            let content = content.unwrap_or(total);
+            if total % 8 != 0 {
+                return Err(self.fail_packet(self.at, DecodeErrorKind::OddPacketSize { bits: total }));
+            }
+            if content > total {
+                let kind = DecodeErrorKind::ContentBeyondPacket { content, packet: total };
+                return Err(self.fail_packet(self.at, kind));
+            }
+            // A packet must at least hold what was just read, or the stream would never end.
+            if content < self.at || total == 0 {
+                return Err(self.fail_packet(self.at, DecodeErrorKind::PacketTooSmall { bits: content }));
+            }
+            self.packet.sized = true;
+            self.packet.content_bits = content;
+            self.packet.packet_bits = total;
+            self.packet.truncated = content > data;
+        }
+        Ok(())
+    }
+}
+
+fn last_name(name: &str) -> &str {
+    name.rsplit('.').next().unwrap_or(name)
+}
+
+/// The visible bytes of the packet that begins at byte `offset` of the stream.
+#[inline]
+fn window<S: Source>(source: &S, offset: u64) -> Window<'_> {
+    let (bytes, start) = (source.bytes(), source.start());
+    match offset.checked_sub(start) {
+        Some(skip) => Window { bytes: bytes.get(skip as usize..).unwrap_or(&[]), base: 0 },
+        None => Window { bytes, base: (start - offset) * 8 },
+    }
+}

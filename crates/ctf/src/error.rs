@@ -1,0 +1,136 @@
+//! What can go wrong, and where. Every error carries its place: a line of the metadata, or a packet and a bit of a stream.
+
+use std::fmt;
+
+use crate::types::ByteOrder;
+
+/// A range of bytes of the metadata text. Equal to any other, so that types compare by meaning.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Span {
+    pub start: usize,
+    pub end: usize,
+}
+
+impl PartialEq for Span {
+    fn eq(&self, _: &Span) -> bool {
+        true
+    }
+}
+
+/// Metadata that says something impossible or nothing readable.
+#[derive(Clone, Debug)]
+pub struct MetadataError {
+    /// Line, from 1; 0 where the error is not at a place of the text.
+    pub line: usize,
+    /// Column in characters, from 1.
+    pub column: usize,
+    /// Bytes of the text.
+    pub span: Span,
+    /// The offending line, without its end, cut to a readable length.
+    pub text: String,
+    pub message: String,
+}
+
+impl fmt::Display for MetadataError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.line == 0 {
+            return write!(f, "metadata: {}", self.message);
+        }
+        writeln!(f, "metadata:{}:{}: {}", self.line, self.column, self.message)?;
+        writeln!(f, "  {}", self.text)?;
+        write!(f, "  {:>width$}", "^", width = self.column.min(MAX_LINE))
+    }
+}
+
+impl std::error::Error for MetadataError {}
+
+const MAX_LINE: usize = 200;
+
+impl MetadataError {
+    /// An error that has no place in the text.
+    pub(crate) fn whole(message: impl Into<String>) -> MetadataError {
+        MetadataError { line: 0, column: 0, span: Span::default(), text: String::new(), message: message.into() }
+    }
+
+    pub(crate) fn at(source: &str, span: Span, message: impl Into<String>) -> MetadataError {
+        let start = span.start.min(source.len());
+        let before = &source.as_bytes()[..start];
+        let line_start = before.iter().rposition(|&b| b == b'\n').map_or(0, |i| i + 1);
+        let rest = &source.as_bytes()[line_start..];
+        let line_end = rest.iter().position(|&b| b == b'\n').unwrap_or(rest.len());
+        let text = String::from_utf8_lossy(&rest[..line_end]);
+        MetadataError {
+            line: before.iter().filter(|&&b| b == b'\n').count() + 1,
+            column: String::from_utf8_lossy(&before[line_start..]).chars().count() + 1,
+            span,
+            text: text.trim_end_matches('\r').replace('\t', " ").chars().take(MAX_LINE).collect(),
+            message: message.into(),
+        }
+    }
+}
+
+/// An error with a place that is still a span: what the parts of the metadata front end pass among themselves.
+#[derive(Clone, Debug)]
+pub(crate) struct SpanError {
+    pub span: Span,
+    pub message: String,
+}
+
+impl SpanError {
+    pub(crate) fn new(span: Span, message: impl Into<String>) -> SpanError {
+        SpanError { span, message: message.into() }
+    }
+}
+
+/// A stream that cannot be decoded further at a place.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("packet {packet} at byte {packet_offset}, bit {bit_offset}{}: {kind}", event_note(.event))]
+pub struct DecodeError {
+    /// Index of the packet in its stream file, from 0.
+    pub packet: u64,
+    /// Where the packet begins in the file, in bytes.
+    pub packet_offset: u64,
+    /// Where in the packet, in bits from its begin.
+    pub bit_offset: u64,
+    /// Index in its packet of the event that is being decoded, if it is one.
+    pub event: Option<u64>,
+    pub kind: DecodeErrorKind,
+}
+
+fn event_note(event: &Option<u64>) -> String {
+    event.map_or(String::new(), |e| format!(", event {e}"))
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DecodeErrorKind {
+    /// The file ends inside the packet: the recorder was interrupted, or the file is being written.
+    #[error("the data ends here, {bits} bits more are needed")]
+    Truncated { bits: u64 },
+    #[error("{bits} bits go beyond the end of the packet's content ({remaining} bits remain)")]
+    BeyondContent { bits: u64, remaining: u64 },
+    #[error("wrong magic number {found:#x}")]
+    BadMagic { found: u64 },
+    #[error("the packet's uuid is not that of the metadata")]
+    WrongUuid,
+    #[error("no stream class has the id {id}")]
+    UnknownStream { id: u64 },
+    #[error("stream class {stream} has no event class with the id {id}")]
+    UnknownEvent { stream: u64, id: u64 },
+    #[error("packet size of {bits} bits is not a multiple of 8")]
+    OddPacketSize { bits: u64 },
+    #[error("content size of {content} bits is greater than the packet size of {packet} bits")]
+    ContentBeyondPacket { content: u64, packet: u64 },
+    #[error("size of {bits} bits is smaller than the packet's header and context")]
+    PacketTooSmall { bits: u64 },
+    #[error("no option of the variant is selected by the tag value {tag}")]
+    NoOption { tag: i128 },
+    #[error("byte order changes from {from:?} to {to:?} within a byte")]
+    MixedByteOrder { from: ByteOrder, to: ByteOrder },
+    #[error("an array of {length} elements that may be empty is not backed by data")]
+    UnbackedLength { length: u64 },
+    #[error("an event of no bits never ends")]
+    EmptyEvent,
+    #[error("reading failed: {0}")]
+    Io(String),
+}

@@ -1,0 +1,188 @@
+//! Event headers. They are decoded once per event whatever the event is, so the shapes that tracers write have a form of
+//! their own: a header of fixed layout, and one whose layout hangs on a tag (both of LTTng's).
+
+use crate::bits::{Leaf, Window};
+use crate::error::SpanError;
+use crate::exec::{Executor, Stop, Told};
+use crate::plan::{Block, Flattener, Node, NodeMaker, Op, Role};
+use crate::refs::{Choices, ScopeRefs};
+use crate::types::{ByteOrder, Scope, StructType};
+
+#[derive(Debug)]
+pub(crate) enum HeaderPlan {
+    None,
+    Fixed(FixedHeader),
+    Tagged(Box<TaggedHeader>),
+    Any(Block),
+}
+
+/// A number at a constant distance from the header's begin.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    offset: u64,
+    leaf: Leaf,
+}
+
+#[derive(Debug)]
+pub(crate) struct FixedHeader {
+    align: u32,
+    bits: u64,
+    last: ByteOrder,
+    id: Option<Place>,
+    time: Option<Place>,
+}
+
+#[derive(Debug)]
+pub(crate) struct TaggedHeader {
+    align: u32,
+    /// Bits up to the end of the tag.
+    bits: u64,
+    tag: Place,
+    tag_slot: u32,
+    tag_is_id: bool,
+    choices: Choices,
+    /// What the header is as a whole for each option.
+    options: Vec<FixedHeader>,
+}
+
+impl HeaderPlan {
+    pub(crate) fn new(ty: Option<&StructType>, refs: Option<&ScopeRefs>) -> Result<HeaderPlan, SpanError> {
+        let Some(ty) = ty else { return Ok(HeaderPlan::None) };
+        let node = || NodeMaker { refs, header: true, place: Vec::new() }.structure(ty);
+        if let Some(tagged) = tagged(node()?, refs) {
+            return Ok(HeaderPlan::Tagged(Box::new(tagged)));
+        }
+        let block = flat(node()?);
+        Ok(match fixed(&block) {
+            Some(fixed) => HeaderPlan::Fixed(fixed),
+            None => HeaderPlan::Any(block),
+        })
+    }
+
+    pub(crate) fn marks(&self) -> u32 {
+        match self {
+            HeaderPlan::Any(block) => block.marks,
+            _ => 0,
+        }
+    }
+
+    /// Decodes a header at the executor's cursor into what it tells.
+    #[inline]
+    pub(crate) fn decode(&self, x: &mut Executor<'_, '_>) -> Result<(), Stop> {
+        match self {
+            HeaderPlan::Fixed(fixed) => {
+                let at = x.pass(fixed.align, fixed.bits, fixed.last)?;
+                fixed.tell(at, x.window, &mut x.told);
+                Ok(())
+            }
+            HeaderPlan::Tagged(tagged) => tagged.decode(x),
+            HeaderPlan::Any(block) => x.run(&block.ops),
+            HeaderPlan::None => Ok(()),
+        }
+    }
+}
+
+impl FixedHeader {
+    #[inline]
+    fn tell(&self, at: u64, window: Window<'_>, told: &mut Told) {
+        if let Some(id) = self.id {
+            told.id = Some(window.raw(at + id.offset, id.leaf));
+        }
+        if let Some(time) = self.time {
+            told.time = Some((window.raw(at + time.offset, time.leaf), u32::from(time.leaf.bits)));
+        }
+    }
+}
+
+impl TaggedHeader {
+    #[inline]
+    fn decode(&self, x: &mut Executor<'_, '_>) -> Result<(), Stop> {
+        let begin = x.at;
+        let at = x.pass(self.align, self.bits, self.tag.leaf.order)?;
+        let tag = x.window.raw(at + self.tag.offset, self.tag.leaf);
+        let value = self.choices.value(tag);
+        let Some(option) = self.choices.find(value).and_then(|o| self.options.get(o as usize)) else {
+            return Err(Stop::NoOption { at: x.at, tag: value });
+        };
+        x.at = begin;
+        x.pass(self.align, option.bits, option.last)?;
+        if let Some(slot) = x.slots.get_mut(self.tag_slot as usize) {
+            *slot = tag;
+        }
+        if self.tag_is_id {
+            x.told.id = Some(tag);
+        }
+        option.tell(at, x.window, &mut x.told);
+        Ok(())
+    }
+}
+
+fn flat(node: Node) -> Block {
+    let mut flattener = Flattener::default();
+    flattener.scope(Scope::EventHeader, node);
+    flattener.finish()
+}
+
+/// A block of one run whose values nobody saves.
+fn fixed(block: &Block) -> Option<FixedHeader> {
+    let (first, told) = block.ops.split_first()?;
+    let Op::Run { align, bits, last, .. } = *first else { return None };
+    let mut fixed = FixedHeader { align, bits, last, id: None, time: None };
+    for op in told {
+        let Op::Tell { role, offset, leaf, .. } = *op else { return None };
+        let place = Some(Place { offset, leaf });
+        match role {
+            Role::EventId => fixed.id = place,
+            Role::Time => fixed.time = place,
+            Role::Nothing => {}
+        }
+    }
+    Some(fixed)
+}
+
+/// A structure of an integer and a variant that it selects, of options of fixed layout.
+fn tagged(node: Node, refs: Option<&ScopeRefs>) -> Option<TaggedHeader> {
+    // Another saved field would need the general form.
+    if refs?.saves.len() != 1 {
+        return None;
+    }
+    let Node::Struct { align, children } = node else { return None };
+    let [tag, variant] = <[_; 2]>::try_from(children).ok()?;
+    let Node::Number { leaf, align: tag_align, save: Some(tag_slot), role } = tag.node else { return None };
+    let Node::Variant { slot, choices, options } = variant.node else { return None };
+    if slot != tag_slot || align < 8 {
+        return None;
+    }
+    let number = |role| Node::Number { leaf, align: tag_align, save: None, role };
+    let whole = |name: &str, node: Option<Node>| {
+        let child = |name: &str, ty: &crate::types::Type, node| crate::plan::Child { name: name.into(), ty: ty.clone(), node };
+        let mut children = vec![child("tag", &tag.ty, number(Role::EventId))];
+        children.extend(node.map(|n| child(name, &variant.ty, n)));
+        fixed(&flat(Node::Struct { align, children }))
+    };
+    let head = whole("", None)?;
+    let mut fixed_options = Vec::with_capacity(options.len());
+    for option in options {
+        let mut option = whole("option", Some(option.node))?;
+        // The option's own id, if it has one, comes after the tag and replaces it.
+        if let Some(id) = option.id {
+            if head.id.is_some_and(|tag| tag.offset == id.offset) {
+                option.id = None;
+            }
+        }
+        // Alignment beyond the header's own would make the distances depend on where it stands.
+        if option.align != head.align {
+            return None;
+        }
+        fixed_options.push(option);
+    }
+    Some(TaggedHeader {
+        align: head.align,
+        bits: head.bits,
+        tag: head.id?,
+        tag_slot,
+        tag_is_id: role == Role::EventId,
+        choices,
+        options: fixed_options,
+    })
+}

@@ -1,0 +1,305 @@
+//! Metadata as a reader wants it: parsed, checked and compiled.
+
+use std::collections::HashMap;
+use std::ops::Deref;
+
+use crate::clock::Converter;
+use crate::error::{MetadataError, SpanError};
+use crate::exec::Mark;
+use crate::header::HeaderPlan;
+use crate::plan::{Block, Field, Flattener, NodeMaker};
+use crate::refs::{find, Counters, ScopeRefs, Scopes};
+use crate::tsdl;
+use crate::types::*;
+
+/// First bytes of a packet of packetised metadata, as a number.
+const PACKET_MAGIC: u32 = 0x75D1_1D57;
+
+/// Bytes of the header of such a packet.
+const PACKET_HEADER: usize = 37;
+
+/// What the metadata of a trace says, ready to decode its streams. Dereferences to the [`Schema`].
+#[derive(Debug)]
+pub struct Metadata {
+    schema: Schema,
+    pub(crate) plan: TracePlan,
+}
+
+impl Deref for Metadata {
+    type Target = Schema;
+
+    fn deref(&self) -> &Schema {
+        &self.schema
+    }
+}
+
+/// All plans of a trace.
+#[derive(Debug)]
+pub(crate) struct TracePlan {
+    pub packet_header: Block,
+    /// In the order of the schema's streams.
+    pub streams: Vec<StreamPlan>,
+    pub by_id: HashMap<u64, usize>,
+    /// Slots that a decoder needs.
+    pub slots: usize,
+    /// Marks that a decoder needs.
+    pub marks: usize,
+}
+
+#[derive(Debug)]
+pub(crate) struct StreamPlan {
+    pub packet_context: Block,
+    pub header: HeaderPlan,
+    /// Alignment of an event's begin, in bits.
+    pub event_align: u32,
+    /// In the order of the schema's events.
+    pub events: Vec<Block>,
+    pub ids: EventIds,
+    /// The clock of this stream's timestamps.
+    pub clock: Option<usize>,
+    pub converter: Converter,
+}
+
+/// From an event's id to its index.
+#[derive(Debug, Default)]
+pub(crate) struct EventIds {
+    /// For ids below its length; `NONE` where there is no such event.
+    dense: Vec<u32>,
+    sparse: HashMap<u64, u32>,
+}
+
+const NONE: u32 = u32::MAX;
+
+impl EventIds {
+    fn new(events: &[EventClass]) -> EventIds {
+        // As long as a few times the events themselves, so that no metadata can make it larger than it is.
+        let room = (events.len() as u64 * 8).max(1 << 16);
+        let len = events.iter().map(|e| e.id + u64::from(e.id < u64::MAX)).filter(|l| *l <= room).max().unwrap_or(0);
+        let mut ids = EventIds { dense: vec![NONE; len as usize], sparse: HashMap::new() };
+        for (index, event) in events.iter().enumerate() {
+            match ids.dense.get_mut(event.id as usize) {
+                Some(slot) if event.id < len => *slot = index as u32,
+                _ => {
+                    ids.sparse.insert(event.id, index as u32);
+                }
+            }
+        }
+        ids
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, id: u64) -> Option<usize> {
+        if id < self.dense.len() as u64 {
+            let index = self.dense[id as usize];
+            return (index != NONE).then_some(index as usize);
+        }
+        self.sparse.get(&id).map(|i| *i as usize)
+    }
+}
+
+impl Metadata {
+    /// Parses the bytes of a `metadata` file: plain text or packets.
+    pub fn parse(bytes: &[u8]) -> Result<Metadata, MetadataError> {
+        let text = Metadata::text(bytes)?;
+        Metadata::from_text(&text)
+    }
+
+    /// Parses metadata text.
+    pub fn from_text(text: &str) -> Result<Metadata, MetadataError> {
+        if text.starts_with('\u{1e}') {
+            return Err(MetadataError::whole("this is CTF 2 metadata (JSON text sequence), which is not read yet"));
+        }
+        let schema = tsdl::parse(text)?;
+        compile(schema).map_err(|e| MetadataError::at(text, e.span, e.message))
+    }
+
+    /// Compiles a schema that came from elsewhere than text.
+    pub fn from_schema(schema: Schema) -> Result<Metadata, MetadataError> {
+        compile(schema).map_err(|e| MetadataError::whole(e.message))
+    }
+
+    /// The text in the bytes of a `metadata` file, packets taken off.
+    pub fn text(bytes: &[u8]) -> Result<String, MetadataError> {
+        let magic = bytes.first_chunk::<4>().copied().unwrap_or_default();
+        let little = match (u32::from_le_bytes(magic), u32::from_be_bytes(magic)) {
+            (PACKET_MAGIC, _) => true,
+            (_, PACKET_MAGIC) => false,
+            _ => {
+                return match std::str::from_utf8(bytes) {
+                    Ok(text) => Ok(text.to_owned()),
+                    Err(_) => Ok(String::from_utf8_lossy(bytes).into_owned()),
+                }
+            }
+        };
+        let mut text = Vec::with_capacity(bytes.len());
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let at = bytes.len() - rest.len();
+            let wrong = |message: &str| MetadataError::whole(format!("packet at byte {at}: {message}"));
+            let header = rest.first_chunk::<PACKET_HEADER>().ok_or_else(|| wrong("the header is cut off"))?;
+            let word = |offset: usize| {
+                let bytes = [header[offset], header[offset + 1], header[offset + 2], header[offset + 3]];
+                if little {
+                    u32::from_le_bytes(bytes)
+                } else {
+                    u32::from_be_bytes(bytes)
+                }
+            };
+            if word(0) != PACKET_MAGIC {
+                return Err(wrong("wrong magic number"));
+            }
+            let (content, packet) = (word(24) as usize / 8, word(28) as usize / 8);
+            if header[32] != 0 || header[33] != 0 {
+                return Err(wrong("compressed or encrypted metadata is not read"));
+            }
+            if content < PACKET_HEADER || packet < content {
+                return Err(wrong("impossible sizes"));
+            }
+            text.extend_from_slice(rest.get(PACKET_HEADER..content).ok_or_else(|| wrong("the content is cut off"))?);
+            rest = rest.get(packet..).unwrap_or(&[]);
+        }
+        String::from_utf8(text).or_else(|e| Ok(String::from_utf8_lossy(e.as_bytes()).into_owned()))
+    }
+
+    pub fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    /// The fields of an event class, flat: those of the stream's event context, the event's context and its payload.
+    /// Both arguments are indices.
+    pub fn fields(&self, stream: usize, event: usize) -> &[Field] {
+        self.plan.streams.get(stream).and_then(|s| s.events.get(event)).map_or(&[], |b| &b.fields)
+    }
+
+    /// The clock of a stream class's timestamps.
+    pub fn stream_clock(&self, stream: usize) -> Option<usize> {
+        self.plan.streams.get(stream).and_then(|s| s.clock)
+    }
+}
+
+fn compile(schema: Schema) -> Result<Metadata, SpanError> {
+    let mut counters = Counters::default();
+    let mut header_refs: HashMap<Scope, ScopeRefs> = HashMap::new();
+    let header = schema.trace.packet_header.as_deref();
+
+    // References first: an event may refer to a field of any scope before it, also of the packet's header.
+    struct Found {
+        shared: HashMap<Scope, ScopeRefs>,
+        events: Vec<HashMap<Scope, ScopeRefs>>,
+    }
+    let mut found = Vec::with_capacity(schema.streams.len());
+    let mut most_local = 0;
+    if let Some(header) = header {
+        let scopes = Scopes { roots: vec![(Scope::PacketHeader, header)] };
+        find(&scopes, 0, &mut header_refs, &mut counters)?;
+    }
+    for stream in &schema.streams {
+        let mut roots: Vec<(Scope, &StructType)> = Vec::new();
+        roots.extend(header.map(|h| (Scope::PacketHeader, h)));
+        let first = roots.len();
+        roots.extend(stream.packet_context.as_deref().map(|s| (Scope::PacketContext, s)));
+        roots.extend(stream.event_header.as_deref().map(|s| (Scope::EventHeader, s)));
+        roots.extend(stream.event_context.as_deref().map(|s| (Scope::StreamEventContext, s)));
+        let mut scopes = Scopes { roots };
+        let shared_roots = scopes.roots.len();
+        let mut refs = std::mem::take(&mut header_refs);
+        for index in first..shared_roots {
+            find(&scopes, index, &mut refs, &mut counters)?;
+        }
+        let mut events = Vec::with_capacity(stream.events.len());
+        for event in &stream.events {
+            counters.local = 0;
+            scopes.roots.truncate(shared_roots);
+            scopes.roots.extend(event.context.as_deref().map(|s| (Scope::EventContext, s)));
+            scopes.roots.extend(event.payload.as_deref().map(|s| (Scope::EventFields, s)));
+            for index in shared_roots..scopes.roots.len() {
+                find(&scopes, index, &mut refs, &mut counters)?;
+            }
+            let own = [Scope::EventContext, Scope::EventFields];
+            events.push(own.into_iter().filter_map(|s| refs.remove(&s).map(|r| (s, r))).collect());
+            most_local = most_local.max(counters.local);
+        }
+        header_refs.extend(refs.remove(&Scope::PacketHeader).map(|r| (Scope::PacketHeader, r)));
+        found.push(Found { shared: refs, events });
+    }
+
+    let shared = counters.shared;
+    let packet_header = block([(Scope::PacketHeader, header)], &header_refs, &HashMap::new())?;
+    let mut marks = packet_header.marks;
+    let mut streams = Vec::with_capacity(schema.streams.len());
+    for (stream, mut found) in schema.streams.iter().zip(found) {
+        let refs = &found.shared;
+        let packet_context = block([(Scope::PacketContext, stream.packet_context.as_deref())], refs, refs)?;
+        let header = HeaderPlan::new(stream.event_header.as_deref(), refs.get(&Scope::EventHeader))?;
+        let mut events = Vec::with_capacity(stream.events.len());
+        for (event, own) in stream.events.iter().zip(&mut found.events) {
+            own.values_mut().for_each(|refs| refs.number(shared));
+            let roots = [
+                (Scope::StreamEventContext, stream.event_context.as_deref()),
+                (Scope::EventContext, event.context.as_deref()),
+                (Scope::EventFields, event.payload.as_deref()),
+            ];
+            let plan = block(roots, refs, own)?;
+            marks = marks.max(plan.marks);
+            events.push(plan);
+        }
+        marks = marks.max(packet_context.marks).max(header.marks());
+        let clock = stream_clock(stream, schema.clocks.len());
+        let converter = match clock.and_then(|c| schema.clocks.get(c)) {
+            Some(clock) => Converter::new(clock),
+            None => Converter::new(&crate::clock::Clock::new("default", 1_000_000_000)),
+        };
+        streams.push(StreamPlan {
+            packet_context,
+            header,
+            event_align: stream.event_header.as_ref().map_or(1, |h| h.align()),
+            events,
+            ids: EventIds::new(&stream.events),
+            clock,
+            converter,
+        });
+    }
+    let by_id = schema.streams.iter().enumerate().map(|(i, s)| (s.id, i)).collect();
+    let plan = TracePlan { packet_header, streams, by_id, slots: (shared + most_local) as usize, marks: marks as usize };
+    Ok(Metadata { schema, plan })
+}
+
+/// Flattens the given scopes into one block.
+fn block<const N: usize>(
+    roots: [(Scope, Option<&StructType>); N],
+    shared: &HashMap<Scope, ScopeRefs>,
+    own: &HashMap<Scope, ScopeRefs>,
+) -> Result<Block, SpanError> {
+    let mut flattener = Flattener::default();
+    for (scope, root) in roots {
+        let Some(root) = root else { continue };
+        let refs = own.get(&scope).or_else(|| shared.get(&scope));
+        let mut maker = NodeMaker { refs, header: false, place: Vec::new() };
+        flattener.scope(scope, maker.structure(root)?);
+    }
+    Ok(flattener.finish())
+}
+
+/// The clock that the timestamps of a stream are of: the first that an event's header or a packet's context names; else the
+/// only one there is.
+fn stream_clock(stream: &StreamClass, clocks: usize) -> Option<usize> {
+    fn first(ty: &StructType) -> Option<usize> {
+        ty.fields().iter().find_map(|f| of(&f.ty))
+    }
+    fn of(ty: &Type) -> Option<usize> {
+        match ty {
+            Type::Int(int) => int.clock,
+            Type::Enum(e) => e.int.clock,
+            Type::Struct(s) => first(s),
+            Type::Variant(v) => v.options().iter().find_map(|o| of(&o.ty)),
+            _ => None,
+        }
+    }
+    let named = [&stream.event_header, &stream.packet_context].into_iter().flatten().find_map(|s| first(s));
+    named.or((clocks == 1).then_some(0))
+}
+
+/// Room for the marks of any plan.
+pub(crate) fn marks(plan: &TracePlan) -> Vec<Mark> {
+    vec![Mark::default(); plan.marks.max(1)]
+}

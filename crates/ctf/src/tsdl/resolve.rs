@@ -1,0 +1,664 @@
+//! Syntax tree to schema: looks up names of types, checks attributes, and fills in the defaults of CTF 1.8.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use super::syntax::*;
+use crate::clock::Clock;
+use crate::error::{Span, SpanError};
+use crate::types::*;
+
+type Result<T> = std::result::Result<T, SpanError>;
+
+fn fail<T>(span: Span, message: impl Into<String>) -> Result<T> {
+    Err(SpanError::new(span, message))
+}
+
+/// Names of one `{ … }`. Tags of structures, variants and enumerations are name spaces of their own, as in C.
+#[derive(Default)]
+struct Names {
+    aliases: HashMap<String, Type>,
+    structs: HashMap<String, Arc<StructType>>,
+    variants: HashMap<String, Vec<Member>>,
+    enums: HashMap<String, Arc<EnumType>>,
+}
+
+struct Resolver {
+    names: Vec<Names>,
+    byte_order: ByteOrder,
+    clocks: Vec<Clock>,
+}
+
+pub(crate) fn schema(items: &[Item]) -> Result<Schema> {
+    // The native byte order and the clocks may be declared after the types that need them.
+    let byte_order = native_byte_order(items)?;
+    let mut resolver = Resolver { names: vec![Names::default()], byte_order, clocks: Vec::new() };
+    for item in items {
+        if let ItemKind::Block { keyword, items } = &item.kind {
+            if keyword == "clock" {
+                let clock = clock(items, item.span)?;
+                resolver.clocks.push(clock);
+            }
+        }
+    }
+    let mut trace = TraceClass { uuid: None, byte_order, packet_header: None, env: Vec::new() };
+    let mut streams: Vec<(StreamClass, Span)> = Vec::new();
+    let mut events: Vec<(Option<u64>, EventClass, Span)> = Vec::new();
+    for item in items {
+        let ItemKind::Block { keyword, items } = &item.kind else {
+            resolver.declare(item)?;
+            continue;
+        };
+        match keyword.as_str() {
+            "trace" => resolver.trace(items, &mut trace)?,
+            "env" => env(items, &mut trace.env)?,
+            "stream" => {
+                let stream = resolver.stream(items)?;
+                if streams.iter().any(|(s, _)| s.id == stream.id) {
+                    return fail(item.span, format!("a second stream with the id {}", stream.id));
+                }
+                streams.push((stream, item.span));
+            }
+            "event" => {
+                let (stream, event) = resolver.event(items, item.span)?;
+                events.push((stream, event, item.span));
+            }
+            _ => {}
+        }
+    }
+    if streams.is_empty() && events.iter().all(|(stream, ..)| stream.unwrap_or(0) == 0) {
+        streams.push((StreamClass::default(), Span::default()));
+    }
+    attach(events, &mut streams)?;
+    let streams = streams.into_iter().map(|(s, _)| s).collect();
+    Ok(Schema { trace, clocks: resolver.clocks, streams })
+}
+
+/// Gives each event to its stream.
+fn attach(events: Vec<(Option<u64>, EventClass, Span)>, streams: &mut [(StreamClass, Span)]) -> Result<()> {
+    let index: HashMap<u64, usize> = streams.iter().enumerate().map(|(i, (s, _))| (s.id, i)).collect();
+    let mut taken: HashSet<(usize, u64)> = HashSet::new();
+    for (stream_id, event, span) in events {
+        let found = match stream_id {
+            Some(id) => index.get(&id).copied(),
+            None if streams.len() == 1 => Some(0),
+            None => index.get(&0).copied(),
+        };
+        let Some(stream) = found else {
+            let id = stream_id.unwrap_or(0);
+            return fail(span, format!("event `{}` belongs to stream {id}, which is not declared", event.name));
+        };
+        if !taken.insert((stream, event.id)) {
+            return fail(span, format!("a second event with the id {} in its stream", event.id));
+        }
+        streams[stream].0.events.push(event);
+    }
+    Ok(())
+}
+
+fn native_byte_order(items: &[Item]) -> Result<ByteOrder> {
+    let mut found = None;
+    let mut trace = None;
+    for item in items {
+        let ItemKind::Block { keyword, items } = &item.kind else { continue };
+        if keyword != "trace" {
+            continue;
+        }
+        trace = Some(item.span);
+        for item in items {
+            if let ItemKind::Assign { left, value, value_span } = &item.kind {
+                if left == "byte_order" {
+                    found = Some(match word(value) {
+                        Some("le") => ByteOrder::Little,
+                        Some("be" | "network") => ByteOrder::Big,
+                        _ => return fail(*value_span, "the trace's byte order is `le` or `be`"),
+                    });
+                }
+            }
+        }
+    }
+    match (found, trace) {
+        (Some(order), _) => Ok(order),
+        (None, Some(span)) => fail(span, "the trace block has no `byte_order`"),
+        (None, None) => fail(Span::default(), "there is no trace block"),
+    }
+}
+
+fn word(value: &Value) -> Option<&str> {
+    match value {
+        Value::Path(path) if path.len() == 1 => Some(&path[0]),
+        _ => None,
+    }
+}
+
+/// A text, with or without quotes.
+fn text(value: &Value, span: Span) -> Result<String> {
+    match value {
+        Value::Text(text) => Ok(text.clone()),
+        Value::Path(path) => Ok(path.join(".")),
+        Value::Int(_) => fail(span, "expected a text"),
+    }
+}
+
+fn number<T: TryFrom<i128>>(value: &Value, span: Span, what: &str) -> Result<T> {
+    match value {
+        Value::Int(i) => T::try_from(*i).or_else(|_| fail(span, format!("{i} is out of range for {what}"))),
+        _ => fail(span, format!("expected an integer for {what}")),
+    }
+}
+
+fn truth(value: &Value, span: Span) -> Result<bool> {
+    match value {
+        Value::Int(i) => Ok(*i != 0),
+        _ => match word(value) {
+            Some("true" | "TRUE") => Ok(true),
+            Some("false" | "FALSE") => Ok(false),
+            _ => fail(span, "expected `true` or `false`"),
+        },
+    }
+}
+
+fn uuid(value: &Value, span: Span) -> Result<[u8; 16]> {
+    let text = text(value, span)?;
+    let digits: Vec<u8> = text.bytes().filter(|b| *b != b'-').collect();
+    let mut uuid = [0; 16];
+    if digits.len() != 32 || !digits.is_ascii() {
+        return fail(span, "a uuid has 32 hexadecimal digits");
+    }
+    for (byte, pair) in uuid.iter_mut().zip(digits.chunks(2)) {
+        let pair = std::str::from_utf8(pair).unwrap_or("");
+        *byte = u8::from_str_radix(pair, 16).or_else(|_| fail(span, "a uuid has 32 hexadecimal digits"))?;
+    }
+    Ok(uuid)
+}
+
+fn assignments(items: &[Item]) -> impl Iterator<Item = (&str, &Value, Span)> {
+    items.iter().filter_map(|item| match &item.kind {
+        ItemKind::Assign { left, value, value_span } => Some((left.as_str(), value, *value_span)),
+        _ => None,
+    })
+}
+
+fn env(items: &[Item], env: &mut Vec<(String, EnvValue)>) -> Result<()> {
+    for (name, value, span) in assignments(items) {
+        let value = match value {
+            Value::Int(i) => match i64::try_from(*i) {
+                Ok(i) => EnvValue::Int(i),
+                Err(_) => return fail(span, format!("{i} is out of range for an environment value")),
+            },
+            other => EnvValue::Text(text(other, span)?),
+        };
+        env.push((name.to_owned(), value));
+    }
+    Ok(())
+}
+
+fn clock(items: &[Item], span: Span) -> Result<Clock> {
+    let mut clock = Clock::new("", 1_000_000_000);
+    for (name, value, span) in assignments(items) {
+        match name {
+            "name" => clock.name = text(value, span)?,
+            "uuid" => clock.uuid = Some(uuid(value, span)?),
+            "description" => clock.description = text(value, span)?,
+            "freq" => {
+                clock.frequency = number(value, span, "a frequency")?;
+                if clock.frequency == 0 {
+                    return fail(span, "a clock's frequency cannot be 0");
+                }
+            }
+            "precision" => clock.precision = number(value, span, "a precision")?,
+            "offset_s" => clock.offset_s = number(value, span, "an offset in seconds")?,
+            // Some writers store negative offsets as their two's complement.
+            "offset" => {
+                clock.offset = match value {
+                    Value::Int(i) if *i > i128::from(i64::MAX) && *i <= i128::from(u64::MAX) => *i as u64 as i64,
+                    _ => number(value, span, "an offset in cycles")?,
+                }
+            }
+            "absolute" => clock.absolute = truth(value, span)?,
+            _ => {}
+        }
+    }
+    if clock.name.is_empty() {
+        return fail(span, "a clock needs a name");
+    }
+    Ok(clock)
+}
+
+impl Resolver {
+    fn scope(&mut self) -> &mut Names {
+        if self.names.is_empty() {
+            self.names.push(Names::default());
+        }
+        let last = self.names.len() - 1;
+        &mut self.names[last]
+    }
+
+    fn find<T: Clone>(&self, get: impl Fn(&Names) -> Option<&T>) -> Option<T> {
+        self.names.iter().rev().find_map(get).cloned()
+    }
+
+    fn scoped<T>(&mut self, resolve: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        self.names.push(Names::default());
+        let result = resolve(self);
+        self.names.pop();
+        result
+    }
+
+    /// Enters the names that a declaration makes.
+    fn declare(&mut self, item: &Item) -> Result<()> {
+        match &item.kind {
+            ItemKind::Alias { ty, declarators, names } => {
+                let base = self.ty(ty)?;
+                for (index, name) in names.iter().enumerate() {
+                    let ty = match declarators.get(index) {
+                        Some(declarator) => self.arrays(base.clone(), declarator)?,
+                        None => base.clone(),
+                    };
+                    if self.scope().aliases.insert(name.clone(), ty).is_some() {
+                        return fail(item.span, format!("a second type with the name `{name}`"));
+                    }
+                }
+                Ok(())
+            }
+            // A variant without a tag is only a name for its options.
+            ItemKind::Declare(TypeExpr { kind: TypeKind::Variant { name: Some(name), tag: None, body: Some(body) }, .. }) => {
+                let options = self.scoped(|r| r.members(body))?;
+                self.scope().variants.insert(name.clone(), options);
+                Ok(())
+            }
+            ItemKind::Declare(ty) => self.ty(ty).map(|_| ()),
+            _ => Ok(()),
+        }
+    }
+
+    fn trace(&mut self, items: &[Item], trace: &mut TraceClass) -> Result<()> {
+        self.names.push(Names::default());
+        let (mut major, mut minor) = (None, None);
+        for item in items {
+            match &item.kind {
+                ItemKind::Assign { left, value, value_span } => match left.as_str() {
+                    "major" => major = Some((number::<u64>(value, *value_span, "a version")?, *value_span)),
+                    "minor" => minor = Some((number::<u64>(value, *value_span, "a version")?, *value_span)),
+                    "uuid" => trace.uuid = Some(uuid(value, *value_span)?),
+                    _ => {}
+                },
+                ItemKind::AssignType { left, ty, .. } if left == "packet.header" => {
+                    trace.packet_header = Some(self.structure(ty)?);
+                }
+                _ => self.declare(item)?,
+            }
+        }
+        self.names.pop();
+        for (found, wanted) in [(major, 1), (minor, 8)] {
+            if let Some((version, span)) = found {
+                if version != wanted {
+                    return fail(span, "only version 1.8 of the format has this syntax");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn stream(&mut self, items: &[Item]) -> Result<StreamClass> {
+        self.scoped(|this| {
+            let mut stream = StreamClass::default();
+            for item in items {
+                match &item.kind {
+                    ItemKind::Assign { left, value, value_span } if left == "id" => {
+                        stream.id = number(value, *value_span, "a stream's id")?;
+                    }
+                    ItemKind::AssignType { left, ty, .. } => match left.as_str() {
+                        "packet.context" => stream.packet_context = Some(this.structure(ty)?),
+                        "event.header" => stream.event_header = Some(this.structure(ty)?),
+                        "event.context" => stream.event_context = Some(this.structure(ty)?),
+                        _ => {}
+                    },
+                    _ => this.declare(item)?,
+                }
+            }
+            Ok(stream)
+        })
+    }
+
+    fn event(&mut self, items: &[Item], span: Span) -> Result<(Option<u64>, EventClass)> {
+        self.scoped(|this| {
+            let mut name = None;
+            let mut stream = None;
+            let mut event = EventClass {
+                id: 0,
+                name: String::new(),
+                loglevel: None,
+                model_emf_uri: None,
+                context: None,
+                payload: None,
+            };
+            for item in items {
+                match &item.kind {
+                    ItemKind::Assign { left, value, value_span } => match left.as_str() {
+                        "id" => event.id = number(value, *value_span, "an event's id")?,
+                        "stream_id" => stream = Some(number(value, *value_span, "a stream's id")?),
+                        "name" => name = Some(text(value, *value_span)?),
+                        "loglevel" => event.loglevel = Some(number(value, *value_span, "a log level")?),
+                        "model.emf.uri" => event.model_emf_uri = Some(text(value, *value_span)?),
+                        _ => {}
+                    },
+                    ItemKind::AssignType { left, ty, .. } => match left.as_str() {
+                        "context" => event.context = Some(this.structure(ty)?),
+                        "fields" => event.payload = Some(this.structure(ty)?),
+                        _ => {}
+                    },
+                    _ => this.declare(item)?,
+                }
+            }
+            match name {
+                Some(name) => event.name = name,
+                None => return fail(span, "an event needs a name"),
+            }
+            Ok((stream, event))
+        })
+    }
+
+    fn structure(&mut self, ty: &TypeExpr) -> Result<Arc<StructType>> {
+        match self.ty(ty)? {
+            Type::Struct(s) => Ok(s),
+            other => fail(ty.span, format!("expected a structure, found a type of kind {}", other.kind())),
+        }
+    }
+
+    /// The type, within bounds: named types in each other could otherwise grow without end.
+    fn ty(&mut self, expr: &TypeExpr) -> Result<Type> {
+        let ty = self.unbounded(expr)?;
+        bounded(&ty, expr.span)?;
+        Ok(ty)
+    }
+
+    fn unbounded(&mut self, expr: &TypeExpr) -> Result<Type> {
+        match &expr.kind {
+            TypeKind::Named(name) => match self.find(|n| n.aliases.get(name)) {
+                Some(ty) => Ok(ty),
+                None => fail(expr.span, format!("unknown type `{name}`")),
+            },
+            TypeKind::Integer(attributes) => self.integer(attributes, expr.span).map(Type::Int),
+            TypeKind::Float(attributes) => self.float(attributes, expr.span).map(Type::Float),
+            TypeKind::String(attributes) => {
+                let mut kind = Encoding::Utf8;
+                for (name, value, span) in assignments(attributes) {
+                    if name == "encoding" {
+                        kind = encoding(value, span)?;
+                    }
+                }
+                Ok(Type::String(kind))
+            }
+            TypeKind::Struct { name, body, align } => self.struct_type(expr.span, name, body, align).map(Type::Struct),
+            TypeKind::Variant { name, tag, body } => {
+                let options = match (body, name) {
+                    (Some(body), _) => {
+                        let options = self.scoped(|r| r.members(body))?;
+                        if let Some(name) = name {
+                            self.scope().variants.insert(name.clone(), options.clone());
+                        }
+                        options
+                    }
+                    (None, Some(name)) => match self.find(|n| n.variants.get(name)) {
+                        Some(options) => options,
+                        None => return fail(expr.span, format!("unknown variant `{name}`")),
+                    },
+                    (None, None) => return fail(expr.span, "a variant needs a name or options"),
+                };
+                let Some((tag, span)) = tag else {
+                    return fail(expr.span, "a variant needs a tag where it is used");
+                };
+                Ok(Type::Variant(Arc::new(VariantType::new(field_path(tag, *span), options))))
+            }
+            TypeKind::Enum { name, base, body } => self.enum_type(expr.span, name, base, body).map(Type::Enum),
+        }
+    }
+
+    fn struct_type(
+        &mut self,
+        span: Span,
+        name: &Option<String>,
+        body: &Option<Vec<Item>>,
+        align: &Option<(i128, Span)>,
+    ) -> Result<Arc<StructType>> {
+        let min_align = match align {
+            Some((value, span)) => alignment(*value, *span)?,
+            None => 1,
+        };
+        match (body, name) {
+            (Some(body), _) => {
+                let fields = self.scoped(|r| r.members(body))?;
+                let ty = Arc::new(StructType::new(min_align, fields));
+                if let Some(name) = name {
+                    self.scope().structs.insert(name.clone(), ty.clone());
+                }
+                Ok(ty)
+            }
+            (None, Some(name)) => match self.find(|n| n.structs.get(name)) {
+                Some(ty) if min_align <= ty.min_align() => Ok(ty),
+                Some(ty) => Ok(Arc::new(StructType::new(min_align, ty.fields().to_vec()))),
+                None => fail(span, format!("unknown structure `{name}`")),
+            },
+            (None, None) => fail(span, "a structure needs a name or fields"),
+        }
+    }
+
+    fn enum_type(
+        &mut self,
+        span: Span,
+        name: &Option<String>,
+        base: &Option<Box<TypeExpr>>,
+        body: &Option<Vec<Enumerator>>,
+    ) -> Result<Arc<EnumType>> {
+        let Some(body) = body else {
+            let name = name.as_deref().unwrap_or("");
+            return match self.find(|n| n.enums.get(name)) {
+                Some(ty) => Ok(ty),
+                None => fail(span, format!("unknown enumeration `{name}`")),
+            };
+        };
+        let base = match base {
+            Some(base) => self.ty(base)?,
+            None => match self.find(|n| n.aliases.get("int")) {
+                Some(ty) => ty,
+                None => return fail(span, "an enumeration without a type needs a type `int`"),
+            },
+        };
+        let int = match base {
+            Type::Int(int) => int,
+            other => return fail(span, format!("an enumeration is an integer, not of kind {}", other.kind())),
+        };
+        let mut next = 0i128;
+        let mut mappings = Vec::with_capacity(body.len());
+        for Enumerator { label, span, range } in body {
+            let (low, high) = range.unwrap_or((next, next));
+            if low > high {
+                return fail(*span, format!("the range of `{label}` ends before it begins"));
+            }
+            next = high + 1;
+            mappings.push(Mapping { label: label.clone(), low, high });
+        }
+        let ty = Arc::new(EnumType { int, mappings });
+        if let Some(name) = name {
+            self.scope().enums.insert(name.clone(), ty.clone());
+        }
+        Ok(ty)
+    }
+
+    fn members(&mut self, items: &[Item]) -> Result<Vec<Member>> {
+        let mut members: Vec<Member> = Vec::new();
+        let mut taken = HashSet::new();
+        for item in items {
+            let ItemKind::Member { ty, declarators } = &item.kind else {
+                self.declare(item)?;
+                continue;
+            };
+            let base = self.ty(ty)?;
+            for declarator in declarators {
+                if !taken.insert(declarator.name.as_str()) {
+                    return fail(declarator.span, format!("a second field with the name `{}`", declarator.name));
+                }
+                let ty = self.arrays(base.clone(), declarator)?;
+                members.push(Member { name: declarator.name.clone(), ty });
+            }
+        }
+        Ok(members)
+    }
+
+    /// `x[2][n]`: two sequences of n elements.
+    fn arrays(&self, base: Type, declarator: &Declarator) -> Result<Type> {
+        let mut ty = base;
+        for (bound, span) in declarator.lengths.iter().rev() {
+            let length = match bound {
+                Bound::Fixed(length) => Length::Fixed(*length),
+                Bound::Field(path) => Length::Field(field_path(path, *span)),
+            };
+            ty = Type::Array(Arc::new(ArrayType::new(ty, length, *span)));
+            bounded(&ty, *span)?;
+        }
+        Ok(ty)
+    }
+
+    fn order(&self, value: &Value, span: Span) -> Result<ByteOrder> {
+        match word(value) {
+            Some("le") => Ok(ByteOrder::Little),
+            Some("be" | "network") => Ok(ByteOrder::Big),
+            Some("native") => Ok(self.byte_order),
+            _ => fail(span, "a byte order is `le`, `be`, `network` or `native`"),
+        }
+    }
+
+    fn integer(&self, attributes: &[Item], span: Span) -> Result<IntType> {
+        let mut size = None;
+        let mut align = None;
+        let mut int = IntType {
+            size: 0,
+            align: 1,
+            signed: false,
+            byte_order: self.byte_order,
+            base: 10,
+            encoding: Encoding::None,
+            clock: None,
+        };
+        for (name, value, span) in assignments(attributes) {
+            match name {
+                "size" => {
+                    let bits = number::<u32>(value, span, "an integer's size")?;
+                    if !(1..=64).contains(&bits) {
+                        return fail(span, "an integer has 1 to 64 bits");
+                    }
+                    size = Some(bits);
+                }
+                "align" => align = Some(alignment(number(value, span, "an alignment")?, span)?),
+                "signed" => int.signed = truth(value, span)?,
+                "byte_order" => int.byte_order = self.order(value, span)?,
+                "base" => int.base = base(value, span)?,
+                "encoding" => int.encoding = encoding(value, span)?,
+                "map" => int.clock = self.clock_of(value, span)?,
+                _ => {}
+            }
+        }
+        match size {
+            Some(bits) => int.size = bits,
+            None => return fail(span, "an integer needs a `size`"),
+        }
+        int.align = align.unwrap_or(if int.size % 8 == 0 { 8 } else { 1 });
+        Ok(int)
+    }
+
+    fn clock_of(&self, value: &Value, span: Span) -> Result<Option<usize>> {
+        let Value::Path(path) = value else { return fail(span, "expected `clock.NAME.value`") };
+        match path.as_slice() {
+            [clock, name, value] if clock == "clock" && value == "value" => {
+                match self.clocks.iter().position(|c| c.name == *name) {
+                    Some(index) => Ok(Some(index)),
+                    None => fail(span, format!("unknown clock `{name}`")),
+                }
+            }
+            _ => fail(span, "expected `clock.NAME.value`"),
+        }
+    }
+
+    fn float(&self, attributes: &[Item], span: Span) -> Result<FloatType> {
+        let (mut exponent, mut mantissa, mut align) = (0u32, 0u32, None);
+        let mut byte_order = self.byte_order;
+        for (name, value, span) in assignments(attributes) {
+            match name {
+                "exp_dig" => exponent = number(value, span, "a number of digits")?,
+                "mant_dig" => mantissa = number(value, span, "a number of digits")?,
+                "align" => align = Some(alignment(number(value, span, "an alignment")?, span)?),
+                "byte_order" => byte_order = self.order(value, span)?,
+                _ => {}
+            }
+        }
+        let size = match (exponent, mantissa) {
+            (8, 24) => 32,
+            (11, 53) => 64,
+            _ => return fail(span, "a floating point number has exp_dig and mant_dig of 8 and 24, or 11 and 53"),
+        };
+        Ok(FloatType { size, align: align.unwrap_or(8), byte_order })
+    }
+}
+
+/// Far above what tools write: LTTng's largest event has some hundred fields, on four levels.
+const MAX_WEIGHT: u32 = 1 << 16;
+const MAX_DEPTH: u32 = 64;
+
+fn bounded(ty: &Type, span: Span) -> Result<()> {
+    if ty.depth() > MAX_DEPTH {
+        return fail(span, format!("more than {MAX_DEPTH} levels of nesting"));
+    }
+    if ty.weight() > MAX_WEIGHT {
+        return fail(span, format!("more than {MAX_WEIGHT} fields in one type"));
+    }
+    Ok(())
+}
+
+fn alignment(value: i128, span: Span) -> Result<u32> {
+    match u32::try_from(value) {
+        Ok(bits) if bits.is_power_of_two() => Ok(bits),
+        _ => fail(span, "an alignment is a power of two"),
+    }
+}
+
+fn base(value: &Value, span: Span) -> Result<u8> {
+    match value {
+        Value::Int(base @ (2 | 8 | 10 | 16)) => Ok(*base as u8),
+        _ => match word(value) {
+            Some("decimal" | "dec" | "d" | "i" | "u") => Ok(10),
+            Some("hexadecimal" | "hex" | "x" | "X" | "p") => Ok(16),
+            Some("octal" | "oct" | "o") => Ok(8),
+            Some("binary" | "bin" | "b") => Ok(2),
+            _ => fail(span, "a base is 2, 8, 10 or 16"),
+        },
+    }
+}
+
+fn encoding(value: &Value, span: Span) -> Result<Encoding> {
+    match text(value, span)?.to_ascii_lowercase().as_str() {
+        "none" => Ok(Encoding::None),
+        "utf8" | "utf-8" => Ok(Encoding::Utf8),
+        "ascii" => Ok(Encoding::Ascii),
+        _ => fail(span, "an encoding is `none`, `UTF8` or `ASCII`"),
+    }
+}
+
+fn field_path(names: &[String], span: Span) -> FieldPath {
+    const SCOPES: [Scope; 6] = [
+        Scope::PacketHeader,
+        Scope::PacketContext,
+        Scope::EventHeader,
+        Scope::StreamEventContext,
+        Scope::EventContext,
+        Scope::EventFields,
+    ];
+    for scope in SCOPES {
+        let prefix = scope.path().split('.');
+        let len = prefix.clone().count();
+        if names.len() > len && prefix.eq(names[..len].iter().map(String::as_str)) {
+            return FieldPath { scope: Some(scope), names: names[len..].to_vec(), span };
+        }
+    }
+    FieldPath { scope: None, names: names.to_vec(), span }
+}

@@ -1,0 +1,1 @@
+//! Schema to text: the writer of CTF 1.8 metadata.

@@ -1,0 +1,262 @@
+//! Values: what a field holds. Decoded when asked for, and borrowed from the packet's bytes wherever that is possible.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use crate::bits::{Leaf, LeafKind, Window};
+use crate::exec::{Mark, Record};
+use crate::plan::{stride, Field, Node, Shape};
+
+/// The value of a field.
+#[derive(Clone, Copy, Debug)]
+pub enum Value<'a> {
+    U64(u64),
+    I64(i64),
+    F64(f64),
+    /// A text without its NUL, as it was recorded: usually, but not surely, UTF-8. See [`Value::text`].
+    Str(&'a [u8]),
+    /// An array of unsigned 8-bit integers.
+    Bytes(&'a [u8]),
+    /// An array of other numbers.
+    Array(Array<'a>),
+    /// A structure in an array, an array of something else than numbers, or a variant.
+    Compound(Compound<'a>),
+}
+
+/// A value that owns what it holds.
+#[derive(Clone, Debug, PartialEq)]
+pub enum OwnedValue {
+    U64(u64),
+    I64(i64),
+    F64(f64),
+    Str(Vec<u8>),
+    Bytes(Vec<u8>),
+    List(Vec<OwnedValue>),
+    Fields(Vec<(Arc<str>, OwnedValue)>),
+}
+
+impl OwnedValue {
+    /// The value as a non-negative integer.
+    pub fn as_u64(&self) -> Option<u64> {
+        match self {
+            OwnedValue::U64(v) => Some(*v),
+            OwnedValue::I64(v) => u64::try_from(*v).ok(),
+            _ => None,
+        }
+    }
+
+    /// The value as an integer that fits `i64`.
+    pub fn as_i64(&self) -> Option<i64> {
+        match self {
+            OwnedValue::U64(v) => i64::try_from(*v).ok(),
+            OwnedValue::I64(v) => Some(*v),
+            _ => None,
+        }
+    }
+
+    /// The text; what is not UTF-8 is replaced.
+    pub fn text(&self) -> Option<Cow<'_, str>> {
+        match self {
+            OwnedValue::Str(v) => Some(String::from_utf8_lossy(v)),
+            _ => None,
+        }
+    }
+}
+
+impl<'a> Value<'a> {
+    /// The value as a non-negative integer.
+    pub fn as_u64(&self) -> Option<u64> {
+        match self {
+            Value::U64(v) => Some(*v),
+            Value::I64(v) => u64::try_from(*v).ok(),
+            _ => None,
+        }
+    }
+
+    /// The value as an integer that fits `i64`.
+    pub fn as_i64(&self) -> Option<i64> {
+        match self {
+            Value::U64(v) => i64::try_from(*v).ok(),
+            Value::I64(v) => Some(*v),
+            _ => None,
+        }
+    }
+
+    /// Any number.
+    pub fn as_f64(&self) -> Option<f64> {
+        match self {
+            Value::U64(v) => Some(*v as f64),
+            Value::I64(v) => Some(*v as f64),
+            Value::F64(v) => Some(*v),
+            _ => None,
+        }
+    }
+
+    /// The text; what is not UTF-8 is replaced.
+    pub fn text(&self) -> Option<Cow<'a, str>> {
+        match self {
+            Value::Str(v) => Some(String::from_utf8_lossy(v)),
+            _ => None,
+        }
+    }
+
+    pub fn to_owned(&self) -> OwnedValue {
+        match self {
+            Value::U64(v) => OwnedValue::U64(*v),
+            Value::I64(v) => OwnedValue::I64(*v),
+            Value::F64(v) => OwnedValue::F64(*v),
+            Value::Str(v) => OwnedValue::Str(v.to_vec()),
+            Value::Bytes(v) => OwnedValue::Bytes(v.to_vec()),
+            Value::Array(a) => OwnedValue::List(a.iter().map(|v| v.to_owned()).collect()),
+            Value::Compound(c) => match c.kind() {
+                CompoundKind::Array => OwnedValue::List(c.iter().map(|(_, v)| v.to_owned()).collect()),
+                _ => OwnedValue::Fields(
+                    c.iter().map(|(n, v)| (n.cloned().unwrap_or_else(|| Arc::from("")), v.to_owned())).collect(),
+                ),
+            },
+        }
+    }
+}
+
+#[inline]
+fn number<'a>(window: Window<'a>, at: u64, leaf: Leaf) -> Value<'a> {
+    let raw = window.raw(at, leaf);
+    match leaf.kind {
+        LeafKind::Unsigned => Value::U64(raw),
+        LeafKind::Signed => Value::I64(raw as i64),
+        LeafKind::Float if leaf.bits == 32 => Value::F64(f64::from(f32::from_bits(raw as u32))),
+        LeafKind::Float => Value::F64(f64::from_bits(raw)),
+    }
+}
+
+fn array<'a>(window: Window<'a>, at: u64, len: u64, leaf: Leaf, stride: u64, text: bool) -> Value<'a> {
+    if leaf.bits == 8 && stride == 8 && at % 8 == 0 && (text || leaf.kind == LeafKind::Unsigned) {
+        let bytes = window.slice(at, len);
+        if text {
+            let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
+            return Value::Str(&bytes[..end]);
+        }
+        return Value::Bytes(bytes);
+    }
+    Value::Array(Array { window, at, len, leaf, stride })
+}
+
+/// An array of numbers that are not bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Array<'a> {
+    window: Window<'a>,
+    at: u64,
+    len: u64,
+    leaf: Leaf,
+    stride: u64,
+}
+
+impl<'a> Array<'a> {
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    pub fn get(&self, index: u64) -> Option<Value<'a>> {
+        (index < self.len).then(|| number(self.window, self.at + index * self.stride, self.leaf))
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = Value<'a>> + use<'a> {
+        let array = *self;
+        (0..array.len).map_while(move |i| array.get(i))
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CompoundKind {
+    /// Named fields.
+    Struct,
+    /// Elements without names.
+    Array,
+    /// One named value: the option that was recorded.
+    Variant,
+}
+
+/// Something with parts.
+#[derive(Clone, Copy, Debug)]
+pub struct Compound<'a> {
+    window: Window<'a>,
+    node: &'a Node,
+    records: &'a [Record],
+}
+
+impl<'a> Compound<'a> {
+    pub fn kind(&self) -> CompoundKind {
+        match self.node {
+            Node::Array { .. } => CompoundKind::Array,
+            Node::Variant { .. } => CompoundKind::Variant,
+            _ => CompoundKind::Struct,
+        }
+    }
+
+    /// The parts in order, with their names where they have some.
+    pub fn iter(&self) -> impl Iterator<Item = (Option<&'a Arc<str>>, Value<'a>)> + use<'a> {
+        let (window, node) = (self.window, self.node);
+        let chosen = self.records.first().map_or(0, |r| r.len as usize);
+        let mut rest = self.records.get(1..).unwrap_or(&[]);
+        let mut index = 0;
+        std::iter::from_fn(move || {
+            let size = rest.first()?.size as usize;
+            let (records, after) = rest.split_at_checked(size.max(1))?;
+            let (name, child) = match node {
+                Node::Struct { children, .. } => children.get(index).map(|c| (Some(&c.name), &c.node))?,
+                Node::Array { element, .. } => (None, &**element),
+                Node::Variant { options, .. } => options.get(chosen).map(|c| (Some(&c.name), &c.node))?,
+                _ => return None,
+            };
+            rest = after;
+            index += 1;
+            Some((name, tree(window, child, records)))
+        })
+    }
+}
+
+/// The value of a walked node.
+fn tree<'a>(window: Window<'a>, node: &'a Node, records: &'a [Record]) -> Value<'a> {
+    let Record { at, len, .. } = records.first().copied().unwrap_or_default();
+    match node {
+        Node::Number { leaf, .. } => number(window, at, *leaf),
+        Node::Text => Value::Str(window.slice(at, len)),
+        Node::Array { element, text, .. } => match element.plain_leaf() {
+            Some((leaf, align)) => array(window, at, len, leaf, stride(leaf, align), *text),
+            None => Value::Compound(Compound { window, node, records }),
+        },
+        Node::Struct { .. } | Node::Variant { .. } => Value::Compound(Compound { window, node, records }),
+    }
+}
+
+/// Everything that makes values of marks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Located<'a> {
+    pub window: Window<'a>,
+    pub marks: &'a [Mark],
+    pub records: &'a [Record],
+}
+
+impl<'a> Located<'a> {
+    #[inline]
+    pub(crate) fn value(&self, field: &'a Field) -> Value<'a> {
+        let mark = self.marks.get(field.mark as usize).copied().unwrap_or_default();
+        match &field.shape {
+            Shape::Number(leaf) => number(self.window, mark.at + field.offset, *leaf),
+            Shape::Array { leaf, stride, count, text } => {
+                array(self.window, mark.at + field.offset, *count, *leaf, *stride, *text)
+            }
+            Shape::Sequence { leaf, stride, text } => array(self.window, mark.at, mark.len, *leaf, *stride, *text),
+            Shape::Text => Value::Str(self.window.slice(mark.at, mark.len)),
+            Shape::Tree(node) => {
+                let (start, len) = (mark.at as usize, mark.len as usize);
+                let records = self.records.get(start..start.saturating_add(len)).unwrap_or(&[]);
+                tree(self.window, node, records)
+            }
+        }
+    }
+}
