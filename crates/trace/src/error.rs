@@ -13,9 +13,7 @@ pub enum Error {
     #[error("{} holds {count} recordings; name one, e.g. {}", path.display(), example.display())]
     SeveralRecordings { path: PathBuf, count: usize, example: PathBuf },
     #[error("{}: {source}", path.display())]
-    Ctf { path: PathBuf, source: longpole_ctf::Error },
-    #[error("{}: {source}", path.display())]
-    Capture { path: PathBuf, source: longpole_pcapng::Error },
+    Metadata { path: PathBuf, source: longpole_ctf::MetadataError },
     #[error("{}: {what}", path.display())]
     Recording { path: PathBuf, what: String },
     #[error("more than {limit} {what}")]

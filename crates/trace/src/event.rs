@@ -24,6 +24,8 @@ pub struct Class {
     pub event_name: String,
     /// Names of the fields in the order of [`Event::fields`]; nested ones are dotted.
     pub fields: Vec<String>,
+    /// Per field the base in which its tracer wants integers shown: 2, 8, 10 or 16.
+    pub bases: Vec<u8>,
     /// Names of the values of [`Event::context`].
     pub context: Vec<String>,
     /// Key and value pairs of a `longpole:site?…` attribute (file, line, capacity, order, unit), decoded.

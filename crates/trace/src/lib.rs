@@ -8,15 +8,18 @@
 //! streams. What was wrong is told by [`Trace::oddities`]. This crate interprets no event; that is the model's work.
 
 mod capture;
+mod chains;
 mod ctf;
 mod error;
 pub mod event;
+mod file;
 mod merge;
 mod moment;
 mod oddity;
 mod recognise;
 mod recording;
 mod shelf;
+mod subject;
 mod trace;
 mod value;
 mod window;

@@ -78,7 +78,7 @@ fn file(path: &Path) -> Result<Found, Error> {
     if path.file_name().is_some_and(|name| name == "metadata") {
         return Ok(Found { ctf: vec![parent.to_owned()], ..Found::default() });
     }
-    let tried = match first {
+    let tried = match first.as_slice() {
         [0xc1, 0xfc, 0x1f, 0xc1] | [0xc1, 0x1f, 0xfc, 0xc1] => "it is a CTF stream; name its directory".to_owned(),
         [b'{', ..] => "it looks like JSON lines; only verbs that analyse machines read a machine log".to_owned(),
         [] => "the file is empty".to_owned(),

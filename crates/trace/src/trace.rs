@@ -210,6 +210,11 @@ impl Trace {
         let start_ns = self.start_ns.unwrap_or(0);
         self.begin_ns = options.begin.map_or(i64::MIN, |begin| begin.resolve(start_ns));
         self.end_ns = options.end.map_or(i64::MAX, |end| end.resolve(start_ns));
+        for slot in &mut self.slots {
+            if let Source::Ctf(source) = &mut slot.source {
+                source.skip_to(self.begin_ns);
+            }
+        }
         Ok(())
     }
 

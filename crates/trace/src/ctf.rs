@@ -1,0 +1,386 @@
+//! CTF traces: metadata into the catalogue, stream files into sources, and who did what from the contexts that tracers write.
+
+use crate::chains::{Chains, MOST_CHAINS};
+use crate::error::Error;
+use crate::event::{Class, ClassId, Event, Item, Loss, StreamId, StreamKind, Subject, SubjectId};
+use crate::file::{FileWindow, StreamFile};
+use crate::oddity::Oddity;
+use crate::recognise::stream_files;
+use crate::recording::Clock;
+use crate::shelf::Shelf;
+use crate::subject::{subject_of_packet, EventSubjects};
+use crate::trace::Shared;
+use crate::value::Value;
+use longpole_ctf::types::{EnumType, Scope, Type};
+use longpole_ctf::{DecodeErrorKind, EnvValue, Field, Metadata, Step, StreamDecoder};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Metadata beyond this is no metadata.
+const MOST_METADATA: u64 = 1 << 30;
+
+/// Errors of one stream that are told one by one.
+const MOST_ERRORS: u32 = 8;
+
+/// A CTF directory, opened.
+pub(crate) struct Opened {
+    pub tracer: String,
+    pub clock: Clock,
+    pub probe_cost_ns: Option<f64>,
+    pub streams: Vec<CtfSource>,
+    /// Whether the tracer is known to write each stream in the order of time.
+    pub ordered: bool,
+}
+
+/// What all streams of a trace share.
+struct Plan {
+    /// By indices of stream class and event class.
+    classes: Vec<Vec<ClassPlan>>,
+    /// Defaults from the trace's environment.
+    subject: Subject,
+}
+
+struct ClassPlan {
+    id: ClassId,
+    /// Fields that are context; the payload's follow.
+    contexts: usize,
+    /// Empty if no field is an enumeration.
+    enums: Vec<Option<Arc<EnumType>>>,
+    subjects: Option<EventSubjects>,
+}
+
+pub(crate) fn open(directory: &Path, shared: &mut Shared, name: &dyn Fn(&Path) -> String) -> Result<Opened, Error> {
+    // The streams' lengths first: a live recorder writes metadata before the packets that need it.
+    let mut files = Vec::new();
+    for path in stream_files(directory)? {
+        files.push(StreamFile::look(&path).map_err(Error::io(&path))?);
+    }
+    let metadata = Arc::new(read_metadata(&directory.join("metadata"))?);
+    let env = |key: &str| metadata.trace.env_text(key).filter(|text| !text.is_empty());
+    let number = |key: &str| match metadata.trace.env(key) {
+        Some(EnvValue::Int(value)) => Some(*value),
+        _ => None,
+    };
+    let kind = if env("domain") == Some("kernel") { StreamKind::Kernel } else { StreamKind::User };
+    let subject = Subject {
+        host: env("hostname").unwrap_or("").to_owned(),
+        label: env("procname").unwrap_or("").to_owned(),
+        pid: number("vpid").and_then(|pid| i32::try_from(pid).ok()),
+        ..Subject::default()
+    };
+    let plan = Arc::new(Plan { classes: intern(&metadata, shared), subject });
+    let ordered = matches!(env("tracer_name"), Some("longpole" | "lttng-ust" | "lttng-modules"));
+    let mut streams = Vec::new();
+    let count = files.len();
+    for file in &files {
+        let id = shared.stream(name(&file.path), kind);
+        let chains = if ordered { 1 } else { Chains::count(&metadata, file, count)? };
+        for own in 0..chains {
+            let decoder = decoder(&metadata, file, count)?;
+            let chains = (chains > 1).then(|| (Chains::default(), own));
+            streams.push(CtfSource::new(decoder, plan.clone(), id, file.path.clone(), chains));
+        }
+    }
+    let clock = metadata.streams.iter().enumerate().find_map(|(index, _)| metadata.stream_clock(index));
+    let clock = clock.and_then(|index| metadata.clocks.get(index));
+    Ok(Opened {
+        tracer: env("tracer_name").unwrap_or("ctf").to_owned(),
+        clock: Clock {
+            source: env("clock_source").or(clock.map(|clock| clock.name.as_str())).map(str::to_owned),
+            frequency_hz: clock.map(|clock| clock.frequency),
+            offset_ns: clock.map(|clock| clock.ns(0)),
+            residual_ns: None,
+        },
+        probe_cost_ns: number("probe_cost_ps").filter(|&cost| cost > 0).map(|cost| cost as f64 / 1000.0),
+        streams,
+        ordered,
+    })
+}
+
+pub(crate) fn decoder(
+    metadata: &Arc<Metadata>,
+    file: &StreamFile,
+    streams: usize,
+) -> Result<StreamDecoder<FileWindow>, Error> {
+    let window = file.window(streams).map_err(Error::io(&file.path))?;
+    Ok(StreamDecoder::new(metadata.clone(), window))
+}
+
+fn read_metadata(path: &Path) -> Result<Metadata, Error> {
+    let length = fs::metadata(path).map_err(Error::io(path))?.len();
+    if length > MOST_METADATA {
+        let tried = format!("{length} bytes are too many for metadata");
+        return Err(Error::NotATrace { path: path.to_owned(), tried });
+    }
+    let bytes = fs::read(path).map_err(Error::io(path))?;
+    Metadata::parse(&bytes).map_err(|source| Error::Metadata { path: path.to_owned(), source })
+}
+
+fn intern(metadata: &Metadata, shared: &mut Shared) -> Vec<Vec<ClassPlan>> {
+    let mut streams = Vec::with_capacity(metadata.streams.len());
+    for (stream, class) in metadata.streams.iter().enumerate() {
+        let mut plans = Vec::with_capacity(class.events.len());
+        for (index, event) in class.events.iter().enumerate() {
+            let fields = metadata.fields(stream, index);
+            let contexts = fields.iter().take_while(|field| field.scope != Scope::EventFields).count();
+            let (context, payload) = fields.split_at(contexts);
+            let name = |field: &Field| field.name.to_string();
+            let id = shared.class(Class {
+                event_name: event.name.clone(),
+                fields: payload.iter().map(name).collect(),
+                bases: payload.iter().map(Field::base).collect(),
+                context: context.iter().map(name).collect(),
+                attributes: event.model_emf_uri.as_deref().map(attributes).unwrap_or_default(),
+            });
+            let mut enums: Vec<Option<Arc<EnumType>>> = fields
+                .iter()
+                .map(|field| match &field.ty {
+                    Type::Enum(labels) => Some(labels.clone()),
+                    _ => None,
+                })
+                .collect();
+            if enums.iter().all(Option::is_none) {
+                enums.clear();
+            }
+            plans.push(ClassPlan { id, contexts, enums, subjects: EventSubjects::find(context) });
+        }
+        streams.push(plans);
+    }
+    streams
+}
+
+/// `longpole:site?file=router.cpp&line=120` as pairs; other addresses say nothing to us.
+fn attributes(uri: &str) -> Vec<(String, String)> {
+    let Some(query) = uri.strip_prefix("longpole:site?") else { return Vec::new() };
+    let pairs = query.split('&').filter(|pair| !pair.is_empty());
+    pairs.map(|pair| pair.split_once('=').unwrap_or((pair, ""))).map(|(key, value)| (decoded(key), decoded(value))).collect()
+}
+
+fn decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&first, after)) = rest.split_first() {
+        let digit = |at: usize| after.get(at).and_then(|&byte| char::from(byte).to_digit(16));
+        match (first, digit(0).zip(digit(1))) {
+            (b'%', Some((high, low))) => {
+                bytes.push((high * 16 + low) as u8);
+                rest = &after[2..];
+            }
+            _ => {
+                bytes.push(first);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// One stream file, or one chain of its packets.
+pub(crate) struct CtfSource {
+    decoder: StreamDecoder<FileWindow>,
+    plan: Arc<Plan>,
+    stream: StreamId,
+    path: PathBuf,
+    /// Which packets of the file are this source's, where not all are.
+    chains: Option<(Chains, usize)>,
+    /// What is before it is of no interest; packets that end before are skipped.
+    begin_ns: i64,
+    packet_subject: SubjectId,
+    subject: SubjectId,
+    cpu: Option<u32>,
+    /// None: the decoder's current event is the item.
+    loss: Option<Loss>,
+    /// Told by a packet's context, yielded at the packet's end.
+    waiting: Option<Loss>,
+    last_ns: i64,
+    errors: u32,
+}
+
+impl CtfSource {
+    fn new(
+        decoder: StreamDecoder<FileWindow>,
+        plan: Arc<Plan>,
+        stream: StreamId,
+        path: PathBuf,
+        chains: Option<(Chains, usize)>,
+    ) -> CtfSource {
+        CtfSource {
+            decoder,
+            plan,
+            stream,
+            path,
+            chains,
+            begin_ns: i64::MIN,
+            packet_subject: SubjectId(0),
+            subject: SubjectId(0),
+            cpu: None,
+            loss: None,
+            waiting: None,
+            last_ns: i64::MIN,
+            errors: 0,
+        }
+    }
+
+    pub fn skip_to(&mut self, begin_ns: i64) {
+        self.begin_ns = begin_ns;
+    }
+
+    #[inline]
+    pub fn advance(&mut self, shared: &mut Shared) -> Result<Option<i64>, Error> {
+        self.loss = None;
+        loop {
+            match self.decoder.advance() {
+                Ok(Some(Step::Event)) => {
+                    let event = self.decoder.event();
+                    let class = &self.plan.classes[event.stream_index()][event.class_index()];
+                    if let Some(subjects) = &class.subjects {
+                        self.subject = subjects.subject(&event, &self.plan.subject, shared);
+                    }
+                    self.last_ns = event.ns();
+                    return Ok(Some(self.last_ns));
+                }
+                Ok(step) => {
+                    if let Some(found) = self.between(step, shared) {
+                        return Ok(found);
+                    }
+                }
+                Err(error) => self.failed(&error, shared),
+            }
+            if let Some(loss) = self.loss {
+                return Ok(Some(loss.end_ns));
+            }
+        }
+    }
+
+    /// What comes between events. Returns the end of the stream; sets `loss` if there is one to yield.
+    #[cold]
+    fn between(&mut self, step: Option<Step>, shared: &mut Shared) -> Option<Option<i64>> {
+        match step {
+            Some(Step::DiscardedEvents(loss)) => {
+                if self.owns_packet() {
+                    let begin_ns = loss.begin_ns.unwrap_or(self.last_ns);
+                    let end_ns = loss.end_ns.unwrap_or(begin_ns).max(begin_ns);
+                    self.waiting = Some(Loss { stream: self.stream, begin_ns, end_ns, events: loss.count });
+                }
+            }
+            Some(Step::DiscardedPackets(loss)) => {
+                if self.owns_packet() {
+                    let begin_ns = loss.begin_ns.unwrap_or(self.last_ns);
+                    let end_ns = loss.end_ns.unwrap_or(begin_ns).max(begin_ns);
+                    let stream = shared.stream_name(self.stream);
+                    shared.oddities.push(Oddity::PacketsLost { stream, packets: loss.count.unwrap_or(0) });
+                    // Where the tracer counts events, those of the missing packets are in its count.
+                    if self.waiting.is_none() {
+                        self.loss = Some(Loss { stream: self.stream, begin_ns, end_ns, events: None });
+                    }
+                }
+            }
+            Some(Step::PacketBegin) => {
+                let packet = self.decoder.packet();
+                let before = packet.end_ns.is_some_and(|end| end < self.begin_ns);
+                self.cpu = packet.cpu_id.and_then(|cpu| u32::try_from(cpu).ok());
+                let subject = subject_of_packet(packet, &self.plan.subject);
+                if before || !self.owns_packet() {
+                    self.waiting = None;
+                    self.decoder.skip_packet();
+                } else {
+                    self.packet_subject = shared.subject(subject);
+                    self.subject = self.packet_subject;
+                }
+            }
+            Some(Step::PacketEnd) => self.yield_waiting(),
+            Some(Step::Event) => {}
+            None => return Some(None),
+        }
+        None
+    }
+
+    fn yield_waiting(&mut self) {
+        if let Some(mut loss) = self.waiting.take() {
+            // A packet's end is before its last event only where somebody wrote nonsense.
+            loss.end_ns = loss.end_ns.max(self.last_ns);
+            self.loss = Some(loss);
+        }
+    }
+
+    fn owns_packet(&mut self) -> bool {
+        match &mut self.chains {
+            None => true,
+            Some((chains, own)) => chains.of(self.decoder.packet(), MOST_CHAINS) == *own,
+        }
+    }
+
+    /// The rest of the packet is lost to us; the next one may be whole.
+    #[cold]
+    fn failed(&mut self, error: &longpole_ctf::DecodeError, shared: &mut Shared) {
+        let path = self.path.clone();
+        // Sources of the same file tell it once.
+        if self.chains.as_ref().is_none_or(|(_, own)| *own == 0) {
+            self.errors += 1;
+            match error.kind {
+                DecodeErrorKind::Truncated { .. } => {
+                    shared.oddities.push(Oddity::Truncated { path, place: error.to_string() });
+                }
+                _ if self.errors <= MOST_ERRORS => {
+                    shared.oddities.push(Oddity::Damaged { path, error: error.to_string() });
+                }
+                _ => {}
+            }
+        }
+        self.decoder.skip_packet();
+        self.yield_waiting();
+    }
+
+    #[inline]
+    pub fn item<'a>(&'a self, shelf: &'a mut Shelf) -> Item<'a> {
+        if let Some(loss) = self.loss {
+            return Item::Loss(loss);
+        }
+        let event = self.decoder.event();
+        let class = &self.plan.classes[event.stream_index()][event.class_index()];
+        let values: &[Value] = if event.fields().is_empty() {
+            &[]
+        } else if class.enums.is_empty() {
+            shelf.put(event.values().map(Value::from))
+        } else {
+            shelf.put(event.values().zip(&class.enums).map(|(value, labels)| labelled(value.into(), labels.as_deref())))
+        };
+        let (context, fields) = values.split_at(class.contexts.min(values.len()));
+        Item::Event(Event {
+            t_ns: event.ns(),
+            stream: self.stream,
+            subject: self.subject,
+            class: class.id,
+            cpu: self.cpu,
+            fields,
+            context,
+        })
+    }
+}
+
+fn labelled<'a>(value: Value<'a>, labels: Option<&'a EnumType>) -> Value<'a> {
+    let Some(labels) = labels else { return value };
+    let number = match value {
+        Value::U64(value) => i128::from(value),
+        Value::I64(value) => i128::from(value),
+        value => return value,
+    };
+    Value::Enum { value: number, label: labels.labels(number).next().unwrap_or("") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attributes_of_a_site_are_decoded() {
+        let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        assert_eq!(
+            attributes("longpole:site?file=a%20b%2Fc.cpp&line=12&capacity=1023"),
+            [pair("file", "a b/c.cpp"), pair("line", "12"), pair("capacity", "1023")]
+        );
+        assert_eq!(attributes("longpole:site?x%2&%zz=%41"), [pair("x%2", ""), pair("%zz", "A")]);
+        assert_eq!(attributes("http://example.org/?file=x"), []);
+    }
+}

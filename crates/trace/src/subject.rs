@@ -1,0 +1,100 @@
+//! Who did it, from what tracers write: contexts of packets (Longpole, Genode) and of events (LTTng).
+
+use crate::event::{Subject, SubjectId};
+use crate::trace::Shared;
+use longpole_ctf::{EventRef, Field, OwnedValue, Packet, Value};
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+/// The subject that a packet's context names; what it does not say is taken from `default`.
+pub(crate) fn subject_of_packet(packet: &Packet, default: &Subject) -> Subject {
+    let text = |names: [&str; 2]| names.iter().find_map(|name| packet.field(name)?.text());
+    let number = |names: [&str; 2]| {
+        let found = names.iter().find_map(|name| packet.field(name).and_then(OwnedValue::as_i64));
+        found.and_then(|number| i32::try_from(number).ok())
+    };
+    Subject {
+        host: default.host.clone(),
+        label: text(["label", "session_label"]).map_or_else(|| default.label.clone(), |label| label.into_owned()),
+        thread: text(["thread", "thread_name"]).map_or_else(|| default.thread.clone(), |thread| thread.into_owned()),
+        pid: number(["pid", "vpid"]).or(default.pid),
+        tid: number(["tid", "vtid"]).or(default.tid),
+    }
+}
+
+/// Where an event class has the fields that name its subject. Ids of the whole machine are preferred to those of a namespace,
+/// since kernel events speak of the former.
+pub(crate) struct EventSubjects {
+    pid: Option<usize>,
+    tid: Option<usize>,
+    procname: Option<usize>,
+    /// Threads stay the same for many events; the last one is tried first.
+    known: RefCell<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    last: Option<(Key, SubjectId)>,
+    all: HashMap<Key, SubjectId>,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Key {
+    pid: Option<i64>,
+    tid: Option<i64>,
+    procname: Vec<u8>,
+}
+
+/// Different subjects that one class remembers; a hostile trace could name any number.
+const MOST_KNOWN: usize = 1 << 16;
+
+impl EventSubjects {
+    /// None if the contexts name nobody.
+    pub fn find(context: &[Field]) -> Option<EventSubjects> {
+        let field = |names: [&str; 2]| names.iter().find_map(|name| context.iter().position(|field| *field.name == **name));
+        let (pid, tid) = (field(["pid", "vpid"]), field(["tid", "vtid"]));
+        let procname = field(["procname", "procname"]);
+        (pid.or(tid).or(procname).is_some())
+            .then(|| EventSubjects { pid, tid, procname, known: RefCell::default() })
+    }
+
+    #[inline]
+    pub fn subject(&self, event: &EventRef<'_>, default: &Subject, shared: &mut Shared) -> SubjectId {
+        let number = |index: Option<usize>| index.and_then(|index| event.value(index)).and_then(|value| value.as_i64());
+        let (pid, tid) = (number(self.pid), number(self.tid));
+        let procname = match self.procname.and_then(|index| event.value(index)) {
+            Some(Value::Str(name)) => name,
+            _ => &[],
+        };
+        let mut known = self.known.borrow_mut();
+        if let Some((key, id)) = &known.last {
+            if key.pid == pid && key.tid == tid && key.procname == procname {
+                return *id;
+            }
+        }
+        let key = Key { pid, tid, procname: procname.to_vec() };
+        let id = match known.all.get(&key) {
+            Some(id) => *id,
+            None => {
+                let id32 = |number: Option<i64>| number.and_then(|number| i32::try_from(number).ok());
+                let id = shared.subject(Subject {
+                    host: default.host.clone(),
+                    label: match procname {
+                        [] => default.label.clone(),
+                        name => String::from_utf8_lossy(name).into_owned(),
+                    },
+                    thread: String::new(),
+                    pid: id32(pid).or(default.pid),
+                    tid: id32(tid),
+                });
+                if known.all.len() >= MOST_KNOWN {
+                    known.all.clear();
+                }
+                known.all.insert(key.clone(), id);
+                id
+            }
+        };
+        known.last = Some((key, id));
+        id
+    }
+}
