@@ -163,11 +163,20 @@ LONGPOLE_INLINE uint32_t longpole_known_id(const struct longpole_where *where, c
 LONGPOLE_INLINE void longpole_probe(struct longpole_where where, struct longpole_ref ref, uint32_t kind, uint32_t variant,
                                     const char *fields, const uint64_t *words, uint32_t count)
 {
-	const uint32_t id = longpole_known_id(&where, &ref, kind, variant);
-	if (LONGPOLE_LIKELY(id >= LONGPOLE_FIRST_SITE_ID))
+	const uint32_t id = ref.name != NULL  ? __atomic_load_n(&ref.name->ids[kind * LONGPOLE_VARIANTS + variant], __ATOMIC_RELAXED)
+	                    : ref.literal ? __atomic_load_n(where.id, __ATOMIC_RELAXED)
+	                                  : 0;
+	if (LONGPOLE_LIKELY(id >= LONGPOLE_FIRST_SITE_ID)) {
 		longpole_emit(id, words, count);
-	else
-		longpole_probe_slow(&where, &ref, kind, variant, fields, words, count);
+	} else {
+		/* Copies, so that nothing has an address, and thus a place in memory, before it is known that it needs one. */
+		const struct longpole_where here = where;
+		const struct longpole_ref name = ref;
+		uint64_t copy[3] = {0, 0, 0};
+		for (uint32_t i = 0; i < count; i++)
+			copy[i] = words[i];
+		longpole_probe_slow(&here, &name, kind, variant, fields, copy, count);
+	}
 }
 
 LONGPOLE_INLINE void longpole_probe0(struct longpole_where where, struct longpole_ref ref, uint32_t kind)

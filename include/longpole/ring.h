@@ -366,12 +366,27 @@ LONGPOLE_INLINE void longpole_settle(struct longpole_ring *ring, uint64_t positi
 	}
 }
 
-/* Makes the event that was written at `position` visible, and the ring free for others. */
+/* What is left of longpole_commit when handlers left events behind. */
+LONGPOLE_SLOW void longpole_commit_nested(struct longpole_ring *ring, uint64_t *place, uint64_t header, uint64_t head)
+{
+	header = longpole_restamp(ring, header);
+	place[0] = header;
+	ring->last = header;
+	__atomic_store_n(&ring->head, head, __ATOMIC_RELEASE);
+	longpole_flush_nested(ring);
+}
+
+/*
+ * Makes the event that was written at `position` visible, and the ring free for others. What is rare ends the probe: were there
+ * anything to do after a call, the compiler would save registers for it in every probe.
+ */
 LONGPOLE_INLINE void longpole_commit(struct longpole_ring *ring, uint64_t *place, uint64_t header, uint64_t position, uint64_t size)
 {
 	LONGPOLE_COMPILER_BARRIER();
-	if (LONGPOLE_UNLIKELY(ring->nested != 0))
-		header = longpole_restamp(ring, header);
+	if (LONGPOLE_UNLIKELY(__atomic_load_n(&ring->nested, __ATOMIC_RELAXED) != 0)) {
+		longpole_commit_nested(ring, place, header, position + size);
+		return;
+	}
 	place[0] = header;
 	ring->last = header;
 	__atomic_store_n(&ring->head, position + size, __ATOMIC_RELEASE);
@@ -490,7 +505,14 @@ LONGPOLE_SLOW void longpole_emit_slow(uint32_t id, const uint64_t *words, uint32
 	longpole_commit(ring, place, header, position, size);
 }
 
-/* The fast path, for events of `count` words (a constant) behind the header. */
+/* The slow path with its words in registers: a probe whose words must lie in memory would put them there each time. */
+LONGPOLE_SLOW void longpole_emit_words(uint32_t id, uint32_t count, uint64_t a, uint64_t b, uint64_t c)
+{
+	const uint64_t words[3] = {a, b, c};
+	longpole_emit_slow(id, words, count);
+}
+
+/* The fast path, for events of up to 3 words (`count` is a constant) behind the header. */
 LONGPOLE_INLINE void longpole_emit(uint32_t id, const uint64_t *words, uint32_t count)
 {
 	struct longpole_ring *ring = longpole_thread;
@@ -507,9 +529,12 @@ LONGPOLE_INLINE void longpole_emit(uint32_t id, const uint64_t *words, uint32_t 
 			longpole_commit(ring, place, header, position, size);
 			return;
 		}
-		longpole_abandon(ring);
+		/* The slow path takes the ring again, and takes along what handlers left in this instant. */
+		LONGPOLE_COMPILER_BARRIER();
+		__atomic_store_n(&ring->busy, 0, __ATOMIC_RELEASE);
+		LONGPOLE_COMPILER_BARRIER();
 	}
-	longpole_emit_slow(id, words, count);
+	longpole_emit_words(id, count, count > 0 ? words[0] : 0, count > 1 ? words[1] : 0, count > 2 ? words[2] : 0);
 }
 
 /* A piece of an event whose size is known only at run time. Every piece is padded to 8 bytes. */
