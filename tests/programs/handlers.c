@@ -1,0 +1,39 @@
+/*
+ * A thread that probes all the time, interrupted by signals whose handlers probe, too. Events of both kinds are numbered.
+ *
+ * usage: handlers SIGNALS
+ */
+#define _GNU_SOURCE
+#include <longpole/longpole.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/time.h>
+
+static volatile sig_atomic_t delivered;
+
+static void handler(int number)
+{
+	(void)number;
+	LONGPOLE_MARK("handler", (uint64_t)delivered);
+	delivered = delivered + 1;
+}
+
+int main(int argc, char **argv)
+{
+	const int wanted = argc > 1 ? atoi(argv[1]) : 1000;
+	struct sigaction action;
+	memset(&action, 0, sizeof action);
+	action.sa_handler = handler;
+	sigaction(SIGALRM, &action, NULL);
+	const struct itimerval every = {{0, 100}, {0, 100}};
+	setitimer(ITIMER_REAL, &every, NULL);
+	uint64_t emitted = 0;
+	while (delivered < wanted)
+		LONGPOLE_MARK("main", emitted++);
+	const struct itimerval never = {{0, 0}, {0, 0}};
+	setitimer(ITIMER_REAL, &never, NULL);
+	printf("main %llu handler %d\n", (unsigned long long)emitted, (int)delivered);
+	return 0;
+}

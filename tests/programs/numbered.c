@@ -1,0 +1,48 @@
+/*
+ * Threads that number their events: whatever is missing from a recording must have been counted as lost.
+ *
+ * usage: numbered THREADS EVENTS [PAUSE_US [BATCH]]   after each BATCH events a thread sleeps for PAUSE_US
+ *
+ * Each thread prints `emitted TID COUNT`. A child that is killed prints nothing; its ring says what it wrote.
+ */
+#define _GNU_SOURCE
+#include <longpole/longpole.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static uint64_t events, batch;
+static unsigned pause_us;
+
+static void *emit(void *unused)
+{
+	(void)unused;
+	for (uint64_t i = 0; i < events; i++) {
+		LONGPOLE_MARK("numbered", i);
+		if (pause_us != 0 && i % batch == batch - 1)
+			usleep(pause_us);
+	}
+	printf("emitted %d %llu\n", gettid(), (unsigned long long)events);
+	fflush(stdout);
+	return NULL;
+}
+
+int main(int argc, char **argv)
+{
+	if (argc < 3) {
+		fprintf(stderr, "usage: numbered THREADS EVENTS [PAUSE_US [BATCH]]\n");
+		return 2;
+	}
+	const int threads = atoi(argv[1]);
+	events = strtoull(argv[2], NULL, 10);
+	pause_us = argc > 3 ? (unsigned)atoi(argv[3]) : 0;
+	batch = argc > 4 ? strtoull(argv[4], NULL, 10) : 1;
+	pthread_t *thread = calloc((size_t)threads, sizeof *thread);
+	for (int i = 0; i < threads; i++)
+		pthread_create(&thread[i], NULL, emit, NULL);
+	for (int i = 0; i < threads; i++)
+		pthread_join(thread[i], NULL);
+	free(thread);
+	return 0;
+}
