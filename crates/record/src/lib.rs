@@ -1,1 +1,47 @@
+//! The recorder: finds the programs with probes of one user, orders what they record, takes what they wrote into shared memory
+//! and writes it to disk as a CTF trace and pcapng files.
+//!
+//! Four properties shape it:
+//!
+//! * *Nothing in shared memory is believed.* Any program of the user can scribble into any file of the runtime directory. Geometry is
+//!   copied once and checked; later values are used only as far as they fit it; a file that shrinks under its mapping costs its own ring.
+//! * *The files are readable at every moment.* Another program may copy the recording, and the recorder may be killed, between any two
+//!   system calls. So a packet is written first and committed by its header last (see [`lane`]).
+//! * *Every event is recorded once or counted as lost*, also across a recorder that was killed and started again (see [`takeover`]).
+//! * *The bytes of events are moved, not looked at*, except in rings that hold captured packets.
+//!
+//! [`Recorder`] is the whole of it; [`subjects`] and [`session`] are what the verbs that only look need.
 
+mod class;
+mod clock;
+mod comm;
+mod discover;
+mod drain;
+mod error;
+mod glob;
+mod guard;
+mod lane;
+mod mapping;
+mod metadata;
+mod packet;
+mod pcap;
+mod policy;
+mod process;
+mod recorder;
+mod recording;
+mod ring;
+mod runtime;
+pub mod session;
+mod sites;
+mod stop;
+pub mod subjects;
+mod successor;
+mod takeover;
+
+pub use clock::{Clock, Source};
+pub use error::Error;
+pub use policy::{parse_duration, parse_size, ring_size, Config, Packets, Policy, PolicyError};
+pub use recorder::{Options, Outcome, Recorder, Scope};
+pub use stop::Stop;
+pub use recording::root;
+pub use runtime::Runtime;

@@ -1,8 +1,193 @@
-use std::process::ExitCode;
+//! `longpole record`: records while a command runs, for a time, or until it is told to end.
+
+use anyhow::{bail, Context};
+use longpole_record::{parse_duration, parse_size, Options, Outcome, Recorder, Scope, Stop};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::time::{Duration, Instant};
+
+const EXAMPLES: &str = "Examples:
+  longpole record -- ./my-system --its-options   record what this command starts, until it ends
+  longpole record --for 10s                      record everything with probes for ten seconds
+  longpole record --pid 1234                     record one process until Ctrl-C
+  longpole record -c policies.toml -o traces     choose by label; the file is read again when it changes
+
+The path of the recording goes to stderr. With a command, the exit status is the command's (128 + the signal that ended it);
+125 if the recording could not begin. A recording that captured nothing says why and exits with 1.";
 
 #[derive(clap::Args)]
-pub struct Args {}
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Directory in which the recording's directory is made [default: $LONGPOLE_ROOT, else traces]
+    #[arg(short, long, value_name = "DIR")]
+    pub output: Option<PathBuf>,
+    /// Configuration (TOML): what to record of whom
+    #[arg(short, long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// End after this time: 10s, 500ms, 2min
+    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+    pub time: Option<Duration>,
+    /// Record this process only
+    #[arg(short, long, value_name = "PID", conflicts_with = "all")]
+    pub pid: Option<i32>,
+    /// With a command: record everything else with probes, too
+    #[arg(long)]
+    pub all: bool,
+    /// Size of each thread's ring: 64KiB, 4MiB [default: 32 KiB, larger when busy]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub buffer: Option<u64>,
+    /// The command to run
+    #[arg(last = true, value_name = "CMD")]
+    pub command: Vec<String>,
+}
 
-pub fn run(_args: Args) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("this build has no `record`")
+/// How long a command may take to end after it was told to, before the recording ends without it.
+const GRACE: Duration = Duration::from_secs(3);
+/// The recorder's own failure, beside a command.
+const OWN_FAILURE: u8 = 125;
+
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let with_command = !args.command.is_empty();
+    match record(args, |_| {}) {
+        Ok(code) => Ok(code),
+        Err(error) if with_command => {
+            eprintln!("longpole: {error:#}");
+            Ok(ExitCode::from(OWN_FAILURE))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Records; `ready` is called once everything that is wanted is recorded.
+pub fn record(args: Args, ready: impl FnOnce(&Recorder)) -> anyhow::Result<ExitCode> {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let stop = Stop::install().context("cannot handle signals")?;
+    let scope = match args.pid {
+        Some(pid) => Scope::Process(pid),
+        None if args.command.is_empty() || args.all => Scope::Everything,
+        None => Scope::Descendants,
+    };
+    let options = Options {
+        root: args.output,
+        config: args.config,
+        scope,
+        buffer: args.buffer,
+        command: args.command.clone(),
+    };
+    let mut recorder = Recorder::start(options, Some(&stop))?;
+    ready(&recorder);
+    let mut child = match args.command.split_first() {
+        Some((program, rest)) => {
+            let (name, value) = recorder.environment();
+            let mut command = Command::new(program);
+            command.args(rest).env(name, value);
+            // SAFETY: between fork and exec only one system call is made, on a copied value.
+            unsafe {
+                command.pre_exec(move || {
+                    rustix::process::setrlimit(rustix::process::Resource::Nofile, limit)?;
+                    Ok(())
+                })
+            };
+            let child = match command.spawn() {
+                Ok(child) => child,
+                Err(error) => {
+                    // Nothing was recorded; leave no empty recording behind.
+                    recorder.abandon();
+                    bail!("cannot run {program}: {error}");
+                }
+            };
+            recorder.follow(child.id() as i32);
+            Some(child)
+        }
+        None => None,
+    };
+    let status = run_until_the_end(&mut recorder, &stop, args.time, child.as_mut());
+    let outcome = recorder.finish()?;
+    let status = status?;
+    tell(&outcome);
+    Ok(exit_code(status, child.is_some(), &stop, &outcome))
+}
+
+/// Returns the command's status, if it has one.
+fn run_until_the_end(
+    recorder: &mut Recorder,
+    stop: &Stop,
+    time: Option<Duration>,
+    mut child: Option<&mut Child>,
+) -> anyhow::Result<Option<ExitStatus>> {
+    let end = time.map(|time| Instant::now() + time);
+    let mut asked: Option<Instant> = None;
+    loop {
+        let mut longest = recorder.turn()?;
+        if let Some(child) = child.as_deref_mut() {
+            if let Some(status) = child.try_wait().context("cannot wait for the command")? {
+                return Ok(Some(status));
+            }
+        }
+        let now = Instant::now();
+        if let Some(end) = end {
+            if now >= end {
+                return Ok(None);
+            }
+            longest = longest.min(end - now);
+        }
+        if let Some(signal) = stop.signal() {
+            let Some(child) = child.as_deref() else { return Ok(None) };
+            // The terminal told the command, too; somebody who signalled this process alone did not.
+            if asked.is_none() && stop.directed() {
+                if let (Some(pid), Some(signal)) =
+                    (rustix::process::Pid::from_raw(child.id() as i32), rustix::process::Signal::from_named_raw(signal))
+                {
+                    let _ = rustix::process::kill_process(pid, signal);
+                }
+            }
+            let since = *asked.get_or_insert(now);
+            if stop.count() > 1 || now - since >= GRACE {
+                eprintln!("longpole: the command (process {}) goes on without being recorded", child.id());
+                return Ok(None);
+            }
+            longest = longest.min(GRACE - (now - since));
+        }
+        recorder.wait(longest);
+    }
+}
+
+fn tell(outcome: &Outcome) {
+    for oddity in &outcome.oddities {
+        eprintln!("longpole: note: {oddity}");
+    }
+    let lost = if outcome.lost > 0 { format!(", {} events lost", crate::table::number(outcome.lost)) } else { String::new() };
+    match &outcome.empty {
+        Some(why) => eprintln!("longpole: captured nothing: {why}"),
+        None => eprintln!("longpole: {} of events in {} streams{lost}", crate::table::bytes(outcome.recorded), outcome.lanes),
+    }
+    eprintln!("longpole: recording: {}", outcome.path.display());
+}
+
+fn exit_code(status: Option<ExitStatus>, has_command: bool, stop: &Stop, outcome: &Outcome) -> ExitCode {
+    let code = match status {
+        Some(status) => match (status.code(), status.signal()) {
+            (Some(code), _) => code as u8,
+            (None, Some(signal)) => 128u8.wrapping_add(signal as u8),
+            (None, None) => OWN_FAILURE,
+        },
+        None if has_command => stop.signal().map_or(0, |signal| 128u8.wrapping_add(signal as u8)),
+        None => 0,
+    };
+    if code == 0 && outcome.empty.is_some() {
+        return ExitCode::FAILURE;
+    }
+    ExitCode::from(code)
+}
+
+pub fn duration(text: &str) -> Result<Duration, String> {
+    parse_duration(text).ok_or_else(|| format!("{text:?} is no time; write, for example, 10s or 500ms"))
+}
+
+pub fn size(text: &str) -> Result<u64, String> {
+    match parse_size(text).and_then(longpole_record::ring_size) {
+        Some(size) => Ok(size),
+        None => Err(format!("{text:?} is no size of a ring; write, for example, 256KiB or 4MiB (1GiB at most)")),
+    }
 }

@@ -1,0 +1,87 @@
+//! The event classes of a recording: enough of each to find where its events end.
+//!
+//! Events are walked only where that cannot be avoided: in rings that hold captured packets, and where the site table holds entries
+//! that cannot be understood.
+
+use longpole_abi::{fields, Field, FieldType, Kind, Site};
+
+#[derive(Clone, Debug)]
+pub struct Class {
+    pub kind: Kind,
+    pub name: String,
+    pub fields: Vec<Field>,
+    /// Bytes of its events, if all are equally long.
+    fixed: Option<usize>,
+}
+
+#[derive(Debug)]
+pub struct Classes {
+    by_id: Vec<Option<Box<Class>>>,
+    /// Some id has an entry that cannot be understood.
+    pub invalid: bool,
+    /// Some site captures packets.
+    pub packets: bool,
+}
+
+/// An event as it is met.
+#[derive(Debug)]
+pub struct Event<'a> {
+    pub class: &'a Class,
+    /// Low 48 bits of the counter.
+    pub low: u64,
+    /// Header and payload.
+    pub bytes: &'a [u8],
+}
+
+impl Classes {
+    /// The overflow classes alone.
+    pub fn new() -> Classes {
+        let mut classes = Classes { by_id: Vec::new(), invalid: false, packets: false };
+        classes.by_id.resize_with(longpole_abi::SITE_SLOTS, || None);
+        for kind in Kind::ALL {
+            let fields = fields::parse(kind.overflow_fields()).unwrap_or_default();
+            classes.insert(*kind as u16, *kind, String::new(), fields);
+        }
+        classes
+    }
+
+    pub fn add(&mut self, id: u16, site: &Site) {
+        self.packets |= site.kind == Kind::Packet;
+        self.insert(id, site.kind, site.name.clone(), site.fields.clone());
+    }
+
+    fn insert(&mut self, id: u16, kind: Kind, name: String, fields: Vec<Field>) {
+        let mut fixed = Some(8);
+        for field in &fields {
+            fixed = match field.kind {
+                FieldType::Text | FieldType::Bytes => None,
+                FieldType::U32 => fixed.map(|size| size + 4),
+                _ => fixed.map(|size| size + 8),
+            };
+        }
+        self.by_id[usize::from(id)] = Some(Box::new(Class { kind, name, fields, fixed }));
+    }
+
+    /// The event at the begin of `bytes`; `None` if it has no class or does not end within them.
+    pub fn event<'a>(&'a self, bytes: &'a [u8]) -> Option<Event<'a>> {
+        let header = u64::from_ne_bytes(bytes.get(..8)?.try_into().ok()?);
+        let class = self.by_id[usize::from(header as u16)].as_deref()?;
+        let size = match class.fixed {
+            Some(size) if size <= bytes.len() => size,
+            Some(_) => return None,
+            None => fields::event_size(&class.fields, bytes)?,
+        };
+        Some(Event { class, low: header >> 16, bytes: &bytes[..size] })
+    }
+
+    /// How many events `bytes` hold, or `None` if they are not whole events of known classes.
+    pub fn count(&self, bytes: &[u8]) -> Option<u64> {
+        let mut at = 0;
+        let mut count = 0;
+        while at < bytes.len() {
+            at += self.event(&bytes[at..])?.bytes.len();
+            count += 1;
+        }
+        Some(count)
+    }
+}

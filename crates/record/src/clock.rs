@@ -1,0 +1,223 @@
+//! The clock of a recording: the raw counter that probes read, and what turns it into Unix time.
+//!
+//! Rate and offset are fixed when the recording begins and never edited: two files that were written at different times must agree.
+//! The rate is measured against CLOCK_MONOTONIC_RAW, which nothing slews; then one offset ties it to CLOCK_REALTIME. How far
+//! CLOCK_REALTIME has moved away since then is the residual, which is stored beside.
+
+use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// What the timestamps count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    Counter,
+    MonoRaw,
+}
+
+impl Source {
+    /// The counter, unless the machine's is no clock or the user forbids it by `LONGPOLE_CLOCK=mono_raw`.
+    pub fn choose() -> Source {
+        let forced = std::env::var_os("LONGPOLE_CLOCK").is_some_and(|value| value == "mono_raw");
+        if forced || !counter_is_a_clock() {
+            Source::MonoRaw
+        } else {
+            Source::Counter
+        }
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Source::Counter if cfg!(target_arch = "aarch64") => "cntvct",
+            Source::Counter => "tsc",
+            Source::MonoRaw => "mono_raw",
+        }
+    }
+
+    /// As `orders.clock` has it.
+    pub fn number(self) -> u32 {
+        match self {
+            Source::Counter => longpole_abi::CLOCK_COUNTER,
+            Source::MonoRaw => longpole_abi::CLOCK_MONO_RAW,
+        }
+    }
+
+    fn now(self) -> u64 {
+        match self {
+            Source::Counter => counter(),
+            Source::MonoRaw => time_of(libc::CLOCK_MONOTONIC_RAW),
+        }
+    }
+}
+
+/// Whether the counter runs at one rate at all times. The generic timer of arm64 does by its definition.
+pub fn counter_is_a_clock() -> bool {
+    if cfg!(target_arch = "aarch64") {
+        return true;
+    }
+    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let flags = text.lines().find(|line| line.starts_with("flags")).unwrap_or("");
+    let has = |wanted: &str| flags.split_whitespace().any(|flag| flag == wanted);
+    has("constant_tsc") && has("nonstop_tsc")
+}
+
+#[cfg(target_arch = "x86_64")]
+fn counter() -> u64 {
+    // SAFETY: every x86-64 processor has the instruction, and Linux leaves it to user space.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+#[cfg(target_arch = "aarch64")]
+fn counter() -> u64 {
+    let value: u64;
+    // SAFETY: reads a register that Linux leaves to user space.
+    unsafe { core::arch::asm!("mrs {}, cntvct_el0", out(reg) value, options(nomem, nostack)) };
+    value
+}
+
+fn time_of(clock: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: writes into `time`; all clocks used here exist.
+    unsafe { libc::clock_gettime(clock, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Unix time in ns by the system's clock.
+pub fn unix_now() -> u64 {
+    time_of(libc::CLOCK_REALTIME)
+}
+
+/// A counter value and the time of `clock` at the same moment: the tightest of many pairs.
+fn pair(source: Source, clock: libc::clockid_t, attempts: u32) -> (u64, u64) {
+    let mut best = (u64::MAX, 0, 0);
+    for _ in 0..attempts {
+        let before = source.now();
+        let time = time_of(clock);
+        let after = source.now();
+        let width = after.saturating_sub(before);
+        if width < best.0 {
+            best = (width, before + width / 2, time);
+        }
+    }
+    (best.1, best.2)
+}
+
+/// Unix time of a counter value is `offset_s + (offset + value) / frequency` seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Clock {
+    pub source: Source,
+    /// Hz.
+    pub frequency: u64,
+    pub offset_s: i64,
+    /// Ticks, less than `frequency`.
+    pub offset: u64,
+}
+
+/// The first half of a calibration; the longer until [`Calibration::finish`], the better.
+#[derive(Debug)]
+pub struct Calibration {
+    source: Source,
+    begin: Instant,
+    first: (u64, u64),
+}
+
+/// Least distance of the two moments at which the rate is measured.
+const BASE: Duration = Duration::from_millis(120);
+const PAIRS: u32 = 300;
+
+impl Calibration {
+    pub fn begin(source: Source) -> Calibration {
+        let first = match source {
+            Source::Counter => pair(source, libc::CLOCK_MONOTONIC_RAW, PAIRS),
+            Source::MonoRaw => (0, 0),
+        };
+        Calibration { source, begin: Instant::now(), first }
+    }
+
+    pub fn finish(self) -> Clock {
+        let frequency = match self.source {
+            Source::MonoRaw => 1_000_000_000,
+            Source::Counter => {
+                thread::sleep(BASE.saturating_sub(self.begin.elapsed()));
+                let (counter, raw) = pair(self.source, libc::CLOCK_MONOTONIC_RAW, PAIRS);
+                let ticks = u128::from(counter.saturating_sub(self.first.0));
+                let ns = u128::from(raw.saturating_sub(self.first.1)).max(1);
+                ((ticks * 1_000_000_000 + ns / 2) / ns).max(1) as u64
+            }
+        };
+        let (counter, unix) = pair(self.source, libc::CLOCK_REALTIME, PAIRS);
+        let ticks = i128::from(unix) * i128::from(frequency) / 1_000_000_000 - i128::from(counter);
+        let per_second = i128::from(frequency);
+        Clock {
+            source: self.source,
+            frequency,
+            offset_s: ticks.div_euclid(per_second) as i64,
+            offset: ticks.rem_euclid(per_second) as u64,
+        }
+    }
+}
+
+impl Clock {
+    pub fn now(&self) -> u64 {
+        self.source.now()
+    }
+
+    /// Unix time in ns of a full counter value.
+    pub fn unix_ns(&self, value: u64) -> i64 {
+        let ticks = i128::from(self.offset) + i128::from(value);
+        let ns = ticks * 1_000_000_000 / i128::from(self.frequency) + i128::from(self.offset_s) * 1_000_000_000;
+        ns.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
+    }
+
+    /// Ticks of a duration.
+    pub fn ticks(&self, duration: Duration) -> u64 {
+        (duration.as_nanos() * u128::from(self.frequency) / 1_000_000_000).min(u128::from(u64::MAX)) as u64
+    }
+
+    /// Unix time in ns of the counter's zero.
+    pub fn offset_ns(&self) -> i64 {
+        self.unix_ns(0)
+    }
+
+    /// How far this clock is from CLOCK_REALTIME now, in ns.
+    pub fn residual_ns(&self) -> i64 {
+        let (counter, unix) = pair(self.source, libc::CLOCK_REALTIME, 10);
+        self.unix_ns(counter).saturating_sub(unix.min(i64::MAX as u64) as i64)
+    }
+}
+
+/// The full counter value whose low 48 bits are `low`, next to `near`. Sub-buffers are shorter than 2⁴⁷ ticks, so their
+/// begin is near enough.
+pub fn extend(near: u64, low: u64) -> u64 {
+    let difference = (low.wrapping_sub(near) << 16) as i64 >> 16;
+    near.wrapping_add(difference as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forty_eight_bits_are_extended_in_both_directions() {
+        let near = 0x0001_ffff_ffff_fff0u64;
+        assert_eq!(extend(near, 0x0000_0000_0010), 0x0002_0000_0000_0010);
+        assert_eq!(extend(near, 0xffff_ffff_ff00), 0x0001_ffff_ffff_ff00);
+        assert_eq!(extend(5, 0xffff_ffff_ffff), u64::MAX);
+    }
+
+    #[test]
+    fn counter_values_become_unix_time() {
+        let clock = Clock { source: Source::Counter, frequency: 2_000_000_000, offset_s: 100, offset: 1_000_000_000 };
+        assert_eq!(clock.unix_ns(1_000_000_000), 101_000_000_000);
+        assert_eq!(clock.offset_ns(), 100_500_000_000);
+    }
+
+    #[test]
+    fn the_offset_is_less_than_a_second() {
+        for source in [Source::Counter, Source::MonoRaw] {
+            let clock = Calibration::begin(source).finish();
+            assert!(clock.offset < clock.frequency);
+            assert!(clock.offset_s > 0);
+        }
+    }
+}

@@ -1,0 +1,344 @@
+//! Who is there: processes and rings come and go, and each gets its orders.
+
+use crate::comm;
+use crate::error::Error;
+use crate::mapping::Access;
+use crate::process::{Process, Source, Verdict};
+use crate::recorder::{Recorder, Scope, Subject, TOKEN_PROCESS};
+use crate::ring::Ring;
+use crate::runtime::{ring_name, Entry};
+use longpole_abi::RING_OWNED;
+use rustix::event::epoll;
+use std::collections::HashMap;
+use std::io;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// New rings taken up per process and turn: a scribbled counter must not hold us.
+const RINGS_A_TURN: u32 = 256;
+/// Turns after which a ring file that was announced is no longer expected.
+const PATIENCE: u32 = 100;
+const MOST_RINGS: usize = 1 << 16;
+
+impl Recorder {
+    /// Before anything is ordered: removes what dead processes left, and takes up who lives.
+    pub(crate) fn tidy(&mut self) -> Result<(), Error> {
+        // While no process is being born, a control file that its process does not map belongs to nobody.
+        let done = self.runtime.without_births(|| ()).is_some();
+        if !done {
+            self.oddity("the runtime directory was locked all the time; stale files were not removed".to_owned());
+        }
+        let entries = self.entries()?;
+        let mut living = 0;
+        let mut stems = Vec::new();
+        for (name, entry) in &entries {
+            match entry {
+                Entry::Temporary if done => self.runtime.remove(name),
+                Entry::Control { stem, pid } => {
+                    self.admit(name, stem, *pid, &entries, true);
+                    if let Some(subject) = self.subjects.get(stem) {
+                        stems.push(stem.clone());
+                        living += usize::from(!subject.ended);
+                    }
+                }
+                _ => {}
+            }
+        }
+        // Rings without a control file belong to nobody.
+        for (name, entry) in &entries {
+            if let Entry::Ring { stem, .. } = entry {
+                if done && !stems.contains(stem) {
+                    self.runtime.remove(name);
+                }
+            }
+        }
+        if living == 0 && done && self.subjects.is_empty() {
+            // Nobody has it open, so ids may start afresh; else the programs that are built in a day would use them up.
+            self.runtime.without_births(|| {
+                let nobody = self.runtime.entries().is_ok_and(|all| !all.iter().any(|(_, entry)| matches!(entry, Entry::Control { .. })));
+                if nobody {
+                    self.runtime.remove("sites");
+                }
+            });
+        }
+        Ok(())
+    }
+
+    fn entries(&self) -> Result<Vec<(String, Entry)>, Error> {
+        self.runtime.entries().map_err(Error::io("list", self.runtime.path()))
+    }
+
+    /// Takes up processes that came since the last time.
+    pub(crate) fn scan(&mut self) -> Result<(), Error> {
+        let entries = self.entries()?;
+        let mut foreign = 0;
+        for (name, entry) in &entries {
+            match entry {
+                Entry::Control { stem, pid } if !self.subjects.contains_key(stem) => {
+                    self.admit(name, stem, *pid, &entries, false);
+                }
+                Entry::Foreign => foreign += 1,
+                _ => {}
+            }
+        }
+        if foreign > 0 {
+            self.oddity(format!("{foreign} files in the runtime directory are none of its layout and were left alone"));
+        }
+        Ok(())
+    }
+
+    /// Takes up the process of a control file. `before`: it was there before this recording.
+    fn admit(&mut self, name: &str, stem: &str, pid: i32, entries: &[(String, Entry)], before: bool) {
+        let process = match Process::open(&self.runtime, name, stem, pid, Access::Write) {
+            Ok(process) => process,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return,
+            Err(error) => {
+                self.oddity(format!("{name} was ignored: {error}"));
+                return;
+            }
+        };
+        // One that was there before may be long dead, and its pid another's. A newcomer may not have mapped its file yet.
+        let lives = if before { process.lives() } else { process.handle_lives() };
+        let continued = self.predecessor.as_ref().is_some_and(|predecessor| {
+            process.control().orders.session.load(Ordering::Relaxed) == predecessor.session
+        });
+        if !lives && before && !continued {
+            drop(process);
+            self.remove_files(stem, entries);
+            return;
+        }
+        if !before {
+            self.last_birth = Instant::now();
+            self.suspect_exec(pid);
+        }
+        if let Some(handle) = &process.handle {
+            let _ = epoll::add(&self.epoll, handle, epoll::EventData::new_u64(TOKEN_PROCESS), epoll::EventFlags::IN | epoll::EventFlags::ONESHOT);
+        }
+        self.total.processes += 1;
+        let mut subject = Subject { process, sources: Vec::new(), wanted: false, order: Default::default(), buffer: None, ended: !lives };
+        self.decide(&mut subject);
+        let mut rings: Vec<(bool, u32)> = entries
+            .iter()
+            .filter_map(|(_, entry)| match entry {
+                Entry::Ring { stem: of, number, own } if of == stem => Some((*own, *number)),
+                _ => None,
+            })
+            .collect();
+        rings.sort_unstable();
+        for (own, number) in rings.iter().copied() {
+            if !own {
+                subject.process.next_successor = subject.process.next_successor.max(number.saturating_add(1));
+            }
+            self.take_ring(&mut subject, number, own, before, continued);
+        }
+        let own = rings.iter().filter(|(own, _)| *own).map(|(_, number)| number + 1).max();
+        subject.process.rings_seen = own.unwrap_or(0);
+        join_successors(&mut subject.sources);
+        self.subjects.insert(stem.to_owned(), subject);
+    }
+
+    /// Opens a ring and clears up what it holds of the time before.
+    fn take_ring(&mut self, subject: &mut Subject, number: u32, own: bool, before: bool, continued: bool) -> bool {
+        let name = ring_name(&subject.process.stem, number, own);
+        if subject.sources.len() >= MOST_RINGS {
+            self.oddity(format!("{}: more than {MOST_RINGS} rings; the others are not read", subject.process.stem));
+            return true;
+        }
+        let mut ring = match Ring::open(&self.runtime, &name, number, own, Access::Write) {
+            Ok(ring) => ring,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return false,
+            Err(error) => {
+                self.oddity(format!("{name} was ignored: {error}"));
+                return true;
+            }
+        };
+        if continued {
+            if let Some(predecessor) = &self.predecessor {
+                predecessor.settle(&mut ring);
+            }
+        }
+        let mut source = Source::new(ring);
+        if before && !continued {
+            self.skip_leftovers(&mut source);
+        }
+        if source.ring.clock != self.clock.source.number() && !source.broken {
+            source.broken = true;
+            self.oddity(format!("{name} was ignored: its times are of another clock than this recording's"));
+        }
+        source.ring.layout().session.store(self.session, Ordering::Relaxed);
+        source.ring.layout().lane.store(0, Ordering::Relaxed);
+        subject.sources.push(source);
+        true
+    }
+
+    /// Events that a thread wrote when the recording before had ended: too late for that one, too early for this one. They count as
+    /// lost here.
+    fn skip_leftovers(&mut self, source: &mut Source) {
+        let Ok(mut look) = source.ring.look() else { return };
+        look.last = look.last.or(Some(0));
+        self.learn_sites();
+        let mut events = 0;
+        while let Ok(Some(chunk)) = source.ring.next(&look, 0) {
+            let mut bytes = std::mem::take(&mut self.scratch);
+            let counted = source.ring.copy(&chunk, &mut bytes).then(|| self.classes.count(&bytes)).flatten();
+            self.scratch = bytes;
+            match counted {
+                Some(count) => events += count,
+                None => self.oddity(format!("{}: what was left from an earlier recording cannot be counted", source.ring.name)),
+            }
+            source.ring.tail = chunk.tail;
+        }
+        let reported = source.ring.reported;
+        source.ring.release(look.head.max(source.ring.tail), reported);
+        source.extra_lost = events;
+    }
+
+    /// A newcomer with the pid of a known process: that one has become another program.
+    fn suspect_exec(&mut self, pid: i32) {
+        for subject in self.subjects.values_mut().filter(|subject| subject.process.pid == pid) {
+            subject.ended |= comm::maps(pid, subject.process.inode) == Some(false);
+        }
+    }
+
+    fn remove_files(&self, stem: &str, entries: &[(String, Entry)]) {
+        for (name, entry) in entries {
+            if matches!(entry, Entry::Control { stem: of, .. } | Entry::Ring { stem: of, .. } if of == stem) {
+                self.runtime.remove(name);
+            }
+        }
+    }
+
+    /// Whether and how a process is recorded; its orders are written by the next visit.
+    fn decide(&mut self, subject: &mut Subject) {
+        let pid = subject.process.pid;
+        subject.wanted = match self.options.scope {
+            Scope::Everything => true,
+            Scope::Process(wanted) => pid == wanted,
+            Scope::Descendants => match self.ancestor {
+                // The command has not been started.
+                None => false,
+                Some(ancestor) => {
+                    let (name, value) = self.environment();
+                    comm::has_environment(pid, &format!("{name}={value}")) || comm::descends(pid, ancestor)
+                }
+            },
+        };
+        (subject.order, subject.buffer) = self.order_for(&subject.process.label, subject.wanted);
+        for source in &mut subject.sources {
+            source.verdict = Verdict::Open;
+        }
+    }
+
+    /// The configuration has changed.
+    pub(crate) fn decide_again(&mut self) {
+        let mut subjects = std::mem::take(&mut self.subjects);
+        for subject in subjects.values_mut() {
+            (subject.order, subject.buffer) = self.order_for(&subject.process.label, subject.wanted);
+            for source in &mut subject.sources {
+                source.verdict = Verdict::Open;
+            }
+        }
+        self.subjects = subjects;
+    }
+
+    /// Writes orders, reads labels, takes up new rings.
+    pub(crate) fn visit(&mut self) {
+        let mut subjects: HashMap<String, Subject> = std::mem::take(&mut self.subjects);
+        for subject in subjects.values_mut() {
+            if subject.process.refresh_label() {
+                self.decide(subject);
+                for source in &subject.sources {
+                    if let Some(lane) = source.lane.and_then(|lane| self.lanes[lane].as_mut()) {
+                        lane.set_label(&subject.process.label);
+                    }
+                }
+            }
+            subject.order.apply(&subject.process.control().orders);
+            let rings = subject.process.control().rings.load(Ordering::Acquire);
+            let most = subject.process.rings_seen.saturating_add(RINGS_A_TURN);
+            while subject.process.rings_seen < rings.min(most) {
+                let number = subject.process.rings_seen;
+                if !self.take_ring(subject, number, true, false, false) {
+                    subject.process.missing += 1;
+                    if subject.process.missing < PATIENCE {
+                        break;
+                    }
+                    let name = ring_name(&subject.process.stem, number, true);
+                    self.oddity(format!("{name} was announced and is not there"));
+                    // What else this process announces is not waited for as long.
+                    subject.process.missing = PATIENCE - 1;
+                } else {
+                    subject.process.missing = 0;
+                }
+                subject.process.rings_seen += 1;
+            }
+        }
+        self.subjects = subjects;
+    }
+
+    /// Threads may be renamed; the ring knows the name that they had when they came.
+    pub(crate) fn refresh_threads(&mut self) {
+        for subject in self.subjects.values_mut() {
+            for source in &mut subject.sources {
+                let owned = source.ring.layout().state.load(Ordering::Relaxed) == RING_OWNED;
+                if !owned || source.lane.is_none() {
+                    continue;
+                }
+                if let Some(name) = comm::thread_name(subject.process.pid, source.tid) {
+                    source.thread = crate::packet::padded(&name);
+                }
+            }
+        }
+    }
+
+    /// Stops all recording and waits until no probe is at work any more.
+    pub(crate) fn quiet(&mut self) {
+        self.held.quiet();
+        // Whoever is being born has read the old orders, but then has its control file before this lock is ours.
+        let settled = self.runtime.without_births(|| ()).is_some();
+        if !settled || self.scan().is_err() {
+            self.oddity("a process may have been born too late to be told that the recording ended".to_owned());
+        }
+        for subject in self.subjects.values_mut() {
+            subject.order.mask = 0;
+            subject.order.apply(&subject.process.control().orders);
+        }
+        self.visit();
+        barrier();
+        let deadline = Instant::now() + Duration::from_millis(50);
+        let busy = |subject: &Subject| {
+            let at_work = |source: &Source| source.ring.layout().busy.load(Ordering::Acquire) != 0;
+            !subject.ended && subject.sources.iter().any(at_work)
+        };
+        while self.subjects.values().any(busy) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+}
+
+/// Rings that a recorder made belong behind the one that names them.
+fn join_successors(sources: &mut Vec<Source>) {
+    let mut at = 0;
+    while at < sources.len() {
+        let successor = sources[at].ring.layout().successor.load(Ordering::Relaxed);
+        let next = successor.checked_sub(1).and_then(|number| {
+            sources.iter().position(|source| !source.ring.own && source.ring.number == number && source.ring.tail == 0)
+        });
+        match next {
+            Some(next) if next != at && sources[next].successor.is_none() => {
+                let taken = sources.remove(next);
+                let at_now = if next < at { at - 1 } else { at };
+                sources[at_now].successor = Some(taken.ring);
+                at = at_now + 1;
+            }
+            _ => at += 1,
+        }
+    }
+}
+
+/// Makes all stores that other processors have not yet shown visible.
+fn barrier() {
+    const GLOBAL: libc::c_int = 1;
+    // SAFETY: takes no memory; where it is not there, the bounded wait that follows does.
+    unsafe { libc::syscall(libc::SYS_membarrier, GLOBAL, 0, 0) };
+}

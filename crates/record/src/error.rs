@@ -1,0 +1,30 @@
+//! What can keep a recording from beginning or going on.
+
+use crate::policy::PolicyError;
+use std::io;
+use std::path::PathBuf;
+
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    #[error("cannot {what} {}: {source}", path.display())]
+    Io { what: &'static str, path: PathBuf, source: io::Error },
+    /// Another user could put files there.
+    #[error("{} is no safe runtime directory: {why}", path.display())]
+    Unsafe { path: PathBuf, why: &'static str },
+    #[error("a recording is running already: process {pid} writes {path}")]
+    Busy { pid: i32, path: String },
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    #[error("no file of the runtime directory has the form that this version reads: {0}")]
+    Foreign(String),
+    #[error("cannot write a capture file: {0}")]
+    Capture(#[from] longpole_pcapng::WriteError),
+}
+
+impl Error {
+    pub(crate) fn io(what: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Error {
+        let path = path.into();
+        move |source| Error::Io { what, path, source }
+    }
+}

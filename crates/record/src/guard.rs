@@ -1,0 +1,126 @@
+//! Survives files that shrink under their mapping.
+//!
+//! A load from a mapped page whose file was truncated raises SIGBUS, and any program of the user may truncate. Each mapping is
+//! registered here; the handler puts zeroed anonymous memory over a range that faulted and marks it, so that the load ends and the
+//! owner learns of it at its next look. A fault outside all ranges is none of ours: it goes to whoever handled the signal before.
+//!
+//! The handler may do nothing but loads, stores and `mmap`: it runs in the middle of anything.
+
+use std::io;
+use std::mem;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, Once};
+
+/// More mappings than this are refused: the handler searches without a lock, so the table cannot move.
+const MOST_RANGES: usize = 1 << 16;
+
+struct Range {
+    base: AtomicUsize,
+    length: AtomicUsize,
+    hit: AtomicBool,
+}
+
+#[allow(clippy::declare_interior_mutable_const)] // The initial value of each element, not a shared one.
+const EMPTY: Range = Range { base: AtomicUsize::new(0), length: AtomicUsize::new(0), hit: AtomicBool::new(false) };
+
+static RANGES: [Range; MOST_RANGES] = [EMPTY; MOST_RANGES];
+/// Ranges at this index and beyond were never used.
+static USED: AtomicUsize = AtomicUsize::new(0);
+static FREE: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+static INSTALLED: Once = Once::new();
+
+/// Registration of one mapping; ends with the value.
+#[derive(Debug)]
+pub struct Guard(usize);
+
+impl Guard {
+    /// Registers `length` bytes at `base`, which must stay mapped as long as the guard lives.
+    pub fn new(base: *const u8, length: usize) -> io::Result<Guard> {
+        INSTALLED.call_once(install);
+        let mut free = FREE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let index = match free.pop() {
+            Some(index) => index,
+            None => {
+                let index = USED.load(Ordering::Relaxed);
+                if index == MOST_RANGES {
+                    return Err(io::Error::other("too many rings are mapped"));
+                }
+                USED.store(index + 1, Ordering::Release);
+                index
+            }
+        };
+        let range = &RANGES[index];
+        range.hit.store(false, Ordering::Relaxed);
+        range.base.store(base as usize, Ordering::Relaxed);
+        range.length.store(length, Ordering::Release);
+        Ok(Guard(index))
+    }
+
+    /// Whether memory of the range was replaced because its file was gone.
+    pub fn hit(&self) -> bool {
+        RANGES[self.0].hit.load(Ordering::Relaxed)
+    }
+}
+
+impl Guard {
+    /// The range is about to be unmapped.
+    pub fn disarm(&self) {
+        RANGES[self.0].length.store(0, Ordering::Release);
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.disarm();
+        FREE.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(self.0);
+    }
+}
+
+fn install() {
+    // SAFETY: `action` is a zeroed, then filled sigaction; the handler has the three-argument form that SA_SIGINFO asks for and is
+    // async-signal-safe.
+    unsafe {
+        let mut action: libc::sigaction = mem::zeroed();
+        action.sa_sigaction = handle as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_NODEFER;
+        libc::sigemptyset(&mut action.sa_mask);
+        libc::sigaction(libc::SIGBUS, &action, ptr::null_mut());
+    }
+}
+
+extern "C" fn handle(signal: libc::c_int, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
+    // SAFETY: the kernel passes a valid siginfo; si_addr is set for SIGBUS.
+    let address = unsafe { (*info).si_addr() } as usize;
+    let used = USED.load(Ordering::Acquire).min(MOST_RANGES);
+    for range in &RANGES[..used] {
+        let length = range.length.load(Ordering::Acquire);
+        let base = range.base.load(Ordering::Relaxed);
+        if length == 0 || address < base || address - base >= length {
+            continue;
+        }
+        // SAFETY: the range is one mapping of this process (the guard's contract), and nothing but raw or atomic loads and stores
+        // goes there, to which zeros are as good as any bytes.
+        let mapped = unsafe {
+            libc::mmap(
+                base as *mut libc::c_void,
+                length,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED,
+                -1,
+                0,
+            )
+        };
+        if mapped != libc::MAP_FAILED {
+            range.hit.store(true, Ordering::Relaxed);
+            return;
+        }
+    }
+    // SAFETY: resetting to the default is async-signal-safe; the faulting instruction runs again and ends the process as it would
+    // have without this handler.
+    unsafe {
+        let mut action: libc::sigaction = mem::zeroed();
+        action.sa_sigaction = libc::SIG_DFL;
+        libc::sigaction(signal, &action, ptr::null_mut());
+    }
+}

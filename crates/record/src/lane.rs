@@ -1,0 +1,326 @@
+//! A stream file of `user/`: written by one thread at a time, readable at every moment.
+//!
+//! The file is made larger in steps and always ends with an empty packet that covers what is reserved but not yet used. A packet is
+//! written into that room in two steps. The first writes its events and, behind them, the next empty packet: a reader does not see
+//! either, for the old empty packet still covers them. The second writes the packet's header over that of the old empty packet, and
+//! the chain of packets runs on. So there is nothing to repair after the recorder was killed, or in a copy that was made meanwhile.
+//!
+//! When a step is used up, its empty packet stays and the file is extended behind it, so that an old copy of the packet's
+//! header remains true. Between the two system calls that do this, and only there, the file ends in zeros; it happens a few times in
+//! the life of a lane, and [`crate::takeover`] cuts them off.
+
+use crate::mapping::Mapping;
+use crate::metadata::Uuid;
+use crate::packet::{padded, Header, HEADER, NOWHERE, PAGE};
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// From this many bytes on, packets bypass the page cache where the file system allows it: copying costs more than waiting.
+const DIRECT: usize = 64 << 10;
+const FIRST_STEP: u64 = 1 << 20;
+const LARGEST_STEP: u64 = 256 << 20;
+
+/// What a packet is, beside its events.
+#[derive(Clone, Debug)]
+pub struct Stamp {
+    pub begin: u64,
+    pub end: u64,
+    pub discarded: u64,
+    pub pid: i32,
+    pub tid: i32,
+    pub position: u64,
+    pub ring: u32,
+    pub thread: [u8; 32],
+}
+
+/// Where a packet's events are.
+#[derive(Clone, Copy, Debug)]
+pub struct Body<'a> {
+    pub mapping: &'a Mapping,
+    pub offset: usize,
+    pub length: usize,
+    /// The room of the packet header stands before `offset`, and the whole begins and ends at a page.
+    pub aligned: bool,
+}
+
+#[derive(Debug)]
+pub enum AppendError {
+    /// The events' memory is gone; the file is as it was before.
+    Source,
+    Io(io::Error),
+}
+
+#[derive(Debug)]
+pub struct Lane {
+    pub number: u32,
+    pub path: PathBuf,
+    file: File,
+    direct: Option<File>,
+    uuid: Uuid,
+    label: [u8; 128],
+    /// The empty packet at the end.
+    at: u64,
+    size: u64,
+    step: u64,
+    sequence: u64,
+    /// End of the newest packet: no later one begins before it.
+    pub end: u64,
+    pub discarded: u64,
+    /// Bytes of events.
+    pub recorded: u64,
+    pub last: Option<Stamp>,
+}
+
+impl Lane {
+    /// Makes `directory/name`. It appears under its name once it can be read: with one empty packet of loss 0.
+    pub fn create(directory: &Path, name: &str, number: u32, uuid: Uuid, label: &str, first: &Stamp) -> io::Result<Lane> {
+        let hidden = directory.join(format!(".{name}"));
+        let path = directory.join(name);
+        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o644).open(&hidden)?;
+        let mut lane = Lane {
+            number,
+            path: path.clone(),
+            file,
+            direct: None,
+            uuid,
+            label: padded(label),
+            at: PAGE as u64,
+            size: FIRST_STEP,
+            step: FIRST_STEP,
+            sequence: 0,
+            end: first.begin,
+            discarded: 0,
+            recorded: 0,
+            last: None,
+        };
+        lane.file.set_len(lane.size)?;
+        let start = Stamp { end: first.begin, discarded: 0, position: first.position, ..first.clone() };
+        lane.file.write_all_at(&lane.header(&start, HEADER as u64, PAGE as u64), 0)?;
+        lane.sequence = 1;
+        lane.last = Some(start);
+        lane.file.write_all_at(&lane.rest(), lane.at)?;
+        fs::rename(&hidden, &path)?;
+        lane.direct = OpenOptions::new().write(true).custom_flags(libc::O_DIRECT).open(&path).ok();
+        Ok(lane)
+    }
+
+    pub fn set_label(&mut self, label: &str) {
+        self.label = padded(label);
+    }
+
+    /// Where the next packet of so many bytes of events will stand. Extends the file if need be.
+    pub fn reserve(&mut self, length: usize) -> io::Result<u64> {
+        let packet = packet_size(length);
+        if self.at + packet + PAGE as u64 > self.size {
+            self.step = (self.step * 2).min(LARGEST_STEP);
+            let begin = self.size;
+            let size = begin + self.step.max(packet + PAGE as u64);
+            self.file.set_len(size)?;
+            self.size = size;
+            self.at = begin;
+            self.sequence += 1;
+            self.file.write_all_at(&self.rest(), begin)?;
+        }
+        Ok(self.at)
+    }
+
+    /// Appends a packet at the place that [`Lane::reserve`] gave.
+    pub fn append(&mut self, stamp: Stamp, body: Option<Body<'_>>) -> Result<(), AppendError> {
+        let length = body.map_or(0, |body| body.length);
+        let size = packet_size(length);
+        debug_assert!(self.at + size + PAGE as u64 <= self.size);
+        let header = self.header(&stamp, (HEADER + length) as u64, size);
+        let next = self.at + size;
+        let trailer = self.empty(&stamp, self.sequence + 1, self.size - next);
+        let whole_pages = match body {
+            Some(body) if body.aligned && size as usize >= DIRECT && self.direct.is_some() => {
+                self.write_direct(body, size, &header, &trailer)?
+            }
+            _ => false,
+        };
+        if !whole_pages {
+            self.write_plain(body, length, size, &header, &trailer)?;
+        }
+        self.at = next;
+        self.sequence += 1;
+        self.end = stamp.end;
+        self.discarded = stamp.discarded;
+        self.recorded += length as u64;
+        self.last = Some(stamp);
+        Ok(())
+    }
+
+    /// The pages behind the first come straight from the ring; then the first page, a copy, commits them. False: refused here.
+    fn write_direct(&mut self, body: Body<'_>, size: u64, header: &[u8; HEADER], trailer: &[u8; HEADER]) -> Result<bool, AppendError> {
+        let Some(direct) = &self.direct else { return Ok(false) };
+        let mut trailing = Page([0; PAGE]);
+        trailing.0[..HEADER].copy_from_slice(trailer);
+        let begin = body.offset - HEADER;
+        let rest = body.mapping.io_vector(begin + PAGE, size as usize - PAGE).ok_or(AppendError::Source)?;
+        let vectors = [rest, vector(&trailing.0)];
+        let at = self.at + PAGE as u64;
+        match write_vectors(direct, &vectors, at) {
+            Ok(()) => {}
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+                self.direct = None;
+                return Ok(false);
+            }
+            Err(error) => return Err(failure(error)),
+        }
+        let mut first = Page([0; PAGE]);
+        if !body.mapping.copy(begin, &mut first.0) || body.mapping.poisoned() {
+            return Err(AppendError::Source);
+        }
+        first.0[..HEADER].copy_from_slice(header);
+        self.file.write_all_at(&first.0, self.at).map_err(AppendError::Io)?;
+        Ok(true)
+    }
+
+    /// All pages are written whole, so that none has to be read first.
+    fn write_plain(
+        &mut self,
+        body: Option<Body<'_>>,
+        length: usize,
+        size: u64,
+        header: &[u8; HEADER],
+        trailer: &[u8; HEADER],
+    ) -> Result<(), AppendError> {
+        static ZEROS: [u8; PAGE] = [0; PAGE];
+        let before = self.rest();
+        let padding = size as usize - HEADER - length;
+        let trailing = vector(trailer);
+        let zeros = |length: usize| vector(&ZEROS[..length]);
+        let result = match body {
+            Some(body) => {
+                let events = body.mapping.io_vector(body.offset, length).ok_or(AppendError::Source)?;
+                let all = [vector(&before), events, zeros(padding), trailing, zeros(PAGE - HEADER)];
+                write_vectors(&self.file, &all, self.at)
+            }
+            None => write_vectors(&self.file, &[vector(&before), zeros(padding), trailing, zeros(PAGE - HEADER)], self.at),
+        };
+        result.map_err(failure)?;
+        self.file.write_all_at(header, self.at).map_err(AppendError::Io)
+    }
+
+    /// What `longpole.json` says of it.
+    pub fn describe(&self) -> serde_json::Value {
+        let file = self.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let last = self.last.as_ref();
+        serde_json::json!({
+            "file": format!("user/{file}"),
+            "label": crate::comm::printable(&self.label),
+            "pid": last.map(|last| last.pid),
+            "tid": last.map(|last| last.tid),
+            "thread": last.map(|last| crate::comm::printable(&last.thread)),
+            "recorded_bytes": self.recorded,
+            "lost": self.discarded,
+        })
+    }
+
+    /// Cuts off what was reserved.
+    pub fn close(self) -> io::Result<()> {
+        self.file.set_len(self.at)
+    }
+
+    fn header(&self, stamp: &Stamp, content: u64, size: u64) -> [u8; HEADER] {
+        let header = Header {
+            begin: stamp.begin,
+            end: stamp.end,
+            content,
+            size,
+            sequence: self.sequence,
+            discarded: stamp.discarded,
+            pid: stamp.pid,
+            tid: stamp.tid,
+            position: stamp.position,
+            label: self.label,
+            thread: stamp.thread,
+            lane: self.number,
+            ring: stamp.ring,
+        };
+        header.encode(&self.uuid)
+    }
+
+    /// Header of the empty packet behind `before`.
+    fn empty(&self, before: &Stamp, sequence: u64, size: u64) -> [u8; HEADER] {
+        let header = Header {
+            begin: before.end,
+            end: before.end,
+            content: HEADER as u64,
+            size,
+            sequence,
+            discarded: before.discarded,
+            pid: before.pid,
+            tid: before.tid,
+            position: NOWHERE,
+            label: self.label,
+            thread: before.thread,
+            lane: self.number,
+            ring: before.ring,
+        };
+        header.encode(&self.uuid)
+    }
+
+    /// The empty packet that stands at the end now.
+    fn rest(&self) -> [u8; HEADER] {
+        match &self.last {
+            Some(last) => self.empty(last, self.sequence, self.size - self.at),
+            None => [0; HEADER],
+        }
+    }
+}
+
+#[repr(align(4096))]
+struct Page([u8; PAGE]);
+
+fn packet_size(length: usize) -> u64 {
+    ((HEADER + length) as u64).next_multiple_of(PAGE as u64)
+}
+
+fn vector(bytes: &[u8]) -> libc::iovec {
+    libc::iovec { iov_base: bytes.as_ptr() as *mut libc::c_void, iov_len: bytes.len() }
+}
+
+fn failure(error: io::Error) -> AppendError {
+    match error.raw_os_error() {
+        Some(libc::EFAULT) => AppendError::Source,
+        _ => AppendError::Io(error),
+    }
+}
+
+/// Writes all vectors at `offset`. The vectors' memory belongs to the caller or to a guarded mapping; only the kernel reads it.
+fn write_vectors(file: &File, vectors: &[libc::iovec], offset: u64) -> io::Result<()> {
+    let total: usize = vectors.iter().map(|vector| vector.iov_len).sum();
+    let mut done = 0;
+    let mut rest: [libc::iovec; 8] = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; 8];
+    while done < total {
+        let mut skip = done;
+        let mut count = 0;
+        for vector in vectors {
+            if skip >= vector.iov_len {
+                skip -= vector.iov_len;
+                continue;
+            }
+            // SAFETY: `skip` is less than the vector's length.
+            let base = unsafe { vector.iov_base.cast::<u8>().add(skip) };
+            rest[count] = libc::iovec { iov_base: base.cast(), iov_len: vector.iov_len - skip };
+            skip = 0;
+            count += 1;
+        }
+        // SAFETY: the vectors point to memory that is mapped during the call; should a file have shrunk under a mapping, the call
+        // fails with EFAULT.
+        let written = unsafe { libc::pwritev(file.as_raw_fd(), rest.as_ptr(), count as i32, (offset + done as u64) as i64) };
+        match written {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            written if written > 0 => done += written as usize,
+            _ => match io::Error::last_os_error() {
+                error if error.kind() == io::ErrorKind::Interrupted => {}
+                error => return Err(error),
+            },
+        }
+    }
+    Ok(())
+}

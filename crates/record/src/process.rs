@@ -1,0 +1,219 @@
+//! A process with probes, as its control file and its rings show it.
+
+use crate::comm;
+use crate::mapping::{Access, Mapping};
+use crate::ring::{Look, Ring};
+use crate::runtime::Runtime;
+use longpole_abi::{Control, CONTROL_SIZE, MAGIC, VERSION};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{fence, AtomicU8, Ordering};
+
+#[derive(Debug)]
+pub struct Process {
+    /// `<pid>-<tag>`
+    pub stem: String,
+    pub pid: i32,
+    pub inode: u64,
+    control: Mapping,
+    /// Becomes readable when the process has ended.
+    pub handle: Option<OwnedFd>,
+    pub label: String,
+    label_version: u32,
+    /// Number of ring files of its own that have been looked for.
+    pub rings_seen: u32,
+    /// Looks at a ring file that was announced but is not there.
+    pub missing: u32,
+    pub next_successor: u32,
+    pub refused_before: u32,
+}
+
+impl Process {
+    pub fn open(runtime: &Runtime, name: &str, stem: &str, pid: i32, access: Access) -> io::Result<Process> {
+        let opened = match access {
+            Access::Read => runtime.open_readable(name)?,
+            _ => runtime.open_writable(name)?,
+        };
+        if opened.size < CONTROL_SIZE as u64 {
+            return Err(io::Error::other("the control file is cut off"));
+        }
+        let control = Mapping::new(opened.file.as_fd(), CONTROL_SIZE, access)?;
+        let mut process = Process {
+            stem: stem.to_owned(),
+            pid,
+            inode: opened.inode,
+            control,
+            handle: pidfd(pid),
+            label: String::new(),
+            label_version: 1,
+            rings_seen: 0,
+            missing: 0,
+            next_successor: 0,
+            refused_before: 0,
+        };
+        let control = process.control();
+        if control.magic.load(Ordering::Acquire) != MAGIC || control.version.load(Ordering::Relaxed) != VERSION {
+            return Err(io::Error::other("the control file is of another version"));
+        }
+        process.refused_before = control.refused.load(Ordering::Relaxed);
+        process.refresh_label();
+        Ok(process)
+    }
+
+    pub fn control(&self) -> &Control {
+        // The mapping is as long as a control file, which was checked when it was made.
+        self.control.get::<Control>(0).expect("the mapping holds a control structure")
+    }
+
+    pub fn poisoned(&self) -> bool {
+        self.control.poisoned()
+    }
+
+    /// Reads the label again if it has changed. True: it has.
+    pub fn refresh_label(&mut self) -> bool {
+        let control = self.control();
+        for _ in 0..4 {
+            let version = control.label_version.load(Ordering::Acquire);
+            if version == self.label_version {
+                return false;
+            }
+            if version % 2 == 1 {
+                continue;
+            }
+            let label = text(&control.label);
+            fence(Ordering::Acquire);
+            if control.label_version.load(Ordering::Relaxed) == version {
+                let label = if label.is_empty() { self.executable() } else { label };
+                let changed = label != self.label;
+                self.label = label;
+                self.label_version = version;
+                return changed;
+            }
+        }
+        // Being changed right now, or for ever.
+        if self.label.is_empty() {
+            self.label = self.executable();
+        }
+        false
+    }
+
+    /// Base name of the executable.
+    fn executable(&self) -> String {
+        let path = text(&self.control().executable);
+        let path = path.strip_suffix(" (deleted)").unwrap_or(&path);
+        match path.rsplit('/').next() {
+            Some(name) if !name.is_empty() => name.to_owned(),
+            _ => comm::thread_name(self.pid, self.pid).unwrap_or_else(|| "unknown".to_owned()),
+        }
+    }
+
+    /// Whether the process that made this control file lives. `exec` keeps the pid: then the new program does not map the file.
+    pub fn lives(&self) -> bool {
+        self.handle_lives() && comm::maps(self.pid, self.inode) != Some(false)
+    }
+
+    /// Whether the pid still belongs to the process that had it when the file was opened.
+    pub fn handle_lives(&self) -> bool {
+        match &self.handle {
+            Some(handle) => {
+                let mut poll = [rustix::event::PollFd::new(handle, rustix::event::PollFlags::IN)];
+                !matches!(rustix::event::poll(&mut poll, Some(&ZERO)), Ok(ready) if ready > 0)
+            }
+            None => comm::alive(self.pid) && !is_zombie(self.pid),
+        }
+    }
+
+    pub fn refused(&self) -> u64 {
+        u64::from(self.control().refused.load(Ordering::Relaxed).wrapping_sub(self.refused_before))
+    }
+}
+
+const ZERO: rustix::time::Timespec = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
+
+fn pidfd(pid: i32) -> Option<OwnedFd> {
+    let pid = rustix::process::Pid::from_raw(pid)?;
+    rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).ok()
+}
+
+fn is_zombie(pid: i32) -> bool {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    text.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with(['Z', 'X']))
+}
+
+pub fn text(bytes: &[AtomicU8]) -> String {
+    let bytes: Vec<u8> = bytes.iter().map(|byte| byte.load(Ordering::Relaxed)).collect();
+    comm::printable(&bytes)
+}
+
+/// A ring of a process, with what the recorder decided about it.
+#[derive(Debug)]
+pub struct Source {
+    pub ring: Ring,
+    /// Follows `ring` once its thread has gone over.
+    pub successor: Option<Ring>,
+    /// The thread did not take a successor; it is not offered another.
+    pub settled: bool,
+    pub lane: Option<usize>,
+    /// Index of the policy that wants it; none wants it: None.
+    pub verdict: Verdict,
+    pub thread: [u8; 32],
+    pub tid: i32,
+    /// Losses that are in none of the ring's counters.
+    pub extra_lost: u64,
+    pub lost_before: u64,
+    /// Turns for which a successor was refused or on its way.
+    pub waiting: u32,
+    pub broken: bool,
+    /// Ended, empty, and without a successor.
+    pub over: bool,
+    /// Of this turn.
+    pub look: Option<Look>,
+}
+
+/// Whether a ring's events are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Not decided yet.
+    Open,
+    /// There are no policies.
+    Everything,
+    /// Index of the policy.
+    Policy(usize),
+    Unwanted,
+}
+
+impl Source {
+    pub fn new(ring: Ring) -> Source {
+        let mut thread = [0; 32];
+        for (byte, from) in thread.iter_mut().zip(&ring.layout().thread) {
+            *byte = from.load(Ordering::Relaxed);
+        }
+        let tid = ring.tid();
+        let lost_before = ring.reported;
+        Source {
+            ring,
+            successor: None,
+            settled: false,
+            lane: None,
+            verdict: Verdict::Open,
+            thread,
+            tid,
+            extra_lost: 0,
+            lost_before,
+            waiting: 0,
+            broken: false,
+            over: false,
+            look: None,
+        }
+    }
+
+    /// Whether there is something that the newest look did not show: the ring has been exchanged since.
+    pub fn fresh_since_look(&self) -> bool {
+        let ended = self.successor.is_some() && self.ring.is_ended();
+        ended || self.ring.layout().head.load(Ordering::Acquire) != self.ring.tail
+    }
+
+    pub fn thread_name(&self) -> String {
+        comm::printable(&self.thread)
+    }
+}

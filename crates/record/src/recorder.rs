@@ -1,0 +1,497 @@
+//! A recording from its first to its last moment.
+//!
+//! The recorder does everything in turns on one thread: look who is there, say what is to be recorded, look at all rings, take what they
+//! hold. The caller decides when a turn comes and when the last one has been; [`Recorder::wait`] sleeps until something calls for
+//! the next.
+
+use crate::class::Classes;
+use crate::clock::{unix_now, Calibration, Clock, Source as ClockSource};
+use crate::error::Error;
+use crate::lane::Lane;
+use crate::metadata::{Metadata, Uuid};
+use crate::pcap::Capture;
+use crate::policy::{Config, DEFAULT_SNAPLEN};
+use crate::process::{Process, Source};
+use crate::recording;
+use crate::runtime::Runtime;
+use crate::session::{Held, Order};
+use crate::sites::Sites;
+use crate::stop::Stop;
+use crate::takeover::Predecessor;
+use longpole_abi::kind::ALL_CATEGORIES;
+use longpole_abi::{MODE_DISCARD, RING_MINIMUM};
+use rustix::event::epoll;
+use rustix::fs::inotify;
+use serde_json::json;
+use std::collections::{BTreeMap, HashMap};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+/// Whose events are recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// All programs of the user.
+    Everything,
+    /// One process.
+    Process(i32),
+    /// What a command starts; see [`Recorder::follow`].
+    Descendants,
+}
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// `-o`; else as the configuration says, else `LONGPOLE_ROOT`, else `traces`.
+    pub root: Option<PathBuf>,
+    /// Configuration file.
+    pub config: Option<PathBuf>,
+    pub scope: Scope,
+    /// Size of every ring in bytes, whatever policies say.
+    pub buffer: Option<u64>,
+    /// Told in the description.
+    pub command: Vec<String>,
+}
+
+/// What came of a recording.
+#[derive(Debug)]
+pub struct Outcome {
+    pub path: PathBuf,
+    /// Bytes of events.
+    pub recorded: u64,
+    /// Events.
+    pub lost: u64,
+    pub lanes: usize,
+    /// Why there is nothing in it.
+    pub empty: Option<String>,
+    pub oddities: Vec<String>,
+}
+
+/// Shortest time between two turns.
+const SHORTEST: Duration = Duration::from_millis(1);
+/// For so long after a birth, nobody knows yet how busy the newcomer is.
+const UNKNOWN: Duration = Duration::from_millis(100);
+const SECOND: Duration = Duration::from_secs(1);
+/// Different oddities that are kept.
+const MOST_ODDITIES: usize = 100;
+
+pub(crate) const TOKEN_DIRECTORY: u64 = 1;
+pub(crate) const TOKEN_STOP: u64 = 2;
+pub(crate) const TOKEN_PROCESS: u64 = 3;
+
+/// A process and its rings.
+#[derive(Debug)]
+pub(crate) struct Subject {
+    pub process: Process,
+    pub sources: Vec<Source>,
+    /// Within the scope.
+    pub wanted: bool,
+    pub order: Order,
+    /// Sizes that its policies ask for.
+    pub buffer: Option<u64>,
+    pub ended: bool,
+}
+
+#[derive(Debug)]
+pub struct Recorder {
+    pub(crate) runtime: Runtime,
+    pub(crate) held: Held,
+    pub(crate) options: Options,
+    pub(crate) config: Config,
+    config_seen: Option<(SystemTime, u64)>,
+    pub(crate) path: PathBuf,
+    pub(crate) uuid: Uuid,
+    pub(crate) clock: Clock,
+    pub(crate) session: u64,
+    pub(crate) metadata: Metadata,
+    pub(crate) classes: Classes,
+    pub(crate) sites: Option<Sites>,
+    pub(crate) subjects: HashMap<String, Subject>,
+    pub(crate) lanes: Vec<Option<Lane>>,
+    /// What is told of lanes that are closed, by number.
+    pub(crate) closed: BTreeMap<u32, serde_json::Value>,
+    pub(crate) captures: HashMap<String, Capture>,
+    pub(crate) predecessor: Option<Predecessor>,
+    pub(crate) epoll: OwnedFd,
+    watch: Option<OwnedFd>,
+    pub(crate) directory_changed: bool,
+    /// Some process may have ended.
+    pub(crate) deaths: bool,
+    pub(crate) ancestor: Option<i32>,
+    start: u64,
+    residual: i64,
+    oddities: BTreeMap<String, u64>,
+    pub(crate) total: Totals,
+    pub(crate) last_turn: Instant,
+    last_second: Instant,
+    pub(crate) last_birth: Instant,
+    pub(crate) scratch: Vec<u8>,
+    pub(crate) successor_bytes: u64,
+}
+
+/// Sums over the recording.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Totals {
+    pub recorded: u64,
+    pub lost: u64,
+    pub refused: u64,
+    /// Processes with probes that were seen.
+    pub processes: u64,
+    /// Those left out because of the scope or of policies.
+    pub unwanted: u64,
+    /// Bytes of events that no policy wanted.
+    pub dropped: u64,
+}
+
+impl Recorder {
+    /// From the return of this function on, everything that is wanted is recorded.
+    pub fn start(options: Options, stop: Option<&Stop>) -> Result<Recorder, Error> {
+        let source = ClockSource::choose();
+        let calibration = Calibration::begin(source);
+        let config = match &options.config {
+            Some(path) => Config::read(path)?,
+            None => Config::default(),
+        };
+        let config_seen = options.config.as_deref().and_then(version);
+        raise_file_limit();
+        let runtime = Runtime::create(&Runtime::default_path())?;
+        let (held, unfinished) = Held::take(&runtime)?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|error| Error::io("make", "epoll")(error.into()))?;
+        if let Some(wake) = stop.and_then(Stop::wake) {
+            let _ = epoll::add(&epoll, wake, epoll::EventData::new_u64(TOKEN_STOP), epoll::EventFlags::IN);
+        }
+        let watch = watch(&runtime);
+        if let Some(watch) = &watch {
+            let _ = epoll::add(&epoll, watch, epoll::EventData::new_u64(TOKEN_DIRECTORY), epoll::EventFlags::IN);
+        }
+        let root = options.root.clone().or_else(|| config.root.clone()).unwrap_or_else(recording::root);
+        let predecessor = unfinished.as_ref().and_then(Predecessor::open);
+        let clock = calibration.finish();
+        let start = unix_now();
+        let path = recording::create(&root, start)?;
+        let user = path.join("user");
+        let uuid = Uuid::random().map_err(Error::io("read", "/dev/urandom"))?;
+        let metadata = Metadata::create(&user, &uuid, &clock, &recording::host()).map_err(Error::io("make", user.join("metadata")))?;
+        let now = Instant::now();
+        let mut recorder = Recorder {
+            runtime,
+            held,
+            options,
+            config,
+            config_seen,
+            path,
+            uuid,
+            clock,
+            // Microseconds, so that readers of JSON that know only doubles keep it exact.
+            session: start / 1000,
+            metadata,
+            classes: Classes::new(),
+            sites: None,
+            subjects: HashMap::new(),
+            lanes: Vec::new(),
+            closed: BTreeMap::new(),
+            captures: HashMap::new(),
+            predecessor,
+            epoll,
+            watch,
+            directory_changed: true,
+            deaths: true,
+            ancestor: None,
+            start,
+            residual: 0,
+            oddities: BTreeMap::new(),
+            total: Totals::default(),
+            last_turn: now,
+            last_second: now,
+            last_birth: now,
+            scratch: Vec::new(),
+            successor_bytes: 0,
+        };
+        if let (Some(unfinished), None) = (&unfinished, &recorder.predecessor) {
+            recorder.oddity(format!("the recording {} before this one did not end and cannot be found", unfinished.path.display()));
+        }
+        recorder.tidy()?;
+        recorder.describe(None)?;
+        recorder.held.publish(&recorder.path, &recorder.default_order());
+        recorder.turn()?;
+        if let Some(predecessor) = recorder.predecessor.take() {
+            predecessor.close();
+        }
+        Ok(recorder)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What a command must have in its environment to be known as the one that is followed.
+    pub fn environment(&self) -> (&'static str, String) {
+        ("LONGPOLE_SESSION", self.session.to_string())
+    }
+
+    /// With [`Scope::Descendants`]: record what this process starts.
+    pub fn follow(&mut self, pid: i32) {
+        self.ancestor = Some(pid);
+    }
+
+    /// What processes do that nobody has looked at yet.
+    fn default_order(&self) -> Order {
+        let mut order = Order {
+            mask: 0,
+            mode: MODE_DISCARD,
+            ring_size: self.options.buffer.unwrap_or(RING_MINIMUM) as u32,
+            snaplen: DEFAULT_SNAPLEN,
+            clock: self.clock.source.number(),
+            session: self.session,
+        };
+        if self.config.enable && !matches!(self.options.scope, Scope::Process(_)) {
+            order.mask = match self.config.policy.as_slice() {
+                [] => ALL_CATEGORIES,
+                policies => policies.iter().fold(0, |mask, policy| mask | policy.events),
+            };
+            let snaplen = self.config.policy.iter().map(|policy| policy.packets.snaplen).max();
+            order.snaplen = snaplen.unwrap_or(DEFAULT_SNAPLEN);
+        }
+        order
+    }
+
+    /// What one process does.
+    pub(crate) fn order_for(&self, label: &str, wanted: bool) -> (Order, Option<u64>) {
+        let mut order = Order { mask: 0, ..self.default_order() };
+        let choice = if wanted { self.config.for_process(label) } else { None };
+        let buffer = self.options.buffer.or(choice.and_then(|choice| choice.buffer));
+        if let Some(choice) = choice {
+            order.mask = choice.mask;
+            order.snaplen = choice.snaplen;
+        }
+        order.ring_size = buffer.unwrap_or(RING_MINIMUM) as u32;
+        (order, buffer)
+    }
+
+    /// Takes all that is there now. Returns when the next turn should come at the latest.
+    pub fn turn(&mut self) -> Result<Duration, Error> {
+        self.reload();
+        if self.directory_changed {
+            self.directory_changed = false;
+            self.scan()?;
+        }
+        self.visit();
+        let pressure = self.drain(false)?;
+        self.bury()?;
+        let now = Instant::now();
+        if now - self.last_second >= SECOND {
+            self.last_second = now;
+            self.each_second()?;
+        }
+        let since = now - self.last_turn;
+        self.last_turn = now;
+        Ok(self.interval(pressure, since, now))
+    }
+
+    /// Rings shall be at most half full at the next turn, if things go on as they did since the last one.
+    fn interval(&self, pressure: f64, since: Duration, now: Instant) -> Duration {
+        let period = self.config.period;
+        if now - self.last_birth < UNKNOWN {
+            return SHORTEST.min(period);
+        }
+        // `pressure` is the largest share of a ring that filled up meanwhile; aim at three eighths.
+        if pressure <= 0.0 {
+            return period;
+        }
+        since.max(SHORTEST).mul_f64((0.375 / pressure).min(1000.0)).clamp(SHORTEST.min(period), period)
+    }
+
+    /// Sleeps until a turn is due: the time is over, a process came or went, or a signal arrived.
+    pub fn wait(&mut self, longest: Duration) {
+        let timeout = rustix::time::Timespec { tv_sec: longest.as_secs() as i64, tv_nsec: i64::from(longest.subsec_nanos()) };
+        let mut events: [std::mem::MaybeUninit<epoll::Event>; 64] = [std::mem::MaybeUninit::uninit(); 64];
+        let Ok((ready, _)) = epoll::wait(&self.epoll, &mut events, Some(&timeout)) else { return };
+        let mut tokens = [0; 64];
+        let count = ready.len();
+        for (token, event) in tokens.iter_mut().zip(ready.iter()) {
+            *token = event.data.u64();
+        }
+        for token in &tokens[..count] {
+            match *token {
+                TOKEN_DIRECTORY => {
+                    self.directory_changed = true;
+                    if let Some(watch) = &self.watch {
+                        let mut buffer = [0u8; 4096];
+                        while matches!(rustix::io::read(watch, &mut buffer), Ok(read) if read > 0) {}
+                    }
+                }
+                TOKEN_STOP => {
+                    if let Some(wake) = Stop.wake() {
+                        let _ = rustix::io::read(wake, &mut [0u8; 8]);
+                    }
+                }
+                _ => self.deaths = true,
+            }
+        }
+    }
+
+    fn each_second(&mut self) -> Result<(), Error> {
+        self.directory_changed = true;
+        self.deaths = true;
+        self.sample_clock();
+        self.refresh_threads();
+        self.describe(None)
+    }
+
+    fn sample_clock(&mut self) {
+        let residual = self.clock.residual_ns();
+        if residual.abs() > self.residual.abs() {
+            self.residual = residual;
+        }
+    }
+
+    /// The configuration is taken again when its file changes.
+    fn reload(&mut self) {
+        let Some(path) = &self.options.config else { return };
+        let seen = version(path);
+        if seen.is_none() || seen == self.config_seen {
+            return;
+        }
+        self.config_seen = seen;
+        match Config::read(path) {
+            Ok(config) => {
+                self.config = config;
+                self.held.publish(&self.path, &self.default_order());
+                self.decide_again();
+                eprintln!("longpole: took the new configuration");
+            }
+            Err(error) => {
+                eprintln!("longpole: the configuration stays as it was: {error}");
+                self.oddity(format!("a new configuration was refused: {}", error.to_string().lines().next().unwrap_or("")));
+            }
+        }
+    }
+
+    /// Something that whoever reads the recording should know. Equal ones are counted.
+    pub(crate) fn oddity(&mut self, text: String) {
+        if self.oddities.len() < MOST_ODDITIES || self.oddities.contains_key(&text) {
+            *self.oddities.entry(text).or_insert(0) += 1;
+        }
+    }
+
+    fn oddities(&self) -> Vec<String> {
+        let times = |(text, count): (&String, &u64)| match count {
+            1 => text.clone(),
+            count => format!("{text} ({count} times)"),
+        };
+        self.oddities.iter().map(times).collect()
+    }
+
+    /// Ends the recording: nothing is ordered any more, what was written until then is taken, and the files get their final form.
+    pub fn finish(mut self) -> Result<Outcome, Error> {
+        self.quiet();
+        self.drain(true)?;
+        self.bury()?;
+        self.last_losses()?;
+        self.sample_clock();
+        let stems: Vec<String> = self.subjects.keys().cloned().collect();
+        for stem in stems {
+            self.release_subject(&stem, false);
+        }
+        for index in 0..self.lanes.len() {
+            self.close_lane(index)?;
+        }
+        let end = unix_now();
+        for (_, capture) in self.captures.drain() {
+            capture.finish(end)?;
+        }
+        self.describe(Some(end))?;
+        self.held.finished();
+        Ok(Outcome {
+            recorded: self.total.recorded,
+            lost: self.total.lost,
+            lanes: self.closed.len(),
+            empty: self.why_empty(),
+            oddities: self.oddities(),
+            path: self.path,
+        })
+    }
+
+    /// Ends it before anything was to be recorded, and removes it.
+    pub fn abandon(mut self) {
+        self.quiet();
+        self.held.finished();
+        // Whatever cannot be removed is a readable, empty recording.
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+
+    /// A recording without events says why.
+    fn why_empty(&self) -> Option<String> {
+        if self.total.recorded > 0 {
+            return None;
+        }
+        let total = &self.total;
+        let why = if total.processes == 0 {
+            format!("no process with probes was seen in {}", self.runtime.path().display())
+        } else if !self.config.enable {
+            "the configuration says `enable = false`".to_owned()
+        } else if total.refused > 0 {
+            format!("{} events found no memory for a ring in {}", total.refused, self.runtime.path().display())
+        } else if total.dropped > 0 {
+            "no policy wanted any of the threads that wrote events".to_owned()
+        } else if total.unwanted == total.processes {
+            match self.options.scope {
+                Scope::Process(pid) => format!("process {pid} was not among the {} processes with probes", total.processes),
+                _ => format!("all {} processes with probes were left out (by policies, or because the command did not start them)", total.processes),
+            }
+        } else if total.lost > 0 {
+            format!("all {} events were lost", total.lost)
+        } else {
+            format!("{} processes with probes were there, and none of them came to a probe", total.processes - total.unwanted)
+        };
+        Some(why)
+    }
+
+    fn describe(&mut self, end: Option<u64>) -> Result<(), Error> {
+        let mut lanes = self.closed.clone();
+        for lane in self.lanes.iter().flatten() {
+            lanes.insert(lane.number, lane.describe());
+        }
+        let description = json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "session": self.session,
+            "uuid": self.uuid.to_string(),
+            "host": recording::host(),
+            "kernel": recording::kernel(),
+            "clock": {
+                "source": self.clock.source.name(),
+                "frequency_hz": self.clock.frequency,
+                "offset_ns": self.clock.offset_ns(),
+                "residual_ns": self.residual,
+            },
+            "start_ns": self.start,
+            "end_ns": end,
+            "command": self.options.command,
+            "sources": ["user"],
+            "policies": self.config.summary(),
+            "loss": { "events": self.total.lost, "refused": self.total.refused },
+            "probe_cost_ns": null,
+            "lanes": lanes.into_values().collect::<Vec<_>>(),
+            "oddities": self.oddities(),
+        });
+        recording::describe(&self.path, &description).map_err(Error::io("write", self.path.join("longpole.json")))
+    }
+}
+
+/// Modification time and size: what tells a changed file.
+fn version(path: &Path) -> Option<(SystemTime, u64)> {
+    let found = std::fs::metadata(path).ok()?;
+    Some((found.modified().ok()?, found.len()))
+}
+
+fn watch(runtime: &Runtime) -> Option<OwnedFd> {
+    let watch = inotify::init(inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC).ok()?;
+    inotify::add_watch(&watch, runtime.path(), inotify::WatchFlags::CREATE | inotify::WatchFlags::MOVED_TO).ok()?;
+    Some(watch)
+}
+
+/// Every process and lane takes a descriptor. A command that is started gets the old limit back, see the verb.
+fn raise_file_limit() {
+    use rustix::process::{getrlimit, setrlimit, Resource, Rlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+}

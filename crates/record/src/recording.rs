@@ -1,0 +1,124 @@
+//! A recording's directory and `longpole.json`, its description.
+
+use crate::error::Error;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// Where recordings are made if nothing says otherwise: `LONGPOLE_ROOT`, else `traces`.
+pub fn root() -> PathBuf {
+    match std::env::var_os("LONGPOLE_ROOT") {
+        Some(root) if !root.is_empty() => PathBuf::from(root),
+        _ => PathBuf::from("traces"),
+    }
+}
+
+/// Makes the directory of a recording that begins at `unix_ns`, with `user/` in it.
+pub fn create(root: &Path, unix_ns: u64) -> Result<PathBuf, Error> {
+    fs::create_dir_all(root).map_err(Error::io("make", root))?;
+    let root = fs::canonicalize(root).map_err(Error::io("find", root))?;
+    let name = name(unix_ns);
+    for attempt in 1..1000 {
+        let path = match attempt {
+            1 => root.join(&name),
+            attempt => root.join(format!("{name}-{attempt}")),
+        };
+        match fs::create_dir(&path) {
+            Ok(()) => {
+                let user = path.join("user");
+                fs::create_dir(&user).map_err(Error::io("make", user))?;
+                return Ok(path);
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(Error::io("make", path)(error)),
+        }
+    }
+    Err(Error::io("make", root.join(name))(io::ErrorKind::AlreadyExists.into()))
+}
+
+/// `2026-11-20T23-04-05.123Z`.
+fn name(unix_ns: u64) -> String {
+    let seconds = unix_ns / 1_000_000_000;
+    let millis = unix_ns / 1_000_000 % 1000;
+    let mut parts: libc::tm = {
+        // SAFETY: all bits zero is a valid tm.
+        unsafe { std::mem::zeroed() }
+    };
+    let time = seconds as libc::time_t;
+    // SAFETY: both pointers are to locals; the function keeps nothing.
+    unsafe { libc::gmtime_r(&time, &mut parts) };
+    format!(
+        "{:04}-{:02}-{:02}T{:02}-{:02}-{:02}.{millis:03}Z",
+        parts.tm_year + 1900,
+        parts.tm_mon + 1,
+        parts.tm_mday,
+        parts.tm_hour,
+        parts.tm_min,
+        parts.tm_sec
+    )
+}
+
+/// Replaces `longpole.json` at once: a reader sees the old or the new one.
+pub fn describe(directory: &Path, description: &serde_json::Value) -> io::Result<()> {
+    let hidden = directory.join(".longpole.json");
+    let mut file = File::create(&hidden)?;
+    serde_json::to_writer_pretty(&mut file, description)?;
+    file.write_all(b"\n")?;
+    drop(file);
+    fs::rename(&hidden, directory.join("longpole.json"))
+}
+
+/// A label as part of a file's name: nothing that leads elsewhere, hides the file, or spoils a terminal.
+pub fn component(label: &str) -> String {
+    let mut out = String::new();
+    for c in label.chars() {
+        let c = match c {
+            '/' | '\0' | '\\' | ':' | '\u{fffd}' => '_',
+            c if c.is_control() || c.is_whitespace() => '_',
+            c => c,
+        };
+        if out.len() + c.len_utf8() > 100 {
+            break;
+        }
+        out.push(c);
+    }
+    let out = out.trim_start_matches('.').to_owned();
+    if out.is_empty() || out.chars().all(|c| c == '.') {
+        "unnamed".to_owned()
+    } else {
+        out
+    }
+}
+
+pub fn host() -> String {
+    fs::read_to_string("/proc/sys/kernel/hostname").map(|name| name.trim().to_owned()).unwrap_or_default()
+}
+
+pub fn kernel() -> String {
+    fs::read_to_string("/proc/sys/kernel/osrelease").map(|name| name.trim().to_owned()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recording_is_named_by_its_utc_start_time() {
+        assert_eq!(name(1_795_215_845_123_456_789), "2026-11-20T23-04-05.123Z");
+        let root = tempfile::tempdir().unwrap();
+        let first = create(root.path(), 5_000_000).unwrap();
+        let second = create(root.path(), 5_000_000).unwrap();
+        assert!(first.ends_with("1970-01-01T00-00-00.005Z"), "{first:?}");
+        assert!(second.ends_with("1970-01-01T00-00-00.005Z-2"), "{second:?}");
+    }
+
+    #[test]
+    fn labels_cannot_lead_out_of_the_directory() {
+        assert_eq!(component("../../etc/passwd"), "_.._etc_passwd");
+        assert_eq!(component(".."), "unnamed");
+        assert_eq!(component(""), "unnamed");
+        assert_eq!(component("init -> nic_router"), "init_->_nic_router");
+        assert_eq!(component("a\nb\0c"), "a_b_c");
+        assert_eq!(component(&"ä".repeat(200)).len(), 100);
+    }
+}

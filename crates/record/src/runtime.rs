@@ -1,0 +1,254 @@
+//! The runtime directory: where programs with probes of one user and their recorder meet.
+//!
+//! It must belong to the user alone, and still nothing in it is believed: a file is opened without following links, must be a
+//! regular file of the same user, and has exactly the name that the layout gives it. What has another name is left alone.
+
+use crate::error::Error;
+use rustix::fs::{self, AtFlags, Dir, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+#[derive(Debug)]
+pub struct Runtime {
+    path: PathBuf,
+    directory: OwnedFd,
+}
+
+/// What stands in the directory, by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Entry {
+    Control { stem: String, pid: i32 },
+    /// `own`: made by a thread; else by a recorder, to succeed one.
+    Ring { stem: String, number: u32, own: bool },
+    /// What a process that died in the middle of making a file left behind.
+    Temporary,
+    Foreign,
+}
+
+/// An open file, seen to be a regular one of this user.
+#[derive(Debug)]
+pub struct Opened {
+    pub file: OwnedFd,
+    pub size: u64,
+    pub inode: u64,
+}
+
+impl Runtime {
+    /// `LONGPOLE_RUNTIME_DIR`, else the user's own.
+    pub fn default_path() -> PathBuf {
+        match std::env::var_os("LONGPOLE_RUNTIME_DIR") {
+            Some(path) if !path.is_empty() => PathBuf::from(path),
+            _ => PathBuf::from(format!("/dev/shm/longpole-{}", rustix::process::geteuid().as_raw())),
+        }
+    }
+
+    /// Opens the directory, making it if it is not there.
+    pub fn create(path: &Path) -> Result<Runtime, Error> {
+        match fs::mkdir(path, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => Runtime::open(path),
+            Err(error) => Err(Error::io("make", path)(error.into())),
+        }
+    }
+
+    pub fn open(path: &Path) -> Result<Runtime, Error> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let directory = match fs::open(path, flags, Mode::empty()) {
+            Ok(directory) => directory,
+            Err(Errno::NOTDIR | Errno::LOOP) => {
+                return Err(Error::Unsafe { path: path.to_owned(), why: "it is no directory, or a link" });
+            }
+            Err(error) => return Err(Error::io("open", path)(error.into())),
+        };
+        let found = fs::fstat(&directory).map_err(|error| Error::io("look at", path)(error.into()))?;
+        if found.st_uid != rustix::process::geteuid().as_raw() {
+            return Err(Error::Unsafe { path: path.to_owned(), why: "it belongs to another user" });
+        }
+        if found.st_mode & 0o077 != 0 {
+            return Err(Error::Unsafe { path: path.to_owned(), why: "others may enter it (its mode must be 0700)" });
+        }
+        Ok(Runtime { path: path.to_owned(), directory })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub fn directory(&self) -> BorrowedFd<'_> {
+        self.directory.as_fd()
+    }
+
+    pub fn entries(&self) -> io::Result<Vec<(String, Entry)>> {
+        let mut all = Vec::new();
+        for entry in Dir::read_from(&self.directory)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            match name.to_str() {
+                Ok("." | ".." | "sites" | "session") => {}
+                Ok(name) => all.push((name.to_owned(), classify(name))),
+                Err(_) => all.push((String::new(), Entry::Foreign)),
+            }
+        }
+        Ok(all)
+    }
+
+    pub fn open_readable(&self, name: &str) -> io::Result<Opened> {
+        self.checked(name, OFlags::RDONLY)
+    }
+
+    /// The file's mode forbids writing, except for the instant of opening.
+    pub fn open_writable(&self, name: &str) -> io::Result<Opened> {
+        for _ in 0..100 {
+            let readable = self.checked(name, OFlags::RDONLY)?;
+            fs::fchmod(&readable.file, Mode::RUSR | Mode::WUSR)?;
+            let writable = self.checked(name, OFlags::RDWR);
+            fs::fchmod(&readable.file, Mode::RUSR)?;
+            match writable {
+                // A program's instant of opening ended between our two calls.
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+                Ok(writable) if writable.inode == readable.inode => return Ok(writable),
+                Ok(_) => return Err(io::Error::other("the file was exchanged while it was opened")),
+                Err(error) => return Err(error),
+            }
+        }
+        Err(io::ErrorKind::PermissionDenied.into())
+    }
+
+    fn checked(&self, name: &str, access: OFlags) -> io::Result<Opened> {
+        // NONBLOCK: a pipe of that name must not hold us.
+        let flags = access | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let file = fs::openat(&self.directory, name, flags, Mode::empty())?;
+        let found = fs::fstat(&file)?;
+        if found.st_mode & libc::S_IFMT != libc::S_IFREG {
+            return Err(io::Error::other("no regular file"));
+        }
+        if found.st_uid != rustix::process::geteuid().as_raw() {
+            return Err(io::Error::other("the file of another user"));
+        }
+        Ok(Opened { file, size: found.st_size as u64, inode: found.st_ino })
+    }
+
+    /// A new file with memory behind it.
+    pub fn make(&self, name: &str, size: u64) -> io::Result<OwnedFd> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = fs::openat(&self.directory, name, flags, Mode::RUSR)?;
+        match fs::fallocate(&file, fs::FallocateFlags::empty(), 0, size) {
+            Ok(()) => Ok(file),
+            Err(error) => {
+                self.remove(name);
+                Err(error.into())
+            }
+        }
+    }
+
+    pub fn remove(&self, name: &str) {
+        // It may be gone already.
+        let _ = fs::unlinkat(&self.directory, name, AtFlags::empty());
+    }
+
+    /// Runs `work` while no process is being born; without it, if that cannot be had within a while.
+    pub fn without_births<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
+        for attempt in 0..200 {
+            if attempt > 0 {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+            if fs::flock(&self.directory, FlockOperation::NonBlockingLockExclusive).is_ok() {
+                let result = work();
+                let _ = fs::flock(&self.directory, FlockOperation::Unlock);
+                return Some(result);
+            }
+        }
+        None
+    }
+
+    /// Bytes that may still be put into the directory.
+    pub fn free_memory(&self) -> u64 {
+        match fs::fstatvfs(&self.directory) {
+            Ok(found) => found.f_bavail.saturating_mul(found.f_frsize),
+            Err(_) => 0,
+        }
+    }
+}
+
+fn classify(name: &str) -> Entry {
+    if name.starts_with(".new-") {
+        return Entry::Temporary;
+    }
+    let mut parts = name.split('.');
+    let stem = parts.next().unwrap_or("");
+    let Some(pid) = pid_of(stem) else { return Entry::Foreign };
+    let stem = stem.to_owned();
+    match (parts.next(), parts.next(), parts.next()) {
+        (Some("control"), None, None) => Entry::Control { stem, pid },
+        (Some(number), Some("ring"), None) => {
+            let (own, digits) = match number.strip_prefix('s') {
+                Some(digits) => (false, digits),
+                None => (true, number),
+            };
+            match digits.parse::<u32>() {
+                Ok(number) if digits == number.to_string() => Entry::Ring { stem, number, own },
+                _ => Entry::Foreign,
+            }
+        }
+        _ => Entry::Foreign,
+    }
+}
+
+/// The pid of `<pid>-<tag>`.
+fn pid_of(stem: &str) -> Option<i32> {
+    let (pid, tag) = stem.split_once('-')?;
+    let number: i32 = pid.parse().ok()?;
+    let plain = number > 0 && pid == number.to_string();
+    let tag = !tag.is_empty() && tag.len() <= 32 && tag.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    (plain && tag).then_some(number)
+}
+
+pub fn ring_name(stem: &str, number: u32, own: bool) -> String {
+    match own {
+        true => format!("{stem}.{number}.ring"),
+        false => format!("{stem}.s{number}.ring"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{symlink, PermissionsExt};
+
+    #[test]
+    fn only_names_of_the_layout_are_taken() {
+        let stem = "12-0a0b0c0d".to_owned();
+        assert_eq!(classify("12-0a0b0c0d.control"), Entry::Control { stem: stem.clone(), pid: 12 });
+        assert_eq!(classify("12-0a0b0c0d.7.ring"), Entry::Ring { stem: stem.clone(), number: 7, own: true });
+        assert_eq!(classify("12-0a0b0c0d.s7.ring"), Entry::Ring { stem, number: 7, own: false });
+        assert_eq!(classify(".new-5-1"), Entry::Temporary);
+        for name in ["x.control", "-1-a.control", "0-a.control", "012-a.control", "12-.control", "12-a.07.ring", "12-a.ring", "12-a.1.ring.x", "12-a/../b.control"] {
+            assert_eq!(classify(name), Entry::Foreign, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_directory_that_others_may_enter_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+        assert!(matches!(Runtime::open(directory.path()), Err(Error::Unsafe { .. })));
+        std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
+        assert!(Runtime::open(directory.path()).is_ok());
+        let link = directory.path().join("link");
+        symlink(directory.path(), &link).unwrap();
+        assert!(matches!(Runtime::open(&link), Err(Error::Unsafe { .. })));
+    }
+
+    #[test]
+    fn links_pipes_and_directories_are_no_files() {
+        let directory = tempfile::tempdir().unwrap();
+        let runtime = Runtime::open(directory.path()).unwrap();
+        symlink("/etc/passwd", directory.path().join("1-a.control")).unwrap();
+        std::fs::create_dir(directory.path().join("2-a.control")).unwrap();
+        rustix::fs::mknodat(runtime.directory(), "3-a.control", rustix::fs::FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        for name in ["1-a.control", "2-a.control", "3-a.control"] {
+            assert!(runtime.open_writable(name).is_err(), "{name}");
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Wakes and ends a recording from outside: signals, and anything else that holds the handle.
+
+use rustix::event::{eventfd, EventfdFlags};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::OnceLock;
+
+static SIGNAL: AtomicI32 = AtomicI32::new(0);
+/// Somebody sent the signal to this process alone, not the terminal to all.
+static DIRECTED: AtomicBool = AtomicBool::new(false);
+static COUNT: AtomicI32 = AtomicI32::new(0);
+static WAKE: AtomicI32 = AtomicI32::new(-1);
+static OPEN: OnceLock<OwnedFd> = OnceLock::new();
+
+/// The signals that end a recording, and those that say that a child has ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Stop;
+
+impl Stop {
+    /// Takes over SIGINT, SIGTERM, SIGHUP and SIGCHLD of this process.
+    pub fn install() -> io::Result<Stop> {
+        if OPEN.get().is_none() {
+            let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
+            WAKE.store(wake.as_raw_fd(), Ordering::Release);
+            // A second caller's descriptor would be dropped; then the first one's is in WAKE again below.
+            let _ = OPEN.set(wake);
+            if let Some(wake) = OPEN.get() {
+                WAKE.store(wake.as_raw_fd(), Ordering::Release);
+            }
+        }
+        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGCHLD] {
+            // SAFETY: a zeroed, then filled sigaction; the handler only stores to atomics and writes to an eventfd.
+            let result = unsafe {
+                let mut action: libc::sigaction = std::mem::zeroed();
+                action.sa_sigaction = handle as *const () as usize;
+                action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
+                libc::sigemptyset(&mut action.sa_mask);
+                libc::sigaction(signal, &action, std::ptr::null_mut())
+            };
+            if result != 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        Ok(Stop)
+    }
+
+    /// The signal that asked for the end.
+    pub fn signal(&self) -> Option<i32> {
+        match SIGNAL.load(Ordering::Acquire) {
+            0 => None,
+            signal => Some(signal),
+        }
+    }
+
+    /// Whether it was sent to this process alone.
+    pub fn directed(&self) -> bool {
+        DIRECTED.load(Ordering::Acquire)
+    }
+
+    /// How often the end was asked for.
+    pub fn count(&self) -> i32 {
+        COUNT.load(Ordering::Acquire)
+    }
+
+    /// Becomes readable at each signal.
+    pub(crate) fn wake(&self) -> Option<BorrowedFd<'static>> {
+        OPEN.get().map(AsFd::as_fd)
+    }
+}
+
+extern "C" fn handle(signal: libc::c_int, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
+    if signal != libc::SIGCHLD {
+        // SAFETY: the kernel passes a valid siginfo.
+        let code = unsafe { (*info).si_code };
+        DIRECTED.store(code <= 0, Ordering::Release);
+        SIGNAL.store(signal, Ordering::Release);
+        COUNT.fetch_add(1, Ordering::AcqRel);
+    }
+    let one = 1u64;
+    // SAFETY: eight bytes of a local; write is async-signal-safe. errno is put back: the interrupted code may be about to read it.
+    unsafe {
+        let errno = libc::__errno_location();
+        let before = *errno;
+        libc::write(WAKE.load(Ordering::Acquire), (&one as *const u64).cast(), 8);
+        *errno = before;
+    }
+}
