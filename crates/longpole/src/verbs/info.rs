@@ -1,8 +1,343 @@
+//! `longpole info`: what a trace holds. It reads everything once and keeps counts only.
+
+use crate::input::Input;
+use crate::table::{duration, number, percent, rate, utc, Table};
+use longpole_trace::{Item, StreamKind, Trace};
+use serde_json::{json, Map, Value};
+use std::collections::BTreeMap;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
+/// Say what a trace holds: streams, events by name, losses, clock, sources.
 #[derive(clap::Args)]
-pub struct Args {}
+#[command(after_help = "\
+Examples:
+  longpole info                              the newest recording
+  longpole info --histogram traces/latest    with the number of events over time
+  longpole info --json ~/lttng-traces/run1 | jq .lost
+  longpole info --begin +1s --end +2s        only the second second")]
+pub struct Args {
+    #[command(flatten)]
+    input: Input,
 
-pub fn run(_args: Args) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("this build has no `info`")
+    /// Show the number of events over time
+    #[arg(long)]
+    histogram: bool,
+}
+
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let paths = args.input.paths()?;
+    let mut trace = Trace::open(&paths, args.input.options())?;
+    let mut counts = Counts::read(&mut trace)?;
+    counts.captures(&trace)?;
+    let path = paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" ");
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    if args.input.json {
+        writeln!(out, "{:#}", counts.json(&trace, &path, args.histogram))?;
+    } else {
+        counts.text(&trace, &path, args.histogram, &mut out)?;
+    }
+    out.flush()?;
+    Ok(if trace.is_damaged() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+#[derive(Default)]
+struct Counts {
+    events: u64,
+    lost: u64,
+    /// Losses that nobody counted.
+    uncounted: u64,
+    start_ns: Option<i64>,
+    end_ns: Option<i64>,
+    /// By index of the class and of the stream.
+    classes: Vec<u64>,
+    streams: Vec<StreamCount>,
+    histogram: Histogram,
+    oddities: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct StreamCount {
+    name: String,
+    kind: Option<StreamKind>,
+    events: u64,
+    lost: u64,
+}
+
+impl Counts {
+    fn read(trace: &mut Trace) -> anyhow::Result<Counts> {
+        let mut counts = Counts::default();
+        while let Some(item) = trace.next_item()? {
+            match item {
+                Item::Event(event) => {
+                    counts.events += 1;
+                    counts.start_ns = Some(counts.start_ns.map_or(event.t_ns, |start| start.min(event.t_ns)));
+                    counts.end_ns = Some(counts.end_ns.map_or(event.t_ns, |end| end.max(event.t_ns)));
+                    *grown(&mut counts.classes, event.class.0) += 1;
+                    grown(&mut counts.streams, event.stream.0).events += 1;
+                    counts.histogram.add(event.t_ns);
+                }
+                Item::Loss(loss) => {
+                    let lost = loss.events.unwrap_or(0);
+                    counts.lost += lost;
+                    counts.uncounted += u64::from(loss.events.is_none());
+                    grown(&mut counts.streams, loss.stream.0).lost += lost;
+                }
+            }
+        }
+        for (index, stream) in trace.catalogue().streams.iter().enumerate() {
+            let count = grown(&mut counts.streams, index as u32);
+            count.name.clone_from(&stream.name);
+            count.kind = Some(stream.kind);
+        }
+        counts.oddities = trace.oddities().iter().map(ToString::to_string).collect();
+        Ok(counts)
+    }
+
+    /// Captures of a recording are no streams of its events, but they are files that somebody wants to know of.
+    fn captures(&mut self, trace: &Trace) -> anyhow::Result<()> {
+        for capture in trace.captures() {
+            if self.streams.iter().any(|stream| stream.name == capture.name) {
+                continue;
+            }
+            let (interfaces, oddities) = capture.count(i64::MIN, i64::MAX)?;
+            let packets = interfaces.iter().flat_map(|interface| interface.directions).map(|traffic| traffic.packets).sum();
+            let lost = interfaces.iter().filter_map(|interface| interface.dropped).sum();
+            let name = capture.name.clone();
+            self.streams.push(StreamCount { name, kind: Some(StreamKind::Packets), events: packets, lost });
+            self.oddities.extend(oddities.iter().map(ToString::to_string));
+        }
+        Ok(())
+    }
+
+    fn names(&self, trace: &Trace) -> Vec<(String, u64)> {
+        let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
+        for (class, &count) in trace.catalogue().classes.iter().zip(&self.classes) {
+            if count > 0 {
+                *sums.entry(&class.event_name).or_default() += count;
+            }
+        }
+        let mut names: Vec<(String, u64)> = sums.into_iter().map(|(name, count)| (name.to_owned(), count)).collect();
+        names.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        names
+    }
+
+    fn json(&self, trace: &Trace, path: &str, histogram: bool) -> Value {
+        let names: Map<String, Value> = self.names(trace).into_iter().map(|(name, count)| (name, count.into())).collect();
+        let streams: Vec<Value> = self
+            .streams
+            .iter()
+            .map(|stream| {
+                let kind = stream.kind.map(kind_name);
+                json!({"name": stream.name, "kind": kind, "events": stream.events, "lost": stream.lost})
+            })
+            .collect();
+        let clock = trace.clock();
+        let mut answer = json!({
+            "path": path,
+            "start_ns": self.start_ns,
+            "end_ns": self.end_ns,
+            "events": self.events,
+            "lost": self.lost,
+            "uncounted_losses": self.uncounted,
+            "names": names,
+            "streams": streams,
+            "sources": trace.sources(),
+            "clock": {
+                "source": clock.source,
+                "frequency_hz": clock.frequency_hz,
+                "offset_ns": clock.offset_ns,
+                "residual_ns": clock.residual_ns,
+            },
+            "probe_cost_ns": trace.probe_cost_ns(),
+            "oddities": self.oddities,
+        });
+        if histogram {
+            answer["histogram"] = json!({
+                "start_ns": self.start_ns,
+                "width_ns": self.histogram.width_ns(),
+                "events": self.histogram.used(),
+            });
+        }
+        answer
+    }
+
+    fn text(&self, trace: &Trace, path: &str, histogram: bool, out: &mut impl Write) -> io::Result<()> {
+        writeln!(out, "{path}")?;
+        let mut head = Table::new(&["", ""]);
+        if let Some(recording) = trace.recordings().first() {
+            let system: Vec<&str> = [&recording.host, &recording.kernel].into_iter().flatten().map(String::as_str).collect();
+            if !system.is_empty() {
+                head.row(["host".to_owned(), system.join(", ")]);
+            }
+        }
+        if !trace.sources().is_empty() {
+            head.row(["sources".to_owned(), trace.sources().join(", ")]);
+        }
+        let length_ns = self.end_ns.zip(self.start_ns).map_or(0, |(end, start)| end.abs_diff(start));
+        match (self.start_ns, self.end_ns) {
+            (Some(start), Some(end)) => {
+                head.row(["begin".to_owned(), utc(start)]);
+                head.row(["end".to_owned(), utc(end)]);
+                head.row(["duration".to_owned(), duration(length_ns)]);
+            }
+            _ => head.row(["duration", "no event"]),
+        }
+        let per_second = if length_ns > 0 { self.events as f64 * 1e9 / length_ns as f64 } else { 0.0 };
+        head.row(["events".to_owned(), format!("{} ({})", number(self.events), rate(per_second, "events"))]);
+        let all = self.events + self.lost;
+        let share = if all > 0 { self.lost as f64 / all as f64 } else { 0.0 };
+        let uncounted = match self.uncounted {
+            0 => String::new(),
+            some => format!(", and an unknown number {} times", number(some)),
+        };
+        head.row(["lost".to_owned(), format!("{} ({}){uncounted}", number(self.lost), percent(share))]);
+        let clock = trace.clock();
+        if let Some(frequency) = clock.frequency_hz {
+            let source = clock.source.as_deref().unwrap_or("unknown source");
+            let residual = clock.residual_ns.map_or("residual unknown".to_owned(), |ns| format!("residual {ns:.0} ns"));
+            head.row(["clock".to_owned(), format!("{source}, {} Hz, {residual}", number(frequency))]);
+        }
+        if let Some(cost) = trace.probe_cost_ns() {
+            head.row(["probe cost".to_owned(), format!("{cost:.1} ns")]);
+        }
+        head.print(out)?;
+
+        writeln!(out, "\nStreams")?;
+        let mut streams = Table::new(&["name", "kind", ">events", ">share", ">lost"]);
+        for stream in &self.streams {
+            let share = match stream.kind {
+                // What lies beside the events is no share of them.
+                Some(StreamKind::Packets) if self.events == 0 => String::new(),
+                _ if self.events == 0 || stream.events > self.events => String::new(),
+                _ => percent(stream.events as f64 / self.events as f64),
+            };
+            let kind = stream.kind.map_or("", kind_name);
+            streams.row([stream.name.as_str(), kind, &number(stream.events), &share, &number(stream.lost)]);
+        }
+        streams.print(out)?;
+
+        writeln!(out, "\nEvents")?;
+        let mut names = Table::new(&["name", ">events", ">share"]);
+        for (name, count) in self.names(trace) {
+            names.row([name, number(count), percent(count as f64 / self.events.max(1) as f64)]);
+        }
+        names.print(out)?;
+
+        if histogram && self.events > 0 {
+            writeln!(out, "\nOver time (a row is {})", duration(self.histogram.width_ns()))?;
+            self.histogram.print(out)?;
+        }
+        if !self.oddities.is_empty() {
+            writeln!(out, "\nOddities")?;
+            for oddity in &self.oddities {
+                writeln!(out, "  {oddity}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn kind_name(kind: StreamKind) -> &'static str {
+    match kind {
+        StreamKind::User => "user",
+        StreamKind::Kernel => "kernel",
+        StreamKind::Packets => "packets",
+        StreamKind::Samples => "samples",
+    }
+}
+
+/// The entry `index`, which may be new: catalogues grow while a trace is read.
+fn grown<T: Clone + Default>(list: &mut Vec<T>, index: u32) -> &mut T {
+    let index = index as usize;
+    if index >= list.len() {
+        list.resize(index + 1, T::default());
+    }
+    &mut list[index]
+}
+
+/// Events over time in a fixed number of buckets. Their width doubles when the trace outgrows them, so that one reading is
+/// enough although the length is not known before.
+struct Histogram {
+    start_ns: Option<i64>,
+    /// The width is two to this power.
+    shift: u32,
+    buckets: [u64; BUCKETS],
+}
+
+const BUCKETS: usize = 64;
+const BAR: u64 = 60;
+
+impl Default for Histogram {
+    fn default() -> Histogram {
+        Histogram { start_ns: None, shift: 0, buckets: [0; BUCKETS] }
+    }
+}
+
+impl Histogram {
+    #[inline]
+    fn add(&mut self, t_ns: i64) {
+        let start_ns = *self.start_ns.get_or_insert(t_ns);
+        // An event that came too late to be sorted counts for the first bucket.
+        let since = t_ns.saturating_sub(start_ns).max(0) as u64;
+        while since >> self.shift >= BUCKETS as u64 {
+            self.widen();
+        }
+        self.buckets[(since >> self.shift) as usize] += 1;
+    }
+
+    #[cold]
+    fn widen(&mut self) {
+        for at in 0..BUCKETS / 2 {
+            self.buckets[at] = self.buckets[2 * at] + self.buckets[2 * at + 1];
+        }
+        self.buckets[BUCKETS / 2..].fill(0);
+        self.shift += 1;
+    }
+
+    fn width_ns(&self) -> u64 {
+        1 << self.shift
+    }
+
+    fn used(&self) -> &[u64] {
+        let used = self.buckets.iter().rposition(|&count| count > 0).map_or(0, |last| last + 1);
+        &self.buckets[..used]
+    }
+
+    fn print(&self, out: &mut impl Write) -> io::Result<()> {
+        let most = self.used().iter().copied().max().unwrap_or(0).max(1);
+        let mut table = Table::new(&[">", ">", ""]);
+        for (at, &count) in self.used().iter().enumerate() {
+            let since = format!("+{}", duration((at as u64) << self.shift));
+            // What is there stays visible.
+            let length = (u128::from(count) * u128::from(BAR) / u128::from(most)) as usize;
+            let bar = "#".repeat(if count > 0 { length.max(1) } else { 0 });
+            table.row([since, number(count), bar]);
+        }
+        table.print(out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_histogram_keeps_every_event_while_it_widens() {
+        let mut histogram = Histogram::default();
+        for t_ns in 0..10_000 {
+            histogram.add(t_ns);
+        }
+        assert_eq!(histogram.width_ns(), 256);
+        assert_eq!(histogram.used().iter().sum::<u64>(), 10_000);
+        assert_eq!(histogram.used()[0], 256);
+    }
+
+    #[test]
+    fn a_histogram_of_the_longest_possible_trace_ends() {
+        let mut histogram = Histogram::default();
+        histogram.add(i64::MIN);
+        histogram.add(i64::MAX);
+        assert_eq!(histogram.used().iter().sum::<u64>(), 2);
+    }
 }

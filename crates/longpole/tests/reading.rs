@@ -1,0 +1,177 @@
+//! The verbs that read: what they answer, in which form, and with which exit status.
+
+#[path = "support/schema.rs"]
+mod schema;
+#[path = "../../trace/tests/support/mod.rs"]
+mod support;
+
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use support::{babeltrace2, corpus, Fake, Field, Kind};
+use tempfile::TempDir;
+
+fn longpole() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_longpole"));
+    command.env_remove("LONGPOLE_ROOT");
+    command
+}
+
+fn run(verb: &str, arguments: &[&str], trace: &Path) -> Output {
+    longpole().arg(verb).args(arguments).arg(trace).output().unwrap()
+}
+
+fn json(verb: &str, arguments: &[&str], trace: &Path) -> Value {
+    let output = run(verb, arguments, trace);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+/// A recording of two threads with a loss and packets.
+fn recording(directory: &Path) {
+    let mut fake = Fake::new(directory);
+    let begin = fake.class("span_begin:parse", &[]);
+    let event = fake.class("event:mixed", &[("i", Kind::I64), ("f", Kind::F64), ("text", Kind::Text)]);
+    let fields = [("direction", Kind::U32), ("length", Kind::U32), ("captured", Kind::U64), ("bytes", Kind::Bytes)];
+    let packet = fake.class("packet:eth0", &fields);
+    let mut first = fake.lane("init -> router", "ep", 10, 11);
+    first.event(100, begin, &[]);
+    first.packet();
+    first.discarded = 7;
+    first.event(900, event, &[Field::I64(-4), Field::F64(0.5), Field::Text("a \"b\"\n")]);
+    first.finish();
+    let mut second = fake.lane("init -> sink", "main", 20, 21);
+    for n in 0..3 {
+        let fields = [Field::U32(1), Field::U32(1400), Field::U64(3), Field::Bytes(&[1, 2, 255])];
+        second.event(200 + 100 * n, packet, &fields);
+    }
+    second.finish();
+    fake.finish();
+    fake.describe(r#"{"host":"h","start_ns":5,"end_ns":6,"clock":{"source":"tsc","residual_ns":12.5}}"#);
+}
+
+#[test]
+fn the_json_of_each_verb_keeps_to_its_schema() {
+    let directory = TempDir::new().unwrap();
+    recording(directory.path());
+    let mut traces = vec![directory.path().to_owned()];
+    for name in ["genode/ctf", "genode/a.pcapng", "tracecompass-test-traces/context-switches"] {
+        traces.extend(corpus(name));
+    }
+    for trace in traces {
+        schema::check(&schema::schema("info"), &json("info", &["--json", "--histogram"], &trace));
+        schema::check(&schema::schema("packets"), &json("packets", &["--json"], &trace));
+        let lines = schema::schema("print");
+        for line in text(&run("print", &["--json"], &trace)).lines() {
+            schema::check(&lines, &serde_json::from_str(line).unwrap());
+        }
+    }
+}
+
+#[test]
+fn info_counts_what_babeltrace2_counts() {
+    let directory = TempDir::new().unwrap();
+    recording(directory.path());
+    let info = json("info", &["--json"], directory.path());
+    assert_eq!((&info["events"], &info["lost"]), (&5.into(), &7.into()));
+    assert_eq!(info["names"]["packet:eth0"], 3);
+    assert_eq!(info["clock"]["residual_ns"], 12.5);
+    assert_eq!(info["end_ns"].as_i64().unwrap() - info["start_ns"].as_i64().unwrap(), 800);
+    if let Some((events, lost)) = babeltrace2(&directory.path().join("user")) {
+        assert_eq!((info["events"].as_u64(), info["lost"].as_u64()), (Some(events), Some(lost)));
+    }
+}
+
+#[test]
+fn print_shows_events_and_losses_as_lines_in_the_order_of_time() {
+    let directory = TempDir::new().unwrap();
+    recording(directory.path());
+    let output = run("print", &[], directory.path());
+    assert_eq!(
+        text(&output),
+        "[23:04:05.000000100] (+?.?????????) init -> router:ep(11) span_begin:parse: { }\n\
+         [23:04:05.000000200] (+0.000000100) init -> sink:main(21) packet:eth0: { direction = 1, length = 1400, captured = 3, bytes = [ 01 02 ff ] }\n\
+         [23:04:05.000000300] (+0.000000100) init -> sink:main(21) packet:eth0: { direction = 1, length = 1400, captured = 3, bytes = [ 01 02 ff ] }\n\
+         [23:04:05.000000400] (+0.000000100) init -> sink:main(21) packet:eth0: { direction = 1, length = 1400, captured = 3, bytes = [ 01 02 ff ] }\n\
+         [23:04:05.000000900] (+0.000000500) init -> router:ep(11) event:mixed: { i = -4, f = 0.5, text = \"a \\\"b\\\"\\n\" }\n\
+         [23:04:05.000000900] (+0.000000000) user/init_->_router-0: 7 events lost since [23:04:05.000000100]\n"
+    );
+    let part = run("print", &["--begin", "+150ns", "--end", "23:04:05.0000003"], directory.path());
+    assert_eq!(text(&part).lines().count(), 3, "{}", text(&part));
+}
+
+#[test]
+fn print_into_a_pipe_that_is_closed_early_ends_quietly() {
+    let directory = TempDir::new().unwrap();
+    let mut fake = Fake::new(directory.path());
+    let put = fake.class("queue_put:q", &[("count", Kind::U64)]);
+    let mut lane = fake.lane("a", "t", 1, 1);
+    for n in 0..50_000 {
+        lane.event(n, put, &[Field::U64(n)]);
+    }
+    lane.finish();
+    fake.finish();
+    let mut child =
+        longpole().arg("print").arg(directory.path()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(line.contains("queue_put:q"));
+    assert!(output.status.success());
+    assert!(!String::from_utf8_lossy(&output.stderr).contains("Broken pipe"));
+}
+
+#[test]
+fn packets_are_counted_from_events_where_there_is_no_capture() {
+    let directory = TempDir::new().unwrap();
+    recording(directory.path());
+    let packets = json("packets", &["--json"], directory.path());
+    let way = &packets[0]["directions"][0];
+    assert_eq!((&packets[0]["interface"], &packets[0]["capture"]), (&"eth0".into(), &Value::Null));
+    assert_eq!((&way["direction"], &way["packets"], &way["bytes"]), (&"in".into(), &3.into(), &4200.into()));
+    assert_eq!(way["captured_bytes"], 9);
+    assert_eq!(packets[0]["dropped"], Value::Null);
+}
+
+#[test]
+fn without_a_trace_the_newest_recording_under_the_root_is_read() {
+    let root = TempDir::new().unwrap();
+    for (name, start) in [("new", 200), ("old", 100)] {
+        let mut fake = Fake::new(&root.path().join(name));
+        let mark = fake.class(&format!("mark:{name}"), &[]);
+        let mut lane = fake.lane("a", "t", 1, 1);
+        lane.event(1, mark, &[]);
+        lane.finish();
+        fake.finish();
+        fake.describe(&format!("{{\"start_ns\":{start},\"end_ns\":{start}}}"));
+    }
+    let output = longpole().arg("print").env("LONGPOLE_ROOT", root.path()).output().unwrap();
+    assert!(text(&output).contains("mark:new"), "{output:?}");
+    let none = longpole().arg("info").env("LONGPOLE_ROOT", root.path().join("nowhere")).output().unwrap();
+    assert_eq!(none.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&none.stderr).contains("no trace was named"));
+}
+
+#[test]
+fn a_damaged_trace_is_shown_as_far_as_it_goes_and_fails() {
+    let directory = TempDir::new().unwrap();
+    let mut fake = Fake::new(directory.path());
+    let mark = fake.class("mark:m", &[]);
+    let mut lane = fake.lane("a", "t", 1, 1);
+    lane.event(1, mark, &[]);
+    lane.event(2, 99, &[]);
+    lane.finish();
+    fake.finish();
+    for verb in ["info", "print"] {
+        let output = run(verb, &[], directory.path());
+        assert_eq!(output.status.code(), Some(1));
+        assert!(text(&output).contains("mark:m"));
+    }
+    let wrong = run("print", &["--begin", "soon"], directory.path());
+    assert_eq!(wrong.status.code(), Some(2));
+}

@@ -1,0 +1,173 @@
+//! Traces of other tools, and captures.
+
+mod support;
+
+use longpole_pcapng::{Direction, Interface, Packet, Section, Writer};
+use longpole_trace::{Item, Oddity, Options, StreamKind, Trace};
+use std::fs;
+use std::path::{Path, PathBuf};
+use support::corpus;
+use tempfile::TempDir;
+
+/// Events and counted losses of a trace, and whether time ever ran backwards in what came out.
+fn count(trace: &mut Trace) -> (u64, u64, bool) {
+    let (mut events, mut lost, mut backwards, mut last) = (0, 0, false, i64::MIN);
+    while let Some(item) = trace.next_item().unwrap() {
+        match item {
+            Item::Event(event) => {
+                events += 1;
+                backwards |= event.t_ns < last;
+                last = event.t_ns;
+            }
+            Item::Loss(loss) => lost += loss.events.unwrap_or(0),
+        }
+    }
+    (events, lost, backwards)
+}
+
+fn open(path: &Path) -> Trace {
+    Trace::open(&[path], Options::default()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[test]
+fn every_accepted_trace_of_the_corpora_has_the_expected_number_of_events() {
+    let Some(root) = corpus(".") else { return };
+    let table = fs::read_to_string(root.join("expected.tsv")).unwrap();
+    let mut wrong = Vec::new();
+    let mut compared = 0;
+    for line in table.lines().skip(1) {
+        let columns: Vec<&str> = line.split('\t').collect();
+        let [folder, version, verdict, events, ..] = columns[..] else { continue };
+        let Ok(expected) = events.parse::<u64>() else { continue };
+        if version != "1.8" || verdict != "accept" {
+            continue;
+        }
+        let found = match Trace::open(&[root.join(folder)], Options::default()) {
+            Ok(mut trace) => {
+                let (events, ..) = count(&mut trace);
+                if events != expected || trace.is_damaged() {
+                    wrong.push(format!("{folder}: {events} instead of {expected} {:?}", trace.oddities()));
+                }
+                Some(events)
+            }
+            Err(error) => {
+                wrong.push(format!("{folder}: {error}"));
+                None
+            }
+        };
+        compared += u64::from(found.is_some());
+    }
+    assert!(compared > 0, "no trace was compared");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn subjects_of_genode_are_its_sessions_and_threads() {
+    let Some(root) = corpus("genode") else { return };
+    for folder in ["ctf", "tree"] {
+        let mut trace = open(&root.join(folder));
+        let (_, _, backwards) = count(&mut trace);
+        assert!(!backwards);
+        let labels: Vec<&str> = trace.catalogue().subjects.iter().map(|subject| subject.label.as_str()).collect();
+        assert!(labels.contains(&"init -> nic_router") && labels.contains(&"init -> ping"), "{labels:?}");
+        assert!(trace.catalogue().subjects.iter().all(|subject| subject.thread == "ep"));
+    }
+}
+
+#[test]
+fn packets_of_two_threads_in_one_file_are_put_into_the_order_of_time() {
+    let Some(root) = corpus("genode/nm") else { return };
+    let mut trace = open(&root);
+    let (events, _, backwards) = count(&mut trace);
+    assert!(events > 6);
+    assert!(!backwards);
+    assert_eq!(trace.oddities(), []);
+}
+
+#[test]
+fn subjects_of_lttng_come_from_the_contexts_of_its_events() {
+    let Some(root) = corpus("tracecompass-test-traces/context-switches") else { return };
+    let mut trace = open(&root);
+    assert_eq!(count(&mut trace).0, 3934);
+    let subject = trace.catalogue().subjects.iter().find(|subject| subject.tid == Some(589)).unwrap();
+    assert_eq!((subject.label.as_str(), subject.host.as_str()), ("lemon_server", "qemu1"));
+}
+
+/// Two interfaces, three packets out of order, one drop.
+fn capture(path: &Path) {
+    let mut writer = Writer::new(fs::File::create(path).unwrap(), &Section::default()).unwrap();
+    let up = writer.add_interface(&Interface::ethernet("up", 100)).unwrap();
+    let down = writer.add_interface(&Interface::ethernet("down", 100)).unwrap();
+    let frame = [0u8; 60];
+    writer.packet(&Packet { direction: Direction::Inbound, original_len: 1400, ..Packet::new(up, 3000, &frame) }).unwrap();
+    writer.packet(&Packet { direction: Direction::Outbound, ..Packet::new(down, 2000, &frame) }).unwrap();
+    writer.packet(&Packet { drop_count: Some(5), ..Packet::new(up, 4000, &frame) }).unwrap();
+}
+
+#[test]
+fn a_capture_is_a_stream_of_packets_in_the_order_of_time() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("x.pcapng");
+    capture(&path);
+    let mut trace = open(&path);
+    let mut seen = Vec::new();
+    while let Some((item, catalogue)) = trace.next_with_catalogue().unwrap() {
+        seen.push(match item {
+            Item::Event(event) => {
+                assert_eq!(catalogue.classes[event.class.0 as usize].event_name, "packet");
+                assert_eq!(catalogue.streams[event.stream.0 as usize].kind, StreamKind::Packets);
+                let numbers: Vec<u64> = event.fields[1..].iter().filter_map(|value| value.as_u64()).collect();
+                format!("{} {} {numbers:?}", event.t_ns, event.fields[0].text().unwrap())
+            }
+            Item::Loss(loss) => format!("{} lost {:?}", loss.end_ns, loss.events),
+        });
+    }
+    assert_eq!(
+        seen,
+        ["2000 down [2, 60, 60]", "3000 up [1, 1400, 60]", "4000 lost Some(5)", "4000 up [0, 60, 60]"]
+    );
+    assert!(matches!(trace.oddities(), [Oddity::Sorted { events: 1, .. }]), "{:?}", trace.oddities());
+}
+
+#[test]
+fn packets_of_a_recording_are_counted_beside_its_events_and_not_among_them() {
+    let directory = TempDir::new().unwrap();
+    let mut fake = support::Fake::new(directory.path());
+    let mark = fake.class("mark:m", &[]);
+    let mut lane = fake.lane("a", "t", 1, 1);
+    lane.event(1, mark, &[]);
+    lane.finish();
+    fake.finish();
+    fs::create_dir(directory.path().join("packets")).unwrap();
+    capture(&directory.path().join("packets/a.pcapng"));
+    let mut trace = open(directory.path());
+    assert_eq!(count(&mut trace).0, 1);
+    let (interfaces, oddities) = trace.captures()[0].count(i64::MIN, i64::MAX).unwrap();
+    assert_eq!(oddities, []);
+    let up = interfaces.iter().find(|interface| interface.name == "up").unwrap();
+    assert_eq!((up.directions[1].packets, up.directions[1].bytes, up.directions[1].captured), (1, 1400, 60));
+    assert_eq!(up.directions[0].packets, 1);
+    assert_eq!(up.dropped, Some(5));
+    let (part, _) = trace.captures()[0].count(2500, 3500).unwrap();
+    assert_eq!(part.iter().flat_map(|interface| interface.directions).map(|traffic| traffic.packets).sum::<u64>(), 1);
+}
+
+#[test]
+fn interfaces_that_change_their_ids_between_sections_keep_their_packets() {
+    let Some(path) = corpus("genode/a.pcapng") else { return };
+    let mut trace = open(&path);
+    assert_eq!(count(&mut trace).0, 4);
+    let (interfaces, _) = trace.captures()[0].count(i64::MIN, i64::MAX).unwrap();
+    assert_eq!(interfaces.len(), 2);
+    assert!(interfaces.iter().all(|interface| interface.directions.iter().map(|t| t.packets).sum::<u64>() == 2));
+}
+
+#[test]
+fn several_paths_are_one_trace() {
+    let directory = TempDir::new().unwrap();
+    let paths: Vec<PathBuf> = ["x.pcapng", "y.pcapng"].iter().map(|name| directory.path().join(name)).collect();
+    paths.iter().for_each(|path| capture(path));
+    let mut trace = Trace::open(&paths, Options::default()).unwrap();
+    assert_eq!(count(&mut trace), (6, 10, false));
+    assert_eq!(count(&mut open(directory.path())), (6, 10, false));
+}
