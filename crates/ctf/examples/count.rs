@@ -85,9 +85,13 @@ fn count<S: Source>(mut stream: StreamDecoder<S>, options: Options, sums: &mut S
                 if options.fields {
                     let event = stream.event();
                     sums.sum = sums.sum.wrapping_add(event.ns() as u64);
-                    for value in event.values() {
-                        sums.sum = sums.sum.wrapping_add(look(&value));
-                    }
+                    event.values().for_each(|value| {
+                        sums.sum = sums.sum.wrapping_add(match value {
+                            Value::U64(v) => v,
+                            Value::I64(v) => v as u64,
+                            other => look(&other),
+                        });
+                    });
                 }
                 if options.print {
                     let event = stream.event();

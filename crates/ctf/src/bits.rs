@@ -26,46 +26,60 @@ pub(crate) struct Leaf {
     pub kind: LeafKind,
 }
 
-impl<'a> Window<'a> {
-    /// The bits of a leaf, sign-extended where it is signed.
-    #[inline]
-    pub(crate) fn raw(&self, at: u64, leaf: Leaf) -> u64 {
-        let relative = at.wrapping_sub(self.base);
-        let (index, shift) = ((relative >> 3) as usize, (relative & 7) as u32);
-        let unused = 64 - u32::from(leaf.bits);
-        let word = self.word(index);
-        let high = if shift <= unused {
-            // The value, moved to the upper end of the word.
-            match leaf.order {
-                ByteOrder::Little => (word >> shift) << unused,
-                ByteOrder::Big => word.swap_bytes() << shift,
-            }
-        } else {
-            let ninth = u64::from(self.bytes.get(index.wrapping_add(8)).copied().unwrap_or(0));
-            match leaf.order {
-                ByteOrder::Little => ((word >> shift) | (ninth << (64 - shift))) << unused,
-                ByteOrder::Big => (word.swap_bytes() << shift) | (ninth >> (8 - shift)),
-            }
-        };
-        match leaf.kind {
+impl Leaf {
+    #[inline(always)]
+    fn lower(self, high: u64, unused: u32) -> u64 {
+        match self.kind {
             LeafKind::Signed => ((high as i64) >> unused) as u64,
             _ => high >> unused,
         }
     }
+}
 
-    /// Eight bytes as a little-endian number.
-    #[inline]
-    fn word(&self, index: usize) -> u64 {
-        match self.bytes.get(index..).and_then(|b| b.first_chunk::<8>()) {
-            Some(bytes) => u64::from_le_bytes(*bytes),
-            None => self.word_at_end(index),
-        }
+impl<'a> Window<'a> {
+    /// The bits of a leaf, sign-extended where it is signed.
+    #[inline(always)]
+    pub(crate) fn raw(&self, at: u64, leaf: Leaf) -> u64 {
+        let relative = at.wrapping_sub(self.base);
+        let (index, shift) = ((relative >> 3) as usize, (relative & 7) as u32);
+        let unused = 64 - u32::from(leaf.bits);
+        let end = index.wrapping_add(8);
+        let word = match self.bytes.get(index..end).and_then(|b| b.first_chunk::<8>()) {
+            Some(bytes) if shift <= unused => u64::from_le_bytes(*bytes),
+            _ => return self.raw_slowly(index, shift, leaf),
+        };
+        // The value, moved to the upper end of the word.
+        let high = match leaf.order {
+            ByteOrder::Little => (word >> shift) << unused,
+            ByteOrder::Big => word.swap_bytes() << shift,
+        };
+        leaf.lower(high, unused)
     }
 
+    /// Near the end of the bytes, or over nine of them.
     #[cold]
+    #[inline(never)]
+    fn raw_slowly(&self, index: usize, shift: u32, leaf: Leaf) -> u64 {
+        let unused = 64 - u32::from(leaf.bits);
+        let word = self.word_at_end(index);
+        let ninth = u128::from(self.bytes.get(index.wrapping_add(8)).copied().unwrap_or(0));
+        let high = match leaf.order {
+            ByteOrder::Little => ((ninth << 64 | u128::from(word)) >> shift << unused) as u64,
+            ByteOrder::Big => ((u128::from(word.swap_bytes()) << 8 | ninth) << shift >> 8) as u64,
+        };
+        leaf.lower(high, unused)
+    }
+
+    /// Eight bytes as a little-endian number, zero where there are none.
     fn word_at_end(&self, index: usize) -> u64 {
         let tail = self.bytes.get(index..).unwrap_or(&[]);
         tail.iter().take(8).enumerate().fold(0, |word, (i, b)| word | u64::from(*b) << (8 * i))
+    }
+
+    /// The byte that holds bit `at` of the packet.
+    #[inline(always)]
+    pub(crate) fn index(&self, at: u64) -> usize {
+        (at.wrapping_sub(self.base) >> 3) as usize
     }
 
     /// Whole bytes; `at` is a multiple of 8.
@@ -95,6 +109,51 @@ impl<'a> Window<'a> {
             len += 8;
         }
         words.remainder().iter().position(|b| *b == 0).map(|i| len + i as u64)
+    }
+}
+
+/// A number at a constant distance from a byte's begin, that one word of eight bytes holds: the usual case, prepared so
+/// that it is one load and two shifts.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Load {
+    /// Bytes from the place to the word.
+    byte: u32,
+    /// How far left the number's upper end is from the word's.
+    left: u8,
+    /// Bits of a word that the number does not use.
+    unused: u8,
+    big: bool,
+}
+
+impl Load {
+    /// Nothing if the number might lie over nine bytes.
+    pub(crate) fn new(offset: u64, leaf: Leaf) -> Option<Load> {
+        let (shift, unused) = ((offset % 8) as u8, 64 - leaf.bits);
+        let byte = u32::try_from(offset / 8).ok()?;
+        let big = leaf.order == ByteOrder::Big;
+        let left = if big { shift } else { unused.checked_sub(shift)? };
+        (shift <= unused).then_some(Load { byte, left, unused, big })
+    }
+
+    /// The number at the upper end of a word, seen from byte `index`; nothing near the end of the bytes.
+    #[inline(always)]
+    pub(crate) fn high(&self, bytes: &[u8], index: usize) -> Option<u64> {
+        let start = index.wrapping_add(self.byte as usize);
+        let mut word = u64::from_le_bytes(*bytes.get(start..start.wrapping_add(8))?.first_chunk::<8>()?);
+        if self.big {
+            word = word.swap_bytes();
+        }
+        Some(word << (self.left & 63))
+    }
+
+    #[inline(always)]
+    pub(crate) fn unsigned(&self, high: u64) -> u64 {
+        high >> (self.unused & 63)
+    }
+
+    #[inline(always)]
+    pub(crate) fn signed(&self, high: u64) -> i64 {
+        (high as i64) >> (self.unused & 63)
     }
 }
 
@@ -132,6 +191,21 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_prepared_load_reads_the_same(
+            bytes in proptest::collection::vec(any::<u8>(), 8..40), offset in 0u64..160, bits in 1u8..=64, big: bool,
+        ) {
+            let order = if big { ByteOrder::Big } else { ByteOrder::Little };
+            let leaf = Leaf { bits, order, kind: LeafKind::Unsigned };
+            let load = Load::new(offset, leaf);
+            prop_assert_eq!(load.is_some(), offset % 8 + u64::from(bits) <= 64);
+            if let Some((load, high)) = load.and_then(|l| l.high(&bytes, 1).map(|h| (l, h))) {
+                prop_assert_eq!(load.unsigned(high), slow(&bytes, offset + 8, leaf));
+                let signed = slow(&bytes, offset + 8, Leaf { kind: LeafKind::Signed, ..leaf });
+                prop_assert_eq!(load.signed(high) as u64, signed);
+            }
+        }
+
         #[test]
         fn every_size_at_every_bit_in_both_orders_reads_as_bit_by_bit(
             bytes in proptest::collection::vec(any::<u8>(), 0..24), at in 0u64..200, bits in 1u8..=64, big: bool, signed: bool,

@@ -97,16 +97,23 @@ impl Converter {
     /// Nanoseconds from the origin, rounded down; saturates at the ends of `i64`.
     #[inline]
     pub(crate) fn ns(&self, cycles: u64) -> i64 {
+        if let (Way::Multiply, Some(total)) = (self.way, cycles.checked_add(self.offset)) {
+            // The estimate is at most one too small: the reciprocal is less than one too small, and total < 2⁶⁴.
+            // So the true remainder is below 2 · frequency, which fits 64 bits; hence the limit of this way.
+            let estimate = ((u128::from(total) * u128::from(self.reciprocal)) >> 64) as u64;
+            let rest = total.wrapping_mul(NANO).wrapping_sub(estimate.wrapping_mul(self.frequency));
+            let ns = estimate + u64::from(rest >= self.frequency);
+            if ns < 1 << 62 {
+                return self.base_ns_small + ns as i64;
+            }
+        }
+        self.slower(cycles)
+    }
+
+    fn slower(&self, cycles: u64) -> i64 {
         let Some(total) = cycles.checked_add(self.offset) else { return self.wide(cycles) };
         let ns = match self.way {
             Way::Identity => total,
-            Way::Multiply => {
-                // The estimate is at most one too small: the reciprocal is less than one too small, and total < 2⁶⁴.
-                // So the true remainder is below 2 · frequency, which fits 64 bits; hence the limit of this way.
-                let estimate = ((u128::from(total) * u128::from(self.reciprocal)) >> 64) as u64;
-                let rest = total.wrapping_mul(NANO).wrapping_sub(estimate.wrapping_mul(self.frequency));
-                estimate + u64::from(rest >= self.frequency)
-            }
             Way::Divide => {
                 let seconds = total / self.frequency;
                 let rest = (total % self.frequency) * NANO / self.frequency;
@@ -115,7 +122,7 @@ impl Converter {
                     None => return self.wide(cycles),
                 }
             }
-            Way::Wide => return self.wide(cycles),
+            Way::Multiply | Way::Wide => return self.wide(cycles),
         };
         if ns < 1 << 62 {
             self.base_ns_small + ns as i64
@@ -134,17 +141,20 @@ impl Converter {
     }
 }
 
-/// The full value of a counter of which only the lowest `size` bits were recorded, given its last full value: the
-/// smallest value not before it with those bits.
-#[inline]
-pub(crate) fn extend(last: u64, low: u64, size: u32) -> u64 {
-    if size >= 64 {
-        return low;
-    }
-    let mask = (1u64 << size) - 1;
+/// A mask of the lowest `size` bits, 1 to 64.
+#[inline(always)]
+pub(crate) fn low_bits(size: u32) -> u64 {
+    u64::MAX >> (64 - size.clamp(1, 64))
+}
+
+/// The full value of a counter of which only the bits of `mask` were recorded, given its last full value: the smallest
+/// value not before it with those bits. With all bits recorded, simply those.
+#[inline(always)]
+pub(crate) fn extend(last: u64, low: u64, mask: u64) -> u64 {
     let candidate = (last & !mask) | (low & mask);
     if candidate < last {
-        candidate.wrapping_add(mask + 1)
+        // The carry; nothing where the mask has all bits.
+        candidate.wrapping_add(mask.wrapping_add(1))
     } else {
         candidate
     }
@@ -157,10 +167,10 @@ mod tests {
 
     #[test]
     fn a_short_counter_is_extended_over_its_wraps() {
-        assert_eq!(extend(0x1_0005, 0x0004, 16), 0x2_0004);
-        assert_eq!(extend(0x1_0005, 0x0005, 16), 0x1_0005);
-        assert_eq!(extend(19717, 4, 8), 19972);
-        assert_eq!(extend(77, 12, 64), 12);
+        assert_eq!(extend(0x1_0005, 0x0004, low_bits(16)), 0x2_0004);
+        assert_eq!(extend(0x1_0005, 0x0005, low_bits(16)), 0x1_0005);
+        assert_eq!(extend(19717, 4, low_bits(8)), 19972);
+        assert_eq!(extend(77, 12, low_bits(64)), 12);
     }
 
     #[test]

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use crate::bits::{align_up, Window};
-use crate::clock::extend;
+use crate::clock::{extend, low_bits};
 use crate::error::{DecodeError, DecodeErrorKind};
 use crate::exec::{Executor, Mark, Record, Stop, Told};
 use crate::metadata::{marks, Metadata, StreamPlan};
@@ -15,18 +15,18 @@ use crate::packet::{discarded_events, discarded_packets, Loss, Packet};
 use crate::plan::{Block, Field};
 use crate::source::Source;
 use crate::types::{ByteOrder, EventClass, Type};
-use crate::value::{Located, OwnedValue, Value};
+use crate::value::{Located, OwnedValue, Value, Values};
 
 /// First bytes of a packet, as a number.
 const MAGIC: u64 = 0xC1FC_1FC1;
 
 /// What comes next in a stream.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Step {
     /// Events were discarded; comes before the packet that tells it.
-    DiscardedEvents(Loss),
+    DiscardedEvents(Box<Loss>),
     /// Packets are missing; comes before the packet that shows it.
-    DiscardedPackets(Loss),
+    DiscardedPackets(Box<Loss>),
     /// See [`StreamDecoder::packet`].
     PacketBegin,
     /// See [`StreamDecoder::event`].
@@ -37,8 +37,8 @@ pub enum Step {
 /// The same with what it is about.
 #[derive(Debug)]
 pub enum Item<'a> {
-    DiscardedEvents(Loss),
-    DiscardedPackets(Loss),
+    DiscardedEvents(Box<Loss>),
+    DiscardedPackets(Box<Loss>),
     PacketBegin(&'a Packet),
     Event(EventRef<'a>),
     PacketEnd(&'a Packet),
@@ -101,9 +101,8 @@ impl<'a> EventRef<'a> {
 
     /// All values, in the order of [`fields`](Self::fields).
     #[inline]
-    pub fn values(&self) -> impl Iterator<Item = Value<'a>> + use<'a> {
-        let located = self.located;
-        self.fields.iter().map(move |f| located.value(f))
+    pub fn values(&self) -> Values<'a> {
+        Values { located: self.located, fields: self.fields.iter() }
     }
 
     /// A value by its field's name; of several the last, which is the payload's.
@@ -130,6 +129,8 @@ pub struct StreamDecoder<S> {
     source: S,
     state: State,
     packet: Packet,
+    /// The plan of the packet's stream class.
+    stream: Option<Arc<StreamPlan>>,
     /// Where the next packet begins in the file, in bytes.
     next: u64,
     next_index: u64,
@@ -159,6 +160,7 @@ impl<S: Source> StreamDecoder<S> {
         StreamDecoder {
             state: State::Between,
             packet: Packet::default(),
+            stream: None,
             next: 0,
             next_index: 0,
             previous: vec![None; metadata.streams.len()],
@@ -190,7 +192,7 @@ impl<S: Source> StreamDecoder<S> {
     /// The next item, or nothing at the stream's end. After an error there is nothing more, unless
     /// [`skip_packet`](Self::skip_packet) goes on behind the packet.
     #[allow(clippy::should_implement_trait)]
-    pub fn next(&mut self) -> Result<Option<Item<'_>>, DecodeError> {
+    pub fn next(&mut self) -> Result<Option<Item<'_>>, Box<DecodeError>> {
         let Some(step) = self.advance()? else { return Ok(None) };
         Ok(Some(match step {
             Step::DiscardedEvents(loss) => Item::DiscardedEvents(loss),
@@ -203,31 +205,61 @@ impl<S: Source> StreamDecoder<S> {
 
     /// The same as [`next`](Self::next) without borrowing: for readers that hold several streams and look at the item later.
     #[inline]
-    pub fn advance(&mut self) -> Result<Option<Step>, DecodeError> {
-        if self.state == State::Events {
-            if self.at < self.packet.content_bits {
-                match self.decode_event() {
-                    Ok(()) => return Ok(Some(Step::Event)),
-                    Err(stop) => {
-                        if let Some(step) = self.event_stopped(stop)? {
-                            return Ok(Some(step));
-                        }
-                    }
-                }
+    pub fn advance(&mut self) -> Result<Option<Step>, Box<DecodeError>> {
+        if self.state == State::Events && self.at < self.packet.content_bits {
+            if self.glance() {
+                return Ok(Some(Step::Event));
             }
-            return Ok(Some(self.end_packet()));
+            return self.advance_in_packet();
         }
         self.between()
+    }
+
+    /// The usual event in the fewest instructions: header and event of fixed layout, all of it visible. False, with nothing
+    /// changed, for every other.
+    #[inline(always)]
+    fn glance(&mut self) -> bool {
+        let Some(stream) = &self.stream else { return false };
+        let Some(header) = &stream.quick_header else { return false };
+        let window = window(&self.source, self.packet.offset);
+        let at = align_up(self.at, header.align);
+        let index = window.index(at);
+        let (Some(id), Some(time)) = (header.id.high(window.bytes, index), header.time.high(window.bytes, index)) else {
+            return false;
+        };
+        let Some((class, align, bits)) = stream.ids.quick(header.id.unsigned(id)) else { return false };
+        let begin = align_up(at + header.bits, align);
+        let end = begin + bits;
+        if end > self.limit {
+            return false;
+        }
+        self.marks[0] = Mark { at: begin, len: 0 };
+        self.at = end;
+        self.clock = extend(self.clock, header.time.unsigned(time), header.time_mask);
+        self.ns = stream.converter.ns(self.clock);
+        self.class = class;
+        self.event_index += 1;
+        true
+    }
+
+    #[inline(never)]
+    fn advance_in_packet(&mut self) -> Result<Option<Step>, Box<DecodeError>> {
+        match self.decode_event() {
+            Ok(()) => Ok(Some(Step::Event)),
+            Err(stop) => match self.event_stopped(stop)? {
+                Some(step) => Ok(Some(step)),
+                None => Ok(Some(self.end_packet())),
+            },
+        }
     }
 
     /// The current event. Meaningful after [`Step::Event`], until the next step.
     #[inline]
     pub fn event(&self) -> EventRef<'_> {
-        let stream = self.packet.stream;
-        let fields = self.metadata.plan.streams.get(stream).and_then(|s| s.events.get(self.class));
+        let fields = self.stream.as_ref().and_then(|s| s.events.get(self.class));
         EventRef {
             metadata: &self.metadata,
-            stream,
+            stream: self.packet.stream,
             class: self.class,
             cycles: self.clock,
             ns: self.ns,
@@ -262,7 +294,7 @@ impl<S: Source> StreamDecoder<S> {
     }
 
     #[cold]
-    fn between(&mut self) -> Result<Option<Step>, DecodeError> {
+    fn between(&mut self) -> Result<Option<Step>, Box<DecodeError>> {
         loop {
             match self.state {
                 State::Between => {
@@ -275,8 +307,8 @@ impl<S: Source> StreamDecoder<S> {
                 State::Announce(turn) => {
                     let previous = self.previous.get(self.packet.stream).and_then(Option::as_ref);
                     let loss = match turn {
-                        0 => discarded_events(previous, &self.packet).map(Step::DiscardedEvents),
-                        1 => discarded_packets(previous, &self.packet).map(Step::DiscardedPackets),
+                        0 => discarded_events(previous, &self.packet).map(|l| Step::DiscardedEvents(Box::new(l))),
+                        1 => discarded_packets(previous, &self.packet).map(|l| Step::DiscardedPackets(Box::new(l))),
                         _ => {
                             self.state = State::Events;
                             return Ok(Some(Step::PacketBegin));
@@ -287,6 +319,8 @@ impl<S: Source> StreamDecoder<S> {
                         return Ok(loss);
                     }
                 }
+                // Only padding, or nothing, is left in the packet.
+                State::Events if self.at >= self.packet.content_bits => return Ok(Some(self.end_packet())),
                 State::Events => return self.advance(),
                 State::Broken => return Ok(None),
             }
@@ -308,8 +342,8 @@ impl<S: Source> StreamDecoder<S> {
     }
 
     fn decode_event(&mut self) -> Result<(), Stop> {
-        let Self { metadata, source, packet, marks, slots, records, .. } = self;
-        let Some(stream) = metadata.plan.streams.get(packet.stream) else { return Ok(()) };
+        let Self { stream, source, packet, marks, slots, records, .. } = self;
+        let Some(stream) = stream else { return Ok(()) };
         if !records.is_empty() {
             records.clear();
         }
@@ -339,7 +373,7 @@ impl<S: Source> StreamDecoder<S> {
         self.at = x.at;
         self.last = x.last;
         if let Some((low, bits)) = x.told.time {
-            self.clock = extend(self.clock, low, bits);
+            self.clock = extend(self.clock, low, low_bits(bits));
             self.ns = stream.converter.ns(self.clock);
         }
         self.class = class;
@@ -349,11 +383,11 @@ impl<S: Source> StreamDecoder<S> {
 
     /// Moves the window and tries again, finds that only padding was left (nothing), or fails.
     #[cold]
-    fn event_stopped(&mut self, stop: Stop) -> Result<Option<Step>, DecodeError> {
+    fn event_stopped(&mut self, stop: Stop) -> Result<Option<Step>, Box<DecodeError>> {
         let mut stop = stop;
         loop {
             let Stop::Limit { at, bits } = stop else { break };
-            let align = self.metadata.plan.streams.get(self.packet.stream).map_or(1, |s| s.event_align);
+            let align = self.stream.as_ref().map_or(1, |s| s.event_align);
             if align_up(self.at, align) == self.packet.content_bits {
                 return Ok(None);
             }
@@ -370,7 +404,7 @@ impl<S: Source> StreamDecoder<S> {
     }
 
     /// Moves the window so that it begins at bit `from` and reaches beyond the limit; false if there is no more data.
-    fn more(&mut self, from: u64, want: u64) -> Result<bool, DecodeError> {
+    fn more(&mut self, from: u64, want: u64) -> Result<bool, Box<DecodeError>> {
         let begin = self.packet.offset + from / 8;
         let had = (self.limit / 8).saturating_sub(from / 8);
         let needed = (want / 8 + 1).saturating_sub(from / 8);
@@ -382,7 +416,7 @@ impl<S: Source> StreamDecoder<S> {
         Ok(self.limit > before)
     }
 
-    fn load(&mut self, begin: u64, size: u64) -> Result<(), DecodeError> {
+    fn load(&mut self, begin: u64, size: u64) -> Result<(), Box<DecodeError>> {
         let size = usize::try_from(size).unwrap_or(usize::MAX);
         let visible = self.source.start()..self.source.start() + self.source.bytes().len() as u64;
         if visible.start <= begin && begin.saturating_add(size as u64) <= visible.end {
@@ -407,12 +441,12 @@ impl<S: Source> StreamDecoder<S> {
         self.limit = visible.min(self.packet.content_bits);
     }
 
-    fn error(&self, bit_offset: u64, event: Option<u64>, kind: DecodeErrorKind) -> DecodeError {
-        DecodeError { packet: self.packet.index, packet_offset: self.packet.offset, bit_offset, event, kind }
+    fn error(&self, bit_offset: u64, event: Option<u64>, kind: DecodeErrorKind) -> Box<DecodeError> {
+        Box::new(DecodeError { packet: self.packet.index, packet_offset: self.packet.offset, bit_offset, event, kind })
     }
 
     /// Turns a stop into an error, and the decoder into one that has failed.
-    fn fail(&mut self, stop: Stop, event: Option<u64>) -> DecodeError {
+    fn fail(&mut self, stop: Stop, event: Option<u64>) -> Box<DecodeError> {
         let content = self.packet.content_bits;
         let data = self.data_end.saturating_sub(self.packet.offset).saturating_mul(8);
         let (at, kind) = match stop {
@@ -437,14 +471,14 @@ impl<S: Source> StreamDecoder<S> {
     }
 
     /// Fails in the header or context, after which nobody knows where the next packet begins.
-    fn fail_packet(&mut self, at: u64, kind: DecodeErrorKind) -> DecodeError {
+    fn fail_packet(&mut self, at: u64, kind: DecodeErrorKind) -> Box<DecodeError> {
         self.state = State::Broken;
         self.next = self.data_end;
         self.error(at, None, kind)
     }
 
     /// Decodes the header and context of the packet at `next`.
-    fn begin_packet(&mut self) -> Result<(), DecodeError> {
+    fn begin_packet(&mut self) -> Result<(), Box<DecodeError>> {
         let offset = self.next;
         let available = self.data_end - offset;
         self.packet = Packet {
@@ -469,6 +503,7 @@ impl<S: Source> StreamDecoder<S> {
         self.block(&metadata.plan.packet_header)?;
         self.read_header(&metadata)?;
         let Some(stream) = metadata.plan.streams.get(self.packet.stream) else { return Ok(()) };
+        self.stream = Some(stream.clone());
         self.block(&stream.packet_context)?;
         self.read_context(stream)?;
         self.set_limit();
@@ -477,7 +512,7 @@ impl<S: Source> StreamDecoder<S> {
     }
 
     /// Runs a block of the packet's header or context.
-    fn block(&mut self, block: &Block) -> Result<(), DecodeError> {
+    fn block(&mut self, block: &Block) -> Result<(), Box<DecodeError>> {
         loop {
             self.records.clear();
             let from = self.at;
@@ -521,7 +556,7 @@ impl<S: Source> StreamDecoder<S> {
         block.fields.iter().map(|f| (f, located.value(f).to_owned())).collect()
     }
 
-    fn read_header(&mut self, metadata: &Metadata) -> Result<(), DecodeError> {
+    fn read_header(&mut self, metadata: &Metadata) -> Result<(), Box<DecodeError>> {
         let mut stream_id = None;
         for (field, value) in self.owned_fields(&metadata.plan.packet_header) {
             match (last_name(&field.name), &value) {
@@ -555,7 +590,7 @@ impl<S: Source> StreamDecoder<S> {
         }
     }
 
-    fn read_context(&mut self, stream: &StreamPlan) -> Result<(), DecodeError> {
+    fn read_context(&mut self, stream: &StreamPlan) -> Result<(), Box<DecodeError>> {
         let fields = self.owned_fields(&stream.packet_context);
         let (mut content, mut total) = (None, None);
         let mut end = None;
@@ -570,7 +605,7 @@ impl<S: Source> StreamDecoder<S> {
                 "content_size" => content = Some(value),
                 "packet_size" => total = Some(value),
                 "timestamp_begin" => {
-                    self.clock = extend(self.clock, value, bits);
+                    self.clock = extend(self.clock, value, low_bits(bits));
                     self.packet.begin = Some(self.clock);
                 }
                 "timestamp_end" => end = Some((value, bits)),
@@ -581,7 +616,7 @@ impl<S: Source> StreamDecoder<S> {
             }
         }
         // The end may be a short counter, too, and comes at or after the begin.
-        self.packet.end = end.map(|(value, bits)| extend(self.clock, value, bits));
+        self.packet.end = end.map(|(value, bits)| extend(self.clock, value, low_bits(bits)));
         self.packet.begin_ns = self.packet.begin.map(|c| stream.converter.ns(c));
         self.packet.end_ns = self.packet.end.map(|c| stream.converter.ns(c));
         self.ns = stream.converter.ns(self.clock);

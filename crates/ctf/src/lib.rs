@@ -52,4 +52,4 @@ pub use plan::Field;
 pub use source::{BytesSource, FileSource, Source};
 pub use tsdl::write;
 pub use types::{EnvValue, Schema};
-pub use value::{Array, Compound, CompoundKind, OwnedValue, Value};
+pub use value::{Array, Compound, CompoundKind, OwnedValue, Value, Values};

@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 use std::ops::Deref;
+use std::sync::Arc;
 
 use crate::clock::Converter;
 use crate::error::{MetadataError, SpanError};
 use crate::exec::Mark;
-use crate::header::HeaderPlan;
+use crate::header::{HeaderPlan, QuickHeader};
 use crate::plan::{Block, Field, Flattener, NodeMaker};
 use crate::refs::{find, Counters, ScopeRefs, Scopes};
 use crate::tsdl;
@@ -38,7 +39,7 @@ impl Deref for Metadata {
 pub(crate) struct TracePlan {
     pub packet_header: Block,
     /// In the order of the schema's streams.
-    pub streams: Vec<StreamPlan>,
+    pub streams: Vec<Arc<StreamPlan>>,
     pub by_id: HashMap<u64, usize>,
     /// Slots that a decoder needs.
     pub slots: usize,
@@ -50,6 +51,7 @@ pub(crate) struct TracePlan {
 pub(crate) struct StreamPlan {
     pub packet_context: Block,
     pub header: HeaderPlan,
+    pub quick_header: Option<QuickHeader>,
     /// Alignment of an event's begin, in bits.
     pub event_align: u32,
     /// In the order of the schema's events.
@@ -63,23 +65,37 @@ pub(crate) struct StreamPlan {
 /// From an event's id to its index.
 #[derive(Debug, Default)]
 pub(crate) struct EventIds {
-    /// For ids below its length; `NONE` where there is no such event.
-    dense: Vec<u32>,
+    /// For ids below its length.
+    dense: Vec<DenseEvent>,
     sparse: HashMap<u64, u32>,
+}
+
+/// An event class in the fewest words.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DenseEvent {
+    /// Index of the class; `NONE` where there is none.
+    class: u32,
+    /// Of an event of fixed layout; else 0.
+    align: u32,
+    bits: u64,
 }
 
 const NONE: u32 = u32::MAX;
 
 impl EventIds {
-    fn new(events: &[EventClass]) -> EventIds {
+    fn new(events: &[EventClass], plans: &[Block]) -> EventIds {
         // As long as a few times the events themselves, so that no metadata can make it larger than it is.
         let room = (events.len() as u64 * 8).max(1 << 16);
-        let len = events.iter().map(|e| e.id + u64::from(e.id < u64::MAX)).filter(|l| *l <= room).max().unwrap_or(0);
-        let mut ids = EventIds { dense: vec![NONE; len as usize], sparse: HashMap::new() };
-        for (index, event) in events.iter().enumerate() {
-            match ids.dense.get_mut(event.id as usize) {
-                Some(slot) if event.id < len => *slot = index as u32,
-                _ => {
+        let len = events.iter().map(|e| e.id.saturating_add(1)).filter(|l| *l <= room).max().unwrap_or(0);
+        let nothing = DenseEvent { class: NONE, align: 0, bits: 0 };
+        let mut ids = EventIds { dense: vec![nothing; len as usize], sparse: HashMap::new() };
+        for (index, (event, plan)) in events.iter().zip(plans).enumerate() {
+            match usize::try_from(event.id).ok().and_then(|id| ids.dense.get_mut(id)) {
+                Some(entry) => {
+                    let (align, bits) = plan.single.unwrap_or((0, 0));
+                    *entry = DenseEvent { class: index as u32, align, bits };
+                }
+                None => {
                     ids.sparse.insert(event.id, index as u32);
                 }
             }
@@ -87,13 +103,19 @@ impl EventIds {
         ids
     }
 
+    /// The class of an event of fixed layout, with its alignment and bits.
+    #[inline(always)]
+    pub(crate) fn quick(&self, id: u64) -> Option<(usize, u32, u64)> {
+        let entry = self.dense.get(id as usize)?;
+        (entry.align != 0).then_some((entry.class as usize, entry.align, entry.bits))
+    }
+
     #[inline]
     pub(crate) fn get(&self, id: u64) -> Option<usize> {
-        if id < self.dense.len() as u64 {
-            let index = self.dense[id as usize];
-            return (index != NONE).then_some(index as usize);
+        match usize::try_from(id).ok().and_then(|id| self.dense.get(id)) {
+            Some(entry) => (entry.class != NONE).then_some(entry.class as usize),
+            None => self.sparse.get(&id).map(|i| *i as usize),
         }
-        self.sparse.get(&id).map(|i| *i as usize)
     }
 }
 
@@ -249,15 +271,17 @@ fn compile(schema: Schema) -> Result<Metadata, SpanError> {
             Some(clock) => Converter::new(clock),
             None => Converter::new(&crate::clock::Clock::new("default", 1_000_000_000)),
         };
-        streams.push(StreamPlan {
+        let ids = EventIds::new(&stream.events, &events);
+        streams.push(Arc::new(StreamPlan {
             packet_context,
+            quick_header: header.quick(),
             header,
             event_align: stream.event_header.as_ref().map_or(1, |h| h.align()),
             events,
-            ids: EventIds::new(&stream.events),
+            ids,
             clock,
             converter,
-        });
+        }));
     }
     let by_id = schema.streams.iter().enumerate().map(|(i, s)| (s.id, i)).collect();
     let plan = TracePlan { packet_header, streams, by_id, slots: (shared + most_local) as usize, marks: marks as usize };

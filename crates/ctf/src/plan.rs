@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use crate::bits::{align_up, Leaf, LeafKind};
+use crate::bits::{align_up, Leaf, LeafKind, Load};
 use crate::error::SpanError;
 use crate::refs::{Choices, Place, ScopeRefs, Use, ELEMENT};
 use crate::types::*;
@@ -107,7 +107,39 @@ pub struct Field {
     pub(crate) mark: u32,
     /// Bits from the mark.
     pub(crate) offset: u64,
+    pub(crate) quick: Quick,
     pub(crate) shape: Shape,
+}
+
+/// The shortest way to a field's value.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Quick {
+    pub load: Load,
+    pub kind: QuickKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum QuickKind {
+    Unsigned,
+    Signed,
+    /// There is none: the field is no integer, or lies over nine bytes.
+    No,
+}
+
+impl Quick {
+    fn new(offset: u64, shape: &Shape) -> Quick {
+        let leaf = match shape {
+            Shape::Number(leaf) => Load::new(offset, *leaf).map(|load| (load, *leaf)),
+            _ => None,
+        };
+        let Some((load, leaf)) = leaf else { return Quick { load: Load::default(), kind: QuickKind::No } };
+        let kind = match leaf.kind {
+            LeafKind::Unsigned => QuickKind::Unsigned,
+            LeafKind::Signed => QuickKind::Signed,
+            LeafKind::Float => QuickKind::No,
+        };
+        Quick { load, kind }
+    }
 }
 
 impl Field {
@@ -135,6 +167,8 @@ pub(crate) struct Block {
     pub ops: Vec<Op>,
     pub fields: Vec<Field>,
     pub marks: u32,
+    /// Alignment and bits, if all is one run whose values nobody saves; an empty block is a run of nothing.
+    pub single: Option<(u32, u64)>,
 }
 
 /// Makes nodes of the types of one scope.
@@ -239,6 +273,12 @@ impl Flattener {
 
     pub(crate) fn finish(mut self) -> Block {
         self.close();
+        self.block.single = match self.block.ops[..] {
+            [] => Some((1, 0)),
+            // Whose bits end within a byte, the order of the next must be checked.
+            [Op::Run { align, bits, mark: 0, .. }] if bits % 8 == 0 => Some((align, bits)),
+            _ => None,
+        };
         self.block
     }
 
@@ -295,7 +335,8 @@ impl Flattener {
 
     fn field(&mut self, scope: Scope, name: String, ty: Option<Type>, mark: u32, offset: u64, shape: Shape) {
         if let Some(ty) = ty {
-            self.block.fields.push(Field { name: Arc::from(name), ty, scope, mark, offset, shape });
+            let quick = Quick::new(offset, &shape);
+            self.block.fields.push(Field { name: Arc::from(name), ty, scope, mark, offset, quick, shape });
         }
     }
 
