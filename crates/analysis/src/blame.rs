@@ -1,0 +1,144 @@
+//! Whom the others wait for.
+//!
+//! Each wait has an opposite: who waits for space waits for those who take, who waits for tokens for those who put, who waits for a signal
+//! for its sender. A thread that is waited for and waits itself hands the blame on, in proportion to its own time: the part of it
+//! that works keeps its share, the rest goes to whom it waits for (after the cascaded redistribution of wPerf, OSDI 2018). What
+//! nobody can be blamed for is unknown.
+
+use crate::queues::Queues;
+use crate::stages::Stages;
+use longpole_model::activity::{Activity, Cell, State, Total};
+use longpole_model::step::{MachineId, QueueId};
+use longpole_model::system::System;
+
+/// Hand-overs after which what is left of the blame is unknown.
+const ROUNDS: usize = 200;
+
+#[derive(Debug, Default)]
+pub struct Blame {
+    /// Per machine, of all waiting of the stages: sums to 1 together with `unknown`; all 0 where nobody waits.
+    pub share: Vec<f64>,
+    pub unknown: f64,
+    /// Per machine: share of its time that it does not wait.
+    pub busy: Vec<f64>,
+    /// Per machine: share of its time that it waits for another stage.
+    pub waits: Vec<f64>,
+    pub total_ns: Vec<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum For {
+    Tokens,
+    Space,
+}
+
+impl Blame {
+    /// `added` in the order of the activity's cells: the whole run or a window of it.
+    pub fn compute(
+        system: &System,
+        activity: &Activity,
+        added: &[Total],
+        queues: &Queues,
+        stages: &Stages,
+        fullness: &[(Option<f64>, Option<f64>)],
+    ) -> Blame {
+        let count = system.machines.len();
+        let mut total = vec![0u64; count];
+        let mut idle = vec![0u64; count];
+        let mut edges: Vec<Vec<(usize, f64)>> = vec![Vec::new(); count];
+        for (cell, time) in activity.cells().iter().zip(added) {
+            let at = cell.machine.0 as usize;
+            total[at] += time.ns;
+            if !cell.state.is_idle() {
+                continue;
+            }
+            idle[at] += time.ns;
+            for (target, share) in targets(cell, queues) {
+                add(&mut edges[at], target, share * time.ns as f64);
+            }
+        }
+        // Who never says that it waits: its queues tell.
+        for at in 0..count {
+            let machine = MachineId(at as u32);
+            let Some(stage) = stages.of(machine).filter(|_| !activity.waits_explicitly(machine) && idle[at] == 0) else {
+                continue;
+            };
+            let waits = stage
+                .outputs
+                .iter()
+                .filter_map(|output| Some((output.queue, For::Space, fullness.get(output.queue.0 as usize)?.0?)))
+                .chain(stage.inputs.iter().filter_map(|input| {
+                    let queue = input.queue?;
+                    Some((queue, For::Tokens, fullness.get(queue.0 as usize)?.1?))
+                }));
+            if let Some((queue, what, share)) = waits.max_by(|a, b| a.2.total_cmp(&b.2)) {
+                let ns = share * total[at] as f64;
+                idle[at] = ns as u64;
+                for (target, part) in opposite(machine, queue, what, queues) {
+                    add(&mut edges[at], target, part * ns);
+                }
+            }
+        }
+        let ratio = |part: f64, at: usize| if total[at] > 0 { part / total[at] as f64 } else { 0.0 };
+        let busy: Vec<f64> = (0..count).map(|at| ratio((total[at] - idle[at].min(total[at])) as f64, at)).collect();
+        let waits: Vec<f64> = (0..count).map(|at| ratio(edges[at].iter().map(|(_, ns)| ns).sum(), at)).collect();
+
+        let mut share = vec![0.0; count];
+        let mut moving = vec![0.0; count];
+        let mut whole = 0.0;
+        for at in (0..count).filter(|&at| stages.of(MachineId(at as u32)).is_some_and(is_stage)) {
+            for &(target, ns) in &edges[at] {
+                moving[target] += ns;
+                whole += ns;
+            }
+        }
+        if whole > 0.0 {
+            for _ in 0..ROUNDS {
+                let mut next = vec![0.0; count];
+                for at in (0..count).filter(|&at| moving[at] > 0.0) {
+                    share[at] += moving[at] * busy[at] / whole;
+                    for &(target, ns) in &edges[at] {
+                        next[target] += moving[at] * ratio(ns, at);
+                    }
+                }
+                moving = next;
+                if moving.iter().sum::<f64>() < whole * 1e-6 {
+                    break;
+                }
+            }
+        }
+        let unknown = if whole > 0.0 { (1.0 - share.iter().sum::<f64>()).max(0.0) } else { 0.0 };
+        Blame { share, unknown, busy, waits, total_ns: total }
+    }
+}
+
+/// A thread that tokens pass through.
+pub fn is_stage(stage: &crate::stages::Stage) -> bool {
+    !stage.inputs.is_empty() || !stage.outputs.is_empty()
+}
+
+fn add(edges: &mut Vec<(usize, f64)>, target: usize, ns: f64) {
+    match edges.iter_mut().find(|(known, _)| *known == target) {
+        Some((_, sum)) => *sum += ns,
+        None => edges.push((target, ns)),
+    }
+}
+
+fn targets(cell: &Cell, queues: &Queues) -> Vec<(usize, f64)> {
+    match cell.state {
+        State::WaitSignal(Some(sender)) if sender != cell.machine => vec![(sender.0 as usize, 1.0)],
+        State::WaitEmpty(queue) => opposite(cell.machine, queue, For::Tokens, queues),
+        State::WaitFull(queue) => opposite(cell.machine, queue, For::Space, queues),
+        _ => Vec::new(),
+    }
+}
+
+fn opposite(machine: MachineId, queue: QueueId, what: For, queues: &Queues) -> Vec<(usize, f64)> {
+    let others = match what {
+        For::Tokens => queues.producers(queue),
+        For::Space => queues.consumers(queue),
+    };
+    let others: Vec<usize> = others.iter().filter(|&&other| other != machine).map(|other| other.0 as usize).collect();
+    let share = 1.0 / others.len().max(1) as f64;
+    others.into_iter().map(|other| (other, share)).collect()
+}

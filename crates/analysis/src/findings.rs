@@ -1,0 +1,269 @@
+//! Findings: what people find by hand when they look at a trace, as rules (`rules/findings.toml`).
+//!
+//! The pass gathers facts per scope: a call of a stage, its signals, its batches, its states, a queue. A rule says of which scope it
+//! speaks, under which condition on the facts it holds, and what to do about it. A rule that asks for a fact that its scope does not
+//! have is refused with its line.
+
+use longpole_model::predicate::{Datum, Predicate};
+use serde::{Deserialize, Serialize};
+use toml::Spanned;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scope {
+    Call,
+    Signal,
+    Batch,
+    State,
+    Queue,
+}
+
+impl Scope {
+    /// Texts, then numbers.
+    fn facts(self) -> &'static [&'static str] {
+        match self {
+            Scope::Call => &["machine", "call", "share", "count", "verdict", "blame", "calls_per_item"],
+            Scope::Signal => &["machine", "share", "count", "verdict", "blame", "signals_per_item", "inner_per_item"],
+            Scope::Batch => &[
+                "machine", "queue", "share", "count", "verdict", "blame", "resubmitted", "at_limit", "with_more", "limit",
+            ],
+            Scope::State => &["machine", "state", "share", "count", "verdict", "blame", "named"],
+            Scope::Queue => &["queue", "share", "count", "verdict", "full", "empty"],
+        }
+    }
+}
+
+/// What is known of one thing.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    pub scope: Scope,
+    pub texts: Vec<(&'static str, String)>,
+    pub numbers: Vec<(&'static str, f64)>,
+    pub evidence: Evidence,
+}
+
+impl Facts {
+    fn number(&self, name: &str) -> Option<f64> {
+        self.numbers.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
+    }
+
+    fn datum(&self, name: &str) -> Datum<'_> {
+        match self.number(name) {
+            Some(value) => Datum::Real(value),
+            None => match self.texts.iter().find(|(known, _)| *known == name) {
+                Some((_, text)) => Datum::Text(text),
+                None => Datum::Unknown,
+            },
+        }
+    }
+
+    /// `{fact}` as it is, `{fact%}` as a percentage.
+    fn fill(&self, template: &str) -> String {
+        let mut out = String::new();
+        let mut rest = template;
+        while let Some((before, after)) = rest.split_once('{') {
+            out.push_str(before);
+            let Some((key, tail)) = after.split_once('}') else {
+                out.push('{');
+                rest = after;
+                continue;
+            };
+            rest = tail;
+            let (name, percent) = key.strip_suffix('%').map_or((key, false), |name| (name, true));
+            match (self.datum(name), percent) {
+                (Datum::Text(text), _) => out.push_str(text),
+                (Datum::Real(value), true) => out.push_str(&format!("{:.0} %", value * 100.0)),
+                (Datum::Real(value), false) if value.fract() == 0.0 => out.push_str(&format!("{value:.0}")),
+                (Datum::Real(value), false) => out.push_str(&format!("{value:.2}")),
+                _ => out.push('?'),
+            }
+        }
+        out + rest
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Evidence {
+    pub start_ns: i64,
+    pub end_ns: i64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Finding {
+    pub kind: String,
+    pub subject: String,
+    pub count: u64,
+    pub share: f64,
+    pub evidence: Evidence,
+    pub advice: String,
+    #[serde(skip)]
+    describes: bool,
+    #[serde(skip)]
+    weight: f64,
+}
+
+#[derive(Clone, Debug)]
+pub struct Rules {
+    pub verdict: Thresholds,
+    findings: Vec<(Rule, Predicate)>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Thresholds {
+    pub min_busy: f64,
+    pub min_blame: f64,
+    pub min_wait: f64,
+    pub min_share: f64,
+    pub min_enclosing_share: f64,
+    pub min_lead: f64,
+    pub min_service: f64,
+    pub min_stage_blame: f64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    verdict: Thresholds,
+    #[serde(default)]
+    finding: Vec<Rule>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Rule {
+    kind: String,
+    of: Scope,
+    when: Spanned<String>,
+    subject: Spanned<String>,
+    advice: Spanned<String>,
+    /// Repeats what is seen instead of naming a cause: stands behind the causes.
+    #[serde(default)]
+    describes: bool,
+}
+
+/// Why a file of findings was refused, and where.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{file}:{line}: {message}")]
+pub struct RuleError {
+    pub file: String,
+    pub line: usize,
+    pub message: String,
+}
+
+impl Rules {
+    pub fn built_in() -> Result<Rules, RuleError> {
+        Rules::parse("findings.toml", include_str!("../rules/findings.toml"))
+    }
+
+    pub fn parse(file: &str, text: &str) -> Result<Rules, RuleError> {
+        let place = |offset: usize, message: String| RuleError {
+            file: file.to_owned(),
+            line: 1 + text.as_bytes()[..offset.min(text.len())].iter().filter(|&&byte| byte == b'\n').count(),
+            message,
+        };
+        let parsed: File = toml::from_str(text)
+            .map_err(|error| place(error.span().map_or(0, |span| span.start), error.message().trim().to_owned()))?;
+        let mut findings = Vec::new();
+        for rule in parsed.finding {
+            let begin = rule.when.span().start;
+            let when =
+                Predicate::parse(rule.when.get_ref()).map_err(|error| place(begin, format!("`when`: {error}")))?;
+            let known = rule.of.facts();
+            let unknown = |name: &str| format!("unknown fact `{name}`: expected one of {}", known.join(", "));
+            if let Some(name) = when.names().iter().find(|name| !known.contains(&name.as_str())) {
+                return Err(place(begin, unknown(name)));
+            }
+            for template in [&rule.subject, &rule.advice] {
+                for key in template.get_ref().split('{').skip(1).filter_map(|part| part.split_once('}')) {
+                    let name = key.0.trim_end_matches('%');
+                    if !known.contains(&name) {
+                        return Err(place(template.span().start, unknown(name)));
+                    }
+                }
+            }
+            findings.push((rule, when));
+        }
+        Ok(Rules { verdict: parsed.verdict, findings })
+    }
+
+    /// What holds, the cause that explains most of its stage's time first.
+    pub fn judge(&self, facts: &[Facts]) -> Vec<Finding> {
+        let mut out: Vec<Finding> = Vec::new();
+        for (rule, when) in &self.findings {
+            for facts in facts.iter().filter(|facts| facts.scope == rule.of) {
+                if !when.holds(|at| when.names().get(at).map_or(Datum::Unknown, |name| facts.datum(name))) {
+                    continue;
+                }
+                let share = facts.number("share").unwrap_or(0.0);
+                let finding = Finding {
+                    kind: rule.kind.clone(),
+                    subject: facts.fill(rule.subject.get_ref()),
+                    count: facts.number("count").unwrap_or(0.0) as u64,
+                    share,
+                    evidence: facts.evidence,
+                    advice: facts.fill(rule.advice.get_ref()),
+                    describes: rule.describes,
+                    weight: share * facts.number("blame").unwrap_or(0.0),
+                };
+                // One finding of a kind per subject: the heaviest.
+                match out.iter_mut().find(|known| known.kind == finding.kind && known.subject == finding.subject) {
+                    Some(known) if known.share < finding.share => *known = finding,
+                    Some(_) => {}
+                    None => out.push(finding),
+                }
+            }
+        }
+        out.sort_by(|a, b| a.describes.cmp(&b.describes).then(b.weight.total_cmp(&a.weight)));
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const THRESHOLDS: &str = "[verdict]\nmin_busy = 0\nmin_blame = 0\nmin_wait = 0\nmin_share = 0\nmin_enclosing_share = 0\nmin_lead = 0\nmin_service = 0\nmin_stage_blame = 0\n";
+
+    fn refused(rule: &str) -> RuleError {
+        Rules::parse("f.toml", &format!("{THRESHOLDS}{rule}")).unwrap_err()
+    }
+
+    #[test]
+    fn the_built_in_findings_are_right() {
+        assert_eq!(Rules::built_in().unwrap().findings.len(), 6);
+    }
+
+    #[test]
+    fn a_wrong_finding_is_refused_with_its_line() {
+        let error = refused("[[finding]]\nkind = \"k\"\nof = \"call\"\nwhen = \"depth > 1\"\nsubject = \"s\"\nadvice = \"a\"\n");
+        assert_eq!(error.line, 13);
+        assert!(error.message.contains("unknown fact `depth`: expected one of machine, call"), "{error}");
+        let error = refused("[[finding]]\nkind = \"k\"\nof = \"call\"\nwhen = \"share > 1\"\nsubject = \"{queue}\"\nadvice = \"a\"\n");
+        assert_eq!(error.line, 14);
+        let error = refused("[[finding]]\nkind = \"k\"\nof = \"moon\"\n");
+        assert_eq!(error.line, 12);
+        let error = refused("[[finding]]\nkind = \"k\"\nof = \"call\"\nwhen = \"share >\"\nsubject = \"s\"\nadvice = \"a\"\n");
+        assert!(error.message.contains("column 8"), "{error}");
+    }
+
+    #[test]
+    fn causes_stand_before_descriptions_and_heavy_before_light() {
+        let facts = |scope, machine: &str, share| Facts {
+            scope,
+            texts: vec![("machine", machine.to_owned()), ("call", "c".to_owned()), ("state", "s".to_owned())],
+            numbers: vec![("share", share), ("blame", 1.0), ("calls_per_item", 1.0), ("named", 1.0), ("count", 7.0)],
+            evidence: Evidence::default(),
+        };
+        let found = Rules::built_in().unwrap().judge(&[
+            facts(Scope::State, "m", 0.9),
+            facts(Scope::Call, "light", 0.1),
+            facts(Scope::Call, "heavy", 0.3),
+            facts(Scope::Call, "none", 0.01),
+        ]);
+        let subjects: Vec<&str> = found.iter().map(|finding| finding.subject.as_str()).collect();
+        assert_eq!(subjects, ["heavy::c", "light::c", "m::s"]);
+        assert_eq!(found[0].count, 7);
+        assert!(found[0].advice.starts_with("heavy calls c 1 times per item and spends 30 %"), "{}", found[0].advice);
+    }
+}

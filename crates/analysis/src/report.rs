@@ -1,0 +1,134 @@
+//! The report: verdict, findings, and the numbers they stand on, from one pass.
+
+use crate::cpu::{self, Activities, Cpu};
+use crate::findings::{Finding, RuleError, Rules};
+use crate::latency::{Latencies, Latency};
+use crate::queues::{QueueAnswer, Queues};
+use crate::session::{Scene, Session};
+use crate::stages::Stages;
+use crate::verdict::{Judge, Verdict};
+use longpole_model::rules::RuleError as ModelRuleError;
+use longpole_model::system::System;
+use longpole_trace::event::{Catalogue, Item};
+use serde::Serialize;
+
+#[derive(Debug, Serialize)]
+pub struct Report {
+    pub verdict: Verdict,
+    /// Needs the critical path.
+    pub criticality: Option<()>,
+    pub findings: Vec<Finding>,
+    /// Needs the critical path.
+    pub predictions: Option<()>,
+    pub queues: Vec<QueueAnswer>,
+    pub latency: Vec<Latency>,
+    pub probe_cost_ns: Option<f64>,
+    pub inputs: Inputs,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Inputs {
+    pub start_ns: Option<i64>,
+    pub end_ns: Option<i64>,
+    pub events: u64,
+    pub lost: u64,
+    /// Gaps whose number of events nobody knows.
+    pub uncounted_losses: u64,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Model(#[from] ModelRuleError),
+    #[error(transparent)]
+    Findings(#[from] RuleError),
+}
+
+/// All analyses of a pass together.
+pub struct Pass {
+    pub session: Session,
+    latencies: Latencies,
+    queues: Queues,
+    stages: Stages,
+    activities: Activities,
+    rules: Rules,
+}
+
+impl Pass {
+    pub fn new() -> Result<Pass, Error> {
+        Ok(Pass {
+            session: Session::new(System::new()?),
+            latencies: Latencies::default(),
+            queues: Queues::default(),
+            stages: Stages::default(),
+            activities: Activities::default(),
+            rules: Rules::built_in()?,
+        })
+    }
+
+    #[inline]
+    pub fn item(&mut self, catalogue: &Catalogue, item: &Item<'_>) {
+        self.session.item(
+            catalogue,
+            item,
+            &mut [&mut self.latencies, &mut self.queues, &mut self.stages, &mut self.activities],
+        );
+    }
+
+    fn scene(&self) -> Scene<'_> {
+        Scene { system: &self.session.system, activity: &self.session.activity }
+    }
+
+    pub fn queues(&self) -> Vec<QueueAnswer> {
+        let end = self.session.range().map_or(0, |(_, end)| end);
+        self.queues.answer(self.scene(), end, &|machine| self.session.lost_of.get(&machine).copied().unwrap_or(0))
+    }
+
+    pub fn latency(&self) -> Vec<Latency> {
+        self.latencies.answer(self.scene())
+    }
+
+    pub fn cpu(&self, probe_cost_ns: Option<f64>) -> Cpu {
+        cpu::answer(&self.session, &self.activities, probe_cost_ns.map(picoseconds))
+    }
+
+    pub fn inputs(&self) -> Inputs {
+        Inputs {
+            start_ns: self.session.range().map(|(begin, _)| begin),
+            end_ns: self.session.range().map(|(_, end)| end),
+            events: self.session.events,
+            lost: self.session.lost,
+            uncounted_losses: self.session.uncounted_losses,
+        }
+    }
+
+    pub fn report(&self, probe_cost_ns: Option<f64>) -> Report {
+        let judge = Judge {
+            session: &self.session,
+            queues: &self.queues,
+            stages: &self.stages,
+            latencies: &self.latencies,
+            probe_cost_ps: probe_cost_ns.map_or(0, picoseconds),
+            rules: &self.rules,
+        };
+        let (verdict, findings) = judge.judge();
+        Report {
+            verdict,
+            criticality: None,
+            findings,
+            predictions: None,
+            queues: self.queues(),
+            latency: self.latency(),
+            probe_cost_ns,
+            inputs: self.inputs(),
+        }
+    }
+}
+
+fn picoseconds(ns: f64) -> u64 {
+    if ns.is_finite() && ns > 0.0 {
+        (ns * 1000.0) as u64
+    } else {
+        0
+    }
+}

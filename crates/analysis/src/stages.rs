@@ -1,0 +1,246 @@
+//! Stages: what each thread does per item that it handles. The facts that the findings' rules judge.
+//!
+//! An *item* of a stage is a token of its main input queue, or of its main output queue where it has no input. A *batch* is what a
+//! stage handles between two returns to its waiting place. The cost of a signal is the time from its submit to the stage's next probe, the cost of
+//! leaving and re-entering the loop the time from a submit to itself to the next token taken.
+
+use crate::session::{Observer, Scene};
+use longpole_model::activity::{Outcome, Total};
+use longpole_model::names::NameId;
+use longpole_model::step::{MachineId, Op, QueueId, Step};
+use longpole_trace::event::Loss;
+
+#[derive(Debug, Default)]
+pub struct Stages {
+    stages: Vec<Stage>,
+    depths: Vec<i64>,
+}
+
+#[derive(Debug, Default)]
+pub struct Stage {
+    pub inputs: Vec<Input>,
+    pub outputs: Vec<Output>,
+    pub calls: Vec<(NameId, u64)>,
+    pub signals: Vec<Signal>,
+    /// From a submit to itself to the next token.
+    pub reentry: Total,
+    last: Last,
+    resubmitted: bool,
+    returning: bool,
+}
+
+#[derive(Debug, Default)]
+pub struct Input {
+    pub queue: Option<QueueId>,
+    /// Items: units of the queue, or gets where its unit is bytes.
+    pub items: u64,
+    pub gets: u64,
+    pub batches: u64,
+    pub largest: u64,
+    /// Batches at whose end the stage signalled itself.
+    pub resubmitted: Resubmitted,
+    /// Items of batches that have more than one, the last of each left out: signals between them are not signals per batch.
+    pub inner_items: u64,
+    current: u64,
+    holds_more: bool,
+}
+
+#[derive(Debug, Default)]
+pub struct Resubmitted {
+    pub batches: u64,
+    /// The limit, and how many batches ended exactly there.
+    pub largest: u64,
+    pub at_largest: u64,
+    /// While the queue held more.
+    pub with_more: u64,
+}
+
+#[derive(Debug)]
+pub struct Output {
+    pub queue: QueueId,
+    pub items: u64,
+}
+
+#[derive(Debug)]
+pub struct Signal {
+    pub context: NameId,
+    pub submits: u64,
+    pub self_sent: u64,
+    pub cost: Total,
+    /// Submits beyond the first of a batch, per input (same order).
+    pub inner: Vec<u64>,
+    current: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+enum Last {
+    #[default]
+    Other,
+    /// Index of the signal.
+    Submit(usize),
+}
+
+impl Observer for Stages {
+    fn step(&mut self, scene: Scene<'_>, step: &Step, outcome: &Outcome) {
+        let at = step.machine.0 as usize;
+        if self.stages.len() <= at {
+            self.stages.resize_with(at + 1, Stage::default);
+        }
+        if self.depths.len() < scene.system.queues.len() {
+            self.depths.resize(scene.system.queues.len(), 0);
+        }
+        let stage = &mut self.stages[at];
+        let spent = Total { ns: outcome.spent_ns, probes: u64::from(outcome.spent_ns > 0) };
+        match stage.last {
+            Last::Submit(signal) if !outcome.state.is_idle() => add(&mut stage.signals[signal].cost, spent),
+            _ if stage.returning && !outcome.state.is_idle() => add(&mut stage.reentry, spent),
+            _ => {}
+        }
+        stage.last = Last::Other;
+        match step.op {
+            Op::Get { queue, count } => {
+                let depth = &mut self.depths[queue.0 as usize];
+                *depth = (*depth).saturating_sub_unsigned(count).max(0);
+                let items = if scene.system.queues[queue.0 as usize].bytes { 1 } else { count };
+                stage.get(queue, items);
+            }
+            Op::Put { queue, count } => {
+                let capacity = scene.system.queues[queue.0 as usize].capacity.unwrap_or(u64::MAX).min(i64::MAX as u64) as i64;
+                let depth = &mut self.depths[queue.0 as usize];
+                *depth = (*depth).saturating_add_unsigned(count).min(capacity);
+                let items = if scene.system.queues[queue.0 as usize].bytes { 1 } else { count };
+                match stage.outputs.iter_mut().find(|output| output.queue == queue) {
+                    Some(output) => output.items += items,
+                    None => stage.outputs.push(Output { queue, items }),
+                }
+            }
+            Op::Size { queue, count } => self.depths[queue.0 as usize] = count.min(i64::MAX as u64) as i64,
+            Op::WaitEmpty { queue } => {
+                self.depths[queue.0 as usize] = 0;
+                stage.end_batch();
+            }
+            Op::Wait | Op::Receive { .. } => stage.end_batch(),
+            Op::Call { name, .. } => match stage.calls.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, count)) => *count += 1,
+                None => stage.calls.push((name, 1)),
+            },
+            Op::Submit { context, count } => {
+                stage.submit(context, count.max(1), outcome.self_sent);
+                if outcome.self_sent {
+                    let depths = &self.depths;
+                    for input in &mut stage.inputs {
+                        input.holds_more = input.queue.is_some_and(|queue| depths[queue.0 as usize] > 0);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn loss(&mut self, _scene: Scene<'_>, machine: Option<MachineId>, _loss: &Loss) {
+        if let Some(stage) = machine.and_then(|machine| self.stages.get_mut(machine.0 as usize)) {
+            stage.inputs.iter_mut().for_each(|input| input.current = 0);
+            stage.signals.iter_mut().for_each(|signal| signal.current = 0);
+            (stage.last, stage.resubmitted, stage.returning) = (Last::Other, false, false);
+        }
+    }
+}
+
+impl Stages {
+    pub fn of(&self, machine: MachineId) -> Option<&Stage> {
+        self.stages.get(machine.0 as usize)
+    }
+}
+
+impl Stage {
+    /// The main input: of those with the most items, the one that is served most often.
+    pub fn main_input(&self) -> Option<usize> {
+        let most = self.inputs.iter().map(|input| input.items).max()?;
+        (0..self.inputs.len()).filter(|&at| self.inputs[at].items >= most / 2).max_by_key(|&at| self.inputs[at].gets)
+    }
+
+    pub fn items(&self) -> u64 {
+        match self.main_input() {
+            Some(at) => self.inputs[at].items,
+            None => self.outputs.iter().map(|output| output.items).max().unwrap_or(0),
+        }
+    }
+
+    fn get(&mut self, queue: QueueId, items: u64) {
+        self.returning = false;
+        let at = match self.inputs.iter().position(|input| input.queue == Some(queue)) {
+            Some(at) => at,
+            None => {
+                self.inputs.push(Input { queue: Some(queue), ..Input::default() });
+                self.inputs.len() - 1
+            }
+        };
+        let input = &mut self.inputs[at];
+        input.items = input.items.saturating_add(items);
+        input.gets += 1;
+        input.current = input.current.saturating_add(items);
+    }
+
+    fn submit(&mut self, context: NameId, count: u64, self_sent: bool) {
+        let at = match self.signals.iter().position(|signal| signal.context == context) {
+            Some(at) => at,
+            None => {
+                self.signals.push(Signal {
+                    context,
+                    submits: 0,
+                    self_sent: 0,
+                    cost: Total::default(),
+                    inner: Vec::new(),
+                    current: 0,
+                });
+                self.signals.len() - 1
+            }
+        };
+        let signal = &mut self.signals[at];
+        signal.submits += count;
+        if self_sent {
+            signal.self_sent += count;
+            self.resubmitted = true;
+            self.returning = true;
+        } else {
+            signal.current += count;
+            self.last = Last::Submit(at);
+        }
+    }
+
+    fn end_batch(&mut self) {
+        for (at, input) in self.inputs.iter_mut().enumerate() {
+            let items = std::mem::take(&mut input.current);
+            if items == 0 {
+                continue;
+            }
+            input.batches += 1;
+            input.largest = input.largest.max(items);
+            if items > 1 {
+                input.inner_items += items - 1;
+                for signal in self.signals.iter_mut().filter(|signal| signal.current > 1) {
+                    if signal.inner.len() <= at {
+                        signal.inner.resize(at + 1, 0);
+                    }
+                    signal.inner[at] += signal.current - 1;
+                }
+            }
+            if self.resubmitted {
+                let ended = &mut input.resubmitted;
+                ended.batches += 1;
+                if items > ended.largest {
+                    (ended.largest, ended.at_largest) = (items, 0);
+                }
+                ended.at_largest += u64::from(items == ended.largest);
+                ended.with_more += u64::from(input.holds_more);
+            }
+        }
+        self.resubmitted = false;
+        self.signals.iter_mut().for_each(|signal| signal.current = 0);
+    }
+}
+
+fn add(to: &mut Total, more: Total) {
+    to.ns += more.ns;
+    to.probes += more.probes;
+}

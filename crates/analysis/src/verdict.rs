@@ -1,0 +1,482 @@
+//! The verdict: the stage behind a full and before an empty queue, and the state in which it spends its time.
+//!
+//! A stage is chosen by blame ([`crate::blame`]): upstream waits for its space, downstream for its tokens. Its state is the one that takes
+//! most of its work. Both must stand out beyond the noise; else the verdict is that nothing stands out, with the reason.
+
+use crate::blame::{is_stage, Blame};
+use crate::cpu::state_name;
+use crate::findings::{Evidence, Facts, Finding, Rules, Scope, Thresholds};
+use crate::latency::Latencies;
+use crate::queues::Queues;
+use crate::session::Session;
+use crate::stages::Stages;
+use crate::windows::{net, probe_ns, Window};
+use longpole_model::activity::{Cell, State, Total};
+use longpole_model::step::{MachineId, QueueId};
+use serde::Serialize;
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Verdict {
+    pub kind: VerdictKind,
+    pub machine: Option<String>,
+    pub state: Option<String>,
+    /// Of the stage's work, net of the probes' cost.
+    pub share: Option<f64>,
+    /// Two standard errors over the windows of the run.
+    pub share_error: Option<f64>,
+    /// Of the stage's time: in no state that a probe names, or lost.
+    pub unknown_share: Option<f64>,
+    pub lost: u64,
+    pub evidence: Evidence,
+    pub text: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum VerdictKind {
+    Bottleneck,
+    Nothing,
+}
+
+pub struct Judge<'a> {
+    pub session: &'a Session,
+    pub queues: &'a Queues,
+    pub stages: &'a Stages,
+    pub latencies: &'a Latencies,
+    pub probe_cost_ps: u64,
+    pub rules: &'a Rules,
+}
+
+/// A state of one machine by name, with its net time.
+#[derive(Clone, Debug)]
+struct Share {
+    name: String,
+    state: State,
+    ns: u64,
+    share: f64,
+    error: f64,
+    evidence: Evidence,
+    named: bool,
+    enclosing: bool,
+}
+
+struct Prepared {
+    names: Vec<String>,
+    windows: Vec<Window>,
+    fullness: Vec<(Option<f64>, Option<f64>)>,
+    blame: Blame,
+    whole: Evidence,
+}
+
+impl Judge<'_> {
+    pub fn judge(&self) -> (Verdict, Vec<Finding>) {
+        let prepared = self.prepare();
+        let verdict = self.verdict(&prepared);
+        let found = verdict.kind == VerdictKind::Bottleneck;
+        let findings = self.rules.judge(&self.facts(&prepared, found));
+        (verdict, findings)
+    }
+
+    fn prepare(&self) -> Prepared {
+        let (begin, end) = self.session.range().unwrap_or((0, 0));
+        let system = &self.session.system;
+        let fullness: Vec<_> = (0..system.queues.len())
+            .map(|at| self.queues.fullness(QueueId(at as u32), system.queues[at].capacity, end))
+            .collect();
+        let activity = &self.session.activity;
+        let blame = Blame::compute(system, activity, activity.totals(), self.queues, self.stages, &fullness);
+        Prepared {
+            names: system.machine_names(),
+            windows: self.session.windows.finish(end, activity),
+            fullness,
+            blame,
+            whole: Evidence { start_ns: begin, end_ns: end },
+        }
+    }
+
+    fn stages(&self) -> Vec<usize> {
+        let count = self.session.system.machines.len();
+        (0..count).filter(|&at| self.stages.of(MachineId(at as u32)).is_some_and(is_stage)).collect()
+    }
+
+    fn verdict(&self, prepared: &Prepared) -> Verdict {
+        let thresholds = &self.rules.verdict;
+        let nothing = |text: String| Verdict {
+            kind: VerdictKind::Nothing,
+            machine: None,
+            state: None,
+            share: None,
+            share_error: None,
+            unknown_share: None,
+            lost: self.session.lost,
+            evidence: prepared.whole,
+            text: format!("Nothing stands out: {text}{}.", self.loss_text()),
+        };
+        let stages = self.stages();
+        if stages.len() < 2 {
+            return nothing("no two threads with queue probes hand items to each other".to_owned());
+        }
+        let blame = &prepared.blame;
+        let Some(&stage) = stages.iter().max_by(|&&a, &&b| blame.share[a].total_cmp(&blame.share[b])) else {
+            return nothing("there is no stage".to_owned());
+        };
+        let name = &prepared.names[stage];
+        let (mut waited, mut lived) = (0.0, 0.0);
+        for &other in stages.iter().filter(|&&other| other != stage) {
+            waited += blame.waits[other] * blame.total_ns[other] as f64;
+            lived += blame.total_ns[other] as f64;
+        }
+        let waiting = if lived > 0.0 { waited / lived } else { 0.0 };
+        if waiting < thresholds.min_wait {
+            return nothing(format!("the stages wait for each other for only {} of their time", percent(waiting)));
+        }
+        if blame.share[stage] < thresholds.min_blame {
+            return nothing(format!(
+                "the waiting has no single cause ({name} accounts for {} of it, the most)",
+                percent(blame.share[stage])
+            ));
+        }
+        if blame.busy[stage] < thresholds.min_busy {
+            return nothing(format!(
+                "{name} is waited for most, but works for only {} of its time",
+                percent(blame.busy[stage])
+            ));
+        }
+        let shares = self.shares(prepared, MachineId(stage as u32));
+        let Some(first) = shares.first() else { return nothing(format!("{name} shows no work")) };
+        let unknown: f64 = shares.iter().filter(|share| !share.named).map(|share| share.share).sum();
+        if let Err(reason) = stands_out(&shares, thresholds) {
+            return nothing(format!("{name} is the slowest stage, but {reason}"));
+        }
+        let blamed = self.follow_calls(prepared, MachineId(stage as u32), first, thresholds);
+        let (machine, state, share, via) = match &blamed {
+            Some((machine, share)) => (
+                prepared.names[machine.0 as usize].clone(),
+                share.name.clone(),
+                share.share,
+                format!(" (called by {name} as {})", first.name),
+            ),
+            None => (name.clone(), first.name.clone(), first.share, String::new()),
+        };
+        let text = format!(
+            "{machine} is the bottleneck: {state}{via} takes {} ± {} of {}, {} unknown{}{}.{}",
+            percent(share),
+            percent(first.error),
+            if blamed.is_some() { format!("the work of {name}") } else { "its work".to_owned() },
+            percent(unknown),
+            self.loss_text(),
+            self.probe_text(MachineId(stage as u32)),
+            self.neighbours(prepared, stage),
+        );
+        Verdict {
+            kind: VerdictKind::Bottleneck,
+            machine: Some(machine),
+            state: Some(state),
+            share: Some(share),
+            share_error: Some(first.error),
+            unknown_share: Some(unknown),
+            lost: self.session.lost,
+            evidence: first.evidence,
+            text,
+        }
+    }
+
+    /// The work of a machine by the names of its states, the longest first.
+    fn shares(&self, prepared: &Prepared, machine: MachineId) -> Vec<Share> {
+        let cells = self.session.activity.cells();
+        let totals = self.session.activity.totals();
+        let mut found: Vec<(String, State, Vec<usize>)> = Vec::new();
+        for (at, cell) in cells.iter().enumerate() {
+            if cell.machine != machine || cell.state.is_idle() || totals[at].ns == 0 {
+                continue;
+            }
+            let name = state_name(&self.session.system, cell.state);
+            match found.iter_mut().find(|(known, ..)| *known == name) {
+                Some((_, state, members)) => {
+                    members.push(at);
+                    // A call within a span of the same name is a call.
+                    if matches!(cell.state, State::Call(_)) {
+                        *state = cell.state;
+                    }
+                }
+                None => found.push((name, cell.state, vec![at])),
+            }
+        }
+        let sum = |added: &[Total], members: &[usize]| -> u64 {
+            members.iter().filter_map(|&at| added.get(at)).map(|total| net(*total, self.probe_cost_ps)).sum()
+        };
+        let all: Vec<usize> = found.iter().flat_map(|(.., members)| members.clone()).collect();
+        let work = sum(totals, &all);
+        let mut shares: Vec<Share> = found
+            .iter()
+            .map(|(name, state, members)| {
+                let ns = sum(totals, members);
+                let share = if work > 0 { ns as f64 / work as f64 } else { 0.0 };
+                let mut squares = 0.0;
+                let mut used = 0u32;
+                let mut best = (0, prepared.whole);
+                for window in &prepared.windows {
+                    let (part, of) = (sum(&window.added, members), sum(&window.added, &all));
+                    if of == 0 {
+                        continue;
+                    }
+                    used += 1;
+                    squares += (part as f64 - share * of as f64).powi(2);
+                    if part > best.0 {
+                        best = (part, Evidence { start_ns: window.begin_ns, end_ns: window.end_ns });
+                    }
+                }
+                // The error of a ratio of sums over independent windows.
+                let error = if used > 2 && work > 0 {
+                    2.0 * (squares * f64::from(used) / f64::from(used - 1)).sqrt() / work as f64
+                } else {
+                    1.0
+                };
+                Share {
+                    name: name.clone(),
+                    state: *state,
+                    ns,
+                    share,
+                    error,
+                    evidence: best.1,
+                    named: !matches!(state, State::Run | State::Lost),
+                    enclosing: self.latencies.is_enclosing(machine, *state),
+                }
+            })
+            .collect();
+        shares.sort_by(|a, b| b.ns.cmp(&a.ns).then_with(|| a.name.cmp(&b.name)));
+        shares
+    }
+
+    /// Where a call's time is the callee's work, the callee is to blame, and what it does then.
+    fn follow_calls(&self, prepared: &Prepared, caller: MachineId, first: &Share, thresholds: &Thresholds) -> Option<(MachineId, Share)> {
+        let mut blamed = None;
+        let (mut caller, mut state, mut share) = (caller, first.state, first.share);
+        for _ in 0..8 {
+            let State::Call(call) = state else { break };
+            let Some((callee, served)) = self.latencies.service(call, caller) else { break };
+            if served < thresholds.min_service || callee == caller {
+                break;
+            }
+            let shares = self.shares(prepared, callee);
+            // What else the callee does is not this call's.
+            let Some(next) = shares.iter().find(|share| share.named && share.state != State::Reentry) else { break };
+            share *= served * next.share;
+            let mut next = next.clone();
+            (caller, state) = (callee, next.state);
+            next.share = share;
+            blamed = Some((callee, next));
+        }
+        blamed
+    }
+
+    fn facts(&self, prepared: &Prepared, verdict: bool) -> Vec<Facts> {
+        let system = &self.session.system;
+        let verdict = if verdict { 1.0 } else { 0.0 };
+        let stages = self.stages();
+        let thresholds = &self.rules.verdict;
+        let blamed: Vec<usize> =
+            stages.iter().copied().filter(|&at| prepared.blame.share[at] >= thresholds.min_stage_blame).collect();
+        let judged = if blamed.is_empty() {
+            stages.into_iter().filter(|&at| prepared.blame.busy[at] >= thresholds.min_busy).collect()
+        } else {
+            blamed
+        };
+        let mut out = Vec::new();
+        for at in judged {
+            let machine = MachineId(at as u32);
+            let Some(stage) = self.stages.of(machine) else { continue };
+            let shares = self.shares(prepared, machine);
+            let work: u64 = shares.iter().map(|share| share.ns).sum();
+            let items = stage.items();
+            if work == 0 || items == 0 {
+                continue;
+            }
+            let blame = prepared.blame.share[at].max(1e-9);
+            let name = prepared.names[at].clone();
+            let share_of = |total: Total| net(total, self.probe_cost_ps) as f64 / work as f64;
+            let per_item = |count: u64| count as f64 / items as f64;
+            let facts = |scope, texts: Vec<(&'static str, String)>, share: f64, count: u64, more: &[(&'static str, f64)], evidence| {
+                let mut numbers =
+                    vec![("share", share), ("count", count as f64), ("verdict", verdict), ("blame", blame)];
+                numbers.extend_from_slice(more);
+                let mut all = vec![("machine", name.clone())];
+                all.extend(texts);
+                Facts { scope, texts: all, numbers, evidence }
+            };
+            for &(call, count) in &stage.calls {
+                let cell = Cell { machine, state: State::Call(call) };
+                let total = self.total_of(cell);
+                let evidence = shares.iter().find(|share| share.state == cell.state).map_or(prepared.whole, |share| share.evidence);
+                out.push(facts(
+                    Scope::Call,
+                    vec![("call", system.names.text(call).to_owned())],
+                    share_of(total),
+                    count,
+                    &[("calls_per_item", per_item(count))],
+                    evidence,
+                ));
+            }
+            let main = stage.main_input();
+            let inner_items = main.map_or(0, |at| stage.inputs[at].inner_items);
+            let others = stage.signals.iter().filter(|signal| signal.submits > signal.self_sent);
+            let (mut submits, mut most_inner, mut cost) = (0, 0, Total::default());
+            for signal in others {
+                submits += signal.submits - signal.self_sent;
+                most_inner = most_inner.max(main.and_then(|at| signal.inner.get(at)).copied().unwrap_or(0));
+                cost.ns += signal.cost.ns;
+                cost.probes += signal.cost.probes;
+            }
+            // Too few items within batches, and signals per item cannot be told from signals per batch.
+            if submits > 0 && inner_items > items / 20 {
+                out.push(facts(
+                    Scope::Signal,
+                    Vec::new(),
+                    share_of(cost),
+                    submits,
+                    &[
+                        ("signals_per_item", per_item(submits)),
+                        ("inner_per_item", most_inner as f64 / inner_items as f64),
+                    ],
+                    prepared.whole,
+                ));
+            }
+            let largest = stage.inputs.iter().map(|input| input.items).max().unwrap_or(0);
+            for input in stage.inputs.iter().filter(|input| input.items >= largest / 2 && input.resubmitted.batches > 0) {
+                let ended = &input.resubmitted;
+                let of = |part: u64, whole: u64| if whole > 0 { part as f64 / whole as f64 } else { 0.0 };
+                let queue = input.queue.map_or("", |queue| system.queue_name(queue));
+                out.push(facts(
+                    Scope::Batch,
+                    vec![("queue", queue.to_owned())],
+                    share_of(stage.reentry),
+                    ended.batches,
+                    &[
+                        ("resubmitted", of(ended.batches, input.batches)),
+                        ("at_limit", of(ended.at_largest, ended.batches)),
+                        ("with_more", of(ended.with_more, ended.batches)),
+                        ("limit", ended.largest as f64),
+                    ],
+                    prepared.whole,
+                ));
+            }
+            for share in &shares {
+                out.push(facts(
+                    Scope::State,
+                    vec![("state", share.name.clone())],
+                    share.share,
+                    items,
+                    &[("named", f64::from(u8::from(share.named && !share.enclosing)))],
+                    share.evidence,
+                ));
+            }
+        }
+        for (at, &(full, empty)) in prepared.fullness.iter().enumerate() {
+            let queue = QueueId(at as u32);
+            if self.queues.producers(queue).is_empty() || self.queues.consumers(queue).is_empty() {
+                continue;
+            }
+            let (full, empty) = (full.unwrap_or(0.0), empty.unwrap_or(0.0));
+            out.push(Facts {
+                scope: Scope::Queue,
+                texts: vec![("queue", system.queue_name(queue).to_owned())],
+                numbers: vec![
+                    ("share", full.max(empty)),
+                    ("count", 1.0),
+                    ("verdict", verdict),
+                    ("full", full),
+                    ("empty", empty),
+                ],
+                evidence: prepared.whole,
+            });
+        }
+        out
+    }
+
+    fn total_of(&self, wanted: Cell) -> Total {
+        let cells = self.session.activity.cells().iter().zip(self.session.activity.totals());
+        cells.filter(|(cell, _)| **cell == wanted).map(|(_, total)| *total).next().unwrap_or_default()
+    }
+
+    fn loss_text(&self) -> String {
+        match (self.session.lost, self.session.uncounted_losses) {
+            (lost, 0) => format!(", {lost} events lost"),
+            (lost, more) => format!(", {lost} events lost and {more} losses that nobody counted"),
+        }
+    }
+
+    /// What of this stage's time the probes took, which is left out of all shares.
+    fn probe_text(&self, machine: MachineId) -> String {
+        if self.probe_cost_ps == 0 {
+            return ", probe cost not measured".to_owned();
+        }
+        let (mut probes, mut all) = (0, 0);
+        for (cell, total) in self.session.activity.cells().iter().zip(self.session.activity.totals()) {
+            if cell.machine == machine && !cell.state.is_idle() {
+                probes += probe_ns(*total, self.probe_cost_ps);
+                all += total.ns;
+            }
+        }
+        let share = if all > 0 { probes as f64 / all as f64 } else { 0.0 };
+        format!(", {} probe cost left out", percent(share))
+    }
+
+    fn neighbours(&self, prepared: &Prepared, stage: usize) -> String {
+        let machine = MachineId(stage as u32);
+        let Some(facts) = self.stages.of(machine) else { return String::new() };
+        let cells = self.session.activity.cells().iter().zip(self.session.activity.totals());
+        let mut waits: Vec<(u64, String)> = Vec::new();
+        for (cell, total) in cells {
+            let text = match cell.state {
+                _ if cell.machine == machine => continue,
+                State::WaitFull(queue) if facts.inputs.iter().any(|input| input.queue == Some(queue)) => "space in",
+                State::WaitEmpty(queue) if facts.outputs.iter().any(|output| output.queue == queue) => "items from",
+                _ => continue,
+            };
+            let (State::WaitFull(queue) | State::WaitEmpty(queue)) = cell.state else { continue };
+            let whole = prepared.blame.total_ns[cell.machine.0 as usize].max(1);
+            let share = total.ns as f64 / whole as f64;
+            if share >= 0.05 {
+                let who = &prepared.names[cell.machine.0 as usize];
+                let queue = self.session.system.queue_name(queue);
+                waits.push((total.ns, format!("{who} waits {} of its time for {text} {queue}", percent(share))));
+            }
+        }
+        waits.sort_by(|a, b| b.cmp(a));
+        waits.truncate(2);
+        match waits.len() {
+            0 => String::new(),
+            _ => format!(" {}.", waits.into_iter().map(|(_, text)| text).collect::<Vec<_>>().join("; ")),
+        }
+    }
+}
+
+fn stands_out(shares: &[Share], thresholds: &Thresholds) -> Result<(), String> {
+    let first = &shares[0];
+    let second = shares.get(1);
+    if !first.named {
+        return Err(format!("{} of its work lies outside of its probes' states", percent(first.share)));
+    }
+    let needed = if first.enclosing { thresholds.min_enclosing_share } else { thresholds.min_share };
+    let best = match second {
+        Some(second) => format!("{} takes {}, {} {}", first.name, percent(first.share), second.name, percent(second.share)),
+        None => format!("{} takes {}", first.name, percent(first.share)),
+    };
+    if first.share - first.error < needed {
+        return Err(format!("no state dominates it ({best})"));
+    }
+    match second {
+        Some(second) if first.share - first.error < (second.share + second.error) * thresholds.min_lead => {
+            Err(format!("no state is ahead beyond the noise ({best})"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn percent(share: f64) -> String {
+    match share * 100.0 {
+        percent if percent >= 0.05 => format!("{percent:.1} %"),
+        percent if percent > 0.0 => "<0.1 %".to_owned(),
+        _ => "0 %".to_owned(),
+    }
+}
