@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::event::{Class, ClassId, Event, Item, Loss, StreamId, StreamKind, Subject, SubjectId};
-use crate::oddity::Oddity;
+use crate::oddity::{Oddity, MOST_ERRORS};
 use crate::shelf::Shelf;
 use crate::trace::Shared;
 use crate::value::Value;
@@ -142,7 +142,9 @@ impl Capture {
                 Ok(Some(_)) => {}
                 Err(error) => {
                     let again = error.is_recoverable();
-                    oddities.push(oddity(&self.path, &error));
+                    if oddities.len() < MOST_ERRORS as usize {
+                        oddities.push(oddity(&self.path, &error));
+                    }
                     if !again {
                         break;
                     }
@@ -180,6 +182,7 @@ pub(crate) struct CaptureSource {
     /// A loss comes before the packet that told it.
     waiting: Option<Head>,
     head: Option<Head>,
+    errors: u32,
 }
 
 #[derive(Clone, Copy)]
@@ -206,6 +209,7 @@ impl CaptureSource {
             last_ns: 0,
             waiting: None,
             head: None,
+            errors: 0,
         })
     }
 
@@ -245,7 +249,10 @@ impl CaptureSource {
                 }
                 Ok(Some(_)) => {}
                 Err(error) => {
-                    shared.oddities.push(oddity(&self.path, &error));
+                    self.errors += 1;
+                    if self.errors <= MOST_ERRORS {
+                        shared.oddities.push(oddity(&self.path, &error));
+                    }
                     if !error.is_recoverable() {
                         return Ok(None);
                     }
@@ -265,7 +272,8 @@ impl CaptureSource {
                 Item::Event(Event { t_ns, stream, subject, class, cpu: None, fields, context: &[] })
             }
             Some(Head::Loss(loss)) => Item::Loss(loss),
-            None => unreachable!("only what `advance` has found is asked for"),
+            // The trace asks only for what `advance` has found.
+            None => Item::Loss(Loss { stream: self.stream, begin_ns: self.last_ns, end_ns: self.last_ns, events: Some(0) }),
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::chains::{Chains, MOST_CHAINS};
 use crate::error::Error;
 use crate::event::{Class, ClassId, Event, Item, Loss, StreamId, StreamKind, Subject, SubjectId};
 use crate::file::{FileWindow, StreamFile};
-use crate::oddity::Oddity;
+use crate::oddity::{Oddity, MOST_ERRORS};
 use crate::recognise::stream_files;
 use crate::recording::Clock;
 use crate::shelf::Shelf;
@@ -20,8 +20,6 @@ use std::sync::Arc;
 /// Metadata beyond this is no metadata.
 const MOST_METADATA: u64 = 1 << 30;
 
-/// Errors of one stream that are told one by one.
-const MOST_ERRORS: u32 = 8;
 
 /// A CTF directory, opened.
 pub(crate) struct Opened {
@@ -114,7 +112,14 @@ fn read_metadata(path: &Path) -> Result<Metadata, Error> {
         return Err(Error::NotATrace { path: path.to_owned(), tried });
     }
     let bytes = fs::read(path).map_err(Error::io(path))?;
-    Metadata::parse(&bytes).map_err(|source| Error::Metadata { path: path.to_owned(), source })
+    Metadata::parse(&bytes).or_else(|source| {
+        // A recorder that was killed, or that is just writing, may leave its last block unfinished. No packet needs it yet.
+        let whole = bytes.windows(4).rposition(|end| end == b"\n};\n").map_or(0, |at| at + 4);
+        match Metadata::parse(&bytes[..whole]) {
+            Ok(metadata) if whole > 0 && whole < bytes.len() => Ok(metadata),
+            _ => Err(Error::Metadata { path: path.to_owned(), source }),
+        }
+    })
 }
 
 fn intern(metadata: &Metadata, shared: &mut Shared) -> Vec<Vec<ClassPlan>> {
@@ -195,6 +200,7 @@ pub(crate) struct CtfSource {
     waiting: Option<Loss>,
     last_ns: i64,
     errors: u32,
+    packets_lost: u64,
 }
 
 impl CtfSource {
@@ -219,6 +225,7 @@ impl CtfSource {
             waiting: None,
             last_ns: i64::MIN,
             errors: 0,
+            packets_lost: 0,
         }
     }
 
@@ -268,8 +275,7 @@ impl CtfSource {
                 if self.owns_packet() {
                     let begin_ns = loss.begin_ns.unwrap_or(self.last_ns);
                     let end_ns = loss.end_ns.unwrap_or(begin_ns).max(begin_ns);
-                    let stream = shared.stream_name(self.stream);
-                    shared.oddities.push(Oddity::PacketsLost { stream, packets: loss.count.unwrap_or(0) });
+                    self.packets_lost = self.packets_lost.saturating_add(loss.count.unwrap_or(0));
                     // Where the tracer counts events, those of the missing packets are in its count.
                     if self.waiting.is_none() {
                         self.loss = Some(Loss { stream: self.stream, begin_ns, end_ns, events: None });
@@ -302,6 +308,21 @@ impl CtfSource {
             loss.end_ns = loss.end_ns.max(self.last_ns);
             self.loss = Some(loss);
         }
+    }
+
+    /// Says at the end what was counted on the way.
+    pub fn tell(&self, shared: &mut Shared) {
+        if self.packets_lost > 0 {
+            let stream = shared.stream_name(self.stream);
+            shared.oddities.push(Oddity::PacketsLost { stream, packets: self.packets_lost });
+        }
+    }
+
+    pub fn leave(&mut self, end_ns: i64) -> bool {
+        if self.waiting.is_some_and(|loss| loss.begin_ns <= end_ns) {
+            self.yield_waiting();
+        }
+        self.loss.is_some_and(|loss| loss.begin_ns <= end_ns)
     }
 
     fn owns_packet(&mut self) -> bool {

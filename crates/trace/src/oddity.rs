@@ -3,6 +3,9 @@
 use std::fmt;
 use std::path::PathBuf;
 
+/// Errors of one file that are told one by one; what is told must not grow with the trace.
+pub(crate) const MOST_ERRORS: u32 = 8;
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Oddity {

@@ -103,6 +103,17 @@ impl Source {
     }
 }
 
+impl Source {
+    /// Turns to the loss of the packet that was reached if that loss began by `end_ns`; false if there is none.
+    #[cold]
+    fn leave(&mut self, end_ns: i64) -> bool {
+        match self {
+            Source::Ctf(source) => source.leave(end_ns),
+            Source::Capture(_) => false,
+        }
+    }
+}
+
 /// A source, and the window in which it is sorted where its order is not to be trusted.
 struct Slot {
     source: Source,
@@ -116,6 +127,11 @@ impl Slot {
             None => self.source.advance(shared),
             Some(window) => window.advance(&mut self.source, shared, shelf),
         }
+    }
+
+    /// As [`Source::leave`]. In a sorted stream a loss that is not yet in the window is not found.
+    fn leave(&mut self, end_ns: i64) -> bool {
+        self.window.is_none() && self.source.leave(end_ns)
     }
 
     #[inline]
@@ -255,7 +271,9 @@ impl Trace {
             self.current = Some(index);
             if key.t_ns > self.end_ns {
                 // A loss counts if any of its time lies in the range. All that follows in this stream is later still.
-                if matches!(self.slots[index].item(&mut self.shelf), Item::Loss(loss) if loss.begin_ns <= self.end_ns) {
+                if matches!(self.slots[index].item(&mut self.shelf), Item::Loss(loss) if loss.begin_ns <= self.end_ns)
+                    || self.slots[index].leave(self.end_ns)
+                {
                     return Ok(true);
                 }
                 self.current = None;
@@ -271,9 +289,12 @@ impl Trace {
     fn finish(&mut self) -> bool {
         self.finished = true;
         self.current = None;
-        for slot in &mut self.slots {
-            if let Some(window) = &mut slot.window {
+        for slot in &self.slots {
+            if let Some(window) = &slot.window {
                 window.tell(&mut self.shared);
+            }
+            if let Source::Ctf(source) = &slot.source {
+                source.tell(&mut self.shared);
             }
         }
         false

@@ -193,6 +193,39 @@ fn the_room_that_a_live_recorder_reserves_is_no_packet_with_events() {
 }
 
 #[test]
+fn metadata_whose_last_block_is_unfinished_is_read_up_to_there() {
+    let directory = TempDir::new().unwrap();
+    let fake = small(directory.path());
+    let path = directory.path().join("user/metadata");
+    let unfinished = fake.metadata() + "event {\n\tname = \"mark:n";
+    std::fs::write(&path, unfinished).unwrap();
+    assert_eq!(lines(&mut open(directory.path())).len(), 6);
+    std::fs::write(&path, "/* CTF 1.8 */\ntrace {\n};\nnonsense").unwrap();
+    let refused = Trace::open(&[directory.path()], Options::default()).err().unwrap().to_string();
+    assert!(refused.contains("user/metadata"), "{refused}");
+}
+
+#[test]
+fn packets_that_are_missing_are_a_loss_that_nobody_counted() {
+    let directory = TempDir::new().unwrap();
+    let mut fake = Fake::new(directory.path());
+    let mark = fake.class("mark:m", &[]);
+    let mut lane = fake.lane("a", "t", 1, 1);
+    lane.event(10, mark, &[]);
+    lane.packet();
+    let begin = lane.bytes.len();
+    lane.event(20, mark, &[]);
+    lane.packet();
+    lane.bytes.truncate(begin);
+    lane.event(30, mark, &[]);
+    lane.finish();
+    fake.finish();
+    let mut trace = open(directory.path());
+    assert_eq!(lines(&mut trace), ["+10 mark:m t", "+30 lost None since +10", "+30 mark:m t"]);
+    assert!(trace.oddities().iter().any(|oddity| matches!(oddity, Oddity::PacketsLost { packets: 1, .. })));
+}
+
+#[test]
 fn a_damaged_packet_hides_neither_the_next_one_nor_the_other_streams() {
     let directory = TempDir::new().unwrap();
     let mut fake = Fake::new(directory.path());
