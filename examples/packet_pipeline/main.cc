@@ -41,6 +41,13 @@ System *map(int fd)
 	return static_cast<System *>(p);
 }
 
+uint64_t cpu_ns()
+{
+	timespec t;
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	return uint64_t(t.tv_sec) * 1000000000 + uint64_t(t.tv_nsec);
+}
+
 int run_role(Role role, int fd)
 {
 	// the launcher passes interrupts on; a process ends with it in any case
@@ -60,27 +67,34 @@ int run_role(Role role, int fd)
 	if (role != TIMER)
 		close(s.timer_server);
 
+	const uint64_t before = cpu_ns();
+	int status = 2;
 	switch (role) {
 	case SOURCE:
 		prctl(PR_SET_NAME, N_SOURCE_THREAD);
 		LONGPOLE_LABEL(N_SOURCE);
-		return run_source(s);
+		status = run_source(s);
+		break;
 	case ROUTER:
 		prctl(PR_SET_NAME, N_ROUTER_THREAD);
 		LONGPOLE_LABEL(N_ROUTER);
-		return run_router(s);
+		status = run_router(s);
+		break;
 	case SINK:
 		prctl(PR_SET_NAME, N_SINK_THREAD);
 		LONGPOLE_LABEL(N_SINK);
-		return run_sink(s);
+		status = run_sink(s);
+		break;
 	case TIMER:
 		prctl(PR_SET_NAME, N_TIMER_THREAD);
 		LONGPOLE_LABEL(N_TIMER);
-		return run_timer(s);
+		status = run_timer(s);
+		break;
 	case ROLES:
 		break;
 	}
-	return 2;
+	s.cpu_ns[role].store(cpu_ns() - before);
+	return status;
 }
 
 class Launcher
@@ -218,6 +232,14 @@ int Launcher::run()
 				if (!stopping_)
 					stop();
 		}
+	}
+	if (const uint64_t packets = s_->received.load()) {
+		std::printf("CPU time per packet:");
+		for (Role role : {SOURCE, ROUTER, SINK, TIMER})
+			if (!s_->options.direct || role == SOURCE || role == SINK)
+				std::printf(" %s %llu ns", ROLE_NAMES[role],
+				            static_cast<unsigned long long>(s_->cpu_ns[role].load() / packets));
+		std::printf("\n");
 	}
 	return failed_ ? 1 : 0;
 }

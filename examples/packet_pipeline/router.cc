@@ -14,6 +14,8 @@ namespace pipeline {
 
 namespace {
 
+constexpr uint32_t PREFETCH = 4; // packets ahead
+
 longpole::Queue source_submit{N_SOURCE_SUBMIT, QUEUE_USABLE};
 longpole::Queue source_ack{N_SOURCE_ACK, QUEUE_USABLE};
 longpole::Queue sink_submit{N_SINK_SUBMIT, QUEUE_USABLE};
@@ -185,6 +187,10 @@ void Router::forward_packet()
 	in_.submit.consume(1);
 	in_.ack.slot(acks_) = d;
 	acks_++;
+	// The frame lies in another core's cache: ask for a later one while this one is worked on.
+	if (in_.submit.available() > PREFETCH)
+		if (const uint8_t *later = in_.frame(in_.submit.peek(PREFETCH)))
+			__builtin_prefetch(later);
 
 	uint8_t *frame = in_.frame(d);
 	const bool capture = o_.capture && seen_ % o_.capture == 0;

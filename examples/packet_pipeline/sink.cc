@@ -100,6 +100,7 @@ int run_sink(System &s)
 			(void)!write(s.finished, &one, sizeof(one));
 		}
 	}
+	s.received.store(received);
 	print_rate("Received", received, o.bytes, begin ? now_ns() - begin : 0);
 	if (wrong) {
 		std::fprintf(stderr, "packet_sink: %llu of the packets are wrong\n", static_cast<unsigned long long>(wrong));

@@ -23,6 +23,8 @@ struct System {
 	int timer_server;   // socket, the timer's end
 	std::atomic<uint32_t> ready;
 	std::atomic<uint32_t> stop;
+	std::atomic<uint64_t> received;      // packets, when the sink has ended
+	std::atomic<uint64_t> cpu_ns[ROLES]; // of each process that has ended
 	StreamMemory north; // source to router, or to the sink where there is no router
 	StreamMemory south; // router to sink
 };

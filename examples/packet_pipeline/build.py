@@ -1,0 +1,68 @@
+"""Builds the pipeline: as it is, with the probes compiled out, or with random words for all of its names.
+
+Nothing here knows what the names mean; scrambling replaces every one that names.h defines.
+"""
+
+import json
+import os
+import random
+import re
+import subprocess
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+INCLUDE = HERE.parent.parent / "include"
+DEFINITION = re.compile(r'^#define (N_\w+) "([^"]*)"$', re.MULTILINE)
+
+
+def names():
+    """All names: macro -> text."""
+    found = dict(DEFINITION.findall((HERE / "names.h").read_text()))
+    if not found:
+        raise SystemExit("names.h defines no names")
+    return found
+
+
+def scramble(seed):
+    """A random word for each name, no two alike, none of them a name that is there."""
+    rng = random.Random(seed)
+    real = names()
+    taken = set(real.values())
+    words = {}
+    for macro in real:
+        word = None
+        while word is None or word in taken:
+            # a thread's name has 15 bytes at most
+            word = "".join(rng.choice("bdfgklmnprstvz") + rng.choice("aeiou") for _ in range(rng.randint(3, 6)))
+        taken.add(word)
+        words[macro] = word
+    return words
+
+
+def build(folder, defines=(), compiler=None):
+    """Compiles into `folder` and returns the program's path; the sources are compiled side by side."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    compiler = compiler or os.environ.get("CXX", "g++")
+    flags = ["-O2", "-std=c++17", "-Wall", "-Wextra", f"-I{INCLUDE}", *defines]
+    objects, running = [], []
+    for source in sorted(HERE.glob("*.cc")):
+        target = folder / (source.stem + ".o")
+        objects.append(str(target))
+        running.append(subprocess.Popen([compiler, *flags, "-c", str(source), "-o", str(target)]))
+    if any([process.wait() for process in running]):
+        raise SystemExit("the pipeline does not compile")
+    program = folder / "packet_pipeline"
+    subprocess.run([compiler, *objects, "-o", str(program)], check=True)
+    return program
+
+
+def build_scrambled(folder, seed):
+    """Builds with random names; beside the program lies names.json: real name -> random word."""
+    folder = Path(folder).resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    words, real = scramble(seed), names()
+    header = folder / "scrambled_names.h"
+    header.write_text("".join(f'#define {macro} "{word}"\n' for macro, word in words.items()))
+    (folder / "names.json").write_text(json.dumps({real[macro]: word for macro, word in words.items()}, indent=1) + "\n")
+    return build(folder, [f'-DPIPELINE_NAMES="{header}"'])

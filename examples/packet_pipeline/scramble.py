@@ -1,0 +1,12 @@
+#!/usr/bin/env python3
+"""Builds the pipeline with random words for all of its names, and writes beside it names.json: real name -> word."""
+
+import argparse
+
+import build
+
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("--seed", type=int, required=True)
+parser.add_argument("-o", "--output", required=True, help="folder")
+options = parser.parse_args()
+print(build.build_scrambled(options.output, options.seed))

@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# What `make test` runs of this example: the routing is right in every mode, also with random names.
+set -euo pipefail
+cd "$(dirname "$0")"
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
+export PYTHONDONTWRITEBYTECODE=1
+python3 test_routing.py
+python3 scramble.py --seed 1 -o "$out"
+"$out/packet_pipeline" --packets=1000 --start-order=1 --slow
+"$out/packet_pipeline" --packets=1000 --start-order=2 --direct

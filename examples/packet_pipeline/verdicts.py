@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+"""Records the pipeline with each fault alone, and with none, and holds the reports against expected.tsv.
+
+With --seed the pipeline is built with random words for all names and starts its processes in random order, and the
+table is translated. Ends with 1 if a row does not hold in all runs, or if one of them appears without a fault.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import build
+
+
+def table():
+    rows = []
+    for line in (build.HERE / "expected.tsv").read_text().splitlines():
+        if line and not line.startswith("#"):
+            fault, size, arguments, machine, state, kind, subject = line.split("\t")
+            rows.append({"fault": fault, "bytes": size, "arguments": arguments.split(), "verdict": (machine, state), "finding": (kind, subject)})
+    return rows
+
+
+def translate(rows, words):
+    def name(text):
+        return "::".join(words.get(part, part) for part in text.split("::"))
+
+    for row in rows:
+        row["verdict"] = tuple(name(text) for text in row["verdict"])
+        row["finding"] = (row["finding"][0], name(row["finding"][1]))
+    return rows
+
+
+def report(longpole, program, arguments, folder):
+    """The report on a fresh recording of one run."""
+    subprocess.run([longpole, "record", "-o", folder, "--", program, *arguments], check=True, stdout=subprocess.DEVNULL)
+    run = subprocess.run([longpole, "report", "--json", folder], check=True, stdout=subprocess.PIPE, text=True)
+    return json.loads(run.stdout)
+
+
+def verdict_of(answer):
+    verdict = answer["verdict"]
+    return (verdict.get("machine"), verdict.get("state")) if verdict["kind"] == "bottleneck" else ("nothing", "")
+
+
+def finding_of(finding):
+    return finding["kind"], finding["subject"]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--longpole", default=str(build.HERE.parent.parent / "target/release/longpole"))
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--seconds", default="2")
+    parser.add_argument("--seed", type=int, help="scramble all names")
+    parser.add_argument("--only", help="faults, separated by commas; `none` is the run without")
+    parser.add_argument("--keep", help="folder for programs and recordings")
+    options = parser.parse_args()
+
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(options.keep or scratch)
+        rows = table()
+        order = []
+        if options.seed is None:
+            program = build.build(folder / "build")
+        else:
+            program = build.build_scrambled(folder / "build", options.seed)
+            rows = translate(rows, json.loads((folder / "build" / "names.json").read_text()))
+            order = [f"--start-order={options.seed + 1}"]
+        only = options.only.split(",") if options.only else None
+        good = all_good = True
+
+        def each_run(name, arguments):
+            for run in range(options.runs):
+                yield report(options.longpole, str(program), [f"--seconds={options.seconds}", *order, *arguments], str(folder / f"{name}-{run}"))
+
+        for row in rows:
+            if only and row["fault"] not in only:
+                continue
+            for answer in each_run(row["fault"], [f"--bytes={row['bytes']}", *row["arguments"]]):
+                verdict = verdict_of(answer)
+                first = next(map(finding_of, answer["findings"]), None)
+                good = row["verdict"] == verdict or row["finding"] == first
+                all_good &= good
+                print(f"{'holds' if good else 'FAILS'}\t{row['fault']}\tverdict {'::'.join(verdict)}\tfirst finding {first}", flush=True)
+
+        if not only or "none" in only:
+            for size in ("64", "1400"):
+                for answer in each_run(f"none-{size}", [f"--bytes={size}"]):
+                    verdict = verdict_of(answer)
+                    findings = list(map(finding_of, answer["findings"]))
+                    good = all(verdict != row["verdict"] and row["finding"] not in findings for row in rows)
+                    all_good &= good
+                    print(f"{'holds' if good else 'FAILS'}\tnone, {size} bytes\tverdict {'::'.join(verdict)}\tfindings {findings}", flush=True)
+        return 0 if all_good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
