@@ -1,1 +1,272 @@
 //! Schema to text: the writer of CTF 1.8 metadata.
+//!
+//! Every function yields whole blocks, so a recorder may write the first part at its start and append an event's block
+//! whenever a new class appears; what is in the file at any moment can be read. Types are written in full where they are
+//! used: longer than with aliases, but a block needs nothing before it.
+
+use std::fmt::Write;
+
+use crate::clock::Clock;
+use crate::types::*;
+
+/// The first line of metadata, by which other tools know the format.
+pub const HEAD: &str = "/* CTF 1.8 */\n";
+
+/// All of a schema.
+pub fn metadata(schema: &Schema) -> String {
+    let mut out = format!("{HEAD}\n{}\n", trace(schema));
+    if !schema.trace.env.is_empty() {
+        out.push_str(&env(&schema.trace.env));
+        out.push('\n');
+    }
+    for clock in &schema.clocks {
+        out.push_str(&self::clock(clock));
+        out.push('\n');
+    }
+    for stream in &schema.streams {
+        out.push_str(&self::stream(schema, stream));
+        out.push('\n');
+    }
+    for stream in &schema.streams {
+        for event in &stream.events {
+            out.push_str(&self::event(schema, stream.id, event));
+            out.push('\n');
+        }
+    }
+    out
+}
+
+/// The trace block.
+pub fn trace(schema: &Schema) -> String {
+    let mut out = Out::new(schema);
+    out.open("trace {");
+    out.line("major = 1;");
+    out.line("minor = 8;");
+    if let Some(uuid) = schema.trace.uuid {
+        out.line(&format!("uuid = \"{}\";", self::uuid(&uuid)));
+    }
+    out.line(&format!("byte_order = {};", order(schema.trace.byte_order)));
+    out.structure("packet.header", schema.trace.packet_header.as_deref());
+    out.close("};")
+}
+
+/// The env block.
+pub fn env(env: &[(String, EnvValue)]) -> String {
+    let mut out = "env {\n".to_owned();
+    for (name, value) in env {
+        let value = match value {
+            EnvValue::Int(i) => i.to_string(),
+            EnvValue::Text(text) => quote(text),
+        };
+        let _ = writeln!(out, "\t{} = {value};", identifier(name));
+    }
+    out + "};\n"
+}
+
+/// A clock block.
+pub fn clock(clock: &Clock) -> String {
+    let mut out = format!("clock {{\n\tname = \"{}\";\n", identifier(&clock.name));
+    if let Some(uuid) = clock.uuid {
+        let _ = writeln!(out, "\tuuid = \"{}\";", self::uuid(&uuid));
+    }
+    if !clock.description.is_empty() {
+        let _ = writeln!(out, "\tdescription = {};", quote(&clock.description));
+    }
+    let _ = writeln!(out, "\tfreq = {};", clock.frequency);
+    if clock.precision != 0 {
+        let _ = writeln!(out, "\tprecision = {};", clock.precision);
+    }
+    let _ = writeln!(out, "\toffset_s = {};\n\toffset = {};", clock.offset_s, clock.offset);
+    let _ = writeln!(out, "\tabsolute = {};\n}};", clock.absolute);
+    out
+}
+
+/// A stream block.
+pub fn stream(schema: &Schema, stream: &StreamClass) -> String {
+    let mut out = Out::new(schema);
+    out.open("stream {");
+    out.line(&format!("id = {};", stream.id));
+    out.structure("packet.context", stream.packet_context.as_deref());
+    out.structure("event.header", stream.event_header.as_deref());
+    out.structure("event.context", stream.event_context.as_deref());
+    out.close("};")
+}
+
+/// An event block. `schema` is only asked for the names of clocks.
+pub fn event(schema: &Schema, stream_id: u64, event: &EventClass) -> String {
+    let mut out = Out::new(schema);
+    out.open("event {");
+    out.line(&format!("name = {};", quote(&event.name)));
+    out.line(&format!("id = {};", event.id));
+    out.line(&format!("stream_id = {stream_id};"));
+    if let Some(loglevel) = event.loglevel {
+        out.line(&format!("loglevel = {loglevel};"));
+    }
+    if let Some(uri) = &event.model_emf_uri {
+        out.line(&format!("model.emf.uri = {};", quote(uri)));
+    }
+    out.structure("context", event.context.as_deref());
+    out.structure("fields", event.payload.as_deref());
+    out.close("};")
+}
+
+/// A text literal that every reader takes for exactly this text.
+pub fn quote(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\t' => out.push_str("\\t"),
+            '\r' => out.push_str("\\r"),
+            // Three octal digits: the longest form there is, so that a digit after it stays what it is.
+            c if (c as u32) < 0x20 || c as u32 == 0x7f => {
+                let _ = write!(out, "\\{:03o}", c as u32);
+            }
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+/// An identifier as like to `name` as can be: what no identifier may hold becomes an underscore.
+pub fn identifier(name: &str) -> String {
+    let mut out: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    if out.is_empty() || out.starts_with(|c: char| c.is_ascii_digit()) {
+        out.insert(0, '_');
+    }
+    out
+}
+
+/// An identifier for a field: with the leading underscore that readers take off, so that no name is a keyword.
+pub fn field_identifier(name: &str) -> String {
+    format!("_{}", identifier(name).trim_start_matches('_'))
+}
+
+/// The usual text form of a uuid.
+pub fn uuid(uuid: &[u8; 16]) -> String {
+    let hex = |bytes: &[u8]| bytes.iter().fold(String::new(), |s, b| s + &format!("{b:02x}"));
+    [&uuid[..4], &uuid[4..6], &uuid[6..8], &uuid[8..10], &uuid[10..]].map(hex).join("-")
+}
+
+fn order(order: ByteOrder) -> &'static str {
+    match order {
+        ByteOrder::Little => "le",
+        ByteOrder::Big => "be",
+    }
+}
+
+struct Out<'s> {
+    schema: &'s Schema,
+    text: String,
+    indent: usize,
+}
+
+impl<'s> Out<'s> {
+    fn new(schema: &'s Schema) -> Out<'s> {
+        Out { schema, text: String::new(), indent: 0 }
+    }
+
+    fn line(&mut self, line: &str) {
+        self.text.extend(std::iter::repeat_n('\t', self.indent));
+        self.text.push_str(line);
+        self.text.push('\n');
+    }
+
+    fn open(&mut self, line: &str) {
+        self.line(line);
+        self.indent += 1;
+    }
+
+    fn close(mut self, line: &str) -> String {
+        self.indent -= 1;
+        self.line(line);
+        self.text
+    }
+
+    fn structure(&mut self, left: &str, ty: Option<&StructType>) {
+        if let Some(ty) = ty {
+            let ty = self.struct_type(ty);
+            self.line(&format!("{left} := {ty};"));
+        }
+    }
+
+    /// Structures span lines, at the current indent.
+    fn struct_type(&mut self, ty: &StructType) -> String {
+        let align = if ty.min_align() > 1 { format!(" align({})", ty.min_align()) } else { String::new() };
+        format!("struct {}{align}", self.members(ty.fields()))
+    }
+
+    fn members(&mut self, members: &[Member]) -> String {
+        self.indent += 1;
+        let tabs = "\t".repeat(self.indent);
+        let mut out = "{\n".to_owned();
+        for Member { name, ty } in members {
+            let mut element = ty;
+            let mut lengths = String::new();
+            while let Type::Array(array) = element {
+                let _ = match array.length() {
+                    Length::Fixed(length) => write!(lengths, "[{length}]"),
+                    Length::Field(path) => write!(lengths, "[{}]", field_path(path)),
+                };
+                element = array.element();
+            }
+            let element = self.ty(element);
+            let _ = writeln!(out, "{tabs}{element} {name}{lengths};");
+        }
+        self.indent -= 1;
+        out + &"\t".repeat(self.indent) + "}"
+    }
+
+    fn ty(&mut self, ty: &Type) -> String {
+        match ty {
+            Type::Int(int) => self.integer(int),
+            Type::Float(float) => {
+                let (exponent, mantissa) = if float.size == 32 { (8, 24) } else { (11, 53) };
+                format!(
+                    "floating_point {{ exp_dig = {exponent}; mant_dig = {mantissa}; align = {}; byte_order = {}; }}",
+                    float.align,
+                    order(float.byte_order)
+                )
+            }
+            Type::Enum(e) => {
+                let mappings = e.mappings.iter().map(|m| format!("{} = {} ... {}", quote(&m.label), m.low, m.high));
+                let mappings: Vec<String> = mappings.collect();
+                format!("enum : {} {{ {} }}", self.integer(&e.int), mappings.join(", "))
+            }
+            Type::String(Encoding::Ascii) => "string { encoding = ASCII; }".to_owned(),
+            Type::String(_) => "string".to_owned(),
+            Type::Struct(s) => self.struct_type(s),
+            Type::Variant(v) => format!("variant <{}> {}", field_path(v.tag()), self.members(v.options())),
+            // Only within members can an array be written.
+            Type::Array(array) => self.ty(array.element()),
+        }
+    }
+
+    fn integer(&self, int: &IntType) -> String {
+        let mut out = format!("integer {{ size = {}; align = {}; signed = {};", int.size, int.align, int.signed);
+        if int.byte_order != self.schema.trace.byte_order {
+            let _ = write!(out, " byte_order = {};", order(int.byte_order));
+        }
+        if int.base != 10 {
+            let _ = write!(out, " base = {};", int.base);
+        }
+        match int.encoding {
+            Encoding::None => {}
+            Encoding::Utf8 => out.push_str(" encoding = UTF8;"),
+            Encoding::Ascii => out.push_str(" encoding = ASCII;"),
+        }
+        if let Some(clock) = int.clock.and_then(|c| self.schema.clocks.get(c)) {
+            let _ = write!(out, " map = clock.{}.value;", identifier(&clock.name));
+        }
+        out + " }"
+    }
+}
+
+fn field_path(path: &FieldPath) -> String {
+    let scope = path.scope.map_or(String::new(), |s| format!("{}.", s.path()));
+    scope + &path.names.join(".")
+}

@@ -1,0 +1,83 @@
+//! What the tests share: a dump of everything that is in a stream, and the corpora folder.
+
+#![allow(dead_code)] // Each test file uses its part.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use longpole_ctf::{CompoundKind, DecodeError, Item, Metadata, Source, StreamDecoder, Value};
+
+/// Every item of a stream as text, one line each, and how it ended.
+pub fn dump<S: Source>(metadata: &Arc<Metadata>, source: S) -> (String, Result<u64, Box<DecodeError>>) {
+    let mut stream = StreamDecoder::new(metadata.clone(), source);
+    let mut out = String::new();
+    let mut events = 0;
+    loop {
+        match stream.next() {
+            Ok(None) => return (out, Ok(events)),
+            Err(e) => return (out, Err(e)),
+            Ok(Some(Item::Event(event))) => {
+                events += 1;
+                let _ = write!(out, "event {} {} at {} = {} ns", event.class().id, event.name(), event.cycles(), event.ns());
+                for (field, value) in event.fields().iter().zip(event.values()) {
+                    let _ = write!(out, ", {}: {}", field.name, show(&value));
+                }
+                out.push('\n');
+            }
+            Ok(Some(Item::PacketBegin(packet))) => {
+                let _ = write!(
+                    out,
+                    "packet {} at byte {}, stream {}, content {} of {} bits",
+                    packet.index, packet.offset, packet.stream, packet.content_bits, packet.packet_bits
+                );
+                for (what, value) in [("begin", packet.begin), ("end", packet.end), ("cpu", packet.cpu_id)] {
+                    if let Some(value) = value {
+                        let _ = write!(out, ", {what} {value}");
+                    }
+                }
+                out.push('\n');
+            }
+            Ok(Some(Item::PacketEnd(packet))) => {
+                let _ = writeln!(out, "end of packet {}", packet.index);
+            }
+            Ok(Some(Item::DiscardedEvents(loss))) => {
+                let _ = writeln!(out, "discarded events: {:?} from {:?} to {:?}", loss.count, loss.begin, loss.end);
+            }
+            Ok(Some(Item::DiscardedPackets(loss))) => {
+                let _ = writeln!(out, "discarded packets: {:?} from {:?} to {:?}", loss.count, loss.begin, loss.end);
+            }
+        }
+    }
+}
+
+pub fn show(value: &Value<'_>) -> String {
+    match value {
+        Value::U64(v) => v.to_string(),
+        Value::I64(v) => format!("{v:+}"),
+        Value::F64(v) => format!("{v:?}f"),
+        Value::Str(v) => format!("{:?}", String::from_utf8_lossy(v)),
+        Value::Bytes(v) => format!("bytes {v:02x?}"),
+        Value::Array(a) => format!("[{}]", a.iter().map(|v| show(&v)).collect::<Vec<_>>().join(", ")),
+        Value::Compound(c) => {
+            let parts: Vec<String> = c
+                .iter()
+                .map(|(name, v)| name.map_or(String::new(), |n| format!("{n}: ")) + &show(&v))
+                .collect();
+            match c.kind() {
+                CompoundKind::Array => format!("[{}]", parts.join(", ")),
+                CompoundKind::Struct => format!("{{{}}}", parts.join(", ")),
+                CompoundKind::Variant => format!("<{}>", parts.join(", ")),
+            }
+        }
+    }
+}
+
+/// The folder with traces of other tools; without it the test says that it was skipped.
+pub fn corpora(what: &str) -> Option<PathBuf> {
+    let folder = std::env::var_os("LONGPOLE_CORPORA").map(PathBuf::from);
+    if folder.is_none() {
+        eprintln!("skipped: {what} (LONGPOLE_CORPORA is not set)");
+    }
+    folder
+}
