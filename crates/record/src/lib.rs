@@ -38,7 +38,7 @@ pub mod subjects;
 mod successor;
 mod takeover;
 
-pub use clock::{Clock, Source};
+pub use clock::{counter_is_a_clock, Clock, Source};
 pub use error::Error;
 pub use policy::{parse_duration, parse_size, ring_size, Config, Packets, Policy, PolicyError};
 pub use recorder::{Options, Outcome, Recorder, Scope};

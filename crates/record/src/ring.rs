@@ -7,7 +7,7 @@ use crate::clock::extend;
 use crate::mapping::{Access, Mapping};
 use crate::runtime::{Opened, Runtime};
 use longpole_abi::{
-    Ring as Layout, Subbuffer, MAGIC, RING_DATA, RING_ENDED, RING_IDLE, RING_MINIMUM, SUBBUFFER_HEADER, VERSION,
+    Ring as Layout, Subbuffer, MAGIC, RING_DATA, RING_ENDED, RING_MINIMUM, SUBBUFFER_HEADER, VERSION,
 };
 use std::io;
 use std::os::fd::AsFd;
@@ -57,8 +57,6 @@ pub enum Fault {
     Head,
     #[error("a sub-buffer has an impossible length")]
     Content,
-    #[error("its newest event has no time")]
-    Time,
 }
 
 /// What a look at the ring found.
@@ -237,10 +235,6 @@ impl Ring {
         let layout = self.layout();
         layout.lost_reported.store(reported, Ordering::Relaxed);
         layout.tail.store(tail, Ordering::Release);
-    }
-
-    pub fn is_idle(&self) -> bool {
-        self.layout().state.load(Ordering::Relaxed) == RING_IDLE
     }
 
     pub fn is_ended(&self) -> bool {

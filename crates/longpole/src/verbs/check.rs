@@ -1,8 +1,216 @@
+//! `longpole check`: what can be recorded here, and the exact remedy for what cannot. Changes nothing.
+
+use crate::table::bytes;
+use longpole_record::{counter_is_a_clock, root, session, subjects, Runtime};
+use rustix::fs::{access, statvfs, Access};
+use rustix::process::{getrlimit, Resource};
+use serde_json::json;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-#[derive(clap::Args)]
-pub struct Args {}
+const EXAMPLES: &str = "Examples:
+  longpole check               what can be recorded here
+  longpole check --json        the same for scripts: docs/json/check.json
 
-pub fn run(_args: Args) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("this build has no `check`")
+Exits with 1 if programs with probes cannot be recorded.";
+
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is known of one thing that a recording needs.
+struct Finding {
+    what: &'static str,
+    state: State,
+    detail: String,
+    remedy: Option<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Good,
+    /// Works, but worse than it could.
+    Limited,
+    Bad,
+}
+
+/// A thread's ring, a larger one and some room for others.
+const MEMORY_WANTED: u64 = 64 << 20;
+const FILES_WANTED: u64 = 4096;
+const DISK_WANTED: u64 = 1 << 30;
+
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let findings = [runtime_directory(), memory(), clock(), disk(), files(), recorder(), programs()];
+    let bad = findings.iter().any(|finding| finding.state == State::Bad);
+    if args.json {
+        let all: Vec<_> = findings
+            .iter()
+            .map(|finding| {
+                json!({ "what": finding.what, "state": word(finding.state), "detail": finding.detail, "remedy": finding.remedy })
+            })
+            .collect();
+        println!("{}", json!({ "can_record": !bad, "findings": all }));
+    } else {
+        for finding in &findings {
+            println!("{:<8} {:<18} {}", word(finding.state), finding.what, finding.detail);
+            if let Some(remedy) = &finding.remedy {
+                println!("{:<27} remedy: {remedy}", "");
+            }
+        }
+    }
+    Ok(if bad { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn word(state: State) -> &'static str {
+    match state {
+        State::Good => "ok",
+        State::Limited => "limited",
+        State::Bad => "failed",
+    }
+}
+
+fn finding(what: &'static str, state: State, detail: impl Into<String>, remedy: Option<String>) -> Finding {
+    Finding { what, state, detail: detail.into(), remedy }
+}
+
+fn runtime_directory() -> Finding {
+    const WHAT: &str = "runtime directory";
+    let path = Runtime::default_path();
+    let shown = path.display();
+    if path.symlink_metadata().is_ok() {
+        return match Runtime::open(&path) {
+            Ok(_) => finding(WHAT, State::Good, shown.to_string(), None),
+            Err(error) => {
+                let remedy = format!("rm -r {shown} (as its owner or root), or set LONGPOLE_RUNTIME_DIR to a directory of your own with mode 0700");
+                finding(WHAT, State::Bad, error.to_string(), Some(remedy))
+            }
+        };
+    }
+    let parent = path.parent().unwrap_or(Path::new("/"));
+    match access(parent, Access::WRITE_OK | Access::EXEC_OK) {
+        Ok(()) => finding(WHAT, State::Good, format!("{shown} (will be made by the first program or recorder)"), None),
+        Err(error) => {
+            let remedy = "mount -t tmpfs -o mode=1777 tmpfs /dev/shm, or set LONGPOLE_RUNTIME_DIR to a directory on a tmpfs that you may write to";
+            finding(WHAT, State::Bad, format!("{shown} cannot be made: {error}"), Some(remedy.to_owned()))
+        }
+    }
+}
+
+fn memory() -> Finding {
+    const WHAT: &str = "shared memory";
+    let path = Runtime::default_path();
+    let place = if path.exists() { path.as_path() } else { path.parent().unwrap_or(Path::new("/")) };
+    let Ok(found) = statvfs(place) else {
+        return finding(WHAT, State::Bad, format!("{} is not there", place.display()), Some("mount -t tmpfs -o mode=1777 tmpfs /dev/shm".to_owned()));
+    };
+    let free = found.f_bavail.saturating_mul(found.f_frsize);
+    let detail = format!("{} free in {}", bytes(free), place.display());
+    match free {
+        free if free < 1 << 20 => {
+            finding(WHAT, State::Bad, detail, Some("mount -o remount,size=1G /dev/shm (in a container: --shm-size=1g)".to_owned()))
+        }
+        free if free < MEMORY_WANTED => {
+            let remedy = "mount -o remount,size=1G /dev/shm (in a container: --shm-size=1g); a thread takes 36 KiB, a busy one up to 4 MiB";
+            finding(WHAT, State::Limited, detail, Some(remedy.to_owned()))
+        }
+        _ => finding(WHAT, State::Good, detail, None),
+    }
+}
+
+fn clock() -> Finding {
+    const WHAT: &str = "clock";
+    if std::env::var_os("LONGPOLE_CLOCK").is_some_and(|value| value == "mono_raw") {
+        return finding(WHAT, State::Limited, "CLOCK_MONOTONIC_RAW, as LONGPOLE_CLOCK demands", Some("unset LONGPOLE_CLOCK".to_owned()));
+    }
+    match counter_is_a_clock() {
+        true => finding(WHAT, State::Good, "the time-stamp counter runs at one rate at all times", None),
+        false => {
+            let detail = "the time-stamp counter is no clock here (constant_tsc and nonstop_tsc are missing); CLOCK_MONOTONIC_RAW is used, which costs more per probe";
+            finding(WHAT, State::Limited, detail, Some("pass the host's invariant TSC through to this virtual machine (qemu: -cpu host,+invtsc)".to_owned()))
+        }
+    }
+}
+
+fn disk() -> Finding {
+    const WHAT: &str = "recordings";
+    let root = root();
+    let place = existing(&root);
+    let shown = root.display();
+    if let Err(error) = access(&place, Access::WRITE_OK | Access::EXEC_OK) {
+        let remedy = "use -o DIR or set LONGPOLE_ROOT to a directory that you may write to".to_owned();
+        return finding(WHAT, State::Bad, format!("{shown}: {error}"), Some(remedy));
+    }
+    let free = statvfs(&place).map_or(0, |found| found.f_bavail.saturating_mul(found.f_frsize));
+    let detail = format!("go to {shown}, {} free", bytes(free));
+    match free {
+        free if free < DISK_WANTED => {
+            finding(WHAT, State::Limited, detail, Some("use -o DIR or set LONGPOLE_ROOT to a larger file system".to_owned()))
+        }
+        _ => finding(WHAT, State::Good, detail, None),
+    }
+}
+
+/// The nearest ancestor that is there.
+fn existing(path: &Path) -> PathBuf {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    absolute.ancestors().find(|ancestor| ancestor.exists()).unwrap_or(Path::new("/")).to_owned()
+}
+
+fn files() -> Finding {
+    const WHAT: &str = "open files";
+    match getrlimit(Resource::Nofile).maximum {
+        Some(most) if most < FILES_WANTED => {
+            let detail = format!("at most {most}: enough for about {} threads", most / 3);
+            finding(WHAT, State::Limited, detail, Some(format!("ulimit -Hn {FILES_WANTED} (as root), or LimitNOFILE= of the service")))
+        }
+        Some(most) => finding(WHAT, State::Good, format!("at most {most}"), None),
+        None => finding(WHAT, State::Good, "without limit", None),
+    }
+}
+
+fn recorder() -> Finding {
+    const WHAT: &str = "recorder";
+    let path = Runtime::default_path();
+    let running = match path.exists() {
+        true => Runtime::open(&path).and_then(|runtime| session::running(&runtime)),
+        false => Ok(None),
+    };
+    match running {
+        Ok(Some(running)) => {
+            let detail = format!("process {} is recording to {}; a second one is refused", running.pid, running.path.display());
+            finding(WHAT, State::Limited, detail, Some("longpole stop".to_owned()))
+        }
+        Ok(None) => finding(WHAT, State::Good, "none is running", None),
+        Err(error) => finding(WHAT, State::Limited, error.to_string(), None),
+    }
+}
+
+fn programs() -> Finding {
+    const WHAT: &str = "programs";
+    let path = Runtime::default_path();
+    let found = match path.exists() {
+        true => Runtime::open(&path).and_then(|runtime| subjects::list(&runtime)),
+        false => Ok((Vec::new(), Vec::new())),
+    };
+    match found {
+        Ok((subjects, ignored)) => {
+            let refused: u64 = subjects.iter().map(|subject| u64::from(subject.refused)).sum();
+            let mut detail = format!("{} with probes run now", subjects.len());
+            if !ignored.is_empty() {
+                detail.push_str(&format!("; {} files in {} are none of the layout and are left alone", ignored.len(), path.display()));
+            }
+            match refused {
+                0 => finding(WHAT, State::Good, detail, None),
+                refused => {
+                    let remedy = "mount -o remount,size=1G /dev/shm (in a container: --shm-size=1g)".to_owned();
+                    finding(WHAT, State::Limited, format!("{detail}; {refused} of their events found no memory for a ring"), Some(remedy))
+                }
+            }
+        }
+        Err(error) => finding(WHAT, State::Limited, error.to_string(), None),
+    }
 }

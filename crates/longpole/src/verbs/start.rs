@@ -1,8 +1,123 @@
-use std::process::ExitCode;
+//! `longpole start`: a recording that runs beside you, until `longpole stop`.
+//!
+//! The recorder is this same command in a session of its own. Its first words come back through a pipe: the recording's path, or
+//! why there is none.
+
+use super::record;
+use anyhow::{bail, Context};
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
+
+const EXAMPLES: &str = "Examples:
+  longpole start                     record everything with probes from now on
+  longpole start -c policies.toml    choose by label
+  longpole status                    what it has recorded so far
+  longpole stop                      end it
+
+The path of the recording goes to stdout once the recording runs.";
 
 #[derive(clap::Args)]
-pub struct Args {}
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Directory in which the recording's directory is made [default: $LONGPOLE_ROOT, else traces]
+    #[arg(short, long, value_name = "DIR")]
+    output: Option<PathBuf>,
+    /// Configuration (TOML): what to record of whom
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// End after this time: 10s, 500ms, 2min
+    #[arg(long = "for", value_name = "TIME", value_parser = record::duration)]
+    time: Option<Duration>,
+    /// Record this process only
+    #[arg(short, long, value_name = "PID")]
+    pid: Option<i32>,
+    /// Size of each thread's ring: 64KiB, 4MiB [default: 32 KiB, larger when busy]
+    #[arg(long, value_name = "SIZE", value_parser = record::size)]
+    buffer: Option<u64>,
+    /// Be the recorder itself
+    #[arg(long, hide = true)]
+    recorder: bool,
+}
 
-pub fn run(_args: Args) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("this build has no `start`")
+/// Precedes the path, so that no other word of the recorder can be taken for it.
+const READY: &str = "ready ";
+
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    match args.recorder {
+        true => be_recorder(args),
+        false => start(&args),
+    }
+}
+
+fn be_recorder(args: Args) -> anyhow::Result<ExitCode> {
+    let args = record::Args {
+        output: args.output,
+        config: args.config,
+        time: args.time,
+        pid: args.pid,
+        all: false,
+        buffer: args.buffer,
+        command: Vec::new(),
+    };
+    record::record(args, |recorder| {
+        println!("{READY}{}", recorder.path().display());
+        // Whoever started this has read its line and goes away: from here on the streams lead nowhere.
+        if let Ok(null) = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null") {
+            let _ = rustix::stdio::dup2_stdout(&null);
+            let _ = rustix::stdio::dup2_stderr(&null);
+        }
+    })
+}
+
+fn start(args: &Args) -> anyhow::Result<ExitCode> {
+    let own = std::env::current_exe().context("cannot find the command itself")?;
+    let mut command = Command::new(own);
+    command.args(["start", "--recorder"]);
+    if let Some(output) = &args.output {
+        command.arg("--output").arg(output);
+    }
+    if let Some(config) = &args.config {
+        // It is read again later, and this one's directory may be left by then.
+        let config = std::fs::canonicalize(config).with_context(|| format!("cannot find {}", config.display()))?;
+        command.arg("--config").arg(config);
+    }
+    if let Some(time) = args.time {
+        command.arg("--for").arg(format!("{}ns", time.as_nanos()));
+    }
+    if let Some(pid) = args.pid {
+        command.arg("--pid").arg(pid.to_string());
+    }
+    if let Some(buffer) = args.buffer {
+        command.arg("--buffer").arg(buffer.to_string());
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // SAFETY: between fork and exec only setsid is called: a signal of this terminal must not end the recording.
+    unsafe {
+        command.pre_exec(|| {
+            rustix::process::setsid()?;
+            Ok(())
+        })
+    };
+    let mut child = command.spawn().context("cannot start the recorder")?;
+    let mut first = String::new();
+    if let Some(out) = child.stdout.take() {
+        BufReader::new(out).read_line(&mut first)?;
+    }
+    match first.strip_prefix(READY) {
+        Some(path) => {
+            println!("{}", path.trim_end());
+            Ok(ExitCode::SUCCESS)
+        }
+        None => {
+            let mut why = String::new();
+            if let Some(mut err) = child.stderr.take() {
+                std::io::Read::read_to_string(&mut err, &mut why)?;
+            }
+            let _ = child.wait();
+            bail!("{}", why.trim().trim_start_matches("longpole: "))
+        }
+    }
 }

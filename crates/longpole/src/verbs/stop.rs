@@ -1,8 +1,57 @@
+//! `longpole stop`: ends the recording that is in progress, whoever began it.
+
+use anyhow::bail;
+use longpole_record::{session, Runtime};
+use rustix::process::{kill_process, Pid, Signal};
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+const EXAMPLES: &str = "Examples:
+  longpole stop              end the recording and wait until its files are complete
+
+The path of the recording goes to stdout.";
 
 #[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {}
 
+/// How long the recorder may take to complete its files.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 pub fn run(_args: Args) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("this build has no `stop`")
+    let path = Runtime::default_path();
+    let runtime = match path.exists() {
+        true => Runtime::open(&path)?,
+        false => bail!("nothing is being recorded"),
+    };
+    let Some(running) = session::running(&runtime)? else { bail!("nothing is being recorded") };
+    let Some(pid) = Pid::from_raw(running.pid) else { bail!("the recorder does not say who it is") };
+    // The pid comes from a file that programs can write to; a process that is no recorder must not be signalled.
+    if !is_recorder(running.pid) {
+        bail!("process {} holds the recording, but is no `longpole`; end it yourself", running.pid);
+    }
+    kill_process(pid, Signal::INT)?;
+    let begin = Instant::now();
+    while session::running(&runtime)?.is_some_and(|now| now.session == running.session) {
+        if begin.elapsed() > PATIENCE {
+            bail!("the recorder (process {}) has not ended yet", running.pid);
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    println!("{}", running.path.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Whether the process runs the same executable as this one.
+fn is_recorder(pid: i32) -> bool {
+    let of = |pid: &str| std::fs::metadata(format!("/proc/{pid}/exe"));
+    match (of(&pid.to_string()), of("self")) {
+        (Ok(a), Ok(b)) => {
+            use std::os::unix::fs::MetadataExt;
+            let link = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+            // A new version of the command must be able to end the recording of the old one.
+            (a.dev(), a.ino()) == (b.dev(), b.ino()) || link.to_string_lossy().contains("longpole")
+        }
+        _ => false,
+    }
 }

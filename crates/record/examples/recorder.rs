@@ -1,0 +1,29 @@
+//! The smallest recorder: records everything with probes under the directory that is its argument, until it is signalled.
+//!
+//!     cargo run -p longpole-record --example recorder -- traces [RING SIZE [CONFIGURATION]]
+//!
+//! Prints the recording's path as soon as it runs, and what came of it at the end.
+
+use longpole_record::{Options, Recorder, Scope, Stop};
+use std::error::Error;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let root = arguments.next().ok_or("which directory?")?;
+    let buffer = arguments.next().and_then(|text| longpole_record::parse_size(&text)).filter(|size| *size > 0);
+    let config = arguments.next().map(Into::into);
+    let stop = Stop::install()?;
+    let options = Options { root: Some(root.into()), config, scope: Scope::Everything, buffer, command: Vec::new() };
+    let mut recorder = Recorder::start(options, Some(&stop))?;
+    println!("{}", recorder.path().display());
+    while stop.signal().is_none() {
+        let longest = recorder.turn()?;
+        recorder.wait(longest);
+    }
+    let outcome = recorder.finish()?;
+    println!("{} {} {}", outcome.recorded, outcome.lost, outcome.empty.as_deref().unwrap_or("-"));
+    for oddity in &outcome.oddities {
+        println!("{oddity}");
+    }
+    Ok(())
+}

@@ -1,0 +1,198 @@
+//! Whatever stands in the runtime directory, the recorder goes on, and whoever behaves is recorded.
+
+mod support;
+
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::{symlink, FileExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+use std::time::Duration;
+use support::{numbered, Place};
+
+/// xorshift64*: the tests need no better, and the same seed gives the same bytes.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    fn bytes(&mut self, length: usize) -> Vec<u8> {
+        (0..length).map(|_| self.next() as u8).collect()
+    }
+}
+
+/// A file as programs make them.
+fn make(path: &Path, bytes: &[u8], length: u64) -> File {
+    let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path).unwrap();
+    file.set_len(length).unwrap();
+    file.write_all_at(bytes, 0).unwrap();
+    file.set_permissions(fs::Permissions::from_mode(0o400)).unwrap();
+    file
+}
+
+const MAGIC: u64 = 0x454c_4f50_474e_4f4c;
+
+/// A control file of this test's own process, which therefore lives.
+fn control(rings: u32) -> Vec<u8> {
+    let mut bytes = vec![0; 4096];
+    bytes[64..72].copy_from_slice(&MAGIC.to_ne_bytes());
+    bytes[72..76].copy_from_slice(&1u32.to_ne_bytes());
+    bytes[76..80].copy_from_slice(&std::process::id().to_ne_bytes());
+    bytes[96..100].copy_from_slice(&rings.to_ne_bytes());
+    bytes
+}
+
+/// A ring that can be opened; what follows the geometry is the caller's.
+fn ring(size: u64) -> Vec<u8> {
+    let mut bytes = vec![0; 4096 + size as usize];
+    let mut put = |at: usize, value: u64| bytes[at..at + 8].copy_from_slice(&value.to_ne_bytes());
+    put(16, size - 1);
+    put(128, MAGIC);
+    put(136, 1);
+    put(144, size);
+    put(152, size / 4);
+    bytes
+}
+
+fn record_beside(place: &Place, meanwhile: impl FnOnce()) -> support::Ended {
+    let mut recorder = place.recorder("0", None);
+    meanwhile();
+    let mut program = place.numbered(2, 5_000, 100, 1000, "p").spawn().unwrap();
+    let pid = program.id() as i32;
+    assert!(program.wait().unwrap().success());
+    assert!(recorder.is_alive(), "the recorder died");
+    let ended = recorder.finish();
+    let counts = numbered_of(&ended.path, pid);
+    assert_eq!(counts, [5_000, 5_000], "{:?}", ended.oddities);
+    ended
+}
+
+/// Recorded and lost of the two threads of one process, whatever else is in the recording.
+fn numbered_of(recording: &Path, pid: i32) -> Vec<u64> {
+    let copy = tempfile::tempdir().unwrap();
+    fs::create_dir(copy.path().join("user")).unwrap();
+    for entry in fs::read_dir(recording.join("user")).unwrap().map(Result::unwrap) {
+        let name = entry.file_name().into_string().unwrap();
+        if name == "metadata" || name.starts_with("numbered") {
+            fs::copy(entry.path(), copy.path().join("user").join(name)).unwrap();
+        }
+    }
+    let counts = numbered(copy.path());
+    (0..2).map(|thread| counts.get(&(pid, thread)).map_or(0, |count| count.recorded + count.lost)).collect()
+}
+
+#[test]
+fn random_bytes_in_headers_harm_nobody() {
+    let mut random = Random(0x1234_5678);
+    for _ in 0..3 {
+        let place = Place::new();
+        let runtime = place.runtime();
+        record_beside(&place, || {
+            let own = std::process::id();
+            make(&runtime.join(format!("{own}-00000001.control")), &random.bytes(4096), 4096);
+            make(&runtime.join(format!("{own}-00000002.control")), &control(40), 4096);
+            for number in 0..20 {
+                let mut bytes = ring(32768);
+                // Head, limit, last, lost, end, state and all that the recorder is to write.
+                let noise = random.bytes(128);
+                for at in (0..128).filter(|at| !(16..24).contains(at)) {
+                    bytes[at] = noise[at];
+                }
+                if number % 2 == 0 {
+                    // A head that is within bounds, and sub-buffers of noise.
+                    bytes[0..8].copy_from_slice(&(random.next() % 32768 / 8 * 8).to_ne_bytes());
+                    bytes[64..128].fill(0);
+                    let noise = random.bytes(32768);
+                    bytes[4096..].copy_from_slice(&noise);
+                }
+                make(&runtime.join(format!("{own}-00000002.{number}.ring")), &bytes, bytes.len() as u64);
+            }
+            for number in 20..30 {
+                make(&runtime.join(format!("{own}-00000002.{number}.ring")), &random.bytes(8192), 4096 + 32768);
+            }
+            make(&runtime.join(format!("{own}-00000002.s4000000000.ring")), &random.bytes(8192), 4096 + 32768);
+        });
+    }
+}
+
+#[test]
+fn a_counter_of_rings_that_lies_does_not_hold_the_recorder() {
+    let place = Place::new();
+    let path = place.runtime().join(format!("{}-00000003.control", std::process::id()));
+    let ended = record_beside(&place, || {
+        make(&path, &control(u32::MAX), 4096);
+    });
+    assert!(ended.oddities.iter().all(|oddity| !oddity.contains("numbered")), "{:?}", ended.oddities);
+}
+
+#[test]
+fn links_pipes_directories_and_strangers_are_left_alone() {
+    let place = Place::new();
+    let runtime = place.runtime();
+    let precious = place.directory.path().join("precious");
+    fs::write(&precious, "do not touch").unwrap();
+    let ended = record_beside(&place, || {
+        let own = std::process::id();
+        symlink(&precious, runtime.join(format!("{own}-00000001.control"))).unwrap();
+        symlink("/dev/zero", runtime.join(format!("{own}-00000002.control"))).unwrap();
+        fs::create_dir(runtime.join(format!("{own}-00000003.control"))).unwrap();
+        fs::write(runtime.join("notes.txt"), "mine").unwrap();
+        fs::write(runtime.join(format!("{own}-../../../x.control")), "mine").unwrap_or_default();
+        make(&runtime.join(format!("{own}-00000004.control")), &[], 10);
+    });
+    assert_eq!(fs::read_to_string(&precious).unwrap(), "do not touch");
+    assert_eq!(fs::read_to_string(runtime.join("notes.txt")).unwrap(), "mine");
+    assert!(ended.oddities.iter().any(|oddity| oddity.contains("none of its layout")), "{:?}", ended.oddities);
+    assert!(ended.oddities.iter().any(|oddity| oddity.contains("00000004.control was ignored")), "{:?}", ended.oddities);
+}
+
+#[test]
+fn a_ring_that_is_cut_off_costs_only_itself() {
+    let place = Place::new();
+    let runtime = place.runtime();
+    let own = std::process::id();
+    let ended = record_beside(&place, || {
+        make(&runtime.join(format!("{own}-00000001.control")), &control(1), 4096);
+        let mut bytes = ring(32768);
+        bytes[0..8].copy_from_slice(&264u64.to_ne_bytes());
+        let name = runtime.join(format!("{own}-00000001.0.ring"));
+        let file = make(&name, &bytes, bytes.len() as u64);
+        std::thread::sleep(Duration::from_millis(250));
+        file.set_len(0).unwrap();
+        std::thread::sleep(Duration::from_millis(250));
+    });
+    assert!(ended.oddities.iter().any(|oddity| oddity.contains("cut off")), "{:?}", ended.oddities);
+}
+
+#[test]
+fn a_site_table_of_noise_costs_the_names_alone() {
+    let place = Place::new();
+    let mut random = Random(99);
+    let mut bytes = vec![0; 4096 + 262_144 + (1 << 20)];
+    bytes[0..8].copy_from_slice(&MAGIC.to_ne_bytes());
+    bytes[8..12].copy_from_slice(&1u32.to_ne_bytes());
+    let noise = random.bytes(40_000);
+    bytes[4096..4096 + 40_000].copy_from_slice(&noise);
+    let mut recorder = place.recorder("0", None);
+    make(&place.runtime().join("sites"), &bytes, bytes.len() as u64);
+    let mut program = place.numbered(1, 1000, 0, 0, "p").spawn().unwrap();
+    program.wait().unwrap();
+    assert!(recorder.is_alive());
+    let ended = recorder.finish();
+    assert!(ended.oddities.iter().any(|oddity| oddity.contains("site table")), "{:?}", ended.oddities);
+    for packets in support::lanes(&ended.path).values() {
+        assert!(!packets.is_empty());
+    }
+}
+
+#[test]
+fn a_runtime_directory_that_others_may_enter_is_refused() {
+    let place = Place::new();
+    fs::set_permissions(place.runtime(), fs::Permissions::from_mode(0o755)).unwrap();
+    let refused = std::panic::catch_unwind(|| place.recorder("0", None));
+    assert!(refused.is_err());
+    assert!(!place.root().exists());
+}

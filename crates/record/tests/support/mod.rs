@@ -1,0 +1,317 @@
+//! What the tests of the recorder share: programs with probes, a recorder that can be killed, and a reader of `user/` that
+//! knows nothing of the recorder's own code.
+
+#![allow(dead_code)] // Each test file uses its part.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::Mutex;
+
+pub struct Place {
+    pub directory: tempfile::TempDir,
+}
+
+impl Place {
+    /// A runtime directory and a root for recordings, both of their own.
+    pub fn new() -> Place {
+        let shared = Path::new("/dev/shm");
+        let directory = match shared.is_dir() {
+            true => tempfile::tempdir_in(shared),
+            false => tempfile::tempdir(),
+        }
+        .expect("a temporary directory");
+        fs::create_dir(directory.path().join("run")).unwrap();
+        fs::set_permissions(directory.path().join("run"), fs::Permissions::from_mode(0o700)).unwrap();
+        Place { directory }
+    }
+
+    pub fn runtime(&self) -> PathBuf {
+        self.directory.path().join("run")
+    }
+
+    pub fn root(&self) -> PathBuf {
+        self.directory.path().join("traces")
+    }
+
+    pub fn progress(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// What the threads of a `numbered` program say that they have emitted.
+    pub fn emitted(&self, name: &str) -> Vec<u64> {
+        let bytes = fs::read(self.progress(name)).unwrap_or_default();
+        bytes.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap())).collect()
+    }
+
+    pub fn program(&self, name: &str, arguments: &[&str]) -> Command {
+        let mut command = Command::new(compiled(name));
+        command.args(arguments).env("LONGPOLE_RUNTIME_DIR", self.runtime()).env_remove("LONGPOLE_LABEL");
+        command
+    }
+
+    /// Threads × events, in bursts; the progress goes to `file`.
+    pub fn numbered(&self, threads: u32, events: u64, burst: u64, pause_us: u32, file: &str) -> Command {
+        let progress = self.progress(file);
+        let words = [threads.to_string(), events.to_string(), burst.to_string(), pause_us.to_string()];
+        let mut all: Vec<&str> = words.iter().map(String::as_str).collect();
+        all.push(progress.to_str().unwrap());
+        self.program("numbered", &all)
+    }
+
+    pub fn recorder(&self, buffer: &str, config: Option<&Path>) -> Recorder {
+        let mut command = Command::new(example("recorder"));
+        command.arg(self.root()).arg(buffer);
+        if let Some(config) = config {
+            command.arg(config);
+        }
+        command.env("LONGPOLE_RUNTIME_DIR", self.runtime()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("the recorder starts");
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        let mut path = String::new();
+        out.read_line(&mut path).unwrap();
+        assert!(!path.is_empty(), "the recorder did not start: {:?}", child.wait());
+        Recorder { child, out, path: PathBuf::from(path.trim_end()) }
+    }
+}
+
+pub struct Recorder {
+    child: Child,
+    out: BufReader<ChildStdout>,
+    pub path: PathBuf,
+}
+
+pub struct Ended {
+    pub path: PathBuf,
+    pub recorded: u64,
+    pub lost: u64,
+    pub empty: String,
+    pub oddities: Vec<String>,
+}
+
+impl Recorder {
+    pub fn finish(mut self) -> Ended {
+        // SAFETY: signals a child that has not been waited for.
+        unsafe { libc::kill(self.child.id() as i32, libc::SIGINT) };
+        let mut text = String::new();
+        self.out.read_to_string(&mut text).unwrap();
+        let status = self.child.wait().unwrap();
+        assert!(status.success(), "{status:?}: {text}");
+        let mut lines = text.lines();
+        let mut words = lines.next().expect("an outcome").splitn(3, ' ');
+        let mut number = || words.next().unwrap().parse().unwrap();
+        let (recorded, lost) = (number(), number());
+        Ended {
+            recorded,
+            lost,
+            empty: words.next().unwrap().to_owned(),
+            oddities: lines.map(str::to_owned).collect(),
+            path: self.path.clone(),
+        }
+    }
+
+    pub fn kill(mut self) -> PathBuf {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        self.path.clone()
+    }
+
+    pub fn is_alive(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Compiles a program of this directory, once.
+fn compiled(name: &str) -> PathBuf {
+    static ONCE: Mutex<()> = Mutex::new(());
+    let _one_at_a_time = ONCE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let source = manifest.join("tests/support").join(format!("{name}.c"));
+    let include = manifest.join("../../include");
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+    if !target.exists() {
+        let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
+        let mut command = Command::new(compiler);
+        command.args(["-O2", "-pthread", "-I"]).arg(include).arg(source).arg("-o").arg(&target);
+        assert!(command.status().expect("a C compiler").success());
+    }
+    target
+}
+
+/// An example of this crate, which `cargo test` has built.
+fn example(name: &str) -> PathBuf {
+    let own = std::env::current_exe().unwrap();
+    let path = own.parent().unwrap().parent().unwrap().join("examples").join(name);
+    assert!(path.exists(), "{} was not built", path.display());
+    path
+}
+
+#[derive(Debug)]
+pub struct Packet {
+    pub begin: u64,
+    pub end: u64,
+    pub sequence: u64,
+    pub discarded: u64,
+    pub pid: i32,
+    pub tid: i32,
+    pub label: String,
+    pub thread: String,
+    pub events: Vec<u8>,
+}
+
+/// Reads a lane as docs/formats/user-trace.md says, and holds it to that.
+pub fn lane(path: &Path) -> Vec<Packet> {
+    let bytes = fs::read(path).unwrap();
+    let mut packets: Vec<Packet> = Vec::new();
+    let mut at = 0;
+    while at < bytes.len() {
+        let word = |offset: usize| u64::from_ne_bytes(bytes[at + offset..at + offset + 8].try_into().unwrap());
+        let half = |offset: usize| u32::from_ne_bytes(bytes[at + offset..at + offset + 4].try_into().unwrap());
+        let text = |offset: usize, length: usize| {
+            let raw = &bytes[at + offset..at + offset + length];
+            String::from_utf8_lossy(&raw[..raw.iter().position(|byte| *byte == 0).unwrap_or(length)]).into_owned()
+        };
+        assert_eq!(half(0), 0xc1fc_1fc1, "{} at {at}", path.display());
+        let (content, size) = (word(40) as usize / 8, word(48) as usize / 8);
+        assert!(content >= 256 && size >= content && at + size <= bytes.len(), "{} at {at}: {content} {size}", path.display());
+        let packet = Packet {
+            begin: word(24),
+            end: word(32),
+            sequence: word(56),
+            discarded: word(64),
+            pid: half(72) as i32,
+            tid: half(76) as i32,
+            label: text(88, 128),
+            thread: text(216, 32),
+            events: bytes[at + 256..at + content].to_vec(),
+        };
+        assert!(packet.begin <= packet.end);
+        match packets.last() {
+            Some(last) => {
+                assert!(packet.begin >= last.end, "{} at {at}: {} {}", path.display(), packet.begin, last.end);
+                assert!(packet.discarded >= last.discarded);
+                assert_eq!(packet.sequence, last.sequence + 1, "{} at {at}", path.display());
+            }
+            None => assert_eq!((packet.discarded, packet.events.len()), (0, 0), "a lane begins with an empty packet of loss 0"),
+        }
+        packets.push(packet);
+        at += size;
+    }
+    packets
+}
+
+pub fn lanes(recording: &Path) -> BTreeMap<String, Vec<Packet>> {
+    let mut all = BTreeMap::new();
+    for entry in fs::read_dir(recording.join("user")).unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name().into_string().unwrap();
+        if name != "metadata" && !name.starts_with('.') {
+            all.insert(name, lane(&entry.path()));
+        }
+    }
+    all
+}
+
+/// Class ids by event name.
+pub fn classes(recording: &Path) -> BTreeMap<String, u16> {
+    let text = fs::read_to_string(recording.join("user/metadata")).unwrap();
+    let mut all = BTreeMap::new();
+    let mut name = None;
+    for line in text.lines() {
+        let line = line.trim();
+        if let Some(rest) = line.strip_prefix("name = \"") {
+            name = rest.strip_suffix("\";").map(str::to_owned);
+        } else if let Some(id) = line.strip_prefix("id = ").and_then(|rest| rest.strip_suffix(';')) {
+            if let (Some(name), Ok(id)) = (name.take(), id.parse()) {
+                all.insert(name, id);
+            }
+        }
+    }
+    all
+}
+
+/// What one thread of `numbered` programs left in recordings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    pub recorded: u64,
+    pub lost: u64,
+}
+
+/// Checks all events of `numbered` programs in a recording: whole, in order, each at most once, within the time of its packet.
+/// Counts by (pid, thread number).
+pub fn numbered(recording: &Path) -> BTreeMap<(i32, u64), Count> {
+    let mut counts: BTreeMap<(i32, u64), Count> = BTreeMap::new();
+    let class = classes(recording).get("mark:numbered").copied();
+    for (name, packets) in lanes(recording) {
+        let mut discarded = 0;
+        let mut owner = None;
+        let mut newest: BTreeMap<(i32, u64), u64> = BTreeMap::new();
+        for packet in &packets {
+            let mut time = packet.begin;
+            for event in packet.events.chunks(16) {
+                assert_eq!(event.len(), 16, "{name}");
+                let header = u64::from_ne_bytes(event[..8].try_into().unwrap());
+                let data = u64::from_ne_bytes(event[8..].try_into().unwrap());
+                assert_eq!(Some(header as u16), class, "{name}");
+                // As every reader extends them: the next value with these low bits.
+                time += ((header >> 16).wrapping_sub(time)) & 0xffff_ffff_ffff;
+                assert!(time <= packet.end, "{name}: an event after the end of its packet");
+                let (thread, number) = (data >> 40, data & 0xff_ffff_ffff);
+                let key = (packet.pid, thread);
+                if let Some(before) = newest.insert(key, number) {
+                    assert!(number > before, "{name}: {number} after {before}");
+                }
+                counts.entry(key).or_default().recorded += 1;
+                owner = Some(key);
+            }
+            if packet.discarded > discarded {
+                let key = packet.events.get(8..16).map(|data| u64::from_ne_bytes(data.try_into().unwrap()) >> 40);
+                let key = key.map(|thread| (packet.pid, thread)).or(owner).expect("a loss belongs to a thread");
+                counts.entry(key).or_default().lost += packet.discarded - discarded;
+                discarded = packet.discarded;
+            }
+        }
+    }
+    counts
+}
+
+/// Counts of several recordings together.
+pub fn sum(recordings: &[&Path]) -> BTreeMap<(i32, u64), Count> {
+    let mut all: BTreeMap<(i32, u64), Count> = BTreeMap::new();
+    for recording in recordings {
+        for (key, count) in numbered(recording) {
+            let entry = all.entry(key).or_default();
+            entry.recorded += count.recorded;
+            entry.lost += count.lost;
+        }
+    }
+    all
+}
+
+/// Runs a tool; `None` (and a line that says so) where it is not installed.
+pub fn tool(name: &str, arguments: &[&Path]) -> Option<(bool, String)> {
+    match Command::new(name).args(arguments).output() {
+        Ok(output) => Some((output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr))),
+        Err(_) => {
+            println!("skipped: {name} ({name} is not installed)");
+            None
+        }
+    }
+}
+
+/// Waits until `done`, however long the machine takes.
+pub fn until(mut done: impl FnMut() -> bool) {
+    while !done() {
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+}
