@@ -366,6 +366,7 @@ impl<S: Source> StreamDecoder<S> {
                 id: 0,
             })?,
         };
+        self.class = class;
         x.run(&stream.events[class].ops)?;
         if x.at == self.at {
             return Err(Stop::Empty { at: x.at });
@@ -376,7 +377,6 @@ impl<S: Source> StreamDecoder<S> {
             self.clock = extend(self.clock, low, low_bits(bits));
             self.ns = stream.converter.ns(self.clock);
         }
-        self.class = class;
         self.event_index += 1;
         Ok(())
     }
@@ -386,7 +386,7 @@ impl<S: Source> StreamDecoder<S> {
     fn event_stopped(&mut self, stop: Stop) -> Result<Option<Step>, Box<DecodeError>> {
         let mut stop = stop;
         loop {
-            let Stop::Limit { at, bits } = stop else { break };
+            let Stop::Limit { at, bits, .. } = stop else { break };
             let align = self.stream.as_ref().map_or(1, |s| s.event_align);
             if align_up(self.at, align) == self.packet.content_bits {
                 return Ok(None);
@@ -400,6 +400,9 @@ impl<S: Source> StreamDecoder<S> {
                 Err(again) => stop = again,
             }
         }
+        // The class that was found last is that of this event, unless its header did not fit.
+        let fields = self.stream.as_ref().and_then(|s| s.events.get(self.class)).map_or(&[][..], |b| &b.fields);
+        let stop = first_beyond(stop, fields, self.limit);
         Err(self.fail(stop, Some(self.event_index)))
     }
 
@@ -450,10 +453,10 @@ impl<S: Source> StreamDecoder<S> {
         let content = self.packet.content_bits;
         let data = self.data_end.saturating_sub(self.packet.offset).saturating_mul(8);
         let (at, kind) = match stop {
-            Stop::Limit { at, bits } if self.packet.sized && at.saturating_add(bits) > content => {
+            Stop::Limit { at, bits, .. } if self.packet.sized && at.saturating_add(bits) > content => {
                 (at, DecodeErrorKind::BeyondContent { bits, remaining: content.saturating_sub(at) })
             }
-            Stop::Limit { at, bits } => {
+            Stop::Limit { at, bits, .. } => {
                 (at, DecodeErrorKind::Truncated { bits: at.saturating_add(bits).saturating_sub(data) })
             }
             Stop::MixedOrder { at, from, to } => (at, DecodeErrorKind::MixedByteOrder { from, to }),
@@ -534,12 +537,12 @@ impl<S: Source> StreamDecoder<S> {
                     return Ok(());
                 }
                 Err(stop) => {
-                    if let Stop::Limit { at, bits } = stop {
+                    if let Stop::Limit { at, bits, .. } = stop {
                         if self.more(from, at.saturating_add(bits))? {
                             continue;
                         }
                     }
-                    let error = self.fail(stop, None);
+                    let error = self.fail(first_beyond(stop, &block.fields, self.limit), None);
                     self.next = self.data_end;
                     return Err(error);
                 }
@@ -643,6 +646,13 @@ impl<S: Source> StreamDecoder<S> {
         }
         Ok(())
     }
+}
+
+/// Narrows the place of a run that does not fit to the first of its fields that does not.
+fn first_beyond(stop: Stop, fields: &[Field], limit: u64) -> Stop {
+    let Stop::Limit { at, run: Some(mark), .. } = stop else { return stop };
+    let beyond = fields.iter().filter(|f| f.mark == mark).find_map(|f| f.first_beyond(at, limit));
+    beyond.map_or(stop, |(at, bits)| Stop::Limit { at, bits, run: None })
 }
 
 fn last_name(name: &str) -> &str {

@@ -27,8 +27,8 @@ pub(crate) struct Record {
 /// Why the executor stopped.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Stop {
-    /// `bits` from `at` on go beyond the limit.
-    Limit { at: u64, bits: u64 },
+    /// `bits` from `at` on go beyond the limit. If they are a run, its mark tells which field it is.
+    Limit { at: u64, bits: u64, run: Option<u32> },
     MixedOrder { at: u64, from: ByteOrder, to: ByteOrder },
     NoOption { at: u64, tag: i128 },
     Unbacked { at: u64, length: u64 },
@@ -93,8 +93,11 @@ impl Executor<'_, '_> {
         for op in ops {
             match op {
                 Op::Run { align, bits, mark, last } => {
-                    let at = self.pass(*align, *bits, *last)?;
-                    self.note(*mark, Mark { at, len: 0 });
+                    match self.pass(*align, *bits, *last) {
+                        Ok(at) => self.note(*mark, Mark { at, len: 0 }),
+                        Err(Stop::Limit { at, bits, .. }) => return Err(Stop::Limit { at, bits, run: Some(*mark) }),
+                        Err(stop) => return Err(stop),
+                    }
                 }
                 Op::Save { slot, mark, offset, leaf } => {
                     let value = self.window.raw(self.marked(*mark) + offset, *leaf);
@@ -149,7 +152,7 @@ impl Executor<'_, '_> {
 
     #[cold]
     fn stop(&self, at: u64, bits: u64) -> Stop {
-        Stop::Limit { at, bits }
+        Stop::Limit { at, bits, run: None }
     }
 
     #[inline]
@@ -186,7 +189,7 @@ impl Executor<'_, '_> {
     #[cold]
     fn stop_in_array(&self, at: u64, leaf: Leaf, stride: u64, room: u64, bits: u64) -> Stop {
         let whole = (room + stride).saturating_sub(u64::from(leaf.bits)) / stride;
-        Stop::Limit { at: at + whole * stride, bits: bits.saturating_sub(whole * stride) }
+        Stop::Limit { at: at + whole * stride, bits: bits.saturating_sub(whole * stride), run: None }
     }
 
     fn walk(&mut self, node: &Node) -> Result<(), Stop> {

@@ -151,6 +151,23 @@ impl Field {
         }
     }
 
+    /// For a field of a run that begins at bit `begin`: its first part that does not fit before `limit`, and its bits.
+    pub(crate) fn first_beyond(&self, begin: u64, limit: u64) -> Option<(u64, u64)> {
+        let at = begin + self.offset;
+        let (leaf, stride, count) = match &self.shape {
+            Shape::Number(leaf) => (leaf, 1, 1),
+            Shape::Array { leaf, stride, count, .. } => (leaf, *stride, *count),
+            _ => return None,
+        };
+        let bits = u64::from(leaf.bits);
+        let whole = if stride == 1 && count == 1 {
+            u64::from(at + bits <= limit)
+        } else {
+            limit.saturating_sub(at).saturating_add(stride).saturating_sub(bits) / stride
+        };
+        (whole < count).then(|| (at + whole * stride, bits))
+    }
+
     /// The preferred base for display: 2, 8, 10 or 16.
     pub fn base(&self) -> u8 {
         match &self.ty {

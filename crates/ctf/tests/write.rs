@@ -1,0 +1,118 @@
+//! What the writer writes, the reader reads back as the same schema.
+
+mod common;
+
+use std::sync::Arc;
+
+use longpole_ctf::types::*;
+use longpole_ctf::{write, BytesSource, Clock, Metadata, Span};
+use proptest::prelude::*;
+
+fn member(name: &str, ty: Type) -> Member {
+    Member { name: name.to_owned(), ty }
+}
+
+fn schema(name: &str, env: &str, payload: Vec<Member>) -> Schema {
+    let mut clock = Clock::new("longpole", 2_500_000_000);
+    (clock.offset_s, clock.offset, clock.uuid) = (1_700_000_000, -5, Some([7; 16]));
+    clock.description = "raw \"counter\"".to_owned();
+    let order = ByteOrder::Little;
+    let time = |size, align| {
+        let Type::Int(int) = Type::unsigned(size, align, order) else { unreachable!() };
+        Type::Int(IntType { clock: Some(0), ..int })
+    };
+    let text = |length| {
+        let Type::Int(int) = Type::unsigned(8, 8, order) else { unreachable!() };
+        let element = Type::Int(IntType { encoding: Encoding::Utf8, ..int });
+        Type::Array(Arc::new(ArrayType::new(element, Length::Fixed(length), Span::default())))
+    };
+    let header = StructType::new(64, vec![member("id", Type::unsigned(16, 64, order)), member("timestamp", time(48, 8))]);
+    let context = vec![member("timestamp_begin", time(64, 8)), member("label", text(128))];
+    let event = EventClass {
+        id: 3,
+        name: name.to_owned(),
+        loglevel: Some(-1),
+        model_emf_uri: Some("http://example.org/?a=\"b\"".to_owned()),
+        context: None,
+        payload: Some(Arc::new(StructType::new(64, payload))),
+    };
+    Schema {
+        trace: TraceClass {
+            uuid: Some([0xab; 16]),
+            byte_order: order,
+            packet_header: Some(Arc::new(StructType::new(1, vec![member("magic", Type::unsigned(32, 8, order))]))),
+            env: vec![("hostname".to_owned(), EnvValue::Text(env.to_owned())), ("n".to_owned(), EnvValue::Int(i64::MIN))],
+        },
+        clocks: vec![clock],
+        streams: vec![StreamClass {
+            id: 4,
+            packet_context: Some(Arc::new(StructType::new(1, context))),
+            event_header: Some(Arc::new(header)),
+            event_context: None,
+            events: vec![event],
+        }],
+    }
+}
+
+fn everything() -> Vec<Member> {
+    let order = ByteOrder::Big;
+    let path = |name: &str| FieldPath { scope: None, names: vec![name.to_owned()], span: Span::default() };
+    let Type::Int(int) = Type::signed(5, 1, order) else { unreachable!() };
+    let tag = EnumType {
+        int: IntType { base: 16, ..int },
+        mappings: vec![
+            Mapping { label: "one".to_owned(), low: -3, high: 1 },
+            Mapping { label: "two".to_owned(), low: 2, high: 2 },
+        ],
+    };
+    let options = vec![
+        member("one", Type::String(Encoding::Utf8)),
+        member("two", Type::Struct(Arc::new(StructType::new(1, vec![member("x", Type::unsigned(8, 8, order))])))),
+    ];
+    let sequence = ArrayType::new(Type::String(Encoding::Ascii), Length::Field(path("n")), Span::default());
+    vec![
+        member("n", Type::unsigned(8, 8, order)),
+        member("tag", Type::Enum(Arc::new(tag))),
+        member("v", Type::Variant(Arc::new(VariantType::new(path("tag"), options)))),
+        member("f", Type::Float(FloatType { size: 64, align: 32, byte_order: order })),
+        member(
+            "grid",
+            Type::Array(Arc::new(ArrayType::new(Type::Array(Arc::new(sequence)), Length::Fixed(2), Span::default()))),
+        ),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn a_schema_survives_being_written_and_read(name in "\\PC{0,20}|[\\x00-\\x7f]{0,20}", env in "\\PC{0,20}|[\\x00-\\x7f]{0,20}") {
+        let schema = schema(&name, &env, everything());
+        let text = write::metadata(&schema);
+        let read = Metadata::from_text(&text).map_err(|e| TestCaseError::fail(format!("{e}\n{text}")))?;
+        prop_assert_eq!(read.schema(), &schema);
+    }
+}
+
+#[test]
+fn events_can_be_appended_block_by_block() {
+    let mut schema = schema("span_begin:find", "host", everything());
+    let mut text = write::metadata(&schema);
+    let more = EventClass { id: 9, name: "queue_put:a b".to_owned(), ..schema.streams[0].events[0].clone() };
+    text.push_str(&write::event(&schema, 4, &more));
+    schema.streams[0].events.push(more);
+    assert_eq!(Metadata::from_text(&text).unwrap().schema(), &schema);
+}
+
+#[test]
+fn a_schema_made_in_memory_decodes_without_text() {
+    let payload = vec![member("a", Type::unsigned(64, 64, ByteOrder::Little))];
+    let mut schema = schema("e", "", payload);
+    schema.trace.packet_header = None;
+    schema.streams[0].packet_context = None;
+    schema.streams[0].id = 0;
+    let metadata = Arc::new(Metadata::from_schema(schema).unwrap());
+    let mut bytes = (3u64 | 250 << 16).to_le_bytes().to_vec();
+    bytes.extend_from_slice(&42u64.to_le_bytes());
+    let (dump, end) = common::dump(&metadata, BytesSource(bytes));
+    assert!(end.is_ok(), "{dump}");
+    assert!(dump.contains("event 3 e at 250 = 1700000000000000098 ns, a: 42"), "{dump}");
+}
