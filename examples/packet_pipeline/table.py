@@ -8,6 +8,7 @@ machine meets all rows alike. The rate is the sink's.
 
 import argparse
 import json
+import os
 import re
 import statistics
 import subprocess
@@ -33,9 +34,15 @@ def rows():
         yield f"+ {fix}" + (" = all fixes" if last else ""), ["--slow", *FIXES[: i + 1]]
 
 
-def measure(program, arguments, size, seconds):
+def measure(program, arguments, size, seconds, runtime):
     run = subprocess.run(
-        [str(program), f"--bytes={size}", f"--seconds={seconds}", *arguments], check=True, stdout=subprocess.PIPE, text=True, timeout=seconds + 60
+        [str(program), f"--bytes={size}", f"--seconds={seconds}", *arguments],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=seconds + 60,
+        # a folder of its own: a recording that goes on beside the measurement must not take part in it
+        env={**os.environ, "LONGPOLE_RUNTIME_DIR": runtime},
     )
     packets, ms, _ = map(int, RATE.search(run.stdout).groups())
     cpu = dict(re.findall(r"(\w+) (\d+) ns", CPU.search(run.stdout).group(1)))
@@ -51,15 +58,16 @@ def main():
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     sizes = [int(size) for size in options.bytes.split(",")]
+    memory = "/dev/shm" if os.path.isdir("/dev/shm") else None
     defines = {"in": [], "out": ["-DLONGPOLE_DISABLE"]}
-    with tempfile.TemporaryDirectory() as scratch:
+    with tempfile.TemporaryDirectory() as scratch, tempfile.TemporaryDirectory(dir=memory) as runtime:
         programs = {kind: build.build(Path(scratch) / kind, defines[kind]) for kind in options.builds.split(",")}
         samples = {}
         for _ in range(options.runs):
             for size in sizes:
                 for kind, program in programs.items():
                     for name, arguments in rows():
-                        samples.setdefault((size, kind, name), []).append(measure(program, arguments, size, options.seconds))
+                        samples.setdefault((size, kind, name), []).append(measure(program, arguments, size, options.seconds, runtime))
 
     answer = []
     for size in sizes:
