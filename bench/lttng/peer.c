@@ -8,7 +8,7 @@
 #define _GNU_SOURCE
 #define LTTNG_UST_TRACEPOINT_CREATE_PROBES
 #define LTTNG_UST_TRACEPOINT_DEFINE
-#include "tracepoint.h"
+#include "two.h"
 
 #include <longpole/longpole.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 #undef LTTNG_UST_TRACEPOINT_PROVIDER
 #define LTTNG_UST_TRACEPOINT_PROVIDER longpole_bench
 #undef LTTNG_UST_TRACEPOINT_INCLUDE
-#define LTTNG_UST_TRACEPOINT_INCLUDE "./tracepoint.h"
+#define LTTNG_UST_TRACEPOINT_INCLUDE "./two.h"
 #if !defined(BENCH_TRACEPOINT_H) || defined(LTTNG_UST_TRACEPOINT_HEADER_MULTI_READ)
 #define BENCH_TRACEPOINT_H
 #include <lttng/tracepoint.h>
