@@ -37,7 +37,8 @@ def translate(rows, words):
 def report(longpole, program, arguments, folder):
     """The report on a fresh recording of one run."""
     subprocess.run([longpole, "record", "-o", folder, "--", program, *arguments], check=True, stdout=subprocess.DEVNULL)
-    run = subprocess.run([longpole, "report", "--json", folder], check=True, stdout=subprocess.PIPE, text=True)
+    recording = max(Path(folder).iterdir()) # named by its time
+    run = subprocess.run([longpole, "report", "--json", str(recording)], check=True, stdout=subprocess.PIPE, text=True)
     return json.loads(run.stdout)
 
 
