@@ -117,14 +117,17 @@ impl Fake {
                 writeln!(text, "\tmodel.emf.uri = \"{uri}\";").unwrap();
             }
             text.push_str("\tfields := struct {\n");
-            for (name, kind) in fields {
+            for (index, (name, kind)) in fields.iter().enumerate() {
                 match kind {
                     Kind::U64 => writeln!(text, "\t\tu64 _{name};"),
                     Kind::I64 => writeln!(text, "\t\ti64 _{name};"),
                     Kind::F64 => writeln!(text, "\t\tf64 _{name};"),
                     Kind::U32 => writeln!(text, "\t\tu32 _{name};"),
-                    Kind::Text => writeln!(text, "\t\tstring {{ encoding = UTF8; }} _{name};"),
-                    Kind::Bytes => writeln!(text, "\t\tinteger {{ size = 8; align = 8; }} _{name}[_captured];"),
+                    Kind::Text => writeln!(text, "\t\tstring {{ encoding = UTF8; }} _{name};\n\t\tstruct {{ }} align(64) _align{index};"),
+                    Kind::Bytes => writeln!(
+                        text,
+                        "\t\tinteger {{ size = 8; align = 8; }} _{name}[_captured];\n\t\tstruct {{ }} align(64) _align{index};"
+                    ),
                 }
                 .unwrap();
             }
@@ -174,6 +177,9 @@ impl Lane {
                     self.events.push(0);
                 }
                 Field::Bytes(bytes) => self.events.extend_from_slice(bytes),
+            }
+            if matches!(field, Field::Text(_) | Field::Bytes(_)) {
+                self.events.resize(self.events.len().next_multiple_of(8), 0);
             }
         }
         self.events.resize(self.events.len().next_multiple_of(8), 0);
