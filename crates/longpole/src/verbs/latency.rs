@@ -1,8 +1,157 @@
+//! `longpole latency`: how long calls, spans, signals and activities take, or the time between any two events.
+
+use crate::input::Input;
+use crate::pass;
+use crate::table::{duration, number, Table};
+use longpole_analysis::latency::{Kind, Latency, Part};
+use longpole_analysis::pairs::{Pairs, Point};
+use std::io::{self, Write};
 use std::process::ExitCode;
 
+/// Measure latencies: calls, spans, signals, activity, objects, or between any two events.
 #[derive(clap::Args)]
-pub struct Args {}
+#[command(after_help = "\
+Percentiles are within 1 %; count, min, mean, max and total are exact.
 
-pub fn run(_args: Args) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("this build has no `latency`")
+Examples:
+  longpole latency                                                       all latencies of the newest recording
+  longpole latency --from event:request --to event:response --by id      between two events with the same id
+  longpole latency --from 'span_begin:parse:arg > 100' --to span_end:parse
+  longpole latency --json traces/latest | jq '.[] | select(.kind == \"rpc\")'")]
+pub struct Args {
+    #[command(flatten)]
+    input: Input,
+
+    /// Begin of a latency: the name of an event, and maybe a condition on its fields (`len > 100 && name == \"x\"`)
+    #[arg(long, value_name = "EVENT[:PRED]", requires = "to", value_parser = parse_point)]
+    from: Option<Point>,
+
+    /// Its end
+    #[arg(long, value_name = "EVENT[:PRED]", requires = "from", value_parser = parse_point)]
+    to: Option<Point>,
+
+    /// Pair only events with the same value of this field
+    #[arg(long, value_name = "FIELD", requires = "from")]
+    by: Option<String>,
+}
+
+fn parse_point(text: &str) -> Result<Point, String> {
+    Point::parse(text).map_err(|error| error.to_string())
+}
+
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let mut pairs = match (args.from, args.to) {
+        (Some(from), Some(to)) => Some(Pairs::new(from, to, args.by)),
+        _ => None,
+    };
+    let (pass, trace) = pass::read(&args.input, pairs.as_mut())?;
+    let answer = match &pairs {
+        Some(pairs) => pairs.answer(),
+        None => pass.latency(),
+    };
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    if args.input.json {
+        serde_json::to_writer_pretty(&mut out, &answer)?;
+        writeln!(out)?;
+    } else {
+        print(&mut out, &answer)?;
+        if let Some(pairs) = &pairs {
+            writeln!(
+                out,
+                "\n{} begins without an end, {} ends without a begin",
+                number(pairs.unmatched_from),
+                number(pairs.unmatched_to)
+            )?;
+        }
+        pass::footer(&mut out, &pass, &trace)?;
+    }
+    out.flush()?;
+    Ok(pass::exit(&trace))
+}
+
+/// The lines of all kinds, a table per kind.
+pub fn print(out: &mut impl Write, answer: &[Latency]) -> io::Result<()> {
+    let titles = [
+        (Kind::Custom, "BETWEEN"),
+        (Kind::Rpc, "CALLS"),
+        (Kind::Span, "SPANS"),
+        (Kind::Signal, "SIGNALS"),
+        (Kind::Activity, "ACTIVITY (from wake-up to wait)"),
+        (Kind::Object, "OBJECTS"),
+    ];
+    let mut any = false;
+    for (kind, title) in titles {
+        let lines: Vec<&Latency> = answer.iter().filter(|line| line.kind == kind).collect();
+        if lines.is_empty() {
+            continue;
+        }
+        if any {
+            writeln!(out)?;
+        }
+        any = true;
+        writeln!(out, "{title}")?;
+        let mut table = Table::new(&[
+            "name", "thread", ">count", ">min", ">mean", ">sd", ">p50", ">p90", ">p99", ">max", ">total", "parts",
+        ]);
+        for line in lines {
+            let times = &line.times;
+            let exact = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), duration);
+            let real = |ns: Option<f64>| exact(ns.map(|ns| ns.round() as u64));
+            let thread = match (&line.machine, &line.peer) {
+                (Some(machine), Some(peer)) if kind == Kind::Signal => format!("{peer} -> {machine}"),
+                (Some(machine), Some(peer)) => format!("{machine} -> {peer}"),
+                (Some(machine), None) => machine.clone(),
+                _ => String::new(),
+            };
+            table.row([
+                line.name.clone(),
+                thread,
+                number(times.count),
+                exact(times.min_ns),
+                real(times.mean_ns),
+                real(times.stddev_ns),
+                exact(times.p50_ns),
+                exact(times.p90_ns),
+                exact(times.p99_ns),
+                exact(times.max_ns),
+                duration(times.total_ns),
+                parts(line),
+            ]);
+        }
+        table.print(out)?;
+    }
+    if !any {
+        writeln!(out, "nothing in this trace begins and ends")?;
+    }
+    Ok(())
+}
+
+fn parts(line: &Latency) -> String {
+    let mean = |key: &str| match line.parts.get(key) {
+        Some(Part::Times(times)) => times.mean_ns.map_or_else(|| "-".to_owned(), |ns| duration(ns.round() as u64)),
+        _ => "-".to_owned(),
+    };
+    let count = |key: &str| match line.parts.get(key) {
+        Some(Part::Count(count)) => *count,
+        _ => 0,
+    };
+    match line.kind {
+        Kind::Rpc if line.parts.is_empty() => String::new(),
+        Kind::Rpc => format!("dispatch {}, service {}, return {}", mean("dispatch"), mean("service"), mean("return")),
+        Kind::Span => match line.parts.get("self") {
+            Some(Part::Times(own)) => format!("self {}", duration(own.total_ns)),
+            _ => String::new(),
+        },
+        Kind::Signal => {
+            let mut text = Vec::new();
+            if count("merged") > 0 {
+                text.push(format!("{} merged ({} submits)", number(count("merged")), number(count("submits"))));
+            }
+            if count("self_sent") > 0 {
+                text.push(format!("{} self-sent", number(count("self_sent"))));
+            }
+            text.join(", ")
+        }
+        Kind::Activity | Kind::Object | Kind::Custom => String::new(),
+    }
 }

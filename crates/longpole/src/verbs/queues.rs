@@ -1,8 +1,81 @@
+//! `longpole queues`: how deep queues are, how often full and empty, in what portions they are emptied.
+
+use crate::input::Input;
+use crate::pass;
+use crate::table::{bytes, duration, number, percent, rate, Table};
+use longpole_analysis::queues::QueueAnswer;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
+/// Measure queues: depth, full and empty shares, batches, residence, signals per item.
 #[derive(clap::Args)]
-pub struct Args {}
+#[command(after_help = "\
+Examples:
+  longpole queues                            of the newest recording
+  longpole queues --begin +1s --end +2s      only the second second
+  longpole queues --json | jq '.[] | select(.full_share > 0.5).name'")]
+pub struct Args {
+    #[command(flatten)]
+    input: Input,
+}
 
-pub fn run(_args: Args) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("this build has no `queues`")
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let (pass, trace) = pass::read(&args.input, None)?;
+    let answer = pass.queues();
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    if args.input.json {
+        serde_json::to_writer_pretty(&mut out, &answer)?;
+        writeln!(out)?;
+    } else {
+        print(&mut out, &answer)?;
+        pass::footer(&mut out, &pass, &trace)?;
+    }
+    out.flush()?;
+    Ok(pass::exit(&trace))
+}
+
+pub fn print(out: &mut impl Write, answer: &[QueueAnswer]) -> io::Result<()> {
+    if answer.is_empty() {
+        return writeln!(out, "no queue probes in this trace");
+    }
+    let mut table = Table::new(&[
+        "queue", "from -> to", ">capacity", ">rate", ">full", ">empty", ">depth p50", ">p99", ">max", ">batch p50", ">max",
+        ">residence p50", ">p99", ">signals/item", ">lost",
+    ]);
+    for queue in answer {
+        let whole = |value: Option<u64>| value.map_or_else(|| "-".to_owned(), number);
+        let share = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), percent);
+        let time = |value: Option<u64>| value.map_or_else(|| "-".to_owned(), duration);
+        let speed = match (queue.bytes_per_s, queue.items_per_s) {
+            (Some(speed), _) => format!("{}/s", bytes(speed as u64)),
+            (None, Some(speed)) => rate(speed, "items"),
+            (None, None) => "-".to_owned(),
+        };
+        table.row([
+            queue.name.clone(),
+            format!("{} -> {}", people(&queue.producers), people(&queue.consumers)),
+            whole(queue.capacity),
+            speed,
+            share(queue.full_share),
+            share(queue.empty_share),
+            whole(queue.depth.p50),
+            whole(queue.depth.p99),
+            whole(queue.depth.max),
+            whole(queue.batch.p50),
+            whole(queue.batch.max),
+            time(queue.residence_ns.p50_ns),
+            time(queue.residence_ns.p99_ns),
+            queue.signals_per_item.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}")),
+            number(queue.lost),
+        ]);
+    }
+    table.print(out)
+}
+
+fn people(names: &[String]) -> String {
+    match names {
+        [] => "?".to_owned(),
+        [one] => one.clone(),
+        [one, rest @ ..] => format!("{one} +{}", rest.len()),
+    }
 }
