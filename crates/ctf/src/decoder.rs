@@ -385,8 +385,7 @@ impl<S: Source> StreamDecoder<S> {
     #[cold]
     fn event_stopped(&mut self, stop: Stop) -> Result<Option<Step>, Box<DecodeError>> {
         let mut stop = stop;
-        loop {
-            let Stop::Limit { at, bits, .. } = stop else { break };
+        while let Stop::Limit { at, bits, .. } = stop {
             let align = self.stream.as_ref().map_or(1, |s| s.event_align);
             if align_up(self.at, align) == self.packet.content_bits {
                 return Ok(None);
@@ -566,10 +565,10 @@ impl<S: Source> StreamDecoder<S> {
                 ("magic", OwnedValue::U64(magic)) if *magic != MAGIC => {
                     return Err(self.fail_packet(0, DecodeErrorKind::BadMagic { found: *magic }));
                 }
-                ("uuid", OwnedValue::Bytes(uuid)) if uuid.len() == 16 => {
-                    if metadata.trace.uuid.is_some_and(|u| u != uuid[..]) {
-                        return Err(self.fail_packet(0, DecodeErrorKind::WrongUuid));
-                    }
+                ("uuid", OwnedValue::Bytes(uuid))
+                    if uuid.len() == 16 && metadata.trace.uuid.is_some_and(|u| u != uuid[..]) =>
+                {
+                    return Err(self.fail_packet(0, DecodeErrorKind::WrongUuid));
                 }
                 ("stream_id", OwnedValue::U64(id)) => stream_id = Some(*id),
                 ("stream_instance_id", OwnedValue::U64(id)) => self.packet.stream_instance = Some(*id),

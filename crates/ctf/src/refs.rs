@@ -188,14 +188,14 @@ impl<'s> Finder<'s, '_> {
 
     fn resolve(&self, path: &FieldPath) -> Result<(Scope, Place, &'s Type)> {
         let found = match path.scope {
-            Some(scope) if scope == self.scope => self.from_frame(0, &path.names),
+            Some(scope) if scope == self.scope => self.in_frame(0, &path.names),
             Some(scope) => self
                 .earlier
                 .iter()
                 .find(|(s, _)| *s == scope)
                 .and_then(|(s, root)| descend(root, &path.names, Vec::new()).map(|(place, ty)| (*s, place, ty))),
             // Relative: the nearest structure outwards, then the scopes decoded before, the latest first.
-            None => (0..self.frames.len()).rev().find_map(|f| self.from_frame(f, &path.names)).or_else(|| {
+            None => (0..self.frames.len()).rev().find_map(|f| self.in_frame(f, &path.names)).or_else(|| {
                 self.earlier.iter().rev().find_map(|(scope, root)| {
                     descend(root, &path.names, Vec::new()).map(|(place, ty)| (*scope, place, ty))
                 })
@@ -209,7 +209,7 @@ impl<'s> Finder<'s, '_> {
     }
 
     /// Looks for `names` in a structure that is being decoded.
-    fn from_frame(&self, frame: usize, names: &[String]) -> Option<(Scope, Place, &'s Type)> {
+    fn in_frame(&self, frame: usize, names: &[String]) -> Option<(Scope, Place, &'s Type)> {
         let f = self.frames.get(frame)?;
         let (first, rest) = names.split_first()?;
         let index = position(f.ty, first)?;
@@ -225,7 +225,7 @@ impl<'s> Finder<'s, '_> {
         }
         // The field in which the reference itself stands: only what was decoded of it is visible.
         let inner = self.frames.get(frame + 1)?;
-        (index == f.current && inner.depth == f.depth + 1 && !rest.is_empty()).then(|| self.from_frame(frame + 1, rest))?
+        (index == f.current && inner.depth == f.depth + 1 && !rest.is_empty()).then(|| self.in_frame(frame + 1, rest))?
     }
 }
 
