@@ -2,6 +2,7 @@
 
 use anyhow::{bail, Context};
 use std::fs::{self, Permissions};
+use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -21,9 +22,14 @@ pub fn run_quick(rounds: u32, turns: u32) -> anyhow::Result<String> {
     run(&files()?, "quick".as_ref(), rounds, turns)
 }
 
+/// Nobody else may look in: probes refuse a runtime directory that is not theirs alone.
+fn private(place: &Path) -> io::Result<TempDir> {
+    tempfile::Builder::new().prefix("longpole-overhead-").permissions(Permissions::from_mode(0o700)).tempdir_in(place)
+}
+
 /// A directory that programs can be started from.
 fn files() -> anyhow::Result<TempDir> {
-    let directory = tempfile::Builder::new().prefix("longpole-overhead-").tempdir().context("cannot make a temporary directory")?;
+    let directory = private(&std::env::temp_dir()).context("cannot make a temporary directory")?;
     let program = directory.path().join("subject");
     fs::write(&program, PROGRAM).with_context(|| format!("cannot write {}", program.display()))?;
     fs::set_permissions(&program, Permissions::from_mode(0o700))?;
@@ -32,10 +38,8 @@ fn files() -> anyhow::Result<TempDir> {
 
 fn run(files: &TempDir, what: &std::ffi::OsStr, rounds: u32, turns: u32) -> anyhow::Result<String> {
     // Rings lie in memory in real recordings, too; on a disk's file system its write-back would be measured.
-    let shared = Path::new("/dev/shm");
-    let builder = |place: &Path| tempfile::Builder::new().prefix("longpole-overhead-").tempdir_in(place);
-    let runtime = builder(shared)
-        .or_else(|_| builder(&std::env::temp_dir()))
+    let runtime = private(Path::new("/dev/shm"))
+        .or_else(|_| private(&std::env::temp_dir()))
         .context("cannot make a private runtime directory")?;
     let output = Command::new(files.path().join("subject"))
         .arg(what)
