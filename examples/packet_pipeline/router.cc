@@ -259,6 +259,7 @@ Router::Blocked Router::forward_batch()
 		}
 		if (out_.submit.space(packets_ + 1) <= packets_) {
 			hand_over();
+			collect_acks();
 			if (!out_.submit.arm())
 				continue;
 			blocked = Blocked::NO_SUBMIT_SPACE;

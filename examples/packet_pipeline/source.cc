@@ -16,7 +16,7 @@ namespace pipeline {
 namespace {
 
 constexpr uint32_t BURST = 32;
-constexpr unsigned VARIANTS = 4; // contents per flow
+constexpr unsigned VARIANTS = 2; // contents per flow
 
 struct Template {
 	std::vector<uint8_t> bytes;
@@ -37,9 +37,9 @@ Template make_template(unsigned flow, unsigned variant, uint32_t length)
 	f[IP_TTL] = 64;
 	f[IP_PROTOCOL] = IP_PROTOCOL_UDP;
 	store32(f + IP_SRC, 0x0a000100 + 16 + flow);                   // 10.0.1.16+flow
-	store32(f + IP_DST, 0x0a010000 + ((flow % RULES) << 8) + flow); // 10.1.rule.flow
+	store32(f + IP_DST, 0x0a010000 + (uint32_t{RULE_OF[flow]} << 8) + flow); // 10.1.rule.flow
 	store16(f + UDP_SRC, uint16_t(40000 + 7 * flow));
-	store16(f + UDP_DST, uint16_t(5000 + flow % RULES));
+	store16(f + UDP_DST, uint16_t(5000 + RULE_OF[flow]));
 	store16(f + UDP_LENGTH, uint16_t(length - UDP));
 	store32(f + PAYLOAD_FLOW, flow);
 

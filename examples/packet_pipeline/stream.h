@@ -24,6 +24,9 @@ namespace pipeline {
 
 constexpr uint32_t QUEUE_SLOTS = 1024;
 constexpr uint32_t QUEUE_USABLE = QUEUE_SLOTS - 1;
+// Who has found a queue full is woken when so many slots are free: for a single one it would be woken per packet. Before a producer
+// sleeps on this it has collected all acknowledgements, so the consumer can always go on until there are so many.
+constexpr uint32_t ENOUGH_SPACE = QUEUE_SLOTS / 8;
 // enough frames to fill both queues, so that a full submit queue is met before the frames run out
 constexpr uint32_t FRAMES = 2 * QUEUE_SLOTS;
 // An odd number of cache lines, so that the frames spread over all sets of a cache.
@@ -75,12 +78,12 @@ public:
 		m_.tail.store(tail_, std::memory_order_release);
 	}
 
-	// True if the queue is still full, so that the next word is the reader's.
+	// True if there is still not enough space, so that the next word is the reader's.
 	bool arm()
 	{
 		m_.writer_waits.store(1, std::memory_order_seq_cst);
 		std::atomic_thread_fence(std::memory_order_seq_cst);
-		if (!space(1))
+		if (space(ENOUGH_SPACE) < ENOUGH_SPACE)
 			return true;
 		m_.writer_waits.store(0, std::memory_order_relaxed);
 		return false;
@@ -133,10 +136,14 @@ public:
 		return false;
 	}
 
+	// A writer that waits does not move its tail.
 	bool take_writer_waits()
 	{
 		std::atomic_thread_fence(std::memory_order_seq_cst);
-		return m_.writer_waits.load(std::memory_order_relaxed) && m_.writer_waits.exchange(0);
+		if (!m_.writer_waits.load(std::memory_order_relaxed))
+			return false;
+		uint32_t used = m_.tail.load(std::memory_order_acquire) - head_;
+		return used + ENOUGH_SPACE <= QUEUE_USABLE && m_.writer_waits.exchange(0);
 	}
 
 private:
