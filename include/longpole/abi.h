@@ -131,6 +131,7 @@ struct longpole_control {
 	uint32_t label_version; /* odd while the label is being changed */
 	char label[256];
 	char executable[256];
+	uint64_t scope; /* LONGPOLE_SESSION of the environment: the recording whose command started this process; 0: none */
 };
 
 /*

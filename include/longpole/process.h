@@ -242,6 +242,10 @@ LONGPOLE_SLOW int longpole_introduce(int directory, struct longpole_control *con
 	control->process = (uint64_t)(uintptr_t)process;
 	longpole_call(SYS_readlinkat, LONGPOLE_AT_FDCWD, (uintptr_t)"/proc/self/exe", (uintptr_t)control->executable,
 	              sizeof control->executable - 1, 0, 0);
+	/* A process that lives for a moment must say itself where it belongs: soon nobody can ask. */
+	const char *scope = longpole_libc_getenv("LONGPOLE_SESSION");
+	for (uint64_t number = 0; scope != NULL && *scope >= '0' && *scope <= '9'; scope++)
+		control->scope = number = number * 10 + (uint64_t)(*scope - '0');
 	if (label != NULL)
 		longpole_copy(control->label, label, longpole_length(label, sizeof control->label - 1));
 	if (process->sites == NULL || longpole_publish(directory, temporary, name) < 0) {

@@ -74,6 +74,7 @@ pub struct Control {
     pub label_version: AtomicU32,
     pub label: [AtomicU8; 256],
     pub executable: [AtomicU8; 256],
+    pub scope: AtomicU64,
 }
 
 /// The first 4 KiB of a ring file.

@@ -13,7 +13,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let buffer = arguments.next().and_then(|text| longpole_record::parse_size(&text)).filter(|size| *size > 0);
     let config = arguments.next().map(Into::into);
     let stop = Stop::install()?;
-    let options = Options { root: Some(root.into()), config, scope: Scope::Everything, buffer, command: Vec::new() };
+    let options = Options { root: Some(root.into()), config, scope: Scope::Everything, buffer, command: Vec::new(), probe_cost_ns: None };
     let mut recorder = Recorder::start(options, Some(&stop))?;
     println!("{}", recorder.path().display());
     while stop.signal().is_none() {

@@ -29,12 +29,6 @@ pub fn parent(pid: i32) -> Option<i32> {
     rest.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// Whether the process was started with `variable` (`NAME=VALUE`) in its environment.
-pub fn has_environment(pid: i32, variable: &str) -> bool {
-    let text = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-    text.split(|byte| *byte == 0).any(|entry| entry == variable.as_bytes())
-}
-
 /// Whether `pid` is `ancestor` or was started by it, as far as the chain of parents is intact.
 pub fn descends(pid: i32, ancestor: i32) -> bool {
     let mut current = pid;

@@ -217,10 +217,8 @@ impl Recorder {
             Scope::Descendants => match self.ancestor {
                 // The command has not been started.
                 None => false,
-                Some(ancestor) => {
-                    let (name, value) = self.environment();
-                    comm::has_environment(pid, &format!("{name}={value}")) || comm::descends(pid, ancestor)
-                }
+                // A process that has ended already said itself where it belongs; one that wiped its environment has a parent.
+                Some(ancestor) => subject.process.scope() == self.session || comm::descends(pid, ancestor),
             },
         };
         (subject.order, subject.buffer) = self.order_for(&subject.process.label, subject.wanted);

@@ -54,10 +54,10 @@ pub struct Metadata {
 }
 
 impl Metadata {
-    pub fn create(directory: &Path, uuid: &Uuid, clock: &Clock, host: &str) -> io::Result<Metadata> {
+    pub fn create(directory: &Path, uuid: &Uuid, clock: &Clock, host: &str, probe_cost_ns: Option<f64>) -> io::Result<Metadata> {
         let hidden = directory.join(".metadata");
         let mut file = OpenOptions::new().append(true).create_new(true).mode(0o644).open(&hidden)?;
-        let mut text = preamble(uuid, clock, host);
+        let mut text = preamble(uuid, clock, host, probe_cost_ns);
         for kind in Kind::ALL {
             let fields = longpole_abi::fields::parse(kind.overflow_fields()).unwrap_or_default();
             class(&mut text, *kind as u16, kind.name(), *kind, &fields, "");
@@ -88,7 +88,8 @@ pub fn invalid(text: &mut String, id: u16) {
     class(text, id, &format!("invalid:{id}"), Kind::Event, &[], "");
 }
 
-fn preamble(uuid: &Uuid, clock: &Clock, host: &str) -> String {
+fn preamble(uuid: &Uuid, clock: &Clock, host: &str, probe_cost_ns: Option<f64>) -> String {
+    let probe_cost_ps = (probe_cost_ns.unwrap_or(0.0) * 1000.0).round() as u64;
     let order = if cfg!(target_endian = "big") { "be" } else { "le" };
     let version = (env!("CARGO_PKG_VERSION_MAJOR"), env!("CARGO_PKG_VERSION_MINOR"));
     format!(
@@ -120,7 +121,7 @@ env {{
 	tracer_name = "longpole";
 	tracer_major = {major};
 	tracer_minor = {minor};
-	probe_cost_ps = 0;
+	probe_cost_ps = {probe_cost_ps};
 	clock_source = "{source}";
 }};
 clock {{

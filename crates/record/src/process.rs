@@ -123,6 +123,11 @@ impl Process {
         }
     }
 
+    /// The recording whose command started this process, as it says itself; 0: none.
+    pub fn scope(&self) -> u64 {
+        self.control().scope.load(Ordering::Relaxed)
+    }
+
     pub fn refused(&self) -> u64 {
         u64::from(self.control().refused.load(Ordering::Relaxed).wrapping_sub(self.refused_before))
     }

@@ -50,6 +50,8 @@ pub struct Options {
     pub buffer: Option<u64>,
     /// Told in the description.
     pub command: Vec<String>,
+    /// What one event costs the thread that writes it, where that was measured.
+    pub probe_cost_ns: Option<f64>,
 }
 
 /// What came of a recording.
@@ -170,7 +172,7 @@ impl Recorder {
         let path = recording::create(&root, start)?;
         let user = path.join("user");
         let uuid = Uuid::random().map_err(Error::io("read", "/dev/urandom"))?;
-        let metadata = Metadata::create(&user, &uuid, &clock, &recording::host()).map_err(Error::io("make", user.join("metadata")))?;
+        let metadata = Metadata::create(&user, &uuid, &clock, &recording::host(), options.probe_cost_ns).map_err(Error::io("make", user.join("metadata")))?;
         let now = Instant::now();
         let mut recorder = Recorder {
             runtime,
@@ -469,7 +471,7 @@ impl Recorder {
             "sources": ["user"],
             "policies": self.config.summary(),
             "loss": { "events": self.total.lost, "refused": self.total.refused },
-            "probe_cost_ns": null,
+            "probe_cost_ns": self.options.probe_cost_ns,
             "lanes": lanes.into_values().collect::<Vec<_>>(),
             "oddities": self.oddities(),
         });

@@ -1,8 +1,287 @@
-use std::process::ExitCode;
+//! `longpole demo`: an example system is built, recorded, explained, fixed where the report points, and recorded again.
+//!
+//! Nothing here knows the example. A manifest beside it says how to build and run it, which knobs it has, and to which answer of
+//! `report` each knob belongs. The steps are the ones a user would take, through the same verbs.
+
+use anyhow::{anyhow, bail, ensure, Context};
+use serde::Deserialize;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+const EXAMPLES: &str = "Examples:
+  longpole demo                          record, explain, fix what the report names, record again
+  longpole demo --fix lookup,timeouts    fix these instead
+  longpole demo --seconds 10 -o /tmp/t   longer, and keep the recordings there";
 
 #[derive(clap::Args)]
-pub struct Args {}
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Knobs to turn, instead of the one that the report points to
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    fix: Vec<String>,
+    /// How long each recording takes
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=600))]
+    seconds: u32,
+    /// Directory for the recordings
+    #[arg(short, long, value_name = "DIR", default_value = "traces/demo")]
+    output: PathBuf,
+    /// The example's folder [default: found beside the program's sources]
+    #[arg(long, value_name = "DIR")]
+    example: Option<PathBuf>,
+}
 
-pub fn run(_args: Args) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("this build has no `demo`")
+/// What the example says of itself.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Manifest {
+    name: String,
+    text: String,
+    build: Vec<String>,
+    run: Vec<String>,
+    /// Words of the output line that tells the rate; `*` is any word, `{rate}` the number.
+    rate: String,
+    rate_unit: String,
+    knob: Vec<Knob>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Knob {
+    name: String,
+    bad: String,
+    good: String,
+    verdict: Option<Place>,
+    finding: Option<Finding>,
+    advice: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Place {
+    machine: String,
+    state: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Finding {
+    kind: String,
+    subject: String,
+}
+
+/// One recorded run.
+struct Run {
+    path: PathBuf,
+    rate: f64,
+    report: Value,
+}
+
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let folder = match &args.example {
+        Some(folder) => folder.clone(),
+        None => find_example()?,
+    };
+    let file = folder.join("demo.toml");
+    let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+    let manifest: Manifest = toml::from_str(&text).with_context(|| format!("{} is no demo manifest", file.display()))?;
+    for wanted in &args.fix {
+        if !manifest.knob.iter().any(|knob| knob.name == *wanted) {
+            let names: Vec<&str> = manifest.knob.iter().map(|knob| knob.name.as_str()).collect();
+            eprintln!("longpole: there is no knob \"{wanted}\"; there are {}", names.join(", "));
+            return Ok(ExitCode::from(2));
+        }
+    }
+    let stage = Stage { manifest: &manifest, folder, args: &args, out: tempfile::tempdir().context("cannot make a temporary folder")? };
+
+    say(&format!("# {}\n\n{}\n\n## Building it", manifest.name, manifest.text))?;
+    stage.build()?;
+    say("\n## Recording it as it is")?;
+    let before = stage.record(&BTreeSet::new())?;
+    say(&format!("\n## longpole report {}", before.path.display()))?;
+    report_text(&before.path)?;
+
+    let chosen: BTreeSet<&str> = match args.fix.is_empty() {
+        true => BTreeSet::from([stage.choose(&before.report)?.name.as_str()]),
+        false => args.fix.iter().map(String::as_str).collect(),
+    };
+    say("\n## The knob to turn")?;
+    for knob in manifest.knob.iter().filter(|knob| chosen.contains(knob.name.as_str())) {
+        say(&format!("{}: {} → {}\n{}", knob.name, knob.bad, knob.good, knob.advice))?;
+    }
+    say("\n## Recording it again")?;
+    let after = stage.record(&chosen)?;
+    let verdict = after.report["verdict"]["text"].as_str().unwrap_or_default();
+    say(&format!("\nNow: {verdict}\n"))?;
+    say(&format!(
+        "Gain: {:.0} → {:.0} {}, × {:.2}",
+        before.rate,
+        after.rate,
+        manifest.rate_unit,
+        after.rate / before.rate.max(f64::MIN_POSITIVE)
+    ))?;
+    say(&format!("\nBoth recordings are kept:\n  {}\n  {}", before.path.display(), after.path.display()))?;
+    say("Open them with babeltrace2 (user/), Wireshark (packets/), or: longpole report PATH")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+struct Stage<'a> {
+    manifest: &'a Manifest,
+    folder: PathBuf,
+    args: &'a Args,
+    out: tempfile::TempDir,
+}
+
+impl Stage<'_> {
+    fn command(&self, words: &[String]) -> anyhow::Result<Command> {
+        let include = match std::env::var_os("LONGPOLE_INCLUDE") {
+            Some(include) => PathBuf::from(include),
+            None => self.folder.join("../../include"),
+        };
+        let places = [
+            ("{dir}", self.folder.display().to_string()),
+            ("{include}", include.display().to_string()),
+            ("{out}", self.out.path().display().to_string()),
+            ("{seconds}", self.args.seconds.to_string()),
+        ];
+        let fill = |word: &String| places.iter().fold(word.clone(), |word, (place, value)| word.replace(place, value));
+        let mut words = words.iter().map(fill);
+        let program = words.next().ok_or_else(|| anyhow!("the manifest has an empty command"))?;
+        let mut command = Command::new(program);
+        command.args(words);
+        Ok(command)
+    }
+
+    fn build(&self) -> anyhow::Result<()> {
+        let mut command = self.command(&self.manifest.build)?;
+        say(&show(&command))?;
+        let status = command.stdin(Stdio::null()).status().with_context(|| format!("cannot run {}", show(&command)))?;
+        ensure!(status.success(), "the example cannot be built: {status}");
+        Ok(())
+    }
+
+    /// Records the system, with the good arguments for the fixed knobs and the bad ones for all others.
+    fn record(&self, fixed: &BTreeSet<&str>) -> anyhow::Result<Run> {
+        let mut words = self.manifest.run.clone();
+        for knob in &self.manifest.knob {
+            words.push(if fixed.contains(knob.name.as_str()) { knob.good.clone() } else { knob.bad.clone() });
+        }
+        let system = self.command(&words)?;
+        let mut command = Command::new(own_program()?);
+        command.arg("record").arg("-o").arg(&self.args.output).arg("--").arg(system.get_program()).args(system.get_args());
+        say(&format!("longpole record -o {} -- {}", self.args.output.display(), show(&system)))?;
+
+        let there = recordings(&self.args.output);
+        let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output().context("cannot run longpole record")?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        say(text.trim_end())?;
+        ensure!(output.status.success(), "longpole record failed: {}", output.status);
+        let path = recordings(&self.args.output).into_iter().rfind(|path| !there.contains(path));
+        let path = path.ok_or_else(|| anyhow!("longpole record left no recording in {}", self.args.output.display()))?;
+        let rate = text.lines().find_map(|line| rate_in(&self.manifest.rate, line));
+        let rate = rate.ok_or_else(|| anyhow!("the example printed no line like \"{}\"", self.manifest.rate))?;
+
+        let output = Command::new(own_program()?).arg("report").arg("--json").arg(&path).stderr(Stdio::inherit()).output()?;
+        ensure!(output.status.success(), "longpole report failed: {}", output.status);
+        let report = serde_json::from_slice(&output.stdout).context("longpole report printed no JSON")?;
+        Ok(Run { path, rate, report })
+    }
+
+    /// The knob that the verdict means, else the one of the first finding that means any.
+    fn choose(&self, report: &Value) -> anyhow::Result<&Knob> {
+        let verdict = &report["verdict"];
+        let by_verdict = self.manifest.knob.iter().find(|knob| {
+            knob.verdict.as_ref().is_some_and(|place| verdict["machine"] == *place.machine && verdict["state"] == *place.state)
+        });
+        if let Some(knob) = by_verdict {
+            return Ok(knob);
+        }
+        let findings = report["findings"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let by_finding = findings.iter().find_map(|found| {
+            self.manifest.knob.iter().find(|knob| {
+                knob.finding.as_ref().is_some_and(|finding| found["kind"] == *finding.kind && found["subject"] == *finding.subject)
+            })
+        });
+        match by_finding {
+            Some(knob) => Ok(knob),
+            None => bail!("neither the verdict nor a finding means one of the knobs; see the report above, and try --fix"),
+        }
+    }
+}
+
+/// `examples/*/demo.toml` in a folder above the program (a checkout), or in the sources it was built from.
+fn find_example() -> anyhow::Result<PathBuf> {
+    let program = own_program()?;
+    let above = program.ancestors().skip(1).map(Path::to_path_buf);
+    let sources = std::iter::once(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."));
+    for folder in above.chain(sources) {
+        let Ok(entries) = std::fs::read_dir(folder.join("examples")) else { continue };
+        let mut found: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(|path| path.join("demo.toml").is_file()).collect();
+        found.sort();
+        if let Some(path) = found.into_iter().next() {
+            return Ok(path.canonicalize().unwrap_or(path));
+        }
+    }
+    bail!("found no examples/*/demo.toml above {}; name the example's folder with --example", program.display())
+}
+
+fn own_program() -> io::Result<PathBuf> {
+    std::env::current_exe()
+}
+
+fn recordings(root: &Path) -> BTreeSet<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(root) else { return BTreeSet::new() };
+    entries.flatten().map(|entry| entry.path()).filter(|path| path.join("longpole.json").is_file()).collect()
+}
+
+fn report_text(path: &Path) -> anyhow::Result<()> {
+    let status = Command::new(own_program()?).arg("report").arg(path).status()?;
+    ensure!(status.success(), "longpole report failed: {status}");
+    Ok(())
+}
+
+/// The number at `{rate}` if the line's words fit the pattern's.
+fn rate_in(pattern: &str, line: &str) -> Option<f64> {
+    let mut rate = None;
+    let mut words = line.split_whitespace();
+    for expected in pattern.split_whitespace() {
+        let word = words.next()?;
+        match expected {
+            "*" => {}
+            "{rate}" => rate = Some(word.parse().ok()?),
+            _ if expected == word => {}
+            _ => return None,
+        }
+    }
+    if words.next().is_some() {
+        return None;
+    }
+    rate
+}
+
+fn show(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}
+
+fn say(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{text}")?;
+    out.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::rate_in;
+
+    #[test]
+    fn the_rate_stands_where_the_pattern_says() {
+        let pattern = "Received * packets in * ms at {rate} Mbit/s";
+        assert_eq!(rate_in(pattern, "Received 17 packets in 4001 ms at 230 Mbit/s"), Some(230.0));
+        assert_eq!(rate_in(pattern, "Sent 17 packets in 4001 ms at 230 Mbit/s"), None);
+        assert_eq!(rate_in(pattern, "Received 17 packets in 4001 ms at 230 Mbit/s more"), None);
+        assert_eq!(rate_in(pattern, "Received 17 packets"), None);
+    }
 }

@@ -74,6 +74,7 @@ pub fn record(args: Args, ready: impl FnOnce(&Recorder)) -> anyhow::Result<ExitC
         scope,
         buffer: args.buffer,
         command: args.command.clone(),
+        probe_cost_ns: crate::overhead::probe_cost(),
     };
     let mut recorder = Recorder::start(options, Some(&stop))?;
     ready(&recorder);
