@@ -22,12 +22,12 @@ impl Scope {
     /// Texts, then numbers.
     fn facts(self) -> &'static [&'static str] {
         match self {
-            Scope::Call => &["machine", "call", "share", "count", "verdict", "blame", "calls_per_item"],
+            Scope::Call => &["machine", "call", "items", "share", "count", "verdict", "blame", "calls_per_item"],
             Scope::Signal => &["machine", "share", "count", "verdict", "blame", "signals_per_item", "inner_per_item"],
             Scope::Batch => &[
                 "machine", "queue", "share", "count", "verdict", "blame", "resubmitted", "at_limit", "with_more", "limit",
             ],
-            Scope::State => &["machine", "state", "share", "count", "verdict", "blame", "named"],
+            Scope::State => &["machine", "state", "share", "count", "verdict", "blame", "stands_out"],
             Scope::Queue => &["queue", "share", "count", "verdict", "full", "empty"],
         }
     }
@@ -117,6 +117,8 @@ pub struct Thresholds {
     pub min_share: f64,
     pub min_enclosing_share: f64,
     pub min_lead: f64,
+    pub min_clear_share: f64,
+    pub min_clear_lead: f64,
     pub min_service: f64,
     pub min_stage_blame: f64,
 }
@@ -223,7 +225,7 @@ impl Rules {
 mod tests {
     use super::*;
 
-    const THRESHOLDS: &str = "[verdict]\nmin_busy = 0\nmin_blame = 0\nmin_wait = 0\nmin_share = 0\nmin_enclosing_share = 0\nmin_lead = 0\nmin_service = 0\nmin_stage_blame = 0\n";
+    const THRESHOLDS: &str = "[verdict]\nmin_busy = 0\nmin_blame = 0\nmin_wait = 0\nmin_share = 0\nmin_enclosing_share = 0\nmin_lead = 0\nmin_clear_share = 0\nmin_clear_lead = 0\nmin_service = 0\nmin_stage_blame = 0\n";
 
     fn refused(rule: &str) -> RuleError {
         Rules::parse("f.toml", &format!("{THRESHOLDS}{rule}")).unwrap_err()
@@ -237,12 +239,12 @@ mod tests {
     #[test]
     fn a_wrong_finding_is_refused_with_its_line() {
         let error = refused("[[finding]]\nkind = \"k\"\nof = \"call\"\nwhen = \"depth > 1\"\nsubject = \"s\"\nadvice = \"a\"\n");
-        assert_eq!(error.line, 13);
+        assert_eq!(error.line, 15);
         assert!(error.message.contains("unknown fact `depth`: expected one of machine, call"), "{error}");
         let error = refused("[[finding]]\nkind = \"k\"\nof = \"call\"\nwhen = \"share > 1\"\nsubject = \"{queue}\"\nadvice = \"a\"\n");
-        assert_eq!(error.line, 14);
+        assert_eq!(error.line, 16);
         let error = refused("[[finding]]\nkind = \"k\"\nof = \"moon\"\n");
-        assert_eq!(error.line, 12);
+        assert_eq!(error.line, 14);
         let error = refused("[[finding]]\nkind = \"k\"\nof = \"call\"\nwhen = \"share >\"\nsubject = \"s\"\nadvice = \"a\"\n");
         assert!(error.message.contains("column 8"), "{error}");
     }
@@ -251,8 +253,8 @@ mod tests {
     fn causes_stand_before_descriptions_and_heavy_before_light() {
         let facts = |scope, machine: &str, share| Facts {
             scope,
-            texts: vec![("machine", machine.to_owned()), ("call", "c".to_owned()), ("state", "s".to_owned())],
-            numbers: vec![("share", share), ("blame", 1.0), ("calls_per_item", 1.0), ("named", 1.0), ("count", 7.0)],
+            texts: vec![("machine", machine.to_owned()), ("call", "c".to_owned()), ("items", "units".to_owned()), ("state", "s".to_owned())],
+            numbers: vec![("share", share), ("blame", 1.0), ("calls_per_item", 1.0), ("stands_out", 1.0), ("count", 7.0)],
             evidence: Evidence::default(),
         };
         let found = Rules::built_in().unwrap().judge(&[

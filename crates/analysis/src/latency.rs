@@ -270,12 +270,12 @@ impl Latencies {
         (calls.total.sum() > 0).then(|| (MachineId(key.2), calls.service.sum() as f64 / calls.total.sum() as f64))
     }
 
-    /// Whether other spans take a part of this one that counts: then its own time is the rest between them.
+    /// Whether other spans take most of this one: then its own time is the rest between them.
     pub fn is_enclosing(&self, machine: MachineId, state: State) -> bool {
         let State::Span(name) = state else { return false };
         self.spans.get(&(machine.0, name.0)).is_some_and(|spans| {
             let (own, total) = (spans.own.sum() as f64, spans.total.sum() as f64);
-            own < total * 0.95
+            own < total * 0.5
         })
     }
 

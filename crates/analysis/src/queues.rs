@@ -125,6 +125,9 @@ impl Observer for Queues {
 
     fn loss(&mut self, _scene: Scene<'_>, machine: Option<MachineId>, loss: &Loss) {
         let Some(machine) = machine else { return };
+        if let Some(taken) = self.taken.get_mut(machine.0 as usize) {
+            taken.clear();
+        }
         for state in &mut self.queues {
             if state.producers.contains(&machine) || state.consumers.contains(&machine) {
                 state.depth.forget(loss.end_ns);
@@ -297,6 +300,8 @@ impl Queues {
 #[derive(Debug, Default)]
 struct Depth {
     relative: i64,
+    lowest: i64,
+    highest: i64,
     offset: Option<i64>,
     since_ns: Option<i64>,
     /// Time per relative depth since the offset was last in doubt; depths are rounded down to multiples of `1 << shift`.
@@ -309,7 +314,13 @@ impl Depth {
     fn change(&mut self, by: i64, t_ns: i64, capacity: Option<u64>) {
         self.pass(t_ns);
         self.relative = self.relative.saturating_add(by);
+        self.lowest = self.lowest.min(self.relative);
+        self.highest = self.highest.max(self.relative);
         // Off by more than a race explains: tokens went in or out unseen.
+        let spread = (self.highest as i128 - self.lowest as i128).min(i64::MAX as i128) as i64;
+        if let (None, Some(capacity)) = (self.offset, capacity.filter(|&capacity| spread > capacity as i64 + tolerance(Some(capacity)))) {
+            self.offset = Some(if by < 0 { (capacity as i64).saturating_sub(self.highest) } else { -self.lowest });
+        }
         if let Some(offset) = self.offset {
             let depth = self.relative.saturating_add(offset);
             let tolerance = tolerance(capacity);
@@ -343,7 +354,7 @@ impl Depth {
         self.pass(t_ns);
         self.settle(None);
         self.offset = None;
-        self.relative = 0;
+        (self.relative, self.lowest, self.highest) = (0, 0, 0);
     }
 
     fn pass(&mut self, t_ns: i64) {
@@ -373,6 +384,7 @@ impl Depth {
         self.settled = settled;
         self.times.clear();
         self.shift = 0;
+        (self.lowest, self.highest) = (self.relative, self.relative);
     }
 
     fn add_to(&self, out: &mut Histogram, capacity: Option<u64>) {

@@ -60,6 +60,12 @@ struct Share {
     enclosing: bool,
 }
 
+impl Share {
+    fn text(&self) -> String {
+        format!("{} takes {} ± {}", self.name, percent(self.share), percent(self.error))
+    }
+}
+
 struct Prepared {
     names: Vec<String>,
     windows: Vec<Window>,
@@ -143,11 +149,11 @@ impl Judge<'_> {
             ));
         }
         let shares = self.shares(prepared, MachineId(stage as u32));
-        let Some(first) = shares.first() else { return nothing(format!("{name} shows no work")) };
-        let unknown: f64 = shares.iter().filter(|share| !share.named).map(|share| share.share).sum();
+        let unknown = self.unknown_share(MachineId(stage as u32), &shares);
         if let Err(reason) = stands_out(&shares, thresholds) {
             return nothing(format!("{name} is the slowest stage, but {reason}"));
         }
+        let first = &shares[0]; // stands_out refuses an empty list
         let blamed = self.follow_calls(prepared, MachineId(stage as u32), first, thresholds);
         let (machine, state, share, via) = match &blamed {
             Some((machine, share)) => (
@@ -187,7 +193,7 @@ impl Judge<'_> {
         let totals = self.session.activity.totals();
         let mut found: Vec<(String, State, Vec<usize>)> = Vec::new();
         for (at, cell) in cells.iter().enumerate() {
-            if cell.machine != machine || cell.state.is_idle() || totals[at].ns == 0 {
+            if cell.machine != machine || cell.state.is_idle() || cell.state == State::Lost || totals[at].ns == 0 {
                 continue;
             }
             let name = state_name(&self.session.system, cell.state);
@@ -248,6 +254,14 @@ impl Judge<'_> {
         shares
     }
 
+    /// Of a machine's time without waiting for work: outside of all named states, or lost.
+    fn unknown_share(&self, machine: MachineId, shares: &[Share]) -> f64 {
+        let lost = self.total_of(Cell { machine, state: State::Lost }).ns;
+        let work: u64 = shares.iter().map(|share| share.ns).sum();
+        let unnamed: u64 = shares.iter().filter(|share| !share.named).map(|share| share.ns).sum();
+        (lost + unnamed) as f64 / (lost + work).max(1) as f64
+    }
+
     /// Where a call's time is the callee's work, the callee is to blame, and what it does then.
     fn follow_calls(&self, prepared: &Prepared, caller: MachineId, first: &Share, thresholds: &Thresholds) -> Option<(MachineId, Share)> {
         let mut blamed = None;
@@ -295,6 +309,10 @@ impl Judge<'_> {
             let blame = prepared.blame.share[at].max(1e-9);
             let name = prepared.names[at].clone();
             let share_of = |total: Total| net(total, self.probe_cost_ps) as f64 / work as f64;
+            let main = stage.main_input();
+            let queue = main.and_then(|at| stage.inputs[at].queue).or(stage.outputs.first().map(|output| output.queue));
+            let portions = queue.is_some_and(|queue| system.queues[queue.0 as usize].bytes);
+            let unit = if portions { "portions" } else { "units" };
             let per_item = |count: u64| count as f64 / items as f64;
             let facts = |scope, texts: Vec<(&'static str, String)>, share: f64, count: u64, more: &[(&'static str, f64)], evidence| {
                 let mut numbers =
@@ -310,14 +328,13 @@ impl Judge<'_> {
                 let evidence = shares.iter().find(|share| share.state == cell.state).map_or(prepared.whole, |share| share.evidence);
                 out.push(facts(
                     Scope::Call,
-                    vec![("call", system.names.text(call).to_owned())],
+                    vec![("call", system.names.text(call).to_owned()), ("items", unit.to_owned())],
                     share_of(total),
                     count,
                     &[("calls_per_item", per_item(count))],
                     evidence,
                 ));
             }
-            let main = stage.main_input();
             let inner_items = main.map_or(0, |at| stage.inputs[at].inner_items);
             let others = stage.signals.iter().filter(|signal| signal.submits > signal.self_sent);
             let (mut submits, mut most_inner, mut cost) = (0, 0, Total::default());
@@ -360,13 +377,14 @@ impl Judge<'_> {
                     prepared.whole,
                 ));
             }
-            for share in &shares {
+            let stands_out = stands_out(&shares, thresholds).is_ok();
+            for (rank, share) in shares.iter().enumerate() {
                 out.push(facts(
                     Scope::State,
                     vec![("state", share.name.clone())],
                     share.share,
                     items,
-                    &[("named", f64::from(u8::from(share.named && !share.enclosing)))],
+                    &[("stands_out", f64::from(u8::from(rank == 0 && stands_out)))],
                     share.evidence,
                 ));
             }
@@ -452,24 +470,27 @@ impl Judge<'_> {
 }
 
 fn stands_out(shares: &[Share], thresholds: &Thresholds) -> Result<(), String> {
-    let first = &shares[0];
+    let Some(first) = shares.first() else { return Err("it shows no work".to_owned()) };
     let second = shares.get(1);
     if !first.named {
         return Err(format!("{} of its work lies outside of its probes' states", percent(first.share)));
     }
-    let needed = if first.enclosing { thresholds.min_enclosing_share } else { thresholds.min_share };
     let best = match second {
-        Some(second) => format!("{} takes {}, {} {}", first.name, percent(first.share), second.name, percent(second.share)),
-        None => format!("{} takes {}", first.name, percent(first.share)),
+        Some(second) => format!("{}, {}", first.text(), second.text()),
+        None => first.text(),
     };
-    if first.share - first.error < needed {
-        return Err(format!("no state dominates it ({best})"));
+    let (next, next_error) = second.map_or((0.0, 0.0), |second| (second.share, second.error));
+    // Both errors are two standard errors, so is that of the difference.
+    if first.share - next < first.error.hypot(next_error) {
+        return Err(format!("no state is ahead beyond the noise ({best})"));
     }
-    match second {
-        Some(second) if first.share - first.error < (second.share + second.error) * thresholds.min_lead => {
-            Err(format!("no state is ahead beyond the noise ({best})"))
-        }
-        _ => Ok(()),
+    let lead = if next > 0.0 { first.share / next } else { f64::INFINITY };
+    let large = first.share >= thresholds.min_share && lead >= thresholds.min_lead;
+    let clear = first.share >= thresholds.min_clear_share && lead >= thresholds.min_clear_lead;
+    let enough = if first.enclosing { large && first.share >= thresholds.min_enclosing_share } else { large || clear };
+    match enough {
+        true => Ok(()),
+        false => Err(format!("no state dominates it ({best})")),
     }
 }
 

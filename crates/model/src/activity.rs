@@ -91,6 +91,8 @@ struct Thread {
     wait: Option<Waiting>,
     waits_explicitly: bool,
     replied: bool,
+    /// After a loss, until the thread waits: what is open now may have been opened unseen.
+    blurred: bool,
     /// Cells of the states met last, by their low bits.
     recent: [Option<(State, u32)>; 16],
 }
@@ -169,6 +171,7 @@ impl Activity {
         thread.too_deep = 0;
         thread.wait = None;
         thread.replied = false;
+        thread.blurred = true;
     }
 
     pub fn cells(&self) -> &[Cell] {
@@ -230,8 +233,9 @@ impl Activity {
         if let Some(wait) = thread.wait {
             return (wait.reason, self.cell(machine, wait.reason));
         }
-        match thread.stack.last().or(thread.base.as_ref()) {
+        match thread.stack.last().or(thread.base.as_ref().filter(|_| !thread.blurred)) {
             Some(frame) => (frame.state, frame.cell),
+            None if thread.blurred => (State::Lost, self.cell(machine, State::Lost)),
             None => (State::Run, self.cell(machine, State::Run)),
         }
     }
@@ -253,6 +257,7 @@ impl Activity {
             (None, Some(reason)) => Some(Waiting { reason, since_ns: step.t_ns }),
         };
         thread.waits_explicitly |= wait.is_some();
+        thread.blurred &= wait.is_none() && !matches!(step.op, Op::Receive { .. } | Op::State { .. });
         thread.replied = matches!(step.op, Op::Reply { .. });
         match step.op {
             Op::Begin { name } => self.push(at, State::Span(name)),
@@ -408,8 +413,11 @@ mod tests {
         activity.loss(M, 10, 30);
         activity.step(&Step { t_ns: 34, machine: M, op: Op::End { name: A } });
         assert_eq!(time(&activity, M, State::Span(A)), 10);
-        assert_eq!(time(&activity, M, State::Lost), 20);
-        assert_eq!(time(&activity, M, State::Run), 4);
+        activity.step(&Step { t_ns: 35, machine: M, op: Op::Wait });
+        activity.step(&Step { t_ns: 40, machine: M, op: Op::Other });
+        activity.step(&Step { t_ns: 47, machine: M, op: Op::Other });
+        assert_eq!(time(&activity, M, State::Lost), 20 + 5, "until it waits, nobody knows what is open");
+        assert_eq!(time(&activity, M, State::Run), 7);
     }
 
     #[test]

@@ -56,14 +56,23 @@ impl Signals {
             context.receivers.push(receiver);
         }
         let before = std::mem::replace(&mut context.last_receive_ns, t_ns);
-        let first = *context.pending.front()?;
-        let (mut units, mut merged) = (0, 0);
-        // Whatever was pending at the previous receive and did not come with it was merged into one that came: nothing stays forever.
-        while let Some(pending) = context.pending.front() {
-            if units >= count.max(1) && pending.t_ns >= before {
+        // What was pending at the previous receive and is not needed for this one came with an earlier one (whose event is lost, or that
+        // did not count what it merged). One such left-over would shift every later pair.
+        let mut left: u64 = context.pending.iter().map(|pending| pending.count).fold(0, u64::saturating_add);
+        while let Some(pending) = context.pending.front().filter(|pending| pending.t_ns < before) {
+            if left.saturating_sub(pending.count) < count.max(1) {
                 break;
             }
-            units += pending.count;
+            left = left.saturating_sub(pending.count);
+            context.pending.pop_front();
+        }
+        let first = *context.pending.front()?;
+        let (mut units, mut merged) = (0u64, 0);
+        while let Some(pending) = context.pending.front() {
+            if units >= count.max(1) {
+                break;
+            }
+            units = units.saturating_add(pending.count);
             merged += 1;
             context.pending.pop_front();
         }
@@ -101,6 +110,19 @@ mod tests {
         assert!(signals.submit(C, B, 12, 1));
         signals.receive(C, A, 13, 1);
         assert!(!signals.submit(C, B, 14, 1));
+    }
+
+    #[test]
+    fn a_lost_receive_does_not_shift_the_pairs_that_follow() {
+        let mut signals = Signals::default();
+        signals.submit(C, A, 10, 1);
+        // its receive is lost
+        signals.submit(C, A, 20, 1);
+        signals.receive(C, B, 25, 1);
+        for t in [30, 40, 50] {
+            signals.submit(C, A, t, 1);
+            assert_eq!(signals.receive(C, B, t + 5, 1).unwrap().submitted_ns, t);
+        }
     }
 
     #[test]
