@@ -178,7 +178,7 @@ impl Recorder {
         look.last = look.last.or(Some(0));
         self.learn_sites();
         let mut events = 0;
-        while let Ok(Some(chunk)) = source.ring.next(&look, 0) {
+        while let Ok(Some(chunk)) = source.ring.next(&look, 0, true) {
             let mut bytes = std::mem::take(&mut self.scratch);
             let counted = source.ring.copy(&chunk, &mut bytes).then(|| self.classes.count(&bytes)).flatten();
             self.scratch = bytes;

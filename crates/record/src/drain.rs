@@ -15,9 +15,10 @@ use crate::ring::{Chunk, Look, Ring};
 use crate::sites::Sites;
 use crate::successor;
 use crate::takeover::packet_ring;
-use longpole_abi::{Kind, RING_ENDED};
+use longpole_abi::{Kind, RING_ENDED, RING_OWNED};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 /// Seconds are not needed for a thread to go over to its new ring; this many turns with a word in between are.
 const TURNS_TO_SETTLE: u32 = 1000;
@@ -101,23 +102,47 @@ impl Recorder {
 
     fn drain_source(&mut self, subject: &mut Subject, at: usize, last: bool) -> Result<f64, Error> {
         let source = &mut subject.sources[at];
-        let Some(look) = source.look.take() else { return Ok(0.0) };
+        let Some(mut look) = source.look.take() else { return Ok(0.0) };
         let filled = (look.head - source.ring.tail) as f64 / source.ring.size as f64;
         let losing = look.lost > source.lost_before;
         source.lost_before = look.lost;
         if source.verdict == Verdict::Open {
             source.verdict = self.verdict(&subject.process, subject.wanted, source);
         }
-        if source.verdict == Verdict::Unwanted {
-            self.total.dropped += look.head - source.ring.tail;
-            source.ring.release(look.head, look.lost);
-            source.extra_lost = 0;
-        } else {
-            self.take(&subject.process, source, &look)?;
+        // Taking a part of a sub-buffer gives the thread no room, only the reader news: once a period is enough.
+        let now = Instant::now();
+        let partial = last || look.state != RING_OWNED || now >= source.partial;
+        if partial {
+            source.partial = now + self.config.period;
         }
-        if look.state == RING_ENDED && !source.broken && source.ring.tail == look.head {
+        loop {
+            let source = &mut subject.sources[at];
+            if source.verdict == Verdict::Unwanted {
+                self.total.dropped += look.head - source.ring.tail;
+                source.ring.release(look.head, look.lost);
+                source.extra_lost = 0;
+            } else {
+                self.take(&subject.process, source, &look, partial || look.state != RING_OWNED)?;
+            }
+            if look.state != RING_ENDED || source.broken || source.ring.tail != look.head {
+                break;
+            }
             self.go_over(&subject.process, source, &look)?;
-        } else if !last && !source.broken {
+            if source.over {
+                break;
+            }
+            // The thread may be done with the new ring, too, and there may be no other turn.
+            match source.ring.look() {
+                Ok(next) => look = next,
+                Err(fault) => {
+                    self.give_up(source, &fault.to_string());
+                    break;
+                }
+            }
+            self.learn_sites();
+        }
+        let source = &subject.sources[at];
+        if !last && !source.broken && !source.over {
             self.consider_successor(subject, at, filled, losing);
         }
         Ok(if losing { filled.max(1.0) } else { filled })
@@ -137,10 +162,10 @@ impl Recorder {
         }
     }
 
-    fn take(&mut self, process: &Process, source: &mut Source, look: &Look) -> Result<(), Error> {
+    fn take(&mut self, process: &Process, source: &mut Source, look: &Look, partial: bool) -> Result<(), Error> {
         loop {
             let previous = source.lane.and_then(|lane| self.lanes[lane].as_ref()).map_or(0, |lane| lane.end);
-            let chunk = match source.ring.next(look, previous) {
+            let chunk = match source.ring.next(look, previous, partial) {
                 Ok(Some(chunk)) => chunk,
                 Ok(None) => return Ok(()),
                 Err(fault) => {

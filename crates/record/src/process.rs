@@ -8,6 +8,7 @@ use longpole_abi::{Control, CONTROL_SIZE, MAGIC, VERSION};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{fence, AtomicU8, Ordering};
+use std::time::Instant;
 
 #[derive(Debug)]
 pub struct Process {
@@ -173,6 +174,8 @@ pub struct Source {
     pub over: bool,
     /// Of this turn.
     pub look: Option<Look>,
+    /// From then on, what is in an unfinished sub-buffer is taken as well.
+    pub partial: Instant,
 }
 
 /// Whether a ring's events are taken.
@@ -209,6 +212,7 @@ impl Source {
             broken: false,
             over: false,
             look: None,
+            partial: Instant::now(),
         }
     }
 

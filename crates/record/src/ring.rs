@@ -138,8 +138,9 @@ impl Ring {
         Ok(Look { head, last, state, lost })
     }
 
-    /// The next events that can be taken, given that no packet may begin before `previous`. None: nothing for now.
-    pub fn next(&self, look: &Look, previous: u64) -> Result<Option<Chunk>, Fault> {
+    /// The next events that can be taken, given that no packet may begin before `previous`. None: nothing for now. Without
+    /// `partial`, a sub-buffer is left alone until it is complete.
+    pub fn next(&self, look: &Look, previous: u64, partial: bool) -> Result<Option<Chunk>, Fault> {
         let mut tail = self.tail;
         loop {
             if tail >= look.head {
@@ -168,6 +169,9 @@ impl Ring {
                 }
                 tail = next;
                 continue;
+            }
+            if !complete && !partial {
+                return Ok(None);
             }
             let near = header.begin.load(Ordering::Relaxed);
             let first = extend(near, self.low_time(from));
