@@ -2,8 +2,10 @@
 """Builds the pipeline with random words for all of its names, and writes beside it names.json: real name -> word."""
 
 import argparse
+import sys
 
-import build
+sys.dont_write_bytecode = True
+import build  # noqa: E402
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--seed", type=int, required=True)

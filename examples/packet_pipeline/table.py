@@ -16,7 +16,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-import build
+sys.dont_write_bytecode = True
+import build  # noqa: E402
 
 FIXES = ["--lookup=results", "--timeouts=lazy", "--signals=batched", "--batch=150", "--checksum=incremental"]
 RATE = re.compile(r"^Received (\d+) packets in (\d+) ms at (\d+) Mbit/s$", re.MULTILINE)

@@ -13,7 +13,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-import build
+sys.dont_write_bytecode = True
+import build  # noqa: E402
 
 PACKETS = 400
 FAULTS = {

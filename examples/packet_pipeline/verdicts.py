@@ -12,7 +12,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-import build
+sys.dont_write_bytecode = True
+import build  # noqa: E402
 
 
 def table():
