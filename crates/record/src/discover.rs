@@ -253,7 +253,9 @@ impl Recorder {
             }
             subject.order.apply(&subject.process.control().orders);
             let rings = subject.process.control().rings.load(Ordering::Acquire);
-            let most = subject.process.rings_seen.saturating_add(RINGS_A_TURN);
+            // There is no other turn for a process that has ended.
+            let a_turn = if subject.ended { MOST_RINGS as u32 } else { RINGS_A_TURN };
+            let most = subject.process.rings_seen.saturating_add(a_turn);
             while subject.process.rings_seen < rings.min(most) {
                 let number = subject.process.rings_seen;
                 if !self.take_ring(subject, number, true, false, false) {
@@ -301,7 +303,8 @@ impl Recorder {
             subject.order.mask = 0;
             subject.order.apply(&subject.process.control().orders);
         }
-        self.visit();
+        self.deaths = true;
+        self.mourn();
         barrier();
         let deadline = Instant::now() + Duration::from_millis(50);
         let busy = |subject: &Subject| {
@@ -311,6 +314,8 @@ impl Recorder {
         while self.subjects.values().any(busy) && Instant::now() < deadline {
             std::thread::sleep(Duration::from_micros(200));
         }
+        // Rings that were made until now.
+        self.visit();
     }
 }
 

@@ -36,12 +36,6 @@ impl Recorder {
     }
 
     fn drain_all(&mut self, subjects: &mut HashMap<String, Subject>, last: bool) -> Result<f64, Error> {
-        if std::mem::take(&mut self.deaths) {
-            for subject in subjects.values_mut() {
-                // Known before the look: what such a ring shows is all.
-                subject.ended |= !subject.process.handle_lives();
-            }
-        }
         let mut any = false;
         for subject in subjects.values_mut() {
             if subject.process.poisoned() {
@@ -369,9 +363,8 @@ impl Recorder {
         let size = match wished {
             Some(wished) => wished,
             None if filled > 0.5 || losing => match successor::larger(source.ring.size) {
-                // From here on it takes a loss to need more.
-                Some(size) if losing || source.ring.size < successor::BUSY => size,
-                _ => return,
+                Some(size) => size,
+                None => return,
             },
             None => return,
         };
@@ -443,6 +436,15 @@ impl Recorder {
         }
         self.subjects = subjects;
         result
+    }
+
+    /// Marks the processes that have ended. Comes before their rings are sought and looked at: then what is found is all.
+    pub(crate) fn mourn(&mut self) {
+        if std::mem::take(&mut self.deaths) {
+            for subject in self.subjects.values_mut() {
+                subject.ended |= !subject.process.handle_lives();
+            }
+        }
     }
 
     /// Processes that have ended, and of which everything was taken.

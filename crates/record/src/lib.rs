@@ -42,6 +42,6 @@ pub use clock::{counter_is_a_clock, Clock, Source};
 pub use error::Error;
 pub use policy::{parse_duration, parse_size, ring_size, Config, Packets, Policy, PolicyError};
 pub use recorder::{Options, Outcome, Recorder, Scope};
-pub use stop::Stop;
+pub use stop::{leave_streams, Stop};
 pub use recording::root;
 pub use runtime::Runtime;

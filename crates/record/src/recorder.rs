@@ -276,6 +276,7 @@ impl Recorder {
             self.directory_changed = false;
             self.scan()?;
         }
+        self.mourn();
         self.visit();
         let pressure = self.drain(false)?;
         self.bury()?;

@@ -211,6 +211,13 @@ pub fn ring_name(stem: &str, number: u32, own: bool) -> String {
     }
 }
 
+/// For tests: a directory that only its owner may enter, opened.
+#[cfg(test)]
+pub fn private(path: &Path) -> Runtime {
+    fs::chmod(path, Mode::RWXU).expect("a directory of our own");
+    Runtime::open(path).expect("a safe directory")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -243,7 +250,7 @@ mod tests {
     #[test]
     fn links_pipes_and_directories_are_no_files() {
         let directory = tempfile::tempdir().unwrap();
-        let runtime = Runtime::open(directory.path()).unwrap();
+        let runtime = crate::runtime::private(directory.path());
         symlink("/etc/passwd", directory.path().join("1-a.control")).unwrap();
         std::fs::create_dir(directory.path().join("2-a.control")).unwrap();
         rustix::fs::mknodat(runtime.directory(), "3-a.control", rustix::fs::FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();

@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn a_second_recorder_is_refused_and_told_who_the_first_one_is() {
         let directory = tempfile::tempdir().unwrap();
-        let runtime = Runtime::open(directory.path()).unwrap();
+        let runtime = crate::runtime::private(directory.path());
         assert_eq!(running(&runtime).unwrap(), None);
         let (held, unfinished) = Held::take(&runtime).unwrap();
         assert!(unfinished.is_none());

@@ -69,6 +69,15 @@ impl Stop {
     }
 }
 
+/// Leads the standard streams nowhere, for a recorder whose starter goes away: a write would fail then.
+pub fn leave_streams() {
+    let Ok(null) = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null") else { return };
+    for stream in [libc::STDIN_FILENO, libc::STDOUT_FILENO, libc::STDERR_FILENO] {
+        // SAFETY: replaces what a number stands for by an open file.
+        unsafe { libc::dup2(null.as_raw_fd(), stream) };
+    }
+}
+
 extern "C" fn handle(signal: libc::c_int, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
     if signal != libc::SIGCHLD {
         // SAFETY: the kernel passes a valid siginfo.

@@ -22,7 +22,8 @@ pub const SESSION: u64 = 512 << 20;
 pub fn larger(size: u64) -> Option<u64> {
     match size {
         size if size < BUSY => Some(BUSY),
-        size if size < LARGEST => Some((size * 4).min(LARGEST)),
+        // Steps between would cost events at each.
+        size if size < LARGEST => Some(LARGEST),
         _ => None,
     }
 }

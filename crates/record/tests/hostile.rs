@@ -6,7 +6,7 @@ use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{symlink, FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::time::Duration;
-use support::{numbered, Place};
+use support::{numbered, Place, Running};
 
 /// xorshift64*: the tests need no better, and the same seed gives the same bytes.
 struct Random(u64);
@@ -60,18 +60,17 @@ fn ring(size: u64) -> Vec<u8> {
 fn record_beside(place: &Place, meanwhile: impl FnOnce()) -> support::Ended {
     let mut recorder = place.recorder("0", None);
     meanwhile();
-    let mut program = place.numbered(2, 5_000, 100, 1000, "p").spawn().unwrap();
-    let pid = program.id() as i32;
-    assert!(program.wait().unwrap().success());
+    let program = Running::start(&mut place.numbered(2, 5_000, 100, 1000, "p"));
+    let pid = program.pid();
+    program.succeed();
     assert!(recorder.is_alive(), "the recorder died");
     let ended = recorder.finish();
-    let counts = numbered_of(&ended.path, pid);
-    assert_eq!(counts, [5_000, 5_000], "{:?}", ended.oddities);
+    assert_eq!(numbered_of(&ended.path, pid), 10_000, "{:?}", ended.oddities);
     ended
 }
 
-/// Recorded and lost of the two threads of one process, whatever else is in the recording.
-fn numbered_of(recording: &Path, pid: i32) -> Vec<u64> {
+/// Recorded and lost events of one process, whatever else is in the recording.
+fn numbered_of(recording: &Path, pid: i32) -> u64 {
     let copy = tempfile::tempdir().unwrap();
     fs::create_dir(copy.path().join("user")).unwrap();
     for entry in fs::read_dir(recording.join("user")).unwrap().map(Result::unwrap) {
@@ -81,7 +80,7 @@ fn numbered_of(recording: &Path, pid: i32) -> Vec<u64> {
         }
     }
     let counts = numbered(copy.path());
-    (0..2).map(|thread| counts.get(&(pid, thread)).map_or(0, |count| count.recorded + count.lost)).collect()
+    counts.iter().filter(|(key, _)| key.0 == pid).map(|(_, count)| count.recorded + count.lost).sum()
 }
 
 #[test]
@@ -178,8 +177,7 @@ fn a_site_table_of_noise_costs_the_names_alone() {
     bytes[4096..4096 + 40_000].copy_from_slice(&noise);
     let mut recorder = place.recorder("0", None);
     make(&place.runtime().join("sites"), &bytes, bytes.len() as u64);
-    let mut program = place.numbered(1, 1000, 0, 0, "p").spawn().unwrap();
-    program.wait().unwrap();
+    Running::start(&mut place.numbered(1, 1000, 0, 0, "p")).succeed();
     assert!(recorder.is_alive());
     let ended = recorder.finish();
     assert!(ended.oddities.iter().any(|oddity| oddity.contains("site table")), "{:?}", ended.oddities);

@@ -4,7 +4,7 @@ mod support;
 
 use std::fs;
 use std::time::Duration;
-use support::{numbered, Place};
+use support::{numbered, Place, Running};
 
 #[test]
 fn policies_choose_by_label_and_thread() {
@@ -29,7 +29,7 @@ fn a_changed_configuration_is_taken_and_a_wrong_one_is_not() {
     let config = place.directory.path().join("policies.toml");
     fs::write(&config, "enable = false\nperiod = \"5ms\"\n").unwrap();
     let mut recorder = place.recorder("0", Some(&config));
-    let mut program = place.numbered(1, 0, 10, 500, "p").spawn().unwrap();
+    let program = Running::start(&mut place.numbered(1, 0, 10, 500, "p"));
     support::until(|| place.emitted("p").first().is_some_and(|count| *count > 100));
     assert!(numbered(&recorder.path).is_empty());
     fs::write(&config, "enable = true\nperiod = \"5ms\"\n\n").unwrap();
@@ -40,8 +40,7 @@ fn a_changed_configuration_is_taken_and_a_wrong_one_is_not() {
     let before: u64 = numbered(&recorder.path).values().map(|count| count.recorded).sum();
     support::until(|| numbered(&recorder.path).values().map(|count| count.recorded).sum::<u64>() > before);
     assert!(recorder.is_alive());
-    program.kill().unwrap();
-    program.wait().unwrap();
+    program.kill();
     recorder.finish();
 }
 

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
-use support::{numbered, tool, Place};
+use support::{numbered, tool, Place, Running};
 
 /// Copies as anybody would, with the metadata last: what it lacks, no packet of the copy needs.
 fn copy(from: &Path, to: &Path) {
@@ -32,8 +32,8 @@ fn babeltrace(user: &Path) -> Option<(u64, u64)> {
 fn babeltrace_reads_copies_made_during_and_after_the_recording_and_after_a_kill() {
     let place = Place::new();
     let recorder = place.recorder("0", None);
-    let mut program = place.numbered(3, 0, 100, 300, "p").spawn().unwrap();
-    support::until(|| place.emitted("p").iter().take(3).all(|count| *count > 3000));
+    let program = Running::start(&mut place.numbered(3, 0, 20, 3000, "p"));
+    support::until(|| numbered(&recorder.path).len() == 3);
     for round in 0..3 {
         let to = place.directory.path().join(format!("copy-{round}"));
         copy(&recorder.path.join("user"), &to.join("user"));
@@ -56,8 +56,7 @@ fn babeltrace_reads_copies_made_during_and_after_the_recording_and_after_a_kill(
     assert_eq!(numbered(&path), counts);
     let text = fs::read_to_string(path.join("longpole.json")).unwrap();
     assert!(!text.contains("\"end_ns\": null"), "{text}");
-    program.kill().unwrap();
-    program.wait().unwrap();
+    program.kill();
     let ended = recorder.finish();
     let own = numbered(&ended.path).values().fold((0, 0), |sum, count| (sum.0 + count.recorded, sum.1 + count.lost));
     if let Some(other) = babeltrace(&ended.path.join("user")) {

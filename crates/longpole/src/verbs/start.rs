@@ -64,11 +64,8 @@ fn be_recorder(args: Args) -> anyhow::Result<ExitCode> {
     };
     record::record(args, |recorder| {
         println!("{READY}{}", recorder.path().display());
-        // Whoever started this has read its line and goes away: from here on the streams lead nowhere.
-        if let Ok(null) = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null") {
-            let _ = rustix::stdio::dup2_stdout(&null);
-            let _ = rustix::stdio::dup2_stderr(&null);
-        }
+        // Whoever started this has read its line and goes away.
+        longpole_record::leave_streams();
     })
 }
 

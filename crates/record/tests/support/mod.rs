@@ -78,6 +78,34 @@ impl Place {
     }
 }
 
+/// A running program; a test that fails leaves none behind.
+pub struct Running(Child);
+
+impl Running {
+    pub fn start(command: &mut Command) -> Running {
+        Running(command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().expect("the program starts"))
+    }
+
+    pub fn pid(&self) -> i32 {
+        self.0.id() as i32
+    }
+
+    /// Waits for its own end.
+    pub fn succeed(mut self) {
+        let status = self.0.wait().unwrap();
+        assert!(status.success(), "{status:?}");
+    }
+
+    pub fn kill(self) {}
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 pub struct Recorder {
     child: Child,
     out: BufReader<ChildStdout>,
