@@ -1,6 +1,6 @@
 # `make demo` and `make test` are all that a newcomer needs. Everything is built into target/release, once.
 
-.PHONY: all demo test bench soak pipeline-table pipeline-scrambled install clean
+.PHONY: all demo test bench soak truth pipeline-table pipeline-scrambled install clean
 
 prefix ?= /usr/local
 
@@ -19,6 +19,25 @@ bench:
 	scripts/setup bench
 	cargo build --release
 	bench/run
+
+# The example's own measurements and truths; they need a quiet machine.
+pipeline-table:
+	examples/packet_pipeline/table.py $(TABLE)
+
+SEED ?= 1
+pipeline-scrambled:
+	cargo build --release -p longpole
+	examples/packet_pipeline/verdicts.py --seed $(SEED)
+
+# The table of the pipeline and that of the pipes, on real recordings with the original names.
+truth:
+	cargo build --release -p longpole
+	examples/packet_pipeline/verdicts.py
+	examples/pipes/verdicts.py
+
+# The long forms of tests: the numbers that acceptance asks for.
+soak:
+	LONGPOLE_SOAK=1 cargo test --release -p longpole --test recording -- --nocapture
 
 install: all
 	install -D -m 755 target/release/longpole $(DESTDIR)$(prefix)/bin/longpole

@@ -52,10 +52,10 @@
 #define N_LOOKUP "lookup"
 #define N_CHECKSUM "checksum"
 #define N_COPY "copy"
-#define N_SIGNAL "signal"
+#define N_SIGNAL "notify"
 #define N_RESUBMIT "resubmit"
 #define N_EXPIRE "expire"
-#define N_RECEIVE "receive"
+#define N_RECEIVE "consume"
 
 // calls
 #define N_TRIGGER_ONCE "trigger_once"
