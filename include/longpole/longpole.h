@@ -203,7 +203,11 @@
 	} while (0)
 
 /* The subject's label: the component's path, `system -> part`. */
-#define LONGPOLE_LABEL(text) longpole_set_label(text)
+#define LONGPOLE_LABEL(label)                                                                                            \
+	do {                                                                                                                 \
+		const struct longpole_ref longpole_ref_ = LONGPOLE_TEXT_REF_(label);                                             \
+		longpole_set_label(longpole_ref_.text, longpole_ref_.size);                                                      \
+	} while (0)
 
 #endif
 

@@ -211,14 +211,14 @@ LONGPOLE_SLOW void longpole_read_orders(int directory, struct longpole_orders *o
 	longpole_close((int)file);
 }
 
-LONGPOLE_SLOW void longpole_set_label(const char *text)
+LONGPOLE_SLOW void longpole_set_label(const char *text, size_t size)
 {
 	struct longpole_control *control = &longpole_page;
 	if (control->magic != LONGPOLE_ABI_MAGIC)
 		return;
 	__atomic_fetch_add(&control->label_version, 1, __ATOMIC_ACQ_REL);
 	__builtin_memset(control->label, 0, sizeof control->label);
-	longpole_copy(control->label, text, longpole_length(text, sizeof control->label - 1));
+	longpole_copy(control->label, text, longpole_length(text, size < sizeof control->label - 1 ? size : sizeof control->label - 1));
 	__atomic_fetch_add(&control->label_version, 1, __ATOMIC_ACQ_REL);
 }
 

@@ -80,6 +80,11 @@ impl Place {
     }
 }
 
+/// `make soak`: the long form.
+fn soak() -> bool {
+    std::env::var_os("LONGPOLE_SOAK").is_some()
+}
+
 fn wait_for(mut done: impl FnMut() -> bool) {
     for _ in 0..3000 {
         if done() {
@@ -158,7 +163,8 @@ fn what_eight_threads_emit_is_recorded_in_order_or_counted() {
     for buffer in ["64KiB", "4MiB"] {
         let place = Place::new();
         let program = place.build("numbered", &[]);
-        let output = ok(place.longpole(&["record", "--buffer", buffer, "--", &program, "8", "300000"]).output().unwrap());
+        let events = if soak() { "5000000" } else { "300000" };
+        let output = ok(place.longpole(&["record", "--buffer", buffer, "--", &program, "8", events]).output().unwrap());
         let emitted = emitted(&output);
         assert_eq!(emitted.len(), 8);
         let (threads, lost) = numbered(&place.newest());
@@ -173,7 +179,8 @@ fn what_eight_threads_emit_is_recorded_in_order_or_counted() {
 
 #[test]
 fn a_killed_program_leaves_what_it_wrote() {
-    for millis in [30, 170] {
+    let millis: &[u64] = if soak() { &[3, 10, 30, 50, 80, 120, 170, 300, 700, 1100] } else { &[30, 170] };
+    for &millis in millis {
         let place = Place::new();
         let program = place.build("numbered", &[]);
         let mut recorder = place.recorder(&["--all"]);
@@ -198,7 +205,8 @@ fn a_killed_program_leaves_what_it_wrote() {
 
 #[test]
 fn a_killed_recorder_and_its_successor_together_have_everything() {
-    for millis in [80, 330] {
+    let millis: &[u64] = if soak() { &[1, 20, 50, 80, 120, 170, 230, 330, 500, 900] } else { &[80, 330] };
+    for &millis in millis {
         let place = Place::new();
         let program = place.build("numbered", &[]);
         let mut first = place.recorder(&["--all"]);
@@ -356,4 +364,24 @@ fn a_session_beside_the_user_can_be_started_asked_for_and_stopped() {
     let (threads, lost) = numbered(&place.newest());
     let recorded: u64 = threads.values().map(|thread| thread.recorded).sum();
     assert_eq!(recorded + lost, emitted(&output).values().sum::<u64>());
+}
+
+#[test]
+fn a_process_that_does_not_exist_is_refused() {
+    let place = Place::new();
+    let run = place.longpole(&["record", "--pid", "999999999"]).output().unwrap();
+    assert_eq!(run.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&run.stderr).contains("no process 999999999"));
+    assert!(place.recordings().is_empty());
+}
+
+#[test]
+fn recording_one_process_ends_with_it() {
+    let place = Place::new();
+    let program = place.build("numbered", &[]);
+    let child = place.command(&program).args(["1", "1500", "1000", "1"]).stdout(Stdio::piped()).spawn().unwrap();
+    let run = place.longpole(&["record", "--pid", &child.id().to_string()]).output().unwrap();
+    child.wait_with_output().unwrap();
+    assert!(ok(run).status.success());
+    assert_eq!(numbered(&place.newest()).0.len(), 1);
 }

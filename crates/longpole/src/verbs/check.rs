@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 const EXAMPLES: &str = "Examples:
   longpole check               what can be recorded here
-  longpole check --json        the same for scripts: docs/json/check.json
+  longpole check --json        the same for scripts: docs/json/check.schema.json
 
 Exits with 1 if programs with probes cannot be recorded.";
 

@@ -16,6 +16,9 @@ const EXAMPLES: &str = "Examples:
   longpole demo --fix lookup,timeouts    fix these instead
   longpole demo --seconds 10 -o /tmp/t   longer, and keep the recordings there";
 
+/// The system is fast and the machine may be busy: room for every event.
+const BUFFER: &str = "4MiB";
+
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -137,8 +140,8 @@ struct Stage<'a> {
 impl Stage<'_> {
     fn command(&self, words: &[String]) -> anyhow::Result<Command> {
         let include = match std::env::var_os("LONGPOLE_INCLUDE") {
-            Some(include) => PathBuf::from(include),
-            None => self.folder.join("../../include"),
+            Some(include) if !include.is_empty() => PathBuf::from(include),
+            _ => self.folder.join("../../include"),
         };
         let places = [
             ("{dir}", self.folder.display().to_string()),
@@ -170,8 +173,8 @@ impl Stage<'_> {
         }
         let system = self.command(&words)?;
         let mut command = Command::new(own_program()?);
-        command.arg("record").arg("-o").arg(&self.args.output).arg("--").arg(system.get_program()).args(system.get_args());
-        say(&format!("longpole record -o {} -- {}", self.args.output.display(), show(&system)))?;
+        command.args(["record", "--buffer", BUFFER, "-o"]).arg(&self.args.output).arg("--").arg(system.get_program()).args(system.get_args());
+        say(&format!("longpole record --buffer {BUFFER} -o {} -- {}", self.args.output.display(), show(&system)))?;
 
         let there = recordings(&self.args.output);
         let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output().context("cannot run longpole record")?;

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 const EXAMPLES: &str = "Examples:
   longpole list                     programs with probes that run now, and their threads
   longpole list --recordings        recordings, newest last
-  longpole list --json              for scripts: docs/json/list.json
+  longpole list --json              for scripts: docs/json/list.schema.json
 
 A thread appears once it has been recorded. Recorded and lost count since its ring was made.";
 
@@ -121,7 +121,7 @@ fn recordings(root: &Path, json: bool) -> anyhow::Result<()> {
         eprintln!("longpole: no recordings in {}", root.display());
         return Ok(());
     }
-    let mut table = Table::new(&["recording", ">duration", ">events", ">lost", "command"]);
+    let mut table = Table::new(&["recording", ">duration", ">recorded", ">lost", "command"]);
     for (path, description) in &found {
         let length = match (description["start_ns"].as_u64(), description["end_ns"].as_u64()) {
             (Some(start), Some(end)) => duration(end.saturating_sub(start)),

@@ -44,6 +44,8 @@ pub struct Args {
 
 /// How long a command may take to end after it was told to, before the recording ends without it.
 const GRACE: Duration = Duration::from_secs(3);
+/// The recorder's nice value, where it may choose.
+const URGENT: i32 = -10;
 /// The recorder's own failure, beside a command.
 const OWN_FAILURE: u8 = 125;
 
@@ -62,12 +64,16 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 /// Records; `ready` is called once everything that is wanted is recorded.
 pub fn record(args: Args, ready: impl FnOnce(&Recorder)) -> anyhow::Result<ExitCode> {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let nice = rustix::process::getpriority_process(None).unwrap_or(0);
     let stop = Stop::install().context("cannot handle signals")?;
     let scope = match args.pid {
         Some(pid) => Scope::Process(pid),
         None if args.command.is_empty() || args.all => Scope::Everything,
         None => Scope::Descendants,
     };
+    if let Some(pid) = args.pid.filter(|&pid| !lives(pid)) {
+        bail!("there is no process {pid}; `longpole list` shows those with probes");
+    }
     let options = Options {
         root: args.output,
         config: args.config,
@@ -76,6 +82,8 @@ pub fn record(args: Args, ready: impl FnOnce(&Recorder)) -> anyhow::Result<ExitC
         command: args.command.clone(),
         probe_cost_ns: crate::overhead::probe_cost(),
     };
+    // Where all CPUs are busy, a recorder that waits for its turn loses events. It needs little, and root may take it first.
+    let _ = rustix::process::setpriority_process(None, nice.min(URGENT));
     let mut recorder = Recorder::start(options, Some(&stop))?;
     ready(&recorder);
     let mut child = match args.command.split_first() {
@@ -83,10 +91,11 @@ pub fn record(args: Args, ready: impl FnOnce(&Recorder)) -> anyhow::Result<ExitC
             let (name, value) = recorder.environment();
             let mut command = Command::new(program);
             command.args(rest).env(name, value);
-            // SAFETY: between fork and exec only one system call is made, on a copied value.
+            // SAFETY: between fork and exec only system calls are made, on copied values.
             unsafe {
                 command.pre_exec(move || {
                     rustix::process::setrlimit(rustix::process::Resource::Nofile, limit)?;
+                    let _ = rustix::process::setpriority_process(None, nice);
                     Ok(())
                 })
             };
@@ -103,7 +112,7 @@ pub fn record(args: Args, ready: impl FnOnce(&Recorder)) -> anyhow::Result<ExitC
         }
         None => None,
     };
-    let status = run_until_the_end(&mut recorder, &stop, args.time, child.as_mut());
+    let status = run_until_the_end(&mut recorder, &stop, args.time, args.pid, child.as_mut());
     let outcome = recorder.finish()?;
     let status = status?;
     tell(&outcome);
@@ -115,6 +124,7 @@ fn run_until_the_end(
     recorder: &mut Recorder,
     stop: &Stop,
     time: Option<Duration>,
+    pid: Option<i32>,
     mut child: Option<&mut Child>,
 ) -> anyhow::Result<Option<ExitStatus>> {
     let end = time.map(|time| Instant::now() + time);
@@ -125,6 +135,9 @@ fn run_until_the_end(
             if let Some(status) = child.try_wait().context("cannot wait for the command")? {
                 return Ok(Some(status));
             }
+        }
+        if pid.is_some_and(|pid| !lives(pid)) {
+            return Ok(None);
         }
         let now = Instant::now();
         if let Some(end) = end {
@@ -152,6 +165,12 @@ fn run_until_the_end(
         }
         recorder.wait(longest);
     }
+}
+
+/// Whether there is such a process; a zombie is none.
+fn lives(pid: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
 }
 
 fn tell(outcome: &Outcome) {

@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 const EXAMPLES: &str = "Examples:
   longpole status              who records, where to, how much so far
-  longpole status --json       the same for scripts: docs/json/status.json
+  longpole status --json       the same for scripts: docs/json/status.schema.json
 
 What it says of amounts is at most a second old.";
 
