@@ -25,7 +25,7 @@ impl Scope {
             Scope::Call => &["machine", "call", "items", "share", "count", "verdict", "blame", "calls_per_item"],
             Scope::Signal => &["machine", "share", "count", "verdict", "blame", "signals_per_item", "inner_per_item"],
             Scope::Batch => &[
-                "machine", "queue", "share", "count", "verdict", "blame", "resubmitted", "at_limit", "with_more", "limit",
+                "machine", "queue", "share", "count", "verdict", "blame", "resubmitted", "at_limit", "with_more", "limit", "of_loop",
             ],
             Scope::State => &["machine", "state", "share", "count", "verdict", "blame", "stands_out"],
             Scope::Queue => &["queue", "share", "count", "verdict", "full", "empty"],
@@ -120,6 +120,8 @@ pub struct Thresholds {
     pub min_clear_share: f64,
     pub min_clear_lead: f64,
     pub min_service: f64,
+    pub min_calls: f64,
+    pub min_signalling: f64,
     pub min_stage_blame: f64,
 }
 
@@ -225,7 +227,7 @@ impl Rules {
 mod tests {
     use super::*;
 
-    const THRESHOLDS: &str = "[verdict]\nmin_busy = 0\nmin_blame = 0\nmin_wait = 0\nmin_share = 0\nmin_enclosing_share = 0\nmin_lead = 0\nmin_clear_share = 0\nmin_clear_lead = 0\nmin_service = 0\nmin_stage_blame = 0\n";
+    const THRESHOLDS: &str = "[verdict]\nmin_busy = 0\nmin_blame = 0\nmin_wait = 0\nmin_share = 0\nmin_enclosing_share = 0\nmin_lead = 0\nmin_clear_share = 0\nmin_clear_lead = 0\nmin_service = 0\nmin_calls = 0\nmin_signalling = 0\nmin_stage_blame = 0\n";
 
     fn refused(rule: &str) -> RuleError {
         Rules::parse("f.toml", &format!("{THRESHOLDS}{rule}")).unwrap_err()
@@ -239,12 +241,12 @@ mod tests {
     #[test]
     fn a_wrong_finding_is_refused_with_its_line() {
         let error = refused("[[finding]]\nkind = \"k\"\nof = \"call\"\nwhen = \"depth > 1\"\nsubject = \"s\"\nadvice = \"a\"\n");
-        assert_eq!(error.line, 15);
+        assert_eq!(error.line, 17);
         assert!(error.message.contains("unknown fact `depth`: expected one of machine, call"), "{error}");
         let error = refused("[[finding]]\nkind = \"k\"\nof = \"call\"\nwhen = \"share > 1\"\nsubject = \"{queue}\"\nadvice = \"a\"\n");
-        assert_eq!(error.line, 16);
+        assert_eq!(error.line, 18);
         let error = refused("[[finding]]\nkind = \"k\"\nof = \"moon\"\n");
-        assert_eq!(error.line, 14);
+        assert_eq!(error.line, 16);
         let error = refused("[[finding]]\nkind = \"k\"\nof = \"call\"\nwhen = \"share >\"\nsubject = \"s\"\nadvice = \"a\"\n");
         assert!(error.message.contains("column 8"), "{error}");
     }

@@ -270,13 +270,10 @@ impl Latencies {
         (calls.total.sum() > 0).then(|| (MachineId(key.2), calls.service.sum() as f64 / calls.total.sum() as f64))
     }
 
-    /// Whether other spans take most of this one: then its own time is the rest between them.
-    pub fn is_enclosing(&self, machine: MachineId, state: State) -> bool {
-        let State::Span(name) = state else { return false };
-        self.spans.get(&(machine.0, name.0)).is_some_and(|spans| {
-            let (own, total) = (spans.own.sum() as f64, spans.total.sum() as f64);
-            own < total * 0.5
-        })
+    /// What other spans took within this one, all its instances together.
+    pub fn inner_ns(&self, machine: MachineId, state: State) -> u64 {
+        let State::Span(name) = state else { return 0 };
+        self.spans.get(&(machine.0, name.0)).map_or(0, |spans| spans.total.sum().saturating_sub(spans.own.sum()))
     }
 
     pub fn answer(&self, scene: Scene<'_>) -> Vec<Latency> {

@@ -4,8 +4,9 @@
 //! stage handles between two returns to its waiting place. The cost of a signal is the time from its submit to the stage's next probe, the cost of
 //! leaving and re-entering the loop the time from a submit to itself to the next token taken.
 
+use crate::histogram::Histogram;
 use crate::session::{Observer, Scene};
-use longpole_model::activity::{Outcome, Total};
+use longpole_model::activity::{Outcome, State, Total};
 use longpole_model::names::NameId;
 use longpole_model::step::{MachineId, Op, QueueId, Step};
 use longpole_trace::event::Loss;
@@ -24,6 +25,8 @@ pub struct Stage {
     pub signals: Vec<Signal>,
     /// From a submit to itself to the next token.
     pub reentry: Total,
+    /// The cost of signals to others by the state in which they were sent.
+    pub signalling: Vec<(State, Total)>,
     last: Last,
     resubmitted: bool,
     returning: bool,
@@ -36,7 +39,6 @@ pub struct Input {
     pub items: u64,
     pub gets: u64,
     pub batches: u64,
-    pub largest: u64,
     /// Batches at whose end the stage signalled itself.
     pub resubmitted: Resubmitted,
     /// Items of batches that have more than one, the last of each left out: signals between them are not signals per batch.
@@ -48,9 +50,7 @@ pub struct Input {
 #[derive(Debug, Default)]
 pub struct Resubmitted {
     pub batches: u64,
-    /// The limit, and how many batches ended exactly there.
-    pub largest: u64,
-    pub at_largest: u64,
+    pub sizes: Histogram,
     /// While the queue held more.
     pub with_more: u64,
 }
@@ -90,10 +90,9 @@ impl Observer for Stages {
             self.depths.resize(scene.system.queues.len(), 0);
         }
         let stage = &mut self.stages[at];
-        let spent = Total { ns: outcome.spent_ns, probes: u64::from(outcome.spent_ns > 0) };
         match stage.last {
-            Last::Submit(signal) if !outcome.state.is_idle() => add(&mut stage.signals[signal].cost, spent),
-            _ if stage.returning && !outcome.state.is_idle() => add(&mut stage.reentry, spent),
+            Last::Submit(signal) if !outcome.state.is_idle() => stage.signalled(signal, outcome),
+            _ if stage.returning && !outcome.state.is_idle() => stage.reentry.add(outcome.spent_ns),
             _ => {}
         }
         stage.last = Last::Other;
@@ -181,6 +180,27 @@ impl Stage {
         input.current = input.current.saturating_add(items);
     }
 
+    fn signalled(&mut self, signal: usize, outcome: &Outcome) {
+        self.signals[signal].cost.add(outcome.spent_ns);
+        match self.signalling.iter_mut().find(|(state, _)| *state == outcome.state) {
+            Some((_, total)) => total.add(outcome.spent_ns),
+            None => {
+                let mut total = Total::default();
+                total.add(outcome.spent_ns);
+                self.signalling.push((outcome.state, total));
+            }
+        }
+    }
+
+    /// How often the signal that is sent most is sent between the items of one batch, per such item. `None`: too few items within batches,
+    /// so that signals per item cannot be told from signals per batch.
+    pub fn inner_signals_per_item(&self) -> Option<f64> {
+        let main = self.main_input()?;
+        let items = self.inputs[main].inner_items;
+        let most = self.signals.iter().filter_map(|signal| signal.inner.get(main)).max().copied().unwrap_or(0);
+        (items > self.items() / 20).then(|| most as f64 / items as f64)
+    }
+
     fn submit(&mut self, context: NameId, count: u64, self_sent: bool) {
         let at = match self.signals.iter().position(|signal| signal.context == context) {
             Some(at) => at,
@@ -215,7 +235,6 @@ impl Stage {
                 continue;
             }
             input.batches += 1;
-            input.largest = input.largest.max(items);
             if items > 1 {
                 input.inner_items += items - 1;
                 for signal in self.signals.iter_mut().filter(|signal| signal.current > 1) {
@@ -228,19 +247,11 @@ impl Stage {
             if self.resubmitted {
                 let ended = &mut input.resubmitted;
                 ended.batches += 1;
-                if items > ended.largest {
-                    (ended.largest, ended.at_largest) = (items, 0);
-                }
-                ended.at_largest += u64::from(items == ended.largest);
+                ended.sizes.record(items);
                 ended.with_more += u64::from(input.holds_more);
             }
         }
         self.resubmitted = false;
         self.signals.iter_mut().for_each(|signal| signal.current = 0);
     }
-}
-
-fn add(to: &mut Total, more: Total) {
-    to.ns += more.ns;
-    to.probes += more.probes;
 }

@@ -9,9 +9,10 @@ use crate::findings::{Evidence, Facts, Finding, Rules, Scope, Thresholds};
 use crate::latency::Latencies;
 use crate::queues::Queues;
 use crate::session::Session;
-use crate::stages::Stages;
+use crate::stages::{Stage, Stages};
 use crate::windows::{net, probe_ns, Window};
 use longpole_model::activity::{Cell, State, Total};
+use longpole_model::names::NameId;
 use longpole_model::step::{MachineId, QueueId};
 use serde::Serialize;
 
@@ -24,7 +25,7 @@ pub struct Verdict {
     pub share: Option<f64>,
     /// Two standard errors over the windows of the run.
     pub share_error: Option<f64>,
-    /// Of the stage's time: in no state that a probe names, or lost.
+    /// Of the stage's time: in no state that a probe names, lost, interrupted, or spent waking others.
     pub unknown_share: Option<f64>,
     pub lost: u64,
     pub evidence: Evidence,
@@ -47,6 +48,9 @@ pub struct Judge<'a> {
     pub rules: &'a Rules,
 }
 
+/// Fewer long stays prove nothing about their state.
+const MIN_OWN_LONGS: u64 = 20;
+
 /// A state of one machine by name, with its net time.
 #[derive(Clone, Debug)]
 struct Share {
@@ -57,6 +61,7 @@ struct Share {
     error: f64,
     evidence: Evidence,
     named: bool,
+    /// A span that other spans take most of: its own time is the rest between them.
     enclosing: bool,
 }
 
@@ -150,7 +155,7 @@ impl Judge<'_> {
         }
         let shares = self.shares(prepared, MachineId(stage as u32));
         let unknown = self.unknown_share(MachineId(stage as u32), &shares);
-        if let Err(reason) = stands_out(&shares, thresholds) {
+        if let Err(reason) = self.stands_out(MachineId(stage as u32), &shares) {
             return nothing(format!("{name} is the slowest stage, but {reason}"));
         }
         let first = &shares[0]; // stands_out refuses an empty list
@@ -208,10 +213,16 @@ impl Judge<'_> {
                 None => found.push((name, cell.state, vec![at])),
             }
         }
-        let sum = |added: &[Total], members: &[usize]| -> u64 {
-            members.iter().filter_map(|&at| added.get(at)).map(|total| net(*total, self.probe_cost_ps)).sum()
-        };
+        found.retain(|(_, _, members)| !self.is_waking(machine, members));
         let all: Vec<usize> = found.iter().flat_map(|(.., members)| members.clone()).collect();
+        let own = self.own_long_stays(&all, &found.iter().map(|(.., members)| members.as_slice()).collect::<Vec<_>>());
+        let sum = |added: &[Total], members: &[usize]| -> u64 {
+            let net = |&at: &usize| {
+                let total = added.get(at).copied().unwrap_or_default();
+                net(if own.contains(&at) { total } else { without_long_stays(total) }, self.probe_cost_ps)
+            };
+            members.iter().map(net).sum()
+        };
         let work = sum(totals, &all);
         let mut shares: Vec<Share> = found
             .iter()
@@ -246,7 +257,7 @@ impl Judge<'_> {
                     error,
                     evidence: best.1,
                     named: !matches!(state, State::Run | State::Lost),
-                    enclosing: self.latencies.is_enclosing(machine, *state),
+                    enclosing: ns < self.latencies.inner_ns(machine, *state),
                 }
             })
             .collect();
@@ -254,12 +265,89 @@ impl Judge<'_> {
         shares
     }
 
+    /// The cells whose outstandingly long stays are their own. A thread that is not running is interrupted anywhere, so interruptions
+    /// spread over its states as its time does; where one state has far more than its part of them, it is slow by itself now and then.
+    fn own_long_stays(&self, all: &[usize], groups: &[&[usize]]) -> Vec<usize> {
+        let totals = self.session.activity.totals();
+        let sums = |members: &[usize]| {
+            members.iter().map(|&at| totals[at]).fold((0u64, 0u64), |(usual, longs), total| {
+                (usual + total.ns - total.long_ns, longs + total.longs)
+            })
+        };
+        let (usual, all_longs) = sums(all);
+        let mut own = Vec::new();
+        for members in groups {
+            let (part, longs) = sums(members);
+            let expected = part as f64 / usual.max(1) as f64;
+            let found = longs as f64 / all_longs.max(1) as f64;
+            if longs >= MIN_OWN_LONGS && found >= 3.0 * expected + 0.2 {
+                own.extend_from_slice(members);
+            }
+        }
+        own
+    }
+
     /// Of a machine's time without waiting for work: outside of all named states, or lost.
     fn unknown_share(&self, machine: MachineId, shares: &[Share]) -> f64 {
         let lost = self.total_of(Cell { machine, state: State::Lost }).ns;
         let work: u64 = shares.iter().map(|share| share.ns).sum();
         let unnamed: u64 = shares.iter().filter(|share| !share.named).map(|share| share.ns).sum();
-        (lost + unnamed) as f64 / (lost + work).max(1) as f64
+        let cells = self.session.activity.cells().iter().zip(self.session.activity.totals());
+        let all: u64 = cells
+            .filter(|(cell, _)| cell.machine == machine && !cell.state.is_idle() && cell.state != State::Lost)
+            .map(|(_, total)| net(*total, self.probe_cost_ps))
+            .sum();
+        let interrupted = all.saturating_sub(work);
+        (lost + unnamed + interrupted) as f64 / (lost + work + interrupted).max(1) as f64
+    }
+
+    /// Whether a state is one of waking others once per batch. Whoever is woken may take the CPU, so this time says more of the scheduler than
+    /// of the state: it is left out of the work, as interruptions are. Signals per item are another matter.
+    fn is_waking(&self, machine: MachineId, members: &[usize]) -> bool {
+        let Some(stage) = self.stages.of(machine) else { return false };
+        let (cells, totals) = (self.session.activity.cells(), self.session.activity.totals());
+        let usual = |total: Total| net(without_long_stays(total), self.probe_cost_ps) as f64;
+        let own: f64 = members.iter().map(|&at| usual(totals[at])).sum();
+        let signalling: f64 = stage
+            .signalling
+            .iter()
+            .filter(|(state, _)| members.iter().any(|&at| cells[at].state == *state))
+            .map(|(_, total)| usual(*total))
+            .sum();
+        let thresholds = &self.rules.verdict;
+        signalling > thresholds.min_signalling * own
+            && stage.inner_signals_per_item().is_some_and(|per_item| per_item < thresholds.min_calls)
+    }
+
+    fn stands_out(&self, machine: MachineId, shares: &[Share]) -> Result<(), String> {
+        let thresholds = &self.rules.verdict;
+        stands_out(shares, thresholds)?;
+        // Who calls once per batch and waits long although the callee hardly works waits for a CPU, not for the callee.
+        if let Some(Share { state: State::Call(call), name, .. }) = shares.first() {
+            let served = self.latencies.service(*call, machine).is_some_and(|(_, share)| share >= thresholds.min_service);
+            if !served && self.calls_per_item(machine, *call) < thresholds.min_calls {
+                return Err(format!("what it waits for most, {name}, is neither called once per item nor slow by itself"));
+            }
+        }
+        Ok(())
+    }
+
+    /// A queue of bytes knows portions, not items: then one call per portion is what a batch should do, and counts half.
+    fn calls_per_item(&self, machine: MachineId, call: NameId) -> f64 {
+        let Some(stage) = self.stages.of(machine) else { return 0.0 };
+        let calls = stage.calls.iter().find(|(known, _)| *known == call).map_or(0, |(_, count)| *count);
+        let per_item = calls as f64 / stage.items().max(1) as f64;
+        if self.takes_portions(stage) {
+            per_item / 2.0
+        } else {
+            per_item
+        }
+    }
+
+    fn takes_portions(&self, stage: &Stage) -> bool {
+        let main = stage.main_input().and_then(|at| stage.inputs[at].queue);
+        let queue = main.or(stage.outputs.first().map(|output| output.queue));
+        queue.is_some_and(|queue| self.session.system.queues[queue.0 as usize].bytes)
     }
 
     /// Where a call's time is the callee's work, the callee is to blame, and what it does then.
@@ -308,11 +396,14 @@ impl Judge<'_> {
             }
             let blame = prepared.blame.share[at].max(1e-9);
             let name = prepared.names[at].clone();
-            let share_of = |total: Total| net(total, self.probe_cost_ps) as f64 / work as f64;
-            let main = stage.main_input();
-            let queue = main.and_then(|at| stage.inputs[at].queue).or(stage.outputs.first().map(|output| output.queue));
-            let portions = queue.is_some_and(|queue| system.queues[queue.0 as usize].bytes);
-            let unit = if portions { "portions" } else { "units" };
+            let signalling: u64 = stage
+                .signalling
+                .iter()
+                .filter(|(state, _)| shares.iter().any(|share| share.state == *state))
+                .map(|(_, total)| net(without_long_stays(*total), self.probe_cost_ps))
+                .sum();
+            let share_of = |total: Total| net(without_long_stays(total), self.probe_cost_ps) as f64 / work as f64;
+            let unit = if self.takes_portions(stage) { "portions" } else { "units" };
             let per_item = |count: u64| count as f64 / items as f64;
             let facts = |scope, texts: Vec<(&'static str, String)>, share: f64, count: u64, more: &[(&'static str, f64)], evidence| {
                 let mut numbers =
@@ -323,29 +414,26 @@ impl Judge<'_> {
                 Facts { scope, texts: all, numbers, evidence }
             };
             for &(call, count) in &stage.calls {
-                let cell = Cell { machine, state: State::Call(call) };
-                let total = self.total_of(cell);
-                let evidence = shares.iter().find(|share| share.state == cell.state).map_or(prepared.whole, |share| share.evidence);
+                let of_call = shares.iter().find(|share| share.state == State::Call(call));
                 out.push(facts(
                     Scope::Call,
                     vec![("call", system.names.text(call).to_owned()), ("items", unit.to_owned())],
-                    share_of(total),
+                    of_call.map_or(0.0, |share| share.share),
                     count,
                     &[("calls_per_item", per_item(count))],
-                    evidence,
+                    of_call.map_or(prepared.whole, |share| share.evidence),
                 ));
             }
-            let inner_items = main.map_or(0, |at| stage.inputs[at].inner_items);
             let others = stage.signals.iter().filter(|signal| signal.submits > signal.self_sent);
-            let (mut submits, mut most_inner, mut cost) = (0, 0, Total::default());
+            let (mut submits, mut cost) = (0, Total::default());
             for signal in others {
                 submits += signal.submits - signal.self_sent;
-                most_inner = most_inner.max(main.and_then(|at| signal.inner.get(at)).copied().unwrap_or(0));
                 cost.ns += signal.cost.ns;
                 cost.probes += signal.cost.probes;
+                cost.long_ns += signal.cost.long_ns;
+                cost.longs += signal.cost.longs;
             }
-            // Too few items within batches, and signals per item cannot be told from signals per batch.
-            if submits > 0 && inner_items > items / 20 {
+            if let (true, Some(inner)) = (submits > 0, stage.inner_signals_per_item()) {
                 out.push(facts(
                     Scope::Signal,
                     Vec::new(),
@@ -353,7 +441,7 @@ impl Judge<'_> {
                     submits,
                     &[
                         ("signals_per_item", per_item(submits)),
-                        ("inner_per_item", most_inner as f64 / inner_items as f64),
+                        ("inner_per_item", inner),
                     ],
                     prepared.whole,
                 ));
@@ -362,6 +450,7 @@ impl Judge<'_> {
             for input in stage.inputs.iter().filter(|input| input.items >= largest / 2 && input.resubmitted.batches > 0) {
                 let ended = &input.resubmitted;
                 let of = |part: u64, whole: u64| if whole > 0 { part as f64 / whole as f64 } else { 0.0 };
+                let (limit, at_limit) = ended.sizes.buckets().max_by_key(|&(_, count)| count).unwrap_or((0, 0));
                 let queue = input.queue.map_or("", |queue| system.queue_name(queue));
                 out.push(facts(
                     Scope::Batch,
@@ -370,14 +459,15 @@ impl Judge<'_> {
                     ended.batches,
                     &[
                         ("resubmitted", of(ended.batches, input.batches)),
-                        ("at_limit", of(ended.at_largest, ended.batches)),
+                        ("at_limit", of(at_limit, ended.batches)),
                         ("with_more", of(ended.with_more, ended.batches)),
-                        ("limit", ended.largest as f64),
+                        ("limit", limit as f64),
+                        ("of_loop", share_of(stage.reentry) * work as f64 / work.saturating_sub(signalling).max(1) as f64),
                     ],
                     prepared.whole,
                 ));
             }
-            let stands_out = stands_out(&shares, thresholds).is_ok();
+            let stands_out = self.stands_out(machine, &shares).is_ok();
             for (rank, share) in shares.iter().enumerate() {
                 out.push(facts(
                     Scope::State,
@@ -467,6 +557,10 @@ impl Judge<'_> {
             _ => format!(" {}.", waits.into_iter().map(|(_, text)| text).collect::<Vec<_>>().join("; ")),
         }
     }
+}
+
+fn without_long_stays(total: Total) -> Total {
+    Total { ns: total.ns - total.long_ns, probes: total.probes - total.longs, long_ns: 0, longs: 0 }
 }
 
 fn stands_out(shares: &[Share], thresholds: &Thresholds) -> Result<(), String> {

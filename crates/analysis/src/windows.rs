@@ -69,7 +69,13 @@ impl Windows {
                 .enumerate()
                 .map(|(at, total)| {
                     let before = from.1.get(at).copied().unwrap_or_default();
-                    Total { ns: total.ns - before.ns, probes: total.probes - before.probes }
+                    Total {
+                        // A loss that is told late takes time back.
+                        ns: total.ns.saturating_sub(before.ns),
+                        probes: total.probes.saturating_sub(before.probes),
+                        long_ns: total.long_ns.saturating_sub(before.long_ns),
+                        longs: total.longs.saturating_sub(before.longs),
+                    }
                 })
                 .collect();
             out.push(Window { begin_ns: from.0, end_ns: boundary.max(from.0), added });

@@ -51,8 +51,43 @@ pub struct Cell {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Total {
     pub ns: u64,
-    /// Probes whose cost lies in `ns`.
+    /// Probes whose cost lies in `ns`: one per stay.
     pub probes: u64,
+    /// The part of `ns` that lies in outstandingly long stays, and their number: see [`Total::is_long`].
+    pub long_ns: u64,
+    pub longs: u64,
+}
+
+/// Shorter stays are never outstanding: the time slices of schedulers are longer.
+const LONG_NS: u64 = 200_000;
+/// Shorter gaps are not looked for when a loss is told afterwards.
+const GAP_NS: u64 = 50_000;
+/// A packet that tells of a loss covers less than this.
+const STAY_KEPT_NS: i64 = 2_000_000_000;
+/// How many times longer than usual an outstanding stay is.
+const LONG_FACTOR: u64 = 32;
+const USUAL_FROM: u64 = 16;
+
+impl Total {
+    /// Adds a stay.
+    #[inline]
+    pub fn add(&mut self, spent_ns: u64) {
+        if spent_ns >= LONG_NS && self.is_long(spent_ns) {
+            self.long_ns += spent_ns;
+            self.longs += 1;
+        }
+        self.ns += spent_ns;
+        self.probes += u64::from(spent_ns > 0);
+    }
+
+    /// Whether a stay is so much longer than the usual one of this state that the thread was probably not running: probes do not see the
+    /// scheduler.
+    fn is_long(&self, spent_ns: u64) -> bool {
+        let usual = self.probes - self.longs;
+        spent_ns >= LONG_NS
+            && usual >= USUAL_FROM
+            && u128::from(spent_ns) * u128::from(usual) >= u128::from(self.ns - self.long_ns) * u128::from(LONG_FACTOR)
+    }
 }
 
 /// What a step did to its machine.
@@ -93,6 +128,8 @@ struct Thread {
     replied: bool,
     /// After a loss, until the thread waits: what is open now may have been opened unseen.
     blurred: bool,
+    /// The longest of the last stays: one of them may be the gap of a loss that is told later.
+    stays: [Stay; 8],
     /// Cells of the states met last, by their low bits.
     recent: [Option<(State, u32)>; 16],
 }
@@ -101,6 +138,16 @@ struct Thread {
 struct Frame {
     state: State,
     cell: u32,
+    begin_ns: i64,
+}
+
+/// A stay that may turn out to be a gap.
+#[derive(Clone, Copy, Debug, Default)]
+struct Stay {
+    begin_ns: i64,
+    end_ns: i64,
+    cell: u32,
+    was_long: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -141,18 +188,55 @@ impl Activity {
         // Time that runs backwards within a thread is no time.
         let spent_ns = step.t_ns.saturating_sub(thread.last_ns).max(0) as u64;
         thread.last_ns = thread.last_ns.max(step.t_ns);
-        let total = &mut self.totals[cell as usize];
-        total.ns += spent_ns;
-        total.probes += u64::from(spent_ns > 0);
+        let longs = self.totals[cell as usize].longs;
+        self.totals[cell as usize].add(spent_ns);
+        if spent_ns >= GAP_NS {
+            let was_long = self.totals[cell as usize].longs > longs;
+            let thread = &mut self.threads[at];
+            let stay = Stay { begin_ns: step.t_ns - spent_ns as i64, end_ns: step.t_ns, cell, was_long };
+            let worth = |known: &Stay| match known.end_ns < step.t_ns.saturating_sub(STAY_KEPT_NS) {
+                true => 0,
+                false => known.end_ns - known.begin_ns,
+            };
+            if let Some(least) = thread.stays.iter_mut().min_by_key(|known| worth(known)) {
+                if worth(least) < stay.end_ns - stay.begin_ns {
+                    *least = stay;
+                }
+            }
+        }
         self.apply(step);
         Outcome { spent_ns, state, delivery, self_sent }
     }
 
     /// Events of this machine are missing between the two moments. What was open then may have ended.
+    ///
+    /// A trace tells of a loss at the end of the packet that follows it, so its events may have been seen by now: then the longest silence
+    /// in between is taken for the gap.
     pub fn loss(&mut self, machine: MachineId, begin_ns: i64, end_ns: i64) {
         let at = machine.0 as usize;
         if !self.threads.get(at).is_some_and(|thread| thread.begun) {
             return;
+        }
+        let lost_cell = self.cell(machine, State::Lost);
+        let thread = &mut self.threads[at];
+        let inside = |stay: &&mut Stay| stay.begin_ns >= begin_ns && stay.end_ns <= end_ns && stay.end_ns > stay.begin_ns;
+        if let Some(stay) = thread.stays.iter_mut().filter(inside).max_by_key(|stay| stay.end_ns - stay.begin_ns) {
+            let gap = std::mem::take(stay);
+            if gap.end_ns - gap.begin_ns >= (end_ns - gap.end_ns).max(thread.last_ns - gap.end_ns) / 8 {
+                let ns = (gap.end_ns - gap.begin_ns) as u64;
+                let total = &mut self.totals[gap.cell as usize];
+                total.ns = total.ns.saturating_sub(ns);
+                total.probes = total.probes.saturating_sub(1);
+                if gap.was_long {
+                    total.long_ns = total.long_ns.saturating_sub(ns);
+                    total.longs = total.longs.saturating_sub(1);
+                }
+                self.totals[lost_cell as usize].ns += ns;
+                thread.stack.retain(|frame| frame.begin_ns >= gap.end_ns);
+                thread.too_deep = 0;
+                thread.blurred |= thread.wait.is_none();
+                return;
+            }
         }
         let (known, lost) = {
             let thread = &mut self.threads[at];
@@ -277,7 +361,8 @@ impl Activity {
             return;
         }
         let cell = self.cell(MachineId(at as u32), state);
-        self.threads[at].stack.push(Frame { state, cell });
+        let begin_ns = self.threads[at].last_ns;
+        self.threads[at].stack.push(Frame { state, cell, begin_ns });
     }
 
     /// What was opened inside and not closed ends with it. An end without a begin says nothing.
@@ -300,7 +385,7 @@ impl Activity {
         }
         let declared = State::Declared(state);
         let cell = self.cell(step.machine, declared);
-        self.threads[step.machine.0 as usize].base = Some(Frame { state: declared, cell });
+        self.threads[step.machine.0 as usize].base = Some(Frame { state: declared, cell, begin_ns: step.t_ns });
     }
 
     #[inline]
@@ -421,10 +506,41 @@ mod tests {
     }
 
     #[test]
+    fn a_loss_that_is_told_late_takes_the_silence_it_explains() {
+        let mut activity = run(&[
+            (0, M, Op::Begin { name: A }),
+            (1_000, M, Op::Begin { name: B }),
+            (9_001_000, M, Op::End { name: A }),
+            (9_002_000, M, Op::Begin { name: B }),
+            (9_003_000, M, Op::Other),
+        ]);
+        activity.loss(M, 1_000, 9_003_000);
+        assert_eq!(time(&activity, M, State::Lost), 9_000_000);
+        assert_eq!(time(&activity, M, State::Span(B)), 1_000);
+        assert_eq!(activity.threads[0].stack.len(), 1, "what was opened after the gap stays open");
+        let sum: u64 = activity.totals().iter().map(|total| total.ns).sum();
+        assert_eq!(sum, 9_003_000);
+    }
+
+    #[test]
     fn declared_machines_have_their_own_time() {
         let activity = run(&[(0, M, Op::State { machine: A, state: B }), (7, M, Op::State { machine: A, state: A })]);
         assert_eq!(activity.declared(10), [(A, A, 3), (A, B, 7)]);
         assert_eq!(time(&activity, M, State::Declared(B)), 7);
+    }
+
+    #[test]
+    fn a_stay_that_is_far_longer_than_usual_is_told_apart() {
+        let mut activity = Activity::default();
+        let mut t = 0;
+        for spent in std::iter::repeat_n(1_000, 20).chain([3_000_000, 1_000, 40_000]) {
+            activity.step(&Step { t_ns: t, machine: M, op: Op::Begin { name: A } });
+            t += spent;
+            activity.step(&Step { t_ns: t, machine: M, op: Op::End { name: A } });
+        }
+        let cell = activity.cells().iter().position(|cell| cell.state == State::Span(A)).unwrap();
+        let total = activity.totals()[cell];
+        assert_eq!((total.ns, total.long_ns, total.longs), (3_061_000, 3_000_000, 1));
     }
 
     #[test]
