@@ -47,13 +47,14 @@ impl Facts {
         self.numbers.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
     }
 
+    fn text(&self, name: &str) -> Option<&str> {
+        self.texts.iter().find(|(known, _)| *known == name).map(|(_, text)| text.as_str())
+    }
+
     fn datum(&self, name: &str) -> Datum<'_> {
         match self.number(name) {
             Some(value) => Datum::Real(value),
-            None => match self.texts.iter().find(|(known, _)| *known == name) {
-                Some((_, text)) => Datum::Text(text),
-                None => Datum::Unknown,
-            },
+            None => self.text(name).map_or(Datum::Unknown, Datum::Text),
         }
     }
 
@@ -97,9 +98,18 @@ pub struct Finding {
     pub evidence: Evidence,
     pub advice: String,
     #[serde(skip)]
+    pub machine: Option<String>,
+    #[serde(skip)]
     describes: bool,
     #[serde(skip)]
     weight: f64,
+}
+
+impl Finding {
+    /// Names a cause, as against what is only seen.
+    pub fn is_cause(&self) -> bool {
+        !self.describes
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -123,6 +133,7 @@ pub struct Thresholds {
     pub min_calls: f64,
     pub min_signalling: f64,
     pub min_stage_blame: f64,
+    pub min_finding: f64,
 }
 
 #[derive(Deserialize)]
@@ -207,6 +218,7 @@ impl Rules {
                     share,
                     evidence: facts.evidence,
                     advice: facts.fill(rule.advice.get_ref()),
+                    machine: facts.text("machine").map(str::to_owned),
                     describes: rule.describes,
                     weight: share * facts.number("blame").unwrap_or(0.0),
                 };
@@ -227,7 +239,7 @@ impl Rules {
 mod tests {
     use super::*;
 
-    const THRESHOLDS: &str = "[verdict]\nmin_busy = 0\nmin_blame = 0\nmin_wait = 0\nmin_share = 0\nmin_enclosing_share = 0\nmin_lead = 0\nmin_clear_share = 0\nmin_clear_lead = 0\nmin_service = 0\nmin_calls = 0\nmin_signalling = 0\nmin_stage_blame = 0\n";
+    const THRESHOLDS: &str = "[verdict]\nmin_busy = 0\nmin_blame = 0\nmin_wait = 0\nmin_share = 0\nmin_enclosing_share = 0\nmin_lead = 0\nmin_clear_share = 0\nmin_clear_lead = 0\nmin_service = 0\nmin_calls = 0\nmin_signalling = 0\nmin_stage_blame = 0\nmin_finding = 0\n";
 
     fn refused(rule: &str) -> RuleError {
         Rules::parse("f.toml", &format!("{THRESHOLDS}{rule}")).unwrap_err()
@@ -241,12 +253,12 @@ mod tests {
     #[test]
     fn a_wrong_finding_is_refused_with_its_line() {
         let error = refused("[[finding]]\nkind = \"k\"\nof = \"call\"\nwhen = \"depth > 1\"\nsubject = \"s\"\nadvice = \"a\"\n");
-        assert_eq!(error.line, 17);
+        assert_eq!(error.line, 18);
         assert!(error.message.contains("unknown fact `depth`: expected one of machine, call"), "{error}");
         let error = refused("[[finding]]\nkind = \"k\"\nof = \"call\"\nwhen = \"share > 1\"\nsubject = \"{queue}\"\nadvice = \"a\"\n");
-        assert_eq!(error.line, 18);
+        assert_eq!(error.line, 19);
         let error = refused("[[finding]]\nkind = \"k\"\nof = \"moon\"\n");
-        assert_eq!(error.line, 16);
+        assert_eq!(error.line, 17);
         let error = refused("[[finding]]\nkind = \"k\"\nof = \"call\"\nwhen = \"share >\"\nsubject = \"s\"\nadvice = \"a\"\n");
         assert!(error.message.contains("column 8"), "{error}");
     }

@@ -82,10 +82,36 @@ struct Prepared {
 impl Judge<'_> {
     pub fn judge(&self) -> (Verdict, Vec<Finding>) {
         let prepared = self.prepare();
-        let verdict = self.verdict(&prepared);
+        let (verdict, slowest) = self.verdict(&prepared);
         let found = verdict.kind == VerdictKind::Bottleneck;
         let findings = self.rules.judge(&self.facts(&prepared, found));
-        (verdict, findings)
+        // A stage may be slow by what it does between its states: then a finding says it.
+        let cause = findings.first().filter(|finding| finding.is_cause() && finding.share >= self.rules.verdict.min_finding);
+        match (found, slowest, cause) {
+            (false, Some(stage), Some(cause)) if cause.machine.as_deref() == Some(&prepared.names[stage]) => {
+                let shares = self.shares(&prepared, MachineId(stage as u32));
+                let text = format!(
+                    "{} is the bottleneck: {} {} unknown{}{}.{}",
+                    prepared.names[stage],
+                    cause.advice,
+                    percent(self.unknown_share(MachineId(stage as u32), &shares)),
+                    self.loss_text(),
+                    self.probe_text(MachineId(stage as u32)),
+                    self.neighbours(&prepared, stage),
+                );
+                let verdict = Verdict {
+                    kind: VerdictKind::Bottleneck,
+                    machine: cause.machine.clone(),
+                    share: Some(cause.share),
+                    unknown_share: Some(self.unknown_share(MachineId(stage as u32), &shares)),
+                    evidence: cause.evidence,
+                    text,
+                    ..verdict
+                };
+                (verdict, findings)
+            }
+            _ => (verdict, findings),
+        }
     }
 
     fn prepare(&self) -> Prepared {
@@ -110,7 +136,8 @@ impl Judge<'_> {
         (0..count).filter(|&at| self.stages.of(MachineId(at as u32)).is_some_and(is_stage)).collect()
     }
 
-    fn verdict(&self, prepared: &Prepared) -> Verdict {
+    /// With the slowest stage, where there is one but none of its states stands out.
+    fn verdict(&self, prepared: &Prepared) -> (Verdict, Option<usize>) {
         let thresholds = &self.rules.verdict;
         let nothing = |text: String| Verdict {
             kind: VerdictKind::Nothing,
@@ -125,11 +152,11 @@ impl Judge<'_> {
         };
         let stages = self.stages();
         if stages.len() < 2 {
-            return nothing("no two threads with queue probes hand items to each other".to_owned());
+            return (nothing("no two threads with queue probes hand items to each other".to_owned()), None);
         }
         let blame = &prepared.blame;
         let Some(&stage) = stages.iter().max_by(|&&a, &&b| blame.share[a].total_cmp(&blame.share[b])) else {
-            return nothing("there is no stage".to_owned());
+            return (nothing("there is no stage".to_owned()), None);
         };
         let name = &prepared.names[stage];
         let (mut waited, mut lived) = (0.0, 0.0);
@@ -139,24 +166,20 @@ impl Judge<'_> {
         }
         let waiting = if lived > 0.0 { waited / lived } else { 0.0 };
         if waiting < thresholds.min_wait {
-            return nothing(format!("the stages wait for each other for only {} of their time", percent(waiting)));
+            return (nothing(format!("the stages wait for each other for only {} of their time", percent(waiting))), None);
         }
         if blame.share[stage] < thresholds.min_blame {
-            return nothing(format!(
-                "the waiting has no single cause ({name} accounts for {} of it, the most)",
-                percent(blame.share[stage])
-            ));
+            let share = percent(blame.share[stage]);
+            return (nothing(format!("the waiting has no single cause ({name} accounts for {share} of it, the most)")), None);
         }
         if blame.busy[stage] < thresholds.min_busy {
-            return nothing(format!(
-                "{name} is waited for most, but works for only {} of its time",
-                percent(blame.busy[stage])
-            ));
+            let share = percent(blame.busy[stage]);
+            return (nothing(format!("{name} is waited for most, but works for only {share} of its time")), None);
         }
         let shares = self.shares(prepared, MachineId(stage as u32));
         let unknown = self.unknown_share(MachineId(stage as u32), &shares);
         if let Err(reason) = self.stands_out(MachineId(stage as u32), &shares) {
-            return nothing(format!("{name} is the slowest stage, but {reason}"));
+            return (nothing(format!("{name} is the slowest stage, but {reason}")), Some(stage));
         }
         let first = &shares[0]; // stands_out refuses an empty list
         let blamed = self.follow_calls(prepared, MachineId(stage as u32), first, thresholds);
@@ -179,7 +202,7 @@ impl Judge<'_> {
             self.probe_text(MachineId(stage as u32)),
             self.neighbours(prepared, stage),
         );
-        Verdict {
+        let verdict = Verdict {
             kind: VerdictKind::Bottleneck,
             machine: Some(machine),
             state: Some(state),
@@ -189,7 +212,8 @@ impl Judge<'_> {
             lost: self.session.lost,
             evidence: first.evidence,
             text,
-        }
+        };
+        (verdict, None)
     }
 
     /// The work of a machine by the names of its states, the longest first.
