@@ -103,11 +103,15 @@ impl Recorder {
         if source.verdict == Verdict::Open {
             source.verdict = self.verdict(&subject.process, subject.wanted, source);
         }
-        // Taking a part of a sub-buffer gives the thread no room, only the reader news: once a period is enough.
+        // Taking a part of a sub-buffer gives the thread no room, only the reader news, and its two parts cannot bypass the page cache.
+        // So it is done once a period, and only where no sub-buffer was completed in that time.
         let now = Instant::now();
-        let partial = last || look.state != RING_OWNED || now >= source.partial;
-        if partial {
+        let mut partial = last || look.state != RING_OWNED;
+        if now >= source.partial {
             source.partial = now + self.config.period;
+            let (before, begun) = (source.begun, source.ring.begun());
+            source.begun = begun;
+            partial |= before == begun;
         }
         loop {
             let source = &mut subject.sources[at];

@@ -176,6 +176,8 @@ pub struct Source {
     pub look: Option<Look>,
     /// From then on, what is in an unfinished sub-buffer is taken as well.
     pub partial: Instant,
+    /// The sub-buffer that `tail` was in when that moment came last.
+    pub begun: u64,
 }
 
 /// Whether a ring's events are taken.
@@ -213,6 +215,7 @@ impl Source {
             over: false,
             look: None,
             partial: Instant::now(),
+            begun: 0,
         }
     }
 

@@ -1,8 +1,8 @@
 //! A recording's directory and `longpole.json`, its description.
 
 use crate::error::Error;
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// Where recordings are made if nothing says otherwise: `LONGPOLE_ROOT`, else `traces`.
@@ -61,10 +61,9 @@ fn name(unix_ns: u64) -> String {
 /// Replaces `longpole.json` at once: a reader sees the old or the new one.
 pub fn describe(directory: &Path, description: &serde_json::Value) -> io::Result<()> {
     let hidden = directory.join(".longpole.json");
-    let mut file = File::create(&hidden)?;
-    serde_json::to_writer_pretty(&mut file, description)?;
-    file.write_all(b"\n")?;
-    drop(file);
+    let mut text = serde_json::to_vec_pretty(description)?;
+    text.push(b'\n');
+    fs::write(&hidden, text)?;
     fs::rename(&hidden, directory.join("longpole.json"))
 }
 

@@ -221,6 +221,11 @@ impl Ring {
         word.map_or(0, |word| word.load(Ordering::Relaxed) >> 16)
     }
 
+    /// Begin of the sub-buffer that is to be taken next.
+    pub fn begun(&self) -> u64 {
+        self.tail - self.tail % self.subbuffer
+    }
+
     /// Where a position lies in the mapping.
     pub fn offset(&self, position: u64) -> usize {
         RING_DATA + (position & (self.size - 1)) as usize
