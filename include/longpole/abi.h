@@ -148,7 +148,8 @@ struct longpole_ring {
 	uint64_t end;   /* where the current sub-buffer ends; equal to head when it was closed early */
 	uint8_t busy;   /* a probe is at work: a probe in a signal handler must step aside */
 	uint8_t nested; /* events in the side area */
-	uint8_t spare_bytes[2];
+	uint8_t packets; /* a captured packet is or was in this ring: only such rings are walked */
+	uint8_t spare_byte;
 	uint32_t state; /* enum longpole_ring_state */
 	uint64_t spare_writer;
 

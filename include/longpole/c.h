@@ -34,10 +34,10 @@ LONGPOLE_INLINE uint64_t longpole_word_of_pointer(const volatile void *value)
 	return (uint64_t)(uintptr_t)value;
 }
 
-/* A string literal is a constant to the compiler; a pointer to text is not, and its text travels with the event. */
+/* The spelling tells a literal. Any other text travels with the event. */
 #define LONGPOLE_REF_(name)                                                                                              \
 	_Generic((name), struct longpole_name *: longpole_ref_of_name, default: longpole_ref_of_text)(                       \
-	    (name), __builtin_constant_p(name) ? sizeof(name) - 1 : LONGPOLE_NAME_MAXIMUM, __builtin_constant_p(name))
+	    (name), #name[0] == '"' ? sizeof(name) - 1 : LONGPOLE_NAME_MAXIMUM, #name[0] == '"')
 #define LONGPOLE_LITERAL_(text) longpole_ref_of_text("" text, sizeof(text) - 1, 1)
 #define LONGPOLE_FUNCTION_ longpole_ref_of_text(__func__, sizeof(__func__) - 1, 1)
 #define LONGPOLE_TEXT_REF_(text) longpole_ref_of_text((text), LONGPOLE_EVENT_MAXIMUM, 0)

@@ -46,30 +46,24 @@ public:
 
 namespace detail {
 
+// An array is a literal only if it is written as one: others can change, or be a member of many objects.
 template <size_t Size>
-LONGPOLE_INLINE longpole_ref ref(const char (&literal)[Size])
+LONGPOLE_INLINE longpole_ref ref(const char (&text)[Size], bool literal)
 {
-	return {literal, Size - 1, nullptr, 1};
+	return {text, literal ? __builtin_strlen(text) : longpole_length(text, Size), nullptr, literal ? 1 : 0};
 }
 
-// An array that can change is no literal.
-template <size_t Size>
-LONGPOLE_INLINE longpole_ref ref(char (&text)[Size])
-{
-	return {text, Size - 1, nullptr, 0};
-}
-
-LONGPOLE_INLINE longpole_ref ref(std::string_view text)
+LONGPOLE_INLINE longpole_ref ref(std::string_view text, bool = false)
 {
 	return {text.data(), text.size(), nullptr, 0};
 }
 
-LONGPOLE_INLINE longpole_ref ref(longpole_name &name)
+LONGPOLE_INLINE longpole_ref ref(longpole_name &name, bool)
 {
 	return {nullptr, 0, &name, 0};
 }
 
-LONGPOLE_INLINE longpole_ref ref(longpole_name *name)
+LONGPOLE_INLINE longpole_ref ref(longpole_name *name, bool)
 {
 	return {nullptr, 0, name, 0};
 }
@@ -141,9 +135,10 @@ struct Close {
 } // namespace detail
 } // namespace longpole
 
-#define LONGPOLE_REF_(name) ::longpole::detail::ref(name)
-#define LONGPOLE_LITERAL_(text) ::longpole::detail::ref("" text)
-#define LONGPOLE_FUNCTION_ ::longpole::detail::ref(__func__)
+// The spelling tells a literal, in every build.
+#define LONGPOLE_REF_(name) ::longpole::detail::ref(name, #name[0] == '"')
+#define LONGPOLE_LITERAL_(text) ::longpole::detail::ref("" text, true)
+#define LONGPOLE_FUNCTION_ ::longpole::detail::ref(__func__, true)
 #define LONGPOLE_TEXT_REF_(text) ::longpole::detail::ref(::std::string_view(text))
 #define LONGPOLE_WORD_(value) ::longpole::detail::word(value)
 #define LONGPOLE_COUNTER_CALL_(ref, value) ::longpole::detail::counter(longpole_where_, ref, value)

@@ -98,7 +98,7 @@ LONGPOLE_SLOW uint32_t longpole_resolve(const struct longpole_where *where, cons
 		key.attributes_size = longpole_attributes_of(ref->name, attributes, sizeof attributes);
 	}
 	uint32_t id = __atomic_load_n(memory, __ATOMIC_RELAXED);
-	if (id < LONGPOLE_FIRST_SITE_ID) {
+	if (id == 0) {
 		id = longpole_site_find(&key);
 		__atomic_store_n(memory, id, __ATOMIC_RELAXED);
 	}
@@ -148,7 +148,7 @@ LONGPOLE_SLOW void longpole_probe_slow(const struct longpole_where *where, const
 	    {known, 8 * longpole_overflow_words(kind), 0},
 	    {text, (uint32_t)longpole_length(text, size < LONGPOLE_NAME_MAXIMUM ? size : LONGPOLE_NAME_MAXIMUM), 1},
 	};
-	longpole_emit_parts(kind, parts, 2);
+	longpole_emit_parts(kind, parts, 2, 0);
 }
 
 LONGPOLE_INLINE uint32_t longpole_known_id(const struct longpole_where *where, const struct longpole_ref *ref, uint32_t kind,
@@ -224,14 +224,14 @@ LONGPOLE_SLOW void longpole_packet(const struct longpole_where *where, const str
 	    {bytes, (uint32_t)captured, 0},
 	    {text, (uint32_t)longpole_length(text, ref->name != NULL || ref->size > LONGPOLE_NAME_MAXIMUM ? LONGPOLE_NAME_MAXIMUM : ref->size), 1},
 	};
-	longpole_emit_parts(id, parts, id < LONGPOLE_FIRST_SITE_ID ? 3 : 2);
+	longpole_emit_parts(id, parts, id < LONGPOLE_FIRST_SITE_ID ? 3 : 2, 1);
 }
 
 LONGPOLE_SLOW void longpole_log(const char *text, size_t size)
 {
 	const size_t room = LONGPOLE_EVENT_MAXIMUM - 64;
 	const struct longpole_part part = {text, (uint32_t)longpole_length(text, size < room ? size : room), 1};
-	longpole_emit_parts(LONGPOLE_KIND_LOG, &part, 1);
+	longpole_emit_parts(LONGPOLE_KIND_LOG, &part, 1, 0);
 }
 
 /* One field of a user-defined event. */
@@ -258,7 +258,20 @@ LONGPOLE_SLOW void longpole_event(const struct longpole_where *where, const stru
 			if (i != 0)
 				length = longpole_append(text, sizeof text, length, ",");
 			length = longpole_append(text, sizeof text, length, type);
+			const size_t begin = length;
 			length = longpole_append(text, sizeof text, length, fields[i].name);
+			/* What is no identifier would make the event unreadable. */
+			for (size_t at = begin; at < length; at++) {
+				const char c = text[at];
+				const int digit = c >= '0' && c <= '9';
+				if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (digit && at != begin)))
+					text[at] = '_';
+			}
+			int again = length == begin;
+			for (uint32_t j = 0; j < i; j++)
+				again |= __builtin_strcmp(fields[j].name, fields[i].name) == 0;
+			if (again)
+				length = longpole_append_number(text, sizeof text, longpole_append(text, sizeof text, length, "_"), i, 10, 0);
 		}
 		id = longpole_resolve(where, ref, LONGPOLE_KIND_EVENT, 0, text);
 	}
@@ -267,7 +280,7 @@ LONGPOLE_SLOW void longpole_event(const struct longpole_where *where, const stru
 		const char *text = ref->name != NULL ? ref->name->text : ref->text;
 		const size_t size = ref->name != NULL || ref->size > LONGPOLE_NAME_MAXIMUM ? LONGPOLE_NAME_MAXIMUM : ref->size;
 		const struct longpole_part part = {text, (uint32_t)longpole_length(text, size), 1};
-		longpole_emit_parts(LONGPOLE_KIND_EVENT, &part, 1);
+		longpole_emit_parts(LONGPOLE_KIND_EVENT, &part, 1, 0);
 		return;
 	}
 	for (uint32_t i = 0; i < count; i++) {
@@ -286,7 +299,7 @@ LONGPOLE_SLOW void longpole_event(const struct longpole_where *where, const stru
 			parts[i].terminated = 0;
 		}
 	}
-	longpole_emit_parts(id, parts, count);
+	longpole_emit_parts(id, parts, count, 0);
 }
 
 /* A span that ends with its scope. */

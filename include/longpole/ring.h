@@ -42,8 +42,10 @@ LONGPOLE_INLINE void longpole_restore_signals(uint64_t before)
 
 LONGPOLE_INLINE void longpole_lock(struct longpole_process *process)
 {
+	const int64_t pause[2] = {0, 50000};
+	/* Sleeping, not yielding: the holder may have a lower priority. */
 	while (__atomic_exchange_n(&process->lock, 1, __ATOMIC_ACQUIRE) != 0)
-		longpole_call(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
+		longpole_call(SYS_nanosleep, (uintptr_t)pause, 0, 0, 0, 0, 0);
 }
 
 LONGPOLE_INLINE void longpole_unlock(struct longpole_process *process)
@@ -78,6 +80,10 @@ LONGPOLE_INLINE void longpole_own(struct longpole_ring *ring, int tid)
 {
 	ring->pid = longpole_page.pid;
 	ring->tid = tid;
+	/* The thread before may have left a handler by a jump; what its interrupted probe was to take along is lost. */
+	__atomic_fetch_add(&ring->lost, ring->nested, __ATOMIC_RELEASE);
+	ring->nested = 0;
+	ring->busy = 0;
 	longpole_call(SYS_prctl, 16 /* PR_GET_NAME */, (uintptr_t)ring->thread, 0, 0, 0, 0);
 	__atomic_store_n(&ring->state, LONGPOLE_RING_OWNED, __ATOMIC_RELEASE);
 }
@@ -283,7 +289,9 @@ LONGPOLE_SLOW struct longpole_ring *longpole_succeed(struct longpole_ring *ring,
 		/* Events that a handler left in the old side area come along. */
 		__builtin_memcpy(next->side, ring->side, sizeof next->side);
 		next->nested = ring->nested;
+		next->packets = ring->packets;
 		ring->nested = 0;
+		longpole_seal(ring);
 		ring->busy = 0;
 		__atomic_store_n(&ring->state, LONGPOLE_RING_ENDED, __ATOMIC_RELEASE);
 	}
@@ -293,7 +301,11 @@ LONGPOLE_SLOW struct longpole_ring *longpole_succeed(struct longpole_ring *ring,
 		longpole_unmap(next, stat.size);
 		return ring;
 	}
-	longpole_unmap(ring, LONGPOLE_RING_DATA + ring->size);
+	/*
+	 * We may be a handler that interrupted a probe between its look at the ring and its taking of it. The header stays, sealed: that
+	 * probe will find no room there, and look again.
+	 */
+	longpole_unmap((char *)ring + LONGPOLE_RING_DATA, ring->size);
 	return next;
 }
 
@@ -315,7 +327,7 @@ LONGPOLE_SLOW uint64_t longpole_advance(struct longpole_ring **current, uint64_t
 		next = longpole_next_subbuffer(ring);
 	}
 	if (size > ring->subbuffer - LONGPOLE_SUBBUFFER_HEADER || !longpole_next_is_free(ring)) {
-		__atomic_store_n(&ring->lost, ring->lost + 1, __ATOMIC_RELEASE);
+		__atomic_fetch_add(&ring->lost, 1, __ATOMIC_RELEASE);
 		/* Smaller events must not slip in behind: what is lost here is counted before whatever comes next. */
 		if (size <= ring->subbuffer - LONGPOLE_SUBBUFFER_HEADER)
 			longpole_seal(ring);
@@ -346,7 +358,8 @@ LONGPOLE_SLOW uint64_t longpole_restamp(const struct longpole_ring *ring, uint64
 	for (uint32_t i = 0; i < ring->nested && i < LONGPOLE_SIDE_ENTRIES; i++) {
 		uint64_t other;
 		__builtin_memcpy(&other, ring->side[i], 8);
-		if ((int64_t)((other & ~(uint64_t)0xffff) - (header & ~(uint64_t)0xffff)) < 0)
+		/* An event that did not fit has no time. */
+		if (other != 0 && (int64_t)((other & ~(uint64_t)0xffff) - (header & ~(uint64_t)0xffff)) < 0)
 			header = (other & ~(uint64_t)0xffff) | (header & 0xffff);
 	}
 	return header;
@@ -439,9 +452,15 @@ LONGPOLE_SLOW void longpole_flush_nested(struct longpole_ring *ring)
 		do {
 			uint64_t entry[LONGPOLE_SIDE_ENTRIES][8];
 			uint32_t n = 0;
-			for (; done < count && done < LONGPOLE_SIDE_ENTRIES; done++, n++) {
+			for (; done < count && done < LONGPOLE_SIDE_ENTRIES; done++) {
 				__builtin_memcpy(entry[n], ring->side[done], sizeof entry[n]);
-				for (uint32_t i = n; i > 0 && (int64_t)(entry[i - 1][0] - entry[i][0]) > 0; i--) {
+				if (entry[n][0] == 0) {
+					__atomic_fetch_add(&ring->nested_lost, 1, __ATOMIC_RELAXED);
+					__atomic_fetch_add(&ring->lost, 1, __ATOMIC_RELEASE);
+					continue;
+				}
+				n++;
+				for (uint32_t i = n - 1; i > 0 && (int64_t)(entry[i - 1][0] - entry[i][0]) > 0; i--) {
 					uint64_t other[8];
 					__builtin_memcpy(other, entry[i], sizeof other);
 					__builtin_memcpy(entry[i], entry[i - 1], sizeof other);
@@ -449,11 +468,6 @@ LONGPOLE_SLOW void longpole_flush_nested(struct longpole_ring *ring)
 				}
 			}
 			for (uint32_t i = 0; i < n; i++) {
-				if (entry[i][0] == 0) {
-					__atomic_fetch_add(&ring->nested_lost, 1, __ATOMIC_RELAXED);
-					__atomic_fetch_add(&ring->lost, 1, __ATOMIC_RELEASE);
-					continue;
-				}
 				const uint64_t size = 8 + 8 * entry[i][7];
 				const uint64_t position = longpole_advance(&ring, size);
 				if (position == LONGPOLE_LOST)
@@ -472,25 +486,50 @@ LONGPOLE_SLOW void longpole_flush_nested(struct longpole_ring *ring)
 	}
 }
 
-/* What the fast path cannot do: no ring yet, ring busy, sub-buffer full, another clock. */
-LONGPOLE_SLOW void longpole_emit_slow(uint32_t id, const uint64_t *words, uint32_t count)
+/* Takes this thread's ring, and gives it one if need be. NULL: there is none. `nested`: the ring is taken already, by the probe that
+ * this one's handler interrupted. */
+LONGPOLE_SLOW struct longpole_ring *longpole_take(int *nested)
 {
-	struct longpole_ring *ring = longpole_thread;
+	struct longpole_ring *ring = __atomic_load_n(&longpole_thread, __ATOMIC_RELAXED);
+	*nested = 0;
 	/* A child made by a raw clone still sees its parent's ring. */
 	if (ring != NULL && (longpole_library.process == NULL || !longpole_library.process->alive)) {
 		longpole_forked();
 		ring = NULL;
 		if (__atomic_load_n(&longpole_page.orders.mask, __ATOMIC_ACQUIRE) == 0)
-			return;
+			return NULL;
 	}
 	if (ring == NULL && (ring = longpole_attach()) == NULL)
+		return NULL;
+	for (;;) {
+		if (__atomic_load_n(&ring->busy, __ATOMIC_RELAXED) != 0) {
+			*nested = 1;
+			return ring;
+		}
+		__atomic_store_n(&ring->busy, 1, __ATOMIC_RELAXED);
+		LONGPOLE_COMPILER_BARRIER();
+		struct longpole_ring *now = __atomic_load_n(&longpole_thread, __ATOMIC_RELAXED);
+		if (LONGPOLE_LIKELY(now == ring))
+			return ring;
+		/* A handler came in between and went over to a larger ring. */
+		__atomic_store_n(&ring->busy, 0, __ATOMIC_RELAXED);
+		ring = now;
+		if (ring == NULL)
+			return NULL;
+	}
+}
+
+/* What the fast path cannot do: no ring yet, ring busy, sub-buffer full, another clock. */
+LONGPOLE_SLOW void longpole_emit_slow(uint32_t id, const uint64_t *words, uint32_t count)
+{
+	int nested;
+	struct longpole_ring *ring = longpole_take(&nested);
+	if (ring == NULL)
 		return;
-	if (ring->busy != 0) {
+	if (nested) {
 		longpole_emit_nested(ring, id, words, count);
 		return;
 	}
-	ring->busy = 1;
-	LONGPOLE_COMPILER_BARRIER();
 	const uint64_t size = 8 + 8 * (uint64_t)count;
 	const uint64_t position = longpole_advance(&ring, size);
 	if (position == LONGPOLE_LOST) {
@@ -547,21 +586,16 @@ struct longpole_part {
 #define LONGPOLE_EVENT_MAXIMUM 4096u
 
 /* An event made of parts. The caller has cut them so that they fit into LONGPOLE_EVENT_MAXIMUM. */
-LONGPOLE_SLOW void longpole_emit_parts(uint32_t id, const struct longpole_part *parts, uint32_t count)
+LONGPOLE_SLOW void longpole_emit_parts(uint32_t id, const struct longpole_part *parts, uint32_t count, int packet)
 {
-	struct longpole_ring *ring = longpole_thread;
 	uint64_t size = 8;
 	for (uint32_t i = 0; i < count; i++)
 		size += (parts[i].size + (parts[i].terminated ? 8u : 7u)) & ~7u;
-	if (ring != NULL && (longpole_library.process == NULL || !longpole_library.process->alive)) {
-		longpole_forked();
-		ring = NULL;
-		if (__atomic_load_n(&longpole_page.orders.mask, __ATOMIC_ACQUIRE) == 0)
-			return;
-	}
-	if (ring == NULL && (ring = longpole_attach()) == NULL)
+	int nested;
+	struct longpole_ring *ring = longpole_take(&nested);
+	if (ring == NULL)
 		return;
-	if (ring->busy != 0) {
+	if (nested) {
 		uint64_t words[6] = {0, 0, 0, 0, 0, 0};
 		const int fits = size <= 8 + sizeof words;
 		char *at = (char *)words;
@@ -569,11 +603,10 @@ LONGPOLE_SLOW void longpole_emit_parts(uint32_t id, const struct longpole_part *
 			longpole_copy(at, parts[i].bytes, parts[i].size);
 			at += (parts[i].size + (parts[i].terminated ? 8u : 7u)) & ~7u;
 		}
+		ring->packets |= (uint8_t)packet;
 		longpole_emit_nested(ring, id, words, fits ? (uint32_t)(size / 8 - 1) : 7);
 		return;
 	}
-	ring->busy = 1;
-	LONGPOLE_COMPILER_BARRIER();
 	const uint64_t position = longpole_advance(&ring, size);
 	if (position == LONGPOLE_LOST) {
 		longpole_abandon(ring);
@@ -583,6 +616,8 @@ LONGPOLE_SLOW void longpole_emit_parts(uint32_t id, const struct longpole_part *
 	const uint64_t header = longpole_restamp(ring, longpole_event_header(id, longpole_now(ring)));
 	longpole_settle(ring, position, header);
 	char *at = (char *)(place + 1);
+	/* After the ring may have been exchanged, and before the event can be seen. */
+	ring->packets |= (uint8_t)packet;
 	for (uint32_t i = 0; i < count; i++) {
 		const uint32_t padded = (parts[i].size + (parts[i].terminated ? 8u : 7u)) & ~7u;
 		if (padded != 0)

@@ -88,7 +88,8 @@ pub struct Ring {
     pub end: AtomicU64,
     pub busy: AtomicU8,
     pub nested: AtomicU8,
-    pub spare_bytes: [AtomicU8; 2],
+    pub packets: AtomicU8,
+    pub spare_byte: AtomicU8,
     pub state: AtomicU32,
     pub spare_writer: AtomicU64,
 

@@ -13,7 +13,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 const EXAMPLES: &str = "Examples:
   longpole demo                          record, explain, fix what the report names, record again
-  longpole demo --fix lookup,timeouts    fix these instead
+  longpole demo --fix NAME,NAME          turn these knobs instead
   longpole demo --seconds 10 -o /tmp/t   longer, and keep the recordings there";
 
 /// The system is fast and the machine may be busy: room for every event.
@@ -281,10 +281,10 @@ mod tests {
 
     #[test]
     fn the_rate_stands_where_the_pattern_says() {
-        let pattern = "Received * packets in * ms at {rate} Mbit/s";
-        assert_eq!(rate_in(pattern, "Received 17 packets in 4001 ms at 230 Mbit/s"), Some(230.0));
-        assert_eq!(rate_in(pattern, "Sent 17 packets in 4001 ms at 230 Mbit/s"), None);
-        assert_eq!(rate_in(pattern, "Received 17 packets in 4001 ms at 230 Mbit/s more"), None);
-        assert_eq!(rate_in(pattern, "Received 17 packets"), None);
+        let pattern = "made * loaves in * s, {rate} a minute";
+        assert_eq!(rate_in(pattern, "made 17 loaves in 4 s, 230.5 a minute"), Some(230.5));
+        assert_eq!(rate_in(pattern, "ate 17 loaves in 4 s, 230 a minute"), None);
+        assert_eq!(rate_in(pattern, "made 17 loaves in 4 s, 230 a minute more"), None);
+        assert_eq!(rate_in(pattern, "made 17 loaves"), None);
     }
 }
