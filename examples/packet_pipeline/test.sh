@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What `make test` runs of this example: the routing is right in every mode, also with random names.
+# What `make test` runs of this example: the routing is right in every mode, also with random names; each fault is named, by its random name.
 set -euo pipefail
 cd "$(dirname "$0")"
 out=$(mktemp -d)
@@ -9,3 +9,4 @@ python3 test_routing.py
 python3 scramble.py --seed 1 -o "$out"
 "$out/packet_pipeline" --packets=1000 --start-order=1 --slow
 "$out/packet_pipeline" --packets=1000 --start-order=2 --direct
+python3 verdicts.py --runs 1 --seed 1
