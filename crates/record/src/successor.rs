@@ -44,7 +44,7 @@ pub fn make(runtime: &Runtime, stem: &str, number: u32, ring: &Ring, size: u64) 
     layout.version.store(VERSION, Ordering::Relaxed);
     layout.number.store(number, Ordering::Relaxed);
     layout.size.store(size, Ordering::Relaxed);
-    layout.subbuffer.store(size / u64::from(RING_SUBBUFFERS), Ordering::Relaxed);
+    layout.subbuffer.store(size / RING_SUBBUFFERS, Ordering::Relaxed);
     layout.clock.store(ring.clock, Ordering::Relaxed);
     layout.pid.store(old.pid.load(Ordering::Relaxed), Ordering::Relaxed);
     layout.tid.store(old.tid.load(Ordering::Relaxed), Ordering::Relaxed);
