@@ -17,6 +17,8 @@ pub struct Class {
 #[derive(Debug)]
 pub struct Classes {
     by_id: Vec<Option<Box<Class>>>,
+    /// Bytes of the events of a class that are equally long and no packets; 0 for all others. Walking looks here first.
+    plain: Vec<u16>,
     /// Some id has an entry that cannot be understood.
     pub invalid: bool,
     /// Some site captures packets.
@@ -36,7 +38,7 @@ pub struct Event<'a> {
 impl Classes {
     /// The overflow classes alone.
     pub fn new() -> Classes {
-        let mut classes = Classes { by_id: Vec::new(), invalid: false, packets: false };
+        let mut classes = Classes { by_id: Vec::new(), plain: vec![0; longpole_abi::SITE_SLOTS], invalid: false, packets: false };
         classes.by_id.resize_with(longpole_abi::SITE_SLOTS, || None);
         for kind in Kind::ALL {
             let fields = fields::parse(kind.overflow_fields()).unwrap_or_default();
@@ -59,6 +61,8 @@ impl Classes {
                 _ => fixed.map(|size| size + 8),
             };
         }
+        let plain = fixed.filter(|_| kind != Kind::Packet).and_then(|size| u16::try_from(size).ok());
+        self.plain[usize::from(id)] = plain.unwrap_or(0);
         self.by_id[usize::from(id)] = Some(Box::new(Class { kind, name, fields, fixed }));
     }
 
@@ -72,6 +76,13 @@ impl Classes {
             None => fields::event_size(&class.fields, bytes)?,
         };
         Some(Event { class, low: header >> 16, bytes: &bytes[..size] })
+    }
+
+    /// Size of the event at the begin of `bytes` if it is of the plain kind and ends within them.
+    pub fn plain_size(&self, bytes: &[u8]) -> Option<usize> {
+        let id = u16::from_ne_bytes(bytes.get(..2)?.try_into().ok()?);
+        let size = usize::from(self.plain[usize::from(id)]);
+        (size != 0 && size <= bytes.len()).then_some(size)
     }
 
     /// How many events `bytes` hold, or `None` if they are not whole events of known classes.

@@ -24,16 +24,18 @@ impl Recorder {
     /// Before anything is ordered: removes what dead processes left, and takes up who lives.
     pub(crate) fn tidy(&mut self) -> Result<(), Error> {
         // While no process is being born, a control file that its process does not map belongs to nobody.
-        let done = self.runtime.without_births(|| ()).is_some();
+        let quiet = self.runtime.without_births(|| self.runtime.entries());
+        let done = quiet.is_some();
         if !done {
             self.oddity("the runtime directory was locked all the time; stale files were not removed".to_owned());
         }
-        let entries = self.entries()?;
+        let entries = quiet.unwrap_or_else(|| self.runtime.entries()).map_err(Error::io("list", self.runtime.path()))?;
         let mut living = 0;
         let mut stems = Vec::new();
         for (name, entry) in &entries {
             match entry {
-                Entry::Temporary if done => self.runtime.remove(name),
+                // A thread may be making its ring at this moment.
+                Entry::Temporary if done && !maker_lives(name) => self.runtime.remove(name),
                 Entry::Control { stem, pid } => {
                     self.admit(name, stem, *pid, &entries, true);
                     if let Some(subject) = self.subjects.get(stem) {
@@ -344,4 +346,10 @@ fn barrier() {
     const GLOBAL: libc::c_int = 1;
     // SAFETY: takes no memory; where it is not there, the bounded wait that follows does.
     unsafe { libc::syscall(libc::SYS_membarrier, GLOBAL, 0, 0) };
+}
+
+/// Whether the thread lives that makes a file under a temporary name, `.new-<tid>-<counter>`.
+fn maker_lives(name: &str) -> bool {
+    let tid = name.strip_prefix(".new-").and_then(|rest| rest.split('-').next()).and_then(|tid| tid.parse::<u32>().ok());
+    tid.is_some_and(|tid| std::path::Path::new("/proc").join(tid.to_string()).exists())
 }

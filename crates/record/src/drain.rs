@@ -29,8 +29,14 @@ impl Recorder {
         let mut subjects: HashMap<String, Subject> = std::mem::take(&mut self.subjects);
         let result = self.drain_all(&mut subjects, last);
         self.subjects = subjects;
+        let mut failed = None;
         for capture in self.captures.values_mut() {
-            capture.flush()?;
+            if let Err(error) = capture.flush() {
+                failed = Some(error.to_string());
+            }
+        }
+        if let Some(error) = failed {
+            self.oddity(format!("captured packets could not be written: {error}"));
         }
         result
     }
@@ -202,7 +208,9 @@ impl Recorder {
         let reported = source.ring.reported.max(chunk.lost);
         let delta = reported - source.ring.reported + source.extra_lost;
 
-        if self.classes.invalid || (pcapng && self.classes.packets) {
+        // The thread says so before the first packet can be seen.
+        let packets_inside = self.classes.packets && source.ring.layout().packets.load(Ordering::Relaxed) != 0;
+        if self.classes.invalid || (pcapng && packets_inside) {
             let mut bytes = std::mem::take(&mut self.scratch);
             if !source.ring.copy(chunk, &mut bytes) {
                 self.scratch = bytes;
@@ -227,7 +235,10 @@ impl Recorder {
             self.total.lost += delta;
             return Ok(());
         }
-        let index = self.lane(process, source, chunk.begin)?;
+        let index = match self.lane(process, source, chunk.begin) {
+            Ok(index) => index,
+            Err(error) => return self.not_written(source, chunk, reported, std::io::Error::other(error.to_string())),
+        };
         let Some(lane) = &mut self.lanes[index] else { return Ok(()) };
         let stamp = Stamp {
             begin: chunk.begin,
@@ -280,6 +291,11 @@ impl Recorder {
         let mut at = 0;
         let mut count = 0;
         while at < bytes.len() {
+            if let Some(size) = self.classes.plain_size(&bytes[at..]) {
+                at += size;
+                count += 1;
+                continue;
+            }
             let Some(event) = self.classes.event(&bytes[at..]) else { return Ok(Err(count)) };
             at += event.bytes.len();
             count += 1;
@@ -330,6 +346,8 @@ impl Recorder {
 
     /// The thread has gone over to its larger ring, and the old one is empty.
     fn go_over(&mut self, process: &Process, source: &mut Source, look: &Look) -> Result<(), Error> {
+        // What the old ring lost is in the trace before the ring is gone, also if this recorder is killed now.
+        self.tail_losses(process, source)?;
         source.extra_lost += look.lost.saturating_sub(source.ring.reported);
         source.ring.reported = look.lost.max(source.ring.reported);
         self.runtime.remove(&source.ring.name);

@@ -337,7 +337,10 @@ impl Recorder {
         self.deaths = true;
         self.sample_clock();
         self.refresh_threads();
-        self.describe(None)
+        if let Err(error) = self.describe(None) {
+            self.oddity(error.to_string());
+        }
+        Ok(())
     }
 
     fn sample_clock(&mut self) {
@@ -358,7 +361,7 @@ impl Recorder {
         match Config::read(path) {
             Ok(config) => {
                 self.config = config;
-                self.held.publish(&self.path, &self.default_order());
+                self.held.order(&self.default_order());
                 self.decide_again();
                 eprintln!("longpole: took the new configuration");
             }
@@ -402,7 +405,9 @@ impl Recorder {
         for (_, capture) in self.captures.drain() {
             capture.finish(end)?;
         }
-        self.describe(Some(end))?;
+        if let Err(error) = self.describe(Some(end)) {
+            self.oddity(error.to_string());
+        }
         self.held.finished();
         Ok(Outcome {
             recorded: self.total.recorded,

@@ -114,6 +114,13 @@ impl Held {
         order.apply(&layout.orders);
     }
 
+    /// Changes what is to be done; a process that is born meanwhile gets the old or the new orders.
+    pub fn order(&self, order: &Order) {
+        if let Some(layout) = layout(&self.mapping) {
+            order.apply(&layout.orders);
+        }
+    }
+
     /// From here on nothing is to be recorded.
     pub fn quiet(&self) {
         if let Some(layout) = layout(&self.mapping) {

@@ -1,22 +1,29 @@
-//! `longpole check`: what can be recorded here, and the exact remedy for what cannot. Changes nothing.
+//! `longpole check`: what can be recorded here, and the exact remedy for what cannot; or whether a trace is sound. Changes nothing.
 
-use crate::table::bytes;
+use crate::table::{bytes, number};
+use longpole_trace::event::Item;
+use longpole_trace::{Options, Trace};
 use longpole_record::{counter_is_a_clock, root, session, subjects, Runtime};
 use rustix::fs::{access, statvfs, Access};
 use rustix::process::{getrlimit, Resource};
 use serde_json::json;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 const EXAMPLES: &str = "Examples:
   longpole check               what can be recorded here
   longpole check --json        the same for scripts: docs/json/check.schema.json
+  longpole check TRACE         read all of a trace and list what is odd about it
 
-Exits with 1 if programs with probes cannot be recorded.";
+Exits with 1 if programs with probes cannot be recorded, or if the trace is damaged.";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
+    /// Traces to validate, instead of this machine
+    #[arg(value_name = "TRACE", conflicts_with = "json")]
+    traces: Vec<PathBuf>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -43,7 +50,34 @@ const MEMORY_WANTED: u64 = 64 << 20;
 const FILES_WANTED: u64 = 4096;
 const DISK_WANTED: u64 = 1 << 30;
 
+/// Reads every event.
+fn validate(traces: &[PathBuf]) -> anyhow::Result<ExitCode> {
+    let mut trace = Trace::open(traces, Options::default())?;
+    let (mut events, mut lost) = (0u64, 0u64);
+    let failure = loop {
+        match trace.next_item() {
+            Ok(Some(Item::Event(_))) => events += 1,
+            Ok(Some(Item::Loss(loss))) => lost += loss.events.unwrap_or(0),
+            Ok(None) => break None,
+            Err(error) => break Some(error),
+        }
+    };
+    let mut out = std::io::stdout().lock();
+    for oddity in trace.oddities() {
+        writeln!(out, "{oddity}")?;
+    }
+    if let Some(error) = &failure {
+        writeln!(out, "{error}")?;
+    }
+    let damaged = failure.is_some() || trace.is_damaged();
+    writeln!(out, "{}: {} events, {} lost", if damaged { "damaged" } else { "sound" }, number(events), number(lost))?;
+    Ok(if damaged { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    if !args.traces.is_empty() {
+        return validate(&args.traces);
+    }
     let findings = [runtime_directory(), memory(), clock(), disk(), files(), recorder(), programs()];
     let bad = findings.iter().any(|finding| finding.state == State::Bad);
     if args.json {

@@ -113,8 +113,21 @@ pub fn record(args: Args, ready: impl FnOnce(&Recorder)) -> anyhow::Result<ExitC
         None => None,
     };
     let status = run_until_the_end(&mut recorder, &stop, args.time, args.pid, child.as_mut());
-    let outcome = recorder.finish()?;
-    let status = status?;
+    let outcome = recorder.finish();
+    let (outcome, status) = match (outcome, status, child.as_mut()) {
+        (Ok(outcome), Ok(status), _) => (outcome, status),
+        (Err(error), _, None) => return Err(error.into()),
+        (_, Err(error), None) => return Err(error),
+        // The command must not be left alone, and whoever waits for it wants its status.
+        (outcome, status, Some(child)) => {
+            let error = status.err().or_else(|| outcome.err().map(Into::into));
+            if let Some(error) = error {
+                eprintln!("longpole: {error:#}; the command goes on without being recorded");
+            }
+            child.wait().context("cannot wait for the command")?;
+            return Ok(ExitCode::from(OWN_FAILURE));
+        }
+    };
     tell(&outcome);
     Ok(exit_code(status, child.is_some(), &stop, &outcome))
 }
