@@ -45,10 +45,14 @@ impl Blame {
         let count = system.machines.len();
         let mut total = vec![0u64; count];
         let mut idle = vec![0u64; count];
+        let mut unnamed = vec![0u64; count];
         let mut edges: Vec<Vec<(usize, f64)>> = vec![Vec::new(); count];
         for (cell, time) in activity.cells().iter().zip(added) {
             let at = cell.machine.0 as usize;
             total[at] += time.ns;
+            if cell.state == State::Run {
+                unnamed[at] += time.ns;
+            }
             if !cell.state.is_idle() {
                 continue;
             }
@@ -57,7 +61,8 @@ impl Blame {
                 add(&mut edges[at], target, share * time.ns as f64);
             }
         }
-        // Who never says that it waits: its queues tell.
+        // Who never says that it waits: its queues tell, and the time right at their ends or in no named state. A queue may be empty while its
+        // last token is worked on, so neither is enough alone.
         for at in 0..count {
             let machine = MachineId(at as u32);
             let Some(stage) = stages.of(machine).filter(|_| !activity.waits_explicitly(machine) && idle[at] == 0) else {
@@ -66,13 +71,17 @@ impl Blame {
             let waits = stage
                 .outputs
                 .iter()
-                .filter_map(|output| Some((output.queue, For::Space, fullness.get(output.queue.0 as usize)?.0?)))
+                .filter_map(|output| {
+                    let most = stage.before_put_ns.max(stage.after_put_ns).max(unnamed[at]) as f64;
+                    let full = fullness.get(output.queue.0 as usize)?.0?;
+                    Some((output.queue, For::Space, most.min(full * total[at] as f64)))
+                })
                 .chain(stage.inputs.iter().filter_map(|input| {
                     let queue = input.queue?;
-                    Some((queue, For::Tokens, fullness.get(queue.0 as usize)?.1?))
+                    let empty = fullness.get(queue.0 as usize)?.1?;
+                    Some((queue, For::Tokens, (stage.before_get_ns.max(unnamed[at]) as f64).min(empty * total[at] as f64)))
                 }));
-            if let Some((queue, what, share)) = waits.max_by(|a, b| a.2.total_cmp(&b.2)) {
-                let ns = share * total[at] as f64;
+            if let Some((queue, what, ns)) = waits.max_by(|a, b| a.2.total_cmp(&b.2)) {
                 idle[at] = ns as u64;
                 for (target, part) in opposite(machine, queue, what, queues) {
                     add(&mut edges[at], target, part * ns);

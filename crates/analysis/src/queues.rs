@@ -218,6 +218,15 @@ impl Queues {
         self.queues.get(queue.0 as usize).map_or(&[], |state| &state.consumers)
     }
 
+    /// Shares of time nearly full and nearly empty up to `end_ns`: within an eighth of the capacity, since whoever waits is woken by portions.
+    pub fn near(&self, queue: QueueId, capacity: Option<u64>, end_ns: i64) -> (Option<f64>, Option<f64>) {
+        let Some(state) = self.queues.get(queue.0 as usize) else { return (None, None) };
+        let depth = state.depth.finish(end_ns, capacity);
+        let margin = capacity.unwrap_or(0) / 8;
+        let full = capacity.and_then(|capacity| depth.share_from(capacity - margin));
+        (full, depth.share_from(margin + 1).map(|share| 1.0 - share))
+    }
+
     /// Shares of time full and empty up to `end_ns`.
     pub fn fullness(&self, queue: QueueId, capacity: Option<u64>, end_ns: i64) -> (Option<f64>, Option<f64>) {
         let Some(state) = self.queues.get(queue.0 as usize) else { return (None, None) };

@@ -27,6 +27,10 @@ pub struct Stage {
     pub reentry: Total,
     /// The cost of signals to others by the state in which they were sent.
     pub signalling: Vec<(State, Total)>,
+    /// Time right before a token was taken, right before and right after one was put: where a thread waits that does not say so.
+    pub before_get_ns: u64,
+    pub before_put_ns: u64,
+    pub after_put_ns: u64,
     last: Last,
     resubmitted: bool,
     returning: bool,
@@ -78,6 +82,7 @@ enum Last {
     Other,
     /// Index of the signal.
     Submit(usize),
+    Put,
 }
 
 impl Observer for Stages {
@@ -92,6 +97,7 @@ impl Observer for Stages {
         let stage = &mut self.stages[at];
         match stage.last {
             Last::Submit(signal) if !outcome.state.is_idle() => stage.signalled(signal, outcome),
+            Last::Put => stage.after_put_ns += outcome.spent_ns,
             _ if stage.returning && !outcome.state.is_idle() => stage.reentry.add(outcome.spent_ns),
             _ => {}
         }
@@ -101,6 +107,7 @@ impl Observer for Stages {
                 let depth = &mut self.depths[queue.0 as usize];
                 *depth = (*depth).saturating_sub_unsigned(count).max(0);
                 let items = if scene.system.queues[queue.0 as usize].bytes { 1 } else { count };
+                stage.before_get_ns += outcome.spent_ns;
                 stage.get(queue, items);
             }
             Op::Put { queue, count } => {
@@ -108,6 +115,8 @@ impl Observer for Stages {
                 let depth = &mut self.depths[queue.0 as usize];
                 *depth = (*depth).saturating_add_unsigned(count).min(capacity);
                 let items = if scene.system.queues[queue.0 as usize].bytes { 1 } else { count };
+                stage.before_put_ns += outcome.spent_ns;
+                stage.last = Last::Put;
                 match stage.outputs.iter_mut().find(|output| output.queue == queue) {
                     Some(output) => output.items += items,
                     None => stage.outputs.push(Output { queue, items }),

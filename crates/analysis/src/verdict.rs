@@ -121,7 +121,10 @@ impl Judge<'_> {
             .map(|at| self.queues.fullness(QueueId(at as u32), system.queues[at].capacity, end))
             .collect();
         let activity = &self.session.activity;
-        let blame = Blame::compute(system, activity, activity.totals(), self.queues, self.stages, &fullness);
+        let near: Vec<_> = (0..system.queues.len())
+            .map(|at| self.queues.near(QueueId(at as u32), system.queues[at].capacity, end))
+            .collect();
+        let blame = Blame::compute(system, activity, activity.totals(), self.queues, self.stages, &near);
         Prepared {
             names: system.machine_names(),
             windows: self.session.windows.finish(end, activity),

@@ -1,0 +1,104 @@
+//! The verbs that judge: report, latency, queues and cpu, from a recording on disk to the answer.
+
+#[path = "support/schema.rs"]
+mod schema;
+#[path = "../../trace/tests/support/mod.rs"]
+mod support;
+
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Output};
+use support::{corpus, Fake, Field, Kind};
+use tempfile::TempDir;
+
+fn run(verb: &str, arguments: &[&str], trace: &Path) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_longpole"));
+    command.env_remove("LONGPOLE_ROOT").arg(verb).args(arguments).arg(trace).output().unwrap()
+}
+
+fn json(verb: &str, arguments: &[&str], trace: &Path) -> Value {
+    let output = run(verb, arguments, trace);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// A producer that waits for space, a consumer that spends its time in one state, and a call.
+fn recording(directory: &Path) {
+    let mut fake = Fake::new(directory);
+    let put = fake.class("queue_put:q", &[("count", Kind::U64)]);
+    let get = fake.class("queue_get:q", &[("count", Kind::U64)]);
+    let full = fake.class("queue_wait_full:q", &[]);
+    let begin = fake.class("span_begin:slow", &[]);
+    let end = fake.class("span_end:slow", &[]);
+    let call = fake.class("rpc_call:ask", &[("id", Kind::U64)]);
+    let returned = fake.class("rpc_returned:ask", &[("id", Kind::U64)]);
+    let mut producer = fake.lane("producer", "main", 10, 10);
+    for n in 0..4_000u64 {
+        producer.event(n * 1_000, put, &[Field::U64(1)]);
+        producer.event(n * 1_000 + 50, full, &[]);
+    }
+    producer.finish();
+    let mut consumer = fake.lane("consumer", "main", 20, 20);
+    consumer.event(10, call, &[Field::U64(7)]);
+    consumer.event(110, returned, &[Field::U64(7)]);
+    for n in 0..4_000u64 {
+        consumer.event(n * 1_000 + 150, get, &[Field::U64(1)]);
+        consumer.event(n * 1_000 + 200, begin, &[]);
+        consumer.event(n * 1_000 + 990, end, &[]);
+    }
+    consumer.finish();
+    fake.finish();
+    fake.describe(r#"{"host":"h","start_ns":5,"end_ns":6}"#);
+}
+
+#[test]
+fn the_json_of_each_verb_keeps_to_its_schema() {
+    let directory = TempDir::new().unwrap();
+    recording(directory.path());
+    let mut traces = vec![directory.path().to_owned()];
+    for name in ["genode/ctf", "genode/tree", "tracecompass-test-traces/context-switches"] {
+        traces.extend(corpus(name));
+    }
+    for trace in traces {
+        for verb in ["report", "latency", "queues", "cpu"] {
+            schema::check(&schema::schema(verb), &json(verb, &["--json"], &trace));
+        }
+    }
+}
+
+#[test]
+fn the_report_begins_with_its_verdict() {
+    let directory = TempDir::new().unwrap();
+    recording(directory.path());
+    let report = json("report", &["--json"], directory.path());
+    assert_eq!(report["verdict"]["machine"], "consumer", "{}", report["verdict"]["text"]);
+    assert_eq!(report["verdict"]["state"], "slow");
+    assert_eq!(report["findings"][0]["kind"], "state_dominates_stage");
+    let text = String::from_utf8(run("report", &[], directory.path()).stdout).unwrap();
+    assert!(text.starts_with("consumer is the bottleneck: slow takes "), "{text}");
+    assert!(text.contains("0 lost"), "{text}");
+}
+
+#[test]
+fn latencies_are_measured_between_any_two_events() {
+    let directory = TempDir::new().unwrap();
+    recording(directory.path());
+    let arguments = ["--json", "--from", "rpc_call:ask:id == 7", "--to", "rpc_returned:ask", "--by", "id"];
+    let latency = json("latency", &arguments, directory.path());
+    assert_eq!((&latency[0]["count"], &latency[0]["max_ns"]), (&1.into(), &100.into()));
+    let none = ["--json", "--from", "rpc_call:ask:id == 8", "--to", "rpc_returned:ask"];
+    assert_eq!(json("latency", &none, directory.path())[0]["count"], 0);
+    let wrong = run("latency", &["--from", "rpc_call:ask:id = 7", "--to", "x"], directory.path());
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(String::from_utf8(wrong.stderr).unwrap().contains("column 17"));
+}
+
+#[test]
+fn the_time_of_a_thread_is_the_sum_of_its_states() {
+    let directory = TempDir::new().unwrap();
+    recording(directory.path());
+    for thread in json("cpu", &["--json"], directory.path())["threads"].as_array().unwrap() {
+        let sum: u64 = thread["states"].as_array().unwrap().iter().map(|state| state["ns"].as_u64().unwrap()).sum();
+        assert_eq!(thread["total_ns"], sum);
+    }
+}
