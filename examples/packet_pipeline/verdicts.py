@@ -45,7 +45,7 @@ def report(longpole, program, arguments, folder):
 
 def verdict_of(answer):
     verdict = answer["verdict"]
-    return (verdict.get("machine"), verdict.get("state")) if verdict["kind"] == "bottleneck" else ("nothing", "")
+    return (verdict.get("machine") or "", verdict.get("state") or "") if verdict["kind"] == "bottleneck" else ("nothing", "")
 
 
 def finding_of(finding):

@@ -347,7 +347,8 @@ impl Recorder {
     /// The thread has gone over to its larger ring, and the old one is empty.
     fn go_over(&mut self, process: &Process, source: &mut Source, look: &Look) -> Result<(), Error> {
         // What the old ring lost is in the trace before the ring is gone, also if this recorder is killed now.
-        self.tail_losses(process, source)?;
+        // It stands right behind the old ring's last event: the new ring has younger ones already.
+        self.tail_losses(process, source, true)?;
         source.extra_lost += look.lost.saturating_sub(source.ring.reported);
         source.ring.reported = look.lost.max(source.ring.reported);
         self.runtime.remove(&source.ring.name);
@@ -358,7 +359,7 @@ impl Recorder {
                 source.ring = next;
             }
             None => {
-                self.tail_losses(process, source)?;
+                self.tail_losses(process, source, false)?;
                 if let Some(lane) = source.lane {
                     self.close_lane(lane)?;
                 }
@@ -414,20 +415,21 @@ impl Recorder {
     }
 
     /// What was lost since the newest packet: an empty packet says it.
-    fn tail_losses(&mut self, process: &Process, source: &mut Source) -> Result<(), Error> {
+    fn tail_losses(&mut self, process: &Process, source: &mut Source, more: bool) -> Result<(), Error> {
         if source.verdict == Verdict::Unwanted || source.verdict == Verdict::Open {
             return Ok(());
         }
         let lost = if source.broken { source.ring.reported } else { source.ring.layout().lost.load(Ordering::Acquire) };
         let reported = lost.max(source.ring.reported);
         let delta = reported - source.ring.reported + source.extra_lost;
-        if delta == 0 {
+        // A lane that begins here would begin after the younger events.
+        if delta == 0 || (more && source.lane.is_none()) {
             return Ok(());
         }
         let now = self.clock.now();
         let index = self.lane(process, source, now)?;
         let Some(lane) = &mut self.lanes[index] else { return Ok(()) };
-        let at = now.max(lane.end);
+        let at = if more { lane.end } else { now.max(lane.end) };
         let stamp = Stamp {
             begin: at,
             end: at,
@@ -453,7 +455,7 @@ impl Recorder {
         let mut result = Ok(());
         for subject in subjects.values_mut() {
             for source in &mut subject.sources {
-                result = result.and_then(|()| self.tail_losses(&subject.process, source));
+                result = result.and_then(|()| self.tail_losses(&subject.process, source, false));
             }
         }
         self.subjects = subjects;
@@ -485,7 +487,7 @@ impl Recorder {
             let mut result = Ok(());
             if let Some(subject) = self.subjects.remove(&stem) {
                 for source in &mut sources {
-                    result = result.and_then(|()| self.tail_losses(&subject.process, source));
+                    result = result.and_then(|()| self.tail_losses(&subject.process, source, false));
                 }
                 self.subjects.insert(stem.clone(), Subject { sources, ..subject });
             }
