@@ -124,16 +124,21 @@ pub struct Thresholds {
     pub min_busy: f64,
     pub min_blame: f64,
     pub min_wait: f64,
-    pub min_share: f64,
+    pub stands_out: Vec<Lead>,
     pub min_enclosing_share: f64,
-    pub min_lead: f64,
-    pub min_clear_share: f64,
-    pub min_clear_lead: f64,
     pub min_service: f64,
     pub min_calls: f64,
     pub min_signalling: f64,
     pub min_stage_blame: f64,
     pub min_finding: f64,
+}
+
+/// A share of a stage's work, and by what factor it must be ahead of the next.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Lead {
+    pub share: f64,
+    pub lead: f64,
 }
 
 #[derive(Deserialize)]
@@ -239,7 +244,7 @@ impl Rules {
 mod tests {
     use super::*;
 
-    const THRESHOLDS: &str = "[verdict]\nmin_busy = 0\nmin_blame = 0\nmin_wait = 0\nmin_share = 0\nmin_enclosing_share = 0\nmin_lead = 0\nmin_clear_share = 0\nmin_clear_lead = 0\nmin_service = 0\nmin_calls = 0\nmin_signalling = 0\nmin_stage_blame = 0\nmin_finding = 0\n";
+    const THRESHOLDS: &str = "[verdict]\nmin_busy = 0\nmin_blame = 0\nmin_wait = 0\nstands_out = []\nmin_enclosing_share = 0\nmin_service = 0\nmin_calls = 0\nmin_signalling = 0\nmin_stage_blame = 0\nmin_finding = 0\n";
 
     fn refused(rule: &str) -> RuleError {
         Rules::parse("f.toml", &format!("{THRESHOLDS}{rule}")).unwrap_err()
@@ -253,12 +258,12 @@ mod tests {
     #[test]
     fn a_wrong_finding_is_refused_with_its_line() {
         let error = refused("[[finding]]\nkind = \"k\"\nof = \"call\"\nwhen = \"depth > 1\"\nsubject = \"s\"\nadvice = \"a\"\n");
-        assert_eq!(error.line, 18);
+        assert_eq!(error.line, 15);
         assert!(error.message.contains("unknown fact `depth`: expected one of machine, call"), "{error}");
         let error = refused("[[finding]]\nkind = \"k\"\nof = \"call\"\nwhen = \"share > 1\"\nsubject = \"{queue}\"\nadvice = \"a\"\n");
-        assert_eq!(error.line, 19);
+        assert_eq!(error.line, 16);
         let error = refused("[[finding]]\nkind = \"k\"\nof = \"moon\"\n");
-        assert_eq!(error.line, 17);
+        assert_eq!(error.line, 14);
         let error = refused("[[finding]]\nkind = \"k\"\nof = \"call\"\nwhen = \"share >\"\nsubject = \"s\"\nadvice = \"a\"\n");
         assert!(error.message.contains("column 8"), "{error}");
     }

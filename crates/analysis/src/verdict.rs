@@ -91,9 +91,9 @@ impl Judge<'_> {
             (false, Some(stage), Some(cause)) if cause.machine.as_deref() == Some(&prepared.names[stage]) => {
                 let shares = self.shares(&prepared, MachineId(stage as u32));
                 let text = format!(
-                    "{} is the bottleneck: {} {} unknown{}{}.{}",
+                    "{} is the bottleneck: it{} {} unknown{}{}.{}",
                     prepared.names[stage],
-                    cause.advice,
+                    cause.advice.strip_prefix(&prepared.names[stage]).unwrap_or(&cause.advice),
                     percent(self.unknown_share(MachineId(stage as u32), &shares)),
                     self.loss_text(),
                     self.probe_text(MachineId(stage as u32)),
@@ -606,9 +606,8 @@ fn stands_out(shares: &[Share], thresholds: &Thresholds) -> Result<(), String> {
         return Err(format!("no state is ahead beyond the noise ({best})"));
     }
     let lead = if next > 0.0 { first.share / next } else { f64::INFINITY };
-    let large = first.share >= thresholds.min_share && lead >= thresholds.min_lead;
-    let clear = first.share >= thresholds.min_clear_share && lead >= thresholds.min_clear_lead;
-    let enough = if first.enclosing { large && first.share >= thresholds.min_enclosing_share } else { large || clear };
+    let enough = thresholds.stands_out.iter().any(|needed| first.share >= needed.share && lead >= needed.lead)
+        && (!first.enclosing || first.share >= thresholds.min_enclosing_share);
     match enough {
         true => Ok(()),
         false => Err(format!("no state dominates it ({best})")),
