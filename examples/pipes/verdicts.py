@@ -51,6 +51,7 @@ def main():
     parser.add_argument("--longpole", default=str(ROOT / "target/release/longpole"))
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--seconds", default="2")
+    parser.add_argument("--any", action="store_true", help="a row holds if it does in one of its runs (a machine that others use, too)")
     options = parser.parse_args()
     rows = table()
     injected = {row for slow, expected in rows.items() if slow != "none" for row in expected}
@@ -60,14 +61,19 @@ def main():
         sources = sorted(str(source) for source in HERE.glob("*.cc"))
         subprocess.run(["g++", "-O2", "-std=c++17", f"-I{ROOT}/include", *sources, "-o", program], check=True)
         for slow, expected in rows.items():
+            held = []
             for _ in range(options.runs):
                 verdict, findings = answers(options.longpole, program, slow, options.seconds)
                 if slow == "none":
-                    holds = verdict not in injected and not injected.intersection(findings)
+                    # The control: nothing that was injected elsewhere is named, and no stage.
+                    holds = verdict[1] == "nothing" and not injected.intersection(findings)
                 else:
                     holds = verdict in expected or (findings and findings[0] in expected)
-                failed += not holds
+                held.append(holds)
                 print("holds" if holds else "FAILS", slow, verdict, findings[:1], sep="\t", flush=True)
+                if options.any and holds:
+                    break
+            failed += not (any(held) if options.any else all(held))
     sys.exit(1 if failed else 0)
 
 
