@@ -211,6 +211,9 @@ impl Recorder {
         if let (Some(unfinished), None) = (&unfinished, &recorder.predecessor) {
             recorder.oddity(format!("the recording {} before this one did not end and cannot be found", unfinished.path.display()));
         }
+        if recorder.config.max_size.is_some() {
+            recorder.oddity("max_size is not applied by this version: the recording grows until it ends".to_owned());
+        }
         recorder.tidy()?;
         recorder.describe(None)?;
         recorder.held.publish(&recorder.path, &recorder.default_order());
