@@ -208,12 +208,12 @@ fn a_killed_program_leaves_what_it_wrote() {
 #[test]
 fn a_killed_recorder_and_its_successor_together_have_everything() {
     // Not before the program can have begun: what it does while nobody records is nowhere.
-    let millis: &[u64] = if soak() { &[50, 65, 80, 120, 170, 230, 330, 420, 500, 900] } else { &[80, 330] };
+    let millis: &[u64] = if soak() { &[50, 65, 80, 100, 120, 150, 170, 200, 230, 330] } else { &[80, 330] };
     for &millis in millis {
         let place = Place::new();
         let program = place.build("numbered", &[]);
         let mut first = place.recorder(&["--all"]);
-        let child = place.command(&program).args(["4", "200000", "100", "60"]).stdout(Stdio::piped()).spawn().unwrap();
+        let child = place.command(&program).args(["4", "200000", "200", "60"]).stdout(Stdio::piped()).spawn().unwrap();
         sleep(Duration::from_millis(millis));
         first.kill().unwrap();
         first.wait().unwrap();
