@@ -29,31 +29,43 @@ LONGPOLE_INLINE uint64_t longpole_word_of_integer(uint64_t value)
 	return value;
 }
 
+LONGPOLE_INLINE uint64_t longpole_word_of_signed(int64_t value)
+{
+	return (uint64_t)value;
+}
+
 LONGPOLE_INLINE uint64_t longpole_word_of_pointer(const volatile void *value)
 {
 	return (uint64_t)(uintptr_t)value;
 }
 
-/* The spelling tells a literal. Any other text travels with the event. */
+/*
+ * A literal is an array and spelled as one: a pointer may be spelled "a" + 1, and an array can change. Any other text travels with the
+ * event. What is no name at all finds no association.
+ */
+#define LONGPOLE_IS_LITERAL_(name) (#name[0] == '"' && !__builtin_types_compatible_p(__typeof__(name), __typeof__(&(name)[0])))
 #define LONGPOLE_REF_(name)                                                                                              \
-	_Generic((name), struct longpole_name *: longpole_ref_of_name, default: longpole_ref_of_text)(                       \
-	    (name), #name[0] == '"' ? sizeof(name) - 1 : LONGPOLE_NAME_MAXIMUM, #name[0] == '"')
-#define LONGPOLE_LITERAL_(text) longpole_ref_of_text("" text, sizeof(text) - 1, 1)
+	_Generic((name), struct longpole_name *: longpole_ref_of_name, char *: longpole_ref_of_text,                         \
+	         const char *: longpole_ref_of_text)(                                                                        \
+	    (name), LONGPOLE_IS_LITERAL_(name) ? sizeof(name) - 1 : LONGPOLE_NAME_MAXIMUM, LONGPOLE_IS_LITERAL_(name))
+#define LONGPOLE_SCOPE_REF_(name) LONGPOLE_REF_(name)
+#define LONGPOLE_AGAIN_(name, before) before
 #define LONGPOLE_FUNCTION_ longpole_ref_of_text(__func__, sizeof(__func__) - 1, 1)
 #define LONGPOLE_TEXT_REF_(text) longpole_ref_of_text((text), LONGPOLE_EVENT_MAXIMUM, 0)
 
 #define LONGPOLE_WORD_(value)                                                                                            \
-	_Generic((value), char: longpole_word_of_integer, signed char: longpole_word_of_integer,                             \
-	         unsigned char: longpole_word_of_integer, short: longpole_word_of_integer,                                   \
-	         unsigned short: longpole_word_of_integer, int: longpole_word_of_integer, unsigned: longpole_word_of_integer,\
-	         long: longpole_word_of_integer, unsigned long: longpole_word_of_integer,                                    \
-	         long long: longpole_word_of_integer, unsigned long long: longpole_word_of_integer,                          \
+	_Generic((value), char: longpole_word_of_signed, signed char: longpole_word_of_signed,                               \
+	         unsigned char: longpole_word_of_integer, short: longpole_word_of_signed,                                    \
+	         unsigned short: longpole_word_of_integer, int: longpole_word_of_signed, unsigned: longpole_word_of_integer, \
+	         long: longpole_word_of_signed, unsigned long: longpole_word_of_integer,                                     \
+	         long long: longpole_word_of_signed, unsigned long long: longpole_word_of_integer,                           \
 	         _Bool: longpole_word_of_integer, float: longpole_word_of_double, double: longpole_word_of_double,           \
-	         default: longpole_word_of_pointer)(value)
+	         long double: longpole_word_of_double, default: longpole_word_of_pointer)(value)
 
 #define LONGPOLE_COUNTER_CALL_(ref, value)                                                                               \
-	longpole_probe1(longpole_where_, ref, LONGPOLE_KIND_COUNTER, _Generic((value), float: 1u, double: 1u, default: 0u),  \
-	                _Generic((value), float: "d:value", double: "d:value", default: "i:value"), LONGPOLE_WORD_(value))
+	longpole_probe1(longpole_where_, ref, LONGPOLE_KIND_COUNTER, _Generic((value), float: 1u, double: 1u, long double: 1u, default: 0u), \
+	                _Generic((value), float: "d:value", double: "d:value", long double: "d:value", default: "i:value"),  \
+	                LONGPOLE_WORD_(value))
 
 #define LONGPOLE_GUARD_ __attribute__((cleanup(longpole_span_close), unused))
 #define LONGPOLE_DISARM_(span)
@@ -82,11 +94,20 @@ LONGPOLE_INLINE struct longpole_field longpole_field_text(const char *name, cons
 	return field;
 }
 
+LONGPOLE_INLINE struct longpole_field longpole_field_pointer(const char *name, const volatile void *value)
+{
+	const struct longpole_field field = {name, longpole_word_of_pointer(value), NULL, 0, 'x'};
+	return field;
+}
+
 #define LONGPOLE_FIELD_(name, value)                                                                                     \
 	_Generic((value), char: longpole_field_signed, signed char: longpole_field_signed, short: longpole_field_signed,     \
 	         int: longpole_field_signed, long: longpole_field_signed, long long: longpole_field_signed,                  \
-	         float: longpole_field_double, double: longpole_field_double, char *: longpole_field_text,                   \
-	         const char *: longpole_field_text, default: longpole_field_unsigned)(name, value)
+	         _Bool: longpole_field_unsigned, unsigned char: longpole_field_unsigned,                                     \
+	         unsigned short: longpole_field_unsigned, unsigned: longpole_field_unsigned,                                 \
+	         unsigned long: longpole_field_unsigned, unsigned long long: longpole_field_unsigned,                        \
+	         float: longpole_field_double, double: longpole_field_double, long double: longpole_field_double,            \
+	         char *: longpole_field_text, const char *: longpole_field_text, default: longpole_field_pointer)(name, value)
 #define LONGPOLE_FIELDS2_(n, v) LONGPOLE_FIELD_(n, v)
 #define LONGPOLE_FIELDS4_(n, v, ...) LONGPOLE_FIELD_(n, v), LONGPOLE_FIELDS2_(__VA_ARGS__)
 #define LONGPOLE_FIELDS6_(n, v, ...) LONGPOLE_FIELD_(n, v), LONGPOLE_FIELDS4_(__VA_ARGS__)
@@ -95,15 +116,32 @@ LONGPOLE_INLINE struct longpole_field longpole_field_text(const char *name, cons
 #define LONGPOLE_FIELDS12_(n, v, ...) LONGPOLE_FIELD_(n, v), LONGPOLE_FIELDS10_(__VA_ARGS__)
 #define LONGPOLE_FIELDS14_(n, v, ...) LONGPOLE_FIELD_(n, v), LONGPOLE_FIELDS12_(__VA_ARGS__)
 #define LONGPOLE_FIELDS16_(n, v, ...) LONGPOLE_FIELD_(n, v), LONGPOLE_FIELDS14_(__VA_ARGS__)
-#define LONGPOLE_CHOOSE16__(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, chosen, ...) chosen
+/* The list begins with the event's name: so it is never empty. */
+#define LONGPOLE_CHOOSE17__(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, chosen, ...) chosen
+#define LONGPOLE_NO_FIELDS_(...) {NULL, 0, NULL, 0, 0}
+#define LONGPOLE_ODD_FIELDS_(...) longpole_each_field_is_a_name_and_a_value
+#define LONGPOLE_REST2_(name, ...) LONGPOLE_FIELDS2_(__VA_ARGS__)
+#define LONGPOLE_REST4_(name, ...) LONGPOLE_FIELDS4_(__VA_ARGS__)
+#define LONGPOLE_REST6_(name, ...) LONGPOLE_FIELDS6_(__VA_ARGS__)
+#define LONGPOLE_REST8_(name, ...) LONGPOLE_FIELDS8_(__VA_ARGS__)
+#define LONGPOLE_REST10_(name, ...) LONGPOLE_FIELDS10_(__VA_ARGS__)
+#define LONGPOLE_REST12_(name, ...) LONGPOLE_FIELDS12_(__VA_ARGS__)
+#define LONGPOLE_REST14_(name, ...) LONGPOLE_FIELDS14_(__VA_ARGS__)
+#define LONGPOLE_REST16_(name, ...) LONGPOLE_FIELDS16_(__VA_ARGS__)
 #define LONGPOLE_FIELDS_(...)                                                                                            \
-	LONGPOLE_CHOOSE16__(__VA_ARGS__, LONGPOLE_FIELDS16_, , LONGPOLE_FIELDS14_, , LONGPOLE_FIELDS12_, ,                   \
-	                    LONGPOLE_FIELDS10_, , LONGPOLE_FIELDS8_, , LONGPOLE_FIELDS6_, , LONGPOLE_FIELDS4_, ,             \
-	                    LONGPOLE_FIELDS2_, , )(__VA_ARGS__)
-#define LONGPOLE_EVENT_CALL_(where, ref, ...)                                                                            \
+	LONGPOLE_CHOOSE17__(__VA_ARGS__, LONGPOLE_REST16_, LONGPOLE_ODD_FIELDS_, LONGPOLE_REST14_, LONGPOLE_ODD_FIELDS_,     \
+	                    LONGPOLE_REST12_, LONGPOLE_ODD_FIELDS_, LONGPOLE_REST10_, LONGPOLE_ODD_FIELDS_,                  \
+	                    LONGPOLE_REST8_, LONGPOLE_ODD_FIELDS_, LONGPOLE_REST6_, LONGPOLE_ODD_FIELDS_,                    \
+	                    LONGPOLE_REST4_, LONGPOLE_ODD_FIELDS_, LONGPOLE_REST2_, LONGPOLE_ODD_FIELDS_,                    \
+	                    LONGPOLE_NO_FIELDS_, )(__VA_ARGS__)
+#define LONGPOLE_EVENT_REF_(ref, ...)                                                                                    \
 	do {                                                                                                                 \
+		const struct longpole_ref longpole_ref_ = ref;                                                                   \
 		const struct longpole_field longpole_fields_[] = {LONGPOLE_FIELDS_(__VA_ARGS__)};                                \
-		longpole_event(where, ref, longpole_fields_, (uint32_t)(sizeof longpole_fields_ / sizeof longpole_fields_[0]));  \
+		const uint32_t longpole_count_ = longpole_fields_[0].type == 0 ? 0u : (uint32_t)(sizeof longpole_fields_ / sizeof(struct longpole_field)); \
+		longpole_event(&longpole_where_, &longpole_ref_, longpole_fields_, longpole_count_);                             \
 	} while (0)
+#define LONGPOLE_EVENT_NAMED_(...) LONGPOLE_EVENT_REF_(LONGPOLE_REF_(LONGPOLE_FIRST_(__VA_ARGS__)), __VA_ARGS__)
+#define LONGPOLE_EVENT_FUNCTION_(...) LONGPOLE_EVENT_REF_(LONGPOLE_FUNCTION_, "", __VA_ARGS__)
 
 #endif

@@ -4,6 +4,9 @@
 
 #include "name.h"
 
+// Headers of C libraries are included within extern "C", and with them what they include.
+extern "C++" {
+
 #include <string_view>
 #include <type_traits>
 
@@ -58,14 +61,36 @@ LONGPOLE_INLINE longpole_ref ref(std::string_view text, bool = false)
 	return {text.data(), text.size(), nullptr, 0};
 }
 
+template <typename Pointer>
+constexpr bool is_text_v = std::is_same_v<Pointer, const char *> || std::is_same_v<Pointer, char *>;
+
+// Not as a view: a null pointer is an empty text here.
+template <typename Pointer, std::enable_if_t<is_text_v<Pointer>, int> = 0>
+LONGPOLE_INLINE longpole_ref ref(const Pointer &text, bool = false)
+{
+	return {text, LONGPOLE_EVENT_MAXIMUM, nullptr, 0};
+}
+
 LONGPOLE_INLINE longpole_ref ref(longpole_name &name, bool)
 {
 	return {nullptr, 0, &name, 0};
 }
 
+// A handle learns its class ids by being used: it cannot be const.
+longpole_ref ref(const longpole_name &name, bool) = delete;
+
 LONGPOLE_INLINE longpole_ref ref(longpole_name *name, bool)
 {
 	return {nullptr, 0, name, 0};
+}
+
+// A span needs its name at its end as well.
+template <typename Text>
+LONGPOLE_INLINE longpole_ref scope_ref(Text &&text, bool literal)
+{
+	static_assert(std::is_lvalue_reference_v<Text> || std::is_trivially_destructible_v<Text>,
+	              "the name of a span must outlive the span: give a temporary string a variable");
+	return ref(static_cast<Text &&>(text), literal);
 }
 
 template <typename Value>
@@ -93,7 +118,9 @@ LONGPOLE_INLINE void counter(longpole_where where, longpole_ref ref, Value value
 template <typename Value>
 LONGPOLE_INLINE longpole_field field(const char *name, const Value &value)
 {
-	if constexpr (std::is_convertible_v<const Value &, std::string_view>) {
+	if constexpr (is_text_v<Value>) {
+		return {name, 0, value, LONGPOLE_EVENT_MAXIMUM, 's'};
+	} else if constexpr (std::is_convertible_v<const Value &, std::string_view>) {
 		const std::string_view text = value;
 		return {name, 0, text.data(), text.size(), 's'};
 	} else if constexpr (std::is_floating_point_v<Value>) {
@@ -116,14 +143,16 @@ LONGPOLE_INLINE void collect(longpole_field *at, const char *name, const Value &
 	collect(at + 1, rest...);
 }
 
-template <typename... Fields>
-LONGPOLE_INLINE void event(const longpole_where *where, const longpole_ref *ref, const Fields &...fields)
+// The name's text may be a temporary of the call: it lives as long as this does.
+template <typename Text, typename... Fields>
+LONGPOLE_INLINE void event(longpole_where where, bool literal, Text &&name, const Fields &...fields)
 {
 	static_assert(sizeof...(fields) % 2 == 0, "each field is a name and a value");
 	static_assert(sizeof...(fields) <= 16, "an event has up to 8 fields");
 	longpole_field list[sizeof...(fields) / 2 + 1] = {};
 	collect(list, fields...);
-	longpole_event(where, ref, list, sizeof...(fields) / 2);
+	const longpole_ref called = ref(name, literal);
+	longpole_event(&where, &called, list, sizeof...(fields) / 2);
 }
 
 // Ends the span of a scope.
@@ -135,14 +164,21 @@ struct Close {
 } // namespace detail
 } // namespace longpole
 
+} // extern "C++"
+
 // The spelling tells a literal, in every build.
 #define LONGPOLE_REF_(name) ::longpole::detail::ref(name, #name[0] == '"')
-#define LONGPOLE_LITERAL_(text) ::longpole::detail::ref("" text, true)
+#define LONGPOLE_SCOPE_REF_(name) ::longpole::detail::scope_ref(name, #name[0] == '"')
+#define LONGPOLE_AGAIN_(name, before) (#name[0] == '"' ? ::longpole::detail::ref(name, true) : before)
 #define LONGPOLE_FUNCTION_ ::longpole::detail::ref(__func__, true)
-#define LONGPOLE_TEXT_REF_(text) ::longpole::detail::ref(::std::string_view(text))
+#define LONGPOLE_TEXT_REF_(text) ::longpole::detail::ref(text, false)
 #define LONGPOLE_WORD_(value) ::longpole::detail::word(value)
 #define LONGPOLE_COUNTER_CALL_(ref, value) ::longpole::detail::counter(longpole_where_, ref, value)
-#define LONGPOLE_EVENT_CALL_(where, ref, ...) ::longpole::detail::event(where, ref, __VA_ARGS__)
+#define LONGPOLE_SPELLED__(name) (#name[0] == '"')
+#define LONGPOLE_SPELLED_(name) LONGPOLE_SPELLED__(name)
+#define LONGPOLE_EVENT_NAMED_(...) \
+	::longpole::detail::event(longpole_where_, LONGPOLE_SPELLED_(LONGPOLE_FIRST_(__VA_ARGS__)), __VA_ARGS__)
+#define LONGPOLE_EVENT_FUNCTION_(...) ::longpole::detail::event(longpole_where_, true, __func__, __VA_ARGS__)
 #define LONGPOLE_GUARD_
 #define LONGPOLE_DISARM_(span) [[maybe_unused]] const ::longpole::detail::Close LONGPOLE_JOIN_(span, _close){span};
 

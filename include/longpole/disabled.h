@@ -14,6 +14,8 @@ struct longpole_name {
 };
 
 #if defined(__cplusplus)
+extern "C++" {
+
 #include <string_view>
 
 namespace longpole {
@@ -42,6 +44,8 @@ inline void unused(const Arguments &...)
 }
 
 } // namespace longpole
+
+} // extern "C++"
 
 #define LONGPOLE_NAME(text) longpole_name{text}
 #define LONGPOLE_UNUSED_(...)                                                                                            \

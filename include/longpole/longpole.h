@@ -50,8 +50,8 @@
 #define LONGPOLE_PROBE1_(category, kind, variant, fields, ref, a) \
 	LONGPOLE_WHEN_(category, longpole_probe1(longpole_where_, ref, LONGPOLE_KIND_##kind, variant, fields, a))
 
-/* state(machine, state) */
-#define LONGPOLE_STATE(machine, state) LONGPOLE_PROBE0_(STATE, STATE, LONGPOLE_LITERAL_(machine "::" state))
+/* state(machine, state): two names, one class if both are literals. */
+#define LONGPOLE_STATE(machine, state) LONGPOLE_WHEN_(STATE, longpole_state(longpole_where_, LONGPOLE_REF_(machine), LONGPOLE_REF_(state)))
 #define LONGPOLE_STATE_HERE(state) LONGPOLE_STATE(__FILE__, state)
 
 /* begin(name [, arg]), end(name [, arg]), span(name [, arg]) */
@@ -66,10 +66,10 @@
 #define LONGPOLE_END(...) LONGPOLE_CHOOSE_(, , LONGPOLE_END2_, LONGPOLE_END1_, __VA_ARGS__)(__VA_ARGS__)
 #define LONGPOLE_END_HERE() LONGPOLE_EDGE0_(SPAN_END, LONGPOLE_FUNCTION_)
 
-#define LONGPOLE_SCOPE_(n, ref, begin)                                                                                   \
+#define LONGPOLE_SCOPE_(n, name, begin)                                                                                  \
 	static uint32_t LONGPOLE_JOIN_(longpole_ids_, n)[2];                                                                 \
 	LONGPOLE_GUARD_ struct longpole_span LONGPOLE_JOIN_(longpole_span_, n) = {                                           \
-	    {LONGPOLE_JOIN_(longpole_ids_, n) + 1, __FILE__, __LINE__}, ref};                                                \
+	    {LONGPOLE_JOIN_(longpole_ids_, n) + 1, __FILE__, __LINE__}, name};                                               \
 	LONGPOLE_DISARM_(LONGPOLE_JOIN_(longpole_span_, n))                                                                  \
 	do {                                                                                                                 \
 		if (longpole_on(LONGPOLE_CATEGORY_SPAN)) {                                                                       \
@@ -77,14 +77,17 @@
 			begin;                                                                                                       \
 		}                                                                                                                \
 	} while (0)
-#define LONGPOLE_SPAN1_(name) \
-	LONGPOLE_SCOPE_(__COUNTER__, LONGPOLE_REF_(name), longpole_probe0(longpole_where_, LONGPOLE_REF_(name), LONGPOLE_KIND_SPAN_BEGIN))
-#define LONGPOLE_SPAN2_(name, arg) \
-	LONGPOLE_SCOPE_(__COUNTER__, LONGPOLE_REF_(name), \
-	                longpole_probe1(longpole_where_, LONGPOLE_REF_(name), LONGPOLE_KIND_SPAN_BEGIN, 1, "u:arg", LONGPOLE_WORD_(arg)))
+/* A name that is computed is computed once; a literal is taken again, which spares the compiler a look at the span. */
+#define LONGPOLE_SCOPE_NAME_(n, name) LONGPOLE_AGAIN_(name, LONGPOLE_JOIN_(longpole_span_, n).ref)
+#define LONGPOLE_SCOPE0_(n, name, again) LONGPOLE_SCOPE_(n, name, longpole_probe0(longpole_where_, again, LONGPOLE_KIND_SPAN_BEGIN))
+#define LONGPOLE_SCOPE1_(n, name, again, arg) \
+	LONGPOLE_SCOPE_(n, name, longpole_probe1(longpole_where_, again, LONGPOLE_KIND_SPAN_BEGIN, 1, "u:arg", LONGPOLE_WORD_(arg)))
+#define LONGPOLE_SPAN1__(n, name) LONGPOLE_SCOPE0_(n, LONGPOLE_SCOPE_REF_(name), LONGPOLE_SCOPE_NAME_(n, name))
+#define LONGPOLE_SPAN2__(n, name, arg) LONGPOLE_SCOPE1_(n, LONGPOLE_SCOPE_REF_(name), LONGPOLE_SCOPE_NAME_(n, name), arg)
+#define LONGPOLE_SPAN1_(name) LONGPOLE_SPAN1__(__COUNTER__, name)
+#define LONGPOLE_SPAN2_(name, arg) LONGPOLE_SPAN2__(__COUNTER__, name, arg)
 #define LONGPOLE_SPAN(...) LONGPOLE_CHOOSE_(, , LONGPOLE_SPAN2_, LONGPOLE_SPAN1_, __VA_ARGS__)(__VA_ARGS__)
-#define LONGPOLE_SPAN_HERE() \
-	LONGPOLE_SCOPE_(__COUNTER__, LONGPOLE_FUNCTION_, longpole_probe0(longpole_where_, LONGPOLE_FUNCTION_, LONGPOLE_KIND_SPAN_BEGIN))
+#define LONGPOLE_SPAN_HERE() LONGPOLE_SCOPE0_(__COUNTER__, LONGPOLE_FUNCTION_, LONGPOLE_FUNCTION_)
 
 /* mark(name [, data [, object [, kind]]]) */
 #define LONGPOLE_MARK1_(ref) LONGPOLE_PROBE0_(MARK, MARK, ref)
@@ -161,53 +164,24 @@
 	} while (0)
 
 /* packet(interface, direction, bytes, length) */
-#define LONGPOLE_PACKET_(ref, direction, bytes, length)                                                                  \
-	do {                                                                                                                 \
-		if (longpole_on(LONGPOLE_CATEGORY_PACKET)) {                                                                     \
-			static uint32_t longpole_ids_[1];                                                                            \
-			const struct longpole_where longpole_where_ = {longpole_ids_, __FILE__, __LINE__};                           \
-			const struct longpole_ref longpole_ref_ = ref;                                                               \
-			longpole_packet(&longpole_where_, &longpole_ref_, direction, bytes, length);                                 \
-		}                                                                                                                \
-	} while (0)
+#define LONGPOLE_PACKET_(ref, direction, bytes, length) \
+	LONGPOLE_WHEN_(PACKET, longpole_packet(&longpole_where_, ref, direction, bytes, length))
 #define LONGPOLE_PACKET(interface, direction, bytes, length) LONGPOLE_PACKET_(LONGPOLE_REF_(interface), direction, bytes, length)
 #define LONGPOLE_PACKET_HERE(direction, bytes, length) LONGPOLE_PACKET_(LONGPOLE_FUNCTION_, direction, bytes, length)
 
 /* event(name, "field", value, …) */
-#define LONGPOLE_EVENT(name, ...)                                                                                        \
-	do {                                                                                                                 \
-		if (longpole_on(LONGPOLE_CATEGORY_EVENT)) {                                                                      \
-			static uint32_t longpole_ids_[1];                                                                            \
-			const struct longpole_where longpole_where_ = {longpole_ids_, __FILE__, __LINE__};                           \
-			const struct longpole_ref longpole_ref_ = LONGPOLE_REF_(name);                                               \
-			LONGPOLE_EVENT_CALL_(&longpole_where_, &longpole_ref_, __VA_ARGS__);                                         \
-		}                                                                                                                \
-	} while (0)
-#define LONGPOLE_EVENT_HERE(...)                                                                                         \
-	do {                                                                                                                 \
-		if (longpole_on(LONGPOLE_CATEGORY_EVENT)) {                                                                      \
-			static uint32_t longpole_ids_[1];                                                                            \
-			const struct longpole_where longpole_where_ = {longpole_ids_, __FILE__, __LINE__};                           \
-			const struct longpole_ref longpole_ref_ = LONGPOLE_FUNCTION_;                                                \
-			LONGPOLE_EVENT_CALL_(&longpole_where_, &longpole_ref_, __VA_ARGS__);                                         \
-		}                                                                                                                \
-	} while (0)
+#define LONGPOLE_EVENT(...) LONGPOLE_WHEN_(EVENT, LONGPOLE_EVENT_NAMED_(__VA_ARGS__))
+#define LONGPOLE_EVENT_HERE(...) LONGPOLE_WHEN_(EVENT, LONGPOLE_EVENT_FUNCTION_(__VA_ARGS__))
 
 /* log(text) */
-#define LONGPOLE_LOG(message)                                                                                               \
+#define LONGPOLE_LOG(message)                                                                                            \
 	do {                                                                                                                 \
-		if (longpole_on(LONGPOLE_CATEGORY_LOG)) {                                                                        \
-			const struct longpole_ref longpole_ref_ = LONGPOLE_TEXT_REF_(message);                                       \
-			longpole_log(longpole_ref_.text, longpole_ref_.size);                                                        \
-		}                                                                                                                \
+		if (longpole_on(LONGPOLE_CATEGORY_LOG))                                                                          \
+			longpole_log(LONGPOLE_TEXT_REF_(message));                                                                   \
 	} while (0)
 
 /* The subject's label: the component's path, `system -> part`. */
-#define LONGPOLE_LABEL(label)                                                                                            \
-	do {                                                                                                                 \
-		const struct longpole_ref longpole_ref_ = LONGPOLE_TEXT_REF_(label);                                             \
-		longpole_set_label(longpole_ref_.text, longpole_ref_.size);                                                      \
-	} while (0)
+#define LONGPOLE_LABEL(label) longpole_set_label(LONGPOLE_TEXT_REF_(label))
 
 #endif
 

@@ -184,6 +184,43 @@ LONGPOLE_INLINE void longpole_probe0(struct longpole_where where, struct longpol
 	longpole_probe(where, ref, kind, 0, "", NULL, 0);
 }
 
+/* A name's text, whichever kind of name it is. */
+LONGPOLE_SLOW size_t longpole_append_name(char *buffer, size_t capacity, size_t length, const struct longpole_ref *ref)
+{
+	const char *text = ref->name != NULL ? ref->name->text : ref->text;
+	size_t size = ref->name != NULL || ref->size > LONGPOLE_NAME_MAXIMUM ? LONGPOLE_NAME_MAXIMUM : ref->size;
+	size = longpole_length(text, size < capacity - length ? size : capacity - length);
+	longpole_copy(buffer + length, text, size);
+	return length + size;
+}
+
+LONGPOLE_SLOW void longpole_state_slow(const struct longpole_where *where, const struct longpole_ref *machine,
+                                       const struct longpole_ref *state)
+{
+	char text[LONGPOLE_NAME_MAXIMUM];
+	size_t length = longpole_append_name(text, sizeof text, 0, machine);
+	/* A machine's name that takes all the room leaves some to its state. */
+	if (length > sizeof text / 2)
+		length = sizeof text / 2;
+	text[length++] = ':';
+	text[length++] = ':';
+	length = longpole_append_name(text, sizeof text, length, state);
+	const struct longpole_ref ref = {text, length, NULL, machine->literal && state->literal};
+	longpole_probe_slow(where, &ref, LONGPOLE_KIND_STATE, 0, "", NULL, 0);
+}
+
+LONGPOLE_INLINE void longpole_state(struct longpole_where where, struct longpole_ref machine, struct longpole_ref state)
+{
+	const uint32_t id = machine.literal && state.literal ? __atomic_load_n(where.id, __ATOMIC_RELAXED) : 0;
+	if (LONGPOLE_LIKELY(id >= LONGPOLE_FIRST_SITE_ID)) {
+		longpole_emit(id, NULL, 0);
+	} else {
+		const struct longpole_where here = where;
+		const struct longpole_ref first = machine, second = state;
+		longpole_state_slow(&here, &first, &second);
+	}
+}
+
 LONGPOLE_INLINE void longpole_probe1(struct longpole_where where, struct longpole_ref ref, uint32_t kind, uint32_t variant,
                                      const char *fields, uint64_t a)
 {
@@ -206,32 +243,37 @@ LONGPOLE_INLINE void longpole_probe3(struct longpole_where where, struct longpol
 }
 
 /* A captured frame, cut at the recorder's snaplen. */
-LONGPOLE_SLOW void longpole_packet(const struct longpole_where *where, const struct longpole_ref *ref, uint32_t direction,
+LONGPOLE_SLOW void longpole_packet(const struct longpole_where *where, struct longpole_ref ref, uint32_t direction,
                                    const void *bytes, size_t length)
 {
-	uint32_t id = longpole_known_id(where, ref, LONGPOLE_KIND_PACKET, 0);
+	uint32_t id = longpole_known_id(where, &ref, LONGPOLE_KIND_PACKET, 0);
 	if (id < LONGPOLE_FIRST_SITE_ID)
-		id = longpole_resolve(where, ref, LONGPOLE_KIND_PACKET, 0, "w:direction,w:length,b:bytes");
+		id = longpole_resolve(where, &ref, LONGPOLE_KIND_PACKET, 0, "w:direction,w:length,b:bytes");
 	uint64_t captured = longpole_page.orders.snaplen;
 	if (captured == 0 || captured > LONGPOLE_EVENT_MAXIMUM - 512)
 		captured = LONGPOLE_EVENT_MAXIMUM - 512;
 	if (captured > length)
 		captured = length;
 	const uint32_t words[4] = {direction, length < UINT32_MAX ? (uint32_t)length : UINT32_MAX, (uint32_t)captured, 0};
-	const char *text = ref->name != NULL ? ref->name->text : ref->text;
+	const char *text = ref.name != NULL ? ref.name->text : ref.text;
 	const struct longpole_part parts[3] = {
 	    {words, sizeof words, 0},
 	    {bytes, (uint32_t)captured, 0},
-	    {text, (uint32_t)longpole_length(text, ref->name != NULL || ref->size > LONGPOLE_NAME_MAXIMUM ? LONGPOLE_NAME_MAXIMUM : ref->size), 1},
+	    {text, (uint32_t)longpole_length(text, ref.name != NULL || ref.size > LONGPOLE_NAME_MAXIMUM ? LONGPOLE_NAME_MAXIMUM : ref.size), 1},
 	};
 	longpole_emit_parts(id, parts, id < LONGPOLE_FIRST_SITE_ID ? 3 : 2, 1);
 }
 
-LONGPOLE_SLOW void longpole_log(const char *text, size_t size)
+LONGPOLE_SLOW void longpole_log(struct longpole_ref text)
 {
 	const size_t room = LONGPOLE_EVENT_MAXIMUM - 64;
-	const struct longpole_part part = {text, (uint32_t)longpole_length(text, size < room ? size : room), 1};
+	const struct longpole_part part = {text.text, (uint32_t)longpole_length(text.text, text.size < room ? text.size : room), 1};
 	longpole_emit_parts(LONGPOLE_KIND_LOG, &part, 1, 0);
+}
+
+LONGPOLE_SLOW void longpole_set_label(struct longpole_ref label)
+{
+	longpole_write_label(label.text, label.size);
 }
 
 /* One field of a user-defined event. */

@@ -211,7 +211,7 @@ LONGPOLE_SLOW void longpole_read_orders(int directory, struct longpole_orders *o
 	longpole_close((int)file);
 }
 
-LONGPOLE_SLOW void longpole_set_label(const char *text, size_t size)
+LONGPOLE_SLOW void longpole_write_label(const char *text, size_t size)
 {
 	struct longpole_control *control = &longpole_page;
 	if (control->magic != LONGPOLE_ABI_MAGIC)

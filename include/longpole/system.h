@@ -130,17 +130,19 @@ LONGPOLE_INLINE int longpole_getpid(void)
 	return (int)longpole_call(SYS_getpid, 0, 0, 0, 0, 0, 0);
 }
 
+/* A program's null pointer where it should have had a text is an empty text here. */
 LONGPOLE_INLINE size_t longpole_length(const char *text, size_t maximum)
 {
 	size_t length = 0;
-	while (length < maximum && text[length] != 0)
+	while (text != NULL && length < maximum && text[length] != 0)
 		length++;
 	return length;
 }
 
 LONGPOLE_INLINE void longpole_copy(void *to, const void *from, size_t size)
 {
-	__builtin_memcpy(to, from, size);
+	if (size != 0)
+		__builtin_memcpy(to, from, size);
 }
 
 /* Appends at most what fits, always NUL-terminated; returns the new length. */

@@ -15,6 +15,10 @@ static int turn(int i, const char *text)
 {
 	char buffer[10] = "changing";
 	LONGPOLE_STATE("machine", "state");
+	LONGPOLE_STATE("machine", POINTER_TO_TEXT(text));
+	LONGPOLE_STATE(POINTER_TO_TEXT(text), "state");
+	LONGPOLE_STATE(HANDLE(queue), buffer);
+	LONGPOLE_STATE_HERE("state");
 	LONGPOLE_BEGIN("plain");
 	LONGPOLE_END("plain", i);
 	LONGPOLE_BEGIN_HERE();
@@ -54,6 +58,8 @@ static int turn(int i, const char *text)
 	LONGPOLE_PACKET("interface", LONGPOLE_IN, buffer, sizeof buffer);
 	LONGPOLE_PACKET_HERE(LONGPOLE_OUT, buffer, sizeof buffer);
 	LONGPOLE_EVENT("event", "integer", 1, "real", 2.0, "text", "value", "unsigned", 3u);
+	LONGPOLE_EVENT("event without a field");
+	LONGPOLE_EVENT(POINTER_TO_TEXT(text), "pointer", (const void *)text);
 	LONGPOLE_EVENT("event with eight", "a", 1, "b", 2, "c", 3, "d", 4, "e", 5, "f", 6, "g", 7, "h", text);
 	LONGPOLE_EVENT_HERE("only", i);
 	LONGPOLE_LOG("text");

@@ -1,43 +1,58 @@
 /*
  * Threads that number their events: whatever is missing from a recording must have been counted as lost.
  *
- * usage: numbered THREADS EVENTS [PAUSE_US [BATCH]]   after each BATCH events a thread sleeps for PAUSE_US
+ * usage: numbered THREADS EVENTS [PAUSE_US [BATCH [linger]]]   after each BATCH events a thread sleeps for PAUSE_US
  *
- * Each thread prints `emitted TID COUNT`. A child that is killed prints nothing; its ring says what it wrote.
+ * Each thread prints `emitted TID COUNT`, after EVENTS turns or at SIGTERM. A probe that is off evaluates nothing, so COUNT is exactly what
+ * met a probe that was on. A child that is killed prints nothing; its ring says what it wrote. With `linger` the threads stay until SIGTERM.
  */
 #define _GNU_SOURCE
 #include <longpole/longpole.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 static uint64_t events, batch;
 static unsigned pause_us;
+static int linger;
+static volatile sig_atomic_t ended;
+
+static void end(int number)
+{
+	(void)number;
+	ended = 1;
+}
 
 static void *emit(void *unused)
 {
 	(void)unused;
-	for (uint64_t i = 0; i < events; i++) {
-		LONGPOLE_MARK("numbered", i);
+	uint64_t number = 0;
+	for (uint64_t i = 0; i < events && !ended; i++) {
+		LONGPOLE_MARK("numbered", number++);
 		if (pause_us != 0 && i % batch == batch - 1)
 			usleep(pause_us);
 	}
-	printf("emitted %d %llu\n", gettid(), (unsigned long long)events);
+	printf("emitted %d %llu\n", gettid(), (unsigned long long)number);
 	fflush(stdout);
+	while (linger && !ended)
+		usleep(1000);
 	return NULL;
 }
 
 int main(int argc, char **argv)
 {
 	if (argc < 3) {
-		fprintf(stderr, "usage: numbered THREADS EVENTS [PAUSE_US [BATCH]]\n");
+		fprintf(stderr, "usage: numbered THREADS EVENTS [PAUSE_US [BATCH [linger]]]\n");
 		return 2;
 	}
 	const int threads = atoi(argv[1]);
 	events = strtoull(argv[2], NULL, 10);
 	pause_us = argc > 3 ? (unsigned)atoi(argv[3]) : 0;
 	batch = argc > 4 ? strtoull(argv[4], NULL, 10) : 1;
+	linger = argc > 5;
+	signal(SIGTERM, end);
 	pthread_t *thread = calloc((size_t)threads, sizeof *thread);
 	for (int i = 0; i < threads; i++)
 		pthread_create(&thread[i], NULL, emit, NULL);

@@ -44,8 +44,8 @@ pub fn parse(text: &str) -> Option<Vec<Field>> {
             "b" => FieldType::Bytes,
             _ => return None,
         };
-        let identifier = name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
-            && name.bytes().next().is_some_and(|b| !b.is_ascii_digit());
+        let identifier =
+            name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') && name.bytes().next().is_some_and(|b| !b.is_ascii_digit());
         if !identifier || fields.iter().any(|field| field.name == name) {
             return None;
         }

@@ -27,19 +27,34 @@ fn compile(compiler: &str, arguments: &[&str], source: &Path, output: &Path) -> 
     Some(if run.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&run.stderr).into_owned()) })
 }
 
+/// Compilers with the standards that the probes are written for, the oldest first.
+const MATRIX: [(&str, &[&str]); 6] = [
+    ("gcc", &["-std=c11", "-std=c17", "-std=gnu11", "-std=gnu2x"]),
+    ("clang", &["-std=c11", "-std=c17", "-std=gnu11", "-std=c2x"]),
+    ("aarch64-linux-gnu-gcc", &["-std=c11", "-std=c17"]),
+    ("g++", &["-std=c++17", "-std=c++20", "-std=gnu++23"]),
+    ("clang++", &["-std=c++17", "-std=c++20", "-std=c++2b"]),
+    ("aarch64-linux-gnu-g++", &["-std=c++17", "-std=c++20"]),
+];
+
+/// Compiles a source with `arguments`; false, and said, if the compiler is not installed.
+fn must_compile(compiler: &str, arguments: &[&str], source: &Path, output: &Path) -> bool {
+    match compile(compiler, arguments, source, output) {
+        None => println!("skipped: headers with {compiler} (not installed)"),
+        Some(result) => {
+            result.unwrap_or_else(|e| panic!("{} with {compiler} {arguments:?}: {e}", source.display()));
+            return true;
+        }
+    }
+    false
+}
+
 #[test]
 fn every_probe_compiles_without_a_warning_in_every_language_and_compiler() {
     let folder = scratch("headers");
     let source = repository().join("tests/programs/every_probe.c");
-    let matrix: [(&str, &[&str]); 6] = [
-        ("gcc", &["-std=c11", "-std=c17", "-std=gnu11", "-std=gnu2x"]),
-        ("clang", &["-std=c11", "-std=c17", "-std=gnu11"]),
-        ("aarch64-linux-gnu-gcc", &["-std=c11", "-std=c17"]),
-        ("g++", &["-std=c++17", "-std=c++20", "-std=gnu++23"]),
-        ("clang++", &["-std=c++17", "-std=c++20"]),
-        ("aarch64-linux-gnu-g++", &["-std=c++17", "-std=c++20"]),
-    ];
-    for (compiler, standards) in matrix {
+    let names = repository().join("tests/programs/names.cc");
+    for (compiler, standards) in MATRIX {
         let cpp = compiler.ends_with("++");
         for (nth, standard) in standards.iter().enumerate() {
             // Code is generated for one standard of each compiler: what differs between standards is syntax.
@@ -48,12 +63,11 @@ fn every_probe_compiles_without_a_warning_in_every_language_and_compiler() {
             for options in check.iter().chain(generate) {
                 let mut arguments = vec![*standard, if cpp { "-xc++" } else { "-xc" }];
                 arguments.extend_from_slice(options);
-                match compile(compiler, &arguments, &source, &folder.join("every_probe")) {
-                    None => {
-                        println!("skipped: headers with {compiler} (not installed)");
-                        break;
-                    }
-                    Some(result) => result.unwrap_or_else(|e| panic!("{compiler} {arguments:?}: {e}")),
+                if !must_compile(compiler, &arguments, &source, &folder.join("every_probe")) {
+                    break;
+                }
+                if cpp && arguments.contains(&"-fsyntax-only") {
+                    must_compile(compiler, &arguments, &names, &folder.join("names"));
                 }
             }
         }
@@ -68,15 +82,95 @@ fn each_header_compiles_alone() {
         let header = entry.unwrap().file_name().into_string().unwrap();
         let source = folder.join("alone.c");
         std::fs::write(&source, format!("#include <longpole/{header}>\nint main(void) {{ return 0; }}\n")).unwrap();
-        let languages: &[(&str, [&str; 3])] = match header.as_str() {
-            "c.h" => &[("gcc", ["-std=c11", "-xc", "-fsyntax-only"])],
-            "cpp.h" => &[("g++", ["-std=c++17", "-xc++", "-fsyntax-only"])],
-            _ => &[("gcc", ["-std=c11", "-xc", "-fsyntax-only"]), ("g++", ["-std=c++17", "-xc++", "-fsyntax-only"])],
-        };
-        for (compiler, arguments) in languages {
-            compile(compiler, arguments, &source, &folder.join("alone"))
+        for (compiler, standards) in MATRIX {
+            let cpp = compiler.ends_with("++");
+            if header == if cpp { "c.h" } else { "cpp.h" } {
+                continue;
+            }
+            for standard in [standards[0], standards[standards.len() - 1]] {
+                let arguments = [standard, if cpp { "-xc++" } else { "-xc" }, "-fsyntax-only"];
+                must_compile(compiler, &arguments, &source, &folder.join("alone"));
+            }
+        }
+    }
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn names_that_are_made_at_run_time_are_read_while_they_live() {
+    let folder = scratch("names");
+    let program = folder.join("names");
+    let source = repository().join("tests/programs/names.cc");
+    let runtime = folder.join("runtime");
+    std::fs::create_dir(&runtime).unwrap();
+    std::fs::set_permissions(&runtime, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    let sanitised = ["-std=c++17", "-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
+    compile("g++", &sanitised, &source, &program).expect("g++ is given").unwrap();
+    // The shared memory says that everything is recorded: the control file is the process's own, and is there before main.
+    let text = std::fs::read_to_string(&source).unwrap();
+    let on = text.replace("int main()\n{", "int main()\n{\n\tlongpole_page.orders.clock = 0;\n\tlongpole_page.orders.mask = ~0u;");
+    assert_ne!(on, text);
+    let recorded = folder.join("recorded.cc");
+    std::fs::write(&recorded, on).unwrap();
+    compile("g++", &sanitised, &recorded, &program).expect("g++ is given").unwrap();
+    let run = Command::new(&program).env("LONGPOLE_RUNTIME_DIR", &runtime).output().unwrap();
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    let ring = std::fs::read_dir(&runtime).unwrap().map(|e| e.unwrap().path()).find(|p| p.extension().is_some_and(|e| e == "ring"));
+    let bytes = std::fs::read(ring.expect("a ring was made")).unwrap();
+    for name in [
+        "machine::a name that is made at run time for a state",
+        "time for a queue::full",
+        "time for a log",
+        "time for a packet",
+        "time for a event",
+    ] {
+        assert!(bytes.windows(name.len()).any(|w| w == name.as_bytes()), "{name}");
+    }
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn what_is_no_name_is_refused_by_the_compiler_in_a_sentence() {
+    let folder = scratch("refused");
+    let cases = [
+        ("g++", "LONGPOLE_SPAN(std::string(\"temporary\"));", "the name of a span must outlive the span"),
+        ("g++", "static const longpole::Queue queue{\"q\"}; LONGPOLE_QUEUE_PUT(queue, 1);", "use of deleted function"),
+        ("g++", "LONGPOLE_EVENT(\"odd\", \"field\");", "each field is a name and a value"),
+        ("g++", "LONGPOLE_MARK(5);", "no matching function for call to"),
+        ("gcc", "LONGPOLE_MARK(5);", "is not compatible with any association"),
+        (
+            "gcc",
+            "static const struct longpole_name queue = LONGPOLE_NAME(\"q\"); LONGPOLE_QUEUE_PUT(&queue, 1);",
+            "is not compatible with any association",
+        ),
+        ("gcc", "LONGPOLE_EVENT(\"odd\", \"field\");", "longpole_each_field_is_a_name_and_a_value"),
+    ];
+    for (nth, (compiler, statement, message)) in cases.into_iter().enumerate() {
+        let cpp = compiler == "g++";
+        let source = folder.join(format!("refused{nth}.{}", if cpp { "cc" } else { "c" }));
+        let include = if cpp { "#include <string>\n" } else { "" };
+        std::fs::write(&source, format!("{include}#include <longpole/longpole.h>\nint main(void)\n{{\n\t{statement}\n\treturn 0;\n}}\n"))
+            .unwrap();
+        let arguments = [if cpp { "-std=c++17" } else { "-std=c11" }, "-fsyntax-only"];
+        let error = compile(compiler, &arguments, &source, &folder.join("refused")).expect("gcc and g++ are given");
+        let error = error.expect_err(statement);
+        assert!(error.contains(message), "{statement}: {error}");
+    }
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_disabled_probe_evaluates_none_of_its_arguments() {
+    let folder = scratch("unevaluated");
+    let program = folder.join("unevaluated");
+    let source = repository().join("tests/programs/unevaluated.c");
+    for (compiler, language, standard) in [("gcc", "-xc", "-std=c11"), ("g++", "-xc++", "-std=c++17")] {
+        for optimise in ["-O0", "-O2"] {
+            compile(compiler, &[standard, language, optimise, "-DLONGPOLE_DISABLE"], &source, &program)
                 .expect("gcc and g++ are given")
-                .unwrap_or_else(|e| panic!("{header} with {compiler}: {e}"));
+                .unwrap();
+            let run = Command::new(&program).output().unwrap();
+            assert!(run.status.success(), "{compiler} {optimise}: {}", String::from_utf8_lossy(&run.stdout));
         }
     }
     std::fs::remove_dir_all(folder).unwrap();
@@ -86,7 +180,8 @@ fn each_header_compiles_alone() {
 fn a_disabled_probe_leaves_nothing_in_the_program() {
     let folder = scratch("disabled");
     let (source, object) = (folder.join("disabled.c"), folder.join("disabled.o"));
-    let text = "#include <longpole/longpole.h>\nint f(int);\nint f(int x) { LONGPOLE_SPAN(\"a\"); LONGPOLE_MARK(\"b\", f(x)); return x; }\n";
+    let text =
+        "#include <longpole/longpole.h>\nint f(int);\nint f(int x) { LONGPOLE_SPAN(\"a\"); LONGPOLE_MARK(\"b\", f(x)); return x; }\n";
     std::fs::write(&source, text).unwrap();
     compile("gcc", &["-O2", "-c", "-DLONGPOLE_DISABLE"], &source, &object).expect("gcc is given").unwrap();
     let symbols = Command::new("nm").arg(&object).output().unwrap();

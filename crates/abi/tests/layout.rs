@@ -35,8 +35,62 @@ fn the_c_and_rust_views_of_the_shared_memory_are_equal_byte_for_byte() {
     let mut views = Views { rust: String::new(), c: String::new() };
     structure!(views, Orders, "longpole_orders", mask, mode, ring_size, snaplen, clock, reserved, session, spare);
     structure!(views, Session, "longpole_session", orders, magic, version, recorder, path);
-    structure!(views, Control, "longpole_control", orders, magic, version, pid, birth, process, rings, refused, refused_errno, label_version, label, executable, scope);
-    structure!(views, Ring, "longpole_ring", head, limit, mask, last, lost, end, busy, nested, packets, spare_byte, state, spare_writer, tail, pending_tail, pending_offset, lost_reported, lane, successor, session, spare_reader, magic, version, number, size, subbuffer, pid, tid, clock, nested_lost, thread, unused, side, rest);
+    structure!(
+        views,
+        Control,
+        "longpole_control",
+        orders,
+        magic,
+        version,
+        pid,
+        birth,
+        process,
+        rings,
+        refused,
+        refused_errno,
+        label_version,
+        label,
+        executable,
+        scope
+    );
+    structure!(
+        views,
+        Ring,
+        "longpole_ring",
+        head,
+        limit,
+        mask,
+        last,
+        lost,
+        end,
+        busy,
+        nested,
+        packets,
+        spare_byte,
+        state,
+        spare_writer,
+        tail,
+        pending_tail,
+        pending_offset,
+        lost_reported,
+        lane,
+        successor,
+        session,
+        spare_reader,
+        magic,
+        version,
+        number,
+        size,
+        subbuffer,
+        pid,
+        tid,
+        clock,
+        nested_lost,
+        thread,
+        unused,
+        side,
+        rest
+    );
     structure!(views, Subbuffer, "longpole_subbuffer", begin, content, lost, position, pid, tid, thread, unused);
     structure!(views, Sites, "longpole_sites", magic, version, used, arena_next, arena_size, unused, slots);
     structure!(views, SiteEntry, "longpole_site", size, kind, name_size, fields_size, file_size, attributes_size, reserved, line, hash);
@@ -75,10 +129,7 @@ fn the_c_and_rust_views_of_the_shared_memory_are_equal_byte_for_byte() {
     let folder = std::env::temp_dir().join(format!("longpole-layout-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let (source, program) = (folder.join("layout.c"), folder.join("layout"));
-    let text = format!(
-        "#include <longpole/abi.h>\n#include <stddef.h>\n#include <stdio.h>\nint main(void) {{\n{}return 0; }}\n",
-        views.c
-    );
+    let text = format!("#include <longpole/abi.h>\n#include <stddef.h>\n#include <stdio.h>\nint main(void) {{\n{}return 0; }}\n", views.c);
     std::fs::write(&source, text).unwrap();
     let built = Command::new("cc")
         .args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic", "-I"])

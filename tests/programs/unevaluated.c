@@ -1,0 +1,75 @@
+/* Gives every probe arguments that tell when they are evaluated; built with LONGPOLE_DISABLE, as C and as C++. Prints what was. */
+#include <longpole/longpole.h>
+
+#include <stdio.h>
+
+static int evaluated;
+
+static int number(int line)
+{
+	printf("line %d\n", line);
+	evaluated++;
+	return 1;
+}
+
+static const char *text(int line)
+{
+	number(line);
+	return "text";
+}
+
+#define N number(__LINE__)
+#define T text(__LINE__)
+
+int main(void)
+{
+	LONGPOLE_LABEL(T);
+	LONGPOLE_STATE(T, T);
+	LONGPOLE_STATE_HERE(T);
+	LONGPOLE_BEGIN(T);
+	LONGPOLE_BEGIN(T, N);
+	LONGPOLE_END(T);
+	LONGPOLE_END(T, N);
+	LONGPOLE_SPAN(T);
+	LONGPOLE_SPAN(T, N);
+	LONGPOLE_MARK(T);
+	LONGPOLE_MARK(T, N);
+	LONGPOLE_MARK(T, N, T);
+	LONGPOLE_MARK(T, N, T, N);
+	LONGPOLE_MARK_HERE(N);
+	LONGPOLE_COUNTER(T, N);
+	LONGPOLE_COUNTER_HERE(N);
+	LONGPOLE_RPC_CALL(T, N);
+	LONGPOLE_RPC_RETURNED(T, N);
+	LONGPOLE_RPC_DISPATCH(T, N);
+	LONGPOLE_RPC_REPLY(T, N);
+	LONGPOLE_RPC_CALL_HERE(N);
+	LONGPOLE_RPC_RETURNED_HERE(N);
+	LONGPOLE_RPC_DISPATCH_HERE(N);
+	LONGPOLE_RPC_REPLY_HERE(N);
+	LONGPOLE_SIGNAL_SUBMIT(T, N);
+	LONGPOLE_SIGNAL_RECEIVE(T, N);
+	LONGPOLE_SIGNAL_WAIT(T);
+	LONGPOLE_SIGNAL_SUBMIT_HERE(N);
+	LONGPOLE_SIGNAL_RECEIVE_HERE(N);
+	LONGPOLE_QUEUE_PUT(T, N);
+	LONGPOLE_QUEUE_GET(T, N);
+	LONGPOLE_QUEUE_PEEK(T, N);
+	LONGPOLE_QUEUE_RESERVE(T, N);
+	LONGPOLE_QUEUE_SIZE(T, N);
+	LONGPOLE_QUEUE_WAIT_EMPTY(T);
+	LONGPOLE_QUEUE_WAIT_FULL(T);
+	LONGPOLE_QUEUE_PUT_HERE(N);
+	LONGPOLE_QUEUE_GET_HERE(N);
+	LONGPOLE_QUEUE_PEEK_HERE(N);
+	LONGPOLE_QUEUE_RESERVE_HERE(N);
+	LONGPOLE_QUEUE_SIZE_HERE(N);
+	LONGPOLE_LINK(N, N);
+	LONGPOLE_FLOW(N);
+	LONGPOLE_PACKET(T, N, T, N);
+	LONGPOLE_PACKET_HERE(N, T, N);
+	LONGPOLE_EVENT(T, "field", N, "other", T);
+	LONGPOLE_EVENT_HERE("field", N);
+	LONGPOLE_LOG(T);
+	return evaluated;
+}
