@@ -17,11 +17,7 @@ fn write<W: Write>(out: W) -> Result<W, Box<dyn std::error::Error>> {
     for number in 0..PACKETS {
         let time_ns = 1_700_000_000_000_000_000 + number;
         let direction = Direction::Inbound;
-        writer.packet(&Packet {
-            direction,
-            original_len: 1514,
-            ..Packet::new(id, time_ns, &frame)
-        })?;
+        writer.packet(&Packet { direction, original_len: 1514, ..Packet::new(id, time_ns, &frame) })?;
     }
     writer.flush()?;
     Ok(writer.into_inner())

@@ -41,10 +41,7 @@ impl ByteOrder {
     }
 
     pub(crate) fn u64(self, bytes: &[u8], at: usize) -> u64 {
-        let (first, second) = (
-            u64::from(self.u32(bytes, at)),
-            u64::from(self.u32(bytes, at + 4)),
-        );
+        let (first, second) = (u64::from(self.u32(bytes, at)), u64::from(self.u32(bytes, at + 4)));
         match self {
             ByteOrder::Little => second << 32 | first,
             ByteOrder::Big => first << 32 | second,

@@ -8,10 +8,7 @@ pub(crate) const RECORD_HEADER_LEN: usize = 16;
 
 /// What the first four bytes say of a classic file.
 pub(crate) fn recognise(magic: [u8; 4]) -> Option<(ByteOrder, Resolution)> {
-    let orders = [
-        (ByteOrder::Little, u32::from_le_bytes(magic)),
-        (ByteOrder::Big, u32::from_be_bytes(magic)),
-    ];
+    let orders = [(ByteOrder::Little, u32::from_le_bytes(magic)), (ByteOrder::Big, u32::from_be_bytes(magic))];
     orders.into_iter().find_map(|(order, number)| match number {
         0xa1b2_c3d4 => Some((order, Resolution::MICROSECONDS)),
         0xa1b2_3c4d => Some((order, Resolution::NANOSECONDS)),
@@ -34,10 +31,6 @@ pub(crate) fn interface(header: &[u8], order: ByteOrder, resolution: Resolution)
 
 /// Seconds and fraction as ticks of the file's resolution. A fraction beyond one second, which some tools write, carries over.
 pub(crate) fn ticks(seconds: u32, fraction: u32, resolution: Resolution) -> u64 {
-    let per_second = if resolution == Resolution::NANOSECONDS {
-        1_000_000_000
-    } else {
-        1_000_000
-    };
+    let per_second = if resolution == Resolution::NANOSECONDS { 1_000_000_000 } else { 1_000_000 };
     u64::from(seconds) * per_second + u64::from(fraction)
 }

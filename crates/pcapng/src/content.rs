@@ -4,9 +4,9 @@
 //! reader able to go on with the next block.
 
 use crate::block::{
-    Block, ByteOrder, InterfaceBlock, InterfaceInfo, LinkType, NamesBlock, PacketBlock, PacketForm,
-    RawBlock, SectionBlock, StatisticsBlock, ENHANCED_PACKET, INTERFACE_DESCRIPTION,
-    INTERFACE_STATISTICS, NAME_RESOLUTION, OBSOLETE_PACKET, SECTION_HEADER, SIMPLE_PACKET,
+    Block, ByteOrder, InterfaceBlock, InterfaceInfo, LinkType, NamesBlock, PacketBlock, PacketForm, RawBlock, SectionBlock,
+    StatisticsBlock, ENHANCED_PACKET, INTERFACE_DESCRIPTION, INTERFACE_STATISTICS, NAME_RESOLUTION, OBSOLETE_PACKET, SECTION_HEADER,
+    SIMPLE_PACKET,
 };
 use crate::classic;
 use crate::error::{Error, ErrorKind};
@@ -32,21 +32,13 @@ impl Interfaces {
         self.text = 0;
     }
 
-    pub(crate) fn add(
-        &mut self,
-        parsed: Result<InterfaceInfo, Error>,
-        offset: u64,
-    ) -> Result<u32, Error> {
+    pub(crate) fn add(&mut self, parsed: Result<InterfaceInfo, Error>, offset: u64) -> Result<u32, Error> {
         let refused = || Error::new(offset, ErrorKind::TooManyInterfaces);
         if self.known.len() >= MAX_INTERFACES {
             return Err(refused());
         }
         let info = parsed.and_then(|info| {
-            let text = [&info.name, &info.description]
-                .into_iter()
-                .flatten()
-                .map(String::len)
-                .sum::<usize>();
+            let text = [&info.name, &info.description].into_iter().flatten().map(String::len).sum::<usize>();
             self.text += text;
             if self.text > MAX_INTERFACE_TEXT {
                 self.text -= text;
@@ -67,10 +59,7 @@ impl Interfaces {
         let kind = match self.known.get(interface as usize) {
             Some(Some(info)) => return Ok(info),
             Some(None) => ErrorKind::DamagedInterface { interface },
-            None => ErrorKind::UnknownInterface {
-                interface,
-                declared,
-            },
+            None => ErrorKind::UnknownInterface { interface, declared },
         };
         Err(Error::new(offset, kind))
     }
@@ -96,11 +85,7 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    pub(crate) fn block<'a>(
-        &self,
-        bytes: &'a [u8],
-        interfaces: &'a mut Interfaces,
-    ) -> Result<Block<'a>, Error> {
+    pub(crate) fn block<'a>(&self, bytes: &'a [u8], interfaces: &'a mut Interfaces) -> Result<Block<'a>, Error> {
         let body = &bytes[8..bytes.len() - 4];
         let block_type = self.order.u32(bytes, 0);
         if block_type == INTERFACE_DESCRIPTION {
@@ -115,18 +100,9 @@ impl Context {
             NAME_RESOLUTION => {
                 let (records, options) = NameRecords::parse(body, self.order, self.offset + 8)?;
                 let options = self.options(body, options)?;
-                Ok(Block::Names(NamesBlock {
-                    section: self.section,
-                    records,
-                    options,
-                }))
+                Ok(Block::Names(NamesBlock { section: self.section, records, options }))
             }
-            _ => Ok(Block::Raw(RawBlock {
-                section: self.section,
-                block_type,
-                order: self.order,
-                body,
-            })),
+            _ => Ok(Block::Raw(RawBlock { section: self.section, block_type, order: self.order, body })),
         }
     }
 
@@ -141,19 +117,10 @@ impl Context {
         }))
     }
 
-    fn interface<'a>(
-        &self,
-        body: &'a [u8],
-        interfaces: &'a mut Interfaces,
-    ) -> Result<Block<'a>, Error> {
+    fn interface<'a>(&self, body: &'a [u8], interfaces: &'a mut Interfaces) -> Result<Block<'a>, Error> {
         let id = interfaces.add(self.interface_info(body), self.offset)?;
         let info = interfaces.get(id, self.offset)?;
-        Ok(Block::Interface(InterfaceBlock {
-            section: self.section,
-            id,
-            info,
-            options: self.options(body, 8)?,
-        }))
+        Ok(Block::Interface(InterfaceBlock { section: self.section, id, info, options: self.options(body, 8)? }))
     }
 
     fn interface_info(&self, body: &[u8]) -> Result<InterfaceInfo, Error> {
@@ -165,27 +132,16 @@ impl Context {
             snaplen: self.order.u32(body, 4),
             name: options.text(code::IF_NAME),
             description: options.text(code::IF_DESCRIPTION),
-            resolution: resolution.map_or(Resolution::MICROSECONDS, |value| {
-                Resolution::from_option(value[0])
-            }),
+            resolution: resolution.map_or(Resolution::MICROSECONDS, |value| Resolution::from_option(value[0])),
             offset_s: offset_s.map_or(0, |value| self.order.u64(value, 0) as i64),
         })
     }
 
     /// Enhanced and obsolete packets differ in the first word and in what their options mean.
-    fn packet<'a>(
-        &self,
-        block_type: u32,
-        body: &'a [u8],
-        interfaces: &'a Interfaces,
-    ) -> Result<Block<'a>, Error> {
+    fn packet<'a>(&self, block_type: u32, body: &'a [u8], interfaces: &'a Interfaces) -> Result<Block<'a>, Error> {
         const FIXED: usize = 20;
         let enhanced = block_type == ENHANCED_PACKET;
-        let interface = if enhanced {
-            self.order.u32(body, 0)
-        } else {
-            self.order.u16(body, 0).into()
-        };
+        let interface = if enhanced { self.order.u32(body, 0) } else { self.order.u16(body, 0).into() };
         let captured = self.order.u32(body, 12);
         let data = self.captured(body, FIXED, captured)?;
         let info = interfaces.get(interface, self.offset)?;
@@ -194,48 +150,28 @@ impl Context {
         let drop_count = if enhanced {
             self.number(&options, code::EPB_DROPCOUNT)?
         } else {
-            Some(self.order.u16(body, 2))
-                .filter(|&count| count != u16::MAX)
-                .map(u64::from)
+            Some(self.order.u16(body, 2)).filter(|&count| count != u16::MAX).map(u64::from)
         };
         Ok(Block::Packet(PacketBlock {
-            form: if enhanced {
-                PacketForm::Enhanced
-            } else {
-                PacketForm::Obsolete
-            },
+            form: if enhanced { PacketForm::Enhanced } else { PacketForm::Obsolete },
             section: self.section,
             interface,
             info,
             ticks: Some(self.order.ticks(body, 4)),
             data,
             original_len: self.order.u32(body, 16),
-            flags: self
-                .sized(&options, code::EPB_FLAGS, 4)?
-                .map(|value| self.order.u32(value, 0)),
+            flags: self.sized(&options, code::EPB_FLAGS, 4)?.map(|value| self.order.u32(value, 0)),
             drop_count,
-            packet_id: if enhanced {
-                self.number(&options, code::EPB_PACKETID)?
-            } else {
-                None
-            },
+            packet_id: if enhanced { self.number(&options, code::EPB_PACKETID)? } else { None },
             options,
         }))
     }
 
-    fn simple_packet<'a>(
-        &self,
-        body: &'a [u8],
-        interfaces: &'a Interfaces,
-    ) -> Result<Block<'a>, Error> {
+    fn simple_packet<'a>(&self, body: &'a [u8], interfaces: &'a Interfaces) -> Result<Block<'a>, Error> {
         let info = interfaces.get(0, self.offset)?;
         let original_len = self.order.u32(body, 0);
         // Its captured length is not stored; it follows from the snaplen of the section's first interface.
-        let captured = if info.snaplen == 0 {
-            original_len
-        } else {
-            original_len.min(info.snaplen)
-        };
+        let captured = if info.snaplen == 0 { original_len } else { original_len.min(info.snaplen) };
         Ok(Block::Packet(PacketBlock {
             form: PacketForm::Simple,
             section: self.section,
@@ -251,19 +187,11 @@ impl Context {
         }))
     }
 
-    fn statistics<'a>(
-        &self,
-        body: &'a [u8],
-        interfaces: &'a Interfaces,
-    ) -> Result<Block<'a>, Error> {
+    fn statistics<'a>(&self, body: &'a [u8], interfaces: &'a Interfaces) -> Result<Block<'a>, Error> {
         let interface = self.order.u32(body, 0);
         let info = interfaces.get(interface, self.offset)?;
         let options = self.options(body, 12)?;
-        let time = |code| -> Result<Option<u64>, Error> {
-            Ok(self
-                .sized(&options, code, 8)?
-                .map(|value| self.order.ticks(value, 0)))
-        };
+        let time = |code| -> Result<Option<u64>, Error> { Ok(self.sized(&options, code, 8)?.map(|value| self.order.ticks(value, 0))) };
         Ok(Block::Statistics(StatisticsBlock {
             section: self.section,
             interface,
@@ -280,12 +208,7 @@ impl Context {
         }))
     }
 
-    pub(crate) fn classic<'a>(
-        &self,
-        record: &'a [u8],
-        resolution: Resolution,
-        interfaces: &'a Interfaces,
-    ) -> Result<Block<'a>, Error> {
+    pub(crate) fn classic<'a>(&self, record: &'a [u8], resolution: Resolution, interfaces: &'a Interfaces) -> Result<Block<'a>, Error> {
         let word = |at| self.order.u32(record, at);
         Ok(Block::Packet(PacketBlock {
             form: PacketForm::Classic,
@@ -304,15 +227,8 @@ impl Context {
 
     fn captured<'a>(&self, body: &'a [u8], at: usize, captured: u32) -> Result<&'a [u8], Error> {
         let room = &body[at..];
-        room.get(..captured as usize).ok_or_else(|| {
-            Error::new(
-                self.offset,
-                ErrorKind::CapturedLength {
-                    captured,
-                    room: room.len() as u32,
-                },
-            )
-        })
+        room.get(..captured as usize)
+            .ok_or_else(|| Error::new(self.offset, ErrorKind::CapturedLength { captured, room: room.len() as u32 }))
     }
 
     /// The options that begin at `at` of the body.
@@ -322,31 +238,17 @@ impl Context {
     }
 
     /// An option's value, which must have this size.
-    fn sized<'a>(
-        &self,
-        options: &Options<'a>,
-        code: u16,
-        expected: u16,
-    ) -> Result<Option<&'a [u8]>, Error> {
+    fn sized<'a>(&self, options: &Options<'a>, code: u16, expected: u16) -> Result<Option<&'a [u8]>, Error> {
         match options.get(code) {
             Some(value) if value.len() != usize::from(expected) => {
                 let length = value.len() as u16;
-                Err(Error::new(
-                    self.offset,
-                    ErrorKind::OptionSize {
-                        code,
-                        length,
-                        expected,
-                    },
-                ))
+                Err(Error::new(self.offset, ErrorKind::OptionSize { code, length, expected }))
             }
             value => Ok(value),
         }
     }
 
     fn number(&self, options: &Options<'_>, code: u16) -> Result<Option<u64>, Error> {
-        Ok(self
-            .sized(options, code, 8)?
-            .map(|value| self.order.u64(value, 0)))
+        Ok(self.sized(options, code, 8)?.map(|value| self.order.u64(value, 0)))
     }
 }

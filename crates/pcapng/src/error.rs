@@ -41,11 +41,7 @@ pub enum ErrorKind {
     #[error("option {code} of {length} bytes does not fit into the {room} left in its block")]
     OptionLength { code: u16, length: u16, room: usize },
     #[error("option {code} has {length} bytes instead of {expected}")]
-    OptionSize {
-        code: u16,
-        length: u16,
-        expected: u16,
-    },
+    OptionSize { code: u16, length: u16, expected: u16 },
     #[error("a name record of {length} bytes does not fit into the {room} left in its block")]
     NameRecord { length: u16, room: usize },
 }

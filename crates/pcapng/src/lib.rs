@@ -24,8 +24,8 @@ mod time;
 mod writer;
 
 pub use block::{
-    Block, ByteOrder, Direction, InterfaceBlock, InterfaceInfo, LinkType, NamesBlock, PacketBlock,
-    PacketForm, RawBlock, SectionBlock, StatisticsBlock,
+    Block, ByteOrder, Direction, InterfaceBlock, InterfaceInfo, LinkType, NamesBlock, PacketBlock, PacketForm, RawBlock, SectionBlock,
+    StatisticsBlock,
 };
 pub use content::{MAX_INTERFACES, MAX_INTERFACE_TEXT};
 pub use error::{Error, ErrorKind};
@@ -33,7 +33,4 @@ pub use names::{NameRecord, NameRecords};
 pub use options::{Opt, Options};
 pub use reader::{Reader, MAX_BLOCK_LEN};
 pub use time::Resolution;
-pub use writer::{
-    Interface, InterfaceId, Packet, Section, Statistics, WriteError, Writer, MAX_CAPTURED_LEN,
-    MAX_TEXT_LEN,
-};
+pub use writer::{Interface, InterfaceId, Packet, Section, Statistics, WriteError, Writer, MAX_CAPTURED_LEN, MAX_TEXT_LEN};

@@ -22,9 +22,7 @@ pub struct NameRecord<'a> {
 impl<'a> NameRecord<'a> {
     /// The names, without the zero bytes that end each.
     pub fn names(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-        self.names
-            .split(|&byte| byte == 0)
-            .filter(|name| !name.is_empty())
+        self.names.split(|&byte| byte == 0).filter(|name| !name.is_empty())
     }
 }
 
@@ -37,30 +35,17 @@ pub struct NameRecords<'a> {
 
 impl<'a> NameRecords<'a> {
     /// Checks the records at the begin of `bytes`, which lie at `offset` of the input; also returns where the options begin.
-    pub(crate) fn parse(
-        bytes: &'a [u8],
-        order: ByteOrder,
-        offset: u64,
-    ) -> Result<(NameRecords<'a>, usize), Error> {
+    pub(crate) fn parse(bytes: &'a [u8], order: ByteOrder, offset: u64) -> Result<(NameRecords<'a>, usize), Error> {
         let mut at = 0;
         while let Some(header) = bytes.get(at..at + 4) {
             let (kind, length) = (order.u16(header, 0), order.u16(header, 2));
             let room = bytes.len() - at - 4;
             if usize::from(length) > room {
-                return Err(Error::new(
-                    offset + at as u64,
-                    ErrorKind::NameRecord { length, room },
-                ));
+                return Err(Error::new(offset + at as u64, ErrorKind::NameRecord { length, room }));
             }
             let next = at + 4 + usize::from(length).next_multiple_of(4);
             if kind == END {
-                return Ok((
-                    NameRecords {
-                        bytes: &bytes[..at],
-                        order,
-                    },
-                    next,
-                ));
+                return Ok((NameRecords { bytes: &bytes[..at], order }, next));
             }
             at = next;
         }
@@ -82,22 +67,9 @@ impl<'a> NameRecords<'a> {
 
 fn record(kind: u16, value: &[u8]) -> NameRecord<'_> {
     let (address, names): (Option<IpAddr>, &[u8]) = match kind {
-        IPV4 => value
-            .split_first_chunk()
-            .map_or((None, &[]), |(raw, names)| {
-                (Some(Ipv4Addr::from(*raw).into()), names)
-            }),
-        IPV6 => value
-            .split_first_chunk::<16>()
-            .map_or((None, &[]), |(raw, names)| {
-                (Some(Ipv6Addr::from(*raw).into()), names)
-            }),
+        IPV4 => value.split_first_chunk().map_or((None, &[]), |(raw, names)| (Some(Ipv4Addr::from(*raw).into()), names)),
+        IPV6 => value.split_first_chunk::<16>().map_or((None, &[]), |(raw, names)| (Some(Ipv6Addr::from(*raw).into()), names)),
         _ => (None, &[]),
     };
-    NameRecord {
-        kind,
-        address,
-        value,
-        names,
-    }
+    NameRecord { kind, address, value, names }
 }

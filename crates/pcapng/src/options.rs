@@ -46,11 +46,7 @@ pub struct Options<'a> {
 
 impl<'a> Options<'a> {
     /// Checks the list in `bytes`, which lie at `offset` of the input.
-    pub(crate) fn parse(
-        bytes: &'a [u8],
-        order: ByteOrder,
-        offset: u64,
-    ) -> Result<Options<'a>, Error> {
+    pub(crate) fn parse(bytes: &'a [u8], order: ByteOrder, offset: u64) -> Result<Options<'a>, Error> {
         let mut at = 0;
         while let Some(header) = bytes.get(at..at + 4) {
             let (code, length) = (order.u16(header, 0), order.u16(header, 2));
@@ -59,10 +55,7 @@ impl<'a> Options<'a> {
             }
             let room = bytes.len() - at - 4;
             if usize::from(length) > room {
-                return Err(Error::new(
-                    offset + at as u64,
-                    ErrorKind::OptionLength { code, length, room },
-                ));
+                return Err(Error::new(offset + at as u64, ErrorKind::OptionLength { code, length, room }));
             }
             at += 4 + usize::from(length).next_multiple_of(4);
         }
@@ -86,18 +79,12 @@ impl<'a> Options<'a> {
 
     /// The value of the first option `code`.
     pub fn get(&self, code: u16) -> Option<&'a [u8]> {
-        self.iter()
-            .find(|option| option.code == code)
-            .map(|option| option.value)
+        self.iter().find(|option| option.code == code).map(|option| option.value)
     }
 
     /// The first option `code` as text; what is not UTF-8 is replaced, trailing zeros that some writers add are dropped.
     pub fn text(&self, code: u16) -> Option<String> {
-        self.get(code).map(|value| {
-            String::from_utf8_lossy(value)
-                .trim_end_matches('\0')
-                .to_owned()
-        })
+        self.get(code).map(|value| String::from_utf8_lossy(value).trim_end_matches('\0').to_owned())
     }
 
     pub fn comment(&self) -> Option<String> {

@@ -10,9 +10,7 @@
 
 use std::io::{self, Read};
 
-use crate::block::{
-    Block, ByteOrder, InterfaceBlock, InterfaceInfo, BYTE_ORDER_MAGIC, SECTION_HEADER,
-};
+use crate::block::{Block, ByteOrder, InterfaceBlock, InterfaceInfo, BYTE_ORDER_MAGIC, SECTION_HEADER};
 use crate::classic;
 use crate::content::{least_len, Context, Interfaces};
 use crate::error::{Error, ErrorKind};
@@ -80,8 +78,7 @@ impl<R: Read> Reader<R> {
         self.offset += self.taken as u64;
         self.taken = 0;
         if self.format == Format::NotYetKnown {
-            self.recognise()
-                .inspect_err(|_| self.format = Format::Ended)?;
+            self.recognise().inspect_err(|_| self.format = Format::Ended)?;
             if let Format::Classic(resolution) = self.format {
                 return self.classic_header(resolution);
             }
@@ -104,11 +101,7 @@ impl<R: Read> Reader<R> {
         };
         self.taken = length;
         let bytes = &self.window[self.start..self.start + length];
-        let context = Context {
-            section: self.section.current(),
-            order: self.order,
-            offset: self.offset,
-        };
+        let context = Context { section: self.section.current(), order: self.order, offset: self.offset };
         match self.format {
             Format::Classic(resolution) => context.classic(bytes, resolution, &self.interfaces),
             _ => context.block(bytes, &mut self.interfaces),
@@ -133,15 +126,8 @@ impl<R: Read> Reader<R> {
 
     fn recognise(&mut self) -> Result<(), Error> {
         let have = self.fill(12)?;
-        let Some(magic) = self.window[self.start..]
-            .first_chunk::<4>()
-            .filter(|_| have >= 4)
-            .copied()
-        else {
-            return Err(self.error(ErrorKind::Truncated {
-                need: 12,
-                have: have as u64,
-            }));
+        let Some(magic) = self.window[self.start..].first_chunk::<4>().filter(|_| have >= 4).copied() else {
+            return Err(self.error(ErrorKind::Truncated { need: 12, have: have as u64 }));
         };
         self.format = if u32::from_le_bytes(magic) == SECTION_HEADER {
             Format::Pcapng
@@ -149,9 +135,7 @@ impl<R: Read> Reader<R> {
             self.order = order;
             Format::Classic(resolution)
         } else {
-            return Err(self.error(ErrorKind::NotACapture {
-                magic: u32::from_be_bytes(magic),
-            }));
+            return Err(self.error(ErrorKind::NotACapture { magic: u32::from_be_bytes(magic) }));
         };
         Ok(())
     }
@@ -163,10 +147,7 @@ impl<R: Read> Reader<R> {
             return Ok(None);
         }
         if have < 12 {
-            return Err(self.error(ErrorKind::Truncated {
-                need: 12,
-                have: have as u64,
-            }));
+            return Err(self.error(ErrorKind::Truncated { need: 12, have: have as u64 }));
         }
         let head = &self.window[self.start..self.start + 12];
         let mut order = self.order;
@@ -184,25 +165,16 @@ impl<R: Read> Reader<R> {
             return Err(self.error(ErrorKind::BlockLength { length, least }));
         }
         if length > MAX_BLOCK_LEN {
-            return Err(self.error(ErrorKind::BlockTooLong {
-                length,
-                limit: MAX_BLOCK_LEN,
-            }));
+            return Err(self.error(ErrorKind::BlockTooLong { length, limit: MAX_BLOCK_LEN }));
         }
         let have = self.fill(length as usize)?;
         if have < length as usize {
-            return Err(self.error(ErrorKind::Truncated {
-                need: length.into(),
-                have: have as u64,
-            }));
+            return Err(self.error(ErrorKind::Truncated { need: length.into(), have: have as u64 }));
         }
         let block = &self.window[self.start..self.start + length as usize];
         let trailing = order.u32(block, block.len() - 4);
         if trailing != length {
-            return Err(self.error(ErrorKind::LengthMismatch {
-                leading: length,
-                trailing,
-            }));
+            return Err(self.error(ErrorKind::LengthMismatch { leading: length, trailing }));
         }
         if begins_section {
             let (major, minor) = (order.u16(block, 12), order.u16(block, 14));
@@ -218,29 +190,16 @@ impl<R: Read> Reader<R> {
 
     fn classic_header(&mut self, resolution: Resolution) -> Result<Option<Block<'_>>, Error> {
         let need = classic::FILE_HEADER_LEN;
-        let filled = self
-            .fill(need)
-            .inspect_err(|_| self.format = Format::Ended)?;
+        let filled = self.fill(need).inspect_err(|_| self.format = Format::Ended)?;
         if filled < need {
             self.format = Format::Ended;
-            return Err(self.error(ErrorKind::Truncated {
-                need: need as u64,
-                have: filled as u64,
-            }));
+            return Err(self.error(ErrorKind::Truncated { need: need as u64, have: filled as u64 }));
         }
         let header = &self.window[self.start..self.start + need];
-        let id = self.interfaces.add(
-            Ok(classic::interface(header, self.order, resolution)),
-            self.offset,
-        )?;
+        let id = self.interfaces.add(Ok(classic::interface(header, self.order, resolution)), self.offset)?;
         self.taken = need;
         let info = self.interfaces.get(id, self.offset)?;
-        Ok(Some(Block::Interface(InterfaceBlock {
-            section: 0,
-            id,
-            info,
-            options: Options::default(),
-        })))
+        Ok(Some(Block::Interface(InterfaceBlock { section: 0, id, info, options: Options::default() })))
     }
 
     fn classic_frame(&mut self) -> Result<Option<usize>, Error> {
@@ -250,25 +209,16 @@ impl<R: Read> Reader<R> {
             return Ok(None);
         }
         if have < HEADER {
-            return Err(self.error(ErrorKind::Truncated {
-                need: HEADER as u64,
-                have: have as u64,
-            }));
+            return Err(self.error(ErrorKind::Truncated { need: HEADER as u64, have: have as u64 }));
         }
         let captured = self.order.u32(&self.window[self.start..], 8);
         if captured > MAX_BLOCK_LEN {
-            return Err(self.error(ErrorKind::BlockTooLong {
-                length: captured,
-                limit: MAX_BLOCK_LEN,
-            }));
+            return Err(self.error(ErrorKind::BlockTooLong { length: captured, limit: MAX_BLOCK_LEN }));
         }
         let need = HEADER + captured as usize;
         let have = self.fill(need)?;
         if have < need {
-            return Err(self.error(ErrorKind::Truncated {
-                need: need as u64,
-                have: have as u64,
-            }));
+            return Err(self.error(ErrorKind::Truncated { need: need as u64, have: have as u64 }));
         }
         Ok(Some(need))
     }
@@ -282,8 +232,7 @@ impl<R: Read> Reader<R> {
                     self.end -= self.start;
                     self.start = 0;
                 } else {
-                    self.window
-                        .resize((self.window.len() * 2).max(FIRST_WINDOW), 0);
+                    self.window.resize((self.window.len() * 2).max(FIRST_WINDOW), 0);
                 }
             }
             match self.input.read(&mut self.window[self.end..]) {

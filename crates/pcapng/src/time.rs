@@ -39,9 +39,7 @@ impl Resolution {
         let ns = match self {
             Resolution::Decimal(exponent @ 0..=9) => ticks * 10u128.pow(9 - u32::from(exponent)),
             // A divisor beyond 10³⁸ does not fit, and leaves nothing of 64 bits of ticks anyway.
-            Resolution::Decimal(exponent) => 10u128
-                .checked_pow(u32::from(exponent) - 9)
-                .map_or(0, |divisor| ticks / divisor),
+            Resolution::Decimal(exponent) => 10u128.checked_pow(u32::from(exponent) - 9).map_or(0, |divisor| ticks / divisor),
             // 64 bits of ticks times 10⁹ stay below 2⁹⁴.
             Resolution::Binary(exponent) => (ticks * PER_SECOND) >> (exponent & 0x7f),
         };
@@ -61,10 +59,7 @@ mod tests {
     #[test]
     fn every_power_of_ten_becomes_nanoseconds() {
         assert_eq!(Resolution::Decimal(0).ns(3), 3_000_000_000);
-        assert_eq!(
-            Resolution::Decimal(6).ns(1_340_954_905_298_858),
-            1_340_954_905_298_858_000
-        );
+        assert_eq!(Resolution::Decimal(6).ns(1_340_954_905_298_858), 1_340_954_905_298_858_000);
         assert_eq!(Resolution::Decimal(9).ns(u64::MAX), u64::MAX as i128);
         assert_eq!(Resolution::Decimal(12).ns(1_999), 1);
         assert_eq!(Resolution::Decimal(28).ns(u64::MAX), 1);

@@ -8,10 +8,7 @@
 
 use std::io::{self, Write};
 
-use crate::block::{
-    Direction, LinkType, BYTE_ORDER_MAGIC, ENHANCED_PACKET, INTERFACE_DESCRIPTION,
-    INTERFACE_STATISTICS, SECTION_HEADER,
-};
+use crate::block::{Direction, LinkType, BYTE_ORDER_MAGIC, ENHANCED_PACKET, INTERFACE_DESCRIPTION, INTERFACE_STATISTICS, SECTION_HEADER};
 use crate::options as code;
 use crate::time::Resolution;
 
@@ -47,12 +44,7 @@ pub struct Interface<'a> {
 impl<'a> Interface<'a> {
     /// An Ethernet interface without description.
     pub fn ethernet(name: &'a str, snaplen: u32) -> Interface<'a> {
-        Interface {
-            name,
-            description: "",
-            snaplen,
-            link_type: LinkType::ETHERNET,
-        }
+        Interface { name, description: "", snaplen, link_type: LinkType::ETHERNET }
     }
 }
 
@@ -107,15 +99,7 @@ pub struct Statistics {
 
 impl Statistics {
     pub fn new(interface: InterfaceId, time_ns: u64) -> Statistics {
-        Statistics {
-            interface,
-            time_ns,
-            start_ns: None,
-            end_ns: None,
-            received: None,
-            dropped: None,
-            delivered: None,
-        }
+        Statistics { interface, time_ns, start_ns: None, end_ns: None, received: None, dropped: None, delivered: None }
     }
 }
 
@@ -151,19 +135,8 @@ pub struct Writer<W> {
 impl<W: Write> Writer<W> {
     /// Writes the section header at once.
     pub fn new(out: W, section: &Section<'_>) -> Result<Writer<W>, WriteError> {
-        let mut writer = Writer {
-            out,
-            block: Vec::with_capacity(256),
-            limits: Vec::new(),
-            written: 0,
-            broken: false,
-        };
-        check_text(&[
-            section.hardware,
-            section.os,
-            section.application,
-            section.comment,
-        ])?;
+        let mut writer = Writer { out, block: Vec::with_capacity(256), limits: Vec::new(), written: 0, broken: false };
+        check_text(&[section.hardware, section.os, section.application, section.comment])?;
         writer.begin(SECTION_HEADER);
         writer.u32(BYTE_ORDER_MAGIC);
         writer.u16(1);
@@ -192,10 +165,7 @@ impl<W: Write> Writer<W> {
         self.u16(interface.link_type.0);
         self.u16(0);
         self.u32(interface.snaplen);
-        self.texts(&[
-            (code::IF_NAME, interface.name),
-            (code::IF_DESCRIPTION, interface.description),
-        ]);
+        self.texts(&[(code::IF_NAME, interface.name), (code::IF_DESCRIPTION, interface.description)]);
         self.option(code::IF_TSRESOL, &[Resolution::NANOSECONDS.to_option()]);
         self.end_of_options();
         self.end()?;
@@ -257,21 +227,15 @@ impl<W: Write> Writer<W> {
         self.begin(INTERFACE_STATISTICS);
         self.u32(statistics.interface.0);
         self.ticks(statistics.time_ns);
-        for (code, time) in [
-            (code::ISB_STARTTIME, statistics.start_ns),
-            (code::ISB_ENDTIME, statistics.end_ns),
-        ] {
+        for (code, time) in [(code::ISB_STARTTIME, statistics.start_ns), (code::ISB_ENDTIME, statistics.end_ns)] {
             if let Some(ns) = time {
                 self.u16(code);
                 self.u16(8);
                 self.ticks(ns);
             }
         }
-        let counts = [
-            (code::ISB_IFRECV, statistics.received),
-            (code::ISB_IFDROP, statistics.dropped),
-            (code::ISB_USRDELIV, statistics.delivered),
-        ];
+        let counts =
+            [(code::ISB_IFRECV, statistics.received), (code::ISB_IFDROP, statistics.dropped), (code::ISB_USRDELIV, statistics.delivered)];
         for (code, count) in counts {
             if let Some(count) = count {
                 self.option(code, &count.to_le_bytes());
@@ -299,15 +263,17 @@ impl<W: Write> Writer<W> {
         &self.out
     }
 
+    /// Whoever takes blocks out leaves whole ones.
+    pub fn get_mut(&mut self) -> &mut W {
+        &mut self.out
+    }
+
     pub fn into_inner(self) -> W {
         self.out
     }
 
     fn limit(&self, interface: InterfaceId) -> Result<usize, WriteError> {
-        self.limits
-            .get(interface.0 as usize)
-            .copied()
-            .ok_or(WriteError::UnknownInterface(interface.0))
+        self.limits.get(interface.0 as usize).copied().ok_or(WriteError::UnknownInterface(interface.0))
     }
 
     fn begin(&mut self, block_type: u32) {
@@ -378,11 +344,7 @@ impl<W: Write> Writer<W> {
 
 /// Before the first byte of a block, so that a refused text leaves nothing behind.
 fn check_text(texts: &[&str]) -> Result<(), WriteError> {
-    match texts
-        .iter()
-        .map(|text| text.len())
-        .find(|&length| length > MAX_TEXT_LEN)
-    {
+    match texts.iter().map(|text| text.len()).find(|&length| length > MAX_TEXT_LEN) {
         Some(length) => Err(WriteError::TextTooLong(length)),
         None => Ok(()),
     }

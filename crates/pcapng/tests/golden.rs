@@ -1,8 +1,6 @@
 //! The writer's bytes, block by block, as a drawing.
 
-use longpole_pcapng::{
-    Direction, Interface, InterfaceId, LinkType, Packet, Section, Statistics, WriteError, Writer,
-};
+use longpole_pcapng::{Direction, Interface, InterfaceId, LinkType, Packet, Section, Statistics, WriteError, Writer};
 
 /// The bytes of a drawing: hex digits, with comments behind `|`.
 fn drawn(drawing: &str) -> Vec<u8> {
@@ -36,12 +34,7 @@ impl Bench {
 
 #[test]
 fn a_section_names_its_origin_and_leaves_its_length_open() {
-    let section = Section {
-        hardware: "x86_64",
-        os: "Linux",
-        application: "abcd",
-        comment: "",
-    };
+    let section = Section { hardware: "x86_64", os: "Linux", application: "abcd", comment: "" };
     let writer = Writer::new(Vec::new(), &section).unwrap();
     let expected = drawn(
         "0a 0d 0d 0a  40 00 00 00              | section header, 64 bytes
@@ -69,10 +62,7 @@ fn a_section_without_options_has_no_end_of_options() {
 #[test]
 fn an_interface_states_name_snaplen_and_nanoseconds() {
     let mut bench = Bench::new();
-    let id = bench
-        .writer
-        .add_interface(&Interface::ethernet("uplink", 100))
-        .unwrap();
+    let id = bench.writer.add_interface(&Interface::ethernet("uplink", 100)).unwrap();
     assert_eq!(id, InterfaceId(0));
     let expected = drawn(
         "01 00 00 00  2c 00 00 00              | interface description, 44 bytes
@@ -84,12 +74,7 @@ fn an_interface_states_name_snaplen_and_nanoseconds() {
     );
     assert_eq!(bench.news(), expected);
 
-    let raw = Interface {
-        name: "",
-        description: "tun",
-        snaplen: 0,
-        link_type: LinkType::RAW,
-    };
+    let raw = Interface { name: "", description: "tun", snaplen: 0, link_type: LinkType::RAW };
     assert_eq!(bench.writer.add_interface(&raw).unwrap(), InterfaceId(1));
     let expected = drawn(
         "01 00 00 00  28 00 00 00
@@ -105,19 +90,9 @@ fn an_interface_states_name_snaplen_and_nanoseconds() {
 #[test]
 fn a_packet_without_extras_is_the_bare_block() {
     let mut bench = Bench::new();
-    let id = bench
-        .writer
-        .add_interface(&Interface::ethernet("a", 100))
-        .unwrap();
+    let id = bench.writer.add_interface(&Interface::ethernet("a", 100)).unwrap();
     bench.news();
-    bench
-        .writer
-        .packet(&Packet::new(
-            id,
-            0x0102_0304_0506_0708,
-            &[0xaa, 0xbb, 0xcc, 0xdd, 0xee],
-        ))
-        .unwrap();
+    bench.writer.packet(&Packet::new(id, 0x0102_0304_0506_0708, &[0xaa, 0xbb, 0xcc, 0xdd, 0xee])).unwrap();
     let expected = drawn(
         "06 00 00 00  28 00 00 00              | enhanced packet, 40 bytes
          00 00 00 00                           | interface
@@ -132,10 +107,7 @@ fn a_packet_without_extras_is_the_bare_block() {
 #[test]
 fn a_packet_is_cut_to_the_snaplen_and_keeps_its_length_and_extras() {
     let mut bench = Bench::new();
-    let id = bench
-        .writer
-        .add_interface(&Interface::ethernet("a", 2))
-        .unwrap();
+    let id = bench.writer.add_interface(&Interface::ethernet("a", 2)).unwrap();
     bench.news();
     let packet = Packet {
         original_len: 1500,
@@ -164,10 +136,7 @@ fn a_packet_is_cut_to_the_snaplen_and_keeps_its_length_and_extras() {
 #[test]
 fn statistics_leave_out_what_is_not_known() {
     let mut bench = Bench::new();
-    let id = bench
-        .writer
-        .add_interface(&Interface::ethernet("a", 0))
-        .unwrap();
+    let id = bench.writer.add_interface(&Interface::ethernet("a", 0)).unwrap();
     bench.news();
     let statistics = Statistics {
         start_ns: Some(1 << 32),
@@ -202,44 +171,17 @@ fn statistics_leave_out_what_is_not_known() {
 #[test]
 fn a_refused_block_leaves_no_byte_behind() {
     let mut bench = Bench::new();
-    let id = bench
-        .writer
-        .add_interface(&Interface::ethernet("a", 0))
-        .unwrap();
+    let id = bench.writer.add_interface(&Interface::ethernet("a", 0)).unwrap();
     bench.news();
     let stranger = InterfaceId(7);
-    assert!(matches!(
-        bench.writer.packet(&Packet::new(stranger, 0, &[])),
-        Err(WriteError::UnknownInterface(7))
-    ));
-    assert!(matches!(
-        bench.writer.statistics(&Statistics::new(stranger, 0)),
-        Err(WriteError::UnknownInterface(7))
-    ));
-    let short = Packet {
-        original_len: 1,
-        ..Packet::new(id, 0, &[1, 2])
-    };
-    assert!(matches!(
-        bench.writer.packet(&short),
-        Err(WriteError::OriginalLength {
-            original: 1,
-            captured: 2
-        })
-    ));
+    assert!(matches!(bench.writer.packet(&Packet::new(stranger, 0, &[])), Err(WriteError::UnknownInterface(7))));
+    assert!(matches!(bench.writer.statistics(&Statistics::new(stranger, 0)), Err(WriteError::UnknownInterface(7))));
+    let short = Packet { original_len: 1, ..Packet::new(id, 0, &[1, 2]) };
+    assert!(matches!(bench.writer.packet(&short), Err(WriteError::OriginalLength { original: 1, captured: 2 })));
     let long = "x".repeat(65_536);
-    let commented = Packet {
-        comment: Some(&long),
-        ..Packet::new(id, 0, &[])
-    };
-    assert!(matches!(
-        bench.writer.packet(&commented),
-        Err(WriteError::TextTooLong(65_536))
-    ));
-    assert!(matches!(
-        bench.writer.add_interface(&Interface::ethernet(&long, 0)),
-        Err(WriteError::TextTooLong(_))
-    ));
+    let commented = Packet { comment: Some(&long), ..Packet::new(id, 0, &[]) };
+    assert!(matches!(bench.writer.packet(&commented), Err(WriteError::TextTooLong(65_536))));
+    assert!(matches!(bench.writer.add_interface(&Interface::ethernet(&long, 0)), Err(WriteError::TextTooLong(_))));
     assert_eq!(bench.news(), []);
     bench.writer.packet(&Packet::new(id, 0, &[])).unwrap();
     assert_eq!(bench.writer.interfaces(), 1);
@@ -268,25 +210,12 @@ impl std::io::Write for Slots {
 
 #[test]
 fn every_block_is_one_write_and_nothing_follows_a_failed_one() {
-    let mut writer = Writer::new(
-        Slots {
-            writes: vec![],
-            room: 3,
-        },
-        &Section::default(),
-    )
-    .unwrap();
+    let mut writer = Writer::new(Slots { writes: vec![], room: 3 }, &Section::default()).unwrap();
     let id = writer.add_interface(&Interface::ethernet("a", 0)).unwrap();
     writer.packet(&Packet::new(id, 0, &[0; 60])).unwrap();
     let whole = writer.written();
-    assert!(matches!(
-        writer.packet(&Packet::new(id, 1, &[0; 60])),
-        Err(WriteError::Io(_))
-    ));
-    assert!(matches!(
-        writer.packet(&Packet::new(id, 2, &[0; 60])),
-        Err(WriteError::Broken)
-    ));
+    assert!(matches!(writer.packet(&Packet::new(id, 1, &[0; 60])), Err(WriteError::Io(_))));
+    assert!(matches!(writer.packet(&Packet::new(id, 2, &[0; 60])), Err(WriteError::Broken)));
     assert_eq!(writer.written(), whole);
     let slots = writer.into_inner();
     assert_eq!(slots.writes, [28, 40, 92]);

@@ -37,39 +37,20 @@ fn interface_ids_and_byte_order_begin_anew_in_each_section() {
     }
     let summary = summarise(&file);
     assert!(summary.errors.is_empty(), "{:?}", summary.errors);
-    let seen: Vec<_> = summary
-        .packets
-        .iter()
-        .map(|p| (p.section, p.interface, p.name.as_deref().unwrap()))
-        .collect();
+    let seen: Vec<_> = summary.packets.iter().map(|p| (p.section, p.interface, p.name.as_deref().unwrap())).collect();
     assert_eq!(seen, [(0, 1, "out"), (1, 1, "in")]);
-    assert!(summary
-        .packets
-        .iter()
-        .all(|p| p.time_ns == Some(1_700_000_000_000_005_000)));
-    assert!(summary
-        .packets
-        .iter()
-        .all(|p| p.data == [1, 2, 3] && p.original_len == 60));
+    assert!(summary.packets.iter().all(|p| p.time_ns == Some(1_700_000_000_000_005_000)));
+    assert!(summary.packets.iter().all(|p| p.data == [1, 2, 3] && p.original_len == 60));
 }
 
 #[test]
 fn resolution_and_offset_of_the_interface_give_exact_nanoseconds() {
     for big in [false, true] {
-        let offset = if big {
-            (-5i64).to_be_bytes()
-        } else {
-            (-5i64).to_le_bytes()
-        };
+        let offset = if big { (-5i64).to_be_bytes() } else { (-5i64).to_le_bytes() };
         let head = words(big, &[if big { 0x0001_0000 } else { 1 }, 0]);
         let body = [head, option(big, 9, &[0x80 | 20]), option(big, 14, &offset)].concat();
         // 2^-20 seconds: ten seconds and a half.
-        let file = [
-            section(big),
-            block(big, 1, &body),
-            packet(big, 0, (21 << 20) / 2, &[]),
-        ]
-        .concat();
+        let file = [section(big), block(big, 1, &body), packet(big, 0, (21 << 20) / 2, &[])].concat();
         let summary = summarise(&file);
         assert!(summary.errors.is_empty());
         assert_eq!(summary.packets[0].time_ns, Some(5_500_000_000));
@@ -81,10 +62,7 @@ fn simple_packets_take_their_length_from_the_first_interface() {
     let body = [words(false, &[60]), vec![7; 20]].concat();
     let file = [section(false), interface(false, 20), block(false, 3, &body)].concat();
     let packet = &summarise(&file).packets[0];
-    assert_eq!(
-        (packet.data.len(), packet.original_len, packet.time_ns),
-        (20, 60, None)
-    );
+    assert_eq!((packet.data.len(), packet.original_len, packet.time_ns), (20, 60, None));
 }
 
 #[test]
@@ -105,9 +83,7 @@ fn unknown_blocks_come_out_as_they_are() {
     let file = [section(false), block(false, 0x4000_0bad, &[1, 2, 3, 4])].concat();
     let mut reader = Reader::new(&file[..]);
     reader.next_block().unwrap();
-    let Some(Block::Raw(raw)) = reader.next_block().unwrap() else {
-        panic!("no raw block")
-    };
+    let Some(Block::Raw(raw)) = reader.next_block().unwrap() else { panic!("no raw block") };
     assert_eq!((raw.block_type, raw.body), (0x4000_0bad, &[1, 2, 3, 4][..]));
     assert_eq!(reader.offset(), 28);
 }
@@ -122,24 +98,16 @@ fn names_are_listed_by_address() {
     let file = [section(true), block(true, 4, &body)].concat();
     let mut reader = Reader::new(&file[..]);
     reader.next_block().unwrap();
-    let Some(Block::Names(names)) = reader.next_block().unwrap() else {
-        panic!("no names")
-    };
+    let Some(Block::Names(names)) = reader.next_block().unwrap() else { panic!("no names") };
     let listed: Vec<_> = names
         .records
         .iter()
         .map(|record| {
-            let names: Vec<_> = record
-                .names()
-                .map(|name| String::from_utf8_lossy(name).into_owned())
-                .collect();
+            let names: Vec<_> = record.names().map(|name| String::from_utf8_lossy(name).into_owned()).collect();
             format!("{:?} {}", record.address, names.join(","))
         })
         .collect();
-    assert_eq!(
-        listed,
-        ["Some(127.0.0.1) localhost,home", "Some(::1) six", "None "]
-    );
+    assert_eq!(listed, ["Some(127.0.0.1) localhost,home", "Some(::1) six", "None "]);
     assert_eq!(names.options.comment().as_deref(), Some("a comment"));
 }
 
@@ -155,10 +123,7 @@ fn classic_files_of_both_orders_and_units_are_read() {
             let summary = summarise(&file);
             assert!(summary.errors.is_empty(), "{:?}", summary.errors);
             assert_eq!(summary.blocks, ["IDB", "Classic", "Classic"]);
-            assert_eq!(
-                summary.packets[0].time_ns,
-                Some(1_700_000_000_000_000_000 + 42 * unit_ns)
-            );
+            assert_eq!(summary.packets[0].time_ns, Some(1_700_000_000_000_000_000 + 42 * unit_ns));
             assert_eq!(summary.packets[0].data, [1, 2, 3]);
             assert_eq!(summary.packets[0].original_len, 60);
 
@@ -177,21 +142,13 @@ fn an_interface_tells_link_type_snaplen_and_unit() {
     while reader.next_block().unwrap().is_some() {}
     let info = reader.interface(0).unwrap();
     assert_eq!((info.link_type, info.snaplen), (LinkType::ETHERNET, 96));
-    assert_eq!(
-        (info.resolution, info.offset_s),
-        (Resolution::MICROSECONDS, 0)
-    );
+    assert_eq!((info.resolution, info.offset_s), (Resolution::MICROSECONDS, 0));
     assert_eq!(reader.interface_count(), 1);
 }
 
 #[test]
 fn a_file_cut_anywhere_yields_the_whole_blocks_and_the_place_of_the_cut() {
-    let blocks = [
-        section(false),
-        interface(false, 0),
-        packet(false, 0, 1, &[]),
-        packet(false, 0, 2, &[]),
-    ];
+    let blocks = [section(false), interface(false, 0), packet(false, 0, 1, &[]), packet(false, 0, 2, &[])];
     let file = blocks.concat();
     let ends: Vec<usize> = blocks
         .iter()
@@ -207,9 +164,7 @@ fn a_file_cut_anywhere_yields_the_whole_blocks_and_the_place_of_the_cut() {
         if ends.contains(&cut) {
             assert!(summary.errors.is_empty(), "cut at {cut}");
         } else {
-            let [error] = &summary.errors[..] else {
-                panic!("cut at {cut}: {:?}", summary.errors)
-            };
+            let [error] = &summary.errors[..] else { panic!("cut at {cut}: {:?}", summary.errors) };
             assert!(error.is_truncation(), "cut at {cut}: {error}");
             let begin = if whole == 0 { 0 } else { ends[whole - 1] };
             assert_eq!(error.offset, begin as u64, "cut at {cut}");
@@ -234,36 +189,22 @@ fn a_broken_frame_ends_the_reading_with_its_place() {
     for length in [0, 8, 31, 33, 36 + 2] {
         let mut bad = whole.clone();
         bad[4..8].copy_from_slice(&u32::to_le_bytes(length));
-        assert!(
-            matches!(damaged(&bad), (ErrorKind::BlockLength { length: l, .. }, AT, 0) if l == length)
-        );
+        assert!(matches!(damaged(&bad), (ErrorKind::BlockLength { length: l, .. }, AT, 0) if l == length));
     }
     let mut long = whole.clone();
     long[4..8].copy_from_slice(&(MAX_BLOCK_LEN + 4).to_le_bytes());
-    assert!(matches!(
-        damaged(&long),
-        (ErrorKind::BlockTooLong { .. }, AT, 0)
-    ));
+    assert!(matches!(damaged(&long), (ErrorKind::BlockTooLong { .. }, AT, 0)));
 
     let mut mismatch = [whole.clone(), whole.clone()].concat();
     mismatch[32] ^= 4;
-    assert!(matches!(
-        damaged(&mismatch),
-        (ErrorKind::LengthMismatch { leading: 36, .. }, AT, 0)
-    ));
+    assert!(matches!(damaged(&mismatch), (ErrorKind::LengthMismatch { leading: 36, .. }, AT, 0)));
 
     let mut order = section(false);
     order[8] = 0;
-    assert!(matches!(
-        damaged(&order),
-        (ErrorKind::ByteOrder { .. }, AT, 0)
-    ));
+    assert!(matches!(damaged(&order), (ErrorKind::ByteOrder { .. }, AT, 0)));
     let mut version = section(false);
     version[12] = 2;
-    assert!(matches!(
-        damaged(&version),
-        (ErrorKind::Version { major: 2, minor: 0 }, AT, 0)
-    ));
+    assert!(matches!(damaged(&version), (ErrorKind::Version { major: 2, minor: 0 }, AT, 0)));
 }
 
 #[test]
@@ -272,79 +213,23 @@ fn a_damaged_block_is_reported_and_the_next_one_read() {
     let good = packet(false, 0, 1, &[]);
     let with_good = |bad: &[u8]| damaged(&[bad, &good].concat());
 
-    assert!(matches!(
-        with_good(&packet(false, 5, 1, &[])),
-        (
-            ErrorKind::UnknownInterface {
-                interface: 5,
-                declared: 1
-            },
-            AT,
-            1
-        )
-    ));
+    assert!(matches!(with_good(&packet(false, 5, 1, &[])), (ErrorKind::UnknownInterface { interface: 5, declared: 1 }, AT, 1)));
     let mut captured = good.clone();
     captured[20] = 5;
-    assert!(matches!(
-        with_good(&captured),
-        (
-            ErrorKind::CapturedLength {
-                captured: 5,
-                room: 4
-            },
-            AT,
-            1
-        )
-    ));
+    assert!(matches!(with_good(&captured), (ErrorKind::CapturedLength { captured: 5, room: 4 }, AT, 1)));
     // Options begin behind 8 bytes of header, 20 of fixed fields and 4 of data.
     let long_option = [2, 0, 200, 0];
-    assert!(matches!(
-        with_good(&packet(false, 0, 1, &long_option)),
-        (
-            ErrorKind::OptionLength {
-                code: 2,
-                length: 200,
-                room: 0
-            },
-            80,
-            1
-        )
-    ));
+    assert!(matches!(with_good(&packet(false, 0, 1, &long_option)), (ErrorKind::OptionLength { code: 2, length: 200, room: 0 }, 80, 1)));
     let short_flags = option(false, 2, &[1, 0]);
-    assert!(matches!(
-        with_good(&packet(false, 0, 1, &short_flags)),
-        (
-            ErrorKind::OptionSize {
-                code: 2,
-                length: 2,
-                expected: 4
-            },
-            AT,
-            1
-        )
-    ));
+    assert!(matches!(with_good(&packet(false, 0, 1, &short_flags)), (ErrorKind::OptionSize { code: 2, length: 2, expected: 4 }, AT, 1)));
     let record = [1, 0, 9, 0];
-    assert!(matches!(
-        with_good(&block(false, 4, &record)),
-        (ErrorKind::NameRecord { length: 9, room: 0 }, 56, 1)
-    ));
+    assert!(matches!(with_good(&block(false, 4, &record)), (ErrorKind::NameRecord { length: 9, room: 0 }, 56, 1)));
 }
 
 #[test]
 fn a_damaged_interface_keeps_its_id_but_not_its_packets() {
-    let bad = block(
-        false,
-        1,
-        &[words(false, &[1, 0]), option(false, 9, &[6, 6])].concat(),
-    );
-    let file = [
-        section(false),
-        bad,
-        interface(false, 0),
-        packet(false, 0, 1, &[]),
-        packet(false, 1, 1, &[]),
-    ]
-    .concat();
+    let bad = block(false, 1, &[words(false, &[1, 0]), option(false, 9, &[6, 6])].concat());
+    let file = [section(false), bad, interface(false, 0), packet(false, 0, 1, &[]), packet(false, 1, 1, &[])].concat();
     let mut reader = Reader::new(&file[..]);
     let mut errors = Vec::new();
     let mut ids = Vec::new();
@@ -357,26 +242,14 @@ fn a_damaged_interface_keeps_its_id_but_not_its_packets() {
         }
     }
     assert_eq!(ids, [1]);
-    assert!(matches!(
-        errors[..],
-        [
-            ErrorKind::OptionSize { code: 9, .. },
-            ErrorKind::DamagedInterface { interface: 0 }
-        ]
-    ));
+    assert!(matches!(errors[..], [ErrorKind::OptionSize { code: 9, .. }, ErrorKind::DamagedInterface { interface: 0 }]));
 }
 
 #[test]
 fn something_else_is_no_capture() {
     let summary = summarise(b"\x7fELF and so on");
-    assert!(matches!(
-        summary.errors[0].kind,
-        ErrorKind::NotACapture { magic: 0x7f45_4c46 }
-    ));
-    assert_eq!(
-        summary.errors[0].to_string(),
-        "at byte 0: neither pcapng nor pcap: the file begins with 0x7f454c46"
-    );
+    assert!(matches!(summary.errors[0].kind, ErrorKind::NotACapture { magic: 0x7f45_4c46 }));
+    assert_eq!(summary.errors[0].to_string(), "at byte 0: neither pcapng nor pcap: the file begins with 0x7f454c46");
     assert!(summarise(b"").errors[0].is_truncation());
 }
 
@@ -402,17 +275,8 @@ impl std::io::Read for Trickle<'_> {
 fn a_block_that_claims_to_be_long_costs_only_what_is_there() {
     let mut claim = packet(false, 0, 1, &[]);
     claim[4..8].copy_from_slice(&MAX_BLOCK_LEN.to_le_bytes());
-    let file = [
-        section(false),
-        interface(false, 0),
-        packet(false, 0, 1, &[]),
-        claim,
-    ]
-    .concat();
-    let mut input = Trickle {
-        rest: &file,
-        offered: 0,
-    };
+    let file = [section(false), interface(false, 0), packet(false, 0, 1, &[]), claim].concat();
+    let mut input = Trickle { rest: &file, offered: 0 };
     let mut reader = Reader::new(&mut input);
     let mut packets = 0;
     let error = loop {
@@ -422,15 +286,8 @@ fn a_block_that_claims_to_be_long_costs_only_what_is_there() {
             Err(error) => break error,
         }
     };
-    assert!(
-        matches!(error.kind, ErrorKind::Truncated { need, have: 36 } if need == u64::from(MAX_BLOCK_LEN))
-    );
+    assert!(matches!(error.kind, ErrorKind::Truncated { need, have: 36 } if need == u64::from(MAX_BLOCK_LEN)));
     assert_eq!(packets, 1);
     assert!(reader.next_block().unwrap().is_none());
-    assert!(
-        input.offered <= 128 << 10,
-        "a window of {} bytes for {} of input",
-        input.offered,
-        file.len()
-    );
+    assert!(input.offered <= 128 << 10, "a window of {} bytes for {} of input", input.offered, file.len());
 }

@@ -21,57 +21,30 @@ struct Made {
 }
 
 fn made() -> impl Strategy<Value = Made> {
-    let direction = prop_oneof![
-        Just(Direction::Unknown),
-        Just(Direction::Inbound),
-        Just(Direction::Outbound)
-    ];
-    let extras = (
-        option::of(any::<u64>()),
-        option::of(any::<u64>()),
-        option::of("[a-zäß ]{1,9}"),
-    );
-    (
-        any::<prop::sample::Index>(),
-        any::<u64>(),
-        vec(any::<u8>(), 0..80),
-        any::<u16>(),
-        direction,
-        extras,
+    let direction = prop_oneof![Just(Direction::Unknown), Just(Direction::Inbound), Just(Direction::Outbound)];
+    let extras = (option::of(any::<u64>()), option::of(any::<u64>()), option::of("[a-zäß ]{1,9}"));
+    (any::<prop::sample::Index>(), any::<u64>(), vec(any::<u8>(), 0..80), any::<u16>(), direction, extras).prop_map(
+        |(index, time_ns, data, beyond, direction, (drop_count, packet_id, comment))| Made {
+            interface: index.index(5),
+            time_ns,
+            data,
+            beyond,
+            direction,
+            drop_count,
+            packet_id,
+            comment,
+        },
     )
-        .prop_map(
-            |(index, time_ns, data, beyond, direction, (drop_count, packet_id, comment))| Made {
-                interface: index.index(5),
-                time_ns,
-                data,
-                beyond,
-                direction,
-                drop_count,
-                packet_id,
-                comment,
-            },
-        )
 }
 
 /// Writes the packets; each interface is declared right before its first packet. Returns what must come out.
 fn write(packets: &[Made], snaplen: u32) -> (Vec<u8>, Vec<Seen>) {
-    let mut writer = Writer::new(
-        Vec::new(),
-        &Section {
-            os: "test",
-            ..Section::default()
-        },
-    )
-    .unwrap();
+    let mut writer = Writer::new(Vec::new(), &Section { os: "test", ..Section::default() }).unwrap();
     let mut ids = [None; 5];
     let mut expected = Vec::new();
     for made in packets {
         let name = format!("if{}", made.interface);
-        let id = *ids[made.interface].get_or_insert_with(|| {
-            writer
-                .add_interface(&Interface::ethernet(&name, snaplen))
-                .unwrap()
-        });
+        let id = *ids[made.interface].get_or_insert_with(|| writer.add_interface(&Interface::ethernet(&name, snaplen)).unwrap());
         let original_len = made.data.len() as u32 + u32::from(made.beyond);
         let packet = Packet {
             interface: id,
@@ -84,11 +57,7 @@ fn write(packets: &[Made], snaplen: u32) -> (Vec<u8>, Vec<Seen>) {
             comment: made.comment.as_deref(),
         };
         writer.packet(&packet).unwrap();
-        let kept = if snaplen == 0 {
-            made.data.len()
-        } else {
-            made.data.len().min(snaplen as usize)
-        };
+        let kept = if snaplen == 0 { made.data.len() } else { made.data.len().min(snaplen as usize) };
         expected.push(Seen {
             section: 0,
             interface: id.0,
@@ -103,12 +72,7 @@ fn write(packets: &[Made], snaplen: u32) -> (Vec<u8>, Vec<Seen>) {
         });
     }
     for id in ids.into_iter().flatten() {
-        writer
-            .statistics(&Statistics {
-                received: Some(1),
-                ..Statistics::new(id, 1)
-            })
-            .unwrap();
+        writer.statistics(&Statistics { received: Some(1), ..Statistics::new(id, 1) }).unwrap();
     }
     (writer.into_inner(), expected)
 }

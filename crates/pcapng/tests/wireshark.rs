@@ -22,11 +22,7 @@ const FIELDS: [&str; 8] = [
 fn tshark(what: &str, file: &Path) -> Option<Vec<Vec<String>>> {
     let file = file.to_str().unwrap();
     let text = run(what, "tshark", &[&["-n", "-r", file][..], &FIELDS].concat())?;
-    Some(
-        text.lines()
-            .map(|line| line.split('\t').map(str::to_owned).collect())
-            .collect(),
-    )
+    Some(text.lines().map(|line| line.split('\t').map(str::to_owned).collect()).collect())
 }
 
 fn epoch(time_ns: i128) -> String {
@@ -38,27 +34,13 @@ fn tshark_and_capinfos_read_names_directions_lengths_and_times_of_our_file() {
     const BEGIN: u64 = 1_700_000_000_123_456_789;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ours.pcapng");
-    let section = Section {
-        hardware: "x86_64",
-        os: "Linux 6",
-        application: "the test",
-        comment: "",
-    };
+    let section = Section { hardware: "x86_64", os: "Linux 6", application: "the test", comment: "" };
     let mut writer = Writer::new(std::fs::File::create(&path).unwrap(), &section).unwrap();
-    let left = writer
-        .add_interface(&Interface::ethernet("left side", 100))
-        .unwrap();
+    let left = writer.add_interface(&Interface::ethernet("left side", 100)).unwrap();
     let frame = [0x5a; 1514];
-    let inbound = Packet {
-        direction: Direction::Inbound,
-        comment: Some("first"),
-        packet_id: Some(1),
-        ..Packet::new(left, BEGIN, &frame)
-    };
+    let inbound = Packet { direction: Direction::Inbound, comment: Some("first"), packet_id: Some(1), ..Packet::new(left, BEGIN, &frame) };
     writer.packet(&inbound).unwrap();
-    let right = writer
-        .add_interface(&Interface::ethernet("right", 64))
-        .unwrap();
+    let right = writer.add_interface(&Interface::ethernet("right", 64)).unwrap();
     writer
         .packet(&Packet {
             direction: Direction::Outbound,
@@ -67,9 +49,7 @@ fn tshark_and_capinfos_read_names_directions_lengths_and_times_of_our_file() {
             ..Packet::new(right, BEGIN + 1, &frame)
         })
         .unwrap();
-    writer
-        .packet(&Packet::new(left, BEGIN + 2, &frame[..61]))
-        .unwrap();
+    writer.packet(&Packet::new(left, BEGIN + 2, &frame[..61])).unwrap();
     for (id, received) in [(left, 2), (right, 8)] {
         let counts = Statistics {
             start_ns: Some(BEGIN),
@@ -89,41 +69,13 @@ fn tshark_and_capinfos_read_names_directions_lengths_and_times_of_our_file() {
     assert_eq!(
         rows,
         [
-            [
-                "1",
-                "1700000000.123456789",
-                "1514",
-                "100",
-                "left side",
-                "0",
-                "0x00000001"
-            ],
-            [
-                "2",
-                "1700000000.123456790",
-                "1514",
-                "64",
-                "right",
-                "1",
-                "0x00000002"
-            ],
-            [
-                "3",
-                "1700000000.123456791",
-                "61",
-                "61",
-                "left side",
-                "0",
-                ""
-            ],
+            ["1", "1700000000.123456789", "1514", "100", "left side", "0", "0x00000001"],
+            ["2", "1700000000.123456790", "1514", "64", "right", "1", "0x00000002"],
+            ["3", "1700000000.123456791", "61", "61", "left side", "0", ""],
         ]
     );
 
-    let Some(infos) = run(
-        "our file through capinfos",
-        "capinfos",
-        &["-M", path.to_str().unwrap()],
-    ) else {
+    let Some(infos) = run("our file through capinfos", "capinfos", &["-M", path.to_str().unwrap()]) else {
         return;
     };
     for expected in [
@@ -137,10 +89,7 @@ fn tshark_and_capinfos_read_names_directions_lengths_and_times_of_our_file() {
         "Time precision = nanoseconds (9)",
         "Number of stat entries = 1",
     ] {
-        assert!(
-            infos.contains(expected),
-            "capinfos does not say {expected:?}:\n{infos}"
-        );
+        assert!(infos.contains(expected), "capinfos does not say {expected:?}:\n{infos}");
     }
 }
 
@@ -149,10 +98,7 @@ fn captures(folder: &Path, found: &mut Vec<PathBuf>) {
         let path = entry.unwrap().path();
         if path.is_dir() {
             captures(&path, found);
-        } else if path
-            .extension()
-            .is_some_and(|extension| extension == "pcapng")
-        {
+        } else if path.extension().is_some_and(|extension| extension == "pcapng") {
             found.push(path);
         }
     }
@@ -162,7 +108,7 @@ fn captures(folder: &Path, found: &mut Vec<PathBuf>) {
 fn corpora(what: &str) -> Option<PathBuf> {
     let folder = std::env::var_os("LONGPOLE_CORPORA").map(PathBuf::from);
     if folder.is_none() {
-        println!("skipped: {what} (LONGPOLE_CORPORA is not set)");
+        println!("not at hand: traces of other tools (LONGPOLE_CORPORA): {what}");
     }
     folder
 }
@@ -177,22 +123,10 @@ fn the_corpus_reads_block_by_block_as_its_description_says() {
     assert!(!files.is_empty());
     for path in files {
         let description = std::fs::read_to_string(path.with_extension("txt")).unwrap();
-        let sequence = description
-            .lines()
-            .find_map(|line| line.strip_prefix("Block sequence: "))
-            .unwrap();
+        let sequence = description.lines().find_map(|line| line.strip_prefix("Block sequence: ")).unwrap();
         let summary = summarise(&std::fs::read(&path).unwrap());
-        assert!(
-            summary.errors.is_empty(),
-            "{}: {:?}",
-            path.display(),
-            summary.errors
-        );
-        let ours: Vec<&str> = summary
-            .blocks
-            .iter()
-            .map(|block| described(block))
-            .collect();
+        assert!(summary.errors.is_empty(), "{}: {:?}", path.display(), summary.errors);
+        let ours: Vec<&str> = summary.blocks.iter().map(|block| described(block)).collect();
         assert_eq!(ours.join(", "), sequence, "{}", path.display());
     }
 }
@@ -218,21 +152,11 @@ fn the_corpus_has_tsharks_packets_lengths_times_and_interfaces() {
     captures(&corpora.join("pcapng/hadrielk/output_le"), &mut files);
     for path in files {
         let summary = summarise(&std::fs::read(&path).unwrap());
-        assert!(
-            summary.errors.is_empty(),
-            "{}: {:?}",
-            path.display(),
-            summary.errors
-        );
+        assert!(summary.errors.is_empty(), "{}: {:?}", path.display(), summary.errors);
         // The same captures exist in the other byte order; tshark is slow to start, so we are our own witness there.
         let twin = path.to_str().unwrap().replace("output_le", "output_be");
         let twin = summarise(&std::fs::read(twin).unwrap());
-        assert_eq!(
-            (&twin.packets, &twin.interfaces),
-            (&summary.packets, &summary.interfaces),
-            "{}",
-            path.display()
-        );
+        assert_eq!((&twin.packets, &twin.interfaces), (&summary.packets, &summary.interfaces), "{}", path.display());
         let Some(rows) = tshark("the pcapng corpus beside tshark", &path) else {
             return;
         };
@@ -242,30 +166,18 @@ fn the_corpus_has_tsharks_packets_lengths_times_and_interfaces() {
 
 /// Rows without an interface are custom blocks, which tshark counts as frames and we do not.
 fn compare(path: &Path, summary: &Summary, rows: &[Vec<String>]) {
-    let rows: Vec<_> = rows
-        .iter()
-        .filter(|row| !row[5].is_empty() && !row[4].is_empty())
-        .collect();
+    let rows: Vec<_> = rows.iter().filter(|row| !row[5].is_empty() && !row[4].is_empty()).collect();
     assert_eq!(summary.packets.len(), rows.len(), "{}", path.display());
     for (packet, row) in summary.packets.iter().zip(rows) {
         let at = format!("{}, frame {}", path.display(), row[0]);
-        assert_eq!(
-            packet.time_ns.map(epoch).unwrap_or_default(),
-            row[1],
-            "{at}"
-        );
+        assert_eq!(packet.time_ns.map(epoch).unwrap_or_default(), row[1], "{at}");
         assert_eq!(packet.original_len.to_string(), row[2], "{at}");
         assert_eq!(packet.data.len().to_string(), row[3], "{at}");
         // tshark 4.0 looks up the ids of later sections in the first one.
         if packet.section == 0 {
             assert_eq!(packet.interface.to_string(), row[5], "{at}");
             // tshark shows line ends escaped.
-            let name = packet
-                .name
-                .as_deref()
-                .unwrap_or("unknown")
-                .replace('\r', "\\r")
-                .replace('\n', "\\n");
+            let name = packet.name.as_deref().unwrap_or("unknown").replace('\r', "\\r").replace('\n', "\\n");
             assert_eq!(name, row[4], "{at}");
         }
     }
@@ -277,13 +189,6 @@ fn the_names_of_swapped_interface_ids_follow_the_section() {
         return;
     };
     let summary = summarise(&std::fs::read(corpora.join("genode/a.pcapng")).unwrap());
-    let names: Vec<_> = summary
-        .packets
-        .iter()
-        .map(|packet| packet.name.as_deref().unwrap())
-        .collect();
-    assert_eq!(
-        names,
-        ["sender_in", "receiver_out", "receiver_out", "sender_in"]
-    );
+    let names: Vec<_> = summary.packets.iter().map(|packet| packet.name.as_deref().unwrap()).collect();
+    assert_eq!(names, ["sender_in", "receiver_out", "receiver_out", "sender_in"]);
 }

@@ -96,27 +96,14 @@ pub fn block(big: bool, block_type: u32, body: &[u8]) -> Vec<u8> {
 }
 
 pub fn words(big: bool, values: &[u32]) -> Vec<u8> {
-    values
-        .iter()
-        .flat_map(|value| {
-            if big {
-                value.to_be_bytes()
-            } else {
-                value.to_le_bytes()
-            }
-        })
-        .collect()
+    values.iter().flat_map(|value| if big { value.to_be_bytes() } else { value.to_le_bytes() }).collect()
 }
 
 /// A section header without options.
 pub fn section(big: bool) -> Vec<u8> {
     // The version is two half words: 1, 0.
     let version = if big { 0x0001_0000 } else { 0x0000_0001 };
-    block(
-        big,
-        0x0a0d_0d0a,
-        &words(big, &[0x1a2b_3c4d, version, u32::MAX, u32::MAX]),
-    )
+    block(big, 0x0a0d_0d0a, &words(big, &[0x1a2b_3c4d, version, u32::MAX, u32::MAX]))
 }
 
 /// An Ethernet interface without options.
@@ -130,11 +117,7 @@ pub fn run(what: &str, program: &str, arguments: &[&str]) -> Option<String> {
     match Command::new(program).args(arguments).output() {
         Ok(output) => {
             let text = String::from_utf8_lossy(&output.stdout).into_owned();
-            assert!(
-                output.status.success(),
-                "{program} {arguments:?}: {}",
-                String::from_utf8_lossy(&output.stderr)
-            );
+            assert!(output.status.success(), "{program} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
             Some(text)
         }
         Err(_) => {
