@@ -9,13 +9,14 @@ use std::sync::Arc;
 use crate::bits::{align_up, Window};
 use crate::clock::{extend, low_bits};
 use crate::error::{DecodeError, DecodeErrorKind};
+use crate::event::{EventRef, Item};
 use crate::exec::{Executor, Mark, Record, Stop, Told};
 use crate::metadata::{marks, Metadata, StreamPlan};
 use crate::packet::{discarded_events, discarded_packets, Loss, Packet};
 use crate::plan::{Block, Field};
 use crate::source::Source;
-use crate::types::{ByteOrder, EventClass, Type};
-use crate::value::{Located, OwnedValue, Value, Values};
+use crate::types::{ByteOrder, Type};
+use crate::value::{Located, OwnedValue};
 
 /// First bytes of a packet, as a number.
 const MAGIC: u64 = 0xC1FC_1FC1;
@@ -32,83 +33,6 @@ pub enum Step {
     /// See [`StreamDecoder::event`].
     Event,
     PacketEnd,
-}
-
-/// The same with what it is about.
-#[derive(Debug)]
-pub enum Item<'a> {
-    DiscardedEvents(Box<Loss>),
-    DiscardedPackets(Box<Loss>),
-    PacketBegin(&'a Packet),
-    Event(EventRef<'a>),
-    PacketEnd(&'a Packet),
-}
-
-/// The current event; borrows the decoder.
-#[derive(Clone, Copy, Debug)]
-pub struct EventRef<'a> {
-    metadata: &'a Metadata,
-    stream: usize,
-    class: usize,
-    cycles: u64,
-    ns: i64,
-    located: Located<'a>,
-    fields: &'a [Field],
-}
-
-impl<'a> EventRef<'a> {
-    /// Index of the stream class in the schema.
-    pub fn stream_index(&self) -> usize {
-        self.stream
-    }
-
-    /// Index of the event class in its stream class.
-    pub fn class_index(&self) -> usize {
-        self.class
-    }
-
-    pub fn class(&self) -> &'a EventClass {
-        &self.metadata.schema().streams[self.stream].events[self.class]
-    }
-
-    pub fn name(&self) -> &'a str {
-        &self.class().name
-    }
-
-    /// The clock's full value; 0 in a stream without timestamps.
-    #[inline]
-    pub fn cycles(&self) -> u64 {
-        self.cycles
-    }
-
-    /// Nanoseconds from the clock's origin.
-    #[inline]
-    pub fn ns(&self) -> i64 {
-        self.ns
-    }
-
-    /// What [`value`](Self::value) can be asked for: contexts first, then the payload.
-    #[inline]
-    pub fn fields(&self) -> &'a [Field] {
-        self.fields
-    }
-
-    /// The value of a field by its index in [`fields`](Self::fields).
-    #[inline]
-    pub fn value(&self, index: usize) -> Option<Value<'a>> {
-        self.fields.get(index).map(|f| self.located.value(f))
-    }
-
-    /// All values, in the order of [`fields`](Self::fields).
-    #[inline]
-    pub fn values(&self) -> Values<'a> {
-        Values { located: self.located, fields: self.fields.iter() }
-    }
-
-    /// A value by its field's name; of several the last, which is the payload's.
-    pub fn get(&self, name: &str) -> Option<Value<'a>> {
-        self.fields.iter().rev().find(|f| *f.name == *name).map(|f| self.located.value(f))
-    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -263,11 +187,7 @@ impl<S: Source> StreamDecoder<S> {
             class: self.class,
             cycles: self.clock,
             ns: self.ns,
-            located: Located {
-                window: window(&self.source, self.packet.offset),
-                marks: &self.marks,
-                records: &self.records,
-            },
+            located: Located { window: window(&self.source, self.packet.offset), marks: &self.marks, records: &self.records },
             fields: fields.map_or(&[], |b| &b.fields),
         }
     }
@@ -361,10 +281,7 @@ impl<S: Source> StreamDecoder<S> {
         let class = match x.told.id {
             Some(id) => stream.ids.get(id).ok_or(Stop::UnknownEvent { at: x.at, id })?,
             // Without an id there can be only one class.
-            None => stream.ids.get(0).or_else(|| (stream.events.len() == 1).then_some(0)).ok_or(Stop::UnknownEvent {
-                at: x.at,
-                id: 0,
-            })?,
+            None => stream.ids.get(0).or_else(|| (stream.events.len() == 1).then_some(0)).ok_or(Stop::UnknownEvent { at: x.at, id: 0 })?,
         };
         self.class = class;
         x.run(&stream.events[class].ops)?;
@@ -455,9 +372,7 @@ impl<S: Source> StreamDecoder<S> {
             Stop::Limit { at, bits, .. } if self.packet.sized && at.saturating_add(bits) > content => {
                 (at, DecodeErrorKind::BeyondContent { bits, remaining: content.saturating_sub(at) })
             }
-            Stop::Limit { at, bits, .. } => {
-                (at, DecodeErrorKind::Truncated { bits: at.saturating_add(bits).saturating_sub(data) })
-            }
+            Stop::Limit { at, bits, .. } => (at, DecodeErrorKind::Truncated { bits: at.saturating_add(bits).saturating_sub(data) }),
             Stop::MixedOrder { at, from, to } => (at, DecodeErrorKind::MixedByteOrder { from, to }),
             Stop::NoOption { at, tag } => (at, DecodeErrorKind::NoOption { tag }),
             Stop::Unbacked { at, length } => (at, DecodeErrorKind::UnbackedLength { length }),
@@ -550,11 +465,7 @@ impl<S: Source> StreamDecoder<S> {
     }
 
     fn owned_fields<'b>(&self, block: &'b Block) -> Vec<(&'b Field, OwnedValue)> {
-        let located = Located {
-            window: window(&self.source, self.packet.offset),
-            marks: &self.marks,
-            records: &self.records,
-        };
+        let located = Located { window: window(&self.source, self.packet.offset), marks: &self.marks, records: &self.records };
         block.fields.iter().map(|f| (f, located.value(f).to_owned())).collect()
     }
 
@@ -565,9 +476,7 @@ impl<S: Source> StreamDecoder<S> {
                 ("magic", OwnedValue::U64(magic)) if *magic != MAGIC => {
                     return Err(self.fail_packet(0, DecodeErrorKind::BadMagic { found: *magic }));
                 }
-                ("uuid", OwnedValue::Bytes(uuid))
-                    if uuid.len() == 16 && metadata.trace.uuid.is_some_and(|u| u != uuid[..]) =>
-                {
+                ("uuid", OwnedValue::Bytes(uuid)) if uuid.len() == 16 && metadata.trace.uuid.is_some_and(|u| u != uuid[..]) => {
                     return Err(self.fail_packet(0, DecodeErrorKind::WrongUuid));
                 }
                 ("stream_id", OwnedValue::U64(id)) => stream_id = Some(*id),

@@ -28,13 +28,32 @@ pub(crate) struct Record {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Stop {
     /// `bits` from `at` on go beyond the limit. If they are a run, its mark tells which field it is.
-    Limit { at: u64, bits: u64, run: Option<u32> },
-    MixedOrder { at: u64, from: ByteOrder, to: ByteOrder },
-    NoOption { at: u64, tag: i128 },
-    Unbacked { at: u64, length: u64 },
-    UnknownEvent { at: u64, id: u64 },
+    Limit {
+        at: u64,
+        bits: u64,
+        run: Option<u32>,
+    },
+    MixedOrder {
+        at: u64,
+        from: ByteOrder,
+        to: ByteOrder,
+    },
+    NoOption {
+        at: u64,
+        tag: i128,
+    },
+    Unbacked {
+        at: u64,
+        length: u64,
+    },
+    UnknownEvent {
+        at: u64,
+        id: u64,
+    },
     /// An event took no bits.
-    Empty { at: u64 },
+    Empty {
+        at: u64,
+    },
 }
 
 /// An array whose elements may take no bits may have this many, more than any tool writes.
@@ -92,13 +111,11 @@ impl Executor<'_, '_> {
     pub(crate) fn run(&mut self, ops: &[Op]) -> Result<(), Stop> {
         for op in ops {
             match op {
-                Op::Run { align, bits, mark, last } => {
-                    match self.pass(*align, *bits, *last) {
-                        Ok(at) => self.note(*mark, Mark { at, len: 0 }),
-                        Err(Stop::Limit { at, bits, .. }) => return Err(Stop::Limit { at, bits, run: Some(*mark) }),
-                        Err(stop) => return Err(stop),
-                    }
-                }
+                Op::Run { align, bits, mark, last } => match self.pass(*align, *bits, *last) {
+                    Ok(at) => self.note(*mark, Mark { at, len: 0 }),
+                    Err(Stop::Limit { at, bits, .. }) => return Err(Stop::Limit { at, bits, run: Some(*mark) }),
+                    Err(stop) => return Err(stop),
+                },
                 Op::Save { slot, mark, offset, leaf } => {
                     let value = self.window.raw(self.marked(*mark) + offset, *leaf);
                     self.save(*slot, value);
@@ -294,4 +311,3 @@ impl Choices {
         self.list.iter().find(|c| c.low <= tag && tag <= c.high).map(|c| c.option)
     }
 }
-

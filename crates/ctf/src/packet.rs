@@ -68,9 +68,7 @@ pub(crate) fn discarded_events(previous: Option<&Packet>, packet: &Packet) -> Op
         Some(before) if before == now => return None,
         Some(before) if now > before => Some(now - before),
         // A narrow counter wraps; a full one that falls was set anew.
-        Some(before) if packet.discarded_bits < 64 => {
-            Some(now.wrapping_sub(before) & ((1 << packet.discarded_bits) - 1))
-        }
+        Some(before) if packet.discarded_bits < 64 => Some(now.wrapping_sub(before) & ((1 << packet.discarded_bits) - 1)),
         Some(_) => None,
     };
     let from_previous = previous.filter(|p| p.end.is_some());

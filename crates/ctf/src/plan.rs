@@ -25,16 +25,42 @@ pub(crate) enum Role {
 #[derive(Debug)]
 pub(crate) enum Op {
     /// Aligns, checks that `bits` are there, notes the begin.
-    Run { align: u32, bits: u64, mark: u32, last: ByteOrder },
+    Run {
+        align: u32,
+        bits: u64,
+        mark: u32,
+        last: ByteOrder,
+    },
     /// Saves the value of an integer located before.
-    Save { slot: u32, mark: u32, offset: u64, leaf: Leaf },
+    Save {
+        slot: u32,
+        mark: u32,
+        offset: u64,
+        leaf: Leaf,
+    },
     /// Tells the value of an integer located before.
-    Tell { role: Role, mark: u32, offset: u64, leaf: Leaf },
+    Tell {
+        role: Role,
+        mark: u32,
+        offset: u64,
+        leaf: Leaf,
+    },
     /// A text up to its NUL.
-    Text { mark: u32 },
+    Text {
+        mark: u32,
+    },
     /// As many numbers as a slot says.
-    Sequence { mark: u32, slot: u32, leaf: Leaf, stride: u64, align: u32 },
-    Tree { mark: u32, node: Arc<Node> },
+    Sequence {
+        mark: u32,
+        slot: u32,
+        leaf: Leaf,
+        stride: u64,
+        align: u32,
+    },
+    Tree {
+        mark: u32,
+        node: Arc<Node>,
+    },
 }
 
 /// A type with everything looked up.

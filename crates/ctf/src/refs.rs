@@ -86,15 +86,9 @@ struct Frame<'s> {
 }
 
 /// Finds all references of the structure at `roots[index]`. `refs` yields the slots of each scope.
-pub(crate) fn find<'s>(
-    scopes: &Scopes<'s>,
-    index: usize,
-    refs: &mut HashMap<Scope, ScopeRefs>,
-    counters: &mut Counters,
-) -> Result<()> {
+pub(crate) fn find<'s>(scopes: &Scopes<'s>, index: usize, refs: &mut HashMap<Scope, ScopeRefs>, counters: &mut Counters) -> Result<()> {
     let (scope, root) = scopes.roots[index];
-    let mut finder =
-        Finder { scope, earlier: &scopes.roots[..index], frames: Vec::new(), place: Vec::new(), refs, counters };
+    let mut finder = Finder { scope, earlier: &scopes.roots[..index], frames: Vec::new(), place: Vec::new(), refs, counters };
     finder.structure(root)
 }
 
@@ -147,14 +141,11 @@ impl<'s> Finder<'s, '_> {
                 let Type::Enum(tag) = target else {
                     return wrong(path, "a variant's tag is an enumeration", target);
                 };
-                let by_label: HashMap<&str, u32> =
-                    variant.options().iter().enumerate().map(|(i, o)| (o.name.as_str(), i as u32)).collect();
+                let by_label: HashMap<&str, u32> = variant.options().iter().enumerate().map(|(i, o)| (o.name.as_str(), i as u32)).collect();
                 let list = tag
                     .mappings
                     .iter()
-                    .filter_map(|m| {
-                        by_label.get(m.label.as_str()).map(|&option| Choice { low: m.low, high: m.high, option })
-                    })
+                    .filter_map(|m| by_label.get(m.label.as_str()).map(|&option| Choice { low: m.low, high: m.high, option }))
                     .collect();
                 let choices = Choices { signed: tag.int.signed, list };
                 let slot = self.slot(scope, place);
@@ -196,9 +187,10 @@ impl<'s> Finder<'s, '_> {
                 .and_then(|(s, root)| descend(root, &path.names, Vec::new()).map(|(place, ty)| (*s, place, ty))),
             // Relative: the nearest structure outwards, then the scopes decoded before, the latest first.
             None => (0..self.frames.len()).rev().find_map(|f| self.in_frame(f, &path.names)).or_else(|| {
-                self.earlier.iter().rev().find_map(|(scope, root)| {
-                    descend(root, &path.names, Vec::new()).map(|(place, ty)| (*scope, place, ty))
-                })
+                self.earlier
+                    .iter()
+                    .rev()
+                    .find_map(|(scope, root)| descend(root, &path.names, Vec::new()).map(|(place, ty)| (*scope, place, ty)))
             }),
         };
         found.ok_or_else(|| {

@@ -52,13 +52,51 @@ impl<T: AsRef<[u8]>> Source for BytesSource<T> {
     }
 }
 
+/// A part of a file, read by `pread` into a buffer that is used again.
+#[derive(Debug, Default)]
+pub struct FileBuffer {
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl FileBuffer {
+    /// Reads `size` bytes from `start` on; fewer if the file ends before, as one that was truncated meanwhile does.
+    pub fn load(&mut self, file: &File, start: u64, size: usize) -> io::Result<()> {
+        self.start = start;
+        self.bytes.resize(size, 0);
+        let mut filled = 0;
+        let outcome = loop {
+            if filled == size {
+                break Ok(());
+            }
+            match file.read_at(&mut self.bytes[filled..], start + filled as u64) {
+                Ok(0) => break Ok(()),
+                Ok(read) => filled += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => break Err(error),
+            }
+        };
+        self.bytes.truncate(filled);
+        outcome
+    }
+
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    #[inline]
+    pub fn start(&self) -> u64 {
+        self.start
+    }
+}
+
 /// A stream that is read by `pread` through a buffer.
 #[derive(Debug)]
 pub struct FileSource {
     file: File,
     len: u64,
-    start: u64,
-    buffer: Vec<u8>,
+    buffer: FileBuffer,
 }
 
 /// Fits the second-level cache, and is large enough to forget the system call's cost.
@@ -68,7 +106,7 @@ impl FileSource {
     /// Reads what the file holds now; what is appended later is not seen.
     pub fn new(file: File) -> io::Result<FileSource> {
         let len = file.metadata()?.len();
-        Ok(FileSource { file, len, start: 0, buffer: Vec::new() })
+        Ok(FileSource { file, len, buffer: FileBuffer::default() })
     }
 }
 
@@ -79,31 +117,16 @@ impl Source for FileSource {
 
     #[inline]
     fn bytes(&self) -> &[u8] {
-        &self.buffer
+        self.buffer.bytes()
     }
 
     #[inline]
     fn start(&self) -> u64 {
-        self.start
+        self.buffer.start()
     }
 
     fn load(&mut self, start: u64, want: usize) -> io::Result<()> {
         let size = self.len.saturating_sub(start).min(want.max(WINDOW) as u64) as usize;
-        self.start = start;
-        self.buffer.resize(size, 0);
-        let mut filled = 0;
-        while filled < size {
-            match self.file.read_at(&mut self.buffer[filled..], start + filled as u64) {
-                Ok(0) => break,
-                Ok(n) => filled += n,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => {
-                    self.buffer.truncate(filled);
-                    return Err(e);
-                }
-            }
-        }
-        self.buffer.truncate(filled);
-        Ok(())
+        self.buffer.load(&self.file, start, size)
     }
 }

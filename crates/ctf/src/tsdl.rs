@@ -2,6 +2,7 @@
 //!
 //! One front end among others: nothing outside this folder knows the syntax.
 
+mod attribute;
 mod lexer;
 mod parser;
 mod resolve;

@@ -91,11 +91,7 @@ impl Measure {
     fn of(members: &[Member]) -> Measure {
         members.iter().fold(Measure { align: 1, depth: 1, weight: 1 }, |m, member| {
             let inner = member.ty.measure();
-            Measure {
-                align: m.align.max(inner.align),
-                depth: m.depth.max(inner.depth + 1),
-                weight: m.weight.saturating_add(inner.weight),
-            }
+            Measure { align: m.align.max(inner.align), depth: m.depth.max(inner.depth + 1), weight: m.weight.saturating_add(inner.weight) }
         })
     }
 }

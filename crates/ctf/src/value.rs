@@ -36,29 +36,29 @@ pub enum OwnedValue {
 }
 
 impl OwnedValue {
-    /// The value as a non-negative integer.
+    /// See [`Value::as_u64`].
     pub fn as_u64(&self) -> Option<u64> {
-        match self {
-            OwnedValue::U64(v) => Some(*v),
-            OwnedValue::I64(v) => u64::try_from(*v).ok(),
-            _ => None,
-        }
+        self.scalar()?.as_u64()
     }
 
-    /// The value as an integer that fits `i64`.
+    /// See [`Value::as_i64`].
     pub fn as_i64(&self) -> Option<i64> {
-        match self {
-            OwnedValue::U64(v) => i64::try_from(*v).ok(),
-            OwnedValue::I64(v) => Some(*v),
-            _ => None,
-        }
+        self.scalar()?.as_i64()
     }
 
-    /// The text; what is not UTF-8 is replaced.
+    /// See [`Value::text`].
     pub fn text(&self) -> Option<Cow<'_, str>> {
+        self.scalar()?.text()
+    }
+
+    fn scalar(&self) -> Option<Value<'_>> {
         match self {
-            OwnedValue::Str(v) => Some(String::from_utf8_lossy(v)),
-            _ => None,
+            OwnedValue::U64(v) => Some(Value::U64(*v)),
+            OwnedValue::I64(v) => Some(Value::I64(*v)),
+            OwnedValue::F64(v) => Some(Value::F64(*v)),
+            OwnedValue::Str(v) => Some(Value::Str(v)),
+            OwnedValue::Bytes(v) => Some(Value::Bytes(v)),
+            OwnedValue::List(_) | OwnedValue::Fields(_) => None,
         }
     }
 }
@@ -110,9 +110,7 @@ impl<'a> Value<'a> {
             Value::Array(a) => OwnedValue::List(a.iter().map(|v| v.to_owned()).collect()),
             Value::Compound(c) => match c.kind() {
                 CompoundKind::Array => OwnedValue::List(c.iter().map(|(_, v)| v.to_owned()).collect()),
-                _ => OwnedValue::Fields(
-                    c.iter().map(|(n, v)| (n.cloned().unwrap_or_else(|| Arc::from("")), v.to_owned())).collect(),
-                ),
+                _ => OwnedValue::Fields(c.iter().map(|(n, v)| (n.cloned().unwrap_or_else(|| Arc::from("")), v.to_owned())).collect()),
             },
         }
     }
@@ -268,9 +266,7 @@ impl<'a> Located<'a> {
         let mark = self.marks.get(field.mark as usize).copied().unwrap_or_default();
         match &field.shape {
             Shape::Number(leaf) => number(self.window, mark.at + field.offset, *leaf),
-            Shape::Array { leaf, stride, count, text } => {
-                array(self.window, mark.at + field.offset, *count, *leaf, *stride, *text)
-            }
+            Shape::Array { leaf, stride, count, text } => array(self.window, mark.at + field.offset, *count, *leaf, *stride, *text),
             Shape::Sequence { leaf, stride, text } => array(self.window, mark.at, mark.len, *leaf, *stride, *text),
             Shape::Text => Value::Str(self.window.slice(mark.at, mark.len)),
             Shape::Tree(node) => {

@@ -59,8 +59,7 @@ fn check(trace: &Path, verdict: &str, count: Option<u64>) -> Result<(), String> 
         ("reject", Err(_)) => Ok(()),
         // The number beside a refusal counts the event in which it happens.
         ("reject", Ok((events, errors)))
-            if !errors.is_empty()
-                && count.is_none_or(|c| c == events + u64::from(errors.iter().any(|e| e.event.is_some()))) =>
+            if !errors.is_empty() && count.is_none_or(|c| c == events + u64::from(errors.iter().any(|e| e.event.is_some()))) =>
         {
             Ok(())
         }
@@ -366,9 +365,8 @@ fn events_times_and_values_are_those_of_babeltrace2() {
                 if step == Step::PacketBegin {
                     context.clear();
                     for (field, value) in &stream.packet().context {
-                        const KNOWN: [&str; 6] = [
-                            "timestamp_begin", "timestamp_end", "content_size", "packet_size", "packet_seq_num", "events_discarded",
-                        ];
+                        const KNOWN: [&str; 6] =
+                            ["timestamp_begin", "timestamp_end", "content_size", "packet_size", "packet_seq_num", "events_discarded"];
                         if let (Some(v), false) = (value.as_i64(), KNOWN.contains(&&**field)) {
                             context.push(v.to_string());
                         }

@@ -60,10 +60,7 @@ fn everything() -> Vec<Member> {
     let Type::Int(int) = Type::signed(5, 1, order) else { unreachable!() };
     let tag = EnumType {
         int: IntType { base: 16, ..int },
-        mappings: vec![
-            Mapping { label: "one".to_owned(), low: -3, high: 1 },
-            Mapping { label: "two".to_owned(), low: 2, high: 2 },
-        ],
+        mappings: vec![Mapping { label: "one".to_owned(), low: -3, high: 1 }, Mapping { label: "two".to_owned(), low: 2, high: 2 }],
     };
     let options = vec![
         member("one", Type::String(Encoding::Utf8)),
@@ -75,10 +72,7 @@ fn everything() -> Vec<Member> {
         member("tag", Type::Enum(Arc::new(tag))),
         member("v", Type::Variant(Arc::new(VariantType::new(path("tag"), options)))),
         member("f", Type::Float(FloatType { size: 64, align: 32, byte_order: order })),
-        member(
-            "grid",
-            Type::Array(Arc::new(ArrayType::new(Type::Array(Arc::new(sequence)), Length::Fixed(2), Span::default()))),
-        ),
+        member("grid", Type::Array(Arc::new(ArrayType::new(Type::Array(Arc::new(sequence)), Length::Fixed(2), Span::default())))),
     ]
 }
 

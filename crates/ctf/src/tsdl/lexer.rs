@@ -26,8 +26,7 @@ impl Token {
 pub(crate) type Tokens = Vec<(Token, Span)>;
 
 /// Longest first: `...` before `.`.
-const MARKS: [&str; 19] =
-    ["...", "->", ":=", "{", "}", "(", ")", "[", "]", "<", ">", ";", ":", "=", ",", ".", "*", "-", "+"];
+const MARKS: [&str; 19] = ["...", "->", ":=", "{", "}", "(", ")", "[", "]", "<", ">", ";", ":", "=", ",", ".", "*", "-", "+"];
 
 pub(crate) fn tokens(text: &str) -> Result<Tokens, SpanError> {
     let bytes = text.as_bytes();
@@ -128,9 +127,7 @@ fn quoted(bytes: &[u8], start: usize, quote: u8) -> Result<(String, usize), Span
                 at += 1;
                 let digits = |from: usize, most: usize, radix: u32| {
                     let digits = bytes[from..].iter().take(most).take_while(|b| (**b as char).is_digit(radix)).count();
-                    let value = bytes[from..from + digits]
-                        .iter()
-                        .fold(0u32, |v, b| v * radix + (*b as char).to_digit(radix).unwrap_or(0));
+                    let value = bytes[from..from + digits].iter().fold(0u32, |v, b| v * radix + (*b as char).to_digit(radix).unwrap_or(0));
                     (value, digits)
                 };
                 match escape {

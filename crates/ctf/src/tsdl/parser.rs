@@ -10,10 +10,8 @@ type Result<T> = std::result::Result<T, SpanError>;
 const MAX_DEPTH: usize = 100;
 
 /// Words of C that may follow one another in a type's name.
-const C_WORDS: [&str; 13] = [
-    "void", "char", "short", "int", "long", "float", "double", "signed", "unsigned", "_Bool", "_Complex", "_Imaginary",
-    "const",
-];
+const C_WORDS: [&str; 13] =
+    ["void", "char", "short", "int", "long", "float", "double", "signed", "unsigned", "_Bool", "_Complex", "_Imaginary", "const"];
 
 const BLOCKS: [&str; 6] = ["trace", "env", "clock", "stream", "event", "callsite"];
 

@@ -3,16 +3,11 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use super::attribute::{alignment, assignments, base, encoding, fail, field_path, number, text, truth, uuid, word, Result};
 use super::syntax::*;
 use crate::clock::Clock;
-use crate::error::{Span, SpanError};
+use crate::error::Span;
 use crate::types::*;
-
-type Result<T> = std::result::Result<T, SpanError>;
-
-fn fail<T>(span: Span, message: impl Into<String>) -> Result<T> {
-    Err(SpanError::new(span, message))
-}
 
 /// Names of one `{ … }`. Tags of structures, variants and enumerations are name spaces of their own, as in C.
 #[derive(Default)]
@@ -122,61 +117,6 @@ fn native_byte_order(items: &[Item]) -> Result<ByteOrder> {
         (None, Some(span)) => fail(span, "the trace block has no `byte_order`"),
         (None, None) => fail(Span::default(), "there is no trace block"),
     }
-}
-
-fn word(value: &Value) -> Option<&str> {
-    match value {
-        Value::Path(path) if path.len() == 1 => Some(&path[0]),
-        _ => None,
-    }
-}
-
-/// A text, with or without quotes.
-fn text(value: &Value, span: Span) -> Result<String> {
-    match value {
-        Value::Text(text) => Ok(text.clone()),
-        Value::Path(path) => Ok(path.join(".")),
-        Value::Int(_) => fail(span, "expected a text"),
-    }
-}
-
-fn number<T: TryFrom<i128>>(value: &Value, span: Span, what: &str) -> Result<T> {
-    match value {
-        Value::Int(i) => T::try_from(*i).or_else(|_| fail(span, format!("{i} is out of range for {what}"))),
-        _ => fail(span, format!("expected an integer for {what}")),
-    }
-}
-
-fn truth(value: &Value, span: Span) -> Result<bool> {
-    match value {
-        Value::Int(i) => Ok(*i != 0),
-        _ => match word(value) {
-            Some("true" | "TRUE") => Ok(true),
-            Some("false" | "FALSE") => Ok(false),
-            _ => fail(span, "expected `true` or `false`"),
-        },
-    }
-}
-
-fn uuid(value: &Value, span: Span) -> Result<[u8; 16]> {
-    let text = text(value, span)?;
-    let digits: Vec<u8> = text.bytes().filter(|b| *b != b'-').collect();
-    let mut uuid = [0; 16];
-    if digits.len() != 32 || !digits.is_ascii() {
-        return fail(span, "a uuid has 32 hexadecimal digits");
-    }
-    for (byte, pair) in uuid.iter_mut().zip(digits.chunks(2)) {
-        let pair = std::str::from_utf8(pair).unwrap_or("");
-        *byte = u8::from_str_radix(pair, 16).or_else(|_| fail(span, "a uuid has 32 hexadecimal digits"))?;
-    }
-    Ok(uuid)
-}
-
-fn assignments(items: &[Item]) -> impl Iterator<Item = (&str, &Value, Span)> {
-    items.iter().filter_map(|item| match &item.kind {
-        ItemKind::Assign { left, value, value_span } => Some((left.as_str(), value, *value_span)),
-        _ => None,
-    })
 }
 
 fn env(items: &[Item], env: &mut Vec<(String, EnvValue)>) -> Result<()> {
@@ -325,14 +265,7 @@ impl Resolver {
         self.scoped(|this| {
             let mut name = None;
             let mut stream = None;
-            let mut event = EventClass {
-                id: 0,
-                name: String::new(),
-                loglevel: None,
-                model_emf_uri: None,
-                context: None,
-                payload: None,
-            };
+            let mut event = EventClass { id: 0, name: String::new(), loglevel: None, model_emf_uri: None, context: None, payload: None };
             for item in items {
                 match &item.kind {
                     ItemKind::Assign { left, value, value_span } => match left.as_str() {
@@ -532,15 +465,8 @@ impl Resolver {
     fn integer(&self, attributes: &[Item], span: Span) -> Result<IntType> {
         let mut size = None;
         let mut align = None;
-        let mut int = IntType {
-            size: 0,
-            align: 1,
-            signed: false,
-            byte_order: self.byte_order,
-            base: 10,
-            encoding: Encoding::None,
-            clock: None,
-        };
+        let mut int =
+            IntType { size: 0, align: 1, signed: false, byte_order: self.byte_order, base: 10, encoding: Encoding::None, clock: None };
         for (name, value, span) in assignments(attributes) {
             match name {
                 "size" => {
@@ -570,12 +496,10 @@ impl Resolver {
     fn clock_of(&self, value: &Value, span: Span) -> Result<Option<usize>> {
         let Value::Path(path) = value else { return fail(span, "expected `clock.NAME.value`") };
         match path.as_slice() {
-            [clock, name, value] if clock == "clock" && value == "value" => {
-                match self.clocks.iter().position(|c| c.name == *name) {
-                    Some(index) => Ok(Some(index)),
-                    None => fail(span, format!("unknown clock `{name}`")),
-                }
-            }
+            [clock, name, value] if clock == "clock" && value == "value" => match self.clocks.iter().position(|c| c.name == *name) {
+                Some(index) => Ok(Some(index)),
+                None => fail(span, format!("unknown clock `{name}`")),
+            },
             _ => fail(span, "expected `clock.NAME.value`"),
         }
     }
@@ -613,52 +537,4 @@ fn bounded(ty: &Type, span: Span) -> Result<()> {
         return fail(span, format!("more than {MAX_WEIGHT} fields in one type"));
     }
     Ok(())
-}
-
-fn alignment(value: i128, span: Span) -> Result<u32> {
-    match u32::try_from(value) {
-        Ok(bits) if bits.is_power_of_two() => Ok(bits),
-        _ => fail(span, "an alignment is a power of two"),
-    }
-}
-
-fn base(value: &Value, span: Span) -> Result<u8> {
-    match value {
-        Value::Int(base @ (2 | 8 | 10 | 16)) => Ok(*base as u8),
-        _ => match word(value) {
-            Some("decimal" | "dec" | "d" | "i" | "u") => Ok(10),
-            Some("hexadecimal" | "hex" | "x" | "X" | "p") => Ok(16),
-            Some("octal" | "oct" | "o") => Ok(8),
-            Some("binary" | "bin" | "b") => Ok(2),
-            _ => fail(span, "a base is 2, 8, 10 or 16"),
-        },
-    }
-}
-
-fn encoding(value: &Value, span: Span) -> Result<Encoding> {
-    match text(value, span)?.to_ascii_lowercase().as_str() {
-        "none" => Ok(Encoding::None),
-        "utf8" | "utf-8" => Ok(Encoding::Utf8),
-        "ascii" => Ok(Encoding::Ascii),
-        _ => fail(span, "an encoding is `none`, `UTF8` or `ASCII`"),
-    }
-}
-
-fn field_path(names: &[String], span: Span) -> FieldPath {
-    const SCOPES: [Scope; 6] = [
-        Scope::PacketHeader,
-        Scope::PacketContext,
-        Scope::EventHeader,
-        Scope::StreamEventContext,
-        Scope::EventContext,
-        Scope::EventFields,
-    ];
-    for scope in SCOPES {
-        let prefix = scope.path().split('.');
-        let len = prefix.clone().count();
-        if names.len() > len && prefix.eq(names[..len].iter().map(String::as_str)) {
-            return FieldPath { scope: Some(scope), names: names[len..].to_vec(), span };
-        }
-    }
-    FieldPath { scope: None, names: names.to_vec(), span }
 }

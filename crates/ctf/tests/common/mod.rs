@@ -60,10 +60,7 @@ pub fn show(value: &Value<'_>) -> String {
         Value::Bytes(v) => format!("bytes {v:02x?}"),
         Value::Array(a) => format!("[{}]", a.iter().map(|v| show(&v)).collect::<Vec<_>>().join(", ")),
         Value::Compound(c) => {
-            let parts: Vec<String> = c
-                .iter()
-                .map(|(name, v)| name.map_or(String::new(), |n| format!("{n}: ")) + &show(&v))
-                .collect();
+            let parts: Vec<String> = c.iter().map(|(name, v)| name.map_or(String::new(), |n| format!("{n}: ")) + &show(&v)).collect();
             match c.kind() {
                 CompoundKind::Array => format!("[{}]", parts.join(", ")),
                 CompoundKind::Struct => format!("{{{}}}", parts.join(", ")),
@@ -77,7 +74,7 @@ pub fn show(value: &Value<'_>) -> String {
 pub fn corpora(what: &str) -> Option<PathBuf> {
     let folder = std::env::var_os("LONGPOLE_CORPORA").map(PathBuf::from);
     if folder.is_none() {
-        eprintln!("skipped: {what} (LONGPOLE_CORPORA is not set)");
+        eprintln!("not at hand: traces of other tools (LONGPOLE_CORPORA): {what}");
     }
     folder
 }

@@ -1,0 +1,84 @@
+//! The event that a decoder stands at: its class, its time, and its values, decoded when asked for.
+
+use crate::metadata::Metadata;
+use crate::packet::{Loss, Packet};
+use crate::plan::Field;
+use crate::types::EventClass;
+use crate::value::{Located, Value, Values};
+
+/// The same with what it is about.
+#[derive(Debug)]
+pub enum Item<'a> {
+    DiscardedEvents(Box<Loss>),
+    DiscardedPackets(Box<Loss>),
+    PacketBegin(&'a Packet),
+    Event(EventRef<'a>),
+    PacketEnd(&'a Packet),
+}
+
+/// The current event; borrows the decoder.
+#[derive(Clone, Copy, Debug)]
+pub struct EventRef<'a> {
+    pub(crate) metadata: &'a Metadata,
+    pub(crate) stream: usize,
+    pub(crate) class: usize,
+    pub(crate) cycles: u64,
+    pub(crate) ns: i64,
+    pub(crate) located: Located<'a>,
+    pub(crate) fields: &'a [Field],
+}
+
+impl<'a> EventRef<'a> {
+    /// Index of the stream class in the schema.
+    pub fn stream_index(&self) -> usize {
+        self.stream
+    }
+
+    /// Index of the event class in its stream class.
+    pub fn class_index(&self) -> usize {
+        self.class
+    }
+
+    pub fn class(&self) -> &'a EventClass {
+        &self.metadata.schema().streams[self.stream].events[self.class]
+    }
+
+    pub fn name(&self) -> &'a str {
+        &self.class().name
+    }
+
+    /// The clock's full value; 0 in a stream without timestamps.
+    #[inline]
+    pub fn cycles(&self) -> u64 {
+        self.cycles
+    }
+
+    /// Nanoseconds from the clock's origin.
+    #[inline]
+    pub fn ns(&self) -> i64 {
+        self.ns
+    }
+
+    /// What [`value`](Self::value) can be asked for: contexts first, then the payload.
+    #[inline]
+    pub fn fields(&self) -> &'a [Field] {
+        self.fields
+    }
+
+    /// The value of a field by its index in [`fields`](Self::fields).
+    #[inline]
+    pub fn value(&self, index: usize) -> Option<Value<'a>> {
+        self.fields.get(index).map(|f| self.located.value(f))
+    }
+
+    /// All values, in the order of [`fields`](Self::fields).
+    #[inline]
+    pub fn values(&self) -> Values<'a> {
+        Values { located: self.located, fields: self.fields.iter() }
+    }
+
+    /// A value by its field's name; of several the last, which is the payload's.
+    pub fn get(&self, name: &str) -> Option<Value<'a>> {
+        self.fields.iter().rev().find(|f| *f.name == *name).map(|f| self.located.value(f))
+    }
+}

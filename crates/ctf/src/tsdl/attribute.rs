@@ -1,0 +1,108 @@
+//! Values of attributes: the texts, numbers, truths and words that TSDL's assignments may hold, each refused with its place.
+
+use super::syntax::*;
+use crate::error::{Span, SpanError};
+use crate::types::*;
+
+pub(super) type Result<T> = std::result::Result<T, SpanError>;
+
+pub(super) fn fail<T>(span: Span, message: impl Into<String>) -> Result<T> {
+    Err(SpanError::new(span, message))
+}
+
+pub(super) fn word(value: &Value) -> Option<&str> {
+    match value {
+        Value::Path(path) if path.len() == 1 => Some(&path[0]),
+        _ => None,
+    }
+}
+
+/// A text, with or without quotes.
+pub(super) fn text(value: &Value, span: Span) -> Result<String> {
+    match value {
+        Value::Text(text) => Ok(text.clone()),
+        Value::Path(path) => Ok(path.join(".")),
+        Value::Int(_) => fail(span, "expected a text"),
+    }
+}
+
+pub(super) fn number<T: TryFrom<i128>>(value: &Value, span: Span, what: &str) -> Result<T> {
+    match value {
+        Value::Int(i) => T::try_from(*i).or_else(|_| fail(span, format!("{i} is out of range for {what}"))),
+        _ => fail(span, format!("expected an integer for {what}")),
+    }
+}
+
+pub(super) fn truth(value: &Value, span: Span) -> Result<bool> {
+    match value {
+        Value::Int(i) => Ok(*i != 0),
+        _ => match word(value) {
+            Some("true" | "TRUE") => Ok(true),
+            Some("false" | "FALSE") => Ok(false),
+            _ => fail(span, "expected `true` or `false`"),
+        },
+    }
+}
+
+pub(super) fn uuid(value: &Value, span: Span) -> Result<[u8; 16]> {
+    let text = text(value, span)?;
+    let digits: Vec<u8> = text.bytes().filter(|b| *b != b'-').collect();
+    let mut uuid = [0; 16];
+    if digits.len() != 32 || !digits.is_ascii() {
+        return fail(span, "a uuid has 32 hexadecimal digits");
+    }
+    for (byte, pair) in uuid.iter_mut().zip(digits.chunks(2)) {
+        let pair = std::str::from_utf8(pair).unwrap_or("");
+        *byte = u8::from_str_radix(pair, 16).or_else(|_| fail(span, "a uuid has 32 hexadecimal digits"))?;
+    }
+    Ok(uuid)
+}
+
+pub(super) fn assignments(items: &[Item]) -> impl Iterator<Item = (&str, &Value, Span)> {
+    items.iter().filter_map(|item| match &item.kind {
+        ItemKind::Assign { left, value, value_span } => Some((left.as_str(), value, *value_span)),
+        _ => None,
+    })
+}
+
+pub(super) fn alignment(value: i128, span: Span) -> Result<u32> {
+    match u32::try_from(value) {
+        Ok(bits) if bits.is_power_of_two() => Ok(bits),
+        _ => fail(span, "an alignment is a power of two"),
+    }
+}
+
+pub(super) fn base(value: &Value, span: Span) -> Result<u8> {
+    match value {
+        Value::Int(base @ (2 | 8 | 10 | 16)) => Ok(*base as u8),
+        _ => match word(value) {
+            Some("decimal" | "dec" | "d" | "i" | "u") => Ok(10),
+            Some("hexadecimal" | "hex" | "x" | "X" | "p") => Ok(16),
+            Some("octal" | "oct" | "o") => Ok(8),
+            Some("binary" | "bin" | "b") => Ok(2),
+            _ => fail(span, "a base is 2, 8, 10 or 16"),
+        },
+    }
+}
+
+pub(super) fn encoding(value: &Value, span: Span) -> Result<Encoding> {
+    match text(value, span)?.to_ascii_lowercase().as_str() {
+        "none" => Ok(Encoding::None),
+        "utf8" | "utf-8" => Ok(Encoding::Utf8),
+        "ascii" => Ok(Encoding::Ascii),
+        _ => fail(span, "an encoding is `none`, `UTF8` or `ASCII`"),
+    }
+}
+
+pub(super) fn field_path(names: &[String], span: Span) -> FieldPath {
+    const SCOPES: [Scope; 6] =
+        [Scope::PacketHeader, Scope::PacketContext, Scope::EventHeader, Scope::StreamEventContext, Scope::EventContext, Scope::EventFields];
+    for scope in SCOPES {
+        let prefix = scope.path().split('.');
+        let len = prefix.clone().count();
+        if names.len() > len && prefix.eq(names[..len].iter().map(String::as_str)) {
+            return FieldPath { scope: Some(scope), names: names[len..].to_vec(), span };
+        }
+    }
+    FieldPath { scope: None, names: names.to_vec(), span }
+}
