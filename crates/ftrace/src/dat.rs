@@ -1,0 +1,220 @@
+//! trace.dat, the file of trace-cmd: versions 6 (parts in a fixed order) and 7 (sections that options point to, perhaps compressed).
+//!
+//! Everything but the events is read when the file is opened: formats, symbols, names, options, and where each CPU's pages are.
+//! The pages go through the page decoder, straight from the file, or chunk by chunk through the decompressor. Only zstd is
+//! built in; a file that another method compressed is refused with the command that decompresses it.
+//!
+//! Lengths are checked against the file before anything is allocated for them.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use crate::error::{DatError, DatErrorKind};
+use crate::format::{EventFormat, Formats, HeaderEvent};
+use crate::page::{ByteOrder, PageLayout};
+use crate::stream::PageStream;
+
+mod data;
+mod parts;
+
+pub use data::CpuReader;
+use parts::Cursor;
+
+/// Bytes that can be read at any place.
+pub trait ReadAt {
+    fn size(&self) -> io::Result<u64>;
+    /// Fills the buffer from `offset` on, or fails.
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
+}
+
+impl ReadAt for File {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
+    }
+
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        FileExt::read_exact_at(self, buffer, offset)
+    }
+}
+
+impl<T: AsRef<[u8]>> ReadAt for io::Cursor<T> {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.get_ref().as_ref().len() as u64)
+    }
+
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        let end = offset.checked_add(buffer.len() as u64).and_then(|e| usize::try_from(e).ok());
+        let bytes = end.and_then(|end| self.get_ref().as_ref().get(offset as usize..end));
+        buffer.copy_from_slice(bytes.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+}
+
+/// An option as the file holds it; ids as in trace-cmd.dat.v7(5).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DatOption {
+    pub id: u16,
+    pub data: Vec<u8>,
+}
+
+/// A buffer of the kernel that was recorded: the top one (an empty name) or an instance.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Buffer {
+    pub name: String,
+    /// The clock's name, where the file states it for this buffer.
+    pub clock: Option<String>,
+    pub page_size: u32,
+    pub cpus: Vec<CpuData>,
+}
+
+/// Where a CPU's pages are in the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CpuData {
+    pub cpu: u32,
+    pub offset: u64,
+    /// Bytes in the file.
+    pub size: u64,
+    /// In chunks, each decompressed for itself.
+    pub compressed: bool,
+}
+
+/// An opened trace.dat.
+#[derive(Debug)]
+pub struct Dat<S> {
+    source: S,
+    version: u8,
+    order: ByteOrder,
+    layout: PageLayout,
+    formats: Formats,
+    kallsyms: Vec<u8>,
+    printk: Vec<u8>,
+    cmdlines: Vec<u8>,
+    options: Vec<DatOption>,
+    buffers: Vec<Buffer>,
+}
+
+const MAGIC: &[u8; 10] = b"\x17\x08\x44tracing";
+
+impl<S: ReadAt> Dat<S> {
+    /// Reads everything but the pages.
+    pub fn open(source: S) -> Result<Dat<S>, DatError> {
+        let len = source.size().map_err(|e| DatError { offset: 0, kind: DatErrorKind::Io(e) })?;
+        let mut at = Cursor::file(&source, len, 0);
+        if at.bytes(10).is_ok_and(|b| b != MAGIC) || len < 10 {
+            return Err(DatError { offset: 0, kind: DatErrorKind::NotADat });
+        }
+        let version = at.string()?;
+        let order = match at.byte()? {
+            0 => ByteOrder::Little,
+            1 => ByteOrder::Big,
+            other => return Err(at.error(DatErrorKind::Head(other))),
+        };
+        at.set_order(order);
+        let long = at.byte()?;
+        if !matches!(long, 4 | 8) {
+            return Err(at.error(DatErrorKind::Head(long)));
+        }
+        let page_size = at.u32()?;
+        let parts = match version.as_str() {
+            "6" => parts::version_6(&mut at, page_size)?,
+            "7" => parts::version_7(&mut at)?,
+            _ => return Err(at.error(DatErrorKind::Version(version))),
+        };
+        let format_error = |what: String| move |error| DatError { offset: 0, kind: DatErrorKind::Format { what, error } };
+        HeaderEvent::parse(&text(&parts.header_event)).map_err(format_error("header_event".into()))?;
+        let mut layout = PageLayout::parse(&text(&parts.header_page), order).map_err(format_error("header_page".into()))?;
+        let mut formats = Formats::default();
+        for (system, bytes) in &parts.formats {
+            let format = EventFormat::parse(system, &text(bytes)).map_err(format_error(format!("a format of {system}")))?;
+            if formats.is_empty() {
+                layout = layout.with_ids_of(&format);
+            }
+            formats.add(format);
+        }
+        Ok(Dat {
+            version: if version == "6" { 6 } else { 7 },
+            order,
+            layout,
+            formats,
+            kallsyms: parts.kallsyms,
+            printk: parts.printk,
+            cmdlines: parts.cmdlines,
+            options: parts.options,
+            buffers: parts.buffers,
+            source,
+        })
+    }
+
+    /// 6 or 7.
+    pub fn version(&self) -> u8 {
+        self.version
+    }
+
+    pub fn order(&self) -> ByteOrder {
+        self.order
+    }
+
+    pub fn layout(&self) -> &PageLayout {
+        &self.layout
+    }
+
+    pub fn formats(&self) -> &Formats {
+        &self.formats
+    }
+
+    /// The traced machine's /proc/kallsyms.
+    pub fn kallsyms(&self) -> &[u8] {
+        &self.kallsyms
+    }
+
+    /// `printk_formats`: lines of address and text.
+    pub fn printk_formats(&self) -> &[u8] {
+        &self.printk
+    }
+
+    /// Pid and name of each line of `saved_cmdlines`.
+    pub fn cmdlines(&self) -> impl Iterator<Item = (i32, &str)> {
+        let lines = self.cmdlines.split(|&b| b == b'\n').filter_map(|line| std::str::from_utf8(line).ok());
+        lines.filter_map(|line| {
+            let (pid, name) = line.split_once(' ')?;
+            Some((pid.parse().ok()?, name))
+        })
+    }
+
+    pub fn options(&self) -> &[DatOption] {
+        &self.options
+    }
+
+    /// The clock of the recording: the name in brackets of option 4.
+    pub fn clock(&self) -> Option<String> {
+        let option = self.options.iter().find(|o| o.id == parts::TRACECLOCK)?;
+        let text = text(&option.data);
+        let (_, rest) = text.split_once('[')?;
+        Some(rest.split_once(']')?.0.to_owned())
+    }
+
+    pub fn buffers(&self) -> &[Buffer] {
+        &self.buffers
+    }
+
+    /// The events of one CPU of a buffer.
+    pub fn stream(&self, buffer: usize, cpu: u32) -> Result<PageStream<CpuReader<'_, S>>, DatError> {
+        let none = || DatError { offset: 0, kind: DatErrorKind::NoSuchStream { buffer, cpu } };
+        let in_file = self.buffers.get(buffer).ok_or_else(none)?;
+        let data = in_file.cpus.iter().find(|c| c.cpu == cpu).ok_or_else(none)?;
+        let layout = match in_file.page_size {
+            0 => self.layout,
+            size => self.layout.with_page_size(size as usize),
+        };
+        Ok(PageStream::new(CpuReader::new(&self.source, data, self.order), layout))
+    }
+}
+
+fn text(bytes: &[u8]) -> std::borrow::Cow<'_, str> {
+    String::from_utf8_lossy(bytes)
+}
+
+/// Guards against option sections that point to each other.
+type Visited = HashSet<u64>;

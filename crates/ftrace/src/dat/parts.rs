@@ -1,0 +1,339 @@
+//! The parts of a trace.dat before its pages, in both versions' arrangement.
+
+use super::data::decompress;
+use super::{Buffer, CpuData, DatOption, ReadAt, Visited};
+use crate::error::{DatError, DatErrorKind};
+use crate::page::ByteOrder;
+
+pub const BUFFER: u16 = 3;
+pub const TRACECLOCK: u16 = 4;
+const HEADER_INFO: u16 = 16;
+const FTRACE_EVENTS: u16 = 17;
+const EVENT_FORMATS: u16 = 18;
+const KALLSYMS: u16 = 19;
+const PRINTK: u16 = 20;
+const CMDLINES: u16 = 21;
+/// The symbols of a large kernel are some 20 MB.
+pub const MAX_PART: u64 = 256 << 20;
+const MAX_CPUS: u32 = 1 << 16;
+const MAX_OPTIONS: usize = 1 << 16;
+
+#[derive(Default)]
+pub struct Parts {
+    pub header_page: Vec<u8>,
+    pub header_event: Vec<u8>,
+    /// System and text.
+    pub formats: Vec<(String, Vec<u8>)>,
+    pub kallsyms: Vec<u8>,
+    pub printk: Vec<u8>,
+    pub cmdlines: Vec<u8>,
+    pub options: Vec<DatOption>,
+    pub buffers: Vec<Buffer>,
+}
+
+/// Reads numbers and texts, from the file or from a section in memory.
+pub struct Cursor<'a> {
+    from: From<'a>,
+    len: u64,
+    pub at: u64,
+    order: ByteOrder,
+}
+
+#[derive(Clone, Copy)]
+enum From<'a> {
+    File(&'a dyn ReadAt),
+    Memory(&'a [u8]),
+}
+
+impl<'a> Cursor<'a> {
+    pub fn file(source: &'a dyn ReadAt, len: u64, at: u64) -> Cursor<'a> {
+        Cursor { from: From::File(source), len, at, order: ByteOrder::Little }
+    }
+
+    fn memory(bytes: &'a [u8], order: ByteOrder) -> Cursor<'a> {
+        Cursor { from: From::Memory(bytes), len: bytes.len() as u64, at: 0, order }
+    }
+
+    pub fn set_order(&mut self, order: ByteOrder) {
+        self.order = order;
+    }
+
+    pub fn error(&self, kind: DatErrorKind) -> DatError {
+        DatError { offset: self.at, kind }
+    }
+
+    pub fn bytes(&mut self, length: u64) -> Result<Vec<u8>, DatError> {
+        let left = self.len.saturating_sub(self.at);
+        if length > left {
+            return Err(self.error(DatErrorKind::Truncated { need: length - left }));
+        }
+        if length > MAX_PART {
+            return Err(self.error(DatErrorKind::TooLong { length, limit: MAX_PART }));
+        }
+        let mut out = vec![0; length as usize];
+        match self.from {
+            From::File(source) => {
+                source.read_exact_at(&mut out, self.at).map_err(|e| self.error(DatErrorKind::Io(e)))?;
+            }
+            From::Memory(bytes) => out.copy_from_slice(&bytes[self.at as usize..][..length as usize]),
+        }
+        self.at += length;
+        Ok(out)
+    }
+
+    pub fn byte(&mut self) -> Result<u8, DatError> {
+        Ok(self.bytes(1)?[0])
+    }
+
+    fn number(&mut self, size: u64) -> Result<u64, DatError> {
+        let bytes = self.bytes(size)?;
+        // The sizes that are asked for are 2, 4 and 8.
+        Ok(self.order.unsigned(&bytes).unwrap_or(0))
+    }
+
+    fn u16(&mut self) -> Result<u16, DatError> {
+        Ok(self.number(2)? as u16)
+    }
+
+    pub fn u32(&mut self) -> Result<u32, DatError> {
+        Ok(self.number(4)? as u32)
+    }
+
+    fn u64(&mut self) -> Result<u64, DatError> {
+        self.number(8)
+    }
+
+    /// A text up to a zero byte.
+    pub fn string(&mut self) -> Result<String, DatError> {
+        const LIMIT: u64 = 4096;
+        let begin = self.at;
+        let window = self.bytes(self.len.saturating_sub(begin).min(LIMIT))?;
+        self.at = begin;
+        let Some(end) = window.iter().position(|&b| b == 0) else {
+            let kind = if (window.len() as u64) < LIMIT {
+                DatErrorKind::Truncated { need: 1 }
+            } else {
+                DatErrorKind::TooLong { length: LIMIT, limit: LIMIT }
+            };
+            return Err(self.error(kind));
+        };
+        self.at += end as u64 + 1;
+        Ok(String::from_utf8_lossy(&window[..end]).into_owned())
+    }
+
+    fn expect(&mut self, expected: &'static str) -> Result<(), DatError> {
+        let begin = self.at;
+        if self.bytes(expected.len() as u64)? != expected.as_bytes() {
+            return Err(DatError { offset: begin, kind: DatErrorKind::Expected { expected: expected.trim_end_matches('\0') } });
+        }
+        Ok(())
+    }
+
+    fn headers(&mut self, parts: &mut Parts) -> Result<(), DatError> {
+        self.expect("header_page\0")?;
+        let length = self.u64()?;
+        parts.header_page = self.bytes(length)?;
+        self.expect("header_event\0")?;
+        let length = self.u64()?;
+        parts.header_event = self.bytes(length)?;
+        Ok(())
+    }
+
+    fn formats_of(&mut self, system: &str, parts: &mut Parts) -> Result<(), DatError> {
+        for _ in 0..self.u32()? {
+            let length = self.u64()?;
+            parts.formats.push((system.to_owned(), self.bytes(length)?));
+        }
+        Ok(())
+    }
+
+    fn systems(&mut self, parts: &mut Parts) -> Result<(), DatError> {
+        for _ in 0..self.u32()? {
+            let system = self.string()?;
+            self.formats_of(&system, parts)?;
+        }
+        Ok(())
+    }
+
+    fn short_part(&mut self) -> Result<Vec<u8>, DatError> {
+        let length = self.u32()?;
+        self.bytes(length.into())
+    }
+
+    fn long_part(&mut self) -> Result<Vec<u8>, DatError> {
+        let length = self.u64()?;
+        self.bytes(length)
+    }
+
+    fn cpu_count(&mut self) -> Result<u32, DatError> {
+        let count = self.u32()?;
+        if count > MAX_CPUS {
+            return Err(self.error(DatErrorKind::TooLong { length: count.into(), limit: MAX_CPUS.into() }));
+        }
+        Ok(count)
+    }
+
+    fn push_option(&mut self, parts: &mut Parts, id: u16, length: u32) -> Result<(), DatError> {
+        if parts.options.len() >= MAX_OPTIONS {
+            return Err(self.error(DatErrorKind::TooLong { length: MAX_OPTIONS as u64 + 1, limit: MAX_OPTIONS as u64 }));
+        }
+        let data = self.bytes(length.into())?;
+        parts.options.push(DatOption { id, data });
+        Ok(())
+    }
+}
+
+pub fn version_6(at: &mut Cursor<'_>, page_size: u32) -> Result<Parts, DatError> {
+    let mut parts = Parts::default();
+    at.headers(&mut parts)?;
+    at.formats_of("ftrace", &mut parts)?;
+    at.systems(&mut parts)?;
+    parts.kallsyms = at.short_part()?;
+    parts.printk = at.short_part()?;
+    parts.cmdlines = at.long_part()?;
+    let cpus = at.cpu_count()?;
+    let first = flyrecord(at, &mut parts, String::new(), page_size, cpus)?;
+    parts.buffers.push(first);
+    // Each instance has an option: an offset and a name; what is there looks like the end of the main part.
+    let instances: Vec<Vec<u8>> = parts.options.iter().filter(|o| o.id == BUFFER).map(|o| o.data.clone()).collect();
+    for data in instances {
+        let mut option = Cursor::memory(&data, at.order);
+        let offset = option.u64().map_err(|_| at.error(DatErrorKind::Option { id: BUFFER, length: data.len() }))?;
+        let name = option.string().unwrap_or_default();
+        at.at = offset;
+        let instance = flyrecord(at, &mut parts, name, page_size, cpus)?;
+        parts.buffers.push(instance);
+    }
+    Ok(parts)
+}
+
+/// Options, if any, then the table of the CPUs' pages.
+fn flyrecord(at: &mut Cursor<'_>, parts: &mut Parts, name: String, page_size: u32, cpus: u32) -> Result<Buffer, DatError> {
+    let mut count = cpus;
+    loop {
+        let begin = at.at;
+        match at.bytes(10)?.as_slice() {
+            b"options  \0" => loop {
+                match at.u16()? {
+                    0 => break,
+                    id => {
+                        let length = at.u32()?;
+                        at.push_option(parts, id, length)?;
+                        // An instance may have seen other CPUs than the top buffer.
+                        if id == 8 && !name.is_empty() {
+                            let data = parts.options.last().map(|o| o.data.clone()).unwrap_or_default();
+                            count = Cursor::memory(&data, at.order).cpu_count().unwrap_or(cpus);
+                        }
+                    }
+                }
+            },
+            b"flyrecord\0" => break,
+            b"latency  \0" => return Err(at.error(DatErrorKind::Latency)),
+            _ => return Err(DatError { offset: begin, kind: DatErrorKind::Expected { expected: "flyrecord" } }),
+        }
+    }
+    let mut list = Vec::new();
+    for cpu in 0..count {
+        let (offset, size) = (at.u64()?, at.u64()?);
+        list.push(CpuData { cpu, offset, size, compressed: false });
+    }
+    Ok(Buffer { name, clock: None, page_size, cpus: list })
+}
+
+pub fn version_7(at: &mut Cursor<'_>) -> Result<Parts, DatError> {
+    let mut parts = Parts::default();
+    let method = at.string()?;
+    at.string()?;
+    let mut next = at.u64()?;
+    let mut visited = Visited::new();
+    while next != 0 {
+        if !visited.insert(next) {
+            return Err(at.error(DatErrorKind::Loop));
+        }
+        let section = section(at, next, 0, &method)?;
+        let mut options = Cursor::memory(&section, at.order);
+        next = 0;
+        while options.at < options.len {
+            let (id, length) = (options.u16()?, options.u32()?);
+            if id == 0 {
+                next = if length >= 8 { options.u64()? } else { 0 };
+                break;
+            }
+            options.push_option(&mut parts, id, length)?;
+        }
+    }
+    let options = std::mem::take(&mut parts.options);
+    for DatOption { id, data } in &options {
+        if !matches!(*id, BUFFER | HEADER_INFO..=CMDLINES | 22) {
+            continue;
+        }
+        let mut option = Cursor::memory(data, at.order);
+        let place = at.at;
+        let short = || DatError { offset: place, kind: DatErrorKind::Option { id: *id, length: data.len() } };
+        let offset = option.u64().map_err(|_| short())?;
+        if *id == BUFFER {
+            let buffer = buffer_7(at, &mut option, offset, &method).map_err(|e| match e.kind {
+                DatErrorKind::Truncated { .. } => short(),
+                _ => e,
+            })?;
+            parts.buffers.push(buffer);
+            continue;
+        }
+        if *id == 22 {
+            return Err(at.error(DatErrorKind::Latency));
+        }
+        let bytes = section(at, offset, *id, &method)?;
+        let mut inside = Cursor::memory(&bytes, at.order);
+        match *id {
+            HEADER_INFO => inside.headers(&mut parts)?,
+            FTRACE_EVENTS => inside.formats_of("ftrace", &mut parts)?,
+            EVENT_FORMATS => inside.systems(&mut parts)?,
+            KALLSYMS => parts.kallsyms = inside.short_part()?,
+            PRINTK => parts.printk = inside.short_part()?,
+            _ => parts.cmdlines = inside.long_part()?,
+        }
+    }
+    parts.options = options;
+    Ok(parts)
+}
+
+/// The description of a buffer; its pages stay where they are.
+fn buffer_7(at: &mut Cursor<'_>, option: &mut Cursor<'_>, offset: u64, method: &str) -> Result<Buffer, DatError> {
+    at.at = offset;
+    let (_, flags) = (at.u16()?, at.u16()?);
+    let compressed = flags & 1 != 0;
+    if compressed && method != "zstd" {
+        return Err(at.error(DatErrorKind::Compression(method.to_owned())));
+    }
+    let name = option.string()?;
+    let clock = Some(option.string()?);
+    let page_size = option.u32()?;
+    let mut cpus = Vec::new();
+    for _ in 0..option.cpu_count()? {
+        let cpu = option.u32()?;
+        let (offset, size) = (option.u64()?, option.u64()?);
+        cpus.push(CpuData { cpu, offset, size, compressed });
+    }
+    Ok(Buffer { name, clock, page_size, cpus })
+}
+
+/// The content of a section, decompressed.
+fn section(at: &mut Cursor<'_>, offset: u64, id: u16, method: &str) -> Result<Vec<u8>, DatError> {
+    at.at = offset;
+    let (found, flags) = (at.u16()?, at.u16()?);
+    at.u32()?;
+    let size = at.u64()?;
+    if found != id {
+        return Err(DatError { offset, kind: DatErrorKind::Section { expected: id, found } });
+    }
+    if flags & 1 == 0 {
+        return at.bytes(size);
+    }
+    if method != "zstd" {
+        return Err(at.error(DatErrorKind::Compression(method.to_owned())));
+    }
+    let (packed, plain) = (at.u32()?, at.u32()?);
+    let begin = at.at;
+    let packed = at.bytes(packed.into())?;
+    decompress(&packed, plain.into()).map_err(|kind| DatError { offset: begin, kind })
+}

@@ -1,0 +1,353 @@
+//! `events/SYSTEM/NAME/format`: what the bytes of a record mean.
+//!
+//! The kernel states offset, size and sign of each field; the C type is kept as text, because only that tells an array of
+//! characters from an array of numbers. Nothing else is concluded from it. The formula of printing is kept and not evaluated.
+//!
+//! A format is parsed once; reading a field is then an addition and a bounds check.
+
+use std::collections::HashMap;
+
+use crate::error::{FieldError, FormatError, FormatErrorKind};
+use crate::page::ByteOrder;
+
+/// One event class of the kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventFormat {
+    pub system: String,
+    pub name: String,
+    /// What the records' `common_type` says.
+    pub id: u16,
+    /// `common_*` fields, which all events of a kernel share, in order of their offsets.
+    pub common: Vec<Field>,
+    pub fields: Vec<Field>,
+    /// The text behind `print fmt:`.
+    pub print_fmt: String,
+}
+
+/// Where a field is and what its bytes are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Field {
+    pub name: String,
+    /// The C type, without the array's brackets: `unsigned long`, `char`, `struct folio *`.
+    pub type_text: String,
+    /// Bytes from the record's begin.
+    pub offset: u32,
+    /// Bytes of the whole field; 0 for an array that goes on to the record's end.
+    pub size: u32,
+    pub signed: bool,
+    pub shape: Shape,
+}
+
+/// How the bytes of a field are arranged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// One value, `size` bytes long.
+    Scalar,
+    /// `TYPE name[n]`: the elements are in place. `elements` is 0 if the length is not stated (`name[]`, or a constant's name).
+    Array { elements: u32 },
+    /// `__data_loc TYPE[] name`: the field holds offset (low 16 bits, from the record's begin) and length (high 16 bits).
+    Dynamic,
+    /// `__rel_loc TYPE[] name`: as `Dynamic`, the offset counts from the end of the field.
+    Relative,
+}
+
+impl EventFormat {
+    /// Parses a format file. `system` is the folder's name, which the text does not state.
+    pub fn parse(system: &str, text: &str) -> Result<EventFormat, FormatError> {
+        let mut format = EventFormat {
+            system: system.to_owned(),
+            name: String::new(),
+            id: 0,
+            common: Vec::new(),
+            fields: Vec::new(),
+            print_fmt: String::new(),
+        };
+        let (mut has_name, mut has_id, mut last) = (false, false, 1);
+        let mut lines = text.lines().enumerate();
+        while let Some((index, line)) = lines.next() {
+            last = index + 1;
+            let line = line.trim();
+            if let Some(name) = line.strip_prefix("name:") {
+                format.name = name.trim().to_owned();
+                has_name = true;
+            } else if let Some(id) = line.strip_prefix("ID:") {
+                let id = id.trim();
+                format.id = id.parse().map_err(|_| FormatError { line: last, kind: FormatErrorKind::Number(cut(id)) })?;
+                has_id = true;
+            } else if line.starts_with("field:") || line.starts_with("field ") {
+                let field = Field::parse(line).map_err(|kind| FormatError { line: last, kind })?;
+                if field.name.starts_with("common_") {
+                    format.common.push(field);
+                } else {
+                    format.fields.push(field);
+                }
+            } else if let Some(print) = line.strip_prefix("print fmt:") {
+                format.print_fmt = print.trim().to_owned();
+                for (_, more) in lines.by_ref() {
+                    format.print_fmt.push('\n');
+                    format.print_fmt.push_str(more);
+                }
+                break;
+            }
+        }
+        let missing = |what| FormatError { line: last, kind: FormatErrorKind::Missing(what) };
+        if !has_name {
+            return Err(missing("name:"));
+        }
+        if !has_id {
+            return Err(missing("ID:"));
+        }
+        Ok(format)
+    }
+
+    /// A field by name, a common one included.
+    pub fn field(&self, name: &str) -> Option<&Field> {
+        self.fields.iter().chain(&self.common).find(|f| f.name == name)
+    }
+}
+
+impl Field {
+    /// Parses `field:TYPE NAME; offset:N; size:N; signed:N;` (older kernels state no sign, which means unsigned).
+    pub(crate) fn parse(line: &str) -> Result<Field, FormatErrorKind> {
+        let wrong = || FormatErrorKind::Field(cut(line));
+        let mut parts = line.split(';').map(str::trim);
+        let declaration = parts.next().and_then(|p| p.split_once(':')).ok_or_else(wrong)?.1.trim();
+        let (mut offset, mut size, mut signed) = (None, None, false);
+        for part in parts.filter(|p| !p.is_empty()) {
+            let (key, value) = part.split_once(':').ok_or_else(wrong)?;
+            let value = value.trim();
+            let number = || value.parse::<u32>().map_err(|_| FormatErrorKind::Number(cut(value)));
+            match key.trim() {
+                "offset" => offset = Some(number()?),
+                "size" => size = Some(number()?),
+                "signed" => signed = number()? != 0,
+                _ => {}
+            }
+        }
+        let (Some(offset), Some(size)) = (offset, size) else {
+            return Err(wrong());
+        };
+        let (declaration, location) = match declaration.split_once(char::is_whitespace) {
+            Some(("__data_loc", rest)) => (rest.trim(), Some(Shape::Dynamic)),
+            Some(("__rel_loc", rest)) => (rest.trim(), Some(Shape::Relative)),
+            _ => (declaration, None),
+        };
+        // `TYPE[] NAME`, `TYPE NAME[3]`, `TYPE NAME`: the name is the last word, brackets belong to the shape.
+        let (words, brackets) = match declaration.strip_suffix(']').and_then(|d| d.rsplit_once('[')) {
+            Some((words, inside)) => (words.trim_end(), Some(inside.trim())),
+            None => (declaration, None),
+        };
+        let begin = words
+            .rfind(|c: char| c.is_whitespace() || c == '*' || c == ']')
+            .map_or(0, |i| i + words[i..].chars().next().map_or(1, char::len_utf8));
+        let (type_text, name) = (words[..begin].trim(), &words[begin..]);
+        if name.is_empty() {
+            return Err(wrong());
+        }
+        let shape = match (location, brackets) {
+            (Some(shape), _) => shape,
+            (None, Some(inside)) => Shape::Array { elements: inside.parse().unwrap_or(0) },
+            (None, None) if type_text.ends_with(']') => Shape::Array { elements: 0 },
+            (None, None) => Shape::Scalar,
+        };
+        let type_text = match shape {
+            Shape::Scalar => type_text,
+            _ => type_text.split_once('[').map_or(type_text, |(t, _)| t.trim_end()),
+        };
+        Ok(Field { name: name.to_owned(), type_text: type_text.to_owned(), offset, size, signed, shape })
+    }
+
+    /// The field's bytes in place: of a dynamic one its location word.
+    pub fn raw<'a>(&self, record: &'a [u8]) -> Result<&'a [u8], FieldError> {
+        let start = self.offset as usize;
+        let end = match (self.shape, self.size) {
+            (Shape::Array { .. }, 0) => record.len(),
+            _ => start.saturating_add(self.size as usize),
+        };
+        record.get(start..end).ok_or(FieldError::BeyondRecord { end: end.max(start) as u64, have: record.len() })
+    }
+
+    /// The content: of a dynamic field what it points to, else the bytes in place.
+    pub fn bytes<'a>(&self, record: &'a [u8], order: ByteOrder) -> Result<&'a [u8], FieldError> {
+        let base = match self.shape {
+            Shape::Scalar | Shape::Array { .. } => return self.raw(record),
+            Shape::Dynamic => 0,
+            Shape::Relative => u64::from(self.offset) + u64::from(self.size),
+        };
+        let word = order.unsigned(self.raw(record)?).ok_or(FieldError::IntegerSize { size: self.size })?;
+        let start = base + (word & 0xffff);
+        let end = start + (word >> 16 & 0xffff);
+        record.get(start as usize..end as usize).ok_or(FieldError::BeyondRecord { end, have: record.len() })
+    }
+
+    /// An integer of 1, 2, 4 or 8 bytes, its sign as the format states.
+    #[inline]
+    pub fn int(&self, record: &[u8], order: ByteOrder) -> Result<i128, FieldError> {
+        let bytes = self.raw(record)?;
+        self.number(bytes, order)
+    }
+
+    /// An integer as 64 bits; a negative one in two's complement.
+    #[inline]
+    pub fn u64(&self, record: &[u8], order: ByteOrder) -> Result<u64, FieldError> {
+        Ok(self.int(record, order)? as u64)
+    }
+
+    /// An integer as 64 bits with sign; one of 2⁶³ and above becomes negative.
+    #[inline]
+    pub fn i64(&self, record: &[u8], order: ByteOrder) -> Result<i64, FieldError> {
+        Ok(self.int(record, order)? as i64)
+    }
+
+    /// The elements of an array of integers, `element` bytes each. [`Field::element_size`] states it for an array in place.
+    pub fn ints<'a>(&'a self, record: &'a [u8], order: ByteOrder, element: u32) -> Result<impl Iterator<Item = i128> + 'a, FieldError> {
+        if !matches!(element, 1 | 2 | 4 | 8) {
+            return Err(FieldError::IntegerSize { size: element });
+        }
+        let bytes = self.bytes(record, order)?;
+        // Each chunk has one of the sizes that were just checked.
+        Ok(bytes.chunks_exact(element as usize).map(move |b| self.number(b, order).unwrap_or(0)))
+    }
+
+    /// Bytes of one element: size by count in place; by the type's name for a dynamic array, as far as that tells it.
+    /// `long` is as many bytes as the kernel's.
+    pub fn element_size(&self, long: u32) -> Option<u32> {
+        match self.shape {
+            Shape::Scalar => Some(self.size),
+            Shape::Array { elements } if elements > 0 => Some(self.size / elements),
+            _ => Some(match self.type_text.trim_start_matches("const ").trim() {
+                "char" | "signed char" | "unsigned char" | "u8" | "s8" | "__u8" | "__s8" | "uint8_t" | "bool" => 1,
+                "short" | "unsigned short" | "u16" | "s16" | "__u16" | "__s16" | "uint16_t" => 2,
+                "int" | "unsigned" | "unsigned int" | "u32" | "s32" | "__u32" | "__s32" | "uint32_t" | "pid_t" => 4,
+                "u64" | "s64" | "__u64" | "__s64" | "uint64_t" | "long long" | "unsigned long long" => 8,
+                "long" | "unsigned long" | "size_t" => long,
+                text if text.ends_with('*') => long,
+                _ => return None,
+            }),
+        }
+    }
+
+    /// Characters, in place or dynamic: a text that ends at the first zero byte.
+    pub fn is_text(&self) -> bool {
+        self.shape != Shape::Scalar && matches!(self.type_text.trim_start_matches("const ").trim(), "char")
+    }
+
+    /// The text of an array of characters, without the zero byte and what follows. It need not be UTF-8.
+    pub fn text<'a>(&self, record: &'a [u8], order: ByteOrder) -> Result<&'a [u8], FieldError> {
+        if self.shape == Shape::Scalar {
+            return Err(FieldError::NotAnArray);
+        }
+        let bytes = self.bytes(record, order)?;
+        Ok(&bytes[..bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len())])
+    }
+
+    #[inline]
+    fn number(&self, bytes: &[u8], order: ByteOrder) -> Result<i128, FieldError> {
+        let value = order.unsigned(bytes).ok_or(FieldError::IntegerSize { size: self.size })?;
+        if self.signed {
+            let unused = 64 - 8 * bytes.len() as u32;
+            Ok(i128::from((value << unused) as i64 >> unused))
+        } else {
+            Ok(i128::from(value))
+        }
+    }
+}
+
+/// `events/header_event`: how the first word of an event is divided. Only the one division that all kernels have is decoded;
+/// another one is refused instead of being read wrongly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeaderEvent {
+    pub type_len_bits: u32,
+    pub time_delta_bits: u32,
+    pub padding: u32,
+    pub time_extend: u32,
+    pub time_stamp: u32,
+    pub data_max: u32,
+}
+
+impl Default for HeaderEvent {
+    fn default() -> HeaderEvent {
+        HeaderEvent { type_len_bits: 5, time_delta_bits: 27, padding: 29, time_extend: 30, time_stamp: 31, data_max: 28 }
+    }
+}
+
+impl HeaderEvent {
+    pub fn parse(text: &str) -> Result<HeaderEvent, FormatError> {
+        let known = HeaderEvent::default();
+        let mut found = known;
+        for (index, line) in text.lines().enumerate() {
+            let mut words = line.split(|c: char| c.is_whitespace() || c == ':' || c == '=').filter(|w| !w.is_empty());
+            let (Some(first), Some(number)) = (words.next(), words.clone().find_map(|w| w.parse::<u32>().ok())) else {
+                continue;
+            };
+            let (value, expected) = match first {
+                "type_len" => (&mut found.type_len_bits, known.type_len_bits),
+                "time_delta" => (&mut found.time_delta_bits, known.time_delta_bits),
+                "padding" => (&mut found.padding, known.padding),
+                "time_extend" => (&mut found.time_extend, known.time_extend),
+                // Kernels before 4.17 reserved the number without using it.
+                "time_stamp" => (&mut found.time_stamp, known.time_stamp),
+                "data" => (&mut found.data_max, known.data_max),
+                _ => continue,
+            };
+            *value = number;
+            if number != expected {
+                let what = match first {
+                    "type_len" => "type_len bits",
+                    "time_delta" => "time_delta bits",
+                    "padding" => "padding type",
+                    "time_extend" => "time_extend type",
+                    "time_stamp" => "time_stamp type",
+                    _ => "largest data type",
+                };
+                return Err(FormatError { line: index + 1, kind: FormatErrorKind::Header { what, value: number.into() } });
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Event formats by id and by name.
+#[derive(Clone, Debug, Default)]
+pub struct Formats {
+    list: Vec<EventFormat>,
+    by_id: HashMap<u16, usize>,
+}
+
+impl Formats {
+    /// Adds a format; one with the same id is replaced.
+    pub fn add(&mut self, format: EventFormat) {
+        match self.by_id.get(&format.id) {
+            Some(&at) => self.list[at] = format,
+            None => {
+                self.by_id.insert(format.id, self.list.len());
+                self.list.push(format);
+            }
+        }
+    }
+
+    #[inline]
+    pub fn by_id(&self, id: u16) -> Option<&EventFormat> {
+        Some(&self.list[*self.by_id.get(&id)?])
+    }
+
+    pub fn by_name(&self, system: &str, name: &str) -> Option<&EventFormat> {
+        self.list.iter().find(|f| f.system == system && f.name == name)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &EventFormat> {
+        self.list.iter()
+    }
+
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+}
+
+fn cut(text: &str) -> String {
+    text.chars().take(120).collect()
+}

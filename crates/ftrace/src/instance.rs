@@ -1,0 +1,321 @@
+//! A private instance of the tracer: its own buffers, clock, events and filters; nobody else's tracing is touched.
+//!
+//! The name is `<prefix>-<pid>-<start time>[-<n>]`, so that what a killed process left is known without a record of it: the process with
+//! that pid and start time (field 22 of /proc/PID/stat) is gone. Only such instances are removed, never another's. A process
+//! that this one cannot see (of another pid namespace) is safe as long as it holds a `trace_pipe_raw` open: the kernel then refuses.
+//!
+//! Dropping an instance removes it. Readers must be dropped first, since open files keep it in place.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use crate::error::TraceFsError;
+use crate::format::HeaderEvent;
+use crate::page::{ByteOrder, PageLayout};
+use crate::raw::RawReader;
+use crate::tracefs::{io_error, read, EventName, TraceFs};
+
+/// An instance that belongs to this process.
+#[derive(Debug)]
+pub struct Instance {
+    path: PathBuf,
+    removed: bool,
+}
+
+/// What a process that is gone left behind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeadInstance {
+    pub name: String,
+    pub pid: i32,
+    /// In clock ticks since the machine's start.
+    pub start_time: u64,
+    path: PathBuf,
+}
+
+/// `per_cpu/cpuN/stats`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpuStats {
+    /// Events in the buffer, not yet read.
+    pub entries: u64,
+    /// Events overwritten before they were read.
+    pub overrun: u64,
+    /// Events lost because an interrupt could not finish in time.
+    pub commit_overrun: u64,
+    /// Events refused because the buffer was full (`overwrite` off).
+    pub dropped: u64,
+    /// Bytes in the buffer, not yet read.
+    pub bytes: u64,
+    pub read: u64,
+}
+
+impl CpuStats {
+    /// Events that are in no page.
+    pub fn lost(&self) -> u64 {
+        self.overrun + self.commit_overrun + self.dropped
+    }
+
+    /// Parses the text of a stats file. Lines of other kernels are passed over.
+    pub fn parse(text: &str) -> Result<CpuStats, String> {
+        let mut stats = CpuStats::default();
+        for line in text.lines() {
+            let Some((key, value)) = line.split_once(':') else {
+                continue;
+            };
+            let target = match key.trim() {
+                "entries" => &mut stats.entries,
+                "overrun" => &mut stats.overrun,
+                "commit overrun" => &mut stats.commit_overrun,
+                "dropped events" => &mut stats.dropped,
+                "bytes" => &mut stats.bytes,
+                "read events" => &mut stats.read,
+                _ => continue,
+            };
+            *target = value.trim().parse().map_err(|_| line.to_owned())?;
+        }
+        Ok(stats)
+    }
+}
+
+impl Instance {
+    /// Makes an instance, not yet tracing.
+    pub fn create(tracefs: &TraceFs, prefix: &str) -> Result<Instance, TraceFsError> {
+        let pid = std::process::id() as i32;
+        let start = start_time(pid)
+            .ok_or_else(|| TraceFsError::Io { path: PathBuf::from("/proc/self/stat"), error: io::ErrorKind::NotFound.into() })?;
+        let folder = tracefs.path().join("instances");
+        for number in 0u32.. {
+            let suffix = if number == 0 { String::new() } else { format!("-{number}") };
+            let path = folder.join(format!("{prefix}-{pid}-{start}{suffix}"));
+            match fs::create_dir(&path) {
+                Ok(()) => {
+                    let instance = Instance { path, removed: false };
+                    instance.set("tracing_on", "0")?;
+                    return Ok(instance);
+                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(io_error(&folder, error)),
+            }
+        }
+        Err(TraceFsError::Io { path: folder, error: io::ErrorKind::AlreadyExists.into() })
+    }
+
+    /// Instances of this prefix whose process is gone.
+    pub fn dead(tracefs: &TraceFs, prefix: &str) -> Result<Vec<DeadInstance>, TraceFsError> {
+        let folder = tracefs.path().join("instances");
+        let mut dead = Vec::new();
+        for entry in fs::read_dir(&folder).map_err(|e| io_error(&folder, e))? {
+            let entry = entry.map_err(|e| io_error(&folder, e))?;
+            let Ok(name) = entry.file_name().into_string() else {
+                continue;
+            };
+            let Some((pid, start)) = owner(&name, prefix) else {
+                continue;
+            };
+            if start_time(pid) != Some(start) {
+                dead.push(DeadInstance { name, pid, start_time: start, path: entry.path() });
+            }
+        }
+        dead.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(dead)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub fn name(&self) -> String {
+        self.path.file_name().map_or(String::new(), |n| n.to_string_lossy().into_owned())
+    }
+
+    /// Sets the first of the clocks that this kernel has, and returns it: `&["x86-tsc", "mono_raw"]`.
+    pub fn set_clock<'a>(&self, wanted: &[&'a str]) -> Result<&'a str, TraceFsError> {
+        let has = self.get("trace_clock")?;
+        let known: Vec<&str> = has.split_whitespace().map(|c| c.trim_matches(['[', ']'])).collect();
+        let Some(clock) = wanted.iter().find(|c| known.contains(c)) else {
+            return Err(TraceFsError::NoClock { wanted: wanted.join(" "), has: has.trim().to_owned() });
+        };
+        self.set("trace_clock", clock)?;
+        Ok(clock)
+    }
+
+    /// Size of each CPU's buffer.
+    pub fn set_buffer_size_kb(&self, kb: u64) -> Result<(), TraceFsError> {
+        self.set("buffer_size_kb", &kb.to_string())
+    }
+
+    /// Size of a page of the buffer, in KiB (kernels from 6.8 on). Before readers are opened.
+    pub fn set_page_size_kb(&self, kb: u64) -> Result<(), TraceFsError> {
+        self.set("buffer_subbuf_size_kb", &kb.to_string())
+    }
+
+    /// Layout of this instance's pages, as the kernel states it for the instance.
+    pub fn layout(&self) -> Result<PageLayout, TraceFsError> {
+        let wrap = |name: &str| {
+            let path = self.path.join(name);
+            move |error| TraceFsError::Format { path, error }
+        };
+        let text = |name: &str| match self.get(name) {
+            // Older kernels state it only for all buffers, which then have pages of one size.
+            Err(TraceFsError::Io { .. }) => read(&self.path.join("../..").join(name)),
+            other => other,
+        };
+        HeaderEvent::parse(&text("events/header_event")?).map_err(wrap("events/header_event"))?;
+        PageLayout::parse(&text("events/header_page")?, ByteOrder::NATIVE).map_err(wrap("events/header_page"))
+    }
+
+    /// Enables an event, with a filter in the kernel's language. A refusal carries the kernel's own words.
+    pub fn enable(&self, event: &EventName, filter: Option<&str>) -> Result<(), TraceFsError> {
+        let folder = format!("events/{}/{}", event.system, event.name);
+        if !self.path.join(&folder).is_dir() {
+            return Err(TraceFsError::NoSuchEvent(event.to_string()));
+        }
+        if let Some(filter) = filter {
+            self.set(&format!("{folder}/filter"), filter)?;
+        }
+        // A few events (of the function tracer, mainly) cannot be enabled, and have no such file.
+        self.set(&format!("{folder}/enable"), "1")
+    }
+
+    pub fn disable(&self, event: &EventName) -> Result<(), TraceFsError> {
+        self.set(&format!("events/{}/{}/enable", event.system, event.name), "0")
+    }
+
+    /// `overwrite`, `record-cmd`, `record-tgid`, `event-fork` and so on.
+    pub fn set_option(&self, name: &str, on: bool) -> Result<(), TraceFsError> {
+        self.set(&format!("options/{name}"), if on { "1" } else { "0" })
+    }
+
+    pub fn start(&self) -> Result<(), TraceFsError> {
+        self.set("tracing_on", "1")
+    }
+
+    /// Stops recording events; what is in the buffers stays.
+    pub fn stop(&self) -> Result<(), TraceFsError> {
+        self.set("tracing_on", "0")
+    }
+
+    /// CPUs that can have events, sorted.
+    pub fn cpus(&self) -> Result<Vec<u32>, TraceFsError> {
+        let folder = self.path.join("per_cpu");
+        let mut cpus = Vec::new();
+        for entry in fs::read_dir(&folder).map_err(|e| io_error(&folder, e))? {
+            let name = entry.map_err(|e| io_error(&folder, e))?.file_name();
+            cpus.extend(name.to_str().and_then(|n| n.strip_prefix("cpu")).and_then(|n| n.parse::<u32>().ok()));
+        }
+        cpus.sort_unstable();
+        Ok(cpus)
+    }
+
+    /// Opens the pages of a CPU.
+    pub fn reader(&self, cpu: u32) -> Result<RawReader, TraceFsError> {
+        let path = self.path.join(format!("per_cpu/cpu{cpu}/trace_pipe_raw"));
+        RawReader::open(&path, cpu, self.layout()?.page_size())
+    }
+
+    pub fn stats(&self, cpu: u32) -> Result<CpuStats, TraceFsError> {
+        let path = self.path.join(format!("per_cpu/cpu{cpu}/stats"));
+        CpuStats::parse(&read(&path)?).map_err(|line| TraceFsError::Stats { path, line })
+    }
+
+    /// Reads a file of the instance.
+    pub fn get(&self, name: &str) -> Result<String, TraceFsError> {
+        read(&self.path.join(name))
+    }
+
+    /// Writes a file of the instance in one write. What the kernel logs about a refusal is part of the error.
+    pub fn set(&self, name: &str, text: &str) -> Result<(), TraceFsError> {
+        let path = self.path.join(name);
+        let log = self.path.join("error_log");
+        let mut file = OpenOptions::new().write(true).open(&path).map_err(|e| io_error(&path, e))?;
+        let before = fs::read_to_string(&log).unwrap_or_default();
+        // The kernel takes or refuses the text as a whole, so this is one write.
+        match file.write_all(text.as_bytes()) {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                let after = fs::read_to_string(&log).unwrap_or_default();
+                // The log holds the last few errors, the newest at its end.
+                let said = if after == before { String::new() } else { last_entry(&after) };
+                Err(TraceFsError::Refused { path, text: text.to_owned(), error, said })
+            }
+        }
+    }
+
+    /// Removes the instance now and says so if that fails; dropping it does the same silently.
+    pub fn remove(mut self) -> Result<(), TraceFsError> {
+        self.removed = true;
+        fs::remove_dir(&self.path).map_err(|e| io_error(&self.path, e))
+    }
+}
+
+impl Instance {
+    /// Lets it stand: what its buffers hold could not be saved, and a later process may adopt it once this one is gone.
+    pub fn leave(mut self) {
+        self.removed = true;
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        if !self.removed {
+            // Fails only while somebody has its files open; it is then found as a dead one after this process.
+            let _ = fs::remove_dir(&self.path);
+        }
+    }
+}
+
+impl DeadInstance {
+    /// Takes it over, so that what its buffers still hold can be saved; then it goes as one's own does. Tracing is stopped.
+    /// Two processes that adopt the same one share its pages: the caller sees to it that only one does.
+    pub fn adopt(self) -> Result<Instance, TraceFsError> {
+        let mut instance = Instance { path: self.path, removed: true };
+        instance.stop()?;
+        instance.removed = false;
+        Ok(instance)
+    }
+
+    /// Removes it. False if there was nothing to remove: somebody still uses it, so its owner lives where this process cannot see
+    /// it, or another process has just removed it.
+    pub fn remove(&self) -> Result<bool, TraceFsError> {
+        match fs::remove_dir(&self.path) {
+            Ok(()) => Ok(true),
+            // Between the look-up and the removal of another process the kernel says that there is no such device.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EBUSY | libc::ENOENT | libc::ENODEV)) => Ok(false),
+            Err(error) => Err(io_error(&self.path, error)),
+        }
+    }
+
+    /// Whether it is still there.
+    pub fn exists(&self) -> bool {
+        self.path.is_dir()
+    }
+}
+
+/// Pid and start time from `<prefix>-<pid>-<start>[-<n>]`.
+fn owner(name: &str, prefix: &str) -> Option<(i32, u64)> {
+    let mut parts = name.strip_prefix(prefix)?.strip_prefix('-')?.split('-');
+    let owner = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+    match (parts.next(), parts.next()) {
+        (None, _) => Some(owner),
+        (Some(number), None) if number.parse::<u32>().is_ok() => Some(owner),
+        _ => None,
+    }
+}
+
+/// When a process began, in clock ticks since the machine's start; none if there is no such process, or only its remains.
+fn start_time(pid: i32) -> Option<u64> {
+    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let stat = String::from_utf8_lossy(&stat).into_owned();
+    // The name may contain anything, brackets too; numbers follow the last one.
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    if matches!(fields.next()?, "Z" | "X") {
+        return None;
+    }
+    fields.nth(18)?.parse().ok()
+}
+
+/// The last entry of an error log: entries begin with a time in brackets.
+fn last_entry(log: &str) -> String {
+    let begin = log.rmatch_indices('[').map(|(at, _)| at).find(|&at| at == 0 || log.as_bytes()[at - 1] == b'\n');
+    log[begin.unwrap_or(0)..].trim_end().to_owned()
+}

@@ -1,0 +1,176 @@
+//! The kernel's tracing folder: where it is, which events it has, and their formats.
+//!
+//! Only reading happens here. What changes the kernel's state goes through an [`Instance`](crate::Instance).
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use crate::error::TraceFsError;
+use crate::format::{EventFormat, HeaderEvent};
+use crate::page::{ByteOrder, PageLayout};
+
+/// `subsystem:name`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EventName {
+    pub system: String,
+    pub name: String,
+}
+
+impl EventName {
+    pub fn new(system: impl Into<String>, name: impl Into<String>) -> EventName {
+        EventName { system: system.into(), name: name.into() }
+    }
+}
+
+impl fmt::Display for EventName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.system, self.name)
+    }
+}
+
+/// A mounted tracefs.
+#[derive(Clone, Debug)]
+pub struct TraceFs {
+    root: PathBuf,
+}
+
+impl TraceFs {
+    /// Looks at the two usual places. The errors say what to do.
+    pub fn find() -> Result<TraceFs, TraceFsError> {
+        let mut refused = None;
+        for place in ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"] {
+            let path = Path::new(place);
+            match fs::metadata(path.join("trace_clock")) {
+                Ok(_) => return Ok(TraceFs::at(path)),
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    refused.get_or_insert_with(|| path.to_owned());
+                }
+                Err(_) => {}
+            }
+        }
+        Err(refused.map_or(TraceFsError::NotMounted, |path| TraceFsError::NoPermission { path }))
+    }
+
+    /// A folder that is known to be a tracefs, or looks like one.
+    pub fn at(root: impl Into<PathBuf>) -> TraceFs {
+        TraceFs { root: root.into() }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.root
+    }
+
+    /// Every event of this kernel, sorted.
+    pub fn events(&self) -> Result<Vec<EventName>, TraceFsError> {
+        let names: BTreeSet<EventName> = self
+            .read("available_events")?
+            .lines()
+            .filter_map(|line| line.trim().split_once(':'))
+            .map(|(system, name)| EventName::new(system, name))
+            .collect();
+        Ok(names.into_iter().collect())
+    }
+
+    /// The events that a pattern means: `system:name`, both with `*` and `?`; `name` alone in all systems; `all`.
+    /// It is an error if there is none.
+    pub fn matching(&self, pattern: &str) -> Result<Vec<EventName>, TraceFsError> {
+        let (system, name) = match pattern.split_once(':') {
+            _ if pattern == "all" => ("*", "*"),
+            Some((system, "")) => (system, "*"),
+            Some(parts) => parts,
+            None => ("*", pattern),
+        };
+        let mut events = self.events()?;
+        events.retain(|e| glob(system.as_bytes(), e.system.as_bytes()) && glob(name.as_bytes(), e.name.as_bytes()));
+        if events.is_empty() {
+            return Err(TraceFsError::NoSuchEvent(pattern.to_owned()));
+        }
+        Ok(events)
+    }
+
+    /// The text of an event's format, as it should be saved beside recorded pages.
+    pub fn format_text(&self, event: &EventName) -> Result<String, TraceFsError> {
+        match self.read(&format!("events/{}/{}/format", event.system, event.name)) {
+            Err(TraceFsError::Io { error, .. }) if error.kind() == io::ErrorKind::NotFound => {
+                Err(TraceFsError::NoSuchEvent(event.to_string()))
+            }
+            other => other,
+        }
+    }
+
+    pub fn format(&self, event: &EventName) -> Result<EventFormat, TraceFsError> {
+        let text = self.format_text(event)?;
+        EventFormat::parse(&event.system, &text).map_err(|error| TraceFsError::Format {
+            path: self.root.join("events").join(&event.system).join(&event.name).join("format"),
+            error,
+        })
+    }
+
+    /// Layout of the pages of the top buffer. Those of an instance may have another size: [`Instance::layout`](crate::Instance::layout).
+    pub fn layout(&self) -> Result<PageLayout, TraceFsError> {
+        let error = |name: &str| {
+            let path = self.root.join(name);
+            move |error| TraceFsError::Format { path, error }
+        };
+        HeaderEvent::parse(&self.read("events/header_event")?).map_err(error("events/header_event"))?;
+        PageLayout::parse(&self.read("events/header_page")?, ByteOrder::NATIVE).map_err(error("events/header_page"))
+    }
+
+    /// A file of the folder as text, by its path in it: `printk_formats`, `saved_cmdlines`.
+    pub fn read(&self, name: &str) -> Result<String, TraceFsError> {
+        read(&self.root.join(name))
+    }
+}
+
+/// Some of these files (`header_page`) give what the first read asks for and nothing after it, so the first one is large.
+pub(crate) fn read(path: &Path) -> Result<String, TraceFsError> {
+    const STEP: usize = 64 << 10;
+    let mut file = fs::File::open(path).map_err(|error| io_error(path, error))?;
+    let mut bytes = Vec::new();
+    loop {
+        let filled = bytes.len();
+        bytes.resize(filled + STEP, 0);
+        match file.read(&mut bytes[filled..]) {
+            Ok(count) => {
+                bytes.truncate(filled + count);
+                if count == 0 {
+                    return Ok(String::from_utf8_lossy(&bytes).into_owned());
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => bytes.truncate(filled),
+            Err(error) => return Err(io_error(path, error)),
+        }
+    }
+}
+
+pub(crate) fn io_error(path: &Path, error: io::Error) -> TraceFsError {
+    if error.kind() == io::ErrorKind::PermissionDenied {
+        TraceFsError::NoPermission { path: path.to_owned() }
+    } else {
+        TraceFsError::Io { path: path.to_owned(), error }
+    }
+}
+
+/// `*` is any text, `?` one byte. Steps are bounded by the product of the lengths.
+fn glob(pattern: &[u8], text: &[u8]) -> bool {
+    let (mut p, mut t, mut star) = (0, 0, None);
+    while t < text.len() {
+        if p < pattern.len() && (pattern[p] == b'?' || (pattern[p] == text[t] && pattern[p] != b'*')) {
+            p += 1;
+            t += 1;
+        } else if p < pattern.len() && pattern[p] == b'*' {
+            star = Some((p, t));
+            p += 1;
+        } else if let Some((at, seen)) = star {
+            p = at + 1;
+            t = seen + 1;
+            star = Some((at, t));
+        } else {
+            return false;
+        }
+    }
+    pattern[p..].iter().all(|&b| b == b'*')
+}

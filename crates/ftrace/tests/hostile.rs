@@ -1,0 +1,118 @@
+//! Bytes that no kernel wrote: whatever they are, there is an answer or an error, in bounded steps.
+
+use std::io::Cursor;
+
+use longpole_ftrace::{ByteOrder, Dat, EventFormat, Field, Item, Page, PageLayout, PageStream};
+use proptest::prelude::*;
+
+const HEADER: &str = "\tfield: u64 timestamp;\toffset:0;\tsize:8;\tsigned:0;\n\tfield: local_t commit;\toffset:8;\tsize:8;\tsigned:1;\n\
+    \tfield: int overwrite;\toffset:8;\tsize:1;\tsigned:1;\n\tfield: char data;\toffset:16;\tsize:4080;\tsigned:0;\n";
+const FORMAT: &str = include_str!("fixtures/sched.sched_switch.format");
+const PAGES: &[u8] = include_bytes!("fixtures/cpu0");
+
+fn layout() -> PageLayout {
+    PageLayout::parse(HEADER, ByteOrder::Little).unwrap()
+}
+
+fn touch(field: &Field, record: &[u8]) {
+    for order in [ByteOrder::Little, ByteOrder::Big] {
+        let _ = field.int(record, order);
+        let _ = field.text(record, order);
+        let _ = field.ints(record, order, field.element_size(8).unwrap_or(1)).map(|ints| ints.count());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn damaged_pages_end_and_yield_no_more_events_than_they_have_room_for(
+        flips in proptest::collection::vec((0usize..PAGES.len(), any::<u8>()), 1..40), cut in 0usize..PAGES.len(),
+    ) {
+        let mut bytes = PAGES.to_vec();
+        for (at, value) in flips {
+            bytes[at] = value;
+        }
+        bytes.truncate(bytes.len() - cut / 8);
+        let format = EventFormat::parse("sched", FORMAT).unwrap();
+        let (mut events, mut errors) = (0, 0);
+        PageStream::new(&bytes[..], layout()).for_each(|item| {
+            if let Item::Event(record) = item {
+                events += 1;
+                format.fields.iter().for_each(|field| touch(field, record.data));
+            }
+        }, |_| errors += 1);
+        prop_assert!(events <= bytes.len() / 4 && errors <= bytes.len() / 4096 + 1);
+        let (mut again, mut failed) = (0, 0);
+        let mut stream = PageStream::new(&bytes[..], layout());
+        loop {
+            match stream.next_item() {
+                Ok(None) => break,
+                Ok(Some(Item::Event(_))) => again += 1,
+                Ok(Some(Item::Loss { .. })) => {}
+                Err(_) => failed += 1,
+            }
+        }
+        prop_assert_eq!((again, failed), (events, errors), "both ways of reading agree");
+    }
+
+    #[test]
+    fn random_pages_never_panic(mut bytes in proptest::collection::vec(prop_oneof![any::<u8>(), 28u8..32], 0..5000), commit in 0u16..4200, big: bool) {
+        let order = if big { ByteOrder::Big } else { ByteOrder::Little };
+        let layout = PageLayout::parse(HEADER, order).unwrap();
+        if bytes.len() > 16 {
+            let word = u64::from(commit);
+            bytes[8..16].copy_from_slice(&if big { word.to_be_bytes() } else { word.to_le_bytes() });
+        }
+        if let Ok(page) = Page::new(&layout, &bytes, 0, 0) {
+            prop_assert!(page.events().count() <= 4096);
+        }
+    }
+
+    #[test]
+    fn damaged_format_texts_never_panic(at in 0usize..FORMAT.len(), len in 0usize..40, with in "[a-z0-9_:;\\[\\] \t\n*-]{0,12}", record in proptest::collection::vec(any::<u8>(), 0..80)) {
+        for text in [FORMAT, HEADER] {
+            let mut text = text.to_owned();
+            let start = at.min(text.len());
+            text.replace_range(start..(start + len).min(text.len()), &with);
+            if let Ok(format) = EventFormat::parse("s", &text) {
+                format.fields.iter().chain(&format.common).for_each(|field| touch(field, &record));
+            }
+            if let Ok(layout) = PageLayout::parse(&text, ByteOrder::Little) {
+                prop_assert!(layout.page_size() <= 32 << 20);
+                PageStream::new(PAGES, layout.with_page_size(layout.page_size().max(64))).for_each(|_| {}, |_| {});
+            }
+        }
+    }
+
+    #[test]
+    fn damaged_trace_dat_files_never_panic(flips in proptest::collection::vec((0usize..4096, any::<u8>()), 0..20), version in 5u8..9, cut in 0usize..4096) {
+        let mut bytes = b"\x17\x08\x44tracing".to_vec();
+        bytes.extend_from_slice(&[b'0' + version, 0, 0, 8, 0, 16, 0, 0]);
+        if version == 7 {
+            bytes.extend_from_slice(b"zstd\x001\0");
+            bytes.extend_from_slice(&(bytes.len() as u64 + 8).to_le_bytes());
+            bytes.extend_from_slice(&[0, 0, 1, 0, 0, 0, 0, 0, 60, 0, 0, 0, 0, 0, 0, 0]);
+        } else {
+            bytes.extend_from_slice(b"header_page\0");
+            bytes.extend_from_slice(&(HEADER.len() as u64).to_le_bytes());
+            bytes.extend_from_slice(HEADER.as_bytes());
+            bytes.extend_from_slice(b"header_event\0");
+            bytes.extend_from_slice(&[0; 32]);
+            bytes.extend_from_slice(&[2, 0, 0, 0]);
+            bytes.extend_from_slice(b"flyrecord\0");
+        }
+        bytes.resize(4096, 0);
+        for (at, value) in flips {
+            bytes[at] = value;
+        }
+        bytes.truncate(4096 - cut % 4096);
+        if let Ok(dat) = Dat::open(Cursor::new(&bytes)) {
+            for (index, buffer) in dat.buffers().iter().enumerate() {
+                for cpu in buffer.cpus.iter().take(8) {
+                    dat.stream(index, cpu.cpu).unwrap().for_each(|_| {}, |_| {});
+                }
+            }
+        }
+    }
+}
