@@ -9,7 +9,7 @@ use crate::value::Value;
 use longpole_pcapng::{Block, Direction, InterfaceInfo, PacketBlock, Reader};
 use std::collections::HashMap;
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A capture file of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -161,10 +161,10 @@ impl Capture {
     }
 }
 
-fn oddity(path: &PathBuf, error: &longpole_pcapng::Error) -> Oddity {
+fn oddity(path: &Path, error: &longpole_pcapng::Error) -> Oddity {
     match error.is_truncation() {
-        true => Oddity::Truncated { path: path.clone(), place: error.to_string() },
-        false => Oddity::Damaged { path: path.clone(), error: error.to_string() },
+        true => Oddity::Truncated { path: path.to_owned(), place: error.to_string() },
+        false => Oddity::Damaged { path: path.to_owned(), error: error.to_string() },
     }
 }
 
@@ -223,9 +223,10 @@ impl CaptureSource {
                 }
                 Ok(Some(Block::Packet(packet))) => {
                     let head = packet_head(&packet, self.last_ns);
-                    let lost = packet.drop_count.filter(|&count| count > 0).map(|count| {
-                        self.dropped.entry((packet.section, packet.interface)).or_default().more(count)
-                    });
+                    let lost = packet
+                        .drop_count
+                        .filter(|&count| count > 0)
+                        .map(|count| self.dropped.entry((packet.section, packet.interface)).or_default().more(count));
                     let begin_ns = self.last_ns;
                     self.last_ns = head.t_ns();
                     match lost {

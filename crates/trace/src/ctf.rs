@@ -15,11 +15,11 @@ use longpole_ctf::types::{EnumType, Scope, Type};
 use longpole_ctf::{DecodeErrorKind, EnvValue, Field, Metadata, Step, StreamDecoder};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// Metadata beyond this is no metadata.
 const MOST_METADATA: u64 = 1 << 30;
-
 
 /// A CTF directory, opened.
 pub(crate) struct Opened {
@@ -67,7 +67,7 @@ pub(crate) fn open(directory: &Path, shared: &mut Shared, name: &dyn Fn(&Path) -
         pid: number("vpid").and_then(|pid| i32::try_from(pid).ok()),
         ..Subject::default()
     };
-    let plan = Arc::new(Plan { classes: intern(&metadata, shared), subject });
+    let plan = Rc::new(Plan { classes: intern(&metadata, shared), subject });
     let ordered = matches!(env("tracer_name"), Some("longpole" | "lttng-ust" | "lttng-modules"));
     let mut streams = Vec::new();
     let count = files.len();
@@ -96,11 +96,7 @@ pub(crate) fn open(directory: &Path, shared: &mut Shared, name: &dyn Fn(&Path) -
     })
 }
 
-pub(crate) fn decoder(
-    metadata: &Arc<Metadata>,
-    file: &StreamFile,
-    streams: usize,
-) -> Result<StreamDecoder<FileWindow>, Error> {
+pub(crate) fn decoder(metadata: &Arc<Metadata>, file: &StreamFile, streams: usize) -> Result<StreamDecoder<FileWindow>, Error> {
     let window = file.window(streams).map_err(Error::io(&file.path))?;
     Ok(StreamDecoder::new(metadata.clone(), window))
 }
@@ -184,7 +180,7 @@ fn decoded(text: &str) -> String {
 /// One stream file, or one chain of its packets.
 pub(crate) struct CtfSource {
     decoder: StreamDecoder<FileWindow>,
-    plan: Arc<Plan>,
+    plan: Rc<Plan>,
     stream: StreamId,
     path: PathBuf,
     /// Which packets of the file are this source's, where not all are.
@@ -206,7 +202,7 @@ pub(crate) struct CtfSource {
 impl CtfSource {
     fn new(
         decoder: StreamDecoder<FileWindow>,
-        plan: Arc<Plan>,
+        plan: Rc<Plan>,
         stream: StreamId,
         path: PathBuf,
         chains: Option<(Chains, usize)>,
@@ -368,15 +364,7 @@ impl CtfSource {
             shelf.put(event.values().zip(&class.enums).map(|(value, labels)| labelled(value.into(), labels.as_deref())))
         };
         let (context, fields) = values.split_at(class.contexts.min(values.len()));
-        Item::Event(Event {
-            t_ns: event.ns(),
-            stream: self.stream,
-            subject: self.subject,
-            class: class.id,
-            cpu: self.cpu,
-            fields,
-            context,
-        })
+        Item::Event(Event { t_ns: event.ns(), stream: self.stream, subject: self.subject, class: class.id, cpu: self.cpu, fields, context })
     }
 }
 

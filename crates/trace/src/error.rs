@@ -6,9 +6,9 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    #[error("{}: {source}", path.display())]
+    #[error("cannot read {}: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
-    #[error("{}: no trace: {tried}", path.display())]
+    #[error("{} is no trace: {tried}", path.display())]
     NotATrace { path: PathBuf, tried: String },
     #[error("{} holds {count} recordings; name one, e.g. {}", path.display(), example.display())]
     SeveralRecordings { path: PathBuf, count: usize, example: PathBuf },

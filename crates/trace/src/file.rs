@@ -4,10 +4,9 @@
 //! end and no signal. A trace may have more streams than a process may have open files, and their windows add up; so where there
 //! are many, files are opened for each window anew and windows are small.
 
-use longpole_ctf::Source;
+use longpole_ctf::{FileBuffer, Source};
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// Files that are kept open.
@@ -33,7 +32,7 @@ impl StreamFile {
     pub fn window(&self, streams: usize) -> io::Result<FileWindow> {
         let file = if streams <= MOST_OPEN { Some(File::open(&self.path)?) } else { None };
         let size = (ALL_WINDOWS / streams.max(1)).clamp(LEAST_WINDOW, MOST_WINDOW);
-        Ok(FileWindow { path: self.path.clone(), file, length: self.length, size, start: 0, buffer: Vec::new() })
+        Ok(FileWindow { path: self.path.clone(), file, length: self.length, size, buffer: FileBuffer::default() })
     }
 }
 
@@ -43,8 +42,7 @@ pub(crate) struct FileWindow {
     file: Option<File>,
     length: u64,
     size: usize,
-    start: u64,
-    buffer: Vec<u8>,
+    buffer: FileBuffer,
 }
 
 impl Source for FileWindow {
@@ -54,12 +52,12 @@ impl Source for FileWindow {
 
     #[inline]
     fn bytes(&self) -> &[u8] {
-        &self.buffer
+        self.buffer.bytes()
     }
 
     #[inline]
     fn start(&self) -> u64 {
-        self.start
+        self.buffer.start()
     }
 
     fn load(&mut self, start: u64, want: usize) -> io::Result<()> {
@@ -72,21 +70,6 @@ impl Source for FileWindow {
             }
         };
         let size = self.length.saturating_sub(start).min(want.max(self.size) as u64) as usize;
-        self.start = start;
-        self.buffer.resize(size, 0);
-        let mut filled = 0;
-        while filled < size {
-            match file.read_at(&mut self.buffer[filled..], start + filled as u64) {
-                Ok(0) => break,
-                Ok(read) => filled += read,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => {
-                    self.buffer.truncate(filled);
-                    return Err(error);
-                }
-            }
-        }
-        self.buffer.truncate(filled);
-        Ok(())
+        self.buffer.load(file, start, size)
     }
 }

@@ -26,9 +26,7 @@ mod window;
 
 pub use capture::{Capture, InterfaceCount, Traffic};
 pub use error::Error;
-pub use event::{
-    Catalogue, Class, ClassId, Event, Item, Loss, Nested, Stream, StreamId, StreamKind, Subject, SubjectId, Value,
-};
+pub use event::{Catalogue, Class, ClassId, Event, Item, Loss, Nested, Stream, StreamId, StreamKind, Subject, SubjectId, Value};
 pub use moment::Moment;
 pub use oddity::Oddity;
 pub use recognise::is_recording;

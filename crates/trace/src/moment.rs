@@ -34,9 +34,9 @@ impl Moment {
         let parsed = if let Some(relative) = text.strip_prefix('+') {
             span(relative).map(Moment::AfterStart)
         } else if let Some((date, time)) = text.split_once(['T', ' ']).filter(|_| text.contains('-')) {
-            days(date).zip(of_day(time.strip_suffix('Z').unwrap_or(time))).and_then(|(days, ns)| {
-                days.checked_mul(DAY).and_then(|begin| begin.checked_add(ns)).map(Moment::At)
-            })
+            days(date)
+                .zip(of_day(time.strip_suffix('Z').unwrap_or(time)))
+                .and_then(|(days, ns)| days.checked_mul(DAY).and_then(|begin| begin.checked_add(ns)).map(Moment::At))
         } else if text.contains(':') {
             of_day(text.strip_suffix('Z').unwrap_or(text)).map(Moment::OfDay)
         } else if text.contains('.') {

@@ -19,6 +19,10 @@ pub enum Oddity {
     Late { stream: String, events: u64 },
     /// Packets are missing, and nobody counted their events.
     PacketsLost { stream: String, packets: u64 },
+    /// A file of a recording that ended is not there, or is not as long as its recorder left it.
+    Altered { path: PathBuf, left: u64, found: Option<u64> },
+    /// Pages of the kernel's tracer that were not converted; their events are not in the trace.
+    Unconverted { path: PathBuf },
     /// The recording says nothing of its end.
     Unfinished { path: PathBuf },
 }
@@ -26,7 +30,7 @@ pub enum Oddity {
 impl Oddity {
     /// Whether the trace is less than what was written to it.
     pub fn is_damage(&self) -> bool {
-        matches!(self, Oddity::Damaged { .. })
+        matches!(self, Oddity::Damaged { .. } | Oddity::Altered { .. })
     }
 }
 
@@ -36,12 +40,19 @@ impl fmt::Display for Oddity {
             Oddity::Truncated { path, place } => {
                 write!(f, "{} ends inside a packet (still being written, or its writer was killed): {place}", path.display())
             }
-            Oddity::Damaged { path, error } => write!(f, "{}: {error}; the rest of the file is not read", path.display()),
+            Oddity::Damaged { path, error } => write!(f, "{}: {error}; the rest of this packet is not read", path.display()),
             Oddity::Sorted { stream, events } => write!(f, "{stream}: {events} events were not in the order of time; sorted"),
             Oddity::Late { stream, events } => {
                 write!(f, "{stream}: {events} events came too late to be put into the order of time")
             }
             Oddity::PacketsLost { stream, packets } => write!(f, "{stream}: {packets} packets are missing"),
+            Oddity::Altered { path, found: None, .. } => write!(f, "{} is missing: its recorder left it there", path.display()),
+            Oddity::Altered { path, left, found: Some(found) } => {
+                write!(f, "{} has {found} bytes: its recorder left {left}", path.display())
+            }
+            Oddity::Unconverted { path } => {
+                write!(f, "{}: the kernel's events are not converted yet, and not in what follows", path.display())
+            }
             Oddity::Unfinished { path } => {
                 write!(f, "{}: the recording goes on, or its recorder was killed", path.display())
             }

@@ -22,6 +22,8 @@ pub(crate) struct Found {
     pub ctf: Vec<PathBuf>,
     /// pcapng and pcap files.
     pub captures: Vec<PathBuf>,
+    /// Pages of the kernel that are no trace yet.
+    pub raw: Option<PathBuf>,
 }
 
 pub(crate) fn recognise(path: &Path) -> Result<Found, Error> {
@@ -43,7 +45,10 @@ pub(crate) fn recognise(path: &Path) -> Result<Found, Error> {
         }
     }
     if walk.found.ctf.is_empty() && walk.found.captures.is_empty() {
-        let tried = "neither here nor below is a recording (longpole.json), a CTF trace (metadata) or a capture (pcapng, pcap)";
+        let tried = match walk.entries {
+            0 => "the directory is empty",
+            _ => "neither in it nor below is a recording (longpole.json), a CTF trace (metadata) or a capture (pcapng, pcap)",
+        };
         return Err(Error::NotATrace { path: path.to_owned(), tried: tried.to_owned() });
     }
     Ok(walk.found)
@@ -56,12 +61,20 @@ pub fn is_recording(directory: &Path) -> bool {
 
 fn in_recording(directory: &Path) -> Result<Found, Error> {
     let mut walk = Walk::default();
-    for part in ["user", "kernel", "packets"] {
+    for part in ["user", "packets"] {
         let part = directory.join(part);
         if part.is_dir() {
             walk.directory(&part, 0)?;
         }
     }
+    // Beside the kernel's trace its pages may lie, or a part of what they become; it is a trace once it has metadata.
+    let kernel = directory.join("kernel");
+    if kernel.join("metadata").is_file() {
+        walk.found.ctf.push(kernel);
+    } else if kernel.join("raw").is_dir() {
+        walk.found.raw = Some(kernel.join("raw"));
+    }
+    walk.found.ctf.sort();
     Ok(Found { recording: Some(directory.to_owned()), ..walk.found })
 }
 
@@ -82,7 +95,7 @@ fn file(path: &Path) -> Result<Found, Error> {
         [0xc1, 0xfc, 0x1f, 0xc1] | [0xc1, 0x1f, 0xfc, 0xc1] => "it is a CTF stream; name its directory".to_owned(),
         [b'{', ..] => "it looks like JSON lines; only verbs that analyse machines read a machine log".to_owned(),
         [] => "the file is empty".to_owned(),
-        first => format!("neither pcapng nor pcap, nor a CTF directory; the file begins with {first:02x?}"),
+        first => format!("the file begins with \"{}\": it is neither pcapng nor pcap", first.escape_ascii()),
     };
     Err(Error::NotATrace { path: path.to_owned(), tried })
 }

@@ -4,6 +4,7 @@
 //! be readable; a later recorder may say more. So nothing here decides how streams are read: that the streams say themselves.
 
 use crate::error::Error;
+use crate::oddity::{Oddity, MOST_ERRORS};
 use serde::Deserialize;
 use std::fs;
 use std::io;
@@ -59,10 +60,39 @@ pub struct Lane {
     pub tid: Option<i32>,
     pub thread: Option<String>,
     pub recorded_bytes: Option<u64>,
+    /// Length of the file.
+    pub bytes: Option<u64>,
     pub lost: Option<u64>,
 }
 
 impl Recording {
+    /// Files of an ended recording that are not as their recorder left them.
+    pub fn altered(&self, directory: &Path) -> Vec<Oddity> {
+        if self.end_ns.is_none() {
+            return Vec::new();
+        }
+        let mut out = Vec::new();
+        let user = directory.join("user");
+        let length = |path: &Path| fs::metadata(path).ok().map(|found| found.len());
+        for lane in &self.lanes {
+            // What the description says of a path is not trusted.
+            let Some(name) = lane.file.as_deref().and_then(|file| Path::new(file).file_name()) else { continue };
+            let path = user.join(name);
+            let found = length(&path);
+            match (found, lane.bytes) {
+                (Some(found), Some(left)) if found == left => {}
+                (Some(_), None) => {}
+                (_, left) => out.push(Oddity::Altered { path, left: left.unwrap_or(0), found }),
+            }
+        }
+        let metadata = user.join("metadata");
+        if !self.lanes.is_empty() && !metadata.exists() {
+            out.push(Oddity::Altered { path: metadata, left: 0, found: None });
+        }
+        out.truncate(MOST_ERRORS as usize);
+        out
+    }
+
     /// Reads the description in `directory`; none is no error.
     pub fn read(directory: &Path) -> Result<Option<Recording>, Error> {
         let path = directory.join(FILE_NAME);

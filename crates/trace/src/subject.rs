@@ -54,8 +54,7 @@ impl EventSubjects {
         let field = |names: [&str; 2]| names.iter().find_map(|name| context.iter().position(|field| *field.name == **name));
         let (pid, tid) = (field(["pid", "vpid"]), field(["tid", "vtid"]));
         let procname = field(["procname", "procname"]);
-        (pid.or(tid).or(procname).is_some())
-            .then(|| EventSubjects { pid, tid, procname, known: RefCell::default() })
+        (pid.or(tid).or(procname).is_some()).then(|| EventSubjects { pid, tid, procname, known: RefCell::default() })
     }
 
     #[inline]

@@ -177,6 +177,7 @@ impl Trace {
         let in_recording = found.recording.is_some();
         if let Some(directory) = found.recording {
             let recording = Recording::read(&directory)?.unwrap_or_default();
+            self.shared.oddities.extend(recording.altered(&directory));
             if recording.end_ns.is_none() {
                 self.shared.oddities.push(Oddity::Unfinished { path: directory });
             }
@@ -195,6 +196,9 @@ impl Trace {
                 let window = (!opened.ordered).then(Window::default);
                 self.slots.push(Slot { source: Source::Ctf(Box::new(source)), window });
             }
+        }
+        if let Some(path) = found.raw {
+            self.shared.oddities.push(Oddity::Unconverted { path });
         }
         for path in found.captures {
             let capture = Capture { name: name(&path), path };

@@ -14,39 +14,41 @@ pub enum Value<'a> {
     /// An array of unsigned 8-bit integers.
     Bytes(&'a [u8]),
     /// An enumeration's value with its label, the first of several; empty where the metadata has none for it.
-    Enum { value: i128, label: &'a str },
+    Enum {
+        value: i128,
+        label: &'a str,
+    },
     /// Arrays, structures and variants.
     Nested(Nested<'a>),
 }
 
 impl<'a> Value<'a> {
     /// The value as a non-negative integer.
+    #[inline]
     pub fn as_u64(&self) -> Option<u64> {
-        match self {
-            Value::U64(value) => Some(*value),
-            Value::I64(value) => u64::try_from(*value).ok(),
-            Value::Enum { value, .. } => u64::try_from(*value).ok(),
-            _ => None,
-        }
+        self.integer()?.try_into().ok()
     }
 
     /// The value as an integer that fits `i64`.
+    #[inline]
     pub fn as_i64(&self) -> Option<i64> {
-        match self {
-            Value::U64(value) => i64::try_from(*value).ok(),
-            Value::I64(value) => Some(*value),
-            Value::Enum { value, .. } => i64::try_from(*value).ok(),
-            _ => None,
-        }
+        self.integer()?.try_into().ok()
     }
 
     /// Any number.
     pub fn as_f64(&self) -> Option<f64> {
         match self {
-            Value::U64(value) => Some(*value as f64),
-            Value::I64(value) => Some(*value as f64),
             Value::F64(value) => Some(*value),
-            Value::Enum { value, .. } => Some(*value as f64),
+            value => value.integer().map(|value| value as f64),
+        }
+    }
+
+    #[inline]
+    fn integer(&self) -> Option<i128> {
+        match self {
+            Value::U64(value) => Some(i128::from(*value)),
+            Value::I64(value) => Some(i128::from(*value)),
+            Value::Enum { value, .. } => Some(*value),
             _ => None,
         }
     }
@@ -116,9 +118,7 @@ impl<'a> Nested<'a> {
                 compound.iter().try_for_each(|(name, part)| visit(name.map(|name| &**name), part.into()))
             }
             Place::Kept(OwnedValue::List(parts)) => parts.iter().try_for_each(|part| visit(None, part.into())),
-            Place::Kept(OwnedValue::Fields(parts)) => {
-                parts.iter().try_for_each(|(name, part)| visit(Some(name), part.into()))
-            }
+            Place::Kept(OwnedValue::Fields(parts)) => parts.iter().try_for_each(|(name, part)| visit(Some(name), part.into())),
             Place::Stored(_) | Place::Kept(_) => Ok(()),
         }
     }

@@ -7,9 +7,9 @@
 use crate::error::Error;
 use crate::event::{Event, Item, Loss, StreamId};
 use crate::oddity::Oddity;
-use crate::value::Owned;
 use crate::shelf::Shelf;
 use crate::trace::{Shared, Source};
+use crate::value::Owned;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 

@@ -122,10 +122,7 @@ fn a_capture_is_a_stream_of_packets_in_the_order_of_time() {
             Item::Loss(loss) => format!("{} lost {:?}", loss.end_ns, loss.events),
         });
     }
-    assert_eq!(
-        seen,
-        ["2000 down [2, 60, 60]", "3000 up [1, 1400, 60]", "4000 lost Some(5)", "4000 up [0, 60, 60]"]
-    );
+    assert_eq!(seen, ["2000 down [2, 60, 60]", "3000 up [1, 1400, 60]", "4000 lost Some(5)", "4000 up [0, 60, 60]"]);
     assert!(matches!(trace.oddities(), [Oddity::Sorted { events: 1, .. }]), "{:?}", trace.oddities());
 }
 

@@ -241,10 +241,7 @@ fn a_damaged_packet_hides_neither_the_next_one_nor_the_other_streams() {
     whole.finish();
     fake.finish();
     let mut trace = open(directory.path());
-    assert_eq!(
-        lines(&mut trace),
-        ["+1 queue_put:q a count=1", "+3 queue_put:q b count=3", "+5 queue_put:q a count=5"]
-    );
+    assert_eq!(lines(&mut trace), ["+1 queue_put:q a count=1", "+3 queue_put:q b count=3", "+5 queue_put:q a count=5"]);
     assert!(trace.is_damaged());
     let told = trace.oddities().iter().map(ToString::to_string).collect::<String>();
     assert!(told.contains("broken-0") && told.contains("77") && told.contains("bit"), "{told}");
@@ -254,6 +251,8 @@ fn a_damaged_packet_hides_neither_the_next_one_nor_the_other_streams() {
 fn what_is_no_trace_is_refused_with_what_was_tried() {
     let directory = TempDir::new().unwrap();
     let refused = |path: &Path| Trace::open(&[path], Options::default()).err().unwrap().to_string();
+    assert!(refused(directory.path()).contains("the directory is empty"));
+    std::fs::create_dir(directory.path().join("below")).unwrap();
     assert!(refused(directory.path()).contains("longpole.json"));
     assert!(refused(&directory.path().join("nowhere")).contains("nowhere"));
     let text = directory.path().join("notes.txt");
@@ -316,4 +315,62 @@ fn bytes_that_were_changed_at_random_never_make_the_reader_panic_or_hang() {
         }
         std::fs::write(path, &whole).unwrap();
     }
+}
+
+/// A kernel trace with one event a moment.
+fn kernel(directory: &Path, times: &[u64]) {
+    let kernel = directory.join("kernel");
+    std::fs::create_dir_all(&kernel).unwrap();
+    let metadata = format!(
+        "/* CTF 1.8 */ trace {{ major = 1; minor = 8; byte_order = le; }};\n\
+         env {{ domain = \"kernel\"; tracer_name = \"lttng-modules\"; }};\n\
+         clock {{ name = \"c\"; freq = 1000000000; offset_s = {EPOCH_S}; }};\n\
+         stream {{ event.header := struct {{ integer {{ size = 8; }} id; integer {{ size = 64; align = 8; map = clock.c.value; }} timestamp; }}; }};\n\
+         event {{ name = \"sched_switch\"; id = 1; fields := struct {{ integer {{ size = 8; }} _n; }}; }};\n"
+    );
+    std::fs::write(kernel.join("metadata"), metadata).unwrap();
+    let mut bytes = Vec::new();
+    for time in times {
+        bytes.push(1);
+        bytes.extend_from_slice(&time.to_le_bytes());
+        bytes.push(7);
+    }
+    std::fs::write(kernel.join("cpu0"), bytes).unwrap();
+}
+
+#[test]
+fn the_kernels_events_stand_between_those_of_programs() {
+    let directory = TempDir::new().unwrap();
+    small(directory.path());
+    kernel(directory.path(), &[50, 500]);
+    // What is left of a conversion is no trace.
+    for part in ["raw", ".converting"] {
+        let part = directory.path().join("kernel").join(part);
+        std::fs::create_dir_all(&part).unwrap();
+        std::fs::write(part.join("cpu0"), b"pages").unwrap();
+        std::fs::write(part.join("metadata"), b"half of it").unwrap();
+    }
+    let mut trace = open(directory.path());
+    let lines = lines(&mut trace);
+    assert_eq!(lines[0], "+50 sched_switch  n=7");
+    let at = lines.iter().position(|line| line == "+500 sched_switch  n=7").unwrap();
+    assert!(lines[at - 1].starts_with("+300 ") && at + 1 < lines.len(), "{lines:#?}");
+    let kinds: Vec<StreamKind> = trace.catalogue().streams.iter().map(|stream| stream.kind).collect();
+    assert!(kinds.contains(&StreamKind::Kernel) && kinds.contains(&StreamKind::User));
+    assert!(!trace.oddities().iter().any(|oddity| matches!(oddity, Oddity::Unconverted { .. })));
+}
+
+#[test]
+fn pages_that_are_not_converted_are_told_and_the_rest_is_read() {
+    let directory = TempDir::new().unwrap();
+    small(directory.path());
+    let before = lines(&mut open(directory.path()));
+    let raw = directory.path().join("kernel/raw");
+    std::fs::create_dir_all(&raw).unwrap();
+    std::fs::create_dir_all(directory.path().join("kernel/.converting")).unwrap();
+    std::fs::write(directory.path().join("kernel/.converting/metadata"), b"half of it").unwrap();
+    let mut trace = open(directory.path());
+    assert_eq!(lines(&mut trace), before);
+    assert!(trace.oddities().contains(&Oddity::Unconverted { path: raw }));
+    assert!(!trace.is_damaged());
 }

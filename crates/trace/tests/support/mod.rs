@@ -36,10 +36,16 @@ pub enum Field<'a> {
     Bytes(&'a [u8]),
 }
 
+struct Class {
+    name: String,
+    fields: Vec<(String, Kind)>,
+    uri: Option<String>,
+}
+
 /// A recording directory in the making. The clock ticks in ns.
 pub struct Fake {
     pub directory: PathBuf,
-    classes: Vec<(String, Vec<(String, Kind)>, Option<String>)>,
+    classes: Vec<Class>,
     lanes: usize,
 }
 
@@ -56,7 +62,7 @@ impl Fake {
 
     pub fn class_at(&mut self, name: &str, fields: &[(&str, Kind)], uri: Option<&str>) -> u16 {
         let fields = fields.iter().map(|(name, kind)| (name.to_string(), *kind)).collect();
-        self.classes.push((name.to_owned(), fields, uri.map(str::to_owned)));
+        self.classes.push(Class { name: name.to_owned(), fields, uri: uri.map(str::to_owned) });
         self.classes.len() as u16
     }
 
@@ -91,8 +97,11 @@ impl Fake {
              env {\n\thostname = \"testhost\";\n\tdomain = \"longpole-user\";\n\ttracer_name = \"longpole\";\n\
              \ttracer_major = 0;\n\ttracer_minor = 1;\n\tprobe_cost_ps = 9800;\n\tclock_source = \"mono_raw\";\n};\n",
         );
-        write!(text, "clock {{\n\tname = longpole;\n\tfreq = 1000000000;\n\toffset_s = {EPOCH_S};\n\toffset = 0;\n\tabsolute = true;\n}};\n")
-            .unwrap();
+        write!(
+            text,
+            "clock {{\n\tname = longpole;\n\tfreq = 1000000000;\n\toffset_s = {EPOCH_S};\n\toffset = 0;\n\tabsolute = true;\n}};\n"
+        )
+        .unwrap();
         text.push_str(
             "typealias integer { size = 64; align = 8; map = clock.longpole.value; } := full_t;\n\
              typealias integer { size = 48; align = 8; map = clock.longpole.value; } := short_t;\n\
@@ -111,7 +120,7 @@ impl Fake {
              \t\tinteger { size = 8; align = 8; encoding = UTF8; } thread[32];\n\
              \t\tinteger { size = 8; align = 8; } reserved[8];\n\t};\n};\n",
         );
-        for (index, (name, fields, uri)) in self.classes.iter().enumerate() {
+        for (index, Class { name, fields, uri }) in self.classes.iter().enumerate() {
             write!(text, "event {{\n\tname = \"{name}\";\n\tid = {};\n\tstream_id = 0;\n", index + 1).unwrap();
             if let Some(uri) = uri {
                 writeln!(text, "\tmodel.emf.uri = \"{uri}\";").unwrap();
@@ -257,7 +266,7 @@ pub fn corpus(name: &str) -> Option<PathBuf> {
     match std::env::var_os("LONGPOLE_CORPORA") {
         Some(root) => Some(PathBuf::from(root).join(name)),
         None => {
-            println!("skipped: {name} (LONGPOLE_CORPORA is not set)");
+            println!("not at hand: traces of other tools (LONGPOLE_CORPORA): {name}");
             None
         }
     }
