@@ -1,9 +1,10 @@
 //! The smallest recorder: records everything with probes under the directory that is its argument, until it is signalled.
 //!
-//!     cargo run -p longpole-record --example recorder -- traces [RING SIZE [CONFIGURATION]]
+//!     cargo run -p longpole-record --example recorder -- traces [RING SIZE [CONFIGURATION|- [KERNEL GROUPS]]]
 //!
 //! Prints the recording's path as soon as it runs, and what came of it at the end.
 
+use longpole_record::kernel::{Group, Wish};
 use longpole_record::{Options, Recorder, Scope, Stop};
 use std::error::Error;
 
@@ -11,16 +12,25 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let root = arguments.next().ok_or("which directory?")?;
     let buffer = arguments.next().and_then(|text| longpole_record::parse_size(&text)).filter(|size| *size > 0);
-    let config = arguments.next().map(Into::into);
+    let config = arguments.next().filter(|text| text != "-").map(Into::into);
+    let groups: Option<Vec<Group>> = arguments.next().map(|text| text.split(',').map(str::parse).collect()).transpose()?;
     let stop = Stop::install()?;
-    let options = Options { root: Some(root.into()), config, scope: Scope::Everything, buffer, command: Vec::new(), probe_cost_ns: None };
+    let options = Options {
+        root: Some(root.into()),
+        config,
+        scope: Scope::Everything,
+        buffer,
+        command: Vec::new(),
+        probe_cost_ns: None,
+        kernel: groups.map(|groups| Wish { groups, ..Wish::default() }),
+    };
     let mut recorder = Recorder::start(options, Some(&stop))?;
     println!("{}", recorder.path().display());
     while stop.signal().is_none() {
         let longest = recorder.turn()?;
         recorder.wait(longest);
     }
-    let outcome = recorder.finish()?;
+    let outcome = recorder.finish();
     println!("{} {} {}", outcome.recorded, outcome.lost, outcome.empty.as_deref().unwrap_or("-"));
     for oddity in &outcome.oddities {
         println!("{oddity}");

@@ -29,8 +29,6 @@ pub struct Classes {
 #[derive(Debug)]
 pub struct Event<'a> {
     pub class: &'a Class,
-    /// Low 48 bits of the counter.
-    pub low: u64,
     /// Header and payload.
     pub bytes: &'a [u8],
 }
@@ -75,7 +73,7 @@ impl Classes {
             Some(_) => return None,
             None => fields::event_size(&class.fields, bytes)?,
         };
-        Some(Event { class, low: header >> 16, bytes: &bytes[..size] })
+        Some(Event { class, bytes: &bytes[..size] })
     }
 
     /// Size of the event at the begin of `bytes` if it is of the plain kind and ends within them.
@@ -85,14 +83,31 @@ impl Classes {
         (size != 0 && size <= bytes.len()).then_some(size)
     }
 
-    /// How many events `bytes` hold, or `None` if they are not whole events of known classes.
-    pub fn count(&self, bytes: &[u8]) -> Option<u64> {
+    /// How many events `bytes` hold; `Err`: at least so many, for one of them has no known form, and where it ends nobody knows.
+    pub fn count(&self, bytes: &[u8]) -> Result<u64, u64> {
         let mut at = 0;
         let mut count = 0;
         while at < bytes.len() {
-            at += self.event(&bytes[at..])?.bytes.len();
             count += 1;
+            at += self.event(&bytes[at..]).ok_or(count)?.bytes.len();
         }
-        Some(count)
+        Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_behind_one_of_no_known_form_cannot_be_counted() {
+        let mut classes = Classes::new();
+        let site =
+            Site { kind: Kind::SpanBegin, name: "a".into(), fields: Vec::new(), file: String::new(), line: 0, attributes: String::new() };
+        classes.add(100, &site);
+        let bytes = |ids: &[u64]| ids.iter().flat_map(|id| id.to_ne_bytes()).collect::<Vec<u8>>();
+        assert_eq!(classes.count(&bytes(&[100, 100, 100])), Ok(3));
+        assert_eq!(classes.count(&bytes(&[100, 100, 101, 100])), Err(3));
+        assert_eq!(classes.count(&[]), Ok(0));
     }
 }

@@ -42,7 +42,7 @@ impl Source {
         }
     }
 
-    fn now(self) -> u64 {
+    pub fn now(self) -> u64 {
         match self {
             Source::Counter => counter(),
             Source::MonoRaw => time_of(libc::CLOCK_MONOTONIC_RAW),
@@ -148,12 +148,7 @@ impl Calibration {
         let (counter, unix) = pair(self.source, libc::CLOCK_REALTIME, PAIRS);
         let ticks = i128::from(unix) * i128::from(frequency) / 1_000_000_000 - i128::from(counter);
         let per_second = i128::from(frequency);
-        Clock {
-            source: self.source,
-            frequency,
-            offset_s: ticks.div_euclid(per_second) as i64,
-            offset: ticks.rem_euclid(per_second) as u64,
-        }
+        Clock { source: self.source, frequency, offset_s: ticks.div_euclid(per_second) as i64, offset: ticks.rem_euclid(per_second) as u64 }
     }
 }
 
@@ -186,16 +181,53 @@ impl Clock {
     }
 }
 
-/// The full counter value whose low 48 bits are `low`, next to `near`. Sub-buffers are shorter than 2⁴⁷ ticks, so their
-/// begin is near enough.
+/// The full counter value whose low 48 bits are `low`, next to `near`. No packet is longer than 2⁴⁷ ticks while its recorder lives, for
+/// what a thread has written is taken within two periods; so a packet's begin is near enough.
 pub fn extend(near: u64, low: u64) -> u64 {
     let difference = (low.wrapping_sub(near) << 16) as i64 >> 16;
     near.wrapping_add(difference as u64)
 }
 
+/// The newest counter value whose low 48 bits are `low` and that was reached at `now`. A thread may read its clock, be held up, and show
+/// its event after ours was read, so a little later is still before.
+pub fn newest(now: u64, low: u64) -> u64 {
+    const AHEAD: u64 = 1 << 40;
+    let back = (now.wrapping_add(AHEAD).wrapping_sub(low)) & 0xffff_ffff_ffff;
+    now.wrapping_add(AHEAD).wrapping_sub(back)
+}
+
+/// As every reader does: the next counter value from `previous` on whose low 48 bits are `low`.
+pub fn following(previous: u64, low: u64) -> u64 {
+    previous.wrapping_add(low.wrapping_sub(previous) & 0xffff_ffff_ffff)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_event_after_a_long_silence_has_the_time_of_the_look_and_not_of_its_sub_buffer() {
+        let begun = 0x0005_0000_0000_1234u64;
+        // 20 hours, 31 hours and a year at 2.5 GHz.
+        for silence in [180_000_000_000_000u64, 280_000_000_000_000, 78_840_000_000_000_000] {
+            let written = begun + silence;
+            let low = written & 0xffff_ffff_ffff;
+            assert_ne!(extend(begun, low), written, "from the begin it cannot be told");
+            // Seen at once, after ten seconds, after a day; and shown by a thread that was a second behind our look.
+            for later in [0, 25_000_000_000, 216_000_000_000_000] {
+                assert_eq!(newest(written + later, low), written);
+            }
+            assert_eq!(newest(written - 2_500_000_000, low), written);
+        }
+        assert_eq!(newest(5, 5), 5);
+    }
+
+    #[test]
+    fn readers_go_to_the_next_value_with_these_bits() {
+        assert_eq!(following(0x1_0000_0000_0005, 5), 0x1_0000_0000_0005);
+        assert_eq!(following(0x1_0000_0000_0005, 4), 0x2_0000_0000_0004);
+        assert_eq!(following(u64::MAX, 0), 0);
+    }
 
     #[test]
     fn forty_eight_bits_are_extended_in_both_directions() {

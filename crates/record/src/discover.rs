@@ -7,7 +7,6 @@ use crate::process::{Process, Source, Verdict};
 use crate::recorder::{Recorder, Scope, Subject, TOKEN_PROCESS};
 use crate::ring::Ring;
 use crate::runtime::{ring_name, Entry};
-use longpole_abi::RING_OWNED;
 use rustix::event::epoll;
 use std::collections::HashMap;
 use std::io;
@@ -101,9 +100,10 @@ impl Recorder {
         };
         // One that was there before may be long dead, and its pid another's. A newcomer may not have mapped its file yet.
         let lives = if before { process.lives() } else { process.handle_lives() };
-        let continued = self.predecessor.as_ref().is_some_and(|predecessor| {
-            process.control().orders.session.load(Ordering::Relaxed) == predecessor.session
-        });
+        let continued = self
+            .predecessor
+            .as_ref()
+            .is_some_and(|predecessor| process.control().orders.session.load(Ordering::Relaxed) == predecessor.session);
         if !lives && before && !continued {
             drop(process);
             self.remove_files(stem, entries);
@@ -114,10 +114,24 @@ impl Recorder {
             self.suspect_exec(pid);
         }
         if let Some(handle) = &process.handle {
-            let _ = epoll::add(&self.epoll, handle, epoll::EventData::new_u64(TOKEN_PROCESS), epoll::EventFlags::IN | epoll::EventFlags::ONESHOT);
+            let _ = epoll::add(
+                &self.epoll,
+                handle,
+                epoll::EventData::new_u64(TOKEN_PROCESS),
+                epoll::EventFlags::IN | epoll::EventFlags::ONESHOT,
+            );
         }
         self.total.processes += 1;
-        let mut subject = Subject { process, sources: Vec::new(), wanted: false, order: Default::default(), buffer: None, ended: !lives };
+        let mut subject = Subject {
+            process,
+            sources: Vec::new(),
+            wanted: false,
+            order: Default::default(),
+            buffer: None,
+            ended: !lives,
+            ignored: Vec::new(),
+            turns_dead: 0,
+        };
         self.decide(&mut subject);
         let mut rings: Vec<(bool, u32)> = entries
             .iter()
@@ -133,7 +147,7 @@ impl Recorder {
             }
             self.take_ring(&mut subject, number, own, before, continued);
         }
-        let own = rings.iter().filter(|(own, _)| *own).map(|(_, number)| number + 1).max();
+        let own = rings.iter().filter(|(own, _)| *own).map(|(_, number)| number.saturating_add(1)).max();
         subject.process.rings_seen = own.unwrap_or(0);
         join_successors(&mut subject.sources);
         self.subjects.insert(stem.to_owned(), subject);
@@ -151,6 +165,9 @@ impl Recorder {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return false,
             Err(error) => {
                 self.oddity(format!("{name} was ignored: {error}"));
+                if subject.ignored.len() < MOST_RINGS {
+                    subject.ignored.push(name);
+                }
                 return true;
             }
         };
@@ -182,11 +199,11 @@ impl Recorder {
         let mut events = 0;
         while let Ok(Some(chunk)) = source.ring.next(&look, 0, true) {
             let mut bytes = std::mem::take(&mut self.scratch);
-            let counted = source.ring.copy(&chunk, &mut bytes).then(|| self.classes.count(&bytes)).flatten();
+            let counted = if source.ring.copy(&chunk, &mut bytes) { self.classes.count(&bytes) } else { Err(1) };
             self.scratch = bytes;
-            match counted {
-                Some(count) => events += count,
-                None => self.oddity(format!("{}: what was left from an earlier recording cannot be counted", source.ring.name)),
+            events += counted.unwrap_or_else(|least| least);
+            if counted.is_err() {
+                self.oddity(format!("{}: more events were left from an earlier recording than are counted as lost", source.ring.name));
             }
             source.ring.tail = chunk.tail;
         }
@@ -198,7 +215,7 @@ impl Recorder {
     /// A newcomer with the pid of a known process: that one has become another program.
     fn suspect_exec(&mut self, pid: i32) {
         for subject in self.subjects.values_mut().filter(|subject| subject.process.pid == pid) {
-            subject.ended |= comm::maps(pid, subject.process.inode) == Some(false);
+            subject.ended |= subject.process.maps() == Some(false);
         }
     }
 
@@ -278,21 +295,6 @@ impl Recorder {
         self.subjects = subjects;
     }
 
-    /// Threads may be renamed; the ring knows the name that they had when they came.
-    pub(crate) fn refresh_threads(&mut self) {
-        for subject in self.subjects.values_mut() {
-            for source in &mut subject.sources {
-                let owned = source.ring.layout().state.load(Ordering::Relaxed) == RING_OWNED;
-                if !owned || source.lane.is_none() {
-                    continue;
-                }
-                if let Some(name) = comm::thread_name(subject.process.pid, source.tid) {
-                    source.thread = crate::packet::padded(&name);
-                }
-            }
-        }
-    }
-
     /// Stops all recording and waits until no probe is at work any more.
     pub(crate) fn quiet(&mut self) {
         self.held.quiet();
@@ -326,9 +328,9 @@ fn join_successors(sources: &mut Vec<Source>) {
     let mut at = 0;
     while at < sources.len() {
         let successor = sources[at].ring.layout().successor.load(Ordering::Relaxed);
-        let next = successor.checked_sub(1).and_then(|number| {
-            sources.iter().position(|source| !source.ring.own && source.ring.number == number && source.ring.tail == 0)
-        });
+        let next = successor
+            .checked_sub(1)
+            .and_then(|number| sources.iter().position(|source| !source.ring.own && source.ring.number == number && source.ring.tail == 0));
         match next {
             Some(next) if next != at && sources[next].successor.is_none() => {
                 let taken = sources.remove(next);

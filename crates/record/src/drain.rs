@@ -3,7 +3,7 @@
 //! A turn looks at all rings first, then learns the classes that their events may have, then takes the events: whatever a ring showed
 //! at the look has its class by then.
 
-use crate::clock::extend;
+use crate::clock::following;
 use crate::error::Error;
 use crate::lane::{AppendError, Body, Lane, Stamp};
 use crate::pcap::{captured, Capture};
@@ -20,28 +20,39 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-/// Seconds are not needed for a thread to go over to its new ring; this many turns with a word in between are.
-const TURNS_TO_SETTLE: u32 = 1000;
+/// Turns after which a process that has ended is forgotten, whatever its rings say: somebody else is still writing to them.
+const TURNS_DEAD: u32 = 100;
 
 impl Recorder {
     /// Returns the largest share of a ring that had filled up.
-    pub(crate) fn drain(&mut self, last: bool) -> Result<f64, Error> {
+    pub(crate) fn drain(&mut self, last: bool) -> f64 {
         let mut subjects: HashMap<String, Subject> = std::mem::take(&mut self.subjects);
-        let result = self.drain_all(&mut subjects, last);
+        let pressure = self.drain_all(&mut subjects, last);
         self.subjects = subjects;
-        let mut failed = None;
-        for capture in self.captures.values_mut() {
-            if let Err(error) = capture.flush() {
-                failed = Some(error.to_string());
-            }
+        let mut captures = std::mem::take(&mut self.captures);
+        for capture in captures.values_mut() {
+            let result = capture.flush().map_err(|error| error.to_string());
+            self.capture_written(capture, result);
         }
-        if let Some(error) = failed {
-            self.oddity(format!("captured packets could not be written: {error}"));
-        }
-        result
+        self.captures = captures;
+        pressure
     }
 
-    fn drain_all(&mut self, subjects: &mut HashMap<String, Subject>, last: bool) -> Result<f64, Error> {
+    /// Captured packets that the disk does not take are dropped and counted; the rest of the recording goes on.
+    pub(crate) fn capture_written(&mut self, capture: &mut Capture, result: Result<(), String>) {
+        if let Err(error) = result {
+            self.packets_refused(capture.path().file_name().unwrap_or_default().to_string_lossy().as_ref(), &error);
+        }
+        let refused = capture.take_refused();
+        self.total.packets_refused += refused.packets;
+        self.total.lost = self.total.lost.saturating_add(refused.sole);
+    }
+
+    fn packets_refused(&mut self, name: &str, error: &str) {
+        self.oddity(format!("packets/{name}: captured packets could not be written and count as dropped: {error}"));
+    }
+
+    fn drain_all(&mut self, subjects: &mut HashMap<String, Subject>, last: bool) -> f64 {
         let mut any = false;
         for subject in subjects.values_mut() {
             if subject.process.poisoned() {
@@ -65,11 +76,11 @@ impl Recorder {
         for subject in subjects.values_mut() {
             let final_look = last || subject.ended;
             for at in 0..subject.sources.len() {
-                pressure = pressure.max(self.drain_source(subject, at, final_look)?);
+                pressure = pressure.max(self.drain_source(subject, at, final_look));
             }
             subject.sources.retain(|source| !source.over);
         }
-        Ok(pressure)
+        pressure
     }
 
     /// Before a packet is written, the metadata has every class that it can use.
@@ -87,7 +98,7 @@ impl Recorder {
         for complaint in complaints {
             self.oddity(complaint);
         }
-        if !text.is_empty() {
+        if !text.is_empty() || self.metadata.is_behind() {
             if let Err(error) = self.metadata.append(&text) {
                 self.oddity(format!("the metadata cannot be extended: {error}"));
             }
@@ -100,12 +111,16 @@ impl Recorder {
         self.oddity(format!("{} is not read any further: {why}", source.ring.name));
     }
 
-    fn drain_source(&mut self, subject: &mut Subject, at: usize, last: bool) -> Result<f64, Error> {
+    fn drain_source(&mut self, subject: &mut Subject, at: usize, last: bool) -> f64 {
         let source = &mut subject.sources[at];
-        let Some(mut look) = source.look.take() else { return Ok(0.0) };
+        let Some(mut look) = source.look.take() else { return 0.0 };
         let filled = (look.head - source.ring.tail) as f64 / source.ring.size as f64;
         let losing = look.lost > source.lost_before;
         source.lost_before = look.lost;
+        if source.refresh_name(subject.process.pid, self.config.period, last) {
+            // Policies choose by it, too.
+            source.verdict = Verdict::Open;
+        }
         if source.verdict == Verdict::Open {
             source.verdict = self.verdict(&subject.process, subject.wanted, source);
         }
@@ -126,12 +141,12 @@ impl Recorder {
                 source.ring.release(look.head, look.lost);
                 source.extra_lost = 0;
             } else {
-                self.take(&subject.process, source, &look, partial || look.state != RING_OWNED)?;
+                self.take(&subject.process, source, &look, partial || look.state != RING_OWNED);
             }
             if look.state != RING_ENDED || source.broken || source.ring.tail != look.head {
                 break;
             }
-            self.go_over(&subject.process, source, &look)?;
+            self.go_over(&subject.process, source, &look);
             if source.over {
                 break;
             }
@@ -149,7 +164,11 @@ impl Recorder {
         if !last && !source.broken && !source.over {
             self.consider_successor(subject, at, filled, losing);
         }
-        Ok(if losing { filled.max(1.0) } else { filled })
+        if losing {
+            filled.max(1.0)
+        } else {
+            filled
+        }
     }
 
     fn verdict(&self, process: &Process, wanted: bool, source: &Source) -> Verdict {
@@ -166,21 +185,21 @@ impl Recorder {
         }
     }
 
-    fn take(&mut self, process: &Process, source: &mut Source, look: &Look, partial: bool) -> Result<(), Error> {
+    fn take(&mut self, process: &Process, source: &mut Source, look: &Look, partial: bool) {
         loop {
             let previous = source.lane.and_then(|lane| self.lanes[lane].as_ref()).map_or(0, |lane| lane.end);
             let chunk = match source.ring.next(look, previous, partial) {
                 Ok(Some(chunk)) => chunk,
-                Ok(None) => return Ok(()),
+                Ok(None) => return,
                 Err(fault) => {
                     self.give_up(source, &fault.to_string());
-                    return Ok(());
+                    return;
                 }
             };
             if chunk.tid != source.tid {
                 // Another thread has taken the ring.
-                source.tid = chunk.tid;
-                source.thread = chunk.thread;
+                source.taken(chunk.tid, chunk.thread);
+                source.refresh_name(process.pid, self.config.period, false);
                 source.verdict = self.verdict(process, true, source);
             }
             if source.verdict == Verdict::Unwanted {
@@ -188,15 +207,17 @@ impl Recorder {
                 source.ring.release(chunk.tail, chunk.lost.max(source.ring.reported));
                 continue;
             }
-            self.packet(process, source, &chunk)?;
+            self.packet(process, source, chunk);
             if source.broken {
-                return Ok(());
+                return;
             }
         }
     }
 
     /// One chunk becomes one packet.
-    fn packet(&mut self, process: &Process, source: &mut Source, chunk: &Chunk) -> Result<(), Error> {
+    fn packet(&mut self, process: &Process, source: &mut Source, mut chunk: Chunk) {
+        // Events of this chunk that nobody could read.
+        let mut unreadable = 0;
         let policy = match source.verdict {
             Verdict::Policy(index) => self.config.policy.get(index),
             _ => None,
@@ -204,46 +225,65 @@ impl Recorder {
         let ctf = policy.is_none_or(|policy| policy.has(Backend::Ctf));
         let pcapng = policy.is_none_or(|policy| policy.has(Backend::Pcapng));
         let packets = policy.map(|policy| policy.packets.clone()).unwrap_or_default();
-        let length = (chunk.to - chunk.from) as usize;
         let reported = source.ring.reported.max(chunk.lost);
-        let delta = reported - source.ring.reported + source.extra_lost;
+        let delta = (reported - source.ring.reported).saturating_add(source.extra_lost);
 
+        // Whether captures know of this chunk and its losses.
+        let mut walked = false;
         // The thread says so before the first packet can be seen.
         let packets_inside = self.classes.packets && source.ring.layout().packets.load(Ordering::Relaxed) != 0;
         if self.classes.invalid || (pcapng && packets_inside) {
             let mut bytes = std::mem::take(&mut self.scratch);
-            if !source.ring.copy(chunk, &mut bytes) {
+            if !source.ring.copy(&chunk, &mut bytes) {
                 self.scratch = bytes;
                 self.give_up(source, "its file was cut off");
-                return Ok(());
+                return;
             }
             let wanted = pcapng.then_some(&packets);
-            let walked = self.walk(process, &bytes, chunk, wanted, delta);
+            let (understood, end) = self.walk(process, &bytes, &chunk, wanted, delta.saturating_sub(source.captured), !ctf);
+            walked = pcapng;
+            let total = bytes.len();
             self.scratch = bytes;
-            if let Err(before) = walked? {
-                // Nobody could read these events; those that can be told apart are counted.
-                source.extra_lost += before.max(1);
-                source.ring.release(chunk.tail, source.ring.reported);
-                self.oddity(format!("{}: events of a class that cannot be understood were left out", source.ring.name));
-                return Ok(());
+            if understood < total {
+                // What stands before can be read. Where the next event begins nobody knows: one is counted, there may be more.
+                unreadable = 1;
+                chunk.to = chunk.from + understood as u64;
+                chunk.end = end.clamp(chunk.begin, chunk.end);
+                self.oddity(format!(
+                    "{}: an event of a class that cannot be understood, and what its sub-buffer held behind it, was left out: at least as many \
+                     events as are counted for it, one each time",
+                    source.ring.name
+                ));
+                if understood == 0 {
+                    source.captured = if walked { delta } else { 0 };
+                    source.extra_lost = source.extra_lost.saturating_add(unreadable);
+                    source.ring.release(chunk.tail, source.ring.reported);
+                    return;
+                }
             }
         }
+        let length = (chunk.to - chunk.from) as usize;
         if !ctf {
-            self.total.recorded += length as u64;
+            self.total.packets_only += length as u64;
             source.ring.release(chunk.tail, reported);
-            source.extra_lost = 0;
-            self.total.lost += delta;
-            return Ok(());
+            source.extra_lost = unreadable;
+            source.captured = 0;
+            self.total.lost = self.total.lost.saturating_add(delta);
+            return;
+        }
+        if self.metadata.is_behind() {
+            let error = std::io::Error::other("their classes could not be written");
+            return self.not_written(source, &chunk, unreadable, reported, walked, error);
         }
         let index = match self.lane(process, source, chunk.begin) {
             Ok(index) => index,
-            Err(error) => return self.not_written(source, chunk, reported, std::io::Error::other(error.to_string())),
+            Err(error) => return self.not_written(source, &chunk, unreadable, reported, walked, std::io::Error::other(error.to_string())),
         };
-        let Some(lane) = &mut self.lanes[index] else { return Ok(()) };
+        let Some(lane) = &mut self.lanes[index] else { return };
         let stamp = Stamp {
             begin: chunk.begin,
             end: chunk.end,
-            discarded: lane.discarded + delta,
+            discarded: lane.discarded.saturating_add(delta),
             pid: chunk.pid,
             tid: chunk.tid,
             position: chunk.tail,
@@ -255,67 +295,85 @@ impl Recorder {
             Ok(()) => {}
             Err(AppendError::Source) => {
                 self.give_up(source, "its file was cut off");
-                return Ok(());
+                return;
             }
-            Err(AppendError::Io(error)) => return self.not_written(source, chunk, reported, error),
+            Err(AppendError::Io(error)) => return self.not_written(source, &chunk, unreadable, reported, walked, error),
         }
         source.ring.release(chunk.tail, reported);
-        source.extra_lost = 0;
+        source.extra_lost = unreadable;
+        source.captured = 0;
         self.total.recorded += length as u64;
-        self.total.lost += delta;
-        Ok(())
+        self.total.lost = self.total.lost.saturating_add(delta);
     }
 
     /// The disk takes no more: the events are lost and counted, and the threads have their room back.
-    fn not_written(&mut self, source: &mut Source, chunk: &Chunk, reported: u64, error: std::io::Error) -> Result<(), Error> {
+    fn not_written(&mut self, source: &mut Source, chunk: &Chunk, unreadable: u64, reported: u64, walked: bool, error: std::io::Error) {
         let mut bytes = std::mem::take(&mut self.scratch);
-        let counted = source.ring.copy(chunk, &mut bytes).then(|| self.classes.count(&bytes)).flatten();
+        let counted = if source.ring.copy(chunk, &mut bytes) { self.classes.count(&bytes) } else { Err(1) };
         self.scratch = bytes;
-        source.extra_lost += reported - source.ring.reported + counted.unwrap_or(1);
+        let least = if counted.is_ok() { "" } else { ", and are more than were counted" };
+        let lost = counted.unwrap_or_else(|least| least).saturating_add(reported - source.ring.reported + unreadable);
+        source.extra_lost = source.extra_lost.saturating_add(lost);
+        source.captured = if walked { source.extra_lost - unreadable } else { source.captured };
         source.ring.release(chunk.tail, reported);
-        self.oddity(format!("packets could not be written, their events count as lost: {error}"));
-        Ok(())
+        self.oddity(format!("events could not be written and count as lost{least}: {error}"));
     }
 
-    /// Looks at each event: captured packets go to their file. `Err(n)`: after n events comes one that has no known form.
-    fn walk(
-        &mut self,
-        process: &Process,
-        bytes: &[u8],
-        chunk: &Chunk,
-        packets: Option<&Packets>,
-        lost: u64,
-    ) -> Result<Result<(), u64>, Error> {
+    /// Looks at each event: captured packets go to their file. Returns how many bytes are events of known form, and the time of the last.
+    /// `sole`: packets are recorded nowhere else.
+    fn walk(&mut self, process: &Process, bytes: &[u8], chunk: &Chunk, packets: Option<&Packets>, lost: u64, sole: bool) -> (usize, u64) {
         let label = component(&process.label);
-        let mut lost = lost;
-        let mut at = 0;
-        let mut count = 0;
-        while at < bytes.len() {
-            if let Some(size) = self.classes.plain_size(&bytes[at..]) {
-                at += size;
-                count += 1;
-                continue;
-            }
-            let Some(event) = self.classes.event(&bytes[at..]) else { return Ok(Err(count)) };
-            at += event.bytes.len();
-            count += 1;
-            let Some(packets) = packets.filter(|_| event.class.kind == Kind::Packet) else { continue };
-            let Some(captured) = captured(&event) else { return Ok(Err(count - 1)) };
-            if !packets.wants(&captured.interface) {
-                continue;
-            }
-            if !self.captures.contains_key(&label) {
-                self.captures.insert(label.clone(), Capture::create(&self.path, &label)?);
-            }
-            let Some(capture) = self.captures.get_mut(&label) else { continue };
-            capture.lose(std::mem::take(&mut lost));
-            let time = self.clock.unix_ns(extend(chunk.begin, event.low)).max(0) as u64;
-            capture.packet(&captured, time, packets)?;
-        }
-        if let Some(capture) = self.captures.get_mut(&label) {
+        let mut capture = self.captures.remove(&label);
+        if let Some(capture) = &mut capture {
             capture.lose(lost);
         }
-        Ok(Ok(()))
+        let mut lost = if capture.is_some() { 0 } else { lost };
+        let mut at = 0;
+        let mut time = chunk.begin;
+        let mut end = chunk.begin;
+        while at < bytes.len() {
+            // As readers go from one event to the next.
+            let low = bytes[at..].first_chunk().map_or(0, |header| u64::from_ne_bytes(*header) >> 16);
+            time = following(time, low);
+            if let Some(size) = self.classes.plain_size(&bytes[at..]) {
+                at += size;
+                end = time;
+                continue;
+            }
+            let Some(event) = self.classes.event(&bytes[at..]) else { break };
+            let size = event.bytes.len();
+            if let Some(packets) = packets.filter(|_| event.class.kind == Kind::Packet) {
+                let Some(captured) = captured(&event) else { break };
+                if packets.wants(&captured.interface) {
+                    let time = self.clock.unix_ns(time).max(0) as u64;
+                    let result = match &mut capture {
+                        Some(capture) => capture.packet(&captured, time, packets, sole),
+                        None => Capture::create(&self.path, &label).and_then(|new| {
+                            let capture = capture.insert(new);
+                            capture.lose(std::mem::take(&mut lost));
+                            capture.packet(&captured, time, packets, sole)
+                        }),
+                    };
+                    if let Err(error) = result {
+                        self.total.packets_refused += 1;
+                        self.total.lost = self.total.lost.saturating_add(u64::from(sole));
+                        lost = lost.saturating_add(1);
+                        self.packets_refused(&format!("{label}.pcapng"), &error.to_string());
+                    }
+                }
+            }
+            if let Some(capture) = capture.as_mut().filter(|capture| capture.is_full()) {
+                let result = capture.flush().map_err(|error| error.to_string());
+                self.capture_written(capture, result);
+            }
+            at += size;
+            end = time;
+        }
+        if let Some(mut capture) = capture {
+            capture.lose(lost);
+            self.captures.insert(label, capture);
+        }
+        (at, end)
     }
 
     /// The lane of a ring, made when it has something to say.
@@ -345,11 +403,11 @@ impl Recorder {
     }
 
     /// The thread has gone over to its larger ring, and the old one is empty.
-    fn go_over(&mut self, process: &Process, source: &mut Source, look: &Look) -> Result<(), Error> {
+    fn go_over(&mut self, process: &Process, source: &mut Source, look: &Look) {
         // What the old ring lost is in the trace before the ring is gone, also if this recorder is killed now.
         // It stands right behind the old ring's last event: the new ring has younger ones already.
-        self.tail_losses(process, source, true)?;
-        source.extra_lost += look.lost.saturating_sub(source.ring.reported);
+        self.tail_losses(process, source, true);
+        source.extra_lost = source.extra_lost.saturating_add(look.lost.saturating_sub(source.ring.reported));
         source.ring.reported = look.lost.max(source.ring.reported);
         self.runtime.remove(&source.ring.name);
         match source.successor.take() {
@@ -359,25 +417,35 @@ impl Recorder {
                 source.ring = next;
             }
             None => {
-                self.tail_losses(process, source, false)?;
+                self.tail_losses(process, source, false);
                 if let Some(lane) = source.lane {
-                    self.close_lane(lane)?;
+                    self.close_lane(lane);
                 }
                 source.over = true;
             }
         }
-        Ok(())
     }
 
     /// A ring that was too small gets a successor.
     fn consider_successor(&mut self, subject: &mut Subject, at: usize, filled: f64, losing: bool) {
         let wished = subject.buffer;
         let source = &mut subject.sources[at];
-        if source.successor.is_some() && source.ring.layout().successor.load(Ordering::Relaxed) == 0 {
-            // Either it is on its way, or the thread could not take it and will not be asked again.
-            source.waiting += 1;
-            if source.waiting > TURNS_TO_SETTLE {
-                source.settled = true;
+        if source.successor.is_some() && source.ring.layout().successor.load(Ordering::Acquire) == 0 {
+            // The thread has looked at it. Either it is about to go over, and writes no more here; or it could not, writes on, and will not
+            // be asked again.
+            let now = source.ring.layout().head.load(Ordering::Acquire);
+            match source.answered {
+                None => source.answered = Some(None),
+                Some(None) => source.answered = Some(Some(now)),
+                Some(Some(head)) if now != head && !source.ring.is_ended() => {
+                    source.answered = None;
+                    source.settled = true;
+                    if let Some(untaken) = source.successor.take() {
+                        self.runtime.remove(&untaken.name);
+                        self.successor_bytes = self.successor_bytes.saturating_sub(untaken.size);
+                    }
+                }
+                Some(Some(_)) => {}
             }
         }
         if source.successor.is_some() || source.settled || source.verdict == Verdict::Unwanted {
@@ -400,11 +468,16 @@ impl Recorder {
             return;
         }
         let number = subject.process.next_successor;
-        subject.process.next_successor += 1;
+        // The file of the last number was put there by somebody; what the ring names is a number more.
+        let Some(next) = number.checked_add(1) else {
+            source.settled = true;
+            return;
+        };
+        subject.process.next_successor = next;
         match successor::make(&self.runtime, &subject.process.stem, number, &source.ring, size) {
             Ok(ring) => {
                 self.successor_bytes += size;
-                source.waiting = 0;
+                source.answered = None;
                 source.successor = Some(ring);
             }
             Err(error) => {
@@ -415,17 +488,41 @@ impl Recorder {
     }
 
     /// What was lost since the newest packet: an empty packet says it.
-    fn tail_losses(&mut self, process: &Process, source: &mut Source, more: bool) -> Result<(), Error> {
+    fn tail_losses(&mut self, process: &Process, source: &mut Source, more: bool) {
         if source.verdict == Verdict::Unwanted || source.verdict == Verdict::Open {
-            return Ok(());
+            return;
         }
         let lost = if source.broken { source.ring.reported } else { source.ring.layout().lost.load(Ordering::Acquire) };
         let reported = lost.max(source.ring.reported);
-        let delta = reported - source.ring.reported + source.extra_lost;
+        let delta = (reported - source.ring.reported).saturating_add(source.extra_lost);
+        let lane = source.lane.and_then(|lane| self.lanes[lane].as_mut());
+        if let Some(lane) = lane {
+            lane.name(process.pid, source.tid, source.thread);
+        }
         // A lane that begins here would begin after the younger events.
         if delta == 0 || (more && source.lane.is_none()) {
-            return Ok(());
+            return;
         }
+        // Written or not: `longpole.json` has them.
+        self.total.lost = self.total.lost.saturating_add(delta);
+        if source.ring.layout().packets.load(Ordering::Relaxed) != 0 {
+            if let Some(capture) = self.captures.get_mut(&component(&process.label)) {
+                capture.lose(delta.saturating_sub(source.captured));
+            }
+        }
+        let mut written = self.write_losses(process, source, more, reported, delta);
+        if written.is_err() && self.reserve.give() {
+            written = self.write_losses(process, source, more, reported, delta);
+        }
+        if let Err(error) = written {
+            self.oddity(format!("the last losses could not be written to their stream: {error}"));
+        }
+        source.ring.release(source.ring.tail, reported);
+        source.extra_lost = 0;
+        source.captured = 0;
+    }
+
+    fn write_losses(&mut self, process: &Process, source: &mut Source, more: bool, reported: u64, delta: u64) -> Result<(), Error> {
         let now = self.clock.now();
         let index = self.lane(process, source, now)?;
         let Some(lane) = &mut self.lanes[index] else { return Ok(()) };
@@ -433,7 +530,7 @@ impl Recorder {
         let stamp = Stamp {
             begin: at,
             end: at,
-            discarded: lane.discarded + delta,
+            discarded: lane.discarded.saturating_add(delta),
             pid: process.pid,
             tid: source.tid,
             position: source.ring.tail,
@@ -441,25 +538,19 @@ impl Recorder {
             thread: source.thread,
         };
         match commit(lane, &source.ring, stamp, source.ring.tail, reported, None) {
-            Ok(()) | Err(AppendError::Source) => {}
-            Err(AppendError::Io(error)) => self.oddity(format!("the last losses could not be written: {error}")),
+            Ok(()) | Err(AppendError::Source) => Ok(()),
+            Err(AppendError::Io(error)) => Err(Error::io("write", lane.path.clone())(error)),
         }
-        source.ring.release(source.ring.tail, reported);
-        source.extra_lost = 0;
-        self.total.lost += delta;
-        Ok(())
     }
 
-    pub(crate) fn last_losses(&mut self) -> Result<(), Error> {
+    pub(crate) fn last_losses(&mut self) {
         let mut subjects = std::mem::take(&mut self.subjects);
-        let mut result = Ok(());
         for subject in subjects.values_mut() {
             for source in &mut subject.sources {
-                result = result.and_then(|()| self.tail_losses(&subject.process, source, false));
+                self.tail_losses(&subject.process, source, false);
             }
         }
         self.subjects = subjects;
-        result
     }
 
     /// Marks the processes that have ended. Comes before their rings are sought and looked at: then what is found is all.
@@ -472,7 +563,7 @@ impl Recorder {
     }
 
     /// Processes that have ended, and of which everything was taken.
-    pub(crate) fn bury(&mut self) -> Result<(), Error> {
+    pub(crate) fn bury(&mut self) {
         let ended: Vec<String> = self.subjects.iter().filter(|(_, subject)| subject.ended).map(|(stem, _)| stem.clone()).collect();
         for stem in ended {
             let Some(subject) = self.subjects.get_mut(&stem) else { continue };
@@ -480,21 +571,26 @@ impl Recorder {
             // A thread went over to a larger ring and died: the larger one has not been looked at.
             let more = sources.iter().any(|source| !source.broken && source.fresh_since_look());
             subject.sources = Vec::new();
-            if more {
+            subject.turns_dead += 1;
+            if more && subject.turns_dead < TURNS_DEAD {
                 subject.sources = sources;
                 continue;
             }
-            let mut result = Ok(());
+            if more {
+                self.oddity(format!("{stem}: its rings change though it has ended; what is in them was left"));
+            }
+            for source in sources.iter_mut().filter(|source| !source.broken && source.verdict != Verdict::Unwanted) {
+                // Its interrupted probe will not come to merge them.
+                source.extra_lost = source.extra_lost.saturating_add(source.ring.put_aside());
+            }
             if let Some(subject) = self.subjects.remove(&stem) {
                 for source in &mut sources {
-                    result = result.and_then(|()| self.tail_losses(&subject.process, source, false));
+                    self.tail_losses(&subject.process, source, false);
                 }
                 self.subjects.insert(stem.clone(), Subject { sources, ..subject });
             }
             self.release_subject(&stem, true);
-            result?;
         }
-        Ok(())
     }
 
     /// Forgets a process; `remove`: and its files.
@@ -518,21 +614,25 @@ impl Recorder {
                 }
             }
             if let Some(lane) = source.lane {
-                if let Err(error) = self.close_lane(lane) {
-                    self.oddity(error.to_string());
-                }
+                self.close_lane(lane);
             }
         }
         if remove {
+            for name in &subject.ignored {
+                self.runtime.remove(name);
+            }
             self.runtime.remove(&format!("{stem}.control"));
         }
     }
 
-    pub(crate) fn close_lane(&mut self, index: usize) -> Result<(), Error> {
-        let Some(lane) = self.lanes[index].take() else { return Ok(()) };
+    pub(crate) fn close_lane(&mut self, index: usize) {
+        let Some(mut lane) = self.lanes[index].take() else { return };
         self.closed.insert(lane.number, lane.describe());
         let path = lane.path.clone();
-        lane.close().map_err(Error::io("close", path))
+        let named = lane.settle_names();
+        if let Err(error) = lane.close().and(named) {
+            self.oddity(format!("cannot close {}: {error}", path.display()));
+        }
     }
 }
 

@@ -12,7 +12,7 @@ pub enum Error {
     /// Another user could put files there.
     #[error("{} is no safe runtime directory: {why}", path.display())]
     Unsafe { path: PathBuf, why: &'static str },
-    #[error("a recording is running already: process {pid} writes {path}")]
+    #[error("a recording is running already: process {pid} writes {path} (`longpole stop` ends it)")]
     Busy { pid: i32, path: String },
     #[error(transparent)]
     Policy(#[from] PolicyError),
@@ -20,6 +20,8 @@ pub enum Error {
     Foreign(String),
     #[error("cannot write a capture file: {0}")]
     Capture(#[from] longpole_pcapng::WriteError),
+    #[error(transparent)]
+    Kernel(#[from] crate::kernel::KernelError),
 }
 
 impl Error {

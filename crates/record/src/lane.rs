@@ -11,7 +11,7 @@
 
 use crate::mapping::Mapping;
 use crate::metadata::Uuid;
-use crate::packet::{padded, Header, HEADER, NOWHERE, PAGE};
+use crate::packet::{padded, Header, HEADER, NOWHERE, PAGE, THREAD};
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -72,6 +72,10 @@ pub struct Lane {
     /// Bytes of events.
     pub recorded: u64,
     pub last: Option<Stamp>,
+    /// First packet of the thread that the lane has now.
+    of_thread: u64,
+    /// Some of its packets have another name than the newest.
+    renamed: bool,
 }
 
 impl Lane {
@@ -95,6 +99,8 @@ impl Lane {
             discarded: 0,
             recorded: 0,
             last: None,
+            of_thread: 0,
+            renamed: false,
         };
         lane.file.set_len(lane.size)?;
         let start = Stamp { end: first.begin, discarded: 0, position: first.position, ..first.clone() };
@@ -143,6 +149,15 @@ impl Lane {
         };
         if !whole_pages {
             self.write_plain(body, length, size, &header, &trailer)?;
+        }
+        if let Some(last) = &self.last {
+            if (last.pid, last.tid) != (stamp.pid, stamp.tid) {
+                // Should it fail, the thread has two names.
+                let _ = self.settle_names();
+                self.of_thread = self.at;
+            } else {
+                self.renamed |= last.thread != stamp.thread;
+            }
         }
         self.at = next;
         self.sequence += 1;
@@ -205,6 +220,34 @@ impl Lane {
         self.file.write_all_at(header, self.at).map_err(AppendError::Io)
     }
 
+    /// The thread of the newest packet has this name now.
+    pub fn name(&mut self, pid: i32, tid: i32, thread: [u8; 32]) {
+        if let Some(last) = self.last.as_mut().filter(|last| (last.pid, last.tid) == (pid, tid) && last.thread != thread) {
+            last.thread = thread;
+            self.renamed = true;
+        }
+    }
+
+    /// A thread has one name in the end, that of its newest packet: one that is named after its first event would be two to every
+    /// reader. The name is overwritten where it stands, so that the file is readable all the time.
+    pub fn settle_names(&mut self) -> io::Result<()> {
+        if !std::mem::take(&mut self.renamed) {
+            return Ok(());
+        }
+        let Some(last) = &self.last else { return Ok(()) };
+        let mut at = self.of_thread;
+        while at < self.at {
+            let mut bytes = [0; HEADER];
+            self.file.read_exact_at(&mut bytes, at)?;
+            let Some(header) = Header::decode(&bytes, &self.uuid).filter(|header| header.size > 0) else { break };
+            if (header.pid, header.tid) == (last.pid, last.tid) && header.thread != last.thread {
+                self.file.write_all_at(&last.thread, at + THREAD)?;
+            }
+            at += header.size;
+        }
+        Ok(())
+    }
+
     /// What `longpole.json` says of it.
     pub fn describe(&self) -> serde_json::Value {
         let file = self.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
@@ -216,6 +259,7 @@ impl Lane {
             "tid": last.map(|last| last.tid),
             "thread": last.map(|last| crate::comm::printable(&last.thread)),
             "recorded_bytes": self.recorded,
+            "bytes": self.at,
             "lost": self.discarded,
         })
     }

@@ -55,9 +55,7 @@ impl Mapping {
         };
         let populate = if access == Access::Populate { libc::MAP_POPULATE } else { 0 };
         // SAFETY: a new shared mapping at an address of the kernel's choice.
-        let base = unsafe {
-            libc::mmap(ptr::null_mut(), length, protection, libc::MAP_SHARED | populate, file.as_raw_fd(), 0)
-        };
+        let base = unsafe { libc::mmap(ptr::null_mut(), length, protection, libc::MAP_SHARED | populate, file.as_raw_fd(), 0) };
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
@@ -70,6 +68,11 @@ impl Mapping {
                 Err(error)
             }
         }
+    }
+
+    /// Where it lies in this process.
+    pub fn address(&self) -> usize {
+        self.base.as_ptr() as usize
     }
 
     pub fn len(&self) -> usize {
@@ -113,6 +116,38 @@ impl Mapping {
         // SAFETY: within the mapping.
         let base = unsafe { self.base.as_ptr().add(offset) };
         Some(libc::iovec { iov_base: base.cast(), iov_len: length })
+    }
+}
+
+/// A mapping that begins with a structure.
+pub struct Headed<T> {
+    mapping: Mapping,
+    first: NonNull<T>,
+}
+
+// SAFETY: as for the mapping.
+unsafe impl<T: Shared> Send for Headed<T> {}
+
+impl<T: Shared> Headed<T> {
+    /// `None` if the mapping is too short.
+    pub fn new(mapping: Mapping) -> Option<Headed<T>> {
+        let first = NonNull::from(mapping.get::<T>(0)?);
+        Some(Headed { mapping, first })
+    }
+
+    pub fn first(&self) -> &T {
+        // SAFETY: checked by `new`; a mapping's memory neither moves nor changes its size, and lives as long as `self`.
+        unsafe { self.first.as_ref() }
+    }
+
+    pub fn mapping(&self) -> &Mapping {
+        &self.mapping
+    }
+}
+
+impl<T> std::fmt::Debug for Headed<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.mapping.fmt(f)
     }
 }
 

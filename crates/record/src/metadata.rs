@@ -51,6 +51,9 @@ impl std::fmt::Display for Uuid {
 #[derive(Debug)]
 pub struct Metadata {
     file: File,
+    length: u64,
+    /// Classes that the disk has not taken yet.
+    waiting: String,
 }
 
 impl Metadata {
@@ -64,12 +67,29 @@ impl Metadata {
         }
         file.write_all(text.as_bytes())?;
         fs::rename(&hidden, directory.join("metadata"))?;
-        Ok(Metadata { file })
+        Ok(Metadata { file, length: text.len() as u64, waiting: String::new() })
     }
 
-    /// Appends whole classes, in one write.
+    /// Appends whole classes, in one write; and those that could not be written before. After an error the file is as it was.
     pub fn append(&mut self, text: &str) -> io::Result<()> {
-        self.file.write_all(text.as_bytes())
+        self.waiting.push_str(text);
+        match self.file.write_all(self.waiting.as_bytes()) {
+            Ok(()) => {
+                self.length += self.waiting.len() as u64;
+                self.waiting.clear();
+                Ok(())
+            }
+            Err(error) => {
+                // Half a class would spoil the whole trace.
+                self.file.set_len(self.length)?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Whether there are classes that no reader knows of yet: packets that may use them must not be written.
+    pub fn is_behind(&self) -> bool {
+        !self.waiting.is_empty()
     }
 }
 
@@ -201,9 +221,33 @@ fn class(text: &mut String, id: u16, name: &str, kind: Kind, fields: &[Field], u
 /// A field's name as readers show it: they take one leading underscore away, and keywords need one.
 fn identifier(name: &str) -> String {
     const KEYWORDS: [&str; 27] = [
-        "align", "callsite", "char", "clock", "const", "double", "enum", "env", "event", "float", "floating_point", "int",
-        "integer", "long", "short", "signed", "stream", "string", "struct", "trace", "typealias", "typedef", "unsigned",
-        "variant", "void", "_Bool", "_Complex",
+        "align",
+        "callsite",
+        "char",
+        "clock",
+        "const",
+        "double",
+        "enum",
+        "env",
+        "event",
+        "float",
+        "floating_point",
+        "int",
+        "integer",
+        "long",
+        "short",
+        "signed",
+        "stream",
+        "string",
+        "struct",
+        "trace",
+        "typealias",
+        "typedef",
+        "unsigned",
+        "variant",
+        "void",
+        "_Bool",
+        "_Complex",
     ];
     if name.starts_with('_') || KEYWORDS.contains(&name) {
         format!("_{name}")
@@ -229,7 +273,8 @@ fn literal(text: &str) -> String {
 fn encoded(text: &str, also: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) || also.as_bytes().contains(&byte) || (byte == b'%' && !also.is_empty()) {
+        if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) || also.as_bytes().contains(&byte) || (byte == b'%' && !also.is_empty())
+        {
             out.push(byte as char);
         } else {
             let _ = write!(out, "%{byte:02X}");

@@ -5,6 +5,8 @@ use crate::metadata::Uuid;
 pub const HEADER: usize = 256;
 /// Packets are padded to this; a write of one such page commits a packet.
 pub const PAGE: usize = 4096;
+/// Where the thread's name stands in it.
+pub const THREAD: u64 = 216;
 pub const CTF_MAGIC: u32 = 0xc1fc_1fc1;
 /// `position` of the empty packet that covers what is reserved: no ring gets there.
 pub const NOWHERE: u64 = u64::MAX;

@@ -1,7 +1,8 @@
 //! Captured packets of one label: `packets/<label>.pcapng`.
 //!
-//! One section, interface ids in the order of appearance, nanoseconds. Each block leaves in one write, so a killed recorder leaves
-//! a readable file.
+//! One section, interface ids in the order of appearance, nanoseconds. The file holds whole blocks only: should the disk take a part
+//! of one, the file is cut in front of it. What the disk does not take is counted for its interface, and the capture goes on once there
+//! is room again; so blocks that others refer to are kept until they are written.
 
 use crate::class::Event;
 use crate::error::Error;
@@ -11,27 +12,63 @@ use longpole_abi::{Field, FieldType};
 use longpole_pcapng::{Direction, Interface, InterfaceId, Packet, Section, Statistics, Writer};
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
-use std::io::BufWriter;
-use std::path::Path;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 
-/// Blocks are gathered up to this many bytes; a buffer is never left in the middle of one.
+/// Blocks are gathered up to this many bytes.
 const BUFFER: usize = 64 << 10;
 
+/// An interface.
 #[derive(Debug)]
 struct Seen {
     id: InterfaceId,
     packets: u64,
     first_ns: u64,
     last_ns: u64,
+    /// Since the begin of the capture.
+    dropped: u64,
+    /// Of these, those that a packet in the file tells.
+    told: u64,
+}
+
+/// A block that is not in the file yet.
+#[derive(Debug)]
+struct Waiting {
+    end: usize,
+    packet: Option<WaitingPacket>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct WaitingPacket {
+    interface: usize,
+    told: u64,
+    sole: bool,
 }
 
 #[derive(Debug)]
 pub struct Capture {
-    writer: Writer<BufWriter<File>>,
-    interfaces: HashMap<String, Seen>,
-    /// Events lost since the previous packet, on whatever interface they may have been captured.
-    lost: u64,
-    lost_total: u64,
+    path: PathBuf,
+    file: File,
+    /// Bytes of whole blocks in the file.
+    length: u64,
+    writer: Writer<Vec<u8>>,
+    waiting: Vec<Waiting>,
+    by_name: HashMap<String, usize>,
+    seen: Vec<Seen>,
+    /// Interface of the newest packet.
+    newest: usize,
+    /// Lost events that may have been packets, on whatever interface: the interface of the next packet has them, and no other.
+    unknown: u64,
+    refused: Refused,
+}
+
+/// Packets that the disk did not take.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Refused {
+    pub packets: u64,
+    /// Those that are nowhere else.
+    pub sole: u64,
 }
 
 /// A packet event taken apart.
@@ -47,40 +84,62 @@ impl Capture {
     pub fn create(directory: &Path, label: &str) -> Result<Capture, Error> {
         let directory = directory.join("packets");
         match fs::create_dir(&directory) {
-            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => return Err(Error::io("make", directory)(error)),
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(Error::io("make", directory)(error)),
             _ => {}
         }
         let base = component(label);
         let mut attempt = 1;
-        let file = loop {
+        let (path, file) = loop {
             let name = if attempt == 1 { format!("{base}.pcapng") } else { format!("{base}-{attempt}.pcapng") };
             let path = directory.join(name);
             match OpenOptions::new().write(true).create_new(true).open(&path) {
-                Ok(file) => break file,
-                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && attempt < 10_000 => attempt += 1,
+                Ok(file) => break (path, file),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && attempt < 10_000 => attempt += 1,
                 Err(error) => return Err(Error::io("make", path)(error)),
             }
         };
         let os = format!("Linux {}", kernel());
         let application = concat!("longpole ", env!("CARGO_PKG_VERSION"));
         let section = Section { os: &os, application, ..Section::default() };
-        let mut writer = Writer::new(BufWriter::with_capacity(BUFFER, file), &section)?;
-        writer.flush()?;
-        Ok(Capture { writer, interfaces: HashMap::new(), lost: 0, lost_total: 0 })
+        let mut capture = Capture {
+            path,
+            file,
+            length: 0,
+            writer: Writer::new(Vec::with_capacity(BUFFER), &section)?,
+            waiting: Vec::new(),
+            by_name: HashMap::new(),
+            seen: Vec::new(),
+            newest: 0,
+            unknown: 0,
+            refused: Refused::default(),
+        };
+        capture.gathered(None);
+        // Should there be no room for it, it waits.
+        let _ = capture.flush();
+        Ok(capture)
     }
 
+    /// Events were lost that may have been packets.
     pub fn lose(&mut self, events: u64) {
-        self.lost += events;
-        self.lost_total += events;
+        self.unknown = self.unknown.saturating_add(events);
     }
 
-    pub fn packet(&mut self, captured: &Captured<'_>, time_ns: u64, policy: &Packets) -> Result<(), Error> {
-        if !self.interfaces.contains_key(&captured.interface) {
-            let id = self.writer.add_interface(&Interface::ethernet(&captured.interface, policy.snaplen))?;
-            let seen = Seen { id, packets: 0, first_ns: time_ns, last_ns: time_ns };
-            self.interfaces.insert(captured.interface.clone(), seen);
-        }
-        let Some(seen) = self.interfaces.get_mut(&captured.interface) else { return Ok(()) };
+    /// Adds a packet. `sole`: it is recorded nowhere else.
+    pub fn packet(&mut self, captured: &Captured<'_>, time_ns: u64, policy: &Packets, sole: bool) -> Result<(), Error> {
+        let index = match self.by_name.get(&captured.interface) {
+            Some(&index) => index,
+            None => {
+                let id = self.writer.add_interface(&Interface::ethernet(&captured.interface, policy.snaplen))?;
+                self.gathered(None);
+                let index = self.seen.len();
+                self.seen.push(Seen { id, packets: 0, first_ns: time_ns, last_ns: time_ns, dropped: 0, told: 0 });
+                self.by_name.insert(captured.interface.clone(), index);
+                index
+            }
+        };
+        let seen = &mut self.seen[index];
+        seen.dropped = seen.dropped.saturating_add(std::mem::take(&mut self.unknown));
+        let told = seen.dropped - seen.told;
         let data = &captured.bytes[..captured.bytes.len().min(captured.length as usize)];
         self.writer.packet(&Packet {
             original_len: captured.length,
@@ -89,34 +148,115 @@ impl Capture {
                 2 => Direction::Outbound,
                 _ => Direction::Unknown,
             },
-            drop_count: (self.lost > 0).then_some(self.lost),
+            drop_count: (told > 0).then_some(told),
             ..Packet::new(seen.id, time_ns, data)
         })?;
-        self.lost = 0;
+        seen.told = seen.dropped;
         seen.packets += 1;
         seen.first_ns = seen.first_ns.min(time_ns);
         seen.last_ns = seen.last_ns.max(time_ns);
+        self.newest = index;
+        self.gathered(Some(WaitingPacket { interface: index, told, sole }));
         Ok(())
     }
 
-    pub fn flush(&mut self) -> Result<(), Error> {
-        Ok(self.writer.flush()?)
+    /// A block was added to those that wait.
+    fn gathered(&mut self, packet: Option<WaitingPacket>) {
+        self.waiting.push(Waiting { end: self.writer.get_ref().len(), packet });
     }
 
-    pub fn finish(mut self, now_ns: u64) -> Result<(), Error> {
-        let mut all: Vec<&Seen> = self.interfaces.values().collect();
-        all.sort_by_key(|seen| seen.id);
-        for seen in all {
+    /// Whether so much waits that it should be written.
+    pub fn is_full(&self) -> bool {
+        self.writer.get_ref().len() >= BUFFER
+    }
+
+    /// Writes what waits. What is refused is cut off and counted.
+    pub fn flush(&mut self) -> io::Result<()> {
+        let mut done = 0;
+        let bytes = self.writer.get_ref();
+        let result = loop {
+            if done == bytes.len() {
+                break Ok(());
+            }
+            match self.file.write_at(&bytes[done..], self.length + done as u64) {
+                Ok(0) => break Err(io::ErrorKind::WriteZero.into()),
+                Ok(more) => done += more,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => break Err(error),
+            }
+        };
+        let whole = self.waiting.iter().map(|block| block.end).take_while(|end| *end <= done).last().unwrap_or(0);
+        self.length += whole as u64;
+        if result.is_ok() {
+            self.writer.get_mut().clear();
+            self.waiting.clear();
+            return Ok(());
+        }
+        let cut = self.file.set_len(self.length);
+        let (mut kept, mut waiting) = (Vec::new(), Vec::new());
+        let mut begin = 0;
+        for block in std::mem::take(&mut self.waiting) {
+            let from = std::mem::replace(&mut begin, block.end);
+            if block.end <= whole {
+                continue;
+            }
+            match block.packet {
+                None => {
+                    kept.extend_from_slice(&self.writer.get_ref()[from..block.end]);
+                    waiting.push(Waiting { end: kept.len(), packet: None });
+                }
+                Some(packet) => {
+                    let seen = &mut self.seen[packet.interface];
+                    seen.packets -= 1;
+                    seen.dropped = seen.dropped.saturating_add(1);
+                    seen.told = seen.told.saturating_sub(packet.told);
+                    self.refused.packets += 1;
+                    self.refused.sole += u64::from(packet.sole);
+                }
+            }
+        }
+        *self.writer.get_mut() = kept;
+        self.waiting = waiting;
+        result.and(cut)
+    }
+
+    /// What the disk has not taken since the last call.
+    pub fn take_refused(&mut self) -> Refused {
+        std::mem::take(&mut self.refused)
+    }
+
+    /// Packets in the file, or on their way.
+    pub fn packets(&self) -> u64 {
+        self.seen.iter().map(|seen| seen.packets).sum()
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Adds the counts. What interfaces received is left out: the program chooses what it shows to the probe.
+    pub fn finish(&mut self, now_ns: u64) -> Result<(), Error> {
+        let flushed = self.flush();
+        if let Some(seen) = self.seen.get_mut(self.newest) {
+            seen.dropped = seen.dropped.saturating_add(std::mem::take(&mut self.unknown));
+        }
+        for at in 0..self.seen.len() {
+            let seen = &self.seen[at];
             self.writer.statistics(&Statistics {
                 start_ns: Some(seen.first_ns),
                 end_ns: Some(seen.last_ns),
-                received: Some(seen.packets + self.lost_total),
-                dropped: Some(self.lost_total),
+                dropped: Some(seen.dropped),
                 delivered: Some(seen.packets),
                 ..Statistics::new(seen.id, now_ns)
             })?;
+            self.gathered(None);
         }
-        self.flush()
+        let result = flushed.and(self.flush());
+        if self.length == 0 {
+            // Nothing at all came to it.
+            let _ = fs::remove_file(&self.path);
+        }
+        result.map_err(Error::io("write", &self.path))
     }
 }
 

@@ -30,6 +30,9 @@ pub struct Config {
     /// Bytes.
     #[serde(deserialize_with = "optional_size")]
     pub max_size: Option<u64>,
+    /// Bytes of each CPU's buffer in the kernel.
+    #[serde(deserialize_with = "optional_size")]
+    pub kernel_buffer: Option<u64>,
     /// Patterns of labels that are never recorded.
     pub exclude: Vec<String>,
     pub policy: Vec<Policy>,
@@ -37,7 +40,15 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Config {
-        Config { enable: true, period: DEFAULT_PERIOD, root: None, max_size: None, exclude: Vec::new(), policy: Vec::new() }
+        Config {
+            enable: true,
+            period: DEFAULT_PERIOD,
+            root: None,
+            max_size: None,
+            kernel_buffer: None,
+            exclude: Vec::new(),
+            policy: Vec::new(),
+        }
     }
 }
 
@@ -138,8 +149,8 @@ impl Policy {
 
 impl Config {
     pub fn read(path: &Path) -> Result<Config, PolicyError> {
-        let text = fs::read_to_string(path)
-            .map_err(|error| PolicyError { path: path.to_owned(), place: None, reason: error.to_string() })?;
+        let text =
+            fs::read_to_string(path).map_err(|error| PolicyError { path: path.to_owned(), place: None, reason: error.to_string() })?;
         Config::parse(&text, path)
     }
 
@@ -338,19 +349,68 @@ fn snaplen<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> 
 }
 
 fn categories<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
-    let names = Vec::<String>::deserialize(deserializer)?;
-    let mut mask = 0;
-    for name in names {
-        match Category::from_name(&name) {
-            Some(category) => mask |= category.bit(),
-            None if name == "all" => mask = ALL_CATEGORIES,
+    let all = Vec::<Categories>::deserialize(deserializer)?;
+    Ok(all.iter().fold(0, |mask, categories| mask | categories.0))
+}
+
+/// One word of `events`. It is judged where it is read, so that the complaint points at the word and not at the list.
+struct Categories(u32);
+
+impl<'de> Deserialize<'de> for Categories {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Categories, D::Error> {
+        deserializer.deserialize_str(CategoryName)
+    }
+}
+
+struct CategoryName;
+
+impl de::Visitor<'_> for CategoryName {
+    type Value = Categories;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the name of an event category")
+    }
+
+    fn visit_str<E: de::Error>(self, name: &str) -> Result<Categories, E> {
+        if name == "all" {
+            return Ok(Categories(ALL_CATEGORIES));
+        }
+        match Category::from_name(name) {
+            Some(category) => Ok(Categories(category.bit())),
             None => {
                 let known: Vec<&str> = Category::ALL.into_iter().map(Category::name).collect();
-                return Err(de::Error::custom(format!("{name:?} is no event category; there are {} and all", known.join(", "))));
+                let meant = nearest(name, &known).map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
+                Err(E::custom(format!("{name:?} is no event category{meant} (there are {} and all)", known.join(", "))))
             }
         }
     }
-    Ok(mask)
+}
+
+/// The word that differs least, if it differs by less than half.
+fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
+    let best = known.iter().map(|other| (distance(word, other), *other)).min()?;
+    (2 * best.0 < best.1.len()).then_some(best.1)
+}
+
+/// Letters to insert, to leave out, to replace, or to exchange with their neighbour (optimal string alignment).
+fn distance(a: &str, b: &str) -> usize {
+    // Nobody means a category by a longer word.
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().take(64).collect(), b.chars().take(64).collect());
+    let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];
+    for i in 0..=a.len() {
+        for j in 0..=b.len() {
+            if i == 0 || j == 0 {
+                rows[i][j] = i + j;
+                continue;
+            }
+            let replaced = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            rows[i][j] = replaced.min(rows[i - 1][j] + 1).min(rows[i][j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                rows[i][j] = rows[i][j].min(rows[i - 2][j - 2] + 1);
+            }
+        }
+    }
+    rows[a.len()][b.len()]
 }
 
 #[cfg(test)]
@@ -405,6 +465,21 @@ mod tests {
             assert!(error.reason.contains(reason), "{error}");
             assert!(error.to_string().starts_with(&format!("p.toml:{line}:")), "{error}");
         }
+    }
+
+    #[test]
+    fn a_wrong_category_is_pointed_at_and_the_nearest_one_is_suggested() {
+        let error = parse("[[policy]]\nevents = [\"rpc\", \"sgnal\", \"queue\"]\n").unwrap_err();
+        let text = error.to_string();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "p.toml:2:18: \"sgnal\" is no event category; did you mean \"signal\"? (there are state, span, mark, counter, rpc, signal, queue, link, packet, event, log and all)");
+        assert_eq!(lines[2..], [" 2 | events = [\"rpc\", \"sgnal\", \"queue\"]", "   |                  ^^^^^^^"]);
+        let suggested =
+            |word: &str| parse(&format!("[[policy]]\nevents = [\"{word}\"]")).unwrap_err().reason.split('?').next().unwrap().to_owned();
+        assert!(suggested("rcp").ends_with("did you mean \"rpc\""));
+        assert!(suggested("queues").ends_with("did you mean \"queue\""));
+        assert!(!suggested("elephants").contains("mean"));
+        assert_eq!(parse("[[policy]]\nevents = [\"rpc\", 5]").unwrap_err().place.unwrap().column, 18);
     }
 
     #[test]

@@ -1,22 +1,22 @@
 //! A process with probes, as its control file and its rings show it.
 
-use crate::comm;
-use crate::mapping::{Access, Mapping};
+use crate::comm::{self, Mapped};
+use crate::mapping::{Access, Headed, Mapping};
 use crate::ring::{Look, Ring};
 use crate::runtime::Runtime;
-use longpole_abi::{Control, CONTROL_SIZE, MAGIC, VERSION};
+use longpole_abi::{Control, CONTROL_SIZE, MAGIC, RING_OWNED, VERSION};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{fence, AtomicU8, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 #[derive(Debug)]
 pub struct Process {
     /// `<pid>-<tag>`
     pub stem: String,
     pub pid: i32,
-    pub inode: u64,
-    control: Mapping,
+    file: Mapped,
+    control: Headed<Control>,
     /// Becomes readable when the process has ended.
     pub handle: Option<OwnedFd>,
     pub label: String,
@@ -38,11 +38,12 @@ impl Process {
         if opened.size < CONTROL_SIZE as u64 {
             return Err(io::Error::other("the control file is cut off"));
         }
-        let control = Mapping::new(opened.file.as_fd(), CONTROL_SIZE, access)?;
+        let mapping = Mapping::new(opened.file.as_fd(), CONTROL_SIZE, access)?;
+        let Some(control) = Headed::<Control>::new(mapping) else { return Err(io::Error::other("the control file is cut off")) };
         let mut process = Process {
             stem: stem.to_owned(),
             pid,
-            inode: opened.inode,
+            file: runtime.mapped(opened.inode, control.mapping()),
             control,
             handle: pidfd(pid),
             label: String::new(),
@@ -62,12 +63,11 @@ impl Process {
     }
 
     pub fn control(&self) -> &Control {
-        // The mapping is as long as a control file, which was checked when it was made.
-        self.control.get::<Control>(0).expect("the mapping holds a control structure")
+        self.control.first()
     }
 
     pub fn poisoned(&self) -> bool {
-        self.control.poisoned()
+        self.control.mapping().poisoned()
     }
 
     /// Reads the label again if it has changed. True: it has.
@@ -110,7 +110,12 @@ impl Process {
 
     /// Whether the process that made this control file lives. `exec` keeps the pid: then the new program does not map the file.
     pub fn lives(&self) -> bool {
-        self.handle_lives() && comm::maps(self.pid, self.inode) != Some(false)
+        self.handle_lives() && self.maps() != Some(false)
+    }
+
+    /// Whether the process with this pid maps the control file. None: one cannot see.
+    pub fn maps(&self) -> Option<bool> {
+        comm::maps(self.pid, &self.file)
     }
 
     /// Whether the pid still belongs to the process that had it when the file was opened.
@@ -151,6 +156,9 @@ pub fn text(bytes: &[AtomicU8]) -> String {
     comm::printable(&bytes)
 }
 
+/// Time after which a thread's name is looked up for the second time.
+const FIRST_NAME: Duration = Duration::from_millis(1);
+
 /// A ring of a process, with what the recorder decided about it.
 #[derive(Debug)]
 pub struct Source {
@@ -163,12 +171,17 @@ pub struct Source {
     /// Index of the policy that wants it; none wants it: None.
     pub verdict: Verdict,
     pub thread: [u8; 32],
+    /// The name is looked up again then, and after that in twice the time, up to a period: most names are given soon after the begin.
+    name_due: Instant,
+    name_step: Duration,
     pub tid: i32,
     /// Losses that are in none of the ring's counters.
     pub extra_lost: u64,
+    /// Losses that were told to the capture and not yet to the lane.
+    pub captured: u64,
     pub lost_before: u64,
-    /// Turns for which a successor was refused or on its way.
-    pub waiting: u32,
+    /// The thread was seen to have looked at its successor; and where the head stood a turn later.
+    pub answered: Option<Option<u64>>,
     pub broken: bool,
     /// Ended, empty, and without a successor.
     pub over: bool,
@@ -207,10 +220,13 @@ impl Source {
             lane: None,
             verdict: Verdict::Open,
             thread,
+            name_due: Instant::now(),
+            name_step: FIRST_NAME,
             tid,
             extra_lost: 0,
+            captured: 0,
             lost_before,
-            waiting: 0,
+            answered: None,
             broken: false,
             over: false,
             look: None,
@@ -223,6 +239,29 @@ impl Source {
     pub fn fresh_since_look(&self) -> bool {
         let ended = self.successor.is_some() && self.ring.is_ended();
         ended || self.ring.layout().head.load(Ordering::Acquire) != self.ring.tail
+    }
+
+    /// Another thread has taken the ring.
+    pub fn taken(&mut self, tid: i32, thread: [u8; 32]) {
+        (self.tid, self.thread, self.name_step) = (tid, thread, FIRST_NAME);
+        self.name_due = Instant::now();
+    }
+
+    /// Threads are often named after their first event: the ring knows the name that they had then. True: it has another now.
+    pub fn refresh_name(&mut self, pid: i32, period: Duration, last: bool) -> bool {
+        let now = Instant::now();
+        if now < self.name_due && !last {
+            return false;
+        }
+        self.name_due = now + self.name_step;
+        self.name_step = (self.name_step * 2).min(period);
+        let layout = self.ring.layout();
+        if layout.state.load(Ordering::Relaxed) != RING_OWNED || self.ring.tid() != self.tid {
+            return false;
+        }
+        let Some(name) = comm::thread_name(pid, self.tid) else { return false };
+        let before = std::mem::replace(&mut self.thread, crate::packet::padded(&name));
+        before != self.thread
     }
 
     pub fn thread_name(&self) -> String {

@@ -7,12 +7,13 @@
 use crate::class::Classes;
 use crate::clock::{unix_now, Calibration, Clock, Source as ClockSource};
 use crate::error::Error;
+use crate::kernel;
 use crate::lane::Lane;
 use crate::metadata::{Metadata, Uuid};
 use crate::pcap::Capture;
 use crate::policy::{Config, DEFAULT_SNAPLEN};
 use crate::process::{Process, Source};
-use crate::recording;
+use crate::recording::{self, Reserve};
 use crate::runtime::Runtime;
 use crate::session::{Held, Order};
 use crate::sites::Sites;
@@ -52,6 +53,8 @@ pub struct Options {
     pub command: Vec<String>,
     /// What one event costs the thread that writes it, where that was measured.
     pub probe_cost_ns: Option<f64>,
+    /// What of the kernel; none: nothing.
+    pub kernel: Option<kernel::Wish>,
 }
 
 /// What came of a recording.
@@ -63,9 +66,22 @@ pub struct Outcome {
     /// Events.
     pub lost: u64,
     pub lanes: usize,
+    /// None if the kernel was not recorded.
+    pub kernel: Option<KernelOutcome>,
+    /// Packets in capture files.
+    pub packets: u64,
     /// Why there is nothing in it.
     pub empty: Option<String>,
     pub oddities: Vec<String>,
+}
+
+/// What came of the kernel's events.
+#[derive(Clone, Copy, Debug)]
+pub struct KernelOutcome {
+    pub events: u64,
+    /// Events that the kernel counted as lost.
+    pub lost: u64,
+    pub cpus: usize,
 }
 
 /// Shortest time between two turns.
@@ -91,6 +107,10 @@ pub(crate) struct Subject {
     /// Sizes that its policies ask for.
     pub buffer: Option<u64>,
     pub ended: bool,
+    /// Rings that are not read; their memory is freed with the process's.
+    pub ignored: Vec<String>,
+    /// Turns since it ended.
+    pub turns_dead: u32,
 }
 
 #[derive(Debug)]
@@ -113,6 +133,7 @@ pub struct Recorder {
     pub(crate) closed: BTreeMap<u32, serde_json::Value>,
     pub(crate) captures: HashMap<String, Capture>,
     pub(crate) predecessor: Option<Predecessor>,
+    pub(crate) reserve: Reserve,
     pub(crate) epoll: OwnedFd,
     watch: Option<OwnedFd>,
     pub(crate) directory_changed: bool,
@@ -128,6 +149,10 @@ pub struct Recorder {
     pub(crate) last_birth: Instant,
     pub(crate) scratch: Vec<u8>,
     pub(crate) successor_bytes: u64,
+    kernel: Option<kernel::Source>,
+    /// As the description has it, once it is complete.
+    kernel_told: Option<serde_json::Value>,
+    kernel_trouble: Option<String>,
 }
 
 /// Sums over the recording.
@@ -142,17 +167,29 @@ pub(crate) struct Totals {
     pub unwanted: u64,
     /// Bytes of events that no policy wanted.
     pub dropped: u64,
+    /// Bytes of events of threads of which only packets are wanted.
+    pub packets_only: u64,
+    /// Captured packets, and those of them that could not be written.
+    pub packets: u64,
+    pub packets_refused: u64,
 }
 
 impl Recorder {
     /// From the return of this function on, everything that is wanted is recorded.
     pub fn start(options: Options, stop: Option<&Stop>) -> Result<Recorder, Error> {
-        let source = ClockSource::choose();
-        let calibration = Calibration::begin(source);
         let config = match &options.config {
             Some(path) => Config::read(path)?,
             None => Config::default(),
         };
+        let preferred = ClockSource::choose();
+        let mut kernel_trouble = None;
+        let plan = match options.kernel.clone().map(|wish| kernel::Wish { buffer: wish.buffer.or(config.kernel_buffer), ..wish }) {
+            None => None,
+            Some(wish) => without_kernel(kernel::Plan::make(&wish, preferred), &mut kernel_trouble)?,
+        };
+        // The kernel's tracer and the programs must count the same.
+        let source = plan.as_ref().map_or(preferred, |plan| plan.clock.1);
+        let calibration = Calibration::begin(source);
         let config_seen = options.config.as_deref().and_then(version);
         raise_file_limit();
         let runtime = Runtime::create(&Runtime::default_path())?;
@@ -167,12 +204,28 @@ impl Recorder {
         }
         let root = options.root.clone().or_else(|| config.root.clone()).unwrap_or_else(recording::root);
         let predecessor = unfinished.as_ref().and_then(Predecessor::open);
-        let clock = calibration.finish();
+        let tidied = kernel::tidy::all();
         let start = unix_now();
         let path = recording::create(&root, start)?;
+        // What this takes falls into the time that the calibration waits anyway.
+        let prepared = plan.map(|plan| without_kernel(kernel::Source::prepare(plan, &path), &mut kernel_trouble)).transpose();
+        let kernel = match prepared {
+            Ok(prepared) => prepared.flatten(),
+            Err(error) => {
+                let _ = std::fs::remove_dir_all(&path);
+                return Err(error);
+            }
+        };
+        if kernel.is_none() {
+            // Half a preparation must not look like pages.
+            let _ = std::fs::remove_dir_all(path.join("kernel"));
+        }
+        let clock = calibration.finish();
         let user = path.join("user");
         let uuid = Uuid::random().map_err(Error::io("read", "/dev/urandom"))?;
-        let metadata = Metadata::create(&user, &uuid, &clock, &recording::host(), options.probe_cost_ns).map_err(Error::io("make", user.join("metadata")))?;
+        let metadata = Metadata::create(&user, &uuid, &clock, &recording::host(), options.probe_cost_ns)
+            .map_err(Error::io("make", user.join("metadata")))?;
+        let reserve = Reserve::make(&path);
         let now = Instant::now();
         let mut recorder = Recorder {
             runtime,
@@ -193,6 +246,7 @@ impl Recorder {
             closed: BTreeMap::new(),
             captures: HashMap::new(),
             predecessor,
+            reserve,
             epoll,
             watch,
             directory_changed: true,
@@ -207,6 +261,9 @@ impl Recorder {
             last_birth: now,
             scratch: Vec::new(),
             successor_bytes: 0,
+            kernel,
+            kernel_told: None,
+            kernel_trouble,
         };
         if let (Some(unfinished), None) = (&unfinished, &recorder.predecessor) {
             recorder.oddity(format!("the recording {} before this one did not end and cannot be found", unfinished.path.display()));
@@ -214,7 +271,14 @@ impl Recorder {
         if recorder.config.max_size.is_some() {
             recorder.oddity("max_size is not applied by this version: the recording grows until it ends".to_owned());
         }
+        for note in tidied {
+            recorder.oddity(note);
+        }
+        if source != preferred {
+            recorder.oddity("this kernel's tracer cannot read the time-stamp counter, so all times are of CLOCK_MONOTONIC_RAW".to_owned());
+        }
         recorder.tidy()?;
+        recorder.begin_kernel();
         recorder.describe(None)?;
         recorder.held.publish(&recorder.path, &recorder.default_order());
         recorder.turn()?;
@@ -226,6 +290,43 @@ impl Recorder {
 
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Why the kernel is not recorded, although it should be.
+    pub fn kernel_trouble(&self) -> Option<&str> {
+        self.kernel_trouble.as_deref()
+    }
+
+    fn begin_kernel(&mut self) {
+        if let Some(kernel) = &mut self.kernel {
+            if let Err(error) = kernel.begin(self.clock.source) {
+                self.kernel_trouble = Some(no_kernel(&error));
+                self.kernel = None;
+                let _ = std::fs::remove_dir_all(self.path.join("kernel"));
+            }
+        }
+        if let Some(trouble) = self.kernel_trouble.clone() {
+            self.oddity(trouble);
+        }
+    }
+
+    /// After the last events of programs were taken.
+    fn end_kernel(&mut self) -> Option<KernelOutcome> {
+        let kernel = self.kernel.take()?;
+        let groups = kernel.groups.clone();
+        let drained = kernel.stop();
+        for oddity in &drained.oddities {
+            self.oddity(oddity.clone());
+        }
+        let outcome = KernelOutcome { events: drained.events(), lost: drained.lost(), cpus: drained.cpus.len() };
+        self.kernel_told = Some(json!({
+            "groups": groups,
+            "recorded_bytes": drained.bytes,
+            "events": outcome.events,
+            "lost": outcome.lost,
+            "cpus": drained.cpus_json(),
+        }));
+        Some(outcome)
     }
 
     /// What a command must have in its environment to be known as the one that is followed.
@@ -281,14 +382,20 @@ impl Recorder {
         }
         self.mourn();
         self.visit();
-        let pressure = self.drain(false)?;
-        self.bury()?;
+        let pressure = self.drain(false);
+        self.bury();
         let now = Instant::now();
         if now - self.last_second >= SECOND {
             self.last_second = now;
-            self.each_second()?;
+            self.each_second();
         }
         let since = now - self.last_turn;
+        if self.clock.ticks(since) >= 1 << 47 {
+            self.oddity(format!(
+                "the recorder stood still for {} s; times of events that were written meanwhile may be wrong",
+                since.as_secs()
+            ));
+        }
         self.last_turn = now;
         Ok(self.interval(pressure, since, now))
     }
@@ -335,15 +442,13 @@ impl Recorder {
         }
     }
 
-    fn each_second(&mut self) -> Result<(), Error> {
+    fn each_second(&mut self) {
         self.directory_changed = true;
         self.deaths = true;
         self.sample_clock();
-        self.refresh_threads();
         if let Err(error) = self.describe(None) {
             self.oddity(error.to_string());
         }
-        Ok(())
     }
 
     fn sample_clock(&mut self) {
@@ -390,41 +495,64 @@ impl Recorder {
         self.oddities.iter().map(times).collect()
     }
 
-    /// Ends the recording: nothing is ordered any more, what was written until then is taken, and the files get their final form.
-    pub fn finish(mut self) -> Result<Outcome, Error> {
+    /// Ends the recording: nothing is ordered any more, what was written until then is taken, and the files get their final form. What
+    /// cannot be written is an oddity and keeps nothing else from its end.
+    pub fn finish(self) -> Outcome {
+        self.finish_with(&mut |_, _| {})
+    }
+
+    /// The same; `progress` is told how much of the kernel's pages is converted, and how much there is.
+    pub fn finish_with(mut self, progress: &mut dyn FnMut(u64, u64)) -> Outcome {
         self.quiet();
-        self.drain(true)?;
-        self.bury()?;
-        self.last_losses()?;
+        self.drain(true);
+        let kernel = self.end_kernel();
+        self.bury();
+        self.last_losses();
         self.sample_clock();
         let stems: Vec<String> = self.subjects.keys().cloned().collect();
         for stem in stems {
             self.release_subject(&stem, false);
         }
         for index in 0..self.lanes.len() {
-            self.close_lane(index)?;
+            self.close_lane(index);
         }
         let end = unix_now();
-        for (_, capture) in self.captures.drain() {
-            capture.finish(end)?;
+        for mut capture in std::mem::take(&mut self.captures).into_values() {
+            let result = capture.finish(end).map_err(|error| error.to_string());
+            self.capture_written(&mut capture, result);
+            self.total.packets += capture.packets();
         }
+        self.reserve.remove();
         if let Err(error) = self.describe(Some(end)) {
             self.oddity(error.to_string());
         }
+        if kernel.is_some() {
+            let notes = match kernel::complete(&self.path, progress) {
+                Ok(done) => done.oddities,
+                Err(error) => vec![format!("the kernel's events are not converted yet: {error}")],
+            };
+            if !notes.is_empty() {
+                notes.into_iter().for_each(|note| self.oddity(note));
+                let _ = self.describe(Some(end));
+            }
+        }
         self.held.finished();
-        Ok(Outcome {
+        Outcome {
             recorded: self.total.recorded,
             lost: self.total.lost,
             lanes: self.closed.len(),
-            empty: self.why_empty(),
+            empty: self.why_empty().filter(|_| kernel.is_none_or(|kernel| kernel.events == 0)),
+            kernel,
+            packets: self.total.packets,
             oddities: self.oddities(),
             path: self.path,
-        })
+        }
     }
 
     /// Ends it before anything was to be recorded, and removes it.
     pub fn abandon(mut self) {
         self.quiet();
+        self.kernel = None;
         self.held.finished();
         // Whatever cannot be removed is a readable, empty recording.
         let _ = std::fs::remove_dir_all(&self.path);
@@ -432,7 +560,7 @@ impl Recorder {
 
     /// A recording without events says why.
     fn why_empty(&self) -> Option<String> {
-        if self.total.recorded > 0 {
+        if self.total.recorded > 0 || self.total.packets > 0 {
             return None;
         }
         let total = &self.total;
@@ -442,12 +570,20 @@ impl Recorder {
             "the configuration says `enable = false`".to_owned()
         } else if total.refused > 0 {
             format!("{} events found no memory for a ring in {}", total.refused, self.runtime.path().display())
+        } else if total.packets_only > 0 {
+            match total.packets_refused {
+                0 => "no packet was captured, and no policy wanted anything else".to_owned(),
+                refused => format!("none of {refused} packets could be written"),
+            }
         } else if total.dropped > 0 {
             "no policy wanted any of the threads that wrote events".to_owned()
         } else if total.unwanted == total.processes {
             match self.options.scope {
                 Scope::Process(pid) => format!("process {pid} was not among the {} processes with probes", total.processes),
-                _ => format!("all {} processes with probes were left out (by policies, or because the command did not start them)", total.processes),
+                _ => format!(
+                    "all {} processes with probes were left out (by policies, or because the command did not start them)",
+                    total.processes
+                ),
             }
         } else if total.lost > 0 {
             format!("all {} events were lost", total.lost)
@@ -462,6 +598,11 @@ impl Recorder {
         for lane in self.lanes.iter().flatten() {
             lanes.insert(lane.number, lane.describe());
         }
+        let kernel = self.kernel_told.clone().or_else(|| {
+            let kernel = self.kernel.as_ref()?;
+            Some(json!({ "groups": kernel.groups, "recorded_bytes": kernel.bytes() }))
+        });
+        let sources = if kernel.is_some() { json!(["user", "kernel"]) } else { json!(["user"]) };
         let description = json!({
             "version": env!("CARGO_PKG_VERSION"),
             "session": self.session,
@@ -477,15 +618,32 @@ impl Recorder {
             "start_ns": self.start,
             "end_ns": end,
             "command": self.options.command,
-            "sources": ["user"],
+            "sources": sources,
+            "kernel_events": kernel,
             "policies": self.config.summary(),
-            "loss": { "events": self.total.lost, "refused": self.total.refused },
+            "loss": { "events": self.total.lost, "refused": self.total.refused, "packets": self.total.packets_refused },
             "probe_cost_ns": self.options.probe_cost_ns,
             "lanes": lanes.into_values().collect::<Vec<_>>(),
             "oddities": self.oddities(),
         });
         recording::describe(&self.path, &description).map_err(Error::io("write", self.path.join("longpole.json")))
     }
+}
+
+/// The rest is recorded without the kernel, but a wish that the user can mend is an error.
+fn without_kernel<T>(result: Result<T, kernel::KernelError>, trouble: &mut Option<String>) -> Result<Option<T>, Error> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.is_wrong_wish() => Err(error.into()),
+        Err(error) => {
+            *trouble = Some(no_kernel(&error));
+            Ok(None)
+        }
+    }
+}
+
+fn no_kernel(error: &kernel::KernelError) -> String {
+    format!("no kernel events are recorded: {error}")
 }
 
 /// Modification time and size: what tells a changed file.

@@ -1,7 +1,7 @@
 //! A recording's directory and `longpole.json`, its description.
 
 use crate::error::Error;
-use std::fs;
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -56,6 +56,45 @@ fn name(unix_ns: u64) -> String {
         parts.tm_min,
         parts.tm_sec
     )
+}
+
+/// Room on the disk that is kept free for the end of a recording: where the disk is full by then, its losses and its description still
+/// find a place.
+#[derive(Debug)]
+pub struct Reserve {
+    path: PathBuf,
+    file: Option<File>,
+    length: u64,
+}
+
+const RESERVE: u64 = 256 << 10;
+/// What is kept for the description; the rest is for what streams say at their end.
+const DESCRIPTION: u64 = 128 << 10;
+const STEP: u64 = 16 << 10;
+
+impl Reserve {
+    /// Where there is no room at the begin, there is none to keep.
+    pub fn make(directory: &Path) -> Reserve {
+        let path = directory.join(".reserve");
+        let file = OpenOptions::new().write(true).create_new(true).open(&path).ok();
+        if let Some(file) = &file {
+            let _ = rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, RESERVE);
+        }
+        Reserve { path, file, length: RESERVE }
+    }
+
+    /// Gives some of the room away; false if there is none to give.
+    pub fn give(&mut self) -> bool {
+        let Some(file) = self.file.as_ref().filter(|_| self.length > DESCRIPTION) else { return false };
+        self.length -= STEP;
+        file.set_len(self.length).is_ok()
+    }
+
+    pub fn remove(&mut self) {
+        if self.file.take().is_some() {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
 }
 
 /// Replaces `longpole.json` at once: a reader sees the old or the new one.

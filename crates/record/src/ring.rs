@@ -3,17 +3,19 @@
 //! The geometry is copied once, when the ring is opened. Of what is read later, only `head` moves the reader, within bounds, and
 //! only the begin and length of sub-buffers are believed, within theirs.
 
-use crate::clock::extend;
-use crate::mapping::{Access, Mapping};
+use crate::clock::{extend, newest, Source as Clock};
+use crate::mapping::{Access, Headed, Mapping};
 use crate::runtime::{Opened, Runtime};
 use longpole_abi::{
-    Ring as Layout, Subbuffer, MAGIC, RING_DATA, RING_ENDED, RING_MINIMUM, SUBBUFFER_HEADER, VERSION,
+    Ring as Layout, Subbuffer, CLOCK_MONO_RAW, MAGIC, RING_DATA, RING_ENDED, RING_MINIMUM, SIDE_ENTRIES, SUBBUFFER_HEADER, VERSION,
 };
 use std::io;
 use std::os::fd::AsFd;
-use std::sync::atomic::{fence, Ordering};
+use std::sync::atomic::{fence, AtomicU8, Ordering};
 
 const LARGEST: u64 = 1 << 30;
+/// No honest ring gets so far, and no sum of a position and a ring's size overflows.
+const FARTHEST: u64 = 1 << 62;
 
 #[derive(Debug)]
 pub struct Ring {
@@ -23,7 +25,7 @@ pub struct Ring {
     pub size: u64,
     pub clock: u32,
     subbuffer: u64,
-    mapping: Mapping,
+    memory: Headed<Layout>,
     /// Everything before has been taken.
     pub tail: u64,
     /// `lost` as far as it was accounted for.
@@ -63,6 +65,8 @@ pub enum Fault {
 #[derive(Clone, Copy, Debug)]
 pub struct Look {
     pub head: u64,
+    /// Counter at the look. What is new since the look before was written around this time.
+    pub now: u64,
     /// Header word of the newest event, if it belongs to `head`.
     pub last: Option<u64>,
     pub state: u32,
@@ -84,7 +88,8 @@ impl Ring {
             return Err(io::Error::other("the size of the file is none that a ring has"));
         }
         let mapping = Mapping::new(opened.file.as_fd(), opened.size as usize, access)?;
-        let Some(layout) = mapping.get::<Layout>(0) else { return Err(io::Error::other("no room for a ring's header")) };
+        let Some(memory) = Headed::<Layout>::new(mapping) else { return Err(io::Error::other("no room for a ring's header")) };
+        let layout = memory.first();
         if layout.magic.load(Ordering::Acquire) != MAGIC || layout.version.load(Ordering::Relaxed) != VERSION {
             return Err(io::Error::other("the header is of another version"));
         }
@@ -96,16 +101,18 @@ impl Ring {
         let tail = layout.tail.load(Ordering::Relaxed);
         let reported = layout.lost_reported.load(Ordering::Relaxed);
         let clock = layout.clock.load(Ordering::Relaxed);
-        Ok(Ring { name: name.to_owned(), number, own, size, clock, subbuffer, mapping, tail, reported })
+        if tail > FARTHEST {
+            return Err(io::Error::other("its tail is where no ring gets"));
+        }
+        Ok(Ring { name: name.to_owned(), number, own, size, clock, subbuffer, memory, tail, reported })
     }
 
     pub fn layout(&self) -> &Layout {
-        // Seen when the ring was opened, and a mapping never changes its size.
-        self.mapping.get::<Layout>(0).expect("the mapping holds a ring's header")
+        self.memory.first()
     }
 
     pub fn mapping(&self) -> &Mapping {
-        &self.mapping
+        self.memory.mapping()
     }
 
     pub fn tid(&self) -> i32 {
@@ -129,13 +136,15 @@ impl Ring {
             head = again;
         }
         let lost = layout.lost.load(Ordering::Acquire);
-        if self.mapping.poisoned() {
+        if self.mapping().poisoned() {
             return Err(Fault::Gone);
         }
-        if head < self.tail || head - self.tail > self.size || head % 8 != 0 {
+        let ahead = head.checked_sub(self.tail).ok_or(Fault::Head)?;
+        if ahead > self.size || head > FARTHEST || head % 8 != 0 {
             return Err(Fault::Head);
         }
-        Ok(Look { head, last, state, lost })
+        let clock = if self.clock == CLOCK_MONO_RAW { Clock::MonoRaw } else { Clock::Counter };
+        Ok(Look { head, now: clock.now(), last, state, lost })
     }
 
     /// The next events that can be taken, given that no packet may begin before `previous`. None: nothing for now. Without
@@ -164,8 +173,9 @@ impl Ring {
                 false => look.head,
             };
             if to <= from {
+                // Nor without it.
                 if !complete {
-                    return if to == from { Ok(None) } else { Err(Fault::Head) };
+                    return Err(Fault::Head);
                 }
                 tail = next;
                 continue;
@@ -173,9 +183,11 @@ impl Ring {
             if !complete && !partial {
                 return Ok(None);
             }
+            // The sub-buffer's begin is the time of its first event. One that follows what was taken before may be any time younger: the
+            // boundary stood at an idle thread's head. But it is no older than the look before.
             let near = header.begin.load(Ordering::Relaxed);
-            let first = extend(near, self.low_time(from));
             let whole = from == begin + SUBBUFFER_HEADER;
+            let first = if whole { extend(near, self.low_time(from)) } else { newest(look.now, self.low_time(from)) };
             let started = if whole { near.min(first) } else { first };
             let end = if complete {
                 let after = self.subbuffer_at(next)?;
@@ -183,11 +195,11 @@ impl Ring {
                 near.min(extend(near, self.low_time(next + SUBBUFFER_HEADER)))
             } else {
                 match look.last {
-                    Some(last) => extend(near, last >> 16),
+                    Some(last) => extend(started, last >> 16),
                     None => return Ok(None),
                 }
             };
-            if self.mapping.poisoned() {
+            if self.mapping().poisoned() {
                 return Err(Fault::Gone);
             }
             // An honest ring needs none of these corrections.
@@ -212,12 +224,12 @@ impl Ring {
     }
 
     fn subbuffer_at(&self, position: u64) -> Result<&Subbuffer, Fault> {
-        self.mapping.get::<Subbuffer>(self.offset(position)).ok_or(Fault::Head)
+        self.mapping().get::<Subbuffer>(self.offset(position)).ok_or(Fault::Head)
     }
 
     /// Time bits of the event at `position`.
     fn low_time(&self, position: u64) -> u64 {
-        let word = self.mapping.get::<std::sync::atomic::AtomicU64>(self.offset(position));
+        let word = self.mapping().get::<std::sync::atomic::AtomicU64>(self.offset(position));
         word.map_or(0, |word| word.load(Ordering::Relaxed) >> 16)
     }
 
@@ -234,7 +246,7 @@ impl Ring {
     /// A private copy of a chunk's events.
     pub fn copy(&self, chunk: &Chunk, to: &mut Vec<u8>) -> bool {
         to.resize((chunk.to - chunk.from) as usize, 0);
-        self.mapping.copy(self.offset(chunk.from), to) && !self.mapping.poisoned()
+        self.mapping().copy(self.offset(chunk.from), to) && !self.mapping().poisoned()
     }
 
     /// Gives the room up to `tail` back to the thread.
@@ -246,7 +258,160 @@ impl Ring {
         layout.tail.store(tail, Ordering::Release);
     }
 
+    /// Events of signal handlers that were put aside and that the interrupted probe did not come to merge, because its program was killed. The
+    /// ring's `lost` has none of them.
+    pub fn put_aside(&self) -> u64 {
+        let layout = self.layout();
+        let count = usize::from(layout.nested.load(Ordering::Relaxed)).min(SIDE_ENTRIES);
+        if self.mapping().poisoned() {
+            return 0;
+        }
+        // They are merged by time, each as it is: those that are not younger than the newest event are in the ring. The event that they
+        // interrupted has the time of the earliest of them, and is written first.
+        let newest = layout.last.load(Ordering::Relaxed);
+        let merged = |entry: &&[AtomicU8; 64]| {
+            let mut bytes = [0; 8];
+            for (byte, from) in bytes.iter_mut().zip(entry.iter()) {
+                *byte = from.load(Ordering::Relaxed);
+            }
+            let header = u64::from_ne_bytes(bytes);
+            let younger = ((header >> 16).wrapping_sub(newest >> 16) << 16) as i64;
+            // One that did not fit into its entry has no header.
+            header != 0 && (younger < 0 || header == newest)
+        };
+        (count - layout.side[..count].iter().filter(merged).count()) as u64
+    }
+
     pub fn is_ended(&self) -> bool {
         self.layout().state.load(Ordering::Relaxed) == RING_ENDED
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicU64;
+
+    const SIZE: usize = 32768;
+
+    /// A ring whose words are set by `fill`, which gets the header's and the data's begin as offset 0.
+    fn ring(fill: impl FnOnce(&mut dyn FnMut(usize, u64))) -> (tempfile::TempDir, Ring) {
+        let mut bytes = vec![0u8; RING_DATA + SIZE];
+        let mut put = |at: usize, word: u64| bytes[at..at + 8].copy_from_slice(&word.to_ne_bytes());
+        for (at, word) in [(16, SIZE as u64 - 1), (128, MAGIC), (136, u64::from(VERSION)), (144, SIZE as u64), (152, SIZE as u64 / 4)] {
+            put(at, word);
+        }
+        fill(&mut put);
+        let directory = tempfile::tempdir().unwrap();
+        let runtime = crate::runtime::private(directory.path());
+        std::fs::write(directory.path().join("1-a.0.ring"), bytes).unwrap();
+        let ring = Ring::open(&runtime, "1-a.0.ring", 0, true, Access::Write).unwrap();
+        (directory, ring)
+    }
+
+    /// Header of an event of class 100.
+    fn header(time: u64) -> u64 {
+        time << 16 | 100
+    }
+
+    #[test]
+    fn what_follows_a_boundary_at_an_idle_threads_head_has_its_time_however_long_the_silence() {
+        let begun = 1u64 << 50;
+        for silence in [0, 1 << 20, 1 << 47, 1 << 48, 3 << 48, (5 << 48) - 1] {
+            let (first, second) = (begun + silence, begun + silence + 1000);
+            let (_directory, mut ring) = ring(|put| {
+                put(RING_DATA, begun);
+                put(RING_DATA + 256, header(begun));
+                put(RING_DATA + 264, header(first));
+                put(RING_DATA + 272, header(second));
+            });
+            let look = |head, now, last| Look { head, now, last: Some(header(last)), state: 0, lost: 0 };
+            // Within a period the recorder takes what is there: this draws the boundary.
+            let chunk = ring.next(&look(264, begun + 50, begun), 0, true).unwrap().unwrap();
+            assert_eq!((chunk.begin, chunk.end, chunk.tail), (begun, begun, 264));
+            ring.release(chunk.tail, 0);
+            assert_eq!(ring.next(&look(264, second - 1, begun), chunk.end, true).unwrap(), None);
+            let chunk = ring.next(&look(280, second + 20, second), chunk.end, true).unwrap().unwrap();
+            assert_eq!((chunk.begin, chunk.end, chunk.from, chunk.to), (first, second, 264, 280), "{silence}");
+        }
+    }
+
+    #[test]
+    fn no_position_of_a_hostile_ring_overflows_or_holds_its_reader() {
+        let words =
+            [0, 8, 255, 256, 264, 8192, 8448, 8456, 32760, 32768, FARTHEST - 8, FARTHEST, FARTHEST + 8, 1 << 63, u64::MAX - 7, u64::MAX];
+        for tail in words {
+            for head in words {
+                for content in [0, 256, 264, 8192, 8200, u64::MAX] {
+                    // Such a ring is not opened.
+                    if tail > FARTHEST {
+                        continue;
+                    }
+                    let (_directory, mut ring) = ring(|put| {
+                        put(0, head);
+                        put(64, tail);
+                        for subbuffer in 0..4 {
+                            put(RING_DATA + subbuffer * SIZE / 4, u64::MAX);
+                            put(RING_DATA + subbuffer * SIZE / 4 + 8, content);
+                        }
+                    });
+                    let Ok(look) = ring.look() else { continue };
+                    let mut turns = 0;
+                    let done = loop {
+                        turns += 1;
+                        assert!(turns < 10, "{tail} {head} {content}");
+                        match ring.next(&look, u64::MAX, true) {
+                            Ok(Some(chunk)) => {
+                                assert!(chunk.from < chunk.to && chunk.to <= look.head && chunk.tail <= look.head);
+                                ring.release(chunk.tail, 0);
+                            }
+                            Ok(None) => break true,
+                            Err(_) => break false,
+                        }
+                    };
+                    assert!(!done || ring.tail == look.head, "neither taken nor given up: {tail} {head} {content}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn of_what_was_put_aside_only_what_is_not_merged_counts() {
+        // Nothing merged; merged up to the second; all; and one that did not fit into its entry.
+        for (last, times, aside) in [(10, [11, 12, 13], 3), (12, [11, 12, 13], 1), (13, [11, 12, 13], 0), (13, [11, 0, 13], 1)] {
+            let (_directory, ring) = ring(|put| {
+                put(24, header(last));
+                put(48, 3 << 8);
+                for (at, time) in times.into_iter().enumerate() {
+                    put(1024 + 64 * at, if time == 0 { 0 } else { header(time) });
+                }
+            });
+            assert_eq!(ring.put_aside(), aside, "{last} {times:?}");
+        }
+        // The interrupted event was dated back to the earliest, and is of another class.
+        let (_directory, ring) = ring(|put| {
+            put(24, header(11) + 1);
+            put(48, 2 << 8);
+            put(1024, header(11));
+            put(1088, header(12));
+        });
+        assert_eq!(ring.put_aside(), 2);
+        // More than there is room for.
+        let (_directory, ring) = ring_of_nested(255);
+        assert_eq!(ring.put_aside(), SIDE_ENTRIES as u64);
+    }
+
+    fn ring_of_nested(count: u64) -> (tempfile::TempDir, Ring) {
+        ring(|put| put(48, count << 8))
+    }
+
+    #[test]
+    fn the_layout_is_where_these_tests_put_words() {
+        let (_directory, ring) = ring(|put| put(0, 8));
+        let base = std::ptr::from_ref(ring.layout()) as usize;
+        let at = |field: &AtomicU64| std::ptr::from_ref(field) as usize - base;
+        assert_eq!((at(&ring.layout().last), at(&ring.layout().tail)), (24, 64));
+        assert_eq!(std::ptr::from_ref(&ring.layout().nested) as usize - base, 49);
+        assert_eq!(std::ptr::from_ref(&ring.layout().side) as usize - base, 1024);
     }
 }

@@ -3,25 +3,37 @@
 //! It must belong to the user alone, and still nothing in it is believed: a file is opened without following links, must be a
 //! regular file of the same user, and has exactly the name that the layout gives it. What has another name is left alone.
 
+use crate::comm::{self, Mapped};
 use crate::error::Error;
+use crate::mapping::Mapping;
 use rustix::fs::{self, AtFlags, Dir, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 #[derive(Debug)]
 pub struct Runtime {
     path: PathBuf,
     directory: OwnedFd,
+    /// Device of the directory's files in lists of mappings.
+    device: OnceLock<String>,
 }
 
 /// What stands in the directory, by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entry {
-    Control { stem: String, pid: i32 },
+    Control {
+        stem: String,
+        pid: i32,
+    },
     /// `own`: made by a thread; else by a recorder, to succeed one.
-    Ring { stem: String, number: u32, own: bool },
+    Ring {
+        stem: String,
+        number: u32,
+        own: bool,
+    },
     /// What a process that died in the middle of making a file left behind.
     Temporary,
     Foreign,
@@ -68,7 +80,7 @@ impl Runtime {
         if found.st_mode & 0o077 != 0 {
             return Err(Error::Unsafe { path: path.to_owned(), why: "others may enter it (its mode must be 0700)" });
         }
-        Ok(Runtime { path: path.to_owned(), directory })
+        Ok(Runtime { path: path.to_owned(), directory, device: OnceLock::new() })
     }
 
     pub fn path(&self) -> &Path {
@@ -162,6 +174,18 @@ impl Runtime {
         None
     }
 
+    /// How lists of mappings name a file of the directory. All are on one device, and the first mapping that was made of one tells which.
+    pub fn mapped(&self, inode: u64, mapping: &Mapping) -> Mapped {
+        let device = self.device.get_or_init(|| {
+            let found = comm::mapped_at(mapping.address()).filter(|found| found.inode == inode).map(|found| found.device);
+            found.unwrap_or_else(|| {
+                let device = fs::fstat(&self.directory).map_or(0, |found| found.st_dev);
+                format!("{:02x}:{:02x}", fs::major(device), fs::minor(device))
+            })
+        });
+        Mapped { device: device.clone(), inode }
+    }
+
     /// Bytes that may still be put into the directory.
     pub fn free_memory(&self) -> u64 {
         match fs::fstatvfs(&self.directory) {
@@ -230,7 +254,17 @@ mod tests {
         assert_eq!(classify("12-0a0b0c0d.7.ring"), Entry::Ring { stem: stem.clone(), number: 7, own: true });
         assert_eq!(classify("12-0a0b0c0d.s7.ring"), Entry::Ring { stem, number: 7, own: false });
         assert_eq!(classify(".new-5-1"), Entry::Temporary);
-        for name in ["x.control", "-1-a.control", "0-a.control", "012-a.control", "12-.control", "12-a.07.ring", "12-a.ring", "12-a.1.ring.x", "12-a/../b.control"] {
+        for name in [
+            "x.control",
+            "-1-a.control",
+            "0-a.control",
+            "012-a.control",
+            "12-.control",
+            "12-a.07.ring",
+            "12-a.ring",
+            "12-a.1.ring.x",
+            "12-a/../b.control",
+        ] {
             assert_eq!(classify(name), Entry::Foreign, "{name}");
         }
     }

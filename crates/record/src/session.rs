@@ -30,7 +30,8 @@ pub struct Order {
 }
 
 impl Order {
-    /// Writes what differs, the mask last. The mask is off meanwhile, so that no probe sees half an order.
+    /// Writes what differs, the mask last: whoever sees new categories sees the rest, too. A probe that is on already may meet some values
+    /// old and some new; each of them is good by itself, and what a ring was made with stands in the ring.
     pub fn apply(&self, orders: &Orders) {
         let same = orders.mode.load(Ordering::Relaxed) == self.mode
             && orders.ring_size.load(Ordering::Relaxed) == self.ring_size

@@ -41,9 +41,7 @@ impl Sites {
         let mapping = Mapping::new(opened.file.as_fd(), length, Access::Read)?;
         let sites = Sites { file: opened.file, mapping, known: vec![0; SITE_SLOTS], published: 0 };
         match sites.layout() {
-            Some(layout)
-                if layout.magic.load(Ordering::Relaxed) == MAGIC && layout.version.load(Ordering::Relaxed) == VERSION =>
-            {
+            Some(layout) if layout.magic.load(Ordering::Relaxed) == MAGIC && layout.version.load(Ordering::Relaxed) == VERSION => {
                 Ok(Some(sites))
             }
             _ => Err(io::Error::other("the site table is of another version")),

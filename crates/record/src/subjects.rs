@@ -26,7 +26,7 @@ pub struct Subject {
 pub struct Thread {
     pub thread: String,
     pub tid: i32,
-    /// `recording`, `off`, `idle` (its thread has ended) or `ended`.
+    /// `recording`, `off`, `idle` (its thread has ended) or `ended` (it was replaced by a larger one that is not in use yet).
     pub state: &'static str,
     /// Bytes.
     pub buffer: u64,
@@ -92,6 +92,40 @@ fn subject(runtime: &Runtime, process: &Process, entries: &[(String, Entry)]) ->
             lost: layout.lost.load(Ordering::Relaxed),
         });
     }
-    threads.sort_by(|a, b| (a.tid, &a.thread).cmp(&(b.tid, &b.thread)));
+    one_line_each(&mut threads);
     Subject { label: process.label.clone(), pid: process.pid, enabled, refused: control.refused.load(Ordering::Relaxed), threads }
+}
+
+/// A ring that was replaced and is still being emptied is no other thread: what it holds waits along with what its successor holds.
+fn one_line_each(threads: &mut Vec<Thread>) {
+    threads.sort_by(|a, b| (a.tid, a.state == "ended", &a.thread).cmp(&(b.tid, b.state == "ended", &b.thread)));
+    threads.dedup_by(|second, first| {
+        let replaced = second.state == "ended" && second.tid == first.tid;
+        if replaced {
+            first.pending = first.pending.saturating_add(second.pending);
+        }
+        replaced
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ring_that_was_replaced_makes_no_second_line_for_its_thread() {
+        let thread = |tid, state, pending| Thread { thread: "t".to_owned(), tid, state, buffer: 1, recorded: 2, pending, lost: 3 };
+        let mut all = vec![
+            thread(7, "ended", 5),
+            thread(9, "ended", 1),
+            thread(7, "recording", 100),
+            thread(7, "ended", 20),
+            thread(8, "idle", 0),
+            thread(8, "idle", 0),
+        ];
+        one_line_each(&mut all);
+        let seen: Vec<(i32, &str, u64)> = all.iter().map(|thread| (thread.tid, thread.state, thread.pending)).collect();
+        // Of thread 9 nothing else is to be seen yet.
+        assert_eq!(seen, [(7, "recording", 125), (8, "idle", 0), (8, "idle", 0), (9, "ended", 1)]);
+    }
 }

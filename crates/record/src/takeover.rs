@@ -88,6 +88,7 @@ impl Predecessor {
             let _ = file.set_len(lane.end);
             walked.push(lane);
         }
+        let _ = fs::remove_file(self.path.join(".reserve"));
         walked.sort_by(|a, b| a.file.cmp(&b.file));
         let _ = self.complete(&walked);
     }
@@ -97,9 +98,12 @@ impl Predecessor {
         let clock = description.get("clock")?;
         let (frequency, offset) = (clock.get("frequency_hz")?.as_u64()?, clock.get("offset_ns")?.as_i64()?);
         let last = walked.iter().filter_map(|lane| lane.header.as_ref()).map(|header| header.end).max();
-        let end = last.map(|end| offset.saturating_add((u128::from(end) * 1_000_000_000 / u128::from(frequency.max(1))) as i64));
+        let end = last.map(|end| {
+            offset.saturating_add(i64::try_from(u128::from(end) * 1_000_000_000 / u128::from(frequency.max(1))).unwrap_or(i64::MAX))
+        });
         let lanes: Vec<Value> = walked.iter().map(describe).collect();
-        let lost: u64 = walked.iter().filter_map(|lane| lane.header.as_ref()).map(|header| header.discarded).sum();
+        let discarded = walked.iter().filter_map(|lane| lane.header.as_ref()).map(|header| header.discarded);
+        let lost = discarded.fold(0, u64::saturating_add);
         let all = description.as_object_mut()?;
         all.insert("end_ns".into(), end.map_or(all.get("start_ns").cloned().unwrap_or(Value::Null), |end| json!(end)));
         all.insert("lanes".into(), Value::Array(lanes));

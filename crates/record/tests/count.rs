@@ -24,10 +24,9 @@ fn what_threads_emit_is_recorded_or_counted_as_lost() {
         let recorder = place.recorder(buffer, None);
         Running::start(&mut place.numbered(8, 100_000, burst, pause, "p")).succeed();
         let ended = recorder.finish();
-        let total: Count = numbered(&ended.path).values().fold(Count::default(), |sum, count| Count {
-            recorded: sum.recorded + count.recorded,
-            lost: sum.lost + count.lost,
-        });
+        let total: Count = numbered(&ended.path)
+            .values()
+            .fold(Count::default(), |sum, count| Count { recorded: sum.recorded + count.recorded, lost: sum.lost + count.lost });
         assert_eq!((total.recorded * 16, total.lost), (ended.recorded, ended.lost), "{:?}", ended.oddities);
         assert_eq!(total.recorded + total.lost, 800_000, "{buffer}: {:?}", ended.oddities);
         assert!(total.recorded > 0);
@@ -58,7 +57,7 @@ fn what_a_killed_program_wrote_is_recorded() {
         let recorder = place.recorder("0", None);
         let program = Running::start(&mut place.numbered(3, 0, 200, 100, "p"));
         let pid = program.pid();
-        support::until(|| place.emitted("p").iter().take(3).all(|count| *count > 0));
+        support::until(|| place.begun("p", 3));
         sleep(Duration::from_millis(wait));
         program.kill();
         let ended = recorder.finish();
@@ -83,7 +82,7 @@ fn what_a_killed_recorder_had_not_taken_is_in_the_next_recording() {
         let recorder = place.recorder(buffer, None);
         let program = Running::start(&mut place.numbered(3, 150_000, 300, 200, "p"));
         // Born under a recorder, it is recorded; without one, it would not be.
-        support::until(|| place.emitted("p").iter().take(3).all(|count| *count > 0));
+        support::until(|| place.begun("p", 3));
         let mut recorder = Some(recorder);
         for wait in waits {
             sleep(Duration::from_millis(wait));
@@ -100,22 +99,71 @@ fn what_a_killed_recorder_had_not_taken_is_in_the_next_recording() {
     }
 }
 
-#[test]
-fn recordings_can_be_started_and_stopped_any_number_of_times() {
-    let place = Place::new();
-    let program = Running::start(&mut place.numbered(2, 0, 50, 100, "p"));
-    support::until(|| place.emitted("p").iter().take(2).all(|count| *count > 0));
-    for cycle in 0..6 {
-        let recorder = place.recorder("0", None);
-        let emitted = place.emitted("p")[0];
-        support::until(|| place.emitted("p")[0] > emitted + 2000);
-        let ended = recorder.finish();
-        let counts = numbered(&ended.path);
-        assert_eq!(counts.len(), 2, "cycle {cycle}: {:?} {:?}", ended.oddities, ended.empty);
-        let told: u64 = counts.values().map(|count| count.recorded + count.lost).sum();
-        assert!(told >= 1000, "cycle {cycle}: {counts:?}");
+/// Follows a thread's numbers through its recordings.
+#[derive(Clone, Copy, Default)]
+struct Numbers {
+    /// The number after the newest that was recorded.
+    next: u64,
+    /// Lost since.
+    lost: u64,
+}
+
+/// Holds one recording of a `numbered` program to this: between any two events lie exactly as many numbers as were counted as lost there.
+fn follow(recording: &Path, threads: &mut [Numbers]) {
+    for (name, packets) in support::lanes(recording) {
+        let (mut discarded, mut owner) = (0, None);
+        for packet in &packets {
+            let lost = packet.discarded - discarded;
+            discarded = packet.discarded;
+            let word = |event: &[u8]| u64::from_ne_bytes(event[8..16].try_into().unwrap());
+            if let Some(event) = packet.events.chunks_exact(16).next() {
+                owner = Some((word(event) >> 40) as usize);
+            }
+            // A lane whose thread wrote nothing tells its name.
+            let thread = owner.unwrap_or_else(|| packet.thread.strip_prefix("worker ").unwrap().parse().unwrap());
+            let numbers = &mut threads[thread];
+            numbers.lost += lost;
+            for event in packet.events.chunks_exact(16) {
+                let number = word(event) & 0xff_ffff_ffff;
+                assert_eq!(number, numbers.next + numbers.lost, "{name}: {number} after {} and {} lost", numbers.next, numbers.lost);
+                *numbers = Numbers { next: number + 1, lost: 0 };
+            }
+        }
     }
-    program.kill();
+}
+
+#[test]
+fn over_twenty_recordings_every_missing_number_was_counted_where_it_was_lost() {
+    // Rings that lose in every burst; rings that begin small and are replaced; rings that lose nothing.
+    for buffers in [["32KiB"; 20], ["0"; 20]] {
+        let place = Place::new();
+        let program = Running::start(&mut place.numbered(3, 0, 4000, 300, "p"));
+        support::until(|| place.begun("p", 3));
+        let mut threads = [Numbers::default(); 3];
+        let (mut recorded, mut lost, mut met) = (0, 0, 0);
+        for buffer in buffers {
+            let recorder = place.recorder(buffer, None);
+            let before = place.emitted("p");
+            support::until(|| place.emitted("p").iter().zip(&before).take(3).all(|(now, before)| *now > before + 20_000));
+            let ended = recorder.finish();
+            follow(&ended.path, &mut threads);
+            recorded += ended.recorded / 16;
+            lost += ended.lost;
+        }
+        // Whoever met a probe that was on has left it.
+        let before = place.emitted("p");
+        support::until(|| place.emitted("p").iter().zip(&before).take(3).all(|(now, before)| *now > before + 20_000));
+        for (thread, numbers) in threads.iter().enumerate() {
+            assert!(numbers.next > 0);
+            met += place.met("p", thread);
+            assert!(place.met("p", thread) >= numbers.next + numbers.lost);
+            assert!(place.met("p", thread) < place.emitted("p")[thread], "between the recordings the probes were off");
+        }
+        // A thread that saw its probe on and was held up there until the recording had ended: of the last recording it is in the ring.
+        assert_eq!(met, recorded + lost + place.left_in_rings(program.pid()), "{buffers:?}");
+        assert!(buffers[0] == "0" || lost > 0, "the small rings are too large");
+        program.kill();
+    }
 }
 
 #[test]
@@ -139,4 +187,39 @@ fn the_first_events_of_processes_and_threads_born_meanwhile_are_recorded() {
             assert_eq!(counts.get(&(pid, thread)), Some(&Count { recorded: 20, lost: 0 }), "{counts:?}");
         }
     }
+}
+
+#[test]
+fn what_a_handler_put_aside_counts_as_lost_when_its_program_is_killed() {
+    for (before, nested) in [(1u64, 1u64), (100, 7), (100, 16), (100, 30)] {
+        let place = Place::new();
+        let recorder = place.recorder("0", None);
+        let status = place.program("aside", &[&before.to_string(), &nested.to_string()]).status().unwrap();
+        assert!(!status.success());
+        let ended = recorder.finish();
+        assert_eq!((ended.recorded, ended.lost), (before * 16, nested), "{:?}", ended.oddities);
+    }
+}
+
+#[test]
+fn a_larger_ring_that_its_thread_could_not_take_gives_its_memory_back() {
+    let place = Place::new();
+    let recorder = place.recorder("0", None);
+    let program = Running::start(&mut place.program("staying", &[]));
+    let larger = || {
+        let entries = std::fs::read_dir(place.runtime()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        entries.filter(|name| name.contains(".s") && name.ends_with(".ring")).count()
+    };
+    support::until(|| larger() == 1);
+    support::until(|| larger() == 0);
+    // It is not offered another.
+    sleep(Duration::from_millis(100));
+    assert_eq!(larger(), 0);
+    let pid = program.pid();
+    program.kill();
+    let ended = recorder.finish();
+    let counts = numbered(&ended.path);
+    let count = counts[&(pid, 0)];
+    assert_eq!((count.recorded * 16, count.lost), (ended.recorded, ended.lost), "{:?}", ended.oddities);
+    assert!(count.lost > 0 && ended.oddities.is_empty(), "{:?}", ended.oddities);
 }

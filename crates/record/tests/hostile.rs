@@ -37,10 +37,14 @@ const MAGIC: u64 = 0x454c_4f50_474e_4f4c;
 
 /// A control file of this test's own process, which therefore lives.
 fn control(rings: u32) -> Vec<u8> {
+    control_of(std::process::id(), rings)
+}
+
+fn control_of(pid: u32, rings: u32) -> Vec<u8> {
     let mut bytes = vec![0; 4096];
     bytes[64..72].copy_from_slice(&MAGIC.to_ne_bytes());
     bytes[72..76].copy_from_slice(&1u32.to_ne_bytes());
-    bytes[76..80].copy_from_slice(&std::process::id().to_ne_bytes());
+    bytes[76..80].copy_from_slice(&pid.to_ne_bytes());
     bytes[96..100].copy_from_slice(&rings.to_ne_bytes());
     bytes
 }
@@ -193,4 +197,48 @@ fn a_runtime_directory_that_others_may_enter_is_refused() {
     let refused = std::panic::catch_unwind(|| place.recorder("0", None));
     assert!(refused.is_err());
     assert!(!place.root().exists());
+}
+
+#[test]
+fn the_rings_of_a_dead_process_are_buried_whatever_their_heads_say() {
+    let place = Place::new();
+    let runtime = place.runtime();
+    // At a sub-buffer's begin, behind its header, within it, behind its first event; far away; where sums overflow.
+    let heads = [0, 8, 248, 256, 264, 8192, 8448, 8456, 32768, 1 << 40, 1 << 62, u64::MAX - 7, u64::MAX];
+    let ended = record_beside(&place, || {
+        let mut sleeper = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let stem = format!("{}-00000001", sleeper.id());
+        make(&runtime.join(format!("{stem}.control")), &control_of(sleeper.id(), 2 * heads.len() as u32), 4096);
+        for (number, head) in heads.iter().enumerate() {
+            // Once as if nothing had been taken, once as if all but the last bytes had.
+            for (at, tail) in [(2 * number, 0), (2 * number + 1, head.saturating_sub(256) / 8 * 8)] {
+                let mut bytes = ring(32768);
+                bytes[0..8].copy_from_slice(&head.to_ne_bytes());
+                bytes[32..40].copy_from_slice(&u64::MAX.to_ne_bytes());
+                bytes[64..72].copy_from_slice(&tail.to_ne_bytes());
+                make(&runtime.join(format!("{stem}.{at}.ring")), &bytes, bytes.len() as u64);
+            }
+        }
+        std::thread::sleep(Duration::from_millis(100));
+        sleeper.kill().unwrap();
+        sleeper.wait().unwrap();
+        let left = || fs::read_dir(&runtime).unwrap().any(|entry| entry.unwrap().file_name().to_str().unwrap().starts_with(&stem));
+        support::until(|| !left());
+    });
+    assert!(ended.oddities.iter().any(|oddity| oddity.contains("its head is not where it can be")), "{:?}", ended.oddities);
+}
+
+#[test]
+fn what_stands_before_an_event_that_nobody_understands_is_kept_and_the_rest_counts_as_at_least_one() {
+    for (before, behind) in [(10, 0), (10, 25), (1, 100)] {
+        let place = Place::new();
+        let recorder = place.recorder("0", None);
+        let status = place.program("malformed", &[&before.to_string(), &behind.to_string()]).status().unwrap();
+        assert!(status.success());
+        let ended = recorder.finish();
+        let counts = numbered(&ended.path);
+        assert_eq!(counts.values().map(|count| count.recorded).sum::<u64>(), before, "{:?}", ended.oddities);
+        assert_eq!((ended.recorded, ended.lost), (before * 16, 1), "{:?}", ended.oddities);
+        assert!(ended.oddities.iter().any(|oddity| oddity.contains("at least")), "{:?}", ended.oddities);
+    }
 }

@@ -93,7 +93,7 @@ fn captured_packets_come_as_pcapng_with_interface_direction_and_length() {
                 packets += 1;
             }
             Block::Statistics(found) => {
-                assert_eq!((found.received, found.dropped), (Some(50), Some(0)));
+                assert_eq!((found.received, found.dropped, found.delivered), (None, Some(0), Some(50)));
                 statistics += 1;
             }
             _ => {}

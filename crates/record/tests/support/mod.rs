@@ -47,6 +47,40 @@ impl Place {
         bytes.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap())).collect()
     }
 
+    /// Whether each of so many threads has come to its first probe. Before the program runs there are none, which is not enough.
+    pub fn begun(&self, name: &str, threads: usize) -> bool {
+        let emitted = self.emitted(name);
+        emitted.len() > threads && emitted[..threads].iter().all(|count| *count > 0)
+    }
+
+    /// How many of them met a probe that was on: each of these is recorded or lost.
+    pub fn met(&self, name: &str, thread: usize) -> u64 {
+        self.emitted(name).get(64 + thread).copied().unwrap_or(0)
+    }
+
+    /// What is in the rings of a process that no recorder has taken: events of 16 bytes, and losses that are in no packet.
+    pub fn left_in_rings(&self, pid: i32) -> u64 {
+        let mut left = 0;
+        for entry in fs::read_dir(self.runtime()).unwrap().map(Result::unwrap) {
+            let name = entry.file_name().into_string().unwrap();
+            if name.starts_with(&format!("{pid}-")) && name.ends_with(".ring") {
+                let bytes = fs::read(entry.path()).unwrap();
+                let word = |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap());
+                let (head, lost, tail, reported, size, subbuffer) = (word(0), word(32), word(64), word(88), word(144), word(152));
+                left += lost - reported;
+                let mut at = tail;
+                while at < head {
+                    let begin = at - at % subbuffer;
+                    let closed = head > begin + subbuffer;
+                    let end = if closed { begin + word(4096 + (begin % size) as usize + 8) } else { head };
+                    left += end.saturating_sub(at.max(begin + 256)) / 16;
+                    at = begin + subbuffer;
+                }
+            }
+        }
+        left
+    }
+
     pub fn program(&self, name: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new(compiled(name));
         command.args(arguments).env("LONGPOLE_RUNTIME_DIR", self.runtime()).env_remove("LONGPOLE_LABEL");
@@ -304,7 +338,10 @@ pub fn numbered(recording: &Path) -> BTreeMap<(i32, u64), Count> {
             }
             if packet.discarded > discarded {
                 let key = packet.events.get(8..16).map(|data| u64::from_ne_bytes(data.try_into().unwrap()) >> 40);
-                let key = key.map(|thread| (packet.pid, thread)).or(owner).expect("a loss belongs to a thread");
+                // A lane whose thread wrote nothing tells its name.
+                let named = || packet.thread.strip_prefix("worker ").and_then(|thread| thread.parse().ok());
+                let key = key.map(|thread| (packet.pid, thread)).or(owner).or_else(|| Some((packet.pid, named()?)));
+                let key = key.expect("a loss belongs to a thread");
                 counts.entry(key).or_default().lost += packet.discarded - discarded;
                 discarded = packet.discarded;
             }
@@ -329,7 +366,9 @@ pub fn sum(recordings: &[&Path]) -> BTreeMap<(i32, u64), Count> {
 /// Runs a tool; `None` (and a line that says so) where it is not installed.
 pub fn tool(name: &str, arguments: &[&Path]) -> Option<(bool, String)> {
     match Command::new(name).args(arguments).output() {
-        Ok(output) => Some((output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr))),
+        Ok(output) => {
+            Some((output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)))
+        }
         Err(_) => {
             println!("skipped: {name} ({name} is not installed)");
             None

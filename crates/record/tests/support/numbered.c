@@ -1,6 +1,7 @@
 /*
- * Threads that write numbered events: the data of each is `thread << 40 | number`. What each thread has emitted so far stands in a
- * file, so that it is known even of a killed program: the count is raised when the event is complete.
+ * Threads that write numbered events: the data of each is `thread << 40 | number`. A probe that is off evaluates nothing, so the number
+ * counts exactly the events that met a probe that was on: each of them is recorded or lost. The turns of each thread stand in a file, and
+ * 64 words behind them its numbers, so that both are known even of a killed program: they are raised when the event is complete.
  *
  *     numbered THREADS EVENTS BURST PAUSE_US PROGRESS [WAIT]
  *
@@ -27,8 +28,10 @@ static void *work(void *argument)
 	char name[16];
 	snprintf(name, sizeof name, "worker %u", (unsigned)self);
 	pthread_setname_np(pthread_self(), name);
+	uint64_t number = 0;
 	for (uint64_t i = 0; events == 0 || i < events; i++) {
-		LONGPOLE_MARK("numbered", self << 40 | i);
+		LONGPOLE_MARK("numbered", self << 40 | number++);
+		progress[64 + self] = number;
 		progress[self] = i + 1;
 		if (burst != 0 && i % burst == burst - 1)
 			usleep(pause_us);

@@ -1,0 +1,56 @@
+//! What the kernel does, beside what programs with probes say: its tracepoints, recorded by a private instance of its tracer.
+//!
+//! While the recording runs, pages go from the kernel to the disk as they are ([`source`]); nobody looks at an event. What is needed to
+//! understand them later (formats, names, who was there at the start) is saved before the first one ([`dump`]). At the
+//! end the pages become CTF. A recorder that is killed leaves pages and an instance behind; [`tidy`] brings both to their end.
+//!
+//! Everything here may be missing: no tracefs, no right to use it, a kernel without some of the events. Then the rest is recorded,
+//! and what is missing is said with its remedy. Nobody else's tracing is touched: all happens in an instance of our own.
+
+mod convert;
+mod ctf;
+mod dump;
+mod groups;
+mod layout;
+mod plan;
+mod source;
+mod survey;
+pub mod tidy;
+
+pub use convert::{convert, convert_while, is_pending, ConvertError, Converted};
+pub use groups::{Context, EventWish, Group, WishError};
+pub use plan::{KernelError, Wish};
+pub use source::CpuLoss;
+pub use survey::{survey, Survey, Trouble};
+
+pub(crate) use plan::Plan;
+pub(crate) use source::Source;
+
+/// What names of our instances begin with.
+pub const PREFIX: &str = "longpole";
+
+/// Where the pages of a recording lie until they are converted.
+pub const RAW: &str = "kernel/raw";
+
+/// What is said of the pages; see [`Source`](source::Source) for its content.
+pub const DESCRIPTION: &str = "source.json";
+
+/// The kernel's tracer, if this process may use it. The error says what to do.
+pub fn available() -> Result<longpole_ftrace::TraceFs, longpole_ftrace::TraceFsError> {
+    let tracefs = longpole_ftrace::TraceFs::find()?;
+    // Reading may be allowed where making an instance is not.
+    let folder = tracefs.path().join("instances");
+    match rustix::fs::access(&folder, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK) {
+        Ok(()) => Ok(tracefs),
+        Err(_) => Err(longpole_ftrace::TraceFsError::NoPermission { path: folder }),
+    }
+}
+
+/// Brings the kernel events of a recording to their end: saves what a killed recorder left in the tracer, and converts the pages. Where a
+/// living process is at it, that is an error; where there are no pages, nothing happens.
+pub fn complete(recording: &std::path::Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Converted, ConvertError> {
+    let saved = tidy::recording(recording);
+    let mut done = convert(recording, progress)?;
+    done.oddities.extend(saved);
+    Ok(done)
+}

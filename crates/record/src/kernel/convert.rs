@@ -1,0 +1,391 @@
+//! Raw pages of the kernel become CTF, after the recording.
+//!
+//! `kernel/raw` (pages, formats, state dump) is read once, page by page, all CPUs together in the order of time: only so is it known to
+//! which process a thread belongs when it forks. What is written goes to `kernel/.converting` and is moved to `kernel/` when it is
+//! complete and durable, `metadata` last; only then the pages go. So a conversion that is interrupted at any point begins again or has nothing
+//! left to do but tidying, and a disk that is too full costs nothing but the attempt.
+//!
+//! Nothing in the directory is believed: pages may be damaged, formats missing, descriptions false. What cannot be understood is kept
+//! as bytes, counted, or counted as lost; memory is one page per CPU and one packet per stream.
+
+mod calls;
+mod dump;
+mod follow;
+mod lane;
+mod source;
+
+use super::ctf::{self, Preamble, Stream};
+use super::layout::encode::Plan;
+use super::layout::people::People;
+use super::layout::{Int, Kind, Layout, LayoutError};
+use calls::Calls;
+use follow::{follow, Context, Follow};
+use lane::{Lane, Next};
+use longpole_ftrace::{ByteOrder, FormatError};
+use rustix::fs::FlockOperation;
+use source::Description;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+#[cfg(test)]
+pub(crate) use dump::classes as statedump_classes;
+
+/// Messages that are kept.
+const MOST_MESSAGES: usize = 20;
+/// The caller hears of the progress after so many bytes.
+const TELL: u64 = 4 << 20;
+
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConvertError {
+    #[error("cannot {what} {}: {error}", path.display())]
+    Io { what: &'static str, path: PathBuf, error: io::Error },
+    #[error("the disk is too full to convert the kernel's pages ({} in {}); the pages stay, make room and read the recording again", size(*bytes), path.display())]
+    Full { path: PathBuf, bytes: u64 },
+    #[error("another process records or converts {}", path.display())]
+    Busy { path: PathBuf },
+    #[error("{}: {error}", path.display())]
+    Format { path: PathBuf, error: FormatError },
+    #[error("{}: {what}", path.display())]
+    Description { path: PathBuf, what: String },
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    #[error("the caller ended the conversion; the pages stay")]
+    Ended,
+}
+
+fn size(bytes: u64) -> String {
+    format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
+}
+
+impl ConvertError {
+    fn io(what: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> ConvertError {
+        let path = path.into();
+        move |error| ConvertError::Io { what, path, error }
+    }
+}
+
+/// What came of a conversion.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Converted {
+    /// Events of the pages.
+    pub events: u64,
+    /// Events of each class; classes that had none are left out.
+    pub names: BTreeMap<String, u64>,
+    /// Events that the kernel lost, by its own count where it has one.
+    pub lost: u64,
+    pub cpus: usize,
+    /// Bytes of pages read, bytes of CTF written.
+    pub raw_bytes: u64,
+    pub bytes: u64,
+    /// Pages that could not be read to their end.
+    pub damaged_pages: u64,
+    /// Events whose format was not saved; they are kept as bytes.
+    pub unknown: u64,
+    /// Records that contradict their format.
+    pub short: u64,
+    /// Events that lay before their predecessor in time, and were moved to it.
+    pub moved: u64,
+    pub oddities: Vec<String>,
+}
+
+impl Converted {
+    fn note(&mut self, text: String) {
+        if self.oddities.len() < MOST_MESSAGES {
+            self.oddities.push(text);
+        }
+    }
+}
+
+/// Whether the recording has pages that are not yet converted, or not yet tidied.
+pub fn is_pending(recording: &Path) -> bool {
+    recording.join("kernel/raw").is_dir()
+}
+
+/// Converts what the recording has of raw pages; without any, nothing happens. `progress` hears of bytes done and of all.
+pub fn convert(recording: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Converted, ConvertError> {
+    convert_while(recording, &mut |done, total| {
+        progress(done, total);
+        true
+    })
+}
+
+/// As [`convert`]; ends with [`ConvertError::Ended`] when `progress` says false.
+pub fn convert_while(recording: &Path, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<Converted, ConvertError> {
+    let kernel = recording.join("kernel");
+    let raw = kernel.join("raw");
+    if !raw.is_dir() {
+        return Ok(Converted::default());
+    }
+    // Two readers may come at once; the lock goes with its holder.
+    let lock = File::open(&raw).map_err(ConvertError::io("open", &raw))?;
+    match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(rustix::io::Errno::WOULDBLOCK) => return Err(ConvertError::Busy { path: raw }),
+        Err(error) => return Err(ConvertError::io("lock", &raw)(error.into())),
+    }
+    let done = match kernel.join("metadata").exists() {
+        // Somebody was faster, or was interrupted while tidying.
+        true => Converted::default(),
+        false => {
+            let building = kernel.join(".converting");
+            remove(&building)?;
+            fs::create_dir(&building).map_err(ConvertError::io("make", &building))?;
+            let done = pages_to_ctf(recording, &raw, &building, progress).map_err(|error| {
+                let _ = fs::remove_dir_all(&building);
+                match error {
+                    ConvertError::Io { error, path, .. } if full(&error) => ConvertError::Full { path, bytes: bytes_of(&raw) },
+                    error => error,
+                }
+            })?;
+            publish(&building, &kernel)?;
+            done
+        }
+    };
+    remove(&raw)?;
+    Ok(done)
+}
+
+fn full(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG))
+}
+
+fn bytes_of(raw: &Path) -> u64 {
+    let entries = fs::read_dir(raw).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.metadata().ok()).map(|meta| meta.len()).sum()
+}
+
+fn remove(directory: &Path) -> Result<(), ConvertError> {
+    match fs::remove_dir_all(directory) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(ConvertError::io("remove", directory)(error)),
+        _ => Ok(()),
+    }
+}
+
+/// Streams first, metadata last: a directory with metadata is complete.
+fn publish(building: &Path, kernel: &Path) -> Result<(), ConvertError> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(building).map_err(ConvertError::io("read", building))? {
+        names.push(entry.map_err(ConvertError::io("read", building))?.file_name());
+    }
+    names.sort_by_key(|name| name == "metadata");
+    sync(building)?;
+    for name in names {
+        let to = kernel.join(&name);
+        if name == "metadata" {
+            sync(kernel)?;
+        }
+        fs::rename(building.join(&name), &to).map_err(ConvertError::io("move a file to", &to))?;
+    }
+    sync(kernel)?;
+    let _ = fs::remove_dir(building);
+    Ok(())
+}
+
+fn sync(directory: &Path) -> Result<(), ConvertError> {
+    File::open(directory).and_then(|file| file.sync_all()).map_err(ConvertError::io("sync", directory))
+}
+
+/// What an event id of the kernel leads to.
+enum Class {
+    Plain { id: u16, plan: Box<Plan>, follow: Box<Follow> },
+    SysEnter,
+    SysExit,
+}
+
+struct Conversion {
+    classes: Vec<Option<Class>>,
+    calls: Calls,
+    people: People,
+    context: Context,
+    unknown: u16,
+    counts: Vec<u64>,
+    done: Converted,
+    order: ByteOrder,
+}
+
+fn pages_to_ctf(
+    recording: &Path,
+    raw: &Path,
+    building: &Path,
+    progress: &mut dyn FnMut(u64, u64) -> bool,
+) -> Result<Converted, ConvertError> {
+    let order = ByteOrder::NATIVE;
+    let description = Description::read(recording, raw)?;
+    let layout = Layout::new(&description.arch)?;
+    let mut done = Converted::default();
+    let formats = description.formats(&mut done)?;
+    let page = description.page_layout(raw, order, formats.first())?;
+
+    // Ids in the order of the formats, then ours; metadata is written when it is known which are used.
+    let context = Context::new(&description.context, formats.first());
+    let mut names: Vec<(String, Vec<(String, Kind)>)> = Vec::new();
+    let mut classes: Vec<Option<Class>> = Vec::new();
+    let mut calls = Calls::default();
+    for format in &formats {
+        let class = match (format.system.as_str(), format.name.as_str()) {
+            ("raw_syscalls", "sys_enter") if calls.enter(format, order) => Class::SysEnter,
+            ("raw_syscalls", "sys_exit") if calls.exit(format, order) => Class::SysExit,
+            (system, name) => {
+                let plan = Plan::new(format, layout.event(system, name), order, page.long_size());
+                let id = names.len() as u16;
+                names.push((plan.name.clone(), plan.fields.clone()));
+                Class::Plain { id, plan: Box::new(plan), follow: Box::new(follow(format, !context.is_empty())) }
+            }
+        };
+        let at = usize::from(format.id);
+        if classes.len() <= at {
+            classes.resize_with(at + 1, || None);
+        }
+        classes[at] = Some(class);
+    }
+    let dump_ids = names.len() as u16;
+    names.extend(dump::classes());
+    let unknown = names.len() as u16;
+    let byte = Int { base: 16, ..Int::unsigned(8) };
+    names.push(("unknown".to_owned(), vec![("id".to_owned(), Kind::Int(Int::unsigned(16))), ("bytes".to_owned(), Kind::List(32, byte))]));
+    calls.name(&layout, &mut names);
+
+    let total: u64 = description.lanes.iter().map(|(_, path)| path.metadata().map_or(0, |meta| meta.len())).sum();
+    let mut lanes = Vec::new();
+    for (cpu, path) in &description.lanes {
+        lanes.push(Lane::open(*cpu, path, page).map_err(ConvertError::io("open", path))?);
+    }
+    let mut conversion =
+        Conversion { classes, calls, people: People::default(), context, unknown, counts: vec![0; names.len()], done, order };
+
+    // The earliest moment of all: there the streams begin, and there stands what was known at the start.
+    let mut heap = BinaryHeap::new();
+    for (index, lane) in lanes.iter_mut().enumerate() {
+        if let Some(time) = lane.time(&mut conversion.done).map_err(ConvertError::io("read", &description.lanes[index].1))? {
+            heap.push(Reverse((time, index)));
+        }
+    }
+    let start = heap.peek().map_or(description.begin, |Reverse((time, _))| *time);
+    let mut streams = Vec::new();
+    for (cpu, _) in &description.lanes {
+        let path = building.join(format!("cpu{cpu}"));
+        streams.push(Stream::create(&path, description.uuid, *cpu, start).map_err(ConvertError::io("write", &path))?);
+    }
+    if let Some(first) = streams.first_mut() {
+        let Conversion { people, context, done, counts, .. } = &mut conversion;
+        let mut dump = dump::Dump { stream: first, time: start, first: dump_ids, counts, context: context.nobody() };
+        dump.write(&raw.join("state.jsonl"), people, done).map_err(ConvertError::io("write", building))?;
+    }
+
+    let (mut read, mut told) = (0, 0);
+    while let Some(Reverse((_, index))) = heap.pop() {
+        let until = heap.peek().map_or(u64::MAX, |Reverse((time, _))| *time);
+        let lane = &mut lanes[index];
+        let before = lane.read;
+        conversion.run(lane, &mut streams[index], until).map_err(ConvertError::io("write", building.join(format!("cpu{}", lane.cpu))))?;
+        if let Some(time) = lane.time(&mut conversion.done).map_err(ConvertError::io("read", &description.lanes[index].1))? {
+            heap.push(Reverse((time, index)));
+        }
+        read += lane.read - before;
+        if read >= told + TELL {
+            told = read;
+            if !progress(read, total) {
+                return Err(ConvertError::Ended);
+            }
+        }
+    }
+
+    let Conversion { calls, context, counts, mut done, .. } = conversion;
+    for (index, mut stream) in streams.into_iter().enumerate() {
+        let cpu = description.lanes[index].0;
+        let path = || building.join(format!("cpu{cpu}"));
+        // What no page told of: the newest loss has no page behind it, and some pages know no count.
+        let counted = description.lost.get(&cpu).copied().unwrap_or(0);
+        let rest = counted.saturating_sub(stream.discarded());
+        let end = stream.last();
+        stream.loss(end, rest).map_err(ConvertError::io("write", path()))?;
+        done.lost += stream.discarded();
+        done.bytes += stream.finish().map_err(ConvertError::io("write", path()))?;
+    }
+    let mut text = ctf::preamble(&Preamble {
+        uuid: description.uuid_text(),
+        host: &description.host,
+        kernel: &description.kernel,
+        clock_source: &description.clock_source,
+        clock: &description.clock,
+        context: &context.fields(),
+    });
+    for (id, (name, fields)) in names.iter().enumerate() {
+        let count = counts[id];
+        // Of system calls, only those that occurred: there are hundreds.
+        if count > 0 || id < usize::from(calls.first) {
+            ctf::class(&mut text, id as u16, name, fields);
+        }
+        if count > 0 {
+            *done.names.entry(name.clone()).or_insert(0) += count;
+        }
+    }
+    let path = building.join("metadata");
+    fs::write(&path, &text).and_then(|()| File::open(&path)?.sync_all()).map_err(ConvertError::io("write", &path))?;
+    done.cpus = description.lanes.len();
+    done.raw_bytes = lanes.iter().map(|lane| lane.read).sum();
+    done.bytes += text.len() as u64;
+    if !progress(total, total) {
+        return Err(ConvertError::Ended);
+    }
+    Ok(done)
+}
+
+impl Conversion {
+    /// Writes what the lane's page holds, up to `until`.
+    fn run(&mut self, lane: &mut Lane, stream: &mut Stream, until: u64) -> io::Result<()> {
+        self.people.cpu = lane.cpu;
+        while let Some(next) = lane.next(until) {
+            match next {
+                Next::Loss { time, count } => stream.loss(time, count)?,
+                Next::Event { time, id, data } => {
+                    let last = stream.last();
+                    if time < last {
+                        self.done.moved += 1;
+                    }
+                    let time = time.max(last);
+                    self.done.events += 1;
+                    match self.classes.get(usize::from(id)) {
+                        Some(Some(Class::Plain { id, plan, follow })) => {
+                            self.counts[usize::from(*id)] += 1;
+                            let out = stream.event(time, *id)?;
+                            self.context.write(data, self.order, &self.people, out);
+                            if !plan.encode(data, &mut self.people, out) {
+                                self.done.short += 1;
+                            }
+                            follow.see(data, self.order, &mut self.people);
+                        }
+                        Some(Some(Class::SysEnter)) => {
+                            let id = self.calls.enter_id(data);
+                            self.counts[usize::from(id)] += 1;
+                            let out = stream.event(time, id)?;
+                            self.context.write(data, self.order, &self.people, out);
+                            self.calls.write_enter(data, out);
+                        }
+                        Some(Some(Class::SysExit)) => {
+                            let id = self.calls.exit_id(data);
+                            self.counts[usize::from(id)] += 1;
+                            let out = stream.event(time, id)?;
+                            self.context.write(data, self.order, &self.people, out);
+                            self.calls.write_exit(data, out);
+                        }
+                        _ => {
+                            self.done.unknown += 1;
+                            self.counts[usize::from(self.unknown)] += 1;
+                            let out = stream.event(time, self.unknown)?;
+                            self.context.write(data, self.order, &self.people, out);
+                            out.extend_from_slice(&id.to_ne_bytes());
+                            out.extend_from_slice(&(data.len() as u32).to_ne_bytes());
+                            out.extend_from_slice(data);
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}

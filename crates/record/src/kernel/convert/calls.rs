@@ -1,0 +1,151 @@
+//! System calls: `raw_syscalls` has numbers and words, LTTng has a class per call.
+
+use super::super::layout::encode::integer;
+use super::super::layout::{Int, Kind, Layout, Source};
+use longpole_ftrace::{ByteOrder, EventFormat};
+
+const WORDS: usize = 6;
+/// `syscall_entry_unknown` and `syscall_exit_unknown` come first.
+const ENTER: u16 = 0;
+const EXIT: u16 = 1;
+const RESULT: Int = Int { signed: true, ..Int::unsigned(64) };
+const NUMBER: Int = Int { signed: true, ..Int::unsigned(32) };
+
+#[derive(Default)]
+pub struct Calls {
+    /// Id of the first class of system calls.
+    pub first: u16,
+    by_number: Vec<Option<Call>>,
+    enter: Option<Place>,
+    exit: Option<Place>,
+}
+
+struct Call {
+    enter: u16,
+    exit: u16,
+    /// Which argument, and how it is written.
+    args: Vec<(usize, Int)>,
+}
+
+/// Where the words stand in a record.
+struct Place {
+    id: usize,
+    id_size: usize,
+    /// The arguments, or the result.
+    words: usize,
+    word_size: usize,
+    order: ByteOrder,
+}
+
+impl Place {
+    fn of(format: &EventFormat, words: &str, count: u32, order: ByteOrder) -> Option<Place> {
+        let id = format.field("id")?;
+        let words = format.field(words)?;
+        let size = words.size / count;
+        let fits = |size: u32| matches!(size, 4 | 8);
+        if !fits(id.size) || !fits(size) || words.size % count != 0 {
+            return None;
+        }
+        Some(Place { id: id.offset as usize, id_size: id.size as usize, words: words.offset as usize, word_size: size as usize, order })
+    }
+
+    #[inline]
+    fn number(&self, data: &[u8]) -> i32 {
+        self.read(data, self.id, self.id_size) as i32
+    }
+
+    #[inline]
+    fn word(&self, data: &[u8], at: usize) -> u64 {
+        self.read(data, self.words + at * self.word_size, self.word_size)
+    }
+
+    #[inline]
+    fn read(&self, data: &[u8], at: usize, size: usize) -> u64 {
+        data.get(at..at + size).and_then(|bytes| self.order.unsigned(bytes)).unwrap_or(0)
+    }
+}
+
+impl Calls {
+    /// Takes the format of `sys_enter`; false if it is another than it always was.
+    pub fn enter(&mut self, format: &EventFormat, order: ByteOrder) -> bool {
+        self.enter = Place::of(format, "args", WORDS as u32, order);
+        self.enter.is_some()
+    }
+
+    pub fn exit(&mut self, format: &EventFormat, order: ByteOrder) -> bool {
+        self.exit = Place::of(format, "ret", 1, order);
+        self.exit.is_some()
+    }
+
+    /// Appends the classes of all calls.
+    pub fn name(&mut self, layout: &Layout, names: &mut Vec<(String, Vec<(String, Kind)>)>) {
+        self.first = names.len() as u16;
+        let field = |name: &str, kind: Kind| (name.to_owned(), kind);
+        let words = Kind::Ints(Int::unsigned(64), WORDS as u32);
+        names.push(("syscall_entry_unknown".to_owned(), vec![field("id", Kind::Int(NUMBER)), field("args", words)]));
+        names.push(("syscall_exit_unknown".to_owned(), vec![field("id", Kind::Int(NUMBER)), field("ret", Kind::Int(RESULT))]));
+        for row in &layout.calls {
+            let args = row.args.iter().filter_map(|arg| match (&arg.source, arg.kind) {
+                (Source::Field(number), Kind::Int(int)) => Some((number.parse().ok()?, int)),
+                _ => None,
+            });
+            let call = Call { enter: names.len() as u16, exit: names.len() as u16 + 1, args: args.collect() };
+            names.push((format!("syscall_entry_{}", row.name), row.args.iter().map(|arg| field(&arg.name, arg.kind)).collect()));
+            names.push((format!("syscall_exit_{}", row.name), vec![field("ret", Kind::Int(RESULT))]));
+            let at = row.number as usize;
+            if self.by_number.len() <= at {
+                self.by_number.resize_with(at + 1, || None);
+            }
+            self.by_number[at] = Some(call);
+        }
+    }
+
+    fn call(&self, number: i32) -> Option<&Call> {
+        self.by_number.get(usize::try_from(number).ok()?)?.as_ref()
+    }
+
+    #[inline]
+    pub fn enter_id(&self, data: &[u8]) -> u16 {
+        let number = self.enter.as_ref().map_or(-1, |place| place.number(data));
+        self.call(number).map_or(self.first + ENTER, |call| call.enter)
+    }
+
+    #[inline]
+    pub fn exit_id(&self, data: &[u8]) -> u16 {
+        let number = self.exit.as_ref().map_or(-1, |place| place.number(data));
+        self.call(number).map_or(self.first + EXIT, |call| call.exit)
+    }
+
+    /// Appends the payload that belongs to [`Calls::enter_id`].
+    #[inline]
+    pub fn write_enter(&self, data: &[u8], out: &mut Vec<u8>) {
+        let Some(place) = &self.enter else { return };
+        let number = place.number(data);
+        match self.call(number) {
+            Some(call) => {
+                for (at, int) in &call.args {
+                    integer(out, place.word(data, *at) as i64, *int);
+                }
+            }
+            None => {
+                integer(out, number.into(), NUMBER);
+                for at in 0..WORDS {
+                    integer(out, place.word(data, at) as i64, Int::unsigned(64));
+                }
+            }
+        }
+    }
+
+    #[inline]
+    pub fn write_exit(&self, data: &[u8], out: &mut Vec<u8>) {
+        let Some(place) = &self.exit else { return };
+        let number = place.number(data);
+        if self.call(number).is_none() {
+            integer(out, number.into(), NUMBER);
+        }
+        let result = place.word(data, 0);
+        // A `long` of 32 bits keeps its sign.
+        let result = if place.word_size == 4 { i64::from(result as i32) } else { result as i64 };
+        integer(out, result, RESULT);
+    }
+}

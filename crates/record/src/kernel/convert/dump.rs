@@ -1,0 +1,230 @@
+//! The state dump: who and what was there at the start, as LTTng's `lttng_statedump_*` events.
+//!
+//! The recorder took it from /proc, so some of LTTng's fields are not known; they have the value that LTTng has for "unknown" or "none".
+
+use super::super::ctf::Stream;
+use super::super::layout::encode::integer;
+use super::super::layout::people::{People, Person};
+use super::super::layout::{Int, Kind};
+use super::Converted;
+use serde_json::Value;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
+
+const START: usize = 0;
+const PROCESS: usize = 1;
+const FILE: usize = 2;
+const INTERRUPT: usize = 3;
+const INTERFACE: usize = 4;
+const BLOCK: usize = 5;
+const END: usize = 6;
+
+/// A line beyond this is no line of a state dump.
+const MOST_LINE: u64 = 1 << 20;
+/// Longest path that is written.
+const MOST_TEXT: usize = 4096;
+
+const I32: Int = Int { signed: true, ..Int::unsigned(32) };
+const U32: Int = Int::unsigned(32);
+const OCTAL: Int = Int { base: 8, ..Int::unsigned(32) };
+const HEX: Int = Int { base: 16, ..Int::unsigned(32) };
+
+/// Values of lttng-modules' state dump.
+const USER_THREAD: i64 = 0;
+const KERNEL_THREAD: i64 = 1;
+const MODE_UNKNOWN: i64 = 5;
+const NO_SUBMODE: i64 = 0;
+const UNNAMED: i64 = 0;
+const WAIT_CPU: i64 = 2;
+const ZOMBIE: i64 = 4;
+const WAIT: i64 = 5;
+const DEAD: i64 = 7;
+/// The parent of all threads of the kernel.
+const KTHREADD: i64 = 2;
+const MAX_RT_PRIO: i64 = 100;
+
+/// Names and fields, in the order of the constants above. What follows LTTng's fields is ours.
+pub fn classes() -> Vec<(String, Vec<(String, Kind)>)> {
+    let class = |name: &str, fields: &[(&str, Kind)]| {
+        let fields = fields.iter().map(|(name, kind)| ((*name).to_owned(), *kind)).collect();
+        (format!("lttng_statedump_{name}"), fields)
+    };
+    let (int, unsigned, hex) = (Kind::Int(I32), Kind::Int(U32), Kind::Int(HEX));
+    vec![
+        class("start", &[]),
+        class(
+            "process_state",
+            &[
+                ("tid", int),
+                ("vtid", int),
+                ("pid", int),
+                ("vpid", int),
+                ("ppid", int),
+                ("vppid", int),
+                ("name", Kind::Text(16)),
+                ("type", int),
+                ("mode", int),
+                ("submode", int),
+                ("status", int),
+                ("ns_level", int),
+                ("ns_inum", unsigned),
+                ("cpu", unsigned),
+                ("prio", int),
+                ("policy", int),
+                ("cpus_allowed", Kind::String),
+                ("exe", Kind::String),
+            ],
+        ),
+        class("file_descriptor", &[("pid", int), ("fd", int), ("flags", Kind::Int(OCTAL)), ("fmode", hex), ("filename", Kind::String)]),
+        class("interrupt", &[("irq", unsigned), ("name", Kind::String), ("action", Kind::String), ("affinity", Kind::String)]),
+        class("network_interface", &[("name", Kind::String), ("address_ipv4", Kind::Int(Int { big: true, ..HEX })), ("ifindex", unsigned)]),
+        class("block_device", &[("dev", unsigned), ("diskname", Kind::String)]),
+        class("end", &[]),
+    ]
+}
+
+/// Where the dump goes.
+pub struct Dump<'a> {
+    pub stream: &'a mut Stream,
+    pub time: u64,
+    /// Id of the first class.
+    pub first: u16,
+    /// Events of all classes.
+    pub counts: &'a mut [u64],
+    /// What stands before each payload.
+    pub context: Vec<u8>,
+}
+
+impl Dump<'_> {
+    fn event(&mut self, kind: usize, payload: &[u8]) -> io::Result<()> {
+        let id = self.first + kind as u16;
+        self.counts[usize::from(id)] += 1;
+        let out = self.stream.event(self.time, id)?;
+        out.extend_from_slice(&self.context);
+        out.extend_from_slice(payload);
+        Ok(())
+    }
+
+    /// Writes all of it as events of one moment. A dump that is missing or broken costs what is broken of it.
+    pub fn write(&mut self, path: &Path, people: &mut People, done: &mut Converted) -> io::Result<()> {
+        let file = match File::open(path) {
+            Ok(file) => file,
+            Err(error) => {
+                done.note(format!("no state dump: {error}"));
+                return Ok(());
+            }
+        };
+        self.event(START, &[])?;
+        let mut reader = BufReader::new(file);
+        let (mut line, mut payload, mut broken) = (Vec::new(), Vec::new(), 0u64);
+        loop {
+            line.clear();
+            if (&mut reader).take(MOST_LINE).read_until(b'\n', &mut line)? == 0 {
+                break;
+            }
+            let Ok(value) = serde_json::from_slice::<Value>(&line) else {
+                broken += 1;
+                continue;
+            };
+            payload.clear();
+            let kind = match value["kind"].as_str() {
+                Some("process") => {
+                    process(&value, people, &mut payload);
+                    PROCESS
+                }
+                Some("file_descriptor") => {
+                    integer(&mut payload, number(&value["pid"], 0), I32);
+                    integer(&mut payload, number(&value["fd"], 0), I32);
+                    integer(&mut payload, number(&value["flags"], 0), U32);
+                    integer(&mut payload, number(&value["fmode"], 0), HEX);
+                    text(&mut payload, &value["path"]);
+                    FILE
+                }
+                Some("interrupt") => {
+                    integer(&mut payload, number(&value["irq"], 0), U32);
+                    text(&mut payload, &value["chip"]);
+                    text(&mut payload, &value["name"]);
+                    text(&mut payload, &value["affinity"]);
+                    INTERRUPT
+                }
+                Some("network_interface") => {
+                    text(&mut payload, &value["name"]);
+                    payload.extend_from_slice(&address(&value["address_ipv4"]));
+                    integer(&mut payload, number(&value["ifindex"], 0), U32);
+                    INTERFACE
+                }
+                Some("block_device") => {
+                    integer(&mut payload, device(&value["dev"]), U32);
+                    text(&mut payload, &value["name"]);
+                    BLOCK
+                }
+                // A later recorder may know of more.
+                _ => continue,
+            };
+            self.event(kind, &payload)?;
+        }
+        self.event(END, &[])?;
+        if broken > 0 {
+            done.note(format!("{broken} lines of the state dump are no JSON"));
+        }
+        Ok(())
+    }
+}
+
+fn process(value: &Value, people: &mut People, out: &mut Vec<u8>) {
+    let tid = number(&value["tid"], 0);
+    let pid = number(&value["pid"], tid);
+    let parent = number(&value["ppid"], 0);
+    let prio = number(&value["prio"], 120);
+    let name = value["comm"].as_str().unwrap_or("").as_bytes();
+    let mut comm = [0; 16];
+    let size = name.len().min(15);
+    comm[..size].copy_from_slice(&name[..size]);
+    people.knows(tid as i32, Person { pid: pid as i32, ppid: parent as i32, comm, prio: prio as i32 });
+    for number in [tid, tid, pid, pid, parent, parent] {
+        integer(out, number, I32);
+    }
+    out.extend_from_slice(&comm);
+    let kernel = value["kernel_thread"].as_bool().unwrap_or(pid == KTHREADD || parent == KTHREADD);
+    let kind = if kernel { KERNEL_THREAD } else { USER_THREAD };
+    let status = match value["state"].as_str().and_then(|state| state.chars().next()) {
+        Some('R') => WAIT_CPU,
+        Some('S' | 'D' | 'I' | 'K' | 'W') => WAIT,
+        Some('Z') => ZOMBIE,
+        Some('X' | 'x') => DEAD,
+        _ => UNNAMED,
+    };
+    for number in [kind, MODE_UNKNOWN, NO_SUBMODE, status, 0] {
+        integer(out, number, I32);
+    }
+    integer(out, number(&value["ns_inum"], 0), U32);
+    integer(out, number(&value["cpu"], 0), U32);
+    integer(out, prio - MAX_RT_PRIO, I32);
+    integer(out, number(&value["policy"], -1), I32);
+    text(out, &value["cpus_allowed"]);
+    text(out, &value["exe"]);
+}
+
+fn number(value: &Value, otherwise: i64) -> i64 {
+    value.as_i64().or_else(|| value.as_str()?.parse().ok()).unwrap_or(otherwise)
+}
+
+fn text(out: &mut Vec<u8>, value: &Value) {
+    let bytes = value.as_str().unwrap_or("").as_bytes();
+    out.extend(bytes.iter().take(MOST_TEXT).take_while(|byte| **byte != 0));
+    out.push(0);
+}
+
+fn address(value: &Value) -> [u8; 4] {
+    value.as_str().and_then(|text| text.parse::<std::net::Ipv4Addr>().ok()).map_or([0; 4], |address| address.octets())
+}
+
+/// As the kernel numbers devices inside: 12 bits major, 20 bits minor.
+fn device(value: &Value) -> i64 {
+    let pair = value.as_str().and_then(|text| text.split_once(':'));
+    match pair.and_then(|(major, minor)| Some((major.parse::<i64>().ok()?, minor.parse::<i64>().ok()?))) {
+        Some((major, minor)) => major << 20 | minor & 0xf_ffff,
+        None => number(value, 0),
+    }
+}

@@ -1,0 +1,159 @@
+//! Events that tell who is who, and the context that is made of it.
+
+use super::super::layout::encode::integer;
+use super::super::layout::people::People;
+use super::super::layout::{Int, Kind};
+use longpole_ftrace::{ByteOrder, EventFormat, Field};
+use serde_json::Value;
+
+const I32: Int = Int { signed: true, ..Int::unsigned(32) };
+const MAX_RT_PRIO: i64 = 100;
+/// The context of what no thread did.
+const NOBODY: i64 = -1;
+
+/// What an event tells; the fields are where it stands.
+pub enum Follow {
+    Nothing,
+    Made {
+        pid: Field,
+        flags: Field,
+    },
+    Gone {
+        pid: Field,
+    },
+    /// Names and priorities, as (tid, name, priority).
+    Told(Vec<(Field, Option<Field>, Option<Field>)>),
+}
+
+/// `all`: names and priorities are needed too.
+pub fn follow(format: &EventFormat, all: bool) -> Follow {
+    let field = |name: &str| format.field(name).cloned();
+    match (format.system.as_str(), format.name.as_str()) {
+        ("task", "task_newtask") => match (field("pid"), field("clone_flags")) {
+            (Some(pid), Some(flags)) => Follow::Made { pid, flags },
+            _ => Follow::Nothing,
+        },
+        ("sched", "sched_process_free") => field("pid").map_or(Follow::Nothing, |pid| Follow::Gone { pid }),
+        ("sched", "sched_switch") if all => {
+            let side = |side: &str| {
+                let part = |name: &str| field(&format!("{side}_{name}"));
+                Some((part("pid")?, part("comm"), part("prio")))
+            };
+            Follow::Told(["prev", "next"].into_iter().filter_map(side).collect())
+        }
+        ("task", "task_rename") if all => Follow::Told(field("pid").map(|pid| (pid, field("newcomm"), None)).into_iter().collect()),
+        _ => Follow::Nothing,
+    }
+}
+
+impl Follow {
+    #[inline]
+    pub fn see(&self, data: &[u8], order: ByteOrder, people: &mut People) {
+        let int = |field: &Field| field.int(data, order).unwrap_or(0);
+        match self {
+            Follow::Nothing => {}
+            Follow::Made { pid, flags } => people.made(int(pid) as i32, int(flags) as u64),
+            Follow::Gone { pid } => people.gone(int(pid) as i32),
+            Follow::Told(told) => {
+                for (tid, comm, prio) in told {
+                    let person = people.of(int(tid) as i32);
+                    if let Some(Ok(text)) = comm.as_ref().map(|comm| comm.text(data, order)) {
+                        person.comm = [0; 16];
+                        let size = text.len().min(15);
+                        person.comm[..size].copy_from_slice(&text[..size]);
+                    }
+                    if let Some(prio) = prio {
+                        person.prio = int(prio) as i32;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What every event tells of the thread that was running.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Tid,
+    Pid,
+    Ppid,
+    Comm,
+    Prio,
+}
+
+#[derive(Debug, Default)]
+pub struct Context {
+    parts: Vec<Part>,
+    tid: Option<Field>,
+}
+
+impl Context {
+    /// From what the recorder was asked for. Whatever it was, the thread is told too: all else hangs on it.
+    pub fn new(wanted: &Value, any: Option<&EventFormat>) -> Context {
+        let mut parts: Vec<Part> = Vec::new();
+        for name in wanted.as_array().into_iter().flatten().filter_map(Value::as_str) {
+            let part = match name {
+                "tid" => Part::Tid,
+                "pid" => Part::Pid,
+                "ppid" => Part::Ppid,
+                "comm" | "procname" => Part::Comm,
+                "prio" => Part::Prio,
+                _ => continue,
+            };
+            if !parts.contains(&part) {
+                parts.push(part);
+            }
+        }
+        if !parts.is_empty() && !parts.contains(&Part::Tid) {
+            parts.insert(0, Part::Tid);
+        }
+        Context { parts, tid: any.and_then(|format| format.field("common_pid")).cloned() }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    /// Names and types as LTTng's contexts have them.
+    pub fn fields(&self) -> Vec<(String, Kind)> {
+        let field = |part: &Part| match part {
+            Part::Tid => ("tid", Kind::Int(I32)),
+            Part::Pid => ("pid", Kind::Int(I32)),
+            Part::Ppid => ("ppid", Kind::Int(I32)),
+            Part::Comm => ("procname", Kind::Text(16)),
+            Part::Prio => ("prio", Kind::Int(I32)),
+        };
+        self.parts.iter().map(field).map(|(name, kind)| (name.to_owned(), kind)).collect()
+    }
+
+    /// Of a record.
+    #[inline]
+    pub fn write(&self, data: &[u8], order: ByteOrder, people: &People, out: &mut Vec<u8>) {
+        if self.parts.is_empty() {
+            return;
+        }
+        let tid = self.tid.as_ref().and_then(|field| field.int(data, order).ok()).unwrap_or(0) as i32;
+        let person = people.get(tid);
+        for part in &self.parts {
+            match part {
+                Part::Tid => integer(out, tid.into(), I32),
+                Part::Pid => integer(out, person.pid.into(), I32),
+                Part::Ppid => integer(out, person.ppid.into(), I32),
+                Part::Comm => out.extend_from_slice(&person.comm),
+                Part::Prio => integer(out, i64::from(person.prio) - MAX_RT_PRIO, I32),
+            }
+        }
+    }
+
+    /// Of an event that no thread caused.
+    pub fn nobody(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        for part in &self.parts {
+            match part {
+                Part::Comm => out.extend_from_slice(&[0; 16]),
+                _ => integer(&mut out, NOBODY, I32),
+            }
+        }
+        out
+    }
+}

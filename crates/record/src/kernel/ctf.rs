@@ -1,0 +1,320 @@
+//! Writer of `kernel/`: streams per CPU and metadata, as LTTng's kernel tracer lays them out (docs/formats/kernel-trace.md).
+//!
+//! A loss is a packet without events, from the last event before it to the first moment after it, because readers take the
+//! step of `events_discarded` for a loss between the end of the packet before and the end of this one. Every stream begins with a
+//! packet that says 0, since the first value is no step.
+
+use super::layout::{Kind, VERSION};
+use std::fmt::Write as _;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+/// Bytes of the packet's header and context.
+pub const HEADER: usize = 84;
+const MAGIC: u32 = 0xc1fc_1fc1;
+/// A packet is written when it has so many bytes.
+const FULL: usize = 1 << 20;
+/// Ids from here on need the extended event header.
+const EXTENDED: u16 = u16::MAX;
+
+/// One CPU's stream.
+#[derive(Debug)]
+pub struct Stream {
+    file: File,
+    uuid: [u8; 16],
+    cpu: u32,
+    /// The packet that is being filled, header room included.
+    packet: Vec<u8>,
+    begin: u64,
+    /// Time of the last event, or of the last packet's end.
+    last: u64,
+    sequence: u64,
+    discarded: u64,
+    /// Bytes written.
+    pub written: u64,
+}
+
+impl Stream {
+    /// Makes the file, with the packet that says that nothing was lost by `start`.
+    pub fn create(path: &Path, uuid: [u8; 16], cpu: u32, start: u64) -> io::Result<Stream> {
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o644).open(path)?;
+        let mut packet = Vec::with_capacity(FULL + (64 << 10));
+        packet.resize(HEADER, 0);
+        let mut stream = Stream { file, uuid, cpu, packet, begin: start, last: start, sequence: 0, discarded: 0, written: 0 };
+        stream.write()?;
+        Ok(stream)
+    }
+
+    /// Time of the last event.
+    pub fn last(&self) -> u64 {
+        self.last
+    }
+
+    pub fn discarded(&self) -> u64 {
+        self.discarded
+    }
+
+    /// Begins an event; the payload is to be appended to what is returned. `time` must not be before the last event's.
+    #[inline]
+    pub fn event(&mut self, time: u64, id: u16) -> io::Result<&mut Vec<u8>> {
+        if self.packet.len() >= FULL {
+            self.write()?;
+        }
+        if self.packet.len() == HEADER {
+            (self.begin, self.last) = (time, time);
+        }
+        // A reader completes 32 bits by the time before; a longer pause needs the long form.
+        if time.wrapping_sub(self.last) >> 32 == 0 && id != EXTENDED {
+            let mut header = [0; 6];
+            header[..2].copy_from_slice(&id.to_ne_bytes());
+            header[2..].copy_from_slice(&(time as u32).to_ne_bytes());
+            self.packet.extend_from_slice(&header);
+        } else {
+            self.packet.extend_from_slice(&EXTENDED.to_ne_bytes());
+            self.packet.extend_from_slice(&u32::from(id).to_ne_bytes());
+            self.packet.extend_from_slice(&time.to_ne_bytes());
+        }
+        self.last = time;
+        Ok(&mut self.packet)
+    }
+
+    /// Events were lost between the last one and `time`.
+    pub fn loss(&mut self, time: u64, count: u64) -> io::Result<()> {
+        if count == 0 {
+            return Ok(());
+        }
+        self.flush()?;
+        self.begin = self.last;
+        self.last = self.last.max(time);
+        self.discarded = self.discarded.saturating_add(count);
+        self.write()
+    }
+
+    /// Writes what there is and makes it durable.
+    pub fn finish(mut self) -> io::Result<u64> {
+        self.flush()?;
+        self.file.sync_all()?;
+        Ok(self.written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if self.packet.len() > HEADER {
+            self.write()?;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self) -> io::Result<()> {
+        let bits = self.packet.len() as u64 * 8;
+        let header = &mut self.packet[..HEADER];
+        header[0..4].copy_from_slice(&MAGIC.to_ne_bytes());
+        header[4..20].copy_from_slice(&self.uuid);
+        header[20..24].copy_from_slice(&0u32.to_ne_bytes());
+        header[24..32].copy_from_slice(&u64::from(self.cpu).to_ne_bytes());
+        let words = [self.begin, self.last, bits, bits, self.sequence, self.discarded];
+        for (at, word) in words.iter().enumerate() {
+            header[32 + 8 * at..40 + 8 * at].copy_from_slice(&word.to_ne_bytes());
+        }
+        header[80..84].copy_from_slice(&self.cpu.to_ne_bytes());
+        self.file.write_all(&self.packet)?;
+        self.written += self.packet.len() as u64;
+        self.packet.truncate(HEADER);
+        self.sequence += 1;
+        Ok(())
+    }
+}
+
+/// What the metadata says of the whole.
+#[derive(Debug)]
+pub struct Preamble<'a> {
+    pub uuid: String,
+    pub host: &'a str,
+    pub kernel: &'a str,
+    /// What the timestamps count: `tsc`, `mono_raw`.
+    pub clock_source: &'a str,
+    /// The `clock` block, with the name `longpole`.
+    pub clock: &'a str,
+    /// Context of every event, in order.
+    pub context: &'a [(String, Kind)],
+}
+
+pub fn preamble(of: &Preamble<'_>) -> String {
+    let order = if cfg!(target_endian = "big") { "be" } else { "le" };
+    let mut context = String::new();
+    if !of.context.is_empty() {
+        context.push_str("\tevent.context := struct {\n");
+        for (name, kind) in of.context {
+            kind.declare(name, &mut context);
+        }
+        context.push_str("\t};\n");
+    }
+    format!(
+        r#"/* CTF 1.8 */
+
+typealias integer {{ size = 8; align = 8; signed = false; }} := uint8_t;
+typealias integer {{ size = 16; align = 8; signed = false; }} := uint16_t;
+typealias integer {{ size = 32; align = 8; signed = false; }} := uint32_t;
+typealias integer {{ size = 64; align = 8; signed = false; }} := uint64_t;
+typealias integer {{ size = 64; align = 8; signed = false; }} := unsigned long;
+typealias integer {{ size = 5; align = 1; signed = false; }} := uint5_t;
+typealias integer {{ size = 27; align = 1; signed = false; }} := uint27_t;
+
+trace {{
+	major = 1;
+	minor = 8;
+	uuid = "{uuid}";
+	byte_order = {order};
+	packet.header := struct {{
+		uint32_t magic;
+		uint8_t  uuid[16];
+		uint32_t stream_id;
+		uint64_t stream_instance_id;
+	}};
+}};
+
+env {{
+	hostname = "{host}";
+	domain = "kernel";
+	sysname = "Linux";
+	kernel_release = "{kernel}";
+	tracer_name = "lttng-modules";
+	tracer_major = {major};
+	tracer_minor = {minor};
+	tracer_patchlevel = {patch};
+	longpole_version = "{version}";
+	clock_source = "{source}";
+}};
+
+{clock}
+
+typealias integer {{
+	size = 32; align = 8; signed = false;
+	map = clock.longpole.value;
+}} := uint32_clock_longpole_t;
+
+typealias integer {{
+	size = 64; align = 8; signed = false;
+	map = clock.longpole.value;
+}} := uint64_clock_longpole_t;
+
+struct packet_context {{
+	uint64_clock_longpole_t timestamp_begin;
+	uint64_clock_longpole_t timestamp_end;
+	uint64_t content_size;
+	uint64_t packet_size;
+	uint64_t packet_seq_num;
+	unsigned long events_discarded;
+	uint32_t cpu_id;
+}};
+
+struct event_header_large {{
+	enum : uint16_t {{ compact = 0 ... 65534, extended = 65535 }} id;
+	variant <id> {{
+		struct {{
+			uint32_clock_longpole_t timestamp;
+		}} compact;
+		struct {{
+			uint32_t id;
+			uint64_clock_longpole_t timestamp;
+		}} extended;
+	}} v;
+}} align(8);
+
+stream {{
+	id = 0;
+	event.header := struct event_header_large;
+	packet.context := struct packet_context;
+{context}}};
+"#,
+        uuid = of.uuid,
+        host = literal(of.host),
+        kernel = literal(of.kernel),
+        major = VERSION.0,
+        minor = VERSION.1,
+        patch = VERSION.2,
+        version = env!("CARGO_PKG_VERSION"),
+        source = literal(of.clock_source),
+        clock = of.clock.trim(),
+    )
+}
+
+/// Appends an event class.
+pub fn class(text: &mut String, id: u16, name: &str, fields: &[(String, Kind)]) {
+    // Writing into a String cannot fail.
+    let _ = write!(text, "\nevent {{\n\tname = \"{}\";\n\tid = {id};\n\tstream_id = 0;\n\tfields := struct {{\n", literal(name));
+    for (name, kind) in fields {
+        kind.declare(&word(name), text);
+    }
+    text.push_str("\t};\n};\n");
+}
+
+/// The inside of a string literal.
+pub fn literal(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            c if c.is_control() => out.push('\u{fffd}'),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// A field's name; formats of the kernel have only such, files that somebody changed may not.
+fn word(name: &str) -> String {
+    name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '_' }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longpole_ctf::{BytesSource, Item, Metadata, StreamDecoder};
+    use std::sync::Arc;
+
+    #[test]
+    fn pauses_of_any_length_losses_and_full_packets_are_read_as_they_were_written() {
+        let clock = "clock {\n\tname = \"longpole\";\n\tfreq = 1000000000;\n};";
+        let uuid = "00000000-0000-0000-0000-000000000007".to_owned();
+        let mut text = preamble(&Preamble { uuid, host: "a \"b\"", kernel: "k", clock_source: "tsc", clock, context: &[] });
+        class(&mut text, 0, "tick", &[("n".to_owned(), Kind::Int(super::super::layout::Int::unsigned(32)))]);
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("cpu3");
+        let mut uuid = [0; 16];
+        uuid[15] = 7;
+        let mut stream = Stream::create(&path, uuid, 3, 50).unwrap();
+        // Just below, at and above what 32 bits hold, and far more.
+        let mut expected = Vec::new();
+        let mut time = 60;
+        for pause in [0, 1, (1 << 32) - 1, 1 << 32, (1 << 32) + 1, 1 << 40, 5] {
+            time += pause;
+            expected.push(time);
+            stream.event(time, 0).unwrap().extend_from_slice(&1u32.to_ne_bytes());
+        }
+        stream.loss(time + 10, 4).unwrap();
+        stream.loss(time + 10, 0).unwrap();
+        time += 20;
+        for _ in 0..200_000 {
+            time += 1 << 28;
+            expected.push(time);
+            stream.event(time, 0).unwrap().extend_from_slice(&1u32.to_ne_bytes());
+        }
+        assert_eq!(stream.discarded(), 4);
+        let written = stream.finish().unwrap();
+        let bytes = std::fs::read(&path).unwrap();
+        assert_eq!(bytes.len() as u64, written);
+        let mut decoder = StreamDecoder::new(Arc::new(Metadata::from_text(&text).unwrap()), BytesSource(bytes));
+        let (mut times, mut losses) = (Vec::new(), Vec::new());
+        while let Some(item) = decoder.next().unwrap() {
+            match item {
+                Item::Event(event) => times.push(event.ns() as u64),
+                Item::DiscardedEvents(loss) => losses.push((loss.begin_ns.unwrap() as u64, loss.end_ns.unwrap() as u64, loss.count)),
+                _ => {}
+            }
+        }
+        assert!(times == expected);
+        assert_eq!(losses, [(expected[6], expected[6] + 10, Some(4))]);
+    }
+}

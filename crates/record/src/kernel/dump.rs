@@ -1,0 +1,282 @@
+//! Who was there when the recording began: what the kernel's events take as known.
+//!
+//! Processes with their threads, open files, interrupts, network interfaces and block devices, an object a line. All of it is read from
+//! /proc and /sys after the tracer was started: what changes meanwhile is in its events. What vanishes while it is read
+//! is left out; each line tells the time at which it was true.
+
+use serde_json::{json, Value};
+use std::collections::BTreeMap;
+use std::ffi::CStr;
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::net::Ipv4Addr;
+use std::path::Path;
+
+/// A process with more open files than this is a server; its sockets say nothing here.
+const MOST_FILES_OF_ONE: usize = 256;
+const MOST_FILES: usize = 20_000;
+/// Of a path; longer ones are cut.
+const LONGEST_PATH: usize = 4096;
+/// Set in a kernel thread's flags.
+const PF_KTHREAD: u64 = 0x0020_0000;
+
+struct Dump<'a> {
+    out: BufWriter<File>,
+    now: &'a dyn Fn() -> u64,
+}
+
+impl Dump<'_> {
+    fn line(&mut self, mut value: Value) -> io::Result<()> {
+        value["t"] = json!((self.now)());
+        serde_json::to_writer(&mut self.out, &value)?;
+        self.out.write_all(b"\n")
+    }
+}
+
+/// Writes all of it to `path`, a JSON object a line.
+pub fn write(path: &Path, now: &dyn Fn() -> u64) -> io::Result<()> {
+    let file = File::options().write(true).create_new(true).open(path)?;
+    let mut dump = Dump { out: BufWriter::new(file), now };
+    processes(&mut dump)?;
+    interrupts(&mut dump)?;
+    interfaces(&mut dump)?;
+    block_devices(&mut dump)?;
+    dump.out.flush()
+}
+
+/// Names of a folder that are numbers, ascending.
+fn numbers(path: &str) -> Vec<i32> {
+    let Ok(entries) = fs::read_dir(path) else { return Vec::new() };
+    let mut found: Vec<i32> = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
+    found.sort_unstable();
+    found
+}
+
+fn processes(dump: &mut Dump<'_>) -> io::Result<()> {
+    let (mut files, mut left_out) = (0, 0);
+    for pid in numbers("/proc") {
+        for tid in numbers(&format!("/proc/{pid}/task")) {
+            if let Some(thread) = thread(pid, tid) {
+                dump.line(thread)?;
+            }
+        }
+        let descriptors = numbers(&format!("/proc/{pid}/fd"));
+        for (index, fd) in descriptors.iter().enumerate() {
+            if index >= MOST_FILES_OF_ONE || files >= MOST_FILES {
+                left_out += descriptors.len() - index;
+                break;
+            }
+            if let Ok(target) = fs::read_link(format!("/proc/{pid}/fd/{fd}")) {
+                files += 1;
+                let path = target.to_string_lossy();
+                dump.line(json!({ "kind": "file_descriptor", "pid": pid, "fd": fd, "path": cut(&path) }))?;
+            }
+        }
+    }
+    if left_out > 0 {
+        dump.line(json!({ "kind": "left_out", "what": "file_descriptor", "count": left_out }))?;
+    }
+    Ok(())
+}
+
+fn cut(text: &str) -> &str {
+    let mut end = text.len().min(LONGEST_PATH);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+fn thread(pid: i32, tid: i32) -> Option<Value> {
+    let folder = format!("/proc/{pid}/task/{tid}");
+    let stat = fs::read(format!("{folder}/stat")).ok()?;
+    let mut thread = parse_stat(&String::from_utf8_lossy(&stat))?;
+    thread["kind"] = json!("process");
+    thread["tid"] = json!(tid);
+    thread["pid"] = json!(pid);
+    let status = fs::read(format!("{folder}/status")).unwrap_or_default();
+    let status = String::from_utf8_lossy(&status);
+    let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    thread["cpus_allowed"] = json!(allowed.map(str::trim));
+    if pid == tid {
+        let program = fs::read_link(format!("/proc/{pid}/exe")).ok();
+        thread["exe"] = json!(program.map(|path| cut(&path.to_string_lossy()).to_owned()));
+    }
+    Some(thread)
+}
+
+/// The fields of proc(5)'s `stat` that matter here.
+fn parse_stat(text: &str) -> Option<Value> {
+    // The name may hold anything, brackets and spaces too; the rest follows the last bracket.
+    let (before, rest) = text.rsplit_once(')')?;
+    let comm = before.split_once('(')?.1;
+    let fields: Vec<&str> = rest.split_whitespace().collect();
+    // The field that proc(5) numbers so; the state is the third.
+    let field = |number: usize| fields.get(number - 3).copied();
+    let integer = |number: usize| field(number).and_then(|text| text.parse::<i64>().ok());
+    Some(json!({
+        "comm": comm,
+        "state": field(3)?,
+        "ppid": integer(4)?,
+        "kernel_thread": integer(9)? as u64 & PF_KTHREAD != 0,
+        "prio": integer(18).map(|shown| shown + 100),
+        "nice": integer(19),
+        "start_time": integer(22),
+        "cpu": integer(39),
+        "policy": integer(41),
+    }))
+}
+
+fn interrupts(dump: &mut Dump<'_>) -> io::Result<()> {
+    for irq in numbers("/sys/kernel/irq") {
+        let text = |name: &str| fs::read_to_string(format!("/sys/kernel/irq/{irq}/{name}")).map(|text| text.trim().to_owned());
+        let actions = text("actions").unwrap_or_default();
+        if actions.is_empty() {
+            continue;
+        }
+        let affinity = fs::read_to_string(format!("/proc/irq/{irq}/smp_affinity_list")).ok();
+        dump.line(json!({
+            "kind": "interrupt",
+            "irq": irq,
+            "name": actions,
+            "chip": text("chip_name").ok(),
+            "affinity": affinity.as_deref().map(str::trim),
+        }))?;
+    }
+    Ok(())
+}
+
+fn interfaces(dump: &mut Dump<'_>) -> io::Result<()> {
+    let addresses = ipv4_addresses();
+    for name in names("/sys/class/net") {
+        let index = fs::read_to_string(format!("/sys/class/net/{name}/ifindex")).ok();
+        let Some(index) = index.and_then(|text| text.trim().parse::<u32>().ok()) else { continue };
+        let address = addresses.get(&name).map(ToString::to_string);
+        dump.line(json!({ "kind": "network_interface", "name": name, "ifindex": index, "address_ipv4": address }))?;
+    }
+    Ok(())
+}
+
+fn names(path: &str) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(path) else { return Vec::new() };
+    let mut found: Vec<String> = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
+    found.sort_unstable();
+    found
+}
+
+/// The first IPv4 address of each interface.
+fn ipv4_addresses() -> BTreeMap<String, Ipv4Addr> {
+    let mut found = BTreeMap::new();
+    let mut list: *mut libc::ifaddrs = std::ptr::null_mut();
+    // SAFETY: on success the function stores a list that is freed below, once.
+    if unsafe { libc::getifaddrs(&mut list) } != 0 {
+        return found;
+    }
+    let mut current = list;
+    while !current.is_null() {
+        // SAFETY: a non-null element of the list, which is not freed yet.
+        let entry = unsafe { &*current };
+        current = entry.ifa_next;
+        if entry.ifa_addr.is_null() || entry.ifa_name.is_null() {
+            continue;
+        }
+        // SAFETY: a non-null address has its family at least.
+        if i32::from(unsafe { (*entry.ifa_addr).sa_family }) != libc::AF_INET {
+            continue;
+        }
+        // SAFETY: an address of this family is a sockaddr_in; the place need not be aligned for one.
+        let address = unsafe { entry.ifa_addr.cast::<libc::sockaddr_in>().read_unaligned() };
+        // SAFETY: a NUL-terminated name, copied here.
+        let name = unsafe { CStr::from_ptr(entry.ifa_name) }.to_string_lossy().into_owned();
+        found.entry(name).or_insert_with(|| Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr)));
+    }
+    // SAFETY: the list that getifaddrs stored; nothing of it is used afterwards.
+    unsafe { libc::freeifaddrs(list) };
+    found
+}
+
+fn block_devices(dump: &mut Dump<'_>) -> io::Result<()> {
+    for name in names("/sys/class/block") {
+        let text = fs::read_to_string(format!("/sys/class/block/{name}/dev")).unwrap_or_default();
+        if let Some(dev) = device_number(text.trim()) {
+            dump.line(json!({ "kind": "block_device", "name": name, "dev": dev }))?;
+        }
+    }
+    Ok(())
+}
+
+/// `major:minor` as the kernel's own number, which its events bear: the minor has twenty bits.
+fn device_number(text: &str) -> Option<u32> {
+    let (major, minor) = text.split_once(':')?;
+    let (major, minor): (u32, u32) = (major.parse().ok()?, minor.parse().ok()?);
+    (major < 1 << 12 && minor < 1 << 20).then_some(major << 20 | minor)
+}
+
+/// Saves what the kernel's code addresses mean, for events that carry some: `symbols/kallsyms`, functions only, as the kernel writes them.
+pub fn symbols(recording: &Path) -> io::Result<()> {
+    let mut lines = BufReader::with_capacity(256 << 10, File::open("/proc/kallsyms")?);
+    let folder = recording.join("symbols");
+    let mut out: Option<BufWriter<File>> = None;
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        if lines.read_until(b'\n', &mut line)? == 0 {
+            break;
+        }
+        let mut words = line.splitn(3, |byte| *byte == b' ');
+        let (Some(address), Some(kind)) = (words.next(), words.next()) else { continue };
+        if !matches!(kind, b"t" | b"T" | b"w" | b"W") {
+            continue;
+        }
+        let out = match &mut out {
+            Some(out) => out,
+            // All zeroes: this user is not shown where the kernel is.
+            None if address.iter().all(|digit| *digit == b'0') => return Ok(()),
+            None => {
+                fs::create_dir_all(&folder)?;
+                out.insert(BufWriter::with_capacity(256 << 10, File::create(folder.join("kallsyms"))?))
+            }
+        };
+        out.write_all(&line)?;
+    }
+    out.map_or(Ok(()), |mut out| out.flush())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_may_have_any_name() {
+        let text =
+            "7 (a) R (b) S 3 7 7 0 -1 2129984 0 0 0 0 1 2 0 0 20 0 1 0 55 0 0 18446744073709551615 0 0 0 0 0 0 0 0 0 0 0 0 17 1 0 0 0 0 0";
+        let thread = parse_stat(text).unwrap();
+        assert_eq!(thread["comm"], "a) R (b");
+        assert_eq!((&thread["state"], &thread["ppid"], &thread["cpu"]), (&json!("S"), &json!(3), &json!(1)));
+        assert_eq!((&thread["prio"], &thread["kernel_thread"], &thread["start_time"]), (&json!(120), &json!(true), &json!(55)));
+        for short in ["", "7", "7 (a", "7 (a)", "7 (a) R 1"] {
+            assert_eq!(parse_stat(short), None, "{short:?}");
+        }
+    }
+
+    #[test]
+    fn a_device_number_is_the_kernel_s_own() {
+        assert_eq!(device_number("254:1"), Some(254 << 20 | 1));
+        assert_eq!(device_number("8:1048576"), None);
+        assert_eq!(device_number("x"), None);
+    }
+
+    #[test]
+    fn the_dump_knows_this_process_its_files_and_the_loopback_interface() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("state.jsonl");
+        write(&path, &|| 9).unwrap();
+        let lines: Vec<Value> = fs::read_to_string(&path).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let own = std::process::id();
+        let found =
+            |kind: &str, key: &str, value: Value| lines.iter().any(|line| line["kind"] == kind && line[key] == value && line["t"] == 9);
+        assert!(found("process", "tid", json!(own)));
+        assert!(found("file_descriptor", "pid", json!(own)));
+        assert!(found("network_interface", "name", json!("lo")));
+    }
+}

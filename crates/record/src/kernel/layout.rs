@@ -1,0 +1,331 @@
+//! What LTTng's kernel tracer calls the kernel's events and their fields, as tables: the layout that other tools know.
+//!
+//! The tables are data (`layout/*.toml`), because they are compared row by row with the metadata of real LTTng traces, and because the
+//! documentation's table is made from them. Here they are parsed and turned into TSDL and, together with the formats
+//! that the kernel states, into a plan per event class (see [`encode`]). What the kernel has and no row names is kept under the kernel's
+//! own names, so a table that is behind the kernel costs names, never content.
+
+pub(crate) mod encode;
+pub(crate) mod people;
+#[cfg(test)]
+mod reference;
+
+use serde::Deserialize;
+use std::collections::HashMap;
+use std::fmt::Write as _;
+
+/// The version of lttng-modules whose layout is followed; readers decide by it.
+pub const VERSION: (u32, u32, u32) = (2, 10, 0);
+
+const EVENTS: &str = include_str!("layout/events.toml");
+const CALLS_X86_64: &str = include_str!("layout/syscalls-x86_64.toml");
+
+/// An event class of the kernel and its name and fields in a trace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventRow {
+    /// `system/name` of the kernel.
+    pub from: String,
+    pub name: String,
+    /// The version of lttng-modules that the row was compared with, or the public source.
+    pub like: String,
+    pub fields: Vec<FieldRow>,
+}
+
+/// A system call: its name, and its arguments as fields (the source is the argument's number).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallRow {
+    pub number: u32,
+    pub name: String,
+    /// As [`EventRow::like`]; none where the program's memory would be needed to be alike.
+    pub like: Option<String>,
+    pub args: Vec<FieldRow>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldRow {
+    pub name: String,
+    pub kind: Kind,
+    pub source: Source,
+    pub transform: Transform,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A field of the kernel's event.
+    Field(String),
+    Constant(u64),
+}
+
+/// The type of a field. All types are aligned to bytes, as on machines that load unaligned words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Int(Int),
+    Ints(Int, u32),
+    /// Characters, padded with zero bytes.
+    Text(u32),
+    String,
+    /// A sequence; its length is a field before it, so many bits wide.
+    List(u32, Int),
+    Chars(u32),
+    /// The packet's header in net events. Only its first byte is written: 0, unknown.
+    Network,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Int {
+    pub bits: u32,
+    pub signed: bool,
+    /// In which readers print it: 8, 10, 16.
+    pub base: u8,
+    /// Network byte order.
+    pub big: bool,
+}
+
+/// What happens to a value on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transform {
+    Plain,
+    /// The kernel's events have `p->prio`, LTTng has `p->prio - MAX_RT_PRIO`.
+    Prio,
+    /// `prev_state` without the bits that only say "preempted".
+    State,
+    /// The letters of a block request (`WFS`) become LTTng's flags.
+    Rwbs,
+    /// The process of a thread, as far as the trace tells.
+    Process,
+    /// The process of a thread that is just made.
+    ChildProcess,
+    /// Nanoseconds to microseconds.
+    Micro,
+}
+
+/// All tables.
+#[derive(Debug)]
+pub struct Layout {
+    pub events: Vec<EventRow>,
+    /// Sorted by number.
+    pub calls: Vec<CallRow>,
+    by_event: HashMap<String, usize>,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct LayoutError(String);
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EventsFile {
+    event: Vec<EventText>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EventText {
+    from: String,
+    name: Option<String>,
+    like: String,
+    fields: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CallsFile {
+    call: Vec<CallText>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CallText {
+    number: u32,
+    name: String,
+    like: Option<String>,
+    args: Vec<String>,
+}
+
+impl Layout {
+    /// The tables for kernels of this architecture (as Rust names it). Without a table of system calls they keep their numbers.
+    pub fn new(arch: &str) -> Result<Layout, LayoutError> {
+        let wrong = |what: &str, error: toml::de::Error| LayoutError(format!("{what}: {error}"));
+        let file: EventsFile = toml::from_str(EVENTS).map_err(|e| wrong("events.toml", e))?;
+        let mut events = Vec::new();
+        let mut by_event = HashMap::new();
+        for text in file.event {
+            let own = text.from.rsplit('/').next().unwrap_or("").to_owned();
+            let fields = text.fields.iter().map(|f| FieldRow::parse(f)).collect::<Result<_, _>>()?;
+            by_event.insert(text.from.clone(), events.len());
+            events.push(EventRow { from: text.from, name: text.name.unwrap_or(own), like: text.like, fields });
+        }
+        let mut calls = Vec::new();
+        if arch == "x86_64" {
+            let file: CallsFile = toml::from_str(CALLS_X86_64).map_err(|e| wrong("syscalls-x86_64.toml", e))?;
+            for text in file.call {
+                let args = text.args.iter().map(|f| FieldRow::parse(f)).collect::<Result<_, _>>()?;
+                calls.push(CallRow { number: text.number, name: text.name, like: text.like, args });
+            }
+            calls.sort_by_key(|call| call.number);
+        }
+        Ok(Layout { events, calls, by_event })
+    }
+
+    pub fn event(&self, system: &str, name: &str) -> Option<&EventRow> {
+        Some(&self.events[*self.by_event.get(&format!("{system}/{name}"))?])
+    }
+}
+
+impl FieldRow {
+    fn parse(text: &str) -> Result<FieldRow, LayoutError> {
+        let wrong = || LayoutError(format!("`{text}` is no NAME TYPE [SOURCE [TRANSFORM]]"));
+        let mut words = text.split_whitespace();
+        let (Some(name), Some(kind)) = (words.next(), words.next()) else { return Err(wrong()) };
+        let source = match words.next() {
+            None => Source::Field(name.to_owned()),
+            Some(source) => match source.strip_prefix('=') {
+                Some(constant) => Source::Constant(constant.parse().map_err(|_| wrong())?),
+                None => Source::Field(source.to_owned()),
+            },
+        };
+        let transform = match words.next() {
+            None => Transform::Plain,
+            Some("prio") => Transform::Prio,
+            Some("state") => Transform::State,
+            Some("rwbs") => Transform::Rwbs,
+            Some("process") => Transform::Process,
+            Some("child_process") => Transform::ChildProcess,
+            Some("micro") => Transform::Micro,
+            Some(_) => return Err(wrong()),
+        };
+        let kind = Kind::parse(kind).ok_or_else(wrong)?;
+        Ok(FieldRow { name: name.to_owned(), kind, source, transform })
+    }
+}
+
+impl Kind {
+    fn parse(text: &str) -> Option<Kind> {
+        if text == "string" {
+            return Some(Kind::String);
+        }
+        if text == "network" {
+            return Some(Kind::Network);
+        }
+        if let Some(count) = text.strip_prefix("text") {
+            return Some(Kind::Text(count.parse().ok()?));
+        }
+        if let Some(bits) = text.strip_prefix("chars") {
+            return Some(Kind::Chars(bits.parse().ok()?));
+        }
+        if let Some((bits, element)) = text.strip_prefix("list").and_then(|t| t.split_once(':')) {
+            return Some(Kind::List(bits.parse().ok()?, Int::parse(element)?));
+        }
+        if let Some((element, count)) = text.strip_suffix(']').and_then(|t| t.split_once('[')) {
+            return Some(Kind::Ints(Int::parse(element)?, count.parse().ok()?));
+        }
+        Some(Kind::Int(Int::parse(text)?))
+    }
+
+    /// The declaration of a field. Readers take the leading underscore away; it keeps names apart from keywords.
+    pub fn declare(&self, name: &str, text: &mut String) {
+        // Writing into a String cannot fail.
+        let _ = match self {
+            Kind::Int(int) => writeln!(text, "\t\t{} _{name};", int.tsdl()),
+            Kind::Ints(int, count) => writeln!(text, "\t\t{} _{name}[{count}];", int.tsdl()),
+            Kind::Text(count) => writeln!(text, "\t\t{} _{name}[{count}];", character(false)),
+            Kind::String => writeln!(text, "\t\tstring _{name};"),
+            Kind::List(bits, element) => {
+                writeln!(text, "\t\t{} __{name}_length;\n\t\t{} _{name}[ __{name}_length ];", Int::unsigned(*bits).tsdl(), element.tsdl())
+            }
+            Kind::Chars(bits) => {
+                writeln!(text, "\t\t{} __{name}_length;\n\t\t{} _{name}[ __{name}_length ];", Int::unsigned(*bits).tsdl(), character(true))
+            }
+            Kind::Network => writeln!(text, "{}", network(name)),
+        };
+    }
+}
+
+impl Int {
+    pub const fn unsigned(bits: u32) -> Int {
+        Int { bits, signed: false, base: 10, big: false }
+    }
+
+    fn parse(text: &str) -> Option<Int> {
+        let (big, text) = match text.strip_prefix("be") {
+            Some(rest) => (true, rest),
+            None => (false, text),
+        };
+        let (letter, rest) = text.split_at_checked(1)?;
+        let (bits, base) = match rest.split_at_checked(rest.len().checked_sub(1)?)? {
+            (bits, "h") => (bits, 16),
+            (bits, "o") => (bits, 8),
+            _ => (rest, if letter == "x" { 16 } else { 10 }),
+        };
+        let bits: u32 = bits.parse().ok()?;
+        if !matches!(bits, 8 | 16 | 32 | 64) || !matches!(letter, "i" | "u" | "x") {
+            return None;
+        }
+        Some(Int { bits, signed: letter == "i", base, big })
+    }
+
+    fn tsdl(&self) -> String {
+        format!(
+            "integer {{ size = {}; align = 8; signed = {}; encoding = none; base = {};{} }}",
+            self.bits,
+            u8::from(self.signed),
+            self.base,
+            if self.big { " byte_order = be;" } else { "" }
+        )
+    }
+}
+
+fn character(signed: bool) -> String {
+    format!("integer {{ size = 8; align = 8; signed = {}; encoding = UTF8; base = 10; }}", u8::from(signed))
+}
+
+/// The header of a packet as lttng-modules 2.10 declares it: a kind, and the fields of that kind.
+fn network(name: &str) -> String {
+    let int = |bits: u32, align: u32, base: u32| {
+        format!("integer {{ size = {bits}; align = {align}; signed = 0; encoding = none; base = {base}; byte_order = be; }}")
+    };
+    let (four, byte, byte_hex) = (int(4, 4, 10), int(8, 8, 10), int(8, 8, 16));
+    let (half, half_hex, word) = (int(16, 8, 10), int(16, 8, 16), int(32, 8, 10));
+    let protocol = format!("enum : {byte} {{ \"_unknown\" = 0 ... 5, \"_tcp\" = 6, \"_unknown\" = 7 ... 255, }}");
+    let transport = |tag: &str| {
+        format!(
+            "variant <{tag}> {{ struct {{ }} _unknown; struct {{ {half} _source_port; {half} _dest_port; {word} _seq; {word} _ack_seq; \
+             {four} _data_offset; {three} _reserved; {nine} _flags; {half} _window_size; {half_hex} _checksum; {half} _urg_ptr; }} _tcp; }} _transport_header;",
+            three = int(3, 1, 10),
+            nine = int(9, 1, 16),
+        )
+    };
+    format!(
+        "\t\tenum : {kind} {{ \"_unknown\" = 0, \"_ipv4\" = 1, \"_ipv6\" = 2, }} _{name}_type;\n\
+         \t\tvariant <_{name}_type> {{ struct {{ }} _unknown;\n\
+         \t\tstruct {{ {four} _version; {four} _ihl; {byte} _tos; {half} _tot_len; {half_hex} _id; {half} _frag_off; {byte} _ttl; {protocol} _protocol; \
+         {half_hex} _checksum; struct {{ }} align(8) _saddr_padding; {byte} _saddr[4]; struct {{ }} align(8) _daddr_padding; {byte} _daddr[4]; {ipv4} }} _ipv4;\n\
+         \t\tstruct {{ {four} _version; {four} _prio; struct {{ }} align(8) _flow_lbl_padding; {byte_hex} _flow_lbl[3]; {half} _payload_len; {protocol} _nexthdr; \
+         {byte} _hop_limit; struct {{ }} align(8) _saddr_padding; {half_hex} _saddr[8]; struct {{ }} align(8) _daddr_padding; {half_hex} _daddr[8]; {ipv6} }} _ipv6;\n\
+         \t\t}} _{name};",
+        kind = Int::unsigned(8).tsdl(),
+        ipv4 = transport("_protocol"),
+        ipv6 = transport("_nexthdr"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tables_are_well_formed() {
+        let layout = Layout::new("x86_64").unwrap();
+        assert!(layout.events.len() > 140 && layout.calls.len() > 300);
+        let switch = layout.event("sched", "sched_switch").unwrap();
+        assert_eq!(switch.fields[3].transform, Transform::State);
+        for call in &layout.calls {
+            for arg in &call.args {
+                let Source::Field(number) = &arg.source else { panic!("{}: a constant", call.name) };
+                assert!(number.parse::<usize>().unwrap() < 6, "{}", call.name);
+                assert!(matches!(arg.kind, Kind::Int(_)), "{}", call.name);
+            }
+        }
+        assert!(Layout::new("aarch64").unwrap().calls.is_empty());
+    }
+}

@@ -1,0 +1,89 @@
+//! Who is who: threads, their processes, parents and names, as far as the trace told until the event being converted.
+
+use std::collections::HashMap;
+
+const CLONE_THREAD: u64 = 0x10000;
+/// Of a thread that nobody spoke of.
+const UNKNOWN: i32 = -1;
+
+/// One thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Person {
+    pub pid: i32,
+    pub ppid: i32,
+    pub comm: [u8; 16],
+    /// As the kernel has it: 120 is the normal one.
+    pub prio: i32,
+}
+
+impl Person {
+    fn unknown(tid: i32) -> Person {
+        // A thread that nobody spoke of counts as the first of its process.
+        Person { pid: tid, ppid: UNKNOWN, comm: [0; 16], prio: 120 }
+    }
+}
+
+#[derive(Debug, Default)]
+pub struct People {
+    known: HashMap<i32, Person>,
+    /// The last thread that was made on each CPU, and the flags of its clone: `task_newtask` precedes `sched_process_fork`.
+    newest: HashMap<u32, (i32, u64)>,
+    /// Where the record being converted comes from.
+    pub cpu: u32,
+}
+
+impl People {
+    pub fn knows(&mut self, tid: i32, person: Person) {
+        self.known.insert(tid, person);
+    }
+
+    /// What is known of a thread, to be corrected. The idle threads share a number and are nobody.
+    pub fn of(&mut self, tid: i32) -> &mut Person {
+        self.known.entry(tid).or_insert_with(|| Person::unknown(tid))
+    }
+
+    pub fn get(&self, tid: i32) -> Person {
+        self.known.get(&tid).copied().unwrap_or_else(|| Person::unknown(tid))
+    }
+
+    pub fn made(&mut self, tid: i32, flags: u64) {
+        self.newest.insert(self.cpu, (tid, flags));
+    }
+
+    pub fn gone(&mut self, tid: i32) {
+        self.known.remove(&tid);
+    }
+
+    pub fn process(&self, tid: i32) -> i32 {
+        self.known.get(&tid).map_or(tid, |person| person.pid)
+    }
+
+    /// Notes and says whose the new thread is. The parent is the one that runs.
+    pub fn child(&mut self, child: i32, parent: i32) -> i32 {
+        let of = self.get(parent);
+        let person = match self.newest.get(&self.cpu) {
+            Some(&(tid, flags)) if tid == child && flags & CLONE_THREAD != 0 => of,
+            _ => Person { pid: child, ppid: of.pid, ..of },
+        };
+        self.knows(child, person);
+        person.pid
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_made_with_the_threads_flag_belongs_to_its_makers_process() {
+        let mut people = People::default();
+        people.of(11).pid = 10;
+        people.made(12, CLONE_THREAD);
+        assert_eq!(people.child(12, 11), 10);
+        assert_eq!(people.child(13, 12), 13);
+        assert_eq!(people.process(12), 10);
+        assert_eq!(people.get(13).ppid, 10);
+        people.gone(12);
+        assert_eq!(people.process(12), 12);
+    }
+}

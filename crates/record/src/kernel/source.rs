@@ -1,0 +1,535 @@
+//! The instance while it records: one thread moves whole pages of every CPU to the disk.
+//!
+//! The kernel wakes the thread when a quarter of a buffer is full, else it looks ten times a second. Pages go by splice: what is
+//! recorded costs the machine a copy into the page cache and no work per event. A buffer that fills up overwrites its
+//! oldest page and counts; the count stands in the next page, where the loss was.
+
+use super::dump;
+use super::plan::{KernelError, Plan, Wish};
+use super::tidy;
+use crate::clock::Source as ClockSource;
+use longpole_ftrace::{CpuStats, Instance, RawReader};
+use rustix::event::{eventfd, poll, EventfdFlags, PollFd, PollFlags};
+use serde_json::{json, Value};
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Bytes of each CPU's buffer where nobody says otherwise.
+const BUFFER: u64 = 20 << 20;
+/// All buffers together take at most this part of the memory that is free.
+const SHARE: u64 = 4;
+const SMALLEST_BUFFER: u64 = 1 << 20;
+/// Longest time that a finished page waits.
+const PERIOD: Duration = Duration::from_millis(100);
+/// Where the kernel wakes the thread, in percent of the buffer.
+const WAKE_AT: &str = "25";
+/// Threads that leave no events.
+const NOT_TRACED: &str = "set_event_notrace_pid";
+/// After a wake-up that brought nothing (a CPU that went offline), so that the thread does not spin.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// What the kernel counted for one CPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpuLoss {
+    pub cpu: u32,
+    pub stats: CpuStats,
+}
+
+impl CpuLoss {
+    pub(super) fn to_json(self) -> Value {
+        let CpuStats { entries, overrun, commit_overrun, dropped, read, .. } = self.stats;
+        json!({ "cpu": self.cpu, "entries": entries, "overrun": overrun, "commit_overrun": commit_overrun, "dropped": dropped, "read": read })
+    }
+}
+
+/// What came of it.
+#[derive(Debug, Default)]
+pub struct Drained {
+    pub cpus: Vec<CpuLoss>,
+    /// Bytes of pages.
+    pub bytes: u64,
+    pub oddities: Vec<String>,
+}
+
+impl Drained {
+    /// Events in the pages.
+    pub fn events(&self) -> u64 {
+        self.cpus.iter().map(|cpu| cpu.stats.read).sum()
+    }
+
+    /// Events that are in no page.
+    pub fn lost(&self) -> u64 {
+        self.cpus.iter().map(|cpu| cpu.stats.lost().saturating_add(cpu.stats.entries)).sum()
+    }
+
+    pub fn cpus_json(&self) -> Value {
+        self.cpus.iter().map(|cpu| cpu.to_json()).collect()
+    }
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    stop: AtomicBool,
+    bytes: AtomicU64,
+    troubles: Mutex<BTreeMap<String, u64>>,
+}
+
+impl Shared {
+    fn trouble(&self, text: String) {
+        *self.troubles.lock().unwrap_or_else(PoisonError::into_inner).entry(text).or_insert(0) += 1;
+    }
+}
+
+#[derive(Debug)]
+struct Lane {
+    reader: RawReader,
+    file: File,
+    path: PathBuf,
+}
+
+#[derive(Debug)]
+pub struct Source {
+    /// Gone when it was stopped.
+    instance: Option<Instance>,
+    raw: PathBuf,
+    cpus: Vec<u32>,
+    /// Before the begin.
+    lanes: Vec<Lane>,
+    thread: Option<JoinHandle<()>>,
+    wake: Arc<OwnedFd>,
+    shared: Arc<Shared>,
+    description: Value,
+    /// Tells others that this process lives.
+    lock: Option<tidy::Lock>,
+    pub groups: Vec<&'static str>,
+    pub oddities: Vec<String>,
+}
+
+impl Source {
+    /// Makes the instance and saves what explains its pages. Nothing is recorded yet.
+    pub fn prepare(plan: Plan, recording: &Path) -> Result<Source, KernelError> {
+        let Plan { tracefs, wish, wanted, missing, clock } = plan;
+        let raw = recording.join(super::RAW);
+        fs::create_dir_all(&raw).map_err(KernelError::io("make", &raw))?;
+        let lock = tidy::lock(recording);
+        let instance = Instance::create(&tracefs, super::PREFIX)?;
+        // From here on, whoever finds the instance finds the recording.
+        tidy::announce(&instance.name(), recording);
+        let mut oddities = Vec::new();
+        instance.set_clock(&[clock.0])?;
+        // The newest is kept, since only then the pages tell where something is missing. Names come with the events.
+        instance.set_option("overwrite", true)?;
+        let _ = instance.set_option("record-cmd", false);
+        let _ = instance.set("buffer_percent", WAKE_AT);
+        let cpus = present(instance.cpus()?);
+        if let Some(note) = size_buffers(&instance, &wish, cpus.len() as u64)? {
+            oddities.push(note);
+        }
+        let mut enabled = Vec::new();
+        let mut filters = serde_json::Map::new();
+        let mut refused: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        let events = raw.join("events");
+        for wanted in &wanted {
+            let name = wanted.event.to_string();
+            let done = instance.enable(&wanted.event, wanted.filter.as_deref());
+            match (done, &wanted.asked) {
+                (Ok(()), _) => {}
+                (Err(source), Some(wish)) if !wish.is_pattern() => {
+                    return Err(KernelError::Event { wish: wish.to_string(), source });
+                }
+                // A pattern means those of its events that can be recorded so.
+                (Err(error), _) => {
+                    let text = error.to_string();
+                    refused.entry(text.lines().last().unwrap_or("").to_owned()).or_default().push(name);
+                    continue;
+                }
+            }
+            let text = tracefs.format_text(&wanted.event)?;
+            let place = events.join(&wanted.event.system);
+            fs::create_dir_all(&place).map_err(KernelError::io("make", &place))?;
+            let file = place.join(&wanted.event.name);
+            fs::write(&file, text).map_err(KernelError::io("write", file))?;
+            if let Some(filter) = &wanted.filter {
+                filters.insert(name.clone(), json!(filter));
+            }
+            enabled.push(name);
+        }
+        if !missing.is_empty() {
+            oddities.push(format!("this kernel has no event {}", missing.join(", ")));
+        }
+        for (why, names) in refused {
+            oddities.push(format!("the kernel does not let these events be recorded: {} ({why})", names.join(", ")));
+        }
+        for name in ["header_page", "header_event"] {
+            let path = format!("events/{name}");
+            // Older kernels state it only for all instances together.
+            let text = instance.get(&path).or_else(|_| tracefs.read(&path))?;
+            let file = raw.join(name);
+            fs::write(&file, text).map_err(KernelError::io("write", file))?;
+        }
+        let mut lanes = Vec::new();
+        for &cpu in &cpus {
+            let path = raw.join(format!("cpu{cpu}"));
+            let file = OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .custom_flags(libc::O_NOFOLLOW)
+                .open(&path)
+                .map_err(KernelError::io("make", &path))?;
+            lanes.push(Lane { reader: instance.reader(cpu)?, file, path });
+        }
+        let page_size = instance.layout()?.page_size();
+        let groups: Vec<&'static str> = wish.groups.iter().map(|group| group.name()).collect();
+        let context: Vec<&str> = wish.context.iter().map(|context| context.name()).collect();
+        let description = json!({
+            "version": 1,
+            "arch": std::env::consts::ARCH,
+            "clock": clock.0,
+            "page_size": page_size,
+            "groups": groups,
+            "events": enabled,
+            "filters": filters,
+            "context": context,
+            "missing": missing,
+            "instance": instance.name(),
+            "state_dump": null,
+            "cpus": null,
+        });
+        let wake =
+            eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).map_err(|error| KernelError::io("make", "eventfd")(error.into()))?;
+        let source = Source {
+            instance: Some(instance),
+            raw,
+            cpus,
+            lanes,
+            thread: None,
+            wake: Arc::new(wake),
+            shared: Arc::default(),
+            description,
+            lock,
+            groups,
+            oddities,
+        };
+        source.describe()?;
+        // Where the kernel does not show its addresses, there are none to be looked up.
+        if let Err(error) = dump::symbols(recording) {
+            source.shared.trouble(format!("the kernel's symbols could not be saved: {error}"));
+        }
+        Ok(source)
+    }
+
+    /// From the return of this function on everything is recorded, and who was there before is known.
+    pub fn begin(&mut self, clock: ClockSource) -> Result<(), KernelError> {
+        let Some(instance) = &self.instance else { return Ok(()) };
+        // This thread is about to make thousands of system calls that nobody wants to see. A kernel without this file shows them.
+        let quiet = instance.set(NOT_TRACED, &rustix::thread::gettid().as_raw_nonzero().to_string()).is_ok();
+        instance.start()?;
+        let lanes = std::mem::take(&mut self.lanes);
+        let (wake, shared) = (Arc::clone(&self.wake), Arc::clone(&self.shared));
+        let thread = std::thread::Builder::new().name("longpole-kernel".to_owned()).spawn(move || drain(lanes, &wake, &shared));
+        self.thread = Some(thread.map_err(KernelError::io("start", "a thread"))?);
+        // After the tracer: what is born meanwhile is in one of the two at least.
+        let begin = clock.now();
+        let path = self.raw.join("state.jsonl");
+        dump::write(&path, &|| clock.now()).map_err(KernelError::io("write", &path))?;
+        self.description["state_dump"] = json!({ "begin": begin, "end": clock.now() });
+        if quiet {
+            // Only opening it so empties it.
+            let path = instance.path().join(NOT_TRACED);
+            File::options().write(true).truncate(true).open(&path).map_err(KernelError::io("empty", path))?;
+        }
+        self.describe()
+    }
+
+    /// Bytes of pages so far.
+    pub fn bytes(&self) -> u64 {
+        self.shared.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Ends it: all pages are on the disk, their description is complete, the instance is gone.
+    pub fn stop(mut self) -> Drained {
+        self.end()
+    }
+
+    fn end(&mut self) -> Drained {
+        let mut drained = Drained { oddities: std::mem::take(&mut self.oddities), ..Drained::default() };
+        let Some(instance) = self.instance.take() else { return drained };
+        if let Err(error) = instance.stop() {
+            drained.oddities.push(error.to_string());
+        }
+        self.shared.stop.store(true, Ordering::Release);
+        let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
+        if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
+            drained.oddities.push("the thread that moves the kernel's pages ended early".to_owned());
+        }
+        self.lanes.clear();
+        for &cpu in &self.cpus {
+            match instance.stats(cpu) {
+                Ok(stats) => drained.cpus.push(CpuLoss { cpu, stats }),
+                Err(error) => drained.oddities.push(error.to_string()),
+            }
+        }
+        let name = instance.name();
+        match instance.remove() {
+            Ok(()) => tidy::forget(&name),
+            Err(error) => drained.oddities.push(format!("the tracer's instance stays: {error}")),
+        }
+        let troubles = std::mem::take(&mut *self.shared.troubles.lock().unwrap_or_else(PoisonError::into_inner));
+        drained.oddities.extend(troubles.into_iter().map(|(text, count)| match count {
+            1 => text,
+            count => format!("{text} ({count} times)"),
+        }));
+        drained.bytes = self.bytes();
+        self.description["cpus"] = drained.cpus_json();
+        if let Err(error) = self.describe() {
+            drained.oddities.push(error.to_string());
+        }
+        self.lock = None;
+        drained
+    }
+
+    fn describe(&self) -> Result<(), KernelError> {
+        describe(&self.raw, &self.description).map_err(KernelError::io("write", self.raw.join(super::DESCRIPTION)))
+    }
+}
+
+impl Drop for Source {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Replaces the description at once.
+pub(super) fn describe(raw: &Path, description: &Value) -> io::Result<()> {
+    let hidden = raw.join(".source.json");
+    let mut text = serde_json::to_vec_pretty(description)?;
+    text.push(b'\n');
+    fs::write(&hidden, text)?;
+    fs::rename(&hidden, raw.join(super::DESCRIPTION))
+}
+
+fn drain(mut lanes: Vec<Lane>, wake: &OwnedFd, shared: &Shared) {
+    let period = rustix::time::Timespec { tv_sec: 0, tv_nsec: i64::from(PERIOD.subsec_nanos()) };
+    while !shared.stop.load(Ordering::Acquire) {
+        let mut ready: Vec<PollFd<'_>> = vec![PollFd::from_borrowed_fd(wake.as_fd(), PollFlags::IN)];
+        ready.extend(lanes.iter().map(|lane| PollFd::from_borrowed_fd(lane.reader.as_fd(), PollFlags::IN)));
+        let woken = poll(&mut ready, Some(&period)).unwrap_or(0);
+        drop(ready);
+        let mut moved = 0;
+        for lane in &mut lanes {
+            moved += lane.moved(shared, |reader, file| reader.splice_to(file.as_fd(), usize::MAX));
+        }
+        if woken > 0 && moved == 0 && !shared.stop.load(Ordering::Acquire) {
+            std::thread::sleep(PAUSE);
+        }
+    }
+    for lane in &mut lanes {
+        lane.moved(shared, |reader, file| reader.drain_to(file.as_fd()));
+        lane.close();
+    }
+}
+
+impl Lane {
+    fn moved(&mut self, shared: &Shared, by: impl FnOnce(&mut RawReader, &File) -> io::Result<usize>) -> usize {
+        match by(&mut self.reader, &self.file) {
+            Ok(moved) => {
+                shared.bytes.fetch_add(moved as u64, Ordering::Relaxed);
+                moved
+            }
+            Err(error) => {
+                // The reader keeps what it took; the kernel counts what it overwrites meanwhile.
+                shared.trouble(format!("cannot write the kernel's pages to {}: {error}; the pages before are kept", self.path.display()));
+                0
+            }
+        }
+    }
+
+    /// A page that did not fit onto the disk is no page.
+    fn close(&self) {
+        let page = self.reader.page_size() as u64;
+        if let Ok(found) = self.file.metadata() {
+            if found.len() % page != 0 {
+                let _ = self.file.set_len(found.len() - found.len() % page);
+            }
+        }
+    }
+}
+
+/// Tells if it is less than it should be.
+fn size_buffers(instance: &Instance, wish: &Wish, cpus: u64) -> Result<Option<String>, KernelError> {
+    let wanted = wish.buffer.unwrap_or(BUFFER);
+    let most = match wish.buffer {
+        Some(_) => u64::MAX,
+        None => available_memory().map_or(u64::MAX, |free| (free / SHARE / cpus.max(1)).max(SMALLEST_BUFFER)),
+    };
+    let mut size = wanted.min(most);
+    loop {
+        match instance.set_buffer_size_kb(size >> 10) {
+            Ok(()) => break,
+            Err(_) if size / 2 >= SMALLEST_BUFFER => size /= 2,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok((size < wanted)
+        .then(|| format!("the kernel's buffers have {} KiB per CPU instead of {}: memory is scarce", size >> 10, wanted >> 10)))
+}
+
+fn available_memory() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    Some(line.trim().trim_end_matches(" kB").parse::<u64>().ok()? << 10)
+}
+
+/// Those that are there: the tracer has folders for all that could be.
+fn present(cpus: Vec<u32>) -> Vec<u32> {
+    let text = fs::read_to_string("/sys/devices/system/cpu/present").unwrap_or_default();
+    let ranges: Vec<(u32, u32)> = text.trim().split(',').filter_map(range).collect();
+    let found: Vec<u32> = cpus.iter().copied().filter(|cpu| ranges.iter().any(|(first, last)| (first..=last).contains(&cpu))).collect();
+    if found.is_empty() {
+        cpus
+    } else {
+        found
+    }
+}
+
+fn range(text: &str) -> Option<(u32, u32)> {
+    match text.split_once('-') {
+        Some((first, last)) => Some((first.parse().ok()?, last.parse().ok()?)),
+        None => text.parse().ok().map(|only| (only, only)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::Group;
+    use longpole_ftrace::{ByteOrder, EventFormat, Item, PageLayout, PageStream};
+
+    /// Events in the pages of a CPU, and those that the pages say are missing.
+    fn count(raw: &Path, cpu: u32, page_size: usize) -> (u64, u64) {
+        let text = fs::read_to_string(raw.join("header_page")).unwrap();
+        let mut layout = PageLayout::parse(&text, ByteOrder::NATIVE).unwrap().with_page_size(page_size);
+        for system in fs::read_dir(raw.join("events")).unwrap().map(Result::unwrap) {
+            for event in fs::read_dir(system.path()).unwrap().map(Result::unwrap) {
+                let text = fs::read_to_string(event.path()).unwrap();
+                layout = layout.with_ids_of(&EventFormat::parse(system.file_name().to_str().unwrap(), &text).unwrap());
+            }
+        }
+        let file = File::open(raw.join(format!("cpu{cpu}"))).unwrap();
+        let (mut events, mut lost) = (0, 0);
+        PageStream::new(file, layout).for_each(
+            |item| match item {
+                Item::Event(_) => events += 1,
+                Item::Loss { loss, .. } => lost += loss.count.unwrap_or(0),
+            },
+            |error| panic!("{error}"),
+        );
+        (events, lost)
+    }
+
+    fn work(rounds: u32) {
+        for _ in 0..rounds {
+            std::process::Command::new("true").status().unwrap();
+            for _ in 0..500 {
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    fn live(what: &str) -> bool {
+        let possible = rustix::process::geteuid().is_root() && crate::kernel::available().is_ok();
+        if !possible {
+            println!("skipped: {what} (needs root and tracefs)");
+        }
+        possible
+    }
+
+    #[test]
+    fn the_pages_hold_what_the_kernel_counted_and_the_instance_is_gone() {
+        if !live("recording the kernel") {
+            return;
+        }
+        // A buffer that holds everything, and one that loses.
+        for (buffer, rounds) in [(4 << 20, 20), (64 << 10, 60)] {
+            let recording = tempfile::tempdir().unwrap();
+            let wish = Wish { groups: vec![Group::Sched, Group::Syscall], buffer: Some(buffer), ..Wish::default() };
+            let plan = Plan::make(&wish, ClockSource::choose()).unwrap();
+            let clock = plan.clock.1;
+            let mut source = Source::prepare(plan, recording.path()).unwrap();
+            let instance = source.instance.as_ref().unwrap().path().to_owned();
+            assert!(tidy::is_going_on(recording.path()));
+            source.begin(clock).unwrap();
+            work(rounds);
+            let drained = source.stop();
+            assert!(!instance.exists());
+            assert!(!tidy::is_going_on(recording.path()));
+            assert!(drained.oddities.iter().all(|note| note.starts_with("this kernel has no event")), "{:?}", drained.oddities);
+            let raw = recording.path().join(crate::kernel::RAW);
+            let description: Value = serde_json::from_slice(&fs::read(raw.join("source.json")).unwrap()).unwrap();
+            let page_size = description["page_size"].as_u64().unwrap() as usize;
+            for cpu in &drained.cpus {
+                let (events, lost) = count(&raw, cpu.cpu, page_size);
+                assert_eq!((events, cpu.stats.entries), (cpu.stats.read, 0), "{cpu:?}");
+                assert!(lost <= cpu.stats.lost(), "{lost} {cpu:?}");
+            }
+            assert!(drained.events() > 1000, "{drained:?}");
+            assert_eq!(description["cpus"].as_array().unwrap().len(), drained.cpus.len());
+            assert!(raw.join("state.jsonl").exists() && raw.join("events/sched/sched_switch").exists());
+        }
+    }
+
+    #[test]
+    fn a_filter_that_the_kernel_refuses_is_refused_in_its_own_words() {
+        if !live("a refused filter") {
+            return;
+        }
+        let recording = tempfile::tempdir().unwrap();
+        let events = vec!["sched:sched_switch:no_such_field == 1".parse().unwrap()];
+        let plan = Plan::make(&Wish { events, ..Wish::default() }, ClockSource::choose()).unwrap();
+        let error = Source::prepare(plan, recording.path()).unwrap_err();
+        assert!(error.is_wrong_wish());
+        assert!(error.to_string().contains("Field not found"), "{error}");
+    }
+
+    #[test]
+    fn a_file_that_takes_no_more_keeps_the_pages_that_are_there_and_is_told() {
+        if !live("pages on a full disk") {
+            return;
+        }
+        let recording = tempfile::tempdir().unwrap();
+        let wish = Wish { groups: vec![Group::Sched, Group::Syscall], ..Wish::default() };
+        let plan = Plan::make(&wish, ClockSource::choose()).unwrap();
+        let clock = plan.clock.1;
+        let mut source = Source::prepare(plan, recording.path()).unwrap();
+        let page = source.lanes[0].reader.page_size();
+        // As large as a disk that has room for three pages.
+        let small = File::from(rustix::fs::memfd_create("small", rustix::fs::MemfdFlags::ALLOW_SEALING).unwrap());
+        small.set_len(3 * page as u64).unwrap();
+        rustix::fs::fcntl_add_seals(&small, rustix::fs::SealFlags::GROW).unwrap();
+        let held = small.try_clone().unwrap();
+        source.lanes[0].file = small;
+        source.begin(clock).unwrap();
+        work(20);
+        let drained = source.stop();
+        assert!(drained.oddities.iter().any(|note| note.starts_with("cannot write") && note.contains("cpu0")), "{:?}", drained.oddities);
+        let mut times = [0; 3];
+        for (index, time) in times.iter_mut().enumerate() {
+            let mut bytes = [0; 8];
+            std::os::unix::fs::FileExt::read_exact_at(&held, &mut bytes, (index * page) as u64).unwrap();
+            *time = u64::from_ne_bytes(bytes);
+        }
+        assert!(0 < times[0] && times.is_sorted(), "{times:?}");
+        for cpu in &drained.cpus[1..] {
+            let length = fs::metadata(recording.path().join(crate::kernel::RAW).join(format!("cpu{}", cpu.cpu))).unwrap().len();
+            assert_eq!(length % page as u64, 0);
+        }
+    }
+}

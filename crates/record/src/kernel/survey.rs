@@ -1,0 +1,51 @@
+//! What could be recorded of this kernel, for those who only ask.
+
+use super::groups::Group;
+use super::plan::{choose, clock, Wish};
+use crate::clock::Source as ClockSource;
+use longpole_ftrace::TraceFsError;
+use std::path::PathBuf;
+
+#[derive(Clone, Debug)]
+pub struct Survey {
+    /// Of the tracer's folder.
+    pub path: PathBuf,
+    pub clock: &'static str,
+    /// Those of which this kernel has an event.
+    pub groups: Vec<Group>,
+    pub absent: Vec<Group>,
+}
+
+/// Why nothing can be recorded, and what to do about it.
+#[derive(Clone, Debug)]
+pub struct Trouble {
+    pub what: String,
+    pub remedy: String,
+}
+
+/// Changes nothing.
+pub fn survey() -> Result<Survey, Trouble> {
+    let tracefs = super::available().map_err(trouble)?;
+    let clock = clock(&tracefs.read("trace_clock").map_err(trouble)?, ClockSource::choose())
+        .map_err(|error| Trouble { what: error.to_string(), remedy: "run a kernel from 3.17 on".to_owned() })?;
+    let events = tracefs.events().map_err(trouble)?;
+    let has = |group: &Group| {
+        let wish = Wish { groups: vec![*group], ..Wish::default() };
+        let without = choose(&Wish::default(), &events).0.len();
+        choose(&wish, &events).0.len() > without
+    };
+    let (groups, absent) = Group::ALL.into_iter().partition(has);
+    Ok(Survey { path: tracefs.path().to_owned(), clock: clock.0, groups, absent })
+}
+
+fn trouble(error: TraceFsError) -> Trouble {
+    let (what, remedy) = match &error {
+        TraceFsError::NotMounted => ("tracefs is not mounted".to_owned(), "as root: mount -t tracefs nodev /sys/kernel/tracing".to_owned()),
+        TraceFsError::NoPermission { path } => (
+            format!("{} may not be used by this user", path.display()),
+            "run as root, or as root: chgrp -R tracing /sys/kernel/tracing; chmod -R g+rwX /sys/kernel/tracing".to_owned(),
+        ),
+        other => (other.to_string(), "run a kernel with CONFIG_EVENT_TRACING, as root".to_owned()),
+    };
+    Trouble { what, remedy }
+}

@@ -1,0 +1,147 @@
+//! The kernel's events through a whole recorder, as root: whatever ends it, the tracer's instance goes and the pages stay.
+
+mod support;
+
+use longpole_record::kernel::{tidy, PREFIX, RAW};
+use serde_json::Value;
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use support::Place;
+
+const TRACEFS: &str = "/sys/kernel/tracing";
+
+fn live(what: &str) -> bool {
+    // SAFETY: geteuid has no preconditions.
+    let possible = unsafe { libc::geteuid() } == 0 && Path::new(TRACEFS).join("instances").exists();
+    if !possible {
+        println!("skipped: {what} (needs root and tracefs)");
+    }
+    possible
+}
+
+struct Recorder {
+    child: Child,
+    path: PathBuf,
+}
+
+impl Recorder {
+    /// Through `wrap`, if there is any: a command that runs what follows it.
+    fn start(place: &Place, wrap: &[&str]) -> Recorder {
+        let own = std::env::current_exe().unwrap();
+        let example = own.parent().unwrap().parent().unwrap().join("examples/recorder");
+        let mut words: Vec<&str> = wrap.to_vec();
+        words.push(example.to_str().unwrap());
+        let mut command = Command::new(words[0]);
+        command.args(&words[1..]).arg(place.root()).args(["0", "-", "sched,syscall"]);
+        let mut child = command.env("LONGPOLE_RUNTIME_DIR", place.runtime()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut path = String::new();
+        BufReader::with_capacity(1, child.stdout.as_mut().unwrap()).read_line(&mut path).unwrap();
+        Recorder { child, path: PathBuf::from(path.trim_end()) }
+    }
+
+    fn signal(&self, signal: i32) {
+        // SAFETY: signals a child that has not been waited for.
+        unsafe { libc::kill(self.child.id() as i32, signal) };
+    }
+
+    /// What it says at its end.
+    fn interrupt(mut self) -> String {
+        self.signal(libc::SIGINT);
+        let mut text = String::new();
+        self.child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+        assert!(self.child.wait().unwrap().success());
+        text
+    }
+
+    fn instances(&self) -> Vec<String> {
+        let own = format!("{PREFIX}-{}-", self.child.id());
+        let entries = fs::read_dir(Path::new(TRACEFS).join("instances")).unwrap();
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).filter(|name| name.starts_with(&own)).collect()
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn work() {
+    for _ in 0..20 {
+        Command::new("true").status().unwrap();
+    }
+}
+
+fn description(recording: &Path) -> Value {
+    serde_json::from_slice(&fs::read(recording.join(RAW).join("source.json")).unwrap_or_default()).unwrap_or_default()
+}
+
+#[test]
+fn the_instance_is_gone_after_an_interrupt_and_the_description_tells_what_was_recorded() {
+    if !live("a recorder that is interrupted") {
+        return;
+    }
+    let place = Place::new();
+    let recorder = Recorder::start(&place, &[]);
+    let (path, instance) = (recorder.path.clone(), recorder.instances());
+    assert_eq!(instance.len(), 1);
+    work();
+    let said = recorder.interrupt();
+    assert!(!Path::new(TRACEFS).join("instances").join(&instance[0]).exists());
+    let told: Value = serde_json::from_slice(&fs::read(path.join("longpole.json")).unwrap()).unwrap();
+    assert_eq!(told["sources"], serde_json::json!(["user", "kernel"]), "{said}");
+    assert!(told["kernel_events"]["events"].as_u64().unwrap() > 1000, "{told}");
+    assert!(said.lines().next().unwrap().ends_with(" -"), "a recording with kernel events is not empty: {said}");
+}
+
+#[test]
+fn what_a_killed_recorder_left_in_the_tracer_is_saved_and_its_instance_goes() {
+    if !live("a recorder that is killed") {
+        return;
+    }
+    let place = Place::new();
+    let mut recorder = Recorder::start(&place, &[]);
+    let (path, instance) = (recorder.path.clone(), recorder.instances().remove(0));
+    work();
+    assert!(tidy::is_going_on(&path));
+    recorder.child.kill().unwrap();
+    recorder.child.wait().unwrap();
+    assert!(!tidy::is_going_on(&path));
+    // Nobody is there to take them any more.
+    work();
+    let before: u64 = pages(&path);
+    tidy::all();
+    // Any recorder of another test may have been faster.
+    support::until(|| description(&path)["cpus"].is_array());
+    assert!(!Path::new(TRACEFS).join("instances").join(&instance).exists());
+    assert!(pages(&path) > before, "{} {before}", pages(&path));
+    assert_eq!(description(&path)["killed"], true);
+    assert!(description(&path)["cpus"][0]["read"].as_u64().unwrap() > 100);
+}
+
+fn pages(recording: &Path) -> u64 {
+    let entries = fs::read_dir(recording.join(RAW)).unwrap().map(|entry| entry.unwrap());
+    let lanes = entries.filter(|entry| entry.file_name().to_str().unwrap().starts_with("cpu"));
+    lanes.map(|entry| entry.metadata().unwrap().len()).sum()
+}
+
+#[test]
+fn without_tracefs_the_rest_is_recorded_and_the_remedy_is_told() {
+    // SAFETY: geteuid has no preconditions.
+    let root = unsafe { libc::geteuid() } == 0;
+    let without = "umount -l /sys/kernel/tracing 2>/dev/null; umount -l /sys/kernel/debug 2>/dev/null; exec \"$@\"";
+    let possible = root && Command::new("unshare").args(["-m", "true"]).status().is_ok_and(|status| status.success());
+    if !possible {
+        println!("skipped: a machine without tracefs (needs root and unshare)");
+        return;
+    }
+    let place = Place::new();
+    let recorder = Recorder::start(&place, &["unshare", "-m", "sh", "-c", without, "sh"]);
+    let path = recorder.path.clone();
+    let said = recorder.interrupt();
+    assert!(said.contains("no kernel events are recorded") && said.contains("mount -t tracefs"), "{said}");
+    assert!(path.join("user/metadata").exists() && !path.join(RAW).exists());
+}
