@@ -380,8 +380,7 @@ impl Activity {
     fn declare(&mut self, step: &Step, machine: NameId, state: NameId) {
         let new = Declared { state, since_ns: step.t_ns };
         if let Some(old) = self.declared.insert(machine.0, new) {
-            *self.declared_totals.entry((machine.0, old.state.0)).or_default() +=
-                step.t_ns.saturating_sub(old.since_ns).max(0) as u64;
+            *self.declared_totals.entry((machine.0, old.state.0)).or_default() += step.t_ns.saturating_sub(old.since_ns).max(0) as u64;
         }
         let declared = State::Declared(state);
         let cell = self.cell(step.machine, declared);

@@ -7,6 +7,10 @@
 
 pub mod activity;
 pub mod hash;
+pub mod linux;
+mod linux_loss;
+pub mod linux_rules;
+pub mod linux_watch;
 pub mod names;
 pub mod plan;
 pub mod predicate;

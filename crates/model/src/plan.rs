@@ -65,9 +65,7 @@ impl Plan {
                 }
                 Some(Template::Field(field)) => field_of(class, field).map_or(NumberSource::None, NumberSource::Field),
             };
-            let when = rule.when.as_ref().map(|when| {
-                (when.clone(), when.names().iter().map(|name| field_of(class, name)).collect())
-            });
+            let when = rule.when.as_ref().map(|when| (when.clone(), when.names().iter().map(|name| field_of(class, name)).collect()));
             let last = when.is_none();
             alternatives.push(Alternative {
                 when,
@@ -91,9 +89,7 @@ impl Plan {
     pub(crate) fn choose(&self, fields: &[Value<'_>]) -> Option<&Alternative> {
         self.alternatives.iter().find(|alternative| match &alternative.when {
             None => true,
-            Some((when, places)) => when.holds(|at| {
-                places[at].and_then(|place| fields.get(place)).map_or(Datum::Unknown, value::datum)
-            }),
+            Some((when, places)) => when.holds(|at| places[at].and_then(|place| fields.get(place)).map_or(Datum::Unknown, value::datum)),
         })
     }
 }

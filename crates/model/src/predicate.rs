@@ -300,9 +300,7 @@ fn tokens(text: &str) -> Result<Vec<(usize, Token)>, PredicateError> {
             ('(', _) => (Token::Open, 1),
             (')', _) => (Token::Close, 1),
             ('"', _) => quoted(&chars, at)?,
-            (digit, next) if digit.is_ascii_digit() || (digit == '-' && next.is_some_and(char::is_ascii_digit)) => {
-                number(&chars, at)?
-            }
+            (digit, next) if digit.is_ascii_digit() || (digit == '-' && next.is_some_and(char::is_ascii_digit)) => number(&chars, at)?,
             (letter, _) if is_name(letter) => {
                 let length = chars[at..].iter().take_while(|&&letter| is_name(letter)).count();
                 (Token::Name(chars[at..at + length].iter().collect()), length)

@@ -5,6 +5,7 @@
 //! silently wrong.
 
 use crate::predicate::Predicate;
+use serde::de::DeserializeOwned;
 use serde::Deserialize;
 use std::ops::Range;
 use toml::Spanned;
@@ -100,7 +101,7 @@ impl Pattern {
         Pattern { parts: text.split('*').map(str::to_owned).collect() }
     }
 
-    fn stars(&self) -> usize {
+    pub(crate) fn stars(&self) -> usize {
         self.parts.len() - 1
     }
 
@@ -142,6 +143,21 @@ pub struct RuleError {
     pub message: String,
 }
 
+impl RuleError {
+    /// At a byte of the file's text.
+    pub fn at(file: &str, text: &str, offset: usize, message: String) -> RuleError {
+        RuleError { file: file.to_owned(), line: line_of(text, offset), message }
+    }
+}
+
+/// A rule file's text as what its reader knows of it; what else it holds is refused with its line.
+pub fn parse<T: DeserializeOwned>(file: &str, text: &str) -> Result<T, RuleError> {
+    toml::from_str(text).map_err(|error| {
+        let offset = error.span().map_or(0, |span| span.start);
+        RuleError::at(file, text, offset, error.message().trim().to_owned())
+    })
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -177,9 +193,8 @@ impl Rules {
 
     /// Appends a file's rules; earlier ones win. Nothing is added if one is wrong.
     pub fn add(&mut self, file: &str, text: &str) -> Result<(), RuleError> {
-        let place = |span: Range<usize>, message: String| RuleError { file: file.to_owned(), line: line_of(text, span.start), message };
-        let parsed: File =
-            toml::from_str(text).map_err(|error| place(error.span().unwrap_or(0..0), error.message().trim().to_owned()))?;
+        let place = |span: Range<usize>, message: String| RuleError::at(file, text, span.start, message);
+        let parsed: File = parse(file, text)?;
         let mut rules = Vec::new();
         for entry in parsed.rule {
             let span = entry.span();
@@ -227,7 +242,7 @@ fn check(entry: Entry, whole: Range<usize>, place: &impl Fn(Range<usize>, String
     Ok(rule)
 }
 
-fn template(text: &str, stars: usize) -> Result<Template, String> {
+pub(crate) fn template(text: &str, stars: usize) -> Result<Template, String> {
     if let Some(field) = text.strip_prefix('@') {
         return match field {
             "" => Err("expected the name of a field after `@`".to_owned()),

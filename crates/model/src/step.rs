@@ -20,26 +20,79 @@ pub struct Step {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Op {
-    State { machine: NameId, state: NameId },
-    Begin { name: NameId },
-    End { name: NameId },
-    Mark { name: NameId, object: u64, kind: MarkKind },
-    Counter { name: NameId, value: f64 },
-    Call { name: NameId, id: Option<u64> },
-    Returned { name: NameId, id: Option<u64> },
-    Dispatch { name: NameId, id: Option<u64> },
-    Reply { name: NameId, id: Option<u64> },
-    Submit { context: NameId, count: u64 },
-    Receive { context: NameId, count: u64 },
+    State {
+        machine: NameId,
+        state: NameId,
+    },
+    Begin {
+        name: NameId,
+    },
+    End {
+        name: NameId,
+    },
+    Mark {
+        name: NameId,
+        object: u64,
+        kind: MarkKind,
+    },
+    Counter {
+        name: NameId,
+        value: f64,
+    },
+    Call {
+        name: NameId,
+        id: Option<u64>,
+    },
+    Returned {
+        name: NameId,
+        id: Option<u64>,
+    },
+    Dispatch {
+        name: NameId,
+        id: Option<u64>,
+    },
+    Reply {
+        name: NameId,
+        id: Option<u64>,
+    },
+    Submit {
+        context: NameId,
+        count: u64,
+    },
+    Receive {
+        context: NameId,
+        count: u64,
+    },
     Wait,
-    Put { queue: QueueId, count: u64 },
-    Get { queue: QueueId, count: u64 },
-    Peek { queue: QueueId, count: u64 },
-    Reserve { queue: QueueId, count: u64 },
-    WaitEmpty { queue: QueueId },
-    WaitFull { queue: QueueId },
-    Size { queue: QueueId, count: u64 },
-    Flow { id: u64 },
+    Put {
+        queue: QueueId,
+        count: u64,
+    },
+    Get {
+        queue: QueueId,
+        count: u64,
+    },
+    Peek {
+        queue: QueueId,
+        count: u64,
+    },
+    Reserve {
+        queue: QueueId,
+        count: u64,
+    },
+    WaitEmpty {
+        queue: QueueId,
+    },
+    WaitFull {
+        queue: QueueId,
+    },
+    Size {
+        queue: QueueId,
+        count: u64,
+    },
+    Flow {
+        id: u64,
+    },
     /// Happened on this machine and says nothing of its state.
     Other,
 }

@@ -234,9 +234,9 @@ impl System {
         match source {
             NameSource::Fixed(name) => name,
             NameSource::Field(at) => match fields.get(at) {
-                Some(Value::Str(text)) => self.names.intern(&String::from_utf8_lossy(text)),
+                Some(Value::Str(text)) => self.names.intern_bounded(&String::from_utf8_lossy(text)),
                 Some(value) => match value::as_u64(value) {
-                    Some(number) => self.names.intern(&format!("{number:#x}")),
+                    Some(number) => self.names.intern_bounded(&format!("{number:#x}")),
                     None => self.names.intern(""),
                 },
                 None => self.names.intern(""),
@@ -253,15 +253,13 @@ impl System {
             Action::Declared => match self.names.text(name).rsplit_once("::") {
                 Some((machine, state)) => {
                     let (machine, state) = (machine.to_owned(), state.to_owned());
-                    Op::State { machine: self.names.intern(&machine), state: self.names.intern(&state) }
+                    Op::State { machine: self.names.intern_bounded(&machine), state: self.names.intern_bounded(&state) }
                 }
                 None => Op::Other,
             },
             Action::Begin => Op::Begin { name },
             Action::End => Op::End { name },
-            Action::Mark => {
-                Op::Mark { name, object: plan.object.read(fields).unwrap_or(0), kind: plan.kind.read(fields) }
-            }
+            Action::Mark => Op::Mark { name, object: plan.object.read(fields).unwrap_or(0), kind: plan.kind.read(fields) },
             Action::Counter => Op::Counter { name, value: plan.value.read_f64(fields).unwrap_or(0.0) },
             Action::Call => Op::Call { name, id: plan.id.read(fields) },
             Action::Returned => Op::Returned { name, id: plan.id.read(fields) },
@@ -284,8 +282,5 @@ impl System {
 }
 
 fn is_queue(action: Action) -> bool {
-    matches!(
-        action,
-        Action::Put | Action::Get | Action::Peek | Action::Reserve | Action::WaitEmpty | Action::WaitFull | Action::Size
-    )
+    matches!(action, Action::Put | Action::Get | Action::Peek | Action::Reserve | Action::WaitEmpty | Action::WaitFull | Action::Size)
 }

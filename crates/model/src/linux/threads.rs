@@ -1,0 +1,250 @@
+//! Who runs where: switches, wake-ups, queues, and what an event shows of a CPU whose thread was not known.
+
+use super::{state_of, Linux, Unclaimed};
+use crate::linux_watch::{Base, CpuId, Mode, Start, ThreadId, ThreadState, Wait, Wake, Watch};
+
+impl Linux {
+    /// The CPU's thread goes, `None` being the idle one.
+    pub(super) fn leave<W: Watch + ?Sized>(&mut self, cpu: CpuId, t_ns: i64, from: Option<ThreadId>, state: i64, watch: &mut W) {
+        self.outside_contexts(cpu, t_ns, watch);
+        if self.cpus[cpu.0 as usize].base == Base::Idle {
+            self.settle(cpu, t_ns, watch);
+        }
+        let truth = from.map_or(Base::Idle, Base::Thread);
+        match self.cpus[cpu.0 as usize].base {
+            known if known == truth => {}
+            Base::Unknown => self.claim(cpu, t_ns, truth, watch),
+            // Nothing of its stay was seen.
+            Base::Idle => self.idle_ended(cpu, t_ns, truth, watch),
+            Base::Thread(before) => {
+                // When the one followed the other is unknown, and so is whose the time was; it was after the switch to the former.
+                self.contradictions += 1;
+                let began_ns = self.threads[before.0 as usize].began_ns;
+                self.unseat(cpu, t_ns);
+                self.settle(cpu, t_ns, watch);
+                self.cpus[cpu.0 as usize].unclaimed = Unclaimed::since(began_ns.unwrap_or(t_ns));
+                self.claim(cpu, t_ns, truth, watch);
+            }
+        }
+        self.settle(cpu, t_ns, watch);
+        let Some(id) = from else { return };
+        let thread = &mut self.threads[id.0 as usize];
+        let begin = thread.began_ns.take();
+        let own_ns = std::mem::take(&mut thread.own_ns);
+        thread.state = state_of(state, thread.exiting);
+        (thread.since_ns, thread.queued_ns, thread.cpu, thread.wake) = (t_ns, t_ns, Some(cpu), None);
+        if thread.state == ThreadState::Dead {
+            thread.died_ns = Some(t_ns);
+        }
+        if let Some(begin_ns) = begin.filter(|_| self.covers(t_ns)) {
+            watch.stopped(id, cpu, begin_ns, t_ns, own_ns);
+        }
+    }
+
+    /// The CPU takes a thread.
+    pub(super) fn take<W: Watch + ?Sized>(&mut self, cpu: CpuId, t_ns: i64, to: Option<ThreadId>, watch: &mut W) {
+        let Some(id) = to else {
+            let place = &mut self.cpus[cpu.0 as usize];
+            (place.base, place.ready_ns) = (Base::Idle, None);
+            return;
+        };
+        self.off_other_cpus(id, cpu, t_ns);
+        let thread = &mut self.threads[id.0 as usize];
+        // Since no switch has named it, it was not running; somebody woke it.
+        if let (ThreadState::Unknown | ThreadState::Blocked(_), Some(early)) = (thread.state, thread.early) {
+            let ready_ns = match thread.state {
+                ThreadState::Unknown => early.t_ns,
+                _ => thread.since_ns.max(early.t_ns),
+            };
+            (thread.wake, thread.queued_ns, thread.cpu) = (Some(early), ready_ns, thread.cpu.or(Some(cpu)));
+            (thread.state, thread.since_ns) = (ThreadState::Runnable, ready_ns);
+        }
+        self.queue_on(id, cpu, t_ns, watch);
+        let thread = &self.threads[id.0 as usize];
+        let (state, ready_ns, wake) = (thread.state, thread.since_ns, thread.wake);
+        self.close(id, t_ns, watch);
+        if matches!(state, ThreadState::Runnable | ThreadState::Preempted) && self.covers(t_ns) {
+            watch.started(&Start { t_ns, thread: id, cpu, ready_ns, preempted: state == ThreadState::Preempted, wake });
+        }
+        let thread = &mut self.threads[id.0 as usize];
+        (thread.state, thread.since_ns, thread.cpu) = (ThreadState::Running, t_ns, Some(cpu));
+        (thread.began_ns, thread.own_ns, thread.early, thread.wake) = (Some(t_ns), 0, None, None);
+        self.cpus[cpu.0 as usize].base = Base::Thread(id);
+    }
+
+    /// What the CPU did since its base is unknown is known now.
+    pub(super) fn claim<W: Watch + ?Sized>(&mut self, cpu: CpuId, t_ns: i64, base: Base, watch: &mut W) {
+        self.settle(cpu, t_ns, watch);
+        let place = &mut self.cpus[cpu.0 as usize];
+        let unclaimed = std::mem::replace(&mut place.unclaimed, Unclaimed::since(t_ns));
+        place.base = base;
+        let doubt = std::mem::take(&mut place.doubt);
+        place.ready_ns = None;
+        if doubt && base != Base::Idle {
+            self.unseen_idle_ends += 1;
+        }
+        let mut whole = true;
+        if let Base::Thread(id) = base {
+            self.off_other_cpus(id, cpu, t_ns);
+            // Where it is known to have been elsewhere meanwhile, the time that is left stays unknown.
+            let thread = &self.threads[id.0 as usize];
+            whole = thread.state == ThreadState::Unknown || thread.since_ns <= unclaimed.since_ns;
+            if whole {
+                self.close(id, unclaimed.since_ns, watch);
+            }
+            let thread = &mut self.threads[id.0 as usize];
+            (thread.state, thread.since_ns, thread.cpu) = (ThreadState::Running, t_ns, Some(cpu));
+            (thread.began_ns, thread.early, thread.wake) = (None, None, None);
+            if let Some((mode, call)) = unclaimed.mode {
+                (thread.mode, thread.call) = (mode, call);
+            }
+        }
+        if whole && (unclaimed.ns > 0 || unclaimed.interrupts_ns > 0) {
+            watch.claimed(cpu, base, unclaimed.ns, unclaimed.interrupts_ns);
+        }
+    }
+
+    /// An event shows that idleness has ended unseen.
+    pub(super) fn idle_ended<W: Watch + ?Sized>(&mut self, cpu: CpuId, t_ns: i64, truth: Base, watch: &mut W) {
+        self.settle(cpu, t_ns, watch);
+        if self.cpus[cpu.0 as usize].base == Base::Unknown {
+            // It has ended before, with a thread in the queue.
+            if truth != Base::Unknown {
+                self.claim(cpu, t_ns, truth, watch);
+            }
+            return;
+        }
+        self.unseen_idle_ends += 1;
+        let place = &mut self.cpus[cpu.0 as usize];
+        (place.base, place.unclaimed, place.doubt) = (Base::Unknown, Unclaimed::since(t_ns), false);
+        if truth != Base::Unknown {
+            self.claim(cpu, t_ns, truth, watch);
+        }
+    }
+
+    /// The thread that was believed to run on the CPU does not, since an unknown moment.
+    pub(super) fn unseat(&mut self, cpu: CpuId, t_ns: i64) {
+        let place = &mut self.cpus[cpu.0 as usize];
+        let since = place.since_ns;
+        if let Base::Thread(id) = place.base {
+            let thread = &mut self.threads[id.0 as usize];
+            (thread.state, thread.since_ns, thread.began_ns) = (ThreadState::Unknown, since, None);
+            (thread.call, thread.mode) = (None, Mode::Unknown);
+        }
+        (place.base, place.unclaimed, place.doubt) = (Base::Unknown, Unclaimed::since(since.min(t_ns)), false);
+    }
+
+    /// A thread runs in one place only.
+    pub(super) fn off_other_cpus(&mut self, id: ThreadId, cpu: CpuId, t_ns: i64) {
+        let thread = &self.threads[id.0 as usize];
+        let (ThreadState::Running, Some(other)) = (thread.state, thread.cpu) else { return };
+        if other != cpu && self.cpus[other.0 as usize].base == Base::Thread(id) {
+            // When it left is unknown; not before the last piece that was told.
+            self.contradictions += 1;
+            self.unseat(other, t_ns);
+        }
+    }
+
+    /// An event that only the thread `tid` can have made happened on the CPU.
+    pub(super) fn runs<W: Watch + ?Sized>(&mut self, cpu: CpuId, t_ns: i64, tid: i32, watch: &mut W) {
+        let truth = if tid == 0 { Base::Idle } else { Base::Thread(self.thread(tid, &[], false)) };
+        match self.cpus[cpu.0 as usize].base {
+            known if known == truth => {}
+            Base::Unknown => self.claim(cpu, t_ns, truth, watch),
+            Base::Idle => self.idle_ended(cpu, t_ns, truth, watch),
+            Base::Thread(_) => {
+                self.contradictions += 1;
+                self.settle(cpu, t_ns, watch);
+                self.unseat(cpu, t_ns);
+                self.claim(cpu, t_ns, truth, watch);
+            }
+        }
+    }
+
+    pub(super) fn waking<W: Watch + ?Sized>(&mut self, id: ThreadId, wake: Wake, watch: &mut W) {
+        let thread = &mut self.threads[id.0 as usize];
+        match thread.state {
+            ThreadState::Blocked(_) => self.becomes_runnable(id, wake, wake.t_ns, watch),
+            ThreadState::Running => thread.early = Some(wake),
+            ThreadState::Unknown => {
+                thread.early.get_or_insert(wake);
+            }
+            // Woken already.
+            ThreadState::Runnable | ThreadState::Preempted | ThreadState::Dead => {}
+        }
+    }
+
+    pub(super) fn woken<W: Watch + ?Sized>(&mut self, id: ThreadId, wake: Wake, new: bool, watch: &mut W) {
+        let thread = &mut self.threads[id.0 as usize];
+        match thread.state {
+            ThreadState::Unknown if new => self.becomes_runnable(id, wake, wake.t_ns, watch),
+            ThreadState::Blocked(_) => {
+                // It was woken while it was leaving its CPU, or the trace holds no sched_waking.
+                let early = thread.early.unwrap_or(wake);
+                self.becomes_runnable(id, early, wake.t_ns, watch);
+            }
+            ThreadState::Running => thread.early = None,
+            ThreadState::Unknown => {
+                thread.early.get_or_insert(wake);
+            }
+            ThreadState::Runnable | ThreadState::Preempted | ThreadState::Dead => {}
+        }
+    }
+
+    pub(super) fn becomes_runnable<W: Watch + ?Sized>(&mut self, id: ThreadId, wake: Wake, t_ns: i64, watch: &mut W) {
+        self.close(id, t_ns, watch);
+        let covers = self.covers(t_ns);
+        let thread = &mut self.threads[id.0 as usize];
+        (thread.state, thread.since_ns, thread.queued_ns) = (ThreadState::Runnable, t_ns, t_ns);
+        (thread.wake, thread.early) = (Some(wake), None);
+        thread.cpu = thread.cpu.or(Some(wake.cpu));
+        if covers {
+            watch.woken(id, &wake);
+        }
+    }
+
+    /// Notes the CPU in whose queue a thread stands, or will when it is woken.
+    pub(super) fn queue_on<W: Watch + ?Sized>(&mut self, id: ThreadId, cpu: CpuId, t_ns: i64, watch: &mut W) {
+        let thread = &mut self.threads[id.0 as usize];
+        if thread.state == ThreadState::Running || thread.cpu == Some(cpu) {
+            return;
+        }
+        let before = thread.cpu.replace(cpu);
+        let queued = thread.queued_ns;
+        if matches!(thread.state, ThreadState::Runnable | ThreadState::Preempted) {
+            thread.queued_ns = t_ns;
+            let preempted = thread.state == ThreadState::Preempted;
+            self.waited(id, before, preempted, (queued, t_ns), watch);
+        }
+    }
+
+    pub(super) fn waited<W: Watch + ?Sized>(
+        &self,
+        thread: ThreadId,
+        cpu: Option<CpuId>,
+        preempted: bool,
+        (from, to): (i64, i64),
+        watch: &mut W,
+    ) {
+        let Some((cpu, (begin_ns, end_ns))) = cpu.zip(self.clip(from, to)) else { return };
+        let place = &self.cpus[cpu.0 as usize];
+        watch.waited(&Wait { thread, cpu, preempted, begin_ns, end_ns, now: place.occupant(), now_since_ns: place.since_ns });
+    }
+
+    /// Ends a thread's state. Running is told by the CPUs.
+    pub(crate) fn close<W: Watch + ?Sized>(&mut self, id: ThreadId, t_ns: i64, watch: &mut W) {
+        let thread = &mut self.threads[id.0 as usize];
+        let (state, since) = (thread.state, thread.since_ns);
+        thread.since_ns = thread.since_ns.max(t_ns);
+        if !matches!(state, ThreadState::Running | ThreadState::Dead | ThreadState::Unknown) {
+            if let Some((begin, end)) = self.clip(since, t_ns) {
+                watch.was(id, state, begin, end);
+            }
+            if matches!(state, ThreadState::Runnable | ThreadState::Preempted) {
+                let thread = &self.threads[id.0 as usize];
+                let (cpu, queued) = (thread.cpu, thread.queued_ns);
+                self.waited(id, cpu, state == ThreadState::Preempted, (queued, t_ns), watch);
+            }
+        }
+    }
+}

@@ -1,0 +1,416 @@
+//! What the kernel's events mean, by name and field: rules (`rules/linux.toml`) compiled once per event class, and an event as a [`Fact`].
+//!
+//! Here nothing is remembered from one event to the next; the state machine that facts move is [`crate::linux`].
+
+use crate::names::{NameId, Names};
+use crate::rules::{parse, Pattern, RuleError, Template};
+use longpole_trace::event::{Class, Event, Value};
+use serde::Deserialize;
+use std::ops::Range;
+use toml::Spanned;
+
+/// What one kernel event tells. Texts borrow from the event.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Fact<'a> {
+    Switch {
+        tid: i32,
+        name: &'a [u8],
+        state: i64,
+        to: i32,
+        to_name: &'a [u8],
+    },
+    /// Somebody begins to wake the thread; `cpu` is where it was last.
+    Waking {
+        tid: i32,
+        name: &'a [u8],
+        cpu: Option<u32>,
+    },
+    /// The thread is in the queue of `cpu` now.
+    Woken {
+        tid: i32,
+        name: &'a [u8],
+        cpu: Option<u32>,
+        new: bool,
+    },
+    Migrate {
+        tid: i32,
+        cpu: u32,
+    },
+    Fork {
+        parent: Option<i32>,
+        tid: i32,
+        process: Option<i32>,
+        name: &'a [u8],
+    },
+    /// By the thread that runs, if the event does not name it.
+    Exec {
+        tid: Option<i32>,
+        file: &'a [u8],
+    },
+    Exit {
+        tid: i32,
+    },
+    /// Of the dump of the system's state when the recording began.
+    Process {
+        tid: i32,
+        process: Option<i32>,
+        name: &'a [u8],
+        status: Option<i64>,
+        cpu: Option<u32>,
+    },
+    IrqName {
+        number: i64,
+        name: &'a [u8],
+    },
+    Raise {
+        number: i64,
+    },
+    Enter(Key, &'a [u8]),
+    Leave(Key),
+    SyscallEnter {
+        name: NameId,
+    },
+    SyscallLeave {
+        name: NameId,
+        result: Option<i64>,
+    },
+}
+
+/// An interrupt context.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Key {
+    Irq(i64),
+    Softirq(i64),
+    /// Of the processor's own controller.
+    Vector(NameId),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Action {
+    Switch,
+    Waking,
+    Woken,
+    WokenNew,
+    Migrate,
+    Fork,
+    Exec,
+    Exit,
+    Process,
+    IrqName,
+    IrqEnter,
+    IrqLeave,
+    SoftirqRaise,
+    SoftirqEnter,
+    SoftirqLeave,
+    VectorEnter,
+    VectorLeave,
+    SyscallEnter,
+    SyscallLeave,
+    Ignore,
+}
+
+impl Action {
+    const ALL: [(&'static str, Action); 20] = [
+        ("switch", Action::Switch),
+        ("waking", Action::Waking),
+        ("woken", Action::Woken),
+        ("woken_new", Action::WokenNew),
+        ("migrate", Action::Migrate),
+        ("fork", Action::Fork),
+        ("exec", Action::Exec),
+        ("exit", Action::Exit),
+        ("process", Action::Process),
+        ("irq_name", Action::IrqName),
+        ("irq_enter", Action::IrqEnter),
+        ("irq_leave", Action::IrqLeave),
+        ("softirq_raise", Action::SoftirqRaise),
+        ("softirq_enter", Action::SoftirqEnter),
+        ("softirq_leave", Action::SoftirqLeave),
+        ("vector_enter", Action::VectorEnter),
+        ("vector_leave", Action::VectorLeave),
+        ("syscall_enter", Action::SyscallEnter),
+        ("syscall_leave", Action::SyscallLeave),
+        ("ignore", Action::Ignore),
+    ];
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    rule: Vec<Entry>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    event: Spanned<String>,
+    #[serde(rename = "do")]
+    action: Spanned<String>,
+    tid: Option<Spanned<String>>,
+    name: Option<Spanned<String>>,
+    state: Option<Spanned<String>>,
+    to: Option<Spanned<String>>,
+    to_name: Option<Spanned<String>>,
+    parent: Option<Spanned<String>>,
+    process: Option<Spanned<String>>,
+    cpu: Option<Spanned<String>>,
+    number: Option<Spanned<String>>,
+    result: Option<Spanned<String>>,
+}
+
+#[derive(Debug)]
+struct Rule {
+    pattern: Pattern,
+    action: Action,
+    roles: Roles<Option<Template>>,
+}
+
+/// What a rule takes from an event.
+#[derive(Clone, Copy, Debug, Default)]
+struct Roles<T> {
+    tid: T,
+    name: T,
+    state: T,
+    to: T,
+    to_name: T,
+    parent: T,
+    process: T,
+    cpu: T,
+    number: T,
+    result: T,
+}
+
+#[derive(Debug)]
+pub struct LinuxRules {
+    rules: Vec<Rule>,
+}
+
+impl LinuxRules {
+    pub fn built_in() -> Result<LinuxRules, RuleError> {
+        LinuxRules::read("linux.toml", include_str!("../rules/linux.toml"))
+    }
+
+    pub fn read(file: &str, text: &str) -> Result<LinuxRules, RuleError> {
+        let place = |span: Range<usize>, message: String| RuleError::at(file, text, span.start, message);
+        let parsed: File = parse(file, text)?;
+        let mut rules = Vec::new();
+        for entry in parsed.rule {
+            let Some(&(_, action)) = Action::ALL.iter().find(|(name, _)| name == entry.action.get_ref()) else {
+                let names: Vec<&str> = Action::ALL.iter().map(|(name, _)| *name).collect();
+                let message = format!("unknown action \"{}\": expected one of {}", entry.action.get_ref(), names.join(", "));
+                return Err(place(entry.action.span(), message));
+            };
+            let pattern = Pattern::new(entry.event.get_ref());
+            let stars = pattern.stars();
+            let template = |text: &Option<Spanned<String>>| match text {
+                None => Ok(None),
+                Some(text) => {
+                    let template = crate::rules::template(text.get_ref(), stars);
+                    template.map(Some).map_err(|message| place(text.span(), message))
+                }
+            };
+            let roles = Roles {
+                tid: template(&entry.tid)?,
+                name: template(&entry.name)?,
+                state: template(&entry.state)?,
+                to: template(&entry.to)?,
+                to_name: template(&entry.to_name)?,
+                parent: template(&entry.parent)?,
+                process: template(&entry.process)?,
+                cpu: template(&entry.cpu)?,
+                number: template(&entry.number)?,
+                result: template(&entry.result)?,
+            };
+            rules.push(Rule { pattern, action, roles });
+        }
+        Ok(LinuxRules { rules })
+    }
+
+    /// None: no rule knows the class.
+    pub(crate) fn compile(&self, class: &Class, names: &mut Names) -> Option<KernelPlan> {
+        for rule in &self.rules {
+            let Some(captures) = rule.pattern.captures(&class.event_name) else { continue };
+            let mut source = |template: &Option<Template>| match template {
+                None => Source::None,
+                Some(Template::Text(text)) => Source::Text(names.intern(text)),
+                Some(Template::Capture(at)) => captures.get(*at).map_or(Source::None, |text| Source::Text(names.intern(text))),
+                Some(Template::Field(fields)) => {
+                    fields.split('|').find_map(|field| field_of(class, field)).map_or(Source::None, Source::Field)
+                }
+            };
+            let roles = &rule.roles;
+            let roles = Roles {
+                tid: source(&roles.tid),
+                name: source(&roles.name),
+                state: source(&roles.state),
+                to: source(&roles.to),
+                to_name: source(&roles.to_name),
+                parent: source(&roles.parent),
+                process: source(&roles.process),
+                cpu: source(&roles.cpu),
+                number: source(&roles.number),
+                result: source(&roles.result),
+            };
+            return (rule.action != Action::Ignore).then_some(KernelPlan { action: rule.action, roles });
+        }
+        None
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+enum Source {
+    #[default]
+    None,
+    Text(NameId),
+    Field(usize),
+}
+
+impl Source {
+    #[inline]
+    fn number(self, fields: &[Value<'_>]) -> Option<i64> {
+        match self {
+            Source::Field(at) => fields.get(at).and_then(Value::as_i64),
+            Source::None | Source::Text(_) => None,
+        }
+    }
+
+    #[inline]
+    fn id(self, fields: &[Value<'_>]) -> Option<i32> {
+        self.number(fields).and_then(|number| i32::try_from(number).ok())
+    }
+
+    #[inline]
+    fn cpu(self, fields: &[Value<'_>]) -> Option<u32> {
+        self.number(fields).and_then(|number| u32::try_from(number).ok())
+    }
+
+    #[inline]
+    fn bytes<'a>(self, fields: &'a [Value<'a>]) -> &'a [u8] {
+        match self {
+            Source::Field(at) => match fields.get(at) {
+                Some(Value::Str(text)) => text,
+                // An array of characters whose metadata does not say that it is text.
+                Some(Value::Bytes(bytes)) => bytes.split(|&byte| byte == 0).next().unwrap_or_default(),
+                _ => &[],
+            },
+            Source::None | Source::Text(_) => &[],
+        }
+    }
+
+    #[inline]
+    fn name(self) -> Option<NameId> {
+        match self {
+            Source::Text(name) => Some(name),
+            Source::None | Source::Field(_) => None,
+        }
+    }
+}
+
+/// What a class means.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KernelPlan {
+    action: Action,
+    roles: Roles<Source>,
+}
+
+impl KernelPlan {
+    /// None if the event lacks what its meaning needs.
+    #[inline]
+    pub(crate) fn fact<'a>(&self, event: &Event<'a>) -> Option<Fact<'a>> {
+        let fields = event.fields;
+        let roles = &self.roles;
+        let tid = || roles.tid.id(fields);
+        let number = || roles.number.number(fields);
+        Some(match self.action {
+            Action::Switch => Fact::Switch {
+                tid: tid()?,
+                name: roles.name.bytes(fields),
+                state: roles.state.number(fields).unwrap_or(0),
+                to: roles.to.id(fields)?,
+                to_name: roles.to_name.bytes(fields),
+            },
+            Action::Waking => Fact::Waking { tid: tid()?, name: roles.name.bytes(fields), cpu: roles.cpu.cpu(fields) },
+            Action::Woken | Action::WokenNew => Fact::Woken {
+                tid: tid()?,
+                name: roles.name.bytes(fields),
+                cpu: roles.cpu.cpu(fields),
+                new: self.action == Action::WokenNew,
+            },
+            Action::Migrate => Fact::Migrate { tid: tid()?, cpu: roles.cpu.cpu(fields)? },
+            Action::Fork => Fact::Fork {
+                parent: roles.parent.id(fields),
+                tid: tid()?,
+                process: roles.process.id(fields),
+                name: roles.name.bytes(fields),
+            },
+            Action::Exec => Fact::Exec { tid: tid(), file: roles.name.bytes(fields) },
+            Action::Exit => Fact::Exit { tid: tid()? },
+            Action::Process => Fact::Process {
+                tid: tid()?,
+                process: roles.process.id(fields),
+                name: roles.name.bytes(fields),
+                status: roles.state.number(fields),
+                cpu: roles.cpu.cpu(fields),
+            },
+            Action::IrqName => Fact::IrqName { number: number()?, name: roles.name.bytes(fields) },
+            Action::IrqEnter => Fact::Enter(Key::Irq(number()?), roles.name.bytes(fields)),
+            Action::IrqLeave => Fact::Leave(Key::Irq(number()?)),
+            Action::SoftirqRaise => Fact::Raise { number: number()? },
+            Action::SoftirqEnter => Fact::Enter(Key::Softirq(number()?), &[]),
+            Action::SoftirqLeave => Fact::Leave(Key::Softirq(number()?)),
+            Action::VectorEnter => Fact::Enter(Key::Vector(roles.name.name()?), &[]),
+            Action::VectorLeave => Fact::Leave(Key::Vector(roles.name.name()?)),
+            Action::SyscallEnter => Fact::SyscallEnter { name: roles.name.name()? },
+            Action::SyscallLeave => Fact::SyscallLeave { name: roles.name.name()?, result: roles.result.number(fields) },
+            Action::Ignore => return None,
+        })
+    }
+
+    /// Whether only a kernel's own trace could hold such an event, so that a CPU's time may be counted from it.
+    pub(crate) fn is_scheduling(&self) -> bool {
+        matches!(self.action, Action::Switch | Action::Waking | Action::Woken)
+    }
+}
+
+/// TSDL names may begin with an underscore that is no part of them.
+fn field_of(class: &Class, name: &str) -> Option<usize> {
+    let plain = |field: &String| field == name || field.strip_prefix('_') == Some(name);
+    class.fields.iter().position(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_built_in_kernel_rules_are_right() {
+        assert!(LinuxRules::built_in().unwrap().rules.len() > 20);
+    }
+
+    #[test]
+    fn a_wrong_kernel_rule_is_refused_with_its_line() {
+        let error = LinuxRules::read("mine.toml", "[[rule]]\nevent = \"a\"\ndo = \"jump\"\n").unwrap_err();
+        assert_eq!((error.file.as_str(), error.line), ("mine.toml", 3));
+        assert!(error.message.contains("expected one of switch"), "{error}");
+        let error = LinuxRules::read("mine.toml", "[[rule]]\nevent = \"a\"\ndo = \"exit\"\ntid = \"$1\"\n").unwrap_err();
+        assert_eq!(error.line, 4);
+    }
+
+    #[test]
+    fn fields_of_either_tracer_are_found() {
+        let rules = LinuxRules::built_in().unwrap();
+        for fields in [
+            ["prev_comm", "prev_tid", "prev_state", "next_comm", "next_tid"],
+            ["prev_comm", "prev_pid", "prev_state", "next_comm", "next_pid"],
+        ] {
+            let class = Class {
+                event_name: "sched_switch".to_owned(),
+                fields: fields.iter().map(|field| (*field).to_owned()).collect(),
+                ..Class::default()
+            };
+            let plan = rules.compile(&class, &mut Names::default()).unwrap();
+            assert!(matches!((plan.roles.tid, plan.roles.to), (Source::Field(1), Source::Field(4))));
+        }
+    }
+}

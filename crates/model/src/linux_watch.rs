@@ -1,0 +1,192 @@
+//! What the Linux state machine tells while it runs: whole pieces of time, and the moments at which something ended.
+//!
+//! Everything is told when it is over, since only then it is known. Times are clipped to the range that was asked for; pieces of no length are
+//! not told. An analysis keeps sums of what it hears; names are looked up in [`crate::linux::Linux`] at the end.
+
+use crate::linux_rules::Key;
+use crate::names::NameId;
+
+/// A thread. Index into [`crate::linux::Linux::threads`]. A thread id that the kernel gives away a second time is a second thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ThreadId(pub u32);
+
+/// An interrupt vector or softirq. Index into [`crate::linux::Linux::contexts`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ContextId(pub u32);
+
+/// Index into [`crate::linux::Linux::cpus`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CpuId(pub u32);
+
+/// What a CPU runs below all interrupts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Base {
+    /// Some thread or idleness; the next switch will tell which.
+    Unknown,
+    Idle,
+    Thread(ThreadId),
+}
+
+/// What a CPU does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Occupant {
+    Idle,
+    Thread(ThreadId),
+    /// The innermost of the open ones.
+    Context(ContextId),
+    /// Whose time it was is told later by [`Watch::claimed`], or never.
+    Unclaimed,
+    /// Events are missing.
+    Lost,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum Mode {
+    /// No system call of this thread has been seen.
+    #[default]
+    Unknown,
+    User,
+    Syscall,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum ThreadState {
+    #[default]
+    Unknown,
+    /// Also while an interrupt lies on top.
+    Running,
+    /// Woken and waiting for its CPU.
+    Runnable,
+    /// Put off its CPU although it could go on.
+    Preempted,
+    Blocked(Reason),
+    Dead,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reason {
+    Interruptible,
+    /// Mostly for a device or a lock of the kernel.
+    Uninterruptible,
+    Stopped,
+    /// Of the kernel's own threads: parked or idle.
+    Parked,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waker {
+    Thread(ThreadId),
+    Context {
+        id: ContextId,
+        began_ns: i64,
+    },
+    /// In the idle thread: an interrupt that is not traced.
+    Idle,
+    Unknown,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wake {
+    pub t_ns: i64,
+    /// Where the waker ran.
+    pub cpu: CpuId,
+    pub waker: Waker,
+}
+
+/// A thread stood in a CPU's queue.
+#[derive(Clone, Copy, Debug)]
+pub struct Wait {
+    pub thread: ThreadId,
+    pub cpu: CpuId,
+    pub preempted: bool,
+    pub begin_ns: i64,
+    pub end_ns: i64,
+    /// What the CPU does, by what is known now, since the end of the last piece that was told of it. To tell it would be too early: events of that
+    /// CPU may be missing.
+    pub now: Occupant,
+    pub now_since_ns: i64,
+}
+
+/// A thread got its CPU after it had waited for it.
+#[derive(Clone, Copy, Debug)]
+pub struct Start {
+    pub t_ns: i64,
+    pub thread: ThreadId,
+    pub cpu: CpuId,
+    /// When it could have run.
+    pub ready_ns: i64,
+    /// It waited because another was preferred, not because it had been woken.
+    pub preempted: bool,
+    pub wake: Option<Wake>,
+}
+
+/// One handling of an interrupt or softirq, over.
+#[derive(Clone, Copy, Debug)]
+pub struct Handling {
+    pub context: ContextId,
+    pub cpu: CpuId,
+    pub begin_ns: i64,
+    pub end_ns: i64,
+    /// Without the contexts that lay on top of it.
+    pub own_ns: u64,
+    /// For a softirq whose raise was seen.
+    pub raised_ns: Option<i64>,
+}
+
+/// One system call, over.
+#[derive(Clone, Copy, Debug)]
+pub struct Call {
+    /// None: by a thread that no switch has named yet.
+    pub thread: Option<ThreadId>,
+    pub name: NameId,
+    /// None: it was entered before the trace began, or where events are missing.
+    pub begin_ns: Option<i64>,
+    pub end_ns: i64,
+    pub result: Option<i64>,
+}
+
+/// One who listens. All that it does not care for is empty.
+pub trait Watch {
+    /// `base` is what lies below the interrupts. `mode` is that of the thread.
+    fn occupied(&mut self, _cpu: CpuId, _by: Occupant, _base: Base, _mode: Mode, _begin_ns: i64, _end_ns: i64) {}
+
+    /// So much of what was told as unclaimed on this CPU, and of what interrupts lay on unknown ground, belongs to `base`.
+    fn claimed(&mut self, _cpu: CpuId, _base: Base, _ns: u64, _interrupts_ns: u64) {}
+
+    /// A loss that was told late lies in this piece, which was told as somebody's.
+    fn retracted(&mut self, _cpu: CpuId, _by: Occupant, _base: Base, _mode: Mode, _begin_ns: i64, _end_ns: i64) {}
+
+    /// A thread was in a state other than running.
+    fn was(&mut self, _thread: ThreadId, _state: ThreadState, _begin_ns: i64, _end_ns: i64) {}
+
+    /// A thread stood in the queue of a CPU, for the whole of its wait or up to a migration.
+    fn waited(&mut self, _wait: &Wait) {}
+
+    fn started(&mut self, _start: &Start) {}
+
+    /// A thread left its CPU. `own_ns`: its stay without interrupts; none if its begin was not seen.
+    fn stopped(&mut self, _thread: ThreadId, _cpu: CpuId, _begin_ns: i64, _end_ns: i64, _own_ns: u64) {}
+
+    fn woken(&mut self, _thread: ThreadId, _wake: &Wake) {}
+
+    fn handled(&mut self, _handling: &Handling) {}
+
+    fn entered(&mut self, _thread: Option<ThreadId>, _name: NameId, _t_ns: i64) {}
+
+    fn returned(&mut self, _call: &Call) {}
+}
+
+/// Nobody listens.
+impl Watch for () {}
+
+/// What a context is called.
+pub(crate) fn softirq_name(number: i64) -> Option<&'static str> {
+    const NAMES: [&str; 10] = ["HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"];
+    usize::try_from(number).ok().and_then(|number| NAMES.get(number).copied())
+}
+
+impl Key {
+    pub fn is_softirq(self) -> bool {
+        matches!(self, Key::Softirq(_))
+    }
+}
