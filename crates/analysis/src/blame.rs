@@ -4,9 +4,13 @@
 //! for its sender. A thread that is waited for and waits itself hands the blame on, in proportion to its own time: the part of it
 //! that works keeps its share, the rest goes to whom it waits for (after the cascaded redistribution of wPerf, OSDI 2018). What
 //! nobody can be blamed for is unknown.
+//!
+//! A queue without a limit hides waiting: who fills it is never held up, only done early. So the time that others need, after a stage has
+//! put its last token, until that queue is worked off counts as this stage's waiting for space; where the recording ends before that, it is
+//! reckoned from the tokens that are left.
 
 use crate::queues::Queues;
-use crate::stages::Stages;
+use crate::stages::{Stage, Stages};
 use longpole_model::activity::{Activity, Cell, State, Total};
 use longpole_model::step::{MachineId, QueueId};
 use longpole_model::system::System;
@@ -23,7 +27,10 @@ pub struct Blame {
     pub busy: Vec<f64>,
     /// Per machine: share of its time that it waits for another stage.
     pub waits: Vec<f64>,
+    /// What others still had to do after its last token counts as its own time, too.
     pub total_ns: Vec<u64>,
+    /// Per machine: the queue that it left behind with work for so long.
+    pub backlog: Vec<Option<(QueueId, u64)>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +95,19 @@ impl Blame {
                 }
             }
         }
+        let mut backlog = vec![None; count];
+        for at in 0..count {
+            let machine = MachineId(at as u32);
+            let Some((queue, ns)) = stages.of(machine).and_then(|stage| left_behind(system, activity, queues, stage, machine)) else {
+                continue;
+            };
+            backlog[at] = Some((queue, ns));
+            total[at] += ns;
+            idle[at] += ns;
+            for (target, part) in opposite(machine, queue, For::Space, queues) {
+                add(&mut edges[at], target, part * ns as f64);
+            }
+        }
         let ratio = |part: f64, at: usize| if total[at] > 0 { part / total[at] as f64 } else { 0.0 };
         let busy: Vec<f64> = (0..count).map(|at| ratio((total[at] - idle[at].min(total[at])) as f64, at)).collect();
         let waits: Vec<f64> = (0..count).map(|at| ratio(edges[at].iter().map(|(_, ns)| ns).sum(), at)).collect();
@@ -117,12 +137,33 @@ impl Blame {
             }
         }
         let unknown = if whole > 0.0 { (1.0 - share.iter().sum::<f64>()).max(0.0) } else { 0.0 };
-        Blame { share, unknown, busy, waits, total_ns: total }
+        Blame { share, unknown, busy, waits, total_ns: total, backlog }
     }
 }
 
+impl Blame {
+    /// Lets one machine stand for several: theirs is then its own.
+    pub(crate) fn unite(&mut self, leader: usize, members: &[usize]) {
+        let total: u64 = members.iter().map(|&at| self.total_ns[at]).sum();
+        let mean = |of: &[f64]| members.iter().map(|&at| of[at] * self.total_ns[at] as f64).sum::<f64>() / total.max(1) as f64;
+        let (busy, waits) = (mean(&self.busy), mean(&self.waits));
+        let share = members.iter().map(|&at| self.share[at]).sum();
+        for &at in members {
+            (self.share[at], self.total_ns[at]) = (0.0, 0);
+        }
+        (self.share[leader], self.busy[leader], self.waits[leader], self.total_ns[leader]) = (share, busy, waits, total);
+    }
+}
+
+/// The output without a limit that takes longest to be worked off after this machine's last step.
+fn left_behind(system: &System, activity: &Activity, queues: &Queues, stage: &Stage, machine: MachineId) -> Option<(QueueId, u64)> {
+    let (_, last_ns) = activity.lifetime(machine)?;
+    let unlimited = stage.outputs.iter().map(|output| output.queue).filter(|queue| system.queues[queue.0 as usize].capacity.is_none());
+    unlimited.map(|queue| (queue, queues.worked_off_after(queue, machine, last_ns))).filter(|&(_, ns)| ns > 0).max_by_key(|&(_, ns)| ns)
+}
+
 /// A thread that tokens pass through.
-pub fn is_stage(stage: &crate::stages::Stage) -> bool {
+pub fn is_stage(stage: &Stage) -> bool {
     !stage.inputs.is_empty() || !stage.outputs.is_empty()
 }
 

@@ -1,24 +1,42 @@
 //! Time of threads per state, by what their probes tell. Probes do not see the scheduler: a thread that is ready but not running counts
-//! as being in its state, so `runnable` is unknown, and so are the CPUs.
+//! as being in its state, so `runnable` is unknown, and so are the CPUs. Where the kernel's events are there too ([`crate::linux_cpu`]), they
+//! tell both, and the probes tell what the running time was spent on.
 
 use crate::histogram::Histogram;
 use crate::latency::since;
+use crate::linux_cpu::{CpuTimes, KernelThread};
 use crate::session::{Observer, Scene, Session};
 use crate::windows::probe_ns;
-use longpole_model::activity::{Outcome, State};
-use longpole_model::step::{Op, Step};
+use longpole_model::activity::{Outcome, State, Total};
+use longpole_model::linux::Linux;
+use longpole_model::step::{MachineId, Op, Step};
 use longpole_model::system::System;
 use serde::Serialize;
+use std::collections::HashMap;
 
 #[derive(Debug, Serialize)]
 pub struct Cpu {
-    /// Nothing in a user trace tells of CPUs.
-    pub cpus: Vec<()>,
+    /// Empty without kernel events.
+    pub cpus: Vec<CpuTime>,
     pub threads: Vec<ThreadTime>,
     /// Machines declared by `state` probes.
     pub machines: Vec<DeclaredTime>,
     pub lost: u64,
     pub probe_cost_ns: Option<f64>,
+}
+
+/// The parts sum to the total.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct CpuTime {
+    pub cpu: u32,
+    pub total_ns: u64,
+    pub idle_ns: u64,
+    pub irq_ns: u64,
+    pub softirq_ns: u64,
+    pub thread_ns: u64,
+    /// Events are missing, or nothing told what ran.
+    pub unknown_ns: u64,
+    pub lost: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -35,9 +53,28 @@ pub struct ThreadTime {
     pub allowed_cpus: Option<Vec<u32>>,
     pub used_cpus: Option<Vec<u32>>,
     pub migrations: Option<u64>,
+    pub kernel: Option<KernelTime>,
     pub total_ns: u64,
     pub lost: u64,
     pub states: Vec<StateTime>,
+}
+
+/// What only the kernel's events tell of a thread.
+#[derive(Debug, Serialize)]
+pub struct KernelTime {
+    /// For which it existed: `running_ns`, `interrupted_ns`, `runnable_ns`, `blocked_ns` and `unknown_ns` sum to it.
+    pub total_ns: u64,
+    /// Interrupts and softirqs on top of it.
+    pub interrupted_ns: u64,
+    /// The part of `running_ns` in system calls; null where the trace has none.
+    pub syscall_ns: Option<u64>,
+    /// The part of `runnable_ns` after it had been put off its CPU.
+    pub preempted_ns: u64,
+    /// The part of `blocked_ns` in which no signal could end the wait.
+    pub uninterruptible_ns: u64,
+    pub unknown_ns: u64,
+    /// Where the interrupts ran that woke it.
+    pub interrupt_cpus: Vec<u32>,
 }
 
 #[derive(Debug, Serialize)]
@@ -92,29 +129,33 @@ pub fn answer(session: &Session, activities: &Activities, probe_cost_ps: Option<
     let system = &session.system;
     let names = system.machine_names();
     let mut threads: Vec<ThreadTime> = Vec::new();
+    // The cells are gone through once, whatever number of machines and names there is.
+    let mut times: Vec<Vec<(State, Total)>> = vec![Vec::new(); system.machines.len()];
+    for (cell, time) in session.activity.cells().iter().zip(session.activity.totals()) {
+        if let (Some(of), true) = (times.get_mut(cell.machine.0 as usize), time.ns > 0) {
+            of.push((cell.state, *time));
+        }
+    }
     for (at, machine) in system.machines.iter().enumerate() {
         let mut states: Vec<StateTime> = Vec::new();
+        let mut places: HashMap<(String, bool), usize> = HashMap::new();
         let (mut total, mut running, mut blocked) = (0, 0, 0);
-        for (cell, time) in session.activity.cells().iter().zip(session.activity.totals()) {
-            if cell.machine.0 as usize != at || time.ns == 0 {
-                continue;
-            }
+        for &(state, time) in &times[at] {
             total += time.ns;
-            match cell.state {
+            match state {
                 State::Lost => {}
                 // Who waits for a call's return does not run.
                 state if state.is_idle() || matches!(state, State::Call(_)) => blocked += time.ns,
                 _ => running += time.ns,
             }
-            let state = state_name(system, cell.state);
-            let probes = probe_ns(*time, probe_cost_ps.unwrap_or(0));
-            match states.iter_mut().find(|known| known.state == state && known.idle == cell.state.is_idle()) {
-                Some(known) => {
-                    known.ns += time.ns;
-                    known.probe_ns += probes;
-                }
-                None => states.push(StateTime { state, ns: time.ns, share: 0.0, probe_ns: probes, idle: cell.state.is_idle() }),
+            let idle = state.is_idle();
+            let state = state_name(system, state);
+            let place = *places.entry((state.clone(), idle)).or_insert(states.len());
+            if place == states.len() {
+                states.push(StateTime { state, ns: 0, share: 0.0, probe_ns: 0, idle });
             }
+            states[place].ns += time.ns;
+            states[place].probe_ns += probe_ns(time, probe_cost_ps.unwrap_or(0));
         }
         for state in &mut states {
             state.share = if total > 0 { state.ns as f64 / total as f64 } else { 0.0 };
@@ -129,14 +170,13 @@ pub fn answer(session: &Session, activities: &Activities, probe_cost_ps: Option<
             runnable_ns: None,
             blocked_ns: Some(blocked),
             instances: instances.map(Histogram::count),
-            instance_ns: instances.and_then(|times| {
-                Some(Instances { min: times.min()?, mean: times.mean()?, max: times.max()? })
-            }),
+            instance_ns: instances.and_then(|times| Some(Instances { min: times.min()?, mean: times.mean()?, max: times.max()? })),
             allowed_cpus: None,
             used_cpus: None,
             migrations: None,
+            kernel: None,
             total_ns: total,
-            lost: session.lost_of.iter().find(|(of, _)| of.0 as usize == at).map_or(0, |(_, lost)| *lost),
+            lost: session.lost_of.get(&MachineId(at as u32)).copied().unwrap_or(0),
             states,
         });
     }
@@ -155,13 +195,72 @@ pub fn answer(session: &Session, activities: &Activities, probe_cost_ps: Option<
     Cpu { cpus: Vec::new(), threads, machines, lost: session.lost, probe_cost_ns: probe_cost_ps.map(|ps| ps as f64 / 1000.0) }
 }
 
+impl Cpu {
+    /// Puts what the kernel tells beside what the probes tell.
+    pub fn add_kernel(&mut self, times: &CpuTimes, linux: &Linux) {
+        self.cpus = times.cpus(linux);
+        self.lost += linux.lost;
+        for found in times.threads(linux) {
+            let same = |thread: &&mut ThreadTime| {
+                thread.kernel.is_none() && thread.tid == Some(found.tid) && (found.pid.is_none() || thread.pid == found.pid)
+            };
+            match self.threads.iter_mut().find(same) {
+                Some(thread) => thread.take(found),
+                None => {
+                    let mut thread = ThreadTime {
+                        pid: found.pid,
+                        tid: Some(found.tid),
+                        name: found.name.clone(),
+                        running_ns: None,
+                        runnable_ns: None,
+                        blocked_ns: None,
+                        instances: None,
+                        instance_ns: None,
+                        allowed_cpus: None,
+                        used_cpus: None,
+                        migrations: None,
+                        kernel: None,
+                        total_ns: found.total_ns,
+                        lost: 0,
+                        states: Vec::new(),
+                    };
+                    thread.take(found);
+                    self.threads.push(thread);
+                }
+            }
+        }
+        self.threads.sort_by(|a, b| {
+            b.running_ns.cmp(&a.running_ns).then(b.total_ns.cmp(&a.total_ns)).then_with(|| (&a.name, a.tid).cmp(&(&b.name, b.tid)))
+        });
+    }
+}
+
+impl ThreadTime {
+    fn take(&mut self, found: KernelThread) {
+        self.running_ns = Some(found.running_ns);
+        self.runnable_ns = Some(found.runnable_ns);
+        self.blocked_ns = Some(found.blocked_ns);
+        self.instances = Some(found.instances);
+        self.instance_ns = found.instance_ns;
+        self.used_cpus = Some(found.used_cpus);
+        self.migrations = Some(found.migrations);
+        self.kernel = Some(KernelTime {
+            total_ns: found.total_ns,
+            interrupted_ns: found.interrupted_ns,
+            syscall_ns: found.syscall_ns,
+            preempted_ns: found.preempted_ns,
+            uninterruptible_ns: found.uninterruptible_ns,
+            unknown_ns: found.unknown_ns,
+            interrupt_cpus: found.interrupt_cpus,
+        });
+    }
+}
+
 /// What a state is called towards people and in JSON.
 pub fn state_name(system: &System, state: State) -> String {
     match state {
         State::Run => "run".to_owned(),
-        State::Span(name) | State::Declared(name) | State::Call(name) | State::Service(name) => {
-            system.names.text(name).to_owned()
-        }
+        State::Span(name) | State::Declared(name) | State::Call(name) | State::Service(name) => system.names.text(name).to_owned(),
         State::Reentry => "re-entry".to_owned(),
         State::WaitSignal(_) => "wait".to_owned(),
         State::WaitEmpty(queue) => format!("wait: {} empty", system.queue_name(queue)),

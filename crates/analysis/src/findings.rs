@@ -4,7 +4,9 @@
 //! speaks, under which condition on the facts it holds, and what to do about it. A rule that asks for a fact that its scope does not
 //! have is refused with its line.
 
+use crate::text::{number, percent};
 use longpole_model::predicate::{Datum, Predicate};
+use longpole_model::rules::{self, RuleError};
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
@@ -24,12 +26,30 @@ impl Scope {
         match self {
             Scope::Call => &["machine", "call", "items", "share", "count", "verdict", "blame", "calls_per_item"],
             Scope::Signal => &["machine", "share", "count", "verdict", "blame", "signals_per_item", "inner_per_item"],
-            Scope::Batch => &[
-                "machine", "queue", "share", "count", "verdict", "blame", "resubmitted", "at_limit", "with_more", "limit", "of_loop",
-            ],
+            Scope::Batch => {
+                &["machine", "queue", "share", "count", "verdict", "blame", "resubmitted", "at_limit", "with_more", "limit", "of_loop"]
+            }
             Scope::State => &["machine", "state", "share", "count", "verdict", "blame", "stands_out"],
             Scope::Queue => &["queue", "share", "count", "verdict", "full", "empty"],
         }
+    }
+}
+
+/// How a template wants a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Plain,
+    Percent,
+    Times,
+}
+
+fn form_of(key: &str) -> (&str, Form) {
+    if let Some(name) = key.strip_suffix('%') {
+        (name, Form::Percent)
+    } else if let Some(name) = key.strip_suffix(" times") {
+        (name, Form::Times)
+    } else {
+        (key, Form::Plain)
     }
 }
 
@@ -39,6 +59,8 @@ pub struct Facts {
     pub scope: Scope,
     pub texts: Vec<(&'static str, String)>,
     pub numbers: Vec<(&'static str, f64)>,
+    /// Of the share, where it is known: two standard errors.
+    pub error: Option<f64>,
     pub evidence: Evidence,
 }
 
@@ -58,8 +80,9 @@ impl Facts {
         }
     }
 
-    /// `{fact}` as it is, `{fact%}` as a percentage.
-    fn fill(&self, template: &str) -> String {
+    /// `{fact}` as it is, `{fact%}` as a percentage, `{fact times}` as a frequency: "once", "2.10 times".
+    /// With `certain` false, the share stands with its error.
+    fn fill(&self, template: &str, certain: bool) -> String {
         let mut out = String::new();
         let mut rest = template;
         while let Some((before, after)) = rest.split_once('{') {
@@ -70,12 +93,17 @@ impl Facts {
                 continue;
             };
             rest = tail;
-            let (name, percent) = key.strip_suffix('%').map_or((key, false), |name| (name, true));
-            match (self.datum(name), percent) {
+            let (name, form) = form_of(key);
+            match (self.datum(name), form) {
                 (Datum::Text(text), _) => out.push_str(text),
-                (Datum::Real(value), true) => out.push_str(&format!("{:.0} %", value * 100.0)),
-                (Datum::Real(value), false) if value.fract() == 0.0 => out.push_str(&format!("{value:.0}")),
-                (Datum::Real(value), false) => out.push_str(&format!("{value:.2}")),
+                (Datum::Real(value), Form::Percent) if name == "share" && !certain => {
+                    out.push_str(&format!("{} ± {}", percent(value), self.error.map_or_else(|| "?".to_owned(), percent)));
+                }
+                (Datum::Real(value), Form::Percent) => out.push_str(&format!("{:.0} %", value * 100.0)),
+                (Datum::Real(value), Form::Times) if (0.95..=1.05).contains(&value) => out.push_str("once"),
+                (Datum::Real(value), Form::Times) => out.push_str(&format!("{value:.2} times")),
+                (Datum::Real(value), Form::Plain) if value.fract() == 0.0 && value >= 0.0 => out.push_str(&number(value as u64)),
+                (Datum::Real(value), Form::Plain) => out.push_str(&format!("{value:.2}")),
                 _ => out.push('?'),
             }
         }
@@ -99,6 +127,13 @@ pub struct Finding {
     pub advice: String,
     #[serde(skip)]
     pub machine: Option<String>,
+    /// The advice in its two parts, the share in the first with its error, where that is known.
+    #[serde(skip)]
+    pub what: String,
+    #[serde(skip)]
+    pub remedy: String,
+    #[serde(skip)]
+    pub error: Option<f64>,
     #[serde(skip)]
     describes: bool,
     #[serde(skip)]
@@ -124,6 +159,7 @@ pub struct Thresholds {
     pub min_busy: f64,
     pub min_blame: f64,
     pub min_wait: f64,
+    pub max_unknown: f64,
     pub stands_out: Vec<Lead>,
     pub min_enclosing_share: f64,
     pub min_service: f64,
@@ -156,19 +192,12 @@ struct Rule {
     of: Scope,
     when: Spanned<String>,
     subject: Spanned<String>,
+    /// What is so; with `remedy` behind it, the advice.
     advice: Spanned<String>,
+    remedy: Spanned<String>,
     /// Repeats what is seen instead of naming a cause: stands behind the causes.
     #[serde(default)]
     describes: bool,
-}
-
-/// Why a file of findings was refused, and where.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{file}:{line}: {message}")]
-pub struct RuleError {
-    pub file: String,
-    pub line: usize,
-    pub message: String,
 }
 
 impl Rules {
@@ -177,26 +206,20 @@ impl Rules {
     }
 
     pub fn parse(file: &str, text: &str) -> Result<Rules, RuleError> {
-        let place = |offset: usize, message: String| RuleError {
-            file: file.to_owned(),
-            line: 1 + text.as_bytes()[..offset.min(text.len())].iter().filter(|&&byte| byte == b'\n').count(),
-            message,
-        };
-        let parsed: File = toml::from_str(text)
-            .map_err(|error| place(error.span().map_or(0, |span| span.start), error.message().trim().to_owned()))?;
+        let place = |offset: usize, message: String| RuleError::at(file, text, offset, message);
+        let parsed: File = rules::parse(file, text)?;
         let mut findings = Vec::new();
         for rule in parsed.finding {
             let begin = rule.when.span().start;
-            let when =
-                Predicate::parse(rule.when.get_ref()).map_err(|error| place(begin, format!("`when`: {error}")))?;
+            let when = Predicate::parse(rule.when.get_ref()).map_err(|error| place(begin, format!("`when`: {error}")))?;
             let known = rule.of.facts();
             let unknown = |name: &str| format!("unknown fact `{name}`: expected one of {}", known.join(", "));
             if let Some(name) = when.names().iter().find(|name| !known.contains(&name.as_str())) {
                 return Err(place(begin, unknown(name)));
             }
-            for template in [&rule.subject, &rule.advice] {
+            for template in [&rule.subject, &rule.advice, &rule.remedy] {
                 for key in template.get_ref().split('{').skip(1).filter_map(|part| part.split_once('}')) {
-                    let name = key.0.trim_end_matches('%');
+                    let (name, _) = form_of(key.0);
                     if !known.contains(&name) {
                         return Err(place(template.span().start, unknown(name)));
                     }
@@ -215,14 +238,18 @@ impl Rules {
                 if !when.holds(|at| when.names().get(at).map_or(Datum::Unknown, |name| facts.datum(name))) {
                     continue;
                 }
+                let remedy = facts.fill(rule.remedy.get_ref(), true);
                 let share = facts.number("share").unwrap_or(0.0);
                 let finding = Finding {
                     kind: rule.kind.clone(),
-                    subject: facts.fill(rule.subject.get_ref()),
+                    subject: facts.fill(rule.subject.get_ref(), true),
                     count: facts.number("count").unwrap_or(0.0) as u64,
                     share,
                     evidence: facts.evidence,
-                    advice: facts.fill(rule.advice.get_ref()),
+                    advice: format!("{}: {remedy}.", facts.fill(rule.advice.get_ref(), true)),
+                    what: facts.fill(rule.advice.get_ref(), false),
+                    remedy,
+                    error: facts.error,
                     machine: facts.text("machine").map(str::to_owned),
                     describes: rule.describes,
                     weight: share * facts.number("blame").unwrap_or(0.0),
@@ -244,7 +271,7 @@ impl Rules {
 mod tests {
     use super::*;
 
-    const THRESHOLDS: &str = "[verdict]\nmin_busy = 0\nmin_blame = 0\nmin_wait = 0\nstands_out = []\nmin_enclosing_share = 0\nmin_service = 0\nmin_calls = 0\nmin_signalling = 0\nmin_stage_blame = 0\nmin_finding = 0\n";
+    const THRESHOLDS: &str = "[verdict]\nmin_busy = 0\nmin_blame = 0\nmin_wait = 0\nmax_unknown = 1\nstands_out = []\nmin_enclosing_share = 0\nmin_service = 0\nmin_calls = 0\nmin_signalling = 0\nmin_stage_blame = 0\nmin_finding = 0\n";
 
     fn refused(rule: &str) -> RuleError {
         Rules::parse("f.toml", &format!("{THRESHOLDS}{rule}")).unwrap_err()
@@ -257,14 +284,18 @@ mod tests {
 
     #[test]
     fn a_wrong_finding_is_refused_with_its_line() {
-        let error = refused("[[finding]]\nkind = \"k\"\nof = \"call\"\nwhen = \"depth > 1\"\nsubject = \"s\"\nadvice = \"a\"\n");
-        assert_eq!(error.line, 15);
-        assert!(error.message.contains("unknown fact `depth`: expected one of machine, call"), "{error}");
-        let error = refused("[[finding]]\nkind = \"k\"\nof = \"call\"\nwhen = \"share > 1\"\nsubject = \"{queue}\"\nadvice = \"a\"\n");
+        let error =
+            refused("[[finding]]\nkind = \"k\"\nof = \"call\"\nwhen = \"depth > 1\"\nsubject = \"s\"\nadvice = \"a\"\nremedy = \"r\"\n");
         assert_eq!(error.line, 16);
+        assert!(error.message.contains("unknown fact `depth`: expected one of machine, call"), "{error}");
+        let error = refused(
+            "[[finding]]\nkind = \"k\"\nof = \"call\"\nwhen = \"share > 1\"\nsubject = \"{queue}\"\nadvice = \"a\"\nremedy = \"r\"\n",
+        );
+        assert_eq!(error.line, 17);
         let error = refused("[[finding]]\nkind = \"k\"\nof = \"moon\"\n");
-        assert_eq!(error.line, 14);
-        let error = refused("[[finding]]\nkind = \"k\"\nof = \"call\"\nwhen = \"share >\"\nsubject = \"s\"\nadvice = \"a\"\n");
+        assert_eq!(error.line, 15);
+        let error =
+            refused("[[finding]]\nkind = \"k\"\nof = \"call\"\nwhen = \"share >\"\nsubject = \"s\"\nadvice = \"a\"\nremedy = \"r\"\n");
         assert!(error.message.contains("column 8"), "{error}");
     }
 
@@ -272,8 +303,14 @@ mod tests {
     fn causes_stand_before_descriptions_and_heavy_before_light() {
         let facts = |scope, machine: &str, share| Facts {
             scope,
-            texts: vec![("machine", machine.to_owned()), ("call", "c".to_owned()), ("items", "units".to_owned()), ("state", "s".to_owned())],
+            texts: vec![
+                ("machine", machine.to_owned()),
+                ("call", "c".to_owned()),
+                ("items", "units".to_owned()),
+                ("state", "s".to_owned()),
+            ],
             numbers: vec![("share", share), ("blame", 1.0), ("calls_per_item", 1.0), ("stands_out", 1.0), ("count", 7.0)],
+            error: None,
             evidence: Evidence::default(),
         };
         let found = Rules::built_in().unwrap().judge(&[
@@ -285,6 +322,6 @@ mod tests {
         let subjects: Vec<&str> = found.iter().map(|finding| finding.subject.as_str()).collect();
         assert_eq!(subjects, ["heavy::c", "light::c", "m::s"]);
         assert_eq!(found[0].count, 7);
-        assert!(found[0].advice.starts_with("heavy calls c 1 times per item and spends 30 %"), "{}", found[0].advice);
+        assert!(found[0].advice.starts_with("heavy calls c once per item and spends 30 %"), "{}", found[0].advice);
     }
 }

@@ -60,6 +60,28 @@ impl Histogram {
         self.spread += weight as f64 * distance * (value as f64 - self.mean);
     }
 
+    /// Puts another histogram's values to this one's.
+    pub fn add(&mut self, other: &Histogram) {
+        if other.weight == 0 {
+            return;
+        }
+        if self.counts.len() < other.counts.len() {
+            self.counts.resize(other.counts.len(), 0);
+        }
+        for (count, more) in self.counts.iter_mut().zip(&other.counts) {
+            *count += more;
+        }
+        self.min = if self.weight == 0 { other.min } else { self.min.min(other.min) };
+        self.max = self.max.max(other.max);
+        self.sum += other.sum;
+        // Chan's way to join means and spreads.
+        let (mine, theirs) = (self.weight as f64, other.weight as f64);
+        let distance = other.mean - self.mean;
+        self.spread += other.spread + distance * distance * mine * theirs / (mine + theirs);
+        self.mean += distance * theirs / (mine + theirs);
+        self.weight = self.weight.saturating_add(other.weight);
+    }
+
     pub fn count(&self) -> u64 {
         self.weight
     }

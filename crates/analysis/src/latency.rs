@@ -129,13 +129,11 @@ impl Observer for Latencies {
             }
             Op::End { name } => self.end_span(step, name),
             Op::Call { name, id: Some(id) } => {
-                self.call(name, id, OpenCall {
-                    caller: step.machine,
-                    call_ns: step.t_ns,
-                    dispatched: None,
-                    reply_ns: None,
-                    returned_ns: None,
-                });
+                self.call(
+                    name,
+                    id,
+                    OpenCall { caller: step.machine, call_ns: step.t_ns, dispatched: None, reply_ns: None, returned_ns: None },
+                );
             }
             Op::Call { name, id: None } => {
                 let calls = &mut self.threads[at].calls;
@@ -298,8 +296,7 @@ impl Latencies {
             });
         }
         for (&(thread, span), spans) in &self.spans {
-            let parts =
-                BTreeMap::from([("self", Part::Times(spans.own.times())), ("depth", Part::Count(spans.deepest))]);
+            let parts = BTreeMap::from([("self", Part::Times(spans.own.times())), ("depth", Part::Count(spans.deepest))]);
             out.push(Latency {
                 kind: Kind::Span,
                 name: name(span),
@@ -345,8 +342,13 @@ impl Latencies {
             });
         }
         out.sort_by(|a, b| {
-            (a.kind as u8, b.times.total_ns, &a.name, &a.machine, &a.peer)
-                .cmp(&(b.kind as u8, a.times.total_ns, &b.name, &b.machine, &b.peer))
+            (a.kind as u8, b.times.total_ns, &a.name, &a.machine, &a.peer).cmp(&(
+                b.kind as u8,
+                a.times.total_ns,
+                &b.name,
+                &b.machine,
+                &b.peer,
+            ))
         });
         out
     }

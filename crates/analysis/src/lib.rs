@@ -2,20 +2,32 @@
 //!
 //! Every analysis is an observer of one streaming pass ([`session`]): it sees each step once, in the order of time, and keeps
 //! sums and histograms ([`histogram`]), never events. So memory does not grow with the length of a trace, only with the number of
-//! distinct names, threads and queues, and with what is in flight at one moment (calls, tokens), which is capped.
+//! threads; names, queues ([`distinct`]) and what is in flight at one moment (calls, tokens) are capped.
 //! Percentiles are within 1 % of the true value.
 //!
 //! No analysis may look at what a name means: systems are judged by their structure, and names are only repeated.
 
 pub mod blame;
 pub mod cpu;
+mod depth;
+pub mod distinct;
+mod facts;
 pub mod findings;
 pub mod histogram;
 pub mod latency;
+pub mod linux_cpu;
+pub mod linux_irq;
+pub mod linux_sched;
+pub mod linux_syscalls;
+pub mod nearest;
 pub mod pairs;
+mod pools;
 pub mod queues;
 pub mod report;
+pub mod samples;
 pub mod session;
+mod shares;
 pub mod stages;
+pub mod text;
 pub mod verdict;
 pub mod windows;

@@ -5,12 +5,43 @@
 
 use crate::histogram::Histogram;
 use crate::latency::{since, Kind, Latency};
+use crate::nearest::nearest;
 use longpole_model::predicate::{Datum, Predicate, PredicateError};
 use longpole_model::value;
-use longpole_trace::event::{Catalogue, ClassId, Event};
+use longpole_trace::event::{Catalogue, Class, ClassId, Event};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 const MOST_WAITING: usize = 1 << 16;
+
+/// Names that are suggested for one that does not occur.
+const MOST_SUGGESTED: usize = 3;
+
+/// A name that does not occur in what was read, so that there is no answer, as against the answer "never".
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UnknownName {
+    #[error("no event `{name}` occurs in what was read; {}", suggestions(.nearest))]
+    Event { name: String, nearest: Vec<String> },
+    #[error("the event `{event}` has no field `{name}`; {}", possible(.fields))]
+    Field { event: String, name: String, fields: Vec<String> },
+}
+
+fn quoted(names: &[String]) -> String {
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}
+
+fn suggestions(names: &[String]) -> String {
+    match names {
+        [] => "there is no event at all".to_owned(),
+        names => format!("the nearest to it: {} (`longpole info` lists all)", quoted(names)),
+    }
+}
+
+fn possible(names: &[String]) -> String {
+    match names {
+        [] => "it has none".to_owned(),
+        names => format!("it has: {}", quoted(names)),
+    }
+}
 
 /// One side of a pair.
 #[derive(Clone, Debug)]
@@ -96,20 +127,51 @@ impl Side {
         let point = &self.point;
         let known = self.classes[at].get_or_insert_with(|| {
             let class = catalogue.classes.get(at)?;
-            (class.event_name == point.event).then(|| {
-                point.when.iter().flat_map(|when| when.names()).map(|name| field(catalogue, event.class, name)).collect()
-            })
+            (class.event_name == point.event)
+                .then(|| point.when.iter().flat_map(|when| when.names()).map(|name| field(catalogue, event.class, name)).collect())
         });
         let Some(places) = known else { return false };
-        point.when.as_ref().is_none_or(|when| {
-            when.holds(|at| {
-                places[at].and_then(|place| event.fields.get(place)).map_or(Datum::Unknown, value::datum)
-            })
-        })
+        point
+            .when
+            .as_ref()
+            .is_none_or(|when| when.holds(|at| places[at].and_then(|place| event.fields.get(place)).map_or(Datum::Unknown, value::datum)))
+    }
+}
+
+impl Side {
+    /// The classes that occurred, as far as they are this event or, with `all`, any.
+    fn occurred<'a>(&'a self, catalogue: &'a Catalogue, all: bool) -> impl Iterator<Item = &'a Class> + 'a {
+        let seen = self.classes.iter().zip(&catalogue.classes);
+        seen.filter(move |(known, _)| known.as_ref().is_some_and(|known| all || known.is_some())).map(|(_, class)| class)
+    }
+
+    /// Whether the event and all that is asked of it occurred.
+    fn check(&self, catalogue: &Catalogue, by: Option<&str>) -> Result<(), UnknownName> {
+        let name = &self.point.event;
+        if self.occurred(catalogue, false).next().is_none() {
+            let all = self.occurred(catalogue, true).map(|class| class.event_name.as_str());
+            let nearest = nearest(name, all, MOST_SUGGESTED).into_iter().map(str::to_owned).collect();
+            return Err(UnknownName::Event { name: name.clone(), nearest });
+        }
+        for wanted in self.point.when.iter().flat_map(|when| when.names()).map(String::as_str).chain(by) {
+            let mut fields: Vec<String> = self.occurred(catalogue, false).flat_map(|class| class.fields.clone()).collect();
+            if !fields.iter().any(|field| field == wanted) {
+                fields.sort_unstable();
+                fields.dedup();
+                return Err(UnknownName::Field { event: name.clone(), name: wanted.to_owned(), fields });
+            }
+        }
+        Ok(())
     }
 }
 
 impl Pairs {
+    /// After the last event: whether every name that was asked for occurred.
+    pub fn check(&self, catalogue: &Catalogue) -> Result<(), UnknownName> {
+        self.from.check(catalogue, self.by.as_deref())?;
+        self.to.check(catalogue, self.by.as_deref())
+    }
+
     pub fn new(from: Point, to: Point, by: Option<String>) -> Pairs {
         Pairs {
             name: format!("{} -> {}", from.event, to.event),

@@ -1,11 +1,7 @@
-//! Queues: how deep, how often full and empty, in what portions they are emptied, how long a token stays.
-//!
-//! Depth is puts minus gets, weighted by time. Where a recording began with tokens already inside, the depth is known only up to an
-//! offset: it is kept relative, and the offset comes from a `size` probe, from a wait (a queue somebody waits on is empty,
-//! or full), or from the lowest depth seen, which cannot have been below zero. Probes on both sides of a queue are not atomic
-//! with it, so a depth may be off by the tokens in somebody's hands for a moment; the depth is corrected only where it is off by
-//! more than that, and after a loss.
+//! Queues: how deep, how often full and empty, in what portions they are emptied, how long a token stays. The depth itself is followed in
+//! [`crate::depth`].
 
+use crate::depth::Depth;
 use crate::histogram::Histogram;
 use crate::latency::since;
 use crate::session::{Observer, Scene};
@@ -19,9 +15,6 @@ use std::collections::VecDeque;
 
 /// Portions in a queue beyond this are not followed to their end.
 const MOST_PORTIONS: usize = 1 << 16;
-const MOST_DEPTHS: usize = 4096;
-/// The share of time below which a negative depth is a race between probes and not an unknown beginning.
-const RACE_SHARE: f64 = 0.01;
 
 #[derive(Clone, Debug, Serialize)]
 pub struct QueueAnswer {
@@ -36,6 +29,8 @@ pub struct QueueAnswer {
     pub full_share: Option<f64>,
     pub empty_share: Option<f64>,
     pub depth: DepthAnswer,
+    /// Of the same time: between a loss and the next event that tells the depth. Depths and shares of that time are estimates.
+    pub uncertain_share: Option<f64>,
     pub batch: BatchAnswer,
     pub residence_ns: crate::histogram::Times,
     pub signals_per_item: Option<f64>,
@@ -88,6 +83,12 @@ struct State {
     residence: Histogram,
     batch: Histogram,
     first_ns: Option<i64>,
+    /// Who put the newest token.
+    last_producer: Option<MachineId>,
+    /// First and last get.
+    got_ns: Option<(i64, i64)>,
+    /// When somebody found it empty for the first time since the last put.
+    emptied_ns: Option<i64>,
 }
 
 impl Observer for Queues {
@@ -102,7 +103,14 @@ impl Observer for Queues {
             }
             Op::WaitEmpty { queue } => {
                 let described = &scene.system.queues[queue.0 as usize];
-                self.state(queue, step.t_ns).depth.anchor(0, step.t_ns, described.capacity);
+                let state = self.state(queue, step.t_ns);
+                state.emptied_ns.get_or_insert(step.t_ns);
+                // Without a capacity nothing else corrects a depth, and who alone takes knows what is left.
+                if described.capacity.is_none() && state.consumers.iter().all(|&consumer| consumer == step.machine) {
+                    state.depth.anchor_exactly(0, step.t_ns, None);
+                } else {
+                    state.depth.anchor(0, step.t_ns, described.capacity);
+                }
                 self.end_batch(step.machine);
             }
             Op::WaitFull { queue } => {
@@ -123,14 +131,14 @@ impl Observer for Queues {
         }
     }
 
-    fn loss(&mut self, _scene: Scene<'_>, machine: Option<MachineId>, loss: &Loss) {
+    fn loss(&mut self, scene: Scene<'_>, machine: Option<MachineId>, loss: &Loss) {
         let Some(machine) = machine else { return };
         if let Some(taken) = self.taken.get_mut(machine.0 as usize) {
             taken.clear();
         }
-        for state in &mut self.queues {
+        for (state, described) in self.queues.iter_mut().zip(&scene.system.queues) {
             if state.producers.contains(&machine) || state.consumers.contains(&machine) {
-                state.depth.forget(loss.end_ns);
+                state.depth.forget(loss.begin_ns, loss.end_ns, described.capacity);
                 state.inside.clear();
             }
         }
@@ -152,6 +160,8 @@ impl Queues {
         let capacity = scene.system.queues[queue.0 as usize].capacity;
         let state = self.state(queue, step.t_ns);
         state.puts += 1;
+        state.last_producer = Some(step.machine);
+        state.emptied_ns = None;
         state.put_units = state.put_units.saturating_add(count);
         if !state.producers.contains(&step.machine) {
             state.producers.push(step.machine);
@@ -168,6 +178,8 @@ impl Queues {
         let state = self.state(queue, step.t_ns);
         state.gets += 1;
         state.get_units = state.get_units.saturating_add(count);
+        let (first_get, _) = *state.got_ns.get_or_insert((step.t_ns, step.t_ns));
+        state.got_ns = Some((first_get, step.t_ns));
         if !state.consumers.contains(&step.machine) {
             state.consumers.push(step.machine);
         }
@@ -210,12 +222,37 @@ impl Queues {
         }
     }
 
+    /// Portions that were put.
+    pub fn puts(&self, queue: QueueId) -> u64 {
+        self.queues.get(queue.0 as usize).map_or(0, |state| state.puts)
+    }
+
     pub fn producers(&self, queue: QueueId) -> &[MachineId] {
         self.queues.get(queue.0 as usize).map_or(&[], |state| &state.producers)
     }
 
     pub fn consumers(&self, queue: QueueId) -> &[MachineId] {
         self.queues.get(queue.0 as usize).map_or(&[], |state| &state.consumers)
+    }
+
+    /// How long after its last step at `t_ns` the tokens of the queue's last producer were still being taken, and what is left would take at
+    /// the pace until then.
+    pub fn worked_off_after(&self, queue: QueueId, producer: MachineId, t_ns: i64) -> u64 {
+        let Some(state) = self.queues.get(queue.0 as usize).filter(|state| state.last_producer == Some(producer)) else { return 0 };
+        // Where somebody found it empty, it was worked off.
+        if let Some(emptied_ns) = state.emptied_ns {
+            return since(t_ns, emptied_ns);
+        }
+        let Some((first, last)) = state.got_ns else { return 0 };
+        // What a probe told of the depth goes before what was counted: not everybody has a probe at each get. After a loss nobody knows what
+        // is left.
+        let told = state.depth.now().map(|left| left.min(state.put_units));
+        let left = if state.depth.doubt_ns(last) == 0 { told.unwrap_or(state.put_units.saturating_sub(state.get_units)) } else { 0 };
+        let taken = state.get_units.max(state.put_units - left).max(1);
+        let rest = u128::from(since(first, last)) * u128::from(left) / u128::from(taken);
+        // Beyond its own length a recording foretells nothing.
+        let rest = u64::try_from(rest).unwrap_or(u64::MAX).min(since(first, last));
+        since(t_ns, last).saturating_add(rest)
     }
 
     /// Shares of time nearly full and nearly empty up to `end_ns`: within an eighth of the capacity, since whoever waits is woken by portions.
@@ -250,13 +287,16 @@ impl Queues {
                 let cells = scene.activity.cells().iter().zip(scene.activity.totals());
                 cells.filter(|(cell, _)| cell.state == wanted).map(|(_, total)| total.ns).sum()
             };
+            // What was taken since the last wait is a batch, too.
+            let mut batch = state.batch.clone();
+            for (_, items) in self.taken.iter().flatten().filter(|(of, items)| *of == queue && *items > 0) {
+                batch.record(*items);
+            }
             let signals: u64 = self
                 .signals
                 .iter()
                 .filter(|((sender, receiver), _)| {
-                    sender != receiver
-                        && state.producers.contains(&MachineId(*sender))
-                        && state.consumers.contains(&MachineId(*receiver))
+                    sender != receiver && state.producers.contains(&MachineId(*sender)) && state.consumers.contains(&MachineId(*receiver))
                 })
                 .map(|(_, submits)| *submits)
                 .sum();
@@ -276,18 +316,14 @@ impl Queues {
                 get_units: state.get_units,
                 full_share: described.capacity.and_then(|capacity| depth.share_from(capacity)),
                 empty_share: depth.share_from(1).map(|share| 1.0 - share),
-                depth: DepthAnswer {
-                    mean: depth.mean(),
-                    p50: depth.quantile(0.5),
-                    p99: depth.quantile(0.99),
-                    max: depth.max(),
-                },
+                depth: DepthAnswer { mean: depth.mean(), p50: depth.quantile(0.5), p99: depth.quantile(0.99), max: depth.max() },
+                uncertain_share: (seconds > 0.0).then(|| (state.depth.doubt_ns(end_ns) as f64 / 1e9 / seconds).min(1.0)),
                 batch: BatchAnswer {
-                    count: state.batch.count(),
-                    mean: state.batch.mean(),
-                    p50: state.batch.quantile(0.5),
-                    p99: state.batch.quantile(0.99),
-                    max: state.batch.max(),
+                    count: batch.count(),
+                    mean: batch.mean(),
+                    p50: batch.quantile(0.5),
+                    p99: batch.quantile(0.99),
+                    max: batch.max(),
                 },
                 residence_ns: state.residence.times(),
                 signals_per_item: (items > 0 && signals > 0).then(|| signals as f64 / items as f64),
@@ -302,189 +338,5 @@ impl Queues {
         }
         out.sort_by(|a, b| a.name.cmp(&b.name));
         out
-    }
-}
-
-/// Depth over time, relative to an offset that may be learned later.
-#[derive(Debug, Default)]
-struct Depth {
-    relative: i64,
-    lowest: i64,
-    highest: i64,
-    offset: Option<i64>,
-    since_ns: Option<i64>,
-    /// Time per relative depth since the offset was last in doubt; depths are rounded down to multiples of `1 << shift`.
-    times: IdMap<u64, u64>,
-    shift: u32,
-    settled: Histogram,
-}
-
-impl Depth {
-    fn change(&mut self, by: i64, t_ns: i64, capacity: Option<u64>) {
-        self.pass(t_ns);
-        self.relative = self.relative.saturating_add(by);
-        self.lowest = self.lowest.min(self.relative);
-        self.highest = self.highest.max(self.relative);
-        // Off by more than a race explains: tokens went in or out unseen.
-        let spread = (self.highest as i128 - self.lowest as i128).min(i64::MAX as i128) as i64;
-        if let (None, Some(capacity)) = (self.offset, capacity.filter(|&capacity| spread > capacity as i64 + tolerance(Some(capacity)))) {
-            self.offset = Some(if by < 0 { (capacity as i64).saturating_sub(self.highest) } else { -self.lowest });
-        }
-        if let Some(offset) = self.offset {
-            let depth = self.relative.saturating_add(offset);
-            let tolerance = tolerance(capacity);
-            if depth < -tolerance {
-                self.settle(capacity);
-                self.offset = Some(-self.relative);
-            } else if let Some(capacity) = capacity.filter(|&capacity| depth > capacity as i64 + tolerance) {
-                self.settle(Some(capacity));
-                self.offset = Some(capacity as i64 - self.relative);
-            }
-        }
-    }
-
-    fn anchor(&mut self, depth: u64, t_ns: i64, capacity: Option<u64>) {
-        self.pass(t_ns);
-        let depth = depth.min(i64::MAX as u64) as i64;
-        let offset = depth.saturating_sub(self.relative);
-        match self.offset {
-            // Most recordings see a queue from its birth: then the start was empty, and the difference is a race.
-            None if offset.abs() <= tolerance(capacity) => self.offset = Some(0),
-            None => self.offset = Some(offset),
-            Some(known) if (known - offset).abs() > tolerance(capacity) => {
-                self.settle(capacity);
-                self.offset = Some(offset);
-            }
-            Some(_) => {}
-        }
-    }
-
-    fn forget(&mut self, t_ns: i64) {
-        self.pass(t_ns);
-        self.settle(None);
-        self.offset = None;
-        (self.relative, self.lowest, self.highest) = (0, 0, 0);
-    }
-
-    fn pass(&mut self, t_ns: i64) {
-        let Some(since_ns) = self.since_ns else {
-            self.since_ns = Some(t_ns);
-            return;
-        };
-        let ns = since(since_ns, t_ns);
-        self.since_ns = Some(since_ns.max(t_ns));
-        if ns == 0 {
-            return;
-        }
-        *self.times.entry((self.relative >> self.shift) as u64).or_default() += ns;
-        while self.times.len() > MOST_DEPTHS {
-            self.shift += 1;
-            let mut coarser = IdMap::default();
-            for (&depth, &ns) in &self.times {
-                *coarser.entry((depth as i64 >> 1) as u64).or_default() += ns;
-            }
-            self.times = coarser;
-        }
-    }
-
-    fn settle(&mut self, capacity: Option<u64>) {
-        let mut settled = std::mem::take(&mut self.settled);
-        self.add_to(&mut settled, capacity);
-        self.settled = settled;
-        self.times.clear();
-        self.shift = 0;
-        (self.lowest, self.highest) = (self.relative, self.relative);
-    }
-
-    fn add_to(&self, out: &mut Histogram, capacity: Option<u64>) {
-        let mut times: Vec<(i64, u64)> =
-            self.times.iter().map(|(&depth, &ns)| ((depth as i64) << self.shift, ns)).collect();
-        times.sort_unstable();
-        let offset = self.offset.unwrap_or_else(|| {
-            let total: u64 = times.iter().map(|(_, ns)| ns).sum();
-            let mut seen = 0;
-            let lowest = times.iter().find(|(_, ns)| {
-                seen += ns;
-                seen as f64 > RACE_SHARE * total as f64
-            });
-            lowest.map_or(0, |(depth, _)| (-depth).max(0))
-        });
-        for (relative, ns) in times {
-            let depth = relative.saturating_add(offset).max(0) as u64;
-            out.record_weighted(capacity.map_or(depth, |capacity| depth.min(capacity)), ns);
-        }
-    }
-
-    fn finish(&self, end_ns: i64, capacity: Option<u64>) -> Histogram {
-        let mut last =
-            Depth { times: self.times.clone(), relative: self.relative, offset: self.offset, since_ns: self.since_ns, shift: self.shift, ..Depth::default() };
-        last.pass(end_ns);
-        let mut out = self.settled.clone();
-        last.add_to(&mut out, capacity);
-        out
-    }
-}
-
-fn tolerance(capacity: Option<u64>) -> i64 {
-    capacity.map_or(64, |capacity| (capacity / 8).clamp(1, 64) as i64)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn depth(changes: &[(i64, i64)], end: i64, capacity: Option<u64>) -> Histogram {
-        let mut depth = Depth::default();
-        for &(t, by) in changes {
-            depth.change(by, t, capacity);
-        }
-        depth.finish(end, capacity)
-    }
-
-    #[test]
-    fn depth_is_weighted_by_time() {
-        let found = depth(&[(0, 1), (10, 1), (40, -2)], 100, Some(2));
-        assert_eq!(found.mean(), Some((10.0 + 60.0) / 100.0));
-        assert_eq!(found.share_from(2), Some(0.3));
-        assert_eq!(found.share_from(1), Some(0.4));
-    }
-
-    #[test]
-    fn an_unknown_beginning_is_raised_so_that_no_depth_is_negative() {
-        let found = depth(&[(0, -1), (50, -4), (100, 1)], 150, None);
-        assert_eq!((found.max(), found.min()), (Some(4), Some(0)));
-    }
-
-    #[test]
-    fn a_size_tells_the_beginning() {
-        let mut depth = Depth::default();
-        depth.change(-1, 0, Some(100));
-        depth.change(-1, 10, Some(100));
-        depth.anchor(98, 20, Some(100));
-        assert_eq!(depth.finish(30, Some(100)).min(), Some(98));
-    }
-
-    #[test]
-    fn a_depth_never_exceeds_the_capacity_for_long() {
-        let mut depth = Depth::default();
-        depth.anchor(0, 0, Some(8));
-        for t in 0..100 {
-            depth.change(1, t, Some(8));
-        }
-        depth.change(-8, 200, Some(8));
-        let found = depth.finish(300, Some(8));
-        assert_eq!(found.max(), Some(8));
-        assert!(found.share_from(1).unwrap() < 0.7);
-    }
-
-    #[test]
-    fn many_different_depths_stay_bounded() {
-        let mut depth = Depth::default();
-        for t in 0..100_000 {
-            depth.change(1000, t, None);
-        }
-        assert!(depth.times.len() <= MOST_DEPTHS);
-        let mean = depth.finish(100_000, None).mean().unwrap();
-        assert!((mean / 50_000_000.0 - 1.0).abs() < 0.01, "{mean}");
     }
 }

@@ -1,15 +1,15 @@
 //! The report: verdict, findings, and the numbers they stand on, from one pass.
 
 use crate::cpu::{self, Activities, Cpu};
-use crate::findings::{Finding, RuleError, Rules};
+use crate::findings::{Finding, Rules};
 use crate::latency::{Latencies, Latency};
 use crate::queues::{QueueAnswer, Queues};
 use crate::session::{Scene, Session};
 use crate::stages::Stages;
 use crate::verdict::{Judge, Verdict};
-use longpole_model::rules::RuleError as ModelRuleError;
+use longpole_model::rules::RuleError;
 use longpole_model::system::System;
-use longpole_trace::event::{Catalogue, Item};
+use longpole_trace::event::{Catalogue, Item, StreamKind};
 use serde::Serialize;
 
 #[derive(Debug, Serialize)]
@@ -34,14 +34,8 @@ pub struct Inputs {
     pub lost: u64,
     /// Gaps whose number of events nobody knows.
     pub uncounted_losses: u64,
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    #[error(transparent)]
-    Model(#[from] ModelRuleError),
-    #[error(transparent)]
-    Findings(#[from] RuleError),
+    /// Events under "(other names)": their thread and kind has more names than are told apart.
+    pub other_names: u64,
 }
 
 /// All analyses of a pass together.
@@ -55,7 +49,7 @@ pub struct Pass {
 }
 
 impl Pass {
-    pub fn new() -> Result<Pass, Error> {
+    pub fn new() -> Result<Pass, RuleError> {
         Ok(Pass {
             session: Session::new(System::new()?),
             latencies: Latencies::default(),
@@ -66,13 +60,17 @@ impl Pass {
         })
     }
 
+    /// Events of the kernel are no steps of a program; they are passed over.
     #[inline]
     pub fn item(&mut self, catalogue: &Catalogue, item: &Item<'_>) {
-        self.session.item(
-            catalogue,
-            item,
-            &mut [&mut self.latencies, &mut self.queues, &mut self.stages, &mut self.activities],
-        );
+        let stream = match item {
+            Item::Event(event) => event.stream,
+            Item::Loss(loss) => loss.stream,
+        };
+        if catalogue.streams.get(stream.0 as usize).is_some_and(|stream| stream.kind == StreamKind::Kernel) {
+            return;
+        }
+        self.session.item(catalogue, item, &mut [&mut self.latencies, &mut self.queues, &mut self.stages, &mut self.activities]);
     }
 
     fn scene(&self) -> Scene<'_> {
@@ -99,6 +97,7 @@ impl Pass {
             events: self.session.events,
             lost: self.session.lost,
             uncounted_losses: self.session.uncounted_losses,
+            other_names: self.session.gathered(),
         }
     }
 

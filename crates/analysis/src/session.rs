@@ -1,5 +1,6 @@
 //! One pass over a trace, observed by any number of analyses.
 
+use crate::distinct::Distinct;
 use crate::windows::Windows;
 use longpole_model::activity::{Activity, Outcome};
 use longpole_model::step::{MachineId, Step};
@@ -32,6 +33,7 @@ pub struct Session {
     /// Losses that nobody counted.
     pub uncounted_losses: u64,
     pub lost_of: BTreeMap<MachineId, u64>,
+    distinct: Distinct,
     range: Option<(i64, i64)>,
 }
 
@@ -45,6 +47,7 @@ impl Session {
             lost: 0,
             uncounted_losses: 0,
             lost_of: BTreeMap::new(),
+            distinct: Distinct::default(),
             range: None,
         }
     }
@@ -61,6 +64,7 @@ impl Session {
         self.events += 1;
         self.extend(event.t_ns);
         let step = self.system.step(catalogue, event);
+        let step = self.distinct.bound(step, &mut self.system);
         self.windows.at(step.t_ns, &self.activity);
         let outcome = self.activity.step(&step);
         let scene = Scene { system: &self.system, activity: &self.activity };
@@ -84,6 +88,11 @@ impl Session {
         for observer in observers {
             observer.loss(scene, machine, loss);
         }
+    }
+
+    /// Events whose name is one too many of its kind: they stand under [`crate::distinct::OTHER_NAMES`].
+    pub fn gathered(&self) -> u64 {
+        self.distinct.gathered
     }
 
     /// First and last moment of anything seen.

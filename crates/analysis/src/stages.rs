@@ -7,6 +7,7 @@
 use crate::histogram::Histogram;
 use crate::session::{Observer, Scene};
 use longpole_model::activity::{Outcome, State, Total};
+use longpole_model::hash::IdMap;
 use longpole_model::names::NameId;
 use longpole_model::step::{MachineId, Op, QueueId, Step};
 use longpole_trace::event::Loss;
@@ -21,12 +22,14 @@ pub struct Stages {
 pub struct Stage {
     pub inputs: Vec<Input>,
     pub outputs: Vec<Output>,
-    pub calls: Vec<(NameId, u64)>,
+    pub calls: IdMap<NameId, u64>,
     pub signals: Vec<Signal>,
+    /// Where the signals of a context stand.
+    signal_places: IdMap<NameId, usize>,
     /// From a submit to itself to the next token.
     pub reentry: Total,
     /// The cost of signals to others by the state in which they were sent.
-    pub signalling: Vec<(State, Total)>,
+    pub signalling: IdMap<State, Total>,
     /// Time right before a token was taken, right before and right after one was put: where a thread waits that does not say so.
     pub before_get_ns: u64,
     pub before_put_ns: u64,
@@ -128,10 +131,7 @@ impl Observer for Stages {
                 stage.end_batch();
             }
             Op::Wait | Op::Receive { .. } => stage.end_batch(),
-            Op::Call { name, .. } => match stage.calls.iter_mut().find(|(known, _)| *known == name) {
-                Some((_, count)) => *count += 1,
-                None => stage.calls.push((name, 1)),
-            },
+            Op::Call { name, .. } => *stage.calls.entry(name).or_default() += 1,
             Op::Submit { context, count } => {
                 stage.submit(context, count.max(1), outcome.self_sent);
                 if outcome.self_sent {
@@ -161,6 +161,48 @@ impl Stages {
 }
 
 impl Stage {
+    /// The counts of several stages that do the same, times left aside.
+    pub fn sum<'a>(stages: impl Iterator<Item = &'a Stage>) -> Stage {
+        let mut sum = Stage::default();
+        for stage in stages {
+            let mut places = Vec::new();
+            for input in &stage.inputs {
+                let place = sum.input(input.queue);
+                places.push(place);
+                let known = &mut sum.inputs[place];
+                known.items = known.items.saturating_add(input.items);
+                known.gets += input.gets;
+                known.batches += input.batches;
+                known.inner_items += input.inner_items;
+                known.resubmitted.batches += input.resubmitted.batches;
+                known.resubmitted.with_more += input.resubmitted.with_more;
+                input.resubmitted.sizes.buckets().for_each(|(size, count)| known.resubmitted.sizes.record_weighted(size, count));
+            }
+            for output in &stage.outputs {
+                match sum.outputs.iter_mut().find(|known| known.queue == output.queue) {
+                    Some(known) => known.items = known.items.saturating_add(output.items),
+                    None => sum.outputs.push(Output { ..*output }),
+                }
+            }
+            for (&call, &count) in &stage.calls {
+                *sum.calls.entry(call).or_default() += count;
+            }
+            for signal in &stage.signals {
+                let place = sum.signal(signal.context);
+                let known = &mut sum.signals[place];
+                known.submits += signal.submits;
+                known.self_sent += signal.self_sent;
+                for (&place, &inner) in places.iter().zip(&signal.inner) {
+                    if known.inner.len() <= place {
+                        known.inner.resize(place + 1, 0);
+                    }
+                    known.inner[place] += inner;
+                }
+            }
+        }
+        sum
+    }
+
     /// The main input: of those with the most items, the one that is served most often.
     pub fn main_input(&self) -> Option<usize> {
         let most = self.inputs.iter().map(|input| input.items).max()?;
@@ -176,29 +218,31 @@ impl Stage {
 
     fn get(&mut self, queue: QueueId, items: u64) {
         self.returning = false;
-        let at = match self.inputs.iter().position(|input| input.queue == Some(queue)) {
-            Some(at) => at,
-            None => {
-                self.inputs.push(Input { queue: Some(queue), ..Input::default() });
-                self.inputs.len() - 1
-            }
-        };
+        let at = self.input(Some(queue));
         let input = &mut self.inputs[at];
         input.items = input.items.saturating_add(items);
         input.gets += 1;
         input.current = input.current.saturating_add(items);
     }
 
+    fn input(&mut self, queue: Option<QueueId>) -> usize {
+        self.inputs.iter().position(|input| input.queue == queue).unwrap_or_else(|| {
+            self.inputs.push(Input { queue, ..Input::default() });
+            self.inputs.len() - 1
+        })
+    }
+
+    fn signal(&mut self, context: NameId) -> usize {
+        let at = *self.signal_places.entry(context).or_insert(self.signals.len());
+        if at == self.signals.len() {
+            self.signals.push(Signal { context, submits: 0, self_sent: 0, cost: Total::default(), inner: Vec::new(), current: 0 });
+        }
+        at
+    }
+
     fn signalled(&mut self, signal: usize, outcome: &Outcome) {
         self.signals[signal].cost.add(outcome.spent_ns);
-        match self.signalling.iter_mut().find(|(state, _)| *state == outcome.state) {
-            Some((_, total)) => total.add(outcome.spent_ns),
-            None => {
-                let mut total = Total::default();
-                total.add(outcome.spent_ns);
-                self.signalling.push((outcome.state, total));
-            }
-        }
+        self.signalling.entry(outcome.state).or_default().add(outcome.spent_ns);
     }
 
     /// How often the signal that is sent most is sent between the items of one batch, per such item. `None`: too few items within batches,
@@ -211,20 +255,7 @@ impl Stage {
     }
 
     fn submit(&mut self, context: NameId, count: u64, self_sent: bool) {
-        let at = match self.signals.iter().position(|signal| signal.context == context) {
-            Some(at) => at,
-            None => {
-                self.signals.push(Signal {
-                    context,
-                    submits: 0,
-                    self_sent: 0,
-                    cost: Total::default(),
-                    inner: Vec::new(),
-                    current: 0,
-                });
-                self.signals.len() - 1
-            }
-        };
+        let at = self.signal(context);
         let signal = &mut self.signals[at];
         signal.submits += count;
         if self_sent {

@@ -1,20 +1,24 @@
 //! The verdict: the stage behind a full and before an empty queue, and the state in which it spends its time.
 //!
 //! A stage is chosen by blame ([`crate::blame`]): upstream waits for its space, downstream for its tokens. Its state is the one that takes
-//! most of its work. Both must stand out beyond the noise; else the verdict is that nothing stands out, with the reason.
+//! most of its work ([`crate::shares`]). Both must stand out beyond the noise; else the verdict is that nothing stands out, with the reason.
 
 use crate::blame::{is_stage, Blame};
-use crate::cpu::state_name;
-use crate::findings::{Evidence, Facts, Finding, Rules, Scope, Thresholds};
+use crate::findings::{Evidence, Finding, Rules, Thresholds};
 use crate::latency::Latencies;
+use crate::pools::Pools;
 use crate::queues::Queues;
 use crate::session::Session;
-use crate::stages::{Stage, Stages};
-use crate::windows::{net, probe_ns, Window};
-use longpole_model::activity::{Cell, State, Total};
-use longpole_model::names::NameId;
+use crate::shares::Share;
+use crate::stages::Stages;
+use crate::text::{number, percent};
+use crate::windows::{probe_ns, Window};
+use longpole_model::activity::State;
 use longpole_model::step::{MachineId, QueueId};
 use serde::Serialize;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
 
 #[derive(Clone, Debug, Serialize)]
 pub struct Verdict {
@@ -48,35 +52,31 @@ pub struct Judge<'a> {
     pub rules: &'a Rules,
 }
 
-/// Fewer long stays prove nothing about their state.
-const MIN_OWN_LONGS: u64 = 20;
-
-/// A state of one machine by name, with its net time.
-#[derive(Clone, Debug)]
-struct Share {
-    name: String,
-    state: State,
-    ns: u64,
-    share: f64,
-    error: f64,
-    evidence: Evidence,
-    named: bool,
-    /// A span that other spans take most of: its own time is the rest between them.
-    enclosing: bool,
+/// What is computed once for the verdict and the facts.
+pub(crate) struct Prepared {
+    pub names: Vec<String>,
+    pub windows: Vec<Window>,
+    pub fullness: Vec<(Option<f64>, Option<f64>)>,
+    pub blame: Blame,
+    pub pools: Pools,
+    pub whole: Evidence,
+    /// Per machine: where its cells stand.
+    cells: Vec<Vec<usize>>,
+    /// Filled by [`Judge::shares`].
+    pub shares: RefCell<HashMap<MachineId, Rc<Vec<Share>>>>,
 }
 
-impl Share {
-    fn text(&self) -> String {
-        format!("{} takes {} ± {}", self.name, percent(self.share), percent(self.error))
+impl Prepared {
+    /// The window in which these cells (in the order of the activity's) took most.
+    pub fn strongest(&self, cells: &[usize]) -> Evidence {
+        let part = |window: &Window| cells.iter().filter_map(|&at| window.added.get(at)).map(|total| total.ns).sum::<u64>();
+        let best = self.windows.iter().map(|window| (part(window), window)).filter(|&(ns, _)| ns > 0).max_by_key(|&(ns, _)| ns);
+        best.map_or(self.whole, |(_, window)| Evidence { start_ns: window.begin_ns, end_ns: window.end_ns })
     }
-}
 
-struct Prepared {
-    names: Vec<String>,
-    windows: Vec<Window>,
-    fullness: Vec<(Option<f64>, Option<f64>)>,
-    blame: Blame,
-    whole: Evidence,
+    pub fn cells_of(&self, machine: MachineId) -> &[usize] {
+        self.cells.get(machine.0 as usize).map_or(&[], Vec::as_slice)
+    }
 }
 
 impl Judge<'_> {
@@ -86,23 +86,31 @@ impl Judge<'_> {
         let found = verdict.kind == VerdictKind::Bottleneck;
         let findings = self.rules.judge(&self.facts(&prepared, found));
         // A stage may be slow by what it does between its states: then a finding says it.
-        let cause = findings.first().filter(|finding| finding.is_cause() && finding.share >= self.rules.verdict.min_finding);
+        let first = findings.first().filter(|finding| finding.share >= self.rules.verdict.min_finding);
+        let cause = first.filter(|finding| finding.is_cause());
+        // One thread that nobody waits for may still waste its time.
+        if let (false, Some(alone), true) = (found, first.filter(|finding| finding.machine.is_some()), self.stages(&prepared).len() < 2) {
+            let text = format!("{} By itself, {}", verdict.text, alone.advice);
+            return (Verdict { text, ..verdict }, findings);
+        }
         match (found, slowest, cause) {
             (false, Some(stage), Some(cause)) if cause.machine.as_deref() == Some(&prepared.names[stage]) => {
                 let shares = self.shares(&prepared, MachineId(stage as u32));
                 let text = format!(
-                    "{} is the bottleneck: it{} {} unknown{}{}.{}",
+                    "{} is the bottleneck: it{}, {} of its time unknown{}{}; {}.{}",
                     prepared.names[stage],
-                    cause.advice.strip_prefix(&prepared.names[stage]).unwrap_or(&cause.advice),
+                    cause.what.strip_prefix(&prepared.names[stage]).unwrap_or(&cause.what),
                     percent(self.unknown_share(MachineId(stage as u32), &shares)),
                     self.loss_text(),
                     self.probe_text(MachineId(stage as u32)),
+                    cause.remedy,
                     self.neighbours(&prepared, stage),
                 );
                 let verdict = Verdict {
                     kind: VerdictKind::Bottleneck,
                     machine: cause.machine.clone(),
                     share: Some(cause.share),
+                    share_error: cause.error,
                     unknown_share: Some(self.unknown_share(MachineId(stage as u32), &shares)),
                     evidence: cause.evidence,
                     text,
@@ -117,26 +125,44 @@ impl Judge<'_> {
     fn prepare(&self) -> Prepared {
         let (begin, end) = self.session.range().unwrap_or((0, 0));
         let system = &self.session.system;
-        let fullness: Vec<_> = (0..system.queues.len())
-            .map(|at| self.queues.fullness(QueueId(at as u32), system.queues[at].capacity, end))
-            .collect();
+        let fullness: Vec<_> =
+            (0..system.queues.len()).map(|at| self.queues.fullness(QueueId(at as u32), system.queues[at].capacity, end)).collect();
         let activity = &self.session.activity;
-        let near: Vec<_> = (0..system.queues.len())
-            .map(|at| self.queues.near(QueueId(at as u32), system.queues[at].capacity, end))
-            .collect();
-        let blame = Blame::compute(system, activity, activity.totals(), self.queues, self.stages, &near);
+        let near: Vec<_> =
+            (0..system.queues.len()).map(|at| self.queues.near(QueueId(at as u32), system.queues[at].capacity, end)).collect();
+        let mut blame = Blame::compute(system, activity, activity.totals(), self.queues, self.stages, &near);
+        let work: Vec<u64> = blame.total_ns.iter().zip(&blame.busy).map(|(&total, busy)| (total as f64 * busy) as u64).collect();
+        let pools = Pools::find(system, self.stages, &work);
+        let mut names = system.machine_names();
+        for (&leader, members) in &pools.members {
+            blame.unite(leader, members);
+            let tid = system.machines[leader].tid.map(|tid| format!(".{tid}")).unwrap_or_default();
+            let name = names[leader].strip_suffix(&tid).unwrap_or(&names[leader]).to_owned();
+            members.iter().for_each(|&member| names[member].clone_from(&name));
+        }
+        let mut cells = vec![Vec::new(); system.machines.len()];
+        for (at, cell) in activity.cells().iter().enumerate() {
+            if let Some(of) = cells.get_mut(cell.machine.0 as usize) {
+                of.push(at);
+            }
+        }
         Prepared {
-            names: system.machine_names(),
+            names,
             windows: self.session.windows.finish(end, activity),
             fullness,
             blame,
+            pools,
             whole: Evidence { start_ns: begin, end_ns: end },
+            cells,
+            shares: RefCell::default(),
         }
     }
 
-    fn stages(&self) -> Vec<usize> {
+    /// One machine per stage.
+    pub(crate) fn stages(&self, prepared: &Prepared) -> Vec<usize> {
         let count = self.session.system.machines.len();
-        (0..count).filter(|&at| self.stages.of(MachineId(at as u32)).is_some_and(is_stage)).collect()
+        let is_stage = |&at: &usize| self.stages.of(MachineId(at as u32)).is_some_and(is_stage);
+        (0..count).filter(|&at| prepared.pools.is_leader(at)).filter(is_stage).collect()
     }
 
     /// With the slowest stage, where there is one but none of its states stands out.
@@ -151,16 +177,17 @@ impl Judge<'_> {
             unknown_share: None,
             lost: self.session.lost,
             evidence: prepared.whole,
-            text: format!("Nothing stands out: {text}{}.", self.loss_text()),
+            text: format!("{text}{}.", self.loss_text()),
         };
-        let stages = self.stages();
+        let stages = self.stages(prepared);
         if stages.len() < 2 {
-            return (nothing("no two threads with queue probes hand items to each other".to_owned()), None);
+            return (nothing("No bottleneck can be told: no two threads with queue probes hand items to each other".to_owned()), None);
         }
         let blame = &prepared.blame;
         let Some(&stage) = stages.iter().max_by(|&&a, &&b| blame.share[a].total_cmp(&blame.share[b])) else {
-            return (nothing("there is no stage".to_owned()), None);
+            return (nothing("No bottleneck can be told: there is no stage".to_owned()), None);
         };
+        let nothing = |text: String| nothing(format!("Nothing stands out: {text}"));
         let name = &prepared.names[stage];
         let (mut waited, mut lived) = (0.0, 0.0);
         for &other in stages.iter().filter(|&&other| other != stage) {
@@ -181,6 +208,13 @@ impl Judge<'_> {
         }
         let shares = self.shares(prepared, MachineId(stage as u32));
         let unknown = self.unknown_share(MachineId(stage as u32), &shares);
+        let unseen = self.unseen_share(MachineId(stage as u32), &shares);
+        if unseen > thresholds.max_unknown {
+            let lost = prepared.pools.of(stage).iter().any(|&at| self.session.lost_of.contains_key(&MachineId(at as u32)));
+            let again = if lost { "; record again with --buffer 4MiB" } else { "" };
+            let text = format!("{name} is waited for most, but of {} of its time nothing is known{again}", percent(unseen));
+            return (Verdict { unknown_share: Some(unknown), ..nothing(text) }, None);
+        }
         if let Err(reason) = self.stands_out(MachineId(stage as u32), &shares) {
             return (nothing(format!("{name} is the slowest stage, but {reason}")), Some(stage));
         }
@@ -196,7 +230,7 @@ impl Judge<'_> {
             None => (name.clone(), first.name.clone(), first.share, String::new()),
         };
         let text = format!(
-            "{machine} is the bottleneck: {state}{via} takes {} ± {} of {}, {} unknown{}{}.{}",
+            "{machine} is the bottleneck: {state}{via} takes {} ± {} of {}, {} of its time unknown{}{}.{}",
             percent(share),
             percent(first.error),
             if blamed.is_some() { format!("the work of {name}") } else { "its work".to_owned() },
@@ -219,134 +253,7 @@ impl Judge<'_> {
         (verdict, None)
     }
 
-    /// The work of a machine by the names of its states, the longest first.
-    fn shares(&self, prepared: &Prepared, machine: MachineId) -> Vec<Share> {
-        let cells = self.session.activity.cells();
-        let totals = self.session.activity.totals();
-        let mut found: Vec<(String, State, Vec<usize>)> = Vec::new();
-        for (at, cell) in cells.iter().enumerate() {
-            if cell.machine != machine || cell.state.is_idle() || cell.state == State::Lost || totals[at].ns == 0 {
-                continue;
-            }
-            let name = state_name(&self.session.system, cell.state);
-            match found.iter_mut().find(|(known, ..)| *known == name) {
-                Some((_, state, members)) => {
-                    members.push(at);
-                    // A call within a span of the same name is a call.
-                    if matches!(cell.state, State::Call(_)) {
-                        *state = cell.state;
-                    }
-                }
-                None => found.push((name, cell.state, vec![at])),
-            }
-        }
-        found.retain(|(_, _, members)| !self.is_waking(machine, members));
-        let all: Vec<usize> = found.iter().flat_map(|(.., members)| members.clone()).collect();
-        let own = self.own_long_stays(&all, &found.iter().map(|(.., members)| members.as_slice()).collect::<Vec<_>>());
-        let sum = |added: &[Total], members: &[usize]| -> u64 {
-            let net = |&at: &usize| {
-                let total = added.get(at).copied().unwrap_or_default();
-                net(if own.contains(&at) { total } else { without_long_stays(total) }, self.probe_cost_ps)
-            };
-            members.iter().map(net).sum()
-        };
-        let work = sum(totals, &all);
-        let mut shares: Vec<Share> = found
-            .iter()
-            .map(|(name, state, members)| {
-                let ns = sum(totals, members);
-                let share = if work > 0 { ns as f64 / work as f64 } else { 0.0 };
-                let mut squares = 0.0;
-                let mut used = 0u32;
-                let mut best = (0, prepared.whole);
-                for window in &prepared.windows {
-                    let (part, of) = (sum(&window.added, members), sum(&window.added, &all));
-                    if of == 0 {
-                        continue;
-                    }
-                    used += 1;
-                    squares += (part as f64 - share * of as f64).powi(2);
-                    if part > best.0 {
-                        best = (part, Evidence { start_ns: window.begin_ns, end_ns: window.end_ns });
-                    }
-                }
-                // The error of a ratio of sums over independent windows.
-                let error = if used > 2 && work > 0 {
-                    2.0 * (squares * f64::from(used) / f64::from(used - 1)).sqrt() / work as f64
-                } else {
-                    1.0
-                };
-                Share {
-                    name: name.clone(),
-                    state: *state,
-                    ns,
-                    share,
-                    error,
-                    evidence: best.1,
-                    named: !matches!(state, State::Run | State::Lost),
-                    enclosing: ns < self.latencies.inner_ns(machine, *state),
-                }
-            })
-            .collect();
-        shares.sort_by(|a, b| b.ns.cmp(&a.ns).then_with(|| a.name.cmp(&b.name)));
-        shares
-    }
-
-    /// The cells whose outstandingly long stays are their own. A thread that is not running is interrupted anywhere, so interruptions
-    /// spread over its states as its time does; where one state has far more than its part of them, it is slow by itself now and then.
-    fn own_long_stays(&self, all: &[usize], groups: &[&[usize]]) -> Vec<usize> {
-        let totals = self.session.activity.totals();
-        let sums = |members: &[usize]| {
-            members.iter().map(|&at| totals[at]).fold((0u64, 0u64), |(usual, longs), total| {
-                (usual + total.ns - total.long_ns, longs + total.longs)
-            })
-        };
-        let (usual, all_longs) = sums(all);
-        let mut own = Vec::new();
-        for members in groups {
-            let (part, longs) = sums(members);
-            let expected = part as f64 / usual.max(1) as f64;
-            let found = longs as f64 / all_longs.max(1) as f64;
-            if longs >= MIN_OWN_LONGS && found >= 3.0 * expected + 0.2 {
-                own.extend_from_slice(members);
-            }
-        }
-        own
-    }
-
-    /// Of a machine's time without waiting for work: outside of all named states, or lost.
-    fn unknown_share(&self, machine: MachineId, shares: &[Share]) -> f64 {
-        let lost = self.total_of(Cell { machine, state: State::Lost }).ns;
-        let work: u64 = shares.iter().map(|share| share.ns).sum();
-        let unnamed: u64 = shares.iter().filter(|share| !share.named).map(|share| share.ns).sum();
-        let cells = self.session.activity.cells().iter().zip(self.session.activity.totals());
-        let all: u64 = cells
-            .filter(|(cell, _)| cell.machine == machine && !cell.state.is_idle() && cell.state != State::Lost)
-            .map(|(_, total)| net(*total, self.probe_cost_ps))
-            .sum();
-        let interrupted = all.saturating_sub(work);
-        (lost + unnamed + interrupted) as f64 / (lost + work + interrupted).max(1) as f64
-    }
-
-    /// Whether a state is one of waking others once per batch. Whoever is woken may take the CPU, so this time says more of the scheduler than
-    /// of the state: it is left out of the work, as interruptions are. Signals per item are another matter.
-    fn is_waking(&self, machine: MachineId, members: &[usize]) -> bool {
-        let Some(stage) = self.stages.of(machine) else { return false };
-        let (cells, totals) = (self.session.activity.cells(), self.session.activity.totals());
-        let usual = |total: Total| net(without_long_stays(total), self.probe_cost_ps) as f64;
-        let own: f64 = members.iter().map(|&at| usual(totals[at])).sum();
-        let signalling: f64 = stage
-            .signalling
-            .iter()
-            .filter(|(state, _)| members.iter().any(|&at| cells[at].state == *state))
-            .map(|(_, total)| usual(*total))
-            .sum();
-        let thresholds = &self.rules.verdict;
-        signalling > thresholds.min_signalling * own
-            && stage.inner_signals_per_item().is_some_and(|per_item| per_item < thresholds.min_calls)
-    }
-
-    fn stands_out(&self, machine: MachineId, shares: &[Share]) -> Result<(), String> {
+    pub(crate) fn stands_out(&self, machine: MachineId, shares: &[Share]) -> Result<(), String> {
         let thresholds = &self.rules.verdict;
         stands_out(shares, thresholds)?;
         // Who calls once per batch and waits long although the callee hardly works waits for a CPU, not for the callee.
@@ -357,24 +264,6 @@ impl Judge<'_> {
             }
         }
         Ok(())
-    }
-
-    /// A queue of bytes knows portions, not items: then one call per portion is what a batch should do, and counts half.
-    fn calls_per_item(&self, machine: MachineId, call: NameId) -> f64 {
-        let Some(stage) = self.stages.of(machine) else { return 0.0 };
-        let calls = stage.calls.iter().find(|(known, _)| *known == call).map_or(0, |(_, count)| *count);
-        let per_item = calls as f64 / stage.items().max(1) as f64;
-        if self.takes_portions(stage) {
-            per_item / 2.0
-        } else {
-            per_item
-        }
-    }
-
-    fn takes_portions(&self, stage: &Stage) -> bool {
-        let main = stage.main_input().and_then(|at| stage.inputs[at].queue);
-        let queue = main.or(stage.outputs.first().map(|output| output.queue));
-        queue.is_some_and(|queue| self.session.system.queues[queue.0 as usize].bytes)
     }
 
     /// Where a call's time is the callee's work, the callee is to blame, and what it does then.
@@ -399,144 +288,10 @@ impl Judge<'_> {
         blamed
     }
 
-    fn facts(&self, prepared: &Prepared, verdict: bool) -> Vec<Facts> {
-        let system = &self.session.system;
-        let verdict = if verdict { 1.0 } else { 0.0 };
-        let stages = self.stages();
-        let thresholds = &self.rules.verdict;
-        let blamed: Vec<usize> =
-            stages.iter().copied().filter(|&at| prepared.blame.share[at] >= thresholds.min_stage_blame).collect();
-        let judged = if blamed.is_empty() {
-            stages.into_iter().filter(|&at| prepared.blame.busy[at] >= thresholds.min_busy).collect()
-        } else {
-            blamed
-        };
-        let mut out = Vec::new();
-        for at in judged {
-            let machine = MachineId(at as u32);
-            let Some(stage) = self.stages.of(machine) else { continue };
-            let shares = self.shares(prepared, machine);
-            let work: u64 = shares.iter().map(|share| share.ns).sum();
-            let items = stage.items();
-            if work == 0 || items == 0 {
-                continue;
-            }
-            let blame = prepared.blame.share[at].max(1e-9);
-            let name = prepared.names[at].clone();
-            let signalling: u64 = stage
-                .signalling
-                .iter()
-                .filter(|(state, _)| shares.iter().any(|share| share.state == *state))
-                .map(|(_, total)| net(without_long_stays(*total), self.probe_cost_ps))
-                .sum();
-            let share_of = |total: Total| net(without_long_stays(total), self.probe_cost_ps) as f64 / work as f64;
-            let unit = if self.takes_portions(stage) { "portions" } else { "units" };
-            let per_item = |count: u64| count as f64 / items as f64;
-            let facts = |scope, texts: Vec<(&'static str, String)>, share: f64, count: u64, more: &[(&'static str, f64)], evidence| {
-                let mut numbers =
-                    vec![("share", share), ("count", count as f64), ("verdict", verdict), ("blame", blame)];
-                numbers.extend_from_slice(more);
-                let mut all = vec![("machine", name.clone())];
-                all.extend(texts);
-                Facts { scope, texts: all, numbers, evidence }
-            };
-            for &(call, count) in &stage.calls {
-                let of_call = shares.iter().find(|share| share.state == State::Call(call));
-                out.push(facts(
-                    Scope::Call,
-                    vec![("call", system.names.text(call).to_owned()), ("items", unit.to_owned())],
-                    of_call.map_or(0.0, |share| share.share),
-                    count,
-                    &[("calls_per_item", per_item(count))],
-                    of_call.map_or(prepared.whole, |share| share.evidence),
-                ));
-            }
-            let others = stage.signals.iter().filter(|signal| signal.submits > signal.self_sent);
-            let (mut submits, mut cost) = (0, Total::default());
-            for signal in others {
-                submits += signal.submits - signal.self_sent;
-                cost.ns += signal.cost.ns;
-                cost.probes += signal.cost.probes;
-                cost.long_ns += signal.cost.long_ns;
-                cost.longs += signal.cost.longs;
-            }
-            if let (true, Some(inner)) = (submits > 0, stage.inner_signals_per_item()) {
-                out.push(facts(
-                    Scope::Signal,
-                    Vec::new(),
-                    share_of(cost),
-                    submits,
-                    &[
-                        ("signals_per_item", per_item(submits)),
-                        ("inner_per_item", inner),
-                    ],
-                    prepared.whole,
-                ));
-            }
-            let largest = stage.inputs.iter().map(|input| input.items).max().unwrap_or(0);
-            for input in stage.inputs.iter().filter(|input| input.items >= largest / 2 && input.resubmitted.batches > 0) {
-                let ended = &input.resubmitted;
-                let of = |part: u64, whole: u64| if whole > 0 { part as f64 / whole as f64 } else { 0.0 };
-                let (limit, at_limit) = ended.sizes.buckets().max_by_key(|&(_, count)| count).unwrap_or((0, 0));
-                let queue = input.queue.map_or("", |queue| system.queue_name(queue));
-                out.push(facts(
-                    Scope::Batch,
-                    vec![("queue", queue.to_owned())],
-                    share_of(stage.reentry),
-                    ended.batches,
-                    &[
-                        ("resubmitted", of(ended.batches, input.batches)),
-                        ("at_limit", of(at_limit, ended.batches)),
-                        ("with_more", of(ended.with_more, ended.batches)),
-                        ("limit", limit as f64),
-                        ("of_loop", share_of(stage.reentry) * work as f64 / work.saturating_sub(signalling).max(1) as f64),
-                    ],
-                    prepared.whole,
-                ));
-            }
-            let stands_out = self.stands_out(machine, &shares).is_ok();
-            for (rank, share) in shares.iter().enumerate() {
-                out.push(facts(
-                    Scope::State,
-                    vec![("state", share.name.clone())],
-                    share.share,
-                    items,
-                    &[("stands_out", f64::from(u8::from(rank == 0 && stands_out)))],
-                    share.evidence,
-                ));
-            }
-        }
-        for (at, &(full, empty)) in prepared.fullness.iter().enumerate() {
-            let queue = QueueId(at as u32);
-            if self.queues.producers(queue).is_empty() || self.queues.consumers(queue).is_empty() {
-                continue;
-            }
-            let (full, empty) = (full.unwrap_or(0.0), empty.unwrap_or(0.0));
-            out.push(Facts {
-                scope: Scope::Queue,
-                texts: vec![("queue", system.queue_name(queue).to_owned())],
-                numbers: vec![
-                    ("share", full.max(empty)),
-                    ("count", 1.0),
-                    ("verdict", verdict),
-                    ("full", full),
-                    ("empty", empty),
-                ],
-                evidence: prepared.whole,
-            });
-        }
-        out
-    }
-
-    fn total_of(&self, wanted: Cell) -> Total {
-        let cells = self.session.activity.cells().iter().zip(self.session.activity.totals());
-        cells.filter(|(cell, _)| **cell == wanted).map(|(_, total)| *total).next().unwrap_or_default()
-    }
-
     fn loss_text(&self) -> String {
         match (self.session.lost, self.session.uncounted_losses) {
-            (lost, 0) => format!(", {lost} events lost"),
-            (lost, more) => format!(", {lost} events lost and {more} losses that nobody counted"),
+            (lost, 0) => format!(", {} events lost", number(lost)),
+            (lost, more) => format!(", {} events lost and {} losses that nobody counted", number(lost), number(more)),
         }
     }
 
@@ -559,40 +314,53 @@ impl Judge<'_> {
     fn neighbours(&self, prepared: &Prepared, stage: usize) -> String {
         let machine = MachineId(stage as u32);
         let Some(facts) = self.stages.of(machine) else { return String::new() };
+        let mut pool = String::new();
+        if let Some(members) = prepared.pools.members.get(&stage) {
+            pool = format!(" {} threads do the same; the shares are those of the busiest.", members.len());
+        }
         let cells = self.session.activity.cells().iter().zip(self.session.activity.totals());
-        let mut waits: Vec<(u64, String)> = Vec::new();
+        let leader = |machine: MachineId| prepared.pools.leader[machine.0 as usize];
+        // (who, text, queue) to the time.
+        let mut waits: Vec<(usize, &str, QueueId, u64)> = Vec::new();
         for (cell, total) in cells {
             let text = match cell.state {
-                _ if cell.machine == machine => continue,
+                _ if leader(cell.machine) == stage => continue,
                 State::WaitFull(queue) if facts.inputs.iter().any(|input| input.queue == Some(queue)) => "space in",
                 State::WaitEmpty(queue) if facts.outputs.iter().any(|output| output.queue == queue) => "items from",
                 _ => continue,
             };
             let (State::WaitFull(queue) | State::WaitEmpty(queue)) = cell.state else { continue };
-            let whole = prepared.blame.total_ns[cell.machine.0 as usize].max(1);
-            let share = total.ns as f64 / whole as f64;
-            if share >= 0.05 {
-                let who = &prepared.names[cell.machine.0 as usize];
-                let queue = self.session.system.queue_name(queue);
-                waits.push((total.ns, format!("{who} waits {} of its time for {text} {queue}", percent(share))));
+            let who = leader(cell.machine);
+            match waits.iter_mut().find(|known| (known.0, known.1, known.2) == (who, text, queue)) {
+                Some(known) => known.3 += total.ns,
+                None => waits.push((who, text, queue, total.ns)),
             }
         }
-        waits.sort_by(|a, b| b.cmp(a));
-        waits.truncate(2);
-        match waits.len() {
-            0 => String::new(),
-            _ => format!(" {}.", waits.into_iter().map(|(_, text)| text).collect::<Vec<_>>().join("; ")),
+        for (at, left) in prepared.blame.backlog.iter().enumerate() {
+            if let Some((queue, ns)) = left.filter(|(queue, _)| facts.inputs.iter().any(|input| input.queue == Some(*queue))) {
+                waits.push((prepared.pools.leader[at], "what it left behind in", queue, ns));
+            }
         }
+        let of_time = |&(who, _, _, ns): &(usize, &str, QueueId, u64)| ns as f64 / prepared.blame.total_ns[who].max(1) as f64;
+        waits.retain(|wait| of_time(wait) >= 0.05);
+        waits.sort_by_key(|&(who, _, queue, ns)| (std::cmp::Reverse(ns), who, queue));
+        waits.truncate(2);
+        let said = |wait: &(usize, &str, QueueId, u64)| {
+            let (who, text, queue, _) = *wait;
+            let (who, queue) = (&prepared.names[who], self.session.system.queue_name(queue));
+            format!("{who} waits {} of its time for {text} {queue}", percent(of_time(wait)))
+        };
+        let waits = waits.iter().map(said).collect::<Vec<_>>().join("; ");
+        format!("{pool}{}{waits}{}", if waits.is_empty() { "" } else { " " }, if waits.is_empty() { "" } else { "." })
     }
-}
-
-fn without_long_stays(total: Total) -> Total {
-    Total { ns: total.ns - total.long_ns, probes: total.probes - total.longs, long_ns: 0, longs: 0 }
 }
 
 fn stands_out(shares: &[Share], thresholds: &Thresholds) -> Result<(), String> {
     let Some(first) = shares.first() else { return Err("it shows no work".to_owned()) };
     let second = shares.get(1);
+    if first.gathered {
+        return Err(format!("{} of its work is spread over very many names", percent(first.share)));
+    }
     if !first.named {
         return Err(format!("{} of its work lies outside of its probes' states", percent(first.share)));
     }
@@ -611,13 +379,5 @@ fn stands_out(shares: &[Share], thresholds: &Thresholds) -> Result<(), String> {
     match enough {
         true => Ok(()),
         false => Err(format!("no state dominates it ({best})")),
-    }
-}
-
-fn percent(share: f64) -> String {
-    match share * 100.0 {
-        percent if percent >= 0.05 => format!("{percent:.1} %"),
-        percent if percent > 0.0 => "<0.1 %".to_owned(),
-        _ => "0 %".to_owned(),
     }
 }

@@ -15,9 +15,25 @@ fn noise(seed: u64, count: usize) -> Trace {
         trace.thread(label);
     }
     let kinds = [
-        "span_begin:x", "span_end:x", "span_begin:y", "span_end:y", "rpc_call:f", "rpc_dispatch:f", "rpc_reply:f",
-        "rpc_returned:f", "signal_submit:s", "signal_receive:s", "signal_wait:s", "queue_put:q", "queue_get:q", "queue_wait_empty:q",
-        "queue_wait_full:q", "state:m::u", "state:m::v", "mark:k", "event:other",
+        "span_begin:x",
+        "span_end:x",
+        "span_begin:y",
+        "span_end:y",
+        "rpc_call:f",
+        "rpc_dispatch:f",
+        "rpc_reply:f",
+        "rpc_returned:f",
+        "signal_submit:s",
+        "signal_receive:s",
+        "signal_wait:s",
+        "queue_put:q",
+        "queue_get:q",
+        "queue_wait_empty:q",
+        "queue_wait_full:q",
+        "state:m::u",
+        "state:m::v",
+        "mark:k",
+        "event:other",
     ];
     let mut t = 1_000;
     for _ in 0..count {

@@ -3,8 +3,9 @@
 mod support;
 
 use longpole_analysis::report::Report;
+use longpole_analysis::text::number;
 use longpole_analysis::verdict::VerdictKind;
-use support::{pipeline, Costs};
+use support::{pipeline, Costs, Trace};
 
 const SEEDS: std::ops::Range<u64> = 1..4;
 const LENGTH_NS: i64 = 60_000_000;
@@ -61,6 +62,17 @@ fn a_signal_per_item_is_named() {
         let mut found = pipeline(seed, &Costs { eager: true, ..Costs::default() }, LENGTH_NS);
         let report = found.trace.report(10.0);
         assert_eq!(first(&report), Some(("signalled_once_per_item", found.names.router.as_str())), "{}", report.verdict.text);
+        // No state stands out: the finding is the verdict, with its uncertainty as any other.
+        let error = report.verdict.share_error.unwrap();
+        assert!(error > 0.0 && error < 0.1, "{error}");
+        let begin = format!("{} is the bottleneck: it signals others 2.0", found.names.router);
+        assert!(report.verdict.text.starts_with(&begin), "{}", report.verdict.text);
+        assert!(report.verdict.text.contains(" % ± "), "{}", report.verdict.text);
+        assert!(report.verdict.text.contains(" of its time unknown, 0 events lost"), "{}", report.verdict.text);
+        assert!(report.verdict.text.contains("; signal once per handled batch, and only who waits."), "{}", report.verdict.text);
+        assert_eq!(report.verdict.text.matches(": ").count(), 1, "{}", report.verdict.text);
+        let evidence = report.verdict.evidence;
+        assert!(evidence.end_ns - evidence.start_ns < LENGTH_NS / 8, "{evidence:?}");
     }
 }
 
@@ -126,11 +138,43 @@ fn lost_events_stand_beside_the_verdict_and_do_not_change_it() {
         assert!(lost > 1000);
         let report = found.trace.report(10.0);
         assert_eq!(report.verdict.lost, lost);
-        assert!(report.verdict.text.contains(&format!("{lost} events lost")), "{}", report.verdict.text);
+        assert!(report.verdict.text.contains(&format!("{} events lost", number(lost))), "{}", report.verdict.text);
         assert!(report.verdict.unknown_share.unwrap() > 0.1);
         let expected = (found.names.router.as_str(), Some(found.names.lookup.as_str()));
         assert_eq!(verdict(&report), Some(expected), "{}", report.verdict.text);
     }
+}
+
+#[test]
+fn of_a_stage_of_which_little_is_known_nothing_is_said() {
+    // Somebody computes, then fills a queue without a limit and loses nearly all events of it; another takes long to empty it.
+    let mut trace = Trace::default();
+    let (main, logger) = (trace.thread("main"), trace.thread("logger"));
+    for item in 0..500 {
+        trace.event(1_000_000 * item, main, "span_begin:compute", &[]);
+        trace.event(1_000_000 * item + 990_000, main, "span_end:compute", &[]);
+        trace.event(1_000_000 * item + 995_000, main, "queue_put:log", &[("count", 1)]);
+    }
+    for item in 0..6_000 {
+        trace.event(500_000_000 + 1_000 * item, main, "queue_put:log", &[("count", 1)]);
+    }
+    trace.event(2_200_000_000, main, "span_begin:compute", &[]);
+    for item in 0..6_500 {
+        let t = if item < 500 { 1_000_000 * (item + 1) } else { 501_000_000 + 250_000 * (item - 500) };
+        trace.event(t, logger, "queue_get:log", &[("count", 1)]);
+        trace.event(t + 1_000, logger, "span_begin:write", &[]);
+        trace.event(t + 240_000, logger, "span_end:write", &[]);
+        if item < 500 {
+            trace.event(t + 241_000, logger, "queue_wait_empty:log", &[]);
+        }
+    }
+    trace.catalogue.classes.iter_mut().for_each(|class| class.attributes.clear());
+    trace.lose(main, 501_500_000, 2_100_000_000);
+    let report = trace.report(0.0);
+    assert_eq!(verdict(&report), None, "{}", report.verdict.text);
+    assert!(report.verdict.text.contains("of its time nothing is known; record again with --buffer 4MiB"), "{}", report.verdict.text);
+    assert!(report.verdict.unknown_share.unwrap() > 0.5);
+    assert_eq!(report.findings.iter().filter(|finding| finding.subject.starts_with("main")).count(), 0, "{:?}", report.findings);
 }
 
 #[test]
@@ -178,5 +222,215 @@ fn stages_that_never_say_that_they_wait_are_told_by_their_queues() {
         let report = found.trace.report(10.0);
         let expected = (found.names.router.as_str(), Some(found.names.lookup.as_str()));
         assert_eq!(verdict(&report), Some(expected), "{}", report.verdict.text);
+    }
+}
+
+/// A source that is done after a millisecond, and a worker who takes ten for what it left in a queue without a limit.
+fn backlog() -> (Trace, u32) {
+    let mut trace = Trace::default();
+    let (source, worker) = (trace.thread("feeder"), trace.thread("grinder"));
+    for item in 0..1000 {
+        let t = 1_000 * item;
+        trace.event(t, source, "span_begin:read", &[]);
+        trace.event(t + 700, source, "span_end:read", &[]);
+        trace.event(t + 800, source, "queue_put:pile", &[("count", 1)]);
+        let t = 900 + 10_000 * item;
+        trace.event(t, worker, "queue_get:pile", &[("count", 1)]);
+        trace.event(t + 100, worker, "span_begin:grind", &[]);
+        trace.event(t + 9_000, worker, "span_end:grind", &[]);
+    }
+    trace.catalogue.classes.iter_mut().for_each(|class| class.attributes.clear());
+    (trace, worker)
+}
+
+#[test]
+fn who_works_off_a_queue_without_a_limit_is_named_though_nobody_ever_waits() {
+    let (mut trace, _) = backlog();
+    let report = trace.report(0.0);
+    assert_eq!(verdict(&report), Some(("grinder", Some("grind"))), "{}", report.verdict.text);
+    assert!(report.verdict.text.contains("feeder waits 90.0 % of its time for what it left behind in pile"), "{}", report.verdict.text);
+}
+
+#[test]
+fn a_recording_that_ends_before_the_queue_is_worked_off_names_the_same() {
+    let (mut trace, _) = backlog();
+    trace.events.retain(|(t, ..)| *t < 3_000_000);
+    let report = trace.report(0.0);
+    assert_eq!(verdict(&report), Some(("grinder", Some("grind"))), "{}", report.verdict.text);
+}
+
+/// A producer of 1 ms an item into a queue without a limit, and a consumer of 0.6 ms who has a probe at every tenth get only.
+fn sparsely_probed() -> Trace {
+    let mut trace = Trace::default();
+    let (producer, logger) = (trace.thread("producer"), trace.thread("logger"));
+    for item in 0..1000 {
+        let t = 1_000_000 * item;
+        trace.event(t, producer, "span_begin:make", &[]);
+        trace.event(t + 990_000, producer, "span_end:make", &[]);
+        trace.event(t + 995_000, producer, "queue_put:log", &[("count", 1)]);
+        let t = t + 1_000_000;
+        if item % 10 == 0 {
+            trace.event(t, logger, "queue_get:log", &[("count", 1)]);
+        }
+        trace.event(t + 5_000, logger, "span_begin:write", &[]);
+        trace.event(t + 600_000, logger, "span_end:write", &[]);
+        trace.event(t + 605_000, logger, "queue_wait_empty:log", &[]);
+    }
+    trace.catalogue.classes.iter_mut().for_each(|class| class.attributes.clear());
+    trace
+}
+
+#[test]
+fn a_queue_that_was_found_empty_has_nothing_left_behind_in_it() {
+    let mut trace = sparsely_probed();
+    let report = trace.report(0.0);
+    assert_eq!(verdict(&report), Some(("producer", Some("make"))), "{}", report.verdict.text);
+    assert!(!report.verdict.text.contains("left behind"), "{}", report.verdict.text);
+    assert_eq!(report.queues[0].depth.max, Some(1));
+    // The same where the recording ends right after a put.
+    trace.events.truncate(trace.events.len() - 4);
+    let report = trace.report(0.0);
+    assert_eq!(verdict(&report), Some(("producer", Some("make"))), "{}", report.verdict.text);
+}
+
+#[test]
+fn producers_that_come_and_go_leave_nothing_behind_while_others_go_on() {
+    let mut trace = Trace::default();
+    let worker = trace.thread("grinder");
+    for item in 0..1000 {
+        // Each item has a producer of its own, and the worker waits for it.
+        let producer = if item % 10 == 0 { trace.thread("request") } else { 1 + (item / 10) as u32 };
+        let t = 10_000 * item;
+        trace.event(t, producer, "span_begin:prepare", &[]);
+        trace.event(t + 9_000, producer, "span_end:prepare", &[]);
+        trace.event(t + 9_000, producer, "queue_put:pile", &[("count", 1)]);
+        trace.event(t + 9_500, worker, "queue_get:pile", &[("count", 1)]);
+        trace.event(t + 9_600, worker, "span_begin:grind", &[]);
+        trace.event(t + 9_900, worker, "span_end:grind", &[]);
+        trace.event(t + 9_900, worker, "queue_wait_empty:pile", &[]);
+    }
+    trace.catalogue.classes.iter_mut().for_each(|class| class.attributes.clear());
+    let report = trace.report(0.0);
+    assert_ne!(report.verdict.machine.as_deref(), Some("grinder"), "{}", report.verdict.text);
+}
+
+#[test]
+fn threads_that_share_the_work_are_one_stage() {
+    const WORKERS: i64 = 4;
+    let mut trace = Trace::default();
+    let (source, sink) = (trace.thread("feeder"), trace.thread("shelf"));
+    let workers: Vec<u32> = (0..WORKERS).map(|_| trace.thread("grinder")).collect();
+    for item in 0..2000 {
+        let t = 10_000 * item;
+        trace.event(t, source, "queue_wait_full:pile", &[]);
+        trace.event(t + 9_000, source, "queue_put:pile", &[("count", 1)]);
+        let worker = workers[(item % WORKERS) as usize];
+        trace.event(t, worker, "queue_get:pile", &[("count", 1)]);
+        trace.event(t + 100, worker, "span_begin:grind", &[]);
+        trace.event(t + WORKERS * 9_900, worker, "span_end:grind", &[]);
+        trace.event(t + WORKERS * 9_900 + 50, worker, "queue_put:shelf", &[("count", 1)]);
+        trace.event(t + WORKERS * 9_900 + 100, sink, "queue_get:shelf", &[("count", 1)]);
+        trace.event(t + WORKERS * 9_900 + 200, sink, "queue_wait_empty:shelf", &[]);
+    }
+    let report = trace.report(0.0);
+    assert_eq!(verdict(&report), Some(("grinder/ep", Some("grind"))), "{}", report.verdict.text);
+    assert!(report.verdict.text.contains("4 threads do the same"), "{}", report.verdict.text);
+    let dominating: Vec<u64> =
+        report.findings.iter().filter(|finding| finding.kind == "state_dominates_stage").map(|finding| finding.count).collect();
+    assert_eq!(dominating, [2000], "the items of all of them: {:?}", report.findings);
+}
+
+#[test]
+fn what_one_thread_alone_wastes_is_said_although_no_bottleneck_can_be_told() {
+    let mut trace = Trace::default();
+    let server = trace.thread("server");
+    for item in 0..1000 {
+        let t = 10_000 * item;
+        trace.event(t, server, "queue_put:pending", &[("count", 1)]);
+        trace.event(t + 100, server, "queue_get:pending", &[("count", 1)]);
+        trace.event(t + 200, server, "span_begin:hash", &[]);
+        trace.event(t + 9_000, server, "span_end:hash", &[]);
+    }
+    let report = trace.report(0.0);
+    assert_eq!(verdict(&report), None);
+    assert!(report.verdict.text.contains("By itself, 88 % of the work of server per item is hash"), "{}", report.verdict.text);
+}
+
+/// A worker that gives each item a span with a name of its own.
+fn named_items(items: i64) -> Trace {
+    let mut trace = Trace::default();
+    let (source, worker, sink) = (trace.thread("feeder"), trace.thread("grinder"), trace.thread("shelf"));
+    for item in 0..items {
+        let t = 10_000 * item;
+        trace.event(t, source, "queue_wait_full:pile", &[]);
+        trace.event(t + 9_000, source, "queue_put:pile", &[("count", 1)]);
+        trace.event(t + 9_100, worker, "queue_get:pile", &[("count", 1)]);
+        trace.event(t + 9_200, worker, &format!("span_begin:job {item}"), &[]);
+        trace.event(t + 18_900, worker, &format!("span_end:job {item}"), &[]);
+        trace.event(t + 18_950, worker, "queue_put:done", &[("count", 1)]);
+        trace.event(t + 18_960, sink, "queue_get:done", &[("count", 1)]);
+        trace.event(t + 18_970, sink, "queue_wait_empty:done", &[]);
+    }
+    trace
+}
+
+/// Would not end within the patience of anybody if each name were held against each other one.
+#[test]
+fn ten_thousand_names_made_at_run_time_are_reported_on() {
+    let pass = named_items(10_000).pass();
+    let report = pass.report(Some(10.0));
+    assert_eq!(verdict(&report), None, "{}", report.verdict.text);
+    assert!(report.verdict.text.contains("of its work is spread over very many names"), "{}", report.verdict.text);
+    // What is kept per name is capped, the rest is one name, and it is said of how many events.
+    assert!(report.inputs.other_names > 10_000, "{}", report.inputs.other_names);
+    assert!(report.latency.len() < 3_000 && report.latency.iter().any(|line| line.name == "(other names)"), "{}", report.latency.len());
+    let spans: u64 = report.latency.iter().map(|line| line.times.count).filter(|&count| count != 20_000).sum();
+    assert!(spans >= 10_000, "{spans}");
+    assert!(pass.cpu(Some(10.0)).threads.iter().all(|thread| thread.states.len() < 3_000));
+}
+
+#[test]
+fn a_batch_that_no_wait_ended_is_counted_at_the_end() {
+    let (mut trace, _) = backlog();
+    let report = trace.report(0.0);
+    let batch = &report.queues[0].batch;
+    assert_eq!((batch.count, batch.max), (1, Some(1000)));
+}
+
+#[test]
+fn a_queue_finding_counts_what_was_put_and_shows_where_it_was_waited_for() {
+    let costs = Costs { generate: 430, consume: 430, ..Costs::default() };
+    let report = pipeline(1, &costs, LENGTH_NS / 4).trace.report(10.0);
+    for finding in report.findings.iter().filter(|finding| finding.kind.starts_with("queue_always")) {
+        let queue = report.queues.iter().find(|queue| queue.name == finding.subject).unwrap();
+        assert_eq!(finding.count, queue.puts);
+    }
+}
+
+/// The figures that the documentation gives are those of the rules.
+#[test]
+fn the_documentation_gives_the_rules_figures() {
+    let doc = include_str!("../../../docs/analysis.md");
+    let rules: toml::Table = include_str!("../rules/findings.toml").parse().unwrap();
+    let said = |text: &str, value: f64| text.contains(&format!("{} %", (value * 100.0).round())) || text.contains(&value.to_string());
+    for rule in rules["finding"].as_array().unwrap() {
+        let (kind, when) = (rule["kind"].as_str().unwrap(), rule["when"].as_str().unwrap());
+        let line = doc.lines().find(|line| line.starts_with('|') && line.contains(&format!("`{kind}`"))).expect(kind);
+        let limits: Vec<f64> = when.split(">= ").skip(1).filter_map(|rest| rest.split([' ', ')']).next()?.parse().ok()).collect();
+        limits.iter().for_each(|&limit| assert!(said(line, limit), "{kind}: {limit} in {line}"));
+        let percents = line.matches(" %").count();
+        assert!(percents <= limits.len(), "{kind}: {percents} percentages for {limits:?}");
+    }
+    let rest = doc.split_once("## The verdict").unwrap().1;
+    for (name, value) in rules["verdict"].as_table().unwrap() {
+        let part = if name == "min_stage_blame" { rest } else { rest.split_once("## Errors").unwrap().0 };
+        match value {
+            // Tells states of waking apart, and is no figure of the verdict.
+            toml::Value::Float(_) if name == "min_signalling" => {}
+            toml::Value::Float(value) => assert!(said(part, *value), "{name} = {value}"),
+            leads => leads.as_array().unwrap().iter().for_each(|lead| {
+                assert!(said(part, lead["share"].as_float().unwrap()) && said(part, lead["lead"].as_float().unwrap()), "{lead}");
+            }),
+        }
     }
 }

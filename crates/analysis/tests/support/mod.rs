@@ -4,9 +4,7 @@
 #![allow(dead_code)] // each test file uses its part
 
 use longpole_analysis::report::{Pass, Report};
-use longpole_trace::event::{
-    Catalogue, Class, ClassId, Event, Item, Loss, Stream, StreamId, StreamKind, Subject, SubjectId, Value,
-};
+use longpole_trace::event::{Catalogue, Class, ClassId, Event, Item, Loss, Stream, StreamId, StreamKind, Subject, SubjectId, Value};
 use std::collections::{HashMap, VecDeque};
 
 /// splitmix64: enough for jitter and names.

@@ -1,0 +1,126 @@
+//! Interrupts and softirqs: how often, how long, and how long until the thread started that one of them woke.
+
+use crate::histogram::Times;
+use crate::samples::Samples;
+use longpole_model::linux::Linux;
+use longpole_model::linux_rules::Key;
+use longpole_model::linux_watch::{Handling, Start, ThreadId, Waker, Watch};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+
+#[derive(Debug, Serialize)]
+pub struct IrqLine {
+    pub kind: &'static str,
+    pub name: String,
+    /// Of the interrupt or softirq; null for those of the processor's own controller.
+    pub number: Option<i64>,
+    /// Of handling, without what interrupted it.
+    #[serde(flatten)]
+    pub handling: Times,
+    pub cpus: Vec<u32>,
+    /// From the raise of a softirq to its begin.
+    pub raise: Times,
+    /// From its begin to the start of the thread that it woke.
+    pub start: Times,
+    /// The longest of these.
+    pub worst: Vec<WorstStart>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct WorstStart {
+    /// When the thread started.
+    pub t_ns: i64,
+    pub ns: u64,
+    pub tid: i32,
+    pub name: String,
+    /// Where the thread started, and where the interrupt was.
+    pub cpu: u32,
+    pub irq_cpu: u32,
+}
+
+#[derive(Debug, Default)]
+pub struct Interrupts {
+    contexts: Vec<ContextTimes>,
+}
+
+#[derive(Debug, Default)]
+struct ContextTimes {
+    handling: Samples,
+    raise: Samples,
+    start: Samples,
+    cpus: BTreeSet<u32>,
+    /// By length; ties by time.
+    worst: BTreeMap<(u64, i64), (ThreadId, u32, u32)>,
+}
+
+const MOST_WORST: usize = 5;
+
+impl Interrupts {
+    fn context(&mut self, index: u32) -> &mut ContextTimes {
+        let index = index as usize;
+        if self.contexts.len() <= index {
+            self.contexts.resize_with(index + 1, ContextTimes::default);
+        }
+        &mut self.contexts[index]
+    }
+
+    pub fn answer(&self, linux: &Linux) -> Vec<IrqLine> {
+        let number = |cpu: u32| linux.cpus[cpu as usize].number;
+        let mut out: Vec<IrqLine> = self
+            .contexts
+            .iter()
+            .zip(&linux.contexts)
+            .filter(|(times, _)| !times.handling.is_empty() || !times.start.is_empty())
+            .map(|(times, context)| {
+                let (kind, key) = match context.key {
+                    Key::Irq(number) => ("irq", Some(number)),
+                    Key::Softirq(number) => ("softirq", Some(number)),
+                    Key::Vector(_) => ("vector", None),
+                };
+                let worst = times.worst.iter().rev().map(|(&(ns, t_ns), &(thread, cpu, irq_cpu))| {
+                    let thread = &linux.threads[thread.0 as usize];
+                    WorstStart { t_ns, ns, tid: thread.tid, name: thread.name(), cpu: number(cpu), irq_cpu: number(irq_cpu) }
+                });
+                let mut cpus: Vec<u32> = times.cpus.iter().map(|&cpu| number(cpu)).collect();
+                cpus.sort_unstable();
+                IrqLine {
+                    kind,
+                    name: context.name.clone(),
+                    number: key,
+                    handling: times.handling.times(),
+                    cpus,
+                    raise: times.raise.times(),
+                    start: times.start.times(),
+                    worst: worst.collect(),
+                }
+            })
+            .collect();
+        out.sort_by(|a, b| b.handling.total_ns.cmp(&a.handling.total_ns).then_with(|| a.name.cmp(&b.name)));
+        out
+    }
+}
+
+impl Watch for Interrupts {
+    fn handled(&mut self, handling: &Handling) {
+        let times = self.context(handling.context.0);
+        times.handling.record(handling.own_ns);
+        times.cpus.insert(handling.cpu.0);
+        if let Some(raised) = handling.raised_ns {
+            times.raise.record(handling.begin_ns.saturating_sub(raised).max(0) as u64);
+        }
+    }
+
+    fn started(&mut self, start: &Start) {
+        let Some(wake) = start.wake.filter(|_| !start.preempted) else { return };
+        let Waker::Context { id, began_ns } = wake.waker else { return };
+        let ns = start.t_ns.saturating_sub(began_ns).max(0) as u64;
+        let times = self.context(id.0);
+        times.start.record(ns);
+        if times.worst.len() < MOST_WORST || times.worst.first_key_value().is_some_and(|(&(least, _), _)| least < ns) {
+            times.worst.insert((ns, start.t_ns), (start.thread, start.cpu.0, wake.cpu.0));
+            if times.worst.len() > MOST_WORST {
+                times.worst.pop_first();
+            }
+        }
+    }
+}

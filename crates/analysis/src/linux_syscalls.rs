@@ -1,0 +1,171 @@
+//! System calls: how many, how long from entry to return, and which errors, for the whole system or per process.
+
+use crate::histogram::Times;
+use crate::samples::Samples;
+use longpole_model::linux::Linux;
+use longpole_model::linux_watch::{Call, ThreadId, Watch};
+use longpole_model::names::NameId;
+use serde::Serialize;
+use std::collections::{BTreeMap, HashMap};
+
+#[derive(Debug, Serialize)]
+pub struct SyscallLine {
+    pub name: String,
+    /// With `--by process`: of whom. Null: of all; or of a thread whose process nothing told.
+    pub pid: Option<i32>,
+    pub process: Option<String>,
+    /// Entries.
+    pub count: u64,
+    /// Calls whose entry and return were both seen: the times are of these.
+    pub completed: u64,
+    #[serde(flatten)]
+    pub times: CallTimes,
+    pub errors: Vec<Errors>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct CallTimes {
+    pub total_ns: u64,
+    pub min_ns: Option<u64>,
+    pub mean_ns: Option<f64>,
+    pub p50_ns: Option<u64>,
+    pub p99_ns: Option<u64>,
+    pub max_ns: Option<u64>,
+}
+
+impl From<Times> for CallTimes {
+    fn from(times: Times) -> CallTimes {
+        let Times { min_ns, mean_ns, p50_ns, p99_ns, max_ns, total_ns, .. } = times;
+        CallTimes { total_ns, min_ns, mean_ns, p50_ns, p99_ns, max_ns }
+    }
+}
+
+#[derive(Debug, Serialize)]
+pub struct Errors {
+    pub errno: i64,
+    pub name: String,
+    pub count: u64,
+}
+
+#[derive(Debug, Default)]
+pub struct Calls {
+    by_process: bool,
+    calls: HashMap<(NameId, Option<ThreadId>), OneCall>,
+}
+
+#[derive(Debug, Default, Clone)]
+struct OneCall {
+    entered: u64,
+    times: Samples,
+    errors: BTreeMap<i64, u64>,
+}
+
+impl OneCall {
+    fn add(&mut self, other: &OneCall) {
+        self.entered += other.entered;
+        self.times.add(&other.times);
+        for (errno, count) in &other.errors {
+            *self.errors.entry(*errno).or_default() += count;
+        }
+    }
+}
+
+impl Calls {
+    pub fn new(by_process: bool) -> Calls {
+        Calls { by_process, ..Calls::default() }
+    }
+
+    pub fn answer(&self, linux: &Linux) -> Vec<SyscallLine> {
+        // Per call and process; without a known process, per name of a thread.
+        let mut merged: BTreeMap<(String, Option<i32>, Option<String>), OneCall> = BTreeMap::new();
+        let mut processes: BTreeMap<i32, String> = BTreeMap::new();
+        for ((name, thread), call) in &self.calls {
+            let thread = thread.map(|thread| &linux.threads[thread.0 as usize]);
+            let pid = thread.and_then(|thread| thread.process);
+            let mut process = thread.map(|thread| thread.name());
+            if let Some(pid) = pid {
+                let leader = linux.thread_of(pid).map(|leader| linux.threads[leader.0 as usize].name());
+                processes.insert(pid, leader.or(process.take()).unwrap_or_default());
+            }
+            merged.entry((linux.names.text(*name).to_owned(), pid, process)).or_default().add(call);
+        }
+        let mut out: Vec<SyscallLine> = merged
+            .into_iter()
+            .map(|((name, pid, process), call)| SyscallLine {
+                name,
+                pid,
+                process: pid.and_then(|pid| processes.get(&pid).cloned()).or(process),
+                count: call.entered,
+                completed: call.times.count(),
+                times: call.times.times().into(),
+                errors: call.errors.iter().map(|(&errno, &count)| Errors { errno, name: errno_name(errno), count }).collect(),
+            })
+            .collect();
+        out.sort_by(|a, b| b.times.total_ns.cmp(&a.times.total_ns).then(b.count.cmp(&a.count)));
+        out
+    }
+
+    fn call(&mut self, name: NameId, thread: Option<ThreadId>) -> &mut OneCall {
+        self.calls.entry((name, thread.filter(|_| self.by_process))).or_default()
+    }
+}
+
+impl Watch for Calls {
+    fn entered(&mut self, thread: Option<ThreadId>, name: NameId, _t_ns: i64) {
+        self.call(name, thread).entered += 1;
+    }
+
+    fn returned(&mut self, call: &Call) {
+        let place = self.call(call.name, call.thread);
+        if let Some(begin) = call.begin_ns {
+            place.times.record(call.end_ns.saturating_sub(begin).max(0) as u64);
+        }
+        // The kernel's range of error codes.
+        if let Some(errno) = call.result.filter(|result| (-4095..0).contains(result)) {
+            *place.errors.entry(-errno).or_default() += 1;
+        }
+    }
+}
+
+/// The name of an error number of Linux, those included that a debugger or tracer sees before a call is restarted.
+fn errno_name(errno: i64) -> String {
+    const NAMES: &str = "EPERM ENOENT ESRCH EINTR EIO ENXIO E2BIG ENOEXEC EBADF ECHILD EAGAIN ENOMEM EACCES EFAULT ENOTBLK EBUSY EEXIST \
+        EXDEV ENODEV ENOTDIR EISDIR EINVAL ENFILE EMFILE ENOTTY ETXTBSY EFBIG ENOSPC ESPIPE EROFS EMLINK EPIPE EDOM ERANGE EDEADLK \
+        ENAMETOOLONG ENOLCK ENOSYS ENOTEMPTY ELOOP 41 ENOMSG EIDRM ECHRNG EL2NSYNC EL3HLT EL3RST ELNRNG EUNATCH ENOCSI EL2HLT EBADE \
+        EBADR EXFULL ENOANO EBADRQC EBADSLT 58 EBFONT ENOSTR ENODATA ETIME ENOSR ENONET ENOPKG EREMOTE ENOLINK EADV ESRMNT ECOMM \
+        EPROTO EMULTIHOP EDOTDOT EBADMSG EOVERFLOW ENOTUNIQ EBADFD EREMCHG ELIBACC ELIBBAD ELIBSCN ELIBMAX ELIBEXEC EILSEQ ERESTART \
+        ESTRPIPE EUSERS ENOTSOCK EDESTADDRREQ EMSGSIZE EPROTOTYPE ENOPROTOOPT EPROTONOSUPPORT ESOCKTNOSUPPORT EOPNOTSUPP \
+        EPFNOSUPPORT EAFNOSUPPORT EADDRINUSE EADDRNOTAVAIL ENETDOWN ENETUNREACH ENETRESET ECONNABORTED ECONNRESET ENOBUFS EISCONN \
+        ENOTCONN ESHUTDOWN ETOOMANYREFS ETIMEDOUT ECONNREFUSED EHOSTDOWN EHOSTUNREACH EALREADY EINPROGRESS ESTALE EUCLEAN ENOTNAM \
+        ENAVAIL EISNAM EREMOTEIO EDQUOT ENOMEDIUM EMEDIUMTYPE ECANCELED ENOKEY EKEYEXPIRED EKEYREVOKED EKEYREJECTED EOWNERDEAD \
+        ENOTRECOVERABLE ERFKILL EHWPOISON";
+    let known = match errno {
+        512 => Some("ERESTARTSYS"),
+        513 => Some("ERESTARTNOINTR"),
+        514 => Some("ERESTARTNOHAND"),
+        515 => Some("ENOIOCTLCMD"),
+        516 => Some("ERESTART_RESTARTBLOCK"),
+        _ => usize::try_from(errno - 1).ok().and_then(|at| NAMES.split_ascii_whitespace().nth(at)),
+    };
+    match known {
+        Some(name) if name.starts_with('E') => name.to_owned(),
+        _ => format!("errno {errno}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_called_by_their_names() {
+        for (errno, name) in [(1, "EPERM"), (11, "EAGAIN"), (32, "EPIPE"), (38, "ENOSYS"), (75, "EOVERFLOW"), (88, "ENOTSOCK")] {
+            assert_eq!(errno_name(errno), name);
+        }
+        for (errno, name) in
+            [(104, "ECONNRESET"), (110, "ETIMEDOUT"), (115, "EINPROGRESS"), (133, "EHWPOISON"), (41, "errno 41"), (999, "errno 999")]
+        {
+            assert_eq!(errno_name(errno), name);
+        }
+    }
+}

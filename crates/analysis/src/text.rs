@@ -1,0 +1,42 @@
+//! Numbers as people read them in sentences and tables.
+
+/// `1234567` as `1,234,567`.
+pub fn number(value: u64) -> String {
+    let digits = value.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at) % 3 == 0 {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// A fraction from 0 to 1 as a percentage with one digit; what is there but would round to nothing stays visible.
+pub fn percent(share: f64) -> String {
+    match share * 100.0 {
+        percent if percent > 0.0 && percent < 0.05 => "<0.1 %".to_owned(),
+        percent => format!("{percent:.1} %"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped_by_thousands() {
+        assert_eq!(number(0), "0");
+        assert_eq!(number(999), "999");
+        assert_eq!(number(1000), "1,000");
+        assert_eq!(number(12_345_678), "12,345,678");
+    }
+
+    #[test]
+    fn a_share_that_is_there_is_never_shown_as_nothing() {
+        assert_eq!(percent(0.0), "0.0 %");
+        assert_eq!(percent(0.0001), "<0.1 %");
+        assert_eq!(percent(0.615), "61.5 %");
+    }
+}

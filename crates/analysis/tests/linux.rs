@@ -1,0 +1,416 @@
+//! The Linux model and its answers against a toy kernel whose truth is known, and against small cases by hand.
+
+#[path = "support/linux.rs"]
+mod linux_support;
+mod support;
+
+use linux_support::{simulate, text, Kernel, Truth, Val, BEGIN_NS};
+use longpole_analysis::histogram::{Histogram, Times};
+use longpole_analysis::linux_cpu::{CpuTimes, KernelThread};
+use longpole_analysis::linux_irq::Interrupts;
+use longpole_analysis::linux_sched::Delays;
+use longpole_analysis::linux_syscalls::Calls;
+use longpole_model::linux::Linux;
+use longpole_model::linux_watch::Watch;
+use longpole_trace::event::{Item, Loss, StreamId, StreamKind};
+use proptest::prelude::*;
+use support::Random;
+
+const ALL: (i64, i64) = (i64::MIN, i64::MAX);
+
+fn pass<W: Watch + Default>(kernel: &Kernel, range: (i64, i64)) -> (Linux, W) {
+    let mut linux = Linux::new(range.0, range.1).unwrap();
+    let mut watch = W::default();
+    kernel.replay(|catalogue, item| match item {
+        Item::Event(event) => linux.event(catalogue, event, &mut watch),
+        Item::Loss(loss) => linux.loss(catalogue, loss, &mut watch),
+    });
+    linux.finish(&mut watch);
+    (linux, watch)
+}
+
+fn times(values: &[u64]) -> Times {
+    let mut histogram = Histogram::default();
+    values.iter().for_each(|&value| histogram.record(value));
+    histogram.times()
+}
+
+/// Means and spreads are sums of real numbers, whose order counts in the last digits.
+fn same(found: &Times, truth: &[u64]) -> bool {
+    let truth = times(truth);
+    (found.count, found.min_ns, found.p50_ns, found.p90_ns, found.p99_ns, found.max_ns, found.total_ns)
+        == (truth.count, truth.min_ns, truth.p50_ns, truth.p90_ns, truth.p99_ns, truth.max_ns, truth.total_ns)
+}
+
+fn threads(kernel: &Kernel, range: (i64, i64)) -> Vec<KernelThread> {
+    let (linux, times) = pass::<CpuTimes>(kernel, range);
+    times.threads(&linux)
+}
+
+fn thread(kernel: &Kernel, tid: i32) -> KernelThread {
+    threads(kernel, ALL).into_iter().find(|thread| thread.tid == tid).unwrap()
+}
+
+fn shape() -> impl Strategy<Value = (u64, u32, i32, usize)> {
+    (any::<u64>(), 1u32..5, 1i32..12, 200usize..3000)
+}
+
+fn compare_cpu(kernel: &Kernel, truth: &Truth, range: (i64, i64)) -> Result<(), TestCaseError> {
+    let (linux, times) = pass::<CpuTimes>(kernel, range);
+    let total = (truth.end_ns - range.0.max(BEGIN_NS)) as u64;
+    for (cpu, truth) in times.cpus(&linux).iter().zip(&truth.cpus) {
+        prop_assert_eq!(cpu.total_ns, total);
+        prop_assert_eq!(cpu.idle_ns + cpu.irq_ns + cpu.softirq_ns + cpu.thread_ns + cpu.unknown_ns, total);
+        // At the very end a CPU may have taken the thread in its queue, or not yet.
+        let found = (cpu.idle_ns + cpu.unknown_ns, cpu.irq_ns, cpu.softirq_ns, cpu.thread_ns);
+        prop_assert_eq!(found, (truth.idle, truth.irq, truth.softirq, truth.thread), "CPU {}", cpu.cpu);
+    }
+    for found in times.threads(&linux) {
+        let truth = &truth.threads[&found.tid];
+        prop_assert_eq!(found.total_ns, total);
+        prop_assert_eq!(found.running_ns, truth.running);
+        prop_assert_eq!(found.syscall_ns.unwrap_or(0), truth.in_calls);
+        prop_assert_eq!(found.interrupted_ns, truth.interrupted);
+        prop_assert_eq!(found.runnable_ns, truth.woken + truth.put_off);
+        prop_assert_eq!(found.preempted_ns, truth.put_off);
+        prop_assert_eq!(found.blocked_ns, truth.blocked);
+        prop_assert_eq!(found.unknown_ns, 0);
+        prop_assert_eq!(found.instances, truth.instances.len() as u64);
+        prop_assert_eq!(found.instance_ns.as_ref().map(|times| times.max), truth.instances.iter().max().copied());
+    }
+    prop_assert_eq!((linux.contradictions, linux.unseen_idle_ends), (0, 0));
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn the_parts_of_cpus_and_threads_are_the_truth((seed, cpus, workers, steps) in shape()) {
+        let (kernel, truth) = simulate(seed, cpus, workers, steps, ALL);
+        // Nothing follows the last event that was written.
+        let last = kernel.events.iter().map(|(t, ..)| *t).max().unwrap();
+        let (kernel, truth) = if truth.end_ns > last { simulate(seed, cpus, workers, steps, (i64::MIN, last)) } else { (kernel, truth) };
+        compare_cpu(&kernel, &truth, (i64::MIN, last))?;
+        if let Some(found) = threads(&kernel, ALL).iter().find(|thread| thread.migrations != truth.threads[&thread.tid].migrations) {
+            // A stay of no length leaves no piece.
+            prop_assert!(found.migrations < truth.threads[&found.tid].migrations);
+        }
+    }
+
+    #[test]
+    fn a_part_of_the_trace_is_accounted_as_if_all_had_been(
+        (seed, cpus, workers, steps) in shape(), from in 0i64..500_000, length in 1i64..500_000
+    ) {
+        let whole = simulate(seed, cpus, workers, steps, ALL).0;
+        let last = whole.events.iter().map(|(t, ..)| *t).max().unwrap();
+        let begin = (BEGIN_NS + from).min(last - 1);
+        let range = (begin, (begin + length).min(last));
+        let (kernel, truth) = simulate(seed, cpus, workers, steps, range);
+        compare_cpu(&kernel, &truth, range)?;
+        let (linux, delays) = pass::<Delays>(&kernel, range);
+        for line in delays.answer(&linux) {
+            prop_assert!(same(&line.delay, &truth.threads[&line.tid].delays), "{:?} {:?}", line.delay, truth.threads[&line.tid].delays);
+        }
+    }
+
+    #[test]
+    fn delays_and_who_kept_the_cpu_are_the_truth((seed, cpus, workers, steps) in shape()) {
+        let whole = simulate(seed, cpus, workers, steps, ALL).0;
+        let range = (i64::MIN, whole.events.iter().map(|(t, ..)| *t).max().unwrap());
+        let (kernel, truth) = simulate(seed, cpus, workers, steps, range);
+        let (linux, delays) = pass::<Delays>(&kernel, range);
+        let answer = delays.answer(&linux);
+        let counted: u64 = answer.iter().map(|line| line.delay.count).sum();
+        prop_assert_eq!(counted, truth.threads.values().map(|thread| thread.delays.len() as u64).sum::<u64>());
+        for line in answer {
+            let truth = &truth.threads[&line.tid];
+            prop_assert!(same(&line.delay, &truth.delays), "{:?} {:?}", line.delay, truth.delays);
+            prop_assert!(same(&line.preempted, &truth.put_offs));
+            prop_assert_eq!(line.worst.map(|worst| worst.ns), truth.delays.iter().max().copied());
+            // Where a thread still waits at the end, an idle CPU may have taken it already.
+            let still = |kind: &str| kind == "idle" || kind == "unknown";
+            let idle: u64 = line.kept_by.iter().filter(|keeper| still(keeper.kind)).map(|keeper| keeper.ns).sum();
+            if line.kept_by.iter().all(|keeper| keeper.kind != "others") {
+                prop_assert_eq!(truth.kept.get("idle").copied().unwrap_or(0), idle);
+            }
+            for keeper in line.kept_by.iter().filter(|keeper| keeper.kind != "others" && !still(keeper.kind)) {
+                prop_assert_eq!(truth.kept.get(&keeper.name), Some(&keeper.ns), "{}", &keeper.name);
+            }
+            let kept: u64 = line.kept_by.iter().map(|keeper| keeper.ns).sum();
+            prop_assert_eq!(kept, truth.kept.values().sum::<u64>());
+            if kept > 0 {
+                prop_assert!((line.kept_by.iter().map(|keeper| keeper.share).sum::<f64>() - 1.0).abs() < 1e-9);
+            }
+        }
+    }
+
+    #[test]
+    fn interrupts_and_system_calls_are_the_truth((seed, cpus, workers, steps) in shape()) {
+        let (kernel, truth) = simulate(seed, cpus, workers, steps, ALL);
+        let (linux, interrupts) = pass::<Interrupts>(&kernel, ALL);
+        let none = Vec::new();
+        for line in interrupts.answer(&linux) {
+            prop_assert!(same(&line.handling, truth.handled.get(&line.name).unwrap_or(&none)), "{}", line.name);
+            prop_assert!(same(&line.raise, truth.raised.get(&line.name).unwrap_or(&none)), "{}", line.name);
+            prop_assert!(same(&line.start, truth.starts.get(&line.name).unwrap_or(&none)), "{}", line.name);
+            prop_assert_eq!(line.worst.first().map(|worst| worst.ns), truth.starts.get(&line.name).and_then(|all| all.iter().max().copied()));
+        }
+        let (linux, calls) = pass::<Calls>(&kernel, ALL);
+        let answer = calls.answer(&linux);
+        prop_assert_eq!(answer.len(), truth.calls.len());
+        for line in answer {
+            let (entered, durations, errors) = &truth.calls[&line.name];
+            prop_assert_eq!((line.count, line.completed), (*entered, durations.len() as u64));
+            prop_assert_eq!(line.times.total_ns, durations.iter().sum::<u64>());
+            prop_assert_eq!(line.times.p99_ns, times(durations).p99_ns);
+            prop_assert_eq!(line.errors.iter().map(|error| error.count).sum::<u64>(), *errors);
+        }
+    }
+
+    #[test]
+    fn a_loss_is_unknown_and_the_parts_still_sum_to_the_whole(
+        (seed, cpus, workers, steps) in shape(), from in 0i64..100, length in 1i64..100
+    ) {
+        let (mut kernel, _) = simulate(seed, cpus, workers, steps, ALL);
+        let last = kernel.events.iter().map(|(t, ..)| *t).max().unwrap();
+        let begin = BEGIN_NS + (last - BEGIN_NS) * from / 100;
+        let end = begin + (last - begin) * length / 100;
+        let cpu = Random(seed).below(u64::from(cpus)) as u32;
+        kernel.lose(cpu, begin, end);
+        let (linux, times) = pass::<CpuTimes>(&kernel, ALL);
+        let total = linux.range().map(|(begin, end)| (end - begin) as u64).unwrap();
+        for found in times.cpus(&linux) {
+            let sum = found.idle_ns + found.irq_ns + found.softirq_ns + found.thread_ns + found.unknown_ns;
+            prop_assert_eq!((found.total_ns, sum), (total, total));
+            if found.cpu == cpu {
+                prop_assert!(found.unknown_ns >= (end - begin) as u64, "{:?}", found);
+            }
+        }
+        for thread in times.threads(&linux) {
+            let sum = thread.running_ns + thread.interrupted_ns + thread.runnable_ns + thread.blocked_ns + thread.unknown_ns;
+            prop_assert_eq!(sum, thread.total_ns, "{:?}", thread);
+        }
+    }
+
+    #[test]
+    fn noise_neither_panics_nor_breaks_the_sum(seed in any::<u64>(), steps in 1usize..3000) {
+        let (mut kernel, _) = simulate(seed, 3, 5, steps, ALL);
+        let mut random = Random(seed);
+        // Events vanish, change their CPU, repeat.
+        let mut events = std::mem::take(&mut kernel.events);
+        events.retain(|_| random.below(4) > 0);
+        for event in &mut events {
+            if random.below(8) == 0 {
+                event.1 = random.below(3) as u32;
+            }
+        }
+        kernel.events = events;
+        if kernel.events.is_empty() {
+            return Ok(());
+        }
+        let (linux, times) = pass::<CpuTimes>(&kernel, ALL);
+        for cpu in times.cpus(&linux) {
+            let sum = cpu.idle_ns + cpu.irq_ns + cpu.softirq_ns + cpu.thread_ns + cpu.unknown_ns;
+            prop_assert_eq!(sum, cpu.total_ns);
+        }
+        pass::<Delays>(&kernel, ALL);
+        pass::<Interrupts>(&kernel, ALL);
+        pass::<Calls>(&kernel, ALL);
+    }
+}
+
+/// Thread 10 makes a call, in which a softirq runs, in which an interrupt comes.
+fn nested() -> Kernel {
+    let mut kernel = Kernel::new(1);
+    kernel.switch(0, 0, 0, 0, 10);
+    kernel.syscall(100, 0, "read", None);
+    kernel.softirq(150, 0, 3, "raise");
+    kernel.softirq(200, 0, 3, "entry");
+    kernel.irq(300, 0, 36, true);
+    kernel.waking(310, 0, 20, 0);
+    kernel.irq(350, 0, 36, false);
+    kernel.softirq(500, 0, 3, "exit");
+    kernel.syscall(600, 0, "read", Some(-11));
+    kernel.switch(700, 0, 10, 1, 20);
+    kernel.switch(900, 0, 20, 1, 0);
+    kernel.switch(1000, 0, 0, 0, 10);
+    kernel
+}
+
+#[test]
+fn an_interrupt_in_a_softirq_in_a_system_call_is_each_ones_own_time() {
+    let kernel = nested();
+    let (linux, times) = pass::<CpuTimes>(&kernel, ALL);
+    let cpu = times.cpus(&linux)[0];
+    assert_eq!((cpu.thread_ns, cpu.softirq_ns, cpu.irq_ns, cpu.idle_ns, cpu.unknown_ns), (600, 250, 50, 100, 0));
+    let ten = thread(&kernel, 10);
+    assert_eq!((ten.running_ns, ten.syscall_ns, ten.interrupted_ns, ten.blocked_ns), (400, Some(200), 300, 300));
+    let (linux, calls) = pass::<Calls>(&kernel, ALL);
+    let read = &calls.answer(&linux)[0];
+    assert_eq!((read.count, read.times.total_ns, read.errors[0].name.as_str()), (1, 500, "EAGAIN"));
+}
+
+#[test]
+fn the_innermost_context_is_the_waker() {
+    let kernel = nested();
+    let (linux, interrupts) = pass::<Interrupts>(&kernel, ALL);
+    let answer = interrupts.answer(&linux);
+    let irq = answer.iter().find(|line| line.kind == "irq").unwrap();
+    assert_eq!((irq.name.as_str(), irq.start.count, irq.start.max_ns), ("irq 36 dev", 1, Some(400)));
+    assert_eq!((irq.worst[0].tid, irq.worst[0].t_ns), (20, 700));
+    let softirq = answer.iter().find(|line| line.kind == "softirq").unwrap();
+    assert_eq!((softirq.start.count, softirq.raise.max_ns, softirq.handling.total_ns), (0, Some(50), 250));
+}
+
+#[test]
+fn what_ran_before_the_first_switch_is_told_by_it() {
+    let mut kernel = Kernel::new(2);
+    kernel.waking(1000, 0, 30, 1);
+    kernel.switch(1400, 0, 10, 1, 0);
+    kernel.switch(1500, 1, 0, 0, 30);
+    kernel.switch(2000, 1, 30, 1, 0);
+    let (linux, times) = pass::<CpuTimes>(&kernel, ALL);
+    let cpus = times.cpus(&linux);
+    assert_eq!((cpus[0].thread_ns, cpus[0].idle_ns, cpus[0].unknown_ns), (400, 600, 0));
+    assert_eq!((cpus[1].thread_ns, cpus[1].idle_ns, cpus[1].unknown_ns), (500, 500, 0));
+    assert_eq!(thread(&kernel, 30).runnable_ns, 500);
+}
+
+#[test]
+fn a_wake_up_that_overtakes_its_threads_last_switch_is_kept() {
+    let mut kernel = Kernel::new(2);
+    kernel.switch(0, 0, 0, 0, 10);
+    kernel.switch(10, 1, 0, 0, 20);
+    kernel.waking(100, 1, 10, 0);
+    kernel.switch(110, 0, 10, 1, 0);
+    kernel.wakeup(130, 0, 10, 0);
+    kernel.switch(200, 0, 0, 0, 10);
+    let (linux, delays) = pass::<Delays>(&kernel, ALL);
+    let answer = delays.answer(&linux);
+    assert_eq!((answer.len(), answer[0].delay.count, answer[0].delay.max_ns), (1, 1, Some(70)));
+    assert_eq!((answer[0].kept_by[0].kind, answer[0].kept_by[0].ns), ("idle", 70));
+}
+
+#[test]
+fn a_wake_up_of_a_thread_that_runs_is_none() {
+    let mut kernel = Kernel::new(2);
+    kernel.switch(0, 0, 0, 0, 10);
+    kernel.switch(10, 1, 0, 0, 20);
+    kernel.waking(100, 1, 10, 0);
+    kernel.wakeup(105, 1, 10, 0);
+    kernel.switch(200, 0, 10, 1, 0);
+    kernel.switch(300, 0, 0, 0, 10);
+    let ten = thread(&kernel, 10);
+    assert_eq!((ten.runnable_ns, ten.blocked_ns), (0, 100));
+    let (linux, delays) = pass::<Delays>(&kernel, ALL);
+    assert!(delays.answer(&linux).is_empty());
+}
+
+#[test]
+fn idleness_ends_with_an_event_of_another_thread() {
+    let mut kernel = Kernel::new(1);
+    kernel.switch(0, 0, 10, 1, 0);
+    // The switch from the idle thread is missing.
+    kernel.syscall(400, 0, "read", None);
+    kernel.syscall(450, 0, "read", Some(1));
+    kernel.switch(500, 0, 20, 1, 0);
+    kernel.switch(900, 0, 30, 1, 0);
+    let (linux, times) = pass::<CpuTimes>(&kernel, ALL);
+    let cpu = times.cpus(&linux)[0];
+    assert_eq!((cpu.idle_ns, cpu.thread_ns, cpu.unknown_ns), (800, 100, 0));
+    assert_eq!(linux.unseen_idle_ends, 2);
+    assert_eq!(thread(&kernel, 20).running_ns, 100);
+    let (linux, calls) = pass::<Calls>(&kernel, ALL);
+    assert_eq!(calls.answer(&linux)[0].times.total_ns, 50);
+}
+
+#[test]
+fn a_thread_that_was_woken_on_an_idle_cpu_has_run_since_then_if_the_next_switch_is_from_it() {
+    let mut kernel = Kernel::new(2);
+    kernel.switch(0, 0, 10, 1, 0);
+    kernel.switch(0, 1, 0, 0, 0);
+    kernel.waking(190, 1, 10, 0);
+    kernel.wakeup(200, 1, 10, 0);
+    kernel.irq(300, 0, 36, true);
+    kernel.irq(350, 0, 36, false);
+    kernel.switch(500, 0, 10, 1, 0);
+    kernel.switch(900, 0, 0, 0, 0);
+    let ten = thread(&kernel, 10);
+    assert_eq!((ten.running_ns, ten.interrupted_ns, ten.runnable_ns, ten.blocked_ns), (250, 50, 10, 590));
+    let (linux, times) = pass::<CpuTimes>(&kernel, ALL);
+    let cpu = times.cpus(&linux)[0];
+    assert_eq!((cpu.idle_ns, cpu.thread_ns, cpu.irq_ns, cpu.unknown_ns), (600, 250, 50, 0));
+    assert_eq!(linux.unseen_idle_ends, 1);
+    let (linux, delays) = pass::<Delays>(&kernel, ALL);
+    assert!(delays.answer(&linux).is_empty(), "when it started is not known");
+}
+
+#[test]
+fn a_preempted_thread_is_not_blocked_and_reported_bits_are_no_state() {
+    let mut kernel = Kernel::new(1);
+    kernel.switch(0, 0, 0, 0, 10);
+    kernel.switch(100, 0, 10, 0x100, 20);
+    kernel.switch(200, 0, 20, 2, 10);
+    kernel.switch(300, 0, 10, 1, 0);
+    kernel.switch(400, 0, 0, 0, 0);
+    assert_eq!(thread(&kernel, 10).preempted_ns, 100);
+    assert_eq!(thread(&kernel, 20).uninterruptible_ns, 200);
+}
+
+#[test]
+fn a_thread_id_that_is_given_away_again_is_another_thread() {
+    let mut kernel = Kernel::new(1);
+    let exit = |kernel: &mut Kernel, t| {
+        kernel.event(t, 0, "sched_process_exit", &[("comm", text("t10")), ("tid", Val::I(10)), ("prio", Val::I(20))])
+    };
+    kernel.switch(0, 0, 0, 0, 10);
+    exit(&mut kernel, 50);
+    kernel.switch(60, 0, 10, 64, 20);
+    let fork = [
+        ("parent_comm", text("t20")),
+        ("parent_tid", Val::I(20)),
+        ("parent_pid", Val::I(20)),
+        ("child_comm", text("t20")),
+        ("child_tid", Val::I(10)),
+        ("child_pid", Val::I(10)),
+    ];
+    kernel.event(100, 0, "sched_process_fork", &fork);
+    kernel.event(
+        110,
+        0,
+        "sched_wakeup_new",
+        &[("comm", text("t20")), ("tid", Val::I(10)), ("prio", Val::I(20)), ("target_cpu", Val::I(0))],
+    );
+    kernel.switch(150, 0, 20, 1, 10);
+    kernel.switch(200, 0, 10, 1, 0);
+    let found: Vec<(u64, u64, u64)> = threads(&kernel, ALL)
+        .iter()
+        .filter(|thread| thread.tid == 10)
+        .map(|thread| (thread.total_ns, thread.running_ns, thread.runnable_ns))
+        .collect();
+    assert_eq!(found, [(60, 60, 0), (100, 50, 40)]);
+}
+
+#[test]
+fn a_loss_that_is_told_late_takes_the_longest_silence_back() {
+    let mut kernel = Kernel::new(1);
+    kernel.switch(0, 0, 0, 0, 10);
+    kernel.switch(1_000, 0, 10, 1, 0);
+    kernel.switch(900_000, 0, 0, 0, 20);
+    kernel.switch(901_000, 0, 20, 1, 0);
+    kernel.switch(902_000, 0, 0, 0, 20);
+    kernel.losses.push(Loss { stream: StreamId(0), begin_ns: 500, end_ns: 901_500, events: Some(7) });
+    let (linux, times) = pass::<CpuTimes>(&kernel, ALL);
+    let cpu = times.cpus(&linux)[0];
+    assert_eq!((cpu.unknown_ns, cpu.idle_ns, cpu.lost), (899_000, 1_000, 7));
+}
+
+#[test]
+fn events_of_programs_are_no_kernel_events() {
+    let mut kernel = nested();
+    kernel.catalogue.streams[0].kind = StreamKind::User;
+    let (linux, times) = pass::<CpuTimes>(&kernel, ALL);
+    assert_eq!((linux.events, linux.range()), (0, None));
+    assert!(times.cpus(&linux).is_empty() && times.threads(&linux).is_empty());
+}
