@@ -1,9 +1,12 @@
 //! The arguments that all reading verbs share: which trace, which part of it, for whom the answer is.
 
-use anyhow::{bail, Context};
-use longpole_trace::{Moment, Options, Trace};
+use crate::WrongUsage;
+use anyhow::{anyhow, bail, Context};
+use longpole_record::kernel;
+use longpole_trace::{Error, Moment, Options, Trace};
 use std::env;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
@@ -29,19 +32,67 @@ pub struct Input {
 impl Input {
     /// The traces that were named, or else the newest recording.
     pub fn paths(&self) -> anyhow::Result<Vec<PathBuf>> {
-        match self.traces.as_slice() {
-            [] => Ok(vec![newest_recording(&root())?]),
-            named => Ok(named.to_vec()),
+        self.check_range()?;
+        let paths = match self.traces.as_slice() {
+            [] => vec![newest_recording(&root())?],
+            named => named.to_vec(),
+        };
+        paths.iter().for_each(|path| complete(path));
+        Ok(paths)
+    }
+
+    /// A part that ends before it begins is a slip of the fingers, and no answer of a part without events.
+    fn check_range(&self) -> anyhow::Result<()> {
+        let backwards = match (self.begin, self.end) {
+            (Some(Moment::At(begin)), Some(Moment::At(end))) => begin > end,
+            (Some(Moment::AfterStart(begin)), Some(Moment::AfterStart(end))) => begin > end,
+            (Some(Moment::OfDay(begin)), Some(Moment::OfDay(end))) => begin > end,
+            _ => false,
+        };
+        match backwards {
+            true => Err(WrongUsage("--end is before --begin".to_owned()).into()),
+            false => Ok(()),
         }
     }
 
     pub fn options(&self) -> Options {
-        Options { begin: self.begin, end: self.end, ..Options::default() }
+        Options { begin: self.begin, end: self.end }
     }
 
     /// Opens all traces as one.
     pub fn open(&self) -> anyhow::Result<Trace> {
-        Ok(Trace::open(&self.paths()?, self.options())?)
+        open(&self.paths()?, self.options())
+    }
+}
+
+/// The recorder converts the kernel's events when it ends; for one that was killed, the first reader does.
+fn complete(path: &Path) {
+    if !kernel::is_pending(path) {
+        return;
+    }
+    match kernel::complete(path, &mut crate::verbs::record::progress()) {
+        Ok(done) => done.oddities.iter().for_each(|note| eprintln!("longpole: note: {note}")),
+        Err(error) => eprintln!("longpole: note: the kernel's events of {} are not in this answer: {error}", path.display()),
+    }
+}
+
+/// Opens all paths as one trace; what cannot be opened is said with what to do about it.
+pub fn open(paths: &[PathBuf], options: Options) -> anyhow::Result<Trace> {
+    Trace::open(paths, options).map_err(|error| match remedy(&error) {
+        Some(remedy) => anyhow!("{error}; {remedy}"),
+        None => error.into(),
+    })
+}
+
+fn remedy(error: &Error) -> Option<&'static str> {
+    match error {
+        Error::Io { source, .. } => match source.kind() {
+            ErrorKind::NotFound => Some("`longpole list --recordings` shows what was recorded"),
+            ErrorKind::PermissionDenied => Some("run as a user who may read it, or as root"),
+            _ => None,
+        },
+        Error::NotATrace { .. } => Some("name a recording, the directory of a CTF trace, or a capture file"),
+        _ => None,
     }
 }
 
@@ -54,7 +105,10 @@ fn newest_recording(root: &Path) -> anyhow::Result<PathBuf> {
     let entries = match fs::read_dir(root) {
         Ok(entries) => entries,
         Err(error) => {
-            return Err(error).with_context(|| format!("no trace was named, and there is no root {} to look in", root.display()))
+            let root = root.display();
+            return Err(error).with_context(|| {
+                format!("no trace was named, and recordings cannot be looked for in {root} (name a trace, or make one: `longpole record`)")
+            });
         }
     };
     let mut newest: Option<(i64, PathBuf)> = None;
@@ -70,7 +124,7 @@ fn newest_recording(root: &Path) -> anyhow::Result<PathBuf> {
     }
     match newest {
         Some((_, path)) => Ok(path),
-        None => bail!("no trace was named, and there is no recording in {}", root.display()),
+        None => bail!("no trace was named, and there is no recording in {}; make one: `longpole record`", root.display()),
     }
 }
 

@@ -2,8 +2,9 @@
 //! usage; a closed pipe is success. Answers go to stdout, talk goes to stderr.
 
 mod input;
-mod pass;
+mod kernel;
 mod overhead;
+mod pass;
 mod show;
 mod table;
 mod verbs;
@@ -23,7 +24,7 @@ struct Command {
 #[derive(Subcommand)]
 enum Verb {
     /// Record a command, a process, or everything with probes
-    Record(verbs::record::Args),
+    Record(Box<verbs::record::Args>),
     /// Start a recording that runs beside you
     Start(verbs::start::Args),
     /// Stop the recording that `start` began
@@ -39,11 +40,17 @@ enum Verb {
     /// Print the events of a trace in the order of time
     Print(verbs::print::Args),
     /// Measure latencies: calls, spans, signals, activity, or between any two events
-    Latency(verbs::latency::Args),
+    Latency(Box<verbs::latency::Args>),
     /// Measure queues: depth, full and empty shares, batches, residence
     Queues(verbs::queues::Args),
-    /// Measure the time of threads in each state
+    /// Measure the time of CPUs, and of threads in each state
     Cpu(verbs::cpu::Args),
+    /// Measure interrupts and softirqs, and the delay to the threads that they wake
+    Irq(verbs::irq::Args),
+    /// Measure how long threads wait for a CPU, and who keeps it meanwhile
+    Sched(verbs::sched::Args),
+    /// Measure system calls: count, time, errors
+    Syscalls(verbs::syscalls::Args),
     /// Count captured packets per interface and direction
     Packets(verbs::packets::Args),
     /// Name the bottleneck, with its evidence
@@ -56,7 +63,7 @@ enum Verb {
 
 fn main() -> ExitCode {
     let outcome = match Command::parse().verb {
-        Verb::Record(args) => verbs::record::run(args),
+        Verb::Record(args) => verbs::record::run(*args),
         Verb::Start(args) => verbs::start::run(args),
         Verb::Stop(args) => verbs::stop::run(args),
         Verb::Status(args) => verbs::status::run(args),
@@ -64,9 +71,12 @@ fn main() -> ExitCode {
         Verb::Check(args) => verbs::check::run(args),
         Verb::Info(args) => verbs::info::run(args),
         Verb::Print(args) => verbs::print::run(args),
-        Verb::Latency(args) => verbs::latency::run(args),
+        Verb::Latency(args) => verbs::latency::run(*args),
         Verb::Queues(args) => verbs::queues::run(args),
         Verb::Cpu(args) => verbs::cpu::run(args),
+        Verb::Irq(args) => verbs::irq::run(args),
+        Verb::Sched(args) => verbs::sched::run(args),
+        Verb::Syscalls(args) => verbs::syscalls::run(args),
         Verb::Packets(args) => verbs::packets::run(args),
         Verb::Report(args) => verbs::report::run(args),
         Verb::Demo(args) => verbs::demo::run(args),
@@ -76,15 +86,49 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("longpole: {error:#}");
-            ExitCode::FAILURE
+            eprintln!("longpole: {}", in_one_line(&error));
+            if error.is::<WrongUsage>() {
+                ExitCode::from(2)
+            } else {
+                ExitCode::FAILURE
+            }
         }
     }
+}
+
+/// Arguments that contradict each other; what clap finds itself it reports alike.
+#[derive(Debug)]
+pub(crate) struct WrongUsage(pub String);
+
+impl std::fmt::Display for WrongUsage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for WrongUsage {}
+
+/// A line of the answer. Unlike `println!` it fails like any other output: a closed pipe is no panic.
+pub(crate) fn say(line: impl std::fmt::Display) -> io::Result<()> {
+    use io::Write;
+    writeln!(io::stdout().lock(), "{line}")
+}
+
+/// The error and its causes. Errors of libraries name their cause themselves, so that they can stand alone; it is not said twice.
+pub(crate) fn in_one_line(error: &anyhow::Error) -> String {
+    let mut line = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !line.ends_with(&cause) {
+            line.extend([": ", &cause]);
+        }
+    }
+    line
 }
 
 /// `longpole print | head` must end quietly: who reads no further is not an error.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
-        cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
+        let kind = cause.downcast_ref::<io::Error>().map(io::Error::kind);
+        kind.or_else(|| cause.downcast_ref::<serde_json::Error>()?.io_error_kind()) == Some(io::ErrorKind::BrokenPipe)
     })
 }

@@ -1,11 +1,14 @@
 //! Reads a trace once through all analyses: what `latency`, `queues`, `cpu` and `report` have in common.
 
 use crate::input::Input;
+use crate::table::number;
 use anyhow::Context;
+use longpole_analysis::distinct::{MOST_NAMES, OTHER_NAMES};
 use longpole_analysis::pairs::Pairs;
 use longpole_analysis::report::Pass;
 use longpole_trace::{Item, Trace};
-use std::io::{self, Write};
+use serde::Serialize;
+use std::io::{self, BufWriter, StdoutLock, Write};
 use std::process::ExitCode;
 
 /// The pass, and the trace for what it says of itself.
@@ -21,10 +24,32 @@ pub fn read(input: &Input, mut pairs: Option<&mut Pairs>) -> anyhow::Result<(Pas
     for oddity in trace.oddities() {
         eprintln!("longpole: {oddity}");
     }
+    if let Some(pairs) = pairs {
+        pairs.check(trace.catalogue())?;
+    }
     Ok((pass, trace))
 }
 
-/// What stands beside every number: loss, and the probes' own cost.
+/// Gives the answer as JSON, or as `print` shows it with what stands beside every number.
+pub fn write<T: Serialize>(
+    input: &Input,
+    (pass, trace): (&Pass, &Trace),
+    answer: &T,
+    print: impl FnOnce(&mut BufWriter<StdoutLock<'static>>, &T) -> io::Result<()>,
+) -> anyhow::Result<ExitCode> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    if input.json {
+        serde_json::to_writer_pretty(&mut out, answer)?;
+        writeln!(out)?;
+    } else {
+        print(&mut out, answer)?;
+        footer(&mut out, pass, trace)?;
+    }
+    out.flush()?;
+    Ok(exit(trace))
+}
+
+/// Loss, and the probes' own cost.
 pub fn footer(out: &mut impl Write, pass: &Pass, trace: &Trace) -> io::Result<()> {
     let inputs = pass.inputs();
     let cost = match trace.probe_cost_ns() {
@@ -32,14 +57,19 @@ pub fn footer(out: &mut impl Write, pass: &Pass, trace: &Trace) -> io::Result<()
         _ => "probe cost not measured".to_owned(),
     };
     let lost = match (inputs.lost, inputs.uncounted_losses) {
-        (lost, 0) => format!("{} lost", crate::table::number(lost)),
-        (lost, gaps) => format!("{} lost and {gaps} gaps that nobody counted", crate::table::number(lost)),
+        (lost, 0) => format!("{} lost", number(lost)),
+        (lost, gaps) => format!("{} lost and {} gaps that nobody counted", number(lost), number(gaps)),
     };
-    writeln!(out, "\n{} events, {lost}; {cost}", crate::table::number(inputs.events))
+    writeln!(out, "\n{} events, {lost}; {cost}", number(inputs.events))?;
+    if inputs.other_names > 0 {
+        let (events, most) = (number(inputs.other_names), number(MOST_NAMES as u64));
+        writeln!(out, "{events} of them carry names beyond the {most} that are told apart of a kind: they stand under {OTHER_NAMES}")?;
+    }
+    Ok(())
 }
 
 /// A damaged trace was answered as far as it could be read, and that is a failure.
-pub fn exit(trace: &Trace) -> ExitCode {
+fn exit(trace: &Trace) -> ExitCode {
     if trace.is_damaged() {
         ExitCode::FAILURE
     } else {

@@ -2,6 +2,7 @@
 //!
 //! A table is built whole and printed at once. It must not be used for output that grows with the trace.
 
+pub use longpole_analysis::text::{number, percent};
 use std::io::{self, Write};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,27 +83,6 @@ fn width(cell: &str) -> usize {
     cell.chars().count()
 }
 
-/// `1234567` as `1,234,567`.
-pub fn number(value: u64) -> String {
-    let digits = value.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at) % 3 == 0 {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
-}
-
-/// A fraction from 0 to 1 as a percentage with one digit; what is there but would round to nothing stays visible.
-pub fn percent(share: f64) -> String {
-    match share * 100.0 {
-        percent if percent > 0.0 && percent < 0.05 => "<0.1 %".to_owned(),
-        percent => format!("{percent:.1} %"),
-    }
-}
-
 /// Nanoseconds in the unit that leaves one to three digits before the point: `842 ns`, `12.3 us`, `4.56 s`.
 pub fn duration(ns: u64) -> String {
     let (value, unit) = match ns {
@@ -181,14 +161,6 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_grouped_by_thousands() {
-        assert_eq!(number(0), "0");
-        assert_eq!(number(999), "999");
-        assert_eq!(number(1000), "1,000");
-        assert_eq!(number(12_345_678), "12,345,678");
-    }
-
-    #[test]
     fn durations_keep_three_digits() {
         assert_eq!(duration(0), "0 ns");
         assert_eq!(duration(999), "999 ns");
@@ -202,13 +174,6 @@ mod tests {
         assert_eq!(rate(842.0, "packets"), "842 packets/s");
         assert_eq!(rate(12_345_678.0, "bit"), "12.3 Mbit/s");
         assert_eq!(bytes(1536), "1.50 KiB");
-    }
-
-    #[test]
-    fn a_share_that_is_there_is_never_shown_as_nothing() {
-        assert_eq!(percent(0.0), "0.0 %");
-        assert_eq!(percent(0.0001), "<0.1 %");
-        assert_eq!(percent(0.615), "61.5 %");
     }
 
     #[test]

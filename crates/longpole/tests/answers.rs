@@ -94,6 +94,64 @@ fn latencies_are_measured_between_any_two_events() {
 }
 
 #[test]
+fn a_name_that_does_not_occur_is_refused_with_the_nearest_ones() {
+    let directory = TempDir::new().unwrap();
+    recording(directory.path());
+    let refused = |arguments: &[&str]| {
+        let output = run("latency", arguments, directory.path());
+        assert_eq!(output.status.code(), Some(1));
+        assert!(output.stdout.is_empty());
+        let talk = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(talk.lines().count(), 1, "{talk}");
+        talk
+    };
+    let talk = refused(&["--from", "rpc_cal:ask", "--to", "rpc_returned:ask"]);
+    assert!(talk.contains("no event `rpc_cal:ask` occurs in what was read; the nearest to it: `rpc_call:ask`"), "{talk}");
+    let talk = refused(&["--from", "rpc_call:ask", "--to", "rpc_returned:Ask", "--json"]);
+    assert!(talk.contains("`rpc_returned:Ask`") && talk.contains("`rpc_returned:ask`"), "{talk}");
+    let talk = refused(&["--from", "rpc_call:ask:ident == 7", "--to", "rpc_returned:ask"]);
+    assert!(talk.contains("the event `rpc_call:ask` has no field `ident`; it has: `id`"), "{talk}");
+    let talk = refused(&["--from", "rpc_call:ask", "--to", "rpc_returned:ask", "--by", "key"]);
+    assert!(talk.contains("no field `key`; it has: `id`"), "{talk}");
+    let talk = refused(&["--from", "rpc_call:ask", "--to", "rpc_returned:ask", "--begin", "+1h"]);
+    assert!(talk.contains("there is no event at all"), "{talk}");
+}
+
+#[test]
+fn lost_gets_raise_no_depth_above_the_capacity_and_the_doubt_is_said() {
+    let directory = TempDir::new().unwrap();
+    let mut fake = Fake::new(directory.path());
+    let uri = Some("longpole:site?capacity=100");
+    let put = fake.class_at("queue_put:q", &[("count", Kind::U64)], uri);
+    let get = fake.class_at("queue_get:q", &[("count", Kind::U64)], uri);
+    let empty = fake.class_at("queue_wait_empty:q", &[], uri);
+    let mut producer = fake.lane("producer", "main", 10, 10);
+    for n in 0..1_000u64 {
+        producer.event(n * 1_000, put, &[Field::U64(1)]);
+    }
+    producer.finish();
+    let mut consumer = fake.lane("consumer", "main", 20, 20);
+    consumer.event(10, empty, &[]);
+    for n in (0..1_000u64).filter(|n| !(300..700).contains(n)) {
+        if n == 700 {
+            consumer.packet();
+            consumer.discarded = 400;
+        }
+        consumer.event(n * 1_000 + 150, get, &[Field::U64(1)]);
+    }
+    consumer.finish();
+    fake.finish();
+    let queue = &json("queues", &["--json"], directory.path())[0];
+    assert_eq!((&queue["capacity"], &queue["lost"]), (&100.into(), &400.into()), "{queue}");
+    assert!(queue["depth"]["max"].as_u64().unwrap() <= 100, "{queue}");
+    // From the last packet before the loss to the end: only the end of the packet that follows tells of it.
+    let uncertain = queue["uncertain_share"].as_f64().unwrap();
+    assert!((0.69..0.71).contains(&uncertain), "{queue}");
+    let text = String::from_utf8(run("queues", &[], directory.path()).stdout).unwrap();
+    assert!(text.contains("q: after lost events the depth was not told again for "), "{text}");
+}
+
+#[test]
 fn the_time_of_a_thread_is_the_sum_of_its_states() {
     let directory = TempDir::new().unwrap();
     recording(directory.path());

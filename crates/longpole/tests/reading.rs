@@ -6,7 +6,10 @@ mod schema;
 mod support;
 
 use serde_json::Value;
+use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use support::{babeltrace2, corpus, Fake, Field, Kind};
@@ -117,14 +120,30 @@ fn print_into_a_pipe_that_is_closed_early_ends_quietly() {
     }
     lane.finish();
     fake.finish();
-    let mut child =
-        longpole().arg("print").arg(directory.path()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = longpole().arg("print").arg(directory.path()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let output = child.wait_with_output().unwrap();
     assert!(line.contains("queue_put:q"));
     assert!(output.status.success());
     assert!(!String::from_utf8_lossy(&output.stderr).contains("Broken pipe"));
+}
+
+#[test]
+fn an_answer_into_a_pipe_that_is_closed_ends_quietly() {
+    let directory = TempDir::new().unwrap();
+    recording(directory.path());
+    for verb in ["info", "report", "latency", "queues", "cpu", "packets", "check"] {
+        for json in [&["--json"][..], &[]] {
+            let mut gone = Command::new("true").stdin(Stdio::piped()).spawn().unwrap();
+            let pipe = gone.stdin.take().unwrap();
+            gone.wait().unwrap();
+            let output = longpole().arg(verb).args(json).arg(directory.path()).stdout(pipe).stderr(Stdio::piped()).spawn();
+            let output = output.unwrap().wait_with_output().unwrap();
+            assert!(output.status.success(), "{verb}: {}", String::from_utf8_lossy(&output.stderr));
+            assert!(!String::from_utf8_lossy(&output.stderr).contains("ipe"), "{verb}");
+        }
+    }
 }
 
 #[test]
@@ -158,6 +177,68 @@ fn without_a_trace_the_newest_recording_under_the_root_is_read() {
     assert!(String::from_utf8_lossy(&none.stderr).contains("no trace was named"));
 }
 
+const READING: [&str; 8] = ["info", "print", "report", "latency", "queues", "cpu", "packets", "check"];
+
+/// The one line that is said of a path that cannot be read.
+fn refusal(verb: &str, output: Output) -> String {
+    let talk = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{verb}: {talk}");
+    assert!(output.stdout.is_empty(), "{verb}");
+    assert_eq!(talk.lines().count(), 1, "{verb}: {talk}");
+    talk
+}
+
+#[test]
+fn what_is_no_trace_is_refused_in_one_line_that_says_what_to_do() {
+    let directory = TempDir::new().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    fs::create_dir(path("empty")).unwrap();
+    fs::write(path("zero"), "").unwrap();
+    fs::write(path("text"), "hello\n").unwrap();
+    fs::create_dir(path("other")).unwrap();
+    fs::write(path("other/text"), "hello\n").unwrap();
+    let cases = [
+        ("missing", "No such file or directory", "longpole list --recordings"),
+        ("empty", "the directory is empty", "name a recording"),
+        ("zero", "the file is empty", "name a recording"),
+        ("text", "the file begins with \"hell\"", "name a recording"),
+        ("other", "neither in it nor below", "name a recording"),
+    ];
+    for verb in READING {
+        for (name, why, next) in cases {
+            let talk = refusal(verb, run(verb, &[], &path(name)));
+            for part in [path(name).to_str().unwrap(), why, next] {
+                assert_eq!(talk.matches(part).count(), 1, "{verb} {name}: {part:?} in {talk}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_may_not_be_read_is_refused_in_one_line() {
+    let directory = TempDir::new().unwrap();
+    // Others must reach the command, and not what it reads.
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let command = directory.path().join("longpole");
+    fs::copy(env!("CARGO_BIN_EXE_longpole"), &command).unwrap();
+    let closed = directory.path().join("closed");
+    recording(&closed);
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).unwrap();
+    let root = rustix::process::geteuid().is_root();
+    for verb in READING {
+        let mut command = Command::new(&command);
+        command.current_dir("/").arg(verb).arg(&closed);
+        if root {
+            command.uid(65_534).gid(65_534);
+        }
+        let talk = refusal(verb, command.output().unwrap());
+        for part in [closed.to_str().unwrap(), "Permission denied", "run as"] {
+            assert_eq!(talk.matches(part).count(), 1, "{verb}: {part:?} in {talk}");
+        }
+    }
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
+}
+
 #[test]
 fn a_damaged_trace_is_shown_as_far_as_it_goes_and_fails() {
     let directory = TempDir::new().unwrap();
@@ -175,4 +256,86 @@ fn a_damaged_trace_is_shown_as_far_as_it_goes_and_fails() {
     }
     let wrong = run("print", &["--begin", "soon"], directory.path());
     assert_eq!(wrong.status.code(), Some(2));
+}
+
+#[test]
+fn verbs_without_a_trace_end_quietly_into_a_closed_pipe_and_fail_on_a_full_disk() {
+    let directory = TempDir::new().unwrap();
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o700)).unwrap();
+    for arguments in [&["check"][..], &["check", "--json"], &["status"], &["status", "--json"], &["list", "--json"]] {
+        let command = || {
+            let mut command = longpole();
+            command.args(arguments).env("LONGPOLE_RUNTIME_DIR", directory.path()).env("LONGPOLE_ROOT", directory.path());
+            command.stderr(Stdio::piped());
+            command
+        };
+        let mut gone = Command::new("true").stdin(Stdio::piped()).spawn().unwrap();
+        let pipe = gone.stdin.take().unwrap();
+        gone.wait().unwrap();
+        let output = command().stdout(pipe).spawn().unwrap().wait_with_output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(output.stderr.is_empty(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = command().stdout(full).spawn().unwrap().wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("No space left"), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_recording_that_is_not_as_its_recorder_left_it_is_damaged() {
+    let directory = TempDir::new().unwrap();
+    let make = |name: &str| {
+        let path = directory.path().join(name);
+        fs::create_dir(&path).unwrap();
+        let mut fake = Fake::new(&path);
+        let mark = fake.class("mark:m", &[]);
+        let mut lanes = Vec::new();
+        for n in 0..2 {
+            let mut lane = fake.lane("a", "t", 1, n);
+            lane.event(1, mark, &[]);
+            let path = lane.path.clone();
+            lane.finish();
+            let bytes = fs::metadata(&path).unwrap().len();
+            lanes.push(serde_json::json!({ "file": format!("user/{}", path.file_name().unwrap().to_str().unwrap()), "bytes": bytes }));
+        }
+        fake.finish();
+        let description = serde_json::json!({ "start_ns": 1, "end_ns": 2, "lanes": lanes });
+        fs::write(path.join("longpole.json"), description.to_string()).unwrap();
+        path
+    };
+    let lane = |path: &Path| {
+        let mut all: Vec<_> = fs::read_dir(path.join("user")).unwrap().map(|entry| entry.unwrap().path()).collect();
+        all.sort();
+        all.into_iter().find(|path| !path.ends_with("metadata")).unwrap()
+    };
+    assert_eq!(run("check", &[], &make("sound")).status.code(), Some(0));
+    let short = make("short");
+    let length = fs::metadata(lane(&short)).unwrap().len();
+    fs::File::options().write(true).open(lane(&short)).unwrap().set_len(length - 8).unwrap();
+    let missing = make("missing");
+    fs::remove_file(lane(&missing)).unwrap();
+    let nameless = make("nameless");
+    fs::remove_file(nameless.join("user/metadata")).unwrap();
+    for (path, why) in [(short, "its recorder left"), (missing, "is missing"), (nameless, "metadata is missing")] {
+        let output = run("check", &[], &path);
+        assert_eq!(output.status.code(), Some(1), "{why}");
+        assert!(text(&output).contains(why), "{}", text(&output));
+        assert_eq!(run("info", &[], &path).status.code(), Some(1), "{why}");
+        let answer: Value = serde_json::from_slice(&run("check", &["--json"], &path).stdout).unwrap();
+        assert_eq!(answer["damaged"], true);
+        schema::check(&schema::schema("check"), &answer);
+    }
+}
+
+#[test]
+fn contradicting_arguments_are_wrong_usage() {
+    let directory = TempDir::new().unwrap();
+    recording(directory.path());
+    let output = run("info", &["--begin", "+2s", "--end", "+1s"], directory.path());
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("--end is before --begin"));
+    let output = longpole().args(["record", "--"]).env("LONGPOLE_RUNTIME_DIR", directory.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no command stands behind"));
 }

@@ -1,113 +1,20 @@
 //! `longpole record` on real programs: every event is recorded once, in order, or counted as lost; whatever comes and goes meanwhile.
 
+#[path = "support/place.rs"]
+mod place;
+
 use longpole_trace::event::Item;
 use longpole_trace::{Options, Trace};
-use std::collections::BTreeMap;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use place::{ok, signal, wait_for, Place, Running};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-/// A place of its own: runtime directory, recordings, programs. Removed at the end.
-struct Place {
-    folder: tempfile::TempDir,
-}
-
-impl Place {
-    fn new() -> Place {
-        let place = Place { folder: tempfile::tempdir().unwrap() };
-        for name in ["runtime", "traces"] {
-            let path = place.path(name);
-            std::fs::create_dir(&path).unwrap();
-            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700)).unwrap();
-        }
-        place
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
-        let mut command = Command::new(program);
-        command.env("LONGPOLE_RUNTIME_DIR", self.path("runtime")).env("LONGPOLE_ROOT", self.path("traces")).stdin(Stdio::null());
-        command
-    }
-
-    fn longpole(&self, arguments: &[&str]) -> Command {
-        let mut command = self.command(env!("CARGO_BIN_EXE_longpole"));
-        command.args(arguments);
-        command
-    }
-
-    /// Compiles one of `tests/programs`.
-    fn build(&self, name: &str, options: &[&str]) -> String {
-        let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let output = self.path(name);
-        let run = Command::new("cc")
-            .args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-I"])
-            .arg(repository.join("include"))
-            .arg(repository.join("tests/programs").join(name).with_extension("c"))
-            .args(options)
-            .arg("-o")
-            .arg(&output)
-            .output()
-            .unwrap();
-        assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
-        output.to_str().unwrap().to_owned()
-    }
-
-    /// The recordings so far, oldest first.
-    fn recordings(&self) -> Vec<PathBuf> {
-        let mut all: Vec<PathBuf> = std::fs::read_dir(self.path("traces")).unwrap().map(|entry| entry.unwrap().path()).collect();
-        all.sort();
-        all
-    }
-
-    fn newest(&self) -> PathBuf {
-        self.recordings().pop().expect("a recording was made")
-    }
-
-    /// Starts `longpole record ARGUMENTS` and waits until it records.
-    fn recorder(&self, arguments: &[&str]) -> Child {
-        let before = self.recordings().len();
-        let child = self.longpole(&["record"]).args(arguments).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        wait_for(|| self.recordings().len() > before && self.newest().join("user/metadata").exists());
-        // The orders are published right after the metadata has been written.
-        sleep(Duration::from_millis(300));
-        child
-    }
-}
-
 /// `make soak`: the long form.
 fn soak() -> bool {
     std::env::var_os("LONGPOLE_SOAK").is_some()
-}
-
-fn wait_for(mut done: impl FnMut() -> bool) {
-    for _ in 0..3000 {
-        if done() {
-            return;
-        }
-        sleep(Duration::from_millis(10));
-    }
-    panic!("it never happened");
-}
-
-fn signal(child: &Child, number: &str) {
-    assert!(Command::new("kill").args([number, &child.id().to_string()]).status().unwrap().success());
-}
-
-fn ok(output: Output) -> Output {
-    assert!(
-        output.status.success(),
-        "{}: {}{}",
-        output.status,
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    );
-    output
 }
 
 /// Numbers of the events of one name and thread, as runs without gaps, and what was lost on the thread's lane.
@@ -154,6 +61,67 @@ fn numbered(recording: &Path) -> (BTreeMap<(String, i32, i32), Thread>, u64) {
     (threads, lost)
 }
 
+/// A ring file as its program left it, read without the recorder's code: events of 16 bytes that end with their number.
+#[derive(Debug)]
+struct RingFile {
+    pid: i32,
+    tid: i32,
+    head: u64,
+    tail: u64,
+    lost: u64,
+    size: u64,
+    /// Number of the newest event.
+    newest: Option<u64>,
+    /// Lost since that event: a loss closes the sub-buffer, and each sub-buffer tells what was lost when it was begun.
+    lost_after: u64,
+    /// Events and losses that no recorder has taken.
+    left: u64,
+}
+
+fn rings(place: &Place) -> Vec<RingFile> {
+    let mut all = Vec::new();
+    for entry in std::fs::read_dir(place.path("runtime")).unwrap().map(Result::unwrap) {
+        let name = entry.file_name().into_string().unwrap();
+        let Some(pid) = name.ends_with(".ring").then(|| name.split('-').next().unwrap().parse().unwrap()) else { continue };
+        // A ring that was replaced is removed; one that is being made has no magic number yet.
+        let Ok(bytes) = std::fs::read(entry.path()) else { continue };
+        if bytes.len() <= 4096 || bytes[128..136] == [0; 8] {
+            continue;
+        }
+        let word = |at: u64| u64::from_ne_bytes(bytes[at as usize..at as usize + 8].try_into().unwrap());
+        let (head, lost, tail, reported, size, subbuffer) = (word(0), word(32), word(64), word(88), word(144), word(152));
+        let place_of = |position: u64| 4096 + position % size;
+        // The head stands behind the newest event, also where that one fills its sub-buffer.
+        let begin = |position: u64| position - position % subbuffer;
+        let current = begin(head.saturating_sub(1));
+        let mut left = lost - reported;
+        let mut at = tail;
+        while at < head {
+            let next = begin(at) + subbuffer;
+            let end = if head > next { begin(at) + word(place_of(begin(at)) + 8) } else { head };
+            left += end.saturating_sub(at.max(begin(at) + 256)) / 16;
+            at = next;
+        }
+        all.push(RingFile {
+            pid,
+            tid: (word(160) >> 32) as i32,
+            head,
+            tail,
+            lost,
+            size,
+            newest: (head > 0).then(|| word(place_of(head - 8))),
+            lost_after: if head > 0 { lost - word(place_of(current) + 16) } else { 0 },
+            left,
+        });
+    }
+    all
+}
+
+/// How many events threads wrote or lost whose numbers begin at 0, as the ring with the newest number says.
+fn counted<'a>(rings: impl Iterator<Item = &'a RingFile>) -> Option<u64> {
+    rings.filter_map(|ring| ring.newest.map(|newest| (newest, newest + 1 + ring.lost_after))).max().map(|(_, counted)| counted)
+}
+
 fn emitted(output: &Output) -> BTreeMap<i32, u64> {
     let text = String::from_utf8_lossy(&output.stdout);
     let words = text.lines().map(|line| line.split(' ').collect::<Vec<_>>());
@@ -179,29 +147,75 @@ fn what_eight_threads_emit_is_recorded_in_order_or_counted() {
     }
 }
 
+/// Kills programs while the recorder stands still; returns what their rings say then, and lets the recorder end.
+fn kill_programs(place: &Place, recorder: &mut Child, children: &mut [Running]) -> Vec<RingFile> {
+    signal(recorder, "-STOP");
+    let stat = format!("/proc/{}/stat", recorder.id());
+    wait_for(|| std::fs::read_to_string(&stat).unwrap().rsplit(')').next().unwrap().trim_start().starts_with('T'));
+    for child in children {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    let rings = rings(place);
+    signal(recorder, "-CONT");
+    signal(recorder, "-INT");
+    assert!(recorder.wait().unwrap().success());
+    rings
+}
+
 #[test]
 fn a_killed_program_leaves_what_it_wrote() {
     let millis: &[u64] = if soak() { &[30, 50, 80, 120, 170, 240, 300, 500, 700, 1100] } else { &[30, 170] };
-    for &millis in millis {
+    // Rings that lose, and rings that are replaced meanwhile.
+    for (buffer, millis) in
+        [&["--buffer", "64KiB"][..], &[]].into_iter().flat_map(|buffer| millis.iter().map(move |millis| (buffer, *millis)))
+    {
         let place = Place::new();
         let program = place.build("numbered", &[]);
-        let mut recorder = place.recorder(&["--all"]);
-        let mut child = place.command(&program).args(["4", "1000000000", "100", "500"]).stdout(Stdio::null()).spawn().unwrap();
+        let mut recorder = place.recorder(&[&["--all"], buffer].concat());
+        let mut child = Running::start(place.command(&program).args(["4", "1000000000", "100", "5000"]).stdout(Stdio::null()));
         sleep(Duration::from_millis(millis));
-        child.kill().unwrap();
-        child.wait().unwrap();
-        sleep(Duration::from_millis(300));
-        signal(&recorder, "-INT");
-        assert!(recorder.wait().unwrap().success());
+        let rings = kill_programs(&place, &mut recorder, std::slice::from_mut(&mut child));
         let (threads, lost) = numbered(&place.newest());
-        assert_eq!(threads.len(), 4);
-        let written: u64 = threads.values().map(|thread| thread.last + 1).sum();
+        let mut told = 0;
+        for ((_, _, tid), thread) in &threads {
+            let own = || rings.iter().filter(|ring| ring.tid == *tid);
+            let newest = own().filter_map(|ring| ring.newest).max();
+            assert_eq!(Some(thread.last), newest, "{tid}: the newest event is there: {:?}", own().collect::<Vec<_>>());
+            assert_eq!(thread.disorder, 0);
+            told += counted(own()).unwrap();
+        }
+        assert_eq!(threads.len(), rings.iter().filter(|ring| ring.newest.is_some()).map(|ring| ring.tid).collect::<BTreeSet<_>>().len());
         let recorded: u64 = threads.values().map(|thread| thread.recorded).sum();
-        // What was lost behind a thread's last recorded event has no number to show for it.
-        let missing: u64 = threads.values().map(|thread| thread.missing + thread.first).sum();
-        assert_eq!(written, recorded + missing);
-        assert!(lost >= missing, "{lost} {missing}");
-        assert!(threads.values().all(|thread| thread.disorder == 0));
+        assert_eq!(told, recorded + lost, "{buffer:?} {millis}: {rings:?}");
+    }
+}
+
+#[test]
+fn a_program_killed_among_threads_that_are_being_born_leaves_what_it_wrote() {
+    let millis: &[u64] = if soak() { &[3, 10, 20, 40, 80, 120, 170, 240, 300, 500] } else { &[20, 110] };
+    for &millis in millis {
+        let place = Place::new();
+        let program = place.build("relay", &[]);
+        let mut recorder = place.recorder(&["--all"]);
+        // Threads of one event, of some, and such that fill their ring.
+        let relays = [["1", "0"], ["250", "100"], ["20000", "50"]];
+        let mut children = relays.map(|words| Running::start(place.command(&program).args(words)));
+        wait_for(|| children.iter().all(|child| rings(&place).iter().any(|ring| ring.pid == child.id() as i32 && ring.head > 0)));
+        sleep(Duration::from_millis(millis));
+        let rings = kill_programs(&place, &mut recorder, &mut children);
+        let (threads, lost) = numbered(&place.newest());
+        let told: u64 = children.iter().map(|child| counted(rings.iter().filter(|ring| ring.pid == child.id() as i32)).unwrap()).sum();
+        let recorded: u64 = threads.values().map(|thread| thread.recorded).sum();
+        assert_eq!(told, recorded + lost, "{millis}: {rings:?}");
+        for (child, words) in children.iter().zip(relays) {
+            let own = || threads.iter().filter(|((_, pid, _), _)| *pid == child.id() as i32).map(|(_, thread)| thread);
+            let newest = rings.iter().filter(|ring| ring.pid == child.id() as i32).filter_map(|ring| ring.newest).max();
+            assert_eq!(own().map(|thread| thread.last).max(), newest);
+            // A thread takes a ring only where there is room: its first event is never lost.
+            let each: u64 = words[0].parse().unwrap();
+            assert!(own().all(|thread| thread.disorder == 0 && thread.first % each == 0), "{words:?}");
+        }
     }
 }
 
@@ -213,7 +227,7 @@ fn a_killed_recorder_and_its_successor_together_have_everything() {
         let place = Place::new();
         let program = place.build("numbered", &[]);
         let mut first = place.recorder(&["--all"]);
-        let child = place.command(&program).args(["4", "200000", "200", "60"]).stdout(Stdio::piped()).spawn().unwrap();
+        let child = Running::start(place.command(&program).args(["4", "200000", "200", "60"]).stdout(Stdio::piped()));
         sleep(Duration::from_millis(millis));
         first.kill().unwrap();
         first.wait().unwrap();
@@ -224,7 +238,7 @@ fn a_killed_recorder_and_its_successor_together_have_everything() {
             println!("skipped: reading a killed recording with babeltrace2 (not installed)");
         }
         let mut second = place.recorder(&["--all"]);
-        let emitted = emitted(&child.wait_with_output().unwrap());
+        let emitted = emitted(&child.output());
         signal(&second, "-INT");
         assert!(second.wait().unwrap().success());
         let (mut recorded, mut lost) = (0, 0);
@@ -252,25 +266,36 @@ fn threads_and_processes_are_recorded_from_their_first_event_on() {
 }
 
 #[test]
-fn twenty_recordings_of_one_program_lose_nothing_uncounted() {
+fn what_a_program_emits_over_twenty_recordings_is_recorded_or_counted() {
     let place = Place::new();
     let program = place.build("numbered", &[]);
-    let mut child = place.command(&program).args(["2", "1000000000", "200", "100"]).stdout(Stdio::null()).spawn().unwrap();
+    let child = Running::start(place.command(&program).args(["2", "1000000000000", "200", "4000"]).stdout(Stdio::piped()));
     sleep(Duration::from_millis(50));
-    for _ in 0..20 {
-        ok(place.longpole(&["record", "--all", "--for", "60ms"]).output().unwrap());
+    for cycle in 0..20 {
+        // Half of them with rings that lose in every burst, half with rings that grow.
+        let buffer: &[&str] = if cycle < 10 { &["--buffer", "32KiB"] } else { &[] };
+        ok(place.longpole(&["record", "--all", "--for", "60ms"]).args(buffer).output().unwrap());
     }
-    child.kill().unwrap();
-    child.wait().unwrap();
+    // Whoever met a probe that was on has left it; the others meet one that is off.
+    sleep(Duration::from_millis(100));
+    let left: u64 = rings(&place).iter().map(|ring| ring.left).sum();
+    signal(&child, "-TERM");
+    let emitted = emitted(&child.output());
     let recordings = place.recordings();
     assert_eq!(recordings.len(), 20);
+    let (mut recorded, mut lost) = (0, 0);
     for recording in recordings {
-        let (threads, lost) = numbered(&recording);
+        let (threads, uncounted) = numbered(&recording);
         assert_eq!(threads.len(), 2);
         let missing: u64 = threads.values().map(|thread| thread.missing).sum();
         assert!(threads.values().all(|thread| thread.disorder == 0));
-        assert!(lost >= missing, "{lost} lost, {missing} missing");
+        assert!(uncounted >= missing, "{uncounted} lost, {missing} missing");
+        recorded += threads.values().map(|thread| thread.recorded).sum::<u64>();
+        lost += uncounted;
     }
+    assert!(lost > 0, "the small rings are too large");
+    // A thread that saw its probe on and was held up until the last recording had ended left its event in the ring.
+    assert_eq!(emitted.values().sum::<u64>(), recorded + lost + left);
 }
 
 #[test]
@@ -317,7 +342,7 @@ fn copies_made_during_and_after_the_recording_are_read_alike_by_babeltrace2() {
     }
     let program = place.build("numbered", &[]);
     let mut recorder = place.recorder(&["--all", "--buffer", "64KiB"]);
-    let mut child = place.command(&program).args(["4", "1000000000", "4000", "400"]).stdout(Stdio::null()).spawn().unwrap();
+    let mut child = Running::start(place.command(&program).args(["4", "1000000000", "4000", "400"]).stdout(Stdio::null()));
     sleep(Duration::from_millis(400));
     let copies = [place.path("during"), place.path("after")];
     let copy = |to: &Path| assert!(Command::new("cp").arg("-r").arg(place.newest()).arg(to).status().unwrap().success());
@@ -362,20 +387,87 @@ fn a_recording_that_captured_nothing_says_why_and_fails() {
     assert!(talk.contains("no process with probes"), "{talk}");
 }
 
+/// Newest packet of each lane: position in the ring, and the lane's losses. Read as docs/formats/user-trace.md says.
+fn newest_packets(recording: &Path) -> BTreeMap<i32, (u64, u64)> {
+    let mut all = BTreeMap::new();
+    for entry in std::fs::read_dir(recording.join("user")).unwrap().map(Result::unwrap) {
+        if entry.file_name() == "metadata" {
+            continue;
+        }
+        let bytes = std::fs::read(entry.path()).unwrap();
+        let mut at = 0;
+        while at < bytes.len() {
+            let word = |offset: usize| u64::from_ne_bytes(bytes[at + offset..at + offset + 8].try_into().unwrap());
+            // The empty packet that covers what was reserved stands nowhere.
+            if word(80) != u64::MAX {
+                all.insert((word(72) >> 32) as i32, (word(80), word(64)));
+            }
+            at += word(48) as usize / 8;
+        }
+    }
+    all
+}
+
 #[test]
 fn a_session_beside_the_user_can_be_started_asked_for_and_stopped() {
     let place = Place::new();
     let program = place.build("numbered", &[]);
-    ok(place.longpole(&["start"]).output().unwrap());
-    let status = ok(place.longpole(&["status", "--json"]).output().unwrap());
-    assert!(String::from_utf8_lossy(&status.stdout).contains("traces"), "{status:?}");
-    let output = ok(place.command(&program).args(["2", "1000"]).output().unwrap());
-    let list = ok(place.longpole(&["list"]).output().unwrap());
-    assert!(list.status.success());
-    ok(place.longpole(&["stop"]).output().unwrap());
-    let (threads, lost) = numbered(&place.newest());
-    let recorded: u64 = threads.values().map(|thread| thread.recorded).sum();
-    assert_eq!(recorded + lost, emitted(&output).values().sum::<u64>());
+    // Threads that lose nothing, and threads that lose.
+    for (buffer, events, losing) in [("4MiB", "1000", false), ("64KiB", "100000", true)] {
+        ok(place.longpole(&["start", "--buffer", buffer]).output().unwrap());
+        let status = ok(place.longpole(&["status", "--json"]).output().unwrap());
+        assert!(String::from_utf8_lossy(&status.stdout).contains("traces"), "{status:?}");
+        let child = Running::start(place.command(&program).args(["2", events, "0", "1", "linger"]).stdout(Stdio::piped()));
+        let list = || -> serde_json::Value {
+            let list = ok(place.longpole(&["list", "--json"]).output().unwrap());
+            serde_json::from_slice(&list.stdout).unwrap()
+        };
+        let threads = |list: &serde_json::Value| list["subjects"][0]["threads"].as_array().cloned().unwrap_or_default();
+        let number = |thread: &serde_json::Value, key: &str| thread[key].as_u64().unwrap();
+        // Until both have emitted all, and all was taken.
+        wait_for(|| {
+            let files = rings(&place);
+            let counts: Vec<u64> = files.iter().filter_map(|ring| counted(std::iter::once(ring))).collect();
+            counts.len() == 2 && counts.iter().all(|count| count.to_string() == events) && files.iter().all(|ring| ring.head == ring.tail)
+        });
+        let recording = list();
+        assert_eq!(recording["subjects"].as_array().unwrap().len(), 1, "{recording}");
+        assert_eq!(recording["subjects"][0]["label"], "numbered");
+        assert_eq!(recording["subjects"][0]["pid"], child.id());
+        assert_eq!(recording["subjects"][0]["enabled"], true);
+        assert_eq!(recording["subjects"][0]["refused"], 0);
+        ok(place.longpole(&["stop"]).output().unwrap());
+        let stopped = list();
+        assert_eq!(stopped["subjects"][0]["enabled"], false);
+        let files = rings(&place);
+        let packets = newest_packets(&place.newest());
+        for (list, state) in [(&recording, "recording"), (&stopped, "off")] {
+            assert_eq!(threads(list).len(), 2, "{list}");
+            for thread in threads(list) {
+                assert_eq!(thread["state"], state, "{thread}");
+                assert_eq!(thread["thread"], "numbered");
+                let tid = thread["tid"].as_i64().unwrap() as i32;
+                let file = files.iter().find(|ring| ring.tid == tid).unwrap();
+                assert_eq!(number(&thread, "buffer"), file.size);
+                // The recording itself says how far it has come in this ring, and what the ring lost.
+                assert_eq!((number(&thread, "recorded"), number(&thread, "lost")), packets[&tid], "{thread}");
+                assert_eq!((number(&thread, "recorded"), number(&thread, "lost")), (file.tail, file.lost));
+                assert_eq!(number(&thread, "pending"), 0);
+            }
+        }
+        signal(&child, "-TERM");
+        let emitted = emitted(&child.output());
+        let (found, lost) = numbered(&place.newest());
+        let recorded: u64 = found.values().map(|thread| thread.recorded).sum();
+        assert_eq!(recorded + lost, emitted.values().sum::<u64>());
+        assert_eq!(lost, threads(&stopped).iter().map(|thread| number(thread, "lost")).sum::<u64>());
+        assert_eq!(lost > 0, losing, "{lost}");
+        // The list of recordings says the same in bytes.
+        let list = ok(place.longpole(&["list", "--recordings", "--json"]).output().unwrap());
+        let list: serde_json::Value = serde_json::from_slice(&list.stdout).unwrap();
+        let newest = list["recordings"].as_array().unwrap().last().unwrap();
+        assert_eq!((number(newest, "recorded_bytes"), number(newest, "lost")), (recorded * 16, lost));
+    }
 }
 
 #[test]
@@ -391,9 +483,99 @@ fn a_process_that_does_not_exist_is_refused() {
 fn recording_one_process_ends_with_it() {
     let place = Place::new();
     let program = place.build("numbered", &[]);
-    let child = place.command(&program).args(["1", "1500", "1000", "1"]).stdout(Stdio::piped()).spawn().unwrap();
+    let child = Running::start(place.command(&program).args(["1", "1500", "1000", "1"]).stdout(Stdio::piped()));
     let run = place.longpole(&["record", "--pid", &child.id().to_string()]).output().unwrap();
-    child.wait_with_output().unwrap();
+    child.output();
     assert!(ok(run).status.success());
     assert_eq!(numbered(&place.newest()).0.len(), 1);
+}
+
+#[test]
+fn a_full_disk_costs_events_and_neither_the_recording_nor_the_commands_status() {
+    let place = Place::new();
+    let program = place.build("frames", &[]);
+    let (small, copy) = (place.path("small"), place.path("copy"));
+    std::fs::create_dir(&small).unwrap();
+    std::fs::create_dir(&copy).unwrap();
+    let script = format!(
+        "mount -t tmpfs -o size=2m tmpfs {small} || exit 99
+         LONGPOLE_ROOT={small} {longpole} record -- sh -c 'for i in 1 2 3; do echo 20000; sleep 0.2; done | {program}; exit 7'
+         status=$?; cp -r {small}/* {copy}; exit $status",
+        small = small.display(),
+        copy = copy.display(),
+        longpole = env!("CARGO_BIN_EXE_longpole"),
+    );
+    let run = place.command("unshare").args(["-r", "-m", "sh", "-c", &script]).output();
+    let run = match run {
+        Ok(run) if !matches!(run.status.code(), Some(1 | 99)) => run,
+        _ => {
+            println!("skipped: a recording on a full disk (no file system may be mounted here)");
+            return;
+        }
+    };
+    assert_eq!(run.status.code(), Some(7), "{}", String::from_utf8_lossy(&run.stderr));
+    let recording = std::fs::read_dir(&copy).unwrap().next().unwrap().unwrap().path();
+    let description: serde_json::Value = serde_json::from_slice(&std::fs::read(recording.join("longpole.json")).unwrap()).unwrap();
+    assert!(description["end_ns"].is_u64(), "{description}");
+    let number = |value: &serde_json::Value| value.as_u64().unwrap();
+    assert!(number(&description["loss"]["packets"]) > 0, "{description}");
+    // Each event was recorded, or counted: in the stream, and in the description.
+    let info = place.answer("info", &recording);
+    assert!(number(&info["events"]) > 0);
+    assert_eq!(number(&info["events"]) + number(&info["lost"]), 120_000, "{description}");
+    assert_eq!(description["loss"]["events"], info["lost"]);
+    // And each packet was captured or dropped, for one of the interfaces. A capture that ended inside a block would be told.
+    let packets = ok(place.longpole(&["packets", "--json"]).arg(&recording).output().unwrap());
+    assert_eq!(String::from_utf8_lossy(&packets.stderr), "");
+    let packets: serde_json::Value = serde_json::from_slice(&packets.stdout).unwrap();
+    let of = |interface: &serde_json::Value| {
+        let ways = interface["directions"].as_array().unwrap();
+        number(&interface["dropped"]) + ways.iter().map(|way| number(&way["packets"])).sum::<u64>()
+    };
+    assert_eq!(packets.as_array().unwrap().iter().map(of).sum::<u64>(), 120_000, "{packets}");
+}
+
+#[test]
+fn a_recording_of_packets_alone_that_captured_none_says_so() {
+    let place = Place::new();
+    std::fs::write(place.path("policy.toml"), "[[policy]]\nglob = \"*\"\nbackends = [\"pcapng\"]\n").unwrap();
+    let config = place.path("policy.toml");
+    let record = ["record", "-c", config.to_str().unwrap(), "--"];
+    let program = place.build("numbered", &[]);
+    let run = place.longpole(&record).args([&program, "1", "50"]).output().unwrap();
+    let told = String::from_utf8_lossy(&run.stderr);
+    assert_eq!(run.status.code(), Some(1), "{told}");
+    assert!(told.contains("captured nothing: no packet was captured"), "{told}");
+
+    let program = place.build("frames", &[]);
+    let run = ok(place.longpole(&record).args(["sh", "-c", &format!("echo 50 | {program}")]).output().unwrap());
+    let told = String::from_utf8_lossy(&run.stderr);
+    assert!(told.contains("100 packets captured"), "{told}");
+}
+
+#[test]
+fn a_thread_that_is_named_after_its_first_event_has_its_name() {
+    let place = Place::new();
+    let program = place.build("named", &[]);
+    for (name, events) in [("brief", 1u32), ("longer", 40)] {
+        ok(place.longpole(&["record", "--", &program, name, &events.to_string()]).output().unwrap());
+        let mut trace = Trace::open(&[place.newest()], Options::default()).unwrap();
+        let mut names: BTreeMap<String, u32> = BTreeMap::new();
+        while let Some((item, catalogue)) = trace.next_with_catalogue().unwrap() {
+            let Item::Event(event) = item else { continue };
+            *names.entry(catalogue.subjects[event.subject.0 as usize].thread.clone()).or_default() += 1;
+        }
+        // The event before it was named is this thread's, too.
+        assert_eq!(names, BTreeMap::from([(name.to_owned(), events + 1)]));
+    }
+}
+
+#[test]
+fn threads_do_not_wait_for_ever_for_their_process() {
+    let place = Place::new();
+    let program = place.build("stuck", &[]);
+    // It ends.
+    let run = ok(place.longpole(&["record", "--", &program]).output().unwrap());
+    let told = String::from_utf8_lossy(&run.stderr);
+    assert!(told.contains("1000 events found no memory for a ring"), "{told}");
 }

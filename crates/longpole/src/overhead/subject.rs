@@ -38,9 +38,8 @@ fn files() -> anyhow::Result<TempDir> {
 
 fn run(files: &TempDir, what: &std::ffi::OsStr, rounds: u32, turns: u32) -> anyhow::Result<String> {
     // Rings lie in memory in real recordings, too; on a disk's file system its write-back would be measured.
-    let runtime = private(Path::new("/dev/shm"))
-        .or_else(|_| private(&std::env::temp_dir()))
-        .context("cannot make a private runtime directory")?;
+    let runtime =
+        private(Path::new("/dev/shm")).or_else(|_| private(&std::env::temp_dir())).context("cannot make a private runtime directory")?;
     let output = Command::new(files.path().join("subject"))
         .arg(what)
         .args([rounds.to_string(), turns.to_string()])

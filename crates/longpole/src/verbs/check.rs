@@ -1,13 +1,13 @@
 //! `longpole check`: what can be recorded here, and the exact remedy for what cannot; or whether a trace is sound. Changes nothing.
 
+use crate::say;
 use crate::table::{bytes, number};
+use longpole_record::{counter_is_a_clock, kernel, root, session, subjects, Runtime};
 use longpole_trace::event::Item;
-use longpole_trace::{Options, Trace};
-use longpole_record::{counter_is_a_clock, root, session, subjects, Runtime};
+use longpole_trace::Options;
 use rustix::fs::{access, statvfs, Access};
 use rustix::process::{getrlimit, Resource};
 use serde_json::json;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -22,7 +22,7 @@ Exits with 1 if programs with probes cannot be recorded, or if the trace is dama
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Traces to validate, instead of this machine
-    #[arg(value_name = "TRACE", conflicts_with = "json")]
+    #[arg(value_name = "TRACE")]
     traces: Vec<PathBuf>,
     /// Print JSON
     #[arg(long)]
@@ -51,8 +51,8 @@ const FILES_WANTED: u64 = 4096;
 const DISK_WANTED: u64 = 1 << 30;
 
 /// Reads every event.
-fn validate(traces: &[PathBuf]) -> anyhow::Result<ExitCode> {
-    let mut trace = Trace::open(traces, Options::default())?;
+fn validate(traces: &[PathBuf], as_json: bool) -> anyhow::Result<ExitCode> {
+    let mut trace = crate::input::open(traces, Options::default())?;
     let (mut events, mut lost) = (0u64, 0u64);
     let failure = loop {
         match trace.next_item() {
@@ -62,37 +62,38 @@ fn validate(traces: &[PathBuf]) -> anyhow::Result<ExitCode> {
             Err(error) => break Some(error),
         }
     };
-    let mut out = std::io::stdout().lock();
-    for oddity in trace.oddities() {
-        writeln!(out, "{oddity}")?;
-    }
-    if let Some(error) = &failure {
-        writeln!(out, "{error}")?;
-    }
     let damaged = failure.is_some() || trace.is_damaged();
-    writeln!(out, "{}: {} events, {} lost", if damaged { "damaged" } else { "sound" }, number(events), number(lost))?;
+    let mut oddities: Vec<String> = trace.oddities().iter().map(ToString::to_string).collect();
+    oddities.extend(failure.map(|error| error.to_string()));
+    if as_json {
+        say(json!({ "damaged": damaged, "events": events, "lost": lost, "oddities": oddities }))?;
+    } else {
+        oddities.iter().try_for_each(say)?;
+        let word = if damaged { "damaged" } else { "sound" };
+        say(format_args!("{word}: {} events, {} lost", number(events), number(lost)))?;
+    }
     Ok(if damaged { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if !args.traces.is_empty() {
-        return validate(&args.traces);
+        return validate(&args.traces, args.json);
     }
-    let findings = [runtime_directory(), memory(), clock(), disk(), files(), recorder(), programs()];
+    let findings = [runtime_directory(), memory(), clock(), disk(), files(), recorder(), programs(), kernel_events(), stacks(), packets()];
     let bad = findings.iter().any(|finding| finding.state == State::Bad);
     if args.json {
         let all: Vec<_> = findings
             .iter()
-            .map(|finding| {
-                json!({ "what": finding.what, "state": word(finding.state), "detail": finding.detail, "remedy": finding.remedy })
-            })
+            .map(
+                |finding| json!({ "what": finding.what, "state": word(finding.state), "detail": finding.detail, "remedy": finding.remedy }),
+            )
             .collect();
-        println!("{}", json!({ "can_record": !bad, "findings": all }));
+        say(json!({ "can_record": !bad, "findings": all }))?;
     } else {
         for finding in &findings {
-            println!("{:<8} {:<18} {}", word(finding.state), finding.what, finding.detail);
+            say(format_args!("{:<8} {:<18} {}", word(finding.state), finding.what, finding.detail))?;
             if let Some(remedy) = &finding.remedy {
-                println!("{:<27} remedy: {remedy}", "");
+                say(format_args!("{:<27} remedy: {remedy}", ""))?;
             }
         }
     }
@@ -114,12 +115,14 @@ fn finding(what: &'static str, state: State, detail: impl Into<String>, remedy: 
 fn runtime_directory() -> Finding {
     const WHAT: &str = "runtime directory";
     let path = Runtime::default_path();
+    let path = std::path::absolute(&path).unwrap_or(path);
     let shown = path.display();
     if path.symlink_metadata().is_ok() {
         return match Runtime::open(&path) {
             Ok(_) => finding(WHAT, State::Good, shown.to_string(), None),
             Err(error) => {
-                let remedy = format!("rm -r {shown} (as its owner or root), or set LONGPOLE_RUNTIME_DIR to a directory of your own with mode 0700");
+                let remedy =
+                    format!("chmod 700 {shown} if it is yours and for Longpole alone; else set LONGPOLE_RUNTIME_DIR to such a directory");
                 finding(WHAT, State::Bad, error.to_string(), Some(remedy))
             }
         };
@@ -128,7 +131,8 @@ fn runtime_directory() -> Finding {
     match access(parent, Access::WRITE_OK | Access::EXEC_OK) {
         Ok(()) => finding(WHAT, State::Good, format!("{shown} (will be made by the first program or recorder)"), None),
         Err(error) => {
-            let remedy = "mount -t tmpfs -o mode=1777 tmpfs /dev/shm, or set LONGPOLE_RUNTIME_DIR to a directory on a tmpfs that you may write to";
+            let remedy =
+                "mount -t tmpfs -o mode=1777 tmpfs /dev/shm, or set LONGPOLE_RUNTIME_DIR to a directory on a tmpfs that you may write to";
             finding(WHAT, State::Bad, format!("{shown} cannot be made: {error}"), Some(remedy.to_owned()))
         }
     }
@@ -137,9 +141,15 @@ fn runtime_directory() -> Finding {
 fn memory() -> Finding {
     const WHAT: &str = "shared memory";
     let path = Runtime::default_path();
+    let path = std::path::absolute(&path).unwrap_or(path);
     let place = if path.exists() { path.as_path() } else { path.parent().unwrap_or(Path::new("/")) };
     let Ok(found) = statvfs(place) else {
-        return finding(WHAT, State::Bad, format!("{} is not there", place.display()), Some("mount -t tmpfs -o mode=1777 tmpfs /dev/shm".to_owned()));
+        return finding(
+            WHAT,
+            State::Bad,
+            format!("{} is not there", place.display()),
+            Some("mount -t tmpfs -o mode=1777 tmpfs /dev/shm".to_owned()),
+        );
     };
     let free = found.f_bavail.saturating_mul(found.f_frsize);
     let detail = format!("{} free in {}", bytes(free), place.display());
@@ -164,7 +174,88 @@ fn clock() -> Finding {
         true => finding(WHAT, State::Good, "the time-stamp counter runs at one rate at all times", None),
         false => {
             let detail = "the time-stamp counter is no clock here (constant_tsc and nonstop_tsc are missing); CLOCK_MONOTONIC_RAW is used, which costs more per probe";
-            finding(WHAT, State::Limited, detail, Some("pass the host's invariant TSC through to this virtual machine (qemu: -cpu host,+invtsc)".to_owned()))
+            finding(
+                WHAT,
+                State::Limited,
+                detail,
+                Some("pass the host's invariant TSC through to this virtual machine (qemu: -cpu host,+invtsc)".to_owned()),
+            )
+        }
+    }
+}
+
+fn kernel_events() -> Finding {
+    const WHAT: &str = "kernel events";
+    let found = match kernel::survey() {
+        Ok(found) => found,
+        Err(trouble) => return finding(WHAT, State::Limited, trouble.what, Some(trouble.remedy)),
+    };
+    let names = |groups: &[kernel::Group]| groups.iter().map(|group| group.name()).collect::<Vec<_>>().join(" ");
+    let mut detail = format!("{}, clock {}, groups {}", found.path.display(), found.clock, names(&found.groups));
+    if !found.absent.is_empty() {
+        detail.push_str(&format!("; this kernel has nothing of {}", names(&found.absent)));
+    }
+    match kernel::tidy::left().len() {
+        0 => finding(WHAT, State::Good, detail, None),
+        count => {
+            let remedy = "longpole record --for 1s (whatever records next saves what it holds, and removes it)";
+            finding(
+                WHAT,
+                State::Limited,
+                format!("{detail}; killed recorders left instances that go on tracing: {count}"),
+                Some(remedy.to_owned()),
+            )
+        }
+    }
+}
+
+/// Numbers of capabilities(7).
+const CAP_NET_RAW: u32 = 13;
+const CAP_SYS_ADMIN: u32 = 21;
+const CAP_PERFMON: u32 = 38;
+
+/// Whether this process has a capability.
+fn capable(capability: u32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    effective.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).is_some_and(|set| set >> capability & 1 == 1)
+}
+
+fn stacks() -> Finding {
+    const WHAT: &str = "stacks";
+    let Ok(text) = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid") else {
+        let remedy = "run a kernel with CONFIG_PERF_EVENTS".to_owned();
+        return finding(WHAT, State::Limited, "this kernel has no perf events, so no stacks can be sampled", Some(remedy));
+    };
+    let paranoid = text.trim();
+    if capable(CAP_PERFMON) || capable(CAP_SYS_ADMIN) {
+        return finding(WHAT, State::Good, "perf events of all CPUs, with kernel stacks, are allowed", None);
+    }
+    // From 1 on an ordinary user may sample only own processes, from 2 on without the kernel.
+    match paranoid.parse::<i32>() {
+        Ok(level) if level <= 0 => {
+            finding(WHAT, State::Good, format!("perf events of all CPUs are allowed (perf_event_paranoid is {level})"), None)
+        }
+        _ => {
+            let remedy = "run as root, or as root: sysctl kernel.perf_event_paranoid=0".to_owned();
+            finding(
+                WHAT,
+                State::Limited,
+                format!("perf events of all CPUs are not allowed (perf_event_paranoid is {paranoid})"),
+                Some(remedy),
+            )
+        }
+    }
+}
+
+fn packets() -> Finding {
+    const WHAT: &str = "interfaces";
+    match capable(CAP_NET_RAW) {
+        true => finding(WHAT, State::Good, "packets of network interfaces may be captured (AF_PACKET)", None),
+        false => {
+            let own = std::env::current_exe().map_or_else(|_| "longpole".to_owned(), |path| path.display().to_string());
+            let remedy = format!("run as root, or as root: setcap cap_net_raw+ep {own}");
+            finding(WHAT, State::Limited, "packets of network interfaces may not be captured (AF_PACKET needs CAP_NET_RAW)", Some(remedy))
         }
     }
 }

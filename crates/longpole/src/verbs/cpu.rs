@@ -1,19 +1,28 @@
-//! `longpole cpu`: the time of threads per state, by what the probes tell.
+//! `longpole cpu`: the time of CPUs and threads, by the kernel's events and by what the probes tell.
 
 use crate::input::Input;
+use crate::kernel::{self, Reading};
 use crate::pass;
 use crate::table::{duration, number, percent, Table};
-use longpole_analysis::cpu::Cpu;
+use anyhow::Context;
+use longpole_analysis::cpu::{Cpu, KernelTime, ThreadTime};
+use longpole_analysis::linux_cpu::CpuTimes;
+use longpole_analysis::report::Pass;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// Measure the time of threads in each state.
+/// States of one thread in the table; programs may make names at run time.
+const MOST_ROWS: usize = 100;
+
+/// Measure the time of CPUs, and of threads in each state
 #[derive(clap::Args)]
 #[command(after_help = "\
-Probes do not see the scheduler: a thread that is ready but not running counts as being in its state.
+With kernel events (`longpole record --kernel sched,irq,softirq`): the time of each CPU, and for each thread how long it ran, waited for a CPU, was
+blocked. Probes do not see the scheduler: a thread that is ready but not running counts as being in its state.
 
 Examples:
   longpole cpu                               of the newest recording
+  longpole cpu --begin +1s --end +2s         only the second second
   longpole cpu --json | jq '.threads[0].states'")]
 pub struct Args {
     #[command(flatten)]
@@ -21,33 +30,114 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let (pass, trace) = pass::read(&args.input, None)?;
-    let answer = pass.cpu(trace.probe_cost_ns());
-    let mut out = io::BufWriter::new(io::stdout().lock());
-    if args.input.json {
-        serde_json::to_writer_pretty(&mut out, &answer)?;
-        writeln!(out)?;
-    } else {
-        print(&mut out, &answer)?;
-        pass::footer(&mut out, &pass, &trace)?;
+    let mut pass = Pass::new().context("a built-in rule file is wrong")?;
+    let mut times = CpuTimes::default();
+    let reading = kernel::read(&args.input, &mut times, |catalogue, item| pass.item(catalogue, item))?;
+    let Reading { linux, trace } = &reading;
+    let mut answer = pass.cpu(trace.probe_cost_ns());
+    if linux.scheduling == 0 {
+        return pass::write(&args.input, (&pass, trace), &answer, print_probes);
     }
-    out.flush()?;
-    Ok(pass::exit(&trace))
+    answer.add_kernel(&times, linux);
+    kernel::write(&args.input, &reading, &answer, |out, answer| {
+        print_kernel(out, answer)?;
+        if answer.threads.iter().any(|thread| !thread.states.is_empty()) {
+            writeln!(out, "\nBY THEIR PROBES")?;
+            print_probes(out, answer)?;
+            pass::footer(out, &pass, trace)?;
+        }
+        Ok(())
+    })
 }
 
-fn print(out: &mut impl Write, answer: &Cpu) -> io::Result<()> {
+/// Lines for people; programs get all of them.
+const MOST_LINES: usize = 40;
+
+fn print_kernel(out: &mut impl Write, answer: &Cpu) -> io::Result<()> {
+    let mut table =
+        Table::new(&["CPU", ">time", ">threads", ">share", ">irq", ">share", ">softirq", ">share", ">idle", ">share", ">unknown", ">lost"]);
+    for cpu in &answer.cpus {
+        let share = |ns: u64| if cpu.total_ns > 0 { percent(ns as f64 / cpu.total_ns as f64) } else { "-".to_owned() };
+        table.row([
+            cpu.cpu.to_string(),
+            duration(cpu.total_ns),
+            duration(cpu.thread_ns),
+            share(cpu.thread_ns),
+            duration(cpu.irq_ns),
+            share(cpu.irq_ns),
+            duration(cpu.softirq_ns),
+            share(cpu.softirq_ns),
+            duration(cpu.idle_ns),
+            share(cpu.idle_ns),
+            duration(cpu.unknown_ns),
+            number(cpu.lost),
+        ]);
+    }
+    table.print(out)?;
+    writeln!(out)?;
+    let with_kernel = answer.threads.iter().filter_map(|thread| Some((thread, thread.kernel.as_ref()?)));
+    let (active, still): (Vec<(&ThreadTime, &KernelTime)>, Vec<_>) =
+        with_kernel.partition(|(thread, _)| thread.running_ns.unwrap_or(0) + thread.runnable_ns.unwrap_or(0) > 0);
+    let mut table = Table::new(&[
+        "thread",
+        ">tid",
+        ">running",
+        ">in calls",
+        ">interrupted",
+        ">runnable",
+        ">blocked",
+        ">unknown",
+        ">runs",
+        ">mean",
+        ">max",
+        "on CPU",
+        ">migrations",
+    ]);
+    let exact = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), duration);
+    for (thread, kernel) in active.iter().take(MOST_LINES) {
+        let cpus: Vec<String> = thread.used_cpus.iter().flatten().map(u32::to_string).collect();
+        let instances = thread.instance_ns.as_ref();
+        table.row([
+            thread.name.clone(),
+            thread.tid.map_or_else(String::new, |tid| tid.to_string()),
+            exact(thread.running_ns),
+            exact(kernel.syscall_ns),
+            duration(kernel.interrupted_ns),
+            exact(thread.runnable_ns),
+            exact(thread.blocked_ns),
+            duration(kernel.unknown_ns),
+            thread.instances.map_or_else(String::new, number),
+            exact(instances.map(|times| times.mean.round() as u64)),
+            exact(instances.map(|times| times.max)),
+            cpus.join(","),
+            thread.migrations.map_or_else(String::new, number),
+        ]);
+    }
+    table.print(out)?;
+    if active.len() > MOST_LINES {
+        writeln!(out, "  … and {} more (--json has them)", number((active.len() - MOST_LINES) as u64))?;
+    }
+    if !still.is_empty() {
+        writeln!(out, "  {} threads neither ran nor wanted to", number(still.len() as u64))?;
+    }
+    Ok(())
+}
+
+fn print_probes(out: &mut impl Write, answer: &Cpu) -> io::Result<()> {
     if answer.threads.is_empty() {
         return writeln!(out, "no thread in this trace did anything");
     }
     let mut table = Table::new(&["thread", ">tid", ">time", ">activities", "state", ">in it", ">share", ">probes", "", ">lost"]);
     for thread in &answer.threads {
-        for (at, state) in thread.states.iter().enumerate() {
+        for (at, state) in thread.states.iter().take(MOST_ROWS).enumerate() {
             let first = |text: String| if at == 0 { text } else { String::new() };
+            // With kernel events the instances are the scheduler's.
+            let activities = thread.instances.filter(|_| thread.kernel.is_none());
             table.row([
                 first(thread.name.clone()),
                 first(thread.tid.map_or_else(String::new, |tid| tid.to_string())),
                 first(duration(thread.total_ns)),
-                first(thread.instances.map_or_else(String::new, number)),
+                first(activities.map_or_else(String::new, number)),
                 state.state.clone(),
                 duration(state.ns),
                 percent(state.share),
@@ -55,6 +145,9 @@ fn print(out: &mut impl Write, answer: &Cpu) -> io::Result<()> {
                 if state.idle { "idle".to_owned() } else { String::new() },
                 first(number(thread.lost)),
             ]);
+        }
+        if let Some(more) = thread.states.len().checked_sub(MOST_ROWS).filter(|&more| more > 0) {
+            table.row(["", "", "", "", &format!("({} more states: --json)", number(more as u64))]);
         }
     }
     table.print(out)?;

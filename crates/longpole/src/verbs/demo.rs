@@ -173,8 +173,13 @@ impl Stage<'_> {
         }
         let system = self.command(&words)?;
         let mut command = Command::new(own_program()?);
-        command.args(["record", "--buffer", BUFFER, "-o"]).arg(&self.args.output).arg("--").arg(system.get_program()).args(system.get_args());
-        say(&format!("longpole record --buffer {BUFFER} -o {} -- {}", self.args.output.display(), show(&system)))?;
+        command
+            .args(["record", "--kernel", "none", "--buffer", BUFFER, "-o"])
+            .arg(&self.args.output)
+            .arg("--")
+            .arg(system.get_program())
+            .args(system.get_args());
+        say(&format!("longpole record --kernel none --buffer {BUFFER} -o {} -- {}", self.args.output.display(), show(&system)))?;
 
         let there = recordings(&self.args.output);
         let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output().context("cannot run longpole record")?;

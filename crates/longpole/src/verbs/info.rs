@@ -1,6 +1,6 @@
 //! `longpole info`: what a trace holds. It reads everything once and keeps counts only.
 
-use crate::input::Input;
+use crate::input::{self, Input};
 use crate::table::{duration, number, percent, rate, utc, Table};
 use longpole_trace::{Item, StreamKind, Trace};
 use serde_json::{json, Map, Value};
@@ -27,7 +27,7 @@ pub struct Args {
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let paths = args.input.paths()?;
-    let mut trace = Trace::open(&paths, args.input.options())?;
+    let mut trace = input::open(&paths, args.input.options())?;
     let mut counts = Counts::read(&mut trace)?;
     counts.captures(&trace)?;
     let path = paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" ");

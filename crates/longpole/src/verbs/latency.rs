@@ -8,6 +8,9 @@ use longpole_analysis::pairs::{Pairs, Point};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+/// Lines of one table; programs may make names at run time.
+const MOST_ROWS: usize = 100;
+
 /// Measure latencies: calls, spans, signals, activity, objects, or between any two events.
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -49,24 +52,16 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Some(pairs) => pairs.answer(),
         None => pass.latency(),
     };
-    let mut out = io::BufWriter::new(io::stdout().lock());
-    if args.input.json {
-        serde_json::to_writer_pretty(&mut out, &answer)?;
-        writeln!(out)?;
-    } else {
-        print(&mut out, &answer)?;
-        if let Some(pairs) = &pairs {
-            writeln!(
-                out,
-                "\n{} begins without an end, {} ends without a begin",
-                number(pairs.unmatched_from),
-                number(pairs.unmatched_to)
-            )?;
+    pass::write(&args.input, (&pass, &trace), &answer, |out, answer| {
+        print(out, answer)?;
+        match &pairs {
+            None => Ok(()),
+            Some(Pairs { unmatched_from, unmatched_to, .. }) => {
+                let (from, to) = (number(*unmatched_from), number(*unmatched_to));
+                writeln!(out, "\n{from} begins without an end, {to} ends without a begin")
+            }
         }
-        pass::footer(&mut out, &pass, &trace)?;
-    }
-    out.flush()?;
-    Ok(pass::exit(&trace))
+    })
 }
 
 /// The lines of all kinds, a table per kind.
@@ -90,10 +85,9 @@ pub fn print(out: &mut impl Write, answer: &[Latency]) -> io::Result<()> {
         }
         any = true;
         writeln!(out, "{title}")?;
-        let mut table = Table::new(&[
-            "name", "thread", ">count", ">min", ">mean", ">sd", ">p50", ">p90", ">p99", ">max", ">total", "parts",
-        ]);
-        for line in lines {
+        let mut table =
+            Table::new(&["name", "thread", ">count", ">min", ">mean", ">sd", ">p50", ">p90", ">p99", ">max", ">total", "parts"]);
+        for line in lines.iter().take(MOST_ROWS) {
             let times = &line.times;
             let exact = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), duration);
             let real = |ns: Option<f64>| exact(ns.map(|ns| ns.round() as u64));
@@ -119,6 +113,9 @@ pub fn print(out: &mut impl Write, answer: &[Latency]) -> io::Result<()> {
             ]);
         }
         table.print(out)?;
+        if let Some(more) = lines.len().checked_sub(MOST_ROWS).filter(|&more| more > 0) {
+            writeln!(out, "  ({} more lines: --json)", number(more as u64))?;
+        }
     }
     if !any {
         writeln!(out, "nothing in this trace begins and ends")?;

@@ -82,6 +82,9 @@ fn list_subjects(json: bool) -> anyhow::Result<()> {
 }
 
 fn recordings(root: &Path, json: bool) -> anyhow::Result<()> {
+    for note in longpole_record::kernel::tidy::all() {
+        eprintln!("longpole: note: {note}");
+    }
     let mut found: Vec<(PathBuf, Value)> = Vec::new();
     match std::fs::read_dir(root) {
         Ok(entries) => {

@@ -47,7 +47,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What DESIGN promises of a probe, and what became of it.
+/// What a probe may cost, and what it does cost here.
 struct Budget {
     what: &'static str,
     place: String,
@@ -89,7 +89,9 @@ fn budgets(measurement: &Measurement) -> Vec<Budget> {
             add(what, place, measurement.ratio(&key("on", "mark", threads), &mark), "x", 0.85, 1.15);
         }
         add("off, beyond the empty loop", place, measurement.cost(&key("off", "mark", Threads::One)), "ns", f64::MIN, 0.5);
-        for (what, probe, most) in [("bytes of a span edge", "span edge", 8.0), ("bytes of a span edge, argument", "span edge, argument", 16.0)] {
+        for (what, probe, most) in
+            [("bytes of a span edge", "span edge", 8.0), ("bytes of a span edge, argument", "span edge, argument", 16.0)]
+        {
             let bytes = measurement.bytes(&key("on", probe, Threads::One)).map(|bytes| bytes as f64);
             add(what, place, bytes.map(|bytes| Estimate { median: bytes, low: bytes, high: bytes }), "", 0.0, most);
         }

@@ -1,6 +1,6 @@
 //! `longpole packets`: traffic per interface and direction, from the captures of a trace or else from its `packet` events.
 
-use crate::input::Input;
+use crate::input::{self, Input};
 use crate::table::{bytes, number, rate, Table};
 use anyhow::bail;
 use longpole_trace::{InterfaceCount, Item, Trace, Traffic, Value};
@@ -31,7 +31,7 @@ struct Group {
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let paths = args.input.paths()?;
-    let mut trace = Trace::open(&paths, args.input.options())?;
+    let mut trace = input::open(&paths, args.input.options())?;
     let mut damaged = false;
     let mut groups = Vec::new();
     if trace.captures().is_empty() {
@@ -163,8 +163,7 @@ impl Group {
 }
 
 fn text(groups: &[Group], out: &mut impl Write) -> io::Result<()> {
-    let columns =
-        ["capture", "interface", "direction", ">packets", ">bytes", ">packets/s", ">bit/s", ">captured", ">dropped"];
+    let columns = ["capture", "interface", "direction", ">packets", ">bytes", ">packets/s", ">bit/s", ">captured", ">dropped"];
     let mut table = Table::new(&columns);
     for group in groups {
         let capture = group.capture.as_deref().unwrap_or("(events)");

@@ -3,6 +3,7 @@
 
 use crate::input::Input;
 use crate::show::{self, TimeOfDay};
+use longpole_trace::event::StreamId;
 use longpole_trace::{Catalogue, Event, Item, Loss};
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -184,14 +185,19 @@ impl<W: Write> Printer<W> {
         line.extend_from_slice(b"]\n");
     }
 
+    #[inline]
+    fn where_json(&mut self, t_ns: i64, stream: StreamId) {
+        self.line.extend_from_slice(b"{\"t_ns\":");
+        show::signed(&mut self.line, t_ns);
+        self.line.extend_from_slice(b",\"stream\":");
+        self.line.extend_from_slice(&self.streams[stream.0 as usize].json);
+    }
+
     fn event_json(&mut self, event: &Event<'_>, catalogue: &Catalogue) {
         self.learn(catalogue);
-        let Printer { line, streams, subjects, classes, .. } = self;
+        self.where_json(event.t_ns, event.stream);
+        let Printer { line, subjects, classes, .. } = self;
         let class = &classes[event.class.0 as usize];
-        line.extend_from_slice(b"{\"t_ns\":");
-        show::signed(line, event.t_ns);
-        line.extend_from_slice(b",\"stream\":");
-        line.extend_from_slice(&streams[event.stream.0 as usize].json);
         line.extend_from_slice(b",\"cpu\":");
         match event.cpu {
             Some(cpu) => show::unsigned(line, u64::from(cpu)),
@@ -217,11 +223,8 @@ impl<W: Write> Printer<W> {
 
     fn loss_json(&mut self, loss: &Loss, catalogue: &Catalogue) {
         self.learn(catalogue);
-        let Printer { line, streams, .. } = self;
-        line.extend_from_slice(b"{\"t_ns\":");
-        show::signed(line, loss.end_ns);
-        line.extend_from_slice(b",\"stream\":");
-        line.extend_from_slice(&streams[loss.stream.0 as usize].json);
+        self.where_json(loss.end_ns, loss.stream);
+        let line = &mut self.line;
         line.extend_from_slice(b",\"lost\":");
         match loss.events {
             Some(events) => show::unsigned(line, events),

@@ -22,16 +22,7 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (pass, trace) = pass::read(&args.input, None)?;
     let answer = pass.queues();
-    let mut out = io::BufWriter::new(io::stdout().lock());
-    if args.input.json {
-        serde_json::to_writer_pretty(&mut out, &answer)?;
-        writeln!(out)?;
-    } else {
-        print(&mut out, &answer)?;
-        pass::footer(&mut out, &pass, &trace)?;
-    }
-    out.flush()?;
-    Ok(pass::exit(&trace))
+    pass::write(&args.input, (&pass, &trace), &answer, |out, answer| print(out, answer))
 }
 
 pub fn print(out: &mut impl Write, answer: &[QueueAnswer]) -> io::Result<()> {
@@ -39,8 +30,21 @@ pub fn print(out: &mut impl Write, answer: &[QueueAnswer]) -> io::Result<()> {
         return writeln!(out, "no queue probes in this trace");
     }
     let mut table = Table::new(&[
-        "queue", "from -> to", ">capacity", ">rate", ">full", ">empty", ">depth p50", ">p99", ">max", ">batch p50", ">max",
-        ">residence p50", ">p99", ">signals/item", ">lost",
+        "queue",
+        "from -> to",
+        ">capacity",
+        ">rate",
+        ">full",
+        ">empty",
+        ">depth p50",
+        ">p99",
+        ">max",
+        ">batch p50",
+        ">max",
+        ">residence p50",
+        ">p99",
+        ">signals/item",
+        ">lost",
     ]);
     for queue in answer {
         let whole = |value: Option<u64>| value.map_or_else(|| "-".to_owned(), number);
@@ -69,7 +73,18 @@ pub fn print(out: &mut impl Write, answer: &[QueueAnswer]) -> io::Result<()> {
             number(queue.lost),
         ]);
     }
-    table.print(out)
+    table.print(out)?;
+    for queue in answer {
+        if let Some(share) = queue.uncertain_share.filter(|&share| share > 0.0) {
+            writeln!(
+                out,
+                "  {}: after lost events the depth was not told again for {} of the time; there it is an estimate",
+                queue.name,
+                percent(share)
+            )?;
+        }
+    }
+    Ok(())
 }
 
 fn people(names: &[String]) -> String {

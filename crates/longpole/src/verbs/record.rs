@@ -1,7 +1,9 @@
 //! `longpole record`: records while a command runs, for a time, or until it is told to end.
 
 use anyhow::{bail, Context};
+use longpole_record::kernel::{Context as EventContext, EventWish, Group, Wish, WishError};
 use longpole_record::{parse_duration, parse_size, Options, Outcome, Recorder, Scope, Stop};
+use std::io::IsTerminal;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, ExitStatus};
@@ -12,6 +14,16 @@ const EXAMPLES: &str = "Examples:
   longpole record --for 10s                      record everything with probes for ten seconds
   longpole record --pid 1234                     record one process until Ctrl-C
   longpole record -c policies.toml -o traces     choose by label; the file is read again when it changes
+  longpole record --kernel sched,irq -- make     of the kernel: scheduling and interrupts
+  longpole record --kernel none -- ./my-system   programs with probes only
+  longpole record --kernel none --event 'block:block_rq_*' --for 5s
+                                                 of the kernel only these events
+  longpole record --event 'sched:sched_switch:prev_prio < 100' --for 5s
+                                                 an event with a filter in the kernel's language
+
+Groups of kernel events: sched irq softirq ipi timer net skb block syscall futex lock fault workqueue io_uring signal power.
+The kernel's events are those of the whole machine, whatever is recorded of programs. They need root and tracefs; without, the rest
+is recorded, and `longpole check` says what to do.
 
 The path of the recording goes to stderr. With a command, the exit status is the command's (128 + the signal that ended it);
 125 if the recording could not begin. A recording that captured nothing says why and exits with 1.";
@@ -37,9 +49,56 @@ pub struct Args {
     /// Size of each thread's ring: 64KiB, 4MiB [default: 32 KiB, larger when busy]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub buffer: Option<u64>,
+    #[command(flatten)]
+    pub kernel: Kernel,
     /// The command to run
     #[arg(last = true, value_name = "CMD")]
     pub command: Vec<String>,
+}
+
+/// What is wanted of the kernel.
+#[derive(clap::Args, Clone)]
+pub struct Kernel {
+    /// Groups of kernel events, or none [default: none]
+    #[arg(long, value_name = "GROUP,…|none", value_parser = groups)]
+    kernel: Option<Groups>,
+    /// Further kernel events; * and ? stand for any text and any letter; `all` for all events
+    #[arg(long = "event", value_name = "SUBSYSTEM:NAME[:FILTER]")]
+    events: Vec<EventWish>,
+    /// What each kernel event shall tell of its thread: pid, ppid, comm, prio
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    context: Vec<EventContext>,
+}
+
+/// Several at once are one value.
+#[derive(Clone)]
+struct Groups(Vec<Group>);
+
+fn groups(text: &str) -> Result<Groups, WishError> {
+    match text {
+        "none" => Ok(Groups(Vec::new())),
+        text => text.split(',').map(|name| name.trim().parse()).collect::<Result<_, _>>().map(Groups),
+    }
+}
+
+impl Kernel {
+    fn wish(&self) -> Option<Wish> {
+        let groups = self.kernel.as_ref().map_or_else(Vec::new, |groups| groups.0.clone());
+        let nothing = groups.is_empty() && self.events.is_empty();
+        (!nothing).then(|| Wish { groups, events: self.events.clone(), context: self.context.clone(), buffer: None })
+    }
+
+    /// As another `longpole` must be told it.
+    pub fn arguments(&self) -> Vec<String> {
+        let mut all = Vec::new();
+        if let Some(Groups(groups)) = &self.kernel {
+            let names: Vec<&str> = groups.iter().map(|group| group.name()).collect();
+            all.push(format!("--kernel={}", if names.is_empty() { "none".to_owned() } else { names.join(",") }));
+        }
+        all.extend(self.events.iter().map(|event| format!("--event={event}")));
+        all.extend(self.context.iter().map(|context| format!("--context={}", context.name())));
+        all
+    }
 }
 
 /// How long a command may take to end after it was told to, before the recording ends without it.
@@ -51,10 +110,13 @@ const OWN_FAILURE: u8 = 125;
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let with_command = !args.command.is_empty();
+    if !with_command && std::env::args_os().next_back().is_some_and(|last| last == "--") {
+        return Err(crate::WrongUsage("no command stands behind `--`; without it, everything with probes is recorded".to_owned()).into());
+    }
     match record(args, |_| {}) {
         Ok(code) => Ok(code),
         Err(error) if with_command => {
-            eprintln!("longpole: {error:#}");
+            eprintln!("longpole: {}", crate::in_one_line(&error));
             Ok(ExitCode::from(OWN_FAILURE))
         }
         Err(error) => Err(error),
@@ -81,10 +143,15 @@ pub fn record(args: Args, ready: impl FnOnce(&Recorder)) -> anyhow::Result<ExitC
         buffer: args.buffer,
         command: args.command.clone(),
         probe_cost_ns: crate::overhead::probe_cost(),
+        kernel: args.kernel.wish(),
     };
     // Where all CPUs are busy, a recorder that waits for its turn loses events. It needs little, and root may take it first.
     let _ = rustix::process::setpriority_process(None, nice.min(URGENT));
     let mut recorder = Recorder::start(options, Some(&stop))?;
+    let trouble = recorder.kernel_trouble().map(str::to_owned);
+    if let Some(trouble) = &trouble {
+        eprintln!("longpole: note: {trouble}");
+    }
     ready(&recorder);
     let mut child = match args.command.split_first() {
         Some((program, rest)) => {
@@ -113,22 +180,20 @@ pub fn record(args: Args, ready: impl FnOnce(&Recorder)) -> anyhow::Result<ExitC
         None => None,
     };
     let status = run_until_the_end(&mut recorder, &stop, args.time, args.pid, child.as_mut());
-    let outcome = recorder.finish();
-    let (outcome, status) = match (outcome, status, child.as_mut()) {
-        (Ok(outcome), Ok(status), _) => (outcome, status),
-        (Err(error), _, None) => return Err(error.into()),
-        (_, Err(error), None) => return Err(error),
+    let outcome = recorder.finish_with(&mut progress());
+    let status = match (status, child.as_mut()) {
+        (Ok(status), _) => status,
+        (Err(error), None) => {
+            tell(&outcome, trouble.as_deref());
+            return Err(error);
+        }
         // The command must not be left alone, and whoever waits for it wants its status.
-        (outcome, status, Some(child)) => {
-            let error = status.err().or_else(|| outcome.err().map(Into::into));
-            if let Some(error) = error {
-                eprintln!("longpole: {error:#}; the command goes on without being recorded");
-            }
-            child.wait().context("cannot wait for the command")?;
-            return Ok(ExitCode::from(OWN_FAILURE));
+        (Err(error), Some(child)) => {
+            eprintln!("longpole: {}; the command goes on without being recorded", crate::in_one_line(&error));
+            Some(child.wait().context("cannot wait for the command")?)
         }
     };
-    tell(&outcome);
+    tell(&outcome, trouble.as_deref());
     Ok(exit_code(status, child.is_some(), &stop, &outcome))
 }
 
@@ -186,14 +251,37 @@ fn lives(pid: i32) -> bool {
     stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
 }
 
-fn tell(outcome: &Outcome) {
-    for oddity in &outcome.oddities {
+/// Shows how far the conversion of the kernel's events is, where somebody looks.
+pub fn progress() -> impl FnMut(u64, u64) {
+    let shown = std::io::stderr().is_terminal();
+    let mut last = None;
+    move |done, total| {
+        let percent = (u128::from(done) * 100).checked_div(u128::from(total)).unwrap_or(100).min(100);
+        if shown && last != Some(percent) {
+            last = Some(percent);
+            eprint!("\rlongpole: converting the kernel's events: {percent} %");
+            if percent == 100 {
+                eprintln!();
+            }
+        }
+    }
+}
+
+/// What was said at the start is not said again.
+fn tell(outcome: &Outcome, said: Option<&str>) {
+    for oddity in outcome.oddities.iter().filter(|oddity| Some(oddity.as_str()) != said) {
         eprintln!("longpole: note: {oddity}");
     }
     let lost = if outcome.lost > 0 { format!(", {} events lost", crate::table::number(outcome.lost)) } else { String::new() };
     match &outcome.empty {
         Some(why) => eprintln!("longpole: captured nothing: {why}"),
+        None if outcome.recorded == 0 && outcome.lost == 0 && outcome.kernel.is_some() => {}
+        None if outcome.recorded == 0 => eprintln!("longpole: {} packets captured{lost}", crate::table::number(outcome.packets)),
         None => eprintln!("longpole: {} of events in {} streams{lost}", crate::table::bytes(outcome.recorded), outcome.lanes),
+    }
+    if let Some(kernel) = &outcome.kernel {
+        let number = crate::table::number;
+        eprintln!("longpole: {} kernel events on {} CPUs, {} lost", number(kernel.events), kernel.cpus, number(kernel.lost));
     }
     eprintln!("longpole: recording: {}", outcome.path.display());
 }

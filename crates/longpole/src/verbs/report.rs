@@ -25,16 +25,7 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (pass, trace) = pass::read(&args.input, None)?;
     let report = pass.report(trace.probe_cost_ns());
-    let mut out = io::BufWriter::new(io::stdout().lock());
-    if args.input.json {
-        serde_json::to_writer_pretty(&mut out, &report)?;
-        writeln!(out)?;
-    } else {
-        print(&mut out, &report)?;
-        pass::footer(&mut out, &pass, &trace)?;
-    }
-    out.flush()?;
-    Ok(pass::exit(&trace))
+    pass::write(&args.input, (&pass, &trace), &report, print)
 }
 
 pub fn print(out: &mut impl Write, report: &Report) -> io::Result<()> {

@@ -14,6 +14,7 @@ use std::time::Duration;
 const EXAMPLES: &str = "Examples:
   longpole start                     record everything with probes from now on
   longpole start -c policies.toml    choose by label
+  longpole start --kernel sched,irq  of the kernel: scheduling and interrupts (as `longpole record`)
   longpole status                    what it has recorded so far
   longpole stop                      end it
 
@@ -37,6 +38,8 @@ pub struct Args {
     /// Size of each thread's ring: 64KiB, 4MiB [default: 32 KiB, larger when busy]
     #[arg(long, value_name = "SIZE", value_parser = record::size)]
     buffer: Option<u64>,
+    #[command(flatten)]
+    kernel: record::Kernel,
     /// Be the recorder itself
     #[arg(long, hide = true)]
     recorder: bool,
@@ -60,10 +63,12 @@ fn be_recorder(args: Args) -> anyhow::Result<ExitCode> {
         pid: args.pid,
         all: false,
         buffer: args.buffer,
+        kernel: args.kernel,
         command: Vec::new(),
     };
     record::record(args, |recorder| {
-        println!("{READY}{}", recorder.path().display());
+        // Whoever started this reads the line; should it be gone, the recording goes on all the same.
+        let _ = crate::say(format_args!("{READY}{}", recorder.path().display()));
         // Whoever started this has read its line and goes away.
         longpole_record::leave_streams();
     })
@@ -90,6 +95,7 @@ fn start(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(buffer) = args.buffer {
         command.arg("--buffer").arg(buffer.to_string());
     }
+    command.args(args.kernel.arguments());
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     // SAFETY: between fork and exec only setsid is called: a signal of this terminal must not end the recording.
     unsafe {
@@ -105,7 +111,7 @@ fn start(args: &Args) -> anyhow::Result<ExitCode> {
     }
     match first.strip_prefix(READY) {
         Some(path) => {
-            println!("{}", path.trim_end());
+            crate::say(path.trim_end())?;
             Ok(ExitCode::SUCCESS)
         }
         None => {

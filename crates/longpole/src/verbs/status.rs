@@ -1,5 +1,6 @@
 //! `longpole status`: what is being recorded now.
 
+use crate::say;
 use crate::table::{bytes, duration, number};
 use longpole_record::{session, Runtime};
 use serde_json::{json, Value};
@@ -28,8 +29,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let Some(running) = running else {
         match args.json {
-            true => println!("{}", json!({ "recording": null })),
-            false => println!("nothing is being recorded"),
+            true => say(json!({ "recording": null }))?,
+            false => say("nothing is being recorded")?,
         }
         return Ok(ExitCode::SUCCESS);
     };
@@ -39,6 +40,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let lanes = description["lanes"].as_array().map_or(&[][..], Vec::as_slice);
     let recorded: u64 = lanes.iter().filter_map(|lane| lane["recorded_bytes"].as_u64()).sum();
     let lost = description["loss"]["events"].as_u64();
+    let kernel = description["kernel_events"]["recorded_bytes"].as_u64();
     if args.json {
         let answer = json!({ "recording": {
             "path": running.path,
@@ -47,20 +49,24 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             "streams": lanes.len(),
             "recorded_bytes": recorded,
             "lost": lost,
+            "kernel_bytes": kernel,
             "oddities": description["oddities"],
         }});
-        println!("{answer}");
+        say(answer)?;
         return Ok(ExitCode::SUCCESS);
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos() as u64);
-    println!("recording  {}", running.path.display());
-    println!("recorder   process {}", running.pid);
+    say(format_args!("recording  {}", running.path.display()))?;
+    say(format_args!("recorder   process {}", running.pid))?;
     if let Some(start) = start {
-        println!("for        {}", duration(now.saturating_sub(start)));
+        say(format_args!("for        {}", duration(now.saturating_sub(start))))?;
     }
-    println!("so far     {} in {} streams, {} events lost", bytes(recorded), lanes.len(), number(lost.unwrap_or(0)));
+    say(format_args!("so far     {} in {} streams, {} events lost", bytes(recorded), lanes.len(), number(lost.unwrap_or(0))))?;
+    if let Some(kernel) = kernel {
+        say(format_args!("kernel     {}", bytes(kernel)))?;
+    }
     for oddity in description["oddities"].as_array().map_or(&[][..], Vec::as_slice).iter().filter_map(Value::as_str) {
-        println!("note       {oddity}");
+        say(format_args!("note       {oddity}"))?;
     }
     Ok(ExitCode::SUCCESS)
 }

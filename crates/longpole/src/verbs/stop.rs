@@ -1,7 +1,7 @@
 //! `longpole stop`: ends the recording that is in progress, whoever began it.
 
 use anyhow::bail;
-use longpole_record::{session, Runtime};
+use longpole_record::{kernel, session, Runtime};
 use rustix::process::{kill_process, Pid, Signal};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -33,12 +33,13 @@ pub fn run(_args: Args) -> anyhow::Result<ExitCode> {
     kill_process(pid, Signal::INT)?;
     let begin = Instant::now();
     while session::running(&runtime)?.is_some_and(|now| now.session == running.session) {
-        if begin.elapsed() > PATIENCE {
+        // The conversion of the kernel's events takes as long as it takes.
+        if begin.elapsed() > PATIENCE && !kernel::tidy::is_going_on(&running.path) {
             bail!("the recorder (process {}) has not ended yet", running.pid);
         }
         std::thread::sleep(Duration::from_millis(5));
     }
-    println!("{}", running.path.display());
+    crate::say(running.path.display())?;
     Ok(ExitCode::SUCCESS)
 }
 

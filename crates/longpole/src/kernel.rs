@@ -1,0 +1,100 @@
+//! Reads a trace once through the Linux model: what `cpu`, `sched`, `irq` and `syscalls` have in common.
+//!
+//! The trace is read from its very begin also where only a later part is asked for: the state at the begin of that part is what came
+//! before it.
+
+use crate::input::{self, Input};
+use crate::table::number;
+use anyhow::{bail, Context};
+use longpole_model::linux::Linux;
+use longpole_model::linux_watch::Watch;
+use longpole_trace::{Catalogue, Item, Options, Trace};
+use serde::Serialize;
+use std::io::{self, BufWriter, StdoutLock, Write};
+use std::process::ExitCode;
+
+/// The model after the trace's last event, and the trace for what it says of itself.
+pub struct Reading {
+    pub linux: Linux,
+    pub trace: Trace,
+}
+
+/// `other` gets every item of the part that was asked for, too.
+pub fn read<W: Watch>(input: &Input, watch: &mut W, mut other: impl FnMut(&Catalogue, &Item<'_>)) -> anyhow::Result<Reading> {
+    let mut trace = input::open(&input.paths()?, Options { begin: None, end: input.end })?;
+    let begin_ns = input.begin.map_or(i64::MIN, |begin| begin.resolve(trace.start_ns().unwrap_or(0)));
+    let (_, end_ns) = trace.range();
+    let mut linux = Linux::new(begin_ns, end_ns).context("a built-in rule file is wrong")?;
+    while let Some((item, catalogue)) = trace.next_with_catalogue()? {
+        let t_ns = match &item {
+            Item::Event(event) => {
+                linux.event(catalogue, event, watch);
+                event.t_ns
+            }
+            Item::Loss(loss) => {
+                linux.loss(catalogue, loss, watch);
+                loss.end_ns
+            }
+        };
+        if t_ns >= begin_ns {
+            other(catalogue, &item);
+        }
+    }
+    linux.finish(watch);
+    for oddity in trace.oddities() {
+        eprintln!("longpole: {oddity}");
+    }
+    Ok(Reading { linux, trace })
+}
+
+/// Refuses a trace that cannot answer. `found` counts the events that the question needs, `groups` are those that record them.
+pub fn needs(found: u64, what: &str, groups: &str) -> anyhow::Result<()> {
+    if found == 0 {
+        bail!("the trace holds no {what}; record them as root with `longpole record --kernel {groups}`");
+    }
+    Ok(())
+}
+
+/// Gives the answer as JSON, or as `print` shows it with what stands beside every number.
+pub fn write<T: Serialize>(
+    input: &Input,
+    reading: &Reading,
+    answer: &T,
+    print: impl FnOnce(&mut BufWriter<StdoutLock<'static>>, &T) -> io::Result<()>,
+) -> anyhow::Result<ExitCode> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    if input.json {
+        serde_json::to_writer_pretty(&mut out, answer)?;
+        writeln!(out)?;
+    } else {
+        print(&mut out, answer)?;
+        footer(&mut out, reading)?;
+    }
+    out.flush()?;
+    Ok(if reading.trace.is_damaged() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Loss, and what else makes the numbers uncertain.
+pub fn footer(out: &mut impl Write, reading: &Reading) -> io::Result<()> {
+    let linux = &reading.linux;
+    let lost = match (linux.lost, linux.uncounted_losses) {
+        (lost, 0) => format!("{} lost", number(lost)),
+        (lost, gaps) => format!("{} lost and {} gaps that nobody counted", number(lost), number(gaps)),
+    };
+    writeln!(out, "\n{} kernel events, {lost}", number(linux.events))?;
+    if linux.unseen_idle_ends > 0 {
+        writeln!(
+            out,
+            "{} times the trace does not hold the end of a CPU's idleness; there it ends when a thread is woken on that CPU, or with the next event of another thread",
+            number(linux.unseen_idle_ends)
+        )?;
+    }
+    if linux.contradictions > 0 {
+        writeln!(
+            out,
+            "{} events do not follow from what came before them: something is missing that nobody counted",
+            number(linux.contradictions)
+        )?;
+    }
+    Ok(())
+}

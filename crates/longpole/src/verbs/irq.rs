@@ -1,0 +1,74 @@
+//! `longpole irq`: interrupts and softirqs: how often, how long, and how soon the threads start that they wake.
+
+use crate::input::Input;
+use crate::kernel;
+use crate::table::{duration, number, Table};
+use longpole_analysis::linux_irq::{Interrupts, IrqLine};
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+/// Measure interrupts and softirqs: handling time, and the delay to the start of the threads that they wake
+#[derive(clap::Args)]
+#[command(after_help = "\
+Percentiles are within 1 %; count, min, mean, max and total are exact. Needs kernel events: `longpole record --kernel sched,irq,softirq`.
+
+Examples:
+  longpole irq                               of the newest recording
+  longpole irq --json | jq '.[] | select(.kind == \"softirq\") | {name, start}'")]
+pub struct Args {
+    #[command(flatten)]
+    input: Input,
+}
+
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let mut interrupts = Interrupts::default();
+    let reading = kernel::read(&args.input, &mut interrupts, |_, _| {})?;
+    kernel::needs(reading.linux.interrupts, "interrupts", "sched,irq,softirq")?;
+    let answer = interrupts.answer(&reading.linux);
+    kernel::write(&args.input, &reading, &answer, |out, answer| print(out, answer))
+}
+
+fn print(out: &mut impl Write, answer: &[IrqLine]) -> io::Result<()> {
+    let exact = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), duration);
+    let cpus = |cpus: &[u32]| cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+    writeln!(out, "HANDLING")?;
+    let mut table =
+        Table::new(&["interrupt", "on CPU", ">count", ">total", ">min", ">mean", ">p50", ">p99", ">max", ">raised before p50", ">p99"]);
+    for line in answer {
+        let times = &line.handling;
+        table.row([
+            line.name.clone(),
+            cpus(&line.cpus),
+            number(times.count),
+            duration(times.total_ns),
+            exact(times.min_ns),
+            exact(times.mean_ns.map(|ns| ns.round() as u64)),
+            exact(times.p50_ns),
+            exact(times.p99_ns),
+            exact(times.max_ns),
+            exact(line.raise.p50_ns),
+            exact(line.raise.p99_ns),
+        ]);
+    }
+    table.print(out)?;
+    writeln!(out, "\nFROM ITS BEGIN TO THE START OF THE THREAD THAT IT WOKE")?;
+    let mut table = Table::new(&["interrupt", ">count", ">min", ">mean", ">p50", ">p99", ">max", "worst"]);
+    for line in answer.iter().filter(|line| line.start.count > 0) {
+        let times = &line.start;
+        let worst = line.worst.first().map_or_else(String::new, |worst| format!("{} ({}) on CPU {}", worst.name, worst.tid, worst.cpu));
+        table.row([
+            line.name.clone(),
+            number(times.count),
+            exact(times.min_ns),
+            exact(times.mean_ns.map(|ns| ns.round() as u64)),
+            exact(times.p50_ns),
+            exact(times.p99_ns),
+            exact(times.max_ns),
+            worst,
+        ]);
+    }
+    if table.is_empty() {
+        return writeln!(out, "  none woke a thread whose start was seen");
+    }
+    table.print(out)
+}

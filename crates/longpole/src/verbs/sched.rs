@@ -1,0 +1,65 @@
+//! `longpole sched`: from a thread's wake-up to its start, and who kept the CPU meanwhile.
+
+use crate::input::Input;
+use crate::kernel;
+use crate::table::{duration, number, percent, Table};
+use longpole_analysis::linux_sched::{Delays, SchedLine};
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+/// Measure how long threads wait for a CPU after they were woken, and who keeps it meanwhile
+#[derive(clap::Args)]
+#[command(after_help = "\
+Percentiles are within 1 %; count, min, mean, max and total are exact. Needs kernel events: `longpole record --kernel sched,irq,softirq`.
+
+Examples:
+  longpole sched                             of the newest recording
+  longpole sched --begin +1s --end +2s       only the second second
+  longpole sched --json | jq '.[] | select(.p99_ns > 1000000) | .name'")]
+pub struct Args {
+    #[command(flatten)]
+    input: Input,
+}
+
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let mut delays = Delays::default();
+    let reading = kernel::read(&args.input, &mut delays, |_, _| {})?;
+    kernel::needs(reading.linux.scheduling, "events of the kernel's scheduler", "sched,irq,softirq")?;
+    let answer = delays.answer(&reading.linux);
+    kernel::write(&args.input, &reading, &answer, |out, answer| print(out, answer))
+}
+
+/// Lines for people; programs get all of them.
+const MOST_LINES: usize = 40;
+
+fn print(out: &mut impl Write, answer: &[SchedLine]) -> io::Result<()> {
+    if answer.is_empty() {
+        return writeln!(out, "no thread was woken and started");
+    }
+    let mut table =
+        Table::new(&["thread", ">tid", ">wake-ups", ">min", ">mean", ">p50", ">p99", ">max", ">total", ">put off", ">for", "kept by"]);
+    for line in answer.iter().take(MOST_LINES) {
+        let exact = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), duration);
+        let delay = &line.delay;
+        let kept = line.kept_by.iter().take(3).map(|keeper| format!("{} {}", keeper.name, percent(keeper.share)));
+        table.row([
+            line.name.clone(),
+            line.tid.to_string(),
+            number(delay.count),
+            exact(delay.min_ns),
+            exact(delay.mean_ns.map(|ns| ns.round() as u64)),
+            exact(delay.p50_ns),
+            exact(delay.p99_ns),
+            exact(delay.max_ns),
+            duration(delay.total_ns),
+            number(line.preempted.count),
+            duration(line.preempted.total_ns),
+            kept.collect::<Vec<_>>().join(", "),
+        ]);
+    }
+    table.print(out)?;
+    if answer.len() > MOST_LINES {
+        writeln!(out, "  … and {} more threads (--json has them)", number((answer.len() - MOST_LINES) as u64))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,76 @@
+//! `longpole syscalls`: how many system calls, how long, which errors.
+
+use crate::input::Input;
+use crate::kernel;
+use crate::table::{duration, number, Table};
+use longpole_analysis::linux_syscalls::{Calls, SyscallLine};
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+/// Measure system calls: count, time from entry to return, errors
+#[derive(clap::Args)]
+#[command(after_help = "\
+Percentiles are within 1 %; count, min, mean, max and total are exact. Needs kernel events: `longpole record --kernel sched,syscall`.
+
+Examples:
+  longpole syscalls                          of the newest recording
+  longpole syscalls --by process             a line per call and process
+  longpole syscalls --json | jq '.[] | select(.errors != []) | {name, errors}'")]
+pub struct Args {
+    #[command(flatten)]
+    input: Input,
+
+    /// A line for each: call, or call and process
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t = By::Call)]
+    by: By,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum By {
+    Call,
+    Process,
+}
+
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let mut calls = Calls::new(args.by == By::Process);
+    let reading = kernel::read(&args.input, &mut calls, |_, _| {})?;
+    kernel::needs(reading.linux.system_calls, "system calls", "sched,syscall")?;
+    let answer = calls.answer(&reading.linux);
+    kernel::write(&args.input, &reading, &answer, |out, answer| print(out, answer, args.by))
+}
+
+/// Lines for people; programs get all of them.
+const MOST_LINES: usize = 60;
+
+fn print(out: &mut impl Write, answer: &[SyscallLine], by: By) -> io::Result<()> {
+    let exact = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), duration);
+    let mut columns = vec!["call", ">count", ">total", ">min", ">mean", ">p50", ">p99", ">max", "errors"];
+    if by == By::Process {
+        columns.splice(0..0, ["process", ">pid"]);
+    }
+    let mut table = Table::new(&columns);
+    for line in answer.iter().take(MOST_LINES) {
+        let errors: Vec<String> = line.errors.iter().map(|error| format!("{} {}", number(error.count), error.name)).collect();
+        let mut row = vec![
+            line.name.clone(),
+            number(line.count),
+            duration(line.times.total_ns),
+            exact(line.times.min_ns),
+            exact(line.times.mean_ns.map(|ns| ns.round() as u64)),
+            exact(line.times.p50_ns),
+            exact(line.times.p99_ns),
+            exact(line.times.max_ns),
+            errors.join(", "),
+        ];
+        if by == By::Process {
+            let name = line.process.clone().unwrap_or_else(|| "unknown".to_owned());
+            row.splice(0..0, [name, line.pid.map_or_else(|| "-".to_owned(), |pid| pid.to_string())]);
+        }
+        table.row(row);
+    }
+    table.print(out)?;
+    if answer.len() > MOST_LINES {
+        writeln!(out, "  … and {} more lines (--json has them)", number((answer.len() - MOST_LINES) as u64))?;
+    }
+    Ok(())
+}

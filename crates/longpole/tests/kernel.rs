@@ -1,0 +1,166 @@
+//! The verbs that answer from kernel events, from a trace on disk to the answer.
+
+#[path = "support/schema.rs"]
+mod schema;
+
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+use tempfile::TempDir;
+
+fn run(verb: &str, arguments: &[&str], trace: &Path) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_longpole"));
+    command.env_remove("LONGPOLE_ROOT").arg(verb).args(arguments).arg(trace).output().unwrap()
+}
+
+fn json(verb: &str, arguments: &[&str], trace: &Path) -> Value {
+    let output = run(verb, arguments, trace);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let answer = serde_json::from_slice(&output.stdout).unwrap();
+    schema::check(&schema::schema(verb), &answer);
+    answer
+}
+
+const METADATA: &str = r#"/* CTF 1.8 */
+trace {
+	major = 1; minor = 8; byte_order = le;
+	packet.header := struct { integer { size = 32; align = 8; } magic; integer { size = 32; align = 8; } stream_id; };
+};
+env { hostname = "h"; domain = "kernel"; tracer_name = "lttng-modules"; tracer_major = 2; tracer_minor = 10; };
+clock { name = monotonic; freq = 1000000000; offset_s = 100; };
+stream {
+	id = 0;
+	packet.context := struct {
+		integer { size = 64; align = 8; map = clock.monotonic.value; } timestamp_begin;
+		integer { size = 64; align = 8; map = clock.monotonic.value; } timestamp_end;
+		integer { size = 64; align = 8; } content_size;
+		integer { size = 64; align = 8; } packet_size;
+		integer { size = 64; align = 8; } events_discarded;
+		integer { size = 32; align = 8; } cpu_id;
+	};
+	event.header := struct { integer { size = 32; align = 8; } id; integer { size = 64; align = 8; map = clock.monotonic.value; } timestamp; };
+};
+event { name = "sched_switch"; id = 1; stream_id = 0; fields := struct {
+	integer { size = 8; align = 8; encoding = UTF8; } _prev_comm[16];
+	integer { size = 32; align = 8; signed = 1; } _prev_tid;
+	integer { size = 64; align = 8; signed = 1; } _prev_state;
+	integer { size = 8; align = 8; encoding = UTF8; } _next_comm[16];
+	integer { size = 32; align = 8; signed = 1; } _next_tid;
+}; };
+event { name = "sched_waking"; id = 2; stream_id = 0; fields := struct {
+	integer { size = 8; align = 8; encoding = UTF8; } _comm[16];
+	integer { size = 32; align = 8; signed = 1; } _tid;
+	integer { size = 32; align = 8; signed = 1; } _target_cpu;
+}; };
+event { name = "irq_softirq_entry"; id = 3; stream_id = 0; fields := struct { integer { size = 32; align = 8; } _vec; }; };
+event { name = "irq_softirq_exit"; id = 4; stream_id = 0; fields := struct { integer { size = 32; align = 8; } _vec; }; };
+event { name = "syscall_entry_read"; id = 5; stream_id = 0; fields := struct { integer { size = 32; align = 8; } _fd; }; };
+event { name = "syscall_exit_read"; id = 6; stream_id = 0; fields := struct { integer { size = 64; align = 8; signed = 1; } _ret; }; };
+"#;
+
+#[derive(Default)]
+struct Cpu(Vec<u8>, u64);
+
+impl Cpu {
+    fn event(&mut self, id: u32, t: u64, fields: &[&[u8]]) {
+        self.0.extend(id.to_le_bytes());
+        self.0.extend(t.to_le_bytes());
+        fields.iter().for_each(|field| self.0.extend(*field));
+        self.1 = t;
+    }
+
+    fn switch(&mut self, t: u64, from: i32, state: i64, to: i32) {
+        let (from_name, to_name) = (comm(from), comm(to));
+        self.event(1, t, &[&from_name, &from.to_le_bytes(), &state.to_le_bytes(), &to_name, &to.to_le_bytes()]);
+    }
+
+    fn write(&self, path: &Path) {
+        let mut bytes = 0xc1fc_1fc1u32.to_le_bytes().to_vec();
+        let bits = (self.0.len() as u64 + 8 + 44) * 8;
+        bytes.extend(0u32.to_le_bytes());
+        for word in [0, self.1, bits, bits, 0] {
+            bytes.extend(word.to_le_bytes());
+        }
+        bytes.extend(0u32.to_le_bytes());
+        bytes.extend(&self.0);
+        fs::write(path, bytes).unwrap();
+    }
+}
+
+fn comm(tid: i32) -> [u8; 16] {
+    let mut name = [0; 16];
+    let text = format!("t{tid}");
+    name[..text.len()].copy_from_slice(text.as_bytes());
+    name
+}
+
+/// Thread 10 reads for 5 us; a softirq wakes thread 20 meanwhile, which starts when 10 is blocked.
+fn trace(directory: &Path) {
+    fs::write(directory.join("metadata"), METADATA).unwrap();
+    let mut cpu = Cpu::default();
+    cpu.switch(0, 0, 0, 10);
+    cpu.event(5, 1_000, &[&3u32.to_le_bytes()]);
+    cpu.event(3, 2_000, &[&3u32.to_le_bytes()]);
+    cpu.event(2, 2_500, &[&comm(20), &20i32.to_le_bytes(), &0i32.to_le_bytes()]);
+    cpu.event(4, 3_000, &[&3u32.to_le_bytes()]);
+    cpu.event(6, 6_000, &[&(-11i64).to_le_bytes()]);
+    cpu.switch(8_000, 10, 1, 20);
+    cpu.switch(9_000, 20, 1, 0);
+    cpu.switch(10_000, 0, 0, 10);
+    cpu.write(&directory.join("cpu0"));
+}
+
+#[test]
+fn a_kernel_trace_is_answered_by_every_verb_in_its_schema() {
+    let directory = TempDir::new().unwrap();
+    trace(directory.path());
+    let cpu = json("cpu", &["--json"], directory.path());
+    let of = |key: &str| cpu["cpus"][0][key].as_u64().unwrap();
+    assert_eq!((of("total_ns"), of("thread_ns"), of("softirq_ns"), of("idle_ns"), of("unknown_ns")), (10_000, 8_000, 1_000, 1_000, 0));
+    let ten = cpu["threads"].as_array().unwrap().iter().find(|thread| thread["tid"] == 10).unwrap();
+    assert_eq!((&ten["name"], &ten["running_ns"], &ten["kernel"]["interrupted_ns"]), (&"t10".into(), &7_000.into(), &1_000.into()));
+    let sched = json("sched", &["--json"], directory.path());
+    assert_eq!((&sched[0]["tid"], &sched[0]["count"], &sched[0]["max_ns"]), (&20.into(), &1.into(), &5_500.into()));
+    assert_eq!(sched[0]["kept_by"][0]["name"], "t10");
+    let irq = json("irq", &["--json"], directory.path());
+    assert_eq!(
+        (&irq[0]["name"], &irq[0]["total_ns"], &irq[0]["start"]["max_ns"]),
+        (&"softirq NET_RX".into(), &1_000.into(), &6_000.into())
+    );
+    let calls = json("syscalls", &["--json", "--by", "process"], directory.path());
+    assert_eq!(
+        (&calls[0]["name"], &calls[0]["total_ns"], &calls[0]["errors"][0]["name"]),
+        (&"read".into(), &5_000.into(), &"EAGAIN".into())
+    );
+    for verb in ["cpu", "sched", "irq", "syscalls"] {
+        let text = String::from_utf8(run(verb, &[], directory.path()).stdout).unwrap();
+        assert!(text.contains("9 kernel events, 0 lost"), "{verb}: {text}");
+    }
+}
+
+#[test]
+fn a_part_begins_in_the_state_that_came_before() {
+    let directory = TempDir::new().unwrap();
+    trace(directory.path());
+    let cpu = json("cpu", &["--json", "--begin", "+4us", "--end", "+9us"], directory.path());
+    assert_eq!((&cpu["cpus"][0]["total_ns"], &cpu["cpus"][0]["thread_ns"]), (&5_000.into(), &5_000.into()));
+    let sched = json("sched", &["--json", "--begin", "+9us"], directory.path());
+    assert_eq!(sched.as_array().unwrap().len(), 0);
+}
+
+#[test]
+fn a_trace_without_kernel_events_is_told_what_to_record() {
+    let directory = TempDir::new().unwrap();
+    fs::write(directory.path().join("metadata"), METADATA.replace("\"kernel\"", "\"ust\"")).unwrap();
+    let mut cpu = Cpu::default();
+    cpu.event(5, 1_000, &[&3u32.to_le_bytes()]);
+    cpu.write(&directory.path().join("cpu0"));
+    for verb in ["sched", "irq", "syscalls"] {
+        let output = run(verb, &[], directory.path());
+        assert_eq!(output.status.code(), Some(1));
+        assert!(output.stdout.is_empty());
+        let talk = String::from_utf8(output.stderr).unwrap();
+        assert!(talk.contains("as root with `longpole record --kernel sched,"), "{talk}");
+    }
+}
