@@ -2,7 +2,7 @@
 """Measures the pipeline, unrecorded: what each fault of the router costs, with the probes compiled in and compiled out.
 
 Rows: source to sink without the router (the baseline), the router with all five faults, each fix added to those before,
-all fixes. A figure is the median of several runs; the runs of all rows are interleaved, so that a slow moment of the
+all fixes; or, with --single, each fix alone. A figure is the median of several runs; the runs of all rows are interleaved, so that a slow moment of the
 machine meets all rows alike. The rate is the sink's.
 """
 
@@ -27,9 +27,13 @@ The case study (a component OS's NIC router, 2022): baseline 13,000, 9,000 and 1
 about 10 % of that; the lookup's fix alone made it 3 times as fast; with all fixes 45 to 55 % of the baseline."""
 
 
-def rows():
+def rows(single):
     yield "direct (baseline)", ["--direct"]
     yield "slow: all five faults", ["--slow"]
+    if single:
+        for fix in FIXES:
+            yield f"{fix} alone", ["--slow", fix]
+        return
     for i, fix in enumerate(FIXES):
         last = i + 1 == len(FIXES)
         yield f"+ {fix}" + (" = all fixes" if last else ""), ["--slow", *FIXES[: i + 1]]
@@ -56,6 +60,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=1)
     parser.add_argument("--bytes", default="1400,64")
     parser.add_argument("--builds", default="in,out", help="probes compiled in, out, or both")
+    parser.add_argument("--single", action="store_true", help="each fix alone, instead of one after the other")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     sizes = [int(size) for size in options.bytes.split(",")]
@@ -67,14 +72,14 @@ def main():
         for _ in range(options.runs):
             for size in sizes:
                 for kind, program in programs.items():
-                    for name, arguments in rows():
+                    for name, arguments in rows(options.single):
                         samples.setdefault((size, kind, name), []).append(measure(program, arguments, size, options.seconds, runtime))
 
     answer = []
     for size in sizes:
         for kind in programs:
             baseline = None
-            for name, _ in rows():
+            for name, _ in rows(options.single):
                 runs = samples[size, kind, name]
                 rate = statistics.median(rate for rate, _ in runs)
                 baseline = baseline or rate

@@ -34,7 +34,7 @@ def table():
 def answers(longpole, program, slow, seconds):
     """What the report on a fresh recording says: the verdict, the first finding, all findings."""
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run([longpole, "record", "-o", folder, "--", program, f"--slow={slow}", f"--seconds={seconds}"],
+        subprocess.run([longpole, "record", "--kernel", "none", "-o", folder, "--", program, f"--slow={slow}", f"--seconds={seconds}"],
                        check=True, stdout=subprocess.DEVNULL)
         recording = next(Path(folder).iterdir())
         run = subprocess.run([longpole, "report", "--json", str(recording)], check=True, stdout=subprocess.PIPE, text=True)
@@ -51,7 +51,7 @@ def main():
     parser.add_argument("--longpole", default=str(ROOT / "target/release/longpole"))
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--seconds", default="2")
-    parser.add_argument("--any", action="store_true", help="a row holds if it does in one of its runs (a machine that others use, too)")
+    parser.add_argument("--any", action="store_true", help="a machine that others use, too: an injection must be named in one of its runs, the control be clean in two, and in most")
     options = parser.parse_args()
     rows = table()
     injected = {row for slow, expected in rows.items() if slow != "none" for row in expected}
@@ -71,9 +71,12 @@ def main():
                     holds = verdict in expected or (findings and findings[0] in expected)
                 held.append(holds)
                 print("holds" if holds else "FAILS", slow, verdict, findings[:1], sep="\t", flush=True)
-                if options.any and holds:
+                # On a machine that others use, too, a control must be clean twice, and more often than not.
+                enough = 2 if slow == "none" else 1
+                if options.any and sum(held) == enough:
                     break
-            failed += not (any(held) if options.any else all(held))
+            good = sum(held) >= enough and (enough == 1 or 2 * sum(held) > len(held)) if options.any else all(held)
+            failed += not good
     sys.exit(1 if failed else 0)
 
 
