@@ -45,6 +45,7 @@ fn ours(path: &Path) -> Vec<(u32, u64, String)> {
 
 fn theirs(path: &Path) -> Vec<(u32, u64, String)> {
     let output = Command::new("trace-cmd").args(["report", "-t", "-N", "-R", "-i"]).arg(path).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8_lossy(&output.stdout);
     let mut out = Vec::new();
     for line in text.lines() {
@@ -58,10 +59,10 @@ fn theirs(path: &Path) -> Vec<(u32, u64, String)> {
         let Some((time, rest)) = rest.split_once(": ") else {
             continue;
         };
-        let (Ok(cpu), Some((seconds, nanos))) = (cpu.parse(), time.trim().split_once('.')) else {
+        // Some runs of trace-cmd 3.1 print whole nanoseconds, without the point that they are asked for.
+        let (Ok(cpu), Ok(time)) = (cpu.parse(), time.trim().replacen('.', "", 1).parse::<u64>()) else {
             continue;
         };
-        let time = seconds.parse::<u64>().unwrap() * 1_000_000_000 + nanos.parse::<u64>().unwrap();
         let name = rest.split(':').next().unwrap().trim();
         out.push((cpu, time, format!("{} {name}", task.trim())));
     }
