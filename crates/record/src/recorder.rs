@@ -565,7 +565,11 @@ impl Recorder {
         }
         let total = &self.total;
         let why = if total.processes == 0 {
-            format!("no process with probes was seen in {}", self.runtime.path().display())
+            let kernel = match self.options.kernel {
+                Some(_) => "",
+                None => "; programs without probes are recorded through the kernel: `longpole check` says what that needs",
+            };
+            format!("no process with probes was seen in {}{kernel}", self.runtime.path().display())
         } else if !self.config.enable {
             "the configuration says `enable = false`".to_owned()
         } else if total.refused > 0 {

@@ -10,7 +10,7 @@ use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
 
 const EXAMPLES: &str = "Examples:
-  longpole record -- ./my-system --its-options   record what this command starts, until it ends
+  longpole record -- ./my-system --its-options   record what this command starts, until it ends; as root the kernel, too
   longpole record --for 10s                      record everything with probes for ten seconds
   longpole record --pid 1234                     record one process until Ctrl-C
   longpole record -c policies.toml -o traces     choose by label; the file is read again when it changes
@@ -59,7 +59,7 @@ pub struct Args {
 /// What is wanted of the kernel.
 #[derive(clap::Args, Clone)]
 pub struct Kernel {
-    /// Groups of kernel events, or none [default: none]
+    /// Groups of kernel events, or none [default, as root: sched,irq,softirq,net,block,syscall]
     #[arg(long, value_name = "GROUP,…|none", value_parser = groups)]
     kernel: Option<Groups>,
     /// Further kernel events; * and ? stand for any text and any letter; `all` for all events
@@ -83,7 +83,12 @@ fn groups(text: &str) -> Result<Groups, WishError> {
 
 impl Kernel {
     fn wish(&self) -> Option<Wish> {
-        let groups = self.kernel.as_ref().map_or_else(Vec::new, |groups| groups.0.clone());
+        let groups = match &self.kernel {
+            Some(groups) => groups.0.clone(),
+            // Who may not is not told at each recording: `longpole check` does, and a recording that captured nothing.
+            None if rustix::process::geteuid().is_root() || longpole_record::kernel::available().is_ok() => Group::DEFAULT.to_vec(),
+            None => Vec::new(),
+        };
         let nothing = groups.is_empty() && self.events.is_empty();
         (!nothing).then(|| Wish { groups, events: self.events.clone(), context: self.context.clone(), buffer: None })
     }
