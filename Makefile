@@ -1,6 +1,6 @@
 # `make demo` and `make test` are all that a newcomer needs. Everything is built into target/release, once.
 
-.PHONY: all demo test bench soak truth pipeline-table pipeline-scrambled install clean
+.PHONY: all demo test bench soak truth pipeline-table pipeline-scrambled affinity install clean
 
 prefix ?= /usr/local
 
@@ -28,6 +28,12 @@ SEED ?= 1
 pipeline-scrambled:
 	cargo build --release -p longpole
 	examples/packet_pipeline/verdicts.py --seed $(SEED)
+
+# How soon a receiver runs after its packet: pinned or not, on an idle machine or under stress.
+affinity:
+	scripts/setup affinity
+	cargo build --release -p longpole
+	examples/affinity/affinity.py $(AFFINITY)
 
 # The table of the pipeline and that of the pipes, on real recordings with the original names.
 truth:

@@ -6,7 +6,7 @@ use longpole_model::linux::Linux;
 use longpole_model::linux_rules::Key;
 use longpole_model::linux_watch::{Handling, Start, ThreadId, Waker, Watch};
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 #[derive(Debug, Serialize)]
 pub struct IrqLine {
@@ -24,6 +24,21 @@ pub struct IrqLine {
     pub start: Times,
     /// The longest of these.
     pub worst: Vec<WorstStart>,
+    /// The same delay of each thread that it woke, the most often woken first.
+    pub threads: Vec<WokenThread>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct WokenThread {
+    pub pid: Option<i32>,
+    pub tid: i32,
+    pub name: String,
+    #[serde(flatten)]
+    pub start: Times,
+    /// Where the thread started.
+    pub cpus: Vec<u32>,
+    /// Where the interrupt was.
+    pub irq_cpus: Vec<u32>,
 }
 
 #[derive(Debug, Serialize)]
@@ -47,10 +62,17 @@ pub struct Interrupts {
 struct ContextTimes {
     handling: Samples,
     raise: Samples,
-    start: Samples,
     cpus: BTreeSet<u32>,
+    woken: HashMap<ThreadId, Woken>,
     /// By length; ties by time.
     worst: BTreeMap<(u64, i64), (ThreadId, u32, u32)>,
+}
+
+#[derive(Debug, Default)]
+struct Woken {
+    start: Samples,
+    cpus: BTreeSet<u32>,
+    irq_cpus: BTreeSet<u32>,
 }
 
 const MOST_WORST: usize = 5;
@@ -66,11 +88,16 @@ impl Interrupts {
 
     pub fn answer(&self, linux: &Linux) -> Vec<IrqLine> {
         let number = |cpu: u32| linux.cpus[cpu as usize].number;
+        let numbers = |cpus: &BTreeSet<u32>| {
+            let mut cpus: Vec<u32> = cpus.iter().map(|&cpu| number(cpu)).collect();
+            cpus.sort_unstable();
+            cpus
+        };
         let mut out: Vec<IrqLine> = self
             .contexts
             .iter()
             .zip(&linux.contexts)
-            .filter(|(times, _)| !times.handling.is_empty() || !times.start.is_empty())
+            .filter(|(times, _)| !times.handling.is_empty() || !times.woken.is_empty())
             .map(|(times, context)| {
                 let (kind, key) = match context.key {
                     Key::Irq(number) => ("irq", Some(number)),
@@ -81,17 +108,31 @@ impl Interrupts {
                     let thread = &linux.threads[thread.0 as usize];
                     WorstStart { t_ns, ns, tid: thread.tid, name: thread.name(), cpu: number(cpu), irq_cpu: number(irq_cpu) }
                 });
-                let mut cpus: Vec<u32> = times.cpus.iter().map(|&cpu| number(cpu)).collect();
-                cpus.sort_unstable();
+                let mut start = Samples::default();
+                let mut threads: Vec<WokenThread> = Vec::with_capacity(times.woken.len());
+                for (thread, woken) in &times.woken {
+                    start.add(&woken.start);
+                    let thread = &linux.threads[thread.0 as usize];
+                    threads.push(WokenThread {
+                        pid: thread.process,
+                        tid: thread.tid,
+                        name: thread.name(),
+                        start: woken.start.times(),
+                        cpus: numbers(&woken.cpus),
+                        irq_cpus: numbers(&woken.irq_cpus),
+                    });
+                }
+                threads.sort_by(|a, b| b.start.count.cmp(&a.start.count).then_with(|| a.tid.cmp(&b.tid)));
                 IrqLine {
                     kind,
                     name: context.name.clone(),
                     number: key,
                     handling: times.handling.times(),
-                    cpus,
+                    cpus: numbers(&times.cpus),
                     raise: times.raise.times(),
-                    start: times.start.times(),
+                    start: start.times(),
                     worst: worst.collect(),
+                    threads,
                 }
             })
             .collect();
@@ -115,7 +156,10 @@ impl Watch for Interrupts {
         let Waker::Context { id, began_ns } = wake.waker else { return };
         let ns = start.t_ns.saturating_sub(began_ns).max(0) as u64;
         let times = self.context(id.0);
-        times.start.record(ns);
+        let woken = times.woken.entry(start.thread).or_default();
+        woken.start.record(ns);
+        woken.cpus.insert(start.cpu.0);
+        woken.irq_cpus.insert(wake.cpu.0);
         if times.worst.len() < MOST_WORST || times.worst.first_key_value().is_some_and(|(&(least, _), _)| least < ns) {
             times.worst.insert((ns, start.t_ns), (start.thread, start.cpu.0, wake.cpu.0));
             if times.worst.len() > MOST_WORST {

@@ -14,8 +14,12 @@ Percentiles are within 1 %; count, min, mean, max and total are exact. Needs ker
 
 Examples:
   longpole irq                               of the newest recording
+  longpole irq --threads                     which threads they woke, and where those ran
   longpole irq --json | jq '.[] | select(.kind == \"softirq\") | {name, start}'")]
 pub struct Args {
+    /// List the delay for each thread, and the CPUs on which it started
+    #[arg(long)]
+    threads: bool,
     #[command(flatten)]
     input: Input,
 }
@@ -25,10 +29,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let reading = kernel::read(&args.input, &mut interrupts, |_, _| {})?;
     kernel::needs(reading.linux.interrupts, "interrupts", "sched,irq,softirq")?;
     let answer = interrupts.answer(&reading.linux);
-    kernel::write(&args.input, &reading, &answer, |out, answer| print(out, answer))
+    kernel::write(&args.input, &reading, &answer, |out, answer| print(out, answer, args.threads))
 }
 
-fn print(out: &mut impl Write, answer: &[IrqLine]) -> io::Result<()> {
+fn print(out: &mut impl Write, answer: &[IrqLine], threads: bool) -> io::Result<()> {
     let exact = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), duration);
     let cpus = |cpus: &[u32]| cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
     writeln!(out, "HANDLING")?;
@@ -69,6 +73,29 @@ fn print(out: &mut impl Write, answer: &[IrqLine]) -> io::Result<()> {
     }
     if table.is_empty() {
         return writeln!(out, "  none woke a thread whose start was seen");
+    }
+    table.print(out)?;
+    if !threads {
+        return Ok(());
+    }
+    writeln!(out, "\nFROM ITS BEGIN TO THE START, BY THREAD")?;
+    let mut table = Table::new(&["interrupt", "on CPU", "thread", ">tid", "on CPU", ">count", ">min", ">mean", ">p50", ">p99", ">max"]);
+    for line in answer {
+        for thread in &line.threads {
+            table.row([
+                line.name.clone(),
+                cpus(&thread.irq_cpus),
+                thread.name.clone(),
+                thread.tid.to_string(),
+                cpus(&thread.cpus),
+                number(thread.start.count),
+                exact(thread.start.min_ns),
+                exact(thread.start.mean_ns.map(|ns| ns.round() as u64)),
+                exact(thread.start.p50_ns),
+                exact(thread.start.p99_ns),
+                exact(thread.start.max_ns),
+            ]);
+        }
     }
     table.print(out)
 }
