@@ -313,19 +313,17 @@ impl Recorder {
     /// After the last events of programs were taken.
     fn end_kernel(&mut self) -> Option<KernelOutcome> {
         let kernel = self.kernel.take()?;
-        let groups = kernel.groups.clone();
+        let mut told = kernel.told();
         let drained = kernel.stop();
         for oddity in &drained.oddities {
             self.oddity(oddity.clone());
         }
         let outcome = KernelOutcome { events: drained.events(), lost: drained.lost(), cpus: drained.cpus.len() };
-        self.kernel_told = Some(json!({
-            "groups": groups,
-            "recorded_bytes": drained.bytes,
-            "events": outcome.events,
-            "lost": outcome.lost,
-            "cpus": drained.cpus_json(),
-        }));
+        told["recorded_bytes"] = drained.bytes.into();
+        told["events"] = outcome.events.into();
+        told["lost"] = outcome.lost.into();
+        told["cpus"] = drained.cpus_json();
+        self.kernel_told = Some(told);
         Some(outcome)
     }
 
@@ -602,10 +600,7 @@ impl Recorder {
         for lane in self.lanes.iter().flatten() {
             lanes.insert(lane.number, lane.describe());
         }
-        let kernel = self.kernel_told.clone().or_else(|| {
-            let kernel = self.kernel.as_ref()?;
-            Some(json!({ "groups": kernel.groups, "recorded_bytes": kernel.bytes() }))
-        });
+        let kernel = self.kernel_told.clone().or_else(|| self.kernel.as_ref().map(kernel::Source::told));
         let sources = if kernel.is_some() { json!(["user", "kernel"]) } else { json!(["user"]) };
         let description = json!({
             "version": env!("CARGO_PKG_VERSION"),

@@ -109,7 +109,6 @@ pub struct Source {
     description: Value,
     /// Tells others that this process lives.
     lock: Option<tidy::Lock>,
-    pub groups: Vec<&'static str>,
     pub oddities: Vec<String>,
 }
 
@@ -215,7 +214,6 @@ impl Source {
             shared: Arc::default(),
             description,
             lock,
-            groups,
             oddities,
         };
         source.describe()?;
@@ -224,6 +222,12 @@ impl Source {
             source.shared.trouble(format!("the kernel's symbols could not be saved: {error}"));
         }
         Ok(source)
+    }
+
+    /// What the recording's description says of it: what was asked for, what came of that, and how much it is so far.
+    pub fn told(&self) -> Value {
+        let said = |key: &str| self.description[key].clone();
+        json!({ "groups": said("groups"), "names": said("events"), "filters": said("filters"), "recorded_bytes": self.bytes() })
     }
 
     /// From the return of this function on everything is recorded, and who was there before is known.
