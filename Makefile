@@ -43,7 +43,7 @@ truth:
 
 # The long forms of tests: the numbers that acceptance asks for.
 soak:
-	LONGPOLE_SOAK=1 cargo test --release -p longpole --test recording -- --nocapture
+	LONGPOLE_SOAK=1 cargo test --release -p longpole --test recording --test kernel_many -- --nocapture
 
 install: all
 	install -D -m 755 target/release/longpole $(DESTDIR)$(prefix)/bin/longpole
