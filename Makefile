@@ -40,6 +40,7 @@ truth:
 	cargo build --release -p longpole
 	examples/packet_pipeline/verdicts.py
 	examples/pipes/verdicts.py
+	tests/unmodified/check.py --seconds 4
 
 # The long forms of tests: the numbers that acceptance asks for.
 soak:
