@@ -37,6 +37,7 @@ affinity:
 
 # The table of the pipeline and that of the pipes, on real recordings with the original names.
 truth:
+	scripts/setup test
 	cargo build --release -p longpole
 	examples/packet_pipeline/verdicts.py
 	examples/pipes/verdicts.py

@@ -410,6 +410,61 @@ fn events_without_a_format_are_kept_as_bytes() {
     assert!(printed.iter().any(|event| event.name == "unknown" && event.number("id") == i128::from(gone)));
 }
 
+/// As another version of the kernel might have it: a field has another name, one is gone.
+#[test]
+fn an_event_whose_fields_changed_keeps_all_that_the_kernel_states() {
+    let place = recording();
+    let raw = place.path().join("kernel/raw");
+    let held = direct(&raw);
+    let id = held.formats.by_name("sched", "sched_waking").unwrap().id;
+    let expected = held.events.iter().filter(|event| event.2 == id).count();
+    let path = raw.join("events/sched/sched_waking");
+    let text = fs::read_to_string(&path).unwrap();
+    let changed: Vec<&str> = text.lines().filter(|line| !line.contains("field:int prio;")).collect();
+    fs::write(&path, changed.join("\n").replace("int target_cpu;", "int chosen_cpu;")).unwrap();
+    let converted = done(place.path());
+    assert_eq!((converted.events as usize, converted.unknown), (held.events.len(), 0));
+    let Some((printed, _)) = babeltrace(&place.path().join("kernel")) else { return };
+    let printed: Vec<&Printed> = printed.iter().filter(|event| event.name == "sched_waking").collect();
+    assert_eq!(printed.len(), expected);
+    for event in printed {
+        // The names of the layout where the kernel has the field, its own name for what the layout does not know, nothing for what is gone.
+        assert!(event.number("tid") >= 0 && !event.field("comm").is_empty(), "{event:?}");
+        assert!(event.fields.contains("chosen_cpu = ") && !event.fields.contains("target_cpu = ") && !event.fields.contains("prio = "), "{event:?}");
+    }
+}
+
+/// The pages of a CPU that went away in the middle end there; one that came in the middle has a file that begins later, or none.
+#[test]
+fn a_cpu_that_comes_and_goes_leaves_the_others_whole() {
+    for gone in ["half", "empty", "missing"] {
+        let place = recording();
+        let raw = place.path().join("kernel/raw");
+        let path = raw.join("cpu1");
+        let pages = fs::read(&path).unwrap().len() / 4096;
+        assert!(pages >= 2);
+        match gone {
+            "half" => File::options().write(true).open(&path).unwrap().set_len((pages / 2 * 4096) as u64).unwrap(),
+            "empty" => fs::write(&path, b"").unwrap(),
+            _ => fs::remove_file(&path).unwrap(),
+        }
+        let held = direct(&raw);
+        edit(place.path(), "kernel/raw/source.json", |source| {
+            // What the kernel counted is of those that were handed out.
+            let cpus = source["cpus"].as_array_mut().unwrap();
+            match gone {
+                "missing" => cpus.retain(|cpu| cpu["cpu"] != 1),
+                _ => cpus.iter_mut().filter(|cpu| cpu["cpu"] == 1).for_each(|cpu| cpu["read_events"] = json!(null)),
+            }
+        });
+        let converted = done(place.path());
+        assert_eq!(converted.events as usize, held.events.len(), "{gone}");
+        assert_eq!(converted.damaged_pages, 0, "{gone}");
+        let Some((printed, _)) = babeltrace(&place.path().join("kernel")) else { return };
+        assert!(printed.iter().filter(|event| event.cpu == 0 && !event.name.starts_with("lttng_")).count() > 100, "{gone}");
+    }
+}
+
 #[test]
 fn a_truncated_page_costs_at_most_itself() {
     let place = recording();
