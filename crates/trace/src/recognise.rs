@@ -74,6 +74,10 @@ fn in_recording(directory: &Path) -> Result<Found, Error> {
     } else if kernel.join("raw").is_dir() {
         walk.found.raw = Some(kernel.join("raw"));
     }
+    let samples = directory.join("samples");
+    if samples.join("metadata").is_file() {
+        walk.found.ctf.push(samples);
+    }
     walk.found.ctf.sort();
     Ok(Found { recording: Some(directory.to_owned()), ..walk.found })
 }
