@@ -67,6 +67,22 @@ impl Input {
 
 /// The recorder converts the kernel's events when it ends; for one that was killed, the first reader does.
 fn complete(path: &Path) {
+    complete_kernel(path);
+    complete_symbols(path);
+}
+
+/// Also right after a recording: while its processes live, their files are at hand.
+pub fn complete_symbols(path: &Path) {
+    if !longpole_symbols::is_pending(path) {
+        return;
+    }
+    match longpole_symbols::complete(path) {
+        Ok(done) => done.oddities.iter().for_each(|note| eprintln!("longpole: note: {note}")),
+        Err(error) => eprintln!("longpole: note: the functions of the stacks in {} are not looked up: {error}", path.display()),
+    }
+}
+
+fn complete_kernel(path: &Path) {
     if !kernel::is_pending(path) {
         return;
     }

@@ -54,6 +54,11 @@ pub(crate) fn recognise(path: &Path) -> Result<Found, Error> {
     Ok(walk.found)
 }
 
+/// The recording that a path leads to, if it leads to one.
+pub fn recording_at(path: &Path) -> Option<PathBuf> {
+    recognise(path).ok()?.recording
+}
+
 /// Also what a recorder left that was killed before it wrote its first description.
 pub fn is_recording(directory: &Path) -> bool {
     directory.join(recording::FILE_NAME).is_file() || directory.join("user").join("metadata").is_file()

@@ -211,6 +211,7 @@ pub fn record(args: Args, ready: impl FnOnce(&Recorder)) -> anyhow::Result<ExitC
     };
     let status = run_until_the_end(&mut recorder, &stop, args.time, args.pid, child.as_mut());
     let outcome = recorder.finish_with(&mut progress());
+    crate::input::complete_symbols(&outcome.path);
     let status = match (status, child.as_mut()) {
         (Ok(status), _) => status,
         (Err(error), None) => {
