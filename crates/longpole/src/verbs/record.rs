@@ -69,7 +69,7 @@ pub struct Kernel {
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     context: Vec<EventContext>,
     /// Take the stack of what each CPU runs so often a second, or none [default: none]
-    #[arg(long, value_name = "HZ|none", value_parser = stacks)]
+    #[arg(long, value_name = "HZ|none", value_parser = stacks, overrides_with = "stacks")]
     stacks: Option<Stacks>,
 }
 
