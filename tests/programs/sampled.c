@@ -21,12 +21,14 @@
 enum { UNIT = 100000 };
 
 static volatile uint64_t sink;
+static void *volatile frame;
 
-/* Each with a constant of its own, so that the compiler keeps them apart. */
+/* Each with a constant of its own, so that the compiler keeps them apart; and with a frame of its own, so that its caller is found. */
 #define WORK(name, seed) \
 	__attribute__((noinline, noclone)) static void name(uint64_t units) \
 	{ \
 		uint64_t x = seed; \
+		frame = __builtin_frame_address(0); \
 		for (uint64_t i = 0; i < units * UNIT; i++) \
 			x = x * 6364136223846793005u + 1442695040888963407u; \
 		sink = x; \

@@ -182,7 +182,8 @@ fn interval(hits: u64, all: u64) -> (f64, f64) {
     let middle = p + Z * Z / (2.0 * n);
     let half = Z * (p * (1.0 - p) / n + Z * Z / (4.0 * n * n)).sqrt();
     let scale = 1.0 + Z * Z / n;
-    (((middle - half) / scale).max(0.0), ((middle + half) / scale).min(1.0))
+    // Rounding must not put the share itself outside.
+    (((middle - half) / scale).clamp(0.0, p), ((middle + half) / scale).clamp(p, 1.0))
 }
 
 #[cfg(test)]

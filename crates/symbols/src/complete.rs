@@ -186,10 +186,10 @@ fn look_up(places: &Places, file: &File) -> io::Result<()> {
         let path = Some(String::from_utf8_lossy(&module.path).into_owned());
         let opened = match module.path.as_slice() {
             b"[vdso]" => resolve::vdso(),
-            path => open::module(path, module.inode, users.get(&id).map_or(&[], Vec::as_slice)),
+            path => open::module(path, module.inode, users.get(&id).map_or(&[], Vec::as_slice), places.end_ns),
         };
         let Some(opened) = opened else {
-            let trouble = Some("the file is not there any more".to_owned());
+            let trouble = Some("the file is not there, or not as it was".to_owned());
             write(&mut out, &of(Line { path, inode: Some(module.inode), trouble, ..Line::default() }))?;
             continue;
         };

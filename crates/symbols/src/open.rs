@@ -5,12 +5,14 @@
 
 use rustix::fs::{open, openat2, Mode, OFlags, ResolveFlags};
 use std::ffi::OsStr;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 
 const FLAGS: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
+/// The file system's clock goes by ticks.
+const TOLERANCE_NS: i64 = 10_000_000;
 const DELETED: &[u8] = b" (deleted)";
 
 /// A process that has the module mapped, and where.
@@ -20,10 +22,13 @@ pub struct User {
     pub range: (u64, u64),
 }
 
-/// The module's file, by its inode. The path may lead elsewhere by now; then a living process has it still.
-pub fn module(path: &[u8], inode: u64, users: &[User]) -> Option<File> {
+/// The module's file: the one with its inode, and nothing about it changed after `end_ns`, for numbers of inodes are used again. The path may
+/// lead elsewhere by now; then a living process has it still.
+pub fn module(path: &[u8], inode: u64, users: &[User], end_ns: i64) -> Option<File> {
     let path = path.strip_suffix(DELETED).unwrap_or(path);
-    let same = |file: File| regular(file).filter(|file| file.metadata().is_ok_and(|found| found.ino() == inode));
+    let changed = |found: &Metadata| found.ctime().saturating_mul(1_000_000_000).saturating_add(found.ctime_nsec());
+    let is_it = |found: Metadata| found.ino() == inode && changed(&found) <= end_ns.saturating_add(TOLERANCE_NS);
+    let same = |file: File| regular(file).filter(|file| file.metadata().is_ok_and(is_it));
     let seen = |user: &User| below(user.pid, path).and_then(same);
     let direct = || path.starts_with(b"/").then(|| open(OsStr::from_bytes(path), FLAGS, Mode::empty()).ok()).flatten();
     let held = |user: &User| {
