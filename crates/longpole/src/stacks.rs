@@ -62,7 +62,7 @@ impl Gathered {
     /// Puts them beside the other answers, if there are samples.
     pub fn add(&self, answer: &mut Cpu) {
         let counts = self.counts();
-        if counts.busy + counts.idle > 0 {
+        if counts.busy > 0 {
             answer.samples = Some(counts);
             answer.functions = Some(self.functions.answer(&self.stacks));
         }
@@ -122,7 +122,7 @@ fn shortened(name: &str) -> String {
 }
 
 pub fn footer(out: &mut impl Write, counts: Counts) -> io::Result<()> {
-    writeln!(out, "\n{} samples of busy CPUs, {} of idle ones, {} lost", number(counts.busy), number(counts.idle), number(counts.lost))?;
+    writeln!(out, "\n{} samples of busy CPUs, {} lost", number(counts.busy), number(counts.lost))?;
     if counts.beyond > 0 {
         writeln!(out, "{} samples are not all in this answer: too many different ones", number(counts.beyond))?;
     }

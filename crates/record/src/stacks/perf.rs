@@ -18,6 +18,8 @@ const SAMPLE_CALLCHAIN: u64 = 1 << 5;
 const SAMPLE_CPU: u64 = 1 << 7;
 /// Bits of the attributes: what the event is to do.
 const DISABLED: u64 = 1;
+/// Idle CPUs have no ticks, and without ticks the kernel takes the samples for too many and stops them.
+const EXCLUDE_IDLE: u64 = 1 << 7;
 const MMAP: u64 = 1 << 8;
 const COMM: u64 = 1 << 9;
 const FREQ: u64 = 1 << 10;
@@ -90,7 +92,7 @@ impl Ring {
             sample_freq: u64::from(hz),
             sample_type: SAMPLE_IP | SAMPLE_TID | SAMPLE_TIME | SAMPLE_CPU | SAMPLE_CALLCHAIN,
             read_format: FORMAT_LOST,
-            flags: DISABLED | MMAP | COMM | FREQ | TASK | WATERMARK | SAMPLE_ID_ALL | MMAP2 | COMM_EXEC | USE_CLOCKID,
+            flags: DISABLED | EXCLUDE_IDLE | MMAP | COMM | FREQ | TASK | WATERMARK | SAMPLE_ID_ALL | MMAP2 | COMM_EXEC | USE_CLOCKID,
             wakeup_watermark: (size / 4) as u32,
             clockid: libc::CLOCK_MONOTONIC_RAW,
             ..Attributes::default()
