@@ -8,13 +8,16 @@ use longpole_analysis::stacks::{Counts, Folded, FunctionShare, Functions};
 use longpole_symbols::{Stack, Stacks};
 use longpole_trace::{Catalogue, Item, Options, StreamKind};
 use std::io::{self, Write};
+use std::path::PathBuf;
 
 /// Letters of a name in a table.
 const LONGEST_NAME: usize = 64;
 
 /// What a pass gathers of the samples in a part of a trace.
 pub struct Gathered {
-    pub stacks: Stacks,
+    recording: Option<PathBuf>,
+    /// Opened when the first sample comes: by then the names are looked up.
+    stacks: Option<Stacks>,
     pub functions: Functions,
     pub folded: Option<Folded>,
     /// Only of this process.
@@ -25,18 +28,23 @@ pub struct Gathered {
 impl Gathered {
     /// Names are of one recording; of several at once there are none.
     pub fn new(input: &Input, pid: Option<i32>, fold: bool) -> anyhow::Result<Gathered> {
-        let recording = match input.paths()?.as_slice() {
-            [one] => longpole_trace::recording_at(one),
-            _ => None,
-        };
+        let recording = input.sampled()?;
         let folded = fold.then(Folded::default);
-        Ok(Gathered { stacks: Stacks::open(recording.as_deref()), functions: Functions::default(), folded, pid, lost: 0 })
+        Ok(Gathered { recording, stacks: None, functions: Functions::default(), folded, pid, lost: 0 })
     }
 
     pub fn item(&mut self, catalogue: &Catalogue, item: &Item<'_>, in_part: bool) {
+        let stream = match item {
+            Item::Event(event) => event.stream,
+            Item::Loss(loss) => loss.stream,
+        };
+        if catalogue.streams.get(stream.0 as usize).is_none_or(|stream| stream.kind != StreamKind::Samples) {
+            return;
+        }
         match item {
             Item::Event(event) => {
-                let Some(stack) = self.stacks.follow(catalogue, event) else { return };
+                let stacks = self.stacks.get_or_insert_with(|| Stacks::open(self.recording.as_deref()));
+                let Some(stack) = stacks.follow(catalogue, event) else { return };
                 let wanted = |stack: &Stack<'_>| self.pid.is_none_or(|pid| pid == stack.pid);
                 if in_part && wanted(&stack) {
                     match &mut self.folded {
@@ -46,8 +54,7 @@ impl Gathered {
                 }
             }
             Item::Loss(loss) => {
-                let of_samples = catalogue.streams.get(loss.stream.0 as usize).is_some_and(|stream| stream.kind == StreamKind::Samples);
-                if in_part && of_samples {
+                if in_part {
                     self.lost += loss.events.unwrap_or(0);
                 }
             }
@@ -59,12 +66,21 @@ impl Gathered {
         Counts { lost: self.lost, ..counts }
     }
 
+    pub fn answer(&self) -> Vec<FunctionShare> {
+        self.stacks.as_ref().map_or_else(Vec::new, |stacks| self.functions.answer(stacks))
+    }
+
+    /// All stacks, a line each.
+    pub fn lines(&self) -> Vec<String> {
+        self.folded.as_ref().zip(self.stacks.as_ref()).map_or_else(Vec::new, |(folded, stacks)| folded.lines(stacks))
+    }
+
     /// Puts them beside the other answers, if there are samples.
     pub fn add(&self, answer: &mut Cpu) {
         let counts = self.counts();
         if counts.busy > 0 {
             answer.samples = Some(counts);
-            answer.functions = Some(self.functions.answer(&self.stacks));
+            answer.functions = Some(self.answer());
         }
     }
 }

@@ -366,7 +366,7 @@ impl Mover {
             let rest = ring.lost().map_or(0, |all| all.saturating_sub(*lost));
             result = result.and(stream.loss(pair.0, rest));
         }
-        result = result.and(stream.flush());
+        result = result.and(if last { stream.finish() } else { stream.flush() });
         if let Err(error) = result {
             self.shared.trouble(format!("cannot write the samples: {error}; they count as lost"));
         }
@@ -441,7 +441,9 @@ impl Mover {
             let Some(pid) = self.waiting.pop_front() else { break };
             result = result.and(self.look_at(pid, &mut payload));
         }
-        if looked {
+        if all {
+            result = result.and(self.begin.finish());
+        } else if looked {
             result = result.and(self.begin.flush());
         }
         if let Err(error) = result {

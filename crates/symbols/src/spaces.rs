@@ -77,6 +77,8 @@ const MOST_ENDED: usize = 4096;
 /// Of one process, and of modules: a hostile recording could name any number.
 const MOST_MAPPINGS: usize = 1 << 16;
 const MOST_MODULES: usize = 1 << 20;
+/// As many as Linux can have at once.
+const MOST_PROCESSES: usize = 1 << 22;
 
 #[derive(Debug, Default)]
 pub struct Spaces {
@@ -99,6 +101,9 @@ impl Spaces {
         let id = |value: Option<&Value<'_>>| value.and_then(Value::as_i64).and_then(|id| i32::try_from(id).ok());
         let pid = id(event.context.first())?;
         let tid = id(event.context.get(1))?;
+        if self.processes.len() >= MOST_PROCESSES && kind != Kind::Sample && kind != Kind::Exit {
+            return None;
+        }
         let number = |at: usize| event.fields.get(at).and_then(Value::as_u64);
         match kind {
             Kind::Sample => {

@@ -84,12 +84,11 @@ fn functions(args: &Args) -> anyhow::Result<ExitCode> {
     let mut samples = Gathered::new(&args.input, args.pid, args.folded)?;
     let trace = stacks::read(&args.input, &mut samples)?;
     let mut out = BufWriter::new(io::stdout().lock());
-    match &samples.folded {
-        Some(folded) => {
-            folded.lines(&samples.stacks).iter().try_for_each(|line| writeln!(out, "{line}"))?;
-            stacks::footer(&mut io::stderr(), samples.counts())?;
-        }
-        None => stacks::print(&mut out, &samples.functions.answer(&samples.stacks), samples.counts(), args.top)?,
+    if args.folded {
+        samples.lines().iter().try_for_each(|line| writeln!(out, "{line}"))?;
+        stacks::footer(&mut io::stderr(), samples.counts())?;
+    } else {
+        stacks::print(&mut out, &samples.answer(), samples.counts(), args.top)?;
     }
     out.flush()?;
     Ok(if trace.is_damaged() { ExitCode::FAILURE } else { ExitCode::SUCCESS })

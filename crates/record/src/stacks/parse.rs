@@ -133,3 +133,81 @@ fn word(bytes: &[u8]) -> u64 {
 fn text(bytes: &[u8]) -> &[u8] {
     bytes.split(|byte| *byte == 0).next().unwrap_or(&[])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A record with its header; the trailer says pid 70, tid 71, time 900, CPU 2.
+    fn record(kind: u32, misc: u16, body: &[u8], trailer: bool) -> Vec<u8> {
+        let mut bytes = kind.to_ne_bytes().to_vec();
+        bytes.extend(misc.to_ne_bytes());
+        bytes.extend(((8 + body.len() + if trailer { TRAILER } else { 0 }) as u16).to_ne_bytes());
+        bytes.extend(body);
+        if trailer {
+            bytes.extend([70u32, 71].iter().flat_map(|id| id.to_ne_bytes()));
+            bytes.extend(900u64.to_ne_bytes());
+            bytes.extend([2u32, 0].iter().flat_map(|id| id.to_ne_bytes()));
+        }
+        bytes
+    }
+
+    fn words(of: &[u64]) -> Vec<u8> {
+        of.iter().flat_map(|word| word.to_ne_bytes()).collect()
+    }
+
+    /// Two 32-bit numbers as the word that holds them.
+    fn pair(first: i32, second: i32) -> u64 {
+        let bytes: Vec<u8> = [first, second].iter().flat_map(|id| id.to_ne_bytes()).collect();
+        u64::from_ne_bytes(bytes.try_into().unwrap())
+    }
+
+    #[test]
+    fn a_chain_is_split_into_the_kernel_s_part_and_the_program_s() {
+        let split = |misc: u16, chain: &[u64]| {
+            let mut body = words(&[0x1234, pair(7, 8), 900, pair(1, 0), chain.len() as u64]);
+            body.extend(words(chain));
+            let bytes = record(SAMPLE, misc, &body, false);
+            let found = parse(&bytes).unwrap();
+            assert_eq!((found.time, found.pid, found.tid), (900, 7, 8));
+            let What::Sample(chain) = found.what else { panic!("{found:?}") };
+            let (mut kernel, mut user) = (Vec::new(), Vec::new());
+            chain.split(&mut kernel, &mut user);
+            // Neither is read beyond its end.
+            (0..bytes.len()).for_each(|length| assert_eq!(parse(&bytes[..length]), None));
+            (kernel, user)
+        };
+        let guest = -2048i64 as u64;
+        assert_eq!(split(1, &[CONTEXT_KERNEL, 5, 6, CONTEXT_USER, 7]), (vec![5, 6], vec![7]));
+        assert_eq!(split(2, &[CONTEXT_USER, 7, 8]), (vec![], vec![7, 8]));
+        assert_eq!(split(2, &[guest, 1, CONTEXT_USER, 7]), (vec![], vec![7]));
+        // Where there is no chain, there is the place at least.
+        assert_eq!(split(1, &[]), (vec![0x1234], vec![]));
+        assert_eq!(split(2, &[CONTEXT_USER]), (vec![], vec![0x1234]));
+    }
+
+    #[test]
+    fn what_becomes_of_processes_is_told() {
+        let body = [words(&[pair(5, 6), 0x1000, 0x2000, 0x3000, pair(8, 1), 99, 0, pair(5, 2)]), b"/bin/a\0\0".to_vec()].concat();
+        let bytes = record(MMAP2, 2, &body, true);
+        let mapping = What::Mapping { start: 0x1000, length: 0x2000, offset: 0x3000, inode: 99, path: b"/bin/a" };
+        assert_eq!(parse(&bytes), Some(Record { time: 900, pid: 5, tid: 6, what: mapping }));
+        for length in 0..bytes.len() {
+            let _ = parse(&bytes[..length]);
+        }
+        let told = |kind, misc, body: &[u64], expected: (i32, i32, What<'_>)| {
+            let bytes = record(kind, misc, &words(body), true);
+            let found = parse(&bytes).map(|found| (found.pid, found.tid, found.what));
+            assert_eq!(found, Some(expected));
+        };
+        let name = u64::from_ne_bytes(*b"name\0xx\0");
+        told(COMM, COMM_EXEC, &[pair(5, 6), name], (5, 6, What::Comm { exec: true, comm: b"name" }));
+        told(COMM, 0, &[pair(5, 6), name], (5, 6, What::Comm { exec: false, comm: b"name" }));
+        told(FORK, 0, &[pair(5, 1), pair(6, 2), 0], (5, 6, What::Fork { parent_pid: 1, parent_tid: 2 }));
+        told(EXIT, 0, &[pair(5, 1), pair(6, 2), 0], (5, 6, What::Exit));
+        told(LOST, 0, &[3, 17], (70, 71, What::Lost(17)));
+        told(THROTTLE, 0, &[1, 2, 3], (70, 71, What::Throttled(true)));
+        told(99, 0, &[], (70, 71, What::Other));
+        assert_eq!(parse(&record(LOST, 0, &words(&[3]), true)), None);
+    }
+}
