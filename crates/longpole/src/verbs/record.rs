@@ -18,6 +18,7 @@ const EXAMPLES: &str = "Examples:
   longpole record --kernel none -- ./my-system   programs with probes only
   longpole record --kernel none --event 'block:block_rq_*' --for 5s
                                                  of the kernel only these events
+  longpole record --stacks 999 -- ./my-system    sample what the CPUs run, 999 times a second
   longpole record --event 'sched:sched_switch:prev_prio < 100' --for 5s
                                                  an event with a filter in the kernel's language
 
