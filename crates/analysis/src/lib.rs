@@ -27,6 +27,7 @@ pub mod report;
 pub mod samples;
 pub mod session;
 mod shares;
+pub mod stacks;
 pub mod stages;
 pub mod text;
 pub mod verdict;

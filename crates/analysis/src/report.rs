@@ -60,14 +60,15 @@ impl Pass {
         })
     }
 
-    /// Events of the kernel are no steps of a program; they are passed over.
+    /// Events of the kernel and samples of stacks are no steps of a program; they are passed over.
     #[inline]
     pub fn item(&mut self, catalogue: &Catalogue, item: &Item<'_>) {
         let stream = match item {
             Item::Event(event) => event.stream,
             Item::Loss(loss) => loss.stream,
         };
-        if catalogue.streams.get(stream.0 as usize).is_some_and(|stream| stream.kind == StreamKind::Kernel) {
+        let kind = catalogue.streams.get(stream.0 as usize).map(|stream| stream.kind);
+        if matches!(kind, Some(StreamKind::Kernel | StreamKind::Samples)) {
             return;
         }
         self.session.item(catalogue, item, &mut [&mut self.latencies, &mut self.queues, &mut self.stages, &mut self.activities]);

@@ -6,6 +6,7 @@ mod kernel;
 mod overhead;
 mod pass;
 mod show;
+mod stacks;
 mod table;
 mod verbs;
 

@@ -29,6 +29,6 @@ pub use error::Error;
 pub use event::{Catalogue, Class, ClassId, Event, Item, Loss, Nested, Stream, StreamId, StreamKind, Subject, SubjectId, Value};
 pub use moment::Moment;
 pub use oddity::Oddity;
-pub use recognise::is_recording;
+pub use recognise::{is_recording, recording_at};
 pub use recording::{Clock, Lane, Losses, Recording};
 pub use trace::{Options, Trace};
