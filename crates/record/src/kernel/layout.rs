@@ -13,6 +13,9 @@ mod reference;
 use serde::Deserialize;
 use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::sync::Arc;
+
+pub use longpole_ftrace::format::Label;
 
 /// The version of lttng-modules whose layout is followed; readers decide by it.
 pub const VERSION: (u32, u32, u32) = (2, 10, 0);
@@ -57,9 +60,11 @@ pub enum Source {
 }
 
 /// The type of a field. All types are aligned to bytes, as on machines that load unaligned words.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     Int(Int),
+    /// Numbers with the names by which the kernel prints them.
+    Enum(Int, Arc<[Label]>),
     Ints(Int, u32),
     /// Characters, padded with zero bytes.
     Text(u32),
@@ -227,6 +232,10 @@ impl Kind {
         // Writing into a String cannot fail.
         let _ = match self {
             Kind::Int(int) => writeln!(text, "\t\t{} _{name};", int.tsdl()),
+            Kind::Enum(int, labels) => {
+                let labels: Vec<String> = labels.iter().map(|label| format!("\"{}\" = {}", label.name, label.value)).collect();
+                writeln!(text, "\t\tenum : {} {{ {} }} _{name};", int.tsdl(), labels.join(", "))
+            }
             Kind::Ints(int, count) => writeln!(text, "\t\t{} _{name}[{count}];", int.tsdl()),
             Kind::Text(count) => writeln!(text, "\t\t{} _{name}[{count}];", character(false)),
             Kind::String => writeln!(text, "\t\tstring _{name};"),

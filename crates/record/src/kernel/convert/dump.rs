@@ -47,39 +47,40 @@ const MAX_RT_PRIO: i64 = 100;
 /// Names and fields, in the order of the constants above. What follows LTTng's fields is ours.
 pub fn classes() -> Vec<(String, Vec<(String, Kind)>)> {
     let class = |name: &str, fields: &[(&str, Kind)]| {
-        let fields = fields.iter().map(|(name, kind)| ((*name).to_owned(), *kind)).collect();
+        let fields = fields.iter().map(|(name, kind)| ((*name).to_owned(), kind.clone())).collect();
         (format!("lttng_statedump_{name}"), fields)
     };
-    let (int, unsigned, hex) = (Kind::Int(I32), Kind::Int(U32), Kind::Int(HEX));
+    const INT: Kind = Kind::Int(I32);
+    const UNSIGNED: Kind = Kind::Int(U32);
     vec![
         class("start", &[]),
         class(
             "process_state",
             &[
-                ("tid", int),
-                ("vtid", int),
-                ("pid", int),
-                ("vpid", int),
-                ("ppid", int),
-                ("vppid", int),
+                ("tid", INT),
+                ("vtid", INT),
+                ("pid", INT),
+                ("vpid", INT),
+                ("ppid", INT),
+                ("vppid", INT),
                 ("name", Kind::Text(16)),
-                ("type", int),
-                ("mode", int),
-                ("submode", int),
-                ("status", int),
-                ("ns_level", int),
-                ("ns_inum", unsigned),
-                ("cpu", unsigned),
-                ("prio", int),
-                ("policy", int),
+                ("type", INT),
+                ("mode", INT),
+                ("submode", INT),
+                ("status", INT),
+                ("ns_level", INT),
+                ("ns_inum", UNSIGNED),
+                ("cpu", UNSIGNED),
+                ("prio", INT),
+                ("policy", INT),
                 ("cpus_allowed", Kind::String),
                 ("exe", Kind::String),
             ],
         ),
-        class("file_descriptor", &[("pid", int), ("fd", int), ("flags", Kind::Int(OCTAL)), ("fmode", hex), ("filename", Kind::String)]),
-        class("interrupt", &[("irq", unsigned), ("name", Kind::String), ("action", Kind::String), ("affinity", Kind::String)]),
-        class("network_interface", &[("name", Kind::String), ("address_ipv4", Kind::Int(Int { big: true, ..HEX })), ("ifindex", unsigned)]),
-        class("block_device", &[("dev", unsigned), ("diskname", Kind::String)]),
+        class("file_descriptor", &[("pid", INT), ("fd", INT), ("flags", Kind::Int(OCTAL)), ("fmode", Kind::Int(HEX)), ("filename", Kind::String)]),
+        class("interrupt", &[("irq", UNSIGNED), ("name", Kind::String), ("action", Kind::String), ("affinity", Kind::String)]),
+        class("network_interface", &[("name", Kind::String), ("address_ipv4", Kind::Int(Int { big: true, ..HEX })), ("ifindex", UNSIGNED)]),
+        class("block_device", &[("dev", UNSIGNED), ("diskname", Kind::String)]),
         class("end", &[]),
     ]
 }
