@@ -104,7 +104,11 @@ impl End {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// A system call of this thread.
-    Call { thread: ThreadId, call: NameId, begin_ns: i64 },
+    Call {
+        thread: ThreadId,
+        call: NameId,
+        begin_ns: i64,
+    },
     /// An interrupt, or a thread outside of system calls.
     Kernel,
     /// It came from a device.

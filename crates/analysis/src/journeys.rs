@@ -260,7 +260,12 @@ impl Journeys {
             Step::Drop { packet, location, socket, protocol, reason, label } => {
                 let socket = socket.and_then(|socket| self.socket(socket));
                 let label = if label.is_empty() { None } else { intern(&mut self.labels, label) };
-                self.lose(hop, packet, socket, LossKind { cpu: hop.cpu.0, location, reason, label, protocol, device: None, socket, sender: None, port: None });
+                self.lose(
+                    hop,
+                    packet,
+                    socket,
+                    LossKind { cpu: hop.cpu.0, location, reason, label, protocol, device: None, socket, sender: None, port: None },
+                );
             }
             Step::Refuse { port } => place(&mut self.cpus, hop.cpu.0).refused = Some(port),
             Step::State { socket, protocol, port } => {
@@ -321,7 +326,8 @@ impl Journeys {
         if self.flights.get(&packet).is_none_or(|flight| flight.stage != Stage::Queued) {
             // A segment of what has just been queued, cut for a device that cannot; or something that was queued before the trace began.
             let whole = queued.and_then(|queued| self.flights.get(&queued).map(|flight| (queued, flight)));
-            let whole = whole.filter(|(_, flight)| flight.device == device && matches!(flight.stage, Stage::Queued) && flight.length > length);
+            let whole =
+                whole.filter(|(_, flight)| flight.device == device && matches!(flight.stage, Stage::Queued) && flight.length > length);
             let (origin, t_ns) = whole.map_or((Origin::Unknown, hop.t_ns), |(_, flight)| (flight.origin, flight.t_ns));
             if let Some((address, _)) = whole.filter(|(address, _)| *address != packet) {
                 if let Some(flight) = self.flights.get_mut(&address) {
@@ -502,7 +508,8 @@ impl Journeys {
                 self.vanished(flight);
                 continue;
             }
-            let wakeup = place(&mut self.threads, thread.0).wakeup.filter(|wakeup| wakeup.wake_ns >= flight.t_ns && wakeup.start_ns <= hop.t_ns);
+            let wakeup =
+                place(&mut self.threads, thread.0).wakeup.filter(|wakeup| wakeup.wake_ns >= flight.t_ns && wakeup.start_ns <= hop.t_ns);
             let counted = flight.number.is_some();
             self.leg(Leg::Socket, flight.t_ns, hop.t_ns, counted);
             if let Some(wakeup) = wakeup {

@@ -23,6 +23,7 @@ pub mod linux_sched;
 pub mod linux_syscalls;
 pub mod nearest;
 pub mod packet_loss;
+pub mod packets;
 pub mod pairs;
 mod pools;
 pub mod queues;

@@ -206,7 +206,9 @@ impl Places {
     pub fn read(file: &str, text: &str) -> Result<Places, RuleError> {
         let parsed: File = parse(file, text)?;
         let patterns = |place: &Place| place.reasons.iter().map(|reason| Pattern::new(reason)).collect();
-        Ok(Places { places: parsed.place.into_iter().map(|place| (patterns(&place), place)).map(|(patterns, place)| (place, patterns)).collect() })
+        Ok(Places {
+            places: parsed.place.into_iter().map(|place| (patterns(&place), place)).map(|(patterns, place)| (place, patterns)).collect(),
+        })
     }
 
     fn find(&self, reason: Option<&str>, symbol: Option<&str>) -> Option<&Place> {

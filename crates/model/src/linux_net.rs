@@ -152,7 +152,8 @@ const KINDS: [(&str, Kind); 15] = [
 
 /// What a rule may take from an event. Index into [`HopPlan::at`].
 const ROLES: [&str; 14] = [
-    "packet", "length", "device", "name", "parent", "segments", "result", "socket", "protocol", "flags", "location", "reason", "port", "tid",
+    "packet", "length", "device", "name", "parent", "segments", "result", "socket", "protocol", "flags", "location", "reason", "port",
+    "tid",
 ];
 const PACKET: usize = 0;
 const LENGTH: usize = 1;

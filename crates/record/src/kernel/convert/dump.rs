@@ -77,7 +77,10 @@ pub fn classes() -> Vec<(String, Vec<(String, Kind)>)> {
                 ("exe", Kind::String),
             ],
         ),
-        class("file_descriptor", &[("pid", INT), ("fd", INT), ("flags", Kind::Int(OCTAL)), ("fmode", Kind::Int(HEX)), ("filename", Kind::String)]),
+        class(
+            "file_descriptor",
+            &[("pid", INT), ("fd", INT), ("flags", Kind::Int(OCTAL)), ("fmode", Kind::Int(HEX)), ("filename", Kind::String)],
+        ),
         class("interrupt", &[("irq", UNSIGNED), ("name", Kind::String), ("action", Kind::String), ("affinity", Kind::String)]),
         class("network_interface", &[("name", Kind::String), ("address_ipv4", Kind::Int(Int { big: true, ..HEX })), ("ifindex", UNSIGNED)]),
         class("block_device", &[("dev", UNSIGNED), ("diskname", Kind::String)]),

@@ -1,0 +1,285 @@
+//! The answer of `packets` from the kernel's events: losses, journeys, and one journey in full.
+
+use crate::flight::{End, Journey, Leg, Origin};
+use crate::histogram::Times;
+use crate::journeys::{Flow, FlowKey, Journeys};
+use crate::packet_loss::{Device, LossLine, Names, Person, Places, Socket};
+use longpole_model::linux::Linux;
+use longpole_model::linux_watch::{ThreadId, Waker};
+use longpole_model::names::NameId;
+use serde::Serialize;
+
+#[derive(Debug, Serialize)]
+pub struct JourneysAnswer {
+    /// Packets whose first step lies in the range.
+    pub count: u64,
+    /// Those of which every step is known, from the origin to the end.
+    pub complete: u64,
+    /// Of all but those that the kernel itself took and those still under way at the end.
+    pub complete_share: Option<f64>,
+    /// By how they ended.
+    pub ends: Ends,
+    /// Packets of the wire that they stand for: a large one is cut by the device.
+    pub segments: u64,
+    pub legs: Vec<LegLine>,
+    pub flows: Vec<FlowLine>,
+    /// Packets that were forgotten because too many were under way.
+    pub given_up: u64,
+    /// Kernel events that are missing: packets may be lost that no event told.
+    pub lost_events: u64,
+    pub uncounted_losses: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Ends {
+    pub read: u64,
+    pub stream: u64,
+    pub lost: u64,
+    pub left: u64,
+    pub split: u64,
+    pub kernel: u64,
+    pub waiting: u64,
+    pub unknown: u64,
+}
+
+impl Ends {
+    fn new(counts: &[u64; End::ALL.len()]) -> Ends {
+        let of = |end: End| counts[end as usize];
+        Ends {
+            read: of(End::Read),
+            stream: of(End::Stream),
+            lost: of(End::Lost),
+            left: of(End::Left),
+            split: of(End::Split),
+            kernel: of(End::Kernel),
+            waiting: of(End::Waiting),
+            unknown: of(End::Unknown),
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+pub struct LegLine {
+    pub leg: &'static str,
+    pub text: &'static str,
+    #[serde(flatten)]
+    pub times: Times,
+}
+
+/// Packets from one thread to one socket, or to a device.
+#[derive(Debug, Serialize)]
+pub struct FlowLine {
+    /// Null: the kernel, or from outside.
+    pub from: Option<Person>,
+    pub to: Option<Person>,
+    pub protocol: Option<&'static str>,
+    pub port: Option<u16>,
+    pub device: Option<String>,
+    pub packets: u64,
+    pub complete: u64,
+    pub ends: Ends,
+    /// From the send call to the receive call.
+    pub whole: Times,
+}
+
+#[derive(Debug, Serialize)]
+pub struct JourneyLine {
+    pub number: u64,
+    pub begin_ns: i64,
+    pub end_ns: i64,
+    pub end: End,
+    pub complete: bool,
+    pub length: u32,
+    pub sender: Option<Person>,
+    pub send_call: Option<String>,
+    pub reader: Option<Person>,
+    pub wakeup: Option<WakeupLine>,
+    pub steps: Vec<StepLine>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct WakeupLine {
+    pub wake_ns: i64,
+    pub start_ns: i64,
+    pub waker: String,
+}
+
+#[derive(Debug, Serialize)]
+pub struct StepLine {
+    pub t_ns: i64,
+    pub step: &'static str,
+    pub cpu: u32,
+    /// A thread, an interrupt, `idle`; null: unknown.
+    pub by: Option<String>,
+    /// The system call that the thread is in.
+    pub call: Option<String>,
+    pub device: Option<String>,
+    pub length: Option<u32>,
+    pub socket: Option<String>,
+}
+
+/// One loss.
+#[derive(Debug, Serialize)]
+pub struct SingleLine {
+    pub t_ns: i64,
+    pub length: Option<u32>,
+    #[serde(flatten)]
+    pub kind: LossLine,
+}
+
+/// Everything that names are looked up in.
+pub struct Packets<'a> {
+    pub journeys: &'a Journeys,
+    pub linux: &'a Linux,
+    pub symbol: &'a dyn Fn(u64) -> Option<String>,
+}
+
+impl Packets<'_> {
+    pub fn journeys(&self) -> JourneysAnswer {
+        let journeys = self.journeys;
+        let ends = Ends::new(&journeys.ends);
+        let of = journeys.count.saturating_sub(ends.kernel + ends.waiting);
+        let mut flows: Vec<FlowLine> = journeys.flows.iter().map(|(key, flow)| self.flow(key, flow)).collect();
+        flows.sort_by(|a, b| b.packets.cmp(&a.packets));
+        let others = &journeys.other_flows;
+        if others.ends.iter().any(|count| *count > 0) {
+            flows.push(self.flow(&FlowKey { sender: None, socket: None, device: None }, others));
+        }
+        JourneysAnswer {
+            count: journeys.count,
+            complete: journeys.complete,
+            complete_share: (of > 0).then(|| journeys.complete as f64 / of as f64),
+            ends,
+            segments: journeys.segments,
+            legs: Leg::ALL
+                .iter()
+                .map(|&leg| LegLine { leg: leg.name(), text: leg.text(), times: journeys.legs[leg as usize].times() })
+                .collect(),
+            flows,
+            given_up: journeys.given_up,
+            lost_events: self.linux.lost,
+            uncounted_losses: self.linux.uncounted_losses,
+        }
+    }
+
+    fn flow(&self, key: &FlowKey, flow: &Flow) -> FlowLine {
+        let socket = key.socket.map(|socket| self.socket(socket));
+        FlowLine {
+            from: key.sender.map(|thread| self.person(thread)),
+            to: socket.as_ref().and_then(|socket| socket.owner).map(|thread| self.person(thread)),
+            protocol: socket.as_ref().and_then(|socket| socket.protocol),
+            port: socket.as_ref().and_then(|socket| socket.port),
+            device: key.device.map(|device| self.device(device).name),
+            packets: flow.ends.iter().sum(),
+            complete: flow.complete,
+            ends: Ends::new(&flow.ends),
+            whole: flow.whole.times(),
+        }
+    }
+
+    pub fn losses(&self, places: &Places) -> Vec<LossLine> {
+        self.journeys.losses.table(places, self)
+    }
+
+    /// Each loss that was kept, in order of time.
+    pub fn single_losses<'b>(&'b self, places: &'b Places) -> impl Iterator<Item = SingleLine> + 'b {
+        self.journeys.losses.single.iter().map(move |loss| {
+            let kind = LossLine { count: 1, first_ns: loss.t_ns, last_ns: loss.t_ns, ..places.line(&loss.kind, self) };
+            SingleLine { t_ns: loss.t_ns, length: loss.length, kind }
+        })
+    }
+
+    pub fn journey(&self, journey: &Journey) -> JourneyLine {
+        let call = |call: NameId| self.linux.names.text(call).to_owned();
+        let send_call = match journey.origin {
+            Origin::Call { call: name, .. } => Some(call(name)),
+            Origin::Kernel | Origin::Outside | Origin::Unknown => None,
+        };
+        let steps = journey.steps.iter().map(|seen| StepLine {
+            t_ns: seen.t_ns,
+            step: seen.what,
+            cpu: self.cpu(seen.cpu.0),
+            by: self.context(seen.by),
+            call: seen.call.map(|(name, _)| call(name)),
+            device: seen.device.map(|device| self.device(device).name),
+            length: seen.length,
+            socket: seen.socket.map(|socket| {
+                let socket = self.socket(socket);
+                let protocol = socket.protocol.unwrap_or("socket");
+                socket.port.map_or_else(|| protocol.to_owned(), |port| format!("{protocol} port {port}"))
+            }),
+        });
+        JourneyLine {
+            number: journey.number,
+            begin_ns: journey.begin_ns,
+            end_ns: journey.end_ns,
+            end: journey.end,
+            complete: journey.complete,
+            length: journey.length,
+            sender: journey.origin.thread().map(|thread| self.person(thread)),
+            send_call,
+            reader: journey.reader.map(|thread| self.person(thread)),
+            wakeup: journey.wakeup.map(|wakeup| WakeupLine {
+                wake_ns: wakeup.wake_ns,
+                start_ns: wakeup.start_ns,
+                waker: self.context(wakeup.waker).unwrap_or_else(|| "unknown".to_owned()),
+            }),
+            steps: steps.collect(),
+        }
+    }
+
+    fn context(&self, by: Waker) -> Option<String> {
+        match by {
+            Waker::Thread(thread) => {
+                let person = self.person(thread);
+                Some(format!("{}/{}", person.name, person.tid))
+            }
+            Waker::Context { id, .. } => self.linux.contexts.get(id.0 as usize).map(|context| context.name.clone()),
+            Waker::Idle => Some("idle".to_owned()),
+            Waker::Unknown => None,
+        }
+    }
+}
+
+impl Names for Packets<'_> {
+    fn cpu(&self, cpu: u32) -> u32 {
+        self.linux.cpus.get(cpu as usize).map_or(cpu, |cpu| cpu.number)
+    }
+
+    fn label(&self, label: u32) -> &str {
+        self.journeys.labels.get(label as usize).map_or("", String::as_str)
+    }
+
+    fn device(&self, device: u32) -> Device {
+        Device {
+            name: self.journeys.devices.get(device as usize).cloned().unwrap_or_default(),
+            discipline: self.journeys.disciplines.get(&device).cloned(),
+        }
+    }
+
+    fn socket(&self, socket: u32) -> Socket {
+        let known = self.journeys.sockets.get(socket as usize);
+        let protocol = known.and_then(|socket| socket.protocol).and_then(|protocol| match protocol {
+            6 => Some("TCP"),
+            17 => Some("UDP"),
+            1 | 58 => Some("ICMP"),
+            132 => Some("SCTP"),
+            136 => Some("UDP-Lite"),
+            255 => Some("raw"),
+            262 => Some("MPTCP"),
+            _ => None,
+        });
+        Socket { protocol, port: known.and_then(|socket| socket.port), owner: known.and_then(|socket| socket.reader) }
+    }
+
+    fn person(&self, thread: ThreadId) -> Person {
+        match self.linux.threads.get(thread.0 as usize) {
+            Some(thread) => Person { pid: thread.process, tid: thread.tid, name: thread.name() },
+            None => Person { pid: None, tid: 0, name: "unknown".to_owned() },
+        }
+    }
+
+    fn symbol(&self, address: u64) -> Option<String> {
+        (self.symbol)(address)
+    }
+}
