@@ -25,7 +25,6 @@ const MOST_SOCKETS: usize = 1 << 16;
 const MOST_NAMES: usize = 1 << 12;
 /// Received packets whose socket may be told by another CPU's event.
 const MOST_UNDELIVERED: usize = 32;
-/// The header of a link: what a packet is longer on its way out.
 const TCP: i64 = 6;
 const UDP: i64 = 17;
 /// `MSG_PEEK | MSG_ERRQUEUE`: the call takes nothing.
@@ -74,13 +73,13 @@ struct CpuState {
     queued: Option<u64>,
     /// The port of a socket that had no room, told just before the loss.
     refused: Option<u16>,
+    /// What the receiving call copies from.
+    copied: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct ThreadState {
     wakeup: Option<Wakeup>,
-    /// What the receiving call copies from.
-    copied: Option<u64>,
     /// The one socket to which all came that it sent; false: several.
     sends_to: Option<Result<u32, ()>>,
 }
@@ -101,7 +100,6 @@ pub struct Journeys {
     /// By device: the discipline, and whether what it sends is seen again.
     pub disciplines: HashMap<u32, String>,
     loops: Vec<bool>,
-    takes: u64,
     wanted: Option<Wanted>,
     pub told: Option<Journey>,
     pub legs: [Samples; Leg::ALL.len()],
@@ -115,7 +113,6 @@ pub struct Journeys {
     pub segments: u64,
     pub given_up: u64,
     pub losses: Losses,
-    now_ns: i64,
 }
 
 fn place<T: Default>(all: &mut Vec<T>, index: u32) -> &mut T {
@@ -233,7 +230,6 @@ impl Journeys {
     }
 
     fn step(&mut self, hop: &Hop<'_>) {
-        self.now_ns = self.now_ns.max(hop.t_ns);
         match hop.step {
             Step::Queue { packet, length, device } => self.queue(hop, packet, length, device),
             Step::Enqueue { packet } => self.see(hop, packet, "enqueued"),
@@ -444,7 +440,7 @@ impl Journeys {
         }
         if protocol == Some(TCP) {
             if let Some(flight) = self.flights.remove(&packet) {
-                self.finish_flight(flight, End::Stream, hop.t_ns, None);
+                self.finish_flight(flight, End::Stream, hop.t_ns, (None, None));
             }
         } else {
             self.sockets[id as usize].queue.push_back((packet, flight_id));
@@ -452,21 +448,23 @@ impl Journeys {
     }
 
     fn copy(&mut self, hop: &Hop<'_>, packet: u64) {
-        let Waker::Thread(thread) = hop.by else { return };
         if self.flights.get(&packet).is_some_and(|flight| flight.stage == Stage::Ready) {
             self.see(hop, packet, "copied");
-            place(&mut self.threads, thread.0).copied = Some(packet);
+            place(&mut self.cpus, hop.cpu.0).copied = Some(packet);
         }
     }
 
     fn take(&mut self, hop: &Hop<'_>, socket: u64, protocol: Option<i64>, result: i64, flags: i64) {
-        self.takes += 1;
-        let Waker::Thread(thread) = hop.by else { return };
-        let copied = place(&mut self.threads, thread.0).copied.take();
+        let thread = match hop.by {
+            Waker::Thread(thread) => Some(thread),
+            Waker::Unknown => None,
+            Waker::Context { .. } | Waker::Idle => return,
+        };
+        let copied = place(&mut self.cpus, hop.cpu.0).copied.take();
         let Some(id) = self.socket(socket) else { return };
         let known = &mut self.sockets[id as usize];
         known.protocol = protocol.or(known.protocol);
-        known.reader = Some(thread);
+        known.reader = thread.or(known.reader);
         if flags & TAKES_NOTHING != 0 {
             return;
         }
@@ -508,8 +506,8 @@ impl Journeys {
                 self.vanished(flight);
                 continue;
             }
-            let wakeup =
-                place(&mut self.threads, thread.0).wakeup.filter(|wakeup| wakeup.wake_ns >= flight.t_ns && wakeup.start_ns <= hop.t_ns);
+            let woken = |wakeup: &Wakeup| wakeup.wake_ns >= flight.t_ns && wakeup.start_ns <= hop.t_ns;
+            let wakeup = thread.and_then(|thread| place(&mut self.threads, thread.0).wakeup).filter(woken);
             let counted = flight.number.is_some();
             self.leg(Leg::Socket, flight.t_ns, hop.t_ns, counted);
             if let Some(wakeup) = wakeup {
@@ -518,7 +516,7 @@ impl Journeys {
             if matches!(flight.origin, Origin::Call { .. }) {
                 self.leg(Leg::Whole, flight.begin_ns, hop.t_ns, counted);
             }
-            self.finish_flight(flight, End::Read, hop.t_ns, Some((thread, wakeup)));
+            self.finish_flight(flight, End::Read, hop.t_ns, (thread, wakeup));
         }
     }
 
@@ -552,7 +550,7 @@ impl Journeys {
         }
         if let Some(mut flight) = flight {
             flight.socket = flight.socket.or(socket).or(expected);
-            self.finish_flight(flight, End::Lost, hop.t_ns, None);
+            self.finish_flight(flight, End::Lost, hop.t_ns, (None, None));
         }
     }
 
@@ -566,10 +564,10 @@ impl Journeys {
             Stage::Queued | Stage::Transmitting | Stage::Sent | Stage::Arrived | Stage::Ready => End::Unknown,
         };
         let t_ns = flight.t_ns;
-        self.finish_flight(flight, end, t_ns, None);
+        self.finish_flight(flight, end, t_ns, (None, None));
     }
 
-    fn finish_flight(&mut self, flight: Flight, end: End, t_ns: i64, reader: Option<(ThreadId, Option<Wakeup>)>) {
+    fn finish_flight(&mut self, flight: Flight, end: End, t_ns: i64, (reader, wakeup): (Option<ThreadId>, Option<Wakeup>)) {
         let Some(number) = flight.number else { return };
         let complete = !flight.gap && end.is_known();
         self.ends[end as usize] += 1;
@@ -597,7 +595,6 @@ impl Journeys {
         };
         if wanted {
             let Flight { begin_ns, origin, length, steps, .. } = flight;
-            let (reader, wakeup) = reader.map_or((None, None), |(thread, wakeup)| (Some(thread), wakeup));
             self.told = Some(Journey { number, begin_ns, end_ns: t_ns, origin, end, complete, length, reader, wakeup, steps });
         }
     }
@@ -613,7 +610,7 @@ impl Journeys {
             };
             if waits {
                 let t_ns = flight.t_ns;
-                self.finish_flight(flight, End::Waiting, t_ns, None);
+                self.finish_flight(flight, End::Waiting, t_ns, (None, None));
             } else {
                 self.vanished(flight);
             }

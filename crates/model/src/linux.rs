@@ -259,6 +259,9 @@ impl Linux {
 
     /// Passes a step of a packet on, with who made it.
     fn hop<W: Watch + ?Sized>(&mut self, cpu: CpuId, t_ns: i64, plan: HopPlan, event: &Event<'_>, watch: &mut W) {
+        if let Some(tid) = plan.tid(event.fields) {
+            self.runs(cpu, t_ns, tid, watch);
+        }
         let Some(step) = plan.step(event.fields) else { return };
         let covered = self.covers(t_ns);
         self.hops += u64::from(covered);

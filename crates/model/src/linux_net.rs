@@ -151,9 +151,9 @@ const KINDS: [(&str, Kind); 15] = [
 ];
 
 /// What a rule may take from an event. Index into [`HopPlan::at`].
-const ROLES: [&str; 14] = [
+const ROLES: [&str; 15] = [
     "packet", "length", "device", "name", "parent", "segments", "result", "socket", "protocol", "flags", "location", "reason", "port",
-    "tid",
+    "tid", "family",
 ];
 const PACKET: usize = 0;
 const LENGTH: usize = 1;
@@ -169,9 +169,12 @@ const LOCATION: usize = 10;
 const REASON: usize = 11;
 const PORT: usize = 12;
 const TID: usize = 13;
+const FAMILY: usize = 14;
 
 /// `TC_H_ROOT`: the parent of a device's own discipline.
 const ROOT: i64 = 0xffff_ffff;
+const AF_INET: i64 = 2;
+const AF_INET6: i64 = 10;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -249,6 +252,13 @@ pub(crate) struct HopPlan {
 }
 
 impl HopPlan {
+    /// The thread that was running, if the event tells.
+    #[inline]
+    pub(crate) fn tid(&self, fields: &[Value<'_>]) -> Option<i32> {
+        let at = self.at[TID].filter(|_| self.kind != Kind::Socket)?;
+        fields.get(usize::from(at)).and_then(Value::as_i64).and_then(|tid| i32::try_from(tid).ok())
+    }
+
     /// None if the event lacks what its meaning needs.
     #[inline]
     pub(crate) fn step<'a>(&self, fields: &'a [Value<'a>]) -> Option<Step<'a>> {
@@ -260,6 +270,8 @@ impl HopPlan {
             Some(Value::Str(text)) => text,
             _ => &[][..],
         };
+        // Sockets of other families (captures, netlink, those within the machine) hold no packets of a network.
+        let internet = || number(FAMILY).is_none_or(|family| matches!(family, AF_INET | AF_INET6)).then_some(());
         let length = |role: usize| number(role).and_then(|length| u32::try_from(length).ok());
         let packet = || address(PACKET);
         let port = || number(PORT).and_then(|port| u16::try_from(port).ok());
@@ -275,13 +287,15 @@ impl HopPlan {
             Kind::Transmitted => Step::Transmitted { packet: packet()?, result: number(RESULT)? },
             Kind::Arrive => Step::Arrive { packet: packet()?, length: length(LENGTH), device: text(DEVICE) },
             Kind::Receive => Step::Receive { packet: packet()?, length: length(LENGTH)?, device: text(DEVICE) },
-            Kind::Ready => Step::Ready { socket: address(SOCKET)?, protocol: number(PROTOCOL) },
-            Kind::Take => Step::Take {
-                socket: address(SOCKET)?,
-                protocol: number(PROTOCOL),
-                result: number(RESULT)?,
-                flags: number(FLAGS).unwrap_or(0),
-            },
+            Kind::Ready => {
+                internet()?;
+                Step::Ready { socket: address(SOCKET)?, protocol: number(PROTOCOL) }
+            }
+            Kind::Take => {
+                internet()?;
+                let flags = number(FLAGS).unwrap_or(0);
+                Step::Take { socket: address(SOCKET)?, protocol: number(PROTOCOL), result: number(RESULT)?, flags }
+            }
             Kind::Copy => Step::Copy { packet: packet()? },
             Kind::Drop => Step::Drop {
                 packet: packet()?,

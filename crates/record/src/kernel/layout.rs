@@ -32,6 +32,8 @@ pub struct EventRow {
     /// The version of lttng-modules that the row was compared with, or the public source.
     pub like: String,
     pub fields: Vec<FieldRow>,
+    /// Ours, behind all others.
+    pub more: Vec<FieldRow>,
 }
 
 /// A system call: its name, and its arguments as fields (the source is the argument's number).
@@ -130,6 +132,8 @@ struct EventText {
     name: Option<String>,
     like: String,
     fields: Vec<String>,
+    #[serde(default)]
+    more: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -156,9 +160,10 @@ impl Layout {
         let mut by_event = HashMap::new();
         for text in file.event {
             let own = text.from.rsplit('/').next().unwrap_or("").to_owned();
-            let fields = text.fields.iter().map(|f| FieldRow::parse(f)).collect::<Result<_, _>>()?;
+            let rows = |fields: &[String]| fields.iter().map(|f| FieldRow::parse(f)).collect::<Result<_, _>>();
+            let (fields, more) = (rows(&text.fields)?, rows(&text.more)?);
             by_event.insert(text.from.clone(), events.len());
-            events.push(EventRow { from: text.from, name: text.name.unwrap_or(own), like: text.like, fields });
+            events.push(EventRow { from: text.from, name: text.name.unwrap_or(own), like: text.like, fields, more });
         }
         let mut calls = Vec::new();
         if arch == "x86_64" {

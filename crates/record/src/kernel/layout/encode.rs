@@ -95,6 +95,13 @@ impl Plan {
                 plan.own(field, format.labels(&field.name), long);
             }
         }
+        for row in row.iter().flat_map(|row| &row.more) {
+            if let Source::Field(source) = &row.source {
+                if let Some(field) = format.field(source) {
+                    plan.field(row, field, long);
+                }
+            }
+        }
         plan.join_copies();
         plan
     }

@@ -115,6 +115,7 @@ fn table() -> String {
         let differ: Vec<String> = row
             .fields
             .iter()
+            .chain(&row.more)
             .filter_map(|field| {
                 let what = match field.transform {
                     Transform::Plain => String::new(),
