@@ -80,8 +80,6 @@ struct CpuState {
 #[derive(Clone, Copy, Debug, Default)]
 struct ThreadState {
     wakeup: Option<Wakeup>,
-    /// The one socket to which all came that it sent; false: several.
-    sends_to: Option<Result<u32, ()>>,
 }
 
 #[derive(Debug, Default)]
@@ -427,17 +425,9 @@ impl Journeys {
         let Some(flight) = self.flights.get_mut(&packet) else { return };
         let (since, counted) = (flight.t_ns, flight.number.is_some());
         (flight.stage, flight.t_ns, flight.socket) = (Stage::Ready, hop.t_ns, Some(id));
-        let (flight_id, sender) = (flight.id, flight.origin.thread());
+        let flight_id = flight.id;
         self.leg(Leg::Protocols, since, hop.t_ns, counted);
         self.see(hop, packet, "socket queue");
-        if let Some(sender) = sender {
-            let sends_to = &mut place(&mut self.threads, sender.0).sends_to;
-            *sends_to = match *sends_to {
-                None => Some(Ok(id)),
-                Some(Ok(known)) if known == id => Some(Ok(id)),
-                Some(_) => Some(Err(())),
-            };
-        }
         if protocol == Some(TCP) {
             if let Some(flight) = self.flights.remove(&packet) {
                 self.finish_flight(flight, End::Stream, hop.t_ns, (None, None));
@@ -541,15 +531,14 @@ impl Journeys {
             self.sockets[socket as usize].port = Some(port);
         }
         let sender = flight.as_ref().and_then(|flight| flight.origin.thread());
-        let expected = sender.and_then(|sender| place(&mut self.threads, sender.0).sends_to).and_then(Result::ok);
         if hop.covered {
             let device = flight.as_ref().and_then(|flight| flight.device);
-            let socket = socket.or(flight.as_ref().and_then(|flight| flight.socket)).or(expected);
+            let socket = socket.or(flight.as_ref().and_then(|flight| flight.socket));
             let kind = LossKind { device, socket, sender, port: refused, ..kind };
             self.losses.add(Loss { t_ns: hop.t_ns, length: flight.as_ref().map(|flight| flight.length), kind });
         }
         if let Some(mut flight) = flight {
-            flight.socket = flight.socket.or(socket).or(expected);
+            flight.socket = flight.socket.or(socket);
             self.finish_flight(flight, End::Lost, hop.t_ns, (None, None));
         }
     }
@@ -597,6 +586,19 @@ impl Journeys {
             let Flight { begin_ns, origin, length, steps, .. } = flight;
             self.told = Some(Journey { number, begin_ns, end_ns: t_ns, origin, end, complete, length, reader, wakeup, steps });
         }
+    }
+
+    /// The socket to which nearly all went that this thread sent.
+    pub fn destination(&self, sender: ThreadId) -> Option<u32> {
+        let from = FlowKey { sender: Some(sender), socket: None, device: None };
+        let to = FlowKey { sender: Some(sender), socket: Some(u32::MAX), device: None };
+        let of = self.flows.range(from..=to).filter_map(|(key, flow)| Some((key.socket?, flow.ends.iter().sum::<u64>())));
+        let (mut sum, mut best) = (0, (0, None));
+        for (socket, packets) in of {
+            sum += packets;
+            best = best.max((packets, Some(socket)));
+        }
+        best.1.filter(|_| best.0 as f64 >= 0.9 * sum as f64)
     }
 
     /// To be called once, after the last event.

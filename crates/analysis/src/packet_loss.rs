@@ -122,6 +122,8 @@ pub trait Names {
     fn label(&self, label: u32) -> &str;
     fn device(&self, device: u32) -> Device;
     fn socket(&self, socket: u32) -> Socket;
+    /// Where nearly all went that this thread sent.
+    fn destination(&self, sender: ThreadId) -> Option<u32>;
     fn person(&self, thread: ThreadId) -> Person;
     /// The function at an address.
     fn symbol(&self, address: u64) -> Option<String>;
@@ -184,6 +186,9 @@ struct Place {
     lost: bool,
     #[serde(default)]
     reasons: Vec<String>,
+    /// With these, the reasons hold only for these functions.
+    #[serde(default, rename = "in")]
+    functions: Vec<String>,
     #[serde(default)]
     symbols: Vec<String>,
 }
@@ -212,10 +217,12 @@ impl Places {
     }
 
     fn find(&self, reason: Option<&str>, symbol: Option<&str>) -> Option<&Place> {
-        let by_reason = |reason: &str| self.places.iter().find(|(_, patterns)| patterns.iter().any(|p| p.captures(reason).is_some()));
-        let by_symbol =
-            |symbol: &str| self.places.iter().find(|(place, _)| place.symbols.iter().any(|begin| symbol.starts_with(begin.as_str())));
-        let found = reason.and_then(by_reason).or_else(|| symbol.and_then(by_symbol));
+        let begins = |all: &[String]| symbol.is_some_and(|symbol| all.iter().any(|begin| symbol.starts_with(begin.as_str())));
+        let by_reason = |reason: &str| {
+            let mut places = self.places.iter().filter(|(place, _)| place.functions.is_empty() || begins(&place.functions));
+            places.find(|(_, patterns)| patterns.iter().any(|pattern| pattern.captures(reason).is_some()))
+        };
+        let found = reason.and_then(by_reason).or_else(|| self.places.iter().find(|(place, _)| begins(&place.symbols)));
         found.map(|(place, _)| place)
     }
 
@@ -226,7 +233,7 @@ impl Places {
         let symbol = kind.location.and_then(|address| names.symbol(address));
         let plain = symbol.as_deref().map(|symbol| symbol.split('+').next().unwrap_or(symbol));
         let device = kind.device.map(|device| names.device(device));
-        let socket = kind.socket.map(|socket| names.socket(socket));
+        let socket = kind.socket.or_else(|| kind.sender.and_then(|sender| names.destination(sender))).map(|socket| names.socket(socket));
         let protocol = socket.as_ref().and_then(|socket| socket.protocol).or_else(|| protocol_of(plain));
         let port = kind.port.or(socket.as_ref().and_then(|socket| socket.port));
         let owner = socket.as_ref().and_then(|socket| socket.owner).map(|thread| names.person(thread));

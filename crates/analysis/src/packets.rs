@@ -272,6 +272,10 @@ impl Names for Packets<'_> {
         Socket { protocol, port: known.and_then(|socket| socket.port), owner: known.and_then(|socket| socket.reader) }
     }
 
+    fn destination(&self, sender: ThreadId) -> Option<u32> {
+        self.journeys.destination(sender)
+    }
+
     fn person(&self, thread: ThreadId) -> Person {
         match self.linux.threads.get(thread.0 as usize) {
             Some(thread) => Person { pid: thread.process, tid: thread.tid, name: thread.name() },

@@ -19,7 +19,7 @@ pub fn losses(out: &mut impl Write, lines: &[LossLine]) -> io::Result<()> {
         Some(worst) => writeln!(out, "LOST: {} packets, {} of them: {}", number(lost), number(worst.count), worst.text)?,
         None => writeln!(out, "LOST: none; thrown away was what nobody wanted")?,
     }
-    let mut table = Table::new(&["where", ">packets", "first", "last", "reason", "function", "sent by"]);
+    let mut table = Table::new(&["where", ">packets", "first", "last", "reason", "function", "sent by", "for"]);
     for line in lines {
         table.row([
             line.text.clone(),
@@ -29,6 +29,7 @@ pub fn losses(out: &mut impl Write, lines: &[LossLine]) -> io::Result<()> {
             line.reason.clone().unwrap_or_default(),
             line.symbol.clone().unwrap_or_default(),
             line.sender.as_ref().map_or_else(String::new, person),
+            line.owner.as_ref().map_or_else(String::new, person),
         ]);
     }
     table.print(out)?;
