@@ -85,7 +85,7 @@ impl End {
         match self {
             End::Read => "read by a receive call",
             End::Stream => "delivered to a stream's socket",
-            End::Lost => "lost",
+            End::Lost => "lost or thrown away",
             End::Left => "left by a device",
             End::Split => "cut into segments",
             End::Kernel => "taken by the kernel itself",

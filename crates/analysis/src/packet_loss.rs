@@ -3,6 +3,7 @@
 //! Each loss is one `skb_kfree` event. What it means is a table (`rules/packet_losses.toml`). Losses that are alike are one row; single ones are kept
 //! up to a limit, the rest of them is counted.
 
+use crate::findings::{Evidence, Facts, Scope};
 use longpole_model::linux_watch::ThreadId;
 use longpole_model::rules::{parse, Pattern, RuleError};
 use serde::{Deserialize, Serialize};
@@ -146,6 +147,26 @@ pub struct Person {
     pub pid: Option<i32>,
     pub tid: i32,
     pub name: String,
+}
+
+impl LossLine {
+    /// For the report's rules, if it counts as lost. `packets`: how many there were in all.
+    pub fn facts(&self, packets: u64) -> Option<Facts> {
+        let name =
+            |person: &Option<Person>, unknown: &str| person.as_ref().map_or_else(|| unknown.to_owned(), |person| person.name.clone());
+        self.lost.then(|| Facts {
+            scope: Scope::Loss,
+            texts: vec![
+                ("place", self.place.clone()),
+                ("where", self.text.clone()),
+                ("owner", name(&self.owner, "its owner")),
+                ("sender", name(&self.sender, "the sender")),
+            ],
+            numbers: vec![("count", self.count as f64), ("share", self.count as f64 / packets.max(1) as f64)],
+            error: None,
+            evidence: Evidence { start_ns: self.first_ns, end_ns: self.last_ns },
+        })
+    }
 }
 
 /// Losses that are alike.

@@ -60,7 +60,7 @@ pub fn journeys(out: &mut impl Write, answer: &JourneysAnswer) -> io::Result<()>
     let parts = [
         (ends.read, "read by a receive call"),
         (ends.stream, "came to a stream's socket"),
-        (ends.lost, "lost"),
+        (ends.lost, "lost or thrown away"),
         (ends.left, "left by a device"),
         (ends.split, "cut into segments"),
         (ends.kernel, "taken by the kernel itself"),

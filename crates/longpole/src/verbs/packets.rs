@@ -1,16 +1,15 @@
 //! `longpole packets`: what was lost and where, how packets went through the kernel, and captured traffic per interface.
 
 use crate::input::{self, Input};
-use crate::kernel::{self, Reading};
+use crate::kernel;
+use crate::packets::kernel::Kernel;
 use crate::packets::{traffic, ways};
 use anyhow::{bail, Context};
-use longpole_analysis::journeys::{Journeys, Wanted};
+use longpole_analysis::journeys::Wanted;
 use longpole_analysis::packet_loss::Places;
-use longpole_analysis::packets::Packets;
-use longpole_trace::{Kallsyms, StreamKind};
+use longpole_trace::StreamKind;
 use serde_json::json;
 use std::io::{self, BufWriter, Write};
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
 
@@ -54,36 +53,15 @@ impl FromStr for Which {
     }
 }
 
-/// What the kernel's events tell of packets.
-struct Kernel {
-    reading: Reading,
-    journeys: Journeys,
-    symbols: Kallsyms,
-}
-
-impl Kernel {
-    fn packets(&self) -> PacketsOf<'_> {
-        PacketsOf { kernel: self, symbol: Box::new(|address| self.symbols.name(address)) }
-    }
-}
-
-/// Holds the look-up of symbols that [`Packets`] borrows.
-struct PacketsOf<'a> {
-    kernel: &'a Kernel,
-    symbol: Box<dyn Fn(u64) -> Option<String> + 'a>,
-}
-
-impl PacketsOf<'_> {
-    fn get(&self) -> Packets<'_> {
-        Packets { journeys: &self.kernel.journeys, linux: &self.kernel.reading.linux, symbol: &*self.symbol }
-    }
-}
-
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let paths = args.input.paths()?;
     let mut trace = input::open(&paths, args.input.options())?;
     let has_kernel = trace.catalogue().streams.iter().any(|stream| stream.kind == StreamKind::Kernel);
-    let kernel = if has_kernel { Some(read(&args, &paths)?).filter(|kernel| kernel.reading.linux.hops > 0) } else { None };
+    let kernel = if has_kernel {
+        Some(Kernel::read(&args.input, &paths, args.journey.map(|Which(wanted)| wanted), |_, _| {})?).filter(Kernel::has_packets)
+    } else {
+        None
+    };
     if let Some(Which(wanted)) = args.journey {
         return one_journey(&args, kernel.as_ref(), wanted);
     }
@@ -93,8 +71,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let (groups, mut damaged) = traffic::count(&mut trace)?;
     damaged |= kernel.as_ref().is_some_and(|kernel| kernel.reading.trace.is_damaged());
-    let of = kernel.as_ref().map(Kernel::packets);
-    let answers = of.as_ref().map(|of| (of.get().losses(&places), of.get().journeys()));
+    let answers = kernel.as_ref().map(|kernel| kernel.packets(|packets| (packets.losses(&places), packets.journeys())));
     let mut out = BufWriter::new(io::stdout().lock());
     if args.input.json {
         let interfaces: Vec<_> = groups.iter().flat_map(traffic::Group::json).collect();
@@ -123,24 +100,6 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(if damaged { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-fn read(args: &Args, paths: &[PathBuf]) -> anyhow::Result<Kernel> {
-    let mut journeys = Journeys::new(args.journey.map(|Which(wanted)| wanted));
-    let reading = kernel::read(&args.input, &mut journeys, |_, _| {})?;
-    journeys.finish();
-    let locations = journeys.losses.locations();
-    let mut symbols = Kallsyms::default();
-    if !locations.is_empty() {
-        for path in paths {
-            match Kallsyms::of_recording(path, locations.iter().copied()) {
-                Ok(found) if !found.is_empty() => symbols = found,
-                Ok(_) => {}
-                Err(error) => eprintln!("longpole: note: functions have no names: {}: {error}", path.join("symbols/kallsyms").display()),
-            }
-        }
-    }
-    Ok(Kernel { reading, journeys, symbols })
-}
-
 fn needed(kernel: Option<&Kernel>) -> anyhow::Result<&Kernel> {
     kernel.context(
         "the trace holds no events of the kernel's network; record them as root with `longpole record --kernel sched,irq,softirq,net,syscall`",
@@ -155,23 +114,22 @@ fn one_journey(args: &Args, kernel: Option<&Kernel>, wanted: Wanted) -> anyhow::
             Wanted::Slowest => bail!("no packet was read by a receive call"),
         }
     };
-    let of = kernel.packets();
-    let journey = of.get().journey(told);
+    let journey = kernel.packets(|packets| packets.journey(told));
     kernel::write(&args.input, &kernel.reading, &journey, |out, journey| ways::journey(out, journey))
 }
 
 fn each_loss(args: &Args, kernel: Option<&Kernel>, places: &Places) -> anyhow::Result<ExitCode> {
     let kernel = needed(kernel)?;
-    let of = kernel.packets();
-    let packets = of.get();
     let not_kept = kernel.journeys.losses.not_kept;
     let mut out = BufWriter::new(io::stdout().lock());
-    if args.input.json {
-        let lines: Vec<_> = packets.single_losses(places).collect();
-        writeln!(out, "{:#}", json!({ "lost_packets": lines, "not_listed": not_kept }))?;
-    } else {
-        ways::each_loss(&mut out, packets.single_losses(places), not_kept)?;
-    }
+    kernel.packets(|packets| {
+        if args.input.json {
+            let lines: Vec<_> = packets.single_losses(places).collect();
+            writeln!(out, "{:#}", json!({ "lost_packets": lines, "not_listed": not_kept }))
+        } else {
+            ways::each_loss(&mut out, packets.single_losses(places), not_kept)
+        }
+    })?;
     out.flush()?;
     Ok(if kernel.reading.trace.is_damaged() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
