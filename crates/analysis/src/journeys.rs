@@ -90,6 +90,8 @@ pub struct Journeys {
     next_id: u64,
     socket_ids: IdMap<u64, u32>,
     pub sockets: Vec<Socket>,
+    /// At the start: protocol, port, process.
+    pub dumped: Vec<(i64, u16, i32)>,
     cpus: Vec<CpuState>,
     threads: Vec<ThreadState>,
     undelivered: VecDeque<(u64, u64)>,
@@ -275,7 +277,11 @@ impl Journeys {
                     }
                 }
             }
-            Step::Socket { .. } => {}
+            Step::Socket { protocol, port, tid } => {
+                if self.dumped.len() < MOST_SOCKETS {
+                    self.dumped.push((protocol, port, tid));
+                }
+            }
         }
     }
 

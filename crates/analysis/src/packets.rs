@@ -241,6 +241,12 @@ impl Packets<'_> {
     }
 }
 
+/// The one value that there is.
+fn one<T: PartialEq>(mut values: impl Iterator<Item = T>) -> Option<T> {
+    let first = values.next()?;
+    values.all(|value| value == first).then_some(first)
+}
+
 impl Names for Packets<'_> {
     fn cpu(&self, cpu: u32) -> u32 {
         self.linux.cpus.get(cpu as usize).map_or(cpu, |cpu| cpu.number)
@@ -269,7 +275,17 @@ impl Names for Packets<'_> {
             262 => Some("MPTCP"),
             _ => None,
         });
-        Socket { protocol, port: known.and_then(|socket| socket.port), owner: known.and_then(|socket| socket.reader) }
+        let Some(known) = known else { return Socket { protocol, port: None, owner: None } };
+        // Where the events do not say it, the dump may: if it knows one answer only.
+        let dumped = &self.journeys.dumped;
+        let process = known.reader.and_then(|thread| self.linux.threads.get(thread.0 as usize)).and_then(|thread| thread.process);
+        let port =
+            || one(dumped.iter().filter(|(of, _, pid)| known.protocol == Some(*of) && process == Some(*pid)).map(|(_, port, _)| *port));
+        let owner = || {
+            let owners = dumped.iter().filter(|(of, port, _)| known.protocol.is_none_or(|known| known == *of) && known.port == Some(*port));
+            one(owners.map(|(_, _, pid)| *pid)).and_then(|pid| self.linux.thread_of(pid))
+        };
+        Socket { protocol, port: known.port.or_else(port), owner: known.reader.or_else(owner) }
     }
 
     fn destination(&self, sender: ThreadId) -> Option<u32> {
