@@ -8,6 +8,7 @@
 //! No analysis may look at what a name means: systems are judged by their structure, and names are only repeated.
 
 pub mod blame;
+pub mod consumer;
 pub mod cpu;
 mod depth;
 pub mod distinct;

@@ -1,5 +1,6 @@
 //! The answer of `packets` from the kernel's events: losses, journeys, and one journey in full.
 
+use crate::consumer::Probes;
 use crate::flight::{End, Journey, Leg, Origin};
 use crate::histogram::Times;
 use crate::journeys::{Flow, FlowKey, Journeys};
@@ -7,6 +8,7 @@ use crate::packet_loss::{Device, LossLine, Names, Person, Places, Socket};
 use longpole_model::linux::Linux;
 use longpole_model::linux_watch::{ThreadId, Waker};
 use longpole_model::names::NameId;
+use longpole_trace::Frame;
 use serde::Serialize;
 
 #[derive(Debug, Serialize)]
@@ -95,6 +97,22 @@ pub struct JourneyLine {
     pub reader: Option<Person>,
     pub wakeup: Option<WakeupLine>,
     pub steps: Vec<StepLine>,
+    /// The packet as it was captured, once per device and direction.
+    pub frames: Vec<FrameLine>,
+    /// Of the reader; null: the trace holds none of it, or nobody read.
+    pub probes: Option<Probes>,
+}
+
+/// A captured frame that is taken for the packet: of the same device, direction and length, the nearest in time.
+#[derive(Clone, Debug, Serialize)]
+pub struct FrameLine {
+    pub t_ns: i64,
+    pub capture: String,
+    pub device: String,
+    pub outbound: Option<bool>,
+    pub length: u32,
+    /// As much of it as was kept, in hexadecimal digits.
+    pub bytes: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -225,6 +243,8 @@ impl Packets<'_> {
                 waker: self.context(wakeup.waker).unwrap_or_else(|| "unknown".to_owned()),
             }),
             steps: steps.collect(),
+            frames: Vec::new(),
+            probes: None,
         }
     }
 
@@ -301,5 +321,49 @@ impl Names for Packets<'_> {
 
     fn symbol(&self, address: u64) -> Option<String> {
         (self.symbol)(address)
+    }
+}
+
+/// The header of a link, which a step on the way in does not count and a capture does.
+const LONGEST_LINK: u32 = 18;
+/// A capture's time and that of a step are no farther apart.
+const NEAR_NS: u64 = 5_000_000;
+
+impl JourneyLine {
+    /// When its frames can have been captured.
+    pub fn span(&self) -> Option<(i64, i64)> {
+        let (first, last) = (self.steps.first()?, self.steps.last()?);
+        Some((first.t_ns.saturating_sub(NEAR_NS as i64), last.t_ns.saturating_add(NEAR_NS as i64)))
+    }
+
+    /// Keeps the frame if none before was nearer.
+    pub fn frame(&mut self, capture: &str, frame: &Frame<'_>) {
+        let near = |step: &&StepLine| {
+            let Some(length) = step.length.filter(|_| step.device.as_deref() == Some(frame.interface)) else { return false };
+            match step.step {
+                "device queue" | "transmission" => frame.outbound != Some(false) && frame.length == length,
+                "arrival" | "reception" => frame.outbound != Some(true) && (length..=length + LONGEST_LINK).contains(&frame.length),
+                _ => false,
+            }
+        };
+        let distance = |t_ns: i64| self.steps.iter().filter(near).map(|step| step.t_ns.abs_diff(t_ns)).min();
+        let Some(ns) = distance(frame.t_ns).filter(|ns| *ns <= NEAR_NS) else { return };
+        let line = || FrameLine {
+            t_ns: frame.t_ns,
+            capture: capture.to_owned(),
+            device: frame.interface.to_owned(),
+            outbound: frame.outbound,
+            length: frame.length,
+            bytes: frame.bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
+        };
+        match self
+            .frames
+            .iter()
+            .position(|known| known.capture == capture && known.device == frame.interface && known.outbound == frame.outbound)
+        {
+            Some(at) if distance(self.frames[at].t_ns).is_some_and(|known| known > ns) => self.frames[at] = line(),
+            Some(_) => {}
+            None => self.frames.push(line()),
+        }
     }
 }

@@ -25,7 +25,7 @@ mod trace;
 mod value;
 mod window;
 
-pub use capture::{Capture, InterfaceCount, Traffic};
+pub use capture::{Capture, Frame, InterfaceCount, Traffic};
 pub use error::Error;
 pub use event::{Catalogue, Class, ClassId, Event, Item, Loss, Nested, Stream, StreamId, StreamKind, Subject, SubjectId, Value};
 pub use kallsyms::Kallsyms;

@@ -168,7 +168,35 @@ pub fn journey(out: &mut impl Write, journey: &JourneyLine) -> io::Result<()> {
             step.socket.clone().unwrap_or_default(),
         ]);
     }
-    table.print(out)
+    table.print(out)?;
+    if let Some(probes) = &journey.probes {
+        if !probes.open.is_empty() {
+            writeln!(out, "the receive call lies in {}", probes.open.join(" > "))?;
+        }
+        for probe in &probes.after {
+            writeln!(out, "then {} {} {}", time_ns(probe.t_ns), since(probe.t_ns), probe.name)?;
+        }
+    }
+    for frame in &journey.frames {
+        let way = match frame.outbound {
+            Some(true) => "out of",
+            Some(false) => "in by",
+            None => "at",
+        };
+        writeln!(
+            out,
+            "captured {way} {} at {}, {} bytes ({}):",
+            frame.device,
+            time_ns(frame.t_ns),
+            number(frame.length.into()),
+            frame.capture
+        )?;
+        for line in frame.bytes.as_bytes().chunks(64) {
+            let pairs: Vec<_> = line.chunks(2).map(String::from_utf8_lossy).collect();
+            writeln!(out, "  {}", pairs.join(" "))?;
+        }
+    }
+    Ok(())
 }
 
 /// The time of day.

@@ -5,9 +5,10 @@ use crate::kernel;
 use crate::packets::kernel::Kernel;
 use crate::packets::{traffic, ways};
 use anyhow::{bail, Context};
+use longpole_analysis::consumer::Consumer;
 use longpole_analysis::journeys::Wanted;
 use longpole_analysis::packet_loss::Places;
-use longpole_trace::StreamKind;
+use longpole_trace::{StreamKind, Trace};
 use serde_json::json;
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
@@ -63,7 +64,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         None
     };
     if let Some(Which(wanted)) = args.journey {
-        return one_journey(&args, kernel.as_ref(), wanted);
+        return one_journey(&args, &mut trace, kernel.as_ref(), wanted);
     }
     let places = Places::built_in().context("a built-in rule file is wrong")?;
     if args.losses {
@@ -106,7 +107,7 @@ fn needed(kernel: Option<&Kernel>) -> anyhow::Result<&Kernel> {
     )
 }
 
-fn one_journey(args: &Args, kernel: Option<&Kernel>, wanted: Wanted) -> anyhow::Result<ExitCode> {
+fn one_journey(args: &Args, trace: &mut Trace, kernel: Option<&Kernel>, wanted: Wanted) -> anyhow::Result<ExitCode> {
     let kernel = needed(kernel)?;
     let Some(told) = &kernel.journeys.told else {
         match wanted {
@@ -114,7 +115,22 @@ fn one_journey(args: &Args, kernel: Option<&Kernel>, wanted: Wanted) -> anyhow::
             Wanted::Slowest => bail!("no packet was read by a receive call"),
         }
     };
-    let journey = kernel.packets(|packets| packets.journey(told));
+    let mut journey = kernel.packets(|packets| packets.journey(told));
+    if let Some((begin_ns, end_ns)) = journey.span() {
+        for capture in trace.captures() {
+            capture.frames(begin_ns, end_ns, |frame| journey.frame(&capture.name, frame))?;
+        }
+    }
+    let probes = trace.catalogue().streams.iter().any(|stream| stream.kind == StreamKind::User);
+    if let Some(reader) = journey.reader.as_ref().filter(|_| probes) {
+        let mut consumer = Consumer::new(reader.tid, journey.end_ns).context("a built-in rule file is wrong")?;
+        while let Some((item, catalogue)) = trace.next_with_catalogue()? {
+            if consumer.item(catalogue, &item).is_break() {
+                break;
+            }
+        }
+        journey.probes = Some(consumer.found()).filter(|probes| !probes.is_empty());
+    }
     kernel::write(&args.input, &kernel.reading, &journey, |out, journey| ways::journey(out, journey))
 }
 

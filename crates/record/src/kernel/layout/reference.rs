@@ -22,10 +22,10 @@ fn ours() -> Metadata {
         id += 1;
     };
     for row in &layout.events {
-        class(&row.name, row.fields.iter().map(|field| (field.name.clone(), field.kind)).collect());
+        class(&row.name, row.fields.iter().map(|field| (field.name.clone(), field.kind.clone())).collect());
     }
     for row in layout.calls.iter().filter(|row| row.like.is_some()) {
-        class(&format!("syscall_entry_{}", row.name), row.args.iter().map(|field| (field.name.clone(), field.kind)).collect());
+        class(&format!("syscall_entry_{}", row.name), row.args.iter().map(|field| (field.name.clone(), field.kind.clone())).collect());
     }
     for (name, fields) in statedump_classes() {
         class(&name, fields);
