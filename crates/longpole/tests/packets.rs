@@ -206,20 +206,34 @@ fn datagrams_that_a_token_bucket_drops_are_named_with_the_qdisc_the_device_and_w
 }
 
 #[test]
-fn one_journey_is_told_step_by_step_and_each_loss_with_its_time() {
+fn one_journey_is_told_step_by_step_with_its_frames_and_probes_and_each_loss_with_its_time() {
     let Some(net) = Net::new("a single journey") else { return };
     let place = Place::new();
     let program = place.build("datagrams", &[]);
+    let captures = Command::new("dumpcap").arg("-v").output().is_ok();
+    if !captures {
+        println!("skipped: the captured frames of a journey (needs `dumpcap`)");
+    }
+    let file = place.path("frames.pcapng");
+    let capture = match captures {
+        true => format!("ip netns exec $R dumpcap -q -i {} -w {} 2>/dev/null & C=$!; sleep 1", net.devices[1], file.display()),
+        false => String::new(),
+    };
     let script = format!(
-        "ip netns exec $R {program} receive 7000 0 0 & sleep 0.2
+        "{capture}
+         ip netns exec $R {program} receive 7000 0 0 & P=$!; sleep 0.2
          ip netns exec $L {program} send 10.76.0.2 7000 20 333 1000
          ip netns exec $L {program} send 10.76.0.2 7001 5 444 0
-         wait"
+         wait $P; [ -z \"$C\" ] || {{ kill -INT $C; wait $C; }}"
     );
     let (recording, _) = net.record(&place, &script);
+    if captures {
+        std::fs::create_dir_all(recording.join("packets")).unwrap();
+        std::fs::copy(&file, recording.join("packets/interfaces.pcapng")).unwrap();
+    }
     let answer = packets(&place, &recording);
     let count = answer["journeys"]["count"].as_u64().unwrap();
-    let mut found = 0;
+    let mut found = 0u32;
     for number in 1..=count {
         let output = place.longpole(&["packets", "--json", "--journey", &number.to_string()]).arg(&recording).output().unwrap();
         let journey: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -228,15 +242,29 @@ fn one_journey_is_told_step_by_step_and_each_loss_with_its_time() {
         if journey["length"] != 333 + 28 {
             continue;
         }
-        found += 1;
-        let steps: Vec<&str> = journey["steps"].as_array().unwrap().iter().map(|step| step["step"].as_str().unwrap()).collect();
+        let all = journey["steps"].as_array().unwrap();
+        let steps: Vec<&str> = all.iter().map(|step| step["step"].as_str().unwrap()).collect();
         let expected = ["device queue", "transmission", "arrival", "transmitted", "reception", "socket queue", "receive call"];
-        let mut sorted = steps.clone();
-        sorted.retain(|step| expected.contains(step));
-        assert_eq!(sorted, expected, "{journey:#}");
+        assert_eq!(steps, expected, "{journey:#}");
         assert_eq!((&journey["send_call"], &journey["end"], &journey["complete"]), (&"sendto".into(), &"read".into(), &true.into()));
-        let times: Vec<i64> = journey["steps"].as_array().unwrap().iter().map(|step| step["t_ns"].as_i64().unwrap()).collect();
+        let times: Vec<i64> = all.iter().map(|step| step["t_ns"].as_i64().unwrap()).collect();
         assert!(times.is_sorted() && journey["begin_ns"].as_i64().unwrap() <= times[0], "{journey:#}");
+        assert_eq!((&all[5]["by"], &all[6]["call"]), (&"softirq NET_RX".into(), &"recvfrom".into()));
+        // Its reader was in the span around the receive call, and left it next.
+        assert_eq!(
+            (&journey["probes"]["open"], &journey["probes"]["after"][0]["name"]),
+            (&serde_json::json!(["take"]), &"span_end:take".into())
+        );
+        if captures {
+            // The datagram bears its number behind the headers of link, network and transport.
+            let bytes = journey["frames"][0]["bytes"].as_str().unwrap();
+            assert_eq!(
+                (&journey["frames"][0]["device"], journey["frames"][0]["length"].as_u64()),
+                (&net.devices[1].clone().into(), Some(375))
+            );
+            assert_eq!(bytes[84..92], found.to_le_bytes().map(|byte| format!("{byte:02x}")).concat(), "{journey:#}");
+        }
+        found += 1;
     }
     assert_eq!(found, 20);
     let text = place.longpole(&["packets", "--journey", "slowest"]).arg(&recording).output().unwrap();
