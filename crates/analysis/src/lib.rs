@@ -8,18 +8,23 @@
 //! No analysis may look at what a name means: systems are judged by their structure, and names are only repeated.
 
 pub mod blame;
+pub mod consumer;
 pub mod cpu;
 mod depth;
 pub mod distinct;
 mod facts;
 pub mod findings;
+pub mod flight;
 pub mod histogram;
+pub mod journeys;
 pub mod latency;
 pub mod linux_cpu;
 pub mod linux_irq;
 pub mod linux_sched;
 pub mod linux_syscalls;
 pub mod nearest;
+pub mod packet_loss;
+pub mod packets;
 pub mod pairs;
 mod pools;
 pub mod queues;

@@ -4,6 +4,7 @@
 mod input;
 mod kernel;
 mod overhead;
+mod packets;
 mod pass;
 mod show;
 mod stacks;
