@@ -7,6 +7,7 @@
 use crate::class::Classes;
 use crate::clock::{unix_now, Calibration, Clock, Source as ClockSource};
 use crate::error::Error;
+use crate::interfaces;
 use crate::kernel;
 use crate::lane::Lane;
 use crate::metadata::{Metadata, Uuid};
@@ -55,6 +56,10 @@ pub struct Options {
     pub probe_cost_ns: Option<f64>,
     /// What of the kernel; none: nothing.
     pub kernel: Option<kernel::Wish>,
+    /// Whose packets, in place of those that the configuration names; an empty list: nobody's.
+    pub packets: Option<Vec<interfaces::Pattern>>,
+    /// Bytes kept of a packet of an interface, in place of what the configuration says.
+    pub snaplen: Option<u32>,
 }
 
 /// What came of a recording.
@@ -68,6 +73,8 @@ pub struct Outcome {
     pub lanes: usize,
     /// None if the kernel was not recorded.
     pub kernel: Option<KernelOutcome>,
+    /// None if no interface was captured.
+    pub interfaces: Option<InterfacesOutcome>,
     /// Packets in capture files.
     pub packets: u64,
     /// Why there is nothing in it.
@@ -82,6 +89,15 @@ pub struct KernelOutcome {
     /// Events that the kernel counted as lost.
     pub lost: u64,
     pub cpus: usize,
+}
+
+/// What came of the packets of interfaces.
+#[derive(Clone, Copy, Debug)]
+pub struct InterfacesOutcome {
+    pub packets: u64,
+    /// Packets that are not in the file, although they were seen.
+    pub lost: u64,
+    pub interfaces: usize,
 }
 
 /// Shortest time between two turns.
@@ -153,6 +169,9 @@ pub struct Recorder {
     /// As the description has it, once it is complete.
     kernel_told: Option<serde_json::Value>,
     kernel_trouble: Option<String>,
+    interfaces: Option<interfaces::Source>,
+    interfaces_told: Option<serde_json::Value>,
+    interfaces_trouble: Option<String>,
 }
 
 /// Sums over the recording.
@@ -182,6 +201,11 @@ impl Recorder {
             None => Config::default(),
         };
         let preferred = ClockSource::choose();
+        let mut interfaces_trouble = None;
+        let interfaces = match packets_wish(&options, &config) {
+            None => None,
+            Some(wish) => without_interfaces(interfaces::Source::prepare(&wish), &mut interfaces_trouble)?,
+        };
         let mut kernel_trouble = None;
         let plan = match options.kernel.clone().map(|wish| kernel::Wish { buffer: wish.buffer.or(config.kernel_buffer), ..wish }) {
             None => None,
@@ -264,6 +288,9 @@ impl Recorder {
             kernel,
             kernel_told: None,
             kernel_trouble,
+            interfaces,
+            interfaces_told: None,
+            interfaces_trouble,
         };
         if let (Some(unfinished), None) = (&unfinished, &recorder.predecessor) {
             recorder.oddity(format!("the recording {} before this one did not end and cannot be found", unfinished.path.display()));
@@ -279,6 +306,7 @@ impl Recorder {
         }
         recorder.tidy()?;
         recorder.begin_kernel();
+        recorder.begin_interfaces();
         recorder.describe(None)?;
         recorder.held.publish(&recorder.path, &recorder.default_order());
         recorder.turn()?;
@@ -292,9 +320,9 @@ impl Recorder {
         &self.path
     }
 
-    /// Why the kernel is not recorded, although it should be.
-    pub fn kernel_trouble(&self) -> Option<&str> {
-        self.kernel_trouble.as_deref()
+    /// Why the kernel or the packets of interfaces are not recorded, although they should be.
+    pub fn troubles(&self) -> impl Iterator<Item = &str> {
+        self.kernel_trouble.iter().chain(&self.interfaces_trouble).map(String::as_str)
     }
 
     fn begin_kernel(&mut self) {
@@ -325,6 +353,29 @@ impl Recorder {
         told["cpus"] = drained.cpus_json();
         self.kernel_told = Some(told);
         Some(outcome)
+    }
+
+    fn begin_interfaces(&mut self) {
+        if let Some(interfaces) = &mut self.interfaces {
+            if let Err(error) = interfaces.begin(&self.path, self.clock) {
+                self.interfaces_trouble = Some(no_packets(&error));
+                self.interfaces = None;
+            }
+        }
+        if let Some(trouble) = self.interfaces_trouble.clone() {
+            self.oddity(trouble);
+        }
+    }
+
+    fn end_interfaces(&mut self) -> Option<InterfacesOutcome> {
+        let captured = self.interfaces.take()?.stop();
+        for oddity in &captured.oddities {
+            self.oddity(oddity.clone());
+        }
+        self.interfaces_told = Some(captured.to_json());
+        self.total.packets += captured.packets;
+        self.total.packets_refused += captured.lost();
+        Some(InterfacesOutcome { packets: captured.packets, lost: captured.lost(), interfaces: captured.interfaces.len() })
     }
 
     /// What a command must have in its environment to be known as the one that is followed.
@@ -503,6 +554,7 @@ impl Recorder {
     pub fn finish_with(mut self, progress: &mut dyn FnMut(u64, u64)) -> Outcome {
         self.quiet();
         self.drain(true);
+        let interfaces = self.end_interfaces();
         let kernel = self.end_kernel();
         self.bury();
         self.last_losses();
@@ -541,6 +593,7 @@ impl Recorder {
             lanes: self.closed.len(),
             empty: self.why_empty().filter(|_| kernel.is_none_or(|kernel| kernel.events == 0)),
             kernel,
+            interfaces,
             packets: self.total.packets,
             oddities: self.oddities(),
             path: self.path,
@@ -551,6 +604,7 @@ impl Recorder {
     pub fn abandon(mut self) {
         self.quiet();
         self.kernel = None;
+        self.interfaces = None;
         self.held.finished();
         // Whatever cannot be removed is a readable, empty recording.
         let _ = std::fs::remove_dir_all(&self.path);
@@ -592,7 +646,10 @@ impl Recorder {
         } else {
             format!("{} processes with probes were there, and none of them came to a probe", total.processes - total.unwanted)
         };
-        Some(why)
+        match self.interfaces_told {
+            Some(_) => Some(format!("no packet was seen on the network devices, and {why}")),
+            None => Some(why),
+        }
     }
 
     fn describe(&mut self, end: Option<u64>) -> Result<(), Error> {
@@ -601,7 +658,10 @@ impl Recorder {
             lanes.insert(lane.number, lane.describe());
         }
         let kernel = self.kernel_told.clone().or_else(|| self.kernel.as_ref().map(kernel::Source::told));
-        let sources = if kernel.is_some() { json!(["user", "kernel"]) } else { json!(["user"]) };
+        let packets = self.interfaces_told.clone().or_else(|| self.interfaces.as_ref().map(interfaces::Source::describe));
+        let mut sources = vec!["user"];
+        sources.extend(kernel.as_ref().map(|_| "kernel"));
+        sources.extend(packets.as_ref().map(|_| "packets"));
         let description = json!({
             "version": env!("CARGO_PKG_VERSION"),
             "session": self.session,
@@ -619,6 +679,7 @@ impl Recorder {
             "command": self.options.command,
             "sources": sources,
             "kernel_events": kernel,
+            "interface_packets": packets,
             "policies": self.config.summary(),
             "loss": { "events": self.total.lost, "refused": self.total.refused, "packets": self.total.packets_refused },
             "probe_cost_ns": self.options.probe_cost_ns,
@@ -639,6 +700,31 @@ fn without_kernel<T>(result: Result<T, kernel::KernelError>, trouble: &mut Optio
             Ok(None)
         }
     }
+}
+
+/// What is to be captured of interfaces, if anything.
+fn packets_wish(options: &Options, config: &Config) -> Option<interfaces::Wish> {
+    let mut wish = config.packets.clone();
+    if let Some(patterns) = &options.packets {
+        wish.interfaces.clone_from(patterns);
+    }
+    wish.snaplen = options.snaplen.unwrap_or(wish.snaplen);
+    (!wish.interfaces.is_empty()).then_some(wish)
+}
+
+fn without_interfaces<T>(result: Result<T, interfaces::InterfaceError>, trouble: &mut Option<String>) -> Result<Option<T>, Error> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.is_wrong_wish() => Err(error.into()),
+        Err(error) => {
+            *trouble = Some(no_packets(&error));
+            Ok(None)
+        }
+    }
+}
+
+fn no_packets(error: &interfaces::InterfaceError) -> String {
+    format!("no packets of interfaces are recorded: {error}")
 }
 
 fn no_kernel(error: &kernel::KernelError) -> String {

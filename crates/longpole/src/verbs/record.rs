@@ -1,8 +1,9 @@
 //! `longpole record`: records while a command runs, for a time, or until it is told to end.
 
 use anyhow::{bail, Context};
+use longpole_record::interfaces::Pattern;
 use longpole_record::kernel::{Context as EventContext, EventWish, Group, Wish, WishError};
-use longpole_record::{parse_duration, parse_size, Options, Outcome, Recorder, Scope, Stop};
+use longpole_record::{parse_duration, parse_size, InterfacesOutcome, Options, Outcome, Recorder, Scope, Stop};
 use std::io::IsTerminal;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
@@ -20,6 +21,8 @@ const EXAMPLES: &str = "Examples:
                                                  of the kernel only these events
   longpole record --event 'sched:sched_switch:prev_prio < 100' --for 5s
                                                  an event with a filter in the kernel's language
+  longpole record --packets 'eth*,lo' -- ./my-system
+                                                 and the packets of these network devices
 
 Groups of kernel events: sched irq softirq ipi timer net skb block syscall futex lock fault workqueue io_uring signal power.
 The kernel's events are those of the whole machine, whatever is recorded of programs. They need root and tracefs; without, the rest
@@ -51,6 +54,8 @@ pub struct Args {
     pub buffer: Option<u64>,
     #[command(flatten)]
     pub kernel: Kernel,
+    #[command(flatten)]
+    pub packets: Packets,
     /// The command to run
     #[arg(last = true, value_name = "CMD")]
     pub command: Vec<String>,
@@ -106,6 +111,40 @@ impl Kernel {
     }
 }
 
+/// What is captured of network interfaces.
+#[derive(clap::Args, Clone)]
+pub struct Packets {
+    /// Capture the packets of these network devices (eth0, eth*, pid:1234/eth0), or none [default: none]
+    #[arg(long = "packets", value_name = "IF,…|none", value_parser = interfaces)]
+    interfaces: Option<Interfaces>,
+    /// Bytes kept of each packet of these devices [default: 100]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    snaplen: Option<u32>,
+}
+
+#[derive(Clone)]
+struct Interfaces(Vec<Pattern>);
+
+fn interfaces(text: &str) -> Result<Interfaces, String> {
+    match text {
+        "none" => Ok(Interfaces(Vec::new())),
+        text => text.split(',').map(|name| name.trim().parse()).collect::<Result<_, _>>().map(Interfaces),
+    }
+}
+
+impl Packets {
+    /// As another `longpole` must be told it.
+    pub fn arguments(&self) -> Vec<String> {
+        let mut all = Vec::new();
+        if let Some(Interfaces(patterns)) = &self.interfaces {
+            let names: Vec<String> = patterns.iter().map(ToString::to_string).collect();
+            all.push(format!("--packets={}", if names.is_empty() { "none".to_owned() } else { names.join(",") }));
+        }
+        all.extend(self.snaplen.map(|snaplen| format!("--snaplen={snaplen}")));
+        all
+    }
+}
+
 /// How long a command may take to end after it was told to, before the recording ends without it.
 const GRACE: Duration = Duration::from_secs(3);
 /// The recorder's nice value, where it may choose.
@@ -149,12 +188,14 @@ pub fn record(args: Args, ready: impl FnOnce(&Recorder)) -> anyhow::Result<ExitC
         command: args.command.clone(),
         probe_cost_ns: crate::overhead::probe_cost(),
         kernel: args.kernel.wish(),
+        packets: args.packets.interfaces.map(|Interfaces(patterns)| patterns),
+        snaplen: args.packets.snaplen,
     };
     // Where all CPUs are busy, a recorder that waits for its turn loses events. It needs little, and root may take it first.
     let _ = rustix::process::setpriority_process(None, nice.min(URGENT));
     let mut recorder = Recorder::start(options, Some(&stop))?;
-    let trouble = recorder.kernel_trouble().map(str::to_owned);
-    if let Some(trouble) = &trouble {
+    let troubles: Vec<String> = recorder.troubles().map(str::to_owned).collect();
+    for trouble in &troubles {
         eprintln!("longpole: note: {trouble}");
     }
     ready(&recorder);
@@ -189,7 +230,7 @@ pub fn record(args: Args, ready: impl FnOnce(&Recorder)) -> anyhow::Result<ExitC
     let status = match (status, child.as_mut()) {
         (Ok(status), _) => status,
         (Err(error), None) => {
-            tell(&outcome, trouble.as_deref());
+            tell(&outcome, &troubles);
             return Err(error);
         }
         // The command must not be left alone, and whoever waits for it wants its status.
@@ -198,7 +239,7 @@ pub fn record(args: Args, ready: impl FnOnce(&Recorder)) -> anyhow::Result<ExitC
             Some(child.wait().context("cannot wait for the command")?)
         }
     };
-    tell(&outcome, trouble.as_deref());
+    tell(&outcome, &troubles);
     Ok(exit_code(status, child.is_some(), &stop, &outcome))
 }
 
@@ -273,20 +314,25 @@ pub fn progress() -> impl FnMut(u64, u64) {
 }
 
 /// What was said at the start is not said again.
-fn tell(outcome: &Outcome, said: Option<&str>) {
-    for oddity in outcome.oddities.iter().filter(|oddity| Some(oddity.as_str()) != said) {
+fn tell(outcome: &Outcome, said: &[String]) {
+    for oddity in outcome.oddities.iter().filter(|oddity| !said.contains(oddity)) {
         eprintln!("longpole: note: {oddity}");
     }
     let lost = if outcome.lost > 0 { format!(", {} events lost", crate::table::number(outcome.lost)) } else { String::new() };
     match &outcome.empty {
         Some(why) => eprintln!("longpole: captured nothing: {why}"),
-        None if outcome.recorded == 0 && outcome.lost == 0 && outcome.kernel.is_some() => {}
+        None if outcome.recorded == 0 && outcome.lost == 0 && (outcome.kernel.is_some() || outcome.interfaces.is_some()) => {}
         None if outcome.recorded == 0 => eprintln!("longpole: {} packets captured{lost}", crate::table::number(outcome.packets)),
         None => eprintln!("longpole: {} of events in {} streams{lost}", crate::table::bytes(outcome.recorded), outcome.lanes),
     }
     if let Some(kernel) = &outcome.kernel {
         let number = crate::table::number;
         eprintln!("longpole: {} kernel events on {} CPUs, {} lost", number(kernel.events), kernel.cpus, number(kernel.lost));
+    }
+    if let Some(InterfacesOutcome { packets, lost, interfaces }) = outcome.interfaces {
+        let number = crate::table::number;
+        let devices = if interfaces == 1 { "network device" } else { "network devices" };
+        eprintln!("longpole: {} packets of {interfaces} {devices}, {} lost", number(packets), number(lost));
     }
     eprintln!("longpole: recording: {}", outcome.path.display());
 }
