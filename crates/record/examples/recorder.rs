@@ -27,6 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         kernel: groups.map(|groups| Wish { groups, ..Wish::default() }),
         packets,
         snaplen: None,
+        steady: None,
     };
     let mut recorder = Recorder::start(options, Some(&stop))?;
     println!("{}", recorder.path().display());

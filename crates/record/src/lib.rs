@@ -35,6 +35,7 @@ mod ring;
 mod runtime;
 pub mod session;
 mod sites;
+pub mod steady;
 mod stop;
 pub mod subjects;
 mod successor;

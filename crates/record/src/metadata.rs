@@ -57,10 +57,18 @@ pub struct Metadata {
 }
 
 impl Metadata {
-    pub fn create(directory: &Path, uuid: &Uuid, clock: &Clock, host: &str, probe_cost_ns: Option<f64>) -> io::Result<Metadata> {
+    /// `env`: what else is said of the recording.
+    pub fn create(
+        directory: &Path,
+        uuid: &Uuid,
+        clock: &Clock,
+        host: &str,
+        probe_cost_ns: Option<f64>,
+        env: &[(&str, String)],
+    ) -> io::Result<Metadata> {
         let hidden = directory.join(".metadata");
         let mut file = OpenOptions::new().append(true).create_new(true).mode(0o644).open(&hidden)?;
-        let mut text = preamble(uuid, clock, host, probe_cost_ns);
+        let mut text = preamble(uuid, clock, host, probe_cost_ns, env);
         for kind in Kind::ALL {
             let fields = longpole_abi::fields::parse(kind.overflow_fields()).unwrap_or_default();
             class(&mut text, *kind as u16, kind.name(), *kind, &fields, "");
@@ -108,9 +116,10 @@ pub fn invalid(text: &mut String, id: u16) {
     class(text, id, &format!("invalid:{id}"), Kind::Event, &[], "");
 }
 
-fn preamble(uuid: &Uuid, clock: &Clock, host: &str, probe_cost_ns: Option<f64>) -> String {
+fn preamble(uuid: &Uuid, clock: &Clock, host: &str, probe_cost_ns: Option<f64>, env: &[(&str, String)]) -> String {
     let probe_cost_ps = (probe_cost_ns.unwrap_or(0.0) * 1000.0).round() as u64;
     let order = if cfg!(target_endian = "big") { "be" } else { "le" };
+    let more: String = env.iter().map(|(name, value)| format!("\n\t{name} = \"{}\";", literal(value))).collect();
     let version = (env!("CARGO_PKG_VERSION_MAJOR"), env!("CARGO_PKG_VERSION_MINOR"));
     format!(
         r#"/* CTF 1.8 */
@@ -142,7 +151,7 @@ env {{
 	tracer_major = {major};
 	tracer_minor = {minor};
 	probe_cost_ps = {probe_cost_ps};
-	clock_source = "{source}";
+	clock_source = "{source}";{more}
 }};
 clock {{
 	name = "longpole";

@@ -18,6 +18,7 @@ use crate::recording::{self, Reserve};
 use crate::runtime::Runtime;
 use crate::session::{Held, Order};
 use crate::sites::Sites;
+use crate::steady::{Granted, Steady};
 use crate::stop::Stop;
 use crate::takeover::Predecessor;
 use longpole_abi::kind::ALL_CATEGORIES;
@@ -58,6 +59,8 @@ pub struct Options {
     pub kernel: Option<kernel::Wish>,
     /// Whose packets, in place of those that the configuration names; an empty list: nobody's.
     pub packets: Option<Vec<interfaces::Pattern>>,
+    /// How the command shall run, and the nice value that it would have had.
+    pub steady: Option<(Steady, i32)>,
     /// Bytes kept of a packet of an interface, in place of what the configuration says.
     pub snaplen: Option<u32>,
 }
@@ -172,6 +175,8 @@ pub struct Recorder {
     interfaces: Option<interfaces::Source>,
     interfaces_told: Option<serde_json::Value>,
     interfaces_trouble: Option<String>,
+    /// What the scheduler grants to the command, or why it does not.
+    steady: Option<Result<Granted, String>>,
 }
 
 /// Sums over the recording.
@@ -247,7 +252,9 @@ impl Recorder {
         let clock = calibration.finish();
         let user = path.join("user");
         let uuid = Uuid::random().map_err(Error::io("read", "/dev/urandom"))?;
-        let metadata = Metadata::create(&user, &uuid, &clock, &recording::host(), options.probe_cost_ns)
+        let steady = options.steady.map(|(steady, nice)| steady.attempt(nice));
+        let env: Vec<(&str, String)> = steady.iter().flatten().map(|granted| ("steady", granted.to_string())).collect();
+        let metadata = Metadata::create(&user, &uuid, &clock, &recording::host(), options.probe_cost_ns, &env)
             .map_err(Error::io("make", user.join("metadata")))?;
         let reserve = Reserve::make(&path);
         let now = Instant::now();
@@ -291,6 +298,7 @@ impl Recorder {
             interfaces,
             interfaces_told: None,
             interfaces_trouble,
+            steady,
         };
         if let (Some(unfinished), None) = (&unfinished, &recorder.predecessor) {
             recorder.oddity(format!("the recording {} before this one did not end and cannot be found", unfinished.path.display()));
@@ -303,6 +311,11 @@ impl Recorder {
         }
         if source != preferred {
             recorder.oddity("this kernel's tracer cannot read the time-stamp counter, so all times are of CLOCK_MONOTONIC_RAW".to_owned());
+        }
+        if let Some(Err(why)) = &mut recorder.steady {
+            *why = format!("the command runs like any other: {why}");
+            let trouble = why.clone();
+            recorder.oddity(trouble);
         }
         recorder.tidy()?;
         recorder.begin_kernel();
@@ -320,9 +333,10 @@ impl Recorder {
         &self.path
     }
 
-    /// Why the kernel or the packets of interfaces are not recorded, although they should be.
+    /// Why something is not as it was asked for: the kernel, the packets of interfaces, a steady run.
     pub fn troubles(&self) -> impl Iterator<Item = &str> {
-        self.kernel_trouble.iter().chain(&self.interfaces_trouble).map(String::as_str)
+        let steady = self.steady.as_ref().and_then(|steady| steady.as_ref().err());
+        self.kernel_trouble.iter().chain(&self.interfaces_trouble).chain(steady).map(String::as_str)
     }
 
     fn begin_kernel(&mut self) {
@@ -386,6 +400,13 @@ impl Recorder {
     /// With [`Scope::Descendants`]: record what this process starts.
     pub fn follow(&mut self, pid: i32) {
         self.ancestor = Some(pid);
+        // What the command has in truth, while it has it.
+        if let (Some(Ok(expected)), Ok(granted)) = (&self.steady, Granted::of(pid)) {
+            if *expected != granted {
+                self.oddity(format!("the command runs with {granted}, not with {expected}"));
+            }
+            self.steady = Some(Ok(granted));
+        }
     }
 
     /// What processes do that nobody has looked at yet.
@@ -659,6 +680,10 @@ impl Recorder {
         }
         let kernel = self.kernel_told.clone().or_else(|| self.kernel.as_ref().map(kernel::Source::told));
         let packets = self.interfaces_told.clone().or_else(|| self.interfaces.as_ref().map(interfaces::Source::describe));
+        let steady = self.options.steady.and_then(|(asked, _)| match self.steady.as_ref()? {
+            Ok(granted) => Some(granted.to_json(asked)),
+            Err(why) => Some(json!({ "asked": asked.name(), "policy": null, "priority": null, "slice_ns": null, "why": why })),
+        });
         let mut sources = vec!["user"];
         sources.extend(kernel.as_ref().map(|_| "kernel"));
         sources.extend(packets.as_ref().map(|_| "packets"));
@@ -680,6 +705,7 @@ impl Recorder {
             "sources": sources,
             "kernel_events": kernel,
             "interface_packets": packets,
+            "steady": steady,
             "policies": self.config.summary(),
             "loss": { "events": self.total.lost, "refused": self.total.refused, "packets": self.total.packets_refused },
             "probe_cost_ns": self.options.probe_cost_ns,

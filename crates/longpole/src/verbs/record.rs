@@ -3,6 +3,7 @@
 use anyhow::{bail, Context};
 use longpole_record::interfaces::Pattern;
 use longpole_record::kernel::{Context as EventContext, EventWish, Group, Wish, WishError};
+use longpole_record::steady::Steady;
 use longpole_record::{parse_duration, parse_size, InterfacesOutcome, Options, Outcome, Recorder, Scope, Stop};
 use std::io::IsTerminal;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -23,6 +24,7 @@ const EXAMPLES: &str = "Examples:
                                                  an event with a filter in the kernel's language
   longpole record --packets 'eth*,lo' -- ./my-system
                                                  and the packets of these network devices
+  longpole record --steady=fifo -- ./my-system   the command before all others, so that nobody takes its CPU away
 
 Groups of kernel events: sched irq softirq ipi timer net skb block syscall futex lock fault workqueue io_uring signal power.
 The kernel's events are those of the whole machine, whatever is recorded of programs. They need root and tracefs; without, the rest
@@ -56,6 +58,9 @@ pub struct Args {
     pub kernel: Kernel,
     #[command(flatten)]
     pub packets: Packets,
+    /// Run the command so that others disturb it least: with the longest time slice, or before all others (root)
+    #[arg(long, value_name = "slice|fifo", num_args = 0..=1, require_equals = true, default_missing_value = "slice", value_parser = steady)]
+    pub steady: Option<Steady>,
     /// The command to run
     #[arg(last = true, value_name = "CMD")]
     pub command: Vec<String>,
@@ -145,6 +150,14 @@ impl Packets {
     }
 }
 
+fn steady(text: &str) -> Result<Steady, String> {
+    match text {
+        "slice" => Ok(Steady::Slice),
+        "fifo" => Ok(Steady::Fifo),
+        _ => Err(format!("{text:?} is no way to run steadily; there are slice and fifo")),
+    }
+}
+
 /// How long a command may take to end after it was told to, before the recording ends without it.
 const GRACE: Duration = Duration::from_secs(3);
 /// The recorder's nice value, where it may choose.
@@ -156,6 +169,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let with_command = !args.command.is_empty();
     if !with_command && std::env::args_os().next_back().is_some_and(|last| last == "--") {
         return Err(crate::WrongUsage("no command stands behind `--`; without it, everything with probes is recorded".to_owned()).into());
+    }
+    if !with_command && args.steady.is_some() {
+        return Err(crate::WrongUsage("--steady is for a command that is started here: longpole record --steady -- CMD".to_owned()).into());
     }
     match record(args, |_| {}) {
         Ok(code) => Ok(code),
@@ -190,9 +206,13 @@ pub fn record(args: Args, ready: impl FnOnce(&Recorder)) -> anyhow::Result<ExitC
         kernel: args.kernel.wish(),
         packets: args.packets.interfaces.map(|Interfaces(patterns)| patterns),
         snaplen: args.packets.snaplen,
+        steady: args.steady.map(|steady| (steady, nice)),
     };
     // Where all CPUs are busy, a recorder that waits for its turn loses events. It needs little, and root may take it first.
     let _ = rustix::process::setpriority_process(None, nice.min(URGENT));
+    if let Some(steady) = args.steady {
+        steady.stay_ahead();
+    }
     let mut recorder = Recorder::start(options, Some(&stop))?;
     let troubles: Vec<String> = recorder.troubles().map(str::to_owned).collect();
     for trouble in &troubles {
@@ -203,12 +223,17 @@ pub fn record(args: Args, ready: impl FnOnce(&Recorder)) -> anyhow::Result<ExitC
         Some((program, rest)) => {
             let (name, value) = recorder.environment();
             let mut command = Command::new(program);
+            let steady = args.steady;
             command.args(rest).env(name, value);
             // SAFETY: between fork and exec only system calls are made, on copied values.
             unsafe {
                 command.pre_exec(move || {
                     rustix::process::setrlimit(rustix::process::Resource::Nofile, limit)?;
                     let _ = rustix::process::setpriority_process(None, nice);
+                    if let Some(steady) = steady {
+                        // Whether it was granted is known already.
+                        let _ = steady.apply(nice);
+                    }
                     Ok(())
                 })
             };
@@ -226,6 +251,10 @@ pub fn record(args: Args, ready: impl FnOnce(&Recorder)) -> anyhow::Result<ExitC
         None => None,
     };
     let status = run_until_the_end(&mut recorder, &stop, args.time, args.pid, child.as_mut());
+    if let Some(steady) = args.steady {
+        // What is left to do may take long, and disturbs nobody then.
+        steady.fall_back(nice.min(URGENT));
+    }
     let outcome = recorder.finish_with(&mut progress());
     let status = match (status, child.as_mut()) {
         (Ok(status), _) => status,

@@ -67,6 +67,7 @@ fn be_recorder(args: Args) -> anyhow::Result<ExitCode> {
         buffer: args.buffer,
         kernel: args.kernel,
         packets: args.packets,
+        steady: None,
         command: Vec::new(),
     };
     record::record(args, |recorder| {
