@@ -4,27 +4,26 @@
 //! hold. The caller decides when a turn comes and when the last one has been; [`Recorder::wait`] sleeps until something calls for
 //! the next.
 
-use crate::class::Classes;
 use crate::clock::{unix_now, Calibration, Clock, Source as ClockSource};
+use crate::elsewhere::Search;
 use crate::error::Error;
 use crate::interfaces;
 use crate::kernel;
 use crate::lane::Lane;
 use crate::metadata::{Metadata, Uuid};
 use crate::pcap::Capture;
+use crate::place::Place;
 use crate::policy::{Config, DEFAULT_SNAPLEN};
 use crate::process::{Process, Source};
 use crate::recording::{self, Reserve};
 use crate::runtime::Runtime;
 use crate::session::{Held, Order};
-use crate::sites::Sites;
 use crate::steady::{Granted, Steady};
 use crate::stop::Stop;
 use crate::takeover::Predecessor;
 use longpole_abi::kind::ALL_CATEGORIES;
 use longpole_abi::{MODE_DISCARD, RING_MINIMUM};
 use rustix::event::epoll;
-use rustix::fs::inotify;
 use serde_json::json;
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::OwnedFd;
@@ -134,8 +133,12 @@ pub(crate) struct Subject {
 
 #[derive(Debug)]
 pub struct Recorder {
-    pub(crate) runtime: Runtime,
-    pub(crate) held: Held,
+    /// The own one; another only while [`Recorder::in_each_place`] is there.
+    pub(crate) place: Place,
+    pub(crate) others: Vec<Place>,
+    pub(crate) search: Search,
+    /// The newest stream class.
+    pub(crate) streams: u32,
     pub(crate) options: Options,
     pub(crate) config: Config,
     config_seen: Option<(SystemTime, u64)>,
@@ -144,9 +147,6 @@ pub struct Recorder {
     pub(crate) clock: Clock,
     pub(crate) session: u64,
     pub(crate) metadata: Metadata,
-    pub(crate) classes: Classes,
-    pub(crate) sites: Option<Sites>,
-    pub(crate) subjects: HashMap<String, Subject>,
     pub(crate) lanes: Vec<Option<Lane>>,
     /// What is told of lanes that are closed, by number.
     pub(crate) closed: BTreeMap<u32, serde_json::Value>,
@@ -154,7 +154,6 @@ pub struct Recorder {
     pub(crate) predecessor: Option<Predecessor>,
     pub(crate) reserve: Reserve,
     pub(crate) epoll: OwnedFd,
-    watch: Option<OwnedFd>,
     pub(crate) directory_changed: bool,
     /// Some process may have ended.
     pub(crate) deaths: bool,
@@ -227,10 +226,7 @@ impl Recorder {
         if let Some(wake) = stop.and_then(Stop::wake) {
             let _ = epoll::add(&epoll, wake, epoll::EventData::new_u64(TOKEN_STOP), epoll::EventFlags::IN);
         }
-        let watch = watch(&runtime);
-        if let Some(watch) = &watch {
-            let _ = epoll::add(&epoll, watch, epoll::EventData::new_u64(TOKEN_DIRECTORY), epoll::EventFlags::IN);
-        }
+        let place = Place::new(runtime, held, 0, None, &epoll);
         let root = options.root.clone().or_else(|| config.root.clone()).unwrap_or_else(recording::root);
         let predecessor = unfinished.as_ref().and_then(Predecessor::open);
         let tidied = kernel::tidy::all();
@@ -259,8 +255,10 @@ impl Recorder {
         let reserve = Reserve::make(&path);
         let now = Instant::now();
         let mut recorder = Recorder {
-            runtime,
-            held,
+            place,
+            others: Vec::new(),
+            search: Search::default(),
+            streams: 0,
             options,
             config,
             config_seen,
@@ -270,16 +268,12 @@ impl Recorder {
             // Microseconds, so that readers of JSON that know only doubles keep it exact.
             session: start / 1000,
             metadata,
-            classes: Classes::new(),
-            sites: None,
-            subjects: HashMap::new(),
             lanes: Vec::new(),
             closed: BTreeMap::new(),
             captures: HashMap::new(),
             predecessor,
             reserve,
             epoll,
-            watch,
             directory_changed: true,
             deaths: true,
             ancestor: None,
@@ -317,11 +311,13 @@ impl Recorder {
             let trouble = why.clone();
             recorder.oddity(trouble);
         }
+        recorder.search.look_for_pid_namespaces();
         recorder.tidy()?;
         recorder.begin_kernel();
         recorder.begin_interfaces();
         recorder.describe(None)?;
-        recorder.held.publish(&recorder.path, &recorder.default_order());
+        recorder.place.held.publish(&recorder.path, &recorder.default_order());
+        recorder.search_elsewhere(true)?;
         recorder.turn()?;
         if let Some(predecessor) = recorder.predecessor.take() {
             predecessor.close();
@@ -410,7 +406,7 @@ impl Recorder {
     }
 
     /// What processes do that nobody has looked at yet.
-    fn default_order(&self) -> Order {
+    pub(crate) fn default_order(&self) -> Order {
         let mut order = Order {
             mask: 0,
             mode: MODE_DISCARD,
@@ -446,14 +442,21 @@ impl Recorder {
     /// Takes all that is there now. Returns when the next turn should come at the latest.
     pub fn turn(&mut self) -> Result<Duration, Error> {
         self.reload();
-        if self.directory_changed {
-            self.directory_changed = false;
-            self.scan()?;
-        }
-        self.mourn();
-        self.visit();
-        let pressure = self.drain(false);
-        self.bury();
+        let (changed, deaths) = (std::mem::take(&mut self.directory_changed), std::mem::take(&mut self.deaths));
+        let mut pressure: f64 = 0.0;
+        self.in_each_place(|recorder| {
+            if changed {
+                recorder.scan()?;
+            }
+            if deaths {
+                recorder.mourn();
+            }
+            recorder.visit();
+            pressure = pressure.max(recorder.drain(false));
+            recorder.bury();
+            Ok::<(), Error>(())
+        })?;
+        self.flush_captures();
         let now = Instant::now();
         if now - self.last_second >= SECOND {
             self.last_second = now;
@@ -497,10 +500,8 @@ impl Recorder {
             match *token {
                 TOKEN_DIRECTORY => {
                     self.directory_changed = true;
-                    if let Some(watch) = &self.watch {
-                        let mut buffer = [0u8; 4096];
-                        while matches!(rustix::io::read(watch, &mut buffer), Ok(read) if read > 0) {}
-                    }
+                    self.place.heard();
+                    self.others.iter().for_each(Place::heard);
                 }
                 TOKEN_STOP => {
                     if let Some(wake) = Stop.wake() {
@@ -516,6 +517,9 @@ impl Recorder {
         self.directory_changed = true;
         self.deaths = true;
         self.sample_clock();
+        if let Err(error) = self.search_elsewhere(false) {
+            self.oddity(error.to_string());
+        }
         if let Err(error) = self.describe(None) {
             self.oddity(error.to_string());
         }
@@ -539,8 +543,11 @@ impl Recorder {
         match Config::read(path) {
             Ok(config) => {
                 self.config = config;
-                self.held.order(&self.default_order());
-                self.decide_again();
+                let _ = self.in_each_place(|recorder| {
+                    recorder.place.held.order(&recorder.default_order());
+                    recorder.decide_again();
+                    Ok::<(), Error>(())
+                });
                 eprintln!("longpole: took the new configuration");
             }
             Err(error) => {
@@ -573,17 +580,24 @@ impl Recorder {
 
     /// The same; `progress` is told how much of the kernel's pages is converted, and how much there is.
     pub fn finish_with(mut self, progress: &mut dyn FnMut(u64, u64)) -> Outcome {
-        self.quiet();
-        self.drain(true);
+        let _ = self.in_each_place(|recorder| {
+            recorder.quiet();
+            recorder.drain(true);
+            Ok::<(), Error>(())
+        });
+        self.flush_captures();
         let interfaces = self.end_interfaces();
         let kernel = self.end_kernel();
-        self.bury();
-        self.last_losses();
+        let _ = self.in_each_place(|recorder| {
+            recorder.bury();
+            recorder.last_losses();
+            let stems: Vec<String> = recorder.place.subjects.keys().cloned().collect();
+            for stem in stems {
+                recorder.release_subject(&stem, false);
+            }
+            Ok::<(), Error>(())
+        });
         self.sample_clock();
-        let stems: Vec<String> = self.subjects.keys().cloned().collect();
-        for stem in stems {
-            self.release_subject(&stem, false);
-        }
         for index in 0..self.lanes.len() {
             self.close_lane(index);
         }
@@ -607,7 +621,7 @@ impl Recorder {
                 let _ = self.describe(Some(end));
             }
         }
-        self.held.finished();
+        self.finished();
         Outcome {
             recorded: self.total.recorded,
             lost: self.total.lost,
@@ -623,12 +637,21 @@ impl Recorder {
 
     /// Ends it before anything was to be recorded, and removes it.
     pub fn abandon(mut self) {
-        self.quiet();
+        let _ = self.in_each_place(|recorder| {
+            recorder.quiet();
+            Ok::<(), Error>(())
+        });
         self.kernel = None;
         self.interfaces = None;
-        self.held.finished();
+        self.finished();
         // Whatever cannot be removed is a readable, empty recording.
         let _ = std::fs::remove_dir_all(&self.path);
+    }
+
+    /// There is nothing for a successor to take over.
+    fn finished(&self) {
+        self.place.held.finished();
+        self.others.iter().for_each(|place| place.held.finished());
     }
 
     /// A recording without events says why.
@@ -642,11 +665,11 @@ impl Recorder {
                 Some(_) => "",
                 None => "; programs without probes are recorded through the kernel: `longpole check` says what that needs",
             };
-            format!("no process with probes was seen in {}{kernel}", self.runtime.path().display())
+            format!("no process with probes was seen in {}{kernel}", self.place.runtime.path().display())
         } else if !self.config.enable {
             "the configuration says `enable = false`".to_owned()
         } else if total.refused > 0 {
-            format!("{} events found no memory for a ring in {}", total.refused, self.runtime.path().display())
+            format!("{} events found no memory for a ring in {}", total.refused, self.place.runtime.path().display())
         } else if total.packets_only > 0 {
             match total.packets_refused {
                 0 => "no packet was captured, and no policy wanted anything else".to_owned(),
@@ -761,12 +784,6 @@ fn no_kernel(error: &kernel::KernelError) -> String {
 fn version(path: &Path) -> Option<(SystemTime, u64)> {
     let found = std::fs::metadata(path).ok()?;
     Some((found.modified().ok()?, found.len()))
-}
-
-fn watch(runtime: &Runtime) -> Option<OwnedFd> {
-    let watch = inotify::init(inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC).ok()?;
-    inotify::add_watch(&watch, runtime.path(), inotify::WatchFlags::CREATE | inotify::WatchFlags::MOVED_TO).ok()?;
-    Some(watch)
 }
 
 /// Every process and lane takes a descriptor. A command that is started gets the old limit back, see the verb.

@@ -107,7 +107,7 @@ mod tests {
     fn between_two_pairs_the_distance_of_the_clocks_is_interpolated() {
         let clock = with(&[(1_000_000_000, 100), (1_100_000_000, 300)]);
         assert_eq!(clock.convert(1_000_000_000 - 100), 1_000_000_000);
-        assert_eq!(clock.convert(1_100_000_000 - 300), 1_100_000_000);
+        assert!((clock.convert(1_100_000_000 - 300) - 1_100_000_000).abs() <= 1);
         assert!((clock.convert(1_050_000_000 - 200) - 1_050_000_000).abs() <= 1);
         // Outside of them it is that of the nearer one.
         assert_eq!(clock.convert(900_000_000), 900_000_100);
