@@ -14,15 +14,19 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// `other` gets every item, too.
+    /// `other` gets every item of the part that was asked for, too.
     pub fn read(
         input: &Input,
         paths: &[PathBuf],
         wanted: Option<Wanted>,
-        other: impl FnMut(&Catalogue, &Item<'_>),
+        mut other: impl FnMut(&Catalogue, &Item<'_>),
     ) -> anyhow::Result<Kernel> {
         let mut journeys = Journeys::new(wanted);
-        let reading = kernel::read(input, &mut journeys, other)?;
+        let reading = kernel::read(input, &mut journeys, |catalogue, item, inside| {
+            if inside {
+                other(catalogue, item);
+            }
+        })?;
         journeys.finish();
         let locations = journeys.losses.locations();
         let mut symbols = Kallsyms::default();
