@@ -89,6 +89,13 @@ pub fn footer(out: &mut impl Write, reading: &Reading) -> io::Result<()> {
             number(linux.unseen_idle_ends)
         )?;
     }
+    if linux.unseen_switches > 0 {
+        writeln!(
+            out,
+            "{} switches between threads are not in the trace; the time before the next event is told as the former's",
+            number(linux.unseen_switches)
+        )?;
+    }
     if linux.contradictions > 0 {
         writeln!(
             out,

@@ -40,6 +40,8 @@ pub struct Linux {
     context_ids: HashMap<Key, ContextId>,
     pub(crate) asked: (i64, i64),
     begin_ns: Option<i64>,
+    /// The trace tells of every thread that no switch told of, before its next event.
+    tells_unseen: bool,
     pub(crate) last_ns: i64,
     /// Events of the kernel within the range.
     pub events: u64,
@@ -53,6 +55,8 @@ pub struct Linux {
     pub contradictions: u64,
     /// Idleness whose end the trace does not hold.
     pub unseen_idle_ends: u64,
+    /// Switches between threads that the trace does not hold.
+    pub unseen_switches: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -185,6 +189,7 @@ impl Linux {
             context_ids: HashMap::new(),
             asked: (begin_ns, end_ns),
             begin_ns: None,
+            tells_unseen: false,
             last_ns: i64::MIN,
             events: 0,
             scheduling: 0,
@@ -194,6 +199,7 @@ impl Linux {
             uncounted_losses: 0,
             contradictions: 0,
             unseen_idle_ends: 0,
+            unseen_switches: 0,
         }
     }
 
@@ -241,6 +247,11 @@ impl Linux {
             if let Some(tid) = catalogue.subjects.get(event.subject.0 as usize).and_then(|subject| subject.tid) {
                 self.runs(cpu, t_ns, tid, watch);
             }
+        }
+        let place = &mut self.cpus[cpu.0 as usize];
+        if self.tells_unseen && place.base == Base::Idle && !matches!(fact, Fact::Switch { .. } | Fact::Running { .. }) {
+            // Nobody took the CPU by now, whoever stands in its queue.
+            place.ready_ns = place.ready_ns.map(|ready| ready.max(t_ns));
         }
         self.apply(cpu, t_ns, fact, watch);
         self.cpus[cpu.0 as usize].fresh = false;
@@ -304,6 +315,14 @@ impl Linux {
                 self.runs(cpu, t_ns, tid, watch);
                 let thread = self.thread(tid, &[], false);
                 self.threads[thread.0 as usize].exiting = true;
+            }
+            Fact::Running { tid } => {
+                if matches!(self.cpus[cpu.0 as usize].base, Base::Thread(known) if self.threads[known.0 as usize].tid != tid) {
+                    self.unseen_switches += 1;
+                    self.settle(cpu, t_ns, watch);
+                    self.unseat(cpu, t_ns);
+                }
+                self.runs(cpu, t_ns, tid, watch);
             }
             Fact::Process { tid, process, name, status, cpu: at } => self.dumped(tid, process, name, status, at),
             Fact::IrqName { number, name } => {
@@ -607,6 +626,7 @@ impl Linux {
         let class = catalogue.classes.get(at).unwrap_or(&unknown);
         let stream = catalogue.streams.get(event.stream.0 as usize);
         let foreign = stream.is_none_or(|stream| stream.kind != StreamKind::Kernel);
+        self.tells_unseen |= self.rules.tells_unseen(catalogue);
         let kernel = if foreign { None } else { self.rules.compile(class, &mut self.names) };
         let plan = Plan { kernel, foreign, names_thread: class.context.iter().any(|name| name == "tid" || name == "_tid") };
         if at < catalogue.classes.len() {
@@ -622,7 +642,8 @@ impl Linux {
 /// `prev_state` of a switch, as LTTng writes it: 0 for a thread that could go on, else the kernel's task state, maybe with bits that say more.
 fn state_of(state: i64, exiting: bool) -> ThreadState {
     match state & 0xff {
-        _ if exiting && state & 0xff != 0 => ThreadState::Dead,
+        // On its way out a thread may still wait for something. (Kernels before 4.14 have numbers of their own for the end.)
+        state if exiting && state & 0xff != 0 && state & 0x0f == 0 => ThreadState::Dead,
         0 => ThreadState::Preempted,
         state if state & 0x30 != 0 => ThreadState::Dead,
         state if state & 0x02 != 0 => ThreadState::Blocked(Reason::Uninterruptible),

@@ -4,7 +4,7 @@
 
 use crate::names::{NameId, Names};
 use crate::rules::{parse, Pattern, RuleError, Template};
-use longpole_trace::event::{Class, Event, Value};
+use longpole_trace::event::{Catalogue, Class, Event, Value};
 use serde::Deserialize;
 use std::ops::Range;
 use toml::Spanned;
@@ -48,6 +48,10 @@ pub enum Fact<'a> {
         file: &'a [u8],
     },
     Exit {
+        tid: i32,
+    },
+    /// It runs on this CPU, although no switch told so.
+    Running {
         tid: i32,
     },
     /// Of the dump of the system's state when the recording began.
@@ -95,6 +99,7 @@ enum Action {
     Fork,
     Exec,
     Exit,
+    Running,
     Process,
     IrqName,
     IrqEnter,
@@ -110,7 +115,7 @@ enum Action {
 }
 
 impl Action {
-    const ALL: [(&'static str, Action); 20] = [
+    const ALL: [(&'static str, Action); 21] = [
         ("switch", Action::Switch),
         ("waking", Action::Waking),
         ("woken", Action::Woken),
@@ -119,6 +124,7 @@ impl Action {
         ("fork", Action::Fork),
         ("exec", Action::Exec),
         ("exit", Action::Exit),
+        ("running", Action::Running),
         ("process", Action::Process),
         ("irq_name", Action::IrqName),
         ("irq_enter", Action::IrqEnter),
@@ -225,6 +231,14 @@ impl LinuxRules {
             rules.push(Rule { pattern, action, roles });
         }
         Ok(LinuxRules { rules })
+    }
+
+    /// Whether the trace has a class for threads that no switch tells of, so that where there is no such event every switch was told.
+    pub(crate) fn tells_unseen(&self, catalogue: &Catalogue) -> bool {
+        let running = |class: &Class| {
+            self.rules.iter().any(|rule| rule.action == Action::Running && rule.pattern.captures(&class.event_name).is_some())
+        };
+        catalogue.classes.iter().any(running)
     }
 
     /// None: no rule knows the class.
@@ -346,6 +360,7 @@ impl KernelPlan {
             },
             Action::Exec => Fact::Exec { tid: tid(), file: roles.name.bytes(fields) },
             Action::Exit => Fact::Exit { tid: tid()? },
+            Action::Running => Fact::Running { tid: tid()? },
             Action::Process => Fact::Process {
                 tid: tid()?,
                 process: roles.process.id(fields),
