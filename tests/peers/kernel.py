@@ -24,7 +24,18 @@ HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parent.parent
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", REPOSITORY / "target")) / "release"
 LOADS = ["pipes", "sleeps", "spins", "datagrams"]
-GROUPS = "sched,irq,softirq,ipi,syscall"
+GROUPS = "sched,irq,softirq,ipi,syscall,fault"
+# What each load waits in, by its own source.
+REASONS = {
+    "pipes": {"read: pipe", "sleep: clock_nanosleep"},
+    "pipes, its child": {"read: pipe"},
+    "sleeps": {"sleep: clock_nanosleep", "futex"},
+    "spins": {"sleep: clock_nanosleep", "futex"},
+    "datagrams": {"sleep: clock_nanosleep"},
+    "datagrams, its child": {"poll"},
+    "cc 1": {"child: wait4", "vfork", "read: pipe"},
+    "cc 2": {"child: wait4", "vfork", "read: pipe"},
+}
 LEAST_NS = 100_000
 failures = []
 
@@ -87,6 +98,18 @@ def threads_of(pid):
 def schedstat(pid, tid):
     running, waiting, _ = map(int, Path(f"/proc/{pid}/task/{tid}/schedstat").read_text().split())
     return running, waiting
+
+
+def faults(pid):
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return int(fields[7]) + int(fields[9])
+
+
+def affinity(tid):
+    try:
+        return sorted(os.sched_getaffinity(tid))
+    except OSError:
+        return None
 
 
 def proc_stat():
@@ -156,10 +179,15 @@ class Run:
         try:
             self.begin_ns, self.ticks_before = time.time_ns(), proc_stat()
             load = Load(folder / peer, seconds)
+            time.sleep(max(0, seconds - 0.1))
+            self.over_ns = time.time_ns()
             load.finish()
             self.end_ns, self.ticks_after = time.time_ns(), proc_stat()
             self.pids = load.processes()
             self.accounts = {(pid, name): {tid: schedstat(pid, tid) for tid in threads_of(pid)} for pid, name in self.pids.items()}
+            self.faults = {(pid, name): faults(pid) for pid, name in self.pids.items()}
+            tids = [int(path.name) for path in Path("/proc").glob("[0-9]*/task/[0-9]*")]
+            self.masks = {tid: mask for tid in tids if (mask := affinity(tid))}
         finally:
             watchers.stop()
         load.end()
@@ -347,6 +375,44 @@ def check_delays(sched, tids, table, events):
             verdict(both == count + without and (near(total / max(both, 1), mean) or without > 0.001 * both), text)
 
 
+def check_reasons(cpu, accounts, masks):
+    print("\ncpu: what threads wait in, by the source of the load (limit: 99 % of the time until it was over); where they may run, by the scheduler (limit: equal)")
+    ours = {thread["tid"]: thread for thread in cpu["threads"] if thread["kernel"]}
+    for (pid, name), threads in accounts.items():
+        found = [ours[tid] for tid in threads if tid in ours]
+        reasons = Counter()
+        for thread in found:
+            for blocked in thread["blocked"]:
+                reasons[blocked["reason"]] += blocked["ns"]
+        total = sum(reasons.values())
+        known = sum(ns for reason, ns in reasons.items() if reason in REASONS[name])
+        text = ", ".join(f"{reason} {ns / total:.1%}" for reason, ns in reasons.most_common(4))
+        verdict(known >= 0.99 * total and total == sum(thread["blocked_ns"] for thread in found), f"{name} ({pid}): {text}")
+    wrong = [tid for tid, mask in masks.items() if tid in ours and ours[tid]["allowed_cpus"] not in (None, mask)]
+    known = [tid for tid in masks if tid in ours and ours[tid]["allowed_cpus"] is not None]
+    verdict(not wrong and known, f"the masks of {len(known)} of {len(masks)} threads are known and are those of sched_getaffinity {wrong}")
+    irqs = {waker["name"]: waker["allowed_cpus"] for thread in ours.values() for waker in thread["kernel"]["wakers"] if waker["name"].startswith("irq ")}
+    for name, mask in irqs.items():
+        theirs = Path(f"/proc/irq/{name.split()[1]}/smp_affinity_list").read_text().strip()
+        verdict(mask == spread(theirs), f"{name}: affinity {mask}, the kernel says {theirs}")
+
+
+def spread(text):
+    """The CPUs of a list as 0-2,5."""
+    parts = [part.split("-") for part in text.split(",")]
+    return [cpu for part in parts for cpu in range(int(part[0]), int(part[-1]) + 1)]
+
+
+def check_faults(syscalls, faults):
+    print("\nsyscalls: page faults per process, beside minflt + majflt of /proc/PID/stat (limit: 2 % or 5)")
+    ours = Counter()
+    for line in syscalls:
+        if line["kind"] == "fault":
+            ours[line["pid"]] += line["count"]
+    for (pid, name), theirs in faults.items():
+        verdict(abs(ours[pid] - theirs) <= max(0.02 * theirs, 5), f"{name} ({pid}): ours {ours[pid]}, theirs {theirs}")
+
+
 def call_numbers():
     names = {}
     for line in subprocess.run(["cc", "-E", "-dM", "-include", "sys/syscall.h", "-x", "c", "/dev/null"], capture_output=True, text=True).stdout.splitlines():
@@ -360,7 +426,7 @@ def check_calls(syscalls, calls, pids):
     names = call_numbers()
     mine = Counter()
     for line in syscalls:
-        if line["pid"] in pids:
+        if line["kind"] == "call" and line["pid"] in pids:
             mine[line["pid"], line["name"]] += line["count"]
     theirs = Counter()
     for (pid, number), count in calls.items():
@@ -432,6 +498,7 @@ def main():
         check_ticks(run.cpu, run.ticks_before, run.ticks_after)
         data = folder / "perf" / "perf.data"
         tids = {tid for threads in run.accounts.values() for tid in threads}
+        check_reasons(run.watchers.longpole("cpu", "--end", str(run.over_ns)), run.accounts, run.masks)
         check_delays(run.watchers.longpole("sched"), tids, perf_latency(data), perf_events(data))
 
         offset_ns = time.time_ns() - time.monotonic_ns()
@@ -443,7 +510,9 @@ def main():
         check_wakers(lines, wakes, run.begin_ns, run.end_ns, offset_ns)
 
         run = Run(folder, "calls", options.seconds)
-        check_calls(run.watchers.longpole("syscalls", "--by", "process"), read_bpftrace(run.log)[1], run.pids)
+        syscalls = run.watchers.longpole("syscalls", "--by", "process")
+        check_calls(syscalls, read_bpftrace(run.log)[1], run.pids)
+        check_faults(syscalls, run.faults)
     print(f"\n{len(failures)} differences beyond the limits")
     return 1 if failures else 0
 

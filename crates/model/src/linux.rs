@@ -11,18 +11,24 @@
 //!   is from a thread that stood in the idle CPU's queue, that thread has run since it stood there.
 //! - A thread that is ready and does not run is not running.
 
+mod files;
+mod reasons;
 mod threads;
+
+pub use files::{Arguments, FileKind};
 
 use crate::hash::IdMap;
 use crate::linux_loss::{Piece, Silences};
 use crate::linux_rules::{Fact, KernelPlan, Key, LinuxRules};
 use crate::linux_watch::{
-    softirq_name, Base, Call, ContextId, CpuId, Handling, Mode, Occupant, Reason, ThreadId, ThreadState, Wake, Waker, Watch,
+    softirq_name, Allowing, Base, Call, Cause, ContextId, CpuId, Handling, Mode, Occupant, Reason, ThreadId, ThreadState, Wake, Waker,
+    Watch,
 };
 use crate::names::{NameId, Names};
 use crate::rules::RuleError;
 use longpole_trace::event::{Catalogue, Class, Event, Loss, StreamKind};
 use std::collections::HashMap;
+use std::rc::Rc;
 
 #[derive(Debug)]
 pub struct Linux {
@@ -38,6 +44,7 @@ pub struct Linux {
     thread_ids: IdMap<i32, ThreadId>,
     pub contexts: Vec<Context>,
     context_ids: HashMap<Key, ContextId>,
+    files: files::Files,
     pub(crate) asked: (i64, i64),
     begin_ns: Option<i64>,
     /// The trace tells of every thread that no switch told of, before its next event.
@@ -49,6 +56,7 @@ pub struct Linux {
     pub scheduling: u64,
     pub system_calls: u64,
     pub interrupts: u64,
+    pub faults: u64,
     pub lost: u64,
     pub uncounted_losses: u64,
     /// Events that cannot follow from what came before them, although no loss was told.
@@ -103,13 +111,22 @@ pub(crate) struct Unclaimed {
     pub since_ns: i64,
     ns: u64,
     interrupts_ns: u64,
-    mode: Option<(Mode, Option<(NameId, i64)>)>,
+    mode: Option<(Mode, Option<Entered>)>,
 }
 
 impl Unclaimed {
     pub fn since(since_ns: i64) -> Unclaimed {
         Unclaimed { since_ns, ..Unclaimed::default() }
     }
+}
+
+/// A system call that has not returned.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entered {
+    pub name: NameId,
+    /// None: before the trace began.
+    pub t_ns: Option<i64>,
+    pub arguments: Arguments,
 }
 
 /// A context that is open on a CPU.
@@ -127,9 +144,11 @@ pub struct Context {
     pub key: Key,
     /// `irq 36 eth0`, `softirq NET_RX`, `local_timer`.
     pub name: String,
+    /// The CPUs on which it may be handled, as the dump told.
+    pub allowed: Option<Rc<[u32]>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Thread {
     pub tid: i32,
     /// The id of its process, if anything told it.
@@ -147,13 +166,62 @@ pub struct Thread {
     /// A wake-up of a thread that is not known to be blocked.
     pub(crate) early: Option<Wake>,
     pub(crate) mode: Mode,
-    pub(crate) call: Option<(NameId, i64)>,
+    pub(crate) call: Option<Entered>,
     pub(crate) began_ns: Option<i64>,
     own_ns: u64,
     exiting: bool,
+    /// One of the kernel's own.
+    pub kernel: bool,
+    /// On which CPUs it may run: at its birth or the trace's begin. None: nothing told.
+    pub allowed: Option<Rc<[u32]>>,
+    /// The changes of it since.
+    pub allowings: Vec<Allowing>,
+    /// Why it is blocked.
+    cause: Cause,
+    /// It has asked a block device for something since it has its CPU.
+    asked_disk: bool,
+}
+
+impl Default for Thread {
+    fn default() -> Thread {
+        Thread {
+            tid: 0,
+            process: None,
+            name: Vec::new(),
+            born_ns: None,
+            died_ns: None,
+            state: ThreadState::Unknown,
+            since_ns: 0,
+            cpu: None,
+            queued_ns: 0,
+            wake: None,
+            early: None,
+            mode: Mode::Unknown,
+            call: None,
+            began_ns: None,
+            own_ns: 0,
+            exiting: false,
+            kernel: false,
+            allowed: None,
+            allowings: Vec::new(),
+            cause: Cause::Unknown,
+            asked_disk: false,
+        }
+    }
 }
 
 impl Thread {
+    /// On which CPUs it might run at a time.
+    pub fn allowed_at(&self, t_ns: i64) -> Option<Rc<[u32]>> {
+        let before = self.allowings.iter().take_while(|change| change.t_ns < t_ns).last();
+        before.map_or_else(|| self.allowed.clone(), |last| last.cpus.clone())
+    }
+
+    /// On which CPUs it may run now.
+    fn allowed_now(&self) -> Option<Rc<[u32]>> {
+        self.allowings.last().map_or_else(|| self.allowed.clone(), |last| last.cpus.clone())
+    }
+
     pub fn name(&self) -> String {
         match self.name.as_slice() {
             [] => format!("tid {}", self.tid),
@@ -187,6 +255,7 @@ impl Linux {
             thread_ids: IdMap::default(),
             contexts: Vec::new(),
             context_ids: HashMap::new(),
+            files: files::Files::default(),
             asked: (begin_ns, end_ns),
             begin_ns: None,
             tells_unseen: false,
@@ -195,6 +264,7 @@ impl Linux {
             scheduling: 0,
             system_calls: 0,
             interrupts: 0,
+            faults: 0,
             lost: 0,
             uncounted_losses: 0,
             contradictions: 0,
@@ -297,9 +367,16 @@ impl Linux {
                     let old = &mut self.threads[old.0 as usize];
                     (old.state, old.died_ns) = (ThreadState::Dead, old.died_ns.or(Some(t_ns)));
                 }
+                let maker = parent.and_then(|parent| self.thread_of(parent)).map(|maker| &self.threads[maker.0 as usize]);
+                let (allowed, kernel, family) =
+                    maker.map_or((None, false, None), |maker| (maker.allowed_now(), maker.kernel, maker.process));
+                if let Some((from, to)) = family.zip(process) {
+                    self.files.forked(from, to);
+                }
                 let thread = self.thread(tid, name, true);
                 let thread = &mut self.threads[thread.0 as usize];
                 (thread.process, thread.born_ns, thread.since_ns) = (process, Some(t_ns), t_ns);
+                (thread.allowed, thread.kernel) = (allowed, kernel);
             }
             Fact::Exec { tid, file } => {
                 if let Some(tid) = tid {
@@ -308,13 +385,18 @@ impl Linux {
                 if let Base::Thread(thread) = self.cpus[cpu.0 as usize].base {
                     let name = file.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
                     // As much of it as the kernel keeps.
-                    self.threads[thread.0 as usize].name = name[..name.len().min(15)].to_vec();
+                    let thread = &mut self.threads[thread.0 as usize];
+                    (thread.name, thread.kernel) = (name[..name.len().min(15)].to_vec(), false);
+                    if let Some(process) = thread.process {
+                        self.files.exec(process);
+                    }
                 }
             }
             Fact::Exit { tid } => {
                 self.runs(cpu, t_ns, tid, watch);
                 let thread = self.thread(tid, &[], false);
                 self.threads[thread.0 as usize].exiting = true;
+                self.files.gone(tid);
             }
             Fact::Running { tid } => {
                 if matches!(self.cpus[cpu.0 as usize].base, Base::Thread(known) if self.threads[known.0 as usize].tid != tid) {
@@ -324,9 +406,28 @@ impl Linux {
                 }
                 self.runs(cpu, t_ns, tid, watch);
             }
-            Fact::Process { tid, process, name, status, cpu: at } => self.dumped(tid, process, name, status, at),
-            Fact::IrqName { number, name } => {
-                self.context(Key::Irq(number), name);
+            Fact::Process { .. } => self.dumped(fact),
+            Fact::File { process, fd, path, flags } => self.files.dumped(process, fd, path, flags),
+            Fact::IrqName { number, name, allowed } => {
+                let context = self.context(Key::Irq(number), name);
+                self.contexts[context.0 as usize].allowed = reasons::cpus(allowed);
+            }
+            Fact::Fault { name } => {
+                let covers = self.covers(t_ns);
+                self.faults += u64::from(covers);
+                if covers {
+                    let thread = match self.cpus[cpu.0 as usize].base {
+                        Base::Thread(thread) => Some(thread),
+                        Base::Unknown | Base::Idle => None,
+                    };
+                    watch.faulted(thread, name, t_ns);
+                }
+            }
+            Fact::Disk => {
+                let place = &self.cpus[cpu.0 as usize];
+                if let (true, Base::Thread(thread)) = (place.open.is_empty(), place.base) {
+                    self.threads[thread.0 as usize].asked_disk = true;
+                }
             }
             Fact::Raise { number } => {
                 if let Some(raised) = usize::try_from(number).ok().and_then(|number| self.cpus[cpu.0 as usize].raised.get_mut(number)) {
@@ -335,10 +436,10 @@ impl Linux {
             }
             Fact::Enter(key, name) => self.enter(cpu, t_ns, key, name, watch),
             Fact::Leave(key) => self.exit(cpu, t_ns, key, watch),
-            Fact::SyscallEnter { name } => {
+            Fact::SyscallEnter { name, arguments } => {
                 self.in_thread(cpu, t_ns, watch);
                 self.system_calls += 1;
-                let call = (Mode::Syscall, Some((name, t_ns)));
+                let call = (Mode::Syscall, Some(Entered { name, t_ns: Some(t_ns), arguments }));
                 let thread = self.set_mode(cpu, call);
                 if self.covers(t_ns) {
                     watch.entered(thread, name, t_ns);
@@ -351,13 +452,27 @@ impl Linux {
                     Base::Thread(thread) => self.threads[thread.0 as usize].call,
                     _ => self.cpus[cpu.0 as usize].unclaimed.mode.and_then(|(_, call)| call),
                 };
-                let entered = entered.filter(|(known, _)| *known == name || self.names.text(name) == "unknown");
+                let entered = entered.filter(|call| call.name == name || self.names.text(name) == "unknown");
                 let thread = self.set_mode(cpu, (Mode::User, None));
+                if let Some((call, result)) = entered.zip(result) {
+                    self.has_returned(thread, &call, result, t_ns);
+                }
                 if self.covers(t_ns) {
-                    let (name, begin_ns) = entered.map_or((name, None), |(name, begin)| (name, Some(begin)));
+                    let (name, begin_ns) = entered.map_or((name, None), |call| (call.name, call.t_ns));
                     watch.returned(&Call { thread, name, begin_ns, end_ns: t_ns, result });
                 }
             }
+        }
+    }
+
+    /// What a call has done to what is known of its thread.
+    fn has_returned(&mut self, thread: Option<ThreadId>, call: &Entered, result: i64, t_ns: i64) {
+        let process = thread.and_then(|thread| self.threads[thread.0 as usize].process);
+        if let Some(process) = process {
+            self.files.returned(process, call.name, &self.names, call.arguments, result);
+        }
+        if result >= 0 && self.names.text(call.name) == "sched_setaffinity" {
+            self.allowed(thread, call.arguments.about, t_ns);
         }
     }
 
@@ -443,7 +558,7 @@ impl Linux {
         }
     }
 
-    fn set_mode(&mut self, cpu: CpuId, (mode, call): (Mode, Option<(NameId, i64)>)) -> Option<ThreadId> {
+    fn set_mode(&mut self, cpu: CpuId, (mode, call): (Mode, Option<Entered>)) -> Option<ThreadId> {
         let place = &mut self.cpus[cpu.0 as usize];
         match place.base {
             Base::Thread(id) => {
@@ -505,19 +620,21 @@ impl Linux {
         if at + 1 < place.open.len() {
             self.contradictions += 1;
         }
-        let open = place.open[at];
+        let (open, base) = (place.open[at], place.base);
         place.open.truncate(at);
         if open.seen && self.covers(t_ns) {
             let Open { own_ns, raised_ns, began_ns: begin_ns, .. } = open;
-            watch.handled(&Handling { context: id, cpu, begin_ns, end_ns: t_ns, own_ns, raised_ns });
+            watch.handled(&Handling { context: id, cpu, begin_ns, end_ns: t_ns, own_ns, raised_ns, base });
         }
     }
 
     /// The dump of the system's state knows what no event has told, and nothing better.
-    fn dumped(&mut self, tid: i32, process: Option<i32>, name: &[u8], status: Option<i64>, cpu: Option<u32>) {
+    fn dumped(&mut self, fact: Fact<'_>) {
+        let Fact::Process { tid, process, name, status, cpu, kernel, allowed, call } = fact else { return };
         if tid == 0 {
             return;
         }
+        let call = call.map(|(name, about)| (self.names.intern(&String::from_utf8_lossy(name)), about));
         let cpu = cpu.and_then(|number| self.known_cpu(number));
         let begin = self.begin_ns.unwrap_or(0);
         let id = self.thread(tid, &[], false);
@@ -529,8 +646,20 @@ impl Linux {
         // 5: it waits for something (`enum lttng_process_status`).
         if thread.state == ThreadState::Unknown && thread.early.is_none() && status == Some(5) && thread.cpu.is_none() {
             (thread.state, thread.since_ns) = (ThreadState::Blocked(Reason::Interruptible), begin);
+            if let Some((name, about)) = call {
+                let arguments = Arguments { about, ..Arguments::default() };
+                (thread.mode, thread.call) = (Mode::Syscall, Some(Entered { name, t_ns: None, arguments }));
+            }
+        }
+        thread.kernel |= kernel;
+        if thread.allowed.is_none() && thread.allowings.is_empty() {
+            thread.allowed = reasons::cpus(allowed);
         }
         thread.cpu = thread.cpu.or(cpu);
+        let (state, unexplained) = (thread.state, thread.cause == Cause::Unknown);
+        if let (ThreadState::Blocked(state), true) = (state, unexplained) {
+            self.threads[id.0 as usize].cause = self.cause(id, state);
+        }
     }
 
     /// The thread of this id; another one than before if that one is dead and `fresh` says that this one lives.
@@ -563,7 +692,7 @@ impl Linux {
                 Key::Softirq(number) => softirq_name(number).map_or_else(|| format!("softirq {number}"), |name| format!("softirq {name}")),
                 Key::Vector(name) => self.names.text(name).to_owned(),
             };
-            self.contexts.push(Context { key, name });
+            self.contexts.push(Context { key, name, allowed: None });
         }
         id
     }

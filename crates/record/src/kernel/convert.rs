@@ -289,7 +289,7 @@ fn pages_to_ctf(
     }
     if let Some(first) = streams.first_mut() {
         let Conversion { people, context, done, counts, .. } = &mut conversion;
-        let mut dump = dump::Dump { stream: first, time: start, first: dump_ids, counts, context: context.nobody() };
+        let mut dump = dump::Dump { stream: first, time: start, first: dump_ids, counts, context: context.nobody(), layout: &layout };
         dump.write(&raw.join("state.jsonl"), people, done).map_err(ConvertError::io("write", building))?;
     }
 
