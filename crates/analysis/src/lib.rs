@@ -15,6 +15,7 @@ mod facts;
 pub mod findings;
 pub mod histogram;
 pub mod latency;
+pub mod linux_account;
 pub mod linux_blocked;
 pub mod linux_cpu;
 pub mod linux_irq;

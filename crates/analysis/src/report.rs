@@ -3,6 +3,7 @@
 use crate::cpu::{self, Activities, Cpu};
 use crate::findings::{Finding, Rules};
 use crate::latency::{Latencies, Latency};
+use crate::linux_account::Account;
 use crate::queues::{QueueAnswer, Queues};
 use crate::session::{Scene, Session};
 use crate::stages::Stages;
@@ -63,6 +64,13 @@ impl Pass {
     /// Events of the kernel are no steps of a program; they are passed over.
     #[inline]
     pub fn item(&mut self, catalogue: &Catalogue, item: &Item<'_>) {
+        self.item_with(catalogue, item, None);
+    }
+
+    /// `account` is that of the event's thread.
+    #[inline]
+    pub fn item_with(&mut self, catalogue: &Catalogue, item: &Item<'_>, account: Option<Account>) {
+        self.latencies.account = account;
         let stream = match item {
             Item::Event(event) => event.stream,
             Item::Loss(loss) => loss.stream,

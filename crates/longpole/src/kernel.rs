@@ -21,6 +21,15 @@ pub struct Reading {
 
 /// `other` gets every item of the part that was asked for, too.
 pub fn read<W: Watch>(input: &Input, watch: &mut W, mut other: impl FnMut(&Catalogue, &Item<'_>)) -> anyhow::Result<Reading> {
+    read_beside(input, watch, |_, _, catalogue, item| other(catalogue, item))
+}
+
+/// As [`read`]; `other` may look at the model as it is after the item.
+pub fn read_beside<W: Watch>(
+    input: &Input,
+    watch: &mut W,
+    mut other: impl FnMut(&mut Linux, &mut W, &Catalogue, &Item<'_>),
+) -> anyhow::Result<Reading> {
     let mut trace = input::open(&input.paths()?, Options { begin: None, end: input.end })?;
     let begin_ns = input.begin.map_or(i64::MIN, |begin| begin.resolve(trace.start_ns().unwrap_or(0)));
     let (_, end_ns) = trace.range();
@@ -37,7 +46,7 @@ pub fn read<W: Watch>(input: &Input, watch: &mut W, mut other: impl FnMut(&Catal
             }
         };
         if t_ns >= begin_ns {
-            other(catalogue, &item);
+            other(&mut linux, watch, catalogue, &item);
         }
     }
     linux.finish(watch);

@@ -476,6 +476,17 @@ impl Linux {
         }
     }
 
+    /// Tells what the thread `tid` did until now, although it may go on with it. For those who sum times and do not count pieces.
+    pub fn tell_until<W: Watch + ?Sized>(&mut self, tid: i32, t_ns: i64, watch: &mut W) -> Option<ThreadId> {
+        let id = self.thread_of(tid)?;
+        let thread = &self.threads[id.0 as usize];
+        match (thread.state, thread.cpu) {
+            (ThreadState::Running, Some(cpu)) => self.settle(cpu, t_ns, watch),
+            _ => self.close(id, t_ns, watch),
+        }
+        Some(id)
+    }
+
     /// To be called once, after the last event.
     pub fn finish<W: Watch + ?Sized>(&mut self, watch: &mut W) {
         let Some((_, end)) = self.range() else { return };
