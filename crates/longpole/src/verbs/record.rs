@@ -79,13 +79,13 @@ pub struct Kernel {
     /// What each kernel event shall tell of its thread: pid, ppid, comm, prio
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     context: Vec<EventContext>,
-    /// Take the stack of what each CPU runs so often a second, or none [default: none]
+    /// Take the stack of what each CPU runs so often a second, or none [default, as root: 99; with --kernel none: none]
     #[arg(long, value_name = "HZ|none", value_parser = stacks, overrides_with = "stacks")]
     stacks: Option<Stacks>,
 }
 
-/// What is done where nothing is said of stacks.
-const DEFAULT_STACKS: Stacks = Stacks(None);
+/// How often a second stacks are taken where nothing is said of them.
+const DEFAULT_STACKS: u32 = 99;
 /// More often than this no kernel lets itself be interrupted.
 const MOST_STACKS: u32 = 100_000;
 
@@ -127,7 +127,12 @@ impl Kernel {
     }
 
     fn stacks(&self) -> Option<u32> {
-        self.stacks.unwrap_or(DEFAULT_STACKS).0
+        match (self.stacks, &self.kernel) {
+            (Some(Stacks(wished)), _) => wished,
+            // Who leaves the kernel out wants his programs' own probes.
+            (None, Some(Groups(groups))) if groups.is_empty() => None,
+            (None, _) => rustix::process::geteuid().is_root().then_some(DEFAULT_STACKS),
+        }
     }
 
     /// As another `longpole` must be told it.
