@@ -291,8 +291,7 @@ pub fn record(args: Args, ready: impl FnOnce(&Recorder)) -> anyhow::Result<ExitC
         // What is left to do may take long, and disturbs nobody then.
         steady.fall_back(nice.min(URGENT));
     }
-    let outcome = recorder.finish_with(&mut progress());
-    crate::input::complete_symbols(&outcome.path);
+    let outcome = recorder.finish_with(&mut progress(), &mut crate::input::complete_symbols);
     let status = match (status, child.as_mut()) {
         (Ok(status), _) => status,
         (Err(error), None) => {
