@@ -53,7 +53,7 @@ enum Verb {
     Sched(verbs::sched::Args),
     /// Measure system calls: count, time, errors
     Syscalls(verbs::syscalls::Args),
-    /// Count captured packets per interface and direction
+    /// Say where packets were lost, follow them through the kernel, count captured traffic
     Packets(verbs::packets::Args),
     /// Name the bottleneck, with its evidence
     Report(verbs::report::Args),
