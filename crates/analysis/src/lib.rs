@@ -12,6 +12,7 @@ pub mod cpu;
 mod depth;
 pub mod distinct;
 mod facts;
+pub mod family;
 pub mod findings;
 pub mod histogram;
 pub mod latency;
