@@ -8,19 +8,24 @@
 //! No analysis may look at what a name means: systems are judged by their structure, and names are only repeated.
 
 pub mod blame;
+pub mod consumer;
 pub mod cpu;
 mod depth;
 pub mod distinct;
 mod facts;
 pub mod family;
 pub mod findings;
+pub mod flight;
 pub mod histogram;
+pub mod journeys;
 pub mod latency;
 pub mod linux_cpu;
 pub mod linux_irq;
 pub mod linux_sched;
 pub mod linux_syscalls;
 pub mod nearest;
+pub mod packet_loss;
+pub mod packets;
 pub mod pairs;
 mod pools;
 pub mod queues;
@@ -28,6 +33,7 @@ pub mod report;
 pub mod samples;
 pub mod session;
 mod shares;
+pub mod stacks;
 pub mod stages;
 pub mod text;
 pub mod verdict;

@@ -19,8 +19,8 @@ pub struct Reading {
     pub trace: Trace,
 }
 
-/// `other` gets every item of the part that was asked for, too.
-pub fn read<W: Watch>(input: &Input, watch: &mut W, mut other: impl FnMut(&Catalogue, &Item<'_>)) -> anyhow::Result<Reading> {
+/// `other` gets every item, too, and whether it is of the part that was asked for.
+pub fn read<W: Watch>(input: &Input, watch: &mut W, mut other: impl FnMut(&Catalogue, &Item<'_>, bool)) -> anyhow::Result<Reading> {
     let mut trace = input::open(&input.paths()?, Options { begin: None, end: input.end })?;
     let begin_ns = input.begin.map_or(i64::MIN, |begin| begin.resolve(trace.start_ns().unwrap_or(0)));
     let (_, end_ns) = trace.range();
@@ -36,9 +36,7 @@ pub fn read<W: Watch>(input: &Input, watch: &mut W, mut other: impl FnMut(&Catal
                 loss.end_ns
             }
         };
-        if t_ns >= begin_ns {
-            other(catalogue, &item);
-        }
+        other(catalogue, &item, t_ns >= begin_ns);
     }
     linux.finish(watch);
     for oddity in trace.oddities() {

@@ -4,8 +4,10 @@
 mod input;
 mod kernel;
 mod overhead;
+mod packets;
 mod pass;
 mod show;
+mod stacks;
 mod table;
 mod verbs;
 

@@ -15,6 +15,7 @@ mod threads;
 
 use crate::hash::IdMap;
 use crate::linux_loss::{Piece, Silences};
+use crate::linux_net::{Hop, HopPlan, HopRules};
 use crate::linux_rules::{Fact, KernelPlan, Key, LinuxRules};
 use crate::linux_watch::{
     softirq_name, Base, Call, ContextId, CpuId, Handling, Mode, Occupant, Reason, ThreadId, ThreadState, Wake, Waker, Watch,
@@ -27,6 +28,7 @@ use std::collections::HashMap;
 #[derive(Debug)]
 pub struct Linux {
     rules: LinuxRules,
+    hop_rules: HopRules,
     plans: Vec<Option<Plan>>,
     pub names: Names,
     pub cpus: Vec<Cpu>,
@@ -47,6 +49,8 @@ pub struct Linux {
     pub scheduling: u64,
     pub system_calls: u64,
     pub interrupts: u64,
+    /// Events that tell of packets.
+    pub hops: u64,
     pub lost: u64,
     pub uncounted_losses: u64,
     /// Events that cannot follow from what came before them, although no loss was told.
@@ -58,6 +62,7 @@ pub struct Linux {
 #[derive(Clone, Copy, Debug, Default)]
 struct Plan {
     kernel: Option<KernelPlan>,
+    hop: Option<HopPlan>,
     /// Of no kernel's trace.
     foreign: bool,
     /// Its subject is the thread below all interrupts.
@@ -167,12 +172,13 @@ impl Linux {
     /// Of a trace's events, accounts what lies between the two moments. All events from the trace's begin on must be given, since
     /// they tell the state at the begin of the range.
     pub fn new(begin_ns: i64, end_ns: i64) -> Result<Linux, RuleError> {
-        Ok(Linux::with_rules(LinuxRules::built_in()?, begin_ns, end_ns))
+        Ok(Linux::with_rules(LinuxRules::built_in()?, HopRules::built_in()?, begin_ns, end_ns))
     }
 
-    pub fn with_rules(rules: LinuxRules, begin_ns: i64, end_ns: i64) -> Linux {
+    pub fn with_rules(rules: LinuxRules, hop_rules: HopRules, begin_ns: i64, end_ns: i64) -> Linux {
         Linux {
             rules,
+            hop_rules,
             plans: Vec::new(),
             names: Names::default(),
             cpus: Vec::new(),
@@ -190,6 +196,7 @@ impl Linux {
             scheduling: 0,
             system_calls: 0,
             interrupts: 0,
+            hops: 0,
             lost: 0,
             uncounted_losses: 0,
             contradictions: 0,
@@ -232,6 +239,10 @@ impl Linux {
         if self.covers(t_ns) {
             self.events += 1;
         }
+        if let Some(hop) = plan.hop {
+            self.hop(cpu, t_ns, hop, event, watch);
+            return;
+        }
         let Some(plan_of_kernel) = plan.kernel else { return };
         let Some(fact) = plan_of_kernel.fact(event) else { return };
         if plan_of_kernel.is_scheduling() {
@@ -244,6 +255,23 @@ impl Linux {
         }
         self.apply(cpu, t_ns, fact, watch);
         self.cpus[cpu.0 as usize].fresh = false;
+    }
+
+    /// Passes a step of a packet on, with who made it.
+    fn hop<W: Watch + ?Sized>(&mut self, cpu: CpuId, t_ns: i64, plan: HopPlan, event: &Event<'_>, watch: &mut W) {
+        if let Some(tid) = plan.tid(event.fields) {
+            self.runs(cpu, t_ns, tid, watch);
+        }
+        let Some(step) = plan.step(event.fields) else { return };
+        let covered = self.covers(t_ns);
+        self.hops += u64::from(covered);
+        let by = self.wake(cpu, t_ns).waker;
+        let call = match by {
+            Waker::Thread(thread) => self.threads[thread.0 as usize].call,
+            Waker::Unknown => self.cpus[cpu.0 as usize].unclaimed.mode.and_then(|(_, call)| call),
+            Waker::Context { .. } | Waker::Idle => None,
+        };
+        watch.hopped(&Hop { t_ns, cpu, by, call, covered, step });
     }
 
     fn apply<W: Watch + ?Sized>(&mut self, cpu: CpuId, t_ns: i64, fact: Fact<'_>, watch: &mut W) {
@@ -608,7 +636,8 @@ impl Linux {
         let stream = catalogue.streams.get(event.stream.0 as usize);
         let foreign = stream.is_none_or(|stream| stream.kind != StreamKind::Kernel);
         let kernel = if foreign { None } else { self.rules.compile(class, &mut self.names) };
-        let plan = Plan { kernel, foreign, names_thread: class.context.iter().any(|name| name == "tid" || name == "_tid") };
+        let hop = if foreign { None } else { self.hop_rules.compile(class) };
+        let plan = Plan { kernel, hop, foreign, names_thread: class.context.iter().any(|name| name == "tid" || name == "_tid") };
         if at < catalogue.classes.len() {
             if self.plans.len() <= at {
                 self.plans.resize(at + 1, None);

@@ -3,6 +3,7 @@
 //! Everything is told when it is over, since only then it is known. Times are clipped to the range that was asked for; pieces of no length are
 //! not told. An analysis keeps sums of what it hears; names are looked up in [`crate::linux::Linux`] at the end.
 
+use crate::linux_net::Hop;
 use crate::linux_rules::Key;
 use crate::names::NameId;
 
@@ -174,6 +175,9 @@ pub trait Watch {
     fn entered(&mut self, _thread: Option<ThreadId>, _name: NameId, _t_ns: i64) {}
 
     fn returned(&mut self, _call: &Call) {}
+
+    /// A packet made a step. Told also where it lies before the range that was asked for.
+    fn hopped(&mut self, _hop: &Hop<'_>) {}
 }
 
 /// Nobody listens.

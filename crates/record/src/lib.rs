@@ -15,6 +15,7 @@
 mod class;
 mod clock;
 mod comm;
+mod cpus;
 mod discover;
 mod drain;
 mod elsewhere;
@@ -38,6 +39,7 @@ mod ring;
 mod runtime;
 pub mod session;
 mod sites;
+pub mod stacks;
 pub mod steady;
 mod stop;
 pub mod subjects;
@@ -50,4 +52,5 @@ pub use policy::{parse_duration, parse_size, ring_size, Config, Packets, Policy,
 pub use recorder::{InterfacesOutcome, KernelOutcome, Options, Outcome, Recorder, Scope};
 pub use recording::root;
 pub use runtime::Runtime;
+pub use stacks::SampleOutcome;
 pub use stop::{leave_streams, Stop};

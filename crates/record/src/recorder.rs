@@ -18,6 +18,7 @@ use crate::process::{Process, Source};
 use crate::recording::{self, Reserve};
 use crate::runtime::Runtime;
 use crate::session::{Held, Order};
+use crate::stacks::{self, SampleOutcome, Stacks, StacksError};
 use crate::steady::{Granted, Steady};
 use crate::stop::Stop;
 use crate::takeover::Predecessor;
@@ -56,6 +57,8 @@ pub struct Options {
     pub probe_cost_ns: Option<f64>,
     /// What of the kernel; none: nothing.
     pub kernel: Option<kernel::Wish>,
+    /// How often a second the stack of what each CPU runs is taken; none: never.
+    pub stacks: Option<u32>,
     /// Whose packets, in place of those that the configuration names; an empty list: nobody's.
     pub packets: Option<Vec<interfaces::Pattern>>,
     /// How the command shall run, and the nice value that it would have had.
@@ -75,6 +78,8 @@ pub struct Outcome {
     pub lanes: usize,
     /// None if the kernel was not recorded.
     pub kernel: Option<KernelOutcome>,
+    /// None if no stacks were sampled.
+    pub samples: Option<SampleOutcome>,
     /// None if no interface was captured.
     pub interfaces: Option<InterfacesOutcome>,
     /// Packets in capture files.
@@ -171,6 +176,9 @@ pub struct Recorder {
     /// As the description has it, once it is complete.
     kernel_told: Option<serde_json::Value>,
     kernel_trouble: Option<String>,
+    stacks: Option<Stacks>,
+    stacks_told: Option<serde_json::Value>,
+    stacks_trouble: Option<String>,
     interfaces: Option<interfaces::Source>,
     interfaces_told: Option<serde_json::Value>,
     interfaces_trouble: Option<String>,
@@ -289,6 +297,9 @@ impl Recorder {
             kernel,
             kernel_told: None,
             kernel_trouble,
+            stacks: None,
+            stacks_told: None,
+            stacks_trouble: None,
             interfaces,
             interfaces_told: None,
             interfaces_trouble,
@@ -314,6 +325,7 @@ impl Recorder {
         recorder.search.look_for_pid_namespaces();
         recorder.tidy()?;
         recorder.begin_kernel();
+        recorder.begin_stacks();
         recorder.begin_interfaces();
         recorder.describe(None)?;
         recorder.place.held.publish(&recorder.path, &recorder.default_order());
@@ -329,10 +341,11 @@ impl Recorder {
         &self.path
     }
 
-    /// Why something is not as it was asked for: the kernel, the packets of interfaces, a steady run.
+    /// Why something is not as it was asked for: the kernel, stacks, the packets of interfaces, a steady run.
     pub fn troubles(&self) -> impl Iterator<Item = &str> {
         let steady = self.steady.as_ref().and_then(|steady| steady.as_ref().err());
-        self.kernel_trouble.iter().chain(&self.interfaces_trouble).chain(steady).map(String::as_str)
+        let sources = [&self.kernel_trouble, &self.stacks_trouble, &self.interfaces_trouble];
+        sources.into_iter().flatten().chain(steady).map(String::as_str)
     }
 
     fn begin_kernel(&mut self) {
@@ -346,6 +359,30 @@ impl Recorder {
         if let Some(trouble) = self.kernel_trouble.clone() {
             self.oddity(trouble);
         }
+    }
+
+    fn begin_stacks(&mut self) {
+        let Some(hz) = self.options.stacks else { return };
+        let begun = Stacks::prepare(hz).and_then(|mut stacks| {
+            stacks.begin(&self.path, &self.uuid, &self.clock)?;
+            Ok(stacks)
+        });
+        match begun {
+            Ok(stacks) => self.stacks = Some(stacks),
+            Err(error) => {
+                let trouble = no_stacks(&error);
+                self.oddity(trouble.clone());
+                self.stacks_trouble = Some(trouble);
+                let _ = std::fs::remove_dir_all(self.path.join(stacks::FOLDER));
+            }
+        }
+    }
+
+    fn end_stacks(&mut self) -> Option<SampleOutcome> {
+        let (outcome, told, oddities) = self.stacks.take()?.stop();
+        oddities.into_iter().for_each(|oddity| self.oddity(oddity));
+        self.stacks_told = Some(told);
+        Some(outcome)
     }
 
     /// After the last events of programs were taken.
@@ -588,6 +625,7 @@ impl Recorder {
         self.flush_captures();
         let interfaces = self.end_interfaces();
         let kernel = self.end_kernel();
+        let samples = self.end_stacks();
         let _ = self.in_each_place(|recorder| {
             recorder.bury();
             recorder.last_losses();
@@ -626,8 +664,11 @@ impl Recorder {
             recorded: self.total.recorded,
             lost: self.total.lost,
             lanes: self.closed.len(),
-            empty: self.why_empty().filter(|_| kernel.is_none_or(|kernel| kernel.events == 0)),
+            empty: self
+                .why_empty()
+                .filter(|_| kernel.is_none_or(|kernel| kernel.events == 0) && samples.is_none_or(|samples| samples.samples == 0)),
             kernel,
+            samples,
             interfaces,
             packets: self.total.packets,
             oddities: self.oddities(),
@@ -642,6 +683,7 @@ impl Recorder {
             Ok::<(), Error>(())
         });
         self.kernel = None;
+        self.stacks = None;
         self.interfaces = None;
         self.finished();
         // Whatever cannot be removed is a readable, empty recording.
@@ -702,6 +744,7 @@ impl Recorder {
             lanes.insert(lane.number, lane.describe());
         }
         let kernel = self.kernel_told.clone().or_else(|| self.kernel.as_ref().map(kernel::Source::told));
+        let samples = self.stacks_told.clone().or_else(|| self.stacks.as_ref().map(Stacks::describe));
         let packets = self.interfaces_told.clone().or_else(|| self.interfaces.as_ref().map(interfaces::Source::describe));
         let steady = self.options.steady.and_then(|(asked, _)| match self.steady.as_ref()? {
             Ok(granted) => Some(granted.to_json(asked)),
@@ -709,6 +752,7 @@ impl Recorder {
         });
         let mut sources = vec!["user"];
         sources.extend(kernel.as_ref().map(|_| "kernel"));
+        sources.extend(samples.as_ref().map(|_| "samples"));
         sources.extend(packets.as_ref().map(|_| "packets"));
         let description = json!({
             "version": env!("CARGO_PKG_VERSION"),
@@ -727,6 +771,7 @@ impl Recorder {
             "command": self.options.command,
             "sources": sources,
             "kernel_events": kernel,
+            "samples": samples,
             "interface_packets": packets,
             "steady": steady,
             "policies": self.config.summary(),
@@ -749,6 +794,10 @@ fn without_kernel<T>(result: Result<T, kernel::KernelError>, trouble: &mut Optio
             Ok(None)
         }
     }
+}
+
+fn no_stacks(error: &StacksError) -> String {
+    format!("no stacks are sampled: {error}")
 }
 
 /// What is to be captured of interfaces, if anything.
