@@ -182,11 +182,11 @@ fn what_the_ring_had_no_room_for_is_counted_and_all_frames_are_accounted_for() {
     // What the link counts as sent, and the few frames that came the other way.
     let answer = place.answer("packets", &recording);
     let direction = |name: &str| {
-        let all = answer[0]["directions"].as_array().unwrap().iter();
+        let all = answer["interfaces"][0]["directions"].as_array().unwrap().iter();
         all.filter(|way| way["direction"] == name).map(|way| way["packets"].as_u64().unwrap()).sum::<u64>()
     };
     assert!(direction("out") + dropped >= all - before && direction("out") <= all, "{answer}: {before} {all} {dropped}");
-    assert_eq!(answer[0]["dropped"].as_u64(), Some(dropped));
+    assert_eq!(answer["interfaces"][0]["dropped"].as_u64(), Some(dropped));
 }
 
 #[test]
