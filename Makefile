@@ -1,6 +1,6 @@
 # `make demo` and `make test` are all that a newcomer needs. Everything is built into target/release, once.
 
-.PHONY: all demo test bench soak truth pipeline-table pipeline-scrambled affinity install clean
+.PHONY: all demo test bench soak truth truth-kernel pipeline-table pipeline-scrambled affinity install clean
 
 prefix ?= /usr/local
 
@@ -42,6 +42,13 @@ truth:
 	examples/packet_pipeline/verdicts.py
 	examples/pipes/verdicts.py
 	tests/unmodified/check.py --seconds 4
+
+# The kernel's answers beside /proc, perf and bpftrace, on ten seconds of a mixed load each; as root.
+truth-kernel:
+	scripts/setup test
+	cargo build --release -p longpole
+	cargo build --release -p longpole-model --example wakers
+	tests/peers/kernel.py --seconds 10
 
 # The long forms of tests: the numbers that acceptance asks for.
 soak:

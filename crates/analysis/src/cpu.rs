@@ -4,7 +4,8 @@
 
 use crate::histogram::Histogram;
 use crate::latency::since;
-use crate::linux_cpu::{CpuTimes, KernelThread};
+use crate::linux_blocked::Blocked;
+use crate::linux_cpu::{AllowedChange, CpuTimes, KernelThread, WakerLine};
 use crate::session::{Observer, Scene, Session};
 use crate::stacks::{Counts, FunctionShare};
 use crate::windows::probe_ns;
@@ -56,9 +57,12 @@ pub struct ThreadTime {
     /// Activities between a wake-up and the next wait.
     pub instances: Option<u64>,
     pub instance_ns: Option<Instances>,
+    /// At the begin of what is accounted, or at its birth.
     pub allowed_cpus: Option<Vec<u32>>,
     pub used_cpus: Option<Vec<u32>>,
     pub migrations: Option<u64>,
+    /// The parts of the time that the kernel's events tell as blocked; they sum to it.
+    pub blocked: Option<Vec<Blocked>>,
     pub kernel: Option<KernelTime>,
     pub total_ns: u64,
     pub lost: u64,
@@ -81,6 +85,10 @@ pub struct KernelTime {
     pub unknown_ns: u64,
     /// Where the interrupts ran that woke it.
     pub interrupt_cpus: Vec<u32>,
+    /// Which these were.
+    pub wakers: Vec<WakerLine>,
+    /// When it was told anew where it may run.
+    pub allowed_changes: Vec<AllowedChange>,
 }
 
 #[derive(Debug, Serialize)]
@@ -180,6 +188,7 @@ pub fn answer(session: &Session, activities: &Activities, probe_cost_ps: Option<
             allowed_cpus: None,
             used_cpus: None,
             migrations: None,
+            blocked: None,
             kernel: None,
             total_ns: total,
             lost: session.lost_of.get(&MachineId(at as u32)).copied().unwrap_or(0),
@@ -233,6 +242,7 @@ impl Cpu {
                         allowed_cpus: None,
                         used_cpus: None,
                         migrations: None,
+                        blocked: None,
                         kernel: None,
                         total_ns: found.total_ns,
                         lost: 0,
@@ -258,6 +268,8 @@ impl ThreadTime {
         self.instance_ns = found.instance_ns;
         self.used_cpus = Some(found.used_cpus);
         self.migrations = Some(found.migrations);
+        self.allowed_cpus = found.allowed_cpus;
+        self.blocked = Some(found.blocked);
         self.kernel = Some(KernelTime {
             total_ns: found.total_ns,
             interrupted_ns: found.interrupted_ns,
@@ -266,6 +278,8 @@ impl ThreadTime {
             uninterruptible_ns: found.uninterruptible_ns,
             unknown_ns: found.unknown_ns,
             interrupt_cpus: found.interrupt_cpus,
+            wakers: found.wakers,
+            allowed_changes: found.allowed_changes,
         });
     }
 }

@@ -1,6 +1,8 @@
 //! How long things take: calls split into their parts, spans, signals, activity between wake-up and wait, objects' lives.
 
 use crate::histogram::{Histogram, Times};
+use crate::linux_account::Account;
+use crate::samples::Samples;
 use crate::session::{Observer, Scene};
 use longpole_model::activity::{Outcome, State};
 use longpole_model::hash::IdMap;
@@ -58,6 +60,8 @@ pub struct Latencies {
     open_objects: HashMap<(NameId, u64), i64>,
     object_order: VecDeque<(NameId, u64)>,
     threads: Vec<Thread>,
+    /// Of the thread of the next step, by the kernel's events; none without.
+    pub account: Option<Account>,
     /// Calls and objects that were given up.
     pub given_up: u64,
 }
@@ -84,6 +88,27 @@ struct Spans {
     total: Histogram,
     own: Histogram,
     deepest: u64,
+    net: Option<Box<Net>>,
+}
+
+/// What a span's time was by the kernel's events: the parts of those spans whose thread these know.
+#[derive(Debug, Default)]
+struct Net {
+    running: Samples,
+    interrupted: Samples,
+    runnable: Samples,
+    blocked: Samples,
+    unknown: Samples,
+}
+
+impl Net {
+    fn record(&mut self, total: u64, account: Account) {
+        self.running.record(account.running_ns);
+        self.interrupted.record(account.interrupted_ns);
+        self.runnable.record(account.runnable_ns);
+        self.blocked.record(account.blocked_ns);
+        self.unknown.record(total.saturating_sub(account.known_ns()));
+    }
 }
 
 #[derive(Debug, Default)]
@@ -107,6 +132,7 @@ struct OpenSpan {
     name: NameId,
     begin_ns: i64,
     inner_ns: u64,
+    account: Option<Account>,
 }
 
 impl Observer for Latencies {
@@ -122,9 +148,10 @@ impl Observer for Latencies {
         }
         match step.op {
             Op::Begin { name } => {
+                let account = self.account;
                 let spans = &mut self.threads[at].spans;
                 if spans.len() < MAX_NESTING {
-                    spans.push(OpenSpan { name, begin_ns: step.t_ns, inner_ns: 0 });
+                    spans.push(OpenSpan { name, begin_ns: step.t_ns, inner_ns: 0, account });
                 }
             }
             Op::End { name } => self.end_span(step, name),
@@ -256,6 +283,9 @@ impl Latencies {
         entry.total.record(total);
         entry.own.record(total.saturating_sub(span.inner_ns));
         entry.deepest = entry.deepest.max(place as u64);
+        if let Some((begin, end)) = span.account.zip(self.account) {
+            entry.net.get_or_insert_default().record(total, end.since(begin));
+        }
     }
 
     /// Share of the round trips' time that the callee served, and who it is: for calls of `name` by `caller`.
@@ -296,7 +326,12 @@ impl Latencies {
             });
         }
         for (&(thread, span), spans) in &self.spans {
-            let parts = BTreeMap::from([("self", Part::Times(spans.own.times())), ("depth", Part::Count(spans.deepest))]);
+            let mut parts = BTreeMap::from([("self", Part::Times(spans.own.times())), ("depth", Part::Count(spans.deepest))]);
+            if let Some(net) = &spans.net {
+                let kinds = [("net", &net.running), ("interrupted", &net.interrupted), ("runnable", &net.runnable)];
+                let others = [("blocked", &net.blocked), ("unknown", &net.unknown)];
+                parts.extend(kinds.into_iter().chain(others).map(|(name, times)| (name, Part::Times(times.times()))));
+            }
             out.push(Latency {
                 kind: Kind::Span,
                 name: name(span),

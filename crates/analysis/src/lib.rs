@@ -19,6 +19,8 @@ pub mod flight;
 pub mod histogram;
 pub mod journeys;
 pub mod latency;
+pub mod linux_account;
+pub mod linux_blocked;
 pub mod linux_cpu;
 pub mod linux_irq;
 pub mod linux_sched;

@@ -4,10 +4,14 @@
 //! are told beside it.
 
 use crate::cpu::{CpuTime, Instances};
+use crate::linux_blocked::{Blocked, Blocks};
 use crate::samples::Samples;
 use longpole_model::linux::Linux;
-use longpole_model::linux_watch::{Base, CpuId, Mode, Occupant, Reason, Start, ThreadId, ThreadState, Wake, Waker, Watch};
-use std::collections::BTreeSet;
+use longpole_model::linux_watch::{
+    Allowing, Base, ContextId, CpuId, Mode, Occupant, Reason, Start, ThreadId, ThreadState, Wake, Waker, Watch, Why,
+};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Debug, Default)]
 pub struct CpuTimes {
@@ -35,7 +39,8 @@ struct ThreadParts {
     uninterruptible: u64,
     instances: Samples,
     used: BTreeSet<CpuId>,
-    woken_on: BTreeSet<CpuId>,
+    woken_by: BTreeMap<ContextId, (u64, BTreeSet<CpuId>)>,
+    blocks: Blocks,
     last: Option<CpuId>,
     migrations: u64,
 }
@@ -47,6 +52,28 @@ impl ThreadParts {
             self.last = Some(cpu);
             self.used.insert(cpu);
         }
+    }
+}
+
+impl ThreadParts {
+    /// The most frequent first.
+    fn wakers(&self, linux: &Linux, numbers: &dyn Fn(&BTreeSet<CpuId>) -> Vec<u32>) -> Vec<WakerLine> {
+        let line = |(id, (count, cpus)): (&ContextId, &(u64, BTreeSet<CpuId>))| {
+            let context = &linux.contexts[id.0 as usize];
+            let allowed_cpus = context.allowed.as_ref().map(|cpus| cpus.to_vec());
+            WakerLine { name: context.name.clone(), count: *count, cpus: numbers(cpus), allowed_cpus }
+        };
+        let mut lines: Vec<WakerLine> = self.woken_by.iter().map(line).collect();
+        lines.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.name.cmp(&b.name)));
+        lines
+    }
+}
+
+fn told(change: &Allowing, linux: &Linux) -> AllowedChange {
+    AllowedChange {
+        t_ns: change.t_ns,
+        allowed_cpus: change.cpus.as_ref().map(|cpus| cpus.to_vec()),
+        by_tid: change.by.map(|by| linux.threads[by.0 as usize].tid),
     }
 }
 
@@ -70,7 +97,32 @@ pub struct KernelThread {
     pub instance_ns: Option<Instances>,
     pub used_cpus: Vec<u32>,
     pub interrupt_cpus: Vec<u32>,
+    pub wakers: Vec<WakerLine>,
     pub migrations: u64,
+    pub allowed_cpus: Option<Vec<u32>>,
+    pub allowed_changes: Vec<AllowedChange>,
+    pub blocked: Vec<Blocked>,
+}
+
+/// An interrupt or softirq that woke a thread.
+#[derive(Debug, Serialize)]
+pub struct WakerLine {
+    pub name: String,
+    pub count: u64,
+    /// Where it ran when it did.
+    pub cpus: Vec<u32>,
+    /// Where it may run; null for those that have no such mask.
+    pub allowed_cpus: Option<Vec<u32>>,
+}
+
+/// A thread was told where it may run.
+#[derive(Debug, Serialize)]
+pub struct AllowedChange {
+    pub t_ns: i64,
+    /// Null: the events do not tell.
+    pub allowed_cpus: Option<Vec<u32>>,
+    /// Who told it; null if that is not known.
+    pub by_tid: Option<i32>,
 }
 
 fn at<T: Default>(all: &mut Vec<T>, index: u32) -> &mut T {
@@ -165,7 +217,16 @@ impl CpuTimes {
                 instances: parts.instances.count(),
                 instance_ns: instance_ns.map(|((min, mean), max)| Instances { min, mean, max }),
                 used_cpus: numbers(&parts.used),
-                interrupt_cpus: numbers(&parts.woken_on),
+                wakers: parts.wakers(linux, &numbers),
+                allowed_cpus: thread.allowed_at(begin).map(|cpus| cpus.to_vec()),
+                allowed_changes: thread
+                    .allowings
+                    .iter()
+                    .filter(|change| linux.covers(change.t_ns))
+                    .map(|change| told(change, linux))
+                    .collect(),
+                blocked: parts.blocks.answer(linux),
+                interrupt_cpus: numbers(&parts.woken_by.values().flat_map(|(_, cpus)| cpus.iter().copied()).collect()),
                 migrations: parts.migrations,
             });
         }
@@ -242,13 +303,19 @@ impl Watch for CpuTimes {
         }
     }
 
+    fn blocked(&mut self, id: ThreadId, why: Why, begin_ns: i64, end_ns: i64) {
+        self.thread(id).blocks.add(why, (end_ns - begin_ns) as u64);
+    }
+
     fn stopped(&mut self, id: ThreadId, _cpu: CpuId, _begin_ns: i64, _end_ns: i64, own_ns: u64) {
         self.thread(id).instances.record(own_ns);
     }
 
     fn started(&mut self, start: &Start) {
-        if let Some(Wake { cpu, waker: Waker::Context { .. }, .. }) = start.wake {
-            self.thread(start.thread).woken_on.insert(cpu);
+        if let Some(Wake { cpu, waker: Waker::Context { id, .. }, .. }) = start.wake {
+            let (count, cpus) = self.thread(start.thread).woken_by.entry(id).or_default();
+            *count += 1;
+            cpus.insert(cpu);
         }
     }
 }

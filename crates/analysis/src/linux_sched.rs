@@ -1,9 +1,10 @@
 //! From the wake-up of a thread to its start: how long, and who kept the CPU meanwhile.
 
 use crate::histogram::Times;
+use crate::linux_blocked::{Blocked, Blocks};
 use crate::samples::Samples;
 use longpole_model::linux::Linux;
-use longpole_model::linux_watch::{Base, CpuId, Mode, Occupant, Start, Wait, Watch};
+use longpole_model::linux_watch::{Base, CpuId, Mode, Occupant, Start, ThreadId, Wait, Watch, Why};
 use serde::Serialize;
 use std::collections::{HashMap, VecDeque};
 
@@ -20,6 +21,8 @@ pub struct SchedLine {
     pub preempted: Times,
     /// Who ran on the CPU while it waited for it after wake-ups; the shares are of the time of all its delays.
     pub kept_by: Vec<Keeper>,
+    /// What it was blocked on before its wake-ups.
+    pub blocked: Vec<Blocked>,
 }
 
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -52,6 +55,7 @@ struct ThreadDelays {
     worst: Option<(i64, u64, CpuId)>,
     kept: HashMap<Keeping, u64>,
     others_ns: u64,
+    blocks: Blocks,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -137,6 +141,7 @@ impl Delays {
                 worst: delays.worst.map(|(t_ns, ns, cpu)| Worst { t_ns, ns, cpu: linux.cpus[cpu.0 as usize].number }),
                 preempted: delays.preempted.times(),
                 kept_by,
+                blocked: delays.blocks.answer(linux),
             });
         }
         out.sort_by(|a, b| b.delay.total_ns.cmp(&a.delay.total_ns).then(a.tid.cmp(&b.tid)));
@@ -170,6 +175,10 @@ impl Watch for Delays {
                 stay.by = by;
             }
         }
+    }
+
+    fn blocked(&mut self, id: ThreadId, why: Why, begin_ns: i64, end_ns: i64) {
+        at(&mut self.threads, id.0).blocks.add(why, (end_ns - begin_ns) as u64);
     }
 
     fn waited(&mut self, wait: &Wait) {

@@ -1,20 +1,24 @@
-//! System calls: how many, how long from entry to return, and which errors, for the whole system or per process.
+//! What brings the processor into the kernel: system calls, missing pages and interrupts; how many, how long, and which errors, for the whole
+//! system or per process.
 
 use crate::histogram::Times;
 use crate::samples::Samples;
 use longpole_model::linux::Linux;
-use longpole_model::linux_watch::{Call, ThreadId, Watch};
+use longpole_model::linux_rules::Key;
+use longpole_model::linux_watch::{Base, Call, ContextId, Handling, ThreadId, Watch};
 use longpole_model::names::NameId;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 
 #[derive(Debug, Serialize)]
 pub struct SyscallLine {
+    /// `call`, `fault`, `irq`, `softirq`, `vector`.
+    pub kind: &'static str,
     pub name: String,
     /// With `--by process`: of whom. Null: of all; or of a thread whose process nothing told.
     pub pid: Option<i32>,
     pub process: Option<String>,
-    /// Entries.
+    /// Entries; of interrupts those that ended.
     pub count: u64,
     /// Calls whose entry and return were both seen: the times are of these.
     pub completed: u64,
@@ -25,7 +29,8 @@ pub struct SyscallLine {
 
 #[derive(Debug, Serialize)]
 pub struct CallTimes {
-    pub total_ns: u64,
+    /// Null for faults: the kernel tells their begin only.
+    pub total_ns: Option<u64>,
     pub min_ns: Option<u64>,
     pub mean_ns: Option<f64>,
     pub p50_ns: Option<u64>,
@@ -36,7 +41,7 @@ pub struct CallTimes {
 impl From<Times> for CallTimes {
     fn from(times: Times) -> CallTimes {
         let Times { min_ns, mean_ns, p50_ns, p99_ns, max_ns, total_ns, .. } = times;
-        CallTimes { total_ns, min_ns, mean_ns, p50_ns, p99_ns, max_ns }
+        CallTimes { total_ns: Some(total_ns), min_ns, mean_ns, p50_ns, p99_ns, max_ns }
     }
 }
 
@@ -50,8 +55,37 @@ pub struct Errors {
 #[derive(Debug, Default)]
 pub struct Calls {
     by_process: bool,
-    calls: HashMap<(NameId, Option<ThreadId>), OneCall>,
+    calls: HashMap<(What, Option<ThreadId>), OneCall>,
 }
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum What {
+    Call(NameId),
+    Fault(NameId),
+    Interrupt(ContextId),
+}
+
+impl What {
+    /// Its kind, in the order in which they are told, and name.
+    fn told(self, linux: &Linux) -> (usize, String) {
+        match self {
+            What::Call(name) => (0, linux.names.text(name).to_owned()),
+            What::Fault(name) => (1, format!("page fault ({})", linux.names.text(name))),
+            What::Interrupt(id) => {
+                let context = &linux.contexts[id.0 as usize];
+                let kind = match context.key {
+                    Key::Irq(_) => 2,
+                    Key::Softirq(_) => 3,
+                    Key::Vector(_) => 4,
+                };
+                (kind, context.name.clone())
+            }
+        }
+    }
+}
+
+const KINDS: [&str; 5] = ["call", "fault", "irq", "softirq", "vector"];
+const FAULT: usize = 1;
 
 #[derive(Debug, Default, Clone)]
 struct OneCall {
@@ -77,9 +111,9 @@ impl Calls {
 
     pub fn answer(&self, linux: &Linux) -> Vec<SyscallLine> {
         // Per call and process; without a known process, per name of a thread.
-        let mut merged: BTreeMap<(String, Option<i32>, Option<String>), OneCall> = BTreeMap::new();
+        let mut merged: BTreeMap<(usize, String, Option<i32>, Option<String>), OneCall> = BTreeMap::new();
         let mut processes: BTreeMap<i32, String> = BTreeMap::new();
-        for ((name, thread), call) in &self.calls {
+        for ((what, thread), call) in &self.calls {
             let thread = thread.map(|thread| &linux.threads[thread.0 as usize]);
             let pid = thread.and_then(|thread| thread.process);
             let mut process = thread.map(|thread| thread.name());
@@ -87,36 +121,56 @@ impl Calls {
                 let leader = linux.thread_of(pid).map(|leader| linux.threads[leader.0 as usize].name());
                 processes.insert(pid, leader.or(process.take()).unwrap_or_default());
             }
-            merged.entry((linux.names.text(*name).to_owned(), pid, process)).or_default().add(call);
+            let (kind, name) = what.told(linux);
+            merged.entry((kind, name, pid, process)).or_default().add(call);
         }
         let mut out: Vec<SyscallLine> = merged
             .into_iter()
-            .map(|((name, pid, process), call)| SyscallLine {
+            .map(|((kind, name, pid, process), call)| SyscallLine {
+                kind: KINDS[kind],
                 name,
                 pid,
                 process: pid.and_then(|pid| processes.get(&pid).cloned()).or(process),
                 count: call.entered,
                 completed: call.times.count(),
-                times: call.times.times().into(),
+                times: match call.times.times().into() {
+                    times if kind != FAULT => times,
+                    times => CallTimes { total_ns: None, ..times },
+                },
                 errors: call.errors.iter().map(|(&errno, &count)| Errors { errno, name: errno_name(errno), count }).collect(),
             })
             .collect();
-        out.sort_by(|a, b| b.times.total_ns.cmp(&a.times.total_ns).then(b.count.cmp(&a.count)));
+        let rank = |line: &SyscallLine| KINDS.iter().position(|kind| *kind == line.kind).map(|kind| kind.min(FAULT + 1));
+        out.sort_by(|a, b| rank(a).cmp(&rank(b)).then(b.times.total_ns.cmp(&a.times.total_ns)).then(b.count.cmp(&a.count)));
         out
     }
 
-    fn call(&mut self, name: NameId, thread: Option<ThreadId>) -> &mut OneCall {
-        self.calls.entry((name, thread.filter(|_| self.by_process))).or_default()
+    fn of(&mut self, what: What, thread: Option<ThreadId>) -> &mut OneCall {
+        self.calls.entry((what, thread.filter(|_| self.by_process))).or_default()
     }
 }
 
 impl Watch for Calls {
     fn entered(&mut self, thread: Option<ThreadId>, name: NameId, _t_ns: i64) {
-        self.call(name, thread).entered += 1;
+        self.of(What::Call(name), thread).entered += 1;
+    }
+
+    fn faulted(&mut self, thread: Option<ThreadId>, name: NameId, _t_ns: i64) {
+        self.of(What::Fault(name), thread).entered += 1;
+    }
+
+    fn handled(&mut self, handling: &Handling) {
+        let thread = match handling.base {
+            Base::Thread(thread) => Some(thread),
+            Base::Idle | Base::Unknown => None,
+        };
+        let place = self.of(What::Interrupt(handling.context), thread);
+        place.entered += 1;
+        place.times.record(handling.own_ns);
     }
 
     fn returned(&mut self, call: &Call) {
-        let place = self.call(call.name, call.thread);
+        let place = self.of(What::Call(call.name), call.thread);
         if let Some(begin) = call.begin_ns {
             place.times.record(call.end_ns.saturating_sub(begin).max(0) as u64);
         }

@@ -3,6 +3,7 @@
 use crate::cpu::{self, Activities, Cpu};
 use crate::findings::{Facts, Finding, Rules};
 use crate::latency::{Latencies, Latency};
+use crate::linux_account::Account;
 use crate::packet_loss::LossLine;
 use crate::queues::{QueueAnswer, Queues};
 use crate::session::{Scene, Session};
@@ -71,6 +72,13 @@ impl Pass {
     /// Events of the kernel and samples of stacks are no steps of a program; they are passed over.
     #[inline]
     pub fn item(&mut self, catalogue: &Catalogue, item: &Item<'_>) {
+        self.item_with(catalogue, item, None);
+    }
+
+    /// `account` is that of the event's thread.
+    #[inline]
+    pub fn item_with(&mut self, catalogue: &Catalogue, item: &Item<'_>, account: Option<Account>) {
+        self.latencies.account = account;
         let stream = match item {
             Item::Event(event) => event.stream,
             Item::Loss(loss) => loss.stream,

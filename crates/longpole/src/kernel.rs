@@ -19,8 +19,21 @@ pub struct Reading {
     pub trace: Trace,
 }
 
-/// `other` gets every item, too, and whether it is of the part that was asked for.
-pub fn read<W: Watch>(input: &Input, watch: &mut W, mut other: impl FnMut(&Catalogue, &Item<'_>, bool)) -> anyhow::Result<Reading> {
+/// `other` gets every item of the part that was asked for, too.
+pub fn read<W: Watch>(input: &Input, watch: &mut W, mut other: impl FnMut(&Catalogue, &Item<'_>)) -> anyhow::Result<Reading> {
+    read_beside(input, watch, |_, _, catalogue, item, in_part| {
+        if in_part {
+            other(catalogue, item);
+        }
+    })
+}
+
+/// As [`read`]; `other` may look at the model as it is after the item, gets those before the part that was asked for, too, and is told which are in it.
+pub fn read_beside<W: Watch>(
+    input: &Input,
+    watch: &mut W,
+    mut other: impl FnMut(&mut Linux, &mut W, &Catalogue, &Item<'_>, bool),
+) -> anyhow::Result<Reading> {
     let mut trace = input::open(&input.paths()?, Options { begin: None, end: input.end })?;
     let begin_ns = input.begin.map_or(i64::MIN, |begin| begin.resolve(trace.start_ns().unwrap_or(0)));
     let (_, end_ns) = trace.range();
@@ -36,7 +49,7 @@ pub fn read<W: Watch>(input: &Input, watch: &mut W, mut other: impl FnMut(&Catal
                 loss.end_ns
             }
         };
-        other(catalogue, &item, t_ns >= begin_ns);
+        other(&mut linux, watch, catalogue, &item, t_ns >= begin_ns);
     }
     linux.finish(watch);
     for oddity in trace.oddities() {
@@ -85,6 +98,13 @@ pub fn footer(out: &mut impl Write, reading: &Reading) -> io::Result<()> {
             out,
             "{} times the trace does not hold the end of a CPU's idleness; there it ends when a thread is woken on that CPU, or with the next event of another thread",
             number(linux.unseen_idle_ends)
+        )?;
+    }
+    if linux.unseen_switches > 0 {
+        writeln!(
+            out,
+            "{} switches between threads are not in the trace; the time before the next event is told as the former's",
+            number(linux.unseen_switches)
         )?;
     }
     if linux.contradictions > 0 {

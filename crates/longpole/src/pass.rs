@@ -1,12 +1,14 @@
 //! Reads a trace once through all analyses: what `latency`, `queues`, `cpu` and `report` have in common.
 
 use crate::input::Input;
+use crate::kernel;
 use crate::table::number;
 use anyhow::Context;
 use longpole_analysis::distinct::{MOST_NAMES, OTHER_NAMES};
+use longpole_analysis::linux_account::Accounts;
 use longpole_analysis::pairs::Pairs;
 use longpole_analysis::report::Pass;
-use longpole_trace::{Item, Trace};
+use longpole_trace::{Item, Stream, StreamKind, Trace};
 use serde::Serialize;
 use std::io::{self, BufWriter, StdoutLock, Write};
 use std::process::ExitCode;
@@ -28,6 +30,33 @@ pub fn read(input: &Input, mut pairs: Option<&mut Pairs>) -> anyhow::Result<(Pas
         pairs.check(trace.catalogue())?;
     }
     Ok((pass, trace))
+}
+
+/// As [`read`]; where the trace holds the kernel's events, the time of spans is told net of what the scheduler and interrupts took.
+pub fn read_net(input: &Input, mut pairs: Option<&mut Pairs>) -> anyhow::Result<(Pass, Trace)> {
+    let kernel = |stream: &Stream| stream.kind == StreamKind::Kernel;
+    if !input.open()?.catalogue().streams.iter().any(kernel) {
+        return read(input, pairs);
+    }
+    let mut pass = Pass::new().context("a built-in rule file is wrong")?;
+    let mut accounts = Accounts::default();
+    let reading = kernel::read_beside(input, &mut accounts, |linux, accounts, catalogue, item, in_part| {
+        if !in_part {
+            return;
+        }
+        let mut account = None;
+        if let Item::Event(event) = item {
+            account = accounts.at(linux, catalogue, event);
+            if let Some(pairs) = pairs.as_deref_mut() {
+                pairs.event(catalogue, event);
+            }
+        }
+        pass.item_with(catalogue, item, account);
+    })?;
+    if let Some(pairs) = pairs {
+        pairs.check(reading.trace.catalogue())?;
+    }
+    Ok((pass, reading.trace))
 }
 
 /// Gives the answer as JSON, or as `print` shows it with what stands beside every number.

@@ -11,19 +11,25 @@
 //!   is from a thread that stood in the idle CPU's queue, that thread has run since it stood there.
 //! - A thread that is ready and does not run is not running.
 
+mod files;
+mod reasons;
 mod threads;
+
+pub use files::{Arguments, FileKind};
 
 use crate::hash::IdMap;
 use crate::linux_loss::{Piece, Silences};
 use crate::linux_net::{Hop, HopPlan, HopRules};
 use crate::linux_rules::{Fact, KernelPlan, Key, LinuxRules};
 use crate::linux_watch::{
-    softirq_name, Base, Call, ContextId, CpuId, Handling, Mode, Occupant, Reason, ThreadId, ThreadState, Wake, Waker, Watch,
+    softirq_name, Allowing, Base, Call, Cause, ContextId, CpuId, Handling, Mode, Occupant, Reason, ThreadId, ThreadState, Wake, Waker,
+    Watch,
 };
 use crate::names::{NameId, Names};
 use crate::rules::RuleError;
 use longpole_trace::event::{Catalogue, Class, Event, Loss, StreamKind};
 use std::collections::HashMap;
+use std::rc::Rc;
 
 #[derive(Debug)]
 pub struct Linux {
@@ -40,8 +46,11 @@ pub struct Linux {
     thread_ids: IdMap<i32, ThreadId>,
     pub contexts: Vec<Context>,
     context_ids: HashMap<Key, ContextId>,
+    files: files::Files,
     pub(crate) asked: (i64, i64),
     begin_ns: Option<i64>,
+    /// The trace tells of every thread that no switch told of, before its next event.
+    tells_unseen: bool,
     pub(crate) last_ns: i64,
     /// Events of the kernel within the range.
     pub events: u64,
@@ -51,12 +60,15 @@ pub struct Linux {
     pub interrupts: u64,
     /// Events that tell of packets.
     pub hops: u64,
+    pub faults: u64,
     pub lost: u64,
     pub uncounted_losses: u64,
     /// Events that cannot follow from what came before them, although no loss was told.
     pub contradictions: u64,
     /// Idleness whose end the trace does not hold.
     pub unseen_idle_ends: u64,
+    /// Switches between threads that the trace does not hold.
+    pub unseen_switches: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -104,13 +116,22 @@ pub(crate) struct Unclaimed {
     pub since_ns: i64,
     ns: u64,
     interrupts_ns: u64,
-    mode: Option<(Mode, Option<(NameId, i64)>)>,
+    mode: Option<(Mode, Option<Entered>)>,
 }
 
 impl Unclaimed {
     pub fn since(since_ns: i64) -> Unclaimed {
         Unclaimed { since_ns, ..Unclaimed::default() }
     }
+}
+
+/// A system call that has not returned.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entered {
+    pub name: NameId,
+    /// None: before the trace began.
+    pub t_ns: Option<i64>,
+    pub arguments: Arguments,
 }
 
 /// A context that is open on a CPU.
@@ -128,9 +149,11 @@ pub struct Context {
     pub key: Key,
     /// `irq 36 eth0`, `softirq NET_RX`, `local_timer`.
     pub name: String,
+    /// The CPUs on which it may be handled, as the dump told.
+    pub allowed: Option<Rc<[u32]>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Thread {
     pub tid: i32,
     /// The id of its process, if anything told it.
@@ -148,13 +171,62 @@ pub struct Thread {
     /// A wake-up of a thread that is not known to be blocked.
     pub(crate) early: Option<Wake>,
     pub(crate) mode: Mode,
-    pub(crate) call: Option<(NameId, i64)>,
+    pub(crate) call: Option<Entered>,
     pub(crate) began_ns: Option<i64>,
     own_ns: u64,
     exiting: bool,
+    /// One of the kernel's own.
+    pub kernel: bool,
+    /// On which CPUs it may run: at its birth or the trace's begin. None: nothing told.
+    pub allowed: Option<Rc<[u32]>>,
+    /// The changes of it since.
+    pub allowings: Vec<Allowing>,
+    /// Why it is blocked.
+    cause: Cause,
+    /// It has asked a block device for something since it has its CPU.
+    asked_disk: bool,
+}
+
+impl Default for Thread {
+    fn default() -> Thread {
+        Thread {
+            tid: 0,
+            process: None,
+            name: Vec::new(),
+            born_ns: None,
+            died_ns: None,
+            state: ThreadState::Unknown,
+            since_ns: 0,
+            cpu: None,
+            queued_ns: 0,
+            wake: None,
+            early: None,
+            mode: Mode::Unknown,
+            call: None,
+            began_ns: None,
+            own_ns: 0,
+            exiting: false,
+            kernel: false,
+            allowed: None,
+            allowings: Vec::new(),
+            cause: Cause::Unknown,
+            asked_disk: false,
+        }
+    }
 }
 
 impl Thread {
+    /// On which CPUs it might run at a time.
+    pub fn allowed_at(&self, t_ns: i64) -> Option<Rc<[u32]>> {
+        let before = self.allowings.iter().take_while(|change| change.t_ns < t_ns).last();
+        before.map_or_else(|| self.allowed.clone(), |last| last.cpus.clone())
+    }
+
+    /// On which CPUs it may run now.
+    fn allowed_now(&self) -> Option<Rc<[u32]>> {
+        self.allowings.last().map_or_else(|| self.allowed.clone(), |last| last.cpus.clone())
+    }
+
     pub fn name(&self) -> String {
         match self.name.as_slice() {
             [] => format!("tid {}", self.tid),
@@ -189,18 +261,22 @@ impl Linux {
             thread_ids: IdMap::default(),
             contexts: Vec::new(),
             context_ids: HashMap::new(),
+            files: files::Files::default(),
             asked: (begin_ns, end_ns),
             begin_ns: None,
+            tells_unseen: false,
             last_ns: i64::MIN,
             events: 0,
             scheduling: 0,
             system_calls: 0,
             interrupts: 0,
             hops: 0,
+            faults: 0,
             lost: 0,
             uncounted_losses: 0,
             contradictions: 0,
             unseen_idle_ends: 0,
+            unseen_switches: 0,
         }
     }
 
@@ -253,6 +329,11 @@ impl Linux {
                 self.runs(cpu, t_ns, tid, watch);
             }
         }
+        let place = &mut self.cpus[cpu.0 as usize];
+        if self.tells_unseen && place.base == Base::Idle && !matches!(fact, Fact::Switch { .. } | Fact::Running { .. }) {
+            // Nobody took the CPU by now, whoever stands in its queue.
+            place.ready_ns = place.ready_ns.map(|ready| ready.max(t_ns));
+        }
         self.apply(cpu, t_ns, fact, watch);
         self.cpus[cpu.0 as usize].fresh = false;
     }
@@ -271,6 +352,7 @@ impl Linux {
             Waker::Unknown => self.cpus[cpu.0 as usize].unclaimed.mode.and_then(|(_, call)| call),
             Waker::Context { .. } | Waker::Idle => None,
         };
+        let call = call.and_then(|call| Some((call.name, call.t_ns?)));
         watch.hopped(&Hop { t_ns, cpu, by, call, covered, step });
     }
 
@@ -314,9 +396,16 @@ impl Linux {
                     let old = &mut self.threads[old.0 as usize];
                     (old.state, old.died_ns) = (ThreadState::Dead, old.died_ns.or(Some(t_ns)));
                 }
+                let maker = parent.and_then(|parent| self.thread_of(parent)).map(|maker| &self.threads[maker.0 as usize]);
+                let (allowed, kernel, family) =
+                    maker.map_or((None, false, None), |maker| (maker.allowed_now(), maker.kernel, maker.process));
+                if let Some((from, to)) = family.zip(process) {
+                    self.files.forked(from, to);
+                }
                 let thread = self.thread(tid, name, true);
                 let thread = &mut self.threads[thread.0 as usize];
                 (thread.process, thread.born_ns, thread.since_ns) = (process, Some(t_ns), t_ns);
+                (thread.allowed, thread.kernel) = (allowed, kernel);
             }
             Fact::Exec { tid, file } => {
                 if let Some(tid) = tid {
@@ -325,17 +414,49 @@ impl Linux {
                 if let Base::Thread(thread) = self.cpus[cpu.0 as usize].base {
                     let name = file.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
                     // As much of it as the kernel keeps.
-                    self.threads[thread.0 as usize].name = name[..name.len().min(15)].to_vec();
+                    let thread = &mut self.threads[thread.0 as usize];
+                    (thread.name, thread.kernel) = (name[..name.len().min(15)].to_vec(), false);
+                    if let Some(process) = thread.process {
+                        self.files.exec(process);
+                    }
                 }
             }
             Fact::Exit { tid } => {
                 self.runs(cpu, t_ns, tid, watch);
                 let thread = self.thread(tid, &[], false);
                 self.threads[thread.0 as usize].exiting = true;
+                self.files.gone(tid);
             }
-            Fact::Process { tid, process, name, status, cpu: at } => self.dumped(tid, process, name, status, at),
-            Fact::IrqName { number, name } => {
-                self.context(Key::Irq(number), name);
+            Fact::Running { tid } => {
+                if matches!(self.cpus[cpu.0 as usize].base, Base::Thread(known) if self.threads[known.0 as usize].tid != tid) {
+                    self.unseen_switches += 1;
+                    self.settle(cpu, t_ns, watch);
+                    self.unseat(cpu, t_ns);
+                }
+                self.runs(cpu, t_ns, tid, watch);
+            }
+            Fact::Process { .. } => self.dumped(fact),
+            Fact::File { process, fd, path, flags } => self.files.dumped(process, fd, path, flags),
+            Fact::IrqName { number, name, allowed } => {
+                let context = self.context(Key::Irq(number), name);
+                self.contexts[context.0 as usize].allowed = reasons::cpus(allowed);
+            }
+            Fact::Fault { name } => {
+                let covers = self.covers(t_ns);
+                self.faults += u64::from(covers);
+                if covers {
+                    let thread = match self.cpus[cpu.0 as usize].base {
+                        Base::Thread(thread) => Some(thread),
+                        Base::Unknown | Base::Idle => None,
+                    };
+                    watch.faulted(thread, name, t_ns);
+                }
+            }
+            Fact::Disk => {
+                let place = &self.cpus[cpu.0 as usize];
+                if let (true, Base::Thread(thread)) = (place.open.is_empty(), place.base) {
+                    self.threads[thread.0 as usize].asked_disk = true;
+                }
             }
             Fact::Raise { number } => {
                 if let Some(raised) = usize::try_from(number).ok().and_then(|number| self.cpus[cpu.0 as usize].raised.get_mut(number)) {
@@ -344,10 +465,10 @@ impl Linux {
             }
             Fact::Enter(key, name) => self.enter(cpu, t_ns, key, name, watch),
             Fact::Leave(key) => self.exit(cpu, t_ns, key, watch),
-            Fact::SyscallEnter { name } => {
+            Fact::SyscallEnter { name, arguments } => {
                 self.in_thread(cpu, t_ns, watch);
                 self.system_calls += 1;
-                let call = (Mode::Syscall, Some((name, t_ns)));
+                let call = (Mode::Syscall, Some(Entered { name, t_ns: Some(t_ns), arguments }));
                 let thread = self.set_mode(cpu, call);
                 if self.covers(t_ns) {
                     watch.entered(thread, name, t_ns);
@@ -360,14 +481,39 @@ impl Linux {
                     Base::Thread(thread) => self.threads[thread.0 as usize].call,
                     _ => self.cpus[cpu.0 as usize].unclaimed.mode.and_then(|(_, call)| call),
                 };
-                let entered = entered.filter(|(known, _)| *known == name || self.names.text(name) == "unknown");
+                let entered = entered.filter(|call| call.name == name || self.names.text(name) == "unknown");
                 let thread = self.set_mode(cpu, (Mode::User, None));
+                if let Some((call, result)) = entered.zip(result) {
+                    self.has_returned(thread, &call, result, t_ns);
+                }
                 if self.covers(t_ns) {
-                    let (name, begin_ns) = entered.map_or((name, None), |(name, begin)| (name, Some(begin)));
+                    let (name, begin_ns) = entered.map_or((name, None), |call| (call.name, call.t_ns));
                     watch.returned(&Call { thread, name, begin_ns, end_ns: t_ns, result });
                 }
             }
         }
+    }
+
+    /// What a call has done to what is known of its thread.
+    fn has_returned(&mut self, thread: Option<ThreadId>, call: &Entered, result: i64, t_ns: i64) {
+        let process = thread.and_then(|thread| self.threads[thread.0 as usize].process);
+        if let Some(process) = process {
+            self.files.returned(process, call.name, &self.names, call.arguments, result);
+        }
+        if result >= 0 && self.names.text(call.name) == "sched_setaffinity" {
+            self.allowed(thread, call.arguments.about, t_ns);
+        }
+    }
+
+    /// Tells what the thread `tid` did until now, although it may go on with it. For those who sum times and do not count pieces.
+    pub fn tell_until<W: Watch + ?Sized>(&mut self, tid: i32, t_ns: i64, watch: &mut W) -> Option<ThreadId> {
+        let id = self.thread_of(tid)?;
+        let thread = &self.threads[id.0 as usize];
+        match (thread.state, thread.cpu) {
+            (ThreadState::Running, Some(cpu)) => self.settle(cpu, t_ns, watch),
+            _ => self.close(id, t_ns, watch),
+        }
+        Some(id)
     }
 
     /// To be called once, after the last event.
@@ -452,7 +598,7 @@ impl Linux {
         }
     }
 
-    fn set_mode(&mut self, cpu: CpuId, (mode, call): (Mode, Option<(NameId, i64)>)) -> Option<ThreadId> {
+    fn set_mode(&mut self, cpu: CpuId, (mode, call): (Mode, Option<Entered>)) -> Option<ThreadId> {
         let place = &mut self.cpus[cpu.0 as usize];
         match place.base {
             Base::Thread(id) => {
@@ -514,19 +660,21 @@ impl Linux {
         if at + 1 < place.open.len() {
             self.contradictions += 1;
         }
-        let open = place.open[at];
+        let (open, base) = (place.open[at], place.base);
         place.open.truncate(at);
         if open.seen && self.covers(t_ns) {
             let Open { own_ns, raised_ns, began_ns: begin_ns, .. } = open;
-            watch.handled(&Handling { context: id, cpu, begin_ns, end_ns: t_ns, own_ns, raised_ns });
+            watch.handled(&Handling { context: id, cpu, begin_ns, end_ns: t_ns, own_ns, raised_ns, base });
         }
     }
 
     /// The dump of the system's state knows what no event has told, and nothing better.
-    fn dumped(&mut self, tid: i32, process: Option<i32>, name: &[u8], status: Option<i64>, cpu: Option<u32>) {
+    fn dumped(&mut self, fact: Fact<'_>) {
+        let Fact::Process { tid, process, name, status, cpu, kernel, allowed, call } = fact else { return };
         if tid == 0 {
             return;
         }
+        let call = call.map(|(name, about)| (self.names.intern(&String::from_utf8_lossy(name)), about));
         let cpu = cpu.and_then(|number| self.known_cpu(number));
         let begin = self.begin_ns.unwrap_or(0);
         let id = self.thread(tid, &[], false);
@@ -538,8 +686,20 @@ impl Linux {
         // 5: it waits for something (`enum lttng_process_status`).
         if thread.state == ThreadState::Unknown && thread.early.is_none() && status == Some(5) && thread.cpu.is_none() {
             (thread.state, thread.since_ns) = (ThreadState::Blocked(Reason::Interruptible), begin);
+            if let Some((name, about)) = call {
+                let arguments = Arguments { about, ..Arguments::default() };
+                (thread.mode, thread.call) = (Mode::Syscall, Some(Entered { name, t_ns: None, arguments }));
+            }
+        }
+        thread.kernel |= kernel;
+        if thread.allowed.is_none() && thread.allowings.is_empty() {
+            thread.allowed = reasons::cpus(allowed);
         }
         thread.cpu = thread.cpu.or(cpu);
+        let (state, unexplained) = (thread.state, thread.cause == Cause::Unknown);
+        if let (ThreadState::Blocked(state), true) = (state, unexplained) {
+            self.threads[id.0 as usize].cause = self.cause(id, state);
+        }
     }
 
     /// The thread of this id; another one than before if that one is dead and `fresh` says that this one lives.
@@ -572,7 +732,7 @@ impl Linux {
                 Key::Softirq(number) => softirq_name(number).map_or_else(|| format!("softirq {number}"), |name| format!("softirq {name}")),
                 Key::Vector(name) => self.names.text(name).to_owned(),
             };
-            self.contexts.push(Context { key, name });
+            self.contexts.push(Context { key, name, allowed: None });
         }
         id
     }
@@ -635,6 +795,7 @@ impl Linux {
         let class = catalogue.classes.get(at).unwrap_or(&unknown);
         let stream = catalogue.streams.get(event.stream.0 as usize);
         let foreign = stream.is_none_or(|stream| stream.kind != StreamKind::Kernel);
+        self.tells_unseen |= self.rules.tells_unseen(catalogue);
         let kernel = if foreign { None } else { self.rules.compile(class, &mut self.names) };
         let hop = if foreign { None } else { self.hop_rules.compile(class) };
         let plan = Plan { kernel, hop, foreign, names_thread: class.context.iter().any(|name| name == "tid" || name == "_tid") };
@@ -651,7 +812,8 @@ impl Linux {
 /// `prev_state` of a switch, as LTTng writes it: 0 for a thread that could go on, else the kernel's task state, maybe with bits that say more.
 fn state_of(state: i64, exiting: bool) -> ThreadState {
     match state & 0xff {
-        _ if exiting && state & 0xff != 0 => ThreadState::Dead,
+        // On its way out a thread may still wait for something. (Kernels before 4.14 have numbers of their own for the end.)
+        state if exiting && state & 0xff != 0 && state & 0x0f == 0 => ThreadState::Dead,
         0 => ThreadState::Preempted,
         state if state & 0x30 != 0 => ThreadState::Dead,
         state if state & 0x02 != 0 => ThreadState::Blocked(Reason::Uninterruptible),

@@ -2,9 +2,10 @@
 //!
 //! Here nothing is remembered from one event to the next; the state machine that facts move is [`crate::linux`].
 
+use crate::linux::Arguments;
 use crate::names::{NameId, Names};
 use crate::rules::{parse, Pattern, RuleError, Template};
-use longpole_trace::event::{Class, Event, Value};
+use longpole_trace::event::{Catalogue, Class, Event, Value};
 use serde::Deserialize;
 use std::ops::Range;
 use toml::Spanned;
@@ -50,6 +51,10 @@ pub enum Fact<'a> {
     Exit {
         tid: i32,
     },
+    /// It runs on this CPU, although no switch told so.
+    Running {
+        tid: i32,
+    },
     /// Of the dump of the system's state when the recording began.
     Process {
         tid: i32,
@@ -57,10 +62,23 @@ pub enum Fact<'a> {
         name: &'a [u8],
         status: Option<i64>,
         cpu: Option<u32>,
+        kernel: bool,
+        /// A list as `0-3,5`.
+        allowed: &'a [u8],
+        /// The system call in which it waited, and the first of what that is about.
+        call: Option<(&'a [u8], Option<i64>)>,
+    },
+    /// Of the dump: an open file.
+    File {
+        process: i32,
+        fd: i64,
+        path: &'a [u8],
+        flags: Option<i64>,
     },
     IrqName {
         number: i64,
         name: &'a [u8],
+        allowed: &'a [u8],
     },
     Raise {
         number: i64,
@@ -69,11 +87,18 @@ pub enum Fact<'a> {
     Leave(Key),
     SyscallEnter {
         name: NameId,
+        arguments: Arguments,
     },
     SyscallLeave {
         name: NameId,
         result: Option<i64>,
     },
+    /// A page was missing.
+    Fault {
+        name: NameId,
+    },
+    /// The thread asked a block device for something.
+    Disk,
 }
 
 /// An interrupt context.
@@ -95,6 +120,7 @@ enum Action {
     Fork,
     Exec,
     Exit,
+    Running,
     Process,
     IrqName,
     IrqEnter,
@@ -106,11 +132,14 @@ enum Action {
     VectorLeave,
     SyscallEnter,
     SyscallLeave,
+    File,
+    Fault,
+    Disk,
     Ignore,
 }
 
 impl Action {
-    const ALL: [(&'static str, Action); 20] = [
+    const ALL: [(&'static str, Action); 24] = [
         ("switch", Action::Switch),
         ("waking", Action::Waking),
         ("woken", Action::Woken),
@@ -119,6 +148,7 @@ impl Action {
         ("fork", Action::Fork),
         ("exec", Action::Exec),
         ("exit", Action::Exit),
+        ("running", Action::Running),
         ("process", Action::Process),
         ("irq_name", Action::IrqName),
         ("irq_enter", Action::IrqEnter),
@@ -130,6 +160,9 @@ impl Action {
         ("vector_leave", Action::VectorLeave),
         ("syscall_enter", Action::SyscallEnter),
         ("syscall_leave", Action::SyscallLeave),
+        ("file", Action::File),
+        ("fault", Action::Fault),
+        ("disk", Action::Disk),
         ("ignore", Action::Ignore),
     ];
 }
@@ -157,6 +190,11 @@ struct Entry {
     cpu: Option<Spanned<String>>,
     number: Option<Spanned<String>>,
     result: Option<Spanned<String>>,
+    about: Option<Spanned<String>>,
+    second: Option<Spanned<String>>,
+    third: Option<Spanned<String>>,
+    allowed: Option<Spanned<String>>,
+    call: Option<Spanned<String>>,
 }
 
 #[derive(Debug)]
@@ -179,6 +217,11 @@ struct Roles<T> {
     cpu: T,
     number: T,
     result: T,
+    about: T,
+    second: T,
+    third: T,
+    allowed: T,
+    call: T,
 }
 
 #[derive(Debug)]
@@ -221,10 +264,23 @@ impl LinuxRules {
                 cpu: template(&entry.cpu)?,
                 number: template(&entry.number)?,
                 result: template(&entry.result)?,
+                about: template(&entry.about)?,
+                second: template(&entry.second)?,
+                third: template(&entry.third)?,
+                allowed: template(&entry.allowed)?,
+                call: template(&entry.call)?,
             };
             rules.push(Rule { pattern, action, roles });
         }
         Ok(LinuxRules { rules })
+    }
+
+    /// Whether the trace has a class for threads that no switch tells of, so that where there is no such event every switch was told.
+    pub(crate) fn tells_unseen(&self, catalogue: &Catalogue) -> bool {
+        let running = |class: &Class| {
+            self.rules.iter().any(|rule| rule.action == Action::Running && rule.pattern.captures(&class.event_name).is_some())
+        };
+        catalogue.classes.iter().any(running)
     }
 
     /// None: no rule knows the class.
@@ -251,6 +307,11 @@ impl LinuxRules {
                 cpu: source(&roles.cpu),
                 number: source(&roles.number),
                 result: source(&roles.result),
+                about: source(&roles.about),
+                second: source(&roles.second),
+                third: source(&roles.third),
+                allowed: source(&roles.allowed),
+                call: source(&roles.call),
             };
             return (rule.action != Action::Ignore).then_some(KernelPlan { action: rule.action, roles });
         }
@@ -346,14 +407,25 @@ impl KernelPlan {
             },
             Action::Exec => Fact::Exec { tid: tid(), file: roles.name.bytes(fields) },
             Action::Exit => Fact::Exit { tid: tid()? },
+            Action::Running => Fact::Running { tid: tid()? },
             Action::Process => Fact::Process {
                 tid: tid()?,
                 process: roles.process.id(fields),
                 name: roles.name.bytes(fields),
                 status: roles.state.number(fields),
                 cpu: roles.cpu.cpu(fields),
+                // `enum lttng_thread_type`.
+                kernel: number() == Some(1),
+                allowed: roles.allowed.bytes(fields),
+                call: Some(roles.call.bytes(fields)).filter(|name| !name.is_empty()).map(|name| (name, roles.about.number(fields))),
             },
-            Action::IrqName => Fact::IrqName { number: number()?, name: roles.name.bytes(fields) },
+            Action::File => Fact::File {
+                process: roles.process.id(fields)?,
+                fd: roles.about.number(fields)?,
+                path: roles.name.bytes(fields),
+                flags: roles.second.number(fields),
+            },
+            Action::IrqName => Fact::IrqName { number: number()?, name: roles.name.bytes(fields), allowed: roles.allowed.bytes(fields) },
             Action::IrqEnter => Fact::Enter(Key::Irq(number()?), roles.name.bytes(fields)),
             Action::IrqLeave => Fact::Leave(Key::Irq(number()?)),
             Action::SoftirqRaise => Fact::Raise { number: number()? },
@@ -361,8 +433,17 @@ impl KernelPlan {
             Action::SoftirqLeave => Fact::Leave(Key::Softirq(number()?)),
             Action::VectorEnter => Fact::Enter(Key::Vector(roles.name.name()?), &[]),
             Action::VectorLeave => Fact::Leave(Key::Vector(roles.name.name()?)),
-            Action::SyscallEnter => Fact::SyscallEnter { name: roles.name.name()? },
+            Action::SyscallEnter => Fact::SyscallEnter {
+                name: roles.name.name()?,
+                arguments: Arguments {
+                    about: roles.about.number(fields),
+                    second: roles.second.number(fields),
+                    third: roles.third.number(fields),
+                },
+            },
             Action::SyscallLeave => Fact::SyscallLeave { name: roles.name.name()?, result: roles.result.number(fields) },
+            Action::Fault => Fact::Fault { name: roles.name.name()? },
+            Action::Disk => Fact::Disk,
             Action::Ignore => return None,
         })
     }

@@ -3,9 +3,11 @@
 //! Everything is told when it is over, since only then it is known. Times are clipped to the range that was asked for; pieces of no length are
 //! not told. An analysis keeps sums of what it hears; names are looked up in [`crate::linux::Linux`] at the end.
 
+use crate::linux::FileKind;
 use crate::linux_net::Hop;
 use crate::linux_rules::Key;
 use crate::names::NameId;
+use std::rc::Rc;
 
 /// A thread. Index into [`crate::linux::Linux::threads`]. A thread id that the kernel gives away a second time is a second thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -74,6 +76,36 @@ pub enum Reason {
     Parked,
 }
 
+/// Why a thread does not go on, as far as the events tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Why {
+    pub state: Reason,
+    pub cause: Cause,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Cause {
+    Unknown,
+    /// In a system call, about a file of this kind if it is about one that is known.
+    Call(NameId, Option<FileKind>),
+    /// After a request to a block device.
+    Disk(Option<NameId>),
+    /// In no system call, and not stopped: a page is missing.
+    Fault,
+    /// A thread of the kernel's own.
+    Kernel,
+}
+
+/// A mask of CPUs was set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Allowing {
+    pub t_ns: i64,
+    /// None: the call told an address only.
+    pub cpus: Option<Rc<[u32]>>,
+    /// Who set it.
+    pub by: Option<ThreadId>,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waker {
     Thread(ThreadId),
@@ -132,6 +164,8 @@ pub struct Handling {
     pub own_ns: u64,
     /// For a softirq whose raise was seen.
     pub raised_ns: Option<i64>,
+    /// What it lay on, below all interrupts.
+    pub base: Base,
 }
 
 /// One system call, over.
@@ -160,6 +194,9 @@ pub trait Watch {
     /// A thread was in a state other than running.
     fn was(&mut self, _thread: ThreadId, _state: ThreadState, _begin_ns: i64, _end_ns: i64) {}
 
+    /// A thread was blocked: what [`Watch::was`] tells, with its reason.
+    fn blocked(&mut self, _thread: ThreadId, _why: Why, _begin_ns: i64, _end_ns: i64) {}
+
     /// A thread stood in the queue of a CPU, for the whole of its wait or up to a migration.
     fn waited(&mut self, _wait: &Wait) {}
 
@@ -178,6 +215,8 @@ pub trait Watch {
 
     /// A packet made a step. Told also where it lies before the range that was asked for.
     fn hopped(&mut self, _hop: &Hop<'_>) {}
+    /// A page was missing.
+    fn faulted(&mut self, _thread: Option<ThreadId>, _name: NameId, _t_ns: i64) {}
 }
 
 /// Nobody listens.

@@ -7,7 +7,7 @@ use crate::stacks::{self, Gathered};
 use crate::table::{duration, number, percent, Table};
 use anyhow::Context;
 use longpole_analysis::cpu::{Cpu, KernelTime, ThreadTime};
-use longpole_analysis::linux_cpu::CpuTimes;
+use longpole_analysis::linux_cpu::{CpuTimes, WakerLine};
 use longpole_analysis::report::Pass;
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
@@ -51,7 +51,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut pass = Pass::new().context("a built-in rule file is wrong")?;
     let mut times = CpuTimes::default();
     let mut samples = Gathered::new(&args.input, args.pid, false)?;
-    let reading = kernel::read(&args.input, &mut times, |catalogue, item, in_part| {
+    let reading = kernel::read_beside(&args.input, &mut times, |_, _, catalogue, item, in_part| {
         samples.item(catalogue, item, in_part);
         if in_part {
             pass.item(catalogue, item);
@@ -135,7 +135,9 @@ fn print_kernel(out: &mut impl Write, answer: &Cpu) -> io::Result<()> {
         ">mean",
         ">max",
         "on CPU",
+        "may on",
         ">migrations",
+        "woken by",
     ]);
     let exact = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), duration);
     for (thread, kernel) in active.iter().take(MOST_LINES) {
@@ -154,7 +156,9 @@ fn print_kernel(out: &mut impl Write, answer: &Cpu) -> io::Result<()> {
             exact(instances.map(|times| times.mean.round() as u64)),
             exact(instances.map(|times| times.max)),
             cpus.join(","),
+            allowed(thread, kernel),
             thread.migrations.map_or_else(String::new, number),
+            kernel.wakers.first().map_or_else(String::new, waker),
         ]);
     }
     table.print(out)?;
@@ -164,7 +168,56 @@ fn print_kernel(out: &mut impl Write, answer: &Cpu) -> io::Result<()> {
     if !still.is_empty() {
         writeln!(out, "  {} threads neither ran nor wanted to", number(still.len() as u64))?;
     }
-    Ok(())
+    print_blocked(out, &active)
+}
+
+/// Reasons of one thread in the table.
+const MOST_REASONS: usize = 3;
+
+fn print_blocked(out: &mut impl Write, active: &[(&ThreadTime, &KernelTime)]) -> io::Result<()> {
+    writeln!(out, "\nBLOCKED IN")?;
+    let mut table = Table::new(&["thread", ">tid", "reason", ">time", ">share", ">count"]);
+    for (thread, _) in active.iter().take(MOST_LINES) {
+        for (at, blocked) in thread.blocked.iter().flatten().take(MOST_REASONS).enumerate() {
+            let first = |text: String| if at == 0 { text } else { String::new() };
+            table.row([
+                first(thread.name.clone()),
+                first(thread.tid.map_or_else(String::new, |tid| tid.to_string())),
+                blocked.reason.clone(),
+                duration(blocked.ns),
+                percent(blocked.share),
+                number(blocked.count),
+            ]);
+        }
+    }
+    table.print(out)
+}
+
+fn list(cpus: &[u32]) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    for range in cpus.chunk_by(|a, b| a + 1 == *b) {
+        match range {
+            [one] => parts.push(one.to_string()),
+            [first, .., last] => parts.push(format!("{first}-{last}")),
+            [] => {}
+        }
+    }
+    parts.join(",")
+}
+
+/// Where it may run: at the begin, and the number of changes.
+fn allowed(thread: &ThreadTime, kernel: &KernelTime) -> String {
+    let begin = thread.allowed_cpus.as_ref().map_or_else(|| "-".to_owned(), |cpus| list(cpus));
+    match kernel.allowed_changes.len() {
+        0 => begin,
+        changes => format!("{begin}, changed {}", if changes == 1 { "once".to_owned() } else { format!("{changes} times") }),
+    }
+}
+
+/// An interrupt, where it ran, and where it may.
+fn waker(waker: &WakerLine) -> String {
+    let mask = waker.allowed_cpus.as_ref().map_or_else(String::new, |cpus| format!(" of {}", list(cpus)));
+    format!("{} on {}{mask}", waker.name, list(&waker.cpus))
 }
 
 fn print_probes(out: &mut impl Write, answer: &Cpu) -> io::Result<()> {

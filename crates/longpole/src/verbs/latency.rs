@@ -47,7 +47,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         (Some(from), Some(to)) => Some(Pairs::new(from, to, args.by)),
         _ => None,
     };
-    let (pass, trace) = pass::read(&args.input, pairs.as_mut())?;
+    let (pass, trace) = pass::read_net(&args.input, pairs.as_mut())?;
     let answer = match &pairs {
         Some(pairs) => pairs.answer(),
         None => pass.latency(),
@@ -136,7 +136,16 @@ fn parts(line: &Latency) -> String {
         Kind::Rpc if line.parts.is_empty() => String::new(),
         Kind::Rpc => format!("dispatch {}, service {}, return {}", mean("dispatch"), mean("service"), mean("return")),
         Kind::Span => match line.parts.get("self") {
-            Some(Part::Times(own)) => format!("self {}", duration(own.total_ns)),
+            Some(Part::Times(own)) => {
+                let mut text = format!("self {}", duration(own.total_ns));
+                for key in ["net", "interrupted", "runnable", "blocked", "unknown"] {
+                    match line.parts.get(key) {
+                        Some(Part::Times(times)) if times.total_ns > 0 => text.push_str(&format!(", {key} {}", duration(times.total_ns))),
+                        _ => {}
+                    }
+                }
+                text
+            }
             _ => String::new(),
         },
         Kind::Signal => {

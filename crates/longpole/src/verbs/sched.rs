@@ -23,7 +23,7 @@ pub struct Args {
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut delays = Delays::default();
-    let reading = kernel::read(&args.input, &mut delays, |_, _, _| {})?;
+    let reading = kernel::read(&args.input, &mut delays, |_, _| {})?;
     kernel::needs(reading.linux.scheduling, "events of the kernel's scheduler", "sched,irq,softirq")?;
     let answer = delays.answer(&reading.linux);
     kernel::write(&args.input, &reading, &answer, |out, answer| print(out, answer))
@@ -36,8 +36,21 @@ fn print(out: &mut impl Write, answer: &[SchedLine]) -> io::Result<()> {
     if answer.is_empty() {
         return writeln!(out, "no thread was woken and started");
     }
-    let mut table =
-        Table::new(&["thread", ">tid", ">wake-ups", ">min", ">mean", ">p50", ">p99", ">max", ">total", ">put off", ">for", "kept by"]);
+    let mut table = Table::new(&[
+        "thread",
+        ">tid",
+        ">wake-ups",
+        ">min",
+        ">mean",
+        ">p50",
+        ">p99",
+        ">max",
+        ">total",
+        ">put off",
+        ">for",
+        "kept by",
+        "blocked in",
+    ]);
     for line in answer.iter().take(MOST_LINES) {
         let exact = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), duration);
         let delay = &line.delay;
@@ -55,6 +68,12 @@ fn print(out: &mut impl Write, answer: &[SchedLine]) -> io::Result<()> {
             number(line.preempted.count),
             duration(line.preempted.total_ns),
             kept.collect::<Vec<_>>().join(", "),
+            line.blocked
+                .iter()
+                .take(2)
+                .map(|blocked| format!("{} {}", blocked.reason, percent(blocked.share)))
+                .collect::<Vec<_>>()
+                .join(", "),
         ]);
     }
     table.print(out)?;

@@ -1,4 +1,4 @@
-//! `longpole syscalls`: how many system calls, how long, which errors.
+//! `longpole syscalls`: what brings the processor into the kernel: system calls, missing pages, interrupts; how many, how long, which errors.
 
 use crate::input::Input;
 use crate::kernel;
@@ -7,14 +7,15 @@ use longpole_analysis::linux_syscalls::{Calls, SyscallLine};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// Measure system calls: count, time from entry to return, errors
+/// Measure entries into the kernel: system calls with their errors, page faults, interrupts
 #[derive(clap::Args)]
 #[command(after_help = "\
-Percentiles are within 1 %; count, min, mean, max and total are exact. Needs kernel events: `longpole record --kernel sched,syscall`.
+Percentiles are within 1 %; count, min, mean, max and total are exact. Needs kernel events: `longpole record --kernel sched,syscall,fault,irq,softirq`.
 
 Examples:
   longpole syscalls                          of the newest recording
   longpole syscalls --by process             a line per call and process
+  longpole syscalls --json | jq '.[] | select(.kind == \"fault\")'
   longpole syscalls --json | jq '.[] | select(.errors != []) | {name, errors}'")]
 pub struct Args {
     #[command(flatten)]
@@ -33,8 +34,8 @@ enum By {
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut calls = Calls::new(args.by == By::Process);
-    let reading = kernel::read(&args.input, &mut calls, |_, _, _| {})?;
-    kernel::needs(reading.linux.system_calls, "system calls", "sched,syscall")?;
+    let reading = kernel::read(&args.input, &mut calls, |_, _| {})?;
+    kernel::needs(reading.linux.system_calls + reading.linux.faults, "system calls", "sched,syscall,fault")?;
     let answer = calls.answer(&reading.linux);
     kernel::write(&args.input, &reading, &answer, |out, answer| print(out, answer, args.by))
 }
@@ -54,7 +55,7 @@ fn print(out: &mut impl Write, answer: &[SyscallLine], by: By) -> io::Result<()>
         let mut row = vec![
             line.name.clone(),
             number(line.count),
-            duration(line.times.total_ns),
+            exact(line.times.total_ns),
             exact(line.times.min_ns),
             exact(line.times.mean_ns.map(|ns| ns.round() as u64)),
             exact(line.times.p50_ns),

@@ -200,7 +200,7 @@ fn of_recording(path: &std::path::Path, pid: i32) -> anyhow::Result<Answer> {
     let range = (Some(Moment::At(begin_ns)), Some(Moment::At(end_ns)));
     let input = Input { traces: vec![path.to_owned()], begin: range.0, end: range.1, json: false };
     let mut times = CpuTimes::default();
-    let Reading { linux, .. } = reading::read(&input, &mut times, |_, _, _| {})?;
+    let Reading { linux, .. } = reading::read(&input, &mut times, |_, _| {})?;
     let total_ns = (end_ns - begin_ns) as u64;
     let mut threads: Vec<Thread> = Vec::new();
     for thread in times.threads(&linux).into_iter().filter(|thread| members.members.contains(&i64::from(thread.tid))) {

@@ -1,7 +1,7 @@
 //! Who runs where: switches, wake-ups, queues, and what an event shows of a CPU whose thread was not known.
 
 use super::{state_of, Linux, Unclaimed};
-use crate::linux_watch::{Base, CpuId, Mode, Start, ThreadId, ThreadState, Wait, Wake, Watch};
+use crate::linux_watch::{Base, CpuId, Mode, Start, ThreadId, ThreadState, Wait, Wake, Watch, Why};
 
 impl Linux {
     /// The CPU's thread goes, `None` being the idle one.
@@ -36,6 +36,10 @@ impl Linux {
         if thread.state == ThreadState::Dead {
             thread.died_ns = Some(t_ns);
         }
+        if let ThreadState::Blocked(state) = thread.state {
+            self.threads[id.0 as usize].cause = self.cause(id, state);
+        }
+        self.threads[id.0 as usize].asked_disk = false;
         if let Some(begin_ns) = begin.filter(|_| self.covers(t_ns)) {
             watch.stopped(id, cpu, begin_ns, t_ns, own_ns);
         }
@@ -248,6 +252,10 @@ impl Linux {
         if !matches!(state, ThreadState::Running | ThreadState::Dead | ThreadState::Unknown) {
             if let Some((begin, end)) = self.clip(since, t_ns) {
                 watch.was(id, state, begin, end);
+                if let ThreadState::Blocked(state) = state {
+                    let cause = self.threads[id.0 as usize].cause;
+                    watch.blocked(id, Why { state, cause }, begin, end);
+                }
             }
             if matches!(state, ThreadState::Runnable | ThreadState::Preempted) {
                 let thread = &self.threads[id.0 as usize];

@@ -15,13 +15,13 @@ mod lane;
 mod source;
 
 use super::ctf::{self, Preamble, Stream};
-use super::layout::encode::Plan;
+use super::layout::encode::{integer, Plan};
 use super::layout::people::People;
 use super::layout::{Int, Kind, Layout, LayoutError};
 use calls::Calls;
 use follow::{follow, Context, Follow};
 use lane::{Lane, Next};
-use longpole_ftrace::{ByteOrder, FormatError};
+use longpole_ftrace::{ByteOrder, Field, FormatError};
 use rustix::fs::FlockOperation;
 use source::Description;
 use std::cmp::Reverse;
@@ -33,6 +33,7 @@ use std::path::{Path, PathBuf};
 #[cfg(test)]
 pub(crate) use dump::classes as statedump_classes;
 
+const TID: Int = Int { signed: true, ..Int::unsigned(32) };
 /// Messages that are kept.
 const MOST_MESSAGES: usize = 20;
 /// The caller hears of the progress after so many bytes.
@@ -191,7 +192,13 @@ fn sync(directory: &Path) -> Result<(), ConvertError> {
 
 /// What an event id of the kernel leads to.
 enum Class {
-    Plain { id: u16, plan: Box<Plan>, follow: Box<Follow> },
+    Plain {
+        id: u16,
+        plan: Box<Plan>,
+        follow: Box<Follow>,
+        /// Of a switch: the thread that comes.
+        to: Option<Box<Field>>,
+    },
     SysEnter,
     SysExit,
 }
@@ -202,6 +209,8 @@ struct Conversion {
     people: People,
     context: Context,
     unknown: u16,
+    /// Id of our own event that tells of a thread that no switch told of.
+    running: u16,
     counts: Vec<u64>,
     done: Converted,
     order: ByteOrder,
@@ -233,7 +242,13 @@ fn pages_to_ctf(
                 let plan = Plan::new(format, layout.event(system, name), order, page.long_size());
                 let id = names.len() as u16;
                 names.push((plan.name.clone(), plan.fields.clone()));
-                Class::Plain { id, plan: Box::new(plan), follow: Box::new(follow(format, !context.is_empty())) }
+                let to = ((system, name) == ("sched", "sched_switch")).then(|| format.field("next_pid")).flatten();
+                Class::Plain {
+                    id,
+                    plan: Box::new(plan),
+                    follow: Box::new(follow(format, !context.is_empty())),
+                    to: to.cloned().map(Box::new),
+                }
             }
         };
         let at = usize::from(format.id);
@@ -247,6 +262,8 @@ fn pages_to_ctf(
     let unknown = names.len() as u16;
     let byte = Int { base: 16, ..Int::unsigned(8) };
     names.push(("unknown".to_owned(), vec![("id".to_owned(), Kind::Int(Int::unsigned(16))), ("bytes".to_owned(), Kind::List(32, byte))]));
+    let running = names.len() as u16;
+    names.push(("longpole_running".to_owned(), vec![("tid".to_owned(), Kind::Int(TID))]));
     calls.name(&layout, &mut names);
 
     let total: u64 = description.lanes.iter().map(|(_, path)| path.metadata().map_or(0, |meta| meta.len())).sum();
@@ -255,7 +272,7 @@ fn pages_to_ctf(
         lanes.push(Lane::open(*cpu, path, page).map_err(ConvertError::io("open", path))?);
     }
     let mut conversion =
-        Conversion { classes, calls, people: People::default(), context, unknown, counts: vec![0; names.len()], done, order };
+        Conversion { classes, calls, people: People::default(), context, unknown, running, counts: vec![0; names.len()], done, order };
 
     // The earliest moment of all: there the streams begin, and there stands what was known at the start.
     let mut heap = BinaryHeap::new();
@@ -272,7 +289,7 @@ fn pages_to_ctf(
     }
     if let Some(first) = streams.first_mut() {
         let Conversion { people, context, done, counts, .. } = &mut conversion;
-        let mut dump = dump::Dump { stream: first, time: start, first: dump_ids, counts, context: context.nobody() };
+        let mut dump = dump::Dump { stream: first, time: start, first: dump_ids, counts, context: context.nobody(), layout: &layout };
         dump.write(&raw.join("state.jsonl"), people, done).map_err(ConvertError::io("write", building))?;
     }
 
@@ -339,9 +356,13 @@ impl Conversion {
     /// Writes what the lane's page holds, up to `until`.
     fn run(&mut self, lane: &mut Lane, stream: &mut Stream, until: u64) -> io::Result<()> {
         self.people.cpu = lane.cpu;
+        let mut running = std::mem::take(&mut lane.running);
         while let Some(next) = lane.next(until) {
             match next {
-                Next::Loss { time, count } => stream.loss(time, count)?,
+                Next::Loss { time, count } => {
+                    running.lost();
+                    stream.loss(time, count)?;
+                }
                 Next::Event { time, id, data } => {
                     let last = stream.last();
                     if time < last {
@@ -349,8 +370,19 @@ impl Conversion {
                     }
                     let time = time.max(last);
                     self.done.events += 1;
-                    match self.classes.get(usize::from(id)) {
-                        Some(Some(Class::Plain { id, plan, follow })) => {
+                    let class = self.classes.get(usize::from(id)).and_then(Option::as_ref);
+                    let to = match class {
+                        Some(Class::Plain { to: Some(to), .. }) => to.int(data, self.order).ok(),
+                        _ => None,
+                    };
+                    if let Some(tid) = running.unseen(self.context.tid(data, self.order), to.map(|to| to as i32)) {
+                        self.counts[usize::from(self.running)] += 1;
+                        let out = stream.event(time, self.running)?;
+                        self.context.write(data, self.order, &self.people, out);
+                        integer(out, tid.into(), TID);
+                    }
+                    match class {
+                        Some(Class::Plain { id, plan, follow, .. }) => {
                             self.counts[usize::from(*id)] += 1;
                             let out = stream.event(time, *id)?;
                             self.context.write(data, self.order, &self.people, out);
@@ -359,14 +391,14 @@ impl Conversion {
                             }
                             follow.see(data, self.order, &mut self.people);
                         }
-                        Some(Some(Class::SysEnter)) => {
+                        Some(Class::SysEnter) => {
                             let id = self.calls.enter_id(data);
                             self.counts[usize::from(id)] += 1;
                             let out = stream.event(time, id)?;
                             self.context.write(data, self.order, &self.people, out);
                             self.calls.write_enter(data, out);
                         }
-                        Some(Some(Class::SysExit)) => {
+                        Some(Class::SysExit) => {
                             let id = self.calls.exit_id(data);
                             self.counts[usize::from(id)] += 1;
                             let out = stream.event(time, id)?;
@@ -386,6 +418,7 @@ impl Conversion {
                 }
             }
         }
+        lane.running = running;
         Ok(())
     }
 }

@@ -79,7 +79,8 @@ fn processes(dump: &mut Dump<'_>) -> io::Result<HashMap<u64, i32>> {
                 {
                     sockets.entry(inode).or_insert(pid);
                 }
-                dump.line(json!({ "kind": "file_descriptor", "pid": pid, "fd": fd, "path": cut(&path) }))?;
+                let info = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).unwrap_or_default();
+                dump.line(json!({ "kind": "file_descriptor", "pid": pid, "fd": fd, "path": cut(&path), "flags": flags(&info) }))?;
             }
         }
     }
@@ -87,6 +88,19 @@ fn processes(dump: &mut Dump<'_>) -> io::Result<HashMap<u64, i32>> {
         dump.line(json!({ "kind": "left_out", "what": "file_descriptor", "count": left_out }))?;
     }
     Ok(sockets)
+}
+
+/// Of proc(5)'s `fdinfo`, in octal digits.
+fn flags(info: &str) -> Option<i64> {
+    let digits = info.lines().find_map(|line| line.strip_prefix("flags:"))?;
+    i64::from_str_radix(digits.trim(), 8).ok()
+}
+
+/// Of proc(5)'s `syscall`: the call in which the thread waits, and its first argument. None: it runs, or waits elsewhere.
+fn call(text: &str) -> Option<(u32, i64)> {
+    let (number, rest) = text.split_once(' ')?;
+    let first = rest.split_whitespace().next()?.strip_prefix("0x")?;
+    Some((number.parse().ok()?, u64::from_str_radix(first, 16).ok()? as i64))
 }
 
 fn cut(text: &str) -> &str {
@@ -108,6 +122,13 @@ fn thread(pid: i32, tid: i32) -> Option<Value> {
     let status = String::from_utf8_lossy(&status);
     let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
     thread["cpus_allowed"] = json!(allowed.map(str::trim));
+    // Of a kernel's own thread it would be what a register happens to hold.
+    if thread["kernel_thread"] == false {
+        let waits = fs::read_to_string(format!("{folder}/syscall")).unwrap_or_default();
+        if let Some((number, first)) = call(&waits) {
+            (thread["call"], thread["call_about"]) = (json!(number), json!(first));
+        }
+    }
     if pid == tid {
         let program = fs::read_link(format!("/proc/{pid}/exe")).ok();
         thread["exe"] = json!(program.map(|path| cut(&path.to_string_lossy()).to_owned()));
@@ -267,6 +288,15 @@ mod tests {
         for short in ["", "7", "7 (a", "7 (a)", "7 (a) R 1"] {
             assert_eq!(parse_stat(short), None, "{short:?}");
         }
+    }
+
+    #[test]
+    fn the_call_in_which_a_thread_waits_is_understood() {
+        assert_eq!(call("0 0x3 0x7ffb5c879000 0x20000 0x22 0xffffffff 0x0 0x7ffd 0x7ffb\n"), Some((0, 3)));
+        for none in ["running\n", "-1 0x7ffd 0x7ffb\n", "", "0", "0 3"] {
+            assert_eq!(call(none), None, "{none:?}");
+        }
+        assert_eq!((flags("pos:\t0\nflags:\t02100002\n"), flags("")), (Some(0o2_100_002), None));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 use super::super::ctf::Stream;
 use super::super::layout::encode::integer;
 use super::super::layout::people::{People, Person};
-use super::super::layout::{Int, Kind};
+use super::super::layout::{Int, Kind, Layout};
 use super::Converted;
 use serde_json::Value;
 use std::fs::File;
@@ -28,6 +28,7 @@ const MOST_LINE: u64 = 1 << 20;
 const MOST_TEXT: usize = 4096;
 
 const I32: Int = Int { signed: true, ..Int::unsigned(32) };
+const I64: Int = Int { signed: true, ..Int::unsigned(64) };
 const U32: Int = Int::unsigned(32);
 const OCTAL: Int = Int { base: 8, ..Int::unsigned(32) };
 const HEX: Int = Int { base: 16, ..Int::unsigned(32) };
@@ -78,6 +79,8 @@ pub fn classes() -> Vec<(String, Vec<(String, Kind)>)> {
                 ("policy", INT),
                 ("cpus_allowed", Kind::String),
                 ("exe", Kind::String),
+                ("call", Kind::String),
+                ("call_about", Kind::Int(I64)),
             ],
         ),
         class(
@@ -103,6 +106,8 @@ pub struct Dump<'a> {
     pub counts: &'a mut [u64],
     /// What stands before each payload.
     pub context: Vec<u8>,
+    /// For the names of system calls.
+    pub layout: &'a Layout,
 }
 
 impl Dump<'_> {
@@ -139,7 +144,7 @@ impl Dump<'_> {
             payload.clear();
             let kind = match value["kind"].as_str() {
                 Some("process") => {
-                    process(&value, people, &mut payload);
+                    process(&value, self.layout, people, &mut payload);
                     PROCESS
                 }
                 Some("file_descriptor") => {
@@ -196,7 +201,7 @@ impl Dump<'_> {
     }
 }
 
-fn process(value: &Value, people: &mut People, out: &mut Vec<u8>) {
+fn process(value: &Value, layout: &Layout, people: &mut People, out: &mut Vec<u8>) {
     let tid = number(&value["tid"], 0);
     let pid = number(&value["pid"], tid);
     let parent = number(&value["ppid"], 0);
@@ -228,7 +233,16 @@ fn process(value: &Value, people: &mut People, out: &mut Vec<u8>) {
     integer(out, number(&value["policy"], -1), I32);
     text(out, &value["cpus_allowed"]);
     text(out, &value["exe"]);
+    let number = value["call"].as_u64().and_then(|number| u32::try_from(number).ok());
+    let call = number.and_then(|number| layout.calls.iter().find(|call| call.number == number));
+    out.extend_from_slice(call.map_or("", |call| call.name.as_str()).as_bytes());
+    out.push(0);
+    let first = call.and_then(|call| call.args.first()).filter(|first| FILE_ARGUMENTS.contains(&first.name.as_str()));
+    integer(out, first.and(value["call_about"].as_i64()).unwrap_or(-1), I64);
 }
+
+/// Names of a first argument that is an open file.
+const FILE_ARGUMENTS: [&str; 6] = ["fd", "fildes", "oldfd", "epfd", "fd_in", "in_fd"];
 
 fn number(value: &Value, otherwise: i64) -> i64 {
     value.as_i64().or_else(|| value.as_str()?.parse().ok()).unwrap_or(otherwise)

@@ -71,6 +71,30 @@ impl Follow {
     }
 }
 
+/// Which thread runs on a CPU, by the switches that were traced. Every record says it too, and not every machine traces every switch.
+#[derive(Debug, Default)]
+pub struct Running {
+    tid: Option<i32>,
+    /// Some switch was seen: without any there is nothing that could contradict a record.
+    told: bool,
+}
+
+impl Running {
+    /// The thread that made this record, if no switch told of it. `to`: the record is a switch to that thread.
+    #[inline]
+    pub fn unseen(&mut self, tid: Option<i32>, to: Option<i32>) -> Option<i32> {
+        let unseen = tid.filter(|_| self.told && to.is_none() && self.tid != tid);
+        self.told |= to.is_some();
+        self.tid = to.or(tid);
+        unseen
+    }
+
+    /// Events are missing here.
+    pub fn lost(&mut self) {
+        self.tid = None;
+    }
+}
+
 /// What every event tells of the thread that was running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
@@ -114,6 +138,12 @@ impl Context {
         self.parts.is_empty()
     }
 
+    /// The thread that made a record.
+    #[inline]
+    pub fn tid(&self, data: &[u8], order: ByteOrder) -> Option<i32> {
+        self.tid.as_ref().and_then(|field| field.int(data, order).ok()).map(|tid| tid as i32)
+    }
+
     /// Names and types as LTTng's contexts have them.
     pub fn fields(&self) -> Vec<(String, Kind)> {
         let field = |part: &Part| match part {
@@ -132,7 +162,7 @@ impl Context {
         if self.parts.is_empty() {
             return;
         }
-        let tid = self.tid.as_ref().and_then(|field| field.int(data, order).ok()).unwrap_or(0) as i32;
+        let tid = self.tid(data, order).unwrap_or(0);
         let person = people.get(tid);
         for part in &self.parts {
             match part {

@@ -1,5 +1,6 @@
 //! The pages of one CPU, a page at a time: what comes next, and when.
 
+use super::follow::Running;
 use super::Converted;
 use longpole_ftrace::{Page, PageLayout};
 use std::fs::File;
@@ -27,6 +28,7 @@ pub struct Lane {
     ended: bool,
     /// Bytes taken from the file.
     pub read: u64,
+    pub running: Running,
 }
 
 struct Place {
@@ -58,6 +60,7 @@ impl Lane {
             page: 0,
             ended: false,
             read: 0,
+            running: Running::default(),
         })
     }
 

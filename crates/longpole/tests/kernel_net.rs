@@ -1,0 +1,59 @@
+//! Spans are told net of what the scheduler and interrupts took: beside the thread's own clock, with a rival on the same CPU.
+
+#[path = "support/place.rs"]
+mod place;
+
+use place::{ok, Place};
+use serde_json::Value;
+use std::path::Path;
+
+fn live() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let root = status.lines().any(|line| line.starts_with("Uid:\t0\t0\t"));
+    let possible = root && Path::new("/sys/kernel/tracing/instances").is_dir();
+    if !possible {
+        println!("skipped: spans net of preemption (needs root and tracefs)");
+    }
+    possible
+}
+
+/// The total of a part of a span, in ms.
+fn part(line: &Value, part: &str) -> f64 {
+    line["parts"][part]["total_ns"].as_f64().unwrap() / 1e6
+}
+
+#[test]
+fn a_span_beside_a_rival_on_its_cpu_is_net_what_the_thread_s_own_clock_says() {
+    if !live() {
+        return;
+    }
+    let place = Place::new();
+    let program = place.build("preempted", &[]);
+    let mut record = place.command(env!("CARGO_BIN_EXE_longpole"));
+    let run = ok(record.args(["record", "--kernel", "sched,irq,softirq,syscall", "--", &program, "20", "10000"]).output().unwrap());
+    let printed = String::from_utf8(run.stdout).unwrap();
+    let sums: Vec<f64> = printed.split_whitespace().map(|sum| sum.parse::<f64>().unwrap() / 1e6).collect();
+    let recording = place.newest();
+    let answer = place.answer("latency", &recording);
+    let span = |name: &str| answer.as_array().unwrap().iter().find(|line| line["kind"] == "span" && line["name"] == name).unwrap();
+
+    let computes = span("computes");
+    assert_eq!(computes["count"], 20);
+    let gross = computes["total_ns"].as_f64().unwrap() / 1e6;
+    // The rival had its share.
+    assert!(gross > 1.3 * sums[0], "{gross} ms beside {printed}");
+    assert!((gross - sums[1]).abs() < 0.02 * gross, "{gross} ms beside {printed}");
+    // The thread's own clock counts the interrupts on top of it as its time.
+    let net = part(computes, "net") + part(computes, "interrupted");
+    assert!((net - sums[0]).abs() < 0.03 * sums[0], "{net} ms beside {printed}: {computes}");
+    assert!(part(computes, "runnable") > 0.9 * (sums[1] - sums[0]) && part(computes, "unknown") < 0.01 * gross, "{computes}");
+
+    let sleeps = span("sleeps");
+    assert!(part(sleeps, "blocked") > 0.95 * 20.0 * 10.0, "{sleeps}");
+    assert!((part(sleeps, "net") + part(sleeps, "interrupted") - sums[2]).abs() < 5.0, "{sleeps} beside {printed}");
+    for line in [computes, sleeps] {
+        let whole: f64 = ["net", "interrupted", "runnable", "blocked", "unknown"].iter().map(|name| part(line, name)).sum();
+        let total = line["total_ns"].as_f64().unwrap() / 1e6;
+        assert!((whole - total).abs() < 1e-5 * total, "{line}");
+    }
+}

@@ -1,0 +1,279 @@
+//! What kind of file stands behind a number: the files that processes had open when the recording began, and what their system calls
+//! have done to these since.
+//!
+//! The calls that make two files at once (`pipe`, `socketpair`) write the numbers to the program's memory, which no event holds. The kernel
+//! takes the lowest free ones, so they are known as long as all files of the process are. Where a returned number
+//! contradicts that, or files may have come by a message, they are not.
+
+use crate::names::{NameId, Names};
+use std::collections::HashMap;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum FileKind {
+    Pipe,
+    Socket,
+    Terminal,
+    Device,
+    File,
+    Event,
+    Timer,
+    Signal,
+    Epoll,
+    Notify,
+    Other,
+}
+
+impl FileKind {
+    pub fn name(self) -> &'static str {
+        match self {
+            FileKind::Pipe => "pipe",
+            FileKind::Socket => "socket",
+            FileKind::Terminal => "terminal",
+            FileKind::Device => "device",
+            FileKind::File => "file",
+            FileKind::Event => "eventfd",
+            FileKind::Timer => "timerfd",
+            FileKind::Signal => "signalfd",
+            FileKind::Epoll => "epoll",
+            FileKind::Notify => "inotify",
+            FileKind::Other => "other",
+        }
+    }
+
+    /// Of what /proc/PID/fd/NUMBER points to.
+    fn of_path(path: &[u8]) -> FileKind {
+        let begins = |text: &str| path.starts_with(text.as_bytes());
+        let terminal = ["/dev/pts/", "/dev/tty", "/dev/console"].into_iter().any(begins);
+        match path {
+            _ if begins("pipe:") => FileKind::Pipe,
+            _ if begins("socket:") => FileKind::Socket,
+            b"anon_inode:[eventfd]" => FileKind::Event,
+            b"anon_inode:[timerfd]" => FileKind::Timer,
+            b"anon_inode:[signalfd]" => FileKind::Signal,
+            b"anon_inode:[eventpoll]" => FileKind::Epoll,
+            b"anon_inode:inotify" => FileKind::Notify,
+            _ if terminal => FileKind::Terminal,
+            _ if begins("/dev/") && !begins("/dev/shm/") => FileKind::Device,
+            _ if begins("/") => FileKind::File,
+            _ => FileKind::Other,
+        }
+    }
+}
+
+/// What a system call does to the files of its process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Effect {
+    None,
+    Opens(FileKind),
+    OpensTwo(FileKind),
+    Duplicates,
+    Controls,
+    Closes,
+    ClosesRange,
+    /// Files may come with a message.
+    Receives,
+}
+
+fn effect(call: &str) -> Effect {
+    match call {
+        "open" | "openat" | "openat2" | "creat" | "memfd_create" => Effect::Opens(FileKind::File),
+        "socket" | "accept" | "accept4" => Effect::Opens(FileKind::Socket),
+        "eventfd" | "eventfd2" => Effect::Opens(FileKind::Event),
+        "timerfd_create" => Effect::Opens(FileKind::Timer),
+        "epoll_create" | "epoll_create1" => Effect::Opens(FileKind::Epoll),
+        "inotify_init" | "inotify_init1" => Effect::Opens(FileKind::Notify),
+        "pidfd_open" | "perf_event_open" | "bpf" | "userfaultfd" | "fanotify_init" | "io_uring_setup" => Effect::Opens(FileKind::Other),
+        "pipe" | "pipe2" => Effect::OpensTwo(FileKind::Pipe),
+        "socketpair" => Effect::OpensTwo(FileKind::Socket),
+        "dup" | "dup2" | "dup3" => Effect::Duplicates,
+        "fcntl" => Effect::Controls,
+        "close" => Effect::Closes,
+        "close_range" => Effect::ClosesRange,
+        "recvmsg" | "recvmmsg" | "pidfd_getfd" | "signalfd" | "signalfd4" => Effect::Receives,
+        _ => Effect::None,
+    }
+}
+
+/// The same bit in all calls that open something.
+const CLOSE_ON_EXEC: i64 = 0o2_000_000;
+const F_DUPFD: i64 = 0;
+const F_SETFD: i64 = 2;
+const F_DUPFD_CLOEXEC: i64 = 1030;
+/// Of one process; what has more is a server whose files say nothing here.
+const MOST_FILES: usize = 4096;
+/// The recorder's dump of one process ends there.
+const DUMPED: usize = 256;
+
+#[derive(Clone, Copy, Debug)]
+struct File {
+    kind: FileKind,
+    closes: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Table {
+    files: Vec<Option<File>>,
+    /// No other files than these are open.
+    complete: bool,
+}
+
+impl Table {
+    fn put(&mut self, fd: i64, file: Option<File>) {
+        match usize::try_from(fd) {
+            Ok(at) if at < MOST_FILES => {
+                if self.files.len() <= at {
+                    self.files.resize(at + 1, None);
+                }
+                self.files[at] = file;
+            }
+            _ => self.complete = false,
+        }
+    }
+
+    fn get(&self, fd: i64) -> Option<File> {
+        usize::try_from(fd).ok().and_then(|at| self.files.get(at).copied().flatten())
+    }
+
+    fn free(&self) -> i64 {
+        self.files.iter().position(Option::is_none).unwrap_or(self.files.len()) as i64
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Files {
+    processes: HashMap<i32, Table>,
+    effects: Vec<Option<Effect>>,
+}
+
+/// A system call, entered: what it is about, and two of its other arguments.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Arguments {
+    pub about: Option<i64>,
+    pub second: Option<i64>,
+    pub third: Option<i64>,
+}
+
+impl Files {
+    /// Of the dump.
+    pub fn dumped(&mut self, process: i32, fd: i64, path: &[u8], flags: Option<i64>) {
+        let table = self.processes.entry(process).or_insert_with(|| Table { files: Vec::new(), complete: true });
+        // A dump without flags does not know what the next exec closes.
+        let known = flags.is_some_and(|flags| flags != 0);
+        table.put(fd, Some(File { kind: FileKind::of_path(path), closes: flags.unwrap_or(0) & CLOSE_ON_EXEC != 0 }));
+        table.complete &= known && table.files.iter().flatten().count() < DUMPED;
+    }
+
+    pub fn forked(&mut self, parent: i32, child: i32) {
+        if let Some(table) = self.processes.get(&parent).filter(|_| parent != child).cloned() {
+            self.processes.insert(child, table);
+        }
+    }
+
+    pub fn exec(&mut self, process: i32) {
+        if let Some(table) = self.processes.get_mut(&process) {
+            table.files.iter_mut().filter(|file| file.is_some_and(|file| file.closes)).for_each(|file| *file = None);
+        }
+    }
+
+    pub fn gone(&mut self, process: i32) {
+        self.processes.remove(&process);
+    }
+
+    pub fn kind(&self, process: i32, fd: i64) -> Option<FileKind> {
+        Some(self.processes.get(&process)?.get(fd)?.kind)
+    }
+
+    /// A call returned.
+    pub fn returned(&mut self, process: i32, call: NameId, names: &Names, arguments: Arguments, result: i64) {
+        let at = call.0 as usize;
+        if self.effects.len() <= at {
+            self.effects.resize(at + 1, None);
+        }
+        let effect = *self.effects[at].get_or_insert_with(|| effect(names.text(call)));
+        if effect == Effect::None || result < 0 {
+            return;
+        }
+        let Arguments { about, second, third } = arguments;
+        let table = self.processes.entry(process).or_default();
+        let (second, third) = (second.unwrap_or(0), third.unwrap_or(0));
+        match effect {
+            Effect::None => {}
+            Effect::Opens(kind) => {
+                // The flags stand in another place in each of them; where they are not seen, the file counts as one that stays.
+                let closes = (second | third) & CLOSE_ON_EXEC != 0;
+                table.complete &= result == table.free();
+                table.put(result, Some(File { kind, closes }));
+            }
+            Effect::OpensTwo(kind) => {
+                if table.complete {
+                    let closes = (about.unwrap_or(0) | second | third) & CLOSE_ON_EXEC != 0;
+                    for _ in 0..2 {
+                        table.put(table.free(), Some(File { kind, closes }));
+                    }
+                }
+            }
+            Effect::Duplicates => {
+                let copy = about.and_then(|fd| table.get(fd)).map(|file| File { closes: third & CLOSE_ON_EXEC != 0, ..file });
+                table.complete &= copy.is_some();
+                table.put(result, copy);
+            }
+            Effect::Controls => match (second, about) {
+                (F_DUPFD | F_DUPFD_CLOEXEC, Some(fd)) => {
+                    let copy = table.get(fd).map(|file| File { closes: second == F_DUPFD_CLOEXEC, ..file });
+                    table.complete &= copy.is_some();
+                    table.put(result, copy);
+                }
+                (F_SETFD, Some(fd)) => {
+                    if let Some(file) = table.get(fd) {
+                        table.put(fd, Some(File { closes: third & 1 != 0, ..file }));
+                    }
+                }
+                _ => {}
+            },
+            Effect::Closes => match about {
+                Some(fd) => table.put(fd, None),
+                None => table.complete = false,
+            },
+            Effect::ClosesRange => match (usize::try_from(about.unwrap_or(-1)), third) {
+                (Ok(from), 0) => {
+                    let end = usize::try_from(second).map_or(MOST_FILES, |last| last.saturating_add(1)).min(table.files.len());
+                    (from..end).for_each(|fd| table.files[fd] = None);
+                }
+                _ => table.complete = false,
+            },
+            Effect::Receives => table.complete = false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(files: &mut Files, names: &mut Names, name: &str, arguments: [i64; 3], result: i64) {
+        let name = names.intern(name);
+        let [about, second, third] = arguments.map(Some);
+        files.returned(7, name, names, Arguments { about, second, third }, result);
+    }
+
+    #[test]
+    fn a_pipe_has_the_lowest_free_numbers_as_long_as_all_files_are_known() {
+        let (mut files, mut names) = (Files::default(), Names::default());
+        for (fd, path) in [(0, "/dev/pts/1"), (1, "pipe:[5]"), (2, "/tmp/log"), (4, "socket:[9]")] {
+            files.dumped(7, fd, path.as_bytes(), Some(0o100_001));
+        }
+        assert_eq!(files.kind(7, 0), Some(FileKind::Terminal));
+        call(&mut files, &mut names, "pipe2", [CLOSE_ON_EXEC, 0, 0], 0);
+        assert_eq!((files.kind(7, 3), files.kind(7, 5)), (Some(FileKind::Pipe), Some(FileKind::Pipe)));
+        call(&mut files, &mut names, "dup2", [3, 0, 0], 0);
+        call(&mut files, &mut names, "close", [1, 0, 0], 0);
+        files.forked(7, 8);
+        files.exec(7);
+        assert_eq!((files.kind(7, 0), files.kind(7, 1), files.kind(7, 3)), (Some(FileKind::Pipe), None, None));
+        assert_eq!(files.kind(8, 3), Some(FileKind::Pipe));
+        // Not the lowest: there is a file that nobody told of.
+        call(&mut files, &mut names, "openat", [0, 0, 0], 6);
+        call(&mut files, &mut names, "pipe2", [0, 0, 0], 0);
+        assert_eq!((files.kind(7, 6), files.kind(7, 1)), (Some(FileKind::File), None));
+    }
+}
