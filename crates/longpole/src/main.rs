@@ -61,6 +61,8 @@ enum Verb {
     Demo(verbs::demo::Args),
     /// Measure what a probe costs on this machine
     Overhead(verbs::overhead::Args),
+    /// Run a command and tell the CPU time of each of its threads
+    Util(verbs::util::Args),
 }
 
 fn main() -> ExitCode {
@@ -83,6 +85,7 @@ fn main() -> ExitCode {
         Verb::Report(args) => verbs::report::run(args),
         Verb::Demo(args) => verbs::demo::run(args),
         Verb::Overhead(args) => verbs::overhead::run(args),
+        Verb::Util(args) => verbs::util::run(args),
     };
     match outcome {
         Ok(code) => code,

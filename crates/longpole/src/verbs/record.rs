@@ -198,7 +198,7 @@ const GRACE: Duration = Duration::from_secs(3);
 /// The recorder's nice value, where it may choose.
 const URGENT: i32 = -10;
 /// The recorder's own failure, beside a command.
-const OWN_FAILURE: u8 = 125;
+pub const OWN_FAILURE: u8 = 125;
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let with_command = !args.command.is_empty();
@@ -309,7 +309,7 @@ pub fn record(args: Args, ready: impl FnOnce(&Recorder)) -> anyhow::Result<ExitC
 }
 
 /// Returns the command's status, if it has one.
-fn run_until_the_end(
+pub fn run_until_the_end(
     recorder: &mut Recorder,
     stop: &Stop,
     time: Option<Duration>,
@@ -410,11 +410,7 @@ fn tell(outcome: &Outcome, said: &[String]) {
 
 fn exit_code(status: Option<ExitStatus>, has_command: bool, stop: &Stop, outcome: &Outcome) -> ExitCode {
     let code = match status {
-        Some(status) => match (status.code(), status.signal()) {
-            (Some(code), _) => code as u8,
-            (None, Some(signal)) => 128u8.wrapping_add(signal as u8),
-            (None, None) => OWN_FAILURE,
-        },
+        Some(status) => code_of(status),
         None if has_command => stop.signal().map_or(0, |signal| 128u8.wrapping_add(signal as u8)),
         None => 0,
     };
@@ -422,6 +418,15 @@ fn exit_code(status: Option<ExitStatus>, has_command: bool, stop: &Stop, outcome
         return ExitCode::FAILURE;
     }
     ExitCode::from(code)
+}
+
+/// As a shell has it.
+pub fn code_of(status: ExitStatus) -> u8 {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => code as u8,
+        (None, Some(signal)) => 128u8.wrapping_add(signal as u8),
+        (None, None) => OWN_FAILURE,
+    }
 }
 
 pub fn duration(text: &str) -> Result<Duration, String> {
