@@ -171,7 +171,7 @@ fn recorded(args: &Args, mut recorder: Recorder, limit: Rlimit) -> anyhow::Resul
     recorder.follow(pid);
     let status = record::run_until_the_end(&mut recorder, &stop, None, None, Some(&mut child));
     let rate = rate(begin);
-    let outcome = recorder.finish_with(&mut record::progress());
+    let outcome = recorder.finish_with(&mut record::progress(), &mut |_| Vec::new());
     outcome.oddities.iter().chain(&troubles).for_each(|note| eprintln!("longpole: note: {note}"));
     let status = match status? {
         Some(status) => status,
