@@ -7,6 +7,7 @@ use crate::latency::since;
 use crate::linux_blocked::Blocked;
 use crate::linux_cpu::{AllowedChange, CpuTimes, KernelThread, WakerLine};
 use crate::session::{Observer, Scene, Session};
+use crate::stacks::{Counts, FunctionShare};
 use crate::windows::probe_ns;
 use longpole_model::activity::{Outcome, State, Total};
 use longpole_model::linux::Linux;
@@ -24,6 +25,11 @@ pub struct Cpu {
     pub machines: Vec<DeclaredTime>,
     pub lost: u64,
     pub probe_cost_ns: Option<f64>,
+    /// Only where the trace has samples of stacks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub samples: Option<Counts>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub functions: Option<Vec<FunctionShare>>,
 }
 
 /// The parts sum to the total.
@@ -201,7 +207,15 @@ pub fn answer(session: &Session, activities: &Activities, probe_cost_ps: Option<
             ns,
         })
         .collect();
-    Cpu { cpus: Vec::new(), threads, machines, lost: session.lost, probe_cost_ns: probe_cost_ps.map(|ps| ps as f64 / 1000.0) }
+    Cpu {
+        cpus: Vec::new(),
+        threads,
+        machines,
+        lost: session.lost,
+        probe_cost_ns: probe_cost_ps.map(|ps| ps as f64 / 1000.0),
+        samples: None,
+        functions: None,
+    }
 }
 
 impl Cpu {

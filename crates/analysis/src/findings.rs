@@ -18,6 +18,8 @@ pub enum Scope {
     Batch,
     State,
     Queue,
+    /// Lost packets of one place.
+    Loss,
 }
 
 impl Scope {
@@ -31,6 +33,7 @@ impl Scope {
             }
             Scope::State => &["machine", "state", "share", "count", "verdict", "blame", "stands_out"],
             Scope::Queue => &["queue", "share", "count", "verdict", "full", "empty"],
+            Scope::Loss => &["place", "where", "owner", "sender", "share", "count"],
         }
     }
 }
@@ -134,6 +137,9 @@ pub struct Finding {
     pub remedy: String,
     #[serde(skip)]
     pub error: Option<f64>,
+    /// Stands before all else, the verdict too: what was lost makes everything behind it wait in vain.
+    #[serde(skip)]
+    pub foremost: bool,
     #[serde(skip)]
     describes: bool,
     #[serde(skip)]
@@ -251,6 +257,7 @@ impl Rules {
                     remedy,
                     error: facts.error,
                     machine: facts.text("machine").map(str::to_owned),
+                    foremost: rule.of == Scope::Loss,
                     describes: rule.describes,
                     weight: share * facts.number("blame").unwrap_or(0.0),
                 };
@@ -279,7 +286,7 @@ mod tests {
 
     #[test]
     fn the_built_in_findings_are_right() {
-        assert_eq!(Rules::built_in().unwrap().findings.len(), 6);
+        assert_eq!(Rules::built_in().unwrap().findings.len(), 9);
     }
 
     #[test]

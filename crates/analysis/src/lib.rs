@@ -8,12 +8,15 @@
 //! No analysis may look at what a name means: systems are judged by their structure, and names are only repeated.
 
 pub mod blame;
+pub mod consumer;
 pub mod cpu;
 mod depth;
 pub mod distinct;
 mod facts;
 pub mod findings;
+pub mod flight;
 pub mod histogram;
+pub mod journeys;
 pub mod latency;
 pub mod linux_account;
 pub mod linux_blocked;
@@ -22,6 +25,8 @@ pub mod linux_irq;
 pub mod linux_sched;
 pub mod linux_syscalls;
 pub mod nearest;
+pub mod packet_loss;
+pub mod packets;
 pub mod pairs;
 mod pools;
 pub mod queues;
@@ -29,6 +34,7 @@ pub mod report;
 pub mod samples;
 pub mod session;
 mod shares;
+pub mod stacks;
 pub mod stages;
 pub mod text;
 pub mod verdict;

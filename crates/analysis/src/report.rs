@@ -1,9 +1,10 @@
 //! The report: verdict, findings, and the numbers they stand on, from one pass.
 
 use crate::cpu::{self, Activities, Cpu};
-use crate::findings::{Finding, Rules};
+use crate::findings::{Facts, Finding, Rules};
 use crate::latency::{Latencies, Latency};
 use crate::linux_account::Account;
+use crate::packet_loss::LossLine;
 use crate::queues::{QueueAnswer, Queues};
 use crate::session::{Scene, Session};
 use crate::stages::Stages;
@@ -47,6 +48,7 @@ pub struct Pass {
     stages: Stages,
     activities: Activities,
     rules: Rules,
+    lost: Vec<Facts>,
 }
 
 impl Pass {
@@ -58,10 +60,16 @@ impl Pass {
             stages: Stages::default(),
             activities: Activities::default(),
             rules: Rules::built_in()?,
+            lost: Vec::new(),
         })
     }
 
-    /// Events of the kernel are no steps of a program; they are passed over.
+    /// Lost packets, for the report; `packets` is how many there were in all.
+    pub fn lost(&mut self, losses: &[LossLine], packets: u64) {
+        self.lost = losses.iter().filter_map(|line| line.facts(packets)).collect();
+    }
+
+    /// Events of the kernel and samples of stacks are no steps of a program; they are passed over.
     #[inline]
     pub fn item(&mut self, catalogue: &Catalogue, item: &Item<'_>) {
         self.item_with(catalogue, item, None);
@@ -75,7 +83,8 @@ impl Pass {
             Item::Event(event) => event.stream,
             Item::Loss(loss) => loss.stream,
         };
-        if catalogue.streams.get(stream.0 as usize).is_some_and(|stream| stream.kind == StreamKind::Kernel) {
+        let kind = catalogue.streams.get(stream.0 as usize).map(|stream| stream.kind);
+        if matches!(kind, Some(StreamKind::Kernel | StreamKind::Samples)) {
             return;
         }
         self.session.item(catalogue, item, &mut [&mut self.latencies, &mut self.queues, &mut self.stages, &mut self.activities]);
@@ -118,7 +127,10 @@ impl Pass {
             probe_cost_ps: probe_cost_ns.map_or(0, picoseconds),
             rules: &self.rules,
         };
-        let (verdict, findings) = judge.judge();
+        let (verdict, others) = judge.judge();
+        let mut findings = self.rules.judge(&self.lost);
+        findings.sort_by(|a, b| b.count.cmp(&a.count));
+        findings.extend(others);
         Report {
             verdict,
             criticality: None,

@@ -194,9 +194,13 @@ impl Field {
         (whole < count).then(|| (at + whole * stride, bits))
     }
 
-    /// The preferred base for display: 2, 8, 10 or 16.
+    /// The preferred base for display: 2, 8, 10 or 16. That of an array is its elements'.
     pub fn base(&self) -> u8 {
-        match &self.ty {
+        let mut ty = &self.ty;
+        while let Type::Array(array) = ty {
+            ty = array.element();
+        }
+        match ty {
             Type::Int(i) => i.base,
             Type::Enum(e) => e.int.base,
             _ => 10,

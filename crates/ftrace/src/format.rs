@@ -24,6 +24,13 @@ pub struct EventFormat {
     pub print_fmt: String,
 }
 
+/// The name of a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Label {
+    pub value: i64,
+    pub name: String,
+}
+
 /// Where a field is and what its bytes are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
@@ -103,6 +110,43 @@ impl EventFormat {
     /// A field by name, a common one included.
     pub fn field(&self, name: &str) -> Option<&Field> {
         self.fields.iter().chain(&self.common).find(|f| f.name == name)
+    }
+
+    /// The names that the kernel prints for the values of a field: `__print_symbolic(REC->reason, { 2, "NOT_SPECIFIED" }, …)`.
+    /// Empty where it prints the field otherwise, or where a value is no plain number.
+    pub fn labels(&self, field: &str) -> Vec<Label> {
+        let list = |call: &'_ str| -> Option<usize> {
+            let rest = call.trim_start().strip_prefix("REC->")?.strip_prefix(field)?.trim_start();
+            rest.strip_prefix(',').map(str::len)
+        };
+        let calls = self.print_fmt.split("__print_symbolic(").skip(1);
+        let found = calls.filter_map(|call| list(call).map(|length| &call[call.len() - length..])).next();
+        found.and_then(labels).unwrap_or_default()
+    }
+}
+
+/// The pairs of a list up to its closing bracket.
+fn labels(mut rest: &str) -> Option<Vec<Label>> {
+    let mut out: Vec<Label> = Vec::new();
+    loop {
+        let (value, after) = rest.trim_start().strip_prefix('{')?.split_once(',')?;
+        let (name, after) = after.trim_start().strip_prefix('"')?.split_once('"')?;
+        let value = value.trim().trim_start_matches('(').trim_end_matches(')').trim_end_matches(['U', 'L', 'u', 'l']);
+        let value = match value.strip_prefix("0x") {
+            Some(digits) => i64::from_str_radix(digits, 16).ok()?,
+            None => value.parse().ok()?,
+        };
+        if name.is_empty() || name.contains(|letter: char| letter == '\\' || (letter != ' ' && !letter.is_ascii_graphic())) {
+            return None;
+        }
+        if out.iter().all(|known| known.name != name) {
+            out.push(Label { value, name: name.to_owned() });
+        }
+        rest = after.trim_start().strip_prefix('}')?.trim_start();
+        match rest.strip_prefix(',') {
+            Some(more) => rest = more,
+            None => return rest.starts_with(')').then_some(out),
+        }
     }
 }
 
@@ -350,4 +394,23 @@ impl Formats {
 
 fn cut(text: &str) -> String {
     text.chars().take(120).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_has_the_names_that_the_kernel_prints() {
+        let text = "name: drop\nID: 7\nformat:\n\tfield:int kind;\toffset:8;\tsize:4;\tsigned:1;\n\n\
+            print fmt: \"%s %s %s\", __print_symbolic(REC->kind2, { 1, \"no\" }), \
+            __print_symbolic(REC->kind, { (-1), \"less\" }, { 0x10, \"B C\" }), __print_symbolic(REC->odd, { 1 << 2, \"x\" })";
+        let format = EventFormat::parse("skb", text).unwrap();
+        let labels: Vec<(i64, String)> = format.labels("kind").into_iter().map(|label| (label.value, label.name)).collect();
+        assert_eq!(labels, [(-1, "less".to_owned()), (16, "B C".to_owned())]);
+        assert!(format.labels("odd").is_empty() && format.labels("kin").is_empty());
+        for cut in text.len() - 120..text.len() {
+            EventFormat::parse("skb", &text[..cut]).unwrap().labels("kind");
+        }
+    }
 }

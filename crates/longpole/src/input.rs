@@ -32,13 +32,25 @@ pub struct Input {
 impl Input {
     /// The traces that were named, or else the newest recording.
     pub fn paths(&self) -> anyhow::Result<Vec<PathBuf>> {
-        self.check_range()?;
-        let paths = match self.traces.as_slice() {
-            [] => vec![newest_recording(&root())?],
-            named => named.to_vec(),
-        };
+        let paths = self.named()?;
         paths.iter().for_each(|path| complete(path));
         Ok(paths)
+    }
+
+    /// The same, as they are.
+    fn named(&self) -> anyhow::Result<Vec<PathBuf>> {
+        self.check_range()?;
+        Ok(match self.traces.as_slice() {
+            [] => vec![newest_recording(&root())?],
+            named => named.to_vec(),
+        })
+    }
+
+    /// The recording whose samples are read, completed or not; of several at once the names of one would be wrong for the others.
+    pub fn sampled(&self) -> anyhow::Result<Option<PathBuf>> {
+        let paths = self.named()?;
+        let [one] = paths.as_slice() else { return Ok(None) };
+        Ok(longpole_trace::recording_at(one).filter(|recording| recording.join("samples/metadata").is_file()))
     }
 
     /// A part that ends before it begins is a slip of the fingers, and no answer of a part without events.
@@ -67,6 +79,22 @@ impl Input {
 
 /// The recorder converts the kernel's events when it ends; for one that was killed, the first reader does.
 fn complete(path: &Path) {
+    complete_kernel(path);
+    complete_symbols(path);
+}
+
+/// Also right after a recording: while its processes live, their files are at hand.
+pub fn complete_symbols(path: &Path) {
+    if !longpole_symbols::is_pending(path) {
+        return;
+    }
+    match longpole_symbols::complete(path) {
+        Ok(done) => done.oddities.iter().for_each(|note| eprintln!("longpole: note: {note}")),
+        Err(error) => eprintln!("longpole: note: the functions of the stacks in {} are not looked up: {error}", path.display()),
+    }
+}
+
+fn complete_kernel(path: &Path) {
     if !kernel::is_pending(path) {
         return;
     }

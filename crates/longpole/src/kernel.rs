@@ -18,16 +18,16 @@ pub struct Reading {
     pub trace: Trace,
 }
 
-/// `other` gets every item of the part that was asked for, too.
-pub fn read<W: Watch>(input: &Input, watch: &mut W, mut other: impl FnMut(&Catalogue, &Item<'_>)) -> anyhow::Result<Reading> {
-    read_beside(input, watch, |_, _, catalogue, item| other(catalogue, item))
+/// `other` gets every item, too, and whether it is of the part that was asked for.
+pub fn read<W: Watch>(input: &Input, watch: &mut W, mut other: impl FnMut(&Catalogue, &Item<'_>, bool)) -> anyhow::Result<Reading> {
+    read_beside(input, watch, |_, _, catalogue, item, in_part| other(catalogue, item, in_part))
 }
 
 /// As [`read`]; `other` may look at the model as it is after the item.
 pub fn read_beside<W: Watch>(
     input: &Input,
     watch: &mut W,
-    mut other: impl FnMut(&mut Linux, &mut W, &Catalogue, &Item<'_>),
+    mut other: impl FnMut(&mut Linux, &mut W, &Catalogue, &Item<'_>, bool),
 ) -> anyhow::Result<Reading> {
     let mut trace = input::open(&input.paths()?, Options { begin: None, end: input.end })?;
     let begin_ns = input.begin.map_or(i64::MIN, |begin| begin.resolve(trace.start_ns().unwrap_or(0)));
@@ -44,9 +44,7 @@ pub fn read_beside<W: Watch>(
                 loss.end_ns
             }
         };
-        if t_ns >= begin_ns {
-            other(&mut linux, watch, catalogue, &item);
-        }
+        other(&mut linux, watch, catalogue, &item, t_ns >= begin_ns);
     }
     linux.finish(watch);
     for oddity in trace.oddities() {
@@ -76,7 +74,7 @@ impl Told for &Reading {
 }
 
 /// Loss, and what else makes the numbers uncertain.
-fn footer(out: &mut dyn Write, reading: &Reading) -> io::Result<()> {
+pub fn footer(out: &mut dyn Write, reading: &Reading) -> io::Result<()> {
     let linux = &reading.linux;
     let lost = match (linux.lost, linux.uncounted_losses) {
         (lost, 0) => format!("{} lost", number(lost)),

@@ -5,8 +5,10 @@ mod answer;
 mod input;
 mod kernel;
 mod overhead;
+mod packets;
 mod pass;
 mod show;
+mod stacks;
 mod table;
 mod verbs;
 

@@ -39,7 +39,10 @@ pub fn read_net(input: &Input, mut pairs: Option<&mut Pairs>) -> anyhow::Result<
     }
     let mut pass = Pass::new().context("a built-in rule file is wrong")?;
     let mut accounts = Accounts::default();
-    let reading = kernel::read_beside(input, &mut accounts, |linux, accounts, catalogue, item| {
+    let reading = kernel::read_beside(input, &mut accounts, |linux, accounts, catalogue, item, in_part| {
+        if !in_part {
+            return;
+        }
         let mut account = None;
         if let Item::Event(event) = item {
             account = accounts.at(linux, catalogue, event);

@@ -144,7 +144,10 @@ fn nested_text(out: &mut Vec<u8>, nested: &Nested<'_>, base: u8) {
         Ok(())
     });
     let Ok(()) = ended;
-    out.extend_from_slice(&[b' ', close]);
+    if index > 0 {
+        out.push(b' ');
+    }
+    out.push(close);
 }
 
 fn based(out: &mut Vec<u8>, value: u64, base: u8) {

@@ -150,7 +150,9 @@ fn an_answer_into_a_pipe_that_is_closed_ends_quietly() {
 fn packets_are_counted_from_events_where_there_is_no_capture() {
     let directory = TempDir::new().unwrap();
     recording(directory.path());
-    let packets = json("packets", &["--json"], directory.path());
+    let answer = json("packets", &["--json"], directory.path());
+    assert_eq!((&answer["losses"], &answer["journeys"]), (&Value::Null, &Value::Null));
+    let packets = &answer["interfaces"];
     let way = &packets[0]["directions"][0];
     assert_eq!((&packets[0]["interface"], &packets[0]["capture"]), (&"eth0".into(), &Value::Null));
     assert_eq!((&way["direction"], &way["packets"], &way["bytes"]), (&"in".into(), &3.into(), &4200.into()));

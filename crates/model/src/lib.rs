@@ -9,6 +9,7 @@ pub mod activity;
 pub mod hash;
 pub mod linux;
 mod linux_loss;
+pub mod linux_net;
 pub mod linux_rules;
 pub mod linux_watch;
 pub mod names;

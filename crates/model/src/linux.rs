@@ -24,8 +24,9 @@ use state::{state_of, Entered};
 pub use state::{Context, Cpu, Thread};
 
 use crate::hash::IdMap;
+use crate::linux_net::{Hop, HopPlan, HopRules};
 use crate::linux_rules::{Fact, KernelPlan, Key, LinuxRules};
-use crate::linux_watch::{Base, Call, ContextId, CpuId, Mode, ThreadId, ThreadState, Watch};
+use crate::linux_watch::{Base, Call, ContextId, CpuId, Mode, ThreadId, ThreadState, Waker, Watch};
 use crate::names::Names;
 use crate::rules::RuleError;
 use longpole_trace::event::{Catalogue, Class, Event, Loss, StreamKind};
@@ -34,6 +35,7 @@ use std::collections::HashMap;
 #[derive(Debug)]
 pub struct Linux {
     rules: LinuxRules,
+    hop_rules: HopRules,
     plans: Vec<Option<Plan>>,
     pub names: Names,
     pub cpus: Vec<Cpu>,
@@ -58,6 +60,8 @@ pub struct Linux {
     pub system_calls: u64,
     pub interrupts: u64,
     pub faults: u64,
+    /// Events that tell of packets.
+    pub hops: u64,
     pub lost: u64,
     pub uncounted_losses: u64,
     /// Events that cannot follow from what came before them, although no loss was told.
@@ -71,6 +75,7 @@ pub struct Linux {
 #[derive(Clone, Copy, Debug, Default)]
 struct Plan {
     kernel: Option<KernelPlan>,
+    hop: Option<HopPlan>,
     /// Of no kernel's trace.
     foreign: bool,
     /// Its subject is the thread below all interrupts.
@@ -81,12 +86,13 @@ impl Linux {
     /// Of a trace's events, accounts what lies between the two moments. All events from the trace's begin on must be given, since
     /// they tell the state at the begin of the range.
     pub fn new(begin_ns: i64, end_ns: i64) -> Result<Linux, RuleError> {
-        Ok(Linux::with_rules(LinuxRules::built_in()?, begin_ns, end_ns))
+        Ok(Linux::with_rules(LinuxRules::built_in()?, HopRules::built_in()?, begin_ns, end_ns))
     }
 
-    pub fn with_rules(rules: LinuxRules, begin_ns: i64, end_ns: i64) -> Linux {
+    pub fn with_rules(rules: LinuxRules, hop_rules: HopRules, begin_ns: i64, end_ns: i64) -> Linux {
         Linux {
             rules,
+            hop_rules,
             plans: Vec::new(),
             names: Names::default(),
             cpus: Vec::new(),
@@ -107,6 +113,7 @@ impl Linux {
             system_calls: 0,
             interrupts: 0,
             faults: 0,
+            hops: 0,
             lost: 0,
             uncounted_losses: 0,
             contradictions: 0,
@@ -150,6 +157,10 @@ impl Linux {
         if self.covers(t_ns) {
             self.events += 1;
         }
+        if let Some(hop) = plan.hop {
+            self.hop(cpu, t_ns, hop, event, watch);
+            return;
+        }
         let Some(plan_of_kernel) = plan.kernel else { return };
         let Some(fact) = plan_of_kernel.fact(event) else { return };
         if plan_of_kernel.is_scheduling() {
@@ -167,6 +178,24 @@ impl Linux {
         }
         self.apply(cpu, t_ns, fact, watch);
         self.cpus[cpu.0 as usize].fresh = false;
+    }
+
+    /// Passes a step of a packet on, with who made it.
+    fn hop<W: Watch + ?Sized>(&mut self, cpu: CpuId, t_ns: i64, plan: HopPlan, event: &Event<'_>, watch: &mut W) {
+        if let Some(tid) = plan.tid(event.fields) {
+            self.runs(cpu, t_ns, tid, watch);
+        }
+        let Some(step) = plan.step(event.fields) else { return };
+        let covered = self.covers(t_ns);
+        self.hops += u64::from(covered);
+        let by = self.wake(cpu, t_ns).waker;
+        let call = match by {
+            Waker::Thread(thread) => self.threads[thread.0 as usize].call,
+            Waker::Unknown => self.cpus[cpu.0 as usize].unclaimed.mode.and_then(|(_, call)| call),
+            Waker::Context { .. } | Waker::Idle => None,
+        };
+        let call = call.and_then(|call| Some((call.name, call.t_ns?)));
+        watch.hopped(&Hop { t_ns, cpu, by, call, covered, step });
     }
 
     fn apply<W: Watch + ?Sized>(&mut self, cpu: CpuId, t_ns: i64, fact: Fact<'_>, watch: &mut W) {
@@ -356,7 +385,8 @@ impl Linux {
         let foreign = stream.is_none_or(|stream| stream.kind != StreamKind::Kernel);
         self.tells_unseen |= self.rules.tells_unseen(catalogue);
         let kernel = if foreign { None } else { self.rules.compile(class, &mut self.names) };
-        let plan = Plan { kernel, foreign, names_thread: class.context.iter().any(|name| name == "tid" || name == "_tid") };
+        let hop = if foreign { None } else { self.hop_rules.compile(class) };
+        let plan = Plan { kernel, hop, foreign, names_thread: class.context.iter().any(|name| name == "tid" || name == "_tid") };
         if at < catalogue.classes.len() {
             if self.plans.len() <= at {
                 self.plans.resize(at + 1, None);

@@ -4,6 +4,7 @@
 //! not told. An analysis keeps sums of what it hears; names are looked up in [`crate::linux::Linux`] at the end.
 
 use crate::linux::FileKind;
+use crate::linux_net::Hop;
 use crate::linux_rules::Key;
 use crate::names::NameId;
 use std::rc::Rc;
@@ -214,6 +215,9 @@ pub trait Watch {
 
     /// A page was missing.
     fn faulted(&mut self, _thread: Option<ThreadId>, _name: NameId, _t_ns: i64) {}
+
+    /// A packet made a step. Told also where it lies before the range that was asked for.
+    fn hopped(&mut self, _hop: &Hop<'_>) {}
 }
 
 /// Nobody listens.

@@ -92,12 +92,12 @@ impl Action {
 
 /// A name of an event with `*` for any text; the stars' texts are captured.
 #[derive(Clone, Debug)]
-pub(crate) struct Pattern {
+pub struct Pattern {
     parts: Vec<String>,
 }
 
 impl Pattern {
-    pub(crate) fn new(text: &str) -> Pattern {
+    pub fn new(text: &str) -> Pattern {
         Pattern { parts: text.split('*').map(str::to_owned).collect() }
     }
 
@@ -107,7 +107,7 @@ impl Pattern {
 
     /// The texts of the stars. A star takes as much as it can: in `state:*::*` the last `::` divides, since the names of machines may
     /// be qualified ones.
-    pub(crate) fn captures(&self, name: &str) -> Option<Vec<String>> {
+    pub fn captures(&self, name: &str) -> Option<Vec<String>> {
         let (first, rest) = self.parts.split_first()?;
         let mut left = name.strip_prefix(first.as_str())?;
         let Some((last, middle)) = rest.split_last() else {

@@ -157,6 +157,21 @@ impl Clock {
         self.source.now()
     }
 
+    /// A counter value and CLOCK_MONOTONIC_RAW in ns at the same moment.
+    pub fn raw_pair(&self) -> (u64, u64) {
+        pair(self.source, libc::CLOCK_MONOTONIC_RAW, 5)
+    }
+
+    /// The counter value at a time of CLOCK_MONOTONIC_RAW near that of `pair`.
+    pub fn of_raw(&self, pair: (u64, u64), raw: u64) -> u64 {
+        if self.source == Source::MonoRaw {
+            return raw;
+        }
+        let ns = i128::from(raw) - i128::from(pair.1);
+        let value = i128::from(pair.0) + ns * i128::from(self.frequency) / 1_000_000_000;
+        value.clamp(0, i128::from(u64::MAX)) as u64
+    }
+
     /// Unix time in ns of a full counter value.
     pub fn unix_ns(&self, value: u64) -> i64 {
         let ticks = i128::from(self.offset) + i128::from(value);

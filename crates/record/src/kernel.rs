@@ -23,6 +23,7 @@ pub use plan::{KernelError, Wish};
 pub use source::CpuLoss;
 pub use survey::{survey, Survey, Trouble};
 
+pub(crate) use dump::symbols as save_symbols;
 pub(crate) use plan::Plan;
 pub(crate) use source::Source;
 

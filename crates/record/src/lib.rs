@@ -15,6 +15,7 @@
 mod class;
 mod clock;
 mod comm;
+mod cpus;
 mod discover;
 mod drain;
 mod error;
@@ -34,6 +35,7 @@ mod ring;
 mod runtime;
 pub mod session;
 mod sites;
+pub mod stacks;
 mod stop;
 pub mod subjects;
 mod successor;
@@ -45,4 +47,5 @@ pub use policy::{parse_duration, parse_size, ring_size, Config, Packets, Policy,
 pub use recorder::{KernelOutcome, Options, Outcome, Recorder, Scope};
 pub use recording::root;
 pub use runtime::Runtime;
+pub use stacks::SampleOutcome;
 pub use stop::{leave_streams, Stop};

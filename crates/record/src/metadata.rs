@@ -144,16 +144,7 @@ env {{
 	probe_cost_ps = {probe_cost_ps};
 	clock_source = "{source}";
 }};
-clock {{
-	name = "longpole";
-	uuid = "{uuid}";
-	description = "{source}";
-	freq = {frequency};
-	offset_s = {offset_s};
-	offset = {offset};
-	absolute = true;
-}};
-typealias integer {{ size = 64; align = 64; signed = false; map = clock.longpole.value; }} := time64_t;
+{clock}typealias integer {{ size = 64; align = 64; signed = false; map = clock.longpole.value; }} := time64_t;
 typealias integer {{ size = 48; align = 16; signed = false; map = clock.longpole.value; }} := time48_t;
 stream {{
 	id = 0;
@@ -181,6 +172,24 @@ stream {{
         host = literal(host),
         major = version.0,
         minor = version.1,
+        source = clock.source.name(),
+        clock = clock_block(uuid, clock),
+    )
+}
+
+/// The same for all traces of a recording, so that readers take their times for times of one clock.
+pub fn clock_block(uuid: &Uuid, clock: &Clock) -> String {
+    format!(
+        r#"clock {{
+	name = "longpole";
+	uuid = "{uuid}";
+	description = "{source}";
+	freq = {frequency};
+	offset_s = {offset_s};
+	offset = {offset};
+	absolute = true;
+}};
+"#,
         source = clock.source.name(),
         frequency = clock.frequency,
         offset_s = clock.offset_s,
@@ -257,7 +266,7 @@ fn identifier(name: &str) -> String {
 }
 
 /// The inside of a string literal.
-fn literal(text: &str) -> String {
+pub fn literal(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

@@ -17,6 +17,7 @@ use crate::recording::{self, Reserve};
 use crate::runtime::Runtime;
 use crate::session::{Held, Order};
 use crate::sites::Sites;
+use crate::stacks::{self, SampleOutcome, Stacks, StacksError};
 use crate::stop::Stop;
 use crate::takeover::Predecessor;
 use longpole_abi::kind::ALL_CATEGORIES;
@@ -55,6 +56,8 @@ pub struct Options {
     pub probe_cost_ns: Option<f64>,
     /// What of the kernel; none: nothing.
     pub kernel: Option<kernel::Wish>,
+    /// How often a second the stack of what each CPU runs is taken; none: never.
+    pub stacks: Option<u32>,
 }
 
 /// What came of a recording.
@@ -68,6 +71,8 @@ pub struct Outcome {
     pub lanes: usize,
     /// None if the kernel was not recorded.
     pub kernel: Option<KernelOutcome>,
+    /// None if no stacks were sampled.
+    pub samples: Option<SampleOutcome>,
     /// Packets in capture files.
     pub packets: u64,
     /// Why there is nothing in it.
@@ -153,6 +158,9 @@ pub struct Recorder {
     /// As the description has it, once it is complete.
     kernel_told: Option<serde_json::Value>,
     kernel_trouble: Option<String>,
+    stacks: Option<Stacks>,
+    stacks_told: Option<serde_json::Value>,
+    stacks_trouble: Option<String>,
 }
 
 /// Sums over the recording.
@@ -264,6 +272,9 @@ impl Recorder {
             kernel,
             kernel_told: None,
             kernel_trouble,
+            stacks: None,
+            stacks_told: None,
+            stacks_trouble: None,
         };
         if let (Some(unfinished), None) = (&unfinished, &recorder.predecessor) {
             recorder.oddity(format!("the recording {} before this one did not end and cannot be found", unfinished.path.display()));
@@ -279,6 +290,7 @@ impl Recorder {
         }
         recorder.tidy()?;
         recorder.begin_kernel();
+        recorder.begin_stacks();
         recorder.describe(None)?;
         recorder.held.publish(&recorder.path, &recorder.default_order());
         recorder.turn()?;
@@ -292,9 +304,9 @@ impl Recorder {
         &self.path
     }
 
-    /// Why the kernel is not recorded, although it should be.
-    pub fn kernel_trouble(&self) -> Option<&str> {
-        self.kernel_trouble.as_deref()
+    /// Why something is not recorded although it should be: the kernel's events, the stacks.
+    pub fn troubles(&self) -> impl Iterator<Item = &str> {
+        [&self.kernel_trouble, &self.stacks_trouble].into_iter().filter_map(Option::as_deref)
     }
 
     fn begin_kernel(&mut self) {
@@ -308,6 +320,30 @@ impl Recorder {
         if let Some(trouble) = self.kernel_trouble.clone() {
             self.oddity(trouble);
         }
+    }
+
+    fn begin_stacks(&mut self) {
+        let Some(hz) = self.options.stacks else { return };
+        let begun = Stacks::prepare(hz).and_then(|mut stacks| {
+            stacks.begin(&self.path, &self.uuid, &self.clock)?;
+            Ok(stacks)
+        });
+        match begun {
+            Ok(stacks) => self.stacks = Some(stacks),
+            Err(error) => {
+                let trouble = no_stacks(&error);
+                self.oddity(trouble.clone());
+                self.stacks_trouble = Some(trouble);
+                let _ = std::fs::remove_dir_all(self.path.join(stacks::FOLDER));
+            }
+        }
+    }
+
+    fn end_stacks(&mut self) -> Option<SampleOutcome> {
+        let (outcome, told, oddities) = self.stacks.take()?.stop();
+        oddities.into_iter().for_each(|oddity| self.oddity(oddity));
+        self.stacks_told = Some(told);
+        Some(outcome)
     }
 
     /// After the last events of programs were taken.
@@ -504,6 +540,7 @@ impl Recorder {
         self.quiet();
         self.drain(true);
         let kernel = self.end_kernel();
+        let samples = self.end_stacks();
         self.bury();
         self.last_losses();
         self.sample_clock();
@@ -539,8 +576,11 @@ impl Recorder {
             recorded: self.total.recorded,
             lost: self.total.lost,
             lanes: self.closed.len(),
-            empty: self.why_empty().filter(|_| kernel.is_none_or(|kernel| kernel.events == 0)),
+            empty: self
+                .why_empty()
+                .filter(|_| kernel.is_none_or(|kernel| kernel.events == 0) && samples.is_none_or(|samples| samples.samples == 0)),
             kernel,
+            samples,
             packets: self.total.packets,
             oddities: self.oddities(),
             path: self.path,
@@ -551,6 +591,7 @@ impl Recorder {
     pub fn abandon(mut self) {
         self.quiet();
         self.kernel = None;
+        self.stacks = None;
         self.held.finished();
         // Whatever cannot be removed is a readable, empty recording.
         let _ = std::fs::remove_dir_all(&self.path);
@@ -601,7 +642,10 @@ impl Recorder {
             lanes.insert(lane.number, lane.describe());
         }
         let kernel = self.kernel_told.clone().or_else(|| self.kernel.as_ref().map(kernel::Source::told));
-        let sources = if kernel.is_some() { json!(["user", "kernel"]) } else { json!(["user"]) };
+        let samples = self.stacks_told.clone().or_else(|| self.stacks.as_ref().map(Stacks::describe));
+        let mut sources = vec!["user"];
+        sources.extend(kernel.is_some().then_some("kernel"));
+        sources.extend(samples.is_some().then_some("samples"));
         let description = json!({
             "version": env!("CARGO_PKG_VERSION"),
             "session": self.session,
@@ -619,6 +663,7 @@ impl Recorder {
             "command": self.options.command,
             "sources": sources,
             "kernel_events": kernel,
+            "samples": samples,
             "policies": self.config.summary(),
             "loss": { "events": self.total.lost, "refused": self.total.refused, "packets": self.total.packets_refused },
             "probe_cost_ns": self.options.probe_cost_ns,
@@ -639,6 +684,10 @@ fn without_kernel<T>(result: Result<T, kernel::KernelError>, trouble: &mut Optio
             Ok(None)
         }
     }
+}
+
+fn no_stacks(error: &StacksError) -> String {
+    format!("no stacks are sampled: {error}")
 }
 
 fn no_kernel(error: &kernel::KernelError) -> String {

@@ -43,6 +43,19 @@ impl Traffic {
     }
 }
 
+/// A captured packet.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame<'a> {
+    pub t_ns: i64,
+    pub interface: &'a str,
+    /// None: nobody said.
+    pub outbound: Option<bool>,
+    /// On the wire.
+    pub length: u32,
+    /// As much of it as was kept.
+    pub bytes: &'a [u8],
+}
+
 /// What one interface of a capture saw.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InterfaceCount {
@@ -103,6 +116,31 @@ impl Dropped {
 }
 
 impl Capture {
+    /// Shows the packets between two times, both included, in the file's order. What is truncated or damaged ends it.
+    pub fn frames(&self, begin_ns: i64, end_ns: i64, mut visit: impl FnMut(&Frame<'_>)) -> Result<(), Error> {
+        let mut reader = open(&self.path)?;
+        let mut names: HashMap<(u32, u32), String> = HashMap::new();
+        loop {
+            match reader.next_block() {
+                Ok(Some(Block::Interface(block))) => {
+                    names.insert((block.section, block.id), interface_name(block.info, block.id));
+                }
+                Ok(Some(Block::Packet(packet))) => {
+                    let Some(t_ns) = packet.time_ns().map(time).filter(|t_ns| (begin_ns..=end_ns).contains(t_ns)) else { continue };
+                    let Some(interface) = names.get(&(packet.section, packet.interface)) else { continue };
+                    let outbound = match packet.direction() {
+                        Direction::Unknown => None,
+                        direction => Some(direction == Direction::Outbound),
+                    };
+                    visit(&Frame { t_ns, interface, outbound, length: packet.original_len, bytes: packet.data });
+                }
+                Ok(Some(_)) => {}
+                Err(error) if error.is_recoverable() => {}
+                Ok(None) | Err(_) => return Ok(()),
+            }
+        }
+    }
+
     /// Counts the packets between two times, both included. Interfaces of equal name are one, since a file of several sections
     /// numbers them anew. What is truncated or damaged is counted up to there, and said.
     pub fn count(&self, begin_ns: i64, end_ns: i64) -> Result<(Vec<InterfaceCount>, Vec<Oddity>), Error> {

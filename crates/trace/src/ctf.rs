@@ -60,7 +60,11 @@ pub(crate) fn open(directory: &Path, shared: &mut Shared, name: &dyn Fn(&Path) -
         Some(EnvValue::Int(value)) => Some(*value),
         _ => None,
     };
-    let kind = if env("domain") == Some("kernel") { StreamKind::Kernel } else { StreamKind::User };
+    let kind = match env("domain") {
+        Some("kernel") => StreamKind::Kernel,
+        Some("longpole-samples") => StreamKind::Samples,
+        _ => StreamKind::User,
+    };
     let subject = Subject {
         host: env("hostname").unwrap_or("").to_owned(),
         label: env("procname").unwrap_or("").to_owned(),

@@ -54,6 +54,11 @@ pub(crate) fn recognise(path: &Path) -> Result<Found, Error> {
     Ok(walk.found)
 }
 
+/// The recording that a path leads to, if it leads to one.
+pub fn recording_at(path: &Path) -> Option<PathBuf> {
+    recognise(path).ok()?.recording
+}
+
 /// Also what a recorder left that was killed before it wrote its first description.
 pub fn is_recording(directory: &Path) -> bool {
     directory.join(recording::FILE_NAME).is_file() || directory.join("user").join("metadata").is_file()
@@ -73,6 +78,10 @@ fn in_recording(directory: &Path) -> Result<Found, Error> {
         walk.found.ctf.push(kernel);
     } else if kernel.join("raw").is_dir() {
         walk.found.raw = Some(kernel.join("raw"));
+    }
+    let samples = directory.join("samples");
+    if samples.join("metadata").is_file() {
+        walk.found.ctf.push(samples);
     }
     walk.found.ctf.sort();
     Ok(Found { recording: Some(directory.to_owned()), ..walk.found })

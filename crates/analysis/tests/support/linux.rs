@@ -10,6 +10,8 @@ use std::collections::{BTreeMap, HashMap};
 pub enum Val {
     I(i64),
     S(String),
+    /// A number with a name.
+    E(i64, &'static str),
 }
 
 pub fn text(text: &str) -> Val {
@@ -128,6 +130,7 @@ impl Kernel {
                 .map(|value| match value {
                     Val::I(value) => Value::I64(*value),
                     Val::S(text) => Value::Str(text.as_bytes()),
+                    Val::E(value, label) => Value::Enum { value: i128::from(*value), label },
                 })
                 .collect();
             let event = Event {

@@ -209,10 +209,8 @@ fn kernel_events() -> Finding {
     }
 }
 
-/// Numbers of capabilities(7).
+/// Number of capabilities(7).
 const CAP_NET_RAW: u32 = 13;
-const CAP_SYS_ADMIN: u32 = 21;
-const CAP_PERFMON: u32 = 38;
 
 /// Whether this process has a capability.
 fn capable(capability: u32) -> bool {
@@ -223,28 +221,9 @@ fn capable(capability: u32) -> bool {
 
 fn stacks() -> Finding {
     const WHAT: &str = "stacks";
-    let Ok(text) = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid") else {
-        let remedy = "run a kernel with CONFIG_PERF_EVENTS".to_owned();
-        return finding(WHAT, State::Limited, "this kernel has no perf events, so no stacks can be sampled", Some(remedy));
-    };
-    let paranoid = text.trim();
-    if capable(CAP_PERFMON) || capable(CAP_SYS_ADMIN) {
-        return finding(WHAT, State::Good, "perf events of all CPUs, with kernel stacks, are allowed", None);
-    }
-    // From 1 on an ordinary user may sample only own processes, from 2 on without the kernel.
-    match paranoid.parse::<i32>() {
-        Ok(level) if level <= 0 => {
-            finding(WHAT, State::Good, format!("perf events of all CPUs are allowed (perf_event_paranoid is {level})"), None)
-        }
-        _ => {
-            let remedy = "run as root, or as root: sysctl kernel.perf_event_paranoid=0".to_owned();
-            finding(
-                WHAT,
-                State::Limited,
-                format!("perf events of all CPUs are not allowed (perf_event_paranoid is {paranoid})"),
-                Some(remedy),
-            )
-        }
+    match longpole_record::stacks::survey() {
+        Ok(found) => finding(WHAT, State::Good, found, None),
+        Err(trouble) => finding(WHAT, State::Limited, trouble.what, Some(trouble.remedy)),
     }
 }
 

@@ -1,14 +1,15 @@
-//! `longpole cpu`: the time of CPUs and threads, by the kernel's events and by what the probes tell.
+//! `longpole cpu`: the time of CPUs and threads, by the kernel's events and by what the probes tell; and of functions, by samples of stacks.
 
 use crate::input::Input;
 use crate::kernel::{self, Reading};
 use crate::pass;
+use crate::stacks::{self, Gathered};
 use crate::table::{duration, number, percent, Table};
 use anyhow::Context;
 use longpole_analysis::cpu::{Cpu, KernelTime, ThreadTime};
 use longpole_analysis::linux_cpu::{CpuTimes, WakerLine};
 use longpole_analysis::report::Pass;
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
 
 /// States of one thread in the table; programs may make names at run time.
@@ -23,20 +24,48 @@ blocked. Probes do not see the scheduler: a thread that is ready but not running
 Examples:
   longpole cpu                               of the newest recording
   longpole cpu --begin +1s --end +2s         only the second second
+  longpole cpu --functions                   by samples (`longpole record --stacks 99`): the functions that took the time
+  longpole cpu --folded | flamegraph.pl      all stacks, a line each, as flame graphs take them
   longpole cpu --json | jq '.threads[0].states'")]
 pub struct Args {
     #[command(flatten)]
     input: Input,
+    /// The functions that took the time, by samples of stacks
+    #[arg(long)]
+    functions: bool,
+    /// All sampled stacks, folded: `process;frame;frame count`, the kernel's frames with `_[k]`
+    #[arg(long, conflicts_with_all = ["functions", "json"])]
+    folded: bool,
+    /// With --functions or --folded: only this process
+    #[arg(short, long, value_name = "PID")]
+    pid: Option<i32>,
+    /// With --functions: so many of them
+    #[arg(short = 'n', long, value_name = "COUNT", default_value_t = MOST_LINES)]
+    top: usize,
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    if args.folded || (args.functions && !args.input.json) {
+        return functions(&args);
+    }
     let mut pass = Pass::new().context("a built-in rule file is wrong")?;
     let mut times = CpuTimes::default();
-    let reading = kernel::read(&args.input, &mut times, |catalogue, item| pass.item(catalogue, item))?;
+    let mut samples = Gathered::new(&args.input, args.pid, false)?;
+    let reading = kernel::read(&args.input, &mut times, |catalogue, item, in_part| {
+        samples.item(catalogue, item, in_part);
+        if in_part {
+            pass.item(catalogue, item);
+        }
+    })?;
     let Reading { linux, trace } = &reading;
     let mut answer = pass.cpu(trace.probe_cost_ns());
+    samples.add(&mut answer);
     if linux.scheduling == 0 {
-        return pass::write(&args.input, (&pass, trace), &answer, print_probes);
+        return pass::write(&args.input, (&pass, trace), &answer, |out, answer| match (&answer.functions, answer.samples) {
+            // Nothing else is in this trace.
+            (Some(functions), Some(counts)) if answer.threads.is_empty() => stacks::print(out, functions, counts, args.top),
+            _ => print_probes(out, answer),
+        });
     }
     answer.add_kernel(&times, linux);
     kernel::write(&args.input, &reading, &answer, |out, answer| {
@@ -48,6 +77,21 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
         Ok(())
     })
+}
+
+/// Only the samples.
+fn functions(args: &Args) -> anyhow::Result<ExitCode> {
+    let mut samples = Gathered::new(&args.input, args.pid, args.folded)?;
+    let trace = stacks::read(&args.input, &mut samples)?;
+    let mut out = BufWriter::new(io::stdout().lock());
+    if args.folded {
+        samples.lines().iter().try_for_each(|line| writeln!(out, "{line}"))?;
+        stacks::footer(&mut io::stderr(), samples.counts())?;
+    } else {
+        stacks::print(&mut out, &samples.answer(), samples.counts(), args.top)?;
+    }
+    out.flush()?;
+    Ok(if trace.is_damaged() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 /// Lines for people; programs get all of them.

@@ -1,197 +1,151 @@
-//! `longpole packets`: traffic per interface and direction, from the captures of a trace or else from its `packet` events.
+//! `longpole packets`: what was lost and where, how packets went through the kernel, and captured traffic per interface.
 
 use crate::input::{self, Input};
-use crate::table::{bytes, number, rate, Table};
-use anyhow::bail;
-use longpole_trace::{InterfaceCount, Item, Trace, Traffic, Value};
+use crate::kernel;
+use crate::packets::kernel::Kernel;
+use crate::packets::{traffic, ways};
+use anyhow::{bail, Context};
+use longpole_analysis::consumer::Consumer;
+use longpole_analysis::journeys::Wanted;
+use longpole_analysis::packet_loss::Places;
+use longpole_trace::{StreamKind, Trace};
 use serde_json::json;
-use std::borrow::Cow;
-use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
+use std::str::FromStr;
 
-/// Count packets per interface and direction: packets, bytes, rate, captured, dropped.
+/// Say where packets were lost, follow them from the send call to the receive call, and count captured traffic
 #[derive(clap::Args)]
 #[command(after_help = "\
+Losses and journeys need the kernel's events: `longpole record --kernel sched,irq,softirq,net,syscall`.
+
 Examples:
   longpole packets                       the newest recording
+  longpole packets --journey 5           one packet on its way through the kernel
+  longpole packets --journey slowest
+  longpole packets --losses              each lost packet
   longpole packets eth0.pcapng           any capture file
   longpole packets --begin +1s --end +2s --json")]
 pub struct Args {
     #[command(flatten)]
     input: Input,
+
+    /// Show all steps of one packet: of the N-th, from 1, in the order of their begin, or of the slowest that was read
+    #[arg(long, value_name = "N|slowest", conflicts_with = "losses")]
+    journey: Option<Which>,
+
+    /// List each lost packet
+    #[arg(long)]
+    losses: bool,
 }
 
-/// The interfaces of one capture file, or of the events of all streams.
-struct Group {
-    /// None: counted from events.
-    capture: Option<String>,
-    interfaces: Vec<InterfaceCount>,
+#[derive(Clone, Copy)]
+struct Which(Wanted);
+
+impl FromStr for Which {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Which, String> {
+        match (text, text.parse()) {
+            ("slowest", _) => Ok(Which(Wanted::Slowest)),
+            (_, Ok(number)) if number > 0 => Ok(Which(Wanted::Number(number))),
+            _ => Err("expected a number from 1, or slowest".to_owned()),
+        }
+    }
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let paths = args.input.paths()?;
     let mut trace = input::open(&paths, args.input.options())?;
-    let mut damaged = false;
-    let mut groups = Vec::new();
-    if trace.captures().is_empty() {
-        groups.push(Group { capture: None, interfaces: from_events(&mut trace)? });
-        damaged |= trace.is_damaged();
-        say(&trace.oddities().iter().map(ToString::to_string).collect::<Vec<_>>());
+    let has_kernel = trace.catalogue().streams.iter().any(|stream| stream.kind == StreamKind::Kernel);
+    let kernel = if has_kernel {
+        Some(Kernel::read(&args.input, &paths, args.journey.map(|Which(wanted)| wanted), |_, _| {})?).filter(Kernel::has_packets)
     } else {
-        let (begin_ns, end_ns) = trace.range();
-        for capture in trace.captures() {
-            let (interfaces, oddities) = capture.count(begin_ns, end_ns)?;
-            damaged |= oddities.iter().any(longpole_trace::Oddity::is_damage);
-            say(&oddities.iter().map(ToString::to_string).collect::<Vec<_>>());
-            groups.push(Group { capture: Some(capture.name.clone()), interfaces });
-        }
+        None
+    };
+    if let Some(Which(wanted)) = args.journey {
+        return one_journey(&args, &mut trace, kernel.as_ref(), wanted);
     }
-    let mut out = io::BufWriter::new(io::stdout().lock());
+    let places = Places::built_in().context("a built-in rule file is wrong")?;
+    if args.losses {
+        return each_loss(&args, kernel.as_ref(), &places);
+    }
+    let (groups, mut damaged) = traffic::count(&mut trace)?;
+    damaged |= kernel.as_ref().is_some_and(|kernel| kernel.reading.trace.is_damaged());
+    let answers = kernel.as_ref().map(|kernel| kernel.packets(|packets| (packets.losses(&places), packets.journeys())));
+    let mut out = BufWriter::new(io::stdout().lock());
     if args.input.json {
-        let answer: Vec<_> = groups.iter().flat_map(Group::json).collect();
-        writeln!(out, "{:#}", serde_json::Value::from(answer))?;
-    } else if groups.iter().all(|group| group.interfaces.is_empty()) {
-        bail!("the trace holds no packets");
+        let interfaces: Vec<_> = groups.iter().flat_map(traffic::Group::json).collect();
+        let (losses, journeys) = answers.map_or((None, None), |(losses, journeys)| (Some(losses), Some(journeys)));
+        writeln!(out, "{:#}", json!({ "losses": losses, "journeys": journeys, "interfaces": interfaces }))?;
     } else {
-        text(&groups, &mut out)?;
+        let captured = groups.iter().any(|group| !group.is_empty());
+        if answers.is_none() && !captured {
+            bail!("the trace holds no packets; record them as root with `longpole record --kernel sched,irq,softirq,net,syscall`");
+        }
+        if let Some((losses, journeys)) = &answers {
+            ways::losses(&mut out, losses)?;
+            ways::journeys(&mut out, journeys)?;
+        }
+        if captured {
+            if answers.is_some() {
+                writeln!(out, "CAPTURED")?;
+            }
+            traffic::text(&groups, &mut out)?;
+        }
+        if let Some(kernel) = &kernel {
+            kernel::footer(&mut out, &kernel.reading)?;
+        }
     }
     out.flush()?;
     Ok(if damaged { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-fn say(oddities: &[String]) {
-    for oddity in oddities {
-        eprintln!("longpole: {oddity}");
-    }
+fn needed(kernel: Option<&Kernel>) -> anyhow::Result<&Kernel> {
+    kernel.context(
+        "the trace holds no events of the kernel's network; record them as root with `longpole record --kernel sched,irq,softirq,net,syscall`",
+    )
 }
 
-/// Packets that a probe told: classes `packet:INTERFACE`, or `packet` with the interface in a field.
-fn from_events(trace: &mut Trace) -> anyhow::Result<Vec<InterfaceCount>> {
-    let mut plans: Vec<Option<Plan>> = Vec::new();
-    let mut counts: BTreeMap<String, InterfaceCount> = BTreeMap::new();
-    while let Some((item, catalogue)) = trace.next_with_catalogue()? {
-        let Item::Event(event) = item else { continue };
-        let class = event.class.0 as usize;
-        while plans.len() <= class {
-            plans.push(catalogue.classes.get(plans.len()).and_then(Plan::new));
+fn one_journey(args: &Args, trace: &mut Trace, kernel: Option<&Kernel>, wanted: Wanted) -> anyhow::Result<ExitCode> {
+    let kernel = needed(kernel)?;
+    let Some(told) = &kernel.journeys.told else {
+        match wanted {
+            Wanted::Number(number) => bail!("there is no journey {number}: the trace holds {}", kernel.journeys.count),
+            Wanted::Slowest => bail!("no packet was read by a receive call"),
         }
-        let Some(plan) = &plans[class] else { continue };
-        let field = |index: Option<usize>| index.and_then(|index| event.fields.get(index));
-        let name = match (&plan.interface, field(plan.name).and_then(Value::text)) {
-            (Some(interface), _) => Cow::Borrowed(interface.as_str()),
-            (None, Some(name)) => name,
-            (None, None) => Cow::Borrowed("unknown"),
-        };
-        if !counts.contains_key(&*name) {
-            counts.insert(name.to_string(), InterfaceCount { name: name.to_string(), ..InterfaceCount::default() });
+    };
+    let mut journey = kernel.packets(|packets| packets.journey(told));
+    if let Some((begin_ns, end_ns)) = journey.span() {
+        for capture in trace.captures() {
+            capture.frames(begin_ns, end_ns, |frame| journey.frame(&capture.name, frame))?;
         }
-        let Some(count) = counts.get_mut(&*name) else { continue };
-        let unsigned = |index| field(index).and_then(Value::as_u64).unwrap_or(0);
-        // What is neither in nor out counts as unknown.
-        let direction = usize::try_from(unsigned(plan.direction)).ok().filter(|&way| way <= 2).unwrap_or(0);
-        count.directions[direction].add(Some(event.t_ns), unsigned(plan.length), unsigned(plan.captured));
     }
-    Ok(counts.into_values().collect())
-}
-
-/// Where the fields of a packet class are.
-struct Plan {
-    interface: Option<String>,
-    name: Option<usize>,
-    direction: Option<usize>,
-    length: Option<usize>,
-    captured: Option<usize>,
-}
-
-impl Plan {
-    fn new(class: &longpole_trace::Class) -> Option<Plan> {
-        let interface = match class.event_name.split_once(':') {
-            Some(("packet", interface)) => Some(interface.to_owned()),
-            None if class.event_name == "packet" => None,
-            _ => return None,
-        };
-        let field = |name: &str| class.fields.iter().position(|field| field == name);
-        Some(Plan {
-            interface,
-            name: field("name").or_else(|| field("interface")),
-            direction: field("direction"),
-            length: field("length"),
-            captured: field("captured"),
-        })
-    }
-}
-
-const DIRECTIONS: [&str; 3] = ["unknown", "in", "out"];
-
-/// Per second, over the time from the first to the last packet; a single packet has no rate.
-fn per_second(traffic: &Traffic, amount: u64) -> Option<f64> {
-    let length_ns = traffic.last_ns?.abs_diff(traffic.first_ns?);
-    (length_ns > 0).then(|| amount as f64 * 1e9 / length_ns as f64)
-}
-
-impl Group {
-    fn json(&self) -> Vec<serde_json::Value> {
-        let interfaces = self.interfaces.iter().map(|interface| {
-            let directions: Vec<_> = interface
-                .directions
-                .iter()
-                .zip(DIRECTIONS)
-                .filter(|(traffic, _)| traffic.packets > 0)
-                .map(|(traffic, direction)| {
-                    json!({
-                        "direction": direction,
-                        "packets": traffic.packets,
-                        "bytes": traffic.bytes,
-                        "captured_bytes": traffic.captured,
-                        "start_ns": traffic.first_ns,
-                        "end_ns": traffic.last_ns,
-                        "packets_per_s": per_second(traffic, traffic.packets),
-                        "bits_per_s": per_second(traffic, traffic.bytes.saturating_mul(8)),
-                    })
-                })
-                .collect();
-            json!({
-                "capture": self.capture,
-                "interface": interface.name,
-                "dropped": interface.dropped,
-                "directions": directions,
-            })
-        });
-        interfaces.collect()
-    }
-}
-
-fn text(groups: &[Group], out: &mut impl Write) -> io::Result<()> {
-    let columns = ["capture", "interface", "direction", ">packets", ">bytes", ">packets/s", ">bit/s", ">captured", ">dropped"];
-    let mut table = Table::new(&columns);
-    for group in groups {
-        let capture = group.capture.as_deref().unwrap_or("(events)");
-        for interface in &group.interfaces {
-            // Nobody counts drops per direction; they stand in the first row.
-            let mut dropped = interface.dropped.map_or("unknown".to_owned(), number);
-            let seen = interface.directions.iter().zip(DIRECTIONS).filter(|(traffic, _)| traffic.packets > 0);
-            let mut any = false;
-            for (traffic, direction) in seen {
-                any = true;
-                let packets = per_second(traffic, traffic.packets).map_or(String::new(), |r| rate(r, ""));
-                let bits = per_second(traffic, traffic.bytes.saturating_mul(8)).map_or(String::new(), |r| rate(r, "bit"));
-                table.row([
-                    capture,
-                    &interface.name,
-                    direction,
-                    &number(traffic.packets),
-                    &number(traffic.bytes),
-                    &packets,
-                    &bits,
-                    &bytes(traffic.captured),
-                    &std::mem::take(&mut dropped),
-                ]);
-            }
-            if !any {
-                table.row([capture, &interface.name, "", "0", "0", "", "", "", &dropped]);
+    let probes = trace.catalogue().streams.iter().any(|stream| stream.kind == StreamKind::User);
+    if let Some(reader) = journey.reader.as_ref().filter(|_| probes) {
+        let mut consumer = Consumer::new(reader.tid, journey.end_ns).context("a built-in rule file is wrong")?;
+        while let Some((item, catalogue)) = trace.next_with_catalogue()? {
+            if consumer.item(catalogue, &item).is_break() {
+                break;
             }
         }
+        journey.probes = Some(consumer.found()).filter(|probes| !probes.is_empty());
     }
-    table.print(out)
+    kernel::write(&args.input, &kernel.reading, &journey, |out, journey| ways::journey(out, journey))
+}
+
+fn each_loss(args: &Args, kernel: Option<&Kernel>, places: &Places) -> anyhow::Result<ExitCode> {
+    let kernel = needed(kernel)?;
+    let not_kept = kernel.journeys.losses.not_kept;
+    let mut out = BufWriter::new(io::stdout().lock());
+    kernel.packets(|packets| {
+        if args.input.json {
+            let lines: Vec<_> = packets.single_losses(places).collect();
+            writeln!(out, "{:#}", json!({ "lost_packets": lines, "not_listed": not_kept }))
+        } else {
+            ways::each_loss(&mut out, packets.single_losses(places), not_kept)
+        }
+    })?;
+    out.flush()?;
+    Ok(if kernel.reading.trace.is_damaged() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

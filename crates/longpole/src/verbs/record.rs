@@ -18,6 +18,7 @@ const EXAMPLES: &str = "Examples:
   longpole record --kernel none -- ./my-system   programs with probes only
   longpole record --kernel none --event 'block:block_rq_*' --for 5s
                                                  of the kernel only these events
+  longpole record --stacks 999 -- ./my-system    sample what the CPUs run, 999 times a second
   longpole record --event 'sched:sched_switch:prev_prio < 100' --for 5s
                                                  an event with a filter in the kernel's language
 
@@ -68,6 +69,28 @@ pub struct Kernel {
     /// What each kernel event shall tell of its thread: pid, ppid, comm, prio
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     context: Vec<EventContext>,
+    /// Take the stack of what each CPU runs so often a second, or none [default: none]
+    #[arg(long, value_name = "HZ|none", value_parser = stacks, overrides_with = "stacks")]
+    stacks: Option<Stacks>,
+}
+
+/// What is done where nothing is said of stacks.
+const DEFAULT_STACKS: Stacks = Stacks(None);
+/// More often than this no kernel lets itself be interrupted.
+const MOST_STACKS: u32 = 100_000;
+
+/// Times a second.
+#[derive(Clone, Copy)]
+struct Stacks(Option<u32>);
+
+fn stacks(text: &str) -> Result<Stacks, String> {
+    match text {
+        "none" => Ok(Stacks(None)),
+        text => match text.parse() {
+            Ok(hz @ 1..=MOST_STACKS) => Ok(Stacks(Some(hz))),
+            _ => Err(format!("{text:?} is no rate of stacks; write a number from 1 to {MOST_STACKS} (a second), or none")),
+        },
+    }
 }
 
 /// Several at once are one value.
@@ -93,6 +116,10 @@ impl Kernel {
         (!nothing).then(|| Wish { groups, events: self.events.clone(), context: self.context.clone(), buffer: None })
     }
 
+    fn stacks(&self) -> Option<u32> {
+        self.stacks.unwrap_or(DEFAULT_STACKS).0
+    }
+
     /// As another `longpole` must be told it.
     pub fn arguments(&self) -> Vec<String> {
         let mut all = Vec::new();
@@ -102,6 +129,9 @@ impl Kernel {
         }
         all.extend(self.events.iter().map(|event| format!("--event={event}")));
         all.extend(self.context.iter().map(|context| format!("--context={}", context.name())));
+        if let Some(Stacks(hz)) = self.stacks {
+            all.push(format!("--stacks={}", hz.map_or_else(|| "none".to_owned(), |hz| hz.to_string())));
+        }
         all
     }
 }
@@ -149,12 +179,13 @@ pub fn record(args: Args, ready: impl FnOnce(&Recorder)) -> anyhow::Result<ExitC
         command: args.command.clone(),
         probe_cost_ns: crate::overhead::probe_cost(),
         kernel: args.kernel.wish(),
+        stacks: args.kernel.stacks(),
     };
     // Where all CPUs are busy, a recorder that waits for its turn loses events. It needs little, and root may take it first.
     let _ = rustix::process::setpriority_process(None, nice.min(URGENT));
     let mut recorder = Recorder::start(options, Some(&stop))?;
-    let trouble = recorder.kernel_trouble().map(str::to_owned);
-    if let Some(trouble) = &trouble {
+    let troubles: Vec<String> = recorder.troubles().map(str::to_owned).collect();
+    for trouble in &troubles {
         eprintln!("longpole: note: {trouble}");
     }
     ready(&recorder);
@@ -186,10 +217,11 @@ pub fn record(args: Args, ready: impl FnOnce(&Recorder)) -> anyhow::Result<ExitC
     };
     let status = run_until_the_end(&mut recorder, &stop, args.time, args.pid, child.as_mut());
     let outcome = recorder.finish_with(&mut progress());
+    crate::input::complete_symbols(&outcome.path);
     let status = match (status, child.as_mut()) {
         (Ok(status), _) => status,
         (Err(error), None) => {
-            tell(&outcome, trouble.as_deref());
+            tell(&outcome, &troubles);
             return Err(error);
         }
         // The command must not be left alone, and whoever waits for it wants its status.
@@ -198,7 +230,7 @@ pub fn record(args: Args, ready: impl FnOnce(&Recorder)) -> anyhow::Result<ExitC
             Some(child.wait().context("cannot wait for the command")?)
         }
     };
-    tell(&outcome, trouble.as_deref());
+    tell(&outcome, &troubles);
     Ok(exit_code(status, child.is_some(), &stop, &outcome))
 }
 
@@ -273,20 +305,24 @@ pub fn progress() -> impl FnMut(u64, u64) {
 }
 
 /// What was said at the start is not said again.
-fn tell(outcome: &Outcome, said: Option<&str>) {
-    for oddity in outcome.oddities.iter().filter(|oddity| Some(oddity.as_str()) != said) {
+fn tell(outcome: &Outcome, said: &[String]) {
+    for oddity in outcome.oddities.iter().filter(|oddity| !said.contains(oddity)) {
         eprintln!("longpole: note: {oddity}");
     }
     let lost = if outcome.lost > 0 { format!(", {} events lost", crate::table::number(outcome.lost)) } else { String::new() };
     match &outcome.empty {
         Some(why) => eprintln!("longpole: captured nothing: {why}"),
-        None if outcome.recorded == 0 && outcome.lost == 0 && outcome.kernel.is_some() => {}
+        None if outcome.recorded == 0 && outcome.lost == 0 && (outcome.kernel.is_some() || outcome.samples.is_some()) => {}
         None if outcome.recorded == 0 => eprintln!("longpole: {} packets captured{lost}", crate::table::number(outcome.packets)),
         None => eprintln!("longpole: {} of events in {} streams{lost}", crate::table::bytes(outcome.recorded), outcome.lanes),
     }
     if let Some(kernel) = &outcome.kernel {
         let number = crate::table::number;
         eprintln!("longpole: {} kernel events on {} CPUs, {} lost", number(kernel.events), kernel.cpus, number(kernel.lost));
+    }
+    if let Some(samples) = &outcome.samples {
+        let number = crate::table::number;
+        eprintln!("longpole: {} stacks of {} CPUs, {} lost", number(samples.samples), samples.cpus, number(samples.lost));
     }
     eprintln!("longpole: recording: {}", outcome.path.display());
 }

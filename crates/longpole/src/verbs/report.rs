@@ -1,10 +1,14 @@
 //! `longpole report`: the bottleneck in one sentence, then what it stands on.
 
-use crate::input::Input;
+use crate::input::{self, Input};
+use crate::packets::kernel::Kernel;
 use crate::pass;
 use crate::table::{number, percent, Table};
 use crate::verbs::{latency, queues};
-use longpole_analysis::report::Report;
+use anyhow::Context;
+use longpole_analysis::packet_loss::Places;
+use longpole_analysis::report::{Pass, Report};
+use longpole_trace::{StreamKind, Trace};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -23,12 +27,28 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let (pass, trace) = pass::read(&args.input, None)?;
-    let report = pass.report(trace.probe_cost_ns());
-    pass::write(&args.input, (&pass, &trace), &report, print)
+    let paths = args.input.paths()?;
+    if !of_kernel(&input::open(&paths, args.input.options())?) {
+        let (pass, trace) = pass::read(&args.input, None)?;
+        let report = pass.report(trace.probe_cost_ns());
+        return pass::write(&args.input, (&pass, &trace), &report, print);
+    }
+    let places = Places::built_in().context("a built-in rule file is wrong")?;
+    let mut pass = Pass::new().context("a built-in rule file is wrong")?;
+    let kernel = Kernel::read(&args.input, &paths, None, |catalogue, item| pass.item(catalogue, item))?;
+    pass.lost(&kernel.packets(|packets| packets.losses(&places)), kernel.journeys.count);
+    let report = pass.report(kernel.reading.trace.probe_cost_ns());
+    pass::write(&args.input, (&pass, &kernel.reading.trace), &report, print)
+}
+
+fn of_kernel(trace: &Trace) -> bool {
+    trace.catalogue().streams.iter().any(|stream| stream.kind == StreamKind::Kernel)
 }
 
 pub fn print(out: &mut impl Write, report: &Report) -> io::Result<()> {
+    for finding in report.findings.iter().filter(|finding| finding.foremost) {
+        writeln!(out, "{}.", finding.what)?;
+    }
     writeln!(out, "{}", report.verdict.text)?;
     if !report.findings.is_empty() {
         writeln!(out, "\nFINDINGS")?;

@@ -39,7 +39,7 @@ impl Place {
         command.args(verb);
         // Programs are what these tests are about, whoever runs them.
         if matches!(verb, ["record" | "start"]) {
-            command.args(["--kernel", "none"]);
+            command.args(["--kernel", "none", "--stacks", "none"]);
         }
         command.args(rest);
         command

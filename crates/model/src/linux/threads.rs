@@ -156,11 +156,20 @@ impl Linux {
             known if known == truth => {}
             Base::Unknown => self.claim(cpu, t_ns, truth, watch),
             Base::Idle => self.idle_ended(cpu, t_ns, truth, watch),
-            Base::Thread(_) => {
+            Base::Thread(before) => {
                 self.contradictions += 1;
                 self.settle(cpu, t_ns, watch);
+                // What was taken for a call of the one was the other's, unless that is in a call itself.
+                let before = &self.threads[before.0 as usize];
+                let mode = (before.mode, before.call);
                 self.unseat(cpu, t_ns);
                 self.claim(cpu, t_ns, truth, watch);
+                if let Base::Thread(id) = truth {
+                    let thread = &mut self.threads[id.0 as usize];
+                    if thread.call.is_none() {
+                        (thread.mode, thread.call) = mode;
+                    }
+                }
             }
         }
     }

@@ -1,11 +1,13 @@
 //! Who was there when the recording began: what the kernel's events take as known.
 //!
-//! Processes with their threads, open files, interrupts, network interfaces and block devices, an object a line. All of it is read from
+//! Processes with their threads, open files, interrupts, network interfaces, queueing disciplines, sockets and block devices, an object a line. All of it is read from
 //! /proc and /sys after the tracer was started: what changes meanwhile is in its events. What vanishes while it is read
 //! is left out; each line tells the time at which it was true.
 
+mod network;
+
 use serde_json::{json, Value};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::CStr;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
@@ -37,9 +39,10 @@ impl Dump<'_> {
 pub fn write(path: &Path, now: &dyn Fn() -> u64) -> io::Result<()> {
     let file = File::options().write(true).create_new(true).open(path)?;
     let mut dump = Dump { out: BufWriter::new(file), now };
-    processes(&mut dump)?;
+    let sockets = processes(&mut dump)?;
     interrupts(&mut dump)?;
     interfaces(&mut dump)?;
+    network::write(&mut dump, &sockets)?;
     block_devices(&mut dump)?;
     dump.out.flush()
 }
@@ -52,8 +55,10 @@ fn numbers(path: &str) -> Vec<i32> {
     found
 }
 
-fn processes(dump: &mut Dump<'_>) -> io::Result<()> {
+/// Returns whose the sockets are, by their inodes.
+fn processes(dump: &mut Dump<'_>) -> io::Result<HashMap<u64, i32>> {
     let (mut files, mut left_out) = (0, 0);
+    let mut sockets = HashMap::new();
     for pid in numbers("/proc") {
         for tid in numbers(&format!("/proc/{pid}/task")) {
             if let Some(thread) = thread(pid, tid) {
@@ -69,6 +74,11 @@ fn processes(dump: &mut Dump<'_>) -> io::Result<()> {
             if let Ok(target) = fs::read_link(format!("/proc/{pid}/fd/{fd}")) {
                 files += 1;
                 let path = target.to_string_lossy();
+                if let Some(inode) =
+                    path.strip_prefix("socket:[").and_then(|rest| rest.strip_suffix(']')).and_then(|inode| inode.parse().ok())
+                {
+                    sockets.entry(inode).or_insert(pid);
+                }
                 let info = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).unwrap_or_default();
                 dump.line(json!({ "kind": "file_descriptor", "pid": pid, "fd": fd, "path": cut(&path), "flags": flags(&info) }))?;
             }
@@ -77,7 +87,7 @@ fn processes(dump: &mut Dump<'_>) -> io::Result<()> {
     if left_out > 0 {
         dump.line(json!({ "kind": "left_out", "what": "file_descriptor", "count": left_out }))?;
     }
-    Ok(())
+    Ok(sockets)
 }
 
 /// Of proc(5)'s `fdinfo`, in octal digits.

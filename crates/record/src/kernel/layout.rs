@@ -13,6 +13,9 @@ mod reference;
 use serde::Deserialize;
 use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::sync::Arc;
+
+pub use longpole_ftrace::format::Label;
 
 /// The version of lttng-modules whose layout is followed; readers decide by it.
 pub const VERSION: (u32, u32, u32) = (2, 10, 0);
@@ -29,6 +32,8 @@ pub struct EventRow {
     /// The version of lttng-modules that the row was compared with, or the public source.
     pub like: String,
     pub fields: Vec<FieldRow>,
+    /// Ours, behind all others.
+    pub more: Vec<FieldRow>,
 }
 
 /// A system call: its name, and its arguments as fields (the source is the argument's number).
@@ -57,9 +62,11 @@ pub enum Source {
 }
 
 /// The type of a field. All types are aligned to bytes, as on machines that load unaligned words.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     Int(Int),
+    /// Numbers with the names by which the kernel prints them.
+    Enum(Int, Arc<[Label]>),
     Ints(Int, u32),
     /// Characters, padded with zero bytes.
     Text(u32),
@@ -125,6 +132,8 @@ struct EventText {
     name: Option<String>,
     like: String,
     fields: Vec<String>,
+    #[serde(default)]
+    more: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -151,9 +160,10 @@ impl Layout {
         let mut by_event = HashMap::new();
         for text in file.event {
             let own = text.from.rsplit('/').next().unwrap_or("").to_owned();
-            let fields = text.fields.iter().map(|f| FieldRow::parse(f)).collect::<Result<_, _>>()?;
+            let rows = |fields: &[String]| fields.iter().map(|f| FieldRow::parse(f)).collect::<Result<_, _>>();
+            let (fields, more) = (rows(&text.fields)?, rows(&text.more)?);
             by_event.insert(text.from.clone(), events.len());
-            events.push(EventRow { from: text.from, name: text.name.unwrap_or(own), like: text.like, fields });
+            events.push(EventRow { from: text.from, name: text.name.unwrap_or(own), like: text.like, fields, more });
         }
         let mut calls = Vec::new();
         if arch == "x86_64" {
@@ -227,6 +237,10 @@ impl Kind {
         // Writing into a String cannot fail.
         let _ = match self {
             Kind::Int(int) => writeln!(text, "\t\t{} _{name};", int.tsdl()),
+            Kind::Enum(int, labels) => {
+                let labels: Vec<String> = labels.iter().map(|label| format!("\"{}\" = {}", label.name, label.value)).collect();
+                writeln!(text, "\t\tenum : {} {{ {} }} _{name};", int.tsdl(), labels.join(", "))
+            }
             Kind::Ints(int, count) => writeln!(text, "\t\t{} _{name}[{count}];", int.tsdl()),
             Kind::Text(count) => writeln!(text, "\t\t{} _{name}[{count}];", character(false)),
             Kind::String => writeln!(text, "\t\tstring _{name};"),

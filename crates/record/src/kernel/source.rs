@@ -394,20 +394,12 @@ fn available_memory() -> Option<u64> {
 
 /// Those that are there: the tracer has folders for all that could be.
 fn present(cpus: Vec<u32>) -> Vec<u32> {
-    let text = fs::read_to_string("/sys/devices/system/cpu/present").unwrap_or_default();
-    let ranges: Vec<(u32, u32)> = text.trim().split(',').filter_map(range).collect();
-    let found: Vec<u32> = cpus.iter().copied().filter(|cpu| ranges.iter().any(|(first, last)| (first..=last).contains(&cpu))).collect();
+    let present = crate::cpus::listed("/sys/devices/system/cpu/present");
+    let found: Vec<u32> = cpus.iter().copied().filter(|cpu| present.contains(cpu)).collect();
     if found.is_empty() {
         cpus
     } else {
         found
-    }
-}
-
-fn range(text: &str) -> Option<(u32, u32)> {
-    match text.split_once('-') {
-        Some((first, last)) => Some((first.parse().ok()?, last.parse().ok()?)),
-        None => text.parse().ok().map(|only| (only, only)),
     }
 }
 

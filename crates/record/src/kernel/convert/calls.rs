@@ -85,12 +85,12 @@ impl Calls {
         names.push(("syscall_entry_unknown".to_owned(), vec![field("id", Kind::Int(NUMBER)), field("args", words)]));
         names.push(("syscall_exit_unknown".to_owned(), vec![field("id", Kind::Int(NUMBER)), field("ret", Kind::Int(RESULT))]));
         for row in &layout.calls {
-            let args = row.args.iter().filter_map(|arg| match (&arg.source, arg.kind) {
-                (Source::Field(number), Kind::Int(int)) => Some((number.parse().ok()?, int)),
+            let args = row.args.iter().filter_map(|arg| match (&arg.source, &arg.kind) {
+                (Source::Field(number), Kind::Int(int)) => Some((number.parse().ok()?, *int)),
                 _ => None,
             });
             let call = Call { enter: names.len() as u16, exit: names.len() as u16 + 1, args: args.collect() };
-            names.push((format!("syscall_entry_{}", row.name), row.args.iter().map(|arg| field(&arg.name, arg.kind)).collect()));
+            names.push((format!("syscall_entry_{}", row.name), row.args.iter().map(|arg| field(&arg.name, arg.kind.clone())).collect()));
             names.push((format!("syscall_exit_{}", row.name), vec![field("ret", Kind::Int(RESULT))]));
             let at = row.number as usize;
             if self.by_number.len() <= at {

@@ -19,6 +19,8 @@ const INTERRUPT: usize = 3;
 const INTERFACE: usize = 4;
 const BLOCK: usize = 5;
 const END: usize = 6;
+const QDISC: usize = 7;
+const SOCKET: usize = 8;
 
 /// A line beyond this is no line of a state dump.
 const MOST_LINE: u64 = 1 << 20;
@@ -47,43 +49,50 @@ const MAX_RT_PRIO: i64 = 100;
 
 /// Names and fields, in the order of the constants above. What follows LTTng's fields is ours.
 pub fn classes() -> Vec<(String, Vec<(String, Kind)>)> {
-    let class = |name: &str, fields: &[(&str, Kind)]| {
-        let fields = fields.iter().map(|(name, kind)| ((*name).to_owned(), *kind)).collect();
-        (format!("lttng_statedump_{name}"), fields)
-    };
-    let (int, unsigned, hex) = (Kind::Int(I32), Kind::Int(U32), Kind::Int(HEX));
+    let named =
+        |name: String, fields: &[(&str, Kind)]| (name, fields.iter().map(|(name, kind)| ((*name).to_owned(), kind.clone())).collect());
+    let class = |name: &str, fields: &[(&str, Kind)]| named(format!("lttng_statedump_{name}"), fields);
+    // LTTng has none of these.
+    let own = |name: &str, fields: &[(&str, Kind)]| named(format!("longpole_statedump_{name}"), fields);
+    const INT: Kind = Kind::Int(I32);
+    const UNSIGNED: Kind = Kind::Int(U32);
     vec![
         class("start", &[]),
         class(
             "process_state",
             &[
-                ("tid", int),
-                ("vtid", int),
-                ("pid", int),
-                ("vpid", int),
-                ("ppid", int),
-                ("vppid", int),
+                ("tid", INT),
+                ("vtid", INT),
+                ("pid", INT),
+                ("vpid", INT),
+                ("ppid", INT),
+                ("vppid", INT),
                 ("name", Kind::Text(16)),
-                ("type", int),
-                ("mode", int),
-                ("submode", int),
-                ("status", int),
-                ("ns_level", int),
-                ("ns_inum", unsigned),
-                ("cpu", unsigned),
-                ("prio", int),
-                ("policy", int),
+                ("type", INT),
+                ("mode", INT),
+                ("submode", INT),
+                ("status", INT),
+                ("ns_level", INT),
+                ("ns_inum", UNSIGNED),
+                ("cpu", UNSIGNED),
+                ("prio", INT),
+                ("policy", INT),
                 ("cpus_allowed", Kind::String),
                 ("exe", Kind::String),
                 ("call", Kind::String),
                 ("call_about", Kind::Int(I64)),
             ],
         ),
-        class("file_descriptor", &[("pid", int), ("fd", int), ("flags", Kind::Int(OCTAL)), ("fmode", hex), ("filename", Kind::String)]),
-        class("interrupt", &[("irq", unsigned), ("name", Kind::String), ("action", Kind::String), ("affinity", Kind::String)]),
-        class("network_interface", &[("name", Kind::String), ("address_ipv4", Kind::Int(Int { big: true, ..HEX })), ("ifindex", unsigned)]),
-        class("block_device", &[("dev", unsigned), ("diskname", Kind::String)]),
+        class(
+            "file_descriptor",
+            &[("pid", INT), ("fd", INT), ("flags", Kind::Int(OCTAL)), ("fmode", Kind::Int(HEX)), ("filename", Kind::String)],
+        ),
+        class("interrupt", &[("irq", UNSIGNED), ("name", Kind::String), ("action", Kind::String), ("affinity", Kind::String)]),
+        class("network_interface", &[("name", Kind::String), ("address_ipv4", Kind::Int(Int { big: true, ..HEX })), ("ifindex", UNSIGNED)]),
+        class("block_device", &[("dev", UNSIGNED), ("diskname", Kind::String)]),
         class("end", &[]),
+        own("qdisc", &[("dev", Kind::String), ("kind", Kind::String), ("ifindex", UNSIGNED), ("handle", UNSIGNED), ("parent", UNSIGNED)]),
+        own("socket", &[("pid", INT), ("protocol", UNSIGNED), ("port", UNSIGNED), ("inode", Kind::Int(Int::unsigned(64)))]),
     ]
 }
 
@@ -163,6 +172,21 @@ impl Dump<'_> {
                     integer(&mut payload, device(&value["dev"]), U32);
                     text(&mut payload, &value["name"]);
                     BLOCK
+                }
+                Some("qdisc") => {
+                    text(&mut payload, &value["dev"]);
+                    text(&mut payload, &value["name"]);
+                    for name in ["ifindex", "handle", "parent"] {
+                        integer(&mut payload, number(&value[name], 0), U32);
+                    }
+                    QDISC
+                }
+                Some("socket") => {
+                    integer(&mut payload, number(&value["pid"], 0), I32);
+                    integer(&mut payload, number(&value["protocol"], 0), U32);
+                    integer(&mut payload, number(&value["port"], 0), U32);
+                    integer(&mut payload, number(&value["inode"], 0), Int::unsigned(64));
+                    SOCKET
                 }
                 // A later recorder may know of more.
                 _ => continue,

@@ -3,7 +3,7 @@
 //! A record that is shorter than its format says yields zeros and is counted; nothing here fails.
 
 use super::people::People;
-use super::{EventRow, FieldRow, Int, Kind, Source, Transform};
+use super::{EventRow, FieldRow, Int, Kind, Label, Source, Transform};
 use longpole_ftrace::format::Shape;
 use longpole_ftrace::{ByteOrder, EventFormat, Field};
 
@@ -87,12 +87,19 @@ impl Plan {
                     Kind::Int(int) => int,
                     _ => Int::unsigned(8),
                 };
-                plan.push(&row.name, row.kind, Op::Constant { value, to });
+                plan.push(&row.name, row.kind.clone(), Op::Constant { value, to });
             }
         }
         for field in &format.fields {
             if !used.contains(&field.name.as_str()) {
-                plan.own(field, long);
+                plan.own(field, format.labels(&field.name), long);
+            }
+        }
+        for row in row.iter().flat_map(|row| &row.more) {
+            if let Source::Field(source) = &row.source {
+                if let Some(field) = format.field(source) {
+                    plan.field(row, field, long);
+                }
             }
         }
         plan.join_copies();
@@ -130,12 +137,12 @@ impl Plan {
             }
             _ => return false,
         };
-        self.push(&row.name, row.kind, op);
+        self.push(&row.name, row.kind.clone(), op);
         true
     }
 
-    /// A field that no row names, under the kernel's name.
-    fn own(&mut self, field: &Field, long: usize) {
+    /// A field that no row names, under the kernel's name; an enumeration where the kernel prints names.
+    fn own(&mut self, field: &Field, labels: Vec<Label>, long: usize) {
         let hex = field.type_text.ends_with('*');
         let int = |bytes: u32| Int { bits: bytes * 8, signed: field.signed && !hex, base: if hex { 16 } else { 10 }, big: false };
         let element = field.element_size(long as u32).filter(|size| matches!(size, 1 | 2 | 4 | 8));
@@ -144,7 +151,8 @@ impl Plan {
         let (kind, op) = match field.shape {
             Shape::Scalar if matches!(field.size, 1 | 2 | 4 | 8) => {
                 let to = int(field.size);
-                (Kind::Int(to), Op::Int { field: clone, to, transform: Transform::Plain })
+                let kind = if named(to, &labels) { Kind::Enum(to, labels.into()) } else { Kind::Int(to) };
+                (kind, Op::Int { field: clone, to, transform: Transform::Plain })
             }
             Shape::Array { .. } if field.is_text() && field.size > 0 => (Kind::Text(field.size), place),
             _ if field.is_text() => (Kind::String, Op::String { field: clone }),
@@ -269,6 +277,16 @@ impl Plan {
             }
         }
     }
+}
+
+/// Whether there are names, and all their values are values of the type.
+fn named(int: Int, labels: &[Label]) -> bool {
+    let (low, high) = match (int.signed, int.bits) {
+        (_, 64) => (i64::MIN, i64::MAX),
+        (true, bits) => (-(1 << (bits - 1)), (1 << (bits - 1)) - 1),
+        (false, bits) => (0, (1 << bits) - 1),
+    };
+    !labels.is_empty() && labels.iter().all(|label| (low..=high).contains(&label.value))
 }
 
 /// The low bytes of a value in the machine's order, or the network's.

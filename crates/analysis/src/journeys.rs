@@ -1,0 +1,667 @@
+//! Packets from the call that sends them to the call that reads them, through device queues, drivers, interrupts and sockets.
+//!
+//! A packet is its buffer's address: the latest packet wins where an address is used again, and a length that does not fit says that it is another one.
+//! In a socket it has no address any more, since reading a small datagram touches no tracepoint of the buffer; there it is a token of a queue: the socket
+//! says when something came and when a call took something, and who comes first is taken first. An empty queue (a call that finds nothing) and a loss of
+//! events let the queue begin anew, so that a mistake does not last.
+//!
+//! Only packets under way are kept, up to a limit; what is beyond it is given up and counted.
+
+use crate::flight::{End, Flight, Journey, Leg, Origin, Seen, Stage, Wakeup};
+use crate::packet_loss::{Loss, LossKind, Losses};
+use crate::samples::Samples;
+use longpole_model::hash::IdMap;
+use longpole_model::linux_net::{Hop, Step};
+use longpole_model::linux_watch::{Base, CpuId, Handling, Mode, Occupant, Start, ThreadId, Waker, Watch};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+/// Packets under way; more are given up, the oldest first.
+const MOST_FLIGHTS: usize = 1 << 16;
+/// A packet outside of sockets that is not seen for so long has gone somewhere that the trace does not show.
+const LONGEST_NS: i64 = 5_000_000_000;
+/// Pairs of sender and reader that are told apart.
+const MOST_FLOWS: usize = 1024;
+const MOST_SOCKETS: usize = 1 << 16;
+const MOST_NAMES: usize = 1 << 12;
+/// Received packets whose socket may be told by another CPU's event.
+const MOST_UNDELIVERED: usize = 32;
+const TCP: i64 = 6;
+const UDP: i64 = 17;
+/// `MSG_PEEK | MSG_ERRQUEUE`: the call takes nothing.
+const TAKES_NOTHING: i64 = 0x2 | 0x2000;
+const EAGAIN: i64 = -11;
+
+/// Which journey shall be told in full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    Number(u64),
+    Slowest,
+}
+
+/// From whom to whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FlowKey {
+    pub sender: Option<ThreadId>,
+    /// Where it went: a socket, or else the last device.
+    pub socket: Option<u32>,
+    pub device: Option<u32>,
+}
+
+#[derive(Debug, Default)]
+pub struct Flow {
+    pub ends: [u64; End::ALL.len()],
+    pub complete: u64,
+    pub whole: Samples,
+}
+
+#[derive(Debug)]
+pub struct Socket {
+    pub protocol: Option<i64>,
+    pub port: Option<u16>,
+    /// Who read from it last.
+    pub reader: Option<ThreadId>,
+    /// What it holds, by address and id of the packets.
+    queue: VecDeque<(u64, u64)>,
+}
+
+#[derive(Debug, Default)]
+struct CpuState {
+    /// What the protocols have now, and in which context.
+    receiving: Option<(u64, Waker)>,
+    transmitting: Option<u64>,
+    /// The last one that came to a device queue.
+    queued: Option<u64>,
+    /// The port of a socket that had no room, told just before the loss.
+    refused: Option<u16>,
+    /// What the receiving call copies from.
+    copied: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct ThreadState {
+    wakeup: Option<Wakeup>,
+}
+
+#[derive(Debug, Default)]
+pub struct Journeys {
+    flights: IdMap<u64, Flight>,
+    /// Address and id, the oldest first.
+    order: VecDeque<(u64, u64)>,
+    next_id: u64,
+    socket_ids: IdMap<u64, u32>,
+    pub sockets: Vec<Socket>,
+    /// At the start: protocol, port, process.
+    pub dumped: Vec<(i64, u16, i32)>,
+    cpus: Vec<CpuState>,
+    threads: Vec<ThreadState>,
+    undelivered: VecDeque<(u64, u64)>,
+    pub devices: Vec<String>,
+    pub labels: Vec<String>,
+    /// By device: the discipline, and whether what it sends is seen again.
+    pub disciplines: HashMap<u32, String>,
+    loops: Vec<bool>,
+    wanted: Option<Wanted>,
+    pub told: Option<Journey>,
+    pub legs: [Samples; Leg::ALL.len()],
+    pub flows: BTreeMap<FlowKey, Flow>,
+    /// Beyond the limit.
+    pub other_flows: Flow,
+    pub count: u64,
+    pub ends: [u64; End::ALL.len()],
+    pub complete: u64,
+    /// Packets of the wire that they stand for.
+    pub segments: u64,
+    pub given_up: u64,
+    pub losses: Losses,
+}
+
+fn place<T: Default>(all: &mut Vec<T>, index: u32) -> &mut T {
+    let index = index as usize;
+    if all.len() <= index {
+        all.resize_with(index + 1, T::default);
+    }
+    &mut all[index]
+}
+
+/// The number of a text, which is kept once.
+fn intern(all: &mut Vec<String>, text: &str) -> Option<u32> {
+    let found = all.iter().rposition(|known| known == text);
+    let at = found.or_else(|| {
+        (all.len() < MOST_NAMES).then(|| {
+            all.push(text.to_owned());
+            all.len() - 1
+        })
+    });
+    at.map(|at| at as u32)
+}
+
+impl Journeys {
+    pub fn new(wanted: Option<Wanted>) -> Journeys {
+        Journeys { wanted, ..Journeys::default() }
+    }
+
+    fn device(&mut self, name: &[u8]) -> Option<u32> {
+        if name.is_empty() {
+            return None;
+        }
+        intern(&mut self.devices, &String::from_utf8_lossy(name))
+    }
+
+    fn socket(&mut self, address: u64) -> Option<u32> {
+        if let Some(&id) = self.socket_ids.get(&address) {
+            return Some(id);
+        }
+        if self.sockets.len() >= MOST_SOCKETS {
+            return None;
+        }
+        let id = self.sockets.len() as u32;
+        self.sockets.push(Socket { protocol: None, port: None, reader: None, queue: VecDeque::new() });
+        self.socket_ids.insert(address, id);
+        Some(id)
+    }
+
+    /// A new packet in this buffer; what was there before is gone.
+    fn begin(&mut self, hop: &Hop<'_>, packet: u64, origin: Origin, length: u32, stage: Stage) {
+        if let Some(old) = self.flights.remove(&packet) {
+            self.vanished(old);
+        }
+        self.next_id += 1;
+        let id = self.next_id;
+        let number = hop.covered.then(|| {
+            self.count += 1;
+            self.count
+        });
+        let begin_ns = match origin {
+            Origin::Call { begin_ns, .. } => begin_ns,
+            Origin::Kernel | Origin::Outside | Origin::Unknown => hop.t_ns,
+        };
+        let gap = origin == Origin::Unknown;
+        let flight = Flight {
+            id,
+            number,
+            begin_ns,
+            origin,
+            stage,
+            t_ns: hop.t_ns,
+            length,
+            segments: 1,
+            device: None,
+            socket: None,
+            gap,
+            steps: Vec::new(),
+        };
+        self.flights.insert(packet, flight);
+        self.order.push_back((packet, id));
+        while let Some(&(packet, id)) = self.order.front() {
+            let full = self.flights.len() > MOST_FLIGHTS;
+            let Some(flight) = self.flights.get(&packet).filter(|flight| flight.id == id) else {
+                self.order.pop_front();
+                continue;
+            };
+            let old = hop.t_ns.saturating_sub(flight.t_ns) > LONGEST_NS;
+            // A reader may sleep for long.
+            let waits = flight.stage == Stage::Ready;
+            if !full && !(old && !waits) && !(waits && old && self.order.len() > 2 * MOST_FLIGHTS) {
+                break;
+            }
+            self.order.pop_front();
+            if let Some(flight) = self.flights.remove(&packet) {
+                self.given_up += u64::from(full && !old);
+                self.vanished(flight);
+            }
+        }
+    }
+
+    fn see(&mut self, hop: &Hop<'_>, packet: u64, what: &'static str) {
+        let Some(wanted) = self.wanted else { return };
+        let Some(flight) = self.flights.get_mut(&packet) else { return };
+        if flight.number.is_none_or(|number| wanted != Wanted::Number(number) && wanted != Wanted::Slowest) || flight.steps.len() >= 256 {
+            return;
+        }
+        let Flight { device, length, socket, .. } = *flight;
+        let Hop { t_ns, cpu, by, call, .. } = *hop;
+        flight.steps.push(Seen { t_ns, cpu, by, call, what, device, length: Some(length), socket });
+    }
+
+    fn leg(&mut self, leg: Leg, begin_ns: i64, end_ns: i64, counted: bool) {
+        if counted {
+            self.legs[leg as usize].record(end_ns.saturating_sub(begin_ns).max(0) as u64);
+        }
+    }
+
+    fn step(&mut self, hop: &Hop<'_>) {
+        match hop.step {
+            Step::Queue { packet, length, device } => self.queue(hop, packet, length, device),
+            Step::Enqueue { packet } => self.see(hop, packet, "enqueued"),
+            Step::Dequeue { packet } => self.see(hop, packet, "dequeued"),
+            Step::Discipline { device, name, root } => {
+                if let Some(device) = self.device(device).filter(|_| root) {
+                    self.disciplines.insert(device, String::from_utf8_lossy(name).into_owned());
+                }
+            }
+            Step::Transmit { packet, length, device, segments } => self.transmit(hop, packet, length, device, segments),
+            Step::Transmitted { packet, result } => {
+                place(&mut self.cpus, hop.cpu.0).transmitting = None;
+                if let Some(flight) = self.flights.get_mut(&packet).filter(|flight| flight.stage == Stage::Transmitting) {
+                    // Anything but 0 and small codes is "busy": it goes back to the queue.
+                    flight.stage = if result & 0x10 == 0 { Stage::Sent } else { Stage::Queued };
+                }
+                self.see(hop, packet, if result == 0 { "transmitted" } else { "refused by the driver" });
+            }
+            Step::Arrive { packet, length, device } => self.arrive(hop, packet, length, device),
+            Step::Receive { packet, length, device } => self.receive(hop, packet, length, device),
+            Step::Ready { socket, protocol } => self.ready(hop, socket, protocol),
+            Step::Take { socket, protocol, result, flags } => self.take(hop, socket, protocol, result, flags),
+            Step::Copy { packet } => self.copy(hop, packet),
+            Step::Drop { packet, location, socket, protocol, reason, label } => {
+                let socket = socket.and_then(|socket| self.socket(socket));
+                let label = if label.is_empty() { None } else { intern(&mut self.labels, label) };
+                self.lose(
+                    hop,
+                    packet,
+                    socket,
+                    LossKind { cpu: hop.cpu.0, location, reason, label, protocol, device: None, socket, sender: None, port: None },
+                );
+            }
+            Step::Refuse { port } => place(&mut self.cpus, hop.cpu.0).refused = Some(port),
+            Step::State { socket, protocol, port } => {
+                if let Some(id) = self.socket(socket) {
+                    let known = &mut self.sockets[id as usize];
+                    if port != 0 && known.port.is_some_and(|known| known != port) {
+                        // Another socket at the same address.
+                        self.socket_ids.remove(&socket);
+                        let Some(id) = self.socket(socket) else { return };
+                        (self.sockets[id as usize].port, self.sockets[id as usize].protocol) = (Some(port), protocol);
+                    } else {
+                        (known.port, known.protocol) = (Some(port).filter(|&port| port != 0).or(known.port), protocol.or(known.protocol));
+                    }
+                }
+            }
+            Step::Socket { protocol, port, tid } => {
+                if self.dumped.len() < MOST_SOCKETS {
+                    self.dumped.push((protocol, port, tid));
+                }
+            }
+        }
+    }
+
+    fn origin(hop: &Hop<'_>) -> Origin {
+        match (hop.by, hop.call) {
+            (Waker::Thread(thread), Some((call, begin_ns))) => Origin::Call { thread, call, begin_ns },
+            (Waker::Unknown, _) => Origin::Unknown,
+            _ => Origin::Kernel,
+        }
+    }
+
+    fn queue(&mut self, hop: &Hop<'_>, packet: u64, length: u32, device: &[u8]) {
+        let device = self.device(device);
+        let cpu = place(&mut self.cpus, hop.cpu.0);
+        let receiving = cpu.receiving.is_some_and(|(known, by)| known == packet && by == hop.by);
+        // Forwarded, or passed on by a device that lies upon another.
+        let goes_on = receiving || cpu.transmitting == Some(packet);
+        if receiving {
+            cpu.receiving = None;
+        }
+        cpu.queued = Some(packet);
+        if goes_on && self.flights.contains_key(&packet) {
+            self.see(hop, packet, "forwarded");
+        } else {
+            let origin = Journeys::origin(hop);
+            self.begin(hop, packet, origin, length, Stage::Queued);
+            if let Origin::Call { begin_ns, .. } = origin {
+                self.leg(Leg::Send, begin_ns, hop.t_ns, hop.covered);
+            }
+        }
+        if let Some(flight) = self.flights.get_mut(&packet) {
+            (flight.stage, flight.t_ns, flight.length, flight.device) = (Stage::Queued, hop.t_ns, length, device.or(flight.device));
+        }
+        self.see(hop, packet, "device queue");
+    }
+
+    fn transmit(&mut self, hop: &Hop<'_>, packet: u64, length: u32, device: &[u8], segments: u32) {
+        let device = self.device(device);
+        let cpu = place(&mut self.cpus, hop.cpu.0);
+        let queued = cpu.queued;
+        cpu.transmitting = Some(packet);
+        if self.flights.get(&packet).is_none_or(|flight| flight.stage != Stage::Queued) {
+            // A segment of what has just been queued, cut for a device that cannot; or something that was queued before the trace began.
+            let whole = queued.and_then(|queued| self.flights.get(&queued).map(|flight| (queued, flight)));
+            let whole =
+                whole.filter(|(_, flight)| flight.device == device && matches!(flight.stage, Stage::Queued) && flight.length > length);
+            let (origin, t_ns) = whole.map_or((Origin::Unknown, hop.t_ns), |(_, flight)| (flight.origin, flight.t_ns));
+            if let Some((address, _)) = whole.filter(|(address, _)| *address != packet) {
+                if let Some(flight) = self.flights.get_mut(&address) {
+                    flight.segments = 0;
+                }
+            }
+            self.begin(hop, packet, origin, length, Stage::Queued);
+            if let Some(flight) = self.flights.get_mut(&packet) {
+                (flight.t_ns, flight.device) = (t_ns, device);
+            }
+        }
+        let Some(flight) = self.flights.get_mut(&packet) else { return };
+        let (since, counted) = (flight.t_ns, flight.number.is_some());
+        (flight.stage, flight.t_ns, flight.length, flight.device) = (Stage::Transmitting, hop.t_ns, length, device.or(flight.device));
+        flight.segments = segments.max(1);
+        self.leg(Leg::Queue, since, hop.t_ns, counted);
+        self.see(hop, packet, "transmission");
+    }
+
+    fn arrive(&mut self, hop: &Hop<'_>, packet: u64, length: Option<u32>, device: &[u8]) {
+        let device = self.device(device);
+        let fits = |flight: &Flight| {
+            matches!(flight.stage, Stage::Transmitting | Stage::Sent) && length.is_none_or(|length| length <= flight.length)
+        };
+        if self.flights.get(&packet).is_none_or(|flight| !fits(flight)) {
+            self.begin(hop, packet, Origin::Outside, length.unwrap_or(0), Stage::Arrived);
+        }
+        self.came_by(packet);
+        if let Some(flight) = self.flights.get_mut(&packet) {
+            // The time of the transmission stays: the wire goes on to the protocols.
+            (flight.stage, flight.device, flight.length) = (Stage::Arrived, device.or(flight.device), length.unwrap_or(flight.length));
+        }
+        self.see(hop, packet, "arrival");
+    }
+
+    /// What the last device sent is seen again.
+    fn came_by(&mut self, packet: u64) {
+        if let Some(flight) = self.flights.get(&packet).filter(|flight| matches!(flight.stage, Stage::Transmitting | Stage::Sent)) {
+            if let Some(device) = flight.device {
+                *place(&mut self.loops, device) = true;
+            }
+        }
+    }
+
+    fn receive(&mut self, hop: &Hop<'_>, packet: u64, length: u32, device: &[u8]) {
+        let device = self.device(device);
+        let cpu = place(&mut self.cpus, hop.cpu.0);
+        let again = cpu.receiving.is_some_and(|(known, by)| known == packet && by == hop.by);
+        let before = cpu.receiving.replace((packet, hop.by));
+        if let Some((before, _)) = before.filter(|(before, _)| *before != packet) {
+            self.not_delivered(before);
+        }
+        let fits = |flight: &Flight| match flight.stage {
+            Stage::Transmitting | Stage::Sent | Stage::Arrived => length <= flight.length || flight.length == 0,
+            Stage::Received => again,
+            Stage::Queued | Stage::Ready => false,
+        };
+        if self.flights.get(&packet).is_none_or(|flight| !fits(flight)) {
+            self.begin(hop, packet, Origin::Outside, length, Stage::Arrived);
+        }
+        self.came_by(packet);
+        let Some(flight) = self.flights.get_mut(&packet) else { return };
+        let (since, counted, stage) = (flight.t_ns, flight.number.is_some(), flight.stage);
+        let from_here = flight.origin != Origin::Outside;
+        (flight.stage, flight.t_ns, flight.length, flight.device) = (Stage::Received, hop.t_ns, length, device.or(flight.device));
+        if stage != Stage::Received && from_here {
+            self.leg(Leg::Wire, since, hop.t_ns, counted);
+        }
+        self.see(hop, packet, "reception");
+    }
+
+    /// No socket was told for this packet yet.
+    fn not_delivered(&mut self, packet: u64) {
+        if let Some(flight) = self.flights.get(&packet).filter(|flight| flight.stage == Stage::Received) {
+            if self.undelivered.len() == MOST_UNDELIVERED {
+                self.undelivered.pop_front();
+            }
+            self.undelivered.push_back((packet, flight.id));
+        }
+    }
+
+    fn ready(&mut self, hop: &Hop<'_>, socket: u64, protocol: Option<i64>) {
+        let receiving = place(&mut self.cpus, hop.cpu.0).receiving.filter(|(_, by)| *by == hop.by).map(|(packet, _)| packet);
+        let Some(receiving) = receiving else { return };
+        let received = |flight: Option<&Flight>| flight.is_some_and(|flight| flight.stage == Stage::Received);
+        let packet = if received(self.flights.get(&receiving)) {
+            receiving
+        } else {
+            // One CPU puts into a socket's queue what several have brought.
+            let near = |flight: &Flight| flight.stage == Stage::Received && hop.t_ns.saturating_sub(flight.t_ns) < 1_000_000;
+            let mut others = self.cpus.iter().filter_map(|cpu| cpu.receiving.map(|(packet, _)| packet));
+            let other = others.find(|packet| *packet != receiving && self.flights.get(packet).is_some_and(near));
+            let late = self.undelivered.iter().position(|(packet, id)| self.flights.get(packet).is_some_and(|f| f.id == *id && near(f)));
+            match late.and_then(|at| self.undelivered.remove(at)).map(|(packet, _)| packet).or(other) {
+                Some(packet) if protocol == Some(UDP) => packet,
+                _ => return,
+            }
+        };
+        let Some(id) = self.socket(socket) else { return };
+        self.sockets[id as usize].protocol = protocol.or(self.sockets[id as usize].protocol);
+        let Some(flight) = self.flights.get_mut(&packet) else { return };
+        let (since, counted) = (flight.t_ns, flight.number.is_some());
+        (flight.stage, flight.t_ns, flight.socket) = (Stage::Ready, hop.t_ns, Some(id));
+        let flight_id = flight.id;
+        self.leg(Leg::Protocols, since, hop.t_ns, counted);
+        self.see(hop, packet, "socket queue");
+        if protocol == Some(TCP) {
+            if let Some(flight) = self.flights.remove(&packet) {
+                self.finish_flight(flight, End::Stream, hop.t_ns, (None, None));
+            }
+        } else {
+            self.sockets[id as usize].queue.push_back((packet, flight_id));
+        }
+    }
+
+    fn copy(&mut self, hop: &Hop<'_>, packet: u64) {
+        if self.flights.get(&packet).is_some_and(|flight| flight.stage == Stage::Ready) {
+            self.see(hop, packet, "copied");
+            place(&mut self.cpus, hop.cpu.0).copied = Some(packet);
+        }
+    }
+
+    fn take(&mut self, hop: &Hop<'_>, socket: u64, protocol: Option<i64>, result: i64, flags: i64) {
+        let thread = match hop.by {
+            Waker::Thread(thread) => Some(thread),
+            Waker::Unknown => None,
+            Waker::Context { .. } | Waker::Idle => return,
+        };
+        let copied = place(&mut self.cpus, hop.cpu.0).copied.take();
+        let Some(id) = self.socket(socket) else { return };
+        let known = &mut self.sockets[id as usize];
+        known.protocol = protocol.or(known.protocol);
+        known.reader = thread.or(known.reader);
+        if flags & TAKES_NOTHING != 0 {
+            return;
+        }
+        if result == EAGAIN {
+            // It is empty.
+            for (packet, id) in std::mem::take(&mut known.queue) {
+                if let Some(flight) = self.remove_if(packet, id) {
+                    self.vanished(flight);
+                }
+            }
+            return;
+        }
+        if result < 0 {
+            return;
+        }
+        let flights = &self.flights;
+        known.queue.retain(|(packet, id)| flights.get(packet).is_some_and(|flight| flight.id == *id));
+        let known = &self.sockets[id as usize];
+        let fits = |(packet, _): &(u64, u64)| {
+            let length = self.flights.get(packet).map_or(0, |flight| i64::from(flight.length));
+            match known.protocol {
+                Some(UDP) => length - result == 28 || length - result == 48,
+                _ => (0..=128).contains(&(length - result)),
+            }
+        };
+        let at = match copied.and_then(|copied| known.queue.iter().position(|(packet, _)| *packet == copied)) {
+            Some(at) => Some(at),
+            // A buffer that is too small cuts what it takes.
+            None => known.queue.iter().position(fits).or(if known.queue.is_empty() { None } else { Some(0) }),
+        };
+        let Some(at) = at else { return };
+        for skipped in 0..=at {
+            let Some((packet, flight_id)) = self.sockets[id as usize].queue.pop_front() else { return };
+            if skipped == at {
+                self.see(hop, packet, "receive call");
+            }
+            let Some(flight) = self.remove_if(packet, flight_id) else { continue };
+            if skipped < at {
+                self.vanished(flight);
+                continue;
+            }
+            let woken = |wakeup: &Wakeup| wakeup.wake_ns >= flight.t_ns && wakeup.start_ns <= hop.t_ns;
+            let wakeup = thread.and_then(|thread| place(&mut self.threads, thread.0).wakeup).filter(woken);
+            let counted = flight.number.is_some();
+            self.leg(Leg::Socket, flight.t_ns, hop.t_ns, counted);
+            if let Some(wakeup) = wakeup {
+                self.leg(Leg::Wakeup, wakeup.wake_ns, wakeup.start_ns, counted);
+            }
+            if matches!(flight.origin, Origin::Call { .. }) {
+                self.leg(Leg::Whole, flight.begin_ns, hop.t_ns, counted);
+            }
+            self.finish_flight(flight, End::Read, hop.t_ns, (thread, wakeup));
+        }
+    }
+
+    fn remove_if(&mut self, packet: u64, id: u64) -> Option<Flight> {
+        self.flights.get(&packet).filter(|flight| flight.id == id)?;
+        self.flights.remove(&packet)
+    }
+
+    fn lose(&mut self, hop: &Hop<'_>, packet: u64, socket: Option<u32>, kind: LossKind) {
+        self.see(hop, packet, "lost");
+        let cpu = place(&mut self.cpus, hop.cpu.0);
+        let refused = cpu.refused.take();
+        if cpu.receiving.is_some_and(|(known, _)| known == packet) {
+            cpu.receiving = None;
+        }
+        let flight = self.flights.remove(&packet);
+        // What is no packet of a network (netlink, sockets of one machine) has no protocol.
+        if flight.is_none() && kind.protocol.is_none_or(|protocol| protocol == 0) {
+            return;
+        }
+        if let (Some(socket), Some(port)) = (socket, refused) {
+            self.sockets[socket as usize].port = Some(port);
+        }
+        let sender = flight.as_ref().and_then(|flight| flight.origin.thread());
+        if hop.covered {
+            let device = flight.as_ref().and_then(|flight| flight.device);
+            let socket = socket.or(flight.as_ref().and_then(|flight| flight.socket));
+            let kind = LossKind { device, socket, sender, port: refused, ..kind };
+            self.losses.add(Loss { t_ns: hop.t_ns, length: flight.as_ref().map(|flight| flight.length), kind });
+        }
+        if let Some(mut flight) = flight {
+            flight.socket = flight.socket.or(socket);
+            self.finish_flight(flight, End::Lost, hop.t_ns, (None, None));
+        }
+    }
+
+    /// Nothing told how it ended.
+    fn vanished(&mut self, flight: Flight) {
+        let loops = flight.device.is_some_and(|device| self.loops.get(device as usize).copied().unwrap_or(false));
+        let end = match flight.stage {
+            Stage::Queued if flight.segments == 0 => End::Split,
+            Stage::Sent | Stage::Transmitting if !loops => End::Left,
+            Stage::Received => End::Kernel,
+            Stage::Queued | Stage::Transmitting | Stage::Sent | Stage::Arrived | Stage::Ready => End::Unknown,
+        };
+        let t_ns = flight.t_ns;
+        self.finish_flight(flight, end, t_ns, (None, None));
+    }
+
+    fn finish_flight(&mut self, flight: Flight, end: End, t_ns: i64, (reader, wakeup): (Option<ThreadId>, Option<Wakeup>)) {
+        let Some(number) = flight.number else { return };
+        let complete = !flight.gap && end.is_known();
+        self.ends[end as usize] += 1;
+        self.complete += u64::from(complete);
+        self.segments += u64::from(flight.segments.max(1));
+        let key = FlowKey {
+            sender: flight.origin.thread(),
+            socket: flight.socket,
+            device: if flight.socket.is_none() { flight.device } else { None },
+        };
+        let room = self.flows.len() < MOST_FLOWS || self.flows.contains_key(&key);
+        let flow = if room { self.flows.entry(key).or_default() } else { &mut self.other_flows };
+        flow.ends[end as usize] += 1;
+        flow.complete += u64::from(complete);
+        let ns = t_ns.saturating_sub(flight.begin_ns).max(0) as u64;
+        if end == End::Read {
+            flow.whole.record(ns);
+        }
+        let wanted = match self.wanted {
+            None => false,
+            Some(Wanted::Number(wanted)) => wanted == number,
+            Some(Wanted::Slowest) => {
+                end == End::Read && self.told.as_ref().is_none_or(|told| told.end_ns.saturating_sub(told.begin_ns) < ns as i64)
+            }
+        };
+        if wanted {
+            let Flight { begin_ns, origin, length, steps, .. } = flight;
+            self.told = Some(Journey { number, begin_ns, end_ns: t_ns, origin, end, complete, length, reader, wakeup, steps });
+        }
+    }
+
+    /// The socket to which nearly all went that this thread sent.
+    pub fn destination(&self, sender: ThreadId) -> Option<u32> {
+        let from = FlowKey { sender: Some(sender), socket: None, device: None };
+        let to = FlowKey { sender: Some(sender), socket: Some(u32::MAX), device: None };
+        let of = self.flows.range(from..=to).filter_map(|(key, flow)| Some((key.socket?, flow.ends.iter().sum::<u64>())));
+        let (mut sum, mut best) = (0, (0, None));
+        for (socket, packets) in of {
+            sum += packets;
+            best = best.max((packets, Some(socket)));
+        }
+        best.1.filter(|_| best.0 as f64 >= 0.9 * sum as f64)
+    }
+
+    /// To be called once, after the last event.
+    pub fn finish(&mut self) {
+        let flights: Vec<Flight> = std::mem::take(&mut self.flights).into_values().collect();
+        for flight in flights {
+            let waits = match flight.stage {
+                Stage::Queued => flight.segments > 0,
+                Stage::Arrived | Stage::Ready => true,
+                Stage::Transmitting | Stage::Sent | Stage::Received => false,
+            };
+            if waits {
+                let t_ns = flight.t_ns;
+                self.finish_flight(flight, End::Waiting, t_ns, (None, None));
+            } else {
+                self.vanished(flight);
+            }
+        }
+    }
+
+    /// Events are missing: what was under way may have gone on unseen.
+    fn forget(&mut self) {
+        for flight in self.flights.values_mut() {
+            flight.gap = true;
+        }
+        for socket in &mut self.sockets {
+            socket.queue.clear();
+        }
+        self.undelivered.clear();
+        self.cpus.clear();
+    }
+}
+
+impl Watch for Journeys {
+    fn hopped(&mut self, hop: &Hop<'_>) {
+        self.step(hop);
+    }
+
+    fn started(&mut self, start: &Start) {
+        if let Some(wake) = start.wake.filter(|_| !start.preempted) {
+            let wakeup = Wakeup { wake_ns: wake.t_ns, start_ns: start.t_ns, waker: wake.waker };
+            place(&mut self.threads, start.thread.0).wakeup = Some(wakeup);
+        }
+    }
+
+    fn handled(&mut self, handling: &Handling) {
+        // The context in which something was received is over.
+        let over = |by: Waker| matches!(by, Waker::Context { id, .. } if id == handling.context);
+        let ended = place(&mut self.cpus, handling.cpu.0).receiving.take_if(|(_, by)| over(*by));
+        if let Some((packet, _)) = ended {
+            self.not_delivered(packet);
+        }
+    }
+
+    fn occupied(&mut self, _cpu: CpuId, by: Occupant, _base: Base, _mode: Mode, _begin_ns: i64, _end_ns: i64) {
+        if by == Occupant::Lost {
+            self.forget();
+        }
+    }
+}

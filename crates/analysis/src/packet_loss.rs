@@ -1,0 +1,330 @@
+//! Lost packets: where, by what, and who should have had them.
+//!
+//! Each loss is one `skb_kfree` event. What it means is a table (`rules/packet_losses.toml`). Losses that are alike are one row; single ones are kept
+//! up to a limit, the rest of them is counted.
+
+use crate::findings::{Evidence, Facts, Scope};
+use longpole_model::linux_watch::ThreadId;
+use longpole_model::rules::{parse, Pattern, RuleError};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// Rows of the table; what is beyond them is one row without a name.
+const MOST_ROWS: usize = 4096;
+/// Losses that are kept one by one.
+const MOST_SINGLE: usize = 200_000;
+
+/// A packet that the kernel threw away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Loss {
+    pub t_ns: i64,
+    pub length: Option<u32>,
+    pub kind: LossKind,
+}
+
+/// What losses of one row have in common. Indices are those of the tables beside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LossKind {
+    pub cpu: u32,
+    pub location: Option<u64>,
+    pub reason: Option<i64>,
+    pub label: Option<u32>,
+    pub device: Option<u32>,
+    /// Whose it should have been.
+    pub socket: Option<u32>,
+    pub sender: Option<ThreadId>,
+    pub port: Option<u16>,
+    /// Of the network layer.
+    pub protocol: Option<i64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    count: u64,
+    first_ns: i64,
+    last_ns: i64,
+}
+
+#[derive(Debug, Default)]
+pub struct Losses {
+    rows: HashMap<LossKind, Row>,
+    others: u64,
+    pub single: Vec<Loss>,
+    /// Of those that are not in `single`.
+    pub not_kept: u64,
+    pub count: u64,
+}
+
+impl Losses {
+    pub fn add(&mut self, loss: Loss) {
+        self.count += 1;
+        let full = self.rows.len() >= MOST_ROWS;
+        let fresh = Row { count: 0, first_ns: loss.t_ns, last_ns: loss.t_ns };
+        match self.rows.get_mut(&loss.kind) {
+            Some(row) => row.add(loss.t_ns),
+            None if full => self.others += 1,
+            None => self.rows.entry(loss.kind).or_insert(fresh).add(loss.t_ns),
+        }
+        if self.single.len() < MOST_SINGLE {
+            self.single.push(loss);
+        } else {
+            self.not_kept += 1;
+        }
+    }
+
+    /// Addresses of code that want a name.
+    pub fn locations(&self) -> BTreeSet<u64> {
+        self.rows.keys().filter_map(|kind| kind.location).collect()
+    }
+
+    /// The table, what counts as lost first, then by number. Rows of equal words are one.
+    pub fn table(&self, places: &Places, names: &dyn Names) -> Vec<LossLine> {
+        let mut lines: BTreeMap<(String, String, Option<String>), LossLine> = BTreeMap::new();
+        for (kind, row) in &self.rows {
+            let line = places.line(kind, names);
+            let key = (line.text.clone(), line.reason.clone().unwrap_or_default(), line.symbol.clone());
+            let known = lines.entry(key).or_insert_with(|| LossLine { first_ns: row.first_ns, last_ns: row.last_ns, ..line.clone() });
+            known.count += row.count;
+            known.first_ns = known.first_ns.min(row.first_ns);
+            known.last_ns = known.last_ns.max(row.last_ns);
+            if known.sender != line.sender {
+                known.sender = None;
+            }
+        }
+        let mut out: Vec<LossLine> = lines.into_values().collect();
+        out.sort_by(|a, b| b.lost.cmp(&a.lost).then(b.count.cmp(&a.count)).then_with(|| a.text.cmp(&b.text)));
+        if self.others > 0 {
+            let (first_ns, last_ns) = (out.iter().map(|line| line.first_ns).min(), out.iter().map(|line| line.last_ns).max());
+            out.push(LossLine {
+                place: "others".to_owned(),
+                text: "others".to_owned(),
+                count: self.others,
+                first_ns: first_ns.unwrap_or(0),
+                last_ns: last_ns.unwrap_or(0),
+                lost: true,
+                ..LossLine::default()
+            });
+        }
+        out
+    }
+}
+
+impl Row {
+    fn add(&mut self, t_ns: i64) {
+        self.count += 1;
+        self.first_ns = self.first_ns.min(t_ns);
+        self.last_ns = self.last_ns.max(t_ns);
+    }
+}
+
+/// Who is who, at the end of the trace.
+pub trait Names {
+    fn cpu(&self, cpu: u32) -> u32;
+    fn label(&self, label: u32) -> &str;
+    fn device(&self, device: u32) -> Device;
+    fn socket(&self, socket: u32) -> Socket;
+    /// Where nearly all went that this thread sent.
+    fn destination(&self, sender: ThreadId) -> Option<u32>;
+    fn person(&self, thread: ThreadId) -> Person;
+    /// The function at an address.
+    fn symbol(&self, address: u64) -> Option<String>;
+}
+
+pub struct Device {
+    pub name: String,
+    pub discipline: Option<String>,
+}
+
+pub struct Socket {
+    pub protocol: Option<&'static str>,
+    pub port: Option<u16>,
+    pub owner: Option<ThreadId>,
+}
+
+/// A thread.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Person {
+    pub pid: Option<i32>,
+    pub tid: i32,
+    pub name: String,
+}
+
+impl LossLine {
+    /// For the report's rules, if it counts as lost. `packets`: how many there were in all.
+    pub fn facts(&self, packets: u64) -> Option<Facts> {
+        let name =
+            |person: &Option<Person>, unknown: &str| person.as_ref().map_or_else(|| unknown.to_owned(), |person| person.name.clone());
+        self.lost.then(|| Facts {
+            scope: Scope::Loss,
+            texts: vec![
+                ("place", self.place.clone()),
+                ("where", self.text.clone()),
+                ("owner", name(&self.owner, "its owner")),
+                ("sender", name(&self.sender, "the sender")),
+            ],
+            numbers: vec![("count", self.count as f64), ("share", self.count as f64 / packets.max(1) as f64)],
+            error: None,
+            evidence: Evidence { start_ns: self.first_ns, end_ns: self.last_ns },
+        })
+    }
+}
+
+/// Losses that are alike.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct LossLine {
+    pub place: String,
+    pub text: String,
+    pub count: u64,
+    pub first_ns: i64,
+    pub last_ns: i64,
+    /// Somebody should have had it.
+    pub lost: bool,
+    /// As the kernel names it; its number where the trace has no name.
+    pub reason: Option<String>,
+    /// The function that freed it.
+    pub symbol: Option<String>,
+    pub device: Option<String>,
+    pub cpu: Option<u32>,
+    pub protocol: Option<&'static str>,
+    pub port: Option<u16>,
+    /// Who should have had it.
+    pub owner: Option<Person>,
+    /// Who sent it; null where unknown, or several did.
+    pub sender: Option<Person>,
+}
+
+#[derive(Debug)]
+pub struct Places {
+    places: Vec<(Place, Vec<Pattern>)>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Place {
+    place: String,
+    text: String,
+    #[serde(default = "yes")]
+    lost: bool,
+    #[serde(default)]
+    reasons: Vec<String>,
+    /// With these, the reasons hold only for these functions.
+    #[serde(default, rename = "in")]
+    functions: Vec<String>,
+    #[serde(default)]
+    symbols: Vec<String>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    place: Vec<Place>,
+}
+
+impl Places {
+    pub fn built_in() -> Result<Places, RuleError> {
+        Places::read("packet_losses.toml", include_str!("../rules/packet_losses.toml"))
+    }
+
+    pub fn read(file: &str, text: &str) -> Result<Places, RuleError> {
+        let parsed: File = parse(file, text)?;
+        let patterns = |place: &Place| place.reasons.iter().map(|reason| Pattern::new(reason)).collect();
+        Ok(Places {
+            places: parsed.place.into_iter().map(|place| (patterns(&place), place)).map(|(patterns, place)| (place, patterns)).collect(),
+        })
+    }
+
+    fn find(&self, reason: Option<&str>, symbol: Option<&str>) -> Option<&Place> {
+        let begins = |all: &[String]| symbol.is_some_and(|symbol| all.iter().any(|begin| symbol.starts_with(begin.as_str())));
+        let by_reason = |reason: &str| {
+            let mut places = self.places.iter().filter(|(place, _)| place.functions.is_empty() || begins(&place.functions));
+            places.find(|(_, patterns)| patterns.iter().any(|pattern| pattern.captures(reason).is_some()))
+        };
+        let found = reason.and_then(by_reason).or_else(|| self.places.iter().find(|(place, _)| begins(&place.symbols)));
+        found.map(|(place, _)| place)
+    }
+
+    /// What is to be said of losses of this kind; the numbers are not.
+    pub fn line(&self, kind: &LossKind, names: &dyn Names) -> LossLine {
+        let label = kind.label.map(|label| names.label(label)).filter(|label| !label.is_empty());
+        let said = label.filter(|label| *label != "NOT_SPECIFIED");
+        let symbol = kind.location.and_then(|address| names.symbol(address));
+        let plain = symbol.as_deref().map(|symbol| symbol.split('+').next().unwrap_or(symbol));
+        let device = kind.device.map(|device| names.device(device));
+        let socket = kind.socket.or_else(|| kind.sender.and_then(|sender| names.destination(sender))).map(|socket| names.socket(socket));
+        let protocol = socket.as_ref().and_then(|socket| socket.protocol).or_else(|| protocol_of(plain));
+        let port = kind.port.or(socket.as_ref().and_then(|socket| socket.port));
+        let owner = socket.as_ref().and_then(|socket| socket.owner).map(|thread| names.person(thread));
+        let reason = label.map(str::to_owned).or_else(|| kind.reason.map(|reason| reason.to_string()));
+        let found = self.find(said, plain);
+        let cpu = names.cpu(kind.cpu);
+        let template = match (found, &symbol) {
+            (Some(place), _) => place.text.as_str(),
+            (None, Some(_)) => "dropped by {symbol} ({reason})",
+            (None, None) => "dropped ({reason})",
+        };
+        let unknown = || "unknown".to_owned();
+        let mut text = template.replace("{reason}", &reason.clone().unwrap_or_else(unknown));
+        text = text.replace("{symbol}", plain.unwrap_or("unknown")).replace("{cpu}", &cpu.to_string());
+        text = text.replace("{protocol}", &protocol.map_or_else(|| protocol_name(kind.protocol), str::to_owned));
+        if let Some(device) = &device {
+            text = text.replace("{device}", &device.name).replace("{discipline} ", &discipline(device));
+        }
+        text = text.replace("{discipline} of {device}", "of an unknown device").replace("{device}", "an unknown device");
+        text = text.replace("{socket}", &described(protocol, port, owner.as_ref()));
+        let place = found.map_or("other", |place| place.place.as_str());
+        LossLine {
+            place: place.to_owned(),
+            text,
+            lost: found.is_none_or(|place| place.lost),
+            reason,
+            symbol,
+            device: device.map(|device| device.name),
+            cpu: (place == "backlog").then_some(cpu),
+            protocol,
+            port,
+            owner,
+            sender: kind.sender.map(|thread| names.person(thread)),
+            ..LossLine::default()
+        }
+    }
+}
+
+fn discipline(device: &Device) -> String {
+    device.discipline.as_ref().map_or_else(String::new, |name| format!("{name} "))
+}
+
+/// `UDP port 5201, iperf3/1234`.
+fn described(protocol: Option<&str>, port: Option<u16>, owner: Option<&Person>) -> String {
+    let mut parts = Vec::new();
+    match (protocol, port) {
+        (Some(protocol), Some(port)) => parts.push(format!("{protocol} port {port}")),
+        (Some(protocol), None) => parts.push(protocol.to_owned()),
+        (None, Some(port)) => parts.push(format!("port {port}")),
+        (None, None) => {}
+    }
+    parts.push(owner.map_or_else(|| "owner unknown".to_owned(), |owner| format!("{}/{}", owner.name, owner.tid)));
+    parts.join(", ")
+}
+
+/// A protocol that the name of the function tells.
+fn protocol_of(symbol: Option<&str>) -> Option<&'static str> {
+    let symbol = symbol?;
+    [("udp", "UDP"), ("tcp", "TCP"), ("icmp", "ICMP"), ("ndisc", "ICMP"), ("arp_", "ARP")]
+        .iter()
+        .find(|(part, _)| symbol.contains(part))
+        .map(|(_, name)| *name)
+}
+
+fn protocol_name(protocol: Option<i64>) -> String {
+    match protocol {
+        Some(0x0800) => "IPv4".to_owned(),
+        Some(0x86dd) => "IPv6".to_owned(),
+        Some(0x0806) => "ARP".to_owned(),
+        Some(number) => format!("protocol {number:#06x}"),
+        None => "protocol unknown".to_owned(),
+    }
+}

@@ -1,0 +1,369 @@
+//! The answer of `packets` from the kernel's events: losses, journeys, and one journey in full.
+
+use crate::consumer::Probes;
+use crate::flight::{End, Journey, Leg, Origin};
+use crate::histogram::Times;
+use crate::journeys::{Flow, FlowKey, Journeys};
+use crate::packet_loss::{Device, LossLine, Names, Person, Places, Socket};
+use longpole_model::linux::Linux;
+use longpole_model::linux_watch::{ThreadId, Waker};
+use longpole_model::names::NameId;
+use longpole_trace::Frame;
+use serde::Serialize;
+
+#[derive(Debug, Serialize)]
+pub struct JourneysAnswer {
+    /// Packets whose first step lies in the range.
+    pub count: u64,
+    /// Those of which every step is known, from the origin to the end.
+    pub complete: u64,
+    /// Of all but those that the kernel itself took and those still under way at the end.
+    pub complete_share: Option<f64>,
+    /// By how they ended.
+    pub ends: Ends,
+    /// Packets of the wire that they stand for: a large one is cut by the device.
+    pub segments: u64,
+    pub legs: Vec<LegLine>,
+    pub flows: Vec<FlowLine>,
+    /// Packets that were forgotten because too many were under way.
+    pub given_up: u64,
+    /// Kernel events that are missing: packets may be lost that no event told.
+    pub lost_events: u64,
+    pub uncounted_losses: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Ends {
+    pub read: u64,
+    pub stream: u64,
+    pub lost: u64,
+    pub left: u64,
+    pub split: u64,
+    pub kernel: u64,
+    pub waiting: u64,
+    pub unknown: u64,
+}
+
+impl Ends {
+    fn new(counts: &[u64; End::ALL.len()]) -> Ends {
+        let of = |end: End| counts[end as usize];
+        Ends {
+            read: of(End::Read),
+            stream: of(End::Stream),
+            lost: of(End::Lost),
+            left: of(End::Left),
+            split: of(End::Split),
+            kernel: of(End::Kernel),
+            waiting: of(End::Waiting),
+            unknown: of(End::Unknown),
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+pub struct LegLine {
+    pub leg: &'static str,
+    pub text: &'static str,
+    #[serde(flatten)]
+    pub times: Times,
+}
+
+/// Packets from one thread to one socket, or to a device.
+#[derive(Debug, Serialize)]
+pub struct FlowLine {
+    /// Null: the kernel, or from outside.
+    pub from: Option<Person>,
+    pub to: Option<Person>,
+    pub protocol: Option<&'static str>,
+    pub port: Option<u16>,
+    pub device: Option<String>,
+    pub packets: u64,
+    pub complete: u64,
+    pub ends: Ends,
+    /// From the send call to the receive call.
+    pub whole: Times,
+}
+
+#[derive(Debug, Serialize)]
+pub struct JourneyLine {
+    pub number: u64,
+    pub begin_ns: i64,
+    pub end_ns: i64,
+    pub end: End,
+    pub complete: bool,
+    pub length: u32,
+    pub sender: Option<Person>,
+    pub send_call: Option<String>,
+    pub reader: Option<Person>,
+    pub wakeup: Option<WakeupLine>,
+    pub steps: Vec<StepLine>,
+    /// The packet as it was captured, once per device and direction.
+    pub frames: Vec<FrameLine>,
+    /// Of the reader; null: the trace holds none of it, or nobody read.
+    pub probes: Option<Probes>,
+}
+
+/// A captured frame that is taken for the packet: of the same device, direction and length, the nearest in time.
+#[derive(Clone, Debug, Serialize)]
+pub struct FrameLine {
+    pub t_ns: i64,
+    pub capture: String,
+    pub device: String,
+    pub outbound: Option<bool>,
+    pub length: u32,
+    /// As much of it as was kept, in hexadecimal digits.
+    pub bytes: String,
+}
+
+#[derive(Debug, Serialize)]
+pub struct WakeupLine {
+    pub wake_ns: i64,
+    pub start_ns: i64,
+    pub waker: String,
+}
+
+#[derive(Debug, Serialize)]
+pub struct StepLine {
+    pub t_ns: i64,
+    pub step: &'static str,
+    pub cpu: u32,
+    /// A thread, an interrupt, `idle`; null: unknown.
+    pub by: Option<String>,
+    /// The system call that the thread is in.
+    pub call: Option<String>,
+    pub device: Option<String>,
+    pub length: Option<u32>,
+    pub socket: Option<String>,
+}
+
+/// One loss.
+#[derive(Debug, Serialize)]
+pub struct SingleLine {
+    pub t_ns: i64,
+    pub length: Option<u32>,
+    #[serde(flatten)]
+    pub kind: LossLine,
+}
+
+/// Everything that names are looked up in.
+pub struct Packets<'a> {
+    pub journeys: &'a Journeys,
+    pub linux: &'a Linux,
+    pub symbol: &'a dyn Fn(u64) -> Option<String>,
+}
+
+impl Packets<'_> {
+    pub fn journeys(&self) -> JourneysAnswer {
+        let journeys = self.journeys;
+        let ends = Ends::new(&journeys.ends);
+        let of = journeys.count.saturating_sub(ends.kernel + ends.waiting);
+        let mut flows: Vec<FlowLine> = journeys.flows.iter().map(|(key, flow)| self.flow(key, flow)).collect();
+        flows.sort_by(|a, b| b.packets.cmp(&a.packets));
+        let others = &journeys.other_flows;
+        if others.ends.iter().any(|count| *count > 0) {
+            flows.push(self.flow(&FlowKey { sender: None, socket: None, device: None }, others));
+        }
+        JourneysAnswer {
+            count: journeys.count,
+            complete: journeys.complete,
+            complete_share: (of > 0).then(|| journeys.complete as f64 / of as f64),
+            ends,
+            segments: journeys.segments,
+            legs: Leg::ALL
+                .iter()
+                .map(|&leg| LegLine { leg: leg.name(), text: leg.text(), times: journeys.legs[leg as usize].times() })
+                .collect(),
+            flows,
+            given_up: journeys.given_up,
+            lost_events: self.linux.lost,
+            uncounted_losses: self.linux.uncounted_losses,
+        }
+    }
+
+    fn flow(&self, key: &FlowKey, flow: &Flow) -> FlowLine {
+        let socket = key.socket.map(|socket| self.socket(socket));
+        FlowLine {
+            from: key.sender.map(|thread| self.person(thread)),
+            to: socket.as_ref().and_then(|socket| socket.owner).map(|thread| self.person(thread)),
+            protocol: socket.as_ref().and_then(|socket| socket.protocol),
+            port: socket.as_ref().and_then(|socket| socket.port),
+            device: key.device.map(|device| self.device(device).name),
+            packets: flow.ends.iter().sum(),
+            complete: flow.complete,
+            ends: Ends::new(&flow.ends),
+            whole: flow.whole.times(),
+        }
+    }
+
+    pub fn losses(&self, places: &Places) -> Vec<LossLine> {
+        self.journeys.losses.table(places, self)
+    }
+
+    /// Each loss that was kept, in order of time.
+    pub fn single_losses<'b>(&'b self, places: &'b Places) -> impl Iterator<Item = SingleLine> + 'b {
+        self.journeys.losses.single.iter().map(move |loss| {
+            let kind = LossLine { count: 1, first_ns: loss.t_ns, last_ns: loss.t_ns, ..places.line(&loss.kind, self) };
+            SingleLine { t_ns: loss.t_ns, length: loss.length, kind }
+        })
+    }
+
+    pub fn journey(&self, journey: &Journey) -> JourneyLine {
+        let call = |call: NameId| self.linux.names.text(call).to_owned();
+        let send_call = match journey.origin {
+            Origin::Call { call: name, .. } => Some(call(name)),
+            Origin::Kernel | Origin::Outside | Origin::Unknown => None,
+        };
+        let steps = journey.steps.iter().map(|seen| StepLine {
+            t_ns: seen.t_ns,
+            step: seen.what,
+            cpu: self.cpu(seen.cpu.0),
+            by: self.context(seen.by),
+            call: seen.call.map(|(name, _)| call(name)),
+            device: seen.device.map(|device| self.device(device).name),
+            length: seen.length,
+            socket: seen.socket.map(|socket| {
+                let socket = self.socket(socket);
+                let protocol = socket.protocol.unwrap_or("socket");
+                socket.port.map_or_else(|| protocol.to_owned(), |port| format!("{protocol} port {port}"))
+            }),
+        });
+        JourneyLine {
+            number: journey.number,
+            begin_ns: journey.begin_ns,
+            end_ns: journey.end_ns,
+            end: journey.end,
+            complete: journey.complete,
+            length: journey.length,
+            sender: journey.origin.thread().map(|thread| self.person(thread)),
+            send_call,
+            reader: journey.reader.map(|thread| self.person(thread)),
+            wakeup: journey.wakeup.map(|wakeup| WakeupLine {
+                wake_ns: wakeup.wake_ns,
+                start_ns: wakeup.start_ns,
+                waker: self.context(wakeup.waker).unwrap_or_else(|| "unknown".to_owned()),
+            }),
+            steps: steps.collect(),
+            frames: Vec::new(),
+            probes: None,
+        }
+    }
+
+    fn context(&self, by: Waker) -> Option<String> {
+        match by {
+            Waker::Thread(thread) => {
+                let person = self.person(thread);
+                Some(format!("{}/{}", person.name, person.tid))
+            }
+            Waker::Context { id, .. } => self.linux.contexts.get(id.0 as usize).map(|context| context.name.clone()),
+            Waker::Idle => Some("idle".to_owned()),
+            Waker::Unknown => None,
+        }
+    }
+}
+
+/// The one value that there is.
+fn one<T: PartialEq>(mut values: impl Iterator<Item = T>) -> Option<T> {
+    let first = values.next()?;
+    values.all(|value| value == first).then_some(first)
+}
+
+impl Names for Packets<'_> {
+    fn cpu(&self, cpu: u32) -> u32 {
+        self.linux.cpus.get(cpu as usize).map_or(cpu, |cpu| cpu.number)
+    }
+
+    fn label(&self, label: u32) -> &str {
+        self.journeys.labels.get(label as usize).map_or("", String::as_str)
+    }
+
+    fn device(&self, device: u32) -> Device {
+        Device {
+            name: self.journeys.devices.get(device as usize).cloned().unwrap_or_default(),
+            discipline: self.journeys.disciplines.get(&device).cloned(),
+        }
+    }
+
+    fn socket(&self, socket: u32) -> Socket {
+        let known = self.journeys.sockets.get(socket as usize);
+        let protocol = known.and_then(|socket| socket.protocol).and_then(|protocol| match protocol {
+            6 => Some("TCP"),
+            17 => Some("UDP"),
+            1 | 58 => Some("ICMP"),
+            132 => Some("SCTP"),
+            136 => Some("UDP-Lite"),
+            255 => Some("raw"),
+            262 => Some("MPTCP"),
+            _ => None,
+        });
+        let Some(known) = known else { return Socket { protocol, port: None, owner: None } };
+        // Where the events do not say it, the dump may: if it knows one answer only.
+        let dumped = &self.journeys.dumped;
+        let process = known.reader.and_then(|thread| self.linux.threads.get(thread.0 as usize)).and_then(|thread| thread.process);
+        let port =
+            || one(dumped.iter().filter(|(of, _, pid)| known.protocol == Some(*of) && process == Some(*pid)).map(|(_, port, _)| *port));
+        let owner = || {
+            let owners = dumped.iter().filter(|(of, port, _)| known.protocol.is_none_or(|known| known == *of) && known.port == Some(*port));
+            one(owners.map(|(_, _, pid)| *pid)).and_then(|pid| self.linux.thread_of(pid))
+        };
+        Socket { protocol, port: known.port.or_else(port), owner: known.reader.or_else(owner) }
+    }
+
+    fn destination(&self, sender: ThreadId) -> Option<u32> {
+        self.journeys.destination(sender)
+    }
+
+    fn person(&self, thread: ThreadId) -> Person {
+        match self.linux.threads.get(thread.0 as usize) {
+            Some(thread) => Person { pid: thread.process, tid: thread.tid, name: thread.name() },
+            None => Person { pid: None, tid: 0, name: "unknown".to_owned() },
+        }
+    }
+
+    fn symbol(&self, address: u64) -> Option<String> {
+        (self.symbol)(address)
+    }
+}
+
+/// The header of a link, which a step on the way in does not count and a capture does.
+const LONGEST_LINK: u32 = 18;
+/// A capture's time and that of a step are no farther apart.
+const NEAR_NS: u64 = 5_000_000;
+
+impl JourneyLine {
+    /// When its frames can have been captured.
+    pub fn span(&self) -> Option<(i64, i64)> {
+        let (first, last) = (self.steps.first()?, self.steps.last()?);
+        Some((first.t_ns.saturating_sub(NEAR_NS as i64), last.t_ns.saturating_add(NEAR_NS as i64)))
+    }
+
+    /// Keeps the frame if none before was nearer.
+    pub fn frame(&mut self, capture: &str, frame: &Frame<'_>) {
+        let near = |step: &&StepLine| {
+            let Some(length) = step.length.filter(|_| step.device.as_deref() == Some(frame.interface)) else { return false };
+            match step.step {
+                "device queue" | "transmission" => frame.outbound != Some(false) && frame.length == length,
+                "arrival" | "reception" => frame.outbound != Some(true) && (length..=length + LONGEST_LINK).contains(&frame.length),
+                _ => false,
+            }
+        };
+        let distance = |t_ns: i64| self.steps.iter().filter(near).map(|step| step.t_ns.abs_diff(t_ns)).min();
+        let Some(ns) = distance(frame.t_ns).filter(|ns| *ns <= NEAR_NS) else { return };
+        let line = || FrameLine {
+            t_ns: frame.t_ns,
+            capture: capture.to_owned(),
+            device: frame.interface.to_owned(),
+            outbound: frame.outbound,
+            length: frame.length,
+            bytes: frame.bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
+        };
+        match self
+            .frames
+            .iter()
+            .position(|known| known.capture == capture && known.device == frame.interface && known.outbound == frame.outbound)
+        {
+            Some(at) if distance(self.frames[at].t_ns).is_some_and(|known| known > ns) => self.frames[at] = line(),
+            Some(_) => {}
+            None => self.frames.push(line()),
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Where the CPUs' time went, by samples of stacks: the share of each function, and the stacks folded for flame graphs.
+//!
+//! A sample says what one CPU did at one moment, so a share has an error: the interval is that of Wilson for a proportion, at 95 %. Shares
+//! are of all samples that found a CPU busy. Memory grows with the number of different functions or stacks; what is beyond the caps is
+//! counted.
+
+use longpole_symbols::{FrameId, Origin, Stack, Stacks};
+use serde::Serialize;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+/// Functions of processes that are told apart.
+const MOST_FUNCTIONS: usize = 1 << 20;
+/// Frames of all different stacks that are told apart.
+const MOST_STACK_FRAMES: usize = 1 << 25;
+/// 97.5 % of a normal distribution lie below.
+const Z: f64 = 1.959_963_984_540_054;
+
+/// A function in a process.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FunctionShare {
+    /// Null where the kernel did not tell.
+    pub pid: Option<i32>,
+    pub process: String,
+    pub function: String,
+    pub module: String,
+    /// With the function anywhere on the stack.
+    pub samples: u64,
+    /// With the function on top of the stack.
+    pub self_samples: u64,
+    pub self_share: f64,
+    pub total_share: f64,
+    /// Where `self_share` is with 95 % certainty.
+    pub self_low: f64,
+    pub self_high: f64,
+}
+
+/// Counts of samples.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// Found a CPU busy.
+    pub busy: u64,
+    pub lost: u64,
+    /// With functions or stacks beyond those that are told apart.
+    pub beyond: u64,
+}
+
+type Who = (i32, Rc<str>);
+
+#[derive(Debug, Default)]
+pub struct Functions {
+    pub counts: Counts,
+    rows: HashMap<(Who, FrameId), (u64, u64)>,
+    seen: Vec<FrameId>,
+}
+
+impl Functions {
+    pub fn sample(&mut self, stack: &Stack<'_>) {
+        if !count(&mut self.counts, stack) {
+            return;
+        }
+        self.seen.clear();
+        self.seen.extend_from_slice(stack.frames);
+        self.seen.sort_unstable();
+        self.seen.dedup();
+        let mut beyond = false;
+        for &frame in &self.seen {
+            let own = u64::from(stack.frames.first() == Some(&frame));
+            let full = self.rows.len() >= MOST_FUNCTIONS;
+            let key = ((stack.pid, Rc::clone(&stack.process)), frame);
+            match self.rows.get_mut(&key) {
+                Some((all, top)) => (*all, *top) = (*all + 1, *top + own),
+                None if full => beyond = true,
+                None => {
+                    self.rows.insert(key, (1, own));
+                }
+            }
+        }
+        self.counts.beyond += u64::from(beyond);
+    }
+
+    /// Most time of their own first.
+    pub fn answer(&self, stacks: &Stacks) -> Vec<FunctionShare> {
+        let busy = self.counts.busy;
+        let share = |count: u64| if busy > 0 { count as f64 / busy as f64 } else { 0.0 };
+        let row = |(((pid, process), frame), (samples, own)): (&(Who, FrameId), &(u64, u64))| {
+            let frame = stacks.frame(*frame);
+            let (self_low, self_high) = interval(*own, busy);
+            FunctionShare {
+                pid: (*pid > 0).then_some(*pid),
+                process: process.to_string(),
+                function: frame.function.clone(),
+                module: frame.module.clone(),
+                samples: *samples,
+                self_samples: *own,
+                self_share: share(*own),
+                total_share: share(*samples),
+                self_low,
+                self_high,
+            }
+        };
+        let mut all: Vec<FunctionShare> = self.rows.iter().map(row).collect();
+        all.sort_by(|a, b| {
+            let key = |row: &FunctionShare| (std::cmp::Reverse((row.self_samples, row.samples)), row.pid);
+            key(a).cmp(&key(b)).then_with(|| (&a.process, &a.module, &a.function).cmp(&(&b.process, &b.module, &b.function)))
+        });
+        all
+    }
+}
+
+/// Different stacks with how often they were met.
+#[derive(Debug, Default)]
+pub struct Folded {
+    pub counts: Counts,
+    stacks: HashMap<(Rc<str>, Box<[FrameId]>), u64>,
+    frames: usize,
+}
+
+impl Folded {
+    pub fn sample(&mut self, stack: &Stack<'_>) {
+        if !count(&mut self.counts, stack) {
+            return;
+        }
+        let key = (Rc::clone(&stack.process), Box::from(stack.frames));
+        if let Some(count) = self.stacks.get_mut(&key) {
+            *count += 1;
+        } else if self.frames >= MOST_STACK_FRAMES {
+            self.counts.beyond += 1;
+        } else {
+            self.frames += stack.frames.len() + 1;
+            self.stacks.insert(key, 1);
+        }
+    }
+
+    /// Lines as flame graphs take them: process and frames from the outermost on, the kernel's with `_[k]`, and how often. Processes of one name are one.
+    pub fn lines(&self, stacks: &Stacks) -> Vec<String> {
+        let line = |((process, frames), count): (&(Rc<str>, Box<[FrameId]>), &u64)| {
+            let mut line = part(if process.is_empty() { "[unknown]" } else { process });
+            for &frame in frames.iter().rev() {
+                let frame = stacks.frame(frame);
+                line.push(';');
+                line.push_str(&part(&frame.function));
+                line.push_str(match frame.origin {
+                    Origin::Kernel => "_[k]",
+                    Origin::Made => "_[j]",
+                    Origin::File | Origin::Unknown => "",
+                });
+            }
+            (line, *count)
+        };
+        // Stacks that differ only in what is not shown are one line.
+        let mut merged: std::collections::BTreeMap<String, u64> = std::collections::BTreeMap::new();
+        for (line, count) in self.stacks.iter().map(line) {
+            *merged.entry(line).or_default() += count;
+        }
+        merged.into_iter().map(|(line, count)| format!("{line} {count}")).collect()
+    }
+}
+
+/// Whether the CPU was busy. The recorder takes no samples of idle ones.
+fn count(counts: &mut Counts, stack: &Stack<'_>) -> bool {
+    if stack.pid == 0 {
+        return false;
+    }
+    counts.busy += 1;
+    true
+}
+
+fn part(text: &str) -> String {
+    text.replace(';', ":").replace('\n', " ")
+}
+
+/// Wilson's interval for `hits` of `all`.
+fn interval(hits: u64, all: u64) -> (f64, f64) {
+    if all == 0 {
+        return (0.0, 1.0);
+    }
+    let (n, p) = (all as f64, hits as f64 / all as f64);
+    let middle = p + Z * Z / (2.0 * n);
+    let half = Z * (p * (1.0 - p) / n + Z * Z / (4.0 * n * n)).sqrt();
+    let scale = 1.0 + Z * Z / n;
+    // Rounding must not put the share itself outside.
+    (((middle - half) / scale).clamp(0.0, p), ((middle + half) / scale).clamp(p, 1.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_interval_is_wilson_s() {
+        // Values of the textbook formula, computed apart: 10 of 100, 0 of 10, 10 of 10.
+        let near = |(low, high): (f64, f64), expected: (f64, f64)| (low - expected.0).abs() < 1e-4 && (high - expected.1).abs() < 1e-4;
+        assert!(near(interval(10, 100), (0.0552, 0.1744)), "{:?}", interval(10, 100));
+        assert!(near(interval(0, 10), (0.0, 0.2775)), "{:?}", interval(0, 10));
+        assert!(near(interval(10, 10), (0.7225, 1.0)), "{:?}", interval(10, 10));
+        assert_eq!(interval(0, 0), (0.0, 1.0));
+    }
+}

@@ -1,0 +1,372 @@
+//! Journeys and losses of packets whose truth is known: small cases by hand, and a toy network at random.
+
+#[path = "support/linux.rs"]
+mod linux_support;
+mod support;
+
+use linux_support::{text, Kernel, Val, BEGIN_NS};
+use longpole_analysis::flight::{End, Leg};
+use longpole_analysis::journeys::{Journeys, Wanted};
+use longpole_analysis::packet_loss::{LossLine, Places};
+use longpole_analysis::packets::{JourneysAnswer, Packets};
+use longpole_model::linux::Linux;
+use longpole_trace::event::Item;
+use proptest::prelude::*;
+use std::collections::VecDeque;
+use support::Random;
+
+const SENDER: i32 = 10;
+const READER: i32 = 20;
+const UDP: i64 = 17;
+const SOCKET: i64 = 0x5000;
+
+/// A kernel that sends on CPU 0 and reads on CPU 1.
+struct Net(Kernel);
+
+impl Net {
+    fn new() -> Net {
+        let mut kernel = Kernel::new(2);
+        kernel.switch(BEGIN_NS, 0, 0, 0, SENDER);
+        kernel.switch(BEGIN_NS, 1, 0, 0, READER);
+        Net(kernel)
+    }
+
+    fn device(&mut self, t: i64, cpu: u32, event: &str, packet: i64, length: i64, device: &str) {
+        let mut fields = vec![("skbaddr", Val::I(packet)), ("len", Val::I(length)), ("name", text(device))];
+        match event {
+            "net_dev_xmit" => fields.push(("rc", Val::I(0))),
+            "net_dev_start_xmit" => fields.push(("gso_segs", Val::I(0))),
+            _ => {}
+        }
+        self.0.event(BEGIN_NS + t, cpu, event, &fields);
+    }
+
+    fn softirq(&mut self, t: i64, cpu: u32, what: &str) {
+        self.0.softirq(BEGIN_NS + t, cpu, 3, what);
+    }
+
+    /// From the call to the other device's arrival: 50 ns.
+    fn send(&mut self, t: i64, packet: i64, length: i64) {
+        self.0.syscall(BEGIN_NS + t, 0, "sendto", None);
+        self.device(t + 10, 0, "net_dev_queue", packet, length + 14, "left");
+        self.transmit(t + 30, packet, length);
+        self.0.syscall(BEGIN_NS + t + 60, 0, "sendto", Some(length));
+    }
+
+    fn transmit(&mut self, t: i64, packet: i64, length: i64) {
+        self.device(t, 0, "net_dev_start_xmit", packet, length + 14, "left");
+        self.device(t + 10, 0, "net_if_rx", packet, length, "right");
+        self.device(t + 20, 0, "net_dev_xmit", packet, length + 14, "left");
+    }
+
+    fn receive(&mut self, t: i64, packet: i64, length: i64) {
+        self.softirq(t, 0, "entry");
+        self.device(t + 5, 0, "net_if_receive_skb", packet, length, "right");
+    }
+
+    fn ready(&mut self, t: i64, socket: i64) {
+        let fields = [("skaddr", Val::I(socket)), ("family", Val::I(2)), ("protocol", Val::I(UDP))];
+        self.0.event(BEGIN_NS + t, 0, "sk_data_ready", &fields);
+    }
+
+    /// Reception at t + 5, the socket at t + 10.
+    fn deliver(&mut self, t: i64, packet: i64, length: i64) {
+        self.receive(t, packet, length);
+        self.ready(t + 10, SOCKET);
+        self.softirq(t + 20, 0, "exit");
+    }
+
+    fn take(&mut self, t: i64, socket: i64, result: i64) {
+        self.0.syscall(BEGIN_NS + t, 1, "recvfrom", None);
+        let fields = [
+            ("sk", Val::I(socket)),
+            ("family", Val::I(2)),
+            ("protocol", Val::I(UDP)),
+            ("ret", Val::I(result)),
+            ("flags", Val::I(0)),
+            ("tid", Val::I(i64::from(READER))),
+        ];
+        self.0.event(BEGIN_NS + t + 5, 1, "sock_recv_length", &fields);
+        self.0.syscall(BEGIN_NS + t + 10, 1, "recvfrom", Some(result));
+    }
+
+    fn drop(&mut self, t: i64, packet: i64, location: i64, socket: i64, reason: Val) {
+        self.drop_of(0x800, t, packet, location, socket, reason);
+    }
+
+    fn drop_of(&mut self, protocol: i64, t: i64, packet: i64, location: i64, socket: i64, reason: Val) {
+        let fields = [
+            ("skbaddr", Val::I(packet)),
+            ("location", Val::I(location)),
+            ("protocol", Val::I(protocol)),
+            ("rx_sk", Val::I(socket)),
+            ("reason", reason),
+        ];
+        self.0.event(BEGIN_NS + t, 0, "skb_kfree", &fields);
+    }
+
+    fn read(&self, wanted: Option<Wanted>) -> (Linux, Journeys) {
+        let mut linux = Linux::new(i64::MIN, i64::MAX).unwrap();
+        let mut journeys = Journeys::new(wanted);
+        self.0.replay(|catalogue, item| match item {
+            Item::Event(event) => linux.event(catalogue, event, &mut journeys),
+            Item::Loss(loss) => linux.loss(catalogue, loss, &mut journeys),
+        });
+        linux.finish(&mut journeys);
+        journeys.finish();
+        (linux, journeys)
+    }
+
+    fn answer(&self) -> (JourneysAnswer, Vec<LossLine>, Journeys) {
+        let (linux, journeys) = self.read(None);
+        let symbol = |address: u64| (address == 77).then(|| "enqueue_to_backlog+0x5".to_owned());
+        let packets = Packets { journeys: &journeys, linux: &linux, symbol: &symbol };
+        let (answer, losses) = (packets.journeys(), packets.losses(&Places::built_in().unwrap()));
+        (answer, losses, journeys)
+    }
+}
+
+fn sum(journeys: &Journeys, leg: Leg) -> u64 {
+    journeys.legs[leg as usize].sum()
+}
+
+#[test]
+fn a_datagram_is_followed_from_the_send_call_to_the_receive_call() {
+    let mut net = Net::new();
+    net.send(100, 0x1000, 128);
+    net.deliver(200, 0x1000, 128);
+    net.take(300, SOCKET, 100);
+    let (answer, losses, journeys) = net.answer();
+    assert_eq!((answer.count, answer.complete, answer.ends.read, losses.len()), (1, 1, 1, 0));
+    let legs = [Leg::Send, Leg::Queue, Leg::Wire, Leg::Protocols, Leg::Socket, Leg::Whole].map(|leg| sum(&journeys, leg));
+    assert_eq!(legs, [10, 20, 75, 5, 95, 205]);
+    assert_eq!(answer.complete_share, Some(1.0));
+    let flow = &answer.flows[0];
+    assert_eq!((flow.from.as_ref().unwrap().tid, flow.to.as_ref().unwrap().tid, flow.protocol), (SENDER, READER, Some("UDP")));
+}
+
+#[test]
+fn a_reader_that_slept_was_woken_by_its_packet() {
+    let mut net = Net::new();
+    net.0.switch(BEGIN_NS + 50, 1, READER, 1, 0);
+    net.send(100, 0x1000, 128);
+    net.receive(200, 0x1000, 128);
+    net.ready(210, SOCKET);
+    net.0.waking(BEGIN_NS + 215, 0, READER, 1);
+    net.softirq(220, 0, "exit");
+    net.0.switch(BEGIN_NS + 265, 1, 0, 0, READER);
+    net.take(300, SOCKET, 100);
+    let (linux, journeys) = net.read(Some(Wanted::Number(1)));
+    assert_eq!(sum(&journeys, Leg::Wakeup), 50);
+    let told = journeys.told.as_ref().unwrap();
+    assert_eq!((told.end, told.complete, told.steps.len()), (End::Read, true, 7));
+    let symbol = |_| None;
+    let line = Packets { journeys: &journeys, linux: &linux, symbol: &symbol }.journey(told);
+    assert_eq!(line.wakeup.unwrap().waker, "softirq NET_RX");
+    // Awake, it is not woken.
+    let mut net = Net::new();
+    net.send(100, 0x1000, 128);
+    net.deliver(200, 0x1000, 128);
+    net.take(300, SOCKET, 100);
+    assert!(net.read(None).1.legs[Leg::Wakeup as usize].is_empty());
+}
+
+#[test]
+fn a_buffer_that_is_used_again_is_another_packet() {
+    let mut net = Net::new();
+    // The first one goes where nothing is seen; the second is sent, the third comes longer than what was sent: from outside.
+    net.device(10, 0, "net_dev_queue", 0x1000, 142, "eth0");
+    net.device(20, 0, "net_dev_start_xmit", 0x1000, 142, "eth0");
+    net.device(25, 0, "net_dev_xmit", 0x1000, 142, "eth0");
+    net.send(100, 0x1000, 128);
+    net.deliver(200, 0x1000, 128);
+    net.take(300, SOCKET, 100);
+    net.device(400, 0, "net_dev_queue", 0x1000, 142, "eth0");
+    net.device(410, 0, "net_dev_start_xmit", 0x1000, 142, "eth0");
+    net.device(420, 0, "net_dev_xmit", 0x1000, 142, "eth0");
+    net.deliver(500, 0x1000, 1000);
+    net.take(600, SOCKET, 972);
+    let (answer, _, _) = net.answer();
+    let ends = answer.ends;
+    assert_eq!((answer.count, ends.left, ends.read, ends.unknown), (4, 2, 2, 0));
+}
+
+#[test]
+fn a_forwarded_packet_makes_one_journey() {
+    let mut net = Net::new();
+    net.send(100, 0x1000, 128);
+    net.receive(200, 0x1000, 128);
+    for (t, event, length, device) in [
+        (210, "net_dev_queue", 142, "out"),
+        (220, "net_dev_start_xmit", 142, "out"),
+        (230, "net_if_rx", 128, "far"),
+        (240, "net_dev_xmit", 142, "out"),
+    ] {
+        net.device(t, 0, event, 0x1000, length, device);
+    }
+    net.softirq(250, 0, "exit");
+    net.deliver(300, 0x1000, 128);
+    net.take(400, SOCKET, 100);
+    let (answer, _, journeys) = net.answer();
+    assert_eq!((answer.count, answer.complete, answer.ends.read), (1, 1, 1));
+    assert_eq!((journeys.legs[Leg::Wire as usize].count(), sum(&journeys, Leg::Whole)), (2, 305));
+}
+
+#[test]
+fn a_socket_that_is_seen_empty_begins_anew() {
+    let mut net = Net::new();
+    // That the first one was taken is not in the trace.
+    net.send(100, 0x1000, 128);
+    net.deliver(200, 0x1000, 128);
+    net.take(250, SOCKET, -11);
+    net.send(300, 0x2000, 128);
+    net.deliver(400, 0x2000, 128);
+    net.take(500, SOCKET, 100);
+    let (answer, _, journeys) = net.answer();
+    assert_eq!((answer.ends.read, answer.ends.unknown), (1, 1));
+    assert_eq!(sum(&journeys, Leg::Socket), 95);
+}
+
+#[test]
+fn lost_events_leave_unknown_packets_and_never_a_bridge() {
+    let mut net = Net::new();
+    net.send(100, 0x1000, 128);
+    net.deliver(200, 0x1000, 128);
+    net.take(300, SOCKET, 100);
+    net.send(400, 0x2000, 128);
+    net.deliver(500, 0x2000, 128);
+    net.take(600, SOCKET, 100);
+    net.send(700, 0x3000, 128);
+    net.deliver(800, 0x3000, 128);
+    net.take(900, SOCKET, 100);
+    // Among the missing events is the call that took the first one.
+    net.0.lose(1, BEGIN_NS + 290, BEGIN_NS + 320);
+    let (answer, _, journeys) = net.answer();
+    assert_eq!((answer.count, answer.ends.read, answer.complete), (3, 2, 2));
+    assert_eq!((answer.ends.waiting + answer.ends.unknown, answer.lost_events), (1, 3));
+    assert_eq!(sum(&journeys, Leg::Socket), 190);
+}
+
+#[test]
+fn lost_packets_are_named_by_place_and_by_whose_they_were() {
+    let mut net = Net::new();
+    net.0.event(BEGIN_NS + 5, 0, "qdisc_create", &[("dev", text("left")), ("kind", text("tbf")), ("parent", Val::I(0xffff_ffff))]);
+    for n in 0..10 {
+        net.send(100 + 300 * n, 0x1000, 128);
+        net.deliver(200 + 300 * n, 0x1000, 128);
+        net.take(300 + 300 * n, SOCKET, 100);
+    }
+    // No room in the socket.
+    net.send(5000, 0x2000, 128);
+    net.receive(5100, 0x2000, 128);
+    net.0.event(BEGIN_NS + 5110, 0, "udp_fail_queue_rcv_skb", &[("rc", Val::I(-12)), ("dport", Val::I(5201))]);
+    net.drop(5111, 0x2000, 1, SOCKET, Val::E(6, "SOCKET_RCVBUFF"));
+    net.softirq(5120, 0, "exit");
+    // None in the queue of the device.
+    net.0.syscall(BEGIN_NS + 6000, 0, "sendto", None);
+    net.device(6010, 0, "net_dev_queue", 0x3000, 142, "left");
+    net.drop(6020, 0x3000, 2, 0, Val::E(64, "QDISC_DROP"));
+    // No reason is told, but the function.
+    net.drop(7000, 0x4000, 77, 0, Val::E(2, "NOT_SPECIFIED"));
+    // Nobody's, and no packet of a network at all.
+    net.drop(7100, 0x5000, 3, 0, Val::E(13, "OTHERHOST"));
+    net.drop_of(0, 7200, 0x6000, 3, 0, Val::E(2, "NOT_SPECIFIED"));
+    let (answer, losses, _) = net.answer();
+    let told: Vec<(&str, &str, u64, bool)> =
+        losses.iter().map(|line| (line.place.as_str(), line.text.as_str(), line.count, line.lost)).collect();
+    assert_eq!(
+        told,
+        [
+            ("backlog", "backlog of CPU 0", 1, true),
+            ("qdisc", "qdisc tbf of left", 1, true),
+            ("socket_buffer", "socket buffer full (UDP port 5201, t20/20)", 1, true),
+            ("not_wanted", "not wanted (OTHERHOST)", 1, false),
+        ]
+    );
+    assert_eq!(losses[1].owner.as_ref().unwrap().tid, READER, "all else went there");
+    assert_eq!(losses[1].sender.as_ref().unwrap().tid, SENDER);
+    assert_eq!((answer.ends.read, answer.ends.lost, answer.complete), (10, 2, 12));
+}
+
+#[test]
+fn packets_that_nobody_ever_takes_cost_bounded_memory_and_are_counted() {
+    let mut net = Net::new();
+    for n in 0..70_000 {
+        net.device(10 + n, 0, "net_dev_queue", 0x1000 + n, 142, "left");
+    }
+    let (answer, _, _) = net.answer();
+    assert_eq!(answer.given_up, 70_000 - (1 << 16));
+    assert_eq!(answer.ends.waiting, 1 << 16);
+}
+
+/// A toy network: a queue that drops, a wire, a socket that drops, a reader; buffers are used again as soon as they are free.
+fn toy(seed: u64, count: i64) -> (Net, [u64; 4], u64) {
+    let mut random = Random(seed);
+    let mut net = Net::new();
+    let (mut free, mut wire, mut socket): (Vec<i64>, VecDeque<(i64, i64)>, VecDeque<(i64, i64, i64)>) =
+        ((1..40).collect(), VecDeque::new(), VecDeque::new());
+    // Read, lost in the queue, lost in the socket, in the socket at the end.
+    let (mut truth, mut waited) = ([0; 4], 0);
+    let (mut t, mut sent) = (100, 0);
+    while sent < count || !wire.is_empty() {
+        t += 1000;
+        match random.below(3) {
+            0 if sent < count && !free.is_empty() => {
+                let packet = free.swap_remove(random.below(free.len() as u64) as usize);
+                sent += 1;
+                let length = 28 + 1 + random.below(3) as i64;
+                if random.below(8) == 0 {
+                    net.0.syscall(BEGIN_NS + t, 0, "sendto", None);
+                    net.device(t + 10, 0, "net_dev_queue", packet, length + 14, "left");
+                    net.drop(t + 20, packet, 1, 0, Val::E(64, "QDISC_DROP"));
+                    net.0.syscall(BEGIN_NS + t + 30, 0, "sendto", Some(0));
+                    truth[1] += 1;
+                    free.push(packet);
+                } else {
+                    net.send(t, packet, length);
+                    wire.push_back((packet, length));
+                }
+            }
+            1 => {
+                let Some((packet, length)) = wire.pop_front() else { continue };
+                if random.below(8) == 0 {
+                    net.receive(t, packet, length);
+                    net.drop(t + 10, packet, 1, SOCKET, Val::E(6, "SOCKET_RCVBUFF"));
+                    net.softirq(t + 20, 0, "exit");
+                    truth[2] += 1;
+                    free.push(packet);
+                } else {
+                    net.deliver(t, packet, length);
+                    socket.push_back((packet, length, t + 10));
+                }
+            }
+            2 => match socket.pop_front() {
+                Some((packet, length, ready)) => {
+                    net.take(t, SOCKET, length - 28);
+                    truth[0] += 1;
+                    waited += (t + 5 - ready) as u64;
+                    free.push(packet);
+                }
+                None => net.take(t, SOCKET, -11),
+            },
+            _ => {}
+        }
+    }
+    truth[3] = socket.len() as u64;
+    (net, truth, waited)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn of_a_toy_network_every_packet_is_told(seed in any::<u64>(), count in 1i64..300) {
+        let (net, truth, waited) = toy(seed, count);
+        let (answer, losses, journeys) = net.answer();
+        let of = |place: &str| losses.iter().filter(|line| line.place == place).map(|line| line.count).sum::<u64>();
+        prop_assert_eq!([answer.ends.read, of("qdisc"), of("socket_buffer"), answer.ends.waiting], truth);
+        prop_assert_eq!(answer.count, count as u64);
+        prop_assert_eq!(answer.complete, count as u64 - truth[3]);
+        prop_assert_eq!(sum(&journeys, Leg::Socket), waited);
+    }
+}

@@ -1,0 +1,52 @@
+//! What the kernel's events of a trace tell of packets, in one pass.
+
+use crate::input::Input;
+use crate::kernel::{self, Reading};
+use longpole_analysis::journeys::{Journeys, Wanted};
+use longpole_analysis::packets::Packets;
+use longpole_trace::{Catalogue, Item, Kallsyms};
+use std::path::PathBuf;
+
+pub struct Kernel {
+    pub reading: Reading,
+    pub journeys: Journeys,
+    symbols: Kallsyms,
+}
+
+impl Kernel {
+    /// `other` gets every item of the part that was asked for, too.
+    pub fn read(
+        input: &Input,
+        paths: &[PathBuf],
+        wanted: Option<Wanted>,
+        mut other: impl FnMut(&Catalogue, &Item<'_>),
+    ) -> anyhow::Result<Kernel> {
+        let mut journeys = Journeys::new(wanted);
+        let reading = kernel::read(input, &mut journeys, |catalogue, item, inside| {
+            if inside {
+                other(catalogue, item);
+            }
+        })?;
+        journeys.finish();
+        let locations = journeys.losses.locations();
+        let mut symbols = Kallsyms::default();
+        for path in paths.iter().filter(|_| !locations.is_empty()) {
+            match Kallsyms::of_recording(path, locations.iter().copied()) {
+                Ok(found) if !found.is_empty() => symbols = found,
+                Ok(_) => {}
+                Err(error) => eprintln!("longpole: note: functions have no names: {}: {error}", path.join("symbols/kallsyms").display()),
+            }
+        }
+        Ok(Kernel { reading, journeys, symbols })
+    }
+
+    pub fn has_packets(&self) -> bool {
+        self.reading.linux.hops > 0
+    }
+
+    /// Asks, with names for everything.
+    pub fn packets<T>(&self, ask: impl FnOnce(&Packets<'_>) -> T) -> T {
+        let symbol = |address| self.symbols.name(address);
+        ask(&Packets { journeys: &self.journeys, linux: &self.reading.linux, symbol: &symbol })
+    }
+}

@@ -1,0 +1,5 @@
+//! The parts of `longpole packets`: captured traffic, and the ways of packets through the kernel.
+
+pub mod kernel;
+pub mod traffic;
+pub mod ways;

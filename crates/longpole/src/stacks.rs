@@ -1,0 +1,146 @@
+//! Shows the samples of stacks: the functions that took the time, or all stacks folded.
+
+use crate::input::{self, Input};
+use crate::table::{number, percent, Table};
+use anyhow::bail;
+use longpole_analysis::cpu::Cpu;
+use longpole_analysis::stacks::{Counts, Folded, FunctionShare, Functions};
+use longpole_symbols::{Stack, Stacks};
+use longpole_trace::{Catalogue, Item, Options, StreamKind};
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+/// Letters of a name in a table.
+const LONGEST_NAME: usize = 64;
+
+/// What a pass gathers of the samples in a part of a trace.
+pub struct Gathered {
+    recording: Option<PathBuf>,
+    /// Opened when the first sample comes: by then the names are looked up.
+    stacks: Option<Stacks>,
+    pub functions: Functions,
+    pub folded: Option<Folded>,
+    /// Only of this process.
+    pid: Option<i32>,
+    lost: u64,
+}
+
+impl Gathered {
+    /// Names are of one recording; of several at once there are none.
+    pub fn new(input: &Input, pid: Option<i32>, fold: bool) -> anyhow::Result<Gathered> {
+        let recording = input.sampled()?;
+        let folded = fold.then(Folded::default);
+        Ok(Gathered { recording, stacks: None, functions: Functions::default(), folded, pid, lost: 0 })
+    }
+
+    pub fn item(&mut self, catalogue: &Catalogue, item: &Item<'_>, in_part: bool) {
+        let stream = match item {
+            Item::Event(event) => event.stream,
+            Item::Loss(loss) => loss.stream,
+        };
+        if catalogue.streams.get(stream.0 as usize).is_none_or(|stream| stream.kind != StreamKind::Samples) {
+            return;
+        }
+        match item {
+            Item::Event(event) => {
+                let stacks = self.stacks.get_or_insert_with(|| Stacks::open(self.recording.as_deref()));
+                let Some(stack) = stacks.follow(catalogue, event) else { return };
+                let wanted = |stack: &Stack<'_>| self.pid.is_none_or(|pid| pid == stack.pid);
+                if in_part && wanted(&stack) {
+                    match &mut self.folded {
+                        Some(folded) => folded.sample(&stack),
+                        None => self.functions.sample(&stack),
+                    }
+                }
+            }
+            Item::Loss(loss) => {
+                if in_part {
+                    self.lost += loss.events.unwrap_or(0);
+                }
+            }
+        }
+    }
+
+    pub fn counts(&self) -> Counts {
+        let counts = self.folded.as_ref().map_or(self.functions.counts, |folded| folded.counts);
+        Counts { lost: self.lost, ..counts }
+    }
+
+    pub fn answer(&self) -> Vec<FunctionShare> {
+        self.stacks.as_ref().map_or_else(Vec::new, |stacks| self.functions.answer(stacks))
+    }
+
+    /// All stacks, a line each.
+    pub fn lines(&self) -> Vec<String> {
+        self.folded.as_ref().zip(self.stacks.as_ref()).map_or_else(Vec::new, |(folded, stacks)| folded.lines(stacks))
+    }
+
+    /// Puts them beside the other answers, if there are samples.
+    pub fn add(&self, answer: &mut Cpu) {
+        let counts = self.counts();
+        if counts.busy > 0 {
+            answer.samples = Some(counts);
+            answer.functions = Some(self.answer());
+        }
+    }
+}
+
+/// Reads the samples only. The trace is read from its begin: what was mapped then is mapped later.
+pub fn read(input: &Input, gathered: &mut Gathered) -> anyhow::Result<longpole_trace::Trace> {
+    let mut trace = input::open(&input.paths()?, Options { begin: None, end: input.end })?;
+    let begin_ns = input.begin.map_or(i64::MIN, |begin| begin.resolve(trace.start_ns().unwrap_or(0)));
+    while let Some((item, catalogue)) = trace.next_with_catalogue()? {
+        let t_ns = match &item {
+            Item::Event(event) => event.t_ns,
+            Item::Loss(loss) => loss.end_ns,
+        };
+        gathered.item(catalogue, &item, t_ns >= begin_ns);
+    }
+    for oddity in trace.oddities() {
+        eprintln!("longpole: {oddity}");
+    }
+    if !trace.catalogue().streams.iter().any(|stream| stream.kind == StreamKind::Samples) {
+        bail!("the trace holds no samples of stacks; record them as root with `longpole record --stacks 99`");
+    }
+    Ok(trace)
+}
+
+pub fn print(out: &mut impl Write, functions: &[FunctionShare], counts: Counts, most: usize) -> io::Result<()> {
+    if counts.busy > 0 {
+        let mut table = Table::new(&["function", "module", "process", ">pid", ">self", ">95 %", ">total", ">samples"]);
+        for row in functions.iter().take(most) {
+            table.row([
+                shortened(&row.function),
+                row.module.clone(),
+                row.process.clone(),
+                row.pid.map_or_else(String::new, |pid| pid.to_string()),
+                percent(row.self_share),
+                format!("{} - {}", percent(row.self_low), percent(row.self_high)),
+                percent(row.total_share),
+                number(row.samples),
+            ]);
+        }
+        table.print(out)?;
+        if functions.len() > most {
+            writeln!(out, "  … and {} more (--json has them)", number((functions.len() - most) as u64))?;
+        }
+    }
+    footer(out, counts)
+}
+
+/// Templates have names that no line holds; the JSON has them whole.
+fn shortened(name: &str) -> String {
+    if name.chars().count() <= LONGEST_NAME {
+        return name.to_owned();
+    }
+    let begin: String = name.chars().take(LONGEST_NAME - 1).collect();
+    format!("{begin}…")
+}
+
+pub fn footer(out: &mut impl Write, counts: Counts) -> io::Result<()> {
+    writeln!(out, "\n{} samples of busy CPUs, {} lost", number(counts.busy), number(counts.lost))?;
+    if counts.beyond > 0 {
+        writeln!(out, "{} samples are not all in this answer: too many different ones", number(counts.beyond))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,279 @@
+//! `longpole packets` of real traffic between two network namespaces, beside the programs' own counts and the kernel's counters.
+
+#[path = "support/place.rs"]
+#[allow(dead_code)]
+mod place;
+#[path = "support/schema.rs"]
+mod schema;
+
+use place::Place;
+use serde_json::Value;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Two namespaces with a pair of devices, `left` in one and `right` in the other; gone when dropped.
+struct Net {
+    names: [String; 2],
+    devices: [String; 2],
+    /// One recording hears all traffic of the machine.
+    _alone: std::sync::MutexGuard<'static, ()>,
+}
+
+static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
+impl Net {
+    /// None, and why, where this cannot be tested.
+    fn new(test: &str) -> Option<Net> {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        if !status.lines().any(|line| line.starts_with("Uid:\t0\t0\t")) || std::fs::read_dir("/sys/kernel/tracing/instances").is_err() {
+            println!("skipped: {test} (needs root and tracefs)");
+            return None;
+        }
+        static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+        let id = format!("{}x{}", std::process::id(), NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed));
+        let alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let net = Net { names: [format!("lpl{id}"), format!("lpr{id}")], devices: [format!("l{id}"), format!("r{id}")], _alone: alone };
+        let [left, right] = &net.names;
+        let [at_left, at_right] = &net.devices;
+        let pair = ["link", "add", at_left, "netns", left, "type", "veth", "peer", "name", at_right, "netns", right];
+        let made = ip(&["netns", "add", left]) && ip(&["netns", "add", right]) && ip(&pair);
+        if !made {
+            println!("skipped: {test} (needs `ip` and network namespaces)");
+            return None;
+        }
+        let sides = [(left, at_left, "10.76.0.1", "02:00:00:00:76:01"), (right, at_right, "10.76.0.2", "02:00:00:00:76:02")];
+        for (at, (name, device, address, hardware)) in sides.into_iter().enumerate() {
+            assert!(ip(&["-n", name, "addr", "add", &format!("{address}/24"), "dev", device]));
+            assert!(ip(&["-n", name, "link", "set", device, "address", hardware, "up"]) && ip(&["-n", name, "link", "set", "lo", "up"]));
+            // Nobody must be asked where the other is: a datagram that waits for that answer is sent by the kernel.
+            let (_, _, other, hardware) = sides[1 - at];
+            assert!(ip(&["-n", name, "neigh", "replace", other, "lladdr", hardware, "dev", device, "nud", "permanent"]));
+        }
+        Some(net)
+    }
+
+    fn run(&self, side: usize, words: &[&str]) -> String {
+        let output = Command::new("ip").args(["netns", "exec", &self.names[side]]).args(words).output().unwrap();
+        assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// A counter of /proc/net/snmp.
+    fn udp(&self, side: usize, name: &str) -> u64 {
+        let text = self.run(side, &["cat", "/proc/net/snmp"]);
+        let mut lines = text.lines().filter(|line| line.starts_with("Udp:"));
+        let (names, values) = (lines.next().unwrap(), lines.next().unwrap());
+        let at = names.split_whitespace().position(|word| word == name).unwrap();
+        values.split_whitespace().nth(at).unwrap().parse().unwrap()
+    }
+
+    /// Records a command that has both namespaces' names as `$L` and `$R`.
+    fn record(&self, place: &Place, script: &str) -> (PathBuf, String) {
+        let mut command = place.command(env!("CARGO_BIN_EXE_longpole"));
+        command.args(["record", "--kernel", "sched,irq,softirq,net,block,syscall", "--", "sh", "-ec", script]);
+        let output = command.env("L", &self.names[0]).env("R", &self.names[1]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        (place.newest(), String::from_utf8(output.stdout).unwrap())
+    }
+}
+
+impl Drop for Net {
+    fn drop(&mut self) {
+        self.names.iter().for_each(|name| {
+            ip(&["netns", "del", name]);
+        });
+    }
+}
+
+fn ip(words: &[&str]) -> bool {
+    Command::new("ip").args(words).output().is_ok_and(|output| output.status.success())
+}
+
+/// The number behind a word that a program said.
+fn said(text: &str, word: &str) -> u64 {
+    let mut words = text.split_whitespace().skip_while(|known| *known != word);
+    words.nth(1).unwrap_or_else(|| panic!("no {word} in {text}")).parse().unwrap()
+}
+
+fn packets(place: &Place, recording: &PathBuf) -> Value {
+    let answer = place.answer("packets", recording);
+    schema::check(&schema::schema("packets"), &answer);
+    answer
+}
+
+/// Of a place.
+fn lost(answer: &Value, place: &str, with: impl Fn(&Value) -> bool) -> u64 {
+    let rows = answer["losses"].as_array().unwrap();
+    rows.iter().filter(|row| row["place"] == place && with(row)).map(|row| row["count"].as_u64().unwrap()).sum()
+}
+
+/// What is between the two programs.
+fn flow<'a>(answer: &'a Value, from: u64, to: u64) -> &'a Value {
+    let flows = answer["journeys"]["flows"].as_array().unwrap();
+    flows.iter().find(|flow| flow["from"]["tid"] == from && flow["to"]["tid"] == to).unwrap_or_else(|| panic!("no flow in {answer:#}"))
+}
+
+/// Dropped packets of all CPUs' backlogs.
+fn softnet() -> u64 {
+    let text = std::fs::read_to_string("/proc/net/softnet_stat").unwrap();
+    text.lines().map(|line| u64::from_str_radix(line.split_whitespace().nth(1).unwrap(), 16).unwrap()).sum()
+}
+
+#[test]
+fn every_datagram_has_a_journey_and_those_a_full_socket_refused_are_named_with_their_reader() {
+    let Some(net) = Net::new("packets of a socket without room") else { return };
+    let place = Place::new();
+    let program = place.build("datagrams", &[]);
+    let backlog = softnet();
+    // The second sender meets no socket.
+    let script = format!(
+        "ip netns exec $R {program} receive 7000 4096 20 & sleep 0.2
+         ip netns exec $L {program} send 10.76.0.2 7000 6000 600 200
+         wait
+         ip netns exec $L {program} send 10.76.0.2 7001 50 100 0"
+    );
+    let (recording, output) = net.record(&place, &script);
+    let backlog = softnet() - backlog;
+    let answer = packets(&place, &recording);
+    let (sender, reader) = {
+        let mut pids = output.lines().map(|line| said(line, "pid"));
+        (pids.next().unwrap(), pids.next().unwrap())
+    };
+    let (sent, received) = (said(&output, "sent"), said(&output, "received"));
+    assert_eq!((sent, said(&output, "disorder")), (6000, 0));
+    let missing = sent - received;
+    assert!(missing > 100, "the socket had room for all: {output}");
+
+    let here = |row: &Value| row["device"] == *net.devices[1];
+    let of_reader = |row: &Value| row["owner"]["tid"] == reader && row["port"] == 7000 && row["protocol"] == "UDP";
+    assert_eq!(lost(&answer, "socket_buffer", of_reader), missing, "{answer:#}");
+    assert_eq!(missing, net.udp(1, "RcvbufErrors"));
+    assert_eq!(lost(&answer, "no_socket", |row| row["protocol"] == "UDP" && here(row)), net.udp(1, "NoPorts"));
+    assert_eq!(net.udp(1, "InErrors"), missing);
+    assert_eq!(lost(&answer, "backlog", |_| true), backlog);
+    assert_eq!(lost(&answer, "qdisc", here) + lost(&answer, "ring", here), 0);
+    let row = &answer["losses"][0];
+    assert!(row["symbol"].as_str().unwrap().contains("udp"), "{row}");
+    assert_eq!((&row["reason"], &row["sender"]["tid"]), (&"SOCKET_RCVBUFF".into(), &sender.into()));
+
+    // All of them, with every step.
+    let flow = flow(&answer, sender, reader);
+    assert_eq!((&flow["packets"], &flow["complete"]), (&sent.into(), &sent.into()), "{flow:#}");
+    assert_eq!((&flow["ends"]["read"], &flow["ends"]["lost"]), (&received.into(), &missing.into()), "{flow:#}");
+    assert!(answer["journeys"]["complete_share"].as_f64().unwrap() >= 0.99, "{:#}", answer["journeys"]);
+    let legs = answer["journeys"]["legs"].as_array().unwrap();
+    let count = |leg: &str| legs.iter().find(|line| line["leg"] == leg).unwrap()["count"].as_u64().unwrap();
+    assert!(count("socket") >= received && count("send") >= sent && count("wire") >= sent, "{legs:#?}");
+    assert!(count("wakeup") > 0, "the reader slept at times");
+
+    // The report says so first.
+    let report = String::from_utf8(place.longpole(&["report"]).arg(&recording).output().unwrap().stdout).unwrap();
+    let first = report.lines().next().unwrap();
+    assert!(first.contains("packets lost: socket buffer full (UDP port 7000, datagrams/"), "{report}");
+    let report = place.answer("report", &recording);
+    assert_eq!((&report["findings"][0]["kind"], &report["findings"][0]["count"]), (&"packets_lost".into(), &missing.into()));
+}
+
+#[test]
+fn datagrams_that_a_token_bucket_drops_are_named_with_the_qdisc_the_device_and_whom_they_were_for() {
+    let Some(net) = Net::new("packets through a token bucket") else { return };
+    if Command::new("tc").arg("-V").output().is_err() {
+        println!("skipped: packets through a token bucket (needs `tc`)");
+        return;
+    }
+    let place = Place::new();
+    let program = place.build("datagrams", &[]);
+    let left = &net.devices[0];
+    // The filter is there before the recording begins.
+    net.run(0, &["tc", "qdisc", "add", "dev", left, "root", "tbf", "rate", "40mbit", "burst", "16kb", "limit", "32kb"]);
+    let script = format!(
+        "ip netns exec $R {program} receive 7000 0 0 & sleep 0.2
+         ip netns exec $L {program} send 10.76.0.2 7000 4000 1000 500
+         wait"
+    );
+    let (recording, output) = net.record(&place, &script);
+    let answer = packets(&place, &recording);
+    let missing = said(&output, "sent") - said(&output, "received");
+    assert!(missing > 100, "the bucket let all pass: {output}");
+    let reader = said(output.lines().find(|line| line.starts_with("received")).unwrap(), "pid");
+    let bucket = |row: &Value| row["device"] == *left && row["owner"]["tid"] == reader && row["text"] == format!("qdisc tbf of {left}");
+    assert_eq!(lost(&answer, "qdisc", bucket), missing, "{answer:#}");
+    let counters: Value = serde_json::from_str(&net.run(0, &["tc", "-s", "-j", "qdisc", "show", "dev", left])).unwrap();
+    assert_eq!(lost(&answer, "qdisc", bucket), counters[0]["drops"].as_u64().unwrap());
+    assert_eq!(lost(&answer, "socket_buffer", |row| row["port"] == 7000), net.udp(1, "RcvbufErrors"));
+    let report = String::from_utf8(place.longpole(&["report"]).arg(&recording).output().unwrap().stdout).unwrap();
+    assert!(report.lines().next().unwrap().contains(&format!("packets lost: qdisc tbf of {left}")), "{report}");
+}
+
+#[test]
+fn one_journey_is_told_step_by_step_with_its_frames_and_probes_and_each_loss_with_its_time() {
+    let Some(net) = Net::new("a single journey") else { return };
+    let place = Place::new();
+    let program = place.build("datagrams", &[]);
+    let captures = Command::new("dumpcap").arg("-v").output().is_ok();
+    if !captures {
+        println!("skipped: the captured frames of a journey (needs `dumpcap`)");
+    }
+    let file = place.path("frames.pcapng");
+    let capture = match captures {
+        true => format!("ip netns exec $R dumpcap -q -i {} -w {} 2>/dev/null & C=$!; sleep 1", net.devices[1], file.display()),
+        false => String::new(),
+    };
+    let script = format!(
+        "{capture}
+         ip netns exec $R {program} receive 7000 0 0 & P=$!; sleep 0.2
+         ip netns exec $L {program} send 10.76.0.2 7000 20 333 1000
+         ip netns exec $L {program} send 10.76.0.2 7001 5 444 0
+         wait $P; [ -z \"$C\" ] || {{ kill -INT $C; wait $C; }}"
+    );
+    let (recording, _) = net.record(&place, &script);
+    if captures {
+        std::fs::create_dir_all(recording.join("packets")).unwrap();
+        std::fs::copy(&file, recording.join("packets/interfaces.pcapng")).unwrap();
+    }
+    let answer = packets(&place, &recording);
+    let count = answer["journeys"]["count"].as_u64().unwrap();
+    let mut found = 0u32;
+    for number in 1..=count {
+        let output = place.longpole(&["packets", "--json", "--journey", &number.to_string()]).arg(&recording).output().unwrap();
+        let journey: Value = serde_json::from_slice(&output.stdout).unwrap();
+        schema::check(&schema::schema("packets-journey"), &journey);
+        assert_eq!(journey["number"], number);
+        if journey["length"] != 333 + 28 {
+            continue;
+        }
+        let all = journey["steps"].as_array().unwrap();
+        let steps: Vec<&str> = all.iter().map(|step| step["step"].as_str().unwrap()).collect();
+        let expected = ["device queue", "transmission", "arrival", "transmitted", "reception", "socket queue", "receive call"];
+        assert_eq!(steps, expected, "{journey:#}");
+        assert_eq!((&journey["send_call"], &journey["end"], &journey["complete"]), (&"sendto".into(), &"read".into(), &true.into()));
+        let times: Vec<i64> = all.iter().map(|step| step["t_ns"].as_i64().unwrap()).collect();
+        assert!(times.is_sorted() && journey["begin_ns"].as_i64().unwrap() <= times[0], "{journey:#}");
+        assert_eq!((&all[5]["by"], &all[6]["call"]), (&"softirq NET_RX".into(), &"recvfrom".into()));
+        // Its reader was in the span around the receive call, and left it next.
+        assert_eq!(
+            (&journey["probes"]["open"], &journey["probes"]["after"][0]["name"]),
+            (&serde_json::json!(["take"]), &"span_end:take".into())
+        );
+        if captures {
+            // The datagram bears its number behind the headers of link, network and transport.
+            let bytes = journey["frames"][0]["bytes"].as_str().unwrap();
+            assert_eq!(
+                (&journey["frames"][0]["device"], journey["frames"][0]["length"].as_u64()),
+                (&net.devices[1].clone().into(), Some(375))
+            );
+            assert_eq!(bytes[84..92], found.to_le_bytes().map(|byte| format!("{byte:02x}")).concat(), "{journey:#}");
+        }
+        found += 1;
+    }
+    assert_eq!(found, 20);
+    let text = place.longpole(&["packets", "--journey", "slowest"]).arg(&recording).output().unwrap();
+    assert!(String::from_utf8_lossy(&text.stdout).contains("receive call"), "{text:?}");
+    let none = place.longpole(&["packets", "--journey", &(count + 1).to_string()]).arg(&recording).output().unwrap();
+    assert_eq!(none.status.code(), Some(1));
+    let losses = place.longpole(&["packets", "--losses", "--json"]).arg(&recording).output().unwrap();
+    let losses: Value = serde_json::from_slice(&losses.stdout).unwrap();
+    schema::check(&schema::schema("packets-losses"), &losses);
+    let single = losses["lost_packets"].as_array().unwrap();
+    assert_eq!(single.iter().filter(|loss| loss["place"] == "no_socket" && loss["length"] == 444 + 28).count(), 5, "{losses:#}");
+}

@@ -1,0 +1,450 @@
+//! Sampled stacks, from `record --stacks` to the answer, on programs whose shares are known.
+
+#[path = "support/place.rs"]
+mod place;
+#[path = "support/schema.rs"]
+mod schema;
+
+use longpole_symbols::{Origin, Stacks};
+use longpole_trace::{Item, Options, StreamKind, Trace};
+use place::{ok, signal, wait_for, Place, Running};
+use serde_json::Value;
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// No divisor of anything that the programs do.
+const HZ: &str = "3989";
+const FRAMES: [&str; 2] = ["-fno-omit-frame-pointer", "-fno-optimize-sibling-calls"];
+
+fn live(what: &str) -> bool {
+    let possible = longpole_record::stacks::survey().is_ok();
+    if !possible {
+        println!("skipped: {what} (needs root, or kernel.perf_event_paranoid=0)");
+    }
+    possible
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Records a command. Returns what it printed, and the recording.
+fn record(place: &Place, hz: &str, command: &[&str]) -> (Output, PathBuf) {
+    let output = ok(place.longpole(&["record", "--stacks", hz, "--"]).args(command).output().unwrap());
+    (output, place.newest())
+}
+
+/// The last line that the test's program prints is its pid.
+fn pid(output: &Output) -> i64 {
+    text(&output.stdout).lines().last().unwrap().parse().unwrap()
+}
+
+/// The rows of a process by function: (module, self samples, all samples).
+fn functions(place: &Place, recording: &Path, pid: i64) -> BTreeMap<String, (String, u64, u64)> {
+    let answer = place.answer("cpu", recording);
+    schema::check(&schema::schema("cpu"), &answer);
+    let rows = answer["functions"].as_array().unwrap().iter().filter(|row| row["pid"] == pid);
+    let take = |row: &Value| {
+        let text = |key: &str| row[key].as_str().unwrap().to_owned();
+        let number = |key: &str| row[key].as_u64().unwrap();
+        assert!(row["self_low"].as_f64() <= row["self_share"].as_f64() && row["self_share"].as_f64() <= row["self_high"].as_f64());
+        (text("function"), (text("module"), number("self_samples"), number("samples")))
+    };
+    rows.map(take).collect()
+}
+
+const WORK: [&str; 3] = ["work_of_six", "work_of_three", "work_of_one"];
+
+/// Shares of the three functions among themselves, and how many samples that were.
+fn shares_of<'a>(samples: impl Iterator<Item = (&'a str, u64)>) -> ([f64; 3], f64) {
+    let counts: HashMap<&str, u64> = samples.collect();
+    let of = WORK.map(|name| counts.get(name).copied().unwrap_or(0) as f64);
+    let all: f64 = of.iter().sum();
+    (of.map(|count| count / all.max(1.0)), all)
+}
+
+/// What the program measured itself.
+fn expected(output: &Output) -> [f64; 3] {
+    let stdout = text(&output.stdout);
+    let used: Vec<f64> = stdout.lines().next().unwrap().split(' ').map(|number| number.parse().unwrap()).collect();
+    let all: f64 = used.iter().sum();
+    [used[0] / all, used[1] / all, used[2] / all]
+}
+
+#[test]
+fn functions_have_the_shares_that_the_program_measured_and_so_says_perf() {
+    if !live("shares of functions") {
+        return;
+    }
+    let place = Place::new();
+    let program = place.build("sampled", &FRAMES);
+    let (output, recording) = record(&place, HZ, &[&program, "shares", "1.5"]);
+    let expected = expected(&output);
+    let found = functions(&place, &recording, pid(&output));
+    let (shares, samples) = shares_of(found.iter().map(|(name, (_, own, _))| (name.as_str(), *own)));
+    assert!(samples > 3000.0, "{samples} {found:?}");
+    for (at, name) in WORK.iter().enumerate() {
+        assert!((shares[at] - expected[at]).abs() < 0.03, "{name}: {shares:?}, measured {expected:?}");
+        assert_eq!(found[*name].0, "sampled");
+    }
+    // Its callers have all of it.
+    let (_, own, all) = &found["main"];
+    assert!(*all as f64 > 0.98 * samples && (*own as f64) < 0.02 * samples, "{found:?}");
+
+    // The same stacks, folded: outermost first.
+    let folded = ok(place.longpole(&["cpu", "--folded", "--pid", &pid(&output).to_string()]).arg(&recording).output().unwrap());
+    let folded = text(&folded.stdout);
+    let mut sums: HashMap<&str, u64> = HashMap::new();
+    for line in folded.lines() {
+        let (stack, count) = line.rsplit_once(' ').unwrap();
+        // Before it became the program, it was the recorder's child.
+        assert!(stack.starts_with("sampled;") || stack.starts_with("longpole;"), "{line}");
+        let leaf = stack.rsplit(';').next().unwrap();
+        *sums.entry(leaf).or_default() += count.parse::<u64>().unwrap();
+        if WORK.contains(&leaf) {
+            assert!(stack.contains(";main;"), "{line}");
+        }
+    }
+    assert_eq!(shares_of(sums.into_iter()).1, samples);
+
+    perf(&place, &program, expected);
+}
+
+/// What perf says of a run of its own.
+fn perf(place: &Place, program: &str, expected: [f64; 3]) {
+    let data = place.path("perf.data");
+    let run = Command::new("perf")
+        .args(["record", "-q", "-e", "cpu-clock", "-F", HZ, "-g", "-o"])
+        .arg(&data)
+        .args(["--", program, "shares", "1"])
+        .output();
+    if !run.is_ok_and(|run| run.status.success()) {
+        println!("skipped: comparison with perf (linux-perf is not installed, or cannot record)");
+        return;
+    }
+    let report = Command::new("perf").args(["script", "-F", "comm,ip,sym", "-i"]).arg(&data).stderr(Stdio::null()).output().unwrap();
+    let report = text(&report.stdout);
+    let mut leaves: HashMap<&str, u64> = HashMap::new();
+    for sample in report.split("\n\n") {
+        if let Some(leaf) = sample.lines().nth(1).and_then(|frame| frame.split_whitespace().nth(1)) {
+            *leaves.entry(leaf).or_default() += 1;
+        }
+    }
+    let (shares, samples) = shares_of(leaves.into_iter());
+    assert!(samples > 1000.0, "{report:.1000}");
+    for (at, name) in WORK.iter().enumerate() {
+        assert!((shares[at] - expected[at]).abs() < 0.05, "{name}: perf {shares:?}, here {expected:?}");
+    }
+}
+
+#[test]
+fn a_stripped_program_is_told_by_module_and_offset() {
+    if !live("a stripped program") {
+        return;
+    }
+    let place = Place::new();
+    let program = place.build("sampled", &[FRAMES[0], FRAMES[1], "-s"]);
+    let (output, recording) = record(&place, HZ, &[&program, "shares", "0.5"]);
+    let found = functions(&place, &recording, pid(&output));
+    let of_program: u64 = found.iter().filter(|(name, _)| name.starts_with("sampled+0x")).map(|(_, (_, own, _))| own).sum();
+    assert!(of_program > 1000, "{found:?}");
+    assert!(WORK.iter().all(|name| !found.contains_key(*name)), "{found:?}");
+}
+
+#[test]
+fn code_that_a_program_made_has_the_names_of_its_list() {
+    if !live("code made at run time") || !cfg!(target_arch = "x86_64") {
+        return;
+    }
+    let place = Place::new();
+    let program = place.build("sampled", &FRAMES);
+    let (output, recording) = record(&place, HZ, &[&program, "made", "0.5"]);
+    let list = format!("/tmp/perf-{}.map", pid(&output));
+    fs::remove_file(&list).unwrap();
+    let found = functions(&place, &recording, pid(&output));
+    let (first, second) = (&found["made first"], &found["made second"]);
+    assert_eq!(first.0, "[jit]");
+    let share = first.1 as f64 / (first.1 + second.1) as f64;
+    assert!(first.1 + second.1 > 1000 && (share - 0.75).abs() < 0.06, "{found:?}");
+    assert!(found["main"].2 > first.1, "{found:?}");
+
+    // A list that somebody else has put there is not believed.
+    if fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) != 0) {
+        println!("skipped: a list of another user (needs root)");
+        return;
+    }
+    fs::remove_file(recording.join("symbols/functions.jsonl")).unwrap();
+    let lines = "0 7fffffffffffffff wrong name\n";
+    fs::write(&list, lines).unwrap();
+    std::os::unix::fs::chown(&list, Some(54321), None).unwrap();
+    let found = functions(&place, &recording, pid(&output));
+    fs::remove_file(&list).unwrap();
+    assert!(!found.contains_key("wrong name") && found.keys().any(|name| name.starts_with("[jit]+0x")), "{found:?}");
+}
+
+#[test]
+fn the_kernel_s_functions_have_names() {
+    if !live("the kernel's functions") {
+        return;
+    }
+    let place = Place::new();
+    let program = place.build("sampled", &FRAMES);
+    let (output, recording) = record(&place, HZ, &[&program, "kernel", "0.5"]);
+    if !recording.join("symbols/kallsyms").exists() {
+        println!("skipped: names of the kernel's functions (needs kernel.kptr_restrict=0 or root)");
+        return;
+    }
+    let pid = pid(&output);
+    let found = functions(&place, &recording, pid);
+    let own = |named: bool| {
+        let rows = found.iter().filter(|(name, (module, ..))| module.starts_with('[') && name.contains("+0x") != named);
+        rows.map(|(_, (_, own, _))| *own).sum::<u64>()
+    };
+    assert!(own(true) > 1000 && own(false) * 20 < own(true), "{found:?}");
+    // Whoever traces system calls meanwhile has a part.
+    assert!(found["vfs_read"].2 * 2 > own(true), "{found:?}");
+    let folded = ok(place.longpole(&["cpu", "--folded", "--pid", &pid.to_string()]).arg(&recording).output().unwrap());
+    assert!(text(&folded.stdout).lines().any(|line| line.contains(";vfs_read_[k];")), "{}", text(&folded.stdout));
+}
+
+#[test]
+fn samples_in_a_function_lie_between_the_probes_around_it() {
+    if !live("the common clock of samples and probes") {
+        return;
+    }
+    for clock in ["", "mono_raw"] {
+        let place = Place::new();
+        let program = place.build("sampled", &FRAMES);
+        let mut command = place.longpole(&["record", "--stacks", HZ, "--", &program, "span", "0.7"]);
+        let output = ok(command.env("LONGPOLE_CLOCK", clock).output().unwrap());
+        let recording = place.newest();
+        let (inside, wrong, outside) = bracketed(&recording, pid(&output));
+        assert!(inside > 500 && outside > 300, "{clock}: {inside} {outside}");
+        assert_eq!(wrong, 0, "{clock}: of {inside} samples");
+    }
+}
+
+/// Samples within the span's function that are in the span and those that are not; and those of the function outside that are in no span.
+fn bracketed(recording: &Path, pid: i64) -> (u64, u64, u64) {
+    let mut trace = Trace::open(&[recording], Options::default()).unwrap();
+    let mut stacks = Stacks::open(Some(recording));
+    let (mut open, mut inside, mut wrong, mut outside) = (false, 0, 0, 0);
+    while let Some((item, catalogue)) = trace.next_with_catalogue().unwrap() {
+        let Item::Event(event) = item else { continue };
+        let name = &catalogue.classes[event.class.0 as usize].event_name;
+        match name.as_str() {
+            "span_begin:busy" => open = true,
+            "span_end:busy" => open = false,
+            _ => {}
+        }
+        let Some(stack) = stacks.follow(catalogue, &event) else { continue };
+        let (sampled, frames) = (i64::from(stack.pid), stack.frames.to_vec());
+        if sampled != pid {
+            continue;
+        }
+        let has = |name: &str| frames.iter().any(|frame| stacks.frame(*frame).function == name);
+        match (has("work_in_span"), has("work_outside")) {
+            (true, _) if open => inside += 1,
+            (true, _) => wrong += 1,
+            (_, true) if open => wrong += 1,
+            (_, true) => outside += 1,
+            _ => {}
+        }
+    }
+    (inside, wrong, outside)
+}
+
+#[test]
+fn a_killed_recorder_leaves_samples_that_others_read_and_the_next_verb_names() {
+    if !live("a killed recorder of samples") {
+        return;
+    }
+    let place = Place::new();
+    let program = place.build("sampled", &FRAMES);
+    // More samples than a packet of one page holds.
+    let mut recorder = place.recorder(&["--stacks", "1999", "--for", "60s"]);
+    let busy = Running::start(place.command(&program).args(["shares", "60"]).stdout(Stdio::null()));
+    let recording = place.newest();
+    let written = || fs::metadata(recording.join("samples/cpu0")).map_or(0, |found| found.len());
+    let before = written();
+    wait_for(|| written() > before + 150_000);
+    signal(&recorder, "-KILL");
+    recorder.wait().unwrap();
+    assert!(!recording.join("symbols/functions.jsonl").exists());
+    match Command::new("babeltrace2").arg(recording.join("samples")).output() {
+        Ok(read) => {
+            assert!(read.status.success() && !text(&read.stderr).contains("ERROR"), "{}", text(&read.stderr));
+            let samples = text(&read.stdout).lines().filter(|line| line.contains(" sample: ")).count() as u64;
+            let info = place.answer("info", &recording);
+            assert_eq!(info["names"]["sample"].as_u64(), Some(samples));
+            assert!(samples > 500);
+        }
+        Err(_) => println!("skipped: babeltrace2 is not installed"),
+    }
+    let found = functions(&place, &recording, i64::from(busy.id()));
+    assert!(found.contains_key("work_of_six"), "{found:?}");
+    assert!(recording.join("symbols/functions.jsonl").exists());
+}
+
+#[test]
+fn programs_that_are_spoilt_meanwhile_keep_their_offsets_and_fail_nothing() {
+    if !live("spoilt programs") {
+        return;
+    }
+    let place = Place::new();
+    let program = place.build("sampled", &FRAMES);
+    let whole = fs::read(&program).unwrap();
+    let mut recorder = place.recorder(&["--stacks", "999", "--for", "60s"]);
+    // Cut short, nonsense, nothing, and one that is as it was.
+    let contents = [&whole[..whole.len() / 3], &whole[..64], b"\x7fELF\x02\x01\x01nonsense".as_slice(), &[], &whole];
+    let pids = contents.map(|content| {
+        let copy = place.path(&format!("copy of {}", content.len()));
+        fs::copy(&program, &copy).unwrap();
+        let output = ok(place.command(&copy).args(["shares", "0.1"]).output().unwrap());
+        let mut file = fs::OpenOptions::new().write(true).truncate(true).open(&copy).unwrap();
+        std::io::Write::write_all(&mut file, content).unwrap();
+        pid(&output)
+    });
+    // Samples of a later time.
+    ok(place.command(&program).args(["shares", "0.1"]).output().unwrap());
+    signal(&recorder, "-INT");
+    assert!(recorder.wait().unwrap().success());
+    for (content, pid) in contents.iter().zip(pids) {
+        let found = functions(&place, &place.newest(), pid);
+        let named = found.contains_key("work_of_six");
+        let offsets = found.keys().any(|name| name.starts_with(&format!("copy of {}+0x", content.len())));
+        assert_eq!((named, offsets), (*content == whole, *content != whole), "{} bytes: {found:?}", content.len());
+    }
+}
+
+#[test]
+fn a_program_that_was_replaced_afterwards_is_not_believed() {
+    if !live("a replaced program") {
+        return;
+    }
+    let place = Place::new();
+    let program = place.build("sampled", &FRAMES);
+    let (output, recording) = record(&place, "999", &[&program, "shares", "0.3"]);
+    fs::remove_file(recording.join("symbols/functions.jsonl")).unwrap();
+    let whole = fs::read(&program).unwrap();
+    fs::remove_file(&program).unwrap();
+    fs::write(&program, &whole).unwrap();
+    let found = functions(&place, &recording, pid(&output));
+    assert!(!found.contains_key("work_of_six") && found.keys().any(|name| name.starts_with("sampled+0x")), "{found:?}");
+}
+
+#[test]
+fn a_program_that_was_deleted_is_found_while_it_runs() {
+    if !live("a deleted program") || !fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0) {
+        println!("skipped: a deleted program (needs root)");
+        return;
+    }
+    let place = Place::new();
+    let program = place.build("sampled", &FRAMES);
+    let busy = Running::start(place.command(&program).args(["shares", "60"]).stdout(Stdio::null()));
+    wait_for(|| fs::read_link(format!("/proc/{}/exe", busy.id())).is_ok_and(|exe| exe == Path::new(&program)));
+    fs::remove_file(&program).unwrap();
+    ok(place.longpole(&["record", "--stacks", "999", "--for", "500ms"]).output().unwrap());
+    let found = functions(&place, &place.newest(), i64::from(busy.id()));
+    assert!(found.contains_key("work_of_six"), "{found:?}");
+}
+
+#[test]
+fn a_recording_is_opened_where_its_files_are_not() {
+    if !live("a recording on another machine") {
+        return;
+    }
+    let place = Place::new();
+    let program = place.build("sampled", &FRAMES);
+    let (output, recording) = record(&place, "999", &[&program, "shares", "0.3"]);
+    let here = functions(&place, &recording, pid(&output));
+    fs::remove_file(&program).unwrap();
+    let copy = place.path("elsewhere");
+    ok(Command::new("cp").arg("-r").arg(&recording).arg(&copy).output().unwrap());
+    assert_eq!(functions(&place, &copy, pid(&output)), here);
+    assert!(here.contains_key("work_of_six"));
+    // Neither names nor the machine: modules with offsets, and nobody looks at this machine's files.
+    fs::remove_file(copy.join("symbols/functions.jsonl")).unwrap();
+    let description = fs::read_to_string(copy.join("longpole.json")).unwrap();
+    let mut description: Value = serde_json::from_str(&description).unwrap();
+    description["host"] = "another".into();
+    fs::write(copy.join("longpole.json"), description.to_string()).unwrap();
+    let there = functions(&place, &copy, pid(&output));
+    assert!(there.keys().any(|name| name.starts_with("sampled+0x")), "{there:?}");
+    assert!(!copy.join("symbols/functions.jsonl").exists());
+}
+
+#[test]
+fn samples_are_streams_of_their_own_and_what_was_lost_is_told() {
+    if !live("streams of samples") {
+        return;
+    }
+    let place = Place::new();
+    let (output, recording) = record(&place, "499", &["sh", "-c", "for i in 1 2 3 4 5 6 7 8; do true | cat; done; sleep 0.3"]);
+    assert!(text(&output.stderr).contains(" stacks of "), "{}", text(&output.stderr));
+    let info = place.answer("info", &recording);
+    schema::check(&schema::schema("info"), &info);
+    let streams = info["streams"].as_array().unwrap();
+    let samples: Vec<_> = streams.iter().filter(|stream| stream["kind"] == "samples").collect();
+    assert!(samples.len() >= 2 && samples.iter().any(|stream| stream["name"] == "samples/begin"), "{streams:?}");
+    let description: Value = serde_json::from_str(&fs::read_to_string(recording.join("longpole.json")).unwrap()).unwrap();
+    assert!(description["sources"].as_array().unwrap().contains(&"samples".into()), "{description}");
+    assert_eq!(description["samples"]["samples"], info["names"]["sample"]);
+    assert_eq!(description["samples"]["hz"], 499);
+    assert_eq!(description["samples"]["lost"], 0);
+    // Processes that lived for a moment have names.
+    let names: Vec<String> = place.answer("cpu", &recording)["functions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row["process"].as_str().unwrap().to_owned())
+        .collect();
+    assert!(names.iter().any(|name| name == "sh") || names.iter().any(|name| name == "cat"), "{names:?}");
+    // Other verbs take no notice.
+    let trace = Trace::open(&[&recording], Options::default()).unwrap();
+    assert!(trace.catalogue().streams.iter().any(|stream| stream.kind == StreamKind::Samples));
+    assert_eq!(place.answer("latency", &recording).as_array().map(Vec::len), Some(0));
+}
+
+#[test]
+fn a_wrong_rate_is_wrong_usage_and_a_trace_without_samples_says_how_to_get_them() {
+    let place = Place::new();
+    for rate in ["0", "-1", "fast", "100001"] {
+        let output = place.longpole(&["record", &format!("--stacks={rate}"), "--for", "1ms"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{rate}: {}", text(&output.stderr));
+    }
+    let program = place.build("sampled", &FRAMES);
+    ok(place.longpole(&["record", "--stacks", "none", "--", &program, "span", "0.01"]).output().unwrap());
+    let output = place.longpole(&["cpu", "--functions"]).arg(place.newest()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("--stacks 99"), "{}", text(&output.stderr));
+    assert!(place.answer("cpu", &place.newest()).get("functions").is_none());
+}
+
+#[test]
+fn the_kernel_s_frames_are_known_from_those_of_programs() {
+    if !live("origins of frames") {
+        return;
+    }
+    let place = Place::new();
+    let program = place.build("sampled", &FRAMES);
+    let (output, recording) = record(&place, "999", &[&program, "kernel", "0.3"]);
+    let mut trace = Trace::open(&[&recording], Options::default()).unwrap();
+    let mut stacks = Stacks::open(Some(&recording));
+    let mut mixed = 0;
+    while let Some((item, catalogue)) = trace.next_with_catalogue().unwrap() {
+        let Item::Event(event) = item else { continue };
+        let Some(stack) = stacks.follow(catalogue, &event) else { continue };
+        if i64::from(stack.pid) != pid(&output) {
+            continue;
+        }
+        let frames = stack.frames.to_vec();
+        let origins: Vec<Origin> = frames.iter().map(|frame| stacks.frame(*frame).origin).collect();
+        // Innermost first: nothing of the kernel follows what is of the program.
+        assert!(origins.is_sorted_by_key(|origin| *origin != Origin::Kernel), "{origins:?}");
+        mixed += u64::from(origins.first() == Some(&Origin::Kernel) && origins.last() == Some(&Origin::File));
+    }
+    assert!(mixed > 100, "{mixed}");
+}

@@ -1,0 +1,213 @@
+//! What the kernel writes into the ring: records of perf_event_open(2), as far as they are asked for.
+
+use super::perf::TRAILER;
+
+const MMAP2: u32 = 10;
+const LOST: u32 = 2;
+const COMM: u32 = 3;
+const EXIT: u32 = 4;
+const THROTTLE: u32 = 5;
+const UNTHROTTLE: u32 = 6;
+const FORK: u32 = 7;
+const SAMPLE: u32 = 9;
+/// Of `misc`: the name comes from an exec.
+const COMM_EXEC: u16 = 1 << 13;
+const CPU_MODE: u16 = 7;
+const MODE_KERNEL: u16 = 1;
+/// Chain entries from here on are no addresses: they say whose the following ones are.
+const CONTEXTS: u64 = -4095i64 as u64;
+const CONTEXT_KERNEL: u64 = -128i64 as u64;
+const CONTEXT_USER: u64 = -512i64 as u64;
+
+/// Times are those of the clock that was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record<'a> {
+    pub time: u64,
+    pub pid: i32,
+    pub tid: i32,
+    pub what: What<'a>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What<'a> {
+    Sample(Chain<'a>),
+    Mapping { start: u64, length: u64, offset: u64, inode: u64, path: &'a [u8] },
+    Comm { exec: bool, comm: &'a [u8] },
+    Fork { parent_pid: i32, parent_tid: i32 },
+    Exit,
+    Lost(u64),
+    Throttled(bool),
+    Other,
+}
+
+/// The entries of a chain as the kernel wrote them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chain<'a> {
+    entries: &'a [u8],
+    ip: u64,
+    in_kernel: bool,
+}
+
+impl Chain<'_> {
+    /// Appends the addresses to `kernel` and `user`, innermost first. Those of a hypervisor's guest are left out.
+    pub fn split(&self, kernel: &mut Vec<u64>, user: &mut Vec<u64>) {
+        let mut to = None;
+        let mut found = false;
+        for entry in self.entries.chunks_exact(8).map(word) {
+            match entry {
+                CONTEXT_KERNEL => to = Some(&mut *kernel),
+                CONTEXT_USER => to = Some(&mut *user),
+                entry if entry >= CONTEXTS => to = None,
+                address => {
+                    if let Some(to) = &mut to {
+                        found = true;
+                        to.push(address);
+                    }
+                }
+            }
+        }
+        if !found && self.ip != 0 {
+            if self.in_kernel { kernel } else { user }.push(self.ip);
+        }
+    }
+}
+
+/// None if the record is shorter than its kind needs.
+pub fn parse(record: &[u8]) -> Option<Record<'_>> {
+    let kind = half(record, 0)?;
+    let misc = u16::from_ne_bytes([*record.get(4)?, *record.get(5)?]);
+    let body = record.get(8..)?;
+    if kind == SAMPLE {
+        let count = usize::try_from(wide(body, 32)?).ok()?;
+        let entries = body.get(40..40usize.checked_add(count.checked_mul(8)?)?)?;
+        let chain = Chain { entries, ip: wide(body, 0)?, in_kernel: misc & CPU_MODE == MODE_KERNEL };
+        return Some(Record { time: wide(body, 16)?, pid: half(body, 8)? as i32, tid: half(body, 12)? as i32, what: What::Sample(chain) });
+    }
+    let (body, trailer) = body.split_at_checked(body.len().checked_sub(TRAILER)?)?;
+    let own = |at: usize| half(body, at).map(|id| id as i32);
+    let (mut pid, mut tid) = (half(trailer, 0)? as i32, half(trailer, 4)? as i32);
+    let what = match kind {
+        MMAP2 => {
+            (pid, tid) = (own(0)?, own(4)?);
+            What::Mapping {
+                start: wide(body, 8)?,
+                length: wide(body, 16)?,
+                offset: wide(body, 24)?,
+                inode: wide(body, 40)?,
+                path: text(body.get(64..)?),
+            }
+        }
+        COMM => {
+            (pid, tid) = (own(0)?, own(4)?);
+            What::Comm { exec: misc & COMM_EXEC != 0, comm: text(body.get(8..)?) }
+        }
+        FORK => {
+            (pid, tid) = (own(0)?, own(8)?);
+            What::Fork { parent_pid: own(4)?, parent_tid: own(12)? }
+        }
+        EXIT => {
+            (pid, tid) = (own(0)?, own(8)?);
+            What::Exit
+        }
+        LOST => What::Lost(wide(body, 8)?),
+        THROTTLE => What::Throttled(true),
+        UNTHROTTLE => What::Throttled(false),
+        _ => What::Other,
+    };
+    Some(Record { time: wide(trailer, 8)?, pid, tid, what })
+}
+
+fn half(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+fn wide(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+fn word(bytes: &[u8]) -> u64 {
+    wide(bytes, 0).unwrap_or(0)
+}
+
+/// Up to the first NUL; the kernel fills up to eight bytes.
+fn text(bytes: &[u8]) -> &[u8] {
+    bytes.split(|byte| *byte == 0).next().unwrap_or(&[])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A record with its header; the trailer says pid 70, tid 71, time 900, CPU 2.
+    fn record(kind: u32, misc: u16, body: &[u8], trailer: bool) -> Vec<u8> {
+        let mut bytes = kind.to_ne_bytes().to_vec();
+        bytes.extend(misc.to_ne_bytes());
+        bytes.extend(((8 + body.len() + if trailer { TRAILER } else { 0 }) as u16).to_ne_bytes());
+        bytes.extend(body);
+        if trailer {
+            bytes.extend([70u32, 71].iter().flat_map(|id| id.to_ne_bytes()));
+            bytes.extend(900u64.to_ne_bytes());
+            bytes.extend([2u32, 0].iter().flat_map(|id| id.to_ne_bytes()));
+        }
+        bytes
+    }
+
+    fn words(of: &[u64]) -> Vec<u8> {
+        of.iter().flat_map(|word| word.to_ne_bytes()).collect()
+    }
+
+    /// Two 32-bit numbers as the word that holds them.
+    fn pair(first: i32, second: i32) -> u64 {
+        let bytes: Vec<u8> = [first, second].iter().flat_map(|id| id.to_ne_bytes()).collect();
+        u64::from_ne_bytes(bytes.try_into().unwrap())
+    }
+
+    #[test]
+    fn a_chain_is_split_into_the_kernel_s_part_and_the_program_s() {
+        let split = |misc: u16, chain: &[u64]| {
+            let mut body = words(&[0x1234, pair(7, 8), 900, pair(1, 0), chain.len() as u64]);
+            body.extend(words(chain));
+            let bytes = record(SAMPLE, misc, &body, false);
+            let found = parse(&bytes).unwrap();
+            assert_eq!((found.time, found.pid, found.tid), (900, 7, 8));
+            let What::Sample(chain) = found.what else { panic!("{found:?}") };
+            let (mut kernel, mut user) = (Vec::new(), Vec::new());
+            chain.split(&mut kernel, &mut user);
+            // Neither is read beyond its end.
+            (0..bytes.len()).for_each(|length| assert_eq!(parse(&bytes[..length]), None));
+            (kernel, user)
+        };
+        let guest = -2048i64 as u64;
+        assert_eq!(split(1, &[CONTEXT_KERNEL, 5, 6, CONTEXT_USER, 7]), (vec![5, 6], vec![7]));
+        assert_eq!(split(2, &[CONTEXT_USER, 7, 8]), (vec![], vec![7, 8]));
+        assert_eq!(split(2, &[guest, 1, CONTEXT_USER, 7]), (vec![], vec![7]));
+        // Where there is no chain, there is the place at least.
+        assert_eq!(split(1, &[]), (vec![0x1234], vec![]));
+        assert_eq!(split(2, &[CONTEXT_USER]), (vec![], vec![0x1234]));
+    }
+
+    #[test]
+    fn what_becomes_of_processes_is_told() {
+        let body = [words(&[pair(5, 6), 0x1000, 0x2000, 0x3000, pair(8, 1), 99, 0, pair(5, 2)]), b"/bin/a\0\0".to_vec()].concat();
+        let bytes = record(MMAP2, 2, &body, true);
+        let mapping = What::Mapping { start: 0x1000, length: 0x2000, offset: 0x3000, inode: 99, path: b"/bin/a" };
+        assert_eq!(parse(&bytes), Some(Record { time: 900, pid: 5, tid: 6, what: mapping }));
+        for length in 0..bytes.len() {
+            let _ = parse(&bytes[..length]);
+        }
+        let told = |kind, misc, body: &[u64], expected: (i32, i32, What<'_>)| {
+            let bytes = record(kind, misc, &words(body), true);
+            let found = parse(&bytes).map(|found| (found.pid, found.tid, found.what));
+            assert_eq!(found, Some(expected));
+        };
+        let name = u64::from_ne_bytes(*b"name\0xx\0");
+        told(COMM, COMM_EXEC, &[pair(5, 6), name], (5, 6, What::Comm { exec: true, comm: b"name" }));
+        told(COMM, 0, &[pair(5, 6), name], (5, 6, What::Comm { exec: false, comm: b"name" }));
+        told(FORK, 0, &[pair(5, 1), pair(6, 2), 0], (5, 6, What::Fork { parent_pid: 1, parent_tid: 2 }));
+        told(EXIT, 0, &[pair(5, 1), pair(6, 2), 0], (5, 6, What::Exit));
+        told(LOST, 0, &[3, 17], (70, 71, What::Lost(17)));
+        told(THROTTLE, 0, &[1, 2, 3], (70, 71, What::Throttled(true)));
+        told(99, 0, &[], (70, 71, What::Other));
+        assert_eq!(parse(&record(LOST, 0, &words(&[3]), true)), None);
+    }
+}

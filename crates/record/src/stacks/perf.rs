@@ -1,0 +1,205 @@
+//! perf_event_open(2): one event per CPU that samples it by the clock, and the ring into which the kernel writes.
+//!
+//! The numbers are those of `linux/perf_event.h`, which are the kernel's promise to programs.
+
+use rustix::mm::{mmap, munmap, MapFlags, ProtFlags};
+use std::ffi::c_void;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{fence, AtomicU64, Ordering};
+
+const TYPE_SOFTWARE: u32 = 1;
+const COUNT_SW_CPU_CLOCK: u64 = 0;
+const SAMPLE_IP: u64 = 1;
+const SAMPLE_TID: u64 = 1 << 1;
+const SAMPLE_TIME: u64 = 1 << 2;
+const SAMPLE_CALLCHAIN: u64 = 1 << 5;
+const SAMPLE_CPU: u64 = 1 << 7;
+/// Bits of the attributes: what the event is to do.
+const DISABLED: u64 = 1;
+/// Idle CPUs have no ticks, and without ticks the kernel takes the samples for too many and stops them.
+const EXCLUDE_IDLE: u64 = 1 << 7;
+const MMAP: u64 = 1 << 8;
+const COMM: u64 = 1 << 9;
+const FREQ: u64 = 1 << 10;
+const TASK: u64 = 1 << 13;
+const WATERMARK: u64 = 1 << 14;
+const SAMPLE_ID_ALL: u64 = 1 << 18;
+const MMAP2: u64 = 1 << 23;
+const COMM_EXEC: u64 = 1 << 24;
+const USE_CLOCKID: u64 = 1 << 25;
+/// `read` tells how many records were lost, too (Linux 6.0).
+const FORMAT_LOST: u64 = 1 << 4;
+const FLAG_FD_CLOEXEC: libc::c_ulong = 1 << 3;
+const IOC_ENABLE: libc::c_ulong = 0x2400;
+const IOC_DISABLE: libc::c_ulong = 0x2401;
+/// Where the positions of the ring stand in its first page.
+const DATA_HEAD: usize = 1024;
+const DATA_TAIL: usize = 1032;
+
+/// `struct perf_event_attr` as far as clockid (PERF_ATTR_SIZE_VER3 and more).
+#[repr(C)]
+#[derive(Default)]
+struct Attributes {
+    kind: u32,
+    size: u32,
+    config: u64,
+    sample_freq: u64,
+    sample_type: u64,
+    read_format: u64,
+    flags: u64,
+    wakeup_watermark: u32,
+    bp_type: u32,
+    config1: u64,
+    config2: u64,
+    branch_sample_type: u64,
+    sample_regs_user: u64,
+    sample_stack_user: u32,
+    clockid: i32,
+    sample_regs_intr: u64,
+    aux_watermark: u32,
+    sample_max_stack: u16,
+    reserved: u16,
+}
+
+/// Bytes that every record ends with: pid, tid, time, CPU.
+pub const TRAILER: usize = 24;
+
+/// One CPU's event and ring.
+#[derive(Debug)]
+pub struct Ring {
+    fd: OwnedFd,
+    base: NonNull<u8>,
+    page: usize,
+    /// Bytes of the data area, a power of two.
+    size: usize,
+    tells_losses: bool,
+}
+
+// SAFETY: the mapping belongs to this value alone and is not bound to a thread.
+unsafe impl Send for Ring {}
+
+impl Ring {
+    /// An event that does not count yet. `size` is rounded up to a power of two of pages.
+    pub fn open(cpu: u32, hz: u32, size: usize) -> io::Result<Ring> {
+        let page = page_size();
+        let size = size.next_power_of_two().max(page);
+        let mut attributes = Attributes {
+            kind: TYPE_SOFTWARE,
+            size: size_of::<Attributes>() as u32,
+            config: COUNT_SW_CPU_CLOCK,
+            sample_freq: u64::from(hz),
+            sample_type: SAMPLE_IP | SAMPLE_TID | SAMPLE_TIME | SAMPLE_CPU | SAMPLE_CALLCHAIN,
+            read_format: FORMAT_LOST,
+            flags: DISABLED | EXCLUDE_IDLE | MMAP | COMM | FREQ | TASK | WATERMARK | SAMPLE_ID_ALL | MMAP2 | COMM_EXEC | USE_CLOCKID,
+            wakeup_watermark: (size / 4) as u32,
+            clockid: libc::CLOCK_MONOTONIC_RAW,
+            ..Attributes::default()
+        };
+        let fd = match open(&attributes, cpu) {
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+                attributes.read_format = 0;
+                open(&attributes, cpu)?
+            }
+            other => other?,
+        };
+        let length = page + size;
+        // SAFETY: a new mapping of a file of our own; nothing else is at the address that the kernel chooses.
+        let base = unsafe { mmap(std::ptr::null_mut(), length, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, &fd, 0)? };
+        let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Ring { fd, base, page, size, tells_losses: attributes.read_format != 0 })
+    }
+
+    pub fn enable(&self) -> io::Result<()> {
+        self.control(IOC_ENABLE)
+    }
+
+    pub fn disable(&self) -> io::Result<()> {
+        self.control(IOC_DISABLE)
+    }
+
+    fn control(&self, request: libc::c_ulong) -> io::Result<()> {
+        // SAFETY: these requests take a plain number and touch no memory of ours.
+        match unsafe { libc::ioctl(self.fd.as_raw_fd(), request as _, 0) } {
+            -1 => Err(io::Error::last_os_error()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Records that the kernel lost since the begin, where it tells.
+    pub fn lost(&self) -> Option<u64> {
+        let mut words = [0u8; 16];
+        let read = rustix::io::read(&self.fd, &mut words).ok()?;
+        (self.tells_losses && read == words.len()).then(|| u64::from_ne_bytes([8, 9, 10, 11, 12, 13, 14, 15].map(|at: usize| words[at])))
+    }
+
+    fn position(&self, at: usize) -> &AtomicU64 {
+        // SAFETY: the first page is mapped as long as this value lives; the kernel keeps an aligned 64-bit position there.
+        unsafe { &*self.base.as_ptr().add(at).cast::<AtomicU64>() }
+    }
+
+    /// Hands out all whole records that are there, with `scratch` for those that lie across the ring's end, and frees their room.
+    pub fn drain(&mut self, scratch: &mut Vec<u8>, mut take: impl FnMut(&[u8])) {
+        let head = self.position(DATA_HEAD).load(Ordering::Acquire);
+        let mut tail = self.position(DATA_TAIL).load(Ordering::Relaxed);
+        while head.wrapping_sub(tail) >= 8 && head.wrapping_sub(tail) <= self.size as u64 {
+            scratch.clear();
+            self.copy(tail, 8, scratch);
+            let size = usize::from(u16::from_ne_bytes([scratch[6], scratch[7]]));
+            if size < 8 || size as u64 > head.wrapping_sub(tail) {
+                break;
+            }
+            self.copy(tail.wrapping_add(8), size - 8, scratch);
+            take(scratch);
+            tail = tail.wrapping_add(size as u64);
+        }
+        // What makes no sense cannot be stepped over.
+        let rest = head.wrapping_sub(tail);
+        if rest > 0 {
+            tail = head;
+        }
+        fence(Ordering::AcqRel);
+        self.position(DATA_TAIL).store(tail, Ordering::Release);
+    }
+
+    fn copy(&self, position: u64, length: usize, to: &mut Vec<u8>) {
+        let at = (position % self.size as u64) as usize;
+        let first = length.min(self.size - at);
+        // SAFETY: both ranges lie in the data area behind the first page; the kernel does not write between tail and head.
+        unsafe {
+            let data = self.base.as_ptr().add(self.page);
+            to.extend_from_slice(std::slice::from_raw_parts(data.add(at), first));
+            to.extend_from_slice(std::slice::from_raw_parts(data, length - first));
+        }
+    }
+}
+
+impl AsFd for Ring {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // SAFETY: the mapping of `open`, with its length; nobody has a reference into it any more.
+        let _ = unsafe { munmap(self.base.as_ptr().cast::<c_void>(), self.page + self.size) };
+    }
+}
+
+fn open(attributes: &Attributes, cpu: u32) -> io::Result<OwnedFd> {
+    let whole: *const Attributes = attributes;
+    // SAFETY: the kernel reads `size` bytes of the attributes, which they have, and makes a descriptor.
+    let fd = unsafe { libc::syscall(libc::SYS_perf_event_open, whole, -1, cpu as libc::c_int, -1, FLAG_FD_CLOEXEC) };
+    match i32::try_from(fd) {
+        // SAFETY: a new descriptor that nobody else has.
+        Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn page_size() -> usize {
+    // SAFETY: asks for a number.
+    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
+}

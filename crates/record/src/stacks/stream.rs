@@ -1,0 +1,279 @@
+//! Writer of `samples/`: one stream per CPU, and one for who was there at the begin.
+//!
+//! The file is whole after every system call, so that a recorder may be killed between any two of them: it always ends with an empty packet that
+//! covers what is reserved. A packet's events, and behind them the next empty packet, are written into that room, which a reader does not
+//! see; then the packet's header over that of the empty one. Room is made page by page, each an empty packet of its own, until
+//! one of them covers them all. (The lanes of `user/` do the same for rings that are larger by far.)
+//!
+//! A loss is a packet without events, from the last event before it to the first moment after it; every stream begins with a packet
+//! that says 0, since readers see only steps.
+
+use crate::metadata::Uuid;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+
+/// Bytes of the packet's header and context, in the order of the metadata.
+const HEADER: usize = 76;
+const MAGIC: u32 = 0xc1fc_1fc1;
+/// Packets begin at multiples of this, so that no header lies across two pages: the kernel writes it at once.
+const ALIGN: usize = 128;
+const PAGE: usize = 4096;
+/// By this much a file is extended.
+const STEP: usize = 64 << 10;
+/// Bytes of the header of an event: its id and its time.
+const EVENT: usize = 10;
+/// A packet is written when it has so many bytes.
+const FULL: usize = 256 << 10;
+
+#[derive(Debug)]
+pub struct Stream {
+    file: File,
+    uuid: [u8; 16],
+    class: u32,
+    cpu: u32,
+    /// The packet that is being filled, header room included.
+    packet: Vec<u8>,
+    /// Events in it.
+    events: u64,
+    begin: u64,
+    /// Time of the last event, or of the last packet's end.
+    last: u64,
+    sequence: u64,
+    discarded: u64,
+    /// The empty packet at the end, and the end.
+    at: usize,
+    length: usize,
+    #[cfg(test)]
+    seen: std::cell::RefCell<Vec<Vec<u8>>>,
+}
+
+impl Stream {
+    /// Makes the file, with the packet that says that nothing was lost by `start`. `class` is the stream's in the metadata.
+    pub fn create(path: &Path, uuid: Uuid, class: u32, cpu: u32, start: u64) -> io::Result<Stream> {
+        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o644).custom_flags(libc::O_NOFOLLOW).open(path)?;
+        let mut stream = Stream {
+            file,
+            uuid: uuid.0,
+            class,
+            cpu,
+            packet: vec![0; HEADER],
+            events: 0,
+            begin: start,
+            last: start,
+            sequence: 0,
+            discarded: 0,
+            at: 0,
+            length: 0,
+            #[cfg(test)]
+            seen: Default::default(),
+        };
+        stream.write()?;
+        Ok(stream)
+    }
+
+    /// Appends an event; `payload` is what the metadata says of its context and fields. What lies before its predecessor in time is moved to
+    /// it.
+    pub fn event(&mut self, time: u64, id: u16, payload: &[u8]) -> io::Result<()> {
+        let flushed = if self.packet.len() + EVENT + payload.len() > FULL { self.flush() } else { Ok(()) };
+        let time = time.max(self.last);
+        if self.packet.len() == HEADER {
+            self.begin = time;
+        }
+        self.last = time;
+        self.events += 1;
+        self.packet.extend_from_slice(&id.to_ne_bytes());
+        self.packet.extend_from_slice(&time.to_ne_bytes());
+        self.packet.extend_from_slice(payload);
+        flushed
+    }
+
+    /// Events that were lost so far.
+    pub fn discarded(&self) -> u64 {
+        self.discarded
+    }
+
+    /// Events were lost between the last one and `time`.
+    pub fn loss(&mut self, time: u64, count: u64) -> io::Result<()> {
+        if count == 0 {
+            return Ok(());
+        }
+        let flushed = self.flush();
+        self.discarded = self.discarded.saturating_add(count);
+        self.begin = self.last;
+        self.last = self.last.max(time);
+        flushed.and(self.write())
+    }
+
+    /// Writes what there is.
+    pub fn flush(&mut self) -> io::Result<()> {
+        if self.packet.len() > HEADER {
+            self.write()?;
+        }
+        Ok(())
+    }
+
+    /// Writes what there is, and gives back what was reserved.
+    pub fn finish(&mut self) -> io::Result<()> {
+        self.flush()?;
+        self.file.set_len(self.at as u64)?;
+        self.length = self.at;
+        Ok(())
+    }
+
+    /// The packet is gone from memory also where the disk takes it not; then its events are lost, and the next packet says so.
+    fn write(&mut self) -> io::Result<()> {
+        let result = self.commit();
+        self.packet.truncate(HEADER);
+        if result.is_err() {
+            self.discarded = self.discarded.saturating_add(self.events);
+        }
+        self.events = 0;
+        result
+    }
+
+    fn commit(&mut self) -> io::Result<()> {
+        let content = self.packet.len();
+        let size = content.next_multiple_of(ALIGN);
+        self.reserve(size)?;
+        let next = self.at + size;
+        self.packet.resize(size, 0);
+        self.packet.extend_from_slice(&self.header((self.last, self.last), HEADER, self.length - next, self.sequence + 1));
+        self.put(&self.packet[HEADER..], self.at + HEADER)?;
+        self.put(&self.header((self.begin, self.last), content, size, self.sequence), self.at)?;
+        self.at = next;
+        self.sequence += 1;
+        Ok(())
+    }
+
+    /// Makes room for a packet and the header of the next one. The old empty packet stays.
+    fn reserve(&mut self, size: usize) -> io::Result<()> {
+        if self.at + size + HEADER <= self.length {
+            return Ok(());
+        }
+        // Nothing is written yet at the very begin.
+        let first = self.sequence + u64::from(self.length > 0);
+        let begin = self.length;
+        let step = STEP.max((size + HEADER).next_multiple_of(PAGE));
+        let mut page = [0; PAGE];
+        for index in 0..step / PAGE {
+            page[..HEADER].copy_from_slice(&self.header((self.begin, self.begin), HEADER, PAGE, first + index as u64));
+            if let Err(error) = self.put(&page, begin + index * PAGE) {
+                let _ = self.file.set_len(begin as u64);
+                return Err(error);
+            }
+        }
+        self.put(&self.header((self.begin, self.begin), HEADER, step, first), begin)?;
+        (self.at, self.length, self.sequence) = (begin, begin + step, first);
+        Ok(())
+    }
+
+    fn put(&self, bytes: &[u8], at: usize) -> io::Result<()> {
+        let result = self.file.write_all_at(bytes, at as u64);
+        #[cfg(test)]
+        self.look();
+        result
+    }
+
+    fn header(&self, (begin, end): (u64, u64), content: usize, size: usize, sequence: u64) -> [u8; HEADER] {
+        let mut bytes = [0; HEADER];
+        bytes[0..4].copy_from_slice(&MAGIC.to_ne_bytes());
+        bytes[4..20].copy_from_slice(&self.uuid);
+        bytes[20..24].copy_from_slice(&self.class.to_ne_bytes());
+        let words = [begin, end, content as u64 * 8, size as u64 * 8, sequence, self.discarded];
+        for (at, word) in words.iter().enumerate() {
+            bytes[24 + 8 * at..32 + 8 * at].copy_from_slice(&word.to_ne_bytes());
+        }
+        bytes[72..76].copy_from_slice(&self.cpu.to_ne_bytes());
+        bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Calibration;
+    use crate::clock::Source;
+    use crate::stacks::metadata;
+    use longpole_ctf::{BytesSource, Item, Metadata, StreamDecoder};
+    use std::sync::Arc;
+
+    impl Stream {
+        /// What the file holds after a system call.
+        pub(super) fn look(&self) {
+            let mut bytes = vec![0; self.file.metadata().unwrap().len() as usize];
+            self.file.read_exact_at(&mut bytes, 0).unwrap();
+            self.seen.borrow_mut().push(bytes);
+        }
+    }
+
+    /// Parent pids of the forks, and the losses, or what is wrong.
+    fn read(metadata: &Arc<Metadata>, bytes: Vec<u8>) -> (Vec<i64>, u64) {
+        let mut decoder = StreamDecoder::new(metadata.clone(), BytesSource(bytes));
+        let (mut found, mut lost) = (Vec::new(), 0);
+        while let Some(item) = decoder.next().unwrap() {
+            match item {
+                Item::Event(event) => found.push(event.get("parent_pid").unwrap().as_i64().unwrap()),
+                Item::DiscardedEvents(loss) => lost += loss.count.unwrap(),
+                Item::DiscardedPackets(_) => panic!("packets are missing"),
+                _ => {}
+            }
+        }
+        (found, lost)
+    }
+
+    #[test]
+    fn the_file_is_whole_after_every_system_call() {
+        let clock = Calibration::begin(Source::MonoRaw).finish();
+        let uuid = Uuid::random().unwrap();
+        let metadata = Arc::new(Metadata::from_text(&metadata::text(&uuid, &clock, "h", 99)).unwrap());
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("cpu0");
+        let mut stream = Stream::create(&path, uuid, metadata::OF_CPU, 0, 1000).unwrap();
+        let mut written = 0i32;
+        for round in [1, 3, 100, 2000, 1, 4000, 20_000] {
+            for _ in 0..round {
+                let payload: Vec<u8> = [7, 7, written, 0].iter().flat_map(|word: &i32| word.to_ne_bytes()).collect();
+                // Some lie before their predecessor in time.
+                stream.event(2000 + written as u64 - u64::from(written % 7 == 0), metadata::FORK, &payload).unwrap();
+                written += 1;
+            }
+            stream.flush().unwrap();
+            stream.loss(2000 + written as u64, 5).unwrap();
+            stream.loss(2000 + written as u64, 0).unwrap();
+        }
+        stream.finish().unwrap();
+        stream.look();
+        assert_eq!(stream.discarded(), 35);
+        let seen = std::mem::take(&mut *stream.seen.borrow_mut());
+        assert!(seen.len() > 200, "{}", seen.len());
+        let mut before = 0;
+        for bytes in seen {
+            let (found, _) = read(&metadata, bytes);
+            assert!(found.iter().copied().eq(0..found.len() as i64) && found.len() >= before);
+            before = found.len();
+        }
+        assert_eq!(read(&metadata, std::fs::read(&path).unwrap()), ((0..i64::from(written)).collect(), 35));
+    }
+
+    #[test]
+    fn events_that_the_disk_does_not_take_are_counted_as_lost() {
+        let clock = Calibration::begin(Source::MonoRaw).finish();
+        let uuid = Uuid::random().unwrap();
+        let metadata = Arc::new(Metadata::from_text(&metadata::text(&uuid, &clock, "h", 99)).unwrap());
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("cpu0");
+        let mut stream = Stream::create(&path, uuid, metadata::OF_CPU, 0, 1000).unwrap();
+        let good = std::mem::replace(&mut stream.file, File::open("/dev/null").unwrap());
+        let payload = [0; 16];
+        for time in 0..10_000 {
+            let _ = stream.event(2000 + time, metadata::FORK, &payload);
+        }
+        assert!(stream.flush().is_err());
+        stream.file = good;
+        stream.event(90_000, metadata::FORK, &payload).unwrap();
+        stream.finish().unwrap();
+        assert_eq!(read(&metadata, std::fs::read(&path).unwrap()), (vec![0], 10_000));
+    }
+}

@@ -1,0 +1,66 @@
+//! Which places the samples of a recording have: one pass over `samples/`.
+
+use crate::spaces::{ModuleId, Place, Spaces};
+use crate::stacks::looked_up;
+use longpole_trace::{Error, Item, Options, Trace};
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+
+/// Different places that are looked up; those that come later keep their module and offset.
+const MOST_PLACES: usize = 1 << 20;
+
+#[derive(Debug, Default)]
+pub struct Places {
+    pub spaces: Spaces,
+    /// Offsets of each module, with the number of samples that have them.
+    pub files: HashMap<ModuleId, BTreeMap<u64, u64>>,
+    /// Addresses in code that processes made themselves.
+    pub made: HashMap<i32, BTreeMap<u64, u64>>,
+    /// Whose code that is: user, and pid in its own namespace.
+    pub owners: HashMap<i32, (u32, i32)>,
+    pub count: usize,
+    pub left_out: u64,
+    /// Time of the last sample.
+    pub end_ns: i64,
+}
+
+pub fn collect(recording: &Path) -> Result<Places, Error> {
+    let mut trace = Trace::open(&[recording.join("samples")], Options::default())?;
+    let mut found = Places { end_ns: i64::MIN, ..Places::default() };
+    let mut addresses = Vec::new();
+    while let Some((item, catalogue)) = trace.next_with_catalogue()? {
+        let Item::Event(event) = item else { continue };
+        let Some(sample) = found.spaces.follow(catalogue, &event) else { continue };
+        let pid = sample.pid;
+        found.end_ns = sample.t_ns;
+        addresses.clear();
+        addresses.extend(looked_up(sample.user));
+        for &address in &addresses {
+            found.take(pid, address);
+        }
+    }
+    Ok(found)
+}
+
+impl Places {
+    fn take(&mut self, pid: i32, address: u64) {
+        let (of, key) = match self.spaces.place(pid, address) {
+            Place::File(module, offset) => (self.files.entry(module).or_default(), offset),
+            Place::Made(pid, address) => {
+                if let Some(owner) = self.spaces.process(pid).and_then(|process| process.owner) {
+                    self.owners.insert(pid, owner);
+                }
+                (self.made.entry(pid).or_default(), address)
+            }
+            Place::Kernel(_) | Place::Unknown(_) => return,
+        };
+        if let Some(count) = of.get_mut(&key) {
+            *count += 1;
+        } else if self.count < MOST_PLACES {
+            self.count += 1;
+            of.insert(key, 1);
+        } else {
+            self.left_out += 1;
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Functions that a program made itself, by the list that it keeps for profilers: `/tmp/perf-PID.map`, lines of `start size name`.
+//!
+//! Anybody can put a file there. It must be a regular one of the process's user or of root, and it is read up to a size.
+
+use crate::open;
+use crate::table::Function;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::MetadataExt;
+
+const MOST_BYTES: u64 = 256 << 20;
+const LONGEST_LINE: u64 = 4096;
+
+/// Names of those of `addresses` that the list has. `owner` is the process's user and its pid in its own namespace.
+pub fn functions(pid: i32, owner: Option<(u32, i32)>, addresses: &BTreeMap<u64, u64>) -> BTreeMap<u64, Function> {
+    let inner = owner.map_or(pid, |(_, inner)| inner);
+    let name = format!("perf-{inner}.map");
+    let own = rustix::process::geteuid().as_raw();
+    let trusted = |file: &File| {
+        let uid = file.metadata().map(|found| found.uid());
+        uid.is_ok_and(|uid| uid == 0 || owner.map_or(uid == own, |(owner, _)| uid == owner))
+    };
+    let inside = open::below(pid, format!("/tmp/{name}").as_bytes());
+    let found = inside.or_else(|| open::list(&name)).and_then(open::regular).filter(trusted);
+    found.map_or_else(BTreeMap::new, |file| read(BufReader::new(file.take(MOST_BYTES)), addresses))
+}
+
+/// A later line outweighs earlier ones: code is replaced.
+fn read(mut lines: impl BufRead, addresses: &BTreeMap<u64, u64>) -> BTreeMap<u64, Function> {
+    let mut found = BTreeMap::new();
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        match lines.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line) {
+            Ok(0) | Err(_) => return found,
+            Ok(_) => {}
+        }
+        let text = String::from_utf8_lossy(&line);
+        let mut words = text.trim_end().splitn(3, ' ');
+        let mut number = || u64::from_str_radix(words.next()?.trim_start_matches("0x"), 16).ok();
+        let (Some(start), Some(size)) = (number(), number()) else { continue };
+        let Some(name) = words.next().filter(|name| !name.is_empty()) else { continue };
+        if size > 0 {
+            for (&address, _) in addresses.range(start..=start.saturating_add(size - 1)) {
+                found.insert(address, Function::named(name));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_latest_line_names_an_address_and_nonsense_is_passed_over() {
+        let wanted = BTreeMap::from([(0x100, 1), (0x10f, 1), (0x110, 1), (u64::MAX, 1)]);
+        let text = "100 10 first one\nnonsense\n10f 1\n10f 0 none\n-1 5 minus\n0x10f 2 second\nffffffffffffffff ffffffffffffffff end\n";
+        let found = read(text.as_bytes(), &wanted);
+        let names: Vec<(u64, &str)> = found.iter().map(|(at, function)| (*at, function.name.as_str())).collect();
+        assert_eq!(names, [(0x100, "first one"), (0x10f, "second"), (0x110, "second"), (u64::MAX, "end")]);
+    }
+}

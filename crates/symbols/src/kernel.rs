@@ -1,0 +1,74 @@
+//! The kernel's functions, as `symbols/kallsyms` of a recording names them.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+
+/// A larger file is none of a kernel.
+const MOST_BYTES: u64 = 256 << 20;
+/// A function this long there is not: beyond, nobody knows.
+const LONGEST: u64 = 1 << 20;
+/// Where no module is named.
+const CORE: &str = "[kernel]";
+
+#[derive(Debug, Default)]
+pub struct Kernel {
+    /// Address, and where the name ends in `text`; sorted by address.
+    functions: Vec<(u64, u32, u32)>,
+    text: String,
+}
+
+impl Kernel {
+    /// Of a recording; empty if it has none.
+    pub fn load(recording: &Path) -> Kernel {
+        match File::open(recording.join("symbols/kallsyms")) {
+            Ok(file) => Kernel::read(BufReader::with_capacity(256 << 10, file.take(MOST_BYTES))),
+            Err(_) => Kernel::default(),
+        }
+    }
+
+    fn read(mut lines: impl BufRead) -> Kernel {
+        let mut kernel = Kernel::default();
+        let mut line = String::new();
+        // `address type name\t[module]`
+        while matches!(lines.read_line(&mut line), Ok(read) if read > 0) {
+            let mut words = line.splitn(3, ' ');
+            if let (Some(address), Some(_), Some(name)) = (words.next(), words.next(), words.next()) {
+                if let (Ok(address), Ok(begin)) = (u64::from_str_radix(address, 16), u32::try_from(kernel.text.len())) {
+                    kernel.text.push_str(name.trim_end());
+                    kernel.functions.push((address, begin, kernel.text.len() as u32));
+                }
+            }
+            line.clear();
+        }
+        kernel.functions.sort();
+        kernel
+    }
+
+    /// Function and module.
+    pub fn find(&self, address: u64) -> Option<(&str, &str)> {
+        let after = self.functions.partition_point(|(begin, _, _)| *begin <= address);
+        let (begin, from, to) = *self.functions.get(after.checked_sub(1)?)?;
+        if address - begin > LONGEST {
+            return None;
+        }
+        let text = self.text.get(from as usize..to as usize)?;
+        Some(text.split_once('\t').unwrap_or((text, CORE)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_belongs_to_the_function_that_begins_before_it() {
+        let text = "ffffffff81000200 T second\nffffffff81000100 t first\nnonsense\nffffffffc0000000 t of_module\t[some_module]\n";
+        let kernel = Kernel::read(text.as_bytes());
+        assert_eq!(kernel.find(0xffff_ffff_8100_01ff), Some(("first", CORE)));
+        assert_eq!(kernel.find(0xffff_ffff_8100_0200), Some(("second", CORE)));
+        assert_eq!(kernel.find(0xffff_ffff_c000_0010), Some(("of_module", "[some_module]")));
+        assert_eq!(kernel.find(0xffff_ffff_8100_00ff), None);
+        assert_eq!(kernel.find(0xffff_ffff_9000_0000), None);
+    }
+}

@@ -1,0 +1,315 @@
+//! Address spaces: which file was mapped where, in each process, at the moment of a sample.
+//!
+//! Events come in the order of time. What was there at the begin comes first; forks copy a space, an exec empties it, later
+//! mappings replace earlier ones.
+
+use longpole_trace::event::{Catalogue, Class, Event, StreamKind};
+use longpole_trace::Value;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::rc::Rc;
+
+/// Index into [`Spaces::modules`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ModuleId(pub u32);
+
+/// A file with code, or what the kernel calls so: `[vdso]`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Module {
+    /// As the process saw it.
+    pub path: Vec<u8>,
+    pub inode: u64,
+}
+
+/// What an address is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Place {
+    Kernel(u64),
+    /// In a module, so many bytes from the begin of its file.
+    File(ModuleId, u64),
+    /// In code that this process made itself.
+    Made(i32, u64),
+    Unknown(u64),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Mapping {
+    end: u64,
+    offset: u64,
+    /// None: the process made the code itself.
+    module: Option<ModuleId>,
+}
+
+/// A process, and what became of it.
+#[derive(Clone, Debug, Default)]
+pub struct Process {
+    mappings: Rc<BTreeMap<u64, Mapping>>,
+    pub comm: Rc<str>,
+    /// User and pid in its own namespace, of a process that makes code.
+    pub owner: Option<(u32, i32)>,
+    pub ended: bool,
+}
+
+/// An event, taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Sample,
+    Mapping,
+    Comm,
+    Fork,
+    Exit,
+    Process,
+    Other,
+}
+
+/// A sample's addresses, innermost first.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample<'a> {
+    pub t_ns: i64,
+    pub pid: i32,
+    pub tid: i32,
+    pub cpu: Option<u32>,
+    pub kernel: &'a [u64],
+    pub user: &'a [u64],
+}
+
+/// Ended processes that are still known: samples of their last threads may come after their own end.
+const MOST_ENDED: usize = 4096;
+/// Of one process, and of modules: a hostile recording could name any number.
+const MOST_MAPPINGS: usize = 1 << 16;
+const MOST_MODULES: usize = 1 << 20;
+/// As many as Linux can have at once.
+const MOST_PROCESSES: usize = 1 << 22;
+
+#[derive(Debug, Default)]
+pub struct Spaces {
+    kinds: Vec<Option<Kind>>,
+    modules: Vec<Module>,
+    ids: HashMap<Module, ModuleId>,
+    processes: HashMap<i32, Process>,
+    ended: VecDeque<i32>,
+    kernel: Vec<u64>,
+    user: Vec<u64>,
+}
+
+impl Spaces {
+    /// Takes an event of any trace; those of other streams are passed over.
+    pub fn follow(&mut self, catalogue: &Catalogue, event: &Event<'_>) -> Option<Sample<'_>> {
+        let kind = self.kind(catalogue, event);
+        if kind == Kind::Other {
+            return None;
+        }
+        let id = |value: Option<&Value<'_>>| value.and_then(Value::as_i64).and_then(|id| i32::try_from(id).ok());
+        let pid = id(event.context.first())?;
+        let tid = id(event.context.get(1))?;
+        if self.processes.len() >= MOST_PROCESSES && kind != Kind::Sample && kind != Kind::Exit {
+            return None;
+        }
+        let number = |at: usize| event.fields.get(at).and_then(Value::as_u64);
+        match kind {
+            Kind::Sample => {
+                addresses(event.fields.get(1), &mut self.kernel);
+                addresses(event.fields.get(3), &mut self.user);
+                return Some(Sample { t_ns: event.t_ns, pid, tid, cpu: event.cpu, kernel: &self.kernel, user: &self.user });
+            }
+            Kind::Mapping => {
+                if let (Some(start), Some(length), Some(offset), Some(inode), Some(Value::Str(path))) =
+                    (number(0), number(1), number(2), number(3), event.fields.get(4))
+                {
+                    self.map(pid, start, length, offset, path, inode);
+                }
+            }
+            Kind::Comm => {
+                if let (Some(exec), Some(name)) = (number(0), event.fields.get(1).and_then(Value::text)) {
+                    if exec != 0 {
+                        self.processes.remove(&pid);
+                    }
+                    if pid == tid || exec != 0 {
+                        self.processes.entry(pid).or_default().comm = Rc::from(&*name);
+                    }
+                }
+            }
+            Kind::Fork => {
+                let parent = id(event.fields.first())?;
+                if parent != pid {
+                    let child = self.processes.get(&parent).cloned().unwrap_or_default();
+                    self.processes.insert(pid, Process { owner: None, ended: false, ..child });
+                }
+            }
+            Kind::Exit => {
+                if pid == tid {
+                    self.end(pid);
+                }
+            }
+            Kind::Process => {
+                if let (Some(uid), Some(inner)) = (number(0), id(event.fields.get(1))) {
+                    self.processes.entry(pid).or_default().owner = Some((uid as u32, inner));
+                }
+            }
+            Kind::Other => {}
+        }
+        None
+    }
+
+    fn kind(&mut self, catalogue: &Catalogue, event: &Event<'_>) -> Kind {
+        let at = event.class.0 as usize;
+        if let Some(Some(kind)) = self.kinds.get(at) {
+            return *kind;
+        }
+        let of_samples = catalogue.streams.get(event.stream.0 as usize).is_some_and(|stream| stream.kind == StreamKind::Samples);
+        let kind = catalogue.classes.get(at).filter(|_| of_samples).map_or(Kind::Other, kind);
+        if self.kinds.len() <= at {
+            self.kinds.resize(at + 1, None);
+        }
+        self.kinds[at] = Some(kind);
+        kind
+    }
+
+    fn end(&mut self, pid: i32) {
+        let Some(process) = self.processes.get_mut(&pid) else { return };
+        if std::mem::replace(&mut process.ended, true) {
+            return;
+        }
+        self.ended.push_back(pid);
+        if self.ended.len() > MOST_ENDED {
+            if let Some(oldest) = self.ended.pop_front() {
+                // Its number may belong to another one by now.
+                if self.processes.get(&oldest).is_some_and(|process| process.ended) {
+                    self.processes.remove(&oldest);
+                }
+            }
+        }
+    }
+
+    fn map(&mut self, pid: i32, start: u64, length: u64, offset: u64, path: &[u8], inode: u64) {
+        let Some(end) = start.checked_add(length).filter(|&end| end > start) else { return };
+        let module = match path {
+            b"//anon" => None,
+            path if path.starts_with(b"/memfd:") => None,
+            path => match self.module(path, inode) {
+                Some(module) => Some(module),
+                None => return,
+            },
+        };
+        let mappings = Rc::make_mut(&mut self.processes.entry(pid).or_default().mappings);
+        cut(mappings, start, end);
+        if mappings.len() < MOST_MAPPINGS {
+            mappings.insert(start, Mapping { end, offset, module });
+        }
+    }
+
+    fn module(&mut self, path: &[u8], inode: u64) -> Option<ModuleId> {
+        let module = Module { path: path.to_vec(), inode };
+        if let Some(id) = self.ids.get(&module) {
+            return Some(*id);
+        }
+        if self.modules.len() >= MOST_MODULES {
+            return None;
+        }
+        let id = ModuleId(self.modules.len() as u32);
+        self.modules.push(module.clone());
+        self.ids.insert(module, id);
+        Some(id)
+    }
+
+    /// What an address of a process's user space is now.
+    pub fn place(&self, pid: i32, address: u64) -> Place {
+        let found = self.processes.get(&pid).and_then(|process| process.mappings.range(..=address).next_back());
+        match found {
+            Some((&start, mapping)) if address < mapping.end => match mapping.module {
+                Some(module) => Place::File(module, (address - start).wrapping_add(mapping.offset)),
+                None => Place::Made(pid, address),
+            },
+            _ => Place::Unknown(address),
+        }
+    }
+
+    pub fn modules(&self) -> &[Module] {
+        &self.modules
+    }
+
+    pub fn process(&self, pid: i32) -> Option<&Process> {
+        self.processes.get(&pid)
+    }
+
+    /// Processes that had not ended, each with a mapping (begin, end) of every module that it has.
+    pub fn living(&self) -> impl Iterator<Item = (i32, ModuleId, (u64, u64))> + '_ {
+        let living = self.processes.iter().filter(|(_, process)| !process.ended);
+        living.flat_map(|(&pid, process)| {
+            process.mappings.iter().filter_map(move |(&start, mapping)| Some((pid, mapping.module?, (start, mapping.end))))
+        })
+    }
+}
+
+/// Only with the fields that this reader knows, in their order.
+fn kind(class: &Class) -> Kind {
+    let known: [(&str, &[&str], Kind); 6] = [
+        ("sample", &["kernel_length", "kernel", "user_length", "user"], Kind::Sample),
+        ("mapping", &["start", "length", "offset", "inode", "path"], Kind::Mapping),
+        ("comm", &["exec", "comm"], Kind::Comm),
+        ("fork", &["parent_pid", "parent_tid"], Kind::Fork),
+        ("exit", &[], Kind::Exit),
+        ("process", &["uid", "namespace_pid"], Kind::Process),
+    ];
+    let same = |(name, fields, _): &&(&str, &[&str], Kind)| {
+        class.event_name == *name && class.fields.iter().map(String::as_str).eq(fields.iter().copied())
+    };
+    if !class.context.iter().map(String::as_str).eq(["pid", "tid"]) {
+        return Kind::Other;
+    }
+    known.iter().find(same).map_or(Kind::Other, |(_, _, kind)| *kind)
+}
+
+fn addresses(value: Option<&Value<'_>>, to: &mut Vec<u64>) {
+    to.clear();
+    if let Some(Value::Nested(list)) = value {
+        let _ = list.each(|_, address| {
+            to.push(address.as_u64().unwrap_or(0));
+            Ok::<(), ()>(())
+        });
+    }
+}
+
+/// Makes room: what lay there before is gone, what reaches over an end keeps the rest.
+fn cut(mappings: &mut BTreeMap<u64, Mapping>, start: u64, end: u64) {
+    if let Some((&before, &mapping)) = mappings.range(..start).next_back() {
+        if mapping.end > start {
+            mappings.insert(before, Mapping { end: start, ..mapping });
+            if mapping.end > end {
+                mappings.insert(end, Mapping { offset: mapping.offset.wrapping_add(end - before), ..mapping });
+            }
+        }
+    }
+    while let Some((&within, &mapping)) = mappings.range(start..end).next() {
+        mappings.remove(&within);
+        if mapping.end > end {
+            mappings.insert(end, Mapping { offset: mapping.offset.wrapping_add(end - within), ..mapping });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_later_mapping_takes_the_room_of_earlier_ones_and_leaves_them_the_rest() {
+        let mut spaces = Spaces::default();
+        spaces.map(7, 0x1000, 0x4000, 0x100_0000, b"/a", 1);
+        spaces.map(7, 0x2000, 0x1000, 0, b"/b", 2);
+        let place = |spaces: &Spaces, address| match spaces.place(7, address) {
+            Place::File(module, offset) => (spaces.modules()[module.0 as usize].path.clone(), offset),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(place(&spaces, 0x1fff), (b"/a".to_vec(), 0x100_0fff));
+        assert_eq!(place(&spaces, 0x2004), (b"/b".to_vec(), 4));
+        assert_eq!(place(&spaces, 0x3000), (b"/a".to_vec(), 0x100_2000));
+        assert_eq!(spaces.place(7, 0x5000), Place::Unknown(0x5000));
+        assert_eq!(spaces.place(8, 0x2000), Place::Unknown(0x2000));
+        spaces.map(7, 0x0, 0x10000, 0, b"//anon", 0);
+        assert_eq!(spaces.place(7, 0x3000), Place::Made(7, 0x3000));
+        // Neither wraps nor takes no room.
+        spaces.map(7, u64::MAX, 5, 0, b"/c", 3);
+        spaces.map(7, 5, 0, 0, b"/c", 3);
+        assert_eq!(spaces.modules().len(), 2);
+    }
+}
