@@ -326,7 +326,7 @@ impl Linux {
                 let entered = entered.filter(|call| call.name == name || self.names.text(name) == "unknown");
                 let thread = self.set_mode(cpu, (Mode::User, None));
                 if let Some((call, result)) = entered.zip(result) {
-                    self.has_returned(thread, &call, result, t_ns);
+                    self.has_returned(thread, &call, result, t_ns, watch);
                 }
                 if self.covers(t_ns) {
                     let (name, begin_ns) = entered.map_or((name, None), |call| (call.name, call.t_ns));
@@ -337,13 +337,13 @@ impl Linux {
     }
 
     /// What a call has done to what is known of its thread.
-    fn has_returned(&mut self, thread: Option<ThreadId>, call: &Entered, result: i64, t_ns: i64) {
+    fn has_returned<W: Watch + ?Sized>(&mut self, thread: Option<ThreadId>, call: &Entered, result: i64, t_ns: i64, watch: &mut W) {
         let process = thread.and_then(|thread| self.threads[thread.0 as usize].process);
         if let Some(process) = process {
             self.files.returned(process, call.name, &self.names, call.arguments, result);
         }
         if result >= 0 && self.names.text(call.name) == "sched_setaffinity" {
-            self.allowed(thread, call.arguments.about, t_ns);
+            self.allowed(thread, call.arguments.about, t_ns, watch);
         }
     }
 

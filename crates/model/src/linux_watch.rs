@@ -213,6 +213,9 @@ pub trait Watch {
 
     fn returned(&mut self, _call: &Call) {}
 
+    /// It was told where the thread may run; the newest of [`crate::linux::Thread::allowings`].
+    fn allowed(&mut self, _thread: ThreadId, _t_ns: i64) {}
+
     /// A page was missing.
     fn faulted(&mut self, _thread: Option<ThreadId>, _name: NameId, _t_ns: i64) {}
 
