@@ -97,6 +97,44 @@ fn each_header_compiles_alone() {
 }
 
 #[test]
+fn a_thread_s_utilisation_is_what_its_own_clock_says_and_ends_with_the_period() {
+    let folder = scratch("utilisation");
+    let (source, program) = (repository().join("tests/programs/utilisation.c"), folder.join("utilisation"));
+    for (compiler, standards) in MATRIX {
+        let cpp = compiler.ends_with("++");
+        for options in [&["-O2"] as &[&str], &["-O2", "-DLONGPOLE_DISABLE"]] {
+            let mut arguments = vec![standards[0], if cpp { "-xc++" } else { "-xc" }, "-pthread"];
+            arguments.extend_from_slice(options);
+            if !must_compile(compiler, &arguments, &source, &program) {
+                break;
+            }
+            if compiler.starts_with("aarch64") {
+                continue;
+            }
+            let run = Command::new(&program).output().unwrap();
+            assert!(run.status.success());
+            let text = String::from_utf8(run.stdout).unwrap();
+            let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(' ').collect()).collect();
+            assert_eq!(lines.len(), 5, "{text}");
+            for line in lines {
+                let numbers: Vec<u64> = line[1..].iter().map(|word| word.parse().unwrap()).collect();
+                let expected = u64::from(options.len() == 1 && line[0] != "nobody");
+                assert_eq!(numbers[0], expected, "{compiler} {options:?}: {text}");
+                if expected == 0 {
+                    continue;
+                }
+                let (told, worked, total, cycles, cpus, schedules) =
+                    (numbers[1], numbers[2], numbers[3], numbers[4], numbers[6], numbers[7]);
+                // Waiting at a barrier takes a moment, too, and the main thread counts the threads.
+                assert!(told >= worked && told - worked < 15_000_000 && total > 60_000_000, "{compiler}: {text}");
+                assert!(cycles > total / 100 && cpus > 0 && schedules < 1_000_000, "{compiler}: {text}");
+            }
+        }
+    }
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
 fn names_that_are_made_at_run_time_are_read_while_they_live() {
     let folder = scratch("names");
     let program = folder.join("names");

@@ -3,6 +3,8 @@
 //! The trace is read from its very begin also where only a later part is asked for: the state at the begin of that part is what came
 //! before it.
 
+pub use crate::answer::write;
+
 use crate::answer::Told;
 use crate::input::{self, Input};
 use crate::table::number;
@@ -18,12 +20,16 @@ pub struct Reading {
     pub trace: Trace,
 }
 
-/// `other` gets every item, too, and whether it is of the part that was asked for.
-pub fn read<W: Watch>(input: &Input, watch: &mut W, mut other: impl FnMut(&Catalogue, &Item<'_>, bool)) -> anyhow::Result<Reading> {
-    read_beside(input, watch, |_, _, catalogue, item, in_part| other(catalogue, item, in_part))
+/// `other` gets every item of the part that was asked for, too.
+pub fn read<W: Watch>(input: &Input, watch: &mut W, mut other: impl FnMut(&Catalogue, &Item<'_>)) -> anyhow::Result<Reading> {
+    read_beside(input, watch, |_, _, catalogue, item, in_part| {
+        if in_part {
+            other(catalogue, item);
+        }
+    })
 }
 
-/// As [`read`]; `other` may look at the model as it is after the item.
+/// As [`read`]; `other` may look at the model as it is after the item, gets those before the part that was asked for, too, and is told which are in it.
 pub fn read_beside<W: Watch>(
     input: &Input,
     watch: &mut W,
@@ -60,8 +66,6 @@ pub fn needs(found: u64, what: &str, groups: &str) -> anyhow::Result<()> {
     }
     Ok(())
 }
-
-pub use crate::answer::write;
 
 impl Told for &Reading {
     fn trace(&self) -> &Trace {

@@ -1,5 +1,7 @@
 //! Reads a trace once through all analyses: what `latency`, `queues`, `cpu` and `report` have in common.
 
+pub use crate::answer::write;
+
 use crate::answer::Told;
 use crate::input::Input;
 use crate::kernel;
@@ -57,8 +59,6 @@ pub fn read_net(input: &Input, mut pairs: Option<&mut Pairs>) -> anyhow::Result<
     }
     Ok((pass, reading.trace))
 }
-
-pub use crate::answer::write;
 
 impl Told for (&Pass, &Trace) {
     fn trace(&self) -> &Trace {

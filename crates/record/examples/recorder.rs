@@ -1,6 +1,6 @@
 //! The smallest recorder: records everything with probes under the directory that is its argument, until it is signalled.
 //!
-//!     cargo run -p longpole-record --example recorder -- traces [RING SIZE [CONFIGURATION|- [KERNEL GROUPS]]]
+//!     cargo run -p longpole-record --example recorder -- traces [RING SIZE [CONFIGURATION|- [KERNEL GROUPS|- [INTERFACES]]]]
 //!
 //! Prints the recording's path as soon as it runs, and what came of it at the end.
 
@@ -13,7 +13,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let root = arguments.next().ok_or("which directory?")?;
     let buffer = arguments.next().and_then(|text| longpole_record::parse_size(&text)).filter(|size| *size > 0);
     let config = arguments.next().filter(|text| text != "-").map(Into::into);
-    let groups: Option<Vec<Group>> = arguments.next().map(|text| text.split(',').map(str::parse).collect()).transpose()?;
+    let groups: Option<Vec<Group>> =
+        arguments.next().filter(|text| text != "-").map(|text| text.split(',').map(str::parse).collect()).transpose()?;
+    let packets = arguments.next().map(|text| text.split(',').map(str::parse).collect()).transpose()?;
     let stop = Stop::install()?;
     let options = Options {
         root: Some(root.into()),
@@ -23,6 +25,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         command: Vec::new(),
         probe_cost_ns: None,
         kernel: groups.map(|groups| Wish { groups, ..Wish::default() }),
+        packets,
+        snaplen: None,
+        steady: None,
     };
     let mut recorder = Recorder::start(options, Some(&stop))?;
     println!("{}", recorder.path().display());

@@ -191,8 +191,14 @@ impl Clock {
 
     /// How far this clock is from CLOCK_REALTIME now, in ns.
     pub fn residual_ns(&self) -> i64 {
+        self.pair_with_realtime().1
+    }
+
+    /// This clock, as Unix time in ns, and how far it is ahead of CLOCK_REALTIME at that moment.
+    pub fn pair_with_realtime(&self) -> (i64, i64) {
         let (counter, unix) = pair(self.source, libc::CLOCK_REALTIME, 10);
-        self.unix_ns(counter).saturating_sub(unix.min(i64::MAX as u64) as i64)
+        let own = self.unix_ns(counter);
+        (own, own.saturating_sub(unix.min(i64::MAX as u64) as i64))
     }
 }
 

@@ -69,6 +69,33 @@ pub fn descends(pid: i32, ancestor: i32) -> bool {
     false
 }
 
+/// The pids and tids of a thread, from our namespace to its own.
+fn numbers(status: &str) -> Option<(i32, i32)> {
+    let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+    let mut all = line.split_whitespace().filter_map(|number| number.parse().ok());
+    let outer = all.next()?;
+    Some((outer, all.last().unwrap_or(outer)))
+}
+
+/// Processes that call themselves by another pid than we do: (ours, theirs).
+pub fn namespaced() -> Vec<(i32, i32)> {
+    let status = |pid: i32| fs::read_to_string(format!("/proc/{pid}/status")).ok();
+    processes().filter_map(|pid| numbers(&status(pid)?)).filter(|(outer, inner)| outer != inner).collect()
+}
+
+/// The threads of a process: what they call themselves, and what we do.
+pub fn threads_by_inner_tid(pid: i32) -> Vec<(i32, i32)> {
+    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    let statuses = tasks.flatten().filter_map(|task| fs::read_to_string(task.path().join("status")).ok());
+    statuses.filter_map(|status| numbers(&status)).map(|(outer, inner)| (inner, outer)).collect()
+}
+
+/// All processes that we see.
+pub fn processes() -> impl Iterator<Item = i32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
 pub fn alive(pid: i32) -> bool {
     // SAFETY: signal 0 only asks.
     let result = unsafe { libc::kill(pid, 0) };

@@ -1,6 +1,7 @@
 //! Who is there: processes and rings come and go, and each gets its orders.
 
 use crate::comm;
+use crate::elsewhere::outer_pid;
 use crate::error::Error;
 use crate::mapping::Access;
 use crate::process::{Process, Source, Verdict};
@@ -23,21 +24,23 @@ impl Recorder {
     /// Before anything is ordered: removes what dead processes left, and takes up who lives.
     pub(crate) fn tidy(&mut self) -> Result<(), Error> {
         // While no process is being born, a control file that its process does not map belongs to nobody.
-        let quiet = self.runtime.without_births(|| self.runtime.entries());
+        // Elsewhere nothing is removed, and nobody there shall hold us.
+        let own = self.place.elsewhere.is_none();
+        let quiet = if own { self.place.runtime.without_births(|| self.place.runtime.entries()) } else { None };
         let done = quiet.is_some();
-        if !done {
+        if !done && own {
             self.oddity("the runtime directory was locked all the time; stale files were not removed".to_owned());
         }
-        let entries = quiet.unwrap_or_else(|| self.runtime.entries()).map_err(Error::io("list", self.runtime.path()))?;
+        let entries = quiet.unwrap_or_else(|| self.place.runtime.entries()).map_err(Error::io("list", self.place.runtime.path()))?;
         let mut living = 0;
         let mut stems = Vec::new();
         for (name, entry) in &entries {
             match entry {
                 // A thread may be making its ring at this moment.
-                Entry::Temporary if done && !maker_lives(name) => self.runtime.remove(name),
+                Entry::Temporary if done && !maker_lives(name) => self.place.runtime.remove(name),
                 Entry::Control { stem, pid } => {
                     self.admit(name, stem, *pid, &entries, true);
-                    if let Some(subject) = self.subjects.get(stem) {
+                    if let Some(subject) = self.place.subjects.get(stem) {
                         stems.push(stem.clone());
                         living += usize::from(!subject.ended);
                     }
@@ -49,16 +52,17 @@ impl Recorder {
         for (name, entry) in &entries {
             if let Entry::Ring { stem, .. } = entry {
                 if done && !stems.contains(stem) {
-                    self.runtime.remove(name);
+                    self.place.runtime.remove(name);
                 }
             }
         }
-        if living == 0 && done && self.subjects.is_empty() {
+        if living == 0 && done && self.place.subjects.is_empty() {
             // Nobody has it open, so ids may start afresh; else the programs that are built in a day would use them up.
-            self.runtime.without_births(|| {
-                let nobody = self.runtime.entries().is_ok_and(|all| !all.iter().any(|(_, entry)| matches!(entry, Entry::Control { .. })));
+            self.place.runtime.without_births(|| {
+                let nobody =
+                    self.place.runtime.entries().is_ok_and(|all| !all.iter().any(|(_, entry)| matches!(entry, Entry::Control { .. })));
                 if nobody {
-                    self.runtime.remove("sites");
+                    self.place.runtime.remove("sites");
                 }
             });
         }
@@ -66,7 +70,7 @@ impl Recorder {
     }
 
     fn entries(&self) -> Result<Vec<(String, Entry)>, Error> {
-        self.runtime.entries().map_err(Error::io("list", self.runtime.path()))
+        self.place.runtime.entries().map_err(Error::io("list", self.place.runtime.path()))
     }
 
     /// Takes up processes that came since the last time.
@@ -75,7 +79,7 @@ impl Recorder {
         let mut foreign = 0;
         for (name, entry) in &entries {
             match entry {
-                Entry::Control { stem, pid } if !self.subjects.contains_key(stem) => {
+                Entry::Control { stem, pid } if !self.place.subjects.contains_key(stem) && !self.place.unknown.contains(stem) => {
                     self.admit(name, stem, *pid, &entries, false);
                 }
                 Entry::Foreign => foreign += 1,
@@ -90,7 +94,7 @@ impl Recorder {
 
     /// Takes up the process of a control file. `before`: it was there before this recording.
     fn admit(&mut self, name: &str, stem: &str, pid: i32, entries: &[(String, Entry)], before: bool) {
-        let process = match Process::open(&self.runtime, name, stem, pid, Access::Write) {
+        let mut process = match Process::open(&self.place.runtime, name, stem, pid, Access::Write) {
             Ok(process) => process,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return,
             Err(error) => {
@@ -98,12 +102,26 @@ impl Recorder {
                 return;
             }
         };
+        if self.place.elsewhere.is_some() || self.search.pid_namespaces {
+            // In another pid namespace it calls itself by another number.
+            match outer_pid(pid, |pid| process.maps_as(pid)) {
+                Some(outer) => process.is_known_as(outer),
+                // Whoever calls itself so here is another.
+                None if self.place.elsewhere.is_some() => process.is_known_as(-pid),
+                None => {}
+            }
+        }
         // One that was there before may be long dead, and its pid another's. A newcomer may not have mapped its file yet.
         let lives = if before { process.lives() } else { process.handle_lives() };
         let continued = self
             .predecessor
             .as_ref()
             .is_some_and(|predecessor| process.control().orders.session.load(Ordering::Relaxed) == predecessor.session);
+        if !lives && before && !continued && self.place.elsewhere.is_some() {
+            // Who it was cannot be seen from here.
+            self.place.unknown.insert(stem.to_owned());
+            return;
+        }
         if !lives && before && !continued {
             drop(process);
             self.remove_files(stem, entries);
@@ -111,7 +129,7 @@ impl Recorder {
         }
         if !before {
             self.last_birth = Instant::now();
-            self.suspect_exec(pid);
+            self.suspect_exec(process.pid);
         }
         if let Some(handle) = &process.handle {
             let _ = epoll::add(
@@ -150,7 +168,7 @@ impl Recorder {
         let own = rings.iter().filter(|(own, _)| *own).map(|(_, number)| number.saturating_add(1)).max();
         subject.process.rings_seen = own.unwrap_or(0);
         join_successors(&mut subject.sources);
-        self.subjects.insert(stem.to_owned(), subject);
+        self.place.subjects.insert(stem.to_owned(), subject);
     }
 
     /// Opens a ring and clears up what it holds of the time before.
@@ -160,7 +178,7 @@ impl Recorder {
             self.oddity(format!("{}: more than {MOST_RINGS} rings; the others are not read", subject.process.stem));
             return true;
         }
-        let mut ring = match Ring::open(&self.runtime, &name, number, own, Access::Write) {
+        let mut ring = match Ring::open(&self.place.runtime, &name, number, own, Access::Write) {
             Ok(ring) => ring,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return false,
             Err(error) => {
@@ -199,7 +217,7 @@ impl Recorder {
         let mut events = 0;
         while let Ok(Some(chunk)) = source.ring.next(&look, 0, true) {
             let mut bytes = std::mem::take(&mut self.scratch);
-            let counted = if source.ring.copy(&chunk, &mut bytes) { self.classes.count(&bytes) } else { Err(1) };
+            let counted = if source.ring.copy(&chunk, &mut bytes) { self.place.classes.count(&bytes) } else { Err(1) };
             self.scratch = bytes;
             events += counted.unwrap_or_else(|least| least);
             if counted.is_err() {
@@ -214,7 +232,7 @@ impl Recorder {
 
     /// A newcomer with the pid of a known process: that one has become another program.
     fn suspect_exec(&mut self, pid: i32) {
-        for subject in self.subjects.values_mut().filter(|subject| subject.process.pid == pid) {
+        for subject in self.place.subjects.values_mut().filter(|subject| subject.process.pid == pid) {
             subject.ended |= subject.process.maps() == Some(false);
         }
     }
@@ -222,7 +240,7 @@ impl Recorder {
     fn remove_files(&self, stem: &str, entries: &[(String, Entry)]) {
         for (name, entry) in entries {
             if matches!(entry, Entry::Control { stem: of, .. } | Entry::Ring { stem: of, .. } if of == stem) {
-                self.runtime.remove(name);
+                self.place.runtime.remove(name);
             }
         }
     }
@@ -248,19 +266,19 @@ impl Recorder {
 
     /// The configuration has changed.
     pub(crate) fn decide_again(&mut self) {
-        let mut subjects = std::mem::take(&mut self.subjects);
+        let mut subjects = std::mem::take(&mut self.place.subjects);
         for subject in subjects.values_mut() {
             (subject.order, subject.buffer) = self.order_for(&subject.process.label, subject.wanted);
             for source in &mut subject.sources {
                 source.verdict = Verdict::Open;
             }
         }
-        self.subjects = subjects;
+        self.place.subjects = subjects;
     }
 
     /// Writes orders, reads labels, takes up new rings.
     pub(crate) fn visit(&mut self) {
-        let mut subjects: HashMap<String, Subject> = std::mem::take(&mut self.subjects);
+        let mut subjects: HashMap<String, Subject> = std::mem::take(&mut self.place.subjects);
         for subject in subjects.values_mut() {
             if subject.process.refresh_label() {
                 self.decide(subject);
@@ -292,22 +310,21 @@ impl Recorder {
                 subject.process.rings_seen += 1;
             }
         }
-        self.subjects = subjects;
+        self.place.subjects = subjects;
     }
 
     /// Stops all recording and waits until no probe is at work any more.
     pub(crate) fn quiet(&mut self) {
-        self.held.quiet();
+        self.place.held.quiet();
         // Whoever is being born has read the old orders, but then has its control file before this lock is ours.
-        let settled = self.runtime.without_births(|| ()).is_some();
+        let settled = self.place.runtime.without_births(|| ()).is_some();
         if !settled || self.scan().is_err() {
             self.oddity("a process may have been born too late to be told that the recording ended".to_owned());
         }
-        for subject in self.subjects.values_mut() {
+        for subject in self.place.subjects.values_mut() {
             subject.order.mask = 0;
             subject.order.apply(&subject.process.control().orders);
         }
-        self.deaths = true;
         self.mourn();
         barrier();
         let deadline = Instant::now() + Duration::from_millis(50);
@@ -315,7 +332,7 @@ impl Recorder {
             let at_work = |source: &Source| source.ring.layout().busy.load(Ordering::Acquire) != 0;
             !subject.ended && subject.sources.iter().any(at_work)
         };
-        while self.subjects.values().any(busy) && Instant::now() < deadline {
+        while self.place.subjects.values().any(busy) && Instant::now() < deadline {
             std::thread::sleep(Duration::from_micros(200));
         }
         // Rings that were made until now.

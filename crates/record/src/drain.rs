@@ -26,16 +26,19 @@ const TURNS_DEAD: u32 = 100;
 impl Recorder {
     /// Returns the largest share of a ring that had filled up.
     pub(crate) fn drain(&mut self, last: bool) -> f64 {
-        let mut subjects: HashMap<String, Subject> = std::mem::take(&mut self.subjects);
+        let mut subjects: HashMap<String, Subject> = std::mem::take(&mut self.place.subjects);
         let pressure = self.drain_all(&mut subjects, last);
-        self.subjects = subjects;
+        self.place.subjects = subjects;
+        pressure
+    }
+
+    pub(crate) fn flush_captures(&mut self) {
         let mut captures = std::mem::take(&mut self.captures);
         for capture in captures.values_mut() {
             let result = capture.flush().map_err(|error| error.to_string());
             self.capture_written(capture, result);
         }
         self.captures = captures;
-        pressure
     }
 
     /// Captured packets that the disk does not take are dropped and counted; the rest of the recording goes on.
@@ -85,16 +88,16 @@ impl Recorder {
 
     /// Before a packet is written, the metadata has every class that it can use.
     pub(crate) fn learn_sites(&mut self) {
-        if self.sites.is_none() {
-            match Sites::open(&self.runtime) {
-                Ok(sites) => self.sites = sites,
+        if self.place.sites.is_none() {
+            match Sites::open(&self.place.runtime) {
+                Ok(sites) => self.place.sites = sites,
                 Err(error) => self.oddity(format!("the site table cannot be read: {error}")),
             }
         }
-        let Some(sites) = &mut self.sites else { return };
+        let Some(sites) = &mut self.place.sites else { return };
         let mut text = String::new();
         let mut complaints = Vec::new();
-        sites.update(&mut self.classes, &mut text, &mut complaints);
+        sites.update(self.place.stream, &mut self.place.classes, &mut text, &mut complaints);
         for complaint in complaints {
             self.oddity(complaint);
         }
@@ -117,7 +120,7 @@ impl Recorder {
         let filled = (look.head - source.ring.tail) as f64 / source.ring.size as f64;
         let losing = look.lost > source.lost_before;
         source.lost_before = look.lost;
-        if source.refresh_name(subject.process.pid, self.config.period, last) {
+        if source.refresh_name(&subject.process, self.config.period, last) {
             // Policies choose by it, too.
             source.verdict = Verdict::Open;
         }
@@ -199,7 +202,8 @@ impl Recorder {
             if chunk.tid != source.tid {
                 // Another thread has taken the ring.
                 source.taken(chunk.tid, chunk.thread);
-                source.refresh_name(process.pid, self.config.period, false);
+                process.forget_thread(chunk.tid);
+                source.refresh_name(process, self.config.period, false);
                 source.verdict = self.verdict(process, true, source);
             }
             if source.verdict == Verdict::Unwanted {
@@ -231,8 +235,8 @@ impl Recorder {
         // Whether captures know of this chunk and its losses.
         let mut walked = false;
         // The thread says so before the first packet can be seen.
-        let packets_inside = self.classes.packets && source.ring.layout().packets.load(Ordering::Relaxed) != 0;
-        if self.classes.invalid || (pcapng && packets_inside) {
+        let packets_inside = self.place.classes.packets && source.ring.layout().packets.load(Ordering::Relaxed) != 0;
+        if self.place.classes.invalid || (pcapng && packets_inside) {
             let mut bytes = std::mem::take(&mut self.scratch);
             if !source.ring.copy(&chunk, &mut bytes) {
                 self.scratch = bytes;
@@ -284,8 +288,8 @@ impl Recorder {
             begin: chunk.begin,
             end: chunk.end,
             discarded: lane.discarded.saturating_add(delta),
-            pid: chunk.pid,
-            tid: chunk.tid,
+            pid: process.pid_of(chunk.pid),
+            tid: process.tid(chunk.tid),
             position: chunk.tail,
             ring: packet_ring(&source.ring),
             thread: source.thread,
@@ -309,7 +313,7 @@ impl Recorder {
     /// The disk takes no more: the events are lost and counted, and the threads have their room back.
     fn not_written(&mut self, source: &mut Source, chunk: &Chunk, unreadable: u64, reported: u64, walked: bool, error: std::io::Error) {
         let mut bytes = std::mem::take(&mut self.scratch);
-        let counted = if source.ring.copy(chunk, &mut bytes) { self.classes.count(&bytes) } else { Err(1) };
+        let counted = if source.ring.copy(chunk, &mut bytes) { self.place.classes.count(&bytes) } else { Err(1) };
         self.scratch = bytes;
         let least = if counted.is_ok() { "" } else { ", and are more than were counted" };
         let lost = counted.unwrap_or_else(|least| least).saturating_add(reported - source.ring.reported + unreadable);
@@ -335,12 +339,12 @@ impl Recorder {
             // As readers go from one event to the next.
             let low = bytes[at..].first_chunk().map_or(0, |header| u64::from_ne_bytes(*header) >> 16);
             time = following(time, low);
-            if let Some(size) = self.classes.plain_size(&bytes[at..]) {
+            if let Some(size) = self.place.classes.plain_size(&bytes[at..]) {
                 at += size;
                 end = time;
                 continue;
             }
-            let Some(event) = self.classes.event(&bytes[at..]) else { break };
+            let Some(event) = self.place.classes.event(&bytes[at..]) else { break };
             let size = event.bytes.len();
             if let Some(packets) = packets.filter(|_| event.class.kind == Kind::Packet) {
                 let Some(captured) = captured(&event) else { break };
@@ -389,13 +393,14 @@ impl Recorder {
             end: begin,
             discarded: 0,
             pid: process.pid,
-            tid: source.tid,
+            tid: process.tid(source.tid),
             position: 0,
             ring: packet_ring(&source.ring),
             thread: source.thread,
         };
         let user = self.path.join("user");
-        let lane = Lane::create(&user, &name, number, self.uuid, &process.label, &first).map_err(Error::io("make", user.join(&name)))?;
+        let lane = Lane::create(&user, &name, (number, self.place.stream), self.uuid, &process.label, &first)
+            .map_err(Error::io("make", user.join(&name)))?;
         self.lanes.push(Some(lane));
         source.lane = Some(index);
         source.ring.layout().lane.store(number + 1, Ordering::Relaxed);
@@ -409,7 +414,7 @@ impl Recorder {
         self.tail_losses(process, source, true);
         source.extra_lost = source.extra_lost.saturating_add(look.lost.saturating_sub(source.ring.reported));
         source.ring.reported = look.lost.max(source.ring.reported);
-        self.runtime.remove(&source.ring.name);
+        self.place.runtime.remove(&source.ring.name);
         match source.successor.take() {
             Some(next) => {
                 next.layout().lane.store(source.ring.layout().lane.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -441,7 +446,7 @@ impl Recorder {
                     source.answered = None;
                     source.settled = true;
                     if let Some(untaken) = source.successor.take() {
-                        self.runtime.remove(&untaken.name);
+                        self.place.runtime.remove(&untaken.name);
                         self.successor_bytes = self.successor_bytes.saturating_sub(untaken.size);
                     }
                 }
@@ -474,7 +479,7 @@ impl Recorder {
             return;
         };
         subject.process.next_successor = next;
-        match successor::make(&self.runtime, &subject.process.stem, number, &source.ring, size) {
+        match successor::make(&self.place.runtime, &subject.process.stem, number, &source.ring, size) {
             Ok(ring) => {
                 self.successor_bytes += size;
                 source.answered = None;
@@ -497,7 +502,7 @@ impl Recorder {
         let delta = (reported - source.ring.reported).saturating_add(source.extra_lost);
         let lane = source.lane.and_then(|lane| self.lanes[lane].as_mut());
         if let Some(lane) = lane {
-            lane.name(process.pid, source.tid, source.thread);
+            lane.name(process.pid, process.tid(source.tid), source.thread);
         }
         // A lane that begins here would begin after the younger events.
         if delta == 0 || (more && source.lane.is_none()) {
@@ -532,7 +537,7 @@ impl Recorder {
             end: at,
             discarded: lane.discarded.saturating_add(delta),
             pid: process.pid,
-            tid: source.tid,
+            tid: process.tid(source.tid),
             position: source.ring.tail,
             ring: packet_ring(&source.ring),
             thread: source.thread,
@@ -544,29 +549,27 @@ impl Recorder {
     }
 
     pub(crate) fn last_losses(&mut self) {
-        let mut subjects = std::mem::take(&mut self.subjects);
+        let mut subjects = std::mem::take(&mut self.place.subjects);
         for subject in subjects.values_mut() {
             for source in &mut subject.sources {
                 self.tail_losses(&subject.process, source, false);
             }
         }
-        self.subjects = subjects;
+        self.place.subjects = subjects;
     }
 
     /// Marks the processes that have ended. Comes before their rings are sought and looked at: then what is found is all.
     pub(crate) fn mourn(&mut self) {
-        if std::mem::take(&mut self.deaths) {
-            for subject in self.subjects.values_mut() {
-                subject.ended |= !subject.process.handle_lives();
-            }
+        for subject in self.place.subjects.values_mut() {
+            subject.ended |= !subject.process.handle_lives();
         }
     }
 
     /// Processes that have ended, and of which everything was taken.
     pub(crate) fn bury(&mut self) {
-        let ended: Vec<String> = self.subjects.iter().filter(|(_, subject)| subject.ended).map(|(stem, _)| stem.clone()).collect();
+        let ended: Vec<String> = self.place.subjects.iter().filter(|(_, subject)| subject.ended).map(|(stem, _)| stem.clone()).collect();
         for stem in ended {
-            let Some(subject) = self.subjects.get_mut(&stem) else { continue };
+            let Some(subject) = self.place.subjects.get_mut(&stem) else { continue };
             let mut sources = std::mem::take(&mut subject.sources);
             // A thread went over to a larger ring and died: the larger one has not been looked at.
             let more = sources.iter().any(|source| !source.broken && source.fresh_since_look());
@@ -583,11 +586,11 @@ impl Recorder {
                 // Its interrupted probe will not come to merge them.
                 source.extra_lost = source.extra_lost.saturating_add(source.ring.put_aside());
             }
-            if let Some(subject) = self.subjects.remove(&stem) {
+            if let Some(subject) = self.place.subjects.remove(&stem) {
                 for source in &mut sources {
                     self.tail_losses(&subject.process, source, false);
                 }
-                self.subjects.insert(stem.clone(), Subject { sources, ..subject });
+                self.place.subjects.insert(stem.clone(), Subject { sources, ..subject });
             }
             self.release_subject(&stem, true);
         }
@@ -595,7 +598,7 @@ impl Recorder {
 
     /// Forgets a process; `remove`: and its files.
     pub(crate) fn release_subject(&mut self, stem: &str, remove: bool) {
-        let Some(subject) = self.subjects.remove(stem) else { return };
+        let Some(subject) = self.place.subjects.remove(stem) else { return };
         let refused = subject.process.refused();
         if refused > 0 && subject.wanted {
             self.total.refused += refused;
@@ -608,9 +611,9 @@ impl Recorder {
         }
         for source in subject.sources {
             if remove {
-                self.runtime.remove(&source.ring.name);
+                self.place.runtime.remove(&source.ring.name);
                 if let Some(successor) = &source.successor {
-                    self.runtime.remove(&successor.name);
+                    self.place.runtime.remove(&successor.name);
                 }
             }
             if let Some(lane) = source.lane {
@@ -619,9 +622,9 @@ impl Recorder {
         }
         if remove {
             for name in &subject.ignored {
-                self.runtime.remove(name);
+                self.place.runtime.remove(name);
             }
-            self.runtime.remove(&format!("{stem}.control"));
+            self.place.runtime.remove(&format!("{stem}.control"));
         }
     }
 

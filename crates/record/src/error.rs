@@ -22,6 +22,8 @@ pub enum Error {
     Capture(#[from] longpole_pcapng::WriteError),
     #[error(transparent)]
     Kernel(#[from] crate::kernel::KernelError),
+    #[error(transparent)]
+    Interfaces(#[from] crate::interfaces::InterfaceError),
 }
 
 impl Error {

@@ -60,6 +60,8 @@ pub struct Lane {
     file: File,
     direct: Option<File>,
     uuid: Uuid,
+    /// Stream class.
+    stream: u32,
     label: [u8; 128],
     /// The empty packet at the end.
     at: u64,
@@ -80,7 +82,7 @@ pub struct Lane {
 
 impl Lane {
     /// Makes `directory/name`. It appears under its name once it can be read: with one empty packet of loss 0.
-    pub fn create(directory: &Path, name: &str, number: u32, uuid: Uuid, label: &str, first: &Stamp) -> io::Result<Lane> {
+    pub fn create(directory: &Path, name: &str, (number, stream): (u32, u32), uuid: Uuid, label: &str, first: &Stamp) -> io::Result<Lane> {
         let hidden = directory.join(format!(".{name}"));
         let path = directory.join(name);
         let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o644).open(&hidden)?;
@@ -90,6 +92,7 @@ impl Lane {
             file,
             direct: None,
             uuid,
+            stream,
             label: padded(label),
             at: PAGE as u64,
             size: FIRST_STEP,
@@ -284,6 +287,7 @@ impl Lane {
             thread: stamp.thread,
             lane: self.number,
             ring: stamp.ring,
+            stream: self.stream,
         };
         header.encode(&self.uuid)
     }
@@ -304,6 +308,7 @@ impl Lane {
             thread: before.thread,
             lane: self.number,
             ring: before.ring,
+            stream: self.stream,
         };
         header.encode(&self.uuid)
     }

@@ -57,14 +57,19 @@ pub struct Metadata {
 }
 
 impl Metadata {
-    pub fn create(directory: &Path, uuid: &Uuid, clock: &Clock, host: &str, probe_cost_ns: Option<f64>) -> io::Result<Metadata> {
+    /// `env`: what else is said of the recording.
+    pub fn create(
+        directory: &Path,
+        uuid: &Uuid,
+        clock: &Clock,
+        host: &str,
+        probe_cost_ns: Option<f64>,
+        env: &[(&str, String)],
+    ) -> io::Result<Metadata> {
         let hidden = directory.join(".metadata");
         let mut file = OpenOptions::new().append(true).create_new(true).mode(0o644).open(&hidden)?;
-        let mut text = preamble(uuid, clock, host, probe_cost_ns);
-        for kind in Kind::ALL {
-            let fields = longpole_abi::fields::parse(kind.overflow_fields()).unwrap_or_default();
-            class(&mut text, *kind as u16, kind.name(), *kind, &fields, "");
-        }
+        let mut text = preamble(uuid, clock, host, probe_cost_ns, env);
+        overflow_classes(&mut text, 0);
         file.write_all(text.as_bytes())?;
         fs::rename(&hidden, directory.join("metadata"))?;
         Ok(Metadata { file, length: text.len() as u64, waiting: String::new() })
@@ -94,23 +99,24 @@ impl Metadata {
 }
 
 /// The class of a site.
-pub fn site(text: &mut String, id: u16, site: &Site) {
+pub fn site(text: &mut String, stream: u32, id: u16, site: &Site) {
     let mut uri = format!("longpole:site?file={}&line={}", encoded(&site.file, ""), site.line);
     if !site.attributes.is_empty() {
         uri.push('&');
         uri.push_str(&encoded(&site.attributes, "&="));
     }
-    class(text, id, &site.event_name(), site.kind, &site.fields, &uri);
+    class(text, stream, id, &site.event_name(), site.kind, &site.fields, &uri);
 }
 
 /// The class of an id whose entry cannot be understood. No packet that uses it is written.
-pub fn invalid(text: &mut String, id: u16) {
-    class(text, id, &format!("invalid:{id}"), Kind::Event, &[], "");
+pub fn invalid(text: &mut String, stream: u32, id: u16) {
+    class(text, stream, id, &format!("invalid:{id}"), Kind::Event, &[], "");
 }
 
-fn preamble(uuid: &Uuid, clock: &Clock, host: &str, probe_cost_ns: Option<f64>) -> String {
+fn preamble(uuid: &Uuid, clock: &Clock, host: &str, probe_cost_ns: Option<f64>, env: &[(&str, String)]) -> String {
     let probe_cost_ps = (probe_cost_ns.unwrap_or(0.0) * 1000.0).round() as u64;
     let order = if cfg!(target_endian = "big") { "be" } else { "le" };
+    let more: String = env.iter().map(|(name, value)| format!("\n\t{name} = \"{}\";", literal(value))).collect();
     let version = (env!("CARGO_PKG_VERSION_MAJOR"), env!("CARGO_PKG_VERSION_MINOR"));
     format!(
         r#"/* CTF 1.8 */
@@ -142,33 +148,12 @@ env {{
 	tracer_major = {major};
 	tracer_minor = {minor};
 	probe_cost_ps = {probe_cost_ps};
-	clock_source = "{source}";
+	clock_source = "{source}";{more}
 }};
 {clock}typealias integer {{ size = 64; align = 64; signed = false; map = clock.longpole.value; }} := time64_t;
 typealias integer {{ size = 48; align = 16; signed = false; map = clock.longpole.value; }} := time48_t;
-stream {{
-	id = 0;
-	event.header := struct {{
-		uint16_t id;
-		time48_t timestamp;
-	}} align(64);
-	packet.context := struct {{
-		time64_t timestamp_begin;
-		time64_t timestamp_end;
-		uint64_t content_size;
-		uint64_t packet_size;
-		uint64_t packet_seq_num;
-		uint64_t events_discarded;
-		int32_t pid;
-		int32_t tid;
-		uint64_t position;
-		char_t label[128];
-		char_t thread[32];
-		uint32_t lane;
-		uint32_t ring;
-	}};
-}};
-"#,
+{stream}"#,
+        stream = stream_class(0),
         host = literal(host),
         major = version.0,
         minor = version.1,
@@ -197,9 +182,51 @@ pub fn clock_block(uuid: &Uuid, clock: &Clock) -> String {
     )
 }
 
-fn class(text: &mut String, id: u16, name: &str, kind: Kind, fields: &[Field], uri: &str) {
+/// A stream class: what the rings of one runtime directory hold. Each has a site table of its own, and so class ids of its own.
+fn stream_class(number: u32) -> String {
+    format!(
+        r#"stream {{
+	id = {number};
+	event.header := struct {{
+		uint16_t id;
+		time48_t timestamp;
+	}} align(64);
+	packet.context := struct {{
+		time64_t timestamp_begin;
+		time64_t timestamp_end;
+		uint64_t content_size;
+		uint64_t packet_size;
+		uint64_t packet_seq_num;
+		uint64_t events_discarded;
+		int32_t pid;
+		int32_t tid;
+		uint64_t position;
+		char_t label[128];
+		char_t thread[32];
+		uint32_t lane;
+		uint32_t ring;
+	}};
+}};
+"#
+    )
+}
+
+/// The stream class of a further runtime directory, with the classes that every one has.
+pub fn place(text: &mut String, stream: u32) {
+    text.push_str(&stream_class(stream));
+    overflow_classes(text, stream);
+}
+
+fn overflow_classes(text: &mut String, stream: u32) {
+    for kind in Kind::ALL {
+        let fields = longpole_abi::fields::parse(kind.overflow_fields()).unwrap_or_default();
+        class(text, stream, *kind as u16, kind.name(), *kind, &fields, "");
+    }
+}
+
+fn class(text: &mut String, stream: u32, id: u16, name: &str, kind: Kind, fields: &[Field], uri: &str) {
     // Writing into a String cannot fail.
-    let _ = write!(text, "event {{\n\tname = \"{}\";\n\tid = {id};\n\tstream_id = 0;\n", literal(name));
+    let _ = write!(text, "event {{\n\tname = \"{}\";\n\tid = {id};\n\tstream_id = {stream};\n", literal(name));
     if !uri.is_empty() {
         let _ = writeln!(text, "\tmodel.emf.uri = \"{}\";", literal(uri));
     }

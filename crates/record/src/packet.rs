@@ -28,6 +28,8 @@ pub struct Header {
     pub thread: [u8; 32],
     pub lane: u32,
     pub ring: u32,
+    /// Stream class.
+    pub stream: u32,
 }
 
 impl Header {
@@ -35,6 +37,7 @@ impl Header {
         let mut bytes = [0; HEADER];
         bytes[0..4].copy_from_slice(&CTF_MAGIC.to_ne_bytes());
         bytes[4..20].copy_from_slice(&uuid.0);
+        bytes[20..24].copy_from_slice(&self.stream.to_ne_bytes());
         let words = [self.begin, self.end, self.content * 8, self.size * 8, self.sequence, self.discarded];
         for (at, word) in words.iter().enumerate() {
             bytes[24 + 8 * at..32 + 8 * at].copy_from_slice(&word.to_ne_bytes());
@@ -70,6 +73,7 @@ impl Header {
             thread: [0; 32],
             lane: half(248),
             ring: half(252),
+            stream: half(20),
         };
         header.label.copy_from_slice(&bytes[88..216]);
         header.thread.copy_from_slice(&bytes[216..248]);
@@ -109,6 +113,7 @@ mod tests {
             thread: padded("thread"),
             lane: 10,
             ring: 11,
+            stream: 12,
         };
         let uuid = Uuid([3; 16]);
         assert_eq!(Header::decode(&header.encode(&uuid), &uuid), Some(header.clone()));

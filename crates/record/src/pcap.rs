@@ -1,4 +1,4 @@
-//! Captured packets of one label: `packets/<label>.pcapng`.
+//! Captured packets of one label, or of the machine's interfaces: `packets/<label>.pcapng`.
 //!
 //! One section, interface ids in the order of appearance, nanoseconds. The file holds whole blocks only: should the disk take a part
 //! of one, the file is cut in front of it. What the disk does not take is counted for its interface, and the capture goes on once there
@@ -80,6 +80,15 @@ pub struct Captured<'a> {
     pub bytes: &'a [u8],
 }
 
+/// What is kept of a packet.
+#[derive(Clone, Copy, Debug)]
+pub struct Taken<'a> {
+    pub direction: Direction,
+    /// On the wire: at least that of `bytes`.
+    pub length: u32,
+    pub bytes: &'a [u8],
+}
+
 impl Capture {
     pub fn create(directory: &Path, label: &str) -> Result<Capture, Error> {
         let directory = directory.join("packets");
@@ -124,32 +133,48 @@ impl Capture {
         self.unknown = self.unknown.saturating_add(events);
     }
 
-    /// Adds a packet. `sole`: it is recorded nowhere else.
+    /// Adds a packet of a program. `sole`: it is recorded nowhere else.
     pub fn packet(&mut self, captured: &Captured<'_>, time_ns: u64, policy: &Packets, sole: bool) -> Result<(), Error> {
         let index = match self.by_name.get(&captured.interface) {
             Some(&index) => index,
-            None => {
-                let id = self.writer.add_interface(&Interface::ethernet(&captured.interface, policy.snaplen))?;
-                self.gathered(None);
-                let index = self.seen.len();
-                self.seen.push(Seen { id, packets: 0, first_ns: time_ns, last_ns: time_ns, dropped: 0, told: 0 });
-                self.by_name.insert(captured.interface.clone(), index);
-                index
-            }
+            None => self.interface(&Interface::ethernet(&captured.interface, policy.snaplen), time_ns)?,
         };
+        self.lose_on(index, self.unknown);
+        self.unknown = 0;
+        let direction = match captured.direction {
+            1 => Direction::Inbound,
+            2 => Direction::Outbound,
+            _ => Direction::Unknown,
+        };
+        let bytes = &captured.bytes[..captured.bytes.len().min(captured.length as usize)];
+        self.add(index, &Taken { direction, length: captured.length, bytes }, time_ns, sole)
+    }
+
+    /// Declares an interface that begins to be captured at this time.
+    pub fn interface(&mut self, interface: &Interface<'_>, time_ns: u64) -> Result<usize, Error> {
+        let id = self.writer.add_interface(interface)?;
+        self.gathered(None);
+        let index = self.seen.len();
+        self.seen.push(Seen { id, packets: 0, first_ns: time_ns, last_ns: time_ns, dropped: 0, told: 0 });
+        self.by_name.insert(interface.name.to_owned(), index);
+        Ok(index)
+    }
+
+    /// Packets of this interface were lost.
+    pub fn lose_on(&mut self, index: usize, packets: u64) {
         let seen = &mut self.seen[index];
-        seen.dropped = seen.dropped.saturating_add(std::mem::take(&mut self.unknown));
+        seen.dropped = seen.dropped.saturating_add(packets);
+    }
+
+    /// Adds a packet of an interface that was declared.
+    pub fn add(&mut self, index: usize, taken: &Taken<'_>, time_ns: u64, sole: bool) -> Result<(), Error> {
+        let seen = &mut self.seen[index];
         let told = seen.dropped - seen.told;
-        let data = &captured.bytes[..captured.bytes.len().min(captured.length as usize)];
         self.writer.packet(&Packet {
-            original_len: captured.length,
-            direction: match captured.direction {
-                1 => Direction::Inbound,
-                2 => Direction::Outbound,
-                _ => Direction::Unknown,
-            },
+            original_len: taken.length,
+            direction: taken.direction,
             drop_count: (told > 0).then_some(told),
-            ..Packet::new(seen.id, time_ns, data)
+            ..Packet::new(seen.id, time_ns, taken.bytes)
         })?;
         seen.told = seen.dropped;
         seen.packets += 1;

@@ -4,6 +4,7 @@
 //! configuration is refused whole, with file, line and reason; nothing of it is taken.
 
 use crate::glob;
+use crate::interfaces;
 use longpole_abi::kind::{Category, ALL_CATEGORIES};
 use longpole_abi::RING_MINIMUM;
 use serde::de::{self, Deserializer};
@@ -33,6 +34,8 @@ pub struct Config {
     /// Bytes of each CPU's buffer in the kernel.
     #[serde(deserialize_with = "optional_size")]
     pub kernel_buffer: Option<u64>,
+    /// What is captured of network interfaces.
+    pub packets: interfaces::Wish,
     /// Patterns of labels that are never recorded.
     pub exclude: Vec<String>,
     pub policy: Vec<Policy>,
@@ -46,6 +49,7 @@ impl Default for Config {
             root: None,
             max_size: None,
             kernel_buffer: None,
+            packets: interfaces::Wish::default(),
             exclude: Vec::new(),
             policy: Vec::new(),
         }
@@ -327,7 +331,7 @@ fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::E
     }
 }
 
-fn optional_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+pub(crate) fn optional_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     let text = String::deserialize(deserializer)?;
     parse_size(&text).map(Some).ok_or_else(|| de::Error::custom(format!("{text:?} is no size; write, for example, \"4MiB\"")))
 }
@@ -340,7 +344,7 @@ fn buffer<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::
     }
 }
 
-fn snaplen<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+pub(crate) fn snaplen<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
     let snaplen = u32::deserialize(deserializer)?;
     if snaplen == 0 || snaplen > 65_536 {
         return Err(de::Error::custom("snaplen must lie between 1 and 65536"));

@@ -5,6 +5,8 @@ use crate::mapping::{Access, Headed, Mapping};
 use crate::ring::{Look, Ring};
 use crate::runtime::Runtime;
 use longpole_abi::{Control, CONTROL_SIZE, MAGIC, RING_OWNED, VERSION};
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{fence, AtomicU8, Ordering};
@@ -27,6 +29,10 @@ pub struct Process {
     pub missing: u32,
     pub next_successor: u32,
     pub refused_before: u32,
+    /// Its pid as it knows it itself: in its own pid namespace.
+    inner: i32,
+    /// Its threads' tids, by what they are in its namespace; where that is another than ours.
+    tids: RefCell<HashMap<i32, i32>>,
 }
 
 impl Process {
@@ -52,6 +58,8 @@ impl Process {
             missing: 0,
             next_successor: 0,
             refused_before: 0,
+            inner: pid,
+            tids: RefCell::default(),
         };
         let control = process.control();
         if control.magic.load(Ordering::Acquire) != MAGIC || control.version.load(Ordering::Relaxed) != VERSION {
@@ -60,6 +68,56 @@ impl Process {
         process.refused_before = control.refused.load(Ordering::Relaxed);
         process.refresh_label();
         Ok(process)
+    }
+
+    /// What this process's file says of itself is of another pid namespace: here it has this pid; negative: none any more.
+    pub fn is_known_as(&mut self, pid: i32) {
+        if pid != self.pid {
+            self.pid = pid;
+            self.handle = pidfd(pid);
+            if self.label.is_empty() {
+                self.label = self.executable();
+            }
+        }
+    }
+
+    /// Whether the process with this pid maps the control file.
+    pub fn maps_as(&self, pid: i32) -> Option<bool> {
+        comm::maps(pid, &self.file)
+    }
+
+    /// The tid, as we know it, of a thread that calls itself `tid`. One of another pid namespace that has ended and was never seen has none:
+    /// then it is what the thread called itself, as a negative number, which no thread has here.
+    pub fn tid(&self, tid: i32) -> i32 {
+        if self.pid == self.inner {
+            return tid;
+        }
+        if tid == self.inner {
+            return self.pid;
+        }
+        if let Some(known) = self.tids.borrow().get(&tid) {
+            return *known;
+        }
+        let mut tids = self.tids.borrow_mut();
+        if tids.len() >= MOST_TIDS {
+            tids.clear();
+        }
+        tids.extend(comm::threads_by_inner_tid(self.pid));
+        tids.get(&tid).copied().unwrap_or(tid.saturating_neg())
+    }
+
+    /// The pid, as we know it, that stands in one of its rings.
+    pub fn pid_of(&self, told: i32) -> i32 {
+        if self.pid == self.inner {
+            told
+        } else {
+            self.pid
+        }
+    }
+
+    /// The number may be that of another thread now.
+    pub fn forget_thread(&self, tid: i32) {
+        self.tids.borrow_mut().remove(&tid);
     }
 
     pub fn control(&self) -> &Control {
@@ -121,6 +179,7 @@ impl Process {
     /// Whether the pid still belongs to the process that had it when the file was opened.
     pub fn handle_lives(&self) -> bool {
         match &self.handle {
+            None if self.pid <= 0 => false,
             Some(handle) => {
                 let mut poll = [rustix::event::PollFd::new(handle, rustix::event::PollFlags::IN)];
                 !matches!(rustix::event::poll(&mut poll, Some(&ZERO)), Ok(ready) if ready > 0)
@@ -138,6 +197,9 @@ impl Process {
         u64::from(self.control().refused.load(Ordering::Relaxed).wrapping_sub(self.refused_before))
     }
 }
+
+/// Threads whose numbers are kept.
+const MOST_TIDS: usize = 1 << 16;
 
 const ZERO: rustix::time::Timespec = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
 
@@ -248,7 +310,7 @@ impl Source {
     }
 
     /// Threads are often named after their first event: the ring knows the name that they had then. True: it has another now.
-    pub fn refresh_name(&mut self, pid: i32, period: Duration, last: bool) -> bool {
+    pub fn refresh_name(&mut self, process: &Process, period: Duration, last: bool) -> bool {
         let now = Instant::now();
         if now < self.name_due && !last {
             return false;
@@ -259,7 +321,7 @@ impl Source {
         if layout.state.load(Ordering::Relaxed) != RING_OWNED || self.ring.tid() != self.tid {
             return false;
         }
-        let Some(name) = comm::thread_name(pid, self.tid) else { return false };
+        let Some(name) = comm::thread_name(process.pid, process.tid(self.tid)) else { return false };
         let before = std::mem::replace(&mut self.thread, crate::packet::padded(&name));
         before != self.thread
     }

@@ -4,26 +4,27 @@
 //! hold. The caller decides when a turn comes and when the last one has been; [`Recorder::wait`] sleeps until something calls for
 //! the next.
 
-use crate::class::Classes;
 use crate::clock::{unix_now, Calibration, Clock, Source as ClockSource};
+use crate::elsewhere::Search;
 use crate::error::Error;
+use crate::interfaces;
 use crate::kernel;
 use crate::lane::Lane;
 use crate::metadata::{Metadata, Uuid};
 use crate::pcap::Capture;
+use crate::place::Place;
 use crate::policy::{Config, DEFAULT_SNAPLEN};
 use crate::process::{Process, Source};
 use crate::recording::{self, Reserve};
 use crate::runtime::Runtime;
 use crate::session::{Held, Order};
-use crate::sites::Sites;
 use crate::stacks::{self, SampleOutcome, Stacks, StacksError};
+use crate::steady::{Granted, Steady};
 use crate::stop::Stop;
 use crate::takeover::Predecessor;
 use longpole_abi::kind::ALL_CATEGORIES;
 use longpole_abi::{MODE_DISCARD, RING_MINIMUM};
 use rustix::event::epoll;
-use rustix::fs::inotify;
 use serde_json::json;
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::OwnedFd;
@@ -58,6 +59,12 @@ pub struct Options {
     pub kernel: Option<kernel::Wish>,
     /// How often a second the stack of what each CPU runs is taken; none: never.
     pub stacks: Option<u32>,
+    /// Whose packets, in place of those that the configuration names; an empty list: nobody's.
+    pub packets: Option<Vec<interfaces::Pattern>>,
+    /// How the command shall run, and the nice value that it would have had.
+    pub steady: Option<(Steady, i32)>,
+    /// Bytes kept of a packet of an interface, in place of what the configuration says.
+    pub snaplen: Option<u32>,
 }
 
 /// What came of a recording.
@@ -73,6 +80,8 @@ pub struct Outcome {
     pub kernel: Option<KernelOutcome>,
     /// None if no stacks were sampled.
     pub samples: Option<SampleOutcome>,
+    /// None if no interface was captured.
+    pub interfaces: Option<InterfacesOutcome>,
     /// Packets in capture files.
     pub packets: u64,
     /// Why there is nothing in it.
@@ -87,6 +96,15 @@ pub struct KernelOutcome {
     /// Events that the kernel counted as lost.
     pub lost: u64,
     pub cpus: usize,
+}
+
+/// What came of the packets of interfaces.
+#[derive(Clone, Copy, Debug)]
+pub struct InterfacesOutcome {
+    pub packets: u64,
+    /// Packets that are not in the file, although they were seen.
+    pub lost: u64,
+    pub interfaces: usize,
 }
 
 /// Shortest time between two turns.
@@ -120,8 +138,12 @@ pub(crate) struct Subject {
 
 #[derive(Debug)]
 pub struct Recorder {
-    pub(crate) runtime: Runtime,
-    pub(crate) held: Held,
+    /// The own one; another only while [`Recorder::in_each_place`] is there.
+    pub(crate) place: Place,
+    pub(crate) others: Vec<Place>,
+    pub(crate) search: Search,
+    /// The newest stream class.
+    pub(crate) streams: u32,
     pub(crate) options: Options,
     pub(crate) config: Config,
     config_seen: Option<(SystemTime, u64)>,
@@ -130,9 +152,6 @@ pub struct Recorder {
     pub(crate) clock: Clock,
     pub(crate) session: u64,
     pub(crate) metadata: Metadata,
-    pub(crate) classes: Classes,
-    pub(crate) sites: Option<Sites>,
-    pub(crate) subjects: HashMap<String, Subject>,
     pub(crate) lanes: Vec<Option<Lane>>,
     /// What is told of lanes that are closed, by number.
     pub(crate) closed: BTreeMap<u32, serde_json::Value>,
@@ -140,7 +159,6 @@ pub struct Recorder {
     pub(crate) predecessor: Option<Predecessor>,
     pub(crate) reserve: Reserve,
     pub(crate) epoll: OwnedFd,
-    watch: Option<OwnedFd>,
     pub(crate) directory_changed: bool,
     /// Some process may have ended.
     pub(crate) deaths: bool,
@@ -161,6 +179,11 @@ pub struct Recorder {
     stacks: Option<Stacks>,
     stacks_told: Option<serde_json::Value>,
     stacks_trouble: Option<String>,
+    interfaces: Option<interfaces::Source>,
+    interfaces_told: Option<serde_json::Value>,
+    interfaces_trouble: Option<String>,
+    /// What the scheduler grants to the command, or why it does not.
+    steady: Option<Result<Granted, String>>,
 }
 
 /// Sums over the recording.
@@ -190,6 +213,11 @@ impl Recorder {
             None => Config::default(),
         };
         let preferred = ClockSource::choose();
+        let mut interfaces_trouble = None;
+        let interfaces = match packets_wish(&options, &config) {
+            None => None,
+            Some(wish) => without_interfaces(interfaces::Source::prepare(&wish), &mut interfaces_trouble)?,
+        };
         let mut kernel_trouble = None;
         let plan = match options.kernel.clone().map(|wish| kernel::Wish { buffer: wish.buffer.or(config.kernel_buffer), ..wish }) {
             None => None,
@@ -206,10 +234,7 @@ impl Recorder {
         if let Some(wake) = stop.and_then(Stop::wake) {
             let _ = epoll::add(&epoll, wake, epoll::EventData::new_u64(TOKEN_STOP), epoll::EventFlags::IN);
         }
-        let watch = watch(&runtime);
-        if let Some(watch) = &watch {
-            let _ = epoll::add(&epoll, watch, epoll::EventData::new_u64(TOKEN_DIRECTORY), epoll::EventFlags::IN);
-        }
+        let place = Place::new(runtime, held, 0, None, &epoll);
         let root = options.root.clone().or_else(|| config.root.clone()).unwrap_or_else(recording::root);
         let predecessor = unfinished.as_ref().and_then(Predecessor::open);
         let tidied = kernel::tidy::all();
@@ -231,13 +256,17 @@ impl Recorder {
         let clock = calibration.finish();
         let user = path.join("user");
         let uuid = Uuid::random().map_err(Error::io("read", "/dev/urandom"))?;
-        let metadata = Metadata::create(&user, &uuid, &clock, &recording::host(), options.probe_cost_ns)
+        let steady = options.steady.map(|(steady, nice)| steady.attempt(nice));
+        let env: Vec<(&str, String)> = steady.iter().flatten().map(|granted| ("steady", granted.to_string())).collect();
+        let metadata = Metadata::create(&user, &uuid, &clock, &recording::host(), options.probe_cost_ns, &env)
             .map_err(Error::io("make", user.join("metadata")))?;
         let reserve = Reserve::make(&path);
         let now = Instant::now();
         let mut recorder = Recorder {
-            runtime,
-            held,
+            place,
+            others: Vec::new(),
+            search: Search::default(),
+            streams: 0,
             options,
             config,
             config_seen,
@@ -247,16 +276,12 @@ impl Recorder {
             // Microseconds, so that readers of JSON that know only doubles keep it exact.
             session: start / 1000,
             metadata,
-            classes: Classes::new(),
-            sites: None,
-            subjects: HashMap::new(),
             lanes: Vec::new(),
             closed: BTreeMap::new(),
             captures: HashMap::new(),
             predecessor,
             reserve,
             epoll,
-            watch,
             directory_changed: true,
             deaths: true,
             ancestor: None,
@@ -275,6 +300,10 @@ impl Recorder {
             stacks: None,
             stacks_told: None,
             stacks_trouble: None,
+            interfaces,
+            interfaces_told: None,
+            interfaces_trouble,
+            steady,
         };
         if let (Some(unfinished), None) = (&unfinished, &recorder.predecessor) {
             recorder.oddity(format!("the recording {} before this one did not end and cannot be found", unfinished.path.display()));
@@ -288,11 +317,19 @@ impl Recorder {
         if source != preferred {
             recorder.oddity("this kernel's tracer cannot read the time-stamp counter, so all times are of CLOCK_MONOTONIC_RAW".to_owned());
         }
+        if let Some(Err(why)) = &mut recorder.steady {
+            *why = format!("the command runs like any other: {why}");
+            let trouble = why.clone();
+            recorder.oddity(trouble);
+        }
+        recorder.search.look_for_pid_namespaces();
         recorder.tidy()?;
         recorder.begin_kernel();
         recorder.begin_stacks();
+        recorder.begin_interfaces();
         recorder.describe(None)?;
-        recorder.held.publish(&recorder.path, &recorder.default_order());
+        recorder.place.held.publish(&recorder.path, &recorder.default_order());
+        recorder.search_elsewhere(true)?;
         recorder.turn()?;
         if let Some(predecessor) = recorder.predecessor.take() {
             predecessor.close();
@@ -304,9 +341,11 @@ impl Recorder {
         &self.path
     }
 
-    /// Why something is not recorded although it should be: the kernel's events, the stacks.
+    /// Why something is not as it was asked for: the kernel, stacks, the packets of interfaces, a steady run.
     pub fn troubles(&self) -> impl Iterator<Item = &str> {
-        [&self.kernel_trouble, &self.stacks_trouble].into_iter().filter_map(Option::as_deref)
+        let steady = self.steady.as_ref().and_then(|steady| steady.as_ref().err());
+        let sources = [&self.kernel_trouble, &self.stacks_trouble, &self.interfaces_trouble];
+        sources.into_iter().flatten().chain(steady).map(String::as_str)
     }
 
     fn begin_kernel(&mut self) {
@@ -363,6 +402,29 @@ impl Recorder {
         Some(outcome)
     }
 
+    fn begin_interfaces(&mut self) {
+        if let Some(interfaces) = &mut self.interfaces {
+            if let Err(error) = interfaces.begin(&self.path, self.clock) {
+                self.interfaces_trouble = Some(no_packets(&error));
+                self.interfaces = None;
+            }
+        }
+        if let Some(trouble) = self.interfaces_trouble.clone() {
+            self.oddity(trouble);
+        }
+    }
+
+    fn end_interfaces(&mut self) -> Option<InterfacesOutcome> {
+        let captured = self.interfaces.take()?.stop();
+        for oddity in &captured.oddities {
+            self.oddity(oddity.clone());
+        }
+        self.interfaces_told = Some(captured.to_json());
+        self.total.packets += captured.packets;
+        self.total.packets_refused += captured.lost();
+        Some(InterfacesOutcome { packets: captured.packets, lost: captured.lost(), interfaces: captured.interfaces.len() })
+    }
+
     /// What a command must have in its environment to be known as the one that is followed.
     pub fn environment(&self) -> (&'static str, String) {
         ("LONGPOLE_SESSION", self.session.to_string())
@@ -371,10 +433,17 @@ impl Recorder {
     /// With [`Scope::Descendants`]: record what this process starts.
     pub fn follow(&mut self, pid: i32) {
         self.ancestor = Some(pid);
+        // What the command has in truth, while it has it.
+        if let (Some(Ok(expected)), Ok(granted)) = (&self.steady, Granted::of(pid)) {
+            if *expected != granted {
+                self.oddity(format!("the command runs with {granted}, not with {expected}"));
+            }
+            self.steady = Some(Ok(granted));
+        }
     }
 
     /// What processes do that nobody has looked at yet.
-    fn default_order(&self) -> Order {
+    pub(crate) fn default_order(&self) -> Order {
         let mut order = Order {
             mask: 0,
             mode: MODE_DISCARD,
@@ -410,14 +479,21 @@ impl Recorder {
     /// Takes all that is there now. Returns when the next turn should come at the latest.
     pub fn turn(&mut self) -> Result<Duration, Error> {
         self.reload();
-        if self.directory_changed {
-            self.directory_changed = false;
-            self.scan()?;
-        }
-        self.mourn();
-        self.visit();
-        let pressure = self.drain(false);
-        self.bury();
+        let (changed, deaths) = (std::mem::take(&mut self.directory_changed), std::mem::take(&mut self.deaths));
+        let mut pressure: f64 = 0.0;
+        self.in_each_place(|recorder| {
+            if changed {
+                recorder.scan()?;
+            }
+            if deaths {
+                recorder.mourn();
+            }
+            recorder.visit();
+            pressure = pressure.max(recorder.drain(false));
+            recorder.bury();
+            Ok::<(), Error>(())
+        })?;
+        self.flush_captures();
         let now = Instant::now();
         if now - self.last_second >= SECOND {
             self.last_second = now;
@@ -461,10 +537,8 @@ impl Recorder {
             match *token {
                 TOKEN_DIRECTORY => {
                     self.directory_changed = true;
-                    if let Some(watch) = &self.watch {
-                        let mut buffer = [0u8; 4096];
-                        while matches!(rustix::io::read(watch, &mut buffer), Ok(read) if read > 0) {}
-                    }
+                    self.place.heard();
+                    self.others.iter().for_each(Place::heard);
                 }
                 TOKEN_STOP => {
                     if let Some(wake) = Stop.wake() {
@@ -480,6 +554,9 @@ impl Recorder {
         self.directory_changed = true;
         self.deaths = true;
         self.sample_clock();
+        if let Err(error) = self.search_elsewhere(false) {
+            self.oddity(error.to_string());
+        }
         if let Err(error) = self.describe(None) {
             self.oddity(error.to_string());
         }
@@ -503,8 +580,11 @@ impl Recorder {
         match Config::read(path) {
             Ok(config) => {
                 self.config = config;
-                self.held.order(&self.default_order());
-                self.decide_again();
+                let _ = self.in_each_place(|recorder| {
+                    recorder.place.held.order(&recorder.default_order());
+                    recorder.decide_again();
+                    Ok::<(), Error>(())
+                });
                 eprintln!("longpole: took the new configuration");
             }
             Err(error) => {
@@ -537,17 +617,25 @@ impl Recorder {
 
     /// The same; `progress` is told how much of the kernel's pages is converted, and how much there is.
     pub fn finish_with(mut self, progress: &mut dyn FnMut(u64, u64)) -> Outcome {
-        self.quiet();
-        self.drain(true);
+        let _ = self.in_each_place(|recorder| {
+            recorder.quiet();
+            recorder.drain(true);
+            Ok::<(), Error>(())
+        });
+        self.flush_captures();
+        let interfaces = self.end_interfaces();
         let kernel = self.end_kernel();
         let samples = self.end_stacks();
-        self.bury();
-        self.last_losses();
+        let _ = self.in_each_place(|recorder| {
+            recorder.bury();
+            recorder.last_losses();
+            let stems: Vec<String> = recorder.place.subjects.keys().cloned().collect();
+            for stem in stems {
+                recorder.release_subject(&stem, false);
+            }
+            Ok::<(), Error>(())
+        });
         self.sample_clock();
-        let stems: Vec<String> = self.subjects.keys().cloned().collect();
-        for stem in stems {
-            self.release_subject(&stem, false);
-        }
         for index in 0..self.lanes.len() {
             self.close_lane(index);
         }
@@ -571,7 +659,7 @@ impl Recorder {
                 let _ = self.describe(Some(end));
             }
         }
-        self.held.finished();
+        self.finished();
         Outcome {
             recorded: self.total.recorded,
             lost: self.total.lost,
@@ -581,6 +669,7 @@ impl Recorder {
                 .filter(|_| kernel.is_none_or(|kernel| kernel.events == 0) && samples.is_none_or(|samples| samples.samples == 0)),
             kernel,
             samples,
+            interfaces,
             packets: self.total.packets,
             oddities: self.oddities(),
             path: self.path,
@@ -589,12 +678,22 @@ impl Recorder {
 
     /// Ends it before anything was to be recorded, and removes it.
     pub fn abandon(mut self) {
-        self.quiet();
+        let _ = self.in_each_place(|recorder| {
+            recorder.quiet();
+            Ok::<(), Error>(())
+        });
         self.kernel = None;
         self.stacks = None;
-        self.held.finished();
+        self.interfaces = None;
+        self.finished();
         // Whatever cannot be removed is a readable, empty recording.
         let _ = std::fs::remove_dir_all(&self.path);
+    }
+
+    /// There is nothing for a successor to take over.
+    fn finished(&self) {
+        self.place.held.finished();
+        self.others.iter().for_each(|place| place.held.finished());
     }
 
     /// A recording without events says why.
@@ -608,11 +707,11 @@ impl Recorder {
                 Some(_) => "",
                 None => "; programs without probes are recorded through the kernel: `longpole check` says what that needs",
             };
-            format!("no process with probes was seen in {}{kernel}", self.runtime.path().display())
+            format!("no process with probes was seen in {}{kernel}", self.place.runtime.path().display())
         } else if !self.config.enable {
             "the configuration says `enable = false`".to_owned()
         } else if total.refused > 0 {
-            format!("{} events found no memory for a ring in {}", total.refused, self.runtime.path().display())
+            format!("{} events found no memory for a ring in {}", total.refused, self.place.runtime.path().display())
         } else if total.packets_only > 0 {
             match total.packets_refused {
                 0 => "no packet was captured, and no policy wanted anything else".to_owned(),
@@ -633,7 +732,10 @@ impl Recorder {
         } else {
             format!("{} processes with probes were there, and none of them came to a probe", total.processes - total.unwanted)
         };
-        Some(why)
+        match self.interfaces_told {
+            Some(_) => Some(format!("no packet was seen on the network devices, and {why}")),
+            None => Some(why),
+        }
     }
 
     fn describe(&mut self, end: Option<u64>) -> Result<(), Error> {
@@ -643,9 +745,15 @@ impl Recorder {
         }
         let kernel = self.kernel_told.clone().or_else(|| self.kernel.as_ref().map(kernel::Source::told));
         let samples = self.stacks_told.clone().or_else(|| self.stacks.as_ref().map(Stacks::describe));
+        let packets = self.interfaces_told.clone().or_else(|| self.interfaces.as_ref().map(interfaces::Source::describe));
+        let steady = self.options.steady.and_then(|(asked, _)| match self.steady.as_ref()? {
+            Ok(granted) => Some(granted.to_json(asked)),
+            Err(why) => Some(json!({ "asked": asked.name(), "policy": null, "priority": null, "slice_ns": null, "why": why })),
+        });
         let mut sources = vec!["user"];
-        sources.extend(kernel.is_some().then_some("kernel"));
-        sources.extend(samples.is_some().then_some("samples"));
+        sources.extend(kernel.as_ref().map(|_| "kernel"));
+        sources.extend(samples.as_ref().map(|_| "samples"));
+        sources.extend(packets.as_ref().map(|_| "packets"));
         let description = json!({
             "version": env!("CARGO_PKG_VERSION"),
             "session": self.session,
@@ -664,6 +772,8 @@ impl Recorder {
             "sources": sources,
             "kernel_events": kernel,
             "samples": samples,
+            "interface_packets": packets,
+            "steady": steady,
             "policies": self.config.summary(),
             "loss": { "events": self.total.lost, "refused": self.total.refused, "packets": self.total.packets_refused },
             "probe_cost_ns": self.options.probe_cost_ns,
@@ -690,6 +800,31 @@ fn no_stacks(error: &StacksError) -> String {
     format!("no stacks are sampled: {error}")
 }
 
+/// What is to be captured of interfaces, if anything.
+fn packets_wish(options: &Options, config: &Config) -> Option<interfaces::Wish> {
+    let mut wish = config.packets.clone();
+    if let Some(patterns) = &options.packets {
+        wish.interfaces.clone_from(patterns);
+    }
+    wish.snaplen = options.snaplen.unwrap_or(wish.snaplen);
+    (!wish.interfaces.is_empty()).then_some(wish)
+}
+
+fn without_interfaces<T>(result: Result<T, interfaces::InterfaceError>, trouble: &mut Option<String>) -> Result<Option<T>, Error> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.is_wrong_wish() => Err(error.into()),
+        Err(error) => {
+            *trouble = Some(no_packets(&error));
+            Ok(None)
+        }
+    }
+}
+
+fn no_packets(error: &interfaces::InterfaceError) -> String {
+    format!("no packets of interfaces are recorded: {error}")
+}
+
 fn no_kernel(error: &kernel::KernelError) -> String {
     format!("no kernel events are recorded: {error}")
 }
@@ -698,12 +833,6 @@ fn no_kernel(error: &kernel::KernelError) -> String {
 fn version(path: &Path) -> Option<(SystemTime, u64)> {
     let found = std::fs::metadata(path).ok()?;
     Some((found.modified().ok()?, found.len()))
-}
-
-fn watch(runtime: &Runtime) -> Option<OwnedFd> {
-    let watch = inotify::init(inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC).ok()?;
-    inotify::add_watch(&watch, runtime.path(), inotify::WatchFlags::CREATE | inotify::WatchFlags::MOVED_TO).ok()?;
-    Some(watch)
 }
 
 /// Every process and lane takes a descriptor. A command that is started gets the old limit back, see the verb.

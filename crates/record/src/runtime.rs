@@ -17,6 +17,8 @@ use std::sync::OnceLock;
 pub struct Runtime {
     path: PathBuf,
     directory: OwnedFd,
+    /// Whose it is, and everything in it.
+    owner: u32,
     /// Device of the directory's files in lists of mappings.
     device: OnceLock<String>,
 }
@@ -73,14 +75,19 @@ impl Runtime {
             }
             Err(error) => return Err(Error::io("open", path)(error.into())),
         };
+        Runtime::at(directory, path, rustix::process::geteuid().as_raw())
+    }
+
+    /// A directory that is open. `path` is only shown.
+    pub fn at(directory: OwnedFd, path: &Path, owner: u32) -> Result<Runtime, Error> {
         let found = fs::fstat(&directory).map_err(|error| Error::io("look at", path)(error.into()))?;
-        if found.st_uid != rustix::process::geteuid().as_raw() {
+        if found.st_uid != owner {
             return Err(Error::Unsafe { path: path.to_owned(), why: "it belongs to another user" });
         }
         if found.st_mode & 0o077 != 0 {
             return Err(Error::Unsafe { path: path.to_owned(), why: "others may enter it (its mode must be 0700)" });
         }
-        Ok(Runtime { path: path.to_owned(), directory, device: OnceLock::new() })
+        Ok(Runtime { path: path.to_owned(), directory, owner, device: OnceLock::new() })
     }
 
     pub fn path(&self) -> &Path {
@@ -135,7 +142,7 @@ impl Runtime {
         if found.st_mode & libc::S_IFMT != libc::S_IFREG {
             return Err(io::Error::other("no regular file"));
         }
-        if found.st_uid != rustix::process::geteuid().as_raw() {
+        if found.st_uid != self.owner {
             return Err(io::Error::other("the file of another user"));
         }
         Ok(Opened { file, size: found.st_size as u64, inode: found.st_ino })
@@ -145,7 +152,10 @@ impl Runtime {
     pub fn make(&self, name: &str, size: u64) -> io::Result<OwnedFd> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = fs::openat(&self.directory, name, flags, Mode::RUSR)?;
-        match fs::fallocate(&file, fs::FallocateFlags::empty(), 0, size) {
+        // Programs take only files of their own user.
+        let owner = (self.owner != rustix::process::geteuid().as_raw()).then(|| fs::Uid::from_raw(self.owner));
+        let made = owner.map_or(Ok(()), |owner| fs::fchown(&file, Some(owner), None));
+        match made.and_then(|()| fs::fallocate(&file, fs::FallocateFlags::empty(), 0, size)) {
             Ok(()) => Ok(file),
             Err(error) => {
                 self.remove(name);

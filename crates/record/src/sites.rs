@@ -52,8 +52,8 @@ impl Sites {
         self.mapping.get::<Layout>(0)
     }
 
-    /// Takes what is new into `classes`, and its description into `text`. Says what could not be understood.
-    pub fn update(&mut self, classes: &mut Classes, text: &mut String, complaints: &mut Vec<String>) {
+    /// Takes what is new into `classes`, and its description, as of this stream class, into `text`. Says what could not be understood.
+    pub fn update(&mut self, stream: u32, classes: &mut Classes, text: &mut String, complaints: &mut Vec<String>) {
         let Some(layout) = self.mapping.get::<Layout>(0) else { return };
         // All bytes that were given out belong to known slots: there can be no other one. (Offset 0 means a free slot, so the
         // arena begins with 8 unused bytes.)
@@ -82,12 +82,12 @@ impl Sites {
             match self.decode(slot) {
                 Ok((site, size)) => {
                     self.published += size;
-                    metadata::site(text, id, &site);
+                    metadata::site(text, stream, id, &site);
                     classes.add(id, &site);
                 }
                 Err(why) => {
                     classes.invalid = true;
-                    metadata::invalid(text, id);
+                    metadata::invalid(text, stream, id);
                     complaints.push(format!("site table: entry {id}: {why}"));
                 }
             }

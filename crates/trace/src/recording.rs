@@ -31,6 +31,14 @@ pub struct Recording {
     pub version: Option<String>,
     pub command: serde_json::Value,
     pub lanes: Vec<Lane>,
+    pub interface_packets: Option<InterfacePackets>,
+}
+
+/// The packets of network interfaces, if they were captured.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct InterfacePackets {
+    pub file: Option<String>,
 }
 
 /// How counter values became Unix time.
@@ -66,6 +74,12 @@ pub struct Lane {
 }
 
 impl Recording {
+    /// Whether a capture holds the packets of interfaces: no program told them, so they are in no other stream.
+    pub fn is_of_interfaces(&self, capture: &Path) -> bool {
+        let file = self.interface_packets.as_ref().and_then(|packets| packets.file.as_deref());
+        file.is_some_and(|file| Path::new(file).file_name() == capture.file_name())
+    }
+
     /// Files of an ended recording that are not as their recorder left them.
     pub fn altered(&self, directory: &Path) -> Vec<Oddity> {
         if self.end_ns.is_none() {

@@ -201,9 +201,11 @@ impl Trace {
             self.shared.oddities.push(Oddity::Unconverted { path });
         }
         for path in found.captures {
+            // The packets that the programs of a recording captured are events of its user trace already.
+            let of_interfaces = || self.recordings.last().is_some_and(|recording| recording.is_of_interfaces(&path));
+            let told = !in_recording || of_interfaces();
             let capture = Capture { name: name(&path), path };
-            // The packets of a recording are events of its user trace already.
-            if !in_recording {
+            if told {
                 let source = CaptureSource::open(&capture, &mut self.shared)?;
                 self.slots.push(Slot { source: Source::Capture(Box::new(source)), window: Some(Window::default()) });
                 self.add_source("packets".to_owned());

@@ -19,14 +19,10 @@ impl Kernel {
         input: &Input,
         paths: &[PathBuf],
         wanted: Option<Wanted>,
-        mut other: impl FnMut(&Catalogue, &Item<'_>),
+        other: impl FnMut(&Catalogue, &Item<'_>),
     ) -> anyhow::Result<Kernel> {
         let mut journeys = Journeys::new(wanted);
-        let reading = kernel::read(input, &mut journeys, |catalogue, item, inside| {
-            if inside {
-                other(catalogue, item);
-            }
-        })?;
+        let reading = kernel::read(input, &mut journeys, other)?;
         journeys.finish();
         let locations = journeys.losses.locations();
         let mut symbols = Kallsyms::default();

@@ -1,8 +1,10 @@
 //! `longpole record`: records while a command runs, for a time, or until it is told to end.
 
 use anyhow::{bail, Context};
+use longpole_record::interfaces::Pattern;
 use longpole_record::kernel::{Context as EventContext, EventWish, Group, Wish, WishError};
-use longpole_record::{parse_duration, parse_size, Options, Outcome, Recorder, Scope, Stop};
+use longpole_record::steady::Steady;
+use longpole_record::{parse_duration, parse_size, InterfacesOutcome, Options, Outcome, Recorder, Scope, Stop};
 use std::io::IsTerminal;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
@@ -21,6 +23,9 @@ const EXAMPLES: &str = "Examples:
   longpole record --stacks 999 -- ./my-system    sample what the CPUs run, 999 times a second
   longpole record --event 'sched:sched_switch:prev_prio < 100' --for 5s
                                                  an event with a filter in the kernel's language
+  longpole record --packets 'eth*,lo' -- ./my-system
+                                                 and the packets of these network devices
+  longpole record --steady=fifo -- ./my-system   the command before all others, so that nobody takes its CPU away
 
 Groups of kernel events: sched irq softirq ipi timer net skb block syscall futex lock fault workqueue io_uring signal power.
 The kernel's events are those of the whole machine, whatever is recorded of programs. They need root and tracefs; without, the rest
@@ -52,6 +57,11 @@ pub struct Args {
     pub buffer: Option<u64>,
     #[command(flatten)]
     pub kernel: Kernel,
+    #[command(flatten)]
+    pub packets: Packets,
+    /// Run the command so that others disturb it least: with the longest time slice, or before all others (root)
+    #[arg(long, value_name = "slice|fifo", num_args = 0..=1, require_equals = true, default_missing_value = "slice", value_parser = steady)]
+    pub steady: Option<Steady>,
     /// The command to run
     #[arg(last = true, value_name = "CMD")]
     pub command: Vec<String>,
@@ -136,6 +146,48 @@ impl Kernel {
     }
 }
 
+/// What is captured of network interfaces.
+#[derive(clap::Args, Clone)]
+pub struct Packets {
+    /// Capture the packets of these network devices (eth0, eth*, pid:1234/eth0), or none [default: none]
+    #[arg(long = "packets", value_name = "IF,…|none", value_parser = interfaces)]
+    interfaces: Option<Interfaces>,
+    /// Bytes kept of each packet of these devices [default: 100]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    snaplen: Option<u32>,
+}
+
+#[derive(Clone)]
+struct Interfaces(Vec<Pattern>);
+
+fn interfaces(text: &str) -> Result<Interfaces, String> {
+    match text {
+        "none" => Ok(Interfaces(Vec::new())),
+        text => text.split(',').map(|name| name.trim().parse()).collect::<Result<_, _>>().map(Interfaces),
+    }
+}
+
+impl Packets {
+    /// As another `longpole` must be told it.
+    pub fn arguments(&self) -> Vec<String> {
+        let mut all = Vec::new();
+        if let Some(Interfaces(patterns)) = &self.interfaces {
+            let names: Vec<String> = patterns.iter().map(ToString::to_string).collect();
+            all.push(format!("--packets={}", if names.is_empty() { "none".to_owned() } else { names.join(",") }));
+        }
+        all.extend(self.snaplen.map(|snaplen| format!("--snaplen={snaplen}")));
+        all
+    }
+}
+
+fn steady(text: &str) -> Result<Steady, String> {
+    match text {
+        "slice" => Ok(Steady::Slice),
+        "fifo" => Ok(Steady::Fifo),
+        _ => Err(format!("{text:?} is no way to run steadily; there are slice and fifo")),
+    }
+}
+
 /// How long a command may take to end after it was told to, before the recording ends without it.
 const GRACE: Duration = Duration::from_secs(3);
 /// The recorder's nice value, where it may choose.
@@ -147,6 +199,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let with_command = !args.command.is_empty();
     if !with_command && std::env::args_os().next_back().is_some_and(|last| last == "--") {
         return Err(crate::WrongUsage("no command stands behind `--`; without it, everything with probes is recorded".to_owned()).into());
+    }
+    if !with_command && args.steady.is_some() {
+        return Err(crate::WrongUsage("--steady is for a command that is started here: longpole record --steady -- CMD".to_owned()).into());
     }
     match record(args, |_| {}) {
         Ok(code) => Ok(code),
@@ -180,9 +235,15 @@ pub fn record(args: Args, ready: impl FnOnce(&Recorder)) -> anyhow::Result<ExitC
         probe_cost_ns: crate::overhead::probe_cost(),
         kernel: args.kernel.wish(),
         stacks: args.kernel.stacks(),
+        packets: args.packets.interfaces.map(|Interfaces(patterns)| patterns),
+        snaplen: args.packets.snaplen,
+        steady: args.steady.map(|steady| (steady, nice)),
     };
     // Where all CPUs are busy, a recorder that waits for its turn loses events. It needs little, and root may take it first.
     let _ = rustix::process::setpriority_process(None, nice.min(URGENT));
+    if let Some(steady) = args.steady {
+        steady.stay_ahead();
+    }
     let mut recorder = Recorder::start(options, Some(&stop))?;
     let troubles: Vec<String> = recorder.troubles().map(str::to_owned).collect();
     for trouble in &troubles {
@@ -193,12 +254,17 @@ pub fn record(args: Args, ready: impl FnOnce(&Recorder)) -> anyhow::Result<ExitC
         Some((program, rest)) => {
             let (name, value) = recorder.environment();
             let mut command = Command::new(program);
+            let steady = args.steady;
             command.args(rest).env(name, value);
             // SAFETY: between fork and exec only system calls are made, on copied values.
             unsafe {
                 command.pre_exec(move || {
                     rustix::process::setrlimit(rustix::process::Resource::Nofile, limit)?;
                     let _ = rustix::process::setpriority_process(None, nice);
+                    if let Some(steady) = steady {
+                        // Whether it was granted is known already.
+                        let _ = steady.apply(nice);
+                    }
                     Ok(())
                 })
             };
@@ -216,6 +282,10 @@ pub fn record(args: Args, ready: impl FnOnce(&Recorder)) -> anyhow::Result<ExitC
         None => None,
     };
     let status = run_until_the_end(&mut recorder, &stop, args.time, args.pid, child.as_mut());
+    if let Some(steady) = args.steady {
+        // What is left to do may take long, and disturbs nobody then.
+        steady.fall_back(nice.min(URGENT));
+    }
     let outcome = recorder.finish_with(&mut progress());
     crate::input::complete_symbols(&outcome.path);
     let status = match (status, child.as_mut()) {
@@ -312,7 +382,9 @@ fn tell(outcome: &Outcome, said: &[String]) {
     let lost = if outcome.lost > 0 { format!(", {} events lost", crate::table::number(outcome.lost)) } else { String::new() };
     match &outcome.empty {
         Some(why) => eprintln!("longpole: captured nothing: {why}"),
-        None if outcome.recorded == 0 && outcome.lost == 0 && (outcome.kernel.is_some() || outcome.samples.is_some()) => {}
+        None if outcome.recorded == 0
+            && outcome.lost == 0
+            && (outcome.kernel.is_some() || outcome.samples.is_some() || outcome.interfaces.is_some()) => {}
         None if outcome.recorded == 0 => eprintln!("longpole: {} packets captured{lost}", crate::table::number(outcome.packets)),
         None => eprintln!("longpole: {} of events in {} streams{lost}", crate::table::bytes(outcome.recorded), outcome.lanes),
     }
@@ -323,6 +395,11 @@ fn tell(outcome: &Outcome, said: &[String]) {
     if let Some(samples) = &outcome.samples {
         let number = crate::table::number;
         eprintln!("longpole: {} stacks of {} CPUs, {} lost", number(samples.samples), samples.cpus, number(samples.lost));
+    }
+    if let Some(InterfacesOutcome { packets, lost, interfaces }) = outcome.interfaces {
+        let number = crate::table::number;
+        let devices = if interfaces == 1 { "network device" } else { "network devices" };
+        eprintln!("longpole: {} packets of {interfaces} {devices}, {} lost", number(packets), number(lost));
     }
     eprintln!("longpole: recording: {}", outcome.path.display());
 }

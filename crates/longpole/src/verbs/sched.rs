@@ -23,7 +23,7 @@ pub struct Args {
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut delays = Delays::default();
-    let reading = kernel::read(&args.input, &mut delays, |_, _, _| {})?;
+    let reading = kernel::read(&args.input, &mut delays, |_, _| {})?;
     kernel::needs(reading.linux.scheduling, "events of the kernel's scheduler", "sched,irq,softirq")?;
     let answer = delays.answer(&reading.linux);
     kernel::write(&args.input, &reading, &answer, |out, answer| print(out, answer))

@@ -40,6 +40,8 @@ pub struct Args {
     buffer: Option<u64>,
     #[command(flatten)]
     kernel: record::Kernel,
+    #[command(flatten)]
+    packets: record::Packets,
     /// Be the recorder itself
     #[arg(long, hide = true)]
     recorder: bool,
@@ -64,6 +66,8 @@ fn be_recorder(args: Args) -> anyhow::Result<ExitCode> {
         all: false,
         buffer: args.buffer,
         kernel: args.kernel,
+        packets: args.packets,
+        steady: None,
         command: Vec::new(),
     };
     record::record(args, |recorder| {
@@ -95,7 +99,7 @@ fn start(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(buffer) = args.buffer {
         command.arg("--buffer").arg(buffer.to_string());
     }
-    command.args(args.kernel.arguments());
+    command.args(args.kernel.arguments()).args(args.packets.arguments());
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     // SAFETY: between fork and exec only setsid is called: a signal of this terminal must not end the recording.
     unsafe {

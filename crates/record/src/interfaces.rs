@@ -1,0 +1,289 @@
+//! Packets of network interfaces: what AF_PACKET shows of them, into `packets/interfaces.pcapng`.
+//!
+//! Each device has a ring of its own that the kernel fills ([`ring`]); one thread empties them ten times a second, and earlier when a
+//! part of a ring is full ([`drain`]). Nothing is sent, no device is put into another mode unless asked, and what is captured passes on as before.
+//! Times become those of the recording's clock ([`realtime`]).
+//!
+//! It needs root or CAP_NET_RAW. Without, the rest is recorded, and what is missing is said with its remedy.
+
+mod device;
+mod drain;
+mod realtime;
+mod ring;
+
+pub use device::{Namespace, Pattern};
+
+use crate::clock::Clock;
+use crate::pcap::Capture;
+use crate::policy::{self, DEFAULT_SNAPLEN};
+use device::Link;
+use drain::{Drain, Lane};
+use longpole_pcapng::Interface;
+use ring::Ring;
+use rustix::event::{eventfd, EventfdFlags};
+use serde::{Deserialize, Serialize};
+use serde_json::{json, Value};
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+/// Bytes of each device's ring where nobody says otherwise.
+const BUFFER: u64 = 4 << 20;
+/// The file's name, as labels are.
+const LABEL: &str = "interfaces";
+
+/// What is to be captured: `packets` of the configuration, with what the command line says instead.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Wish {
+    /// Empty: nothing.
+    #[serde(deserialize_with = "patterns", serialize_with = "names")]
+    pub interfaces: Vec<Pattern>,
+    /// Bytes kept of a packet.
+    #[serde(deserialize_with = "policy::snaplen")]
+    pub snaplen: u32,
+    /// Bytes of each device's ring.
+    #[serde(deserialize_with = "policy::optional_size")]
+    pub buffer: Option<u64>,
+    /// Receive also what is addressed to others: changes the mode of the device while the recording runs.
+    pub promiscuous: bool,
+}
+
+impl Default for Wish {
+    fn default() -> Wish {
+        Wish { interfaces: Vec::new(), snaplen: DEFAULT_SNAPLEN, buffer: None, promiscuous: false }
+    }
+}
+
+fn patterns<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<Pattern>, D::Error> {
+    let texts = Vec::<String>::deserialize(deserializer)?;
+    texts.iter().map(|text| text.parse().map_err(serde::de::Error::custom)).collect()
+}
+
+fn names<S: serde::Serializer>(patterns: &[Pattern], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(patterns.iter().map(ToString::to_string))
+}
+
+/// Why packets cannot be captured.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum InterfaceError {
+    #[error("there is no network device {wish}; there are {known}")]
+    Unknown { wish: String, known: String },
+    #[error(
+        "capturing needs root or the capability CAP_NET_RAW; run longpole as root, or as root once: setcap cap_net_raw+ep \"$(command -v longpole)\""
+    )]
+    NoPermission,
+    #[error("cannot {what} {of}: {source}")]
+    Io { what: &'static str, of: String, source: io::Error },
+    #[error("cannot start a thread: {0}")]
+    Thread(io::Error),
+}
+
+impl InterfaceError {
+    fn io(what: &'static str, of: impl Display, source: io::Error) -> InterfaceError {
+        InterfaceError::Io { what, of: of.to_string(), source }
+    }
+
+    /// The user can mend it, and would not want anything else meanwhile.
+    pub fn is_wrong_wish(&self) -> bool {
+        matches!(self, InterfaceError::Unknown { .. })
+    }
+}
+
+/// What one device gave.
+#[derive(Clone, Debug, Default)]
+pub struct Count {
+    pub name: String,
+    /// Seen by the socket, dropped ones included.
+    pub received: u64,
+    pub dropped: u64,
+    pub vanished: bool,
+}
+
+/// What the thread tells.
+#[derive(Debug, Default)]
+struct Shared {
+    stop: AtomicBool,
+    told: Mutex<Told>,
+}
+
+#[derive(Debug, Default)]
+struct Told {
+    interfaces: Vec<Count>,
+    /// In the file.
+    packets: u64,
+    /// That the disk did not take.
+    refused: u64,
+    oddities: BTreeMap<String, u64>,
+}
+
+impl Shared {
+    fn told(&self) -> std::sync::MutexGuard<'_, Told> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn oddity(&self, text: String) {
+        *self.told().oddities.entry(text).or_insert(0) += 1;
+    }
+}
+
+/// What came of it.
+#[derive(Debug, Default)]
+pub struct Captured {
+    pub interfaces: Vec<Count>,
+    pub packets: u64,
+    pub refused: u64,
+    pub oddities: Vec<String>,
+    description: Value,
+}
+
+impl Captured {
+    /// Packets that are not in the file.
+    pub fn lost(&self) -> u64 {
+        self.interfaces.iter().fold(self.refused, |sum, count| sum.saturating_add(count.dropped))
+    }
+
+    pub fn to_json(&self) -> Value {
+        self.description.clone()
+    }
+}
+
+/// A device before the recording begins.
+#[derive(Debug)]
+struct Ready {
+    name: String,
+    device: u32,
+    link: Link,
+    ring: Ring,
+}
+
+#[derive(Debug)]
+pub struct Source {
+    wish: Wish,
+    ready: Vec<Ready>,
+    ring_bytes: usize,
+    thread: Option<JoinHandle<()>>,
+    wake: Arc<OwnedFd>,
+    shared: Arc<Shared>,
+}
+
+impl Source {
+    /// Finds the devices and makes their rings. Nothing is received yet.
+    pub fn prepare(wish: &Wish) -> Result<Source, InterfaceError> {
+        let mut ready: Vec<Ready> = Vec::new();
+        for pattern in &wish.interfaces {
+            let found = pattern.namespace.enter(|| open(pattern, wish))?;
+            for new in found {
+                if ready.iter().all(|known| known.name != new.name) {
+                    ready.push(new);
+                }
+            }
+        }
+        let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
+            .map_err(|error| InterfaceError::io("make", "an eventfd", error.into()))?;
+        let ring_bytes = ready.first().map_or(0, |ready| ready.ring.bytes());
+        Ok(Source { wish: wish.clone(), ready, ring_bytes, thread: None, wake: Arc::new(wake), shared: Arc::default() })
+    }
+
+    /// From the return of this function on everything is captured.
+    pub fn begin(&mut self, recording: &Path, clock: Clock) -> Result<(), InterfaceError> {
+        let written = |error: crate::Error| InterfaceError::io("write", "packets/interfaces.pcapng", io::Error::other(error.to_string()));
+        let now = clock.unix_ns(clock.now()).max(0) as u64;
+        let mut capture = Capture::create(recording, LABEL).map_err(written)?;
+        let mut lanes = Vec::new();
+        for Ready { name, device, link, ring } in self.ready.drain(..) {
+            let interface = Interface { name: &name, description: "", snaplen: self.wish.snaplen, link_type: link.kind };
+            let index = capture.interface(&interface, now).map_err(written)?;
+            ring.begin(device, self.wish.snaplen, self.wish.promiscuous)
+                .map_err(|error| InterfaceError::io("receive packets of", &name, error))?;
+            self.shared.told().interfaces.push(Count { name: name.clone(), ..Count::default() });
+            lanes.push(Lane::new(name, index, link, ring));
+        }
+        capture.flush().map_err(|error| written(crate::Error::io("write", capture.path())(error)))?;
+        let drain = Drain::new(lanes, capture, clock, Arc::clone(&self.wake), Arc::clone(&self.shared));
+        let thread = std::thread::Builder::new().name("longpole-packets".to_owned()).spawn(move || drain.run());
+        self.thread = Some(thread.map_err(InterfaceError::Thread)?);
+        Ok(())
+    }
+
+    pub fn describe(&self) -> Value {
+        let told = self.shared.told();
+        let interfaces: Vec<Value> = told
+            .interfaces
+            .iter()
+            .map(|count| json!({ "name": count.name, "received": count.received, "dropped": count.dropped, "vanished": count.vanished }))
+            .collect();
+        json!({
+            "file": format!("packets/{LABEL}.pcapng"),
+            "packets": told.packets,
+            "refused": told.refused,
+            "snaplen": self.wish.snaplen,
+            "ring_bytes": self.ring_bytes,
+            "promiscuous": self.wish.promiscuous,
+            "interfaces": interfaces,
+        })
+    }
+
+    /// Ends it: all packets are on the disk, the file is complete.
+    pub fn stop(mut self) -> Captured {
+        self.end();
+        let mut told = self.shared.told();
+        let oddities = std::mem::take(&mut told.oddities).into_iter().map(|(text, count)| match count {
+            1 => text,
+            count => format!("{text} ({count} times)"),
+        });
+        let mut captured = Captured {
+            interfaces: told.interfaces.clone(),
+            packets: told.packets,
+            refused: told.refused,
+            oddities: oddities.collect(),
+            description: Value::Null,
+        };
+        drop(told);
+        captured.description = self.describe();
+        captured
+    }
+
+    fn end(&mut self) {
+        self.shared.stop.store(true, Ordering::Release);
+        let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
+        if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
+            self.shared.oddity("the thread that takes the packets of interfaces ended early".to_owned());
+        }
+    }
+}
+
+impl Drop for Source {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// The devices of a pattern, in the namespace of this thread.
+fn open(pattern: &Pattern, wish: &Wish) -> Result<Vec<Ready>, InterfaceError> {
+    let mut all = Vec::new();
+    for device in device::matching(pattern)? {
+        let name = pattern.namespace.full(&device.name);
+        let failed = |what| {
+            let name = name.clone();
+            move |error: io::Error| match error.kind() {
+                io::ErrorKind::PermissionDenied => InterfaceError::NoPermission,
+                _ => InterfaceError::io(what, name, error),
+            }
+        };
+        let mut socket = Ring::socket(false).map_err(failed("open a packet socket for"))?;
+        let link = device::link(device::hardware(&socket, &device.name).map_err(failed("ask for the type of"))?);
+        if link.cooked {
+            socket = Ring::socket(true).map_err(failed("open a packet socket for"))?;
+        }
+        let ring = Ring::new(socket, wish.buffer.unwrap_or(BUFFER), drain::RETIRE).map_err(failed("make the ring of"))?;
+        all.push(Ready { name, device: device.index, link, ring });
+    }
+    Ok(all)
+}

@@ -1,0 +1,271 @@
+//! Empties the rings of all devices into one file, in the order of time.
+//!
+//! Packets that are younger than the time for which the kernel may keep a block to itself wait here, since another device's block may
+//! still hold an older one. Their memory is bounded: where it is used up, what waits is written, and only each device's own order holds.
+
+use super::device::Link;
+use super::realtime::Realtime;
+use super::ring::{Frame, Ring};
+use super::Shared;
+use crate::clock::{unix_now, Clock};
+use crate::pcap::{Capture, Taken};
+use longpole_pcapng::Direction;
+use rustix::event::{poll, PollFd, PollFlags};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A block whose first packet is so old is ours.
+pub const RETIRE: Duration = Duration::from_millis(40);
+/// Packets are written when they are so old.
+const HOLD: i64 = 70_000_000;
+/// Longest time between two looks.
+const PERIOD: Duration = Duration::from_millis(100);
+/// Shortest time between two writes.
+const PACE: Duration = Duration::from_millis(50);
+/// Bytes of packets that wait.
+const MOST: usize = 16 << 20;
+/// Blocks of one device that are taken before others have their turn.
+const BLOCKS: usize = 16;
+/// After the last packet, the kernel hands its block over within this time.
+const LAST: Duration = Duration::from_millis(60);
+
+/// Linux's cooked header (LINKTYPE_LINUX_SLL).
+const COOKED: usize = 16;
+
+/// A device.
+#[derive(Debug)]
+pub struct Lane {
+    name: String,
+    /// In the file.
+    index: usize,
+    link: Link,
+    ring: Ring,
+    /// It was when we last looked.
+    down: bool,
+    gone: bool,
+}
+
+impl Lane {
+    pub fn new(name: String, index: usize, link: Link, ring: Ring) -> Lane {
+        Lane { name, index, link, ring, down: false, gone: false }
+    }
+}
+
+/// A packet that waits.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    time: i64,
+    /// Lost on its device before it.
+    dropped: u64,
+    at: usize,
+    captured: u32,
+    length: u32,
+    lane: u16,
+    direction: Direction,
+}
+
+#[derive(Debug)]
+pub struct Drain {
+    lanes: Vec<Lane>,
+    capture: Capture,
+    realtime: Realtime,
+    held: Vec<Held>,
+    bytes: Vec<u8>,
+    written: Instant,
+    wake: Arc<OwnedFd>,
+    shared: Arc<Shared>,
+}
+
+impl Drain {
+    pub fn new(lanes: Vec<Lane>, capture: Capture, clock: Clock, wake: Arc<OwnedFd>, shared: Arc<Shared>) -> Drain {
+        let realtime = Realtime::new(clock);
+        Drain { lanes, capture, realtime, held: Vec::new(), bytes: Vec::new(), written: Instant::now(), wake, shared }
+    }
+
+    pub fn run(mut self) {
+        while !self.shared.stop.load(Ordering::Acquire) {
+            self.wait(PERIOD);
+            self.turn(false);
+        }
+        for lane in &self.lanes {
+            let _ = lane.ring.keep(0);
+        }
+        // Nothing wakes us for a block that is not full before its time.
+        std::thread::sleep(LAST);
+        self.realtime.refresh(true);
+        self.turn(true);
+        let jump = self.realtime.jump;
+        if jump != 0 {
+            let ms = jump as f64 / -1e6;
+            self.shared
+                .oddity(format!("the system's clock was set by {ms:+.0} ms meanwhile; times of packets follow the recording's clock"));
+        }
+        let result = self.capture.finish(unix_now());
+        if let Err(error) = result {
+            self.shared.oddity(error.to_string());
+        }
+        self.tell();
+    }
+
+    fn wait(&mut self, longest: Duration) {
+        let timeout = rustix::time::Timespec { tv_sec: 0, tv_nsec: i64::from(longest.subsec_nanos()) };
+        let mut ready: Vec<PollFd<'_>> = vec![PollFd::from_borrowed_fd(self.wake.as_fd(), PollFlags::IN)];
+        ready.extend(self.lanes.iter().filter(|lane| !lane.gone).map(|lane| PollFd::from_borrowed_fd(lane.ring.as_fd(), PollFlags::IN)));
+        let _ = poll(&mut ready, Some(&timeout));
+    }
+
+    fn turn(&mut self, last: bool) {
+        self.realtime.refresh(false);
+        for at in 0..self.lanes.len() {
+            while self.take(at) && last {}
+            self.look_after(at);
+        }
+        if last || self.written.elapsed() >= PACE || self.bytes.len() >= MOST {
+            self.written = Instant::now();
+            let full = last || self.bytes.len() >= MOST;
+            self.write(if full { i64::MAX } else { self.realtime.newest() - HOLD });
+            self.tell();
+        }
+    }
+
+    /// Takes some blocks of a device; true: there may be more.
+    fn take(&mut self, at: usize) -> bool {
+        let Drain { lanes, realtime, held, bytes, .. } = self;
+        let lane = &mut lanes[at];
+        for _ in 0..BLOCKS {
+            let begin = held.len();
+            // The first packet after a loss: those that follow it in this block say the same.
+            let mut losing = None;
+            let link = lane.link;
+            let any = lane.ring.take(|frame| {
+                if frame.losing && losing.is_none() {
+                    losing = Some(held.len());
+                }
+                hold(held, bytes, at as u16, link, &frame, realtime.convert(frame.time));
+            });
+            if !any {
+                return false;
+            }
+            let counted = lane.ring.counts().unwrap_or_default();
+            let mut told = self.shared.told();
+            let count = &mut told.interfaces[at];
+            count.received += u64::from(counted.packets);
+            count.dropped += u64::from(counted.dropped);
+            drop(told);
+            if counted.dropped > 0 {
+                match held.get_mut(losing.unwrap_or(begin)) {
+                    Some(packet) => packet.dropped = u64::from(counted.dropped),
+                    None => self.capture.lose_on(lane.index, u64::from(counted.dropped)),
+                }
+            }
+        }
+        true
+    }
+
+    /// Counts what a device dropped, and sees whether it is still there.
+    fn look_after(&mut self, at: usize) {
+        let lane = &mut self.lanes[at];
+        let counted = lane.ring.counts().unwrap_or_default();
+        if counted.packets > 0 || counted.dropped > 0 {
+            let mut told = self.shared.told();
+            let count = &mut told.interfaces[at];
+            count.received += u64::from(counted.packets);
+            count.dropped += u64::from(counted.dropped);
+            drop(told);
+            self.capture.lose_on(lane.index, u64::from(counted.dropped));
+        }
+        if lane.gone {
+            return;
+        }
+        let down = lane.ring.take_error();
+        lane.down |= down.is_some();
+        // A device goes down before it goes away, and only the first is an error of the socket.
+        lane.gone = lane.down && lane.ring.is_orphaned();
+        if lane.gone {
+            self.shared.told().interfaces[at].vanished = true;
+            self.shared.oddity(format!("the network device {} vanished; what it had shown is kept", lane.name));
+        } else if let Some(error) = down {
+            self.shared.oddity(format!("the network device {}: {error}; its packets are captured again when it is up", lane.name));
+        }
+    }
+
+    /// Writes what waits and is older than `before`.
+    fn write(&mut self, before: i64) {
+        // A stable sort: packets of equal time keep the order in which the kernel had them.
+        self.held.sort_by_key(|packet| packet.time);
+        let count = self.held.partition_point(|packet| packet.time < before);
+        for packet in &self.held[..count] {
+            let lane = &self.lanes[usize::from(packet.lane)];
+            self.capture.lose_on(lane.index, packet.dropped);
+            let data = &self.bytes[packet.at..packet.at + packet.captured as usize];
+            let taken = Taken { direction: packet.direction, length: packet.length, bytes: data };
+            if let Err(error) = self.capture.add(lane.index, &taken, packet.time.max(0) as u64, true) {
+                self.shared.oddity(error.to_string());
+            }
+            if self.capture.is_full() {
+                flush(&mut self.capture, &self.shared);
+            }
+        }
+        flush(&mut self.capture, &self.shared);
+        let rest: Vec<Held> = self.held.split_off(count);
+        let mut bytes = Vec::with_capacity(rest.iter().map(|packet| packet.captured as usize).sum());
+        self.held.clear();
+        for mut packet in rest {
+            let at = bytes.len();
+            bytes.extend_from_slice(&self.bytes[packet.at..packet.at + packet.captured as usize]);
+            packet.at = at;
+            self.held.push(packet);
+        }
+        self.bytes = bytes;
+    }
+
+    fn tell(&mut self) {
+        let refused = self.capture.take_refused();
+        let mut told = self.shared.told();
+        told.refused += refused.packets;
+        told.packets = self.capture.packets();
+    }
+}
+
+/// Packets that the disk does not take are dropped and counted.
+fn flush(capture: &mut Capture, shared: &Shared) {
+    if let Err(error) = capture.flush() {
+        shared.oddity(format!("packets of interfaces could not be written and count as dropped: {error}"));
+    }
+}
+
+/// Keeps a packet with the header that its reader expects.
+fn hold(held: &mut Vec<Held>, bytes: &mut Vec<u8>, lane: u16, link: Link, frame: &Frame<'_>, time: i64) {
+    let at = bytes.len();
+    let mut length = frame.length;
+    if link.cooked {
+        bytes.extend_from_slice(&u16::from(frame.kind).to_be_bytes());
+        bytes.extend_from_slice(&frame.hardware.to_be_bytes());
+        bytes.extend_from_slice(&(frame.sender.len() as u16).to_be_bytes());
+        let mut address = [0; 8];
+        address[..frame.sender.len()].copy_from_slice(frame.sender);
+        bytes.extend_from_slice(&address);
+        bytes.extend_from_slice(&frame.protocol.to_be_bytes());
+        length = length.saturating_add(COOKED as u32);
+        bytes.extend_from_slice(frame.bytes);
+    } else {
+        // The kernel takes VLAN headers out of Ethernet frames; here they stand where they were.
+        match frame.vlan.filter(|_| link.kind == longpole_pcapng::LinkType::ETHERNET && frame.bytes.len() >= 12) {
+            Some((kind, tag)) => {
+                bytes.extend_from_slice(&frame.bytes[..12]);
+                bytes.extend_from_slice(&kind.to_be_bytes());
+                bytes.extend_from_slice(&tag.to_be_bytes());
+                bytes.extend_from_slice(&frame.bytes[12..]);
+                length = length.saturating_add(4);
+            }
+            None => bytes.extend_from_slice(frame.bytes),
+        }
+    }
+    let direction = match frame.kind {
+        libc::PACKET_OUTGOING => Direction::Outbound,
+        _ => Direction::Inbound,
+    };
+    held.push(Held { time, dropped: 0, at, captured: (bytes.len() - at) as u32, length, lane, direction });
+}

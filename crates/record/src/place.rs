@@ -1,0 +1,85 @@
+//! A runtime directory that is recorded, with the processes that meet there.
+//!
+//! There is the user's own, and, for root, one for each further mount namespace in which programs have a `/dev/shm` of their own (see
+//! [`crate::elsewhere`]). Each has a site table, so the same class id means something else in each: the events of a place are of a stream
+//! class of their own. All stream classes stand in one metadata, so `user/` stays one trace.
+
+use crate::class::Classes;
+use crate::elsewhere::Identity;
+use crate::recorder::{Recorder, Subject, TOKEN_DIRECTORY};
+use crate::runtime::Runtime;
+use crate::session::Held;
+use crate::sites::Sites;
+use rustix::event::epoll;
+use rustix::fs::inotify;
+use std::collections::{HashMap, HashSet};
+use std::os::fd::{AsRawFd, OwnedFd};
+
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub runtime: Runtime,
+    pub held: Held,
+    pub classes: Classes,
+    pub sites: Option<Sites>,
+    pub subjects: HashMap<String, Subject>,
+    /// Class of its streams.
+    pub stream: u32,
+    watch: Option<OwnedFd>,
+    /// Not the recorder's own.
+    pub elsewhere: Option<Identity>,
+    /// Processes there of which nobody knows who they are here; their files are left alone.
+    pub unknown: HashSet<String>,
+}
+
+impl Place {
+    pub fn new(runtime: Runtime, held: Held, stream: u32, elsewhere: Option<Identity>, epoll: &OwnedFd) -> Place {
+        let watch = watch(&runtime);
+        if let Some(watch) = &watch {
+            let _ = epoll::add(epoll, watch, epoll::EventData::new_u64(TOKEN_DIRECTORY), epoll::EventFlags::IN);
+        }
+        Place {
+            runtime,
+            held,
+            classes: Classes::new(),
+            sites: None,
+            subjects: HashMap::new(),
+            stream,
+            watch,
+            elsewhere,
+            unknown: HashSet::new(),
+        }
+    }
+
+    /// What was told has been heard.
+    pub fn heard(&self) {
+        if let Some(watch) = &self.watch {
+            let mut buffer = [0u8; 4096];
+            while matches!(rustix::io::read(watch, &mut buffer), Ok(read) if read > 0) {}
+        }
+    }
+}
+
+fn watch(runtime: &Runtime) -> Option<OwnedFd> {
+    let watch = inotify::init(inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC).ok()?;
+    // The path may lead elsewhere in another mount namespace, the descriptor does not.
+    let path = format!("/proc/self/fd/{}", runtime.directory().as_raw_fd());
+    inotify::add_watch(&watch, path, inotify::WatchFlags::CREATE | inotify::WatchFlags::MOVED_TO).ok()?;
+    Some(watch)
+}
+
+impl Recorder {
+    /// Does something for each place: `self.place` is the one in question meanwhile.
+    pub(crate) fn in_each_place<E>(&mut self, mut work: impl FnMut(&mut Recorder) -> Result<(), E>) -> Result<(), E> {
+        let mut result = work(self);
+        for at in 0..self.others.len() {
+            self.exchange(at);
+            result = result.and(work(self));
+            self.exchange(at);
+        }
+        result
+    }
+
+    pub(crate) fn exchange(&mut self, at: usize) {
+        std::mem::swap(&mut self.place, &mut self.others[at]);
+    }
+}
