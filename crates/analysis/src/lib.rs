@@ -13,6 +13,7 @@ pub mod cpu;
 mod depth;
 pub mod distinct;
 mod facts;
+pub mod family;
 pub mod findings;
 pub mod flight;
 pub mod histogram;

@@ -80,17 +80,17 @@ impl Input {
 /// The recorder converts the kernel's events when it ends; for one that was killed, the first reader does.
 fn complete(path: &Path) {
     complete_kernel(path);
-    complete_symbols(path);
+    complete_symbols(path).iter().for_each(|note| eprintln!("longpole: note: {note}"));
 }
 
-/// Also right after a recording: while its processes live, their files are at hand.
-pub fn complete_symbols(path: &Path) {
+/// Also at the end of a recording: while its processes live, their files are at hand. Returns what should be said of it.
+pub fn complete_symbols(path: &Path) -> Vec<String> {
     if !longpole_symbols::is_pending(path) {
-        return;
+        return Vec::new();
     }
     match longpole_symbols::complete(path) {
-        Ok(done) => done.oddities.iter().for_each(|note| eprintln!("longpole: note: {note}")),
-        Err(error) => eprintln!("longpole: note: the functions of the stacks in {} are not looked up: {error}", path.display()),
+        Ok(done) => done.oddities,
+        Err(error) => vec![format!("the functions of the stacks in {} are not looked up: {error}", path.display())],
     }
 }
 

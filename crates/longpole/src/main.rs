@@ -54,7 +54,7 @@ enum Verb {
     Sched(verbs::sched::Args),
     /// Measure system calls: count, time, errors
     Syscalls(verbs::syscalls::Args),
-    /// Count captured packets per interface and direction
+    /// Say where packets were lost, follow them through the kernel, count captured traffic
     Packets(verbs::packets::Args),
     /// Name the bottleneck, with its evidence
     Report(verbs::report::Args),
@@ -62,6 +62,8 @@ enum Verb {
     Demo(verbs::demo::Args),
     /// Measure what a probe costs on this machine
     Overhead(verbs::overhead::Args),
+    /// Run a command and tell the CPU time of each of its threads
+    Util(verbs::util::Args),
 }
 
 fn main() -> ExitCode {
@@ -84,6 +86,7 @@ fn main() -> ExitCode {
         Verb::Report(args) => verbs::report::run(args),
         Verb::Demo(args) => verbs::demo::run(args),
         Verb::Overhead(args) => verbs::overhead::run(args),
+        Verb::Util(args) => verbs::util::run(args),
     };
     match outcome {
         Ok(code) => code,

@@ -31,15 +31,23 @@ fn run(words: &[&str]) {
 struct Net {
     a: String,
     b: String,
+    /// The kernel's events tell no namespace, so no other test has devices of these names.
+    left: String,
+    right: String,
 }
 
 impl Net {
     fn new(tag: &str) -> Net {
-        let net = Net { a: format!("lp{}{tag}a", std::process::id()), b: format!("lp{}{tag}b", std::process::id()) };
+        let net = Net {
+            a: format!("lp{}{tag}a", std::process::id()),
+            b: format!("lp{}{tag}b", std::process::id()),
+            left: format!("left{tag}"),
+            right: format!("right{tag}"),
+        };
         run(&["ip", "netns", "add", &net.a]);
         run(&["ip", "netns", "add", &net.b]);
-        run(&["ip", "-n", &net.a, "link", "add", "left", "type", "veth", "peer", "name", "right", "netns", &net.b]);
-        for (name, device, address) in [(&net.a, "left", "10.77.0.1/24"), (&net.b, "right", "10.77.0.2/24")] {
+        run(&["ip", "-n", &net.a, "link", "add", &net.left, "type", "veth", "peer", "name", &net.right, "netns", &net.b]);
+        for (name, device, address) in [(&net.a, &net.left, "10.77.0.1/24"), (&net.b, &net.right, "10.77.0.2/24")] {
             run(&["ip", "-n", name, "address", "add", address, "dev", device]);
             run(&["ip", "-n", name, "link", "set", device, "up"]);
         }
@@ -115,12 +123,12 @@ fn every_datagram_is_captured_on_both_sides_with_its_direction_and_length() {
         return;
     }
     let (place, net) = (Place::new(), Net::new("d"));
-    let wish = format!("{}/left,{}/r*", net.a, net.b);
+    let wish = format!("{}/{},{}/r*", net.a, net.left, net.b);
     let (recording, said) =
         record(&place, &["--kernel", "none", "--packets", &wish, "--", "python3", "-c", SENDER, "2000", &net.a, &net.b]);
     assert_eq!(said.trim(), "2000");
     let frames = frames(&recording.join("packets/interfaces.pcapng"));
-    for (name, direction) in [(format!("{}/left", net.a), 2), (format!("{}/right", net.b), 1)] {
+    for (name, direction) in [(format!("{}/{}", net.a, net.left), 2), (format!("{}/{}", net.b, net.right), 1)] {
         let numbered = frames.iter().filter(|frame| frame.0 == name && frame.1 == direction);
         let numbers: Vec<u64> = numbered.filter_map(|frame| frame.4).collect();
         assert_eq!(numbers, (0..2000).collect::<Vec<u64>>(), "{name}");
@@ -137,7 +145,7 @@ fn every_datagram_is_captured_on_both_sides_with_its_direction_and_length() {
     assert_eq!(told["interface_packets"]["packets"].as_u64().unwrap(), frames.len() as u64);
     // Both are left out by the one word, also where the configuration names them.
     let config = place.path("packets.toml");
-    std::fs::write(&config, format!("packets = {{ interfaces = [\"{}/left\"], snaplen = 60 }}\n", net.a)).unwrap();
+    std::fs::write(&config, format!("packets = {{ interfaces = [\"{}/{}\"], snaplen = 60 }}\n", net.a, net.left)).unwrap();
     let config = config.to_str().unwrap();
     let (recording, _) = record(&place, &["--kernel", "none", "-c", config, "--", "python3", "-c", SENDER, "10", &net.a, &net.b]);
     let snapped = self::frames(&recording.join("packets/interfaces.pcapng"));
@@ -155,10 +163,12 @@ fn what_the_ring_had_no_room_for_is_counted_and_all_frames_are_accounted_for() {
     }
     let (place, net) = (Place::new(), Net::new("o"));
     let config = place.path("packets.toml");
-    std::fs::write(&config, format!("packets = {{ interfaces = [\"{}/left\"], snaplen = 1500, buffer = \"1MiB\" }}\n", net.a)).unwrap();
+    std::fs::write(&config, format!("packets = {{ interfaces = [\"{}/{}\"], snaplen = 1500, buffer = \"1MiB\" }}\n", net.a, net.left))
+        .unwrap();
     let recorder = place.recorder(&["-c", config.to_str().unwrap()]);
     let sent = |net: &Net| -> u64 {
-        let words = ["netns", "exec", &net.a, "cat", "/sys/class/net/left/statistics/tx_packets"];
+        let counter = format!("/sys/class/net/{}/statistics/tx_packets", net.left);
+        let words = ["netns", "exec", &net.a, "cat", &counter];
         let output = ok(Command::new("ip").args(words).output().unwrap());
         String::from_utf8(output.stdout).unwrap().trim().parse().unwrap()
     };
@@ -180,13 +190,13 @@ fn what_the_ring_had_no_room_for_is_counted_and_all_frames_are_accounted_for() {
     assert_eq!(told["packets"].as_u64().unwrap() + dropped, received);
     assert_eq!(described(&recording)["loss"]["packets"], dropped);
     // What the link counts as sent, and the few frames that came the other way.
-    let answer = place.answer("packets", &recording);
+    let answer = place.answer("packets", &recording)["interfaces"].clone();
     let direction = |name: &str| {
-        let all = answer[0]["directions"].as_array().unwrap().iter();
+        let all = answer["interfaces"][0]["directions"].as_array().unwrap().iter();
         all.filter(|way| way["direction"] == name).map(|way| way["packets"].as_u64().unwrap()).sum::<u64>()
     };
     assert!(direction("out") + dropped >= all - before && direction("out") <= all, "{answer}: {before} {all} {dropped}");
-    assert_eq!(answer[0]["dropped"].as_u64(), Some(dropped));
+    assert_eq!(answer["interfaces"][0]["dropped"].as_u64(), Some(dropped));
 }
 
 #[test]
@@ -195,7 +205,7 @@ fn a_killed_recorder_leaves_what_it_took_readable_and_a_device_that_vanishes_end
         return;
     }
     let (place, net) = (Place::new(), Net::new("k"));
-    let wish = format!("{}/left,lo", net.a);
+    let wish = format!("{}/{},lo", net.a, net.left);
     let killed = place.recorder(&["--packets", &wish]);
     ok(Command::new("python3").args(["-c", SENDER, "300", &net.a, &net.b]).output().unwrap());
     let first = place.newest();
@@ -204,13 +214,13 @@ fn a_killed_recorder_leaves_what_it_took_readable_and_a_device_that_vanishes_end
     drop(killed);
     // The next one makes a file of its own.
     let recorder = place.recorder(&["--packets", &wish]);
-    run(&["ip", "-n", &net.a, "link", "del", "left"]);
+    run(&["ip", "-n", &net.a, "link", "del", &net.left]);
     let second = place.newest();
     place::wait_for(|| described(&second)["interface_packets"]["interfaces"][0]["vanished"] == true);
     place::signal(&recorder, "-INT");
     place::wait_for(|| described(&second)["end_ns"].is_u64());
     drop(recorder);
-    assert!(described(&second)["oddities"].to_string().contains("left vanished"));
+    assert!(described(&second)["oddities"].to_string().contains("leftk vanished"));
     let numbers: Vec<u64> = frames(&first.join("packets/interfaces.pcapng")).into_iter().filter_map(|frame| frame.4).collect();
     assert_eq!(numbers, (0..300).collect::<Vec<u64>>());
     frames(&second.join("packets/interfaces.pcapng"));
@@ -234,7 +244,7 @@ fn a_frame_s_time_lies_between_the_kernel_s_own_events_of_it() {
     }
     const COUNT: u64 = 400;
     let (place, net) = (Place::new(), Net::new("c"));
-    let wish = format!("{}/left,{}/right", net.a, net.b);
+    let wish = format!("{}/{},{}/{}", net.a, net.left, net.b, net.right);
     let count = COUNT.to_string();
     let (recording, said) = record(&place, &["--kernel", "net", "--packets", &wish, "--", "python3", "-c", SENDER, &count, &net.a, &net.b]);
     assert_eq!(said.trim(), count);
@@ -253,11 +263,11 @@ fn a_frame_s_time_lies_between_the_kernel_s_own_events_of_it() {
         assert_eq!(next, COUNT);
         found
     };
-    let queued = numbered(times(&lines, "net_dev_queue", "left", None), 42);
-    let out = numbered(times(&lines, "packet", "left", Some(2)), 42);
+    let queued = numbered(times(&lines, "net_dev_queue", &net.left, None), 42);
+    let out = numbered(times(&lines, "packet", &net.left, Some(2)), 42);
     // Its Ethernet header is off by then.
-    let received = numbered(times(&lines, "net_if_receive_skb", "right", None), 28);
-    let into = numbered(times(&lines, "packet", "right", Some(1)), 42);
+    let received = numbered(times(&lines, "net_if_receive_skb", &net.right, None), 28);
+    let into = numbered(times(&lines, "packet", &net.right, Some(1)), 42);
     // Reading a pair of clocks takes a moment, too.
     let slack = described(&recording)["clock"]["residual_ns"].as_i64().unwrap().abs() + 500;
     for at in 0..COUNT as usize {

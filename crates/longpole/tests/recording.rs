@@ -499,7 +499,7 @@ fn a_full_disk_costs_events_and_neither_the_recording_nor_the_commands_status() 
     std::fs::create_dir(&copy).unwrap();
     let script = format!(
         "mount -t tmpfs -o size=2m tmpfs {small} || exit 99
-         LONGPOLE_ROOT={small} {longpole} record -- sh -c 'for i in 1 2 3; do echo 20000; sleep 0.2; done | {program}; exit 7'
+         LONGPOLE_ROOT={small} {longpole} record --kernel none --stacks none -- sh -c 'for i in 1 2 3; do echo 20000; sleep 0.2; done | {program}; exit 7'
          status=$?; cp -r {small}/* {copy}; exit $status",
         small = small.display(),
         copy = copy.display(),

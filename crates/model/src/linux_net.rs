@@ -143,7 +143,7 @@ const KINDS: [(&str, Kind); 15] = [
     ("receive", Kind::Receive),
     ("ready", Kind::Ready),
     ("take", Kind::Take),
-    ("copy", Kind::Copy),
+    ("copied", Kind::Copy),
     ("drop", Kind::Drop),
     ("refuse", Kind::Refuse),
     ("state", Kind::State),

@@ -20,6 +20,7 @@ mod discover;
 mod drain;
 mod elsewhere;
 mod error;
+pub mod family;
 mod glob;
 mod guard;
 pub mod interfaces;

@@ -612,11 +612,12 @@ impl Recorder {
     /// Ends the recording: nothing is ordered any more, what was written until then is taken, and the files get their final form. What
     /// cannot be written is an oddity and keeps nothing else from its end.
     pub fn finish(self) -> Outcome {
-        self.finish_with(&mut |_, _| {})
+        self.finish_with(&mut |_, _| {}, &mut |_| Vec::new())
     }
 
-    /// The same; `progress` is told how much of the kernel's pages is converted, and how much there is.
-    pub fn finish_with(mut self, progress: &mut dyn FnMut(u64, u64)) -> Outcome {
+    /// The same; `progress` is told how much of the kernel's pages is converted, and how much there is. `complete` may add to the recording,
+    /// before others are told that it is done; it returns what should be said of that.
+    pub fn finish_with(mut self, progress: &mut dyn FnMut(u64, u64), complete: &mut dyn FnMut(&Path) -> Vec<String>) -> Outcome {
         let _ = self.in_each_place(|recorder| {
             recorder.quiet();
             recorder.drain(true);
@@ -649,15 +650,17 @@ impl Recorder {
         if let Err(error) = self.describe(Some(end)) {
             self.oddity(error.to_string());
         }
+        let mut notes = Vec::new();
         if kernel.is_some() {
-            let notes = match kernel::complete(&self.path, progress) {
-                Ok(done) => done.oddities,
-                Err(error) => vec![format!("the kernel's events are not converted yet: {error}")],
-            };
-            if !notes.is_empty() {
-                notes.into_iter().for_each(|note| self.oddity(note));
-                let _ = self.describe(Some(end));
+            match kernel::complete(&self.path, progress) {
+                Ok(done) => notes.extend(done.oddities),
+                Err(error) => notes.push(format!("the kernel's events are not converted yet: {error}")),
             }
+        }
+        notes.extend(complete(&self.path));
+        if !notes.is_empty() {
+            notes.into_iter().for_each(|note| self.oddity(note));
+            let _ = self.describe(Some(end));
         }
         self.finished();
         Outcome {

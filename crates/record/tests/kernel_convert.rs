@@ -98,7 +98,12 @@ impl Printed {
     }
 
     fn number(&self, name: &str) -> i128 {
-        let text = self.field(name);
+        let mut text = self.field(name);
+        if text == "(" {
+            // An enumeration: `( "A" : container = 1 )`.
+            let rest = &self.fields[self.fields.find(&format!("{name} = (")).unwrap()..];
+            text = rest.split_once("container = ").unwrap().1.split(' ').next().unwrap();
+        }
         match text.strip_prefix("0x") {
             Some(hex) => i128::from_str_radix(hex, 16).unwrap(),
             None => text.parse().unwrap(),

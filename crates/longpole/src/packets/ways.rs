@@ -98,11 +98,11 @@ pub fn journeys(out: &mut impl Write, answer: &JourneysAnswer) -> io::Result<()>
         writeln!(out, "{} packets were forgotten, because too many were under way", number(answer.given_up))?;
     }
     let missing = match (answer.lost_events, answer.uncounted_losses) {
-        (0, 0) => return writeln!(out),
+        (0, 0) => return Ok(()),
         (lost, 0) => format!("{} kernel events", number(lost)),
         (lost, gaps) => format!("{} kernel events and those of {} gaps that nobody counted", number(lost), number(gaps)),
     };
-    writeln!(out, "UNKNOWN: {missing} are missing: packets may be lost of which no event of the group `net` tells\n")
+    writeln!(out, "UNKNOWN: {missing} are missing: packets may be lost of which no event of the group `net` tells")
 }
 
 fn from(flow: &FlowLine) -> String {

@@ -18,3 +18,4 @@ pub mod start;
 pub mod status;
 pub mod stop;
 pub mod syscalls;
+pub mod util;

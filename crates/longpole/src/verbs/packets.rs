@@ -89,7 +89,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
         if captured {
             if answers.is_some() {
-                writeln!(out, "CAPTURED")?;
+                writeln!(out, "\nCAPTURED")?;
             }
             traffic::text(&groups, &mut out)?;
         }

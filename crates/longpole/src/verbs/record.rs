@@ -79,13 +79,13 @@ pub struct Kernel {
     /// What each kernel event shall tell of its thread: pid, ppid, comm, prio
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     context: Vec<EventContext>,
-    /// Take the stack of what each CPU runs so often a second, or none [default: none]
+    /// Take the stack of what each CPU runs so often a second, or none [default, as root: 99; with --kernel none: none]
     #[arg(long, value_name = "HZ|none", value_parser = stacks, overrides_with = "stacks")]
     stacks: Option<Stacks>,
 }
 
-/// What is done where nothing is said of stacks.
-const DEFAULT_STACKS: Stacks = Stacks(None);
+/// How often a second stacks are taken where nothing is said of them.
+const DEFAULT_STACKS: u32 = 99;
 /// More often than this no kernel lets itself be interrupted.
 const MOST_STACKS: u32 = 100_000;
 
@@ -127,7 +127,12 @@ impl Kernel {
     }
 
     fn stacks(&self) -> Option<u32> {
-        self.stacks.unwrap_or(DEFAULT_STACKS).0
+        match (self.stacks, &self.kernel) {
+            (Some(Stacks(wished)), _) => wished,
+            // Who leaves the kernel out wants his programs' own probes.
+            (None, Some(Groups(groups))) if groups.is_empty() => None,
+            (None, _) => rustix::process::geteuid().is_root().then_some(DEFAULT_STACKS),
+        }
     }
 
     /// As another `longpole` must be told it.
@@ -193,7 +198,7 @@ const GRACE: Duration = Duration::from_secs(3);
 /// The recorder's nice value, where it may choose.
 const URGENT: i32 = -10;
 /// The recorder's own failure, beside a command.
-const OWN_FAILURE: u8 = 125;
+pub const OWN_FAILURE: u8 = 125;
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let with_command = !args.command.is_empty();
@@ -286,8 +291,7 @@ pub fn record(args: Args, ready: impl FnOnce(&Recorder)) -> anyhow::Result<ExitC
         // What is left to do may take long, and disturbs nobody then.
         steady.fall_back(nice.min(URGENT));
     }
-    let outcome = recorder.finish_with(&mut progress());
-    crate::input::complete_symbols(&outcome.path);
+    let outcome = recorder.finish_with(&mut progress(), &mut crate::input::complete_symbols);
     let status = match (status, child.as_mut()) {
         (Ok(status), _) => status,
         (Err(error), None) => {
@@ -305,7 +309,7 @@ pub fn record(args: Args, ready: impl FnOnce(&Recorder)) -> anyhow::Result<ExitC
 }
 
 /// Returns the command's status, if it has one.
-fn run_until_the_end(
+pub fn run_until_the_end(
     recorder: &mut Recorder,
     stop: &Stop,
     time: Option<Duration>,
@@ -406,11 +410,7 @@ fn tell(outcome: &Outcome, said: &[String]) {
 
 fn exit_code(status: Option<ExitStatus>, has_command: bool, stop: &Stop, outcome: &Outcome) -> ExitCode {
     let code = match status {
-        Some(status) => match (status.code(), status.signal()) {
-            (Some(code), _) => code as u8,
-            (None, Some(signal)) => 128u8.wrapping_add(signal as u8),
-            (None, None) => OWN_FAILURE,
-        },
+        Some(status) => code_of(status),
         None if has_command => stop.signal().map_or(0, |signal| 128u8.wrapping_add(signal as u8)),
         None => 0,
     };
@@ -418,6 +418,15 @@ fn exit_code(status: Option<ExitStatus>, has_command: bool, stop: &Stop, outcome
         return ExitCode::FAILURE;
     }
     ExitCode::from(code)
+}
+
+/// As a shell has it.
+pub fn code_of(status: ExitStatus) -> u8 {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => code as u8,
+        (None, Some(signal)) => 128u8.wrapping_add(signal as u8),
+        (None, None) => OWN_FAILURE,
+    }
 }
 
 pub fn duration(text: &str) -> Result<Duration, String> {

@@ -1,0 +1,381 @@
+//! `longpole util -- CMD`: runs a command and says what each of its threads used of the CPUs, as seL4's benchmark interface does.
+//!
+//! With the kernel's tracer every switch counts, through a recording that is removed afterwards. Without, the command's threads are looked at
+//! while they run.
+
+use super::record;
+use crate::input::Input;
+use crate::kernel::{self as reading, Reading};
+use crate::table::{duration, number, percent, Table};
+use anyhow::{bail, Context};
+use longpole_analysis::cpu::CpuTime;
+use longpole_analysis::family::Family;
+use longpole_analysis::linux_cpu::CpuTimes;
+use longpole_record::kernel::{self, Group, Wish};
+use longpole_record::{counter_is_a_clock, family, Error, Options, Recorder, Scope, Source, Stop};
+use longpole_trace::{Item, Moment, Trace};
+use rustix::event::{poll, PollFd, PollFlags};
+use rustix::process::{getrlimit, pidfd_open, setrlimit, waitid, Pid, PidfdFlags, Resource, Rlimit, WaitId, WaitIdOptions};
+use serde::Serialize;
+use std::io::{self, Write};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+const EXAMPLES: &str = "Examples:
+  longpole util -- ./my-system             what each of its threads used, and what the CPUs idled
+  longpole util --json -- ./my-system      the same for programs; what the command prints goes to stderr then
+  longpole util -o traces -- ./my-system   keep the recording
+
+The exit status is the command's (128 + the signal that ended it); 125 if it could not be run.";
+
+/// Run a command and tell the CPU time of each of its threads
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Keep the recording in this directory
+    #[arg(short, long, value_name = "DIR")]
+    output: Option<PathBuf>,
+    /// Answer in JSON, for programs
+    #[arg(long)]
+    json: bool,
+    /// The command to run
+    #[arg(last = true, required = true, value_name = "CMD")]
+    command: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Answer {
+    /// `kernel`: each switch was seen; `schedstat`: the threads were looked at while they ran.
+    source: &'static str,
+    command: Vec<String>,
+    status: u8,
+    total_ns: u64,
+    /// Of the time-stamp counter.
+    total_cycles: Option<u64>,
+    idle_ns: u64,
+    cpus: Vec<Cpu>,
+    threads: Vec<Thread>,
+    /// CPU time of the command that is of none of these threads.
+    unseen_ns: Option<u64>,
+    lost: Option<u64>,
+    recording: Option<PathBuf>,
+}
+
+#[derive(Serialize)]
+struct Cpu {
+    cpu: u32,
+    total_ns: u64,
+    idle_ns: u64,
+    irq_ns: Option<u64>,
+    softirq_ns: Option<u64>,
+    thread_ns: Option<u64>,
+    unknown_ns: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct Thread {
+    pid: Option<i32>,
+    tid: i32,
+    name: String,
+    running_ns: u64,
+    cycles: Option<u64>,
+    /// Of one CPU's time.
+    share: f64,
+    schedules: u64,
+    runnable_ns: u64,
+}
+
+/// Between two looks at threads that run.
+const STEP: Duration = Duration::from_millis(10);
+
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    match measure(&args) {
+        Ok(answer) => {
+            let mut out = io::BufWriter::new(io::stdout().lock());
+            if args.json {
+                serde_json::to_writer_pretty(&mut out, &answer)?;
+                writeln!(out)?;
+            } else {
+                print(&mut out, &answer)?;
+            }
+            out.flush()?;
+            Ok(ExitCode::from(answer.status))
+        }
+        Err(error) => {
+            eprintln!("longpole: {}", crate::in_one_line(&error));
+            Ok(ExitCode::from(record::OWN_FAILURE))
+        }
+    }
+}
+
+/// With the kernel's tracer, if there is one for us.
+fn measure(args: &Args) -> anyhow::Result<Answer> {
+    let limit = getrlimit(Resource::Nofile);
+    let scratch = tempfile::tempdir().context("cannot make a temporary directory")?;
+    let root = args.output.clone().unwrap_or_else(|| scratch.path().to_owned());
+    let why = match kernel::available() {
+        Err(error) => error.to_string(),
+        Ok(_) => match start(args, root) {
+            Ok(recorder) => return recorded(args, recorder, limit),
+            Err(error) => error.to_string(),
+        },
+    };
+    eprintln!("longpole: note: the threads are looked at while they run, and their last moments are missing: {why}");
+    sampled(args)
+}
+
+fn start(args: &Args, root: PathBuf) -> Result<Recorder, Error> {
+    let options = Options {
+        root: Some(root),
+        config: None,
+        scope: Scope::Descendants,
+        buffer: None,
+        command: args.command.clone(),
+        probe_cost_ns: None,
+        kernel: Some(Wish { groups: vec![Group::Sched, Group::Irq, Group::Softirq], ..Wish::default() }),
+        stacks: None,
+        packets: Some(Vec::new()),
+        snaplen: None,
+        steady: None,
+    };
+    Recorder::start(options, None)
+}
+
+fn spawn(args: &Args, limit: Rlimit) -> anyhow::Result<Child> {
+    let Some((program, rest)) = args.command.split_first() else { bail!("there is no command") };
+    let mut command = Command::new(program);
+    command.args(rest);
+    // SAFETY: between fork and exec one system call is made, on copied values. The recorder raises this limit for itself only.
+    unsafe { command.pre_exec(move || Ok(setrlimit(Resource::Nofile, limit)?)) };
+    if args.json {
+        // The answer stands alone on stdout.
+        command.stdout(Stdio::from(rustix::io::dup(io::stderr()).context("cannot pass stderr on")?));
+    }
+    command.spawn().with_context(|| format!("cannot run {program}"))
+}
+
+fn recorded(args: &Args, mut recorder: Recorder, limit: Rlimit) -> anyhow::Result<Answer> {
+    let stop = Stop::install().context("cannot handle signals")?;
+    let troubles: Vec<String> = recorder.troubles().map(str::to_owned).collect();
+    let begin = (Source::Counter.now(), Instant::now());
+    let mut child = match spawn(args, limit) {
+        Ok(child) => child,
+        Err(error) => {
+            recorder.abandon();
+            return Err(error);
+        }
+    };
+    let pid = child.id() as i32;
+    recorder.follow(pid);
+    let status = record::run_until_the_end(&mut recorder, &stop, None, None, Some(&mut child));
+    let rate = rate(begin);
+    let outcome = recorder.finish_with(&mut record::progress());
+    outcome.oddities.iter().chain(&troubles).for_each(|note| eprintln!("longpole: note: {note}"));
+    let status = match status? {
+        Some(status) => status,
+        None => child.wait().context("cannot wait for the command")?,
+    };
+    let mut answer = of_recording(&outcome.path, pid)?;
+    answer.status = record::code_of(status);
+    answer.command.clone_from(&args.command);
+    answer.recording = args.output.as_ref().map(|_| outcome.path.clone());
+    answer.count_cycles(rate);
+    Ok(answer)
+}
+
+/// From the command's birth to its end.
+fn of_recording(path: &std::path::Path, pid: i32) -> anyhow::Result<Answer> {
+    let mut members = Family::new(pid);
+    let mut trace = Trace::open(&[path], longpole_trace::Options::default())?;
+    while let Some((item, catalogue)) = trace.next_with_catalogue()? {
+        if let Item::Event(event) = &item {
+            members.event(catalogue, event);
+        }
+    }
+    let (Some(begin_ns), Some(end_ns)) = (members.begin_ns, members.end_ns) else {
+        bail!("the kernel's events do not tell the command's begin and end; they are lost");
+    };
+    let range = (Some(Moment::At(begin_ns)), Some(Moment::At(end_ns)));
+    let input = Input { traces: vec![path.to_owned()], begin: range.0, end: range.1, json: false };
+    let mut times = CpuTimes::default();
+    let Reading { linux, .. } = reading::read(&input, &mut times, |_, _| {})?;
+    let total_ns = (end_ns - begin_ns) as u64;
+    let mut threads: Vec<Thread> = Vec::new();
+    for thread in times.threads(&linux).into_iter().filter(|thread| members.members.contains(&i64::from(thread.tid))) {
+        threads.push(Thread {
+            pid: thread.pid,
+            tid: thread.tid,
+            name: thread.name,
+            running_ns: thread.running_ns,
+            cycles: None,
+            share: share(thread.running_ns, total_ns),
+            schedules: thread.instances,
+            runnable_ns: thread.runnable_ns,
+        });
+    }
+    let cpus: Vec<Cpu> = times.cpus(&linux).into_iter().map(Cpu::from).collect();
+    Ok(Answer::new("kernel", total_ns, cpus, threads, None, Some(linux.lost)))
+}
+
+impl From<CpuTime> for Cpu {
+    fn from(of: CpuTime) -> Cpu {
+        Cpu {
+            cpu: of.cpu,
+            total_ns: of.total_ns,
+            idle_ns: of.idle_ns,
+            irq_ns: Some(of.irq_ns),
+            softirq_ns: Some(of.softirq_ns),
+            thread_ns: Some(of.thread_ns),
+            unknown_ns: Some(of.unknown_ns),
+        }
+    }
+}
+
+fn sampled(args: &Args) -> anyhow::Result<Answer> {
+    let (idle, waited) = (family::idle_ns(), family::waited_ns());
+    let begin = (Source::Counter.now(), Instant::now());
+    let mut child = spawn(args, getrlimit(Resource::Nofile))?;
+    let pid = child.id() as i32;
+    let known = Pid::from_raw(pid).context("the command has no pid")?;
+    let handle = pidfd_open(known, PidfdFlags::empty()).context("cannot watch the command")?;
+    let mut members = family::Family::default();
+    let step = rustix::time::Timespec { tv_sec: 0, tv_nsec: i64::from(STEP.subsec_nanos()) };
+    loop {
+        members.look(pid);
+        let _ = poll(&mut [PollFd::new(&handle, PollFlags::IN)], Some(&step));
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        if waitid(WaitId::Pid(known), options).is_ok_and(|ended| ended.is_some()) {
+            break;
+        }
+    }
+    let total_ns = begin.1.elapsed().as_nanos() as u64;
+    // It has ended and was not waited for yet: its first thread still says what it used.
+    members.look(pid);
+    let rate = rate(begin);
+    let after = family::idle_ns();
+    let status = child.wait().context("cannot wait for the command")?;
+    let unseen_ns = (family::waited_ns() - waited).saturating_sub(members.running_ns());
+    let mut cpus = Vec::new();
+    for (cpu, after) in after {
+        let before = idle.iter().find(|before| before.0 == cpu).map_or(after, |before| before.1);
+        let idle_ns = after.saturating_sub(before).min(total_ns);
+        cpus.push(Cpu { cpu, total_ns, idle_ns, irq_ns: None, softirq_ns: None, thread_ns: None, unknown_ns: None });
+    }
+    let thread = |(tid, used): (i32, family::Used)| Thread {
+        pid: Some(used.pid),
+        tid,
+        name: used.name,
+        running_ns: used.running_ns,
+        cycles: None,
+        share: share(used.running_ns, total_ns),
+        schedules: used.schedules,
+        runnable_ns: used.runnable_ns,
+    };
+    let threads = members.threads.into_iter().map(thread).collect();
+    let mut answer = Answer::new("schedstat", total_ns, cpus, threads, Some(unseen_ns), None);
+    answer.status = record::code_of(status);
+    answer.command.clone_from(&args.command);
+    answer.count_cycles(rate);
+    Ok(answer)
+}
+
+fn share(part: u64, total: u64) -> f64 {
+    part as f64 / total.max(1) as f64
+}
+
+/// Cycles of the time-stamp counter in a nanosecond.
+fn rate(begin: (u64, Instant)) -> Option<f64> {
+    let (cycles, ns) = (Source::Counter.now().saturating_sub(begin.0), begin.1.elapsed().as_nanos());
+    (counter_is_a_clock() && ns > 0).then(|| cycles as f64 / ns as f64)
+}
+
+impl Answer {
+    fn new(
+        source: &'static str,
+        total_ns: u64,
+        cpus: Vec<Cpu>,
+        mut threads: Vec<Thread>,
+        unseen_ns: Option<u64>,
+        lost: Option<u64>,
+    ) -> Answer {
+        threads.sort_by(|a, b| b.running_ns.cmp(&a.running_ns).then(a.tid.cmp(&b.tid)));
+        let idle_ns = cpus.iter().map(|cpu| cpu.idle_ns).sum();
+        Answer {
+            source,
+            command: Vec::new(),
+            status: 0,
+            total_ns,
+            total_cycles: None,
+            idle_ns,
+            cpus,
+            threads,
+            unseen_ns,
+            lost,
+            recording: None,
+        }
+    }
+
+    fn count_cycles(&mut self, rate: Option<f64>) {
+        let cycles = |ns: u64| rate.map(|rate| (ns as f64 * rate) as u64);
+        self.total_cycles = cycles(self.total_ns);
+        for thread in &mut self.threads {
+            thread.cycles = cycles(thread.running_ns);
+        }
+    }
+}
+
+/// Lines for people; programs get all of them.
+const MOST_LINES: usize = 40;
+
+fn print(out: &mut impl Write, answer: &Answer) -> io::Result<()> {
+    let count = |value: Option<u64>| value.map_or_else(|| "-".to_owned(), number);
+    let time = |value: Option<u64>| value.map_or_else(|| "-".to_owned(), duration);
+    let mut table = Table::new(&["thread", ">pid", ">tid", ">time", ">TSC cycles", ">share", ">schedules", ">runnable"]);
+    for thread in answer.threads.iter().take(MOST_LINES) {
+        table.row([
+            thread.name.clone(),
+            thread.pid.map_or_else(String::new, |pid| pid.to_string()),
+            thread.tid.to_string(),
+            duration(thread.running_ns),
+            count(thread.cycles),
+            percent(thread.share),
+            number(thread.schedules),
+            duration(thread.runnable_ns),
+        ]);
+    }
+    let all: u64 = answer.threads.iter().map(|thread| thread.running_ns).sum();
+    if let Some(unseen) = answer.unseen_ns.filter(|unseen| *unseen > 0) {
+        table.row(["(unseen)", "", "", &duration(unseen), "", &percent(share(unseen, answer.total_ns))]);
+    }
+    let used = all + answer.unseen_ns.unwrap_or(0);
+    table.row(["all", "", "", &duration(used), "", &percent(share(used, answer.total_ns))]);
+    table.row(["total", "", "", &duration(answer.total_ns), &count(answer.total_cycles), "100 %"]);
+    table.print(out)?;
+    if answer.threads.len() > MOST_LINES {
+        writeln!(out, "  … and {} more (--json has them)", number((answer.threads.len() - MOST_LINES) as u64))?;
+    }
+    writeln!(out)?;
+    let mut table = Table::new(&["CPU", ">total", ">idle", ">share", ">threads", ">irq", ">softirq", ">unknown"]);
+    for cpu in &answer.cpus {
+        table.row([
+            cpu.cpu.to_string(),
+            duration(cpu.total_ns),
+            duration(cpu.idle_ns),
+            percent(share(cpu.idle_ns, cpu.total_ns)),
+            time(cpu.thread_ns),
+            time(cpu.irq_ns),
+            time(cpu.softirq_ns),
+            time(cpu.unknown_ns),
+        ]);
+    }
+    table.print(out)?;
+    if let Some(lost) = answer.lost.filter(|lost| *lost > 0) {
+        writeln!(out, "\n{} kernel events lost: times are uncertain by them", number(lost))?;
+    }
+    if let Some(recording) = &answer.recording {
+        eprintln!("longpole: recording: {}", recording.display());
+    }
+    Ok(())
+}

@@ -1,0 +1,113 @@
+//! `longpole util`: what it says of a command's threads, against what the command's own clocks say.
+
+#[path = "support/place.rs"]
+mod place;
+#[path = "support/schema.rs"]
+mod schema;
+
+use place::{ok, Place};
+use serde_json::Value;
+use std::process::{Command, Stdio};
+
+/// Two threads that work one after the other, and one process that works and ends in between. Says on stderr what the threads' own clocks
+/// and the kernel's accounts say: `ID NS` of each thread, and of the child.
+const PROGRAM: &str = "
+import os, resource, sys, threading, time
+def work(seconds):
+    begin = time.thread_time_ns()
+    while time.thread_time_ns() - begin < seconds * 1e9: pass
+    print('used', threading.get_native_id(), time.thread_time_ns(), file=sys.stderr, flush=True)
+thread = threading.Thread(target=work, args=(0.2,))
+thread.start(); thread.join()
+child = os.fork()
+if child == 0:
+    work(0.1); os._exit(0)
+os.waitpid(child, 0)
+work(0.15)
+sys.exit(5)
+";
+
+fn python() -> String {
+    let output = ok(Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output().unwrap());
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+fn answer(command: &mut Command, source: &str) {
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(5), "{said}");
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {said}"));
+    schema::check(&schema::schema("util"), &answer);
+    assert_eq!((answer["source"].as_str(), answer["status"].as_u64()), (Some(source), Some(5)), "{said}");
+    let threads = answer["threads"].as_array().unwrap();
+    let mut expected_sum = 0;
+    let used: Vec<Vec<&str>> = said.lines().filter(|line| line.starts_with("used ")).map(|line| line.split(' ').collect()).collect();
+    assert_eq!(used.len(), 3, "{said}");
+    for words in used {
+        let (tid, used): (u64, u64) = (words[1].parse().unwrap(), words[2].parse().unwrap());
+        let thread = threads.iter().find(|thread| thread["tid"] == tid).unwrap_or_else(|| panic!("{tid}: {answer:#}"));
+        let (running, cycles) = (thread["running_ns"].as_u64().unwrap(), thread["cycles"].as_u64());
+        expected_sum += used;
+        // The kernel's clock of a thread counts interrupts, too; looks come every 10 ms; and a thread does a little after it has told.
+        let least = used - used / 10 - 15_000_000;
+        assert!((least..used + used / 20 + 20_000_000).contains(&running), "{tid}: {used} {thread:#}");
+        if let (Some(cycles), Some(total)) = (cycles, answer["total_cycles"].as_u64()) {
+            let rate = total as f64 / answer["total_ns"].as_u64().unwrap() as f64;
+            assert!((cycles as f64 / running as f64 / rate - 1.0).abs() < 0.01, "{thread:#}");
+        }
+    }
+    let all: u64 =
+        threads.iter().map(|thread| thread["running_ns"].as_u64().unwrap()).sum::<u64>() + answer["unseen_ns"].as_u64().unwrap_or(0);
+    assert!(all as f64 > 0.9 * expected_sum as f64, "{answer:#}");
+    for cpu in answer["cpus"].as_array().unwrap() {
+        let part = |name: &str| cpu[name].as_u64();
+        let parts = ["idle_ns", "irq_ns", "softirq_ns", "thread_ns", "unknown_ns"].map(part);
+        match parts.into_iter().collect::<Option<Vec<u64>>>() {
+            Some(parts) => assert_eq!(Some(parts.into_iter().sum::<u64>()), part("total_ns")),
+            None => assert!(source == "schedstat" && part("idle_ns") <= part("total_ns")),
+        }
+    }
+}
+
+#[test]
+fn with_the_kernel_s_events_each_thread_has_the_time_that_its_own_clock_shows() {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    if !status.lines().any(|line| line.starts_with("Uid:\t0\t0\t")) || std::fs::read_dir("/sys/kernel/tracing/instances").is_err() {
+        println!("skipped: utilisation by the kernel's events (needs root and tracefs)");
+        return;
+    }
+    let place = Place::new();
+    answer(place.longpole(&["util", "--json", "--"]).args([&python(), "-c", PROGRAM]), "kernel");
+    assert!(place.recordings().is_empty());
+    let kept = place.path("kept");
+    let mut command = place.longpole(&["util", "-o", kept.to_str().unwrap(), "--", "true"]);
+    let output = ok(command.output().unwrap());
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("TSC cycles") && text.lines().any(|line| line.trim_start().starts_with("total")), "{text}");
+    assert_eq!(std::fs::read_dir(kept).unwrap().count(), 1);
+}
+
+#[test]
+fn without_the_kernel_s_events_the_threads_are_looked_at_while_they_run() {
+    // A place without tracefs: a mount namespace of its own as root, else this user's own.
+    let place = Place::new();
+    let without = "umount -l /sys/kernel/tracing 2>/dev/null; umount -l /sys/kernel/debug 2>/dev/null; exec \"$@\"";
+    let root = std::fs::read_to_string("/proc/self/status").unwrap_or_default().lines().any(|line| line.starts_with("Uid:\t0\t0\t"));
+    let mut command = if root { place.command("unshare") } else { place.command("sh") };
+    if root {
+        command.args(["-m", "sh"]);
+    }
+    command.args(["-c", without, "sh", env!("CARGO_BIN_EXE_longpole"), "util", "--json", "--", &python(), "-c", PROGRAM]);
+    answer(&mut command, "schedstat");
+}
+
+#[test]
+fn a_command_that_cannot_be_run_is_told_and_leaves_nothing() {
+    let place = Place::new();
+    let output = place.longpole(&["util", "--", "/no/such/command"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("/no/such/command"));
+    assert_eq!(place.longpole(&["util"]).output().unwrap().status.code(), Some(2));
+    let killed = place.longpole(&["util", "--", "sh", "-c", "kill -9 $$"]).output().unwrap();
+    assert_eq!(killed.status.code(), Some(137));
+}
