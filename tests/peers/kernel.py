@@ -29,8 +29,8 @@ GROUPS = "sched,irq,softirq,ipi,syscall,fault"
 REASONS = {
     "pipes": {"read: pipe", "sleep: clock_nanosleep"},
     "pipes, its child": {"read: pipe"},
-    "sleeps": {"sleep: clock_nanosleep", "futex"},
-    "spins": {"sleep: clock_nanosleep", "futex"},
+    "sleeps": {"sleep: clock_nanosleep", "futex", "signal: pause"},
+    "spins": {"sleep: clock_nanosleep", "futex", "signal: pause"},
     "datagrams": {"sleep: clock_nanosleep"},
     "datagrams, its child": {"poll"},
     "cc 1": {"child: wait4", "vfork", "read: pipe"},

@@ -6,7 +6,7 @@
 use crate::cpu::{CpuTime, Instances};
 use crate::linux_blocked::{Blocked, Blocks};
 use crate::samples::Samples;
-use longpole_model::linux::Linux;
+use longpole_model::linux::{Linux, Thread};
 use longpole_model::linux_watch::{
     Allowing, Base, ContextId, CpuId, Mode, Occupant, Reason, Start, ThreadId, ThreadState, Wake, Waker, Watch, Why,
 };
@@ -39,6 +39,8 @@ struct ThreadParts {
     uninterruptible: u64,
     instances: Samples,
     used: BTreeSet<CpuId>,
+    /// The same since each time that it was told where it may run.
+    used_since: Vec<BTreeSet<CpuId>>,
     woken_by: BTreeMap<ContextId, (u64, BTreeSet<CpuId>)>,
     blocks: Blocks,
     last: Option<CpuId>,
@@ -52,10 +54,24 @@ impl ThreadParts {
             self.last = Some(cpu);
             self.used.insert(cpu);
         }
+        if let Some(since) = self.used_since.last_mut() {
+            since.insert(cpu);
+        }
     }
 }
 
 impl ThreadParts {
+    fn changes(&self, thread: &Thread, linux: &Linux, numbers: &dyn Fn(&BTreeSet<CpuId>) -> Vec<u32>) -> Vec<AllowedChange> {
+        let within = thread.allowings.iter().filter(|change| linux.covers(change.t_ns));
+        let told = |(change, used): (&Allowing, &BTreeSet<CpuId>)| AllowedChange {
+            t_ns: change.t_ns,
+            allowed_cpus: change.cpus.as_ref().map(|cpus| cpus.to_vec()),
+            used_cpus: numbers(used),
+            by_tid: change.by.map(|by| linux.threads[by.0 as usize].tid),
+        };
+        within.zip(&self.used_since).map(told).collect()
+    }
+
     /// The most frequent first.
     fn wakers(&self, linux: &Linux, numbers: &dyn Fn(&BTreeSet<CpuId>) -> Vec<u32>) -> Vec<WakerLine> {
         let line = |(id, (count, cpus)): (&ContextId, &(u64, BTreeSet<CpuId>))| {
@@ -66,14 +82,6 @@ impl ThreadParts {
         let mut lines: Vec<WakerLine> = self.woken_by.iter().map(line).collect();
         lines.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.name.cmp(&b.name)));
         lines
-    }
-}
-
-fn told(change: &Allowing, linux: &Linux) -> AllowedChange {
-    AllowedChange {
-        t_ns: change.t_ns,
-        allowed_cpus: change.cpus.as_ref().map(|cpus| cpus.to_vec()),
-        by_tid: change.by.map(|by| linux.threads[by.0 as usize].tid),
     }
 }
 
@@ -121,6 +129,8 @@ pub struct AllowedChange {
     pub t_ns: i64,
     /// Null: the events do not tell.
     pub allowed_cpus: Option<Vec<u32>>,
+    /// Where it ran from then on, until the next change.
+    pub used_cpus: Vec<u32>,
     /// Who told it; null if that is not known.
     pub by_tid: Option<i32>,
 }
@@ -219,12 +229,7 @@ impl CpuTimes {
                 used_cpus: numbers(&parts.used),
                 wakers: parts.wakers(linux, &numbers),
                 allowed_cpus: thread.allowed_at(begin).map(|cpus| cpus.to_vec()),
-                allowed_changes: thread
-                    .allowings
-                    .iter()
-                    .filter(|change| linux.covers(change.t_ns))
-                    .map(|change| told(change, linux))
-                    .collect(),
+                allowed_changes: parts.changes(thread, linux, &numbers),
                 blocked: parts.blocks.answer(linux),
                 interrupt_cpus: numbers(&parts.woken_by.values().flat_map(|(_, cpus)| cpus.iter().copied()).collect()),
                 migrations: parts.migrations,
@@ -301,6 +306,10 @@ impl Watch for CpuTimes {
             }
             ThreadState::Unknown | ThreadState::Running | ThreadState::Dead => {}
         }
+    }
+
+    fn allowed(&mut self, id: ThreadId, _t_ns: i64) {
+        self.thread(id).used_since.push(BTreeSet::new());
     }
 
     fn blocked(&mut self, id: ThreadId, why: Why, begin_ns: i64, end_ns: i64) {

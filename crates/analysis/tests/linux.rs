@@ -421,3 +421,74 @@ fn events_of_programs_are_no_kernel_events() {
     assert_eq!((linux.events, linux.range()), (0, None));
     assert!(times.cpus(&linux).is_empty() && times.threads(&linux).is_empty());
 }
+
+/// CPU 0 is idle with thread 20 in its queue; that it takes it is in no switch.
+fn unseen(tells: bool) -> Kernel {
+    let mut kernel = Kernel::new(1);
+    kernel.switch(500, 0, 20, 1, 10);
+    kernel.switch(1000, 0, 10, 1, 0);
+    kernel.waking(1100, 0, 20, 0);
+    kernel.wakeup(1110, 0, 20, 0);
+    kernel.irq(1200, 0, 36, true);
+    kernel.irq(1300, 0, 36, false);
+    if tells {
+        kernel.event(1500, 0, "longpole_running", &[("tid", Val::I(20))]);
+    }
+    kernel.syscall(1500, 0, "read", None);
+    kernel.switch(2000, 0, 20, 1, 0);
+    kernel
+}
+
+#[test]
+fn a_thread_that_no_switch_told_of_runs_since_the_last_event_of_the_idle_cpu() {
+    for (tells, running, calls) in [(true, 700, 1), (false, 790, 0)] {
+        let kernel = unseen(tells);
+        let (linux, times) = pass::<CpuTimes>(&kernel, ALL);
+        assert_eq!((linux.unseen_idle_ends, linux.contradictions), (1, 0));
+        let twenty = times.threads(&linux).into_iter().find(|thread| thread.tid == 20).unwrap();
+        assert_eq!((twenty.running_ns, twenty.interrupted_ns), (running, if tells { 0 } else { 100 }), "{tells}");
+        // Without being told, whose the call was is known only afterwards.
+        let mut linux = Linux::new(ALL.0, ALL.1).unwrap();
+        let mut of_threads = Calls::new(true);
+        kernel.replay(|catalogue, item| {
+            if let Item::Event(event) = item {
+                linux.event(catalogue, event, &mut of_threads);
+            }
+        });
+        let named = of_threads.answer(&linux).iter().filter(|line| line.kind == "call" && line.process.is_some()).count();
+        assert_eq!(named, calls);
+    }
+}
+
+#[test]
+fn what_a_thread_is_blocked_in_is_its_call_with_the_kind_of_its_file() {
+    let mut kernel = Kernel::new(1);
+    let fork = [("parent_tid", 10), ("parent_pid", 10), ("child_tid", 20), ("child_pid", 20)].map(|(name, id)| (name, Val::I(id)));
+    kernel.switch(0, 0, 0, 0, 10);
+    kernel.event(10, 0, "lttng_statedump_process_state", &[("tid", Val::I(10)), ("pid", Val::I(10)), ("cpus_allowed", text("0-1"))]);
+    let file = [("pid", Val::I(10)), ("fd", Val::I(3)), ("flags", Val::I(2)), ("filename", text("socket:[7]"))];
+    kernel.event(10, 0, "lttng_statedump_file_descriptor", &file);
+    kernel.event(20, 0, "sched_process_fork", &fork);
+    kernel.switch(100, 0, 10, 0, 20);
+    kernel.event(110, 0, "syscall_entry_sched_setaffinity", &[("pid", Val::I(0)), ("len", Val::I(8)), ("user_mask_ptr", Val::I(1))]);
+    kernel.event(120, 0, "syscall_exit_sched_setaffinity", &[("ret", Val::I(0))]);
+    kernel.event(200, 0, "syscall_entry_recvfrom", &[("fd", Val::I(3))]);
+    kernel.switch(300, 0, 20, 1, 0);
+    kernel.waking(800, 0, 20, 0);
+    kernel.switch(900, 0, 0, 0, 20);
+    kernel.event(910, 0, "syscall_exit_recvfrom", &[("ret", Val::I(1))]);
+    kernel.event(920, 0, "x86_exceptions_page_fault_user", &[("address", Val::I(4096))]);
+    kernel.switch(950, 0, 20, 2, 0);
+    kernel.waking(1000, 0, 20, 0);
+    kernel.switch(1100, 0, 0, 0, 20);
+    let twenty = thread(&kernel, 20);
+    let reasons: Vec<(&str, u64, u64)> =
+        twenty.blocked.iter().map(|blocked| (blocked.reason.as_str(), blocked.ns, blocked.count)).collect();
+    assert_eq!(reasons, [("recvfrom: socket", 500, 1), ("page fault", 50, 1)]);
+    assert_eq!(twenty.allowed_cpus, Some(vec![0, 1]));
+    let change = &twenty.allowed_changes[0];
+    assert_eq!((change.t_ns, &change.allowed_cpus, &change.used_cpus, change.by_tid), (120, &None, &vec![0], Some(20)));
+    let (linux, calls) = pass::<Calls>(&kernel, ALL);
+    let fault = calls.answer(&linux).into_iter().find(|line| line.kind == "fault").unwrap();
+    assert_eq!((fault.name.as_str(), fault.count, fault.times.total_ns), ("page fault (user)", 1, None));
+}

@@ -3,15 +3,16 @@
 //! The trace is read from its very begin also where only a later part is asked for: the state at the begin of that part is what came
 //! before it.
 
+pub use crate::answer::write;
+
+use crate::answer::Told;
 use crate::input::{self, Input};
 use crate::table::number;
 use anyhow::{bail, Context};
 use longpole_model::linux::Linux;
 use longpole_model::linux_watch::Watch;
 use longpole_trace::{Catalogue, Item, Options, Trace};
-use serde::Serialize;
-use std::io::{self, BufWriter, StdoutLock, Write};
-use std::process::ExitCode;
+use std::io::{self, Write};
 
 /// The model after the trace's last event, and the trace for what it says of itself.
 pub struct Reading {
@@ -66,27 +67,18 @@ pub fn needs(found: u64, what: &str, groups: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Gives the answer as JSON, or as `print` shows it with what stands beside every number.
-pub fn write<T: Serialize>(
-    input: &Input,
-    reading: &Reading,
-    answer: &T,
-    print: impl FnOnce(&mut BufWriter<StdoutLock<'static>>, &T) -> io::Result<()>,
-) -> anyhow::Result<ExitCode> {
-    let mut out = BufWriter::new(io::stdout().lock());
-    if input.json {
-        serde_json::to_writer_pretty(&mut out, answer)?;
-        writeln!(out)?;
-    } else {
-        print(&mut out, answer)?;
-        footer(&mut out, reading)?;
+impl Told for &Reading {
+    fn trace(&self) -> &Trace {
+        &self.trace
     }
-    out.flush()?;
-    Ok(if reading.trace.is_damaged() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+
+    fn footer(&self, out: &mut dyn Write) -> io::Result<()> {
+        footer(out, self)
+    }
 }
 
 /// Loss, and what else makes the numbers uncertain.
-pub fn footer(out: &mut impl Write, reading: &Reading) -> io::Result<()> {
+pub fn footer(out: &mut dyn Write, reading: &Reading) -> io::Result<()> {
     let linux = &reading.linux;
     let lost = match (linux.lost, linux.uncounted_losses) {
         (lost, 0) => format!("{} lost", number(lost)),

@@ -1,6 +1,7 @@
 //! The command. It dispatches to one file per verb and turns their outcome into an exit status: 0 done, 1 failed, 2 wrong
 //! usage; a closed pipe is success. Answers go to stdout, talk goes to stderr.
 
+mod answer;
 mod input;
 mod kernel;
 mod overhead;

@@ -1,5 +1,8 @@
 //! Reads a trace once through all analyses: what `latency`, `queues`, `cpu` and `report` have in common.
 
+pub use crate::answer::write;
+
+use crate::answer::Told;
 use crate::input::Input;
 use crate::kernel;
 use crate::table::number;
@@ -9,9 +12,7 @@ use longpole_analysis::linux_account::Accounts;
 use longpole_analysis::pairs::Pairs;
 use longpole_analysis::report::Pass;
 use longpole_trace::{Item, Stream, StreamKind, Trace};
-use serde::Serialize;
-use std::io::{self, BufWriter, StdoutLock, Write};
-use std::process::ExitCode;
+use std::io::{self, Write};
 
 /// The pass, and the trace for what it says of itself.
 pub fn read(input: &Input, mut pairs: Option<&mut Pairs>) -> anyhow::Result<(Pass, Trace)> {
@@ -59,27 +60,18 @@ pub fn read_net(input: &Input, mut pairs: Option<&mut Pairs>) -> anyhow::Result<
     Ok((pass, reading.trace))
 }
 
-/// Gives the answer as JSON, or as `print` shows it with what stands beside every number.
-pub fn write<T: Serialize>(
-    input: &Input,
-    (pass, trace): (&Pass, &Trace),
-    answer: &T,
-    print: impl FnOnce(&mut BufWriter<StdoutLock<'static>>, &T) -> io::Result<()>,
-) -> anyhow::Result<ExitCode> {
-    let mut out = BufWriter::new(io::stdout().lock());
-    if input.json {
-        serde_json::to_writer_pretty(&mut out, answer)?;
-        writeln!(out)?;
-    } else {
-        print(&mut out, answer)?;
-        footer(&mut out, pass, trace)?;
+impl Told for (&Pass, &Trace) {
+    fn trace(&self) -> &Trace {
+        self.1
     }
-    out.flush()?;
-    Ok(exit(trace))
+
+    fn footer(&self, out: &mut dyn Write) -> io::Result<()> {
+        footer(out, self.0, self.1)
+    }
 }
 
 /// Loss, and the probes' own cost.
-pub fn footer(out: &mut impl Write, pass: &Pass, trace: &Trace) -> io::Result<()> {
+pub fn footer(out: &mut (impl Write + ?Sized), pass: &Pass, trace: &Trace) -> io::Result<()> {
     let inputs = pass.inputs();
     let cost = match trace.probe_cost_ns() {
         Some(ns) if ns > 0.0 => format!("a probe costs {ns:.1} ns"),
@@ -95,13 +87,4 @@ pub fn footer(out: &mut impl Write, pass: &Pass, trace: &Trace) -> io::Result<()
         writeln!(out, "{events} of them carry names beyond the {most} that are told apart of a kind: they stand under {OTHER_NAMES}")?;
     }
     Ok(())
-}
-
-/// A damaged trace was answered as far as it could be read, and that is a failure.
-fn exit(trace: &Trace) -> ExitCode {
-    if trace.is_damaged() {
-        ExitCode::FAILURE
-    } else {
-        ExitCode::SUCCESS
-    }
 }

@@ -4,10 +4,10 @@
 
 use crate::linux::Arguments;
 use crate::names::{NameId, Names};
-use crate::rules::{parse, Pattern, RuleError, Template};
+use crate::rules::{parse, Pattern, Place, RuleError, Template};
 use longpole_trace::event::{Catalogue, Class, Event, Value};
 use serde::Deserialize;
-use std::ops::Range;
+use std::convert::Infallible;
 use toml::Spanned;
 
 /// What one kernel event tells. Texts borrow from the event.
@@ -174,54 +174,44 @@ struct File {
     rule: Vec<Entry>,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Entry {
-    event: Spanned<String>,
-    #[serde(rename = "do")]
-    action: Spanned<String>,
-    tid: Option<Spanned<String>>,
-    name: Option<Spanned<String>>,
-    state: Option<Spanned<String>>,
-    to: Option<Spanned<String>>,
-    to_name: Option<Spanned<String>>,
-    parent: Option<Spanned<String>>,
-    process: Option<Spanned<String>>,
-    cpu: Option<Spanned<String>>,
-    number: Option<Spanned<String>>,
-    result: Option<Spanned<String>>,
-    about: Option<Spanned<String>>,
-    second: Option<Spanned<String>>,
-    third: Option<Spanned<String>>,
-    allowed: Option<Spanned<String>>,
-    call: Option<Spanned<String>>,
+/// The values that a rule may take from an event: as they stand in a file, as templates, and as places in an event.
+macro_rules! roles {
+    ($($role:ident),*) => {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Entry {
+            event: Spanned<String>,
+            #[serde(rename = "do")]
+            action: Spanned<String>,
+            $($role: Option<Spanned<String>>,)*
+        }
+
+        #[derive(Clone, Copy, Debug, Default)]
+        struct Roles<T> {
+            $($role: T,)*
+        }
+
+        impl Entry {
+            fn roles(&self) -> Roles<Option<&Spanned<String>>> {
+                Roles { $($role: self.$role.as_ref(),)* }
+            }
+        }
+
+        impl<T> Roles<T> {
+            fn each<U, E>(&self, mut change: impl FnMut(&T) -> Result<U, E>) -> Result<Roles<U>, E> {
+                Ok(Roles { $($role: change(&self.$role)?,)* })
+            }
+        }
+    };
 }
+
+roles!(tid, name, state, to, to_name, parent, process, cpu, number, result, about, second, third, allowed, call);
 
 #[derive(Debug)]
 struct Rule {
     pattern: Pattern,
     action: Action,
     roles: Roles<Option<Template>>,
-}
-
-/// What a rule takes from an event.
-#[derive(Clone, Copy, Debug, Default)]
-struct Roles<T> {
-    tid: T,
-    name: T,
-    state: T,
-    to: T,
-    to_name: T,
-    parent: T,
-    process: T,
-    cpu: T,
-    number: T,
-    result: T,
-    about: T,
-    second: T,
-    third: T,
-    allowed: T,
-    call: T,
 }
 
 #[derive(Debug)]
@@ -235,41 +225,13 @@ impl LinuxRules {
     }
 
     pub fn read(file: &str, text: &str) -> Result<LinuxRules, RuleError> {
-        let place = |span: Range<usize>, message: String| RuleError::at(file, text, span.start, message);
+        let place = Place { file, text };
         let parsed: File = parse(file, text)?;
         let mut rules = Vec::new();
         for entry in parsed.rule {
-            let Some(&(_, action)) = Action::ALL.iter().find(|(name, _)| name == entry.action.get_ref()) else {
-                let names: Vec<&str> = Action::ALL.iter().map(|(name, _)| *name).collect();
-                let message = format!("unknown action \"{}\": expected one of {}", entry.action.get_ref(), names.join(", "));
-                return Err(place(entry.action.span(), message));
-            };
+            let action = place.action(&Action::ALL, &entry.action)?;
             let pattern = Pattern::new(entry.event.get_ref());
-            let stars = pattern.stars();
-            let template = |text: &Option<Spanned<String>>| match text {
-                None => Ok(None),
-                Some(text) => {
-                    let template = crate::rules::template(text.get_ref(), stars);
-                    template.map(Some).map_err(|message| place(text.span(), message))
-                }
-            };
-            let roles = Roles {
-                tid: template(&entry.tid)?,
-                name: template(&entry.name)?,
-                state: template(&entry.state)?,
-                to: template(&entry.to)?,
-                to_name: template(&entry.to_name)?,
-                parent: template(&entry.parent)?,
-                process: template(&entry.process)?,
-                cpu: template(&entry.cpu)?,
-                number: template(&entry.number)?,
-                result: template(&entry.result)?,
-                about: template(&entry.about)?,
-                second: template(&entry.second)?,
-                third: template(&entry.third)?,
-                allowed: template(&entry.allowed)?,
-                call: template(&entry.call)?,
-            };
+            let roles = entry.roles().each(|text| place.template(*text, pattern.stars()))?;
             rules.push(Rule { pattern, action, roles });
         }
         Ok(LinuxRules { rules })
@@ -287,32 +249,17 @@ impl LinuxRules {
     pub(crate) fn compile(&self, class: &Class, names: &mut Names) -> Option<KernelPlan> {
         for rule in &self.rules {
             let Some(captures) = rule.pattern.captures(&class.event_name) else { continue };
-            let mut source = |template: &Option<Template>| match template {
-                None => Source::None,
-                Some(Template::Text(text)) => Source::Text(names.intern(text)),
-                Some(Template::Capture(at)) => captures.get(*at).map_or(Source::None, |text| Source::Text(names.intern(text))),
-                Some(Template::Field(fields)) => {
-                    fields.split('|').find_map(|field| field_of(class, field)).map_or(Source::None, Source::Field)
-                }
+            let source = |template: &Option<Template>| {
+                Ok::<Source, Infallible>(match template {
+                    None => Source::None,
+                    Some(Template::Text(text)) => Source::Text(names.intern(text)),
+                    Some(Template::Capture(at)) => captures.get(*at).map_or(Source::None, |text| Source::Text(names.intern(text))),
+                    Some(Template::Field(fields)) => {
+                        fields.split('|').find_map(|field| field_of(class, field)).map_or(Source::None, Source::Field)
+                    }
+                })
             };
-            let roles = &rule.roles;
-            let roles = Roles {
-                tid: source(&roles.tid),
-                name: source(&roles.name),
-                state: source(&roles.state),
-                to: source(&roles.to),
-                to_name: source(&roles.to_name),
-                parent: source(&roles.parent),
-                process: source(&roles.process),
-                cpu: source(&roles.cpu),
-                number: source(&roles.number),
-                result: source(&roles.result),
-                about: source(&roles.about),
-                second: source(&roles.second),
-                third: source(&roles.third),
-                allowed: source(&roles.allowed),
-                call: source(&roles.call),
-            };
+            let Ok(roles) = rule.roles.each(source);
             return (rule.action != Action::Ignore).then_some(KernelPlan { action: rule.action, roles });
         }
         None

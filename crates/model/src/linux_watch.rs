@@ -213,10 +213,14 @@ pub trait Watch {
 
     fn returned(&mut self, _call: &Call) {}
 
-    /// A packet made a step. Told also where it lies before the range that was asked for.
-    fn hopped(&mut self, _hop: &Hop<'_>) {}
+    /// It was told where the thread may run; the newest of [`crate::linux::Thread::allowings`].
+    fn allowed(&mut self, _thread: ThreadId, _t_ns: i64) {}
+
     /// A page was missing.
     fn faulted(&mut self, _thread: Option<ThreadId>, _name: NameId, _t_ns: i64) {}
+
+    /// A packet made a step. Told also where it lies before the range that was asked for.
+    fn hopped(&mut self, _hop: &Hop<'_>) {}
 }
 
 /// Nobody listens.

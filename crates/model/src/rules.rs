@@ -150,6 +150,32 @@ impl RuleError {
     }
 }
 
+/// Where an error of a rule file is said.
+pub(crate) struct Place<'a> {
+    pub file: &'a str,
+    pub text: &'a str,
+}
+
+impl Place<'_> {
+    pub fn error(&self, span: Range<usize>, message: String) -> RuleError {
+        RuleError::at(self.file, self.text, span.start, message)
+    }
+
+    /// What a rule does, of all that its kind of rules can.
+    pub fn action<A: Copy>(&self, all: &[(&str, A)], text: &Spanned<String>) -> Result<A, RuleError> {
+        all.iter().find(|(name, _)| name == text.get_ref()).map(|(_, action)| *action).ok_or_else(|| {
+            let names: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
+            self.error(text.span(), format!("unknown action \"{}\": expected one of {}", text.get_ref(), names.join(", ")))
+        })
+    }
+
+    /// Where a value comes from, in a rule whose pattern has so many stars.
+    pub fn template(&self, text: Option<&Spanned<String>>, stars: usize) -> Result<Option<Template>, RuleError> {
+        let Some(text) = text else { return Ok(None) };
+        template(text.get_ref(), stars).map(Some).map_err(|message| self.error(text.span(), message))
+    }
+}
+
 /// A rule file's text as what its reader knows of it; what else it holds is refused with its line.
 pub fn parse<T: DeserializeOwned>(file: &str, text: &str) -> Result<T, RuleError> {
     toml::from_str(text).map_err(|error| {
@@ -193,7 +219,7 @@ impl Rules {
 
     /// Appends a file's rules; earlier ones win. Nothing is added if one is wrong.
     pub fn add(&mut self, file: &str, text: &str) -> Result<(), RuleError> {
-        let place = |span: Range<usize>, message: String| RuleError::at(file, text, span.start, message);
+        let place = Place { file, text };
         let parsed: File = parse(file, text)?;
         let mut rules = Vec::new();
         for entry in parsed.rule {
@@ -205,22 +231,15 @@ impl Rules {
     }
 }
 
-fn check(entry: Entry, whole: Range<usize>, place: &impl Fn(Range<usize>, String) -> RuleError) -> Result<Rule, RuleError> {
+fn check(entry: Entry, whole: Range<usize>, place: &Place<'_>) -> Result<Rule, RuleError> {
     let pattern = Pattern::new(entry.event.get_ref());
     let stars = pattern.stars();
-    let Some(&(_, action)) = Action::ALL.iter().find(|(name, _)| name == entry.action.get_ref()) else {
-        let names: Vec<&str> = Action::ALL.iter().map(|(name, _)| *name).collect();
-        let message = format!("unknown action \"{}\": expected one of {}", entry.action.get_ref(), names.join(", "));
-        return Err(place(entry.action.span(), message));
-    };
+    let action = place.action(&Action::ALL, &entry.action)?;
     let when = match &entry.when {
-        Some(text) => Some(Predicate::parse(text.get_ref()).map_err(|error| place(text.span(), format!("`when`: {error}")))?),
+        Some(text) => Some(Predicate::parse(text.get_ref()).map_err(|error| place.error(text.span(), format!("`when`: {error}")))?),
         None => None,
     };
-    let template = |text: &Option<Spanned<String>>| match text {
-        None => Ok(None),
-        Some(text) => self::template(text.get_ref(), stars).map(Some).map_err(|message| place(text.span(), message)),
-    };
+    let template = |text: &Option<Spanned<String>>| place.template(text.as_ref(), stars);
     let rule = Rule {
         name: template(&entry.name)?,
         machine: template(&entry.machine)?,
@@ -234,15 +253,15 @@ fn check(entry: Entry, whole: Range<usize>, place: &impl Fn(Range<usize>, String
         action,
     };
     if rule.name.is_none() && action.needs_name() {
-        return Err(place(whole, format!("expected `name` for `do = \"{}\"`", entry.action.get_ref())));
+        return Err(place.error(whole, format!("expected `name` for `do = \"{}\"`", entry.action.get_ref())));
     }
     if rule.machine.is_none() && action == Action::State {
-        return Err(place(whole, "expected `machine` for `do = \"state\"`".to_owned()));
+        return Err(place.error(whole, "expected `machine` for `do = \"state\"`".to_owned()));
     }
     Ok(rule)
 }
 
-pub(crate) fn template(text: &str, stars: usize) -> Result<Template, String> {
+fn template(text: &str, stars: usize) -> Result<Template, String> {
     if let Some(field) = text.strip_prefix('@') {
         return match field {
             "" => Err("expected the name of a field after `@`".to_owned()),

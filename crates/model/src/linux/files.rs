@@ -2,8 +2,8 @@
 //! have done to these since.
 //!
 //! The calls that make two files at once (`pipe`, `socketpair`) write the numbers to the program's memory, which no event holds. The kernel
-//! takes the lowest free ones, so they are known as long as all files of the process are. Where a returned number
-//! contradicts that, or files may have come by a message, they are not.
+//! takes the lowest free ones, so they are known as long as the newest number that it returned was the lowest by what is known here. Where it
+//! was not (the dump is a moment younger than the first events), or files may have come by a message since, they are not.
 
 use crate::names::{NameId, Names};
 use std::collections::HashMap;
@@ -106,14 +106,15 @@ const DUMPED: usize = 256;
 
 #[derive(Clone, Copy, Debug)]
 struct File {
-    kind: FileKind,
+    /// None: it is a copy of one that is not known.
+    kind: Option<FileKind>,
     closes: bool,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Table {
     files: Vec<Option<File>>,
-    /// No other files than these are open.
+    /// No other files than these are open, as far as the newest number tells.
     complete: bool,
 }
 
@@ -158,9 +159,8 @@ impl Files {
     pub fn dumped(&mut self, process: i32, fd: i64, path: &[u8], flags: Option<i64>) {
         let table = self.processes.entry(process).or_insert_with(|| Table { files: Vec::new(), complete: true });
         // A dump without flags does not know what the next exec closes.
-        let known = flags.is_some_and(|flags| flags != 0);
-        table.put(fd, Some(File { kind: FileKind::of_path(path), closes: flags.unwrap_or(0) & CLOSE_ON_EXEC != 0 }));
-        table.complete &= known && table.files.iter().flatten().count() < DUMPED;
+        table.put(fd, Some(File { kind: Some(FileKind::of_path(path)), closes: flags.unwrap_or(0) & CLOSE_ON_EXEC != 0 }));
+        table.complete &= flags.is_some() && table.files.iter().flatten().count() < DUMPED;
     }
 
     pub fn forked(&mut self, parent: i32, child: i32) {
@@ -180,7 +180,7 @@ impl Files {
     }
 
     pub fn kind(&self, process: i32, fd: i64) -> Option<FileKind> {
-        Some(self.processes.get(&process)?.get(fd)?.kind)
+        self.processes.get(&process)?.get(fd)?.kind
     }
 
     /// A call returned.
@@ -201,27 +201,25 @@ impl Files {
             Effect::Opens(kind) => {
                 // The flags stand in another place in each of them; where they are not seen, the file counts as one that stays.
                 let closes = (second | third) & CLOSE_ON_EXEC != 0;
-                table.complete &= result == table.free();
-                table.put(result, Some(File { kind, closes }));
+                table.complete = result == table.free();
+                table.put(result, Some(File { kind: Some(kind), closes }));
             }
             Effect::OpensTwo(kind) => {
                 if table.complete {
                     let closes = (about.unwrap_or(0) | second | third) & CLOSE_ON_EXEC != 0;
                     for _ in 0..2 {
-                        table.put(table.free(), Some(File { kind, closes }));
+                        table.put(table.free(), Some(File { kind: Some(kind), closes }));
                     }
                 }
             }
             Effect::Duplicates => {
-                let copy = about.and_then(|fd| table.get(fd)).map(|file| File { closes: third & CLOSE_ON_EXEC != 0, ..file });
-                table.complete &= copy.is_some();
-                table.put(result, copy);
+                let kind = about.and_then(|fd| table.get(fd)).and_then(|file| file.kind);
+                table.put(result, Some(File { kind, closes: third & CLOSE_ON_EXEC != 0 }));
             }
             Effect::Controls => match (second, about) {
                 (F_DUPFD | F_DUPFD_CLOEXEC, Some(fd)) => {
-                    let copy = table.get(fd).map(|file| File { closes: second == F_DUPFD_CLOEXEC, ..file });
-                    table.complete &= copy.is_some();
-                    table.put(result, copy);
+                    let kind = table.get(fd).and_then(|file| file.kind);
+                    table.put(result, Some(File { kind, closes: second == F_DUPFD_CLOEXEC }));
                 }
                 (F_SETFD, Some(fd)) => {
                     if let Some(file) = table.get(fd) {
@@ -260,7 +258,7 @@ mod tests {
     fn a_pipe_has_the_lowest_free_numbers_as_long_as_all_files_are_known() {
         let (mut files, mut names) = (Files::default(), Names::default());
         for (fd, path) in [(0, "/dev/pts/1"), (1, "pipe:[5]"), (2, "/tmp/log"), (4, "socket:[9]")] {
-            files.dumped(7, fd, path.as_bytes(), Some(0o100_001));
+            files.dumped(7, fd, path.as_bytes(), Some(0));
         }
         assert_eq!(files.kind(7, 0), Some(FileKind::Terminal));
         call(&mut files, &mut names, "pipe2", [CLOSE_ON_EXEC, 0, 0], 0);

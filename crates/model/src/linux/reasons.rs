@@ -1,7 +1,7 @@
 //! Why a thread is blocked, and what is known of it beyond its state: files, allowed CPUs.
 
 use super::Linux;
-use crate::linux_watch::{Allowing, Cause, Mode, Reason, ThreadId, Why};
+use crate::linux_watch::{Allowing, Cause, Mode, Reason, ThreadId, Watch, Why};
 use std::rc::Rc;
 
 /// Changes of one thread's mask that are kept.
@@ -52,7 +52,7 @@ impl Linux {
     }
 
     /// `who` has set the mask of the thread `tid`, 0 being itself; which it is no event tells.
-    pub(super) fn allowed(&mut self, who: Option<ThreadId>, tid: Option<i64>, t_ns: i64) {
+    pub(super) fn allowed<W: Watch + ?Sized>(&mut self, who: Option<ThreadId>, tid: Option<i64>, t_ns: i64, watch: &mut W) {
         let target = match tid.and_then(|tid| i32::try_from(tid).ok()) {
             Some(0) => who,
             Some(tid) => Some(self.thread(tid, &[], false)),
@@ -60,8 +60,12 @@ impl Linux {
         };
         let Some(target) = target else { return };
         let changes = &mut self.threads[target.0 as usize].allowings;
-        if changes.len() < MOST_CHANGES {
-            changes.push(Allowing { t_ns, cpus: None, by: who });
+        if changes.len() >= MOST_CHANGES {
+            return;
+        }
+        changes.push(Allowing { t_ns, cpus: None, by: who });
+        if self.covers(t_ns) {
+            watch.allowed(target, t_ns);
         }
     }
 }

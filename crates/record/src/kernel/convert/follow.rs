@@ -187,3 +187,24 @@ impl Context {
         out
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_no_switch_told_of_is_told_once() {
+        let mut running = Running::default();
+        // Nothing is known before the first switch.
+        assert_eq!(running.unseen(Some(7), None), None);
+        assert_eq!(running.unseen(Some(7), Some(0)), None);
+        assert_eq!(running.unseen(Some(0), None), None);
+        assert_eq!(running.unseen(Some(9), None), Some(9));
+        assert_eq!(running.unseen(Some(9), None), None);
+        // A switch itself tells who left.
+        assert_eq!(running.unseen(Some(8), Some(9)), None);
+        running.lost();
+        assert_eq!(running.unseen(Some(9), None), Some(9));
+        assert_eq!(running.unseen(None, None), None);
+    }
+}

@@ -1,0 +1,134 @@
+//! Who is known: threads by their numbers, interrupt contexts, CPUs; and what the dump of the system's state says of them.
+
+use super::files::Arguments;
+use super::state::{Context, Cpu, Entered, Thread};
+use super::{reasons, Linux, Unclaimed};
+use crate::linux_loss::Silences;
+use crate::linux_rules::{Fact, Key};
+use crate::linux_watch::{softirq_name, Base, Cause, ContextId, CpuId, Mode, Reason, ThreadId, ThreadState, Watch};
+use longpole_trace::event::Event;
+
+/// More CPUs no kernel supports.
+const MOST_CPUS: u32 = 1 << 16;
+
+impl Linux {
+    /// The dump of the system's state knows what no event has told, and nothing better.
+    pub(super) fn dumped(&mut self, fact: Fact<'_>) {
+        let Fact::Process { tid, process, name, status, cpu, kernel, allowed, call } = fact else { return };
+        if tid == 0 {
+            return;
+        }
+        let call = call.map(|(name, about)| (self.names.intern(&String::from_utf8_lossy(name)), about));
+        let cpu = cpu.and_then(|number| self.known_cpu(number));
+        let begin = self.begin_ns.unwrap_or(0);
+        let id = self.thread(tid, &[], false);
+        let thread = &mut self.threads[id.0 as usize];
+        thread.process = thread.process.or(process);
+        if thread.name.is_empty() {
+            thread.name = name.to_vec();
+        }
+        // 5: it waits for something (`enum lttng_process_status`).
+        if thread.state == ThreadState::Unknown && thread.early.is_none() && status == Some(5) && thread.cpu.is_none() {
+            (thread.state, thread.since_ns) = (ThreadState::Blocked(Reason::Interruptible), begin);
+            if let Some((name, about)) = call {
+                let arguments = Arguments { about, ..Arguments::default() };
+                (thread.mode, thread.call) = (Mode::Syscall, Some(Entered { name, t_ns: None, arguments }));
+            }
+        }
+        thread.kernel |= kernel;
+        if thread.allowed.is_none() && thread.allowings.is_empty() {
+            thread.allowed = reasons::cpus(allowed);
+        }
+        thread.cpu = thread.cpu.or(cpu);
+        let (state, unexplained) = (thread.state, thread.cause == Cause::Unknown);
+        if let (ThreadState::Blocked(state), true) = (state, unexplained) {
+            self.threads[id.0 as usize].cause = self.cause(id, state);
+        }
+    }
+
+    /// The thread of this id; another one than before if that one is dead and `fresh` says that this one lives.
+    pub(super) fn thread(&mut self, tid: i32, name: &[u8], fresh: bool) -> ThreadId {
+        let next = ThreadId(self.threads.len() as u32);
+        let id = *self.thread_ids.entry(tid).or_insert(next);
+        if id == next {
+            self.threads.push(Thread { tid, name: name.to_vec(), since_ns: self.begin_ns.unwrap_or(0), ..Thread::default() });
+            return id;
+        }
+        let thread = &mut self.threads[id.0 as usize];
+        if fresh && thread.state == ThreadState::Dead {
+            self.thread_ids.remove(&tid);
+            return self.thread(tid, name, false);
+        }
+        if !name.is_empty() && thread.name != name {
+            thread.name.clear();
+            thread.name.extend_from_slice(name);
+        }
+        id
+    }
+
+    pub(super) fn context(&mut self, key: Key, name: &[u8]) -> ContextId {
+        let next = ContextId(self.contexts.len() as u32);
+        let id = *self.context_ids.entry(key).or_insert(next);
+        if id == next {
+            let name = String::from_utf8_lossy(name);
+            let name = match key {
+                Key::Irq(number) => format!("irq {number} {name}").trim_end().to_owned(),
+                Key::Softirq(number) => softirq_name(number).map_or_else(|| format!("softirq {number}"), |name| format!("softirq {name}")),
+                Key::Vector(name) => self.names.text(name).to_owned(),
+            };
+            self.contexts.push(Context { key, name, allowed: None });
+        }
+        id
+    }
+
+    pub(super) fn known_cpu(&self, number: u32) -> Option<CpuId> {
+        self.cpu_ids.get(number as usize).copied().flatten()
+    }
+
+    #[inline]
+    pub(super) fn cpu(&mut self, number: u32, event: &Event<'_>) -> Option<CpuId> {
+        match self.cpu_ids.get(number as usize) {
+            Some(Some(id)) => Some(*id),
+            _ => self.meet(number, event),
+        }
+    }
+
+    #[cold]
+    pub(super) fn meet(&mut self, number: u32, event: &Event<'_>) -> Option<CpuId> {
+        if number >= MOST_CPUS {
+            return None;
+        }
+        let begin = *self.begin_ns.get_or_insert(event.t_ns);
+        let id = CpuId(self.cpus.len() as u32);
+        self.cpus.push(Cpu {
+            number,
+            since_ns: begin,
+            base: Base::Unknown,
+            open: Vec::new(),
+            unclaimed: Unclaimed::since(begin),
+            fresh: true,
+            raised: [None; 32],
+            silences: Silences::default(),
+            ready_ns: None,
+            doubt: false,
+            lost: 0,
+        });
+        if self.cpu_ids.len() <= number as usize {
+            self.cpu_ids.resize(number as usize + 1, None);
+        }
+        self.cpu_ids[number as usize] = Some(id);
+        Some(id)
+    }
+
+    #[cold]
+    pub(super) fn meet_stream<W: Watch + ?Sized>(&mut self, cpu: CpuId, event: &Event<'_>, watch: &mut W) {
+        let at = event.stream.0 as usize;
+        if self.cpu_of_stream.len() <= at {
+            self.cpu_of_stream.resize(at + 1, None);
+        }
+        self.cpu_of_stream[at] = Some(cpu);
+        if let Some(loss) = self.early_losses.remove(&event.stream.0) {
+            self.lose(cpu, loss, watch);
+        }
+    }
+}
