@@ -25,6 +25,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         command: Vec::new(),
         probe_cost_ns: None,
         kernel: groups.map(|groups| Wish { groups, ..Wish::default() }),
+        stacks: None,
         packets,
         snaplen: None,
         steady: None,
