@@ -87,6 +87,7 @@ class Log:
         line = {key: value for key, value in line.items() if not key.startswith("x_")}
         for key in (TEXT | NULLABLE) & line.keys():
             self.demand(isinstance(line[key], str) or line[key] is None and key in NULLABLE, f"`{key}` is not text")
+        self.demand(type(line.get("at", 0)) is int and line.get("at", 0) >= 0, "`at` is not an integer of at least 0")
         t = line.pop("t", None)
         if t is not None or "queue" not in line:
             self.demand(type(t) is int and t >= 0, "`t` is not an integer of at least 0")
@@ -156,9 +157,8 @@ class Log:
 
     def named(self, m, line, key, t, at):
         """The lineage that `woken_by` or `forked_by` names, on the machine's own host."""
-        when = line.get("at", t)
-        self.demand(type(when) is int and when >= 0, "`at` is not an integer of at least 0")
-        self.negative_links, when = self.negative_links + (when > t), min(when, t)
+        when = min(line.get("at", t), t)
+        self.negative_links += line.get("at", t) > t
         other = self.machines.get((m.host, line[key]))
         if line[key] is None or other is None or not other.entries:
             return line[key] and self.contradiction(f"{line[key]} has no line before") or NOWHERE
