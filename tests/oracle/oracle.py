@@ -269,18 +269,18 @@ def answer(lines, mode="global", machine=None, host="", nested=True):
     if key not in log.machines:
         raise Refused(f"no machine {key[1]} in this log")
     m = log.machines[key]
-    start, end, segments, sums = log.times[0], log.times[at], [], {}
+    start, end, segments, sums, unknown = log.times[0], log.times[at], [], {}, 0
     for s in reversed(walk(m, at, end, start, mode == "active", nested)):
         assert s.start == (segments[-1].end if segments else start), "the segments leave a gap"
-        sums[s[2:6]] = sums.get(s[2:6], 0) + s.end - s.start
-        if segments and segments[-1][2:] == s[2:]:
+        sums[s[2:6]], unknown = sums.get(s[2:6], 0) + s.end - s.start, unknown + (s.end - s.start) * s.unknown
+        if segments and segments[-1][2:6] == s[2:6]:
             s = s._replace(start=segments.pop().start)
         segments.append(s)
     assert sum(sums.values()) == end - start, "the segments do not sum to the length"
     names = ("start_ns", "end_ns", "host", "machine", "class", "state")
     rows = [dict(zip(names[2:], k), ns=ns, share=ns / (end - start), slack_ns=log.slack.get((k[0], k[1], k[3]))) for k, ns in sums.items()]
     return {"mode": mode, "end_machine": m.name, "end_host": m.host, "start_ns": start, "end_ns": end, "length_ns": end - start,
-            "unknown_ns": sum(s.end - s.start for s in segments if s.unknown), "lost": 0, "segments": [dict(zip(names, s)) for s in segments],
+            "unknown_ns": unknown, "lost": 0, "segments": [dict(zip(names, s)) for s in segments],
             "criticality": sorted(rows, key=lambda row: (-row["ns"], *[row[name] for name in names[2:]])),
             "contradictions": log.contradictions, "ignored_wakes": log.ignored_wakes, "negative_links": log.negative_links}
 

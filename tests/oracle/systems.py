@@ -74,7 +74,7 @@ class System:
         self.features |= {key for key in ("capacity", "initial", "merge") if keys.get(key)} | {keys.get("order", "fifo")}
 
     def make_machine(self, name, host):
-        m = SimpleNamespace(key=(host, name), born=None, alive=True, blocked=False, on=None, above=None, reserved=Counter(), context=False,
+        m = SimpleNamespace(key=(host, name), born=None, lives=[], alive=True, blocked=False, on=None, above=None, reserved=Counter(), context=False,
                             holds=False, served=None, busy=False)
         return self.machines.setdefault(m.key, m)
 
@@ -90,6 +90,10 @@ class System:
         if m.key[0]:
             line["host"] = m.key[0]
         line["machine"] = m.key[1]
+        if not m.lives or m.lives[-1][1] is not None:
+            m.lives.append([self.t, None])
+        if {"stop", "pop"} & keys.keys():
+            m.lives[-1][1] = self.t
         if m.born is None:
             m.born = self.t
             if m.key[1] != "same" and rng.random() < 0.3:
@@ -141,10 +145,12 @@ class System:
         q = q or (m.on if m.on and rng.random() < 0.7 else self.pick(self.queues.values()))
         if q.name.startswith(("rpc:", "lock:")):
             return False
-        flow = rng.choice(("x", "y")) if q.flows and rng.random() < 0.5 else None
+        flow = rng.choice(("x", "y")) if q.flows and rng.random() < 0.5 and (self.edges or not peek) else None
         there = q.held[flow] if flow else sum(q.held.values())
         keys = {"flow": flow} if flow else {}
-        if rng.random() < 0.1:
+        if m.context and not self.edges and there:
+            n = 1  # of several tokens at once, which is a context's first rests on a reading
+        elif rng.random() < 0.1:
             keys["n"], n = "all", there
         elif there == 0 or self.bad and rng.random() < 0.1:
             if not self.bad or rng.random() < 0.5:
@@ -226,9 +232,14 @@ class System:
             near = max(min(first, self.t), self.t - rng.randint(0, 3 * self.step))
             keys["at"] = rng.choice((near, near, near, near, first, rng.randint(min(first, self.t), self.t)))
             self.features.add("at earlier")
-        elif self.skew and rng.random() < 0.3:
+        elif self.skew and rng.random() < 0.3 and other.lives[-1][1] is None:
             keys["at"] = self.t + rng.randint(1, 5)
             self.features.add("negative link")
+        if not self.edges:  # not when it did not exist
+            at = keys.get("at", self.t)
+            stopped = [life for life in other.lives if life[0] <= at][-1][1]
+            if stopped is not None and stopped < at:
+                keys["at"] = stopped
         if rng.random() < 0.3:
             keys["link"] = rng.choice(("timer", "ipi", "signal"))
         return keys
@@ -410,6 +421,9 @@ class System:
                    "enter": 1.5, "pop": 2, "call": 1.5, "lock": 1.5}
         for name in weights:
             weights[name] *= rng.choice((0, 0.5, 1, 1, 2)) if name not in ("block", "put", "get", "pop") else 1
+        if rng.random() < 0.6 and self.target > 2 * len(self.machines):
+            for m in self.machines.values():
+                self.emit(m, state=rng.choice(STATES))
         early = rng.randint(1, self.target) if rng.random() < 0.1 else None
         idle = 0
         while len(self.lines) < self.target and idle < 500:
@@ -426,7 +440,8 @@ class System:
                 early = self.finish()
         if not any(m.born is not None for m in self.machines.values()):
             self.emit(self.pick(self.machines.values()), state="run")
-        if rng.random() < 0.85:
+        ends = [line for line in self.lines if "machine" in line and "stop" not in line][-1]
+        if rng.random() < 0.85 or "pop" in ends and not self.edges:
             self.finish()
         if any(m.blocked and m.alive for m in self.machines.values()):
             self.features.add("unfinished block")
@@ -437,7 +452,7 @@ class System:
 
     def finish(self):
         born = [m for m in self.machines.values() if m.born is not None]
-        m = self.pick(m for m in born if m.alive and not m.context) if self.rng.random() < 0.9 else self.pick(born)
+        m = self.pick(m for m in born if self.edges or m.alive and not m.context)
         if m is not None:
             self.tick()
             self.lines.append({"t": self.t, "end": m.key[1], **({"host": m.key[0]} if m.key[0] else {})})
