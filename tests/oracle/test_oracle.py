@@ -48,8 +48,8 @@ class HandWorkedCases(unittest.TestCase):
                         self.assertEqual(sorted([*key, ns] for key, ns in slack.items()), want)
                     elif name == "contradictions":
                         self.assertEqual([c["line"] for c in oracle.answer(lines)["contradictions"]], want)
-                    elif name == "ignored_wakes":
-                        self.assertEqual(oracle.answer(lines)["ignored_wakes"], want)
+                    elif name in ("ignored_wakes", "negative_links"):
+                        self.assertEqual(oracle.answer(lines)[name], want)
                     else:
                         mode, _, machine = name.partition(" ")
                         machine, _, host = machine.partition("@")
