@@ -1,0 +1,170 @@
+#!/usr/bin/env python3
+"""Holds `longpole path` against the oracle on random systems, in every nanosecond.
+
+Each system is asked for its global path and the active path of several machines. The first system (by seed) whose segments, criticality,
+length or unknown time differ is shrunk, by leaving lines out while the difference stays, and printed with both answers; the exit status is
+then 1. What rests on a reading of README.md is marked: `--edges never` leaves those systems out.
+"""
+import argparse
+import json
+import multiprocessing
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+
+import oracle
+import systems
+
+EDGES = {"never": False, "only": True, "also": None}
+FIELDS = ("start_ns", "end_ns", "host", "machine", "class", "state")
+
+
+def facts(path):
+    """What must be equal: every segment in order, every criticality, and the sums."""
+    return {
+        "range": [path["start_ns"], path["end_ns"], path["length_ns"]],
+        "segments": [[s[key] for key in FIELDS] for s in path["segments"]],
+        "criticality": sorted([*(row[key] for key in FIELDS[2:]), row["ns"]] for row in path["criticality"]),
+        "unknown_ns": path["unknown_ns"],
+    }
+
+
+def ask_longpole(program, lines, mode, machine, folder):
+    log = pathlib.Path(folder, "system.jsonl")
+    log.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    command = [program, "path", "--json", "--mode", mode, *(["--machine", machine] if machine else []), str(log)]
+    try:
+        run = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    except subprocess.TimeoutExpired:
+        return {"failed": "no answer within a minute"}
+    if run.returncode:
+        return {"failed": run.stderr.strip().replace(str(log), "LOG") or f"exit status {run.returncode}"}
+    try:
+        return facts(json.loads(run.stdout))
+    except (ValueError, KeyError, TypeError) as error:
+        return {"failed": f"its JSON is not that of the contract: {error!r}"}
+
+
+def ask_oracle(lines, mode, machine, nested=True):
+    host = next((h for h, name in machines(lines) if name == machine), "")
+    try:
+        return facts(oracle.answer(lines, mode, machine, host, nested))
+    except oracle.Refused as error:
+        return {"refused": str(error)}
+
+
+def machines(lines):
+    found = {}
+    for line in map(json.loads, lines):
+        if "machine" in line:
+            found[line.get("host", ""), line["machine"]] = None
+    return list(found)
+
+
+def questions(seed, lines, most):
+    """Global, and active for machines whose name says who is meant: the command has no host."""
+    names = Counter(name for _, name in machines(lines))
+    single = [name for name in names if names[name] == 1]
+    yield "global", None
+    for name in random.Random(seed).sample(single, k=min(most, len(single))):
+        yield "active", name
+
+
+def difference(program, lines, mode, machine, folder):
+    """Which part differs first, or None. What the oracle refuses is no system."""
+    want = ask_oracle(lines, mode, machine)
+    if "refused" in want:
+        return None
+    got = ask_longpole(program, lines, mode, machine, folder)
+    if "failed" in got:
+        return "failed"
+    return next((part for part in want if want[part] != got[part]), None)
+
+
+def shrink(program, lines, mode, machine, part, folder):
+    """Leaves lines out, halves first, while the same part differs."""
+    size = max(1, len(lines) // 2)
+    while True:
+        at, smaller = 0, False
+        while at < len(lines):
+            fewer = lines[:at] + lines[at + size:]
+            if fewer and difference(program, fewer, mode, machine, folder) == part:
+                lines, smaller = fewer, True
+            else:
+                at += size
+        if size == 1 and not smaller:
+            return lines
+        size = max(1, size // 2)
+
+
+def check(work):
+    """One system: how many questions agreed, and the first that did not."""
+    program, seed, edges, most = work
+    lines, features = systems.system(seed, edges)
+    asked = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for mode, machine in questions(seed, lines, most):
+            part = difference(program, lines, mode, machine, folder)
+            if part:
+                return seed, asked, features, (mode, machine, part)
+            asked += 1
+    return seed, asked, features, None
+
+
+def show(program, seed, edges, found):
+    mode, machine, part = found
+    lines, features = systems.system(seed, edges)
+    with tempfile.TemporaryDirectory() as folder:
+        fewer = shrink(program, lines, mode, machine, part, folder)
+        want, got = ask_oracle(fewer, mode, machine), ask_longpole(program, fewer, mode, machine, folder)
+        print(f"system {seed} differs in {part}: {mode}{' of ' + machine if machine else ''}; {len(fewer)} of {len(lines)} lines show it")
+        print(f"in the whole: {', '.join(sorted(features))}")
+        print("".join(line + "\n" for line in fewer), end="")
+        for name, answer in (("oracle", want), ("longpole", got)):
+            print(f"{name}:")
+            for row in answer.get("segments", [list(answer.values())]):
+                print("   ", *row)
+        if part not in ("failed", "segments"):
+            print(f"{part}: oracle {want[part]}, longpole {got[part]}")
+        if mode == "active" and ask_oracle(fewer, mode, machine, nested=False) == got:
+            print("The difference is the reading of rule 13: longpole does not come back to the time before the blocks of others.")
+
+
+def main():
+    args = argparse.ArgumentParser(description="hold `longpole path` against the oracle on random systems")
+    args.add_argument("--longpole", required=True, help="the program")
+    args.add_argument("--systems", type=int, default=2000)
+    args.add_argument("--seed", type=int, default=1)
+    args.add_argument("--machines", type=int, default=3, help="active paths asked per system")
+    args.add_argument("--edges", choices=EDGES, default="also", help="systems that rest on a reading")
+    args.add_argument("--all", action="store_true", help="count all that differ before the first is shown")
+    args = args.parse_args()
+    found, questions_asked, differing, first = Counter(), 0, 0, None
+    edges = EDGES[args.edges]
+    work = [(args.longpole, seed, edges, args.machines) for seed in range(args.seed, args.seed + args.systems)]
+    with multiprocessing.Pool(2) as pool:
+        for seed, asked, features, difference_found in pool.imap(check, work, chunksize=4):
+            found.update(features)
+            questions_asked += asked
+            if difference_found:
+                differing += 1
+                first = first or (seed, difference_found)
+                if not args.all:
+                    break
+    if first:
+        if args.all:
+            print(f"{differing} of {args.systems} systems differ")
+        show(args.longpole, first[0], edges, first[1])
+        return 1
+    for name, share in systems.MUST_OCCUR.items():
+        assert found[name] >= share * args.systems, f"{name}: only in {found[name]} of {args.systems} systems"
+    shares = ", ".join(f"{name} {found[name] / args.systems:.0%}" for name in systems.MUST_OCCUR)
+    print(f"{args.systems} systems, {questions_asked} paths: equal in every nanosecond ({shares})")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
