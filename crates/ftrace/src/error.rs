@@ -61,6 +61,10 @@ pub enum PageErrorKind {
     EventBeyondCommit { need: u64, have: usize },
     #[error("an event of {length} bytes cannot be")]
     EventLength { length: u32 },
+    #[error("the time {time} cannot be: what is around it says {earliest} to {latest}")]
+    Time { time: u64, earliest: u64, latest: u64 },
+    #[error("{count} lost events cannot be: at most {most} are missing")]
+    Lost { count: u64, most: u64 },
     #[error("reading failed: {0}")]
     Io(String),
 }
@@ -115,7 +119,7 @@ pub enum DatErrorKind {
 pub enum TraceFsError {
     #[error("tracefs is not mounted; as root: mount -t tracefs nodev /sys/kernel/tracing")]
     NotMounted,
-    #[error("{path} may not be used by this user; run as root, or let root open it: chgrp -R tracing /sys/kernel/tracing; chmod -R g+rwX /sys/kernel/tracing")]
+    #[error("{path} may not be used by this user; run as root, or let root give it to this user: mount -o remount,uid=USER,mode=700 /sys/kernel/tracing")]
     NoPermission { path: PathBuf },
     #[error("{path}: {error}")]
     Io {

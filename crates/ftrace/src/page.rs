@@ -213,6 +213,11 @@ impl<'a> Page<'a> {
         self.loss
     }
 
+    /// Something that is wrong with this page, for who knows more than the page.
+    pub fn error(&self, kind: PageErrorKind) -> PageError {
+        PageError { page: self.place.0, page_offset: self.place.1, offset: self.layout.time_offset, kind }
+    }
+
     /// Bytes of events.
     pub fn len(&self) -> usize {
         self.end - self.layout.data_offset

@@ -8,7 +8,7 @@ use std::env;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, UNIX_EPOCH};
 
 #[derive(clap::Args)]
 pub struct Input {
@@ -98,9 +98,43 @@ fn complete_kernel(path: &Path) {
     if !kernel::is_pending(path) {
         return;
     }
-    match kernel::complete(path, &mut crate::verbs::record::progress()) {
+    let mut patience = Patience::default();
+    let done = loop {
+        match kernel::complete(path, &mut crate::verbs::record::progress()) {
+            Err(kernel::ConvertError::Busy { .. }) if patience.lasts(path) => std::thread::sleep(PAUSE),
+            done => break done,
+        }
+    };
+    match done {
         Ok(done) => done.oddities.iter().for_each(|note| eprintln!("longpole: note: {note}")),
         Err(error) => eprintln!("longpole: note: the kernel's events of {} are not in this answer: {error}", path.display()),
+    }
+}
+
+/// Between two looks at what another process does.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Looks without any progress of the other, before a conversion was seen and since.
+const LOOKS: (u32, u32) = (10, 300);
+
+/// With a conversion in another process that goes on; a recorder that still records may take any time.
+#[derive(Default)]
+struct Patience {
+    bytes: u64,
+    seen: bool,
+    looks: u32,
+}
+
+impl Patience {
+    fn lasts(&mut self, recording: &Path) -> bool {
+        let parts = fs::read_dir(recording.join("kernel/.converting"));
+        if parts.is_ok() && !self.seen {
+            (self.seen, self.looks) = (true, 0);
+            eprintln!("longpole: another process converts the kernel's events; waiting for it");
+        }
+        let bytes = parts.into_iter().flatten().flatten().filter_map(|entry| Some(entry.metadata().ok()?.len())).sum();
+        self.looks = if bytes > self.bytes { 0 } else { self.looks + 1 };
+        self.bytes = bytes;
+        self.looks < if self.seen { LOOKS.1 } else { LOOKS.0 }
     }
 }
 

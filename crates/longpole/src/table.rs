@@ -40,7 +40,7 @@ impl Table {
         I: IntoIterator<Item = S>,
         S: Into<String>,
     {
-        let mut row: Vec<String> = cells.into_iter().map(Into::into).collect();
+        let mut row: Vec<String> = cells.into_iter().map(|cell| plain(cell.into())).collect();
         row.resize(self.header.len(), String::new());
         self.rows.push(row);
     }
@@ -77,6 +77,21 @@ impl Table {
         }
         writeln!(out, "{}", line.trim_end())
     }
+}
+
+/// A name that steers no terminal and stays in its line: any program may name its threads anything.
+pub fn plain(text: String) -> String {
+    if !text.contains(char::is_control) {
+        return text;
+    }
+    let mut out = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        match c.is_control() {
+            true => out.extend(c.escape_default()),
+            false => out.push(c),
+        }
+    }
+    out
 }
 
 fn width(cell: &str) -> usize {
@@ -158,6 +173,15 @@ mod tests {
         let mut out = Vec::new();
         table.print(&mut out).unwrap();
         assert_eq!(String::from_utf8(out).unwrap(), "  name    count\n  a       1,000\n  längst      7\n");
+    }
+
+    #[test]
+    fn a_name_steers_no_terminal() {
+        let mut table = Table::new(&["name", ">count"]);
+        table.row(["\u{1b}[2Ja\nb\u{9b}", "7"]);
+        let mut out = Vec::new();
+        table.print(&mut out).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), "  name                  count\n  \\u{1b}[2Ja\\nb\\u{9b}      7\n");
     }
 
     #[test]

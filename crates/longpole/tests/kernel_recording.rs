@@ -90,3 +90,96 @@ fn without_the_kernel_a_command_without_probes_captured_nothing() {
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     assert!(said(&output).contains("captured nothing"), "{}", said(&output));
 }
+
+/// Pages that a recorder left, not yet converted.
+fn pending() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    let fixture = concat!(env!("CARGO_MANIFEST_DIR"), "/../record/tests/fixtures/kernel/.");
+    assert!(Command::new("cp").arg("-r").arg(fixture).arg(directory.path()).status().unwrap().success());
+    directory
+}
+
+fn verb(words: &[&str], recording: &std::path::Path) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_longpole")).args(words).arg(recording).stdin(Stdio::null()).output().unwrap()
+}
+
+fn hold(recording: &std::path::Path) -> std::fs::File {
+    let held = std::fs::File::open(recording.join("kernel/raw")).unwrap();
+    rustix::fs::flock(&held, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    held
+}
+
+#[test]
+fn an_answer_without_the_kernel_s_events_is_a_failure_and_their_number_unknown() {
+    let recording = pending();
+    let _held = hold(recording.path());
+    let output = verb(&["info", "--json"], recording.path());
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(said(&output).contains("are not in this answer"), "{}", said(&output));
+    let info: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(info["uncounted_losses"], 1, "{info}");
+}
+
+#[test]
+fn a_verb_waits_for_another_that_converts() {
+    let recording = pending();
+    let held = hold(recording.path());
+    std::fs::create_dir(recording.path().join("kernel/.converting")).unwrap();
+    let path = recording.path().to_owned();
+    let waiting = std::thread::spawn(move || verb(&["info", "--json"], &path));
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    drop(held);
+    let output = waiting.join().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert!(said(&output).contains("waiting for it"), "{}", said(&output));
+    assert!(!recording.path().join("kernel/raw").exists());
+}
+
+#[test]
+fn damaged_pages_are_told_by_every_later_verb() {
+    let recording = pending();
+    let pages = recording.path().join("kernel/raw/cpu0");
+    let mut bytes = std::fs::read(&pages).unwrap();
+    bytes[5 * 4096 + 5] ^= 0x40;
+    std::fs::write(&pages, bytes).unwrap();
+    for verb_name in ["cpu", "cpu", "sched", "info", "print"] {
+        let output = verb(&[verb_name], recording.path());
+        assert_eq!(output.status.code(), Some(1), "{verb_name}: {}", said(&output));
+        assert!(said(&output).contains("1 pages of the kernel were damaged"), "{verb_name}: {}", said(&output));
+    }
+}
+
+#[test]
+fn a_context_without_kernel_events_is_wrong_usage() {
+    let place = Place::new();
+    let output = place.record(&["--kernel", "none", "--context", "pid", "--", "true"]);
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    assert!(said(&output).contains("--context"), "{}", said(&output));
+}
+
+#[test]
+fn an_ordinary_user_is_told_that_the_kernel_is_not_recorded_and_can_silence_it() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: what a recording of an ordinary user says (needs root)");
+        return;
+    }
+    let place = Place::new();
+    for path in [place.0.path().to_owned(), place.runtime()] {
+        std::os::unix::fs::chown(path, Some(65_534), Some(65_534)).unwrap();
+    }
+    let program = place.0.path().join("longpole");
+    std::fs::copy(env!("CARGO_BIN_EXE_longpole"), &program).unwrap();
+    for (words, told) in [(&["--for", "10ms"][..], true), (&["--kernel", "none", "--for", "10ms"], false)] {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]).arg(&program).arg("record").args(words);
+        command.env("LONGPOLE_RUNTIME_DIR", place.runtime()).env("LONGPOLE_ROOT", place.0.path().join("traces"));
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        assert_eq!(said(&output).contains("the kernel is not recorded: needs root"), told, "{}", said(&output));
+    }
+    let notes = std::fs::read_dir(place.0.path().join("traces")).unwrap().filter(|recording| {
+        let path = recording.as_ref().unwrap().path();
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700);
+        std::fs::read_to_string(path.join("longpole.json")).unwrap().contains("the kernel is not recorded")
+    });
+    assert_eq!(notes.count(), 1);
+}

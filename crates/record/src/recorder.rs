@@ -348,6 +348,11 @@ impl Recorder {
         sources.into_iter().flatten().chain(steady).map(String::as_str)
     }
 
+    /// Tells something in the recording's description.
+    pub fn note(&mut self, text: &str) {
+        self.oddity(text.to_owned());
+    }
+
     fn begin_kernel(&mut self) {
         if let Some(kernel) = &mut self.kernel {
             if let Err(error) = kernel.begin(self.clock.source) {

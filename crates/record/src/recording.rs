@@ -3,6 +3,7 @@
 use crate::error::Error;
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// Where recordings are made if nothing says otherwise: `LONGPOLE_ROOT`, else `traces`.
@@ -23,7 +24,8 @@ pub fn create(root: &Path, unix_ns: u64) -> Result<PathBuf, Error> {
             1 => root.join(&name),
             attempt => root.join(format!("{name}-{attempt}")),
         };
-        match fs::create_dir(&path) {
+        // Whatever it holds, system calls and names of all users perhaps, is its owner's.
+        match fs::DirBuilder::new().mode(0o700).create(&path) {
             Ok(()) => {
                 let user = path.join("user");
                 fs::create_dir(&user).map_err(Error::io("make", user))?;
@@ -148,6 +150,8 @@ mod tests {
         let second = create(root.path(), 5_000_000).unwrap();
         assert!(first.ends_with("1970-01-01T00-00-00.005Z"), "{first:?}");
         assert!(second.ends_with("1970-01-01T00-00-00.005Z-2"), "{second:?}");
+        let mode = std::os::unix::fs::MetadataExt::mode(&fs::metadata(&first).unwrap());
+        assert_eq!(mode & 0o777, 0o700, "others can look into it");
     }
 
     #[test]

@@ -474,18 +474,6 @@ fn a_cpu_that_comes_and_goes_leaves_the_others_whole() {
 }
 
 #[test]
-fn a_truncated_page_costs_at_most_itself() {
-    let place = recording();
-    let raw = place.path().join("kernel/raw");
-    let path = raw.join("cpu0");
-    let bytes = fs::read(&path).unwrap();
-    fs::write(&path, &bytes[..bytes.len() - 4096 * 2 + 100]).unwrap();
-    let converted = done(place.path());
-    assert!(converted.events > 100 && converted.damaged_pages == 1, "{converted:?}");
-    babeltrace(&place.path().join("kernel"));
-}
-
-#[test]
 fn whatever_the_directory_holds_nothing_panics() {
     let place = recording();
     // Small: many turns.

@@ -65,6 +65,9 @@ pub(crate) fn open(directory: &Path, shared: &mut Shared, name: &dyn Fn(&Path) -
         Some("longpole-samples") => StreamKind::Samples,
         _ => StreamKind::User,
     };
+    if let Some(pages) = number("damaged_pages").and_then(|pages| u64::try_from(pages).ok()).filter(|pages| *pages > 0) {
+        shared.oddities.push(Oddity::DamagedPages { path: directory.to_owned(), pages });
+    }
     let subject = Subject {
         host: env("hostname").unwrap_or("").to_owned(),
         label: env("procname").unwrap_or("").to_owned(),

@@ -23,6 +23,8 @@ pub enum Oddity {
     Altered { path: PathBuf, left: u64, found: Option<u64> },
     /// Pages of the kernel's tracer that were not converted; their events are not in the trace.
     Unconverted { path: PathBuf },
+    /// Pages of the kernel's tracer that could not be read, or not wholly, when they were converted.
+    DamagedPages { path: PathBuf, pages: u64 },
     /// The recording says nothing of its end.
     Unfinished { path: PathBuf },
 }
@@ -30,7 +32,7 @@ pub enum Oddity {
 impl Oddity {
     /// Whether the trace is less than what was written to it.
     pub fn is_damage(&self) -> bool {
-        matches!(self, Oddity::Damaged { .. } | Oddity::Altered { .. })
+        matches!(self, Oddity::Damaged { .. } | Oddity::Altered { .. } | Oddity::DamagedPages { .. } | Oddity::Unconverted { .. })
     }
 }
 
@@ -52,6 +54,9 @@ impl fmt::Display for Oddity {
             }
             Oddity::Unconverted { path } => {
                 write!(f, "{}: the kernel's events are not converted yet, and not in what follows", path.display())
+            }
+            Oddity::DamagedPages { path, pages } => {
+                write!(f, "{}: {pages} pages of the kernel were damaged; some of their events are missing", path.display())
             }
             Oddity::Unfinished { path } => {
                 write!(f, "{}: the recording goes on, or its recorder was killed", path.display())

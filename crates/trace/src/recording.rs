@@ -111,6 +111,9 @@ impl Recording {
     pub fn read(directory: &Path) -> Result<Option<Recording>, Error> {
         let path = directory.join(FILE_NAME);
         let text = match fs::metadata(&path) {
+            Ok(found) if !found.is_file() => {
+                return Err(Error::Recording { path, what: "it is no regular file".to_owned() });
+            }
             Ok(found) if found.len() > MOST_BYTES => {
                 return Err(Error::Recording { path, what: format!("{} bytes are too many", found.len()) })
             }

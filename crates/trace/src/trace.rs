@@ -3,7 +3,7 @@
 use crate::capture::{Capture, CaptureSource};
 use crate::ctf::{self, CtfSource};
 use crate::error::Error;
-use crate::event::{Catalogue, Class, ClassId, Item, Stream, StreamId, StreamKind, Subject, SubjectId};
+use crate::event::{Catalogue, Class, ClassId, Item, Loss, Stream, StreamId, StreamKind, Subject, SubjectId};
 use crate::merge::{Heap, Key};
 use crate::moment::Moment;
 use crate::oddity::Oddity;
@@ -81,6 +81,11 @@ impl Shared {
 pub(crate) enum Source {
     Ctf(Box<CtfSource>),
     Capture(Box<CaptureSource>),
+    /// Events that are there but cannot be read yet: a loss that nobody counted.
+    Missing {
+        loss: Loss,
+        told: bool,
+    },
 }
 
 impl Source {
@@ -90,6 +95,7 @@ impl Source {
         match self {
             Source::Ctf(source) => source.advance(shared),
             Source::Capture(source) => source.advance(shared),
+            Source::Missing { loss, told } => Ok((!std::mem::replace(told, true)).then_some(loss.end_ns)),
         }
     }
 
@@ -99,6 +105,7 @@ impl Source {
         match self {
             Source::Ctf(source) => source.item(shelf),
             Source::Capture(source) => source.item(shelf),
+            Source::Missing { loss, .. } => Item::Loss(*loss),
         }
     }
 }
@@ -109,7 +116,7 @@ impl Source {
     fn leave(&mut self, end_ns: i64) -> bool {
         match self {
             Source::Ctf(source) => source.leave(end_ns),
-            Source::Capture(_) => false,
+            Source::Capture(_) | Source::Missing { .. } => false,
         }
     }
 }
@@ -198,6 +205,13 @@ impl Trace {
             }
         }
         if let Some(path) = found.raw {
+            let recording = self.recordings.last();
+            if let Some(begin_ns) = recording.and_then(|recording| recording.start_ns) {
+                let end_ns = recording.and_then(|recording| recording.end_ns).unwrap_or(begin_ns);
+                let stream = self.shared.stream(name(&path), StreamKind::Kernel);
+                let loss = Loss { stream, begin_ns, end_ns, events: None };
+                self.slots.push(Slot { source: Source::Missing { loss, told: false }, window: None });
+            }
             self.shared.oddities.push(Oddity::Unconverted { path });
         }
         for path in found.captures {

@@ -3,6 +3,7 @@
 
 use crate::input::Input;
 use crate::show::{self, TimeOfDay};
+use crate::table::plain;
 use longpole_trace::event::StreamId;
 use longpole_trace::{Catalogue, Event, Item, Loss};
 use std::io::{self, Write};
@@ -253,7 +254,7 @@ impl<W: Write> Printer<W> {
 fn named(name: &str) -> Named {
     let mut json = Vec::new();
     show::quoted(&mut json, name.as_bytes());
-    Named { text: name.as_bytes().to_vec(), json }
+    Named { text: plain(name.to_owned()).into_bytes(), json }
 }
 
 fn subject(subject: &longpole_trace::Subject) -> Subject {
@@ -286,7 +287,7 @@ fn subject(subject: &longpole_trace::Subject) -> Subject {
             member(name, &|out| show::signed(out, i64::from(value)));
         }
     }
-    Subject { text: text.into_bytes(), json }
+    Subject { text: plain(text).into_bytes(), json }
 }
 
 fn members(names: &[String], bases: &[u8]) -> Vec<Member> {
@@ -297,7 +298,7 @@ fn members(names: &[String], bases: &[u8]) -> Vec<Member> {
         show::quoted(&mut json, name.as_bytes());
         json.push(b':');
         let base = bases.get(index).copied().unwrap_or(10);
-        members.push(Member { text: format!("{}{name} = ", separator.0).into_bytes(), json, base });
+        members.push(Member { text: plain(format!("{}{name} = ", separator.0)).into_bytes(), json, base });
     }
     members
 }

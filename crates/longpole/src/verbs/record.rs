@@ -118,12 +118,27 @@ impl Kernel {
     fn wish(&self) -> Option<Wish> {
         let groups = match &self.kernel {
             Some(groups) => groups.0.clone(),
-            // Who may not is not told at each recording: `longpole check` does, and a recording that captured nothing.
             None if rustix::process::geteuid().is_root() || longpole_record::kernel::available().is_ok() => Group::DEFAULT.to_vec(),
             None => Vec::new(),
         };
         let nothing = groups.is_empty() && self.events.is_empty();
         (!nothing).then(|| Wish { groups, events: self.events.clone(), context: self.context.clone(), buffer: None })
+    }
+
+    /// What is to be said where nobody spoke of the kernel and it cannot be recorded.
+    fn note(&self) -> Option<String> {
+        let silent = self.kernel.is_none() && self.events.is_empty();
+        (silent && self.wish().is_none())
+            .then(|| "the kernel is not recorded: needs root (longpole check tells more); --kernel none silences this".to_owned())
+    }
+
+    /// What cannot be meant.
+    pub fn check(&self) -> Result<(), crate::WrongUsage> {
+        let none = self.kernel.as_ref().is_some_and(|groups| groups.0.is_empty()) && self.events.is_empty();
+        match none && !self.context.is_empty() {
+            true => Err(crate::WrongUsage("--context is for kernel events, and --kernel none leaves them out".to_owned())),
+            false => Ok(()),
+        }
     }
 
     fn stacks(&self) -> Option<u32> {
@@ -208,6 +223,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if !with_command && args.steady.is_some() {
         return Err(crate::WrongUsage("--steady is for a command that is started here: longpole record --steady -- CMD".to_owned()).into());
     }
+    args.kernel.check()?;
     match record(args, |_| {}) {
         Ok(code) => Ok(code),
         Err(error) if with_command => {
@@ -231,6 +247,7 @@ pub fn record(args: Args, ready: impl FnOnce(&Recorder)) -> anyhow::Result<ExitC
     if let Some(pid) = args.pid.filter(|&pid| !lives(pid)) {
         bail!("there is no process {pid}; `longpole list` shows those with probes");
     }
+    let note = args.kernel.note();
     let options = Options {
         root: args.output,
         config: args.config,
@@ -250,7 +267,8 @@ pub fn record(args: Args, ready: impl FnOnce(&Recorder)) -> anyhow::Result<ExitC
         steady.stay_ahead();
     }
     let mut recorder = Recorder::start(options, Some(&stop))?;
-    let troubles: Vec<String> = recorder.troubles().map(str::to_owned).collect();
+    note.iter().for_each(|note| recorder.note(note));
+    let troubles: Vec<String> = recorder.troubles().map(str::to_owned).chain(note).collect();
     for trouble in &troubles {
         eprintln!("longpole: note: {trouble}");
     }

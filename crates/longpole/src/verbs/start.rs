@@ -51,6 +51,7 @@ pub struct Args {
 const READY: &str = "ready ";
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    args.kernel.check()?;
     match args.recorder {
         true => be_recorder(args),
         false => start(&args),

@@ -12,6 +12,7 @@ mod calls;
 mod dump;
 mod follow;
 mod lane;
+mod open;
 mod source;
 
 use super::ctf::{self, Preamble, Stream};
@@ -20,7 +21,7 @@ use super::layout::people::People;
 use super::layout::{Int, Kind, Layout, LayoutError};
 use calls::Calls;
 use follow::{follow, Context, Follow};
-use lane::{Lane, Next};
+use lane::{Bounds, Lane, Next};
 use longpole_ftrace::{ByteOrder, Field, FormatError};
 use rustix::fs::FlockOperation;
 use source::Description;
@@ -135,7 +136,7 @@ pub fn convert_while(recording: &Path, progress: &mut dyn FnMut(u64, u64) -> boo
             let building = kernel.join(".converting");
             remove(&building)?;
             fs::create_dir(&building).map_err(ConvertError::io("make", &building))?;
-            let done = pages_to_ctf(recording, &raw, &building, progress).map_err(|error| {
+            let mut done = pages_to_ctf(recording, &raw, &building, progress).map_err(|error| {
                 let _ = fs::remove_dir_all(&building);
                 match error {
                     ConvertError::Io { error, path, .. } if full(&error) => ConvertError::Full { path, bytes: bytes_of(&raw) },
@@ -143,11 +144,29 @@ pub fn convert_while(recording: &Path, progress: &mut dyn FnMut(u64, u64) -> boo
                 }
             })?;
             publish(&building, &kernel)?;
+            if done.damaged_pages > 0 {
+                done.oddities.push(format!(
+                    "{} damaged pages of the kernel stay in {}",
+                    done.damaged_pages,
+                    kernel.join("damaged").display()
+                ));
+            }
             done
         }
     };
+    if has_damage(&kernel) {
+        // What could not be read here may be read by somebody else.
+        let damaged = kernel.join("damaged");
+        fs::rename(&raw, &damaged).map_err(ConvertError::io("move the damaged pages to", &damaged))?;
+        return Ok(done);
+    }
     remove(&raw)?;
     Ok(done)
+}
+
+/// Whether the trace says that pages are missing in it.
+fn has_damage(kernel: &Path) -> bool {
+    open::text(&kernel.join("metadata"), open::MOST_BYTES).is_ok_and(|text| text.contains(&format!("\n\t{} = ", ctf::DAMAGED)))
 }
 
 fn full(error: &io::Error) -> bool {
@@ -223,10 +242,15 @@ fn pages_to_ctf(
     progress: &mut dyn FnMut(u64, u64) -> bool,
 ) -> Result<Converted, ConvertError> {
     let order = ByteOrder::NATIVE;
-    let description = Description::read(recording, raw)?;
-    let layout = Layout::new(&description.arch)?;
     let mut done = Converted::default();
+    let mut description = Description::read(recording, raw, &mut done)?;
+    let layout = Layout::new(&description.arch)?;
     let formats = description.formats(&mut done)?;
+    let total: u64 = description.lanes.iter().map(|lane| lane.bytes).sum();
+    if formats.is_empty() && total > 0 {
+        let what = "no format of an event can be read, so no event could be; the pages stay".to_owned();
+        return Err(ConvertError::Description { path: raw.join("events"), what });
+    }
     let page = description.page_layout(raw, order, formats.first())?;
 
     // Ids in the order of the formats, then ours; metadata is written when it is known which are used.
@@ -266,24 +290,32 @@ fn pages_to_ctf(
     names.push(("longpole_running".to_owned(), vec![("tid".to_owned(), Kind::Int(TID))]));
     calls.name(&layout, &mut names);
 
-    let total: u64 = description.lanes.iter().map(|(_, path)| path.metadata().map_or(0, |meta| meta.len())).sum();
     let mut lanes = Vec::new();
-    for (cpu, path) in &description.lanes {
-        lanes.push(Lane::open(*cpu, path, page).map_err(ConvertError::io("open", path))?);
+    for source::Pages { cpu, file, .. } in std::mem::take(&mut description.lanes) {
+        let counted = description.counted.get(&cpu);
+        let bounds = Bounds {
+            begin: description.begin.saturating_sub(description.second),
+            end: description.end.map_or(u64::MAX, |end| end.saturating_add(description.second)),
+            slack: description.second / 1000,
+            most_lost: counted.map_or(u64::MAX, |counted| counted.lost.saturating_add(counted.read)),
+        };
+        done.damaged_pages += u64::from(file.is_none());
+        lanes.push(Lane::new(cpu, file, page, bounds));
     }
+    let path = |cpu: u32| raw.join(format!("cpu{cpu}"));
     let mut conversion =
         Conversion { classes, calls, people: People::default(), context, unknown, running, counts: vec![0; names.len()], done, order };
 
     // The earliest moment of all: there the streams begin, and there stands what was known at the start.
     let mut heap = BinaryHeap::new();
     for (index, lane) in lanes.iter_mut().enumerate() {
-        if let Some(time) = lane.time(&mut conversion.done).map_err(ConvertError::io("read", &description.lanes[index].1))? {
+        if let Some(time) = lane.time(&mut conversion.done).map_err(ConvertError::io("read", path(lane.cpu)))? {
             heap.push(Reverse((time, index)));
         }
     }
     let start = heap.peek().map_or(description.begin, |Reverse((time, _))| *time);
     let mut streams = Vec::new();
-    for (cpu, _) in &description.lanes {
+    for Lane { cpu, .. } in &lanes {
         let path = building.join(format!("cpu{cpu}"));
         streams.push(Stream::create(&path, description.uuid, *cpu, start).map_err(ConvertError::io("write", &path))?);
     }
@@ -299,7 +331,7 @@ fn pages_to_ctf(
         let lane = &mut lanes[index];
         let before = lane.read;
         conversion.run(lane, &mut streams[index], until).map_err(ConvertError::io("write", building.join(format!("cpu{}", lane.cpu))))?;
-        if let Some(time) = lane.time(&mut conversion.done).map_err(ConvertError::io("read", &description.lanes[index].1))? {
+        if let Some(time) = lane.time(&mut conversion.done).map_err(ConvertError::io("read", path(lane.cpu)))? {
             heap.push(Reverse((time, index)));
         }
         read += lane.read - before;
@@ -313,15 +345,26 @@ fn pages_to_ctf(
 
     let Conversion { calls, context, counts, mut done, .. } = conversion;
     for (index, mut stream) in streams.into_iter().enumerate() {
-        let cpu = description.lanes[index].0;
-        let path = || building.join(format!("cpu{cpu}"));
-        // What no page told of: the newest loss has no page behind it, and some pages know no count.
-        let counted = description.lost.get(&cpu).copied().unwrap_or(0);
-        let rest = counted.saturating_sub(stream.discarded());
-        let end = stream.last();
-        stream.loss(end, rest).map_err(ConvertError::io("write", path()))?;
+        let lane = &lanes[index];
+        let path = || building.join(format!("cpu{}", lane.cpu));
+        match description.counted.get(&lane.cpu) {
+            // What no page told of: the newest loss has no page behind it, some pages know no count, some were handed out and never
+            // reached the disk.
+            Some(counted) => {
+                let lost = counted.lost.saturating_add(counted.read.saturating_sub(lane.found));
+                let (end, rest) = (stream.last(), lost.saturating_sub(stream.discarded()));
+                stream.loss(end, rest).map_err(ConvertError::io("write", path()))?;
+            }
+            None => stream.gap().map_err(ConvertError::io("write", path()))?,
+        }
         done.lost += stream.discarded();
         done.bytes += stream.finish().map_err(ConvertError::io("write", path()))?;
+    }
+    if description.counted.is_empty() {
+        done.note("the recorder did not live to note what the kernel counted as lost; how many events are missing is not known".to_owned());
+    }
+    if done.moved > 0 {
+        done.note(format!("{} events lay before their predecessor in time, and were moved to it", done.moved));
     }
     let mut text = ctf::preamble(&Preamble {
         uuid: description.uuid_text(),
@@ -329,6 +372,7 @@ fn pages_to_ctf(
         kernel: &description.kernel,
         clock_source: &description.clock_source,
         clock: &description.clock,
+        damaged_pages: done.damaged_pages,
         context: &context.fields(),
     });
     for (id, (name, fields)) in names.iter().enumerate() {
@@ -343,7 +387,7 @@ fn pages_to_ctf(
     }
     let path = building.join("metadata");
     fs::write(&path, &text).and_then(|()| File::open(&path)?.sync_all()).map_err(ConvertError::io("write", &path))?;
-    done.cpus = description.lanes.len();
+    done.cpus = lanes.len();
     done.raw_bytes = lanes.iter().map(|lane| lane.read).sum();
     done.bytes += text.len() as u64;
     if !progress(total, total) {
@@ -359,9 +403,12 @@ impl Conversion {
         let mut running = std::mem::take(&mut lane.running);
         while let Some(next) = lane.next(until) {
             match next {
-                Next::Loss { time, count } => {
+                Next::Loss { time, count, gap } => {
                     running.lost();
                     stream.loss(time, count)?;
+                    if gap {
+                        stream.gap()?;
+                    }
                 }
                 Next::Event { time, id, data } => {
                     let last = stream.last();

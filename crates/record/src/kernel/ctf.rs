@@ -19,6 +19,9 @@ const FULL: usize = 1 << 20;
 /// Ids from here on need the extended event header.
 const EXTENDED: u16 = u16::MAX;
 
+/// Of the env block.
+pub const DAMAGED: &str = "damaged_pages";
+
 /// One CPU's stream.
 #[derive(Debug)]
 pub struct Stream {
@@ -92,6 +95,14 @@ impl Stream {
         self.write()
     }
 
+    /// Before here something is missing that nobody counted: as if it were a packet.
+    pub fn gap(&mut self) -> io::Result<()> {
+        self.flush()?;
+        self.begin = self.last;
+        self.sequence += 1;
+        self.write()
+    }
+
     /// Writes what there is and makes it durable.
     pub fn finish(mut self) -> io::Result<u64> {
         self.flush()?;
@@ -136,6 +147,8 @@ pub struct Preamble<'a> {
     pub clock_source: &'a str,
     /// The `clock` block, with the name `longpole`.
     pub clock: &'a str,
+    /// Pages that are not in the trace, or not wholly.
+    pub damaged_pages: u64,
     /// Context of every event, in order.
     pub context: &'a [(String, Kind)],
 }
@@ -185,7 +198,7 @@ env {{
 	tracer_patchlevel = {patch};
 	longpole_version = "{version}";
 	clock_source = "{source}";
-}};
+{damage}}};
 
 {clock}
 
@@ -237,6 +250,7 @@ stream {{
         version = env!("CARGO_PKG_VERSION"),
         source = literal(of.clock_source),
         clock = of.clock.trim(),
+        damage = if of.damaged_pages > 0 { format!("\t{DAMAGED} = {};\n", of.damaged_pages) } else { String::new() },
     )
 }
 
@@ -278,7 +292,8 @@ mod tests {
     fn pauses_of_any_length_losses_and_full_packets_are_read_as_they_were_written() {
         let clock = "clock {\n\tname = \"longpole\";\n\tfreq = 1000000000;\n};";
         let uuid = "00000000-0000-0000-0000-000000000007".to_owned();
-        let mut text = preamble(&Preamble { uuid, host: "a \"b\"", kernel: "k", clock_source: "tsc", clock, context: &[] });
+        let mut text =
+            preamble(&Preamble { uuid, host: "a \"b\"", kernel: "k", clock_source: "tsc", clock, damaged_pages: 0, context: &[] });
         class(&mut text, 0, "tick", &[("n".to_owned(), Kind::Int(super::super::layout::Int::unsigned(32)))]);
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("cpu3");

@@ -245,6 +245,13 @@ fn device_number(text: &str) -> Option<u32> {
 
 /// Saves what the kernel's code addresses mean, for events that carry some: `symbols/kallsyms`, functions only, as the kernel writes them.
 pub fn symbols(recording: &Path) -> io::Result<()> {
+    write_symbols(recording).inspect_err(|_| {
+        // A part of them would give wrong names.
+        let _ = fs::remove_file(recording.join("symbols/kallsyms"));
+    })
+}
+
+fn write_symbols(recording: &Path) -> io::Result<()> {
     let mut lines = BufReader::with_capacity(256 << 10, File::open("/proc/kallsyms")?);
     let folder = recording.join("symbols");
     let mut out: Option<BufWriter<File>> = None;

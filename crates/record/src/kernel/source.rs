@@ -8,6 +8,7 @@ use super::dump;
 use super::plan::{KernelError, Plan, Wish};
 use super::tidy;
 use crate::clock::Source as ClockSource;
+use crate::recording::Reserve;
 use longpole_ftrace::{CpuStats, Instance, RawReader};
 use rustix::event::{eventfd, poll, EventfdFlags, PollFd, PollFlags};
 use serde_json::{json, Value};
@@ -35,6 +36,11 @@ const WAKE_AT: &str = "25";
 const NOT_TRACED: &str = "set_event_notrace_pid";
 /// After a wake-up that brought nothing (a CPU that went offline), so that the thread does not spin.
 const PAUSE: Duration = Duration::from_millis(10);
+
+/// Where the disk has so much room, the kernel's symbols (some 5 MiB) are saved at the start.
+const AMPLE: u64 = 128 << 20;
+/// And so much, at the end: the pages shall find room to be converted.
+const ENOUGH: u64 = 16 << 20;
 
 /// What the kernel counted for one CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -107,6 +113,10 @@ pub struct Source {
     wake: Arc<OwnedFd>,
     shared: Arc<Shared>,
     description: Value,
+    /// Room for what the description says at the end.
+    reserve: Reserve,
+    /// Once it has begun.
+    clock: Option<ClockSource>,
     /// Tells others that this process lives.
     lock: Option<tidy::Lock>,
     pub oddities: Vec<String>,
@@ -200,10 +210,12 @@ impl Source {
             "missing": missing,
             "instance": instance.name(),
             "state_dump": null,
+            "end": null,
             "cpus": null,
         });
         let wake =
             eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).map_err(|error| KernelError::io("make", "eventfd")(error.into()))?;
+        let reserve = Reserve::make(&raw);
         let source = Source {
             instance: Some(instance),
             raw,
@@ -213,15 +225,24 @@ impl Source {
             wake: Arc::new(wake),
             shared: Arc::default(),
             description,
+            reserve,
+            clock: None,
             lock,
             oddities,
         };
         source.describe()?;
-        // Where the kernel does not show its addresses, there are none to be looked up.
-        if let Err(error) = dump::symbols(recording) {
-            source.shared.trouble(format!("the kernel's symbols could not be saved: {error}"));
+        // On a disk that is nearly full they would take the room of the events; then they come last, if at all.
+        if room(&source.raw).is_none_or(|room| room >= AMPLE) {
+            source.symbols(recording);
         }
         Ok(source)
+    }
+
+    /// Where the kernel does not show its addresses, there are none to be looked up.
+    fn symbols(&self, recording: &Path) {
+        if let Err(error) = dump::symbols(recording) {
+            self.shared.trouble(format!("the kernel's symbols could not be saved: {error}"));
+        }
     }
 
     /// What the recording's description says of it: what was asked for, what came of that, and how much it is so far.
@@ -236,6 +257,7 @@ impl Source {
         // This thread is about to make thousands of system calls that nobody wants to see. A kernel without this file shows them.
         let quiet = instance.set(NOT_TRACED, &rustix::thread::gettid().as_raw_nonzero().to_string()).is_ok();
         instance.start()?;
+        self.clock = Some(clock);
         let lanes = std::mem::take(&mut self.lanes);
         let (wake, shared) = (Arc::clone(&self.wake), Arc::clone(&self.shared));
         let thread = std::thread::Builder::new().name("longpole-kernel".to_owned()).spawn(move || drain(lanes, &wake, &shared));
@@ -269,6 +291,7 @@ impl Source {
         if let Err(error) = instance.stop() {
             drained.oddities.push(error.to_string());
         }
+        self.description["end"] = json!(self.clock.map(|clock| clock.now()));
         self.shared.stop.store(true, Ordering::Release);
         let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
         if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
@@ -286,6 +309,11 @@ impl Source {
             Ok(()) => tidy::forget(&name),
             Err(error) => drained.oddities.push(format!("the tracer's instance stays: {error}")),
         }
+        if let Some(recording) = self.raw.parent().and_then(Path::parent) {
+            if !recording.join("symbols/kallsyms").exists() && room(&self.raw).is_none_or(|room| room >= ENOUGH) {
+                self.symbols(recording);
+            }
+        }
         let troubles = std::mem::take(&mut *self.shared.troubles.lock().unwrap_or_else(PoisonError::into_inner));
         drained.oddities.extend(troubles.into_iter().map(|(text, count)| match count {
             1 => text,
@@ -293,6 +321,7 @@ impl Source {
         }));
         drained.bytes = self.bytes();
         self.description["cpus"] = drained.cpus_json();
+        self.reserve.remove();
         if let Err(error) = self.describe() {
             drained.oddities.push(error.to_string());
         }
@@ -365,6 +394,12 @@ impl Lane {
             }
         }
     }
+}
+
+/// Bytes that the disk has left.
+fn room(path: &Path) -> Option<u64> {
+    let found = rustix::fs::statvfs(path).ok()?;
+    Some(found.f_bavail.saturating_mul(found.f_frsize))
 }
 
 /// Tells if it is less than it should be.

@@ -43,7 +43,7 @@ fn trouble(error: TraceFsError) -> Trouble {
         TraceFsError::NotMounted => ("tracefs is not mounted".to_owned(), "as root: mount -t tracefs nodev /sys/kernel/tracing".to_owned()),
         TraceFsError::NoPermission { path } => (
             format!("{} may not be used by this user", path.display()),
-            "run as root, or as root: chgrp -R tracing /sys/kernel/tracing; chmod -R g+rwX /sys/kernel/tracing".to_owned(),
+            "run as root, or as root: mount -o remount,uid=USER,mode=700 /sys/kernel/tracing (the number of one user, who then sees the whole machine)".to_owned(),
         ),
         other => (other.to_string(), "run a kernel with CONFIG_EVENT_TRACING, as root".to_owned()),
     };

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 /// For each instance a file that names its recording. The tracer is one for the whole machine, so this place is, too.
 const PLACE: &str = "/run/longpole";
 const LONGEST_PATH: u64 = 4096;
-const LARGEST_DESCRIPTION: u64 = 16 << 20;
+const LARGEST_DESCRIPTION: u64 = 4 << 20;
 
 /// Holds a recording's pages for this process.
 #[derive(Debug)]
@@ -103,7 +103,8 @@ pub fn recording(path: &Path) -> Option<String> {
 
 fn one(dead: DeadInstance, known: Option<PathBuf>) -> Option<String> {
     let name = dead.name.clone();
-    let recording = known.or_else(|| recording_of(&name)).filter(|path| names_instance(path, &name));
+    let announced = known.or_else(|| recording_of(&name));
+    let recording = announced.clone().filter(|path| names_instance(path, &name));
     let told = match recording {
         Some(recording) => {
             // A recorder of another namespace lives, or somebody else is saving it.
@@ -123,13 +124,28 @@ fn one(dead: DeadInstance, known: Option<PathBuf>) -> Option<String> {
             }
         }
         None => match dead.remove() {
-            Ok(true) => Some(format!("removed the tracer's instance {name} of a killed recorder, whose recording is gone")),
+            Ok(true) => Some(match announced.filter(|path| path.is_dir()) {
+                None => format!("removed the tracer's instance {name} of a killed recorder, whose recording is gone"),
+                Some(path) => match clear(&path) {
+                    true => {
+                        format!("removed the tracer's instance {name} and {}: their recorder was killed before it began", path.display())
+                    }
+                    false => format!("removed the tracer's instance {name} of a killed recorder; {} does not know of it", path.display()),
+                },
+            }),
             Ok(false) => return None,
             Err(error) => return Some(error.to_string()),
         },
     };
     forget(&name);
     told
+}
+
+/// Removes a recording that had not begun, so that no verb can read it. Who lives in it holds its lock.
+fn clear(recording: &Path) -> bool {
+    let begun = ["longpole.json", "user/metadata"].iter().any(|name| fs::symlink_metadata(recording.join(name)).is_ok());
+    let held = lock(recording);
+    !begun && held.is_some() && fs::remove_dir_all(recording).is_ok()
 }
 
 fn names_instance(recording: &Path, name: &str) -> bool {
@@ -139,7 +155,8 @@ fn names_instance(recording: &Path, name: &str) -> bool {
 fn read_description(recording: &Path) -> Option<Value> {
     let path = recording.join(super::RAW).join(super::DESCRIPTION);
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path).ok()?;
-    if file.metadata().ok()?.len() > LARGEST_DESCRIPTION {
+    let found = file.metadata().ok()?;
+    if !found.is_file() || found.len() > LARGEST_DESCRIPTION {
         return None;
     }
     serde_json::from_reader(io::BufReader::new(file)).ok()

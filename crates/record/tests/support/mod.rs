@@ -11,6 +11,18 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Mutex;
 
+pub mod kernel;
+
+/// Whether the kernel can be recorded here; if not, that is said.
+pub fn live(what: &str) -> bool {
+    // SAFETY: geteuid has no preconditions.
+    let possible = unsafe { libc::geteuid() } == 0 && Path::new(kernel::TRACEFS).join("instances").exists();
+    if !possible {
+        println!("skipped: {what} (needs root and tracefs)");
+    }
+    possible
+}
+
 pub struct Place {
     pub directory: tempfile::TempDir,
 }

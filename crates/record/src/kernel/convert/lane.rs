@@ -1,33 +1,54 @@
 //! The pages of one CPU, a page at a time: what comes next, and when.
+//!
+//! A page whose header or time cannot be true is left out and is a loss. Nothing in a page proves its time, so it is compared with what
+//! the recording and the pages around it say: one damaged bit would move all that follows by years.
 
 use super::follow::Running;
 use super::Converted;
-use longpole_ftrace::{Page, PageLayout};
+use longpole_ftrace::{Page, PageErrorKind, PageLayout};
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::Path;
 
 /// Bytes read at once.
 const READ: usize = 1 << 20;
+/// Pages that are asked whether a page's time can be true.
+const AHEAD: usize = 3;
+
+/// What is known beforehand of a CPU's pages.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// No event was before or after, in ticks.
+    pub begin: u64,
+    pub end: u64,
+    /// Differences up to this are no contradiction.
+    pub slack: u64,
+    /// More events than this cannot be missing.
+    pub most_lost: u64,
+}
 
 pub struct Lane {
     pub cpu: u32,
-    file: File,
+    /// None: there is no such file, and that was told.
+    file: Option<File>,
     layout: PageLayout,
+    bounds: Bounds,
     /// Pages that were read, and where the next one begins.
     buffer: Vec<u8>,
     filled: usize,
     at: usize,
-    /// The page being yielded: its events as places in `buffer`, and a loss before them.
+    /// The page being yielded: a loss before its events, these as places in `buffer`, and a loss after them.
+    before: Option<Lost>,
     events: Vec<Place>,
     next: usize,
-    loss: Option<(u64, u64)>,
-    /// Time of the last page that could be read.
-    time: u64,
+    after: Option<Lost>,
+    /// The latest time that was believed.
+    last: u64,
     page: u64,
     ended: bool,
     /// Bytes taken from the file.
     pub read: u64,
+    /// Events that were yielded.
+    pub found: u64,
     pub running: Running,
 }
 
@@ -38,40 +59,56 @@ struct Place {
     len: u32,
 }
 
+#[derive(Clone, Copy)]
+struct Lost {
+    time: u64,
+    count: u64,
+    gap: bool,
+}
+
 pub enum Next<'a> {
-    Event { time: u64, id: u16, data: &'a [u8] },
-    Loss { time: u64, count: u64 },
+    Event {
+        time: u64,
+        id: u16,
+        data: &'a [u8],
+    },
+    /// `count` events at least; with a gap nobody knows how many.
+    Loss {
+        time: u64,
+        count: u64,
+        gap: bool,
+    },
 }
 
 impl Lane {
-    pub fn open(cpu: u32, path: &Path, layout: PageLayout) -> io::Result<Lane> {
-        let file = File::open(path)?;
-        Ok(Lane {
+    pub fn new(cpu: u32, file: Option<File>, layout: PageLayout, bounds: Bounds) -> Lane {
+        Lane {
             cpu,
             file,
             layout,
+            bounds,
             buffer: Vec::new(),
             filled: 0,
             at: 0,
+            before: None,
             events: Vec::new(),
             next: 0,
-            loss: None,
-            time: 0,
+            after: None,
+            last: bounds.begin,
             page: 0,
             ended: false,
             read: 0,
+            found: 0,
             running: Running::default(),
-        })
+        }
     }
 
     /// Time of what comes next; reads on where the page is used up. None at the end.
     pub fn time(&mut self, done: &mut Converted) -> io::Result<Option<u64>> {
         loop {
-            if let Some((time, _)) = self.loss {
+            let event = self.events.get(self.next).map(|place| place.time);
+            if let Some(time) = self.before.map(|lost| lost.time).or(event).or(self.after.map(|lost| lost.time)) {
                 return Ok(Some(time));
-            }
-            if let Some(place) = self.events.get(self.next) {
-                return Ok(Some(place.time));
             }
             if self.ended {
                 return Ok(None);
@@ -83,12 +120,15 @@ impl Lane {
     /// What comes next in this page, if it is not after `until`.
     #[inline]
     pub fn next(&mut self, until: u64) -> Option<Next<'_>> {
-        if let Some((time, count)) = self.loss.filter(|(time, _)| *time <= until) {
-            self.loss = None;
-            return Some(Next::Loss { time, count });
+        if self.before.is_some() {
+            return loss(&mut self.before, until);
         }
-        let place = self.events.get(self.next).filter(|place| place.time <= until && self.loss.is_none())?;
+        let Some(place) = self.events.get(self.next) else { return loss(&mut self.after, until) };
+        if place.time > until {
+            return None;
+        }
         self.next += 1;
+        self.found += 1;
         let data = &self.buffer[place.start as usize..(place.start + place.len) as usize];
         Some(Next::Event { time: place.time, id: place.id, data })
     }
@@ -97,7 +137,7 @@ impl Lane {
         self.events.clear();
         self.next = 0;
         let size = self.layout.page_size();
-        if self.filled - self.at < size {
+        if self.filled - self.at < size * (AHEAD + 1) {
             self.fill(size)?;
         }
         let bytes = &self.buffer[self.at..self.filled.min(self.at + size)];
@@ -105,46 +145,96 @@ impl Lane {
             self.ended = true;
             return Ok(());
         }
+        let after = self.times_after(size);
         let mut damage = None;
         match Page::new(&self.layout, bytes, self.page, self.page * size as u64) {
-            Ok(page) => {
-                self.time = page.time();
+            Ok(page) if self.is_plausible(page.time(), &after) => {
                 if let Some(loss) = page.loss() {
                     // Without a count at least one is missing; the kernel's final count brings the rest.
-                    self.loss = Some((page.time(), loss.count.unwrap_or(1)));
+                    let count = loss.count.unwrap_or(1);
+                    let gap = count > self.bounds.most_lost;
+                    if gap {
+                        damage = Some(page.error(PageErrorKind::Lost { count, most: self.bounds.most_lost }));
+                    }
+                    self.before = Some(Lost { time: page.time(), count: if gap { 1 } else { count }, gap });
                 }
+                // The next page's first event is later than all of this one.
+                let latest = after.iter().filter(|time| **time >= page.time()).min().copied().unwrap_or(self.bounds.end);
+                let latest = latest.saturating_add(self.bounds.slack);
+                let mut last = page.time();
                 for record in page.events() {
                     match record {
-                        Ok(record) => {
+                        Ok(record) if record.time.saturating_add(self.bounds.slack) >= last && record.time <= latest => {
+                            last = last.max(record.time);
                             let start = record.data.as_ptr() as usize - self.buffer.as_ptr() as usize;
                             let (start, len) = (start as u32, record.data.len() as u32);
                             self.events.push(Place { time: record.time, id: record.id, start, len });
                         }
+                        Ok(record) => {
+                            damage = Some(page.error(PageErrorKind::Time { time: record.time, earliest: last, latest }));
+                        }
                         Err(error) => damage = Some(error),
                     }
+                    if damage.is_some() {
+                        break;
+                    }
                 }
+                self.last = last;
+            }
+            Ok(page) => {
+                let latest = after.iter().min().copied().unwrap_or(self.bounds.end);
+                damage = Some(page.error(PageErrorKind::Time { time: page.time(), earliest: self.last, latest }));
             }
             Err(error) => damage = Some(error),
         }
         if let Some(error) = damage {
             done.damaged_pages += 1;
             done.note(format!("cpu{}: {error}", self.cpu));
+            // Until the next page whose time can be true.
+            let next = after.iter().filter(|time| **time >= self.last).min().copied();
+            self.after = Some(Lost { time: next.unwrap_or(self.last), count: 1, gap: true });
         }
         self.at += bytes.len();
         self.page += 1;
         Ok(())
     }
 
-    /// Moves the rest to the begin and reads on, for at least one page if there is one.
+    /// Of the pages after this one, what can be a time of theirs.
+    fn times_after(&self, size: usize) -> Vec<u64> {
+        let page = |index: usize| {
+            let at = self.at + index * size;
+            let bytes = self.buffer.get(at..self.filled.min(at + size))?;
+            let time = Page::new(&self.layout, bytes, 0, 0).ok()?.time();
+            self.is_possible(time).then_some(time)
+        };
+        (1..=AHEAD).filter_map(page).collect()
+    }
+
+    fn is_possible(&self, time: u64) -> bool {
+        let Bounds { end, slack, .. } = self.bounds;
+        time.saturating_add(slack) >= self.last && time <= end
+    }
+
+    /// Of the pages that follow, which are possible themselves, most must not lie before this one.
+    fn is_plausible(&self, time: u64, after: &[u64]) -> bool {
+        let before = after.iter().filter(|next| next.saturating_add(self.bounds.slack) < time).count();
+        self.is_possible(time) && 2 * before <= after.len()
+    }
+
+    /// Moves the rest to the begin and reads on, for at least one page and those that are asked about it, if there are so many.
     fn fill(&mut self, page: usize) -> io::Result<()> {
-        let room = READ.max(page);
+        let Some(file) = &mut self.file else { return Ok(()) };
+        let room = READ.max(page * (AHEAD + 1));
         self.buffer.resize(room, 0);
         self.buffer.copy_within(self.at..self.filled, 0);
         self.filled -= self.at;
         self.at = 0;
         while self.filled < room {
-            match self.file.read(&mut self.buffer[self.filled..]) {
-                Ok(0) => break,
+            match file.read(&mut self.buffer[self.filled..]) {
+                Ok(0) => {
+                    self.file = None;
+                    break;
+                }
                 Ok(count) => {
                     self.filled += count;
                     self.read += count as u64;
@@ -155,4 +245,10 @@ impl Lane {
         }
         Ok(())
     }
+}
+
+fn loss(lost: &mut Option<Lost>, until: u64) -> Option<Next<'static>> {
+    let Lost { time, count, gap } = lost.filter(|lost| lost.time <= until)?;
+    *lost = None;
+    Some(Next::Loss { time, count, gap })
 }

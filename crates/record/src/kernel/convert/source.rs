@@ -1,17 +1,19 @@
 //! What is known of the pages: `source.json`, the formats, the header of a page, and the recording's clock.
 
-use super::{ConvertError, Converted};
+use super::{open, ConvertError, Converted};
 use crate::metadata::Uuid;
 use longpole_ftrace::format::HeaderEvent;
-use longpole_ftrace::{ByteOrder, CpuStats, EventFormat, PageLayout};
+use longpole_ftrace::{ByteOrder, EventFormat, PageLayout};
 use serde_json::Value;
 use std::collections::HashMap;
-use std::fs;
-use std::io::Read;
+use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 
-/// A description or format beyond this is none.
-const MOST_BYTES: u64 = 64 << 20;
+/// A description of the pages beyond this is none: it costs many times its size to read.
+const MOST_DESCRIPTION: u64 = 4 << 20;
+/// A format beyond this is none.
+const MOST_FORMAT: u64 = 1 << 20;
 /// More formats than a kernel has; ids have 16 bits.
 const MOST_FORMATS: usize = 30_000;
 
@@ -32,20 +34,40 @@ pub struct Description {
     /// What the recorder was asked to tell of every event's thread.
     pub context: Value,
     page_size: Option<u64>,
-    /// CPUs and their pages, sorted.
-    pub lanes: Vec<(u32, PathBuf)>,
-    /// What the kernel counted as lost, by CPU.
-    pub lost: HashMap<u32, u64>,
+    /// When the recorder had stopped the tracer, if it lived to say it.
+    pub end: Option<u64>,
+    /// Ticks of a second.
+    pub second: u64,
+    /// By CPU, sorted.
+    pub lanes: Vec<Pages>,
+    /// What the kernel counted, by CPU; a CPU that is missing here was not counted.
+    pub counted: HashMap<u32, Counted>,
     raw: PathBuf,
 }
 
+/// The pages of a CPU.
+#[derive(Debug)]
+pub struct Pages {
+    pub cpu: u32,
+    /// None: the recorder left some, but no file is there.
+    pub file: Option<File>,
+    pub bytes: u64,
+}
+
+/// What the kernel counted of a CPU: events that no page holds, and those in pages that it handed out.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counted {
+    pub lost: u64,
+    pub read: u64,
+}
+
 impl Description {
-    pub fn read(recording: &Path, raw: &Path) -> Result<Description, ConvertError> {
-        let whole = json(&recording.join("longpole.json"));
-        let source = json(&raw.join("source.json"));
+    pub fn read(recording: &Path, raw: &Path, done: &mut Converted) -> Result<Description, ConvertError> {
+        let whole = json(&recording.join("longpole.json"), open::MOST_BYTES, done);
+        let source = json(&raw.join("source.json"), MOST_DESCRIPTION, done);
         let text = |value: &Value| value.as_str().unwrap_or("").to_owned();
         let uuid = whole["uuid"].as_str().and_then(Uuid::parse);
-        let metadata = read(&recording.join("user/metadata")).unwrap_or_default();
+        let metadata = open::text(&recording.join("user/metadata"), open::MOST_BYTES).unwrap_or_default();
         let clock = match block(&metadata) {
             Some(block) => block.to_owned(),
             None => clock(&whole, &source, uuid).ok_or_else(|| ConvertError::Description {
@@ -54,45 +76,23 @@ impl Description {
             })?,
         };
         let mono = source["clock"].as_str() == Some("mono_raw");
-        let mut lanes = Vec::new();
-        for entry in fs::read_dir(raw).map_err(ConvertError::io("read", raw))? {
-            let entry = entry.map_err(ConvertError::io("read", raw))?;
-            let name = entry.file_name();
-            let cpu = name.to_str().and_then(|name| name.strip_prefix("cpu")).and_then(|cpu| cpu.parse().ok());
-            if let (Some(cpu), true) = (cpu, entry.file_type().is_ok_and(|kind| kind.is_file())) {
-                lanes.push((cpu, entry.path()));
-            }
-        }
-        lanes.sort();
-        lanes.dedup_by_key(|lane| lane.0);
-        let mut lost = HashMap::new();
-        for cpu in source["cpus"].as_array().into_iter().flatten() {
-            let number = |key: &str| cpu[key].as_u64().unwrap_or(0);
-            let stats = CpuStats {
-                overrun: number("overrun"),
-                commit_overrun: number("commit_overrun"),
-                dropped: number("dropped"),
-                ..CpuStats::default()
-            };
-            // What stayed in the buffer is in no page either.
-            let all = stats.overrun.saturating_add(stats.commit_overrun).saturating_add(stats.dropped).saturating_add(number("entries"));
-            if let Some(cpu) = cpu["cpu"].as_u64().and_then(|cpu| u32::try_from(cpu).ok()) {
-                lost.insert(cpu, all);
-            }
-        }
-        let arch = source["arch"].as_str().unwrap_or(std::env::consts::ARCH).to_owned();
+        // On a full disk the newest description of the pages may be missing where the recording's found a place.
+        let cpus = [&source["cpus"], &whole["kernel_events"]["cpus"]].into_iter().find_map(|cpus| cpus.as_array());
+        let counted: HashMap<u32, Counted> = cpus.into_iter().flatten().filter_map(counted).collect();
         Ok(Description {
             host: text(&whole["host"]),
             kernel: text(&whole["kernel"]),
             clock_source: if mono { "mono_raw".to_owned() } else { whole["clock"]["source"].as_str().unwrap_or("tsc").to_owned() },
-            arch,
+            arch: source["arch"].as_str().unwrap_or(std::env::consts::ARCH).to_owned(),
+            second: frequency(&clock).unwrap_or(1_000_000_000),
             clock,
             uuid: sibling(uuid),
             begin: source["state_dump"]["begin"].as_u64().unwrap_or(0),
+            end: source["end"].as_u64(),
             context: source["context"].clone(),
             page_size: source["page_size"].as_u64(),
-            lanes,
-            lost,
+            lanes: lanes(raw, &counted, done)?,
+            counted,
             raw: raw.to_owned(),
         })
     }
@@ -108,9 +108,12 @@ impl Description {
         for system in sorted(&self.raw.join("events")) {
             let name = system.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
             for path in sorted(&system) {
-                let Some(text) = read(&path) else {
-                    done.note(format!("{} cannot be read", path.display()));
-                    continue;
+                let text = match open::text(&path, MOST_FORMAT) {
+                    Ok(text) => text,
+                    Err(error) => {
+                        done.note(format!("{} cannot be read: {error}", path.display()));
+                        continue;
+                    }
                 };
                 match EventFormat::parse(&name, &text) {
                     Ok(format) if !known.insert(format.id) => {
@@ -128,17 +131,17 @@ impl Description {
     pub fn page_layout(&self, raw: &Path, order: ByteOrder, any: Option<&EventFormat>) -> Result<PageLayout, ConvertError> {
         let text = |name: &str| {
             let path = raw.join(name);
-            let text = fs::read_to_string(&path).map_err(ConvertError::io("read", &path))?;
+            let text = open::text(&path, MOST_FORMAT).map_err(ConvertError::io("read", &path))?;
             Ok::<_, ConvertError>((path, text))
         };
         let (path, header) = text("header_event")?;
         HeaderEvent::parse(&header).map_err(|error| ConvertError::Format { path, error })?;
         let (path, header) = text("header_page")?;
-        let mut layout = PageLayout::parse(&header, order).map_err(|error| ConvertError::Format { path, error })?;
-        if let Some(size) = self.page_size.and_then(|size| usize::try_from(size).ok()) {
-            if size > layout.data_offset() + 4 {
-                layout = layout.with_page_size(size);
-            }
+        let layout = PageLayout::parse(&header, order).map_err(|error| ConvertError::Format { path, error })?;
+        // The header is the kernel's own text. Pages of another size would be read askew, each of them.
+        if let Some(size) = self.page_size.filter(|size| *size != layout.page_size() as u64) {
+            let what = format!("pages of {size} bytes contradict header_page, whose pages have {}; the pages stay", layout.page_size());
+            return Err(ConvertError::Description { path: raw.join("source.json"), what });
         }
         Ok(match any {
             Some(format) => layout.with_ids_of(format),
@@ -147,16 +150,61 @@ impl Description {
     }
 }
 
-/// A file that is small enough; text that is no UTF-8 is read as far as it is.
-fn read(path: &Path) -> Option<String> {
-    let mut bytes = Vec::new();
-    fs::File::open(path).ok()?.take(MOST_BYTES).read_to_end(&mut bytes).ok()?;
-    Some(String::from_utf8_lossy(&bytes).into_owned())
+/// A recorder that was killed may have left none, or an early one.
+fn json(path: &Path, most: u64, done: &mut Converted) -> Value {
+    let read = open::text(path, most).map_err(|error| (error.kind(), error.to_string()));
+    let parsed = read.and_then(|text| serde_json::from_str(&text).map_err(|error| (io::ErrorKind::InvalidData, error.to_string())));
+    parsed.unwrap_or_else(|(kind, error)| {
+        if kind != io::ErrorKind::NotFound {
+            done.note(format!("{} is left out: {error}", path.display()));
+        }
+        Value::Null
+    })
 }
 
-/// A recorder that was killed may have left none, or an early one.
-fn json(path: &Path) -> Value {
-    read(path).and_then(|text| serde_json::from_str(&text).ok()).unwrap_or(Value::Null)
+/// The CPUs that have pages, or should have some.
+fn lanes(raw: &Path, counted: &HashMap<u32, Counted>, done: &mut Converted) -> Result<Vec<Pages>, ConvertError> {
+    let mut cpus: Vec<u32> = counted.iter().filter(|(_, counted)| counted.read > 0).map(|(cpu, _)| *cpu).collect();
+    for entry in fs::read_dir(raw).map_err(ConvertError::io("read", raw))? {
+        let name = entry.map_err(ConvertError::io("read", raw))?.file_name();
+        let cpu = name.to_str().and_then(|name| name.strip_prefix("cpu")?.parse::<u32>().ok());
+        cpus.extend(cpu.filter(|cpu| name == format!("cpu{cpu}").as_str()));
+    }
+    cpus.sort_unstable();
+    cpus.dedup();
+    let mut lanes = Vec::new();
+    for cpu in cpus {
+        let path = raw.join(format!("cpu{cpu}"));
+        let file = match open::regular(&path) {
+            Ok(file) => Some(file),
+            Err(error) if is_not_there(&error) => {
+                done.note(format!("{}: {error}; the pages of this CPU are not in the trace", path.display()));
+                None
+            }
+            Err(error) => return Err(ConvertError::io("open", path)(error)),
+        };
+        let bytes = file.as_ref().and_then(|file| file.metadata().ok()).map_or(0, |meta| meta.len());
+        lanes.push(Pages { cpu, file, bytes });
+    }
+    Ok(lanes)
+}
+
+/// Nothing, a link, a folder or a pipe stands where a file should. Anything else may be better the next time.
+fn is_not_there(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidInput) || error.raw_os_error() == Some(libc::ELOOP)
+}
+
+fn counted(cpu: &Value) -> Option<(u32, Counted)> {
+    let number = |key: &str| cpu[key].as_u64().unwrap_or(0);
+    // What stayed in the buffer is in no page either.
+    let lost = ["overrun", "commit_overrun", "dropped", "entries"].into_iter().map(number).fold(0, u64::saturating_add);
+    Some((u32::try_from(cpu["cpu"].as_u64()?).ok()?, Counted { lost, read: number("read") }))
+}
+
+/// Of a clock's block.
+fn frequency(block: &str) -> Option<u64> {
+    let rest = &block[block.find("freq = ")? + 7..];
+    rest[..rest.find(';')?].trim().parse().ok().filter(|hz| *hz > 0)
 }
 
 fn sorted(directory: &Path) -> Vec<PathBuf> {
