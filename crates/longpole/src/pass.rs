@@ -11,7 +11,7 @@ use longpole_analysis::distinct::{MOST_NAMES, OTHER_NAMES};
 use longpole_analysis::linux_account::Accounts;
 use longpole_analysis::pairs::Pairs;
 use longpole_analysis::report::Pass;
-use longpole_trace::{Item, Stream, StreamKind, Trace};
+use longpole_trace::{Item, Trace};
 use std::io::{self, Write};
 
 /// The pass, and the trace for what it says of itself.
@@ -35,9 +35,13 @@ pub fn read(input: &Input, mut pairs: Option<&mut Pairs>) -> anyhow::Result<(Pas
 
 /// As [`read`]; where the trace holds the kernel's events, the time of spans is told net of what the scheduler and interrupts took.
 pub fn read_net(input: &Input, mut pairs: Option<&mut Pairs>) -> anyhow::Result<(Pass, Trace)> {
-    let kernel = |stream: &Stream| stream.kind == StreamKind::Kernel;
-    if !input.open()?.catalogue().streams.iter().any(kernel) {
-        return read(input, pairs);
+    match kernel::sources(&input.paths()?, &input.open()?) {
+        0 => return read(input, pairs),
+        1 => {}
+        _ => {
+            eprintln!("longpole: note: times are not net of what the scheduler took: the kernel's events of several recordings cannot be told as one");
+            return read(input, pairs);
+        }
     }
     let mut pass = Pass::new().context("a built-in rule file is wrong")?;
     let mut accounts = Accounts::default();

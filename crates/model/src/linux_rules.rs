@@ -395,9 +395,9 @@ impl KernelPlan {
         })
     }
 
-    /// Whether only a kernel's own trace could hold such an event, so that a CPU's time may be counted from it.
-    pub(crate) fn is_scheduling(&self) -> bool {
-        matches!(self.action, Action::Switch | Action::Waking | Action::Woken)
+    /// Whether it tells who has a CPU.
+    pub(crate) fn is_switch(&self) -> bool {
+        self.action == Action::Switch
     }
 }
 

@@ -18,7 +18,7 @@ impl Linux {
             Base::Idle => self.idle_ended(cpu, t_ns, truth, watch),
             Base::Thread(before) => {
                 // When the one followed the other is unknown, and so is whose the time was; it was after the switch to the former.
-                self.contradictions += 1;
+                self.contradictions += u64::from(self.covers(t_ns));
                 let began_ns = self.threads[before.0 as usize].began_ns;
                 self.unseat(cpu, t_ns);
                 self.settle(cpu, t_ns, watch);
@@ -85,7 +85,7 @@ impl Linux {
         let doubt = std::mem::take(&mut place.doubt);
         place.ready_ns = None;
         if doubt && base != Base::Idle {
-            self.unseen_idle_ends += 1;
+            self.unseen_idle_ends += u64::from(self.covers(t_ns));
         }
         let mut whole = true;
         if let Base::Thread(id) = base {
@@ -118,7 +118,7 @@ impl Linux {
             }
             return;
         }
-        self.unseen_idle_ends += 1;
+        self.unseen_idle_ends += u64::from(self.covers(t_ns));
         let place = &mut self.cpus[cpu.0 as usize];
         (place.base, place.unclaimed, place.doubt) = (Base::Unknown, Unclaimed::since(t_ns), false);
         if truth != Base::Unknown {
@@ -144,7 +144,7 @@ impl Linux {
         let (ThreadState::Running, Some(other)) = (thread.state, thread.cpu) else { return };
         if other != cpu && self.cpus[other.0 as usize].base == Base::Thread(id) {
             // When it left is unknown; not before the last piece that was told.
-            self.contradictions += 1;
+            self.contradictions += u64::from(self.covers(t_ns));
             self.unseat(other, t_ns);
         }
     }
@@ -157,7 +157,7 @@ impl Linux {
             Base::Unknown => self.claim(cpu, t_ns, truth, watch),
             Base::Idle => self.idle_ended(cpu, t_ns, truth, watch),
             Base::Thread(before) => {
-                self.contradictions += 1;
+                self.contradictions += u64::from(self.covers(t_ns));
                 self.settle(cpu, t_ns, watch);
                 // What was taken for a call of the one was the other's, unless that is in a call itself.
                 let before = &self.threads[before.0 as usize];
