@@ -106,6 +106,18 @@ impl Told for &Reading {
     fn footer(&self, out: &mut dyn Write) -> io::Result<()> {
         footer(out, self)
     }
+
+    fn note(&self) -> Option<String> {
+        let Linux { lost, uncounted_losses, contradictions, .. } = self.linux;
+        let told = [
+            (lost, "kernel events are lost"),
+            (uncounted_losses, "gaps in the kernel's events nobody counted"),
+            (contradictions, "events do not follow from what came before them"),
+        ];
+        let told: Vec<String> =
+            told.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{} {what}", number(*count))).collect();
+        (!told.is_empty()).then(|| told.join(", "))
+    }
 }
 
 /// Loss, and what else makes the numbers uncertain.
@@ -123,7 +135,7 @@ pub fn footer(out: &mut dyn Write, reading: &Reading) -> io::Result<()> {
             number(linux.unseen_idle_ends)
         )?;
     }
-    if linux.unseen_switches > 0 {
+    if linux.unseen_switches > 0 && linux.switch_filter.is_none() {
         writeln!(
             out,
             "{} switches between threads are not in the trace; the time before the next event is told as the former's",

@@ -86,6 +86,14 @@ pub fn footer(out: &mut (impl Write + ?Sized), pass: &Pass, trace: &Trace) -> io
         (lost, gaps) => format!("{} lost and {} gaps that nobody counted", number(lost), number(gaps)),
     };
     writeln!(out, "\n{} events, {lost}; {cost}", number(inputs.events))?;
+    match (inputs.kernel_lost, inputs.uncounted_kernel_losses) {
+        (0, 0) => {}
+        (lost, 0) => writeln!(out, "of the kernel's events, {} are lost", number(lost))?,
+        (lost, gaps) => writeln!(out, "of the kernel's events, {} are lost, and {} gaps nobody counted", number(lost), number(gaps))?,
+    }
+    if inputs.events == 0 && inputs.kernel_events > 0 {
+        writeln!(out, "this recording holds the kernel's events only: longpole cpu, sched, irq, syscalls and packets answer from them")?;
+    }
     if inputs.other_names > 0 {
         let (events, most) = (number(inputs.other_names), number(MOST_NAMES as u64));
         writeln!(out, "{events} of them carry names beyond the {most} that are told apart of a kind: they stand under {OTHER_NAMES}")?;

@@ -230,3 +230,32 @@ fn two_recordings_of_the_kernel_are_not_one() {
     }
     assert!(run("report", &[one.to_str().unwrap()], &other).status.success());
 }
+
+#[test]
+fn lost_kernel_events_are_told_where_the_answer_has_no_place_for_them_and_only_for_their_part() {
+    let directory = TempDir::new().unwrap();
+    trace(directory.path());
+    let path = directory.path().join("cpu0");
+    let mut later = Cpu::default();
+    later.switch(20_000, 10, 1, 20);
+    later.event(3, 30_000, &[&3u32.to_le_bytes()]);
+    later.event(4, 31_000, &[&3u32.to_le_bytes()]);
+    later.event(5, 40_000, &[&3u32.to_le_bytes()]);
+    later.event(6, 41_000, &[&1i64.to_le_bytes()]);
+    later.switch(42_000, 20, 1, 10);
+    let mut bytes = fs::read(&path).unwrap();
+    bytes.extend(later.packet(20_000, 7));
+    fs::write(&path, bytes).unwrap();
+    for verb in ["sched", "irq", "syscalls"] {
+        let talk = String::from_utf8(run(verb, &["--json"], directory.path()).stderr).unwrap();
+        assert!(talk.contains("7 kernel events are lost"), "{verb}: {talk}");
+    }
+    let report = json("report", &["--json"], directory.path());
+    assert_eq!((&report["inputs"]["lost"], &report["inputs"]["kernel_lost"]), (&0.into(), &7.into()));
+    for verb in ["report", "latency", "queues"] {
+        let text = String::from_utf8(run(verb, &[], directory.path()).stdout).unwrap();
+        assert!(text.contains("of the kernel's events, 7 are lost") && text.contains("longpole cpu, sched, irq"), "{verb}: {text}");
+    }
+    let lost = |begin: &str| json("cpu", &["--json", "--begin", begin], directory.path())["cpus"][0]["lost"].clone();
+    assert_eq!((lost("+5us"), lost("+30us")), (7.into(), 0.into()));
+}
