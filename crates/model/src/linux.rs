@@ -228,6 +228,7 @@ impl Linux {
     fn apply<W: Watch + ?Sized>(&mut self, cpu: CpuId, t_ns: i64, fact: Fact<'_>, watch: &mut W) {
         match fact {
             Fact::Switch { tid, name, state, to, to_name } => {
+                self.leads_now(cpu, tid, t_ns, watch);
                 let from = (tid != 0).then(|| self.thread(tid, name, false));
                 self.leave(cpu, t_ns, from, state, watch);
                 let to = (to != 0).then(|| self.thread(to, to_name, true));
@@ -276,7 +277,10 @@ impl Linux {
                 (thread.process, thread.born_ns, thread.since_ns) = (process, Some(t_ns), t_ns);
                 (thread.allowed, thread.kernel) = (allowed, kernel);
             }
-            Fact::Exec { tid, file } => {
+            Fact::Exec { tid, before, file } => {
+                if let Some((tid, before)) = tid.zip(before).filter(|(tid, before)| tid != before) {
+                    self.takes_number(before, tid, t_ns, watch);
+                }
                 if let Some(tid) = tid {
                     self.runs(cpu, t_ns, tid, watch);
                 }
@@ -297,6 +301,7 @@ impl Linux {
                 self.files.gone(tid);
             }
             Fact::Running { tid } => {
+                self.leads_now(cpu, tid, t_ns, watch);
                 if matches!(self.cpus[cpu.0 as usize].base, Base::Thread(known) if self.threads[known.0 as usize].tid != tid) {
                     self.unseen_switches += u64::from(self.covers(t_ns));
                     self.settle(cpu, t_ns, watch);

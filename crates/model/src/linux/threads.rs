@@ -151,6 +151,7 @@ impl Linux {
 
     /// An event that only the thread `tid` can have made happened on the CPU.
     pub(super) fn runs<W: Watch + ?Sized>(&mut self, cpu: CpuId, t_ns: i64, tid: i32, watch: &mut W) {
+        self.leads_now(cpu, tid, t_ns, watch);
         let truth = if tid == 0 { Base::Idle } else { Base::Thread(self.thread(tid, &[], false)) };
         match self.cpus[cpu.0 as usize].base {
             known if known == truth => {}
@@ -171,6 +172,31 @@ impl Linux {
                     }
                 }
             }
+        }
+    }
+
+    /// The thread `before` goes on as `tid`, the leader of its process, whose number the kernel gives it when it executes a program.
+    pub(super) fn takes_number<W: Watch + ?Sized>(&mut self, before: i32, tid: i32, t_ns: i64, watch: &mut W) {
+        let Some(id) = self.thread_ids.remove(&before) else { return };
+        if let Some(leader) = self.thread_ids.insert(tid, id) {
+            self.close(leader, t_ns, watch);
+            let leader = &mut self.threads[leader.0 as usize];
+            (leader.state, leader.died_ns) = (ThreadState::Dead, leader.died_ns.or(Some(t_ns)));
+        }
+        self.threads[id.0 as usize].tid = tid;
+    }
+
+    /// Where the CPU's thread is of the process `tid`, whose leader has ended, and an event names that one, it has taken its number.
+    pub(super) fn leads_now<W: Watch + ?Sized>(&mut self, cpu: CpuId, tid: i32, t_ns: i64, watch: &mut W) {
+        let Base::Thread(id) = self.cpus[cpu.0 as usize].base else { return };
+        let thread = &self.threads[id.0 as usize];
+        if thread.tid == tid || thread.process != Some(tid) {
+            return;
+        }
+        let ended = |leader: ThreadId| self.threads[leader.0 as usize].state == ThreadState::Dead;
+        if self.thread_of(tid).is_some_and(ended) {
+            let before = thread.tid;
+            self.takes_number(before, tid, t_ns, watch);
         }
     }
 
