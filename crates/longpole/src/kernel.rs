@@ -138,7 +138,7 @@ pub fn footer(out: &mut dyn Write, reading: &Reading) -> io::Result<()> {
     if linux.unseen_switches > 0 && linux.switch_filter.is_none() {
         writeln!(
             out,
-            "{} switches between threads are not in the trace; the time before the next event is told as the former's",
+            "{} switches between threads are not in the trace; whose the CPU was since the event before is unknown",
             number(linux.unseen_switches)
         )?;
     }

@@ -184,6 +184,13 @@ impl Linux {
         if self.covers(t_ns) {
             self.events += 1;
         }
+        self.tell(catalogue, event, plan, cpu, watch);
+        self.cpus[cpu.0 as usize].seen_ns = t_ns;
+    }
+
+    #[inline]
+    fn tell<W: Watch + ?Sized>(&mut self, catalogue: &Catalogue, event: &Event<'_>, plan: Plan, cpu: CpuId, watch: &mut W) {
+        let t_ns = event.t_ns;
         if let Some(hop) = plan.hop {
             self.hop(cpu, t_ns, hop, event, watch);
             return;
@@ -304,8 +311,7 @@ impl Linux {
                 self.leads_now(cpu, tid, t_ns, watch);
                 if matches!(self.cpus[cpu.0 as usize].base, Base::Thread(known) if self.threads[known.0 as usize].tid != tid) {
                     self.unseen_switches += u64::from(self.covers(t_ns));
-                    self.settle(cpu, t_ns, watch);
-                    self.unseat(cpu, t_ns);
+                    self.displace(cpu, t_ns, watch);
                 }
                 self.runs(cpu, t_ns, tid, watch);
             }

@@ -138,6 +138,16 @@ impl Linux {
         (place.base, place.unclaimed, place.doubt) = (Base::Unknown, Unclaimed::since(since.min(t_ns)), false);
     }
 
+    /// Another thread than the one that was believed to run made an event. Which of the two had the CPU since the event before, nobody knows.
+    pub(super) fn displace<W: Watch + ?Sized>(&mut self, cpu: CpuId, t_ns: i64, watch: &mut W) {
+        let seen_ns = self.cpus[cpu.0 as usize].seen_ns.min(t_ns);
+        self.settle(cpu, seen_ns, watch);
+        self.unseat(cpu, t_ns);
+        self.settle(cpu, t_ns, watch);
+        // Of what was told now, nothing is claimed by the other.
+        self.cpus[cpu.0 as usize].unclaimed = Unclaimed::since(seen_ns);
+    }
+
     /// A thread runs in one place only.
     pub(super) fn off_other_cpus(&mut self, id: ThreadId, cpu: CpuId, t_ns: i64) {
         let thread = &self.threads[id.0 as usize];
@@ -159,11 +169,10 @@ impl Linux {
             Base::Idle => self.idle_ended(cpu, t_ns, truth, watch),
             Base::Thread(before) => {
                 self.contradictions += u64::from(self.covers(t_ns));
-                self.settle(cpu, t_ns, watch);
                 // What was taken for a call of the one was the other's, unless that is in a call itself.
                 let before = &self.threads[before.0 as usize];
                 let mode = (before.mode, before.call);
-                self.unseat(cpu, t_ns);
+                self.displace(cpu, t_ns, watch);
                 self.claim(cpu, t_ns, truth, watch);
                 if let Base::Thread(id) = truth {
                     let thread = &mut self.threads[id.0 as usize];
