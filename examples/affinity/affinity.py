@@ -6,6 +6,7 @@ iperf3 sends through a pair of virtual interfaces from one network namespace to 
 """
 
 import argparse
+import collections
 import contextlib
 import json
 import os
@@ -143,8 +144,9 @@ def main():
     for (stressed, pinned), entries in results.items():
         median = {key: statistics.median(entry[key] for entry in entries) for key in
                   ("gbit_s", "count", "min_us", "p50_us", "p99_us", "migrations", "running", "runnable")}
+        wakers = ",".join(waker for waker, _ in collections.Counter(entry["waker"] for entry in entries).most_common())
         every = {key: ",".join(map(str, sorted({cpu for entry in entries for cpu in entry[key]}))) for key in ("irq_cpus", "used_cpus")}
-        print(f"{'stress' if stressed else 'idle':8} {f'CPU {max(cpus)}' if pinned else 'any CPU':10} {median['gbit_s']:7.2f} {entries[0]['waker']:16} "
+        print(f"{'stress' if stressed else 'idle':8} {f'CPU {max(cpus)}' if pinned else 'any CPU':10} {median['gbit_s']:7.2f} {wakers:16} "
               f"{median['count']:8.0f} {median['min_us']:7.2f} {median['p50_us']:7.2f} {median['p99_us']:8.1f} "
               f"{every['irq_cpus']:10} {every['used_cpus']:8} {median['migrations']:10.0f} {median['running']:8.1%} {median['runnable']:7.1%}")
 

@@ -217,7 +217,7 @@ impl CpuTimes {
                 name: thread.name(),
                 total_ns,
                 running_ns,
-                syscall_ns: (linux.system_calls > 0).then_some(parts.running[2]),
+                syscall_ns: (linux.system_calls.in_all > 0).then_some(parts.running[2]),
                 interrupted_ns: parts.interrupted,
                 runnable_ns: parts.runnable + parts.preempted,
                 preempted_ns: parts.preempted,

@@ -11,7 +11,7 @@ use crate::stages::Stages;
 use crate::verdict::{Judge, Verdict};
 use longpole_model::rules::RuleError;
 use longpole_model::system::System;
-use longpole_trace::event::{Catalogue, Item, StreamKind};
+use longpole_trace::event::{Catalogue, Item, Loss, StreamKind};
 use serde::Serialize;
 
 #[derive(Debug, Serialize)]
@@ -38,6 +38,10 @@ pub struct Inputs {
     pub uncounted_losses: u64,
     /// Events under "(other names)": their thread and kind has more names than are told apart.
     pub other_names: u64,
+    /// The kernel's events, on which the verdict does not stand, and how many of them are missing.
+    pub kernel_events: u64,
+    pub kernel_lost: u64,
+    pub uncounted_kernel_losses: u64,
 }
 
 /// All analyses of a pass together.
@@ -49,6 +53,15 @@ pub struct Pass {
     activities: Activities,
     rules: Rules,
     lost: Vec<Facts>,
+    kernel: OfKernel,
+}
+
+/// What was passed over.
+#[derive(Clone, Copy, Debug, Default)]
+struct OfKernel {
+    events: u64,
+    lost: u64,
+    uncounted: u64,
 }
 
 impl Pass {
@@ -61,6 +74,7 @@ impl Pass {
             activities: Activities::default(),
             rules: Rules::built_in()?,
             lost: Vec::new(),
+            kernel: OfKernel::default(),
         })
     }
 
@@ -84,7 +98,15 @@ impl Pass {
             Item::Loss(loss) => loss.stream,
         };
         let kind = catalogue.streams.get(stream.0 as usize).map(|stream| stream.kind);
-        if matches!(kind, Some(StreamKind::Kernel | StreamKind::Samples)) {
+        if kind == Some(StreamKind::Kernel) {
+            match item {
+                Item::Event(_) => self.kernel.events += 1,
+                Item::Loss(Loss { events: Some(events), .. }) => self.kernel.lost += events,
+                Item::Loss(_) => self.kernel.uncounted += 1,
+            }
+            return;
+        }
+        if kind == Some(StreamKind::Samples) {
             return;
         }
         self.session.item(catalogue, item, &mut [&mut self.latencies, &mut self.queues, &mut self.stages, &mut self.activities]);
@@ -115,6 +137,9 @@ impl Pass {
             lost: self.session.lost,
             uncounted_losses: self.session.uncounted_losses,
             other_names: self.session.gathered(),
+            kernel_events: self.kernel.events,
+            kernel_lost: self.kernel.lost,
+            uncounted_kernel_losses: self.kernel.uncounted,
         }
     }
 

@@ -492,3 +492,32 @@ fn what_a_thread_is_blocked_in_is_its_call_with_the_kind_of_its_file() {
     let fault = calls.answer(&linux).into_iter().find(|line| line.kind == "fault").unwrap();
     assert_eq!((fault.name.as_str(), fault.count, fault.times.total_ns), ("page fault (user)", 1, None));
 }
+
+/// A thread that is not the leader executes a program; the kernel gives it the leader's number before it tells of that.
+#[test]
+fn a_thread_that_executes_a_program_goes_on_under_its_leaders_number() {
+    for seen_before in [false, true] {
+        let mut kernel = Kernel::new(1);
+        for tid in [10, 11] {
+            let ids = [("parent_tid", 0), ("parent_pid", 0), ("child_tid", tid), ("child_pid", 10)].map(|(name, id)| (name, Val::I(id)));
+            kernel.event(0, 0, "sched_process_fork", &ids);
+        }
+        kernel.switch(0, 0, 1, 0, 10);
+        kernel.event(90, 0, "sched_process_exit", &[("tid", Val::I(10))]);
+        kernel.switch(100, 0, 10, 16, 11);
+        let mut rest = 500;
+        if seen_before {
+            kernel.switch(300, 0, 10, 2, 0);
+            kernel.switch(400, 0, 0, 0, 10);
+            rest = 400;
+        }
+        kernel.event(500, 0, "sched_process_exec", &[("tid", Val::I(10)), ("old_tid", Val::I(11)), ("filename", text("/bin/new"))]);
+        kernel.switch(700, 0, 10, 1, 0);
+        let (linux, times) = pass::<CpuTimes>(&kernel, ALL);
+        assert_eq!(linux.contradictions, 0);
+        let found: Vec<_> =
+            times.threads(&linux).into_iter().filter(|thread| thread.running_ns > 0).map(|t| (t.tid, t.name, t.running_ns)).collect();
+        let expected = [(10, "t10".to_owned(), rest + 100), (10, "t10".to_owned(), 100)];
+        assert!(found.len() == 2 && expected.iter().all(|row| found.contains(row)), "{found:?}");
+    }
+}

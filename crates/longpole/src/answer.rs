@@ -12,6 +12,11 @@ pub trait Told {
 
     /// What stands beside every number: losses, and what else makes them uncertain.
     fn footer(&self, out: &mut dyn Write) -> io::Result<()>;
+
+    /// What a program's answer has no place for, and its user should know.
+    fn note(&self) -> Option<String> {
+        None
+    }
 }
 
 /// As JSON, or as `print` shows it with the footer. A damaged trace was answered as far as it could be read, and that is a failure.
@@ -25,6 +30,9 @@ pub fn write<T: Serialize>(
     if input.json {
         serde_json::to_writer_pretty(&mut out, answer)?;
         writeln!(out)?;
+        if let Some(note) = from.note() {
+            eprintln!("longpole: note: {note}");
+        }
     } else {
         print(&mut out, answer)?;
         from.footer(&mut out)?;

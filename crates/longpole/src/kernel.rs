@@ -9,10 +9,11 @@ use crate::answer::Told;
 use crate::input::{self, Input};
 use crate::table::number;
 use anyhow::{bail, Context};
-use longpole_model::linux::Linux;
+use longpole_model::linux::{Count, Linux};
 use longpole_model::linux_watch::Watch;
-use longpole_trace::{Catalogue, Item, Options, Trace};
+use longpole_trace::{Catalogue, Item, Options, Stream, StreamKind, Trace};
 use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 
 /// The model after the trace's last event, and the trace for what it says of itself.
 pub struct Reading {
@@ -35,7 +36,11 @@ pub fn read_beside<W: Watch>(
     watch: &mut W,
     mut other: impl FnMut(&mut Linux, &mut W, &Catalogue, &Item<'_>, bool),
 ) -> anyhow::Result<Reading> {
-    let mut trace = input::open(&input.paths()?, Options { begin: None, end: input.end })?;
+    let paths = input.paths()?;
+    let mut trace = input::open(&paths, Options { begin: None, end: input.end })?;
+    if let several @ 2.. = sources(&paths, &trace) {
+        bail!("the kernel's events of {several} recordings cannot be told as one, since their threads and times are not the same; ask each by itself");
+    }
     let begin_ns = input.begin.map_or(i64::MIN, |begin| begin.resolve(trace.start_ns().unwrap_or(0)));
     let (_, end_ns) = trace.range();
     let mut linux = Linux::new(begin_ns, end_ns).context("a built-in rule file is wrong")?;
@@ -59,12 +64,38 @@ pub fn read_beside<W: Watch>(
     Ok(Reading { linux, trace })
 }
 
-/// Refuses a trace that cannot answer. `found` counts the events that the question needs, `groups` are those that record them.
-pub fn needs(found: u64, what: &str, groups: &str) -> anyhow::Result<()> {
-    if found == 0 {
-        bail!("the trace holds no {what}; record them as root with `longpole record --kernel {groups}`");
+/// How many of the paths hold a kernel's events.
+pub fn sources(paths: &[PathBuf], trace: &Trace) -> usize {
+    let kernel: Vec<&Stream> = trace.catalogue().streams.iter().filter(|stream| stream.kind == StreamKind::Kernel).collect();
+    match paths {
+        [_] => usize::from(!kernel.is_empty()),
+        several => several.iter().filter(|path| kernel.iter().any(|stream| Path::new(&stream.name).starts_with(path))).count(),
     }
-    Ok(())
+}
+
+/// Refuses a trace that cannot answer. `found` counts the events that the question needs, `groups` are those that record them.
+pub fn needs(input: &Input, found: Count, what: &str, groups: &str) -> anyhow::Result<()> {
+    match (found.in_range, found.in_all, input.end) {
+        (1.., ..) => Ok(()),
+        (0, 0, Some(_)) => bail!("the trace holds no {what} before --end"),
+        (0, 0, None) => bail!("the trace holds no {what}; record them as root with `longpole record --kernel {groups}`"),
+        (0, before, _) => bail!("no {what} in the part that was asked for; the trace holds {} before it", number(before)),
+    }
+}
+
+/// Refuses a trace from which nobody can tell who had the CPUs.
+pub fn needs_switches(input: &Input, linux: &Linux) -> anyhow::Result<()> {
+    match &linux.switch_filter {
+        Some(filter) => bail!("{}", filtered(filter)),
+        None => needs(input, linux.switches, "switches between threads", "sched,irq,softirq"),
+    }
+}
+
+/// Why switches that the trace holds tell nothing.
+pub fn filtered(filter: &str) -> String {
+    format!(
+        "the trace holds sched_switch only where `{filter}`: who had the CPUs cannot be told from a part of the switches; record them all with `longpole record --kernel sched,irq,softirq`"
+    )
 }
 
 impl Told for &Reading {
@@ -74,6 +105,18 @@ impl Told for &Reading {
 
     fn footer(&self, out: &mut dyn Write) -> io::Result<()> {
         footer(out, self)
+    }
+
+    fn note(&self) -> Option<String> {
+        let Linux { lost, uncounted_losses, contradictions, .. } = self.linux;
+        let told = [
+            (lost, "kernel events are lost"),
+            (uncounted_losses, "gaps in the kernel's events nobody counted"),
+            (contradictions, "events do not follow from what came before them"),
+        ];
+        let told: Vec<String> =
+            told.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{} {what}", number(*count))).collect();
+        (!told.is_empty()).then(|| told.join(", "))
     }
 }
 
@@ -92,10 +135,10 @@ pub fn footer(out: &mut dyn Write, reading: &Reading) -> io::Result<()> {
             number(linux.unseen_idle_ends)
         )?;
     }
-    if linux.unseen_switches > 0 {
+    if linux.unseen_switches > 0 && linux.switch_filter.is_none() {
         writeln!(
             out,
-            "{} switches between threads are not in the trace; the time before the next event is told as the former's",
+            "{} switches between threads are not in the trace; whose the CPU was since the event before is unknown",
             number(linux.unseen_switches)
         )?;
     }

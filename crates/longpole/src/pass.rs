@@ -11,7 +11,7 @@ use longpole_analysis::distinct::{MOST_NAMES, OTHER_NAMES};
 use longpole_analysis::linux_account::Accounts;
 use longpole_analysis::pairs::Pairs;
 use longpole_analysis::report::Pass;
-use longpole_trace::{Item, Stream, StreamKind, Trace};
+use longpole_trace::{Item, Trace};
 use std::io::{self, Write};
 
 /// The pass, and the trace for what it says of itself.
@@ -35,9 +35,13 @@ pub fn read(input: &Input, mut pairs: Option<&mut Pairs>) -> anyhow::Result<(Pas
 
 /// As [`read`]; where the trace holds the kernel's events, the time of spans is told net of what the scheduler and interrupts took.
 pub fn read_net(input: &Input, mut pairs: Option<&mut Pairs>) -> anyhow::Result<(Pass, Trace)> {
-    let kernel = |stream: &Stream| stream.kind == StreamKind::Kernel;
-    if !input.open()?.catalogue().streams.iter().any(kernel) {
-        return read(input, pairs);
+    match kernel::sources(&input.paths()?, &input.open()?) {
+        0 => return read(input, pairs),
+        1 => {}
+        _ => {
+            eprintln!("longpole: note: times are not net of what the scheduler took: the kernel's events of several recordings cannot be told as one");
+            return read(input, pairs);
+        }
     }
     let mut pass = Pass::new().context("a built-in rule file is wrong")?;
     let mut accounts = Accounts::default();
@@ -82,6 +86,14 @@ pub fn footer(out: &mut (impl Write + ?Sized), pass: &Pass, trace: &Trace) -> io
         (lost, gaps) => format!("{} lost and {} gaps that nobody counted", number(lost), number(gaps)),
     };
     writeln!(out, "\n{} events, {lost}; {cost}", number(inputs.events))?;
+    match (inputs.kernel_lost, inputs.uncounted_kernel_losses) {
+        (0, 0) => {}
+        (lost, 0) => writeln!(out, "of the kernel's events, {} are lost", number(lost))?,
+        (lost, gaps) => writeln!(out, "of the kernel's events, {} are lost, and {} gaps nobody counted", number(lost), number(gaps))?,
+    }
+    if inputs.events == 0 && inputs.kernel_events > 0 {
+        writeln!(out, "this recording holds the kernel's events only: longpole cpu, sched, irq, syscalls and packets answer from them")?;
+    }
     if inputs.other_names > 0 {
         let (events, most) = (number(inputs.other_names), number(MOST_NAMES as u64));
         writeln!(out, "{events} of them carry names beyond the {most} that are told apart of a kind: they stand under {OTHER_NAMES}")?;

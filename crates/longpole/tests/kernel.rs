@@ -76,15 +76,19 @@ impl Cpu {
     }
 
     fn write(&self, path: &Path) {
+        fs::write(path, self.packet(0, 0)).unwrap();
+    }
+
+    fn packet(&self, begin: u64, lost: u64) -> Vec<u8> {
         let mut bytes = 0xc1fc_1fc1u32.to_le_bytes().to_vec();
         let bits = (self.0.len() as u64 + 8 + 44) * 8;
         bytes.extend(0u32.to_le_bytes());
-        for word in [0, self.1, bits, bits, 0] {
+        for word in [begin, self.1, bits, bits, lost] {
             bytes.extend(word.to_le_bytes());
         }
         bytes.extend(0u32.to_le_bytes());
         bytes.extend(&self.0);
-        fs::write(path, bytes).unwrap();
+        bytes
     }
 }
 
@@ -163,4 +167,95 @@ fn a_trace_without_kernel_events_is_told_what_to_record() {
         let talk = String::from_utf8(output.stderr).unwrap();
         assert!(talk.contains("as root with `longpole record --kernel sched,"), "{talk}");
     }
+}
+
+fn refused(verb: &str, arguments: &[&str], trace: &Path) -> String {
+    let output = run(verb, arguments, trace);
+    assert_eq!(output.status.code(), Some(1), "{verb}: {}", String::from_utf8_lossy(&output.stdout));
+    assert!(output.stdout.is_empty());
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[test]
+fn a_part_of_the_switches_tells_nobody_who_had_the_cpus() {
+    let directory = TempDir::new().unwrap();
+    trace(directory.path());
+    let filter = "name = \"sched_switch\"; id = 1; model.emf.uri = \"longpole:site?filter=prev_prio%20%3C%20100\";";
+    let metadata = METADATA.replace("name = \"sched_switch\"; id = 1;", filter);
+    fs::write(directory.path().join("metadata"), metadata).unwrap();
+    for verb in ["cpu", "sched"] {
+        let talk = refused(verb, &["--json"], directory.path());
+        assert!(talk.contains("only where `prev_prio < 100`") && talk.contains("--kernel sched"), "{verb}: {talk}");
+    }
+    // What does not depend on them is answered.
+    let irq = json("irq", &["--json"], directory.path());
+    assert_eq!((&irq[0]["total_ns"], &irq[0]["start"]["count"]), (&1_000.into(), &0.into()));
+}
+
+#[test]
+fn events_of_the_kernel_without_switches_give_no_account_of_cpus() {
+    let directory = TempDir::new().unwrap();
+    fs::write(directory.path().join("metadata"), METADATA).unwrap();
+    let mut cpu = Cpu::default();
+    cpu.event(2, 2_500, &[&comm(20), &20i32.to_le_bytes(), &0i32.to_le_bytes()]);
+    cpu.event(5, 3_000, &[&3u32.to_le_bytes()]);
+    cpu.write(&directory.path().join("cpu0"));
+    for verb in ["cpu", "sched"] {
+        let talk = refused(verb, &[], directory.path());
+        assert!(talk.contains("holds no switches between threads") && talk.contains("--kernel sched"), "{verb}: {talk}");
+    }
+}
+
+#[test]
+fn a_part_without_events_is_not_taken_for_a_trace_without_them() {
+    let directory = TempDir::new().unwrap();
+    trace(directory.path());
+    for (verb, expected) in [("irq", "the trace holds 1 before it"), ("syscalls", "the trace holds 2 before it")] {
+        let talk = refused(verb, &["--begin", "+10s"], directory.path());
+        assert!(talk.contains(expected) && !talk.contains("as root"), "{verb}: {talk}");
+    }
+}
+
+#[test]
+fn two_recordings_of_the_kernel_are_not_one() {
+    let directory = TempDir::new().unwrap();
+    let [one, other] = ["one", "other"].map(|name| directory.path().join(name));
+    for path in [&one, &other] {
+        fs::create_dir(path).unwrap();
+        trace(path);
+    }
+    for verb in ["cpu", "sched", "irq", "syscalls", "packets"] {
+        let talk = refused(verb, &[one.to_str().unwrap()], &other);
+        assert!(talk.contains("of 2 recordings") && talk.contains("ask each by itself"), "{verb}: {talk}");
+    }
+    assert!(run("report", &[one.to_str().unwrap()], &other).status.success());
+}
+
+#[test]
+fn lost_kernel_events_are_told_where_the_answer_has_no_place_for_them_and_only_for_their_part() {
+    let directory = TempDir::new().unwrap();
+    trace(directory.path());
+    let path = directory.path().join("cpu0");
+    let mut later = Cpu::default();
+    later.switch(20_000, 10, 1, 20);
+    later.event(3, 30_000, &[&3u32.to_le_bytes()]);
+    later.event(4, 31_000, &[&3u32.to_le_bytes()]);
+    later.event(5, 40_000, &[&3u32.to_le_bytes()]);
+    later.event(6, 41_000, &[&1i64.to_le_bytes()]);
+    later.switch(42_000, 20, 1, 10);
+    let mut bytes = fs::read(&path).unwrap();
+    bytes.extend(later.packet(20_000, 7));
+    fs::write(&path, bytes).unwrap();
+    for verb in ["sched", "irq", "syscalls"] {
+        let talk = String::from_utf8(run(verb, &["--json"], directory.path()).stderr).unwrap();
+        assert!(talk.contains("7 kernel events are lost"), "{verb}: {talk}");
+    }
+    let report = json("report", &["--json"], directory.path());
+    assert_eq!((&report["inputs"]["lost"], &report["inputs"]["kernel_lost"]), (&0.into(), &7.into()));
+    for verb in ["report", "latency", "queues"] {
+        let text = String::from_utf8(run(verb, &[], directory.path()).stdout).unwrap();
+        assert!(text.contains("of the kernel's events, 7 are lost") && text.contains("longpole cpu, sched, irq"), "{verb}: {text}");
+    }
+    let lost = |begin: &str| json("cpu", &["--json", "--begin", begin], directory.path())["cpus"][0]["lost"].clone();
+    assert_eq!((lost("+5us"), lost("+30us")), (7.into(), 0.into()));
 }

@@ -55,13 +55,15 @@ pub struct Linux {
     pub(crate) last_ns: i64,
     /// Events of the kernel within the range.
     pub events: u64,
-    /// Of them, those of the scheduler: without any there is no account of CPUs.
-    pub scheduling: u64,
-    pub system_calls: u64,
-    pub interrupts: u64,
-    pub faults: u64,
+    /// Switches between threads: without any there is no account of CPUs.
+    pub switches: Count,
+    /// By which the recorder chose among the switches. Who has a CPU is not known then, and they are passed over.
+    pub switch_filter: Option<String>,
+    pub system_calls: Count,
+    pub interrupts: Count,
+    pub faults: Count,
     /// Events that tell of packets.
-    pub hops: u64,
+    pub hops: Count,
     pub lost: u64,
     pub uncounted_losses: u64,
     /// Events that cannot follow from what came before them, although no loss was told.
@@ -70,6 +72,30 @@ pub struct Linux {
     pub unseen_idle_ends: u64,
     /// Switches between threads that the trace does not hold.
     pub unseen_switches: u64,
+}
+
+/// Events of a kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// From the trace's begin on.
+    pub in_all: u64,
+    /// In the range that was asked for.
+    pub in_range: u64,
+}
+
+impl Count {
+    pub(crate) fn add(&mut self, covered: bool) {
+        self.in_all += 1;
+        self.in_range += u64::from(covered);
+    }
+}
+
+impl std::ops::Add for Count {
+    type Output = Count;
+
+    fn add(self, other: Count) -> Count {
+        Count { in_all: self.in_all + other.in_all, in_range: self.in_range + other.in_range }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -109,11 +135,12 @@ impl Linux {
             tells_unseen: false,
             last_ns: i64::MIN,
             events: 0,
-            scheduling: 0,
-            system_calls: 0,
-            interrupts: 0,
-            faults: 0,
-            hops: 0,
+            switches: Count::default(),
+            switch_filter: None,
+            system_calls: Count::default(),
+            interrupts: Count::default(),
+            faults: Count::default(),
+            hops: Count::default(),
             lost: 0,
             uncounted_losses: 0,
             contradictions: 0,
@@ -157,14 +184,21 @@ impl Linux {
         if self.covers(t_ns) {
             self.events += 1;
         }
+        self.tell(catalogue, event, plan, cpu, watch);
+        self.cpus[cpu.0 as usize].seen_ns = t_ns;
+    }
+
+    #[inline]
+    fn tell<W: Watch + ?Sized>(&mut self, catalogue: &Catalogue, event: &Event<'_>, plan: Plan, cpu: CpuId, watch: &mut W) {
+        let t_ns = event.t_ns;
         if let Some(hop) = plan.hop {
             self.hop(cpu, t_ns, hop, event, watch);
             return;
         }
         let Some(plan_of_kernel) = plan.kernel else { return };
         let Some(fact) = plan_of_kernel.fact(event) else { return };
-        if plan_of_kernel.is_scheduling() {
-            self.scheduling += 1;
+        if plan_of_kernel.is_switch() {
+            self.switches.add(self.covers(t_ns));
         }
         if plan.names_thread && !matches!(fact, Fact::Switch { .. }) {
             if let Some(tid) = catalogue.subjects.get(event.subject.0 as usize).and_then(|subject| subject.tid) {
@@ -187,7 +221,7 @@ impl Linux {
         }
         let Some(step) = plan.step(event.fields) else { return };
         let covered = self.covers(t_ns);
-        self.hops += u64::from(covered);
+        self.hops.add(covered);
         let by = self.wake(cpu, t_ns).waker;
         let call = match by {
             Waker::Thread(thread) => self.threads[thread.0 as usize].call,
@@ -201,6 +235,7 @@ impl Linux {
     fn apply<W: Watch + ?Sized>(&mut self, cpu: CpuId, t_ns: i64, fact: Fact<'_>, watch: &mut W) {
         match fact {
             Fact::Switch { tid, name, state, to, to_name } => {
+                self.leads_now(cpu, tid, t_ns, watch);
                 let from = (tid != 0).then(|| self.thread(tid, name, false));
                 self.leave(cpu, t_ns, from, state, watch);
                 let to = (to != 0).then(|| self.thread(to, to_name, true));
@@ -249,7 +284,10 @@ impl Linux {
                 (thread.process, thread.born_ns, thread.since_ns) = (process, Some(t_ns), t_ns);
                 (thread.allowed, thread.kernel) = (allowed, kernel);
             }
-            Fact::Exec { tid, file } => {
+            Fact::Exec { tid, before, file } => {
+                if let Some((tid, before)) = tid.zip(before).filter(|(tid, before)| tid != before) {
+                    self.takes_number(before, tid, t_ns, watch);
+                }
                 if let Some(tid) = tid {
                     self.runs(cpu, t_ns, tid, watch);
                 }
@@ -270,10 +308,10 @@ impl Linux {
                 self.files.gone(tid);
             }
             Fact::Running { tid } => {
+                self.leads_now(cpu, tid, t_ns, watch);
                 if matches!(self.cpus[cpu.0 as usize].base, Base::Thread(known) if self.threads[known.0 as usize].tid != tid) {
-                    self.unseen_switches += 1;
-                    self.settle(cpu, t_ns, watch);
-                    self.unseat(cpu, t_ns);
+                    self.unseen_switches += u64::from(self.covers(t_ns));
+                    self.displace(cpu, t_ns, watch);
                 }
                 self.runs(cpu, t_ns, tid, watch);
             }
@@ -285,7 +323,7 @@ impl Linux {
             }
             Fact::Fault { name } => {
                 let covers = self.covers(t_ns);
-                self.faults += u64::from(covers);
+                self.faults.add(covers);
                 if covers {
                     let thread = match self.cpus[cpu.0 as usize].base {
                         Base::Thread(thread) => Some(thread),
@@ -309,7 +347,7 @@ impl Linux {
             Fact::Leave(key) => self.exit(cpu, t_ns, key, watch),
             Fact::SyscallEnter { name, arguments } => {
                 self.in_thread(cpu, t_ns, watch);
-                self.system_calls += 1;
+                self.system_calls.add(self.covers(t_ns));
                 let call = (Mode::Syscall, Some(Entered { name, t_ns: Some(t_ns), arguments }));
                 let thread = self.set_mode(cpu, call);
                 if self.covers(t_ns) {
@@ -318,7 +356,7 @@ impl Linux {
             }
             Fact::SyscallLeave { name, result } => {
                 self.in_thread(cpu, t_ns, watch);
-                self.system_calls += 1;
+                self.system_calls.add(self.covers(t_ns));
                 let entered = match self.cpus[cpu.0 as usize].base {
                     Base::Thread(thread) => self.threads[thread.0 as usize].call,
                     _ => self.cpus[cpu.0 as usize].unclaimed.mode.and_then(|(_, call)| call),
@@ -384,7 +422,12 @@ impl Linux {
         let stream = catalogue.streams.get(event.stream.0 as usize);
         let foreign = stream.is_none_or(|stream| stream.kind != StreamKind::Kernel);
         self.tells_unseen |= self.rules.tells_unseen(catalogue);
-        let kernel = if foreign { None } else { self.rules.compile(class, &mut self.names) };
+        let mut kernel = if foreign { None } else { self.rules.compile(class, &mut self.names) };
+        let filter = class.attributes.iter().find(|(key, _)| key == "filter");
+        if let (Some(true), Some((_, filter))) = (kernel.map(|plan| plan.is_switch()), filter) {
+            self.switch_filter = Some(filter.clone());
+            kernel = None;
+        }
         let hop = if foreign { None } else { self.hop_rules.compile(class) };
         let plan = Plan { kernel, hop, foreign, names_thread: class.context.iter().any(|name| name == "tid" || name == "_tid") };
         if at < catalogue.classes.len() {

@@ -94,8 +94,11 @@ impl Linux {
     }
 
     pub(crate) fn lose<W: Watch + ?Sized>(&mut self, id: CpuId, loss: Loss, watch: &mut W) {
+        let asked = loss.end_ns >= self.asked.0 && loss.begin_ns <= self.asked.1;
         let place = &mut self.cpus[id.0 as usize];
-        place.lost += loss.events.unwrap_or(1);
+        if asked {
+            place.lost += loss.events.unwrap_or(1);
+        }
         let since = place.since_ns;
         if loss.begin_ns < since {
             let ahead = loss.end_ns.saturating_sub(since).max(0);

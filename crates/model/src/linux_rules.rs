@@ -46,6 +46,8 @@ pub enum Fact<'a> {
     /// By the thread that runs, if the event does not name it.
     Exec {
         tid: Option<i32>,
+        /// The number of the thread before: one that is not the leader takes the leader's.
+        before: Option<i32>,
         file: &'a [u8],
     },
     Exit {
@@ -205,7 +207,7 @@ macro_rules! roles {
     };
 }
 
-roles!(tid, name, state, to, to_name, parent, process, cpu, number, result, about, second, third, allowed, call);
+roles!(tid, name, state, to, to_name, parent, process, cpu, number, result, about, second, third, allowed, call, before);
 
 #[derive(Debug)]
 struct Rule {
@@ -352,7 +354,7 @@ impl KernelPlan {
                 process: roles.process.id(fields),
                 name: roles.name.bytes(fields),
             },
-            Action::Exec => Fact::Exec { tid: tid(), file: roles.name.bytes(fields) },
+            Action::Exec => Fact::Exec { tid: tid(), before: roles.before.id(fields), file: roles.name.bytes(fields) },
             Action::Exit => Fact::Exit { tid: tid()? },
             Action::Running => Fact::Running { tid: tid()? },
             Action::Process => Fact::Process {
@@ -395,9 +397,9 @@ impl KernelPlan {
         })
     }
 
-    /// Whether only a kernel's own trace could hold such an event, so that a CPU's time may be counted from it.
-    pub(crate) fn is_scheduling(&self) -> bool {
-        matches!(self.action, Action::Switch | Action::Waking | Action::Woken)
+    /// Whether it tells who has a CPU.
+    pub(crate) fn is_switch(&self) -> bool {
+        self.action == Action::Switch
     }
 }
 

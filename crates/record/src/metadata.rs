@@ -306,7 +306,7 @@ pub fn literal(text: &str) -> String {
 }
 
 /// Percent-encodes all but letters, digits, `-._~/` and `also`.
-fn encoded(text: &str, also: &str) -> String {
+pub(crate) fn encoded(text: &str, also: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) || also.as_bytes().contains(&byte) || (byte == b'%' && !also.is_empty())

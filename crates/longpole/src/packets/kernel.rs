@@ -37,7 +37,7 @@ impl Kernel {
     }
 
     pub fn has_packets(&self) -> bool {
-        self.reading.linux.hops > 0
+        self.reading.linux.hops.in_range > 0
     }
 
     /// Asks, with names for everything.

@@ -60,7 +60,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let Reading { linux, trace } = &reading;
     let mut answer = pass.cpu(trace.probe_cost_ns());
     samples.add(&mut answer);
-    if linux.scheduling == 0 {
+    if linux.switches.in_all == 0 {
+        // The probes' or the samples' part of the answer needs no scheduler.
+        let others = !answer.threads.is_empty() || answer.samples.is_some();
+        match &linux.switch_filter {
+            Some(filter) if others => eprintln!("longpole: note: {}", kernel::filtered(filter)),
+            _ if others || kernel::sources(&args.input.paths()?, trace) == 0 => {}
+            _ => kernel::needs_switches(&args.input, linux)?,
+        }
         return pass::write(&args.input, (&pass, trace), &answer, |out, answer| match (&answer.functions, answer.samples) {
             // Nothing else is in this trace.
             (Some(functions), Some(counts)) if answer.threads.is_empty() => stacks::print(out, functions, counts, args.top),

@@ -27,7 +27,7 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut interrupts = Interrupts::default();
     let reading = kernel::read(&args.input, &mut interrupts, |_, _| {})?;
-    kernel::needs(reading.linux.interrupts, "interrupts", "sched,irq,softirq")?;
+    kernel::needs(&args.input, reading.linux.interrupts, "interrupts", "sched,irq,softirq")?;
     let answer = interrupts.answer(&reading.linux);
     kernel::write(&args.input, &reading, &answer, |out, answer| print(out, answer, args.threads))
 }

@@ -21,7 +21,7 @@ const EXAMPLES: &str = "Examples:
   longpole record --kernel none --event 'block:block_rq_*' --for 5s
                                                  of the kernel only these events
   longpole record --stacks 999 -- ./my-system    sample what the CPUs run, 999 times a second
-  longpole record --event 'sched:sched_switch:prev_prio < 100' --for 5s
+  longpole record --event 'block:block_rq_issue:bytes > 65536' --for 5s
                                                  an event with a filter in the kernel's language
   longpole record --packets 'eth*,lo' -- ./my-system
                                                  and the packets of these network devices

@@ -1,6 +1,7 @@
 //! `longpole report`: the bottleneck in one sentence, then what it stands on.
 
 use crate::input::{self, Input};
+use crate::kernel;
 use crate::packets::kernel::Kernel;
 use crate::pass;
 use crate::table::{number, percent, Table};
@@ -8,7 +9,6 @@ use crate::verbs::{latency, queues};
 use anyhow::Context;
 use longpole_analysis::packet_loss::Places;
 use longpole_analysis::report::{Pass, Report};
-use longpole_trace::{StreamKind, Trace};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -28,7 +28,11 @@ pub struct Args {
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let paths = args.input.paths()?;
-    if !of_kernel(&input::open(&paths, args.input.options())?) {
+    let kernels = kernel::sources(&paths, &input::open(&paths, args.input.options())?);
+    if kernels != 1 {
+        if kernels > 1 {
+            eprintln!("longpole: note: lost packets are not told: the kernel's events of {kernels} recordings cannot be told as one; ask each by itself");
+        }
         let (pass, trace) = pass::read(&args.input, None)?;
         let report = pass.report(trace.probe_cost_ns());
         return pass::write(&args.input, (&pass, &trace), &report, print);
@@ -39,10 +43,6 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     pass.lost(&kernel.packets(|packets| packets.losses(&places)), kernel.journeys.count);
     let report = pass.report(kernel.reading.trace.probe_cost_ns());
     pass::write(&args.input, (&pass, &kernel.reading.trace), &report, print)
-}
-
-fn of_kernel(trace: &Trace) -> bool {
-    trace.catalogue().streams.iter().any(|stream| stream.kind == StreamKind::Kernel)
 }
 
 pub fn print(out: &mut impl Write, report: &Report) -> io::Result<()> {

@@ -24,7 +24,7 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut delays = Delays::default();
     let reading = kernel::read(&args.input, &mut delays, |_, _| {})?;
-    kernel::needs(reading.linux.scheduling, "events of the kernel's scheduler", "sched,irq,softirq")?;
+    kernel::needs_switches(&args.input, &reading.linux)?;
     let answer = delays.answer(&reading.linux);
     kernel::write(&args.input, &reading, &answer, |out, answer| print(out, answer))
 }

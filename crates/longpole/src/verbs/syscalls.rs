@@ -35,7 +35,7 @@ enum By {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut calls = Calls::new(args.by == By::Process);
     let reading = kernel::read(&args.input, &mut calls, |_, _| {})?;
-    kernel::needs(reading.linux.system_calls + reading.linux.faults, "system calls", "sched,syscall,fault")?;
+    kernel::needs(&args.input, reading.linux.system_calls + reading.linux.faults, "system calls", "sched,syscall,fault")?;
     let answer = calls.answer(&reading.linux);
     kernel::write(&args.input, &reading, &answer, |out, answer| print(out, answer, args.by))
 }

@@ -68,7 +68,7 @@ impl Linux {
     /// No interrupt is open where this event happened.
     pub(super) fn outside_contexts<W: Watch + ?Sized>(&mut self, cpu: CpuId, t_ns: i64, watch: &mut W) {
         if !self.cpus[cpu.0 as usize].open.is_empty() {
-            self.contradictions += 1;
+            self.contradictions += u64::from(self.covers(t_ns));
             self.settle(cpu, t_ns, watch);
             self.cpus[cpu.0 as usize].open.clear();
         }
@@ -104,10 +104,10 @@ impl Linux {
         self.settle(cpu, t_ns, watch);
         let id = self.context(key, name);
         let covers = self.covers(t_ns);
-        self.interrupts += u64::from(covers);
+        self.interrupts.add(covers);
         let place = &mut self.cpus[cpu.0 as usize];
         if place.open.len() >= MOST_OPEN {
-            self.contradictions += 1;
+            self.contradictions += u64::from(covers);
             place.open.clear();
         }
         let raised_ns = match key {
@@ -127,14 +127,15 @@ impl Linux {
                 self.settle(cpu, t_ns, watch);
                 self.cpus[cpu.0 as usize].open.clear();
             } else {
-                self.contradictions += 1;
+                self.contradictions += u64::from(self.covers(t_ns));
             }
             return;
         };
         self.settle(cpu, t_ns, watch);
+        let covers = self.covers(t_ns);
         let place = &mut self.cpus[cpu.0 as usize];
         if at + 1 < place.open.len() {
-            self.contradictions += 1;
+            self.contradictions += u64::from(covers);
         }
         let (open, base) = (place.open[at], place.base);
         place.open.truncate(at);

@@ -105,6 +105,7 @@ impl Linux {
             since_ns: begin,
             base: Base::Unknown,
             open: Vec::new(),
+            seen_ns: begin,
             unclaimed: Unclaimed::since(begin),
             fresh: true,
             raised: [None; 32],

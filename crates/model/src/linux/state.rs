@@ -13,6 +13,8 @@ pub struct Cpu {
     pub(crate) since_ns: i64,
     pub(crate) base: Base,
     pub(crate) open: Vec<Open>,
+    /// Of its last event, whatever that told.
+    pub(super) seen_ns: i64,
     /// Since the base is unknown.
     pub(crate) unclaimed: Unclaimed,
     /// Nothing has been seen since the trace began, or since a loss.

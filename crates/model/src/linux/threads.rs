@@ -18,7 +18,7 @@ impl Linux {
             Base::Idle => self.idle_ended(cpu, t_ns, truth, watch),
             Base::Thread(before) => {
                 // When the one followed the other is unknown, and so is whose the time was; it was after the switch to the former.
-                self.contradictions += 1;
+                self.contradictions += u64::from(self.covers(t_ns));
                 let began_ns = self.threads[before.0 as usize].began_ns;
                 self.unseat(cpu, t_ns);
                 self.settle(cpu, t_ns, watch);
@@ -85,7 +85,7 @@ impl Linux {
         let doubt = std::mem::take(&mut place.doubt);
         place.ready_ns = None;
         if doubt && base != Base::Idle {
-            self.unseen_idle_ends += 1;
+            self.unseen_idle_ends += u64::from(self.covers(t_ns));
         }
         let mut whole = true;
         if let Base::Thread(id) = base {
@@ -118,7 +118,7 @@ impl Linux {
             }
             return;
         }
-        self.unseen_idle_ends += 1;
+        self.unseen_idle_ends += u64::from(self.covers(t_ns));
         let place = &mut self.cpus[cpu.0 as usize];
         (place.base, place.unclaimed, place.doubt) = (Base::Unknown, Unclaimed::since(t_ns), false);
         if truth != Base::Unknown {
@@ -138,31 +138,41 @@ impl Linux {
         (place.base, place.unclaimed, place.doubt) = (Base::Unknown, Unclaimed::since(since.min(t_ns)), false);
     }
 
+    /// Another thread than the one that was believed to run made an event. Which of the two had the CPU since the event before, nobody knows.
+    pub(super) fn displace<W: Watch + ?Sized>(&mut self, cpu: CpuId, t_ns: i64, watch: &mut W) {
+        let seen_ns = self.cpus[cpu.0 as usize].seen_ns.min(t_ns);
+        self.settle(cpu, seen_ns, watch);
+        self.unseat(cpu, t_ns);
+        self.settle(cpu, t_ns, watch);
+        // Of what was told now, nothing is claimed by the other.
+        self.cpus[cpu.0 as usize].unclaimed = Unclaimed::since(seen_ns);
+    }
+
     /// A thread runs in one place only.
     pub(super) fn off_other_cpus(&mut self, id: ThreadId, cpu: CpuId, t_ns: i64) {
         let thread = &self.threads[id.0 as usize];
         let (ThreadState::Running, Some(other)) = (thread.state, thread.cpu) else { return };
         if other != cpu && self.cpus[other.0 as usize].base == Base::Thread(id) {
             // When it left is unknown; not before the last piece that was told.
-            self.contradictions += 1;
+            self.contradictions += u64::from(self.covers(t_ns));
             self.unseat(other, t_ns);
         }
     }
 
     /// An event that only the thread `tid` can have made happened on the CPU.
     pub(super) fn runs<W: Watch + ?Sized>(&mut self, cpu: CpuId, t_ns: i64, tid: i32, watch: &mut W) {
+        self.leads_now(cpu, tid, t_ns, watch);
         let truth = if tid == 0 { Base::Idle } else { Base::Thread(self.thread(tid, &[], false)) };
         match self.cpus[cpu.0 as usize].base {
             known if known == truth => {}
             Base::Unknown => self.claim(cpu, t_ns, truth, watch),
             Base::Idle => self.idle_ended(cpu, t_ns, truth, watch),
             Base::Thread(before) => {
-                self.contradictions += 1;
-                self.settle(cpu, t_ns, watch);
+                self.contradictions += u64::from(self.covers(t_ns));
                 // What was taken for a call of the one was the other's, unless that is in a call itself.
                 let before = &self.threads[before.0 as usize];
                 let mode = (before.mode, before.call);
-                self.unseat(cpu, t_ns);
+                self.displace(cpu, t_ns, watch);
                 self.claim(cpu, t_ns, truth, watch);
                 if let Base::Thread(id) = truth {
                     let thread = &mut self.threads[id.0 as usize];
@@ -171,6 +181,31 @@ impl Linux {
                     }
                 }
             }
+        }
+    }
+
+    /// The thread `before` goes on as `tid`, the leader of its process, whose number the kernel gives it when it executes a program.
+    pub(super) fn takes_number<W: Watch + ?Sized>(&mut self, before: i32, tid: i32, t_ns: i64, watch: &mut W) {
+        let Some(id) = self.thread_ids.remove(&before) else { return };
+        if let Some(leader) = self.thread_ids.insert(tid, id) {
+            self.close(leader, t_ns, watch);
+            let leader = &mut self.threads[leader.0 as usize];
+            (leader.state, leader.died_ns) = (ThreadState::Dead, leader.died_ns.or(Some(t_ns)));
+        }
+        self.threads[id.0 as usize].tid = tid;
+    }
+
+    /// Where the CPU's thread is of the process `tid`, whose leader has ended, and an event names that one, it has taken its number.
+    pub(super) fn leads_now<W: Watch + ?Sized>(&mut self, cpu: CpuId, tid: i32, t_ns: i64, watch: &mut W) {
+        let Base::Thread(id) = self.cpus[cpu.0 as usize].base else { return };
+        let thread = &self.threads[id.0 as usize];
+        if thread.tid == tid || thread.process != Some(tid) {
+            return;
+        }
+        let ended = |leader: ThreadId| self.threads[leader.0 as usize].state == ThreadState::Dead;
+        if self.thread_of(tid).is_some_and(ended) {
+            let before = thread.tid;
+            self.takes_number(before, tid, t_ns, watch);
         }
     }
 

@@ -257,6 +257,8 @@ fn pages_to_ctf(
     let context = Context::new(&description.context, formats.first());
     let mut names: Vec<(String, Vec<(String, Kind)>)> = Vec::new();
     let mut classes: Vec<Option<Class>> = Vec::new();
+    // By the id of the class.
+    let mut filters: Vec<Option<&str>> = Vec::new();
     let mut calls = Calls::default();
     for format in &formats {
         let class = match (format.system.as_str(), format.name.as_str()) {
@@ -266,6 +268,7 @@ fn pages_to_ctf(
                 let plan = Plan::new(format, layout.event(system, name), order, page.long_size());
                 let id = names.len() as u16;
                 names.push((plan.name.clone(), plan.fields.clone()));
+                filters.push(description.filter(system, name));
                 let to = ((system, name) == ("sched", "sched_switch")).then(|| format.field("next_pid")).flatten();
                 Class::Plain {
                     id,
@@ -379,7 +382,8 @@ fn pages_to_ctf(
         let count = counts[id];
         // Of system calls, only those that occurred: there are hundreds.
         if count > 0 || id < usize::from(calls.first) {
-            ctf::class(&mut text, id as u16, name, fields);
+            let filter = filters.get(id).copied().flatten();
+            ctf::class(&mut text, id as u16, name, fields, filter);
         }
         if count > 0 {
             *done.names.entry(name.clone()).or_insert(0) += count;

@@ -5,6 +5,7 @@
 //! packet that says 0, since the first value is no step.
 
 use super::layout::{Kind, VERSION};
+use crate::metadata::encoded;
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -254,10 +255,16 @@ stream {{
     )
 }
 
-/// Appends an event class.
-pub fn class(text: &mut String, id: u16, name: &str, fields: &[(String, Kind)]) {
+/// Appends an event class. `filter`: only such events of it were recorded.
+pub fn class(text: &mut String, id: u16, name: &str, fields: &[(String, Kind)], filter: Option<&str>) {
+    let uri = filter.map(|filter| format!("\tmodel.emf.uri = \"longpole:site?filter={}\";\n", encoded(filter, "")));
     // Writing into a String cannot fail.
-    let _ = write!(text, "\nevent {{\n\tname = \"{}\";\n\tid = {id};\n\tstream_id = 0;\n\tfields := struct {{\n", literal(name));
+    let _ = write!(
+        text,
+        "\nevent {{\n\tname = \"{}\";\n\tid = {id};\n\tstream_id = 0;\n{}\tfields := struct {{\n",
+        literal(name),
+        uri.unwrap_or_default()
+    );
     for (name, kind) in fields {
         kind.declare(&word(name), text);
     }
@@ -294,7 +301,7 @@ mod tests {
         let uuid = "00000000-0000-0000-0000-000000000007".to_owned();
         let mut text =
             preamble(&Preamble { uuid, host: "a \"b\"", kernel: "k", clock_source: "tsc", clock, damaged_pages: 0, context: &[] });
-        class(&mut text, 0, "tick", &[("n".to_owned(), Kind::Int(super::super::layout::Int::unsigned(32)))]);
+        class(&mut text, 0, "tick", &[("n".to_owned(), Kind::Int(super::super::layout::Int::unsigned(32)))], None);
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("cpu3");
         let mut uuid = [0; 16];

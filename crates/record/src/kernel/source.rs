@@ -32,8 +32,8 @@ const SMALLEST_BUFFER: u64 = 1 << 20;
 const PERIOD: Duration = Duration::from_millis(100);
 /// Where the kernel wakes the thread, in percent of the buffer.
 const WAKE_AT: &str = "25";
-/// Threads that leave no events.
-const NOT_TRACED: &str = "set_event_notrace_pid";
+/// What the recorder's own system calls would be told by.
+const CALLS: [&str; 2] = ["raw_syscalls:sys_enter", "raw_syscalls:sys_exit"];
 /// After a wake-up that brought nothing (a CPU that went offline), so that the thread does not spin.
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -254,8 +254,9 @@ impl Source {
     /// From the return of this function on everything is recorded, and who was there before is known.
     pub fn begin(&mut self, clock: ClockSource) -> Result<(), KernelError> {
         let Some(instance) = &self.instance else { return Ok(()) };
-        // This thread is about to make thousands of system calls that nobody wants to see. A kernel without this file shows them.
-        let quiet = instance.set(NOT_TRACED, &rustix::thread::gettid().as_raw_nonzero().to_string()).is_ok();
+        // This thread is about to make thousands of system calls that nobody wants to see. Only they are left out: the interrupts that
+        // hit this thread, and whom it wakes, are the machine's.
+        let quiet = self.quiet(instance);
         instance.start()?;
         self.clock = Some(clock);
         let lanes = std::mem::take(&mut self.lanes);
@@ -267,12 +268,28 @@ impl Source {
         let path = self.raw.join("state.jsonl");
         dump::write(&path, &|| clock.now()).map_err(KernelError::io("write", &path))?;
         self.description["state_dump"] = json!({ "begin": begin, "end": clock.now() });
-        if quiet {
-            // Only opening it so empties it.
-            let path = instance.path().join(NOT_TRACED);
-            File::options().write(true).truncate(true).open(&path).map_err(KernelError::io("empty", path))?;
+        for (path, filter) in quiet {
+            instance.set(&path, &filter)?;
         }
         self.describe()
+    }
+
+    /// Leaves out this thread's system calls. Returns the filters to be set when that is over; none that could not be set.
+    fn quiet(&self, instance: &Instance) -> Vec<(String, String)> {
+        let tid = rustix::thread::gettid().as_raw_nonzero();
+        let said = |list: &str, name: &str| self.description[list].as_array().is_some_and(|names| names.iter().any(|known| known == name));
+        let mut quiet = Vec::new();
+        for name in CALLS.iter().filter(|name| said("events", name)) {
+            let path = format!("events/{}/filter", name.replace(':', "/"));
+            let asked = self.description["filters"][*name].as_str();
+            let others = format!("common_pid != {tid}");
+            let filter = asked.map_or_else(|| others.clone(), |asked| format!("({asked}) && {others}"));
+            if instance.set(&path, &filter).is_ok() {
+                // 0 is no filter.
+                quiet.push((path, asked.unwrap_or("0").to_owned()));
+            }
+        }
+        quiet
     }
 
     /// Bytes of pages so far.
@@ -515,6 +532,29 @@ mod tests {
             assert_eq!(description["cpus"].as_array().unwrap().len(), drained.cpus.len());
             assert!(raw.join("state.jsonl").exists() && raw.join("events/sched/sched_switch").exists());
         }
+    }
+
+    #[test]
+    fn the_recorders_own_calls_are_left_out_and_the_users_filters_hold_afterwards() {
+        if !live("filters while the state is dumped") {
+            return;
+        }
+        let recording = tempfile::tempdir().unwrap();
+        let events = vec!["raw_syscalls:sys_exit:id != 9999".parse().unwrap(), "raw_syscalls:sys_enter".parse().unwrap()];
+        let plan = Plan::make(&Wish { events, ..Wish::default() }, ClockSource::choose()).unwrap();
+        let clock = plan.clock.1;
+        let mut source = Source::prepare(plan, recording.path()).unwrap();
+        let filter = |source: &Source, name: &str| {
+            source.instance.as_ref().unwrap().get(&format!("events/raw_syscalls/{name}/filter")).unwrap().trim().to_owned()
+        };
+        let quiet = source.quiet(source.instance.as_ref().unwrap());
+        let tid = rustix::thread::gettid().as_raw_nonzero();
+        assert_eq!(filter(&source, "sys_exit"), format!("(id != 9999) && common_pid != {tid}"));
+        assert_eq!(filter(&source, "sys_enter"), format!("common_pid != {tid}"));
+        assert_eq!(quiet.len(), 2);
+        source.begin(clock).unwrap();
+        assert_eq!((filter(&source, "sys_exit").as_str(), filter(&source, "sys_enter").as_str()), ("id != 9999", "none"));
+        source.stop();
     }
 
     #[test]

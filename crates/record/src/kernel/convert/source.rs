@@ -33,6 +33,8 @@ pub struct Description {
     pub begin: u64,
     /// What the recorder was asked to tell of every event's thread.
     pub context: Value,
+    /// By event: which of it were recorded.
+    filters: Value,
     page_size: Option<u64>,
     /// When the recorder had stopped the tracer, if it lived to say it.
     pub end: Option<u64>,
@@ -90,6 +92,7 @@ impl Description {
             begin: source["state_dump"]["begin"].as_u64().unwrap_or(0),
             end: source["end"].as_u64(),
             context: source["context"].clone(),
+            filters: source["filters"].clone(),
             page_size: source["page_size"].as_u64(),
             lanes: lanes(raw, &counted, done)?,
             counted,
@@ -99,6 +102,11 @@ impl Description {
 
     pub fn uuid_text(&self) -> String {
         Uuid(self.uuid).to_string()
+    }
+
+    /// None: all of them were recorded.
+    pub fn filter(&self, system: &str, name: &str) -> Option<&str> {
+        self.filters[format!("{system}:{name}").as_str()].as_str()
     }
 
     /// The formats that can be read, in the order of their names.

@@ -18,7 +18,7 @@ fn ours() -> Metadata {
     let mut text = ctf::preamble(&Preamble { uuid, host: "h", kernel: "k", clock_source: "tsc", clock: CLOCK, context: &[] });
     let mut id = 0;
     let mut class = |name: &str, fields: Vec<(String, super::Kind)>| {
-        ctf::class(&mut text, id, name, &fields);
+        ctf::class(&mut text, id, name, &fields, None);
         id += 1;
     };
     for row in &layout.events {
