@@ -15,6 +15,7 @@ mod facts;
 pub mod findings;
 pub mod histogram;
 pub mod latency;
+pub mod lineage;
 pub mod linux_cpu;
 pub mod linux_irq;
 pub mod linux_sched;

@@ -3,6 +3,7 @@
 
 mod input;
 mod kernel;
+mod machine_log;
 mod overhead;
 mod pass;
 mod show;
@@ -53,6 +54,8 @@ enum Verb {
     Syscalls(verbs::syscalls::Args),
     /// Count captured packets per interface and direction
     Packets(verbs::packets::Args),
+    /// Tell the critical path: the states and links that nothing else could have hidden
+    Path(verbs::path::Args),
     /// Name the bottleneck, with its evidence
     Report(verbs::report::Args),
     /// Record a packet pipeline with a bottleneck, explain it, fix it, record again
@@ -78,6 +81,7 @@ fn main() -> ExitCode {
         Verb::Sched(args) => verbs::sched::run(args),
         Verb::Syscalls(args) => verbs::syscalls::run(args),
         Verb::Packets(args) => verbs::packets::run(args),
+        Verb::Path(args) => verbs::path::run(args),
         Verb::Report(args) => verbs::report::run(args),
         Verb::Demo(args) => verbs::demo::run(args),
         Verb::Overhead(args) => verbs::overhead::run(args),

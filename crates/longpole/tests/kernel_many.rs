@@ -51,7 +51,8 @@ fn ten_thousand_short_lived_processes_are_all_there() {
     }
     // Each is a thread of its own that ran, although the kernel gives its ids away again.
     let cpu = place.answer("cpu", &path);
-    let born = cpu["threads"].as_array().unwrap().iter().filter(|thread| thread["name"] == "births" && thread["running_ns"].as_u64() > Some(0));
+    let born =
+        cpu["threads"].as_array().unwrap().iter().filter(|thread| thread["name"] == "births" && thread["running_ns"].as_u64() > Some(0));
     let born = born.count() as u64;
     assert!(born >= PROCESSES && born <= PROCESSES + 2, "{born}");
     // Each wrote its byte.
@@ -135,7 +136,8 @@ fn two_gigabytes_are_recorded_converted_and_read_in_half_a_gigabyte() {
     loads.clear();
     let path = place.newest();
     let told: Value = serde_json::from_slice(&std::fs::read(path.join("longpole.json")).unwrap()).unwrap();
-    let (bytes, events, lost) = (&told["kernel_events"]["recorded_bytes"], &told["kernel_events"]["events"], &told["kernel_events"]["lost"]);
+    let (bytes, events, lost) =
+        (&told["kernel_events"]["recorded_bytes"], &told["kernel_events"]["events"], &told["kernel_events"]["lost"]);
     println!("{bytes} bytes of pages, {events} events, {lost} lost");
     assert!(bytes.as_u64() >= Some(2 << 30), "{bytes} bytes are too few for this test");
     for verb in ["info", "cpu", "syscalls"] {

@@ -430,7 +430,10 @@ fn an_event_whose_fields_changed_keeps_all_that_the_kernel_states() {
     for event in printed {
         // The names of the layout where the kernel has the field, its own name for what the layout does not know, nothing for what is gone.
         assert!(event.number("tid") >= 0 && !event.field("comm").is_empty(), "{event:?}");
-        assert!(event.fields.contains("chosen_cpu = ") && !event.fields.contains("target_cpu = ") && !event.fields.contains("prio = "), "{event:?}");
+        assert!(
+            event.fields.contains("chosen_cpu = ") && !event.fields.contains("target_cpu = ") && !event.fields.contains("prio = "),
+            "{event:?}"
+        );
     }
 }
 

@@ -9,6 +9,7 @@ pub mod latency;
 pub mod list;
 pub mod overhead;
 pub mod packets;
+pub mod path;
 pub mod print;
 pub mod queues;
 pub mod record;

@@ -1,0 +1,338 @@
+//! What each deed does to the lineages.
+
+use super::key::State;
+use super::life::{Context, Tip};
+use super::{EndMark, From, Lineage, Mode};
+use longpole_model::interaction::{Cause, Deed, MachineId, QueueId, Vocabulary};
+use longpole_model::names::NameId;
+use longpole_model::tokens::{Origin, Taken};
+
+/// What a deed looked for in a queue.
+enum Looked {
+    /// Tokens; a context takes the lineage of the first that it takes.
+    Took,
+    Peeked,
+    Space,
+}
+
+impl Lineage {
+    pub(super) fn step(&mut self, vocabulary: &Vocabulary, line: u64, deed: Deed) {
+        match deed {
+            Deed::Declare { .. } => return,
+            Deed::End { machine } => return self.mark_end(machine),
+            Deed::Fork { machine, cause } => self.fork(vocabulary, line, machine, cause),
+            Deed::Push { machine, below } => self.push(vocabulary, line, machine, below),
+            deed => {
+                let machine = machine_of(deed);
+                self.appear(machine);
+                self.charge(machine);
+                self.act(vocabulary, line, machine, deed);
+            }
+        }
+        if !matches!(deed, Deed::Stop { .. }) {
+            self.last = Some(machine_of(deed));
+        }
+        debug_assert!(self.tree.len() <= 2 * self.tree.holds(), "the tree coalesces");
+    }
+
+    fn act(&mut self, vocabulary: &Vocabulary, line: u64, machine: MachineId, deed: Deed) {
+        match deed {
+            Deed::Here { class, .. } => {
+                if class.is_some() {
+                    self.life(machine).class = class;
+                    self.look(machine);
+                }
+            }
+            Deed::State { state, .. } => {
+                let state = named(vocabulary, state);
+                self.life(machine).state = state;
+                match self.life(machine).block {
+                    Some(_) => self.unblock(machine, Origin::None),
+                    None => self.look(machine),
+                }
+            }
+            Deed::Block { why, .. } => {
+                if let Some(active) = &mut self.active {
+                    active.blocked(machine, self.now);
+                }
+                self.life(machine).block = Some(why);
+                self.look(machine);
+            }
+            Deed::Put { queue, n, flow, link, .. } => self.put(vocabulary, line, machine, (queue, n), flow, link),
+            Deed::Get { queue, amount, flow, .. } => {
+                let taken = self.queues.get(queue, amount, flow);
+                self.found(vocabulary, line, machine, queue, &taken, Looked::Took);
+                if taken.units > 0 && self.queues.is_bounded(queue) {
+                    let from = self.origin(vocabulary, machine, None);
+                    if let Some(from) = from {
+                        self.queues.give_space(queue, taken.units, from);
+                    }
+                }
+                self.settle();
+            }
+            Deed::Peek { queue, amount, flow, .. } => {
+                let taken = self.queues.peek(queue, amount, flow);
+                self.found(vocabulary, line, machine, queue, &taken, Looked::Peeked);
+            }
+            Deed::Reserve { queue, n, .. } => {
+                let taken = self.queues.reserve(queue, machine, n);
+                self.found(vocabulary, line, machine, queue, &taken, Looked::Space);
+                self.settle();
+            }
+            Deed::Wake { cause, .. } => self.wake(machine, cause),
+            Deed::Pop { .. } => self.pop(vocabulary, line, machine),
+            Deed::Stop { .. } => {
+                if self.life(machine).context.is_some() {
+                    self.leave(machine);
+                }
+                self.vanish(machine);
+            }
+            Deed::Declare { .. } | Deed::End { .. } | Deed::Fork { .. } | Deed::Push { .. } => {}
+        }
+    }
+
+    /// A machine exists from its first line; without a cause its lineage begins there.
+    fn appear(&mut self, machine: MachineId) {
+        if !self.life(machine).exists {
+            self.charge(machine);
+            let tip = self.unknown(machine, self.now);
+            self.begin_life(machine, tip, None);
+        }
+    }
+
+    /// A new life, whose lineage is this.
+    fn begin_life(&mut self, machine: MachineId, tip: Tip, context: Option<Context>) {
+        self.jump(machine, tip);
+        let life = self.life(machine);
+        (life.exists, life.block, life.state, life.context) = (true, None, State::Run, context);
+        self.look(machine);
+        let key = self.state_key(machine, State::Unknown);
+        if let (Some(active), Some(segments)) = (&mut self.active, &self.segments) {
+            active.appeared(machine, self.now, key, segments.back(tip.segment));
+        }
+    }
+
+    fn vanish(&mut self, machine: MachineId) {
+        if let Some(active) = &mut self.active {
+            active.vanished(machine, self.now);
+        }
+        let life = self.life(machine);
+        (life.exists, life.block, life.context) = (false, None, None);
+        self.look(machine);
+    }
+
+    fn fork(&mut self, vocabulary: &Vocabulary, line: u64, machine: MachineId, cause: Cause) {
+        if !self.life(machine).exists {
+            self.charge(machine);
+            let tip = self.caused(cause);
+            return self.begin_life(machine, tip, None);
+        }
+        self.charge(machine);
+        match self.life(machine).context {
+            Some(Context { caused: false, .. }) => self.adopt(machine, cause),
+            _ => {
+                let name = vocabulary.machine_name(machine);
+                self.contradiction(line, format!("\"{name}\" was forked although it exists already"));
+            }
+        }
+    }
+
+    /// A context takes the lineage of its cause; what it did before is off the path.
+    fn adopt(&mut self, machine: MachineId, cause: Cause) {
+        let tip = self.caused(cause);
+        self.jump(machine, tip);
+        if let Some(context) = &mut self.life(machine).context {
+            context.caused = true;
+        }
+        self.look(machine);
+    }
+
+    fn wake(&mut self, machine: MachineId, cause: Option<Cause>) {
+        if self.life(machine).block.is_some() {
+            let cause = match cause {
+                Some(cause) => Origin::From(self.caused(cause)),
+                None => Origin::Unknown,
+            };
+            let life = self.life(machine);
+            life.state = State::Runnable;
+            if let Some(context) = &mut life.context {
+                context.caused = true;
+            }
+            return self.unblock(machine, cause);
+        }
+        match (self.life(machine).context, cause) {
+            (Some(Context { caused: false, .. }), Some(cause)) => self.adopt(machine, cause),
+            _ => self.counts.ignored_wakeups += 1,
+        }
+    }
+
+    fn push(&mut self, vocabulary: &Vocabulary, line: u64, machine: MachineId, below: Option<MachineId>) {
+        self.charge(machine);
+        if self.life(machine).context.is_some() {
+            let name = vocabulary.machine_name(machine);
+            self.contradiction(line, format!("context \"{name}\" begins although it has not ended"));
+            self.leave(machine);
+            self.vanish(machine);
+        } else if self.life(machine).exists {
+            self.vanish(machine);
+        }
+        let below = below.filter(|&below| below != machine);
+        if let Some(below) = below {
+            self.charge(below);
+            self.life(below).above += 1;
+            self.look(below);
+        }
+        let tip = self.unknown(machine, self.now);
+        self.begin_life(machine, tip, Some(Context { below, caused: false }));
+    }
+
+    fn pop(&mut self, vocabulary: &Vocabulary, line: u64, machine: MachineId) {
+        if self.life(machine).context.is_none() {
+            let name = vocabulary.machine_name(machine);
+            return self.contradiction(line, format!("\"{name}\" is popped and is no context"));
+        }
+        if self.life(machine).above > 0 {
+            let name = vocabulary.machine_name(machine);
+            self.contradiction(line, format!("context \"{name}\" is popped below another one"));
+        }
+        self.leave(machine);
+        self.vanish(machine);
+    }
+
+    /// What is below a context goes on.
+    fn leave(&mut self, machine: MachineId) {
+        let below = self.life(machine).context.and_then(|context| context.below);
+        if let Some(below) = below {
+            self.charge(below);
+            let life = self.life(below);
+            life.above = life.above.saturating_sub(1);
+            self.look(below);
+        }
+    }
+
+    fn put(
+        &mut self,
+        vocabulary: &Vocabulary,
+        line: u64,
+        machine: MachineId,
+        (queue, n): (QueueId, u64),
+        flow: Option<NameId>,
+        link: Option<NameId>,
+    ) {
+        let taken = self.queues.take_space(queue, machine, n);
+        self.found(vocabulary, line, machine, queue, &taken, Looked::Space);
+        self.settle();
+        if let Some(from) = self.origin(vocabulary, machine, link) {
+            self.queues.put(queue, n, flow, from);
+            self.settle();
+        }
+    }
+
+    /// What the machine makes now, with a hold on its lineage.
+    fn origin(&mut self, vocabulary: &Vocabulary, machine: MachineId, link: Option<NameId>) -> Option<From> {
+        let life = self.life(machine);
+        let key = life.key;
+        let tip = life.tip?;
+        let tip = self.share(tip);
+        Some(From { tip, t: self.now, host: vocabulary.host_id(machine), link, key })
+    }
+
+    /// What was found in a queue ends a block, or gives slack, or gives a context its lineage.
+    fn found(&mut self, vocabulary: &Vocabulary, line: u64, machine: MachineId, queue: QueueId, taken: &Taken<From>, looked: Looked) {
+        if taken.missing > 0 {
+            let (machine, queue, missing) = (vocabulary.machine_name(machine), vocabulary.queue_name(queue), taken.missing);
+            let what = match looked {
+                Looked::Took => format!("\"{machine}\" gets {missing} from \"{queue}\" that are not there"),
+                Looked::Peeked => format!("\"{machine}\" peeks at {missing} in \"{queue}\" that are not there"),
+                Looked::Space => format!("\"{machine}\" puts {missing} into \"{queue}\" beyond its capacity"),
+            };
+            self.contradiction(line, what);
+        }
+        let host = vocabulary.host_id(machine);
+        let first = matches!(looked, Looked::Took) && taken.units > 0 && self.life(machine).context.is_some_and(|context| !context.caused);
+        if self.life(machine).block.is_some() {
+            let cause = match taken.cause {
+                Origin::None => Origin::None,
+                Origin::Unknown => Origin::Unknown,
+                Origin::From(from) => Origin::From(self.handed(from, queue, host)),
+            };
+            self.unblock(machine, cause);
+        } else if let Origin::From(from) = taken.cause {
+            let slack = self.now - from.t;
+            let least = &mut self.slack[from.key as usize];
+            *least = Some(least.map_or(slack, |least| least.min(slack)));
+            if first {
+                let tip = self.handed(from, queue, host);
+                self.jump(machine, tip);
+            }
+        }
+        if first {
+            if let Some(context) = &mut self.life(machine).context {
+                context.caused = true;
+            }
+        }
+    }
+
+    fn mark_end(&mut self, machine: MachineId) {
+        let machine = match self.options.mode {
+            Mode::Global(Some(machine)) | Mode::Active(machine) => machine,
+            Mode::Global(None) => machine,
+        };
+        if let Some(old) = self.end.take() {
+            self.tree.release(old.tip.node);
+        }
+        for at in 0..self.lives.len() {
+            self.charge(MachineId(at as u32));
+        }
+        let tip = match self.life(machine).tip {
+            Some(tip) => self.share(tip),
+            None => self.unknown(machine, self.now),
+        };
+        if let Some(active) = &mut self.active {
+            active.mark();
+        }
+        self.end = Some(EndMark { t: self.now, machine, tip, totals: self.totals.clone() });
+    }
+
+    /// The end that counts: the last one that was marked, or else here.
+    pub(super) fn finish(&mut self) -> Option<()> {
+        if self.end.is_none() {
+            let machine = match self.options.mode {
+                Mode::Global(Some(machine)) | Mode::Active(machine) => machine,
+                Mode::Global(None) => self.last?,
+            };
+            self.mark_end(machine);
+        }
+        Some(())
+    }
+}
+
+fn machine_of(deed: Deed) -> MachineId {
+    match deed {
+        Deed::Here { machine, .. }
+        | Deed::Fork { machine, .. }
+        | Deed::State { machine, .. }
+        | Deed::Block { machine, .. }
+        | Deed::Put { machine, .. }
+        | Deed::Get { machine, .. }
+        | Deed::Peek { machine, .. }
+        | Deed::Reserve { machine, .. }
+        | Deed::Wake { machine, .. }
+        | Deed::Push { machine, .. }
+        | Deed::Pop { machine }
+        | Deed::Stop { machine }
+        | Deed::End { machine } => machine,
+        Deed::Declare { .. } => MachineId(0),
+    }
+}
+
+/// A state that bears the name of one of ours is that one.
+fn named(vocabulary: &Vocabulary, state: NameId) -> State {
+    match vocabulary.names.text(state) {
+        "run" => State::Run,
+        "runnable" => State::Runnable,
+        "interrupted" => State::Interrupted,
+        "UNKNOWN" => State::Unknown,
+        _ => State::Named(state),
+    }
+}
