@@ -26,7 +26,7 @@ use life::{Life, Tip};
 use longpole_model::interaction::{Cause, Deed, Interaction, MachineId, QueueId, Vocabulary};
 use longpole_model::names::NameId;
 use longpole_model::tokens::{Origin, Queues};
-use segments::{Record, Segments};
+use segments::Segments;
 use tree::Tree;
 
 /// What is asked for, and what memory it may take.
@@ -63,8 +63,6 @@ struct From {
     t: u64,
     host: Option<NameId>,
     link: Option<NameId>,
-    /// The state in which it was made.
-    key: u32,
 }
 
 /// Whose end counts, so far.
@@ -113,7 +111,7 @@ impl Lineage {
     pub fn new(options: Options) -> Lineage {
         let active = match options.mode {
             Mode::Global(_) => None,
-            Mode::Active(machine) => Some(Active::new(machine)),
+            Mode::Active(machine) => Some(Active::new(machine, options.segments)),
         };
         Lineage {
             tree: Tree::default(),
@@ -209,7 +207,7 @@ impl Lineage {
             self.totals[key as usize] += now - from;
             self.life(machine).tip = Some(tip);
             if let Some(active) = &mut self.active {
-                active.own(machine, Record { start: from, end: now, key, parent: 0 });
+                active.own(machine, (key, from, now));
             }
         }
     }
@@ -229,8 +227,7 @@ impl Lineage {
         }
         let node = self.tree.own(tip.node, from);
         self.tree.charge(node, key, to - from);
-        let record = Record { start: from, end: to, key, parent: tip.segment };
-        let segment = self.segments.as_mut().map_or(segments::NONE, |segments| segments.push(record));
+        let segment = self.segments.as_mut().map_or(segments::NONE, |segments| segments.add(key, from, to, tip.segment));
         Tip { node, segment }
     }
 
@@ -309,6 +306,8 @@ impl Lineage {
 
     /// The block of a machine ends with this cause.
     fn unblock(&mut self, machine: MachineId, cause: Origin<Tip>) {
+        let (now, unknown) = (self.now, self.state_key(machine, State::Unknown));
+        let Some(block) = self.life(machine).block.take() else { return };
         match cause {
             Origin::None => {
                 if let Some(active) = &mut self.active {
@@ -316,21 +315,21 @@ impl Lineage {
                 }
             }
             Origin::Unknown => {
-                let tip = self.unknown(machine, self.now);
-                self.jump(machine, tip);
-                let key = self.state_key(machine, State::Unknown);
-                if let Some(active) = &mut self.active {
-                    active.unexplained(machine, self.now, key);
+                let mut tip = self.unknown(machine, now);
+                if let (Some(active), Some(segments)) = (&mut self.active, &mut self.segments) {
+                    tip.segment = segments.add(unknown, block.start, now, block.segment);
+                    active.explained(machine, |since| vec![(unknown, since, now)]);
                 }
+                self.jump(machine, tip);
             }
-            Origin::From(tip) => {
-                self.jump(machine, tip);
-                if let (Some(active), Some(segments)) = (&mut self.active, &self.segments) {
-                    active.explained(machine, self.now, segments.back(tip.segment));
+            Origin::From(mut tip) => {
+                if let (Some(active), Some(segments)) = (&mut self.active, &mut self.segments) {
+                    active.explained(machine, |since| segments.back(tip.segment, since));
+                    tip.segment = segments.splice(tip.segment, block.start, now, block.segment);
                 }
+                self.jump(machine, tip);
             }
         }
-        self.life(machine).block = None;
         self.look(machine);
     }
 
@@ -354,10 +353,13 @@ impl Lineage {
     fn clear_segments(&mut self) {
         let Some(mut segments) = self.segments.take() else { return };
         let (lives, queues, end) = (&mut self.lives, &mut self.queues, &mut self.end);
-        segments.clear(|visit| {
+        // In active form only the time of the machine's open block can still be asked for.
+        let horizon = self.active.as_ref().map_or(0, |active| active.settled(self.now));
+        segments.clear(horizon, |visit| {
             for life in lives.iter_mut() {
                 let past = life.past.jumps.iter_mut().filter_map(|jump| jump.1.as_mut());
                 life.tip.iter_mut().chain(past).for_each(|tip| visit(&mut tip.segment));
+                life.block.iter_mut().for_each(|block| visit(&mut block.segment));
             }
             queues.each_origin(|from| visit(&mut from.tip.segment));
             end.iter_mut().for_each(|end| visit(&mut end.tip.segment));

@@ -25,6 +25,8 @@ pub struct Interaction {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deed {
+    /// Time has come so far, and nothing happens.
+    Now,
     /// A queue that is not unlimited, first-in first-out and empty; before its first use.
     Declare {
         queue: QueueId,

@@ -183,6 +183,9 @@ impl Steps<'_> {
             filled += 1;
         };
         if line.queue.is_some() {
+            if line.t.is_some() {
+                give(Deed::Now);
+            }
             give(self.declaration(line)?);
             return Ok(filled);
         }

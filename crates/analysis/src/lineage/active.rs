@@ -1,37 +1,59 @@
 //! The active path of one machine: its own time as it is, each of its blocks replaced by what its lineage says of that time.
 //!
-//! The lineage that a machine has after a block is the global walk from the block's cause; what of it lies within the block explains the
-//! block. The time before the machine's first line, and between two lives, is explained alike by what gave it life.
+//! What lies within the block of the lineage of its cause explains the block; blocks of others in there are splices, explained alike
+//! ([`super::segments`]). The time before the machine's first line, and between two lives, is explained by what gave it life.
+//! What has been explained is final, so only the time of the machine's open block is ever looked back at.
 
-use super::segments::Record;
 use longpole_model::interaction::MachineId;
+use std::collections::HashMap;
+
+/// Key, start and end.
+pub type Piece = (u32, u64, u64);
 
 #[derive(Clone, Debug)]
 pub struct Active {
     machine: MachineId,
-    /// The path so far, without gaps.
-    pub path: Vec<Record>,
+    /// The path so far, without gaps; only if the segments are asked for.
+    path: Option<Vec<Piece>>,
+    profile: HashMap<u32, u64>,
     /// Since when it is blocked or does not exist.
     since: Option<u64>,
     /// What it was in the meantime, in case that no cause is found.
-    meanwhile: Vec<Record>,
-    marked: Option<Vec<Record>>,
+    meanwhile: Vec<Piece>,
+    mark: Option<Mark>,
+}
+
+/// The path as it was at the end that counts so far.
+#[derive(Clone, Debug)]
+struct Mark {
+    length: usize,
+    last: Option<Piece>,
+    profile: HashMap<u32, u64>,
+    meanwhile: Vec<Piece>,
 }
 
 impl Active {
-    pub fn new(machine: MachineId) -> Active {
-        Active { machine, path: Vec::new(), since: None, meanwhile: Vec::new(), marked: None }
+    pub fn new(machine: MachineId, keep_segments: bool) -> Active {
+        Active { machine, path: keep_segments.then(Vec::new), profile: HashMap::new(), since: None, meanwhile: Vec::new(), mark: None }
     }
 
     pub fn begin(&mut self, t: u64) {
         self.since = Some(t);
     }
 
+    /// Until when everything is explained.
+    pub fn settled(&self, now: u64) -> u64 {
+        self.since.unwrap_or(now)
+    }
+
     /// The machine was in one state for this time.
-    pub fn own(&mut self, machine: MachineId, record: Record) {
-        if machine == self.machine {
-            let to = if self.since.is_some() { &mut self.meanwhile } else { &mut self.path };
-            append(to, record);
+    pub fn own(&mut self, machine: MachineId, piece: Piece) {
+        if machine != self.machine {
+            return;
+        }
+        match self.since {
+            Some(_) => append(&mut self.meanwhile, piece),
+            None => self.add(piece),
         }
     }
 
@@ -50,36 +72,21 @@ impl Active {
 
     fn keep(&mut self) {
         self.since = None;
-        for record in std::mem::take(&mut self.meanwhile) {
-            append(&mut self.path, record);
+        for piece in std::mem::take(&mut self.meanwhile) {
+            self.add(piece);
         }
     }
 
-    /// The block ended with a cause of which nothing is known.
-    pub fn unexplained(&mut self, machine: MachineId, now: u64, unknown: u32) {
-        if machine == self.machine {
-            self.explained(machine, now, [Record { start: 0, end: now, key: unknown, parent: 0 }].into_iter());
-        }
-    }
-
-    /// The block ended, and this is the lineage back from here.
-    pub fn explained(&mut self, machine: MachineId, now: u64, back: impl Iterator<Item = Record>) {
+    /// The block ended, or a life began; `back` says what happened since then, newest first.
+    pub fn explained(&mut self, machine: MachineId, back: impl FnOnce(u64) -> Vec<Piece>) {
         if machine != self.machine {
             return;
         }
         let Some(since) = self.since.take() else { return };
         self.meanwhile.clear();
-        let within = back.take_while(|record| record.end > since);
-        let mut records: Vec<Record> = within.map(|record| Record { start: record.start.max(since), ..record }).collect();
-        records.retain(|record| record.end <= now && record.start < record.end);
-        for record in records.into_iter().rev() {
-            append(&mut self.path, record);
+        for piece in back(since).into_iter().rev() {
+            self.add(piece);
         }
-    }
-
-    /// The machine begins, and this is its lineage. Between two lives it is unknown what it was.
-    pub fn appeared(&mut self, machine: MachineId, now: u64, _unknown: u32, back: impl Iterator<Item = Record>) {
-        self.explained(machine, now, back);
     }
 
     pub fn vanished(&mut self, machine: MachineId, now: u64) {
@@ -89,21 +96,48 @@ impl Active {
         }
     }
 
-    /// The end is here, as long as no later one comes.
-    pub fn mark(&mut self) {
-        let mut path = self.path.clone();
-        self.meanwhile.iter().for_each(|record| append(&mut path, *record));
-        self.marked = Some(path);
+    fn add(&mut self, piece: Piece) {
+        *self.profile.entry(piece.0).or_default() += piece.2.saturating_sub(piece.1);
+        if let Some(path) = &mut self.path {
+            append(path, piece);
+        }
     }
 
-    pub fn into_path(self) -> Vec<Record> {
-        self.marked.unwrap_or(self.path)
+    /// The end is here, as long as no later one comes. Where the machine never was, its time is of this key.
+    pub fn mark(&mut self, now: u64, unknown: u32) {
+        let mut meanwhile = self.meanwhile.clone();
+        if let (Some(since), true) = (self.since, meanwhile.is_empty()) {
+            append(&mut meanwhile, (unknown, since, now));
+        }
+        let mut profile = self.profile.clone();
+        for &(key, start, end) in &meanwhile {
+            *profile.entry(key).or_default() += end.saturating_sub(start);
+        }
+        let path = self.path.as_deref().unwrap_or_default();
+        self.mark = Some(Mark { length: path.len(), last: path.last().copied(), profile, meanwhile });
+    }
+
+    /// Profile and path to the end that was marked.
+    pub fn finish(self) -> (HashMap<u32, u64>, Option<Vec<Piece>>) {
+        let Some(mark) = self.mark else { return (self.profile, self.path) };
+        let path = self.path.map(|mut path| {
+            path.truncate(mark.length);
+            if let (Some(last), Some(marked)) = (path.last_mut(), mark.last) {
+                *last = marked;
+            }
+            mark.meanwhile.iter().for_each(|&piece| append(&mut path, piece));
+            path
+        });
+        (mark.profile, path)
     }
 }
 
-fn append(path: &mut Vec<Record>, record: Record) {
+fn append(path: &mut Vec<Piece>, piece: Piece) {
+    if piece.1 >= piece.2 {
+        return;
+    }
     match path.last_mut() {
-        Some(last) if last.key == record.key && last.end == record.start => last.end = record.end,
-        _ => path.push(record),
+        Some(last) if last.0 == piece.0 && last.2 == piece.1 => last.2 = piece.2,
+        _ => path.push(piece),
     }
 }

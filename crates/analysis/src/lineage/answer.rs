@@ -1,7 +1,7 @@
 //! The path as it is told: segments, and the time of each state on it beside what a profiler would say.
 
+use super::active::{Active, Piece};
 use super::key::{Key, Words};
-use super::segments::Record;
 use super::{Lineage, Mode};
 use longpole_model::interaction::Vocabulary;
 use serde::Serialize;
@@ -36,7 +36,7 @@ pub struct Row {
     /// Where a profiler puts the state by its running time over all machines; 1, 2, 2, 4. None for what is no code.
     pub profile_rank: Option<u64>,
     pub profile_share: Option<f64>,
-    /// How much earlier than needed what this state made was there, at least. None where nobody took it without waiting.
+    /// How much earlier than needed what this state took was there, at least. None where it took nothing without waiting.
     pub slack_ns: Option<u64>,
 }
 
@@ -78,37 +78,42 @@ pub struct Inner {
 pub enum NoAnswer {
     #[error("no machine does anything in it")]
     Empty,
+    #[error("there is no machine \"{0}\" in it")]
+    NoSuchMachine(String),
     #[error("internal error: the path is {length} ns long and {counted} ns of it are accounted for; please report it with the trace")]
     NotConserved { length: u64, counted: u64 },
 }
 
 impl Lineage {
-    /// The path to the end that counts. `clear`: nothing else is wanted of this pass.
+    /// The path to the end that counts.
     pub fn answer(mut self, vocabulary: &Vocabulary) -> Result<Answer, NoAnswer> {
+        if let Mode::Global(Some(machine)) | Mode::Active(machine) = self.options.mode {
+            if !self.life(machine).seen {
+                let (host, name) = (vocabulary.host(machine), vocabulary.machine_name(machine));
+                let name = if host.is_empty() { name.to_owned() } else { format!("{host}/{name}") };
+                return Err(NoAnswer::NoSuchMachine(name));
+            }
+        }
         self.finish().ok_or(NoAnswer::Empty)?;
         let (Some(end), Some(begin)) = (self.end.clone(), self.begin) else { return Err(NoAnswer::Empty) };
         let start = begin.min(end.t);
         let words: Vec<Words> = self.keys.iter().map(|key| key.words(vocabulary)).collect();
         let is_active = matches!(self.options.mode, Mode::Active(_));
-        let records: Option<Vec<Record>> = if is_active {
-            self.active.take().map(super::active::Active::into_path)
-        } else {
-            self.segments.as_ref().map(|segments| segments.back(end.tip.segment).collect::<Vec<_>>().into_iter().rev().collect())
+        let (profile, path) = match self.active.take() {
+            Some(active) => Active::finish(active),
+            None => {
+                let mut profile: HashMap<u32, u64> = HashMap::new();
+                for (key, ns) in self.tree.profile(end.tip.node) {
+                    *profile.entry(key).or_default() += ns;
+                }
+                let back = self.segments.as_ref().map(|segments| segments.back(end.tip.segment, start));
+                (profile, back.map(|back| back.into_iter().rev().collect()))
+            }
         };
-        let mut profile: HashMap<u32, u64> = HashMap::new();
-        if is_active {
-            for record in records.iter().flatten() {
-                *profile.entry(record.key).or_default() += record.end - record.start;
-            }
-        } else {
-            for (key, ns) in self.tree.profile(end.tip.node) {
-                *profile.entry(key).or_default() += ns;
-            }
-        }
         let length = end.t - start;
         let counted: u64 = profile.values().sum();
         conserved(length, counted)?;
-        let segments = records.filter(|_| self.options.segments).map(|records| told(&records, &words));
+        let segments = path.map(|path| told(&path, &words));
         if let Some(segments) = &segments {
             let mut at = start;
             for segment in segments {
@@ -192,17 +197,17 @@ fn conserved(length: u64, counted: u64) -> Result<(), NoAnswer> {
     }
 }
 
-/// Records from the begin to the end as segments, neighbours of the same machine and state as one.
-fn told(records: &[Record], words: &[Words]) -> Vec<Segment> {
+/// A path as segments, neighbours of the same machine and state as one.
+fn told(path: &[Piece], words: &[Words]) -> Vec<Segment> {
     let mut segments: Vec<Segment> = Vec::new();
     let mut last: Option<&Words> = None;
-    for record in records {
-        let Some(words) = words.get(record.key as usize) else { continue };
+    for &(key, start_ns, end_ns) in path {
+        let Some(words) = words.get(key as usize) else { continue };
         match segments.last_mut() {
-            Some(segment) if last == Some(words) => segment.end_ns = record.end,
+            Some(segment) if last == Some(words) => segment.end_ns = end_ns,
             _ => {
                 let [host, machine, class, state] = words.clone();
-                segments.push(Segment { start_ns: record.start, end_ns: record.end, host, machine, class, state });
+                segments.push(Segment { start_ns, end_ns, host, machine, class, state });
             }
         }
         last = Some(words);

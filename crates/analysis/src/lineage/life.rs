@@ -19,10 +19,12 @@ pub struct Life {
     pub tip: Option<Tip>,
     /// Between its first line and its stop.
     pub exists: bool,
+    /// It had a line of its own.
+    pub seen: bool,
     pub class: Option<NameId>,
     /// What it does when it is neither blocked nor interrupted.
     pub state: State,
-    pub block: Option<NameId>,
+    pub block: Option<Block>,
     /// Contexts that are on top of it.
     pub above: u32,
     pub context: Option<Context>,
@@ -30,6 +32,15 @@ pub struct Life {
     pub since: u64,
     pub key: u32,
     pub past: Past,
+}
+
+/// A block that has not ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Block {
+    pub why: NameId,
+    pub start: u64,
+    /// Where the machine's segments stood when it began.
+    pub segment: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -44,6 +55,7 @@ impl Default for Life {
         Life {
             tip: None,
             exists: false,
+            seen: false,
             class: None,
             state: State::Run,
             block: None,
@@ -60,8 +72,8 @@ impl Life {
     pub fn visible(&self) -> State {
         match self.block {
             _ if !self.exists => State::Unknown,
-            Some(why) => State::Blocked(why),
-            None if self.above > 0 => State::Interrupted,
+            _ if self.above > 0 => State::Interrupted,
+            Some(block) => State::Blocked(block.why),
             None => self.state,
         }
     }

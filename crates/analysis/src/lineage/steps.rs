@@ -1,8 +1,8 @@
 //! What each deed does to the lineages.
 
 use super::key::State;
-use super::life::{Context, Tip};
-use super::{EndMark, From, Lineage, Mode};
+use super::life::{Block, Context, Tip};
+use super::{segments, EndMark, From, Lineage, Mode};
 use longpole_model::interaction::{Cause, Deed, MachineId, QueueId, Vocabulary};
 use longpole_model::names::NameId;
 use longpole_model::tokens::{Origin, Taken};
@@ -18,10 +18,12 @@ enum Looked {
 impl Lineage {
     pub(super) fn step(&mut self, vocabulary: &Vocabulary, line: u64, deed: Deed) {
         match deed {
-            Deed::Declare { .. } => return,
+            Deed::Declare { .. } | Deed::Now => return,
             Deed::End { machine } => return self.mark_end(machine),
             Deed::Fork { machine, cause } => self.fork(vocabulary, line, machine, cause),
             Deed::Push { machine, below } => self.push(vocabulary, line, machine, below),
+            Deed::Pop { machine } => self.pop(vocabulary, line, machine),
+            Deed::Stop { machine } => self.stop(vocabulary, line, machine),
             deed => {
                 let machine = machine_of(deed);
                 self.appear(machine);
@@ -29,6 +31,7 @@ impl Lineage {
                 self.act(vocabulary, line, machine, deed);
             }
         }
+        self.life(machine_of(deed)).seen = true;
         if !matches!(deed, Deed::Stop { .. }) {
             self.last = Some(machine_of(deed));
         }
@@ -55,7 +58,13 @@ impl Lineage {
                 if let Some(active) = &mut self.active {
                     active.blocked(machine, self.now);
                 }
-                self.life(machine).block = Some(why);
+                let now = self.now;
+                let life = self.life(machine);
+                let segment = life.tip.map_or(segments::NONE, |tip| tip.segment);
+                life.block = Some(match life.block {
+                    Some(block) => Block { why, ..block },
+                    None => Block { why, start: now, segment },
+                });
                 self.look(machine);
             }
             Deed::Put { queue, n, flow, link, .. } => self.put(vocabulary, line, machine, (queue, n), flow, link),
@@ -80,14 +89,9 @@ impl Lineage {
                 self.settle();
             }
             Deed::Wake { cause, .. } => self.wake(machine, cause),
-            Deed::Pop { .. } => self.pop(vocabulary, line, machine),
-            Deed::Stop { .. } => {
-                if self.life(machine).context.is_some() {
-                    self.leave(machine);
-                }
-                self.vanish(machine);
-            }
-            Deed::Declare { .. } | Deed::End { .. } | Deed::Fork { .. } | Deed::Push { .. } => {}
+            // These are done before.
+            Deed::Declare { .. } | Deed::Now | Deed::End { .. } => {}
+            Deed::Fork { .. } | Deed::Push { .. } | Deed::Pop { .. } | Deed::Stop { .. } => {}
         }
     }
 
@@ -106,9 +110,8 @@ impl Lineage {
         let life = self.life(machine);
         (life.exists, life.block, life.state, life.context) = (true, None, State::Run, context);
         self.look(machine);
-        let key = self.state_key(machine, State::Unknown);
         if let (Some(active), Some(segments)) = (&mut self.active, &self.segments) {
-            active.appeared(machine, self.now, key, segments.back(tip.segment));
+            active.explained(machine, |since| segments.back(tip.segment, since));
         }
     }
 
@@ -144,7 +147,6 @@ impl Lineage {
         if let Some(context) = &mut self.life(machine).context {
             context.caused = true;
         }
-        self.look(machine);
     }
 
     fn wake(&mut self, machine: MachineId, cause: Option<Cause>) {
@@ -167,16 +169,21 @@ impl Lineage {
     }
 
     fn push(&mut self, vocabulary: &Vocabulary, line: u64, machine: MachineId, below: Option<MachineId>) {
-        self.charge(machine);
         if self.life(machine).context.is_some() {
             let name = vocabulary.machine_name(machine);
-            self.contradiction(line, format!("context \"{name}\" begins although it has not ended"));
-            self.leave(machine);
-            self.vanish(machine);
-        } else if self.life(machine).exists {
+            return self.contradiction(line, format!("context \"{name}\" begins although it has not ended"));
+        }
+        self.charge(machine);
+        if self.life(machine).exists {
             self.vanish(machine);
         }
-        let below = below.filter(|&below| below != machine);
+        let mut there = below;
+        if let Some(below) = below.filter(|&below| !self.life(below).exists) {
+            let (name, below) = (vocabulary.machine_name(machine), vocabulary.machine_name(below));
+            self.contradiction(line, format!("context \"{name}\" begins on top of \"{below}\", which is not there"));
+            there = None;
+        }
+        let below = there;
         if let Some(below) = below {
             self.charge(below);
             self.life(below).above += 1;
@@ -193,8 +200,19 @@ impl Lineage {
         }
         if self.life(machine).above > 0 {
             let name = vocabulary.machine_name(machine);
-            self.contradiction(line, format!("context \"{name}\" is popped below another one"));
+            return self.contradiction(line, format!("context \"{name}\" is popped below another one"));
         }
+        self.charge(machine);
+        self.leave(machine);
+        self.vanish(machine);
+    }
+
+    fn stop(&mut self, vocabulary: &Vocabulary, line: u64, machine: MachineId) {
+        if !self.life(machine).exists {
+            let name = vocabulary.machine_name(machine);
+            return self.contradiction(line, format!("\"{name}\" is stopped and is not there"));
+        }
+        self.charge(machine);
         self.leave(machine);
         self.vanish(machine);
     }
@@ -230,11 +248,9 @@ impl Lineage {
 
     /// What the machine makes now, with a hold on its lineage.
     fn origin(&mut self, vocabulary: &Vocabulary, machine: MachineId, link: Option<NameId>) -> Option<From> {
-        let life = self.life(machine);
-        let key = life.key;
-        let tip = life.tip?;
+        let tip = self.life(machine).tip?;
         let tip = self.share(tip);
-        Some(From { tip, t: self.now, host: vocabulary.host_id(machine), link, key })
+        Some(From { tip, t: self.now, host: vocabulary.host_id(machine), link })
     }
 
     /// What was found in a queue ends a block, or gives slack, or gives a context its lineage.
@@ -259,7 +275,8 @@ impl Lineage {
             self.unblock(machine, cause);
         } else if let Origin::From(from) = taken.cause {
             let slack = self.now - from.t;
-            let least = &mut self.slack[from.key as usize];
+            let key = self.life(machine).key;
+            let least = &mut self.slack[key as usize];
             *least = Some(least.map_or(slack, |least| least.min(slack)));
             if first {
                 let tip = self.handed(from, queue, host);
@@ -288,8 +305,9 @@ impl Lineage {
             Some(tip) => self.share(tip),
             None => self.unknown(machine, self.now),
         };
+        let unknown = self.state_key(machine, State::Unknown);
         if let Some(active) = &mut self.active {
-            active.mark();
+            active.mark(self.now, unknown);
         }
         self.end = Some(EndMark { t: self.now, machine, tip, totals: self.totals.clone() });
     }
@@ -322,7 +340,7 @@ fn machine_of(deed: Deed) -> MachineId {
         | Deed::Pop { machine }
         | Deed::Stop { machine }
         | Deed::End { machine } => machine,
-        Deed::Declare { .. } => MachineId(0),
+        Deed::Declare { .. } | Deed::Now => MachineId(0),
     }
 }
 

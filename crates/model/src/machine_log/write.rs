@@ -44,7 +44,7 @@ impl Text<'_> {
         }
         self.push(format_args!("{{\"t\":{}", interaction.t));
         match interaction.deed {
-            Deed::Declare { .. } => {}
+            Deed::Declare { .. } | Deed::Now => {}
             Deed::End { machine } => {
                 self.host(machine);
                 self.text("end", self.vocabulary.machine_name(machine));
