@@ -33,6 +33,9 @@ use tree::Tree;
 #[derive(Clone, Debug)]
 pub struct Options {
     pub mode: Mode,
+    /// Whose end counts, or whose active path it is: MACHINE, or HOST/MACHINE. None (global): the one that the trace names, or else the last
+    /// one that did something.
+    pub machine: Option<String>,
     /// Keep the segments of the path, not only its profile.
     pub segments: bool,
     /// Leave out what is before.
@@ -45,15 +48,16 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { mode: Mode::Global(None), segments: false, begin: None, most_tokens: 1 << 20, most_past: 1 << 20 }
+        Options { mode: Mode::Global, machine: None, segments: false, begin: None, most_tokens: 1 << 20, most_past: 1 << 20 }
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// From the end of this machine, or else of the one that the trace names, or of the last one that did something.
-    Global(Option<MachineId>),
-    Active(MachineId),
+    /// Back from the end, to the cause of each block, and never back.
+    Global,
+    /// One machine's own time, and what its blocks waited for.
+    Active,
 }
 
 /// What a token or a unit of space is from.
@@ -69,8 +73,9 @@ struct From {
 #[derive(Clone, Debug)]
 struct EndMark {
     t: u64,
-    machine: MachineId,
-    tip: Tip,
+    /// None: it was asked for one that had not come by then.
+    machine: Option<MachineId>,
+    tip: Option<Tip>,
     totals: Vec<u64>,
 }
 
@@ -95,6 +100,9 @@ pub struct Lineage {
     lives: Vec<Life>,
     queues: Queues<From>,
     active: Option<Active>,
+    /// The machine that is asked for, once it has come, and another one of the same name.
+    subject: Option<MachineId>,
+    namesake: Option<MachineId>,
     /// The begin of the range, once it is known.
     begin: Option<u64>,
     now: u64,
@@ -110,8 +118,8 @@ pub struct Lineage {
 impl Lineage {
     pub fn new(options: Options) -> Lineage {
         let active = match options.mode {
-            Mode::Global(_) => None,
-            Mode::Active(machine) => Some(Active::new(machine, options.segments)),
+            Mode::Global => None,
+            Mode::Active => Some(Active::new(options.segments)),
         };
         Lineage {
             tree: Tree::default(),
@@ -120,6 +128,8 @@ impl Lineage {
             lives: Vec::new(),
             queues: Queues::new(options.most_tokens),
             active,
+            subject: None,
+            namesake: None,
             begin: None,
             now: 0,
             last: None,
@@ -362,7 +372,7 @@ impl Lineage {
                 life.block.iter_mut().for_each(|block| visit(&mut block.segment));
             }
             queues.each_origin(|from| visit(&mut from.tip.segment));
-            end.iter_mut().for_each(|end| visit(&mut end.tip.segment));
+            end.iter_mut().filter_map(|end| end.tip.as_mut()).for_each(|tip| visit(&mut tip.segment));
         });
         self.segments = Some(segments);
     }

@@ -2,11 +2,10 @@
 
 use anyhow::{anyhow, bail, Context};
 use longpole_analysis::lineage::{Answer, Lineage, Options};
-use longpole_model::interaction::MachineId;
-use longpole_model::machine_log::{opens_like_one, Reader};
+use longpole_model::machine_log::{opens_like_one, Reader, Writer};
 use longpole_trace::{Moment, Options as Part};
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
 /// Whether this is a machine log, by what opens it. What is no file at all is for others to say.
@@ -47,12 +46,6 @@ pub fn open(path: &Path, part: Part) -> anyhow::Result<MachineLog> {
 }
 
 impl MachineLog {
-    /// The machine of this name, as MACHINE or HOST/MACHINE. It may first occur at the end of the log, so it is only a name here.
-    pub fn machine(&mut self, name: &str) -> anyhow::Result<MachineId> {
-        let (host, machine) = name.split_once('/').unwrap_or(("", name));
-        Ok(self.reader.machine(host, machine))
-    }
-
     /// The critical path of all of it.
     pub fn lineage(mut self, mut options: Options) -> anyhow::Result<Answer> {
         let shown = self.path.display().to_string();
@@ -73,5 +66,21 @@ impl MachineLog {
         }
         let lineage = lineage.ok_or_else(|| anyhow!("{shown}: no machine does anything in it"))?;
         lineage.answer(self.reader.vocabulary()).map_err(|error| anyhow!("{shown}: {error}"))
+    }
+
+    /// Writes all of it anew.
+    pub fn copy(mut self, out: impl Write) -> anyhow::Result<()> {
+        let shown = self.path.display().to_string();
+        let mut writer = Writer::new(out);
+        let mut end = None;
+        while let Some(interaction) = self.reader.next_interaction().map_err(|error| anyhow!("{shown}: {error}"))? {
+            let resolve = |moment: Moment| u64::try_from(moment.resolve(interaction.t as i64)).unwrap_or(0);
+            let end = end.get_or_insert_with(|| self.part.end.map(resolve));
+            if end.is_some_and(|end| interaction.t > end) {
+                break;
+            }
+            writer.write(self.reader.vocabulary(), &interaction)?;
+        }
+        Ok(writer.flush()?)
     }
 }

@@ -32,10 +32,14 @@ pub enum Deed {
         queue: QueueId,
         shape: Shape,
     },
-    /// The machine exists, maybe of this class.
+    /// The machine is of this class, not of that named like itself; before its first deed.
+    Class {
+        machine: MachineId,
+        class: NameId,
+    },
+    /// The machine exists.
     Here {
         machine: MachineId,
-        class: Option<NameId>,
     },
     /// The machine's lineage begins with an edge from another one's.
     Fork {
@@ -83,10 +87,11 @@ pub enum Deed {
         machine: MachineId,
         cause: Option<Cause>,
     },
-    /// The machine is a context that begins on top of another one, or on an idle CPU.
+    /// The machine is a context that begins on top of another one, or on an idle CPU, maybe with a known cause.
     Push {
         machine: MachineId,
         below: Option<MachineId>,
+        cause: Option<Cause>,
     },
     Pop {
         machine: MachineId,
@@ -142,21 +147,6 @@ impl Vocabulary {
             queues.push(name);
             QueueId(queues.len() as u32 - 1)
         })
-    }
-
-    pub fn find_machine(&self, host: &str, name: &str) -> Option<MachineId> {
-        let key = (self.names.find(host)?, self.names.find(name)?);
-        self.machine_ids.get(&key).copied()
-    }
-
-    /// Machines of this name on any host.
-    pub fn machines_named(&self, name: &str) -> Vec<MachineId> {
-        let Some(name) = self.names.find(name) else { return Vec::new() };
-        (0..).zip(&self.machines).filter(|(_, machine)| machine.1 == name).map(|(id, _)| MachineId(id)).collect()
-    }
-
-    pub fn machine_count(&self) -> usize {
-        self.machines.len()
     }
 
     pub fn host_id(&self, machine: MachineId) -> Option<NameId> {

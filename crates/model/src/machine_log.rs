@@ -73,11 +73,6 @@ impl<R: BufRead> Reader<R> {
         &self.vocabulary
     }
 
-    /// The id that this machine has, or will have when it comes.
-    pub fn machine(&mut self, host: &str, name: &str) -> MachineId {
-        self.vocabulary.machine(host, name)
-    }
-
     pub fn into_vocabulary(self) -> Vocabulary {
         self.vocabulary
     }
@@ -203,22 +198,19 @@ impl Steps<'_> {
         };
         let machine = self.vocabulary.machine(host, machine);
         line.check()?;
-        if line.class.is_some() || line.deeds() == 0 {
-            let class = line.class.as_deref().map(|class| self.vocabulary.names.intern(class));
-            // The class of a context's new life is said after it began.
-            if line.on_top_of.is_none() {
-                give(Deed::Here { machine, class });
-            }
+        if let Some(class) = &line.class {
+            give(Deed::Class { machine, class: self.vocabulary.names.intern(class) });
         }
+        if line.deeds() == 0 {
+            give(Deed::Here { machine });
+        }
+        let forked_by = line.forked_by.as_ref().and_then(|by| by.0.as_deref());
+        let cause = forked_by.map(|by| self.cause(line, host, by));
         if let Some(below) = &line.on_top_of {
             let below = below.as_deref().map(|below| self.vocabulary.machine(host, below));
-            give(Deed::Push { machine, below });
-            if let Some(class) = line.class.as_deref() {
-                give(Deed::Here { machine, class: Some(self.vocabulary.names.intern(class)) });
-            }
-        }
-        if let Some(By(Some(by))) = &line.forked_by {
-            give(Deed::Fork { machine, cause: self.cause(line, host, by) });
+            give(Deed::Push { machine, below, cause });
+        } else if let Some(cause) = cause {
+            give(Deed::Fork { machine, cause });
         }
         if let Some(deed) = self.deed(line, host, machine)? {
             give(deed);

@@ -12,7 +12,8 @@ pub type Piece = (u32, u64, u64);
 
 #[derive(Clone, Debug)]
 pub struct Active {
-    machine: MachineId,
+    /// None before it has come.
+    machine: Option<MachineId>,
     /// The path so far, without gaps; only if the segments are asked for.
     path: Option<Vec<Piece>>,
     profile: HashMap<u32, u64>,
@@ -33,8 +34,19 @@ struct Mark {
 }
 
 impl Active {
-    pub fn new(machine: MachineId, keep_segments: bool) -> Active {
-        Active { machine, path: keep_segments.then(Vec::new), profile: HashMap::new(), since: None, meanwhile: Vec::new(), mark: None }
+    pub fn new(keep_segments: bool) -> Active {
+        Active {
+            machine: None,
+            path: keep_segments.then(Vec::new),
+            profile: HashMap::new(),
+            since: None,
+            meanwhile: Vec::new(),
+            mark: None,
+        }
+    }
+
+    pub fn meet(&mut self, machine: MachineId) {
+        self.machine = Some(machine);
     }
 
     pub fn begin(&mut self, t: u64) {
@@ -48,7 +60,7 @@ impl Active {
 
     /// The machine was in one state for this time.
     pub fn own(&mut self, machine: MachineId, piece: Piece) {
-        if machine != self.machine {
+        if Some(machine) != self.machine {
             return;
         }
         match self.since {
@@ -58,14 +70,14 @@ impl Active {
     }
 
     pub fn blocked(&mut self, machine: MachineId, now: u64) {
-        if machine == self.machine {
+        if Some(machine) == self.machine {
             self.since.get_or_insert(now);
         }
     }
 
     /// The block ended without a cause: it stays.
     pub fn ended(&mut self, machine: MachineId) {
-        if machine == self.machine {
+        if Some(machine) == self.machine {
             self.keep();
         }
     }
@@ -79,7 +91,7 @@ impl Active {
 
     /// The block ended, or a life began; `back` says what happened since then, newest first.
     pub fn explained(&mut self, machine: MachineId, back: impl FnOnce(u64) -> Vec<Piece>) {
-        if machine != self.machine {
+        if Some(machine) != self.machine {
             return;
         }
         let Some(since) = self.since.take() else { return };
@@ -90,7 +102,7 @@ impl Active {
     }
 
     pub fn vanished(&mut self, machine: MachineId, now: u64) {
-        if machine == self.machine {
+        if Some(machine) == self.machine {
             self.keep();
             self.since = Some(now);
         }

@@ -3,7 +3,7 @@
 use super::active::{Active, Piece};
 use super::key::{Key, Words};
 use super::{Lineage, Mode};
-use longpole_model::interaction::Vocabulary;
+use longpole_model::interaction::{MachineId, Vocabulary};
 use serde::Serialize;
 use std::collections::HashMap;
 
@@ -80,6 +80,8 @@ pub enum NoAnswer {
     Empty,
     #[error("there is no machine \"{0}\" in it")]
     NoSuchMachine(String),
+    #[error("\"{0}\" is both {1} and {2}; name it as HOST/MACHINE")]
+    Namesakes(String, String, String),
     #[error("internal error: the path is {length} ns long and {counted} ns of it are accounted for; please report it with the trace")]
     NotConserved { length: u64, counted: u64 },
 }
@@ -87,26 +89,25 @@ pub enum NoAnswer {
 impl Lineage {
     /// The path to the end that counts.
     pub fn answer(mut self, vocabulary: &Vocabulary) -> Result<Answer, NoAnswer> {
-        if let Mode::Global(Some(machine)) | Mode::Active(machine) = self.options.mode {
-            if !self.life(machine).seen {
-                let (host, name) = (vocabulary.host(machine), vocabulary.machine_name(machine));
-                let name = if host.is_empty() { name.to_owned() } else { format!("{host}/{name}") };
-                return Err(NoAnswer::NoSuchMachine(name));
-            }
+        let asked = self.options.machine.clone();
+        let named = |machine| full_name(vocabulary, machine);
+        if let (Some(asked), Some(one), Some(other)) = (&asked, self.subject, self.namesake) {
+            return Err(NoAnswer::Namesakes(asked.clone(), named(one), named(other)));
         }
-        self.finish().ok_or(NoAnswer::Empty)?;
+        self.finish();
         let (Some(end), Some(begin)) = (self.end.clone(), self.begin) else { return Err(NoAnswer::Empty) };
+        let (Some(machine), Some(tip)) = (end.machine, end.tip) else { return Err(NoAnswer::NoSuchMachine(asked.unwrap_or_default())) };
         let start = begin.min(end.t);
         let words: Vec<Words> = self.keys.iter().map(|key| key.words(vocabulary)).collect();
-        let is_active = matches!(self.options.mode, Mode::Active(_));
+        let is_active = self.options.mode == Mode::Active;
         let (profile, path) = match self.active.take() {
             Some(active) => Active::finish(active),
             None => {
                 let mut profile: HashMap<u32, u64> = HashMap::new();
-                for (key, ns) in self.tree.profile(end.tip.node) {
+                for (key, ns) in self.tree.profile(tip.node) {
                     *profile.entry(key).or_default() += ns;
                 }
-                let back = self.segments.as_ref().map(|segments| segments.back(end.tip.segment, start));
+                let back = self.segments.as_ref().map(|segments| segments.back(tip.segment, start));
                 (profile, back.map(|back| back.into_iter().rev().collect()))
             }
         };
@@ -128,8 +129,8 @@ impl Lineage {
         let unknown = criticality.iter().filter(|row| is_unknown(&row.class, &row.state)).map(|row| row.ns).sum();
         Ok(Answer {
             mode: if is_active { "active" } else { "global" },
-            end_host: vocabulary.host(end.machine).to_owned(),
-            end_machine: vocabulary.machine_name(end.machine).to_owned(),
+            end_host: vocabulary.host(machine).to_owned(),
+            end_machine: vocabulary.machine_name(machine).to_owned(),
             start_ns: start,
             end_ns: end.t,
             length_ns: length,
@@ -187,6 +188,14 @@ impl Lineage {
         let name = |row: &Row| (row.host.clone(), row.machine.clone(), row.class.clone(), row.state.clone());
         rows.sort_by(|a, b| b.ns.cmp(&a.ns).then_with(|| name(a).cmp(&name(b))));
         rows
+    }
+}
+
+fn full_name(vocabulary: &Vocabulary, machine: MachineId) -> String {
+    let name = vocabulary.machine_name(machine);
+    match vocabulary.host(machine) {
+        "" => format!("{name} on no host"),
+        host => format!("{host}/{name}"),
     }
 }
 

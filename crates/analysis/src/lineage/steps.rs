@@ -2,7 +2,7 @@
 
 use super::key::State;
 use super::life::{Block, Context, Tip};
-use super::{segments, EndMark, From, Lineage, Mode};
+use super::{segments, EndMark, From, Lineage};
 use longpole_model::interaction::{Cause, Deed, MachineId, QueueId, Vocabulary};
 use longpole_model::names::NameId;
 use longpole_model::tokens::{Origin, Taken};
@@ -17,11 +17,15 @@ enum Looked {
 
 impl Lineage {
     pub(super) fn step(&mut self, vocabulary: &Vocabulary, line: u64, deed: Deed) {
+        if !matches!(deed, Deed::Declare { .. } | Deed::Now | Deed::End { .. }) && !self.life(machine_of(deed)).seen {
+            self.meet(vocabulary, machine_of(deed));
+        }
         match deed {
             Deed::Declare { .. } | Deed::Now => return,
             Deed::End { machine } => return self.mark_end(machine),
             Deed::Fork { machine, cause } => self.fork(vocabulary, line, machine, cause),
-            Deed::Push { machine, below } => self.push(vocabulary, line, machine, below),
+            Deed::Class { machine, class } => self.class(machine, class),
+            Deed::Push { machine, below, cause } => self.push(vocabulary, line, machine, below, cause),
             Deed::Pop { machine } => self.pop(vocabulary, line, machine),
             Deed::Stop { machine } => self.stop(vocabulary, line, machine),
             deed => {
@@ -31,7 +35,6 @@ impl Lineage {
                 self.act(vocabulary, line, machine, deed);
             }
         }
-        self.life(machine_of(deed)).seen = true;
         if !matches!(deed, Deed::Stop { .. }) {
             self.last = Some(machine_of(deed));
         }
@@ -40,12 +43,7 @@ impl Lineage {
 
     fn act(&mut self, vocabulary: &Vocabulary, line: u64, machine: MachineId, deed: Deed) {
         match deed {
-            Deed::Here { class, .. } => {
-                if class.is_some() {
-                    self.life(machine).class = class;
-                    self.look(machine);
-                }
-            }
+            Deed::Here { .. } => {}
             Deed::State { state, .. } => {
                 let state = named(vocabulary, state);
                 self.life(machine).state = state;
@@ -90,7 +88,7 @@ impl Lineage {
             }
             Deed::Wake { cause, .. } => self.wake(machine, cause),
             // These are done before.
-            Deed::Declare { .. } | Deed::Now | Deed::End { .. } => {}
+            Deed::Declare { .. } | Deed::Now | Deed::End { .. } | Deed::Class { .. } => {}
             Deed::Fork { .. } | Deed::Push { .. } | Deed::Pop { .. } | Deed::Stop { .. } => {}
         }
     }
@@ -130,14 +128,14 @@ impl Lineage {
             let tip = self.caused(cause);
             return self.begin_life(machine, tip, None);
         }
+        let name = vocabulary.machine_name(machine);
+        self.contradiction(line, format!("\"{name}\" was forked although it exists already"));
+    }
+
+    fn class(&mut self, machine: MachineId, class: NameId) {
         self.charge(machine);
-        match self.life(machine).context {
-            Some(Context { caused: false, .. }) => self.adopt(machine, cause),
-            _ => {
-                let name = vocabulary.machine_name(machine);
-                self.contradiction(line, format!("\"{name}\" was forked although it exists already"));
-            }
-        }
+        self.life(machine).class = Some(class);
+        self.look(machine);
     }
 
     /// A context takes the lineage of its cause; what it did before is off the path.
@@ -168,7 +166,7 @@ impl Lineage {
         }
     }
 
-    fn push(&mut self, vocabulary: &Vocabulary, line: u64, machine: MachineId, below: Option<MachineId>) {
+    fn push(&mut self, vocabulary: &Vocabulary, line: u64, machine: MachineId, below: Option<MachineId>, cause: Option<Cause>) {
         if self.life(machine).context.is_some() {
             let name = vocabulary.machine_name(machine);
             return self.contradiction(line, format!("context \"{name}\" begins although it has not ended"));
@@ -189,8 +187,11 @@ impl Lineage {
             self.life(below).above += 1;
             self.look(below);
         }
-        let tip = self.unknown(machine, self.now);
-        self.begin_life(machine, tip, Some(Context { below, caused: false }));
+        let tip = match cause {
+            Some(cause) => self.caused(cause),
+            None => self.unknown(machine, self.now),
+        };
+        self.begin_life(machine, tip, Some(Context { below, caused: cause.is_some() }));
     }
 
     fn pop(&mut self, vocabulary: &Vocabulary, line: u64, machine: MachineId) {
@@ -290,44 +291,63 @@ impl Lineage {
         }
     }
 
+    /// A machine's first line: it may be the one that is asked for.
+    fn meet(&mut self, vocabulary: &Vocabulary, machine: MachineId) {
+        self.life(machine).seen = true;
+        let Some(wanted) = &self.options.machine else { return };
+        let (host, name) = (vocabulary.host(machine), vocabulary.machine_name(machine));
+        let whole = wanted.strip_prefix(host).and_then(|rest| rest.strip_prefix('/'));
+        if wanted != name && whole != Some(name) {
+            return;
+        }
+        match self.subject {
+            Some(_) => self.namesake = Some(machine),
+            None => {
+                self.subject = Some(machine);
+                if let Some(active) = &mut self.active {
+                    active.meet(machine);
+                }
+            }
+        }
+    }
+
     fn mark_end(&mut self, machine: MachineId) {
-        let machine = match self.options.mode {
-            Mode::Global(Some(machine)) | Mode::Active(machine) => machine,
-            Mode::Global(None) => machine,
+        let machine = match self.options.machine {
+            Some(_) => self.subject,
+            None => Some(machine),
         };
-        if let Some(old) = self.end.take() {
-            self.tree.release(old.tip.node);
+        if let Some(tip) = self.end.take().and_then(|old| old.tip) {
+            self.tree.release(tip.node);
         }
         for at in 0..self.lives.len() {
             self.charge(MachineId(at as u32));
         }
-        let tip = match self.life(machine).tip {
-            Some(tip) => self.share(tip),
-            None => self.unknown(machine, self.now),
-        };
-        let unknown = self.state_key(machine, State::Unknown);
-        if let Some(active) = &mut self.active {
-            active.mark(self.now, unknown);
+        let mut tip = None;
+        if let Some(machine) = machine {
+            tip = Some(match self.life(machine).tip {
+                Some(tip) => self.share(tip),
+                None => self.unknown(machine, self.now),
+            });
+            let unknown = self.state_key(machine, State::Unknown);
+            if let Some(active) = &mut self.active {
+                active.mark(self.now, unknown);
+            }
         }
         self.end = Some(EndMark { t: self.now, machine, tip, totals: self.totals.clone() });
     }
 
     /// The end that counts: the last one that was marked, or else here.
-    pub(super) fn finish(&mut self) -> Option<()> {
-        if self.end.is_none() {
-            let machine = match self.options.mode {
-                Mode::Global(Some(machine)) | Mode::Active(machine) => machine,
-                Mode::Global(None) => self.last?,
-            };
-            self.mark_end(machine);
+    pub(super) fn finish(&mut self) {
+        if let (None, Some(last)) = (&self.end, self.last) {
+            self.mark_end(last);
         }
-        Some(())
     }
 }
 
 fn machine_of(deed: Deed) -> MachineId {
     match deed {
-        Deed::Here { machine, .. }
+        Deed::Here { machine }
+        | Deed::Class { machine, .. }
         | Deed::Fork { machine, .. }
         | Deed::State { machine, .. }
         | Deed::Block { machine, .. }

@@ -7,6 +7,7 @@ pub mod info;
 pub mod irq;
 pub mod latency;
 pub mod list;
+pub mod model;
 pub mod overhead;
 pub mod packets;
 pub mod path;

@@ -53,18 +53,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             path.display()
         );
     }
-    let mut log = machine_log::open(path, args.input.options())?;
-    let machine = match &args.machine {
-        None => None,
-        Some(name) => Some(log.machine(name)?),
+    let mode = match args.mode {
+        Way::Global => Mode::Global,
+        Way::Active => Mode::Active,
     };
-    let mode = match (args.mode, machine) {
-        (Way::Global, machine) => Mode::Global(machine),
-        (Way::Active, Some(machine)) => Mode::Active(machine),
-        (Way::Active, None) => return Err(WrongUsage("--mode active needs --machine".to_owned()).into()),
-    };
-    let options = Options { mode, segments: args.segments || args.input.json, ..Options::default() };
-    let answer = log.lineage(options)?;
+    let options = Options { mode, machine: args.machine, segments: args.segments || args.input.json, ..Options::default() };
+    let answer = machine_log::open(path, args.input.options())?.lineage(options)?;
     let mut out = BufWriter::new(io::stdout().lock());
     if args.input.json {
         serde_json::to_writer_pretty(&mut out, &answer)?;

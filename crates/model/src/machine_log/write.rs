@@ -8,21 +8,36 @@ use crate::tokens::{Amount, Order, Shape, Unit};
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-/// Writes what a [`super::Reader`] reads; a line for each interaction.
+/// Writes what a [`super::Reader`] reads; a line for each interaction. [`Deed::Now`] becomes the time of a declaration that follows.
 pub struct Writer<W> {
     out: W,
     line: String,
+    /// It goes into the line of the machine's next deed.
+    class: Option<(MachineId, NameId)>,
+    /// So does this into a declaration.
+    now: bool,
 }
 
 impl<W: Write> Writer<W> {
     pub fn new(out: W) -> Writer<W> {
-        Writer { out, line: String::new() }
+        Writer { out, line: String::new(), class: None, now: false }
     }
 
     pub fn write(&mut self, vocabulary: &Vocabulary, interaction: &Interaction) -> io::Result<()> {
+        if let Deed::Class { machine, class } = interaction.deed {
+            self.class = Some((machine, class));
+            return Ok(());
+        }
+        let now = std::mem::replace(&mut self.now, interaction.deed == Deed::Now);
+        if self.now {
+            return Ok(());
+        }
         self.line.clear();
-        let mut line = Text { line: &mut self.line, vocabulary };
-        line.interaction(interaction);
+        let mut line = Text { line: &mut self.line, vocabulary, class: self.class.take() };
+        match interaction.deed {
+            Deed::Declare { queue, shape } => line.declaration(queue, shape, now.then_some(interaction.t)),
+            _ => line.interaction(interaction),
+        }
         self.line.push('\n');
         self.out.write_all(self.line.as_bytes())
     }
@@ -35,24 +50,19 @@ impl<W: Write> Writer<W> {
 struct Text<'a> {
     line: &'a mut String,
     vocabulary: &'a Vocabulary,
+    class: Option<(MachineId, NameId)>,
 }
 
 impl Text<'_> {
     fn interaction(&mut self, interaction: &Interaction) {
-        if let Deed::Declare { queue, shape } = interaction.deed {
-            return self.declaration(queue, shape);
-        }
         self.push(format_args!("{{\"t\":{}", interaction.t));
         match interaction.deed {
-            Deed::Declare { .. } | Deed::Now => {}
+            Deed::Declare { .. } | Deed::Class { .. } | Deed::Now => {}
             Deed::End { machine } => {
                 self.host(machine);
                 self.text("end", self.vocabulary.machine_name(machine));
             }
-            Deed::Here { machine, class } => {
-                self.machine(machine);
-                self.name("class", class);
-            }
+            Deed::Here { machine } => self.machine(machine),
             Deed::Fork { machine, cause } => {
                 self.machine(machine);
                 self.cause("forked_by", cause);
@@ -104,11 +114,14 @@ impl Text<'_> {
                     None => self.push(format_args!(",\"woken_by\":null")),
                 }
             }
-            Deed::Push { machine, below } => {
+            Deed::Push { machine, below, cause } => {
                 self.machine(machine);
                 match below {
                     Some(below) => self.text("on_top_of", self.vocabulary.machine_name(below)),
                     None => self.push(format_args!(",\"on_top_of\":null")),
+                }
+                if let Some(cause) = cause {
+                    self.cause("forked_by", cause);
                 }
             }
             Deed::Pop { machine } => {
@@ -123,11 +136,14 @@ impl Text<'_> {
         self.line.push('}');
     }
 
-    fn declaration(&mut self, queue: QueueId, shape: Shape) {
+    fn declaration(&mut self, queue: QueueId, shape: Shape, t: Option<u64>) {
         self.line.push('{');
         self.queue("queue", queue);
         // The first member has no comma before it.
         self.line.remove(1);
+        if let Some(t) = t {
+            self.push(format_args!(",\"t\":{t}"));
+        }
         if let Some(capacity) = shape.capacity {
             self.push(format_args!(",\"capacity\":{capacity}"));
         }
@@ -191,6 +207,9 @@ impl Text<'_> {
     fn machine(&mut self, machine: MachineId) {
         self.host(machine);
         self.text("machine", self.vocabulary.machine_name(machine));
+        if let Some((_, class)) = self.class.take().filter(|class| class.0 == machine) {
+            self.name("class", Some(class));
+        }
     }
 
     fn cause(&mut self, key: &str, cause: Cause) {
