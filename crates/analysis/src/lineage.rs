@@ -38,8 +38,6 @@ pub struct Options {
     pub machine: Option<String>,
     /// Keep the segments of the path, not only its profile.
     pub segments: bool,
-    /// Leave out what is before.
-    pub begin: Option<u64>,
     /// Tokens whose origin is kept.
     pub most_tokens: usize,
     /// Changes of machines that are kept for causes that lie before now, all machines together.
@@ -48,7 +46,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { mode: Mode::Global, machine: None, segments: false, begin: None, most_tokens: 1 << 20, most_past: 1 << 20 }
+        Options { mode: Mode::Global, machine: None, segments: false, most_tokens: 1 << 20, most_past: 1 << 20 }
     }
 }
 
@@ -105,6 +103,7 @@ pub struct Lineage {
     namesake: Option<MachineId>,
     /// The begin of the range, once it is known.
     begin: Option<u64>,
+    asked_begin: u64,
     now: u64,
     last: Option<MachineId>,
     end: Option<EndMark>,
@@ -131,6 +130,7 @@ impl Lineage {
             subject: None,
             namesake: None,
             begin: None,
+            asked_begin: 0,
             now: 0,
             last: None,
             end: None,
@@ -150,16 +150,24 @@ impl Lineage {
             return self.queues.declare(queue, shape);
         }
         if self.begin.is_none() {
-            let begin = self.options.begin.map_or(t, |begin| begin.max(t));
-            self.begin = Some(begin);
-            if let Some(active) = &mut self.active {
-                active.begin(begin);
-            }
+            self.set_begin(t.max(self.asked_begin));
         }
         self.now = self.now.max(t);
         self.step(vocabulary, line, deed);
         if self.segments.as_ref().is_some_and(Segments::is_due) {
             self.clear_segments();
+        }
+    }
+
+    /// What is before is left out of the path, though not of what it leads to; to be said before anything has happened.
+    pub fn begin_at(&mut self, t: u64) {
+        self.asked_begin = t;
+    }
+
+    fn set_begin(&mut self, begin: u64) {
+        self.begin = Some(begin);
+        if let Some(active) = &mut self.active {
+            active.begin(begin);
         }
     }
 

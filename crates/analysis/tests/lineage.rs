@@ -126,7 +126,8 @@ fn a_wake_up_of_one_who_is_not_blocked_is_counted_and_ignored() {
 
 #[test]
 fn a_cause_in_the_future_counts_as_now_and_is_counted() {
-    let answer = with(options(Mode::Global, None), &lines("0 A state=a\n0 B state=b\n2 A blocked=x\n5 A woken_by=B at=7\n5 A state=a\n9 - end=A"));
+    let answer =
+        with(options(Mode::Global, None), &lines("0 A state=a\n0 B state=b\n2 A blocked=x\n5 A woken_by=B at=7\n5 A state=a\n9 - end=A"));
     assert_eq!((drawn(&answer).as_str(), answer.negative_links), ("0-5 B::b, 5-9 A::a", 1));
 }
 
@@ -140,7 +141,8 @@ fn a_timer_leads_back_to_who_armed_it() {
 #[test]
 fn the_lineage_at_a_moment_is_that_of_then_even_if_it_was_dropped_since() {
     // At 4, B was blocked; that C wakes it at 6 is later.
-    let text = "0 A state=a\n0 B state=b\n0 C state=c\n1 A blocked=x\n3 B blocked=y\n6 B woken_by=C\n7 B state=b\n8 A woken_by=B at=4\n9 - end=A";
+    let text =
+        "0 A state=a\n0 B state=b\n0 C state=c\n1 A blocked=x\n3 B blocked=y\n6 B woken_by=C\n7 B state=b\n8 A woken_by=B at=4\n9 - end=A";
     assert_eq!(global(text), "0-3 B::b, 3-4 B::blocked:y, 4-8 link::wakeup, 8-9 A::runnable");
 }
 
@@ -151,7 +153,8 @@ fn the_last_arriving_unit_is_the_cause() {
     // One unit only: the first in, or the last in.
     let one = text.replace("n=2", "n=1");
     assert_eq!(global(&one), "0-2 A::a, 2-6 q::queued, 6-9 C::c");
-    let lifo = "- - queue=q order=lifo\n0 A state=a\n0 B state=b\n0 C state=c\n1 C blocked=x\n2 A put=q\n5 B put=q n=3\n6 C get=q n=2\n9 - end=C";
+    let lifo =
+        "- - queue=q order=lifo\n0 A state=a\n0 B state=b\n0 C state=c\n1 C blocked=x\n2 A put=q\n5 B put=q n=3\n6 C get=q n=2\n9 - end=C";
     assert_eq!(global(lifo), "0-5 B::b, 5-6 q::queued, 6-9 C::c");
 }
 
@@ -171,7 +174,8 @@ fn a_put_before_the_block_began_is_its_cause_all_the_same() {
 
 #[test]
 fn merged_signals_come_from_the_one_that_made_the_queue_non_empty() {
-    let text = "- - queue=s merge=true\n0 A state=a\n0 B state=b\n0 C state=c\n1 C blocked=x\n2 A put=s\n5 B put=s\n6 C get=s n=all\n9 - end=C";
+    let text =
+        "- - queue=s merge=true\n0 A state=a\n0 B state=b\n0 C state=c\n1 C blocked=x\n2 A put=s\n5 B put=s\n6 C get=s n=all\n9 - end=C";
     assert_eq!(global(text), "0-2 A::a, 2-6 s::queued, 6-9 C::c");
 }
 
@@ -183,7 +187,8 @@ fn a_get_of_one_flow_takes_only_its_tokens() {
 
 #[test]
 fn a_put_that_waited_for_space_comes_from_the_get_that_made_it() {
-    let text = "- - queue=q capacity=1\n0 A state=a\n0 B state=b\n1 A put=q\n2 A blocked=full on=q for=space\n6 B get=q\n7 A put=q\n9 - end=A";
+    let text =
+        "- - queue=q capacity=1\n0 A state=a\n0 B state=b\n1 A put=q\n2 A blocked=full on=q for=space\n6 B get=q\n7 A put=q\n9 - end=A";
     assert_eq!(global(text), "0-6 B::b, 6-7 q::queued, 7-9 A::a");
 }
 
@@ -253,7 +258,7 @@ fn within_a_block_the_blocks_of_others_are_resolved_and_their_own_time_counts_ag
 
 #[test]
 fn a_hot_machine_that_nobody_waits_for_is_not_on_the_path() {
-    let text = "0 main state=start\n1 a forked_by=main\n1 a state=long\n1 b forked_by=main\n1 b state=hot\n1 main blocked=join\n60 b put=done\n100 a put=done\n100 main get=done n=2\n100 main state=finish\n110 - end=main";
+    let text = "0 main state=start\n1 a forked_by=main\n1 a state=long\n1 b forked_by=main\n1 b state=hot\n1 main blocked=join\n60 b put=done\n100 a put=done\n100 a stop=true\n100 main get=done n=2\n100 main state=finish\n110 - end=main";
     let answer = with(options(Mode::Global, None), &lines(text));
     assert_eq!(drawn(&answer), "0-1 main::start, 1-100 a::long, 100-110 main::finish");
     let ranks: Vec<(&str, Option<u64>)> = answer.criticality.iter().map(|row| (row.state.as_str(), row.profile_rank)).collect();

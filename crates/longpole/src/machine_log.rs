@@ -2,6 +2,7 @@
 
 use anyhow::{anyhow, bail, Context};
 use longpole_analysis::lineage::{Answer, Lineage, Options};
+use longpole_model::interaction::{Deed, Interaction};
 use longpole_model::machine_log::{opens_like_one, Reader, Writer};
 use longpole_trace::{Moment, Options as Part};
 use std::fs::File;
@@ -47,24 +48,21 @@ pub fn open(path: &Path, part: Part) -> anyhow::Result<MachineLog> {
 
 impl MachineLog {
     /// The critical path of all of it.
-    pub fn lineage(mut self, mut options: Options) -> anyhow::Result<Answer> {
+    pub fn lineage(mut self, options: Options) -> anyhow::Result<Answer> {
         let shown = self.path.display().to_string();
-        let mut lineage = None;
-        let mut end = None;
-        while let Some(interaction) = self.reader.next_interaction().map_err(|error| anyhow!("{shown}: {error}"))? {
-            let lineage = lineage.get_or_insert_with(|| {
-                let resolve = |moment: Moment| u64::try_from(moment.resolve(interaction.t as i64)).unwrap_or(0);
-                options.begin = self.part.begin.map(resolve);
-                end = self.part.end.map(resolve);
-                Lineage::new(options.clone())
-            });
-            if end.is_some_and(|end| interaction.t > end) {
-                lineage.until(end.unwrap_or(0));
+        let mut lineage = Lineage::new(options);
+        let mut range = None;
+        while let Some(interaction) = self.next(&shown)? {
+            let Range { begin, end } = *range_of(&mut range, &self.part, &interaction);
+            if let Some(end) = end.filter(|&end| interaction.t > end) {
+                lineage.until(end);
                 break;
+            }
+            if let Some(begin) = begin {
+                lineage.begin_at(begin);
             }
             lineage.interaction(self.reader.vocabulary(), &interaction);
         }
-        let lineage = lineage.ok_or_else(|| anyhow!("{shown}: no machine does anything in it"))?;
         lineage.answer(self.reader.vocabulary()).map_err(|error| anyhow!("{shown}: {error}"))
     }
 
@@ -72,10 +70,9 @@ impl MachineLog {
     pub fn copy(mut self, out: impl Write) -> anyhow::Result<()> {
         let shown = self.path.display().to_string();
         let mut writer = Writer::new(out);
-        let mut end = None;
-        while let Some(interaction) = self.reader.next_interaction().map_err(|error| anyhow!("{shown}: {error}"))? {
-            let resolve = |moment: Moment| u64::try_from(moment.resolve(interaction.t as i64)).unwrap_or(0);
-            let end = end.get_or_insert_with(|| self.part.end.map(resolve));
+        let mut range = None;
+        while let Some(interaction) = self.next(&shown)? {
+            let Range { end, .. } = *range_of(&mut range, &self.part, &interaction);
             if end.is_some_and(|end| interaction.t > end) {
                 break;
             }
@@ -83,4 +80,30 @@ impl MachineLog {
         }
         Ok(writer.flush()?)
     }
+
+    fn next(&mut self, shown: &str) -> anyhow::Result<Option<Interaction>> {
+        self.reader.next_interaction().map_err(|error| anyhow!("{shown}: {error}"))
+    }
+}
+
+/// What was asked for, on the log's own clock.
+#[derive(Clone, Copy, Default)]
+struct Range {
+    begin: Option<u64>,
+    end: Option<u64>,
+}
+
+/// The range, once the first time of the log is known; until then all of it.
+fn range_of<'a>(range: &'a mut Option<Range>, part: &Part, interaction: &Interaction) -> &'a Range {
+    const ALL: &Range = &Range { begin: None, end: None };
+    if range.is_none() {
+        // A queue is declared without a time.
+        if matches!(interaction.deed, Deed::Declare { .. }) {
+            return ALL;
+        }
+        let start = i64::try_from(interaction.t).unwrap_or(i64::MAX);
+        let resolve = |moment: Moment| u64::try_from(moment.resolve(start)).unwrap_or(0);
+        *range = Some(Range { begin: part.begin.map(resolve), end: part.end.map(resolve) });
+    }
+    range.as_ref().unwrap_or(ALL)
 }

@@ -201,7 +201,8 @@ impl Steps<'_> {
         if let Some(class) = &line.class {
             give(Deed::Class { machine, class: self.vocabulary.names.intern(class) });
         }
-        if line.deeds() == 0 {
+        // A machine of which it is said that nobody knows where it is from just begins.
+        if line.deeds() == 0 || line.forked_by == Some(By(None)) && line.on_top_of.is_none() {
             give(Deed::Here { machine });
         }
         let forked_by = line.forked_by.as_ref().and_then(|by| by.0.as_deref());

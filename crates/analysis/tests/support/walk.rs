@@ -101,8 +101,7 @@ impl History {
             let (units, room) = (vec![unit(); kind.initial.into()], vec![unit(); room.into()]);
             Queue { units, room, kind, ..Queue::default() }
         });
-        let mut history =
-            History { machines: BTreeMap::new(), queues: queues.collect(), t: 0, seq: 0, last: None, contradictions: 0 };
+        let mut history = History { machines: BTreeMap::new(), queues: queues.collect(), t: 0, seq: 0, last: None, contradictions: 0 };
         for (dt, machine, op) in lines {
             history.t += u64::from(*dt);
             history.line(*machine, op);

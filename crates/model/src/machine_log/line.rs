@@ -177,9 +177,6 @@ impl<'a> Line<'a> {
         if self.has(bit("at") | bit("link")) && self.has(bit("forked_by")) && self.has(bit("woken_by") | bit("put")) {
             return Err("`at` or `link` with two causes in one line; write two lines of the same `t`".to_owned());
         }
-        if let Some(By(None)) = self.forked_by {
-            return Err("`forked_by` is null; a machine without a known cause just begins".to_owned());
-        }
         for (name, owners, written) in DETAILS {
             if self.has(bit(name)) && !self.has(owners) {
                 return Err(format!("`{name}` without {written}"));
