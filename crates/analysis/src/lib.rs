@@ -19,6 +19,7 @@ pub mod flight;
 pub mod histogram;
 pub mod journeys;
 pub mod latency;
+pub mod lineage;
 pub mod linux_account;
 pub mod linux_blocked;
 pub mod linux_cpu;

@@ -4,6 +4,7 @@
 mod answer;
 mod input;
 mod kernel;
+mod machine_log;
 mod overhead;
 mod packets;
 mod pass;
@@ -56,6 +57,10 @@ enum Verb {
     Syscalls(verbs::syscalls::Args),
     /// Say where packets were lost, follow them through the kernel, count captured traffic
     Packets(verbs::packets::Args),
+    /// Tell the critical path: the states and links that nothing else could have hidden
+    Path(verbs::path::Args),
+    /// Write the machines of a trace as a machine log
+    Model(verbs::model::Args),
     /// Name the bottleneck, with its evidence
     Report(verbs::report::Args),
     /// Record a packet pipeline with a bottleneck, explain it, fix it, record again
@@ -83,6 +88,8 @@ fn main() -> ExitCode {
         Verb::Sched(args) => verbs::sched::run(args),
         Verb::Syscalls(args) => verbs::syscalls::run(args),
         Verb::Packets(args) => verbs::packets::run(args),
+        Verb::Path(args) => verbs::path::run(args),
+        Verb::Model(args) => verbs::model::run(args),
         Verb::Report(args) => verbs::report::run(args),
         Verb::Demo(args) => verbs::demo::run(args),
         Verb::Overhead(args) => verbs::overhead::run(args),

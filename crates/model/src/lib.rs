@@ -7,11 +7,13 @@
 
 pub mod activity;
 pub mod hash;
+pub mod interaction;
 pub mod linux;
 mod linux_loss;
 pub mod linux_net;
 pub mod linux_rules;
 pub mod linux_watch;
+pub mod machine_log;
 pub mod names;
 pub mod plan;
 pub mod predicate;
@@ -19,4 +21,5 @@ pub mod rules;
 pub mod signals;
 pub mod step;
 pub mod system;
+pub mod tokens;
 pub mod value;

@@ -41,6 +41,14 @@ impl Names {
         self.texts.get(id.0 as usize).map_or("", String::as_str)
     }
 
+    pub fn len(&self) -> usize {
+        self.texts.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.texts.is_empty()
+    }
+
     pub fn find(&self, text: &str) -> Option<NameId> {
         self.ids.get(text).copied()
     }

@@ -1,0 +1,387 @@
+//! The critical path, in one pass over interactions.
+//!
+//! Each machine and each token in flight has a *lineage*: the chain of states and links that nothing else could have hidden, back to the
+//! begin. Time is charged to the lineage's tip. A put lets the token share the machine's lineage; a get that ends a block
+//! gives the machine the lineage of the token that came last and drops what the machine had. So the lineage of whatever
+//! machine is asked for at the end *is* the global critical path, and nothing has to be walked back. The tree of lineages coalesces
+//! ([`tree`]), and its profile is exact in ns: its sum is the length of the path, or the answer is refused.
+//!
+//! The path's segments are kept only if asked for ([`segments`]). The *active* path of one machine ([`active`]) is its own time, with each
+//! block replaced by what its lineage says of that time.
+
+mod active;
+mod answer;
+mod key;
+mod life;
+mod profile;
+mod segments;
+mod steps;
+mod tree;
+
+pub use answer::{Answer, Contradiction, Inner, NoAnswer, Row, Segment};
+
+use active::Active;
+use key::{Key, Keys, Link, State};
+use life::{Life, Tip};
+use longpole_model::interaction::{Cause, Deed, Interaction, MachineId, QueueId, Vocabulary};
+use longpole_model::names::NameId;
+use longpole_model::tokens::{Origin, Queues};
+use segments::Segments;
+use tree::Tree;
+
+/// What is asked for, and what memory it may take.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub mode: Mode,
+    /// Whose end counts, or whose active path it is: MACHINE, or HOST/MACHINE. None (global): the one that the trace names, or else the last
+    /// one that did something.
+    pub machine: Option<String>,
+    /// Keep the segments of the path, not only its profile.
+    pub segments: bool,
+    /// Tokens whose origin is kept.
+    pub most_tokens: usize,
+    /// Changes of machines that are kept for causes that lie before now, all machines together.
+    pub most_past: usize,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { mode: Mode::Global, machine: None, segments: false, most_tokens: 1 << 20, most_past: 1 << 20 }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Back from the end, to the cause of each block, and never back.
+    Global,
+    /// One machine's own time, and what its blocks waited for.
+    Active,
+}
+
+/// What a token or a unit of space is from.
+#[derive(Clone, Copy, Debug)]
+struct From {
+    tip: Tip,
+    t: u64,
+    host: Option<NameId>,
+    link: Option<NameId>,
+}
+
+/// Whose end counts, so far.
+#[derive(Clone, Debug)]
+struct EndMark {
+    t: u64,
+    /// None: it was asked for one that had not come by then.
+    machine: Option<MachineId>,
+    tip: Option<Tip>,
+    totals: Vec<u64>,
+}
+
+/// Numbers of what did not fit together.
+#[derive(Clone, Debug, Default)]
+struct Counts {
+    contradictions: u64,
+    first: Vec<Contradiction>,
+    negative_links: u64,
+    ignored_wakeups: u64,
+    too_old: u64,
+}
+
+/// Contradictions that are told one by one.
+const MOST_TOLD: usize = 20;
+
+pub struct Lineage {
+    options: Options,
+    tree: Tree,
+    segments: Option<Segments>,
+    keys: Keys,
+    lives: Vec<Life>,
+    queues: Queues<From>,
+    active: Option<Active>,
+    /// The machine that is asked for, once it has come, and another one of the same name.
+    subject: Option<MachineId>,
+    namesake: Option<MachineId>,
+    /// The begin of the range, once it is known.
+    begin: Option<u64>,
+    asked_begin: u64,
+    now: u64,
+    last: Option<MachineId>,
+    end: Option<EndMark>,
+    /// Each key's time over all machines.
+    totals: Vec<u64>,
+    slack: Vec<Option<u64>>,
+    counts: Counts,
+    interactions: u64,
+}
+
+impl Lineage {
+    pub fn new(options: Options) -> Lineage {
+        let active = match options.mode {
+            Mode::Global => None,
+            Mode::Active => Some(Active::new(options.segments)),
+        };
+        Lineage {
+            tree: Tree::default(),
+            segments: (options.segments || active.is_some()).then(Segments::default),
+            keys: Keys::default(),
+            lives: Vec::new(),
+            queues: Queues::new(options.most_tokens),
+            active,
+            subject: None,
+            namesake: None,
+            begin: None,
+            asked_begin: 0,
+            now: 0,
+            last: None,
+            end: None,
+            totals: Vec::new(),
+            slack: Vec::new(),
+            counts: Counts::default(),
+            interactions: 0,
+            options,
+        }
+    }
+
+    /// The next interaction in the order of time.
+    pub fn interaction(&mut self, vocabulary: &Vocabulary, interaction: &Interaction) {
+        let Interaction { t, line, deed } = *interaction;
+        self.interactions += 1;
+        if let Deed::Declare { queue, shape } = deed {
+            return self.queues.declare(queue, shape);
+        }
+        if self.begin.is_none() {
+            self.set_begin(t.max(self.asked_begin));
+        }
+        self.now = self.now.max(t);
+        self.step(vocabulary, line, deed);
+        if self.segments.as_ref().is_some_and(Segments::is_due) {
+            self.clear_segments();
+        }
+    }
+
+    /// What is before is left out of the path, though not of what it leads to; to be said before anything has happened.
+    pub fn begin_at(&mut self, t: u64) {
+        self.asked_begin = t;
+    }
+
+    fn set_begin(&mut self, begin: u64) {
+        self.begin = Some(begin);
+        if let Some(active) = &mut self.active {
+            active.begin(begin);
+        }
+    }
+
+    /// Time goes on to `t` without anything happening.
+    pub fn until(&mut self, t: u64) {
+        self.now = self.now.max(t);
+    }
+
+    /// The length of the tree and the number of tips it is made for.
+    pub fn inner(&self) -> Inner {
+        Inner { nodes: self.tree.len(), tips: self.tree.holds(), segments: self.segments.as_ref().map_or(0, Segments::len) }
+    }
+
+    fn life(&mut self, machine: MachineId) -> &mut Life {
+        let at = machine.0 as usize;
+        if at >= self.lives.len() {
+            self.lives.resize_with(at + 1, Life::default);
+        }
+        &mut self.lives[at]
+    }
+
+    fn state_key(&mut self, machine: MachineId, state: State) -> u32 {
+        let class = self.life(machine).class;
+        self.key(Key::State { machine, class, state })
+    }
+
+    fn key(&mut self, key: Key) -> u32 {
+        let id = self.keys.id(key);
+        if self.keys.len() > self.totals.len() {
+            self.totals.push(0);
+            self.slack.push(None);
+        }
+        id
+    }
+
+    /// How much of a machine's past is kept.
+    fn most_past(&self) -> usize {
+        (self.options.most_past / self.lives.len().max(1)).clamp(16, 1024)
+    }
+
+    /// Charges the machine's time until now.
+    fn charge(&mut self, machine: MachineId) {
+        let (now, begin, most) = (self.now, self.begin.unwrap_or(0), self.most_past());
+        let life = self.life(machine);
+        let Some(mut tip) = life.tip else { return };
+        let (since, key) = (life.since, life.key);
+        if since >= now {
+            return;
+        }
+        life.past.span(since, key, most);
+        life.since = now;
+        let from = since.max(begin);
+        if from < now {
+            tip = self.extend(tip, from, now, key);
+            self.totals[key as usize] += now - from;
+            self.life(machine).tip = Some(tip);
+            if let Some(active) = &mut self.active {
+                active.own(machine, (key, from, now));
+            }
+        }
+    }
+
+    /// After something about the machine changed: which key its time goes to from now on.
+    fn look(&mut self, machine: MachineId) {
+        let state = self.life(machine).visible();
+        let key = self.state_key(machine, state);
+        self.life(machine).key = key;
+    }
+
+    /// The lineage of a held tip, longer by this stretch.
+    fn extend(&mut self, tip: Tip, from: u64, to: u64, key: u32) -> Tip {
+        let from = from.max(self.begin.unwrap_or(0));
+        if from >= to {
+            return tip;
+        }
+        let node = self.tree.own(tip.node, from);
+        self.tree.charge(node, key, to - from);
+        let segment = self.segments.as_mut().map_or(segments::NONE, |segments| segments.add(key, from, to, tip.segment));
+        Tip { node, segment }
+    }
+
+    /// A lineage that begins at `t`: what lies before is unknown.
+    fn unknown(&mut self, machine: MachineId, t: u64) -> Tip {
+        let tip = Tip { node: self.tree.root(), segment: segments::NONE };
+        let key = self.state_key(machine, State::Unknown);
+        self.extend(tip, 0, t, key)
+    }
+
+    fn share(&mut self, tip: Tip) -> Tip {
+        self.tree.hold(tip.node);
+        tip
+    }
+
+    /// The machine's lineage is another one from now on.
+    fn jump(&mut self, machine: MachineId, tip: Tip) {
+        let (now, most) = (self.now, self.most_past());
+        let life = self.life(machine);
+        let before = life.tip.replace(tip);
+        life.since = now;
+        if let Some(forgotten) = life.past.jump(now, before, most) {
+            self.tree.release(forgotten.node);
+        }
+    }
+
+    /// The lineage of a machine at a moment, held, followed by the link from there to now.
+    fn caused(&mut self, cause: Cause) -> Tip {
+        let at = cause.at.unwrap_or(self.now);
+        if at > self.now {
+            self.counts.negative_links += 1;
+        }
+        let tip = self.lineage_at(cause.by, at.min(self.now));
+        let kind = cause.link.map_or(Link::Wakeup, Link::Named);
+        let key = self.key(Key::Link { queue: None, kind });
+        self.extend(tip, at, self.now, key)
+    }
+
+    fn lineage_at(&mut self, machine: MachineId, at: u64) -> Tip {
+        if at <= self.begin.unwrap_or(0) && at < self.now {
+            return Tip { node: self.tree.root(), segment: segments::NONE };
+        }
+        self.charge(machine);
+        let now = self.now;
+        let life = self.life(machine);
+        let Some(current) = life.tip else { return self.unknown(machine, at) };
+        if at >= now {
+            return self.share(current);
+        }
+        let first = life.past.jumps.front().map_or(now, |jump| jump.0);
+        let epoch = life.past.epoch(at, now).filter(|_| life.past.reaches(at));
+        let Some((tip, end)) = epoch else {
+            if at >= first {
+                self.counts.too_old += 1;
+            }
+            return self.unknown(machine, at);
+        };
+        let tip = tip.unwrap_or(current);
+        let past = &self.lives[machine.0 as usize].past;
+        let node = self.tree.past(tip.node, end, at, past.charges(at, end));
+        let segment = self.segments.as_mut().map_or(segments::NONE, |segments| segments.past(tip.segment, at));
+        Tip { node, segment }
+    }
+
+    /// The lineage of a token's maker, held, followed by the link from there to now.
+    fn handed(&mut self, from: From, queue: QueueId, host: Option<NameId>) -> Tip {
+        let tip = self.share(from.tip);
+        let kind = match from.link {
+            Some(link) => Link::Named(link),
+            None if from.host == host => Link::Queued,
+            None => Link::Wire,
+        };
+        let key = self.key(Key::Link { queue: Some(queue), kind });
+        self.extend(tip, from.t, self.now, key)
+    }
+
+    /// The block of a machine ends with this cause.
+    fn unblock(&mut self, machine: MachineId, cause: Origin<Tip>) {
+        let (now, unknown) = (self.now, self.state_key(machine, State::Unknown));
+        let Some(block) = self.life(machine).block.take() else { return };
+        match cause {
+            Origin::None => {
+                if let Some(active) = &mut self.active {
+                    active.ended(machine);
+                }
+            }
+            Origin::Unknown => {
+                let mut tip = self.unknown(machine, now);
+                if let (Some(active), Some(segments)) = (&mut self.active, &mut self.segments) {
+                    tip.segment = segments.add(unknown, block.start, now, block.segment);
+                    active.explained(machine, |since| vec![(unknown, since, now)]);
+                }
+                self.jump(machine, tip);
+            }
+            Origin::From(mut tip) => {
+                if let (Some(active), Some(segments)) = (&mut self.active, &mut self.segments) {
+                    active.explained(machine, |since| segments.back(tip.segment, since));
+                    tip.segment = segments.splice(tip.segment, block.start, now, block.segment);
+                }
+                self.jump(machine, tip);
+            }
+        }
+        self.look(machine);
+    }
+
+    /// Takes the holds of tokens that are gone, and adds those of tokens that were split.
+    fn settle(&mut self) {
+        while let Some(from) = self.queues.copied.pop() {
+            self.tree.hold(from.tip.node);
+        }
+        while let Some(from) = self.queues.spent.pop() {
+            self.tree.release(from.tip.node);
+        }
+    }
+
+    fn contradiction(&mut self, line: u64, what: String) {
+        self.counts.contradictions += 1;
+        if self.counts.first.len() < MOST_TOLD {
+            self.counts.first.push(Contradiction { line, what });
+        }
+    }
+
+    fn clear_segments(&mut self) {
+        let Some(mut segments) = self.segments.take() else { return };
+        let (lives, queues, end) = (&mut self.lives, &mut self.queues, &mut self.end);
+        // In active form only the time of the machine's open block can still be asked for.
+        let horizon = self.active.as_ref().map_or(0, |active| active.settled(self.now));
+        segments.clear(horizon, |visit| {
+            for life in lives.iter_mut() {
+                let past = life.past.jumps.iter_mut().filter_map(|jump| jump.1.as_mut());
+                life.tip.iter_mut().chain(past).for_each(|tip| visit(&mut tip.segment));
+                life.block.iter_mut().for_each(|block| visit(&mut block.segment));
+            }
+            queues.each_origin(|from| visit(&mut from.tip.segment));
+            end.iter_mut().filter_map(|end| end.tip.as_mut()).for_each(|tip| visit(&mut tip.segment));
+        });
+        self.segments = Some(segments);
+    }
+}

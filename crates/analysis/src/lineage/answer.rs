@@ -1,0 +1,234 @@
+//! The path as it is told: segments, and the time of each state on it beside what a profiler would say.
+
+use super::active::{Active, Piece};
+use super::key::{Key, Words};
+use super::{Lineage, Mode};
+use longpole_model::interaction::{MachineId, Vocabulary};
+use serde::Serialize;
+use std::collections::HashMap;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Contradiction {
+    pub line: u64,
+    pub what: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Segment {
+    pub start_ns: u64,
+    pub end_ns: u64,
+    pub host: String,
+    pub machine: String,
+    pub class: String,
+    pub state: String,
+}
+
+/// A state on the path.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    pub host: String,
+    pub machine: String,
+    pub class: String,
+    pub state: String,
+    /// Its time on the path, and the share of it.
+    pub ns: u64,
+    pub share: f64,
+    /// Where a profiler puts the state by its running time over all machines; 1, 2, 2, 4. None for what is no code.
+    pub profile_rank: Option<u64>,
+    pub profile_share: Option<f64>,
+    /// How much earlier than needed what this state took was there, at least. None where it took nothing without waiting.
+    pub slack_ns: Option<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Answer {
+    pub mode: &'static str,
+    pub end_host: String,
+    pub end_machine: String,
+    pub start_ns: u64,
+    pub end_ns: u64,
+    pub length_ns: u64,
+    /// Time on the path of which nobody knows what it waited for.
+    pub unknown_ns: u64,
+    pub lost: u64,
+    /// None where they were not asked for.
+    pub segments: Option<Vec<Segment>>,
+    pub criticality: Vec<Row>,
+    pub contradictions: u64,
+    /// The first of them.
+    pub contradiction_list: Vec<Contradiction>,
+    pub negative_links: u64,
+    pub ignored_wakeups: u64,
+    /// Causes that are unknown because they lie further back than is remembered.
+    pub forgotten_causes: u64,
+    pub interactions: u64,
+}
+
+/// How large the pass is inside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Inner {
+    pub nodes: usize,
+    /// Machines, tokens, and remembered pasts that hold a lineage.
+    pub tips: usize,
+    pub segments: usize,
+}
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoAnswer {
+    #[error("no machine does anything in it")]
+    Empty,
+    #[error("there is no machine \"{0}\" in it")]
+    NoSuchMachine(String),
+    #[error("\"{0}\" is both {1} and {2}; name it as HOST/MACHINE")]
+    Namesakes(String, String, String),
+    #[error("internal error: the path is {length} ns long and {counted} ns of it are accounted for; please report it with the trace")]
+    NotConserved { length: u64, counted: u64 },
+}
+
+impl Lineage {
+    /// The path to the end that counts.
+    pub fn answer(mut self, vocabulary: &Vocabulary) -> Result<Answer, NoAnswer> {
+        let asked = self.options.machine.clone();
+        let named = |machine| full_name(vocabulary, machine);
+        if let (Some(asked), Some(one), Some(other)) = (&asked, self.subject, self.namesake) {
+            return Err(NoAnswer::Namesakes(asked.clone(), named(one), named(other)));
+        }
+        self.finish();
+        let (Some(end), Some(begin)) = (self.end.clone(), self.begin) else { return Err(NoAnswer::Empty) };
+        let (Some(machine), Some(tip)) = (end.machine, end.tip) else { return Err(NoAnswer::NoSuchMachine(asked.unwrap_or_default())) };
+        let start = begin.min(end.t);
+        let words: Vec<Words> = self.keys.iter().map(|key| key.words(vocabulary)).collect();
+        let is_active = self.options.mode == Mode::Active;
+        let (profile, path) = match self.active.take() {
+            Some(active) => Active::finish(active),
+            None => {
+                let mut profile: HashMap<u32, u64> = HashMap::new();
+                for (key, ns) in self.tree.profile(tip.node) {
+                    *profile.entry(key).or_default() += ns;
+                }
+                let back = self.segments.as_ref().map(|segments| segments.back(tip.segment, start));
+                (profile, back.map(|back| back.into_iter().rev().collect()))
+            }
+        };
+        let length = end.t - start;
+        let counted: u64 = profile.values().sum();
+        conserved(length, counted)?;
+        let segments = path.map(|path| told(&path, &words));
+        if let Some(segments) = &segments {
+            let mut at = start;
+            for segment in segments {
+                if segment.start_ns != at {
+                    break;
+                }
+                at = segment.end_ns;
+            }
+            conserved(length, at - start)?;
+        }
+        let criticality = self.rows(&profile, &words, &end.totals, length);
+        let unknown = criticality.iter().filter(|row| is_unknown(&row.class, &row.state)).map(|row| row.ns).sum();
+        Ok(Answer {
+            mode: if is_active { "active" } else { "global" },
+            end_host: vocabulary.host(machine).to_owned(),
+            end_machine: vocabulary.machine_name(machine).to_owned(),
+            start_ns: start,
+            end_ns: end.t,
+            length_ns: length,
+            unknown_ns: unknown,
+            lost: 0,
+            segments,
+            criticality,
+            contradictions: self.counts.contradictions,
+            contradiction_list: std::mem::take(&mut self.counts.first),
+            negative_links: self.counts.negative_links,
+            ignored_wakeups: self.counts.ignored_wakeups,
+            forgotten_causes: self.counts.too_old + self.queues.forgotten(),
+            interactions: self.interactions,
+        })
+    }
+
+    /// Rows of the path by time, those of the same words as one.
+    fn rows(&self, profile: &HashMap<u32, u64>, words: &[Words], totals: &[u64], length: u64) -> Vec<Row> {
+        let mut code: HashMap<&str, u64> = HashMap::new();
+        for ((key, words), &ns) in self.keys.iter().zip(words).zip(totals) {
+            if matches!(key, Key::State { .. }) && is_code(words) && ns > 0 {
+                *code.entry(&words[3]).or_default() += ns;
+            }
+        }
+        let all: u64 = code.values().sum();
+        let mut sorted: Vec<u64> = code.values().copied().collect();
+        sorted.sort_unstable();
+        let mut rows: HashMap<&Words, Row> = HashMap::new();
+        for (&key, &ns) in profile.iter().filter(|(_, &ns)| ns > 0) {
+            let Some(words) = words.get(key as usize) else { continue };
+            let slack = self.slack.get(key as usize).copied().flatten();
+            let row = rows.entry(words).or_insert_with(|| {
+                let [host, machine, class, state] = words.clone();
+                let total = is_code(words).then(|| code.get(state.as_str()).copied()).flatten();
+                Row {
+                    host,
+                    machine,
+                    class,
+                    state,
+                    ns: 0,
+                    share: 0.0,
+                    profile_rank: total.map(|total| (sorted.len() - sorted.partition_point(|&ns| ns <= total)) as u64 + 1),
+                    profile_share: total.map(|total| total as f64 / all as f64),
+                    slack_ns: None,
+                }
+            });
+            row.ns += ns;
+            row.slack_ns = match (row.slack_ns, slack) {
+                (Some(a), Some(b)) => Some(a.min(b)),
+                (a, b) => a.or(b),
+            };
+        }
+        let mut rows: Vec<Row> = rows.into_values().collect();
+        rows.iter_mut().for_each(|row| row.share = row.ns as f64 / length as f64);
+        let name = |row: &Row| (row.host.clone(), row.machine.clone(), row.class.clone(), row.state.clone());
+        rows.sort_by(|a, b| b.ns.cmp(&a.ns).then_with(|| name(a).cmp(&name(b))));
+        rows
+    }
+}
+
+fn full_name(vocabulary: &Vocabulary, machine: MachineId) -> String {
+    let name = vocabulary.machine_name(machine);
+    match vocabulary.host(machine) {
+        "" => format!("{name} on no host"),
+        host => format!("{host}/{name}"),
+    }
+}
+
+fn conserved(length: u64, counted: u64) -> Result<(), NoAnswer> {
+    match length == counted {
+        true => Ok(()),
+        false => Err(NoAnswer::NotConserved { length, counted }),
+    }
+}
+
+/// A path as segments, neighbours of the same machine and state as one.
+fn told(path: &[Piece], words: &[Words]) -> Vec<Segment> {
+    let mut segments: Vec<Segment> = Vec::new();
+    let mut last: Option<&Words> = None;
+    for &(key, start_ns, end_ns) in path {
+        let Some(words) = words.get(key as usize) else { continue };
+        match segments.last_mut() {
+            Some(segment) if last == Some(words) => segment.end_ns = end_ns,
+            _ => {
+                let [host, machine, class, state] = words.clone();
+                segments.push(Segment { start_ns, end_ns, host, machine, class, state });
+            }
+        }
+        last = Some(words);
+    }
+    segments
+}
+
+fn is_unknown(class: &str, state: &str) -> bool {
+    class != "link" && (state == "UNKNOWN" || state.starts_with("blocked:"))
+}
+
+/// Whether a profiler could see it: what waits, for a cause or for a CPU, does not run.
+fn is_code([_, _, class, state]: &Words) -> bool {
+    class != "link" && !is_unknown(class, state) && state != "runnable" && state != "interrupted"
+}

@@ -1,0 +1,89 @@
+//! What time is charged to: a machine's state, or a link between two machines.
+
+use longpole_model::hash::IdMap;
+use longpole_model::interaction::{MachineId, QueueId, Vocabulary};
+use longpole_model::names::NameId;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Key {
+    /// No class: the machine's name.
+    State { machine: MachineId, class: Option<NameId>, state: State },
+    /// Without a queue: a wake-up or a fork.
+    Link { queue: Option<QueueId>, kind: Link },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum State {
+    Run,
+    Runnable,
+    Interrupted,
+    Unknown,
+    Named(NameId),
+    Blocked(NameId),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Link {
+    Queued,
+    Wire,
+    Wakeup,
+    Named(NameId),
+}
+
+/// Host, machine, class and state, as the answer says them.
+pub type Words = [String; 4];
+
+impl Key {
+    pub fn words(&self, vocabulary: &Vocabulary) -> Words {
+        let text = |name| vocabulary.names.text(name).to_owned();
+        match *self {
+            Key::State { machine, class, state } => {
+                let name = vocabulary.machine_name(machine);
+                let state = match state {
+                    State::Run => "run".to_owned(),
+                    State::Runnable => "runnable".to_owned(),
+                    State::Interrupted => "interrupted".to_owned(),
+                    State::Unknown => "UNKNOWN".to_owned(),
+                    State::Named(name) => text(name),
+                    State::Blocked(why) => format!("blocked:{}", vocabulary.names.text(why)),
+                };
+                [vocabulary.host(machine).to_owned(), name.to_owned(), class.map_or_else(|| name.to_owned(), text), state]
+            }
+            Key::Link { queue, kind } => {
+                let name = queue.map_or("link", |queue| vocabulary.queue_name(queue));
+                let state = match kind {
+                    Link::Queued => "queued".to_owned(),
+                    Link::Wire => "wire".to_owned(),
+                    Link::Wakeup => "wakeup".to_owned(),
+                    Link::Named(name) => text(name),
+                };
+                [String::new(), name.to_owned(), "link".to_owned(), state]
+            }
+        }
+    }
+}
+
+/// Keys and their numbers.
+#[derive(Clone, Debug, Default)]
+pub struct Keys {
+    keys: Vec<Key>,
+    ids: IdMap<Key, u32>,
+}
+
+impl Keys {
+    pub fn id(&mut self, key: Key) -> u32 {
+        let keys = &mut self.keys;
+        *self.ids.entry(key).or_insert_with(|| {
+            keys.push(key);
+            keys.len() as u32 - 1
+        })
+    }
+
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Key> {
+        self.keys.iter()
+    }
+}

@@ -1,0 +1,376 @@
+//! What each deed does to the lineages.
+
+use super::key::State;
+use super::life::{Block, Context, Tip};
+use super::{segments, EndMark, From, Lineage};
+use longpole_model::interaction::{Cause, Deed, MachineId, QueueId, Vocabulary};
+use longpole_model::names::NameId;
+use longpole_model::tokens::{Origin, Taken};
+
+/// What a deed looked for in a queue.
+enum Looked {
+    /// Tokens; a context takes the lineage of the first that it takes.
+    Took,
+    Peeked,
+    Space,
+}
+
+impl Lineage {
+    pub(super) fn step(&mut self, vocabulary: &Vocabulary, line: u64, deed: Deed) {
+        if !matches!(deed, Deed::Declare { .. } | Deed::Now | Deed::End { .. }) && !self.life(machine_of(deed)).seen {
+            self.meet(vocabulary, machine_of(deed));
+        }
+        match deed {
+            Deed::Declare { .. } | Deed::Now => return,
+            Deed::End { machine } => return self.mark_end(machine),
+            Deed::Fork { machine, cause } => self.fork(vocabulary, line, machine, cause),
+            Deed::Class { machine, class } => self.class(machine, class),
+            Deed::Push { machine, below, cause } => self.push(vocabulary, line, machine, below, cause),
+            Deed::Pop { machine } => self.pop(vocabulary, line, machine),
+            Deed::Stop { machine } => self.stop(vocabulary, line, machine),
+            deed => {
+                let machine = machine_of(deed);
+                self.appear(machine);
+                self.charge(machine);
+                self.act(vocabulary, line, machine, deed);
+            }
+        }
+        if !matches!(deed, Deed::Stop { .. }) {
+            self.last = Some(machine_of(deed));
+        }
+        debug_assert!(self.tree.len() <= 2 * self.tree.holds(), "the tree coalesces");
+    }
+
+    fn act(&mut self, vocabulary: &Vocabulary, line: u64, machine: MachineId, deed: Deed) {
+        match deed {
+            Deed::Here { .. } => {}
+            Deed::State { state, .. } => {
+                let state = named(vocabulary, state);
+                self.life(machine).state = state;
+                match self.life(machine).block {
+                    Some(_) => self.unblock(machine, Origin::None),
+                    None => self.look(machine),
+                }
+            }
+            Deed::Block { why, .. } => {
+                if let Some(active) = &mut self.active {
+                    active.blocked(machine, self.now);
+                }
+                let now = self.now;
+                let life = self.life(machine);
+                let segment = life.tip.map_or(segments::NONE, |tip| tip.segment);
+                life.block = Some(match life.block {
+                    Some(block) => Block { why, ..block },
+                    None => Block { why, start: now, segment },
+                });
+                self.look(machine);
+            }
+            Deed::Put { queue, n, flow, link, .. } => self.put(vocabulary, line, machine, (queue, n), flow, link),
+            Deed::Get { queue, amount, flow, .. } => {
+                let taken = self.queues.get(queue, amount, flow);
+                self.found(vocabulary, line, machine, queue, &taken, Looked::Took);
+                if taken.units > 0 && self.queues.is_bounded(queue) {
+                    let from = self.origin(vocabulary, machine, None);
+                    if let Some(from) = from {
+                        self.queues.give_space(queue, taken.units, from);
+                    }
+                }
+                self.settle();
+            }
+            Deed::Peek { queue, amount, flow, .. } => {
+                let taken = self.queues.peek(queue, amount, flow);
+                self.found(vocabulary, line, machine, queue, &taken, Looked::Peeked);
+            }
+            Deed::Reserve { queue, n, .. } => {
+                let taken = self.queues.reserve(queue, machine, n);
+                self.found(vocabulary, line, machine, queue, &taken, Looked::Space);
+                self.settle();
+            }
+            Deed::Wake { cause, .. } => self.wake(machine, cause),
+            // These are done before.
+            Deed::Declare { .. } | Deed::Now | Deed::End { .. } | Deed::Class { .. } => {}
+            Deed::Fork { .. } | Deed::Push { .. } | Deed::Pop { .. } | Deed::Stop { .. } => {}
+        }
+    }
+
+    /// A machine exists from its first line; without a cause its lineage begins there.
+    fn appear(&mut self, machine: MachineId) {
+        if !self.life(machine).exists {
+            self.charge(machine);
+            let tip = self.unknown(machine, self.now);
+            self.begin_life(machine, tip, None);
+        }
+    }
+
+    /// A new life, whose lineage is this.
+    fn begin_life(&mut self, machine: MachineId, tip: Tip, context: Option<Context>) {
+        self.jump(machine, tip);
+        let life = self.life(machine);
+        (life.exists, life.block, life.state, life.context) = (true, None, State::Run, context);
+        self.look(machine);
+        if let (Some(active), Some(segments)) = (&mut self.active, &self.segments) {
+            active.explained(machine, |since| segments.back(tip.segment, since));
+        }
+    }
+
+    fn vanish(&mut self, machine: MachineId) {
+        if let Some(active) = &mut self.active {
+            active.vanished(machine, self.now);
+        }
+        let life = self.life(machine);
+        (life.exists, life.block, life.context) = (false, None, None);
+        self.look(machine);
+    }
+
+    fn fork(&mut self, vocabulary: &Vocabulary, line: u64, machine: MachineId, cause: Cause) {
+        if !self.life(machine).exists {
+            self.charge(machine);
+            let tip = self.caused(cause);
+            return self.begin_life(machine, tip, None);
+        }
+        let name = vocabulary.machine_name(machine);
+        self.contradiction(line, format!("\"{name}\" was forked although it exists already"));
+    }
+
+    fn class(&mut self, machine: MachineId, class: NameId) {
+        self.charge(machine);
+        self.life(machine).class = Some(class);
+        self.look(machine);
+    }
+
+    /// A context takes the lineage of its cause; what it did before is off the path.
+    fn adopt(&mut self, machine: MachineId, cause: Cause) {
+        let tip = self.caused(cause);
+        self.jump(machine, tip);
+        if let Some(context) = &mut self.life(machine).context {
+            context.caused = true;
+        }
+    }
+
+    fn wake(&mut self, machine: MachineId, cause: Option<Cause>) {
+        if self.life(machine).block.is_some() {
+            let cause = match cause {
+                Some(cause) => Origin::From(self.caused(cause)),
+                None => Origin::Unknown,
+            };
+            let life = self.life(machine);
+            life.state = State::Runnable;
+            if let Some(context) = &mut life.context {
+                context.caused = true;
+            }
+            return self.unblock(machine, cause);
+        }
+        match (self.life(machine).context, cause) {
+            (Some(Context { caused: false, .. }), Some(cause)) => self.adopt(machine, cause),
+            _ => self.counts.ignored_wakeups += 1,
+        }
+    }
+
+    fn push(&mut self, vocabulary: &Vocabulary, line: u64, machine: MachineId, below: Option<MachineId>, cause: Option<Cause>) {
+        if self.life(machine).context.is_some() {
+            let name = vocabulary.machine_name(machine);
+            return self.contradiction(line, format!("context \"{name}\" begins although it has not ended"));
+        }
+        self.charge(machine);
+        if self.life(machine).exists {
+            self.vanish(machine);
+        }
+        let mut there = below;
+        if let Some(below) = below.filter(|&below| !self.life(below).exists) {
+            let (name, below) = (vocabulary.machine_name(machine), vocabulary.machine_name(below));
+            self.contradiction(line, format!("context \"{name}\" begins on top of \"{below}\", which is not there"));
+            there = None;
+        }
+        let below = there;
+        if let Some(below) = below {
+            self.charge(below);
+            self.life(below).above += 1;
+            self.look(below);
+        }
+        let tip = match cause {
+            Some(cause) => self.caused(cause),
+            None => self.unknown(machine, self.now),
+        };
+        self.begin_life(machine, tip, Some(Context { below, caused: cause.is_some() }));
+    }
+
+    fn pop(&mut self, vocabulary: &Vocabulary, line: u64, machine: MachineId) {
+        if self.life(machine).context.is_none() {
+            let name = vocabulary.machine_name(machine);
+            return self.contradiction(line, format!("\"{name}\" is popped and is no context"));
+        }
+        if self.life(machine).above > 0 {
+            let name = vocabulary.machine_name(machine);
+            return self.contradiction(line, format!("context \"{name}\" is popped below another one"));
+        }
+        self.charge(machine);
+        self.leave(machine);
+        self.vanish(machine);
+    }
+
+    fn stop(&mut self, vocabulary: &Vocabulary, line: u64, machine: MachineId) {
+        if !self.life(machine).exists {
+            let name = vocabulary.machine_name(machine);
+            return self.contradiction(line, format!("\"{name}\" is stopped and is not there"));
+        }
+        self.charge(machine);
+        self.leave(machine);
+        self.vanish(machine);
+    }
+
+    /// What is below a context goes on.
+    fn leave(&mut self, machine: MachineId) {
+        let below = self.life(machine).context.and_then(|context| context.below);
+        if let Some(below) = below {
+            self.charge(below);
+            let life = self.life(below);
+            life.above = life.above.saturating_sub(1);
+            self.look(below);
+        }
+    }
+
+    fn put(
+        &mut self,
+        vocabulary: &Vocabulary,
+        line: u64,
+        machine: MachineId,
+        (queue, n): (QueueId, u64),
+        flow: Option<NameId>,
+        link: Option<NameId>,
+    ) {
+        let taken = self.queues.take_space(queue, machine, n);
+        self.found(vocabulary, line, machine, queue, &taken, Looked::Space);
+        self.settle();
+        if let Some(from) = self.origin(vocabulary, machine, link) {
+            self.queues.put(queue, n, flow, from);
+            self.settle();
+        }
+    }
+
+    /// What the machine makes now, with a hold on its lineage.
+    fn origin(&mut self, vocabulary: &Vocabulary, machine: MachineId, link: Option<NameId>) -> Option<From> {
+        let tip = self.life(machine).tip?;
+        let tip = self.share(tip);
+        Some(From { tip, t: self.now, host: vocabulary.host_id(machine), link })
+    }
+
+    /// What was found in a queue ends a block, or gives slack, or gives a context its lineage.
+    fn found(&mut self, vocabulary: &Vocabulary, line: u64, machine: MachineId, queue: QueueId, taken: &Taken<From>, looked: Looked) {
+        if taken.missing > 0 {
+            let (machine, queue, missing) = (vocabulary.machine_name(machine), vocabulary.queue_name(queue), taken.missing);
+            let what = match looked {
+                Looked::Took => format!("\"{machine}\" gets {missing} from \"{queue}\" that are not there"),
+                Looked::Peeked => format!("\"{machine}\" peeks at {missing} in \"{queue}\" that are not there"),
+                Looked::Space => format!("\"{machine}\" puts {missing} into \"{queue}\" beyond its capacity"),
+            };
+            self.contradiction(line, what);
+        }
+        let host = vocabulary.host_id(machine);
+        let first = matches!(looked, Looked::Took) && taken.units > 0 && self.life(machine).context.is_some_and(|context| !context.caused);
+        if self.life(machine).block.is_some() {
+            let cause = match taken.cause {
+                Origin::None => Origin::None,
+                Origin::Unknown => Origin::Unknown,
+                Origin::From(from) => Origin::From(self.handed(from, queue, host)),
+            };
+            self.unblock(machine, cause);
+        } else if let Origin::From(from) = taken.cause {
+            let slack = self.now - from.t;
+            let key = self.life(machine).key;
+            let least = &mut self.slack[key as usize];
+            *least = Some(least.map_or(slack, |least| least.min(slack)));
+            if first {
+                let tip = self.handed(from, queue, host);
+                self.jump(machine, tip);
+            }
+        }
+        if first {
+            if let Some(context) = &mut self.life(machine).context {
+                context.caused = true;
+            }
+        }
+    }
+
+    /// A machine's first line: it may be the one that is asked for.
+    fn meet(&mut self, vocabulary: &Vocabulary, machine: MachineId) {
+        self.life(machine).seen = true;
+        let Some(wanted) = &self.options.machine else { return };
+        let (host, name) = (vocabulary.host(machine), vocabulary.machine_name(machine));
+        let whole = wanted.strip_prefix(host).and_then(|rest| rest.strip_prefix('/'));
+        if wanted != name && whole != Some(name) {
+            return;
+        }
+        match self.subject {
+            Some(_) => self.namesake = Some(machine),
+            None => {
+                self.subject = Some(machine);
+                if let Some(active) = &mut self.active {
+                    active.meet(machine);
+                }
+            }
+        }
+    }
+
+    fn mark_end(&mut self, machine: MachineId) {
+        let machine = match self.options.machine {
+            Some(_) => self.subject,
+            None => Some(machine),
+        };
+        if let Some(tip) = self.end.take().and_then(|old| old.tip) {
+            self.tree.release(tip.node);
+        }
+        for at in 0..self.lives.len() {
+            self.charge(MachineId(at as u32));
+        }
+        let mut tip = None;
+        if let Some(machine) = machine {
+            tip = Some(match self.life(machine).tip {
+                Some(tip) => self.share(tip),
+                None => self.unknown(machine, self.now),
+            });
+            let unknown = self.state_key(machine, State::Unknown);
+            if let Some(active) = &mut self.active {
+                active.mark(self.now, unknown);
+            }
+        }
+        self.end = Some(EndMark { t: self.now, machine, tip, totals: self.totals.clone() });
+    }
+
+    /// The end that counts: the last one that was marked, or else here.
+    pub(super) fn finish(&mut self) {
+        if let (None, Some(last)) = (&self.end, self.last) {
+            self.mark_end(last);
+        }
+    }
+}
+
+fn machine_of(deed: Deed) -> MachineId {
+    match deed {
+        Deed::Here { machine }
+        | Deed::Class { machine, .. }
+        | Deed::Fork { machine, .. }
+        | Deed::State { machine, .. }
+        | Deed::Block { machine, .. }
+        | Deed::Put { machine, .. }
+        | Deed::Get { machine, .. }
+        | Deed::Peek { machine, .. }
+        | Deed::Reserve { machine, .. }
+        | Deed::Wake { machine, .. }
+        | Deed::Push { machine, .. }
+        | Deed::Pop { machine }
+        | Deed::Stop { machine }
+        | Deed::End { machine } => machine,
+        Deed::Declare { .. } | Deed::Now => MachineId(0),
+    }
+}
+
+/// A state that bears the name of one of ours is that one.
+fn named(vocabulary: &Vocabulary, state: NameId) -> State {
+    match vocabulary.names.text(state) {
+        "run" => State::Run,
+        "runnable" => State::Runnable,
+        "interrupted" => State::Interrupted,
+        "UNKNOWN" => State::Unknown,
+        _ => State::Named(state),
+    }
+}

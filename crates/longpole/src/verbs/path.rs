@@ -1,0 +1,135 @@
+//! `longpole path`: the chain of states and links that nothing else could have hidden.
+
+use crate::machine_log;
+use crate::table::{duration, number, percent, Table};
+use crate::{input::Input, WrongUsage};
+use anyhow::bail;
+use longpole_analysis::lineage::{Answer, Mode, Options, Row};
+use std::io::{self, BufWriter, Write};
+use std::process::ExitCode;
+
+/// Tell the critical path: the states and links that nothing else could have hidden
+#[derive(clap::Args)]
+#[command(after_help = "\
+The global path leads back from the end: at every end of a block it goes on with the cause. Shares of it sum up to 100 %, UNKNOWN included.
+The active path of a machine is its own time, with each of its blocks replaced by what it waited for.
+
+Examples:
+  longpole path simulation.jsonl                              of a machine log, from its end
+  longpole path --machine sink --segments simulation.jsonl    from the end of one machine, with each segment
+  longpole path --mode active --machine sink simulation.jsonl
+  longpole path --json simulation.jsonl | jq '.criticality[0]'")]
+pub struct Args {
+    #[command(flatten)]
+    input: Input,
+
+    /// From the end (global), or one machine's own time with its blocks explained (active)
+    #[arg(long, value_name = "MODE", default_value = "global")]
+    mode: Way,
+
+    /// The machine whose end counts (global), or whose time it is (active); MACHINE, or HOST/MACHINE
+    #[arg(long, value_name = "MACHINE", required_if_eq("mode", "active"))]
+    machine: Option<String>,
+
+    /// Show the segments, too
+    #[arg(long)]
+    segments: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Way {
+    Global,
+    Active,
+}
+
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let paths = args.input.paths()?;
+    let [path] = paths.as_slice() else {
+        return Err(WrongUsage("a path is of one trace; name one machine log".to_owned()).into());
+    };
+    if !machine_log::is_one(path)? {
+        bail!(
+            "{}: the path of recordings comes with the model of threads, interrupts and packets; for now it is told of machine logs (docs/formats/machine-log.md)",
+            path.display()
+        );
+    }
+    let mode = match args.mode {
+        Way::Global => Mode::Global,
+        Way::Active => Mode::Active,
+    };
+    let options = Options { mode, machine: args.machine, segments: args.segments || args.input.json, ..Options::default() };
+    let answer = machine_log::open(path, args.input.options())?.lineage(options)?;
+    let mut out = BufWriter::new(io::stdout().lock());
+    if args.input.json {
+        serde_json::to_writer_pretty(&mut out, &answer)?;
+        writeln!(out)?;
+    } else {
+        print(&mut out, &answer)?;
+    }
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Lines for people; programs get all of them.
+const MOST_ROWS: usize = 40;
+
+fn print(out: &mut impl Write, answer: &Answer) -> io::Result<()> {
+    let end = match answer.end_host.as_str() {
+        "" => answer.end_machine.clone(),
+        host => format!("{host}/{}", answer.end_machine),
+    };
+    let which = if answer.mode == "active" { "active path of" } else { "path to the end of" };
+    writeln!(out, "{which} {end}: {}\n", duration(answer.length_ns))?;
+    let mut table = Table::new(&["state", ">criticality", ">time", ">profiler rank", ">profile", ">slack"]);
+    for row in answer.criticality.iter().take(MOST_ROWS) {
+        table.row([
+            state(row),
+            percent(row.share),
+            duration(row.ns),
+            row.profile_rank.map_or_else(|| "-".to_owned(), number),
+            row.profile_share.map_or_else(|| "-".to_owned(), percent),
+            row.slack_ns.map_or_else(|| "-".to_owned(), duration),
+        ]);
+    }
+    table.print(out)?;
+    if let Some(more) = answer.criticality.len().checked_sub(MOST_ROWS).filter(|&more| more > 0) {
+        writeln!(out, "  … and {} more states (--json has them)", number(more as u64))?;
+    }
+    if let Some(segments) = &answer.segments {
+        writeln!(out, "\nSEGMENTS")?;
+        for segment in segments {
+            let place = place(&segment.host, &segment.machine);
+            let (start, end) = (number(segment.start_ns), number(segment.end_ns));
+            writeln!(out, "  {start} - {end} ns  {place}::{}", segment.state)?;
+        }
+    }
+    let unknown = if answer.length_ns == 0 { 0.0 } else { answer.unknown_ns as f64 / answer.length_ns as f64 };
+    writeln!(out, "\n{} interactions, {} of the path unknown", number(answer.interactions), percent(unknown))?;
+    if answer.contradictions > 0 {
+        writeln!(out, "{} contradictions; what they caused is unknown:", number(answer.contradictions))?;
+        for contradiction in &answer.contradiction_list {
+            writeln!(out, "  line {}: {}", contradiction.line, contradiction.what)?;
+        }
+    }
+    for (count, what) in [
+        (answer.negative_links, "links were negative and count as 0: clocks differ"),
+        (answer.ignored_wakeups, "wake-ups of machines that were not blocked were ignored"),
+        (answer.forgotten_causes, "causes are unknown because they lie further back than is remembered"),
+    ] {
+        if count > 0 {
+            writeln!(out, "{} {what}", number(count))?;
+        }
+    }
+    Ok(())
+}
+
+fn state(row: &Row) -> String {
+    format!("{}::{}", place(&row.host, &row.machine), row.state)
+}
+
+fn place(host: &str, machine: &str) -> String {
+    match host {
+        "" => machine.to_owned(),
+        host => format!("{host}/{machine}"),
+    }
+}

@@ -1,0 +1,167 @@
+//! What machines do to themselves and to each other: the vocabulary that the critical path is computed from.
+//!
+//! It says the same as the machine log ([`crate::machine_log`]) and no more, but with ids instead of text. Whatever can tell of machines
+//! (a machine log, rules over a trace, a simulator) yields interactions in the order of time; analyses read nothing else.
+
+use crate::names::{NameId, Names};
+use crate::tokens::{Amount, Shape};
+use std::collections::HashMap;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct MachineId(pub u32);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct QueueId(pub u32);
+
+/// One deed at one moment. Those of equal `t` happen in the order in which they come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interaction {
+    /// ns on the one clock of all hosts, never decreasing.
+    pub t: u64,
+    /// Where it stands in its source (the line of a machine log), for those who report about it.
+    pub line: u64,
+    pub deed: Deed,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deed {
+    /// Time has come so far, and nothing happens.
+    Now,
+    /// A queue that is not unlimited, first-in first-out and empty; before its first use.
+    Declare {
+        queue: QueueId,
+        shape: Shape,
+    },
+    /// The machine is of this class, not of that named like itself; before its first deed.
+    Class {
+        machine: MachineId,
+        class: NameId,
+    },
+    /// The machine exists.
+    Here {
+        machine: MachineId,
+    },
+    /// The machine's lineage begins with an edge from another one's.
+    Fork {
+        machine: MachineId,
+        cause: Cause,
+    },
+    State {
+        machine: MachineId,
+        state: NameId,
+    },
+    Block {
+        machine: MachineId,
+        why: NameId,
+        on: Option<QueueId>,
+        wants: Option<Wants>,
+    },
+    Put {
+        machine: MachineId,
+        queue: QueueId,
+        n: u64,
+        flow: Option<NameId>,
+        link: Option<NameId>,
+    },
+    Get {
+        machine: MachineId,
+        queue: QueueId,
+        amount: Amount,
+        flow: Option<NameId>,
+    },
+    /// As a get, but nothing is taken.
+    Peek {
+        machine: MachineId,
+        queue: QueueId,
+        amount: Amount,
+        flow: Option<NameId>,
+    },
+    /// Takes space early; the machine's next put uses it first.
+    Reserve {
+        machine: MachineId,
+        queue: QueueId,
+        n: u64,
+    },
+    /// The machine is unblocked; no cause means that it is not known.
+    Wake {
+        machine: MachineId,
+        cause: Option<Cause>,
+    },
+    /// The machine is a context that begins on top of another one, or on an idle CPU, maybe with a known cause.
+    Push {
+        machine: MachineId,
+        below: Option<MachineId>,
+        cause: Option<Cause>,
+    },
+    Pop {
+        machine: MachineId,
+    },
+    Stop {
+        machine: MachineId,
+    },
+    /// Whose end counts.
+    End {
+        machine: MachineId,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cause {
+    pub by: MachineId,
+    /// When the cause happened; not said: now.
+    pub at: Option<u64>,
+    pub link: Option<NameId>,
+}
+
+/// What a blocked machine waits for in a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wants {
+    Tokens,
+    Space,
+}
+
+/// The names behind the ids.
+#[derive(Clone, Debug, Default)]
+pub struct Vocabulary {
+    pub names: Names,
+    machines: Vec<(NameId, NameId)>,
+    machine_ids: HashMap<(NameId, NameId), MachineId>,
+    queues: Vec<NameId>,
+    queue_ids: HashMap<NameId, QueueId>,
+}
+
+impl Vocabulary {
+    pub fn machine(&mut self, host: &str, name: &str) -> MachineId {
+        let key = (self.names.intern(host), self.names.intern(name));
+        let machines = &mut self.machines;
+        *self.machine_ids.entry(key).or_insert_with(|| {
+            machines.push(key);
+            MachineId(machines.len() as u32 - 1)
+        })
+    }
+
+    pub fn queue(&mut self, name: &str) -> QueueId {
+        let name = self.names.intern(name);
+        let queues = &mut self.queues;
+        *self.queue_ids.entry(name).or_insert_with(|| {
+            queues.push(name);
+            QueueId(queues.len() as u32 - 1)
+        })
+    }
+
+    pub fn host_id(&self, machine: MachineId) -> Option<NameId> {
+        self.machines.get(machine.0 as usize).map(|machine| machine.0)
+    }
+
+    pub fn host(&self, machine: MachineId) -> &str {
+        self.host_id(machine).map_or("", |id| self.names.text(id))
+    }
+
+    pub fn machine_name(&self, machine: MachineId) -> &str {
+        self.machines.get(machine.0 as usize).map_or("", |machine| self.names.text(machine.1))
+    }
+
+    pub fn queue_name(&self, queue: QueueId) -> &str {
+        self.queues.get(queue.0 as usize).map_or("", |&name| self.names.text(name))
+    }
+}

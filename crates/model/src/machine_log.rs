@@ -1,0 +1,334 @@
+//! The machine log: machines as JSON lines, to be written by anybody. CONTRACTS say what each line means; here they become
+//! interactions, one line at a time, and back.
+//!
+//! A line that is not of this form is refused with its number and what was expected there: a guess about what somebody meant would
+//! look like an answer. What is well-formed but cannot have happened (a get of what is not there) is for the analysis to count.
+
+mod line;
+mod write;
+
+pub use write::Writer;
+
+use crate::interaction::{Cause, Deed, Interaction, MachineId, QueueId, Vocabulary, Wants};
+use crate::names::NameId;
+use crate::tokens::{Amount, Order, Shape, Unit};
+use line::{By, Line, Number};
+use std::io::{self, BufRead};
+
+/// A longer line is refused rather than kept.
+pub const LONGEST_LINE: usize = 1 << 20;
+
+/// Different names (machines, states, queues, flows) beyond this are refused: each is kept until the end.
+pub const MOST_NAMES: usize = 1 << 22;
+
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    #[error("line {line}: {what}")]
+    Line { line: u64, what: String },
+    #[error("cannot be read: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// Whether a file that begins like this is a machine log: its first line is an object with `t` or `queue`.
+pub fn opens_like_one(begin: &[u8]) -> bool {
+    let first = begin.split(|&byte| byte == b'\n').find(|line| !line.trim_ascii().is_empty()).unwrap_or_default();
+    Line::parse(first).is_ok_and(|line| line.t.is_some() || line.queue.is_some())
+        || (first.trim_ascii_start().starts_with(b"{") && [&b"\"t\""[..], b"\"queue\""].iter().any(|key| contains(first, key)))
+}
+
+fn contains(text: &[u8], part: &[u8]) -> bool {
+    text.windows(part.len()).any(|window| window == part)
+}
+
+/// Reads a machine log from its begin to its end.
+pub struct Reader<R> {
+    input: R,
+    vocabulary: Vocabulary,
+    line: u64,
+    t: u64,
+    /// What is longer than the input's buffer.
+    carry: Vec<u8>,
+    waiting: [Option<Interaction>; 4],
+    filled: usize,
+    given: usize,
+    seen: Vec<bool>,
+}
+
+impl<R: BufRead> Reader<R> {
+    pub fn new(input: R) -> Reader<R> {
+        Reader {
+            input,
+            vocabulary: Vocabulary::default(),
+            line: 0,
+            t: 0,
+            carry: Vec::new(),
+            waiting: [None; 4],
+            filled: 0,
+            given: 0,
+            seen: Vec::new(),
+        }
+    }
+
+    pub fn vocabulary(&self) -> &Vocabulary {
+        &self.vocabulary
+    }
+
+    pub fn into_vocabulary(self) -> Vocabulary {
+        self.vocabulary
+    }
+
+    /// The next interaction; `None` at the end. After an error there is no more.
+    pub fn next_interaction(&mut self) -> Result<Option<Interaction>, LogError> {
+        loop {
+            if self.given < self.filled {
+                self.given += 1;
+                return Ok(self.waiting[self.given - 1]);
+            }
+            (self.given, self.filled) = (0, 0);
+            if !self.read_line()? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Whether there was one more.
+    fn read_line(&mut self) -> Result<bool, LogError> {
+        loop {
+            let buffer = self.input.fill_buf()?;
+            if buffer.is_empty() {
+                if self.carry.is_empty() {
+                    return Ok(false);
+                }
+                self.line += 1;
+                let line = std::mem::take(&mut self.carry);
+                return self.take(&line).map(|()| true);
+            }
+            let Some(end) = buffer.iter().position(|&byte| byte == b'\n') else {
+                let length = buffer.len();
+                self.carry.extend_from_slice(buffer);
+                self.input.consume(length);
+                if self.carry.len() > LONGEST_LINE {
+                    self.line += 1;
+                    return Err(self.refuse(format!("longer than {LONGEST_LINE} bytes")));
+                }
+                continue;
+            };
+            self.line += 1;
+            if self.carry.is_empty() && end <= LONGEST_LINE {
+                // The line is parsed where it lies; what comes of it holds no text.
+                let parsed = Line::parse(&buffer[..end]);
+                let steps = match parsed {
+                    Ok(line) => Steps { vocabulary: &mut self.vocabulary, seen: &mut self.seen, t: &mut self.t, number: self.line }
+                        .of(&line, &mut self.waiting),
+                    Err(what) => Err(what),
+                };
+                self.input.consume(end + 1);
+                self.filled = steps.map_err(|what| LogError::Line { line: self.line, what })?;
+                return Ok(true);
+            }
+            self.carry.extend_from_slice(&buffer[..end]);
+            self.input.consume(end + 1);
+            let line = std::mem::take(&mut self.carry);
+            if line.len() > LONGEST_LINE {
+                return Err(self.refuse(format!("longer than {LONGEST_LINE} bytes")));
+            }
+            return self.take(&line).map(|()| true);
+        }
+    }
+
+    fn take(&mut self, bytes: &[u8]) -> Result<(), LogError> {
+        let line = Line::parse(bytes).map_err(|what| self.refuse(what))?;
+        let steps = Steps { vocabulary: &mut self.vocabulary, seen: &mut self.seen, t: &mut self.t, number: self.line };
+        self.filled = steps.of(&line, &mut self.waiting).map_err(|what| LogError::Line { line: self.line, what })?;
+        Ok(())
+    }
+
+    fn refuse(&self, what: String) -> LogError {
+        LogError::Line { line: self.line, what }
+    }
+}
+
+/// From the text of a line to what it does.
+struct Steps<'a> {
+    vocabulary: &'a mut Vocabulary,
+    /// Queues that were used or declared.
+    seen: &'a mut Vec<bool>,
+    t: &'a mut u64,
+    number: u64,
+}
+
+impl Steps<'_> {
+    fn of(mut self, line: &Line<'_>, steps: &mut [Option<Interaction>; 4]) -> Result<usize, String> {
+        if line.is_empty {
+            return Ok(0);
+        }
+        if let Some(t) = line.t {
+            if t < *self.t {
+                return Err(format!("`t` is {t} after {}: the time of lines never decreases", self.t));
+            }
+            *self.t = t;
+        }
+        if self.vocabulary.names.len() > MOST_NAMES {
+            return Err(format!("more than {MOST_NAMES} different names"));
+        }
+        let mut filled = 0;
+        let (t, number) = (*self.t, self.number);
+        let mut give = |deed| {
+            steps[filled] = Some(Interaction { t, line: number, deed });
+            filled += 1;
+        };
+        if line.queue.is_some() {
+            if line.t.is_some() {
+                give(Deed::Now);
+            }
+            give(self.declaration(line)?);
+            return Ok(filled);
+        }
+        if line.t.is_none() {
+            return Err("`t` is missing: the time in ns".to_owned());
+        }
+        let host = line.host.as_deref().unwrap_or("");
+        if let Some(end) = &line.end {
+            line.only(&["end"])?;
+            give(Deed::End { machine: self.vocabulary.machine(host, end) });
+            return Ok(filled);
+        }
+        let Some(machine) = &line.machine else {
+            return Err("neither `machine`, `queue` nor `end`: whose line is this?".to_owned());
+        };
+        let machine = self.vocabulary.machine(host, machine);
+        line.check()?;
+        if let Some(class) = &line.class {
+            give(Deed::Class { machine, class: self.vocabulary.names.intern(class) });
+        }
+        // A machine of which it is said that nobody knows where it is from just begins.
+        if line.deeds() == 0 || line.forked_by == Some(By(None)) && line.on_top_of.is_none() {
+            give(Deed::Here { machine });
+        }
+        let forked_by = line.forked_by.as_ref().and_then(|by| by.0.as_deref());
+        let cause = forked_by.map(|by| self.cause(line, host, by));
+        if let Some(below) = &line.on_top_of {
+            let below = below.as_deref().map(|below| self.vocabulary.machine(host, below));
+            give(Deed::Push { machine, below, cause });
+        } else if let Some(cause) = cause {
+            give(Deed::Fork { machine, cause });
+        }
+        if let Some(deed) = self.deed(line, host, machine)? {
+            give(deed);
+        }
+        if let Some(state) = &line.state {
+            give(Deed::State { machine, state: self.vocabulary.names.intern(state) });
+        }
+        Ok(filled)
+    }
+
+    fn cause(&mut self, line: &Line<'_>, host: &str, by: &str) -> Cause {
+        let link = line.link.as_deref().map(|link| self.vocabulary.names.intern(link));
+        Cause { by: self.vocabulary.machine(host, by), at: line.at, link }
+    }
+
+    fn deed(&mut self, line: &Line<'_>, host: &str, machine: MachineId) -> Result<Option<Deed>, String> {
+        let flow = line.flow.as_deref().map(|flow| self.vocabulary.names.intern(flow));
+        if let Some(queue) = &line.put {
+            let queue = self.used(queue);
+            let link = line.link.as_deref().map(|link| self.vocabulary.names.intern(link));
+            return Ok(Some(Deed::Put { machine, queue, n: line.units()?, flow, link }));
+        }
+        if let Some(queue) = &line.get {
+            return Ok(Some(Deed::Get { machine, queue: self.used(queue), amount: line.amount(), flow }));
+        }
+        if let Some(queue) = &line.peek {
+            return Ok(Some(Deed::Peek { machine, queue: self.used(queue), amount: line.amount(), flow }));
+        }
+        if let Some(queue) = &line.reserve {
+            return Ok(Some(Deed::Reserve { machine, queue: self.used(queue), n: line.units()? }));
+        }
+        if let Some(why) = &line.blocked {
+            let why = self.vocabulary.names.intern(why);
+            let on = line.on.as_deref().map(|queue| self.vocabulary.queue(queue));
+            let wants = match line.wants.as_deref() {
+                None => None,
+                Some("tokens") => Some(Wants::Tokens),
+                Some("space") => Some(Wants::Space),
+                Some(other) => return Err(format!("`for` is \"{other}\"; a block is for \"tokens\" or \"space\"")),
+            };
+            return Ok(Some(Deed::Block { machine, why, on, wants }));
+        }
+        if let Some(By(by)) = &line.woken_by {
+            let cause = by.as_deref().map(|by| self.cause(line, host, by));
+            return Ok(Some(Deed::Wake { machine, cause }));
+        }
+        if line.pop {
+            return Ok(Some(Deed::Pop { machine }));
+        }
+        Ok(line.stop.then_some(Deed::Stop { machine }))
+    }
+
+    fn used(&mut self, name: &str) -> QueueId {
+        let queue = self.vocabulary.queue(name);
+        mark(self.seen, queue);
+        queue
+    }
+
+    fn declaration(&mut self, line: &Line<'_>) -> Result<Deed, String> {
+        line.only(&["queue", "capacity", "order", "unit", "initial", "merge"])?;
+        let queue = self.vocabulary.queue(line.queue.as_deref().unwrap_or_default());
+        if mark(self.seen, queue) {
+            return Err(format!(
+                "queue \"{}\" was used or declared before; it is declared once, before its first use",
+                self.vocabulary.queue_name(queue)
+            ));
+        }
+        let order = match line.order.as_deref() {
+            None | Some("fifo") => Order::Fifo,
+            Some("lifo") => Order::Lifo,
+            Some(other) => return Err(format!("`order` is \"{other}\"; a queue is \"fifo\" or \"lifo\"")),
+        };
+        let unit = match line.unit.as_deref() {
+            None | Some("items") => Unit::Items,
+            Some("bytes") => Unit::Bytes,
+            Some(other) => return Err(format!("`unit` is \"{other}\"; a queue holds \"items\" or \"bytes\"")),
+        };
+        let initial = line.initial.unwrap_or(0);
+        match line.capacity {
+            Some(0) => return Err("`capacity` is 0: nothing could ever be put".to_owned()),
+            Some(capacity) if initial > capacity => {
+                return Err(format!("`initial` is {initial}, beyond the capacity of {capacity}"));
+            }
+            _ => {}
+        }
+        Ok(Deed::Declare { queue, shape: Shape { capacity: line.capacity, order, unit, initial, merge: line.merge } })
+    }
+}
+
+/// Whether it was marked before.
+fn mark(seen: &mut Vec<bool>, queue: QueueId) -> bool {
+    let at = queue.0 as usize;
+    if at >= seen.len() {
+        seen.resize(at + 1, false);
+    }
+    std::mem::replace(&mut seen[at], true)
+}
+
+impl Line<'_> {
+    fn units(&self) -> Result<u64, String> {
+        match self.n {
+            None => Ok(1),
+            Some(Number::Units(n)) => Ok(n),
+            Some(Number::All) => Err("`n` is \"all\", which only a get or peek may say".to_owned()),
+        }
+    }
+
+    fn amount(&self) -> Amount {
+        match self.n {
+            None => Amount::Units(1),
+            Some(Number::Units(n)) => Amount::Units(n),
+            Some(Number::All) => Amount::All,
+        }
+    }
+}
+
+/// A name that a reader may show.
+pub(crate) fn quoted(vocabulary: &Vocabulary, name: NameId) -> String {
+    serde_json::Value::from(vocabulary.names.text(name)).to_string()
+}

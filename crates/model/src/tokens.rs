@@ -1,0 +1,424 @@
+//! Queues of tokens, and of the space that they leave: who put what is taken now.
+//!
+//! Every queue, lock, credit, call and signal is put and get on such a queue. A token has a size and an origin, of which this file
+//! knows nothing but that it is handed back: what is no longer in any queue is found in [`Queues::spent`]. Space is a queue
+//! of its own, whose tokens come from the gets that made it.
+//!
+//! Tokens that nobody ever takes must not eat the memory: beyond [`Queues::new`]'s limit the fullest queue forgets the origins of its older
+//! half, which then count as unknown. That is counted.
+
+mod lanes;
+
+use crate::interaction::{MachineId, QueueId};
+use crate::names::NameId;
+use lanes::Lanes;
+use std::collections::HashMap;
+use std::collections::VecDeque;
+
+/// What a queue is like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Units; none: unlimited.
+    pub capacity: Option<u64>,
+    pub order: Order,
+    pub unit: Unit,
+    /// Units that are there from the begin and have no cause.
+    pub initial: u64,
+    /// The cause of a get is the put that made the queue non-empty.
+    pub merge: bool,
+}
+
+impl Default for Shape {
+    fn default() -> Shape {
+        Shape { capacity: None, order: Order::Fifo, unit: Unit::Items, initial: 0, merge: false }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    Fifo,
+    Lifo,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    Items,
+    Bytes,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Amount {
+    Units(u64),
+    All,
+}
+
+/// Where a unit is from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin<O> {
+    /// It was there from the begin.
+    None,
+    /// It had one, which was forgotten or never told.
+    Unknown,
+    From(O),
+}
+
+/// A run of units with one origin; `seq` grows with each arrival and is 0 for what was there from the begin.
+#[derive(Clone, Copy, Debug)]
+struct Token<O> {
+    n: u64,
+    seq: u64,
+    origin: Origin<O>,
+}
+
+/// What a get, peek, put or reserve found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Taken<O> {
+    pub units: u64,
+    /// Units that should have been there and were not: a contradiction.
+    pub missing: u64,
+    /// The origin of the unit that arrived last.
+    pub cause: Origin<O>,
+}
+
+impl<O> Taken<O> {
+    const NOTHING: Taken<O> = Taken { units: 0, missing: 0, cause: Origin::None };
+}
+
+#[derive(Clone, Debug)]
+struct Queue<O> {
+    shape: Shape,
+    tokens: Lanes<O>,
+    /// In a merge queue: the put that made it non-empty.
+    opener: Origin<O>,
+    space: VecDeque<Token<O>>,
+    space_units: u64,
+    /// Space that machines have taken early.
+    reserved: HashMap<MachineId, VecDeque<Token<O>>>,
+    reserved_units: u64,
+}
+
+/// All queues of a system.
+#[derive(Clone, Debug)]
+pub struct Queues<O> {
+    queues: Vec<Option<Queue<O>>>,
+    seq: u64,
+    known: usize,
+    most: usize,
+    forgotten: u64,
+    /// Origins that no token has any more. Whoever counts them takes them out after each call.
+    pub spent: Vec<O>,
+    /// Origins that one token more has since a token was split; to be taken out before the spent ones.
+    pub copied: Vec<O>,
+}
+
+impl<O: Copy> Queues<O> {
+    /// At most so many tokens keep their origin.
+    pub fn new(most: usize) -> Queues<O> {
+        Queues { queues: Vec::new(), seq: 0, known: 0, most: most.max(1), forgotten: 0, spent: Vec::new(), copied: Vec::new() }
+    }
+
+    /// Tokens whose origin was forgotten.
+    pub fn forgotten(&self) -> u64 {
+        self.forgotten
+    }
+
+    /// Tokens, of items and of space, that hold an origin.
+    pub fn known(&self) -> usize {
+        self.known
+    }
+
+    pub fn declare(&mut self, queue: QueueId, shape: Shape) {
+        let made = Queue::new(shape);
+        *self.slot(queue) = Some(made);
+    }
+
+    pub fn is_bounded(&mut self, queue: QueueId) -> bool {
+        self.queue(queue).0.shape.capacity.is_some()
+    }
+
+    /// The space for a put: what the machine has reserved first.
+    pub fn take_space(&mut self, queue: QueueId, machine: MachineId, n: u64) -> Taken<O> {
+        let (queue, mut count) = self.queue(queue);
+        if queue.shape.capacity.is_none() {
+            return Taken::NOTHING;
+        }
+        let mut take = Take::new(n);
+        if let Some(reserved) = queue.reserved.get_mut(&machine) {
+            take.from(reserved, Order::Fifo, &mut count);
+            queue.reserved_units -= take.units;
+            if reserved.is_empty() {
+                queue.reserved.remove(&machine);
+            }
+        }
+        let early = take.units;
+        take.from(&mut queue.space, Order::Fifo, &mut count);
+        queue.space_units -= take.units - early;
+        take.taken()
+    }
+
+    /// Adds a token. Its space has been taken before.
+    pub fn put(&mut self, queue: QueueId, n: u64, flow: Option<NameId>, origin: O) {
+        self.seq += 1;
+        let seq = self.seq;
+        let (queue, count) = self.queue(queue);
+        if queue.shape.merge {
+            if queue.tokens.units() == 0 {
+                queue.opener = Origin::From(origin);
+                *count.known += 1;
+            } else {
+                count.spent.push(origin);
+            }
+            queue.tokens.add(Token { n, seq, origin: Origin::None }, flow, queue.shape.order, true);
+        } else {
+            queue.tokens.add(Token { n, seq, origin: Origin::From(origin) }, flow, queue.shape.order, false);
+            *count.known += 1;
+        }
+        self.keep_within_limit();
+    }
+
+    pub fn get(&mut self, queue: QueueId, amount: Amount, flow: Option<NameId>) -> Taken<O> {
+        let (queue, mut count) = self.queue(queue);
+        let mut take = Take::new(queue.amount(amount, flow));
+        queue.tokens.take(&mut take, flow, queue.shape.order, &mut count);
+        let mut taken = take.taken();
+        if queue.shape.merge && taken.units > 0 {
+            if taken.missing == 0 {
+                taken.cause = queue.opener;
+            }
+            if queue.tokens.units() == 0 {
+                count.drop(std::mem::replace(&mut queue.opener, Origin::None));
+            }
+        }
+        taken
+    }
+
+    pub fn peek(&mut self, queue: QueueId, amount: Amount, flow: Option<NameId>) -> Taken<O> {
+        let (queue, _) = self.queue(queue);
+        let mut take = Take::new(queue.amount(amount, flow));
+        queue.tokens.look(&mut take, flow, queue.shape.order);
+        let mut taken = take.taken();
+        if queue.shape.merge && taken.units > 0 && taken.missing == 0 {
+            taken.cause = queue.opener;
+        }
+        taken
+    }
+
+    /// Gives the space of `n` units back that were got. Never more than the capacity: what was put beyond it had no space.
+    pub fn give_space(&mut self, queue: QueueId, n: u64, origin: O) {
+        self.seq += 1;
+        let seq = self.seq;
+        let (queue, count) = self.queue(queue);
+        let capacity = queue.shape.capacity.unwrap_or(0);
+        let used = queue.tokens.units().saturating_add(queue.reserved_units).saturating_add(queue.space_units);
+        let n = n.min(capacity.saturating_sub(used));
+        if n == 0 {
+            count.spent.push(origin);
+        } else {
+            queue.space_units += n;
+            queue.space.push_back(Token { n, seq, origin: Origin::From(origin) });
+            *count.known += 1;
+        }
+        self.keep_within_limit();
+    }
+
+    pub fn reserve(&mut self, queue: QueueId, machine: MachineId, n: u64) -> Taken<O> {
+        let (queue, mut count) = self.queue(queue);
+        if queue.shape.capacity.is_none() {
+            return Taken::NOTHING;
+        }
+        let mut take = Take::new(n);
+        let mut moved = Vec::new();
+        take.parts(&mut queue.space, &mut moved, &mut count);
+        queue.space_units -= take.units;
+        queue.reserved_units += take.units;
+        if !moved.is_empty() {
+            queue.reserved.entry(machine).or_default().extend(moved);
+        }
+        take.taken()
+    }
+
+    /// All origins that are held, to be renumbered.
+    pub fn each_origin(&mut self, mut visit: impl FnMut(&mut O)) {
+        for queue in self.queues.iter_mut().flatten() {
+            let reserved = queue.reserved.values_mut().flatten();
+            let tokens = queue.space.iter_mut().chain(reserved).map(|token| &mut token.origin);
+            let origins = tokens.chain(std::iter::once(&mut queue.opener));
+            for origin in origins {
+                if let Origin::From(origin) = origin {
+                    visit(origin);
+                }
+            }
+            queue.tokens.each_origin(&mut visit);
+        }
+    }
+
+    fn slot(&mut self, queue: QueueId) -> &mut Option<Queue<O>> {
+        let at = queue.0 as usize;
+        if at >= self.queues.len() {
+            self.queues.resize_with(at + 1, || None);
+        }
+        &mut self.queues[at]
+    }
+
+    fn queue(&mut self, queue: QueueId) -> (&mut Queue<O>, Count<'_, O>) {
+        self.slot(queue);
+        let made = self.queues[queue.0 as usize].get_or_insert_with(|| Queue::new(Shape::default()));
+        (made, Count { known: &mut self.known, spent: &mut self.spent, copied: &mut self.copied })
+    }
+
+    fn keep_within_limit(&mut self) {
+        if self.known <= self.most {
+            return;
+        }
+        let Some(fullest) = self.queues.iter_mut().flatten().max_by_key(|queue| queue.runs()) else { return };
+        let mut count = Count { known: &mut self.known, spent: &mut self.spent, copied: &mut self.copied };
+        let before = *count.known;
+        fullest.tokens.forget(&mut count);
+        fullest.tokens.index(fullest.shape.order);
+        forget(&mut fullest.space, &mut count);
+        self.forgotten += (before - *count.known) as u64;
+    }
+}
+
+impl<O: Copy> Queue<O> {
+    fn new(shape: Shape) -> Queue<O> {
+        let mut queue = Queue {
+            shape,
+            tokens: Lanes::default(),
+            opener: Origin::None,
+            space: VecDeque::new(),
+            space_units: 0,
+            reserved: HashMap::new(),
+            reserved_units: 0,
+        };
+        let run = |n| Token { n, seq: 0, origin: Origin::None };
+        if shape.initial > 0 {
+            queue.tokens.add(run(shape.initial), None, shape.order, false);
+        }
+        queue.space_units = shape.capacity.map_or(0, |capacity| capacity.saturating_sub(shape.initial));
+        if queue.space_units > 0 {
+            queue.space.push_back(run(queue.space_units));
+        }
+        queue
+    }
+
+    fn amount(&self, amount: Amount, flow: Option<NameId>) -> u64 {
+        match amount {
+            Amount::Units(n) => n,
+            Amount::All => self.tokens.units_of(flow),
+        }
+    }
+
+    fn runs(&self) -> usize {
+        self.tokens.runs() + self.space.len()
+    }
+}
+
+/// Who counts what leaves the queues.
+struct Count<'a, O> {
+    known: &'a mut usize,
+    spent: &'a mut Vec<O>,
+    copied: &'a mut Vec<O>,
+}
+
+impl<O> Count<'_, O> {
+    fn drop(&mut self, origin: Origin<O>) {
+        if let Origin::From(origin) = origin {
+            *self.known -= 1;
+            self.spent.push(origin);
+        }
+    }
+}
+
+/// A taking in progress.
+struct Take<O> {
+    wanted: u64,
+    units: u64,
+    last: Option<(u64, Origin<O>)>,
+}
+
+impl<O: Copy> Take<O> {
+    fn new(wanted: u64) -> Take<O> {
+        Take { wanted, units: 0, last: None }
+    }
+
+    fn open(&self) -> u64 {
+        self.wanted - self.units
+    }
+
+    /// Notes up to `n` units of this origin and says how many.
+    fn note(&mut self, token: &Token<O>) -> u64 {
+        let n = token.n.min(self.open());
+        self.units += n;
+        if n > 0 && self.last.is_none_or(|(seq, _)| token.seq >= seq) {
+            self.last = Some((token.seq, token.origin));
+        }
+        n
+    }
+
+    fn from(&mut self, tokens: &mut VecDeque<Token<O>>, order: Order, count: &mut Count<'_, O>) {
+        while self.open() > 0 {
+            let head = match order {
+                Order::Fifo => tokens.front_mut(),
+                Order::Lifo => tokens.back_mut(),
+            };
+            let Some(token) = head else { return };
+            let n = self.note(token);
+            token.n -= n;
+            if token.n == 0 {
+                count.drop(token.origin);
+                match order {
+                    Order::Fifo => tokens.pop_front(),
+                    Order::Lifo => tokens.pop_back(),
+                };
+            }
+        }
+    }
+
+    /// Moves units with their origins. A token that is split is two tokens of one origin.
+    fn parts(&mut self, tokens: &mut VecDeque<Token<O>>, to: &mut Vec<Token<O>>, count: &mut Count<'_, O>) {
+        while self.open() > 0 {
+            let Some(token) = tokens.front_mut() else { return };
+            let n = self.note(token);
+            if n == token.n {
+                to.extend(tokens.pop_front());
+            } else {
+                token.n -= n;
+                to.push(Token { n, ..*token });
+                if let Origin::From(origin) = token.origin {
+                    *count.known += 1;
+                    count.copied.push(origin);
+                }
+            }
+        }
+    }
+
+    fn taken(self) -> Taken<O> {
+        let missing = self.wanted - self.units;
+        let cause = match self.last {
+            _ if missing > 0 => Origin::Unknown,
+            Some((_, origin)) => origin,
+            None => Origin::None,
+        };
+        Taken { units: self.units, missing, cause }
+    }
+}
+
+/// The older half loses its origins; neighbours of unknown origin become one.
+fn forget<O: Copy>(tokens: &mut VecDeque<Token<O>>, count: &mut Count<'_, O>) {
+    let older = tokens.len().div_ceil(2);
+    let mut kept: VecDeque<Token<O>> = VecDeque::with_capacity(tokens.len() - older + 1);
+    for (at, mut token) in std::mem::take(tokens).into_iter().enumerate() {
+        if at < older && matches!(token.origin, Origin::From(_)) {
+            count.drop(std::mem::replace(&mut token.origin, Origin::Unknown));
+        }
+        match kept.back_mut() {
+            Some(last) if matches!((last.origin, token.origin), (Origin::Unknown, Origin::Unknown)) => {
+                last.n = last.n.saturating_add(token.n);
+                last.seq = token.seq;
+            }
+            _ => kept.push_back(token),
+        }
+    }
+    *tokens = kept;
+}

@@ -1,0 +1,196 @@
+//! The tokens of one queue in their order, those of a flow apart from the others, so that a get of one flow need not look at all.
+
+use super::{forget, Count, Order, Origin, Take, Token};
+use crate::names::NameId;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+#[derive(Clone, Debug)]
+pub struct Lanes<O> {
+    plain: VecDeque<Token<O>>,
+    flows: HashMap<NameId, Lane<O>>,
+    /// The next token of each flow by arrival.
+    next: BTreeMap<u64, NameId>,
+    units: u64,
+    newest: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Lane<O> {
+    tokens: VecDeque<Token<O>>,
+    units: u64,
+}
+
+impl<O> Default for Lanes<O> {
+    fn default() -> Lanes<O> {
+        Lanes { plain: VecDeque::new(), flows: HashMap::new(), next: BTreeMap::new(), units: 0, newest: 0 }
+    }
+}
+
+fn head<O>(tokens: &VecDeque<Token<O>>, order: Order) -> Option<&Token<O>> {
+    match order {
+        Order::Fifo => tokens.front(),
+        Order::Lifo => tokens.back(),
+    }
+}
+
+impl<O: Copy> Lanes<O> {
+    pub fn units(&self) -> u64 {
+        self.units
+    }
+
+    /// Of a flow, or of all.
+    pub fn units_of(&self, flow: Option<NameId>) -> u64 {
+        match flow {
+            None => self.units,
+            Some(flow) => self.flows.get(&flow).map_or(0, |lane| lane.units),
+        }
+    }
+
+    pub fn runs(&self) -> usize {
+        self.plain.len() + self.flows.values().map(|lane| lane.tokens.len()).sum::<usize>()
+    }
+
+    /// `joined`: its origin does not count, so it becomes one with the newest token if that is of the same lane.
+    pub fn add(&mut self, token: Token<O>, flow: Option<NameId>, order: Order, joined: bool) {
+        self.units = self.units.saturating_add(token.n);
+        let newest = std::mem::replace(&mut self.newest, token.seq);
+        let tokens = match flow {
+            None => &mut self.plain,
+            Some(flow) => {
+                let lane = self.flows.entry(flow).or_insert_with(|| Lane { tokens: VecDeque::new(), units: 0 });
+                lane.units = lane.units.saturating_add(token.n);
+                if let Some(old) = head(&lane.tokens, order) {
+                    self.next.remove(&old.seq);
+                }
+                &mut lane.tokens
+            }
+        };
+        match tokens.back_mut().filter(|last| joined && last.seq == newest) {
+            Some(last) => {
+                last.n = last.n.saturating_add(token.n);
+                last.seq = token.seq;
+            }
+            None => tokens.push_back(token),
+        }
+        if let (Some(flow), Some(now)) = (flow, head(tokens, order)) {
+            self.next.insert(now.seq, flow);
+        }
+    }
+
+    pub fn take(&mut self, take: &mut Take<O>, flow: Option<NameId>, order: Order, count: &mut Count<'_, O>) {
+        let before = take.units;
+        if let Some(flow) = flow {
+            self.take_flow(take, flow, order, count);
+        } else if self.flows.is_empty() {
+            take.from(&mut self.plain, order, count);
+        } else {
+            while take.open() > 0 && self.take_next(take, order, count) {}
+        }
+        self.units = self.units.saturating_sub(take.units - before);
+    }
+
+    /// The next run of whichever lane has it.
+    fn take_next(&mut self, take: &mut Take<O>, order: Order, count: &mut Count<'_, O>) -> bool {
+        let plain = head(&self.plain, order).map(|token| (token.seq, token.n));
+        let flow = match order {
+            Order::Fifo => self.next.first_key_value(),
+            Order::Lifo => self.next.last_key_value(),
+        };
+        let flow = flow.map(|(&seq, &flow)| (seq, flow));
+        let plain_first = match (plain, flow) {
+            (None, None) => return false,
+            (Some(_), None) => true,
+            (None, Some(_)) => false,
+            (Some((plain, _)), Some((flow, _))) => (plain < flow) == (order == Order::Fifo),
+        };
+        let n = match (plain, flow) {
+            (Some((_, n)), _) if plain_first => n,
+            (_, Some((_, flow))) => self.flows.get(&flow).and_then(|lane| head(&lane.tokens, order)).map_or(0, |token| token.n),
+            _ => 0,
+        };
+        let n = n.min(take.open());
+        let wanted = std::mem::replace(&mut take.wanted, take.units + n);
+        match flow.filter(|_| !plain_first) {
+            Some((_, flow)) => self.take_flow(take, flow, order, count),
+            None => take.from(&mut self.plain, order, count),
+        }
+        take.wanted = wanted;
+        n > 0
+    }
+
+    fn take_flow(&mut self, take: &mut Take<O>, flow: NameId, order: Order, count: &mut Count<'_, O>) {
+        let Some(lane) = self.flows.get_mut(&flow) else { return };
+        if let Some(old) = head(&lane.tokens, order) {
+            self.next.remove(&old.seq);
+        }
+        let before = take.units;
+        take.from(&mut lane.tokens, order, count);
+        lane.units = lane.units.saturating_sub(take.units - before);
+        match head(&lane.tokens, order) {
+            Some(now) => {
+                self.next.insert(now.seq, flow);
+            }
+            None => {
+                self.flows.remove(&flow);
+            }
+        }
+    }
+
+    /// As [`Lanes::take`], and everything stays.
+    pub fn look(&self, take: &mut Take<O>, flow: Option<NameId>, order: Order) {
+        let lane = match flow {
+            Some(flow) => match self.flows.get(&flow) {
+                Some(lane) => &lane.tokens,
+                None => return,
+            },
+            None => &self.plain,
+        };
+        if flow.is_some() || self.flows.is_empty() {
+            match order {
+                Order::Fifo => look(take, lane.iter()),
+                Order::Lifo => look(take, lane.iter().rev()),
+            }
+            return;
+        }
+        let mut all: Vec<&Token<O>> = self.plain.iter().chain(self.flows.values().flat_map(|lane| &lane.tokens)).collect();
+        all.sort_unstable_by_key(|token| token.seq);
+        match order {
+            Order::Fifo => look(take, all.into_iter()),
+            Order::Lifo => look(take, all.into_iter().rev()),
+        }
+    }
+
+    pub fn forget(&mut self, count: &mut Count<'_, O>) {
+        forget(&mut self.plain, count);
+        for lane in self.flows.values_mut() {
+            // What the index knows of a lane is renumbered by forgetting; it is made anew below.
+            forget(&mut lane.tokens, count);
+        }
+    }
+
+    pub fn index(&mut self, order: Order) {
+        self.next.clear();
+        for (&flow, lane) in &self.flows {
+            if let Some(token) = head(&lane.tokens, order) {
+                self.next.insert(token.seq, flow);
+            }
+        }
+    }
+
+    pub fn each_origin(&mut self, visit: &mut impl FnMut(&mut O)) {
+        for token in self.plain.iter_mut().chain(self.flows.values_mut().flat_map(|lane| &mut lane.tokens)) {
+            if let Origin::From(origin) = &mut token.origin {
+                visit(origin);
+            }
+        }
+    }
+}
+
+fn look<'a, O: Copy + 'a>(take: &mut Take<O>, tokens: impl Iterator<Item = &'a Token<O>>) {
+    for token in tokens {
+        if take.open() == 0 {
+            return;
+        }
+        take.note(token);
+    }
+}
