@@ -630,7 +630,7 @@ impl Recorder {
         });
         self.flush_captures();
         let interfaces = self.end_interfaces();
-        let kernel = self.end_kernel();
+        let mut kernel = self.end_kernel();
         let samples = self.end_stacks();
         let _ = self.in_each_place(|recorder| {
             recorder.bury();
@@ -655,15 +655,23 @@ impl Recorder {
         if let Err(error) = self.describe(Some(end)) {
             self.oddity(error.to_string());
         }
-        let mut notes = Vec::new();
-        if kernel.is_some() {
+        let (mut notes, mut changed) = (Vec::new(), false);
+        if let Some(outcome) = &mut kernel {
             match kernel::complete(&self.path, progress) {
-                Ok(done) => notes.extend(done.oddities),
+                Ok(done) => {
+                    // The kernel counts what it handed out, whether or not it reached the disk.
+                    (outcome.events, outcome.lost) = (done.events, done.lost);
+                    if let Some(told) = &mut self.kernel_told {
+                        (told["events"], told["lost"]) = (done.events.into(), done.lost.into());
+                    }
+                    changed = true;
+                    notes.extend(done.oddities);
+                }
                 Err(error) => notes.push(format!("the kernel's events are not converted yet: {error}")),
             }
         }
         notes.extend(complete(&self.path));
-        if !notes.is_empty() {
+        if changed || !notes.is_empty() {
             notes.into_iter().for_each(|note| self.oddity(note));
             let _ = self.describe(Some(end));
         }

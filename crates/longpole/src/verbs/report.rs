@@ -4,7 +4,7 @@ use crate::input::{self, Input};
 use crate::kernel;
 use crate::packets::kernel::Kernel;
 use crate::pass;
-use crate::table::{number, percent, Table};
+use crate::table::{number, percent, plain, Table};
 use crate::verbs::{latency, queues};
 use anyhow::Context;
 use longpole_analysis::packet_loss::Places;
@@ -49,7 +49,7 @@ pub fn print(out: &mut impl Write, report: &Report) -> io::Result<()> {
     for finding in report.findings.iter().filter(|finding| finding.foremost) {
         writeln!(out, "{}.", finding.what)?;
     }
-    writeln!(out, "{}", report.verdict.text)?;
+    writeln!(out, "{}", plain(report.verdict.text.clone()))?;
     if !report.findings.is_empty() {
         writeln!(out, "\nFINDINGS")?;
         let mut table = Table::new(&["finding", "subject", ">count", ">share"]);
