@@ -258,7 +258,7 @@ fn pages_to_ctf(
     let mut names: Vec<(String, Vec<(String, Kind)>)> = Vec::new();
     let mut classes: Vec<Option<Class>> = Vec::new();
     // By the id of the class.
-    let mut filters: Vec<Option<&str>> = Vec::new();
+    let mut filters: Vec<Option<String>> = Vec::new();
     let mut calls = Calls::default();
     for format in &formats {
         let class = match (format.system.as_str(), format.name.as_str()) {
@@ -268,7 +268,7 @@ fn pages_to_ctf(
                 let plan = Plan::new(format, layout.event(system, name), order, page.long_size());
                 let id = names.len() as u16;
                 names.push((plan.name.clone(), plan.fields.clone()));
-                filters.push(description.filter(system, name));
+                filters.push(description.filter(system, name).map(str::to_owned));
                 let to = ((system, name) == ("sched", "sched_switch")).then(|| format.field("next_pid")).flatten();
                 Class::Plain {
                     id,
@@ -382,7 +382,7 @@ fn pages_to_ctf(
         let count = counts[id];
         // Of system calls, only those that occurred: there are hundreds.
         if count > 0 || id < usize::from(calls.first) {
-            let filter = filters.get(id).copied().flatten();
+            let filter = filters.get(id).and_then(Option::as_deref);
             ctf::class(&mut text, id as u16, name, fields, filter);
         }
         if count > 0 {
