@@ -245,6 +245,10 @@ fn lost_kernel_events_are_told_where_the_answer_has_no_place_for_them_and_only_f
     later.switch(42_000, 20, 1, 10);
     let mut bytes = fs::read(&path).unwrap();
     bytes.extend(later.packet(20_000, 7));
+    // The count stays: nothing more was lost.
+    let mut last = Cpu::default();
+    last.switch(60_000, 10, 1, 20);
+    bytes.extend(last.packet(60_000, 7));
     fs::write(&path, bytes).unwrap();
     for verb in ["sched", "irq", "syscalls"] {
         let talk = String::from_utf8(run(verb, &["--json"], directory.path()).stderr).unwrap();
@@ -257,5 +261,5 @@ fn lost_kernel_events_are_told_where_the_answer_has_no_place_for_them_and_only_f
         assert!(text.contains("of the kernel's events, 7 are lost") && text.contains("longpole cpu, sched, irq"), "{verb}: {text}");
     }
     let lost = |begin: &str| json("cpu", &["--json", "--begin", begin], directory.path())["cpus"][0]["lost"].clone();
-    assert_eq!((lost("+5us"), lost("+30us")), (7.into(), 0.into()));
+    assert_eq!((lost("+5us"), lost("+50us")), (7.into(), 0.into()));
 }

@@ -15,7 +15,8 @@ const CLOCK: &str = "clock {\n\tname = \"longpole\";\n\tfreq = 1000000000;\n};";
 fn ours() -> Metadata {
     let layout = Layout::new("x86_64").unwrap();
     let uuid = "00000000-0000-0000-0000-000000000001".to_owned();
-    let mut text = ctf::preamble(&Preamble { uuid, host: "h", kernel: "k", clock_source: "tsc", clock: CLOCK, context: &[] });
+    let mut text =
+        ctf::preamble(&Preamble { uuid, host: "h", kernel: "k", clock_source: "tsc", clock: CLOCK, context: &[], damaged_pages: 0 });
     let mut id = 0;
     let mut class = |name: &str, fields: Vec<(String, super::Kind)>| {
         ctf::class(&mut text, id, name, &fields, None);
