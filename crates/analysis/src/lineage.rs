@@ -272,8 +272,9 @@ impl Lineage {
         }
     }
 
-    /// The lineage of a machine at a moment, held, followed by the link from there to now.
-    fn caused(&mut self, cause: Cause) -> Tip {
+    /// The lineage of a machine at a moment, held, followed by the link from there to now. None if there has been no such machine yet.
+    fn caused(&mut self, cause: Cause) -> Option<Tip> {
+        self.life(cause.by).tip?;
         let at = cause.at.unwrap_or(self.now);
         if at > self.now {
             self.counts.negative_links += 1;
@@ -281,7 +282,7 @@ impl Lineage {
         let tip = self.lineage_at(cause.by, at.min(self.now));
         let kind = cause.link.map_or(Link::Wakeup, Link::Named);
         let key = self.key(Key::Link { queue: None, kind });
-        self.extend(tip, at, self.now, key)
+        Some(self.extend(tip, at, self.now, key))
     }
 
     fn lineage_at(&mut self, machine: MachineId, at: u64) -> Tip {

@@ -1,6 +1,6 @@
 //! The arguments that all reading verbs share: which trace, which part of it, for whom the answer is.
 
-use crate::WrongUsage;
+use crate::{machine_log, WrongUsage};
 use anyhow::{anyhow, bail, Context};
 use longpole_record::kernel;
 use longpole_trace::{Error, Moment, Options, Trace};
@@ -140,6 +140,9 @@ impl Patience {
 
 /// Opens all paths as one trace; what cannot be opened is said with what to do about it.
 pub fn open(paths: &[PathBuf], options: Options) -> anyhow::Result<Trace> {
+    if let Some(log) = paths.iter().find(|path| machine_log::is_one(path)) {
+        bail!("{} is a machine log, which this verb does not read; `longpole path` and `longpole model` do", log.display());
+    }
     Trace::open(paths, options).map_err(|error| match remedy(&error) {
         Some(remedy) => anyhow!("{error}; {remedy}"),
         None => error.into(),

@@ -9,26 +9,25 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
-/// Whether this is a machine log, by what opens it. What is no file at all is for others to say.
-pub fn is_one(path: &Path) -> anyhow::Result<bool> {
-    if !path.metadata().is_ok_and(|data| !data.is_dir()) {
-        return Ok(false);
+/// Whether this is a file that opens like a machine log.
+pub fn is_one(path: &Path) -> bool {
+    let is_file = path.metadata().is_ok_and(|data| data.is_file());
+    let Some(file) = is_file.then(|| File::open(path).ok()).flatten() else { return false };
+    let mut begin = Vec::new();
+    file.take(1 << 16).read_to_end(&mut begin).is_ok() && opens_like_one(&begin)
+}
+
+/// A verb that reads nothing else says so. A pipe can be read once only: what is in it shows when it is read.
+pub fn needed(path: &Path, what: &str) -> anyhow::Result<()> {
+    let data = path.metadata().with_context(|| format!("{} cannot be opened", path.display()))?;
+    if is_one(path) || !data.is_file() && !data.is_dir() {
+        return Ok(());
     }
-    let Ok(mut file) = File::open(path) else { return Ok(false) };
-    // A pipe can be read once only, and nothing else that is read is one.
-    if !path.metadata()?.is_file() {
-        return Ok(true);
-    }
-    let mut begin = vec![0; 1 << 16];
-    let mut length = 0;
-    loop {
-        let read = file.read(&mut begin[length..])?;
-        length += read;
-        if read == 0 || length == begin.len() {
-            break;
-        }
-    }
-    Ok(opens_like_one(&begin[..length]))
+    bail!(
+        "{}: {what} of recordings come with the model of threads, interrupts and packets; for now they are told of machine logs only \
+         (docs/formats/machine-log.md), and this is none",
+        path.display()
+    );
 }
 
 pub struct MachineLog {

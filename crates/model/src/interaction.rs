@@ -87,11 +87,11 @@ pub enum Deed {
         machine: MachineId,
         cause: Option<Cause>,
     },
-    /// The machine is a context that begins on top of another one, or on an idle CPU, maybe with a known cause.
+    /// The machine is a context that begins on top of another one, or on an idle CPU. Its cause may be said, also that it is not known.
     Push {
         machine: MachineId,
         below: Option<MachineId>,
-        cause: Option<Cause>,
+        cause: Option<Option<Cause>>,
     },
     Pop {
         machine: MachineId,

@@ -209,7 +209,7 @@ impl Steps<'_> {
         let cause = forked_by.map(|by| self.cause(line, host, by));
         if let Some(below) = &line.on_top_of {
             let below = below.as_deref().map(|below| self.vocabulary.machine(host, below));
-            give(Deed::Push { machine, below, cause });
+            give(Deed::Push { machine, below, cause: line.forked_by.is_some().then_some(cause) });
         } else if let Some(cause) = cause {
             give(Deed::Fork { machine, cause });
         }

@@ -129,6 +129,12 @@ impl Active {
         self.mark = Some(Mark { length: path.len(), last: path.last().copied(), profile, meanwhile });
     }
 
+    /// There was no such machine from begin to end.
+    pub fn never(&mut self, begin: u64, end: u64, unknown: u32) {
+        let profile = HashMap::from([(unknown, end - begin)]);
+        self.mark = Some(Mark { length: 0, last: None, profile, meanwhile: vec![(unknown, begin, end)] });
+    }
+
     /// Profile and path to the end that was marked.
     pub fn finish(self) -> (HashMap<u32, u64>, Option<Vec<Piece>>) {
         let Some(mark) = self.mark else { return (self.profile, self.path) };

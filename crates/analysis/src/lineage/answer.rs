@@ -1,7 +1,7 @@
 //! The path as it is told: segments, and the time of each state on it beside what a profiler would say.
 
 use super::active::{Active, Piece};
-use super::key::{Key, Words};
+use super::key::{Key, State, Words};
 use super::{Lineage, Mode};
 use longpole_model::interaction::{MachineId, Vocabulary};
 use serde::Serialize;
@@ -96,7 +96,18 @@ impl Lineage {
         }
         self.finish();
         let (Some(end), Some(begin)) = (self.end.clone(), self.begin) else { return Err(NoAnswer::Empty) };
-        let (Some(machine), Some(tip)) = (end.machine, end.tip) else { return Err(NoAnswer::NoSuchMachine(asked.unwrap_or_default())) };
+        let Some(machine) = end.machine.or(self.subject) else { return Err(NoAnswer::NoSuchMachine(asked.unwrap_or_default())) };
+        let tip = match end.tip {
+            Some(tip) => tip,
+            // It came only after the end.
+            None => {
+                let unknown = self.state_key(machine, State::Unknown);
+                if let Some(active) = &mut self.active {
+                    active.never(begin.min(end.t), end.t, unknown);
+                }
+                self.unknown(machine, end.t)
+            }
+        };
         let start = begin.min(end.t);
         let words: Vec<Words> = self.keys.iter().map(|key| key.words(vocabulary)).collect();
         let is_active = self.options.mode == Mode::Active;

@@ -86,7 +86,7 @@ impl Lineage {
                 self.found(vocabulary, line, machine, queue, &taken, Looked::Space);
                 self.settle();
             }
-            Deed::Wake { cause, .. } => self.wake(machine, cause),
+            Deed::Wake { cause, .. } => self.wake(vocabulary, line, machine, cause),
             // These are done before.
             Deed::Declare { .. } | Deed::Now | Deed::End { .. } | Deed::Class { .. } => {}
             Deed::Fork { .. } | Deed::Push { .. } | Deed::Pop { .. } | Deed::Stop { .. } => {}
@@ -125,11 +125,27 @@ impl Lineage {
     fn fork(&mut self, vocabulary: &Vocabulary, line: u64, machine: MachineId, cause: Cause) {
         if !self.life(machine).exists {
             self.charge(machine);
-            let tip = self.caused(cause);
+            let tip = self.born(vocabulary, line, machine, Some(cause));
             return self.begin_life(machine, tip, None);
         }
         let name = vocabulary.machine_name(machine);
         self.contradiction(line, format!("\"{name}\" was forked although it exists already"));
+    }
+
+    /// The lineage of a machine that begins with this cause.
+    fn born(&mut self, vocabulary: &Vocabulary, line: u64, machine: MachineId, cause: Option<Cause>) -> Tip {
+        if let Some(cause) = cause {
+            if let Some(tip) = self.caused(cause) {
+                return tip;
+            }
+            self.nobody(vocabulary, line, machine, cause);
+        }
+        self.unknown(machine, self.now)
+    }
+
+    fn nobody(&mut self, vocabulary: &Vocabulary, line: u64, machine: MachineId, cause: Cause) {
+        let (machine, by) = (vocabulary.machine_name(machine), vocabulary.machine_name(cause.by));
+        self.contradiction(line, format!("the cause of \"{machine}\" is \"{by}\", which has done nothing yet"));
     }
 
     fn class(&mut self, machine: MachineId, class: NameId) {
@@ -139,18 +155,22 @@ impl Lineage {
     }
 
     /// A context takes the lineage of its cause; what it did before is off the path.
-    fn adopt(&mut self, machine: MachineId, cause: Cause) {
-        let tip = self.caused(cause);
+    fn adopt(&mut self, vocabulary: &Vocabulary, line: u64, machine: MachineId, cause: Option<Cause>) {
+        let tip = self.born(vocabulary, line, machine, cause);
         self.jump(machine, tip);
         if let Some(context) = &mut self.life(machine).context {
             context.caused = true;
         }
     }
 
-    fn wake(&mut self, machine: MachineId, cause: Option<Cause>) {
+    fn wake(&mut self, vocabulary: &Vocabulary, line: u64, machine: MachineId, cause: Option<Cause>) {
         if self.life(machine).block.is_some() {
-            let cause = match cause {
-                Some(cause) => Origin::From(self.caused(cause)),
+            let cause = match cause.map(|cause| self.caused(cause).ok_or(cause)) {
+                Some(Ok(tip)) => Origin::From(tip),
+                Some(Err(cause)) => {
+                    self.nobody(vocabulary, line, machine, cause);
+                    Origin::Unknown
+                }
                 None => Origin::Unknown,
             };
             let life = self.life(machine);
@@ -161,12 +181,12 @@ impl Lineage {
             return self.unblock(machine, cause);
         }
         match (self.life(machine).context, cause) {
-            (Some(Context { caused: false, .. }), Some(cause)) => self.adopt(machine, cause),
+            (Some(Context { caused: false, .. }), cause) => self.adopt(vocabulary, line, machine, cause),
             _ => self.counts.ignored_wakeups += 1,
         }
     }
 
-    fn push(&mut self, vocabulary: &Vocabulary, line: u64, machine: MachineId, below: Option<MachineId>, cause: Option<Cause>) {
+    fn push(&mut self, vocabulary: &Vocabulary, line: u64, machine: MachineId, below: Option<MachineId>, cause: Option<Option<Cause>>) {
         if self.life(machine).context.is_some() {
             let name = vocabulary.machine_name(machine);
             return self.contradiction(line, format!("context \"{name}\" begins although it has not ended"));
@@ -187,10 +207,7 @@ impl Lineage {
             self.life(below).above += 1;
             self.look(below);
         }
-        let tip = match cause {
-            Some(cause) => self.caused(cause),
-            None => self.unknown(machine, self.now),
-        };
+        let tip = self.born(vocabulary, line, machine, cause.flatten());
         self.begin_life(machine, tip, Some(Context { below, caused: cause.is_some() }));
     }
 

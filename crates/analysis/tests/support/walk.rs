@@ -144,6 +144,15 @@ impl History {
         source
     }
 
+    /// The lineage of a machine that has done something, else nothing and a contradiction.
+    fn before(&mut self, by: u8, at: u64, link: &str) -> Before {
+        if self.machine(by).entries.is_empty() {
+            self.contradictions += 1;
+            return Before::Nothing;
+        }
+        Before::Cause(self.past(by, at, link))
+    }
+
     fn line(&mut self, machine: u8, op: &Op) {
         if !matches!(op, Op::Stop) {
             self.last = Some(machine);
@@ -158,8 +167,8 @@ impl History {
             }
             Op::Fork { .. } if exists => return self.contradictions += 1,
             Op::Fork { by, back } => {
-                let source = self.past(*by, self.t.saturating_sub(u64::from(*back)), "wakeup");
-                return self.live(machine, Before::Cause(source));
+                let before = self.before(*by, self.t.saturating_sub(u64::from(*back)), "wakeup");
+                return self.live(machine, before);
             }
             _ if !exists => self.live(machine, Before::Nothing),
             _ => {}
@@ -179,7 +188,7 @@ impl History {
                 if self.machine(machine).blocked.is_some() {
                     let at = self.t.saturating_sub(u64::from(*back));
                     let before = match by {
-                        Some(by) => Before::Cause(self.past(*by, at, if *link { "l" } else { "wakeup" })),
+                        Some(by) => self.before(*by, at, if *link { "l" } else { "wakeup" }),
                         None => Before::Nothing,
                     };
                     let it = self.machine(machine);

@@ -2,7 +2,6 @@
 
 use crate::input::Input;
 use crate::{machine_log, WrongUsage};
-use anyhow::bail;
 use std::io::{self, BufWriter};
 use std::process::ExitCode;
 
@@ -22,12 +21,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let [path] = paths.as_slice() else {
         return Err(WrongUsage("a machine log is of one trace; name one".to_owned()).into());
     };
-    if !machine_log::is_one(path)? {
-        bail!(
-            "{}: machines of recordings come with the model of threads, interrupts and packets; for now only machine logs are written anew",
-            path.display()
-        );
-    }
+    machine_log::needed(path, "machines")?;
     if args.input.begin.is_some() {
         return Err(
             WrongUsage("--begin: what machines did before decides what they do later; only --end cuts a machine log".to_owned()).into()

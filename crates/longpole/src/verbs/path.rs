@@ -3,7 +3,6 @@
 use crate::machine_log;
 use crate::table::{duration, number, percent, Table};
 use crate::{input::Input, WrongUsage};
-use anyhow::bail;
 use longpole_analysis::lineage::{Answer, Mode, Options, Row};
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
@@ -47,12 +46,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let [path] = paths.as_slice() else {
         return Err(WrongUsage("a path is of one trace; name one machine log".to_owned()).into());
     };
-    if !machine_log::is_one(path)? {
-        bail!(
-            "{}: the path of recordings comes with the model of threads, interrupts and packets; for now it is told of machine logs (docs/formats/machine-log.md)",
-            path.display()
-        );
-    }
+    machine_log::needed(path, "critical paths")?;
     let mode = match args.mode {
         Way::Global => Mode::Global,
         Way::Active => Mode::Active,

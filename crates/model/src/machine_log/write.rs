@@ -120,8 +120,10 @@ impl Text<'_> {
                     Some(below) => self.text("on_top_of", self.vocabulary.machine_name(below)),
                     None => self.push(format_args!(",\"on_top_of\":null")),
                 }
-                if let Some(cause) = cause {
-                    self.cause("forked_by", cause);
+                match cause {
+                    Some(Some(cause)) => self.cause("forked_by", cause),
+                    Some(None) => self.push(format_args!(",\"forked_by\":null")),
+                    None => {}
                 }
             }
             Deed::Pop { machine } => {

@@ -1,0 +1,158 @@
+//! `path` and `model` on machine logs, from the file to the answer.
+
+#[path = "support/schema.rs"]
+mod schema;
+
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use tempfile::TempDir;
+
+const WAKE: &str = r#"{"t":1000,"machine":"A","state":"run"}
+{"t":1000,"machine":"B","state":"run"}
+{"t":1003,"machine":"A","blocked":"wait"}
+{"t":1006,"machine":"A","woken_by":"B","at":1002}
+{"t":1006,"machine":"A","state":"run"}
+{"t":1009,"end":"A"}
+"#;
+
+fn run(verb: &str, arguments: &[&str], log: &Path) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_longpole")).env_remove("LONGPOLE_ROOT").arg(verb).args(arguments).arg(log).output().unwrap()
+}
+
+fn log(place: &TempDir, text: &str) -> PathBuf {
+    let path = place.path().join("log.jsonl");
+    fs::write(&path, text).unwrap();
+    path
+}
+
+fn json(arguments: &[&str], log: &Path) -> Value {
+    let output = run("path", arguments, log);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// Status and the one line on stderr.
+fn refusal(verb: &str, arguments: &[&str], log: &Path) -> (Option<i32>, String) {
+    let output = run(verb, arguments, log);
+    assert!(output.stdout.is_empty());
+    (output.status.code(), String::from_utf8(output.stderr).unwrap().trim().to_owned())
+}
+
+fn drawn(answer: &Value) -> String {
+    let segment =
+        |it: &Value| format!("{}-{} {}::{}", it["start_ns"], it["end_ns"], it["machine"].as_str().unwrap(), it["state"].as_str().unwrap());
+    answer["segments"].as_array().unwrap().iter().map(segment).collect::<Vec<_>>().join(", ")
+}
+
+#[test]
+fn the_path_is_told_as_json_that_keeps_to_its_schema() {
+    let place = TempDir::new().unwrap();
+    let log = log(&place, WAKE);
+    let schema = schema::schema("path");
+    let global = json(&["--json"], &log);
+    schema::check(&schema, &global);
+    assert_eq!(drawn(&global), "1000-1002 B::run, 1002-1006 link::wakeup, 1006-1009 A::run");
+    let shares: f64 = global["criticality"].as_array().unwrap().iter().map(|row| row["share"].as_f64().unwrap()).sum();
+    assert!((shares - 1.0).abs() < 1e-9);
+    let active = json(&["--json", "--mode", "active", "--machine", "A"], &log);
+    schema::check(&schema, &active);
+    assert_eq!(drawn(&active), "1000-1003 A::run, 1003-1006 link::wakeup, 1006-1009 A::run");
+}
+
+#[test]
+fn the_table_shows_each_state_and_segments_only_if_asked_for() {
+    let place = TempDir::new().unwrap();
+    let log = log(&place, WAKE);
+    let text = String::from_utf8(run("path", &[], &log).stdout).unwrap();
+    assert!(text.contains("link::wakeup       44.4 %  4 ns              -"), "{text}");
+    assert!(text.contains("A::run             33.3 %  3 ns              1"), "{text}");
+    assert!(!text.contains("SEGMENTS"), "{text}");
+    let text = String::from_utf8(run("path", &["--segments"], &log).stdout).unwrap();
+    assert!(text.contains("1,002 - 1,006 ns  link::wakeup"), "{text}");
+}
+
+#[test]
+fn a_part_is_taken_on_the_logs_own_clock() {
+    let place = TempDir::new().unwrap();
+    let log = log(&place, &format!("{{\"queue\":\"q\"}}\n{WAKE}"));
+    assert_eq!(drawn(&json(&["--json", "--begin", "+1ns"], &log)), "1001-1002 B::run, 1002-1006 link::wakeup, 1006-1009 A::run");
+    assert_eq!(drawn(&json(&["--json", "--begin", "1004"], &log)), "1004-1006 link::wakeup, 1006-1009 A::run");
+    assert_eq!(drawn(&json(&["--json", "--machine", "B", "--end", "+7ns"], &log)), "1000-1007 B::run");
+    let (status, said) = refusal("path", &["--begin", "23:04:05"], &log);
+    assert_eq!(
+        (status, said.as_str()),
+        (Some(2), "longpole: a machine log has a clock of its own: --begin and --end are ns, or +1.5s from its begin")
+    );
+}
+
+#[test]
+fn what_is_wrong_is_said_with_its_line() {
+    let place = TempDir::new().unwrap();
+    let path = log(&place, &format!("{WAKE}{{\"t\":7,\"machine\":\"A\"}}\n"));
+    let (status, said) = refusal("path", &[], &path);
+    assert_eq!(status, Some(1));
+    assert!(said.ends_with("log.jsonl: line 7: `t` is 7 after 1009: the time of lines never decreases"), "{said}");
+    let path = log(&place, WAKE);
+    let (status, said) = refusal("path", &["--machine", "Z"], &path);
+    assert!(status == Some(1) && said.ends_with("log.jsonl: there is no machine \"Z\" in it"), "{said}");
+    assert_eq!(refusal("path", &["--mode", "active"], &path).0, Some(2));
+    let path = log(&place, "{\"queue\":\"q\"}\n");
+    let (status, said) = refusal("path", &[], &path);
+    assert!(status == Some(1) && said.ends_with("no machine does anything in it"), "{said}");
+}
+
+#[test]
+fn machines_of_one_name_on_two_hosts_are_told_apart() {
+    let place = TempDir::new().unwrap();
+    let log = log(&place, "{\"t\":0,\"host\":\"h1\",\"machine\":\"A\"}\n{\"t\":2,\"host\":\"h2\",\"machine\":\"A\"}\n{\"t\":5,\"host\":\"h2\",\"end\":\"A\"}\n");
+    let (_, said) = refusal("path", &["--machine", "A"], &log);
+    assert!(said.ends_with("\"A\" is both h1/A and h2/A; name it as HOST/MACHINE"), "{said}");
+    let answer = json(&["--json", "--machine", "h1/A"], &log);
+    assert_eq!((drawn(&answer).as_str(), &answer["end_host"]), ("0-5 A::run", &Value::from("h1")));
+}
+
+#[test]
+fn verbs_that_read_recordings_and_verbs_that_read_machine_logs_say_what_they_cannot_read() {
+    let place = TempDir::new().unwrap();
+    let path = log(&place, WAKE);
+    for verb in ["report", "info", "print", "latency", "queues", "cpu"] {
+        let (status, said) = refusal(verb, &[], &path);
+        assert!(status == Some(1) && said.contains("is a machine log") && said.contains("longpole path"), "{verb}: {said}");
+    }
+    fs::write(&path, "nothing of the kind").unwrap();
+    for verb in ["path", "model"] {
+        let (status, said) = refusal(verb, &[], &path);
+        assert!(status == Some(1) && said.contains("machine log"), "{verb}: {said}");
+    }
+    let missing = place.path().join("missing");
+    assert_eq!(refusal("path", &[], &missing).0, Some(1));
+}
+
+#[test]
+fn a_log_comes_from_a_pipe_as_well() {
+    use std::io::Write;
+    use std::process::Stdio;
+    let mut child = Command::new(env!("CARGO_BIN_EXE_longpole"))
+        .args(["path", "--json", "/dev/stdin"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(WAKE.as_bytes()).unwrap();
+    let answer: Value = serde_json::from_slice(&child.wait_with_output().unwrap().stdout).unwrap();
+    assert_eq!(answer["length_ns"], 9);
+}
+
+#[test]
+fn a_model_that_is_written_anew_has_the_same_path() {
+    let place = TempDir::new().unwrap();
+    let first = log(&place, WAKE);
+    let copy = place.path().join("copy.jsonl");
+    let written = run("model", &[], &first);
+    assert!(written.status.success());
+    fs::write(&copy, &written.stdout).unwrap();
+    assert_eq!(String::from_utf8(written.stdout).unwrap(), WAKE);
+    assert_eq!(json(&["--json"], &first), json(&["--json"], &copy));
+}
