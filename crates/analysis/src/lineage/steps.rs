@@ -355,7 +355,7 @@ impl Lineage {
 
     /// The end that counts: the last one that was marked, or else here.
     pub(super) fn finish(&mut self) {
-        if let (None, Some(last)) = (&self.end, self.last) {
+        if let (None, Some(last)) = (&self.end, self.last.or(self.subject)) {
             self.mark_end(last);
         }
     }

@@ -1,0 +1,35 @@
+//! How fast the critical path is, without the reading of its input: `lineage_speed LOG [--segments]` reads a machine log into memory, then
+//! times the pass alone, three times.
+
+use longpole_analysis::lineage::{Lineage, Options};
+use longpole_model::machine_log::Reader;
+use std::error::Error;
+use std::fs::File;
+use std::io::BufReader;
+use std::time::Instant;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let path = arguments.first().ok_or("usage: lineage_speed LOG [--segments]")?;
+    let segments = arguments.iter().any(|argument| argument == "--segments");
+    let begin = Instant::now();
+    let mut reader = Reader::new(BufReader::with_capacity(1 << 18, File::open(path)?));
+    let mut all = Vec::new();
+    while let Some(interaction) = reader.next_interaction()? {
+        all.push(interaction);
+    }
+    let rate = |seconds: f64| all.len() as f64 / seconds / 1e6;
+    println!("reading: {:.2} M interactions/s", rate(begin.elapsed().as_secs_f64()));
+    for _ in 0..3 {
+        let begin = Instant::now();
+        let mut lineage = Lineage::new(Options { segments, ..Options::default() });
+        for interaction in &all {
+            lineage.interaction(reader.vocabulary(), interaction);
+        }
+        let inner = lineage.inner();
+        let seconds = begin.elapsed().as_secs_f64();
+        println!("pass: {:.2} M interactions/s; {} nodes for {} tips, {} segments", rate(seconds), inner.nodes, inner.tips, inner.segments);
+        lineage.answer(reader.vocabulary())?;
+    }
+    Ok(())
+}
