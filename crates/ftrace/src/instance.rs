@@ -33,6 +33,10 @@ pub struct DeadInstance {
     path: PathBuf,
 }
 
+/// How often, and how soon again, an instance in use is tried to be removed.
+const REMOVALS: u32 = 20;
+const BETWEEN_REMOVALS: std::time::Duration = std::time::Duration::from_millis(10);
+
 /// `per_cpu/cpuN/stats`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuStats {
@@ -244,7 +248,16 @@ impl Instance {
     /// Removes the instance now and says so if that fails; dropping it does the same silently.
     pub fn remove(mut self) -> Result<(), TraceFsError> {
         self.removed = true;
-        fs::remove_dir(&self.path).map_err(|e| io_error(&self.path, e))
+        let mut attempts = 0;
+        loop {
+            match fs::remove_dir(&self.path) {
+                Ok(()) => return Ok(()),
+                // Somebody looks into one of its files, for a moment.
+                Err(error) if error.kind() == io::ErrorKind::ResourceBusy && attempts < REMOVALS => attempts += 1,
+                Err(error) => return Err(io_error(&self.path, error)),
+            }
+            std::thread::sleep(BETWEEN_REMOVALS);
+        }
     }
 }
 
