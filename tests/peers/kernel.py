@@ -127,7 +127,8 @@ class Watchers:
         folder.mkdir()
         self.environment = dict(os.environ, LONGPOLE_RUNTIME_DIR=str(folder / "runtime"), LONGPOLE_ROOT=str(folder / "traces"))
         (folder / "runtime").mkdir(mode=0o700)
-        self.processes = [self.start([TARGET / "longpole", "record", "--kernel", GROUPS], "record", self.environment)]
+        # Looking at a program's stack can fault, which the kernel traces and does not count.
+        self.processes = [self.start([TARGET / "longpole", "record", "--kernel", GROUPS, "--stacks", "none"], "record", self.environment)]
         self.until(lambda: any((folder / "traces").glob("*/kernel/raw/cpu*")))
         if peer == "perf":
             events = [f"sched:sched_{name}" for name in ["switch", "waking", "wakeup", "wakeup_new"]]

@@ -181,7 +181,7 @@ mod tests {
         table.row(["\u{1b}[2Ja\nb\u{9b}", "7"]);
         let mut out = Vec::new();
         table.print(&mut out).unwrap();
-        assert_eq!(String::from_utf8(out).unwrap(), "  name                  count\n  \\u{1b}[2Ja\\nb\\u{9b}      7\n");
+        assert_eq!(String::from_utf8(out).unwrap(), "  name                 count\n  \\u{1b}[2Ja\\nb\\u{9b}      7\n");
     }
 
     #[test]
