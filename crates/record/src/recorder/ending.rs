@@ -1,0 +1,190 @@
+//! The end of a recording: what is taken last, what is said of it, and why there may be nothing in it.
+
+use super::*;
+
+impl Recorder {
+    /// Ends the recording: nothing is ordered any more, what was written until then is taken, and the files get their final form. What
+    /// cannot be written is an oddity and keeps nothing else from its end.
+    pub fn finish(self) -> Outcome {
+        self.finish_with(&mut |_, _| {}, &mut |_| Vec::new())
+    }
+
+    /// The same; `progress` is told how much of the kernel's pages is converted, and how much there is. `complete` may add to the recording,
+    /// before others are told that it is done; it returns what should be said of that.
+    pub fn finish_with(mut self, progress: &mut dyn FnMut(u64, u64), complete: &mut dyn FnMut(&Path) -> Vec<String>) -> Outcome {
+        let _ = self.in_each_place(|recorder| {
+            recorder.quiet();
+            recorder.drain(true);
+            Ok::<(), Error>(())
+        });
+        self.flush_captures();
+        let interfaces = self.end_interfaces();
+        let mut kernel = self.end_kernel();
+        let samples = self.end_stacks();
+        let _ = self.in_each_place(|recorder| {
+            recorder.bury();
+            recorder.last_losses();
+            let stems: Vec<String> = recorder.place.subjects.keys().cloned().collect();
+            for stem in stems {
+                recorder.release_subject(&stem, false);
+            }
+            Ok::<(), Error>(())
+        });
+        self.sample_clock();
+        for index in 0..self.lanes.len() {
+            self.close_lane(index);
+        }
+        let end = unix_now();
+        for mut capture in std::mem::take(&mut self.captures).into_values() {
+            let result = capture.finish(end).map_err(|error| error.to_string());
+            self.capture_written(&mut capture, result);
+            self.total.packets += capture.packets();
+        }
+        self.reserve.remove();
+        if let Err(error) = self.describe(Some(end)) {
+            self.oddity(error.to_string());
+        }
+        let (mut notes, mut changed) = (Vec::new(), false);
+        if let Some(outcome) = &mut kernel {
+            match kernel::complete(&self.path, progress) {
+                Ok(done) => {
+                    // The kernel counts what it handed out, whether or not it reached the disk.
+                    (outcome.events, outcome.lost) = (done.events, done.lost);
+                    if let Some(told) = &mut self.kernel_told {
+                        (told["events"], told["lost"]) = (done.events.into(), done.lost.into());
+                    }
+                    changed = true;
+                    notes.extend(done.oddities);
+                }
+                Err(error) => notes.push(format!("the kernel's events are not converted yet: {error}")),
+            }
+        }
+        notes.extend(complete(&self.path));
+        if changed || !notes.is_empty() {
+            notes.into_iter().for_each(|note| self.oddity(note));
+            let _ = self.describe(Some(end));
+        }
+        self.finished();
+        Outcome {
+            recorded: self.total.recorded,
+            lost: self.total.lost,
+            lanes: self.closed.len(),
+            empty: self
+                .why_empty()
+                .filter(|_| kernel.is_none_or(|kernel| kernel.events == 0) && samples.is_none_or(|samples| samples.samples == 0)),
+            kernel,
+            samples,
+            interfaces,
+            packets: self.total.packets,
+            oddities: self.oddities(),
+            path: self.path,
+        }
+    }
+
+    /// Ends it before anything was to be recorded, and removes it.
+    pub fn abandon(mut self) {
+        let _ = self.in_each_place(|recorder| {
+            recorder.quiet();
+            Ok::<(), Error>(())
+        });
+        self.kernel = None;
+        self.stacks = None;
+        self.interfaces = None;
+        self.finished();
+        // Whatever cannot be removed is a readable, empty recording.
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+
+    /// There is nothing for a successor to take over.
+    pub(super) fn finished(&self) {
+        self.place.held.finished();
+        self.others.iter().for_each(|place| place.held.finished());
+    }
+
+    /// A recording without events says why.
+    pub(super) fn why_empty(&self) -> Option<String> {
+        if self.total.recorded > 0 || self.total.packets > 0 {
+            return None;
+        }
+        let total = &self.total;
+        let why = if total.processes == 0 {
+            let kernel = match self.options.kernel {
+                Some(_) => "",
+                None => "; programs without probes are recorded through the kernel: `longpole check` says what that needs",
+            };
+            format!("no process with probes was seen in {}{kernel}", self.place.runtime.path().display())
+        } else if !self.config.enable {
+            "the configuration says `enable = false`".to_owned()
+        } else if total.refused > 0 {
+            format!("{} events found no memory for a ring in {}", total.refused, self.place.runtime.path().display())
+        } else if total.packets_only > 0 {
+            match total.packets_refused {
+                0 => "no packet was captured, and no policy wanted anything else".to_owned(),
+                refused => format!("none of {refused} packets could be written"),
+            }
+        } else if total.dropped > 0 {
+            "no policy wanted any of the threads that wrote events".to_owned()
+        } else if total.unwanted == total.processes {
+            match self.options.scope {
+                Scope::Process(pid) => format!("process {pid} was not among the {} processes with probes", total.processes),
+                _ => format!(
+                    "all {} processes with probes were left out (by policies, or because the command did not start them)",
+                    total.processes
+                ),
+            }
+        } else if total.lost > 0 {
+            format!("all {} events were lost", total.lost)
+        } else {
+            format!("{} processes with probes were there, and none of them came to a probe", total.processes - total.unwanted)
+        };
+        match self.interfaces_told {
+            Some(_) => Some(format!("no packet was seen on the network devices, and {why}")),
+            None => Some(why),
+        }
+    }
+
+    pub(super) fn describe(&mut self, end: Option<u64>) -> Result<(), Error> {
+        let mut lanes = self.closed.clone();
+        for lane in self.lanes.iter().flatten() {
+            lanes.insert(lane.number, lane.describe());
+        }
+        let kernel = self.kernel_told.clone().or_else(|| self.kernel.as_ref().map(kernel::Source::told));
+        let samples = self.stacks_told.clone().or_else(|| self.stacks.as_ref().map(Stacks::describe));
+        let packets = self.interfaces_told.clone().or_else(|| self.interfaces.as_ref().map(interfaces::Source::describe));
+        let steady = self.options.steady.and_then(|(asked, _)| match self.steady.as_ref()? {
+            Ok(granted) => Some(granted.to_json(asked)),
+            Err(why) => Some(json!({ "asked": asked.name(), "policy": null, "priority": null, "slice_ns": null, "why": why })),
+        });
+        let mut sources = vec!["user"];
+        sources.extend(kernel.as_ref().map(|_| "kernel"));
+        sources.extend(samples.as_ref().map(|_| "samples"));
+        sources.extend(packets.as_ref().map(|_| "packets"));
+        let description = json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "session": self.session,
+            "uuid": self.uuid.to_string(),
+            "host": recording::host(),
+            "kernel": recording::kernel(),
+            "clock": {
+                "source": self.clock.source.name(),
+                "frequency_hz": self.clock.frequency,
+                "offset_ns": self.clock.offset_ns(),
+                "residual_ns": self.residual,
+            },
+            "start_ns": self.start,
+            "end_ns": end,
+            "command": self.options.command,
+            "sources": sources,
+            "kernel_events": kernel,
+            "samples": samples,
+            "interface_packets": packets,
+            "steady": steady,
+            "policies": self.config.summary(),
+            "loss": { "events": self.total.lost, "refused": self.total.refused, "packets": self.total.packets_refused },
+            "probe_cost_ns": self.options.probe_cost_ns,
+            "lanes": lanes.into_values().collect::<Vec<_>>(),
+            "oddities": self.oddities(),
+        });
+        recording::describe(&self.path, &description).map_err(Error::io("write", self.path.join("longpole.json")))
+    }
+}

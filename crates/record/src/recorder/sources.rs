@@ -1,0 +1,127 @@
+//! What is recorded beside the rings of programs: the kernel's events, stacks, the packets of interfaces. Each may be missing; then the rest goes on.
+
+use super::*;
+
+impl Recorder {
+    pub(super) fn begin_kernel(&mut self) {
+        if let Some(kernel) = &mut self.kernel {
+            if let Err(error) = kernel.begin(self.clock.source) {
+                self.kernel_trouble = Some(no_kernel(&error));
+                self.kernel = None;
+                let _ = std::fs::remove_dir_all(self.path.join("kernel"));
+            }
+        }
+        if let Some(trouble) = self.kernel_trouble.clone() {
+            self.oddity(trouble);
+        }
+    }
+
+    pub(super) fn begin_stacks(&mut self) {
+        let Some(hz) = self.options.stacks else { return };
+        let begun = Stacks::prepare(hz).and_then(|mut stacks| {
+            stacks.begin(&self.path, &self.uuid, &self.clock)?;
+            Ok(stacks)
+        });
+        match begun {
+            Ok(stacks) => self.stacks = Some(stacks),
+            Err(error) => {
+                let trouble = no_stacks(&error);
+                self.oddity(trouble.clone());
+                self.stacks_trouble = Some(trouble);
+                let _ = std::fs::remove_dir_all(self.path.join(stacks::FOLDER));
+            }
+        }
+    }
+
+    pub(super) fn end_stacks(&mut self) -> Option<SampleOutcome> {
+        let (outcome, told, oddities) = self.stacks.take()?.stop();
+        oddities.into_iter().for_each(|oddity| self.oddity(oddity));
+        self.stacks_told = Some(told);
+        Some(outcome)
+    }
+
+    /// After the last events of programs were taken.
+    pub(super) fn end_kernel(&mut self) -> Option<KernelOutcome> {
+        let kernel = self.kernel.take()?;
+        let mut told = kernel.told();
+        let drained = kernel.stop();
+        for oddity in &drained.oddities {
+            self.oddity(oddity.clone());
+        }
+        let outcome = KernelOutcome { events: drained.events(), lost: drained.lost(), cpus: drained.cpus.len() };
+        told["recorded_bytes"] = drained.bytes.into();
+        told["events"] = outcome.events.into();
+        told["lost"] = outcome.lost.into();
+        told["cpus"] = drained.cpus_json();
+        self.kernel_told = Some(told);
+        Some(outcome)
+    }
+
+    pub(super) fn begin_interfaces(&mut self) {
+        if let Some(interfaces) = &mut self.interfaces {
+            if let Err(error) = interfaces.begin(&self.path, self.clock) {
+                self.interfaces_trouble = Some(no_packets(&error));
+                self.interfaces = None;
+            }
+        }
+        if let Some(trouble) = self.interfaces_trouble.clone() {
+            self.oddity(trouble);
+        }
+    }
+
+    pub(super) fn end_interfaces(&mut self) -> Option<InterfacesOutcome> {
+        let captured = self.interfaces.take()?.stop();
+        for oddity in &captured.oddities {
+            self.oddity(oddity.clone());
+        }
+        self.interfaces_told = Some(captured.to_json());
+        self.total.packets += captured.packets;
+        self.total.packets_refused += captured.lost();
+        Some(InterfacesOutcome { packets: captured.packets, lost: captured.lost(), interfaces: captured.interfaces.len() })
+    }
+}
+
+/// The rest is recorded without the kernel, but a wish that the user can mend is an error.
+pub(super) fn without_kernel<T>(result: Result<T, kernel::KernelError>, trouble: &mut Option<String>) -> Result<Option<T>, Error> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.is_wrong_wish() => Err(error.into()),
+        Err(error) => {
+            *trouble = Some(no_kernel(&error));
+            Ok(None)
+        }
+    }
+}
+
+pub(super) fn no_stacks(error: &StacksError) -> String {
+    format!("no stacks are sampled: {error}")
+}
+
+/// What is to be captured of interfaces, if anything.
+pub(super) fn packets_wish(options: &Options, config: &Config) -> Option<interfaces::Wish> {
+    let mut wish = config.packets.clone();
+    if let Some(patterns) = &options.packets {
+        wish.interfaces.clone_from(patterns);
+    }
+    wish.snaplen = options.snaplen.unwrap_or(wish.snaplen);
+    (!wish.interfaces.is_empty()).then_some(wish)
+}
+
+pub(super) fn without_interfaces<T>(result: Result<T, interfaces::InterfaceError>, trouble: &mut Option<String>) -> Result<Option<T>, Error> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.is_wrong_wish() => Err(error.into()),
+        Err(error) => {
+            *trouble = Some(no_packets(&error));
+            Ok(None)
+        }
+    }
+}
+
+pub(super) fn no_packets(error: &interfaces::InterfaceError) -> String {
+    format!("no packets of interfaces are recorded: {error}")
+}
+
+pub(super) fn no_kernel(error: &kernel::KernelError) -> String {
+    format!("no kernel events are recorded: {error}")
+}
