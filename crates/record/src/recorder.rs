@@ -25,11 +25,11 @@ use crate::stacks::{self, SampleOutcome, Stacks, StacksError};
 use crate::steady::{Granted, Steady};
 use crate::stop::Stop;
 use crate::takeover::Predecessor;
-use sources::{packets_wish, without_interfaces, without_kernel};
 use longpole_abi::kind::ALL_CATEGORIES;
 use longpole_abi::{MODE_DISCARD, RING_MINIMUM};
 use rustix::event::epoll;
 use serde_json::json;
+use sources::{packets_wish, without_interfaces, without_kernel};
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -540,7 +540,6 @@ impl Recorder {
         };
         self.oddities.iter().map(times).collect()
     }
-
 }
 
 /// Modification time and size: what tells a changed file.

@@ -37,6 +37,10 @@ impl Recorder {
         let end = unix_now();
         for mut capture in std::mem::take(&mut self.captures).into_values() {
             let result = capture.finish(end).map_err(|error| error.to_string());
+            if result.is_err() && self.reserve.give() {
+                // Packets may be refused, their number may not.
+                let _ = capture.flush();
+            }
             self.capture_written(&mut capture, result);
             self.total.packets += capture.packets();
         }

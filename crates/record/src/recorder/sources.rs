@@ -107,7 +107,10 @@ pub(super) fn packets_wish(options: &Options, config: &Config) -> Option<interfa
     (!wish.interfaces.is_empty()).then_some(wish)
 }
 
-pub(super) fn without_interfaces<T>(result: Result<T, interfaces::InterfaceError>, trouble: &mut Option<String>) -> Result<Option<T>, Error> {
+pub(super) fn without_interfaces<T>(
+    result: Result<T, interfaces::InterfaceError>,
+    trouble: &mut Option<String>,
+) -> Result<Option<T>, Error> {
     match result {
         Ok(value) => Ok(Some(value)),
         Err(error) if error.is_wrong_wish() => Err(error.into()),
