@@ -114,11 +114,12 @@ def check(longpole, command, folder):
     assert lost == told["lost"], (lost, told["lost"])
     line = f"{kernel:>10,} events  {lost:>6,} lost"
     if shutil.which("babeltrace2"):
-        reader = subprocess.Popen(["babeltrace2", recording / "kernel"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        reader = subprocess.Popen(["babeltrace2", recording], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         counted = sum(block.count(b"\n") for block in iter(lambda: reader.stdout.read(1 << 20), b""))
         said = reader.stderr.read().decode()
         assert reader.wait() == 0, said
-        assert counted == kernel, (counted, kernel)
+        # All of the recording, the stacks too.
+        assert counted == info["events"], (counted, info["events"])
         # Its one warning is the one about lost events.
         other = [text for text in said.splitlines() if "WARNING" in text and "discarded" not in text]
         assert not other and (lost > 0 or not said.strip()), said

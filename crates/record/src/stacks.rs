@@ -191,10 +191,12 @@ impl Stacks {
                 self.shared.trouble(format!("the kernel's symbols could not be saved: {error}"));
             }
         }
+        // Readers take traces of one uuid for parts of one trace.
+        let own = Uuid::random().map_err(StacksError::io("read", "/dev/urandom"))?;
         let start = clock.now();
         let stream = |name: &str, class, cpu| {
             let path = folder.join(name);
-            stream::Stream::create(&path, *uuid, class, cpu, start).map_err(StacksError::io("make", path))
+            stream::Stream::create(&path, own, class, cpu, start).map_err(StacksError::io("make", path))
         };
         let begin = stream("begin", OF_BEGIN, 0)?;
         let mut lanes = Vec::new();
@@ -203,7 +205,7 @@ impl Stacks {
         }
         // Complete before it is seen.
         let (hidden, seen) = (folder.join(".metadata"), folder.join("metadata"));
-        let text = metadata::text(uuid, clock, &recording::host(), self.hz);
+        let text = metadata::text(&own, uuid, clock, &recording::host(), self.hz);
         fs::write(&hidden, text).and_then(|()| fs::rename(&hidden, &seen)).map_err(StacksError::io("make", &seen))?;
         for lane in &lanes {
             lane.ring.enable().map_err(StacksError::open)?;

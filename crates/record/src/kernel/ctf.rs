@@ -5,7 +5,7 @@
 //! packet that says 0, since the first value is no step.
 
 use super::layout::{Kind, VERSION};
-use crate::metadata::encoded;
+use crate::metadata::{encoded, literal};
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -269,19 +269,6 @@ pub fn class(text: &mut String, id: u16, name: &str, fields: &[(String, Kind)], 
         kind.declare(&word(name), text);
     }
     text.push_str("\t};\n};\n");
-}
-
-/// The inside of a string literal.
-pub fn literal(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => out.extend(['\\', c]),
-            c if c.is_control() => out.push('\u{fffd}'),
-            c => out.push(c),
-        }
-    }
-    out
 }
 
 /// A field's name; formats of the kernel have only such, files that somebody changed may not.

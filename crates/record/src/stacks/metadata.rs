@@ -24,7 +24,8 @@ const EVENTS: [(u16, &str, &str); 6] = [
     (PROCESS, "process", "uint32_t uid; int32_t namespace_pid;"),
 ];
 
-pub fn text(uuid: &Uuid, clock: &Clock, host: &str, hz: u32) -> String {
+/// `uuid` is that of this trace, `clock_uuid` that of the recording's clock: readers take traces of equal uuid for parts of one.
+pub fn text(uuid: &Uuid, clock_uuid: &Uuid, clock: &Clock, host: &str, hz: u32) -> String {
     let order = if cfg!(target_endian = "big") { "be" } else { "le" };
     let mut text = format!(
         r#"/* CTF 1.8 */
@@ -60,7 +61,7 @@ env {{
         major = env!("CARGO_PKG_VERSION_MAJOR"),
         minor = env!("CARGO_PKG_VERSION_MINOR"),
         source = clock.source.name(),
-        clock = clock_block(uuid, clock),
+        clock = clock_block(clock_uuid, clock),
     );
     for (class, last) in [(OF_CPU, "cpu_id"), (OF_BEGIN, "reserved")] {
         text.push_str(&format!(

@@ -227,7 +227,7 @@ mod tests {
     fn the_file_is_whole_after_every_system_call() {
         let clock = Calibration::begin(Source::MonoRaw).finish();
         let uuid = Uuid::random().unwrap();
-        let metadata = Arc::new(Metadata::from_text(&metadata::text(&uuid, &clock, "h", 99)).unwrap());
+        let metadata = Arc::new(Metadata::from_text(&metadata::text(&uuid, &uuid, &clock, "h", 99)).unwrap());
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("cpu0");
         let mut stream = Stream::create(&path, uuid, metadata::OF_CPU, 0, 1000).unwrap();
@@ -261,7 +261,7 @@ mod tests {
     fn events_that_the_disk_does_not_take_are_counted_as_lost() {
         let clock = Calibration::begin(Source::MonoRaw).finish();
         let uuid = Uuid::random().unwrap();
-        let metadata = Arc::new(Metadata::from_text(&metadata::text(&uuid, &clock, "h", 99)).unwrap());
+        let metadata = Arc::new(Metadata::from_text(&metadata::text(&uuid, &uuid, &clock, "h", 99)).unwrap());
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("cpu0");
         let mut stream = Stream::create(&path, uuid, metadata::OF_CPU, 0, 1000).unwrap();
