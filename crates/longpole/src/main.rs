@@ -3,6 +3,7 @@
 
 mod answer;
 mod input;
+mod interactions;
 mod kernel;
 mod machine_log;
 mod overhead;
