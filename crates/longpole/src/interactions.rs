@@ -36,8 +36,13 @@ pub fn open(input: &Input, what: &str) -> anyhow::Result<Interactions> {
     let [path] = paths.as_slice() else {
         return Err(WrongUsage(format!("{what} of one trace; name one")).into());
     };
+    of(path, what, input.options())
+}
+
+/// Of this trace.
+pub fn of(path: &Path, what: &str, part: Part) -> anyhow::Result<Interactions> {
     machine_log::needed(path, what)?;
-    Interactions::of_log(path, input.options())
+    Interactions::of_log(path, part)
 }
 
 impl Interactions {
