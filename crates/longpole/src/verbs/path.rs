@@ -41,7 +41,7 @@ enum Way {
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let interactions = interactions::open(&args.input, "critical paths are")?;
+    let mut interactions = interactions::open(&args.input, "critical paths are")?;
     let mode = match args.mode {
         Way::Global => Mode::Global,
         Way::Active => Mode::Active,
