@@ -42,4 +42,5 @@ pub mod stacks;
 pub mod stages;
 pub mod text;
 pub mod verdict;
+pub mod what_if;
 pub mod windows;

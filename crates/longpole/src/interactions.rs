@@ -6,6 +6,7 @@ use crate::input::{self, Input};
 use crate::{kernel, machine_log, WrongUsage};
 use anyhow::{anyhow, bail, Context};
 use longpole_analysis::lineage::{Answer, Lineage, Options};
+use longpole_analysis::what_if::{self, WhatIf};
 use longpole_model::causes::{About, Composer, Told};
 use longpole_model::interaction::{Deed, Interaction, Vocabulary};
 use longpole_model::machine_log::{Reader, Writer};
@@ -161,6 +162,21 @@ impl Interactions {
             lineage.until(end);
         }
         lineage.answer(self.vocabulary()).map_err(|error| anyhow!("{}: {error}", self.shown))
+    }
+
+    /// What changes would bring.
+    pub fn what_if(mut self, options: what_if::Options) -> anyhow::Result<what_if::Answer> {
+        let mut worlds = WhatIf::new(options);
+        while let Some(interaction) = self.next()? {
+            if let Some(begin) = self.range().begin {
+                worlds.begin_at(begin);
+            }
+            worlds.interaction(self.vocabulary(), &interaction);
+        }
+        if let Some(end) = self.until() {
+            worlds.until(end);
+        }
+        worlds.answer(self.vocabulary()).map_err(|error| anyhow!("{}: {error}", self.shown))
     }
 
     /// As a machine log.

@@ -61,6 +61,8 @@ enum Verb {
     /// Tell the critical path: the states and links that nothing else could have hidden
     Path(verbs::path::Args),
     Diff(verbs::diff::Args),
+    /// Predict what a change would bring, by replaying the trace with it
+    WhatIf(verbs::what_if::Args),
     /// Write the machines of a trace as a machine log
     Model(verbs::model::Args),
     /// Name the bottleneck, with its evidence
@@ -92,6 +94,7 @@ fn main() -> ExitCode {
         Verb::Packets(args) => verbs::packets::run(args),
         Verb::Path(args) => verbs::path::run(args),
         Verb::Diff(args) => verbs::diff::run(args),
+        Verb::WhatIf(args) => verbs::what_if::run(args),
         Verb::Model(args) => verbs::model::run(args),
         Verb::Report(args) => verbs::report::run(args),
         Verb::Demo(args) => verbs::demo::run(args),

@@ -22,3 +22,4 @@ pub mod status;
 pub mod stop;
 pub mod syscalls;
 pub mod util;
+pub mod what_if;
