@@ -130,13 +130,13 @@ impl Sketch {
         self.system.queues.len() as Id - 1
     }
 
-    /// Two threads that compute all the time, one of them on what it is told by the system: nobody waits for either.
-    pub fn decoy(&mut self, mean: u64) -> Id {
+    /// Threads that compute all the time, the first of them on what it is told by the system: nobody waits for them.
+    pub fn decoy(&mut self, mean: u64, threads: u64) -> Id {
         let tap = self.queue("decoy.tap", None);
         let (hot, cool) = (self.state("decoy.hot"), self.state("decoy.cool"));
         let burst = Dist::around(mean * self.pick.int(4, 7), 0.3);
         let rest = Dist::around(mean / 5, 0.5);
-        self.members("decoy", 2, |at| {
+        self.members("decoy", threads, |at| {
             let first = if at == 0 { vec![Step::Drain { queue: tap }] } else { vec![work(cool, rest)] };
             let steps = first.into_iter().chain([work(hot, burst)]).collect();
             vec![Step::Forever { steps }]

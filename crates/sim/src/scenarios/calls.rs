@@ -7,7 +7,7 @@ use crate::system::Step;
 /// `$client` calls `$front`, that calls `$store`; both call `$timer` for each item, which takes `$timer.program`.
 pub fn rpc_chain(s: &mut Sketch) {
     let mean = s.pick.int(4_000, 20_000);
-    let tap = s.decoy(mean * 4);
+    let tap = s.decoy(mean * 4, 2);
     let (front, store, timer) = (s.call("rpc.front"), s.call("rpc.store"), s.call("rpc.timer"));
     let program = s.state("timer.program");
     let cost = (mean as f64 * s.pick.real(1.2, 1.8)) as u64;

@@ -10,7 +10,7 @@ pub fn lock_convoy(s: &mut Sketch) {
     let inside = s.pick.int(5_000, 20_000);
     let part = s.pick.real(0.4, 0.7);
     let outside = (inside as f64 * (count - 1) as f64 * part) as u64;
-    let tap = s.decoy(inside * 5);
+    let tap = s.decoy(inside * 5, count);
     let (lock, done) = (s.lock("lock"), s.queue("done", None));
     let (prepare, update, sum) = (s.state("worker.outside"), s.state("worker.inside"), s.state("main.sum"));
     let items = s.items;
@@ -27,7 +27,7 @@ pub fn lock_convoy(s: &mut Sketch) {
 /// `$server` shares one CPU with `$hog`, whose slices are long.
 pub fn cpu_hog(s: &mut Sketch) {
     let mean = s.pick.int(50_000, 150_000);
-    let tap = s.decoy(mean * 3);
+    let tap = s.decoy(mean * 3, 2);
     let slice = mean * s.pick.int(3, 6);
     let request = s.call("rpc.server");
     let (serve, spin, prepare) = (s.state("server.serve"), s.state("hog.spin"), s.state("client.prepare"));
@@ -61,7 +61,7 @@ pub fn polling(s: &mut Sketch) {
 /// `$producer` signals each item, though `$consumer` takes all that is there.
 pub fn batching(s: &mut Sketch) {
     let mean = s.pick.int(3_000, 10_000);
-    let tap = s.decoy(mean * 6);
+    let tap = s.decoy(mean * 6, 2);
     let (ring, signal, done) = (s.queue("ring", None), s.signal("signal"), s.queue("done", None));
     let (make, tell, take) = (s.state("producer.make"), s.state("producer.signal"), s.state("consumer.take"));
     let cost = (mean as f64 * s.pick.real(1.5, 2.5)) as u64;

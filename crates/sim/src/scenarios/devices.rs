@@ -9,7 +9,7 @@ pub fn dma(s: &mut Sketch) {
     // Per packet at 2.0 units.
     let transfer = s.pick.int(5_000, 20_000);
     let (near, far) = (s.host("near"), s.host("far"));
-    let tap = s.decoy(transfer * 2);
+    let tap = s.decoy(transfer * 2, 2);
     let ring = s.queue("ring", Some(s.pick.clone().int(32, 128)));
     let latency = Dist::Fixed(s.pick.int(10_000, 50_000));
     let wire = s.wire("wire", None, latency, None);
@@ -45,7 +45,7 @@ pub fn dma(s: &mut Sketch) {
 pub fn two_hosts(s: &mut Sketch) {
     let mean = s.pick.int(10_000, 40_000);
     let (near, far) = (s.host("near"), s.host("far"));
-    let tap = s.decoy(mean * 2);
+    let tap = s.decoy(mean * 2, 2);
     let window = s.pick.int(24, 48);
     let latency = Dist::around(mean * s.pick.int(3, 6), 0.1);
     let (requests, replies) = (s.wire("requests", Some(window), latency, None), s.wire("replies", Some(window), latency, None));
@@ -64,7 +64,7 @@ pub fn two_hosts(s: &mut Sketch) {
 pub fn credit(s: &mut Sketch) {
     let mean = s.pick.int(5_000, 20_000);
     let (near, far) = (s.host("near"), s.host("far"));
-    let tap = s.decoy(mean * 3);
+    let tap = s.decoy(mean * 3, 2);
     let window = s.pick.int(4, 10);
     // There and back takes this many windows' work.
     let way = mean * window * s.pick.int(3, 5) / 2;

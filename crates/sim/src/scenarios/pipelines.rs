@@ -10,7 +10,7 @@ pub fn tandem(s: &mut Sketch, capacity: u64) {
     let slow = s.pick.int(0, count - 1);
     let mean = s.pick.int(8_000, 40_000);
     let (factor, spread) = (s.pick.real(1.3, 1.8), s.pick.real(0.4, 0.9));
-    let tap = s.decoy(mean * 2);
+    let tap = s.decoy(mean * 2, 2);
     let queues: Vec<u32> = (1..count).map(|at| s.queue(&format!("queue{at}"), Some(capacity))).collect();
     let mut last = 0;
     for at in 0..count {
@@ -39,7 +39,7 @@ pub fn fork_join(s: &mut Sketch) {
     let slow = s.pick.int(0, count - 1);
     let mean = s.pick.int(20_000, 80_000);
     let factor = s.pick.real(1.6, 2.2);
-    let tap = s.decoy(mean * 2);
+    let tap = s.decoy(mean * 2, 2);
     let join = s.queue("join", None);
     let (split, gather) = (s.state("main.split"), s.state("main.gather"));
     let mut round = vec![work(split, Dist::around(mean / 10, 0.3))];
