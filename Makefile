@@ -43,10 +43,10 @@ truth: truth-sim
 	examples/pipes/verdicts.py
 	tests/unmodified/check.py --seconds 4
 
-# Names, parameters and times are drawn by SEED; TRUTH has options of bench/truth/run.
+# Names, parameters and times are drawn by SEED; TRUTH has options of bench/truth/run.py.
 truth-sim:
 	cargo build --release -p longpole -p longpole-sim
-	bench/truth/run --seed $(SEED) $(TRUTH)
+	bench/truth/run.py --seed $(SEED) $(TRUTH)
 
 # The kernel's answers beside /proc, perf and bpftrace, on ten seconds of a mixed load each; as root.
 truth-kernel:

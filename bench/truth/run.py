@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The truth suite, simulated part: is the bottleneck that was put in the one that is named?
 
-    bench/truth/run [NAME…] [--seed N] [--seeds COUNT] [--items N] [--json FILE]
+    bench/truth/run.py [NAME…] [--seed N] [--seeds COUNT] [--items N] [--json FILE]
 
 Per scenario: the truth, our first answer with its criticality, the profiler's first answer (the state with the most CPU time), the unknown share, and
 what a change brings: as `what-if` predicts it, as subtracting the criticality would, as Amdahl's law with the profiler's share would, and as
