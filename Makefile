@@ -1,6 +1,6 @@
 # `make demo` and `make test` are all that a newcomer needs. Everything is built into target/release, once.
 
-.PHONY: all demo test bench soak truth truth-sim truth-kernel pipeline-table pipeline-scrambled affinity install clean
+.PHONY: all demo test bench soak truth truth-sim truth-robust truth-cost truth-kernel pipeline-table pipeline-scrambled affinity install clean
 
 prefix ?= /usr/local
 
@@ -47,6 +47,15 @@ truth: truth-sim
 truth-sim:
 	cargo build --release -p longpole -p longpole-sim
 	bench/truth/run.py --seed $(SEED) $(TRUTH)
+
+# The answers of the simulated part when events are missing and clocks differ, and what the critical path costs.
+truth-robust:
+	cargo build --release -p longpole -p longpole-sim
+	bench/truth/robust.py --seed $(SEED) $(TRUTH)
+
+truth-cost:
+	cargo build --release -p longpole -p longpole-sim
+	bench/truth/cost.py $(TRUTH)
 
 # The kernel's answers beside /proc, perf and bpftrace, on ten seconds of a mixed load each; as root.
 truth-kernel:

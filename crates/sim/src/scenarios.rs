@@ -41,6 +41,8 @@ pub const ALL: &[Scenario] = &[
     },
     Scenario { name: "control_light", about: "a pipeline that could do five times as much", items: 1500, build: controls::light },
     Scenario { name: "control_even", about: "one thread with many equal states", items: 1500, build: controls::even },
+    // For the cost of the pass; nothing is expected of it.
+    Scenario { name: "leak", about: "a pipeline whose every item leaves a token that nobody takes", items: 2000, build: pipelines::leak },
 ];
 
 pub fn find(name: &str) -> Option<&'static Scenario> {

@@ -54,3 +54,12 @@ pub fn fork_join(s: &mut Sketch) {
     round.extend([put(tap), Step::Get { queue: join, n: count }, work(gather, Dist::around(mean / 12, 0.3))]);
     s.system.end = s.machine("main", vec![repeat(s.items, round)]);
 }
+
+/// Two stages, of which the first leaves a token per item in a queue that nobody empties.
+pub fn leak(s: &mut Sketch) {
+    let (queue, left) = (s.queue("queue", Some(8)), s.queue("left", None));
+    let (make, take) = (s.state("maker.make"), s.state("sink.take"));
+    let mean = s.pick.int(5_000, 20_000);
+    s.machine("maker", vec![repeat(s.items, vec![work(make, Dist::around(mean, 0.5)), put(left), put(queue)])]);
+    s.system.end = s.machine("sink", vec![repeat(s.items, vec![get(queue), work(take, Dist::around(mean, 0.5))])]);
+}
