@@ -166,8 +166,8 @@ class Watchers:
             process.wait()
         self.recording = next((self.folder / "traces").iterdir())
 
-    def longpole(self, verb, *arguments):
-        command = [TARGET / "longpole", verb, "--json", *arguments, self.recording]
+    def longpole(self, verb, *arguments, trace=None):
+        command = [TARGET / "longpole", verb, "--json", *arguments, trace or self.recording]
         return json.loads(subprocess.run(command, env=self.environment, check=True, stdout=subprocess.PIPE).stdout)
 
 
@@ -347,10 +347,16 @@ def near(ours, theirs):
     return abs(ours - theirs) <= max(0.05 * theirs, 2000)
 
 
-def check_delays(sched, tids, table, events, untraced):
+def check_delays(sched, tids, table, events, untraced=None):
+    """`untraced` switches of the recording that `sched` is of; none: it is of the perf.data itself."""
+    same = untraced is None
     print("\nsched: delays beside a reckoning from `perf script`, and beside `perf sched latency` (limit: count equal; mean and p99 within 5 % or 2 us, unless perf lacks more than 1 of 1,000)")
-    # Who ran unseen was woken or put off once more or less than the switches tell.
-    print(f"  {untraced} switches of the whole machine were not traced; a thread's counts may differ for them by 1 of 1,000")
+    if same:
+        print("  all of one perf.data, whatever it lacks")
+        untraced = 0
+    else:
+        # Who ran unseen was woken or put off once more or less than the switches tell.
+        print(f"  {untraced} switches of the whole machine were not traced; a thread's counts may differ for them by 1 of 1,000")
 
     def alike(mine, other):
         return mine == other or (untraced > 0 and abs(mine - other) <= max(1, 0.001 * other))
@@ -361,24 +367,26 @@ def check_delays(sched, tids, table, events, untraced):
         if line is None:
             verdict(not theirs.woken and not theirs.put_off, f"{tid}: never waited, theirs {len(theirs.woken)} + {len(theirs.put_off)}")
             continue
-        for kind, mine, times, missed in [("woken", line, theirs.woken, theirs.missed), ("put off", line["preempted"], theirs.put_off, 0)]:
+        # What perf missed is in a recording beside it, and in its own file for nobody.
+        missed, unqueued = (0, 0) if same else (theirs.missed, theirs.unqueued)
+        for kind, mine, times, lacking in [("woken", line, theirs.woken, missed), ("put off", line["preempted"], theirs.put_off, 0)]:
             if not times and mine["count"] == 0:
                 continue
             mean, p99 = (statistics.fmean(times), percentile(times, 99)) if times else (0, 0)
             text = (
-                f"{line['name']} {tid} {kind}: count {mine['count']} and {len(times)}{f' + {missed} starts whose wake-up perf missed' if missed else ''}, mean {(mine['mean_ns'] or 0) / 1e3:.2f} and {mean / 1e3:.2f} us, "
+                f"{line['name']} {tid} {kind}: count {mine['count']} and {len(times)}{f' + {lacking} starts whose wake-up perf missed' if lacking else ''}, mean {(mine['mean_ns'] or 0) / 1e3:.2f} and {mean / 1e3:.2f} us, "
                 f"p99 {(mine['p99_ns'] or 0) / 1e3:.2f} and {p99 / 1e3:.2f} us"
             )
             close = near(mine["mean_ns"] or 0, mean) and near(mine["p99_ns"] or 0, p99)
-            verdict(alike(mine["count"], len(times) + missed) and (close or missed > 0.001 * len(times)), text)
+            verdict(alike(mine["count"], len(times) + lacking) and (close or lacking > 0.001 * len(times)), text)
         if tid in table:
             count, mean, _ = table[tid]
             both = line["count"] + line["preempted"]["count"]
             # It counts a wake-up from the place in the queue on.
             total = line["total_ns"] + line["preempted"]["total_ns"] - sum(theirs.queued)
-            known = f"{count} + {theirs.missed + theirs.unqueued} missed + {theirs.inside} put off inside the kernel"
+            known = f"{count} + {missed + unqueued} missed + {theirs.inside} put off inside the kernel"
             text = f"{line['name']} {tid} `perf sched latency`: count {both} and {known}, mean {total / max(both, 1) / 1e3:.2f} and {mean / 1e3:.2f} us"
-            without = theirs.missed + theirs.unqueued + theirs.inside
+            without = missed + unqueued + theirs.inside
             verdict(alike(both, count + without) and (near(total / max(both, 1), mean) or without > 0.001 * both), text)
 
 
@@ -507,7 +515,9 @@ def main():
         tids = {tid for threads in run.accounts.values() for tid in threads}
         check_reasons(run.watchers.longpole("cpu", "--end", str(run.over_ns)), run.accounts, run.masks)
         untraced = run.watchers.longpole("info")["names"].get("longpole_running", 0)
-        check_delays(run.watchers.longpole("sched"), tids, perf_latency(data), perf_events(data), untraced)
+        table, events = perf_latency(data), perf_events(data)
+        check_delays(run.watchers.longpole("sched"), tids, table, events, untraced)
+        check_delays(run.watchers.longpole("sched", trace=data), tids, table, events)
 
         offset_ns = time.time_ns() - time.monotonic_ns()
         run = Run(folder, "wakers", options.seconds)

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 const MOST_IN_FLIGHT: usize = 1 << 16;
 const MAX_NESTING: usize = 1024;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     Rpc,

@@ -8,9 +8,11 @@
 //! No analysis may look at what a name means: systems are judged by their structure, and names are only repeated.
 
 pub mod blame;
+pub mod change;
 pub mod consumer;
 pub mod cpu;
 mod depth;
+pub mod diff;
 pub mod distinct;
 mod facts;
 pub mod family;
@@ -40,4 +42,5 @@ pub mod stacks;
 pub mod stages;
 pub mod text;
 pub mod verdict;
+pub mod what_if;
 pub mod windows;

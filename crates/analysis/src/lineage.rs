@@ -11,11 +11,11 @@
 
 mod active;
 mod answer;
-mod key;
+pub(crate) mod key;
 mod life;
 mod profile;
 mod segments;
-mod steps;
+pub(crate) mod steps;
 mod tree;
 
 pub use answer::{Answer, Contradiction, Inner, NoAnswer, Row, Segment};

@@ -102,21 +102,7 @@ impl<S: ReadAt> Dat<S> {
     pub fn open(source: S) -> Result<Dat<S>, DatError> {
         let len = source.size().map_err(|e| DatError { offset: 0, kind: DatErrorKind::Io(e) })?;
         let mut at = Cursor::file(&source, len, 0);
-        if at.bytes(10).is_ok_and(|b| b != MAGIC) || len < 10 {
-            return Err(DatError { offset: 0, kind: DatErrorKind::NotADat });
-        }
-        let version = at.string()?;
-        let order = match at.byte()? {
-            0 => ByteOrder::Little,
-            1 => ByteOrder::Big,
-            other => return Err(at.error(DatErrorKind::Head(other))),
-        };
-        at.set_order(order);
-        let long = at.byte()?;
-        if !matches!(long, 4 | 8) {
-            return Err(at.error(DatErrorKind::Head(long)));
-        }
-        let page_size = at.u32()?;
+        let Head { version, order, page_size } = head(&mut at)?;
         let parts = match version.as_str() {
             "6" => parts::version_6(&mut at, page_size)?,
             "7" => parts::version_7(&mut at)?,
@@ -210,6 +196,46 @@ impl<S: ReadAt> Dat<S> {
         };
         Ok(PageStream::new(CpuReader::new(&self.source, data, self.order), layout))
     }
+}
+
+struct Head {
+    version: String,
+    order: ByteOrder,
+    page_size: u32,
+}
+
+fn head(at: &mut Cursor<'_>) -> Result<Head, DatError> {
+    if at.bytes(10).map_or(true, |b| b != MAGIC) {
+        return Err(DatError { offset: 0, kind: DatErrorKind::NotADat });
+    }
+    let version = at.string()?;
+    let order = match at.byte()? {
+        0 => ByteOrder::Little,
+        1 => ByteOrder::Big,
+        other => return Err(at.error(DatErrorKind::Head(other))),
+    };
+    at.set_order(order);
+    let long = at.byte()?;
+    if !matches!(long, 4 | 8) {
+        return Err(at.error(DatErrorKind::Head(long)));
+    }
+    let page_size = at.u32()?;
+    Ok(Head { version, order, page_size })
+}
+
+/// The formats of the events in a perf.data: its section TRACING_DATA begins as a trace.dat does, with versions of its own.
+pub fn perf_formats(section: &[u8]) -> Result<(Formats, ByteOrder), DatError> {
+    let mut at = Cursor::memory(section, ByteOrder::Little);
+    let Head { version, order, .. } = head(&mut at)?;
+    if !matches!(version.as_str(), "0.5" | "0.6") {
+        return Err(at.error(DatErrorKind::Version(version)));
+    }
+    let mut formats = Formats::default();
+    for (system, bytes) in parts::formats(&mut at)? {
+        let wrong = |error| DatError { offset: 0, kind: DatErrorKind::Format { what: format!("a format of {system}"), error } };
+        formats.add(EventFormat::parse(&system, &text(&bytes)).map_err(wrong)?);
+    }
+    Ok((formats, order))
 }
 
 fn text(bytes: &[u8]) -> std::borrow::Cow<'_, str> {

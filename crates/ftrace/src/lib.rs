@@ -23,7 +23,7 @@ mod raw;
 pub mod stream;
 pub mod tracefs;
 
-pub use dat::Dat;
+pub use dat::{perf_formats, Dat};
 pub use error::{DatError, DatErrorKind, FieldError, FormatError, FormatErrorKind, PageError, PageErrorKind, TraceFsError};
 pub use format::{EventFormat, Field, Formats};
 pub use instance::{CpuStats, DeadInstance, Instance};

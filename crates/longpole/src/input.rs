@@ -78,7 +78,7 @@ impl Input {
 }
 
 /// The recorder converts the kernel's events when it ends; for one that was killed, the first reader does.
-fn complete(path: &Path) {
+pub fn complete(path: &Path) {
     complete_kernel(path);
     complete_symbols(path).iter().for_each(|note| eprintln!("longpole: note: {note}"));
 }

@@ -3,6 +3,7 @@
 
 mod answer;
 mod input;
+mod interactions;
 mod kernel;
 mod machine_log;
 mod overhead;
@@ -59,6 +60,7 @@ enum Verb {
     Packets(verbs::packets::Args),
     /// Tell the critical path: the states and links that nothing else could have hidden
     Path(verbs::path::Args),
+    Diff(verbs::diff::Args),
     /// Write the machines of a trace as a machine log
     Model(verbs::model::Args),
     /// Name the bottleneck, with its evidence
@@ -89,6 +91,7 @@ fn main() -> ExitCode {
         Verb::Syscalls(args) => verbs::syscalls::run(args),
         Verb::Packets(args) => verbs::packets::run(args),
         Verb::Path(args) => verbs::path::run(args),
+        Verb::Diff(args) => verbs::diff::run(args),
         Verb::Model(args) => verbs::model::run(args),
         Verb::Report(args) => verbs::report::run(args),
         Verb::Demo(args) => verbs::demo::run(args),

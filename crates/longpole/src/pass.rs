@@ -18,12 +18,7 @@ use std::io::{self, Write};
 pub fn read(input: &Input, mut pairs: Option<&mut Pairs>) -> anyhow::Result<(Pass, Trace)> {
     let mut pass = Pass::new().context("a built-in rule file is wrong")?;
     let mut trace = input.open()?;
-    while let Some((item, catalogue)) = trace.next_with_catalogue()? {
-        if let (Some(pairs), Item::Event(event)) = (pairs.as_deref_mut(), &item) {
-            pairs.event(catalogue, event);
-        }
-        pass.item(catalogue, &item);
-    }
+    feed(&mut trace, &mut pass, pairs.as_deref_mut())?;
     for oddity in trace.oddities() {
         eprintln!("longpole: {oddity}");
     }
@@ -31,6 +26,17 @@ pub fn read(input: &Input, mut pairs: Option<&mut Pairs>) -> anyhow::Result<(Pas
         pairs.check(trace.catalogue())?;
     }
     Ok((pass, trace))
+}
+
+/// All of a trace, to all analyses.
+pub fn feed(trace: &mut Trace, pass: &mut Pass, mut pairs: Option<&mut Pairs>) -> anyhow::Result<()> {
+    while let Some((item, catalogue)) = trace.next_with_catalogue()? {
+        if let (Some(pairs), Item::Event(event)) = (pairs.as_deref_mut(), &item) {
+            pairs.event(catalogue, event);
+        }
+        pass.item(catalogue, &item);
+    }
+    Ok(())
 }
 
 /// As [`read`]; where the trace holds the kernel's events, the time of spans is told net of what the scheduler and interrupts took.

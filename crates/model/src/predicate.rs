@@ -2,7 +2,7 @@
 //!
 //! One small language serves the `when` of rules, the conditions of findings and `--from EVENT:pred` of the command line. It has
 //! comparisons (`== != < <= > >=`) of names, numbers and texts, `!`, `&&`, `||` and parentheses. It must never grow into a query language: what
-//! needs more is SQL's work. A comparison with something that is not there is false, `!=` included, so that absence never matches by accident.
+//! needs more is SQL's work. A name may carry a text, `share("x")`: it is a name like any other, and means what its user makes of it. A comparison with something that is not there is false, `!=` included, so that absence never matches by accident.
 
 use std::fmt;
 
@@ -303,6 +303,7 @@ fn tokens(text: &str) -> Result<Vec<(usize, Token)>, PredicateError> {
             (digit, next) if digit.is_ascii_digit() || (digit == '-' && next.is_some_and(char::is_ascii_digit)) => number(&chars, at)?,
             (letter, _) if is_name(letter) => {
                 let length = chars[at..].iter().take_while(|&&letter| is_name(letter)).count();
+                let length = length + carried(&chars, at + length)?;
                 (Token::Name(chars[at..at + length].iter().collect()), length)
             }
             (other, _) => {
@@ -318,6 +319,22 @@ fn tokens(text: &str) -> Result<Vec<(usize, Token)>, PredicateError> {
     }
     out.push((chars.len() + 1, Token::End));
     Ok(out)
+}
+
+/// The length of a text in parentheses that belongs to a name: `("router::lookup")`.
+fn carried(chars: &[char], at: usize) -> Result<usize, PredicateError> {
+    if chars.get(at..at + 2) != Some(&['(', '"']) {
+        return Ok(0);
+    }
+    let (_, length) = quoted(chars, at + 1)?;
+    match chars.get(at + 1 + length) {
+        Some(')') => Ok(length + 2),
+        found => Err(PredicateError {
+            column: at + 2 + length,
+            expected: "`)`".to_owned(),
+            found: found.map_or_else(|| "the end".to_owned(), |letter| format!("`{letter}`")),
+        }),
+    }
 }
 
 fn is_name(letter: char) -> bool {

@@ -1,6 +1,6 @@
 //! Opens any trace and yields one stream of events, ordered by time.
 //!
-//! A trace is a Longpole recording, any number of CTF traces (LTTng's, Genode's, barectf's, …), a pcapng or pcap file, or several
+//! A trace is a Longpole recording, any number of CTF traces (LTTng's, Genode's, barectf's, …), a perf.data, a pcapng or pcap file, or several
 //! of these at once. What is inside is recognised by content. [`Trace::next_item`] then yields events and losses, merged over all
 //! streams; memory does not grow with the length of the trace.
 //!
@@ -17,6 +17,7 @@ mod kallsyms;
 mod merge;
 mod moment;
 mod oddity;
+mod perf;
 mod recognise;
 mod recording;
 mod shelf;

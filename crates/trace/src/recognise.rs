@@ -5,7 +5,7 @@
 //! (say, `/`) is refused soon instead of searched for long.
 
 use crate::error::Error;
-use crate::recording;
+use crate::{perf, recording};
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -22,6 +22,8 @@ pub(crate) struct Found {
     pub ctf: Vec<PathBuf>,
     /// pcapng and pcap files.
     pub captures: Vec<PathBuf>,
+    /// A perf.data.
+    pub perf: Option<PathBuf>,
     /// Pages of the kernel that are no trace yet.
     pub raw: Option<PathBuf>,
 }
@@ -94,6 +96,9 @@ fn file(path: &Path) -> Result<Found, Error> {
     if is_capture(&first) {
         return Ok(Found { captures: vec![path.to_owned()], ..Found::default() });
     }
+    if perf::is_perf(&first) {
+        return Ok(Found { perf: Some(path.to_owned()), ..Found::default() });
+    }
     if path.file_name().is_some_and(|name| name == recording::FILE_NAME) {
         return in_recording(parent);
     }
@@ -104,7 +109,7 @@ fn file(path: &Path) -> Result<Found, Error> {
         [0xc1, 0xfc, 0x1f, 0xc1] | [0xc1, 0x1f, 0xfc, 0xc1] => "it is a CTF stream; name its directory".to_owned(),
         [b'{', ..] => "it looks like JSON lines; only verbs that analyse machines read a machine log".to_owned(),
         [] => "the file is empty".to_owned(),
-        first => format!("the file begins with \"{}\": it is neither pcapng nor pcap", first.escape_ascii()),
+        first => format!("the file begins with \"{}\": it is neither perf.data nor pcapng nor pcap", first.escape_ascii()),
     };
     Err(Error::NotATrace { path: path.to_owned(), tried })
 }

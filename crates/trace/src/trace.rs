@@ -7,6 +7,7 @@ use crate::event::{Catalogue, Class, ClassId, Item, Loss, Stream, StreamId, Stre
 use crate::merge::{Heap, Key};
 use crate::moment::Moment;
 use crate::oddity::Oddity;
+use crate::perf::PerfSource;
 use crate::recognise::{recognise, Found};
 use crate::recording::{Clock, Recording};
 use crate::shelf::Shelf;
@@ -81,6 +82,7 @@ impl Shared {
 pub(crate) enum Source {
     Ctf(Box<CtfSource>),
     Capture(Box<CaptureSource>),
+    Perf(Box<PerfSource>),
     /// Events that are there but cannot be read yet: a loss that nobody counted.
     Missing {
         loss: Loss,
@@ -95,6 +97,7 @@ impl Source {
         match self {
             Source::Ctf(source) => source.advance(shared),
             Source::Capture(source) => source.advance(shared),
+            Source::Perf(source) => source.advance(shared),
             Source::Missing { loss, told } => Ok((!std::mem::replace(told, true)).then_some(loss.end_ns)),
         }
     }
@@ -105,6 +108,7 @@ impl Source {
         match self {
             Source::Ctf(source) => source.item(shelf),
             Source::Capture(source) => source.item(shelf),
+            Source::Perf(source) => source.item(shelf),
             Source::Missing { loss, .. } => Item::Loss(*loss),
         }
     }
@@ -116,7 +120,7 @@ impl Source {
     fn leave(&mut self, end_ns: i64) -> bool {
         match self {
             Source::Ctf(source) => source.leave(end_ns),
-            Source::Capture(_) | Source::Missing { .. } => false,
+            Source::Capture(_) | Source::Perf(_) | Source::Missing { .. } => false,
         }
     }
 }
@@ -213,6 +217,12 @@ impl Trace {
                 self.slots.push(Slot { source: Source::Missing { loss, told: false }, window: None });
             }
             self.shared.oddities.push(Oddity::Unconverted { path });
+        }
+        if let Some(path) = found.perf {
+            let source = PerfSource::open(&path, name(&path), &mut self.shared)?;
+            // Its records are in order but where perf itself was late.
+            self.slots.push(Slot { source: Source::Perf(Box::new(source)), window: Some(Window::default()) });
+            self.add_source("perf".to_owned());
         }
         for path in found.captures {
             // The packets that the programs of a recording captured are events of its user trace already.

@@ -361,7 +361,7 @@ impl Lineage {
     }
 }
 
-fn machine_of(deed: Deed) -> MachineId {
+pub(crate) fn machine_of(deed: Deed) -> MachineId {
     match deed {
         Deed::Here { machine }
         | Deed::Class { machine, .. }
@@ -382,7 +382,7 @@ fn machine_of(deed: Deed) -> MachineId {
 }
 
 /// A state that bears the name of one of ours is that one.
-fn named(vocabulary: &Vocabulary, state: NameId) -> State {
+pub(crate) fn named(vocabulary: &Vocabulary, state: NameId) -> State {
     match vocabulary.names.text(state) {
         "run" => State::Run,
         "runnable" => State::Runnable,

@@ -50,7 +50,7 @@ impl<'a> Cursor<'a> {
         Cursor { from: From::File(source), len, at, order: ByteOrder::Little }
     }
 
-    fn memory(bytes: &'a [u8], order: ByteOrder) -> Cursor<'a> {
+    pub fn memory(bytes: &'a [u8], order: ByteOrder) -> Cursor<'a> {
         Cursor { from: From::Memory(bytes), len: bytes.len() as u64, at: 0, order }
     }
 
@@ -181,6 +181,15 @@ impl<'a> Cursor<'a> {
         parts.options.push(DatOption { id, data });
         Ok(())
     }
+}
+
+/// System and text of each format, behind the head.
+pub fn formats(at: &mut Cursor<'_>) -> Result<Vec<(String, Vec<u8>)>, DatError> {
+    let mut parts = Parts::default();
+    at.headers(&mut parts)?;
+    at.formats_of("ftrace", &mut parts)?;
+    at.systems(&mut parts)?;
+    Ok(parts.formats)
 }
 
 pub fn version_6(at: &mut Cursor<'_>, page_size: u32) -> Result<Parts, DatError> {

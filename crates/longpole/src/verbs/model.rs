@@ -1,7 +1,7 @@
 //! `longpole model`: the machines of a trace as a machine log.
 
 use crate::input::Input;
-use crate::{machine_log, WrongUsage};
+use crate::{interactions, WrongUsage};
 use std::io::{self, BufWriter};
 use std::process::ExitCode;
 
@@ -17,16 +17,12 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let paths = args.input.paths()?;
-    let [path] = paths.as_slice() else {
-        return Err(WrongUsage("a machine log is of one trace; name one".to_owned()).into());
-    };
-    machine_log::needed(path, "machines")?;
+    let interactions = interactions::open(&args.input, "machines are")?;
     if args.input.begin.is_some() {
         return Err(
             WrongUsage("--begin: what machines did before decides what they do later; only --end cuts a machine log".to_owned()).into()
         );
     }
-    machine_log::open(path, args.input.options())?.copy(BufWriter::new(io::stdout().lock()))?;
+    interactions.write(BufWriter::new(io::stdout().lock()))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,8 +1,7 @@
 //! `longpole path`: the chain of states and links that nothing else could have hidden.
 
-use crate::machine_log;
 use crate::table::{duration, number, percent, Table};
-use crate::{input::Input, WrongUsage};
+use crate::{input::Input, interactions};
 use longpole_analysis::lineage::{Answer, Mode, Options, Row};
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
@@ -42,17 +41,13 @@ enum Way {
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let paths = args.input.paths()?;
-    let [path] = paths.as_slice() else {
-        return Err(WrongUsage("a path is of one trace; name one machine log".to_owned()).into());
-    };
-    machine_log::needed(path, "critical paths")?;
+    let interactions = interactions::open(&args.input, "critical paths are")?;
     let mode = match args.mode {
         Way::Global => Mode::Global,
         Way::Active => Mode::Active,
     };
     let options = Options { mode, machine: args.machine, segments: args.segments || args.input.json, ..Options::default() };
-    let answer = machine_log::open(path, args.input.options())?.lineage(options)?;
+    let answer = interactions.lineage(options)?;
     let mut out = BufWriter::new(io::stdout().lock());
     if args.input.json {
         serde_json::to_writer_pretty(&mut out, &answer)?;

@@ -1,0 +1,402 @@
+//! Two recordings of the same system: what changed from the first to the second, and how surely.
+//!
+//! Each side is cut into windows of equal width. What is compared is the mean over the windows: of a state's share of the critical path, of
+//! the mean time of a call or span, of a queue's items per second. A change is told as certain where its interval leaves zero out.
+
+use crate::change::Change;
+use crate::findings::Finding;
+use crate::latency::{Kind, Latency};
+use crate::lineage::Segment;
+use crate::queues::QueueAnswer;
+use crate::text::percent;
+use longpole_model::predicate::{Datum, Predicate};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Windows of a side.
+pub const WINDOWS: usize = 12;
+
+/// A share of the path changes by at least so much, or nobody wants to hear of it; of a time or a rate, relative to what it was.
+const LEAST_SHARE: f64 = 0.01;
+const LEAST_RELATIVE: f64 = 0.02;
+
+/// What is known of one recording.
+#[derive(Clone, Debug, Default)]
+pub struct Side {
+    shares: BTreeMap<State, Vec<f64>>,
+    windows: usize,
+    latency: BTreeMap<Timed, Times>,
+    queues: BTreeMap<String, Rates>,
+    findings: BTreeMap<(String, String), f64>,
+}
+
+type State = (String, String);
+type Timed = (Kind, String, Option<String>);
+
+#[derive(Clone, Debug, Default)]
+struct Times {
+    /// Of each window that has one.
+    means: Vec<f64>,
+    whole: Option<Latency>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Rates {
+    items: Vec<f64>,
+    whole: Option<QueueAnswer>,
+}
+
+impl Side {
+    /// The critical path, from its begin to its end.
+    pub fn path(&mut self, begin_ns: u64, end_ns: u64, segments: &[Segment]) {
+        let width = (end_ns.saturating_sub(begin_ns) / WINDOWS as u64).max(1);
+        self.windows = WINDOWS;
+        for segment in segments {
+            let name = (place(&segment.host, &segment.machine), segment.state.clone());
+            let shares = self.shares.entry(name).or_insert_with(|| vec![0.0; WINDOWS]);
+            let (mut at, end) = (segment.start_ns.max(begin_ns), segment.end_ns.min(end_ns));
+            while at < end {
+                let window = (((at - begin_ns) / width) as usize).min(WINDOWS - 1);
+                let until = if window + 1 == WINDOWS { end } else { end.min(begin_ns + width * (window as u64 + 1)) };
+                let length = if window + 1 == WINDOWS { end_ns - begin_ns - width * window as u64 } else { width };
+                shares[window] += (until - at) as f64 / length as f64;
+                at = until;
+            }
+        }
+    }
+
+    /// What the whole of the recording says.
+    pub fn whole(&mut self, latency: &[Latency], queues: &[QueueAnswer], findings: &[Finding]) {
+        for line in latency {
+            self.latency.entry(timed(line)).or_default().whole = Some(line.clone());
+        }
+        for queue in queues {
+            self.queues.entry(queue.name.clone()).or_default().whole = Some(queue.clone());
+        }
+        self.findings = findings.iter().map(|finding| ((finding.kind.clone(), finding.subject.clone()), finding.share)).collect();
+    }
+
+    /// One window of it.
+    pub fn window(&mut self, latency: &[Latency], queues: &[QueueAnswer]) {
+        for line in latency {
+            if let Some(mean) = line.times.mean_ns {
+                self.latency.entry(timed(line)).or_default().means.push(mean);
+            }
+        }
+        for queue in queues {
+            if let Some(rate) = queue.items_per_s {
+                self.queues.entry(queue.name.clone()).or_default().items.push(rate);
+            }
+        }
+    }
+
+    fn shares(&self, state: &State) -> Vec<f64> {
+        self.shares.get(state).cloned().unwrap_or_else(|| vec![0.0; self.windows])
+    }
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Diff {
+    pub verdict: Verdict,
+    pub states: Vec<StateChange>,
+    pub latency: Vec<LatencyChange>,
+    pub queues: Vec<QueueChange>,
+    pub findings: Vec<FindingChange>,
+    /// The conditions that hold.
+    pub failed: Vec<Failed>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Verdict {
+    pub kind: VerdictKind,
+    pub text: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum VerdictKind {
+    Changed,
+    Nothing,
+}
+
+/// A state's share of the critical path.
+#[derive(Clone, Debug, Serialize)]
+pub struct StateChange {
+    pub machine: String,
+    pub state: String,
+    pub share_a: f64,
+    pub share_b: f64,
+    #[serde(flatten)]
+    pub change: Change,
+    pub certain: bool,
+}
+
+/// The mean of a latency; the change is relative to the first.
+#[derive(Clone, Debug, Serialize)]
+pub struct LatencyChange {
+    pub kind: Kind,
+    pub name: String,
+    pub machine: Option<String>,
+    pub count_a: u64,
+    pub count_b: u64,
+    pub mean_a_ns: Option<f64>,
+    pub mean_b_ns: Option<f64>,
+    pub p99_a_ns: Option<u64>,
+    pub p99_b_ns: Option<u64>,
+    /// None: it occurs on one side only.
+    #[serde(flatten)]
+    pub change: Option<Change>,
+    pub certain: bool,
+}
+
+/// What went through a queue; the change is that of the items per second, relative to the first.
+#[derive(Clone, Debug, Serialize)]
+pub struct QueueChange {
+    pub name: String,
+    pub items_per_s_a: Option<f64>,
+    pub items_per_s_b: Option<f64>,
+    pub full_share_a: Option<f64>,
+    pub full_share_b: Option<f64>,
+    pub empty_share_a: Option<f64>,
+    pub empty_share_b: Option<f64>,
+    #[serde(flatten)]
+    pub change: Option<Change>,
+    pub certain: bool,
+}
+
+/// A finding that only one side has, or both.
+#[derive(Clone, Debug, Serialize)]
+pub struct FindingChange {
+    pub kind: String,
+    pub subject: String,
+    pub share_a: Option<f64>,
+    pub share_b: Option<f64>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Failed {
+    pub condition: String,
+    /// What its names stood for.
+    pub values: Vec<(String, Option<f64>)>,
+}
+
+/// What changed from `a` to `b`. The largest certain change first.
+pub fn diff(a: &Side, b: &Side) -> Diff {
+    let (states, latency, queues) = (states(a, b), latency(a, b), queues(a, b));
+    let findings = findings(a, b);
+    let verdict = verdict(&states, &latency, &queues);
+    Diff { verdict, states, latency, queues, findings, failed: Vec::new() }
+}
+
+fn states(a: &Side, b: &Side) -> Vec<StateChange> {
+    let names: BTreeSet<&State> = a.shares.keys().chain(b.shares.keys()).collect();
+    let mut out: Vec<StateChange> = names
+        .into_iter()
+        .filter_map(|name| {
+            let (from, to) = (a.shares(name), b.shares(name));
+            let change = Change::of(&from, &to)?;
+            let mean = |shares: &[f64]| shares.iter().sum::<f64>() / shares.len() as f64;
+            let certain = change.is_certain() && change.change.abs() >= LEAST_SHARE;
+            let (machine, state) = name.clone();
+            Some(StateChange { machine, state, share_a: mean(&from), share_b: mean(&to), change, certain })
+        })
+        .collect();
+    out.sort_by(|x, y| y.certain.cmp(&x.certain).then(y.change.change.abs().total_cmp(&x.change.change.abs())));
+    out
+}
+
+/// Relative to what it was.
+fn relative(a: &[f64], b: &[f64]) -> Option<Change> {
+    let mean = a.iter().sum::<f64>() / a.len().max(1) as f64;
+    let scaled = |values: &[f64]| values.iter().map(|value| value / mean).collect::<Vec<f64>>();
+    (mean > 0.0).then(|| Change::of(&scaled(a), &scaled(b)))?
+}
+
+fn is_certain(change: Option<Change>) -> bool {
+    change.is_some_and(|change| change.is_certain() && change.change.abs() >= LEAST_RELATIVE)
+}
+
+fn latency(a: &Side, b: &Side) -> Vec<LatencyChange> {
+    let names: BTreeSet<&Timed> = a.latency.keys().chain(b.latency.keys()).collect();
+    let nothing = Times::default();
+    let mut out: Vec<LatencyChange> = names
+        .into_iter()
+        .map(|key| {
+            let (from, to) = (a.latency.get(key).unwrap_or(&nothing), b.latency.get(key).unwrap_or(&nothing));
+            let change = relative(&from.means, &to.means);
+            let times = |side: &Times| side.whole.as_ref().map(|line| line.times.clone()).unwrap_or_default();
+            let (x, y) = (times(from), times(to));
+            let (kind, name, machine) = key.clone();
+            let certain = is_certain(change);
+            LatencyChange {
+                kind,
+                name,
+                machine,
+                count_a: x.count,
+                count_b: y.count,
+                mean_a_ns: x.mean_ns,
+                mean_b_ns: y.mean_ns,
+                p99_a_ns: x.p99_ns,
+                p99_b_ns: y.p99_ns,
+                change,
+                certain,
+            }
+        })
+        .collect();
+    out.sort_by(|x, y| y.certain.cmp(&x.certain).then(size(y.change).total_cmp(&size(x.change))));
+    out
+}
+
+fn queues(a: &Side, b: &Side) -> Vec<QueueChange> {
+    let names: BTreeSet<&String> = a.queues.keys().chain(b.queues.keys()).collect();
+    let nothing = Rates::default();
+    let mut out: Vec<QueueChange> = names
+        .into_iter()
+        .map(|name| {
+            let (from, to) = (a.queues.get(name).unwrap_or(&nothing), b.queues.get(name).unwrap_or(&nothing));
+            let change = relative(&from.items, &to.items);
+            let (x, y) = (from.whole.as_ref(), to.whole.as_ref());
+            QueueChange {
+                name: name.clone(),
+                items_per_s_a: x.and_then(|queue| queue.items_per_s),
+                items_per_s_b: y.and_then(|queue| queue.items_per_s),
+                full_share_a: x.and_then(|queue| queue.full_share),
+                full_share_b: y.and_then(|queue| queue.full_share),
+                empty_share_a: x.and_then(|queue| queue.empty_share),
+                empty_share_b: y.and_then(|queue| queue.empty_share),
+                change,
+                certain: is_certain(change),
+            }
+        })
+        .collect();
+    out.sort_by(|x, y| y.certain.cmp(&x.certain).then(size(y.change).total_cmp(&size(x.change))));
+    out
+}
+
+fn size(change: Option<Change>) -> f64 {
+    change.map_or(0.0, |change| change.change.abs())
+}
+
+fn findings(a: &Side, b: &Side) -> Vec<FindingChange> {
+    let names: BTreeSet<&(String, String)> = a.findings.keys().chain(b.findings.keys()).collect();
+    names
+        .into_iter()
+        .map(|key| {
+            let (kind, subject) = key.clone();
+            FindingChange { kind, subject, share_a: a.findings.get(key).copied(), share_b: b.findings.get(key).copied() }
+        })
+        .collect()
+}
+
+fn verdict(states: &[StateChange], latency: &[LatencyChange], queues: &[QueueChange]) -> Verdict {
+    let mut said = Vec::new();
+    if let Some(queue) = queues.iter().find(|queue| queue.certain) {
+        if let Some(change) = queue.change {
+            said.push(format!("{} passes {} items per second", queue.name, more(change, "more", "fewer")));
+        }
+    }
+    if let Some(state) = states.iter().find(|state| state.certain) {
+        said.push(format!(
+            "{}::{} takes {} of the critical path instead of {} (± {})",
+            state.machine,
+            state.state,
+            percent(state.share_b),
+            percent(state.share_a),
+            percent(half(state.change)),
+        ));
+    }
+    if let Some(line) = latency.iter().find(|line| line.certain) {
+        if let Some(change) = line.change {
+            said.push(format!("{} takes {} time", line.name, more(change, "more", "less")));
+        }
+    }
+    match said.is_empty() {
+        true => Verdict { kind: VerdictKind::Nothing, text: "Nothing changed beyond the noise.".to_owned() },
+        false => Verdict { kind: VerdictKind::Changed, text: format!("{}.", said.join("; ")) },
+    }
+}
+
+fn more(change: Change, up: &str, down: &str) -> String {
+    let which = if change.change < 0.0 { down } else { up };
+    format!("{} (± {}) {which}", percent(change.change.abs()), percent(half(change)))
+}
+
+fn half(change: Change) -> f64 {
+    change.low.map_or(0.0, |low| change.change - low)
+}
+
+fn timed(line: &Latency) -> Timed {
+    (line.kind, line.name.clone(), line.machine.clone())
+}
+
+fn place(host: &str, machine: &str) -> String {
+    match host {
+        "" => machine.to_owned(),
+        host => format!("{host}/{machine}"),
+    }
+}
+
+/// What a condition may ask for, each with the name of its subject in parentheses.
+pub const FUNCTIONS: [(&str, &str); 7] = [
+    ("criticality", "MACHINE::STATE: the state's share of the second recording's critical path"),
+    ("more_critical", "MACHINE::STATE: by how much that share grew"),
+    ("mean", "NAME of a call or span: its mean time in the second recording, in ns"),
+    ("p99", "NAME: its 99th percentile in ns"),
+    ("slower", "NAME: by how much its mean grew, relative to the first"),
+    ("rate", "QUEUE: items per second"),
+    ("less_rate", "QUEUE: by how much they fell, relative to the first"),
+];
+
+impl Diff {
+    /// What a name of a condition stands for, `criticality("router::lookup")`; none: it does not occur.
+    fn value(&self, name: &str) -> Result<Option<f64>, String> {
+        let (function, subject) = name.split_once("(\"").map_or((name, ""), |(f, rest)| (f, rest.trim_end_matches("\")")));
+        let state = || {
+            let named = |line: &&StateChange| format!("{}::{}", line.machine, line.state) == subject;
+            self.states.iter().find(named)
+        };
+        let latency = || self.latency.iter().filter(|line| line.name == subject).max_by_key(|line| line.count_b);
+        let queue = || self.queues.iter().find(|queue| queue.name == subject);
+        Ok(match function {
+            // A state that is not on the path has no share of it.
+            "criticality" => Some(state().map_or(0.0, |line| line.share_b)),
+            "more_critical" => Some(state().map_or(0.0, |line| line.change.change)),
+            "mean" => latency().and_then(|line| line.mean_b_ns),
+            "p99" => latency().and_then(|line| line.p99_b_ns).map(|ns| ns as f64),
+            "slower" => latency().and_then(|line| line.change).map(|change| change.change),
+            "rate" => queue().and_then(|queue| queue.items_per_s_b),
+            "less_rate" => queue().and_then(|queue| queue.change).map(|change| -change.change),
+            _ => {
+                let known: Vec<&str> = FUNCTIONS.iter().map(|(name, _)| *name).collect();
+                return Err(format!("there is no \"{function}\"; there are {}", known.join(", ")));
+            }
+        })
+    }
+
+    /// Notes which of the conditions hold. An error is a condition that asks for what is not to be asked.
+    pub fn check(&mut self, conditions: &[(String, Predicate)]) -> Result<(), String> {
+        for (text, predicate) in conditions {
+            let mut values = Vec::new();
+            for name in predicate.names() {
+                values.push((name.clone(), self.value(name)?));
+            }
+            if predicate.holds(|at| values.get(at).and_then(|(_, value)| *value).map_or(Datum::Unknown, Datum::Real)) {
+                self.failed.push(Failed { condition: text.clone(), values });
+            }
+        }
+        Ok(())
+    }
+
+    /// Names in the condition that occur in neither recording.
+    pub fn unknown<'a>(&self, predicate: &'a Predicate) -> Vec<&'a str> {
+        let states: BTreeSet<String> = self.states.iter().map(|line| format!("{}::{}", line.machine, line.state)).collect();
+        let subject = |name: &'a str| name.split_once("(\"").map(|(f, rest)| (f, rest.trim_end_matches("\")")));
+        let occurs = |function: &str, subject: &str| match function {
+            "criticality" | "more_critical" => states.contains(subject),
+            "rate" | "less_rate" => self.queues.iter().any(|queue| queue.name == subject),
+            _ => self.latency.iter().any(|line| line.name == subject),
+        };
+        let names = predicate.names().iter().filter_map(|name| subject(name));
+        names.filter(|(function, subject)| !occurs(function, subject)).map(|(_, subject)| subject).collect()
+    }
+}

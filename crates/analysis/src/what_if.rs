@@ -1,0 +1,222 @@
+//! What a change would bring: the trace is replayed in many worlds at once.
+//!
+//! Each machine has a simulated time in each world. A state adds its time (or a part of it); whoever takes something from a queue goes on when both
+//! it and what it takes are there, also where in the trace one of them need not have waited; a put goes on when the queue has room in *that*
+//! world; so does a lock, a reply, a wake-up, a CPU that was handed on. Blocked time is never kept, it follows. So a change moves the bottleneck as
+//! it would in the system, which subtracting its share from the path does not.
+//!
+//! What cannot follow is what the trace does not say. Who takes which token, and in which order a lock is taken, stays as observed. A wait without a known cause
+//! takes no time in one replay of the unchanged trace (the gate): if that one's end differs by more than 5 % from the observed end, nothing is
+//! predicted. In the predictions such waits stay as they were, and the interval says what they are worth.
+//!
+//! Deeds come in the order of the trace ([`steps`]) and become operations of machines ([`ops`]). An operation that needs what some other machine has not done yet in
+//! this replay (a queue that is smaller than it was) waits, with all that its machine does afterwards.
+
+mod answer;
+mod grammar;
+mod lanes;
+mod life;
+mod ops;
+mod room;
+mod scale;
+mod steps;
+mod trail;
+
+pub use answer::{Answer, NoAnswer, Place, Prediction, Share};
+pub use grammar::{Change, Scenario, Target, GRAMMAR};
+
+use crate::lineage::key::{Key, Keys, State};
+use lanes::{Layout, Row, Slots};
+use life::Life;
+use longpole_model::hash::IdMap;
+use longpole_model::interaction::{Deed, Interaction, MachineId, QueueId, Vocabulary};
+use longpole_model::names::NameId;
+use longpole_model::tokens::Queues;
+use room::Room;
+use scale::Scale;
+use trail::Trail;
+
+/// What is asked for, and what memory it may take.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub scenarios: Vec<Scenario>,
+    /// Whose last deed counts: MACHINE, or HOST/MACHINE. None: the one that the trace names, or else the last one that did something.
+    pub machine: Option<String>,
+    /// Bytes that tokens in flight may take, and the recent pasts of machines.
+    pub most_bytes: usize,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { scenarios: Vec::new(), machine: None, most_bytes: 128 << 20 }
+    }
+}
+
+/// What a token or a unit of room is from.
+#[derive(Clone, Copy, Debug)]
+struct From {
+    slot: u32,
+    t: u64,
+    host: Option<NameId>,
+    link: Option<NameId>,
+}
+
+/// Whose end counts, so far.
+#[derive(Debug)]
+struct EndMark {
+    machine: MachineId,
+    v: Box<[f64]>,
+    node: u64,
+}
+
+/// What was met and has no place in the replay.
+#[derive(Clone, Debug, Default)]
+struct Counts {
+    contradictions: u64,
+    /// Causes that lie further back than is remembered.
+    too_old: u64,
+}
+
+/// How long tokens of one kind were on their way when somebody waited for them.
+#[derive(Clone, Copy, Debug, Default)]
+struct Delay {
+    count: f64,
+    sum: f64,
+}
+
+pub struct WhatIf {
+    options: Options,
+    layout: Layout,
+    scale: Scale,
+    keys: Keys,
+    rows: Vec<Row>,
+    /// Of each link's key.
+    delays: Vec<Delay>,
+    /// Of each key, the first line with a wait of which no cause is known.
+    first_unexplained: IdMap<u32, u64>,
+    lives: Vec<Life>,
+    slots: Slots,
+    queues: Queues<From>,
+    /// Queues that were declared or used.
+    known: IdMap<QueueId, ()>,
+    rooms: IdMap<QueueId, Room>,
+    cpus: IdMap<Option<NameId>, Vec<(u32, u64)>>,
+    /// Of each host, the CPUs that a scenario adds, by when they are free.
+    extra: IdMap<(Option<NameId>, usize), Vec<f64>>,
+    full: IdMap<QueueId, u64>,
+    capacities: IdMap<QueueId, u64>,
+    trail: Trail,
+    /// Machines whose operations wait, and how many operations.
+    held: usize,
+    /// Scenarios that would stand still.
+    still: Vec<bool>,
+    begin: Option<u64>,
+    asked_begin: u64,
+    now: u64,
+    line: u64,
+    last: Option<MachineId>,
+    end: Option<EndMark>,
+    asked: Option<MachineId>,
+    namesake: Option<MachineId>,
+    counts: Counts,
+    bits: Vec<u64>,
+    scratch: Vec<f64>,
+    interactions: u64,
+}
+
+impl WhatIf {
+    pub fn new(options: Options) -> WhatIf {
+        let layout = Layout { scenarios: options.scenarios.len() };
+        let lanes = layout.len();
+        WhatIf {
+            layout,
+            scale: Scale::new(&options.scenarios),
+            keys: Keys::default(),
+            rows: Vec::new(),
+            delays: Vec::new(),
+            first_unexplained: IdMap::default(),
+            lives: Vec::new(),
+            slots: Slots::new(lanes),
+            queues: Queues::new((options.most_bytes / (8 * lanes)).max(1 << 10)),
+            known: IdMap::default(),
+            rooms: IdMap::default(),
+            cpus: IdMap::default(),
+            extra: IdMap::default(),
+            full: IdMap::default(),
+            capacities: IdMap::default(),
+            trail: Trail::new(layout.kept().len()),
+            held: 0,
+            still: vec![false; layout.scenarios],
+            begin: None,
+            asked_begin: 0,
+            now: 0,
+            line: 0,
+            last: None,
+            end: None,
+            asked: None,
+            namesake: None,
+            counts: Counts::default(),
+            bits: vec![0; layout.words()],
+            scratch: vec![0.0; lanes],
+            interactions: 0,
+            options,
+        }
+    }
+
+    /// What is before only leads to how things stand then; to be said before anything has happened.
+    pub fn begin_at(&mut self, t: u64) {
+        self.asked_begin = t;
+    }
+
+    /// The next interaction in the order of time.
+    pub fn interaction(&mut self, vocabulary: &Vocabulary, interaction: &Interaction) {
+        let Interaction { t, line, deed } = *interaction;
+        self.interactions += 1;
+        if let Deed::Declare { queue, shape } = deed {
+            self.declare(vocabulary, queue, shape);
+            return self.queues.declare(queue, shape);
+        }
+        let begin = *self.begin.get_or_insert(t.max(self.asked_begin));
+        self.now = self.now.max(t.saturating_sub(begin));
+        self.line = line;
+        self.step(vocabulary, deed);
+        if self.trail.is_due() {
+            let tip = self.end.as_ref().map(|end| end.machine).or(self.asked).or(self.last);
+            let tip = tip.map_or(trail::NONE, |machine| self.life(machine).replay.node);
+            self.trail.forget(tip, &self.rows);
+        }
+    }
+
+    /// Time goes on to `t` without anything happening.
+    pub fn until(&mut self, t: u64) {
+        self.now = self.now.max(t.saturating_sub(self.begin.unwrap_or(t)));
+    }
+
+    /// Vectors that are held: of machines, tokens, room and free CPUs.
+    pub fn held(&self) -> usize {
+        self.slots.live() + self.lives.len()
+    }
+
+    fn life(&mut self, machine: MachineId) -> &mut Life {
+        let at = machine.0 as usize;
+        let lanes = self.layout.len();
+        while at >= self.lives.len() {
+            self.lives.push(Life::new(lanes));
+        }
+        &mut self.lives[at]
+    }
+
+    fn key(&mut self, vocabulary: &Vocabulary, key: Key) -> u32 {
+        let id = self.keys.id(key);
+        while self.keys.len() > self.rows.len() {
+            self.rows.push(self.scale.row(&key.words(vocabulary), &key, self.layout));
+            self.delays.push(Delay::default());
+        }
+        id
+    }
+
+    fn state_key(&mut self, vocabulary: &Vocabulary, machine: MachineId, state: State) -> u32 {
+        let class = self.life(machine).class;
+        self.key(vocabulary, Key::State { machine, class, state })
+    }
+}

@@ -1,0 +1,219 @@
+//! What is predicted, or why nothing is.
+
+use super::lanes::{GATE, KEPT, OBSERVED};
+use super::{EndMark, WhatIf};
+use crate::lineage::key::{Key, Link, State};
+use longpole_model::interaction::{QueueId, Vocabulary};
+use serde::Serialize;
+
+/// The replay of the unchanged trace may differ from what was observed by so much of it.
+pub const GATE_SHARE: f64 = 0.05;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Place {
+    pub machine: String,
+    pub state: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Prediction {
+    pub change: String,
+    /// From the begin to the last deed of the machine whose end counts, as observed.
+    pub baseline_ns: u64,
+    /// How much the replay of the unchanged trace differs from that, as a share of it; negative: it is shorter.
+    pub baseline_error: f64,
+    /// The same time after the change.
+    pub predicted_ns: Option<u64>,
+    /// Throughput after the change by that before it, less 1: baseline_ns / predicted_ns − 1. None: refused, or nothing would be left.
+    pub gain: Option<f64>,
+    pub gain_low: Option<f64>,
+    pub gain_high: Option<f64>,
+    /// What decides after the change.
+    pub next: Option<Place>,
+    /// Why nothing is predicted.
+    pub refused: Option<String>,
+}
+
+/// A state on the way to the end, in the replay of the unchanged trace.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Share {
+    pub host: String,
+    pub machine: String,
+    pub class: String,
+    pub state: String,
+    pub share: f64,
+    /// It may be changed: it is no wait.
+    pub scales: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answer {
+    pub end_host: String,
+    pub end_machine: String,
+    pub baseline_ns: u64,
+    /// Of the unchanged trace, with waits of unknown cause kept.
+    pub replayed_ns: u64,
+    pub baseline_error: f64,
+    pub predictions: Vec<Prediction>,
+    /// Of the unchanged trace, the largest first.
+    pub shares: Vec<Share>,
+    /// Bounded queues in which somebody waited for room: name, capacity, how often.
+    pub full: Vec<(String, u64, u64)>,
+    pub contradictions: u64,
+    pub forgotten_causes: u64,
+    pub interactions: u64,
+}
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoAnswer {
+    #[error("no machine does anything in it")]
+    Empty,
+    #[error("there is no machine \"{0}\" in it")]
+    NoSuchMachine(String),
+    #[error("\"{0}\" is the name of machines on several hosts; name it as HOST/MACHINE")]
+    Namesakes(String),
+    #[error("'{change}': {what}")]
+    NoSuchName { change: String, what: String },
+}
+
+impl WhatIf {
+    /// What each scenario brings.
+    pub fn answer(mut self, vocabulary: &Vocabulary) -> Result<Answer, NoAnswer> {
+        let asked = self.options.machine.clone().unwrap_or_default();
+        if self.namesake.is_some() {
+            return Err(NoAnswer::Namesakes(asked));
+        }
+        self.finish();
+        for (at, scenario) in self.options.scenarios.iter().enumerate() {
+            if let Some(what) = self.scale.missing(at) {
+                return Err(NoAnswer::NoSuchName { change: scenario.text.clone(), what });
+            }
+        }
+        let Some(end) = self.end.take() else {
+            return Err(if self.options.machine.is_some() { NoAnswer::NoSuchMachine(asked) } else { NoAnswer::Empty });
+        };
+        let observed = end.v[OBSERVED];
+        let error = if observed > 0.0 { (end.v[GATE] - observed) / observed } else { 0.0 };
+        let baseline = self.profile(0, &end);
+        let refused = self.refused(vocabulary, observed, error, &baseline);
+        let predictions = (0..self.layout.scenarios).map(|at| self.predict(vocabulary, at, &end, error, refused.clone())).collect();
+        let full = self.full.iter().map(|(&queue, &count)| (queue, count)).collect::<Vec<_>>();
+        let mut full: Vec<_> = full.into_iter().map(|(queue, count)| self.full_queue(vocabulary, queue, count)).collect();
+        full.sort_by(|a, b| b.2.cmp(&a.2).then_with(|| a.0.cmp(&b.0)));
+        Ok(Answer {
+            end_host: vocabulary.host(end.machine).to_owned(),
+            end_machine: vocabulary.machine_name(end.machine).to_owned(),
+            baseline_ns: observed as u64,
+            replayed_ns: end.v[KEPT].round() as u64,
+            baseline_error: error,
+            predictions,
+            shares: self.shares(vocabulary, &baseline),
+            full,
+            contradictions: self.counts.contradictions,
+            forgotten_causes: self.counts.too_old + self.queues.forgotten(),
+            interactions: self.interactions,
+        })
+    }
+
+    fn full_queue(&self, vocabulary: &Vocabulary, queue: QueueId, count: u64) -> (String, u64, u64) {
+        (vocabulary.queue_name(queue).to_owned(), self.capacities.get(&queue).copied().unwrap_or(0), count)
+    }
+
+    /// The keys on the way to the end in a world, the largest first.
+    fn profile(&self, world: usize, end: &EndMark) -> Vec<(u32, f64)> {
+        let profile = self.trail.profile(world, end.node, &self.rows);
+        let mut profile: Vec<(u32, f64)> = (0u32..).zip(profile).filter(|entry| entry.1 > 0.0).collect();
+        profile.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        profile
+    }
+
+    fn words(&self, vocabulary: &Vocabulary, key: u32) -> [String; 4] {
+        self.keys.iter().nth(key as usize).map(|key| key.words(vocabulary)).unwrap_or_default()
+    }
+
+    fn is(&self, key: u32, what: impl Fn(&Key) -> bool) -> bool {
+        self.keys.iter().nth(key as usize).is_some_and(what)
+    }
+
+    fn shares(&self, vocabulary: &Vocabulary, profile: &[(u32, f64)]) -> Vec<Share> {
+        let all: f64 = profile.iter().map(|entry| entry.1).sum();
+        let share = |&(key, ns): &(u32, f64)| {
+            let [host, machine, class, state] = self.words(vocabulary, key);
+            Share { host, machine, class, state, share: ns / all, scales: self.is(key, scales) }
+        };
+        profile.iter().map(share).collect()
+    }
+
+    /// Why nothing can be predicted from this trace.
+    fn refused(&self, vocabulary: &Vocabulary, observed: f64, error: f64, baseline: &[(u32, f64)]) -> Option<String> {
+        if observed <= 0.0 {
+            return Some("no time passes until the end".to_owned());
+        }
+        if error.abs() <= GATE_SHARE {
+            return None;
+        }
+        let (percent, how) = (100.0 * error.abs(), if error < 0.0 { "shorter" } else { "longer" });
+        let mut said = format!("the replay of the unchanged trace is {percent:.1} % {how} than what was observed");
+        let unexplained = baseline.iter().find(|entry| self.is(entry.0, is_unexplained));
+        if let Some(&(key, ns)) = unexplained {
+            let [_, machine, _, state] = self.words(vocabulary, key);
+            let line = self.first_unexplained.get(&key).map(|line| format!(", first in line {line}")).unwrap_or_default();
+            said += &format!("; most of it is {machine}::{state}, whose cause the trace does not tell ({:.1} % of the path{line})", 100.0 * ns / observed);
+        }
+        Some(said)
+    }
+
+    fn predict(&self, vocabulary: &Vocabulary, at: usize, end: &EndMark, error: f64, refused: Option<String>) -> Prediction {
+        let (observed, layout) = (end.v[OBSERVED], self.layout);
+        let [kept, bare] = layout.of(at);
+        let refused = refused.or_else(|| {
+            self.still[at].then(|| "with so little room the machines stand still: each waits for room that only a later deed gives".to_owned())
+        });
+        let mut prediction = Prediction {
+            change: self.options.scenarios[at].text.clone(),
+            baseline_ns: observed as u64,
+            baseline_error: error,
+            predicted_ns: None,
+            gain: None,
+            gain_low: None,
+            gain_high: None,
+            next: None,
+            refused,
+        };
+        if prediction.refused.is_some() {
+            return prediction;
+        }
+        let gain = |lane: usize, unchanged: usize| (end.v[lane] > 0.0).then(|| end.v[unchanged] / end.v[lane] - 1.0);
+        let point = gain(kept, KEPT);
+        let mut range: Vec<f64> = point.into_iter().chain(gain(bare, layout.bare().start)).collect();
+        if self.scale.cpus(at) > 0 {
+            // How the kernel would use them is not known: between nobody having one in time and everybody.
+            range.push(0.0);
+        }
+        let low = range.iter().copied().reduce(f64::min);
+        let high = range.iter().copied().reduce(f64::max);
+        let slack = |gain: f64| (1.0 + gain) * error.abs();
+        prediction.predicted_ns = Some((observed * end.v[kept] / end.v[KEPT].max(f64::MIN_POSITIVE)).round() as u64);
+        prediction.gain = point;
+        prediction.gain_low = low.map(|low| low - slack(low));
+        prediction.gain_high = high.map(|high| high + slack(high));
+        let next = self.profile(at + 1, end).into_iter().next();
+        prediction.next = next.map(|(key, _)| {
+            let [_, machine, _, state] = self.words(vocabulary, key);
+            Place { machine, state }
+        });
+        prediction
+    }
+}
+
+fn is_unexplained(key: &Key) -> bool {
+    matches!(key, Key::State { state: State::Blocked(_) | State::Unknown, .. })
+}
+
+fn scales(key: &Key) -> bool {
+    match key {
+        Key::State { state, .. } => !matches!(state, State::Blocked(_) | State::Unknown | State::Interrupted | State::Runnable),
+        Key::Link { kind, .. } => *kind != Link::Queued,
+    }
+}

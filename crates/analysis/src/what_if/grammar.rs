@@ -1,0 +1,237 @@
+//! What may be asked: changes of a system, as somebody types them.
+//!
+//!     'router::lookup x0.5'   'queue submit capacity 2048'   'cpus +1'   'batch router 150'   'a::b x0.5 and queue q capacity 8'
+//!
+//! A name with spaces or `::` stands in double quotes, alone or as `"MACHINE::STATE"`. Where the quotes were left out, every way to part the
+//! name at a `::` is tried; only one of them occurs in a trace.
+
+/// One world: the changes that are made at once, and how they were written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scenario {
+    pub text: String,
+    pub changes: Vec<Change>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// The time of a state of a machine (or of all of a class), or of a link, times a factor.
+    Scale { target: Target, factor: f64 },
+    /// None: unlimited.
+    Capacity { queue: String, units: Option<u64> },
+    /// More CPUs on each host.
+    Cpus { more: u32 },
+    /// What a machine pays for each call or signal it pays once for so many items; the state that is paid for may be named.
+    Batch { target: Target, items: u64 },
+}
+
+/// A state of a machine, as (machine, state). Without a state: the machine. Several where it is not clear how the name is to be parted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    pub text: String,
+    pub ways: Vec<(String, Option<String>)>,
+}
+
+pub const GRAMMAR: &str = "a change is 'MACHINE::STATE x0.5', 'queue NAME capacity N', 'cpus +N' or 'batch MACHINE N', several of one scenario joined \
+                           by `and`";
+
+/// Ten thousand times slower is no experiment any more.
+const LARGEST_FACTOR: f64 = 10_000.0;
+const MOST_CPUS: u32 = 1024;
+
+/// A letter, and whether it stood in quotes.
+type Letter = (char, bool);
+type Word = Vec<Letter>;
+
+impl Scenario {
+    pub fn parse(text: &str) -> Result<Scenario, String> {
+        let wrong = |what: String| format!("'{text}': {what}; {GRAMMAR}");
+        let words = words(text).map_err(wrong)?;
+        let mut changes = Vec::new();
+        for part in words.split(|word| is(word, "and")) {
+            changes.push(change(part).map_err(wrong)?);
+        }
+        Ok(Scenario { text: text.trim().to_owned(), changes })
+    }
+
+    /// The same with the other one's changes made, too.
+    pub fn with(&self, other: &Scenario) -> Scenario {
+        let changes = self.changes.iter().chain(&other.changes).cloned().collect();
+        Scenario { text: format!("{} and {}", self.text, other.text), changes }
+    }
+
+    /// A state times a factor, with the names as they are.
+    pub fn scale(machine: &str, state: &str, factor: f64) -> Scenario {
+        let text = format!("{}::{}", quoted(machine), quoted(state));
+        let target = Target { text: text.clone(), ways: vec![(machine.to_owned(), Some(state.to_owned()))] };
+        Scenario { text: format!("{text} x{factor}"), changes: vec![Change::Scale { target, factor }] }
+    }
+
+    pub fn capacity(queue: &str, units: u64) -> Scenario {
+        let text = format!("queue {} capacity {units}", quoted(queue));
+        Scenario { text, changes: vec![Change::Capacity { queue: queue.to_owned(), units: Some(units) }] }
+    }
+
+    pub fn cpus(more: u32) -> Scenario {
+        Scenario { text: format!("cpus +{more}"), changes: vec![Change::Cpus { more }] }
+    }
+}
+
+/// A name as it has to be typed.
+pub fn quoted(name: &str) -> String {
+    let plain = !name.is_empty() && !name.contains("::") && !name.contains(|c: char| c.is_whitespace() || c == '"' || c == '\\');
+    match plain && name != "and" {
+        true => name.to_owned(),
+        false => format!("\"{}\"", name.replace('\\', "\\\\").replace('"', "\\\"")),
+    }
+}
+
+fn words(text: &str) -> Result<Vec<Word>, String> {
+    let mut words = Vec::new();
+    let mut word: Option<Word> = None;
+    let mut letters = text.chars();
+    let mut within = false;
+    while let Some(letter) = letters.next() {
+        match letter {
+            '"' => {
+                within = !within;
+                word.get_or_insert_default();
+            }
+            '\\' if within => word.get_or_insert_default().push((letters.next().ok_or("it ends with a `\\`")?, true)),
+            letter if within => word.get_or_insert_default().push((letter, true)),
+            letter if letter.is_whitespace() => words.extend(word.take()),
+            letter => word.get_or_insert_default().push((letter, false)),
+        }
+    }
+    if within {
+        return Err("a quote is not closed".to_owned());
+    }
+    words.extend(word);
+    Ok(words)
+}
+
+fn is(word: &Word, text: &str) -> bool {
+    word.iter().all(|letter| !letter.1) && plain(word) == text
+}
+
+fn plain(word: &[Letter]) -> String {
+    word.iter().map(|letter| letter.0).collect()
+}
+
+/// Words that are one name, although nobody quoted it.
+fn joined(words: &[Word]) -> Word {
+    words.join(&(' ', false))
+}
+
+fn change(words: &[Word]) -> Result<Change, String> {
+    let Some((last, before)) = words.split_last() else { return Err("there is no change in it".to_owned()) };
+    let Some(first) = words.first() else { return Err("there is no change in it".to_owned()) };
+    let number = plain(last);
+    if is(first, "cpus") && words.len() == 2 {
+        let more = number.strip_prefix('+').and_then(|more| more.parse().ok()).filter(|more| (1..=MOST_CPUS).contains(more));
+        let more = more.ok_or_else(|| format!("\"{number}\" is no number of CPUs to add, such as +1 (at most +{MOST_CPUS})"))?;
+        return Ok(Change::Cpus { more });
+    }
+    if is(first, "queue") && words.len() >= 4 && before.last().is_some_and(|word| is(word, "capacity")) {
+        let queue = plain(&joined(&words[1..words.len() - 2]));
+        let units = match number.as_str() {
+            "unlimited" => None,
+            number => Some(number.parse().ok().filter(|&units| units > 0).ok_or_else(|| {
+                format!("\"{number}\" is no capacity: an integer from 1 on, or unlimited")
+            })?),
+        };
+        return Ok(Change::Capacity { queue, units });
+    }
+    if is(first, "batch") && words.len() >= 3 {
+        let items = number.parse().ok().filter(|&items| items > 0).ok_or_else(|| format!("\"{number}\" is no number of items"))?;
+        return Ok(Change::Batch { target: target(&joined(&words[1..words.len() - 1]), false)?, items });
+    }
+    let factor = number.strip_prefix(['x', '×']).and_then(|factor| factor.parse::<f64>().ok());
+    let Some(factor) = factor.filter(|factor| (0.0..=LARGEST_FACTOR).contains(factor)) else {
+        return Err(format!("\"{number}\" is no factor, such as x0.5 (0 to {LARGEST_FACTOR})"));
+    };
+    Ok(Change::Scale { target: target(&joined(before), true)?, factor })
+}
+
+fn target(name: &Word, needs_state: bool) -> Result<Target, String> {
+    let text = plain(name);
+    let parts = |quoted: bool| {
+        let at = (1..name.len().saturating_sub(2)).filter(|&at| name[at].0 == ':' && name[at + 1].0 == ':' && (quoted || !name[at].1 && !name[at + 1].1));
+        at.map(|at| (plain(&name[..at]), Some(plain(&name[at + 2..])))).collect::<Vec<_>>()
+    };
+    let mut ways = parts(false);
+    if ways.is_empty() {
+        ways = parts(true);
+    }
+    if text.is_empty() || needs_state && ways.is_empty() {
+        return Err(format!("\"{text}\" is no state, which is written MACHINE::STATE"));
+    }
+    if !needs_state {
+        ways.push((text.clone(), None));
+    }
+    Ok(Target { text, ways })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ways(text: &str) -> Vec<(String, String)> {
+        match &Scenario::parse(text).unwrap().changes[0] {
+            Change::Scale { target, .. } => target.ways.iter().map(|way| (way.0.clone(), way.1.clone().unwrap())).collect(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn way(machine: &str, state: &str) -> (String, String) {
+        (machine.to_owned(), state.to_owned())
+    }
+
+    #[test]
+    fn a_state_is_parted_where_no_quotes_are() {
+        assert_eq!(ways("router::lookup x0.5"), [way("router", "lookup")]);
+        assert_eq!(ways("\"irq 36\"::run x0"), [way("irq 36", "run")]);
+        assert_eq!(ways("\"a::b\"::\"c::d\" ×2"), [way("a::b", "c::d")]);
+        assert_eq!(ways("\"init -> x::look up\" x0.5"), [way("init -> x", "look up")]);
+        assert_eq!(ways("irq 36::run x0.5"), [way("irq 36", "run")]);
+        assert_eq!(ways("a::b::c x0.5"), [way("a", "b::c"), way("a::b", "c")]);
+        assert_eq!(ways(r#""a\"b"::c x0.5"#), [way("a\"b", "c")]);
+    }
+
+    #[test]
+    fn changes_are_joined() {
+        let scenario = Scenario::parse("a::b x0.5 and queue \"my and queue\" capacity 8 and cpus +2 and batch m 150 and batch m::call 2").unwrap();
+        assert_eq!(scenario.changes.len(), 5);
+        assert_eq!(scenario.changes[1], Change::Capacity { queue: "my and queue".to_owned(), units: Some(8) });
+        assert_eq!(scenario.changes[2], Change::Cpus { more: 2 });
+        assert_eq!(Scenario::parse("queue q capacity unlimited").unwrap().changes[0], Change::Capacity { queue: "q".to_owned(), units: None });
+    }
+
+    #[test]
+    fn what_is_written_can_be_read_again() {
+        for scenario in [Scenario::scale("a b", "c::d", 0.5), Scenario::capacity("and", 4), Scenario::cpus(1), Scenario::scale("a\"\\", "x", 2.0)] {
+            assert_eq!(Scenario::parse(&scenario.text).unwrap(), Scenario { text: scenario.text.clone(), ..scenario }, "{}", "");
+        }
+    }
+
+    #[test]
+    fn what_is_no_change_is_refused() {
+        for (text, said) in [
+            ("", "there is no change in it"),
+            ("a::b x0.5 and", "there is no change in it"),
+            ("a::b 0.5", "\"0.5\" is no factor"),
+            ("a::b x-1", "\"x-1\" is no factor"),
+            ("a::b xNaN", "\"xNaN\" is no factor"),
+            ("a x0.5", "\"a\" is no state"),
+            ("::b x0.5", "\"::b\" is no state"),
+            ("a:: x0.5", "\"a::\" is no state"),
+            ("\"a::b x0.5", "a quote is not closed"),
+            ("queue q capacity 0", "\"0\" is no capacity"),
+            ("cpus 1", "\"1\" is no number of CPUs"),
+            ("cpus +99999", "\"+99999\" is no number of CPUs"),
+            ("batch m 0", "\"0\" is no number of items"),
+        ] {
+            let error = Scenario::parse(text).unwrap_err();
+            assert!(error.contains(said), "{text}: {error}");
+        }
+    }
+}

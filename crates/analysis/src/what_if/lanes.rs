@@ -1,0 +1,175 @@
+//! Simulated times of all worlds side by side.
+//!
+//! A vector holds one time for each lane, in ns since the begin: as observed, then the replays. They are f64, since its sums and maxima are what every
+//! processor does several at once; whole ns are exact up to 2^53, which is 104 days.
+//!
+//! | lane | replay |
+//! |---|---|
+//! | observed | none: the trace's own time, from which delays are taken |
+//! | gate | the unchanged trace, where only what is explained takes time; the trace itself is judged by it |
+//! | kept | the unchanged trace, then each scenario; a wait of which no cause is known stays as long as it was |
+//! | bare | the same once more, where neither such waits nor reactions to tokens take time: the other end of what may be |
+
+use std::ops::Range;
+
+pub const OBSERVED: usize = 0;
+pub const GATE: usize = 1;
+pub const KEPT: usize = 2;
+
+#[derive(Clone, Copy, Debug)]
+pub struct Layout {
+    pub scenarios: usize,
+}
+
+impl Layout {
+    pub fn len(self) -> usize {
+        4 + 2 * self.scenarios
+    }
+
+    /// The unchanged trace first.
+    pub fn kept(self) -> Range<usize> {
+        KEPT..KEPT + 1 + self.scenarios
+    }
+
+    pub fn bare(self) -> Range<usize> {
+        KEPT + 1 + self.scenarios..self.len()
+    }
+
+    /// Both lanes of a scenario.
+    pub fn of(self, scenario: usize) -> [usize; 2] {
+        [KEPT + 1 + scenario, KEPT + 2 + self.scenarios + scenario]
+    }
+
+    /// Words of one bit for each kept lane.
+    pub fn words(self) -> usize {
+        (self.scenarios + 1).div_ceil(64)
+    }
+}
+
+/// Factors of all lanes; none: all are 1.
+pub type Row = Option<Box<[f64]>>;
+
+pub fn add(v: &mut [f64], ns: f64, row: &Row) {
+    match row {
+        None => v.iter_mut().for_each(|v| *v += ns),
+        Some(row) => v.iter_mut().zip(row).for_each(|(v, factor)| *v += ns * factor),
+    }
+}
+
+pub fn add_all(v: &mut [f64], other: &[f64]) {
+    v.iter_mut().zip(other).for_each(|(v, other)| *v += other);
+}
+
+/// The later one of each lane.
+pub fn later(v: &mut [f64], other: &[f64], ns: f64) {
+    for (v, other) in v.iter_mut().zip(other) {
+        let other = other + ns;
+        // Not f64::max, whose care for NaN costs several instructions.
+        *v = if other > *v { other } else { *v };
+    }
+}
+
+pub fn later_scaled(v: &mut [f64], other: &[f64], ns: f64, row: &[f64]) {
+    for ((v, other), factor) in v.iter_mut().zip(other).zip(row) {
+        let other = other + ns * factor;
+        *v = if other > *v { other } else { *v };
+    }
+}
+
+/// A bit for each lane in which the other one, so much later, wins.
+pub fn won(v: &[f64], other: &[f64], ns: f64, row: Option<&[f64]>, bits: &mut [u64]) -> bool {
+    let mut any = 0;
+    for (at, word) in bits.iter_mut().enumerate() {
+        let part = |lanes: &[f64]| -> Range<usize> { (at * 64).min(lanes.len())..((at + 1) * 64).min(lanes.len()) };
+        let (v, other) = (&v[part(v)], &other[part(other)]);
+        *word = match row {
+            None => mask(v, other, |_| ns),
+            Some(row) => {
+                let row = &row[part(row)];
+                mask(v, other, |lane| ns * row[lane])
+            }
+        };
+        any |= *word;
+    }
+    any != 0
+}
+
+fn mask(v: &[f64], other: &[f64], ns: impl Fn(usize) -> f64) -> u64 {
+    v.iter().zip(other).enumerate().fold(0, |mask, (lane, (v, other))| mask | u64::from(other + ns(lane) > *v) << lane)
+}
+
+/// Vectors that several hold: what a token, a unit of space or a free CPU knows of when it was made.
+#[derive(Debug)]
+pub struct Slots {
+    lanes: usize,
+    data: Vec<f64>,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    holds: u32,
+    filled: bool,
+    node: u64,
+    /// Machines that cannot go on before it is filled.
+    waiting: Vec<u32>,
+}
+
+impl Slots {
+    pub fn new(lanes: usize) -> Slots {
+        Slots { lanes, data: Vec::new(), slots: Vec::new(), free: Vec::new() }
+    }
+
+    /// An empty one, held once.
+    pub fn make(&mut self) -> u32 {
+        if let Some(at) = self.free.pop() {
+            let slot = &mut self.slots[at as usize];
+            (slot.holds, slot.filled) = (1, false);
+            return at;
+        }
+        self.slots.push(Slot { holds: 1, ..Slot::default() });
+        self.data.resize(self.data.len() + self.lanes, 0.0);
+        self.slots.len() as u32 - 1
+    }
+
+    pub fn hold(&mut self, at: u32) {
+        self.slots[at as usize].holds += 1;
+    }
+
+    pub fn release(&mut self, at: u32) {
+        let slot = &mut self.slots[at as usize];
+        slot.holds -= 1;
+        if slot.holds == 0 {
+            self.free.push(at);
+        }
+    }
+
+    pub fn is_filled(&self, at: u32) -> bool {
+        self.slots[at as usize].filled
+    }
+
+    pub fn node(&self, at: u32) -> u64 {
+        self.slots[at as usize].node
+    }
+
+    pub fn lanes(&self, at: u32) -> &[f64] {
+        &self.data[at as usize * self.lanes..][..self.lanes]
+    }
+
+    /// Who waited for it.
+    pub fn fill(&mut self, at: u32, v: &[f64], node: u64) -> Vec<u32> {
+        self.data[at as usize * self.lanes..][..self.lanes].copy_from_slice(v);
+        let slot = &mut self.slots[at as usize];
+        (slot.filled, slot.node) = (true, node);
+        std::mem::take(&mut slot.waiting)
+    }
+
+    pub fn wait(&mut self, at: u32, machine: u32) {
+        self.slots[at as usize].waiting.push(machine);
+    }
+
+    pub fn live(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+}

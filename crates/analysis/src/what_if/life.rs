@@ -1,0 +1,142 @@
+//! One machine: what it does in the trace, and when it would have done so in each world.
+
+use super::ops::Op;
+use crate::lineage::key::State;
+use longpole_model::interaction::MachineId;
+use longpole_model::names::NameId;
+use std::collections::VecDeque;
+
+#[derive(Debug)]
+pub struct Life {
+    /// Between its first line and its stop.
+    pub exists: bool,
+    pub seen: bool,
+    pub class: Option<NameId>,
+    /// What it does when it neither waits nor is interrupted.
+    pub state: State,
+    pub block: Option<Block>,
+    /// Since when it waits for a CPU.
+    pub ready: Option<u64>,
+    /// It is known to have a CPU.
+    pub on_cpu: bool,
+    /// Contexts that are on top of it.
+    pub above: u32,
+    /// While it was interrupted it did something.
+    pub disturbed: bool,
+    pub context: Option<Context>,
+    /// The key of its own time, and until when the trace has told of it.
+    pub key: u32,
+    pub since: u64,
+    pub replay: Replay,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Block {
+    pub why: NameId,
+    pub start: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Context {
+    pub below: Option<MachineId>,
+    /// Its cause is known, or will not be.
+    pub caused: bool,
+    /// When its former life ended.
+    pub idle_since: u64,
+}
+
+/// The machine in all worlds.
+#[derive(Debug)]
+pub struct Replay {
+    pub v: Box<[f64]>,
+    /// Until when in the trace.
+    pub t: u64,
+    /// The end of its trail.
+    pub node: u64,
+    /// A context's own work, which whoever is below waits for.
+    pub work: Option<Box<[f64]>>,
+    /// Those worlds in which the room of the queue in question is another one: their times before it was asked for.
+    pub saved: Vec<(usize, f64)>,
+    /// A context's times before it began, as long as its cause may come.
+    pub base: Option<(Box<[f64]>, u64)>,
+    pub past: Past,
+    /// What it cannot do yet.
+    pub pending: VecDeque<Op>,
+}
+
+impl Life {
+    pub fn new(lanes: usize) -> Life {
+        let replay = Replay {
+            v: vec![0.0; lanes].into(),
+            t: 0,
+            node: super::trail::NONE,
+            work: None,
+            saved: Vec::new(),
+            base: None,
+            past: Past::default(),
+            pending: VecDeque::new(),
+        };
+        Life {
+            exists: false,
+            seen: false,
+            class: None,
+            state: State::Run,
+            block: None,
+            ready: None,
+            on_cpu: false,
+            above: 0,
+            disturbed: false,
+            context: None,
+            key: 0,
+            since: 0,
+            replay,
+        }
+    }
+
+    /// Whether its time goes to its own state.
+    pub fn works(&self) -> bool {
+        self.exists && self.block.is_none() && self.ready.is_none() && self.above == 0
+    }
+}
+
+/// What a machine did lately: a cause may lie before now.
+#[derive(Debug, Default)]
+pub struct Past {
+    /// Stretches of its own time, newest last: from, to, key.
+    pub own: VecDeque<(u64, u64, u32)>,
+    /// Times at which a wait ended, or its times became others; what they had been, and since when in the trace.
+    pub jumps: VecDeque<Jump>,
+}
+
+#[derive(Debug)]
+pub struct Jump {
+    pub since: u64,
+    pub t: u64,
+    pub v: Box<[f64]>,
+    pub node: u64,
+}
+
+impl Past {
+    pub fn own(&mut self, from: u64, to: u64, key: u32, most: usize) {
+        match self.own.back_mut() {
+            Some(last) if last.1 == from && last.2 == key => last.1 = to,
+            _ => {
+                if self.own.len() >= most {
+                    self.own.pop_front();
+                }
+                self.own.push_back((from, to, key));
+            }
+        }
+    }
+
+    pub fn jump(&mut self, since: u64, t: u64, v: &[f64], node: u64, most: usize) {
+        let mut jump = match self.jumps.len() >= most {
+            true => self.jumps.pop_front(),
+            false => None,
+        }
+        .unwrap_or_else(|| Jump { since, t, v: vec![0.0; v.len()].into(), node });
+        (jump.since, jump.t, jump.node) = (since, t, node);
+        jump.v.copy_from_slice(v);
+        self.jumps.push_back(jump);
+    }
+}

@@ -1,0 +1,406 @@
+//! What machines do in the worlds: each machine's operations in their order, and those of different machines as soon as what they need is there.
+
+use super::lanes::{self, KEPT, OBSERVED};
+use super::trail::{self, Kind, Node};
+use super::{EndMark, WhatIf};
+use longpole_model::interaction::{MachineId, QueueId};
+use longpole_model::names::NameId;
+
+/// An operation that lasts until `t` in the trace; since when, its machine knows.
+#[derive(Clone, Copy, Debug)]
+pub struct Op {
+    pub t: u64,
+    pub what: What,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub enum What {
+    /// Time of its own.
+    Own { key: u32 },
+    /// A wait of which no cause is known.
+    Keep { key: u32 },
+    /// It begins anew; nothing of what it was counts.
+    Fresh,
+    /// What it knows at a moment of the trace, for whoever takes it up.
+    Publish { slot: u32, at: u64 },
+    /// It goes on when this has come, too.
+    Meet { slot: u32, ns: f64, key: u32, how: How },
+    /// It gets a CPU: the one that was left with this, or one that nobody had.
+    Start { slot: Option<u32>, ns: f64, key: u32, host: Option<NameId> },
+    /// A context begins, whose cause may still come.
+    Arrive { below: Option<u32>, key: u32, may_come: bool },
+    /// A context begins, whose cause is known.
+    Work,
+    /// The cause of a context has come after all.
+    Rebase,
+    /// What it did itself since it began.
+    PublishWork { slot: u32 },
+    /// A context on top of it has ended, which did so much.
+    Interrupted { slot: u32, key: u32 },
+    /// The next meetings are about room in this queue, in those worlds where it is as observed.
+    RoomBegin { queue: QueueId },
+    /// In the others, the unit of this number is needed.
+    RoomEnd { queue: QueueId, unit: u64, ns: f64, key: u32, how: How },
+    End,
+}
+
+/// How a delay counts after what was waited for has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// What is taken needs it to get there.
+    Carried,
+    /// So long the machine took to notice.
+    Reaction,
+    /// It had been there already; why the wait went on is not known.
+    After,
+}
+
+/// Operations that may wait, all machines together.
+const MOST_HELD: usize = 1 << 20;
+
+impl WhatIf {
+    pub(super) fn op(&mut self, machine: MachineId, what: What) {
+        let op = Op { t: self.now, what };
+        for slot in slots(&what).into_iter().flatten() {
+            self.slots.hold(slot);
+        }
+        let life = self.life(machine);
+        if !matches!(what, What::Publish { .. } | What::PublishWork { .. } | What::RoomBegin { .. } | What::Work | What::Rebase | What::End) {
+            life.since = op.t;
+        }
+        if !life.replay.pending.is_empty() || !self.is_ready(machine, &what) {
+            self.life(machine).replay.pending.push_back(op);
+            self.held += 1;
+            if self.held > MOST_HELD {
+                self.relax();
+            }
+            return;
+        }
+        let woken = self.exec(machine, op);
+        self.wake_held(woken);
+    }
+
+    pub(super) fn wake_held(&mut self, mut woken: Vec<u32>) {
+        while let Some(machine) = woken.pop() {
+            self.go_on(MachineId(machine), &mut woken);
+        }
+    }
+
+    /// As much of what a machine has before it as can be done now.
+    fn go_on(&mut self, machine: MachineId, woken: &mut Vec<u32>) {
+        while let Some(&op) = self.life(machine).replay.pending.front() {
+            if !self.is_ready(machine, &op.what) {
+                return;
+            }
+            self.life(machine).replay.pending.pop_front();
+            self.held -= 1;
+            woken.extend(self.exec(machine, op));
+        }
+    }
+
+    /// Worlds whose queues are too small for anything to go on are given up.
+    pub(super) fn relax(&mut self) {
+        for room in self.rooms.values_mut() {
+            for scenario in room.give_up() {
+                self.still[scenario] = true;
+            }
+        }
+        self.wake_held((0..self.lives.len() as u32).collect());
+    }
+
+    /// Whether all is there that an operation needs; if not, the machine will be woken.
+    fn is_ready(&mut self, machine: MachineId, what: &What) -> bool {
+        let needed = match *what {
+            What::Meet { slot, .. } | What::Interrupted { slot, .. } => Some(slot),
+            What::Start { slot, .. } => slot,
+            What::Arrive { below, .. } => below,
+            What::RoomEnd { queue, unit, .. } => match self.rooms.get_mut(&queue).map(|room| room.needed(unit, machine, &self.slots)) {
+                Some(Err(missing)) => {
+                    if let Some(slot) = missing {
+                        self.slots.wait(slot, machine.0);
+                    }
+                    return false;
+                }
+                _ => None,
+            },
+            _ => None,
+        };
+        match needed {
+            Some(slot) if !self.slots.is_filled(slot) => {
+                self.slots.wait(slot, machine.0);
+                false
+            }
+            _ => true,
+        }
+    }
+
+    /// Does it; returns who may go on now.
+    fn exec(&mut self, machine: MachineId, op: Op) -> Vec<u32> {
+        let mut woken = Vec::new();
+        let most = self.most_past();
+        let layout = self.layout;
+        let replay = &mut self.lives[machine.0 as usize].replay;
+        let since = replay.t;
+        let elapsed = op.t.saturating_sub(since) as f64;
+        match op.what {
+            What::Own { key } => {
+                if elapsed > 0.0 {
+                    let row = &self.rows[key as usize];
+                    lanes::add(&mut replay.v, elapsed, row);
+                    if let Some(work) = &mut replay.work {
+                        lanes::add(work, elapsed, row);
+                    }
+                    replay.past.own(since, op.t, key, most);
+                    replay.node = self.trail.own(replay.node, key, elapsed);
+                }
+            }
+            What::Keep { key } => {
+                if elapsed > 0.0 {
+                    replay.past.jump(since, op.t, &replay.v, replay.node, most);
+                    replay.v[layout.kept()].iter_mut().for_each(|v| *v += elapsed);
+                    replay.node = self.trail.own(replay.node, key, elapsed);
+                }
+            }
+            What::Fresh => {
+                replay.past.jump(since, op.t, &replay.v, replay.node, most);
+                replay.v.fill(0.0);
+                (replay.work, replay.base, replay.node) = (None, None, trail::NONE);
+            }
+            What::Publish { slot, at } => {
+                let node = self.times_at(machine, at);
+                woken = self.slots.fill(slot, &self.scratch, node);
+                let replay = &mut self.lives[machine.0 as usize].replay;
+                self.slots.release(slot);
+                // What it knows now is no deed of its own: its time stands where it stood.
+                debug_assert!(replay.t <= op.t);
+                return woken;
+            }
+            What::Meet { slot, ns, key, how } => self.meet(machine, op.t, slot, ns, key, how),
+            What::Start { slot, ns, key, host } => self.start(machine, op.t, (slot, ns, key), host),
+            What::Arrive { below, key, may_come } => {
+                replay.work = Some(vec![0.0; layout.len()].into());
+                replay.base = may_come.then(|| (replay.v.clone(), since));
+                replay.past.jump(since, op.t, &replay.v, replay.node, most);
+                match below {
+                    Some(below) => {
+                        let other = &self.slots.lanes(below)[layout.kept()];
+                        let any = lanes::won(&replay.v[layout.kept()], other, 0.0, None, &mut self.bits);
+                        lanes::later(&mut replay.v[layout.kept()], other, 0.0);
+                        if any {
+                            let node = Node { before: replay.node, other: self.slots.node(below), ns: 0.0, key, kind: Kind::Meet };
+                            replay.node = self.trail.meet(node, &self.bits);
+                        }
+                    }
+                    None => {
+                        replay.v[layout.kept()].iter_mut().for_each(|v| *v += elapsed);
+                        replay.node = self.trail.own(replay.node, key, elapsed);
+                    }
+                }
+            }
+            What::Work => {
+                replay.work = Some(vec![0.0; layout.len()].into());
+                replay.base = None;
+                return woken;
+            }
+            What::Rebase => {
+                if let Some((v, t)) = replay.base.take() {
+                    replay.v = v;
+                    replay.t = t;
+                }
+                return woken;
+            }
+            What::PublishWork { slot } => {
+                match &replay.work {
+                    Some(work) => self.scratch.copy_from_slice(work),
+                    None => self.scratch.fill(0.0),
+                }
+                woken = self.slots.fill(slot, &self.scratch, trail::NONE);
+                replay.work = None;
+                self.slots.release(slot);
+                return woken;
+            }
+            What::Interrupted { slot, key } => {
+                replay.past.jump(since, op.t, &replay.v, replay.node, most);
+                let work = self.slots.lanes(slot);
+                lanes::add_all(&mut replay.v, work);
+                if let Some(own) = &mut replay.work {
+                    lanes::add_all(own, work);
+                }
+                replay.node = self.trail.own(replay.node, key, elapsed);
+            }
+            What::RoomBegin { queue } => {
+                let lanes = self.rooms.get(&queue).into_iter().flat_map(|room| room.lanes(layout));
+                replay.saved.clear();
+                replay.saved.extend(lanes.map(|lane| (lane, replay.v[lane])));
+                return woken;
+            }
+            What::RoomEnd { queue, unit, ns, key, how } => self.room_end(machine, (queue, unit), ns, key, how),
+            What::End => self.end = Some(EndMark { machine, v: replay.v.clone(), node: replay.node }),
+        }
+        if let Some(slot) = slots(&op.what).into_iter().flatten().next() {
+            self.slots.release(slot);
+        }
+        if !matches!(op.what, What::End) {
+            let replay = &mut self.lives[machine.0 as usize].replay;
+            replay.t = op.t;
+            replay.v[OBSERVED] = op.t as f64;
+        }
+        woken
+    }
+
+    fn meet(&mut self, machine: MachineId, t: u64, slot: u32, ns: f64, key: u32, how: How) {
+        let (layout, most) = (self.layout, self.most_past());
+        let replay = &mut self.lives[machine.0 as usize].replay;
+        let (other, row) = (self.slots.lanes(slot), &self.rows[key as usize]);
+        let kept = layout.kept();
+        let (at_once, scaled) = match how {
+            How::After => (0.0, None),
+            How::Reaction => (ns, None),
+            How::Carried => (ns, row.as_deref()),
+        };
+        let any = lanes::won(&replay.v[kept.clone()], &other[kept.clone()], at_once, scaled.map(|row| &row[kept.clone()]), &mut self.bits);
+        if any || t > replay.t {
+            replay.past.jump(replay.t, t, &replay.v, replay.node, most);
+        }
+        let kind = if how == How::After { Kind::After } else { Kind::Meet };
+        if any || how == How::After {
+            let node = Node { before: replay.node, other: self.slots.node(slot), ns, key, kind };
+            replay.node = self.trail.meet(node, &self.bits);
+        }
+        let (known, bare) = (..layout.bare().start, layout.bare());
+        match (how, row) {
+            (How::Carried, Some(row)) => lanes::later_scaled(&mut replay.v, other, ns, row),
+            (How::Carried, None) => lanes::later(&mut replay.v, other, ns),
+            _ => {
+                lanes::later(&mut replay.v[known], &other[known], at_once);
+                lanes::later(&mut replay.v[bare.clone()], &other[bare], 0.0);
+            }
+        }
+        if how == How::After {
+            replay.v[kept].iter_mut().for_each(|v| *v += ns);
+        }
+    }
+
+    /// The machine waited for a CPU and has it now.
+    fn start(&mut self, machine: MachineId, t: u64, (slot, ns, key): (Option<u32>, f64, u32), host: Option<NameId>) {
+        let (layout, most) = (self.layout, self.most_past());
+        let replay = &mut self.lives[machine.0 as usize].replay;
+        replay.past.jump(replay.t, t, &replay.v, replay.node, most);
+        let row = &self.rows[key as usize];
+        let Some(slot) = slot else {
+            lanes::add(&mut replay.v, ns, row);
+            replay.node = self.trail.own(replay.node, key, ns);
+            return;
+        };
+        let other = self.slots.lanes(slot);
+        self.scratch.copy_from_slice(&replay.v);
+        let kept = layout.kept();
+        lanes::won(&replay.v[kept.clone()], &other[kept], 0.0, None, &mut self.bits);
+        lanes::later(&mut replay.v, other, 0.0);
+        for scenario in 0..layout.scenarios {
+            let more = self.scale.cpus(scenario);
+            if more == 0 {
+                continue;
+            }
+            let [lane, bare] = layout.of(scenario);
+            let extra = self.extra.entry((host, scenario)).or_insert_with(|| vec![0.0; more as usize]);
+            let first = extra.iter_mut().min_by(|a, b| a.total_cmp(b));
+            if let Some(free) = first.filter(|free| **free < other[lane]) {
+                // It takes one that was added; the one that it had in the trace is free in its place.
+                replay.v[lane] = self.scratch[lane].max(*free);
+                *free = other[lane];
+                self.bits[(lane - KEPT) / 64] &= !(1 << ((lane - KEPT) % 64));
+            }
+            replay.v[bare] = self.scratch[bare];
+        }
+        lanes::add(&mut replay.v, ns, row);
+        let node = Node { before: replay.node, other: self.slots.node(slot), ns, key, kind: Kind::After };
+        replay.node = self.trail.meet(node, &self.bits);
+    }
+
+    /// Where a queue has another capacity, room comes from another get.
+    fn room_end(&mut self, machine: MachineId, (queue, unit): (QueueId, u64), ns: f64, key: u32, how: How) {
+        let layout = self.layout;
+        let Some(room) = self.rooms.get_mut(&queue) else { return };
+        let replay = &mut self.lives[machine.0 as usize].replay;
+        let saved = std::mem::take(&mut replay.saved);
+        for &(lane, own) in &saved {
+            let Some(scenario) = room.scenario_of(lane, layout) else { continue };
+            let is_kept = layout.kept().contains(&lane);
+            replay.v[lane] = own;
+            let Some(slot) = room.unit(scenario, unit) else { continue };
+            let come = self.slots.lanes(slot)[lane];
+            let (before, after) = match how {
+                _ if !is_kept => (0.0, 0.0),
+                How::After => (0.0, ns),
+                _ => (ns, 0.0),
+            };
+            replay.v[lane] = own.max(come + before);
+            if come + before > own {
+                replay.v[lane] += after;
+                if is_kept {
+                    self.bits.fill(0);
+                    self.bits[(lane - KEPT) / 64] |= 1 << ((lane - KEPT) % 64);
+                    let node = Node { before: replay.node, other: self.slots.node(slot), ns, key, kind: Kind::Meet };
+                    replay.node = self.trail.meet(node, &self.bits);
+                }
+            }
+        }
+        replay.saved = saved;
+        for slot in room.forget(unit) {
+            self.slots.release(slot);
+        }
+    }
+
+    /// What a machine knew at a moment, into `scratch`; and its trail.
+    fn times_at(&mut self, machine: MachineId, at: u64) -> u64 {
+        let kept = self.layout.kept();
+        let replay = &self.lives[machine.0 as usize].replay;
+        let past = &replay.past;
+        let later = past.jumps.partition_point(|jump| jump.t <= at);
+        let (v, t, node) = match past.jumps.get(later) {
+            Some(jump) => (&jump.v, jump.since, jump.node),
+            None => (&replay.v, replay.t, replay.node),
+        };
+        self.scratch.copy_from_slice(v);
+        if at >= t {
+            // It waited then, and what for had not come.
+            self.scratch[kept].iter_mut().for_each(|v| *v += (at - t) as f64);
+            self.scratch[OBSERVED] = at as f64;
+            return node;
+        }
+        let mut reached = t;
+        for &(from, to, key) in past.own.iter().rev() {
+            if to <= at {
+                break;
+            }
+            let ns = to.min(t).saturating_sub(from.max(at));
+            if ns > 0 {
+                lanes::add(&mut self.scratch, -(ns as f64), &self.rows[key as usize]);
+                reached = from.max(at);
+            }
+        }
+        if reached > at && past.jumps.front().is_some_and(|first| first.t > at) {
+            self.counts.too_old += 1;
+            self.scratch.iter_mut().for_each(|v| *v = (*v - (reached - at) as f64).max(0.0));
+        }
+        self.scratch[OBSERVED] = at as f64;
+        node
+    }
+
+    /// How much of a machine's past is kept.
+    fn most_past(&self) -> usize {
+        let all = self.options.most_bytes / (8 * self.layout.len());
+        (all / self.lives.len().max(1)).clamp(4, 64)
+    }
+}
+
+
+fn slots(what: &What) -> [Option<u32>; 1] {
+    [match *what {
+        What::Publish { slot, .. } | What::Meet { slot, .. } | What::PublishWork { slot } | What::Interrupted { slot, .. } => Some(slot),
+        What::Start { slot, .. } => slot,
+        What::Arrive { below, .. } => below,
+        _ => None,
+    }]
+}

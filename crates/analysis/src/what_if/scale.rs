@@ -1,0 +1,152 @@
+//! Which factor applies to which state in which world, and which names of the changes occur at all.
+
+use super::grammar::{Change, Scenario, Target};
+use super::lanes::{Layout, Row};
+use crate::lineage::key::{Key, Link, State, Words};
+use crate::nearest::nearest;
+use std::collections::BTreeSet;
+
+/// Names kept to say which ones are near to one that does not occur.
+const MOST_NAMES: usize = 1 << 16;
+
+#[derive(Debug)]
+pub struct Scale {
+    /// (scenario, which change of it, what, factor)
+    scales: Vec<(usize, usize, Target, f64)>,
+    scenarios: Vec<Scenario>,
+    /// Of each change of each scenario: whether what it names occurs.
+    met: Vec<Vec<Met>>,
+    cpus: Vec<u32>,
+    states: BTreeSet<String>,
+    machines: BTreeSet<String>,
+    queues: BTreeSet<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Met {
+    No,
+    /// It does, and its time follows from that of others.
+    Derived,
+    Yes,
+}
+
+impl Scale {
+    pub fn new(scenarios: &[Scenario]) -> Scale {
+        let mut scales = Vec::new();
+        let mut met = Vec::new();
+        for (at, scenario) in scenarios.iter().enumerate() {
+            for (which, change) in scenario.changes.iter().enumerate() {
+                if let Change::Scale { target, factor } = change {
+                    scales.push((at, which, target.clone(), *factor));
+                }
+            }
+            met.push(scenario.changes.iter().map(|change| if matches!(change, Change::Cpus { .. }) { Met::Yes } else { Met::No }).collect());
+        }
+        let more = |change: &Change| if let Change::Cpus { more } = change { *more } else { 0 };
+        let cpus = scenarios.iter().map(|scenario| scenario.changes.iter().map(more).sum()).collect();
+        let (states, machines, queues) = Default::default();
+        Scale { scales, scenarios: scenarios.to_vec(), met, cpus, states, machines, queues }
+    }
+
+    /// The factors of a key that was met for the first time.
+    pub fn row(&mut self, words: &Words, key: &Key, layout: Layout) -> Row {
+        let derived = match key {
+            Key::State { state, .. } => matches!(state, State::Blocked(_) | State::Interrupted | State::Unknown),
+            Key::Link { kind, .. } => *kind == Link::Queued,
+        };
+        let [_, machine, class, state] = words;
+        for name in [machine, class] {
+            if self.states.len() < MOST_NAMES && !derived {
+                self.states.insert(format!("{name}::{state}"));
+            }
+        }
+        let mut row: Row = None;
+        for (scenario, which, target, factor) in &self.scales {
+            if !target.ways.iter().any(|(machine, state)| state.as_ref() == Some(&words[3]) && is_of(words, machine)) {
+                continue;
+            }
+            let met = &mut self.met[*scenario][*which];
+            if derived {
+                if *met == Met::No {
+                    *met = Met::Derived;
+                }
+                continue;
+            }
+            *met = Met::Yes;
+            let row = row.get_or_insert_with(|| vec![1.0; layout.len()].into());
+            layout.of(*scenario).map(|lane| row[lane] *= factor);
+        }
+        row
+    }
+
+    /// CPUs that a scenario adds to each host.
+    pub fn cpus(&self, scenario: usize) -> u32 {
+        self.cpus[scenario]
+    }
+
+    /// A machine's first deed.
+    pub fn machine(&mut self, words: &Words) {
+        for (met, scenario) in self.met.iter_mut().zip(&self.scenarios) {
+            for (met, change) in met.iter_mut().zip(&scenario.changes) {
+                let Change::Batch { target, .. } = change else { continue };
+                if target.ways.iter().any(|(machine, _)| is_of(words, machine)) {
+                    *met = Met::Yes;
+                }
+            }
+        }
+        if self.machines.len() < MOST_NAMES {
+            self.machines.insert(words[1].clone());
+            self.machines.insert(words[2].clone());
+        }
+    }
+
+    /// A queue's first use; returns the capacities that scenarios give it.
+    pub fn queue(&mut self, name: &str) -> Vec<(usize, Option<u64>)> {
+        let mut asked = Vec::new();
+        for (at, (met, scenario)) in self.met.iter_mut().zip(&self.scenarios).enumerate() {
+            for (met, change) in met.iter_mut().zip(&scenario.changes) {
+                if let Change::Capacity { queue, units } = change {
+                    if queue == name {
+                        *met = Met::Yes;
+                        asked.push((at, *units));
+                    }
+                }
+            }
+        }
+        if self.queues.len() < MOST_NAMES {
+            self.queues.insert(name.to_owned());
+        }
+        asked
+    }
+
+    /// Why a scenario cannot be made of this trace.
+    pub fn missing(&self, scenario: usize) -> Option<String> {
+        for (met, change) in self.met[scenario].iter().zip(&self.scenarios[scenario].changes) {
+            if *met == Met::Yes {
+                continue;
+            }
+            let (kind, name, names) = match change {
+                Change::Scale { target, .. } if *met == Met::Derived => {
+                    let name = &target.text;
+                    return Some(format!("{name} is a wait: its time follows from what is waited for, and that can be changed"));
+                }
+                Change::Scale { target, .. } => ("state", &target.text, &self.states),
+                Change::Batch { target, .. } => ("machine", &target.text, &self.machines),
+                Change::Capacity { queue, .. } => ("queue", queue, &self.queues),
+                Change::Cpus { .. } => continue,
+            };
+            let near = nearest(name, names.iter().map(String::as_str), 3);
+            let near = match near.as_slice() {
+                [] => "there is none at all".to_owned(),
+                near => format!("the nearest: {}", near.join(", ")),
+            };
+            return Some(format!("no {kind} \"{name}\" occurs; {near}"));
+        }
+        None
+    }
+}
+
+/// Whether this is the machine, or one of the class, that is meant.
+fn is_of([host, machine, class, _]: &Words, meant: &str) -> bool {
+    meant == machine || meant == class || meant.strip_prefix(host.as_str()).and_then(|rest| rest.strip_prefix('/')) == Some(machine)
+}

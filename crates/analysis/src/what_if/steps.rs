@@ -1,0 +1,548 @@
+//! What each deed of the trace means for the worlds.
+
+use super::life::{Block, Context};
+use super::ops::{How, What};
+use super::room::Room;
+use super::{From, WhatIf};
+use crate::lineage::key::{Key, Link, State};
+use crate::lineage::steps::{machine_of, named};
+use longpole_model::interaction::{Cause, Deed, MachineId, QueueId, Vocabulary};
+use longpole_model::names::NameId;
+use longpole_model::tokens::{Origin, Shape, Taken};
+
+/// CPUs of a host that are remembered to be free.
+const MOST_CPUS: usize = 1024;
+
+/// What a deed looked for in a queue.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Looked {
+    Took,
+    Peeked,
+    Room,
+}
+
+impl WhatIf {
+    pub(super) fn declare(&mut self, vocabulary: &Vocabulary, queue: QueueId, shape: Shape) {
+        let asked = self.scale.queue(vocabulary.queue_name(queue));
+        if !asked.is_empty() {
+            self.rooms.insert(queue, Room::new(shape.capacity, shape.initial, &asked));
+        }
+        if let Some(capacity) = shape.capacity {
+            self.capacities.insert(queue, capacity);
+        }
+        self.known.insert(queue, ());
+    }
+
+    /// A queue that nobody declared is met at its first use.
+    fn used(&mut self, vocabulary: &Vocabulary, queue: QueueId) {
+        if self.known.insert(queue, ()).is_none() {
+            self.declare(vocabulary, queue, Shape::default());
+        }
+    }
+
+    pub(super) fn step(&mut self, vocabulary: &Vocabulary, deed: Deed) {
+        match deed {
+            Deed::Declare { .. } | Deed::Now => return,
+            Deed::End { machine } => return self.mark_end(machine),
+            _ => {}
+        }
+        let machine = machine_of(deed);
+        if !self.life(machine).seen {
+            self.meet_first(vocabulary, machine);
+        }
+        match deed {
+            Deed::Class { class, .. } => {
+                self.charge(machine);
+                self.life(machine).class = Some(class);
+                self.look(vocabulary, machine);
+            }
+            Deed::Fork { cause, .. } => self.fork(vocabulary, machine, cause),
+            Deed::Push { below, cause, .. } => self.push(vocabulary, machine, below, cause),
+            Deed::Pop { .. } => self.pop(vocabulary, machine),
+            Deed::Stop { .. } => self.stop(vocabulary, machine),
+            deed => {
+                self.appear(vocabulary, machine);
+                self.charge(machine);
+                self.disturb(vocabulary, machine);
+                self.act(vocabulary, machine, deed);
+            }
+        }
+        if !matches!(deed, Deed::Stop { .. }) {
+            self.last = Some(machine);
+        }
+    }
+
+    fn act(&mut self, vocabulary: &Vocabulary, machine: MachineId, deed: Deed) {
+        match deed {
+            Deed::State { state, .. } => self.state(vocabulary, machine, state),
+            Deed::Block { why, .. } => {
+                self.run(vocabulary, machine);
+                if self.life(machine).on_cpu {
+                    self.leave_cpu(vocabulary, machine);
+                }
+                let (now, life) = (self.now, self.life(machine));
+                match &mut life.block {
+                    Some(block) => block.why = why,
+                    None => life.block = Some(Block { why, start: now }),
+                }
+            }
+            Deed::Put { queue, n, flow, link, .. } => {
+                self.run(vocabulary, machine);
+                self.room(vocabulary, machine, queue, n, false);
+                let from = self.knows(vocabulary, machine, link);
+                self.queues.put(queue, n, flow, from);
+                self.settle();
+            }
+            Deed::Get { queue, amount, flow, .. } => {
+                self.run(vocabulary, machine);
+                self.used(vocabulary, queue);
+                let taken = self.queues.get(queue, amount, flow);
+                self.found(vocabulary, machine, queue, &taken, Looked::Took);
+                if taken.units > 0 {
+                    self.give(vocabulary, machine, queue, taken.units);
+                }
+                self.settle();
+            }
+            Deed::Peek { queue, amount, flow, .. } => {
+                self.run(vocabulary, machine);
+                self.used(vocabulary, queue);
+                let taken = self.queues.peek(queue, amount, flow);
+                self.found(vocabulary, machine, queue, &taken, Looked::Peeked);
+            }
+            Deed::Reserve { queue, n, .. } => {
+                self.run(vocabulary, machine);
+                self.room(vocabulary, machine, queue, n, true);
+            }
+            Deed::Wake { cause, .. } => self.wake(vocabulary, machine, cause),
+            _ => {}
+        }
+    }
+
+    /// Whoever was interrupted and does something all the same: its wait for the context ends here.
+    fn disturb(&mut self, vocabulary: &Vocabulary, machine: MachineId) {
+        let life = self.life(machine);
+        if life.above > 0 && life.block.is_none() && life.ready.is_none() {
+            life.disturbed = true;
+            let key = self.state_key(vocabulary, machine, State::Interrupted);
+            self.op(machine, What::Own { key });
+        }
+    }
+
+    /// The machine's own time until now.
+    fn charge(&mut self, machine: MachineId) {
+        let now = self.now;
+        let life = self.life(machine);
+        if life.works() && life.since < now {
+            let key = life.key;
+            self.op(machine, What::Own { key });
+        }
+    }
+
+    /// After something about the machine changed: which key its own time goes to.
+    fn look(&mut self, vocabulary: &Vocabulary, machine: MachineId) {
+        let state = self.life(machine).state;
+        let key = self.state_key(vocabulary, machine, state);
+        self.life(machine).key = key;
+    }
+
+    /// A machine exists from its first line; what it waited for until then nobody knows.
+    fn appear(&mut self, vocabulary: &Vocabulary, machine: MachineId) {
+        if self.life(machine).exists {
+            return;
+        }
+        let key = self.state_key(vocabulary, machine, State::Unknown);
+        self.unexplained(machine, key);
+        self.begin_life(vocabulary, machine, None);
+    }
+
+    fn begin_life(&mut self, vocabulary: &Vocabulary, machine: MachineId, context: Option<Context>) {
+        let life = self.life(machine);
+        (life.exists, life.block, life.ready, life.state, life.context) = (true, None, None, State::Run, context);
+        self.look(vocabulary, machine);
+    }
+
+    fn unexplained(&mut self, machine: MachineId, key: u32) {
+        let line = self.line;
+        if self.life(machine).since < self.now {
+            self.first_unexplained.entry(key).or_insert(line);
+        }
+        self.op(machine, What::Keep { key });
+    }
+
+    fn meet_first(&mut self, vocabulary: &Vocabulary, machine: MachineId) {
+        self.life(machine).seen = true;
+        let (host, name) = (vocabulary.host(machine).to_owned(), vocabulary.machine_name(machine).to_owned());
+        let asked = self.options.machine.as_deref();
+        if asked.is_some_and(|asked| asked == name || asked.strip_prefix(&host).and_then(|rest| rest.strip_prefix('/')) == Some(&name)) {
+            match self.asked {
+                None => self.asked = Some(machine),
+                Some(_) => self.namesake = Some(machine),
+            }
+        }
+    }
+
+    fn state(&mut self, vocabulary: &Vocabulary, machine: MachineId, name: NameId) {
+        let state = match named(vocabulary, name) {
+            State::Named(_) if vocabulary.names.text(name) == "preempted" => State::Runnable,
+            state => state,
+        };
+        if let Some(block) = self.life(machine).block.take() {
+            let key = self.state_key(vocabulary, machine, State::Blocked(block.why));
+            self.unexplained(machine, key);
+        }
+        let now = self.now;
+        if state == State::Runnable {
+            if self.life(machine).ready.is_none() {
+                self.leave_cpu(vocabulary, machine);
+                self.life(machine).ready = Some(now);
+            }
+        } else {
+            self.run(vocabulary, machine);
+        }
+        self.life(machine).state = state;
+        self.look(vocabulary, machine);
+    }
+
+    /// It does something: if it waited for a CPU, it has one now. That is the one which somebody left at this moment, or else the one that is free for longest.
+    fn run(&mut self, vocabulary: &Vocabulary, machine: MachineId) {
+        let Some(ready) = self.life(machine).ready.take() else { return };
+        let (now, host) = (self.now, vocabulary.host_id(machine));
+        let free = self.cpus.entry(host).or_default();
+        let found = free.iter().rposition(|cpu| cpu.1 == now).or_else(|| (0..free.len()).min_by_key(|&at| free[at].1));
+        let cpu = found.map(|at| free.remove(at));
+        let ns = now - cpu.map_or(ready, |cpu| cpu.1.max(ready)).min(now);
+        let key = self.state_key(vocabulary, machine, State::Runnable);
+        self.op(machine, What::Start { slot: cpu.map(|cpu| cpu.0), ns: ns as f64, key, host });
+        if let Some((slot, _)) = cpu {
+            self.slots.release(slot);
+        }
+        let life = self.life(machine);
+        life.on_cpu = true;
+        life.disturbed |= life.above > 0;
+    }
+
+    fn leave_cpu(&mut self, vocabulary: &Vocabulary, machine: MachineId) {
+        self.life(machine).on_cpu = false;
+        let (now, host) = (self.now, vocabulary.host_id(machine));
+        let slot = self.slots.make();
+        self.op(machine, What::Publish { slot, at: now });
+        let free = self.cpus.entry(host).or_default();
+        free.push((slot, now));
+        if free.len() > MOST_CPUS {
+            let (slot, _) = free.remove(0);
+            self.slots.release(slot);
+        }
+    }
+
+    /// What a machine knows now, for a token or a unit of room.
+    fn knows(&mut self, vocabulary: &Vocabulary, machine: MachineId, link: Option<NameId>) -> From {
+        let slot = self.slots.make();
+        self.op(machine, What::Publish { slot, at: self.now });
+        From { slot, t: self.now, host: vocabulary.host_id(machine), link }
+    }
+
+    fn settle(&mut self) {
+        while let Some(from) = self.queues.copied.pop() {
+            self.slots.hold(from.slot);
+        }
+        while let Some(from) = self.queues.spent.pop() {
+            self.slots.release(from.slot);
+        }
+    }
+
+    /// Takes room for a put, or early.
+    fn room(&mut self, vocabulary: &Vocabulary, machine: MachineId, queue: QueueId, n: u64, early: bool) {
+        self.used(vocabulary, queue);
+        let taken = match early {
+            true => self.queues.reserve(queue, machine, n),
+            false => self.queues.take_space(queue, machine, n),
+        };
+        while let Some(from) = self.queues.copied.pop() {
+            self.slots.hold(from.slot);
+        }
+        let changed = match self.rooms.get_mut(&queue) {
+            Some(room) if early => Some(room.reserve(machine, n)),
+            Some(room) => Some(room.take(machine, n)),
+            None => None,
+        };
+        let block = self.life(machine).block;
+        if let (Some(_), Origin::From(_)) = (block, taken.cause) {
+            *self.full.entry(queue).or_default() += 1;
+        }
+        if changed.is_some() {
+            self.op(machine, What::RoomBegin { queue });
+        }
+        let (ns, key, how) = self.found(vocabulary, machine, queue, &taken, Looked::Room);
+        if let Some(Some(unit)) = changed {
+            self.op(machine, What::RoomEnd { queue, unit, ns, key, how });
+        }
+        self.settle();
+    }
+
+    /// Gives room back.
+    fn give(&mut self, vocabulary: &Vocabulary, machine: MachineId, queue: QueueId, n: u64) {
+        let bounded = self.queues.is_bounded(queue);
+        if !bounded && !self.rooms.contains_key(&queue) {
+            return;
+        }
+        let from = self.knows(vocabulary, machine, None);
+        if let Some(room) = self.rooms.get_mut(&queue) {
+            self.slots.hold(from.slot);
+            let (waiting, old) = room.give(n, from.slot);
+            if let Some(old) = old {
+                self.slots.release(old);
+            }
+            self.wake_held(waiting);
+        }
+        match bounded {
+            true => self.queues.give_space(queue, n, from),
+            false => self.slots.release(from.slot),
+        }
+    }
+
+    fn link_key(&mut self, vocabulary: &Vocabulary, queue: QueueId, from: From, host: Option<NameId>) -> (u32, bool) {
+        let kind = match from.link {
+            Some(link) => Link::Named(link),
+            None if from.host == host => Link::Queued,
+            None => Link::Wire,
+        };
+        (self.key(vocabulary, Key::Link { queue: Some(queue), kind }), kind != Link::Queued)
+    }
+
+    /// The machine goes on when all that it took has come. Returns the delay after what came last.
+    fn found(&mut self, vocabulary: &Vocabulary, machine: MachineId, queue: QueueId, taken: &Taken<From>, looked: Looked) -> (f64, u32, How) {
+        if taken.missing > 0 {
+            self.counts.contradictions += 1;
+        }
+        let host = vocabulary.host_id(machine);
+        let mut wait = self.life(machine).block.take().map(|block| (block.start, State::Blocked(block.why)));
+        let context = self.life(machine).context.filter(|context| !context.caused && looked == Looked::Took && taken.units > 0);
+        if let Some(context) = context {
+            self.caused(machine);
+            if let (None, Origin::From(_)) = (wait, taken.cause) {
+                wait = Some((context.idle_since, State::Unknown));
+                self.op(machine, What::Rebase);
+            }
+        }
+        let mut delay = (0.0, 0, How::Reaction);
+        let mut last = None;
+        match (wait, taken.cause) {
+            (Some((since, state)), Origin::From(from)) => {
+                delay = self.delay(vocabulary, (machine, state), queue, from, since);
+                let (ns, key, how) = delay;
+                self.op(machine, What::Meet { slot: from.slot, ns, key, how });
+                last = Some(from.slot);
+            }
+            (Some((_, state)), _) => {
+                let key = self.state_key(vocabulary, machine, state);
+                self.unexplained(machine, key);
+            }
+            (None, Origin::From(from)) => {
+                self.meet_early(vocabulary, machine, queue, from, host);
+                last = Some(from.slot);
+            }
+            (None, _) => {}
+        }
+        if looked != Looked::Peeked {
+            for at in 0..self.queues.spent.len() {
+                let from = self.queues.spent[at];
+                if Some(from.slot) != last {
+                    self.meet_early(vocabulary, machine, queue, from, host);
+                }
+            }
+        }
+        delay
+    }
+
+    /// The delay of what a machine waited for since then.
+    fn delay(&mut self, vocabulary: &Vocabulary, (machine, state): (MachineId, State), queue: QueueId, from: From, since: u64) -> (f64, u32, How) {
+        let (key, carried) = self.link_key(vocabulary, queue, from, vocabulary.host_id(machine));
+        let (now, line) = (self.now, self.line);
+        if !carried && from.t < since && since < now {
+            // The wait began although this was there: nobody knows why it went on.
+            let key = self.state_key(vocabulary, machine, state);
+            self.first_unexplained.entry(key).or_insert(line);
+            return ((now - since) as f64, key, How::After);
+        }
+        let ns = now.saturating_sub(from.t.max(if carried { 0 } else { since })) as f64;
+        let known = &mut self.delays[key as usize];
+        (known.count, known.sum) = (known.count + 1.0, known.sum + ns);
+        (ns, key, if carried { How::Carried } else { How::Reaction })
+    }
+
+    /// What was taken without waiting: it had been there for some time, but in another world it may come later.
+    fn meet_early(&mut self, vocabulary: &Vocabulary, machine: MachineId, queue: QueueId, from: From, host: Option<NameId>) {
+        let (key, carried) = self.link_key(vocabulary, queue, from, host);
+        let known = self.delays[key as usize];
+        let usual = if known.count > 0.0 { known.sum / known.count } else { 0.0 };
+        let ns = usual.min(self.now.saturating_sub(from.t) as f64);
+        let how = if carried { How::Carried } else { How::Reaction };
+        self.op(machine, What::Meet { slot: from.slot, ns, key, how });
+    }
+
+    /// A context's cause is known, or will not be.
+    fn caused(&mut self, machine: MachineId) {
+        if let Some(context) = &mut self.life(machine).context {
+            context.caused = true;
+        }
+    }
+
+    /// The machine goes on (or begins) when its cause has come. Says whether there is such a cause.
+    fn meet_cause(&mut self, vocabulary: &Vocabulary, machine: MachineId, cause: Cause) -> bool {
+        if !self.life(cause.by).seen {
+            return false;
+        }
+        let begin = self.begin.unwrap_or(0);
+        let at = cause.at.map_or(self.now, |at| at.saturating_sub(begin)).min(self.now);
+        self.charge(cause.by);
+        let slot = self.slots.make();
+        self.op(cause.by, What::Publish { slot, at });
+        let kind = cause.link.map_or(Link::Wakeup, Link::Named);
+        let key = self.key(vocabulary, Key::Link { queue: None, kind });
+        self.op(machine, What::Meet { slot, ns: (self.now - at) as f64, key, how: How::Carried });
+        self.slots.release(slot);
+        true
+    }
+
+    fn fork(&mut self, vocabulary: &Vocabulary, machine: MachineId, cause: Cause) {
+        if self.life(machine).exists {
+            self.counts.contradictions += 1;
+            return;
+        }
+        if !self.life(cause.by).seen || cause.by == machine {
+            return self.appear(vocabulary, machine);
+        }
+        self.op(machine, What::Fresh);
+        self.meet_cause(vocabulary, machine, cause);
+        self.begin_life(vocabulary, machine, None);
+    }
+
+    fn wake(&mut self, vocabulary: &Vocabulary, machine: MachineId, cause: Option<Cause>) {
+        let now = self.now;
+        if let Some(block) = self.life(machine).block {
+            if !cause.is_some_and(|cause| self.meet_cause(vocabulary, machine, cause)) {
+                let key = self.state_key(vocabulary, machine, State::Blocked(block.why));
+                self.unexplained(machine, key);
+            }
+            self.caused(machine);
+            let life = self.life(machine);
+            (life.block, life.ready, life.state) = (None, Some(now), State::Runnable);
+            return self.look(vocabulary, machine);
+        }
+        if self.life(machine).context.is_some_and(|context| !context.caused) {
+            self.caused(machine);
+            if let Some(cause) = cause.filter(|cause| self.lives.get(cause.by.0 as usize).is_some_and(|life| life.seen)) {
+                self.op(machine, What::Rebase);
+                self.meet_cause(vocabulary, machine, cause);
+            }
+        }
+    }
+
+    fn push(&mut self, vocabulary: &Vocabulary, machine: MachineId, below: Option<MachineId>, cause: Option<Option<Cause>>) {
+        if self.life(machine).context.is_some() {
+            self.counts.contradictions += 1;
+            return;
+        }
+        self.charge(machine);
+        if self.life(machine).exists {
+            self.vanish(vocabulary, machine);
+        }
+        let below = below.filter(|&below| self.life(below).exists);
+        if let Some(below) = below {
+            self.charge(below);
+            self.life(below).above += 1;
+        }
+        let idle_since = self.life(machine).since;
+        let context = Context { below, caused: cause.is_some(), idle_since };
+        let known = cause.flatten().filter(|cause| cause.by != machine && self.life(cause.by).seen);
+        let key = self.state_key(vocabulary, machine, State::Unknown);
+        if let Some(cause) = known {
+            self.op(machine, What::Work);
+            self.meet_cause(vocabulary, machine, cause);
+        } else {
+            let slot = below.map(|below| {
+                let slot = self.slots.make();
+                self.op(below, What::Publish { slot, at: self.now });
+                slot
+            });
+            self.op(machine, What::Arrive { below: slot, key, may_come: cause.is_none() });
+            if let Some(slot) = slot {
+                self.slots.release(slot);
+            }
+        }
+        self.begin_life(vocabulary, machine, Some(context));
+    }
+
+    fn pop(&mut self, vocabulary: &Vocabulary, machine: MachineId) {
+        let Some(context) = self.life(machine).context.filter(|_| self.life_is_top(machine)) else {
+            self.counts.contradictions += 1;
+            return;
+        };
+        self.charge(machine);
+        self.leave(vocabulary, machine, context);
+        self.vanish(vocabulary, machine);
+    }
+
+    fn stop(&mut self, vocabulary: &Vocabulary, machine: MachineId) {
+        if !self.life(machine).exists {
+            self.counts.contradictions += 1;
+            return;
+        }
+        self.charge(machine);
+        if let Some(context) = self.life(machine).context {
+            self.leave(vocabulary, machine, context);
+        }
+        self.vanish(vocabulary, machine);
+    }
+
+    fn life_is_top(&self, machine: MachineId) -> bool {
+        self.lives.get(machine.0 as usize).is_some_and(|life| life.above == 0)
+    }
+
+    /// What is below a context goes on, so much later.
+    fn leave(&mut self, vocabulary: &Vocabulary, machine: MachineId, context: Context) {
+        let Some(below) = context.below else { return };
+        let life = self.life(below);
+        life.above = life.above.saturating_sub(1);
+        if !life.works() {
+            return;
+        }
+        let disturbed = std::mem::take(&mut life.disturbed);
+        let key = self.state_key(vocabulary, below, State::Interrupted);
+        if disturbed {
+            return self.op(below, What::Own { key });
+        }
+        let slot = self.slots.make();
+        self.op(machine, What::PublishWork { slot });
+        self.op(below, What::Interrupted { slot, key });
+        self.slots.release(slot);
+    }
+
+    fn vanish(&mut self, vocabulary: &Vocabulary, machine: MachineId) {
+        if self.life(machine).on_cpu {
+            self.leave_cpu(vocabulary, machine);
+        }
+        let life = self.life(machine);
+        (life.exists, life.block, life.ready, life.context) = (false, None, None, None);
+    }
+
+    fn mark_end(&mut self, machine: MachineId) {
+        let machine = match self.options.machine {
+            Some(_) => self.asked,
+            None => Some(machine),
+        };
+        let Some(machine) = machine else { return };
+        self.charge(machine);
+        self.op(machine, What::End);
+    }
+
+    /// The end that counts: the last one that was marked, or else here.
+    pub(super) fn finish(&mut self) {
+        if let (None, Some(last)) = (&self.end, self.last.or(self.asked)) {
+            self.mark_end(last);
+        }
+        if self.held > 0 {
+            self.relax();
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! `longpole diff`: what changed between two recordings of the same system.
+
+use crate::input;
+use crate::machine_log;
+use crate::table::{duration, number, percent, rate, Table};
+use crate::{interactions, pass, WrongUsage};
+use anyhow::Context;
+use longpole_analysis::change::Change;
+use longpole_analysis::diff::{diff, Diff, Side, WINDOWS};
+use longpole_analysis::lineage;
+use longpole_analysis::report::Pass;
+use longpole_model::predicate::Predicate;
+use longpole_trace::{Moment, Options};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Tell what changed between two recordings of the same system, and how surely
+#[derive(clap::Args)]
+#[command(after_help = "\
+Conditions name what they ask for, all of the second recording or of the change:
+  criticality(\"MACHINE::STATE\")    the state's share of the critical path      more_critical(…)  by how much it grew
+  mean(\"NAME\"), p99(\"NAME\")        of a call or span, in ns                    slower(…)         by how much the mean grew, relative
+  rate(\"QUEUE\")                    items per second                            less_rate(…)      by how much it fell, relative
+
+Examples:
+  longpole diff before after
+  longpole diff before after --fail-if 'criticality(\"router::lookup\") > 0.10'
+  longpole diff before after --fail-if 'slower(\"parse\") > 0.05 || less_rate(\"submit\") > 0.05'
+  longpole diff before after --json | jq .verdict")]
+pub struct Args {
+    /// The first recording, and the second
+    #[arg(value_name = "TRACE", num_args = 2, required = true)]
+    traces: Vec<PathBuf>,
+
+    /// Leave out what is before TIME, of both
+    #[arg(long, value_name = "TIME", value_parser = Moment::parse)]
+    begin: Option<Moment>,
+
+    /// Leave out what is after TIME, of both
+    #[arg(long, value_name = "TIME", value_parser = Moment::parse)]
+    end: Option<Moment>,
+
+    /// Exit with status 3 if this holds; may be given several times
+    #[arg(long, value_name = "CONDITION")]
+    fail_if: Vec<String>,
+
+    /// Answer in JSON, for programs
+    #[arg(long)]
+    json: bool,
+}
+
+const FAILED: u8 = 3;
+
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let conditions = args.fail_if.iter().map(|text| parsed(text)).collect::<Result<Vec<_>, WrongUsage>>()?;
+    let part = Options { begin: args.begin, end: args.end };
+    let [a, b] = args.traces.as_slice() else {
+        return Err(WrongUsage("a difference is between two traces; name two".to_owned()).into());
+    };
+    let (a, b) = (side(a, part)?, side(b, part)?);
+    let mut answer = diff(&a, &b);
+    answer.check(&conditions).map_err(|error| WrongUsage(format!("--fail-if: {error}")))?;
+    for (text, predicate) in &conditions {
+        for name in answer.unknown(predicate) {
+            eprintln!("longpole: note: --fail-if {text}: there is no \"{name}\" in either trace");
+        }
+    }
+    let mut out = BufWriter::new(io::stdout().lock());
+    if args.json {
+        serde_json::to_writer_pretty(&mut out, &answer)?;
+        writeln!(out)?;
+    } else {
+        print(&mut out, &answer)?;
+    }
+    out.flush()?;
+    Ok(if answer.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+}
+
+fn parsed(text: &str) -> Result<(String, Predicate), WrongUsage> {
+    let predicate = Predicate::parse(text).map_err(|error| WrongUsage(format!("--fail-if {text}: {error}")))?;
+    Ok((text.to_owned(), predicate))
+}
+
+/// Everything that is compared of one trace.
+fn side(path: &Path, part: Options) -> anyhow::Result<Side> {
+    input::complete(path);
+    let mut side = Side::default();
+    let options = lineage::Options { segments: true, ..lineage::Options::default() };
+    let path_of = interactions::of(path, "critical paths", part).and_then(|interactions| interactions.lineage(options));
+    match path_of {
+        Ok(answer) => side.path(answer.start_ns, answer.end_ns, answer.segments.as_deref().unwrap_or_default()),
+        Err(error) if machine_log::is_one(path) => return Err(error),
+        Err(error) => eprintln!("longpole: note: without critical path: {error}"),
+    }
+    if machine_log::is_one(path) {
+        return Ok(side);
+    }
+    let (whole, range) = pass_of(path, part)?;
+    let report = whole.report(None);
+    side.whole(&report.latency, &report.queues, &report.findings);
+    if let Some((begin, end)) = range {
+        let width = (end - begin) / WINDOWS as i64;
+        for window in (0..WINDOWS as i64).filter(|_| width > 0) {
+            let from = begin + window * width;
+            let part = Options { begin: Some(Moment::At(from)), end: Some(Moment::At(from + width)) };
+            let (pass, _) = pass_of(path, part)?;
+            side.window(&pass.latency(), &pass.queues());
+        }
+    }
+    Ok(side)
+}
+
+/// All analyses over a part of a trace, and where its events begin and end.
+fn pass_of(path: &Path, part: Options) -> anyhow::Result<(Pass, Option<(i64, i64)>)> {
+    let mut pass = Pass::new().context("a built-in rule file is wrong")?;
+    let mut trace = input::open(&[path.to_owned()], part)?;
+    pass::feed(&mut trace, &mut pass, None)?;
+    let range = pass.session.range();
+    Ok((pass, range))
+}
+
+/// Lines for people; programs get all of them.
+const MOST_ROWS: usize = 15;
+
+fn print(out: &mut impl Write, answer: &Diff) -> io::Result<()> {
+    writeln!(out, "{}", answer.verdict.text)?;
+    let share = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), percent);
+    if !answer.states.is_empty() {
+        writeln!(out, "\nCRITICAL PATH")?;
+        let mut table = Table::new(&["state", ">first", ">second", ">change", ">95 % interval", ""]);
+        for line in answer.states.iter().take(MOST_ROWS) {
+            let name = format!("{}::{}", line.machine, line.state);
+            table.row([
+                name,
+                percent(line.share_a),
+                percent(line.share_b),
+                signed(line.change.change),
+                interval(Some(line.change)),
+                sure(line.certain),
+            ]);
+        }
+        table.print(out)?;
+        more(out, answer.states.len())?;
+    }
+    if !answer.latency.is_empty() {
+        writeln!(out, "\nLATENCY (means)")?;
+        let mut table = Table::new(&["name", "thread", ">count", ">", ">first", ">second", ">change", ">95 % interval", ""]);
+        let time = |ns: Option<f64>| ns.map_or_else(|| "-".to_owned(), |ns| duration(ns.round() as u64));
+        for line in answer.latency.iter().take(MOST_ROWS) {
+            table.row([
+                line.name.clone(),
+                line.machine.clone().unwrap_or_default(),
+                number(line.count_a),
+                number(line.count_b),
+                time(line.mean_a_ns),
+                time(line.mean_b_ns),
+                line.change.map_or_else(|| "-".to_owned(), |change| signed(change.change)),
+                interval(line.change),
+                sure(line.certain),
+            ]);
+        }
+        table.print(out)?;
+        more(out, answer.latency.len())?;
+    }
+    if !answer.queues.is_empty() {
+        writeln!(out, "\nQUEUES")?;
+        let mut table = Table::new(&["queue", ">first", ">second", ">change", ">95 % interval", "", ">full", ">", ">empty", ">"]);
+        let speed = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| rate(value, "items"));
+        for line in answer.queues.iter().take(MOST_ROWS) {
+            table.row([
+                line.name.clone(),
+                speed(line.items_per_s_a),
+                speed(line.items_per_s_b),
+                line.change.map_or_else(|| "-".to_owned(), |change| signed(change.change)),
+                interval(line.change),
+                sure(line.certain),
+                share(line.full_share_a),
+                share(line.full_share_b),
+                share(line.empty_share_a),
+                share(line.empty_share_b),
+            ]);
+        }
+        table.print(out)?;
+        more(out, answer.queues.len())?;
+    }
+    if !answer.findings.is_empty() {
+        writeln!(out, "\nFINDINGS")?;
+        let mut table = Table::new(&["finding", "subject", ">first", ">second"]);
+        for line in &answer.findings {
+            table.row([line.kind.clone(), line.subject.clone(), share(line.share_a), share(line.share_b)]);
+        }
+        table.print(out)?;
+    }
+    for failed in &answer.failed {
+        let values: Vec<String> = failed
+            .values
+            .iter()
+            .map(|(name, value)| format!("{name} = {}", value.map_or_else(|| "unknown".to_owned(), |value| format!("{value:.4}"))))
+            .collect();
+        writeln!(out, "\nfails: {} ({})", failed.condition, values.join(", "))?;
+    }
+    Ok(())
+}
+
+fn more(out: &mut impl Write, lines: usize) -> io::Result<()> {
+    match lines.checked_sub(MOST_ROWS) {
+        Some(more @ 1..) => writeln!(out, "  … and {} more (--json has them)", number(more as u64)),
+        _ => Ok(()),
+    }
+}
+
+fn sure(certain: bool) -> String {
+    if certain { "certain" } else { "" }.to_owned()
+}
+
+fn signed(value: f64) -> String {
+    format!("{}{}", if value < 0.0 { "-" } else { "+" }, percent(value.abs()))
+}
+
+fn interval(change: Option<Change>) -> String {
+    match change.and_then(|change| change.low.zip(change.high)) {
+        Some((low, high)) => format!("{} to {}", signed(low), signed(high)),
+        None => "-".to_owned(),
+    }
+}

@@ -1,0 +1,75 @@
+//! `diff` of machine logs and of recordings, from the files to the exit status.
+
+#[path = "support/schema.rs"]
+mod schema;
+
+use serde_json::Value;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use tempfile::TempDir;
+
+/// A worker that takes items from a source; each item costs it some time in `work` and 100 ns in `rest`.
+fn log(place: &TempDir, name: &str, work: u64) -> PathBuf {
+    let (mut text, mut t) = (String::from("{\"t\":0,\"machine\":\"worker\",\"state\":\"rest\"}\n"), 0);
+    for item in 0..200 {
+        let _ = writeln!(text, "{{\"t\":{t},\"machine\":\"worker\",\"state\":\"work\"}}");
+        t += work + item * 7 % 11;
+        let _ = writeln!(text, "{{\"t\":{t},\"machine\":\"worker\",\"state\":\"rest\"}}");
+        t += 100;
+    }
+    let _ = writeln!(text, "{{\"t\":{t},\"end\":\"worker\"}}");
+    let path = place.path().join(name);
+    fs::write(&path, text).unwrap();
+    path
+}
+
+fn diff(a: &Path, b: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_longpole")).env_remove("LONGPOLE_ROOT").arg("diff").args([a, b]).args(arguments).output().unwrap()
+}
+
+fn json(a: &Path, b: &Path, arguments: &[&str]) -> Value {
+    let output = diff(a, b, &[&["--json"], arguments].concat());
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn a_state_that_grew_is_told_with_its_interval() {
+    let place = TempDir::new().unwrap();
+    let (before, after) = (log(&place, "before", 100), log(&place, "after", 300));
+    let answer = json(&before, &after, &[]);
+    schema::check(&schema::schema("diff"), &answer);
+    assert_eq!(answer["verdict"]["kind"], "changed");
+    let work = answer["states"].as_array().unwrap().iter().find(|line| line["state"] == "work").unwrap();
+    // 105 of 205 ns, then 305 of 405.
+    let (low, high) = (work["low"].as_f64().unwrap(), work["high"].as_f64().unwrap());
+    let truth = 305.0 / 405.0 - 105.0 / 205.0;
+    assert!(low <= truth && truth <= high && high - low < 0.05, "{work}");
+    assert_eq!(work["certain"], true);
+}
+
+#[test]
+fn the_same_twice_differs_in_nothing() {
+    let place = TempDir::new().unwrap();
+    let (one, other) = (log(&place, "one", 100), log(&place, "other", 100));
+    let answer = json(&one, &other, &[]);
+    assert_eq!(answer["verdict"]["kind"], "nothing");
+    assert!(answer["states"].as_array().unwrap().iter().all(|line| line["certain"] == false));
+}
+
+#[test]
+fn a_condition_that_holds_is_status_3() {
+    let place = TempDir::new().unwrap();
+    let (before, after) = (log(&place, "before", 100), log(&place, "after", 300));
+    let status = |condition: &str| diff(&before, &after, &["--fail-if", condition]).status.code();
+    assert_eq!(status("criticality(\"worker::work\") > 0.7"), Some(3));
+    assert_eq!(status("criticality(\"worker::work\") > 0.8"), Some(0));
+    assert_eq!(status("more_critical(\"worker::work\") > 0.2 && criticality(\"worker::rest\") < 0.3"), Some(3));
+    assert_eq!(status("criticality(\"nobody::work\") > 0"), Some(0));
+    assert_eq!(status("cost(\"worker::work\") > 0"), Some(2));
+    assert_eq!(status("criticality(\"worker::work\" > 0"), Some(2));
+    let failed = json(&before, &after, &["--fail-if", "criticality(\"worker::work\") > 0.7"]);
+    schema::check(&schema::schema("diff"), &failed);
+    assert_eq!(failed["failed"][0]["condition"], "criticality(\"worker::work\") > 0.7");
+}

@@ -1,0 +1,94 @@
+//! perf.data: beside perf's own reading, and damaged in every place.
+
+use longpole_trace::{Item, Options, Trace};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Events by name, and lost ones.
+fn counts(path: &Path) -> Result<(BTreeMap<String, u64>, u64), String> {
+    let mut trace = Trace::open(&[path], Options::default()).map_err(|error| error.to_string())?;
+    let (mut counts, mut lost, mut last) = (BTreeMap::new(), 0, i64::MIN);
+    while let Some((item, catalogue)) = trace.next_with_catalogue().map_err(|error| error.to_string())? {
+        match item {
+            Item::Event(event) => {
+                assert!(event.t_ns >= last);
+                last = event.t_ns;
+                *counts.entry(catalogue.classes[event.class.0 as usize].event_name.clone()).or_default() += 1;
+            }
+            Item::Loss(loss) => lost += loss.events.unwrap_or(0),
+        }
+    }
+    Ok((counts, lost))
+}
+
+fn recorded(folder: &Path) -> Option<std::path::PathBuf> {
+    let data = folder.join("perf.data");
+    let mut perf = Command::new("perf");
+    perf.args(["record", "-q", "-a", "-R", "-e", "sched:sched_switch,sched:sched_waking", "-o"]).arg(&data);
+    let made =
+        perf.args(["--", "sh", "-c", "for i in 1 2 3 4 5; do sleep 0.002; done"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    match made {
+        Ok(status) if status.success() && data.exists() => Some(data),
+        _ => {
+            println!("skipped: perf.data beside perf (needs perf and root)");
+            None
+        }
+    }
+}
+
+#[test]
+fn it_holds_what_perf_reads_in_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(data) = recorded(folder.path()) else { return };
+    let script = Command::new("perf").args(["script", "-F", "event", "-i"]).arg(&data).stderr(Stdio::null()).output().unwrap();
+    let mut theirs = BTreeMap::new();
+    for line in String::from_utf8_lossy(&script.stdout).lines() {
+        let name = line.trim().trim_end_matches(':').trim_start_matches("sched:").to_owned();
+        *theirs.entry(name).or_default() += 1;
+    }
+    let (ours, _) = counts(&data).unwrap();
+    assert!(ours["sched_switch"] > 5);
+    assert_eq!(ours, theirs);
+}
+
+#[test]
+fn damage_anywhere_is_an_error_or_less_events() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(data) = recorded(folder.path()) else { return };
+    let whole = std::fs::read(&data).unwrap();
+    let all: u64 = counts(&data).unwrap().0.values().sum();
+    let damaged = folder.path().join("damaged");
+    for at in (0..1600).chain((1600..whole.len()).step_by(whole.len() / 300)) {
+        for value in [0, 0xff] {
+            let mut bytes = whole.clone();
+            bytes[at] = value;
+            std::fs::write(&damaged, &bytes).unwrap();
+            let _ = counts(&damaged);
+        }
+    }
+    for length in (0..whole.len()).step_by(whole.len() / 100) {
+        std::fs::write(&damaged, &whole[..length]).unwrap();
+        if let Ok((counts, _)) = counts(&damaged) {
+            assert!(counts.values().sum::<u64>() <= all);
+        }
+    }
+}
+
+#[test]
+fn a_head_that_lies_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("perf.data");
+    let mut head = b"PERFILE2".to_vec();
+    head.extend(104u64.to_le_bytes());
+    head.resize(104, 0);
+    let told = |head: &[u8]| {
+        std::fs::write(&file, head).unwrap();
+        counts(&file).unwrap_err()
+    };
+    assert!(told(&head[..60]).contains("ends within its head"));
+    head[48..56].copy_from_slice(&(1u64 << 62).to_le_bytes());
+    assert!(told(&head).contains("section of data is said to be 4611686018427387904 bytes"));
+    head[8] = 16;
+    assert!(told(&head).contains("written to a pipe"));
+}
