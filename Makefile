@@ -1,6 +1,6 @@
 # `make demo` and `make test` are all that a newcomer needs. Everything is built into target/release, once.
 
-.PHONY: all demo test bench soak truth truth-kernel pipeline-table pipeline-scrambled affinity install clean
+.PHONY: all demo test bench soak truth truth-sim truth-robust truth-cost truth-kernel pipeline-table pipeline-scrambled affinity install clean
 
 prefix ?= /usr/local
 
@@ -35,13 +35,27 @@ affinity:
 	cargo build --release -p longpole
 	examples/affinity/affinity.py $(AFFINITY)
 
-# The table of the pipeline and that of the pipes, on real recordings with the original names.
-truth:
+# Bottlenecks that were put in, and controls without one: simulated, then on real recordings with the original names.
+truth: truth-sim
 	scripts/setup test
 	cargo build --release -p longpole
 	examples/packet_pipeline/verdicts.py
 	examples/pipes/verdicts.py
 	tests/unmodified/check.py --seconds 4
+
+# Names, parameters and times are drawn by SEED; TRUTH has options of bench/truth/run.py.
+truth-sim:
+	cargo build --release -p longpole -p longpole-sim
+	bench/truth/run.py --seed $(SEED) $(TRUTH)
+
+# The answers of the simulated part when events are missing and clocks differ, and what the critical path costs.
+truth-robust:
+	cargo build --release -p longpole -p longpole-sim
+	bench/truth/robust.py --seed $(SEED) $(TRUTH)
+
+truth-cost:
+	cargo build --release -p longpole -p longpole-sim
+	bench/truth/cost.py $(TRUTH)
 
 # The kernel's answers beside /proc, perf and bpftrace, on ten seconds of a mixed load each; as root.
 truth-kernel:

@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""What the critical path costs: interactions per second and peak memory, on logs that are piped from the simulator and never stored.
+
+    bench/truth/cost.py [--sizes 1e6,1e7] [--scenarios NAME,…] [--what-if]
+
+A second of CPU is the pass's own, user and system; a second of wall time is that of simulator and pass side by side. Memory is VmHWM of the pass.
+`leak` has tokens that nobody takes. With --what-if, also the time of 64 changes in one run beside that of one.
+"""
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+from run import TARGET
+
+HWM_MIB = 512
+
+
+def memory(pid):
+    """VmHWM in KiB, 0 once the process is over."""
+    try:
+        for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1])
+    except OSError:
+        pass
+    return 0
+
+
+def lines_per_item(simulator, scenario):
+    count = [subprocess.run([simulator, "log", scenario, "--items", str(n)], capture_output=True, check=True).stdout.count(b"\n") for n in (1000, 3000)]
+    return (count[1] - count[0]) / 2000
+
+
+def piped(simulator, longpole, scenario, size):
+    items = max(1, round(size / lines_per_item(simulator, scenario)))
+    begin = time.monotonic()
+    source = subprocess.Popen([simulator, "log", scenario, "--items", str(items)], stdout=subprocess.PIPE)
+    # Without segments: --json keeps them.
+    path = subprocess.Popen([longpole, "path", "/dev/stdin"], stdin=source.stdout, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    source.stdout.close()
+    peak = 0
+    while True:
+        peak = max(peak, memory(path.pid))
+        pid, status, usage = os.wait4(path.pid, os.WNOHANG)
+        if pid:
+            break
+        time.sleep(0.01)
+    wall = time.monotonic() - begin
+    source.wait()
+    path.returncode = os.waitstatus_to_exitcode(status)
+    printed, error = path.communicate()
+    if path.returncode or source.returncode:
+        raise RuntimeError(f"{scenario}: {error.strip() or source.returncode}")
+    said = next(line for line in printed.splitlines() if " interactions, " in line)
+    count = int(said.split(" interactions")[0].replace(",", "").replace("\u202f", "").replace(" ", ""))
+    cpu = usage.ru_utime + usage.ru_stime
+    return {"scenario": scenario, "interactions": count, "cpu_s": cpu, "wall_s": wall, "hwm_kib": peak, "said": printed.strip().splitlines()[-1]}
+
+
+def predicted(simulator, longpole, folder):
+    """The time of one change and of 64."""
+    log = pathlib.Path(folder, "log.jsonl")
+    with open(log, "wb") as out:
+        subprocess.run([simulator, "log", "tandem_4", "--items", "100000"], stdout=out, check=True)
+    told = json.loads(subprocess.run([simulator, "truth", "tandem_4", "--items", "10"], capture_output=True, check=True).stdout)
+    state = f'"{told["roles"]["slow"]}"::"{told["roles"]["slow.work"]}"'
+    times = {}
+    for count in (1, 64):
+        changes = [f"{state} x{1 - 0.01 * at:.2f}" for at in range(1, count + 1)]
+        spent = []
+        for _ in range(3):
+            before = os.times()
+            subprocess.run([longpole, "what-if", "--json", log, *changes], stdout=subprocess.DEVNULL, check=True)
+            after = os.times()
+            spent.append(after.children_user + after.children_system - before.children_user - before.children_system)
+        times[count] = min(spent)
+    return times
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", default="1e6,1e7", help="interactions; 1e8 takes minutes")
+    parser.add_argument("--scenarios", default="tandem_4,rpc_chain,dma,lock_convoy,leak")
+    parser.add_argument("--what-if", action="store_true")
+    parser.add_argument("--json")
+    parser.add_argument("--longpole", default=str(TARGET / "longpole"))
+    parser.add_argument("--simulator", default=str(TARGET / "longpole-sim"))
+    options = parser.parse_args()
+    rows, good = [], True
+    print(f"{'scenario':12} {'interactions':>13} {'M/s of CPU':>11} {'M/s of wall':>12} {'VmHWM MiB':>10}")
+    for scenario in options.scenarios.split(","):
+        for size in options.sizes.split(","):
+            row = piped(options.simulator, options.longpole, scenario, float(size))
+            rows.append(row)
+            count, mib = row["interactions"], row["hwm_kib"] / 1024
+            good &= mib <= HWM_MIB
+            print(f"{scenario:12} {count:13,} {count / row['cpu_s'] / 1e6:11.2f} {count / row['wall_s'] / 1e6:12.2f} {mib:10.1f}", flush=True)
+    if options.what_if:
+        with tempfile.TemporaryDirectory() as folder:
+            times = predicted(options.simulator, options.longpole, folder)
+        print(f"\nwhat-if: 64 changes take {times[64] / times[1]:.2f} times as long as one ({times[64]:.2f} and {times[1]:.2f} s of CPU)")
+        good &= times[64] <= 4 * times[1]
+        rows.append({"what_if": times})
+    if options.json:
+        pathlib.Path(options.json).write_text(json.dumps(rows, indent=1))
+    print(f"\n{'met' if good else 'MISSED'}: memory at most {HWM_MIB} MiB{', 64 changes at most 4 times one' if options.what_if else ''}")
+    sys.exit(0 if good else 1)
+
+
+if __name__ == "__main__":
+    main()

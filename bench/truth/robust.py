@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+"""The truth suite with damaged logs: do answers stay, or say that they cannot?
+
+    bench/truth/robust.py [NAME…] [--seed N] [--seeds COUNT] [--json FILE]
+
+Per kind and strength of damage, over all scenarios, controls and seeds: how many verdicts are right, how many are "nothing" where something is, and how many are
+wrong: with a warning (contradictions, negative links, ignored wake-ups, more unknown than the bar), without one but within the error of the second, and confident.
+Lines are left out at random (never the last), or one host's clock, or that of a third of the machines where there is one host only, is set wrong and the
+log is put into the order of the wrong times, as a recorder would have.
+"""
+import argparse
+import json
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+
+import verdict
+from run import EXPECTED, TARGET, THRESHOLDS, Tools, named
+
+DAMAGES = [("none", 0), *(("lost", share) for share in (0.001, 0.01, 0.05)), *(("wakes lost", share) for share in (0.001, 0.01, 0.05)),
+           *(("skew", ns) for ns in (10_000, 30_000, 100_000, 300_000, 1_000_000)), *(("skew", -ns) for ns in (10_000, 100_000, 1_000_000))]
+COLUMNS = ("right", "silent", "warned", "unsure", "CONFIDENT")
+
+
+def lost(lines, share, rng, only):
+    """Without that share of the lines. Queues are no events, and the last line says whose end counts."""
+    def is_one(line):
+        return '"t":' in line and (not only or any(key in line for key in only))
+    return [line for at, line in enumerate(lines) if at == len(lines) - 1 or not is_one(line) or rng.random() >= share]
+
+
+def skewed(lines, ns, rng):
+    """One host's clock, or that of a third of the machines, is wrong by `ns`."""
+    parsed = [json.loads(line) for line in lines]
+    hosts = sorted({line.get("host", "") for line in parsed if "t" in line})
+    machines = sorted({line["machine"] for line in parsed if "machine" in line})
+    if len(hosts) > 1:
+        host = rng.choice(hosts)
+        wrong = {line["machine"] for line in parsed if line.get("host", "") == host and "machine" in line}
+    else:
+        wrong = set(rng.sample(machines, max(1, len(machines) // 3)))
+    shift = max(0, -ns)
+    out = []
+    for at, line in enumerate(parsed):
+        if "t" not in line:
+            out.append((-1, at, line))
+            continue
+        by = shift + (ns if (line.get("machine") or line.get("end")) in wrong else 0)
+        if "at" in line:
+            line["at"] += by
+        line["t"] += by
+        out.append((line["t"], at, line))
+    # The end is the last of all, whoever's clock says so.
+    last = out.pop()
+    out.sort(key=lambda entry: entry[:2])
+    last[2]["t"] = max(last[2]["t"], out[-1][0])
+    return [json.dumps(line, separators=(",", ":")) for _, _, line in [*out, last]]
+
+
+def damaged(lines, kind, strength, rng):
+    if kind == "lost":
+        return lost(lines, strength, rng, ())
+    if kind == "wakes lost":
+        return lost(lines, strength, rng, ('"put"', '"woken_by"'))
+    return skewed(lines, strength, rng) if kind == "skew" else lines
+
+
+def judged(tools, expected, seed, lines, kind, strength, log, gains):
+    """Which column, and what was said."""
+    rng = random.Random(f"{expected['name']} {seed} {kind} {strength}")
+    log.write_text("\n".join(damaged(lines, kind, strength, rng)) + "\n")
+    try:
+        path = tools.path(log)
+    except RuntimeError as error:
+        return "warned", f"refused: {error}"
+    truth = gains["truth"]
+
+    def gain(change):
+        """The system's own: what is tested here is the path."""
+        if change not in gains:
+            try:
+                gains[change] = tools.truth(expected["name"], seed, [], change)["changes"][0]["gain"]
+            except RuntimeError:
+                gains[change] = None
+        return gains[change]
+
+    said = verdict.verdict(path, THRESHOLDS, gain)
+    first = f"{said['owner']}::{said['state']}" if said["kind"] == "bottleneck" else "nothing"
+    right = [named(text, truth["roles"]) for text in [expected.get("truth", "nothing"), *expected.get("synonyms", [])]]
+    if first in right:
+        return "right", first
+    if first == "nothing":
+        return "silent", said["reason"]
+    unknown = path["unknown_ns"] / max(path["length_ns"], 1)
+    if path["contradictions"] or path["negative_links"] or path["ignored_wakeups"] or unknown > THRESHOLDS["bar"]["unknown_share"]:
+        return "warned", first
+    sure = said["share"] - said["error"] > said["second"] + said["second_error"]
+    return ("CONFIDENT" if sure else "unsure"), first
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--json")
+    parser.add_argument("--longpole", default=str(TARGET / "longpole"))
+    parser.add_argument("--simulator", default=str(TARGET / "longpole-sim"))
+    options = parser.parse_args()
+    tools = Tools(options.longpole, options.simulator)
+    wanted = [row for row in EXPECTED["scenario"] + EXPECTED["control"] if not options.names or row["name"] in options.names]
+    counts, rows = {damage: Counter() for damage in DAMAGES}, []
+    with tempfile.TemporaryDirectory(prefix="longpole-truth-") as folder:
+        log = pathlib.Path(folder, "log.jsonl")
+        for expected in wanted:
+            for seed in range(options.seed, options.seed + options.seeds):
+                command = [options.simulator, "log", expected["name"], "--seed", str(seed)]
+                lines = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
+                gains = {"truth": tools.truth(expected["name"], seed, [])}
+                for damage in DAMAGES:
+                    column, said = judged(tools, expected, seed, lines, *damage, log, gains)
+                    counts[damage][column] += 1
+                    rows.append({"name": expected["name"], "seed": seed, "damage": damage[0], "strength": damage[1], "column": column, "said": said})
+    print(f"{'damage':12} {'strength':>10}  " + "  ".join(f"{column:>9}" for column in COLUMNS))
+    for (kind, strength), count in counts.items():
+        shown = "" if kind == "none" else f"{strength / 1000:.0f} us" if kind == "skew" else f"{100 * strength:.1f} %"
+        print(f"{kind:12} {shown:>10}  " + "  ".join(f"{count[column]:9}" for column in COLUMNS))
+    for row in rows:
+        if row["column"] == "CONFIDENT":
+            print(f"confident and wrong: {row['name']} {row['seed']}, {row['damage']} {row['strength']}: {row['said']}")
+    if options.json:
+        pathlib.Path(options.json).write_text(json.dumps(rows, indent=1))
+    bad = sum(count["CONFIDENT"] for count in counts.values())
+    print(f"\n{'met   ' if not bad else 'MISSED'}  confident and wrong: {bad} of {len(rows)}")
+    sys.exit(1 if bad else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,206 @@
+#!/usr/bin/env python3
+"""The truth suite, simulated part: is the bottleneck that was put in the one that is named?
+
+    bench/truth/run.py [NAME…] [--seed N] [--seeds COUNT] [--items N] [--json FILE]
+
+Per scenario: the truth, our first answer with its criticality, the profiler's first answer (the state with the most CPU time), the unknown share, and
+what a change brings: as `what-if` predicts it, as subtracting the criticality would, as Amdahl's law with the profiler's share would, and as
+simulating the changed system shows. What is expected stands in expectations.toml, what counts as right in thresholds.toml.
+Ends with 1 if a bar is missed.
+"""
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import tomllib
+
+import verdict
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release"
+EXPECTED = tomllib.loads((HERE / "expectations.toml").read_text())
+THRESHOLDS = tomllib.loads((HERE / "thresholds.toml").read_text())
+
+
+def run(*command, **options):
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=600, **options)
+    if done.returncode != 0:
+        raise RuntimeError(f"{pathlib.Path(command[0]).name} {command[1]}: {(done.stderr.strip() or f'status {done.returncode}').splitlines()[-1]}")
+    return done.stdout
+
+
+class Tools:
+    def __init__(self, longpole, simulator):
+        self.longpole, self.simulator = longpole, simulator
+        # The verb comes later than the suite.
+        self.predicts = subprocess.run([longpole, "what-if", "--help"], capture_output=True).returncode == 0
+
+    def log(self, name, seed, items, to):
+        with open(to, "wb") as out:
+            subprocess.run([self.simulator, "log", name, "--seed", str(seed), *items], stdout=out, check=True, timeout=600)
+
+    def truth(self, name, seed, items, *changes):
+        return json.loads(run(self.simulator, "truth", name, "--seed", seed, *items, *changes))
+
+    def path(self, log):
+        return json.loads(run(self.longpole, "path", "--json", log))
+
+    def what_if(self, log, *changes):
+        return json.loads(run(self.longpole, "what-if", "--json", log, *changes))
+
+
+def named(text, roles, quote=False):
+    """With names in place of roles, the longest role first."""
+    for role in sorted(roles, key=len, reverse=True):
+        text = text.replace("$" + role, verdict.quoted(roles[role]) if quote else roles[role])
+    return text
+
+
+def answer(tools, expected, seed, items, log):
+    """One row."""
+    name = expected["name"]
+    change = expected.get("change")
+    truth = tools.truth(name, seed, items, *([change] if change else []))
+    roles = truth["roles"]
+    path = tools.path(log)
+
+    def gain(text):
+        """By the prediction where there is one, else by the truth itself."""
+        try:
+            if tools.predicts:
+                return tools.what_if(log, text)[0]["gain"]
+            return tools.truth(name, seed, items, text)["changes"][0]["gain"]
+        except RuntimeError:
+            return None
+
+    said = verdict.verdict(path, THRESHOLDS, gain)
+    first = f"{said['owner']}::{said['state']}" if said["kind"] == "bottleneck" else "nothing"
+    profile = truth["profile"]
+    profiled = f"{profile[0]['class']}::{profile[0]['state']}" if profile else "nothing"
+    shares = {f"{owner}::{state}": share for share, _, (owner, state), _ in verdict.folded(path, 1 + 1)}
+    row = {
+        "name": name, "seed": seed, "truth": named(expected.get("truth", "nothing"), roles), "first": first, "profiler": profiled,
+        "right_names": [named(text, roles) for text in [expected.get("truth", "nothing"), *expected.get("synonyms", [])]],
+        "share": said.get("share"), "error": said.get("error"), "second": said.get("second"), "reason": said["reason"],
+        "unknown": path["unknown_ns"] / max(path["length_ns"], 1), "decoy_criticality": shares.get(profiled, 0.0),
+        "profiler_share": profile[0]["share"] if profile else None, "contradictions": path["contradictions"], "base_ns": truth["end_ns"],
+    }
+    row["right"], row["profiler_right"] = first in row["right_names"], profiled in row["right_names"]
+    if change:
+        row["change"] = named(change, roles, quote=True)
+        row["real_ns"], row["real_gain"] = truth["changes"][0]["end_ns"], truth["changes"][0]["gain"]
+        factor = expected.get("factor") or float(change.split(" x")[1])
+        # What it would bring if nothing took the place of what is saved.
+        row["subtracted"] = 1 / max(1 - (said.get("share") or 0) * (1 - factor), 1e-9) - 1
+        row["amdahl"] = 1 / max(1 - (row["profiler_share"] or 0) * (1 - factor), 1e-9) - 1
+        predict(tools, row, log)
+    return row
+
+
+def predict(tools, row, log):
+    row.update(predicted=None, predicted_error=None, refused=None)
+    if not tools.predicts:
+        return
+    try:
+        told = tools.what_if(log, row["change"])[0]
+    except RuntimeError as error:
+        row["refused"] = str(error)
+        return
+    row["refused"] = told["refused"]
+    if told["predicted_ns"] is not None:
+        row["predicted"] = row["base_ns"] / max(told["predicted_ns"], 1) - 1
+        row["predicted_error"] = told["predicted_ns"] / row["real_ns"] - 1
+
+
+def percent(value, sign=""):
+    return "-" if value is None else f"{100 * value:{sign}.1f}"
+
+
+COLUMNS = {
+    "scenario": lambda r: f"{r['name']} {r['seed']}",
+    "truth": lambda r: r["truth"],
+    "first answer": lambda r: r["first"] + ("" if r["right"] else "  WRONG") + (f" ({r['reason']})" if r["reason"] else ""),
+    "critical": lambda r: f"{percent(r['share'])} ± {percent(r['error'])}",
+    "profiler": lambda r: r["profiler"] + ("" if r["profiler_right"] else " x"),
+    "its crit.": lambda r: percent(r["decoy_criticality"]),
+    "unknown": lambda r: percent(r["unknown"]),
+    "predicted": lambda r: "refused" if r.get("refused") else percent(r.get("predicted"), "+"),
+    "subtract": lambda r: percent(r.get("subtracted"), "+"),
+    "Amdahl": lambda r: percent(r.get("amdahl"), "+"),
+    "real": lambda r: percent(r.get("real_gain"), "+"),
+    "error": lambda r: percent(r.get("predicted_error"), "+"),
+}
+
+
+def table(rows):
+    cells = [list(COLUMNS), *([show(row) for show in COLUMNS.values()] for row in rows)]
+    widths = [max(len(line[at]) for line in cells) for at in range(len(COLUMNS))]
+    for line in cells:
+        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip())
+
+
+def sums(rows):
+    """Prints them; whether all bars are met."""
+    bar = THRESHOLDS["bar"]
+    scenarios = [row for row in rows if row["truth"] != "nothing"]
+    controls = [row for row in rows if row["truth"] == "nothing"]
+    hits, theirs = (sum(row[key] for row in scenarios) for key in ("right", "profiler_right"))
+    alarms = sum(not row["right"] for row in controls)
+    unknown = max(row["unknown"] for row in rows)
+    decoy = max((row["decoy_criticality"] for row in scenarios), default=0)
+    errors = [abs(row["predicted_error"]) for row in scenarios if row.get("predicted_error") is not None]
+    refusals = sum(bool(row.get("refused")) for row in scenarios)
+    seeds = len({row["seed"] for row in rows})
+    lines = [
+        ("first answers right", f"{hits} of {len(scenarios)}, the profiler's {theirs}", hits >= bar["hits"] * len(scenarios)),
+        ("false alarms", f"{alarms} on {len(controls)} controls", alarms <= bar["false_alarms"]),
+        ("unknown, worst", f"{percent(unknown)} %", unknown <= bar["unknown_share"]),
+        ("criticality of the profiler's first answer, worst", f"{percent(decoy)} %", decoy < THRESHOLDS["decoy"]["criticality"]),
+    ]
+    if errors or refusals:
+        worst = max(errors, default=None)
+        lines.append(("error of what-if, worst", f"{percent(worst)} % of {len(errors)}", worst is not None and worst <= bar["what_if_error"]))
+        lines.append(("refusals", f"{refusals}", refusals <= bar["refusals"] * seeds))
+    print()
+    for what, value, good in lines:
+        print(f"{'met   ' if good else 'MISSED'}  {what}: {value}")
+    return all(good for _, _, good in lines)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seeds", type=int, default=1, help="this and the following ones")
+    parser.add_argument("--items", type=int, help="how much work a scenario has")
+    parser.add_argument("--json", help="all rows, for programs")
+    parser.add_argument("--longpole", default=str(TARGET / "longpole"))
+    parser.add_argument("--simulator", default=str(TARGET / "longpole-sim"))
+    options = parser.parse_args()
+    tools = Tools(options.longpole, options.simulator)
+    wanted = [row for row in EXPECTED["scenario"] + EXPECTED["control"] if not options.names or row["name"] in options.names]
+    unknown = set(options.names) - {row["name"] for row in wanted}
+    if unknown or not wanted:
+        parser.error(f"no such scenario: {', '.join(sorted(unknown))}")
+    items = ["--items", str(options.items)] if options.items else []
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="longpole-truth-") as folder:
+        for seed in range(options.seed, options.seed + options.seeds):
+            for expected in wanted:
+                log = pathlib.Path(folder, "log.jsonl")
+                tools.log(expected["name"], seed, items, log)
+                rows.append(answer(tools, expected, seed, items, log))
+    if options.json:
+        pathlib.Path(options.json).write_text(json.dumps(rows, indent=1))
+    commit = subprocess.run(["git", "-C", str(ROOT), "log", "-1", "--format=%h", "--", str(HERE / "expectations.toml")], capture_output=True, text=True)
+    print(f"simulated; expectations of commit {commit.stdout.strip() or '(none)'}; gains and errors in %\n")
+    table(rows)
+    sys.exit(0 if sums(rows) else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,181 @@
+//! Queues, calls and timers: what machines wait for, and what ends it.
+
+use super::{Engine, Event};
+use crate::draw::{mix, word};
+use crate::queue::{Token, Want};
+use crate::sink::{Deed, Sink, Wait};
+use crate::system::Id;
+
+impl<S: Sink> Engine<'_, S> {
+    /// Whether it could; else the machine waits, and goes on behind this step.
+    pub(super) fn put(&mut self, machine: Id, queue: Id, token: Token, reserve: bool) -> bool {
+        let running = self.queue(queue);
+        if running.putters.is_empty() && running.can_put(machine, token.n, reserve) {
+            self.puts(machine, queue, token, reserve);
+            self.settle(queue);
+            return true;
+        }
+        running.putters.push_back((machine, token, reserve));
+        self.block(machine, Wait::Space(queue));
+        false
+    }
+
+    fn puts(&mut self, machine: Id, queue: Id, token: Token, reserve: bool) {
+        self.queue(queue).take_space(machine, token.n, reserve);
+        if reserve {
+            self.tell(machine, Deed::Reserve(queue, token.n));
+            return;
+        }
+        self.tell(machine, Deed::Put(queue, token.n));
+        let running = self.queue(queue);
+        let count = running.puts;
+        running.puts += token.n;
+        let Some(latency) = self.system.queues[queue as usize].latency else {
+            return self.add(queue, token);
+        };
+        let arrives = self.now + latency.at(word(self.stream_of(queue), count));
+        let running = self.queue(queue);
+        // A wire keeps the order.
+        let arrives = arrives.max(running.arriving.back().map_or(0, |last| last.0));
+        running.arriving.push_back((arrives, token));
+        self.later(arrives - self.now, Event::Arrival(queue));
+    }
+
+    pub(super) fn add(&mut self, queue: Id, token: Token) {
+        let running = self.queue(queue);
+        running.units += token.n;
+        if running.is_call {
+            running.callers.push_back(token.caller);
+        }
+    }
+
+    pub(super) fn get(&mut self, machine: Id, queue: Id, want: Want, wait: Wait) -> bool {
+        let running = self.queue(queue);
+        if running.getters.is_empty() && running.can_get(want) {
+            self.gets(machine, queue, want);
+            self.settle(queue);
+            return true;
+        }
+        running.getters.push_back((machine, want));
+        self.block(machine, wait);
+        false
+    }
+
+    fn gets(&mut self, machine: Id, queue: Id, want: Want) {
+        let n = self.queue(queue).get(want);
+        if matches!(want, Want::Look(_)) {
+            return self.tell(machine, Deed::Peek(queue, n));
+        }
+        self.tell(machine, Deed::Get(queue, n));
+        let latency = self.system.queues[queue as usize].space_latency;
+        let running = self.queue(queue);
+        let count = running.gets;
+        running.gets += n;
+        if running.is_call {
+            let caller = running.callers.pop_front();
+            self.runner(machine).callers.extend(caller);
+        }
+        let now = self.now;
+        let stream = mix(self.stream_of(queue));
+        let running = self.queue(queue);
+        match (&mut running.space, latency) {
+            (None, _) => {}
+            (Some(space), None) => *space += n,
+            (Some(_), Some(latency)) => {
+                let back = (now + latency.at(word(stream, count))).max(running.returning.back().map_or(0, |last| last.0));
+                running.returning.push_back((back, n));
+                self.later(back - now, Event::SpaceBack(queue));
+            }
+        }
+    }
+
+    /// Gives what is there to those who wait for it.
+    pub(super) fn settle(&mut self, queue: Id) {
+        loop {
+            let running = self.queue(queue);
+            if let Some(&(machine, want)) = running.getters.front().filter(|getter| running.can_get(getter.1)) {
+                running.getters.pop_front();
+                self.spun(machine);
+                self.gets(machine, queue, want);
+                self.go_on(machine);
+                continue;
+            }
+            let running = self.queue(queue);
+            let can = running.putters.front().filter(|putter| running.can_put(putter.0, putter.1.n, putter.2));
+            let Some(&(machine, token, reserve)) = can else { return };
+            running.putters.pop_front();
+            self.puts(machine, queue, token, reserve);
+            self.go_on(machine);
+        }
+    }
+
+    /// Behind the step at which it waited.
+    fn go_on(&mut self, machine: Id) {
+        self.runner(machine).pc += 1;
+        self.wake(machine);
+    }
+
+    fn block(&mut self, machine: Id, wait: Wait) {
+        self.tell(machine, Deed::Blocked(wait));
+        self.leave_cpu(machine);
+    }
+
+    /// What it spun until now is on its profile.
+    pub(super) fn spun(&mut self, machine: Id) {
+        let now = self.now;
+        if let Some((since, state)) = self.runner(machine).spins.take() {
+            self.profile[machine as usize][state as usize] += now - since;
+        }
+    }
+
+    /// A reply to a machine: 0 none, 1 there, 2 awaited.
+    fn reply_of(&mut self, queue: Id, caller: Id) -> &mut u64 {
+        let replies = &mut self.replies[queue as usize];
+        if replies.len() <= caller as usize {
+            replies.resize(caller as usize + 1, 0);
+        }
+        &mut replies[caller as usize]
+    }
+
+    pub(super) fn returned(&mut self, machine: Id, queue: Id) -> bool {
+        if *self.reply_of(queue, machine) == 1 {
+            *self.reply_of(queue, machine) = 0;
+            self.tell(machine, Deed::Replied(queue));
+            return true;
+        }
+        *self.reply_of(queue, machine) = 2;
+        self.block(machine, Wait::Reply(queue));
+        false
+    }
+
+    pub(super) fn reply(&mut self, machine: Id, queue: Id) -> bool {
+        // A program that replies to nobody is a mistake of its author, and does nothing.
+        let Some(caller) = self.runner(machine).callers.pop() else { return true };
+        self.tell(machine, Deed::Reply(queue, caller));
+        if std::mem::replace(self.reply_of(queue, caller), 1) == 2 {
+            *self.reply_of(queue, caller) = 0;
+            self.tell(caller, Deed::Replied(queue));
+            self.go_on(caller);
+        }
+        true
+    }
+
+    pub(super) fn sleep(&mut self, machine: Id, ns: u64) -> bool {
+        let ns = match self.system.timer_factor {
+            Some(factor) => (ns as f64 * factor).round() as u64,
+            None => ns,
+        };
+        if ns == 0 {
+            return true;
+        }
+        self.block(machine, Wait::Sleep);
+        let now = self.now;
+        self.runner(machine).pc += 1;
+        self.later(ns, Event::Timer(machine, now));
+        false
+    }
+
+    fn stream_of(&self, queue: Id) -> u64 {
+        mix(mix(self.system.seed ^ 0x71e0e) ^ u64::from(queue))
+    }
+}

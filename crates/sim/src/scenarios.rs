@@ -1,0 +1,57 @@
+//! The systems of the truth suite. What is expected of each stands in `bench/truth/expectations.toml`, not here.
+
+mod calls;
+mod contention;
+mod controls;
+mod devices;
+mod pipelines;
+
+use crate::sketch::Sketch;
+
+pub struct Scenario {
+    pub name: &'static str,
+    pub about: &'static str,
+    pub items: u64,
+    pub build: fn(&mut Sketch),
+}
+
+pub const ALL: &[Scenario] = &[
+    Scenario { name: "tandem_1", about: "stages in a row, queues of 1, one stage slower", items: 2000, build: |s| pipelines::tandem(s, 1) },
+    Scenario { name: "tandem_4", about: "the same with queues of 4", items: 2000, build: |s| pipelines::tandem(s, 4) },
+    Scenario { name: "tandem_32", about: "the same with queues of 32", items: 2000, build: |s| pipelines::tandem(s, 32) },
+    Scenario { name: "fork_join", about: "rounds of parallel parts, one larger", items: 1500, build: pipelines::fork_join },
+    Scenario { name: "rpc_chain", about: "nested calls, each item with calls to a timer service", items: 1500, build: calls::rpc_chain },
+    Scenario { name: "dma", about: "a device that moves 2.0 of the 2.2 units that are offered", items: 3000, build: devices::dma },
+    Scenario { name: "lock_convoy", about: "threads that queue up for one lock", items: 600, build: contention::lock_convoy },
+    Scenario { name: "cpu_hog", about: "a server that waits for the CPU behind others", items: 800, build: contention::cpu_hog },
+    Scenario { name: "polling", about: "consumers that spin on empty queues", items: 3000, build: contention::polling },
+    Scenario { name: "two_hosts", about: "a slow server behind a wire", items: 2500, build: devices::two_hosts },
+    Scenario { name: "credit", about: "a transfer whose window is too small for its way", items: 3000, build: devices::credit },
+    Scenario { name: "batching", about: "a signal for each item", items: 3000, build: contention::batching },
+    Scenario { name: "control_balanced", about: "stages of equal, fixed time", items: 2000, build: controls::balanced },
+    Scenario { name: "control_random", about: "stages of equal, random time", items: 2000, build: controls::random },
+    Scenario { name: "control_symmetric", about: "equal threads, joined at the end", items: 1500, build: controls::symmetric },
+    Scenario { name: "control_sleep", about: "threads that sleep", items: 1500, build: controls::sleep },
+    Scenario { name: "control_idle", about: "a system with little to do", items: 800, build: controls::idle },
+    Scenario {
+        name: "control_independent",
+        about: "loops that have nothing to do with each other",
+        items: 1500,
+        build: controls::independent,
+    },
+    Scenario { name: "control_light", about: "a pipeline that could do five times as much", items: 1500, build: controls::light },
+    Scenario { name: "control_even", about: "one thread with many equal states", items: 1500, build: controls::even },
+    // For the cost of the pass; nothing is expected of it.
+    Scenario { name: "leak", about: "a pipeline whose every item leaves a token that nobody takes", items: 2000, build: pipelines::leak },
+];
+
+pub fn find(name: &str) -> Option<&'static Scenario> {
+    ALL.iter().find(|scenario| scenario.name == name)
+}
+
+/// The scenario with the parameters and names of a seed; `items`: how much work it has.
+pub fn build(scenario: &Scenario, seed: u64, items: Option<u64>) -> Sketch {
+    let mut sketch = Sketch::new(scenario.name, seed, items.unwrap_or(scenario.items));
+    (scenario.build)(&mut sketch);
+    sketch
+}
