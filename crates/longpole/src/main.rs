@@ -2,6 +2,7 @@
 //! usage; a closed pipe is success. Answers go to stdout, talk goes to stderr.
 
 mod answer;
+mod drawing;
 mod input;
 mod kernel;
 mod machine_log;
@@ -59,6 +60,8 @@ enum Verb {
     Packets(verbs::packets::Args),
     /// Tell the critical path: the states and links that nothing else could have hidden
     Path(verbs::path::Args),
+    /// Fold the critical path into a graph of its states: text, JSON, DOT, SVG
+    Graph(verbs::graph::Args),
     /// Write the machines of a trace as a machine log
     Model(verbs::model::Args),
     /// Name the bottleneck, with its evidence
@@ -89,6 +92,7 @@ fn main() -> ExitCode {
         Verb::Syscalls(args) => verbs::syscalls::run(args),
         Verb::Packets(args) => verbs::packets::run(args),
         Verb::Path(args) => verbs::path::run(args),
+        Verb::Graph(args) => verbs::graph::run(args),
         Verb::Model(args) => verbs::model::run(args),
         Verb::Report(args) => verbs::report::run(args),
         Verb::Demo(args) => verbs::demo::run(args),
