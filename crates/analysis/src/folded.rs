@@ -93,6 +93,7 @@ struct Candidate<'a> {
     kind: Kind,
     machines: u64,
     total: u64,
+    count: u64,
 }
 
 pub fn fold(path: &Path, limits: Limits) -> Graph {
@@ -104,9 +105,15 @@ pub fn fold(path: &Path, limits: Limits) -> Graph {
     let edges = edges(path, &node_of);
     let (kept, edges) = within(most, candidates.len(), edges);
     cap(&mut node_of, kept);
+    // Told by their time.
+    let mut order: Vec<usize> = (0..kept).collect();
+    order.sort_by_key(|&at| (Reverse(candidates[at].total), candidates[at].class, candidates[at].state));
+    renumber(&mut node_of, &order);
+    let renamed = |node: u32| order.iter().position(|&from| from == node as usize).map_or(node, |to| to as u32);
 
     let mut nodes: Vec<Histogram> = vec![Histogram::default(); kept + usize::from(kept < candidates.len())];
-    let mut times: HashMap<(u32, u32), Histogram> = edges.iter().map(|&edge| (edge, Histogram::default())).collect();
+    let mut times: HashMap<(u32, u32), Histogram> =
+        edges.iter().map(|&(from, to)| ((renamed(from), renamed(to)), Histogram::default())).collect();
     let (mut rare, mut distinct_rare) = (RareEdges::default(), HashMap::new());
     let mut loops = Loops::new(nodes.len());
     let (mut segments, mut first, mut last) = (0u64, None, None::<(u32, u64)>);
@@ -133,7 +140,7 @@ pub fn fold(path: &Path, limits: Limits) -> Graph {
     let share = |ns: u64| if length == 0 { 0.0 } else { ns as f64 / length as f64 };
     let rare_nodes = candidates.len() - kept;
     let made = nodes.iter().enumerate().map(|(at, times)| {
-        let known = candidates.get(at).filter(|_| at < kept);
+        let known = order.get(at).and_then(|&at| candidates.get(at));
         Node {
             class: known.map(|it| it.class.to_owned()),
             state: known.map(|it| it.state.to_owned()),
@@ -161,34 +168,45 @@ pub fn fold(path: &Path, limits: Limits) -> Graph {
     }
 }
 
-/// Nodes by their time, and the place of each kind of stretch among them.
+/// Nodes, those that are kept first first, and the place of each kind of stretch among them. What is on the path often is kept for that, too:
+/// links may be short, and without them nothing hangs together.
 fn candidates(path: &Path) -> (Vec<Candidate<'_>>, Vec<u32>) {
-    let mut totals = vec![None; path.kinds()];
+    let mut sums = vec![(0u64, 0u64); path.kinds()];
     for stretch in path.stretches() {
-        *totals[stretch.of as usize].get_or_insert(0) += stretch.end - stretch.start;
+        let sum = &mut sums[stretch.of as usize];
+        *sum = (sum.0 + stretch.end - stretch.start, sum.1 + 1);
     }
     let mut found: Vec<Candidate> = Vec::new();
     let mut at: HashMap<(&str, &str), usize> = HashMap::new();
-    let mut node_of = vec![u32::MAX; totals.len()];
-    for (of, total) in totals.iter().enumerate().filter_map(|(of, total)| Some((of, (*total)?))) {
+    let mut node_of = vec![u32::MAX; sums.len()];
+    for (of, &(total, count)) in sums.iter().enumerate().filter(|(_, sum)| sum.1 > 0) {
         let (class, state) = path.class_and_state(of as u32);
         let node = *at.entry((class, state)).or_insert_with(|| {
-            found.push(Candidate { class, state, kind: path.kind(of as u32), machines: 0, total: 0 });
+            found.push(Candidate { class, state, kind: path.kind(of as u32), machines: 0, total: 0, count: 0 });
             found.len() - 1
         });
-        found[node].machines += 1;
-        found[node].total += total;
+        let it = &mut found[node];
+        (it.machines, it.total, it.count) = (it.machines + 1, it.total + total, it.count + count);
         node_of[of] = node as u32;
     }
+    let all = sums.iter().fold((0u64, 0u64), |all, sum| (all.0 + sum.0, all.1 + sum.1));
+    let weight = |it: &Candidate| u128::from(it.total) * u128::from(all.1) + u128::from(it.count) * u128::from(all.0) / 2;
     let mut order: Vec<usize> = (0..found.len()).collect();
-    order.sort_by_key(|&at| (Reverse(found[at].total), found[at].class, found[at].state));
-    let mut rank = vec![0; order.len()];
-    for (to, &from) in order.iter().enumerate() {
-        rank[from] = to as u32;
-    }
-    node_of.iter_mut().filter(|node| **node != u32::MAX).for_each(|node| *node = rank[*node as usize]);
-    found.sort_by_key(|it| (Reverse(it.total), it.class, it.state));
+    order.sort_by_key(|&at| (Reverse(weight(&found[at])), found[at].class, found[at].state));
+    renumber(&mut node_of, &order);
+    found.sort_by_key(|it| (Reverse(weight(it)), it.class, it.state));
     (found, node_of)
+}
+
+/// The nodes stand in this order now.
+fn renumber(node_of: &mut [u32], order: &[usize]) {
+    let mut place: Vec<u32> = (0..order.len() as u32).collect();
+    for (to, &from) in order.iter().enumerate() {
+        place[from] = to as u32;
+    }
+    for node in node_of.iter_mut() {
+        *node = place.get(*node as usize).copied().unwrap_or(*node);
+    }
 }
 
 /// From the `kept`-th on all nodes are one.

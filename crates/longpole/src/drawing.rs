@@ -51,7 +51,12 @@ pub fn svg(out: &mut impl Write, title: &str, graph: &Graph) -> io::Result<()> {
     let has_ear = |at: usize| graph.edges.iter().any(|edge| edge.from as usize == at && edge.to as usize == at);
     let ears: Vec<f64> = (0..graph.nodes.len()).map(|at| if has_ear(at) { EAR } else { 0.0 }).collect();
     let widths: Vec<f64> = labels.iter().zip(&ears).map(|(lines, ear)| text_width(lines) + 20.0 + 2.0 * ear).collect();
-    let edges: Vec<(u32, u32)> = graph.edges.iter().map(|edge| (edge.from, edge.to)).collect();
+    // What leads to and from the rare states is everywhere and says little, unless it is most of what there is.
+    let steps: u64 = graph.edges.iter().map(|edge| edge.times.count).sum();
+    let through = graph.nodes.iter().filter(|node| node.kind.is_none()).map(|node| node.times.count).sum::<u64>();
+    let is_rare = |node: u32| through * 4 < steps && graph.nodes.get(node as usize).is_none_or(|node| node.kind.is_none());
+    let (left_out, drawn): (Vec<&Edge>, Vec<&Edge>) = graph.edges.iter().partition(|edge| is_rare(edge.from) || is_rare(edge.to));
+    let edges: Vec<(u32, u32)> = drawn.iter().map(|edge| (edge.from, edge.to)).collect();
     let layout = Layout::new(&widths, &edges, graph.first.unwrap_or(0), SIZES);
     let legend: Vec<(Option<Kind>, &str)> = KINDS
         .iter()
@@ -83,7 +88,7 @@ pub fn svg(out: &mut impl Write, title: &str, graph: &Graph) -> io::Result<()> {
     writeln!(out, "<g transform=\"translate({left:.1} {:.1})\">", MARGIN + HEAD)?;
     let all = graph.nodes.iter().map(|node| node.times.total_ns).sum::<u64>().max(1) as f64;
     // The widest last, on top of the others.
-    for (edge, bends) in graph.edges.iter().zip(&layout.bends).rev() {
+    for (edge, bends) in drawn.iter().zip(&layout.bends).rev() {
         let share = edge.times.total_ns as f64 / all;
         let about = about(graph, edge, share);
         let (from, to) = (layout.places.get(edge.from as usize), layout.places.get(edge.to as usize));
@@ -110,8 +115,10 @@ pub fn svg(out: &mut impl Write, title: &str, graph: &Graph) -> io::Result<()> {
         x += legend_step(name);
     }
     let rare = graph.rare_edges;
-    if rare.distinct > 0 {
-        let (distinct, count) = (number(rare.distinct), number(rare.count));
+    let distinct = rare.distinct + left_out.len() as u64;
+    if distinct > 0 {
+        let count = rare.count + left_out.iter().map(|edge| edge.times.count).sum::<u64>();
+        let [distinct, count] = [number(distinct), number(count)];
         writeln!(
             out,
             "<text x=\"{MARGIN}\" y=\"{:.1}\" fill=\"#52606d\">not drawn: {distinct} rare edges, taken {count} times</text>",

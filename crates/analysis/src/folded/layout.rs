@@ -230,7 +230,7 @@ fn place(items: &mut [Item], row: &[usize], wanted: &[f64], sizes: Sizes) {
     for (at, &item) in row.iter().enumerate() {
         if at > 0 {
             let before = items[row[at - 1]];
-            let gap = if before.is_bend && items[item].is_bend { sizes.gap / 2.0 } else { sizes.gap };
+            let gap = if before.is_bend && items[item].is_bend { sizes.gap / 3.0 } else { sizes.gap };
             sum += (before.width + items[item].width) / 2.0 + gap;
         }
         offset.push(sum);

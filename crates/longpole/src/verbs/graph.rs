@@ -38,9 +38,9 @@ pub struct Args {
     #[arg(long, value_name = "K", default_value_t = 10)]
     top: usize,
 
-    /// Keep at most N nodes and edges
-    #[arg(long, value_name = "N", default_value_t = MOST, value_parser = at_least_six)]
-    most: usize,
+    /// Keep at most N nodes and edges [default: 545, in a picture 150]
+    #[arg(long, value_name = "N", value_parser = at_least_six)]
+    most: Option<usize>,
 
     /// From the end (global), or one machine's own time with its blocks explained (active)
     #[arg(long, value_name = "MODE", default_value = "global")]
@@ -50,6 +50,8 @@ pub struct Args {
     #[arg(long, value_name = "MACHINE", required_if_eq("mode", "active"))]
     machine: Option<String>,
 }
+
+const MOST_DRAWN: usize = 150;
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
@@ -105,7 +107,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let options = Options { mode, machine: args.machine, segments: true, ..Options::default() };
     let answer = machine_log::open(path, args.input.options())?.lineage(options)?;
     let Some(segments) = &answer.segments else { anyhow::bail!("internal error: a path without segments") };
-    let graph = fold(segments, Limits { most: args.most, loops: args.top });
+    // A picture of more is no longer looked at, but searched.
+    let most = args.most.unwrap_or(if format == Format::Svg { MOST_DRAWN } else { MOST });
+    let graph = fold(segments, Limits { most, loops: args.top });
     match &args.output {
         None => write(format, &answer, &graph, BufWriter::new(io::stdout().lock()))?,
         Some(file) => {
