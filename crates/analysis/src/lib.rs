@@ -18,6 +18,7 @@ mod facts;
 pub mod family;
 pub mod findings;
 pub mod flight;
+pub mod folded;
 pub mod histogram;
 pub mod journeys;
 pub mod latency;

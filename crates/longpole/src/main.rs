@@ -2,6 +2,7 @@
 //! usage; a closed pipe is success. Answers go to stdout, talk goes to stderr.
 
 mod answer;
+mod drawing;
 mod input;
 mod interactions;
 mod kernel;
@@ -63,6 +64,8 @@ enum Verb {
     Diff(verbs::diff::Args),
     /// Predict what a change would bring, by replaying the trace with it
     WhatIf(verbs::what_if::Args),
+    /// Fold the critical path into a graph of its states: text, JSON, DOT, SVG
+    Graph(verbs::graph::Args),
     /// Write the machines of a trace as a machine log
     Model(verbs::model::Args),
     /// Name the bottleneck, with its evidence
@@ -95,6 +98,7 @@ fn main() -> ExitCode {
         Verb::Path(args) => verbs::path::run(args),
         Verb::Diff(args) => verbs::diff::run(args),
         Verb::WhatIf(args) => verbs::what_if::run(args),
+        Verb::Graph(args) => verbs::graph::run(args),
         Verb::Model(args) => verbs::model::run(args),
         Verb::Report(args) => verbs::report::run(args),
         Verb::Demo(args) => verbs::demo::run(args),

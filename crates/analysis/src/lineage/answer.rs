@@ -1,7 +1,8 @@
 //! The path as it is told: segments, and the time of each state on it beside what a profiler would say.
 
-use super::active::{Active, Piece};
-use super::key::{Key, State, Words};
+use super::active::Active;
+use super::key::{Key, Kind, State, Words};
+use super::path::Path;
 use super::{Lineage, Mode};
 use longpole_model::interaction::{MachineId, Vocabulary};
 use serde::Serialize;
@@ -11,16 +12,6 @@ use std::collections::HashMap;
 pub struct Contradiction {
     pub line: u64,
     pub what: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Segment {
-    pub start_ns: u64,
-    pub end_ns: u64,
-    pub host: String,
-    pub machine: String,
-    pub class: String,
-    pub state: String,
 }
 
 /// A state on the path.
@@ -52,7 +43,7 @@ pub struct Answer {
     pub unknown_ns: u64,
     pub lost: u64,
     /// None where they were not asked for.
-    pub segments: Option<Vec<Segment>>,
+    pub segments: Option<Path>,
     pub criticality: Vec<Row>,
     pub contradictions: u64,
     /// The first of them.
@@ -125,18 +116,14 @@ impl Lineage {
         let length = end.t - start;
         let counted: u64 = profile.values().sum();
         conserved(length, counted)?;
-        let segments = path.map(|path| told(&path, &words));
-        if let Some(segments) = &segments {
-            let mut at = start;
-            for segment in segments {
-                if segment.start_ns != at {
-                    break;
-                }
-                at = segment.end_ns;
-            }
-            conserved(length, at - start)?;
-        }
         let criticality = self.rows(&profile, &words, &end.totals, length);
+        let kinds = self.keys.iter().map(|key| self.kind(key)).collect();
+        let segments = path.map(|path| Path::new(path, words, kinds));
+        if let Some(segments) = &segments {
+            let reached = segments.stretches().try_fold(start, |at, next| if next.start == at { Ok(next.end) } else { Err(at) });
+            let (Ok(reached) | Err(reached)) = reached;
+            conserved(length, reached - start)?;
+        }
         let unknown = criticality.iter().filter(|row| is_unknown(&row.class, &row.state)).map(|row| row.ns).sum();
         Ok(Answer {
             mode: if is_active { "active" } else { "global" },
@@ -156,6 +143,14 @@ impl Lineage {
             forgotten_causes: self.counts.too_old + self.queues.forgotten(),
             interactions: self.interactions,
         })
+    }
+
+    fn kind(&self, key: &Key) -> Kind {
+        let context = match *key {
+            Key::State { machine, .. } => self.lives.get(machine.0 as usize).is_some_and(|life| life.was_context),
+            Key::Link { .. } => false,
+        };
+        key.kind(context)
     }
 
     /// Rows of the path by time, those of the same words as one.
@@ -215,24 +210,6 @@ fn conserved(length: u64, counted: u64) -> Result<(), NoAnswer> {
         true => Ok(()),
         false => Err(NoAnswer::NotConserved { length, counted }),
     }
-}
-
-/// A path as segments, neighbours of the same machine and state as one.
-fn told(path: &[Piece], words: &[Words]) -> Vec<Segment> {
-    let mut segments: Vec<Segment> = Vec::new();
-    let mut last: Option<&Words> = None;
-    for &(key, start_ns, end_ns) in path {
-        let Some(words) = words.get(key as usize) else { continue };
-        match segments.last_mut() {
-            Some(segment) if last == Some(words) => segment.end_ns = end_ns,
-            _ => {
-                let [host, machine, class, state] = words.clone();
-                segments.push(Segment { start_ns, end_ns, host, machine, class, state });
-            }
-        }
-        last = Some(words);
-    }
-    segments
 }
 
 fn is_unknown(class: &str, state: &str) -> bool {

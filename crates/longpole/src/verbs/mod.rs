@@ -4,6 +4,7 @@ pub mod check;
 pub mod cpu;
 pub mod demo;
 pub mod diff;
+pub mod graph;
 pub mod info;
 pub mod irq;
 pub mod latency;
