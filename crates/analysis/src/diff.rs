@@ -6,7 +6,7 @@
 use crate::change::Change;
 use crate::findings::Finding;
 use crate::latency::{Kind, Latency};
-use crate::lineage::Segment;
+use crate::lineage::Path;
 use crate::queues::QueueAnswer;
 use crate::text::percent;
 use longpole_model::predicate::{Datum, Predicate};
@@ -49,11 +49,11 @@ struct Rates {
 
 impl Side {
     /// The critical path, from its begin to its end.
-    pub fn path(&mut self, begin_ns: u64, end_ns: u64, segments: &[Segment]) {
+    pub fn path(&mut self, begin_ns: u64, end_ns: u64, path: &Path) {
         let width = (end_ns.saturating_sub(begin_ns) / WINDOWS as u64).max(1);
         self.windows = WINDOWS;
-        for segment in segments {
-            let name = (place(&segment.host, &segment.machine), segment.state.clone());
+        for segment in path.segments() {
+            let name = (place(segment.host, segment.machine), segment.state.to_owned());
             let shares = self.shares.entry(name).or_insert_with(|| vec![0.0; WINDOWS]);
             let (mut at, end) = (segment.start_ns.max(begin_ns), segment.end_ns.min(end_ns));
             while at < end {

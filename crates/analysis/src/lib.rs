@@ -41,6 +41,7 @@ pub mod session;
 mod shares;
 pub mod stacks;
 pub mod stages;
+pub mod standout;
 pub mod text;
 pub mod verdict;
 pub mod what_if;

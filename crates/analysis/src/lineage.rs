@@ -19,7 +19,7 @@ mod segments;
 pub(crate) mod steps;
 mod tree;
 
-pub use answer::{Answer, Contradiction, Inner, NoAnswer, Row};
+pub use answer::{Answer, Contradiction, Inner, NoAnswer, Profiled, Row};
 pub use key::Kind;
 pub use path::{Path, Segment, Stretch};
 

@@ -31,6 +31,14 @@ pub struct Row {
     pub slack_ns: Option<u64>,
 }
 
+/// A state as a profiler sees it, and what it is on the path.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Profiled {
+    pub state: String,
+    pub profile_share: f64,
+    pub path_share: f64,
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Answer {
     pub mode: &'static str,
@@ -45,6 +53,9 @@ pub struct Answer {
     /// None where they were not asked for.
     pub segments: Option<Path>,
     pub criticality: Vec<Row>,
+    /// Where a profiler would look: states by their running time over all machines, the largest first.
+    #[serde(skip)]
+    pub profile: Vec<Profiled>,
     pub contradictions: u64,
     /// The first of them.
     pub contradiction_list: Vec<Contradiction>,
@@ -116,7 +127,7 @@ impl Lineage {
         let length = end.t - start;
         let counted: u64 = profile.values().sum();
         conserved(length, counted)?;
-        let criticality = self.rows(&profile, &words, &end.totals, length);
+        let (criticality, profiled) = self.rows(&profile, &words, &end.totals, length);
         let kinds = self.keys.iter().map(|key| self.kind(key)).collect();
         let segments = path.map(|path| Path::new(path, words, kinds));
         if let Some(segments) = &segments {
@@ -136,6 +147,7 @@ impl Lineage {
             lost: 0,
             segments,
             criticality,
+            profile: profiled,
             contradictions: self.counts.contradictions,
             contradiction_list: std::mem::take(&mut self.counts.first),
             negative_links: self.counts.negative_links,
@@ -154,7 +166,7 @@ impl Lineage {
     }
 
     /// Rows of the path by time, those of the same words as one.
-    fn rows(&self, profile: &HashMap<u32, u64>, words: &[Words], totals: &[u64], length: u64) -> Vec<Row> {
+    fn rows(&self, profile: &HashMap<u32, u64>, words: &[Words], totals: &[u64], length: u64) -> (Vec<Row>, Vec<Profiled>) {
         let mut code: HashMap<&str, u64> = HashMap::new();
         for ((key, words), &ns) in self.keys.iter().zip(words).zip(totals) {
             if matches!(key, Key::State { .. }) && is_code(words) && ns > 0 {
@@ -193,9 +205,23 @@ impl Lineage {
         rows.iter_mut().for_each(|row| row.share = row.ns as f64 / length as f64);
         let name = |row: &Row| (row.host.clone(), row.machine.clone(), row.class.clone(), row.state.clone());
         rows.sort_by(|a, b| b.ns.cmp(&a.ns).then_with(|| name(a).cmp(&name(b))));
-        rows
+        let on_path = |state: &str| rows.iter().filter(|row| row.profile_rank.is_some() && row.state == state).map(|row| row.share).sum();
+        let mut profiled: Vec<Profiled> = code
+            .iter()
+            .map(|(state, &ns)| Profiled {
+                state: (*state).to_owned(),
+                profile_share: ns as f64 / all as f64,
+                path_share: on_path(state),
+            })
+            .collect();
+        profiled.sort_by(|a, b| b.profile_share.total_cmp(&a.profile_share).then_with(|| a.state.cmp(&b.state)));
+        profiled.truncate(MOST_PROFILED);
+        (rows, profiled)
     }
 }
+
+/// States of which a profiler's user would look at.
+const MOST_PROFILED: usize = 20;
 
 fn full_name(vocabulary: &Vocabulary, machine: MachineId) -> String {
     let name = vocabulary.machine_name(machine);
@@ -218,5 +244,5 @@ fn is_unknown(class: &str, state: &str) -> bool {
 
 /// Whether a profiler could see it: what waits, for a cause or for a CPU, does not run.
 fn is_code([_, _, class, state]: &Words) -> bool {
-    class != "link" && !is_unknown(class, state) && state != "runnable" && state != "interrupted"
+    class != "link" && !is_unknown(class, state) && state != "runnable" && state != "preempted" && state != "interrupted"
 }

@@ -77,6 +77,10 @@ impl Path {
         }
     }
 
+    pub fn machine(&self, of: u32) -> &str {
+        self.words.get(of as usize).map_or("", |[_, machine, ..]| machine)
+    }
+
     pub fn kind(&self, of: u32) -> Kind {
         self.kinds.get(of as usize).copied().unwrap_or(Kind::Unknown)
     }

@@ -1,7 +1,7 @@
 //! `longpole graph`: the critical path folded, so that each state is there once.
 
 use crate::table::{duration, number, percent, plain, Table};
-use crate::{drawing, input::Input, machine_log, WrongUsage};
+use crate::{drawing, input::Input, interactions, WrongUsage};
 use anyhow::Context;
 use longpole_analysis::folded::{fold, Graph, Limits, Node, MOST};
 use longpole_analysis::lineage::{Answer, Mode, Options};
@@ -90,22 +90,17 @@ struct Told<'a> {
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let paths = args.input.paths()?;
-    let [path] = paths.as_slice() else {
-        return Err(WrongUsage("a graph is of one path; name one machine log".to_owned()).into());
-    };
     let format = match (args.input.json, args.format) {
         (true, Format::Text | Format::Json) => Format::Json,
         (true, _) => return Err(WrongUsage("--json is a format of its own; name one of both".to_owned()).into()),
         (false, format) => format,
     };
-    machine_log::needed(path, "critical paths")?;
     let mode = match args.mode {
         Way::Global => Mode::Global,
         Way::Active => Mode::Active,
     };
     let options = Options { mode, machine: args.machine, segments: true, ..Options::default() };
-    let answer = machine_log::open(path, args.input.options())?.lineage(options)?;
+    let answer = interactions::open(&args.input, "graphs are")?.lineage(options)?;
     let Some(segments) = &answer.segments else { anyhow::bail!("internal error: a path without segments") };
     // A picture of more is no longer looked at, but searched.
     let most = args.most.unwrap_or(if format == Format::Svg { MOST_DRAWN } else { MOST });
