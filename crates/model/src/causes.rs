@@ -95,6 +95,7 @@ struct Words {
     work: NameId,
     disk: NameId,
     wire: NameId,
+    interrupt: NameId,
 }
 
 impl Words {
@@ -115,6 +116,7 @@ impl Words {
             work: word("work"),
             disk: word("disk"),
             wire: word("wire"),
+            interrupt: word("interrupt"),
         }
     }
 }

@@ -236,10 +236,10 @@ fn told(path: &[Piece], words: &[Words]) -> Vec<Segment> {
 }
 
 fn is_unknown(class: &str, state: &str) -> bool {
-    class != "link" && (state == "UNKNOWN" || state.starts_with("blocked:"))
+    state == "UNKNOWN" || class != "link" && state.starts_with("blocked:")
 }
 
 /// Whether a profiler could see it: what waits, for a cause or for a CPU, does not run.
 fn is_code([_, _, class, state]: &Words) -> bool {
-    class != "link" && !is_unknown(class, state) && state != "runnable" && state != "interrupted"
+    class != "link" && !is_unknown(class, state) && !matches!(state.as_str(), "runnable" | "preempted" | "interrupted")
 }
