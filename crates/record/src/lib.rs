@@ -21,6 +21,7 @@ mod drain;
 mod elsewhere;
 mod error;
 pub mod family;
+mod folder;
 mod glob;
 mod guard;
 pub mod interfaces;

@@ -383,10 +383,10 @@ fn a_conversion_that_is_interrupted_begins_anew_and_ends_alike() {
 #[test]
 fn one_that_was_interrupted_while_tidying_only_tidies() {
     let place = recording();
-    fs::write(place.path().join("kernel/metadata"), b"complete").unwrap();
+    fs::write(place.path().join("kernel/metadata"), b"env {\n\tlongpole_version = \"0\";\n};").unwrap();
     assert_eq!(done(place.path()), Converted::default());
     assert!(!is_pending(place.path()));
-    assert_eq!(fs::read(place.path().join("kernel/metadata")).unwrap(), b"complete");
+    assert_eq!(fs::read(place.path().join("kernel/metadata")).unwrap(), b"env {\n\tlongpole_version = \"0\";\n};");
     assert_eq!(done(place.path()), Converted::default());
 }
 

@@ -36,8 +36,7 @@ impl Dump<'_> {
 }
 
 /// Writes all of it to `path`, a JSON object a line.
-pub fn write(path: &Path, now: &dyn Fn() -> u64) -> io::Result<()> {
-    let file = File::options().write(true).create_new(true).open(path)?;
+pub fn write(file: File, now: &dyn Fn() -> u64) -> io::Result<()> {
     let mut dump = Dump { out: BufWriter::new(file), now };
     let sockets = processes(&mut dump)?;
     interrupts(&mut dump)?;
@@ -317,7 +316,7 @@ mod tests {
     fn the_dump_knows_this_process_its_files_and_the_loopback_interface() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("state.jsonl");
-        write(&path, &|| 9).unwrap();
+        write(File::create(&path).unwrap(), &|| 9).unwrap();
         let lines: Vec<Value> = fs::read_to_string(&path).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         let own = std::process::id();
         let found =
