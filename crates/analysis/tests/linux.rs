@@ -5,6 +5,7 @@ mod linux_support;
 mod support;
 
 use linux_support::{simulate, text, Kernel, Truth, Val, BEGIN_NS};
+use longpole_analysis::family::Family;
 use longpole_analysis::histogram::{Histogram, Times};
 use longpole_analysis::linux_cpu::{CpuTimes, KernelThread};
 use longpole_analysis::linux_irq::Interrupts;
@@ -520,4 +521,80 @@ fn a_thread_that_executes_a_program_goes_on_under_its_leaders_number() {
         let expected = [(10, "t10".to_owned(), rest + 100), (10, "t10".to_owned(), 100)];
         assert!(found.len() == 2 && expected.iter().all(|row| found.contains(row)), "{found:?}");
     }
+}
+
+fn fork(kernel: &mut Kernel, t_ns: i64, parent: i32, tid: i32, process: i32) {
+    let ids = [("parent_tid", parent), ("child_tid", tid), ("child_pid", process)].map(|(name, id)| (name, Val::I(id.into())));
+    kernel.event(t_ns, 0, "sched_process_fork", &ids);
+}
+
+fn exit(kernel: &mut Kernel, t_ns: i64, tid: i32) {
+    kernel.event(t_ns, 0, "sched_process_exit", &[("tid", Val::I(tid.into()))]);
+}
+
+#[test]
+fn a_process_is_another_than_the_one_that_had_its_number_before() {
+    let mut kernel = Kernel::new(1);
+    kernel.switch(0, 0, 1, 1, 10);
+    for (turn, calls) in [(0, 1), (1000, 2)] {
+        fork(&mut kernel, turn + 10, 10, 20, 20);
+        kernel.switch(turn + 20, 0, 10, 1, 20);
+        // Its second thread ends after the first one.
+        fork(&mut kernel, turn + 30, 20, 21 + turn as i32, 20);
+        kernel.switch(turn + 40, 0, 20, 1, 21 + turn as i32);
+        kernel.syscall(turn + 50, 0, "read", None);
+        kernel.syscall(turn + 60, 0, "read", Some(1));
+        kernel.switch(turn + 70, 0, 21 + turn as i32, 1, 20);
+        for call in 0..calls {
+            kernel.syscall(turn + 100 + 20 * call, 0, "read", None);
+            kernel.syscall(turn + 110 + 20 * call, 0, "read", Some(1));
+        }
+        exit(&mut kernel, turn + 300, 20);
+        kernel.switch(turn + 310, 0, 20, 16, 10);
+    }
+    let mut linux = Linux::new(ALL.0, ALL.1).unwrap();
+    let mut calls = Calls::new(true);
+    kernel.replay(|catalogue, item| {
+        if let Item::Event(event) = item {
+            linux.event(catalogue, event, &mut calls);
+        }
+    });
+    let mut found: Vec<(Option<i32>, u64)> = calls.answer(&linux).iter().map(|line| (line.pid, line.count)).collect();
+    found.sort_unstable();
+    assert_eq!(found, [(Some(20), 2), (Some(20), 3)]);
+}
+
+#[test]
+fn a_family_ends_with_the_last_thread_of_its_first_process() {
+    for executes in [false, true] {
+        let mut kernel = Kernel::new(1);
+        fork(&mut kernel, 100, 1, 10, 10);
+        fork(&mut kernel, 110, 10, 11, 10);
+        fork(&mut kernel, 120, 11, 12, 12);
+        exit(&mut kernel, 200, 10);
+        if executes {
+            kernel.event(300, 0, "sched_process_exec", &[("tid", Val::I(10)), ("old_tid", Val::I(11)), ("filename", text("/bin/new"))]);
+        }
+        fork(&mut kernel, 400, if executes { 10 } else { 11 }, 13, 13);
+        exit(&mut kernel, 500, if executes { 10 } else { 11 });
+        exit(&mut kernel, 600, 12);
+        let mut family = Family::new(10);
+        kernel.replay(|catalogue, item| {
+            if let Item::Event(event) = item {
+                family.event(catalogue, event);
+            }
+        });
+        assert_eq!((family.begin_ns, family.end_ns), (Some(100), Some(500)), "{executes}");
+        assert_eq!(family.members.iter().copied().collect::<Vec<_>>(), [10, 11, 12, 13], "{executes}");
+    }
+}
+
+#[test]
+fn without_switches_nothing_is_said_to_be_missing() {
+    let mut kernel = Kernel::new(1);
+    for turn in 0..10 {
+        fork(&mut kernel, 100 * turn, 10 + (turn % 2) as i32, 20 + turn as i32, 20 + turn as i32);
+    }
+    let (linux, _) = pass::<CpuTimes>(&kernel, ALL);
+    assert_eq!((linux.contradictions, linux.unseen_switches, linux.unseen_idle_ends), (0, 0, 0));
 }

@@ -44,6 +44,8 @@ pub struct Linux {
     /// Of streams whose CPU is not known yet.
     pub(crate) early_losses: IdMap<u32, Loss>,
     pub threads: Vec<Thread>,
+    /// Those that are not known to be dead; a dead one goes with the next loss.
+    pub(crate) living: Vec<ThreadId>,
     thread_ids: IdMap<i32, ThreadId>,
     pub contexts: Vec<Context>,
     context_ids: HashMap<Key, ContextId>,
@@ -126,6 +128,7 @@ impl Linux {
             cpu_of_stream: Vec::new(),
             early_losses: IdMap::default(),
             threads: Vec::new(),
+            living: Vec::new(),
             thread_ids: IdMap::default(),
             contexts: Vec::new(),
             context_ids: HashMap::new(),
@@ -285,14 +288,17 @@ impl Linux {
                 }
                 let parent = parent.and_then(|parent| self.thread_of(parent));
                 let maker = parent.map(|maker| &self.threads[maker.0 as usize]);
-                let (allowed, kernel, family) =
-                    maker.map_or((None, false, None), |maker| (maker.allowed_now(), maker.kernel, maker.process));
+                let (allowed, kernel, family, leader) =
+                    maker.map_or((None, false, None, None), |maker| (maker.allowed_now(), maker.kernel, maker.process, maker.leader));
+                let of_process = |process| self.threads[self.thread_of(process)?.0 as usize].leader;
+                let leader = leader.or_else(|| process.and_then(of_process));
                 if let Some((from, to)) = family.zip(process) {
                     self.files.forked(from, to);
                 }
                 let id = self.thread(tid, name, true);
                 let thread = &mut self.threads[id.0 as usize];
                 (thread.process, thread.born_ns, thread.since_ns) = (process, Some(t_ns), t_ns);
+                thread.leader = if process == Some(tid) { Some(id) } else { leader };
                 (thread.allowed, thread.kernel) = (allowed, kernel);
                 watch.moment(Moment::Forked { thread: id, parent });
             }
@@ -433,6 +439,10 @@ impl Linux {
         }
         for thread in 0..self.threads.len() {
             self.close(ThreadId(thread as u32), end, watch);
+        }
+        if self.switches.in_all == 0 {
+            // Where no switch was recorded, each thread that follows another was to be expected.
+            (self.contradictions, self.unseen_switches, self.unseen_idle_ends) = (0, 0, 0);
         }
     }
 

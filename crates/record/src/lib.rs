@@ -38,6 +38,7 @@ mod recorder;
 mod recording;
 mod ring;
 mod runtime;
+pub mod scratch;
 pub mod session;
 mod sites;
 pub mod stacks;

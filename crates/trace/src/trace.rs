@@ -374,6 +374,11 @@ impl Trace {
         self.probe_cost_ns
     }
 
+    /// Whether the kernel's events name threads by other numbers than everything else.
+    pub fn has_foreign_pids(&self) -> bool {
+        self.recordings.iter().any(|recording| recording.kernel_events.as_ref().is_some_and(|kernel| kernel.foreign_pids))
+    }
+
     /// What the trace was made by: names of tracers, and `packets`.
     pub fn sources(&self) -> &[String] {
         &self.sources

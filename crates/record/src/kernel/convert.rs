@@ -60,7 +60,7 @@ pub enum ConvertError {
     Description { path: PathBuf, what: String },
     #[error(transparent)]
     Layout(#[from] LayoutError),
-    #[error("the caller ended the conversion; the pages stay")]
+    #[error("the conversion was ended by a signal; the pages stay, and the next verb that reads the recording converts them")]
     Ended,
 }
 

@@ -206,6 +206,7 @@ impl Source {
             "context": context,
             "missing": missing,
             "instance": instance.name(),
+            "foreign_pids": super::has_foreign_pids(),
             "state_dump": null,
             "end": null,
             "cpus": null,
@@ -245,7 +246,7 @@ impl Source {
     /// What the recording's description says of it: what was asked for, what came of that, and how much it is so far.
     pub fn told(&self) -> Value {
         let said = |key: &str| self.description[key].clone();
-        json!({ "groups": said("groups"), "names": said("events"), "filters": said("filters"), "recorded_bytes": self.bytes() })
+        json!({ "groups": said("groups"), "names": said("events"), "filters": said("filters"), "foreign_pids": said("foreign_pids"), "recorded_bytes": self.bytes() })
     }
 
     /// From the return of this function on everything is recorded, and who was there before is known.
@@ -262,7 +263,7 @@ impl Source {
         self.thread = Some(thread.map_err(KernelError::io("start", "a thread"))?);
         // After the tracer: what is born meanwhile is in one of the two at least.
         let begin = clock.now();
-        let dumped = self.raw.create("state.jsonl").and_then(|file| dump::write(file, &|| clock.now()));
+        let dumped = self.raw.create("state.jsonl").and_then(|file| dump::write(file, super::has_foreign_pids(), &|| clock.now()));
         dumped.map_err(KernelError::io("write", self.raw.join("state.jsonl")))?;
         self.description["state_dump"] = json!({ "begin": begin, "end": clock.now() });
         for (path, filter) in quiet {
@@ -273,6 +274,10 @@ impl Source {
 
     /// Leaves out this thread's system calls. Returns the filters to be set when that is over; none that could not be set.
     fn quiet(&self, instance: &Instance) -> Vec<(String, String)> {
+        if super::has_foreign_pids() {
+            // The kernel knows this thread by another number.
+            return Vec::new();
+        }
         let tid = rustix::thread::gettid().as_raw_nonzero();
         let said = |list: &str, name: &str| self.description[list].as_array().is_some_and(|names| names.iter().any(|known| known == name));
         let mut quiet = Vec::new();

@@ -94,6 +94,7 @@ fn recording_of(instance: &str) -> Option<PathBuf> {
 
 /// Brings what dead recorders left to its end. Returns what should be told of it.
 pub fn all() -> Vec<String> {
+    crate::scratch::tidy();
     let Ok(tracefs) = super::available() else { return Vec::new() };
     let Ok(dead) = Instance::dead(&tracefs, super::PREFIX) else { return Vec::new() };
     let told = dead.into_iter().filter_map(|dead| one(dead, None)).collect();
