@@ -193,6 +193,7 @@ impl Trace {
                 self.shared.oddities.push(Oddity::Unfinished { path: directory });
             }
             self.clock = recording.clock.clone();
+            self.shared.catalogue.foreign_pids |= recording.kernel_events.as_ref().is_some_and(|kernel| kernel.foreign_pids);
             self.probe_cost_ns = self.probe_cost_ns.or(recording.probe_cost_ns);
             self.recordings.push(recording);
         }
@@ -372,11 +373,6 @@ impl Trace {
     /// What one probe costs where the trace was made.
     pub fn probe_cost_ns(&self) -> Option<f64> {
         self.probe_cost_ns
-    }
-
-    /// Whether the kernel's events name threads by other numbers than everything else.
-    pub fn has_foreign_pids(&self) -> bool {
-        self.recordings.iter().any(|recording| recording.kernel_events.as_ref().is_some_and(|kernel| kernel.foreign_pids))
     }
 
     /// What the trace was made by: names of tracers, and `packets`.

@@ -86,7 +86,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         // In the part that was asked for there may be none.
         kernel::needs_switches(&args.input, linux)?;
     }
-    answer.add_kernel(&times, linux, !trace.has_foreign_pids());
+    answer.add_kernel(&times, linux, !trace.catalogue().foreign_pids);
     kernel::write(&args.input, &reading, &answer, |out, answer| {
         print_kernel(out, answer)?;
         if answer.threads.iter().any(|thread| !thread.states.is_empty()) {
