@@ -152,7 +152,7 @@ proptest! {
         let (kernel, truth) = simulate(seed, cpus, workers, steps, ALL);
         let (linux, interrupts) = pass::<Interrupts>(&kernel, ALL);
         let none = Vec::new();
-        for line in interrupts.answer(&linux) {
+        for line in interrupts.answer(&linux, |_| None) {
             prop_assert!(same(&line.handling, truth.handled.get(&line.name).unwrap_or(&none)), "{}", line.name);
             prop_assert!(same(&line.raise, truth.raised.get(&line.name).unwrap_or(&none)), "{}", line.name);
             prop_assert!(same(&line.start, truth.starts.get(&line.name).unwrap_or(&none)), "{}", line.name);
@@ -263,7 +263,7 @@ fn an_interrupt_in_a_softirq_in_a_system_call_is_each_ones_own_time() {
 fn the_innermost_context_is_the_waker() {
     let kernel = nested();
     let (linux, interrupts) = pass::<Interrupts>(&kernel, ALL);
-    let answer = interrupts.answer(&linux);
+    let answer = interrupts.answer(&linux, |_| None);
     let irq = answer.iter().find(|line| line.kind == "irq").unwrap();
     assert_eq!((irq.name.as_str(), irq.start.count, irq.start.max_ns), ("irq 36 dev", 1, Some(400)));
     assert_eq!((irq.worst[0].tid, irq.worst[0].t_ns), (20, 700));
@@ -597,4 +597,39 @@ fn without_switches_nothing_is_said_to_be_missing() {
     }
     let (linux, _) = pass::<CpuTimes>(&kernel, ALL);
     assert_eq!((linux.contradictions, linux.unseen_switches, linux.unseen_idle_ends), (0, 0, 0));
+}
+
+#[test]
+fn timers_are_told_by_function_with_their_time_and_how_late_they_were() {
+    const TIMER: i64 = -0x1000;
+    let mut kernel = Kernel::new(1);
+    let address = |name: &'static str, value: i64| (name, Val::I(value));
+    let hrtimer = |name: &str| format!("timer_hrtimer_{name}");
+    let start = [address("hrtimer", TIMER), address("function", 77), address("expires", 5_500), address("softexpires", 5_000)];
+    kernel.event(100, 0, &hrtimer("start"), &start);
+    kernel.event(200, 0, &hrtimer("expire_entry"), &[address("hrtimer", TIMER), address("now", 5_040), address("function", 77)]);
+    // On top of it another one, whose start was not seen.
+    kernel.event(210, 0, &hrtimer("expire_entry"), &[address("hrtimer", TIMER + 64), address("now", 5_050), address("function", 77)]);
+    kernel.event(220, 0, &hrtimer("expire_exit"), &[address("hrtimer", TIMER + 64)]);
+    kernel.event(250, 0, &hrtimer("expire_exit"), &[address("hrtimer", TIMER)]);
+    // Set again and cancelled; set again, and events are missing meanwhile.
+    kernel.event(300, 0, &hrtimer("start"), &start);
+    kernel.event(310, 0, &hrtimer("cancel"), &[address("hrtimer", TIMER)]);
+    kernel.event(400, 0, &hrtimer("start"), &start);
+    kernel.lose(0, 410, 420);
+    kernel.event(500, 0, &hrtimer("expire_entry"), &[address("hrtimer", TIMER), address("now", 9_000), address("function", 77)]);
+    kernel.event(505, 0, &hrtimer("expire_exit"), &[address("hrtimer", TIMER)]);
+    // In ticks.
+    kernel.event(600, 0, "timer_start", &[address("timer", 8), address("function", 88), address("expires", 10)]);
+    kernel.event(700, 0, "timer_expire_entry", &[address("timer", 8), address("function", 88), address("now", 12)]);
+    kernel.event(730, 0, "timer_expire_exit", &[address("timer", 8)]);
+    let (linux, interrupts) = pass::<Interrupts>(&kernel, ALL);
+    let mut functions: Vec<u64> = interrupts.functions().collect();
+    functions.sort_unstable();
+    assert_eq!((functions, linux.expiries.in_all), (vec![77, 88], 4));
+    let answer = interrupts.answer(&linux, |address| (address == 77).then(|| "wake".to_owned()));
+    let told: Vec<_> = answer.iter().map(|line| (line.kind, line.name.as_str(), line.handling.count, line.handling.total_ns)).collect();
+    assert_eq!(told, [("timer", "hrtimer wake", 3, 65), ("timer", "timer 0x58", 1, 30)]);
+    let late = answer[0].late.as_ref().unwrap();
+    assert!((late.count, late.max_ns) == (1, Some(40)) && answer[1].late.is_none());
 }

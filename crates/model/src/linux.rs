@@ -26,6 +26,7 @@ pub use state::{Context, Cpu, Thread};
 use crate::hash::IdMap;
 use crate::linux_net::{Hop, HopPlan, HopRules};
 use crate::linux_rules::{Fact, KernelPlan, Key, LinuxRules};
+use crate::linux_timers::Timers;
 use crate::linux_watch::{Base, Call, Cause, ContextId, CpuId, Mode, Moment, ThreadId, ThreadState, Waker, Watch};
 use crate::names::Names;
 use crate::rules::RuleError;
@@ -50,6 +51,7 @@ pub struct Linux {
     pub contexts: Vec<Context>,
     context_ids: HashMap<Key, ContextId>,
     files: files::Files,
+    pub(crate) timers: Timers,
     pub(crate) asked: (i64, i64),
     begin_ns: Option<i64>,
     /// The trace tells of every thread that no switch told of, before its next event.
@@ -64,6 +66,8 @@ pub struct Linux {
     pub system_calls: Count,
     pub interrupts: Count,
     pub faults: Count,
+    /// Calls of timers' functions.
+    pub expiries: Count,
     /// Events that tell of packets.
     pub hops: Count,
     pub lost: u64,
@@ -133,6 +137,7 @@ impl Linux {
             contexts: Vec::new(),
             context_ids: HashMap::new(),
             files: files::Files::default(),
+            timers: Timers::default(),
             asked: (begin_ns, end_ns),
             begin_ns: None,
             tells_unseen: false,
@@ -143,6 +148,7 @@ impl Linux {
             system_calls: Count::default(),
             interrupts: Count::default(),
             faults: Count::default(),
+            expiries: Count::default(),
             hops: Count::default(),
             lost: 0,
             uncounted_losses: 0,
@@ -348,6 +354,18 @@ impl Linux {
                         Base::Unknown | Base::Idle => None,
                     };
                     watch.faulted(thread, name, t_ns);
+                }
+            }
+            Fact::TimerStart { timer, at } => self.timers.start(timer, at),
+            Fact::TimerCancel { timer } => self.timers.cancel(timer),
+            Fact::TimerEnter { timer, function, now } => self.timers.enter(cpu, t_ns, timer, function, now),
+            Fact::TimerLeave { timer } => {
+                if let Some(expiry) = self.timers.leave(cpu, t_ns, timer) {
+                    let covers = self.covers(t_ns);
+                    self.expiries.add(covers);
+                    if covers {
+                        watch.expired(&expiry);
+                    }
                 }
             }
             Fact::Disk => self.asks_disk(cpu),

@@ -114,6 +114,7 @@ impl Linux {
         }
         let begin_ns = loss.begin_ns.max(since);
         self.settle(id, begin_ns, watch);
+        self.timers.lost(id);
         let place = &mut self.cpus[id.0 as usize];
         place.since_ns = loss.end_ns.max(begin_ns);
         place.unclaimed = Unclaimed::since(place.since_ns);
