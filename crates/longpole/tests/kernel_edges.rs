@@ -37,6 +37,7 @@ fn gaps_that_nobody_counted_are_told_by_check() {
     for uncounted in [false, true] {
         let place = Place::new();
         let trace = fixture(&place, uncounted);
+        place.answer("info", &trace);
         let output = ok(place.longpole(&["check", "--json"]).arg(&trace).output().unwrap());
         let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
         schema::check(&schema::schema("check"), &answer);
@@ -138,4 +139,26 @@ fn a_signal_ends_the_conversion_and_the_next_verb_does_it() {
         return;
     }
     println!("skipped: a signal during the conversion (it was over each time)");
+}
+
+#[test]
+fn a_program_in_another_mount_namespace_whose_parents_are_gone_belongs_to_its_command() {
+    let live = rustix::process::geteuid().is_root() && Command::new("unshare").args(["-m", "true"]).status().is_ok_and(|ran| ran.success());
+    if !live {
+        println!("skipped: an orphan in another mount namespace (needs root and unshare)");
+        return;
+    }
+    let place = Place::new();
+    let program = place.build("numbered", &[]);
+    let told = place.path("told");
+    let inner = format!("mount -t tmpfs -o mode=0700 none \"$LONGPOLE_RUNTIME_DIR\" && exec {program} 1 3000 1000 1 > {}", told.display());
+    // The command goes on; whoever started the program does not.
+    let outer =
+        format!("(setsid unshare -m sh -c '{inner}' &); while ! grep -q emitted {} 2>/dev/null; do sleep 0.05; done", told.display());
+    ok(place.longpole(&["record", "--", "sh", "-c", &outer]).stdout(Stdio::null()).output().unwrap());
+    let met: u64 = std::fs::read_to_string(&told).unwrap().trim().rsplit(' ').next().unwrap().parse().unwrap();
+    let info = place.answer("info", &place.newest());
+    let marks = info["names"].as_object().unwrap().iter().filter(|(name, _)| name.contains("numbered"));
+    let recorded: u64 = marks.map(|(_, count)| count.as_u64().unwrap()).sum();
+    assert!(recorded > 0 && recorded + info["lost"].as_u64().unwrap() == met, "{recorded} of {met}: {info}");
 }
