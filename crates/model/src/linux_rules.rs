@@ -110,7 +110,7 @@ pub enum Fact<'a> {
         device: i64,
         sector: i64,
     },
-    /// A timer, by its address, is to expire; `at` in ns of its own clock, where it has one.
+    /// A timer, by its address, is to go off; `at` in ns of its own clock, where it has one.
     TimerStart {
         timer: u64,
         at: Option<i64>,

@@ -1,6 +1,6 @@
-//! The kernel's timers: when each was to expire, when its function was called, and how long that took.
+//! The kernel's timers: when each was to go off, when its function was called, and how long that took.
 //!
-//! A timer is its address. When it was to expire is known from its start; timers whose moments are counted in ticks have no length that
+//! A timer is its address. When it was to go off is known from its start; timers whose moments are counted in ticks have no length that
 //! an event tells, so how late they are is not known.
 
 use crate::hash::IdMap;
@@ -11,7 +11,7 @@ const MOST: usize = 1 << 20;
 
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
-    /// What each is to expire at, by its own clock.
+    /// What each is to go off at, by its own clock.
     programmed: IdMap<u64, i64>,
     /// Functions that run, by CPU: an interrupt may call one on top of another.
     open: Vec<Vec<Open>>,
