@@ -100,7 +100,7 @@ fn complete_kernel(path: &Path) {
     }
     let mut patience = Patience::default();
     let done = loop {
-        match kernel::complete(path, &mut crate::verbs::record::progress()) {
+        match kernel::complete(path, &mut crate::verbs::record::progress(None)) {
             Err(kernel::ConvertError::Busy { .. }) if patience.lasts(path) => std::thread::sleep(PAUSE),
             done => break done,
         }

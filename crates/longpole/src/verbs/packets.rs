@@ -121,7 +121,7 @@ fn one_journey(args: &Args, trace: &mut Trace, kernel: Option<&Kernel>, wanted: 
             capture.frames(begin_ns, end_ns, |frame| journey.frame(&capture.name, frame))?;
         }
     }
-    let probes = trace.catalogue().streams.iter().any(|stream| stream.kind == StreamKind::User);
+    let probes = trace.catalogue().streams.iter().any(|stream| stream.kind == StreamKind::User) && !trace.catalogue().foreign_pids;
     if let Some(reader) = journey.reader.as_ref().filter(|_| probes) {
         let mut consumer = Consumer::new(reader.tid, journey.end_ns).context("a built-in rule file is wrong")?;
         while let Some((item, catalogue)) = trace.next_with_catalogue()? {
