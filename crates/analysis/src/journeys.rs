@@ -15,7 +15,8 @@ use crate::samples::Samples;
 use longpole_model::hash::IdMap;
 use longpole_model::linux_net::{Hop, Step};
 use longpole_model::linux_watch::{Base, CpuId, Handling, Mode, Occupant, Start, ThreadId, Waker, Watch};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use sockets::Socket;
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 /// Packets under way; more are given up, the oldest first.
 const MOST_FLIGHTS: usize = 1 << 16;
@@ -51,16 +52,6 @@ pub struct Flow {
     pub whole: Samples,
 }
 
-#[derive(Debug)]
-pub struct Socket {
-    pub protocol: Option<i64>,
-    pub port: Option<u16>,
-    /// Who read from it last.
-    pub reader: Option<ThreadId>,
-    /// What it holds, by address and id of the packets.
-    queue: VecDeque<(u64, u64)>,
-}
-
 #[derive(Debug, Default)]
 struct CpuState {
     /// What the protocols have now, and in which context.
@@ -87,6 +78,10 @@ pub struct Journeys {
     next_id: u64,
     socket_ids: IdMap<u64, u32>,
     pub sockets: Vec<Socket>,
+    /// Which addresses of sockets each thread reads from.
+    readers: BTreeSet<(ThreadId, u64)>,
+    /// Packets that were given up in a socket, whose place is kept there.
+    kept: IdMap<u64, (u32, u64)>,
     /// At the start: protocol, port, process.
     pub dumped: Vec<(i64, u16, i32)>,
     cpus: Vec<CpuState>,
@@ -149,6 +144,7 @@ impl Journeys {
         if let Some(old) = self.flights.remove(&packet) {
             self.vanished(old);
         }
+        self.kept.remove(&packet);
         self.next_id += 1;
         let id = self.next_id;
         let number = hop.covered.then(|| {
@@ -190,7 +186,10 @@ impl Journeys {
             }
             self.order.pop_front();
             if let Some(flight) = self.flights.remove(&packet) {
-                self.given_up += u64::from(full && !old);
+                self.given_up += u64::from(waits || full && !old);
+                if waits {
+                    self.keep_place(packet, &flight);
+                }
                 self.vanished(flight);
             }
         }
@@ -238,17 +237,33 @@ impl Journeys {
             Step::Take { socket, protocol, result, flags } => self.take(hop, socket, protocol, result, flags),
             Step::Copy { packet } => self.copy(hop, packet),
             Step::Drop { packet, location, socket, protocol, reason, label } => {
-                let socket = socket.and_then(|socket| self.socket(socket));
+                if matches!(label, "QUEUE_PURGE" | "SOCKET_CLOSE") {
+                    self.purged(packet);
+                }
+                let refused = place(&mut self.cpus, hop.cpu.0).refused.take();
+                let socket = socket.and_then(|socket| self.socket_of_port(socket, refused));
                 let label = if label.is_empty() { None } else { intern(&mut self.labels, label) };
                 self.lose(
                     hop,
                     packet,
                     socket,
-                    LossKind { cpu: hop.cpu.0, location, reason, label, protocol, device: None, socket, sender: None, port: None },
+                    LossKind {
+                        cpu: hop.cpu.0,
+                        location,
+                        reason,
+                        label,
+                        protocol,
+                        device: None,
+                        socket,
+                        reader: None,
+                        sender: None,
+                        port: refused,
+                    },
                 );
             }
             Step::Refuse { port } => place(&mut self.cpus, hop.cpu.0).refused = Some(port),
             Step::State { socket, protocol, port } => self.state(socket, protocol, port),
+            Step::Exit { thread } => self.reader_gone(thread),
             Step::Socket { protocol, port, tid } => {
                 if self.dumped.len() < MOST_SOCKETS {
                     self.dumped.push((protocol, port, tid));
@@ -389,23 +404,24 @@ impl Journeys {
     fn lose(&mut self, hop: &Hop<'_>, packet: u64, socket: Option<u32>, kind: LossKind) {
         self.see(hop, packet, "lost");
         let cpu = place(&mut self.cpus, hop.cpu.0);
-        let refused = cpu.refused.take();
         if cpu.receiving.is_some_and(|(known, _)| known == packet) {
             cpu.receiving = None;
         }
         let flight = self.flights.remove(&packet);
+        self.kept.remove(&packet);
         // What is no packet of a network (netlink, sockets of one machine) has no protocol.
         if flight.is_none() && kind.protocol.is_none_or(|protocol| protocol == 0) {
             return;
-        }
-        if let (Some(socket), Some(port)) = (socket, refused) {
-            self.sockets[socket as usize].port = Some(port);
         }
         let sender = flight.as_ref().and_then(|flight| flight.origin.thread());
         if hop.covered {
             let device = flight.as_ref().and_then(|flight| flight.device);
             let socket = socket.or(flight.as_ref().and_then(|flight| flight.socket));
-            let kind = LossKind { device, socket, sender, port: refused, ..kind };
+            // As they are now: later, another socket may lie at its address.
+            let known = socket.and_then(|socket| self.sockets.get(socket as usize));
+            let reader = known.and_then(|socket| socket.reader);
+            let port = kind.port.or(known.and_then(|socket| socket.port));
+            let kind = LossKind { device, socket, reader, sender, port, ..kind };
             self.losses.add(Loss { t_ns: hop.t_ns, length: flight.as_ref().map(|flight| flight.length), kind });
         }
         if let Some(mut flight) = flight {
@@ -482,9 +498,8 @@ impl Journeys {
         for flight in self.flights.values_mut() {
             flight.gap = true;
         }
-        for socket in &mut self.sockets {
-            socket.queue.clear();
-        }
+        self.sockets.iter_mut().for_each(Socket::forget);
+        self.kept.clear();
         self.undelivered.clear();
         self.cpus.clear();
     }

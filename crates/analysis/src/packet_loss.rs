@@ -32,6 +32,8 @@ pub struct LossKind {
     pub device: Option<u32>,
     /// Whose it should have been.
     pub socket: Option<u32>,
+    /// Who had read from that socket last.
+    pub reader: Option<ThreadId>,
     pub sender: Option<ThreadId>,
     pub port: Option<u16>,
     /// Of the network layer.
@@ -257,7 +259,7 @@ impl Places {
         let socket = kind.socket.or_else(|| kind.sender.and_then(|sender| names.destination(sender))).map(|socket| names.socket(socket));
         let protocol = socket.as_ref().and_then(|socket| socket.protocol).or_else(|| protocol_of(plain));
         let port = kind.port.or(socket.as_ref().and_then(|socket| socket.port));
-        let owner = socket.as_ref().and_then(|socket| socket.owner).map(|thread| names.person(thread));
+        let owner = kind.reader.or(socket.as_ref().and_then(|socket| socket.owner)).map(|thread| names.person(thread));
         let reason = label.map(str::to_owned).or_else(|| kind.reason.map(|reason| reason.to_string()));
         let found = self.find(said, plain);
         let cpu = names.cpu(kind.cpu);

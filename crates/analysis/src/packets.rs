@@ -305,7 +305,7 @@ impl Names for Packets<'_> {
             let owners = dumped.iter().filter(|(of, port, _)| known.protocol.is_none_or(|known| known == *of) && known.port == Some(*port));
             one(owners.map(|(_, _, pid)| *pid)).and_then(|pid| self.linux.thread_of(pid))
         };
-        Socket { protocol, port: known.port.or_else(port), owner: known.reader.or_else(owner) }
+        Socket { protocol, port: known.port.or_else(port), owner: known.first.or_else(owner) }
     }
 
     fn destination(&self, sender: ThreadId) -> Option<u32> {
