@@ -10,7 +10,7 @@
 mod sockets;
 
 use crate::flight::{End, Flight, Journey, Leg, Origin, Seen, Stage, Wakeup};
-use crate::packet_loss::{Loss, LossKind, Losses};
+use crate::packet_loss::{Loss, LossKind, Losses, Segments};
 use crate::samples::Samples;
 use longpole_model::hash::IdMap;
 use longpole_model::linux_net::{Hop, Step};
@@ -26,6 +26,8 @@ const LONGEST_NS: i64 = 5_000_000_000;
 const MOST_FLOWS: usize = 1024;
 const MOST_SOCKETS: usize = 1 << 18;
 const MOST_NAMES: usize = 1 << 12;
+/// Of link, network and UDP.
+const HEADERS: u32 = 42;
 /// Received packets whose socket may be told by another CPU's event.
 const MOST_UNDELIVERED: usize = 32;
 
@@ -90,6 +92,8 @@ pub struct Journeys {
     pub devices: Vec<String>,
     pub labels: Vec<String>,
     /// By device: the discipline, and whether what it sends is seen again.
+    /// By sender: the length of the pieces into which what it sends is cut.
+    cuts: HashMap<Option<ThreadId>, u32>,
     pub disciplines: HashMap<u32, String>,
     loops: Vec<bool>,
     wanted: Option<Wanted>,
@@ -258,6 +262,7 @@ impl Journeys {
                         reader: None,
                         sender: None,
                         port: refused,
+                        by_kernel: false,
                     },
                 );
             }
@@ -330,6 +335,10 @@ impl Journeys {
         let (since, counted) = (flight.t_ns, flight.number.is_some());
         (flight.stage, flight.t_ns, flight.length, flight.device) = (Stage::Transmitting, hop.t_ns, length, device.or(flight.device));
         flight.segments = segments.max(1);
+        if segments > 1 && self.cuts.len() < MOST_FLOWS {
+            let sender = flight.origin.thread();
+            self.cuts.insert(sender, length.saturating_sub(HEADERS).div_ceil(segments));
+        }
         self.leg(Leg::Queue, since, hop.t_ns, counted);
         self.see(hop, packet, "transmission");
     }
@@ -401,6 +410,19 @@ impl Journeys {
         self.flights.remove(&packet)
     }
 
+    /// A buffer that was not yet cut is taken for as many pieces as its sender's others.
+    fn segments_of(&self, flight: &Flight) -> Segments {
+        let (payload, size) = (flight.length.saturating_sub(HEADERS), self.cuts.get(&flight.origin.thread()).copied().unwrap_or(0));
+        if flight.stage == Stage::Queued && flight.segments == 1 && size > 0 && payload > size {
+            return Segments { count: payload.div_ceil(size), estimated: true };
+        }
+        match flight.stage {
+            // The socket has taken some of them.
+            Stage::Ready => Segments { count: self.left(flight), estimated: false },
+            _ => Segments { count: flight.segments.max(1), estimated: false },
+        }
+    }
+
     fn lose(&mut self, hop: &Hop<'_>, packet: u64, socket: Option<u32>, kind: LossKind) {
         self.see(hop, packet, "lost");
         let cpu = place(&mut self.cpus, hop.cpu.0);
@@ -421,8 +443,16 @@ impl Journeys {
             let known = socket.and_then(|socket| self.sockets.get(socket as usize));
             let reader = known.and_then(|socket| socket.reader);
             let port = kind.port.or(known.and_then(|socket| socket.port));
-            let kind = LossKind { device, socket, reader, sender, port, ..kind };
-            self.losses.add(Loss { t_ns: hop.t_ns, length: flight.as_ref().map(|flight| flight.length), kind });
+            let by_kernel = flight.as_ref().is_some_and(|flight| flight.origin == Origin::Kernel);
+            let kind = LossKind { device, socket, reader, sender, port, by_kernel, ..kind };
+            let segments = flight.as_ref().map_or(Segments::ONE, |flight| self.segments_of(flight));
+            self.losses.add(Loss { t_ns: hop.t_ns, length: flight.as_ref().map(|flight| flight.length), segments, kind });
+        }
+        if let Some((receiving, _)) = place(&mut self.cpus, hop.cpu.0).receiving.filter(|_| flight.is_none()) {
+            // One of those into which the kernel cuts what it received.
+            if let Some(whole) = self.flights.get_mut(&receiving).filter(|flight| flight.segments > 1) {
+                whole.segments -= 1;
+            }
         }
         if let Some(mut flight) = flight {
             flight.socket = flight.socket.or(socket);

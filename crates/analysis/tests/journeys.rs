@@ -335,8 +335,7 @@ fn a_socket_at_the_address_of_a_former_one_is_another_one() {
         .collect();
     told.sort();
     assert_eq!(told, [(Some(7101), None, 1), (Some(7102), Some(30), 1), (Some(7102), Some(40), 1), (Some(7201), Some(READER), 1)]);
-    let mut readers: Vec<(i32, u64)> =
-        answer.flows.iter().filter_map(|flow| Some((flow.to.as_ref()?.tid, flow.ends.read))).collect();
+    let mut readers: Vec<(i32, u64)> = answer.flows.iter().filter_map(|flow| Some((flow.to.as_ref()?.tid, flow.ends.read))).collect();
     readers.sort();
     assert_eq!(readers, [(READER, 1), (30, 1), (40, 1)]);
 }

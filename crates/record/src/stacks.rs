@@ -44,6 +44,8 @@ const PERIOD: Duration = Duration::from_millis(100);
 const LOOK: Duration = Duration::from_millis(20);
 /// Where the kernel bounds how often it may be interrupted.
 const MOST_HZ: &str = "/proc/sys/kernel/perf_event_max_sample_rate";
+/// The name space of the processes of the whole machine (PROC_PID_INIT_INO).
+const FIRST_PIDS: &str = "pid:[4026531836]";
 /// Processes of which it is remembered that they make code.
 const MOST_MAKERS: usize = 1 << 16;
 
@@ -164,6 +166,11 @@ impl Stacks {
             ));
         }
         let hz = hz.clamp(1, most.max(1));
+        if fs::read_link("/proc/self/ns/pid").is_ok_and(|space| space.as_os_str() != FIRST_PIDS) {
+            shared.trouble(
+                "in a container, samples of processes outside of it are those of an unknown process: run longpole outside".to_owned(),
+            );
+        }
         let mut rings = Vec::new();
         for cpu in online() {
             match Ring::open(cpu, hz, RING) {

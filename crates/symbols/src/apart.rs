@@ -77,12 +77,7 @@ fn confine() {
     std::panic::set_hook(Box::new(|_| {}));
 }
 
-fn watch(
-    child: libc::pid_t,
-    told: &mut UnixStream,
-    end: Instant,
-    stopped: &dyn Fn() -> bool,
-) -> Result<(), (Option<usize>, Why)> {
+fn watch(child: libc::pid_t, told: &mut UnixStream, end: Instant, stopped: &dyn Fn() -> bool) -> Result<(), (Option<usize>, Why)> {
     let _ = told.set_read_timeout(Some(PAUSE));
     let (mut at, mut since, mut used, mut pending) = (None, Instant::now(), cpu_ns(child), Vec::new());
     loop {

@@ -19,12 +19,7 @@ const LINKS: [&[u8]; 3] = [b"debuglink", b"debugaltlink", b"debug_sup"];
 /// Calls `found` for each of the offsets in the file that lies in a function, innermost first, and `goes_on` between. The error is of the whole file.
 ///
 /// Files to which it leads (for its debug information) are not looked for: whoever made it chooses their names. Such a file has its symbols only.
-pub fn functions(
-    file: &File,
-    offsets: &[u64],
-    goes_on: &mut dyn FnMut(),
-    mut found: impl FnMut(u64, Vec<Function>),
-) -> Result<(), String> {
+pub fn functions(file: &File, offsets: &[u64], goes_on: &mut dyn FnMut(), mut found: impl FnMut(u64, Vec<Function>)) -> Result<(), String> {
     // By this path it is the file that was checked, whatever its name leads to now.
     let mut elf = Elf::new(format!("/proc/self/fd/{}", file.as_raw_fd()));
     elf.debug_syms = leads_nowhere(file).unwrap_or(false);

@@ -44,6 +44,8 @@ struct Token {
     /// Of the flight.
     id: u64,
     length: u32,
+    /// Datagrams into which the kernel cut it for the socket.
+    left: u32,
 }
 
 impl Token {
@@ -145,6 +147,13 @@ impl Journeys {
         }
     }
 
+    /// Datagrams of it that nobody took.
+    pub(super) fn left(&self, flight: &Flight) -> u32 {
+        let queue = flight.socket.and_then(|id| self.sockets.get(id as usize)).map(|socket| &socket.queue);
+        let token = queue.and_then(|queue| queue.iter().find(|token| token.id == flight.id));
+        token.map_or(1, |token| token.left)
+    }
+
     /// Whether it is still there, as far as anything told.
     fn is_held(&self, token: &Token) -> bool {
         self.flights.get(&token.packet).is_some_and(|flight| flight.id == token.id)
@@ -182,7 +191,7 @@ impl Journeys {
         let Some(flight) = self.flights.get_mut(&packet) else { return };
         let (since, counted) = (flight.t_ns, flight.number.is_some());
         (flight.stage, flight.t_ns, flight.socket) = (Stage::Ready, hop.t_ns, Some(id));
-        let token = Token { packet, id: flight.id, length: flight.length };
+        let token = Token { packet, id: flight.id, length: flight.length, left: flight.segments.max(1) };
         self.leg(Leg::Protocols, since, hop.t_ns, counted);
         self.see(hop, packet, "socket queue");
         if protocol == Some(TCP) {
@@ -249,6 +258,13 @@ impl Journeys {
             copied => copied,
         };
         let Some(at) = at else { return };
+        if let Some(token) = self.sockets[id as usize].queue.get_mut(at).filter(|token| protocol == Some(UDP) && token.left > 1) {
+            // A socket may want it whole, too.
+            if !token.fits(protocol, result) {
+                token.left -= 1;
+                return;
+            }
+        }
         for skipped in 0..=at {
             let Some(Token { packet, id: flight_id, .. }) = self.sockets[id as usize].queue.pop_front() else { return };
             if self.kept.get(&packet).is_some_and(|(_, id)| *id == flight_id) {
