@@ -46,6 +46,8 @@ struct Token {
     length: u32,
     /// Datagrams into which the kernel cut it for the socket.
     left: u32,
+    /// When the last of those was taken.
+    taken_ns: Option<i64>,
 }
 
 impl Token {
@@ -191,7 +193,7 @@ impl Journeys {
         let Some(flight) = self.flights.get_mut(&packet) else { return };
         let (since, counted) = (flight.t_ns, flight.number.is_some());
         (flight.stage, flight.t_ns, flight.socket) = (Stage::Ready, hop.t_ns, Some(id));
-        let token = Token { packet, id: flight.id, length: flight.length, left: flight.segments.max(1) };
+        let token = Token { packet, id: flight.id, length: flight.length, left: flight.segments.max(1), taken_ns: None };
         self.leg(Leg::Protocols, since, hop.t_ns, counted);
         self.see(hop, packet, "socket queue");
         if protocol == Some(TCP) {
@@ -232,8 +234,11 @@ impl Journeys {
             // It is empty.
             for token in std::mem::take(&mut known.queue) {
                 self.kept.remove(&token.packet);
-                if let Some(flight) = self.remove_if(token.packet, token.id) {
-                    self.vanished(flight);
+                let Some(flight) = self.remove_if(token.packet, token.id) else { continue };
+                match token.taken_ns {
+                    // The first of its datagrams may have been taken before anything told that they were there.
+                    Some(t_ns) => self.finish_flight(flight, End::Read, t_ns, (thread, None)),
+                    None => self.vanished(flight),
                 }
             }
             return;
@@ -262,6 +267,7 @@ impl Journeys {
             // A socket may want it whole, too.
             if !token.fits(protocol, result) {
                 token.left -= 1;
+                token.taken_ns = Some(hop.t_ns);
                 return;
             }
         }
