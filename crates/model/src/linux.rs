@@ -24,7 +24,7 @@ use state::{state_of, Entered};
 pub use state::{Context, Cpu, Thread};
 
 use crate::hash::IdMap;
-use crate::linux_net::{Hop, HopPlan, HopRules};
+use crate::linux_net::{Hop, HopPlan, HopRules, Step};
 use crate::linux_rules::{Fact, KernelPlan, Key, LinuxRules};
 use crate::linux_timers::Timers;
 use crate::linux_watch::{Base, Call, Cause, ContextId, CpuId, Mode, Moment, ThreadId, ThreadState, Waker, Watch};
@@ -330,6 +330,8 @@ impl Linux {
                 let thread = self.thread(tid, &[], false);
                 self.threads[thread.0 as usize].exiting = true;
                 self.files.gone(tid);
+                let (by, covered) = (Waker::Thread(thread), self.covers(t_ns));
+                watch.hopped(&Hop { t_ns, cpu, by, call: None, covered, step: Step::Exit { thread } });
             }
             Fact::Running { tid } => {
                 self.leads_now(cpu, tid, t_ns, watch);

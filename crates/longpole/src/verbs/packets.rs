@@ -70,7 +70,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.losses {
         return each_loss(&args, kernel.as_ref(), &places);
     }
-    let (groups, mut damaged) = traffic::count(&mut trace)?;
+    // Probes may have told of packets; the kernel's events have been read already.
+    let probed = kernel.is_none() || trace.catalogue().streams.iter().any(|stream| stream.kind == StreamKind::User);
+    let (groups, mut damaged) = match trace.captures().is_empty() && !probed {
+        true => (Vec::new(), false),
+        false => traffic::count(&mut trace)?,
+    };
     damaged |= kernel.as_ref().is_some_and(|kernel| kernel.reading.trace.is_damaged());
     let answers = kernel.as_ref().map(|kernel| kernel.packets(|packets| (packets.losses(&places), packets.journeys())));
     let mut out = BufWriter::new(io::stdout().lock());
