@@ -10,6 +10,7 @@ use longpole_analysis::what_if::{self, WhatIf};
 use longpole_model::causes::{About, Composer, Told};
 use longpole_model::interaction::{Deed, Interaction, Vocabulary};
 use longpole_model::machine_log::{Reader, Writer};
+use longpole_model::rules::Rules;
 use longpole_trace::{Moment, Options as Part, Trace};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -50,15 +51,15 @@ pub fn open(input: &Input, what: &str) -> anyhow::Result<Interactions> {
     let [path] = paths.as_slice() else {
         return Err(WrongUsage(format!("{what} of one trace; name one")).into());
     };
-    of(path, input.options())
+    of(path, input.options(), input.rules()?)
 }
 
 /// Of this trace.
-pub fn of(path: &Path, part: Part) -> anyhow::Result<Interactions> {
+pub fn of(path: &Path, part: Part, rules: Rules) -> anyhow::Result<Interactions> {
     if machine_log::is_one(path) || machine_log::is_pipe(path) {
         return Interactions::of_log(path, part);
     }
-    Interactions::of_trace(path, part)
+    Interactions::of_trace(path, part, rules)
 }
 
 impl Interactions {
@@ -72,14 +73,14 @@ impl Interactions {
     }
 
     /// It is read from its begin on also where only a later part is asked for.
-    fn of_trace(path: &Path, part: Part) -> anyhow::Result<Interactions> {
+    fn of_trace(path: &Path, part: Part, rules: Rules) -> anyhow::Result<Interactions> {
         let paths = [path.to_owned()];
         let trace = input::open(&paths, Part { begin: None, end: part.end })?;
         if let several @ 2.. = kernel::sources(&paths, &trace) {
             bail!("the kernel's events of {several} recordings cannot be told as one, since their threads and times are not the same; ask each by itself");
         }
         let about = About { command: trace.recordings().iter().find_map(|recording| recording.command_pid) };
-        let composer = Composer::built_in(about).context("a built-in rule file is wrong")?;
+        let composer = Composer::with_rules(rules, about).context("a built-in rule file is wrong")?;
         let composed = Composed { trace, composer, finished: false };
         Ok(Interactions::new(path, Source::Trace(Box::new(composed)), part))
     }
@@ -118,6 +119,14 @@ impl Interactions {
         match &self.source {
             Source::Log(_) => None,
             Source::Trace(composed) => Some(composed.composer.told()),
+        }
+    }
+
+    /// Who composes them.
+    pub fn composer(&self) -> Option<&Composer> {
+        match &self.source {
+            Source::Log(_) => None,
+            Source::Trace(composed) => Some(&composed.composer),
         }
     }
 

@@ -24,7 +24,7 @@ use crate::linux::Linux;
 use crate::linux_net::Hop;
 use crate::linux_watch::{Moment, Watch, Why};
 use crate::names::NameId;
-use crate::rules::RuleError;
+use crate::rules::{RuleError, Rules};
 use crate::system::System;
 use longpole_trace::event::{Catalogue, Item, StreamKind};
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -182,7 +182,11 @@ impl Composer {
     }
 
     pub fn built_in(about: About) -> Result<Composer, RuleError> {
-        Ok(Composer::new(Linux::new(i64::MIN, i64::MAX)?, System::new()?, about))
+        Composer::with_rules(Rules::built_in()?, about)
+    }
+
+    pub fn with_rules(rules: Rules, about: About) -> Result<Composer, RuleError> {
+        Ok(Composer::new(Linux::new(i64::MIN, i64::MAX)?, System::with_rules(rules), about))
     }
 
     pub fn vocabulary(&self) -> &Vocabulary {
@@ -196,6 +200,10 @@ impl Composer {
 
     pub fn told(&self) -> &Told {
         &self.told
+    }
+
+    pub fn system(&self) -> &System {
+        &self.system
     }
 
     pub fn linux(&self) -> &Linux {
@@ -221,6 +229,10 @@ impl Composer {
                             self.close_contexts(cpu);
                             self.heed(catalogue);
                             self.open_contexts(cpu);
+                        }
+                        if self.system.has_own_rules() {
+                            let step = self.system.step(catalogue, event);
+                            self.step(catalogue, &step);
                         }
                     }
                     Some(StreamKind::User) => {

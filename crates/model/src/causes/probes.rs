@@ -3,6 +3,7 @@
 use super::threads::{Kernel, Thread};
 use super::waits::For;
 use super::Composer;
+use crate::interaction::Cause;
 use crate::linux_watch::ThreadId;
 use crate::names::NameId;
 use crate::step::{MachineId, Op, Step};
@@ -108,6 +109,16 @@ impl Composer {
                 self.ends_wait(catalogue, at);
                 self.close(at, name);
             }
+            Op::Block { why } => {
+                self.ends_wait(catalogue, at);
+                let why = self.of_system(why);
+                self.begins_to_wait(catalogue, at, For::Event(why));
+                self.blocks_in_wait(catalogue, at);
+            }
+            Op::Wake { machine } => {
+                self.ends_wait(catalogue, at);
+                self.wakes(catalogue, at, machine);
+            }
             Op::State { machine, state } => {
                 self.ends_wait(catalogue, at);
                 self.declared(at, machine, state);
@@ -115,6 +126,17 @@ impl Composer {
         }
         self.look(catalogue, at);
         self.may_be_idle(catalogue, at, step.op);
+    }
+
+    /// A rule says that the one wakes the other.
+    fn wakes(&mut self, catalogue: &Catalogue, at: u32, machine: MachineId) {
+        let woken = self.thread_of_system(machine);
+        if woken != at && self.threads[woken as usize].blocked {
+            let by = self.machine(catalogue, at);
+            self.takes(woken);
+            self.unblock(catalogue, woken, Some(Cause { by, at: None, link: None }));
+            self.look(catalogue, woken);
+        }
     }
 
     fn explicit(&mut self, catalogue: &Catalogue, at: u32, what: For) {

@@ -234,7 +234,7 @@ impl Composer {
                 Some(Cause { by, at: when, link: None })
             }
             Waker::Context { id, .. } => {
-                if self.is_timer(id) {
+                if self.is_timed(wake.cpu, id) {
                     return self.timer(catalogue, at);
                 }
                 let by = self.context_that_acts(wake.cpu, id);
