@@ -17,6 +17,7 @@ The global path leads back from the end: at every end of a block it goes on with
 The active path of a machine is its own time, with each of its blocks replaced by what it waited for.
 
 Examples:
+  longpole path                                               of the newest recording
   longpole path simulation.jsonl                              of a machine log, from its end
   longpole path --machine sink --segments simulation.jsonl    from the end of one machine, with each segment
   longpole path --mode active --machine sink simulation.jsonl
