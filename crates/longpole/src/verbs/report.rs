@@ -60,7 +60,8 @@ fn with_path(input: &Input, paths: &[PathBuf], report: Report) -> Report {
         eprintln!("longpole: note: without critical path: it is of one trace; name one");
         return report;
     };
-    match critical::read(path, input.options(), &input.rules()?, report.inputs.lost + report.inputs.kernel_lost) {
+    let lost = report.inputs.lost + report.inputs.kernel_lost;
+    match input.rules().and_then(|rules| critical::read(path, input.options(), &rules, lost)) {
         Ok(critical) => report.with(critical),
         Err(error) => {
             eprintln!("longpole: note: without critical path: {error:#}");
