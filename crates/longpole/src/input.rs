@@ -166,7 +166,7 @@ fn remedy(error: &Error) -> Option<&'static str> {
             ErrorKind::PermissionDenied => Some("run as a user who may read it, or as root"),
             _ => None,
         },
-        Error::NotATrace { .. } => Some("name a recording, the directory of a CTF trace, or a capture file"),
+        Error::NotATrace { .. } => Some("name a recording, the directory of a CTF trace, a capture file, or a machine log"),
         _ => None,
     }
 }

@@ -170,7 +170,9 @@ impl Interactions {
         if let Some(end) = self.until() {
             lineage.until(end);
         }
-        lineage.answer(self.vocabulary()).map_err(|error| anyhow!("{}: {error}", self.shown))
+        let mut answer = lineage.answer(self.vocabulary()).map_err(|error| anyhow!("{}: {error}", self.shown))?;
+        answer.lost = self.told().map_or(0, |told| told.lost);
+        Ok(answer)
     }
 
     /// What changes would bring.

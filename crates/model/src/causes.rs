@@ -74,6 +74,8 @@ pub struct Composer {
     threads: Vec<Thread>,
     of_linux: Vec<Option<u32>>,
     of_system: Vec<Option<u32>>,
+    /// Threads of which only the probes have told, by number.
+    probed: HashMap<i32, u32>,
     naming: naming::Naming,
     contexts: contexts::Contexts,
     devices: devices::Devices,
@@ -167,6 +169,7 @@ impl Composer {
             threads: Vec::new(),
             of_linux: Vec::new(),
             of_system: Vec::new(),
+            probed: HashMap::new(),
             naming: naming::Naming::default(),
             contexts: contexts::Contexts::default(),
             devices: devices::Devices::default(),
@@ -236,6 +239,7 @@ impl Composer {
                         }
                     }
                     Some(StreamKind::User) => {
+                        self.naming.learn(catalogue);
                         let step = self.system.step(catalogue, event);
                         self.step(catalogue, &step);
                     }
@@ -244,6 +248,10 @@ impl Composer {
             }
             Item::Loss(loss) => {
                 self.at(loss.end_ns);
+                let kind = catalogue.streams.get(loss.stream.0 as usize).map(|stream| stream.kind);
+                if !matches!(kind, Some(StreamKind::Kernel | StreamKind::User)) {
+                    return;
+                }
                 match loss.events {
                     Some(events) => self.told.lost += events,
                     None => self.told.uncounted_losses += 1,

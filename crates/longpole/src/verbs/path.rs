@@ -52,9 +52,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Way::Active => Mode::Active,
     };
     let options = Options { mode, machine: args.machine, segments: args.segments || args.input.json, ..Options::default() };
-    let mut answer = interactions.lineage(options)?;
+    let answer = interactions.lineage(options)?;
     let told = interactions.told().cloned().unwrap_or_default();
-    answer.lost = told.lost;
     let mut out = BufWriter::new(io::stdout().lock());
     if args.input.json {
         let Told { events, uncounted_losses, unknown_by, from_before, size_mismatches, .. } = told;

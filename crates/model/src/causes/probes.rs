@@ -221,8 +221,14 @@ impl Composer {
         }
     }
 
+    /// Whether its host is the one whose kernel tells of threads.
+    fn is_here(&self, id: MachineId) -> bool {
+        self.naming.host(&self.system.machines[id.0 as usize].host).is_empty()
+    }
+
     fn linux_of(&self, id: MachineId) -> Option<ThreadId> {
-        self.system.machines[id.0 as usize].tid.and_then(|tid| self.linux.thread_of(tid))
+        let tid = self.system.machines[id.0 as usize].tid.filter(|_| self.is_here(id));
+        tid.and_then(|tid| self.linux.thread_of(tid))
     }
 
     #[cold]
@@ -231,7 +237,11 @@ impl Composer {
             Some(linux) => self.thread_of_linux(linux),
             None => {
                 self.threads.push(Thread::default());
-                self.threads.len() as u32 - 1
+                let at = self.threads.len() as u32 - 1;
+                if let (Some(tid), true) = (self.system.machines[id.0 as usize].tid, self.is_here(id)) {
+                    self.probed.insert(tid, at);
+                }
+                at
             }
         };
         self.threads[at as usize].system = Some(id);
