@@ -57,7 +57,8 @@ impl Distinct {
             | Op::WaitEmpty { queue: QueueId(id) }
             | Op::WaitFull { queue: QueueId(id) }
             | Op::Size { queue: QueueId(id), .. } => id,
-            Op::Wait | Op::Flow { .. } | Op::Other => 0,
+            Op::Block { why: NameId(id) } => id,
+            Op::Wait | Op::Flow { .. } | Op::Wake { .. } | Op::Other => 0,
         };
         if (largest as usize) < MOST_NAMES {
             return step;
@@ -86,7 +87,8 @@ impl Distinct {
             | Op::WaitEmpty { queue }
             | Op::WaitFull { queue }
             | Op::Size { queue, .. } => *queue = self.queue(*queue, system),
-            Op::Wait | Op::Flow { .. } | Op::Other => {}
+            Op::Block { why } => *why = self.name(thread, STATE, *why, &mut system.names),
+            Op::Wait | Op::Flow { .. } | Op::Wake { .. } | Op::Other => {}
         }
         self.gathered += u64::from(step.op != before);
         step

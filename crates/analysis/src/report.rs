@@ -3,9 +3,9 @@
 use crate::cpu::{self, Activities, Cpu};
 use crate::findings::{Facts, Finding, Rules};
 use crate::latency::{Latencies, Latency};
+use crate::lineage::{Answer, Profiled, Row};
 use crate::linux_account::Account;
 use crate::packet_loss::LossLine;
-use crate::lineage::{Answer, Profiled, Row};
 use crate::queues::{QueueAnswer, Queues};
 use crate::session::{Scene, Session};
 use crate::stages::Stages;
@@ -89,8 +89,13 @@ struct OfKernel {
 
 impl Pass {
     pub fn new() -> Result<Pass, RuleError> {
+        Pass::with_rules(longpole_model::rules::Rules::built_in()?)
+    }
+
+    /// `events`: what the events mean.
+    pub fn with_rules(events: longpole_model::rules::Rules) -> Result<Pass, RuleError> {
         Ok(Pass {
-            session: Session::new(System::new()?),
+            session: Session::new(System::with_rules(events)),
             latencies: Latencies::default(),
             queues: Queues::default(),
             stages: Stages::default(),

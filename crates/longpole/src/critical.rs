@@ -11,17 +11,18 @@ use longpole_trace::Options;
 use std::path::Path;
 
 /// Reads the trace once for the path, and twice for the predictions: what decides, then what changing it brings.
-pub fn read(path: &Path, part: Options, lost: u64) -> anyhow::Result<Critical> {
+pub fn read(path: &Path, part: Options, events: &longpole_model::rules::Rules, lost: u64) -> anyhow::Result<Critical> {
     let rules = Rules::built_in().context("a built-in rule file is wrong")?;
     let options = lineage::Options { segments: true, ..lineage::Options::default() };
-    let answer = interactions::of(path, part)?.lineage(options)?;
+    let answer = interactions::of(path, part, events.clone())?.lineage(options)?;
     let Some(segments) = &answer.segments else { anyhow::bail!("internal error: a path without segments") };
     let standings = standout::standings(&answer, segments);
-    let plain = interactions::of(path, part)?.what_if(what_if::Options::default())?;
+    let plain = interactions::of(path, part, events.clone())?.what_if(what_if::Options::default())?;
     let mut tried = propose::first(&plain);
     let fix = standings.first().map(standout::Standing::fix);
     tried.extend(fix.clone().filter(|fix| !tried.contains(fix)));
-    let predict = |scenarios| interactions::of(path, part)?.what_if(what_if::Options { scenarios, ..what_if::Options::default() });
+    let predict =
+        |scenarios| interactions::of(path, part, events.clone())?.what_if(what_if::Options { scenarios, ..what_if::Options::default() });
     let predictions = match predict(tried) {
         Ok(predicted) => predicted.predictions,
         // A link of no queue, say, has no name that could be typed.

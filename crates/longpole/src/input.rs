@@ -1,7 +1,8 @@
 //! The arguments that all reading verbs share: which trace, which part of it, for whom the answer is.
 
-use crate::{machine_log, WrongUsage};
+use crate::{machine_log, rules, WrongUsage};
 use anyhow::{anyhow, bail, Context};
+use longpole_model::rules::Rules;
 use longpole_record::{kernel, Stop};
 use longpole_trace::{Error, Moment, Options, Trace};
 use std::env;
@@ -27,6 +28,10 @@ pub struct Input {
     /// Answer in JSON, for programs
     #[arg(long)]
     pub json: bool,
+
+    /// Rules that say what events mean, beside those in ~/.config/longpole/rules; they come before the built-in ones
+    #[arg(long, value_name = "FILE")]
+    pub rules: Vec<PathBuf>,
 }
 
 impl Input {
@@ -65,6 +70,11 @@ impl Input {
             true => Err(WrongUsage("--end is before --begin".to_owned()).into()),
             false => Ok(()),
         }
+    }
+
+    /// What the events mean: by the files that were named, by the user's own, and by the built-in ones, in this order.
+    pub fn rules(&self) -> anyhow::Result<Rules> {
+        rules::read(&rules::files(&self.rules)?)
     }
 
     pub fn options(&self) -> Options {
@@ -158,7 +168,7 @@ fn remedy(error: &Error) -> Option<&'static str> {
             ErrorKind::PermissionDenied => Some("run as a user who may read it, or as root"),
             _ => None,
         },
-        Error::NotATrace { .. } => Some("name a recording, the directory of a CTF trace, or a capture file"),
+        Error::NotATrace { .. } => Some("name a recording, the directory of a CTF trace, a capture file, or a machine log"),
         _ => None,
     }
 }

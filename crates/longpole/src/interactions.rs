@@ -10,6 +10,7 @@ use longpole_analysis::what_if::{self, WhatIf};
 use longpole_model::causes::{About, Composer, Seat, Told};
 use longpole_model::interaction::{Deed, Interaction, Vocabulary};
 use longpole_model::machine_log::{Reader, Writer};
+use longpole_model::rules::Rules;
 use longpole_trace::{Moment, Options as Part, Trace};
 use std::collections::HashMap;
 use std::fs::File;
@@ -51,15 +52,15 @@ pub fn open(input: &Input, what: &str) -> anyhow::Result<Interactions> {
     let [path] = paths.as_slice() else {
         return Err(WrongUsage(format!("{what} of one trace; name one")).into());
     };
-    of(path, input.options())
+    of(path, input.options(), input.rules()?)
 }
 
 /// Of this trace.
-pub fn of(path: &Path, part: Part) -> anyhow::Result<Interactions> {
+pub fn of(path: &Path, part: Part, rules: Rules) -> anyhow::Result<Interactions> {
     if machine_log::is_one(path) || machine_log::is_pipe(path) {
         return Interactions::of_log(path, part);
     }
-    Interactions::of_trace(path, part)
+    Interactions::of_trace(path, part, rules)
 }
 
 impl Interactions {
@@ -73,14 +74,14 @@ impl Interactions {
     }
 
     /// It is read from its begin on also where only a later part is asked for.
-    fn of_trace(path: &Path, part: Part) -> anyhow::Result<Interactions> {
+    fn of_trace(path: &Path, part: Part, rules: Rules) -> anyhow::Result<Interactions> {
         let paths = [path.to_owned()];
         let trace = input::open(&paths, Part { begin: None, end: part.end })?;
         if let several @ 2.. = kernel::sources(&paths, &trace) {
             bail!("the kernel's events of {several} recordings cannot be told as one, since their threads and times are not the same; ask each by itself");
         }
         let about = About { command: trace.recordings().iter().find_map(|recording| recording.command_pid) };
-        let composer = Composer::built_in(about).context("a built-in rule file is wrong")?;
+        let composer = Composer::with_rules(rules, about).context("a built-in rule file is wrong")?;
         let composed = Composed { trace, composer, finished: false };
         Ok(Interactions::new(path, Source::Trace(Box::new(composed)), part))
     }
@@ -133,6 +134,14 @@ impl Interactions {
         seats
     }
 
+    /// Who composes them.
+    pub fn composer(&self) -> Option<&Composer> {
+        match &self.source {
+            Source::Log(_) => None,
+            Source::Trace(composed) => Some(&composed.composer),
+        }
+    }
+
     /// The trace that they are composed of.
     pub fn trace(&self) -> Option<&Trace> {
         match &self.source {
@@ -173,7 +182,9 @@ impl Interactions {
         if let Some(end) = self.until() {
             lineage.until(end);
         }
-        lineage.answer(self.vocabulary()).map_err(|error| anyhow!("{}: {error}", self.shown))
+        let mut answer = lineage.answer(self.vocabulary()).map_err(|error| anyhow!("{}: {error}", self.shown))?;
+        answer.lost = self.told().map_or(0, |told| told.lost);
+        Ok(answer)
     }
 
     /// What changes would bring.

@@ -12,6 +12,7 @@ mod machine_log;
 mod overhead;
 mod packets;
 mod pass;
+mod rules;
 mod show;
 mod stacks;
 mod table;
@@ -70,6 +71,8 @@ enum Verb {
     Graph(verbs::graph::Args),
     /// Write the machines of a trace as a machine log
     Model(verbs::model::Args),
+    /// Check rules that say what events mean, by themselves or against a trace
+    Rules(verbs::rules::Args),
     /// Name the bottleneck, with its evidence
     Report(verbs::report::Args),
     /// Record a packet pipeline with a bottleneck, explain it, fix it, record again
@@ -102,6 +105,7 @@ fn main() -> ExitCode {
         Verb::WhatIf(args) => verbs::what_if::run(args),
         Verb::Graph(args) => verbs::graph::run(args),
         Verb::Model(args) => verbs::model::run(args),
+        Verb::Rules(args) => verbs::rules::run(args),
         Verb::Report(args) => verbs::report::run(args),
         Verb::Demo(args) => verbs::demo::run(args),
         Verb::Overhead(args) => verbs::overhead::run(args),

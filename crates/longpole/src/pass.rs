@@ -16,7 +16,7 @@ use std::io::{self, Write};
 
 /// The pass, and the trace for what it says of itself.
 pub fn read(input: &Input, mut pairs: Option<&mut Pairs>) -> anyhow::Result<(Pass, Trace)> {
-    let mut pass = Pass::new().context("a built-in rule file is wrong")?;
+    let mut pass = Pass::with_rules(input.rules()?).context("a built-in rule file is wrong")?;
     let mut trace = input.open()?;
     feed(&mut trace, &mut pass, pairs.as_deref_mut())?;
     for oddity in trace.oddities() {
@@ -49,7 +49,7 @@ pub fn read_net(input: &Input, mut pairs: Option<&mut Pairs>) -> anyhow::Result<
             return read(input, pairs);
         }
     }
-    let mut pass = Pass::new().context("a built-in rule file is wrong")?;
+    let mut pass = Pass::with_rules(input.rules()?).context("a built-in rule file is wrong")?;
     let mut accounts = Accounts::default();
     let reading = kernel::read_beside(input, &mut accounts, |linux, accounts, catalogue, item, in_part| {
         if !in_part {

@@ -24,7 +24,7 @@ use crate::linux::Linux;
 use crate::linux_net::Hop;
 use crate::linux_watch::{Moment, Watch, Why};
 use crate::names::NameId;
-use crate::rules::RuleError;
+use crate::rules::{RuleError, Rules};
 use crate::system::System;
 use longpole_trace::event::{Catalogue, Item, StreamKind};
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -74,6 +74,8 @@ pub struct Composer {
     threads: Vec<Thread>,
     of_linux: Vec<Option<u32>>,
     of_system: Vec<Option<u32>>,
+    /// Threads of which only the probes have told, by number.
+    probed: HashMap<i32, u32>,
     naming: naming::Naming,
     contexts: contexts::Contexts,
     devices: devices::Devices,
@@ -167,6 +169,7 @@ impl Composer {
             threads: Vec::new(),
             of_linux: Vec::new(),
             of_system: Vec::new(),
+            probed: HashMap::new(),
             naming: naming::Naming::default(),
             contexts: contexts::Contexts::default(),
             devices: devices::Devices::default(),
@@ -182,7 +185,11 @@ impl Composer {
     }
 
     pub fn built_in(about: About) -> Result<Composer, RuleError> {
-        Ok(Composer::new(Linux::new(i64::MIN, i64::MAX)?, System::new()?, about))
+        Composer::with_rules(Rules::built_in()?, about)
+    }
+
+    pub fn with_rules(rules: Rules, about: About) -> Result<Composer, RuleError> {
+        Ok(Composer::new(Linux::new(i64::MIN, i64::MAX)?, System::with_rules(rules), about))
     }
 
     pub fn vocabulary(&self) -> &Vocabulary {
@@ -196,6 +203,10 @@ impl Composer {
 
     pub fn told(&self) -> &Told {
         &self.told
+    }
+
+    pub fn system(&self) -> &System {
+        &self.system
     }
 
     pub fn linux(&self) -> &Linux {
@@ -222,8 +233,13 @@ impl Composer {
                             self.heed(catalogue);
                             self.open_contexts(cpu);
                         }
+                        if self.system.has_own_rules() {
+                            let step = self.system.step(catalogue, event);
+                            self.step(catalogue, &step);
+                        }
                     }
                     Some(StreamKind::User) => {
+                        self.naming.learn(catalogue);
                         let step = self.system.step(catalogue, event);
                         self.step(catalogue, &step);
                     }
@@ -232,6 +248,10 @@ impl Composer {
             }
             Item::Loss(loss) => {
                 self.at(loss.end_ns);
+                let kind = catalogue.streams.get(loss.stream.0 as usize).map(|stream| stream.kind);
+                if !matches!(kind, Some(StreamKind::Kernel | StreamKind::User)) {
+                    return;
+                }
                 match loss.events {
                     Some(events) => self.told.lost += events,
                     None => self.told.uncounted_losses += 1,

@@ -14,10 +14,13 @@ pub(crate) struct Plan {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Alternative {
+    /// Which rule it is from.
+    pub rule: usize,
     when: Option<(Predicate, Vec<Option<usize>>)>,
     pub action: Action,
     pub name: NameSource,
     pub machine: NameSource,
+    pub whom: Option<NameSource>,
     pub id: NumberSource,
     pub count: NumberSource,
     pub value: NumberSource,
@@ -47,7 +50,7 @@ pub(crate) enum KindSource {
 impl Plan {
     pub(crate) fn compile(rules: &Rules, class: &Class, names: &mut Names) -> Plan {
         let mut alternatives = Vec::new();
-        for rule in &rules.rules {
+        for (at, rule) in rules.rules.iter().enumerate() {
             let Some(captures) = rule.pattern.captures(&class.event_name) else { continue };
             let mut name_source = |template: &Option<Template>| match template {
                 None => Some(NameSource::Fixed(names.intern(""))),
@@ -57,6 +60,13 @@ impl Plan {
             };
             // A rule that asks for a name this class does not have speaks of another class of the same name.
             let (Some(name), Some(machine)) = (name_source(&rule.name), name_source(&rule.machine)) else { continue };
+            let whom = match &rule.whom {
+                None => None,
+                Some(_) => match name_source(&rule.whom) {
+                    Some(whom) => Some(whom),
+                    None => continue,
+                },
+            };
             let number = |template: &Option<Template>| match template {
                 None => NumberSource::None,
                 Some(Template::Text(text)) => text.parse().map_or(NumberSource::None, NumberSource::Fixed),
@@ -68,6 +78,8 @@ impl Plan {
             let when = rule.when.as_ref().map(|when| (when.clone(), when.names().iter().map(|name| field_of(class, name)).collect()));
             let last = when.is_none();
             alternatives.push(Alternative {
+                rule: at,
+                whom,
                 when,
                 action: rule.action,
                 name,

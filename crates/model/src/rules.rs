@@ -8,6 +8,7 @@ use crate::predicate::Predicate;
 use serde::de::DeserializeOwned;
 use serde::Deserialize;
 use std::ops::Range;
+use std::rc::Rc;
 use toml::Spanned;
 
 const BUILT_IN: [(&str, &str); 2] =
@@ -16,16 +17,30 @@ const BUILT_IN: [(&str, &str); 2] =
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
     pub(crate) rules: Vec<Rule>,
+    /// How many of them, from the first on, are not the built-in ones.
+    own: usize,
+}
+
+/// A rule that is not built in, for those who tell of rules.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    pub file: String,
+    pub line: usize,
+    pub event: String,
 }
 
 /// One rule, checked.
 #[derive(Clone, Debug)]
 pub(crate) struct Rule {
+    pub file: Rc<str>,
+    pub line: usize,
     pub pattern: Pattern,
     pub when: Option<Predicate>,
     pub action: Action,
     pub name: Option<Template>,
     pub machine: Option<Template>,
+    /// The machine that does it, where it is not the event's thread.
+    pub whom: Option<Template>,
     pub id: Option<Template>,
     pub count: Option<Template>,
     pub value: Option<Template>,
@@ -56,11 +71,13 @@ pub(crate) enum Action {
     WaitFull,
     Size,
     Flow,
+    Block,
+    Wake,
     Ignore,
 }
 
 impl Action {
-    const ALL: [(&'static str, Action); 22] = [
+    const ALL: [(&'static str, Action); 24] = [
         ("state", Action::State),
         ("declared", Action::Declared),
         ("begin", Action::Begin),
@@ -82,6 +99,8 @@ impl Action {
         ("wait_full", Action::WaitFull),
         ("size", Action::Size),
         ("flow", Action::Flow),
+        ("block", Action::Block),
+        ("wake", Action::Wake),
         ("ignore", Action::Ignore),
     ];
 
@@ -103,6 +122,11 @@ impl Pattern {
 
     pub(crate) fn stars(&self) -> usize {
         self.parts.len() - 1
+    }
+
+    /// As it was written.
+    pub fn text(&self) -> String {
+        self.parts.join("*")
     }
 
     /// The texts of the stars. A star takes as much as it can: in `state:*::*` the last `::` divides, since the names of machines may
@@ -200,6 +224,8 @@ struct Entry {
     when: Option<Spanned<String>>,
     name: Option<Spanned<String>>,
     machine: Option<Spanned<String>>,
+    #[serde(rename = "as")]
+    whom: Option<Spanned<String>>,
     id: Option<Spanned<String>>,
     count: Option<Spanned<String>>,
     value: Option<Spanned<String>>,
@@ -210,11 +236,33 @@ struct Entry {
 impl Rules {
     /// The rules that every trace is read with.
     pub fn built_in() -> Result<Rules, RuleError> {
-        let mut rules = Rules::default();
+        Rules::default().with_built_in()
+    }
+
+    /// The rules so far, which win, and the built-in ones.
+    pub fn with_built_in(mut self) -> Result<Rules, RuleError> {
+        self.own = self.rules.len();
         for (file, text) in BUILT_IN {
-            rules.add(file, text)?;
+            self.add(file, text)?;
         }
-        Ok(rules)
+        Ok(self)
+    }
+
+    /// Those that are not built in, in their order.
+    pub fn own(&self) -> impl Iterator<Item = Origin> + '_ {
+        self.rules[..self.own].iter().map(|rule| Origin { file: rule.file.to_string(), line: rule.line, event: rule.pattern.text() })
+    }
+
+    pub fn has_own(&self) -> bool {
+        self.own > 0
+    }
+
+    pub fn len(&self) -> usize {
+        self.rules.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
     }
 
     /// Appends a file's rules; earlier ones win. Nothing is added if one is wrong.
@@ -222,16 +270,17 @@ impl Rules {
         let place = Place { file, text };
         let parsed: File = parse(file, text)?;
         let mut rules = Vec::new();
+        let name: Rc<str> = file.into();
         for entry in parsed.rule {
             let span = entry.span();
-            rules.push(check(entry.into_inner(), span, &place)?);
+            rules.push(check(entry.into_inner(), span, &place, &name)?);
         }
         self.rules.extend(rules);
         Ok(())
     }
 }
 
-fn check(entry: Entry, whole: Range<usize>, place: &Place<'_>) -> Result<Rule, RuleError> {
+fn check(entry: Entry, whole: Range<usize>, place: &Place<'_>, file: &Rc<str>) -> Result<Rule, RuleError> {
     let pattern = Pattern::new(entry.event.get_ref());
     let stars = pattern.stars();
     let action = place.action(&Action::ALL, &entry.action)?;
@@ -241,8 +290,11 @@ fn check(entry: Entry, whole: Range<usize>, place: &Place<'_>) -> Result<Rule, R
     };
     let template = |text: &Option<Spanned<String>>| place.template(text.as_ref(), stars);
     let rule = Rule {
+        file: file.clone(),
+        line: line_of(place.text, entry.event.span().start),
         name: template(&entry.name)?,
         machine: template(&entry.machine)?,
+        whom: template(&entry.whom)?,
         id: template(&entry.id)?,
         count: template(&entry.count)?,
         value: template(&entry.value)?,

@@ -93,6 +93,14 @@ pub enum Op {
     Flow {
         id: u64,
     },
+    /// It waits, for what its rule says, until it does something else or is woken.
+    Block {
+        why: NameId,
+    },
+    /// It ends the block of another.
+    Wake {
+        machine: MachineId,
+    },
     /// Happened on this machine and says nothing of its state.
     Other,
 }

@@ -5,7 +5,7 @@
 use crate::hash::IdMap;
 use crate::names::{NameId, Names};
 use crate::plan::{Alternative, NameSource, Plan};
-use crate::rules::{Action, RuleError, Rules};
+use crate::rules::{Action, Origin, RuleError, Rules};
 use crate::step::{MachineId, Op, QueueId, Step};
 use crate::value;
 use longpole_trace::event::{Catalogue, Class, Event, StreamId, Subject, Value};
@@ -22,6 +22,10 @@ pub struct System {
     machine_of_subject: Vec<Option<MachineId>>,
     machine_of_thread: HashMap<(String, i32, i32), MachineId>,
     machine_of_stream: IdMap<u32, MachineId>,
+    /// Those that rules name.
+    machine_of_name: IdMap<u32, MachineId>,
+    /// By rule: the events that it told the meaning of.
+    matched: Vec<u64>,
 }
 
 /// A thread, and what the trace calls it.
@@ -51,6 +55,7 @@ impl System {
 
     pub fn with_rules(rules: Rules) -> System {
         System {
+            matched: vec![0; rules.len()],
             rules,
             plans: Vec::new(),
             names: Names::default(),
@@ -60,13 +65,14 @@ impl System {
             machine_of_subject: Vec::new(),
             machine_of_thread: HashMap::new(),
             machine_of_stream: IdMap::default(),
+            machine_of_name: IdMap::default(),
         }
     }
 
     /// What the event means. An event that no rule knows is [`Op::Other`]: it still shows that its thread is alive.
     #[inline]
     pub fn step(&mut self, catalogue: &Catalogue, event: &Event<'_>) -> Step {
-        let machine = self.machine(catalogue, event);
+        let mut machine = self.machine(catalogue, event);
         let at = event.class.0 as usize;
         if self.plans.get(at).is_none_or(Option::is_none) {
             self.compile(catalogue, at);
@@ -74,7 +80,14 @@ impl System {
         // The plan leaves its place while names may be interned, so that nothing of it is copied.
         let plan = self.plans.get_mut(at).and_then(Option::take).unwrap_or_default();
         let op = match plan.choose(event.fields) {
-            Some(alternative) => self.op(alternative, event.fields),
+            Some(alternative) => {
+                self.matched[alternative.rule] += 1;
+                if let Some(whom) = alternative.whom {
+                    let name = self.name(whom, event.fields);
+                    machine = self.named_machine(name);
+                }
+                self.op(alternative, event.fields)
+            }
             None => Op::Other,
         };
         if let Some(place) = self.plans.get_mut(at) {
@@ -84,6 +97,33 @@ impl System {
             self.machines[machine.0 as usize].steps += 1;
         }
         Step { t_ns: event.t_ns, machine, op }
+    }
+
+    /// Whether there are rules beside the built-in ones: only those speak of what is no probe's.
+    pub fn has_own_rules(&self) -> bool {
+        self.rules.has_own()
+    }
+
+    /// The rules that are not built in, and how many events each told the meaning of.
+    pub fn own_rules(&self) -> impl Iterator<Item = (Origin, u64)> + '_ {
+        self.rules.own().zip(self.matched.iter().copied())
+    }
+
+    /// The machine that a rule calls so: one that rules name, or else a thread of this name.
+    fn named_machine(&mut self, name: NameId) -> MachineId {
+        if let Some(&known) = self.machine_of_name.get(&name.0) {
+            return known;
+        }
+        let text = self.names.text(name).to_owned();
+        let is_it =
+            |machine: &Machine| machine.thread == text || machine.label == text || machine.tid.is_some_and(|tid| tid.to_string() == text);
+        let known = self.machines.iter().position(is_it);
+        let machine = MachineId(known.unwrap_or(self.machines.len()) as u32);
+        if known.is_none() {
+            self.machines.push(Machine { label: text, ..Machine::default() });
+        }
+        self.machine_of_name.insert(name.0, machine);
+        machine
     }
 
     /// Who wrote last on a stream: whom a loss on it concerns.
@@ -276,6 +316,8 @@ impl System {
             Action::WaitFull => Op::WaitFull { queue: self.queue(name) },
             Action::Size => Op::Size { queue: self.queue(name), count: count() },
             Action::Flow => Op::Flow { id: plan.id.read(fields).unwrap_or(0) },
+            Action::Block => Op::Block { why: name },
+            Action::Wake => Op::Wake { machine: self.named_machine(name) },
             Action::Ignore => Op::Other,
         }
     }

@@ -54,7 +54,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.folded || (args.functions && !args.input.json) {
         return functions(&args);
     }
-    let mut pass = Pass::new().context("a built-in rule file is wrong")?;
+    let mut pass = Pass::with_rules(args.input.rules()?).context("a built-in rule file is wrong")?;
     let mut times = CpuTimes::default();
     let mut samples = Gathered::new(&args.input, args.pid, false)?;
     let reading = kernel::read_beside(&args.input, &mut times, |_, _, catalogue, item, in_part| {

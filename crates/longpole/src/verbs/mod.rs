@@ -17,6 +17,7 @@ pub mod print;
 pub mod queues;
 pub mod record;
 pub mod report;
+pub mod rules;
 pub mod sched;
 pub mod start;
 pub mod status;

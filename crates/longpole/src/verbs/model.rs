@@ -9,6 +9,7 @@ use std::process::ExitCode;
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
+  longpole model > machines.jsonl                            of the newest recording
   longpole model simulation.jsonl                            the same in the form that we write
   longpole model --end +1s simulation.jsonl > begin.jsonl    its first second")]
 pub struct Args {

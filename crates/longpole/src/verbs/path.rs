@@ -23,6 +23,7 @@ The global path leads back from the end: at every end of a block it goes on with
 The active path of a machine is its own time, with each of its blocks replaced by what it waited for.
 
 Examples:
+  longpole path                                               of the newest recording
   longpole path simulation.jsonl                              of a machine log, from its end
   longpole path --machine sink --segments simulation.jsonl    from the end of one machine, with each segment
   longpole path --mode active --machine sink simulation.jsonl
@@ -66,12 +67,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let sampled = args.folded || args.flame.is_some();
     let options = Options { mode, machine: args.machine, segments: args.segments || args.input.json || sampled, ..Options::default() };
-    let mut answer = interactions.lineage(options)?;
+    let answer = interactions.lineage(options)?;
     if sampled {
         return sampled_stacks(&args.input, args.folded, args.flame.as_deref(), &interactions, &answer);
     }
     let told = interactions.told().cloned().unwrap_or_default();
-    answer.lost = told.lost;
     let mut out = BufWriter::new(io::stdout().lock());
     if args.input.json {
         let Told { events, uncounted_losses, unknown_by, from_before, size_mismatches, .. } = told;

@@ -2,11 +2,11 @@
 
 use crate::critical;
 use crate::input::{self, Input};
-use crate::{kernel, machine_log};
 use crate::packets::kernel::Kernel;
 use crate::pass;
 use crate::table::{duration, number, percent, plain, Table};
 use crate::verbs::{latency, queues};
+use crate::{kernel, machine_log};
 use anyhow::Context;
 use longpole_analysis::packet_loss::Places;
 use longpole_analysis::report::{Pass, Report};
@@ -33,7 +33,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let paths = args.input.paths()?;
     if let [path] = paths.as_slice() {
         if machine_log::is_one(path) || machine_log::is_pipe(path) {
-            let report = Report::of_machines(critical::read(path, args.input.options(), 0)?);
+            let report = Report::of_machines(critical::read(path, args.input.options(), &args.input.rules()?, 0)?);
             return of_machines(args.input.json, &report);
         }
     }
@@ -47,7 +47,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         return pass::write(&args.input, (&pass, &trace), &report, print);
     }
     let places = Places::built_in().context("a built-in rule file is wrong")?;
-    let mut pass = Pass::new().context("a built-in rule file is wrong")?;
+    let mut pass = Pass::with_rules(args.input.rules()?).context("a built-in rule file is wrong")?;
     let kernel = Kernel::read(&args.input, &paths, None, |catalogue, item| pass.item(catalogue, item))?;
     pass.lost(&kernel.packets(|packets| packets.losses(&places)), kernel.journeys.count);
     let report = with_path(&args.input, &paths, pass.report(kernel.reading.trace.probe_cost_ns()));
@@ -60,7 +60,8 @@ fn with_path(input: &Input, paths: &[PathBuf], report: Report) -> Report {
         eprintln!("longpole: note: without critical path: it is of one trace; name one");
         return report;
     };
-    match critical::read(path, input.options(), report.inputs.lost + report.inputs.kernel_lost) {
+    let lost = report.inputs.lost + report.inputs.kernel_lost;
+    match input.rules().and_then(|rules| critical::read(path, input.options(), &rules, lost)) {
         Ok(critical) => report.with(critical),
         Err(error) => {
             eprintln!("longpole: note: without critical path: {error:#}");
@@ -95,7 +96,8 @@ fn head(out: &mut impl Write, report: &Report) -> io::Result<()> {
     let signed = |gain: f64| format!("{}{}", if gain < 0.0 { "" } else { "+" }, percent(gain));
     match (predictions.iter().find(|it| it.gain.is_some_and(|gain| gain > 0.0)), &path.refused) {
         (Some(best), _) => {
-            let range = best.gain_low.zip(best.gain_high).map_or_else(String::new, |(low, high)| format!(" ({} to {})", signed(low), signed(high)));
+            let range =
+                best.gain_low.zip(best.gain_high).map_or_else(String::new, |(low, high)| format!(" ({} to {})", signed(low), signed(high)));
             let next = best.next.as_ref().map_or_else(String::new, |next| format!("; then {}::{} decides", next.machine, next.state));
             writeln!(out, "{} would bring {}{range}{next}.", best.change, signed(best.gain.unwrap_or(0.0)))?;
         }
@@ -113,7 +115,13 @@ fn head(out: &mut impl Write, report: &Report) -> io::Result<()> {
         None => writeln!(out, "A profiler would see nothing run.")?,
     }
     let rows = report.criticality.as_deref().unwrap_or_default();
-    writeln!(out, "\nCRITICAL PATH to the end of {}: {}, {} unknown", path.end_machine, duration(path.length_ns), percent(path.unknown_share))?;
+    writeln!(
+        out,
+        "\nCRITICAL PATH to the end of {}: {}, {} unknown",
+        path.end_machine,
+        duration(path.length_ns),
+        percent(path.unknown_share)
+    )?;
     let mut table = Table::new(&["state", ">criticality", ">profiler rank", ">profile", ">half of it gains"]);
     for row in rows.iter().take(MOST_ROWS) {
         let owner = if row.class == "link" { &row.machine } else { &row.class };

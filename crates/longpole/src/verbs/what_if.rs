@@ -96,7 +96,7 @@ fn asked(args: &Args) -> anyhow::Result<(Input, Vec<Scenario>)> {
     if scenarios.len() > MOST_SCENARIOS {
         return Err(WrongUsage(format!("more than {MOST_SCENARIOS} scenarios")).into());
     }
-    Ok((Input { traces, begin: args.begin, end: args.end, json: args.json }, scenarios))
+    Ok((Input { traces, begin: args.begin, end: args.end, json: args.json, rules: Vec::new() }, scenarios))
 }
 
 /// Nobody said what to try: what decides. The trace is read once per round.

@@ -44,6 +44,8 @@ struct Open {
     caused: bool,
     /// Who raised it, if that one has no lineage of its own.
     raise: Option<Raise>,
+    /// A timer has led to it, and nobody knows who armed that.
+    timer: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +54,7 @@ struct Raise {
     t: u64,
     caused: bool,
     context: Option<ContextId>,
+    timer: bool,
 }
 
 impl Contexts {
@@ -128,7 +131,9 @@ impl Composer {
         };
         self.emit(Deed::Push { machine, below, cause });
         self.emit(Deed::State { machine, state });
-        self.contexts.cpu(cpu).open.push(Open { id, machine, caused: said.is_some(), raise: raise.filter(|raise| !raise.caused) });
+        let raise = raise.filter(|raise| !raise.caused);
+        let timer = said.is_none() && raise.map_or_else(|| self.is_timer(id), |raise| raise.timer);
+        self.contexts.cpu(cpu).open.push(Open { id, machine, caused: said.is_some(), raise, timer });
         // The device is there from its first interrupt on.
         if let Key::Irq(_) = key {
             self.device(id);
@@ -194,6 +199,12 @@ impl Composer {
         })
     }
 
+    /// Whether a timer has led to what this context does now.
+    pub(super) fn is_timed(&mut self, cpu: CpuId, id: ContextId) -> bool {
+        let open = self.contexts.cpu(cpu).open.iter().rfind(|open| open.id == id).copied();
+        open.map_or_else(|| self.is_timer(id), |open| open.timer && !open.caused)
+    }
+
     /// The machine of a context that is the cause of something now: its own lineage must be known.
     pub(super) fn context_that_acts(&mut self, cpu: CpuId, id: ContextId) -> MachineId {
         let machine = self.context(cpu, id).machine;
@@ -203,6 +214,7 @@ impl Composer {
             return machine;
         }
         let cause = match (open.raise, self.linux.contexts[id.0 as usize].key) {
+            _ if open.timer => self.unknown("timer"),
             (Some(raise), _) => Some(Cause { by: raise.by, at: Some(raise.t), link: Some(self.words.raise) }),
             // A disk's interrupt tells that a request is done, whichever; the oldest one, where none has been told by now.
             (None, Key::Irq(_)) if self.oldest_request(id).is_some() => self.oldest_request(id),
@@ -221,6 +233,19 @@ impl Composer {
             self.emit(Deed::State { machine, state });
         }
         machine
+    }
+
+    /// Whether this is the innermost context there, and has no lineage.
+    pub(super) fn is_open(&mut self, cpu: CpuId, by: Waker) -> bool {
+        let Waker::Context { id, .. } = by else { return false };
+        self.contexts.cpu(cpu).open.last().is_some_and(|open| open.id == id && !open.caused)
+    }
+
+    /// After a context was given its lineage it goes on with what it does.
+    pub(super) fn restate(&mut self, cpu: CpuId, by: Waker) {
+        let Waker::Context { id, .. } = by else { return };
+        let Known { machine, state } = self.context(cpu, id);
+        self.emit(Deed::State { machine, state });
     }
 
     /// The interrupt in which something is done now, or that has raised the softirq in which it is.
@@ -248,15 +273,15 @@ impl Composer {
         let raise = match by {
             Waker::Thread(thread) => {
                 let at = self.thread_of_linux(thread);
-                Some(Raise { by: self.machine(catalogue, at), t: self.now, caused: true, context: None })
+                Some(Raise { by: self.machine(catalogue, at), t: self.now, caused: true, context: None, timer: false })
             }
             Waker::Context { id, .. } => {
                 let open = self.contexts.cpu(cpu).open.last().filter(|open| open.id == id).copied();
                 open.map(|open| {
                     // What raises without a lineage of its own leaves it to the softirq to find one.
-                    let caused = open.caused || matches!(self.linux.contexts[id.0 as usize].key, Key::Softirq(_));
+                    let caused = open.caused || !open.timer && matches!(self.linux.contexts[id.0 as usize].key, Key::Softirq(_));
                     let by = if caused { self.context_that_acts(cpu, id) } else { open.machine };
-                    Raise { by, t: self.now, caused, context: Some(id) }
+                    Raise { by, t: self.now, caused, context: Some(id), timer: open.timer && !open.caused }
                 })
             }
             Waker::Idle | Waker::Unknown => None,

@@ -12,6 +12,10 @@ use std::collections::{HashMap, VecDeque};
 
 /// Packets, and requests, under way; of more, the oldest are given up.
 const MOST_UNDER_WAY: usize = 1 << 14;
+/// Packets in a device's queue that may be cut.
+const MOST_WHOLES: usize = 1 << 10;
+/// Of a segment: Ethernet, IPv4, TCP. The others are near enough.
+const HEADERS: u32 = 54;
 /// The dev_t of the kernel's events.
 const MINOR_BITS: u32 = 20;
 
@@ -24,7 +28,7 @@ pub(super) struct Devices {
     disks: HashMap<i64, QueueId>,
     /// The disk whose requests an interrupt completes.
     disk_of: HashMap<ContextId, i64>,
-    links: HashMap<Vec<u8>, QueueId>,
+    links: HashMap<Vec<u8>, Link>,
     slots: Slots,
     flows: Vec<NameId>,
     outside: Option<MachineId>,
@@ -52,6 +56,22 @@ struct Packet {
     length: u32,
 }
 
+/// The way out of a device.
+#[derive(Debug)]
+struct Link {
+    queue: QueueId,
+    /// What its discipline holds, as far as the driver has not got it as it is: it may be cut into packets that nobody has seen before.
+    wholes: VecDeque<Whole>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Whole {
+    packet: u64,
+    by: MachineId,
+    t: u64,
+    left: u32,
+}
+
 /// A step of a packet, without its texts.
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
@@ -59,16 +79,15 @@ pub(super) struct Seen {
     by: Waker,
     packet: u64,
     length: u32,
-    /// On the way out: to this device.
-    out: Option<Vec<u8>>,
+    /// On the way out: to this device, and by its driver.
+    out: Option<(Vec<u8>, bool)>,
 }
 
 impl Seen {
     pub fn of(hop: &Hop<'_>) -> Option<Seen> {
         let (packet, length, out) = match hop.step {
-            Step::Queue { packet, length, device } | Step::Transmit { packet, length, device, .. } => {
-                (packet, length, Some(device.to_vec()))
-            }
+            Step::Queue { packet, length, device } => (packet, length, Some((device.to_vec(), false))),
+            Step::Transmit { packet, length, device, .. } => (packet, length, Some((device.to_vec(), true))),
             Step::Receive { packet, length, .. } => (packet, length, None),
             _ => return None,
         };
@@ -160,11 +179,38 @@ impl Composer {
         machine
     }
 
+    /// The driver gets a packet: one that was queued, or a part of one.
+    fn cut(&mut self, machine: MachineId, device: &[u8], hop: &Seen) {
+        let Some(link) = self.devices.links.get_mut(device) else { return };
+        if let Some(place) = link.wholes.iter().rposition(|whole| whole.packet == hop.packet) {
+            link.wholes.remove(place);
+            return;
+        }
+        let Some(whole) = link.wholes.front_mut().filter(|whole| whole.left > hop.length) else { return };
+        whole.left = whole.left.saturating_sub(hop.length.saturating_sub(HEADERS));
+        let Whole { by, t, left, .. } = *whole;
+        if left <= HEADERS {
+            link.wholes.pop_front();
+        }
+        if self.is_open(hop.cpu, hop.by) {
+            self.emit(Deed::Wake { machine, cause: Some(Cause { by, at: Some(t), link: Some(self.words.wire) }) });
+            self.restate(hop.cpu, hop.by);
+            self.has_taken(Some(hop.cpu), hop.by);
+        }
+    }
+
     pub(super) fn hop(&mut self, catalogue: &Catalogue, hop: &Seen) {
         let Some(machine) = self.who(catalogue, Some(hop.cpu), hop.by) else { return };
+        if let Some((device, true)) = &hop.out {
+            self.cut(machine, device, hop);
+        }
         let known = self.devices.packets.get(&hop.packet).copied();
+        if hop.out.is_some() && known.is_none() && matches!(hop.by, Waker::Context { id, .. } if self.is_timed(hop.cpu, id)) {
+            // What the stack sends by a timer of its own says no more than the timer.
+            return;
+        }
         match &hop.out {
-            Some(device) => {
+            Some((device, transmits)) => {
                 match known {
                     // Its next step, by the same one.
                     Some(packet) if packet.by == machine => return,
@@ -176,13 +222,20 @@ impl Composer {
                     None => {}
                 }
                 let queue = match self.devices.links.get(device) {
-                    Some(queue) => *queue,
+                    Some(link) => link.queue,
                     None => {
                         let queue = self.vocabulary.queue(&format!("net {}", String::from_utf8_lossy(device)));
-                        self.devices.links.insert(device.clone(), queue);
+                        self.devices.links.insert(device.clone(), Link { queue, wholes: VecDeque::new() });
                         queue
                     }
                 };
+                let t = self.now;
+                if let (false, Some(link)) = (*transmits, self.devices.links.get_mut(device)) {
+                    if link.wholes.len() >= MOST_WHOLES {
+                        link.wholes.pop_front();
+                    }
+                    link.wholes.push_back(Whole { packet: hop.packet, by: machine, t, left: hop.length });
+                }
                 let (slot, flow) = self.flow();
                 self.devices.next_id += 1;
                 let id = self.devices.next_id;

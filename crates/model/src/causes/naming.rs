@@ -24,8 +24,11 @@ pub(super) struct Naming {
 
 impl Naming {
     /// Learns who is in the catalogue. Those with probes say their names from the begin on, so that the kernel's events find them.
-    fn learn(&mut self, catalogue: &Catalogue) {
-        for subject in &catalogue.subjects[self.subjects.min(catalogue.subjects.len())..] {
+    pub(super) fn learn(&mut self, catalogue: &Catalogue) {
+        if self.subjects >= catalogue.subjects.len() {
+            return;
+        }
+        for subject in &catalogue.subjects[self.subjects..] {
             if !subject.host.is_empty() && self.home.is_none() {
                 self.home = Some(subject.host.clone());
             }
@@ -39,7 +42,7 @@ impl Naming {
         self.subjects = catalogue.subjects.len();
     }
 
-    fn host<'a>(&self, host: &'a str) -> &'a str {
+    pub(super) fn host<'a>(&self, host: &'a str) -> &'a str {
         match &self.home {
             Some(home) if home == host => "",
             _ => host,
@@ -66,9 +69,7 @@ fn whole(label: &str, thread: &str, is_main: bool) -> String {
 
 impl Composer {
     fn called(&mut self, catalogue: &Catalogue, at: u32) -> Called {
-        if self.naming.subjects < catalogue.subjects.len() {
-            self.naming.learn(catalogue);
-        }
+        self.naming.learn(catalogue);
         let thread = &self.threads[at as usize];
         let naming = &self.naming;
         if let Some(id) = thread.linux {

@@ -3,6 +3,7 @@
 use super::threads::{Kernel, Thread};
 use super::waits::For;
 use super::Composer;
+use crate::interaction::Cause;
 use crate::linux_watch::ThreadId;
 use crate::names::NameId;
 use crate::step::{MachineId, Op, Step};
@@ -108,6 +109,16 @@ impl Composer {
                 self.ends_wait(catalogue, at);
                 self.close(at, name);
             }
+            Op::Block { why } => {
+                self.ends_wait(catalogue, at);
+                let why = self.of_system(why);
+                self.begins_to_wait(catalogue, at, For::Event(why));
+                self.blocks_in_wait(catalogue, at);
+            }
+            Op::Wake { machine } => {
+                self.ends_wait(catalogue, at);
+                self.wakes(catalogue, at, machine);
+            }
             Op::State { machine, state } => {
                 self.ends_wait(catalogue, at);
                 self.declared(at, machine, state);
@@ -115,6 +126,17 @@ impl Composer {
         }
         self.look(catalogue, at);
         self.may_be_idle(catalogue, at, step.op);
+    }
+
+    /// A rule says that the one wakes the other.
+    fn wakes(&mut self, catalogue: &Catalogue, at: u32, machine: MachineId) {
+        let woken = self.thread_of_system(machine);
+        if woken != at && self.threads[woken as usize].blocked {
+            let by = self.machine(catalogue, at);
+            self.takes(woken);
+            self.unblock(catalogue, woken, Some(Cause { by, at: None, link: None }));
+            self.look(catalogue, woken);
+        }
     }
 
     fn explicit(&mut self, catalogue: &Catalogue, at: u32, what: For) {
@@ -199,8 +221,14 @@ impl Composer {
         }
     }
 
+    /// Whether its host is the one whose kernel tells of threads.
+    fn is_here(&self, id: MachineId) -> bool {
+        self.naming.host(&self.system.machines[id.0 as usize].host).is_empty()
+    }
+
     fn linux_of(&self, id: MachineId) -> Option<ThreadId> {
-        self.system.machines[id.0 as usize].tid.and_then(|tid| self.linux.thread_of(tid))
+        let tid = self.system.machines[id.0 as usize].tid.filter(|_| self.is_here(id));
+        tid.and_then(|tid| self.linux.thread_of(tid))
     }
 
     #[cold]
@@ -209,7 +237,11 @@ impl Composer {
             Some(linux) => self.thread_of_linux(linux),
             None => {
                 self.threads.push(Thread::default());
-                self.threads.len() as u32 - 1
+                let at = self.threads.len() as u32 - 1;
+                if let (Some(tid), true) = (self.system.machines[id.0 as usize].tid, self.is_here(id)) {
+                    self.probed.insert(tid, at);
+                }
+                at
             }
         };
         self.threads[at as usize].system = Some(id);

@@ -68,11 +68,7 @@ impl Composer {
     fn meet(&mut self, id: ThreadId) -> u32 {
         let tid = self.linux.threads[id.0 as usize].tid;
         // Its probes may have been seen before.
-        let same = |thread: &Thread| {
-            let machine = thread.system.and_then(|machine| self.system.machines.get(machine.0 as usize));
-            thread.linux.is_none() && thread.machine.is_some() && machine.is_some_and(|machine| machine.tid == Some(tid))
-        };
-        let known = self.threads.iter().position(same);
+        let known = self.probed.remove(&tid).filter(|&at| self.threads[at as usize].machine.is_some()).map(|at| at as usize);
         let at = known.unwrap_or(self.threads.len());
         if known.is_none() {
             self.threads.push(Thread::default());
@@ -234,7 +230,7 @@ impl Composer {
                 Some(Cause { by, at: when, link: None })
             }
             Waker::Context { id, .. } => {
-                if self.is_timer(id) {
+                if self.is_timed(wake.cpu, id) {
                     return self.timer(catalogue, at);
                 }
                 let by = self.context_that_acts(wake.cpu, id);

@@ -20,6 +20,8 @@ pub(super) enum For {
     Signal,
     /// To the call in this slot.
     Reply(u32),
+    /// As a rule says.
+    Event(NameId),
     /// Of a server without probes for its waits: whatever comes next.
     Work,
 }
@@ -198,6 +200,7 @@ impl Composer {
             For::Tokens(queue) => self.named_wait("empty ", queue),
             For::Space(queue) => self.named_wait("full ", queue),
             For::Signal => self.words.signal,
+            For::Event(why) => why,
             For::Work => self.words.work,
             For::Reply(slot) => {
                 let call = self.waits.under_way.get(&slot);
@@ -226,7 +229,7 @@ impl Composer {
             For::Tokens(queue) => (Some(queue), Some(Wants::Tokens)),
             For::Space(queue) => (Some(queue), Some(Wants::Space)),
             For::Reply(slot) => (self.waits.under_way.get(&slot).map(|call| call.reply), Some(Wants::Tokens)),
-            For::Signal | For::Work => (None, None),
+            For::Signal | For::Work | For::Event(_) => (None, None),
         };
         let machine = self.machine(catalogue, at);
         self.emit(Deed::Block { machine, why, on, wants });
@@ -255,6 +258,7 @@ impl Composer {
             }
             For::Reply(slot) => self.waits.under_way.get(&slot).is_some_and(|call| call.replied && call.caller == at),
             For::Signal | For::Work => true,
+            For::Event(_) => false,
         }
     }
 
@@ -264,7 +268,7 @@ impl Composer {
         let is_it = match wake.waker {
             // Only time ends a sleep: it is one of a loop that looks again and again.
             _ if self.sleeps(at) => false,
-            Waker::Context { id, .. } => !self.is_timer(id) && wait.what != For::Signal && self.is_there(at, wait.what),
+            Waker::Context { id, .. } => !self.is_timed(wake.cpu, id) && wait.what != For::Signal && self.is_there(at, wait.what),
             Waker::Thread(id) => {
                 let by = self.thread_of_linux(id);
                 let signalled = wait.signals && self.has_done(by, For::Signal, wait.since);
@@ -309,6 +313,7 @@ impl Composer {
             }
             For::Signal => did(&|done| done.gave && self.waits.signals.values().any(|signal| *signal == done.queue)),
             For::Work => did(&|done| done.gave),
+            For::Event(_) => false,
         }
     }
 
@@ -331,7 +336,7 @@ impl Composer {
             }
             // It goes on without the reply, or was no wait at all.
             For::Reply(_) | For::Work => Some(Cause { by: machine, at: Some(wait.since), link: Some(self.words.run) }),
-            For::Tokens(_) | For::Space(_) | For::Signal => None,
+            For::Tokens(_) | For::Space(_) | For::Signal | For::Event(_) => None,
         };
         if cause.is_none() {
             return self.wakes_anyhow(catalogue, at, "probes");

@@ -1,0 +1,161 @@
+//! `longpole rules check`: whether rules are right, and what they do to a trace.
+
+use crate::input::Input;
+use crate::table::number;
+use crate::{in_one_line, interactions, rules};
+use longpole_analysis::lineage::{Lineage, Options};
+use longpole_model::rules::Rules;
+use serde::Serialize;
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Check rules that say what events mean, by themselves or against a trace
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(clap::Subcommand)]
+enum What {
+    Check(Check),
+}
+
+/// Say whether rule files are right; with a trace also which rules never matched, and what contradicts itself in it
+#[derive(clap::Args)]
+#[command(after_help = "\
+Exits with 1 if a rule is wrong.
+
+Examples:
+  longpole rules check                          the rules in ~/.config/longpole/rules
+  longpole rules check mine.toml                one file
+  longpole rules check mine.toml traces/NEWEST  and what its rules do to a trace")]
+pub struct Check {
+    /// Rule files (*.toml), and a trace to hold them against
+    #[arg(value_name = "FILE|TRACE")]
+    named: Vec<PathBuf>,
+
+    /// Answer in JSON, for programs
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Answer {
+    files: Vec<File>,
+    /// None: no trace was named, or a rule is wrong.
+    trace: Option<OfTrace>,
+}
+
+#[derive(Serialize)]
+struct File {
+    file: String,
+    rules: usize,
+    /// File, line, and what was expected.
+    error: Option<String>,
+}
+
+#[derive(Serialize)]
+struct OfTrace {
+    matched: Vec<Matched>,
+    contradictions: u64,
+    contradiction_list: Vec<String>,
+    size_mismatches: u64,
+    from_before: u64,
+    kernel_contradictions: u64,
+}
+
+#[derive(Serialize)]
+struct Matched {
+    file: String,
+    line: usize,
+    event: String,
+    events: u64,
+}
+
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let What::Check(args) = args.what;
+    let is_rules = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "toml") && !path.is_dir();
+    let (named, traces): (Vec<PathBuf>, Vec<PathBuf>) = args.named.iter().cloned().partition(is_rules);
+    let mut files = Vec::new();
+    for file in rules::files(&named)? {
+        let mut alone = Rules::default();
+        let error = rules::add(&mut alone, &file).err().map(|error| in_one_line(&error));
+        files.push(File { file: file.display().to_string(), rules: alone.len(), error });
+    }
+    let wrong = files.iter().any(|file| file.error.is_some());
+    let trace = if wrong || traces.is_empty() { None } else { Some(held_against(traces, named)?) };
+    let answer = Answer { files, trace };
+    let mut out = BufWriter::new(io::stdout().lock());
+    if args.json {
+        serde_json::to_writer_pretty(&mut out, &answer)?;
+        writeln!(out)?;
+    } else {
+        print(&mut out, &answer)?;
+    }
+    out.flush()?;
+    Ok(if wrong { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn held_against(traces: Vec<PathBuf>, rules: Vec<PathBuf>) -> anyhow::Result<OfTrace> {
+    let input = Input { traces, begin: None, end: None, json: false, rules };
+    let mut interactions = interactions::open(&input, "rules are checked")?;
+    let answer = {
+        let mut lineage = Lineage::new(Options::default());
+        while let Some(interaction) = interactions.next()? {
+            lineage.interaction(interactions.vocabulary(), &interaction);
+        }
+        // A trace in which nothing happens contradicts nothing.
+        lineage.answer(interactions.vocabulary()).ok()
+    };
+    let told = interactions.told().cloned().unwrap_or_default();
+    let composer = interactions.composer();
+    let matched = composer.into_iter().flat_map(|composer| composer.system().own_rules());
+    Ok(OfTrace {
+        matched: matched.map(|(rule, events)| Matched { file: rule.file, line: rule.line, event: rule.event, events }).collect(),
+        contradictions: answer.as_ref().map_or(0, |answer| answer.contradictions),
+        contradiction_list: answer
+            .into_iter()
+            .flat_map(|answer| answer.contradiction_list)
+            .map(|contradiction| format!("event {}: {}", contradiction.line, contradiction.what))
+            .collect(),
+        size_mismatches: told.size_mismatches,
+        from_before: told.from_before,
+        kernel_contradictions: composer.map_or(0, |composer| composer.linux().contradictions),
+    })
+}
+
+fn print(out: &mut impl Write, answer: &Answer) -> io::Result<()> {
+    if answer.files.is_empty() {
+        let folder = rules::folder().map_or_else(|| "~/.config/longpole/rules".to_owned(), |folder| folder.display().to_string());
+        writeln!(out, "no rules: none were named, and there are none in {folder}")?;
+    }
+    for file in &answer.files {
+        match &file.error {
+            Some(error) => writeln!(out, "wrong  {error}")?,
+            None => writeln!(out, "right  {}: {} rules", file.file, number(file.rules as u64))?,
+        }
+    }
+    let Some(trace) = &answer.trace else { return Ok(()) };
+    for Matched { file, line, event, events } in &trace.matched {
+        match events {
+            0 => writeln!(out, "never  {file}:{line}: no event \"{event}\" that this rule is for is in the trace")?,
+            _ => writeln!(out, "{} events  {file}:{line}: {event}", number(*events))?,
+        }
+    }
+    for (count, what) in [
+        (trace.contradictions, "contradictions:"),
+        (trace.size_mismatches, "times a queue held another number of items than its program said"),
+        (trace.from_before, "items were taken that had been put before the trace began, or where events are missing"),
+        (trace.kernel_contradictions, "events of the kernel do not follow from what came before them"),
+    ] {
+        if count > 0 {
+            writeln!(out, "{} {what}", number(count))?;
+        }
+        if what == "contradictions:" {
+            trace.contradiction_list.iter().try_for_each(|line| writeln!(out, "  {line}"))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,153 @@
+//! `path`, `model` and `rules` on recordings: who holds up whom is known by what the recorded programs do.
+
+#[path = "support/place.rs"]
+mod place;
+#[path = "support/schema.rs"]
+mod schema;
+
+use place::{ok, Place};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn live(what: &str) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let root = status.lines().any(|line| line.starts_with("Uid:\t0\t0\t"));
+    let possible = root && std::fs::read_dir("/sys/kernel/tracing/instances").is_ok();
+    if !possible {
+        println!("skipped: {what} (needs root and tracefs)");
+    }
+    possible
+}
+
+/// With the kernel's events.
+fn recorded(place: &Place, command: &[&str]) -> PathBuf {
+    let mut record = place.command(env!("CARGO_BIN_EXE_longpole"));
+    ok(record.args(["record", "--stacks", "none", "--"]).args(command).output().unwrap());
+    place.newest()
+}
+
+fn path(place: &Place, trace: &Path) -> Value {
+    let answer = place.answer("path", trace);
+    schema::check(&schema::schema("path"), &answer);
+    let rows = answer["criticality"].as_array().unwrap();
+    let sum: u64 = rows.iter().map(|row| row["ns"].as_u64().unwrap()).sum();
+    assert_eq!(sum, answer["length_ns"].as_u64().unwrap());
+    answer
+}
+
+/// Time on the path, of the rows that the question picks by machine and state.
+fn time(answer: &Value, wanted: impl Fn(&str, &str) -> bool) -> u64 {
+    let rows = answer["criticality"].as_array().unwrap().iter();
+    rows.filter(|row| wanted(row["machine"].as_str().unwrap(), row["state"].as_str().unwrap())).map(|row| row["ns"].as_u64().unwrap()).sum()
+}
+
+fn is_known(answer: &Value) {
+    let (unknown, length) = (answer["unknown_ns"].as_u64().unwrap(), answer["length_ns"].as_u64().unwrap());
+    assert!(unknown * 20 <= length, "{unknown} of {length} ns are unknown: {}", answer["unknown_by"]);
+}
+
+/// The machine log of a recording has the recording's path; so it is in the other implementation, which walks backwards.
+fn is_the_same_as_a_log(place: &Place, trace: &Path, answer: &Value) {
+    let log = place.path("log.jsonl");
+    std::fs::write(&log, ok(place.longpole(&["model"]).arg(trace).output().unwrap()).stdout).unwrap();
+    let of_log = place.answer("path", &log);
+    let oracle = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/oracle/oracle.py");
+    let walked = ok(Command::new("python3").arg("-B").arg(oracle).arg(&log).output().unwrap());
+    let walked: Value = serde_json::from_slice(&walked.stdout).unwrap();
+    for (other, name) in [(&of_log, "the log's path"), (&walked, "the oracle's path")] {
+        for key in ["start_ns", "end_ns", "length_ns", "segments", "end_machine"] {
+            assert_eq!(other[key], answer[key], "{name}: {key}");
+        }
+    }
+}
+
+#[test]
+fn the_slower_of_two_threads_with_pipes_holds_up_the_other_and_a_machine_log_says_the_same() {
+    if !live("the path of threads that pipes connect") {
+        return;
+    }
+    let place = Place::new();
+    let program = place.build("handover", &[]);
+    let trace = recorded(&place, &[&program, "pipes"]);
+    let answer = path(&place, &trace);
+    is_known(&answer);
+    assert_eq!(answer["end_machine"], "handover");
+    let code = |state: &str| !matches!(state, "runnable" | "preempted" | "interrupted" | "UNKNOWN") && !state.starts_with("blocked:");
+    let worker = time(&answer, |machine, state| machine == "handover/worker" && code(state));
+    let feeder = time(&answer, |machine, state| machine == "handover" && code(state));
+    assert!(worker > 2 * feeder && worker < 5 * feeder, "worker {worker} ns, feeder {feeder} ns");
+    assert_eq!(answer["contradictions"], 0, "{}", answer["contradiction_list"]);
+    is_the_same_as_a_log(&place, &trace, &answer);
+}
+
+#[test]
+fn with_probes_the_slow_stage_s_span_is_the_path_with_the_kernel_and_without_it() {
+    let place = Place::new();
+    let program = place.build("handover", &[]);
+    let mut traces = vec![];
+    ok(place.longpole(&["record", "--", &program]).output().unwrap());
+    traces.push(place.newest());
+    if live("the path of probes and the kernel") {
+        traces.push(recorded(&place, &[&program]));
+    }
+    for trace in traces {
+        let answer = path(&place, &trace);
+        is_known(&answer);
+        let [grind, wrap] = ["grind", "wrap"].map(|span| time(&answer, |_, state| state == span));
+        assert!(grind > 10 * wrap, "grind {grind} ns, wrap {wrap} ns");
+        assert!(answer["criticality"].as_array().unwrap().iter().any(|row| row["machine"] == "handover/worker" && row["state"] == "grind"));
+    }
+}
+
+#[test]
+fn who_sleeps_waits_for_its_own_timer() {
+    if !live("the path of a sleeper") {
+        return;
+    }
+    let place = Place::new();
+    let answer = path(&place, &recorded(&place, &["sleep", "0.3"]));
+    is_known(&answer);
+    let timer = time(&answer, |machine, state| (machine, state) == ("link", "timer"));
+    assert!(timer >= 300_000_000, "{timer} ns of the path are the timer's");
+    assert_eq!(answer["end_machine"], "sleep");
+}
+
+fn rules(place: &Place, text: &str, more: &[&str]) -> Output {
+    let file = place.path("mine.toml");
+    std::fs::write(&file, text).unwrap();
+    let mut command = place.longpole(&["rules", "check"]);
+    command.env("XDG_CONFIG_HOME", place.path("none")).arg(file).args(more).output().unwrap()
+}
+
+#[test]
+fn a_wrong_rule_is_told_with_its_place_and_what_was_expected() {
+    let place = Place::new();
+    let right = rules(&place, "[[rule]]\nevent = \"a\"\ndo = \"block\"\nname = \"gate\"\nas = \"@who\"\n", &[]);
+    assert_eq!(right.status.code(), Some(0));
+    let wrong = rules(&place, "[[rule]]\nevent = \"a\"\ndo = \"blok\"\n", &[]);
+    assert_eq!(wrong.status.code(), Some(1));
+    let said = String::from_utf8(wrong.stdout).unwrap();
+    assert!(said.contains("mine.toml:3: unknown action \"blok\": expected one of state"), "{said}");
+}
+
+#[test]
+fn a_user_s_rule_gives_events_another_meaning_and_one_that_never_matches_is_told() {
+    let place = Place::new();
+    let program = place.build("handover", &[]);
+    ok(place.longpole(&["record", "--", &program]).output().unwrap());
+    let trace = place.newest();
+    let text = "[[rule]]\nevent = \"span_begin:grind\"\ndo = \"begin\"\nname = \"pulverise\"\n\n\
+                [[rule]]\nevent = \"span_end:grind\"\ndo = \"end\"\nname = \"pulverise\"\n\n\
+                [[rule]]\nevent = \"no_such_event\"\ndo = \"wait\"\n";
+    let checked = ok(rules(&place, text, &[trace.to_str().unwrap(), "--json"]));
+    let answer: Value = serde_json::from_slice(&checked.stdout).unwrap();
+    schema::check(&schema::schema("rules"), &answer);
+    let events: Vec<u64> = answer["trace"]["matched"].as_array().unwrap().iter().map(|rule| rule["events"].as_u64().unwrap()).collect();
+    assert_eq!(events, [200, 200, 0]);
+    let file = place.path("mine.toml");
+    let path = ok(place.longpole(&["path", "--json", "--rules"]).arg(&file).arg(&trace).output().unwrap());
+    let path: Value = serde_json::from_slice(&path.stdout).unwrap();
+    assert!(time(&path, |_, state| state == "pulverise") > 0);
+    assert_eq!(time(&path, |_, state| state == "grind"), 0);
+}
