@@ -125,8 +125,8 @@ pub struct WhatIf {
     trail: Trail,
     /// Machines whose operations wait, and how many operations.
     held: usize,
-    /// Scenarios that would stand still.
-    still: Vec<bool>,
+    /// Why a scenario cannot be followed.
+    still: Vec<Option<&'static str>>,
     begin: Option<u64>,
     asked_begin: u64,
     now: u64,
@@ -164,7 +164,7 @@ impl WhatIf {
             capacities: IdMap::default(),
             trail: Trail::new(layout.kept().len()),
             held: 0,
-            still: vec![false; layout.scenarios],
+            still: vec![None; layout.scenarios],
             begin: None,
             asked_begin: 0,
             now: 0,

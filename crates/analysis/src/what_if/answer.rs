@@ -22,6 +22,8 @@ pub struct Prediction {
     pub baseline_ns: u64,
     /// How much the replay of the unchanged trace differs from that, as a share of it; negative: it is shorter.
     pub baseline_error: f64,
+    /// The replay of the unchanged trace where waits of unknown cause stay as they were, from which predictions are made.
+    pub replayed_ns: u64,
     /// The same time after the change.
     pub predicted_ns: Option<u64>,
     /// Throughput after the change by that before it, less 1: baseline_ns / predicted_ns − 1. None: refused, or nothing would be left.
@@ -181,14 +183,12 @@ impl WhatIf {
     fn predict(&self, vocabulary: &Vocabulary, at: usize, end: &EndMark, error: f64, refused: Option<String>) -> Prediction {
         let (observed, layout) = (end.v[OBSERVED], self.layout);
         let [kept, bare] = layout.of(at);
-        let refused = refused.or_else(|| {
-            self.still[at]
-                .then(|| "with so little room the machines stand still: each waits for room that only a later deed gives".to_owned())
-        });
+        let refused = refused.or_else(|| self.still[at].map(|why| format!("with so little room {why}")));
         let mut prediction = Prediction {
             change: self.options.scenarios[at].text.clone(),
             baseline_ns: observed as u64,
             baseline_error: error,
+            replayed_ns: end.v[KEPT].round() as u64,
             predicted_ns: None,
             gain: None,
             gain_low: None,

@@ -1,52 +1,69 @@
 //! Locks: queues of one unit that is there from the begin. In a world where somebody comes later than in the trace, the others do not wait for their turn
-//! after it: the time for which the lock would lie idle is theirs, if their usual hold fits into it.
+//! after it: the time for which the lock would lie idle is theirs, if their usual hold fits into it. If it then lasts longer, the lock is
+//! free so much later: it is never held for more than all of the time.
 
 use super::lanes::Layout;
 use longpole_model::hash::IdMap;
 use longpole_model::interaction::MachineId;
 
 /// Idle times that are remembered of a lock in each world.
-const MOST_IDLE: usize = 16;
+const MOST_IDLE: usize = 64;
 
 #[derive(Debug)]
 pub struct Lock {
-    /// Of each lane, when the lock is free for good, and times before when it is idle.
-    end: Box<[f64]>,
-    idle: Vec<Vec<(f64, f64)>>,
+    lanes: Vec<Lane>,
     /// How long a machine held it in each lane the last time.
     holds: IdMap<MachineId, Box<[f64]>>,
     /// When the one that holds it got it.
     got: Box<[f64]>,
 }
 
+#[derive(Clone, Debug, Default)]
+struct Lane {
+    /// When it is free for good, and times before when it is idle.
+    end: f64,
+    idle: Vec<(f64, f64)>,
+    /// Until when the idle time lasts in which it is held now.
+    within: Option<f64>,
+}
+
+impl Lane {
+    fn is_idle(&mut self, from: f64, to: f64) {
+        if from < to {
+            if self.idle.len() >= MOST_IDLE {
+                let oldest = self.idle.iter().enumerate().min_by(|a, b| a.1 .1.total_cmp(&b.1 .1)).map(|(at, _)| at);
+                oldest.map(|at| self.idle.swap_remove(at));
+            }
+            self.idle.push((from, to));
+        }
+    }
+}
+
 impl Lock {
     pub fn new(layout: Layout) -> Lock {
-        let none: Box<[f64]> = vec![0.0; layout.len()].into();
-        Lock { end: none.clone(), idle: vec![Vec::new(); layout.len()], holds: IdMap::default(), got: none }
+        Lock { lanes: vec![Lane::default(); layout.len()], holds: IdMap::default(), got: vec![0.0; layout.len()].into() }
     }
 
     /// A machine that was ready at `own` gets the lock in this lane; in its turn that is at `turn`. Returns when it gets it.
     pub fn get(&mut self, machine: MachineId, lane: usize, own: f64, turn: f64) -> f64 {
-        let idle = &mut self.idle[lane];
+        let holds = self.holds.get(&machine).map(|holds| holds[lane]);
+        let lane = &mut self.lanes[lane];
+        lane.within = None;
         if turn <= own {
-            if self.end[lane] < own {
-                if idle.len() >= MOST_IDLE {
-                    idle.remove(0);
-                }
-                idle.push((self.end[lane], own));
-            }
-            return turn.max(own);
+            lane.is_idle(lane.end, own);
+            return own;
         }
-        let Some(hold) = self.holds.get(&machine).map(|holds| holds[lane]) else { return turn };
-        for at in 0..idle.len() {
-            let (from, to) = idle[at];
-            let start = from.max(own);
-            if start + hold <= to {
-                idle[at] = (start + hold, to);
-                return start;
-            }
+        let Some(hold) = holds else { return turn };
+        let starts = lane.idle.iter().enumerate().map(|(at, idle)| (at, idle.0.max(own), idle.1));
+        let first = starts.filter(|&(_, start, to)| start + hold <= to).min_by(|a, b| a.1.total_cmp(&b.1));
+        let Some((at, ..)) = first else { return turn };
+        let (from, to) = lane.idle.swap_remove(at);
+        let start = from.max(own);
+        if from + hold <= start {
+            lane.is_idle(from, start);
         }
-        turn
+        lane.within = Some(to);
+        start
     }
 
     pub fn is_got(&mut self, v: &[f64]) {
@@ -56,10 +73,14 @@ impl Lock {
     /// The machine gives it back at `v`, which becomes the time from which on others have it in their turn.
     pub fn put(&mut self, machine: MachineId, v: &mut [f64]) {
         let holds = self.holds.entry(machine).or_insert_with(|| vec![0.0; v.len()].into());
-        for (lane, v) in v.iter_mut().enumerate() {
-            holds[lane] = *v - self.got[lane];
-            self.end[lane] = self.end[lane].max(*v);
-            *v = self.end[lane];
+        for (at, (v, lane)) in v.iter_mut().zip(&mut self.lanes).enumerate() {
+            holds[at] = *v - self.got[at];
+            match lane.within.take() {
+                Some(to) if *v <= to => lane.is_idle(*v, to),
+                Some(to) => lane.end += *v - to,
+                None => lane.end = lane.end.max(*v),
+            }
+            *v = lane.end;
         }
     }
 }

@@ -135,8 +135,8 @@ impl WhatIf {
         if !life.replay.pending.is_empty() || !self.is_ready(machine, &what) {
             self.life(machine).replay.pending.push_back(op);
             self.held += 1;
-            if self.held > MOST_HELD {
-                self.relax();
+            if self.held > (self.options.most_bytes / (8 * self.layout.len())).clamp(1 << 10, MOST_HELD) {
+                self.relax("the others are too far ahead of it to be held back");
             }
             return;
         }
@@ -163,10 +163,10 @@ impl WhatIf {
     }
 
     /// Worlds whose queues are too small for anything to go on are given up.
-    pub(super) fn relax(&mut self) {
+    pub(super) fn relax(&mut self, why: &'static str) {
         for room in self.rooms.values_mut() {
             for scenario in room.give_up() {
-                self.still[scenario] = true;
+                self.still[scenario].get_or_insert(why);
             }
         }
         self.wake_held((0..self.lives.len() as u32).collect());
@@ -464,6 +464,7 @@ impl WhatIf {
             let Some(slot) = room.unit(scenario, unit) else { continue };
             let come = self.slots.lanes(slot)[lane];
             let (before, after) = match how {
+                How::Carried => (ns * self.rows[key as usize].as_ref().map_or(1.0, |row| row[lane]), 0.0),
                 _ if !is_kept => (0.0, 0.0),
                 How::After => (0.0, ns),
                 _ => (ns, 0.0),

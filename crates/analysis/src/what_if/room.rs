@@ -48,10 +48,10 @@ impl Room {
     }
 
     pub fn reserve(&mut self, machine: MachineId, n: u64) -> Option<u64> {
-        let last = self.take(machine, n);
         let reserved = self.reserved.entry(machine).or_default();
         *reserved = reserved.saturating_add(n);
-        last
+        self.put = self.put.saturating_add(n);
+        self.put.checked_sub(1)
     }
 
     /// Units that were got by somebody whose times will be in the slot, of which a hold is taken over. Returns who may wait for them, and

@@ -425,7 +425,7 @@ impl WhatIf {
             (Some((since, state)), Origin::From(from)) => {
                 delay = self.delay(vocabulary, (machine, state), queue, from, since);
                 let (ns, key, how) = delay;
-                self.meet_token(machine, queue, from.slot, ns, key, how);
+                self.meet_token(machine, (queue, looked), from.slot, (ns, key, how));
                 last = Some(from.slot);
             }
             (Some((_, state)), _) => {
@@ -433,7 +433,7 @@ impl WhatIf {
                 self.unexplained(machine, key);
             }
             (None, Origin::From(from)) => {
-                self.meet_early(vocabulary, machine, queue, from, host);
+                self.meet_early(vocabulary, machine, (queue, looked), from, host);
                 last = Some(from.slot);
             }
             (None, _) => {}
@@ -445,7 +445,7 @@ impl WhatIf {
             for at in 0..self.queues.spent.len() {
                 let from = self.queues.spent[at];
                 if Some(from.slot) != last {
-                    self.meet_early(vocabulary, machine, queue, from, host);
+                    self.meet_early(vocabulary, machine, (queue, looked), from, host);
                 }
             }
         }
@@ -476,17 +476,24 @@ impl WhatIf {
     }
 
     /// What was taken without waiting: it had been there for some time, but in another world it may come later.
-    fn meet_early(&mut self, vocabulary: &Vocabulary, machine: MachineId, queue: QueueId, from: From, host: Option<NameId>) {
+    fn meet_early(
+        &mut self,
+        vocabulary: &Vocabulary,
+        machine: MachineId,
+        (queue, looked): (QueueId, Looked),
+        from: From,
+        host: Option<NameId>,
+    ) {
         let (key, carried) = self.link_key(vocabulary, queue, from, host);
         let known = self.delays[key as usize];
         let usual = if known.count > 0.0 { known.sum / known.count } else { 0.0 };
         let ns = usual.min(self.now.saturating_sub(from.t) as f64);
         let how = if carried { How::Carried } else { How::Reaction };
-        self.meet_token(machine, queue, from.slot, ns, key, how);
+        self.meet_token(machine, (queue, looked), from.slot, (ns, key, how));
     }
 
-    fn meet_token(&mut self, machine: MachineId, queue: QueueId, slot: u32, ns: f64, key: u32, how: How) {
-        let what = match self.locks.contains_key(&queue) {
+    fn meet_token(&mut self, machine: MachineId, (queue, looked): (QueueId, Looked), slot: u32, (ns, key, how): (f64, u32, How)) {
+        let what = match looked == Looked::Took && self.locks.contains_key(&queue) {
             true => What::Lock { queue, slot, ns, key, how },
             false => What::Meet { slot, ns, key, how },
         };
@@ -655,7 +662,7 @@ impl WhatIf {
             self.mark_end(vocabulary, last);
         }
         if self.held > 0 {
-            self.relax();
+            self.relax("the machines stand still: each waits for room that only a later deed gives");
         }
     }
 }
