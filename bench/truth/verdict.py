@@ -67,6 +67,9 @@ def verdict(path, thresholds, gain):
         return nothing("unknown")
     if state == "timer":
         return nothing("it sleeps")
+    # What lies in a queue waits for nothing that the queue could do.
+    if state in ("queued", "wakeup"):
+        return nothing("a link without length of its own")
     if share < rule["min_share"]:
         return nothing("no large share")
     if share - second < (error**2 + second_error**2) ** 0.5:
