@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
 """The truth suite, simulated part: is the bottleneck that was put in the one that is named?
 
-    bench/truth/run.py [NAME…] [--seed N] [--seeds COUNT] [--items N] [--json FILE]
+    bench/truth/run.py [NAME…] [--seed N] [--seeds COUNT] [--items N] [--ctf] [--json FILE]
 
 Per scenario: the truth, our first answer with its criticality, the profiler's first answer (the state with the most CPU time), the unknown share, and
 what a change brings: as `what-if` predicts it, as subtracting the criticality would, as Amdahl's law with the profiler's share would, and as
-simulating the changed system shows. What is expected stands in expectations.toml, what counts as right in thresholds.toml.
+simulating the changed system shows. With --ctf from what probes in the simulated programs would have recorded, where they could tell it all. What is expected stands in expectations.toml, what counts as right in thresholds.toml.
 Ends with 1 if a bar is missed.
 """
 import argparse
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -43,11 +44,19 @@ class Tools:
         with open(to, "wb") as out:
             subprocess.run([self.simulator, "log", name, "--seed", str(seed), *items], stdout=out, check=True, timeout=600)
 
+    def ctf(self, name, seed, items, to):
+        """Whether probes can tell of this system."""
+        command = [self.simulator, "ctf", name, "--seed", str(seed), *items, "-o", to]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+        if done.returncode and "take its machine log" not in done.stderr:
+            raise RuntimeError(done.stderr.strip())
+        return done.returncode == 0
+
     def truth(self, name, seed, items, *changes):
         return json.loads(run(self.simulator, "truth", name, "--seed", seed, *items, *changes))
 
-    def path(self, log):
-        return json.loads(run(self.longpole, "path", "--json", log))
+    def path(self, log, *options):
+        return json.loads(run(self.longpole, "path", "--json", *options, log))
 
     def what_if(self, log, *changes):
         return json.loads(run(self.longpole, "what-if", "--json", log, *changes))
@@ -66,7 +75,8 @@ def answer(tools, expected, seed, items, log):
     change = expected.get("change")
     truth = tools.truth(name, seed, items, *([change] if change else []))
     roles = truth["roles"]
-    path = tools.path(log)
+    # A machine log says whose end counts.
+    path = tools.path(log, *(["--machine", roles["end"]] if log.is_dir() else []))
 
     def gain(text):
         """By the prediction where there is one, else by the truth itself."""
@@ -177,6 +187,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seeds", type=int, default=1, help="this and the following ones")
     parser.add_argument("--items", type=int, help="how much work a scenario has")
+    parser.add_argument("--ctf", action="store_true", help="from traces of probes, not from machine logs")
     parser.add_argument("--json", help="all rows, for programs")
     parser.add_argument("--longpole", default=str(TARGET / "longpole"))
     parser.add_argument("--simulator", default=str(TARGET / "longpole-sim"))
@@ -191,13 +202,17 @@ def main():
     with tempfile.TemporaryDirectory(prefix="longpole-truth-") as folder:
         for seed in range(options.seed, options.seed + options.seeds):
             for expected in wanted:
-                log = pathlib.Path(folder, "log.jsonl")
-                tools.log(expected["name"], seed, items, log)
+                log = pathlib.Path(folder, f"{expected['name']}-{seed}")
+                if not options.ctf:
+                    tools.log(expected["name"], seed, items, log)
+                elif not tools.ctf(expected["name"], seed, items, log):
+                    continue
                 rows.append(answer(tools, expected, seed, items, log))
+                shutil.rmtree(log) if log.is_dir() else log.unlink()
     if options.json:
         pathlib.Path(options.json).write_text(json.dumps(rows, indent=1))
     commit = subprocess.run(["git", "-C", str(ROOT), "log", "-1", "--format=%h", "--", str(HERE / "expectations.toml")], capture_output=True, text=True)
-    print(f"simulated; expectations of commit {commit.stdout.strip() or '(none)'}; gains and errors in %\n")
+    print(f"simulated{', as traces of probes' if options.ctf else ''}; expectations of commit {commit.stdout.strip() or '(none)'}; gains and errors in %\n")
     table(rows)
     sys.exit(0 if sums(rows) else 1)
 
