@@ -17,6 +17,12 @@ pub struct Change {
 impl Change {
     /// Of the means. None where one side has no value.
     pub fn of(a: &[f64], b: &[f64]) -> Option<Change> {
+        let even = |values: &[f64]| values.iter().map(|&value| (value, 1.0)).collect::<Vec<_>>();
+        Change::weighted(&even(a), &even(b))
+    }
+
+    /// Of the means of values with weights: windows in which more happened count more.
+    pub fn weighted(a: &[(f64, f64)], b: &[(f64, f64)]) -> Option<Change> {
         let (from, to) = (Moments::of(a)?, Moments::of(b)?);
         let change = to.mean - from.mean;
         let half = from.error_squared.zip(to.error_squared).map(|(x, y)| {
@@ -43,14 +49,15 @@ struct Moments {
 }
 
 impl Moments {
-    fn of(values: &[f64]) -> Option<Moments> {
-        if values.is_empty() {
+    fn of(values: &[(f64, f64)]) -> Option<Moments> {
+        let all: f64 = values.iter().map(|(_, weight)| weight).sum();
+        if all <= 0.0 {
             return None;
         }
         let count = values.len() as f64;
-        let mean = values.iter().sum::<f64>() / count;
-        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-        Some(Moments { mean, error_squared: (values.len() > 1).then(|| squares / (count - 1.0) / count) })
+        let mean = values.iter().map(|(value, weight)| value * weight).sum::<f64>() / all;
+        let squares: f64 = values.iter().map(|(value, weight)| (weight * (value - mean) / all).powi(2)).sum();
+        Some(Moments { mean, error_squared: (values.len() > 1).then(|| squares * count / (count - 1.0)) })
     }
 }
 

@@ -6,7 +6,7 @@
 use crate::change::Change;
 use crate::findings::Finding;
 use crate::latency::{Kind, Latency};
-use crate::lineage::Segment;
+use crate::lineage::Path;
 use crate::queues::QueueAnswer;
 use crate::text::percent;
 use longpole_model::predicate::{Datum, Predicate};
@@ -35,24 +35,25 @@ type Timed = (Kind, String, Option<String>);
 
 #[derive(Clone, Debug, Default)]
 struct Times {
-    /// Of each window that has one.
-    means: Vec<f64>,
+    /// Of each window that has one, with the number of times that it is of.
+    means: Vec<(f64, f64)>,
     whole: Option<Latency>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Rates {
-    items: Vec<f64>,
+    /// Per second, each with weight 1.
+    items: Vec<(f64, f64)>,
     whole: Option<QueueAnswer>,
 }
 
 impl Side {
     /// The critical path, from its begin to its end.
-    pub fn path(&mut self, begin_ns: u64, end_ns: u64, segments: &[Segment]) {
+    pub fn path(&mut self, begin_ns: u64, end_ns: u64, path: &Path) {
         let width = (end_ns.saturating_sub(begin_ns) / WINDOWS as u64).max(1);
         self.windows = WINDOWS;
-        for segment in segments {
-            let name = (place(&segment.host, &segment.machine), segment.state.clone());
+        for segment in path.segments() {
+            let name = (place(segment.host, segment.machine), segment.state.to_owned());
             let shares = self.shares.entry(name).or_insert_with(|| vec![0.0; WINDOWS]);
             let (mut at, end) = (segment.start_ns.max(begin_ns), segment.end_ns.min(end_ns));
             while at < end {
@@ -80,12 +81,12 @@ impl Side {
     pub fn window(&mut self, latency: &[Latency], queues: &[QueueAnswer]) {
         for line in latency {
             if let Some(mean) = line.times.mean_ns {
-                self.latency.entry(timed(line)).or_default().means.push(mean);
+                self.latency.entry(timed(line)).or_default().means.push((mean, line.times.count as f64));
             }
         }
         for queue in queues {
             if let Some(rate) = queue.items_per_s {
-                self.queues.entry(queue.name.clone()).or_default().items.push(rate);
+                self.queues.entry(queue.name.clone()).or_default().items.push((rate, 1.0));
             }
         }
     }
@@ -205,11 +206,12 @@ fn states(a: &Side, b: &Side) -> Vec<StateChange> {
     out
 }
 
-/// Relative to what it was.
-fn relative(a: &[f64], b: &[f64]) -> Option<Change> {
-    let mean = a.iter().sum::<f64>() / a.len().max(1) as f64;
-    let scaled = |values: &[f64]| values.iter().map(|value| value / mean).collect::<Vec<f64>>();
-    (mean > 0.0).then(|| Change::of(&scaled(a), &scaled(b)))?
+/// Relative to what it was; of values with their weights.
+fn relative(a: &[(f64, f64)], b: &[(f64, f64)]) -> Option<Change> {
+    let all: f64 = a.iter().map(|(_, weight)| weight).sum();
+    let mean = a.iter().map(|(value, weight)| value * weight).sum::<f64>() / all;
+    let scaled = |values: &[(f64, f64)]| values.iter().map(|(value, weight)| (value / mean, *weight)).collect::<Vec<_>>();
+    (mean > 0.0).then(|| Change::weighted(&scaled(a), &scaled(b)))?
 }
 
 fn is_certain(change: Option<Change>) -> bool {

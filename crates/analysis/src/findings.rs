@@ -156,7 +156,16 @@ impl Finding {
 #[derive(Clone, Debug)]
 pub struct Rules {
     pub verdict: Thresholds,
+    pub path: PathThresholds,
     findings: Vec<(Rule, Predicate)>,
+}
+
+/// Of the verdict from the critical path.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PathThresholds {
+    pub min_share: f64,
+    pub min_gain: f64,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -187,6 +196,7 @@ pub struct Lead {
 #[serde(deny_unknown_fields)]
 struct File {
     verdict: Thresholds,
+    path: PathThresholds,
     #[serde(default)]
     finding: Vec<Rule>,
 }
@@ -233,7 +243,7 @@ impl Rules {
             }
             findings.push((rule, when));
         }
-        Ok(Rules { verdict: parsed.verdict, findings })
+        Ok(Rules { verdict: parsed.verdict, path: parsed.path, findings })
     }
 
     /// What holds, the cause that explains most of its stage's time first.

@@ -13,12 +13,15 @@ mod active;
 mod answer;
 pub(crate) mod key;
 mod life;
+mod path;
 mod profile;
 mod segments;
 pub(crate) mod steps;
 mod tree;
 
-pub use answer::{Answer, Contradiction, Inner, NoAnswer, Row, Segment};
+pub use answer::{Answer, Contradiction, Inner, NoAnswer, Profiled, Row};
+pub use key::Kind;
+pub use path::{Path, Segment, Stretch};
 
 use active::Active;
 use key::{Key, Keys, Link, State};

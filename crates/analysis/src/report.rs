@@ -5,10 +5,12 @@ use crate::findings::{Facts, Finding, Rules};
 use crate::latency::{Latencies, Latency};
 use crate::linux_account::Account;
 use crate::packet_loss::LossLine;
+use crate::lineage::{Answer, Profiled, Row};
 use crate::queues::{QueueAnswer, Queues};
 use crate::session::{Scene, Session};
 use crate::stages::Stages;
 use crate::verdict::{Judge, Verdict};
+use crate::what_if::Prediction;
 use longpole_model::rules::RuleError;
 use longpole_model::system::System;
 use longpole_trace::event::{Catalogue, Item, Loss, StreamKind};
@@ -17,18 +19,39 @@ use serde::Serialize;
 #[derive(Debug, Serialize)]
 pub struct Report {
     pub verdict: Verdict,
-    /// Needs the critical path.
-    pub criticality: Option<()>,
+    /// Time of each state on the critical path. None: there is no path.
+    pub criticality: Option<Vec<Row>>,
     pub findings: Vec<Finding>,
-    /// Needs the critical path.
-    pub predictions: Option<()>,
+    /// What changes would bring, the most first. None: there is no path.
+    pub predictions: Option<Vec<Prediction>>,
     pub queues: Vec<QueueAnswer>,
     pub latency: Vec<Latency>,
     pub probe_cost_ns: Option<f64>,
     pub inputs: Inputs,
+    /// What else is said of the path.
+    #[serde(skip)]
+    pub path: Option<PathFacts>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug)]
+pub struct PathFacts {
+    pub end_machine: String,
+    pub length_ns: u64,
+    pub unknown_share: f64,
+    pub profile: Vec<Profiled>,
+    /// Why nothing is predicted.
+    pub refused: Option<String>,
+}
+
+/// What the critical path of a trace says.
+#[derive(Debug)]
+pub struct Critical {
+    pub answer: Answer,
+    pub verdict: Verdict,
+    pub predictions: Vec<Prediction>,
+}
+
+#[derive(Debug, Default, Serialize)]
 pub struct Inputs {
     pub start_ns: Option<i64>,
     pub end_ns: Option<i64>,
@@ -161,11 +184,56 @@ impl Pass {
             criticality: None,
             findings,
             predictions: None,
+            path: None,
             queues: self.queues(),
             latency: self.latency(),
             probe_cost_ns,
             inputs: self.inputs(),
         }
+    }
+}
+
+impl Report {
+    /// Of a trace that holds nothing but machines.
+    pub fn of_machines(critical: Critical) -> Report {
+        let answer = &critical.answer;
+        let inputs = Inputs {
+            start_ns: Some(answer.start_ns as i64),
+            end_ns: Some(answer.end_ns as i64),
+            events: answer.interactions,
+            ..Inputs::default()
+        };
+        let report = Report {
+            verdict: critical.verdict.clone(),
+            criticality: None,
+            findings: Vec::new(),
+            predictions: None,
+            queues: Vec::new(),
+            latency: Vec::new(),
+            probe_cost_ns: None,
+            inputs,
+            path: None,
+        };
+        report.with(critical)
+    }
+
+    /// Where the trace tells of stages, the verdict stays theirs.
+    pub fn with(mut self, critical: Critical) -> Report {
+        let Critical { answer, verdict, mut predictions } = critical;
+        if !self.verdict.of_stages {
+            self.verdict = verdict;
+        }
+        predictions.sort_by(|a, b| b.gain.unwrap_or(f64::MIN).total_cmp(&a.gain.unwrap_or(f64::MIN)));
+        self.path = Some(PathFacts {
+            end_machine: answer.end_machine,
+            length_ns: answer.length_ns,
+            unknown_share: answer.unknown_ns as f64 / answer.length_ns.max(1) as f64,
+            profile: answer.profile,
+            refused: predictions.iter().find_map(|prediction| prediction.refused.clone()),
+        });
+        self.criticality = Some(answer.criticality);
+        self.predictions = Some(predictions);
+        self
     }
 }
 

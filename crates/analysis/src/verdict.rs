@@ -34,6 +34,9 @@ pub struct Verdict {
     pub lost: u64,
     pub evidence: Evidence,
     pub text: String,
+    /// The trace tells of stages, whatever is said of them.
+    #[serde(skip)]
+    pub of_stages: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -178,6 +181,7 @@ impl Judge<'_> {
             lost: self.session.lost,
             evidence: prepared.whole,
             text: format!("{text}{}.", self.loss_text()),
+            of_stages: false,
         };
         let stages = self.stages(prepared);
         if stages.len() < 2 {
@@ -187,7 +191,7 @@ impl Judge<'_> {
         let Some(&stage) = stages.iter().max_by(|&&a, &&b| blame.share[a].total_cmp(&blame.share[b])) else {
             return (nothing("No bottleneck can be told: there is no stage".to_owned()), None);
         };
-        let nothing = |text: String| nothing(format!("Nothing stands out: {text}"));
+        let nothing = |text: String| Verdict { of_stages: true, ..nothing(format!("Nothing stands out: {text}")) };
         let name = &prepared.names[stage];
         let (mut waited, mut lived) = (0.0, 0.0);
         for &other in stages.iter().filter(|&&other| other != stage) {
@@ -249,6 +253,7 @@ impl Judge<'_> {
             lost: self.session.lost,
             evidence: first.evidence,
             text,
+            of_stages: true,
         };
         (verdict, None)
     }

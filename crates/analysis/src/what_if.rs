@@ -17,6 +17,7 @@ mod grammar;
 mod lanes;
 mod life;
 mod ops;
+pub mod propose;
 mod room;
 mod scale;
 mod steps;

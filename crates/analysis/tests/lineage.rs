@@ -25,7 +25,7 @@ fn options(mode: Mode, machine: Option<&str>) -> Options {
 
 fn pieces(answer: &Answer) -> Vec<Piece> {
     let segments = answer.segments.as_ref().unwrap();
-    segments.iter().map(|it| (it.start_ns, it.end_ns, it.machine.clone(), it.state.clone())).collect()
+    segments.segments().map(|it| (it.start_ns, it.end_ns, it.machine.to_owned(), it.state.to_owned())).collect()
 }
 
 /// The path as `0-2 B::run, 2-6 link::wakeup`.

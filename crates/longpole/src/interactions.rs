@@ -2,25 +2,39 @@
 //!
 //! A machine log holds them; of any other trace they are composed from its events. Either way they come one by one, in the order of time.
 
-use crate::input::Input;
-use crate::{machine_log, WrongUsage};
+use crate::input::{self, Input};
+use crate::{kernel, machine_log, WrongUsage};
 use anyhow::{anyhow, bail, Context};
 use longpole_analysis::lineage::{Answer, Lineage, Options};
+use longpole_analysis::what_if::{self, WhatIf};
+use longpole_model::causes::{About, Composer, Told};
 use longpole_model::interaction::{Deed, Interaction, Vocabulary};
 use longpole_model::machine_log::{Reader, Writer};
-use longpole_trace::{Moment, Options as Part};
+use longpole_trace::{Moment, Options as Part, Trace};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 
 pub struct Interactions {
     shown: String,
-    reader: Reader<Box<dyn BufRead>>,
+    source: Source,
     part: Part,
     range: Option<Range>,
     over: bool,
     /// There is more after `--end`.
     cut: bool,
+}
+
+enum Source {
+    Log(Reader<Box<dyn BufRead>>),
+    Trace(Box<Composed>),
+}
+
+/// A trace whose events are composed.
+struct Composed {
+    trace: Trace,
+    composer: Composer,
+    finished: bool,
 }
 
 /// What was asked for, on the trace's own clock.
@@ -36,13 +50,15 @@ pub fn open(input: &Input, what: &str) -> anyhow::Result<Interactions> {
     let [path] = paths.as_slice() else {
         return Err(WrongUsage(format!("{what} of one trace; name one")).into());
     };
-    of(path, what, input.options())
+    of(path, input.options())
 }
 
 /// Of this trace.
-pub fn of(path: &Path, what: &str, part: Part) -> anyhow::Result<Interactions> {
-    machine_log::needed(path, what)?;
-    Interactions::of_log(path, part)
+pub fn of(path: &Path, part: Part) -> anyhow::Result<Interactions> {
+    if machine_log::is_one(path) || machine_log::is_pipe(path) {
+        return Interactions::of_log(path, part);
+    }
+    Interactions::of_trace(path, part)
 }
 
 impl Interactions {
@@ -52,7 +68,24 @@ impl Interactions {
         }
         let file = File::open(path).with_context(|| format!("{} cannot be opened", path.display()))?;
         let input: Box<dyn BufRead> = Box::new(BufReader::with_capacity(1 << 18, file));
-        Ok(Interactions { shown: path.display().to_string(), reader: Reader::new(input), part, range: None, over: false, cut: false })
+        Ok(Interactions::new(path, Source::Log(Reader::new(input)), part))
+    }
+
+    /// It is read from its begin on also where only a later part is asked for.
+    fn of_trace(path: &Path, part: Part) -> anyhow::Result<Interactions> {
+        let paths = [path.to_owned()];
+        let trace = input::open(&paths, Part { begin: None, end: part.end })?;
+        if let several @ 2.. = kernel::sources(&paths, &trace) {
+            bail!("the kernel's events of {several} recordings cannot be told as one, since their threads and times are not the same; ask each by itself");
+        }
+        let about = About { command: trace.recordings().iter().find_map(|recording| recording.command_pid) };
+        let composer = Composer::built_in(about).context("a built-in rule file is wrong")?;
+        let composed = Composed { trace, composer, finished: false };
+        Ok(Interactions::new(path, Source::Trace(Box::new(composed)), part))
+    }
+
+    fn new(path: &Path, source: Source, part: Part) -> Interactions {
+        Interactions { shown: path.display().to_string(), source, part, range: None, over: false, cut: false }
     }
 
     /// The next one up to `--end`. Those before `--begin` come, too: they decide what machines do later.
@@ -60,7 +93,10 @@ impl Interactions {
         if self.over {
             return Ok(None);
         }
-        let next = self.reader.next_interaction().map_err(|error| anyhow!("{}: {error}", self.shown))?;
+        let next = match &mut self.source {
+            Source::Log(reader) => reader.next_interaction().map_err(|error| anyhow!("{}: {error}", self.shown))?,
+            Source::Trace(composed) => composed.next()?,
+        };
         let Some(interaction) = next else {
             self.over = true;
             return Ok(None);
@@ -71,7 +107,26 @@ impl Interactions {
     }
 
     pub fn vocabulary(&self) -> &Vocabulary {
-        self.reader.vocabulary()
+        match &self.source {
+            Source::Log(reader) => reader.vocabulary(),
+            Source::Trace(composed) => composed.composer.vocabulary(),
+        }
+    }
+
+    /// What the interactions of a trace cannot say of themselves, after the last of them.
+    pub fn told(&self) -> Option<&Told> {
+        match &self.source {
+            Source::Log(_) => None,
+            Source::Trace(composed) => Some(composed.composer.told()),
+        }
+    }
+
+    /// The trace that they are composed of.
+    pub fn trace(&self) -> Option<&Trace> {
+        match &self.source {
+            Source::Log(_) => None,
+            Source::Trace(composed) => Some(&composed.trace),
+        }
     }
 
     /// What was asked for, once the first time is known; until then all of it.
@@ -95,7 +150,7 @@ impl Interactions {
     }
 
     /// The critical path.
-    pub fn lineage(mut self, options: Options) -> anyhow::Result<Answer> {
+    pub fn lineage(&mut self, options: Options) -> anyhow::Result<Answer> {
         let mut lineage = Lineage::new(options);
         while let Some(interaction) = self.next()? {
             if let Some(begin) = self.range().begin {
@@ -109,6 +164,21 @@ impl Interactions {
         lineage.answer(self.vocabulary()).map_err(|error| anyhow!("{}: {error}", self.shown))
     }
 
+    /// What changes would bring.
+    pub fn what_if(mut self, options: what_if::Options) -> anyhow::Result<what_if::Answer> {
+        let mut worlds = WhatIf::new(options);
+        while let Some(interaction) = self.next()? {
+            if let Some(begin) = self.range().begin {
+                worlds.begin_at(begin);
+            }
+            worlds.interaction(self.vocabulary(), &interaction);
+        }
+        if let Some(end) = self.until() {
+            worlds.until(end);
+        }
+        worlds.answer(self.vocabulary()).map_err(|error| anyhow!("{}: {error}", self.shown))
+    }
+
     /// As a machine log.
     pub fn write(mut self, out: impl Write) -> anyhow::Result<()> {
         let mut writer = Writer::new(out);
@@ -116,5 +186,28 @@ impl Interactions {
             writer.write(self.vocabulary(), &interaction)?;
         }
         Ok(writer.flush()?)
+    }
+}
+
+impl Composed {
+    fn next(&mut self) -> anyhow::Result<Option<Interaction>> {
+        loop {
+            if let Some(interaction) = self.composer.next_interaction() {
+                return Ok(Some(interaction));
+            }
+            if self.finished {
+                return Ok(None);
+            }
+            match self.trace.next_with_catalogue()? {
+                Some((item, catalogue)) => self.composer.item(catalogue, &item),
+                None => {
+                    self.finished = true;
+                    self.composer.finish();
+                    for oddity in self.trace.oddities() {
+                        eprintln!("longpole: {oddity}");
+                    }
+                }
+            }
+        }
     }
 }

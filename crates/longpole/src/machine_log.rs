@@ -1,6 +1,5 @@
 //! Which files are machine logs.
 
-use anyhow::{bail, Context};
 use longpole_model::machine_log::opens_like_one;
 use std::fs::File;
 use std::io::Read;
@@ -14,15 +13,7 @@ pub fn is_one(path: &Path) -> bool {
     file.take(1 << 16).read_to_end(&mut begin).is_ok() && opens_like_one(&begin)
 }
 
-/// A verb that reads nothing else says so. A pipe can be read once only: what is in it shows when it is read.
-pub fn needed(path: &Path, what: &str) -> anyhow::Result<()> {
-    let data = path.metadata().with_context(|| format!("{} cannot be opened", path.display()))?;
-    if is_one(path) || !data.is_file() && !data.is_dir() {
-        return Ok(());
-    }
-    bail!(
-        "{}: {what} of recordings come with the model of threads, interrupts and packets; for now they are told of machine logs only \
-         (docs/formats/machine-log.md), and this is none",
-        path.display()
-    );
+/// A pipe can be read once only: what is in it shows when it is read.
+pub fn is_pipe(path: &Path) -> bool {
+    path.metadata().is_ok_and(|data| !data.is_file() && !data.is_dir())
 }

@@ -2,6 +2,8 @@
 //! usage; a closed pipe is success. Answers go to stdout, talk goes to stderr.
 
 mod answer;
+mod critical;
+mod drawing;
 mod input;
 mod interactions;
 mod kernel;
@@ -61,6 +63,10 @@ enum Verb {
     /// Tell the critical path: the states and links that nothing else could have hidden
     Path(verbs::path::Args),
     Diff(verbs::diff::Args),
+    /// Predict what a change would bring, by replaying the trace with it
+    WhatIf(verbs::what_if::Args),
+    /// Fold the critical path into a graph of its states: text, JSON, DOT, SVG
+    Graph(verbs::graph::Args),
     /// Write the machines of a trace as a machine log
     Model(verbs::model::Args),
     /// Name the bottleneck, with its evidence
@@ -92,6 +98,8 @@ fn main() -> ExitCode {
         Verb::Packets(args) => verbs::packets::run(args),
         Verb::Path(args) => verbs::path::run(args),
         Verb::Diff(args) => verbs::diff::run(args),
+        Verb::WhatIf(args) => verbs::what_if::run(args),
+        Verb::Graph(args) => verbs::graph::run(args),
         Verb::Model(args) => verbs::model::run(args),
         Verb::Report(args) => verbs::report::run(args),
         Verb::Demo(args) => verbs::demo::run(args),

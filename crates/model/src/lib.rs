@@ -6,6 +6,7 @@
 //! is the question of the analyses.
 
 pub mod activity;
+pub mod causes;
 pub mod hash;
 pub mod interaction;
 pub mod linux;

@@ -26,7 +26,7 @@ pub use state::{Context, Cpu, Thread};
 use crate::hash::IdMap;
 use crate::linux_net::{Hop, HopPlan, HopRules};
 use crate::linux_rules::{Fact, KernelPlan, Key, LinuxRules};
-use crate::linux_watch::{Base, Call, ContextId, CpuId, Mode, ThreadId, ThreadState, Waker, Watch};
+use crate::linux_watch::{Base, Call, Cause, ContextId, CpuId, Mode, Moment, ThreadId, ThreadState, Waker, Watch};
 use crate::names::Names;
 use crate::rules::RuleError;
 use longpole_trace::event::{Catalogue, Class, Event, Loss, StreamKind};
@@ -160,6 +160,15 @@ impl Linux {
         t_ns >= self.asked.0 && t_ns <= self.asked.1
     }
 
+    pub(crate) fn cpu_of_number(&self, number: u32) -> Option<CpuId> {
+        self.known_cpu(number)
+    }
+
+    /// Why the thread was blocked last, as far as the events told.
+    pub fn why(&self, thread: ThreadId) -> Cause {
+        self.threads[thread.0 as usize].cause
+    }
+
     pub fn thread_of(&self, tid: i32) -> Option<ThreadId> {
         self.thread_ids.get(&tid).copied()
     }
@@ -270,19 +279,22 @@ impl Linux {
                 if let Some(old) = self.thread_ids.remove(&tid) {
                     // Its end was not seen.
                     self.close(old, t_ns, watch);
+                    watch.moment(Moment::Left { thread: old, state: ThreadState::Dead });
                     let old = &mut self.threads[old.0 as usize];
                     (old.state, old.died_ns) = (ThreadState::Dead, old.died_ns.or(Some(t_ns)));
                 }
-                let maker = parent.and_then(|parent| self.thread_of(parent)).map(|maker| &self.threads[maker.0 as usize]);
+                let parent = parent.and_then(|parent| self.thread_of(parent));
+                let maker = parent.map(|maker| &self.threads[maker.0 as usize]);
                 let (allowed, kernel, family) =
                     maker.map_or((None, false, None), |maker| (maker.allowed_now(), maker.kernel, maker.process));
                 if let Some((from, to)) = family.zip(process) {
                     self.files.forked(from, to);
                 }
-                let thread = self.thread(tid, name, true);
-                let thread = &mut self.threads[thread.0 as usize];
+                let id = self.thread(tid, name, true);
+                let thread = &mut self.threads[id.0 as usize];
                 (thread.process, thread.born_ns, thread.since_ns) = (process, Some(t_ns), t_ns);
                 (thread.allowed, thread.kernel) = (allowed, kernel);
+                watch.moment(Moment::Forked { thread: id, parent });
             }
             Fact::Exec { tid, before, file } => {
                 if let Some((tid, before)) = tid.zip(before).filter(|(tid, before)| tid != before) {
@@ -315,7 +327,7 @@ impl Linux {
                 }
                 self.runs(cpu, t_ns, tid, watch);
             }
-            Fact::Process { .. } => self.dumped(fact),
+            Fact::Process { .. } => self.dumped(fact, watch),
             Fact::File { process, fd, path, flags } => self.files.dumped(process, fd, path, flags),
             Fact::IrqName { number, name, allowed } => {
                 let context = self.context(Key::Irq(number), name);
@@ -332,13 +344,16 @@ impl Linux {
                     watch.faulted(thread, name, t_ns);
                 }
             }
-            Fact::Disk => {
-                let place = &self.cpus[cpu.0 as usize];
-                if let (true, Base::Thread(thread)) = (place.open.is_empty(), place.base) {
-                    self.threads[thread.0 as usize].asked_disk = true;
-                }
+            Fact::Disk => self.asks_disk(cpu),
+            Fact::Issue { device, sector } => {
+                self.asks_disk(cpu);
+                watch.moment(Moment::Issued { cpu, device, sector, by: self.wake(cpu, t_ns).waker });
             }
+            Fact::Complete { device, sector } => watch.moment(Moment::Completed { cpu, device, sector, by: self.wake(cpu, t_ns).waker }),
             Fact::Raise { number } => {
+                if let Ok(number) = u8::try_from(number) {
+                    watch.moment(Moment::Raised { cpu, number, by: self.wake(cpu, t_ns).waker });
+                }
                 if let Some(raised) = usize::try_from(number).ok().and_then(|number| self.cpus[cpu.0 as usize].raised.get_mut(number)) {
                     raised.get_or_insert(t_ns);
                 }
@@ -350,6 +365,9 @@ impl Linux {
                 self.system_calls.add(self.covers(t_ns));
                 let call = (Mode::Syscall, Some(Entered { name, t_ns: Some(t_ns), arguments }));
                 let thread = self.set_mode(cpu, call);
+                if let Some(thread) = thread {
+                    watch.moment(Moment::Mode { thread });
+                }
                 if self.covers(t_ns) {
                     watch.entered(thread, name, t_ns);
                 }
@@ -363,6 +381,9 @@ impl Linux {
                 };
                 let entered = entered.filter(|call| call.name == name || self.names.text(name) == "unknown");
                 let thread = self.set_mode(cpu, (Mode::User, None));
+                if let Some(thread) = thread {
+                    watch.moment(Moment::Mode { thread });
+                }
                 if let Some((call, result)) = entered.zip(result) {
                     self.has_returned(thread, &call, result, t_ns, watch);
                 }
@@ -371,6 +392,14 @@ impl Linux {
                     watch.returned(&Call { thread, name, begin_ns, end_ns: t_ns, result });
                 }
             }
+        }
+    }
+
+    /// The CPU's thread wants something of a block device.
+    fn asks_disk(&mut self, cpu: CpuId) {
+        let place = &self.cpus[cpu.0 as usize];
+        if let (true, Base::Thread(thread)) = (place.open.is_empty(), place.base) {
+            self.threads[thread.0 as usize].asked_disk = true;
         }
     }
 

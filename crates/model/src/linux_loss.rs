@@ -4,7 +4,7 @@
 //! have been seen: then the longest silence in the interval that they name is taken for the gap.
 
 use crate::linux::{Linux, Unclaimed};
-use crate::linux_watch::{Base, CpuId, Mode, Occupant, ThreadId, ThreadState, Watch};
+use crate::linux_watch::{Base, CpuId, Mode, Moment, Occupant, ThreadId, ThreadState, Watch};
 use longpole_trace::event::{Catalogue, Loss, StreamId, StreamKind};
 
 /// A piece of a CPU's time that may turn out to be a gap.
@@ -129,6 +129,7 @@ impl Linux {
                 continue;
             }
             self.close(thread, begin_ns, watch);
+            watch.moment(Moment::Lost { thread, begin_ns });
             let thread = &mut self.threads[at];
             (thread.state, thread.since_ns, thread.began_ns) = (ThreadState::Unknown, loss.end_ns.max(begin_ns), None);
             (thread.wake, thread.early, thread.call, thread.mode) = (None, None, None, Mode::Unknown);

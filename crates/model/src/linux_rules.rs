@@ -101,6 +101,15 @@ pub enum Fact<'a> {
     },
     /// The thread asked a block device for something.
     Disk,
+    /// The device gets the request, or is done with it.
+    Issue {
+        device: i64,
+        sector: i64,
+    },
+    Complete {
+        device: i64,
+        sector: i64,
+    },
 }
 
 /// An interrupt context.
@@ -137,11 +146,13 @@ enum Action {
     File,
     Fault,
     Disk,
+    Issue,
+    Complete,
     Ignore,
 }
 
 impl Action {
-    const ALL: [(&'static str, Action); 24] = [
+    const ALL: [(&'static str, Action); 26] = [
         ("switch", Action::Switch),
         ("waking", Action::Waking),
         ("woken", Action::Woken),
@@ -165,6 +176,8 @@ impl Action {
         ("file", Action::File),
         ("fault", Action::Fault),
         ("disk", Action::Disk),
+        ("issue", Action::Issue),
+        ("complete", Action::Complete),
         ("ignore", Action::Ignore),
     ];
 }
@@ -393,6 +406,8 @@ impl KernelPlan {
             Action::SyscallLeave => Fact::SyscallLeave { name: roles.name.name()?, result: roles.result.number(fields) },
             Action::Fault => Fact::Fault { name: roles.name.name()? },
             Action::Disk => Fact::Disk,
+            Action::Issue => Fact::Issue { device: number()?, sector: roles.about.number(fields)? },
+            Action::Complete => Fact::Complete { device: number()?, sector: roles.about.number(fields)? },
             Action::Ignore => return None,
         })
     }

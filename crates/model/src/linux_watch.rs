@@ -180,8 +180,68 @@ pub struct Call {
     pub result: Option<i64>,
 }
 
+/// What happens now, for those who ask who moves whom. Told for all of the trace, also before the range that was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// The thread has a CPU. `wake`: by what it could run, where that was not told before.
+    Runs {
+        thread: ThreadId,
+        wake: Option<Wake>,
+    },
+    /// It has left its CPU, or is known to have left it before the trace began.
+    Left {
+        thread: ThreadId,
+        state: ThreadState,
+    },
+    /// It is blocked no more.
+    Woken {
+        thread: ThreadId,
+        wake: Wake,
+    },
+    /// It entered a system call, or returned.
+    Mode {
+        thread: ThreadId,
+    },
+    /// What it does is not known from here on.
+    Unsure {
+        thread: ThreadId,
+    },
+    /// Events of its CPU are missing, from then until now.
+    Lost {
+        thread: ThreadId,
+        begin_ns: i64,
+    },
+    Forked {
+        thread: ThreadId,
+        parent: Option<ThreadId>,
+    },
+    /// A softirq shall be handled on this CPU.
+    Raised {
+        cpu: CpuId,
+        number: u8,
+        by: Waker,
+    },
+    /// A request goes to a block device, or is done.
+    Issued {
+        cpu: CpuId,
+        device: i64,
+        sector: i64,
+        by: Waker,
+    },
+    Completed {
+        cpu: CpuId,
+        device: i64,
+        sector: i64,
+        by: Waker,
+    },
+}
+
 /// One who listens. All that it does not care for is empty.
 pub trait Watch {
+    /// In the order in which they happen; all of an event have its time.
+    #[inline]
+    fn moment(&mut self, _moment: Moment) {}
+
     /// `base` is what lies below the interrupts. `mode` is that of the thread.
     fn occupied(&mut self, _cpu: CpuId, _by: Occupant, _base: Base, _mode: Mode, _begin_ns: i64, _end_ns: i64) {}
 

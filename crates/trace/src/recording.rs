@@ -30,6 +30,8 @@ pub struct Recording {
     pub probe_cost_ns: Option<f64>,
     pub version: Option<String>,
     pub command: serde_json::Value,
+    /// The process in which the command was started.
+    pub command_pid: Option<i32>,
     pub lanes: Vec<Lane>,
     pub interface_packets: Option<InterfacePackets>,
 }

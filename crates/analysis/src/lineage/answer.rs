@@ -1,7 +1,8 @@
 //! The path as it is told: segments, and the time of each state on it beside what a profiler would say.
 
-use super::active::{Active, Piece};
-use super::key::{Key, State, Words};
+use super::active::Active;
+use super::key::{Key, Kind, State, Words};
+use super::path::Path;
 use super::{Lineage, Mode};
 use longpole_model::interaction::{MachineId, Vocabulary};
 use serde::Serialize;
@@ -11,16 +12,6 @@ use std::collections::HashMap;
 pub struct Contradiction {
     pub line: u64,
     pub what: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Segment {
-    pub start_ns: u64,
-    pub end_ns: u64,
-    pub host: String,
-    pub machine: String,
-    pub class: String,
-    pub state: String,
 }
 
 /// A state on the path.
@@ -40,6 +31,14 @@ pub struct Row {
     pub slack_ns: Option<u64>,
 }
 
+/// A state as a profiler sees it, and what it is on the path.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Profiled {
+    pub state: String,
+    pub profile_share: f64,
+    pub path_share: f64,
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Answer {
     pub mode: &'static str,
@@ -52,8 +51,11 @@ pub struct Answer {
     pub unknown_ns: u64,
     pub lost: u64,
     /// None where they were not asked for.
-    pub segments: Option<Vec<Segment>>,
+    pub segments: Option<Path>,
     pub criticality: Vec<Row>,
+    /// Where a profiler would look: states by their running time over all machines, the largest first.
+    #[serde(skip)]
+    pub profile: Vec<Profiled>,
     pub contradictions: u64,
     /// The first of them.
     pub contradiction_list: Vec<Contradiction>,
@@ -125,18 +127,14 @@ impl Lineage {
         let length = end.t - start;
         let counted: u64 = profile.values().sum();
         conserved(length, counted)?;
-        let segments = path.map(|path| told(&path, &words));
+        let (criticality, profiled) = self.rows(&profile, &words, &end.totals, length);
+        let kinds = self.keys.iter().map(|key| self.kind(key)).collect();
+        let segments = path.map(|path| Path::new(path, words, kinds));
         if let Some(segments) = &segments {
-            let mut at = start;
-            for segment in segments {
-                if segment.start_ns != at {
-                    break;
-                }
-                at = segment.end_ns;
-            }
-            conserved(length, at - start)?;
+            let reached = segments.stretches().try_fold(start, |at, next| if next.start == at { Ok(next.end) } else { Err(at) });
+            let (Ok(reached) | Err(reached)) = reached;
+            conserved(length, reached - start)?;
         }
-        let criticality = self.rows(&profile, &words, &end.totals, length);
         let unknown = criticality.iter().filter(|row| is_unknown(&row.class, &row.state)).map(|row| row.ns).sum();
         Ok(Answer {
             mode: if is_active { "active" } else { "global" },
@@ -149,6 +147,7 @@ impl Lineage {
             lost: 0,
             segments,
             criticality,
+            profile: profiled,
             contradictions: self.counts.contradictions,
             contradiction_list: std::mem::take(&mut self.counts.first),
             negative_links: self.counts.negative_links,
@@ -158,8 +157,16 @@ impl Lineage {
         })
     }
 
+    fn kind(&self, key: &Key) -> Kind {
+        let context = match *key {
+            Key::State { machine, .. } => self.lives.get(machine.0 as usize).is_some_and(|life| life.was_context),
+            Key::Link { .. } => false,
+        };
+        key.kind(context)
+    }
+
     /// Rows of the path by time, those of the same words as one.
-    fn rows(&self, profile: &HashMap<u32, u64>, words: &[Words], totals: &[u64], length: u64) -> Vec<Row> {
+    fn rows(&self, profile: &HashMap<u32, u64>, words: &[Words], totals: &[u64], length: u64) -> (Vec<Row>, Vec<Profiled>) {
         let mut code: HashMap<&str, u64> = HashMap::new();
         for ((key, words), &ns) in self.keys.iter().zip(words).zip(totals) {
             if matches!(key, Key::State { .. }) && is_code(words) && ns > 0 {
@@ -198,9 +205,23 @@ impl Lineage {
         rows.iter_mut().for_each(|row| row.share = row.ns as f64 / length as f64);
         let name = |row: &Row| (row.host.clone(), row.machine.clone(), row.class.clone(), row.state.clone());
         rows.sort_by(|a, b| b.ns.cmp(&a.ns).then_with(|| name(a).cmp(&name(b))));
-        rows
+        let on_path = |state: &str| rows.iter().filter(|row| row.profile_rank.is_some() && row.state == state).map(|row| row.share).sum();
+        let mut profiled: Vec<Profiled> = code
+            .iter()
+            .map(|(state, &ns)| Profiled {
+                state: (*state).to_owned(),
+                profile_share: ns as f64 / all as f64,
+                path_share: on_path(state),
+            })
+            .collect();
+        profiled.sort_by(|a, b| b.profile_share.total_cmp(&a.profile_share).then_with(|| a.state.cmp(&b.state)));
+        profiled.truncate(MOST_PROFILED);
+        (rows, profiled)
     }
 }
+
+/// States of which a profiler's user would look at.
+const MOST_PROFILED: usize = 20;
 
 fn full_name(vocabulary: &Vocabulary, machine: MachineId) -> String {
     let name = vocabulary.machine_name(machine);
@@ -217,29 +238,11 @@ fn conserved(length: u64, counted: u64) -> Result<(), NoAnswer> {
     }
 }
 
-/// A path as segments, neighbours of the same machine and state as one.
-fn told(path: &[Piece], words: &[Words]) -> Vec<Segment> {
-    let mut segments: Vec<Segment> = Vec::new();
-    let mut last: Option<&Words> = None;
-    for &(key, start_ns, end_ns) in path {
-        let Some(words) = words.get(key as usize) else { continue };
-        match segments.last_mut() {
-            Some(segment) if last == Some(words) => segment.end_ns = end_ns,
-            _ => {
-                let [host, machine, class, state] = words.clone();
-                segments.push(Segment { start_ns, end_ns, host, machine, class, state });
-            }
-        }
-        last = Some(words);
-    }
-    segments
-}
-
 fn is_unknown(class: &str, state: &str) -> bool {
     class != "link" && (state == "UNKNOWN" || state.starts_with("blocked:"))
 }
 
 /// Whether a profiler could see it: what waits, for a cause or for a CPU, does not run.
 fn is_code([_, _, class, state]: &Words) -> bool {
-    class != "link" && !is_unknown(class, state) && state != "runnable" && state != "interrupted"
+    class != "link" && !is_unknown(class, state) && state != "runnable" && state != "preempted" && state != "interrupted"
 }

@@ -30,10 +30,38 @@ pub enum Link {
     Named(NameId),
 }
 
+/// What a state or a link is like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    Running,
+    Runnable,
+    Blocked,
+    /// In the kernel for a thread.
+    SystemCall,
+    /// Of a context on top of others, or what is below it meanwhile.
+    Interrupt,
+    Link,
+    Unknown,
+}
+
 /// Host, machine, class and state, as the answer says them.
 pub type Words = [String; 4];
 
 impl Key {
+    /// `context`: its machine is one that stands on top of others.
+    pub fn kind(&self, context: bool) -> Kind {
+        match self {
+            Key::Link { .. } => Kind::Link,
+            Key::State { state: State::Unknown, .. } => Kind::Unknown,
+            Key::State { state: State::Blocked(_), .. } => Kind::Blocked,
+            Key::State { state: State::Interrupted, .. } => Kind::Interrupt,
+            Key::State { state: State::Runnable, .. } => Kind::Runnable,
+            Key::State { .. } if context => Kind::Interrupt,
+            Key::State { .. } => Kind::Running,
+        }
+    }
+
     pub fn words(&self, vocabulary: &Vocabulary) -> Words {
         let text = |name| vocabulary.names.text(name).to_owned();
         match *self {

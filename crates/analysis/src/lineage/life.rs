@@ -28,6 +28,8 @@ pub struct Life {
     /// Contexts that are on top of it.
     pub above: u32,
     pub context: Option<Context>,
+    /// It has been a context.
+    pub was_context: bool,
     /// Until when its time is charged, and to which key the time after that goes.
     pub since: u64,
     pub key: u32,
@@ -61,6 +63,7 @@ impl Default for Life {
             block: None,
             above: 0,
             context: None,
+            was_context: false,
             since: 0,
             key: 0,
             past: Past::default(),

@@ -107,6 +107,7 @@ impl Lineage {
         self.jump(machine, tip);
         let life = self.life(machine);
         (life.exists, life.block, life.state, life.context) = (true, None, State::Run, context);
+        life.was_context |= context.is_some();
         self.look(machine);
         if let (Some(active), Some(segments)) = (&mut self.active, &self.segments) {
             active.explained(machine, |since| segments.back(tip.segment, since));

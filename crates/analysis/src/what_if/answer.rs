@@ -46,6 +46,17 @@ pub struct Share {
     pub scales: bool,
 }
 
+impl Share {
+    /// Under which name all of its kind are changed.
+    pub fn class_or_link(&self) -> &str {
+        if self.class == "link" {
+            &self.machine
+        } else {
+            &self.class
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
     pub end_host: String,
@@ -159,7 +170,10 @@ impl WhatIf {
         if let Some(&(key, ns)) = unexplained {
             let [_, machine, _, state] = self.words(vocabulary, key);
             let line = self.first_unexplained.get(&key).map(|line| format!(", first in line {line}")).unwrap_or_default();
-            said += &format!("; most of it is {machine}::{state}, whose cause the trace does not tell ({:.1} % of the path{line})", 100.0 * ns / observed);
+            said += &format!(
+                "; most of it is {machine}::{state}, whose cause the trace does not tell ({:.1} % of the path{line})",
+                100.0 * ns / observed
+            );
         }
         Some(said)
     }
@@ -168,7 +182,8 @@ impl WhatIf {
         let (observed, layout) = (end.v[OBSERVED], self.layout);
         let [kept, bare] = layout.of(at);
         let refused = refused.or_else(|| {
-            self.still[at].then(|| "with so little room the machines stand still: each waits for room that only a later deed gives".to_owned())
+            self.still[at]
+                .then(|| "with so little room the machines stand still: each waits for room that only a later deed gives".to_owned())
         });
         let mut prediction = Prediction {
             change: self.options.scenarios[at].text.clone(),

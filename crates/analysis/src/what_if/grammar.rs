@@ -31,7 +31,8 @@ pub struct Target {
     pub ways: Vec<(String, Option<String>)>,
 }
 
-pub const GRAMMAR: &str = "a change is 'MACHINE::STATE x0.5', 'queue NAME capacity N', 'cpus +N' or 'batch MACHINE N', several of one scenario joined \
+pub const GRAMMAR: &str =
+    "a change is 'MACHINE::STATE x0.5', 'queue NAME capacity N', 'cpus +N' or 'batch MACHINE N', several of one scenario joined \
                            by `and`";
 
 /// Ten thousand times slower is no experiment any more.
@@ -135,9 +136,13 @@ fn change(words: &[Word]) -> Result<Change, String> {
         let queue = plain(&joined(&words[1..words.len() - 2]));
         let units = match number.as_str() {
             "unlimited" => None,
-            number => Some(number.parse().ok().filter(|&units| units > 0).ok_or_else(|| {
-                format!("\"{number}\" is no capacity: an integer from 1 on, or unlimited")
-            })?),
+            number => Some(
+                number
+                    .parse()
+                    .ok()
+                    .filter(|&units| units > 0)
+                    .ok_or_else(|| format!("\"{number}\" is no capacity: an integer from 1 on, or unlimited"))?,
+            ),
         };
         return Ok(Change::Capacity { queue, units });
     }
@@ -155,7 +160,8 @@ fn change(words: &[Word]) -> Result<Change, String> {
 fn target(name: &Word, needs_state: bool) -> Result<Target, String> {
     let text = plain(name);
     let parts = |quoted: bool| {
-        let at = (1..name.len().saturating_sub(2)).filter(|&at| name[at].0 == ':' && name[at + 1].0 == ':' && (quoted || !name[at].1 && !name[at + 1].1));
+        let at = (1..name.len().saturating_sub(2))
+            .filter(|&at| name[at].0 == ':' && name[at + 1].0 == ':' && (quoted || !name[at].1 && !name[at + 1].1));
         at.map(|at| (plain(&name[..at]), Some(plain(&name[at + 2..])))).collect::<Vec<_>>()
     };
     let mut ways = parts(false);
@@ -199,16 +205,22 @@ mod tests {
 
     #[test]
     fn changes_are_joined() {
-        let scenario = Scenario::parse("a::b x0.5 and queue \"my and queue\" capacity 8 and cpus +2 and batch m 150 and batch m::call 2").unwrap();
+        let scenario =
+            Scenario::parse("a::b x0.5 and queue \"my and queue\" capacity 8 and cpus +2 and batch m 150 and batch m::call 2").unwrap();
         assert_eq!(scenario.changes.len(), 5);
         assert_eq!(scenario.changes[1], Change::Capacity { queue: "my and queue".to_owned(), units: Some(8) });
         assert_eq!(scenario.changes[2], Change::Cpus { more: 2 });
-        assert_eq!(Scenario::parse("queue q capacity unlimited").unwrap().changes[0], Change::Capacity { queue: "q".to_owned(), units: None });
+        assert_eq!(
+            Scenario::parse("queue q capacity unlimited").unwrap().changes[0],
+            Change::Capacity { queue: "q".to_owned(), units: None }
+        );
     }
 
     #[test]
     fn what_is_written_can_be_read_again() {
-        for scenario in [Scenario::scale("a b", "c::d", 0.5), Scenario::capacity("and", 4), Scenario::cpus(1), Scenario::scale("a\"\\", "x", 2.0)] {
+        for scenario in
+            [Scenario::scale("a b", "c::d", 0.5), Scenario::capacity("and", 4), Scenario::cpus(1), Scenario::scale("a\"\\", "x", 2.0)]
+        {
             assert_eq!(Scenario::parse(&scenario.text).unwrap(), Scenario { text: scenario.text.clone(), ..scenario }, "{}", "");
         }
     }

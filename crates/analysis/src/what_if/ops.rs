@@ -16,31 +16,65 @@ pub struct Op {
 #[derive(Clone, Copy, Debug)]
 pub enum What {
     /// Time of its own.
-    Own { key: u32 },
+    Own {
+        key: u32,
+    },
     /// A wait of which no cause is known.
-    Keep { key: u32 },
+    Keep {
+        key: u32,
+    },
     /// It begins anew; nothing of what it was counts.
     Fresh,
     /// What it knows at a moment of the trace, for whoever takes it up.
-    Publish { slot: u32, at: u64 },
+    Publish {
+        slot: u32,
+        at: u64,
+    },
     /// It goes on when this has come, too.
-    Meet { slot: u32, ns: f64, key: u32, how: How },
+    Meet {
+        slot: u32,
+        ns: f64,
+        key: u32,
+        how: How,
+    },
     /// It gets a CPU: the one that was left with this, or one that nobody had.
-    Start { slot: Option<u32>, ns: f64, key: u32, host: Option<NameId> },
+    Start {
+        slot: Option<u32>,
+        ns: f64,
+        key: u32,
+        host: Option<NameId>,
+    },
     /// A context begins, whose cause may still come.
-    Arrive { below: Option<u32>, key: u32, may_come: bool },
+    Arrive {
+        below: Option<u32>,
+        key: u32,
+        may_come: bool,
+    },
     /// A context begins, whose cause is known.
     Work,
     /// The cause of a context has come after all.
     Rebase,
     /// What it did itself since it began.
-    PublishWork { slot: u32 },
+    PublishWork {
+        slot: u32,
+    },
     /// A context on top of it has ended, which did so much.
-    Interrupted { slot: u32, key: u32 },
+    Interrupted {
+        slot: u32,
+        key: u32,
+    },
     /// The next meetings are about room in this queue, in those worlds where it is as observed.
-    RoomBegin { queue: QueueId },
+    RoomBegin {
+        queue: QueueId,
+    },
     /// In the others, the unit of this number is needed.
-    RoomEnd { queue: QueueId, unit: u64, ns: f64, key: u32, how: How },
+    RoomEnd {
+        queue: QueueId,
+        unit: u64,
+        ns: f64,
+        key: u32,
+        how: How,
+    },
     End,
 }
 
@@ -65,7 +99,8 @@ impl WhatIf {
             self.slots.hold(slot);
         }
         let life = self.life(machine);
-        if !matches!(what, What::Publish { .. } | What::PublishWork { .. } | What::RoomBegin { .. } | What::Work | What::Rebase | What::End) {
+        if !matches!(what, What::Publish { .. } | What::PublishWork { .. } | What::RoomBegin { .. } | What::Work | What::Rebase | What::End)
+        {
             life.since = op.t;
         }
         if !life.replay.pending.is_empty() || !self.is_ready(machine, &what) {
@@ -394,7 +429,6 @@ impl WhatIf {
         (all / self.lives.len().max(1)).clamp(4, 64)
     }
 }
-
 
 fn slots(what: &What) -> [Option<u32>; 1] {
     [match *what {

@@ -2,8 +2,8 @@
 //! another K, another get.
 
 use super::lanes::{Layout, Slots};
-use longpole_model::interaction::MachineId;
 use longpole_model::hash::IdMap;
+use longpole_model::interaction::MachineId;
 use std::collections::VecDeque;
 
 /// Gets that are kept for scenarios with a larger capacity; an older one is not waited for.

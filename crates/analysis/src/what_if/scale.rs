@@ -40,7 +40,9 @@ impl Scale {
                     scales.push((at, which, target.clone(), *factor));
                 }
             }
-            met.push(scenario.changes.iter().map(|change| if matches!(change, Change::Cpus { .. }) { Met::Yes } else { Met::No }).collect());
+            met.push(
+                scenario.changes.iter().map(|change| if matches!(change, Change::Cpus { .. }) { Met::Yes } else { Met::No }).collect(),
+            );
         }
         let more = |change: &Change| if let Change::Cpus { more } = change { *more } else { 0 };
         let cpus = scenarios.iter().map(|scenario| scenario.changes.iter().map(more).sum()).collect();
@@ -74,7 +76,7 @@ impl Scale {
             }
             *met = Met::Yes;
             let row = row.get_or_insert_with(|| vec![1.0; layout.len()].into());
-            layout.of(*scenario).map(|lane| row[lane] *= factor);
+            layout.of(*scenario).into_iter().for_each(|lane| row[lane] *= factor);
         }
         row
     }

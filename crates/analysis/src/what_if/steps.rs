@@ -159,6 +159,8 @@ impl WhatIf {
         let life = self.life(machine);
         (life.exists, life.block, life.ready, life.state, life.context) = (true, None, None, State::Run, context);
         self.look(vocabulary, machine);
+        let class = self.life(machine).class;
+        self.scale.machine(&Key::State { machine, class, state: State::Run }.words(vocabulary));
     }
 
     fn unexplained(&mut self, machine: MachineId, key: u32) {
@@ -310,7 +312,14 @@ impl WhatIf {
     }
 
     /// The machine goes on when all that it took has come. Returns the delay after what came last.
-    fn found(&mut self, vocabulary: &Vocabulary, machine: MachineId, queue: QueueId, taken: &Taken<From>, looked: Looked) -> (f64, u32, How) {
+    fn found(
+        &mut self,
+        vocabulary: &Vocabulary,
+        machine: MachineId,
+        queue: QueueId,
+        taken: &Taken<From>,
+        looked: Looked,
+    ) -> (f64, u32, How) {
         if taken.missing > 0 {
             self.counts.contradictions += 1;
         }
@@ -355,7 +364,14 @@ impl WhatIf {
     }
 
     /// The delay of what a machine waited for since then.
-    fn delay(&mut self, vocabulary: &Vocabulary, (machine, state): (MachineId, State), queue: QueueId, from: From, since: u64) -> (f64, u32, How) {
+    fn delay(
+        &mut self,
+        vocabulary: &Vocabulary,
+        (machine, state): (MachineId, State),
+        queue: QueueId,
+        from: From,
+        since: u64,
+    ) -> (f64, u32, How) {
         let (key, carried) = self.link_key(vocabulary, queue, from, vocabulary.host_id(machine));
         let (now, line) = (self.now, self.line);
         if !carried && from.t < since && since < now {

@@ -115,8 +115,4 @@ impl Trail {
             at = if other { node.other } else { node.before };
         }
     }
-
-    pub fn len(&self) -> usize {
-        self.nodes.len()
-    }
 }

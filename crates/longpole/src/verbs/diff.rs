@@ -87,9 +87,9 @@ fn side(path: &Path, part: Options) -> anyhow::Result<Side> {
     input::complete(path);
     let mut side = Side::default();
     let options = lineage::Options { segments: true, ..lineage::Options::default() };
-    let path_of = interactions::of(path, "critical paths", part).and_then(|interactions| interactions.lineage(options));
+    let path_of = interactions::of(path, part).and_then(|mut interactions| interactions.lineage(options));
     match path_of {
-        Ok(answer) => side.path(answer.start_ns, answer.end_ns, answer.segments.as_deref().unwrap_or_default()),
+        Ok(answer) => answer.segments.iter().for_each(|path| side.path(answer.start_ns, answer.end_ns, path)),
         Err(error) if machine_log::is_one(path) => return Err(error),
         Err(error) => eprintln!("longpole: note: without critical path: {error}"),
     }

@@ -41,7 +41,7 @@ enum Way {
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let interactions = interactions::open(&args.input, "critical paths are")?;
+    let mut interactions = interactions::open(&args.input, "critical paths are")?;
     let mode = match args.mode {
         Way::Global => Mode::Global,
         Way::Active => Mode::Active,
@@ -86,8 +86,8 @@ fn print(out: &mut impl Write, answer: &Answer) -> io::Result<()> {
     }
     if let Some(segments) = &answer.segments {
         writeln!(out, "\nSEGMENTS")?;
-        for segment in segments {
-            let place = place(&segment.host, &segment.machine);
+        for segment in segments.segments() {
+            let place = place(segment.host, segment.machine);
             let (start, end) = (number(segment.start_ns), number(segment.end_ns));
             writeln!(out, "  {start} - {end} ns  {place}::{}", segment.state)?;
         }

@@ -1,15 +1,18 @@
 //! `longpole report`: the bottleneck in one sentence, then what it stands on.
 
+use crate::critical;
 use crate::input::{self, Input};
-use crate::kernel;
+use crate::{kernel, machine_log};
 use crate::packets::kernel::Kernel;
 use crate::pass;
-use crate::table::{number, percent, plain, Table};
+use crate::table::{duration, number, percent, plain, Table};
 use crate::verbs::{latency, queues};
 use anyhow::Context;
 use longpole_analysis::packet_loss::Places;
 use longpole_analysis::report::{Pass, Report};
-use std::io::{self, Write};
+use longpole_analysis::what_if::Scenario;
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Name the bottleneck, with its evidence.
@@ -28,28 +31,126 @@ pub struct Args {
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let paths = args.input.paths()?;
+    if let [path] = paths.as_slice() {
+        if machine_log::is_one(path) || machine_log::is_pipe(path) {
+            let report = Report::of_machines(critical::read(path, args.input.options(), 0)?);
+            return of_machines(args.input.json, &report);
+        }
+    }
     let kernels = kernel::sources(&paths, &input::open(&paths, args.input.options())?);
     if kernels != 1 {
         if kernels > 1 {
             eprintln!("longpole: note: lost packets are not told: the kernel's events of {kernels} recordings cannot be told as one; ask each by itself");
         }
         let (pass, trace) = pass::read(&args.input, None)?;
-        let report = pass.report(trace.probe_cost_ns());
+        let report = with_path(&args.input, &paths, pass.report(trace.probe_cost_ns()));
         return pass::write(&args.input, (&pass, &trace), &report, print);
     }
     let places = Places::built_in().context("a built-in rule file is wrong")?;
     let mut pass = Pass::new().context("a built-in rule file is wrong")?;
     let kernel = Kernel::read(&args.input, &paths, None, |catalogue, item| pass.item(catalogue, item))?;
     pass.lost(&kernel.packets(|packets| packets.losses(&places)), kernel.journeys.count);
-    let report = pass.report(kernel.reading.trace.probe_cost_ns());
+    let report = with_path(&args.input, &paths, pass.report(kernel.reading.trace.probe_cost_ns()));
     pass::write(&args.input, (&pass, &kernel.reading.trace), &report, print)
+}
+
+/// A trace that tells nothing of who moves whom has a report all the same.
+fn with_path(input: &Input, paths: &[PathBuf], report: Report) -> Report {
+    let [path] = paths else {
+        eprintln!("longpole: note: without critical path: it is of one trace; name one");
+        return report;
+    };
+    match critical::read(path, input.options(), report.inputs.lost + report.inputs.kernel_lost) {
+        Ok(critical) => report.with(critical),
+        Err(error) => {
+            eprintln!("longpole: note: without critical path: {error:#}");
+            report
+        }
+    }
+}
+
+fn of_machines(json: bool, report: &Report) -> anyhow::Result<ExitCode> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    if json {
+        serde_json::to_writer_pretty(&mut out, report)?;
+        writeln!(out)?;
+    } else {
+        head(&mut out, report)?;
+        writeln!(out, "\n{} interactions", number(report.inputs.events))?;
+    }
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Lines for people; programs get all of them.
+const MOST_ROWS: usize = 15;
+/// A profiler's first state with less than this share of the path is said.
+const HARDLY_CRITICAL: f64 = 0.05;
+
+/// Three lines for who decides, then the path.
+fn head(out: &mut impl Write, report: &Report) -> io::Result<()> {
+    writeln!(out, "{}", plain(report.verdict.text.clone()))?;
+    let Some(path) = &report.path else { return Ok(()) };
+    let predictions = report.predictions.as_deref().unwrap_or_default();
+    let signed = |gain: f64| format!("{}{}", if gain < 0.0 { "" } else { "+" }, percent(gain));
+    match (predictions.iter().find(|it| it.gain.is_some_and(|gain| gain > 0.0)), &path.refused) {
+        (Some(best), _) => {
+            let range = best.gain_low.zip(best.gain_high).map_or_else(String::new, |(low, high)| format!(" ({} to {})", signed(low), signed(high)));
+            let next = best.next.as_ref().map_or_else(String::new, |next| format!("; then {}::{} decides", next.machine, next.state));
+            writeln!(out, "{} would bring {}{range}{next}.", best.change, signed(best.gain.unwrap_or(0.0)))?;
+        }
+        (None, Some(refused)) => writeln!(out, "What a change would bring cannot be told: {refused}.")?,
+        (None, None) => writeln!(out, "No single change that was tried would make it faster.")?,
+    }
+    match path.profile.first() {
+        Some(first) => writeln!(
+            out,
+            "A profiler would point to {} ({} of the running time), which has {} of the critical path.",
+            first.state,
+            percent(first.profile_share),
+            percent(first.path_share)
+        )?,
+        None => writeln!(out, "A profiler would see nothing run.")?,
+    }
+    let rows = report.criticality.as_deref().unwrap_or_default();
+    writeln!(out, "\nCRITICAL PATH to the end of {}: {}, {} unknown", path.end_machine, duration(path.length_ns), percent(path.unknown_share))?;
+    let mut table = Table::new(&["state", ">criticality", ">profiler rank", ">profile", ">half of it gains"]);
+    for row in rows.iter().take(MOST_ROWS) {
+        let owner = if row.class == "link" { &row.machine } else { &row.class };
+        let gain = |owner: &str| {
+            let text = Scenario::scale(owner, &row.state, 0.5).text;
+            predictions.iter().find(|it| it.change == text).and_then(|it| it.gain)
+        };
+        table.row([
+            format!("{}::{}", row.machine, row.state),
+            percent(row.share),
+            row.profile_rank.map_or_else(|| "-".to_owned(), number),
+            row.profile_share.map_or_else(|| "-".to_owned(), percent),
+            gain(owner).or_else(|| gain(&row.machine)).map_or_else(|| "-".to_owned(), signed),
+        ]);
+    }
+    table.print(out)?;
+    if let Some(more) = rows.len().checked_sub(MOST_ROWS).filter(|&more| more > 0) {
+        writeln!(out, "  … and {} more (longpole path has them)", number(more as u64))?;
+    }
+    let busy: Vec<String> = path
+        .profile
+        .iter()
+        .take(5)
+        .filter(|it| it.profile_share >= 0.1 && it.path_share < HARDLY_CRITICAL)
+        .map(|it| format!("{} ({} of the running time, {} of the path)", it.state, percent(it.profile_share), percent(it.path_share)))
+        .collect();
+    if !busy.is_empty() {
+        writeln!(out, "busy, but hardly critical: {}", busy.join(", "))?;
+    }
+    Ok(())
 }
 
 pub fn print(out: &mut impl Write, report: &Report) -> io::Result<()> {
     for finding in report.findings.iter().filter(|finding| finding.foremost) {
         writeln!(out, "{}.", finding.what)?;
     }
-    writeln!(out, "{}", plain(report.verdict.text.clone()))?;
+    head(out, report)?;
     if !report.findings.is_empty() {
         writeln!(out, "\nFINDINGS")?;
         let mut table = Table::new(&["finding", "subject", ">count", ">share"]);

@@ -5,7 +5,7 @@ use super::state::{Context, Cpu, Entered, Thread};
 use super::{reasons, Linux, Unclaimed};
 use crate::linux_loss::Silences;
 use crate::linux_rules::{Fact, Key};
-use crate::linux_watch::{softirq_name, Base, Cause, ContextId, CpuId, Mode, Reason, ThreadId, ThreadState, Watch};
+use crate::linux_watch::{softirq_name, Base, Cause, ContextId, CpuId, Mode, Moment, Reason, ThreadId, ThreadState, Watch};
 use longpole_trace::event::Event;
 
 /// More CPUs no kernel supports.
@@ -13,7 +13,7 @@ const MOST_CPUS: u32 = 1 << 16;
 
 impl Linux {
     /// The dump of the system's state knows what no event has told, and nothing better.
-    pub(super) fn dumped(&mut self, fact: Fact<'_>) {
+    pub(super) fn dumped<W: Watch + ?Sized>(&mut self, fact: Fact<'_>, watch: &mut W) {
         let Fact::Process { tid, process, name, status, cpu, kernel, allowed, call } = fact else { return };
         if tid == 0 {
             return;
@@ -43,6 +43,9 @@ impl Linux {
         let (state, unexplained) = (thread.state, thread.cause == Cause::Unknown);
         if let (ThreadState::Blocked(state), true) = (state, unexplained) {
             self.threads[id.0 as usize].cause = self.cause(id, state);
+        }
+        if let (ThreadState::Blocked(_), Some(5)) = (state, status) {
+            watch.moment(Moment::Left { thread: id, state });
         }
     }
 

@@ -65,7 +65,7 @@ pub(crate) struct Entered {
 /// A context that is open on a CPU.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Open {
-    pub(super) id: ContextId,
+    pub(crate) id: ContextId,
     pub(super) began_ns: i64,
     pub(super) own_ns: u64,
     pub(super) raised_ns: Option<i64>,

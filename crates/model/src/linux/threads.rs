@@ -1,7 +1,7 @@
 //! Who runs where: switches, wake-ups, queues, and what an event shows of a CPU whose thread was not known.
 
 use super::{state_of, Linux, Unclaimed};
-use crate::linux_watch::{Base, CpuId, Mode, Start, ThreadId, ThreadState, Wait, Wake, Watch, Why};
+use crate::linux_watch::{Base, CpuId, Mode, Moment, Start, ThreadId, ThreadState, Wait, Wake, Watch, Why};
 
 impl Linux {
     /// The CPU's thread goes, `None` being the idle one.
@@ -20,7 +20,7 @@ impl Linux {
                 // When the one followed the other is unknown, and so is whose the time was; it was after the switch to the former.
                 self.contradictions += u64::from(self.covers(t_ns));
                 let began_ns = self.threads[before.0 as usize].began_ns;
-                self.unseat(cpu, t_ns);
+                self.unseat(cpu, t_ns, watch);
                 self.settle(cpu, t_ns, watch);
                 self.cpus[cpu.0 as usize].unclaimed = Unclaimed::since(began_ns.unwrap_or(t_ns));
                 self.claim(cpu, t_ns, truth, watch);
@@ -40,6 +40,7 @@ impl Linux {
             self.threads[id.0 as usize].cause = self.cause(id, state);
         }
         self.threads[id.0 as usize].asked_disk = false;
+        watch.moment(Moment::Left { thread: id, state: self.threads[id.0 as usize].state });
         if let Some(begin_ns) = begin.filter(|_| self.covers(t_ns)) {
             watch.stopped(id, cpu, begin_ns, t_ns, own_ns);
         }
@@ -52,7 +53,7 @@ impl Linux {
             (place.base, place.ready_ns) = (Base::Idle, None);
             return;
         };
-        self.off_other_cpus(id, cpu, t_ns);
+        self.off_other_cpus(id, cpu, t_ns, watch);
         let thread = &mut self.threads[id.0 as usize];
         // Since no switch has named it, it was not running; somebody woke it.
         if let (ThreadState::Unknown | ThreadState::Blocked(_), Some(early)) = (thread.state, thread.early) {
@@ -74,6 +75,7 @@ impl Linux {
         (thread.state, thread.since_ns, thread.cpu) = (ThreadState::Running, t_ns, Some(cpu));
         (thread.began_ns, thread.own_ns, thread.early, thread.wake) = (Some(t_ns), 0, None, None);
         self.cpus[cpu.0 as usize].base = Base::Thread(id);
+        watch.moment(Moment::Runs { thread: id, wake });
     }
 
     /// What the CPU did since its base is unknown is known now.
@@ -89,7 +91,7 @@ impl Linux {
         }
         let mut whole = true;
         if let Base::Thread(id) = base {
-            self.off_other_cpus(id, cpu, t_ns);
+            self.off_other_cpus(id, cpu, t_ns, watch);
             // Where it is known to have been elsewhere meanwhile, the time that is left stays unknown.
             let thread = &self.threads[id.0 as usize];
             whole = thread.state == ThreadState::Unknown || thread.since_ns <= unclaimed.since_ns;
@@ -97,6 +99,7 @@ impl Linux {
                 self.close(id, unclaimed.since_ns, watch);
             }
             let thread = &mut self.threads[id.0 as usize];
+            watch.moment(Moment::Runs { thread: id, wake: thread.early.or(thread.wake) });
             (thread.state, thread.since_ns, thread.cpu) = (ThreadState::Running, t_ns, Some(cpu));
             (thread.began_ns, thread.early, thread.wake) = (None, None, None);
             if let Some((mode, call)) = unclaimed.mode {
@@ -127,13 +130,14 @@ impl Linux {
     }
 
     /// The thread that was believed to run on the CPU does not, since an unknown moment.
-    pub(super) fn unseat(&mut self, cpu: CpuId, t_ns: i64) {
+    pub(super) fn unseat<W: Watch + ?Sized>(&mut self, cpu: CpuId, t_ns: i64, watch: &mut W) {
         let place = &mut self.cpus[cpu.0 as usize];
         let since = place.since_ns;
         if let Base::Thread(id) = place.base {
             let thread = &mut self.threads[id.0 as usize];
             (thread.state, thread.since_ns, thread.began_ns) = (ThreadState::Unknown, since, None);
             (thread.call, thread.mode) = (None, Mode::Unknown);
+            watch.moment(Moment::Unsure { thread: id });
         }
         (place.base, place.unclaimed, place.doubt) = (Base::Unknown, Unclaimed::since(since.min(t_ns)), false);
     }
@@ -142,20 +146,20 @@ impl Linux {
     pub(super) fn displace<W: Watch + ?Sized>(&mut self, cpu: CpuId, t_ns: i64, watch: &mut W) {
         let seen_ns = self.cpus[cpu.0 as usize].seen_ns.min(t_ns);
         self.settle(cpu, seen_ns, watch);
-        self.unseat(cpu, t_ns);
+        self.unseat(cpu, t_ns, watch);
         self.settle(cpu, t_ns, watch);
         // Of what was told now, nothing is claimed by the other.
         self.cpus[cpu.0 as usize].unclaimed = Unclaimed::since(seen_ns);
     }
 
     /// A thread runs in one place only.
-    pub(super) fn off_other_cpus(&mut self, id: ThreadId, cpu: CpuId, t_ns: i64) {
+    pub(super) fn off_other_cpus<W: Watch + ?Sized>(&mut self, id: ThreadId, cpu: CpuId, t_ns: i64, watch: &mut W) {
         let thread = &self.threads[id.0 as usize];
         let (ThreadState::Running, Some(other)) = (thread.state, thread.cpu) else { return };
         if other != cpu && self.cpus[other.0 as usize].base == Base::Thread(id) {
             // When it left is unknown; not before the last piece that was told.
             self.contradictions += u64::from(self.covers(t_ns));
-            self.unseat(other, t_ns);
+            self.unseat(other, t_ns, watch);
         }
     }
 
@@ -189,6 +193,7 @@ impl Linux {
         let Some(id) = self.thread_ids.remove(&before) else { return };
         if let Some(leader) = self.thread_ids.insert(tid, id) {
             self.close(leader, t_ns, watch);
+            watch.moment(Moment::Left { thread: leader, state: ThreadState::Dead });
             let leader = &mut self.threads[leader.0 as usize];
             (leader.state, leader.died_ns) = (ThreadState::Dead, leader.died_ns.or(Some(t_ns)));
         }
@@ -246,6 +251,7 @@ impl Linux {
         (thread.state, thread.since_ns, thread.queued_ns) = (ThreadState::Runnable, t_ns, t_ns);
         (thread.wake, thread.early) = (Some(wake), None);
         thread.cpu = thread.cpu.or(Some(wake.cpu));
+        watch.moment(Moment::Woken { thread: id, wake });
         if covers {
             watch.woken(id, &wake);
         }

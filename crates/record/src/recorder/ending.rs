@@ -178,6 +178,7 @@ impl Recorder {
             "start_ns": self.start,
             "end_ns": end,
             "command": self.options.command,
+            "command_pid": self.ancestor.filter(|_| !self.options.command.is_empty()),
             "sources": sources,
             "kernel_events": kernel,
             "samples": samples,

@@ -1,0 +1,326 @@
+//! Where to draw nodes and edges of a graph: in layers from top to bottom.
+//!
+//! Edges that lead back are turned round; each node stands one layer below the lowest that leads to it, as long as there is room; within layers
+//! nodes are ordered by the mean of their neighbours, then moved as near to it as they can be without touching each other. Long
+//! edges have a bend of their own in each layer that they pass, so that they run between the nodes.
+
+use std::cmp::{Ordering, Reverse};
+
+/// What the drawing gives its parts, in its own unit.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    pub height: f64,
+    /// Between nodes of a layer, and between layers.
+    pub gap: f64,
+    pub layer_gap: f64,
+    /// Of a layer's nodes together, as long as there is another place for them.
+    pub widest: f64,
+}
+
+/// Left, top and width of a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Place {
+    pub x: f64,
+    pub y: f64,
+    pub width: f64,
+}
+
+/// A point that an edge passes upright.
+pub type Bend = (f64, f64);
+
+#[derive(Clone, Debug, Default)]
+pub struct Layout {
+    pub places: Vec<Place>,
+    /// Of each edge from its first to its second node; none for an edge from a node to itself.
+    pub bends: Vec<Vec<Bend>>,
+    pub width: f64,
+    pub height: f64,
+}
+
+const SWEEPS: usize = 24;
+const MOST_BENDS: usize = 100_000;
+
+/// A node, or a bend of an edge.
+#[derive(Clone, Copy, Debug)]
+struct Item {
+    width: f64,
+    layer: usize,
+    is_bend: bool,
+    /// Its middle.
+    x: f64,
+}
+
+struct Chain {
+    edge: usize,
+    /// From the upper to the lower end.
+    items: Vec<usize>,
+    turned: bool,
+}
+
+impl Layout {
+    /// `edges` from and to, those that matter most first; `first` is the node to begin at.
+    pub fn new(widths: &[f64], edges: &[(u32, u32)], first: u32, sizes: Sizes) -> Layout {
+        let edges: Vec<(usize, usize)> = edges.iter().map(|&(from, to)| (from as usize, to as usize)).collect();
+        let downwards = downwards(widths.len(), &edges, first as usize);
+        let layers = layers(widths, &downwards, sizes);
+        let mut items: Vec<Item> =
+            widths.iter().zip(&layers).map(|(&width, &layer)| Item { width, layer, is_bend: false, x: 0.0 }).collect();
+        let mut chains = Vec::new();
+        for (edge, &(upper, lower, turned)) in downwards.iter().enumerate() {
+            if upper == lower {
+                continue;
+            }
+            let mut chain = vec![upper];
+            for layer in layers[upper] + 1..layers[lower] {
+                if items.len() < MOST_BENDS {
+                    items.push(Item { width: 0.0, layer, is_bend: true, x: 0.0 });
+                    chain.push(items.len() - 1);
+                }
+            }
+            chain.push(lower);
+            chains.push(Chain { edge, items: chain, turned });
+        }
+        let rows = order(&mut items, &chains, sizes);
+        let left = items.iter().map(|item| item.x - item.width / 2.0).fold(f64::INFINITY, f64::min);
+        let left = if left.is_finite() { left } else { 0.0 };
+        items.iter_mut().for_each(|item| item.x -= left);
+        let top = |layer: usize| layer as f64 * (sizes.height + sizes.layer_gap);
+        let place = |item: &Item| Place { x: item.x - item.width / 2.0, y: top(item.layer), width: item.width };
+        let mut bends = vec![Vec::new(); edges.len()];
+        let ports = ports(&items, &chains);
+        for (chain, (out, into)) in chains.iter().zip(ports) {
+            let mut points = Vec::new();
+            for &at in &chain.items {
+                let Item { x, layer, is_bend, .. } = items[at];
+                match is_bend {
+                    true => points.extend([(x, top(layer)), (x, top(layer) + sizes.height)]),
+                    false if points.is_empty() => points.push((out, top(layer) + sizes.height)),
+                    false => points.push((into, top(layer))),
+                }
+            }
+            if chain.turned {
+                points.reverse();
+            }
+            bends[chain.edge] = points;
+        }
+        Layout {
+            places: items.iter().take(widths.len()).map(place).collect(),
+            bends,
+            width: items.iter().map(|item| item.x + item.width / 2.0).fold(0.0, f64::max),
+            height: rows as f64 * (sizes.height + sizes.layer_gap) - sizes.layer_gap.min(rows as f64 * sizes.layer_gap),
+        }
+    }
+}
+
+/// Each edge as upper and lower node, and whether it had to be turned round for that.
+fn downwards(nodes: usize, edges: &[(usize, usize)], first: usize) -> Vec<(usize, usize, bool)> {
+    let mut next: Vec<Vec<(usize, usize)>> = vec![Vec::new(); nodes];
+    for (edge, &(from, to)) in edges.iter().enumerate() {
+        next[from].push((to, edge));
+    }
+    let mut made: Vec<(usize, usize, bool)> = edges.iter().map(|&(from, to)| (from, to, false)).collect();
+    const NEW: u8 = 0;
+    const OPEN: u8 = 1;
+    const DONE: u8 = 2;
+    let mut mark = vec![NEW; nodes];
+    for root in std::iter::once(first).chain(0..nodes).filter(|&root| root < nodes) {
+        if mark[root] != NEW {
+            continue;
+        }
+        mark[root] = OPEN;
+        let mut open = vec![(root, 0)];
+        while let Some((node, at)) = open.last_mut() {
+            let (from, step) = (*node, *at);
+            *at += 1;
+            match next[from].get(step) {
+                None => {
+                    mark[from] = DONE;
+                    open.pop();
+                }
+                Some(&(to, edge)) if mark[to] == OPEN => made[edge] = (to, from, true),
+                Some(&(to, _)) if mark[to] == NEW => {
+                    mark[to] = OPEN;
+                    open.push((to, 0));
+                }
+                Some(_) => {}
+            }
+        }
+    }
+    made
+}
+
+/// The layer of each node: below all that lead to it, and not in one that is full.
+fn layers(widths: &[f64], edges: &[(usize, usize, bool)], sizes: Sizes) -> Vec<usize> {
+    let mut before = vec![0usize; widths.len()];
+    let mut after: Vec<Vec<usize>> = vec![Vec::new(); widths.len()];
+    for &(upper, lower, _) in edges.iter().filter(|edge| edge.0 != edge.1) {
+        before[lower] += 1;
+        after[upper].push(lower);
+    }
+    let mut layer = vec![0; widths.len()];
+    let mut used: Vec<f64> = Vec::new();
+    let mut ready: std::collections::BinaryHeap<Reverse<(usize, usize)>> =
+        (0..widths.len()).filter(|&node| before[node] == 0).map(|node| Reverse((0, node))).collect();
+    while let Some(Reverse((lowest, node))) = ready.pop() {
+        let mut at = lowest;
+        while used.get(at).is_some_and(|&used| used > 0.0 && used + widths[node] > sizes.widest) {
+            at += 1;
+        }
+        used.resize(used.len().max(at + 1), 0.0);
+        used[at] += widths[node] + sizes.gap;
+        layer[node] = at;
+        for &lower in &after[node] {
+            layer[lower] = layer[lower].max(at + 1);
+            before[lower] -= 1;
+            if before[lower] == 0 {
+                ready.push(Reverse((layer[lower], lower)));
+            }
+        }
+    }
+    layer
+}
+
+/// Gives each item its x, and says how many layers there are.
+fn order(items: &mut [Item], chains: &[Chain], sizes: Sizes) -> usize {
+    let mut above: Vec<Vec<usize>> = vec![Vec::new(); items.len()];
+    let mut below = above.clone();
+    for chain in chains {
+        for pair in chain.items.windows(2) {
+            below[pair[0]].push(pair[1]);
+            above[pair[1]].push(pair[0]);
+        }
+    }
+    let count = items.iter().map(|item| item.layer + 1).max().unwrap_or(0);
+    let mut rows: Vec<Vec<usize>> = vec![Vec::new(); count];
+    for (at, item) in items.iter().enumerate() {
+        rows[item.layer].push(at);
+    }
+    for row in &rows {
+        let wanted: Vec<f64> = (0..row.len()).map(|at| at as f64).collect();
+        place(items, row, &wanted, sizes);
+    }
+    for sweep in 0..SWEEPS {
+        // The last sweeps only move, so that the order comes to rest.
+        let sorts = sweep < SWEEPS * 2 / 3;
+        let down = sweep % 2 == 0;
+        for step in 0..count {
+            let row = if down { step } else { count - 1 - step };
+            let near = |at: usize| if down { &above[at] } else { &below[at] };
+            let mean = |items: &[Item], at: usize| match near(at).as_slice() {
+                [] => items[at].x,
+                near => near.iter().map(|&near| items[near].x).sum::<f64>() / near.len() as f64,
+            };
+            let mut wanted: Vec<(usize, f64)> = rows[row].iter().map(|&at| (at, mean(items, at))).collect();
+            if sorts {
+                wanted.sort_by(|a, b| a.1.partial_cmp(&b.1).unwrap_or(Ordering::Equal));
+            }
+            rows[row] = wanted.iter().map(|it| it.0).collect();
+            let wanted: Vec<f64> = wanted.iter().map(|it| it.1).collect();
+            place(items, &rows[row], &wanted, sizes);
+        }
+    }
+    count
+}
+
+/// Items in this order, none touching the next, as near to where they want to be as that allows: neighbours that would touch become a block
+/// around the mean of their wishes.
+fn place(items: &mut [Item], row: &[usize], wanted: &[f64], sizes: Sizes) {
+    let mut offset = Vec::with_capacity(row.len());
+    let mut sum = 0.0;
+    for (at, &item) in row.iter().enumerate() {
+        if at > 0 {
+            let before = items[row[at - 1]];
+            let gap = if before.is_bend && items[item].is_bend { sizes.gap / 3.0 } else { sizes.gap };
+            sum += (before.width + items[item].width) / 2.0 + gap;
+        }
+        offset.push(sum);
+    }
+    // Sum of wishes, and number of items.
+    let mut blocks: Vec<(f64, usize)> = Vec::new();
+    for (&wish, &offset) in wanted.iter().zip(&offset) {
+        blocks.push((wish - offset, 1));
+        while let [.., (a, n), (b, m)] = blocks[..] {
+            if a / n as f64 <= b / m as f64 {
+                break;
+            }
+            blocks.pop();
+            blocks.pop();
+            blocks.push((a + b, n + m));
+        }
+    }
+    let mut at = 0;
+    for (sum, count) in blocks {
+        for _ in 0..count {
+            items[row[at]].x = sum / count as f64 + offset[at];
+            at += 1;
+        }
+    }
+}
+
+/// Where each edge leaves its upper and enters its lower node: side by side in the order of where they go.
+fn ports(items: &[Item], chains: &[Chain]) -> Vec<(f64, f64)> {
+    let mut ports = vec![(0.0, 0.0); chains.len()];
+    let mut ends: Vec<[Vec<(f64, usize)>; 2]> = vec![[Vec::new(), Vec::new()]; items.len()];
+    for (at, chain) in chains.iter().enumerate() {
+        if let [upper, second, ..] = chain.items[..] {
+            ends[upper][0].push((items[second].x, at));
+        }
+        if let [.., second, lower] = chain.items[..] {
+            ends[lower][1].push((items[second].x, at));
+        }
+    }
+    for (item, sides) in items.iter().zip(&mut ends) {
+        for (side, ends) in sides.iter_mut().enumerate() {
+            ends.sort_by(|a, b| a.partial_cmp(b).unwrap_or(Ordering::Equal));
+            let room = (item.width - 16.0).max(0.0);
+            let step = (room / ends.len() as f64).min(18.0);
+            let begin = item.x - step * (ends.len() as f64 - 1.0) / 2.0;
+            for (place, &(_, chain)) in ends.iter().enumerate() {
+                let x = begin + step * place as f64;
+                match side {
+                    0 => ports[chain].0 = x,
+                    _ => ports[chain].1 = x,
+                }
+            }
+        }
+    }
+    ports
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const SIZES: Sizes = Sizes { height: 40.0, gap: 20.0, layer_gap: 50.0, widest: 800.0 };
+
+    proptest! {
+        #[test]
+        fn no_node_touches_another_one_and_every_edge_joins_its_nodes(
+            widths in proptest::collection::vec(30.0..200.0f64, 1..40), ends in proptest::collection::vec((0u32..40, 0u32..40), 0..120), first in 0u32..40
+        ) {
+            let nodes = widths.len() as u32;
+            let edges: Vec<(u32, u32)> = ends.into_iter().map(|(from, to)| (from % nodes, to % nodes)).collect();
+            let layout = Layout::new(&widths, &edges, first % nodes, SIZES);
+            for (at, one) in layout.places.iter().enumerate() {
+                prop_assert!(one.x >= -0.001 && one.x + one.width <= layout.width + 0.001);
+                prop_assert!(one.y >= 0.0 && one.y + SIZES.height <= layout.height + 0.001);
+                for other in &layout.places[at + 1..] {
+                    let apart = one.x + one.width < other.x || other.x + other.width < one.x || one.y != other.y;
+                    prop_assert!(apart, "{one:?} {other:?}");
+                }
+            }
+            for (&(from, to), bends) in edges.iter().zip(&layout.bends) {
+                if from == to {
+                    prop_assert!(bends.is_empty());
+                    continue;
+                }
+                for (node, end) in [(from, bends[0]), (to, bends[bends.len() - 1])] {
+                    let place = layout.places[node as usize];
+                    prop_assert!(place.x <= end.0 && end.0 <= place.x + place.width);
+                    prop_assert!(end.1 == place.y || end.1 == place.y + SIZES.height);
+                }
+            }
+        }
+    }
+}

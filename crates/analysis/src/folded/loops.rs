@@ -1,0 +1,95 @@
+//! The loops of the steady state: what the path goes through between two visits of the same node.
+//!
+//! Of the way so far only the part without repetition is kept. When the path comes to a node that is on it, what lies between is a loop,
+//! which is counted and taken out. So every segment is in exactly one loop or on the way that is left at the end.
+
+use serde::Serialize;
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+/// A loop of the path as nodes, from the one with the most time on the path.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Loop {
+    pub nodes: Vec<u32>,
+    pub count: u64,
+    pub total_ns: u64,
+    pub share: f64,
+    pub min_ns: u64,
+    pub max_ns: u64,
+}
+
+/// Distinct loops beyond this are only counted.
+const MOST_LOOPS: usize = 1 << 16;
+
+const NOWHERE: u32 = u32::MAX;
+
+#[derive(Clone, Copy)]
+struct Sum {
+    count: u64,
+    total: u64,
+    min: u64,
+    max: u64,
+}
+
+pub struct Loops {
+    /// Node and time.
+    way: Vec<(u32, u64)>,
+    /// Where each node stands on the way.
+    place: Vec<u32>,
+    found: HashMap<Box<[u32]>, Sum>,
+    spare: Vec<u32>,
+    rare: u64,
+}
+
+impl Loops {
+    pub fn new(nodes: usize) -> Loops {
+        Loops { way: Vec::new(), place: vec![NOWHERE; nodes], found: HashMap::new(), spare: Vec::new(), rare: 0 }
+    }
+
+    pub fn step(&mut self, node: u32, ns: u64) {
+        let place = self.place[node as usize];
+        if place != NOWHERE {
+            self.count(place as usize);
+            for &(gone, _) in &self.way[place as usize..] {
+                self.place[gone as usize] = NOWHERE;
+            }
+            self.way.truncate(place as usize);
+        }
+        self.place[node as usize] = self.way.len() as u32;
+        self.way.push((node, ns));
+    }
+
+    fn count(&mut self, from: usize) {
+        let part = &self.way[from..];
+        let ns = part.iter().map(|step| step.1).sum();
+        // Nodes are numbered by their time, and each is in it once.
+        let begin = part.iter().enumerate().min_by_key(|(_, step)| step.0).map_or(0, |(at, _)| at);
+        self.spare.clear();
+        self.spare.extend(part[begin..].iter().chain(&part[..begin]).map(|step| step.0));
+        let room = self.found.len() < MOST_LOOPS;
+        match self.found.get_mut(self.spare.as_slice()) {
+            Some(sum) => *sum = Sum { count: sum.count + 1, total: sum.total + ns, min: sum.min.min(ns), max: sum.max.max(ns) },
+            None if room => {
+                self.found.insert(self.spare.as_slice().into(), Sum { count: 1, total: ns, min: ns, max: ns });
+            }
+            None => self.rare += 1,
+        }
+    }
+
+    /// Those with the most time; how many distinct ones there are; passages through others.
+    pub fn most(self, top: usize, share: impl Fn(u64) -> f64) -> (Vec<Loop>, u64, u64) {
+        let distinct = self.found.len() as u64;
+        let mut found: Vec<(Box<[u32]>, Sum)> = self.found.into_iter().collect();
+        found.sort_by(|(a, one), (b, other)| (Reverse(one.total), a).cmp(&(Reverse(other.total), b)));
+        found.truncate(top);
+        let told = found.into_iter().map(|(nodes, sum)| Loop {
+            nodes: nodes.into_vec(),
+            count: sum.count,
+            total_ns: sum.total,
+            share: share(sum.total),
+            min_ns: sum.min,
+            max_ns: sum.max,
+        });
+        (told.collect(), distinct, self.rare)
+    }
+}

@@ -1,0 +1,107 @@
+//! The path from its begin to its end, as often as somebody wants to walk along it.
+
+use super::active::Piece;
+use super::key::{Kind, Words};
+use serde::ser::{Serialize, Serializer};
+
+/// One machine in one state, or one link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Segment<'a> {
+    pub start_ns: u64,
+    pub end_ns: u64,
+    pub host: &'a str,
+    pub machine: &'a str,
+    pub class: &'a str,
+    pub state: &'a str,
+}
+
+/// Segments without gaps, neighbours of the same machine and state as one.
+#[derive(Clone, Debug)]
+pub struct Path {
+    pieces: Vec<Piece>,
+    words: Vec<Words>,
+    kinds: Vec<Kind>,
+    /// Of keys with the same words the first one.
+    same: Vec<u32>,
+}
+
+/// A stretch of the path; [`Path::words`] and [`Path::kind`] say of what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    pub of: u32,
+    pub start: u64,
+    pub end: u64,
+}
+
+impl Path {
+    pub(super) fn new(pieces: Vec<Piece>, words: Vec<Words>, kinds: Vec<Kind>) -> Path {
+        let mut first = std::collections::HashMap::new();
+        let same = words.iter().enumerate().map(|(at, words)| *first.entry(words).or_insert(at as u32)).collect();
+        Path { pieces, same, words, kinds }
+    }
+
+    pub fn stretches(&self) -> impl Iterator<Item = Stretch> + '_ {
+        let mut pieces = self.pieces.iter().map(|&(key, start, end)| Stretch { of: self.same_as(key), start, end }).peekable();
+        std::iter::from_fn(move || {
+            let mut stretch = pieces.next()?;
+            while let Some(next) = pieces.next_if(|next| next.of == stretch.of) {
+                stretch.end = next.end;
+            }
+            Some(stretch)
+        })
+    }
+
+    pub fn segments(&self) -> impl Iterator<Item = Segment<'_>> + '_ {
+        self.stretches().filter_map(|Stretch { of, start, end }| {
+            let [host, machine, class, state] = self.words.get(of as usize)?;
+            Some(Segment { start_ns: start, end_ns: end, host, machine, class, state })
+        })
+    }
+
+    fn same_as(&self, key: u32) -> u32 {
+        self.same.get(key as usize).copied().unwrap_or(key)
+    }
+
+    /// Stretches are of numbers below this.
+    pub fn kinds(&self) -> usize {
+        self.words.len()
+    }
+
+    /// Class and state. A link's class is its queue here, and the replies of a call are of one queue, or the path would look like a star around
+    /// one node for all links.
+    pub fn class_and_state(&self, of: u32) -> (&str, &str) {
+        let Some([_, machine, class, state]) = self.words.get(of as usize) else { return ("", "") };
+        match self.kind(of) {
+            Kind::Link => (queue_of_calls(machine), state),
+            _ => (class, state),
+        }
+    }
+
+    pub fn machine(&self, of: u32) -> &str {
+        self.words.get(of as usize).map_or("", |[_, machine, ..]| machine)
+    }
+
+    pub fn kind(&self, of: u32) -> Kind {
+        self.kinds.get(of as usize).copied().unwrap_or(Kind::Unknown)
+    }
+}
+
+impl PartialEq for Path {
+    fn eq(&self, other: &Path) -> bool {
+        self.segments().eq(other.segments())
+    }
+}
+
+impl Serialize for Path {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.segments())
+    }
+}
+
+/// `rpc:X:reply:ID` is the `rpc:X:reply` of one call.
+fn queue_of_calls(queue: &str) -> &str {
+    match queue.strip_prefix("rpc:").and_then(|call| call.rfind(":reply:")) {
+        Some(at) => &queue[.."rpc:".len() + at + ":reply".len()],
+        None => queue,
+    }
+}

@@ -1,0 +1,166 @@
+//! The verdict from the critical path: whether its largest state stands out.
+//!
+//! It does if it is ahead of the next beyond the noise, if somebody waits for what it does, and if the system would be faster were it shorter. What sleeps by
+//! its own timer, or waits for what the trace does not tell, holds nothing back that could be named. Machines of one class are one: threads of a pool
+//! take turns on the path. The error is two standard errors over windows of equal width.
+
+use crate::findings::{Evidence, PathThresholds};
+use crate::lineage::{Answer, Kind, Path};
+use crate::text::{number, percent};
+use crate::verdict::{Verdict, VerdictKind};
+use crate::what_if::{Prediction, Scenario};
+use std::collections::HashMap;
+
+const WINDOWS: usize = 12;
+
+/// A state on the path, of all machines of its class.
+#[derive(Clone, Debug)]
+pub struct Standing {
+    pub class: String,
+    pub state: String,
+    pub kind: Kind,
+    pub share: f64,
+    pub error: f64,
+    /// The one machine that has nearly all of it.
+    machine: Option<String>,
+    evidence: Evidence,
+}
+
+impl Standing {
+    /// What would show whether anything is gained here.
+    pub fn fix(&self) -> Scenario {
+        match self.kind {
+            Kind::Runnable => Scenario::cpus(1),
+            _ => Scenario::scale(self.machine.as_deref().unwrap_or(&self.class), &self.state, 0.5),
+        }
+    }
+}
+
+/// The states of a path, the largest first.
+pub fn standings(answer: &Answer, path: &Path) -> Vec<Standing> {
+    let (start, length) = (answer.start_ns, answer.length_ns.max(1));
+    let bound = |window: usize| start + (u128::from(length) * window as u128 / WINDOWS as u128) as u64;
+    let mut sums: HashMap<(&str, &str), ([u64; WINDOWS], HashMap<u32, u64>)> = HashMap::new();
+    let mut window = 0;
+    for stretch in path.stretches() {
+        let (windows, machines) = sums.entry(path.class_and_state(stretch.of)).or_insert_with(|| ([0; WINDOWS], HashMap::new()));
+        *machines.entry(stretch.of).or_default() += stretch.end - stretch.start;
+        let mut at = stretch.start;
+        while at < stretch.end {
+            while window + 1 < WINDOWS && at >= bound(window + 1) {
+                window += 1;
+            }
+            let end = if window + 1 < WINDOWS { stretch.end.min(bound(window + 1)) } else { stretch.end };
+            windows[window] += end - at;
+            at = end;
+        }
+    }
+    let mut out: Vec<Standing> = sums
+        .into_iter()
+        .map(|((class, state), (windows, machines))| {
+            let whole: u64 = windows.iter().sum();
+            let shares: Vec<f64> =
+                (0..WINDOWS).map(|at| windows[at] as f64 / (bound(at + 1) - bound(at)).max(1) as f64).collect();
+            let strongest = (0..WINDOWS).max_by_key(|&at| windows[at]).unwrap_or(0);
+            let most = machines.iter().max_by_key(|&(&of, &ns)| (ns, std::cmp::Reverse(of)));
+            let alone = most.filter(|&(_, &ns)| ns as f64 >= 0.9 * whole as f64).map(|(&of, _)| path.machine(of).to_owned());
+            Standing {
+                class: class.to_owned(),
+                state: state.to_owned(),
+                kind: most.map_or(Kind::Unknown, |(&of, _)| path.kind(of)),
+                share: whole as f64 / length as f64,
+                error: error(&shares),
+                machine: alone,
+                evidence: Evidence { start_ns: bound(strongest) as i64, end_ns: bound(strongest + 1) as i64 },
+            }
+        })
+        .collect();
+    out.sort_by(|a, b| b.share.total_cmp(&a.share).then_with(|| (&a.class, &a.state).cmp(&(&b.class, &b.state))));
+    out
+}
+
+/// Two standard errors of the mean.
+fn error(shares: &[f64]) -> f64 {
+    let count = shares.len() as f64;
+    let mean = shares.iter().sum::<f64>() / count;
+    let squares: f64 = shares.iter().map(|share| (share - mean).powi(2)).sum();
+    2.0 * (squares / (count - 1.0) / count).sqrt()
+}
+
+/// How often the path goes from one machine to another.
+fn handovers(path: &Path) -> u64 {
+    let (mut last, mut count) = (None, 0);
+    for stretch in path.stretches().filter(|stretch| path.kind(stretch.of) != Kind::Link) {
+        let machine = path.machine(stretch.of);
+        count += u64::from(last.is_some_and(|last| last != machine));
+        last = Some(machine);
+    }
+    count
+}
+
+/// `fix` is what [`Standing::fix`] of the first would bring, if that was asked.
+pub fn judge(answer: &Answer, path: &Path, standings: &[Standing], fix: Option<&Prediction>, lost: u64, thresholds: &PathThresholds) -> Verdict {
+    let unknown = answer.unknown_ns as f64 / answer.length_ns.max(1) as f64;
+    let whole = Evidence { start_ns: answer.start_ns as i64, end_ns: answer.end_ns as i64 };
+    let end = format!(", {} of the path unknown, {} events lost", percent(unknown), number(lost));
+    let first = standings.first();
+    let nothing = |why: String| Verdict {
+        kind: VerdictKind::Nothing,
+        machine: None,
+        state: None,
+        share: None,
+        share_error: None,
+        unknown_share: Some(unknown),
+        lost,
+        evidence: whole,
+        text: format!("Nothing stands out: {why}{end}."),
+        of_stages: false,
+    };
+    let Some(first) = first else { return nothing("nothing happens".to_owned()) };
+    let name = format!("{}::{}", first.class, first.state);
+    let said = format!("{} ± {} of the critical path", percent(first.share), percent(first.error));
+    if let Some(reason) = reason(path, standings, first, fix, thresholds) {
+        return nothing(format!("{name} has the most, {said}, but {reason}"));
+    }
+    let what = match first.kind {
+        Kind::Runnable => format!("{} waits for a CPU for {said}", first.class),
+        Kind::Link => format!("{} is the bottleneck: the way through it ({}) takes {said}", first.class, first.state),
+        _ => format!("{} is the bottleneck: {} takes {said}", first.class, first.state),
+    };
+    Verdict {
+        kind: VerdictKind::Bottleneck,
+        machine: Some(first.class.clone()),
+        state: Some(first.state.clone()),
+        share: Some(first.share),
+        share_error: Some(first.error),
+        unknown_share: Some(unknown),
+        lost,
+        evidence: first.evidence,
+        text: format!("{what}{end}."),
+        of_stages: false,
+    }
+}
+
+/// Why the first state does not stand out.
+fn reason(path: &Path, standings: &[Standing], first: &Standing, fix: Option<&Prediction>, thresholds: &PathThresholds) -> Option<String> {
+    if first.kind == Kind::Unknown || first.kind == Kind::Blocked {
+        return Some("what it waits for is not in the trace".to_owned());
+    }
+    if first.kind == Kind::Link && first.state == "timer" {
+        return Some("it sleeps until a time that it set itself".to_owned());
+    }
+    if first.share < thresholds.min_share {
+        return Some(format!("that is below {}", percent(thresholds.min_share)));
+    }
+    if let Some(second) = standings.get(1) {
+        if first.share - second.share < first.error.hypot(second.error) {
+            return Some(format!("{}::{} is not behind it beyond the noise ({} ± {})", second.class, second.state, percent(second.share), percent(second.error)));
+        }
+    }
+    if handovers(path) == 0 {
+        return Some("no machine waits for another".to_owned());
+    }
+    let gain = fix.and_then(|fix| fix.gain)?;
+    let change = fix.map_or("", |fix| fix.change.as_str());
+    (gain < thresholds.min_gain).then(|| format!("{change} would bring {} only", percent(gain.max(0.0))))
+}

@@ -1,0 +1,81 @@
+//! What to try where nobody said it: the states that decide, the queues that were full; then, which fixes in which order.
+
+use super::answer::{Answer, Prediction};
+use super::grammar::Scenario;
+
+/// States that are tried.
+const STATES: usize = 8;
+/// Queues that are tried.
+const QUEUES: usize = 4;
+/// Below this share of the path nothing is tried.
+const LEAST_SHARE: f64 = 0.01;
+/// Fixes in a row.
+const FIXES: usize = 5;
+/// A fix that brings less is none.
+const LEAST_GAIN: f64 = 0.01;
+
+/// Which scenarios to try first, from an answer without any.
+pub fn first(answer: &Answer) -> Vec<Scenario> {
+    let mut tried: Vec<Scenario> = Vec::new();
+    for share in answer.shares.iter().filter(|share| share.scales && share.share >= LEAST_SHARE) {
+        // Machines of a class have their states together.
+        let scenario = Scenario::scale(share.class_or_link(), &share.state, 0.5);
+        if tried.len() < STATES && !tried.contains(&scenario) {
+            tried.push(scenario);
+        }
+    }
+    tried.extend(answer.full.iter().take(QUEUES).map(|(queue, capacity, _)| Scenario::capacity(queue, capacity.saturating_mul(4))));
+    let waits = answer.shares.iter().filter(|share| share.state == "runnable" && share.class != "link").map(|share| share.share);
+    if waits.sum::<f64>() >= LEAST_SHARE {
+        tried.push(Scenario::cpus(1));
+    }
+    tried
+}
+
+/// Fixes, each the best one after those before it.
+#[derive(Clone, Debug, Default)]
+pub struct Order {
+    candidates: Vec<Scenario>,
+    done: Option<Scenario>,
+    pub steps: Vec<Prediction>,
+}
+
+impl Order {
+    /// The first step is the best of what was tried.
+    pub fn new(candidates: Vec<Scenario>, predictions: &[Prediction]) -> Order {
+        let mut order = Order { candidates, ..Order::default() };
+        order.step(predictions);
+        order
+    }
+
+    /// What to try next; nothing: this was all.
+    pub fn next(&self) -> Vec<Scenario> {
+        match &self.done {
+            Some(done) if self.steps.len() < FIXES => self.candidates.iter().map(|candidate| done.with(candidate)).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Takes the best of them. Says whether it brought anything.
+    pub fn step(&mut self, predictions: &[Prediction]) -> bool {
+        let gained = |prediction: &Prediction| prediction.gain.filter(|_| prediction.refused.is_none());
+        let best = predictions
+            .iter()
+            .enumerate()
+            .filter_map(|(at, it)| Some((at, it, gained(it)?)))
+            .max_by(|a, b| a.2.total_cmp(&b.2).then(b.0.cmp(&a.0)));
+        let so_far = self.steps.last().and_then(gained).unwrap_or(0.0);
+        match best {
+            Some((at, prediction, gain)) if (1.0 + gain) / (1.0 + so_far) >= 1.0 + LEAST_GAIN && at < self.candidates.len() => {
+                let fix = self.candidates.remove(at);
+                self.done = Some(self.done.take().map_or_else(|| fix.clone(), |done| done.with(&fix)));
+                self.steps.push(prediction.clone());
+                true
+            }
+            _ => {
+                self.done = None;
+                false
+            }
+        }
+    }
+}

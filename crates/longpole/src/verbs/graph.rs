@@ -1,0 +1,249 @@
+//! `longpole graph`: the critical path folded, so that each state is there once.
+
+use crate::table::{duration, number, percent, plain, Table};
+use crate::{drawing, input::Input, interactions, WrongUsage};
+use anyhow::Context;
+use longpole_analysis::folded::{fold, Graph, Limits, Node, MOST};
+use longpole_analysis::lineage::{Answer, Mode, Options};
+use serde::Serialize;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Fold the critical path into a graph of its states: text, JSON, DOT, SVG
+#[derive(clap::Args)]
+#[command(after_help = "\
+Each pair of class and state on the path is one node, each pair of neighbours on it one edge, whatever the length of the path.
+Rare ones are gathered: nodes in one other node, edges as a count, until --most is kept.
+
+Examples:
+  longpole graph simulation.jsonl                             nodes, edges and loops of a machine log's path
+  longpole graph --format svg -o path.svg simulation.jsonl    as a picture
+  longpole graph --format dot simulation.jsonl | dot -Tpdf -o path.pdf
+  longpole graph --json simulation.jsonl | jq '.nodes[0]'")]
+pub struct Args {
+    #[command(flatten)]
+    input: Input,
+
+    /// How it is told
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+
+    /// Write it to FILE
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    /// Tell the K loops that take the most time
+    #[arg(long, value_name = "K", default_value_t = 10)]
+    top: usize,
+
+    /// Keep at most N nodes and edges [default: 545, in a picture 150]
+    #[arg(long, value_name = "N", value_parser = at_least_six)]
+    most: Option<usize>,
+
+    /// From the end (global), or one machine's own time with its blocks explained (active)
+    #[arg(long, value_name = "MODE", default_value = "global")]
+    mode: Way,
+
+    /// The machine whose end counts (global), or whose time it is (active); MACHINE, or HOST/MACHINE
+    #[arg(long, value_name = "MACHINE", required_if_eq("mode", "active"))]
+    machine: Option<String>,
+}
+
+const MOST_DRAWN: usize = 150;
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    Text,
+    Json,
+    Dot,
+    Svg,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Way {
+    Global,
+    Active,
+}
+
+fn at_least_six(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(most) if most >= 6 => Ok(most),
+        _ => Err("an integer from 6".to_owned()),
+    }
+}
+
+/// The graph as programs get it: whose path it is, then what it is folded to.
+#[derive(Serialize)]
+struct Told<'a> {
+    mode: &'a str,
+    end_host: &'a str,
+    end_machine: &'a str,
+    start_ns: u64,
+    end_ns: u64,
+    length_ns: u64,
+    unknown_ns: u64,
+    lost: u64,
+    #[serde(flatten)]
+    graph: &'a Graph,
+}
+
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let format = match (args.input.json, args.format) {
+        (true, Format::Text | Format::Json) => Format::Json,
+        (true, _) => return Err(WrongUsage("--json is a format of its own; name one of both".to_owned()).into()),
+        (false, format) => format,
+    };
+    let mode = match args.mode {
+        Way::Global => Mode::Global,
+        Way::Active => Mode::Active,
+    };
+    let options = Options { mode, machine: args.machine, segments: true, ..Options::default() };
+    let answer = interactions::open(&args.input, "graphs are")?.lineage(options)?;
+    let Some(segments) = &answer.segments else { anyhow::bail!("internal error: a path without segments") };
+    // A picture of more is no longer looked at, but searched.
+    let most = args.most.unwrap_or(if format == Format::Svg { MOST_DRAWN } else { MOST });
+    let graph = fold(segments, Limits { most, loops: args.top });
+    match &args.output {
+        None => write(format, &answer, &graph, BufWriter::new(io::stdout().lock()))?,
+        Some(file) => {
+            let shown = || format!("{} cannot be written", file.display());
+            let out = File::create(file).with_context(shown)?;
+            write(format, &answer, &graph, BufWriter::new(out)).with_context(shown)?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn write(format: Format, answer: &Answer, graph: &Graph, mut out: impl Write) -> anyhow::Result<()> {
+    match format {
+        Format::Text => print(&mut out, answer, graph)?,
+        Format::Json => {
+            let told = Told {
+                mode: answer.mode,
+                end_host: &answer.end_host,
+                end_machine: &answer.end_machine,
+                start_ns: answer.start_ns,
+                end_ns: answer.end_ns,
+                length_ns: answer.length_ns,
+                unknown_ns: answer.unknown_ns,
+                lost: answer.lost,
+                graph,
+            };
+            serde_json::to_writer_pretty(&mut out, &told)?;
+            writeln!(out)?;
+        }
+        Format::Dot => dot(&mut out, &title(answer, graph), graph)?,
+        Format::Svg => drawing::svg(&mut out, &title(answer, graph), graph)?,
+    }
+    Ok(out.flush()?)
+}
+
+fn title(answer: &Answer, graph: &Graph) -> String {
+    let end = match answer.end_host.as_str() {
+        "" => answer.end_machine.clone(),
+        host => format!("{host}/{}", answer.end_machine),
+    };
+    let which = if answer.mode == "active" { "active path of" } else { "path to the end of" };
+    let [length, segments] = [duration(answer.length_ns), number(graph.segments)];
+    plain(format!("{which} {end}: {length}, {segments} segments in {} nodes and {} edges", graph.nodes.len(), graph.edges.len()))
+}
+
+/// Rows of a table for people; programs get all of them.
+const MOST_ROWS: usize = 40;
+
+fn print(out: &mut impl Write, answer: &Answer, graph: &Graph) -> io::Result<()> {
+    writeln!(out, "{}\n\nNODES", title(answer, graph))?;
+    let time = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), duration);
+    let mut table = Table::new(&["state", ">share", ">time", ">count", ">machines", ">min", ">p50", ">p90", ">p99", ">max"]);
+    for node in graph.nodes.iter().take(MOST_ROWS) {
+        let times = &node.times;
+        table.row([
+            name(graph, node),
+            percent(node.share),
+            duration(times.total_ns),
+            number(times.count),
+            number(node.machines),
+            time(times.min_ns),
+            time(times.p50_ns),
+            time(times.p90_ns),
+            time(times.p99_ns),
+            time(times.max_ns),
+        ]);
+    }
+    table.print(out)?;
+    more(out, graph.nodes.len(), "nodes")?;
+    writeln!(out, "\nEDGES (times are those of the segments before the arrow)")?;
+    let named = |node: u32| graph.nodes.get(node as usize).map_or_else(String::new, |node| name(graph, node));
+    let mut table = Table::new(&["from", "", "to", ">count", ">time", ">min", ">p50", ">p90", ">p99", ">max"]);
+    for edge in graph.edges.iter().take(MOST_ROWS) {
+        let times = &edge.times;
+        table.row([
+            named(edge.from),
+            "->".to_owned(),
+            named(edge.to),
+            number(times.count),
+            duration(times.total_ns),
+            time(times.min_ns),
+            time(times.p50_ns),
+            time(times.p90_ns),
+            time(times.p99_ns),
+            time(times.max_ns),
+        ]);
+    }
+    table.print(out)?;
+    more(out, graph.edges.len(), "edges")?;
+    if graph.rare_edges.distinct > 0 {
+        let rare = graph.rare_edges;
+        writeln!(out, "  {} rare edges are left out; the path took one {} times", number(rare.distinct), number(rare.count))?;
+    }
+    writeln!(out, "\nLOOPS (what the path goes through between two visits of a state; {} different)", number(graph.distinct_loops))?;
+    let mut table = Table::new(&[">share", ">time", ">count", ">mean", "through"]);
+    for it in &graph.loops {
+        let through = it.nodes.iter().map(|&node| named(node)).collect::<Vec<_>>().join(" -> ");
+        table.row([percent(it.share), duration(it.total_ns), number(it.count), duration(it.total_ns / it.count.max(1)), through]);
+    }
+    table.print(out)
+}
+
+fn more(out: &mut impl Write, all: usize, what: &str) -> io::Result<()> {
+    match all.checked_sub(MOST_ROWS) {
+        None | Some(0) => Ok(()),
+        Some(more) => writeln!(out, "  … and {more} more {what} (--json has them)"),
+    }
+}
+
+/// Class and state; the one that gathers the rare ones by their number.
+fn name(graph: &Graph, node: &Node) -> String {
+    match (&node.class, &node.state) {
+        (Some(class), Some(state)) => format!("{class}::{state}"),
+        _ => format!("({} rare states)", number(graph.rare_nodes)),
+    }
+}
+
+fn dot(out: &mut impl Write, title: &str, graph: &Graph) -> io::Result<()> {
+    let text = |text: String| plain(text).replace('\\', "\\\\").replace('"', "\\\"");
+    writeln!(out, "digraph path {{")?;
+    writeln!(out, "  graph [label=\"{}\", labelloc=t, fontname=\"sans-serif\"];", text(title.to_owned()))?;
+    writeln!(out, "  node [shape=box, style=\"rounded,filled\", fontname=\"sans-serif\", fontsize=11];")?;
+    writeln!(out, "  edge [color=\"#7b8794\", fontname=\"sans-serif\", fontsize=9];")?;
+    for (at, node) in graph.nodes.iter().enumerate() {
+        let (fill, border) = drawing::colours(node.kind);
+        let label = format!(
+            "{}\\n{}, {}, {} x",
+            text(name(graph, node)),
+            percent(node.share),
+            duration(node.times.total_ns),
+            number(node.times.count)
+        );
+        let style = if drawing::is_hatched(node.kind) { ", style=\"rounded,filled,dashed\"" } else { "" };
+        writeln!(out, "  n{at} [label=\"{label}\", fillcolor=\"{fill}\", color=\"{border}\"{style}];")?;
+    }
+    let all = graph.nodes.iter().map(|node| node.times.total_ns).sum::<u64>().max(1);
+    for edge in &graph.edges {
+        let width = 0.5 + 7.0 * (edge.times.total_ns as f64 / all as f64).sqrt();
+        writeln!(out, "  n{} -> n{} [label=\"{} x\", penwidth={width:.1}];", edge.from, edge.to, number(edge.times.count))?;
+    }
+    writeln!(out, "}}")
+}

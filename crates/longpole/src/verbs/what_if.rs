@@ -1,0 +1,185 @@
+//! `longpole what-if`: what a change would bring, before anybody makes it.
+
+use crate::table::{duration, number, percent, Table};
+use crate::{input::Input, interactions, WrongUsage};
+use anyhow::bail;
+use longpole_analysis::what_if::propose::{self, Order};
+use longpole_analysis::what_if::{Answer, Options, Prediction, Scenario};
+use longpole_trace::Moment;
+use serde::Serialize;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Predict what a change would bring, by replaying the trace with it
+#[derive(clap::Args)]
+#[command(after_help = "\
+A scenario is one argument; changes that are made together are joined by `and`:
+  'MACHINE::STATE x0.5'     the state takes half of its time; MACHINE may be a class; a link is QUEUE::wire or link::timer
+  'queue NAME capacity N'   the queue holds N
+  'cpus +N'                 each host has N CPUs more
+  'batch MACHINE N'         the machine makes a call or gives a signal once per N items
+Names with spaces or `::` stand in double quotes. Without a scenario, what decides is made twice as fast, one after the other.
+
+Examples:
+  longpole what-if simulation.jsonl                            what would bring most, and which fixes in which order
+  longpole what-if simulation.jsonl 'router::lookup x0.5' 'queue submit capacity 2048'
+  longpole what-if simulation.jsonl 'router::lookup x0.5 and cpus +1'
+  longpole what-if --json simulation.jsonl 'link::wire x2' | jq '.[0].gain'")]
+pub struct Args {
+    /// The trace (none: the newest recording), and scenarios: what is no scenario is the trace
+    #[arg(value_name = "TRACE|SCENARIO")]
+    words: Vec<String>,
+
+    /// The machine whose last deed counts; MACHINE, or HOST/MACHINE
+    #[arg(long, value_name = "MACHINE")]
+    machine: Option<String>,
+
+    /// Leave out what is before TIME: +1.5s from the trace's begin, or ns on its clock
+    #[arg(long, value_name = "TIME", value_parser = Moment::parse)]
+    begin: Option<Moment>,
+
+    /// Leave out what is after TIME
+    #[arg(long, value_name = "TIME", value_parser = Moment::parse)]
+    end: Option<Moment>,
+
+    /// Answer in JSON, for programs
+    #[arg(long)]
+    json: bool,
+}
+
+/// Scenarios in one pass.
+const MOST_SCENARIOS: usize = 256;
+
+/// A line of the answer.
+#[derive(Serialize)]
+struct Row {
+    #[serde(flatten)]
+    prediction: Prediction,
+    /// Which step it is of the fixes in their order; the change is then all fixes so far.
+    step: Option<usize>,
+}
+
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let (input, scenarios) = asked(&args)?;
+    let options = |scenarios: Vec<Scenario>| Options { scenarios, machine: args.machine.clone(), ..Options::default() };
+    let (answer, order) = match scenarios.is_empty() {
+        false => (interactions::open(&input, "predictions are")?.what_if(options(scenarios))?, Vec::new()),
+        true => propose(&input, options)?,
+    };
+    let mut out = BufWriter::new(io::stdout().lock());
+    if input.json {
+        let tried = answer.predictions.iter().cloned().map(|prediction| Row { prediction, step: None });
+        let steps = (1..).zip(&order).map(|(step, prediction)| Row { prediction: prediction.clone(), step: Some(step) });
+        serde_json::to_writer_pretty(&mut out, &tried.chain(steps).collect::<Vec<_>>())?;
+        writeln!(out)?;
+    } else {
+        print(&mut out, &answer, &order)?;
+    }
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Which of the words are traces and which are scenarios.
+fn asked(args: &Args) -> anyhow::Result<(Input, Vec<Scenario>)> {
+    let mut scenarios = Vec::new();
+    let mut traces = Vec::new();
+    for word in &args.words {
+        match Scenario::parse(word) {
+            Ok(scenario) if !Path::new(word).exists() => scenarios.push(scenario),
+            Err(error) if !Path::new(word).exists() && (!traces.is_empty() || word.contains(char::is_whitespace)) => {
+                return Err(WrongUsage(error).into());
+            }
+            _ => traces.push(PathBuf::from(word)),
+        }
+    }
+    if scenarios.len() > MOST_SCENARIOS {
+        return Err(WrongUsage(format!("more than {MOST_SCENARIOS} scenarios")).into());
+    }
+    Ok((Input { traces, begin: args.begin, end: args.end, json: args.json }, scenarios))
+}
+
+/// Nobody said what to try: what decides. The trace is read once per round.
+fn propose(input: &Input, options: impl Fn(Vec<Scenario>) -> Options) -> anyhow::Result<(Answer, Vec<Prediction>)> {
+    if let Some(pipe) = input.paths()?.iter().find(|path| path.metadata().is_ok_and(|data| !data.is_file() && !data.is_dir())) {
+        bail!(
+            "{} can be read once only, and to find what to try takes several times: name scenarios, or store it in a file",
+            pipe.display()
+        );
+    }
+    let pass = |scenarios| interactions::open(input, "predictions are")?.what_if(options(scenarios));
+    let plain = pass(Vec::new())?;
+    let candidates = propose::first(&plain);
+    if candidates.is_empty() {
+        return Ok((plain, Vec::new()));
+    }
+    let mut answer = pass(candidates.clone())?;
+    let mut order = Order::new(candidates, &answer.predictions);
+    loop {
+        let next = order.next();
+        if next.is_empty() || !order.step(&pass(next)?.predictions) {
+            break;
+        }
+    }
+    answer.predictions.sort_by(|a, b| b.gain.unwrap_or(f64::MIN).total_cmp(&a.gain.unwrap_or(f64::MIN)));
+    Ok((answer, order.steps))
+}
+
+fn print(out: &mut impl Write, answer: &Answer, order: &[Prediction]) -> io::Result<()> {
+    let end = match answer.end_host.as_str() {
+        "" => answer.end_machine.clone(),
+        host => format!("{host}/{}", answer.end_machine),
+    };
+    let error = 100.0 * answer.baseline_error;
+    writeln!(out, "to the last deed of {end}: {}; the unchanged replay differs by {error:+.1} %\n", duration(answer.baseline_ns))?;
+    let refused = answer.predictions.iter().filter_map(|it| it.refused.as_ref()).next();
+    if answer.predictions.is_empty() {
+        writeln!(out, "nothing on the way to it can be changed")?;
+    } else if answer.predictions.iter().all(|it| it.refused.is_some()) && refused.is_some() {
+        writeln!(out, "no predictions: {}", refused.map_or("", String::as_str))?;
+    } else {
+        let mut table = Table::new(&["change", ">gain", ">from", ">to", ">then", "next"]);
+        answer.predictions.iter().for_each(|it| table.row(row(it)));
+        table.print(out)?;
+    }
+    if !order.is_empty() {
+        writeln!(out, "\nFIX THESE IN THIS ORDER")?;
+        let mut table = Table::new(&[">", "change", ">gain so far", ">from", ">to", ">then", "next"]);
+        let mut before = "";
+        for (at, step) in order.iter().enumerate() {
+            let [_, cells @ ..] = row(step);
+            let change = step.change.strip_prefix(before).map_or(step.change.as_str(), |rest| rest.strip_prefix(" and ").unwrap_or(rest));
+            table.row([number(at as u64 + 1), change.to_owned()].into_iter().chain(cells));
+            before = &step.change;
+        }
+        table.print(out)?;
+    }
+    writeln!(out, "\n{} interactions", number(answer.interactions))?;
+    for (count, what) in [
+        (answer.contradictions, "contradictions; `longpole path` tells them"),
+        (answer.forgotten_causes, "causes lie further back than is remembered"),
+    ] {
+        if count > 0 {
+            writeln!(out, "{} {what}", number(count))?;
+        }
+    }
+    Ok(())
+}
+
+fn row(prediction: &Prediction) -> [String; 6] {
+    let share =
+        |gain: Option<f64>| gain.map_or_else(|| "-".to_owned(), |gain| format!("{}{}", if gain >= 0.0 { "+" } else { "" }, percent(gain)));
+    let next = match (&prediction.refused, &prediction.next) {
+        (Some(refused), _) => format!("refused: {refused}"),
+        (None, Some(next)) => format!("{}::{}", next.machine, next.state),
+        (None, None) => "-".to_owned(),
+    };
+    [
+        prediction.change.clone(),
+        share(prediction.gain),
+        share(prediction.gain_low),
+        share(prediction.gain_high),
+        prediction.predicted_ns.map_or_else(|| "-".to_owned(), duration),
+        next,
+    ]
+}

@@ -1,0 +1,322 @@
+//! From a trace's events to interactions: what its threads, interrupts, queues and devices did to themselves and to each other.
+//!
+//! It stands on what is known of the kernel ([`crate::linux`]) and of the probes ([`crate::system`]), goes through the events once, and composes
+//! [`Interaction`]s in the order of time. Memory grows with living threads, names, and what is under way, never with the number of events.
+//!
+//! What it keeps to:
+//! - A thread is one machine, whatever tells of it. Where it is known what its code waits for (a probe's wait, a call), that is why it is blocked;
+//!   else what the kernel says.
+//! - The kernel's wake-ups carry the edges between blocked threads. Where a thread waits for tokens and is woken for other reasons (a timer of a polling loop), it
+//!   goes on waiting, and the token carries the edge.
+//! - Nothing is assumed where events are missing: the time is UNKNOWN, and so is the cause of what ends in it. [`Composer::told`] says which
+//!   events would have told.
+
+mod contexts;
+mod devices;
+mod naming;
+mod probes;
+mod threads;
+mod waits;
+
+use crate::hash::IdMap;
+use crate::interaction::{Cause, Deed, Interaction, MachineId, QueueId, Vocabulary};
+use crate::linux::Linux;
+use crate::linux_net::Hop;
+use crate::linux_watch::{Moment, Watch, Why};
+use crate::names::NameId;
+use crate::rules::RuleError;
+use crate::system::System;
+use longpole_trace::event::{Catalogue, Item, StreamKind};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use threads::Thread;
+
+/// What is known of a trace beside its events.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct About {
+    /// The process whose end is the end: the command that was recorded.
+    pub command: Option<i32>,
+}
+
+/// What the interactions cannot say of themselves.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    pub events: u64,
+    /// Lost events, and losses that nobody counted.
+    pub lost: u64,
+    pub uncounted_losses: u64,
+    /// Blocks that ended without a known cause, by the event group that would have told it.
+    pub unknown_by: BTreeMap<&'static str, u64>,
+    /// Items taken that were put before the trace began.
+    pub from_before: u64,
+    /// Queues that held another number of items than their program said.
+    pub size_mismatches: u64,
+}
+
+pub struct Composer {
+    linux: Linux,
+    system: System,
+    vocabulary: Vocabulary,
+    about: About,
+    words: Words,
+    heard: Heard,
+    out: VecDeque<Interaction>,
+    now: u64,
+    told: Told,
+    threads: Vec<Thread>,
+    of_linux: Vec<Option<u32>>,
+    of_system: Vec<Option<u32>>,
+    naming: naming::Naming,
+    contexts: contexts::Contexts,
+    devices: devices::Devices,
+    waits: waits::Waits,
+    linux_names: Vec<Option<NameId>>,
+    system_names: Vec<Option<NameId>>,
+    reasons: HashMap<Why, NameId>,
+    /// Who did something last: with probes, and of all that are neither the kernel's own nor the recorder's.
+    last_probed: Option<u32>,
+    last_user: Option<u32>,
+    ended: bool,
+}
+
+/// Names that this module gives.
+#[derive(Clone, Copy, Debug)]
+struct Words {
+    user: NameId,
+    run: NameId,
+    kernel: NameId,
+    runnable: NameId,
+    preempted: NameId,
+    unknown: NameId,
+    timer: NameId,
+    raise: NameId,
+    outside: NameId,
+    lost: NameId,
+    signal: NameId,
+    work: NameId,
+    disk: NameId,
+    wire: NameId,
+}
+
+impl Words {
+    fn new(vocabulary: &mut Vocabulary) -> Words {
+        let mut word = |text| vocabulary.names.intern(text);
+        Words {
+            user: word("user"),
+            run: word("run"),
+            kernel: word("kernel"),
+            runnable: word("runnable"),
+            preempted: word("preempted"),
+            unknown: word("UNKNOWN"),
+            timer: word("timer"),
+            raise: word("raise"),
+            outside: word("outside"),
+            lost: word("lost"),
+            signal: word("signal"),
+            work: word("work"),
+            disk: word("disk"),
+            wire: word("wire"),
+        }
+    }
+}
+
+/// What the kernel's model says during one event.
+#[derive(Debug, Default)]
+struct Heard {
+    moments: Vec<Moment>,
+    hops: Vec<devices::Seen>,
+}
+
+impl Watch for Heard {
+    #[inline]
+    fn moment(&mut self, moment: Moment) {
+        self.moments.push(moment);
+    }
+
+    #[inline]
+    fn hopped(&mut self, hop: &Hop<'_>) {
+        self.hops.extend(devices::Seen::of(hop));
+    }
+}
+
+impl Composer {
+    pub fn new(linux: Linux, system: System, about: About) -> Composer {
+        let mut vocabulary = Vocabulary::default();
+        let words = Words::new(&mut vocabulary);
+        Composer {
+            linux,
+            system,
+            vocabulary,
+            about,
+            words,
+            heard: Heard::default(),
+            out: VecDeque::new(),
+            now: 0,
+            told: Told::default(),
+            threads: Vec::new(),
+            of_linux: Vec::new(),
+            of_system: Vec::new(),
+            naming: naming::Naming::default(),
+            contexts: contexts::Contexts::default(),
+            devices: devices::Devices::default(),
+            waits: waits::Waits::default(),
+            linux_names: Vec::new(),
+            system_names: Vec::new(),
+            reasons: HashMap::new(),
+            last_probed: None,
+            last_user: None,
+            ended: false,
+        }
+    }
+
+    pub fn built_in(about: About) -> Result<Composer, RuleError> {
+        Ok(Composer::new(Linux::new(i64::MIN, i64::MAX)?, System::new()?, about))
+    }
+
+    pub fn vocabulary(&self) -> &Vocabulary {
+        &self.vocabulary
+    }
+
+    pub fn told(&self) -> &Told {
+        &self.told
+    }
+
+    pub fn linux(&self) -> &Linux {
+        &self.linux
+    }
+
+    /// The next interaction that is known by now.
+    #[inline]
+    pub fn next_interaction(&mut self) -> Option<Interaction> {
+        self.out.pop_front()
+    }
+
+    /// The next event or loss in the order of time.
+    pub fn item(&mut self, catalogue: &Catalogue, item: &Item<'_>) {
+        match item {
+            Item::Event(event) => {
+                self.told.events += 1;
+                self.at(event.t_ns);
+                match catalogue.streams.get(event.stream.0 as usize).map(|stream| stream.kind) {
+                    Some(StreamKind::Kernel) => {
+                        self.linux.event(catalogue, event, &mut self.heard);
+                        if let Some(cpu) = event.cpu {
+                            self.close_contexts(cpu);
+                            self.heed(catalogue);
+                            self.open_contexts(cpu);
+                        }
+                    }
+                    Some(StreamKind::User) => {
+                        let step = self.system.step(catalogue, event);
+                        self.step(catalogue, &step);
+                    }
+                    _ => {}
+                }
+            }
+            Item::Loss(loss) => {
+                self.at(loss.end_ns);
+                match loss.events {
+                    Some(events) => self.told.lost += events,
+                    None => self.told.uncounted_losses += 1,
+                }
+                self.linux.loss(catalogue, loss, &mut self.heard);
+                self.close_all_contexts();
+                self.heed(catalogue);
+                if let Some(machine) = self.system.machine_of_stream(loss.stream) {
+                    self.probes_lost(catalogue, machine, loss.begin_ns);
+                }
+            }
+        }
+    }
+
+    /// To be called once, after the last event.
+    pub fn finish(&mut self) {
+        if self.ended {
+            return;
+        }
+        self.ended = true;
+        let lives = |at: &u32| self.threads[*at as usize].machine.is_some();
+        let last = [self.last_probed, self.last_user].into_iter().flatten().find(lives);
+        if let Some(machine) = last.and_then(|at| self.threads[at as usize].machine) {
+            self.emit(Deed::End { machine });
+        }
+    }
+
+    /// Time never runs backwards here.
+    fn at(&mut self, t_ns: i64) {
+        self.now = self.now.max(u64::try_from(t_ns).unwrap_or(0));
+    }
+
+    fn heed(&mut self, catalogue: &Catalogue) {
+        if !self.heard.moments.is_empty() {
+            let mut moments = std::mem::take(&mut self.heard.moments);
+            for moment in moments.drain(..) {
+                self.moment(catalogue, moment);
+            }
+            self.heard.moments = moments;
+        }
+        if !self.heard.hops.is_empty() {
+            let mut hops = std::mem::take(&mut self.heard.hops);
+            for hop in hops.drain(..) {
+                self.hop(catalogue, &hop);
+            }
+            self.heard.hops = hops;
+        }
+    }
+
+    #[inline]
+    fn emit(&mut self, deed: Deed) {
+        self.out.push_back(Interaction { t: self.now, line: self.told.events, deed });
+    }
+
+    fn unknown(&mut self, group: &'static str) -> Option<Cause> {
+        *self.told.unknown_by.entry(group).or_default() += 1;
+        None
+    }
+
+    /// A name of the kernel's model.
+    #[inline]
+    fn of_linux(&mut self, name: NameId) -> NameId {
+        translated(&mut self.linux_names, name, &mut self.vocabulary, |name| self.linux.names.text(name))
+    }
+
+    /// A name of the probes.
+    #[inline]
+    fn of_system(&mut self, name: NameId) -> NameId {
+        translated(&mut self.system_names, name, &mut self.vocabulary, |name| self.system.names.text(name))
+    }
+}
+
+#[inline]
+fn translated<'a>(known: &mut Vec<Option<NameId>>, name: NameId, into: &mut Vocabulary, text: impl Fn(NameId) -> &'a str) -> NameId {
+    let at = name.0 as usize;
+    if let Some(Some(known)) = known.get(at) {
+        return *known;
+    }
+    if known.len() <= at {
+        known.resize(at + 1, None);
+    }
+    *known[at].insert(into.names.intern(text(name)))
+}
+
+/// Numbers that are given away again when they are free.
+#[derive(Debug, Default)]
+struct Slots {
+    free: Vec<u32>,
+    next: u32,
+}
+
+impl Slots {
+    fn take(&mut self) -> u32 {
+        self.free.pop().unwrap_or_else(|| {
+            self.next += 1;
+            self.next - 1
+        })
+    }
+
+    fn give(&mut self, slot: u32) {
+        self.free.push(slot);
+    }
+}
+
+type Queues = IdMap<u32, QueueId>;
+type Machines = HashMap<MachineId, u32>;

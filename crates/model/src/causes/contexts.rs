@@ -1,0 +1,272 @@
+//! Interrupts and softirqs as machines on top of what they interrupt, one per CPU.
+//!
+//! A softirq is caused by whoever raised it. An interrupt says nothing of its cause: it has the lineage of the first request or packet that it takes, and
+//! where it takes none that is known, its device is the cause, which is a machine of its own: what it waits for is outside of the system.
+
+use super::Composer;
+use crate::interaction::{Cause, Deed, MachineId};
+use crate::linux_rules::Key;
+use crate::linux_watch::{Base, ContextId, CpuId, Waker};
+use crate::names::NameId;
+use longpole_trace::event::Catalogue;
+
+/// `enum`s of the kernel: the softirqs that timers run in.
+const TIMER: i64 = 1;
+const HRTIMER: i64 = 8;
+
+#[derive(Debug, Default)]
+pub(super) struct Contexts {
+    cpus: Vec<Cpu>,
+    /// By context and CPU.
+    machines: Vec<Vec<Option<Known>>>,
+    kinds: Vec<Option<bool>>,
+    /// By context: the device that an interrupt is from.
+    devices: Vec<Option<MachineId>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    machine: MachineId,
+    state: NameId,
+}
+
+#[derive(Debug, Default)]
+struct Cpu {
+    open: Vec<Open>,
+    raised: [Option<Raise>; 16],
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    id: ContextId,
+    machine: MachineId,
+    /// Its lineage is known, or known to begin with it.
+    caused: bool,
+    /// Who raised it, if that one has no lineage of its own.
+    raise: Option<Raise>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Raise {
+    by: MachineId,
+    t: u64,
+    caused: bool,
+}
+
+impl Contexts {
+    fn cpu(&mut self, cpu: CpuId) -> &mut Cpu {
+        let at = cpu.0 as usize;
+        if self.cpus.len() <= at {
+            self.cpus.resize_with(at + 1, Cpu::default);
+        }
+        &mut self.cpus[at]
+    }
+}
+
+impl Composer {
+    /// Ends the contexts that the kernel's model has closed on this CPU.
+    #[inline]
+    pub(super) fn close_contexts(&mut self, number: u32) {
+        if let Some(cpu) = self.linux.cpu_of_number(number) {
+            self.close_contexts_of(cpu);
+        }
+    }
+
+    pub(super) fn close_all_contexts(&mut self) {
+        for cpu in 0..self.contexts.cpus.len() {
+            self.close_contexts_of(CpuId(cpu as u32));
+        }
+    }
+
+    #[inline]
+    fn close_contexts_of(&mut self, cpu: CpuId) {
+        let open = &self.linux.cpus[cpu.0 as usize].open;
+        let known = self.contexts.cpu(cpu);
+        if known.open.is_empty() {
+            return;
+        }
+        let same = known.open.iter().zip(open).take_while(|(known, open)| known.id == open.id).count();
+        while self.contexts.cpu(cpu).open.len() > same {
+            if let Some(open) = self.contexts.cpu(cpu).open.pop() {
+                self.emit(Deed::Pop { machine: open.machine });
+            }
+        }
+    }
+
+    /// Begins those that it has opened.
+    #[inline]
+    pub(super) fn open_contexts(&mut self, number: u32) {
+        let Some(cpu) = self.linux.cpu_of_number(number) else { return };
+        let known = self.contexts.cpu(cpu).open.len();
+        if self.linux.cpus[cpu.0 as usize].open.len() > known {
+            for at in known..self.linux.cpus[cpu.0 as usize].open.len() {
+                let id = self.linux.cpus[cpu.0 as usize].open[at].id;
+                self.begins(cpu, id);
+            }
+        }
+    }
+
+    fn begins(&mut self, cpu: CpuId, id: ContextId) {
+        let Known { machine, state } = self.context(cpu, id);
+        let key = self.linux.contexts[id.0 as usize].key;
+        let number = match key {
+            Key::Softirq(number) => usize::try_from(number).ok(),
+            Key::Irq(_) | Key::Vector(_) => None,
+        };
+        let raise = number.and_then(|number| self.contexts.cpu(cpu).raised.get_mut(number)).and_then(Option::take);
+        let said = raise.filter(|raise| raise.caused);
+        let cause = said.map(|raise| Some(Cause { by: raise.by, at: Some(raise.t), link: Some(self.words.raise) }));
+        let below = match (self.contexts.cpu(cpu).open.last(), self.linux.cpus[cpu.0 as usize].base) {
+            (Some(open), _) => Some(open.machine),
+            // Who is not known yet as a machine, or is not told to be running, is not interrupted.
+            (None, Base::Thread(thread)) => {
+                let at = self.thread_of_linux(thread);
+                self.threads[at as usize].machine
+            }
+            (None, Base::Idle | Base::Unknown) => None,
+        };
+        self.emit(Deed::Push { machine, below, cause });
+        self.emit(Deed::State { machine, state });
+        self.contexts.cpu(cpu).open.push(Open { id, machine, caused: said.is_some(), raise: raise.filter(|raise| !raise.caused) });
+        // The device is there from its first interrupt on.
+        if let Key::Irq(_) = key {
+            self.device(id);
+        }
+    }
+
+    fn context(&mut self, cpu: CpuId, id: ContextId) -> Known {
+        let machines = &mut self.contexts.machines;
+        if machines.len() <= id.0 as usize {
+            machines.resize_with(id.0 as usize + 1, Vec::new);
+        }
+        let of_cpu = &mut machines[id.0 as usize];
+        if of_cpu.len() <= cpu.0 as usize {
+            of_cpu.resize(cpu.0 as usize + 1, None);
+        }
+        if let Some(known) = of_cpu[cpu.0 as usize] {
+            return known;
+        }
+        let name = self.linux.contexts[id.0 as usize].name.clone();
+        let number = self.linux.cpus[cpu.0 as usize].number;
+        let machine = self.vocabulary.machine("", &format!("{name} cpu{number}"));
+        // `irq 36 virtio0` handles virtio0, `softirq NET_RX` NET_RX.
+        let state = match self.linux.contexts[id.0 as usize].key {
+            Key::Irq(_) => name.splitn(3, ' ').nth(2).unwrap_or(&name),
+            Key::Softirq(_) => name.split_once(' ').map_or(name.as_str(), |(_, state)| state),
+            Key::Vector(_) => &name,
+        };
+        let state = self.vocabulary.names.intern(state);
+        let known = Known { machine, state };
+        self.contexts.machines[id.0 as usize][cpu.0 as usize] = Some(known);
+        self.class(machine, &name);
+        known
+    }
+
+    /// The machine of an interrupt's device; what it waits for is outside.
+    fn device(&mut self, id: ContextId) -> MachineId {
+        let at = id.0 as usize;
+        if self.contexts.devices.len() <= at {
+            self.contexts.devices.resize(at + 1, None);
+        }
+        if let Some(known) = self.contexts.devices[at] {
+            return known;
+        }
+        let name = self.linux.contexts[at].name.clone();
+        let name = name.splitn(3, ' ').nth(2).unwrap_or(&name);
+        let machine = self.vocabulary.machine("", &format!("device {name}"));
+        self.contexts.devices[at] = Some(machine);
+        self.class(machine, "device");
+        self.emit(Deed::State { machine, state: self.words.outside });
+        machine
+    }
+
+    pub(super) fn is_timer(&mut self, id: ContextId) -> bool {
+        let at = id.0 as usize;
+        if self.contexts.kinds.len() <= at {
+            self.contexts.kinds.resize(at + 1, None);
+        }
+        *self.contexts.kinds[at].get_or_insert_with(|| match self.linux.contexts[at].key {
+            Key::Softirq(number) => matches!(number, TIMER | HRTIMER),
+            Key::Vector(name) => self.linux.names.text(name) == "local_timer",
+            Key::Irq(_) => self.linux.contexts[at].name.contains("timer"),
+        })
+    }
+
+    /// The machine of a context that is the cause of something now: its own lineage must be known.
+    pub(super) fn context_that_acts(&mut self, cpu: CpuId, id: ContextId) -> MachineId {
+        let machine = self.context(cpu, id).machine;
+        let Some(at) = self.contexts.cpu(cpu).open.iter().rposition(|open| open.id == id) else { return machine };
+        let open = self.contexts.cpu(cpu).open[at];
+        if open.caused {
+            return machine;
+        }
+        let cause = match (open.raise, self.linux.contexts[id.0 as usize].key) {
+            (Some(raise), _) => Some(Cause { by: raise.by, at: Some(raise.t), link: Some(self.words.raise) }),
+            (None, Key::Irq(_)) if !self.is_timer(id) => {
+                let by = self.device(id);
+                Some(Cause { by, at: None, link: None })
+            }
+            (None, Key::Softirq(_)) => self.unknown("softirq"),
+            (None, _) => self.unknown("timer"),
+        };
+        self.contexts.cpu(cpu).open[at].caused = true;
+        // Who gives the context its lineage is told to whoever waits for it; without a cause it begins where the context does.
+        if cause.is_some() {
+            self.emit(Deed::Wake { machine, cause });
+            let state = self.context(cpu, id).state;
+            self.emit(Deed::State { machine, state });
+        }
+        machine
+    }
+
+    /// The context has taken what gives it a lineage.
+    pub(super) fn has_taken(&mut self, cpu: Option<CpuId>, by: Waker) {
+        let Waker::Context { id, .. } = by else { return };
+        for cpu in cpu.map_or(0..self.contexts.cpus.len(), |cpu| cpu.0 as usize..cpu.0 as usize + 1) {
+            if let Some(open) = self.contexts.cpus.get_mut(cpu).and_then(|cpu| cpu.open.last_mut()).filter(|open| open.id == id) {
+                open.caused = true;
+            }
+        }
+    }
+
+    pub(super) fn raised(&mut self, catalogue: &Catalogue, cpu: CpuId, number: u8, by: Waker) {
+        if self.contexts.cpu(cpu).raised.get(usize::from(number)).is_none_or(Option::is_some) {
+            return;
+        }
+        let raise = match by {
+            Waker::Thread(thread) => {
+                let at = self.thread_of_linux(thread);
+                Some(Raise { by: self.machine(catalogue, at), t: self.now, caused: true })
+            }
+            Waker::Context { id, .. } => {
+                let open = self.contexts.cpu(cpu).open.last().filter(|open| open.id == id).copied();
+                open.map(|open| {
+                    // What raises without a lineage of its own leaves it to the softirq to find one.
+                    let caused = open.caused || matches!(self.linux.contexts[id.0 as usize].key, Key::Softirq(_));
+                    let by = if caused { self.context_that_acts(cpu, id) } else { open.machine };
+                    Raise { by, t: self.now, caused }
+                })
+            }
+            Waker::Idle | Waker::Unknown => None,
+        };
+        self.contexts.cpu(cpu).raised[usize::from(number)] = raise;
+    }
+
+    /// The machine of who did something now, if it is known.
+    pub(super) fn who(&mut self, catalogue: &Catalogue, cpu: Option<CpuId>, by: Waker) -> Option<MachineId> {
+        match by {
+            Waker::Thread(thread) => {
+                let at = self.thread_of_linux(thread);
+                Some(self.machine(catalogue, at))
+            }
+            Waker::Context { id, .. } => {
+                let open = |cpu: usize| self.contexts.cpus.get(cpu).and_then(|cpu| cpu.open.last()).filter(|open| open.id == id);
+                match cpu {
+                    Some(cpu) => open(cpu.0 as usize).map(|open| open.machine),
+                    None => (0..self.contexts.cpus.len()).find_map(open).map(|open| open.machine),
+                }
+            }
+            Waker::Idle | Waker::Unknown => None,
+        }
+    }
+}

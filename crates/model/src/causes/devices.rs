@@ -1,0 +1,180 @@
+//! Requests to block devices and packets between the two ends of a device: tokens, whose link is the time under way.
+
+use super::{Composer, Slots};
+use crate::hash::IdMap;
+use crate::interaction::{Deed, MachineId, QueueId};
+use crate::linux_net::{Hop, Step};
+use crate::linux_watch::{CpuId, Waker};
+use crate::names::NameId;
+use crate::tokens::Amount;
+use longpole_trace::event::Catalogue;
+use std::collections::{HashMap, VecDeque};
+
+/// Packets, and requests, under way; of more, the oldest are given up.
+const MOST_UNDER_WAY: usize = 1 << 14;
+/// The dev_t of the kernel's events.
+const MINOR_BITS: u32 = 20;
+
+#[derive(Debug, Default)]
+pub(super) struct Devices {
+    requests: HashMap<(i64, i64), Token>,
+    packets: IdMap<u64, Packet>,
+    order: VecDeque<(u64, u64)>,
+    next_id: u64,
+    disks: HashMap<i64, QueueId>,
+    links: HashMap<Vec<u8>, QueueId>,
+    slots: Slots,
+    flows: Vec<NameId>,
+    outside: Option<MachineId>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Token {
+    queue: QueueId,
+    slot: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Packet {
+    token: Token,
+    id: u64,
+    by: MachineId,
+    length: u32,
+}
+
+/// A step of a packet, without its texts.
+#[derive(Clone, Debug)]
+pub(super) struct Seen {
+    cpu: CpuId,
+    by: Waker,
+    packet: u64,
+    length: u32,
+    /// On the way out: to this device.
+    out: Option<Vec<u8>>,
+}
+
+impl Seen {
+    pub fn of(hop: &Hop<'_>) -> Option<Seen> {
+        let (packet, length, out) = match hop.step {
+            Step::Queue { packet, length, device } | Step::Transmit { packet, length, device, .. } => {
+                (packet, length, Some(device.to_vec()))
+            }
+            Step::Receive { packet, length, .. } => (packet, length, None),
+            _ => return None,
+        };
+        Some(Seen { cpu: hop.cpu, by: hop.by, packet, length, out })
+    }
+}
+
+impl Composer {
+    /// A name for what is under way, which is given again to another when it has arrived.
+    fn flow(&mut self) -> (u32, NameId) {
+        let slot = self.devices.slots.take();
+        while self.devices.flows.len() <= slot as usize {
+            let name = self.vocabulary.names.intern(&format!("#{}", self.devices.flows.len()));
+            self.devices.flows.push(name);
+        }
+        (slot, self.devices.flows[slot as usize])
+    }
+
+    fn take(&mut self, machine: MachineId, token: Token) {
+        let flow = Some(self.devices.flows[token.slot as usize]);
+        self.emit(Deed::Get { machine, queue: token.queue, amount: Amount::Units(1), flow });
+        self.devices.slots.give(token.slot);
+    }
+
+    pub(super) fn issued(&mut self, catalogue: &Catalogue, cpu: CpuId, device: i64, sector: i64, by: Waker) {
+        if self.devices.requests.len() >= MOST_UNDER_WAY {
+            return;
+        }
+        let Some(machine) = self.who(catalogue, Some(cpu), by) else { return };
+        if let Some(old) = self.devices.requests.remove(&(device, sector)) {
+            let outside = self.outside();
+            self.take(outside, old);
+        }
+        let queue = match self.devices.disks.get(&device) {
+            Some(queue) => *queue,
+            None => {
+                let queue = self.vocabulary.queue(&format!("disk {}:{}", device >> MINOR_BITS, device & ((1 << MINOR_BITS) - 1)));
+                self.devices.disks.insert(device, queue);
+                queue
+            }
+        };
+        let (slot, flow) = self.flow();
+        self.devices.requests.insert((device, sector), Token { queue, slot });
+        self.emit(Deed::Put { machine, queue, n: 1, flow: Some(flow), link: Some(self.words.disk) });
+    }
+
+    pub(super) fn completed(&mut self, catalogue: &Catalogue, cpu: CpuId, device: i64, sector: i64, by: Waker) {
+        let Some(token) = self.devices.requests.remove(&(device, sector)) else { return };
+        match self.who(catalogue, Some(cpu), by) {
+            Some(machine) => {
+                self.take(machine, token);
+                self.has_taken(Some(cpu), by);
+            }
+            None => {
+                let outside = self.outside();
+                self.take(outside, token);
+            }
+        }
+    }
+
+    /// Where things go that nobody here takes.
+    pub(super) fn outside(&mut self) -> MachineId {
+        let machine = self.vocabulary.machine("", "outside");
+        if self.devices.outside.is_none() {
+            self.devices.outside = Some(machine);
+            self.emit(Deed::State { machine, state: self.words.outside });
+        }
+        machine
+    }
+
+    pub(super) fn hop(&mut self, catalogue: &Catalogue, hop: &Seen) {
+        let Some(machine) = self.who(catalogue, Some(hop.cpu), hop.by) else { return };
+        let known = self.devices.packets.get(&hop.packet).copied();
+        match &hop.out {
+            Some(device) => {
+                match known {
+                    // Its next step, by the same one.
+                    Some(packet) if packet.by == machine => return,
+                    Some(packet) => {
+                        self.devices.packets.remove(&hop.packet);
+                        self.take(machine, packet.token);
+                        self.has_taken(Some(hop.cpu), hop.by);
+                    }
+                    None => {}
+                }
+                let queue = match self.devices.links.get(device) {
+                    Some(queue) => *queue,
+                    None => {
+                        let queue = self.vocabulary.queue(&format!("net {}", String::from_utf8_lossy(device)));
+                        self.devices.links.insert(device.clone(), queue);
+                        queue
+                    }
+                };
+                let (slot, flow) = self.flow();
+                self.devices.next_id += 1;
+                let id = self.devices.next_id;
+                self.devices.packets.insert(hop.packet, Packet { token: Token { queue, slot }, id, by: machine, length: hop.length });
+                self.devices.order.push_back((hop.packet, id));
+                self.emit(Deed::Put { machine, queue, n: 1, flow: Some(flow), link: Some(self.words.wire) });
+                while self.devices.order.len() > MOST_UNDER_WAY {
+                    let Some((old, id)) = self.devices.order.pop_front() else { break };
+                    if self.devices.packets.get(&old).is_some_and(|packet| packet.id == id) {
+                        if let Some(packet) = self.devices.packets.remove(&old) {
+                            let outside = self.outside();
+                            self.take(outside, packet.token);
+                        }
+                    }
+                }
+            }
+            None => {
+                // Another packet in the same buffer is longer.
+                let Some(packet) = known.filter(|packet| hop.length <= packet.length) else { return };
+                self.devices.packets.remove(&hop.packet);
+                self.take(machine, packet.token);
+                self.has_taken(Some(hop.cpu), hop.by);
+            }
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! What machines are called: a thread by its component or program and its own name, a context by what it handles and its CPU.
+
+use super::{Composer, Machines};
+use crate::interaction::{Deed, MachineId};
+use crate::linux::Linux;
+use longpole_trace::event::Catalogue;
+use std::collections::HashMap;
+
+/// More names of one thread in the course of its life are not followed.
+const MOST_RENAMES: u8 = 8;
+
+#[derive(Debug, Default)]
+pub(super) struct Naming {
+    /// Subjects that have been looked at.
+    subjects: usize,
+    /// Of threads with probes: process, label, name.
+    threads: HashMap<i32, (i32, String, String)>,
+    labels: HashMap<i32, String>,
+    /// The host whose machines are named without it.
+    home: Option<String>,
+    taken: Machines,
+    classed: Vec<bool>,
+}
+
+impl Naming {
+    /// Learns who is in the catalogue. Those with probes say their names from the begin on, so that the kernel's events find them.
+    fn learn(&mut self, catalogue: &Catalogue) {
+        for subject in &catalogue.subjects[self.subjects.min(catalogue.subjects.len())..] {
+            if !subject.host.is_empty() && self.home.is_none() {
+                self.home = Some(subject.host.clone());
+            }
+            let (Some(pid), Some(tid)) = (subject.pid, subject.tid) else { continue };
+            if subject.label.is_empty() {
+                continue;
+            }
+            self.labels.insert(pid, subject.label.clone());
+            self.threads.insert(tid, (pid, subject.label.clone(), subject.thread.clone()));
+        }
+        self.subjects = catalogue.subjects.len();
+    }
+
+    fn host<'a>(&self, host: &'a str) -> &'a str {
+        match &self.home {
+            Some(home) if home == host => "",
+            _ => host,
+        }
+    }
+}
+
+/// A name, and the one of all machines that are alike.
+pub(super) struct Called {
+    pub host: String,
+    pub name: String,
+    pub class: Option<String>,
+    pub tid: Option<i32>,
+}
+
+fn whole(label: &str, thread: &str, is_main: bool) -> String {
+    match (label, thread) {
+        ("", thread) => thread.to_owned(),
+        (label, _) if is_main => label.to_owned(),
+        (label, "") => label.to_owned(),
+        (label, thread) => format!("{label}/{thread}"),
+    }
+}
+
+impl Composer {
+    fn called(&mut self, catalogue: &Catalogue, at: u32) -> Called {
+        if self.naming.subjects < catalogue.subjects.len() {
+            self.naming.learn(catalogue);
+        }
+        let thread = &self.threads[at as usize];
+        let naming = &self.naming;
+        if let Some(id) = thread.linux {
+            let of_kernel = &self.linux.threads[id.0 as usize];
+            let (tid, comm) = (of_kernel.tid, of_kernel.name());
+            if let Some((pid, label, name)) = naming.threads.get(&tid) {
+                let name = if name.is_empty() { comm.as_str() } else { name };
+                return Called { host: String::new(), name: whole(label, name, *pid == tid), class: None, tid: Some(tid) };
+            }
+            if of_kernel.kernel {
+                let class = comm.split('/').next().filter(|class| *class != comm).map(str::to_owned);
+                return Called { host: String::new(), name: comm, class, tid: Some(tid) };
+            }
+            let process = of_kernel.process.unwrap_or(tid);
+            let label = naming.labels.get(&process).cloned().or_else(|| name_of(&self.linux, process)).unwrap_or_default();
+            return Called { host: String::new(), name: whole(&label, &comm, process == tid), class: None, tid: Some(tid) };
+        }
+        let Some(machine) = thread.system.and_then(|id| self.system.machines.get(id.0 as usize)) else {
+            return Called { host: String::new(), name: "unknown".to_owned(), class: None, tid: None };
+        };
+        let mut name = whole(&machine.label, &machine.thread, machine.pid.is_some() && machine.pid == machine.tid);
+        if name.is_empty() {
+            name = machine.tid.map_or_else(|| "unknown".to_owned(), |tid| format!("tid {tid}"));
+        }
+        Called { host: naming.host(&machine.host).to_owned(), name, class: None, tid: machine.tid }
+    }
+
+    /// The machine of a thread, which begins with this if it is not there. `by`: who made it.
+    pub(super) fn machine(&mut self, catalogue: &Catalogue, at: u32) -> MachineId {
+        match self.threads[at as usize].machine {
+            Some(machine) => machine,
+            None => {
+                let machine = self.named(catalogue, at);
+                self.emit(Deed::Here { machine });
+                machine
+            }
+        }
+    }
+
+    /// Gives a thread its machine; its first deed is the caller's.
+    pub(super) fn named(&mut self, catalogue: &Catalogue, at: u32) -> MachineId {
+        let Called { host, name, class, tid } = self.called(catalogue, at);
+        let mut machine = self.vocabulary.machine(&host, &name);
+        let mut class_name = class.unwrap_or_else(|| name.clone());
+        if self.naming.taken.contains_key(&machine) {
+            class_name = if class_name == name { name.clone() } else { class_name };
+            for number in 0.. {
+                let with = match (number, tid) {
+                    (0, Some(tid)) => format!("{name}.{tid}"),
+                    (number, Some(tid)) => format!("{name}.{tid}.{number}"),
+                    (number, None) => format!("{name}.{}", number + 1),
+                };
+                machine = self.vocabulary.machine(&host, &with);
+                if !self.naming.taken.contains_key(&machine) {
+                    break;
+                }
+            }
+        }
+        self.naming.taken.insert(machine, at);
+        self.class(machine, &class_name);
+        let id = self.threads[at as usize].linux;
+        let thread = &mut self.threads[at as usize];
+        thread.machine = Some(machine);
+        thread.recorder = name == "longpole" || name.starts_with("longpole/");
+        thread.comm.clear();
+        if let Some(id) = id {
+            thread.comm.extend_from_slice(&self.linux.threads[id.0 as usize].name);
+        }
+        machine
+    }
+
+    /// Says a machine's class, once.
+    pub(super) fn class(&mut self, machine: MachineId, class: &str) {
+        let at = machine.0 as usize;
+        if self.naming.classed.len() <= at {
+            self.naming.classed.resize(at + 1, false);
+        }
+        if !std::mem::replace(&mut self.naming.classed[at], true) && self.vocabulary.machine_name(machine) != class {
+            let class = self.vocabulary.names.intern(class);
+            self.emit(Deed::Class { machine, class });
+        }
+    }
+
+    pub(super) fn gone(&mut self, machine: MachineId) {
+        self.naming.taken.remove(&machine);
+    }
+
+    /// A thread that executes another program, or is named anew, goes on as another machine.
+    pub(super) fn has_other_name(&mut self, at: u32) -> bool {
+        let thread = &mut self.threads[at as usize];
+        let Some(id) = thread.linux.filter(|_| thread.machine.is_some()) else { return false };
+        let of_kernel = &self.linux.threads[id.0 as usize];
+        if thread.comm == of_kernel.name || of_kernel.name.is_empty() {
+            return false;
+        }
+        thread.comm.clear();
+        thread.comm.extend_from_slice(&of_kernel.name);
+        if thread.renames >= MOST_RENAMES || of_kernel.kernel || self.naming.threads.contains_key(&of_kernel.tid) {
+            return false;
+        }
+        thread.renames += 1;
+        true
+    }
+}
+
+/// What the main thread of a process is called.
+fn name_of(linux: &Linux, process: i32) -> Option<String> {
+    linux.thread_of(process).map(|main| &linux.threads[main.0 as usize]).filter(|main| !main.name.is_empty()).map(|main| main.name())
+}

@@ -1,0 +1,241 @@
+//! What probes say: states and spans, queues, calls, signals.
+
+use super::threads::{Kernel, Thread};
+use super::waits::For;
+use super::Composer;
+use crate::linux_watch::ThreadId;
+use crate::names::NameId;
+use crate::step::{MachineId, Op, Step};
+use longpole_trace::event::Catalogue;
+
+/// A hostile trace may open spans for ever.
+const MOST_FRAMES: usize = 1024;
+
+impl Composer {
+    pub(super) fn step(&mut self, catalogue: &Catalogue, step: &Step) {
+        let at = self.thread_of_system(step.machine);
+        if step.op == Op::Other {
+            return;
+        }
+        self.last_probed = Some(at);
+        self.machine(catalogue, at);
+        match step.op {
+            Op::Wait => self.explicit(catalogue, at, For::Signal),
+            Op::WaitEmpty { queue } => {
+                let queue = self.queue(queue);
+                self.explicit(catalogue, at, For::Tokens(queue));
+            }
+            Op::WaitFull { queue } => {
+                let queue = self.queue(queue);
+                self.explicit(catalogue, at, For::Space(queue));
+            }
+            // They tell of something and do not end a wait.
+            Op::Mark { .. } | Op::Counter { .. } | Op::Flow { .. } | Op::Other => {}
+            Op::Size { queue, count } => {
+                let queue = self.queue(queue);
+                let level = self.level(queue);
+                self.told.size_mismatches += u64::from(level.units != count);
+            }
+            Op::Put { queue, count } if count > 0 => {
+                let queue = self.queue(queue);
+                self.gives(catalogue, at, For::Space(queue));
+                let machine = self.machine(catalogue, at);
+                self.threads[at as usize].blocked = false;
+                self.put(at, machine, queue, count);
+            }
+            Op::Reserve { queue, count } if count > 0 => {
+                let queue = self.queue(queue);
+                self.gives(catalogue, at, For::Space(queue));
+                let machine = self.machine(catalogue, at);
+                self.threads[at as usize].blocked = false;
+                self.emit(crate::interaction::Deed::Reserve { machine, queue, n: count });
+            }
+            Op::Get { queue, count } if count > 0 => {
+                let queue = self.queue(queue);
+                self.takes(at);
+                self.get(catalogue, at, queue, count, false);
+            }
+            Op::Peek { queue, count } if count > 0 => {
+                let queue = self.queue(queue);
+                self.takes(at);
+                self.get(catalogue, at, queue, count, true);
+            }
+            Op::Put { .. } | Op::Reserve { .. } | Op::Get { .. } | Op::Peek { .. } => {}
+            Op::Submit { context, count } => {
+                self.gives(catalogue, at, For::Signal);
+                let machine = self.machine(catalogue, at);
+                let queue = self.signal(context);
+                self.put(at, machine, queue, count.max(1));
+            }
+            Op::Receive { context, .. } => self.receive(catalogue, at, context),
+            Op::Call { name, id } => {
+                self.ends_wait(catalogue, at);
+                self.calls(catalogue, at, name, id);
+            }
+            Op::Returned { name, id } => {
+                if self.returned(catalogue, at, name, id) {
+                    self.takes(at);
+                } else if let Some(super::waits::Wait { what: For::Reply(_), .. }) = self.threads[at as usize].wait {
+                    // Whoever answered has no probes.
+                    self.takes(at);
+                    let cause = self.unknown("probes");
+                    self.unblock(catalogue, at, cause);
+                }
+            }
+            Op::Dispatch { name, id } => {
+                match self.dispatches(catalogue, at, name, id) {
+                    Some(slot) => {
+                        self.takes(at);
+                        self.threads[at as usize].serving.push((name, slot));
+                    }
+                    None => self.ends_wait(catalogue, at),
+                }
+                self.threads[at as usize].serves = true;
+                self.open(at, name);
+            }
+            Op::Reply { name, .. } => {
+                self.ends_wait(catalogue, at);
+                let serving = &mut self.threads[at as usize].serving;
+                if let Some(place) = serving.iter().rposition(|(known, _)| *known == name) {
+                    let (_, slot) = serving.remove(place);
+                    self.replies(catalogue, at, slot);
+                }
+                self.close(at, name);
+            }
+            Op::Begin { name } => {
+                self.ends_wait(catalogue, at);
+                self.open(at, name);
+            }
+            Op::End { name } => {
+                self.ends_wait(catalogue, at);
+                self.close(at, name);
+            }
+            Op::State { machine, state } => {
+                self.ends_wait(catalogue, at);
+                self.declared(at, machine, state);
+            }
+        }
+        self.look(catalogue, at);
+        self.may_be_idle(catalogue, at, step.op);
+    }
+
+    fn explicit(&mut self, catalogue: &Catalogue, at: u32, what: For) {
+        self.threads[at as usize].waits_explicitly = true;
+        self.begins_to_wait(catalogue, at, what);
+    }
+
+    /// The thread gives something, which ends a wait for `what` by itself, and any other as well.
+    fn gives(&mut self, catalogue: &Catalogue, at: u32, what: For) {
+        match self.threads[at as usize].wait {
+            Some(wait) if wait.what == what && what != For::Signal => self.takes(at),
+            _ => self.ends_wait(catalogue, at),
+        }
+    }
+
+    fn receive(&mut self, catalogue: &Catalogue, at: u32, context: NameId) {
+        let queue = self.signal(context);
+        let level = *self.level(queue);
+        let wait = self.threads[at as usize].wait;
+        if let Some(wait) = wait.filter(|wait| wait.what == For::Work && level.units > 0 && level.opened <= wait.since) {
+            // The signal was there already: the thread was at work.
+            debug_assert_eq!(wait.what, For::Work);
+            self.ends_wait(catalogue, at);
+        }
+        self.takes(at);
+        self.threads[at as usize].serves = true;
+        self.get(catalogue, at, queue, level.units.max(1), false);
+    }
+
+    /// A server that says nothing of its waits may wait now for what comes next; if it does something else, it was none.
+    fn may_be_idle(&mut self, catalogue: &Catalogue, at: u32, op: Op) {
+        let thread = &self.threads[at as usize];
+        if thread.kernel != Kernel::Silent
+            || !thread.serves
+            || thread.waits_explicitly
+            || thread.wait.is_some()
+            || !thread.frames.is_empty()
+        {
+            return;
+        }
+        if !matches!(op, Op::Mark { .. } | Op::Counter { .. } | Op::Flow { .. } | Op::Size { .. }) {
+            self.begins_to_wait(catalogue, at, For::Work);
+        }
+    }
+
+    fn open(&mut self, at: u32, name: NameId) {
+        let name = self.of_system(name);
+        let thread = &mut self.threads[at as usize];
+        match thread.frames.len() < MOST_FRAMES {
+            true => thread.frames.push(name),
+            false => thread.too_deep += 1,
+        }
+    }
+
+    /// What was opened inside and not closed ends with it. An end without a begin says nothing.
+    fn close(&mut self, at: u32, name: NameId) {
+        let name = self.of_system(name);
+        let thread = &mut self.threads[at as usize];
+        if thread.too_deep > 0 {
+            thread.too_deep -= 1;
+        } else if let Some(place) = thread.frames.iter().rposition(|frame| *frame == name) {
+            thread.frames.truncate(place);
+        }
+    }
+
+    fn declared(&mut self, at: u32, machine: NameId, state: NameId) {
+        let system = &self.system;
+        let label = self.threads[at as usize].system.map_or("", |id| system.machines[id.0 as usize].label.as_str());
+        let (of, state_name) = (system.names.text(machine), system.names.text(state));
+        let name = if of == label { state_name.to_owned() } else { format!("{of}::{state_name}") };
+        self.threads[at as usize].declared = Some(self.vocabulary.names.intern(&name));
+    }
+
+    fn thread_of_system(&mut self, id: MachineId) -> u32 {
+        let known = self.of_system.get(id.0 as usize).copied().flatten();
+        match known {
+            // A thread number that was given away again is another thread.
+            Some(at) if self.threads[at as usize].machine.is_some() || self.linux_of(id) == self.threads[at as usize].linux => at,
+            _ => self.meet_probes(id),
+        }
+    }
+
+    fn linux_of(&self, id: MachineId) -> Option<ThreadId> {
+        self.system.machines[id.0 as usize].tid.and_then(|tid| self.linux.thread_of(tid))
+    }
+
+    #[cold]
+    fn meet_probes(&mut self, id: MachineId) -> u32 {
+        let at = match self.linux_of(id) {
+            Some(linux) => self.thread_of_linux(linux),
+            None => {
+                self.threads.push(Thread::default());
+                self.threads.len() as u32 - 1
+            }
+        };
+        self.threads[at as usize].system = Some(id);
+        if self.of_system.len() <= id.0 as usize {
+            self.of_system.resize(id.0 as usize + 1, None);
+        }
+        self.of_system[id.0 as usize] = Some(at);
+        at
+    }
+
+    /// Events of the probes of this machine are missing.
+    pub(super) fn probes_lost(&mut self, catalogue: &Catalogue, id: MachineId, begin_ns: i64) {
+        let Some(at) = self.of_system.get(id.0 as usize).copied().flatten() else { return };
+        let thread = &mut self.threads[at as usize];
+        thread.frames.clear();
+        thread.serving.clear();
+        thread.too_deep = 0;
+        let kernel = thread.kernel;
+        if thread.wait.take().is_some() && kernel != Kernel::Blocked {
+            let cause = self.unknown("lost");
+            self.unblock(catalogue, at, cause);
+        }
+        if kernel == Kernel::Silent {
+            self.lost(catalogue, at, begin_ns);
+            self.threads[at as usize].kernel = Kernel::Silent;
+        }
+        self.look(catalogue, at);
+    }
+}

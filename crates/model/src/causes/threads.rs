@@ -1,0 +1,401 @@
+//! Threads as machines: what the kernel's events say of them.
+
+use super::waits::Wait;
+use super::Composer;
+use crate::interaction::{Cause, Deed, MachineId};
+use crate::linux_watch::{Cause as Why, Mode, Moment, Reason, ThreadId, ThreadState, Wake, Waker, Why as Whole};
+use crate::names::NameId;
+use crate::step;
+use longpole_trace::event::Catalogue;
+
+/// What the kernel says of a thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Kernel {
+    /// Nothing.
+    #[default]
+    Silent,
+    Runs,
+    Ready,
+    Preempted,
+    Blocked,
+    /// Events are missing.
+    Unsure,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Thread {
+    /// While it lives.
+    pub machine: Option<MachineId>,
+    pub linux: Option<ThreadId>,
+    pub system: Option<step::MachineId>,
+    /// The kernel's name for it, as its machine has it.
+    pub comm: Vec<u8>,
+    pub renames: u8,
+    pub recorder: bool,
+    pub kernel: Kernel,
+    /// It is blocked, by what was told.
+    pub blocked: bool,
+    pub since: u64,
+    /// The state that was told last.
+    pub state: Option<NameId>,
+    /// Events were lost while it was blocked.
+    pub gap: bool,
+    /// Open spans and services by what the probes say, and the state that was declared.
+    pub frames: Vec<NameId>,
+    /// More of them than are kept.
+    pub too_deep: usize,
+    pub declared: Option<NameId>,
+    pub wait: Option<Wait>,
+    /// What it did last to queues.
+    pub deeds: [Option<super::waits::Done>; 4],
+    /// Calls that it serves, with their slots.
+    pub serving: Vec<(NameId, u32)>,
+    pub serves: bool,
+    pub waits_explicitly: bool,
+}
+
+impl Composer {
+    /// The thread that the kernel's model calls so.
+    #[inline]
+    pub(super) fn thread_of_linux(&mut self, id: ThreadId) -> u32 {
+        match self.of_linux.get(id.0 as usize) {
+            Some(Some(at)) => *at,
+            _ => self.meet(id),
+        }
+    }
+
+    #[cold]
+    fn meet(&mut self, id: ThreadId) -> u32 {
+        let tid = self.linux.threads[id.0 as usize].tid;
+        // Its probes may have been seen before.
+        let same = |thread: &Thread| {
+            let machine = thread.system.and_then(|machine| self.system.machines.get(machine.0 as usize));
+            thread.linux.is_none() && thread.machine.is_some() && machine.is_some_and(|machine| machine.tid == Some(tid))
+        };
+        let known = self.threads.iter().position(same);
+        let at = known.unwrap_or(self.threads.len());
+        if known.is_none() {
+            self.threads.push(Thread::default());
+        }
+        self.threads[at].linux = Some(id);
+        if self.of_linux.len() <= id.0 as usize {
+            self.of_linux.resize(id.0 as usize + 1, None);
+        }
+        self.of_linux[id.0 as usize] = Some(at as u32);
+        at as u32
+    }
+
+    pub(super) fn moment(&mut self, catalogue: &Catalogue, moment: Moment) {
+        match moment {
+            Moment::Mode { thread } => {
+                let at = self.thread_of_linux(thread);
+                if self.threads[at as usize].machine.is_none() {
+                    self.runs(catalogue, at, None);
+                }
+                self.goes_on(catalogue, at);
+                self.look(catalogue, at);
+            }
+            Moment::Runs { thread, wake } => {
+                let at = self.thread_of_linux(thread);
+                self.runs(catalogue, at, wake);
+                self.goes_on(catalogue, at);
+            }
+            Moment::Left { thread, state } => {
+                let at = self.thread_of_linux(thread);
+                self.goes_on(catalogue, at);
+                self.left(catalogue, at, thread, state);
+            }
+            Moment::Woken { thread, wake } => {
+                let at = self.thread_of_linux(thread);
+                self.woken(catalogue, at, wake);
+            }
+            Moment::Unsure { thread } => {
+                let at = self.thread_of_linux(thread);
+                self.threads[at as usize].kernel = Kernel::Unsure;
+                self.look(catalogue, at);
+            }
+            Moment::Lost { thread, begin_ns } => {
+                let at = self.thread_of_linux(thread);
+                self.lost(catalogue, at, begin_ns);
+            }
+            Moment::Forked { thread, parent } => self.forked(catalogue, thread, parent),
+            Moment::Raised { cpu, number, by } => self.raised(catalogue, cpu, number, by),
+            Moment::Issued { cpu, device, sector, by } => self.issued(catalogue, cpu, device, sector, by),
+            Moment::Completed { cpu, device, sector, by } => self.completed(catalogue, cpu, device, sector, by),
+        }
+    }
+
+    fn runs(&mut self, catalogue: &Catalogue, at: u32, wake: Option<Wake>) {
+        let thread = &mut self.threads[at as usize];
+        thread.kernel = Kernel::Runs;
+        if let (true, None) = (thread.blocked, &thread.wait) {
+            match wake {
+                Some(wake) => self.wake(catalogue, at, wake),
+                None => {
+                    let group = if thread.gap { "lost" } else { "sched" };
+                    let cause = self.unknown(group);
+                    self.unblock(catalogue, at, cause);
+                }
+            }
+        }
+        self.look(catalogue, at);
+    }
+
+    fn left(&mut self, catalogue: &Catalogue, at: u32, id: ThreadId, state: ThreadState) {
+        match state {
+            ThreadState::Dead => return self.dies(catalogue, at),
+            ThreadState::Blocked(reason) => {
+                self.threads[at as usize].kernel = Kernel::Blocked;
+                if self.threads[at as usize].wait.is_none() {
+                    let why = Whole { state: reason, cause: self.linux.why(id) };
+                    self.block(catalogue, at, why);
+                }
+            }
+            ThreadState::Preempted => self.threads[at as usize].kernel = Kernel::Preempted,
+            ThreadState::Runnable => self.threads[at as usize].kernel = Kernel::Ready,
+            ThreadState::Running | ThreadState::Unknown => self.threads[at as usize].kernel = Kernel::Unsure,
+        }
+        self.look(catalogue, at);
+    }
+
+    fn block(&mut self, catalogue: &Catalogue, at: u32, why: Whole) {
+        let machine = self.machine(catalogue, at);
+        let why = self.reason(why);
+        let now = self.now;
+        let thread = &mut self.threads[at as usize];
+        if !thread.blocked {
+            (thread.blocked, thread.since, thread.gap) = (true, now, false);
+        }
+        self.emit(Deed::Block { machine, why, on: None, wants: None });
+    }
+
+    fn reason(&mut self, why: Whole) -> NameId {
+        if let Some(&name) = self.reasons.get(&why) {
+            return name;
+        }
+        let name = self.vocabulary.names.intern(&self.linux.reason(why));
+        self.reasons.insert(why, name);
+        name
+    }
+
+    fn woken(&mut self, catalogue: &Catalogue, at: u32, wake: Wake) {
+        let thread = &mut self.threads[at as usize];
+        thread.kernel = Kernel::Ready;
+        if thread.wait.is_some() {
+            return self.woken_while_waiting(catalogue, at, wake);
+        }
+        if !thread.blocked && matches!(thread.machine, None) {
+            // What it did before was not seen; it was blocked.
+            let why = Whole { state: Reason::Interruptible, cause: thread.linux.map_or(Why::Unknown, |id| self.linux.why(id)) };
+            self.block(catalogue, at, why);
+        }
+        if self.threads[at as usize].blocked {
+            self.wake(catalogue, at, wake);
+        }
+        self.look(catalogue, at);
+    }
+
+    /// The block ends by this wake-up.
+    pub(super) fn wake(&mut self, catalogue: &Catalogue, at: u32, wake: Wake) {
+        let cause = self.cause(catalogue, at, wake);
+        self.unblock(catalogue, at, cause);
+    }
+
+    pub(super) fn unblock(&mut self, catalogue: &Catalogue, at: u32, cause: Option<Cause>) {
+        let machine = self.machine(catalogue, at);
+        self.emit(Deed::Wake { machine, cause });
+        let thread = &mut self.threads[at as usize];
+        (thread.blocked, thread.state) = (false, Some(self.words.runnable));
+    }
+
+    fn cause(&mut self, catalogue: &Catalogue, at: u32, wake: Wake) -> Option<Cause> {
+        let t = u64::try_from(wake.t_ns).unwrap_or(0);
+        let when = (t < self.now).then_some(t);
+        let sleeps = self.sleeps(at);
+        match wake.waker {
+            // Only time, or a signal, ends a sleep.
+            _ if sleeps => self.timer(catalogue, at),
+            Waker::Thread(id) => {
+                let by = self.thread_of_linux(id);
+                let by = self.machine(catalogue, by);
+                Some(Cause { by, at: when, link: None })
+            }
+            Waker::Context { id, .. } => {
+                if self.is_timer(id) {
+                    return self.timer(catalogue, at);
+                }
+                let by = self.context_that_acts(wake.cpu, id);
+                Some(Cause { by, at: when, link: None })
+            }
+            Waker::Idle if self.can_time_out(at) => self.timer(catalogue, at),
+            Waker::Idle => self.unknown("irq"),
+            Waker::Unknown => self.unknown("sched"),
+        }
+    }
+
+    /// A timer that the thread itself armed before it blocked.
+    fn timer(&mut self, catalogue: &Catalogue, at: u32) -> Option<Cause> {
+        if self.threads[at as usize].gap {
+            return self.unknown("lost");
+        }
+        let (by, since) = (self.machine(catalogue, at), self.threads[at as usize].since);
+        Some(Cause { by, at: Some(since), link: Some(self.words.timer) })
+    }
+
+    fn call(&self, at: u32) -> Option<&str> {
+        let id = self.threads[at as usize].linux?;
+        match self.linux.why(id) {
+            Why::Call(name, _) => Some(self.linux.names.text(name)),
+            _ => None,
+        }
+    }
+
+    fn sleeps(&self, at: u32) -> bool {
+        matches!(self.call(at), Some("nanosleep" | "clock_nanosleep"))
+    }
+
+    fn can_time_out(&self, at: u32) -> bool {
+        let call = self.call(at).unwrap_or("");
+        let timed = [
+            "epoll_wait",
+            "epoll_pwait",
+            "epoll_pwait2",
+            "poll",
+            "ppoll",
+            "select",
+            "pselect6",
+            "futex",
+            "futex_wait",
+            "futex_waitv",
+            "rt_sigtimedwait",
+            "io_getevents",
+            "io_pgetevents",
+            "io_uring_enter",
+            "semtimedop",
+            "mq_timedreceive",
+            "mq_timedsend",
+            "recvmmsg",
+        ];
+        timed.contains(&call)
+    }
+
+    fn dies(&mut self, catalogue: &Catalogue, at: u32) {
+        let thread = &self.threads[at as usize];
+        let is_command = self.about.command.is_some() && thread.linux.map(|id| self.linux.threads[id.0 as usize].tid) == self.about.command;
+        let Some(machine) = self.threads[at as usize].machine.or_else(|| is_command.then(|| self.machine(catalogue, at))) else { return };
+        if is_command && !self.ended {
+            self.ended = true;
+            self.emit(Deed::End { machine });
+        }
+        self.emit(Deed::Stop { machine });
+        self.gone(machine);
+        self.forget_waits(at);
+        let thread = &mut self.threads[at as usize];
+        *thread = Thread { linux: thread.linux, system: thread.system, renames: thread.renames, ..Thread::default() };
+    }
+
+    fn forked(&mut self, catalogue: &Catalogue, id: ThreadId, parent: Option<ThreadId>) {
+        let at = self.thread_of_linux(id);
+        let parent = parent.map(|parent| self.thread_of_linux(parent)).filter(|&parent| parent != at);
+        if self.threads[at as usize].machine.is_some() {
+            return;
+        }
+        let by = parent.map(|parent| self.machine(catalogue, parent));
+        let machine = self.named(catalogue, at);
+        match by {
+            Some(by) => self.emit(Deed::Fork { machine, cause: Cause { by, at: None, link: None } }),
+            None => self.emit(Deed::Here { machine }),
+        }
+        self.threads[at as usize].kernel = Kernel::Ready;
+        self.look(catalogue, at);
+    }
+
+    /// Where the thread has another name by now, another machine goes on with its lineage.
+    fn goes_on(&mut self, catalogue: &Catalogue, at: u32) {
+        if !self.has_other_name(at) {
+            return;
+        }
+        let Some(by) = self.threads[at as usize].machine.take() else { return };
+        let thread = &mut self.threads[at as usize];
+        if thread.blocked {
+            thread.machine = Some(by);
+            return;
+        }
+        thread.state = None;
+        self.gone(by);
+        let machine = self.named(catalogue, at);
+        if machine == by {
+            return;
+        }
+        self.emit(Deed::Fork { machine, cause: Cause { by, at: None, link: None } });
+        self.emit(Deed::Stop { machine: by });
+        self.look(catalogue, at);
+    }
+
+    /// What it did since then is not known.
+    pub(super) fn lost(&mut self, catalogue: &Catalogue, at: u32, begin_ns: i64) {
+        let thread = &mut self.threads[at as usize];
+        let begin = u64::try_from(begin_ns).unwrap_or(0).max(thread.since);
+        if thread.machine.is_none() {
+            return;
+        }
+        if thread.blocked {
+            thread.gap = true;
+            thread.kernel = Kernel::Unsure;
+            return;
+        }
+        thread.kernel = Kernel::Unsure;
+        let machine = self.machine(catalogue, at);
+        if begin < self.now {
+            let (why, link) = (self.words.lost, Some(self.words.unknown));
+            self.emit(Deed::Block { machine, why, on: None, wants: None });
+            self.emit(Deed::Wake { machine, cause: Some(Cause { by: machine, at: Some(begin), link }) });
+            self.threads[at as usize].state = Some(self.words.runnable);
+        }
+        self.look(catalogue, at);
+    }
+
+    /// Tells the thread's state, if it is another one than was told.
+    pub(super) fn look(&mut self, catalogue: &Catalogue, at: u32) {
+        let thread = &self.threads[at as usize];
+        if thread.blocked {
+            return;
+        }
+        let state = match thread.kernel {
+            Kernel::Ready => self.words.runnable,
+            Kernel::Preempted => self.words.preempted,
+            Kernel::Unsure => self.words.unknown,
+            Kernel::Blocked => return,
+            Kernel::Silent | Kernel::Runs => {
+                if let (Kernel::Runs, false, Some(id)) = (thread.kernel, thread.recorder, thread.linux) {
+                    if !self.linux.threads[id.0 as usize].kernel {
+                        self.last_user = Some(at);
+                    }
+                }
+                self.works_in(at)
+            }
+        };
+        if self.threads[at as usize].state == Some(state) {
+            return;
+        }
+        let machine = self.machine(catalogue, at);
+        self.emit(Deed::State { machine, state });
+        self.threads[at as usize].state = Some(state);
+    }
+
+    /// What a thread that runs does.
+    fn works_in(&mut self, at: u32) -> NameId {
+        let thread = &self.threads[at as usize];
+        if let Some(&name) = thread.frames.last().or(thread.declared.as_ref()) {
+            return name;
+        }
+        let Some(id) = thread.linux.filter(|_| thread.kernel != Kernel::Silent) else { return self.words.run };
+        let of_kernel = &self.linux.threads[id.0 as usize];
+        match (of_kernel.kernel, of_kernel.mode, of_kernel.call) {
+            (true, ..) => self.words.kernel,
+            (_, Mode::Syscall, Some(call)) => self.of_linux(call.name),
+            (_, Mode::User, _) => self.words.user,
+            _ => self.words.run,
+        }
+    }
+}

@@ -1,0 +1,405 @@
+//! What threads wait for by what their probes say: tokens, space, signals, replies; and when a wake-up by the kernel is the one waited for.
+
+use super::{Composer, Queues, Slots};
+use crate::interaction::{Cause, Deed, MachineId, QueueId, Wants};
+use crate::linux_watch::{Wake, Waker};
+use crate::names::NameId;
+use crate::step;
+use crate::tokens::{Amount, Order, Shape, Unit};
+use longpole_trace::event::Catalogue;
+use std::collections::{HashMap, VecDeque};
+
+/// Calls without a reply; more are given up, the oldest first.
+const MOST_CALLS: usize = 1 << 16;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum For {
+    Tokens(QueueId),
+    Space(QueueId),
+    Signal,
+    /// To the call in this slot.
+    Reply(u32),
+    /// Of a server without probes for its waits: whatever comes next.
+    Work,
+}
+
+/// A wait that has not ended.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wait {
+    pub what: For,
+    pub since: u64,
+}
+
+/// What a thread did to a queue.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Done {
+    queue: QueueId,
+    gave: bool,
+    t: u64,
+}
+
+/// A queue by what was put and taken.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Level {
+    pub units: u64,
+    pub capacity: Option<u64>,
+    /// Who made room last.
+    pub room: Option<(MachineId, u64)>,
+    /// When what is there came, if it was empty before.
+    pub opened: u64,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Waits {
+    queues: Queues,
+    signals: Queues,
+    calls: Queues,
+    levels: HashMap<QueueId, Level>,
+    replies: HashMap<u32, HashMap<u32, QueueId>>,
+    under_way: HashMap<u32, Call>,
+    by_id: HashMap<(NameId, u64), u32>,
+    /// Of calls without an id: those that nobody has taken yet.
+    unnamed: HashMap<NameId, VecDeque<u32>>,
+    order: VecDeque<u32>,
+    slots: Slots,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Call {
+    name: NameId,
+    id: Option<u64>,
+    caller: u32,
+    request: QueueId,
+    reply: QueueId,
+    taken: bool,
+    replied: bool,
+}
+
+impl Composer {
+    /// The queue that the probes call so.
+    pub(super) fn queue(&mut self, id: step::QueueId) -> QueueId {
+        if let Some(&queue) = self.waits.queues.get(&id.0) {
+            return queue;
+        }
+        let known = &self.system.queues[id.0 as usize];
+        let shape = Shape {
+            capacity: known.capacity,
+            order: if known.lifo { Order::Lifo } else { Order::Fifo },
+            unit: if known.bytes { Unit::Bytes } else { Unit::Items },
+            ..Shape::default()
+        };
+        let name = self.system.queue_name(id).to_owned();
+        let queue = self.vocabulary.queue(&name);
+        self.waits.queues.insert(id.0, queue);
+        self.declare(queue, shape);
+        queue
+    }
+
+    fn declare(&mut self, queue: QueueId, shape: Shape) {
+        self.waits.levels.insert(queue, Level { capacity: shape.capacity, ..Level::default() });
+        if shape != Shape::default() {
+            self.emit(Deed::Declare { queue, shape });
+        }
+    }
+
+    pub(super) fn signal(&mut self, context: NameId) -> QueueId {
+        if let Some(&queue) = self.waits.signals.get(&context.0) {
+            return queue;
+        }
+        let queue = self.vocabulary.queue(&format!("signal:{}", self.system.names.text(context)));
+        self.waits.signals.insert(context.0, queue);
+        self.declare(queue, Shape { merge: true, ..Shape::default() });
+        queue
+    }
+
+    pub(super) fn level(&mut self, queue: QueueId) -> &mut Level {
+        self.waits.levels.entry(queue).or_default()
+    }
+
+    pub(super) fn put(&mut self, at: u32, machine: MachineId, queue: QueueId, n: u64) {
+        let now = self.now;
+        let level = self.level(queue);
+        if level.units == 0 {
+            level.opened = now;
+        }
+        level.units = level.units.saturating_add(n);
+        self.did(at, queue, true);
+        self.emit(Deed::Put { machine, queue, n, flow: None, link: None });
+    }
+
+    /// Takes as many units as there are. What was put before the trace began nobody knows the cause of.
+    pub(super) fn get(&mut self, catalogue: &Catalogue, at: u32, queue: QueueId, n: u64, looks: bool) {
+        let machine = self.machine(catalogue, at);
+        let now = self.now;
+        let level = self.level(queue);
+        let units = n.min(level.units);
+        if !looks {
+            level.units -= units;
+            level.room = Some((machine, now));
+        }
+        if units < n && !looks {
+            self.told.from_before += n - units;
+        }
+        if units == 0 {
+            if std::mem::take(&mut self.threads[at as usize].blocked) {
+                self.emit(Deed::Wake { machine, cause: None });
+                self.unknown("before");
+                self.threads[at as usize].state = Some(self.words.runnable);
+            }
+            return;
+        }
+        let amount = Amount::Units(units);
+        self.emit(match looks {
+            true => Deed::Peek { machine, queue, amount, flow: None },
+            false => Deed::Get { machine, queue, amount, flow: None },
+        });
+        self.threads[at as usize].blocked = false;
+        if !looks {
+            self.did(at, queue, false);
+        }
+    }
+
+    fn did(&mut self, at: u32, queue: QueueId, gave: bool) {
+        let t = self.now;
+        let deeds = &mut self.threads[at as usize].deeds;
+        let same = deeds.iter().position(|done| done.is_some_and(|done| done.queue == queue && done.gave == gave));
+        let place = same.unwrap_or(deeds.len() - 1);
+        deeds[place] = Some(Done { queue, gave, t });
+        deeds[..=place].rotate_right(1);
+    }
+
+    /// The thread says that it waits.
+    pub(super) fn begins_to_wait(&mut self, catalogue: &Catalogue, at: u32, what: For) {
+        let thread = &self.threads[at as usize];
+        let since = match (thread.wait, what) {
+            // To wait for a signal because a queue is empty or full is to wait for the queue.
+            (Some(Wait { what: For::Tokens(_) | For::Space(_), .. }), For::Signal) => return,
+            (Some(wait), _) if wait.what != For::Work => wait.since,
+            _ => self.now,
+        };
+        let machine = self.machine(catalogue, at);
+        let (why, on, wants) = match what {
+            For::Tokens(queue) => (self.named_wait("empty ", queue), Some(queue), Some(Wants::Tokens)),
+            For::Space(queue) => (self.named_wait("full ", queue), Some(queue), Some(Wants::Space)),
+            For::Signal => (self.words.signal, None, None),
+            For::Work => (self.words.work, None, None),
+            For::Reply(slot) => {
+                let call = self.waits.under_way.get(&slot).copied();
+                let name = call.map_or(String::new(), |call| format!("rpc {}", self.system.names.text(call.name)));
+                (self.vocabulary.names.intern(&name), call.map(|call| call.reply), Some(Wants::Tokens))
+            }
+        };
+        self.emit(Deed::Block { machine, why, on, wants });
+        let thread = &mut self.threads[at as usize];
+        thread.wait = Some(Wait { what, since });
+        if !thread.blocked {
+            (thread.blocked, thread.since, thread.gap) = (true, since, false);
+        }
+    }
+
+    fn named_wait(&mut self, what: &str, queue: QueueId) -> NameId {
+        let text = format!("{what}{}", self.vocabulary.queue_name(queue));
+        self.vocabulary.names.intern(&text)
+    }
+
+    /// What it waits for is there.
+    fn is_there(&mut self, at: u32, what: For) -> bool {
+        match what {
+            For::Tokens(queue) => self.level(queue).units > 0,
+            For::Space(queue) => {
+                let level = self.level(queue);
+                level.capacity.is_none_or(|capacity| level.units < capacity)
+            }
+            For::Reply(slot) => self.waits.under_way.get(&slot).is_some_and(|call| call.replied && call.caller == at),
+            For::Signal | For::Work => true,
+        }
+    }
+
+    /// The kernel wakes a thread that waits for something by what its probes say.
+    pub(super) fn woken_while_waiting(&mut self, catalogue: &Catalogue, at: u32, wake: Wake) {
+        let Some(wait) = self.threads[at as usize].wait else { return };
+        let is_it = match wake.waker {
+            Waker::Context { id, .. } => !self.is_timer(id) && wait.what != For::Signal && self.is_there(at, wait.what),
+            Waker::Thread(id) => {
+                let by = self.thread_of_linux(id);
+                self.is_there(at, wait.what) && self.has_done(by, wait)
+            }
+            Waker::Idle | Waker::Unknown => false,
+        };
+        if is_it {
+            self.wake(catalogue, at, wake);
+            self.threads[at as usize].wait = None;
+        }
+    }
+
+    /// Whether the thread has done what ends such a wait since it began.
+    fn has_done(&self, by: u32, wait: Wait) -> bool {
+        let deeds = &self.threads[by as usize].deeds;
+        let did = |wanted: &dyn Fn(&Done) -> bool| deeds.iter().flatten().any(|done| done.t >= wait.since && wanted(done));
+        match wait.what {
+            For::Tokens(queue) => did(&|done| done.queue == queue && done.gave),
+            For::Space(queue) => did(&|done| done.queue == queue && !done.gave),
+            For::Reply(slot) => {
+                let reply = self.waits.under_way.get(&slot).map(|call| call.reply);
+                did(&|done| Some(done.queue) == reply && done.gave)
+            }
+            For::Signal => did(&|done| done.gave && self.waits.signals.values().any(|signal| *signal == done.queue)),
+            For::Work => did(&|done| done.gave),
+        }
+    }
+
+    /// The thread does something else than to take what it waited for: the wait is over.
+    pub(super) fn ends_wait(&mut self, catalogue: &Catalogue, at: u32) {
+        let Some(wait) = self.threads[at as usize].wait.take() else { return };
+        if !self.threads[at as usize].blocked {
+            return;
+        }
+        let machine = self.machine(catalogue, at);
+        let there = self.is_there(at, wait.what);
+        let cause = match wait.what {
+            For::Tokens(queue) if there => return self.get(catalogue, at, queue, 1, true),
+            For::Space(queue) if there => {
+                self.level(queue).room.filter(|room| room.1 >= wait.since).map(|(by, t)| Cause { by, at: Some(t), link: None })
+            }
+            // It goes on without the reply, or was no wait at all.
+            For::Reply(_) | For::Work => Some(Cause { by: machine, at: Some(wait.since), link: Some(self.words.run) }),
+            For::Tokens(_) | For::Space(_) | For::Signal => None,
+        };
+        if cause.is_none() {
+            self.unknown("probes");
+        }
+        self.unblock(catalogue, at, cause);
+    }
+
+    /// The thread has taken what it waited for, by the deed that follows.
+    pub(super) fn takes(&mut self, at: u32) {
+        self.threads[at as usize].wait = None;
+    }
+
+    pub(super) fn calls(&mut self, catalogue: &Catalogue, at: u32, name: NameId, id: Option<u64>) {
+        if self.waits.under_way.len() >= MOST_CALLS {
+            if let Some(oldest) = self.waits.order.pop_front() {
+                self.end_call(oldest);
+            }
+        }
+        let text = self.system.names.text(name).to_owned();
+        let request = match self.waits.calls.get(&name.0) {
+            Some(queue) => *queue,
+            None => {
+                let queue = self.vocabulary.queue(&format!("rpc:{text}"));
+                self.waits.calls.insert(name.0, queue);
+                queue
+            }
+        };
+        let slot = self.waits.slots.take();
+        let vocabulary = &mut self.vocabulary;
+        let replies = self.waits.replies.entry(name.0).or_default();
+        let reply = *replies.entry(slot).or_insert_with(|| vocabulary.queue(&format!("rpc:{text}:reply:{slot}")));
+        self.waits.under_way.insert(slot, Call { name, id, caller: at, request, reply, taken: false, replied: false });
+        self.waits.order.push_back(slot);
+        if self.waits.order.len() > 2 * MOST_CALLS {
+            let under_way = &self.waits.under_way;
+            self.waits.order.retain(|slot| under_way.contains_key(slot));
+        }
+        match id {
+            Some(id) => {
+                if let Some(old) = self.waits.by_id.insert((name, id), slot) {
+                    self.waits.by_id.remove(&(name, id));
+                    self.end_call(old);
+                    self.waits.by_id.insert((name, id), slot);
+                }
+            }
+            None => self.waits.unnamed.entry(name).or_default().push_back(slot),
+        }
+        let machine = self.machine(catalogue, at);
+        self.did(at, request, true);
+        let flow = Some(self.call_flow(slot));
+        self.emit(Deed::Put { machine, queue: request, n: 1, flow, link: None });
+        self.begins_to_wait(catalogue, at, For::Reply(slot));
+    }
+
+    fn call_flow(&mut self, slot: u32) -> NameId {
+        self.vocabulary.names.intern(&format!("#{slot}"))
+    }
+
+    /// A server takes a call; returns its slot.
+    pub(super) fn dispatches(&mut self, catalogue: &Catalogue, at: u32, name: NameId, id: Option<u64>) -> Option<u32> {
+        let waits = &mut self.waits;
+        let slot = match id {
+            Some(id) => waits.by_id.get(&(name, id)).copied(),
+            None => {
+                let pending = waits.unnamed.get_mut(&name)?;
+                let under_way = &waits.under_way;
+                std::iter::from_fn(|| pending.pop_front())
+                    .find(|slot| under_way.get(slot).is_some_and(|call| call.name == name && !call.taken))
+            }
+        };
+        let slot = slot?;
+        let call = self.waits.under_way.get_mut(&slot).filter(|call| !call.taken)?;
+        call.taken = true;
+        let request = call.request;
+        let machine = self.machine(catalogue, at);
+        let flow = Some(self.call_flow(slot));
+        self.emit(Deed::Get { machine, queue: request, amount: Amount::Units(1), flow });
+        self.threads[at as usize].blocked = false;
+        Some(slot)
+    }
+
+    pub(super) fn replies(&mut self, catalogue: &Catalogue, at: u32, slot: u32) {
+        let Some(call) = self.waits.under_way.get_mut(&slot).filter(|call| !call.replied) else { return };
+        call.replied = true;
+        let reply = call.reply;
+        let machine = self.machine(catalogue, at);
+        self.did(at, reply, true);
+        self.emit(Deed::Put { machine, queue: reply, n: 1, flow: None, link: None });
+    }
+
+    /// The caller has its reply. False: nobody saw it sent.
+    pub(super) fn returned(&mut self, catalogue: &Catalogue, at: u32, name: NameId, id: Option<u64>) -> bool {
+        let slot = match (id, self.threads[at as usize].wait) {
+            (Some(id), _) => self.waits.by_id.get(&(name, id)).copied(),
+            (None, Some(Wait { what: For::Reply(slot), .. })) => Some(slot),
+            (None, _) => {
+                let of_thread = |slot: &&u32| self.waits.under_way.get(slot).is_some_and(|call| call.caller == at && call.name == name);
+                self.waits.order.iter().rev().find(of_thread).copied()
+            }
+        };
+        let call = slot.and_then(|slot| self.waits.under_way.get(&slot).copied().map(|call| (slot, call)));
+        let Some((slot, call)) = call.filter(|(_, call)| call.name == name && call.caller == at) else { return false };
+        if call.replied {
+            let machine = self.machine(catalogue, at);
+            self.emit(Deed::Get { machine, queue: call.reply, amount: Amount::Units(1), flow: None });
+            self.threads[at as usize].blocked = false;
+            if let Some(call) = self.waits.under_way.get_mut(&slot) {
+                call.replied = false;
+            }
+        }
+        self.end_call(slot);
+        call.replied
+    }
+
+    fn end_call(&mut self, slot: u32) {
+        let Some(call) = self.waits.under_way.remove(&slot) else { return };
+        if let Some(id) = call.id {
+            self.waits.by_id.remove(&(call.name, id));
+        }
+        // What was sent and never taken must not be taken for the next one's.
+        for (queue, left) in [(call.request, !call.taken), (call.reply, call.replied)] {
+            if left {
+                let machine = self.outside();
+                let flow = (queue == call.request).then(|| self.call_flow(slot));
+                self.emit(Deed::Get { machine, queue, amount: Amount::Units(1), flow });
+            }
+        }
+        self.waits.slots.give(slot);
+    }
+
+    /// The thread has ended.
+    pub(super) fn forget_waits(&mut self, at: u32) {
+        let ended: Vec<u32> = match self.threads[at as usize].wait {
+            Some(Wait { what: For::Reply(slot), .. }) => vec![slot],
+            _ => Vec::new(),
+        };
+        ended.into_iter().for_each(|slot| self.end_call(slot));
+    }
+}
