@@ -11,6 +11,7 @@ pub mod blame;
 pub mod change;
 pub mod consumer;
 pub mod cpu;
+pub mod critical_samples;
 mod depth;
 pub mod diff;
 pub mod distinct;

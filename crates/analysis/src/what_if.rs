@@ -13,9 +13,11 @@
 //! this replay (a queue that is smaller than it was) waits, with all that its machine does afterwards.
 
 mod answer;
+mod batch;
 mod grammar;
 mod lanes;
 mod life;
+mod locks;
 mod ops;
 pub mod propose;
 mod room;
@@ -27,8 +29,10 @@ pub use answer::{Answer, NoAnswer, Place, Prediction, Share};
 pub use grammar::{Change, Scenario, Target, GRAMMAR};
 
 use crate::lineage::key::{Key, Keys, State};
+use batch::Paid;
 use lanes::{Layout, Row, Slots};
 use life::Life;
+use locks::Lock;
 use longpole_model::hash::IdMap;
 use longpole_model::interaction::{Deed, Interaction, MachineId, QueueId, Vocabulary};
 use longpole_model::names::NameId;
@@ -60,6 +64,17 @@ struct From {
     t: u64,
     host: Option<NameId>,
     link: Option<NameId>,
+    /// Of a call or signal: what it costs.
+    paid: Option<Paid>,
+}
+
+/// What a queue is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Items,
+    /// A put is a call or a signal.
+    Calls,
+    Replies,
 }
 
 /// Whose end counts, so far.
@@ -98,8 +113,9 @@ pub struct WhatIf {
     lives: Vec<Life>,
     slots: Slots,
     queues: Queues<From>,
-    /// Queues that were declared or used.
-    known: IdMap<QueueId, ()>,
+    /// Queues that were declared or used, and what they are for.
+    known: IdMap<QueueId, Kind>,
+    locks: IdMap<QueueId, Lock>,
     rooms: IdMap<QueueId, Room>,
     cpus: IdMap<Option<NameId>, Vec<(u32, u64)>>,
     /// Of each host, the CPUs that a scenario adds, by when they are free.
@@ -140,6 +156,7 @@ impl WhatIf {
             slots: Slots::new(lanes),
             queues: Queues::new((options.most_bytes / (8 * lanes)).max(1 << 10)),
             known: IdMap::default(),
+            locks: IdMap::default(),
             rooms: IdMap::default(),
             cpus: IdMap::default(),
             extra: IdMap::default(),

@@ -52,6 +52,15 @@ pub struct Told {
     pub size_mismatches: u64,
 }
 
+/// Where a machine runs: what samples of stacks know of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seat {
+    /// As this thread. Machines of one name are several threads, one after the other.
+    Thread(i32),
+    /// On top of whatever this CPU runs.
+    Cpu(u32),
+}
+
 pub struct Composer {
     linux: Linux,
     system: System,
@@ -75,6 +84,7 @@ pub struct Composer {
     /// Who did something last: with probes, and of all that are neither the kernel's own nor the recorder's.
     last_probed: Option<u32>,
     last_user: Option<u32>,
+    seats: Vec<(MachineId, Seat)>,
     ended: bool,
 }
 
@@ -95,6 +105,7 @@ struct Words {
     work: NameId,
     disk: NameId,
     wire: NameId,
+    interrupt: NameId,
 }
 
 impl Words {
@@ -115,6 +126,7 @@ impl Words {
             work: word("work"),
             disk: word("disk"),
             wire: word("wire"),
+            interrupt: word("interrupt"),
         }
     }
 }
@@ -164,6 +176,7 @@ impl Composer {
             reasons: HashMap::new(),
             last_probed: None,
             last_user: None,
+            seats: Vec::new(),
             ended: false,
         }
     }
@@ -174,6 +187,11 @@ impl Composer {
 
     pub fn vocabulary(&self) -> &Vocabulary {
         &self.vocabulary
+    }
+
+    /// Where each machine runs that is a thread or an interrupt.
+    pub fn seats(&self) -> &[(MachineId, Seat)] {
+        &self.seats
     }
 
     pub fn told(&self) -> &Told {

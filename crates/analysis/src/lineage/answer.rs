@@ -205,7 +205,7 @@ impl Lineage {
         rows.iter_mut().for_each(|row| row.share = row.ns as f64 / length as f64);
         let name = |row: &Row| (row.host.clone(), row.machine.clone(), row.class.clone(), row.state.clone());
         rows.sort_by(|a, b| b.ns.cmp(&a.ns).then_with(|| name(a).cmp(&name(b))));
-        let on_path = |state: &str| rows.iter().filter(|row| row.profile_rank.is_some() && row.state == state).map(|row| row.share).sum();
+        let on_path = |state: &str| rows.iter().filter(|row| row.profile_rank.is_some() && row.state == state).map(|row| row.share).fold(0.0, |sum, share| sum + share);
         let mut profiled: Vec<Profiled> = code
             .iter()
             .map(|(state, &ns)| Profiled {
@@ -239,10 +239,10 @@ fn conserved(length: u64, counted: u64) -> Result<(), NoAnswer> {
 }
 
 fn is_unknown(class: &str, state: &str) -> bool {
-    class != "link" && (state == "UNKNOWN" || state.starts_with("blocked:"))
+    state == "UNKNOWN" || class != "link" && state.starts_with("blocked:")
 }
 
 /// Whether a profiler could see it: what waits, for a cause or for a CPU, does not run.
 fn is_code([_, _, class, state]: &Words) -> bool {
-    class != "link" && !is_unknown(class, state) && state != "runnable" && state != "preempted" && state != "interrupted"
+    class != "link" && !is_unknown(class, state) && !matches!(state.as_str(), "runnable" | "preempted" | "interrupted" | "outside")
 }

@@ -95,7 +95,7 @@ impl WhatIf {
         if self.namesake.is_some() {
             return Err(NoAnswer::Namesakes(asked));
         }
-        self.finish();
+        self.finish(vocabulary);
         for (at, scenario) in self.options.scenarios.iter().enumerate() {
             if let Some(what) = self.scale.missing(at) {
                 return Err(NoAnswer::NoSuchName { change: scenario.text.clone(), what });

@@ -1,5 +1,6 @@
 //! One machine: what it does in the trace, and when it would have done so in each world.
 
+use super::batch::{Caller, Paid};
 use super::ops::Op;
 use crate::lineage::key::State;
 use longpole_model::interaction::MachineId;
@@ -27,6 +28,12 @@ pub struct Life {
     /// The key of its own time, and until when the trace has told of it.
     pub key: u32,
     pub since: u64,
+    /// Its calls are fewer in some world.
+    pub caller: Option<Box<Caller>>,
+    /// It has taken an item, and no time has passed since.
+    pub took: bool,
+    /// What it does belongs to this call.
+    pub serving: Option<Paid>,
     pub replay: Replay,
 }
 
@@ -89,6 +96,9 @@ impl Life {
             context: None,
             key: 0,
             since: 0,
+            caller: None,
+            took: false,
+            serving: None,
             replay,
         }
     }

@@ -1,5 +1,6 @@
 //! What machines do in the worlds: each machine's operations in their order, and those of different machines as soon as what they need is there.
 
+use super::batch::Paid;
 use super::lanes::{self, KEPT, OBSERVED};
 use super::trail::{self, Kind, Node};
 use super::{EndMark, WhatIf};
@@ -18,6 +19,8 @@ pub enum What {
     /// Time of its own.
     Own {
         key: u32,
+        /// It belongs to a call.
+        paid: Option<Paid>,
     },
     /// A wait of which no cause is known.
     Keep {
@@ -37,6 +40,14 @@ pub enum What {
         key: u32,
         how: How,
     },
+    /// As `Meet`, for a lock.
+    Lock { queue: QueueId, slot: u32, ns: f64, key: u32, how: How },
+    /// It has a lock that was free from the begin.
+    Got {
+        queue: QueueId,
+    },
+    /// As `Publish`, for a lock.
+    Unlock { queue: QueueId, slot: u32 },
     /// It gets a CPU: the one that was left with this, or one that nobody had.
     Start {
         slot: Option<u32>,
@@ -99,7 +110,7 @@ impl WhatIf {
             self.slots.hold(slot);
         }
         let life = self.life(machine);
-        if !matches!(what, What::Publish { .. } | What::PublishWork { .. } | What::RoomBegin { .. } | What::Work | What::Rebase | What::End)
+        if !matches!(what, What::Publish { .. } | What::Unlock { .. } | What::PublishWork { .. } | What::RoomBegin { .. } | What::Got { .. } | What::Work | What::Rebase | What::End)
         {
             life.since = op.t;
         }
@@ -146,7 +157,7 @@ impl WhatIf {
     /// Whether all is there that an operation needs; if not, the machine will be woken.
     fn is_ready(&mut self, machine: MachineId, what: &What) -> bool {
         let needed = match *what {
-            What::Meet { slot, .. } | What::Interrupted { slot, .. } => Some(slot),
+            What::Meet { slot, .. } | What::Lock { slot, .. } | What::Interrupted { slot, .. } => Some(slot),
             What::Start { slot, .. } => slot,
             What::Arrive { below, .. } => below,
             What::RoomEnd { queue, unit, .. } => match self.rooms.get_mut(&queue).map(|room| room.needed(unit, machine, &self.slots)) {
@@ -171,22 +182,34 @@ impl WhatIf {
 
     /// Does it; returns who may go on now.
     fn exec(&mut self, machine: MachineId, op: Op) -> Vec<u32> {
-        let mut woken = Vec::new();
+        let (mut woken, mut bits) = (Vec::new(), Vec::new());
         let most = self.most_past();
         let layout = self.layout;
         let replay = &mut self.lives[machine.0 as usize].replay;
         let since = replay.t;
         let elapsed = op.t.saturating_sub(since) as f64;
         match op.what {
-            What::Own { key } => {
+            What::Own { key, paid } => {
                 if elapsed > 0.0 {
+                    let part = paid.map(|paid| self.part(paid, &mut bits));
+                    let replay = &mut self.lives[machine.0 as usize].replay;
                     let row = &self.rows[key as usize];
                     lanes::add(&mut replay.v, elapsed, row);
                     if let Some(work) = &mut replay.work {
                         lanes::add(work, elapsed, row);
                     }
+                    for &(lane, part) in part.iter().flatten() {
+                        let less = elapsed * row.as_ref().map_or(1.0, |row| row[lane]) * (part - 1.0);
+                        replay.v[lane] += less;
+                        if let Some(work) = &mut replay.work {
+                            work[lane] += less;
+                        }
+                    }
                     replay.past.own(since, op.t, key, most);
-                    replay.node = self.trail.own(replay.node, key, elapsed);
+                    replay.node = match part {
+                        None => self.trail.own(replay.node, key, elapsed),
+                        Some(_) => self.trail.meet(Node { before: replay.node, other: replay.node, ns: elapsed, key, kind: Kind::Meet }, &bits),
+                    };
                 }
             }
             What::Keep { key } => {
@@ -211,6 +234,22 @@ impl WhatIf {
                 return woken;
             }
             What::Meet { slot, ns, key, how } => self.meet(machine, op.t, slot, ns, key, how),
+            What::Lock { queue, slot, ns, key, how } => self.lock(machine, op.t, queue, slot, ns, key, how),
+            What::Got { queue } => {
+                if let Some(lock) = self.locks.get_mut(&queue) {
+                    lock.is_got(&replay.v);
+                }
+                return woken;
+            }
+            What::Unlock { queue, slot } => {
+                let node = self.times_at(machine, op.t);
+                if let Some(lock) = self.locks.get_mut(&queue) {
+                    lock.put(machine, &mut self.scratch);
+                }
+                woken = self.slots.fill(slot, &self.scratch, node);
+                self.slots.release(slot);
+                return woken;
+            }
             What::Start { slot, ns, key, host } => self.start(machine, op.t, (slot, ns, key), host),
             What::Arrive { below, key, may_come } => {
                 replay.work = Some(vec![0.0; layout.len()].into());
@@ -316,6 +355,42 @@ impl WhatIf {
         }
     }
 
+    /// Lanes of the worlds in which less is paid, and which part of it; a bit for each of the others.
+    fn part(&self, paid: Paid, bits: &mut Vec<u64>) -> Vec<(usize, f64)> {
+        bits.resize(self.layout.words(), u64::MAX);
+        let caller = self.lives.get(paid.by.0 as usize).and_then(|life| life.caller.as_ref());
+        let asked = caller.into_iter().flat_map(|caller| &caller.asked);
+        asked
+            .flat_map(|&(scenario, items, _)| {
+                let part = f64::from(paid.items) / items;
+                if part < 1.0 {
+                    bits[(scenario + 1) / 64] &= !(1 << ((scenario + 1) % 64));
+                }
+                self.layout.of(scenario).map(|lane| (lane, part))
+            })
+            .collect()
+    }
+
+    /// The machine gets a lock: in its turn, or before where another one comes later than in the trace.
+    #[allow(clippy::too_many_arguments)]
+    fn lock(&mut self, machine: MachineId, t: u64, queue: QueueId, slot: u32, ns: f64, key: u32, how: How) {
+        let own = self.lives[machine.0 as usize].replay.v.clone();
+        self.meet(machine, t, slot, ns, key, how);
+        let layout = self.layout;
+        let Some(lock) = self.locks.get_mut(&queue) else { return };
+        let v = &mut self.lives[machine.0 as usize].replay.v;
+        for scenario in 0..layout.scenarios {
+            for lane in layout.of(scenario) {
+                let turn = v[lane];
+                v[lane] = lock.get(machine, lane, own[lane], turn);
+                if v[lane] < turn && layout.kept().contains(&lane) {
+                    self.trail.unset(lane - KEPT);
+                }
+            }
+        }
+        lock.is_got(v);
+    }
+
     /// The machine waited for a CPU and has it now.
     fn start(&mut self, machine: MachineId, t: u64, (slot, ns, key): (Option<u32>, f64, u32), host: Option<NameId>) {
         let (layout, most) = (self.layout, self.most_past());
@@ -339,10 +414,13 @@ impl WhatIf {
             }
             let [lane, bare] = layout.of(scenario);
             let extra = self.extra.entry((host, scenario)).or_insert_with(|| vec![0.0; more as usize]);
-            let first = extra.iter_mut().min_by(|a, b| a.total_cmp(b));
-            if let Some(free) = first.filter(|free| **free < other[lane]) {
-                // It takes one that was added; the one that it had in the trace is free in its place.
-                replay.v[lane] = self.scratch[lane].max(*free);
+            // The one that is free for the shortest time when it is needed, or else the first one; one that was added, or the one of the trace.
+            let own = self.scratch[lane];
+            let best = |a: f64, b: f64| if (a <= own) == (b <= own) { (a <= own) == (a > b) && a != b } else { a <= own };
+            let first = extra.iter_mut().reduce(|a, b| if best(*b, *a) { b } else { a });
+            if let Some(free) = first.filter(|free| best(**free, other[lane])) {
+                // The one that it had in the trace is free in its place.
+                replay.v[lane] = own.max(*free);
                 *free = other[lane];
                 self.bits[(lane - KEPT) / 64] &= !(1 << ((lane - KEPT) % 64));
             }
@@ -432,7 +510,7 @@ impl WhatIf {
 
 fn slots(what: &What) -> [Option<u32>; 1] {
     [match *what {
-        What::Publish { slot, .. } | What::Meet { slot, .. } | What::PublishWork { slot } | What::Interrupted { slot, .. } => Some(slot),
+        What::Publish { slot, .. } | What::Unlock { slot, .. } | What::Meet { slot, .. } | What::Lock { slot, .. } | What::PublishWork { slot } | What::Interrupted { slot, .. } => Some(slot),
         What::Start { slot, .. } => slot,
         What::Arrive { below, .. } => below,
         _ => None,

@@ -149,6 +149,6 @@ impl Scale {
 }
 
 /// Whether this is the machine, or one of the class, that is meant.
-fn is_of([host, machine, class, _]: &Words, meant: &str) -> bool {
+pub fn is_of([host, machine, class, _]: &Words, meant: &str) -> bool {
     meant == machine || meant == class || meant.strip_prefix(host.as_str()).and_then(|rest| rest.strip_prefix('/')) == Some(machine)
 }

@@ -1,9 +1,12 @@
 //! What each deed of the trace means for the worlds.
 
+use super::batch::{Caller, Paid};
 use super::life::{Block, Context};
+use super::locks::Lock;
 use super::ops::{How, What};
 use super::room::Room;
-use super::{From, WhatIf};
+use super::scale::is_of;
+use super::{From, Kind, WhatIf};
 use crate::lineage::key::{Key, Link, State};
 use crate::lineage::steps::{machine_of, named};
 use longpole_model::interaction::{Cause, Deed, MachineId, QueueId, Vocabulary};
@@ -30,20 +33,34 @@ impl WhatIf {
         if let Some(capacity) = shape.capacity {
             self.capacities.insert(queue, capacity);
         }
-        self.known.insert(queue, ());
+        let name = vocabulary.queue_name(queue);
+        let kind = match name.strip_prefix("rpc:") {
+            Some(call) if call.contains(":reply:") => Kind::Replies,
+            Some(_) => Kind::Calls,
+            None if shape.merge => Kind::Calls,
+            None => Kind::Items,
+        };
+        self.known.insert(queue, kind);
+        if shape.capacity == Some(1) && shape.initial == 1 {
+            self.locks.insert(queue, Lock::new(self.layout));
+        }
     }
 
     /// A queue that nobody declared is met at its first use.
     fn used(&mut self, vocabulary: &Vocabulary, queue: QueueId) {
-        if self.known.insert(queue, ()).is_none() {
+        if !self.known.contains_key(&queue) {
             self.declare(vocabulary, queue, Shape::default());
         }
+    }
+
+    fn kind(&self, queue: QueueId) -> Kind {
+        self.known.get(&queue).copied().unwrap_or(Kind::Items)
     }
 
     pub(super) fn step(&mut self, vocabulary: &Vocabulary, deed: Deed) {
         match deed {
             Deed::Declare { .. } | Deed::Now => return,
-            Deed::End { machine } => return self.mark_end(machine),
+            Deed::End { machine } => return self.mark_end(vocabulary, machine),
             _ => {}
         }
         let machine = machine_of(deed);
@@ -52,7 +69,7 @@ impl WhatIf {
         }
         match deed {
             Deed::Class { class, .. } => {
-                self.charge(machine);
+                self.charge(vocabulary, machine);
                 self.life(machine).class = Some(class);
                 self.look(vocabulary, machine);
             }
@@ -62,7 +79,7 @@ impl WhatIf {
             Deed::Stop { .. } => self.stop(vocabulary, machine),
             deed => {
                 self.appear(vocabulary, machine);
-                self.charge(machine);
+                self.charge(vocabulary, machine);
                 self.disturb(vocabulary, machine);
                 self.act(vocabulary, machine, deed);
             }
@@ -89,8 +106,12 @@ impl WhatIf {
             Deed::Put { queue, n, flow, link, .. } => {
                 self.run(vocabulary, machine);
                 self.room(vocabulary, machine, queue, n, false);
-                let from = self.knows(vocabulary, machine, link);
-                self.queues.put(queue, n, flow, from);
+                let paid = self.pay(machine, queue, n);
+                let from = match self.locks.contains_key(&queue) {
+                    true => self.unlock(vocabulary, machine, queue, link),
+                    false => self.knows(vocabulary, machine, link),
+                };
+                self.queues.put(queue, n, flow, From { paid, ..from });
                 self.settle();
             }
             Deed::Get { queue, amount, flow, .. } => {
@@ -98,6 +119,7 @@ impl WhatIf {
                 self.used(vocabulary, queue);
                 let taken = self.queues.get(queue, amount, flow);
                 self.found(vocabulary, machine, queue, &taken, Looked::Took);
+                self.serve(machine, queue, &taken);
                 if taken.units > 0 {
                     self.give(vocabulary, machine, queue, taken.units);
                 }
@@ -124,18 +146,30 @@ impl WhatIf {
         if life.above > 0 && life.block.is_none() && life.ready.is_none() {
             life.disturbed = true;
             let key = self.state_key(vocabulary, machine, State::Interrupted);
-            self.op(machine, What::Own { key });
+            self.op(machine, What::Own { key, paid: None });
         }
     }
 
     /// The machine's own time until now.
-    fn charge(&mut self, machine: MachineId) {
+    fn charge(&mut self, vocabulary: &Vocabulary, machine: MachineId) {
         let now = self.now;
         let life = self.life(machine);
-        if life.works() && life.since < now {
-            let key = life.key;
-            self.op(machine, What::Own { key });
+        if !life.works() || life.since >= now {
+            return;
         }
+        let key = life.key;
+        let mut paid = life.serving;
+        let (took, state) = (std::mem::take(&mut life.took), life.state);
+        if let Some(caller) = &mut life.caller {
+            if took {
+                caller.takes(key);
+            }
+            let text = if let State::Named(name) = state { vocabulary.names.text(name) } else { "run" };
+            if caller.pays(key, text) {
+                paid = Some(Paid { by: machine, items: caller.items() });
+            }
+        }
+        self.op(machine, What::Own { key, paid });
     }
 
     /// After something about the machine changed: which key its own time goes to.
@@ -160,7 +194,11 @@ impl WhatIf {
         (life.exists, life.block, life.ready, life.state, life.context) = (true, None, None, State::Run, context);
         self.look(vocabulary, machine);
         let class = self.life(machine).class;
-        self.scale.machine(&Key::State { machine, class, state: State::Run }.words(vocabulary));
+        let words = Key::State { machine, class, state: State::Run }.words(vocabulary);
+        self.scale.machine(&words);
+        if self.life(machine).caller.is_none() {
+            self.life(machine).caller = Caller::of(&self.options.scenarios, |meant| is_of(&words, meant));
+        }
     }
 
     fn unexplained(&mut self, machine: MachineId, key: u32) {
@@ -240,7 +278,55 @@ impl WhatIf {
     fn knows(&mut self, vocabulary: &Vocabulary, machine: MachineId, link: Option<NameId>) -> From {
         let slot = self.slots.make();
         self.op(machine, What::Publish { slot, at: self.now });
-        From { slot, t: self.now, host: vocabulary.host_id(machine), link }
+        From { slot, t: self.now, host: vocabulary.host_id(machine), link, paid: None }
+    }
+
+    fn unlock(&mut self, vocabulary: &Vocabulary, machine: MachineId, queue: QueueId, link: Option<NameId>) -> From {
+        let slot = self.slots.make();
+        self.op(machine, What::Unlock { queue, slot });
+        From { slot, t: self.now, host: vocabulary.host_id(machine), link, paid: None }
+    }
+
+    /// A put: what a call costs, if it is one.
+    fn pay(&mut self, machine: MachineId, queue: QueueId, n: u64) -> Option<Paid> {
+        let kind = self.kind(queue);
+        let life = self.life(machine);
+        let (key, serving) = (life.key, life.serving);
+        match (kind, &mut life.caller) {
+            (Kind::Calls, Some(caller)) => {
+                let items = caller.items();
+                caller.called(key);
+                Some(Paid { by: machine, items })
+            }
+            (Kind::Calls, None) => serving,
+            (Kind::Replies, _) => {
+                life.serving = None;
+                None
+            }
+            (Kind::Items, caller) => {
+                if let Some(caller) = caller {
+                    caller.moved(queue, n);
+                }
+                None
+            }
+        }
+    }
+
+    /// A get: whether what is done from now on belongs to a call.
+    fn serve(&mut self, machine: MachineId, queue: QueueId, taken: &Taken<From>) {
+        let kind = self.kind(queue);
+        let life = self.life(machine);
+        match kind {
+            Kind::Calls => life.serving = if let Origin::From(from) = taken.cause { from.paid } else { None },
+            Kind::Replies => {}
+            Kind::Items => {
+                life.serving = None;
+                life.took = true;
+                if let Some(caller) = &mut life.caller {
+                    caller.moved(queue, taken.units);
+                }
+            }
+        }
     }
 
     fn settle(&mut self) {
@@ -339,7 +425,7 @@ impl WhatIf {
             (Some((since, state)), Origin::From(from)) => {
                 delay = self.delay(vocabulary, (machine, state), queue, from, since);
                 let (ns, key, how) = delay;
-                self.op(machine, What::Meet { slot: from.slot, ns, key, how });
+                self.meet_token(machine, queue, from.slot, ns, key, how);
                 last = Some(from.slot);
             }
             (Some((_, state)), _) => {
@@ -351,6 +437,9 @@ impl WhatIf {
                 last = Some(from.slot);
             }
             (None, _) => {}
+        }
+        if looked == Looked::Took && matches!(taken.cause, Origin::None) && self.locks.contains_key(&queue) {
+            self.op(machine, What::Got { queue });
         }
         if looked != Looked::Peeked {
             for at in 0..self.queues.spent.len() {
@@ -393,7 +482,15 @@ impl WhatIf {
         let usual = if known.count > 0.0 { known.sum / known.count } else { 0.0 };
         let ns = usual.min(self.now.saturating_sub(from.t) as f64);
         let how = if carried { How::Carried } else { How::Reaction };
-        self.op(machine, What::Meet { slot: from.slot, ns, key, how });
+        self.meet_token(machine, queue, from.slot, ns, key, how);
+    }
+
+    fn meet_token(&mut self, machine: MachineId, queue: QueueId, slot: u32, ns: f64, key: u32, how: How) {
+        let what = match self.locks.contains_key(&queue) {
+            true => What::Lock { queue, slot, ns, key, how },
+            false => What::Meet { slot, ns, key, how },
+        };
+        self.op(machine, what);
     }
 
     /// A context's cause is known, or will not be.
@@ -410,7 +507,7 @@ impl WhatIf {
         }
         let begin = self.begin.unwrap_or(0);
         let at = cause.at.map_or(self.now, |at| at.saturating_sub(begin)).min(self.now);
-        self.charge(cause.by);
+        self.charge(vocabulary, cause.by);
         let slot = self.slots.make();
         self.op(cause.by, What::Publish { slot, at });
         let kind = cause.link.map_or(Link::Wakeup, Link::Named);
@@ -459,13 +556,13 @@ impl WhatIf {
             self.counts.contradictions += 1;
             return;
         }
-        self.charge(machine);
+        self.charge(vocabulary, machine);
         if self.life(machine).exists {
             self.vanish(vocabulary, machine);
         }
         let below = below.filter(|&below| self.life(below).exists);
         if let Some(below) = below {
-            self.charge(below);
+            self.charge(vocabulary, below);
             self.life(below).above += 1;
         }
         let idle_since = self.life(machine).since;
@@ -494,7 +591,7 @@ impl WhatIf {
             self.counts.contradictions += 1;
             return;
         };
-        self.charge(machine);
+        self.charge(vocabulary, machine);
         self.leave(vocabulary, machine, context);
         self.vanish(vocabulary, machine);
     }
@@ -504,7 +601,7 @@ impl WhatIf {
             self.counts.contradictions += 1;
             return;
         }
-        self.charge(machine);
+        self.charge(vocabulary, machine);
         if let Some(context) = self.life(machine).context {
             self.leave(vocabulary, machine, context);
         }
@@ -526,7 +623,7 @@ impl WhatIf {
         let disturbed = std::mem::take(&mut life.disturbed);
         let key = self.state_key(vocabulary, below, State::Interrupted);
         if disturbed {
-            return self.op(below, What::Own { key });
+            return self.op(below, What::Own { key, paid: None });
         }
         let slot = self.slots.make();
         self.op(machine, What::PublishWork { slot });
@@ -542,20 +639,20 @@ impl WhatIf {
         (life.exists, life.block, life.ready, life.context) = (false, None, None, None);
     }
 
-    fn mark_end(&mut self, machine: MachineId) {
+    fn mark_end(&mut self, vocabulary: &Vocabulary, machine: MachineId) {
         let machine = match self.options.machine {
             Some(_) => self.asked,
             None => Some(machine),
         };
         let Some(machine) = machine else { return };
-        self.charge(machine);
+        self.charge(vocabulary, machine);
         self.op(machine, What::End);
     }
 
     /// The end that counts: the last one that was marked, or else here.
-    pub(super) fn finish(&mut self) {
+    pub(super) fn finish(&mut self, vocabulary: &Vocabulary) {
         if let (None, Some(last)) = (&self.end, self.last.or(self.asked)) {
-            self.mark_end(last);
+            self.mark_end(vocabulary, last);
         }
         if self.held > 0 {
             self.relax();

@@ -65,6 +65,14 @@ impl Trail {
         self.push(node, Some(bits))
     }
 
+    /// In this world the other way of the newest node was not taken after all.
+    pub fn unset(&mut self, world: usize) {
+        let at = self.bits.len().checked_sub(self.words).map(|at| at + world / 64);
+        if let Some(word) = at.and_then(|at| self.bits.get_mut(at)) {
+            *word &= !(1 << (world % 64));
+        }
+    }
+
     fn push(&mut self, node: Node, bits: Option<&[u64]>) -> u64 {
         self.nodes.push(node);
         match bits {

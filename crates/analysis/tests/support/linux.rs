@@ -26,11 +26,12 @@ pub struct Kernel {
     /// Time, CPU, class, fields.
     pub events: Vec<(i64, u32, ClassId, Vec<Val>)>,
     pub losses: Vec<Loss>,
+    cpus: u32,
 }
 
 impl Kernel {
     pub fn new(cpus: u32) -> Kernel {
-        let mut kernel = Kernel::default();
+        let mut kernel = Kernel { cpus, ..Kernel::default() };
         kernel.catalogue.subjects.push(Subject::default());
         for cpu in 0..cpus {
             kernel.catalogue.streams.push(Stream { name: format!("kernel/cpu{cpu}"), kind: StreamKind::Kernel });
@@ -46,6 +47,22 @@ impl Kernel {
             ClassId(classes.len() as u32 - 1)
         });
         self.events.push((t_ns, cpu, class, fields.iter().map(|(_, value)| value.clone()).collect()));
+    }
+
+    /// A thread with probes: its events go to the stream that this returns.
+    pub fn thread(&mut self, label: &str, thread: &str, pid: i32, tid: i32) -> u32 {
+        let (label, thread) = (label.to_owned(), thread.to_owned());
+        self.catalogue.streams.push(Stream { name: format!("user/{tid}"), kind: StreamKind::User });
+        self.catalogue.subjects.push(Subject { host: "here".to_owned(), label, thread, pid: Some(pid), tid: Some(tid) });
+        self.catalogue.streams.len() as u32 - 1
+    }
+
+    pub fn probe(&mut self, t_ns: i64, stream: u32, name: &str) {
+        self.event(t_ns, stream, name, &[]);
+    }
+
+    pub fn counted(&mut self, t_ns: i64, stream: u32, name: &str, count: i64) {
+        self.event(t_ns, stream, name, &[("count", Val::I(count))]);
     }
 
     pub fn switch(&mut self, t_ns: i64, cpu: u32, from: i32, state: i64, to: i32) {
@@ -133,12 +150,13 @@ impl Kernel {
                     Val::E(value, label) => Value::Enum { value: i128::from(*value), label },
                 })
                 .collect();
+            let of_kernel = self.catalogue.streams[*cpu as usize].kind == StreamKind::Kernel;
             let event = Event {
                 t_ns: *t_ns,
                 stream: StreamId(*cpu),
-                subject: SubjectId(0),
+                subject: SubjectId(if of_kernel { 0 } else { 1 + cpu - self.cpus }),
                 class: *class,
-                cpu: Some(*cpu),
+                cpu: of_kernel.then_some(*cpu),
                 fields: &values,
                 context: &[],
             };

@@ -3,6 +3,10 @@
 use crate::table::{duration, number, percent, Table};
 use crate::{input::Input, interactions};
 use longpole_analysis::lineage::{Answer, Mode, Options, Row};
+use longpole_model::causes::Told;
+use longpole_trace::Trace;
+use serde::Serialize;
+use std::collections::BTreeMap;
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
 
@@ -47,16 +51,38 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Way::Active => Mode::Active,
     };
     let options = Options { mode, machine: args.machine, segments: args.segments || args.input.json, ..Options::default() };
-    let answer = interactions.lineage(options)?;
+    let mut answer = interactions.lineage(options)?;
+    let told = interactions.told().cloned().unwrap_or_default();
+    answer.lost = told.lost;
     let mut out = BufWriter::new(io::stdout().lock());
     if args.input.json {
-        serde_json::to_writer_pretty(&mut out, &answer)?;
+        let Told { events, uncounted_losses, unknown_by, from_before, size_mismatches, .. } = told;
+        let inputs = Inputs { events, uncounted_losses, from_before, size_mismatches };
+        serde_json::to_writer_pretty(&mut out, &Whole { answer: &answer, unknown_by, inputs })?;
         writeln!(out)?;
     } else {
         print(&mut out, &answer)?;
+        print_told(&mut out, &answer, &told)?;
     }
     out.flush()?;
-    Ok(ExitCode::SUCCESS)
+    Ok(if interactions.trace().is_some_and(Trace::is_damaged) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+#[derive(Serialize)]
+struct Whole<'a> {
+    #[serde(flatten)]
+    answer: &'a Answer,
+    unknown_by: BTreeMap<&'static str, u64>,
+    inputs: Inputs,
+}
+
+/// What the path was made from; all zero for a machine log.
+#[derive(Serialize)]
+struct Inputs {
+    events: u64,
+    uncounted_losses: u64,
+    from_before: u64,
+    size_mismatches: u64,
 }
 
 /// Lines for people; programs get all of them.
@@ -108,6 +134,27 @@ fn print(out: &mut impl Write, answer: &Answer) -> io::Result<()> {
         if count > 0 {
             writeln!(out, "{} {what}", number(count))?;
         }
+    }
+    Ok(())
+}
+
+/// What stands beside the path of a recording.
+fn print_told(out: &mut impl Write, answer: &Answer, told: &Told) -> io::Result<()> {
+    if told.events > 0 {
+        writeln!(out, "{} events, {} lost", number(told.events), number(told.lost))?;
+    }
+    for (count, what) in [
+        (told.uncounted_losses, "gaps in the events nobody counted"),
+        (told.from_before, "items were taken that had been put before the trace began, or where events are missing"),
+        (told.size_mismatches, "times a queue held another number of items than its program said"),
+    ] {
+        if count > 0 {
+            writeln!(out, "{} {what}", number(count))?;
+        }
+    }
+    if answer.unknown_ns > 0 && !told.unknown_by.is_empty() {
+        let by: Vec<String> = told.unknown_by.iter().map(|(why, count)| format!("{why} {}", number(*count))).collect();
+        writeln!(out, "blocks that ended without a known cause, by what would have told it: {}", by.join(", "))?;
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 //! A softirq is caused by whoever raised it. An interrupt says nothing of its cause: it has the lineage of the first request or packet that it takes, and
 //! where it takes none that is known, its device is the cause, which is a machine of its own: what it waits for is outside of the system.
 
-use super::Composer;
+use super::{Composer, Seat};
 use crate::interaction::{Cause, Deed, MachineId};
 use crate::linux_rules::Key;
 use crate::linux_watch::{Base, ContextId, CpuId, Waker};
@@ -51,6 +51,7 @@ struct Raise {
     by: MachineId,
     t: u64,
     caused: bool,
+    context: Option<ContextId>,
 }
 
 impl Contexts {
@@ -159,6 +160,7 @@ impl Composer {
         let known = Known { machine, state };
         self.contexts.machines[id.0 as usize][cpu.0 as usize] = Some(known);
         self.class(machine, &name);
+        self.seats.push((machine, Seat::Cpu(number)));
         known
     }
 
@@ -202,6 +204,8 @@ impl Composer {
         }
         let cause = match (open.raise, self.linux.contexts[id.0 as usize].key) {
             (Some(raise), _) => Some(Cause { by: raise.by, at: Some(raise.t), link: Some(self.words.raise) }),
+            // A disk's interrupt tells that a request is done, whichever; the oldest one, where none has been told by now.
+            (None, Key::Irq(_)) if self.oldest_request(id).is_some() => self.oldest_request(id),
             (None, Key::Irq(_)) if !self.is_timer(id) => {
                 let by = self.device(id);
                 Some(Cause { by, at: None, link: None })
@@ -217,6 +221,14 @@ impl Composer {
             self.emit(Deed::State { machine, state });
         }
         machine
+    }
+
+    /// The interrupt in which something is done now, or that has raised the softirq in which it is.
+    pub(super) fn interrupt(&mut self, cpu: CpuId, by: Waker) -> Option<ContextId> {
+        let Waker::Context { id, .. } = by else { return None };
+        let open = *self.contexts.cpu(cpu).open.last().filter(|open| open.id == id)?;
+        let id = open.raise.and_then(|raise| raise.context).unwrap_or(id);
+        matches!(self.linux.contexts[id.0 as usize].key, Key::Irq(_)).then_some(id)
     }
 
     /// The context has taken what gives it a lineage.
@@ -236,7 +248,7 @@ impl Composer {
         let raise = match by {
             Waker::Thread(thread) => {
                 let at = self.thread_of_linux(thread);
-                Some(Raise { by: self.machine(catalogue, at), t: self.now, caused: true })
+                Some(Raise { by: self.machine(catalogue, at), t: self.now, caused: true, context: None })
             }
             Waker::Context { id, .. } => {
                 let open = self.contexts.cpu(cpu).open.last().filter(|open| open.id == id).copied();
@@ -244,7 +256,7 @@ impl Composer {
                     // What raises without a lineage of its own leaves it to the softirq to find one.
                     let caused = open.caused || matches!(self.linux.contexts[id.0 as usize].key, Key::Softirq(_));
                     let by = if caused { self.context_that_acts(cpu, id) } else { open.machine };
-                    Raise { by, t: self.now, caused }
+                    Raise { by, t: self.now, caused, context: Some(id) }
                 })
             }
             Waker::Idle | Waker::Unknown => None,

@@ -2,9 +2,9 @@
 
 use super::{Composer, Slots};
 use crate::hash::IdMap;
-use crate::interaction::{Deed, MachineId, QueueId};
+use crate::interaction::{Cause, Deed, MachineId, QueueId};
 use crate::linux_net::{Hop, Step};
-use crate::linux_watch::{CpuId, Waker};
+use crate::linux_watch::{ContextId, CpuId, Waker};
 use crate::names::NameId;
 use crate::tokens::Amount;
 use longpole_trace::event::Catalogue;
@@ -17,21 +17,31 @@ const MINOR_BITS: u32 = 20;
 
 #[derive(Debug, Default)]
 pub(super) struct Devices {
-    requests: HashMap<(i64, i64), Token>,
+    requests: HashMap<(i64, i64), Request>,
     packets: IdMap<u64, Packet>,
     order: VecDeque<(u64, u64)>,
     next_id: u64,
     disks: HashMap<i64, QueueId>,
+    /// The disk whose requests an interrupt completes.
+    disk_of: HashMap<ContextId, i64>,
     links: HashMap<Vec<u8>, QueueId>,
     slots: Slots,
     flows: Vec<NameId>,
     outside: Option<MachineId>,
+    nobody: Option<MachineId>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Token {
     queue: QueueId,
     slot: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Request {
+    token: Token,
+    by: MachineId,
+    t: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -90,7 +100,7 @@ impl Composer {
         let Some(machine) = self.who(catalogue, Some(cpu), by) else { return };
         if let Some(old) = self.devices.requests.remove(&(device, sector)) {
             let outside = self.outside();
-            self.take(outside, old);
+            self.take(outside, old.token);
         }
         let queue = match self.devices.disks.get(&device) {
             Some(queue) => *queue,
@@ -101,12 +111,15 @@ impl Composer {
             }
         };
         let (slot, flow) = self.flow();
-        self.devices.requests.insert((device, sector), Token { queue, slot });
+        self.devices.requests.insert((device, sector), Request { token: Token { queue, slot }, by: machine, t: self.now });
         self.emit(Deed::Put { machine, queue, n: 1, flow: Some(flow), link: Some(self.words.disk) });
     }
 
     pub(super) fn completed(&mut self, catalogue: &Catalogue, cpu: CpuId, device: i64, sector: i64, by: Waker) {
-        let Some(token) = self.devices.requests.remove(&(device, sector)) else { return };
+        let Some(Request { token, .. }) = self.devices.requests.remove(&(device, sector)) else { return };
+        if let Some(interrupt) = self.interrupt(cpu, by) {
+            self.devices.disk_of.insert(interrupt, device);
+        }
         match self.who(catalogue, Some(cpu), by) {
             Some(machine) => {
                 self.take(machine, token);
@@ -117,6 +130,24 @@ impl Composer {
                 self.take(outside, token);
             }
         }
+    }
+
+    /// The request that a disk has had for the longest time.
+    pub(super) fn oldest_request(&self, interrupt: ContextId) -> Option<Cause> {
+        let disk = self.devices.disk_of.get(&interrupt)?;
+        let of_disk = self.devices.requests.iter().filter(|((device, _), _)| device == disk);
+        let (_, request) = of_disk.min_by_key(|(at, request)| (request.t, **at))?;
+        Some(Cause { by: request.by, at: Some(request.t), link: Some(self.words.disk) })
+    }
+
+    /// Of whom the trace has lost the events.
+    pub(super) fn nobody(&mut self) -> MachineId {
+        let machine = self.vocabulary.machine("", "lost events");
+        if self.devices.nobody.is_none() {
+            self.devices.nobody = Some(machine);
+            self.emit(Deed::State { machine, state: self.words.unknown });
+        }
+        machine
     }
 
     /// Where things go that nobody here takes.

@@ -1,6 +1,6 @@
 //! What machines are called: a thread by its component or program and its own name, a context by what it handles and its CPU.
 
-use super::{Composer, Machines};
+use super::{Composer, Machines, Seat};
 use crate::interaction::{Deed, MachineId};
 use crate::linux::Linux;
 use longpole_trace::event::Catalogue;
@@ -128,6 +128,7 @@ impl Composer {
             }
         }
         self.naming.taken.insert(machine, at);
+        self.seats.extend(tid.map(|tid| (machine, Seat::Thread(tid))));
         self.class(machine, &class_name);
         let id = self.threads[at as usize].linux;
         let thread = &mut self.threads[at as usize];

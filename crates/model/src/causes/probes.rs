@@ -52,12 +52,12 @@ impl Composer {
             }
             Op::Get { queue, count } if count > 0 => {
                 let queue = self.queue(queue);
-                self.takes(at);
+                self.takes_tokens(catalogue, at, queue);
                 self.get(catalogue, at, queue, count, false);
             }
             Op::Peek { queue, count } if count > 0 => {
                 let queue = self.queue(queue);
-                self.takes(at);
+                self.takes_tokens(catalogue, at, queue);
                 self.get(catalogue, at, queue, count, true);
             }
             Op::Put { .. } | Op::Reserve { .. } | Op::Get { .. } | Op::Peek { .. } => {}
@@ -77,9 +77,7 @@ impl Composer {
                     self.takes(at);
                 } else if let Some(super::waits::Wait { what: For::Reply(_), .. }) = self.threads[at as usize].wait {
                     // Whoever answered has no probes.
-                    self.takes(at);
-                    let cause = self.unknown("probes");
-                    self.unblock(catalogue, at, cause);
+                    self.wakes_anyhow(catalogue, at, "probes");
                 }
             }
             Op::Dispatch { name, id } => {
@@ -127,7 +125,7 @@ impl Composer {
     /// The thread gives something, which ends a wait for `what` by itself, and any other as well.
     fn gives(&mut self, catalogue: &Catalogue, at: u32, what: For) {
         match self.threads[at as usize].wait {
-            Some(wait) if wait.what == what && what != For::Signal => self.takes(at),
+            Some(super::waits::Wait { what: For::Space(queue), .. }) if what == For::Space(queue) => self.takes_space(catalogue, at, queue),
             _ => self.ends_wait(catalogue, at),
         }
     }
@@ -141,7 +139,9 @@ impl Composer {
             debug_assert_eq!(wait.what, For::Work);
             self.ends_wait(catalogue, at);
         }
-        self.takes(at);
+        if level.units > 0 {
+            self.takes_signal(catalogue, at, queue);
+        }
         self.threads[at as usize].serves = true;
         self.get(catalogue, at, queue, level.units.max(1), false);
     }

@@ -146,7 +146,9 @@ impl Composer {
             ThreadState::Dead => return self.dies(catalogue, at),
             ThreadState::Blocked(reason) => {
                 self.threads[at as usize].kernel = Kernel::Blocked;
-                if self.threads[at as usize].wait.is_none() {
+                if self.threads[at as usize].wait.is_some() {
+                    self.blocks_in_wait(catalogue, at);
+                } else {
                     let why = Whole { state: reason, cause: self.linux.why(id) };
                     self.block(catalogue, at, why);
                 }
@@ -181,7 +183,7 @@ impl Composer {
     fn woken(&mut self, catalogue: &Catalogue, at: u32, wake: Wake) {
         let thread = &mut self.threads[at as usize];
         thread.kernel = Kernel::Ready;
-        if thread.wait.is_some() {
+        if thread.blocked && thread.wait.is_some() {
             return self.woken_while_waiting(catalogue, at, wake);
         }
         if !thread.blocked && matches!(thread.machine, None) {
@@ -203,9 +205,14 @@ impl Composer {
 
     pub(super) fn unblock(&mut self, catalogue: &Catalogue, at: u32, cause: Option<Cause>) {
         let machine = self.machine(catalogue, at);
-        self.emit(Deed::Wake { machine, cause });
+        let state = self.words.runnable;
+        match cause {
+            Some(_) => self.emit(Deed::Wake { machine, cause }),
+            // The time of the block is unknown, and the machine goes on with its own lineage.
+            None => self.emit(Deed::State { machine, state }),
+        }
         let thread = &mut self.threads[at as usize];
-        (thread.blocked, thread.state) = (false, Some(self.words.runnable));
+        (thread.blocked, thread.state) = (false, Some(state));
     }
 
     fn cause(&mut self, catalogue: &Catalogue, at: u32, wake: Wake) -> Option<Cause> {
@@ -215,6 +222,12 @@ impl Composer {
         match wake.waker {
             // Only time, or a signal, ends a sleep.
             _ if sleeps => self.timer(catalogue, at),
+            // What its code does wakes no thread of the kernel: an interrupt that is not traced lies on top of it (the report that it holds no reference, for who waits
+            // for all CPUs to say so). What is waited for is time.
+            Waker::Thread(id) if self.is_of_kernel(at) && self.linux.threads[id.0 as usize].mode == Mode::User => {
+                let (by, since) = (self.machine(catalogue, at), self.threads[at as usize].since);
+                Some(Cause { by, at: Some(since), link: Some(self.words.interrupt) })
+            }
             Waker::Thread(id) => {
                 let by = self.thread_of_linux(id);
                 let by = self.machine(catalogue, by);
@@ -250,7 +263,11 @@ impl Composer {
         }
     }
 
-    fn sleeps(&self, at: u32) -> bool {
+    fn is_of_kernel(&self, at: u32) -> bool {
+        self.threads[at as usize].linux.is_some_and(|id| self.linux.threads[id.0 as usize].kernel)
+    }
+
+    pub(super) fn sleeps(&self, at: u32) -> bool {
         matches!(self.call(at), Some("nanosleep" | "clock_nanosleep"))
     }
 
@@ -386,6 +403,9 @@ impl Composer {
     /// What a thread that runs does.
     fn works_in(&mut self, at: u32) -> NameId {
         let thread = &self.threads[at as usize];
+        if let Some(wait) = &thread.wait {
+            return wait.why;
+        }
         if let Some(&name) = thread.frames.last().or(thread.declared.as_ref()) {
             return name;
         }

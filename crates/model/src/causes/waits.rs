@@ -1,5 +1,6 @@
 //! What threads wait for by what their probes say: tokens, space, signals, replies; and when a wake-up by the kernel is the one waited for.
 
+use super::threads::Kernel;
 use super::{Composer, Queues, Slots};
 use crate::interaction::{Cause, Deed, MachineId, QueueId, Wants};
 use crate::linux_watch::{Wake, Waker};
@@ -28,6 +29,14 @@ pub(super) enum For {
 pub(super) struct Wait {
     pub what: For,
     pub since: u64,
+    /// What the block is called, and the state of a thread that does not block in it.
+    pub why: NameId,
+    /// It is blocked, as was told.
+    told: bool,
+    /// It said that it waits for a signal because of this.
+    signals: bool,
+    /// By which the kernel woke it last, if that was not what it waits for.
+    woken: Option<Wake>,
 }
 
 /// What a thread did to a queue.
@@ -118,6 +127,14 @@ impl Composer {
 
     pub(super) fn put(&mut self, at: u32, machine: MachineId, queue: QueueId, n: u64) {
         let now = self.now;
+        let level = *self.level(queue);
+        let above = level.capacity.map_or(0, |capacity| level.units.saturating_add(n).saturating_sub(capacity)).min(level.units);
+        if above > 0 && self.told.lost + self.told.uncounted_losses > 0 {
+            // Whoever took so many did it where events are missing.
+            let machine = self.nobody();
+            self.emit(Deed::Get { machine, queue, amount: Amount::Units(above), flow: None });
+            self.level(queue).units -= above;
+        }
         let level = self.level(queue);
         if level.units == 0 {
             level.opened = now;
@@ -129,8 +146,7 @@ impl Composer {
 
     /// Takes as many units as there are. What was put before the trace began nobody knows the cause of.
     pub(super) fn get(&mut self, catalogue: &Catalogue, at: u32, queue: QueueId, n: u64, looks: bool) {
-        let machine = self.machine(catalogue, at);
-        let now = self.now;
+        let (machine, now) = (self.machine(catalogue, at), self.now);
         let level = self.level(queue);
         let units = n.min(level.units);
         if !looks {
@@ -141,12 +157,7 @@ impl Composer {
             self.told.from_before += n - units;
         }
         if units == 0 {
-            if std::mem::take(&mut self.threads[at as usize].blocked) {
-                self.emit(Deed::Wake { machine, cause: None });
-                self.unknown("before");
-                self.threads[at as usize].state = Some(self.words.runnable);
-            }
-            return;
+            return self.wakes_anyhow(catalogue, at, "before");
         }
         let amount = Amount::Units(units);
         self.emit(match looks {
@@ -171,29 +182,61 @@ impl Composer {
     /// The thread says that it waits.
     pub(super) fn begins_to_wait(&mut self, catalogue: &Catalogue, at: u32, what: For) {
         let thread = &self.threads[at as usize];
-        let since = match (thread.wait, what) {
+        let (since, signals) = match (thread.wait, what) {
             // To wait for a signal because a queue is empty or full is to wait for the queue.
-            (Some(Wait { what: For::Tokens(_) | For::Space(_), .. }), For::Signal) => return,
-            (Some(wait), _) if wait.what != For::Work => wait.since,
-            _ => self.now,
+            (Some(Wait { what: For::Tokens(_) | For::Space(_), .. }), For::Signal) => {
+                if let Some(wait) = &mut self.threads[at as usize].wait {
+                    wait.signals = true;
+                }
+                return;
+            }
+            // It goes on with another reason.
+            (Some(wait), _) if wait.what != For::Work => (wait.since, wait.signals),
+            _ => (self.now, false),
         };
-        let machine = self.machine(catalogue, at);
-        let (why, on, wants) = match what {
-            For::Tokens(queue) => (self.named_wait("empty ", queue), Some(queue), Some(Wants::Tokens)),
-            For::Space(queue) => (self.named_wait("full ", queue), Some(queue), Some(Wants::Space)),
-            For::Signal => (self.words.signal, None, None),
-            For::Work => (self.words.work, None, None),
+        let why = match what {
+            For::Tokens(queue) => self.named_wait("empty ", queue),
+            For::Space(queue) => self.named_wait("full ", queue),
+            For::Signal => self.words.signal,
+            For::Work => self.words.work,
             For::Reply(slot) => {
-                let call = self.waits.under_way.get(&slot).copied();
+                let call = self.waits.under_way.get(&slot);
                 let name = call.map_or(String::new(), |call| format!("rpc {}", self.system.names.text(call.name)));
-                (self.vocabulary.names.intern(&name), call.map(|call| call.reply), Some(Wants::Tokens))
+                self.vocabulary.names.intern(&name)
             }
         };
-        self.emit(Deed::Block { machine, why, on, wants });
         let thread = &mut self.threads[at as usize];
-        thread.wait = Some(Wait { what, since });
+        thread.wait = Some(Wait { what, since, why, told: false, signals: signals || what == For::Signal, woken: None });
+        // Where the kernel tells of the thread, it blocks when the kernel says so: until then it may be on its way, or poll.
+        if thread.kernel == Kernel::Silent {
+            self.blocks_in_wait(catalogue, at);
+        }
+    }
+
+    pub(super) fn blocks_in_wait(&mut self, catalogue: &Catalogue, at: u32) {
+        let now = self.now;
+        let thread = &mut self.threads[at as usize];
+        let Some(wait) = thread.wait.as_mut().filter(|wait| !wait.told) else { return };
+        wait.told = true;
+        let Wait { what, why, .. } = *wait;
         if !thread.blocked {
-            (thread.blocked, thread.since, thread.gap) = (true, since, false);
+            (thread.blocked, thread.since, thread.gap) = (true, now, false);
+        }
+        let (on, wants) = match what {
+            For::Tokens(queue) => (Some(queue), Some(Wants::Tokens)),
+            For::Space(queue) => (Some(queue), Some(Wants::Space)),
+            For::Reply(slot) => (self.waits.under_way.get(&slot).map(|call| call.reply), Some(Wants::Tokens)),
+            For::Signal | For::Work => (None, None),
+        };
+        let machine = self.machine(catalogue, at);
+        self.emit(Deed::Block { machine, why, on, wants });
+    }
+
+    /// Who polled has waited as well, if what it takes now has come since.
+    fn polled(&mut self, catalogue: &Catalogue, at: u32, what: For, came: u64) {
+        let wait = self.threads[at as usize].wait.filter(|wait| wait.what == what && !wait.told && came > wait.since);
+        if wait.is_some() {
+            self.blocks_in_wait(catalogue, at);
         }
     }
 
@@ -219,24 +262,45 @@ impl Composer {
     pub(super) fn woken_while_waiting(&mut self, catalogue: &Catalogue, at: u32, wake: Wake) {
         let Some(wait) = self.threads[at as usize].wait else { return };
         let is_it = match wake.waker {
+            // Only time ends a sleep: it is one of a loop that looks again and again.
+            _ if self.sleeps(at) => false,
             Waker::Context { id, .. } => !self.is_timer(id) && wait.what != For::Signal && self.is_there(at, wait.what),
             Waker::Thread(id) => {
                 let by = self.thread_of_linux(id);
-                self.is_there(at, wait.what) && self.has_done(by, wait)
+                let signalled = wait.signals && self.has_done(by, For::Signal, wait.since);
+                signalled || self.is_there(at, wait.what) && self.has_done(by, wait.what, wait.since)
             }
             Waker::Idle | Waker::Unknown => false,
         };
         if is_it {
             self.wake(catalogue, at, wake);
             self.threads[at as usize].wait = None;
+            self.look(catalogue, at);
+        } else if let Some(wait) = &mut self.threads[at as usize].wait {
+            wait.woken = Some(wake);
+        }
+    }
+
+    /// The block of a wait ends, and what was waited for does not tell the cause; the kernel's last wake-up may.
+    pub(super) fn wakes_anyhow(&mut self, catalogue: &Catalogue, at: u32, group: &'static str) {
+        let woken = self.threads[at as usize].wait.take().and_then(|wait| wait.woken);
+        if !self.threads[at as usize].blocked {
+            return;
+        }
+        match woken {
+            Some(wake) => self.wake(catalogue, at, wake),
+            None => {
+                self.unknown(group);
+                self.unblock(catalogue, at, None);
+            }
         }
     }
 
     /// Whether the thread has done what ends such a wait since it began.
-    fn has_done(&self, by: u32, wait: Wait) -> bool {
+    fn has_done(&self, by: u32, what: For, since: u64) -> bool {
         let deeds = &self.threads[by as usize].deeds;
-        let did = |wanted: &dyn Fn(&Done) -> bool| deeds.iter().flatten().any(|done| done.t >= wait.since && wanted(done));
-        match wait.what {
+        let did = |wanted: &dyn Fn(&Done) -> bool| deeds.iter().flatten().any(|done| done.t >= since && wanted(done));
+        match what {
             For::Tokens(queue) => did(&|done| done.queue == queue && done.gave),
             For::Space(queue) => did(&|done| done.queue == queue && !done.gave),
             For::Reply(slot) => {
@@ -250,14 +314,18 @@ impl Composer {
 
     /// The thread does something else than to take what it waited for: the wait is over.
     pub(super) fn ends_wait(&mut self, catalogue: &Catalogue, at: u32) {
-        let Some(wait) = self.threads[at as usize].wait.take() else { return };
+        let Some(wait) = self.threads[at as usize].wait else { return };
         if !self.threads[at as usize].blocked {
+            self.threads[at as usize].wait = None;
             return;
         }
         let machine = self.machine(catalogue, at);
         let there = self.is_there(at, wait.what);
         let cause = match wait.what {
-            For::Tokens(queue) if there => return self.get(catalogue, at, queue, 1, true),
+            For::Tokens(queue) if there => {
+                self.takes(at);
+                return self.get(catalogue, at, queue, 1, true);
+            }
             For::Space(queue) if there => {
                 self.level(queue).room.filter(|room| room.1 >= wait.since).map(|(by, t)| Cause { by, at: Some(t), link: None })
             }
@@ -266,14 +334,36 @@ impl Composer {
             For::Tokens(_) | For::Space(_) | For::Signal => None,
         };
         if cause.is_none() {
-            self.unknown("probes");
+            return self.wakes_anyhow(catalogue, at, "probes");
         }
+        self.takes(at);
         self.unblock(catalogue, at, cause);
     }
 
     /// The thread has taken what it waited for, by the deed that follows.
     pub(super) fn takes(&mut self, at: u32) {
         self.threads[at as usize].wait = None;
+    }
+
+    pub(super) fn takes_tokens(&mut self, catalogue: &Catalogue, at: u32, queue: QueueId) {
+        let Level { opened: came, units, .. } = *self.level(queue);
+        if units == 0 {
+            return;
+        }
+        self.polled(catalogue, at, For::Tokens(queue), came);
+        self.takes(at);
+    }
+
+    pub(super) fn takes_space(&mut self, catalogue: &Catalogue, at: u32, queue: QueueId) {
+        let came = self.level(queue).room.map_or(0, |room| room.1);
+        self.polled(catalogue, at, For::Space(queue), came);
+        self.takes(at);
+    }
+
+    pub(super) fn takes_signal(&mut self, catalogue: &Catalogue, at: u32, queue: QueueId) {
+        let came = self.level(queue).opened;
+        self.polled(catalogue, at, For::Signal, came);
+        self.takes(at);
     }
 
     pub(super) fn calls(&mut self, catalogue: &Catalogue, at: u32, name: NameId, id: Option<u64>) {
@@ -348,10 +438,20 @@ impl Composer {
     pub(super) fn replies(&mut self, catalogue: &Catalogue, at: u32, slot: u32) {
         let Some(call) = self.waits.under_way.get_mut(&slot).filter(|call| !call.replied) else { return };
         call.replied = true;
+        let call = *call;
         let reply = call.reply;
         let machine = self.machine(catalogue, at);
         self.did(at, reply, true);
         self.emit(Deed::Put { machine, queue: reply, n: 1, flow: None, link: None });
+        let caller = call.caller;
+        let waits = self.threads[caller as usize].wait.is_some_and(|wait| wait.what == For::Reply(slot));
+        if waits && matches!(self.threads[caller as usize].kernel, Kernel::Ready | Kernel::Preempted | Kernel::Runs) {
+            // No wake-up will come: from here on it waits for its CPU only.
+            self.blocks_in_wait(catalogue, caller);
+            self.unblock(catalogue, caller, Some(Cause { by: machine, at: None, link: None }));
+            self.takes(caller);
+            self.look(catalogue, caller);
+        }
     }
 
     /// The caller has its reply. False: nobody saw it sent.
@@ -367,6 +467,7 @@ impl Composer {
         let call = slot.and_then(|slot| self.waits.under_way.get(&slot).copied().map(|call| (slot, call)));
         let Some((slot, call)) = call.filter(|(_, call)| call.name == name && call.caller == at) else { return false };
         if call.replied {
+            self.polled(catalogue, at, For::Reply(slot), u64::MAX);
             let machine = self.machine(catalogue, at);
             self.emit(Deed::Get { machine, queue: call.reply, amount: Amount::Units(1), flow: None });
             self.threads[at as usize].blocked = false;

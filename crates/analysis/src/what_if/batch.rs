@@ -1,0 +1,74 @@
+//! What a machine pays for each call or signal, paid once for so many items.
+//!
+//! A call is a put into `rpc:NAME`, a signal one into a queue with `merge`. What is paid is the state in which the machine calls (if it takes
+//! no items in that state, too), and what the callee does until it replies or takes something else. With N items for each call, a call that served i items in the
+//! trace costs i/N of what it did.
+
+use super::grammar::{Change, Scenario};
+use longpole_model::interaction::{MachineId, QueueId};
+use std::collections::HashMap;
+
+/// A machine that calls.
+#[derive(Clone, Debug, Default)]
+pub struct Caller {
+    /// Scenario, items for each call, and the state that is paid for, if it was said.
+    pub asked: Vec<(usize, f64, Option<String>)>,
+    /// Units moved through each queue since the last call.
+    moved: HashMap<QueueId, u64>,
+    /// Keys of states in which it calls, and in which it takes items.
+    calls: Vec<u32>,
+    takes: Vec<u32>,
+}
+
+/// Time that belongs to a call: whose, and for how many items.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Paid {
+    pub by: MachineId,
+    pub items: u32,
+}
+
+impl Caller {
+    /// A machine of these words (host, machine, class, …), if a scenario batches it.
+    pub fn of(scenarios: &[Scenario], is: impl Fn(&str) -> bool) -> Option<Box<Caller>> {
+        let mut asked = Vec::new();
+        for (at, scenario) in scenarios.iter().enumerate() {
+            for change in &scenario.changes {
+                let Change::Batch { target, items } = change else { continue };
+                if let Some((_, state)) = target.ways.iter().find(|way| is(&way.0)) {
+                    asked.push((at, *items as f64, state.clone()));
+                }
+            }
+        }
+        (!asked.is_empty()).then(|| Box::new(Caller { asked, ..Caller::default() }))
+    }
+
+    pub fn moved(&mut self, queue: QueueId, n: u64) {
+        let moved = self.moved.entry(queue).or_default();
+        *moved = moved.saturating_add(n);
+    }
+
+    pub fn takes(&mut self, key: u32) {
+        if !self.takes.contains(&key) {
+            self.takes.push(key);
+        }
+    }
+
+    /// For how many items the next call is; none have come: one.
+    pub fn items(&self) -> u32 {
+        self.moved.values().copied().max().unwrap_or(1).clamp(1, u64::from(u32::MAX)) as u32
+    }
+
+    /// It calls in this state.
+    pub fn called(&mut self, key: u32) {
+        if !self.calls.contains(&key) {
+            self.calls.push(key);
+        }
+        self.moved.clear();
+    }
+
+    /// Whether its time in a state belongs to the call.
+    pub fn pays(&self, key: u32, state: &str) -> bool {
+        let said = self.asked.iter().any(|asked| asked.2.as_deref() == Some(state));
+        said || self.calls.contains(&key) && !self.takes.contains(&key)
+    }
+}

@@ -1,0 +1,356 @@
+//! From events to interactions: small systems by hand whose machines and paths are known, and a toy kernel at random.
+
+#[path = "support/linux.rs"]
+mod linux_support;
+mod support;
+
+use linux_support::{simulate, text, Kernel, Val};
+use longpole_analysis::lineage::{Answer, Lineage, Options};
+use longpole_model::causes::{About, Composer, Told};
+use longpole_model::machine_log::{Reader, Writer};
+use longpole_trace::event::{Loss, StreamId};
+use proptest::prelude::*;
+
+const BLOCKED: i64 = 1;
+const DEAD: i64 = 0x20;
+
+struct Composed {
+    log: String,
+    told: Told,
+    answer: Answer,
+}
+
+fn options() -> Options {
+    Options { segments: true, ..Options::default() }
+}
+
+fn compose(kernel: &Kernel, about: About) -> Composed {
+    let mut composer = Composer::built_in(about).unwrap();
+    let mut lineage = Lineage::new(options());
+    let mut log = Vec::new();
+    let mut writer = Writer::new(&mut log);
+    let mut drain = |composer: &mut Composer| {
+        while let Some(interaction) = composer.next_interaction() {
+            lineage.interaction(composer.vocabulary(), &interaction);
+            writer.write(composer.vocabulary(), &interaction).unwrap();
+        }
+    };
+    kernel.replay(|catalogue, item| {
+        composer.item(catalogue, item);
+        drain(&mut composer);
+    });
+    composer.finish();
+    drain(&mut composer);
+    let answer = lineage.answer(composer.vocabulary()).unwrap();
+    Composed { log: String::from_utf8(log).unwrap(), told: composer.told().clone(), answer }
+}
+
+fn path(kernel: &Kernel) -> String {
+    drawn(&compose(kernel, About::default()).answer)
+}
+
+fn drawn(answer: &Answer) -> String {
+    let segments = answer.segments.as_ref().unwrap().iter();
+    segments.map(|it| format!("{}-{} {}::{}", it.start_ns, it.end_ns, it.machine, it.state)).collect::<Vec<_>>().join(", ")
+}
+
+fn of_log(log: &str) -> Answer {
+    let mut reader = Reader::new(log.as_bytes());
+    let mut lineage = Lineage::new(options());
+    while let Some(interaction) = reader.next_interaction().unwrap() {
+        lineage.interaction(reader.vocabulary(), &interaction);
+    }
+    lineage.answer(reader.vocabulary()).unwrap()
+}
+
+/// CPU 0 runs `t11`, CPU 1 nobody.
+fn two_cpus() -> Kernel {
+    let mut kernel = Kernel::new(2);
+    kernel.switch(100, 1, 0, 0, 0);
+    kernel.switch(100, 0, 0, 0, 11);
+    kernel
+}
+
+#[test]
+fn who_is_woken_has_waited_for_what_the_waker_did_and_then_for_its_cpu() {
+    let mut kernel = two_cpus();
+    kernel.switch(110, 1, 0, 0, 12);
+    kernel.syscall(120, 1, "read", None);
+    kernel.switch(130, 1, 12, BLOCKED, 0);
+    kernel.syscall(150, 0, "write", None);
+    kernel.waking(200, 0, 12, 1);
+    kernel.switch(207, 1, 0, 0, 12);
+    kernel.syscall(210, 1, "read", Some(1));
+    kernel.syscall(300, 1, "getpid", None);
+    assert_eq!(path(&kernel), "100-150 t11::run, 150-200 t11::write, 200-207 t12::runnable, 207-210 t12::read, 210-300 t12::user");
+}
+
+#[test]
+fn a_wake_up_before_the_thread_has_left_its_cpu_ends_the_block_at_once() {
+    let mut kernel = two_cpus();
+    kernel.switch(110, 1, 0, 0, 12);
+    kernel.waking(200, 0, 12, 1);
+    kernel.switch(205, 1, 12, BLOCKED, 0);
+    kernel.wakeup(208, 0, 12, 1);
+    kernel.switch(210, 1, 0, 0, 12);
+    kernel.syscall(250, 1, "getpid", None);
+    assert_eq!(path(&kernel), "100-200 t11::run, 200-208 link::wakeup, 208-210 t12::runnable, 210-250 t12::run");
+}
+
+#[test]
+fn a_softirq_is_caused_by_who_raised_it_and_a_sleeper_by_itself() {
+    let mut kernel = two_cpus();
+    kernel.switch(110, 1, 0, 0, 12);
+    kernel.switch(130, 1, 12, BLOCKED, 0);
+    kernel.softirq(180, 0, 3, "raise");
+    kernel.softirq(190, 0, 3, "entry");
+    kernel.waking(200, 0, 12, 1);
+    kernel.softirq(210, 0, 3, "exit");
+    kernel.switch(220, 1, 0, 0, 12);
+    kernel.syscall(230, 1, "nanosleep", None);
+    kernel.switch(240, 1, 12, BLOCKED, 0);
+    // Whoever was interrupted by an interrupt that is not traced is not the cause.
+    kernel.waking(300, 0, 12, 1);
+    kernel.switch(310, 1, 0, 0, 12);
+    assert_eq!(
+        path(&kernel),
+        "100-180 t11::run, 180-190 link::raise, 190-200 softirq NET_RX cpu0::NET_RX, 200-220 t12::runnable, 220-230 t12::run, \
+         230-240 t12::nanosleep, 240-300 link::timer, 300-310 t12::runnable"
+    );
+}
+
+#[test]
+fn an_interrupt_has_the_lineage_of_the_request_that_it_completes() {
+    let mut kernel = two_cpus();
+    let request = [("dev", Val::I(8 << 20)), ("sector", Val::I(77))];
+    kernel.syscall(120, 0, "fsync", None);
+    kernel.event(130, 0, "block_rq_issue", &request);
+    kernel.switch(140, 0, 11, 2, 0);
+    kernel.irq(500, 1, 36, true);
+    kernel.event(510, 1, "block_rq_complete", &request);
+    kernel.waking(520, 1, 11, 0);
+    kernel.irq(530, 1, 36, false);
+    kernel.switch(540, 0, 0, 0, 11);
+    assert_eq!(
+        path(&kernel),
+        "100-120 t11::run, 120-130 t11::fsync, 130-510 disk 8:0::disk, 510-520 irq 36 dev cpu1::dev, 520-540 t11::runnable"
+    );
+}
+
+#[test]
+fn what_a_device_brings_from_outside_is_told_as_such() {
+    let mut kernel = two_cpus();
+    kernel.irq(105, 1, 36, true);
+    kernel.irq(106, 1, 36, false);
+    kernel.switch(140, 0, 11, BLOCKED, 0);
+    kernel.irq(500, 1, 36, true);
+    kernel.waking(520, 1, 11, 0);
+    kernel.irq(530, 1, 36, false);
+    kernel.switch(540, 0, 0, 0, 11);
+    assert_eq!(path(&kernel), "100-105 device dev::UNKNOWN, 105-520 device dev::outside, 520-540 t11::runnable");
+}
+
+#[test]
+fn a_child_goes_on_with_its_parent_s_lineage_under_the_name_of_its_program_and_the_parent_waits_for_its_end() {
+    let mut kernel = two_cpus();
+    let fork = [("parent_tid", Val::I(11)), ("child_tid", Val::I(12)), ("child_pid", Val::I(12)), ("child_comm", text("t11"))];
+    kernel.event(150, 0, "sched_process_fork", &fork);
+    kernel.event(151, 0, "sched_wakeup_new", &[("comm", text("t11")), ("tid", Val::I(12)), ("target_cpu", Val::I(1))]);
+    kernel.syscall(160, 0, "wait4", None);
+    kernel.switch(170, 0, 11, BLOCKED, 0);
+    kernel.switch(200, 1, 0, 0, 12);
+    kernel.event(250, 1, "sched_process_exec", &[("tid", Val::I(12)), ("filename", text("/bin/ls"))]);
+    kernel.event(400, 1, "sched_process_exit", &[("tid", Val::I(12))]);
+    kernel.waking(410, 1, 11, 0);
+    kernel.switch(420, 1, 12, DEAD, 0);
+    kernel.switch(430, 0, 0, 0, 11);
+    let composed = compose(&kernel, About::default());
+    let path = drawn(&composed.answer);
+    assert_eq!(path, "");
+    assert_eq!(composed.answer.contradictions, 0, "{}", composed.log);
+}
+
+#[test]
+fn the_command_s_end_is_the_end_and_what_comes_after_it_does_not_count() {
+    let mut kernel = two_cpus();
+    kernel.event(150, 0, "sched_process_exit", &[("tid", Val::I(11))]);
+    kernel.switch(160, 0, 11, DEAD, 0);
+    kernel.switch(500, 0, 0, 0, 12);
+    kernel.switch(600, 0, 12, BLOCKED, 0);
+    let composed = compose(&kernel, About { command: Some(11) });
+    assert_eq!((composed.answer.end_machine.as_str(), composed.answer.end_ns), ("t11", 160));
+}
+
+/// A worker that says what it waits for, on CPU 1; `t11` feeds it from CPU 0.
+fn worker() -> (Kernel, u32, u32) {
+    let mut kernel = two_cpus();
+    let feeder = kernel.thread("feeder", "", 11, 11);
+    let worker = kernel.thread("worker", "", 12, 12);
+    kernel.switch(101, 1, 0, 0, 12);
+    kernel.probe(110, worker, "queue_wait_empty:work");
+    (kernel, feeder, worker)
+}
+
+#[test]
+fn a_block_in_a_wait_bears_the_queue_s_name_and_ends_by_who_has_put() {
+    let (mut kernel, feeder, worker) = worker();
+    kernel.switch(120, 1, 12, BLOCKED, 0);
+    kernel.counted(190, feeder, "queue_put:work", 1);
+    kernel.waking(200, 0, 12, 1);
+    kernel.switch(210, 1, 0, 0, 12);
+    kernel.counted(220, worker, "queue_get:work", 1);
+    kernel.probe(230, worker, "span_begin:job");
+    kernel.probe(300, worker, "span_end:job");
+    let composed = compose(&kernel, About::default());
+    assert!(composed.log.contains(r#""blocked":"empty work","on":"work","for":"tokens""#), "{}", composed.log);
+    assert_eq!(drawn(&composed.answer), "100-200 feeder::run, 200-210 worker::runnable, 210-230 worker::run, 230-300 worker::job");
+}
+
+#[test]
+fn the_timer_of_a_polling_loop_is_not_what_is_waited_for() {
+    let (mut kernel, feeder, worker) = worker();
+    for t in [120, 140, 160] {
+        kernel.syscall(t, 1, "nanosleep", None);
+        kernel.switch(t + 1, 1, 12, BLOCKED, 0);
+        kernel.waking(t + 10, 0, 12, 1);
+        kernel.switch(t + 12, 1, 0, 0, 12);
+        kernel.syscall(t + 13, 1, "nanosleep", Some(0));
+    }
+    kernel.counted(165, feeder, "queue_put:work", 1);
+    kernel.counted(220, worker, "queue_get:work", 1);
+    kernel.probe(300, worker, "mark:end");
+    assert_eq!(path(&kernel), "100-165 feeder::run, 165-220 work::queued, 220-300 worker::user");
+}
+
+#[test]
+fn who_polls_without_blocking_has_waited_as_well() {
+    let (mut kernel, feeder, worker) = worker();
+    kernel.counted(165, feeder, "queue_put:work", 1);
+    kernel.counted(220, worker, "queue_get:work", 1);
+    kernel.probe(300, worker, "mark:end");
+    assert_eq!(path(&kernel), "100-165 feeder::run, 165-220 work::queued, 220-300 worker::run");
+}
+
+/// Probes alone.
+fn probes() -> (Kernel, u32, u32) {
+    let mut kernel = Kernel::new(0);
+    let one = kernel.thread("one", "", 11, 11);
+    let two = kernel.thread("two", "", 12, 12);
+    kernel.probe(100, one, "span_begin:make");
+    (kernel, one, two)
+}
+
+#[test]
+fn without_the_kernel_the_waits_are_the_blocks() {
+    let (mut kernel, one, two) = probes();
+    kernel.probe(100, two, "queue_wait_empty:work");
+    kernel.counted(200, one, "queue_put:work", 2);
+    kernel.counted(210, two, "queue_get:work", 1);
+    kernel.probe(215, two, "span_begin:use");
+    kernel.probe(300, two, "span_end:use");
+    assert_eq!(path(&kernel), "100-200 one::make, 200-210 work::queued, 210-215 two::run, 215-300 two::use");
+}
+
+#[test]
+fn work_that_begins_before_the_place_is_given_back_ends_the_wait() {
+    let (mut kernel, one, two) = probes();
+    kernel.probe(100, two, "queue_wait_empty:work");
+    kernel.counted(200, one, "queue_put:work", 1);
+    kernel.probe(210, two, "span_begin:use");
+    kernel.probe(300, two, "span_end:use");
+    kernel.counted(300, two, "queue_get:work", 1);
+    assert_eq!(path(&kernel), "100-200 one::make, 200-210 work::queued, 210-300 two::use");
+}
+
+#[test]
+fn a_call_waits_for_its_reply_and_the_server_for_the_call() {
+    let (mut kernel, one, two) = probes();
+    let id = [("id", Val::I(7))];
+    kernel.event(150, one, "rpc_call:ask", &id);
+    kernel.event(160, two, "rpc_dispatch:ask", &id);
+    kernel.event(250, two, "rpc_reply:ask", &id);
+    kernel.event(270, one, "rpc_returned:ask", &id);
+    kernel.probe(300, one, "span_end:make");
+    // The server's own begin is the call's: what it did before its first event is not known.
+    assert!(path(&kernel).ends_with("160-250 two::ask, 250-270 rpc:ask:reply:0::queued, 270-300 one::make"), "{}", path(&kernel));
+    // From the second call on the server is known to have waited for it.
+    kernel.event(350, one, "rpc_call:ask", &id);
+    kernel.event(360, two, "rpc_dispatch:ask", &id);
+    kernel.event(450, two, "rpc_reply:ask", &id);
+    kernel.event(470, one, "rpc_returned:ask", &id);
+    let path = path(&kernel);
+    assert!(path.contains("350-360 rpc:ask::queued, 360-450 two::ask, 450-470 rpc:ask:reply:0::queued"), "{path}");
+}
+
+#[test]
+fn a_signal_ends_the_wait_for_it_and_merged_ones_are_one() {
+    let (mut kernel, one, two) = probes();
+    kernel.probe(100, two, "signal_wait:ready");
+    kernel.counted(200, one, "signal_submit:ready", 1);
+    kernel.counted(205, one, "signal_submit:ready", 1);
+    kernel.counted(210, two, "signal_receive:ready", 2);
+    kernel.probe(300, two, "mark:end");
+    assert_eq!(path(&kernel), "100-200 one::make, 200-210 signal:ready::queued, 210-300 two::run");
+}
+
+#[test]
+fn what_was_put_before_the_trace_began_is_no_contradiction() {
+    let (mut kernel, _, two) = probes();
+    kernel.probe(100, two, "queue_wait_empty:work");
+    kernel.counted(200, two, "queue_get:work", 5);
+    kernel.probe(300, two, "mark:end");
+    let composed = compose(&kernel, About::default());
+    assert_eq!((composed.answer.contradictions, composed.told.from_before), (0, 5));
+    assert_eq!(drawn(&composed.answer), "100-200 two::blocked:empty work, 200-300 two::run");
+    assert_eq!(composed.answer.unknown_ns, 100);
+}
+
+#[test]
+fn the_time_of_a_loss_is_unknown_and_what_was_blocked_in_it_has_no_timer() {
+    let mut kernel = two_cpus();
+    kernel.syscall(150, 0, "getpid", None);
+    kernel.losses.push(Loss { stream: StreamId(0), begin_ns: 200, end_ns: 400, events: Some(9) });
+    kernel.switch(450, 0, 11, 0, 0);
+    let composed = compose(&kernel, About::default());
+    assert_eq!(composed.told.lost, 9);
+    assert!(
+        drawn(&composed.answer).contains("150-200 t11::getpid, 200-400 link::UNKNOWN, 400-450 t11::UNKNOWN"),
+        "{}",
+        drawn(&composed.answer)
+    );
+    assert_eq!(composed.answer.unknown_ns, 250);
+}
+
+#[test]
+fn equal_names_are_told_apart_while_they_live_and_fold_by_class() {
+    let mut kernel = Kernel::new(0);
+    let first = kernel.thread("same", "", 11, 11);
+    let second = kernel.thread("same", "", 12, 12);
+    kernel.probe(100, first, "span_begin:a");
+    kernel.probe(110, second, "span_begin:a");
+    let log = compose(&kernel, About::default()).log;
+    assert!(log.contains(r#""machine":"same.12","class":"same""#), "{log}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    /// The path is whole, nothing contradicts itself, and the machine log says the same.
+    #[test]
+    fn a_toy_kernel_becomes_a_system_without_contradictions(
+        seed in any::<u64>(), cpus in 1u32..5, threads in 1i32..12, steps in 200usize..2000, lose in any::<bool>(),
+    ) {
+        let (mut kernel, _) = simulate(seed, cpus, threads, steps, (i64::MIN, i64::MAX));
+        if lose {
+            let (begin, end) = (kernel.events[kernel.events.len() / 3].0, kernel.events[kernel.events.len() / 2].0);
+            kernel.lose(seed as u32 % cpus, begin, end);
+        }
+        let composed = compose(&kernel, About::default());
+        prop_assert_eq!(composed.answer.contradictions, 0, "{:?}", composed.answer.contradiction_list);
+        prop_assert_eq!(composed.answer.ignored_wakeups, 0);
+        prop_assert_eq!(composed.answer.negative_links, 0);
+        let again = of_log(&composed.log);
+        prop_assert_eq!(&again.segments, &composed.answer.segments);
+        prop_assert_eq!(&again.criticality, &composed.answer.criticality);
+    }
+}
