@@ -261,7 +261,7 @@ fn ear(out: &mut impl Write, place: Place, share: f64, about: &str) -> io::Resul
     )
 }
 
-fn escaped(text: &str) -> String {
+pub fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

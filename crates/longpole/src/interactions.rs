@@ -7,10 +7,11 @@ use crate::{kernel, machine_log, WrongUsage};
 use anyhow::{anyhow, bail, Context};
 use longpole_analysis::lineage::{Answer, Lineage, Options};
 use longpole_analysis::what_if::{self, WhatIf};
-use longpole_model::causes::{About, Composer, Told};
+use longpole_model::causes::{About, Composer, Seat, Told};
 use longpole_model::interaction::{Deed, Interaction, Vocabulary};
 use longpole_model::machine_log::{Reader, Writer};
 use longpole_trace::{Moment, Options as Part, Trace};
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -119,6 +120,17 @@ impl Interactions {
             Source::Log(_) => None,
             Source::Trace(composed) => Some(composed.composer.told()),
         }
+    }
+
+    /// Where each machine of a name runs, as samples of stacks know it.
+    pub fn seats(&self) -> HashMap<&str, Vec<Seat>> {
+        let mut seats: HashMap<&str, Vec<Seat>> = HashMap::new();
+        if let Source::Trace(composed) = &self.source {
+            for &(machine, seat) in composed.composer.seats() {
+                seats.entry(composed.composer.vocabulary().machine_name(machine)).or_default().push(seat);
+            }
+        }
+        seats
     }
 
     /// The trace that they are composed of.

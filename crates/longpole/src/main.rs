@@ -4,6 +4,7 @@
 mod answer;
 mod critical;
 mod drawing;
+mod flame;
 mod input;
 mod interactions;
 mod kernel;

@@ -4,6 +4,7 @@ use crate::input::{self, Input};
 use crate::table::{number, percent, Table};
 use anyhow::bail;
 use longpole_analysis::cpu::Cpu;
+use longpole_analysis::critical_samples::OnPath;
 use longpole_analysis::stacks::{Counts, Folded, FunctionShare, Functions};
 use longpole_symbols::{Stack, Stacks};
 use longpole_trace::{Catalogue, Item, Options, StreamKind};
@@ -22,6 +23,8 @@ pub struct Gathered {
     pub folded: Option<Folded>,
     /// Only of this process.
     pid: Option<i32>,
+    /// Only those on a critical path.
+    on_path: Option<OnPath>,
     lost: u64,
 }
 
@@ -30,7 +33,12 @@ impl Gathered {
     pub fn new(input: &Input, pid: Option<i32>, fold: bool) -> anyhow::Result<Gathered> {
         let recording = input.sampled()?;
         let folded = fold.then(Folded::default);
-        Ok(Gathered { recording, stacks: None, functions: Functions::default(), folded, pid, lost: 0 })
+        Ok(Gathered { recording, stacks: None, functions: Functions::default(), folded, pid, on_path: None, lost: 0 })
+    }
+
+    /// Of all samples only those on a path.
+    pub fn on_path(self, path: OnPath) -> Gathered {
+        Gathered { on_path: Some(path), ..self }
     }
 
     pub fn item(&mut self, catalogue: &Catalogue, item: &Item<'_>, in_part: bool) {
@@ -45,7 +53,10 @@ impl Gathered {
             Item::Event(event) => {
                 let stacks = self.stacks.get_or_insert_with(|| Stacks::open(self.recording.as_deref()));
                 let Some(stack) = stacks.follow(catalogue, event) else { return };
-                let wanted = |stack: &Stack<'_>| self.pid.is_none_or(|pid| pid == stack.pid);
+                let wanted = |stack: &Stack<'_>| {
+                    let on_path = self.on_path.as_ref();
+                    self.pid.is_none_or(|pid| pid == stack.pid) && on_path.is_none_or(|path| path.holds(stack.t_ns, stack.tid, stack.cpu))
+                };
                 if in_part && wanted(&stack) {
                     match &mut self.folded {
                         Some(folded) => folded.sample(&stack),

@@ -1,13 +1,19 @@
 //! `longpole path`: the chain of states and links that nothing else could have hidden.
 
+use crate::interactions::{self, Interactions};
+use crate::stacks::{self, Gathered};
 use crate::table::{duration, number, percent, Table};
-use crate::{input::Input, interactions};
+use crate::{flame, input::Input};
+use anyhow::{bail, Context};
+use longpole_analysis::critical_samples::OnPath;
 use longpole_analysis::lineage::{Answer, Mode, Options, Row};
 use longpole_model::causes::Told;
 use longpole_trace::Trace;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Tell the critical path: the states and links that nothing else could have hidden
@@ -36,6 +42,14 @@ pub struct Args {
     /// Show the segments, too
     #[arg(long)]
     segments: bool,
+
+    /// Only the sampled stacks of the time on the path, folded: `process;frame;frame count`
+    #[arg(long, conflicts_with_all = ["segments", "json"])]
+    folded: bool,
+
+    /// The same as a flame graph (SVG)
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["segments", "json"])]
+    flame: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -50,8 +64,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Way::Global => Mode::Global,
         Way::Active => Mode::Active,
     };
-    let options = Options { mode, machine: args.machine, segments: args.segments || args.input.json, ..Options::default() };
+    let sampled = args.folded || args.flame.is_some();
+    let options = Options { mode, machine: args.machine, segments: args.segments || args.input.json || sampled, ..Options::default() };
     let mut answer = interactions.lineage(options)?;
+    if sampled {
+        return sampled_stacks(&args.input, args.folded, args.flame.as_deref(), &interactions, &answer);
+    }
     let told = interactions.told().cloned().unwrap_or_default();
     answer.lost = told.lost;
     let mut out = BufWriter::new(io::stdout().lock());
@@ -66,6 +84,34 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     out.flush()?;
     Ok(if interactions.trace().is_some_and(Trace::is_damaged) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// What the samples of stacks say of the time on the path.
+fn sampled_stacks(input: &Input, folded: bool, to: Option<&Path>, interactions: &Interactions, answer: &Answer) -> anyhow::Result<ExitCode> {
+    let Some(path) = &answer.segments else { bail!("internal error: a path without segments") };
+    let on_path = OnPath::new(path, &interactions.seats());
+    let running = on_path.running_ns as f64 / answer.length_ns.max(1) as f64;
+    let mut gathered = Gathered::new(input, None, true)?.on_path(on_path);
+    let trace = stacks::read(input, &mut gathered)?;
+    let (lines, counts) = (gathered.lines(), gathered.counts());
+    if let Some(to) = to {
+        let file = File::create(to).with_context(|| format!("{} cannot be written", to.display()))?;
+        let mut out = BufWriter::new(file);
+        let title = format!("sampled: {} stacks on the critical path to the end of {}", number(counts.busy), answer.end_machine);
+        flame::svg(&mut out, &title, &lines)?;
+        out.flush()?;
+    }
+    if folded {
+        let mut out = BufWriter::new(io::stdout().lock());
+        lines.iter().try_for_each(|line| writeln!(out, "{line}"))?;
+        out.flush()?;
+    }
+    let (stacks, share) = (number(counts.busy), percent(running));
+    eprintln!("longpole: {stacks} samples lie on the path, {} lost; something runs on {share} of it, the rest of it cannot be sampled", number(counts.lost));
+    if counts.busy == 0 {
+        bail!("no sample lies on the path: record more of them (`longpole record --stacks 999`), or for longer");
+    }
+    Ok(if trace.is_damaged() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 #[derive(Serialize)]
