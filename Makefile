@@ -64,6 +64,7 @@ truth-kernel:
 	cargo build --release -p longpole
 	cargo build --release -p longpole-model --example wakers
 	tests/peers/kernel.py --seconds 10
+	tests/peers/journeys.py --seconds 10
 
 # The long forms of tests: the numbers that acceptance asks for.
 soak:

@@ -342,15 +342,20 @@ def percentile(values, share):
     return values[min(len(values) - 1, max(0, -(-len(values) * share // 100) - 1))] if values else 0
 
 
-def near(ours, theirs):
-    """perf prints whole microseconds, and its own probe lies between its moment and ours."""
-    return abs(ours - theirs) <= max(0.05 * theirs, 2000)
+# The last digit of `perf script --ns`, and of the table of `perf sched latency`.
+SCRIPT_NS, TABLE_NS = 1, 1000
+
+
+def near(ours, theirs, same, printed=0):
+    """Of one file the same events say both: only the rounding of what perf printed (`printed` ns) lies between. Of two recorders, one's probe lies between
+    the other's moment and ours."""
+    return abs(ours - theirs) <= (max(0.001 * theirs, printed) if same else max(0.05 * theirs, 2000))
 
 
 def check_delays(sched, tids, table, events, untraced=None):
     """`untraced` switches of the recording that `sched` is of; none: it is of the perf.data itself."""
     same = untraced is None
-    print("\nsched: delays beside a reckoning from `perf script`, and beside `perf sched latency` (limit: count equal; mean and p99 within 5 % or 2 us, unless perf lacks more than 1 of 1,000)")
+    print(f"\nsched: delays beside a reckoning from `perf script`, and beside `perf sched latency` (limit: count equal; mean and p99 within {'0.1 %' if same else '5 % or 2 us, unless perf lacks more than 1 of 1,000'})")
     if same:
         print("  all of one perf.data, whatever it lacks")
         untraced = 0
@@ -377,7 +382,7 @@ def check_delays(sched, tids, table, events, untraced=None):
                 f"{line['name']} {tid} {kind}: count {mine['count']} and {len(times)}{f' + {lacking} starts whose wake-up perf missed' if lacking else ''}, mean {(mine['mean_ns'] or 0) / 1e3:.2f} and {mean / 1e3:.2f} us, "
                 f"p99 {(mine['p99_ns'] or 0) / 1e3:.2f} and {p99 / 1e3:.2f} us"
             )
-            close = near(mine["mean_ns"] or 0, mean) and near(mine["p99_ns"] or 0, p99)
+            close = near(mine["mean_ns"] or 0, mean, same, SCRIPT_NS) and near(mine["p99_ns"] or 0, p99, same, SCRIPT_NS)
             verdict(alike(mine["count"], len(times) + lacking) and (close or lacking > 0.001 * len(times)), text)
         if tid in table:
             count, mean, _ = table[tid]
@@ -387,7 +392,7 @@ def check_delays(sched, tids, table, events, untraced=None):
             known = f"{count} + {missed + unqueued} missed + {theirs.inside} put off inside the kernel"
             text = f"{line['name']} {tid} `perf sched latency`: count {both} and {known}, mean {total / max(both, 1) / 1e3:.2f} and {mean / 1e3:.2f} us"
             without = missed + unqueued + theirs.inside
-            verdict(alike(both, count + without) and (near(total / max(both, 1), mean) or without > 0.001 * both), text)
+            verdict(alike(both, count + without) and (near(total / max(both, 1), mean, same, TABLE_NS) or without > 0.001 * both), text)
 
 
 def check_reasons(cpu, accounts, masks):

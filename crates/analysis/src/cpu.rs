@@ -220,12 +220,13 @@ pub fn answer(session: &Session, activities: &Activities, probe_cost_ps: Option<
 
 impl Cpu {
     /// Puts what the kernel tells beside what the probes tell.
-    pub fn add_kernel(&mut self, times: &CpuTimes, linux: &Linux) {
+    /// `joined`: both name threads by the same numbers.
+    pub fn add_kernel(&mut self, times: &CpuTimes, linux: &Linux, joined: bool) {
         self.cpus = times.cpus(linux);
         self.lost += linux.lost;
         for found in times.threads(linux) {
             let same = |thread: &&mut ThreadTime| {
-                thread.kernel.is_none() && thread.tid == Some(found.tid) && (found.pid.is_none() || thread.pid == found.pid)
+                joined && thread.kernel.is_none() && thread.tid == Some(found.tid) && (found.pid.is_none() || thread.pid == found.pid)
             };
             match self.threads.iter_mut().find(same) {
                 Some(thread) => thread.take(found),

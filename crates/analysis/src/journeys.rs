@@ -10,12 +10,13 @@
 mod sockets;
 
 use crate::flight::{End, Flight, Journey, Leg, Origin, Seen, Stage, Wakeup};
-use crate::packet_loss::{Loss, LossKind, Losses};
+use crate::packet_loss::{Loss, LossKind, Losses, Segments};
 use crate::samples::Samples;
 use longpole_model::hash::IdMap;
 use longpole_model::linux_net::{Hop, Step};
 use longpole_model::linux_watch::{Base, CpuId, Handling, Mode, Occupant, Start, ThreadId, Waker, Watch};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use sockets::Socket;
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 /// Packets under way; more are given up, the oldest first.
 const MOST_FLIGHTS: usize = 1 << 16;
@@ -25,6 +26,8 @@ const LONGEST_NS: i64 = 5_000_000_000;
 const MOST_FLOWS: usize = 1024;
 const MOST_SOCKETS: usize = 1 << 18;
 const MOST_NAMES: usize = 1 << 12;
+/// Of link, network and UDP.
+const HEADERS: u32 = 42;
 /// Received packets whose socket may be told by another CPU's event.
 const MOST_UNDELIVERED: usize = 32;
 
@@ -49,16 +52,6 @@ pub struct Flow {
     pub ends: [u64; End::ALL.len()],
     pub complete: u64,
     pub whole: Samples,
-}
-
-#[derive(Debug)]
-pub struct Socket {
-    pub protocol: Option<i64>,
-    pub port: Option<u16>,
-    /// Who read from it last.
-    pub reader: Option<ThreadId>,
-    /// What it holds, by address and id of the packets.
-    queue: VecDeque<(u64, u64)>,
 }
 
 #[derive(Debug, Default)]
@@ -87,6 +80,10 @@ pub struct Journeys {
     next_id: u64,
     socket_ids: IdMap<u64, u32>,
     pub sockets: Vec<Socket>,
+    /// Which addresses of sockets each thread reads from.
+    readers: BTreeSet<(ThreadId, u64)>,
+    /// Packets that were given up in a socket, whose place is kept there.
+    kept: IdMap<u64, (u32, u64)>,
     /// At the start: protocol, port, process.
     pub dumped: Vec<(i64, u16, i32)>,
     cpus: Vec<CpuState>,
@@ -95,6 +92,8 @@ pub struct Journeys {
     pub devices: Vec<String>,
     pub labels: Vec<String>,
     /// By device: the discipline, and whether what it sends is seen again.
+    /// By sender: the length of the pieces into which what it sends is cut.
+    cuts: HashMap<Option<ThreadId>, u32>,
     pub disciplines: HashMap<u32, String>,
     loops: Vec<bool>,
     wanted: Option<Wanted>,
@@ -149,6 +148,7 @@ impl Journeys {
         if let Some(old) = self.flights.remove(&packet) {
             self.vanished(old);
         }
+        self.kept.remove(&packet);
         self.next_id += 1;
         let id = self.next_id;
         let number = hop.covered.then(|| {
@@ -190,7 +190,10 @@ impl Journeys {
             }
             self.order.pop_front();
             if let Some(flight) = self.flights.remove(&packet) {
-                self.given_up += u64::from(full && !old);
+                self.given_up += u64::from(waits || full && !old);
+                if waits {
+                    self.keep_place(packet, &flight);
+                }
                 self.vanished(flight);
             }
         }
@@ -238,17 +241,34 @@ impl Journeys {
             Step::Take { socket, protocol, result, flags } => self.take(hop, socket, protocol, result, flags),
             Step::Copy { packet } => self.copy(hop, packet),
             Step::Drop { packet, location, socket, protocol, reason, label } => {
-                let socket = socket.and_then(|socket| self.socket(socket));
+                if matches!(label, "QUEUE_PURGE" | "SOCKET_CLOSE") {
+                    self.purged(packet);
+                }
+                let refused = place(&mut self.cpus, hop.cpu.0).refused.take();
+                let socket = socket.and_then(|socket| self.socket_of_port(socket, refused));
                 let label = if label.is_empty() { None } else { intern(&mut self.labels, label) };
                 self.lose(
                     hop,
                     packet,
                     socket,
-                    LossKind { cpu: hop.cpu.0, location, reason, label, protocol, device: None, socket, sender: None, port: None },
+                    LossKind {
+                        cpu: hop.cpu.0,
+                        location,
+                        reason,
+                        label,
+                        protocol,
+                        device: None,
+                        socket,
+                        reader: None,
+                        sender: None,
+                        port: refused,
+                        by_kernel: false,
+                    },
                 );
             }
             Step::Refuse { port } => place(&mut self.cpus, hop.cpu.0).refused = Some(port),
             Step::State { socket, protocol, port } => self.state(socket, protocol, port),
+            Step::Exit { thread } => self.reader_gone(thread),
             Step::Socket { protocol, port, tid } => {
                 if self.dumped.len() < MOST_SOCKETS {
                     self.dumped.push((protocol, port, tid));
@@ -315,6 +335,10 @@ impl Journeys {
         let (since, counted) = (flight.t_ns, flight.number.is_some());
         (flight.stage, flight.t_ns, flight.length, flight.device) = (Stage::Transmitting, hop.t_ns, length, device.or(flight.device));
         flight.segments = segments.max(1);
+        if segments > 1 && self.cuts.len() < MOST_FLOWS {
+            let sender = flight.origin.thread();
+            self.cuts.insert(sender, length.saturating_sub(HEADERS).div_ceil(segments));
+        }
         self.leg(Leg::Queue, since, hop.t_ns, counted);
         self.see(hop, packet, "transmission");
     }
@@ -386,27 +410,49 @@ impl Journeys {
         self.flights.remove(&packet)
     }
 
+    /// A buffer that was not yet cut is taken for as many pieces as its sender's others.
+    fn segments_of(&self, flight: &Flight) -> Segments {
+        let (payload, size) = (flight.length.saturating_sub(HEADERS), self.cuts.get(&flight.origin.thread()).copied().unwrap_or(0));
+        if flight.stage == Stage::Queued && flight.segments == 1 && size > 0 && payload > size {
+            return Segments { count: payload.div_ceil(size), estimated: true };
+        }
+        match flight.stage {
+            // The socket has taken some of them.
+            Stage::Ready => Segments { count: self.left(flight), estimated: false },
+            _ => Segments { count: flight.segments.max(1), estimated: false },
+        }
+    }
+
     fn lose(&mut self, hop: &Hop<'_>, packet: u64, socket: Option<u32>, kind: LossKind) {
         self.see(hop, packet, "lost");
         let cpu = place(&mut self.cpus, hop.cpu.0);
-        let refused = cpu.refused.take();
         if cpu.receiving.is_some_and(|(known, _)| known == packet) {
             cpu.receiving = None;
         }
         let flight = self.flights.remove(&packet);
+        self.kept.remove(&packet);
         // What is no packet of a network (netlink, sockets of one machine) has no protocol.
         if flight.is_none() && kind.protocol.is_none_or(|protocol| protocol == 0) {
             return;
-        }
-        if let (Some(socket), Some(port)) = (socket, refused) {
-            self.sockets[socket as usize].port = Some(port);
         }
         let sender = flight.as_ref().and_then(|flight| flight.origin.thread());
         if hop.covered {
             let device = flight.as_ref().and_then(|flight| flight.device);
             let socket = socket.or(flight.as_ref().and_then(|flight| flight.socket));
-            let kind = LossKind { device, socket, sender, port: refused, ..kind };
-            self.losses.add(Loss { t_ns: hop.t_ns, length: flight.as_ref().map(|flight| flight.length), kind });
+            // As they are now: later, another socket may lie at its address.
+            let known = socket.and_then(|socket| self.sockets.get(socket as usize));
+            let reader = known.and_then(|socket| socket.reader);
+            let port = kind.port.or(known.and_then(|socket| socket.port));
+            let by_kernel = flight.as_ref().is_some_and(|flight| flight.origin == Origin::Kernel);
+            let kind = LossKind { device, socket, reader, sender, port, by_kernel, ..kind };
+            let segments = flight.as_ref().map_or(Segments::ONE, |flight| self.segments_of(flight));
+            self.losses.add(Loss { t_ns: hop.t_ns, length: flight.as_ref().map(|flight| flight.length), segments, kind });
+        }
+        if let Some((receiving, _)) = place(&mut self.cpus, hop.cpu.0).receiving.filter(|_| flight.is_none()) {
+            // One of those into which the kernel cuts what it received.
+            if let Some(whole) = self.flights.get_mut(&receiving).filter(|flight| flight.segments > 1) {
+                whole.segments -= 1;
+            }
         }
         if let Some(mut flight) = flight {
             flight.socket = flight.socket.or(socket);
@@ -482,9 +528,8 @@ impl Journeys {
         for flight in self.flights.values_mut() {
             flight.gap = true;
         }
-        for socket in &mut self.sockets {
-            socket.queue.clear();
-        }
+        self.sockets.iter_mut().for_each(Socket::forget);
+        self.kept.clear();
         self.undelivered.clear();
         self.cpus.clear();
     }

@@ -40,10 +40,11 @@ pub struct Accounts {
 }
 
 impl Accounts {
-    /// Of the thread that made a program's event, at that moment. None without kernel events, and for threads that they did not name.
+    /// Of the thread that made a program's event, at that moment. None without kernel events, for threads that they did not name, and where they name
+    /// them by other numbers.
     pub fn at(&mut self, linux: &mut Linux, catalogue: &Catalogue, event: &Event<'_>) -> Option<Account> {
         let stream = catalogue.streams.get(event.stream.0 as usize)?;
-        if linux.switches.in_all == 0 || stream.kind != StreamKind::User {
+        if linux.switches.in_all == 0 || catalogue.foreign_pids || stream.kind != StreamKind::User {
             return None;
         }
         let tid = catalogue.subjects.get(event.subject.0 as usize)?.tid?;

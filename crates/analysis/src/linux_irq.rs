@@ -1,18 +1,19 @@
-//! Interrupts and softirqs: how often, how long, and how long until the thread started that one of them woke.
+//! Interrupts, softirqs and timers: how often, how long, how late, and how long until the thread started that one of them woke.
 
 use crate::histogram::Times;
 use crate::samples::Samples;
 use longpole_model::linux::Linux;
 use longpole_model::linux_rules::Key;
-use longpole_model::linux_watch::{Handling, Start, ThreadId, Waker, Watch};
+use longpole_model::linux_watch::{Expiry, Handling, Start, ThreadId, Waker, Watch};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 #[derive(Debug, Serialize)]
 pub struct IrqLine {
+    /// `irq`, `softirq`, `vector`, `timer`.
     pub kind: &'static str,
     pub name: String,
-    /// Of the interrupt or softirq; null for those of the processor's own controller.
+    /// Of the interrupt or softirq; null for those of the processor's own controller, and for timers.
     pub number: Option<i64>,
     /// Of handling, without what interrupted it.
     #[serde(flatten)]
@@ -20,6 +21,8 @@ pub struct IrqLine {
     pub cpus: Vec<u32>,
     /// From the raise of a softirq to its begin.
     pub raise: Times,
+    /// Of a timer: from the moment that it was set for to the call of its function. Null: for all else, and where no start was seen.
+    pub late: Option<Times>,
     /// From its begin to the start of the thread that it woke.
     pub start: Times,
     /// The longest of these.
@@ -56,6 +59,15 @@ pub struct WorstStart {
 #[derive(Debug, Default)]
 pub struct Interrupts {
     contexts: Vec<ContextTimes>,
+    /// By whether they are fine, and function.
+    timers: BTreeMap<(bool, Option<u64>), TimerTimes>,
+}
+
+#[derive(Debug, Default)]
+struct TimerTimes {
+    handling: Samples,
+    late: Samples,
+    cpus: BTreeSet<u32>,
 }
 
 #[derive(Debug, Default)]
@@ -86,7 +98,13 @@ impl Interrupts {
         &mut self.contexts[index]
     }
 
-    pub fn answer(&self, linux: &Linux) -> Vec<IrqLine> {
+    /// The functions of timers, to be named.
+    pub fn functions(&self) -> impl Iterator<Item = u64> + '_ {
+        self.timers.keys().filter_map(|(_, function)| *function)
+    }
+
+    /// `symbol` names a function by its address.
+    pub fn answer(&self, linux: &Linux, symbol: impl Fn(u64) -> Option<String>) -> Vec<IrqLine> {
         let number = |cpu: u32| linux.cpus[cpu as usize].number;
         let numbers = |cpus: &BTreeSet<u32>| {
             let mut cpus: Vec<u32> = cpus.iter().map(|&cpu| number(cpu)).collect();
@@ -130,12 +148,29 @@ impl Interrupts {
                     handling: times.handling.times(),
                     cpus: numbers(&times.cpus),
                     raise: times.raise.times(),
+                    late: None,
                     start: start.times(),
                     worst: worst.collect(),
                     threads,
                 }
             })
             .collect();
+        out.extend(self.timers.iter().map(|(&(fine, function), times)| {
+            let name =
+                function.map_or_else(|| "(unknown)".to_owned(), |address| symbol(address).unwrap_or_else(|| format!("{address:#x}")));
+            IrqLine {
+                kind: "timer",
+                name: format!("{} {name}", if fine { "hrtimer" } else { "timer" }),
+                number: None,
+                handling: times.handling.times(),
+                cpus: numbers(&times.cpus),
+                raise: Samples::default().times(),
+                late: (!times.late.is_empty()).then(|| times.late.times()),
+                start: Samples::default().times(),
+                worst: Vec::new(),
+                threads: Vec::new(),
+            }
+        }));
         out.sort_by(|a, b| b.handling.total_ns.cmp(&a.handling.total_ns).then_with(|| a.name.cmp(&b.name)));
         out
     }
@@ -148,6 +183,15 @@ impl Watch for Interrupts {
         times.cpus.insert(handling.cpu.0);
         if let Some(raised) = handling.raised_ns {
             times.raise.record(handling.begin_ns.saturating_sub(raised).max(0) as u64);
+        }
+    }
+
+    fn expired(&mut self, expiry: &Expiry) {
+        let times = self.timers.entry((expiry.fine, expiry.function)).or_default();
+        times.handling.record(expiry.end_ns.saturating_sub(expiry.begin_ns).max(0) as u64);
+        times.cpus.insert(expiry.cpu.0);
+        if let Some(late) = expiry.late_ns {
+            times.late.record(late.max(0) as u64);
         }
     }
 

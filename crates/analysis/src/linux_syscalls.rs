@@ -84,6 +84,18 @@ impl What {
     }
 }
 
+/// Its id with its first thread, or the name of a thread whose process is not known.
+type Process = (Option<(i32, Option<ThreadId>)>, Option<String>);
+
+/// The name of a process's first thread. One whose birth was not seen is the oldest with that number.
+fn leader(linux: &Linux, pid: i32, first: Option<ThreadId>) -> Option<String> {
+    let thread = match first {
+        Some(first) => &linux.threads[first.0 as usize],
+        None => linux.threads.iter().find(|thread| thread.tid == pid && thread.leader.is_none())?,
+    };
+    Some(thread.name())
+}
+
 const KINDS: [&str; 5] = ["call", "fault", "irq", "softirq", "vector"];
 const FAULT: usize = 1;
 
@@ -111,26 +123,27 @@ impl Calls {
 
     pub fn answer(&self, linux: &Linux) -> Vec<SyscallLine> {
         // Per call and process; without a known process, per name of a thread.
-        let mut merged: BTreeMap<(usize, String, Option<i32>, Option<String>), OneCall> = BTreeMap::new();
-        let mut processes: BTreeMap<i32, String> = BTreeMap::new();
+        let mut merged: BTreeMap<(usize, String, Process), OneCall> = BTreeMap::new();
+        let mut processes: BTreeMap<(i32, Option<ThreadId>), String> = BTreeMap::new();
         for ((what, thread), call) in &self.calls {
             let thread = thread.map(|thread| &linux.threads[thread.0 as usize]);
-            let pid = thread.and_then(|thread| thread.process);
-            let mut process = thread.map(|thread| thread.name());
-            if let Some(pid) = pid {
-                let leader = linux.thread_of(pid).map(|leader| linux.threads[leader.0 as usize].name());
-                processes.insert(pid, leader.or(process.take()).unwrap_or_default());
+            // Ids are used again: a process is its id and its first thread.
+            let own = thread.and_then(|thread| Some((thread.process?, thread.leader)));
+            let mut name = thread.map(|thread| thread.name());
+            if let Some((pid, first)) = own {
+                let name = name.take();
+                processes.entry((pid, first)).or_insert_with(|| leader(linux, pid, first).or(name).unwrap_or_default());
             }
-            let (kind, name) = what.told(linux);
-            merged.entry((kind, name, pid, process)).or_default().add(call);
+            let (kind, what) = what.told(linux);
+            merged.entry((kind, what, (own, name))).or_default().add(call);
         }
         let mut out: Vec<SyscallLine> = merged
             .into_iter()
-            .map(|((kind, name, pid, process), call)| SyscallLine {
+            .map(|((kind, name, (own, process)), call)| SyscallLine {
                 kind: KINDS[kind],
                 name,
-                pid,
-                process: pid.and_then(|pid| processes.get(&pid).cloned()).or(process),
+                pid: own.map(|(pid, _)| pid),
+                process: own.and_then(|own| processes.get(&own).cloned()).or(process),
                 count: call.entered,
                 completed: call.times.count(),
                 times: match call.times.times().into() {

@@ -19,7 +19,20 @@ const MOST_SINGLE: usize = 200_000;
 pub struct Loss {
     pub t_ns: i64,
     pub length: Option<u32>,
+    /// For how many datagrams or segments the buffer stands.
+    pub segments: Segments,
     pub kind: LossKind,
+}
+
+/// For how many packets of the wire a buffer stands, or at least.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Segments {
+    pub count: u32,
+    pub estimated: bool,
+}
+
+impl Segments {
+    pub const ONE: Segments = Segments { count: 1, estimated: false };
 }
 
 /// What losses of one row have in common. Indices are those of the tables beside it.
@@ -32,15 +45,21 @@ pub struct LossKind {
     pub device: Option<u32>,
     /// Whose it should have been.
     pub socket: Option<u32>,
+    /// Who had read from that socket last.
+    pub reader: Option<ThreadId>,
     pub sender: Option<ThreadId>,
     pub port: Option<u16>,
     /// Of the network layer.
     pub protocol: Option<i64>,
+    /// The kernel itself made it.
+    pub by_kernel: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Row {
     count: u64,
+    segments: u64,
+    estimated: bool,
     first_ns: i64,
     last_ns: i64,
 }
@@ -59,11 +78,11 @@ impl Losses {
     pub fn add(&mut self, loss: Loss) {
         self.count += 1;
         let full = self.rows.len() >= MOST_ROWS;
-        let fresh = Row { count: 0, first_ns: loss.t_ns, last_ns: loss.t_ns };
+        let fresh = Row { count: 0, segments: 0, estimated: false, first_ns: loss.t_ns, last_ns: loss.t_ns };
         match self.rows.get_mut(&loss.kind) {
-            Some(row) => row.add(loss.t_ns),
+            Some(row) => row.add(&loss),
             None if full => self.others += 1,
-            None => self.rows.entry(loss.kind).or_insert(fresh).add(loss.t_ns),
+            None => self.rows.entry(loss.kind).or_insert(fresh).add(&loss),
         }
         if self.single.len() < MOST_SINGLE {
             self.single.push(loss);
@@ -85,6 +104,8 @@ impl Losses {
             let key = (line.text.clone(), line.reason.clone().unwrap_or_default(), line.symbol.clone());
             let known = lines.entry(key).or_insert_with(|| LossLine { first_ns: row.first_ns, last_ns: row.last_ns, ..line.clone() });
             known.count += row.count;
+            known.datagrams += row.segments;
+            known.estimated |= row.estimated;
             known.first_ns = known.first_ns.min(row.first_ns);
             known.last_ns = known.last_ns.max(row.last_ns);
             if known.sender != line.sender {
@@ -99,6 +120,8 @@ impl Losses {
                 place: "others".to_owned(),
                 text: "others".to_owned(),
                 count: self.others,
+                datagrams: self.others,
+                estimated: true,
                 first_ns: first_ns.unwrap_or(0),
                 last_ns: last_ns.unwrap_or(0),
                 lost: true,
@@ -110,8 +133,11 @@ impl Losses {
 }
 
 impl Row {
-    fn add(&mut self, t_ns: i64) {
+    fn add(&mut self, loss: &Loss) {
+        let t_ns = loss.t_ns;
         self.count += 1;
+        self.segments += u64::from(loss.segments.count);
+        self.estimated |= loss.segments.estimated;
         self.first_ns = self.first_ns.min(t_ns);
         self.last_ns = self.last_ns.max(t_ns);
     }
@@ -174,7 +200,12 @@ impl LossLine {
 pub struct LossLine {
     pub place: String,
     pub text: String,
+    /// Buffers.
     pub count: u64,
+    /// For how many packets of the wire they stand: a large one would have been cut later.
+    pub datagrams: u64,
+    /// There may be more.
+    pub estimated: bool,
     pub first_ns: i64,
     pub last_ns: i64,
     /// Somebody should have had it.
@@ -205,6 +236,9 @@ struct Place {
     text: String,
     #[serde(default = "yes")]
     lost: bool,
+    /// Only for packets that the kernel itself made.
+    #[serde(default)]
+    by_kernel: bool,
     #[serde(default)]
     reasons: Vec<String>,
     /// With these, the reasons hold only for these functions.
@@ -237,13 +271,14 @@ impl Places {
         })
     }
 
-    fn find(&self, reason: Option<&str>, symbol: Option<&str>) -> Option<&Place> {
+    fn find(&self, reason: Option<&str>, symbol: Option<&str>, by_kernel: bool) -> Option<&Place> {
+        let places = || self.places.iter().filter(|(place, _)| by_kernel || !place.by_kernel);
         let begins = |all: &[String]| symbol.is_some_and(|symbol| all.iter().any(|begin| symbol.starts_with(begin.as_str())));
         let by_reason = |reason: &str| {
-            let mut places = self.places.iter().filter(|(place, _)| place.functions.is_empty() || begins(&place.functions));
+            let mut places = places().filter(|(place, _)| place.functions.is_empty() || begins(&place.functions));
             places.find(|(_, patterns)| patterns.iter().any(|pattern| pattern.captures(reason).is_some()))
         };
-        let found = reason.and_then(by_reason).or_else(|| self.places.iter().find(|(place, _)| begins(&place.symbols)));
+        let found = reason.and_then(by_reason).or_else(|| places().find(|(place, _)| begins(&place.symbols)));
         found.map(|(place, _)| place)
     }
 
@@ -257,9 +292,9 @@ impl Places {
         let socket = kind.socket.or_else(|| kind.sender.and_then(|sender| names.destination(sender))).map(|socket| names.socket(socket));
         let protocol = socket.as_ref().and_then(|socket| socket.protocol).or_else(|| protocol_of(plain));
         let port = kind.port.or(socket.as_ref().and_then(|socket| socket.port));
-        let owner = socket.as_ref().and_then(|socket| socket.owner).map(|thread| names.person(thread));
+        let owner = kind.reader.or(socket.as_ref().and_then(|socket| socket.owner)).map(|thread| names.person(thread));
         let reason = label.map(str::to_owned).or_else(|| kind.reason.map(|reason| reason.to_string()));
-        let found = self.find(said, plain);
+        let found = self.find(said, plain, kind.by_kernel);
         let cpu = names.cpu(kind.cpu);
         let template = match (found, &symbol) {
             (Some(place), _) => place.text.as_str(),

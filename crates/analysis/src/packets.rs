@@ -103,7 +103,7 @@ pub struct JourneyLine {
     pub probes: Option<Probes>,
 }
 
-/// A captured frame that is taken for the packet: of the same device, direction and length, the nearest in time.
+/// A captured frame that is taken for the packet: of the same device, direction and length, the nearest in time to the step at which it was stamped.
 #[derive(Clone, Debug, Serialize)]
 pub struct FrameLine {
     pub t_ns: i64,
@@ -113,6 +113,14 @@ pub struct FrameLine {
     pub length: u32,
     /// As much of it as was kept, in hexadecimal digits.
     pub bytes: String,
+    /// Another one is as near: it may be the packet's.
+    pub ambiguous: bool,
+    /// As the capture calls the device.
+    #[serde(skip)]
+    pub interface: String,
+    /// From the step.
+    #[serde(skip)]
+    pub far_ns: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -202,7 +210,9 @@ impl Packets<'_> {
     /// Each loss that was kept, in order of time.
     pub fn single_losses<'b>(&'b self, places: &'b Places) -> impl Iterator<Item = SingleLine> + 'b {
         self.journeys.losses.single.iter().map(move |loss| {
-            let kind = LossLine { count: 1, first_ns: loss.t_ns, last_ns: loss.t_ns, ..places.line(&loss.kind, self) };
+            let (datagrams, estimated) = (loss.segments.count.into(), loss.segments.estimated);
+            let kind =
+                LossLine { count: 1, datagrams, estimated, first_ns: loss.t_ns, last_ns: loss.t_ns, ..places.line(&loss.kind, self) };
             SingleLine { t_ns: loss.t_ns, length: loss.length, kind }
         })
     }
@@ -305,7 +315,7 @@ impl Names for Packets<'_> {
             let owners = dumped.iter().filter(|(of, port, _)| known.protocol.is_none_or(|known| known == *of) && known.port == Some(*port));
             one(owners.map(|(_, _, pid)| *pid)).and_then(|pid| self.linux.thread_of(pid))
         };
-        Socket { protocol, port: known.port.or_else(port), owner: known.reader.or_else(owner) }
+        Socket { protocol, port: known.port.or_else(port), owner: known.first.or_else(owner) }
     }
 
     fn destination(&self, sender: ThreadId) -> Option<u32> {
@@ -328,6 +338,12 @@ impl Names for Packets<'_> {
 const LONGEST_LINK: u32 = 18;
 /// A capture's time and that of a step are no farther apart.
 const NEAR_NS: u64 = 5_000_000;
+/// What the clocks of captures and of steps may differ by.
+const CLOCK_NS: i64 = 2_000;
+/// A frame on the side of the step where the kernel does not stamp is that of another packet rather.
+const WRONG_SIDE_NS: u64 = 100_000;
+/// Frames that are so much alike in time cannot be told apart.
+const LIKE_NS: u64 = 3_000;
 
 impl JourneyLine {
     /// When its frames can have been captured.
@@ -336,34 +352,55 @@ impl JourneyLine {
         Some((first.t_ns.saturating_sub(NEAR_NS as i64), last.t_ns.saturating_add(NEAR_NS as i64)))
     }
 
-    /// Keeps the frame if none before was nearer.
+    /// Keeps the frame if none before was nearer to the moment at which the kernel stamps: on the way out just before the transmission, on the way in
+    /// at the reception.
     pub fn frame(&mut self, capture: &str, frame: &Frame<'_>) {
-        let near = |step: &&StepLine| {
-            let Some(length) = step.length.filter(|_| step.device.as_deref() == Some(frame.interface)) else { return false };
-            match step.step {
-                "device queue" | "transmission" => frame.outbound != Some(false) && frame.length == length,
-                "arrival" | "reception" => frame.outbound != Some(true) && (length..=length + LONGEST_LINK).contains(&frame.length),
-                _ => false,
-            }
+        // The recorder names devices of other namespaces with these before them.
+        let device = frame.interface.rsplit('/').next().unwrap_or(frame.interface);
+        let near = |step: &StepLine| {
+            let length = step.length.filter(|_| step.device.as_deref() == Some(device))?;
+            let (out, rank) = match step.step {
+                "transmission" => (true, 0),
+                "device queue" => (true, 1),
+                "reception" => (false, 0),
+                "arrival" => (false, 1),
+                _ => return None,
+            };
+            let same = match out {
+                true => frame.outbound != Some(false) && frame.length == length,
+                false => frame.outbound != Some(true) && (length..=length + LONGEST_LINK).contains(&frame.length),
+            };
+            same.then_some((rank, out, step.t_ns))
         };
-        let distance = |t_ns: i64| self.steps.iter().filter(near).map(|step| step.t_ns.abs_diff(t_ns)).min();
-        let Some(ns) = distance(frame.t_ns).filter(|ns| *ns <= NEAR_NS) else { return };
-        let line = || FrameLine {
+        let Some((_, out, stamped_ns)) = self.steps.iter().filter_map(near).min() else { return };
+        let late = frame.t_ns.saturating_sub(stamped_ns);
+        let wrong_side = if out { late > CLOCK_NS } else { late < -CLOCK_NS };
+        let ns = late.unsigned_abs() + if wrong_side { WRONG_SIDE_NS } else { 0 };
+        if late.unsigned_abs() > NEAR_NS {
+            return;
+        }
+        let line = |ambiguous| FrameLine {
             t_ns: frame.t_ns,
             capture: capture.to_owned(),
-            device: frame.interface.to_owned(),
+            device: device.to_owned(),
+            interface: frame.interface.to_owned(),
             outbound: frame.outbound,
             length: frame.length,
             bytes: frame.bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
+            ambiguous,
+            far_ns: ns,
         };
-        match self
-            .frames
-            .iter()
-            .position(|known| known.capture == capture && known.device == frame.interface && known.outbound == frame.outbound)
-        {
-            Some(at) if distance(self.frames[at].t_ns).is_some_and(|known| known > ns) => self.frames[at] = line(),
-            Some(_) => {}
-            None => self.frames.push(line()),
+        let same =
+            |known: &&mut FrameLine| known.capture == capture && known.interface == frame.interface && known.outbound == frame.outbound;
+        match self.frames.iter_mut().find(same) {
+            Some(known) => {
+                let ambiguous = known.far_ns.abs_diff(ns) < LIKE_NS;
+                match ns < known.far_ns {
+                    true => *known = line(ambiguous),
+                    false => known.ambiguous |= ambiguous,
+                }
+            }
+            None => self.frames.push(line(false)),
         }
     }
 }

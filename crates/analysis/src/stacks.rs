@@ -56,9 +56,8 @@ pub struct Functions {
 
 impl Functions {
     pub fn sample(&mut self, stack: &Stack<'_>) {
-        if !count(&mut self.counts, stack) {
-            return;
-        }
+        // The recorder takes no samples of idle CPUs.
+        self.counts.busy += 1;
         self.seen.clear();
         self.seen.extend_from_slice(stack.frames);
         self.seen.sort_unstable();
@@ -118,9 +117,8 @@ pub struct Folded {
 
 impl Folded {
     pub fn sample(&mut self, stack: &Stack<'_>) {
-        if !count(&mut self.counts, stack) {
-            return;
-        }
+        // The recorder takes no samples of idle CPUs.
+        self.counts.busy += 1;
         let key = (Rc::clone(&stack.process), Box::from(stack.frames));
         if let Some(count) = self.stacks.get_mut(&key) {
             *count += 1;
@@ -155,15 +153,6 @@ impl Folded {
         }
         merged.into_iter().map(|(line, count)| format!("{line} {count}")).collect()
     }
-}
-
-/// Whether the CPU was busy. The recorder takes no samples of idle ones.
-fn count(counts: &mut Counts, stack: &Stack<'_>) -> bool {
-    if stack.pid == 0 {
-        return false;
-    }
-    counts.busy += 1;
-    true
 }
 
 fn part(text: &str) -> String {

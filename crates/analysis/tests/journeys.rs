@@ -77,6 +77,10 @@ impl Net {
     }
 
     fn take(&mut self, t: i64, socket: i64, result: i64) {
+        self.take_by(READER, t, socket, result);
+    }
+
+    fn take_by(&mut self, tid: i32, t: i64, socket: i64, result: i64) {
         self.0.syscall(BEGIN_NS + t, 1, "recvfrom", None);
         let fields = [
             ("sk", Val::I(socket)),
@@ -84,7 +88,7 @@ impl Net {
             ("protocol", Val::I(UDP)),
             ("ret", Val::I(result)),
             ("flags", Val::I(0)),
-            ("tid", Val::I(i64::from(READER))),
+            ("tid", Val::I(i64::from(tid))),
         ];
         self.0.event(BEGIN_NS + t + 5, 1, "sock_recv_length", &fields);
         self.0.syscall(BEGIN_NS + t + 10, 1, "recvfrom", Some(result));
@@ -286,6 +290,90 @@ fn lost_packets_are_named_by_place_and_by_whose_they_were() {
     assert_eq!(losses[1].owner.as_ref().unwrap().tid, READER, "all else went there");
     assert_eq!(losses[1].sender.as_ref().unwrap().tid, SENDER);
     assert_eq!((answer.ends.read, answer.ends.lost, answer.complete), (10, 2, 12));
+}
+
+/// A datagram for which the socket of this port has no room.
+fn refuse(net: &mut Net, t: i64, packet: i64, port: i64) {
+    net.send(t, packet, 128);
+    net.receive(t + 100, packet, 128);
+    net.0.event(BEGIN_NS + t + 110, 0, "udp_fail_queue_rcv_skb", &[("rc", Val::I(-12)), ("dport", Val::I(port))]);
+    net.drop(t + 111, packet, 1, SOCKET, Val::E(6, "SOCKET_RCVBUFF"));
+    net.softirq(t + 120, 0, "exit");
+}
+
+#[test]
+fn a_socket_at_the_address_of_a_former_one_is_another_one() {
+    let mut net = Net::new();
+    // The first one reads nothing; what it holds is thrown away with it.
+    net.send(100, 0x1000, 128);
+    net.deliver(200, 0x1000, 128);
+    refuse(&mut net, 300, 0x2000, 7101);
+    net.drop(500, 0x1000, 9, 0, Val::E(90, "QUEUE_PURGE"));
+    // The second one is read and full once.
+    net.send(1000, 0x1000, 128);
+    net.deliver(1100, 0x1000, 128);
+    net.take(1200, SOCKET, 100);
+    refuse(&mut net, 1300, 0x2000, 7201);
+    // The third one has another port.
+    refuse(&mut net, 2000, 0x2000, 7102);
+    net.0.switch(BEGIN_NS + 2200, 1, READER, 1, 30);
+    net.send(2300, 0x1000, 128);
+    net.deliver(2400, 0x1000, 128);
+    net.take_by(30, 2500, SOCKET, 100);
+    // That of the fourth has ended before the fifth comes.
+    net.0.event(BEGIN_NS + 2600, 1, "sched_process_exit", &[("tid", Val::I(30)), ("comm", text("t30")), ("prio", Val::I(20))]);
+    net.0.switch(BEGIN_NS + 2610, 1, 30, 16, 40);
+    refuse(&mut net, 3000, 0x2000, 7102);
+    net.send(3300, 0x1000, 128);
+    net.deliver(3400, 0x1000, 128);
+    net.take_by(40, 3500, SOCKET, 100);
+    let (answer, losses, _) = net.answer();
+    let mut told: Vec<(Option<u16>, Option<i32>, u64)> = losses
+        .iter()
+        .filter(|line| line.place == "socket_buffer")
+        .map(|line| (line.port, line.owner.as_ref().map(|owner| owner.tid), line.count))
+        .collect();
+    told.sort();
+    assert_eq!(told, [(Some(7101), None, 1), (Some(7102), Some(30), 1), (Some(7102), Some(40), 1), (Some(7201), Some(READER), 1)]);
+    let mut readers: Vec<(i32, u64)> = answer.flows.iter().filter_map(|flow| Some((flow.to.as_ref()?.tid, flow.ends.read))).collect();
+    readers.sort();
+    assert_eq!(readers, [(READER, 1), (30, 1), (40, 1)]);
+}
+
+#[test]
+fn a_datagram_that_is_cut_is_the_first_of_the_queue() {
+    let mut net = Net::new();
+    for (n, length) in [1028, 328, 228].into_iter().enumerate() {
+        net.send(100 + 300 * n as i64, 0x1000 + n as i64, length);
+        net.deliver(200 + 300 * n as i64, 0x1000 + n as i64, length);
+    }
+    for n in 0..3 {
+        net.take(1000 + 100 * n, SOCKET, 200);
+    }
+    let (answer, _, journeys) = net.answer();
+    assert_eq!((answer.ends.read, answer.complete), (3, 3));
+    assert_eq!(sum(&journeys, Leg::Socket), (1005 - 210) + (1105 - 510) + (1205 - 810));
+}
+
+#[test]
+fn datagrams_that_wait_for_long_are_given_up_counted_and_leave_their_place() {
+    let mut net = Net::new();
+    let many = 70_000;
+    for n in 0..many {
+        net.send(100 + 300 * n, 0x1000 + n, 128);
+        net.deliver(200 + 300 * n, 0x1000 + n, 128);
+    }
+    // The first ones are known to have waited, not for how long; the last one is.
+    let t = 100 + 300 * many;
+    for n in 0..many {
+        net.take(t + 100 * n, SOCKET, 100);
+    }
+    let (answer, _, _) = net.answer();
+    let given_up = many as u64 - (1 << 16);
+    assert_eq!((answer.given_up, answer.ends.read), (given_up, 1 << 16));
+    let (_, journeys) = net.read(Some(Wanted::Number(many as u64)));
+    let told = journeys.told.unwrap();
+    assert_eq!(told.end_ns, BEGIN_NS + t + 100 * (many - 1) + 5);
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod linux_support;
 mod support;
 
 use linux_support::{simulate, text, Kernel, Truth, Val, BEGIN_NS};
+use longpole_analysis::family::Family;
 use longpole_analysis::histogram::{Histogram, Times};
 use longpole_analysis::linux_cpu::{CpuTimes, KernelThread};
 use longpole_analysis::linux_irq::Interrupts;
@@ -151,7 +152,7 @@ proptest! {
         let (kernel, truth) = simulate(seed, cpus, workers, steps, ALL);
         let (linux, interrupts) = pass::<Interrupts>(&kernel, ALL);
         let none = Vec::new();
-        for line in interrupts.answer(&linux) {
+        for line in interrupts.answer(&linux, |_| None) {
             prop_assert!(same(&line.handling, truth.handled.get(&line.name).unwrap_or(&none)), "{}", line.name);
             prop_assert!(same(&line.raise, truth.raised.get(&line.name).unwrap_or(&none)), "{}", line.name);
             prop_assert!(same(&line.start, truth.starts.get(&line.name).unwrap_or(&none)), "{}", line.name);
@@ -262,7 +263,7 @@ fn an_interrupt_in_a_softirq_in_a_system_call_is_each_ones_own_time() {
 fn the_innermost_context_is_the_waker() {
     let kernel = nested();
     let (linux, interrupts) = pass::<Interrupts>(&kernel, ALL);
-    let answer = interrupts.answer(&linux);
+    let answer = interrupts.answer(&linux, |_| None);
     let irq = answer.iter().find(|line| line.kind == "irq").unwrap();
     assert_eq!((irq.name.as_str(), irq.start.count, irq.start.max_ns), ("irq 36 dev", 1, Some(400)));
     assert_eq!((irq.worst[0].tid, irq.worst[0].t_ns), (20, 700));
@@ -520,4 +521,115 @@ fn a_thread_that_executes_a_program_goes_on_under_its_leaders_number() {
         let expected = [(10, "t10".to_owned(), rest + 100), (10, "t10".to_owned(), 100)];
         assert!(found.len() == 2 && expected.iter().all(|row| found.contains(row)), "{found:?}");
     }
+}
+
+fn fork(kernel: &mut Kernel, t_ns: i64, parent: i32, tid: i32, process: i32) {
+    let ids = [("parent_tid", parent), ("child_tid", tid), ("child_pid", process)].map(|(name, id)| (name, Val::I(id.into())));
+    kernel.event(t_ns, 0, "sched_process_fork", &ids);
+}
+
+fn exit(kernel: &mut Kernel, t_ns: i64, tid: i32) {
+    kernel.event(t_ns, 0, "sched_process_exit", &[("tid", Val::I(tid.into()))]);
+}
+
+#[test]
+fn a_process_is_another_than_the_one_that_had_its_number_before() {
+    let mut kernel = Kernel::new(1);
+    kernel.switch(0, 0, 1, 1, 10);
+    for (turn, calls) in [(0, 1), (1000, 2)] {
+        fork(&mut kernel, turn + 10, 10, 20, 20);
+        kernel.switch(turn + 20, 0, 10, 1, 20);
+        // Its second thread ends after the first one.
+        fork(&mut kernel, turn + 30, 20, 21 + turn as i32, 20);
+        kernel.switch(turn + 40, 0, 20, 1, 21 + turn as i32);
+        kernel.syscall(turn + 50, 0, "read", None);
+        kernel.syscall(turn + 60, 0, "read", Some(1));
+        kernel.switch(turn + 70, 0, 21 + turn as i32, 1, 20);
+        for call in 0..calls {
+            kernel.syscall(turn + 100 + 20 * call, 0, "read", None);
+            kernel.syscall(turn + 110 + 20 * call, 0, "read", Some(1));
+        }
+        exit(&mut kernel, turn + 300, 20);
+        kernel.switch(turn + 310, 0, 20, 16, 10);
+    }
+    let mut linux = Linux::new(ALL.0, ALL.1).unwrap();
+    let mut calls = Calls::new(true);
+    kernel.replay(|catalogue, item| {
+        if let Item::Event(event) = item {
+            linux.event(catalogue, event, &mut calls);
+        }
+    });
+    let mut found: Vec<(Option<i32>, u64)> = calls.answer(&linux).iter().map(|line| (line.pid, line.count)).collect();
+    found.sort_unstable();
+    assert_eq!(found, [(Some(20), 2), (Some(20), 3)]);
+}
+
+#[test]
+fn a_family_ends_with_the_last_thread_of_its_first_process() {
+    for executes in [false, true] {
+        let mut kernel = Kernel::new(1);
+        fork(&mut kernel, 100, 1, 10, 10);
+        fork(&mut kernel, 110, 10, 11, 10);
+        fork(&mut kernel, 120, 11, 12, 12);
+        exit(&mut kernel, 200, 10);
+        if executes {
+            kernel.event(300, 0, "sched_process_exec", &[("tid", Val::I(10)), ("old_tid", Val::I(11)), ("filename", text("/bin/new"))]);
+        }
+        fork(&mut kernel, 400, if executes { 10 } else { 11 }, 13, 13);
+        exit(&mut kernel, 500, if executes { 10 } else { 11 });
+        exit(&mut kernel, 600, 12);
+        let mut family = Family::new(10);
+        kernel.replay(|catalogue, item| {
+            if let Item::Event(event) = item {
+                family.event(catalogue, event);
+            }
+        });
+        assert_eq!((family.begin_ns, family.end_ns), (Some(100), Some(500)), "{executes}");
+        assert_eq!(family.members.iter().copied().collect::<Vec<_>>(), [10, 11, 12, 13], "{executes}");
+    }
+}
+
+#[test]
+fn without_switches_nothing_is_said_to_be_missing() {
+    let mut kernel = Kernel::new(1);
+    for turn in 0..10 {
+        fork(&mut kernel, 100 * turn, 10 + (turn % 2) as i32, 20 + turn as i32, 20 + turn as i32);
+    }
+    let (linux, _) = pass::<CpuTimes>(&kernel, ALL);
+    assert_eq!((linux.contradictions, linux.unseen_switches, linux.unseen_idle_ends), (0, 0, 0));
+}
+
+#[test]
+fn timers_are_told_by_function_with_their_time_and_how_late_they_were() {
+    const TIMER: i64 = -0x1000;
+    let mut kernel = Kernel::new(1);
+    let address = |name: &'static str, value: i64| (name, Val::I(value));
+    let hrtimer = |name: &str| format!("timer_hrtimer_{name}");
+    let start = [address("hrtimer", TIMER), address("function", 77), address("expires", 5_500), address("softexpires", 5_000)];
+    kernel.event(100, 0, &hrtimer("start"), &start);
+    kernel.event(200, 0, &hrtimer("expire_entry"), &[address("hrtimer", TIMER), address("now", 5_040), address("function", 77)]);
+    // On top of it another one, whose start was not seen.
+    kernel.event(210, 0, &hrtimer("expire_entry"), &[address("hrtimer", TIMER + 64), address("now", 5_050), address("function", 77)]);
+    kernel.event(220, 0, &hrtimer("expire_exit"), &[address("hrtimer", TIMER + 64)]);
+    kernel.event(250, 0, &hrtimer("expire_exit"), &[address("hrtimer", TIMER)]);
+    // Set again and cancelled; set again, and events are missing meanwhile.
+    kernel.event(300, 0, &hrtimer("start"), &start);
+    kernel.event(310, 0, &hrtimer("cancel"), &[address("hrtimer", TIMER)]);
+    kernel.event(400, 0, &hrtimer("start"), &start);
+    kernel.lose(0, 410, 420);
+    kernel.event(500, 0, &hrtimer("expire_entry"), &[address("hrtimer", TIMER), address("now", 9_000), address("function", 77)]);
+    kernel.event(505, 0, &hrtimer("expire_exit"), &[address("hrtimer", TIMER)]);
+    // In ticks.
+    kernel.event(600, 0, "timer_start", &[address("timer", 8), address("function", 88), address("expires", 10)]);
+    kernel.event(700, 0, "timer_expire_entry", &[address("timer", 8), address("function", 88), address("now", 12)]);
+    kernel.event(730, 0, "timer_expire_exit", &[address("timer", 8)]);
+    let (linux, interrupts) = pass::<Interrupts>(&kernel, ALL);
+    let mut functions: Vec<u64> = interrupts.functions().collect();
+    functions.sort_unstable();
+    assert_eq!((functions, linux.expiries.in_all), (vec![77, 88], 4));
+    let answer = interrupts.answer(&linux, |address| (address == 77).then(|| "wake".to_owned()));
+    let told: Vec<_> = answer.iter().map(|line| (line.kind, line.name.as_str(), line.handling.count, line.handling.total_ns)).collect();
+    assert_eq!(told, [("timer", "hrtimer wake", 3, 65), ("timer", "timer 0x58", 1, 30)]);
+    let late = answer[0].late.as_ref().unwrap();
+    assert!((late.count, late.max_ns) == (1, Some(40)) && answer[1].late.is_none());
 }

@@ -66,8 +66,8 @@ pub struct PageLayout {
     id_size: usize,
 }
 
-/// Larger than any sub-buffer of a kernel (the largest order gives 2 MiB with large pages); bounds what a header can make us allocate.
-const MAX_PAGE: usize = 16 << 20;
+/// The largest sub-buffer of a kernel; bounds what a header can make us allocate.
+const MAX_PAGE: usize = 2 << 20;
 
 impl PageLayout {
     /// Parses the text of `header_page`.

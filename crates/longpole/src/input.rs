@@ -2,7 +2,7 @@
 
 use crate::{machine_log, WrongUsage};
 use anyhow::{anyhow, bail, Context};
-use longpole_record::kernel;
+use longpole_record::{kernel, Stop};
 use longpole_trace::{Error, Moment, Options, Trace};
 use std::env;
 use std::fs;
@@ -88,7 +88,9 @@ pub fn complete_symbols(path: &Path) -> Vec<String> {
     if !longpole_symbols::is_pending(path) {
         return Vec::new();
     }
-    match longpole_symbols::complete(path) {
+    // The next signal ends the looking, too.
+    let before = Stop.count();
+    match longpole_symbols::complete(path, &|| Stop.count() > before) {
         Ok(done) => done.oddities,
         Err(error) => vec![format!("the functions of the stacks in {} are not looked up: {error}", path.display())],
     }
@@ -100,7 +102,7 @@ fn complete_kernel(path: &Path) {
     }
     let mut patience = Patience::default();
     let done = loop {
-        match kernel::complete(path, &mut crate::verbs::record::progress()) {
+        match kernel::complete(path, &mut crate::verbs::record::progress(None)) {
             Err(kernel::ConvertError::Busy { .. }) if patience.lasts(path) => std::thread::sleep(PAUSE),
             done => break done,
         }

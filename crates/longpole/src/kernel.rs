@@ -11,7 +11,7 @@ use crate::table::number;
 use anyhow::{bail, Context};
 use longpole_model::linux::{Count, Linux};
 use longpole_model::linux_watch::Watch;
-use longpole_trace::{Catalogue, Item, Options, Stream, StreamKind, Trace};
+use longpole_trace::{Catalogue, Item, Kallsyms, Options, Stream, StreamKind, Trace};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -71,6 +71,19 @@ pub fn sources(paths: &[PathBuf], trace: &Trace) -> usize {
         [_] => usize::from(!kernel.is_empty()),
         several => several.iter().filter(|path| kernel.iter().any(|stream| Path::new(&stream.name).starts_with(path))).count(),
     }
+}
+
+/// Names for these addresses of the kernel, from the recordings that have some.
+pub fn symbols(paths: &[PathBuf], addresses: &[u64]) -> Kallsyms {
+    let mut symbols = Kallsyms::default();
+    for path in paths.iter().filter(|_| !addresses.is_empty()) {
+        match Kallsyms::of_recording(path, addresses.iter().copied()) {
+            Ok(found) if !found.is_empty() => symbols = found,
+            Ok(_) => {}
+            Err(error) => eprintln!("longpole: note: functions have no names: {}: {error}", path.join("symbols/kallsyms").display()),
+        }
+    }
+    symbols
 }
 
 /// Refuses a trace that cannot answer. `found` counts the events that the question needs, `groups` are those that record them.

@@ -80,6 +80,21 @@ impl Told for (&Pass, &Trace) {
     }
 }
 
+/// Which verbs answer from the kernel's events of this trace.
+fn verbs(trace: &Trace) -> Vec<&'static str> {
+    let catalogue = trace.catalogue();
+    let holds = |beginnings: &[&str]| {
+        catalogue.classes.iter().any(|class| beginnings.iter().any(|beginning| class.event_name.starts_with(beginning)))
+    };
+    let all: [(&[&'static str], &[&str]); 4] = [
+        (&["cpu", "sched"], &["sched_switch"]),
+        (&["irq"], &["irq_handler_entry", "irq_softirq_entry", "softirq_entry"]),
+        (&["syscalls"], &["syscall_entry", "page_fault"]),
+        (&["packets"], &["net_dev", "net_if_receive", "netif_", "skb_"]),
+    ];
+    all.into_iter().filter(|(_, events)| holds(events)).flat_map(|(verbs, _)| verbs.iter().copied()).collect()
+}
+
 /// Loss, and the probes' own cost.
 pub fn footer(out: &mut (impl Write + ?Sized), pass: &Pass, trace: &Trace) -> io::Result<()> {
     let inputs = pass.inputs();
@@ -98,7 +113,11 @@ pub fn footer(out: &mut (impl Write + ?Sized), pass: &Pass, trace: &Trace) -> io
         (lost, gaps) => writeln!(out, "of the kernel's events, {} are lost, and {} gaps nobody counted", number(lost), number(gaps))?,
     }
     if inputs.events == 0 && inputs.kernel_events > 0 {
-        writeln!(out, "this recording holds the kernel's events only: longpole cpu, sched, irq, syscalls and packets answer from them")?;
+        let answers = match verbs(trace) {
+            verbs if verbs.is_empty() => "longpole print shows them".to_owned(),
+            verbs => format!("longpole {} answer from them", verbs.join(", ")),
+        };
+        writeln!(out, "this recording holds the kernel's events only: {answers}")?;
     }
     if inputs.other_names > 0 {
         let (events, most) = (number(inputs.other_names), number(MOST_NAMES as u64));

@@ -7,7 +7,7 @@ use longpole_analysis::cpu::Cpu;
 use longpole_analysis::critical_samples::OnPath;
 use longpole_analysis::stacks::{Counts, Folded, FunctionShare, Functions};
 use longpole_symbols::{Stack, Stacks};
-use longpole_trace::{Catalogue, Item, Options, StreamKind};
+use longpole_trace::{Catalogue, Item, Moment, Options, StreamKind};
 use std::io::{self, Write};
 use std::path::PathBuf;
 
@@ -99,7 +99,14 @@ impl Gathered {
 /// Reads the samples only. The trace is read from its begin: what was mapped then is mapped later.
 pub fn read(input: &Input, gathered: &mut Gathered) -> anyhow::Result<longpole_trace::Trace> {
     let mut trace = input::open(&input.paths()?, Options { begin: None, end: input.end })?;
-    let begin_ns = input.begin.map_or(i64::MIN, |begin| begin.resolve(trace.start_ns().unwrap_or(0)));
+    let start_ns = trace.start_ns().unwrap_or(0);
+    let begin_ns = input.begin.map_or(i64::MIN, |begin| begin.resolve(start_ns));
+    let sampled = trace.catalogue().streams.iter().any(|stream| stream.kind == StreamKind::Samples);
+    if let Some(recording) = gathered.recording.as_ref().filter(|_| sampled) {
+        // Without the streams of everything else. Times after the begin are after that of the whole.
+        let end = input.end.map(|end| Moment::At(end.resolve(start_ns)));
+        trace = input::open(&[recording.join("samples")], Options { begin: None, end })?;
+    }
     while let Some((item, catalogue)) = trace.next_with_catalogue()? {
         let t_ns = match &item {
             Item::Event(event) => event.t_ns,

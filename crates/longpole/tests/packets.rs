@@ -69,8 +69,12 @@ impl Net {
 
     /// Records a command that has both namespaces' names as `$L` and `$R`.
     fn record(&self, place: &Place, script: &str) -> (PathBuf, String) {
+        self.record_with(place, &[], script)
+    }
+
+    fn record_with(&self, place: &Place, options: &[&str], script: &str) -> (PathBuf, String) {
         let mut command = place.command(env!("CARGO_BIN_EXE_longpole"));
-        command.args(["record", "--kernel", "sched,irq,softirq,net,block,syscall", "--", "sh", "-ec", script]);
+        command.args(["record", "--kernel", "sched,irq,softirq,net,block,syscall"]).args(options).args(["--", "sh", "-ec", script]);
         let output = command.env("L", &self.names[0]).env("R", &self.names[1]).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         (place.newest(), String::from_utf8(output.stdout).unwrap())
@@ -210,27 +214,14 @@ fn one_journey_is_told_step_by_step_with_its_frames_and_probes_and_each_loss_wit
     let Some(net) = Net::new("a single journey") else { return };
     let place = Place::new();
     let program = place.build("datagrams", &[]);
-    let captures = Command::new("dumpcap").arg("-v").output().is_ok();
-    if !captures {
-        println!("skipped: the captured frames of a journey (needs `dumpcap`)");
-    }
-    let file = place.path("frames.pcapng");
-    let capture = match captures {
-        true => format!("ip netns exec $R dumpcap -q -i {} -w {} 2>/dev/null & C=$!; sleep 1", net.devices[1], file.display()),
-        false => String::new(),
-    };
+    let device = format!("{}/{}", net.names[1], net.devices[1]);
     let script = format!(
-        "{capture}
-         ip netns exec $R {program} receive 7000 0 0 & P=$!; sleep 0.2
+        "ip netns exec $R {program} receive 7000 0 0 & P=$!; sleep 0.2
          ip netns exec $L {program} send 10.76.0.2 7000 20 333 1000
          ip netns exec $L {program} send 10.76.0.2 7001 5 444 0
-         wait $P; [ -z \"$C\" ] || {{ kill -INT $C; wait $C; }}"
+         wait $P"
     );
-    let (recording, _) = net.record(&place, &script);
-    if captures {
-        std::fs::create_dir_all(recording.join("packets")).unwrap();
-        std::fs::copy(&file, recording.join("packets/interfaces.pcapng")).unwrap();
-    }
+    let (recording, _) = net.record_with(&place, &["--packets", &device], &script);
     let answer = packets(&place, &recording);
     let count = answer["journeys"]["count"].as_u64().unwrap();
     let mut found = 0u32;
@@ -255,7 +246,7 @@ fn one_journey_is_told_step_by_step_with_its_frames_and_probes_and_each_loss_wit
             (&journey["probes"]["open"], &journey["probes"]["after"][0]["name"]),
             (&serde_json::json!(["take"]), &"span_end:take".into())
         );
-        if captures {
+        {
             // The datagram bears its number behind the headers of link, network and transport.
             let bytes = journey["frames"][0]["bytes"].as_str().unwrap();
             assert_eq!(
@@ -276,4 +267,80 @@ fn one_journey_is_told_step_by_step_with_its_frames_and_probes_and_each_loss_wit
     schema::check(&schema::schema("packets-losses"), &losses);
     let single = losses["lost_packets"].as_array().unwrap();
     assert_eq!(single.iter().filter(|loss| loss["place"] == "no_socket" && loss["length"] == 444 + 28).count(), 5, "{losses:#}");
+}
+
+#[test]
+fn losses_are_those_of_the_socket_that_lay_at_the_address_then() {
+    let Some(net) = Net::new("sockets one after another") else { return };
+    let place = Place::new();
+    let program = place.build("datagrams", &[]);
+    // On one CPU, the next socket gets the memory of the last one.
+    let mut script = String::new();
+    for n in 1..=4 {
+        for (port, room, pause, count) in [(7100 + n, 2304, 30_000, 60), (7200 + n, 0, 0, 20)] {
+            script += &format!(
+                "taskset -c 0 ip netns exec $R {program} receive {port} {room} {pause} & sleep 0.15
+                 ip netns exec $L {program} send 10.76.0.2 {port} {count} 200 100
+                 wait
+                 "
+            );
+        }
+    }
+    let (recording, output) = net.record(&place, &script);
+    let answer = packets(&place, &recording);
+    let received: Vec<&str> = output.lines().filter(|line| line.starts_with("received")).collect();
+    assert_eq!(received.len(), 8, "{output}");
+    for (n, line) in received.iter().enumerate() {
+        let (count, reader) = (said(line, "received"), said(line, "pid"));
+        let (port, sent) = if n % 2 == 0 { (7101 + n / 2, 60) } else { (7201 + n / 2, 20) };
+        let mine = |row: &Value| row["owner"]["tid"] == reader && row["port"] == port;
+        assert_eq!(lost(&answer, "socket_buffer", mine), sent - count, "{line}: {:#}", answer["losses"]);
+        let read: u64 = answer["journeys"]["flows"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|flow| flow["to"]["tid"] == reader)
+            .map(|flow| flow["ends"]["read"].as_u64().unwrap())
+            .sum();
+        assert_eq!(read, count, "{line}: {:#}", answer["journeys"]["flows"]);
+    }
+    assert_eq!(lost(&answer, "socket_buffer", |_| true), net.udp(1, "RcvbufErrors"));
+}
+
+#[test]
+fn a_buffer_of_many_datagrams_is_lost_as_so_many() {
+    let Some(net) = Net::new("large buffers") else { return };
+    if !["tc", "python3"].iter().all(|tool| Command::new(tool).arg("-V").output().is_ok()) {
+        println!("skipped: large buffers (needs `tc` and `python3`)");
+        return;
+    }
+    let place = Place::new();
+    let program = place.build("datagrams", &[]);
+    net.run(0, &["tc", "qdisc", "add", "dev", &net.devices[0], "root", "tbf", "rate", "40mbit", "burst", "70kb", "limit", "140kb"]);
+    // UDP_SEGMENT: the kernel cuts what is sent at once into datagrams of 1000 bytes.
+    let send = "import socket,time
+s=socket.socket(socket.AF_INET,socket.SOCK_DGRAM); s.connect((\"10.76.0.2\",7301)); s.setsockopt(17,103,1000)
+for i in range(150): s.send(b\"x\"*20000); time.sleep(0.0002)";
+    let script = format!(
+        "ip netns exec $R {program} receive 7301 8000000 0 & sleep 0.2
+         ip netns exec $L python3 -c '{send}'
+         wait"
+    );
+    let (recording, output) = net.record(&place, &script);
+    let answer = packets(&place, &recording);
+    let missing = 150 * 20 - said(&output, "received");
+    assert!(missing >= 400 && missing < 2800, "{output}");
+    let rows: Vec<&Value> = answer["losses"].as_array().unwrap().iter().filter(|row| row["place"] == "qdisc").collect();
+    let sum = |key: &str| rows.iter().map(|row| row[key].as_u64().unwrap()).sum::<u64>();
+    assert_eq!((sum("count") * 20, sum("datagrams")), (missing, missing), "{rows:#?}");
+    let text = place.longpole(&["packets"]).arg(&recording).output().unwrap();
+    let text = String::from_utf8_lossy(&text.stdout).into_owned();
+    assert!(
+        text.starts_with(&format!("LOST: {} buffers, ", missing / 20)) && text.lines().next().unwrap().contains(" datagrams or more"),
+        "{text}"
+    );
+    // What passed was read datagram by datagram.
+    let reader = said(output.lines().find(|line| line.starts_with("received")).unwrap(), "pid");
+    let flow = answer["journeys"]["flows"].as_array().unwrap().iter().find(|flow| flow["to"]["tid"] == reader).unwrap();
+    assert_eq!(flow["ends"]["read"].as_u64(), Some((3000 - missing) / 20), "{flow:#}");
 }

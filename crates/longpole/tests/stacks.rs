@@ -354,6 +354,32 @@ fn a_program_that_was_deleted_is_found_while_it_runs() {
     assert!(found.contains_key("work_of_six"), "{found:?}");
 }
 
+/// A pipe that nobody writes to where a reader may look for more, by links in the program's file and beside it.
+#[test]
+fn a_program_leads_nobody_into_a_file_that_never_ends() {
+    let has_objcopy = Command::new("objcopy").arg("--version").output().is_ok();
+    if !live("links to pipes") || !has_objcopy {
+        println!("skipped: links to pipes (needs `objcopy`)");
+        return;
+    }
+    let place = Place::new();
+    let program = place.build("sampled", &FRAMES);
+    let debug = format!("{program}.debug");
+    fs::write(&debug, [0; 1000]).unwrap();
+    ok(Command::new("objcopy").arg(format!("--add-gnu-debuglink={debug}")).arg(&program).output().unwrap());
+    fs::remove_file(&debug).unwrap();
+    let busy = Running::start(place.command(&program).args(["shares", "60"]).stdout(Stdio::null()));
+    wait_for(|| fs::read_link(format!("/proc/{}/exe", busy.id())).is_ok_and(|exe| exe == Path::new(&program)));
+    fs::remove_file(&program).unwrap();
+    for pipe in [debug, format!("{program} (deleted)")] {
+        ok(Command::new("mkfifo").arg(pipe).output().unwrap());
+    }
+    let output = ok(place.longpole(&["record", "--stacks", "999", "--for", "500ms"]).output().unwrap());
+    assert!(!text(&output.stderr).contains("not all known"), "{}", text(&output.stderr));
+    let found = functions(&place, &place.newest(), i64::from(busy.id()));
+    assert!(found.contains_key("work_of_six"), "{found:?}");
+}
+
 #[test]
 fn a_recording_is_opened_where_its_files_are_not() {
     if !live("a recording on another machine") {

@@ -13,6 +13,7 @@ pub mod linux;
 mod linux_loss;
 pub mod linux_net;
 pub mod linux_rules;
+mod linux_timers;
 pub mod linux_watch;
 pub mod machine_log;
 pub mod names;

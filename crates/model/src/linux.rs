@@ -24,8 +24,9 @@ use state::{state_of, Entered};
 pub use state::{Context, Cpu, Thread};
 
 use crate::hash::IdMap;
-use crate::linux_net::{Hop, HopPlan, HopRules};
+use crate::linux_net::{Hop, HopPlan, HopRules, Step};
 use crate::linux_rules::{Fact, KernelPlan, Key, LinuxRules};
+use crate::linux_timers::Timers;
 use crate::linux_watch::{Base, Call, Cause, ContextId, CpuId, Mode, Moment, ThreadId, ThreadState, Waker, Watch};
 use crate::names::Names;
 use crate::rules::RuleError;
@@ -44,10 +45,13 @@ pub struct Linux {
     /// Of streams whose CPU is not known yet.
     pub(crate) early_losses: IdMap<u32, Loss>,
     pub threads: Vec<Thread>,
+    /// Those that are not known to be dead; a dead one goes with the next loss.
+    pub(crate) living: Vec<ThreadId>,
     thread_ids: IdMap<i32, ThreadId>,
     pub contexts: Vec<Context>,
     context_ids: HashMap<Key, ContextId>,
     files: files::Files,
+    pub(crate) timers: Timers,
     pub(crate) asked: (i64, i64),
     begin_ns: Option<i64>,
     /// The trace tells of every thread that no switch told of, before its next event.
@@ -62,6 +66,8 @@ pub struct Linux {
     pub system_calls: Count,
     pub interrupts: Count,
     pub faults: Count,
+    /// Calls of timers' functions.
+    pub expiries: Count,
     /// Events that tell of packets.
     pub hops: Count,
     pub lost: u64,
@@ -126,10 +132,12 @@ impl Linux {
             cpu_of_stream: Vec::new(),
             early_losses: IdMap::default(),
             threads: Vec::new(),
+            living: Vec::new(),
             thread_ids: IdMap::default(),
             contexts: Vec::new(),
             context_ids: HashMap::new(),
             files: files::Files::default(),
+            timers: Timers::default(),
             asked: (begin_ns, end_ns),
             begin_ns: None,
             tells_unseen: false,
@@ -140,6 +148,7 @@ impl Linux {
             system_calls: Count::default(),
             interrupts: Count::default(),
             faults: Count::default(),
+            expiries: Count::default(),
             hops: Count::default(),
             lost: 0,
             uncounted_losses: 0,
@@ -285,14 +294,17 @@ impl Linux {
                 }
                 let parent = parent.and_then(|parent| self.thread_of(parent));
                 let maker = parent.map(|maker| &self.threads[maker.0 as usize]);
-                let (allowed, kernel, family) =
-                    maker.map_or((None, false, None), |maker| (maker.allowed_now(), maker.kernel, maker.process));
+                let (allowed, kernel, family, leader) =
+                    maker.map_or((None, false, None, None), |maker| (maker.allowed_now(), maker.kernel, maker.process, maker.leader));
+                let of_process = |process| self.threads[self.thread_of(process)?.0 as usize].leader;
+                let leader = leader.or_else(|| process.and_then(of_process));
                 if let Some((from, to)) = family.zip(process) {
                     self.files.forked(from, to);
                 }
                 let id = self.thread(tid, name, true);
                 let thread = &mut self.threads[id.0 as usize];
                 (thread.process, thread.born_ns, thread.since_ns) = (process, Some(t_ns), t_ns);
+                thread.leader = if process == Some(tid) { Some(id) } else { leader };
                 (thread.allowed, thread.kernel) = (allowed, kernel);
                 watch.moment(Moment::Forked { thread: id, parent });
             }
@@ -318,6 +330,8 @@ impl Linux {
                 let thread = self.thread(tid, &[], false);
                 self.threads[thread.0 as usize].exiting = true;
                 self.files.gone(tid);
+                let (by, covered) = (Waker::Thread(thread), self.covers(t_ns));
+                watch.hopped(&Hop { t_ns, cpu, by, call: None, covered, step: Step::Exit { thread } });
             }
             Fact::Running { tid } => {
                 self.leads_now(cpu, tid, t_ns, watch);
@@ -342,6 +356,18 @@ impl Linux {
                         Base::Unknown | Base::Idle => None,
                     };
                     watch.faulted(thread, name, t_ns);
+                }
+            }
+            Fact::TimerStart { timer, at } => self.timers.start(timer, at),
+            Fact::TimerCancel { timer } => self.timers.cancel(timer),
+            Fact::TimerEnter { timer, function, now } => self.timers.enter(cpu, t_ns, timer, function, now),
+            Fact::TimerLeave { timer } => {
+                if let Some(expiry) = self.timers.leave(cpu, t_ns, timer) {
+                    let covers = self.covers(t_ns);
+                    self.expiries.add(covers);
+                    if covers {
+                        watch.expired(&expiry);
+                    }
                 }
             }
             Fact::Disk => self.asks_disk(cpu),
@@ -433,6 +459,10 @@ impl Linux {
         }
         for thread in 0..self.threads.len() {
             self.close(ThreadId(thread as u32), end, watch);
+        }
+        if self.switches.in_all == 0 {
+            // Where no switch was recorded, each thread that follows another was to be expected.
+            (self.contradictions, self.unseen_switches, self.unseen_idle_ends) = (0, 0, 0);
         }
     }
 

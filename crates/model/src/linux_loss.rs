@@ -4,7 +4,7 @@
 //! have been seen: then the longest silence in the interval that they name is taken for the gap.
 
 use crate::linux::{Linux, Unclaimed};
-use crate::linux_watch::{Base, CpuId, Mode, Moment, Occupant, ThreadId, ThreadState, Watch};
+use crate::linux_watch::{Base, CpuId, Mode, Moment, Occupant, ThreadState, Watch};
 use longpole_trace::event::{Catalogue, Loss, StreamId, StreamKind};
 
 /// A piece of a CPU's time that may turn out to be a gap.
@@ -114,6 +114,7 @@ impl Linux {
         }
         let begin_ns = loss.begin_ns.max(since);
         self.settle(id, begin_ns, watch);
+        self.timers.lost(id);
         let place = &mut self.cpus[id.0 as usize];
         place.since_ns = loss.end_ns.max(begin_ns);
         place.unclaimed = Unclaimed::since(place.since_ns);
@@ -123,16 +124,19 @@ impl Linux {
         if let Some((begin, end)) = self.clip(begin_ns, loss.end_ns) {
             watch.occupied(id, Occupant::Lost, Base::Unknown, Mode::Unknown, begin, end);
         }
-        for at in 0..self.threads.len() {
-            let thread = ThreadId(at as u32);
-            if self.threads[at].cpu != Some(id) || self.threads[at].state == ThreadState::Dead {
+        // A trace of many short-lived threads and many losses must not look at all that ever lived.
+        let mut living = std::mem::take(&mut self.living);
+        living.retain(|thread| self.threads[thread.0 as usize].state != ThreadState::Dead);
+        for &thread in &living {
+            if self.threads[thread.0 as usize].cpu != Some(id) {
                 continue;
             }
             self.close(thread, begin_ns, watch);
             watch.moment(Moment::Lost { thread, begin_ns });
-            let thread = &mut self.threads[at];
+            let thread = &mut self.threads[thread.0 as usize];
             (thread.state, thread.since_ns, thread.began_ns) = (ThreadState::Unknown, loss.end_ns.max(begin_ns), None);
             (thread.wake, thread.early, thread.call, thread.mode) = (None, None, None, Mode::Unknown);
         }
+        self.living = living;
     }
 }

@@ -3,7 +3,7 @@
 //! Nothing is remembered here. Which steps belong to one packet is the question of those who listen (`longpole_analysis::journeys`): a packet has no
 //! name but the address of its buffer, and that is given to another packet as soon as the first one is gone.
 
-use crate::linux_watch::{CpuId, Waker};
+use crate::linux_watch::{CpuId, ThreadId, Waker};
 use crate::names::NameId;
 use crate::rules::{parse, Pattern, RuleError};
 use longpole_trace::event::{Class, Value};
@@ -104,6 +104,10 @@ pub enum Step<'a> {
         socket: u64,
         protocol: Option<i64>,
         port: u16,
+    },
+    /// The thread ends. No event of the network.
+    Exit {
+        thread: ThreadId,
     },
     /// Of the dump of the system's state: a process has a socket with this port.
     Socket {

@@ -110,6 +110,22 @@ pub enum Fact<'a> {
         device: i64,
         sector: i64,
     },
+    /// A timer, by its address, is to go off; `at` in ns of its own clock, where it has one.
+    TimerStart {
+        timer: u64,
+        at: Option<i64>,
+    },
+    TimerCancel {
+        timer: u64,
+    },
+    TimerEnter {
+        timer: u64,
+        function: Option<u64>,
+        now: Option<i64>,
+    },
+    TimerLeave {
+        timer: u64,
+    },
 }
 
 /// An interrupt context.
@@ -148,11 +164,15 @@ enum Action {
     Disk,
     Issue,
     Complete,
+    TimerStart,
+    TimerCancel,
+    TimerEnter,
+    TimerLeave,
     Ignore,
 }
 
 impl Action {
-    const ALL: [(&'static str, Action); 26] = [
+    const ALL: [(&'static str, Action); 30] = [
         ("switch", Action::Switch),
         ("waking", Action::Waking),
         ("woken", Action::Woken),
@@ -178,6 +198,10 @@ impl Action {
         ("disk", Action::Disk),
         ("issue", Action::Issue),
         ("complete", Action::Complete),
+        ("timer_start", Action::TimerStart),
+        ("timer_cancel", Action::TimerCancel),
+        ("timer_enter", Action::TimerEnter),
+        ("timer_leave", Action::TimerLeave),
         ("ignore", Action::Ignore),
     ];
 }
@@ -298,6 +322,19 @@ impl Source {
         }
     }
 
+    /// Addresses of the kernel have their highest bit set.
+    #[inline]
+    fn address(self, fields: &[Value<'_>]) -> Option<u64> {
+        match self {
+            Source::Field(at) => match fields.get(at) {
+                Some(Value::U64(address)) => Some(*address),
+                Some(Value::I64(address)) => Some(*address as u64),
+                _ => None,
+            },
+            Source::None | Source::Text(_) => None,
+        }
+    }
+
     #[inline]
     fn id(self, fields: &[Value<'_>]) -> Option<i32> {
         self.number(fields).and_then(|number| i32::try_from(number).ok())
@@ -408,6 +445,14 @@ impl KernelPlan {
             Action::Disk => Fact::Disk,
             Action::Issue => Fact::Issue { device: number()?, sector: roles.about.number(fields)? },
             Action::Complete => Fact::Complete { device: number()?, sector: roles.about.number(fields)? },
+            Action::TimerStart => Fact::TimerStart { timer: roles.about.address(fields)?, at: roles.second.number(fields) },
+            Action::TimerCancel => Fact::TimerCancel { timer: roles.about.address(fields)? },
+            Action::TimerEnter => Fact::TimerEnter {
+                timer: roles.about.address(fields)?,
+                function: roles.call.address(fields),
+                now: roles.second.number(fields),
+            },
+            Action::TimerLeave => Fact::TimerLeave { timer: roles.about.address(fields)? },
             Action::Ignore => return None,
         })
     }

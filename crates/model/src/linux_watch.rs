@@ -168,6 +168,20 @@ pub struct Handling {
     pub base: Base,
 }
 
+/// One call of a timer's function, over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Expiry {
+    pub cpu: CpuId,
+    /// Its address.
+    pub function: Option<u64>,
+    /// Of the kernel's fine timers (hrtimers), not of those that count ticks.
+    pub fine: bool,
+    pub begin_ns: i64,
+    pub end_ns: i64,
+    /// From the moment that it was set for. None: its start was not seen, or is told in ticks.
+    pub late_ns: Option<i64>,
+}
+
 /// One system call, over.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
@@ -278,6 +292,9 @@ pub trait Watch {
 
     /// A page was missing.
     fn faulted(&mut self, _thread: Option<ThreadId>, _name: NameId, _t_ns: i64) {}
+
+    /// A timer's function was called.
+    fn expired(&mut self, _expiry: &Expiry) {}
 
     /// A packet made a step. Told also where it lies before the range that was asked for.
     fn hopped(&mut self, _hop: &Hop<'_>) {}

@@ -5,6 +5,7 @@
 //!
 //! * No link is followed on the way, and nothing leads out of that root.
 //! * Only mounts that cannot hold us are crossed: the directory must lie on a tmpfs, and no file system that a program serves is on the way.
+//!   Each step is held by a descriptor before the file system that it led to is asked anything.
 //! * What its session file says of earlier recordings is not believed.
 
 use crate::comm;
@@ -15,10 +16,10 @@ use crate::recorder::{Recorder, Scope};
 use crate::runtime::Runtime;
 use crate::session::Held;
 use rustix::fs::{self, Mode, OFlags, ResolveFlags};
-use std::collections::HashSet;
-use std::os::fd::OwnedFd;
+use std::collections::{HashMap, HashSet};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// Places beside the own one.
 const MOST: usize = 256;
@@ -39,14 +40,96 @@ pub struct Search {
     refused: HashSet<Identity>,
     /// Some processes have a pid namespace of their own.
     pub pid_namespaces: bool,
+    /// By pid.
+    known: HashMap<i32, Known>,
+    round: u32,
 }
 
+/// What a process is as seen from outside.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    /// Of mounts. None: it ended, or is a zombie.
+    mounts: Option<u64>,
+    other_pids: bool,
+    /// It says in its environment that it is of this recording.
+    ours: bool,
+    /// The rounds in which it was there.
+    rounds: u32,
+}
+
+/// A newcomer is looked at in so many rounds, since it enters its namespaces after its birth; the others once in so many.
+const ROUNDS_NEW: u32 = 3;
+const ROUNDS_OLD: u32 = 8;
+/// Longer environments are read to here.
+const MOST_ENVIRONMENT: u64 = 256 << 10;
+
 impl Search {
-    /// Zombies have none to show.
-    pub fn look_for_pid_namespaces(&mut self) {
-        let own = namespace("self", "pid");
-        let is_other = |pid: i32| namespace(&pid.to_string(), "pid").is_some_and(|found| Some(found) != own);
-        self.pid_namespaces = rustix::process::geteuid().is_root() && comm::processes().any(is_other);
+    /// Zombies have none to show. Of thousands of processes only a part is asked each time: most never change.
+    pub fn look(&mut self, (name, session): (&str, &str)) {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let own = (namespace("self", "pid"), namespace("self", "mnt"));
+        let variable = format!("{name}={session}");
+        self.round = self.round.wrapping_add(1);
+        let mut known = HashMap::with_capacity(self.known.len());
+        for pid in comm::processes() {
+            let before = self.known.get(&pid).copied();
+            let rounds = before.map_or(0, |known| known.rounds.saturating_add(1));
+            let kept = before.filter(|_| rounds >= ROUNDS_NEW && (pid as u32).wrapping_add(self.round) % ROUNDS_OLD != 0);
+            let found = kept.unwrap_or_else(|| {
+                let mounts = namespace(&pid.to_string(), "mnt");
+                let elsewhere = mounts.is_some() && mounts != own.1;
+                let other_pids = namespace(&pid.to_string(), "pid").is_some_and(|found| Some(found) != own.0);
+                Known { mounts, other_pids, ours: elsewhere && has_variable(pid, &variable), rounds }
+            });
+            known.insert(pid, Known { rounds, ..found });
+        }
+        self.known = known;
+        self.pid_namespaces = self.known.values().any(|known| known.other_pids);
+    }
+
+    /// The processes of other mount namespaces, with theirs.
+    fn elsewhere(&self) -> Vec<(i32, u64, bool)> {
+        let own = namespace("self", "mnt");
+        let found = |(pid, known): (&i32, &Known)| {
+            known.mounts.filter(|mounts| own.is_some_and(|own| own != *mounts)).map(|mounts| (*pid, mounts, known.ours))
+        };
+        self.known.iter().filter_map(found).collect()
+    }
+}
+
+fn has_variable(pid: i32, wanted: &str) -> bool {
+    use std::io::Read;
+    let mut text = Vec::new();
+    let read = std::fs::File::open(format!("/proc/{pid}/environ")).and_then(|file| file.take(MOST_ENVIRONMENT).read_to_end(&mut text));
+    read.is_ok() && text.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes())
+}
+
+/// Whether processes were started by another one, with what was learnt of their parents on the way.
+struct Descent {
+    ancestor: i32,
+    known: HashMap<i32, bool>,
+}
+
+impl Descent {
+    fn holds(&mut self, pid: i32) -> bool {
+        let (mut way, mut current) = (Vec::new(), pid);
+        let holds = loop {
+            if let Some(known) = self.known.get(&current) {
+                break *known;
+            }
+            if current == self.ancestor {
+                break true;
+            }
+            way.push(current);
+            match comm::parent(current) {
+                Some(next) if next > 1 && way.len() < 64 => current = next,
+                _ => break false,
+            }
+        };
+        self.known.extend(way.into_iter().map(|pid| (pid, holds)));
+        holds
     }
 }
 
@@ -64,26 +147,29 @@ impl Recorder {
         if !rustix::process::geteuid().is_root() {
             return Ok(());
         }
-        let Some(own_namespace) = namespace("self", "mnt") else { return Ok(()) };
         let own = identity_of(&self.place.runtime);
-        self.search.look_for_pid_namespaces();
+        let (name, session) = self.environment();
+        self.search.look((name, &session));
+        let mut descent = self.ancestor.map(|ancestor| Descent { ancestor, known: HashMap::new() });
         let (mut namespaces, mut living) = (HashSet::new(), HashSet::new());
-        for pid in comm::processes() {
-            let wanted = match (self.options.scope, self.ancestor) {
-                (Scope::Everything, _) => true,
-                (Scope::Process(wanted), _) => pid == wanted,
-                (Scope::Descendants, ancestor) => ancestor.is_some_and(|ancestor| comm::descends(pid, ancestor)),
+        for (pid, namespace, ours) in self.search.elsewhere() {
+            let wanted = match self.options.scope {
+                Scope::Everything => true,
+                Scope::Process(wanted) => pid == wanted,
+                // One whose parents are gone says itself to whom it belongs.
+                Scope::Descendants => ours || descent.as_mut().is_some_and(|descent| descent.holds(pid)),
             };
-            let Some(namespace) = namespace(&pid.to_string(), "mnt").filter(|found| wanted && *found != own_namespace) else {
+            if !wanted {
                 continue;
-            };
+            }
             let Ok(owner) = std::fs::metadata(format!("/proc/{pid}")).map(|found| found.uid()) else { continue };
             // All processes of a user there see the same.
-            if !namespaces.insert((namespace, owner)) {
+            if namespaces.contains(&(namespace, owner)) {
                 continue;
             }
             let Some(path) = path_for(pid, owner) else { continue };
             let Some(found) = open(pid, &path, owner) else { continue };
+            namespaces.insert((namespace, owner));
             living.insert(found.identity);
             let known = Some(found.identity) == own || self.others.iter().any(|place| place.elsewhere == Some(found.identity));
             if known || self.search.refused.contains(&found.identity) {
@@ -97,9 +183,8 @@ impl Recorder {
         }
         // Its memory is given back when nobody has it open.
         let gone = |place: &Place| place.subjects.is_empty() && place.elsewhere.is_some_and(|identity| !living.contains(&identity));
-        let followed = self.options.scope != Scope::Everything;
         self.others.retain(|place| {
-            let leave = !followed && gone(place);
+            let leave = gone(place);
             if leave {
                 place.held.finished();
             }
@@ -169,38 +254,53 @@ fn inner_uid(pid: i32, outer: u32) -> Option<u32> {
 }
 
 fn open(pid: i32, path: &Path, owner: u32) -> Option<Found> {
-    let mounts = std::fs::read(format!("/proc/{pid}/mountinfo")).ok()?;
-    if !is_harmless(&String::from_utf8_lossy(&mounts), path) {
+    let mut at = fs::open(format!("/proc/{pid}/root"), OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let mut mount = mount_of(pid, &at)?;
+    // Without O_DIRECTORY nothing is mounted on the way.
+    let step = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    for component in path.components() {
+        let name = match component {
+            Component::RootDir | Component::CurDir => continue,
+            Component::Normal(name) => name,
+            _ => return None,
+        };
+        // Looking a name up asks the file system; which one that is must be known before.
+        if is_served(&mount) {
+            return None;
+        }
+        at = fs::openat2(&at, name, step, Mode::empty(), resolve).ok()?;
+        mount = mount_of(pid, &at)?;
+    }
+    if mount != "tmpfs" {
         return None;
     }
-    let root = fs::open(format!("/proc/{pid}/root"), OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    let directory = fs::openat2(&root, path, flags, Mode::empty(), resolve).ok()?;
+    let directory = fs::openat2(&at, ".", flags, Mode::empty(), resolve | ResolveFlags::NO_XDEV).ok()?;
     let found = fs::fstat(&directory).ok()?;
     let identity = Identity { device: found.st_dev, inode: found.st_ino };
     let shown = PathBuf::from(format!("/proc/{pid}/root{}", path.display()));
     Some(Found { directory, identity, path: shown, owner })
 }
 
-/// Whether `path` lies on a tmpfs, and no served file system is mounted above it, by a process's list of mounts.
-fn is_harmless(mounts: &str, path: &Path) -> bool {
-    let mut covering: Option<(usize, &str)> = None;
-    for line in mounts.lines() {
-        let Some((before, after)) = line.split_once(" - ") else { continue };
-        let (Some(point), Some(kind)) = (before.split(' ').nth(4), after.split(' ').next()) else { continue };
-        if !path.starts_with(point) {
-            continue;
-        }
-        if SERVED.iter().any(|served| kind.starts_with(served)) {
-            return false;
-        }
-        // A later mount of the same point covers the earlier one.
-        if covering.is_none_or(|(length, _)| point.len() >= length) {
-            covering = Some((point.len(), kind));
-        }
-    }
-    covering.is_some_and(|(_, kind)| kind == "tmpfs")
+/// The kind of file system that a descriptor stands on, by the lists of the kernel: the file system itself is not asked.
+fn mount_of(pid: i32, at: &OwnedFd) -> Option<String> {
+    let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", at.as_raw_fd())).ok()?;
+    let id = info.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim().parse().ok()?;
+    let mounts = std::fs::read(format!("/proc/{pid}/mountinfo")).ok()?;
+    kind_of(&String::from_utf8_lossy(&mounts), id).map(str::to_owned)
+}
+
+/// By a process's list of mounts.
+fn kind_of(mounts: &str, id: u64) -> Option<&str> {
+    mounts.lines().find_map(|line| {
+        let (before, after) = line.split_once(" - ")?;
+        (before.split(' ').next()?.parse() == Ok(id)).then(|| after.split(' ').next())?
+    })
+}
+
+fn is_served(kind: &str) -> bool {
+    SERVED.iter().any(|served| kind.starts_with(served))
 }
 
 #[cfg(test)]
@@ -208,16 +308,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_tmpfs_without_served_file_systems_on_the_way_is_entered() {
-        let line = |point: &str, kind: &str| format!("1 2 0:3 / {point} rw - {kind} none rw\n");
-        let path = Path::new("/dev/shm/longpole-0");
-        let root = line("/", "overlay");
-        assert!(!is_harmless(&root, path));
-        assert!(is_harmless(&(root.clone() + &line("/dev", "devtmpfs") + &line("/dev/shm", "tmpfs")), path));
-        assert!(is_harmless(&(root.clone() + &line("/dev", "tmpfs") + &line("/dev/shmx", "fuse.x")), path));
-        assert!(!is_harmless(&(root.clone() + &line("/dev", "fuse.hold") + &line("/dev/shm", "tmpfs")), path));
-        assert!(!is_harmless(&(root + &line("/dev/shm", "tmpfs") + &line("/dev/shm/longpole-0", "ext4")), path));
-        assert!(!is_harmless("nonsense\n - \n1 2 3 - tmpfs\n", path));
+    fn a_mount_is_known_by_its_number() {
+        let mounts = "1 0 0:3 / / rw - overlay none rw\n12 1 0:4 / /dev/shm rw shared:7 - fuse.hold none rw\nnonsense\n - \n3 - tmpfs\n";
+        assert_eq!((kind_of(mounts, 1), kind_of(mounts, 12), kind_of(mounts, 2)), (Some("overlay"), Some("fuse.hold"), None));
+        assert!(is_served("fuse.hold") && is_served("nfs4") && !is_served("tmpfs"));
+        let own = fs::open("/proc", OFlags::PATH, Mode::empty()).unwrap();
+        assert_eq!(mount_of(std::process::id() as i32, &own).as_deref(), Some("proc"));
+    }
+
+    #[test]
+    fn only_a_tmpfs_is_entered_and_no_link_on_the_way() {
+        let own = std::process::id() as i32;
+        assert!(open(own, Path::new("/proc"), 0).is_none());
+        assert!(open(own, Path::new("/proc/self/root/dev/shm"), 0).is_none());
+        assert!(open(own, Path::new("/dev/../dev/shm"), 0).is_none());
+        if mount_of(own, &fs::open("/dev/shm", OFlags::PATH, Mode::empty()).unwrap()).as_deref() == Some("tmpfs") {
+            assert!(open(own, Path::new("/dev/shm"), 0).is_some());
+        }
     }
 
     #[test]

@@ -23,7 +23,7 @@ use ring::Ring;
 use rustix::event::{eventfd, EventfdFlags};
 use serde::{Deserialize, Serialize};
 use serde_json::{json, Value};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -34,6 +34,10 @@ use std::thread::JoinHandle;
 
 /// Bytes of each device's ring where nobody says otherwise.
 const BUFFER: u64 = 4 << 20;
+/// Of all rings together: the kernel does not give this memory to anybody else meanwhile.
+const MOST_BYTES: u64 = 256 << 20;
+/// A smaller ring loses packets of any fast device.
+const LEAST_BUFFER: u64 = 1 << 20;
 /// The file's name, as labels are.
 const LABEL: &str = "interfaces";
 
@@ -79,6 +83,10 @@ pub enum InterfaceError {
         "capturing needs root or the capability CAP_NET_RAW; run longpole as root, or as root once: setcap cap_net_raw+ep \"$(command -v longpole)\""
     )]
     NoPermission,
+    #[error(
+        "{devices} devices are too many for {} MiB of rings of {} MiB each; name fewer of them with --packets", MOST_BYTES >> 20, LEAST_BUFFER >> 20
+    )]
+    TooMany { devices: usize },
     #[error("cannot {what} {of}: {source}")]
     Io { what: &'static str, of: String, source: io::Error },
     #[error("cannot start a thread: {0}")]
@@ -92,7 +100,7 @@ impl InterfaceError {
 
     /// The user can mend it, and would not want anything else meanwhile.
     pub fn is_wrong_wish(&self) -> bool {
-        matches!(self, InterfaceError::Unknown { .. })
+        matches!(self, InterfaceError::Unknown { .. } | InterfaceError::TooMany { .. })
     }
 }
 
@@ -176,9 +184,23 @@ pub struct Source {
 impl Source {
     /// Finds the devices and makes their rings. Nothing is received yet.
     pub fn prepare(wish: &Wish) -> Result<Source, InterfaceError> {
+        let mut names = BTreeSet::new();
+        for pattern in &wish.interfaces {
+            let found = pattern.namespace.enter(|| device::matching(pattern))?;
+            names.extend(found.iter().map(|device| pattern.namespace.full(&device.name)));
+        }
+        let wanted = wish.buffer.unwrap_or(BUFFER);
+        let buffer = share(wanted, names.len()).ok_or(InterfaceError::TooMany { devices: names.len() })?;
+        let shared = Arc::<Shared>::default();
+        if buffer < wanted {
+            let (devices, most) = (names.len(), MOST_BYTES >> 20);
+            shared.oddity(format!(
+                "the rings of {devices} devices have {buffer} bytes each instead of {wanted}: together no more than {most} MiB"
+            ));
+        }
         let mut ready: Vec<Ready> = Vec::new();
         for pattern in &wish.interfaces {
-            let found = pattern.namespace.enter(|| open(pattern, wish))?;
+            let found = pattern.namespace.enter(|| open(pattern, buffer))?;
             for new in found {
                 if ready.iter().all(|known| known.name != new.name) {
                     ready.push(new);
@@ -188,7 +210,7 @@ impl Source {
         let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
             .map_err(|error| InterfaceError::io("make", "an eventfd", error.into()))?;
         let ring_bytes = ready.first().map_or(0, |ready| ready.ring.bytes());
-        Ok(Source { wish: wish.clone(), ready, ring_bytes, thread: None, wake: Arc::new(wake), shared: Arc::default() })
+        Ok(Source { wish: wish.clone(), ready, ring_bytes, thread: None, wake: Arc::new(wake), shared })
     }
 
     /// From the return of this function on everything is captured.
@@ -265,8 +287,18 @@ impl Drop for Source {
     }
 }
 
+/// Bytes of each ring, if there is room for so many.
+fn share(wanted: u64, devices: usize) -> Option<u64> {
+    let each = MOST_BYTES / (devices as u64).max(1);
+    match wanted <= each {
+        true => Some(wanted),
+        // The kernel takes powers of two.
+        false => Some(1 << each.checked_ilog2()?).filter(|each| *each >= LEAST_BUFFER),
+    }
+}
+
 /// The devices of a pattern, in the namespace of this thread.
-fn open(pattern: &Pattern, wish: &Wish) -> Result<Vec<Ready>, InterfaceError> {
+fn open(pattern: &Pattern, buffer: u64) -> Result<Vec<Ready>, InterfaceError> {
     let mut all = Vec::new();
     for device in device::matching(pattern)? {
         let name = pattern.namespace.full(&device.name);
@@ -282,8 +314,23 @@ fn open(pattern: &Pattern, wish: &Wish) -> Result<Vec<Ready>, InterfaceError> {
         if link.cooked {
             socket = Ring::socket(true).map_err(failed("open a packet socket for"))?;
         }
-        let ring = Ring::new(socket, wish.buffer.unwrap_or(BUFFER), drain::RETIRE).map_err(failed("make the ring of"))?;
+        let ring = Ring::new(socket, buffer, drain::RETIRE).map_err(failed("make the ring of"))?;
         all.push(Ready { name, device: device.index, link, ring });
     }
     Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rings_of_many_devices_share_what_there_is() {
+        assert_eq!(share(4 << 20, 64), Some(4 << 20));
+        assert_eq!(share(4 << 20, 65), Some(2 << 20));
+        assert_eq!(share(4 << 20, 256), Some(1 << 20));
+        assert_eq!(share(4 << 20, 257), None);
+        assert_eq!(share(64 << 20, 3), Some(64 << 20));
+        assert_eq!(share(1 << 30, 1), Some(256 << 20));
+    }
 }

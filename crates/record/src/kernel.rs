@@ -47,11 +47,19 @@ pub fn available() -> Result<longpole_ftrace::TraceFs, longpole_ftrace::TraceFsE
     }
 }
 
+/// The number of the first pid namespace, the same on every machine (`PROC_PID_INIT_INO` of linux/proc_ns.h).
+const FIRST_PIDS: u64 = 0xEFFF_FFFC;
+
+/// Whether the kernel numbers threads otherwise than this process sees them: it is in a pid namespace of its own, as in a container.
+pub fn has_foreign_pids() -> bool {
+    std::fs::metadata("/proc/self/ns/pid").is_ok_and(|found| std::os::unix::fs::MetadataExt::ino(&found) != FIRST_PIDS)
+}
+
 /// Brings the kernel events of a recording to their end: saves what a killed recorder left in the tracer, and converts the pages. Where a
-/// living process is at it, that is an error; where there are no pages, nothing happens.
-pub fn complete(recording: &std::path::Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Converted, ConvertError> {
+/// living process is at it, that is an error; where there are no pages, nothing happens. `progress` ends it by saying false.
+pub fn complete(recording: &std::path::Path, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<Converted, ConvertError> {
     let saved = tidy::recording(recording);
-    let mut done = convert(recording, progress)?;
+    let mut done = convert_while(recording, progress)?;
     done.oddities.extend(saved);
     Ok(done)
 }

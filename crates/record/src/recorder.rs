@@ -326,7 +326,8 @@ impl Recorder {
             let trouble = why.clone();
             recorder.oddity(trouble);
         }
-        recorder.search.look_for_pid_namespaces();
+        let (name, session) = recorder.environment();
+        recorder.search.look((name, &session));
         recorder.tidy()?;
         recorder.begin_kernel();
         recorder.begin_stacks();

@@ -44,6 +44,8 @@ const PERIOD: Duration = Duration::from_millis(100);
 const LOOK: Duration = Duration::from_millis(20);
 /// Where the kernel bounds how often it may be interrupted.
 const MOST_HZ: &str = "/proc/sys/kernel/perf_event_max_sample_rate";
+/// The name space of the processes of the whole machine (PROC_PID_INIT_INO).
+const FIRST_PIDS: &str = "pid:[4026531836]";
 /// Processes of which it is remembered that they make code.
 const MOST_MAKERS: usize = 1 << 16;
 
@@ -164,6 +166,11 @@ impl Stacks {
             ));
         }
         let hz = hz.clamp(1, most.max(1));
+        if fs::read_link("/proc/self/ns/pid").is_ok_and(|space| space.as_os_str() != FIRST_PIDS) {
+            shared.trouble(
+                "in a container, samples of processes outside of it are those of an unknown process: run longpole outside".to_owned(),
+            );
+        }
         let mut rings = Vec::new();
         for cpu in online() {
             match Ring::open(cpu, hz, RING) {
@@ -319,6 +326,7 @@ impl Mover {
                 self.drain(lane, pair, stop);
             }
             self.lanes = lanes;
+            self.count_lost();
             self.look(stop);
             if stop {
                 break;
@@ -351,9 +359,7 @@ impl Mover {
                     Ok(())
                 }
                 What::Throttled(false) => {
-                    let since = held_back.take().map_or(0, |since| record.time.saturating_sub(since));
-                    let missed = (u128::from(since) * u128::from(self.hz) / 1_000_000_000) as u64;
-                    self.shared.throttled.fetch_add(missed, Ordering::Relaxed);
+                    let missed = self.missed(held_back.take(), record.time);
                     stream.loss(time, missed)
                 }
                 _ => self.record(stream, time, &record),
@@ -367,11 +373,28 @@ impl Mover {
             // What was lost after the last record that found room.
             let rest = ring.lost().map_or(0, |all| all.saturating_sub(*lost));
             result = result.and(stream.loss(pair.0, rest));
+            // Nothing tells any more when it would have gone on.
+            let missed = self.missed(held_back.take(), pair.1);
+            result = result.and(stream.loss(pair.0, missed));
         }
         result = result.and(if last { stream.finish() } else { stream.flush() });
         if let Err(error) = result {
             self.shared.trouble(format!("cannot write the samples: {error}; they count as lost"));
         }
+    }
+
+    /// Samples that were not taken because the kernel held the clock back.
+    fn missed(&self, since: Option<u64>, until: u64) -> u64 {
+        let ns = since.map_or(0, |since| until.saturating_sub(since));
+        let missed = (u128::from(ns) * u128::from(self.hz) / 1_000_000_000) as u64;
+        self.shared.throttled.fetch_add(missed, Ordering::Relaxed);
+        missed
+    }
+
+    /// What the recording's description says is right at any time.
+    fn count_lost(&self) {
+        let lost = self.lanes.iter().map(|lane| lane.stream.discarded()).sum();
+        self.shared.lost.store(lost, Ordering::Relaxed);
     }
 
     fn record(&mut self, stream: &mut stream::Stream, time: u64, record: &Record<'_>) -> io::Result<()> {
@@ -487,8 +510,7 @@ impl Mover {
 
 impl Drop for Mover {
     fn drop(&mut self) {
-        let lost = self.lanes.iter().map(|lane| lane.stream.discarded()).sum();
-        self.shared.lost.store(lost, Ordering::Relaxed);
+        self.count_lost();
     }
 }
 

@@ -50,18 +50,23 @@ impl Steady {
         }
     }
 
-    /// For the calling thread. Makes one system call and nothing else, so it may stand between fork and exec.
+    /// For the calling thread. Makes system calls and nothing else, so it may stand between fork and exec.
     pub fn apply(self, nice: i32) -> io::Result<()> {
-        let mut attributes = attributes();
-        attributes.sched_nice = nice;
         match self {
-            Steady::Slice => attributes.sched_runtime = LONGEST_SLICE,
+            Steady::Slice => {
+                // Whatever else was chosen for it (SCHED_BATCH, a reset at fork) stays.
+                let mut attributes = get(0)?;
+                if !is_fair(attributes.sched_policy) {
+                    return Err(io::ErrorKind::Unsupported.into());
+                }
+                attributes.sched_runtime = LONGEST_SLICE;
+                attributes.sched_nice = nice;
+                set(&attributes)
+            }
             Steady::Fifo => {
-                attributes.sched_policy = libc::SCHED_FIFO as u32;
-                attributes.sched_priority = PRIORITY;
+                set(&libc::sched_attr { sched_policy: libc::SCHED_FIFO as u32, sched_priority: PRIORITY, sched_nice: nice, ..attributes() })
             }
         }
-        set(&attributes)
     }
 
     /// What the kernel will grant: tried on a thread that ends at once.
@@ -76,6 +81,10 @@ impl Steady {
                 Err("this kernel has no time slices that can be chosen (Linux 6.12 has)".to_owned())
             }
             Ok(granted) => Ok(granted),
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+                let policy = Granted::of(0).map_or_else(|_| "this policy".to_owned(), |granted| granted.policy_name());
+                Err(format!("{policy}, under which the command is to run, has no time slices; it stays"))
+            }
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 Err("SCHED_FIFO needs root, the capability CAP_SYS_NICE, or a limit RLIMIT_RTPRIO of 1 (`ulimit -r 1`)".to_owned())
             }
@@ -87,27 +96,13 @@ impl Steady {
 impl Granted {
     /// Of a thread; 0: the calling one.
     pub fn of(tid: i32) -> io::Result<Granted> {
-        let mut attributes = attributes();
-        let size = attributes.size;
-        // SAFETY: the kernel writes `size` bytes at most.
-        match unsafe { libc::syscall(libc::SYS_sched_getattr, tid, &raw mut attributes, size, 0) } {
-            0 => {
-                let fair = attributes.sched_policy == libc::SCHED_OTHER as u32;
-                let slice_ns = Some(attributes.sched_runtime).filter(|slice| fair && *slice > 0);
-                Ok(Granted { policy: attributes.sched_policy, priority: attributes.sched_priority, slice_ns })
-            }
-            _ => Err(io::Error::last_os_error()),
-        }
+        let attributes = get(tid)?;
+        let slice_ns = Some(attributes.sched_runtime).filter(|slice| is_fair(attributes.sched_policy) && *slice > 0);
+        Ok(Granted { policy: attributes.sched_policy, priority: attributes.sched_priority, slice_ns })
     }
 
     pub fn policy_name(&self) -> String {
-        match self.policy as i32 {
-            libc::SCHED_OTHER => "SCHED_OTHER".to_owned(),
-            libc::SCHED_FIFO => "SCHED_FIFO".to_owned(),
-            libc::SCHED_RR => "SCHED_RR".to_owned(),
-            libc::SCHED_BATCH => "SCHED_BATCH".to_owned(),
-            other => format!("policy {other}"),
-        }
+        policy_name(self.policy)
     }
 
     pub fn to_json(self, asked: Steady) -> Value {
@@ -121,6 +116,32 @@ impl std::fmt::Display for Granted {
             Some(slice) => write!(f, "{}, slice {} us", self.policy_name(), slice / 1000),
             None => write!(f, "{}, priority {}", self.policy_name(), self.priority),
         }
+    }
+}
+
+fn is_fair(policy: u32) -> bool {
+    [libc::SCHED_OTHER as u32, libc::SCHED_BATCH as u32].contains(&policy)
+}
+
+fn policy_name(policy: u32) -> String {
+    match policy as i32 {
+        libc::SCHED_OTHER => "SCHED_OTHER".to_owned(),
+        libc::SCHED_FIFO => "SCHED_FIFO".to_owned(),
+        libc::SCHED_RR => "SCHED_RR".to_owned(),
+        libc::SCHED_BATCH => "SCHED_BATCH".to_owned(),
+        libc::SCHED_IDLE => "SCHED_IDLE".to_owned(),
+        other => format!("policy {other}"),
+    }
+}
+
+/// Of a thread; 0: the calling one.
+fn get(tid: i32) -> io::Result<libc::sched_attr> {
+    let mut attributes = attributes();
+    let size = attributes.size;
+    // SAFETY: the kernel writes `size` bytes at most.
+    match unsafe { libc::syscall(libc::SYS_sched_getattr, tid, &raw mut attributes, size, 0) } {
+        0 => Ok(attributes),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 
@@ -159,6 +180,15 @@ mod tests {
         match Steady::Fifo.attempt(0) {
             Ok(granted) => assert_eq!(granted.to_string(), "SCHED_FIFO, priority 1"),
             Err(why) => assert!(why.contains("CAP_SYS_NICE"), "{why}"),
+        }
+        // What was chosen besides stays.
+        let batch = std::thread::spawn(|| {
+            set(&libc::sched_attr { sched_policy: libc::SCHED_BATCH as u32, ..attributes() }).unwrap();
+            Steady::Slice.attempt(0)
+        });
+        match batch.join().unwrap() {
+            Ok(granted) => assert_eq!(granted.to_string(), "SCHED_BATCH, slice 100000 us"),
+            Err(why) => assert!(why.contains("6.12"), "{why}"),
         }
         // This thread has what it had.
         assert_eq!(Granted::of(0).unwrap().priority, 0);

@@ -18,7 +18,7 @@ static OPEN: OnceLock<OwnedFd> = OnceLock::new();
 pub struct Stop;
 
 impl Stop {
-    /// Takes over SIGINT, SIGTERM, SIGHUP and SIGCHLD of this process.
+    /// Takes over SIGINT, SIGTERM, SIGHUP and SIGCHLD of this process. One that was ignored at the start (as `nohup` has it) stays ignored.
     pub fn install() -> io::Result<Stop> {
         if OPEN.get().is_none() {
             let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
@@ -36,6 +36,11 @@ impl Stop {
                 action.sa_sigaction = handle as *const () as usize;
                 action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
                 libc::sigemptyset(&mut action.sa_mask);
+                let mut before: libc::sigaction = std::mem::zeroed();
+                let known = libc::sigaction(signal, std::ptr::null(), &mut before) == 0;
+                if known && before.sa_sigaction == libc::SIG_IGN && signal != libc::SIGCHLD {
+                    continue;
+                }
                 libc::sigaction(signal, &action, std::ptr::null_mut())
             };
             if result != 0 {

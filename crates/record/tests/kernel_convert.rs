@@ -383,10 +383,10 @@ fn a_conversion_that_is_interrupted_begins_anew_and_ends_alike() {
 #[test]
 fn one_that_was_interrupted_while_tidying_only_tidies() {
     let place = recording();
-    fs::write(place.path().join("kernel/metadata"), b"complete").unwrap();
+    fs::write(place.path().join("kernel/metadata"), b"env {\n\tlongpole_version = \"0\";\n};").unwrap();
     assert_eq!(done(place.path()), Converted::default());
     assert!(!is_pending(place.path()));
-    assert_eq!(fs::read(place.path().join("kernel/metadata")).unwrap(), b"complete");
+    assert_eq!(fs::read(place.path().join("kernel/metadata")).unwrap(), b"env {\n\tlongpole_version = \"0\";\n};");
     assert_eq!(done(place.path()), Converted::default());
 }
 
@@ -448,7 +448,8 @@ fn an_event_whose_fields_changed_keeps_all_that_the_kernel_states() {
 /// The pages of a CPU that went away in the middle end there; one that came in the middle has a file that begins later, or none.
 #[test]
 fn a_cpu_that_comes_and_goes_leaves_the_others_whole() {
-    for gone in ["half", "empty", "missing"] {
+    // `counted`: the kernel handed out no more than what is there; else it did, and the rest is lost.
+    for (gone, counted) in [("half", true), ("half", false), ("empty", true), ("empty", false), ("missing", true)] {
         let place = recording();
         let raw = place.path().join("kernel/raw");
         let path = raw.join("cpu1");
@@ -460,15 +461,23 @@ fn a_cpu_that_comes_and_goes_leaves_the_others_whole() {
             _ => fs::remove_file(&path).unwrap(),
         }
         let held = direct(&raw);
+        let left = held.events.iter().filter(|event| event.1 == 1).count() as u64;
+        let mut handed_out = 0;
         edit(place.path(), "kernel/raw/source.json", |source| {
-            // What the kernel counted is of those that were handed out.
             let cpus = source["cpus"].as_array_mut().unwrap();
-            match gone {
-                "missing" => cpus.retain(|cpu| cpu["cpu"] != 1),
-                _ => cpus.iter_mut().filter(|cpu| cpu["cpu"] == 1).for_each(|cpu| cpu["read_events"] = json!(null)),
+            if gone == "missing" {
+                cpus.retain(|cpu| cpu["cpu"] != 1);
+            }
+            for cpu in cpus.iter_mut().filter(|cpu| cpu["cpu"] == 1) {
+                if counted {
+                    cpu["read"] = json!(left);
+                }
+                handed_out = cpu["read"].as_u64().unwrap();
             }
         });
         let converted = done(place.path());
+        assert_eq!(converted.lost, handed_out.saturating_sub(left), "{gone} {counted}");
+        assert!(counted || converted.lost > 300, "{gone}: {}", converted.lost);
         assert_eq!(converted.events as usize, held.events.len(), "{gone}");
         assert_eq!(converted.damaged_pages, 0, "{gone}");
         let Some((printed, _)) = babeltrace(&place.path().join("kernel")) else { return };

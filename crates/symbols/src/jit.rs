@@ -5,7 +5,7 @@
 use crate::open;
 use crate::table::Function;
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::Metadata;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::MetadataExt;
 
@@ -17,12 +17,12 @@ pub fn functions(pid: i32, owner: Option<(u32, i32)>, addresses: &BTreeMap<u64, 
     let inner = owner.map_or(pid, |(_, inner)| inner);
     let name = format!("perf-{inner}.map");
     let own = rustix::process::geteuid().as_raw();
-    let trusted = |file: &File| {
-        let uid = file.metadata().map(|found| found.uid());
-        uid.is_ok_and(|uid| uid == 0 || owner.map_or(uid == own, |(owner, _)| uid == owner))
+    let trusted = |found: &Metadata| {
+        let uid = found.uid();
+        uid == 0 || owner.map_or(uid == own, |(owner, _)| uid == owner)
     };
     let inside = open::below(pid, format!("/tmp/{name}").as_bytes());
-    let found = inside.or_else(|| open::list(&name)).and_then(open::regular).filter(trusted);
+    let found = inside.or_else(|| open::list(&name)).and_then(|path| open::regular(path, trusted));
     found.map_or_else(BTreeMap::new, |file| read(BufReader::new(file.take(MOST_BYTES)), addresses))
 }
 

@@ -11,6 +11,7 @@
 //! Modules, maps of functions that programs write, and recordings may be hostile: sizes are bounded, and foreign files are
 //! looked into by a process of its own, whose end costs names only.
 
+mod apart;
 mod collect;
 mod complete;
 mod jit;

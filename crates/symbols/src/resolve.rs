@@ -6,18 +6,27 @@ use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolized, Symbolizer};
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
 
 /// Offsets that are looked up at a time.
 const BATCH: usize = 4096;
 
-/// Calls `found` for each of the offsets in the file that lies in a function, innermost first. The error is of the whole file.
-pub fn functions(file: &File, offsets: &[u64], mut found: impl FnMut(u64, Vec<Function>)) -> Result<(), String> {
+/// Bytes of the names of a file's sections.
+const MOST_NAMES: u64 = 1 << 20;
+/// Sections that name other files, which the library would open wherever they lie and whatever they are.
+const LINKS: [&[u8]; 3] = [b"debuglink", b"debugaltlink", b"debug_sup"];
+
+/// Calls `found` for each of the offsets in the file that lies in a function, innermost first, and `goes_on` between. The error is of the whole file.
+///
+/// Files to which it leads (for its debug information) are not looked for: whoever made it chooses their names. Such a file has its symbols only.
+pub fn functions(file: &File, offsets: &[u64], goes_on: &mut dyn FnMut(), mut found: impl FnMut(u64, Vec<Function>)) -> Result<(), String> {
     // By this path it is the file that was checked, whatever its name leads to now.
     let mut elf = Elf::new(format!("/proc/self/fd/{}", file.as_raw_fd()));
-    elf.debug_syms = true;
+    elf.debug_syms = leads_nowhere(file).unwrap_or(false);
     let source = Source::Elf(elf);
     let symbolizer = Symbolizer::builder().enable_auto_reload(false).build();
     for batch in offsets.chunks(BATCH) {
+        goes_on();
         let named = symbolizer.symbolize(&source, Input::FileOffset(batch)).map_err(|error| clean(&error.to_string()))?;
         for (&offset, symbol) in batch.iter().zip(named) {
             if let Symbolized::Sym(symbol) = symbol {
@@ -26,6 +35,41 @@ pub fn functions(file: &File, offsets: &[u64], mut found: impl FnMut(u64, Vec<Fu
         }
     }
     Ok(())
+}
+
+/// Whether none of the file's sections can be a link; none if it is not to be told. All names of sections lie in one section.
+fn leads_nowhere(file: &File) -> Option<bool> {
+    let mut header = [0; 64];
+    file.read_exact_at(&mut header, 0).ok()?;
+    let wide = |bytes: &[u8], at: usize| Some(u64::from_ne_bytes(*bytes.get(at..)?.first_chunk()?));
+    let half = |bytes: &[u8], at: usize| Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?));
+    let short = |bytes: &[u8], at: usize| Some(u16::from_ne_bytes(*bytes.get(at..)?.first_chunk()?));
+    // ELFCLASS32 or ELFCLASS64, in the byte order of this machine.
+    let is_wide = header.get(4) == Some(&2);
+    let (sections, size, names) = match is_wide {
+        true => (wide(&header, 40)?, 64, short(&header, 62)?),
+        false => (half(&header, 32)?.into(), 40, short(&header, 50)?),
+    };
+    if sections == 0 {
+        return Some(true);
+    }
+    // Beyond SHN_LORESERVE the number is elsewhere.
+    if names == 0 || names >= 0xff00 {
+        return None;
+    }
+    let mut section = [0; 64];
+    let section = &mut section[..size];
+    file.read_exact_at(section, sections.checked_add(u64::from(names) * size as u64)?).ok()?;
+    let (offset, length) = match is_wide {
+        true => (wide(section, 24)?, wide(section, 32)?),
+        false => (half(section, 16)?.into(), half(section, 20)?.into()),
+    };
+    if length > MOST_NAMES {
+        return None;
+    }
+    let mut text = vec![0; length as usize];
+    file.read_exact_at(&mut text, offset).ok()?;
+    Some(!LINKS.iter().any(|link| text.windows(link.len()).any(|found| found == *link)))
 }
 
 /// The library names the outermost first; its place in the source is that of the innermost's call, a step outwards each.

@@ -5,6 +5,7 @@
 
 use longpole_trace::event::{Catalogue, Class, Event, StreamKind};
 use longpole_trace::Value;
+use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::rc::Rc;
 
@@ -42,11 +43,43 @@ struct Mapping {
 /// A process, and what became of it.
 #[derive(Clone, Debug, Default)]
 pub struct Process {
-    mappings: Rc<BTreeMap<u64, Mapping>>,
+    space: Space,
     pub comm: Rc<str>,
     /// User and pid in its own namespace, of a process that makes code.
     pub owner: Option<(u32, i32)>,
     pub ended: bool,
+}
+
+/// What a process has mapped. A child has its parent's until one of them changes it.
+#[derive(Clone, Debug, Default)]
+struct Space(Rc<Held>);
+
+#[derive(Debug, Default)]
+struct Held {
+    mappings: BTreeMap<u64, Mapping>,
+    /// What all spaces of a recording hold.
+    all: Rc<Cell<usize>>,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.all.set(self.all.get().saturating_sub(self.mappings.len()));
+    }
+}
+
+impl Space {
+    /// Of this process alone. None: there is no room for so many.
+    fn own(&mut self, all: &Rc<Cell<usize>>) -> Option<&mut BTreeMap<u64, Mapping>> {
+        if Rc::get_mut(&mut self.0).is_none() || !Rc::ptr_eq(&self.0.all, all) {
+            let sum = all.get() + self.0.mappings.len();
+            if sum > MOST_MAPPINGS_IN_ALL {
+                return None;
+            }
+            all.set(sum);
+            self.0 = Rc::new(Held { mappings: self.0.mappings.clone(), all: Rc::clone(all) });
+        }
+        Rc::get_mut(&mut self.0).map(|held| &mut held.mappings)
+    }
 }
 
 /// An event, taken apart.
@@ -76,6 +109,8 @@ pub struct Sample<'a> {
 const MOST_ENDED: usize = 4096;
 /// Of one process, and of modules: a hostile recording could name any number.
 const MOST_MAPPINGS: usize = 1 << 16;
+/// Of all processes; a space that several have counts once.
+const MOST_MAPPINGS_IN_ALL: usize = 1 << 21;
 const MOST_MODULES: usize = 1 << 20;
 /// As many as Linux can have at once.
 const MOST_PROCESSES: usize = 1 << 22;
@@ -87,6 +122,9 @@ pub struct Spaces {
     ids: HashMap<Module, ModuleId>,
     processes: HashMap<i32, Process>,
     ended: VecDeque<i32>,
+    /// Mappings of all spaces, and those for which there was no room.
+    held: Rc<Cell<usize>>,
+    left_out: u64,
     kernel: Vec<u64>,
     user: Vec<u64>,
 }
@@ -190,11 +228,22 @@ impl Spaces {
                 None => return,
             },
         };
-        let mappings = Rc::make_mut(&mut self.processes.entry(pid).or_default().mappings);
+        let process = self.processes.entry(pid).or_default();
+        let Some(mappings) = process.space.own(&self.held) else {
+            // What it has is not known from here on.
+            self.left_out += 1;
+            process.space = Space::default();
+            return;
+        };
+        let before = mappings.len();
         cut(mappings, start, end);
-        if mappings.len() < MOST_MAPPINGS {
+        let room = mappings.len() < MOST_MAPPINGS && self.held.get() < MOST_MAPPINGS_IN_ALL;
+        if room {
             mappings.insert(start, Mapping { end, offset, module });
         }
+        self.left_out += u64::from(!room);
+        let after = mappings.len();
+        self.held.set((self.held.get() + after).saturating_sub(before));
     }
 
     fn module(&mut self, path: &[u8], inode: u64) -> Option<ModuleId> {
@@ -213,7 +262,7 @@ impl Spaces {
 
     /// What an address of a process's user space is now.
     pub fn place(&self, pid: i32, address: u64) -> Place {
-        let found = self.processes.get(&pid).and_then(|process| process.mappings.range(..=address).next_back());
+        let found = self.processes.get(&pid).and_then(|process| process.space.0.mappings.range(..=address).next_back());
         match found {
             Some((&start, mapping)) if address < mapping.end => match mapping.module {
                 Some(module) => Place::File(module, (address - start).wrapping_add(mapping.offset)),
@@ -221,6 +270,11 @@ impl Spaces {
             },
             _ => Place::Unknown(address),
         }
+    }
+
+    /// Mappings that were too many: addresses in them are unknown.
+    pub fn left_out(&self) -> u64 {
+        self.left_out
     }
 
     pub fn modules(&self) -> &[Module] {
@@ -235,7 +289,7 @@ impl Spaces {
     pub fn living(&self) -> impl Iterator<Item = (i32, ModuleId, (u64, u64))> + '_ {
         let living = self.processes.iter().filter(|(_, process)| !process.ended);
         living.flat_map(|(&pid, process)| {
-            process.mappings.iter().filter_map(move |(&start, mapping)| Some((pid, mapping.module?, (start, mapping.end))))
+            process.space.0.mappings.iter().filter_map(move |(&start, mapping)| Some((pid, mapping.module?, (start, mapping.end))))
         })
     }
 }
@@ -290,6 +344,31 @@ fn cut(mappings: &mut BTreeMap<u64, Mapping>, start: u64, end: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_mappings_of_all_processes_together_are_bounded() {
+        let mut spaces = Spaces::default();
+        let many = 1 << 12;
+        for n in 0..many {
+            spaces.map(1, 0x1000 * (2 * n + 1), 0x1000, 0, b"/a", 1);
+        }
+        let children = 3000;
+        for pid in 2..children {
+            let child = spaces.processes[&1].clone();
+            spaces.processes.insert(pid, child);
+            spaces.map(pid, 0, 0x10, 0, b"/a", 1);
+        }
+        let held = spaces.held.get();
+        assert!(held <= MOST_MAPPINGS_IN_ALL && held > MOST_MAPPINGS_IN_ALL / 2, "{held}");
+        assert!(spaces.left_out() > 1000, "{}", spaces.left_out());
+        assert!(matches!(spaces.place(2, 0x1010), Place::File(..)));
+        assert_eq!(spaces.place(children - 1, 0x1010), Place::Unknown(0x1010));
+        // With those who go, room comes.
+        spaces.processes.clear();
+        assert_eq!(spaces.held.get(), 0);
+        spaces.map(1, 0x1000, 0x1000, 0, b"/a", 1);
+        assert!(matches!(spaces.place(1, 0x1010), Place::File(..)));
+    }
 
     #[test]
     fn a_later_mapping_takes_the_room_of_earlier_ones_and_leaves_them_the_rest() {

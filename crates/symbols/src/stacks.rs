@@ -38,7 +38,7 @@ pub struct Frame {
 #[derive(Clone, Debug)]
 pub struct Stack<'a> {
     pub t_ns: i64,
-    /// 0: the CPU was idle.
+    /// 0: a process that has no number where the recorder was, in a container.
     pub pid: i32,
     pub tid: i32,
     pub cpu: Option<u32>,
@@ -94,7 +94,11 @@ impl Stacks {
             self.put(place);
         }
         self.addresses = places;
-        let process = self.spaces.process(pid).map_or_else(|| Rc::from(""), |process| Rc::clone(&process.comm));
+        let process = match self.spaces.process(pid) {
+            _ if pid == 0 => Rc::from("unknown process"),
+            Some(process) => Rc::clone(&process.comm),
+            None => Rc::from(""),
+        };
         Some(Stack { t_ns, pid, tid, cpu, process, frames: &self.stack })
     }
 

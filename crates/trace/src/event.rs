@@ -64,6 +64,8 @@ pub struct Catalogue {
     pub classes: Vec<Class>,
     pub streams: Vec<Stream>,
     pub subjects: Vec<Subject>,
+    /// The kernel's events name threads by other numbers than the probes do: those of another pid namespace.
+    pub foreign_pids: bool,
 }
 
 /// One event. `fields` borrows from the reader until the next item is asked for.

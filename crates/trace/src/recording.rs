@@ -34,6 +34,15 @@ pub struct Recording {
     pub command_pid: Option<i32>,
     pub lanes: Vec<Lane>,
     pub interface_packets: Option<InterfacePackets>,
+    pub kernel_events: Option<KernelEvents>,
+}
+
+/// The kernel's events, if they were recorded.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct KernelEvents {
+    /// They name threads by other numbers than the probes: those of another pid namespace.
+    pub foreign_pids: bool,
 }
 
 /// The packets of network interfaces, if they were captured.

@@ -193,6 +193,7 @@ impl Trace {
                 self.shared.oddities.push(Oddity::Unfinished { path: directory });
             }
             self.clock = recording.clock.clone();
+            self.shared.catalogue.foreign_pids |= recording.kernel_events.as_ref().is_some_and(|kernel| kernel.foreign_pids);
             self.probe_cost_ns = self.probe_cost_ns.or(recording.probe_cost_ns);
             self.recordings.push(recording);
         }

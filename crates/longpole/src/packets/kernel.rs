@@ -25,14 +25,7 @@ impl Kernel {
         let reading = kernel::read(input, &mut journeys, other)?;
         journeys.finish();
         let locations = journeys.losses.locations();
-        let mut symbols = Kallsyms::default();
-        for path in paths.iter().filter(|_| !locations.is_empty()) {
-            match Kallsyms::of_recording(path, locations.iter().copied()) {
-                Ok(found) if !found.is_empty() => symbols = found,
-                Ok(_) => {}
-                Err(error) => eprintln!("longpole: note: functions have no names: {}: {error}", path.join("symbols/kallsyms").display()),
-            }
-        }
+        let symbols = kernel::symbols(paths, &locations.into_iter().collect::<Vec<_>>());
         Ok(Kernel { reading, journeys, symbols })
     }
 

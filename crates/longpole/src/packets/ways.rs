@@ -14,9 +14,16 @@ pub fn losses(out: &mut impl Write, lines: &[LossLine]) -> io::Result<()> {
         return Ok(());
     }
     let lost: u64 = lines.iter().filter(|line| line.lost).map(|line| line.count).sum();
+    let all: u64 = lines.iter().filter(|line| line.lost).map(|line| line.datagrams).sum();
+    let estimated = lines.iter().any(|line| line.lost && line.estimated);
+    let what = if all > lost {
+        format!("{} buffers, {} datagrams{}", number(lost), number(all), if estimated { " or more" } else { "" })
+    } else {
+        format!("{} packets", number(lost))
+    };
     match lines.iter().find(|line| line.lost) {
-        Some(worst) if worst.count == lost => writeln!(out, "LOST: {} packets: {}", number(lost), worst.text)?,
-        Some(worst) => writeln!(out, "LOST: {} packets, {} of them: {}", number(lost), number(worst.count), worst.text)?,
+        Some(worst) if worst.count == lost => writeln!(out, "LOST: {what}: {}", worst.text)?,
+        Some(worst) => writeln!(out, "LOST: {what}, {} of them: {}", number(worst.count), worst.text)?,
         None => writeln!(out, "LOST: none; thrown away was what nobody wanted")?,
     }
     let mut table = Table::new(&["where", ">packets", "first", "last", "reason", "function", "sent by", "for"]);

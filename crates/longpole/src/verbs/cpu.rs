@@ -39,12 +39,18 @@ pub struct Args {
     /// With --functions or --folded: only this process
     #[arg(short, long, value_name = "PID")]
     pid: Option<i32>,
-    /// With --functions: so many of them
-    #[arg(short = 'n', long, value_name = "COUNT", default_value_t = MOST_LINES)]
-    top: usize,
+    /// With --functions: so many of them [default: 40]
+    #[arg(short = 'n', long, value_name = "COUNT")]
+    top: Option<usize>,
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    for (given, option) in [(args.pid.is_some(), "--pid"), (args.top.is_some(), "-n")] {
+        if given && !args.functions && !args.folded {
+            let text = format!("{option} is for samples of stacks: longpole cpu --functions {option} …");
+            return Err(crate::WrongUsage(text).into());
+        }
+    }
     if args.folded || (args.functions && !args.input.json) {
         return functions(&args);
     }
@@ -70,11 +76,17 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
         return pass::write(&args.input, (&pass, trace), &answer, |out, answer| match (&answer.functions, answer.samples) {
             // Nothing else is in this trace.
-            (Some(functions), Some(counts)) if answer.threads.is_empty() => stacks::print(out, functions, counts, args.top),
+            (Some(functions), Some(counts)) if answer.threads.is_empty() => {
+                stacks::print(out, functions, counts, args.top.unwrap_or(MOST_LINES))
+            }
             _ => print_probes(out, answer),
         });
     }
-    answer.add_kernel(&times, linux);
+    if answer.threads.is_empty() && answer.samples.is_none() {
+        // In the part that was asked for there may be none.
+        kernel::needs_switches(&args.input, linux)?;
+    }
+    answer.add_kernel(&times, linux, !trace.catalogue().foreign_pids);
     kernel::write(&args.input, &reading, &answer, |out, answer| {
         print_kernel(out, answer)?;
         if answer.threads.iter().any(|thread| !thread.states.is_empty()) {
@@ -95,7 +107,7 @@ fn functions(args: &Args) -> anyhow::Result<ExitCode> {
         samples.lines().iter().try_for_each(|line| writeln!(out, "{line}"))?;
         stacks::footer(&mut io::stderr(), samples.counts())?;
     } else {
-        stacks::print(&mut out, &samples.answer(), samples.counts(), args.top)?;
+        stacks::print(&mut out, &samples.answer(), samples.counts(), args.top.unwrap_or(MOST_LINES))?;
     }
     out.flush()?;
     Ok(if trace.is_damaged() { ExitCode::FAILURE } else { ExitCode::SUCCESS })

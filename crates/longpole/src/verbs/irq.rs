@@ -27,9 +27,32 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut interrupts = Interrupts::default();
     let reading = kernel::read(&args.input, &mut interrupts, |_, _| {})?;
-    kernel::needs(&args.input, reading.linux.interrupts, "interrupts", "sched,irq,softirq")?;
-    let answer = interrupts.answer(&reading.linux);
+    kernel::needs(&args.input, reading.linux.interrupts + reading.linux.expiries, "interrupts", "sched,irq,softirq")?;
+    let functions: Vec<u64> = interrupts.functions().collect();
+    let symbols = kernel::symbols(&args.input.paths()?, &functions);
+    let answer = interrupts.answer(&reading.linux, |address| symbols.name(address));
     kernel::write(&args.input, &reading, &answer, |out, answer| print(out, answer, args.threads))
+}
+
+fn print_late(out: &mut impl Write, answer: &[IrqLine]) -> io::Result<()> {
+    let exact = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), duration);
+    let mut table = Table::new(&["timer", ">count", ">min", ">mean", ">p50", ">p99", ">max"]);
+    for (line, late) in answer.iter().filter_map(|line| Some((line, line.late.as_ref()?))) {
+        table.row([
+            line.name.clone(),
+            number(late.count),
+            exact(late.min_ns),
+            exact(late.mean_ns.map(|ns| ns.round() as u64)),
+            exact(late.p50_ns),
+            exact(late.p99_ns),
+            exact(late.max_ns),
+        ]);
+    }
+    if table.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\nTIMERS: FROM THE MOMENT THAT THEY WERE SET FOR TO THE CALL OF THEIR FUNCTION")?;
+    table.print(out)
 }
 
 fn print(out: &mut impl Write, answer: &[IrqLine], threads: bool) -> io::Result<()> {
@@ -55,6 +78,7 @@ fn print(out: &mut impl Write, answer: &[IrqLine], threads: bool) -> io::Result<
         ]);
     }
     table.print(out)?;
+    print_late(out, answer)?;
     writeln!(out, "\nFROM ITS BEGIN TO THE START OF THE THREAD THAT IT WOKE")?;
     let mut table = Table::new(&["interrupt", ">count", ">min", ">mean", ">p50", ">p99", ">max", "worst"]);
     for line in answer.iter().filter(|line| line.start.count > 0) {

@@ -70,7 +70,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.losses {
         return each_loss(&args, kernel.as_ref(), &places);
     }
-    let (groups, mut damaged) = traffic::count(&mut trace)?;
+    // Probes may have told of packets; the kernel's events have been read already.
+    let probed = kernel.is_none() || trace.catalogue().streams.iter().any(|stream| stream.kind == StreamKind::User);
+    let (groups, mut damaged) = match trace.captures().is_empty() && !probed {
+        true => (Vec::new(), false),
+        false => traffic::count(&mut trace)?,
+    };
     damaged |= kernel.as_ref().is_some_and(|kernel| kernel.reading.trace.is_damaged());
     let answers = kernel.as_ref().map(|kernel| kernel.packets(|packets| (packets.losses(&places), packets.journeys())));
     let mut out = BufWriter::new(io::stdout().lock());
@@ -121,7 +126,7 @@ fn one_journey(args: &Args, trace: &mut Trace, kernel: Option<&Kernel>, wanted: 
             capture.frames(begin_ns, end_ns, |frame| journey.frame(&capture.name, frame))?;
         }
     }
-    let probes = trace.catalogue().streams.iter().any(|stream| stream.kind == StreamKind::User);
+    let probes = trace.catalogue().streams.iter().any(|stream| stream.kind == StreamKind::User) && !trace.catalogue().foreign_pids;
     if let Some(reader) = journey.reader.as_ref().filter(|_| probes) {
         let mut consumer = Consumer::new(reader.tid, journey.end_ns).context("a built-in rule file is wrong")?;
         while let Some((item, catalogue)) = trace.next_with_catalogue()? {

@@ -309,7 +309,11 @@ pub fn record(args: Args, ready: impl FnOnce(&Recorder)) -> anyhow::Result<ExitC
         // What is left to do may take long, and disturbs nobody then.
         steady.fall_back(nice.min(URGENT));
     }
-    let outcome = recorder.finish_with(&mut progress(), &mut crate::input::complete_symbols);
+    let asked = stop.count();
+    let outcome = recorder.finish_with(&mut progress(Some(stop)), &mut |path| match stop.count() > asked {
+        true => Vec::new(),
+        false => crate::input::complete_symbols(path),
+    });
     let status = match (status, child.as_mut()) {
         (Ok(status), _) => status,
         (Err(error), None) => {
@@ -323,6 +327,10 @@ pub fn record(args: Args, ready: impl FnOnce(&Recorder)) -> anyhow::Result<ExitC
         }
     };
     tell(&outcome, &troubles);
+    if let Some(signal) = stop.signal().filter(|_| stop.count() > asked) {
+        // Somebody did not want to wait for the rest.
+        return Ok(ExitCode::from(128u8.wrapping_add(signal as u8)));
+    }
     Ok(exit_code(status, child.is_some(), &stop, &outcome))
 }
 
@@ -380,8 +388,9 @@ fn lives(pid: i32) -> bool {
     stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
 }
 
-/// Shows how far the conversion of the kernel's events is, where somebody looks.
-pub fn progress() -> impl FnMut(u64, u64) {
+/// Shows how far the conversion of the kernel's events is, where somebody looks, and ends it at the next signal.
+pub fn progress(stop: Option<Stop>) -> impl FnMut(u64, u64) -> bool {
+    let asked = stop.map(|stop| stop.count());
     let shown = std::io::stderr().is_terminal();
     let mut last = None;
     move |done, total| {
@@ -393,6 +402,7 @@ pub fn progress() -> impl FnMut(u64, u64) {
                 eprintln!();
             }
         }
+        stop.map(|stop| stop.count()) == asked
     }
 }
 

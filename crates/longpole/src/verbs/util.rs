@@ -12,6 +12,7 @@ use longpole_analysis::cpu::CpuTime;
 use longpole_analysis::family::Family;
 use longpole_analysis::linux_cpu::CpuTimes;
 use longpole_record::kernel::{self, Group, Wish};
+use longpole_record::scratch::Scratch;
 use longpole_record::{counter_is_a_clock, family, Error, Options, Recorder, Scope, Source, Stop};
 use longpole_trace::{Item, Moment, Trace};
 use rustix::event::{poll, PollFd, PollFlags};
@@ -105,21 +106,40 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
         Err(error) => {
             eprintln!("longpole: {}", crate::in_one_line(&error));
-            Ok(ExitCode::from(record::OWN_FAILURE))
+            // The command ran, and whoever waits for it wants its status.
+            Ok(ExitCode::from(error.downcast_ref::<NoAnswer>().map_or(record::OWN_FAILURE, |ran| ran.status)))
         }
     }
 }
 
+/// The command ran, but nothing can be said of it.
+#[derive(Debug)]
+struct NoAnswer {
+    status: u8,
+    why: String,
+}
+
+impl std::fmt::Display for NoAnswer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "nothing can be told of the command's threads: {}", self.why)
+    }
+}
+
+impl std::error::Error for NoAnswer {}
+
 /// With the kernel's tracer, if there is one for us.
 fn measure(args: &Args) -> anyhow::Result<Answer> {
     let limit = getrlimit(Resource::Nofile);
-    let scratch = tempfile::tempdir().context("cannot make a temporary directory")?;
+    let scratch = Scratch::new().context("cannot make a temporary directory")?;
     let root = args.output.clone().unwrap_or_else(|| scratch.path().to_owned());
     let why = match kernel::available() {
         Err(error) => error.to_string(),
+        Ok(_) if kernel::has_foreign_pids() => {
+            "the kernel's events name threads by other numbers, since this process is in a pid namespace of its own".to_owned()
+        }
         Ok(_) => match start(args, root) {
             Ok(recorder) => return recorded(args, recorder, limit),
-            Err(error) => error.to_string(),
+            Err(error) => crate::in_one_line(&error.into()),
         },
     };
     eprintln!("longpole: note: the threads are looked at while they run, and their last moments are missing: {why}");
@@ -171,14 +191,20 @@ fn recorded(args: &Args, mut recorder: Recorder, limit: Rlimit) -> anyhow::Resul
     recorder.follow(pid);
     let status = record::run_until_the_end(&mut recorder, &stop, None, None, Some(&mut child));
     let rate = rate(begin);
-    let outcome = recorder.finish_with(&mut record::progress(), &mut |_| Vec::new());
+    let outcome = recorder.finish_with(&mut record::progress(Some(stop)), &mut |_| Vec::new());
     outcome.oddities.iter().chain(&troubles).for_each(|note| eprintln!("longpole: note: {note}"));
-    let status = match status? {
+    let (status, failure) = match status {
+        Ok(status) => (status, None),
+        Err(error) => (None, Some(error)),
+    };
+    let status = match status {
         Some(status) => status,
         None => child.wait().context("cannot wait for the command")?,
     };
-    let mut answer = of_recording(&outcome.path, pid)?;
-    answer.status = record::code_of(status);
+    let status = record::code_of(status);
+    let told = failure.map_or_else(|| of_recording(&outcome.path, pid), Err);
+    let mut answer = told.map_err(|error| NoAnswer { status, why: crate::in_one_line(&error) })?;
+    answer.status = status;
     answer.command.clone_from(&args.command);
     answer.recording = args.output.as_ref().map(|_| outcome.path.clone());
     answer.count_cycles(rate);

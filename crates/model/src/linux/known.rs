@@ -54,6 +54,7 @@ impl Linux {
         let next = ThreadId(self.threads.len() as u32);
         let id = *self.thread_ids.entry(tid).or_insert(next);
         if id == next {
+            self.living.push(id);
             self.threads.push(Thread { tid, name: name.to_vec(), since_ns: self.begin_ns.unwrap_or(0), ..Thread::default() });
             return id;
         }

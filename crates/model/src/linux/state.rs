@@ -3,7 +3,7 @@
 use super::files::Arguments;
 use crate::linux_loss::Silences;
 use crate::linux_rules::Key;
-use crate::linux_watch::{Allowing, Base, Cause, ContextId, CpuId, Mode, Occupant, Reason, ThreadState, Wake};
+use crate::linux_watch::{Allowing, Base, Cause, ContextId, CpuId, Mode, Occupant, Reason, ThreadId, ThreadState, Wake};
 use crate::names::NameId;
 use std::rc::Rc;
 
@@ -86,6 +86,8 @@ pub struct Thread {
     pub tid: i32,
     /// The id of its process, if anything told it.
     pub process: Option<i32>,
+    /// The first thread of its process, where its birth was seen: process ids are used again. None: the process was there when the trace began.
+    pub leader: Option<ThreadId>,
     pub name: Vec<u8>,
     /// None: it was there when the trace began.
     pub born_ns: Option<i64>,
@@ -120,6 +122,7 @@ impl Default for Thread {
         Thread {
             tid: 0,
             process: None,
+            leader: None,
             name: Vec::new(),
             born_ns: None,
             died_ns: None,

@@ -12,13 +12,13 @@ mod calls;
 mod dump;
 mod follow;
 mod lane;
-mod open;
 mod source;
 
 use super::ctf::{self, Preamble, Stream};
 use super::layout::encode::{integer, Plan};
 use super::layout::people::People;
 use super::layout::{Int, Kind, Layout, LayoutError};
+use crate::folder::Folder;
 use calls::Calls;
 use follow::{follow, Context, Follow};
 use lane::{Bounds, Lane, Next};
@@ -27,18 +27,21 @@ use rustix::fs::FlockOperation;
 use source::Description;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
-use std::fs::{self, File};
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 #[cfg(test)]
 pub(crate) use dump::classes as statedump_classes;
 
 const TID: Int = Int { signed: true, ..Int::unsigned(32) };
+/// In `kernel/`: what is not yet complete.
+const BUILDING: &str = ".converting";
 /// Messages that are kept.
 const MOST_MESSAGES: usize = 20;
 /// The caller hears of the progress after so many bytes.
 const TELL: u64 = 4 << 20;
+/// Larger than any text that a recorder writes.
+const MOST_BYTES: u64 = 16 << 20;
 
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -49,13 +52,15 @@ pub enum ConvertError {
     Full { path: PathBuf, bytes: u64 },
     #[error("another process records or converts {}", path.display())]
     Busy { path: PathBuf },
+    #[error("{} belongs to user {owner}, and root converts nobody else's pages where they lie: as that user run `longpole check {}`, or copy it and read the copy", path.display(), path.display())]
+    Foreign { path: PathBuf, owner: u32 },
     #[error("{}: {error}", path.display())]
     Format { path: PathBuf, error: FormatError },
     #[error("{}: {what}", path.display())]
     Description { path: PathBuf, what: String },
     #[error(transparent)]
     Layout(#[from] LayoutError),
-    #[error("the caller ended the conversion; the pages stay")]
+    #[error("the conversion was ended by a signal; the pages stay, and the next verb that reads the recording converts them")]
     Ended,
 }
 
@@ -117,27 +122,34 @@ pub fn convert(recording: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<C
 
 /// As [`convert`]; ends with [`ConvertError::Ended`] when `progress` says false.
 pub fn convert_while(recording: &Path, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<Converted, ConvertError> {
-    let kernel = recording.join("kernel");
-    let raw = kernel.join("raw");
-    if !raw.is_dir() {
+    if !is_pending(recording) {
         return Ok(Converted::default());
     }
-    // Two readers may come at once; the lock goes with its holder.
-    let lock = File::open(&raw).map_err(ConvertError::io("open", &raw))?;
-    match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => {}
-        Err(rustix::io::Errno::WOULDBLOCK) => return Err(ConvertError::Busy { path: raw }),
-        Err(error) => return Err(ConvertError::io("lock", &raw)(error.into())),
+    let open = |path: &Path| Folder::open(path).map_err(ConvertError::io("open", path));
+    let inner = |folder: &Folder, name: &str| folder.folder(name).map_err(ConvertError::io("open", folder.join(name)));
+    let recording = open(recording)?;
+    let kernel = inner(&recording, "kernel")?;
+    let raw = inner(&kernel, "raw")?;
+    for folder in [&recording, &kernel, &raw] {
+        let owner = folder.owner().map_err(ConvertError::io("look at", folder.path()))?;
+        if owner != 0 && rustix::process::geteuid().is_root() {
+            return Err(ConvertError::Foreign { path: recording.path().to_owned(), owner });
+        }
     }
-    let done = match kernel.join("metadata").exists() {
+    // Two readers may come at once; the lock goes with its holder.
+    match rustix::fs::flock(&raw, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(rustix::io::Errno::WOULDBLOCK) => return Err(ConvertError::Busy { path: raw.path().to_owned() }),
+        Err(error) => return Err(ConvertError::io("lock", raw.path())(error.into())),
+    }
+    let done = match kernel.holds("metadata") {
         // Somebody was faster, or was interrupted while tidying.
         true => Converted::default(),
         false => {
-            let building = kernel.join(".converting");
-            remove(&building)?;
-            fs::create_dir(&building).map_err(ConvertError::io("make", &building))?;
-            let mut done = pages_to_ctf(recording, &raw, &building, progress).map_err(|error| {
-                let _ = fs::remove_dir_all(&building);
+            remove(&kernel, BUILDING)?;
+            let building = kernel.make(BUILDING).map_err(ConvertError::io("make", kernel.join(BUILDING)))?;
+            let mut done = pages_to_ctf(&recording, &raw, &building, progress).map_err(|error| {
+                let _ = kernel.remove(BUILDING);
                 match error {
                     ConvertError::Io { error, path, .. } if full(&error) => ConvertError::Full { path, bytes: bytes_of(&raw) },
                     error => error,
@@ -145,68 +157,56 @@ pub fn convert_while(recording: &Path, progress: &mut dyn FnMut(u64, u64) -> boo
             })?;
             publish(&building, &kernel)?;
             if done.damaged_pages > 0 {
-                done.oddities.push(format!(
-                    "{} damaged pages of the kernel stay in {}",
-                    done.damaged_pages,
-                    kernel.join("damaged").display()
-                ));
+                let damaged = kernel.join("damaged");
+                done.oddities.push(format!("{} damaged pages of the kernel stay in {}", done.damaged_pages, damaged.display()));
             }
             done
         }
     };
-    if has_damage(&kernel) {
+    let path = kernel.join("metadata");
+    let metadata = kernel.text("metadata", MOST_BYTES).map_err(ConvertError::io("read", &path))?;
+    if !metadata.contains(ctf::OWN) {
+        let what = "no conversion wrote this; the pages stay in raw".to_owned();
+        return Err(ConvertError::Description { path, what });
+    }
+    // Whether the trace says that pages are missing in it.
+    if metadata.contains(&format!("\n\t{} = ", ctf::DAMAGED)) {
         // What could not be read here may be read by somebody else.
-        let damaged = kernel.join("damaged");
-        fs::rename(&raw, &damaged).map_err(ConvertError::io("move the damaged pages to", &damaged))?;
+        kernel.rename("raw", &kernel, "damaged").map_err(ConvertError::io("move the damaged pages to", kernel.join("damaged")))?;
         return Ok(done);
     }
-    remove(&raw)?;
+    remove(&kernel, "raw")?;
     Ok(done)
-}
-
-/// Whether the trace says that pages are missing in it.
-fn has_damage(kernel: &Path) -> bool {
-    open::text(&kernel.join("metadata"), open::MOST_BYTES).is_ok_and(|text| text.contains(&format!("\n\t{} = ", ctf::DAMAGED)))
 }
 
 fn full(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG))
 }
 
-fn bytes_of(raw: &Path) -> u64 {
-    let entries = fs::read_dir(raw).into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.metadata().ok()).map(|meta| meta.len()).sum()
+fn bytes_of(raw: &Folder) -> u64 {
+    let names = raw.names().unwrap_or_default().into_iter();
+    names.filter_map(|name| Some(raw.read(name).ok()?.metadata().ok()?.len())).sum()
 }
 
-fn remove(directory: &Path) -> Result<(), ConvertError> {
-    match fs::remove_dir_all(directory) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(ConvertError::io("remove", directory)(error)),
-        _ => Ok(()),
-    }
+fn remove(folder: &Folder, name: &str) -> Result<(), ConvertError> {
+    folder.remove(name).map_err(ConvertError::io("remove", folder.join(name)))
 }
 
 /// Streams first, metadata last: a directory with metadata is complete.
-fn publish(building: &Path, kernel: &Path) -> Result<(), ConvertError> {
-    let mut names = Vec::new();
-    for entry in fs::read_dir(building).map_err(ConvertError::io("read", building))? {
-        names.push(entry.map_err(ConvertError::io("read", building))?.file_name());
-    }
+fn publish(building: &Folder, kernel: &Folder) -> Result<(), ConvertError> {
+    let sync = |folder: &Folder| folder.sync().map_err(ConvertError::io("sync", folder.path()));
+    let mut names = building.names().map_err(ConvertError::io("read", building.path()))?;
     names.sort_by_key(|name| name == "metadata");
     sync(building)?;
     for name in names {
-        let to = kernel.join(&name);
         if name == "metadata" {
             sync(kernel)?;
         }
-        fs::rename(building.join(&name), &to).map_err(ConvertError::io("move a file to", &to))?;
+        building.rename(&name, kernel, &name).map_err(ConvertError::io("move a file to", kernel.join(&name)))?;
     }
     sync(kernel)?;
-    let _ = fs::remove_dir(building);
+    let _ = kernel.remove(BUILDING);
     Ok(())
-}
-
-fn sync(directory: &Path) -> Result<(), ConvertError> {
-    File::open(directory).and_then(|file| file.sync_all()).map_err(ConvertError::io("sync", directory))
 }
 
 /// What an event id of the kernel leads to.
@@ -236,16 +236,16 @@ struct Conversion {
 }
 
 fn pages_to_ctf(
-    recording: &Path,
-    raw: &Path,
-    building: &Path,
+    recording: &Folder,
+    raw: &Folder,
+    building: &Folder,
     progress: &mut dyn FnMut(u64, u64) -> bool,
 ) -> Result<Converted, ConvertError> {
     let order = ByteOrder::NATIVE;
     let mut done = Converted::default();
     let mut description = Description::read(recording, raw, &mut done)?;
     let layout = Layout::new(&description.arch)?;
-    let formats = description.formats(&mut done)?;
+    let formats = Description::formats(raw, &mut done);
     let total: u64 = description.lanes.iter().map(|lane| lane.bytes).sum();
     if formats.is_empty() && total > 0 {
         let what = "no format of an event can be read, so no event could be; the pages stay".to_owned();
@@ -319,13 +319,14 @@ fn pages_to_ctf(
     let start = heap.peek().map_or(description.begin, |Reverse((time, _))| *time);
     let mut streams = Vec::new();
     for Lane { cpu, .. } in &lanes {
-        let path = building.join(format!("cpu{cpu}"));
-        streams.push(Stream::create(&path, description.uuid, *cpu, start).map_err(ConvertError::io("write", &path))?);
+        let name = format!("cpu{cpu}");
+        let stream = building.create(&name).and_then(|file| Stream::begin(file, description.uuid, *cpu, start));
+        streams.push(stream.map_err(ConvertError::io("write", building.join(name)))?);
     }
     if let Some(first) = streams.first_mut() {
         let Conversion { people, context, done, counts, .. } = &mut conversion;
         let mut dump = dump::Dump { stream: first, time: start, first: dump_ids, counts, context: context.nobody(), layout: &layout };
-        dump.write(&raw.join("state.jsonl"), people, done).map_err(ConvertError::io("write", building))?;
+        dump.write(raw.read("state.jsonl"), people, done).map_err(ConvertError::io("write", building.path()))?;
     }
 
     let (mut read, mut told) = (0, 0);
@@ -389,8 +390,8 @@ fn pages_to_ctf(
             *done.names.entry(name.clone()).or_insert(0) += count;
         }
     }
-    let path = building.join("metadata");
-    fs::write(&path, &text).and_then(|()| File::open(&path)?.sync_all()).map_err(ConvertError::io("write", &path))?;
+    let written = building.create("metadata").and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()));
+    written.map_err(ConvertError::io("write", building.join("metadata")))?;
     done.cpus = lanes.len();
     done.raw_bytes = lanes.iter().map(|lane| lane.read).sum();
     done.bytes += text.len() as u64;

@@ -7,10 +7,8 @@
 use super::layout::{Kind, VERSION};
 use crate::metadata::{encoded, literal};
 use std::fmt::Write as _;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
 
 /// Bytes of the packet's header and context.
 pub const HEADER: usize = 84;
@@ -20,6 +18,8 @@ const FULL: usize = 1 << 20;
 /// Ids from here on need the extended event header.
 const EXTENDED: u16 = u16::MAX;
 
+/// In the env block of every such trace, and of no other.
+pub const OWN: &str = "\n\tlongpole_version = ";
 /// Of the env block.
 pub const DAMAGED: &str = "damaged_pages";
 
@@ -41,9 +41,8 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Makes the file, with the packet that says that nothing was lost by `start`.
-    pub fn create(path: &Path, uuid: [u8; 16], cpu: u32, start: u64) -> io::Result<Stream> {
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o644).open(path)?;
+    /// Takes an empty file, and writes the packet that says that nothing was lost by `start`.
+    pub fn begin(file: File, uuid: [u8; 16], cpu: u32, start: u64) -> io::Result<Stream> {
         let mut packet = Vec::with_capacity(FULL + (64 << 10));
         packet.resize(HEADER, 0);
         let mut stream = Stream { file, uuid, cpu, packet, begin: start, last: start, sequence: 0, discarded: 0, written: 0 };
@@ -293,7 +292,7 @@ mod tests {
         let path = place.path().join("cpu3");
         let mut uuid = [0; 16];
         uuid[15] = 7;
-        let mut stream = Stream::create(&path, uuid, 3, 50).unwrap();
+        let mut stream = Stream::begin(File::create(&path).unwrap(), uuid, 3, 50).unwrap();
         // Just below, at and above what 32 bits hold, and far more.
         let mut expected = Vec::new();
         let mut time = 60;

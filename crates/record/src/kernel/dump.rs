@@ -35,11 +35,10 @@ impl Dump<'_> {
     }
 }
 
-/// Writes all of it to `path`, a JSON object a line.
-pub fn write(path: &Path, now: &dyn Fn() -> u64) -> io::Result<()> {
-    let file = File::options().write(true).create_new(true).open(path)?;
+/// Writes all of it, a JSON object a line. With foreign pids, /proc tells nothing of the threads that the kernel's events name.
+pub fn write(file: File, foreign_pids: bool, now: &dyn Fn() -> u64) -> io::Result<()> {
     let mut dump = Dump { out: BufWriter::new(file), now };
-    let sockets = processes(&mut dump)?;
+    let sockets = if foreign_pids { HashMap::new() } else { processes(&mut dump)? };
     interrupts(&mut dump)?;
     interfaces(&mut dump)?;
     network::write(&mut dump, &sockets)?;
@@ -317,7 +316,7 @@ mod tests {
     fn the_dump_knows_this_process_its_files_and_the_loopback_interface() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("state.jsonl");
-        write(&path, &|| 9).unwrap();
+        write(File::create(&path).unwrap(), false, &|| 9).unwrap();
         let lines: Vec<Value> = fs::read_to_string(&path).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         let own = std::process::id();
         let found =
@@ -325,5 +324,8 @@ mod tests {
         assert!(found("process", "tid", json!(own)));
         assert!(found("file_descriptor", "pid", json!(own)));
         assert!(found("network_interface", "name", json!("lo")));
+        write(File::create(&path).unwrap(), true, &|| 9).unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.contains("network_interface") && !text.contains("\"process\"") && !text.contains("file_descriptor"));
     }
 }

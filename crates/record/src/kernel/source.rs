@@ -8,15 +8,15 @@ use super::dump;
 use super::plan::{KernelError, Plan, Wish};
 use super::tidy;
 use crate::clock::Source as ClockSource;
+use crate::folder::Folder;
 use crate::recording::Reserve;
 use longpole_ftrace::{CpuStats, Instance, RawReader};
 use rustix::event::{eventfd, poll, EventfdFlags, PollFd, PollFlags};
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -105,7 +105,8 @@ struct Lane {
 pub struct Source {
     /// Gone when it was stopped.
     instance: Option<Instance>,
-    raw: PathBuf,
+    /// By its descriptor: whoever owns a folder above could move another one to its path.
+    raw: Folder,
     cpus: Vec<u32>,
     /// Before the begin.
     lanes: Vec<Lane>,
@@ -128,6 +129,7 @@ impl Source {
         let Plan { tracefs, wish, wanted, missing, clock } = plan;
         let raw = recording.join(super::RAW);
         fs::create_dir_all(&raw).map_err(KernelError::io("make", &raw))?;
+        let raw = tidy::own_raw(recording).map_err(KernelError::io("open", &raw))?;
         let lock = tidy::lock(recording);
         let instance = Instance::create(&tracefs, super::PREFIX)?;
         // From here on, whoever finds the instance finds the recording.
@@ -145,7 +147,7 @@ impl Source {
         let mut enabled = Vec::new();
         let mut filters = serde_json::Map::new();
         let mut refused: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        let events = raw.join("events");
+        let events = raw.make("events").map_err(KernelError::io("make", raw.join("events")))?;
         for wanted in &wanted {
             let name = wanted.event.to_string();
             let done = instance.enable(&wanted.event, wanted.filter.as_deref());
@@ -162,10 +164,10 @@ impl Source {
                 }
             }
             let text = tracefs.format_text(&wanted.event)?;
-            let place = events.join(&wanted.event.system);
-            fs::create_dir_all(&place).map_err(KernelError::io("make", &place))?;
-            let file = place.join(&wanted.event.name);
-            fs::write(&file, text).map_err(KernelError::io("write", file))?;
+            let (system, event) = (&wanted.event.system, &wanted.event.name);
+            let place = if events.holds(system) { events.folder(system) } else { events.make(system) };
+            let written = place.and_then(|place| place.create(event)?.write_all(text.as_bytes()));
+            written.map_err(KernelError::io("write", events.join(system).join(event)))?;
             if let Some(filter) = &wanted.filter {
                 filters.insert(name.clone(), json!(filter));
             }
@@ -181,18 +183,13 @@ impl Source {
             let path = format!("events/{name}");
             // Older kernels state it only for all instances together.
             let text = instance.get(&path).or_else(|_| tracefs.read(&path))?;
-            let file = raw.join(name);
-            fs::write(&file, text).map_err(KernelError::io("write", file))?;
+            raw.create(name).and_then(|mut file| file.write_all(text.as_bytes())).map_err(KernelError::io("write", raw.join(name)))?;
         }
         let mut lanes = Vec::new();
         for &cpu in &cpus {
-            let path = raw.join(format!("cpu{cpu}"));
-            let file = OpenOptions::new()
-                .write(true)
-                .create_new(true)
-                .custom_flags(libc::O_NOFOLLOW)
-                .open(&path)
-                .map_err(KernelError::io("make", &path))?;
+            let name = format!("cpu{cpu}");
+            let path = raw.join(&name);
+            let file = raw.create(&name).map_err(KernelError::io("make", &path))?;
             lanes.push(Lane { reader: instance.reader(cpu)?, file, path });
         }
         let page_size = instance.layout()?.page_size();
@@ -209,13 +206,14 @@ impl Source {
             "context": context,
             "missing": missing,
             "instance": instance.name(),
+            "foreign_pids": super::has_foreign_pids(),
             "state_dump": null,
             "end": null,
             "cpus": null,
         });
         let wake =
             eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).map_err(|error| KernelError::io("make", "eventfd")(error.into()))?;
-        let reserve = Reserve::make(&raw);
+        let reserve = Reserve::make(raw.path());
         let source = Source {
             instance: Some(instance),
             raw,
@@ -232,7 +230,7 @@ impl Source {
         };
         source.describe()?;
         // On a disk that is nearly full they would take the room of the events; then they come last, if at all.
-        if room(&source.raw).is_none_or(|room| room >= AMPLE) {
+        if room(source.raw.path()).is_none_or(|room| room >= AMPLE) {
             source.symbols(recording);
         }
         Ok(source)
@@ -248,7 +246,7 @@ impl Source {
     /// What the recording's description says of it: what was asked for, what came of that, and how much it is so far.
     pub fn told(&self) -> Value {
         let said = |key: &str| self.description[key].clone();
-        json!({ "groups": said("groups"), "names": said("events"), "filters": said("filters"), "recorded_bytes": self.bytes() })
+        json!({ "groups": said("groups"), "names": said("events"), "filters": said("filters"), "foreign_pids": said("foreign_pids"), "recorded_bytes": self.bytes() })
     }
 
     /// From the return of this function on everything is recorded, and who was there before is known.
@@ -265,8 +263,8 @@ impl Source {
         self.thread = Some(thread.map_err(KernelError::io("start", "a thread"))?);
         // After the tracer: what is born meanwhile is in one of the two at least.
         let begin = clock.now();
-        let path = self.raw.join("state.jsonl");
-        dump::write(&path, &|| clock.now()).map_err(KernelError::io("write", &path))?;
+        let dumped = self.raw.create("state.jsonl").and_then(|file| dump::write(file, super::has_foreign_pids(), &|| clock.now()));
+        dumped.map_err(KernelError::io("write", self.raw.join("state.jsonl")))?;
         self.description["state_dump"] = json!({ "begin": begin, "end": clock.now() });
         for (path, filter) in quiet {
             instance.set(&path, &filter)?;
@@ -276,6 +274,10 @@ impl Source {
 
     /// Leaves out this thread's system calls. Returns the filters to be set when that is over; none that could not be set.
     fn quiet(&self, instance: &Instance) -> Vec<(String, String)> {
+        if super::has_foreign_pids() {
+            // The kernel knows this thread by another number.
+            return Vec::new();
+        }
         let tid = rustix::thread::gettid().as_raw_nonzero();
         let said = |list: &str, name: &str| self.description[list].as_array().is_some_and(|names| names.iter().any(|known| known == name));
         let mut quiet = Vec::new();
@@ -326,8 +328,8 @@ impl Source {
             Ok(()) => tidy::forget(&name),
             Err(error) => drained.oddities.push(format!("the tracer's instance stays: {error}")),
         }
-        if let Some(recording) = self.raw.parent().and_then(Path::parent) {
-            if !recording.join("symbols/kallsyms").exists() && room(&self.raw).is_none_or(|room| room >= ENOUGH) {
+        if let Some(recording) = self.raw.path().parent().and_then(Path::parent) {
+            if !recording.join("symbols/kallsyms").exists() && room(self.raw.path()).is_none_or(|room| room >= ENOUGH) {
                 self.symbols(recording);
             }
         }
@@ -358,12 +360,10 @@ impl Drop for Source {
 }
 
 /// Replaces the description at once.
-pub(super) fn describe(raw: &Path, description: &Value) -> io::Result<()> {
-    let hidden = raw.join(".source.json");
+pub(super) fn describe(raw: &Folder, description: &Value) -> io::Result<()> {
     let mut text = serde_json::to_vec_pretty(description)?;
     text.push(b'\n');
-    fs::write(&hidden, text)?;
-    fs::rename(&hidden, raw.join(super::DESCRIPTION))
+    raw.replace(super::DESCRIPTION, &text)
 }
 
 fn drain(mut lanes: Vec<Lane>, wake: &OwnedFd, shared: &Shared) {

@@ -5,14 +5,15 @@
 //! at its death; it holds across namespaces, where pids say nothing.
 
 use super::source::{describe, CpuLoss};
+use crate::folder::Folder;
 use longpole_ftrace::{DeadInstance, Instance, TraceFs};
-use rustix::fs::{flock, FlockOperation, Mode, OFlags};
+use rustix::fs::{flock, FlockOperation};
 use serde_json::Value;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// For each instance a file that names its recording. The tracer is one for the whole machine, so this place is, too.
@@ -22,7 +23,7 @@ const LARGEST_DESCRIPTION: u64 = 4 << 20;
 
 /// Holds a recording's pages for this process.
 #[derive(Debug)]
-pub struct Lock(#[allow(dead_code)] OwnedFd);
+pub struct Lock(#[allow(dead_code)] Folder);
 
 /// Takes the pages of a recording, to record, save or convert them. None: there are none, or a living process has them.
 pub fn lock(recording: &Path) -> Option<Lock> {
@@ -36,9 +37,27 @@ pub fn is_going_on(recording: &Path) -> bool {
     open_raw(recording).is_some_and(|folder| flock(&folder, FlockOperation::NonBlockingLockShared).is_err())
 }
 
-fn open_raw(recording: &Path) -> Option<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    rustix::fs::open(recording.join(super::RAW), flags, Mode::empty()).ok()
+fn open_raw(recording: &Path) -> Option<Folder> {
+    let mut folder = Folder::open(recording).ok()?;
+    for name in Path::new(super::RAW) {
+        folder = folder.folder(name).ok()?;
+    }
+    Some(folder)
+}
+
+/// The pages' folder, to write to: it and those above it must be this user's, since others would have files written where they like.
+pub(super) fn own_raw(recording: &Path) -> io::Result<Folder> {
+    let mut folder = Folder::open(recording)?;
+    for name in Path::new(super::RAW).iter().map(Some).chain([None]) {
+        let owner = folder.owner()?;
+        if owner != rustix::process::geteuid().as_raw() {
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("{} belongs to user {owner}", folder.path().display())));
+        }
+        if let Some(name) = name {
+            folder = folder.folder(name)?;
+        }
+    }
+    Ok(folder)
 }
 
 /// Says whose an instance is. Without that, only a reader of the recording itself finds it.
@@ -75,6 +94,7 @@ fn recording_of(instance: &str) -> Option<PathBuf> {
 
 /// Brings what dead recorders left to its end. Returns what should be told of it.
 pub fn all() -> Vec<String> {
+    crate::scratch::tidy();
     let Ok(tracefs) = super::available() else { return Vec::new() };
     let Ok(dead) = Instance::dead(&tracefs, super::PREFIX) else { return Vec::new() };
     let told = dead.into_iter().filter_map(|dead| one(dead, None)).collect();
@@ -145,7 +165,12 @@ fn one(dead: DeadInstance, known: Option<PathBuf>) -> Option<String> {
 fn clear(recording: &Path) -> bool {
     let begun = ["longpole.json", "user/metadata"].iter().any(|name| fs::symlink_metadata(recording.join(name)).is_ok());
     let held = lock(recording);
-    !begun && held.is_some() && fs::remove_dir_all(recording).is_ok()
+    !begun && held.is_some() && own_raw(recording).is_ok() && remove(recording).is_ok()
+}
+
+fn remove(recording: &Path) -> io::Result<()> {
+    let (Some(parent), Some(name)) = (recording.parent(), recording.file_name()) else { return Err(io::ErrorKind::InvalidInput.into()) };
+    Folder::open(parent)?.remove(name)
 }
 
 fn names_instance(recording: &Path, name: &str) -> bool {
@@ -153,10 +178,8 @@ fn names_instance(recording: &Path, name: &str) -> bool {
 }
 
 fn read_description(recording: &Path) -> Option<Value> {
-    let path = recording.join(super::RAW).join(super::DESCRIPTION);
-    let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path).ok()?;
-    let found = file.metadata().ok()?;
-    if !found.is_file() || found.len() > LARGEST_DESCRIPTION {
+    let file = open_raw(recording)?.read(super::DESCRIPTION).ok()?;
+    if file.metadata().ok()?.len() > LARGEST_DESCRIPTION {
         return None;
     }
     serde_json::from_reader(io::BufReader::new(file)).ok()
@@ -165,16 +188,16 @@ fn read_description(recording: &Path) -> Option<Value> {
 /// Returns the bytes of pages that were saved.
 fn save(dead: DeadInstance, recording: &Path) -> Result<u64, String> {
     let text = |error: &dyn std::error::Error| error.to_string();
-    let raw = recording.join(super::RAW);
+    let raw = own_raw(recording).map_err(|error| text(&error))?;
     let mut description = read_description(recording).ok_or("its description cannot be read")?;
     let instance = dead.adopt().map_err(|error| text(&error))?;
     let mut saved = 0;
     let mut cpus = Vec::new();
     let drained: Result<(), String> = (|| {
         for cpu in instance.cpus().map_err(|error| text(&error))? {
-            let path = raw.join(format!("cpu{cpu}"));
+            let name = format!("cpu{cpu}");
             // Its recorder took only the CPUs that are there.
-            let Ok(mut file) = OpenOptions::new().write(true).custom_flags(libc::O_NOFOLLOW).open(&path) else { continue };
+            let Ok(mut file) = raw.write(&name) else { continue };
             let mut reader = instance.reader(cpu).map_err(|error| text(&error))?;
             let page = reader.page_size() as u64;
             let length = file.metadata().map_err(|error| text(&error))?.len();
@@ -182,7 +205,7 @@ fn save(dead: DeadInstance, recording: &Path) -> Result<u64, String> {
             let whole = length - length % page;
             file.set_len(whole).map_err(|error| text(&error))?;
             file.seek(SeekFrom::Start(whole)).map_err(|error| text(&error))?;
-            saved += reader.drain_to(file.as_fd()).map_err(|error| format!("{}: {error}", path.display()))? as u64;
+            saved += reader.drain_to(file.as_fd()).map_err(|error| format!("{}: {error}", raw.join(&name).display()))? as u64;
             cpus.push(CpuLoss { cpu, stats: instance.stats(cpu).map_err(|error| text(&error))? }.to_json());
         }
         Ok(())

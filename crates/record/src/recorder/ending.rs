@@ -6,12 +6,12 @@ impl Recorder {
     /// Ends the recording: nothing is ordered any more, what was written until then is taken, and the files get their final form. What
     /// cannot be written is an oddity and keeps nothing else from its end.
     pub fn finish(self) -> Outcome {
-        self.finish_with(&mut |_, _| {}, &mut |_| Vec::new())
+        self.finish_with(&mut |_, _| true, &mut |_| Vec::new())
     }
 
-    /// The same; `progress` is told how much of the kernel's pages is converted, and how much there is. `complete` may add to the recording,
+    /// The same; `progress` is told how much of the kernel's pages is converted, and how much there is; where it says false, the rest is left to who reads the recording. `complete` may add to the recording,
     /// before others are told that it is done; it returns what should be said of that.
-    pub fn finish_with(mut self, progress: &mut dyn FnMut(u64, u64), complete: &mut dyn FnMut(&Path) -> Vec<String>) -> Outcome {
+    pub fn finish_with(mut self, progress: &mut dyn FnMut(u64, u64) -> bool, complete: &mut dyn FnMut(&Path) -> Vec<String>) -> Outcome {
         let _ = self.in_each_place(|recorder| {
             recorder.quiet();
             recorder.drain(true);
@@ -56,6 +56,7 @@ impl Recorder {
                     (outcome.events, outcome.lost) = (done.events, done.lost);
                     if let Some(told) = &mut self.kernel_told {
                         (told["events"], told["lost"]) = (done.events.into(), done.lost.into());
+                        told["damaged_pages"] = done.damaged_pages.into();
                     }
                     changed = true;
                     notes.extend(done.oddities);

@@ -2,6 +2,9 @@
 
 use super::*;
 
+/// What a container with pids of its own costs.
+const FOREIGN_PIDS: &str = "this recorder is in a pid namespace of its own, and the kernel's events name threads by the numbers of the whole machine: who was there at the start is not recorded, and probes and kernel events are not joined by threads (record outside, or in a container with the host's pids: `docker run --pid=host`)";
+
 impl Recorder {
     pub(super) fn begin_kernel(&mut self) {
         if let Some(kernel) = &mut self.kernel {
@@ -10,6 +13,9 @@ impl Recorder {
                 self.kernel = None;
                 let _ = std::fs::remove_dir_all(self.path.join("kernel"));
             }
+        }
+        if self.kernel.is_some() && kernel::has_foreign_pids() {
+            self.kernel_trouble = Some(FOREIGN_PIDS.to_owned());
         }
         if let Some(trouble) = self.kernel_trouble.clone() {
             self.oddity(trouble);

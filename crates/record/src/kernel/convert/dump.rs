@@ -8,8 +8,8 @@ use super::super::layout::people::{People, Person};
 use super::super::layout::{Int, Kind, Layout};
 use super::Converted;
 use serde_json::Value;
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
-use std::path::Path;
 
 const START: usize = 0;
 const PROCESS: usize = 1;
@@ -120,8 +120,8 @@ impl Dump<'_> {
     }
 
     /// Writes all of it as events of one moment. A dump that is missing or broken costs what is broken of it.
-    pub fn write(&mut self, path: &Path, people: &mut People, done: &mut Converted) -> io::Result<()> {
-        let file = match super::open::regular(path) {
+    pub fn write(&mut self, file: io::Result<File>, people: &mut People, done: &mut Converted) -> io::Result<()> {
+        let file = match file {
             Ok(file) => file,
             Err(error) => {
                 done.note(format!("no state dump: {error}"));

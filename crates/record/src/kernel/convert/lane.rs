@@ -224,11 +224,18 @@ impl Lane {
     /// Moves the rest to the begin and reads on, for at least one page and those that are asked about it, if there are so many.
     fn fill(&mut self, page: usize) -> io::Result<()> {
         let Some(file) = &mut self.file else { return Ok(()) };
-        let room = READ.max(page * (AHEAD + 1));
-        self.buffer.resize(room, 0);
+        // No more than there is: many small files that claim large pages shall not take memory for them.
+        let left = file.metadata()?.len().saturating_sub(self.read);
+        let rest = self.filled - self.at;
+        let room = READ.max(page * (AHEAD + 1)).min(rest.saturating_add(usize::try_from(left).unwrap_or(usize::MAX)));
+        self.buffer.resize(room.max(self.filled), 0);
         self.buffer.copy_within(self.at..self.filled, 0);
         self.filled -= self.at;
         self.at = 0;
+        if left == 0 {
+            self.file = None;
+            return Ok(());
+        }
         while self.filled < room {
             match file.read(&mut self.buffer[self.filled..]) {
                 Ok(0) => {

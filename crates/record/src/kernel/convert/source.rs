@@ -1,14 +1,14 @@
 //! What is known of the pages: `source.json`, the formats, the header of a page, and the recording's clock.
 
-use super::{open, ConvertError, Converted};
+use super::{ConvertError, Converted, MOST_BYTES};
+use crate::folder::Folder;
 use crate::metadata::Uuid;
 use longpole_ftrace::format::HeaderEvent;
 use longpole_ftrace::{ByteOrder, EventFormat, PageLayout};
 use serde_json::Value;
 use std::collections::HashMap;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
 
 /// A description of the pages beyond this is none: it costs many times its size to read.
 const MOST_DESCRIPTION: u64 = 4 << 20;
@@ -16,6 +16,9 @@ const MOST_DESCRIPTION: u64 = 4 << 20;
 const MOST_FORMAT: u64 = 1 << 20;
 /// More formats than a kernel has; ids have 16 bits.
 const MOST_FORMATS: usize = 30_000;
+
+/// The most that a kernel can be built for.
+const MOST_CPUS: usize = 8192;
 
 /// Everything that is said beside the pages.
 #[derive(Debug)]
@@ -44,7 +47,6 @@ pub struct Description {
     pub lanes: Vec<Pages>,
     /// What the kernel counted, by CPU; a CPU that is missing here was not counted.
     pub counted: HashMap<u32, Counted>,
-    raw: PathBuf,
 }
 
 /// The pages of a CPU.
@@ -64,12 +66,12 @@ pub struct Counted {
 }
 
 impl Description {
-    pub fn read(recording: &Path, raw: &Path, done: &mut Converted) -> Result<Description, ConvertError> {
-        let whole = json(&recording.join("longpole.json"), open::MOST_BYTES, done);
-        let source = json(&raw.join("source.json"), MOST_DESCRIPTION, done);
+    pub fn read(recording: &Folder, raw: &Folder, done: &mut Converted) -> Result<Description, ConvertError> {
+        let whole = json(recording, "longpole.json", MOST_BYTES, done);
+        let source = json(raw, "source.json", MOST_DESCRIPTION, done);
         let text = |value: &Value| value.as_str().unwrap_or("").to_owned();
         let uuid = whole["uuid"].as_str().and_then(Uuid::parse);
-        let metadata = open::text(&recording.join("user/metadata"), open::MOST_BYTES).unwrap_or_default();
+        let metadata = recording.folder("user").and_then(|user| user.text("metadata", MOST_BYTES)).unwrap_or_default();
         let clock = match block(&metadata) {
             Some(block) => block.to_owned(),
             None => clock(&whole, &source, uuid).ok_or_else(|| ConvertError::Description {
@@ -96,7 +98,6 @@ impl Description {
             page_size: source["page_size"].as_u64(),
             lanes: lanes(raw, &counted, done)?,
             counted,
-            raw: raw.to_owned(),
         })
     }
 
@@ -110,13 +111,17 @@ impl Description {
     }
 
     /// The formats that can be read, in the order of their names.
-    pub fn formats(&self, done: &mut Converted) -> Result<Vec<EventFormat>, ConvertError> {
+    pub fn formats(raw: &Folder, done: &mut Converted) -> Vec<EventFormat> {
         let mut formats: Vec<EventFormat> = Vec::new();
         let mut known = std::collections::HashSet::new();
-        for system in sorted(&self.raw.join("events")) {
-            let name = system.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-            for path in sorted(&system) {
-                let text = match open::text(&path, MOST_FORMAT) {
+        let events = raw.folder("events").ok();
+        let systems =
+            events.iter().flat_map(|events| events.names().unwrap_or_default().into_iter().filter_map(|name| events.folder(name).ok()));
+        for system in systems {
+            let name = system.path().file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            for event in system.names().unwrap_or_default() {
+                let path = system.join(&event);
+                let text = match system.text(&event, MOST_FORMAT) {
                     Ok(text) => text,
                     Err(error) => {
                         done.note(format!("{} cannot be read: {error}", path.display()));
@@ -133,13 +138,13 @@ impl Description {
                 }
             }
         }
-        Ok(formats)
+        formats
     }
 
-    pub fn page_layout(&self, raw: &Path, order: ByteOrder, any: Option<&EventFormat>) -> Result<PageLayout, ConvertError> {
+    pub fn page_layout(&self, raw: &Folder, order: ByteOrder, any: Option<&EventFormat>) -> Result<PageLayout, ConvertError> {
         let text = |name: &str| {
             let path = raw.join(name);
-            let text = open::text(&path, MOST_FORMAT).map_err(ConvertError::io("read", &path))?;
+            let text = raw.text(name, MOST_FORMAT).map_err(ConvertError::io("read", &path))?;
             Ok::<_, ConvertError>((path, text))
         };
         let (path, header) = text("header_event")?;
@@ -159,31 +164,35 @@ impl Description {
 }
 
 /// A recorder that was killed may have left none, or an early one.
-fn json(path: &Path, most: u64, done: &mut Converted) -> Value {
-    let read = open::text(path, most).map_err(|error| (error.kind(), error.to_string()));
+fn json(folder: &Folder, name: &str, most: u64, done: &mut Converted) -> Value {
+    let read = folder.text(name, most).map_err(|error| (error.kind(), error.to_string()));
     let parsed = read.and_then(|text| serde_json::from_str(&text).map_err(|error| (io::ErrorKind::InvalidData, error.to_string())));
     parsed.unwrap_or_else(|(kind, error)| {
         if kind != io::ErrorKind::NotFound {
-            done.note(format!("{} is left out: {error}", path.display()));
+            done.note(format!("{} is left out: {error}", folder.join(name).display()));
         }
         Value::Null
     })
 }
 
 /// The CPUs that have pages, or should have some.
-fn lanes(raw: &Path, counted: &HashMap<u32, Counted>, done: &mut Converted) -> Result<Vec<Pages>, ConvertError> {
+fn lanes(raw: &Folder, counted: &HashMap<u32, Counted>, done: &mut Converted) -> Result<Vec<Pages>, ConvertError> {
     let mut cpus: Vec<u32> = counted.iter().filter(|(_, counted)| counted.read > 0).map(|(cpu, _)| *cpu).collect();
-    for entry in fs::read_dir(raw).map_err(ConvertError::io("read", raw))? {
-        let name = entry.map_err(ConvertError::io("read", raw))?.file_name();
+    for name in raw.names().map_err(ConvertError::io("read", raw.path()))? {
         let cpu = name.to_str().and_then(|name| name.strip_prefix("cpu")?.parse::<u32>().ok());
         cpus.extend(cpu.filter(|cpu| name == format!("cpu{cpu}").as_str()));
     }
     cpus.sort_unstable();
     cpus.dedup();
+    if cpus.len() > MOST_CPUS {
+        let what = format!("pages of {} CPUs; no kernel has more than {MOST_CPUS}", cpus.len());
+        return Err(ConvertError::Description { path: raw.path().to_owned(), what });
+    }
     let mut lanes = Vec::new();
     for cpu in cpus {
-        let path = raw.join(format!("cpu{cpu}"));
-        let file = match open::regular(&path) {
+        let name = format!("cpu{cpu}");
+        let path = raw.join(&name);
+        let file = match raw.read(&name) {
             Ok(file) => Some(file),
             Err(error) if is_not_there(&error) => {
                 done.note(format!("{}: {error}; the pages of this CPU are not in the trace", path.display()));
@@ -213,12 +222,6 @@ fn counted(cpu: &Value) -> Option<(u32, Counted)> {
 fn frequency(block: &str) -> Option<u64> {
     let rest = &block[block.find("freq = ")? + 7..];
     rest[..rest.find(';')?].trim().parse().ok().filter(|hz| *hz > 0)
-}
-
-fn sorted(directory: &Path) -> Vec<PathBuf> {
-    let mut paths: Vec<PathBuf> = fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
-    paths.sort();
-    paths
 }
 
 /// The clock block of a trace that we wrote, word for word: both traces then have one clock to the last digit.

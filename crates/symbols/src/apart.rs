@@ -1,0 +1,191 @@
+//! Work on foreign files in a process of its own, item after item: whatever one of them does to it, it costs that item only.
+//!
+//! The process says which item it is at. One that waits for something (a pipe, a server that is gone), or works on one item for too long, is ended; so is
+//! one that uses too much memory.
+
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+/// Seconds of CPU, and bytes of memory beside what is mapped.
+const MOST_SECONDS: u64 = 60;
+const MOST_MEMORY: u64 = 2 << 30;
+/// Without a sign of progress: if it does not even use the CPU, and if it does.
+const IDLE: Duration = Duration::from_secs(5);
+const BUSY: Duration = Duration::from_secs(30);
+/// It uses the CPU if it did for so long while it was idle otherwise.
+const WORK_NS: i64 = 500_000_000;
+/// Between two looks at it.
+const PAUSE: Duration = Duration::from_millis(20);
+/// For it to be gone once it is killed.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Why it did not come to its end.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Why {
+    /// Its item is to blame.
+    Item(String),
+    /// The caller wanted it so.
+    Stopped,
+    /// Nothing can be done.
+    Failed(String),
+}
+
+/// Does something in a process of its own, which tells `at` with each item it begins or goes on with. Returns the last of them with the error.
+pub fn apart(
+    work: impl FnOnce(&mut dyn FnMut(usize)) -> io::Result<()>,
+    end: Instant,
+    stopped: &dyn Fn() -> bool,
+) -> Result<(), (Option<usize>, Why)> {
+    let (mut here, mut there) = UnixStream::pair().map_err(|error| (None, Why::Failed(format!("could not be started: {error}"))))?;
+    // SAFETY: the child touches only what it got from this thread, its memory and the files that it opens, and leaves by _exit.
+    match unsafe { libc::fork() } {
+        -1 => Err((None, Why::Failed(format!("could not be started: {}", io::Error::last_os_error())))),
+        0 => {
+            confine();
+            let mut at = |item: usize| {
+                let _ = there.write_all(&(item as u64).to_ne_bytes());
+            };
+            let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(&mut at)));
+            let status = match ended {
+                Ok(Ok(())) => 0,
+                Ok(Err(_)) => 2,
+                Err(_) => 3,
+            };
+            // SAFETY: ends this process without what belongs to its parent.
+            unsafe { libc::_exit(status) }
+        }
+        child => {
+            drop(there);
+            watch(child, &mut here, end, stopped)
+        }
+    }
+}
+
+/// Of the child.
+fn confine() {
+    let limit = |resource, most: u64| {
+        let limit = libc::rlimit { rlim_cur: most as libc::rlim_t, rlim_max: most as libc::rlim_t };
+        // SAFETY: reads the limits that it is given.
+        unsafe { libc::setrlimit(resource, &limit) };
+    };
+    limit(libc::RLIMIT_CPU, MOST_SECONDS);
+    limit(libc::RLIMIT_DATA, MOST_MEMORY);
+    limit(libc::RLIMIT_CORE, 0);
+    // SAFETY: asks to end with the parent; no memory is touched.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+    std::panic::set_hook(Box::new(|_| {}));
+}
+
+fn watch(child: libc::pid_t, told: &mut UnixStream, end: Instant, stopped: &dyn Fn() -> bool) -> Result<(), (Option<usize>, Why)> {
+    let _ = told.set_read_timeout(Some(PAUSE));
+    let (mut at, mut since, mut used, mut pending) = (None, Instant::now(), cpu_ns(child), Vec::new());
+    loop {
+        let mut bytes = [0; 4096];
+        match told.read(&mut bytes) {
+            // It is about to end.
+            Ok(0) => std::thread::sleep(PAUSE / 10),
+            Ok(count) => {
+                pending.extend_from_slice(&bytes[..count]);
+                let whole = pending.len() / 8 * 8;
+                if let Some(item) = pending[..whole].last_chunk() {
+                    at = usize::try_from(u64::from_ne_bytes(*item)).ok();
+                    (since, used) = (Instant::now(), cpu_ns(child));
+                }
+                pending.drain(..whole);
+            }
+            Err(_) => {}
+        }
+        if let Some(status) = ended(child) {
+            let why = match status {
+                Ok(status) if libc::WIFEXITED(status) => match libc::WEXITSTATUS(status) {
+                    0 => return Ok(()),
+                    2 => Why::Failed("could not write them".to_owned()),
+                    _ => Why::Item("failed on it".to_owned()),
+                },
+                Ok(status) => Why::Item(format!("was ended by signal {}", libc::WTERMSIG(status))),
+                Err(error) => Why::Failed(format!("cannot be waited for: {error}")),
+            };
+            return Err((at, why));
+        }
+        let (waited, worked) = (since.elapsed(), cpu_ns(child).saturating_sub(used) > WORK_NS);
+        let why = if stopped() {
+            Why::Stopped
+        } else if Instant::now() > end {
+            Why::Failed("took too long".to_owned())
+        } else if waited > BUSY || waited > IDLE && !worked {
+            Why::Item(format!("made no progress for {} seconds", waited.as_secs()))
+        } else {
+            continue;
+        };
+        // SAFETY: a child that nobody has waited for yet, so the number is its own.
+        unsafe { libc::kill(child, libc::SIGKILL) };
+        let killed = Instant::now();
+        while ended(child).is_none() {
+            if killed.elapsed() > GRACE {
+                return Err((at, Why::Failed("cannot be ended: it waits for a file in the kernel".to_owned())));
+            }
+            std::thread::sleep(PAUSE / 10);
+        }
+        return Err((at, why));
+    }
+}
+
+/// Its status, if it has ended.
+fn ended(child: libc::pid_t) -> Option<io::Result<libc::c_int>> {
+    let mut status = 0;
+    // SAFETY: writes the status of a child of ours.
+    match unsafe { libc::waitpid(child, &mut status, libc::WNOHANG) } {
+        0 => None,
+        -1 if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => None,
+        -1 => Some(Err(io::Error::last_os_error())),
+        _ => Some(Ok(status)),
+    }
+}
+
+/// What it used so far.
+fn cpu_ns(child: libc::pid_t) -> i64 {
+    let mut clock = 0;
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: both write to the places that they are given.
+    let known = unsafe { libc::clock_getcpuclockid(child, &mut clock) == 0 && libc::clock_gettime(clock, &mut time) == 0 };
+    if known {
+        time.tv_sec.saturating_mul(1_000_000_000).saturating_add(time.tv_nsec)
+    } else {
+        0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_secs(60)
+    }
+
+    #[test]
+    fn the_item_at_which_it_fails_is_told() {
+        assert_eq!(apart(|_| Ok(()), soon(), &|| false), Ok(()));
+        let crash = |at: &mut dyn FnMut(usize)| {
+            at(6);
+            at(7);
+            std::process::abort()
+        };
+        assert_eq!(apart(crash, soon(), &|| false), Err((Some(7), Why::Item("was ended by signal 6".to_owned()))));
+        let sleep = |at: &mut dyn FnMut(usize)| {
+            at(3);
+            std::thread::sleep(Duration::from_secs(1000));
+            Ok(())
+        };
+        let Err((Some(3), Why::Item(why))) = apart(sleep, soon(), &|| false) else { panic!() };
+        assert!(why.starts_with("made no progress for "), "{why}");
+        let asked = Cell::new(0);
+        let stop = || {
+            asked.set(asked.get() + 1);
+            asked.get() > 3
+        };
+        assert_eq!(apart(sleep, soon(), &stop), Err((Some(3), Why::Stopped)));
+    }
+}
