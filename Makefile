@@ -36,12 +36,13 @@ affinity:
 	examples/affinity/affinity.py $(AFFINITY)
 
 # Bottlenecks that were put in, and controls without one: simulated, then on real recordings with the original names.
-truth: truth-sim
+truth:
 	scripts/setup test
 	cargo build --release -p longpole
 	examples/packet_pipeline/verdicts.py
 	examples/pipes/verdicts.py
 	tests/unmodified/check.py --seconds 4
+	$(MAKE) truth-sim
 
 # Names, parameters and times are drawn by SEED; TRUTH has options of bench/truth/run.py.
 truth-sim:

@@ -17,8 +17,8 @@ import sys
 import tempfile
 from collections import Counter
 
-import verdict
-from run import EXPECTED, TARGET, THRESHOLDS, Tools, named
+from run import EXPECTED, TARGET, THRESHOLDS, Tools, first_answer, named
+from shares import folded
 
 DAMAGES = [("none", 0), *(("lost", share) for share in (0.001, 0.01, 0.05)), *(("wakes lost", share) for share in (0.001, 0.01, 0.05)),
            *(("skew", ns) for ns in (10_000, 30_000, 100_000, 300_000, 1_000_000)), *(("skew", -ns) for ns in (10_000, 100_000, 1_000_000))]
@@ -68,36 +68,24 @@ def damaged(lines, kind, strength, rng):
     return skewed(lines, strength, rng) if kind == "skew" else lines
 
 
-def judged(tools, expected, seed, lines, kind, strength, log, gains):
+def judged(tools, expected, seed, lines, kind, strength, log, right):
     """Which column, and what was said."""
     rng = random.Random(f"{expected['name']} {seed} {kind} {strength}")
     log.write_text("\n".join(damaged(lines, kind, strength, rng)) + "\n")
     try:
-        path = tools.path(log)
+        path, said = tools.path(log), tools.report(log)["verdict"]
     except RuntimeError as error:
         return "warned", f"refused: {error}"
-    truth = gains["truth"]
-
-    def gain(change):
-        """The system's own: what is tested here is the path."""
-        if change not in gains:
-            try:
-                gains[change] = tools.truth(expected["name"], seed, [], change)["changes"][0]["gain"]
-            except RuntimeError:
-                gains[change] = None
-        return gains[change]
-
-    said = verdict.verdict(path, THRESHOLDS, gain)
-    first = f"{said['owner']}::{said['state']}" if said["kind"] == "bottleneck" else "nothing"
-    right = [named(text, truth["roles"]) for text in [expected.get("truth", "nothing"), *expected.get("synonyms", [])]]
+    first = first_answer(said)
     if first in right:
         return "right", first
     if first == "nothing":
-        return "silent", said["reason"]
+        return "silent", said["text"]
     unknown = path["unknown_ns"] / max(path["length_ns"], 1)
     if path["contradictions"] or path["negative_links"] or path["ignored_wakeups"] or unknown > THRESHOLDS["bar"]["unknown_share"]:
         return "warned", first
-    sure = said["share"] - said["error"] > said["second"] + said["second_error"]
+    shares = [(share, error) for share, error, names in folded(path, THRESHOLDS["windows"]["count"]) if "::".join(names) != first]
+    sure = said["share"] - (said["share_error"] or 0) > sum(shares[0] if shares else (0, 0))
     return ("CONFIDENT" if sure else "unsure"), first
 
 
@@ -119,9 +107,10 @@ def main():
             for seed in range(options.seed, options.seed + options.seeds):
                 command = [options.simulator, "log", expected["name"], "--seed", str(seed)]
                 lines = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
-                gains = {"truth": tools.truth(expected["name"], seed, [])}
+                roles = tools.truth(expected["name"], seed, [])["roles"]
+                right = [named(text, roles) for text in [expected.get("truth", "nothing"), *expected.get("synonyms", [])]]
                 for damage in DAMAGES:
-                    column, said = judged(tools, expected, seed, lines, *damage, log, gains)
+                    column, said = judged(tools, expected, seed, lines, *damage, log, right)
                     counts[damage][column] += 1
                     rows.append({"name": expected["name"], "seed": seed, "damage": damage[0], "strength": damage[1], "column": column, "said": said})
     print(f"{'damage':12} {'strength':>10}  " + "  ".join(f"{column:>9}" for column in COLUMNS))

@@ -1,23 +1,24 @@
 #!/usr/bin/env python3
 """The truth suite, simulated part: is the bottleneck that was put in the one that is named?
 
-    bench/truth/run.py [NAME…] [--seed N] [--seeds COUNT] [--items N] [--json FILE]
+    bench/truth/run.py [NAME…] [--seed N] [--seeds COUNT] [--items N] [--ctf] [--json FILE]
 
-Per scenario: the truth, our first answer with its criticality, the profiler's first answer (the state with the most CPU time), the unknown share, and
+Per scenario: the truth, our first answer (the verdict of `report`; criticality: its share of the path, or that of the path's first), the profiler's first answer (the state with the most CPU time), the unknown share, and
 what a change brings: as `what-if` predicts it, as subtracting the criticality would, as Amdahl's law with the profiler's share would, and as
-simulating the changed system shows. What is expected stands in expectations.toml, what counts as right in thresholds.toml.
+simulating the changed system shows. With --ctf from what probes in the simulated programs would have recorded, where they could tell it all. What is expected stands in expectations.toml, what counts as right in thresholds.toml.
 Ends with 1 if a bar is missed.
 """
 import argparse
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
 import tomllib
 
-import verdict
+from shares import folded, quoted
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -36,27 +37,36 @@ def run(*command, **options):
 class Tools:
     def __init__(self, longpole, simulator):
         self.longpole, self.simulator = longpole, simulator
-        # The verb comes later than the suite.
-        self.predicts = subprocess.run([longpole, "what-if", "--help"], capture_output=True).returncode == 0
 
     def log(self, name, seed, items, to):
         with open(to, "wb") as out:
             subprocess.run([self.simulator, "log", name, "--seed", str(seed), *items], stdout=out, check=True, timeout=600)
 
+    def ctf(self, name, seed, items, to):
+        """Whether probes can tell of this system."""
+        command = [self.simulator, "ctf", name, "--seed", str(seed), *items, "-o", to]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+        if done.returncode and "take its machine log" not in done.stderr:
+            raise RuntimeError(done.stderr.strip())
+        return done.returncode == 0
+
     def truth(self, name, seed, items, *changes):
         return json.loads(run(self.simulator, "truth", name, "--seed", seed, *items, *changes))
 
-    def path(self, log):
-        return json.loads(run(self.longpole, "path", "--json", log))
+    def path(self, log, *options):
+        return json.loads(run(self.longpole, "path", "--json", *options, log))
 
-    def what_if(self, log, *changes):
-        return json.loads(run(self.longpole, "what-if", "--json", log, *changes))
+    def report(self, log):
+        return json.loads(run(self.longpole, "report", "--json", log))
+
+    def what_if(self, log, *options):
+        return json.loads(run(self.longpole, "what-if", "--json", *options, log))
 
 
 def named(text, roles, quote=False):
     """With names in place of roles, the longest role first."""
     for role in sorted(roles, key=len, reverse=True):
-        text = text.replace("$" + role, verdict.quoted(roles[role]) if quote else roles[role])
+        text = text.replace("$" + role, quoted(roles[role]) if quote else roles[role])
     return text
 
 
@@ -66,27 +76,21 @@ def answer(tools, expected, seed, items, log):
     change = expected.get("change")
     truth = tools.truth(name, seed, items, *([change] if change else []))
     roles = truth["roles"]
-    path = tools.path(log)
-
-    def gain(text):
-        """By the prediction where there is one, else by the truth itself."""
-        try:
-            if tools.predicts:
-                return tools.what_if(log, text)[0]["gain"]
-            return tools.truth(name, seed, items, text)["changes"][0]["gain"]
-        except RuntimeError:
-            return None
-
-    said = verdict.verdict(path, THRESHOLDS, gain)
-    first = f"{said['owner']}::{said['state']}" if said["kind"] == "bottleneck" else "nothing"
+    # A machine log says whose end counts.
+    whose = ["--machine", roles["end"]] if log.is_dir() else []
+    path = tools.path(log, *whose)
+    said = tools.report(log)["verdict"]
+    first = first_answer(said)
     profile = truth["profile"]
     profiled = f"{profile[0]['class']}::{profile[0]['state']}" if profile else "nothing"
-    shares = {f"{owner}::{state}": share for share, _, (owner, state), _ in verdict.folded(path, 1 + 1)}
+    rows = folded(path, THRESHOLDS["windows"]["count"])
+    shares = {f"{owner}::{state}": (share, error) for share, error, (owner, state) in rows}
+    share, error = shares.get(first, rows[0][:2])
     row = {
         "name": name, "seed": seed, "truth": named(expected.get("truth", "nothing"), roles), "first": first, "profiler": profiled,
         "right_names": [named(text, roles) for text in [expected.get("truth", "nothing"), *expected.get("synonyms", [])]],
-        "share": said.get("share"), "error": said.get("error"), "second": said.get("second"), "reason": said["reason"],
-        "unknown": path["unknown_ns"] / max(path["length_ns"], 1), "decoy_criticality": shares.get(profiled, 0.0),
+        "share": share, "error": error, "why": "" if said["kind"] == "bottleneck" else said["text"], "top": "::".join(rows[0][2]),
+        "unknown": path["unknown_ns"] / max(path["length_ns"], 1), "decoy_criticality": shares.get(profiled, (0.0, 0.0))[0],
         "profiler_share": profile[0]["share"] if profile else None, "contradictions": path["contradictions"], "base_ns": truth["end_ns"],
     }
     row["right"], row["profiler_right"] = first in row["right_names"], profiled in row["right_names"]
@@ -95,18 +99,20 @@ def answer(tools, expected, seed, items, log):
         row["real_ns"], row["real_gain"] = truth["changes"][0]["end_ns"], truth["changes"][0]["gain"]
         factor = expected.get("factor") or float(change.split(" x")[1])
         # What it would bring if nothing took the place of what is saved.
-        row["subtracted"] = 1 / max(1 - (said.get("share") or 0) * (1 - factor), 1e-9) - 1
+        row["subtracted"] = 1 / max(1 - share * (1 - factor), 1e-9) - 1
         row["amdahl"] = 1 / max(1 - (row["profiler_share"] or 0) * (1 - factor), 1e-9) - 1
-        predict(tools, row, log)
+        predict(tools, row, log, whose)
     return row
 
 
-def predict(tools, row, log):
+def first_answer(said):
+    return "nothing" if said["kind"] == "nothing" else f"{said['machine']}::{said['state']}"
+
+
+def predict(tools, row, log, whose):
     row.update(predicted=None, predicted_error=None, refused=None)
-    if not tools.predicts:
-        return
     try:
-        told = tools.what_if(log, row["change"])[0]
+        told = tools.what_if(log, *whose, row["change"])[0]
     except RuntimeError as error:
         row["refused"] = str(error)
         return
@@ -123,7 +129,7 @@ def percent(value, sign=""):
 COLUMNS = {
     "scenario": lambda r: f"{r['name']} {r['seed']}",
     "truth": lambda r: r["truth"],
-    "first answer": lambda r: r["first"] + ("" if r["right"] else "  WRONG") + (f" ({r['reason']})" if r["reason"] else ""),
+    "first answer": lambda r: r["first"] + ("" if r["right"] else "  WRONG"),
     "critical": lambda r: f"{percent(r['share'])} ± {percent(r['error'])}",
     "profiler": lambda r: r["profiler"] + ("" if r["profiler_right"] else " x"),
     "its crit.": lambda r: percent(r["decoy_criticality"]),
@@ -177,6 +183,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seeds", type=int, default=1, help="this and the following ones")
     parser.add_argument("--items", type=int, help="how much work a scenario has")
+    parser.add_argument("--ctf", action="store_true", help="from traces of probes, not from machine logs")
     parser.add_argument("--json", help="all rows, for programs")
     parser.add_argument("--longpole", default=str(TARGET / "longpole"))
     parser.add_argument("--simulator", default=str(TARGET / "longpole-sim"))
@@ -191,14 +198,21 @@ def main():
     with tempfile.TemporaryDirectory(prefix="longpole-truth-") as folder:
         for seed in range(options.seed, options.seed + options.seeds):
             for expected in wanted:
-                log = pathlib.Path(folder, "log.jsonl")
-                tools.log(expected["name"], seed, items, log)
+                log = pathlib.Path(folder, f"{expected['name']}-{seed}")
+                if not options.ctf:
+                    tools.log(expected["name"], seed, items, log)
+                elif not tools.ctf(expected["name"], seed, items, log):
+                    continue
                 rows.append(answer(tools, expected, seed, items, log))
+                shutil.rmtree(log) if log.is_dir() else log.unlink()
     if options.json:
         pathlib.Path(options.json).write_text(json.dumps(rows, indent=1))
     commit = subprocess.run(["git", "-C", str(ROOT), "log", "-1", "--format=%h", "--", str(HERE / "expectations.toml")], capture_output=True, text=True)
-    print(f"simulated; expectations of commit {commit.stdout.strip() or '(none)'}; gains and errors in %\n")
+    print(f"simulated{', as traces of probes' if options.ctf else ''}; expectations of commit {commit.stdout.strip() or '(none)'}; gains and errors in %\n")
     table(rows)
+    for row in rows:
+        if not row["right"] and row["why"]:
+            print(f"\n{row['name']} {row['seed']}: {row['why']}")
     sys.exit(0 if sums(rows) else 1)
 
 

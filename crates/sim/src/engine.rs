@@ -260,7 +260,7 @@ impl<'a, S: Sink> Engine<'a, S> {
     }
 
     fn show(&mut self, machine: Id, state: Id) {
-        if self.runner(machine).shown != Shown::State(state) {
+        if self.runner(machine).shown != Shown::State(state) || self.sink.wants_all_work() {
             self.runner(machine).shown = Shown::State(state);
             self.tell(machine, Deed::State(state));
         }

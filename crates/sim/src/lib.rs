@@ -8,6 +8,7 @@
 //! The simulator shares no code with the analyses, so that what both say alike is no error that they have in common.
 
 pub mod change;
+pub mod ctf;
 pub mod draw;
 pub mod engine;
 pub mod log;

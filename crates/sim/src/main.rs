@@ -2,6 +2,7 @@
 
 use anyhow::{anyhow, bail, Context};
 use clap::{Parser, Subcommand};
+use longpole_sim::ctf::Ctf;
 use longpole_sim::engine::{run, Failed};
 use longpole_sim::log::Log;
 use longpole_sim::scenarios::{self, Scenario};
@@ -9,6 +10,7 @@ use longpole_sim::sink::Nobody;
 use longpole_sim::sketch::Sketch;
 use longpole_sim::{change, truth};
 use std::io::{self, Write};
+use std::path::PathBuf;
 
 /// Simulate a system whose bottleneck is known
 #[derive(Parser)]
@@ -23,6 +25,14 @@ enum Verb {
     List,
     /// Write the machine log of a scenario to stdout
     Log(Which),
+    /// Write what probes in its programs would have recorded, as a CTF trace like `user/` of a recording
+    Ctf {
+        #[command(flatten)]
+        which: Which,
+        /// The directory, which is made
+        #[arg(short)]
+        output: PathBuf,
+    },
     /// Tell as JSON how long it takes, unchanged and with each change, what a profiler sees, and what its parts are called
     Truth {
         #[command(flatten)]
@@ -85,6 +95,15 @@ fn main() -> anyhow::Result<()> {
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
                 finished => drop(finished?),
             }
+        }
+        Verb::Ctf { which, output } => {
+            let (_, sketch) = which.build()?;
+            if let Some(why) = Ctf::cannot_tell(&sketch.system) {
+                bail!("{}: {why}", which.scenario);
+            }
+            let mut ctf = Ctf::create(&output).with_context(|| format!("{} cannot be made", output.display()))?;
+            run(&sketch.system, &mut ctf).context(which.scenario)?;
+            ctf.finish().with_context(|| format!("{} cannot be written", output.display()))?;
         }
         Verb::Truth { which, changes, sweep } => {
             let (_, sketch) = which.build()?;

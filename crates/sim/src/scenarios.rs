@@ -53,5 +53,7 @@ pub fn find(name: &str) -> Option<&'static Scenario> {
 pub fn build(scenario: &Scenario, seed: u64, items: Option<u64>) -> Sketch {
     let mut sketch = Sketch::new(scenario.name, seed, items.unwrap_or(scenario.items));
     (scenario.build)(&mut sketch);
+    let end = sketch.system.machines[sketch.system.end as usize].name.clone();
+    sketch.roles.insert("end".to_owned(), end);
     sketch
 }

@@ -37,6 +37,10 @@ pub trait Sink {
     /// Before anything happens.
     fn begin(&mut self, system: &System);
     fn deed(&mut self, t: u64, machine: Id, deed: Deed);
+    /// Whether each piece of work is told, also where the state was the same before.
+    fn wants_all_work(&self) -> bool {
+        false
+    }
     /// Nobody listens any more.
     fn is_over(&self) -> bool;
 }

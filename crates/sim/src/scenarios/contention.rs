@@ -24,8 +24,9 @@ pub fn lock_convoy(s: &mut Sketch) {
     s.system.end = s.machine("main", vec![Step::Get { queue: done, n: count }, work(sum, Dist::Fixed(inside))]);
 }
 
-/// `$server` shares one CPU with `$hog`, whose slices are long.
+/// `$server` shares the one CPU of its host with `$hog`, whose slices are long.
 pub fn cpu_hog(s: &mut Sketch) {
+    let host = s.host("host");
     let mean = s.pick.int(50_000, 150_000);
     let tap = s.decoy(mean * 3, 2);
     let slice = mean * s.pick.int(3, 6);
@@ -34,6 +35,7 @@ pub fn cpu_hog(s: &mut Sketch) {
     let steps = vec![Step::Serve { queue: request }, work(serve, Dist::around(mean, 0.3)), Step::Reply { queue: request }];
     let server = s.machine("server", vec![forever(steps)]);
     let hog = s.machine("hog", vec![forever(vec![work(spin, Dist::around(slice * 9, 0.3))])]);
+    s.at(&host, &[server, hog]);
     s.share_cpus(1, slice, &[server, hog]);
     let steps = vec![work(prepare, Dist::around(mean / 3, 0.4)), put(tap), Step::Call { queue: request }];
     s.system.end = s.machine("client", vec![repeat(s.items, steps)]);

@@ -1,0 +1,27 @@
+"""The shares of classes and states on a critical path, with their errors: what an answer is weighed against."""
+import statistics
+from collections import defaultdict
+
+
+def folded(path, windows):
+    """(share, error, (class, state)), the largest share first; a link's class is its queue. The error is two standard errors over windows of the path."""
+    start, length = path["start_ns"], max(path["length_ns"], 1)
+    parts = [defaultdict(int) for _ in range(windows)]
+    sums = defaultdict(int)
+    for segment in path["segments"]:
+        owner = segment["machine"] if segment["class"] == "link" else segment["class"]
+        key = owner, segment["state"]
+        begin, end = segment["start_ns"] - start, segment["end_ns"] - start
+        sums[key] += end - begin
+        for at in range(begin * windows // length, min(windows - 1, (end - 1) * windows // length) + 1):
+            low, high = length * at / windows, length * (at + 1) / windows
+            parts[at][key] += min(end, high) - max(begin, low)
+    rows = []
+    for key, ns in sums.items():
+        shares = [part[key] * windows / length for part in parts]
+        rows.append((ns / length, 2 * statistics.stdev(shares) / windows**0.5, key))
+    return sorted(rows, key=lambda row: (-row[0], row[2]))
+
+
+def quoted(name):
+    return f'"{name}"' if " " in name or "::" in name else name
