@@ -13,11 +13,13 @@ mod active;
 mod answer;
 pub(crate) mod key;
 mod life;
+mod loom;
 mod path;
 mod profile;
 mod segments;
 pub(crate) mod steps;
 mod tree;
+mod window;
 
 pub use answer::{Answer, Contradiction, Inner, NoAnswer, Profiled, Row};
 pub use key::Kind;
@@ -26,6 +28,7 @@ pub use path::{Path, Segment, Stretch};
 use active::Active;
 use key::{Key, Keys, Link, State};
 use life::{Life, Tip};
+use loom::{Loom, Windows};
 use longpole_model::interaction::{Cause, Deed, Interaction, MachineId, QueueId, Vocabulary};
 use longpole_model::names::NameId;
 use longpole_model::tokens::{Origin, Queues};
@@ -45,11 +48,15 @@ pub struct Options {
     pub most_tokens: usize,
     /// Changes of machines that are kept for causes that lie before now, all machines together.
     pub most_past: usize,
+    /// Interactions that are one window, charged apart from the others; none: all is charged as it comes. Active paths have none.
+    pub window: Option<usize>,
+    /// Threads that charge windows.
+    pub jobs: usize,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { mode: Mode::Global, machine: None, segments: false, most_tokens: 1 << 20, most_past: 1 << 20 }
+        Options { mode: Mode::Global, machine: None, segments: false, most_tokens: 1 << 20, most_past: 1 << 20, window: None, jobs: 1 }
     }
 }
 
@@ -95,7 +102,8 @@ const MOST_TOLD: usize = 20;
 
 pub struct Lineage {
     options: Options,
-    tree: Tree,
+    loom: Loom,
+    /// Of lineages that are charged as they come.
     segments: Option<Segments>,
     keys: Keys,
     lives: Vec<Life>,
@@ -123,9 +131,14 @@ impl Lineage {
             Mode::Global => None,
             Mode::Active => Some(Active::new(options.segments)),
         };
+        let window = options.window.filter(|_| active.is_none());
+        let loom = match window {
+            Some(window) => Loom::Later(Box::new(Windows::new(window, options.jobs, options.segments))),
+            None => Loom::Now(Tree::default()),
+        };
         Lineage {
-            tree: Tree::default(),
-            segments: (options.segments || active.is_some()).then(Segments::default),
+            loom,
+            segments: (window.is_none() && options.segments || active.is_some()).then(Segments::default),
             keys: Keys::default(),
             lives: Vec::new(),
             queues: Queues::new(options.most_tokens),
@@ -160,6 +173,7 @@ impl Lineage {
         if self.segments.as_ref().is_some_and(Segments::is_due) {
             self.clear_segments();
         }
+        self.loom.step();
     }
 
     /// What is before is left out of the path, though not of what it leads to; to be said before anything has happened.
@@ -181,7 +195,8 @@ impl Lineage {
 
     /// The length of the tree and the number of tips it is made for.
     pub fn inner(&self) -> Inner {
-        Inner { nodes: self.tree.len(), tips: self.tree.holds(), segments: self.segments.as_ref().map_or(0, Segments::len) }
+        let (nodes, tips, segments) = self.loom.sizes();
+        Inner { nodes, tips, segments: self.segments.as_ref().map_or(segments, Segments::len) }
     }
 
     fn life(&mut self, machine: MachineId) -> &mut Life {
@@ -246,21 +261,18 @@ impl Lineage {
         if from >= to {
             return tip;
         }
-        let node = self.tree.own(tip.node, from);
-        self.tree.charge(node, key, to - from);
-        let segment = self.segments.as_mut().map_or(segments::NONE, |segments| segments.add(key, from, to, tip.segment));
-        Tip { node, segment }
+        self.loom.extend(tip, from, to, key, self.segments.as_mut())
     }
 
     /// A lineage that begins at `t`: what lies before is unknown.
     fn unknown(&mut self, machine: MachineId, t: u64) -> Tip {
-        let tip = Tip { node: self.tree.root(), segment: segments::NONE };
+        let tip = self.loom.root();
         let key = self.state_key(machine, State::Unknown);
         self.extend(tip, 0, t, key)
     }
 
     fn share(&mut self, tip: Tip) -> Tip {
-        self.tree.hold(tip.node);
+        self.loom.hold(tip);
         tip
     }
 
@@ -271,7 +283,7 @@ impl Lineage {
         let before = life.tip.replace(tip);
         life.since = now;
         if let Some(forgotten) = life.past.jump(now, before, most) {
-            self.tree.release(forgotten.node);
+            self.loom.release(forgotten);
         }
     }
 
@@ -290,7 +302,7 @@ impl Lineage {
 
     fn lineage_at(&mut self, machine: MachineId, at: u64) -> Tip {
         if at <= self.begin.unwrap_or(0) && at < self.now {
-            return Tip { node: self.tree.root(), segment: segments::NONE };
+            return self.loom.root();
         }
         self.charge(machine);
         let now = self.now;
@@ -309,9 +321,7 @@ impl Lineage {
         };
         let tip = tip.unwrap_or(current);
         let past = &self.lives[machine.0 as usize].past;
-        let node = self.tree.past(tip.node, end, at, past.charges(at, end));
-        let segment = self.segments.as_mut().map_or(segments::NONE, |segments| segments.past(tip.segment, at));
-        Tip { node, segment }
+        self.loom.past(tip, end, at, past.charges(at, end), self.segments.as_mut())
     }
 
     /// The lineage of a token's maker, held, followed by the link from there to now.
@@ -358,10 +368,10 @@ impl Lineage {
     /// Takes the holds of tokens that are gone, and adds those of tokens that were split.
     fn settle(&mut self) {
         while let Some(from) = self.queues.copied.pop() {
-            self.tree.hold(from.tip.node);
+            self.loom.hold(from.tip);
         }
         while let Some(from) = self.queues.spent.pop() {
-            self.tree.release(from.tip.node);
+            self.loom.release(from.tip);
         }
     }
 

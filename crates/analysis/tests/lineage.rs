@@ -121,6 +121,18 @@ fn an_unknown_waker_ends_the_global_path_and_leaves_the_block_unknown_in_active_
 }
 
 #[test]
+fn a_cause_that_lies_windows_before_is_found() {
+    // The waker's lineage at 2 is that of a put at 1; by 8 it has been forgotten but for its symbol.
+    let text = "0 A state=a\n0 B state=b\n0 C state=c\n0 C blocked=x\n1 A put=q\n2 C get=q\n3 C state=c\n4 C state=d\n5 C state=e\n6 C state=f\n7 B blocked=x\n8 B woken_by=C at=4\n8 B state=z\n9 - end=B";
+    let whole = with(options(Mode::Global, None), &lines(text));
+    assert_eq!(drawn(&whole), "0-1 A::a, 1-2 q::queued, 2-4 C::c, 4-8 link::wakeup, 8-9 B::z");
+    for window in 1..16 {
+        let parts = with(Options { window: Some(window), jobs: 1 + window % 3, ..options(Mode::Global, None) }, &lines(text));
+        assert_eq!(parts, whole, "{window}");
+    }
+}
+
+#[test]
 fn a_wake_up_of_one_who_is_not_blocked_is_counted_and_ignored() {
     let answer = with(options(Mode::Global, None), &lines("0 A state=a\n0 B state=b\n5 A woken_by=B\n9 - end=A"));
     assert_eq!((drawn(&answer).as_str(), answer.ignored_wakeups), ("0-9 A::a", 1));
@@ -398,6 +410,17 @@ proptest! {
         sums.sort();
         rows.sort();
         prop_assert_eq!(sums, rows);
+    }
+
+    #[test]
+    fn windows_and_threads_change_nothing((kinds, lines) in system(), with_segments in any::<bool>()) {
+        let log = walk::log(&kinds, &lines);
+        let options = Options { segments: with_segments, ..options(Mode::Global, None) };
+        let whole = with(options.clone(), &log);
+        for (window, jobs) in [(1, 1), (2, 2), (3, 1), (7, 4), (64, 2)] {
+            let parts = with(Options { window: Some(window), jobs, ..options.clone() }, &log);
+            prop_assert_eq!(&parts, &whole, "{} of {}: {}", window, jobs, log);
+        }
     }
 
     #[test]

@@ -2,7 +2,9 @@
 
 use super::active::Active;
 use super::key::{Key, Kind, State, Words};
+use super::loom::Loom;
 use super::path::Path;
+use super::tree::Tree;
 use super::{Lineage, Mode};
 use longpole_model::interaction::{MachineId, Vocabulary};
 use serde::Serialize;
@@ -113,14 +115,16 @@ impl Lineage {
         let start = begin.min(end.t);
         let words: Vec<Words> = self.keys.iter().map(|key| key.words(vocabulary)).collect();
         let is_active = self.options.mode == Mode::Active;
+        let loom = std::mem::replace(&mut self.loom, Loom::Now(Tree::default()));
         let (profile, path) = match self.active.take() {
             Some(active) => Active::finish(active),
             None => {
+                let (tree, tip, segments) = loom.finish(tip);
                 let mut profile: HashMap<u32, u64> = HashMap::new();
-                for (key, ns) in self.tree.profile(tip.node) {
+                for (key, ns) in tree.profile(tip.node) {
                     *profile.entry(key).or_default() += ns;
                 }
-                let back = self.segments.as_ref().map(|segments| segments.back(tip.segment, start));
+                let back = self.segments.take().or(segments).map(|segments| segments.back(tip.segment, start));
                 (profile, back.map(|back| back.into_iter().rev().collect()))
             }
         };

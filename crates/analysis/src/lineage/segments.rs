@@ -18,6 +18,16 @@ pub struct Record {
 /// The place of nothing: before the first segment.
 pub const NONE: u32 = u32::MAX;
 
+/// The key of a record that stands for what comes from before, with its number as filling.
+const SYMBOL: u32 = u32::MAX - 1;
+
+impl Record {
+    /// Which symbol it stands for.
+    pub fn symbol(&self) -> Option<u32> {
+        (self.key == SYMBOL).then_some(self.filling)
+    }
+}
+
 const FIRST_CLEARING: usize = 1 << 16;
 
 #[derive(Clone, Debug)]
@@ -49,6 +59,28 @@ impl Segments {
         }
         self.records.push(record);
         self.records.len() as u32 - 1
+    }
+
+    /// The place of what comes from before.
+    pub fn symbol(&mut self, number: u32) -> u32 {
+        self.records.push(Record { start: 0, end: 0, key: SYMBOL, parent: NONE, filling: number });
+        self.records.len() as u32 - 1
+    }
+
+    pub fn records(&self) -> impl Iterator<Item = &Record> {
+        self.records.iter()
+    }
+
+    /// Which ones these tips lead back to; there are no splices.
+    pub fn live(&self, tips: impl Iterator<Item = u32>) -> Vec<bool> {
+        let mut live = vec![false; self.records.len()];
+        for mut at in tips {
+            while let Some(mark) = live.get_mut(at as usize).filter(|mark| !**mark) {
+                *mark = true;
+                at = self.records[at as usize].parent;
+            }
+        }
+        live
     }
 
     pub fn len(&self) -> usize {

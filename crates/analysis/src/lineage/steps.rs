@@ -38,7 +38,7 @@ impl Lineage {
         if !matches!(deed, Deed::Stop { .. }) {
             self.last = Some(machine_of(deed));
         }
-        debug_assert!(self.tree.len() <= 2 * self.tree.holds(), "the tree coalesces");
+        debug_assert!(matches!(self.loom.sizes(), (nodes, tips, _) if nodes <= 2 * tips), "the tree coalesces");
     }
 
     fn act(&mut self, vocabulary: &Vocabulary, line: u64, machine: MachineId, deed: Deed) {
@@ -335,7 +335,7 @@ impl Lineage {
             None => Some(machine),
         };
         if let Some(tip) = self.end.take().and_then(|old| old.tip) {
-            self.tree.release(tip.node);
+            self.loom.release(tip);
         }
         for at in 0..self.lives.len() {
             self.charge(MachineId(at as u32));
