@@ -16,6 +16,7 @@ mod life;
 mod loom;
 mod path;
 mod profile;
+mod runs;
 mod segments;
 pub(crate) mod steps;
 mod tree;
@@ -24,14 +25,15 @@ mod window;
 pub use answer::{Answer, Contradiction, Inner, NoAnswer, Profiled, Row};
 pub use key::Kind;
 pub use path::{Path, Segment, Stretch};
+pub use segments::Spill;
 
 use active::Active;
 use key::{Key, Keys, Link, State};
 use life::{Life, Tip};
-use loom::{Loom, Windows};
 use longpole_model::interaction::{Cause, Deed, Interaction, MachineId, QueueId, Vocabulary};
 use longpole_model::names::NameId;
 use longpole_model::tokens::{Origin, Queues};
+use loom::{Loom, Windows};
 use segments::Segments;
 use tree::Tree;
 
@@ -52,11 +54,22 @@ pub struct Options {
     pub window: Option<usize>,
     /// Threads that charge windows.
     pub jobs: usize,
+    /// Where the segments of a long global path go; none: into memory.
+    pub spill: Option<Spill>,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { mode: Mode::Global, machine: None, segments: false, most_tokens: 1 << 20, most_past: 1 << 20, window: None, jobs: 1 }
+        Options {
+            mode: Mode::Global,
+            machine: None,
+            segments: false,
+            most_tokens: 1 << 20,
+            most_past: 1 << 20,
+            window: None,
+            jobs: 1,
+            spill: None,
+        }
     }
 }
 
@@ -75,6 +88,41 @@ struct From {
     t: u64,
     host: Option<NameId>,
     link: Option<NameId>,
+}
+
+/// What was there early, of what a machine took in a state without waiting.
+#[derive(Clone, Copy, Debug, Default)]
+struct Slack {
+    least: Option<u64>,
+    /// Time between two takings of the machine; and of that, where what was taken had hardly been there.
+    cycles: u64,
+    near: u64,
+}
+
+/// What was there for less than this part of a cycle came nearly too late.
+const NEARLY: u64 = 20;
+
+impl Slack {
+    fn took(&mut self, slack: u64, cycle: u64) {
+        self.least = Some(self.least.map_or(slack, |least| least.min(slack)));
+        self.cycles += cycle;
+        if slack <= cycle / NEARLY {
+            self.near += cycle;
+        }
+    }
+
+    fn join(&mut self, other: Slack) {
+        self.least = match (self.least, other.least) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        };
+        self.cycles += other.cycles;
+        self.near += other.near;
+    }
+
+    fn near_share(&self) -> Option<f64> {
+        (self.cycles > 0).then(|| self.near as f64 / self.cycles as f64)
+    }
 }
 
 /// Whose end counts, so far.
@@ -120,7 +168,7 @@ pub struct Lineage {
     end: Option<EndMark>,
     /// Each key's time over all machines.
     totals: Vec<u64>,
-    slack: Vec<Option<u64>>,
+    slack: Vec<Slack>,
     counts: Counts,
     interactions: u64,
 }
@@ -133,12 +181,16 @@ impl Lineage {
         };
         let window = options.window.filter(|_| active.is_none());
         let loom = match window {
-            Some(window) => Loom::Later(Box::new(Windows::new(window, options.jobs, options.segments))),
+            Some(window) => Loom::Later(Box::new(Windows::new(window, options.jobs, options.segments, options.spill))),
             None => Loom::Now(Tree::default()),
         };
+        let mut segments = (window.is_none() && options.segments || active.is_some()).then(Segments::default);
+        if let (Some(segments), Some(spill), None) = (&mut segments, options.spill, &active) {
+            segments.spill(spill);
+        }
         Lineage {
             loom,
-            segments: (window.is_none() && options.segments || active.is_some()).then(Segments::default),
+            segments,
             keys: Keys::default(),
             lives: Vec::new(),
             queues: Queues::new(options.most_tokens),
@@ -216,7 +268,7 @@ impl Lineage {
         let id = self.keys.id(key);
         if self.keys.len() > self.totals.len() {
             self.totals.push(0);
-            self.slack.push(None);
+            self.slack.push(Slack::default());
         }
         id
     }
@@ -295,6 +347,9 @@ impl Lineage {
             self.counts.negative_links += 1;
         }
         let tip = self.lineage_at(cause.by, at.min(self.now));
+        if at >= self.now {
+            return Some(tip);
+        }
         let kind = cause.link.map_or(Link::Wakeup, Link::Named);
         let key = self.key(Key::Link { queue: None, kind });
         Some(self.extend(tip, at, self.now, key))
@@ -327,6 +382,9 @@ impl Lineage {
     /// The lineage of a token's maker, held, followed by the link from there to now.
     fn handed(&mut self, from: From, queue: QueueId, host: Option<NameId>) -> Tip {
         let tip = self.share(from.tip);
+        if from.t >= self.now {
+            return tip;
+        }
         let kind = match from.link {
             Some(link) => Link::Named(link),
             None if from.host == host => Link::Queued,

@@ -3,7 +3,7 @@
 #[path = "support/walk.rs"]
 mod walk;
 
-use longpole_analysis::lineage::{Answer, Lineage, Mode, Options};
+use longpole_analysis::lineage::{Answer, Lineage, Mode, Options, Spill};
 use longpole_model::machine_log::Reader;
 use proptest::prelude::*;
 use walk::{History, Kind, Line, Op, Piece};
@@ -376,6 +376,66 @@ fn system() -> impl Strategy<Value = (Vec<Kind>, Vec<Line>)> {
         lines
     });
     (proptest::collection::vec(kind(), 3), lines)
+}
+
+#[test]
+fn a_taking_is_nearly_critical_if_its_supply_came_within_a_twentieth_of_the_cycle() {
+    // B takes at 100, 200 and 300 in state b; what it takes had been there for 40, 5 and 6 ns.
+    let text = "0 A state=a\n0 B state=b\n60 A put=q\n100 B get=q\n195 A put=q\n200 B get=q\n294 A put=q\n300 B get=q\n310 - end=B";
+    let answer = with(options(Mode::Global, None), &lines(text));
+    let row = answer.criticality.iter().find(|row| row.machine == "B").unwrap();
+    assert_eq!((row.slack_ns, row.near_critical_share), (Some(5), Some(0.5)));
+    let none = with(options(Mode::Global, None), &lines("0 A state=a\n5 - end=A"));
+    assert_eq!(none.criticality[0].near_critical_share, None);
+}
+
+/// A few lines over and over, so that the path is long.
+fn long_log((kinds, some): &(Vec<Kind>, Vec<Line>)) -> String {
+    let many: Vec<Line> = some.iter().cloned().cycle().take(4_000).collect();
+    walk::log(kinds, &many)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_path_that_goes_to_a_file_is_the_same(system in system(), window in proptest::option::of(1usize..2_000)) {
+        let log = long_log(&system);
+        let whole = with(options(Mode::Global, None), &log);
+        let spill = Some(Spill { make: tempfile::tempfile, from: 300 });
+        let spilled = with(Options { spill, window, jobs: 2, ..options(Mode::Global, None) }, &log);
+        prop_assert_eq!(spilled, whole);
+    }
+}
+
+#[test]
+fn a_long_path_takes_little_memory_where_it_goes_to_a_file() {
+    let mut text = String::from("0 A state=a\n0 B blocked=x\n0 C state=c\n");
+    for round in 0..20_000u64 {
+        let t = round * 10;
+        text += &format!("{} A put=q\n{} A blocked=y\n{} B get=q\n{} B state=s{}\n", t + 2, t + 2, t + 3, t + 3, round % 3);
+        // What a machine was before is asked for now and then.
+        text += &format!("{} B put=r\n{} B blocked=x\n{} A get=r\n{} A state=a\n", t + 7, t + 7, t + 7, t + 7);
+        if round % 100 == 99 {
+            text += &format!("{} C blocked=z\n{} C woken_by=A at={} link=late\n", t + 8, t + 9, t - 300);
+        }
+    }
+    text += "300000 - end=A";
+    let log = lines(&text);
+    let whole = with(options(Mode::Global, None), &log);
+    let mut reader = Reader::new(log.as_bytes());
+    let mut lineage = Lineage::new(Options { spill: Some(Spill { make: tempfile::tempfile, from: 1_000 }), ..options(Mode::Global, None) });
+    let mut most = 0;
+    while let Some(interaction) = reader.next_interaction().unwrap() {
+        lineage.interaction(reader.vocabulary(), &interaction);
+        most = most.max(lineage.inner().segments);
+    }
+    let spilled = lineage.answer(reader.vocabulary()).unwrap();
+    assert!(pieces(&whole).len() > 60_000 && most < 10_000, "{most}");
+    assert_eq!(spilled, whole);
+    // Where no file can be had, it stays in memory.
+    let nowhere = Some(Spill { make: || Err(std::io::Error::other("no room")), from: 1_000 });
+    assert_eq!(with(Options { spill: nowhere, ..options(Mode::Global, None) }, &log), whole);
 }
 
 proptest! {

@@ -1,7 +1,7 @@
 //! Where lineages are kept: in the tree at once, or as a list of what becomes of them that others work off, window by window.
 
 use super::life::Tip;
-use super::segments::{Segments, NONE};
+use super::segments::{Segments, Spill, NONE};
 use super::tree::Tree;
 use super::window::{Charge, Op, Ops, Slot, Summary};
 use std::sync::mpsc::{sync_channel, Receiver, SyncSender};
@@ -140,12 +140,16 @@ const AHEAD: usize = 2;
 
 impl Windows {
     /// Windows of so many interactions, worked off by so many threads; with one it is this one.
-    pub fn new(length: usize, threads: usize, keep_segments: bool) -> Windows {
+    pub fn new(length: usize, threads: usize, keep_segments: bool, spill: Option<Spill>) -> Windows {
         let workers = match threads {
             0 | 1 => Vec::new(),
             // A thread that cannot be had is done without.
             threads => (0..threads).map_while(|_| Worker::new(keep_segments)).collect(),
         };
+        let mut composed = Summary::new(keep_segments);
+        if let Some(spill) = spill {
+            composed.spill(spill);
+        }
         Windows {
             holds: Vec::new(),
             free: Vec::new(),
@@ -156,7 +160,7 @@ impl Windows {
             workers,
             given: 0,
             taken: 0,
-            composed: Summary::new(keep_segments),
+            composed,
         }
     }
 

@@ -293,14 +293,17 @@ impl Lineage {
             };
             self.unblock(machine, cause);
         } else if let Origin::From(from) = taken.cause {
-            let slack = self.now - from.t;
-            let key = self.life(machine).key;
-            let least = &mut self.slack[key as usize];
-            *least = Some(least.map_or(slack, |least| least.min(slack)));
+            let now = self.now;
+            let life = self.life(machine);
+            let (key, cycle) = (life.key, now - life.took.unwrap_or(now));
+            self.slack[key as usize].took(now - from.t, cycle);
             if first {
                 let tip = self.handed(from, queue, host);
                 self.jump(machine, tip);
             }
+        }
+        if taken.units > 0 {
+            self.life(machine).took = Some(self.now);
         }
         if first {
             if let Some(context) = &mut self.life(machine).context {

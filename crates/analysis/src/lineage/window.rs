@@ -6,7 +6,7 @@
 //! other ([`super::tree`]). Summaries compose, associatively and in integers: so whatever the windows, the result is the same to the last ns.
 
 use super::life::Tip;
-use super::segments::{Record, Segments, NONE};
+use super::segments::{Record, Segments, Spill, NONE};
 use super::tree::{NodeId, Tree};
 use longpole_model::hash::IdMap;
 
@@ -19,12 +19,28 @@ pub type Charge = (u32, u64, u64);
 #[derive(Clone, Copy, Debug)]
 pub enum Op {
     /// A lineage of which nothing is known before.
-    Root { to: Slot },
+    Root {
+        to: Slot,
+    },
     /// Another one (or the same) that is longer by this.
-    Extend { of: Slot, to: Slot, key: u32, from: u64, until: u64 },
+    Extend {
+        of: Slot,
+        to: Slot,
+        key: u32,
+        from: u64,
+        until: u64,
+    },
     /// As it was at `at`; it had ended at `end`, and so many of the charges of the window's list may lie between.
-    Past { of: Slot, to: Slot, end: u64, at: u64, charges: u32 },
-    End { of: Slot },
+    Past {
+        of: Slot,
+        to: Slot,
+        end: u64,
+        at: u64,
+        charges: u32,
+    },
+    End {
+        of: Slot,
+    },
 }
 
 /// What happens to lineages in a window.
@@ -39,7 +55,12 @@ pub struct Ops {
 enum Symbol {
     Entry(Slot),
     /// Another symbol as it was at `at`.
-    Past { of: usize, end: u64, at: u64, charges: Vec<Charge> },
+    Past {
+        of: usize,
+        end: u64,
+        at: u64,
+        charges: Vec<Charge>,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -60,6 +81,13 @@ impl Summary {
             symbols: Vec::new(),
             symbol_of: IdMap::default(),
             slots: IdMap::default(),
+        }
+    }
+
+    /// Long stretches of the path go to a file; only for a summary from the very begin.
+    pub fn spill(&mut self, spill: Spill) {
+        if let Some(segments) = &mut self.segments {
+            segments.spill(spill);
         }
     }
 

@@ -50,7 +50,18 @@ pub struct Args {
     /// The same as a flame graph (SVG)
     #[arg(long, value_name = "FILE", conflicts_with_all = ["segments", "json"])]
     flame: Option<PathBuf>,
+
+    /// Charge the time of the path in N threads (global)
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    jobs: u16,
+
+    /// Charge it in windows of N interactions; the answer is the same
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    window: Option<u32>,
 }
+
+/// Interactions of a window where there are several threads.
+const WINDOW: u32 = 1 << 16;
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Way {
@@ -65,7 +76,16 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Way::Active => Mode::Active,
     };
     let sampled = args.folded || args.flame.is_some();
-    let options = Options { mode, machine: args.machine, segments: args.segments || args.input.json || sampled, ..Options::default() };
+    let jobs = usize::from(args.jobs);
+    let options = Options {
+        mode,
+        machine: args.machine,
+        segments: args.segments || args.input.json || sampled,
+        window: args.window.or((jobs > 1).then_some(WINDOW)).map(|window| window as usize),
+        jobs,
+        spill: Some(interactions::SPILL),
+        ..Options::default()
+    };
     let mut answer = interactions.lineage(options)?;
     if sampled {
         return sampled_stacks(&args.input, args.folded, args.flame.as_deref(), &interactions, &answer);

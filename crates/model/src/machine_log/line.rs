@@ -1,5 +1,6 @@
 //! One line of the log as text: which keys it has, of which type, and which of them go together.
 
+use super::quick;
 use serde::de::{self, DeserializeSeed, IgnoredAny, MapAccess, Visitor};
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -17,7 +18,7 @@ pub enum Number {
     All,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub struct Line<'a> {
     pub is_empty: bool,
     pub t: Option<u64>,
@@ -49,10 +50,10 @@ pub struct Line<'a> {
     pub initial: Option<u64>,
     pub merge: bool,
     /// The keys that it has, as bits by their place in [`KEYS`].
-    keys: u32,
+    pub(super) keys: u32,
 }
 
-const KEYS: [&str; 28] = [
+pub(super) const KEYS: [&str; 28] = [
     "t",
     "host",
     "machine",
@@ -126,6 +127,14 @@ impl<'a> Line<'a> {
         if bytes.trim_ascii().is_empty() {
             return Ok(Line { is_empty: true, ..Line::default() });
         }
+        if let Some(line) = quick::parse(bytes) {
+            return Ok(line);
+        }
+        Line::parse_any(bytes)
+    }
+
+    /// Whatever JSON it is.
+    pub fn parse_any(bytes: &'a [u8]) -> Result<Line<'a>, String> {
         let key = Cell::new("");
         let mut from = serde_json::Deserializer::from_slice(bytes);
         let line = Keys(&key).deserialize(&mut from).and_then(|line| from.end().map(|()| line));
