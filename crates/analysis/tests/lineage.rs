@@ -431,7 +431,7 @@ fn a_long_path_takes_little_memory_where_it_goes_to_a_file() {
         most = most.max(lineage.inner().segments);
     }
     let spilled = lineage.answer(reader.vocabulary()).unwrap();
-    assert!(pieces(&whole).len() > 60_000 && most < 10_000, "{most}");
+    assert!(pieces(&whole).len() > 60_000 && most < 20_000, "{most}");
     assert_eq!(spilled, whole);
     // Where no file can be had, it stays in memory.
     let nowhere = Some(Spill { make: || Err(std::io::Error::other("no room")), from: 1_000 });

@@ -3,7 +3,7 @@
 //! What is not of these shapes, right or wrong, is for the reader that knows all of JSON ([`super::line`]) and says what is wrong with it. So this
 //! one may give up at any time, and never accepts what the other one would refuse.
 
-use super::line::{By, Line, Number, KEYS, NUMBERED};
+use super::line::{bit, By, Line, Number, NUMBERED};
 use std::borrow::Cow;
 
 struct Cursor<'a> {
@@ -18,27 +18,126 @@ pub fn parse(bytes: &[u8]) -> Option<Line<'_>> {
     from.expect(b'{')?;
     loop {
         let key = from.text()?;
-        let at = KEYS.iter().position(|known| *known == key)?;
-        if line.keys & 1 << at != 0 {
+        from.expect(b':')?;
+        let bit = match key {
+            "t" => {
+                line.t = Some(from.integer()?);
+                const { bit("t") }
+            }
+            "at" => {
+                line.at = Some(from.integer()?);
+                const { bit("at") }
+            }
+            "capacity" => {
+                line.capacity = Some(from.integer()?);
+                const { bit("capacity") }
+            }
+            "initial" => {
+                line.initial = Some(from.integer()?);
+                const { bit("initial") }
+            }
+            "host" => {
+                line.host = from.cow()?;
+                const { bit("host") }
+            }
+            "machine" => {
+                line.machine = from.cow()?;
+                const { bit("machine") }
+            }
+            "class" => {
+                line.class = from.cow()?;
+                const { bit("class") }
+            }
+            "state" => {
+                line.state = from.cow()?;
+                const { bit("state") }
+            }
+            "blocked" => {
+                line.blocked = from.cow()?;
+                const { bit("blocked") }
+            }
+            "on" => {
+                line.on = from.cow()?;
+                const { bit("on") }
+            }
+            "for" => {
+                line.wants = from.cow()?;
+                const { bit("for") }
+            }
+            "put" => {
+                line.put = from.cow()?;
+                const { bit("put") }
+            }
+            "get" => {
+                line.get = from.cow()?;
+                const { bit("get") }
+            }
+            "peek" => {
+                line.peek = from.cow()?;
+                const { bit("peek") }
+            }
+            "reserve" => {
+                line.reserve = from.cow()?;
+                const { bit("reserve") }
+            }
+            "link" => {
+                line.link = from.cow()?;
+                const { bit("link") }
+            }
+            "end" => {
+                line.end = from.cow()?;
+                const { bit("end") }
+            }
+            "queue" => {
+                line.queue = from.cow()?;
+                const { bit("queue") }
+            }
+            "order" => {
+                line.order = from.cow()?;
+                const { bit("order") }
+            }
+            "unit" => {
+                line.unit = from.cow()?;
+                const { bit("unit") }
+            }
+            "n" => {
+                line.n = Some(from.number()?);
+                const { bit("n") }
+            }
+            "flow" => {
+                line.flow = Some(from.flow()?);
+                const { bit("flow") }
+            }
+            "woken_by" => {
+                line.woken_by = Some(By(from.nullable()?));
+                const { bit("woken_by") }
+            }
+            "forked_by" => {
+                line.forked_by = Some(By(from.nullable()?));
+                const { bit("forked_by") }
+            }
+            "on_top_of" => {
+                line.on_top_of = Some(from.nullable()?);
+                const { bit("on_top_of") }
+            }
+            "pop" => {
+                line.pop = from.word(b"true")?;
+                const { bit("pop") }
+            }
+            "stop" => {
+                line.stop = from.word(b"true")?;
+                const { bit("stop") }
+            }
+            "merge" => {
+                line.merge = from.word(b"true")?;
+                const { bit("merge") }
+            }
+            _ => return None,
+        };
+        if line.keys & bit != 0 {
             return None;
         }
-        line.keys |= 1 << at;
-        from.expect(b':')?;
-        match KEYS[at] {
-            "t" => line.t = Some(from.integer()?),
-            "at" => line.at = Some(from.integer()?),
-            "capacity" => line.capacity = Some(from.integer()?),
-            "initial" => line.initial = Some(from.integer()?),
-            "n" => line.n = Some(from.number()?),
-            "flow" => line.flow = Some(from.flow()?),
-            "woken_by" => line.woken_by = Some(By(from.nullable()?)),
-            "forked_by" => line.forked_by = Some(By(from.nullable()?)),
-            "on_top_of" => line.on_top_of = Some(from.nullable()?),
-            "pop" => line.pop = from.word(b"true")?,
-            "stop" => line.stop = from.word(b"true")?,
-            "merge" => line.merge = from.word(b"true")?,
-            _ => *line.text_of(at)? = Some(Cow::Borrowed(from.text()?)),
-        }
+        line.keys |= bit;
         match from.next()? {
             b',' => {}
             b'}' => break,
@@ -47,31 +146,6 @@ pub fn parse(bytes: &[u8]) -> Option<Line<'_>> {
     }
     from.skip();
     (from.at == bytes.len()).then_some(line)
-}
-
-impl<'a> Line<'a> {
-    /// Where the text of a key goes.
-    fn text_of(&mut self, key: usize) -> Option<&mut Option<Cow<'a, str>>> {
-        Some(match KEYS[key] {
-            "host" => &mut self.host,
-            "machine" => &mut self.machine,
-            "class" => &mut self.class,
-            "state" => &mut self.state,
-            "blocked" => &mut self.blocked,
-            "on" => &mut self.on,
-            "for" => &mut self.wants,
-            "put" => &mut self.put,
-            "get" => &mut self.get,
-            "peek" => &mut self.peek,
-            "reserve" => &mut self.reserve,
-            "link" => &mut self.link,
-            "end" => &mut self.end,
-            "queue" => &mut self.queue,
-            "order" => &mut self.order,
-            "unit" => &mut self.unit,
-            _ => return None,
-        })
-    }
 }
 
 impl<'a> Cursor<'a> {
@@ -113,6 +187,10 @@ impl<'a> Cursor<'a> {
         }
         self.at += length + 1;
         std::str::from_utf8(&rest[..length]).ok()
+    }
+
+    fn cow(&mut self) -> Option<Option<Cow<'a, str>>> {
+        self.text().map(|text| Some(Cow::Borrowed(text)))
     }
 
     fn nullable(&mut self) -> Option<Option<Cow<'a, str>>> {
