@@ -3,9 +3,9 @@
 use crate::cpu::{self, Activities, Cpu};
 use crate::findings::{Facts, Finding, Rules};
 use crate::latency::{Latencies, Latency};
+use crate::lineage::{Answer, Profiled, Row};
 use crate::linux_account::Account;
 use crate::packet_loss::LossLine;
-use crate::lineage::{Answer, Profiled, Row};
 use crate::queues::{QueueAnswer, Queues};
 use crate::session::{Scene, Session};
 use crate::stages::Stages;

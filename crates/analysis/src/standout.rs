@@ -59,8 +59,7 @@ pub fn standings(answer: &Answer, path: &Path) -> Vec<Standing> {
         .into_iter()
         .map(|((class, state), (windows, machines))| {
             let whole: u64 = windows.iter().sum();
-            let shares: Vec<f64> =
-                (0..WINDOWS).map(|at| windows[at] as f64 / (bound(at + 1) - bound(at)).max(1) as f64).collect();
+            let shares: Vec<f64> = (0..WINDOWS).map(|at| windows[at] as f64 / (bound(at + 1) - bound(at)).max(1) as f64).collect();
             let strongest = (0..WINDOWS).max_by_key(|&at| windows[at]).unwrap_or(0);
             let most = machines.iter().max_by_key(|&(&of, &ns)| (ns, std::cmp::Reverse(of)));
             let alone = most.filter(|&(_, &ns)| ns as f64 >= 0.9 * whole as f64).map(|(&of, _)| path.machine(of).to_owned());
@@ -99,7 +98,14 @@ fn handovers(path: &Path) -> u64 {
 }
 
 /// `fix` is what [`Standing::fix`] of the first would bring, if that was asked.
-pub fn judge(answer: &Answer, path: &Path, standings: &[Standing], fix: Option<&Prediction>, lost: u64, thresholds: &PathThresholds) -> Verdict {
+pub fn judge(
+    answer: &Answer,
+    path: &Path,
+    standings: &[Standing],
+    fix: Option<&Prediction>,
+    lost: u64,
+    thresholds: &PathThresholds,
+) -> Verdict {
     let unknown = answer.unknown_ns as f64 / answer.length_ns.max(1) as f64;
     let whole = Evidence { start_ns: answer.start_ns as i64, end_ns: answer.end_ns as i64 };
     let end = format!(", {} of the path unknown, {} events lost", percent(unknown), number(lost));
@@ -154,7 +160,13 @@ fn reason(path: &Path, standings: &[Standing], first: &Standing, fix: Option<&Pr
     }
     if let Some(second) = standings.get(1) {
         if first.share - second.share < first.error.hypot(second.error) {
-            return Some(format!("{}::{} is not behind it beyond the noise ({} ± {})", second.class, second.state, percent(second.share), percent(second.error)));
+            return Some(format!(
+                "{}::{} is not behind it beyond the noise ({} ± {})",
+                second.class,
+                second.state,
+                percent(second.share),
+                percent(second.error)
+            ));
         }
     }
     if handovers(path) == 0 {

@@ -214,14 +214,15 @@ impl Lineage {
         rows.iter_mut().for_each(|row| row.share = row.ns as f64 / length as f64);
         let name = |row: &Row| (row.host.clone(), row.machine.clone(), row.class.clone(), row.state.clone());
         rows.sort_by(|a, b| b.ns.cmp(&a.ns).then_with(|| name(a).cmp(&name(b))));
-        let on_path = |state: &str| rows.iter().filter(|row| row.profile_rank.is_some() && row.state == state).map(|row| row.share).fold(0.0, |sum, share| sum + share);
+        let on_path = |state: &str| {
+            rows.iter()
+                .filter(|row| row.profile_rank.is_some() && row.state == state)
+                .map(|row| row.share)
+                .fold(0.0, |sum, share| sum + share)
+        };
         let mut profiled: Vec<Profiled> = code
             .iter()
-            .map(|(state, &ns)| Profiled {
-                state: (*state).to_owned(),
-                profile_share: ns as f64 / all as f64,
-                path_share: on_path(state),
-            })
+            .map(|(state, &ns)| Profiled { state: (*state).to_owned(), profile_share: ns as f64 / all as f64, path_share: on_path(state) })
             .collect();
         profiled.sort_by(|a, b| b.profile_share.total_cmp(&a.profile_share).then_with(|| a.state.cmp(&b.state)));
         profiled.truncate(MOST_PROFILED);

@@ -41,13 +41,22 @@ pub enum What {
         how: How,
     },
     /// As `Meet`, for a lock.
-    Lock { queue: QueueId, slot: u32, ns: f64, key: u32, how: How },
+    Lock {
+        queue: QueueId,
+        slot: u32,
+        ns: f64,
+        key: u32,
+        how: How,
+    },
     /// It has a lock that was free from the begin.
     Got {
         queue: QueueId,
     },
     /// As `Publish`, for a lock.
-    Unlock { queue: QueueId, slot: u32 },
+    Unlock {
+        queue: QueueId,
+        slot: u32,
+    },
     /// It gets a CPU: the one that was left with this, or one that nobody had.
     Start {
         slot: Option<u32>,
@@ -110,8 +119,17 @@ impl WhatIf {
             self.slots.hold(slot);
         }
         let life = self.life(machine);
-        if !matches!(what, What::Publish { .. } | What::Unlock { .. } | What::PublishWork { .. } | What::RoomBegin { .. } | What::Got { .. } | What::Work | What::Rebase | What::End)
-        {
+        if !matches!(
+            what,
+            What::Publish { .. }
+                | What::Unlock { .. }
+                | What::PublishWork { .. }
+                | What::RoomBegin { .. }
+                | What::Got { .. }
+                | What::Work
+                | What::Rebase
+                | What::End
+        ) {
             life.since = op.t;
         }
         if !life.replay.pending.is_empty() || !self.is_ready(machine, &what) {
@@ -208,7 +226,9 @@ impl WhatIf {
                     replay.past.own(since, op.t, key, most);
                     replay.node = match part {
                         None => self.trail.own(replay.node, key, elapsed),
-                        Some(_) => self.trail.meet(Node { before: replay.node, other: replay.node, ns: elapsed, key, kind: Kind::Meet }, &bits),
+                        Some(_) => {
+                            self.trail.meet(Node { before: replay.node, other: replay.node, ns: elapsed, key, kind: Kind::Meet }, &bits)
+                        }
                     };
                 }
             }
@@ -510,7 +530,12 @@ impl WhatIf {
 
 fn slots(what: &What) -> [Option<u32>; 1] {
     [match *what {
-        What::Publish { slot, .. } | What::Unlock { slot, .. } | What::Meet { slot, .. } | What::Lock { slot, .. } | What::PublishWork { slot } | What::Interrupted { slot, .. } => Some(slot),
+        What::Publish { slot, .. }
+        | What::Unlock { slot, .. }
+        | What::Meet { slot, .. }
+        | What::Lock { slot, .. }
+        | What::PublishWork { slot }
+        | What::Interrupted { slot, .. } => Some(slot),
         What::Start { slot, .. } => slot,
         What::Arrive { below, .. } => below,
         _ => None,

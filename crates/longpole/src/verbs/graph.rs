@@ -100,7 +100,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Way::Active => Mode::Active,
     };
     let options = Options { mode, machine: args.machine, segments: true, spill: Some(interactions::SPILL), ..Options::default() };
-    let answer = interactions::open(&args.input, "graphs are")?.lineage(options)?;
+    let mut interactions = interactions::open(&args.input, "graphs are")?;
+    let mut answer = interactions.lineage(options)?;
+    answer.lost = interactions.told().map_or(0, |told| told.lost);
     let Some(segments) = &answer.segments else { anyhow::bail!("internal error: a path without segments") };
     // A picture of more is no longer looked at, but searched.
     let most = args.most.unwrap_or(if format == Format::Svg { MOST_DRAWN } else { MOST });

@@ -107,7 +107,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 /// What the samples of stacks say of the time on the path.
-fn sampled_stacks(input: &Input, folded: bool, to: Option<&Path>, interactions: &Interactions, answer: &Answer) -> anyhow::Result<ExitCode> {
+fn sampled_stacks(
+    input: &Input,
+    folded: bool,
+    to: Option<&Path>,
+    interactions: &Interactions,
+    answer: &Answer,
+) -> anyhow::Result<ExitCode> {
     let Some(path) = &answer.segments else { bail!("internal error: a path without segments") };
     let on_path = OnPath::new(path, &interactions.seats());
     let running = on_path.running_ns as f64 / answer.length_ns.max(1) as f64;
@@ -127,7 +133,10 @@ fn sampled_stacks(input: &Input, folded: bool, to: Option<&Path>, interactions: 
         out.flush()?;
     }
     let (stacks, share) = (number(counts.busy), percent(running));
-    eprintln!("longpole: {stacks} samples lie on the path, {} lost; something runs on {share} of it, the rest of it cannot be sampled", number(counts.lost));
+    eprintln!(
+        "longpole: {stacks} samples lie on the path, {} lost; something runs on {share} of it, the rest of it cannot be sampled",
+        number(counts.lost)
+    );
     if counts.busy == 0 {
         bail!("no sample lies on the path: record more of them (`longpole record --stacks 999`), or for longer");
     }

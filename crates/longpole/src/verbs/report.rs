@@ -2,11 +2,11 @@
 
 use crate::critical;
 use crate::input::{self, Input};
-use crate::{kernel, machine_log};
 use crate::packets::kernel::Kernel;
 use crate::pass;
 use crate::table::{duration, number, percent, plain, Table};
 use crate::verbs::{latency, queues};
+use crate::{kernel, machine_log};
 use anyhow::Context;
 use longpole_analysis::packet_loss::Places;
 use longpole_analysis::report::{Pass, Report};
@@ -95,7 +95,8 @@ fn head(out: &mut impl Write, report: &Report) -> io::Result<()> {
     let signed = |gain: f64| format!("{}{}", if gain < 0.0 { "" } else { "+" }, percent(gain));
     match (predictions.iter().find(|it| it.gain.is_some_and(|gain| gain > 0.0)), &path.refused) {
         (Some(best), _) => {
-            let range = best.gain_low.zip(best.gain_high).map_or_else(String::new, |(low, high)| format!(" ({} to {})", signed(low), signed(high)));
+            let range =
+                best.gain_low.zip(best.gain_high).map_or_else(String::new, |(low, high)| format!(" ({} to {})", signed(low), signed(high)));
             let next = best.next.as_ref().map_or_else(String::new, |next| format!("; then {}::{} decides", next.machine, next.state));
             writeln!(out, "{} would bring {}{range}{next}.", best.change, signed(best.gain.unwrap_or(0.0)))?;
         }
@@ -113,7 +114,13 @@ fn head(out: &mut impl Write, report: &Report) -> io::Result<()> {
         None => writeln!(out, "A profiler would see nothing run.")?,
     }
     let rows = report.criticality.as_deref().unwrap_or_default();
-    writeln!(out, "\nCRITICAL PATH to the end of {}: {}, {} unknown", path.end_machine, duration(path.length_ns), percent(path.unknown_share))?;
+    writeln!(
+        out,
+        "\nCRITICAL PATH to the end of {}: {}, {} unknown",
+        path.end_machine,
+        duration(path.length_ns),
+        percent(path.unknown_share)
+    )?;
     let mut table = Table::new(&["state", ">criticality", ">profiler rank", ">profile", ">half of it gains"]);
     for row in rows.iter().take(MOST_ROWS) {
         let owner = if row.class == "link" { &row.machine } else { &row.class };
