@@ -69,6 +69,7 @@ truth-kernel:
 # The long forms of tests: the numbers that acceptance asks for.
 soak:
 	LONGPOLE_SOAK=1 cargo test --release -p longpole --test recording --test kernel_many -- --nocapture
+	ORACLE_SYSTEMS=2000 bash tests/oracle.sh
 
 install: all
 	install -D -m 755 target/release/longpole $(DESTDIR)$(prefix)/bin/longpole

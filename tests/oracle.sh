@@ -7,4 +7,5 @@ export PYTHONDONTWRITEBYTECODE=1
 python3 tests/oracle/test_oracle.py
 longpole=${CARGO_TARGET_DIR:-target}/release/longpole
 [ -x "$longpole" ] || cargo build --release -p longpole
+python3 tests/oracle/known.py --longpole "$longpole"
 python3 tests/oracle/compare.py --longpole "$longpole" --systems "${ORACLE_SYSTEMS:-300}" --seed "${ORACLE_SEED:-1}"

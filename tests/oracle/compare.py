@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Holds `longpole path` against the oracle on random systems, in every nanosecond.
 
-Each system is asked for its global path and the active path of several machines. The first system (by seed) whose segments, criticality,
+Each system is asked for its global path, also in windows and threads, and the active path of several machines. The first system (by seed) whose segments, criticality,
 length or unknown time differ is shrunk, by leaving lines out while the difference stays, and printed with both answers; the exit status is
 then 1. What rests on a reading of README.md is marked: `--edges never` leaves those systems out.
 """
@@ -32,10 +32,10 @@ def facts(path):
     }
 
 
-def ask_longpole(program, lines, mode, machine, folder):
+def ask_longpole(program, lines, mode, machine, folder, more=()):
     log = pathlib.Path(folder, "system.jsonl")
     log.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
-    command = [program, "path", "--json", "--mode", mode, *(["--machine", machine] if machine else []), str(log)]
+    command = [program, "path", "--json", "--mode", mode, *(["--machine", machine] if machine else []), *more, str(log)]
     try:
         run = subprocess.run(command, capture_output=True, text=True, timeout=60)
     except subprocess.TimeoutExpired:
@@ -73,25 +73,31 @@ def questions(seed, lines, most):
         yield "active", name
 
 
-def difference(program, lines, mode, machine, folder):
+def windows_of(seed):
+    """In windows of so many interactions and so many threads, which must not change anything."""
+    rng = random.Random(f"windows {seed}")
+    return "--window", str(rng.choice((1, 2, 3, 7, 64))), "--jobs", str(rng.choice((1, 2, 4)))
+
+
+def difference(program, lines, mode, machine, folder, more=()):
     """Which part differs first, or None. What the oracle refuses is no system."""
     want = ask_oracle(lines, mode, machine)
     if "refused" in want:
         return None
-    got = ask_longpole(program, lines, mode, machine, folder)
+    got = ask_longpole(program, lines, mode, machine, folder, more)
     if "failed" in got:
         return "failed"
     return next((part for part in want if want[part] != got[part]), None)
 
 
-def shrink(program, lines, mode, machine, part, folder):
+def shrink(program, lines, mode, machine, part, folder, more=()):
     """Leaves lines out, halves first, while the same part differs."""
     size = max(1, len(lines) // 2)
     while True:
         at, smaller = 0, False
         while at < len(lines):
             fewer = lines[:at] + lines[at + size:]
-            if fewer and difference(program, fewer, mode, machine, folder) == part:
+            if fewer and difference(program, fewer, mode, machine, folder, more) == part:
                 lines, smaller = fewer, True
             else:
                 at += size
@@ -107,20 +113,21 @@ def check(work):
     asked = 0
     with tempfile.TemporaryDirectory() as folder:
         for mode, machine in questions(seed, lines, most):
-            part = difference(program, lines, mode, machine, folder)
-            if part:
-                return seed, asked, features, (mode, machine, part)
-            asked += 1
+            for more in ((), windows_of(seed)) if mode == "global" else ((),):
+                part = difference(program, lines, mode, machine, folder, more)
+                if part:
+                    return seed, asked, features, (mode, machine, part, more)
+                asked += 1
     return seed, asked, features, None
 
 
 def show(program, seed, edges, found):
-    mode, machine, part = found
+    mode, machine, part, more = found
     lines, features = systems.system(seed, edges)
     with tempfile.TemporaryDirectory() as folder:
-        fewer = shrink(program, lines, mode, machine, part, folder)
-        want, got = ask_oracle(fewer, mode, machine), ask_longpole(program, fewer, mode, machine, folder)
-        print(f"system {seed} differs in {part}: {mode}{' of ' + machine if machine else ''}; {len(fewer)} of {len(lines)} lines show it")
+        fewer = shrink(program, lines, mode, machine, part, folder, more)
+        want, got = ask_oracle(fewer, mode, machine), ask_longpole(program, fewer, mode, machine, folder, more)
+        print(f"system {seed} differs in {part}: {' '.join([mode, *more])}{' of ' + machine if machine else ''}; {len(fewer)} of {len(lines)} lines show it")
         print(f"in the whole: {', '.join(sorted(features))}")
         print("".join(line + "\n" for line in fewer), end="")
         for name, answer in (("oracle", want), ("longpole", got)):

@@ -13,15 +13,19 @@ mod active;
 mod answer;
 pub(crate) mod key;
 mod life;
+mod loom;
 mod path;
 mod profile;
+mod runs;
 mod segments;
 pub(crate) mod steps;
 mod tree;
+mod window;
 
 pub use answer::{Answer, Contradiction, Inner, NoAnswer, Profiled, Row};
 pub use key::Kind;
 pub use path::{Path, Segment, Stretch};
+pub use segments::Spill;
 
 use active::Active;
 use key::{Key, Keys, Link, State};
@@ -29,6 +33,7 @@ use life::{Life, Tip};
 use longpole_model::interaction::{Cause, Deed, Interaction, MachineId, QueueId, Vocabulary};
 use longpole_model::names::NameId;
 use longpole_model::tokens::{Origin, Queues};
+use loom::{Loom, Windows};
 use segments::Segments;
 use tree::Tree;
 
@@ -45,11 +50,26 @@ pub struct Options {
     pub most_tokens: usize,
     /// Changes of machines that are kept for causes that lie before now, all machines together.
     pub most_past: usize,
+    /// Interactions that are one window, charged apart from the others; none: all is charged as it comes. Active paths have none.
+    pub window: Option<usize>,
+    /// Threads that charge windows.
+    pub jobs: usize,
+    /// Where the segments of a long global path go; none: into memory.
+    pub spill: Option<Spill>,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { mode: Mode::Global, machine: None, segments: false, most_tokens: 1 << 20, most_past: 1 << 20 }
+        Options {
+            mode: Mode::Global,
+            machine: None,
+            segments: false,
+            most_tokens: 1 << 20,
+            most_past: 1 << 20,
+            window: None,
+            jobs: 1,
+            spill: None,
+        }
     }
 }
 
@@ -68,6 +88,41 @@ struct From {
     t: u64,
     host: Option<NameId>,
     link: Option<NameId>,
+}
+
+/// What was there early, of what a machine took in a state without waiting.
+#[derive(Clone, Copy, Debug, Default)]
+struct Slack {
+    least: Option<u64>,
+    /// Time between two takings of the machine; and of that, where what was taken had hardly been there.
+    cycles: u64,
+    near: u64,
+}
+
+/// What was there for less than this part of a cycle came nearly too late.
+const NEARLY: u64 = 20;
+
+impl Slack {
+    fn took(&mut self, slack: u64, cycle: u64) {
+        self.least = Some(self.least.map_or(slack, |least| least.min(slack)));
+        self.cycles += cycle;
+        if slack <= cycle / NEARLY {
+            self.near += cycle;
+        }
+    }
+
+    fn join(&mut self, other: Slack) {
+        self.least = match (self.least, other.least) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        };
+        self.cycles += other.cycles;
+        self.near += other.near;
+    }
+
+    fn near_share(&self) -> Option<f64> {
+        (self.cycles > 0).then(|| self.near as f64 / self.cycles as f64)
+    }
 }
 
 /// Whose end counts, so far.
@@ -95,7 +150,8 @@ const MOST_TOLD: usize = 20;
 
 pub struct Lineage {
     options: Options,
-    tree: Tree,
+    loom: Loom,
+    /// Of lineages that are charged as they come.
     segments: Option<Segments>,
     keys: Keys,
     lives: Vec<Life>,
@@ -112,7 +168,7 @@ pub struct Lineage {
     end: Option<EndMark>,
     /// Each key's time over all machines.
     totals: Vec<u64>,
-    slack: Vec<Option<u64>>,
+    slack: Vec<Slack>,
     counts: Counts,
     interactions: u64,
 }
@@ -123,9 +179,18 @@ impl Lineage {
             Mode::Global => None,
             Mode::Active => Some(Active::new(options.segments)),
         };
+        let window = options.window.filter(|_| active.is_none());
+        let loom = match window {
+            Some(window) => Loom::Later(Box::new(Windows::new(window, options.jobs, options.segments, options.spill))),
+            None => Loom::Now(Tree::default()),
+        };
+        let mut segments = (window.is_none() && options.segments || active.is_some()).then(Segments::default);
+        if let (Some(segments), Some(spill), None) = (&mut segments, options.spill, &active) {
+            segments.spill(spill);
+        }
         Lineage {
-            tree: Tree::default(),
-            segments: (options.segments || active.is_some()).then(Segments::default),
+            loom,
+            segments,
             keys: Keys::default(),
             lives: Vec::new(),
             queues: Queues::new(options.most_tokens),
@@ -160,6 +225,7 @@ impl Lineage {
         if self.segments.as_ref().is_some_and(Segments::is_due) {
             self.clear_segments();
         }
+        self.loom.step();
     }
 
     /// What is before is left out of the path, though not of what it leads to; to be said before anything has happened.
@@ -181,7 +247,8 @@ impl Lineage {
 
     /// The length of the tree and the number of tips it is made for.
     pub fn inner(&self) -> Inner {
-        Inner { nodes: self.tree.len(), tips: self.tree.holds(), segments: self.segments.as_ref().map_or(0, Segments::len) }
+        let (nodes, tips, segments) = self.loom.sizes();
+        Inner { nodes, tips, segments: self.segments.as_ref().map_or(segments, Segments::len) }
     }
 
     fn life(&mut self, machine: MachineId) -> &mut Life {
@@ -201,7 +268,7 @@ impl Lineage {
         let id = self.keys.id(key);
         if self.keys.len() > self.totals.len() {
             self.totals.push(0);
-            self.slack.push(None);
+            self.slack.push(Slack::default());
         }
         id
     }
@@ -246,21 +313,18 @@ impl Lineage {
         if from >= to {
             return tip;
         }
-        let node = self.tree.own(tip.node, from);
-        self.tree.charge(node, key, to - from);
-        let segment = self.segments.as_mut().map_or(segments::NONE, |segments| segments.add(key, from, to, tip.segment));
-        Tip { node, segment }
+        self.loom.extend(tip, from, to, key, self.segments.as_mut())
     }
 
     /// A lineage that begins at `t`: what lies before is unknown.
     fn unknown(&mut self, machine: MachineId, t: u64) -> Tip {
-        let tip = Tip { node: self.tree.root(), segment: segments::NONE };
+        let tip = self.loom.root();
         let key = self.state_key(machine, State::Unknown);
         self.extend(tip, 0, t, key)
     }
 
     fn share(&mut self, tip: Tip) -> Tip {
-        self.tree.hold(tip.node);
+        self.loom.hold(tip);
         tip
     }
 
@@ -271,7 +335,7 @@ impl Lineage {
         let before = life.tip.replace(tip);
         life.since = now;
         if let Some(forgotten) = life.past.jump(now, before, most) {
-            self.tree.release(forgotten.node);
+            self.loom.release(forgotten);
         }
     }
 
@@ -283,6 +347,9 @@ impl Lineage {
             self.counts.negative_links += 1;
         }
         let tip = self.lineage_at(cause.by, at.min(self.now));
+        if at >= self.now {
+            return Some(tip);
+        }
         let kind = cause.link.map_or(Link::Wakeup, Link::Named);
         let key = self.key(Key::Link { queue: None, kind });
         Some(self.extend(tip, at, self.now, key))
@@ -290,7 +357,7 @@ impl Lineage {
 
     fn lineage_at(&mut self, machine: MachineId, at: u64) -> Tip {
         if at <= self.begin.unwrap_or(0) && at < self.now {
-            return Tip { node: self.tree.root(), segment: segments::NONE };
+            return self.loom.root();
         }
         self.charge(machine);
         let now = self.now;
@@ -309,14 +376,15 @@ impl Lineage {
         };
         let tip = tip.unwrap_or(current);
         let past = &self.lives[machine.0 as usize].past;
-        let node = self.tree.past(tip.node, end, at, past.charges(at, end));
-        let segment = self.segments.as_mut().map_or(segments::NONE, |segments| segments.past(tip.segment, at));
-        Tip { node, segment }
+        self.loom.past(tip, end, at, past.charges(at, end), self.segments.as_mut())
     }
 
     /// The lineage of a token's maker, held, followed by the link from there to now.
     fn handed(&mut self, from: From, queue: QueueId, host: Option<NameId>) -> Tip {
         let tip = self.share(from.tip);
+        if from.t >= self.now {
+            return tip;
+        }
         let kind = match from.link {
             Some(link) => Link::Named(link),
             None if from.host == host => Link::Queued,
@@ -358,10 +426,10 @@ impl Lineage {
     /// Takes the holds of tokens that are gone, and adds those of tokens that were split.
     fn settle(&mut self) {
         while let Some(from) = self.queues.copied.pop() {
-            self.tree.hold(from.tip.node);
+            self.loom.hold(from.tip);
         }
         while let Some(from) = self.queues.spent.pop() {
-            self.tree.release(from.tip.node);
+            self.loom.release(from.tip);
         }
     }
 

@@ -3,7 +3,7 @@
 #[path = "support/walk.rs"]
 mod walk;
 
-use longpole_analysis::lineage::{Answer, Lineage, Mode, Options};
+use longpole_analysis::lineage::{Answer, Lineage, Mode, Options, Spill};
 use longpole_model::machine_log::Reader;
 use proptest::prelude::*;
 use walk::{History, Kind, Line, Op, Piece};
@@ -118,6 +118,18 @@ fn an_unknown_waker_ends_the_global_path_and_leaves_the_block_unknown_in_active_
     let text = "0 A state=a\n2 A blocked=x\n5 A woken_by=null\n5 A state=b\n9 - end=A";
     assert_eq!(global(text), "0-5 A::UNKNOWN, 5-9 A::b");
     assert_eq!(active("A", text), "0-2 A::a, 2-5 A::UNKNOWN, 5-9 A::b");
+}
+
+#[test]
+fn a_cause_that_lies_windows_before_is_found() {
+    // The waker's lineage at 2 is that of a put at 1; by 8 it has been forgotten but for its symbol.
+    let text = "0 A state=a\n0 B state=b\n0 C state=c\n0 C blocked=x\n1 A put=q\n2 C get=q\n3 C state=c\n4 C state=d\n5 C state=e\n6 C state=f\n7 B blocked=x\n8 B woken_by=C at=4\n8 B state=z\n9 - end=B";
+    let whole = with(options(Mode::Global, None), &lines(text));
+    assert_eq!(drawn(&whole), "0-1 A::a, 1-2 q::queued, 2-4 C::c, 4-8 link::wakeup, 8-9 B::z");
+    for window in 1..16 {
+        let parts = with(Options { window: Some(window), jobs: 1 + window % 3, ..options(Mode::Global, None) }, &lines(text));
+        assert_eq!(parts, whole, "{window}");
+    }
 }
 
 #[test]
@@ -366,6 +378,66 @@ fn system() -> impl Strategy<Value = (Vec<Kind>, Vec<Line>)> {
     (proptest::collection::vec(kind(), 3), lines)
 }
 
+#[test]
+fn a_taking_is_nearly_critical_if_its_supply_came_within_a_twentieth_of_the_cycle() {
+    // B takes at 100, 200 and 300 in state b; what it takes had been there for 40, 5 and 6 ns.
+    let text = "0 A state=a\n0 B state=b\n60 A put=q\n100 B get=q\n195 A put=q\n200 B get=q\n294 A put=q\n300 B get=q\n310 - end=B";
+    let answer = with(options(Mode::Global, None), &lines(text));
+    let row = answer.criticality.iter().find(|row| row.machine == "B").unwrap();
+    assert_eq!((row.slack_ns, row.near_critical_share), (Some(5), Some(0.5)));
+    let none = with(options(Mode::Global, None), &lines("0 A state=a\n5 - end=A"));
+    assert_eq!(none.criticality[0].near_critical_share, None);
+}
+
+/// A few lines over and over, so that the path is long.
+fn long_log((kinds, some): &(Vec<Kind>, Vec<Line>)) -> String {
+    let many: Vec<Line> = some.iter().cloned().cycle().take(4_000).collect();
+    walk::log(kinds, &many)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_path_that_goes_to_a_file_is_the_same(system in system(), window in proptest::option::of(1usize..2_000)) {
+        let log = long_log(&system);
+        let whole = with(options(Mode::Global, None), &log);
+        let spill = Some(Spill { make: tempfile::tempfile, from: 300 });
+        let spilled = with(Options { spill, window, jobs: 2, ..options(Mode::Global, None) }, &log);
+        prop_assert_eq!(spilled, whole);
+    }
+}
+
+#[test]
+fn a_long_path_takes_little_memory_where_it_goes_to_a_file() {
+    let mut text = String::from("0 A state=a\n0 B blocked=x\n0 C state=c\n");
+    for round in 0..20_000u64 {
+        let t = round * 10;
+        text += &format!("{} A put=q\n{} A blocked=y\n{} B get=q\n{} B state=s{}\n", t + 2, t + 2, t + 3, t + 3, round % 3);
+        // What a machine was before is asked for now and then.
+        text += &format!("{} B put=r\n{} B blocked=x\n{} A get=r\n{} A state=a\n", t + 7, t + 7, t + 7, t + 7);
+        if round % 100 == 99 {
+            text += &format!("{} C blocked=z\n{} C woken_by=A at={} link=late\n", t + 8, t + 9, t - 300);
+        }
+    }
+    text += "300000 - end=A";
+    let log = lines(&text);
+    let whole = with(options(Mode::Global, None), &log);
+    let mut reader = Reader::new(log.as_bytes());
+    let mut lineage = Lineage::new(Options { spill: Some(Spill { make: tempfile::tempfile, from: 1_000 }), ..options(Mode::Global, None) });
+    let mut most = 0;
+    while let Some(interaction) = reader.next_interaction().unwrap() {
+        lineage.interaction(reader.vocabulary(), &interaction);
+        most = most.max(lineage.inner().segments);
+    }
+    let spilled = lineage.answer(reader.vocabulary()).unwrap();
+    assert!(pieces(&whole).len() > 60_000 && most < 20_000, "{most}");
+    assert_eq!(spilled, whole);
+    // Where no file can be had, it stays in memory.
+    let nowhere = Some(Spill { make: || Err(std::io::Error::other("no room")), from: 1_000 });
+    assert_eq!(with(Options { spill: nowhere, ..options(Mode::Global, None) }, &log), whole);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
 
@@ -398,6 +470,17 @@ proptest! {
         sums.sort();
         rows.sort();
         prop_assert_eq!(sums, rows);
+    }
+
+    #[test]
+    fn windows_and_threads_change_nothing((kinds, lines) in system(), with_segments in any::<bool>()) {
+        let log = walk::log(&kinds, &lines);
+        let options = Options { segments: with_segments, ..options(Mode::Global, None) };
+        let whole = with(options.clone(), &log);
+        for (window, jobs) in [(1, 1), (2, 2), (3, 1), (7, 4), (64, 2)] {
+            let parts = with(Options { window: Some(window), jobs, ..options.clone() }, &log);
+            prop_assert_eq!(&parts, &whole, "{} of {}: {}", window, jobs, log);
+        }
     }
 
     #[test]

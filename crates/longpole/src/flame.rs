@@ -34,7 +34,9 @@ impl Frame {
 pub fn svg(out: &mut impl Write, title: &str, lines: &[String]) -> io::Result<()> {
     let mut root = Frame::default();
     for line in lines {
-        let Some((stack, count)) = line.rsplit_once(' ').and_then(|(stack, count)| Some((stack, count.parse::<u64>().ok()?))) else { continue };
+        let Some((stack, count)) = line.rsplit_once(' ').and_then(|(stack, count)| Some((stack, count.parse::<u64>().ok()?))) else {
+            continue;
+        };
         root.count += count;
         let mut frame = &mut root;
         for name in stack.split(';').take(DEEPEST) {

@@ -5,7 +5,7 @@
 use crate::input::{self, Input};
 use crate::{kernel, machine_log, WrongUsage};
 use anyhow::{anyhow, bail, Context};
-use longpole_analysis::lineage::{Answer, Lineage, Options};
+use longpole_analysis::lineage::{Answer, Lineage, Options, Spill};
 use longpole_analysis::what_if::{self, WhatIf};
 use longpole_model::causes::{About, Composer, Seat, Told};
 use longpole_model::interaction::{Deed, Interaction, Vocabulary};
@@ -16,6 +16,9 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
+
+/// Where a long path goes; the file has no name, so nothing of it stays, whatever ends us.
+pub const SPILL: Spill = Spill { make: tempfile::tempfile, from: 1 << 20 };
 
 pub struct Interactions {
     shown: String,

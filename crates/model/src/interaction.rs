@@ -3,9 +3,9 @@
 //! It says the same as the machine log ([`crate::machine_log`]) and no more, but with ids instead of text. Whatever can tell of machines
 //! (a machine log, rules over a trace, a simulator) yields interactions in the order of time; analyses read nothing else.
 
+use crate::hash::IdMap;
 use crate::names::{NameId, Names};
 use crate::tokens::{Amount, Shape};
-use std::collections::HashMap;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MachineId(pub u32);
@@ -125,9 +125,11 @@ pub enum Wants {
 pub struct Vocabulary {
     pub names: Names,
     machines: Vec<(NameId, NameId)>,
-    machine_ids: HashMap<(NameId, NameId), MachineId>,
+    machine_ids: IdMap<(NameId, NameId), MachineId>,
     queues: Vec<NameId>,
-    queue_ids: HashMap<NameId, QueueId>,
+    queue_ids: IdMap<NameId, QueueId>,
+    /// What queues that are used for one name after the other are called now.
+    passing: IdMap<QueueId, String>,
 }
 
 impl Vocabulary {
@@ -161,7 +163,34 @@ impl Vocabulary {
         self.machines.get(machine.0 as usize).map_or("", |machine| self.names.text(machine.1))
     }
 
+    /// The queue of this name, if there is one.
+    pub fn known_queue(&self, name: &str) -> Option<QueueId> {
+        self.queue_ids.get(&self.names.find(name)?).copied()
+    }
+
+    /// A queue that bears this name for now and `shared` for good; one that is no longer used, or else a new one.
+    pub fn passing_queue(&mut self, name: &str, shared: NameId, unused: Option<QueueId>) -> QueueId {
+        let queue = unused.unwrap_or_else(|| {
+            self.queues.push(shared);
+            QueueId(self.queues.len() as u32 - 1)
+        });
+        let now = self.passing.entry(queue).or_default();
+        now.clear();
+        now.push_str(name);
+        queue
+    }
+
+    /// What it is called now.
     pub fn queue_name(&self, queue: QueueId) -> &str {
-        self.queues.get(queue.0 as usize).map_or("", |&name| self.names.text(name))
+        self.passing.get(&queue).map_or_else(|| self.link_name(queue), String::as_str)
+    }
+
+    /// What its links are called.
+    pub fn link_name(&self, queue: QueueId) -> &str {
+        self.names.text(self.link_id(queue))
+    }
+
+    pub fn link_id(&self, queue: QueueId) -> NameId {
+        self.queues.get(queue.0 as usize).copied().unwrap_or(NameId(u32::MAX))
     }
 }

@@ -5,6 +5,8 @@
 //! look like an answer. What is well-formed but cannot have happened (a get of what is not there) is for the analysis to count.
 
 mod line;
+mod quick;
+mod replies;
 mod write;
 
 pub use write::Writer;
@@ -13,6 +15,7 @@ use crate::interaction::{Cause, Deed, Interaction, MachineId, QueueId, Vocabular
 use crate::names::NameId;
 use crate::tokens::{Amount, Order, Shape, Unit};
 use line::{By, Line, Number};
+use replies::{Replies, Use};
 use std::io::{self, BufRead};
 
 /// A longer line is refused rather than kept.
@@ -52,6 +55,7 @@ pub struct Reader<R> {
     filled: usize,
     given: usize,
     seen: Vec<bool>,
+    replies: Replies,
 }
 
 impl<R: BufRead> Reader<R> {
@@ -66,6 +70,7 @@ impl<R: BufRead> Reader<R> {
             filled: 0,
             given: 0,
             seen: Vec::new(),
+            replies: Replies::default(),
         }
     }
 
@@ -118,8 +123,10 @@ impl<R: BufRead> Reader<R> {
                 // The line is parsed where it lies; what comes of it holds no text.
                 let parsed = Line::parse(&buffer[..end]);
                 let steps = match parsed {
-                    Ok(line) => Steps { vocabulary: &mut self.vocabulary, seen: &mut self.seen, t: &mut self.t, number: self.line }
-                        .of(&line, &mut self.waiting),
+                    Ok(line) => {
+                        let (vocabulary, seen, replies) = (&mut self.vocabulary, &mut self.seen, &mut self.replies);
+                        Steps { vocabulary, seen, replies, t: &mut self.t, number: self.line }.of(&line, &mut self.waiting)
+                    }
                     Err(what) => Err(what),
                 };
                 self.input.consume(end + 1);
@@ -138,7 +145,8 @@ impl<R: BufRead> Reader<R> {
 
     fn take(&mut self, bytes: &[u8]) -> Result<(), LogError> {
         let line = Line::parse(bytes).map_err(|what| self.refuse(what))?;
-        let steps = Steps { vocabulary: &mut self.vocabulary, seen: &mut self.seen, t: &mut self.t, number: self.line };
+        let (vocabulary, seen, replies) = (&mut self.vocabulary, &mut self.seen, &mut self.replies);
+        let steps = Steps { vocabulary, seen, replies, t: &mut self.t, number: self.line };
         self.filled = steps.of(&line, &mut self.waiting).map_err(|what| LogError::Line { line: self.line, what })?;
         Ok(())
     }
@@ -153,6 +161,7 @@ struct Steps<'a> {
     vocabulary: &'a mut Vocabulary,
     /// Queues that were used or declared.
     seen: &'a mut Vec<bool>,
+    replies: &'a mut Replies,
     t: &'a mut u64,
     number: u64,
 }
@@ -230,22 +239,24 @@ impl Steps<'_> {
     fn deed(&mut self, line: &Line<'_>, host: &str, machine: MachineId) -> Result<Option<Deed>, String> {
         let flow = line.flow.as_deref().map(|flow| self.vocabulary.names.intern(flow));
         if let Some(queue) = &line.put {
-            let queue = self.used(queue);
+            let n = line.units()?;
+            let queue = self.used(queue, Use::Put(n))?;
             let link = line.link.as_deref().map(|link| self.vocabulary.names.intern(link));
-            return Ok(Some(Deed::Put { machine, queue, n: line.units()?, flow, link }));
+            return Ok(Some(Deed::Put { machine, queue, n, flow, link }));
         }
         if let Some(queue) = &line.get {
-            return Ok(Some(Deed::Get { machine, queue: self.used(queue), amount: line.amount(), flow }));
+            let amount = line.amount();
+            return Ok(Some(Deed::Get { machine, queue: self.used(queue, Use::Got(amount))?, amount, flow }));
         }
         if let Some(queue) = &line.peek {
-            return Ok(Some(Deed::Peek { machine, queue: self.used(queue), amount: line.amount(), flow }));
+            return Ok(Some(Deed::Peek { machine, queue: self.used(queue, Use::Named)?, amount: line.amount(), flow }));
         }
         if let Some(queue) = &line.reserve {
-            return Ok(Some(Deed::Reserve { machine, queue: self.used(queue), n: line.units()? }));
+            return Ok(Some(Deed::Reserve { machine, queue: self.used(queue, Use::Named)?, n: line.units()? }));
         }
         if let Some(why) = &line.blocked {
             let why = self.vocabulary.names.intern(why);
-            let on = line.on.as_deref().map(|queue| self.vocabulary.queue(queue));
+            let on = line.on.as_deref().map(|queue| self.replies.queue(self.vocabulary, queue, Use::Named)).transpose()?;
             let wants = match line.wants.as_deref() {
                 None => None,
                 Some("tokens") => Some(Wants::Tokens),
@@ -264,10 +275,10 @@ impl Steps<'_> {
         Ok(line.stop.then_some(Deed::Stop { machine }))
     }
 
-    fn used(&mut self, name: &str) -> QueueId {
-        let queue = self.vocabulary.queue(name);
+    fn used(&mut self, name: &str, with: Use) -> Result<QueueId, String> {
+        let queue = self.replies.queue(self.vocabulary, name, with)?;
         mark(self.seen, queue);
-        queue
+        Ok(queue)
     }
 
     fn declaration(&mut self, line: &Line<'_>) -> Result<Deed, String> {
@@ -331,4 +342,103 @@ impl Line<'_> {
 /// A name that a reader may show.
 pub(crate) fn quoted(vocabulary: &Vocabulary, name: NameId) -> String {
     serde_json::Value::from(vocabulary.names.text(name)).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::line::Line;
+    use super::quick;
+    use proptest::prelude::*;
+
+    /// Lines of the log's own words, well-formed or nearly so.
+    fn line() -> impl Strategy<Value = String> {
+        let key = proptest::sample::select(
+            &[
+                "t",
+                "host",
+                "machine",
+                "class",
+                "state",
+                "blocked",
+                "on",
+                "for",
+                "put",
+                "get",
+                "n",
+                "flow",
+                "woken_by",
+                "forked_by",
+                "at",
+                "link",
+                "on_top_of",
+                "pop",
+                "stop",
+                "end",
+                "queue",
+                "capacity",
+                "order",
+                "initial",
+                "merge",
+                "x_own",
+                "stat",
+                "",
+            ][..],
+        );
+        let value = proptest::sample::select(
+            &[
+                "0",
+                "7",
+                "12",
+                "012",
+                "-1",
+                "1.5",
+                "1e3",
+                "999999999999999999",
+                "9223372036854775807",
+                "9223372036854775808",
+                "\"A\"",
+                "\"all\"",
+                "\"\"",
+                "\"a b\"",
+                "\"\\u0041\"",
+                "\"ä\"",
+                "\"\u{7f}\"",
+                "\"\u{1}\"",
+                "null",
+                "true",
+                "false",
+                "tru",
+                "[1]",
+                "{\"a\":1}",
+                "",
+            ][..],
+        );
+        let space = proptest::sample::select(&["", "", "", " ", "\t", "\r", "\u{b}"][..]);
+        let member = (key, value, space).prop_map(|(key, value, space)| format!("{space}\"{key}\"{space}:{space}{value}"));
+        let end = proptest::sample::select(&["}", "}", "}", "} ", "}}", "", ",}", "} x"][..]);
+        (proptest::collection::vec(member, 0..5), end).prop_map(|(members, end)| format!("{{{}{end}", members.join(",")))
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 20_000, ..ProptestConfig::default() })]
+
+        #[test]
+        fn what_is_read_quickly_is_read_the_same_by_the_reader_of_all_json(text in line()) {
+            if let Some(line) = quick::parse(text.as_bytes()) {
+                prop_assert_eq!(Ok(line), Line::parse_any(text.as_bytes()));
+            }
+        }
+    }
+
+    #[test]
+    fn the_common_shapes_are_read_quickly() {
+        for text in [
+            "{\"t\":5,\"machine\":\"A\",\"state\":\"run\"}",
+            "{\"t\": 5, \"machine\": \"A\", \"put\": \"q\", \"n\": 1500, \"flow\": 7}\r",
+            "{\"t\":0,\"machine\":\"A\",\"woken_by\":null}",
+            "{\"queue\":\"q\",\"capacity\":4,\"merge\":true}",
+        ] {
+            assert!(quick::parse(text.as_bytes()).is_some(), "{text}");
+        }
+    }
 }

@@ -15,10 +15,39 @@ const MOST_NAMES: usize = 1 << 16;
 pub struct Names {
     texts: Vec<String>,
     ids: HashMap<String, NameId>,
+    /// The last name of each quick hash: a glance before the table, whose hash is slow since traces choose what is in it.
+    recent: Vec<NameId>,
+}
+
+const RECENT: usize = 1 << 10;
+
+/// Multiplies and folds; whoever makes names collide here gains nothing but the way through the table.
+fn quick_hash(text: &str) -> usize {
+    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+    let (chunks, rest) = text.as_bytes().as_chunks::<8>();
+    let mut hash = text.len() as u64;
+    for chunk in chunks {
+        hash = (hash.rotate_left(23) ^ u64::from_le_bytes(*chunk)).wrapping_mul(FACTOR);
+    }
+    let rest = rest.iter().fold(0u64, |all, &byte| all << 8 | u64::from(byte));
+    hash = (hash.rotate_left(23) ^ rest).wrapping_mul(FACTOR);
+    (hash >> 40) as usize % RECENT
 }
 
 impl Names {
     pub fn intern(&mut self, text: &str) -> NameId {
+        let place = quick_hash(text);
+        match self.recent.get(place) {
+            Some(&id) if self.texts.get(id.0 as usize).is_some_and(|known| known == text) => return id,
+            Some(_) => {}
+            None => self.recent.resize(RECENT, NameId(u32::MAX)),
+        }
+        let id = self.intern_slowly(text);
+        self.recent[place] = id;
+        id
+    }
+
+    fn intern_slowly(&mut self, text: &str) -> NameId {
         if let Some(&id) = self.ids.get(text) {
             return id;
         }

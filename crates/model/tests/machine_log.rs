@@ -152,3 +152,26 @@ proptest! {
         let _ = read(&bytes[..]);
     }
 }
+
+#[test]
+fn replies_of_many_calls_cost_no_memory_and_keep_their_names() {
+    let mut log = String::new();
+    let mut line = |t: u64, text: String| log += &format!("{{\"t\":{t},\"machine\":\"A\",{text}}}\n");
+    for call in 0..200_000u64 {
+        line(call, format!("\"put\":\"rpc:X:reply:{call}\""));
+        // Three calls are under way at any time.
+        if call >= 2 {
+            line(call, format!("\"get\":\"rpc:X:reply:{}\"", call - 2));
+        }
+    }
+    let mut reader = Reader::new(log.as_bytes());
+    let mut queues = std::collections::HashSet::new();
+    while let Some(interaction) = reader.next_interaction().unwrap() {
+        if let Deed::Put { queue, .. } = interaction.deed {
+            queues.insert(queue);
+        }
+    }
+    assert!(reader.vocabulary().names.len() < 70_000, "{}", reader.vocabulary().names.len());
+    assert!(queues.len() < 70_000, "{}", queues.len());
+    assert_eq!(written(&log), log);
+}

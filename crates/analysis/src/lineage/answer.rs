@@ -2,8 +2,11 @@
 
 use super::active::Active;
 use super::key::{Key, Kind, State, Words};
+use super::loom::Loom;
 use super::path::Path;
-use super::{Lineage, Mode};
+use super::segments::Forward;
+use super::tree::Tree;
+use super::{Lineage, Mode, Slack};
 use longpole_model::interaction::{MachineId, Vocabulary};
 use serde::Serialize;
 use std::collections::HashMap;
@@ -29,6 +32,8 @@ pub struct Row {
     pub profile_share: Option<f64>,
     /// How much earlier than needed what this state took was there, at least. None where it took nothing without waiting.
     pub slack_ns: Option<u64>,
+    /// Of the time between two takings without waiting, the share of those where what was taken had been there for at most a twentieth of it.
+    pub near_critical_share: Option<f64>,
 }
 
 /// A state as a profiler sees it, and what it is on the path.
@@ -113,22 +118,26 @@ impl Lineage {
         let start = begin.min(end.t);
         let words: Vec<Words> = self.keys.iter().map(|key| key.words(vocabulary)).collect();
         let is_active = self.options.mode == Mode::Active;
+        let loom = std::mem::replace(&mut self.loom, Loom::Now(Tree::default()));
         let (profile, path) = match self.active.take() {
-            Some(active) => Active::finish(active),
+            Some(active) => {
+                let (profile, path) = Active::finish(active);
+                (profile, path.map(Forward::from))
+            }
             None => {
+                let (tree, tip, segments) = loom.finish(tip);
                 let mut profile: HashMap<u32, u64> = HashMap::new();
-                for (key, ns) in self.tree.profile(tip.node) {
+                for (key, ns) in tree.profile(tip.node) {
                     *profile.entry(key).or_default() += ns;
                 }
-                let back = self.segments.as_ref().map(|segments| segments.back(tip.segment, start));
-                (profile, back.map(|back| back.into_iter().rev().collect()))
+                (profile, self.segments.take().or(segments).map(|segments| segments.forward(tip.segment)))
             }
         };
         let length = end.t - start;
         let counted: u64 = profile.values().sum();
         conserved(length, counted)?;
         let (criticality, profiled) = self.rows(&profile, &words, &end.totals, length);
-        let kinds = self.keys.iter().map(|key| self.kind(key)).collect();
+        let kinds = self.keys.iter().zip(&words).map(|(key, words)| if words[3] == "preempted" { Kind::Runnable } else { self.kind(key) }).collect();
         let segments = path.map(|path| Path::new(path, words, kinds));
         if let Some(segments) = &segments {
             let reached = segments.stretches().try_fold(start, |at, next| if next.start == at { Ok(next.end) } else { Err(at) });
@@ -176,14 +185,14 @@ impl Lineage {
         let all: u64 = code.values().sum();
         let mut sorted: Vec<u64> = code.values().copied().collect();
         sorted.sort_unstable();
-        let mut rows: HashMap<&Words, Row> = HashMap::new();
+        let mut rows: HashMap<&Words, (Row, Slack)> = HashMap::new();
         for (&key, &ns) in profile.iter().filter(|(_, &ns)| ns > 0) {
             let Some(words) = words.get(key as usize) else { continue };
-            let slack = self.slack.get(key as usize).copied().flatten();
-            let row = rows.entry(words).or_insert_with(|| {
+            let slack = self.slack.get(key as usize).copied().unwrap_or_default();
+            let (row, slacks) = rows.entry(words).or_insert_with(|| {
                 let [host, machine, class, state] = words.clone();
                 let total = is_code(words).then(|| code.get(state.as_str()).copied()).flatten();
-                Row {
+                let row = Row {
                     host,
                     machine,
                     class,
@@ -193,15 +202,15 @@ impl Lineage {
                     profile_rank: total.map(|total| (sorted.len() - sorted.partition_point(|&ns| ns <= total)) as u64 + 1),
                     profile_share: total.map(|total| total as f64 / all as f64),
                     slack_ns: None,
-                }
+                    near_critical_share: None,
+                };
+                (row, Slack::default())
             });
             row.ns += ns;
-            row.slack_ns = match (row.slack_ns, slack) {
-                (Some(a), Some(b)) => Some(a.min(b)),
-                (a, b) => a.or(b),
-            };
+            slacks.join(slack);
         }
-        let mut rows: Vec<Row> = rows.into_values().collect();
+        let told = |(row, slack): (Row, Slack)| Row { slack_ns: slack.least, near_critical_share: slack.near_share(), ..row };
+        let mut rows: Vec<Row> = rows.into_values().map(told).collect();
         rows.iter_mut().for_each(|row| row.share = row.ns as f64 / length as f64);
         let name = |row: &Row| (row.host.clone(), row.machine.clone(), row.class.clone(), row.state.clone());
         rows.sort_by(|a, b| b.ns.cmp(&a.ns).then_with(|| name(a).cmp(&name(b))));

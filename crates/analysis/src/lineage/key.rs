@@ -78,7 +78,7 @@ impl Key {
                 [vocabulary.host(machine).to_owned(), name.to_owned(), class.map_or_else(|| name.to_owned(), text), state]
             }
             Key::Link { queue, kind } => {
-                let name = queue.map_or("link", |queue| vocabulary.queue_name(queue));
+                let name = queue.map_or("link", |queue| vocabulary.link_name(queue));
                 let state = match kind {
                     Link::Queued => "queued".to_owned(),
                     Link::Wire => "wire".to_owned(),

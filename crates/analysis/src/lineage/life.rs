@@ -34,6 +34,8 @@ pub struct Life {
     pub since: u64,
     pub key: u32,
     pub past: Past,
+    /// When it took something last.
+    pub took: Option<u64>,
 }
 
 /// A block that has not ended.
@@ -67,6 +69,7 @@ impl Default for Life {
             since: 0,
             key: 0,
             past: Past::default(),
+            took: None,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The path from its begin to its end, as often as somebody wants to walk along it.
 
-use super::active::Piece;
 use super::key::{Kind, Words};
+use super::segments::Forward;
 use serde::ser::{Serialize, Serializer};
 
 /// One machine in one state, or one link.
@@ -18,7 +18,7 @@ pub struct Segment<'a> {
 /// Segments without gaps, neighbours of the same machine and state as one.
 #[derive(Clone, Debug)]
 pub struct Path {
-    pieces: Vec<Piece>,
+    pieces: Forward,
     words: Vec<Words>,
     kinds: Vec<Kind>,
     /// Of keys with the same words the first one.
@@ -34,14 +34,14 @@ pub struct Stretch {
 }
 
 impl Path {
-    pub(super) fn new(pieces: Vec<Piece>, words: Vec<Words>, kinds: Vec<Kind>) -> Path {
+    pub(super) fn new(pieces: Forward, words: Vec<Words>, kinds: Vec<Kind>) -> Path {
         let mut first = std::collections::HashMap::new();
         let same = words.iter().enumerate().map(|(at, words)| *first.entry(words).or_insert(at as u32)).collect();
         Path { pieces, same, words, kinds }
     }
 
     pub fn stretches(&self) -> impl Iterator<Item = Stretch> + '_ {
-        let mut pieces = self.pieces.iter().map(|&(key, start, end)| Stretch { of: self.same_as(key), start, end }).peekable();
+        let mut pieces = self.pieces.pieces().map(|(key, start, end)| Stretch { of: self.same_as(key), start, end }).peekable();
         std::iter::from_fn(move || {
             let mut stretch = pieces.next()?;
             while let Some(next) = pieces.next_if(|next| next.of == stretch.of) {

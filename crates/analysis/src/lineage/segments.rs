@@ -3,7 +3,14 @@
 //! Branches that no tip leads back to are dead. When the log has doubled since it was last cleared of them, it is cleared again: marked
 //! from the end to the begin, since what comes before stands before, then closed up. So clearing costs a constant per segment.
 //!
+//! What is live, long, and branches nowhere can be written to a file ([`super::runs`]), and is one record from then on.
+//!
 //! In active form a block is a *splice*: within it the lineage of its cause counts, before it that of the machine again.
+
+use super::active::Piece;
+use super::runs::{Reading, Runs};
+use std::fs::File;
+use std::io;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
@@ -18,21 +25,52 @@ pub struct Record {
 /// The place of nothing: before the first segment.
 pub const NONE: u32 = u32::MAX;
 
+/// The key of a record that stands for what comes from before, with its number as filling.
+const SYMBOL: u32 = u32::MAX - 1;
+
+/// The key of a record that stands for a run, with its number as filling.
+const RUN: u32 = u32::MAX - 2;
+
+/// Shorter stretches are not written to the file.
+const SHORTEST_RUN: usize = 256;
+
+/// How a file for runs is made, and from how many records on.
+#[derive(Clone, Copy, Debug)]
+pub struct Spill {
+    pub make: fn() -> io::Result<File>,
+    pub from: usize,
+}
+
+impl Record {
+    /// Which symbol it stands for.
+    pub fn symbol(&self) -> Option<u32> {
+        (self.key == SYMBOL).then_some(self.filling)
+    }
+}
+
 const FIRST_CLEARING: usize = 1 << 16;
 
 #[derive(Clone, Debug)]
 pub struct Segments {
     records: Vec<Record>,
     clear_at: usize,
+    spill: Option<Spill>,
+    runs: Runs,
 }
 
 impl Default for Segments {
     fn default() -> Segments {
-        Segments { records: Vec::new(), clear_at: FIRST_CLEARING }
+        Segments { records: Vec::new(), clear_at: FIRST_CLEARING, spill: None, runs: Runs::default() }
     }
 }
 
 impl Segments {
+    /// Long stretches go to a file. There must be no splices and no symbols.
+    pub fn spill(&mut self, spill: Spill) {
+        self.clear_at = FIRST_CLEARING.min(spill.from.max(1));
+        self.spill = Some(spill);
+    }
+
     /// A plain segment after `parent`.
     pub fn add(&mut self, key: u32, start: u64, end: u64, parent: u32) -> u32 {
         self.push(Record { start, end, key, parent, filling: NONE })
@@ -49,6 +87,28 @@ impl Segments {
         }
         self.records.push(record);
         self.records.len() as u32 - 1
+    }
+
+    /// The place of what comes from before.
+    pub fn symbol(&mut self, number: u32) -> u32 {
+        self.records.push(Record { start: 0, end: 0, key: SYMBOL, parent: NONE, filling: number });
+        self.records.len() as u32 - 1
+    }
+
+    pub fn records(&self) -> impl Iterator<Item = &Record> {
+        self.records.iter()
+    }
+
+    /// Which ones these tips lead back to; there are no splices.
+    pub fn live(&self, tips: impl Iterator<Item = u32>) -> Vec<bool> {
+        let mut live = vec![false; self.records.len()];
+        for mut at in tips {
+            while let Some(mark) = live.get_mut(at as usize).filter(|mark| !**mark) {
+                *mark = true;
+                at = self.records[at as usize].parent;
+            }
+        }
+        live
     }
 
     pub fn len(&self) -> usize {
@@ -71,6 +131,21 @@ impl Segments {
         found
     }
 
+    /// The whole lineage from its begin to its end, to be walked along. There must be no splices.
+    pub fn forward(self, tip: u32) -> Forward {
+        let mut parts = Vec::new();
+        let mut place = tip;
+        while let Some(&record) = self.records.get(place as usize) {
+            parts.push(match record.key {
+                RUN => Part::Run { number: record.filling, start: record.start, end: record.end },
+                key => Part::Piece((key, record.start, record.end)),
+            });
+            place = record.parent;
+        }
+        parts.reverse();
+        Forward { parts, runs: self.runs }
+    }
+
     /// The lineage that ends at `tip` as it was at `at`.
     pub fn past(&mut self, tip: u32, at: u64) -> u32 {
         let mut place = tip;
@@ -90,7 +165,7 @@ impl Segments {
         self.records.len() >= self.clear_at
     }
 
-    /// Drops what none of the tips leads back to, or what ended before `horizon`, and renumbers them. `tips` visits each of them, twice.
+    /// Drops what none of the tips leads back to, or what ended before `horizon`, and renumbers them. `tips` visits each of them, as often as it is called.
     pub fn clear(&mut self, horizon: u64, mut tips: impl FnMut(&mut dyn FnMut(&mut u32))) {
         let mut live = vec![0u64; self.records.len().div_ceil(64)];
         let mark = |live: &mut [u64], records: &[Record], place: &mut u32| match records.get(*place as usize) {
@@ -100,10 +175,25 @@ impl Segments {
         tips(&mut |tip| mark(&mut live, &self.records, tip));
         for at in (0..self.records.len()).rev() {
             if is_live(&live, at) {
-                let Record { mut parent, mut filling, .. } = self.records[at];
+                let Record { mut parent, mut filling, key, .. } = self.records[at];
                 mark(&mut live, &self.records, &mut parent);
-                mark(&mut live, &self.records, &mut filling);
+                if key == NONE {
+                    mark(&mut live, &self.records, &mut filling);
+                }
                 (self.records[at].parent, self.records[at].filling) = (parent, filling);
+            }
+        }
+        let alone = live.iter().map(|word| word.count_ones() as usize).sum::<usize>();
+        if let Some(spill) = self.spill.filter(|spill| alone >= spill.from) {
+            let mut held = vec![0u64; live.len()];
+            tips(&mut |tip| {
+                if let Some(word) = held.get_mut(*tip as usize / 64) {
+                    *word |= 1 << (*tip % 64);
+                }
+            });
+            // A file that cannot be written costs memory, not the answer.
+            if self.write_runs(spill.make, &mut live, &mut held).is_err() {
+                self.spill = None;
             }
         }
         let mut before = Vec::with_capacity(live.len());
@@ -120,14 +210,93 @@ impl Segments {
         for at in 0..self.records.len() {
             if is_live(&live, at) {
                 let record = self.records[at];
-                self.records[kept] = Record { parent: place_of(record.parent), filling: place_of(record.filling), ..record };
+                let filling = if record.key == NONE { place_of(record.filling) } else { record.filling };
+                self.records[kept] = Record { parent: place_of(record.parent), filling, ..record };
                 kept += 1;
             }
         }
         self.records.truncate(kept);
         tips(&mut |tip| *tip = place_of(*tip));
-        self.clear_at = FIRST_CLEARING.max(kept * 2);
+        let least = self.spill.map_or(FIRST_CLEARING, |spill| FIRST_CLEARING.min(spill.from.max(1)));
+        self.clear_at = least.max(kept * 2);
         self.records.shrink_to(self.clear_at);
+    }
+}
+
+impl Segments {
+    /// Writes what is live, held by nobody and branches nowhere; each run is one record, the last of those that it stands for.
+    fn write_runs(&mut self, make: fn() -> io::Result<File>, live: &mut [u64], joints: &mut [u64]) -> io::Result<()> {
+        // A joint is held, or has several children. Others with a child are of the same run as it, if that follows at once.
+        let (mut parents, mut inner) = (vec![0u64; live.len()], vec![0u64; live.len()]);
+        for at in (0..self.records.len()).filter(|&at| is_live(live, at)) {
+            let Record { parent, key, start, .. } = self.records[at];
+            let Some(before) = self.records.get(parent as usize) else { continue };
+            let (word, bit) = (parent as usize / 64, 1 << (parent % 64));
+            joints[word] |= parents[word] & bit;
+            parents[word] |= bit;
+            if key != RUN && before.end == start {
+                inner[word] |= bit;
+            }
+        }
+        let mut chain: Vec<u32> = Vec::new();
+        for last in (0..self.records.len()).rev() {
+            if !is_live(live, last) || self.records[last].key == RUN || is_live(&inner, last) && !is_live(joints, last) {
+                continue;
+            }
+            chain.clear();
+            let mut at = last;
+            loop {
+                chain.push(at as u32);
+                let Record { parent, start, .. } = self.records[at];
+                match self.records.get(parent as usize) {
+                    Some(before) if before.key != RUN && before.end == start && !is_live(joints, parent as usize) => at = parent as usize,
+                    _ => break,
+                }
+            }
+            if chain.len() < SHORTEST_RUN {
+                continue;
+            }
+            let records = &self.records;
+            let pieces = chain.iter().rev().map(|&at| records[at as usize]).map(|it| (it.key, it.start, it.end));
+            let filling = self.runs.write(make, pieces)?;
+            let Record { start, parent, .. } = self.records[at];
+            for &gone in &chain[1..] {
+                live[gone as usize / 64] &= !(1 << (gone % 64));
+            }
+            self.records[last] = Record { start, end: self.records[last].end, key: RUN, parent, filling };
+        }
+        Ok(())
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Part {
+    Piece(Piece),
+    Run { number: u32, start: u64, end: u64 },
+}
+
+/// A lineage from its begin to its end.
+#[derive(Clone, Debug, Default)]
+pub struct Forward {
+    parts: Vec<Part>,
+    runs: Runs,
+}
+
+impl From<Vec<Piece>> for Forward {
+    fn from(pieces: Vec<Piece>) -> Forward {
+        Forward { parts: pieces.into_iter().map(Part::Piece).collect(), runs: Runs::default() }
+    }
+}
+
+impl Forward {
+    pub fn pieces(&self) -> impl Iterator<Item = Piece> + '_ {
+        self.parts.iter().flat_map(|part| {
+            let (piece, run): (_, Option<Reading>) = match *part {
+                Part::Piece(piece) => (Some(piece), None),
+                Part::Run { number, start, end } => (None, Some(self.runs.read(number, start, end))),
+            };
+            piece.into_iter().chain(run.into_iter().flatten())
+        })
     }
 }
 

@@ -38,7 +38,7 @@ impl Lineage {
         if !matches!(deed, Deed::Stop { .. }) {
             self.last = Some(machine_of(deed));
         }
-        debug_assert!(self.tree.len() <= 2 * self.tree.holds(), "the tree coalesces");
+        debug_assert!(matches!(self.loom.sizes(), (nodes, tips, _) if nodes <= 2 * tips), "the tree coalesces");
     }
 
     fn act(&mut self, vocabulary: &Vocabulary, line: u64, machine: MachineId, deed: Deed) {
@@ -293,14 +293,17 @@ impl Lineage {
             };
             self.unblock(machine, cause);
         } else if let Origin::From(from) = taken.cause {
-            let slack = self.now - from.t;
-            let key = self.life(machine).key;
-            let least = &mut self.slack[key as usize];
-            *least = Some(least.map_or(slack, |least| least.min(slack)));
+            let now = self.now;
+            let life = self.life(machine);
+            let (key, cycle) = (life.key, now - life.took.unwrap_or(now));
+            self.slack[key as usize].took(now - from.t, cycle);
             if first {
                 let tip = self.handed(from, queue, host);
                 self.jump(machine, tip);
             }
+        }
+        if taken.units > 0 {
+            self.life(machine).took = Some(self.now);
         }
         if first {
             if let Some(context) = &mut self.life(machine).context {
@@ -335,7 +338,7 @@ impl Lineage {
             None => Some(machine),
         };
         if let Some(tip) = self.end.take().and_then(|old| old.tip) {
-            self.tree.release(tip.node);
+            self.loom.release(tip);
         }
         for at in 0..self.lives.len() {
             self.charge(MachineId(at as u32));

@@ -114,14 +114,33 @@ impl Tree {
         self.node(at).profile.add(key, ns);
     }
 
-    /// The lineage of `tip`, whose stretch ends at `end`, as it was at `at`; held. What was charged between is in `charges`, any part of
-    /// which may lie outside.
-    pub fn past(&mut self, tip: NodeId, end: u64, at: u64, charges: impl Iterator<Item = (u32, u64, u64)>) -> NodeId {
+    /// The node on the way from `tip`, whose stretch ends at `end`, that had begun by `at`, and the end of its stretch.
+    pub fn reach(&self, tip: NodeId, end: u64, at: u64) -> (NodeId, u64) {
         let (mut node, mut end) = (tip, end);
         while self.nodes[node as usize].start > at {
             end = self.nodes[node as usize].start;
             node = self.nodes[node as usize].parent;
         }
+        (node, end)
+    }
+
+    pub fn parent(&self, at: NodeId) -> Option<NodeId> {
+        Some(self.nodes[at as usize].parent).filter(|&parent| parent != NONE)
+    }
+
+    pub fn start(&self, at: NodeId) -> u64 {
+        self.nodes[at as usize].start
+    }
+
+    /// The profile of one node's stretch.
+    pub fn stretch(&self, at: NodeId) -> impl Iterator<Item = (u32, u64)> + '_ {
+        self.nodes[at as usize].profile.iter()
+    }
+
+    /// The lineage of `tip`, whose stretch ends at `end`, as it was at `at`; held. What was charged between is in `charges`, any part of
+    /// which may lie outside.
+    pub fn past(&mut self, tip: NodeId, end: u64, at: u64, charges: impl Iterator<Item = (u32, u64, u64)>) -> NodeId {
+        let (node, end) = self.reach(tip, end, at);
         let Node { parent, start, .. } = self.nodes[node as usize];
         if at >= end {
             self.hold(node);

@@ -18,7 +18,7 @@ Each pair of class and state on the path is one node, each pair of neighbours on
 Rare ones are gathered: nodes in one other node, edges as a count, until --most is kept.
 
 Examples:
-  longpole graph simulation.jsonl                             nodes, edges and loops of a machine log's path
+  longpole graph                                              nodes, edges and loops of the newest recording's path
   longpole graph --format svg -o path.svg simulation.jsonl    as a picture
   longpole graph --format dot simulation.jsonl | dot -Tpdf -o path.pdf
   longpole graph --json simulation.jsonl | jq '.nodes[0]'")]
@@ -99,8 +99,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Way::Global => Mode::Global,
         Way::Active => Mode::Active,
     };
-    let options = Options { mode, machine: args.machine, segments: true, ..Options::default() };
-    let answer = interactions::open(&args.input, "graphs are")?.lineage(options)?;
+    let options = Options { mode, machine: args.machine, segments: true, spill: Some(interactions::SPILL), ..Options::default() };
+    let mut interactions = interactions::open(&args.input, "graphs are")?;
+    let mut answer = interactions.lineage(options)?;
+    answer.lost = interactions.told().map_or(0, |told| told.lost);
     let Some(segments) = &answer.segments else { anyhow::bail!("internal error: a path without segments") };
     // A picture of more is no longer looked at, but searched.
     let most = args.most.unwrap_or(if format == Format::Svg { MOST_DRAWN } else { MOST });

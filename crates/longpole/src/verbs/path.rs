@@ -51,7 +51,18 @@ pub struct Args {
     /// The same as a flame graph (SVG)
     #[arg(long, value_name = "FILE", conflicts_with_all = ["segments", "json"])]
     flame: Option<PathBuf>,
+
+    /// Charge the time of the path in N threads (global)
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    jobs: u16,
+
+    /// Charge it in windows of N interactions; the answer is the same
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    window: Option<u32>,
 }
+
+/// Interactions of a window where there are several threads.
+const WINDOW: u32 = 1 << 16;
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Way {
@@ -66,7 +77,16 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Way::Active => Mode::Active,
     };
     let sampled = args.folded || args.flame.is_some();
-    let options = Options { mode, machine: args.machine, segments: args.segments || args.input.json || sampled, ..Options::default() };
+    let jobs = usize::from(args.jobs);
+    let options = Options {
+        mode,
+        machine: args.machine,
+        segments: args.segments || args.input.json || sampled,
+        window: args.window.or((jobs > 1).then_some(WINDOW)).map(|window| window as usize),
+        jobs,
+        spill: Some(interactions::SPILL),
+        ..Options::default()
+    };
     let answer = interactions.lineage(options)?;
     if sampled {
         return sampled_stacks(&args.input, args.folded, args.flame.as_deref(), &interactions, &answer);
@@ -87,7 +107,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 /// What the samples of stacks say of the time on the path.
-fn sampled_stacks(input: &Input, folded: bool, to: Option<&Path>, interactions: &Interactions, answer: &Answer) -> anyhow::Result<ExitCode> {
+fn sampled_stacks(
+    input: &Input,
+    folded: bool,
+    to: Option<&Path>,
+    interactions: &Interactions,
+    answer: &Answer,
+) -> anyhow::Result<ExitCode> {
     let Some(path) = &answer.segments else { bail!("internal error: a path without segments") };
     let on_path = OnPath::new(path, &interactions.seats());
     let running = on_path.running_ns as f64 / answer.length_ns.max(1) as f64;
@@ -107,7 +133,10 @@ fn sampled_stacks(input: &Input, folded: bool, to: Option<&Path>, interactions: 
         out.flush()?;
     }
     let (stacks, share) = (number(counts.busy), percent(running));
-    eprintln!("longpole: {stacks} samples lie on the path, {} lost; something runs on {share} of it, the rest of it cannot be sampled", number(counts.lost));
+    eprintln!(
+        "longpole: {stacks} samples lie on the path, {} lost; something runs on {share} of it, the rest of it cannot be sampled",
+        number(counts.lost)
+    );
     if counts.busy == 0 {
         bail!("no sample lies on the path: record more of them (`longpole record --stacks 999`), or for longer");
     }

@@ -1,5 +1,6 @@
 //! One line of the log as text: which keys it has, of which type, and which of them go together.
 
+use super::quick;
 use serde::de::{self, DeserializeSeed, IgnoredAny, MapAccess, Visitor};
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -17,7 +18,7 @@ pub enum Number {
     All,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub struct Line<'a> {
     pub is_empty: bool,
     pub t: Option<u64>,
@@ -49,7 +50,7 @@ pub struct Line<'a> {
     pub initial: Option<u64>,
     pub merge: bool,
     /// The keys that it has, as bits by their place in [`KEYS`].
-    keys: u32,
+    pub(super) keys: u32,
 }
 
 const KEYS: [&str; 28] = [
@@ -83,7 +84,7 @@ const KEYS: [&str; 28] = [
     "merge",
 ];
 
-const fn bit(name: &str) -> u32 {
+pub(super) const fn bit(name: &str) -> u32 {
     let mut at = 0;
     while at < KEYS.len() {
         if same(KEYS[at].as_bytes(), name.as_bytes()) {
@@ -112,13 +113,13 @@ const fn same(a: &[u8], b: &[u8]) -> bool {
 const DEEDS: u32 = bit("blocked") | bit("put") | bit("get") | bit("peek") | bit("reserve") | bit("woken_by") | bit("pop") | bit("stop");
 
 /// Keys that only say more of another one.
-const DETAILS: [(&str, u32, &str); 6] = [
-    ("n", bit("put") | bit("get") | bit("peek") | bit("reserve"), "put, get, peek or reserve"),
-    ("flow", bit("put") | bit("get") | bit("peek"), "put, get or peek"),
-    ("link", bit("put") | bit("woken_by") | bit("forked_by"), "put, woken_by or forked_by"),
-    ("at", bit("woken_by") | bit("forked_by"), "woken_by or forked_by"),
-    ("on", bit("blocked"), "blocked"),
-    ("for", bit("blocked"), "blocked"),
+const DETAILS: [(u32, u32, &str, &str); 6] = [
+    (bit("n"), bit("put") | bit("get") | bit("peek") | bit("reserve"), "n", "put, get, peek or reserve"),
+    (bit("flow"), bit("put") | bit("get") | bit("peek"), "flow", "put, get or peek"),
+    (bit("link"), bit("put") | bit("woken_by") | bit("forked_by"), "link", "put, woken_by or forked_by"),
+    (bit("at"), bit("woken_by") | bit("forked_by"), "at", "woken_by or forked_by"),
+    (bit("on"), bit("blocked"), "on", "blocked"),
+    (bit("for"), bit("blocked"), "for", "blocked"),
 ];
 
 impl<'a> Line<'a> {
@@ -126,6 +127,14 @@ impl<'a> Line<'a> {
         if bytes.trim_ascii().is_empty() {
             return Ok(Line { is_empty: true, ..Line::default() });
         }
+        if let Some(line) = quick::parse(bytes) {
+            return Ok(line);
+        }
+        Line::parse_any(bytes)
+    }
+
+    /// Whatever JSON it is.
+    pub fn parse_any(bytes: &'a [u8]) -> Result<Line<'a>, String> {
         let key = Cell::new("");
         let mut from = serde_json::Deserializer::from_slice(bytes);
         let line = Keys(&key).deserialize(&mut from).and_then(|line| from.end().map(|()| line));
@@ -154,12 +163,12 @@ impl<'a> Line<'a> {
     }
 
     pub fn deeds(&self) -> u32 {
-        (self.keys & (DEEDS | bit("state") | bit("on_top_of") | bit("forked_by"))).count_ones()
+        (self.keys & const { DEEDS | bit("state") | bit("on_top_of") | bit("forked_by") }).count_ones()
     }
 
     /// A line of a machine: one deed, with what belongs to it.
     pub fn check(&self) -> Result<(), String> {
-        let queue_keys = bit("capacity") | bit("order") | bit("unit") | bit("initial") | bit("merge") | bit("end");
+        let queue_keys = const { bit("capacity") | bit("order") | bit("unit") | bit("initial") | bit("merge") | bit("end") };
         if self.has(queue_keys) {
             return Err(format!("`{}` does not go with `machine`", named(self.keys & queue_keys)));
         }
@@ -168,17 +177,20 @@ impl<'a> Line<'a> {
             let first = 1 << deeds.trailing_zeros();
             return Err(format!("`{}` and `{}` in one line; write two lines of the same `t`", named(first), named(deeds & !first)));
         }
-        if self.has(bit("state")) && self.has(bit("blocked") | bit("pop") | bit("stop")) {
+        if self.has(const { bit("state") }) && self.has(const { bit("blocked") | bit("pop") | bit("stop") }) {
             return Err(format!("`state` does not go with `{}`", named(deeds)));
         }
-        if self.has(bit("pop") | bit("stop")) && self.has(bit("on_top_of") | bit("forked_by")) {
+        if self.has(const { bit("pop") | bit("stop") }) && self.has(const { bit("on_top_of") | bit("forked_by") }) {
             return Err(format!("`{}` does not go with `on_top_of` or `forked_by`", named(deeds)));
         }
-        if self.has(bit("at") | bit("link")) && self.has(bit("forked_by")) && self.has(bit("woken_by") | bit("put")) {
+        if self.has(const { bit("at") | bit("link") })
+            && self.has(const { bit("forked_by") })
+            && self.has(const { bit("woken_by") | bit("put") })
+        {
             return Err("`at` or `link` with two causes in one line; write two lines of the same `t`".to_owned());
         }
-        for (name, owners, written) in DETAILS {
-            if self.has(bit(name)) && !self.has(owners) {
+        for (key, owners, name, written) in DETAILS {
+            if self.has(key) && !self.has(owners) {
                 return Err(format!("`{name}` without {written}"));
             }
         }

@@ -1,0 +1,137 @@
+//! Stretches of the path that have been written to a file: what is old, and what nothing branches off.
+//!
+//! A run is a list of (key, length), each as a number of variable size; its begin is known to whoever points to it, and where it is cut off, too.
+//! The file is the caller's, who makes it so that it vanishes with the process.
+
+use super::active::Piece;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+#[derive(Clone, Debug, Default)]
+pub struct Runs {
+    file: Option<Arc<File>>,
+    /// Where each begins.
+    offsets: Vec<u64>,
+    end: u64,
+}
+
+impl Runs {
+    /// Appends pieces that follow each other without gaps; gives its number.
+    pub fn write(&mut self, make: fn() -> io::Result<File>, pieces: impl Iterator<Item = Piece>) -> io::Result<u32> {
+        let file = match &self.file {
+            Some(file) => file.clone(),
+            None => {
+                let file = Arc::new(make()?);
+                self.file = Some(file.clone());
+                file
+            }
+        };
+        let begin = self.end;
+        let mut buffer = Vec::with_capacity(CHUNK + 32);
+        let mut open: Option<(u32, u64)> = None;
+        for (key, start, end) in pieces {
+            match &mut open {
+                Some((last, ns)) if *last == key => *ns += end - start,
+                _ => {
+                    if let Some((key, ns)) = open.replace((key, end - start)) {
+                        put(&mut buffer, u64::from(key));
+                        put(&mut buffer, ns);
+                    }
+                }
+            }
+            if buffer.len() >= CHUNK {
+                self.append(&file, &mut buffer)?;
+            }
+        }
+        if let Some((key, ns)) = open {
+            put(&mut buffer, u64::from(key));
+            put(&mut buffer, ns);
+        }
+        self.append(&file, &mut buffer)?;
+        self.offsets.push(begin);
+        Ok(self.offsets.len() as u32 - 1)
+    }
+
+    fn append(&mut self, file: &File, buffer: &mut Vec<u8>) -> io::Result<()> {
+        file.write_all_at(buffer, self.end)?;
+        self.end += buffer.len() as u64;
+        buffer.clear();
+        Ok(())
+    }
+
+    /// The pieces of a run from `start` to `end`. Less than that if the file cannot be read.
+    pub fn read(&self, run: u32, start: u64, end: u64) -> Reading {
+        Reading {
+            file: self.file.clone(),
+            offset: self.offsets.get(run as usize).copied().unwrap_or(u64::MAX),
+            buffer: Vec::new(),
+            at: 0,
+            now: start,
+            end,
+        }
+    }
+}
+
+const CHUNK: usize = 1 << 16;
+
+fn put(buffer: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        buffer.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    buffer.push(number as u8);
+}
+
+/// A walk along a run.
+#[derive(Debug)]
+pub struct Reading {
+    file: Option<Arc<File>>,
+    offset: u64,
+    buffer: Vec<u8>,
+    at: usize,
+    now: u64,
+    end: u64,
+}
+
+impl Reading {
+    fn byte(&mut self) -> Option<u8> {
+        if self.at == self.buffer.len() {
+            self.buffer.resize(CHUNK, 0);
+            let count = self.file.as_ref()?.read_at(&mut self.buffer, self.offset).unwrap_or(0);
+            self.buffer.truncate(count);
+            self.offset += count as u64;
+            self.at = 0;
+        }
+        let byte = *self.buffer.get(self.at)?;
+        self.at += 1;
+        Some(byte)
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        let mut number = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            number |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Some(number);
+            }
+        }
+        None
+    }
+}
+
+impl Iterator for Reading {
+    type Item = Piece;
+
+    fn next(&mut self) -> Option<Piece> {
+        if self.now >= self.end {
+            return None;
+        }
+        let (key, ns) = (self.number()?, self.number()?);
+        let start = self.now;
+        self.now = start.saturating_add(ns).min(self.end);
+        Some((key as u32, start, self.now))
+    }
+}

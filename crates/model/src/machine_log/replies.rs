@@ -1,0 +1,71 @@
+//! Queues of replies: each call has its own (`rpc:X:reply:ID`), used once and never again.
+//!
+//! The first of them are queues like any other. Where a log has more, a queue is given to the next call as soon as it is empty, or memory
+//! would grow with every call. Links from such queues are those of `rpc:X:reply:*`.
+
+use crate::interaction::{QueueId, Vocabulary};
+use crate::names::NameId;
+use crate::tokens::Amount;
+use std::collections::HashMap;
+
+/// Queues of replies that keep their name.
+pub const MOST_NAMED: usize = 1 << 16;
+
+/// Calls that may wait for their reply beyond that.
+pub const MOST_LIVE: usize = 1 << 20;
+
+#[derive(Debug, Default)]
+pub struct Replies {
+    named: usize,
+    live: HashMap<String, (QueueId, u64)>,
+    free: HashMap<NameId, Vec<QueueId>>,
+}
+
+pub enum Use {
+    Named,
+    Put(u64),
+    Got(Amount),
+}
+
+impl Replies {
+    /// The queue of this name. `with` is what is done with it now.
+    pub fn queue(&mut self, vocabulary: &mut Vocabulary, name: &str, with: Use) -> Result<QueueId, String> {
+        let Some(call) = call_of(name) else { return Ok(vocabulary.queue(name)) };
+        if let Some(known) = vocabulary.known_queue(name) {
+            return Ok(known);
+        }
+        if self.named < MOST_NAMED {
+            self.named += 1;
+            return Ok(vocabulary.queue(name));
+        }
+        if !self.live.contains_key(name) {
+            if self.live.len() >= MOST_LIVE {
+                return Err(format!("more than {MOST_LIVE} calls wait for a reply"));
+            }
+            let shared = vocabulary.names.intern(&format!("{call}:reply:*"));
+            let free = self.free.get_mut(&shared).and_then(Vec::pop);
+            let queue = vocabulary.passing_queue(name, shared, free);
+            self.live.insert(name.to_owned(), (queue, 0));
+        }
+        let Some((queue, units)) = self.live.get_mut(name) else { return Ok(vocabulary.queue(name)) };
+        let queue = *queue;
+        *units = match with {
+            Use::Named => return Ok(queue),
+            Use::Put(n) => units.saturating_add(n),
+            Use::Got(Amount::Units(n)) => units.saturating_sub(n),
+            Use::Got(Amount::All) => 0,
+        };
+        if *units == 0 {
+            self.live.remove(name);
+            let shared = vocabulary.link_id(queue);
+            self.free.entry(shared).or_default().push(queue);
+        }
+        Ok(queue)
+    }
+}
+
+/// `rpc:X` of `rpc:X:reply:ID`.
+fn call_of(name: &str) -> Option<&str> {
+    name.strip_prefix("rpc:")?;
+    name.rfind(":reply:").filter(|&at| at >= "rpc:".len()).map(|at| &name[..at])
+}
