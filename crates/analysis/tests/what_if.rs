@@ -293,7 +293,7 @@ fn a_call_and_a_timer_follow_from_the_callee_and_from_who_armed_it() {
 {\"t\":50,\"machine\":\"c\",\"get\":\"rpc:f:reply:1\",\"state\":\"arm\"}\n{\"t\":55,\"machine\":\"c\",\"blocked\":\"sleep\"}
 {\"t\":100,\"machine\":\"c\",\"woken_by\":\"c\",\"at\":54,\"link\":\"timer\"}\n{\"t\":103,\"machine\":\"c\",\"state\":\"ask\"}\n{\"t\":110,\"end\":\"c\"}\n";
     assert_eq!((ns(text, "s::serve x0.5"), ns(text, "c::ask x0"), ns(text, "link::timer x0.5")), (90, 93, 87));
-    assert_eq!(ns(text, "c::arm x0"), 105);
+    assert_eq!(ns(text, "c::arm x0"), 106);
     // What is called for two items is paid for half as often.
     assert_eq!(ns(text, "batch c 2"), 90);
 }
