@@ -1,6 +1,6 @@
 //! What may be asked: changes of a system, as somebody types them.
 //!
-//!     'router::lookup x0.5'   'queue submit capacity 2048'   'cpus +1'   'batch router 150'   'a::b x0.5 and queue q capacity 8'
+//!     'server::parse x0.5'   'queue inbox capacity 2048'   'cpus +1'   'batch server 150'   'a::b x0.5 and queue q capacity 8'
 //!
 //! A name with spaces or `::` stands in double quotes, alone or as `"MACHINE::STATE"`. Where the quotes were left out, every way to part the
 //! name at a `::` is tried; only one of them occurs in a trace.
@@ -63,7 +63,7 @@ impl Scenario {
     /// A state times a factor, with the names as they are.
     pub fn scale(machine: &str, state: &str, factor: f64) -> Scenario {
         let text = format!("{}::{}", quoted(machine), quoted(state));
-        let target = Target { text: text.clone(), ways: vec![(machine.to_owned(), Some(state.to_owned()))] };
+        let target = Target { text: format!("{machine}::{state}"), ways: vec![(machine.to_owned(), Some(state.to_owned()))] };
         Scenario { text: format!("{text} x{factor}"), changes: vec![Change::Scale { target, factor }] }
     }
 
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn a_state_is_parted_where_no_quotes_are() {
-        assert_eq!(ways("router::lookup x0.5"), [way("router", "lookup")]);
+        assert_eq!(ways("server::parse x0.5"), [way("server", "parse")]);
         assert_eq!(ways("\"irq 36\"::run x0"), [way("irq 36", "run")]);
         assert_eq!(ways("\"a::b\"::\"c::d\" ×2"), [way("a::b", "c::d")]);
         assert_eq!(ways("\"init -> x::look up\" x0.5"), [way("init -> x", "look up")]);

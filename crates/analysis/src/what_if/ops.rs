@@ -162,14 +162,34 @@ impl WhatIf {
         }
     }
 
-    /// Worlds whose queues are too small for anything to go on are given up.
+    /// Worlds that wait for room which nobody gives are given up, until everything can go on.
     pub(super) fn relax(&mut self, why: &'static str) {
-        for room in self.rooms.values_mut() {
-            for scenario in room.give_up() {
+        while self.held > 0 {
+            let mut gone = self.give_up(true);
+            if gone.is_empty() {
+                gone = self.give_up(false);
+            }
+            for &scenario in &gone {
                 self.still[scenario].get_or_insert(why);
             }
+            let held = self.held;
+            self.wake_held((0..self.lives.len() as u32).collect());
+            if gone.is_empty() && self.held == held {
+                return;
+            }
         }
-        self.wake_held((0..self.lives.len() as u32).collect());
+    }
+
+    /// Those of which a unit was never got, or else those that wait for whoever waits.
+    fn give_up(&mut self, never: bool) -> Vec<usize> {
+        let mut gone = Vec::new();
+        for life in &self.lives {
+            let Some(Op { what: What::RoomEnd { queue, unit, .. }, .. }) = life.replay.pending.front() else { continue };
+            if let Some(room) = self.rooms.get_mut(queue) {
+                gone.extend(room.give_up(*unit, never, &self.slots));
+            }
+        }
+        gone
     }
 
     /// Whether all is there that an operation needs; if not, the machine will be woken.

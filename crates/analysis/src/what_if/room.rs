@@ -11,8 +11,6 @@ const MOST_RETURNS: usize = 1 << 14;
 
 #[derive(Debug)]
 pub struct Room {
-    /// What the trace says; none: unlimited.
-    capacity: Option<u64>,
     /// Scenario, and units that are free from the begin; none: unlimited.
     scenarios: Vec<(usize, Option<u64>)>,
     /// Units got: the number of the first, how many, and what the get knew.
@@ -24,10 +22,9 @@ pub struct Room {
 }
 
 impl Room {
-    pub fn new(capacity: Option<u64>, initial: u64, scenarios: &[(usize, Option<u64>)]) -> Room {
+    pub fn new(initial: u64, scenarios: &[(usize, Option<u64>)]) -> Room {
         let scenarios = scenarios.iter().map(|&(scenario, units)| (scenario, units.map(|units| units.saturating_sub(initial)))).collect();
-        let capacity = capacity.map(|capacity| capacity.saturating_sub(initial));
-        Room { capacity, scenarios, returns: VecDeque::new(), got: 0, put: 0, reserved: IdMap::default(), waiting: Vec::new() }
+        Room { scenarios, returns: VecDeque::new(), got: 0, put: 0, reserved: IdMap::default(), waiting: Vec::new() }
     }
 
     pub fn lanes(&self, layout: Layout) -> impl Iterator<Item = usize> + '_ {
@@ -98,14 +95,16 @@ impl Room {
         gone
     }
 
-    /// No world with less room any more; returns which they were.
-    pub fn give_up(&mut self) -> Vec<usize> {
-        let capacity = self.capacity.unwrap_or(u64::MAX);
+    /// Worlds that cannot have this unit have as much room as they need from now on; returns which they were.
+    pub fn give_up(&mut self, unit: u64, never: bool, slots: &Slots) -> Vec<usize> {
         let mut gone = Vec::new();
-        for (scenario, free) in &mut self.scenarios {
-            if free.is_some_and(|free| free < capacity) {
-                *free = None;
-                gone.push(*scenario);
+        for which in 0..self.scenarios.len() {
+            let (scenario, free) = self.scenarios[which];
+            let Some(needed) = free.and_then(|free| unit.checked_sub(free)) else { continue };
+            let waits = !never && self.unit(which, unit).is_some_and(|slot| !slots.is_filled(slot));
+            if needed >= self.got || waits {
+                self.scenarios[which].1 = None;
+                gone.push(scenario);
             }
         }
         gone

@@ -28,7 +28,7 @@ impl WhatIf {
     pub(super) fn declare(&mut self, vocabulary: &Vocabulary, queue: QueueId, shape: Shape) {
         let asked = self.scale.queue(vocabulary.queue_name(queue));
         if !asked.is_empty() {
-            self.rooms.insert(queue, Room::new(shape.capacity, shape.initial, &asked));
+            self.rooms.insert(queue, Room::new(shape.initial, &asked));
         }
         if let Some(capacity) = shape.capacity {
             self.capacities.insert(queue, capacity);
@@ -361,7 +361,8 @@ impl WhatIf {
             self.op(machine, What::RoomBegin { queue });
         }
         let (ns, key, how) = self.found(vocabulary, machine, queue, &taken, Looked::Room);
-        if let Some(Some(unit)) = changed {
+        // What was put beyond the capacity had no room in the trace, and needs none in a world.
+        if let (Some(Some(unit)), 0) = (changed, taken.missing) {
             self.op(machine, What::RoomEnd { queue, unit, ns, key, how });
         }
         self.settle();

@@ -51,11 +51,6 @@ impl Trail {
         Trail { words, worlds, first: 1, nodes: Vec::new(), bits: Vec::new(), totals: vec![Vec::new(); worlds], piece: PIECE }
     }
 
-    #[cfg(test)]
-    pub fn in_pieces(worlds: usize, piece: usize) -> Trail {
-        Trail { piece, ..Trail::new(worlds) }
-    }
-
     /// Time of a state, after the node.
     pub fn own(&mut self, before: u64, key: u32, ns: f64) -> u64 {
         self.push(Node { before, other: NONE, ns, key, kind: Kind::Own }, None)

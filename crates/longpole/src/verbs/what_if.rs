@@ -23,8 +23,8 @@ Names with spaces or `::` stand in double quotes. Without a scenario, what decid
 
 Examples:
   longpole what-if simulation.jsonl                            what would bring most, and which fixes in which order
-  longpole what-if simulation.jsonl 'router::lookup x0.5' 'queue submit capacity 2048'
-  longpole what-if simulation.jsonl 'router::lookup x0.5 and cpus +1'
+  longpole what-if simulation.jsonl 'server::parse x0.5' 'queue inbox capacity 2048'
+  longpole what-if simulation.jsonl 'server::parse x0.5 and cpus +1'
   longpole what-if --json simulation.jsonl 'link::wire x2' | jq '.[0].gain'")]
 pub struct Args {
     /// The trace (none: the newest recording), and scenarios: what is no scenario is the trace
