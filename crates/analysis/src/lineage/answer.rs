@@ -137,7 +137,12 @@ impl Lineage {
         let counted: u64 = profile.values().sum();
         conserved(length, counted)?;
         let (criticality, profiled) = self.rows(&profile, &words, &end.totals, length);
-        let kinds = self.keys.iter().zip(&words).map(|(key, words)| if words[3] == "preempted" { Kind::Runnable } else { self.kind(key) }).collect();
+        let kinds = self
+            .keys
+            .iter()
+            .zip(&words)
+            .map(|(key, words)| if words[3] == "preempted" { Kind::Runnable } else { self.kind(key) })
+            .collect();
         let segments = path.map(|path| Path::new(path, words, kinds));
         if let Some(segments) = &segments {
             let reached = segments.stretches().try_fold(start, |at, next| if next.start == at { Ok(next.end) } else { Err(at) });
