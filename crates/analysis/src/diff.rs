@@ -350,7 +350,7 @@ pub const FUNCTIONS: [(&str, &str); 7] = [
 ];
 
 impl Diff {
-    /// What a name of a condition stands for, `criticality("router::lookup")`; none: it does not occur.
+    /// What a name of a condition stands for, `criticality("worker::parse")`; none: it does not occur.
     fn value(&self, name: &str) -> Result<Option<f64>, String> {
         let (function, subject) = name.split_once("(\"").map_or((name, ""), |(f, rest)| (f, rest.trim_end_matches("\")")));
         let state = || {

@@ -65,6 +65,10 @@ pub struct Inputs {
     pub kernel_events: u64,
     pub kernel_lost: u64,
     pub uncounted_kernel_losses: u64,
+    /// Of the machines that the path leads through: what cannot be, links that end before they begin (clocks differ), causes that lie too far back.
+    pub contradictions: u64,
+    pub negative_links: u64,
+    pub forgotten_causes: u64,
 }
 
 /// All analyses of a pass together.
@@ -168,6 +172,7 @@ impl Pass {
             kernel_events: self.kernel.events,
             kernel_lost: self.kernel.lost,
             uncounted_kernel_losses: self.kernel.uncounted,
+            ..Inputs::default()
         }
     }
 
@@ -236,6 +241,9 @@ impl Report {
             profile: answer.profile,
             refused: predictions.iter().find_map(|prediction| prediction.refused.clone()),
         });
+        self.inputs.contradictions = answer.contradictions;
+        self.inputs.negative_links = answer.negative_links;
+        self.inputs.forgotten_causes = answer.forgotten_causes;
         self.criticality = Some(answer.criticality);
         self.predictions = Some(predictions);
         self

@@ -152,6 +152,9 @@ fn reason(path: &Path, standings: &[Standing], first: &Standing, fix: Option<&Pr
     if first.kind == Kind::Unknown || first.kind == Kind::Blocked {
         return Some("what it waits for is not in the trace".to_owned());
     }
+    if first.kind == Kind::Link && matches!(first.state.as_str(), "queued" | "wakeup") {
+        return Some("what is on its way for so long waits for somebody whom the trace does not tell".to_owned());
+    }
     if first.kind == Kind::Link && first.state == "timer" {
         return Some("it sleeps until a time that it set itself".to_owned());
     }

@@ -321,7 +321,7 @@ fn tokens(text: &str) -> Result<Vec<(usize, Token)>, PredicateError> {
     Ok(out)
 }
 
-/// The length of a text in parentheses that belongs to a name: `("router::lookup")`.
+/// The length of a text in parentheses that belongs to a name: `("worker::parse")`.
 fn carried(chars: &[char], at: usize) -> Result<usize, PredicateError> {
     if chars.get(at..at + 2) != Some(&['(', '"']) {
         return Ok(0);

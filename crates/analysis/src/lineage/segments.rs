@@ -132,7 +132,7 @@ impl Segments {
     }
 
     /// The whole lineage from its begin to its end, to be walked along. There must be no splices.
-    pub fn forward(self, tip: u32) -> Forward {
+    pub fn from_begin(self, tip: u32) -> Forward {
         let mut parts = Vec::new();
         let mut place = tip;
         while let Some(&record) = self.records.get(place as usize) {

@@ -141,6 +141,16 @@ fn head(out: &mut impl Write, report: &Report) -> io::Result<()> {
     if let Some(more) = rows.len().checked_sub(MOST_ROWS).filter(|&more| more > 0) {
         writeln!(out, "  … and {} more (longpole path has them)", number(more as u64))?;
     }
+    let inputs = &report.inputs;
+    for (count, what) in [
+        (inputs.contradictions, "contradictions on the way: what they caused is unknown (longpole path tells them)"),
+        (inputs.negative_links, "links end before they begin: clocks differ, and the verdict may be wrong"),
+        (inputs.forgotten_causes, "causes lie further back than is remembered"),
+    ] {
+        if count > 0 {
+            writeln!(out, "{} {what}", number(count))?;
+        }
+    }
     let busy: Vec<String> = path
         .profile
         .iter()
