@@ -50,7 +50,7 @@ fn path(kernel: &Kernel) -> String {
 }
 
 fn drawn(answer: &Answer) -> String {
-    let segments = answer.segments.as_ref().unwrap().iter();
+    let segments = answer.segments.as_ref().unwrap().segments();
     segments.map(|it| format!("{}-{} {}::{}", it.start_ns, it.end_ns, it.machine, it.state)).collect::<Vec<_>>().join(", ")
 }
 

@@ -110,7 +110,8 @@ fn who_sleeps_waits_for_its_own_timer() {
     is_known(&answer);
     let timer = time(&answer, |machine, state| (machine, state) == ("link", "timer"));
     assert!(timer >= 300_000_000, "{timer} ns of the path are the timer's");
-    assert_eq!(answer["end_machine"], "sleep");
+    // Another one may be asleep on this machine.
+    assert!(answer["end_machine"].as_str().unwrap().starts_with("sleep"), "{}", answer["end_machine"]);
 }
 
 fn rules(place: &Place, text: &str, more: &[&str]) -> Output {

@@ -220,7 +220,7 @@ impl Composer {
             _ if sleeps => self.timer(catalogue, at),
             // What its code does wakes no thread of the kernel: an interrupt that is not traced lies on top of it (the report that it holds no reference, for who waits
             // for all CPUs to say so). What is waited for is time.
-            Waker::Thread(id) if self.is_of_kernel(at) && self.linux.threads[id.0 as usize].mode == Mode::User => {
+            Waker::Thread(id) if self.is_of_kernel(at) && self.runs_a_program(id) => {
                 let (by, since) = (self.machine(catalogue, at), self.threads[at as usize].since);
                 Some(Cause { by, at: Some(since), link: Some(self.words.interrupt) })
             }
@@ -257,6 +257,12 @@ impl Composer {
             Why::Call(name, _) => Some(self.linux.names.text(name)),
             _ => None,
         }
+    }
+
+    /// In no system call, as far as is known.
+    fn runs_a_program(&self, id: ThreadId) -> bool {
+        let thread = &self.linux.threads[id.0 as usize];
+        !thread.kernel && thread.mode != Mode::Syscall
     }
 
     fn is_of_kernel(&self, at: u32) -> bool {
