@@ -166,7 +166,7 @@ fn a_child_goes_on_with_its_parent_s_lineage_under_the_name_of_its_program_and_t
     kernel.switch(430, 0, 0, 0, 11);
     let composed = compose(&kernel, About::default());
     let path = drawn(&composed.answer);
-    assert_eq!(path, "100-150 t11::run, 150-200 t12::runnable, 200-250 t12::run, 250-410 ls::run, 410-430 t11::runnable");
+    assert_eq!(path, "100-150 t11::run, 150-200 t11.12::runnable, 200-250 t12::run, 250-410 ls::run, 410-430 t11::runnable");
     assert_eq!(composed.answer.contradictions, 0, "{}", composed.log);
 }
 

@@ -315,14 +315,15 @@ impl Linux {
                 if let Some(tid) = tid {
                     self.runs(cpu, t_ns, tid, watch);
                 }
-                if let Base::Thread(thread) = self.cpus[cpu.0 as usize].base {
+                if let Base::Thread(id) = self.cpus[cpu.0 as usize].base {
                     let name = file.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
                     // As much of it as the kernel keeps.
-                    let thread = &mut self.threads[thread.0 as usize];
+                    let thread = &mut self.threads[id.0 as usize];
                     (thread.name, thread.kernel) = (name[..name.len().min(15)].to_vec(), false);
                     if let Some(process) = thread.process {
                         self.files.exec(process);
                     }
+                    watch.moment(Moment::Mode { thread: id });
                 }
             }
             Fact::Exit { tid } => {

@@ -212,7 +212,7 @@ pub enum Moment {
         thread: ThreadId,
         wake: Wake,
     },
-    /// It entered a system call, or returned.
+    /// It entered a system call, or returned, or executes another program.
     Mode {
         thread: ThreadId,
     },
