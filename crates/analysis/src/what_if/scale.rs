@@ -128,7 +128,7 @@ impl Scale {
                 continue;
             }
             let (kind, name, names) = match change {
-                Change::Scale { target, .. } if *met == Met::Derived => {
+                Change::Scale { target, .. } if *met == Met::Derived || is_wait(target) => {
                     let name = &target.text;
                     return Some(format!("{name} is a wait: its time follows from what is waited for, and that can be changed"));
                 }
@@ -151,4 +151,10 @@ impl Scale {
 /// Whether this is the machine, or one of the class, that is meant.
 pub fn is_of([host, machine, class, _]: &Words, meant: &str) -> bool {
     meant == machine || meant == class || meant.strip_prefix(host.as_str()).and_then(|rest| rest.strip_prefix('/')) == Some(machine)
+}
+
+/// Whether a state that did not occur as one of its own is a wait by its name.
+fn is_wait(target: &Target) -> bool {
+    let mut states = target.ways.iter().filter_map(|way| way.1.as_deref());
+    states.any(|state| state.starts_with("blocked:") || ["queued", "interrupted", "UNKNOWN"].contains(&state))
 }
