@@ -76,7 +76,7 @@ fn the_slower_of_two_threads_with_pipes_holds_up_the_other_and_a_machine_log_say
     let code = |state: &str| !matches!(state, "runnable" | "preempted" | "interrupted" | "UNKNOWN") && !state.starts_with("blocked:");
     let worker = time(&answer, |machine, state| machine == "handover/worker" && code(state));
     let feeder = time(&answer, |machine, state| machine == "handover" && code(state));
-    // Where the switch from idleness is not traced, a thread runs a little before the next event says so.
+    // Where both share a CPU, a part of the feeder's work lies under the worker's preemption.
     assert!(worker > 2 * feeder && worker < 8 * feeder, "worker {worker} ns, feeder {feeder} ns");
     assert_eq!(answer["contradictions"], 0, "{}", answer["contradiction_list"]);
     is_the_same_as_a_log(&place, &trace, &answer);

@@ -1,6 +1,8 @@
 //! What may be asked: changes of a system, as somebody types them.
 //!
-//!     'server::parse x0.5'   'queue inbox capacity 2048'   'cpus +1'   'batch server 150'   'a::b x0.5 and queue q capacity 8'
+//! ```text
+//! 'server::parse x0.5'   'queue inbox capacity 2048'   'cpus +1'   'batch server 150'   'a::b x0.5 and queue q capacity 8'
+//! ```
 //!
 //! A name with spaces or `::` stands in double quotes, alone or as `"MACHINE::STATE"`. Where the quotes were left out, every way to part the
 //! name at a `::` is tried; only one of them occurs in a trace.
