@@ -9,6 +9,13 @@ use place::{ok, Place};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A recording of the kernel sees the programs of all tests, and those of one name must not run at once.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 fn live(what: &str) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -64,6 +71,7 @@ fn is_the_same_as_a_log(place: &Place, trace: &Path, answer: &Value) {
 
 #[test]
 fn the_slower_of_two_threads_with_pipes_holds_up_the_other_and_a_machine_log_says_the_same() {
+    let _alone = alone();
     if !live("the path of threads that pipes connect") {
         return;
     }
@@ -84,6 +92,7 @@ fn the_slower_of_two_threads_with_pipes_holds_up_the_other_and_a_machine_log_say
 
 #[test]
 fn with_probes_the_slow_stage_s_span_is_the_path_with_the_kernel_and_without_it() {
+    let _alone = alone();
     let place = Place::new();
     let program = place.build("handover", &[]);
     let mut traces = vec![];
@@ -103,6 +112,7 @@ fn with_probes_the_slow_stage_s_span_is_the_path_with_the_kernel_and_without_it(
 
 #[test]
 fn who_sleeps_waits_for_its_own_timer() {
+    let _alone = alone();
     if !live("the path of a sleeper") {
         return;
     }
@@ -135,6 +145,7 @@ fn a_wrong_rule_is_told_with_its_place_and_what_was_expected() {
 
 #[test]
 fn a_user_s_rule_gives_events_another_meaning_and_one_that_never_matches_is_told() {
+    let _alone = alone();
     let place = Place::new();
     let program = place.build("handover", &[]);
     ok(place.longpole(&["record", "--", &program]).output().unwrap());

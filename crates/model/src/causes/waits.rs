@@ -8,10 +8,12 @@ use crate::names::NameId;
 use crate::step;
 use crate::tokens::{Amount, Order, Shape, Unit};
 use longpole_trace::event::Catalogue;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// Calls without a reply; more are given up, the oldest first.
 const MOST_CALLS: usize = 1 << 16;
+/// Among how many of the newest calls that of a return is looked for.
+const MOST_LOOKED_AT: usize = 1 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum For {
@@ -71,12 +73,16 @@ pub(super) struct Waits {
     by_id: HashMap<(NameId, u64), u32>,
     /// Of calls without an id: those that nobody has taken yet.
     unnamed: HashMap<NameId, VecDeque<u32>>,
-    order: VecDeque<u32>,
+    /// Calls under way, the oldest first, with their slots.
+    order: BTreeMap<u64, u32>,
+    serial: u64,
     slots: Slots,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Call {
+    /// A slot is used again, this is not.
+    serial: u64,
     name: NameId,
     id: Option<u64>,
     caller: u32,
@@ -373,7 +379,7 @@ impl Composer {
 
     pub(super) fn calls(&mut self, catalogue: &Catalogue, at: u32, name: NameId, id: Option<u64>) {
         if self.waits.under_way.len() >= MOST_CALLS {
-            if let Some(oldest) = self.waits.order.pop_front() {
+            if let Some((_, oldest)) = self.waits.order.pop_first() {
                 self.end_call(oldest);
             }
         }
@@ -390,12 +396,10 @@ impl Composer {
         let vocabulary = &mut self.vocabulary;
         let replies = self.waits.replies.entry(name.0).or_default();
         let reply = *replies.entry(slot).or_insert_with(|| vocabulary.queue(&format!("rpc:{text}:reply:{slot}")));
-        self.waits.under_way.insert(slot, Call { name, id, caller: at, request, reply, taken: false, replied: false });
-        self.waits.order.push_back(slot);
-        if self.waits.order.len() > 2 * MOST_CALLS {
-            let under_way = &self.waits.under_way;
-            self.waits.order.retain(|slot| under_way.contains_key(slot));
-        }
+        self.waits.serial += 1;
+        let serial = self.waits.serial;
+        self.waits.under_way.insert(slot, Call { serial, name, id, caller: at, request, reply, taken: false, replied: false });
+        self.waits.order.insert(serial, slot);
         match id {
             Some(id) => {
                 if let Some(old) = self.waits.by_id.insert((name, id), slot) {
@@ -404,7 +408,14 @@ impl Composer {
                     self.waits.by_id.insert((name, id), slot);
                 }
             }
-            None => self.waits.unnamed.entry(name).or_default().push_back(slot),
+            None => {
+                let unnamed = self.waits.unnamed.entry(name).or_default();
+                unnamed.push_back(slot);
+                // Where nobody is seen to take them, they would only grow more.
+                if unnamed.len() > MOST_CALLS {
+                    unnamed.pop_front();
+                }
+            }
         }
         let machine = self.machine(catalogue, at);
         self.did(at, request, true);
@@ -466,7 +477,7 @@ impl Composer {
             (None, Some(Wait { what: For::Reply(slot), .. })) => Some(slot),
             (None, _) => {
                 let of_thread = |slot: &&u32| self.waits.under_way.get(slot).is_some_and(|call| call.caller == at && call.name == name);
-                self.waits.order.iter().rev().find(of_thread).copied()
+                self.waits.order.values().rev().take(MOST_LOOKED_AT).find(of_thread).copied()
             }
         };
         let call = slot.and_then(|slot| self.waits.under_way.get(&slot).copied().map(|call| (slot, call)));
@@ -486,6 +497,7 @@ impl Composer {
 
     fn end_call(&mut self, slot: u32) {
         let Some(call) = self.waits.under_way.remove(&slot) else { return };
+        self.waits.order.remove(&call.serial);
         if let Some(id) = call.id {
             self.waits.by_id.remove(&(call.name, id));
         }
