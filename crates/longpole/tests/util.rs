@@ -110,7 +110,8 @@ fn a_process_lasts_until_its_last_thread_ends() {
         let words: Vec<u64> = line.split(' ').skip(1).map(|word| word.trim().parse().unwrap()).collect();
         let all = answer["threads"].as_array().unwrap().iter().filter(|thread| thread["tid"] == words[0]);
         let running: u64 = all.map(|thread| thread["running_ns"].as_u64().unwrap()).sum();
-        assert!((running as f64 / words[1] as f64 - 1.0).abs() < 0.01, "{what}: {running} {line}");
+        // What it has of itself holds the interrupts on top of it, too.
+        assert!((running as f64 / words[1] as f64 - 1.0).abs() < 0.03, "{what}: {running} {line}");
     }
 }
 
