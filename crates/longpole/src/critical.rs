@@ -1,7 +1,7 @@
 //! The critical path of a trace with its verdict and what changes would bring: what `report` says beyond the stages.
 
 use crate::interactions;
-use anyhow::Context;
+use anyhow::{anyhow, bail, Context};
 use longpole_analysis::findings::Rules;
 use longpole_analysis::lineage;
 use longpole_analysis::report::Critical;
@@ -9,20 +9,26 @@ use longpole_analysis::standout;
 use longpole_analysis::what_if::{self, propose};
 use longpole_trace::Options;
 use std::path::Path;
+use std::thread;
 
-/// Reads the trace once for the path, and twice for the predictions: what decides, then what changing it brings.
+/// Reads the trace for the path, for what decides, and for what changing that brings; the first two at the same time. What is wrong with the trace is said by
+/// who calls.
 pub fn read(path: &Path, part: Options, events: &longpole_model::rules::Rules, lost: u64) -> anyhow::Result<Critical> {
     let rules = Rules::built_in().context("a built-in rule file is wrong")?;
-    let options = lineage::Options { segments: true, ..lineage::Options::default() };
-    let answer = interactions::of(path, part, events.clone())?.lineage(options)?;
-    let Some(segments) = &answer.segments else { anyhow::bail!("internal error: a path without segments") };
+    let read = || Ok::<_, anyhow::Error>(interactions::of(path, part, events.clone())?.quietly());
+    let options = lineage::Options { segments: true, spill: Some(interactions::SPILL), ..lineage::Options::default() };
+    let (answer, plain) = thread::scope(|scope| {
+        let plain = scope.spawn(|| read()?.what_if(what_if::Options::default()));
+        let answer = read().and_then(|mut interactions| interactions.lineage(options));
+        (answer, plain.join())
+    });
+    let (answer, plain) = (answer?, plain.map_err(|_| anyhow!("internal error: the replay of the trace panicked"))??);
+    let Some(segments) = &answer.segments else { bail!("internal error: a path without segments") };
     let standings = standout::standings(&answer, segments);
-    let plain = interactions::of(path, part, events.clone())?.what_if(what_if::Options::default())?;
     let mut tried = propose::first(&plain);
     let fix = standings.first().map(standout::Standing::fix);
     tried.extend(fix.clone().filter(|fix| !tried.contains(fix)));
-    let predict =
-        |scenarios| interactions::of(path, part, events.clone())?.what_if(what_if::Options { scenarios, ..what_if::Options::default() });
+    let predict = |scenarios| read()?.what_if(what_if::Options { scenarios, ..what_if::Options::default() });
     let predictions = match predict(tried) {
         Ok(predicted) => predicted.predictions,
         // A link of no queue, say, has no name that could be typed.

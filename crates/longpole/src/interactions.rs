@@ -40,6 +40,8 @@ struct Composed {
     trace: Trace,
     composer: Composer,
     finished: bool,
+    /// Somebody else says what is wrong with the trace.
+    quiet: bool,
 }
 
 /// What was asked for, on the trace's own clock.
@@ -85,12 +87,20 @@ impl Interactions {
         }
         let about = About { command: trace.recordings().iter().find_map(|recording| recording.command_pid) };
         let composer = Composer::with_rules(rules, about).context("a built-in rule file is wrong")?;
-        let composed = Composed { trace, composer, finished: false };
+        let composed = Composed { trace, composer, finished: false, quiet: false };
         Ok(Interactions::new(path, Source::Trace(Box::new(composed)), part))
     }
 
     fn new(path: &Path, source: Source, part: Part) -> Interactions {
         Interactions { shown: path.display().to_string(), source, part, range: None, over: false, cut: false }
+    }
+
+    /// For who reads a trace once more.
+    pub fn quietly(mut self) -> Interactions {
+        if let Source::Trace(composed) = &mut self.source {
+            composed.quiet = true;
+        }
+        self
     }
 
     /// The next one up to `--end`. Those before `--begin` come, too: they decide what machines do later.
@@ -229,7 +239,7 @@ impl Composed {
                 None => {
                     self.finished = true;
                     self.composer.finish();
-                    for oddity in self.trace.oddities() {
+                    for oddity in self.trace.oddities().iter().filter(|_| !self.quiet) {
                         eprintln!("longpole: {oddity}");
                     }
                 }

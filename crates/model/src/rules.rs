@@ -8,7 +8,7 @@ use crate::predicate::Predicate;
 use serde::de::DeserializeOwned;
 use serde::Deserialize;
 use std::ops::Range;
-use std::rc::Rc;
+use std::sync::Arc;
 use toml::Spanned;
 
 const BUILT_IN: [(&str, &str); 2] =
@@ -32,7 +32,7 @@ pub struct Origin {
 /// One rule, checked.
 #[derive(Clone, Debug)]
 pub(crate) struct Rule {
-    pub file: Rc<str>,
+    pub file: Arc<str>,
     pub line: usize,
     pub pattern: Pattern,
     pub when: Option<Predicate>,
@@ -270,7 +270,7 @@ impl Rules {
         let place = Place { file, text };
         let parsed: File = parse(file, text)?;
         let mut rules = Vec::new();
-        let name: Rc<str> = file.into();
+        let name: Arc<str> = file.into();
         for entry in parsed.rule {
             let span = entry.span();
             rules.push(check(entry.into_inner(), span, &place, &name)?);
@@ -280,7 +280,7 @@ impl Rules {
     }
 }
 
-fn check(entry: Entry, whole: Range<usize>, place: &Place<'_>, file: &Rc<str>) -> Result<Rule, RuleError> {
+fn check(entry: Entry, whole: Range<usize>, place: &Place<'_>, file: &Arc<str>) -> Result<Rule, RuleError> {
     let pattern = Pattern::new(entry.event.get_ref());
     let stars = pattern.stars();
     let action = place.action(&Action::ALL, &entry.action)?;

@@ -86,7 +86,7 @@ fn parsed(text: &str) -> Result<(String, Predicate), WrongUsage> {
 fn side(path: &Path, part: Options) -> anyhow::Result<Side> {
     input::complete(path);
     let mut side = Side::default();
-    let options = lineage::Options { segments: true, ..lineage::Options::default() };
+    let options = lineage::Options { segments: true, spill: Some(interactions::SPILL), ..lineage::Options::default() };
     let path_of = interactions::of(path, part, crate::rules::read(&crate::rules::files(&[])?)?)
         .and_then(|mut interactions| interactions.lineage(options));
     match path_of {
