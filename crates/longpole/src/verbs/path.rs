@@ -27,6 +27,7 @@ Examples:
   longpole path simulation.jsonl                              of a machine log, from its end
   longpole path --machine sink --segments simulation.jsonl    from the end of one machine, with each segment
   longpole path --mode active --machine sink simulation.jsonl
+  longpole path --flame path.svg                              the sampled stacks of nothing but the path
   longpole path --json simulation.jsonl | jq '.criticality[0]'")]
 pub struct Args {
     #[command(flatten)]
