@@ -1,6 +1,6 @@
 //! The critical path of a trace with its verdict and what changes would bring: what `report` says beyond the stages.
 
-use crate::interactions;
+use crate::{interactions, machine_log};
 use anyhow::{anyhow, bail, Context};
 use longpole_analysis::findings::Rules;
 use longpole_analysis::lineage;
@@ -14,6 +14,9 @@ use std::thread;
 /// Reads the trace for the path, for what decides, and for what changing that brings; the first two at the same time. What is wrong with the trace is said by
 /// who calls.
 pub fn read(path: &Path, part: Options, events: &longpole_model::rules::Rules, lost: u64) -> anyhow::Result<Critical> {
+    if machine_log::is_pipe(path) {
+        bail!("{} can be read once only, and a report reads its trace several times: store it in a file", path.display());
+    }
     let rules = Rules::built_in().context("a built-in rule file is wrong")?;
     let read = || Ok::<_, anyhow::Error>(interactions::of(path, part, events.clone())?.quietly());
     let options = lineage::Options { segments: true, spill: Some(interactions::SPILL), ..lineage::Options::default() };
