@@ -298,6 +298,26 @@ fn a_call_and_a_timer_follow_from_the_callee_and_from_who_armed_it() {
     assert_eq!(ns(text, "batch c 2"), 110 - 20 - 3);
 }
 
+/// Where calls take their time on the way, there and back, fewer of them save it.
+#[test]
+fn calls_in_batches_save_their_way_too() {
+    let mut text = String::from("{\"t\":0,\"machine\":\"s\",\"blocked\":\"call\"}\n{\"t\":0,\"machine\":\"c\",\"state\":\"ask\"}\n");
+    for item in 0..8u64 {
+        let t = 20 * item;
+        text += &format!(
+            "{{\"t\":{t},\"machine\":\"c\",\"put\":\"out\",\"state\":\"ask\"}}\n{{\"t\":{t},\"machine\":\"c\",\"put\":\"rpc:f\"}}\n{{\"t\":{t},\"machine\":\"c\",\"blocked\":\"rpc\"}}
+{{\"t\":{},\"machine\":\"s\",\"get\":\"rpc:f\",\"state\":\"serve\"}}\n{{\"t\":{},\"machine\":\"s\",\"put\":\"rpc:f:reply:1\"}}\n{{\"t\":{},\"machine\":\"s\",\"blocked\":\"call\"}}
+{{\"t\":{},\"machine\":\"c\",\"get\":\"rpc:f:reply:1\",\"state\":\"work\"}}\n",
+            t + 6,
+            t + 9,
+            t + 9,
+            t + 13
+        );
+    }
+    text += "{\"t\":160,\"end\":\"c\"}\n";
+    assert_eq!((ns(&text, "batch c 2"), ns(&text, "batch c 4")), (160 - 8 * 13 / 2, 160 - 8 * 13 * 3 / 4));
+}
+
 /// Whoever comes with what it made finds the taker busy: that is no delay of the link. A wire's is one, whoever waits.
 #[test]
 fn waiting_in_a_queue_is_no_delay_and_a_wire_is() {

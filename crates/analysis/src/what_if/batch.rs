@@ -13,18 +13,19 @@ use std::collections::HashMap;
 pub struct Caller {
     /// Scenario, items for each call, and the state that is paid for, if it was said.
     pub asked: Vec<(usize, f64, Option<String>)>,
-    /// Units moved through each queue since the last call.
+    /// Units moved through each queue, and how often it called.
     moved: HashMap<QueueId, u64>,
+    count: u64,
     /// Keys of states in which it calls, and in which it takes items.
     calls: Vec<u32>,
     takes: Vec<u32>,
 }
 
 /// Time that belongs to a call: whose, and for how many items.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Paid {
     pub by: MachineId,
-    pub items: u32,
+    pub items: f64,
 }
 
 impl Caller {
@@ -53,9 +54,10 @@ impl Caller {
         }
     }
 
-    /// For how many items the next call is; none have come: one.
-    pub fn items(&self) -> u32 {
-        self.moved.values().copied().max().unwrap_or(1).clamp(1, u64::from(u32::MAX)) as u32
+    /// For how many items a call is, so far: some come in bursts, so that what was moved since the last one says little. None have come: one.
+    pub fn items(&self) -> f64 {
+        let most = self.moved.values().copied().max().unwrap_or(0);
+        (most as f64 / (self.count + 1) as f64).max(1.0)
     }
 
     /// It calls in this state.
@@ -63,7 +65,7 @@ impl Caller {
         if !self.calls.contains(&key) {
             self.calls.push(key);
         }
-        self.moved.clear();
+        self.count += 1;
     }
 
     /// Whether its time in a state belongs to the call.

@@ -33,12 +33,13 @@ pub enum What {
         slot: u32,
         at: u64,
     },
-    /// It goes on when this has come, too.
+    /// It goes on when this has come, too; the delay may belong to a call.
     Meet {
         slot: u32,
         ns: f64,
         key: u32,
         how: How,
+        paid: Option<Paid>,
     },
     /// As `Meet`, for a lock.
     Lock {
@@ -273,7 +274,19 @@ impl WhatIf {
                 debug_assert!(replay.t <= op.t);
                 return woken;
             }
-            What::Meet { slot, ns, key, how } => self.meet(machine, op.t, slot, ns, key, how),
+            What::Meet { slot, ns, key, how, paid } => {
+                let mut part = paid.filter(|_| how != How::After).map_or_else(Vec::new, |paid| self.part(paid, &mut bits));
+                // In the bare worlds nothing is noticed late anyway.
+                part.retain(|&(lane, _)| how == How::Carried || !layout.bare().contains(&lane));
+                let replay = &self.lives[machine.0 as usize].replay;
+                let own: Vec<f64> = part.iter().map(|&(lane, _)| replay.v[lane]).collect();
+                self.meet(machine, op.t, slot, ns, key, how);
+                let (other, row) = (self.slots.lanes(slot), self.rows[key as usize].as_ref().filter(|_| how == How::Carried));
+                let v = &mut self.lives[machine.0 as usize].replay.v;
+                for (&(lane, part), own) in part.iter().zip(own) {
+                    v[lane] = own.max(other[lane] + ns * row.map_or(1.0, |row| row[lane]) * part);
+                }
+            }
             What::Lock { queue, slot, ns, key, how } => self.lock(machine, op.t, queue, slot, ns, key, how),
             What::Got { queue } => {
                 if let Some(lock) = self.locks.get_mut(&queue) {
@@ -402,7 +415,7 @@ impl WhatIf {
         let asked = caller.into_iter().flat_map(|caller| &caller.asked);
         asked
             .flat_map(|&(scenario, items, _)| {
-                let part = f64::from(paid.items) / items;
+                let part = paid.items / items;
                 if part < 1.0 {
                     bits[(scenario + 1) / 64] &= !(1 << ((scenario + 1) % 64));
                 }

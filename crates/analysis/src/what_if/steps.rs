@@ -299,10 +299,7 @@ impl WhatIf {
                 Some(Paid { by: machine, items })
             }
             (Kind::Calls, None) => serving,
-            (Kind::Replies, _) => {
-                life.serving = None;
-                None
-            }
+            (Kind::Replies, _) => life.serving.take(),
             (Kind::Items, caller) => {
                 if let Some(caller) = caller {
                     caller.moved(queue, n);
@@ -426,7 +423,7 @@ impl WhatIf {
             (Some((since, state)), Origin::From(from)) => {
                 delay = self.delay(vocabulary, (machine, state), queue, from, since);
                 let (ns, key, how) = delay;
-                self.meet_token(machine, (queue, looked), from.slot, (ns, key, how));
+                self.meet_token(machine, (queue, looked), from, (ns, key, how));
                 last = Some(from.slot);
             }
             (Some((_, state)), _) => {
@@ -490,13 +487,14 @@ impl WhatIf {
         let usual = if known.count > 0.0 { known.sum / known.count } else { 0.0 };
         let ns = usual.min(self.now.saturating_sub(from.t) as f64);
         let how = if carried { How::Carried } else { How::Reaction };
-        self.meet_token(machine, (queue, looked), from.slot, (ns, key, how));
+        self.meet_token(machine, (queue, looked), from, (ns, key, how));
     }
 
-    fn meet_token(&mut self, machine: MachineId, (queue, looked): (QueueId, Looked), slot: u32, (ns, key, how): (f64, u32, How)) {
+    fn meet_token(&mut self, machine: MachineId, (queue, looked): (QueueId, Looked), from: From, (ns, key, how): (f64, u32, How)) {
+        let From { slot, paid, .. } = from;
         let what = match looked == Looked::Took && self.locks.contains_key(&queue) {
             true => What::Lock { queue, slot, ns, key, how },
-            false => What::Meet { slot, ns, key, how },
+            false => What::Meet { slot, ns, key, how, paid },
         };
         self.op(machine, what);
     }
@@ -520,7 +518,7 @@ impl WhatIf {
         self.op(cause.by, What::Publish { slot, at });
         let kind = cause.link.map_or(Link::Wakeup, Link::Named);
         let key = self.key(vocabulary, Key::Link { queue: None, kind });
-        self.op(machine, What::Meet { slot, ns: (self.now - at) as f64, key, how: How::Carried });
+        self.op(machine, What::Meet { slot, ns: (self.now - at) as f64, key, how: How::Carried, paid: None });
         self.slots.release(slot);
         true
     }
