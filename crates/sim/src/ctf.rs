@@ -188,9 +188,12 @@ impl Sink for Ctf {
             return;
         }
         self.last = t.max(self.last + 1);
-        if let Some(open) = self.lanes[machine as usize].span.take() {
-            self.span(machine, "end", open);
-            self.last += 1;
+        // What is put or signalled at the end of a state belongs to it, as where a probe surrounds both.
+        if !matches!(deed, Deed::Put(queue, _) if !self.queues[queue as usize].is_call) {
+            if let Some(open) = self.lanes[machine as usize].span.take() {
+                self.span(machine, "end", open);
+                self.last += 1;
+            }
         }
         match deed {
             Deed::State(state) => {
