@@ -7,3 +7,4 @@ target=${CARGO_TARGET_DIR:-target}/release
 [ -x "$target/longpole" ] && [ -x "$target/longpole-sim" ] || cargo build --release -p longpole -p longpole-sim
 bench/truth/oracle.py
 bench/truth/run.py --seed "${SEED:-1}"
+bench/truth/run.py --seed "${SEED:-1}" --ctf

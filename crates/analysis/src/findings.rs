@@ -166,6 +166,7 @@ pub struct Rules {
 pub struct PathThresholds {
     pub min_share: f64,
     pub min_gain: f64,
+    pub max_unknown: f64,
 }
 
 #[derive(Clone, Debug, Deserialize)]

@@ -48,6 +48,8 @@ pub struct PathFacts {
 pub struct Critical {
     pub answer: Answer,
     pub verdict: Verdict,
+    /// The verdict is clear enough to overrule that of the stages.
+    pub decides: bool,
     pub predictions: Vec<Prediction>,
 }
 
@@ -227,10 +229,10 @@ impl Report {
         report.with(critical)
     }
 
-    /// Where the trace tells of stages, the verdict stays theirs.
+    /// Where the trace tells of stages and the path does not decide, the verdict stays theirs.
     pub fn with(mut self, critical: Critical) -> Report {
-        let Critical { answer, verdict, mut predictions } = critical;
-        if !self.verdict.of_stages {
+        let Critical { answer, verdict, decides, mut predictions } = critical;
+        if decides || !self.verdict.of_stages {
             self.verdict = verdict;
         }
         predictions.sort_by(|a, b| b.gain.unwrap_or(f64::MIN).total_cmp(&a.gain.unwrap_or(f64::MIN)));

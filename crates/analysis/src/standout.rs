@@ -2,7 +2,7 @@
 //!
 //! It does if it is ahead of the next beyond the noise, if somebody waits for what it does, and if the system would be faster were it shorter. What sleeps by
 //! its own timer, or waits for what the trace does not tell, holds nothing back that could be named. Machines of one class are one: threads of a pool
-//! take turns on the path. The error is two standard errors over windows of equal width.
+//! take turns on the path. The way of calls there and back belongs to who calls. The error is two standard errors over windows of equal width.
 
 use crate::findings::{Evidence, PathThresholds};
 use crate::lineage::{Answer, Kind, Path};
@@ -12,6 +12,8 @@ use crate::what_if::{Prediction, Scenario};
 use std::collections::HashMap;
 
 const WINDOWS: usize = 12;
+/// Items for each call, where one for each is what is tried.
+const FEWER_CALLS: u64 = 16;
 
 /// A state on the path, of all machines of its class.
 #[derive(Clone, Debug)]
@@ -21,6 +23,8 @@ pub struct Standing {
     pub kind: Kind,
     pub share: f64,
     pub error: f64,
+    /// The way of calls, there and back: the class calls, the state is what it calls.
+    pub is_call: bool,
     /// The one machine that has nearly all of it.
     machine: Option<String>,
     evidence: Evidence,
@@ -30,6 +34,7 @@ impl Standing {
     /// What would show whether anything is gained here.
     pub fn fix(&self) -> Scenario {
         match self.kind {
+            Kind::Link if self.is_call => Scenario::batch(&self.class, &self.state, FEWER_CALLS),
             Kind::Runnable => Scenario::cpus(1),
             _ => Scenario::scale(self.machine.as_deref().unwrap_or(&self.class), &self.state, 0.5),
         }
@@ -41,9 +46,12 @@ pub fn standings(answer: &Answer, path: &Path) -> Vec<Standing> {
     let (start, length) = (answer.start_ns, answer.length_ns.max(1));
     let bound = |window: usize| start + (u128::from(length) * window as u128 / WINDOWS as u128) as u64;
     let mut sums: HashMap<(&str, &str), ([u64; WINDOWS], HashMap<u32, u64>)> = HashMap::new();
+    let mut callers = Callers::default();
     let mut window = 0;
     for stretch in path.stretches() {
-        let (windows, machines) = sums.entry(path.class_and_state(stretch.of)).or_insert_with(|| ([0; WINDOWS], HashMap::new()));
+        callers.stretch(path, stretch.of);
+        let (class, state) = path.class_and_state(stretch.of);
+        let (windows, machines) = sums.entry((there_and_back(class), state)).or_insert_with(|| ([0; WINDOWS], HashMap::new()));
         *machines.entry(stretch.of).or_default() += stretch.end - stretch.start;
         let mut at = stretch.start;
         while at < stretch.end {
@@ -63,9 +71,12 @@ pub fn standings(answer: &Answer, path: &Path) -> Vec<Standing> {
             let strongest = (0..WINDOWS).max_by_key(|&at| windows[at]).unwrap_or(0);
             let most = machines.iter().max_by_key(|&(&of, &ns)| (ns, std::cmp::Reverse(of)));
             let alone = most.filter(|&(_, &ns)| ns as f64 >= 0.9 * whole as f64).map(|(&of, _)| path.machine(of).to_owned());
+            let call = callers.of(class, state);
+            let (class, state) = call.unwrap_or((class, state));
             Standing {
                 class: class.to_owned(),
                 state: state.to_owned(),
+                is_call: call.is_some(),
                 kind: most.map_or(Kind::Unknown, |(&of, _)| path.kind(of)),
                 share: whole as f64 / length as f64,
                 error: error(&shares),
@@ -76,6 +87,47 @@ pub fn standings(answer: &Answer, path: &Path) -> Vec<Standing> {
         .collect();
     out.sort_by(|a, b| b.share.total_cmp(&a.share).then_with(|| (&a.class, &a.state).cmp(&(&b.class, &b.state))));
     out
+}
+
+/// Who calls: whom the path left last before it went the way of a call.
+#[derive(Default)]
+struct Callers<'a> {
+    last: Option<&'a str>,
+    counts: HashMap<&'a str, HashMap<&'a str, u64>>,
+}
+
+impl<'a> Callers<'a> {
+    fn stretch(&mut self, path: &'a Path, of: u32) {
+        let (class, state) = path.class_and_state(of);
+        match call(class, state) {
+            // What comes back was left by who is called.
+            Some(_) if class == there_and_back(class) => {
+                if let Some(last) = self.last {
+                    *self.counts.entry(class).or_default().entry(last).or_default() += 1;
+                }
+            }
+            _ if path.kind(of) != Kind::Link => self.last = Some(class),
+            _ => {}
+        }
+    }
+
+    fn of(&self, class: &'a str, state: &str) -> Option<(&'a str, &'a str)> {
+        let caller = self.counts.get(class)?.iter().max_by_key(|&(name, &count)| (count, std::cmp::Reverse(*name)))?;
+        Some((caller.0, call(class, state)?))
+    }
+}
+
+/// A call's way, also of its replies.
+fn there_and_back(class: &str) -> &str {
+    match class.strip_prefix("rpc:").and(class.strip_suffix(":reply")) {
+        Some(calls) => calls,
+        None => class,
+    }
+}
+
+/// The name of the call whose way this is.
+fn call<'a>(class: &'a str, state: &str) -> Option<&'a str> {
+    class.strip_prefix("rpc:").filter(|_| state == "queued")
 }
 
 /// Two standard errors of the mean.
@@ -95,6 +147,11 @@ fn handovers(path: &Path) -> u64 {
         last = Some(machine);
     }
     count
+}
+
+/// Whether the path tells enough to overrule what the queues say.
+pub fn decides(verdict: &Verdict, thresholds: &PathThresholds) -> bool {
+    verdict.kind == VerdictKind::Bottleneck && verdict.unknown_share.is_some_and(|share| share <= thresholds.max_unknown)
 }
 
 /// `fix` is what [`Standing::fix`] of the first would bring, if that was asked.
@@ -130,6 +187,9 @@ pub fn judge(
     }
     let what = match first.kind {
         Kind::Runnable => format!("{} waits for a CPU for {said}", first.class),
+        Kind::Link if first.is_call => {
+            format!("{} is the bottleneck: its calls of {} are on their way there and back for {said}", first.class, first.state)
+        }
         Kind::Link => format!("{} is the bottleneck: the way through it ({}) takes {said}", first.class, first.state),
         _ => format!("{} is the bottleneck: {} takes {said}", first.class, first.state),
     };
@@ -152,7 +212,7 @@ fn reason(path: &Path, standings: &[Standing], first: &Standing, fix: Option<&Pr
     if first.kind == Kind::Unknown || first.kind == Kind::Blocked {
         return Some("what it waits for is not in the trace".to_owned());
     }
-    if first.kind == Kind::Link && matches!(first.state.as_str(), "queued" | "wakeup") {
+    if first.kind == Kind::Link && !first.is_call && matches!(first.state.as_str(), "queued" | "wakeup") {
         return Some("what is on its way for so long waits for somebody whom the trace does not tell".to_owned());
     }
     if first.kind == Kind::Link && first.state == "timer" {
@@ -175,7 +235,8 @@ fn reason(path: &Path, standings: &[Standing], first: &Standing, fix: Option<&Pr
     if handovers(path) == 0 {
         return Some("no machine waits for another".to_owned());
     }
-    let gain = fix.and_then(|fix| fix.gain)?;
+    // Who calls once for more items than were tried loses by that; nothing follows from it.
+    let gain = fix.and_then(|fix| fix.gain).filter(|&gain| !first.is_call || gain > 0.0)?;
     let change = fix.map_or("", |fix| fix.change.as_str());
     (gain < thresholds.min_gain).then(|| format!("{change} would bring {} only", percent(gain.max(0.0))))
 }

@@ -39,5 +39,6 @@ pub fn read(path: &Path, part: Options, events: &longpole_model::rules::Rules, l
     };
     let brings = fix.and_then(|fix| predictions.iter().find(|prediction| prediction.change == fix.text));
     let verdict = standout::judge(&answer, segments, &standings, brings, lost, &rules.path);
-    Ok(Critical { answer, verdict, predictions })
+    let decides = standout::decides(&verdict, &rules.path);
+    Ok(Critical { answer, verdict, decides, predictions })
 }

@@ -74,6 +74,12 @@ impl Scenario {
         Scenario { text, changes: vec![Change::Capacity { queue: queue.to_owned(), units: Some(units) }] }
     }
 
+    /// One call for so many items; the state in which it is called has its name.
+    pub fn batch(machine: &str, state: &str, items: u64) -> Scenario {
+        let target = Target { text: format!("{machine}::{state}"), ways: vec![(machine.to_owned(), Some(state.to_owned()))] };
+        Scenario { text: format!("batch {}::{} {items}", quoted(machine), quoted(state)), changes: vec![Change::Batch { target, items }] }
+    }
+
     pub fn cpus(more: u32) -> Scenario {
         Scenario { text: format!("cpus +{more}"), changes: vec![Change::Cpus { more }] }
     }

@@ -18,7 +18,8 @@ use std::process::ExitCode;
 /// Name the bottleneck, with its evidence.
 #[derive(clap::Args)]
 #[command(after_help = "\
-The verdict is the stage behind a full and before an empty queue, and the state in which it spends its time; or that nothing stands out.
+The verdict is the largest state of the critical path; where that does not stand out, the stage behind a full and before an empty queue, and the state
+in which it spends its time; or that nothing stands out.
 
 Examples:
   longpole report                            of the newest recording
