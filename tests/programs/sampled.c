@@ -1,18 +1,21 @@
 /* Work whose shares are known, for tests of sampled stacks.
  *
- * usage: sampled shares | kernel | made | span SECONDS
+ * usage: sampled shares | kernel | made | span | helped SECONDS
  *
  * shares: three functions of equal code take turns, 6, 3 and 1 units long; at the end it prints the CPU time that each had.
  * kernel: reads zeroes. made: runs code that it made itself and names it in the list that profilers read.
- * span:   works in a function within a span, and in another one outside. */
+ * span:   works in a function within a span, and in another one outside.
+ * helped: a helper takes three quarters of each item's time and it itself one; another process is busy all the while, and nobody waits for that. */
 
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -123,6 +126,39 @@ static void span(double seconds)
 	}
 }
 
+static void helped(double seconds)
+{
+	int ask[2], answer[2];
+	char item = 0;
+	if (pipe(ask) != 0 || pipe(answer) != 0)
+		exit(1);
+	pid_t helper = fork();
+	if (helper == 0) {
+		close(ask[1]);
+		while (read(ask[0], &item, 1) == 1) {
+			work_of_three(9);
+			if (write(answer[1], &item, 1) != 1)
+				_exit(1);
+		}
+		_exit(0);
+	}
+	pid_t busy = fork();
+	if (busy == 0) {
+		close(ask[1]);
+		for (;;)
+			work_of_six(6);
+	}
+	double end = now(CLOCK_MONOTONIC) + seconds;
+	while (now(CLOCK_MONOTONIC) < end) {
+		if (write(ask[1], &item, 1) != 1 || read(answer[0], &item, 1) != 1)
+			exit(1);
+		work_of_one(3);
+	}
+	close(ask[1]);
+	kill(busy, SIGKILL);
+	waitpid(helper, NULL, 0);
+}
+
 int main(int count, char **arguments)
 {
 	const char *what = count > 1 ? arguments[1] : "";
@@ -135,6 +171,8 @@ int main(int count, char **arguments)
 		made(seconds);
 	else if (!strcmp(what, "span"))
 		span(seconds);
+	else if (!strcmp(what, "helped"))
+		helped(seconds);
 	else
 		return 2;
 	printf("%d\n", (int)getpid());

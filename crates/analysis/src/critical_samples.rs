@@ -1,51 +1,158 @@
 //! Which samples of stacks lie on the critical path: those of the thread, or the interrupt's CPU, that the path goes through at that moment.
 //!
 //! Samples are too few to say when a path was where, and the path does not say which function it was; together they are a flame graph of nothing
-//! but what holds the system back.
+//! but what holds the system back, and each function's share of it beside its rank in the ordinary profile. Path and samples are walked side by side, once.
 
-use crate::lineage::{Kind, Path};
+use crate::lineage::{Kind, Path, Stretch};
+use crate::stacks::{interval, FunctionShare};
 use longpole_model::causes::Seat;
+use serde::Serialize;
 use std::collections::HashMap;
 
-/// A piece of the path in which something runs: begin, end, and which seats it is.
-type Piece = (u64, u64, u32);
-
-#[derive(Debug, Default)]
-pub struct OnPath {
-    pieces: Vec<Piece>,
-    /// Of each number of the path's.
+/// Samples must come in the order of time.
+pub struct OnPath<'a> {
+    stretches: Box<dyn Iterator<Item = Stretch> + 'a>,
+    at: Option<Stretch>,
+    /// Of each number of the path's in which something runs.
     seats: HashMap<u32, Vec<Seat>>,
     /// Time on the path that a sample could find.
     pub running_ns: u64,
 }
 
-impl OnPath {
+impl<'a> OnPath<'a> {
     /// `seats` are those of the machines by name.
-    pub fn new(path: &Path, seats: &HashMap<&str, Vec<Seat>>) -> OnPath {
-        let mut on = OnPath::default();
+    pub fn new(path: &'a Path, seats: &HashMap<&str, Vec<Seat>>) -> OnPath<'a> {
+        let is_known = |of: u32| match path.kind(of) {
+            Kind::Running | Kind::SystemCall | Kind::Interrupt => seats.get(path.machine(of)),
+            _ => None,
+        };
+        let mut known: HashMap<u32, Vec<Seat>> = HashMap::new();
+        let mut running_ns = 0;
         for stretch in path.stretches() {
-            if !matches!(path.kind(stretch.of), Kind::Running | Kind::SystemCall | Kind::Interrupt) {
-                continue;
+            if let Some(seats) = is_known(stretch.of) {
+                known.entry(stretch.of).or_insert_with(|| seats.clone());
+                running_ns += stretch.end - stretch.start;
             }
-            let Some(known) = seats.get(path.machine(stretch.of)) else { continue };
-            on.seats.entry(stretch.of).or_insert_with(|| known.clone());
-            on.pieces.push((stretch.start, stretch.end, stretch.of));
-            on.running_ns += stretch.end - stretch.start;
         }
-        on
+        let mut stretches: Box<dyn Iterator<Item = Stretch>> = Box::new(path.stretches());
+        OnPath { at: stretches.next(), stretches, seats: known, running_ns }
     }
 
     /// Whether the path goes through what was sampled.
-    pub fn holds(&self, t_ns: i64, tid: i32, cpu: Option<u32>) -> bool {
+    pub fn holds(&mut self, t_ns: i64, tid: i32, cpu: Option<u32>) -> bool {
         let Ok(t) = u64::try_from(t_ns) else { return false };
-        let at = self.pieces.partition_point(|&(start, ..)| start <= t);
-        let Some(&(_, end, of)) = at.checked_sub(1).and_then(|at| self.pieces.get(at)) else { return false };
-        t < end
-            && self.seats.get(&of).is_some_and(|seats| {
-                seats.iter().any(|&seat| match seat {
-                    Seat::Thread(thread) => thread == tid,
-                    Seat::Cpu(number) => Some(number) == cpu,
-                })
+        while self.at.as_ref().is_some_and(|stretch| stretch.end <= t) {
+            self.at = self.stretches.next();
+        }
+        let Some(stretch) = self.at.as_ref().filter(|stretch| stretch.start <= t) else { return false };
+        self.seats.get(&stretch.of).is_some_and(|seats| {
+            seats.iter().any(|&seat| match seat {
+                Seat::Thread(thread) => thread == tid,
+                Seat::Cpu(number) => Some(number) == cpu,
             })
+        })
+    }
+}
+
+/// A function in all processes of a name.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CriticalFunction {
+    pub process: String,
+    pub function: String,
+    pub module: String,
+    /// Of the path, by the samples with the function on top of the stack.
+    pub share: f64,
+    /// Where it is with 95 % certainty.
+    pub low: f64,
+    pub high: f64,
+    pub path_samples: u64,
+    /// Among all functions of the system, by samples of busy CPUs.
+    pub profile_rank: u64,
+    pub profile_share: f64,
+    pub profile_samples: u64,
+}
+
+/// What is critical first. `running` is the share of the path in which something runs that a sample could find.
+pub fn functions(on_path: &[FunctionShare], all: &[FunctionShare], running: f64) -> Vec<CriticalFunction> {
+    let mut counts: HashMap<[&str; 3], (u64, u64)> = HashMap::new();
+    for row in on_path {
+        counts.entry([&row.process, name(row), &row.module]).or_default().0 += row.self_samples;
+    }
+    for row in all {
+        counts.entry([&row.process, name(row), &row.module]).or_default().1 += row.self_samples;
+    }
+    let (found, busy) = counts.values().fold((0, 0), |(found, busy), &(on, of_all)| (found + on, busy + of_all));
+    let mut order: Vec<u64> = counts.values().map(|&(_, all)| all).collect();
+    order.sort_unstable_by(|a, b| b.cmp(a));
+    let of = |hits: u64, all: u64| if all > 0 { hits as f64 / all as f64 } else { 0.0 };
+    let mut rows: Vec<CriticalFunction> = counts
+        .into_iter()
+        .filter(|&(_, (_, all))| all > 0)
+        .map(|([process, function, module], (path_samples, profile_samples))| {
+            let (low, high) = interval(path_samples, found);
+            CriticalFunction {
+                process: process.to_owned(),
+                function: function.to_owned(),
+                module: module.to_owned(),
+                share: running * of(path_samples, found),
+                low: running * low,
+                high: running * high,
+                path_samples,
+                profile_rank: 1 + order.partition_point(|&other| other > profile_samples) as u64,
+                profile_share: of(profile_samples, busy),
+                profile_samples,
+            }
+        })
+        .collect();
+    let words = |row: &CriticalFunction| [row.process.clone(), row.module.clone(), row.function.clone()];
+    rows.sort_by(|a, b| {
+        (b.path_samples, b.profile_samples).cmp(&(a.path_samples, a.profile_samples)).then_with(|| words(a).cmp(&words(b)))
+    });
+    rows
+}
+
+/// A file without symbols is one function.
+fn name(row: &FunctionShare) -> &str {
+    match row.function.strip_prefix(&row.module) {
+        Some(address) if address.starts_with("+0x") => "(no symbols)",
+        _ => &row.function,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn share(process: &str, function: &str, pid: i32, own: u64) -> FunctionShare {
+        let (function, process, module) = (function.to_owned(), process.to_owned(), "m".to_owned());
+        FunctionShare {
+            pid: Some(pid),
+            process,
+            function,
+            module,
+            samples: own,
+            self_samples: own,
+            self_share: 0.0,
+            total_share: 0.0,
+            self_low: 0.0,
+            self_high: 0.0,
+        }
+    }
+
+    #[test]
+    fn processes_of_a_name_are_one_and_what_is_busy_may_be_off_the_path() {
+        let all = [
+            share("p", "hot", 1, 60),
+            share("p", "slow", 1, 10),
+            share("p", "slow", 2, 10),
+            share("q", "slow", 3, 20),
+            share("q", "caller", 3, 0),
+        ];
+        let on_path = [share("p", "slow", 1, 5), share("p", "slow", 2, 5), share("q", "slow", 3, 0)];
+        let rows = functions(&on_path, &all, 0.5);
+        let told: Vec<_> = rows.iter().map(|row| (row.process.as_str(), row.function.as_str(), row.share, row.profile_rank)).collect();
+        assert_eq!(told, [("p", "slow", 0.5, 2), ("p", "hot", 0.0, 1), ("q", "slow", 0.0, 2)]);
+        // 10 of 10, and of none: the same interval from above and from below, of half of the path.
+        assert!((rows[0].low - 0.5 * 0.7225).abs() < 1e-4 && rows[0].high == 0.5 && (rows[1].high - 0.5 * 0.2775).abs() < 1e-4);
     }
 }

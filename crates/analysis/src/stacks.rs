@@ -160,7 +160,7 @@ fn part(text: &str) -> String {
 }
 
 /// Wilson's interval for `hits` of `all`.
-fn interval(hits: u64, all: u64) -> (f64, f64) {
+pub(crate) fn interval(hits: u64, all: u64) -> (f64, f64) {
     if all == 0 {
         return (0.0, 1.0);
     }

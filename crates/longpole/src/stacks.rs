@@ -4,9 +4,9 @@ use crate::input::{self, Input};
 use crate::table::{number, percent, Table};
 use anyhow::bail;
 use longpole_analysis::cpu::Cpu;
-use longpole_analysis::critical_samples::OnPath;
+use longpole_analysis::critical_samples::{self, CriticalFunction, OnPath};
 use longpole_analysis::stacks::{Counts, Folded, FunctionShare, Functions};
-use longpole_symbols::{Stack, Stacks};
+use longpole_symbols::Stacks;
 use longpole_trace::{Catalogue, Item, Moment, Options, StreamKind};
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use std::path::PathBuf;
 const LONGEST_NAME: usize = 64;
 
 /// What a pass gathers of the samples in a part of a trace.
-pub struct Gathered {
+pub struct Gathered<'a> {
     recording: Option<PathBuf>,
     /// Opened when the first sample comes: by then the names are looked up.
     stacks: Option<Stacks>,
@@ -23,21 +23,31 @@ pub struct Gathered {
     pub folded: Option<Folded>,
     /// Only of this process.
     pid: Option<i32>,
-    /// Only those on a critical path.
-    on_path: Option<OnPath>,
+    /// Only those on a critical path; all of them stand beside.
+    on_path: Option<OnPath<'a>>,
+    all: Functions,
     lost: u64,
 }
 
-impl Gathered {
+impl<'a> Gathered<'a> {
     /// Names are of one recording; of several at once there are none.
-    pub fn new(input: &Input, pid: Option<i32>, fold: bool) -> anyhow::Result<Gathered> {
+    pub fn new(input: &Input, pid: Option<i32>, fold: bool) -> anyhow::Result<Gathered<'a>> {
         let recording = input.sampled()?;
         let folded = fold.then(Folded::default);
-        Ok(Gathered { recording, stacks: None, functions: Functions::default(), folded, pid, on_path: None, lost: 0 })
+        Ok(Gathered {
+            recording,
+            stacks: None,
+            functions: Functions::default(),
+            folded,
+            pid,
+            on_path: None,
+            all: Functions::default(),
+            lost: 0,
+        })
     }
 
     /// Of all samples only those on a path.
-    pub fn on_path(self, path: OnPath) -> Gathered {
+    pub fn on_path(self, path: OnPath<'a>) -> Gathered<'a> {
         Gathered { on_path: Some(path), ..self }
     }
 
@@ -53,15 +63,20 @@ impl Gathered {
             Item::Event(event) => {
                 let stacks = self.stacks.get_or_insert_with(|| Stacks::open(self.recording.as_deref()));
                 let Some(stack) = stacks.follow(catalogue, event) else { return };
-                let wanted = |stack: &Stack<'_>| {
-                    let on_path = self.on_path.as_ref();
-                    self.pid.is_none_or(|pid| pid == stack.pid) && on_path.is_none_or(|path| path.holds(stack.t_ns, stack.tid, stack.cpu))
-                };
-                if in_part && wanted(&stack) {
-                    match &mut self.folded {
-                        Some(folded) => folded.sample(&stack),
-                        None => self.functions.sample(&stack),
+                if !in_part || self.pid.is_some_and(|pid| pid != stack.pid) {
+                    return;
+                }
+                if let Some(path) = &mut self.on_path {
+                    if self.folded.is_none() {
+                        self.all.sample(&stack);
                     }
+                    if !path.holds(stack.t_ns, stack.tid, stack.cpu) {
+                        return;
+                    }
+                }
+                match &mut self.folded {
+                    Some(folded) => folded.sample(&stack),
+                    None => self.functions.sample(&stack),
                 }
             }
             Item::Loss(loss) => {
@@ -79,6 +94,12 @@ impl Gathered {
 
     pub fn answer(&self) -> Vec<FunctionShare> {
         self.stacks.as_ref().map_or_else(Vec::new, |stacks| self.functions.answer(stacks))
+    }
+
+    /// What is on the path beside the profile; `running` is the share of the path that samples could find.
+    pub fn critical(&self, running: f64) -> Vec<CriticalFunction> {
+        let Some(stacks) = &self.stacks else { return Vec::new() };
+        critical_samples::functions(&self.functions.answer(stacks), &self.all.answer(stacks), running)
     }
 
     /// All stacks, a line each.
@@ -144,6 +165,34 @@ pub fn print(out: &mut impl Write, functions: &[FunctionShare], counts: Counts, 
         }
     }
     footer(out, counts)
+}
+
+/// Shares of a critical path, beside a profiler's.
+pub fn print_critical(out: &mut impl Write, functions: &[CriticalFunction], most: usize) -> io::Result<()> {
+    let mut table = Table::new(&["function (sampled)", "module", "process", ">criticality", ">95 %", ">profiler rank", ">profile"]);
+    for row in functions.iter().filter(|row| row.path_samples > 0).take(most) {
+        table.row([
+            shortened(&row.function),
+            row.module.clone(),
+            row.process.clone(),
+            percent(row.share),
+            format!("{} - {}", percent(row.low), percent(row.high)),
+            number(row.profile_rank),
+            percent(row.profile_share),
+        ]);
+    }
+    table.print(out)?;
+    let busy: Vec<String> = functions
+        .iter()
+        .filter(|row| row.profile_rank <= 5 && row.profile_share >= 0.05 && row.high < 0.5 * row.profile_share)
+        .map(|row| {
+            format!("{} ({} of the samples, {} of the path)", shortened(&row.function), percent(row.profile_share), percent(row.share))
+        })
+        .collect();
+    if !busy.is_empty() {
+        writeln!(out, "busy, but hardly critical: {}", busy.join(", "))?;
+    }
+    Ok(())
 }
 
 /// Templates have names that no line holds; the JSON has them whole.

@@ -5,8 +5,9 @@ use crate::stacks::{self, Gathered};
 use crate::table::{duration, number, percent, Table};
 use crate::{flame, input::Input};
 use anyhow::{bail, Context};
-use longpole_analysis::critical_samples::OnPath;
+use longpole_analysis::critical_samples::{CriticalFunction, OnPath};
 use longpole_analysis::lineage::{Answer, Mode, Options, Row};
+use longpole_analysis::stacks::Counts;
 use longpole_model::causes::Told;
 use longpole_trace::Trace;
 use serde::Serialize;
@@ -27,6 +28,7 @@ Examples:
   longpole path simulation.jsonl                              of a machine log, from its end
   longpole path --machine sink --segments simulation.jsonl    from the end of one machine, with each segment
   longpole path --mode active --machine sink simulation.jsonl
+  longpole path --functions                                   the functions on the path, by samples (`longpole record --stacks 999`)
   longpole path --flame path.svg                              the sampled stacks of nothing but the path
   longpole path --json simulation.jsonl | jq '.criticality[0]'")]
 pub struct Args {
@@ -53,6 +55,10 @@ pub struct Args {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["segments", "json"])]
     flame: Option<PathBuf>,
 
+    /// The functions on the path, by sampled stacks, with the rank that a profiler gives them
+    #[arg(long, conflicts_with_all = ["segments", "folded", "flame"])]
+    functions: bool,
+
     /// Charge the time of the path in N threads (global)
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     jobs: u16,
@@ -78,11 +84,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Way::Active => Mode::Active,
     };
     let sampled = args.folded || args.flame.is_some();
+    let with_segments = args.segments || args.input.json;
     let jobs = usize::from(args.jobs);
     let options = Options {
         mode,
         machine: args.machine,
-        segments: args.segments || args.input.json || sampled,
+        segments: with_segments || sampled || args.functions,
         window: args.window.or((jobs > 1).then_some(WINDOW)).map(|window| window as usize),
         jobs,
         spill: Some(interactions::SPILL),
@@ -92,12 +99,19 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if sampled {
         return sampled_stacks(&args.input, args.folded, args.flame.as_deref(), &interactions, &answer);
     }
+    if args.functions && !args.input.json {
+        return functions(&args.input, &interactions, &answer);
+    }
+    let functions = match args.functions {
+        true => Some(critical_functions(&args.input, &interactions, &answer)?.rows),
+        false => None,
+    };
     let told = interactions.told().cloned().unwrap_or_default();
     let mut out = BufWriter::new(io::stdout().lock());
     if args.input.json {
         let Told { events, uncounted_losses, unknown_by, from_before, size_mismatches, .. } = told;
         let inputs = Inputs { events, uncounted_losses, from_before, size_mismatches };
-        serde_json::to_writer_pretty(&mut out, &Whole { answer: &answer, unknown_by, inputs })?;
+        serde_json::to_writer_pretty(&mut out, &Whole { answer: &answer, functions, unknown_by, inputs })?;
         writeln!(out)?;
     } else {
         print(&mut out, &answer)?;
@@ -133,6 +147,37 @@ fn sampled_stacks(
         lines.iter().try_for_each(|line| writeln!(out, "{line}"))?;
         out.flush()?;
     }
+    tell_counts(counts, running)?;
+    Ok(if trace.is_damaged() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Functions on the path, with what they were counted from.
+struct Critical {
+    rows: Vec<CriticalFunction>,
+    counts: Counts,
+    running: f64,
+    is_damaged: bool,
+}
+
+fn critical_functions(input: &Input, interactions: &Interactions, answer: &Answer) -> anyhow::Result<Critical> {
+    let Some(path) = &answer.segments else { bail!("internal error: a path without segments") };
+    let on_path = OnPath::new(path, &interactions.seats());
+    let running = on_path.running_ns as f64 / answer.length_ns.max(1) as f64;
+    let mut gathered = Gathered::new(input, None, false)?.on_path(on_path);
+    let trace = stacks::read(input, &mut gathered)?;
+    Ok(Critical { rows: gathered.critical(running), counts: gathered.counts(), running, is_damaged: trace.is_damaged() })
+}
+
+fn functions(input: &Input, interactions: &Interactions, answer: &Answer) -> anyhow::Result<ExitCode> {
+    let Critical { rows, counts, running, is_damaged } = critical_functions(input, interactions, answer)?;
+    let mut out = BufWriter::new(io::stdout().lock());
+    stacks::print_critical(&mut out, &rows, MOST_ROWS)?;
+    out.flush()?;
+    tell_counts(counts, running)?;
+    Ok(if is_damaged { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn tell_counts(counts: Counts, running: f64) -> anyhow::Result<()> {
     let (stacks, share) = (number(counts.busy), percent(running));
     eprintln!(
         "longpole: {stacks} samples lie on the path, {} lost; something runs on {share} of it, the rest of it cannot be sampled",
@@ -141,13 +186,16 @@ fn sampled_stacks(
     if counts.busy == 0 {
         bail!("no sample lies on the path: record more of them (`longpole record --stacks 999`), or for longer");
     }
-    Ok(if trace.is_damaged() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(())
 }
 
 #[derive(Serialize)]
 struct Whole<'a> {
     #[serde(flatten)]
     answer: &'a Answer,
+    /// Only where they were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    functions: Option<Vec<CriticalFunction>>,
     unknown_by: BTreeMap<&'static str, u64>,
     inputs: Inputs,
 }
