@@ -215,11 +215,12 @@ impl WhatIf {
         self.slots.live() + self.lives.len()
     }
 
+    #[inline]
     fn life(&mut self, machine: MachineId) -> &mut Life {
         let at = machine.0 as usize;
-        let lanes = self.layout.len();
-        while at >= self.lives.len() {
-            self.lives.push(Life::new(lanes));
+        if at >= self.lives.len() {
+            let lanes = self.layout.len();
+            self.lives.resize_with(at + 1, || Life::new(lanes));
         }
         &mut self.lives[at]
     }

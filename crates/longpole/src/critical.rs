@@ -1,37 +1,45 @@
 //! The critical path of a trace with its verdict and what changes would bring: what `report` says beyond the stages.
 
-use crate::{interactions, machine_log};
-use anyhow::{anyhow, bail, Context};
+use crate::following;
+use crate::interactions::{self, Interactions};
+use crate::kept::Keeper;
+use anyhow::{bail, Context};
 use longpole_analysis::findings::Rules;
-use longpole_analysis::lineage;
+use longpole_analysis::lineage::{self, Lineage};
 use longpole_analysis::report::Critical;
 use longpole_analysis::standout;
-use longpole_analysis::what_if::{self, propose};
-use longpole_trace::Options;
-use std::path::Path;
-use std::thread;
+use longpole_analysis::what_if::{self, propose, WhatIf};
+use longpole_trace::{Catalogue, Item};
 
-/// Reads the trace for the path, for what decides, and for what changing that brings; the first two at the same time. What is wrong with the trace is said by
-/// who calls.
-pub fn read(path: &Path, part: Options, events: &longpole_model::rules::Rules, lost: u64) -> anyhow::Result<Critical> {
-    if machine_log::is_pipe(path) {
-        bail!("{} can be read once only, and a report reads its trace several times: store it in a file", path.display());
+/// What the first pass leaves: who was told of all interactions.
+pub struct Passed {
+    lineage: Lineage,
+    plain: WhatIf,
+    keeper: Keeper,
+}
+
+impl Passed {
+    /// Goes through them once, for the path and for what decides, at the same time; they are kept for what changes bring. `beside` gets each item of the trace.
+    pub fn of(interactions: &mut Interactions, beside: impl FnMut(&Catalogue, &Item<'_>)) -> anyhow::Result<Passed> {
+        let options = lineage::Options { segments: true, spill: Some(interactions::SPILL), ..lineage::Options::default() };
+        let (mut lineage, mut plain, mut keeper) = (Lineage::new(options), WhatIf::new(what_if::Options::default()), Keeper::default());
+        following::follow(interactions, beside, &mut [&mut lineage, &mut plain, &mut keeper])?;
+        Ok(Passed { lineage, plain, keeper })
     }
+}
+
+/// The path, what decides, and what changing that brings. `lost`: events that are missing in the trace.
+pub fn read(interactions: &Interactions, passed: Passed, lost: u64) -> anyhow::Result<Critical> {
     let rules = Rules::built_in().context("a built-in rule file is wrong")?;
-    let read = || Ok::<_, anyhow::Error>(interactions::of(path, part, events.clone())?.quietly());
-    let options = lineage::Options { segments: true, spill: Some(interactions::SPILL), ..lineage::Options::default() };
-    let (answer, plain) = thread::scope(|scope| {
-        let plain = scope.spawn(|| read()?.what_if(what_if::Options::default()));
-        let answer = read().and_then(|mut interactions| interactions.lineage(options));
-        (answer, plain.join())
-    });
-    let (answer, plain) = (answer?, plain.map_err(|_| anyhow!("internal error: the replay of the trace panicked"))??);
+    let kept = passed.keeper.kept(interactions.vocabulary());
+    let answer = interactions.path(passed.lineage)?;
+    let plain = interactions.predictions(passed.plain)?;
     let Some(segments) = &answer.segments else { bail!("internal error: a path without segments") };
     let standings = standout::standings(&answer, segments);
     let mut tried = propose::first(&plain);
     let fix = standings.first().map(standout::Standing::fix);
     tried.extend(fix.clone().filter(|fix| !tried.contains(fix)));
-    let predict = |scenarios| read()?.what_if(what_if::Options { scenarios, ..what_if::Options::default() });
+    let predict = |scenarios| interactions.again(&kept).what_if(what_if::Options { scenarios, ..what_if::Options::default() });
     let predictions = match predict(tried) {
         Ok(predicted) => predicted.predictions,
         // A link of no queue, say, has no name that could be typed.

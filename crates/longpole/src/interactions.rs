@@ -3,15 +3,17 @@
 //! A machine log holds them; of any other trace they are composed from its events. Either way they come one by one, in the order of time.
 
 use crate::input::{self, Input};
-use crate::{kernel, machine_log, WrongUsage};
+use crate::kept::{self, Kept};
+use crate::{following, kernel, machine_log, WrongUsage};
 use anyhow::{anyhow, bail, Context};
 use longpole_analysis::lineage::{Answer, Lineage, Options, Spill};
 use longpole_analysis::what_if::{self, WhatIf};
+use longpole_model::block::Block;
 use longpole_model::causes::{About, Composer, Seat, Told};
 use longpole_model::interaction::{Deed, Interaction, Vocabulary};
 use longpole_model::machine_log::{Reader, Writer};
 use longpole_model::rules::Rules;
-use longpole_trace::{Moment, Options as Part, Trace};
+use longpole_trace::{Catalogue, Item, Moment, Options as Part, Trace};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -33,6 +35,7 @@ pub struct Interactions {
 enum Source {
     Log(Reader<Box<dyn BufRead>>),
     Trace(Box<Composed>),
+    Kept(kept::Reader),
 }
 
 /// A trace whose events are composed.
@@ -40,8 +43,6 @@ struct Composed {
     trace: Trace,
     composer: Composer,
     finished: bool,
-    /// Somebody else says what is wrong with the trace.
-    quiet: bool,
 }
 
 /// What was asked for, on the trace's own clock.
@@ -87,7 +88,7 @@ impl Interactions {
         }
         let about = About { command: trace.recordings().iter().find_map(|recording| recording.command_pid) };
         let composer = Composer::with_rules(rules, about).context("a built-in rule file is wrong")?;
-        let composed = Composed { trace, composer, finished: false, quiet: false };
+        let composed = Composed { trace, composer, finished: false };
         Ok(Interactions::new(path, Source::Trace(Box::new(composed)), part))
     }
 
@@ -95,29 +96,36 @@ impl Interactions {
         Interactions { shown: path.display().to_string(), source, part, range: None, over: false, cut: false }
     }
 
-    /// For who reads a trace once more.
-    pub fn quietly(mut self) -> Interactions {
-        if let Source::Trace(composed) = &mut self.source {
-            composed.quiet = true;
-        }
-        self
+    /// Once more what was kept.
+    pub fn again(&self, kept: &Kept) -> Interactions {
+        let (begin, end) = kept.range();
+        let source = Source::Kept(kept.reader());
+        let range = Some(Range { begin, end });
+        Interactions { shown: self.shown.clone(), source, part: Part::default(), range, over: false, cut: end.is_some() }
     }
 
     /// The next one up to `--end`. Those before `--begin` come, too: they decide what machines do later.
     pub fn next(&mut self) -> anyhow::Result<Option<Interaction>> {
+        self.next_beside(&mut |_, _| {})
+    }
+
+    /// As [`Interactions::next`]; `beside` gets the items of the trace that led to it.
+    #[inline]
+    pub fn next_beside(&mut self, beside: &mut dyn FnMut(&Catalogue, &Item<'_>)) -> anyhow::Result<Option<Interaction>> {
         if self.over {
             return Ok(None);
         }
         let next = match &mut self.source {
             Source::Log(reader) => reader.next_interaction().map_err(|error| anyhow!("{}: {error}", self.shown))?,
-            Source::Trace(composed) => composed.next()?,
+            Source::Trace(composed) => composed.next(beside)?,
+            Source::Kept(reader) => reader.next().with_context(|| format!("what {} said cannot be read again", self.shown))?,
         };
         let Some(interaction) = next else {
             self.over = true;
             return Ok(None);
         };
         self.over = self.range_at(&interaction).end.is_some_and(|end| interaction.t > end);
-        self.cut = self.over;
+        self.cut |= self.over;
         Ok((!self.over).then_some(interaction))
     }
 
@@ -125,13 +133,41 @@ impl Interactions {
         match &self.source {
             Source::Log(reader) => reader.vocabulary(),
             Source::Trace(composed) => composed.composer.vocabulary(),
+            Source::Kept(reader) => reader.vocabulary(),
         }
+    }
+
+    /// Puts the interaction that came last into the block, while it has room.
+    #[inline]
+    pub fn put(&mut self, block: &mut Block, interaction: Interaction) -> bool {
+        match &mut self.source {
+            Source::Log(reader) => block.push(reader.vocabulary_mut(), interaction),
+            Source::Trace(composed) => block.push(composed.composer.vocabulary_mut(), interaction),
+            Source::Kept(reader) => block.push(reader.vocabulary_mut(), interaction),
+        }
+    }
+
+    /// Blocks will be made of them.
+    pub fn note_renames(&mut self) {
+        match &mut self.source {
+            Source::Log(reader) => reader.vocabulary_mut().note_renames(),
+            Source::Trace(composed) => composed.composer.vocabulary_mut().note_renames(),
+            Source::Kept(reader) => reader.vocabulary_mut().note_renames(),
+        }
+    }
+
+    /// What of the trace lies behind the last interaction that was asked for.
+    pub fn rest(&mut self, beside: &mut dyn FnMut(&Catalogue, &Item<'_>)) -> anyhow::Result<()> {
+        if let Source::Trace(composed) = &mut self.source {
+            composed.rest(beside)?;
+        }
+        Ok(())
     }
 
     /// What the interactions of a trace cannot say of themselves, after the last of them.
     pub fn told(&self) -> Option<&Told> {
         match &self.source {
-            Source::Log(_) => None,
+            Source::Log(_) | Source::Kept(_) => None,
             Source::Trace(composed) => Some(composed.composer.told()),
         }
     }
@@ -150,7 +186,7 @@ impl Interactions {
     /// Who composes them.
     pub fn composer(&self) -> Option<&Composer> {
         match &self.source {
-            Source::Log(_) => None,
+            Source::Log(_) | Source::Kept(_) => None,
             Source::Trace(composed) => Some(&composed.composer),
         }
     }
@@ -158,8 +194,16 @@ impl Interactions {
     /// The trace that they are composed of.
     pub fn trace(&self) -> Option<&Trace> {
         match &self.source {
-            Source::Log(_) => None,
+            Source::Log(_) | Source::Kept(_) => None,
             Source::Trace(composed) => Some(&composed.trace),
+        }
+    }
+
+    /// The trace, for who has no more questions about machines.
+    pub fn into_trace(self) -> Option<Trace> {
+        match self.source {
+            Source::Log(_) | Source::Kept(_) => None,
+            Source::Trace(composed) => Some(composed.trace),
         }
     }
 
@@ -186,15 +230,12 @@ impl Interactions {
     /// The critical path.
     pub fn lineage(&mut self, options: Options) -> anyhow::Result<Answer> {
         let mut lineage = Lineage::new(options);
-        while let Some(interaction) = self.next()? {
-            if let Some(begin) = self.range().begin {
-                lineage.begin_at(begin);
-            }
-            lineage.interaction(self.vocabulary(), &interaction);
-        }
-        if let Some(end) = self.until() {
-            lineage.until(end);
-        }
+        following::follow(self, |_, _| {}, &mut [&mut lineage])?;
+        self.path(lineage)
+    }
+
+    /// The critical path, from who was told of all.
+    pub fn path(&self, lineage: Lineage) -> anyhow::Result<Answer> {
         let mut answer = lineage.answer(self.vocabulary()).map_err(|error| anyhow!("{}: {error}", self.shown))?;
         answer.lost = self.told().map_or(0, |told| told.lost);
         Ok(answer)
@@ -203,15 +244,25 @@ impl Interactions {
     /// What changes would bring.
     pub fn what_if(mut self, options: what_if::Options) -> anyhow::Result<what_if::Answer> {
         let mut worlds = WhatIf::new(options);
-        while let Some(interaction) = self.next()? {
-            if let Some(begin) = self.range().begin {
-                worlds.begin_at(begin);
+        if let Source::Kept(_) = self.source {
+            // It comes faster than a thread could pass it on.
+            while let Some(interaction) = self.next()? {
+                if let Some(begin) = self.range().begin {
+                    worlds.begin_at(begin);
+                }
+                worlds.interaction(self.vocabulary(), &interaction);
             }
-            worlds.interaction(self.vocabulary(), &interaction);
+            if let Some(end) = self.until() {
+                worlds.until(end);
+            }
+        } else {
+            following::follow(&mut self, |_, _| {}, &mut [&mut worlds])?;
         }
-        if let Some(end) = self.until() {
-            worlds.until(end);
-        }
+        self.predictions(worlds)
+    }
+
+    /// What changes would bring, from who was told of all.
+    pub fn predictions(&self, worlds: WhatIf) -> anyhow::Result<what_if::Answer> {
         worlds.answer(self.vocabulary()).map_err(|error| anyhow!("{}: {error}", self.shown))
     }
 
@@ -226,7 +277,8 @@ impl Interactions {
 }
 
 impl Composed {
-    fn next(&mut self) -> anyhow::Result<Option<Interaction>> {
+    #[inline]
+    fn next(&mut self, beside: &mut dyn FnMut(&Catalogue, &Item<'_>)) -> anyhow::Result<Option<Interaction>> {
         loop {
             if let Some(interaction) = self.composer.next_interaction() {
                 return Ok(Some(interaction));
@@ -235,15 +287,30 @@ impl Composed {
                 return Ok(None);
             }
             match self.trace.next_with_catalogue()? {
-                Some((item, catalogue)) => self.composer.item(catalogue, &item),
-                None => {
-                    self.finished = true;
-                    self.composer.finish();
-                    for oddity in self.trace.oddities().iter().filter(|_| !self.quiet) {
-                        eprintln!("longpole: {oddity}");
-                    }
+                Some((item, catalogue)) => {
+                    beside(catalogue, &item);
+                    self.composer.item(catalogue, &item);
                 }
+                None => self.finish(),
             }
+        }
+    }
+
+    fn rest(&mut self, beside: &mut dyn FnMut(&Catalogue, &Item<'_>)) -> anyhow::Result<()> {
+        while !self.finished {
+            match self.trace.next_with_catalogue()? {
+                Some((item, catalogue)) => beside(catalogue, &item),
+                None => self.finish(),
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) {
+        self.finished = true;
+        self.composer.finish();
+        for oddity in self.trace.oddities() {
+            eprintln!("longpole: {oddity}");
         }
     }
 }

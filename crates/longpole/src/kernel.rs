@@ -41,27 +41,53 @@ pub fn read_beside<W: Watch>(
     if let several @ 2.. = sources(&paths, &trace) {
         bail!("the kernel's events of {several} recordings cannot be told as one, since their threads and times are not the same; ask each by itself");
     }
-    let begin_ns = input.begin.map_or(i64::MIN, |begin| begin.resolve(trace.start_ns().unwrap_or(0)));
-    let (_, end_ns) = trace.range();
-    let mut linux = Linux::new(begin_ns, end_ns).context("a built-in rule file is wrong")?;
+    let mut model = Model::of(input, &trace)?;
     while let Some((item, catalogue)) = trace.next_with_catalogue()? {
-        let t_ns = match &item {
-            Item::Event(event) => {
-                linux.event(catalogue, event, watch);
-                event.t_ns
-            }
-            Item::Loss(loss) => {
-                linux.loss(catalogue, loss, watch);
-                loss.end_ns
-            }
-        };
-        other(&mut linux, watch, catalogue, &item, t_ns >= begin_ns);
+        let in_part = model.item(catalogue, &item, watch);
+        other(&mut model.linux, watch, catalogue, &item, in_part);
     }
-    linux.finish(watch);
+    model.linux.finish(watch);
     for oddity in trace.oddities() {
         eprintln!("longpole: {oddity}");
     }
-    Ok(Reading { linux, trace })
+    Ok(Reading { linux: model.linux, trace })
+}
+
+/// The model on its way through a trace that somebody else reads, from its very begin on.
+pub struct Model {
+    pub linux: Linux,
+    begin_ns: i64,
+}
+
+impl Model {
+    pub fn of(input: &Input, trace: &Trace) -> anyhow::Result<Model> {
+        let begin_ns = begin_ns(input, trace);
+        let linux = Linux::new(begin_ns, trace.range().1).context("a built-in rule file is wrong")?;
+        Ok(Model { linux, begin_ns })
+    }
+
+    /// Whether the item is in the part that was asked for.
+    #[inline]
+    pub fn item<W: Watch>(&mut self, catalogue: &Catalogue, item: &Item<'_>, watch: &mut W) -> bool {
+        match item {
+            Item::Event(event) => self.linux.event(catalogue, event, watch),
+            Item::Loss(loss) => self.linux.loss(catalogue, loss, watch),
+        }
+        time_of(item) >= self.begin_ns
+    }
+}
+
+/// Where the part of a trace begins that was asked for.
+pub fn begin_ns(input: &Input, trace: &Trace) -> i64 {
+    input.begin.map_or(i64::MIN, |begin| begin.resolve(trace.start_ns().unwrap_or(0)))
+}
+
+/// By which an item is in that part or not.
+pub fn time_of(item: &Item<'_>) -> i64 {
+    match item {
+        Item::Event(event) => event.t_ns,
+        Item::Loss(loss) => loss.end_ns,
+    }
 }
 
 /// How many of the paths hold a kernel's events.

@@ -196,6 +196,10 @@ impl Composer {
         &self.vocabulary
     }
 
+    pub fn vocabulary_mut(&mut self) -> &mut Vocabulary {
+        &mut self.vocabulary
+    }
+
     /// Where each machine runs that is a thread or an interrupt.
     pub fn seats(&self) -> &[(MachineId, Seat)] {
         &self.seats

@@ -3,6 +3,7 @@
 //! It says the same as the machine log ([`crate::machine_log`]) and no more, but with ids instead of text. Whatever can tell of machines
 //! (a machine log, rules over a trace, a simulator) yields interactions in the order of time; analyses read nothing else.
 
+use crate::block::{New, Told};
 use crate::hash::IdMap;
 use crate::names::{NameId, Names};
 use crate::tokens::{Amount, Shape};
@@ -130,6 +131,8 @@ pub struct Vocabulary {
     queue_ids: IdMap<NameId, QueueId>,
     /// What queues that are used for one name after the other are called now.
     passing: IdMap<QueueId, String>,
+    /// Those that were called something else since somebody looked. None: nobody does.
+    renamed: Option<Vec<QueueId>>,
 }
 
 impl Vocabulary {
@@ -174,10 +177,52 @@ impl Vocabulary {
             self.queues.push(shared);
             QueueId(self.queues.len() as u32 - 1)
         });
+        self.rename(queue, name);
+        if let Some(renamed) = &mut self.renamed {
+            renamed.push(queue);
+        }
+        queue
+    }
+
+    pub(crate) fn rename(&mut self, queue: QueueId, name: &str) {
         let now = self.passing.entry(queue).or_default();
         now.clear();
         now.push_str(name);
-        queue
+    }
+
+    /// From now on it keeps in mind which passing queues change their names, until the next block gets them.
+    pub fn note_renames(&mut self) {
+        self.renamed.get_or_insert_default().extend(self.passing.keys());
+    }
+
+    #[inline]
+    pub(crate) fn has_renamed(&self) -> bool {
+        self.renamed.as_ref().is_some_and(|renamed| !renamed.is_empty())
+    }
+
+    /// Passing queues whose name changed since this was asked before, with the name.
+    pub(crate) fn each_renamed(&mut self, mut visit: impl FnMut(QueueId, &str)) {
+        for queue in self.renamed.iter_mut().flat_map(|renamed| renamed.drain(..)) {
+            visit(queue, self.passing.get(&queue).map_or("", String::as_str));
+        }
+    }
+
+    /// What has been added to it beyond what was told, which is all then.
+    pub(crate) fn since(&self, told: &mut Told) -> New {
+        let new = New {
+            names: self.names.texts()[told.names..].to_vec(),
+            machines: self.machines[told.machines..].to_vec(),
+            queues: self.queues[told.queues..].to_vec(),
+        };
+        *told = Told { names: self.names.len(), machines: self.machines.len(), queues: self.queues.len() };
+        new
+    }
+
+    /// Adds what was added to another one: enough to ask for names by their ids, not the other way round.
+    pub(crate) fn learn(&mut self, new: &New) {
+        self.names.learn(&new.names);
+        self.machines.extend_from_slice(&new.machines);
+        self.queues.extend_from_slice(&new.queues);
     }
 
     /// What it is called now.

@@ -6,7 +6,9 @@
 //! is the question of the analyses.
 
 pub mod activity;
+pub mod block;
 pub mod causes;
+pub mod compact;
 pub mod hash;
 pub mod interaction;
 pub mod linux;

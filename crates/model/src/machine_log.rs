@@ -78,6 +78,10 @@ impl<R: BufRead> Reader<R> {
         &self.vocabulary
     }
 
+    pub fn vocabulary_mut(&mut self) -> &mut Vocabulary {
+        &mut self.vocabulary
+    }
+
     pub fn into_vocabulary(self) -> Vocabulary {
         self.vocabulary
     }

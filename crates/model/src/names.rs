@@ -1,6 +1,7 @@
 //! Names, each kept once. Everything downstream compares numbers.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NameId(pub u32);
@@ -13,8 +14,8 @@ const MOST_NAMES: usize = 1 << 16;
 
 #[derive(Clone, Debug, Default)]
 pub struct Names {
-    texts: Vec<String>,
-    ids: HashMap<String, NameId>,
+    texts: Vec<Arc<str>>,
+    ids: HashMap<Arc<str>, NameId>,
     /// The last name of each quick hash: a glance before the table, whose hash is slow since traces choose what is in it.
     recent: Vec<NameId>,
 }
@@ -38,7 +39,7 @@ impl Names {
     pub fn intern(&mut self, text: &str) -> NameId {
         let place = quick_hash(text);
         match self.recent.get(place) {
-            Some(&id) if self.texts.get(id.0 as usize).is_some_and(|known| known == text) => return id,
+            Some(&id) if self.texts.get(id.0 as usize).is_some_and(|known| **known == *text) => return id,
             Some(_) => {}
             None => self.recent.resize(RECENT, NameId(u32::MAX)),
         }
@@ -52,8 +53,9 @@ impl Names {
             return id;
         }
         let id = NameId(self.texts.len() as u32);
-        self.texts.push(text.to_owned());
-        self.ids.insert(text.to_owned(), id);
+        let text: Arc<str> = text.into();
+        self.texts.push(text.clone());
+        self.ids.insert(text, id);
         id
     }
 
@@ -67,7 +69,16 @@ impl Names {
     }
 
     pub fn text(&self, id: NameId) -> &str {
-        self.texts.get(id.0 as usize).map_or("", String::as_str)
+        self.texts.get(id.0 as usize).map_or("", |text| text)
+    }
+
+    pub(crate) fn texts(&self) -> &[Arc<str>] {
+        &self.texts
+    }
+
+    /// Names that were given the next ids elsewhere. They are not found by their text.
+    pub(crate) fn learn(&mut self, names: &[Arc<str>]) {
+        self.texts.extend_from_slice(names);
     }
 
     pub fn len(&self) -> usize {

@@ -96,10 +96,55 @@ impl Key {
 pub struct Keys {
     keys: Vec<Key>,
     ids: IdMap<Key, u32>,
+    /// The last key of each quick hash: a glance before the table.
+    recent: Vec<u32>,
+}
+
+const RECENT: usize = 1 << 10;
+
+/// Of a few multiplications less than the table's.
+fn quick_hash(key: &Key) -> usize {
+    let (one, other) = match *key {
+        Key::State { machine, state, .. } => {
+            let state = match state {
+                State::Run => 0,
+                State::Runnable => 1,
+                State::Interrupted => 2,
+                State::Unknown => 3,
+                State::Named(name) => name.0.wrapping_mul(2).wrapping_add(4),
+                State::Blocked(why) => why.0.wrapping_mul(2).wrapping_add(5),
+            };
+            (machine.0, state)
+        }
+        Key::Link { queue, kind } => {
+            let kind = match kind {
+                Link::Queued => 0,
+                Link::Wire => 1,
+                Link::Wakeup => 2,
+                Link::Named(name) => name.0.wrapping_add(3),
+            };
+            (queue.map_or(u32::MAX, |queue| !queue.0), kind)
+        }
+    };
+    let hash = one.wrapping_mul(0x9e37_79b1) ^ other.wrapping_mul(0x85eb_ca77);
+    (hash >> 16) as usize % RECENT
 }
 
 impl Keys {
+    #[inline]
     pub fn id(&mut self, key: Key) -> u32 {
+        let place = quick_hash(&key);
+        match self.recent.get(place) {
+            Some(&id) if self.keys.get(id as usize) == Some(&key) => return id,
+            Some(_) => {}
+            None => self.recent.resize(RECENT, u32::MAX),
+        }
+        let id = self.id_by_table(key);
+        self.recent[place] = id;
+        id
+    }
+
+    fn id_by_table(&mut self, key: Key) -> u32 {
         let keys = &mut self.keys;
         *self.ids.entry(key).or_insert_with(|| {
             keys.push(key);

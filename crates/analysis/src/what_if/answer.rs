@@ -108,9 +108,11 @@ impl WhatIf {
         };
         let observed = end.v[OBSERVED];
         let error = if observed > 0.0 { (end.v[GATE] - observed) / observed } else { 0.0 };
-        let baseline = self.profile(0, &end);
-        let refused = self.refused(vocabulary, observed, error, &baseline);
-        let predictions = (0..self.layout.scenarios).map(|at| self.predict(vocabulary, at, &end, error, refused.clone())).collect();
+        let profiles: Vec<_> = self.trail.profiles(end.node, &self.rows).into_iter().map(largest_first).collect();
+        let baseline = profiles.first().map_or(&[][..], |profile| profile);
+        let refused = self.refused(vocabulary, observed, error, baseline);
+        let predictions =
+            (0..self.layout.scenarios).map(|at| self.predict(vocabulary, at, &end, &profiles[at + 1], error, refused.clone())).collect();
         let full = self.full.iter().map(|(&queue, &count)| (queue, count)).collect::<Vec<_>>();
         let mut full: Vec<_> = full.into_iter().map(|(queue, count)| self.full_queue(vocabulary, queue, count)).collect();
         full.sort_by(|a, b| b.2.cmp(&a.2).then_with(|| a.0.cmp(&b.0)));
@@ -121,7 +123,7 @@ impl WhatIf {
             replayed_ns: end.v[KEPT].round() as u64,
             baseline_error: error,
             predictions,
-            shares: self.shares(vocabulary, &baseline),
+            shares: self.shares(vocabulary, baseline),
             full,
             contradictions: self.counts.contradictions,
             forgotten_causes: self.counts.too_old + self.queues.forgotten(),
@@ -131,14 +133,6 @@ impl WhatIf {
 
     fn full_queue(&self, vocabulary: &Vocabulary, queue: QueueId, count: u64) -> (String, u64, u64) {
         (vocabulary.queue_name(queue).to_owned(), self.capacities.get(&queue).copied().unwrap_or(0), count)
-    }
-
-    /// The keys on the way to the end in a world, the largest first.
-    fn profile(&self, world: usize, end: &EndMark) -> Vec<(u32, f64)> {
-        let profile = self.trail.profile(world, end.node, &self.rows);
-        let mut profile: Vec<(u32, f64)> = (0u32..).zip(profile).filter(|entry| entry.1 > 0.0).collect();
-        profile.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-        profile
     }
 
     fn words(&self, vocabulary: &Vocabulary, key: u32) -> [String; 4] {
@@ -180,7 +174,15 @@ impl WhatIf {
         Some(said)
     }
 
-    fn predict(&self, vocabulary: &Vocabulary, at: usize, end: &EndMark, error: f64, refused: Option<String>) -> Prediction {
+    fn predict(
+        &self,
+        vocabulary: &Vocabulary,
+        at: usize,
+        end: &EndMark,
+        profile: &[(u32, f64)],
+        error: f64,
+        refused: Option<String>,
+    ) -> Prediction {
         let (observed, layout) = (end.v[OBSERVED], self.layout);
         let [kept, bare] = layout.of(at);
         let refused = refused.or_else(|| self.still[at].map(|why| format!("with so little room {why}")));
@@ -213,13 +215,19 @@ impl WhatIf {
         prediction.gain = point;
         prediction.gain_low = low.map(|low| low - slack(low));
         prediction.gain_high = high.map(|high| high + slack(high));
-        let next = self.profile(at + 1, end).into_iter().next();
-        prediction.next = next.map(|(key, _)| {
+        prediction.next = profile.first().map(|&(key, _)| {
             let [_, machine, _, state] = self.words(vocabulary, key);
             Place { machine, state }
         });
         prediction
     }
+}
+
+/// The keys on the way to the end in a world.
+fn largest_first(profile: Vec<f64>) -> Vec<(u32, f64)> {
+    let mut profile: Vec<(u32, f64)> = (0u32..).zip(profile).filter(|entry| entry.1 > 0.0).collect();
+    profile.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    profile
 }
 
 fn is_unexplained(key: &Key) -> bool {

@@ -23,10 +23,15 @@ impl Kernel {
     ) -> anyhow::Result<Kernel> {
         let mut journeys = Journeys::new(wanted);
         let reading = kernel::read(input, &mut journeys, other)?;
+        Ok(Kernel::of(reading, journeys, paths))
+    }
+
+    /// After the trace's last item.
+    pub fn of(reading: Reading, mut journeys: Journeys, paths: &[PathBuf]) -> Kernel {
         journeys.finish();
         let locations = journeys.losses.locations();
         let symbols = kernel::symbols(paths, &locations.into_iter().collect::<Vec<_>>());
-        Ok(Kernel { reading, journeys, symbols })
+        Kernel { reading, journeys, symbols }
     }
 
     pub fn has_packets(&self) -> bool {

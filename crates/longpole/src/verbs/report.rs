@@ -1,18 +1,19 @@
 //! `longpole report`: the bottleneck in one sentence, then what it stands on.
 
-use crate::critical;
+use crate::critical::{self, Passed};
 use crate::input::{self, Input};
+use crate::kernel::{self, Model, Reading};
 use crate::packets::kernel::Kernel;
-use crate::pass;
 use crate::table::{duration, number, percent, plain, Table};
 use crate::verbs::{latency, queues};
-use crate::{kernel, machine_log};
-use anyhow::Context;
+use crate::{interactions, pass};
+use anyhow::{bail, Context};
+use longpole_analysis::journeys::Journeys;
 use longpole_analysis::packet_loss::Places;
 use longpole_analysis::report::{Pass, Report};
 use longpole_analysis::what_if::Scenario;
 use std::io::{self, BufWriter, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Name the bottleneck, with its evidence.
@@ -33,42 +34,86 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let paths = args.input.paths()?;
     if let [path] = paths.as_slice() {
-        if machine_log::is_one(path) || machine_log::is_pipe(path) {
-            let report = Report::of_machines(critical::read(path, args.input.options(), &args.input.rules()?, 0)?);
-            return of_machines(args.input.json, &report);
-        }
+        return of_one(&args.input, path, &paths);
     }
     let kernels = kernel::sources(&paths, &input::open(&paths, args.input.options())?);
-    if kernels != 1 {
-        if kernels > 1 {
-            eprintln!("longpole: note: lost packets are not told: the kernel's events of {kernels} recordings cannot be told as one; ask each by itself");
-        }
-        let (pass, trace) = pass::read(&args.input, None)?;
-        let report = with_path(&args.input, &paths, pass.report(trace.probe_cost_ns()));
-        return pass::write(&args.input, (&pass, &trace), &report, print);
+    if kernels > 1 {
+        eprintln!("longpole: note: lost packets are not told: the kernel's events of {kernels} recordings cannot be told as one; ask each by itself");
     }
-    let places = Places::built_in().context("a built-in rule file is wrong")?;
-    let mut pass = Pass::with_rules(args.input.rules()?).context("a built-in rule file is wrong")?;
-    let kernel = Kernel::read(&args.input, &paths, None, |catalogue, item| pass.item(catalogue, item))?;
-    pass.lost(&kernel.packets(|packets| packets.losses(&places)), kernel.journeys.count);
-    let report = with_path(&args.input, &paths, pass.report(kernel.reading.trace.probe_cost_ns()));
-    pass::write(&args.input, (&pass, &kernel.reading.trace), &report, print)
+    let (pass, trace) = if kernels == 1 {
+        let mut stages = Stages::new(&args.input)?;
+        let kernel = Kernel::read(&args.input, &paths, None, |catalogue, item| stages.pass.item(catalogue, item))?;
+        stages.heard_of(&kernel);
+        (stages.pass, kernel.reading.trace)
+    } else {
+        pass::read(&args.input, None)?
+    };
+    let report = pass.report(trace.probe_cost_ns());
+    eprintln!("longpole: note: without critical path: it is of one trace; name one");
+    pass::write(&args.input, (&pass, &trace), &report, print)
 }
 
-/// A trace that tells nothing of who moves whom has a report all the same.
-fn with_path(input: &Input, paths: &[PathBuf], report: Report) -> Report {
-    let [path] = paths else {
-        eprintln!("longpole: note: without critical path: it is of one trace; name one");
-        return report;
-    };
-    let lost = report.inputs.lost + report.inputs.kernel_lost;
-    match input.rules().and_then(|rules| critical::read(path, input.options(), &rules, lost)) {
-        Ok(critical) => report.with(critical),
-        Err(error) => {
-            eprintln!("longpole: note: without critical path: {error:#}");
-            report
-        }
+/// The stages of a trace's programs, and what the kernel says of lost packets.
+struct Stages {
+    pass: Pass,
+    places: Places,
+}
+
+impl Stages {
+    fn new(input: &Input) -> anyhow::Result<Stages> {
+        let places = Places::built_in().context("a built-in rule file is wrong")?;
+        let pass = Pass::with_rules(input.rules()?).context("a built-in rule file is wrong")?;
+        Ok(Stages { pass, places })
     }
+
+    fn heard_of(&mut self, kernel: &Kernel) {
+        self.pass.lost(&kernel.packets(|packets| packets.losses(&self.places)), kernel.journeys.count);
+    }
+}
+
+/// Of one trace, which is read once.
+fn of_one(input: &Input, path: &Path, paths: &[PathBuf]) -> anyhow::Result<ExitCode> {
+    let mut interactions = interactions::of(path, input.options(), input.rules()?)?;
+    let Some(trace) = interactions.trace() else {
+        let passed = Passed::of(&mut interactions, |_, _| {})?;
+        return of_machines(input.json, &Report::of_machines(critical::read(&interactions, passed, 0)?));
+    };
+    let mut stages = Stages::new(input)?;
+    let begin_ns = kernel::begin_ns(input, trace);
+    let mut model = (kernel::sources(paths, trace) > 0).then(|| Model::of(input, trace)).transpose()?;
+    let mut journeys = Journeys::new(None);
+    let passed = Passed::of(&mut interactions, |catalogue, item| {
+        let in_part = match &mut model {
+            Some(model) => model.item(catalogue, item, &mut journeys),
+            None => kernel::time_of(item) >= begin_ns,
+        };
+        if in_part {
+            stages.pass.item(catalogue, item);
+        }
+    })?;
+    let (lost, kernel_lost) = {
+        let inputs = stages.pass.inputs();
+        (inputs.lost, inputs.kernel_lost)
+    };
+    // A trace that tells nothing of who moves whom has a report all the same.
+    let critical = critical::read(&interactions, passed, lost + kernel_lost);
+    let Some(trace) = interactions.into_trace() else { bail!("internal error: the trace is gone") };
+    let probe_cost_ns = trace.probe_cost_ns();
+    let trace = match model {
+        Some(Model { mut linux, .. }) => {
+            linux.finish(&mut journeys);
+            let kernel = Kernel::of(Reading { linux, trace }, journeys, paths);
+            stages.heard_of(&kernel);
+            kernel.reading.trace
+        }
+        None => trace,
+    };
+    let mut report = stages.pass.report(probe_cost_ns);
+    match critical {
+        Ok(critical) => report = report.with(critical),
+        Err(error) => eprintln!("longpole: note: without critical path: {error:#}"),
+    }
+    pass::write(input, (&stages.pass, &trace), &report, print)
 }
 
 fn of_machines(json: bool, report: &Report) -> anyhow::Result<ExitCode> {

@@ -1,0 +1,135 @@
+//! Interactions are decoded and composed once, for all who ask at the same time.
+//!
+//! Composing them needs the trace, which is read where it was opened; who asks is told in a thread of its own, a block at a time. What was told is dropped when the
+//! last one is done with it, and whoever is slow holds up the others: memory does not grow with the trace.
+
+use crate::interactions::Interactions;
+use anyhow::anyhow;
+use longpole_analysis::lineage::Lineage;
+use longpole_analysis::what_if::WhatIf;
+use longpole_model::block::{Block, Told};
+use longpole_model::interaction::{Interaction, Vocabulary};
+use longpole_trace::{Catalogue, Item};
+use std::sync::mpsc::{sync_channel, Receiver};
+use std::sync::Arc;
+use std::thread;
+
+/// Who is told.
+pub trait Follower: Send {
+    /// What is before is told, too, but is not asked for.
+    fn begin_at(&mut self, t: u64);
+
+    fn interaction(&mut self, vocabulary: &Vocabulary, interaction: &Interaction);
+
+    /// There is more, but time is asked for until then.
+    fn until(&mut self, t: u64);
+
+    fn block(&mut self, vocabulary: &mut Vocabulary, block: &Block) {
+        block.each(vocabulary, |vocabulary, interaction| self.interaction(vocabulary, interaction));
+    }
+}
+
+/// Blocks under way to one follower.
+const UNDER_WAY: usize = 8;
+
+struct Parcel {
+    block: Block,
+    /// Of the part that was asked for.
+    begin: Option<u64>,
+    until: Option<u64>,
+}
+
+/// Tells all interactions to all followers, and all items of the trace that they are composed of to `beside`, in this thread.
+pub fn follow(
+    interactions: &mut Interactions,
+    mut beside: impl FnMut(&Catalogue, &Item<'_>),
+    followers: &mut [&mut dyn Follower],
+) -> anyhow::Result<()> {
+    thread::scope(|scope| {
+        let (mut senders, mut threads) = (Vec::new(), Vec::new());
+        for follower in followers {
+            let (sender, receiver) = sync_channel::<Arc<Parcel>>(UNDER_WAY);
+            senders.push(sender);
+            threads.push(scope.spawn(move || attend(*follower, &receiver)));
+        }
+        let told = tell(interactions, &mut beside, |parcel| {
+            let parcel = Arc::new(parcel);
+            // One that is gone has panicked, and says so when it is joined.
+            senders.iter().for_each(|sender| drop(sender.send(parcel.clone())));
+        });
+        drop(senders);
+        let panicked = threads.into_iter().map(|thread| thread.join()).filter(Result::is_err).count() > 0;
+        told?;
+        match panicked {
+            true => Err(anyhow!("internal error: an analysis of the trace panicked")),
+            false => Ok(()),
+        }
+    })
+}
+
+fn attend(follower: &mut dyn Follower, parcels: &Receiver<Arc<Parcel>>) {
+    let mut vocabulary = Vocabulary::default();
+    for parcel in parcels {
+        if let Some(begin) = parcel.begin {
+            follower.begin_at(begin);
+        }
+        follower.block(&mut vocabulary, &parcel.block);
+        if let Some(until) = parcel.until {
+            follower.until(until);
+        }
+    }
+}
+
+fn tell(
+    interactions: &mut Interactions,
+    beside: &mut dyn FnMut(&Catalogue, &Item<'_>),
+    mut send: impl FnMut(Parcel),
+) -> anyhow::Result<()> {
+    let mut told = Told::default();
+    interactions.note_renames();
+    loop {
+        let mut block = Block::with_room();
+        let more = loop {
+            let Some(interaction) = interactions.next_beside(beside)? else { break false };
+            if !interactions.put(&mut block, interaction) {
+                break true;
+            }
+        };
+        block.close(interactions.vocabulary(), &mut told);
+        let until = interactions.until().filter(|_| !more);
+        send(Parcel { block, begin: interactions.range().begin, until });
+        if !more {
+            return interactions.rest(beside);
+        }
+    }
+}
+
+impl Follower for Lineage {
+    fn begin_at(&mut self, t: u64) {
+        Lineage::begin_at(self, t);
+    }
+
+    #[inline]
+    fn interaction(&mut self, vocabulary: &Vocabulary, interaction: &Interaction) {
+        Lineage::interaction(self, vocabulary, interaction);
+    }
+
+    fn until(&mut self, t: u64) {
+        Lineage::until(self, t);
+    }
+}
+
+impl Follower for WhatIf {
+    fn begin_at(&mut self, t: u64) {
+        WhatIf::begin_at(self, t);
+    }
+
+    #[inline]
+    fn interaction(&mut self, vocabulary: &Vocabulary, interaction: &Interaction) {
+        WhatIf::interaction(self, vocabulary, interaction);
+    }
+
+    fn until(&mut self, t: u64) {
+        WhatIf::until(self, t);
+    }
+}

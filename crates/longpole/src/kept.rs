@@ -1,0 +1,175 @@
+//! Interactions that are kept for who goes through them again: a few bytes each, in memory while they are few, else in a file without a name.
+
+use crate::following::Follower;
+use longpole_model::block::Block;
+use longpole_model::compact::{pack, Unpack};
+use longpole_model::interaction::{Interaction, Vocabulary};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+/// So much is held before it goes to the file.
+const HELD: usize = 4 << 20;
+
+/// Keeps what it is told.
+#[derive(Default)]
+pub struct Keeper {
+    held: Vec<u8>,
+    file: Option<File>,
+    written: u64,
+    /// There is no room for a file: it costs memory, not the answer.
+    full: bool,
+    until: Option<u64>,
+    begin: Option<u64>,
+}
+
+/// All of it, for as many readers as come.
+#[derive(Clone)]
+pub struct Kept {
+    from: Arc<Keeper>,
+    vocabulary: Arc<Vocabulary>,
+}
+
+/// Where a piece's length stands before it.
+const LENGTH: usize = size_of::<u32>();
+
+impl Follower for Keeper {
+    fn begin_at(&mut self, t: u64) {
+        self.begin = Some(t);
+    }
+
+    fn interaction(&mut self, _: &Vocabulary, _: &Interaction) {}
+
+    fn until(&mut self, t: u64) {
+        self.until = Some(t);
+    }
+
+    fn block(&mut self, _: &mut Vocabulary, block: &Block) {
+        let begin = self.held.len();
+        self.held.extend_from_slice(&[0; LENGTH]);
+        pack(block, &mut self.held);
+        let length = (self.held.len() - begin - LENGTH) as u32;
+        self.held[begin..begin + LENGTH].copy_from_slice(&length.to_ne_bytes());
+        if self.held.len() >= HELD && !self.full {
+            self.full = self.write().is_err();
+        }
+    }
+}
+
+impl Keeper {
+    fn write(&mut self) -> io::Result<()> {
+        let file = match &mut self.file {
+            Some(file) => file,
+            None => self.file.insert(tempfile::tempfile()?),
+        };
+        file.write_all_at(&self.held, self.written)?;
+        self.written += self.held.len() as u64;
+        self.held.clear();
+        Ok(())
+    }
+
+    /// Nothing more is told. The vocabulary is that of who told.
+    pub fn kept(self, vocabulary: &Vocabulary) -> Kept {
+        Kept { from: Arc::new(self), vocabulary: Arc::new(vocabulary.clone()) }
+    }
+
+    fn read(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        match (offset.checked_sub(self.written), &self.file) {
+            (None, Some(file)) => file.read_exact_at(into, offset),
+            (place, _) => {
+                let place = place.unwrap_or(0) as usize;
+                let held = self.held.get(place..place + into.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
+                into.copy_from_slice(held);
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Kept {
+    pub fn reader(&self) -> Reader {
+        Reader { kept: self.clone(), offset: 0, piece: Unpack::default() }
+    }
+
+    /// Begin and end of the part that was asked for, where something lies beyond.
+    pub fn range(&self) -> (Option<u64>, Option<u64>) {
+        (self.from.begin, self.from.until)
+    }
+}
+
+/// Goes through it once.
+pub struct Reader {
+    kept: Kept,
+    offset: u64,
+    piece: Unpack,
+}
+
+impl Reader {
+    #[inline]
+    pub fn next(&mut self) -> io::Result<Option<Interaction>> {
+        loop {
+            if let Some(interaction) = self.piece.next(&mut self.kept.vocabulary) {
+                return Ok(Some(interaction));
+            }
+            let from = &self.kept.from;
+            if self.offset >= from.written + from.held.len() as u64 {
+                return Ok(None);
+            }
+            let mut length = [0; LENGTH];
+            from.read(self.offset, &mut length)?;
+            let length = u32::from_ne_bytes(length) as usize;
+            self.piece.turn(|piece| {
+                piece.resize(length, 0);
+                from.read(self.offset + LENGTH as u64, piece)
+            })?;
+            self.offset += (LENGTH + length) as u64;
+        }
+    }
+
+    pub fn vocabulary(&self) -> &Vocabulary {
+        &self.kept.vocabulary
+    }
+
+    pub fn vocabulary_mut(&mut self) -> &mut Vocabulary {
+        Arc::make_mut(&mut self.kept.vocabulary)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longpole_model::block::Told;
+    use longpole_model::interaction::Deed;
+
+    #[test]
+    fn what_is_kept_is_read_again_from_memory_and_from_the_file() {
+        for count in [0, 1, 5000, 2_000_000u64] {
+            let (mut keeper, mut vocabulary, mut told) = (Keeper::default(), Vocabulary::default(), Told::default());
+            let machines = ["A", "B", "C"].map(|name| vocabulary.machine("", name));
+            let state = vocabulary.names.intern("run");
+            let at = |number: u64| Interaction {
+                t: 1_000_000_000_000 + number * 70,
+                line: number,
+                deed: Deed::State { machine: machines[number as usize % 3], state },
+            };
+            let mut block = Block::default();
+            for number in 0..count {
+                if !block.push(&mut vocabulary, at(number)) || number + 1 == count {
+                    block.close(&vocabulary, &mut told);
+                    keeper.block(&mut Vocabulary::default(), &std::mem::take(&mut block));
+                }
+            }
+            assert_eq!(keeper.written > 0, count > 1_000_000);
+            let kept = keeper.kept(&vocabulary);
+            for _ in 0..2 {
+                let mut reader = kept.reader();
+                for number in 0..count {
+                    assert_eq!(reader.next().unwrap(), Some(at(number)));
+                }
+                assert_eq!(reader.next().unwrap(), None);
+                assert_eq!(reader.vocabulary().machine_name(machines[2]), "C");
+            }
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Interactions in blocks, with the names that are new in them: how several who ask are told of the same ones, each in a thread of its own.
+//!
+//! Names are only ever added, so whoever goes through the blocks in their order learns them a block at a time. What a passing queue is called changes, and is told
+//! where it does.
+
+use crate::interaction::{Interaction, QueueId, Vocabulary};
+use crate::names::NameId;
+use std::sync::Arc;
+
+/// Interactions that stand in one block.
+const MOST: usize = 1 << 11;
+
+/// A stretch of interactions, in their order.
+#[derive(Debug, Default)]
+pub struct Block {
+    pub(crate) interactions: Vec<Interaction>,
+    pub(crate) renames: Vec<Rename>,
+    pub(crate) texts: String,
+    new: New,
+}
+
+/// A passing queue is called so from an interaction on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rename {
+    pub before: usize,
+    pub queue: QueueId,
+    /// Where its text ends; it begins where that of the one before ends.
+    pub end: usize,
+}
+
+/// What a vocabulary has got since.
+#[derive(Debug, Default)]
+pub(crate) struct New {
+    pub names: Vec<Arc<str>>,
+    pub machines: Vec<(NameId, NameId)>,
+    pub queues: Vec<NameId>,
+}
+
+impl Block {
+    /// Adds the next interaction, as long as there is room. The vocabulary is that of who tells of it.
+    #[inline]
+    pub fn push(&mut self, vocabulary: &mut Vocabulary, interaction: Interaction) -> bool {
+        if vocabulary.has_renamed() {
+            let before = self.interactions.len();
+            vocabulary.each_renamed(|queue, name| {
+                self.texts.push_str(name);
+                self.renames.push(Rename { before, queue, end: self.texts.len() });
+            });
+        }
+        self.interactions.push(interaction);
+        self.interactions.len() < MOST
+    }
+
+    /// Closes the block: who reads it has learned `told` by then, what was told of the vocabulary by the blocks before it.
+    pub fn close(&mut self, vocabulary: &Vocabulary, told: &mut Told) {
+        self.new = vocabulary.since(told);
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.interactions.is_empty()
+    }
+
+    pub fn with_room() -> Block {
+        Block { interactions: Vec::with_capacity(MOST), ..Block::default() }
+    }
+
+    /// Goes through the block, with the names as they are at each of its interactions.
+    #[inline]
+    pub fn each(&self, vocabulary: &mut Vocabulary, mut visit: impl FnMut(&Vocabulary, &Interaction)) {
+        vocabulary.learn(&self.new);
+        let (mut from, mut text) = (0, 0);
+        for rename in &self.renames {
+            self.interactions[from..rename.before].iter().for_each(|interaction| visit(vocabulary, interaction));
+            vocabulary.rename(rename.queue, &self.texts[text..rename.end]);
+            (from, text) = (rename.before, rename.end);
+        }
+        self.interactions[from..].iter().for_each(|interaction| visit(vocabulary, interaction));
+    }
+}
+
+/// How much of a vocabulary has been told.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Told {
+    pub(crate) names: usize,
+    pub(crate) machines: usize,
+    pub(crate) queues: usize,
+}
