@@ -45,5 +45,6 @@ pub mod stages;
 pub mod standout;
 pub mod text;
 pub mod verdict;
+pub mod waits;
 pub mod what_if;
 pub mod windows;
