@@ -17,6 +17,7 @@ mod show;
 mod stacks;
 mod table;
 mod verbs;
+mod waits;
 
 use clap::{Parser, Subcommand};
 use std::io;
