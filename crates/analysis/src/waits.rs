@@ -12,14 +12,16 @@
 
 mod answer;
 mod knots;
+pub(crate) mod uses;
 
-pub use answer::{Answer, Edge, End, EndKind, Knot, Waiter, Who};
+pub use answer::{Answer, Edge, End, EndKind, Knot, Member, Waiter, Who};
 
 use crate::lineage::steps::machine_of;
 use longpole_model::interaction::{Cause, Deed, Interaction, MachineId, QueueId, Vocabulary};
 use longpole_model::names::NameId;
 use longpole_model::tokens::{Origin, Queues, Taken};
 use std::collections::{HashMap, VecDeque};
+use uses::Uses;
 
 /// Blocks of all machines that are remembered.
 const MOST_PAST: usize = 1 << 19;
@@ -98,6 +100,7 @@ pub struct Waits {
     last: HashMap<(MachineId, MachineId), u64>,
     /// Chains that were too long, or lie further back than is remembered.
     cut: u64,
+    uses: Uses,
     interactions: u64,
 }
 
@@ -113,6 +116,7 @@ impl Default for Waits {
             direct: HashMap::new(),
             last: HashMap::new(),
             cut: 0,
+            uses: Uses::default(),
             interactions: 0,
         }
     }
@@ -143,6 +147,7 @@ impl Waits {
         let Interaction { t, deed, .. } = *interaction;
         self.interactions += 1;
         if let Deed::Declare { queue, shape } = deed {
+            self.uses.declare(queue, shape);
             return self.queues.declare(queue, shape);
         }
         let asked = self.asked_begin;
@@ -197,7 +202,10 @@ impl Waits {
                 self.queues.put(queue, n, flow, from);
             }
             Deed::Get { queue, amount, flow, .. } => {
-                let taken = self.queues.get(queue, amount, flow);
+                let (taken, now) = (self.queues.get(queue, amount, flow), self.now);
+                self.uses.looked(machine, queue, taken.units, true);
+                let blocked = self.life(machine).blocked;
+                self.uses.locked(queue, blocked, now);
                 self.found(machine, queue, &taken, true);
                 if taken.units > 0 && self.queues.is_bounded(queue) {
                     let from = From { moment: self.moment(machine), link: None };
@@ -206,6 +214,7 @@ impl Waits {
             }
             Deed::Peek { queue, amount, flow, .. } => {
                 let taken = self.queues.peek(queue, amount, flow);
+                self.uses.looked(machine, queue, taken.units, false);
                 self.found(machine, queue, &taken, false);
             }
             Deed::Reserve { queue, n, .. } => {

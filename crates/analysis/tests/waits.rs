@@ -54,8 +54,8 @@ fn a_wait_for_who_waits_itself_is_handed_on_as_in_figure_4_of_wperf() {
     assert_eq!(edges(&three), [edge("network", "disk", 50, 150), edge("parser", "network", 80, 60), edge("user", "parser", 100, 20)]);
     // Nobody waits for anybody in turn: all ends with the one that never waits.
     assert_eq!(three.knots.len(), 1);
-    assert_eq!(three.knots[0].machines[0].machine, "disk");
-    assert_eq!((three.knots[0].waited_ns, two.knots[0].machines[0].machine.as_str()), (150, "network"));
+    assert_eq!(three.knots[0].machines[0].who.machine, "disk");
+    assert_eq!((three.knots[0].waited_ns, two.knots[0].machines[0].who.machine.as_str()), (150, "network"));
 }
 
 /// `a` and `b` hand work to and fro; `user` waits for `a` all the time, `idle` for nobody.
@@ -84,8 +84,9 @@ fn circle(rounds: u64) -> String {
 #[test]
 fn who_wait_for_each_other_in_turn_are_a_knot_and_who_waits_for_them_is_not() {
     let answer = waits(&circle(50));
-    let knots: Vec<Vec<&str>> = answer.knots.iter().map(|it| it.machines.iter().map(|who| who.machine.as_str()).collect()).collect();
-    assert_eq!(knots, [["a", "b"]]);
+    let knots: Vec<Vec<&str>> =
+        answer.knots.iter().map(|it| it.machines.iter().map(|member| member.who.machine.as_str()).collect()).collect();
+    assert_eq!(knots, [["b", "a"]]);
     // a works 30 and b 70 of each 100; the user waits for whoever of both works.
     assert_eq!(ends(&answer, "user"), named(&[("b", 3_500), ("a", 1_500)]));
     assert_eq!(ends(&answer, "a"), named(&[("b", 3_500)]));

@@ -4,6 +4,7 @@ use crate::{interactions, machine_log};
 use anyhow::{anyhow, bail, Context};
 use longpole_analysis::findings::Rules;
 use longpole_analysis::lineage;
+use longpole_analysis::participation::Participation;
 use longpole_analysis::report::Critical;
 use longpole_analysis::standout;
 use longpole_analysis::what_if::{self, propose};
@@ -22,10 +23,10 @@ pub fn read(path: &Path, part: Options, events: &longpole_model::rules::Rules, l
     let options = lineage::Options { segments: true, spill: Some(interactions::SPILL), ..lineage::Options::default() };
     let (answer, plain) = thread::scope(|scope| {
         let plain = scope.spawn(|| read()?.what_if(what_if::Options::default()));
-        let answer = read().and_then(|mut interactions| interactions.lineage(options));
+        let answer = read().and_then(|mut interactions| interactions.lineage_and_waits(options));
         (answer, plain.join())
     });
-    let (answer, plain) = (answer?, plain.map_err(|_| anyhow!("internal error: the replay of the trace panicked"))??);
+    let ((answer, waits), plain) = (answer?, plain.map_err(|_| anyhow!("internal error: the replay of the trace panicked"))??);
     let Some(segments) = &answer.segments else { bail!("internal error: a path without segments") };
     let standings = standout::standings(&answer, segments);
     let mut tried = propose::first(&plain);
@@ -40,5 +41,7 @@ pub fn read(path: &Path, part: Options, events: &longpole_model::rules::Rules, l
     let brings = fix.and_then(|fix| predictions.iter().find(|prediction| prediction.change == fix.text));
     let verdict = standout::judge(&answer, segments, &standings, brings, lost, &rules.path);
     let decides = standout::decides(&verdict, &rules.path);
-    Ok(Critical { answer, verdict, decides, predictions })
+    let participation = Participation::new(&answer, segments);
+    let findings = Critical::findings(&participation, &waits, &rules);
+    Ok(Critical { verdict, decides, predictions, participation, findings, answer })
 }

@@ -6,6 +6,7 @@ use crate::input::{self, Input};
 use crate::{kernel, machine_log, WrongUsage};
 use anyhow::{anyhow, bail, Context};
 use longpole_analysis::lineage::{Answer, Lineage, Options, Spill};
+use longpole_analysis::waits::{self, Waits};
 use longpole_analysis::what_if::{self, WhatIf};
 use longpole_model::causes::{About, Composer, Seat, Told};
 use longpole_model::interaction::{Deed, Interaction, Vocabulary};
@@ -198,6 +199,27 @@ impl Interactions {
         let mut answer = lineage.answer(self.vocabulary()).map_err(|error| anyhow!("{}: {error}", self.shown))?;
         answer.lost = self.told().map_or(0, |told| told.lost);
         Ok(answer)
+    }
+
+    /// The critical path, and who waits for whom beside it.
+    pub fn lineage_and_waits(&mut self, options: Options) -> anyhow::Result<(Answer, waits::Answer)> {
+        let (mut lineage, mut waits) = (Lineage::new(options), Waits::default());
+        while let Some(interaction) = self.next()? {
+            if let Some(begin) = self.range().begin {
+                lineage.begin_at(begin);
+                waits.begin_at(begin);
+            }
+            lineage.interaction(self.vocabulary(), &interaction);
+            waits.interaction(self.vocabulary(), &interaction);
+        }
+        if let Some(end) = self.until() {
+            lineage.until(end);
+            waits.until(end);
+        }
+        let mut answer = lineage.answer(self.vocabulary()).map_err(|error| anyhow!("{}: {error}", self.shown))?;
+        answer.lost = self.told().map_or(0, |told| told.lost);
+        let waits = waits.answer(self.vocabulary()).ok_or_else(|| anyhow!("{}: no machine does anything in it", self.shown))?;
+        Ok((answer, waits))
     }
 
     /// What changes would bring.

@@ -34,7 +34,12 @@ pub fn read(interactions: &mut Interactions) -> anyhow::Result<Answer> {
 pub fn print(out: &mut impl Write, answer: &Answer) -> io::Result<()> {
     let length = answer.length_ns.max(1) as f64;
     let share = |ns: u64| percent(ns as f64 / length);
-    writeln!(out, "who waits for whom: {}, {} interactions\n\nKNOTS (of whom others wait for, who wait for nobody but each other)", duration(answer.length_ns), number(answer.interactions))?;
+    writeln!(
+        out,
+        "who waits for whom: {}, {} interactions\n\nKNOTS (of whom others wait for, who wait for nobody but each other)",
+        duration(answer.length_ns),
+        number(answer.interactions)
+    )?;
     match answer.knots.is_empty() {
         true => writeln!(out, "  none: nobody is waited for")?,
         false => {
@@ -50,7 +55,12 @@ pub fn print(out: &mut impl Write, answer: &Answer) -> io::Result<()> {
     let mut table = Table::new(&["machine", ">waits", ">of the time", ">cause unknown", "for"]);
     let waiters: Vec<&Waiter> = answer.waiters.iter().filter(|waiter| waiter.waited_ns > 0).collect();
     for waiter in waiters.iter().take(MOST_ROWS) {
-        let ends: Vec<String> = waiter.ends.iter().take(MOST_ENDS).map(|end| format!("{} {}", end_name(end), percent(end.ns as f64 / waiter.waited_ns.max(1) as f64))).collect();
+        let ends: Vec<String> = waiter
+            .ends
+            .iter()
+            .take(MOST_ENDS)
+            .map(|end| format!("{} {}", end_name(end), percent(end.ns as f64 / waiter.waited_ns.max(1) as f64)))
+            .collect();
         let rest = if waiter.ends.len() > MOST_ENDS { ", …" } else { "" };
         table.row([
             waiter.who.to_string(),
@@ -62,7 +72,10 @@ pub fn print(out: &mut impl Write, answer: &Answer) -> io::Result<()> {
     }
     table.print(out)?;
     more(out, waiters.len(), "machines")?;
-    writeln!(out, "\nEDGES (blocked: until the second went on with the first; last: how long anybody waited in a chain whose last edge it is)")?;
+    writeln!(
+        out,
+        "\nEDGES (blocked: until the second went on with the first; last: how long anybody waited in a chain whose last edge it is)"
+    )?;
     let mut table = Table::new(&["from", "", "to", ">blocked", ">last"]);
     for edge in answer.edges.iter().take(MOST_ROWS) {
         table.row([edge.from.to_string(), "->".to_owned(), edge.to.to_string(), duration(edge.direct_ns), duration(edge.redistributed_ns)]);
@@ -70,14 +83,19 @@ pub fn print(out: &mut impl Write, answer: &Answer) -> io::Result<()> {
     table.print(out)?;
     more(out, answer.edges.len(), "edges")?;
     if answer.cut > 0 {
-        writeln!(out, "\n{} chains were longer than they are followed, or lead back beyond what is remembered; what lies there is unknown", number(answer.cut))?;
+        writeln!(
+            out,
+            "\n{} chains were longer than they are followed, or lead back beyond what is remembered; what lies there is unknown",
+            number(answer.cut)
+        )?;
     }
     Ok(())
 }
 
 /// The machines of a knot, as far as they fit a line.
-pub fn members(knot: &Knot) -> String {
-    let named: Vec<String> = knot.machines.iter().take(MOST_NAMED).map(ToString::to_string).collect();
+fn members(knot: &Knot) -> String {
+    let share = |ns: u64| percent(ns as f64 / knot.waited_ns.max(1) as f64);
+    let named: Vec<String> = knot.machines.iter().take(MOST_NAMED).map(|it| format!("{} {}", it.who, share(it.waited_ns))).collect();
     match knot.machines.len().checked_sub(MOST_NAMED) {
         Some(more @ 1..) => format!("{} and {more} more", named.join(", ")),
         _ => named.join(", "),
@@ -106,14 +124,17 @@ pub fn dot(out: &mut impl Write, answer: &Answer) -> io::Result<()> {
     let mut nodes: HashMap<String, usize> = HashMap::new();
     writeln!(out, "digraph waits {{")?;
     writeln!(out, "  graph [label=\"who waits for whom: {}\", labelloc=t, fontname=\"sans-serif\"];", duration(answer.length_ns))?;
-    writeln!(out, "  node [shape=box, style=\"rounded,filled\", fillcolor=\"#ffffff\", color=\"#8a929b\", fontname=\"sans-serif\", fontsize=11];")?;
+    writeln!(
+        out,
+        "  node [shape=box, style=\"rounded,filled\", fillcolor=\"#ffffff\", color=\"#8a929b\", fontname=\"sans-serif\", fontsize=11];"
+    )?;
     writeln!(out, "  edge [color=\"#7b8794\", fontname=\"sans-serif\", fontsize=9];")?;
     for who in edges.iter().flat_map(|edge| [&edge.from, &edge.to]) {
         let (name, next) = (who.to_string(), nodes.len());
         if nodes.contains_key(&name) {
             continue;
         }
-        let knotted = answer.knots.iter().any(|knot| knot.machines.contains(who));
+        let knotted = answer.knots.iter().any(|knot| knot.machines.iter().any(|member| member.who == *who));
         let style = if knotted { ", fillcolor=\"#fcdedb\", color=\"#cc3d31\"" } else { "" };
         writeln!(out, "  n{next} [label=\"{}\"{style}];", text(name.clone()))?;
         nodes.insert(name, next);

@@ -66,10 +66,38 @@ pub struct Edge {
 /// Machines of which each waits for each, over others or not, and for nobody else; or one that waits for nobody.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Knot {
-    pub machines: Vec<Who>,
+    /// Whoever is waited for most stands first.
+    pub machines: Vec<Member>,
     /// Waiting of all machines that ends here, and its share of all waiting that ends with a machine.
     pub waited_ns: u64,
     pub share: f64,
+}
+
+/// A machine of a knot, with the waiting that ends with it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Member {
+    #[serde(flatten)]
+    pub who: Who,
+    pub waited_ns: u64,
+}
+
+/// A queue of one unit, told for findings.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct LockUse {
+    pub name: String,
+    pub lock: (u64, u64),
+    pub waited_ns: u64,
+    pub contended_ns: u64,
+    pub longest: (u64, u64),
+}
+
+/// Who looks in vain, told for findings.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Look {
+    pub who: Who,
+    pub queue: String,
+    pub taken: u64,
+    pub vain: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -83,6 +111,10 @@ pub struct Answer {
     /// Chains that were followed no further, or lead back beyond what is remembered.
     pub cut: u64,
     pub interactions: u64,
+    #[serde(skip)]
+    pub(crate) locks: Vec<LockUse>,
+    #[serde(skip)]
+    pub(crate) looks: Vec<Look>,
 }
 
 /// An edge with less than this share of the run is no way out of a knot, nor into one: hardly anything would be gained through it.
@@ -97,14 +129,16 @@ impl Waits {
                 life.unexplained_ns += end.saturating_sub(since.max(start));
             }
         }
-        let who = |machine| Who { host: vocabulary.host(machine).to_owned(), machine: vocabulary.machine_name(machine).to_owned() };
+        let who = |machine| told(vocabulary, machine);
         let knots = self.knots(end - start).into_iter().map(|(members, waited_ns, share)| {
-            let mut machines: Vec<Who> = members.into_iter().map(who).collect();
-            machines.sort();
+            let mut machines: Vec<Member> =
+                members.into_iter().map(|(machine, waited_ns)| Member { who: who(machine), waited_ns }).collect();
+            machines.sort_by(|a, b| b.waited_ns.cmp(&a.waited_ns).then_with(|| a.who.cmp(&b.who)));
             Knot { machines, waited_ns, share }
         });
         let mut knots: Vec<Knot> = knots.collect();
-        knots.sort_by(|a, b| b.waited_ns.cmp(&a.waited_ns).then_with(|| a.machines.cmp(&b.machines)));
+        let first = |knot: &Knot| knot.machines.first().map(|member| member.who.clone());
+        knots.sort_by(|a, b| b.waited_ns.cmp(&a.waited_ns).then_with(|| first(a).cmp(&first(b))));
         let mut edges: Vec<Edge> = self
             .last
             .keys()
@@ -126,11 +160,45 @@ impl Waits {
             knots,
             cut: self.cut,
             interactions: self.interactions,
+            locks: self.locks(vocabulary),
+            looks: self.looks(vocabulary),
         })
     }
 
+    fn locks(&self, vocabulary: &Vocabulary) -> Vec<LockUse> {
+        let used = self.uses.locks.iter().filter(|(_, lock)| lock.contended > 0);
+        let mut out: Vec<LockUse> = used
+            .map(|(&queue, lock)| LockUse {
+                name: vocabulary.link_name(queue).to_owned(),
+                lock: (lock.takings, lock.contended),
+                waited_ns: lock.waited_ns,
+                contended_ns: lock.contended_ns,
+                longest: lock.longest,
+            })
+            .collect();
+        out.sort_by(|a, b| b.waited_ns.cmp(&a.waited_ns).then_with(|| a.name.cmp(&b.name)));
+        out
+    }
+
+    fn looks(&self, vocabulary: &Vocabulary) -> Vec<Look> {
+        let mut out: Vec<Look> = self
+            .uses
+            .of
+            .iter()
+            .filter(|(_, it)| it.vain > 0)
+            .map(|(&(machine, queue), it)| Look {
+                who: told(vocabulary, machine),
+                queue: vocabulary.link_name(queue).to_owned(),
+                taken: it.taken,
+                vain: it.vain,
+            })
+            .collect();
+        out.sort_by(|a, b| b.vain.cmp(&a.vain).then_with(|| (&a.who, &a.queue).cmp(&(&b.who, &b.queue))));
+        out
+    }
+
     fn waiters(&self, vocabulary: &Vocabulary) -> Vec<Waiter> {
-        let who = |machine| Who { host: vocabulary.host(machine).to_owned(), machine: vocabulary.machine_name(machine).to_owned() };
+        let who = |machine| told(vocabulary, machine);
         let mut ends: HashMap<MachineId, BTreeMap<(Who, EndKind, Option<String>), u64>> = HashMap::new();
         for (&(waiter, place), &ns) in &self.ends {
             let key = match place {
@@ -160,12 +228,14 @@ impl Waits {
             told.sort_by_key(|end| std::cmp::Reverse(end.ns));
             out.push(Waiter { who: who(machine), waited_ns: life.explained_ns, unexplained_ns: life.unexplained_ns, ends: told });
         }
-        out.sort_by(|a, b| b.waited_ns.cmp(&a.waited_ns).then_with(|| a.who.cmp(&b.who)));
+        // Who sleeps by timers waits for nobody.
+        let for_others = |waiter: &Waiter| waiter.ends.iter().filter(|end| end.kind != EndKind::Link).map(|end| end.ns).sum::<u64>();
+        out.sort_by(|a, b| (for_others(b), b.waited_ns).cmp(&(for_others(a), a.waited_ns)).then_with(|| a.who.cmp(&b.who)));
         out
     }
 
     /// Components that nobody leaves by waiting, with the waiting that ends in them.
-    fn knots(&self, length: u64) -> Vec<(Vec<MachineId>, u64, f64)> {
+    fn knots(&self, length: u64) -> Vec<(Vec<(MachineId, u64)>, u64, f64)> {
         let least = (length as f64 * LEAST_EDGE) as u64;
         let mut heavy: Vec<(u32, u32)> =
             self.direct.iter().filter(|&(&(from, to), &ns)| from != to && ns > least).map(|(&(from, to), _)| (from.0, to.0)).collect();
@@ -182,18 +252,27 @@ impl Waits {
             is_left[from] |= from != to;
             is_touched[to] = true;
         }
-        let (mut waited, mut all) = (vec![0u64; components.len()], 0u64);
+        let mut waited = vec![0u64; self.lives.len()];
         for (&(_, place), &ns) in &self.ends {
             if let Place::Machine(machine) = place {
-                waited[of[machine.0 as usize]] += ns;
-                all += ns;
+                waited[machine.0 as usize] += ns;
             }
         }
+        let all: u64 = waited.iter().sum();
         components
             .into_iter()
             .enumerate()
-            .filter(|&(at, _)| is_touched[at] && !is_left[at] && waited[at] > 0)
-            .map(|(at, members)| (members.into_iter().map(MachineId).collect(), waited[at], waited[at] as f64 / all.max(1) as f64))
+            .filter(|&(at, _)| is_touched[at] && !is_left[at])
+            .map(|(_, members)| {
+                let members: Vec<_> = members.into_iter().map(|at| (MachineId(at), waited[at as usize])).collect();
+                let ns = members.iter().map(|(_, ns)| ns).sum::<u64>();
+                (members, ns, ns as f64 / all.max(1) as f64)
+            })
+            .filter(|(_, ns, _)| *ns > 0)
             .collect()
     }
+}
+
+fn told(vocabulary: &Vocabulary, machine: MachineId) -> Who {
+    Who { host: vocabulary.host(machine).to_owned(), machine: vocabulary.machine_name(machine).to_owned() }
 }
