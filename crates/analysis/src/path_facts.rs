@@ -2,7 +2,7 @@
 
 use crate::findings::{Evidence, Facts, Scope};
 use crate::lineage::Kind;
-use crate::participation::Participation;
+use crate::participation::{Participation, State};
 use crate::waits;
 
 /// Machines of a knot that are named.
@@ -13,17 +13,25 @@ const MOST: usize = 64;
 pub(crate) fn facts(path: &Participation, waits: &waits::Answer) -> Vec<Facts> {
     let whole = Evidence { start_ns: path.start_ns as i64, end_ns: path.end_ns as i64 };
     let length = (path.end_ns - path.start_ns).max(1) as f64;
-    let mut out: Vec<Facts> = path
-        .states()
-        .iter()
-        .map(|state| Facts {
-            scope: Scope::Path,
-            texts: vec![("machine", state.class.clone()), ("state", state.state.clone()), ("kind", kind(state.kind).to_owned())],
-            numbers: vec![("share", state.share), ("count", state.count as f64)],
-            error: None,
-            evidence: state.evidence,
-        })
-        .collect();
+    let mut states: Vec<State> = Vec::new();
+    for state in path.states() {
+        // Runnable or preempted: it has no CPU either way.
+        match states.iter_mut().find(|known| state.kind == Kind::Runnable && known.kind == state.kind && known.class == state.class) {
+            Some(known) => {
+                known.share += state.share;
+                known.count += state.count;
+            }
+            None => states.push(state.clone()),
+        }
+    }
+    let of_path = |state: State| Facts {
+        scope: Scope::Path,
+        texts: vec![("machine", state.class), ("state", state.state), ("kind", kind(state.kind).to_owned())],
+        numbers: vec![("share", state.share), ("count", state.count as f64)],
+        error: None,
+        evidence: state.evidence,
+    };
+    let mut out: Vec<Facts> = states.into_iter().map(of_path).collect();
     for look in waits.looks.iter().take(MOST) {
         // Who looks without end is on the path, or it harms nobody.
         let own = path.states().iter().filter(|state| state.class == look.who.machine);

@@ -156,7 +156,7 @@ fn verdict(runs: &[Run], rows: Option<&[Row]>) -> (Verdict, f64) {
     let own: Vec<f64> = of.iter().filter_map(|run| run.report.verdict.share).collect();
     let (share, error) = match row.filter(|_| !verdict.of_stages) {
         Some(row) => (Some(row.share), row.share_error),
-        None => (mean(&own), half_95(&own)),
+        None => (mean(&own), half_95(&own).map(|half| half.min(1.0))),
     };
     let what = if verdict.of_stages { "its work" } else { "the critical path" };
     let text = format!(
@@ -166,10 +166,7 @@ fn verdict(runs: &[Run], rows: Option<&[Row]>) -> (Verdict, f64) {
         share.map_or_else(|| "?".to_owned(), percent),
         error.map_or_else(|| "?".to_owned(), percent),
     );
-    (
-        Verdict { kind: VerdictKind::Bottleneck, machine, state, share, share_error: error.map(|error| error.min(1.0)), text, ..verdict },
-        agreement,
-    )
+    (Verdict { kind: VerdictKind::Bottleneck, machine, state, share, share_error: error, text, ..verdict }, agreement)
 }
 
 fn name((kind, machine, state): &Named) -> String {
@@ -222,7 +219,7 @@ fn criticality(runs: &[Run]) -> Option<Vec<Row>> {
                 state,
                 ns: of.iter().map(|run| run.ns).sum::<u64>() / of.len() as u64,
                 share: mean(&shares).unwrap_or(0.0),
-                share_error: half_95(&shares),
+                share_error: half_95(&shares).map(|half| half.min(1.0)),
                 share_min: shares.iter().copied().fold(f64::INFINITY, f64::min),
                 share_max: shares.iter().copied().fold(0.0, f64::max),
                 runs: of.iter().filter(|run| run.ns > 0).count() as u64,

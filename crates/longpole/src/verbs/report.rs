@@ -6,11 +6,13 @@ use crate::packets::kernel::Kernel;
 use crate::pass;
 use crate::table::{duration, number, percent, plain, Table};
 use crate::verbs::{latency, queues};
-use crate::{kernel, machine_log};
+use crate::{kernel, machine_log, repeated, strip};
 use anyhow::Context;
 use longpole_analysis::packet_loss::Places;
+use longpole_analysis::repeated::{Repeated, Run};
 use longpole_analysis::report::{Pass, Report};
 use longpole_analysis::what_if::Scenario;
+use longpole_trace::Trace;
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -24,6 +26,7 @@ in which it spends its time; or that nothing stands out.
 Examples:
   longpole report                            of the newest recording
   longpole report --begin +2s                without the first two seconds
+  longpole report run1 run2 run3             of several recordings of one system: what they agree on, and how far they scatter
   longpole report --json | jq .verdict")]
 pub struct Args {
     #[command(flatten)]
@@ -32,27 +35,63 @@ pub struct Args {
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let paths = args.input.paths()?;
-    if let [path] = paths.as_slice() {
-        if machine_log::is_one(path) || machine_log::is_pipe(path) {
-            let report = Report::of_machines(critical::read(path, args.input.options(), &args.input.rules()?, 0)?);
-            return of_machines(args.input.json, &report);
-        }
+    match paths.as_slice() {
+        [_] => show(&args.input, of_one(&args.input, &paths)?),
+        _ => runs(&args.input, &paths),
     }
-    let kernels = kernel::sources(&paths, &input::open(&paths, args.input.options())?);
-    if kernels != 1 {
-        if kernels > 1 {
-            eprintln!("longpole: note: lost packets are not told: the kernel's events of {kernels} recordings cannot be told as one; ask each by itself");
-        }
-        let (pass, trace) = pass::read(&args.input, None)?;
-        let report = with_path(&args.input, &paths, pass.report(trace.probe_cost_ns()));
-        return pass::write(&args.input, (&pass, &trace), &report, print);
+}
+
+/// A report, and what it was made from; none: a machine log.
+struct Whole {
+    report: Report,
+    from: Option<(Pass, Trace)>,
+}
+
+fn of_one(input: &Input, paths: &[PathBuf]) -> anyhow::Result<Whole> {
+    if let Some(path) = paths.first().filter(|path| machine_log::is_one(path) || machine_log::is_pipe(path)) {
+        let report = Report::of_machines(critical::read(path, input.options(), &input.rules()?, 0)?);
+        return Ok(Whole { report, from: None });
+    }
+    if kernel::sources(paths, &input::open(paths, input.options())?) == 0 {
+        let (pass, trace) = pass::read(input, None)?;
+        let report = with_path(input, paths, pass.report(trace.probe_cost_ns()));
+        return Ok(Whole { report, from: Some((pass, trace)) });
     }
     let places = Places::built_in().context("a built-in rule file is wrong")?;
-    let mut pass = Pass::with_rules(args.input.rules()?).context("a built-in rule file is wrong")?;
-    let kernel = Kernel::read(&args.input, &paths, None, |catalogue, item| pass.item(catalogue, item))?;
+    let mut pass = Pass::with_rules(input.rules()?).context("a built-in rule file is wrong")?;
+    let kernel = Kernel::read(input, paths, None, |catalogue, item| pass.item(catalogue, item))?;
     pass.lost(&kernel.packets(|packets| packets.losses(&places)), kernel.journeys.count);
-    let report = with_path(&args.input, &paths, pass.report(kernel.reading.trace.probe_cost_ns()));
-    pass::write(&args.input, (&pass, &kernel.reading.trace), &report, print)
+    let report = with_path(input, paths, pass.report(kernel.reading.trace.probe_cost_ns()));
+    Ok(Whole { report, from: Some((pass, kernel.reading.trace)) })
+}
+
+fn show(input: &Input, Whole { report, from }: Whole) -> anyhow::Result<ExitCode> {
+    match from {
+        Some((pass, trace)) => pass::write(input, (&pass, &trace), &report, print),
+        None => of_machines(input.json, &report),
+    }
+}
+
+/// Several recordings of one system.
+fn runs(input: &Input, paths: &[PathBuf]) -> anyhow::Result<ExitCode> {
+    let (mut told, mut damaged) = (Vec::new(), false);
+    for path in paths {
+        let shown = path.display().to_string();
+        let input = input.of(path);
+        let whole = of_one(&input, std::slice::from_ref(path)).with_context(|| shown.clone())?;
+        damaged |= whole.from.as_ref().is_some_and(|(_, trace)| trace.is_damaged());
+        told.push(Run { path: shown, report: whole.report });
+    }
+    let repeated = Repeated::new(told);
+    let mut out = BufWriter::new(io::stdout().lock());
+    if input.json {
+        serde_json::to_writer_pretty(&mut out, &repeated)?;
+        writeln!(out)?;
+    } else {
+        repeated::print(&mut out, &repeated)?;
+    }
+    out.flush()?;
+    Ok(if damaged { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 /// A trace that tells nothing of who moves whom has a report all the same.
@@ -78,6 +117,7 @@ fn of_machines(json: bool, report: &Report) -> anyhow::Result<ExitCode> {
         writeln!(out)?;
     } else {
         head(&mut out, report)?;
+        findings(&mut out, report)?;
         writeln!(out, "\n{} interactions", number(report.inputs.events))?;
     }
     out.flush()?;
@@ -162,14 +202,13 @@ fn head(out: &mut impl Write, report: &Report) -> io::Result<()> {
     if !busy.is_empty() {
         writeln!(out, "busy, but hardly critical: {}", busy.join(", "))?;
     }
-    Ok(())
+    match &report.participation {
+        Some(participation) => strip::print(out, participation, report.stability),
+        None => Ok(()),
+    }
 }
 
-pub fn print(out: &mut impl Write, report: &Report) -> io::Result<()> {
-    for finding in report.findings.iter().filter(|finding| finding.foremost) {
-        writeln!(out, "{}.", finding.what)?;
-    }
-    head(out, report)?;
+fn findings(out: &mut impl Write, report: &Report) -> io::Result<()> {
     if !report.findings.is_empty() {
         writeln!(out, "\nFINDINGS")?;
         let mut table = Table::new(&["finding", "subject", ">count", ">share"]);
@@ -178,9 +217,18 @@ pub fn print(out: &mut impl Write, report: &Report) -> io::Result<()> {
         }
         table.print(out)?;
         for finding in &report.findings {
-            writeln!(out, "  - {}", finding.advice)?;
+            writeln!(out, "  - {}", plain(finding.advice.clone()))?;
         }
     }
+    Ok(())
+}
+
+pub fn print(out: &mut impl Write, report: &Report) -> io::Result<()> {
+    for finding in report.findings.iter().filter(|finding| finding.foremost) {
+        writeln!(out, "{}.", finding.what)?;
+    }
+    head(out, report)?;
+    findings(out, report)?;
     writeln!(out, "\nQUEUES")?;
     queues::print(out, &report.queues)?;
     writeln!(out)?;
