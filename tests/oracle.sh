@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The oracle of the critical path, written from the definition alone: against its hand-worked cases, and `path` against the oracle on random systems,
-# every segment in every nanosecond.
+# every segment in every nanosecond; and `graph --waits`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PYTHONDONTWRITEBYTECODE=1
@@ -9,3 +9,4 @@ longpole=${CARGO_TARGET_DIR:-target}/release/longpole
 [ -x "$longpole" ] || cargo build --release -p longpole
 python3 tests/oracle/known.py --longpole "$longpole"
 python3 tests/oracle/compare.py --longpole "$longpole" --systems "${ORACLE_SYSTEMS:-300}" --seed "${ORACLE_SEED:-1}"
+python3 tests/oracle/waits.py --longpole "$longpole" --systems "$((${ORACLE_SYSTEMS:-300} / 5))" --seed "${ORACLE_SEED:-1}"

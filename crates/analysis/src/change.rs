@@ -61,6 +61,13 @@ impl Moments {
     }
 }
 
+/// Half of the interval in which the mean of such values lies in 95 of 100 cases. None: a single value tells none.
+pub fn half_95(values: &[f64]) -> Option<f64> {
+    let even: Vec<(f64, f64)> = values.iter().map(|&value| (value, 1.0)).collect();
+    let freedom = values.len().checked_sub(1)? as f64;
+    Some(t_95(freedom) * Moments::of(&even)?.error_squared?.sqrt())
+}
+
 /// Student's t for 95 % on both sides.
 fn t_95(freedom: f64) -> f64 {
     const TABLE: [f64; 30] = [

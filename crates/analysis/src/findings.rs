@@ -20,6 +20,13 @@ pub enum Scope {
     Queue,
     /// Lost packets of one place.
     Loss,
+    /// A state on the critical path.
+    Path,
+    /// Looks into a queue that find nothing.
+    Look,
+    Lock,
+    /// Machines that wait for nobody but each other.
+    Knot,
 }
 
 impl Scope {
@@ -34,6 +41,10 @@ impl Scope {
             Scope::State => &["machine", "state", "share", "count", "verdict", "blame", "stands_out"],
             Scope::Queue => &["queue", "share", "count", "verdict", "full", "empty"],
             Scope::Loss => &["place", "where", "owner", "sender", "share", "count"],
+            Scope::Path => &["machine", "state", "kind", "share", "count"],
+            Scope::Look => &["machine", "queue", "share", "count", "vain_per_item"],
+            Scope::Lock => &["queue", "share", "count", "contended", "waiters"],
+            Scope::Knot => &["machines", "foremost", "foremost_share", "share", "count"],
         }
     }
 }
@@ -297,7 +308,7 @@ mod tests {
 
     #[test]
     fn the_built_in_findings_are_right() {
-        assert_eq!(Rules::built_in().unwrap().findings.len(), 9);
+        assert_eq!(Rules::built_in().unwrap().findings.len(), 18);
     }
 
     #[test]

@@ -6,10 +6,13 @@ use crate::latency::{Latencies, Latency};
 use crate::lineage::{Answer, Profiled, Row};
 use crate::linux_account::Account;
 use crate::packet_loss::LossLine;
+use crate::participation::Participation;
+use crate::path_facts;
 use crate::queues::{QueueAnswer, Queues};
 use crate::session::{Scene, Session};
 use crate::stages::Stages;
 use crate::verdict::{Judge, Verdict};
+use crate::waits;
 use crate::what_if::Prediction;
 use longpole_model::rules::RuleError;
 use longpole_model::system::System;
@@ -28,6 +31,10 @@ pub struct Report {
     pub latency: Vec<Latency>,
     pub probe_cost_ns: Option<f64>,
     pub inputs: Inputs,
+    /// Which state has the path at which time. None: there is no path.
+    pub participation: Option<Participation>,
+    /// How often the verdict's state has the most of the path where the range begins and ends elsewhere. None: it is not on the path.
+    pub stability: Option<f64>,
     /// What else is said of the path.
     #[serde(skip)]
     pub path: Option<PathFacts>,
@@ -51,6 +58,15 @@ pub struct Critical {
     /// The verdict is clear enough to overrule that of the stages.
     pub decides: bool,
     pub predictions: Vec<Prediction>,
+    pub participation: Participation,
+    pub findings: Vec<Finding>,
+}
+
+impl Critical {
+    /// What the path and the waits show beside the verdict.
+    pub fn findings(participation: &Participation, waits: &waits::Answer, rules: &Rules) -> Vec<Finding> {
+        rules.judge(&path_facts::facts(participation, waits))
+    }
 }
 
 #[derive(Debug, Default, Serialize)]
@@ -196,6 +212,8 @@ impl Pass {
             criticality: None,
             findings,
             predictions: None,
+            participation: None,
+            stability: None,
             path: None,
             queues: self.queues(),
             latency: self.latency(),
@@ -224,6 +242,8 @@ impl Report {
             latency: Vec::new(),
             probe_cost_ns: None,
             inputs,
+            participation: None,
+            stability: None,
             path: None,
         };
         report.with(critical)
@@ -231,10 +251,15 @@ impl Report {
 
     /// Where the trace tells of stages and the path does not decide, the verdict stays theirs.
     pub fn with(mut self, critical: Critical) -> Report {
-        let Critical { answer, verdict, decides, mut predictions } = critical;
+        let Critical { answer, verdict, decides, mut predictions, participation, findings } = critical;
         if decides || !self.verdict.of_stages {
             self.verdict = verdict;
         }
+        self.findings.extend(findings);
+        self.findings.sort_by_key(|finding| (!finding.foremost, !finding.is_cause()));
+        let named = self.verdict.machine.as_deref().zip(self.verdict.state.as_deref());
+        self.stability = named.and_then(|(machine, state)| participation.stability(machine, state));
+        self.participation = Some(participation);
         predictions.sort_by(|a, b| b.gain.unwrap_or(f64::MIN).total_cmp(&a.gain.unwrap_or(f64::MIN)));
         self.path = Some(PathFacts {
             end_machine: answer.end_machine,

@@ -6,7 +6,7 @@ mod walk;
 use longpole_analysis::lineage::{Answer, Lineage, Mode, Options, Spill};
 use longpole_model::machine_log::Reader;
 use proptest::prelude::*;
-use walk::{History, Kind, Line, Op, Piece};
+use walk::{system, History, Piece};
 
 fn with(options: Options, log: &str) -> Answer {
     let mut reader = Reader::new(log.as_bytes());
@@ -339,43 +339,6 @@ fn tokens_that_nobody_takes_cost_a_bounded_memory() {
     assert!(answer.forgotten_causes >= 4_900, "{}", answer.forgotten_causes);
     assert_eq!(drawn(&answer), "0-5005 B::UNKNOWN");
     assert_eq!(drawn(&with(few(), &new)), "0-4999 A::run, 4999-5005 q::queued");
-}
-
-fn op() -> impl Strategy<Value = Op> {
-    let queue = 0u8..3;
-    let n = 1u8..4;
-    let flow = || proptest::option::weighted(0.3, 0u8..2);
-    let some = || proptest::option::weighted(0.8, 1u8..4);
-    prop_oneof![
-        2 => (0u8..3).prop_map(Op::State),
-        3 => (0u8..2).prop_map(Op::Block),
-        4 => (queue.clone(), n.clone(), flow(), any::<bool>()).prop_map(|(queue, n, flow, link)| Op::Put { queue, n, flow, link }),
-        4 => (queue.clone(), some(), flow()).prop_map(|(queue, n, flow)| Op::Get { queue, n, flow }),
-        1 => (queue.clone(), some(), flow()).prop_map(|(queue, n, flow)| Op::Peek { queue, n, flow }),
-        1 => (queue, n).prop_map(|(queue, n)| Op::Reserve { queue, n }),
-        3 => (proptest::option::weighted(0.9, 0u8..5), 0u8..40, any::<bool>()).prop_map(|(by, back, link)| Op::Wake { by, back, link }),
-        1 => (0u8..5, 0u8..10).prop_map(|(by, back)| Op::Fork { by, back }),
-        1 => Just(Op::Stop),
-    ]
-}
-
-fn kind() -> impl Strategy<Value = Kind> {
-    (proptest::option::of(1u8..5), any::<bool>(), 0u8..3, proptest::bool::weighted(0.3)).prop_map(|(capacity, lifo, initial, merge)| Kind {
-        capacity,
-        lifo,
-        initial: capacity.map_or(initial, |capacity| initial.min(capacity)),
-        merge,
-    })
-}
-
-fn system() -> impl Strategy<Value = (Vec<Kind>, Vec<Line>)> {
-    let line = (0u8..6, 0u8..5, op());
-    // Where nobody does anything but stop there is no path.
-    let lines = proptest::collection::vec(line, 1..120).prop_map(|mut lines| {
-        lines[0].2 = Op::State(0);
-        lines
-    });
-    (proptest::collection::vec(kind(), 3), lines)
 }
 
 #[test]

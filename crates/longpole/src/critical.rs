@@ -3,28 +3,37 @@
 use crate::following;
 use crate::interactions::{self, Interactions};
 use crate::kept::Keeper;
-use anyhow::{bail, Context};
+use anyhow::{anyhow, bail, Context};
 use longpole_analysis::findings::Rules;
 use longpole_analysis::lineage::{self, Lineage};
+use longpole_analysis::participation::Participation;
 use longpole_analysis::report::Critical;
 use longpole_analysis::standout;
+use longpole_analysis::waits::Waits;
 use longpole_analysis::what_if::{self, propose, WhatIf};
 use longpole_trace::{Catalogue, Item};
 
 /// What the first pass leaves: who was told of all interactions.
 pub struct Passed {
     lineage: Lineage,
+    waits: Waits,
     plain: WhatIf,
     keeper: Keeper,
 }
 
 impl Passed {
-    /// Goes through them once, for the path and for what decides, at the same time; they are kept for what changes bring. `beside` gets each item of the trace.
+    /// Goes through them once, for the path, the waits and what decides, at the same time; they are kept for what changes bring. `beside` gets each item of the
+    /// trace.
     pub fn of(interactions: &mut Interactions, beside: impl FnMut(&Catalogue, &Item<'_>)) -> anyhow::Result<Passed> {
         let options = lineage::Options { segments: true, spill: Some(interactions::SPILL), ..lineage::Options::default() };
-        let (mut lineage, mut plain, mut keeper) = (Lineage::new(options), WhatIf::new(what_if::Options::default()), Keeper::default());
-        following::follow(interactions, beside, &mut [&mut lineage, &mut plain, &mut keeper])?;
-        Ok(Passed { lineage, plain, keeper })
+        let mut passed = Passed {
+            lineage: Lineage::new(options),
+            waits: Waits::default(),
+            plain: WhatIf::new(what_if::Options::default()),
+            keeper: Keeper::default(),
+        };
+        following::follow(interactions, beside, &mut [&mut passed.lineage, &mut passed.waits, &mut passed.plain, &mut passed.keeper])?;
+        Ok(passed)
     }
 }
 
@@ -34,6 +43,7 @@ pub fn read(interactions: &Interactions, passed: Passed, lost: u64) -> anyhow::R
     let kept = passed.keeper.kept(interactions.vocabulary());
     let answer = interactions.path(passed.lineage)?;
     let plain = interactions.predictions(passed.plain)?;
+    let waits = passed.waits.answer(interactions.vocabulary()).ok_or_else(|| anyhow!("no machine does anything in it"))?;
     let Some(segments) = &answer.segments else { bail!("internal error: a path without segments") };
     let standings = standout::standings(&answer, segments);
     let mut tried = propose::first(&plain);
@@ -48,5 +58,7 @@ pub fn read(interactions: &Interactions, passed: Passed, lost: u64) -> anyhow::R
     let brings = fix.and_then(|fix| predictions.iter().find(|prediction| prediction.change == fix.text));
     let verdict = standout::judge(&answer, segments, &standings, brings, lost, &rules.path);
     let decides = standout::decides(&verdict, &rules.path);
-    Ok(Critical { answer, verdict, decides, predictions })
+    let participation = Participation::new(&answer, segments);
+    let findings = Critical::findings(&participation, &waits, &rules);
+    Ok(Critical { verdict, decides, predictions, participation, findings, answer })
 }

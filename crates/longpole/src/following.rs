@@ -6,6 +6,7 @@
 use crate::interactions::Interactions;
 use anyhow::anyhow;
 use longpole_analysis::lineage::Lineage;
+use longpole_analysis::waits::Waits;
 use longpole_analysis::what_if::WhatIf;
 use longpole_model::block::{Block, Told};
 use longpole_model::interaction::{Interaction, Vocabulary};
@@ -131,5 +132,20 @@ impl Follower for WhatIf {
 
     fn until(&mut self, t: u64) {
         WhatIf::until(self, t);
+    }
+}
+
+impl Follower for Waits {
+    fn begin_at(&mut self, t: u64) {
+        Waits::begin_at(self, t);
+    }
+
+    #[inline]
+    fn interaction(&mut self, vocabulary: &Vocabulary, interaction: &Interaction) {
+        Waits::interaction(self, vocabulary, interaction);
+    }
+
+    fn until(&mut self, t: u64) {
+        Waits::until(self, t);
     }
 }

@@ -35,6 +35,11 @@ pub struct Input {
 }
 
 impl Input {
+    /// The same questions of this one trace.
+    pub fn of(&self, path: &Path) -> Input {
+        Input { traces: vec![path.to_owned()], begin: self.begin, end: self.end, json: self.json, rules: self.rules.clone() }
+    }
+
     /// The traces that were named, or else the newest recording.
     pub fn paths(&self) -> anyhow::Result<Vec<PathBuf>> {
         let paths = self.named()?;

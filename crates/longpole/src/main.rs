@@ -14,11 +14,14 @@ mod machine_log;
 mod overhead;
 mod packets;
 mod pass;
+mod repeated;
 mod rules;
 mod show;
 mod stacks;
+mod strip;
 mod table;
 mod verbs;
+mod waits;
 
 use clap::{Parser, Subcommand};
 use std::io;

@@ -1,6 +1,8 @@
 //! A backward walk over a history that is kept whole: what the streaming pass is held against. Each unit of a queue is an entry of its own
 //! here, each machine keeps every change of its state, and nothing is forgotten.
+#![allow(dead_code)]
 
+use proptest::prelude::*;
 use std::collections::BTreeMap;
 
 #[derive(Clone, Debug)]
@@ -373,4 +375,41 @@ pub fn log(kinds: &[Kind], lines: &[Line]) -> String {
         log += &format!("{{\"t\":{t},\"machine\":\"m{machine}\",{deed}}}\n");
     }
     log
+}
+
+fn kind() -> impl Strategy<Value = Kind> {
+    (proptest::option::of(1u8..5), any::<bool>(), 0u8..3, proptest::bool::weighted(0.3)).prop_map(|(capacity, lifo, initial, merge)| Kind {
+        capacity,
+        lifo,
+        initial: capacity.map_or(initial, |capacity| initial.min(capacity)),
+        merge,
+    })
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let queue = 0u8..3;
+    let n = 1u8..4;
+    let flow = || proptest::option::weighted(0.3, 0u8..2);
+    let some = || proptest::option::weighted(0.8, 1u8..4);
+    prop_oneof![
+        2 => (0u8..3).prop_map(Op::State),
+        3 => (0u8..2).prop_map(Op::Block),
+        4 => (queue.clone(), n.clone(), flow(), any::<bool>()).prop_map(|(queue, n, flow, link)| Op::Put { queue, n, flow, link }),
+        4 => (queue.clone(), some(), flow()).prop_map(|(queue, n, flow)| Op::Get { queue, n, flow }),
+        1 => (queue.clone(), some(), flow()).prop_map(|(queue, n, flow)| Op::Peek { queue, n, flow }),
+        1 => (queue, n).prop_map(|(queue, n)| Op::Reserve { queue, n }),
+        3 => (proptest::option::weighted(0.9, 0u8..5), 0u8..40, any::<bool>()).prop_map(|(by, back, link)| Op::Wake { by, back, link }),
+        1 => (0u8..5, 0u8..10).prop_map(|(by, back)| Op::Fork { by, back }),
+        1 => Just(Op::Stop),
+    ]
+}
+
+pub fn system() -> impl Strategy<Value = (Vec<Kind>, Vec<Line>)> {
+    let line = (0u8..6, 0u8..5, op());
+    // Where nobody does anything but stop there is no path.
+    let lines = proptest::collection::vec(line, 1..120).prop_map(|mut lines| {
+        lines[0].2 = Op::State(0);
+        lines
+    });
+    (proptest::collection::vec(kind(), 3), lines)
 }

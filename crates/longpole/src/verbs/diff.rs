@@ -3,13 +3,14 @@
 use crate::input;
 use crate::machine_log;
 use crate::table::{duration, number, percent, rate, Table};
-use crate::{interactions, pass, WrongUsage};
+use crate::{interactions, pass, rules, WrongUsage};
 use anyhow::Context;
 use longpole_analysis::change::Change;
 use longpole_analysis::diff::{diff, Diff, Side, WINDOWS};
 use longpole_analysis::lineage;
 use longpole_analysis::report::Pass;
 use longpole_model::predicate::Predicate;
+use longpole_model::rules::Rules;
 use longpole_trace::{Moment, Options};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -48,6 +49,10 @@ pub struct Args {
     /// Answer in JSON, for programs
     #[arg(long)]
     json: bool,
+
+    /// Rules that say what events mean, beside those in ~/.config/longpole/rules; they come before the built-in ones
+    #[arg(long, value_name = "FILE")]
+    rules: Vec<PathBuf>,
 }
 
 const FAILED: u8 = 3;
@@ -58,7 +63,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let [a, b] = args.traces.as_slice() else {
         return Err(WrongUsage("a difference is between two traces; name two".to_owned()).into());
     };
-    let (a, b) = (side(a, part)?, side(b, part)?);
+    let rules = rules::read(&rules::files(&args.rules)?)?;
+    let (a, b) = (side(a, part, &rules)?, side(b, part, &rules)?);
     let mut answer = diff(&a, &b);
     answer.check(&conditions).map_err(|error| WrongUsage(format!("--fail-if: {error}")))?;
     for (text, predicate) in &conditions {
@@ -83,12 +89,11 @@ fn parsed(text: &str) -> Result<(String, Predicate), WrongUsage> {
 }
 
 /// Everything that is compared of one trace.
-fn side(path: &Path, part: Options) -> anyhow::Result<Side> {
+fn side(path: &Path, part: Options, rules: &Rules) -> anyhow::Result<Side> {
     input::complete(path);
     let mut side = Side::default();
     let options = lineage::Options { segments: true, spill: Some(interactions::SPILL), ..lineage::Options::default() };
-    let path_of = interactions::of(path, part, crate::rules::read(&crate::rules::files(&[])?)?)
-        .and_then(|mut interactions| interactions.lineage(options));
+    let path_of = interactions::of(path, part, rules.clone()).and_then(|mut interactions| interactions.lineage(options));
     match path_of {
         Ok(answer) => answer.segments.iter().for_each(|path| side.path(answer.start_ns, answer.end_ns, path)),
         Err(error) if machine_log::is_one(path) => return Err(error),
@@ -97,7 +102,7 @@ fn side(path: &Path, part: Options) -> anyhow::Result<Side> {
     if machine_log::is_one(path) {
         return Ok(side);
     }
-    let (whole, range) = pass_of(path, part)?;
+    let (whole, range) = pass_of(path, part, rules)?;
     let report = whole.report(None);
     side.whole(&report.latency, &report.queues, &report.findings);
     if let Some((begin, end)) = range {
@@ -105,7 +110,7 @@ fn side(path: &Path, part: Options) -> anyhow::Result<Side> {
         for window in (0..WINDOWS as i64).filter(|_| width > 0) {
             let from = begin + window * width;
             let part = Options { begin: Some(Moment::At(from)), end: Some(Moment::At(from + width)) };
-            let (pass, _) = pass_of(path, part)?;
+            let (pass, _) = pass_of(path, part, rules)?;
             side.window(&pass.latency(), &pass.queues());
         }
     }
@@ -113,8 +118,8 @@ fn side(path: &Path, part: Options) -> anyhow::Result<Side> {
 }
 
 /// All analyses over a part of a trace, and where its events begin and end.
-fn pass_of(path: &Path, part: Options) -> anyhow::Result<(Pass, Option<(i64, i64)>)> {
-    let mut pass = Pass::new().context("a built-in rule file is wrong")?;
+fn pass_of(path: &Path, part: Options, rules: &Rules) -> anyhow::Result<(Pass, Option<(i64, i64)>)> {
+    let mut pass = Pass::with_rules(rules.clone()).context("a built-in rule file is wrong")?;
     let mut trace = input::open(&[path.to_owned()], part)?;
     pass::feed(&mut trace, &mut pass, None)?;
     let range = pass.session.range();

@@ -1,14 +1,14 @@
 //! `longpole graph`: the critical path folded, so that each state is there once.
 
 use crate::table::{duration, number, percent, plain, Table};
-use crate::{drawing, input::Input, interactions, WrongUsage};
+use crate::{drawing, input::Input, interactions, waits, WrongUsage};
 use anyhow::Context;
 use longpole_analysis::folded::{fold, Graph, Limits, Node, MOST};
 use longpole_analysis::lineage::{Answer, Mode, Options};
 use serde::Serialize;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Fold the critical path into a graph of its states: text, JSON, DOT, SVG
@@ -21,10 +21,15 @@ Examples:
   longpole graph                                              nodes, edges and loops of the newest recording's path
   longpole graph --format svg -o path.svg simulation.jsonl    as a picture
   longpole graph --format dot simulation.jsonl | dot -Tpdf -o path.pdf
-  longpole graph --json simulation.jsonl | jq '.nodes[0]'")]
+  longpole graph --json simulation.jsonl | jq '.nodes[0]'
+  longpole graph --waits                                      who waits for whom, and who holds back a system without an end")]
 pub struct Args {
     #[command(flatten)]
     input: Input,
+
+    /// Tell who waits for whom, each wait to the end of its chain, and the knots: machines that wait for nobody but each other
+    #[arg(long, conflicts_with_all = ["mode", "machine", "top", "most"])]
+    waits: bool,
 
     /// How it is told
     #[arg(long, value_enum, default_value_t = Format::Text)]
@@ -95,6 +100,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         (true, _) => return Err(WrongUsage("--json is a format of its own; name one of both".to_owned()).into()),
         (false, format) => format,
     };
+    if args.waits {
+        return of_waits(&args, format);
+    }
     let mode = match args.mode {
         Way::Global => Mode::Global,
         Way::Active => Mode::Active,
@@ -107,18 +115,41 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     // A picture of more is no longer looked at, but searched.
     let most = args.most.unwrap_or(if format == Format::Svg { MOST_DRAWN } else { MOST });
     let graph = fold(segments, Limits { most, loops: args.top });
-    match &args.output {
-        None => write(format, &answer, &graph, BufWriter::new(io::stdout().lock()))?,
+    to(args.output.as_deref(), |out| write(format, &answer, &graph, out))
+}
+
+fn of_waits(args: &Args, format: Format) -> anyhow::Result<ExitCode> {
+    if format == Format::Svg {
+        return Err(WrongUsage("--waits has no SVG of its own: `longpole graph --waits --format dot | dot -Tsvg`".to_owned()).into());
+    }
+    let answer = waits::read(&mut interactions::open(&args.input, "graphs are")?)?;
+    to(args.output.as_deref(), |mut out| {
+        match format {
+            Format::Json => {
+                serde_json::to_writer_pretty(&mut out, &answer)?;
+                writeln!(out)?;
+            }
+            Format::Dot => waits::dot(&mut out, &answer)?,
+            Format::Text | Format::Svg => waits::print(&mut out, &answer)?,
+        }
+        Ok(out.flush()?)
+    })
+}
+
+/// To the file, or to the standard output.
+fn to(file: Option<&Path>, write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>) -> anyhow::Result<ExitCode> {
+    match file {
+        None => write(&mut BufWriter::new(io::stdout().lock()))?,
         Some(file) => {
             let shown = || format!("{} cannot be written", file.display());
             let out = File::create(file).with_context(shown)?;
-            write(format, &answer, &graph, BufWriter::new(out)).with_context(shown)?;
+            write(&mut BufWriter::new(out)).with_context(shown)?;
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn write(format: Format, answer: &Answer, graph: &Graph, mut out: impl Write) -> anyhow::Result<()> {
+fn write(format: Format, answer: &Answer, graph: &Graph, mut out: &mut dyn Write) -> anyhow::Result<()> {
     match format {
         Format::Text => print(&mut out, answer, graph)?,
         Format::Json => {

@@ -1,17 +1,19 @@
 //! `longpole report`: the bottleneck in one sentence, then what it stands on.
 
 use crate::critical::{self, Passed};
-use crate::input::{self, Input};
+use crate::input::Input;
 use crate::kernel::{self, Model, Reading};
 use crate::packets::kernel::Kernel;
 use crate::table::{duration, number, percent, plain, Table};
 use crate::verbs::{latency, queues};
-use crate::{interactions, pass};
+use crate::{interactions, pass, repeated, strip};
 use anyhow::{bail, Context};
 use longpole_analysis::journeys::Journeys;
 use longpole_analysis::packet_loss::Places;
+use longpole_analysis::repeated::{Repeated, Run};
 use longpole_analysis::report::{Pass, Report};
 use longpole_analysis::what_if::Scenario;
+use longpole_trace::Trace;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -25,6 +27,7 @@ in which it spends its time; or that nothing stands out.
 Examples:
   longpole report                            of the newest recording
   longpole report --begin +2s                without the first two seconds
+  longpole report run1 run2 run3             of several recordings of one system: what they agree on, and how far they scatter
   longpole report --json | jq .verdict")]
 pub struct Args {
     #[command(flatten)]
@@ -33,24 +36,45 @@ pub struct Args {
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let paths = args.input.paths()?;
-    if let [path] = paths.as_slice() {
-        return of_one(&args.input, path, &paths);
+    match paths.as_slice() {
+        [path] => show(&args.input, of_one(&args.input, path)?),
+        _ => runs(&args.input, &paths),
     }
-    let kernels = kernel::sources(&paths, &input::open(&paths, args.input.options())?);
-    if kernels > 1 {
-        eprintln!("longpole: note: lost packets are not told: the kernel's events of {kernels} recordings cannot be told as one; ask each by itself");
+}
+
+/// A report, and what it was made from; none: a machine log.
+struct Whole {
+    report: Report,
+    from: Option<(Pass, Trace)>,
+}
+
+fn show(input: &Input, Whole { report, from }: Whole) -> anyhow::Result<ExitCode> {
+    match from {
+        Some((pass, trace)) => pass::write(input, (&pass, &trace), &report, print),
+        None => of_machines(input.json, &report),
     }
-    let (pass, trace) = if kernels == 1 {
-        let mut stages = Stages::new(&args.input)?;
-        let kernel = Kernel::read(&args.input, &paths, None, |catalogue, item| stages.pass.item(catalogue, item))?;
-        stages.heard_of(&kernel);
-        (stages.pass, kernel.reading.trace)
+}
+
+/// Several recordings of one system.
+fn runs(input: &Input, paths: &[PathBuf]) -> anyhow::Result<ExitCode> {
+    let (mut told, mut damaged) = (Vec::new(), false);
+    for path in paths {
+        let shown = path.display().to_string();
+        let input = input.of(path);
+        let whole = of_one(&input, path).with_context(|| shown.clone())?;
+        damaged |= whole.from.as_ref().is_some_and(|(_, trace)| trace.is_damaged());
+        told.push(Run { path: shown, report: whole.report });
+    }
+    let repeated = Repeated::new(told);
+    let mut out = BufWriter::new(io::stdout().lock());
+    if input.json {
+        serde_json::to_writer_pretty(&mut out, &repeated)?;
+        writeln!(out)?;
     } else {
-        pass::read(&args.input, None)?
-    };
-    let report = pass.report(trace.probe_cost_ns());
-    eprintln!("longpole: note: without critical path: it is of one trace; name one");
-    pass::write(&args.input, (&pass, &trace), &report, print)
+        repeated::print(&mut out, &repeated)?;
+    }
+    out.flush()?;
+    Ok(if damaged { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 /// The stages of a trace's programs, and what the kernel says of lost packets.
@@ -72,15 +96,16 @@ impl Stages {
 }
 
 /// Of one trace, which is read once.
-fn of_one(input: &Input, path: &Path, paths: &[PathBuf]) -> anyhow::Result<ExitCode> {
+fn of_one(input: &Input, path: &Path) -> anyhow::Result<Whole> {
+    let paths = [path.to_owned()];
     let mut interactions = interactions::of(path, input.options(), input.rules()?)?;
     let Some(trace) = interactions.trace() else {
         let passed = Passed::of(&mut interactions, |_, _| {})?;
-        return of_machines(input.json, &Report::of_machines(critical::read(&interactions, passed, 0)?));
+        return Ok(Whole { report: Report::of_machines(critical::read(&interactions, passed, 0)?), from: None });
     };
     let mut stages = Stages::new(input)?;
     let begin_ns = kernel::begin_ns(input, trace);
-    let mut model = (kernel::sources(paths, trace) > 0).then(|| Model::of(input, trace)).transpose()?;
+    let mut model = (kernel::sources(&paths, trace) > 0).then(|| Model::of(input, trace)).transpose()?;
     let mut journeys = Journeys::new(None);
     let passed = Passed::of(&mut interactions, |catalogue, item| {
         let in_part = match &mut model {
@@ -102,7 +127,7 @@ fn of_one(input: &Input, path: &Path, paths: &[PathBuf]) -> anyhow::Result<ExitC
     let trace = match model {
         Some(Model { mut linux, .. }) => {
             linux.finish(&mut journeys);
-            let kernel = Kernel::of(Reading { linux, trace }, journeys, paths);
+            let kernel = Kernel::of(Reading { linux, trace }, journeys, &paths);
             stages.heard_of(&kernel);
             kernel.reading.trace
         }
@@ -113,7 +138,7 @@ fn of_one(input: &Input, path: &Path, paths: &[PathBuf]) -> anyhow::Result<ExitC
         Ok(critical) => report = report.with(critical),
         Err(error) => eprintln!("longpole: note: without critical path: {error:#}"),
     }
-    pass::write(input, (&stages.pass, &trace), &report, print)
+    Ok(Whole { report, from: Some((stages.pass, trace)) })
 }
 
 fn of_machines(json: bool, report: &Report) -> anyhow::Result<ExitCode> {
@@ -123,6 +148,7 @@ fn of_machines(json: bool, report: &Report) -> anyhow::Result<ExitCode> {
         writeln!(out)?;
     } else {
         head(&mut out, report)?;
+        findings(&mut out, report)?;
         writeln!(out, "\n{} interactions", number(report.inputs.events))?;
     }
     out.flush()?;
@@ -207,14 +233,13 @@ fn head(out: &mut impl Write, report: &Report) -> io::Result<()> {
     if !busy.is_empty() {
         writeln!(out, "busy, but hardly critical: {}", busy.join(", "))?;
     }
-    Ok(())
+    match &report.participation {
+        Some(participation) => strip::print(out, participation, report.stability),
+        None => Ok(()),
+    }
 }
 
-pub fn print(out: &mut impl Write, report: &Report) -> io::Result<()> {
-    for finding in report.findings.iter().filter(|finding| finding.foremost) {
-        writeln!(out, "{}.", finding.what)?;
-    }
-    head(out, report)?;
+fn findings(out: &mut impl Write, report: &Report) -> io::Result<()> {
     if !report.findings.is_empty() {
         writeln!(out, "\nFINDINGS")?;
         let mut table = Table::new(&["finding", "subject", ">count", ">share"]);
@@ -223,9 +248,18 @@ pub fn print(out: &mut impl Write, report: &Report) -> io::Result<()> {
         }
         table.print(out)?;
         for finding in &report.findings {
-            writeln!(out, "  - {}", finding.advice)?;
+            writeln!(out, "  - {}", plain(finding.advice.clone()))?;
         }
     }
+    Ok(())
+}
+
+pub fn print(out: &mut impl Write, report: &Report) -> io::Result<()> {
+    for finding in report.findings.iter().filter(|finding| finding.foremost) {
+        writeln!(out, "{}.", finding.what)?;
+    }
+    head(out, report)?;
+    findings(out, report)?;
     writeln!(out, "\nQUEUES")?;
     queues::print(out, &report.queues)?;
     writeln!(out)?;

@@ -46,6 +46,10 @@ pub struct Args {
     /// Answer in JSON, for programs
     #[arg(long)]
     json: bool,
+
+    /// Rules that say what events mean, beside those in ~/.config/longpole/rules; they come before the built-in ones
+    #[arg(long, value_name = "FILE")]
+    rules: Vec<PathBuf>,
 }
 
 /// Scenarios in one pass.
@@ -96,7 +100,7 @@ fn asked(args: &Args) -> anyhow::Result<(Input, Vec<Scenario>)> {
     if scenarios.len() > MOST_SCENARIOS {
         return Err(WrongUsage(format!("more than {MOST_SCENARIOS} scenarios")).into());
     }
-    Ok((Input { traces, begin: args.begin, end: args.end, json: args.json, rules: Vec::new() }, scenarios))
+    Ok((Input { traces, begin: args.begin, end: args.end, json: args.json, rules: args.rules.clone() }, scenarios))
 }
 
 /// Nobody said what to try: what decides. The trace is read once per round.

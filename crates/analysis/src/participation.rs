@@ -1,0 +1,119 @@
+//! Which state has the critical path at which time: its share of each of equal windows, and whether what is first stays first when one looks elsewhere.
+//!
+//! A whole run has one path; what it goes through changes as the load does. Links are states of their queue here, machines of one class are one.
+
+use crate::findings::Evidence;
+use crate::lineage::{Answer, Kind, Path};
+use serde::Serialize;
+use std::collections::HashMap;
+
+/// Windows of a path: a line on any terminal.
+pub const WINDOWS: usize = 60;
+/// States that are told apart; the others are one.
+const MOST_ROWS: usize = 8;
+/// Windows of a shifted part of the path: a quarter of it.
+const PART: usize = WINDOWS / 4;
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Participation {
+    pub start_ns: u64,
+    pub end_ns: u64,
+    /// Windows of equal width.
+    pub windows: usize,
+    /// The states with the most of the path, the largest first.
+    pub rows: Vec<Row>,
+    /// All other states together, so that the shares of each window sum to 1.
+    pub others: Vec<f64>,
+    #[serde(skip)]
+    all: Vec<State>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    pub machine: String,
+    pub state: String,
+    /// Of each window.
+    pub shares: Vec<f64>,
+}
+
+/// A state on the path, with what findings ask for.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct State {
+    pub class: String,
+    pub state: String,
+    pub kind: Kind,
+    pub ns: u64,
+    pub share: f64,
+    /// How often the path comes to it.
+    pub count: u64,
+    pub evidence: Evidence,
+    windows: Vec<u64>,
+}
+
+impl Participation {
+    pub fn new(answer: &Answer, path: &Path) -> Participation {
+        let (start, length) = (answer.start_ns, answer.length_ns.max(1));
+        let bound = |window: usize| start + (u128::from(length) * window as u128 / WINDOWS as u128) as u64;
+        let mut found: HashMap<(&str, &str), (Kind, u64, Vec<u64>)> = HashMap::new();
+        let (mut window, mut last) = (0, None);
+        for stretch in path.stretches() {
+            let name = path.class_and_state(stretch.of);
+            let (_, count, windows) = found.entry(name).or_insert_with(|| (path.kind(stretch.of), 0, vec![0; WINDOWS]));
+            *count += u64::from(last.replace(stretch.of) != Some(stretch.of));
+            let mut at = stretch.start;
+            while at < stretch.end {
+                while window + 1 < WINDOWS && at >= bound(window + 1) {
+                    window += 1;
+                }
+                let end = if window + 1 < WINDOWS { stretch.end.min(bound(window + 1)) } else { stretch.end };
+                windows[window] += end - at;
+                at = end;
+            }
+        }
+        let mut all: Vec<State> = found
+            .into_iter()
+            .map(|((class, state), (kind, count, windows))| {
+                let ns: u64 = windows.iter().sum();
+                let most = (0..WINDOWS).max_by_key(|&at| windows[at]).unwrap_or(0);
+                State {
+                    class: class.to_owned(),
+                    state: state.to_owned(),
+                    kind,
+                    ns,
+                    share: ns as f64 / length as f64,
+                    count,
+                    evidence: Evidence { start_ns: bound(most) as i64, end_ns: bound(most + 1) as i64 },
+                    windows,
+                }
+            })
+            .collect();
+        all.sort_by(|a, b| b.ns.cmp(&a.ns).then_with(|| (&a.class, &a.state).cmp(&(&b.class, &b.state))));
+        let width = |at: usize| (bound(at + 1) - bound(at)).max(1) as f64;
+        let shares = |windows: &[u64]| -> Vec<f64> { windows.iter().enumerate().map(|(at, &ns)| ns as f64 / width(at)).collect() };
+        let rows = all.iter().take(MOST_ROWS);
+        let rows = rows.map(|it| Row { machine: it.class.clone(), state: it.state.clone(), shares: shares(&it.windows) }).collect();
+        let mut others = vec![0; WINDOWS];
+        for state in all.iter().skip(MOST_ROWS) {
+            others.iter_mut().zip(&state.windows).for_each(|(sum, ns)| *sum += ns);
+        }
+        Participation { start_ns: start, end_ns: start + answer.length_ns, windows: WINDOWS, rows, others: shares(&others), all }
+    }
+
+    pub(crate) fn states(&self) -> &[State] {
+        &self.all
+    }
+
+    /// Of all parts of the path that are a quarter of it long, each a window later than the one before, the share of those in which this state has the most.
+    /// None: it is not on the path.
+    pub fn stability(&self, machine: &str, state: &str) -> Option<f64> {
+        let of = self.all.iter().position(|it| it.class == machine && it.state == state)?;
+        let parts = 0..=WINDOWS - PART;
+        let count = parts.clone().count();
+        let part = |state: &State, from: usize| state.windows[from..from + PART].iter().sum::<u64>();
+        let first = parts.filter(|&from| {
+            let own = part(&self.all[of], from);
+            own > 0 && self.all.iter().enumerate().all(|(at, other)| at == of || part(other, from) <= own)
+        });
+        Some(first.count() as f64 / count as f64)
+    }
+}

@@ -1,0 +1,321 @@
+//! Several recordings of the same system: what is the same in all of them, and how far it scatters.
+//!
+//! Each is judged for itself; nothing of one leads into another. What is named is what most of them name, and its error is the interval of Student's t over
+//! the recordings: it holds what no window of a single one can tell, how much the system differs from run to run. Machines of a class are one here, since numbers of
+//! threads are others each time.
+
+use crate::change::half_95;
+use crate::findings::{Evidence, Finding};
+use crate::report::{Inputs, Report};
+use crate::text::{number, percent};
+use crate::verdict::{Verdict, VerdictKind};
+use crate::what_if::Prediction;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+#[derive(Debug, Serialize)]
+pub struct Repeated {
+    pub verdict: Verdict,
+    /// Share of the recordings whose own verdict this is.
+    pub agreement: f64,
+    /// States of the critical path by their mean share. None: no recording has a path.
+    pub criticality: Option<Vec<Row>>,
+    pub findings: Vec<Found>,
+    /// Means over the recordings in which something is predicted; the interval holds all of them.
+    pub predictions: Option<Vec<Prediction>>,
+    /// Told of each recording by itself.
+    pub queues: Option<()>,
+    pub latency: Option<()>,
+    pub probe_cost_ns: Option<f64>,
+    pub inputs: Inputs,
+    pub runs: Vec<Run>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Run {
+    pub path: String,
+    #[serde(flatten)]
+    pub report: Report,
+}
+
+/// A state on the path, in all recordings that have one.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    pub host: String,
+    /// The class; of a link, its queue.
+    pub machine: String,
+    pub class: String,
+    pub state: String,
+    pub ns: u64,
+    pub share: f64,
+    /// Half of the interval in which the mean lies in 95 of 100 cases. None: a single recording has a path.
+    pub share_error: Option<f64>,
+    pub share_min: f64,
+    pub share_max: f64,
+    /// Recordings on whose path it is.
+    pub runs: u64,
+    /// Of its mean share of the running time.
+    pub profile_rank: Option<u64>,
+    pub profile_share: Option<f64>,
+    pub slack_ns: Option<u64>,
+    pub near_critical_share: Option<f64>,
+}
+
+/// A finding of one recording at least.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Found {
+    pub kind: String,
+    pub subject: String,
+    /// In all recordings together.
+    pub count: u64,
+    /// The mean over the recordings that have it.
+    pub share: f64,
+    pub evidence: Evidence,
+    pub advice: String,
+    /// Recordings that have it.
+    pub runs: u64,
+}
+
+impl Repeated {
+    pub fn new(runs: Vec<Run>) -> Repeated {
+        let criticality = criticality(&runs);
+        let (verdict, agreement) = verdict(&runs, criticality.as_deref());
+        let costs: Vec<f64> = runs.iter().filter_map(|run| run.report.probe_cost_ns).collect();
+        Repeated {
+            verdict,
+            agreement,
+            findings: findings(&runs),
+            predictions: runs.iter().any(|run| run.report.predictions.is_some()).then(|| predictions(&runs)),
+            criticality,
+            queues: None,
+            latency: None,
+            probe_cost_ns: mean(&costs),
+            inputs: inputs(&runs),
+            runs,
+        }
+    }
+}
+
+fn mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}
+
+/// Whom a verdict names.
+type Named = (VerdictKind, Option<String>, Option<String>);
+
+fn named(run: &Run) -> Named {
+    let verdict = &run.report.verdict;
+    (verdict.kind, verdict.machine.clone(), verdict.state.clone())
+}
+
+/// What more than half of the recordings say.
+fn verdict(runs: &[Run], rows: Option<&[Row]>) -> (Verdict, f64) {
+    let count = |wanted: &Named| runs.iter().filter(|run| named(run) == *wanted).count();
+    let most = runs.iter().max_by_key(|run| count(&named(run)));
+    let agreed = most.map_or(0, |run| count(&named(run)));
+    let agreement = agreed as f64 / runs.len().max(1) as f64;
+    let lost: u64 = runs.iter().map(|run| run.report.verdict.lost).sum();
+    let of: Vec<&Run> = runs.iter().filter(|run| most.is_some_and(|most| named(most) == named(run))).collect();
+    let unknown: Vec<f64> = of.iter().filter_map(|run| run.report.verdict.unknown_share).collect();
+    let strongest = of.iter().max_by(|a, b| a.report.verdict.share.unwrap_or(0.0).total_cmp(&b.report.verdict.share.unwrap_or(0.0)));
+    let in_how_many = match agreed == runs.len() {
+        true => format!("in all {} recordings", number(runs.len() as u64)),
+        false => format!("in {} of {} recordings", number(agreed as u64), number(runs.len() as u64)),
+    };
+    let end = format!(", {} unknown, {} events lost", mean(&unknown).map_or_else(|| "?".to_owned(), percent), number(lost));
+    let verdict = Verdict {
+        kind: VerdictKind::Nothing,
+        machine: None,
+        state: None,
+        share: None,
+        share_error: None,
+        unknown_share: mean(&unknown),
+        lost,
+        evidence: strongest.map(|run| run.report.verdict.evidence).unwrap_or_default(),
+        text: format!("Nothing stands out {in_how_many}{end}."),
+        of_stages: of.iter().all(|run| run.report.verdict.of_stages),
+    };
+    let Some(most) = most.filter(|_| 2 * agreed > runs.len()) else {
+        let mut said: Vec<(Named, usize)> = Vec::new();
+        for run in runs.iter().map(named) {
+            match said.iter_mut().find(|(known, _)| *known == run) {
+                Some((_, count)) => *count += 1,
+                None => said.push((run, 1)),
+            }
+        }
+        let said: Vec<String> = said.iter().map(|(named, count)| format!("{} in {}", name(named), number(*count as u64))).collect();
+        let text = format!("Nothing stands out: the recordings do not agree ({}){end}.", said.join(", "));
+        return (Verdict { text, ..verdict }, agreement);
+    };
+    if most.report.verdict.kind == VerdictKind::Nothing {
+        return (verdict, agreement);
+    }
+    let (machine, state) = (most.report.verdict.machine.clone(), most.report.verdict.state.clone());
+    // Of all recordings, also of those that name something else, where it is a state of their paths.
+    let row = rows.and_then(|rows| rows.iter().find(|row| Some(&row.machine) == machine.as_ref() && Some(&row.state) == state.as_ref()));
+    let own: Vec<f64> = of.iter().filter_map(|run| run.report.verdict.share).collect();
+    let (share, error) = match row.filter(|_| !verdict.of_stages) {
+        Some(row) => (Some(row.share), row.share_error),
+        None => (mean(&own), half_95(&own).map(|half| half.min(1.0))),
+    };
+    let what = if verdict.of_stages { "its work" } else { "the critical path" };
+    let text = format!(
+        "{} is the bottleneck {in_how_many}: {} takes {} ± {} of {what}{end}.",
+        machine.as_deref().unwrap_or("?"),
+        state.as_deref().unwrap_or("what it does between its states"),
+        share.map_or_else(|| "?".to_owned(), percent),
+        error.map_or_else(|| "?".to_owned(), percent),
+    );
+    (Verdict { kind: VerdictKind::Bottleneck, machine, state, share, share_error: error, text, ..verdict }, agreement)
+}
+
+fn name((kind, machine, state): &Named) -> String {
+    match (kind, machine, state) {
+        (VerdictKind::Nothing, ..) => "nothing".to_owned(),
+        (_, Some(machine), Some(state)) => format!("{machine}::{state}"),
+        (_, machine, _) => machine.clone().unwrap_or_default(),
+    }
+}
+
+#[derive(Default)]
+struct OfRun {
+    ns: u64,
+    share: f64,
+    profile: Option<f64>,
+    slack: Option<u64>,
+    near: Option<f64>,
+}
+
+/// Mean shares over all recordings that have a path; one that does not go through a state has 0 of it.
+fn criticality(runs: &[Run]) -> Option<Vec<Row>> {
+    let paths: Vec<_> = runs.iter().filter_map(|run| run.report.criticality.as_ref()).collect();
+    if paths.is_empty() {
+        return None;
+    }
+    let mut found: BTreeMap<[String; 4], Vec<OfRun>> = BTreeMap::new();
+    for (at, rows) in paths.iter().enumerate() {
+        for row in *rows {
+            let machine = if row.class == "link" { &row.machine } else { &row.class };
+            let key = [row.host.clone(), machine.clone(), row.class.clone(), row.state.clone()];
+            let of = found.entry(key).or_default();
+            of.resize_with(paths.len(), OfRun::default);
+            let this = &mut of[at];
+            this.ns += row.ns;
+            this.share += row.share;
+            this.profile = this.profile.or(row.profile_share);
+            this.slack = this.slack.into_iter().chain(row.slack_ns).min();
+            this.near = this.near.or(row.near_critical_share);
+        }
+    }
+    let mut out: Vec<Row> = found
+        .into_iter()
+        .map(|([host, machine, class, state], of)| {
+            let shares: Vec<f64> = of.iter().map(|run| run.share).collect();
+            let some = |value: fn(&OfRun) -> Option<f64>| mean(&of.iter().filter_map(value).collect::<Vec<_>>());
+            Row {
+                host,
+                machine,
+                class,
+                state,
+                ns: of.iter().map(|run| run.ns).sum::<u64>() / of.len() as u64,
+                share: mean(&shares).unwrap_or(0.0),
+                share_error: half_95(&shares).map(|half| half.min(1.0)),
+                share_min: shares.iter().copied().fold(f64::INFINITY, f64::min),
+                share_max: shares.iter().copied().fold(0.0, f64::max),
+                runs: of.iter().filter(|run| run.ns > 0).count() as u64,
+                profile_rank: None,
+                profile_share: some(|run| run.profile),
+                slack_ns: of.iter().filter_map(|run| run.slack).min(),
+                near_critical_share: some(|run| run.near),
+            }
+        })
+        .collect();
+    // A profiler adds what bears one name.
+    let mut profile: BTreeMap<String, f64> = BTreeMap::new();
+    for row in &out {
+        if let Some(share) = row.profile_share {
+            let known = profile.entry(row.state.clone()).or_insert(0.0);
+            *known = known.max(share);
+        }
+    }
+    for row in &mut out {
+        let own = row.profile_share.and_then(|_| profile.get(&row.state));
+        row.profile_rank = own.map(|own| profile.values().filter(|share| *share > own).count() as u64 + 1);
+    }
+    out.sort_by(|a, b| b.share.total_cmp(&a.share));
+    Some(out)
+}
+
+/// In the order of how many recordings have it, then of its share.
+fn findings(runs: &[Run]) -> Vec<Found> {
+    let mut out: Vec<Found> = Vec::new();
+    for Finding { kind, subject, count, share, evidence, advice, .. } in runs.iter().flat_map(|run| &run.report.findings) {
+        match out.iter_mut().find(|known| known.kind == *kind && known.subject == *subject) {
+            Some(known) => {
+                known.share = (known.share * known.runs as f64 + share) / (known.runs + 1) as f64;
+                known.count += count;
+                known.runs += 1;
+            }
+            None => out.push(Found {
+                kind: kind.clone(),
+                subject: subject.clone(),
+                count: *count,
+                share: *share,
+                evidence: *evidence,
+                advice: advice.clone(),
+                runs: 1,
+            }),
+        }
+    }
+    out.sort_by_key(|found| std::cmp::Reverse(found.runs));
+    out
+}
+
+fn predictions(runs: &[Run]) -> Vec<Prediction> {
+    let all: Vec<&Prediction> = runs.iter().flat_map(|run| run.report.predictions.iter().flatten()).collect();
+    let mut out: Vec<Prediction> = Vec::new();
+    for first in &all {
+        if out.iter().any(|known| known.change == first.change) {
+            continue;
+        }
+        let same: Vec<&&Prediction> = all.iter().filter(|other| other.change == first.change).collect();
+        let told: Vec<&&&Prediction> = same.iter().filter(|other| other.refused.is_none()).collect();
+        let of = |value: fn(&Prediction) -> Option<f64>| told.iter().filter_map(|it| value(it)).collect::<Vec<f64>>();
+        let ns = |value: fn(&Prediction) -> Option<u64>| {
+            let values: Vec<f64> = told.iter().filter_map(|it| value(it)).map(|ns| ns as f64).collect();
+            mean(&values).map(|ns| ns.round() as u64)
+        };
+        out.push(Prediction {
+            baseline_ns: ns(|it| Some(it.baseline_ns)).unwrap_or(first.baseline_ns),
+            baseline_error: mean(&of(|it| Some(it.baseline_error))).unwrap_or(first.baseline_error),
+            replayed_ns: ns(|it| Some(it.replayed_ns)).unwrap_or(first.replayed_ns),
+            predicted_ns: ns(|it| it.predicted_ns),
+            gain: mean(&of(|it| it.gain)),
+            gain_low: of(|it| it.gain_low).into_iter().reduce(f64::min),
+            gain_high: of(|it| it.gain_high).into_iter().reduce(f64::max),
+            next: told.first().and_then(|it| it.next.clone()),
+            refused: if told.is_empty() { first.refused.clone() } else { None },
+            ..(*first).clone()
+        });
+    }
+    out.sort_by(|a, b| b.gain.unwrap_or(f64::MIN).total_cmp(&a.gain.unwrap_or(f64::MIN)));
+    out
+}
+
+fn inputs(runs: &[Run]) -> Inputs {
+    let sum = |value: fn(&Inputs) -> u64| runs.iter().map(|run| value(&run.report.inputs)).sum();
+    Inputs {
+        start_ns: runs.iter().filter_map(|run| run.report.inputs.start_ns).min(),
+        end_ns: runs.iter().filter_map(|run| run.report.inputs.end_ns).max(),
+        events: sum(|it| it.events),
+        lost: sum(|it| it.lost),
+        uncounted_losses: sum(|it| it.uncounted_losses),
+        other_names: sum(|it| it.other_names),
+        kernel_events: sum(|it| it.kernel_events),
+        kernel_lost: sum(|it| it.kernel_lost),
+        uncounted_kernel_losses: sum(|it| it.uncounted_kernel_losses),
+        contradictions: sum(|it| it.contradictions),
+        negative_links: sum(|it| it.negative_links),
+        forgotten_causes: sum(|it| it.forgotten_causes),
+    }
+}

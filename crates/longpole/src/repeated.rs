@@ -1,0 +1,63 @@
+//! Several recordings of one system, for people.
+
+use crate::table::{number, percent, plain, Table};
+use longpole_analysis::repeated::{Repeated, Row};
+use longpole_analysis::what_if::Scenario;
+use std::io::{self, Write};
+
+/// Lines for people; programs get all of them.
+const MOST_ROWS: usize = 15;
+
+pub fn print(out: &mut impl Write, all: &Repeated) -> io::Result<()> {
+    writeln!(out, "{}", plain(all.verdict.text.clone()))?;
+    let predictions = all.predictions.as_deref().unwrap_or_default();
+    let signed = |gain: f64| format!("{}{}", if gain < 0.0 { "" } else { "+" }, percent(gain));
+    if let Some(best) = predictions.iter().find(|it| it.gain.is_some_and(|gain| gain > 0.0)) {
+        let range =
+            best.gain_low.zip(best.gain_high).map_or_else(String::new, |(low, high)| format!(" ({} to {})", signed(low), signed(high)));
+        writeln!(out, "{} would bring {}{range}.", best.change, signed(best.gain.unwrap_or(0.0)))?;
+    }
+    let rows = all.criticality.as_deref().unwrap_or_default();
+    if !rows.is_empty() {
+        writeln!(out, "\nCRITICAL PATH (mean share, and the interval of the mean in 95 of 100 cases)")?;
+        let mut table =
+            Table::new(&["state", ">criticality", ">±", ">least", ">most", ">recordings", ">profiler rank", ">half of it gains"]);
+        let gain = |row: &Row| {
+            let text = Scenario::scale(&row.machine, &row.state, 0.5).text;
+            predictions.iter().find(|it| it.change == text).and_then(|it| it.gain)
+        };
+        for row in rows.iter().take(MOST_ROWS) {
+            table.row([
+                format!("{}::{}", row.machine, row.state),
+                percent(row.share),
+                row.share_error.map_or_else(|| "?".to_owned(), percent),
+                percent(row.share_min),
+                percent(row.share_max),
+                number(row.runs),
+                row.profile_rank.map_or_else(|| "-".to_owned(), number),
+                gain(row).map_or_else(|| "-".to_owned(), signed),
+            ]);
+        }
+        table.print(out)?;
+        if let Some(more @ 1..) = rows.len().checked_sub(MOST_ROWS) {
+            writeln!(out, "  … and {} more (--json has them)", number(more as u64))?;
+        }
+    }
+    if !all.findings.is_empty() {
+        writeln!(out, "\nFINDINGS")?;
+        let mut table = Table::new(&["finding", "subject", ">recordings", ">count", ">mean share"]);
+        for found in &all.findings {
+            let recordings = if found.runs == all.runs.len() as u64 { "all".to_owned() } else { number(found.runs) };
+            table.row([found.kind.clone(), found.subject.clone(), recordings, number(found.count), percent(found.share)]);
+        }
+        table.print(out)?;
+        for found in &all.findings {
+            writeln!(out, "  - {}", plain(found.advice.clone()))?;
+        }
+    }
+    writeln!(out, "\nRECORDINGS")?;
+    for run in &all.runs {
+        writeln!(out, "  {}: {}", plain(run.path.clone()), plain(run.report.verdict.text.clone()))?;
+    }
+    Ok(())
+}
