@@ -8,6 +8,7 @@
 //! and what is missing is said with its remedy. Nobody else's tracing is touched: all happens in an instance of our own.
 
 mod convert;
+mod counters;
 mod ctf;
 mod dump;
 mod groups;

@@ -4,6 +4,7 @@
 //! recorded costs the machine a copy into the page cache and no work per event. A buffer that fills up overwrites its
 //! oldest page and counts; the count stands in the next page, where the loss was.
 
+use super::counters::{Counters, Grown};
 use super::dump;
 use super::plan::{KernelError, Plan, Wish};
 use super::tidy;
@@ -62,6 +63,8 @@ pub struct Drained {
     pub cpus: Vec<CpuLoss>,
     /// Bytes of pages.
     pub bytes: u64,
+    /// What the kernel counted of packets meanwhile.
+    pub grown: Option<Grown>,
     pub oddities: Vec<String>,
 }
 
@@ -118,6 +121,8 @@ pub struct Source {
     reserve: Reserve,
     /// Once it has begun.
     clock: Option<ClockSource>,
+    /// When it had begun.
+    counters: Option<Counters>,
     /// Tells others that this process lives.
     lock: Option<tidy::Lock>,
     pub oddities: Vec<String>,
@@ -225,6 +230,7 @@ impl Source {
             description,
             reserve,
             clock: None,
+            counters: None,
             lock,
             oddities,
         };
@@ -266,6 +272,7 @@ impl Source {
         let dumped = self.raw.create("state.jsonl").and_then(|file| dump::write(file, super::has_foreign_pids(), &|| clock.now()));
         dumped.map_err(KernelError::io("write", self.raw.join("state.jsonl")))?;
         self.description["state_dump"] = json!({ "begin": begin, "end": clock.now() });
+        self.counters = Some(Counters::read(&|| clock.now()));
         for (path, filter) in quiet {
             instance.set(&path, &filter)?;
         }
@@ -307,6 +314,10 @@ impl Source {
     fn end(&mut self) -> Drained {
         let mut drained = Drained { oddities: std::mem::take(&mut self.oddities), ..Drained::default() };
         let Some(instance) = self.instance.take() else { return drained };
+        if let (Some(begin), Some(clock)) = (self.counters.take(), self.clock) {
+            self.quiet(&instance);
+            drained.grown = Some(begin.grown(&Counters::read(&|| clock.now())));
+        }
         if let Err(error) = instance.stop() {
             drained.oddities.push(error.to_string());
         }
