@@ -13,6 +13,7 @@ mod ctf;
 mod dump;
 mod groups;
 mod layout;
+mod masks;
 mod plan;
 mod source;
 mod survey;
