@@ -263,6 +263,7 @@ impl Journeys {
                         sender: None,
                         port: refused,
                         by_kernel: false,
+                        outbound: None,
                     },
                 );
             }
@@ -444,7 +445,8 @@ impl Journeys {
             let reader = known.and_then(|socket| socket.reader);
             let port = kind.port.or(known.and_then(|socket| socket.port));
             let by_kernel = flight.as_ref().is_some_and(|flight| flight.origin == Origin::Kernel);
-            let kind = LossKind { device, socket, reader, sender, port, by_kernel, ..kind };
+            let outbound = flight.as_ref().map(|flight| matches!(flight.stage, Stage::Queued | Stage::Transmitting));
+            let kind = LossKind { device, socket, reader, sender, port, by_kernel, outbound, ..kind };
             let segments = flight.as_ref().map_or(Segments::ONE, |flight| self.segments_of(flight));
             self.losses.add(Loss { t_ns: hop.t_ns, length: flight.as_ref().map(|flight| flight.length), segments, kind });
         }

@@ -10,6 +10,7 @@
 pub mod blame;
 pub mod change;
 pub mod consumer;
+pub mod counters;
 pub mod cpu;
 pub mod critical_samples;
 mod depth;

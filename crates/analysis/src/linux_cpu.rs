@@ -63,9 +63,16 @@ impl ThreadParts {
 impl ThreadParts {
     fn changes(&self, thread: &Thread, linux: &Linux, numbers: &dyn Fn(&BTreeSet<CpuId>) -> Vec<u32>) -> Vec<AllowedChange> {
         let within = thread.allowings.iter().filter(|change| linux.covers(change.t_ns));
+        let why = |change: &Allowing| match (&change.cpus, change.gone, linux.asks_masks) {
+            (Some(_), ..) => None,
+            (None, true, _) => Some("the thread was gone before it could be asked"),
+            (None, false, true) => Some("it was changed again, or the recording ended, before the thread could be asked"),
+            (None, false, false) => Some("the trace does not tell"),
+        };
         let told = |(change, used): (&Allowing, &BTreeSet<CpuId>)| AllowedChange {
             t_ns: change.t_ns,
             allowed_cpus: change.cpus.as_ref().map(|cpus| cpus.to_vec()),
+            why_unknown: why(change),
             used_cpus: numbers(used),
             by_tid: change.by.map(|by| linux.threads[by.0 as usize].tid),
         };
@@ -127,8 +134,10 @@ pub struct WakerLine {
 #[derive(Debug, Serialize)]
 pub struct AllowedChange {
     pub t_ns: i64,
-    /// Null: the events do not tell.
+    /// Null: not known.
     pub allowed_cpus: Option<Vec<u32>>,
+    /// Why not.
+    pub why_unknown: Option<&'static str>,
     /// Where it ran from then on, until the next change.
     pub used_cpus: Vec<u32>,
     /// Who told it; null if that is not known.

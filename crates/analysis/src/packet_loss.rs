@@ -11,6 +11,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Rows of the table; what is beyond them is one row without a name.
 const MOST_ROWS: usize = 4096;
+/// A counter of the interface.
+pub const LINK: &str = "link";
 /// Losses that are kept one by one.
 const MOST_SINGLE: usize = 200_000;
 
@@ -53,6 +55,8 @@ pub struct LossKind {
     pub protocol: Option<i64>,
     /// The kernel itself made it.
     pub by_kernel: bool,
+    /// It was on its way out of the device, not in; none: not known.
+    pub outbound: Option<bool>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -62,10 +66,14 @@ struct Row {
     estimated: bool,
     first_ns: i64,
     last_ns: i64,
+    /// Of them, while the kernel's counters were watched.
+    watched: u64,
 }
 
 #[derive(Debug, Default)]
 pub struct Losses {
+    /// When the kernel's counters were read, first and last.
+    pub watch: Option<(i64, i64)>,
     rows: HashMap<LossKind, Row>,
     others: u64,
     pub single: Vec<Loss>,
@@ -78,11 +86,12 @@ impl Losses {
     pub fn add(&mut self, loss: Loss) {
         self.count += 1;
         let full = self.rows.len() >= MOST_ROWS;
-        let fresh = Row { count: 0, segments: 0, estimated: false, first_ns: loss.t_ns, last_ns: loss.t_ns };
+        let fresh = Row { count: 0, segments: 0, estimated: false, first_ns: loss.t_ns, last_ns: loss.t_ns, watched: 0 };
+        let watched = self.watch.is_some_and(|(begin, end)| (begin..=end).contains(&loss.t_ns));
         match self.rows.get_mut(&loss.kind) {
-            Some(row) => row.add(&loss),
+            Some(row) => row.add(&loss, watched),
             None if full => self.others += 1,
-            None => self.rows.entry(loss.kind).or_insert(fresh).add(&loss),
+            None => self.rows.entry(loss.kind).or_insert(fresh).add(&loss, watched),
         }
         if self.single.len() < MOST_SINGLE {
             self.single.push(loss);
@@ -94,6 +103,11 @@ impl Losses {
     /// Addresses of code that want a name.
     pub fn locations(&self) -> BTreeSet<u64> {
         self.rows.keys().filter_map(|kind| kind.location).collect()
+    }
+
+    /// The kinds of losses while the kernel's counters were watched, and how many there were.
+    pub fn watched(&self) -> impl Iterator<Item = (&LossKind, u64)> {
+        self.rows.iter().map(|(kind, row)| (kind, row.watched)).filter(|(_, count)| *count > 0)
     }
 
     /// The table, what counts as lost first, then by number. Rows of equal words are one.
@@ -133,8 +147,9 @@ impl Losses {
 }
 
 impl Row {
-    fn add(&mut self, loss: &Loss) {
+    fn add(&mut self, loss: &Loss, watched: bool) {
         let t_ns = loss.t_ns;
+        self.watched += u64::from(watched);
         self.count += 1;
         self.segments += u64::from(loss.segments.count);
         self.estimated |= loss.segments.estimated;
@@ -222,6 +237,9 @@ pub struct LossLine {
     pub owner: Option<Person>,
     /// Who sent it; null where unknown, or several did.
     pub sender: Option<Person>,
+    /// The kernel's own counter that has it; empty: none.
+    #[serde(skip)]
+    pub counter: String,
 }
 
 #[derive(Debug)]
@@ -246,6 +264,8 @@ struct Place {
     functions: Vec<String>,
     #[serde(default)]
     symbols: Vec<String>,
+    #[serde(default)]
+    counter: String,
 }
 
 fn yes() -> bool {
@@ -323,6 +343,7 @@ impl Places {
             port,
             owner,
             sender: kind.sender.map(|thread| names.person(thread)),
+            counter: found.map_or(LINK, |place| place.counter.as_str()).to_owned(),
             ..LossLine::default()
         }
     }

@@ -123,7 +123,11 @@ impl Net {
 
     fn answer(&self) -> (JourneysAnswer, Vec<LossLine>, Journeys) {
         let (linux, journeys) = self.read(None);
-        let symbol = |address: u64| (address == 77).then(|| "enqueue_to_backlog+0x5".to_owned());
+        let symbol = |address: u64| match address {
+            77 => Some("enqueue_to_backlog+0x5".to_owned()),
+            78 => Some("ip6_pkt_discard+0x11".to_owned()),
+            _ => None,
+        };
         let packets = Packets { journeys: &journeys, linux: &linux, symbol: &symbol };
         let (answer, losses) = (packets.journeys(), packets.losses(&Places::built_in().unwrap()));
         (answer, losses, journeys)
@@ -290,6 +294,23 @@ fn lost_packets_are_named_by_place_and_by_whose_they_were() {
     assert_eq!(losses[1].owner.as_ref().unwrap().tid, READER, "all else went there");
     assert_eq!(losses[1].sender.as_ref().unwrap().tid, SENDER);
     assert_eq!((answer.ends.read, answer.ends.lost, answer.complete), (10, 2, 12));
+}
+
+#[test]
+fn what_the_kernel_itself_sends_to_find_others_is_not_lost_and_what_a_program_sends_is() {
+    let mut net = Net::new();
+    net.device(100, 0, "net_dev_queue", 0x1000, 90, "left");
+    net.transmit(110, 0x1000, 76);
+    net.receive(200, 0x1000, 76);
+    net.drop_of(0x86dd, 210, 0x1000, 78, 0, Val::E(14, "IP_INNOROUTES"));
+    net.softirq(220, 0, "exit");
+    net.send(300, 0x2000, 128);
+    net.receive(400, 0x2000, 128);
+    net.drop_of(0x86dd, 410, 0x2000, 78, 0, Val::E(14, "IP_INNOROUTES"));
+    net.softirq(420, 0, "exit");
+    let (_, losses, _) = net.answer();
+    let told: Vec<(&str, u64, bool)> = losses.iter().map(|line| (line.place.as_str(), line.count, line.lost)).collect();
+    assert_eq!(told, [("route", 1, true), ("not_wanted", 1, false)]);
 }
 
 /// A datagram for which the socket of this port has no room.

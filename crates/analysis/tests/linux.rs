@@ -494,6 +494,47 @@ fn what_a_thread_is_blocked_in_is_its_call_with_the_kind_of_its_file() {
     assert_eq!((fault.name.as_str(), fault.count, fault.times.total_ns), ("page fault (user)", 1, None));
 }
 
+#[test]
+fn where_a_thread_may_run_is_known_again_when_it_was_asked_and_said_why_not_otherwise() {
+    let mut kernel = Kernel::new(1);
+    let call = |kernel: &mut Kernel, t: i64, tid: i64, result: i64| {
+        kernel.event(t, 0, "syscall_entry_sched_setaffinity", &[("pid", Val::I(tid)), ("len", Val::I(8)), ("user_mask_ptr", Val::I(1))]);
+        kernel.event(t + 5, 0, "syscall_exit_sched_setaffinity", &[("ret", Val::I(result))]);
+    };
+    let told = |kernel: &mut Kernel, t: i64, tid: i64, cpus: &str| {
+        kernel.event(t, 0, "longpole_affinity", &[("tid", Val::I(tid)), ("cpus_allowed", text(cpus))]);
+    };
+    kernel.event(0, 0, "lttng_statedump_process_state", &[("tid", Val::I(10)), ("pid", Val::I(10)), ("cpus_allowed", text("0-3"))]);
+    kernel.switch(10, 0, 0, 0, 10);
+    call(&mut kernel, 100, 0, 0);
+    told(&mut kernel, 110, 10, "1,3");
+    // Its child may run where it may.
+    let fork = [("parent_tid", 10), ("parent_pid", 10), ("child_tid", 20), ("child_pid", 20)].map(|(name, id)| (name, Val::I(id)));
+    kernel.event(120, 0, "sched_process_fork", &fork);
+    // Twice before anybody asked: the answer is that of the second.
+    call(&mut kernel, 200, 0, 0);
+    call(&mut kernel, 210, 0, 0);
+    told(&mut kernel, 220, 10, "2");
+    told(&mut kernel, 221, 10, "2");
+    // Another thread, which is gone; one that nobody knows; a call that failed; answers that are none.
+    call(&mut kernel, 300, 20, 0);
+    told(&mut kernel, 310, 20, "");
+    told(&mut kernel, 311, 999, "0");
+    call(&mut kernel, 320, 0, -22);
+    call(&mut kernel, 400, 0, 0);
+    told(&mut kernel, 410, 10, "9-1,x");
+    kernel.switch(500, 0, 10, 1, 0);
+    let masks = |tid| {
+        let changes = thread(&kernel, tid).allowed_changes.into_iter();
+        changes.map(|change| (change.t_ns, change.allowed_cpus, change.why_unknown)).collect::<Vec<_>>()
+    };
+    let again = Some("it was changed again, or the recording ended, before the thread could be asked");
+    let expected = [(105, Some(vec![1, 3]), None), (205, None, again), (215, Some(vec![2]), None), (405, None, again)];
+    assert_eq!(masks(10), expected);
+    assert_eq!(thread(&kernel, 20).allowed_cpus, Some(vec![1, 3]));
+    assert_eq!(masks(20), [(305, None, Some("the thread was gone before it could be asked"))]);
+}
+
 /// A thread that is not the leader executes a program; the kernel gives it the leader's number before it tells of that.
 #[test]
 fn a_thread_that_executes_a_program_goes_on_under_its_leaders_number() {

@@ -205,7 +205,12 @@ fn shortened(name: &str) -> String {
 }
 
 pub fn footer(out: &mut impl Write, counts: Counts) -> io::Result<()> {
-    writeln!(out, "\n{} samples of busy CPUs, {} lost", number(counts.busy), number(counts.lost))?;
+    writeln!(
+        out,
+        "\n{} samples of busy CPUs, {} lost; interrupts that came while a CPU was idle are not among them",
+        number(counts.busy),
+        number(counts.lost)
+    )?;
     if counts.beyond > 0 {
         writeln!(out, "{} samples are not all in this answer: too many different ones", number(counts.beyond))?;
     }

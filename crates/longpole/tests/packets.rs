@@ -155,6 +155,10 @@ fn every_datagram_has_a_journey_and_those_a_full_socket_refused_are_named_with_t
     assert_eq!(lost(&answer, "no_socket", |row| row["protocol"] == "UDP" && here(row)), net.udp(1, "NoPorts"));
     assert_eq!(net.udp(1, "InErrors"), missing);
     assert_eq!(lost(&answer, "backlog", |_| true), backlog);
+    // The answer has the kernel's counters, too, and is one with them.
+    let counters = answer["counters"]["counters"].as_array().unwrap();
+    let full = counters.iter().find(|line| line["of"] == "udp" && line["counter"] == "RcvbufErrors").unwrap();
+    assert_eq!((&full["delta"], &full["named"]), (&missing.into(), &missing.into()));
     assert_eq!(lost(&answer, "qdisc", here) + lost(&answer, "ring", here), 0);
     let row = &answer["losses"][0];
     assert!(row["symbol"].as_str().unwrap().contains("udp"), "{row}");

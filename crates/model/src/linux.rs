@@ -56,6 +56,8 @@ pub struct Linux {
     begin_ns: Option<i64>,
     /// The trace tells of every thread that no switch told of, before its next event.
     tells_unseen: bool,
+    /// Somebody asked for masks after they were changed.
+    pub asks_masks: bool,
     pub(crate) last_ns: i64,
     /// Events of the kernel within the range.
     pub events: u64,
@@ -141,6 +143,7 @@ impl Linux {
             asked: (begin_ns, end_ns),
             begin_ns: None,
             tells_unseen: false,
+            asks_masks: false,
             last_ns: i64::MIN,
             events: 0,
             switches: Count::default(),
@@ -342,6 +345,7 @@ impl Linux {
                 }
                 self.runs(cpu, t_ns, tid, watch);
             }
+            Fact::Allowed { tid, allowed } => self.asked(tid, allowed),
             Fact::Process { .. } => self.dumped(fact, watch),
             Fact::File { process, fd, path, flags } => self.files.dumped(process, fd, path, flags),
             Fact::IrqName { number, name, allowed } => {

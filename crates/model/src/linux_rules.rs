@@ -57,6 +57,11 @@ pub enum Fact<'a> {
     Running {
         tid: i32,
     },
+    /// Where the thread may run since it was told anew, as a list; empty: it is gone.
+    Allowed {
+        tid: i32,
+        allowed: &'a [u8],
+    },
     /// Of the dump of the system's state when the recording began.
     Process {
         tid: i32,
@@ -148,6 +153,7 @@ enum Action {
     Exec,
     Exit,
     Running,
+    Allowed,
     Process,
     IrqName,
     IrqEnter,
@@ -172,7 +178,7 @@ enum Action {
 }
 
 impl Action {
-    const ALL: [(&'static str, Action); 30] = [
+    const ALL: [(&'static str, Action); 31] = [
         ("switch", Action::Switch),
         ("waking", Action::Waking),
         ("woken", Action::Woken),
@@ -182,6 +188,7 @@ impl Action {
         ("exec", Action::Exec),
         ("exit", Action::Exit),
         ("running", Action::Running),
+        ("allowed", Action::Allowed),
         ("process", Action::Process),
         ("irq_name", Action::IrqName),
         ("irq_enter", Action::IrqEnter),
@@ -407,6 +414,7 @@ impl KernelPlan {
             Action::Exec => Fact::Exec { tid: tid(), before: roles.before.id(fields), file: roles.name.bytes(fields) },
             Action::Exit => Fact::Exit { tid: tid()? },
             Action::Running => Fact::Running { tid: tid()? },
+            Action::Allowed => Fact::Allowed { tid: tid()?, allowed: roles.allowed.bytes(fields) },
             Action::Process => Fact::Process {
                 tid: tid()?,
                 process: roles.process.id(fields),

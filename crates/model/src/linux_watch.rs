@@ -100,8 +100,10 @@ pub enum Cause {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allowing {
     pub t_ns: i64,
-    /// None: the call told an address only.
+    /// None: the call told an address only, and nobody could be asked.
     pub cpus: Option<Rc<[u32]>>,
+    /// The thread was asked, and was gone.
+    pub gone: bool,
     /// Who set it.
     pub by: Option<ThreadId>,
 }

@@ -8,10 +8,12 @@
 //! and what is missing is said with its remedy. Nobody else's tracing is touched: all happens in an instance of our own.
 
 mod convert;
+mod counters;
 mod ctf;
 mod dump;
 mod groups;
 mod layout;
+mod masks;
 mod plan;
 mod source;
 mod survey;

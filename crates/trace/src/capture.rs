@@ -7,7 +7,7 @@ use crate::shelf::Shelf;
 use crate::trace::Shared;
 use crate::value::Value;
 use longpole_pcapng::{Block, Direction, InterfaceInfo, PacketBlock, Reader};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -139,6 +139,41 @@ impl Capture {
                 Ok(None) | Err(_) => return Ok(()),
             }
         }
+    }
+
+    /// Reads all of it. Returns what is odd: what is truncated or damaged, and packets that contradict the cap of their interface or their own length.
+    pub fn check(&self) -> Result<Vec<Oddity>, Error> {
+        let mut reader = open(&self.path)?;
+        let mut oddities = Vec::new();
+        // In the order of their blocks.
+        let mut caps: BTreeMap<(u32, u32), (String, u32, u64)> = BTreeMap::new();
+        loop {
+            match reader.next_block() {
+                Ok(Some(Block::Interface(block))) => {
+                    caps.insert((block.section, block.id), (interface_name(block.info, block.id), block.info.snaplen, 0));
+                }
+                Ok(Some(Block::Packet(packet))) => {
+                    let Some((_, cap, beyond)) = caps.get_mut(&(packet.section, packet.interface)) else { continue };
+                    // 0 is no cap.
+                    let most = if *cap == 0 { packet.original_len } else { packet.original_len.min(*cap) };
+                    *beyond += u64::from(packet.data.len() > most as usize);
+                }
+                Ok(Some(_)) => {}
+                Ok(None) => break,
+                Err(error) => {
+                    if oddities.len() < MOST_ERRORS as usize {
+                        oddities.push(oddity(&self.path, &error));
+                    }
+                    if !error.is_recoverable() {
+                        break;
+                    }
+                }
+            }
+        }
+        let beyond = caps.into_values().filter(|(_, _, packets)| *packets > 0).take(MOST_ERRORS as usize);
+        let path = || self.path.clone();
+        oddities.extend(beyond.map(|(interface, cap, packets)| Oddity::BeyondCap { path: path(), interface, cap, packets }));
+        Ok(oddities)
     }
 
     /// Counts the packets between two times, both included. Interfaces of equal name are one, since a file of several sections

@@ -25,6 +25,8 @@ pub enum Oddity {
     Unconverted { path: PathBuf },
     /// Pages of the kernel's tracer that could not be read, or not wholly, when they were converted.
     DamagedPages { path: PathBuf, pages: u64 },
+    /// Packets of a capture hold more bytes than their interface's cap, or than they had.
+    BeyondCap { path: PathBuf, interface: String, cap: u32, packets: u64 },
     /// The recording says nothing of its end.
     Unfinished { path: PathBuf },
 }
@@ -32,7 +34,14 @@ pub enum Oddity {
 impl Oddity {
     /// Whether the trace is less than what was written to it.
     pub fn is_damage(&self) -> bool {
-        matches!(self, Oddity::Damaged { .. } | Oddity::Altered { .. } | Oddity::DamagedPages { .. } | Oddity::Unconverted { .. })
+        matches!(
+            self,
+            Oddity::Damaged { .. }
+                | Oddity::Altered { .. }
+                | Oddity::DamagedPages { .. }
+                | Oddity::Unconverted { .. }
+                | Oddity::BeyondCap { .. }
+        )
     }
 }
 
@@ -57,6 +66,14 @@ impl fmt::Display for Oddity {
             }
             Oddity::DamagedPages { path, pages } => {
                 write!(f, "{}: {pages} pages of the kernel were damaged; some of their events are missing", path.display())
+            }
+            Oddity::BeyondCap { path, interface, cap, packets } => {
+                let cap = if *cap == 0 { "none".to_owned() } else { format!("{cap} bytes") };
+                write!(
+                    f,
+                    "{}: {packets} packets of {interface} hold more than its cap ({cap}) or than their own length allows",
+                    path.display()
+                )
             }
             Oddity::Unfinished { path } => {
                 write!(f, "{}: the recording goes on, or its recorder was killed", path.display())

@@ -43,6 +43,8 @@ pub struct Recording {
 pub struct KernelEvents {
     /// They name threads by other numbers than the probes: those of another pid namespace.
     pub foreign_pids: bool,
+    /// What the kernel counted of packets by itself; of any form.
+    pub counters: serde_json::Value,
 }
 
 /// The packets of network interfaces, if they were captured.

@@ -2,14 +2,17 @@
 
 use crate::input::Input;
 use crate::kernel::{self, Reading};
+use longpole_analysis::counters::Counted;
 use longpole_analysis::journeys::{Journeys, Wanted};
 use longpole_analysis::packets::Packets;
-use longpole_trace::{Catalogue, Item, Kallsyms};
+use longpole_trace::{recording_at, Catalogue, Item, Kallsyms, Recording};
 use std::path::PathBuf;
 
 pub struct Kernel {
     pub reading: Reading,
     pub journeys: Journeys,
+    /// What the kernel counted by itself, if the recording says it.
+    pub counted: Option<Counted>,
     symbols: Kallsyms,
 }
 
@@ -22,8 +25,11 @@ impl Kernel {
         other: impl FnMut(&Catalogue, &Item<'_>),
     ) -> anyhow::Result<Kernel> {
         let mut journeys = Journeys::new(wanted);
+        // The counters are those of the whole recording.
+        let counted = if input.begin.is_none() && input.end.is_none() { counted(paths) } else { None };
+        journeys.losses.watch = counted.as_ref().map(Counted::range);
         let reading = kernel::read(input, &mut journeys, other)?;
-        Ok(Kernel::of(reading, journeys, paths))
+        Ok(Kernel { counted, ..Kernel::of(reading, journeys, paths) })
     }
 
     /// After the trace's last item.
@@ -31,7 +37,7 @@ impl Kernel {
         journeys.finish();
         let locations = journeys.losses.locations();
         let symbols = kernel::symbols(paths, &locations.into_iter().collect::<Vec<_>>());
-        Kernel { reading, journeys, symbols }
+        Kernel { reading, journeys, counted: None, symbols }
     }
 
     pub fn has_packets(&self) -> bool {
@@ -43,4 +49,10 @@ impl Kernel {
         let symbol = |address| self.symbols.name(address);
         ask(&Packets { journeys: &self.journeys, linux: &self.reading.linux, symbol: &symbol })
     }
+}
+
+/// Of the one recording with the kernel's events; what is wrong with its description is said where it is opened.
+fn counted(paths: &[PathBuf]) -> Option<Counted> {
+    let said = |path: &PathBuf| Recording::read(&recording_at(path)?).ok()??.kernel_events;
+    paths.iter().find_map(said).and_then(|said| Counted::read(&said.counters))
 }

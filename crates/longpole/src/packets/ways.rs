@@ -1,6 +1,7 @@
 //! Losses and journeys as text.
 
 use crate::table::{duration, number, percent, utc, Table};
+use longpole_analysis::counters::{CounterLine, CountersAnswer};
 use longpole_analysis::packet_loss::{LossLine, Person};
 use longpole_analysis::packets::{FlowLine, JourneyLine, JourneysAnswer, SingleLine};
 use std::io::{self, Write};
@@ -41,6 +42,43 @@ pub fn losses(out: &mut impl Write, lines: &[LossLine]) -> io::Result<()> {
     }
     table.print(out)?;
     writeln!(out)
+}
+
+/// What the kernel counted and no event names; without losses, nothing.
+pub fn counters(out: &mut impl Write, answer: &CountersAnswer) -> io::Result<()> {
+    let name = |line: &CounterLine| match (&line.interface, line.of.as_str()) {
+        (Some(interface), _) => match line.namespace.as_deref() {
+            Some("") => interface.clone(),
+            Some(namespace) => format!("{namespace}/{interface}"),
+            None => format!("{interface} (of several namespaces)"),
+        },
+        (None, "udp") => "UDP".to_owned(),
+        (None, _) => "the CPUs' backlogs".to_owned(),
+    };
+    let counting: Vec<&CounterLine> = answer.counters.iter().filter(|line| line.named.is_some()).collect();
+    for line in counting.iter().filter(|line| line.unnamed() > 0) {
+        let (counter, delta, named) = (&line.counter, number(line.delta), line.named.unwrap_or(0));
+        let what = match line.counter.ends_with("errors") && line.of == "link" {
+            true => format!("has {} more packets with errors", number(line.unnamed())),
+            false => format!("dropped {} more packets", number(line.unnamed())),
+        };
+        writeln!(out, "{} {what} than any event tells ({counter} {delta}, events {})", name(line), number(named))?;
+    }
+    if answer.without_interface > 0 && counting.iter().any(|line| line.unnamed() > 0) {
+        writeln!(out, "  {} of the losses above are not known by their interface", number(answer.without_interface))?;
+    }
+    let told = counting.iter().filter(|line| line.unnamed() == 0);
+    let told: Vec<String> = told.map(|line| format!("{} {} {}", name(line), line.counter, number(line.delta))).collect();
+    if !told.is_empty() {
+        writeln!(out, "events tell of all that the kernel counted as {}", told.join(", "))?;
+    }
+    if answer.left_out > 0 {
+        writeln!(out, "{} of the kernel's counters are not in the recording: there were too many", number(answer.left_out))?;
+    }
+    if !counting.is_empty() || answer.left_out > 0 {
+        writeln!(out)?;
+    }
+    Ok(())
 }
 
 pub fn each_loss(out: &mut impl Write, lines: impl Iterator<Item = SingleLine>, not_kept: u64) -> io::Result<()> {

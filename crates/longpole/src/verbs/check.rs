@@ -4,7 +4,7 @@ use crate::say;
 use crate::table::{bytes, number};
 use longpole_record::{counter_is_a_clock, kernel, root, session, subjects, Runtime};
 use longpole_trace::event::Item;
-use longpole_trace::Options;
+use longpole_trace::{Oddity, Options};
 use rustix::fs::{access, statvfs, Access};
 use rustix::process::{getrlimit, Resource};
 use serde_json::json;
@@ -65,8 +65,14 @@ fn validate(traces: &[PathBuf], as_json: bool) -> anyhow::Result<ExitCode> {
             Err(error) => break Some(error),
         }
     };
-    let damaged = failure.is_some() || trace.is_damaged();
-    let mut oddities: Vec<String> = trace.oddities().iter().map(ToString::to_string).collect();
+    // What programs captured is told by their events, so nobody has looked into those files yet.
+    let mut odd = trace.oddities().to_vec();
+    for capture in trace.captures() {
+        let found = capture.check()?;
+        odd.extend(found.into_iter().filter(|found| !trace.oddities().contains(found)));
+    }
+    let damaged = failure.is_some() || odd.iter().any(Oddity::is_damage);
+    let mut oddities: Vec<String> = odd.iter().map(ToString::to_string).collect();
     oddities.extend(failure.map(|error| error.to_string()));
     if as_json {
         say(json!({ "damaged": damaged, "events": events, "lost": lost, "uncounted_losses": gaps, "oddities": oddities }))?;

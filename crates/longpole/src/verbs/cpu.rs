@@ -224,12 +224,20 @@ fn list(cpus: &[u32]) -> String {
     parts.join(",")
 }
 
-/// Where it may run: at the begin, and the number of changes.
+/// Changes of a mask that are shown.
+const MOST_MASKS: usize = 4;
+
+/// Where it may run: at the begin, and after each change, or else how many there were.
 fn allowed(thread: &ThreadTime, kernel: &KernelTime) -> String {
     let begin = thread.allowed_cpus.as_ref().map_or_else(|| "-".to_owned(), |cpus| list(cpus));
     match kernel.allowed_changes.len() {
         0 => begin,
-        changes => format!("{begin}, changed {}", if changes == 1 { "once".to_owned() } else { format!("{changes} times") }),
+        1..=MOST_MASKS => {
+            let mask = |cpus: &Option<Vec<u32>>| cpus.as_ref().map_or_else(|| "?".to_owned(), |cpus| list(cpus));
+            let masks: Vec<String> = kernel.allowed_changes.iter().map(|change| mask(&change.allowed_cpus)).collect();
+            format!("{begin}, then {}", masks.join(", then "))
+        }
+        changes => format!("{begin}, changed {changes} times"),
     }
 }
 

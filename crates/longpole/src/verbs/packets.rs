@@ -77,19 +77,28 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         false => traffic::count(&mut trace)?,
     };
     damaged |= kernel.as_ref().is_some_and(|kernel| kernel.reading.trace.is_damaged());
-    let answers = kernel.as_ref().map(|kernel| kernel.packets(|packets| (packets.losses(&places), packets.journeys())));
+    let answers = kernel.as_ref().map(|kernel| {
+        kernel.packets(|packets| {
+            let counters = kernel.counted.as_ref().map(|counted| packets.counters(counted, &places));
+            (packets.losses(&places), packets.journeys(), counters)
+        })
+    });
     let mut out = BufWriter::new(io::stdout().lock());
     if args.input.json {
         let interfaces: Vec<_> = groups.iter().flat_map(traffic::Group::json).collect();
-        let (losses, journeys) = answers.map_or((None, None), |(losses, journeys)| (Some(losses), Some(journeys)));
-        writeln!(out, "{:#}", json!({ "losses": losses, "journeys": journeys, "interfaces": interfaces }))?;
+        let (losses, journeys, counters) =
+            answers.map_or((None, None, None), |(losses, journeys, counters)| (Some(losses), Some(journeys), counters));
+        writeln!(out, "{:#}", json!({ "losses": losses, "counters": counters, "journeys": journeys, "interfaces": interfaces }))?;
     } else {
         let captured = groups.iter().any(|group| !group.is_empty());
         if answers.is_none() && !captured {
             bail!("the trace holds no packets; record them as root with `longpole record --kernel sched,irq,softirq,net,syscall`");
         }
-        if let Some((losses, journeys)) = &answers {
+        if let Some((losses, journeys, counters)) = &answers {
             ways::losses(&mut out, losses)?;
+            if let Some(counters) = counters {
+                ways::counters(&mut out, counters)?;
+            }
             ways::journeys(&mut out, journeys)?;
         }
         if captured {

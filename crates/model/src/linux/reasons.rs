@@ -59,13 +59,28 @@ impl Linux {
             None => None,
         };
         let Some(target) = target else { return };
-        let changes = &mut self.threads[target.0 as usize].allowings;
-        if changes.len() >= MOST_CHANGES {
+        let thread = &mut self.threads[target.0 as usize];
+        (thread.changed, thread.may) = (thread.changed + 1, None);
+        if thread.allowings.len() >= MOST_CHANGES {
             return;
         }
-        changes.push(Allowing { t_ns, cpus: None, by: who });
+        thread.allowings.push(Allowing { t_ns, cpus: None, gone: false, by: who });
         if self.covers(t_ns) {
             watch.allowed(target, t_ns);
+        }
+    }
+
+    /// The mask of a thread was asked after a change. Those before the last one nobody knows any more.
+    pub(super) fn asked(&mut self, tid: i32, list: &[u8]) {
+        self.asks_masks = true;
+        let Some(thread) = self.thread_of(tid) else { return };
+        let thread = &mut self.threads[thread.0 as usize];
+        let kept = thread.changed == thread.allowings.len() as u64;
+        if thread.changed > 0 && thread.may.is_none() {
+            thread.may = cpus(list);
+        }
+        if let Some(last) = thread.allowings.last_mut().filter(|last| kept && last.cpus.is_none()) {
+            (last.cpus, last.gone) = (cpus(list), list.is_empty());
         }
     }
 }

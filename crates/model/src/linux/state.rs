@@ -111,6 +111,9 @@ pub struct Thread {
     pub allowed: Option<Rc<[u32]>>,
     /// The changes of it since.
     pub allowings: Vec<Allowing>,
+    /// How many there were, and the mask since the last one.
+    pub(super) changed: u64,
+    pub(super) may: Option<Rc<[u32]>>,
     /// Why it is blocked.
     pub(super) cause: Cause,
     /// It has asked a block device for something since it has its CPU.
@@ -140,6 +143,8 @@ impl Default for Thread {
             kernel: false,
             allowed: None,
             allowings: Vec::new(),
+            changed: 0,
+            may: None,
             cause: Cause::Unknown,
             asked_disk: false,
         }
@@ -155,7 +160,11 @@ impl Thread {
 
     /// On which CPUs it may run now.
     pub(super) fn allowed_now(&self) -> Option<Rc<[u32]>> {
-        self.allowings.last().map_or_else(|| self.allowed.clone(), |last| last.cpus.clone())
+        if self.changed == 0 {
+            self.allowed.clone()
+        } else {
+            self.may.clone()
+        }
     }
 
     pub fn name(&self) -> String {

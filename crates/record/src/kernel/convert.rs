@@ -12,17 +12,20 @@ mod calls;
 mod dump;
 mod follow;
 mod lane;
+mod marks;
 mod source;
 
 use super::ctf::{self, Preamble, Stream};
 use super::layout::encode::{integer, Plan};
 use super::layout::people::People;
 use super::layout::{Int, Kind, Layout, LayoutError};
+use super::masks;
 use crate::folder::Folder;
 use calls::Calls;
 use follow::{follow, Context, Follow};
 use lane::{Bounds, Lane, Next};
 use longpole_ftrace::{ByteOrder, Field, FormatError};
+use marks::Marks;
 use rustix::fs::FlockOperation;
 use source::Description;
 use std::cmp::Reverse;
@@ -220,6 +223,8 @@ enum Class {
     },
     SysEnter,
     SysExit,
+    /// What the recorder itself has put among the events.
+    Mark(Marks),
 }
 
 struct Conversion {
@@ -230,6 +235,8 @@ struct Conversion {
     unknown: u16,
     /// Id of our own event that tells of a thread that no switch told of.
     running: u16,
+    /// Of the one that tells where a thread may run.
+    mask: u16,
     counts: Vec<u64>,
     done: Converted,
     order: ByteOrder,
@@ -264,6 +271,10 @@ fn pages_to_ctf(
         let class = match (format.system.as_str(), format.name.as_str()) {
             ("raw_syscalls", "sys_enter") if calls.enter(format, order) => Class::SysEnter,
             ("raw_syscalls", "sys_exit") if calls.exit(format, order) => Class::SysExit,
+            marker if marker == masks::MARKER => match Marks::new(format) {
+                Some(marks) => Class::Mark(marks),
+                None => continue,
+            },
             (system, name) => {
                 let plan = Plan::new(format, layout.event(system, name), order, page.long_size());
                 let id = names.len() as u16;
@@ -291,6 +302,8 @@ fn pages_to_ctf(
     names.push(("unknown".to_owned(), vec![("id".to_owned(), Kind::Int(Int::unsigned(16))), ("bytes".to_owned(), Kind::List(32, byte))]));
     let running = names.len() as u16;
     names.push(("longpole_running".to_owned(), vec![("tid".to_owned(), Kind::Int(TID))]));
+    let mask = names.len() as u16;
+    names.push(("longpole_affinity".to_owned(), vec![("tid".to_owned(), Kind::Int(TID)), ("cpus_allowed".to_owned(), Kind::String)]));
     calls.name(&layout, &mut names);
 
     let mut lanes = Vec::new();
@@ -306,8 +319,18 @@ fn pages_to_ctf(
         lanes.push(Lane::new(cpu, file, page, bounds));
     }
     let path = |cpu: u32| raw.join(format!("cpu{cpu}"));
-    let mut conversion =
-        Conversion { classes, calls, people: People::default(), context, unknown, running, counts: vec![0; names.len()], done, order };
+    let mut conversion = Conversion {
+        classes,
+        calls,
+        people: People::default(),
+        context,
+        unknown,
+        running,
+        mask,
+        counts: vec![0; names.len()],
+        done,
+        order,
+    };
 
     // The earliest moment of all: there the streams begin, and there stands what was known at the start.
     let mut heap = BinaryHeap::new();
@@ -442,6 +465,16 @@ impl Conversion {
                                 self.done.short += 1;
                             }
                             follow.see(data, self.order, &mut self.people);
+                        }
+                        Some(Class::Mark(marks)) if marks.mask(data, self.order).is_some() => {
+                            self.counts[usize::from(self.mask)] += 1;
+                            let out = stream.event(time, self.mask)?;
+                            self.context.write(data, self.order, &self.people, out);
+                            if let Some((tid, list)) = marks.mask(data, self.order) {
+                                integer(out, tid.into(), TID);
+                                out.extend_from_slice(list);
+                                out.push(0);
+                            }
                         }
                         Some(Class::SysEnter) => {
                             let id = self.calls.enter_id(data);

@@ -4,7 +4,7 @@
 //! /proc and /sys after the tracer was started: what changes meanwhile is in its events. What vanishes while it is read
 //! is left out; each line tells the time at which it was true.
 
-mod network;
+pub(super) mod network;
 
 use serde_json::{json, Value};
 use std::collections::{BTreeMap, HashMap};

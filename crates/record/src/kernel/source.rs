@@ -4,13 +4,15 @@
 //! recorded costs the machine a copy into the page cache and no work per event. A buffer that fills up overwrites its
 //! oldest page and counts; the count stands in the next page, where the loss was.
 
+use super::counters::{Counters, Grown};
 use super::dump;
+use super::masks::{self, Masks};
 use super::plan::{KernelError, Plan, Wish};
 use super::tidy;
 use crate::clock::Source as ClockSource;
 use crate::folder::Folder;
 use crate::recording::Reserve;
-use longpole_ftrace::{CpuStats, Instance, RawReader};
+use longpole_ftrace::{CpuStats, EventName, Instance, RawReader, TraceFs};
 use rustix::event::{eventfd, poll, EventfdFlags, PollFd, PollFlags};
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
@@ -62,6 +64,8 @@ pub struct Drained {
     pub cpus: Vec<CpuLoss>,
     /// Bytes of pages.
     pub bytes: u64,
+    /// What the kernel counted of packets meanwhile.
+    pub grown: Option<Grown>,
     pub oddities: Vec<String>,
 }
 
@@ -118,6 +122,10 @@ pub struct Source {
     reserve: Reserve,
     /// Once it has begun.
     clock: Option<ClockSource>,
+    /// When it had begun.
+    counters: Option<Counters>,
+    /// Where system calls are recorded.
+    masks: Option<Masks>,
     /// Tells others that this process lives.
     lock: Option<tidy::Lock>,
     pub oddities: Vec<String>,
@@ -185,6 +193,13 @@ impl Source {
             let text = instance.get(&path).or_else(|_| tracefs.read(&path))?;
             raw.create(name).and_then(|mut file| file.write_all(text.as_bytes())).map_err(KernelError::io("write", raw.join(name)))?;
         }
+        let (system, event) = masks::MARKER;
+        if let Ok(text) = tracefs.format_text(&EventName::new(system, event)) {
+            if !events.holds(system) {
+                let written = events.make(system).and_then(|place| place.create(event)?.write_all(text.as_bytes()));
+                written.map_err(KernelError::io("write", events.join(system).join(event)))?;
+            }
+        }
         let mut lanes = Vec::new();
         for &cpu in &cpus {
             let name = format!("cpu{cpu}");
@@ -225,6 +240,8 @@ impl Source {
             description,
             reserve,
             clock: None,
+            counters: None,
+            masks: None,
             lock,
             oddities,
         };
@@ -261,15 +278,28 @@ impl Source {
         let (wake, shared) = (Arc::clone(&self.wake), Arc::clone(&self.shared));
         let thread = std::thread::Builder::new().name("longpole-kernel".to_owned()).spawn(move || drain(lanes, &wake, &shared));
         self.thread = Some(thread.map_err(KernelError::io("start", "a thread"))?);
+        if self.hears(CALLS[1]) && !super::has_foreign_pids() {
+            let begun = TraceFs::find().map_err(KernelError::from).and_then(|tracefs| Masks::begin(&tracefs, instance));
+            match begun {
+                Ok(masks) => self.masks = Some(masks),
+                Err(error) => self.oddities.push(format!("where threads may run is not known after it is changed: {error}")),
+            }
+        }
         // After the tracer: what is born meanwhile is in one of the two at least.
         let begin = clock.now();
         let dumped = self.raw.create("state.jsonl").and_then(|file| dump::write(file, super::has_foreign_pids(), &|| clock.now()));
         dumped.map_err(KernelError::io("write", self.raw.join("state.jsonl")))?;
         self.description["state_dump"] = json!({ "begin": begin, "end": clock.now() });
+        self.counters = Some(Counters::read(&|| clock.now()));
         for (path, filter) in quiet {
             instance.set(&path, &filter)?;
         }
         self.describe()
+    }
+
+    /// Whether the event is recorded.
+    fn hears(&self, event: &str) -> bool {
+        self.description["events"].as_array().is_some_and(|names| names.iter().any(|known| known == event))
     }
 
     /// Leaves out this thread's system calls. Returns the filters to be set when that is over; none that could not be set.
@@ -279,9 +309,8 @@ impl Source {
             return Vec::new();
         }
         let tid = rustix::thread::gettid().as_raw_nonzero();
-        let said = |list: &str, name: &str| self.description[list].as_array().is_some_and(|names| names.iter().any(|known| known == name));
         let mut quiet = Vec::new();
-        for name in CALLS.iter().filter(|name| said("events", name)) {
+        for name in CALLS.iter().filter(|name| self.hears(name)) {
             let path = format!("events/{}/filter", name.replace(':', "/"));
             let asked = self.description["filters"][*name].as_str();
             let others = format!("common_pid != {tid}");
@@ -307,6 +336,11 @@ impl Source {
     fn end(&mut self) -> Drained {
         let mut drained = Drained { oddities: std::mem::take(&mut self.oddities), ..Drained::default() };
         let Some(instance) = self.instance.take() else { return drained };
+        self.masks = None;
+        if let (Some(begin), Some(clock)) = (self.counters.take(), self.clock) {
+            self.quiet(&instance);
+            drained.grown = Some(begin.grown(&Counters::read(&|| clock.now())));
+        }
         if let Err(error) = instance.stop() {
             drained.oddities.push(error.to_string());
         }

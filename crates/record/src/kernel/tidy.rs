@@ -4,6 +4,7 @@
 //! those only the ones whose recorder is gone. A living recorder holds a lock on its folder of pages, which the kernel releases
 //! at its death; it holds across namespaces, where pids say nothing.
 
+use super::masks;
 use super::source::{describe, CpuLoss};
 use crate::folder::Folder;
 use longpole_ftrace::{DeadInstance, Instance, TraceFs};
@@ -96,6 +97,7 @@ fn recording_of(instance: &str) -> Option<PathBuf> {
 pub fn all() -> Vec<String> {
     crate::scratch::tidy();
     let Ok(tracefs) = super::available() else { return Vec::new() };
+    helpers(&tracefs);
     let Ok(dead) = Instance::dead(&tracefs, super::PREFIX) else { return Vec::new() };
     let told = dead.into_iter().filter_map(|dead| one(dead, None)).collect();
     // A name is written after its instance was made, so one without an instance is of the past.
@@ -105,6 +107,14 @@ pub fn all() -> Vec<String> {
         }
     }
     told
+}
+
+/// Removes the instances that only helped dead recorders.
+fn helpers(tracefs: &TraceFs) {
+    for dead in Instance::dead(tracefs, masks::PREFIX).unwrap_or_default() {
+        // If it stays, the next one removes it.
+        let _ = dead.remove();
+    }
 }
 
 /// Instances that dead recorders left and that nobody has tidied yet.
@@ -117,6 +127,7 @@ pub fn left() -> Vec<String> {
 pub fn recording(path: &Path) -> Option<String> {
     let name = read_description(path)?.get("instance")?.as_str()?.to_owned();
     let tracefs = super::available().ok()?;
+    helpers(&tracefs);
     let dead = Instance::dead(&tracefs, super::PREFIX).ok()?;
     one(dead.into_iter().find(|dead| dead.name == name)?, Some(path.to_owned()))
 }

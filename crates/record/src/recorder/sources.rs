@@ -59,6 +59,7 @@ impl Recorder {
         told["events"] = outcome.events.into();
         told["lost"] = outcome.lost.into();
         told["cpus"] = drained.cpus_json();
+        told["counters"] = drained.grown.map_or(serde_json::Value::Null, |grown| grown.to_json(&self.clock));
         self.kernel_told = Some(told);
         Some(outcome)
     }

@@ -9,7 +9,7 @@ use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const MOST_NAMESPACES: usize = 256;
 const MOST_SOCKETS: usize = 10_000;
@@ -27,33 +27,37 @@ const TCMSG: usize = 20;
 const TCA_KIND: u16 = 1;
 
 /// `owners`: processes by the inodes of their sockets.
-pub fn write(dump: &mut Dump<'_>, owners: &HashMap<u64, i32>) -> io::Result<()> {
-    let namespaces = namespaces();
-    let own = fs::metadata("/proc/thread-self/ns/net").map(|file| file.ino()).ok();
-    // A thread that has entered a namespace does not come back, so it is one of its own.
-    let lines = std::thread::scope(|scope| {
-        let work = scope.spawn(|| {
-            let mut lines = Vec::new();
-            let others = namespaces.iter().filter(|(inode, _)| Some(**inode) != own);
-            look(owners, &mut lines);
-            for (_, path) in others {
-                if enter(path) {
-                    look(owners, &mut lines);
-                }
-            }
-            lines
-        });
-        work.join().unwrap_or_default()
-    });
+pub(super) fn write(dump: &mut Dump<'_>, owners: &HashMap<u64, i32>) -> io::Result<()> {
+    let mut lines = Vec::new();
+    in_each_namespace(&mut |_, _| look(owners, &mut lines));
     lines.into_iter().try_for_each(|line| dump.line(line))
 }
 
-/// Each namespace once, by its inode.
+/// Does `work` in each network namespace that can be entered, the own one first. It gets the namespace's inode and, but for the own one, the file by
+/// which it was found.
+pub fn in_each_namespace(work: &mut (dyn FnMut(u64, Option<&Path>) + Send)) {
+    let namespaces = namespaces();
+    let own = fs::metadata("/proc/thread-self/ns/net").map(|file| file.ino()).unwrap_or_default();
+    // A thread that has entered a namespace does not come back, so it is one of its own.
+    std::thread::scope(|scope| {
+        let inside = move || {
+            work(own, None);
+            for (inode, path) in namespaces.iter().filter(|(inode, _)| **inode != own) {
+                if enter(path) {
+                    work(*inode, Some(path));
+                }
+            }
+        };
+        let _ = std::thread::Builder::new().spawn_scoped(scope, inside).map(|thread| thread.join());
+    });
+}
+
+/// Each namespace once, by its inode: a file that leads to it, one with a name if there is one.
 fn namespaces() -> BTreeMap<u64, PathBuf> {
     let mut found = BTreeMap::new();
     let of_processes = super::numbers("/proc").into_iter().map(|pid| PathBuf::from(format!("/proc/{pid}/ns/net")));
     let named = super::names("/run/netns").into_iter().map(|name| PathBuf::from("/run/netns").join(name));
-    for path in of_processes.chain(named) {
+    for path in named.chain(of_processes) {
         if found.len() >= MOST_NAMESPACES {
             break;
         }
@@ -64,7 +68,7 @@ fn namespaces() -> BTreeMap<u64, PathBuf> {
     found
 }
 
-fn enter(path: &PathBuf) -> bool {
+fn enter(path: &Path) -> bool {
     let Ok(file) = File::open(path) else { return false };
     // SAFETY: a descriptor that is open; a failure is told by the result.
     unsafe { libc::setns(file.as_raw_fd(), libc::CLONE_NEWNET) == 0 }
@@ -99,8 +103,12 @@ fn socket(line: &str) -> Option<(u16, u64)> {
     Some((u16::from_str_radix(port, 16).ok()?, words.nth(7)?.parse().ok()?))
 }
 
-/// Asks the kernel (rtnetlink(7)).
-fn disciplines() -> io::Result<Vec<Value>> {
+/// Bytes of the kernel's answer, message by message; false: enough.
+pub type Each<'a> = dyn FnMut(&[u8]) -> bool + 'a;
+
+/// Asks the kernel for all that it has of a kind (rtnetlink(7)), in this thread's namespace. `each` gets what follows the header of each message of the
+/// kind `answer`.
+pub fn ask(request: u16, body: usize, answer: u16, each: &mut Each<'_>) -> io::Result<()> {
     // SAFETY: no pointers; a failure is told by the result.
     let fd = unsafe { libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::NETLINK_ROUTE) };
     if fd < 0 {
@@ -108,64 +116,79 @@ fn disciplines() -> io::Result<Vec<Value>> {
     }
     // SAFETY: just made, and nobody else's.
     let socket = unsafe { OwnedFd::from_raw_fd(fd) };
-    let mut request = [0u8; HEADER + TCMSG];
-    request[0..4].copy_from_slice(&((HEADER + TCMSG) as u32).to_ne_bytes());
-    request[4..6].copy_from_slice(&RTM_GETQDISC.to_ne_bytes());
-    request[6..8].copy_from_slice(&((libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16).to_ne_bytes());
+    let mut message = vec![0u8; HEADER + body];
+    let length = message.len() as u32;
+    message[0..4].copy_from_slice(&length.to_ne_bytes());
+    message[4..6].copy_from_slice(&request.to_ne_bytes());
+    message[6..8].copy_from_slice(&((libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16).to_ne_bytes());
     // SAFETY: the buffer is as long as is said.
-    if unsafe { libc::send(socket.as_raw_fd(), request.as_ptr().cast(), request.len(), 0) } < 0 {
+    if unsafe { libc::send(socket.as_raw_fd(), message.as_ptr().cast(), message.len(), 0) } < 0 {
         return Err(io::Error::last_os_error());
     }
-    let mut found = Vec::new();
-    let mut answer = vec![0u8; ANSWER];
+    let mut bytes = vec![0u8; ANSWER];
     loop {
         // SAFETY: the buffer is as long as is said.
-        let size = unsafe { libc::recv(socket.as_raw_fd(), answer.as_mut_ptr().cast(), answer.len(), 0) };
+        let size = unsafe { libc::recv(socket.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len(), 0) };
         let Ok(size) = usize::try_from(size) else { return Err(io::Error::last_os_error()) };
-        if size == 0 || !parse(&answer[..size.min(ANSWER)], &mut found) || found.len() >= MOST_DISCIPLINES {
-            return Ok(found);
+        if size == 0 || !parse(&bytes[..size.min(ANSWER)], answer, each) {
+            return Ok(());
         }
     }
 }
 
 /// False: that was all.
-fn parse(mut messages: &[u8], found: &mut Vec<Value>) -> bool {
+fn parse(mut messages: &[u8], answer: u16, each: &mut Each<'_>) -> bool {
     while messages.len() >= HEADER {
         let length = word(messages, 0) as usize;
         let kind = half(messages, 4);
         if length < HEADER || length > messages.len() || matches!(kind, NLMSG_DONE | NLMSG_ERROR) {
             return false;
         }
-        if kind == RTM_NEWQDISC && length >= HEADER + TCMSG {
-            let body = &messages[HEADER..length];
-            let (index, handle, parent) = (word(body, 4), word(body, 8), word(body, 12));
-            if let (Some(name), Some(device)) = (name(&body[TCMSG..]), device(index)) {
-                found.push(json!({ "kind": "qdisc", "dev": device, "name": name, "ifindex": index, "handle": handle, "parent": parent }));
-            }
+        if kind == answer && !each(&messages[HEADER..length]) {
+            return false;
         }
         messages = messages.get(length.next_multiple_of(4)..).unwrap_or_default();
     }
     true
 }
 
-/// The attribute that names the discipline.
-fn name(mut attributes: &[u8]) -> Option<String> {
+fn disciplines() -> io::Result<Vec<Value>> {
+    let mut found = Vec::new();
+    ask(RTM_GETQDISC, TCMSG, RTM_NEWQDISC, &mut |body| {
+        found.extend(discipline(body));
+        found.len() < MOST_DISCIPLINES
+    })?;
+    Ok(found)
+}
+
+fn discipline(body: &[u8]) -> Option<Value> {
+    let name = text(attribute(body.get(TCMSG..)?, TCA_KIND)?)?;
+    let (index, handle, parent) = (word(body, 4), word(body, 8), word(body, 12));
+    Some(json!({ "kind": "qdisc", "dev": device(index)?, "name": name, "ifindex": index, "handle": handle, "parent": parent }))
+}
+
+/// The value of the first attribute of this kind.
+pub fn attribute(mut attributes: &[u8], kind: u16) -> Option<&[u8]> {
     while attributes.len() >= 4 {
         let length = usize::from(half(attributes, 0));
         let value = attributes.get(4..length)?;
-        if half(attributes, 2) == TCA_KIND {
-            return Some(CStr::from_bytes_until_nul(value).ok()?.to_string_lossy().into_owned());
+        if half(attributes, 2) == kind {
+            return Some(value);
         }
         attributes = attributes.get(length.next_multiple_of(4)..)?;
     }
     None
 }
 
+pub fn text(value: &[u8]) -> Option<String> {
+    Some(CStr::from_bytes_until_nul(value).ok()?.to_string_lossy().into_owned())
+}
+
 fn half(bytes: &[u8], at: usize) -> u16 {
     u16::from_ne_bytes([bytes[at], bytes[at + 1]])
 }
 
-fn word(bytes: &[u8], at: usize) -> u32 {
+pub fn word(bytes: &[u8], at: usize) -> u32 {
     u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
@@ -200,20 +223,28 @@ mod tests {
         message.extend_from_slice(b"tbf\0");
         let length = message.len() as u32;
         message[0..4].copy_from_slice(&length.to_ne_bytes());
-        let mut found = Vec::new();
-        assert!(parse(&message, &mut found));
+        let read = |message: &[u8]| {
+            let mut found = Vec::new();
+            let more = parse(message, RTM_NEWQDISC, &mut |body| {
+                found.extend(discipline(body));
+                true
+            });
+            (more, found)
+        };
+        let (more, found) = read(&message);
+        assert!(more);
         assert_eq!((&found[0]["dev"], &found[0]["name"]), (&json!("lo"), &json!("tbf")));
         for cut in 0..message.len() {
-            parse(&message[..cut], &mut found);
+            read(&message[..cut]);
         }
         for lie in [0u32, 3, 15, u32::MAX] {
             message[0..4].copy_from_slice(&lie.to_ne_bytes());
-            assert!(!parse(&message, &mut Vec::new()));
+            assert!(!read(&message).0);
         }
         message[0..4].copy_from_slice(&length.to_ne_bytes());
         for lie in [0u16, 1, 3, u16::MAX] {
             message[HEADER + TCMSG..HEADER + TCMSG + 2].copy_from_slice(&lie.to_ne_bytes());
-            parse(&message, &mut found);
+            read(&message);
         }
     }
 }

@@ -1,0 +1,30 @@
+/* A thread that changes where it may run, and says what the kernel then says of it: `masks` sets CPU 0, then all that it had, then 0 again, with a pause
+ * after each. */
+#define _GNU_SOURCE
+#include <sched.h>
+#include <stdio.h>
+#include <unistd.h>
+
+int main(void)
+{
+	cpu_set_t all, first, now;
+	CPU_ZERO(&first);
+	if (sched_getaffinity(0, sizeof all, &all) != 0)
+		return 1;
+	for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&first) == 0; cpu++)
+		if (CPU_ISSET(cpu, &all))
+			CPU_SET(cpu, &first);
+	const cpu_set_t *sets[] = { &first, &all, &first };
+	printf("pid %d\n", (int)getpid());
+	for (int n = 0; n < 3; n++) {
+		if (sched_setaffinity(0, sizeof all, sets[n]) != 0 || sched_getaffinity(0, sizeof now, &now) != 0)
+			return 1;
+		for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+			if (CPU_ISSET(cpu, &now))
+				printf("%d ", cpu);
+		printf("\n");
+		fflush(stdout);
+		usleep(100000);
+	}
+	return 0;
+}
