@@ -58,7 +58,7 @@ class Trial:
     def place(self, fixed):
         self.count += 1
         folder = self.folder / f"{self.name}-{self.count}"
-        return systems.Place(self.program, folder, self.options.seed, self.options.seconds, fixed, self.strength)
+        return systems.Place(self.program, folder, self.options.seed, self.options.seconds, fixed, self.strength, self.environment)
 
     def plain(self, fixed):
         """The rate, unrecorded."""
@@ -246,7 +246,7 @@ def main():
     to.parent.mkdir(parents=True, exist_ok=True)
     commit = subprocess.run(["git", "-C", str(ROOT), "log", "-1", "--format=%h", "--", str(HERE / "real.toml")], capture_output=True, text=True).stdout.strip() or "(none)"
     rows = []
-    with tempfile.TemporaryDirectory(prefix="longpole-truth-", dir="/var/tmp") as scratch, to.open("w") as out:
+    with systems.alone(), tempfile.TemporaryDirectory(prefix="longpole-truth-", dir="/var/tmp") as scratch, to.open("w") as out:
         folder = pathlib.Path(scratch)
         (folder / "run").mkdir(mode=0o700)
         program = systems.compiled(folder)

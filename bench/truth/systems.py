@@ -54,8 +54,8 @@ def words(seed):
 class Place:
     """Where one system lives: its folder, its names, its processes, and what must be removed after it."""
 
-    def __init__(self, program, folder, seed, seconds, fixed, strength):
-        self.program, self.folder, self.seed, self.seconds, self.fixed, self.strength = program, Path(folder), seed, seconds, fixed, strength
+    def __init__(self, program, folder, seed, seconds, fixed, strength, environment):
+        self.program, self.folder, self.seed, self.seconds, self.fixed, self.strength, self.environment = program, Path(folder), seed, seconds, fixed, strength, environment
         self.names = words(seed)
         self.draw = random.Random(f"{seed}")
         self.stack = contextlib.ExitStack()
@@ -83,7 +83,7 @@ class Place:
 
     def start(self, *command, group=None):
         """Runs beside, until the place is left."""
-        process = subprocess.Popen([str(word) for word in command], stdout=subprocess.DEVNULL, start_new_session=True)
+        process = subprocess.Popen([str(word) for word in command], stdout=subprocess.DEVNULL, start_new_session=True, env=self.environment)
         self.stack.callback(ended, process)
         if group:
             group(process.pid)
@@ -91,7 +91,9 @@ class Place:
 
     def decoy(self):
         """Hot, and nobody waits for it: it takes what CPU time is left."""
-        self.start("chrt", "-i", "0", *self.role("decoy", "loop", "do:-:1000"))
+        process = self.start("chrt", "-i", "0", *self.role("decoy", "loop", "do:-:1000"))
+        rest_of_the_machine = next(Path("/sys/fs/cgroup") / at for at in ("cpu", "") if (Path("/sys/fs/cgroup") / at / "cgroup.procs").exists())
+        (rest_of_the_machine / "cgroup.procs").write_text(str(process.pid))
 
     def namespaces(self, *names):
         made = []
@@ -117,19 +119,40 @@ class Place:
 
     def quota(self, quota_us, period_us):
         """A control group with so much CPU time; what puts a process into it."""
-        first = Path("/sys/fs/cgroup/cpu")
-        old = (first / "cpu.cfs_quota_us").exists()
-        group = (first if old else Path("/sys/fs/cgroup")) / f"longpole-truth-{os.getpid()}"
-        if not old:
-            Path("/sys/fs/cgroup/cgroup.subtree_control").write_text("+cpu")
-        group.mkdir()
-        self.stack.callback(removed, group)
-        if old:
+        group = self.stack.enter_context(control_group("quota"))
+        if (group / "cpu.max").exists():
+            (group / "cpu.max").write_text(f"{quota_us} {period_us}")
+        else:
             (group / "cpu.cfs_period_us").write_text(str(period_us))
             (group / "cpu.cfs_quota_us").write_text(str(quota_us))
-        else:
-            (group / "cpu.max").write_text(f"{quota_us} {period_us}")
         return lambda pid: (group / "cgroup.procs").write_text(str(pid))
+
+
+@contextlib.contextmanager
+def control_group(name):
+    """Of the CPU controller, old or new, with the greatest weight that there is: what else this machine does takes next to nothing from it."""
+    old = Path("/sys/fs/cgroup/cpu")
+    if not (old / "cpu.shares").exists() and not (old / "cgroup.procs").exists():
+        old = None
+        Path("/sys/fs/cgroup/cgroup.subtree_control").write_text("+cpu")
+    group = (old or Path("/sys/fs/cgroup")) / f"longpole-truth-{os.getpid()}-{name}"
+    group.mkdir()
+    try:
+        (group / ("cpu.shares" if old else "cpu.weight")).write_text("262144" if old else "10000")
+        yield group
+    finally:
+        removed(group)
+
+
+@contextlib.contextmanager
+def alone():
+    """This process and all that it starts, before everything else on the machine."""
+    with control_group("own") as group:
+        (group / "cgroup.procs").write_text(str(os.getpid()))
+        try:
+            yield
+        finally:
+            (group.parent / "cgroup.procs").write_text(str(os.getpid()))
 
 
 def ended(process):
@@ -308,7 +331,7 @@ def producer(place):
     return place.role("right", place.fifo("q"), f"seconds={place.seconds}", "loop", "take:q", "do:-:100")
 
 
-def alone(place):
+def single(place):
     return place.role("left", f"seconds={place.seconds}", "loop", "do:-:1000")
 
 
@@ -359,7 +382,7 @@ SYSTEMS = {
     "control_ping_pong": ping_pong,
     "control_all_busy": all_busy,
     "control_producer": producer,
-    "control_alone": alone,
+    "control_alone": single,
     "control_timers": timers,
     "control_light": light,
     "control_even": even,
