@@ -255,7 +255,7 @@ def main():
                 print(f"{expected['name']} {strength or ''}", file=sys.stderr)
                 try:
                     row = Trial(options, folder, program, expected, strength).run()
-                except (RuntimeError, subprocess.TimeoutExpired) as error:
+                except (RuntimeError, OSError, subprocess.TimeoutExpired) as error:
                     row = broken(expected, strength, options.runs, str(error))
                 row.update({key: expected.get(key, 0) for key in ("rule_lines", "probe_lines")})
                 rows.append(row)

@@ -20,6 +20,8 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(PIPELINE))
 import build  # noqa: E402
 
+LAST = max(os.sched_getaffinity(0))
+
 # Roles that are dealt words; all others keep their names.
 ROLES = "client server front store relay sender receiver decoy function scan first second left right".split()
 
@@ -78,12 +80,18 @@ class Place:
             os.mkfifo(path)
         return f"{name}=fifo:{path}" + (f",room={room}" if room else "")
 
-    def role(self, name, *arguments):
-        return [str(self.program), self.names.get(name, name), *map(str, arguments)]
+    def role(self, name, *arguments, cpu=None, urgent=False):
+        """The command of a part. Where parts take turns on one CPU before all others, the rest of the machine has the other CPUs."""
+        command = [str(self.program), self.names.get(name, name), *(["first_of_all"] if urgent else []), *map(str, arguments)]
+        return command if cpu is None else ["taskset", "-c", str(cpu), *command]
+
+    def part(self, name, *arguments):
+        """One of a system whose parts wait for each other, so that one CPU is enough for them."""
+        return self.role(name, *arguments, cpu=LAST, urgent=True)
 
     def start(self, *command, group=None):
         """Runs beside, until the place is left."""
-        process = subprocess.Popen([str(word) for word in command], stdout=subprocess.DEVNULL, start_new_session=True, env=self.environment)
+        process = subprocess.Popen([str(word) for word in command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True, env=self.environment)
         self.stack.callback(ended, process)
         if group:
             group(process.pid)
@@ -91,9 +99,7 @@ class Place:
 
     def decoy(self):
         """Hot, and nobody waits for it: it takes what CPU time is left."""
-        process = self.start("chrt", "-i", "0", *self.role("decoy", "loop", "do:-:1000"))
-        rest_of_the_machine = next(Path("/sys/fs/cgroup") / at for at in ("cpu", "") if (Path("/sys/fs/cgroup") / at / "cgroup.procs").exists())
-        (rest_of_the_machine / "cgroup.procs").write_text(str(process.pid))
+        self.start(*self.role("decoy", "loop", "do:-:1000", cpu=0))
 
     def namespaces(self, *names):
         made = []
@@ -139,6 +145,8 @@ def control_group(name):
     group.mkdir()
     try:
         (group / ("cpu.shares" if old else "cpu.weight")).write_text("262144" if old else "10000")
+        if name == "own" and (group / "cpu.rt_runtime_us").exists():
+            (group / "cpu.rt_runtime_us").write_text("900000")
         yield group
     finally:
         removed(group)
@@ -210,17 +218,17 @@ def relay(place):
     place.cable(middle, right, 2)
     hold = place.about(1000) // (2 if place.fixed else 1)
     place.decoy()
-    place.start(*inside(right, *place.role("server", "c=listen:5000", "loop", "take:c", "do:-:150", "give:c")))
-    place.start(*inside(middle, *place.role("relay", "b=connect:10.78.2.2:5000", "a=listen:5000", "loop", "take:a", f"do:-:5:{hold}", "give:b", "take:b", "give:a")))
-    return inside(left, *place.role("client", "c=connect:10.78.1.2:5000", f"seconds={place.seconds}", "loop", "do:-:100", "give:c", "take:c"))
+    place.start(*inside(right, *place.part("server", "c=listen:5000", "loop", "take:c", "do:-:150", "give:c")))
+    place.start(*inside(middle, *place.part("relay", "b=connect:10.78.2.2:5000", "a=listen:5000", "loop", "take:a", f"do:-:5:{hold}", "give:b", "take:b", "give:a")))
+    return inside(left, *place.part("client", "c=connect:10.78.1.2:5000", f"seconds={place.seconds}", "loop", "do:-:100", "give:c", "take:c"))
 
 
 def round_trip(place, server):
     """A client asks, a server answers, one at a time."""
     channels = place.fifo("q"), place.fifo("r")
     place.decoy()
-    place.start(*place.role("server", *channels, "loop", "take:q", *server, "give:r"))
-    return place.role("client", *channels, f"seconds={place.seconds}", "loop", "give:q", "take:r")
+    place.start(*place.part("server", *channels, "loop", "take:q", *server, "give:r"))
+    return place.part("client", *channels, f"seconds={place.seconds}", "loop", "give:q", "take:r")
 
 
 def longer_function(sleeps):
@@ -244,7 +252,7 @@ def small_buffer(place):
 
 
 def cpu_quota(place):
-    enter = place.quota(30000 * (2 if place.fixed else 1), 100000 if not place.seed else place.about(100000))
+    enter = place.quota(-1 if place.fixed else 3000, place.about(10000))
     channels = place.fifo("q"), place.fifo("r")
     place.decoy()
     place.start(*place.role("server", *channels, "loop", "take:q", f"do:-:{place.about(800)}", "give:r"), group=enter)
@@ -262,8 +270,8 @@ def rps_pinning(place):
     cpu = max(os.sched_getaffinity(0))
     queue = f"/sys/class/net/{device}/queues/rx-0/rps_cpus"
     sh(*inside(right, "sh", "-c", f"echo {1 << (0 if place.fixed else cpu):x} > {queue}"))
-    place.start(*inside(left, "taskset", "-c", "0", *place.role("sender", "u=to:10.78.1.2:5000,size=1000", "first", "give:u", "loop", "take:u", "give:u*32")))
-    return inside(right, "taskset", "-c", cpu, *place.role("receiver", "u=bind:5000,rcvbuf=4000000", f"seconds={place.seconds}", "first", "take:u", "give:u*4", "loop", "take:u*32", "do:-:200", "give:u"))
+    place.start(*inside(left, "taskset", "-c", "0", *place.role("sender", "u=to:10.78.1.2:5000,size=1000", "loop", "take:u", "give:u*32")))
+    return inside(right, "taskset", "-c", str(cpu), *place.role("receiver", "u=bind:5000,rcvbuf=4000000", f"seconds={place.seconds}", "first", "give:u*4", "loop", "take:u*32", "do:-:200", "give:u"))
 
 
 def fsync(place):
@@ -271,8 +279,8 @@ def fsync(place):
     path = place.folder / "store"
     place.names.update(disk=disk_of(place.folder), journal="jbd2")
     place.decoy()
-    place.start(*place.role("server", *channels, "loop", "take:q", "do:-:50", f"{'append' if place.fixed else 'store'}:{path}", "give:r"))
-    return place.role("client", *channels, f"seconds={place.seconds}", "loop", "do:-:50", "give:q", "take:r")
+    place.start(*place.part("server", *channels, "loop", "take:q", "do:-:50", f"{'append' if place.fixed else 'store'}:{path}", "give:r"))
+    return place.part("client", *channels, f"seconds={place.seconds}", "loop", "do:-:50", "give:q", "take:r")
 
 
 def disk_of(folder):
@@ -286,9 +294,9 @@ def rpc(place):
     further = place.fifo("s"), place.fifo("t")
     scan = place.about(600) // (2 if place.fixed else 1)
     place.decoy()
-    place.start(*place.role("store", *further, "loop", "take:s", "dispatch:find", f"do:{place.names['scan']}:{scan}", "reply:find", "give:t"))
-    place.start(*place.role("front", *channels, *further, "loop", "take:q", "do:-:100", "call:find", "give:s", "take:t", "returned:find", "do:-:100", "give:r"))
-    return place.role("client", *channels, f"seconds={place.seconds}", "loop", "do:-:100", "give:q", "take:r")
+    place.start(*place.part("store", *further, "loop", "take:s", "dispatch:find", f"do:{place.names['scan']}:{scan}", "reply:find", "give:t"))
+    place.start(*place.part("front", *channels, *further, "loop", "take:q", "do:-:100", "call:find", "give:s", "take:t", "returned:find", "do:-:100", "give:r"))
+    return place.part("client", *channels, f"seconds={place.seconds}", "loop", "do:-:100", "give:q", "take:r")
 
 
 # The controls.
@@ -310,14 +318,14 @@ def balanced(place):
 
 def symmetric(place):
     channels, length = (place.fifo("q"), place.fifo("r")), place.about(2000)
-    place.start(*place.role("left", *channels, "loop", f"do:-:{length}", "give:q", "take:r"))
-    return place.role("right", *channels, f"seconds={place.seconds}", "loop", f"do:-:{length}", "give:r", "take:q")
+    place.start(*place.part("left", *channels, "loop", f"do:-:{length}", "give:q", "take:r"))
+    return place.part("right", *channels, f"seconds={place.seconds}", "loop", f"do:-:{length}", "give:r", "take:q")
 
 
 def ping_pong(place):
     channels, length = (place.fifo("q"), place.fifo("r")), place.about(20)
-    place.start(*place.role("left", *channels, "loop", "take:q", f"do:-:{length}", "give:r"))
-    return place.role("right", *channels, f"seconds={place.seconds}", "loop", f"do:-:{length}", "give:q", "take:r")
+    place.start(*place.part("left", *channels, "loop", "take:q", f"do:-:{length}", "give:r"))
+    return place.part("right", *channels, f"seconds={place.seconds}", "loop", f"do:-:{length}", "give:q", "take:r")
 
 
 def all_busy(place):
@@ -327,30 +335,30 @@ def all_busy(place):
 
 
 def producer(place):
-    place.start(*place.role("left", place.fifo("q"), "loop", f"pace:{place.about(2000)}", "do:-:100", "give:q"))
-    return place.role("right", place.fifo("q"), f"seconds={place.seconds}", "loop", "take:q", "do:-:100")
+    place.start(*place.part("left", place.fifo("q"), "loop", f"pace:{place.about(2000)}", "do:-:100", "give:q"))
+    return place.part("right", place.fifo("q"), f"seconds={place.seconds}", "loop", "take:q", "do:-:100")
 
 
 def single(place):
-    return place.role("left", f"seconds={place.seconds}", "loop", "do:-:1000")
+    return place.part("left", f"seconds={place.seconds}", "loop", "do:-:1000")
 
 
 def timers(place):
-    place.start(*place.role("left", "loop", "do:-:100", f"pace:{place.about(1700)}"))
-    return place.role("right", f"seconds={place.seconds}", "loop", "do:-:100", f"pace:{place.about(2300)}")
+    place.start(*place.part("left", "loop", "do:-:100", f"pace:{place.about(1700)}"))
+    return place.part("right", f"seconds={place.seconds}", "loop", "do:-:100", f"pace:{place.about(2300)}")
 
 
 def light(place):
     channels = place.fifo("q"), place.fifo("r")
-    place.start(*place.role("server", *channels, "loop", "take:q", f"do:-:{place.about(200)}", "give:r"))
-    return place.role("client", *channels, f"seconds={place.seconds}", "loop", "pace:4000", "do:-:100", "give:q", "take:r")
+    place.start(*place.part("server", *channels, "loop", "take:q", f"do:-:{place.about(200)}", "give:r"))
+    return place.part("client", *channels, f"seconds={place.seconds}", "loop", "pace:4000", "do:-:100", "give:q", "take:r")
 
 
 def even(place):
     channels, length = (place.fifo("q"), place.fifo("r")), place.about(300)
     parts = [f"do:{place.names[name]}:{length}" for name in ("function", "scan", "first", "second")]
-    place.start(*place.role("server", *channels, "loop", "take:q", *parts[:2], "give:r"))
-    return place.role("client", *channels, f"seconds={place.seconds}", "loop", *parts[2:], "give:q", "take:r")
+    place.start(*place.part("server", *channels, "loop", "take:q", *parts[:2], "give:r"))
+    return place.part("client", *channels, f"seconds={place.seconds}", "loop", *parts[2:], "give:q", "take:r")
 
 
 def datagrams(place):
