@@ -289,5 +289,5 @@ fn is_unknown(class: &str, state: &str) -> bool {
 
 /// Whether a profiler could see it: what waits, for a cause or for a CPU, does not run.
 fn is_code([_, _, class, state]: &Words) -> bool {
-    class != "link" && !is_unknown(class, state) && !matches!(state.as_str(), "runnable" | "preempted" | "interrupted" | "outside")
+    class != "link" && !is_unknown(class, state) && !matches!(state.as_str(), "runnable" | "preempted" | "interrupted" | "asleep" | "outside")
 }

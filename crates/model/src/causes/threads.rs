@@ -18,6 +18,8 @@ pub(super) enum Kernel {
     Ready,
     Preempted,
     Blocked,
+    /// Until a time that it has set itself.
+    Asleep,
     /// Events are missing.
     Unsure,
 }
@@ -144,6 +146,9 @@ impl Composer {
                 self.threads[at as usize].kernel = Kernel::Blocked;
                 if self.threads[at as usize].wait.is_some() {
                     self.blocks_in_wait(catalogue, at);
+                } else if self.sleeps(at) {
+                    // Nobody else ends it: it is something that the thread does, in its span if it has one.
+                    self.threads[at as usize].kernel = Kernel::Asleep;
                 } else {
                     let why = Whole { state: reason, cause: self.linux.why(id) };
                     self.block(catalogue, at, why);
@@ -385,7 +390,7 @@ impl Composer {
             Kernel::Preempted => self.words.preempted,
             Kernel::Unsure => self.words.unknown,
             Kernel::Blocked => return,
-            Kernel::Silent | Kernel::Runs => {
+            Kernel::Silent | Kernel::Runs | Kernel::Asleep => {
                 if let (Kernel::Runs, false, Some(id)) = (thread.kernel, thread.recorder, thread.linux) {
                     if !self.linux.threads[id.0 as usize].kernel {
                         self.last_user = Some(at);
@@ -402,7 +407,7 @@ impl Composer {
         self.threads[at as usize].state = Some(state);
     }
 
-    /// What a thread that runs does.
+    /// What a thread that runs does, or one that sleeps.
     fn works_in(&mut self, at: u32) -> NameId {
         let thread = &self.threads[at as usize];
         if let Some(wait) = &thread.wait {
@@ -410,6 +415,9 @@ impl Composer {
         }
         if let Some(&name) = thread.frames.last().or(thread.declared.as_ref()) {
             return name;
+        }
+        if thread.kernel == Kernel::Asleep {
+            return self.words.asleep;
         }
         let Some(id) = thread.linux.filter(|_| thread.kernel != Kernel::Silent) else { return self.words.run };
         let of_kernel = &self.linux.threads[id.0 as usize];
