@@ -110,8 +110,11 @@ static void buffers(int fd, int type, const char *options)
         setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
     if (receive && (size = atoi(receive + 7)))
         setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof size);
-    if (type == SOCK_STREAM)
+    if (type == SOCK_STREAM) {
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+        /* Others send by a timer of their own. */
+        setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "cubic", 5);
+    }
 }
 
 static void open_channel(const char *text)

@@ -78,6 +78,15 @@ enum Kind {
     Replies,
 }
 
+/// A CPU that nobody has, since `t`.
+#[derive(Clone, Copy, Debug)]
+struct Cpu {
+    left: Left,
+    t: u64,
+    /// It was taken from whoever had it.
+    taken: bool,
+}
+
 /// Whose end counts, so far.
 #[derive(Debug)]
 struct EndMark {
@@ -118,7 +127,7 @@ pub struct WhatIf {
     known: IdMap<QueueId, Kind>,
     locks: IdMap<QueueId, Lock>,
     rooms: IdMap<QueueId, Room>,
-    cpus: IdMap<Option<NameId>, Vec<(Left, u64)>>,
+    cpus: IdMap<Option<NameId>, Vec<Cpu>>,
     /// Of each host, the CPUs that a scenario adds, by when they are free.
     extra: IdMap<(Option<NameId>, usize), Vec<f64>>,
     full: IdMap<QueueId, u64>,

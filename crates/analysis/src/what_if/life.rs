@@ -18,6 +18,10 @@ pub struct Life {
     pub block: Option<Block>,
     /// Since when it waits for a CPU.
     pub ready: Option<u64>,
+    /// Somebody else was given its CPU.
+    pub preempted: bool,
+    /// It has left its CPU until a time of its own.
+    pub asleep: bool,
     /// It is known to have a CPU.
     pub on_cpu: bool,
     /// Contexts that are on top of it.
@@ -103,6 +107,8 @@ impl Life {
             state: State::Run,
             block: None,
             ready: None,
+            preempted: false,
+            asleep: false,
             on_cpu: false,
             above: 0,
             disturbed: false,

@@ -508,8 +508,19 @@ impl WhatIf {
         replay.past.jump(replay.t, t, &replay.v, replay.node, most);
         let row = &self.rows[key as usize];
         let Some(Left { slot, came }) = left else {
-            replay.takes_cpu();
+            self.scratch.copy_from_slice(&replay.v);
             lanes::add(&mut replay.v, ns, row);
+            for scenario in (0..layout.scenarios).filter(|&scenario| self.scale.cpus(scenario) > 0) {
+                let [lane, bare] = layout.of(scenario);
+                let extra = self.extra.entry((host, scenario)).or_insert_with(|| vec![0.0; self.scale.cpus(scenario) as usize]);
+                let own = self.scratch[lane];
+                if let Some(free) = extra.iter_mut().find(|free| **free <= own) {
+                    *free = replay.v[lane];
+                    replay.v[lane] = own;
+                }
+                replay.v[bare] = self.scratch[bare];
+            }
+            replay.takes_cpu();
             replay.node = self.trail.own(replay.node, key, ns);
             return;
         };

@@ -6,7 +6,7 @@ use super::locks::Lock;
 use super::ops::{How, Left, What};
 use super::room::Room;
 use super::scale::is_of;
-use super::{From, Kind, WhatIf};
+use super::{Cpu, From, Kind, WhatIf};
 use crate::lineage::key::{Key, Link, State};
 use crate::lineage::steps::{machine_of, named};
 use longpole_model::interaction::{Cause, Deed, MachineId, QueueId, Vocabulary};
@@ -232,8 +232,10 @@ impl WhatIf {
     }
 
     fn state(&mut self, vocabulary: &Vocabulary, machine: MachineId, name: NameId) {
+        let text = vocabulary.names.text(name);
+        let (preempted, asleep) = (text == "preempted", text == "asleep");
         let state = match named(vocabulary, name) {
-            State::Named(_) if vocabulary.names.text(name) == "preempted" => State::Runnable,
+            State::Named(_) if preempted => State::Runnable,
             state => state,
         };
         let block = self.life(machine).block.take();
@@ -245,30 +247,41 @@ impl WhatIf {
         if state == State::Runnable {
             if self.life(machine).ready.is_none() {
                 // Who was blocked had none.
-                if block.is_none() {
+                if block.is_none() && (self.life(machine).on_cpu || !self.life(machine).asleep) {
                     self.leave_cpu(vocabulary, machine);
+                    if let (true, Some(cpu)) = (preempted, self.cpus.entry(vocabulary.host_id(machine)).or_default().last_mut()) {
+                        cpu.taken = true;
+                    }
                 }
-                self.life(machine).ready = Some(now);
+                let life = self.life(machine);
+                (life.ready, life.preempted) = (Some(now), preempted);
             }
         } else {
             self.run(vocabulary, machine);
+            if asleep && self.life(machine).on_cpu {
+                self.leave_cpu(vocabulary, machine);
+            }
         }
+        self.life(machine).asleep = asleep;
         self.life(machine).state = state;
         self.look(vocabulary, machine);
     }
 
     /// It does something: if it waited for a CPU, it has one now. That is the one which somebody left at this moment, or else the one that is free for longest.
+    /// Where it was taken from that one, or had been taken from this one, it waited for no work to be done: the kernel decided how long.
     fn run(&mut self, vocabulary: &Vocabulary, machine: MachineId) {
         let Some(ready) = self.life(machine).ready.take() else { return };
         let (now, host) = (self.now, vocabulary.host_id(machine));
         let free = self.cpus.entry(host).or_default();
-        let found = free.iter().rposition(|cpu| cpu.1 == now).or_else(|| (0..free.len()).min_by_key(|&at| free[at].1));
+        let found = free.iter().rposition(|cpu| cpu.t == now).or_else(|| (0..free.len()).min_by_key(|&at| free[at].t));
         let cpu = found.map(|at| free.remove(at));
-        let ns = now - cpu.map_or(ready, |cpu| cpu.1.max(ready)).min(now);
+        let preempted = std::mem::take(&mut self.life(machine).preempted);
+        let waited_for = cpu.filter(|cpu| !preempted && !cpu.taken);
+        let ns = now - waited_for.map_or(ready, |cpu| cpu.t.max(ready)).min(now);
         let key = self.state_key(vocabulary, machine, State::Runnable);
-        self.op(machine, What::Start { left: cpu.map(|cpu| cpu.0), ns: ns as f64, key, host });
-        if let Some((left, _)) = cpu {
-            self.forget_cpu(left);
+        self.op(machine, What::Start { left: waited_for.map(|cpu| cpu.left), ns: ns as f64, key, host });
+        if let Some(cpu) = cpu {
+            self.forget_cpu(cpu.left);
         }
         let life = self.life(machine);
         life.on_cpu = true;
@@ -282,10 +295,10 @@ impl WhatIf {
         self.op(machine, What::PublishCame { slot: left.came });
         self.op(machine, What::Publish { slot: left.slot, at: now });
         let free = self.cpus.entry(host).or_default();
-        free.push((left, now));
+        free.push(Cpu { left, t: now, taken: false });
         if free.len() > MOST_CPUS {
-            let (left, _) = free.remove(0);
-            self.forget_cpu(left);
+            let cpu = free.remove(0);
+            self.forget_cpu(cpu.left);
         }
     }
 

@@ -6,7 +6,7 @@
 use super::{Composer, Seat};
 use crate::interaction::{Cause, Deed, MachineId};
 use crate::linux_rules::Key;
-use crate::linux_watch::{Base, ContextId, CpuId, Mode, Waker};
+use crate::linux_watch::{Base, ContextId, CpuId, Waker};
 use crate::names::NameId;
 use longpole_trace::event::Catalogue;
 
@@ -259,7 +259,7 @@ impl Composer {
         }
         let raise = match by {
             // Programs raise none without a system call: an interrupt that is not traced did (of another CPU, say, which had packets for this one).
-            Waker::Thread(thread) if self.linux.threads[thread.0 as usize].mode == Mode::User => None,
+            Waker::Thread(thread) if self.calls_nothing(thread) => None,
             Waker::Thread(thread) => {
                 let at = self.thread_of_linux(thread);
                 Some(Raise { by: self.machine(catalogue, at), t: self.now, caused: true, context: None, timer: false })

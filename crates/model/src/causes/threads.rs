@@ -270,6 +270,12 @@ impl Composer {
         !thread.kernel && thread.mode != Mode::Syscall
     }
 
+    /// It is known to be in no system call: where the trace tells of calls, also who has made none by now.
+    pub(super) fn calls_nothing(&self, id: ThreadId) -> bool {
+        let known = self.linux.threads[id.0 as usize].mode != Mode::Unknown || self.linux.system_calls.in_all > 0;
+        known && self.runs_a_program(id)
+    }
+
     fn is_of_kernel(&self, at: u32) -> bool {
         self.threads[at as usize].linux.is_some_and(|id| self.linux.threads[id.0 as usize].kernel)
     }
