@@ -82,7 +82,11 @@ class Place:
 
     def role(self, name, *arguments, cpu=None, urgent=False):
         """The command of a part. Where parts take turns on one CPU before all others, the rest of the machine has the other CPUs."""
-        command = [str(self.program), self.names.get(name, name), *(["first_of_all"] if urgent else []), *map(str, arguments)]
+        # It is called like its part.
+        program = self.folder / self.names.get(name, name)
+        if not program.exists():
+            os.link(self.program, program)
+        command = [str(program), program.name, *(["first_of_all"] if urgent else []), *map(str, arguments)]
         return command if cpu is None else ["taskset", "-c", str(cpu), *command]
 
     def part(self, name, *arguments):
@@ -275,7 +279,7 @@ def rps_pinning(place):
     queue = f"/sys/class/net/{device}/queues/rx-0/rps_cpus"
     sh(*inside(right, "sh", "-c", f"echo {1 << (0 if place.fixed else cpu):x} > {queue}"))
     place.start(*inside(left, "taskset", "-c", "0", *place.role("sender", "u=to:10.78.1.2:5000,size=1000", "loop", "take:u", "give:u*32")))
-    return inside(right, "taskset", "-c", str(cpu), *place.role("receiver", "u=bind:5000,rcvbuf=4000000", f"seconds={place.seconds}", "first", "give:u*4", "loop", "take:u*32", "do:-:200", "give:u"))
+    return inside(right, "taskset", "-c", str(cpu), *place.role("receiver", "u=bind:5000,rcvbuf=4000000", f"seconds={place.seconds}", "first", "give:u*4", "loop", "take:u*32", "do:-:400", "give:u"))
 
 
 def fsync(place):

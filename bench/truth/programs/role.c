@@ -22,7 +22,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -312,7 +311,6 @@ int main(int count, char **words)
     long long items = 0;
     if (count < 3)
         fail("usage: role NAME", "[CHANNEL]… [seconds=S|items=N] [first_of_all] [first STEP…] loop STEP…");
-    prctl(PR_SET_NAME, words[1]);
     LONGPOLE_LABEL(words[1]);
     for (int at = 2; at < count; at++) {
         if (strcmp(words[at], "first") == 0)

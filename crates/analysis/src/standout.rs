@@ -138,12 +138,15 @@ fn error(shares: &[f64]) -> f64 {
     2.0 * (squares / (count - 1.0) / count).sqrt()
 }
 
+/// The recorder, which has begun the command.
+const RECORDER: &str = "longpole";
+
 /// How often the path goes from one machine to another.
 fn handovers(path: &Path) -> u64 {
     let (mut last, mut count) = (None, 0);
     for stretch in path.stretches().filter(|stretch| path.kind(stretch.of) != Kind::Link) {
         let machine = path.machine(stretch.of);
-        count += u64::from(last.is_some_and(|last| last != machine));
+        count += u64::from(last.is_some_and(|last| last != machine && last != RECORDER));
         last = Some(machine);
     }
     count

@@ -257,7 +257,12 @@ impl Lineage {
             }
         }
         let all: u64 = code.values().sum();
-        let told = |((class, state), ns): ((&str, &str), u64)| Busy { class: class.to_owned(), state: state.to_owned(), ns, share: ns as f64 / all as f64 };
+        let told = |((class, state), ns): ((&str, &str), u64)| Busy {
+            class: class.to_owned(),
+            state: state.to_owned(),
+            ns,
+            share: ns as f64 / all as f64,
+        };
         let mut busy: Vec<Busy> = code.into_iter().map(told).collect();
         busy.sort_by(|a, b| b.ns.cmp(&a.ns).then_with(|| (&a.class, &a.state).cmp(&(&b.class, &b.state))));
         busy.truncate(MOST_PROFILED);
@@ -289,5 +294,7 @@ fn is_unknown(class: &str, state: &str) -> bool {
 
 /// Whether a profiler could see it: what waits, for a cause or for a CPU, does not run.
 fn is_code([_, _, class, state]: &Words) -> bool {
-    class != "link" && !is_unknown(class, state) && !matches!(state.as_str(), "runnable" | "preempted" | "interrupted" | "asleep" | "outside")
+    class != "link"
+        && !is_unknown(class, state)
+        && !matches!(state.as_str(), "runnable" | "preempted" | "interrupted" | "asleep" | "outside")
 }

@@ -514,8 +514,8 @@ impl WhatIf {
                 let [lane, bare] = layout.of(scenario);
                 let extra = self.extra.entry((host, scenario)).or_insert_with(|| vec![0.0; self.scale.cpus(scenario) as usize]);
                 let own = self.scratch[lane];
-                if let Some(free) = extra.iter_mut().find(|free| **free <= own) {
-                    *free = replay.v[lane];
+                // Whoever took the CPU takes the other one, which stays as it is for the next: for all that is known it would have been enough.
+                if extra.iter().any(|&free| free <= own) {
                     replay.v[lane] = own;
                 }
                 replay.v[bare] = self.scratch[bare];

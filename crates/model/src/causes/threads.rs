@@ -50,6 +50,8 @@ pub(super) struct Thread {
     pub wait: Option<Wait>,
     /// What it did last to queues.
     pub deeds: [Option<super::waits::Done>; 4],
+    /// Who has woken it so that it does something for that one, where others wake it, too.
+    pub asked_by: Option<u32>,
     /// Calls that it serves, with their slots.
     pub serving: Vec<(NameId, u32)>,
     pub serves: bool,
@@ -230,8 +232,17 @@ impl Composer {
                 Some(Cause { by, at: Some(since), link: Some(self.words.interrupt) })
             }
             Waker::Thread(id) => {
-                let by = self.thread_of_linux(id);
-                let by = self.machine(catalogue, by);
+                let other = self.thread_of_linux(id);
+                if self.waits_for_all_cpus(at) {
+                    // So does a CPU that does something for itself while whoever has asked for it still waits.
+                    let asked = self.threads[at as usize].asked_by.filter(|&asked| asked != other);
+                    if asked.is_some_and(|asked| self.threads[asked as usize].blocked) {
+                        let (by, since) = (self.machine(catalogue, at), self.threads[at as usize].since);
+                        return Some(Cause { by, at: Some(since), link: Some(self.words.interrupt) });
+                    }
+                    self.threads[at as usize].asked_by = Some(other);
+                }
+                let by = self.machine(catalogue, other);
                 Some(Cause { by, at: when, link: None })
             }
             Waker::Context { id, .. } => {
@@ -274,6 +285,11 @@ impl Composer {
     pub(super) fn calls_nothing(&self, id: ThreadId) -> bool {
         let known = self.linux.threads[id.0 as usize].mode != Mode::Unknown || self.linux.system_calls.in_all > 0;
         known && self.runs_a_program(id)
+    }
+
+    /// A thread that ends the kernel's grace periods (RCU).
+    fn waits_for_all_cpus(&self, at: u32) -> bool {
+        self.is_of_kernel(at) && self.threads[at as usize].comm.starts_with(b"rcu")
     }
 
     fn is_of_kernel(&self, at: u32) -> bool {
