@@ -278,8 +278,8 @@ def rps_pinning(place):
     cpu = max(os.sched_getaffinity(0))
     queue = f"/sys/class/net/{device}/queues/rx-0/rps_cpus"
     sh(*inside(right, "sh", "-c", f"echo {1 << (0 if place.fixed else cpu):x} > {queue}"))
-    place.start(*inside(left, "taskset", "-c", "0", *place.role("sender", "u=to:10.78.1.2:5000,size=1000", "loop", "take:u", "give:u*32")))
-    return inside(right, "taskset", "-c", str(cpu), *place.role("receiver", "u=bind:5000,rcvbuf=4000000", f"seconds={place.seconds}", "first", "give:u*4", "loop", "take:u*32", "do:-:400", "give:u"))
+    place.start(*inside(right, *place.role("receiver", "u=bind:5000,rcvbuf=4000000", "first", "give:u*4", "loop", "take:u*32", "do:-:400", "give:u", cpu=cpu)))
+    return inside(left, *place.role("sender", "u=to:10.78.1.2:5000,size=1000", f"seconds={place.seconds}", "loop", "take:u", "give:u*32", cpu=0))
 
 
 def fsync(place):
