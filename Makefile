@@ -1,6 +1,6 @@
 # `make demo` and `make test` are all that a newcomer needs. Everything is built into target/release, once.
 
-.PHONY: all demo test bench soak truth truth-sim truth-robust truth-cost truth-kernel pipeline-table pipeline-scrambled affinity install clean
+.PHONY: all demo test bench soak truth truth-sim truth-real truth-robust truth-cost truth-kernel pipeline-table pipeline-scrambled affinity install clean
 
 prefix ?= /usr/local
 
@@ -43,11 +43,18 @@ truth:
 	examples/pipes/verdicts.py
 	tests/unmodified/check.py --seconds 4
 	$(MAKE) truth-sim
+	$(MAKE) truth-real
 
 # Names, parameters and times are drawn by SEED; TRUTH has options of bench/truth/run.py.
 truth-sim:
 	cargo build --release -p longpole -p longpole-sim
 	bench/truth/run.py --seed $(SEED) $(TRUTH)
+
+# Bottlenecks that are put into running systems; as root, on a quiet machine. REAL has options of bench/truth/real.py.
+truth-real:
+	scripts/setup test
+	cargo build --release -p longpole
+	bench/truth/real.py $(REAL)
 
 # The answers of the simulated part when events are missing and clocks differ, and what the critical path costs.
 truth-robust:

@@ -138,15 +138,35 @@ fn error(shares: &[f64]) -> f64 {
     2.0 * (squares / (count - 1.0) / count).sqrt()
 }
 
+/// The recorder, which has begun the command.
+const RECORDER: &str = "longpole";
+
 /// How often the path goes from one machine to another.
 fn handovers(path: &Path) -> u64 {
     let (mut last, mut count) = (None, 0);
     for stretch in path.stretches().filter(|stretch| path.kind(stretch.of) != Kind::Link) {
         let machine = path.machine(stretch.of);
-        count += u64::from(last.is_some_and(|last| last != machine));
+        count += u64::from(last.is_some_and(|last| last != machine && last != RECORDER));
         last = Some(machine);
     }
     count
+}
+
+/// Whether the path mostly comes to this machine from others before it sleeps: then it lets them wait. Who sleeps of its own accord makes the pace, as does the one whose
+/// end counts.
+fn is_asked(answer: &Answer, path: &Path, first: &Standing) -> bool {
+    let (mut sleeps, mut asked) = (0u64, 0u64);
+    let (mut last, mut from_others) = (None, false);
+    for stretch in path.stretches().filter(|stretch| path.kind(stretch.of) != Kind::Link) {
+        let machine = path.machine(stretch.of);
+        from_others |= last.is_some_and(|last| last != machine);
+        last = Some(machine);
+        if path.class_and_state(stretch.of) == (first.class.as_str(), first.state.as_str()) && machine != answer.end_machine {
+            sleeps += 1;
+            asked += u64::from(std::mem::take(&mut from_others));
+        }
+    }
+    2 * asked > sleeps
 }
 
 /// Whether the path tells enough to overrule what the queues say.
@@ -182,7 +202,7 @@ pub fn judge(
     let Some(first) = first else { return nothing("nothing happens".to_owned()) };
     let name = format!("{}::{}", first.class, first.state);
     let said = format!("{} ± {} of the critical path", percent(first.share), percent(first.error));
-    if let Some(reason) = reason(path, standings, first, fix, thresholds) {
+    if let Some(reason) = reason(answer, path, standings, first, fix, thresholds) {
         return nothing(format!("{name} has the most, {said}, but {reason}"));
     }
     let what = match first.kind {
@@ -208,7 +228,14 @@ pub fn judge(
 }
 
 /// Why the first state does not stand out.
-fn reason(path: &Path, standings: &[Standing], first: &Standing, fix: Option<&Prediction>, thresholds: &PathThresholds) -> Option<String> {
+fn reason(
+    answer: &Answer,
+    path: &Path,
+    standings: &[Standing],
+    first: &Standing,
+    fix: Option<&Prediction>,
+    thresholds: &PathThresholds,
+) -> Option<String> {
     if first.kind == Kind::Unknown || first.kind == Kind::Blocked {
         return Some("what it waits for is not in the trace".to_owned());
     }
@@ -217,6 +244,9 @@ fn reason(path: &Path, standings: &[Standing], first: &Standing, fix: Option<&Pr
     }
     if first.kind == Kind::Link && first.state == "timer" {
         return Some("it sleeps until a time that it set itself".to_owned());
+    }
+    if first.state == "asleep" && !is_asked(answer, path, first) {
+        return Some("it sleeps until a time that it set itself, and nobody has asked it before".to_owned());
     }
     if first.share < thresholds.min_share {
         return Some(format!("that is below {}", percent(thresholds.min_share)));

@@ -44,6 +44,16 @@ pub struct Profiled {
     pub path_share: f64,
 }
 
+/// Running time of a state, of all machines of its class: as a profiler that tells programs and functions apart shows it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Busy {
+    pub class: String,
+    pub state: String,
+    pub ns: u64,
+    /// Of all running time.
+    pub share: f64,
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Answer {
     pub mode: &'static str,
@@ -61,6 +71,9 @@ pub struct Answer {
     /// Where a profiler would look: states by their running time over all machines, the largest first.
     #[serde(skip)]
     pub profile: Vec<Profiled>,
+    /// The same told apart by class.
+    #[serde(rename = "profile")]
+    pub busy: Vec<Busy>,
     pub contradictions: u64,
     /// The first of them.
     pub contradiction_list: Vec<Contradiction>,
@@ -137,6 +150,7 @@ impl Lineage {
         let counted: u64 = profile.values().sum();
         conserved(length, counted)?;
         let (criticality, profiled) = self.rows(&profile, &words, &end.totals, length);
+        let busy = self.busy(&words, &end.totals);
         let kinds = self
             .keys
             .iter()
@@ -162,6 +176,7 @@ impl Lineage {
             segments,
             criticality,
             profile: profiled,
+            busy,
             contradictions: self.counts.contradictions,
             contradiction_list: std::mem::take(&mut self.counts.first),
             negative_links: self.counts.negative_links,
@@ -233,6 +248,26 @@ impl Lineage {
         profiled.truncate(MOST_PROFILED);
         (rows, profiled)
     }
+
+    fn busy(&self, words: &[Words], totals: &[u64]) -> Vec<Busy> {
+        let mut code: HashMap<(&str, &str), u64> = HashMap::new();
+        for ((key, words), &ns) in self.keys.iter().zip(words).zip(totals) {
+            if matches!(key, Key::State { .. }) && is_code(words) && ns > 0 {
+                *code.entry((&words[2], &words[3])).or_default() += ns;
+            }
+        }
+        let all: u64 = code.values().sum();
+        let told = |((class, state), ns): ((&str, &str), u64)| Busy {
+            class: class.to_owned(),
+            state: state.to_owned(),
+            ns,
+            share: ns as f64 / all as f64,
+        };
+        let mut busy: Vec<Busy> = code.into_iter().map(told).collect();
+        busy.sort_by(|a, b| b.ns.cmp(&a.ns).then_with(|| (&a.class, &a.state).cmp(&(&b.class, &b.state))));
+        busy.truncate(MOST_PROFILED);
+        busy
+    }
 }
 
 /// States of which a profiler's user would look at.
@@ -259,5 +294,7 @@ fn is_unknown(class: &str, state: &str) -> bool {
 
 /// Whether a profiler could see it: what waits, for a cause or for a CPU, does not run.
 fn is_code([_, _, class, state]: &Words) -> bool {
-    class != "link" && !is_unknown(class, state) && !matches!(state.as_str(), "runnable" | "preempted" | "interrupted" | "outside")
+    class != "link"
+        && !is_unknown(class, state)
+        && !matches!(state.as_str(), "runnable" | "preempted" | "interrupted" | "asleep" | "outside")
 }

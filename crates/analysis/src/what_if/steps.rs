@@ -3,10 +3,10 @@
 use super::batch::{Caller, Paid};
 use super::life::{Block, Context};
 use super::locks::Lock;
-use super::ops::{How, What};
+use super::ops::{How, Left, What};
 use super::room::Room;
 use super::scale::is_of;
-use super::{From, Kind, WhatIf};
+use super::{Cpu, From, Kind, WhatIf};
 use crate::lineage::key::{Key, Link, State};
 use crate::lineage::steps::{machine_of, named};
 use longpole_model::interaction::{Cause, Deed, MachineId, QueueId, Vocabulary};
@@ -207,6 +207,16 @@ impl WhatIf {
             self.first_unexplained.entry(key).or_insert(line);
         }
         self.op(machine, What::Keep { key });
+        self.op(machine, What::Began);
+        self.life(machine).alone = true;
+    }
+
+    /// What it waited for is met next. What a machine does at times of its own does not hold up what others have for it, where that comes before.
+    fn anew(&mut self, machine: MachineId, by: MachineId) {
+        let life = self.life(machine);
+        if std::mem::replace(&mut life.alone, by == machine) || life.context.is_some() {
+            self.op(machine, What::Anew);
+        }
     }
 
     fn meet_first(&mut self, vocabulary: &Vocabulary, machine: MachineId) {
@@ -222,39 +232,56 @@ impl WhatIf {
     }
 
     fn state(&mut self, vocabulary: &Vocabulary, machine: MachineId, name: NameId) {
+        let text = vocabulary.names.text(name);
+        let (preempted, asleep) = (text == "preempted", text == "asleep");
         let state = match named(vocabulary, name) {
-            State::Named(_) if vocabulary.names.text(name) == "preempted" => State::Runnable,
+            State::Named(_) if preempted => State::Runnable,
             state => state,
         };
-        if let Some(block) = self.life(machine).block.take() {
+        let block = self.life(machine).block.take();
+        if let Some(block) = block {
             let key = self.state_key(vocabulary, machine, State::Blocked(block.why));
             self.unexplained(machine, key);
         }
         let now = self.now;
         if state == State::Runnable {
             if self.life(machine).ready.is_none() {
-                self.leave_cpu(vocabulary, machine);
-                self.life(machine).ready = Some(now);
+                // Who was blocked had none.
+                if block.is_none() && (self.life(machine).on_cpu || !self.life(machine).asleep) {
+                    self.leave_cpu(vocabulary, machine);
+                    if let (true, Some(cpu)) = (preempted, self.cpus.entry(vocabulary.host_id(machine)).or_default().last_mut()) {
+                        cpu.taken = true;
+                    }
+                }
+                let life = self.life(machine);
+                (life.ready, life.preempted) = (Some(now), preempted);
             }
         } else {
             self.run(vocabulary, machine);
+            if asleep && self.life(machine).on_cpu {
+                self.leave_cpu(vocabulary, machine);
+            }
         }
+        self.life(machine).asleep = asleep;
         self.life(machine).state = state;
         self.look(vocabulary, machine);
     }
 
     /// It does something: if it waited for a CPU, it has one now. That is the one which somebody left at this moment, or else the one that is free for longest.
+    /// Where it was taken from that one, or had been taken from this one, it waited for no work to be done: the kernel decided how long.
     fn run(&mut self, vocabulary: &Vocabulary, machine: MachineId) {
         let Some(ready) = self.life(machine).ready.take() else { return };
         let (now, host) = (self.now, vocabulary.host_id(machine));
         let free = self.cpus.entry(host).or_default();
-        let found = free.iter().rposition(|cpu| cpu.1 == now).or_else(|| (0..free.len()).min_by_key(|&at| free[at].1));
+        let found = free.iter().rposition(|cpu| cpu.t == now).or_else(|| (0..free.len()).min_by_key(|&at| free[at].t));
         let cpu = found.map(|at| free.remove(at));
-        let ns = now - cpu.map_or(ready, |cpu| cpu.1.max(ready)).min(now);
+        let preempted = std::mem::take(&mut self.life(machine).preempted);
+        let waited_for = cpu.filter(|cpu| !preempted && !cpu.taken);
+        let ns = now - waited_for.map_or(ready, |cpu| cpu.t.max(ready)).min(now);
         let key = self.state_key(vocabulary, machine, State::Runnable);
-        self.op(machine, What::Start { slot: cpu.map(|cpu| cpu.0), ns: ns as f64, key, host });
-        if let Some((slot, _)) = cpu {
-            self.slots.release(slot);
+        self.op(machine, What::Start { left: waited_for.map(|cpu| cpu.left), ns: ns as f64, key, host });
+        if let Some(cpu) = cpu {
+            self.forget_cpu(cpu.left);
         }
         let life = self.life(machine);
         life.on_cpu = true;
@@ -264,14 +291,20 @@ impl WhatIf {
     fn leave_cpu(&mut self, vocabulary: &Vocabulary, machine: MachineId) {
         self.life(machine).on_cpu = false;
         let (now, host) = (self.now, vocabulary.host_id(machine));
-        let slot = self.slots.make();
-        self.op(machine, What::Publish { slot, at: now });
+        let left = Left { slot: self.slots.make(), came: self.slots.make() };
+        self.op(machine, What::PublishCame { slot: left.came });
+        self.op(machine, What::Publish { slot: left.slot, at: now });
         let free = self.cpus.entry(host).or_default();
-        free.push((slot, now));
+        free.push(Cpu { left, t: now, taken: false });
         if free.len() > MOST_CPUS {
-            let (slot, _) = free.remove(0);
-            self.slots.release(slot);
+            let cpu = free.remove(0);
+            self.forget_cpu(cpu.left);
         }
+    }
+
+    fn forget_cpu(&mut self, left: Left) {
+        self.slots.release(left.slot);
+        self.slots.release(left.came);
     }
 
     /// What a machine knows now, for a token or a unit of room.
@@ -423,7 +456,15 @@ impl WhatIf {
             (Some((since, state)), Origin::From(from)) => {
                 delay = self.delay(vocabulary, (machine, state), queue, from, since);
                 let (ns, key, how) = delay;
+                // Room says nothing of who gave it.
+                if looked != Looked::Room {
+                    let context = self.life(machine).context.is_some();
+                    if std::mem::take(&mut self.life(machine).alone) || context {
+                        self.op(machine, What::Anew);
+                    }
+                }
                 self.meet_token(machine, (queue, looked), from, (ns, key, how));
+                self.op(machine, What::Began);
                 last = Some(from.slot);
             }
             (Some((_, state)), _) => {
@@ -518,7 +559,9 @@ impl WhatIf {
         self.op(cause.by, What::Publish { slot, at });
         let kind = cause.link.map_or(Link::Wakeup, Link::Named);
         let key = self.key(vocabulary, Key::Link { queue: None, kind });
+        self.anew(machine, cause.by);
         self.op(machine, What::Meet { slot, ns: (self.now - at) as f64, key, how: How::Carried, paid: None });
+        self.op(machine, What::Began);
         self.slots.release(slot);
         true
     }
@@ -585,6 +628,7 @@ impl WhatIf {
                 slot
             });
             self.op(machine, What::Arrive { below: slot, key, may_come: cause.is_none() });
+            self.op(machine, What::Began);
             if let Some(slot) = slot {
                 self.slots.release(slot);
             }

@@ -235,19 +235,6 @@ impl Composer {
         machine
     }
 
-    /// Whether this is the innermost context there, and has no lineage.
-    pub(super) fn is_open(&mut self, cpu: CpuId, by: Waker) -> bool {
-        let Waker::Context { id, .. } = by else { return false };
-        self.contexts.cpu(cpu).open.last().is_some_and(|open| open.id == id && !open.caused)
-    }
-
-    /// After a context was given its lineage it goes on with what it does.
-    pub(super) fn restate(&mut self, cpu: CpuId, by: Waker) {
-        let Waker::Context { id, .. } = by else { return };
-        let Known { machine, state } = self.context(cpu, id);
-        self.emit(Deed::State { machine, state });
-    }
-
     /// The interrupt in which something is done now, or that has raised the softirq in which it is.
     pub(super) fn interrupt(&mut self, cpu: CpuId, by: Waker) -> Option<ContextId> {
         let Waker::Context { id, .. } = by else { return None };
@@ -271,6 +258,8 @@ impl Composer {
             return;
         }
         let raise = match by {
+            // Programs raise none without a system call: an interrupt that is not traced did (of another CPU, say, which had packets for this one).
+            Waker::Thread(thread) if self.calls_nothing(thread) => None,
             Waker::Thread(thread) => {
                 let at = self.thread_of_linux(thread);
                 Some(Raise { by: self.machine(catalogue, at), t: self.now, caused: true, context: None, timer: false })

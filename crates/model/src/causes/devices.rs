@@ -14,8 +14,11 @@ use std::collections::{HashMap, VecDeque};
 const MOST_UNDER_WAY: usize = 1 << 14;
 /// Packets in a device's queue that may be cut.
 const MOST_WHOLES: usize = 1 << 10;
-/// Of a segment: Ethernet, IPv4, TCP. The others are near enough.
-const HEADERS: u32 = 54;
+/// Of a segment: Ethernet, IPv4, TCP with timestamps. The others are near enough.
+const HEADERS: u32 = 66;
+/// A packet that is longer may be cut into as many.
+const LONGEST: u32 = 1600;
+const PIECES: u64 = 64;
 /// The dev_t of the kernel's events.
 const MINOR_BITS: u32 = 20;
 
@@ -67,9 +70,11 @@ struct Link {
 #[derive(Clone, Copy, Debug)]
 struct Whole {
     packet: u64,
-    by: MachineId,
-    t: u64,
+    /// That of its token, and the token while nobody else has it.
+    id: u64,
+    token: Token,
     left: u32,
+    cut: bool,
 }
 
 /// A step of a packet, without its texts.
@@ -106,9 +111,10 @@ impl Composer {
         (slot, self.devices.flows[slot as usize])
     }
 
+    /// All of it, or what is left.
     fn take(&mut self, machine: MachineId, token: Token) {
         let flow = Some(self.devices.flows[token.slot as usize]);
-        self.emit(Deed::Get { machine, queue: token.queue, amount: Amount::Units(1), flow });
+        self.emit(Deed::Get { machine, queue: token.queue, amount: Amount::All, flow });
         self.devices.slots.give(token.slot);
     }
 
@@ -182,20 +188,38 @@ impl Composer {
     /// The driver gets a packet: one that was queued, or a part of one.
     fn cut(&mut self, machine: MachineId, device: &[u8], hop: &Seen) {
         let Some(link) = self.devices.links.get_mut(device) else { return };
-        if let Some(place) = link.wholes.iter().rposition(|whole| whole.packet == hop.packet) {
+        if let Some(place) = link.wholes.iter().rposition(|whole| whole.packet == hop.packet && !whole.cut) {
             link.wholes.remove(place);
             return;
         }
-        let Some(whole) = link.wholes.front_mut().filter(|whole| whole.left > hop.length) else { return };
-        whole.left = whole.left.saturating_sub(hop.length.saturating_sub(HEADERS));
-        let Whole { by, t, left, .. } = *whole;
-        if left <= HEADERS {
+        // What is too short for this has been sent by now: not all headers are of one length.
+        let mut done = Vec::new();
+        while let Some(whole) = link.wholes.front().filter(|whole| whole.left < hop.length) {
+            done.extend(whole.cut.then_some(whole.token));
             link.wholes.pop_front();
         }
-        if self.is_open(hop.cpu, hop.by) {
-            self.emit(Deed::Wake { machine, cause: Some(Cause { by, at: Some(t), link: Some(self.words.wire) }) });
-            self.restate(hop.cpu, hop.by);
+        let mut piece = None;
+        if let Some(whole) = link.wholes.front_mut() {
+            let known = self.devices.packets.get(&whole.packet).is_some_and(|packet| packet.id == whole.id);
+            if known && !whole.cut {
+                // Its buffer is free for others.
+                self.devices.packets.remove(&whole.packet);
+                whole.cut = true;
+            }
+            whole.left -= hop.length.saturating_sub(HEADERS).min(whole.left);
+            piece = whole.cut.then_some(whole.token);
+            if whole.left <= HEADERS {
+                done.extend(piece);
+                link.wholes.pop_front();
+            }
+        }
+        if let Some(token) = piece {
+            let flow = Some(self.devices.flows[token.slot as usize]);
+            self.emit(Deed::Get { machine, queue: token.queue, amount: Amount::Units(1), flow });
             self.has_taken(Some(hop.cpu), hop.by);
+        }
+        for token in done {
+            self.take(machine, token);
         }
     }
 
@@ -211,7 +235,10 @@ impl Composer {
         }
         match &hop.out {
             Some((device, transmits)) => {
+                let same = known.filter(|packet| self.devices.links.get(device).is_some_and(|link| link.queue == packet.token.queue));
                 match known {
+                    // Another one in the same buffer, whose former one was cut or thrown away.
+                    Some(_) if !transmits && same.is_some() => self.buffer_is_used_again(hop.packet, device),
                     // Its next step, by the same one.
                     Some(packet) if packet.by == machine => return,
                     Some(packet) => {
@@ -229,19 +256,24 @@ impl Composer {
                         queue
                     }
                 };
-                let t = self.now;
-                if let (false, Some(link)) = (*transmits, self.devices.links.get_mut(device)) {
-                    if link.wholes.len() >= MOST_WHOLES {
-                        link.wholes.pop_front();
-                    }
-                    link.wholes.push_back(Whole { packet: hop.packet, by: machine, t, left: hop.length });
-                }
                 let (slot, flow) = self.flow();
                 self.devices.next_id += 1;
                 let id = self.devices.next_id;
+                let mut given_up = None;
+                if let (false, Some(link)) = (*transmits, self.devices.links.get_mut(device)) {
+                    if link.wholes.len() >= MOST_WHOLES {
+                        given_up = link.wholes.pop_front().filter(|whole| whole.cut);
+                    }
+                    link.wholes.push_back(Whole { packet: hop.packet, id, token: Token { queue, slot }, left: hop.length, cut: false });
+                }
+                if let Some(whole) = given_up {
+                    let outside = self.outside();
+                    self.take(outside, whole.token);
+                }
+                let n = if *transmits || hop.length <= LONGEST { 1 } else { PIECES };
                 self.devices.packets.insert(hop.packet, Packet { token: Token { queue, slot }, id, by: machine, length: hop.length });
                 self.devices.order.push_back((hop.packet, id));
-                self.emit(Deed::Put { machine, queue, n: 1, flow: Some(flow), link: Some(self.words.wire) });
+                self.emit(Deed::Put { machine, queue, n, flow: Some(flow), link: Some(self.words.wire) });
                 while self.devices.order.len() > MOST_UNDER_WAY {
                     let Some((old, id)) = self.devices.order.pop_front() else { break };
                     if self.devices.packets.get(&old).is_some_and(|packet| packet.id == id) {
@@ -258,6 +290,19 @@ impl Composer {
                 self.devices.packets.remove(&hop.packet);
                 self.take(machine, packet.token);
                 self.has_taken(Some(hop.cpu), hop.by);
+            }
+        }
+    }
+
+    /// The packet that was in it is cut, or has gone.
+    fn buffer_is_used_again(&mut self, packet: u64, device: &[u8]) {
+        let Some(old) = self.devices.packets.remove(&packet) else { return };
+        let wholes = self.devices.links.get_mut(device).map(|link| &mut link.wholes);
+        match wholes.and_then(|wholes| wholes.iter_mut().find(|whole| whole.id == old.id)) {
+            Some(whole) => whole.cut = true,
+            None => {
+                let outside = self.outside();
+                self.take(outside, old.token);
             }
         }
     }

@@ -18,6 +18,8 @@ pub(super) enum Kernel {
     Ready,
     Preempted,
     Blocked,
+    /// Until a time that it has set itself.
+    Asleep,
     /// Events are missing.
     Unsure,
 }
@@ -48,6 +50,8 @@ pub(super) struct Thread {
     pub wait: Option<Wait>,
     /// What it did last to queues.
     pub deeds: [Option<super::waits::Done>; 4],
+    /// Who has woken it so that it does something for that one, where others wake it, too.
+    pub asked_by: Option<u32>,
     /// Calls that it serves, with their slots.
     pub serving: Vec<(NameId, u32)>,
     pub serves: bool,
@@ -144,6 +148,9 @@ impl Composer {
                 self.threads[at as usize].kernel = Kernel::Blocked;
                 if self.threads[at as usize].wait.is_some() {
                     self.blocks_in_wait(catalogue, at);
+                } else if self.sleeps(at) {
+                    // Nobody else ends it: it is something that the thread does, in its span if it has one.
+                    self.threads[at as usize].kernel = Kernel::Asleep;
                 } else {
                     let why = Whole { state: reason, cause: self.linux.why(id) };
                     self.block(catalogue, at, why);
@@ -225,8 +232,17 @@ impl Composer {
                 Some(Cause { by, at: Some(since), link: Some(self.words.interrupt) })
             }
             Waker::Thread(id) => {
-                let by = self.thread_of_linux(id);
-                let by = self.machine(catalogue, by);
+                let other = self.thread_of_linux(id);
+                if self.waits_for_all_cpus(at) {
+                    // So does a CPU that does something for itself while whoever has asked for it still waits.
+                    let asked = self.threads[at as usize].asked_by.filter(|&asked| asked != other);
+                    if asked.is_some_and(|asked| self.threads[asked as usize].blocked) {
+                        let (by, since) = (self.machine(catalogue, at), self.threads[at as usize].since);
+                        return Some(Cause { by, at: Some(since), link: Some(self.words.interrupt) });
+                    }
+                    self.threads[at as usize].asked_by = Some(other);
+                }
+                let by = self.machine(catalogue, other);
                 Some(Cause { by, at: when, link: None })
             }
             Waker::Context { id, .. } => {
@@ -263,6 +279,17 @@ impl Composer {
     fn runs_a_program(&self, id: ThreadId) -> bool {
         let thread = &self.linux.threads[id.0 as usize];
         !thread.kernel && thread.mode != Mode::Syscall
+    }
+
+    /// It is known to be in no system call: where the trace tells of calls, also who has made none by now.
+    pub(super) fn calls_nothing(&self, id: ThreadId) -> bool {
+        let known = self.linux.threads[id.0 as usize].mode != Mode::Unknown || self.linux.system_calls.in_all > 0;
+        known && self.runs_a_program(id)
+    }
+
+    /// A thread that ends the kernel's grace periods (RCU).
+    fn waits_for_all_cpus(&self, at: u32) -> bool {
+        self.is_of_kernel(at) && self.threads[at as usize].comm.starts_with(b"rcu")
     }
 
     fn is_of_kernel(&self, at: u32) -> bool {
@@ -385,7 +412,7 @@ impl Composer {
             Kernel::Preempted => self.words.preempted,
             Kernel::Unsure => self.words.unknown,
             Kernel::Blocked => return,
-            Kernel::Silent | Kernel::Runs => {
+            Kernel::Silent | Kernel::Runs | Kernel::Asleep => {
                 if let (Kernel::Runs, false, Some(id)) = (thread.kernel, thread.recorder, thread.linux) {
                     if !self.linux.threads[id.0 as usize].kernel {
                         self.last_user = Some(at);
@@ -402,7 +429,7 @@ impl Composer {
         self.threads[at as usize].state = Some(state);
     }
 
-    /// What a thread that runs does.
+    /// What a thread that runs does, or one that sleeps.
     fn works_in(&mut self, at: u32) -> NameId {
         let thread = &self.threads[at as usize];
         if let Some(wait) = &thread.wait {
@@ -410,6 +437,9 @@ impl Composer {
         }
         if let Some(&name) = thread.frames.last().or(thread.declared.as_ref()) {
             return name;
+        }
+        if thread.kernel == Kernel::Asleep {
+            return self.words.asleep;
         }
         let Some(id) = thread.linux.filter(|_| thread.kernel != Kernel::Silent) else { return self.words.run };
         let of_kernel = &self.linux.threads[id.0 as usize];

@@ -1,0 +1,282 @@
+#!/usr/bin/env python3
+"""The truth suite, real part: is the bottleneck that was put into a running system the one that is named?
+
+    bench/truth/real.py [NAME…] [--runs 5 | --quick] [--seed N] [--seconds S] [--longpole PROGRAM] [--json FILE] [--keep DIR]
+
+Each system (systems.py) runs three times a repetition: as it is, with the change that real.toml names, and as it is under `longpole record`. Per scenario: the truth, our first answer
+(what `report` says first), its share of the critical path, the profiler's first answer (the state with the most running time on the machine, the recorder left out), the unknown share, and what the change brings: as
+`what-if` predicts it, as subtracting the criticality would, as Amdahl's law with the profiler's share would, and as the changed system shows. What counts as right stands in thresholds.toml.
+Needs root, tracefs, ip, tc, nft and gcc, and a quiet machine for the gains. Ends with 1 if a bar is missed.
+"""
+import argparse
+import json
+import os
+import pathlib
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import tomllib
+
+sys.dont_write_bytecode = True
+import systems  # noqa: E402
+from shares import folded, quoted  # noqa: E402
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release"
+EXPECTED = tomllib.loads((HERE / "real.toml").read_text())
+THRESHOLDS = tomllib.loads((HERE / "thresholds.toml").read_text())
+LIMIT = 120
+
+
+def missing():
+    if os.geteuid() != 0:
+        return "root"
+    if not pathlib.Path("/sys/kernel/tracing/instances").is_dir():
+        return "tracefs"
+    return next((tool for tool in ["ip", "tc", "nft", "gcc", "g++", "chrt", "taskset"] if shutil.which(tool) is None), None)
+
+
+def named(text, names, quote=False):
+    """With names in place of roles, the longest role first."""
+    for role in sorted(names, key=len, reverse=True):
+        text = text.replace("$" + role, quoted(names[role]) if quote else names[role])
+    return text
+
+
+class Trial:
+    """One scenario at one strength."""
+
+    def __init__(self, options, folder, program, expected, strength):
+        self.options, self.folder, self.program, self.expected, self.strength = options, folder, program, expected, strength
+        self.name = expected["name"]
+        self.count = 0
+        self.environment = dict(os.environ, LONGPOLE_RUNTIME_DIR=str(folder / "run"))
+
+    def place(self, fixed):
+        self.count += 1
+        folder = self.folder / f"{self.name}-{self.count}"
+        return systems.Place(self.program, folder, self.options.seed, self.options.seconds, fixed, self.strength, self.environment)
+
+    def plain(self, fixed):
+        """The rate, unrecorded."""
+        with self.place(fixed) as place:
+            command = systems.SYSTEMS[self.name](place)
+            done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, env=self.environment)
+            if done.returncode:
+                raise RuntimeError(f"{self.name}: {done.stderr.strip() or f'status {done.returncode}'}")
+            return systems.rate(self.name, done.stdout)
+
+    def recorded(self):
+        with self.place(False) as place:
+            command = systems.SYSTEMS[self.name](place)
+            traces = place.folder / "traces"
+            what = command if command[0] == "--for" else ["--all", "--", *command]
+            done = subprocess.run([self.options.longpole, "record", "-o", traces, *what], capture_output=True, text=True, timeout=LIMIT, env=self.environment)
+            if done.returncode:
+                raise RuntimeError(f"{self.name}: record: {done.stderr.strip().splitlines()[-1:] or done.returncode}")
+        recording = max(path for path in traces.iterdir() if path.is_dir())
+        try:
+            return self.answer(place, recording)
+        finally:
+            if self.options.keep:
+                shutil.copytree(recording, pathlib.Path(self.options.keep) / place.folder.name, dirs_exist_ok=True)
+            shutil.rmtree(place.folder)
+
+    def ask(self, *words):
+        done = subprocess.run([self.options.longpole, *map(str, words)], capture_output=True, text=True, timeout=LIMIT, env=self.environment)
+        if done.returncode:
+            raise RuntimeError(f"{words[0]}: {(done.stderr.strip() or 'failed').splitlines()[-1]}")
+        return json.loads(done.stdout)
+
+    def answer(self, place, recording):
+        """What our tool and a profiler say of the recording."""
+        report, path = self.ask("report", "--json", recording), self.ask("path", "--json", recording)
+        expected, names = self.expected, place.names
+        verdict, lost = report["verdict"], next((it for it in report["findings"] if it["kind"] == "packets_lost"), None)
+        first = "nothing" if verdict["kind"] == "nothing" else f"{verdict['machine']}::{verdict['state']}"
+        finding = next((f"{it['kind']} {it['subject']}" for it in report["findings"]), "")
+        right = {named(text, names) for text in [expected.get("truth", "nothing"), *expected.get("synonyms", [])]}
+        row = {"truth": named(expected.get("truth", "nothing"), names), "first": finding if lost else first, "verdict": first, "finding": finding, "text": verdict["text"]}
+        wanted = named(expected["finding"], names) if "finding" in expected else None
+        # Lost packets stand before the verdict.
+        row["right"] = (first in right and not lost) or bool(wanted and finding.startswith(wanted))
+        rows = folded(path, THRESHOLDS["windows"]["count"])
+        shares = {f"{owner}::{state}": (share, error) for share, error, (owner, state) in rows}
+        row["top"] = "::".join(rows[0][2])
+        row["share"], row["error"] = shares.get(first, rows[0][:2])
+        row["path"] = [["::".join(of), round(share, 4), round(error, 4)] for share, error, of in rows[:8]]
+        row["unknown"] = path["unknown_ns"] / max(path["length_ns"], 1)
+        busy = [it for it in path["profile"] if it["class"] != "longpole"]
+        whole = sum(it["ns"] for it in busy)
+        row["profiler"] = f"{busy[0]['class']}::{busy[0]['state']}" if busy else "nothing"
+        row["profiler_share"] = busy[0]["ns"] / whole if busy else None
+        row["profiler_right"] = row["profiler"] in right
+        row["profiler_critical"] = shares.get(row["profiler"], (0.0, 0.0))[0]
+        row["events"] = report["inputs"]["events"] + report["inputs"]["kernel_events"]
+        if expected.get("change"):
+            self.predict(row, recording, {**names, "left": None}, place.left)
+        return row
+
+    def predict(self, row, recording, names, left):
+        change = self.expected["change"].replace("{left}", f"{left or 0:.4f}")
+        del names["left"]
+        row["change"] = named(change, names, quote=True)
+        row["factor"] = left or self.expected.get("factor") or float(change.split(" x")[1])
+        row.update(predicted=None, low=None, high=None, refused=None)
+        try:
+            told = self.ask("what-if", "--json", recording, row["change"])[0]
+        except RuntimeError as error:
+            row["refused"] = str(error)
+            return
+        row.update(predicted=told["gain"], low=told["gain_low"], high=told["gain_high"], refused=told["refused"])
+        row["subtracted"] = 1 / max(1 - row["share"] * (1 - row["factor"]), 1e-9) - 1
+        row["amdahl"] = 1 / max(1 - (row["profiler_share"] or 0) * (1 - row["factor"]), 1e-9) - 1
+
+    def run(self):
+        """All repetitions as one row: the first answers of each, medians of the rest."""
+        answers, before, after = [], [], []
+        for _ in range(self.options.runs):
+            if self.expected.get("change") or self.expected.get("finding"):
+                before.append(self.plain(False))
+                after.append(self.plain(True))
+            answers.append(self.recorded())
+        middle = {key: median(answer.get(key) for answer in answers) for key in NUMBERS}
+        last = next((answer for answer in answers if not answer["right"]), answers[0])
+        row = {**last, **middle, "name": self.name + (f" +{self.strength:.0%}" if self.strength else ""), "scenario": self.name, "runs": len(answers)}
+        row["hits"] = sum(answer["right"] for answer in answers)
+        row["right"] = row["hits"] == len(answers)
+        row["profiler_right"] = all(answer["profiler_right"] for answer in answers)
+        row["answers"] = answers
+        row["before"], row["after"] = median(before), median(after)
+        if row["before"] and row["after"]:
+            gains = sorted(b / a - 1 for a, b in zip(before, after))
+            row["real"], row["real_low"], row["real_high"] = statistics.median(gains), gains[0], gains[-1]
+            if row["predicted"] is not None:
+                row["predicted_error"] = (1 + row["real"]) / (1 + row["predicted"]) - 1
+        return row
+
+
+NUMBERS = ["share", "error", "unknown", "profiler_share", "profiler_critical", "predicted", "low", "high", "subtracted", "amdahl", "events"]
+
+
+def median(values):
+    values = [value for value in values if value is not None]
+    return statistics.median(values) if values else None
+
+
+def percent(value, sign=""):
+    return "-" if value is None else f"{100 * value:{sign}.1f}"
+
+
+COLUMNS = {
+    "scenario": lambda r: r["name"],
+    "truth": lambda r: r["truth"],
+    "first answer": lambda r: r["first"] + ("" if r["right"] else f"  WRONG {r['runs'] - r['hits']} of {r['runs']}"),
+    "critical": lambda r: f"{percent(r['share'])} ± {percent(r['error'])}",
+    "profiler": lambda r: r["profiler"] + ("" if r["profiler_right"] else " x"),
+    "its crit.": lambda r: percent(r["profiler_critical"]),
+    "unknown": lambda r: percent(r["unknown"]),
+    "predicted": lambda r: "refused" if r.get("refused") else percent(r.get("predicted"), "+"),
+    "subtract": lambda r: percent(r.get("subtracted"), "+"),
+    "Amdahl": lambda r: percent(r.get("amdahl"), "+"),
+    "real": lambda r: percent(r.get("real"), "+"),
+    "error": lambda r: percent(r.get("predicted_error"), "+"),
+    "lines": lambda r: f"{r.get('rule_lines', 0)}+{r.get('probe_lines', 0)}" if r["truth"] != "nothing" else "",
+}
+
+
+def table(rows):
+    cells = [list(COLUMNS), *([show(row) for show in COLUMNS.values()] for row in rows)]
+    widths = [max(len(line[at]) for line in cells) for at in range(len(COLUMNS))]
+    for line in cells:
+        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip())
+
+
+def sums(rows):
+    """Prints them; whether all bars are met. A scenario is right if it is at all its strengths and in all its runs."""
+    bar = THRESHOLDS["real"]
+    faults = [row for row in rows if row["truth"] != "nothing"]
+    controls = [row for row in rows if row["truth"] == "nothing"]
+    names = sorted({row["scenario"] for row in faults})
+    all_of = lambda key: sum(all(row[key] for row in faults if row["scenario"] == name) for name in names)
+    hits, runs = sum(row["hits"] for row in faults), sum(row["runs"] for row in faults)
+    alarms, quiet = sum(row["runs"] - row["hits"] for row in controls), sum(row["runs"] for row in controls)
+    unknown = max(row["unknown"] for row in rows)
+    errors = [(abs(row["predicted_error"]), row["name"]) for row in faults if row.get("predicted_error") is not None]
+    refused = sorted({row["scenario"] for row in faults if row.get("change") and row["predicted"] is None})
+    lines = [
+        ("scenarios right in all runs", f"{all_of('right')} of {len(names)} ({hits} of {runs} runs), the profiler's {all_of('profiler_right')}", all_of("right") >= bar["hits"] * len(names)),
+        ("false alarms", f"{alarms} of {quiet} runs on {len(controls)} controls", alarms <= bar["false_alarms"]),
+        ("unknown, worst", f"{percent(unknown)} %", unknown <= bar["unknown_share"]),
+        ("not predicted", ", ".join(refused) or "none", len(refused) <= bar["refusals"]),
+    ]
+    if errors:
+        worst, where = max(errors)
+        lines.append(("error of what-if, worst", f"{percent(worst)} % ({where})", worst <= bar["what_if_error"]))
+    print()
+    for what, value, good in lines:
+        print(f"{'met   ' if good else 'MISSED'}  {what}: {value}")
+    return all(good for _, _, good in lines)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--quick", action="store_true", help="one run of each")
+    parser.add_argument("--seed", type=int, default=0, help="draw names and parameters; 0: as they stand")
+    parser.add_argument("--seconds", type=float, default=1.5)
+    parser.add_argument("--json", help="all rows, one a line, with every answer; default: a file beside the measurements of the target folder")
+    parser.add_argument("--keep", help="folder for the recordings")
+    parser.add_argument("--longpole", default=str(TARGET / "longpole"))
+    options = parser.parse_args()
+    options.longpole = shutil.which(options.longpole) or options.longpole
+    options.runs = 1 if options.quick else options.runs
+    wanted = [row for row in EXPECTED["scenario"] + EXPECTED["control"] if not options.names or row["name"] in options.names]
+    unknown = set(options.names) - {row["name"] for row in wanted}
+    if unknown or not wanted:
+        parser.error(f"no such scenario: {', '.join(sorted(unknown))}")
+    if lacking := missing():
+        print(f"skipped: the real part of the truth suite needs {lacking}")
+        return 0
+    to = pathlib.Path(options.json or TARGET.parent / "truth" / "real.jsonl")
+    to.parent.mkdir(parents=True, exist_ok=True)
+    commit = subprocess.run(["git", "-C", str(ROOT), "log", "-1", "--format=%h", "--", str(HERE / "real.toml")], capture_output=True, text=True).stdout.strip() or "(none)"
+    rows = []
+    with systems.alone(), tempfile.TemporaryDirectory(prefix="longpole-truth-", dir="/var/tmp") as scratch, to.open("w") as out:
+        folder = pathlib.Path(scratch)
+        (folder / "run").mkdir(mode=0o700)
+        program = systems.compiled(folder)
+        for expected in wanted:
+            for strength in expected.get("strengths", [None]):
+                print(f"{expected['name']} {strength or ''}", file=sys.stderr)
+                try:
+                    row = Trial(options, folder, program, expected, strength).run()
+                except (RuntimeError, OSError, subprocess.TimeoutExpired) as error:
+                    row = broken(expected, strength, options.runs, str(error))
+                row.update({key: expected.get(key, 0) for key in ("rule_lines", "probe_lines")})
+                rows.append(row)
+                print(json.dumps({"expectations": commit, **row}), file=out, flush=True)
+    print(f"real, {options.runs} runs of each, {options.seconds:g} s; expectations of commit {commit}; gains and errors in %; all rows: {to}\n")
+    table(rows)
+    for row in rows:
+        if not row["right"]:
+            print(f"\n{row['name']}: {row['text']}\n  path: " + ", ".join(f"{of} {percent(share)} ± {percent(error)}" for of, share, error in row.get("path", [])))
+            if row.get("finding"):
+                print(f"  first finding: {row['finding']}")
+        if row.get("refused"):
+            print(f"\n{row['name']}: {row['refused']}")
+    return 0 if sums(rows) else 1
+
+
+def broken(expected, strength, runs, why):
+    """A system that did not run is a wrong answer."""
+    row = dict.fromkeys(NUMBERS) | {"unknown": 0.0, "profiler_right": False, "profiler": "-", "right": False, "hits": 0, "runs": runs, "first": "FAILED", "text": why}
+    return row | {"name": expected["name"] + (f" +{strength:.0%}" if strength else ""), "scenario": expected["name"], "truth": expected.get("truth", "nothing")}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
