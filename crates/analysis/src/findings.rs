@@ -300,7 +300,7 @@ impl Rules {
 mod tests {
     use super::*;
 
-    const THRESHOLDS: &str = "[verdict]\nmin_busy = 0\nmin_blame = 0\nmin_wait = 0\nmax_unknown = 1\nstands_out = []\nmin_enclosing_share = 0\nmin_service = 0\nmin_calls = 0\nmin_signalling = 0\nmin_stage_blame = 0\nmin_finding = 0\n[path]\nmin_share = 0\nmin_gain = 0\n";
+    const THRESHOLDS: &str = "[verdict]\nmin_busy = 0\nmin_blame = 0\nmin_wait = 0\nmax_unknown = 1\nstands_out = []\nmin_enclosing_share = 0\nmin_service = 0\nmin_calls = 0\nmin_signalling = 0\nmin_stage_blame = 0\nmin_finding = 0\n[path]\nmin_share = 0\nmin_gain = 0\nmax_unknown = 1\n";
 
     fn refused(rule: &str) -> RuleError {
         Rules::parse("f.toml", &format!("{THRESHOLDS}{rule}")).unwrap_err()
@@ -315,14 +315,14 @@ mod tests {
     fn a_wrong_finding_is_refused_with_its_line() {
         let error =
             refused("[[finding]]\nkind = \"k\"\nof = \"call\"\nwhen = \"depth > 1\"\nsubject = \"s\"\nadvice = \"a\"\nremedy = \"r\"\n");
-        assert_eq!(error.line, 19);
+        assert_eq!(error.line, 20);
         assert!(error.message.contains("unknown fact `depth`: expected one of machine, call"), "{error}");
         let error = refused(
             "[[finding]]\nkind = \"k\"\nof = \"call\"\nwhen = \"share > 1\"\nsubject = \"{queue}\"\nadvice = \"a\"\nremedy = \"r\"\n",
         );
-        assert_eq!(error.line, 20);
+        assert_eq!(error.line, 21);
         let error = refused("[[finding]]\nkind = \"k\"\nof = \"moon\"\n");
-        assert_eq!(error.line, 18);
+        assert_eq!(error.line, 19);
         let error =
             refused("[[finding]]\nkind = \"k\"\nof = \"call\"\nwhen = \"share >\"\nsubject = \"s\"\nadvice = \"a\"\nremedy = \"r\"\n");
         assert!(error.message.contains("column 8"), "{error}");

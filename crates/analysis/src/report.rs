@@ -11,7 +11,7 @@ use crate::path_facts;
 use crate::queues::{QueueAnswer, Queues};
 use crate::session::{Scene, Session};
 use crate::stages::Stages;
-use crate::verdict::{Judge, Verdict};
+use crate::verdict::{Judge, Verdict, VerdictKind};
 use crate::waits;
 use crate::what_if::Prediction;
 use longpole_model::rules::RuleError;
@@ -33,7 +33,8 @@ pub struct Report {
     pub inputs: Inputs,
     /// Which state has the path at which time. None: there is no path.
     pub participation: Option<Participation>,
-    /// How often the verdict's state has the most of the path where the range begins and ends elsewhere. None: it is not on the path.
+    /// How often the verdict's state (the path's first, where nothing stands out) has the most of the path where the range begins and ends elsewhere. None: it is
+    /// not on the path.
     pub stability: Option<f64>,
     /// What else is said of the path.
     #[serde(skip)]
@@ -257,7 +258,11 @@ impl Report {
         }
         self.findings.extend(findings);
         self.findings.sort_by_key(|finding| (!finding.foremost, !finding.is_cause()));
-        let named = self.verdict.machine.as_deref().zip(self.verdict.state.as_deref());
+        let first = participation.rows.first().map(|row| (row.machine.as_str(), row.state.as_str()));
+        let named = match self.verdict.kind {
+            VerdictKind::Nothing => first,
+            VerdictKind::Bottleneck => self.verdict.machine.as_deref().zip(self.verdict.state.as_deref()),
+        };
         self.stability = named.and_then(|(machine, state)| participation.stability(machine, state));
         self.participation = Some(participation);
         predictions.sort_by(|a, b| b.gain.unwrap_or(f64::MIN).total_cmp(&a.gain.unwrap_or(f64::MIN)));

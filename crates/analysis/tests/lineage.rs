@@ -6,7 +6,7 @@ mod walk;
 use longpole_analysis::lineage::{Answer, Lineage, Mode, Options, Spill};
 use longpole_model::machine_log::Reader;
 use proptest::prelude::*;
-use walk::{system, History, Piece};
+use walk::{system, History, Kind, Line, Piece};
 
 fn with(options: Options, log: &str) -> Answer {
     let mut reader = Reader::new(log.as_bytes());

@@ -21,7 +21,7 @@ pub fn print(out: &mut impl Write, path: &Participation, stability: Option<f64>)
     table.print(out)?;
     match stability {
         Some(share) => {
-            writeln!(out, "what the verdict names has the most in {} of all parts that are a quarter of it long", percent(share))
+            writeln!(out, "what is first has the most in {} of all parts that are a quarter of it long", percent(share))
         }
         None => Ok(()),
     }

@@ -139,7 +139,8 @@ fn the_path_over_time_shows_when_another_state_takes_over() {
     assert_eq!(shares(0), [vec![1.0; 40], vec![0.0; 20]].concat());
     assert_eq!(shares(1), [vec![0.0; 40], vec![1.0; 20]].concat());
     // Parts of fifteen windows: 46, of which those that begin at 0 to 32 hold more of the first.
-    assert_eq!(answer["verdict"]["state"], "first");
+    // Two thirds are not ahead beyond the noise, so it is the path's first that is told of.
+    assert_eq!(answer["verdict"]["kind"], "nothing");
     assert!((answer["stability"].as_f64().unwrap() - 33.0 / 46.0).abs() < 1e-9, "{}", answer["stability"]);
     let said = text(&["report"], &[&log]);
     let strip = format!("a::first   {}", "█".repeat(40));
