@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """What the critical path costs: interactions per second and peak memory, on logs that are piped from the simulator and never stored.
 
-    bench/truth/cost.py [--sizes 1e6,1e7] [--scenarios NAME,…] [--what-if]
+    bench/truth/cost.py [--sizes 1e6,1e7] [--scenarios NAME,…] [--verbs path,what-if,report] [--what-if]
 
 A second of CPU is the pass's own, user and system; a second of wall time is that of simulator and pass side by side. Memory is VmHWM of the pass.
-`leak` has tokens that nobody takes. With --what-if, also the time of 64 changes in one run beside that of one.
+`leak` has tokens that nobody takes. `what-if` predicts one change. With --what-if, also the time of 64 changes in one run beside that of one.
 """
 import argparse
+import itertools
 import json
 import os
 import pathlib
@@ -36,12 +37,22 @@ def lines_per_item(simulator, scenario):
     return (count[1] - count[0]) / 2000
 
 
-def piped(simulator, longpole, scenario, size):
+def change(simulator, scenario):
+    """One that can be asked of the scenario: a state on the way takes half of its time."""
+    told = json.loads(subprocess.run([simulator, "truth", scenario, "--items", "10"], capture_output=True, check=True).stdout)
+    roles = told["roles"]
+    states = [role for role in sorted(roles) if role.partition(".")[0] in roles and "." in role and not role.startswith("decoy")]
+    state = "slow.work" if "slow.work" in states else states[0]
+    return f'"{roles[state.partition(".")[0]]}"::"{roles[state]}" x0.5'
+
+
+def piped(simulator, longpole, scenario, size, verb):
     items = max(1, round(size / lines_per_item(simulator, scenario)))
     begin = time.monotonic()
     source = subprocess.Popen([simulator, "log", scenario, "--items", str(items)], stdout=subprocess.PIPE)
     # Without segments: --json keeps them.
-    path = subprocess.Popen([longpole, "path", "/dev/stdin"], stdin=source.stdout, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    asked = [change(simulator, scenario)] if verb == "what-if" else []
+    path = subprocess.Popen([longpole, verb, "/dev/stdin", *asked], stdin=source.stdout, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     source.stdout.close()
     peak = 0
     while True:
@@ -56,10 +67,10 @@ def piped(simulator, longpole, scenario, size):
     printed, error = path.communicate()
     if path.returncode or source.returncode:
         raise RuntimeError(f"{scenario}: {error.strip() or source.returncode}")
-    said = next(line for line in printed.splitlines() if " interactions, " in line)
+    said = next(line for line in printed.splitlines() if " interactions" in line)
     count = int(said.split(" interactions")[0].replace(",", "").replace("\u202f", "").replace(" ", ""))
     cpu = usage.ru_utime + usage.ru_stime
-    return {"scenario": scenario, "interactions": count, "cpu_s": cpu, "wall_s": wall, "hwm_kib": peak, "said": printed.strip().splitlines()[-1]}
+    return {"verb": verb, "scenario": scenario, "interactions": count, "cpu_s": cpu, "wall_s": wall, "hwm_kib": peak, "said": printed.strip().splitlines()[-1]}
 
 
 def predicted(simulator, longpole, folder):
@@ -86,20 +97,21 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", default="1e6,1e7", help="interactions; 1e8 takes minutes")
     parser.add_argument("--scenarios", default="tandem_4,rpc_chain,dma,lock_convoy,leak")
+    parser.add_argument("--verbs", default="path")
     parser.add_argument("--what-if", action="store_true")
     parser.add_argument("--json")
     parser.add_argument("--longpole", default=str(TARGET / "longpole"))
     parser.add_argument("--simulator", default=str(TARGET / "longpole-sim"))
     options = parser.parse_args()
     rows, good = [], True
-    print(f"{'scenario':12} {'interactions':>13} {'M/s of CPU':>11} {'M/s of wall':>12} {'VmHWM MiB':>10}")
-    for scenario in options.scenarios.split(","):
-        for size in options.sizes.split(","):
-            row = piped(options.simulator, options.longpole, scenario, float(size))
-            rows.append(row)
-            count, mib = row["interactions"], row["hwm_kib"] / 1024
-            good &= mib <= HWM_MIB
-            print(f"{scenario:12} {count:13,} {count / row['cpu_s'] / 1e6:11.2f} {count / row['wall_s'] / 1e6:12.2f} {mib:10.1f}", flush=True)
+    print(f"{'verb':8} {'scenario':12} {'interactions':>13} {'M/s of CPU':>11} {'M/s of wall':>12} {'VmHWM MiB':>10}")
+    for verb, scenario, size in itertools.product(options.verbs.split(","), options.scenarios.split(","), options.sizes.split(",")):
+        row = piped(options.simulator, options.longpole, scenario, float(size), verb)
+        rows.append(row)
+        count, mib = row["interactions"], row["hwm_kib"] / 1024
+        good &= mib <= HWM_MIB
+        rates = f"{count / row['cpu_s'] / 1e6:11.2f} {count / row['wall_s'] / 1e6:12.2f}"
+        print(f"{verb:8} {scenario:12} {count:13,} {rates} {mib:10.1f}", flush=True)
     if options.what_if:
         with tempfile.TemporaryDirectory() as folder:
             times = predicted(options.simulator, options.longpole, folder)

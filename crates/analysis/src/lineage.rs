@@ -54,7 +54,7 @@ pub struct Options {
     pub window: Option<usize>,
     /// Threads that charge windows.
     pub jobs: usize,
-    /// Where the segments of a long global path go; none: into memory.
+    /// Where the segments of a long path go; none: into memory.
     pub spill: Option<Spill>,
 }
 
@@ -177,7 +177,7 @@ impl Lineage {
     pub fn new(options: Options) -> Lineage {
         let active = match options.mode {
             Mode::Global => None,
-            Mode::Active => Some(Active::new(options.segments)),
+            Mode::Active => Some(Active::new(options.segments, options.spill)),
         };
         let window = options.window.filter(|_| active.is_none());
         let loom = match window {
@@ -248,7 +248,8 @@ impl Lineage {
     /// The length of the tree and the number of tips it is made for.
     pub fn inner(&self) -> Inner {
         let (nodes, tips, segments) = self.loom.sizes();
-        Inner { nodes, tips, segments: self.segments.as_ref().map_or(segments, Segments::len) }
+        let track = self.active.as_ref().map_or(0, Active::track);
+        Inner { nodes, tips, segments: self.segments.as_ref().map_or(segments, Segments::len) + track }
     }
 
     fn life(&mut self, machine: MachineId) -> &mut Life {
@@ -414,7 +415,7 @@ impl Lineage {
             }
             Origin::From(mut tip) => {
                 if let (Some(active), Some(segments)) = (&mut self.active, &mut self.segments) {
-                    active.explained(machine, |since| segments.back(tip.segment, since));
+                    active.explained(machine, |since| segments.back(tip.segment, since).into_iter().rev());
                     tip.segment = segments.splice(tip.segment, block.start, now, block.segment);
                 }
                 self.jump(machine, tip);

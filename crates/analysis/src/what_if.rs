@@ -58,6 +58,9 @@ impl Default for Options {
     }
 }
 
+/// Bytes of a token in flight beside the times that it bears, about.
+const TOKEN: usize = 128;
+
 /// What a token or a unit of room is from.
 #[derive(Clone, Copy, Debug)]
 struct From {
@@ -165,7 +168,7 @@ impl WhatIf {
             first_unexplained: IdMap::default(),
             lives: Vec::new(),
             slots: Slots::new(lanes),
-            queues: Queues::new((options.most_bytes / (8 * lanes)).max(1 << 10)),
+            queues: Queues::new((options.most_bytes / (8 * lanes + TOKEN)).max(1 << 10)),
             known: IdMap::default(),
             locks: IdMap::default(),
             rooms: IdMap::default(),

@@ -368,6 +368,9 @@ proptest! {
         let spill = Some(Spill { make: tempfile::tempfile, from: 300 });
         let spilled = with(Options { spill, window, jobs: 2, ..options(Mode::Global, None) }, &log);
         prop_assert_eq!(spilled, whole);
+        let machine = format!("m{}", system.1[0].1);
+        let active = || options(Mode::Active, Some(&machine));
+        prop_assert_eq!(with(Options { spill, ..active() }, &log), with(active(), &log));
     }
 }
 
@@ -385,20 +388,26 @@ fn a_long_path_takes_little_memory_where_it_goes_to_a_file() {
     }
     text += "300000 - end=A";
     let log = lines(&text);
-    let whole = with(options(Mode::Global, None), &log);
-    let mut reader = Reader::new(log.as_bytes());
-    let mut lineage = Lineage::new(Options { spill: Some(Spill { make: tempfile::tempfile, from: 1_000 }), ..options(Mode::Global, None) });
-    let mut most = 0;
-    while let Some(interaction) = reader.next_interaction().unwrap() {
-        lineage.interaction(reader.vocabulary(), &interaction);
-        most = most.max(lineage.inner().segments);
+    for (mode, machine) in [(Mode::Global, None), (Mode::Active, Some("A"))] {
+        let whole = with(options(mode, machine), &log);
+        let mut reader = Reader::new(log.as_bytes());
+        let mut lineage = Lineage::new(Options { spill: Some(Spill { make: tempfile::tempfile, from: 1_000 }), ..options(mode, machine) });
+        let mut most = 0;
+        while let Some(interaction) = reader.next_interaction().unwrap() {
+            lineage.interaction(reader.vocabulary(), &interaction);
+            most = most.max(lineage.inner().segments);
+        }
+        let spilled = lineage.answer(reader.vocabulary()).unwrap();
+        assert!(
+            pieces(&whole).len() > 60_000 && most < if mode == Mode::Global { 20_000 } else { 70_000 },
+            "{} {most}",
+            pieces(&whole).len()
+        );
+        assert_eq!(spilled, whole);
+        // Where no file can be had, it stays in memory.
+        let nowhere = Some(Spill { make: || Err(std::io::Error::other("no room")), from: 1_000 });
+        assert_eq!(with(Options { spill: nowhere, ..options(mode, machine) }, &log), whole);
     }
-    let spilled = lineage.answer(reader.vocabulary()).unwrap();
-    assert!(pieces(&whole).len() > 60_000 && most < 20_000, "{most}");
-    assert_eq!(spilled, whole);
-    // Where no file can be had, it stays in memory.
-    let nowhere = Some(Spill { make: || Err(std::io::Error::other("no room")), from: 1_000 });
-    assert_eq!(with(Options { spill: nowhere, ..options(Mode::Global, None) }, &log), whole);
 }
 
 proptest! {

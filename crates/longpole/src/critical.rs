@@ -10,8 +10,15 @@ use longpole_analysis::participation::Participation;
 use longpole_analysis::report::Critical;
 use longpole_analysis::standout;
 use longpole_analysis::waits::Waits;
-use longpole_analysis::what_if::{self, propose, WhatIf};
+use longpole_analysis::what_if::{self, propose, Scenario, WhatIf};
 use longpole_trace::{Catalogue, Item};
+
+/// Tokens in flight may take less than where nothing but predictions is asked for: the path remembers them, too.
+const MOST_BYTES: usize = 64 << 20;
+
+fn worlds(scenarios: Vec<Scenario>) -> what_if::Options {
+    what_if::Options { scenarios, most_bytes: MOST_BYTES, ..what_if::Options::default() }
+}
 
 /// What the first pass leaves: who was told of all interactions.
 pub struct Passed {
@@ -29,7 +36,7 @@ impl Passed {
         let mut passed = Passed {
             lineage: Lineage::new(options),
             waits: Waits::default(),
-            plain: WhatIf::new(what_if::Options::default()),
+            plain: WhatIf::new(worlds(Vec::new())),
             keeper: Keeper::default(),
         };
         following::follow(interactions, beside, &mut [&mut passed.lineage, &mut passed.waits, &mut passed.plain, &mut passed.keeper])?;
@@ -49,7 +56,7 @@ pub fn read(interactions: &Interactions, passed: Passed, lost: u64) -> anyhow::R
     let mut tried = propose::first(&plain);
     let fix = standings.first().map(standout::Standing::fix);
     tried.extend(fix.clone().filter(|fix| !tried.contains(fix)));
-    let predict = |scenarios| interactions.again(&kept).what_if(what_if::Options { scenarios, ..what_if::Options::default() });
+    let predict = |scenarios| interactions.again(&kept).what_if(worlds(scenarios));
     let predictions = match predict(tried) {
         Ok(predicted) => predicted.predictions,
         // A link of no queue, say, has no name that could be typed.

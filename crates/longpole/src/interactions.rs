@@ -3,7 +3,7 @@
 //! A machine log holds them; of any other trace they are composed from its events. Either way they come one by one, in the order of time.
 
 use crate::input::{self, Input};
-use crate::kept::{self, Kept};
+use crate::kept::{self, Keeper, Kept};
 use crate::{following, kernel, machine_log, WrongUsage};
 use anyhow::{anyhow, bail, Context};
 use longpole_analysis::lineage::{Answer, Lineage, Options, Spill};
@@ -259,6 +259,13 @@ impl Interactions {
             following::follow(&mut self, |_, _| {}, &mut [&mut worlds])?;
         }
         self.predictions(worlds)
+    }
+
+    /// The same; they are kept for who asks again.
+    pub fn what_if_and_keep(&mut self, options: what_if::Options) -> anyhow::Result<(what_if::Answer, Kept)> {
+        let (mut worlds, mut keeper) = (WhatIf::new(options), Keeper::default());
+        following::follow(self, |_, _| {}, &mut [&mut worlds, &mut keeper])?;
+        Ok((self.predictions(worlds)?, keeper.kept(self.vocabulary())))
     }
 
     /// What changes would bring, from who was told of all.

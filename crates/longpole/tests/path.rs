@@ -146,6 +146,38 @@ fn a_log_comes_from_a_pipe_as_well() {
 }
 
 #[test]
+fn a_report_of_a_pipe_is_that_of_the_file() {
+    use std::io::Write;
+    use std::process::Stdio;
+    let place = TempDir::new().unwrap();
+    let mut text = String::from("{\"queue\":\"q\",\"capacity\":2}\n{\"t\":0,\"machine\":\"B\",\"blocked\":\"empty\",\"on\":\"q\"}\n");
+    // More than what is passed on at once.
+    for item in 0..5000 {
+        let t = 10 * item;
+        text += &format!(
+            "{{\"t\":{t},\"machine\":\"A\",\"state\":\"make {}\"}}\n{{\"t\":{},\"machine\":\"A\",\"put\":\"q\"}}\n",
+            item % 7,
+            t + 9
+        );
+        text += &format!("{{\"t\":{},\"machine\":\"B\",\"get\":\"q\",\"state\":\"take\"}}\n", t + 9);
+        text += &format!("{{\"t\":{},\"machine\":\"B\",\"blocked\":\"empty\",\"on\":\"q\"}}\n", t + 10);
+    }
+    let file = log(&place, &text);
+    let of_file = run("report", &["--json"], &file);
+    assert!(of_file.status.success(), "{}", String::from_utf8_lossy(&of_file.stderr));
+    let mut child = Command::new(env!("CARGO_BIN_EXE_longpole"))
+        .args(["report", "--json", "/dev/stdin"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    let of_pipe: Value = serde_json::from_slice(&child.wait_with_output().unwrap().stdout).unwrap();
+    assert!(of_pipe["predictions"].as_array().is_some_and(|it| !it.is_empty()), "{of_pipe}");
+    assert_eq!(of_pipe, serde_json::from_slice::<Value>(&of_file.stdout).unwrap());
+}
+
+#[test]
 fn a_model_that_is_written_anew_has_the_same_path() {
     let place = TempDir::new().unwrap();
     let first = log(&place, WAKE);

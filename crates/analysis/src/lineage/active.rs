@@ -2,8 +2,10 @@
 //!
 //! What lies within the block of the lineage of its cause explains the block; blocks of others in there are splices, explained alike
 //! ([`super::segments`]). The time before the machine's first line, and between two lives, is explained by what gave it life.
-//! What has been explained is final, so only the time of the machine's open block is ever looked back at.
+//! What has been explained is final, so only the time of the machine's open block is ever looked back at, and the path itself can go to a file.
 
+use super::runs::Runs;
+use super::segments::{Forward, Part, Spill};
 use longpole_model::interaction::MachineId;
 use std::collections::HashMap;
 
@@ -15,13 +17,84 @@ pub struct Active {
     /// None before it has come.
     machine: Option<MachineId>,
     /// The path so far, without gaps; only if the segments are asked for.
-    path: Option<Vec<Piece>>,
+    path: Option<Track>,
     profile: HashMap<u32, u64>,
     /// Since when it is blocked or does not exist.
     since: Option<u64>,
     /// What it was in the meantime, in case that no cause is found.
     meanwhile: Vec<Piece>,
     mark: Option<Mark>,
+}
+
+/// The newest pieces, and the others in a file.
+#[derive(Clone, Debug)]
+struct Track {
+    pieces: Vec<Piece>,
+    /// Stretches that have been written, with the number of their pieces.
+    written: Vec<(Part, usize)>,
+    before: usize,
+    runs: Runs,
+    spill: Option<Spill>,
+}
+
+impl Track {
+    fn add(&mut self, piece: Piece) {
+        append(&mut self.pieces, piece);
+        if let Some(spill) = self.spill.filter(|spill| self.pieces.len() > spill.from.max(1)) {
+            // A file that cannot be written costs memory, not the answer.
+            if self.write(spill).is_none() {
+                self.spill = None;
+            }
+        }
+    }
+
+    /// All but the last one, which may still grow.
+    fn write(&mut self, spill: Spill) -> Option<()> {
+        let last = self.pieces.pop()?;
+        let number = match (self.pieces.first(), self.pieces.last()) {
+            (Some(&(_, start, _)), Some(&(_, _, end))) => {
+                let number = self.runs.write(spill.make, self.pieces.iter().copied());
+                number.map(|number| Part::Run { number, start, end })
+            }
+            _ => return None,
+        };
+        let Ok(part) = number else {
+            self.pieces.push(last);
+            return None;
+        };
+        self.written.push((part, self.pieces.len()));
+        self.before += self.pieces.len();
+        self.pieces.clear();
+        self.pieces.push(last);
+        Some(())
+    }
+
+    fn length(&self) -> usize {
+        self.before + self.pieces.len()
+    }
+
+    /// As it was when it had so many pieces, of which the last one was this; then others.
+    fn finish(mut self, length: usize, last: Option<Piece>, then: &[Piece]) -> Forward {
+        let (mut parts, mut count) = (Vec::new(), 0);
+        for (part, pieces) in self.written {
+            if count >= length {
+                break;
+            }
+            count += pieces;
+            // What lies behind the last one is later than its end.
+            parts.push(match (part, last) {
+                (Part::Run { number, start, end }, Some(last)) if count >= length => Part::Run { number, start, end: end.min(last.2) },
+                (part, _) => part,
+            });
+        }
+        self.pieces.truncate(length.saturating_sub(self.before));
+        if let (Some(newest), Some(marked)) = (self.pieces.last_mut(), last) {
+            *newest = marked;
+        }
+        then.iter().for_each(|&piece| append(&mut self.pieces, piece));
+        parts.extend(self.pieces.into_iter().map(Part::Piece));
+        Forward::new(parts, self.runs)
+    }
 }
 
 /// The path as it was at the end that counts so far.
@@ -34,15 +107,21 @@ struct Mark {
 }
 
 impl Active {
-    pub fn new(keep_segments: bool) -> Active {
+    pub fn new(keep_segments: bool, spill: Option<Spill>) -> Active {
+        let path = Track { pieces: Vec::new(), written: Vec::new(), before: 0, runs: Runs::default(), spill };
         Active {
             machine: None,
-            path: keep_segments.then(Vec::new),
+            path: keep_segments.then_some(path),
             profile: HashMap::new(),
             since: None,
             meanwhile: Vec::new(),
             mark: None,
         }
+    }
+
+    /// Pieces of the path in memory.
+    pub fn track(&self) -> usize {
+        self.path.as_ref().map_or(0, |path| path.pieces.len())
     }
 
     pub fn meet(&mut self, machine: MachineId) {
@@ -89,14 +168,14 @@ impl Active {
         }
     }
 
-    /// The block ended, or a life began; `back` says what happened since then, newest first.
-    pub fn explained(&mut self, machine: MachineId, back: impl FnOnce(u64) -> Vec<Piece>) {
+    /// The block ended, or a life began; `happened` says what happened since then, in its order.
+    pub fn explained<P: IntoIterator<Item = Piece>>(&mut self, machine: MachineId, happened: impl FnOnce(u64) -> P) {
         if Some(machine) != self.machine {
             return;
         }
         let Some(since) = self.since.take() else { return };
         self.meanwhile.clear();
-        for piece in back(since).into_iter().rev() {
+        for piece in happened(since) {
             self.add(piece);
         }
     }
@@ -111,7 +190,7 @@ impl Active {
     fn add(&mut self, piece: Piece) {
         *self.profile.entry(piece.0).or_default() += piece.2.saturating_sub(piece.1);
         if let Some(path) = &mut self.path {
-            append(path, piece);
+            path.add(piece);
         }
     }
 
@@ -125,8 +204,8 @@ impl Active {
         for &(key, start, end) in &meanwhile {
             *profile.entry(key).or_default() += end.saturating_sub(start);
         }
-        let path = self.path.as_deref().unwrap_or_default();
-        self.mark = Some(Mark { length: path.len(), last: path.last().copied(), profile, meanwhile });
+        let (length, last) = self.path.as_ref().map_or((0, None), |path| (path.length(), path.pieces.last().copied()));
+        self.mark = Some(Mark { length, last, profile, meanwhile });
     }
 
     /// There was no such machine from begin to end.
@@ -136,16 +215,13 @@ impl Active {
     }
 
     /// Profile and path to the end that was marked.
-    pub fn finish(self) -> (HashMap<u32, u64>, Option<Vec<Piece>>) {
-        let Some(mark) = self.mark else { return (self.profile, self.path) };
-        let path = self.path.map(|mut path| {
-            path.truncate(mark.length);
-            if let (Some(last), Some(marked)) = (path.last_mut(), mark.last) {
-                *last = marked;
-            }
-            mark.meanwhile.iter().for_each(|&piece| append(&mut path, piece));
-            path
+    pub fn finish(self) -> (HashMap<u32, u64>, Option<Forward>) {
+        let Active { path, profile, mark, .. } = self;
+        let mark = mark.unwrap_or_else(|| {
+            let (length, last) = path.as_ref().map_or((0, None), |path| (path.length(), path.pieces.last().copied()));
+            Mark { length, last, profile, meanwhile: Vec::new() }
         });
+        let path = path.map(|path| path.finish(mark.length, mark.last, &mark.meanwhile));
         (mark.profile, path)
     }
 }

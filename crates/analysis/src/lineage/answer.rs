@@ -1,10 +1,8 @@
 //! The path as it is told: segments, and the time of each state on it beside what a profiler would say.
 
-use super::active::Active;
 use super::key::{Key, Kind, State, Words};
 use super::loom::Loom;
 use super::path::Path;
-use super::segments::Forward;
 use super::tree::Tree;
 use super::{Lineage, Mode, Slack};
 use longpole_model::interaction::{MachineId, Vocabulary};
@@ -133,10 +131,7 @@ impl Lineage {
         let is_active = self.options.mode == Mode::Active;
         let loom = std::mem::replace(&mut self.loom, Loom::Now(Tree::default()));
         let (profile, path) = match self.active.take() {
-            Some(active) => {
-                let (profile, path) = Active::finish(active);
-                (profile, path.map(Forward::from))
-            }
+            Some(active) => active.finish(),
             None => {
                 let (tree, tip, segments) = loom.finish(tip);
                 let mut profile: HashMap<u32, u64> = HashMap::new();

@@ -270,9 +270,19 @@ impl Segments {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Part {
+pub enum Part {
     Piece(Piece),
     Run { number: u32, start: u64, end: u64 },
+}
+
+impl Part {
+    fn pieces(self, runs: &Runs) -> impl Iterator<Item = Piece> {
+        let (piece, run): (_, Option<Reading>) = match self {
+            Part::Piece(piece) => (Some(piece), None),
+            Part::Run { number, start, end } => (None, Some(runs.read(number, start, end))),
+        };
+        piece.into_iter().chain(run.into_iter().flatten())
+    }
 }
 
 /// A lineage from its begin to its end.
@@ -282,21 +292,13 @@ pub struct Forward {
     runs: Runs,
 }
 
-impl From<Vec<Piece>> for Forward {
-    fn from(pieces: Vec<Piece>) -> Forward {
-        Forward { parts: pieces.into_iter().map(Part::Piece).collect(), runs: Runs::default() }
-    }
-}
-
 impl Forward {
+    pub fn new(parts: Vec<Part>, runs: Runs) -> Forward {
+        Forward { parts, runs }
+    }
+
     pub fn pieces(&self) -> impl Iterator<Item = Piece> + '_ {
-        self.parts.iter().flat_map(|part| {
-            let (piece, run): (_, Option<Reading>) = match *part {
-                Part::Piece(piece) => (Some(piece), None),
-                Part::Run { number, start, end } => (None, Some(self.runs.read(number, start, end))),
-            };
-            piece.into_iter().chain(run.into_iter().flatten())
-        })
+        self.parts.iter().flat_map(|part| part.pieces(&self.runs))
     }
 }
 

@@ -110,7 +110,7 @@ impl Lineage {
         life.was_context |= context.is_some();
         self.look(machine);
         if let (Some(active), Some(segments)) = (&mut self.active, &self.segments) {
-            active.explained(machine, |since| segments.back(tip.segment, since));
+            active.explained(machine, |since| segments.back(tip.segment, since).into_iter().rev());
         }
     }
 

@@ -2,7 +2,6 @@
 
 use crate::table::{duration, number, percent, Table};
 use crate::{input::Input, interactions, WrongUsage};
-use anyhow::bail;
 use longpole_analysis::what_if::propose::{self, Order};
 use longpole_analysis::what_if::{Answer, Options, Prediction, Scenario};
 use longpole_trace::Moment;
@@ -103,16 +102,11 @@ fn asked(args: &Args) -> anyhow::Result<(Input, Vec<Scenario>)> {
     Ok((Input { traces, begin: args.begin, end: args.end, json: args.json, rules: args.rules.clone() }, scenarios))
 }
 
-/// Nobody said what to try: what decides. The trace is read once per round.
+/// Nobody said what to try: what decides. The trace is read once, what it said is gone through once per round.
 fn propose(input: &Input, options: impl Fn(Vec<Scenario>) -> Options) -> anyhow::Result<(Answer, Vec<Prediction>)> {
-    if let Some(pipe) = input.paths()?.iter().find(|path| path.metadata().is_ok_and(|data| !data.is_file() && !data.is_dir())) {
-        bail!(
-            "{} can be read once only, and to find what to try takes several times: name scenarios, or store it in a file",
-            pipe.display()
-        );
-    }
-    let pass = |scenarios| interactions::open(input, "predictions are")?.what_if(options(scenarios));
-    let plain = pass(Vec::new())?;
+    let mut interactions = interactions::open(input, "predictions are")?;
+    let (plain, kept) = interactions.what_if_and_keep(options(Vec::new()))?;
+    let pass = |scenarios| interactions.again(&kept).what_if(options(scenarios));
     let candidates = propose::first(&plain);
     if candidates.is_empty() {
         return Ok((plain, Vec::new()));
