@@ -74,7 +74,7 @@ class Trial:
             command = systems.SYSTEMS[self.name](place)
             traces = place.folder / "traces"
             what = command if command[0] == "--for" else ["--all", "--", *command]
-            done = subprocess.run([self.options.longpole, "record", "-o", traces, *what], capture_output=True, text=True, timeout=LIMIT, env=self.environment)
+            done = subprocess.run([self.options.longpole, "record", *self.expected.get("record", []), "-o", traces, *what], capture_output=True, text=True, timeout=LIMIT, env=self.environment)
             if done.returncode:
                 raise RuntimeError(f"{self.name}: record: {done.stderr.strip().splitlines()[-1:] or done.returncode}")
         recording = max(path for path in traces.iterdir() if path.is_dir())

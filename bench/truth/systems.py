@@ -187,7 +187,8 @@ def removed(group):
 
 
 def inside(namespace, *command):
-    return ["ip", "netns", "exec", namespace, *command]
+    # `ip netns exec` makes a mount namespace, too, and the end of its last process waits for all CPUs.
+    return ["nsenter", f"--net=/var/run/netns/{namespace}", *command]
 
 
 # The scenarios. Each returns the command that is recorded to its end; its place has the rest.
@@ -277,7 +278,8 @@ def rps_pinning(place):
     sh(*inside(right, "nft", "-f", table))
     cpu = max(os.sched_getaffinity(0))
     queue = f"/sys/class/net/{device}/queues/rx-0/rps_cpus"
-    sh(*inside(right, "sh", "-c", f"echo {1 << (0 if place.fixed else cpu):x} > {queue}"))
+    # The files of a namespace's devices are seen in its own sysfs only, which `ip` mounts.
+    sh("ip", "netns", "exec", right, "sh", "-c", f"echo {1 << (0 if place.fixed else cpu):x} > {queue}")
     place.start(*inside(right, *place.role("receiver", "u=bind:5000,rcvbuf=4000000", "first", "give:u*4", "loop", "take:u*32", "do:-:400", "give:u", cpu=cpu)))
     return inside(left, *place.role("sender", "u=to:10.78.1.2:5000,size=1000", f"seconds={place.seconds}", "loop", "take:u", "give:u*32", cpu=0))
 
@@ -348,7 +350,7 @@ def producer(place):
 
 
 def single(place):
-    return place.part("left", f"seconds={place.seconds}", "loop", "do:-:1000")
+    return place.role("left", f"seconds={place.seconds}", "loop", "do:-:1000")
 
 
 def timers(place):

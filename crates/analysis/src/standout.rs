@@ -141,12 +141,16 @@ fn error(shares: &[f64]) -> f64 {
 /// The recorder, which has begun the command.
 const RECORDER: &str = "longpole";
 
+fn is_recorder(machine: &str) -> bool {
+    machine.strip_prefix(RECORDER).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '.']))
+}
+
 /// How often the path goes from one machine to another.
 fn handovers(path: &Path) -> u64 {
     let (mut last, mut count) = (None, 0);
     for stretch in path.stretches().filter(|stretch| path.kind(stretch.of) != Kind::Link) {
         let machine = path.machine(stretch.of);
-        count += u64::from(last.is_some_and(|last| last != machine && last != RECORDER));
+        count += u64::from(last.is_some_and(|last| last != machine && !is_recorder(last)));
         last = Some(machine);
     }
     count
