@@ -37,6 +37,7 @@ use longpole_model::hash::IdMap;
 use longpole_model::interaction::{Deed, Interaction, MachineId, QueueId, Vocabulary};
 use longpole_model::names::NameId;
 use longpole_model::tokens::Queues;
+use ops::Left;
 use room::Room;
 use scale::Scale;
 use trail::Trail;
@@ -117,7 +118,7 @@ pub struct WhatIf {
     known: IdMap<QueueId, Kind>,
     locks: IdMap<QueueId, Lock>,
     rooms: IdMap<QueueId, Room>,
-    cpus: IdMap<Option<NameId>, Vec<(u32, u64)>>,
+    cpus: IdMap<Option<NameId>, Vec<(Left, u64)>>,
     /// Of each host, the CPUs that a scenario adds, by when they are free.
     extra: IdMap<(Option<NameId>, usize), Vec<f64>>,
     full: IdMap<QueueId, u64>,
@@ -137,6 +138,7 @@ pub struct WhatIf {
     namesake: Option<MachineId>,
     counts: Counts,
     bits: Vec<u64>,
+    early: Vec<u64>,
     scratch: Vec<f64>,
     interactions: u64,
 }
@@ -175,6 +177,7 @@ impl WhatIf {
             namesake: None,
             counts: Counts::default(),
             bits: vec![0; layout.words()],
+            early: vec![0; layout.words()],
             scratch: vec![0.0; lanes],
             interactions: 0,
             options,

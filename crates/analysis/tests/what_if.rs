@@ -350,6 +350,20 @@ fn a_lock_and_a_cpu_are_free_when_others_leave_them() {
     assert_eq!((ns(cpu, "hog::spin x0.5"), ns(cpu, "cpus +1"), ns(cpu, "w::work x0")), (60, 40, 90));
 }
 
+/// What a timer or a device starts comes at its own time whatever others do, and whoever is ready before it goes on before it.
+#[test]
+fn who_comes_at_a_fixed_time_does_not_hold_up_what_is_ready_before() {
+    let cpu = "{\"t\":0,\"machine\":\"a\",\"state\":\"work\"}\n{\"t\":0,\"machine\":\"tick\",\"blocked\":\"x\"}\n{\"t\":40,\"machine\":\"tick\",\"state\":\"runnable\"}
+{\"t\":40,\"machine\":\"a\",\"state\":\"preempted\"}\n{\"t\":40,\"machine\":\"tick\",\"state\":\"tock\"}\n{\"t\":45,\"machine\":\"tick\",\"blocked\":\"x\"}
+{\"t\":45,\"machine\":\"a\",\"state\":\"rest\"}\n{\"t\":95,\"end\":\"a\"}\n";
+    // The time that it takes from the other stays.
+    assert_eq!((ns(cpu, "a::work x0"), ns(cpu, "tick::tock x0"), ns(cpu, "tick::tock x3")), (55, 90, 105));
+    let served = "{\"t\":0,\"machine\":\"a\",\"state\":\"work\"}\n{\"t\":0,\"machine\":\"s\",\"blocked\":\"x\"}\n{\"t\":10,\"machine\":\"s\",\"state\":\"tidy\"}
+{\"t\":20,\"machine\":\"s\",\"blocked\":\"x\"}\n{\"t\":30,\"machine\":\"s\",\"woken_by\":\"a\"}\n{\"t\":30,\"machine\":\"a\",\"blocked\":\"reply\"}
+{\"t\":30,\"machine\":\"s\",\"state\":\"serve\"}\n{\"t\":40,\"machine\":\"a\",\"woken_by\":\"s\"}\n{\"t\":40,\"machine\":\"a\",\"state\":\"rest\"}\n{\"t\":60,\"end\":\"a\"}\n";
+    assert_eq!((ns(served, "a::work x0"), ns(served, "a::work x0.5"), ns(served, "s::tidy x0")), (30, 50, 60));
+}
+
 #[test]
 fn an_interrupt_delays_whoever_is_below_by_what_it_does() {
     let text = "{\"t\":0,\"machine\":\"a\",\"state\":\"work\"}\n{\"t\":10,\"machine\":\"irq\",\"on_top_of\":\"a\"}\n{\"t\":10,\"machine\":\"irq\",\"state\":\"handle\"}

@@ -34,6 +34,8 @@ pub struct Life {
     pub took: bool,
     /// What it does belongs to this call.
     pub serving: Option<Paid>,
+    /// What it did last before it waited, nobody else has caused: it came by a timer, or why is not known.
+    pub alone: bool,
     pub replay: Replay,
 }
 
@@ -62,6 +64,13 @@ pub struct Replay {
     pub node: u64,
     /// A context's own work, which whoever is below waits for.
     pub work: Option<Box<[f64]>>,
+    /// When it got the CPU that it has; 0: not known.
+    pub came: Option<Box<[f64]>>,
+    /// When it last began to do something after a wait, or as a context; and the time before that.
+    pub began: Option<Box<[f64]>>,
+    pub formerly: Option<Box<[f64]>>,
+    /// What comes next need not wait for what it did last, where it comes before that began.
+    pub anew: bool,
     /// Those worlds in which the room of the queue in question is another one: their times before it was asked for.
     pub saved: Vec<(usize, f64)>,
     /// A context's times before it began, as long as its cause may come.
@@ -78,6 +87,10 @@ impl Life {
             t: 0,
             node: super::trail::NONE,
             work: None,
+            came: None,
+            began: None,
+            formerly: None,
+            anew: false,
             saved: Vec::new(),
             base: None,
             past: Past::default(),
@@ -99,6 +112,7 @@ impl Life {
             caller: None,
             took: false,
             serving: None,
+            alone: false,
             replay,
         }
     }
@@ -106,6 +120,26 @@ impl Life {
     /// Whether its time goes to its own state.
     pub fn works(&self) -> bool {
         self.exists && self.block.is_none() && self.ready.is_none() && self.above == 0
+    }
+}
+
+impl Replay {
+    /// It has got a CPU, now.
+    pub fn takes_cpu(&mut self) {
+        keep(&mut self.came, &self.v);
+    }
+
+    /// It begins to do something, now.
+    pub fn begins(&mut self) {
+        std::mem::swap(&mut self.began, &mut self.formerly);
+        keep(&mut self.began, &self.v);
+    }
+}
+
+fn keep(kept: &mut Option<Box<[f64]>>, v: &[f64]) {
+    match kept {
+        Some(kept) => kept.copy_from_slice(v),
+        None => *kept = Some(v.into()),
     }
 }
 

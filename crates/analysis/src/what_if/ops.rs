@@ -60,7 +60,7 @@ pub enum What {
     },
     /// It gets a CPU: the one that was left with this, or one that nobody had.
     Start {
-        slot: Option<u32>,
+        left: Option<Left>,
         ns: f64,
         key: u32,
         host: Option<NameId>,
@@ -75,8 +75,16 @@ pub enum What {
     Work,
     /// The cause of a context has come after all.
     Rebase,
+    /// What it meets next may come before what it did last, and is then not held up by that.
+    Anew,
+    /// It has met what it waited for.
+    Began,
     /// What it did itself since it began.
     PublishWork {
+        slot: u32,
+    },
+    /// When it got the CPU that it leaves.
+    PublishCame {
         slot: u32,
     },
     /// A context on top of it has ended, which did so much.
@@ -97,6 +105,13 @@ pub enum What {
         how: How,
     },
     End,
+}
+
+/// A CPU that somebody has left: what that one knew then, and when it had got it.
+#[derive(Clone, Copy, Debug)]
+pub struct Left {
+    pub slot: u32,
+    pub came: u32,
 }
 
 /// How a delay counts after what was waited for has come.
@@ -125,10 +140,13 @@ impl WhatIf {
             What::Publish { .. }
                 | What::Unlock { .. }
                 | What::PublishWork { .. }
+                | What::PublishCame { .. }
                 | What::RoomBegin { .. }
                 | What::Got { .. }
                 | What::Work
                 | What::Rebase
+                | What::Anew
+                | What::Began
                 | What::End
         ) {
             life.since = op.t;
@@ -197,7 +215,7 @@ impl WhatIf {
     fn is_ready(&mut self, machine: MachineId, what: &What) -> bool {
         let needed = match *what {
             What::Meet { slot, .. } | What::Lock { slot, .. } | What::Interrupted { slot, .. } => Some(slot),
-            What::Start { slot, .. } => slot,
+            What::Start { left, .. } => left.map(|left| left.slot),
             What::Arrive { below, .. } => below,
             What::RoomEnd { queue, unit, .. } => match self.rooms.get_mut(&queue).map(|room| room.needed(unit, machine, &self.slots)) {
                 Some(Err(missing)) => {
@@ -275,6 +293,7 @@ impl WhatIf {
                 return woken;
             }
             What::Meet { slot, ns, key, how, paid } => {
+                self.set_back(machine, slot, ns, key);
                 let mut part = paid.filter(|_| how != How::After).map_or_else(Vec::new, |paid| self.part(paid, &mut bits));
                 // In the bare worlds nothing is noticed late anyway.
                 part.retain(|&(lane, _)| how == How::Carried || !layout.bare().contains(&lane));
@@ -287,7 +306,10 @@ impl WhatIf {
                     v[lane] = own.max(other[lane] + ns * row.map_or(1.0, |row| row[lane]) * part);
                 }
             }
-            What::Lock { queue, slot, ns, key, how } => self.lock(machine, op.t, queue, slot, ns, key, how),
+            What::Lock { queue, slot, ns, key, how } => {
+                self.set_back(machine, slot, ns, key);
+                self.lock(machine, op.t, queue, slot, ns, key, how);
+            }
             What::Got { queue } => {
                 if let Some(lock) = self.locks.get_mut(&queue) {
                     lock.is_got(&replay.v);
@@ -303,7 +325,7 @@ impl WhatIf {
                 self.slots.release(slot);
                 return woken;
             }
-            What::Start { slot, ns, key, host } => self.start(machine, op.t, (slot, ns, key), host),
+            What::Start { left, ns, key, host } => self.start(machine, op.t, (left, ns, key), host),
             What::Arrive { below, key, may_come } => {
                 replay.work = Some(vec![0.0; layout.len()].into());
                 replay.base = may_come.then(|| (replay.v.clone(), since));
@@ -333,7 +355,16 @@ impl WhatIf {
                 if let Some((v, t)) = replay.base.take() {
                     replay.v = v;
                     replay.t = t;
+                    std::mem::swap(&mut replay.began, &mut replay.formerly);
                 }
+                return woken;
+            }
+            What::Anew => {
+                replay.anew = true;
+                return woken;
+            }
+            What::Began => {
+                replay.begins();
                 return woken;
             }
             What::PublishWork { slot } => {
@@ -343,6 +374,18 @@ impl WhatIf {
                 }
                 woken = self.slots.fill(slot, &self.scratch, trail::NONE);
                 replay.work = None;
+                self.slots.release(slot);
+                return woken;
+            }
+            What::PublishCame { slot } => {
+                match &mut replay.came {
+                    Some(came) => {
+                        self.scratch.copy_from_slice(came);
+                        came.fill(0.0);
+                    }
+                    None => self.scratch.fill(0.0),
+                }
+                woken = self.slots.fill(slot, &self.scratch, trail::NONE);
                 self.slots.release(slot);
                 return woken;
             }
@@ -364,7 +407,7 @@ impl WhatIf {
             What::RoomEnd { queue, unit, ns, key, how } => self.room_end(machine, (queue, unit), ns, key, how),
             What::End => self.end = Some(EndMark { machine, v: replay.v.clone(), node: replay.node }),
         }
-        if let Some(slot) = slots(&op.what).into_iter().flatten().next() {
+        for slot in slots(&op.what).into_iter().flatten() {
             self.slots.release(slot);
         }
         if !matches!(op.what, What::End) {
@@ -373,6 +416,20 @@ impl WhatIf {
             replay.v[OBSERVED] = op.t as f64;
         }
         woken
+    }
+
+    /// What is met now may come before the machine began what it did last, and is then not held up by that.
+    fn set_back(&mut self, machine: MachineId, slot: u32, ns: f64, key: u32) {
+        let replay = &mut self.lives[machine.0 as usize].replay;
+        let (true, Some(began)) = (std::mem::take(&mut replay.anew), &replay.began) else { return };
+        let (other, row) = (self.slots.lanes(slot), &self.rows[key as usize]);
+        for lane in KEPT..self.layout.len() {
+            let come = other[lane] + ns * row.as_ref().map_or(1.0, |row| row[lane]);
+            if come < began[lane] {
+                // Anything before it.
+                replay.v[lane] = come - ns - 1.0;
+            }
+        }
     }
 
     fn meet(&mut self, machine: MachineId, t: u64, slot: u32, ns: f64, key: u32, how: How) {
@@ -445,12 +502,13 @@ impl WhatIf {
     }
 
     /// The machine waited for a CPU and has it now.
-    fn start(&mut self, machine: MachineId, t: u64, (slot, ns, key): (Option<u32>, f64, u32), host: Option<NameId>) {
+    fn start(&mut self, machine: MachineId, t: u64, (left, ns, key): (Option<Left>, f64, u32), host: Option<NameId>) {
         let (layout, most) = (self.layout, self.most_past());
         let replay = &mut self.lives[machine.0 as usize].replay;
         replay.past.jump(replay.t, t, &replay.v, replay.node, most);
         let row = &self.rows[key as usize];
-        let Some(slot) = slot else {
+        let Some(Left { slot, came }) = left else {
+            replay.takes_cpu();
             lanes::add(&mut replay.v, ns, row);
             replay.node = self.trail.own(replay.node, key, ns);
             return;
@@ -460,6 +518,27 @@ impl WhatIf {
         let kept = layout.kept();
         lanes::won(&replay.v[kept.clone()], &other[kept], 0.0, None, &mut self.bits);
         lanes::later(&mut replay.v, other, 0.0);
+        // Where it would have been ready before the other took the CPU, it has to wait for it no longer than it did: else whoever comes at a fixed time (a timer, a device) and
+        // has a CPU for a moment would hold up everything until then.
+        let (ready, waited) = (self.scratch[OBSERVED], (other[OBSERVED] - self.scratch[OBSERVED]).max(0.0));
+        let came = self.slots.lanes(came);
+        self.early.fill(0);
+        let mut any = false;
+        for lane in KEPT..layout.len() {
+            let own = self.scratch[lane];
+            if own < ready && own < came[lane] && own + waited < replay.v[lane] {
+                replay.v[lane] = own + waited;
+                if layout.kept().contains(&lane) {
+                    self.early[(lane - KEPT) / 64] |= 1 << ((lane - KEPT) % 64);
+                    any = true;
+                }
+            }
+        }
+        if any {
+            self.bits.iter_mut().zip(&self.early).for_each(|(bits, early)| *bits &= !early);
+            let node = Node { before: replay.node, other: replay.node, ns: waited, key, kind: Kind::Meet };
+            replay.node = self.trail.meet(node, &self.early);
+        }
         for scenario in 0..layout.scenarios {
             let more = self.scale.cpus(scenario);
             if more == 0 {
@@ -479,6 +558,7 @@ impl WhatIf {
             }
             replay.v[bare] = self.scratch[bare];
         }
+        replay.takes_cpu();
         lanes::add(&mut replay.v, ns, row);
         let node = Node { before: replay.node, other: self.slots.node(slot), ns, key, kind: Kind::After };
         replay.node = self.trail.meet(node, &self.bits);
@@ -562,16 +642,18 @@ impl WhatIf {
     }
 }
 
-fn slots(what: &What) -> [Option<u32>; 1] {
-    [match *what {
+fn slots(what: &What) -> [Option<u32>; 2] {
+    let first = match *what {
         What::Publish { slot, .. }
         | What::Unlock { slot, .. }
         | What::Meet { slot, .. }
         | What::Lock { slot, .. }
         | What::PublishWork { slot }
+        | What::PublishCame { slot }
         | What::Interrupted { slot, .. } => Some(slot),
-        What::Start { slot, .. } => slot,
+        What::Start { left: Some(left), .. } => return [Some(left.slot), Some(left.came)],
         What::Arrive { below, .. } => below,
         _ => None,
-    }]
+    };
+    [first, None]
 }

@@ -3,7 +3,7 @@
 use super::batch::{Caller, Paid};
 use super::life::{Block, Context};
 use super::locks::Lock;
-use super::ops::{How, What};
+use super::ops::{How, Left, What};
 use super::room::Room;
 use super::scale::is_of;
 use super::{From, Kind, WhatIf};
@@ -207,6 +207,16 @@ impl WhatIf {
             self.first_unexplained.entry(key).or_insert(line);
         }
         self.op(machine, What::Keep { key });
+        self.op(machine, What::Began);
+        self.life(machine).alone = true;
+    }
+
+    /// What it waited for is met next. What a machine does at times of its own does not hold up what others have for it, where that comes before.
+    fn anew(&mut self, machine: MachineId, by: MachineId) {
+        let life = self.life(machine);
+        if std::mem::replace(&mut life.alone, by == machine) || life.context.is_some() {
+            self.op(machine, What::Anew);
+        }
     }
 
     fn meet_first(&mut self, vocabulary: &Vocabulary, machine: MachineId) {
@@ -226,14 +236,18 @@ impl WhatIf {
             State::Named(_) if vocabulary.names.text(name) == "preempted" => State::Runnable,
             state => state,
         };
-        if let Some(block) = self.life(machine).block.take() {
+        let block = self.life(machine).block.take();
+        if let Some(block) = block {
             let key = self.state_key(vocabulary, machine, State::Blocked(block.why));
             self.unexplained(machine, key);
         }
         let now = self.now;
         if state == State::Runnable {
             if self.life(machine).ready.is_none() {
-                self.leave_cpu(vocabulary, machine);
+                // Who was blocked had none.
+                if block.is_none() {
+                    self.leave_cpu(vocabulary, machine);
+                }
                 self.life(machine).ready = Some(now);
             }
         } else {
@@ -252,9 +266,9 @@ impl WhatIf {
         let cpu = found.map(|at| free.remove(at));
         let ns = now - cpu.map_or(ready, |cpu| cpu.1.max(ready)).min(now);
         let key = self.state_key(vocabulary, machine, State::Runnable);
-        self.op(machine, What::Start { slot: cpu.map(|cpu| cpu.0), ns: ns as f64, key, host });
-        if let Some((slot, _)) = cpu {
-            self.slots.release(slot);
+        self.op(machine, What::Start { left: cpu.map(|cpu| cpu.0), ns: ns as f64, key, host });
+        if let Some((left, _)) = cpu {
+            self.forget_cpu(left);
         }
         let life = self.life(machine);
         life.on_cpu = true;
@@ -264,14 +278,20 @@ impl WhatIf {
     fn leave_cpu(&mut self, vocabulary: &Vocabulary, machine: MachineId) {
         self.life(machine).on_cpu = false;
         let (now, host) = (self.now, vocabulary.host_id(machine));
-        let slot = self.slots.make();
-        self.op(machine, What::Publish { slot, at: now });
+        let left = Left { slot: self.slots.make(), came: self.slots.make() };
+        self.op(machine, What::PublishCame { slot: left.came });
+        self.op(machine, What::Publish { slot: left.slot, at: now });
         let free = self.cpus.entry(host).or_default();
-        free.push((slot, now));
+        free.push((left, now));
         if free.len() > MOST_CPUS {
-            let (slot, _) = free.remove(0);
-            self.slots.release(slot);
+            let (left, _) = free.remove(0);
+            self.forget_cpu(left);
         }
+    }
+
+    fn forget_cpu(&mut self, left: Left) {
+        self.slots.release(left.slot);
+        self.slots.release(left.came);
     }
 
     /// What a machine knows now, for a token or a unit of room.
@@ -423,7 +443,15 @@ impl WhatIf {
             (Some((since, state)), Origin::From(from)) => {
                 delay = self.delay(vocabulary, (machine, state), queue, from, since);
                 let (ns, key, how) = delay;
+                // Room says nothing of who gave it.
+                if looked != Looked::Room {
+                    let context = self.life(machine).context.is_some();
+                    if std::mem::take(&mut self.life(machine).alone) || context {
+                        self.op(machine, What::Anew);
+                    }
+                }
                 self.meet_token(machine, (queue, looked), from, (ns, key, how));
+                self.op(machine, What::Began);
                 last = Some(from.slot);
             }
             (Some((_, state)), _) => {
@@ -518,7 +546,9 @@ impl WhatIf {
         self.op(cause.by, What::Publish { slot, at });
         let kind = cause.link.map_or(Link::Wakeup, Link::Named);
         let key = self.key(vocabulary, Key::Link { queue: None, kind });
+        self.anew(machine, cause.by);
         self.op(machine, What::Meet { slot, ns: (self.now - at) as f64, key, how: How::Carried, paid: None });
+        self.op(machine, What::Began);
         self.slots.release(slot);
         true
     }
@@ -585,6 +615,7 @@ impl WhatIf {
                 slot
             });
             self.op(machine, What::Arrive { below: slot, key, may_come: cause.is_none() });
+            self.op(machine, What::Began);
             if let Some(slot) = slot {
                 self.slots.release(slot);
             }
