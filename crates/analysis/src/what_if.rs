@@ -119,6 +119,8 @@ pub struct WhatIf {
     locks: IdMap<QueueId, Lock>,
     rooms: IdMap<QueueId, Room>,
     cpus: IdMap<Option<NameId>, Vec<(Left, u64)>>,
+    /// Numbers of CPUs so far.
+    chains: u32,
     /// Of each host, the CPUs that a scenario adds, by when they are free.
     extra: IdMap<(Option<NameId>, usize), Vec<f64>>,
     full: IdMap<QueueId, u64>,
@@ -161,6 +163,7 @@ impl WhatIf {
             locks: IdMap::default(),
             rooms: IdMap::default(),
             cpus: IdMap::default(),
+            chains: 0,
             extra: IdMap::default(),
             full: IdMap::default(),
             capacities: IdMap::default(),

@@ -95,7 +95,7 @@ impl WhatIf {
             Deed::Block { why, .. } => {
                 self.run(vocabulary, machine);
                 if self.life(machine).on_cpu {
-                    self.leave_cpu(vocabulary, machine);
+                    self.leave_cpu(vocabulary, machine, false);
                 }
                 let (now, life) = (self.now, self.life(machine));
                 match &mut life.block {
@@ -246,7 +246,7 @@ impl WhatIf {
             if self.life(machine).ready.is_none() {
                 // Who was blocked had none.
                 if block.is_none() {
-                    self.leave_cpu(vocabulary, machine);
+                    self.leave_cpu(vocabulary, machine, true);
                 }
                 self.life(machine).ready = Some(now);
             }
@@ -266,21 +266,40 @@ impl WhatIf {
         let cpu = found.map(|at| free.remove(at));
         let ns = now - cpu.map_or(ready, |cpu| cpu.1.max(ready)).min(now);
         let key = self.state_key(vocabulary, machine, State::Runnable);
-        self.op(machine, What::Start { left: cpu.map(|cpu| cpu.0), ns: ns as f64, key, host });
-        if let Some((left, _)) = cpu {
+        let (left, off) = (cpu.map(|cpu| cpu.0), self.life(machine).off.take());
+        self.op(machine, What::Start { left, off, ns: ns as f64, key, host });
+        if let Some(off) = off {
+            self.slots.release(off.busy);
+        }
+        let chain = left.map_or_else(|| self.new_chain(), |left| left.chain);
+        if let Some(left) = left {
             self.forget_cpu(left);
         }
         let life = self.life(machine);
-        life.on_cpu = true;
+        (life.on_cpu, life.chain) = (true, chain);
         life.disturbed |= life.above > 0;
     }
 
-    fn leave_cpu(&mut self, vocabulary: &Vocabulary, machine: MachineId) {
-        self.life(machine).on_cpu = false;
-        let (now, host) = (self.now, vocabulary.host_id(machine));
-        let left = Left { slot: self.slots.make(), came: self.slots.make() };
-        self.op(machine, What::PublishCame { slot: left.came });
+    fn new_chain(&mut self) -> u32 {
+        self.chains = self.chains.wrapping_add(1);
+        self.chains
+    }
+
+    /// `put_off`: it could have gone on.
+    fn leave_cpu(&mut self, vocabulary: &Vocabulary, machine: MachineId, put_off: bool) {
+        let had = std::mem::take(&mut self.life(machine).on_cpu);
+        // Which one it was, nobody saw.
+        if !had {
+            self.life(machine).chain = self.new_chain();
+        }
+        let (now, host, chain) = (self.now, vocabulary.host_id(machine), self.life(machine).chain);
+        let left = Left { slot: self.slots.make(), came: self.slots.make(), busy: self.slots.make(), chain };
+        self.op(machine, What::PublishStay { came: left.came, busy: left.busy });
         self.op(machine, What::Publish { slot: left.slot, at: now });
+        if put_off {
+            self.slots.hold(left.busy);
+            self.life(machine).off = Some(left);
+        }
         let free = self.cpus.entry(host).or_default();
         free.push((left, now));
         if free.len() > MOST_CPUS {
@@ -292,6 +311,7 @@ impl WhatIf {
     fn forget_cpu(&mut self, left: Left) {
         self.slots.release(left.slot);
         self.slots.release(left.came);
+        self.slots.release(left.busy);
     }
 
     /// What a machine knows now, for a token or a unit of room.
@@ -670,7 +690,10 @@ impl WhatIf {
 
     fn vanish(&mut self, vocabulary: &Vocabulary, machine: MachineId) {
         if self.life(machine).on_cpu {
-            self.leave_cpu(vocabulary, machine);
+            self.leave_cpu(vocabulary, machine, false);
+        }
+        if let Some(off) = self.life(machine).off.take() {
+            self.slots.release(off.busy);
         }
         let life = self.life(machine);
         (life.exists, life.block, life.ready, life.context) = (false, None, None, None);
