@@ -415,7 +415,11 @@ impl Composer {
         let of_kernel = &self.linux.threads[id.0 as usize];
         match (of_kernel.kernel, of_kernel.mode, of_kernel.call) {
             (true, ..) => self.words.kernel,
-            (_, Mode::Syscall, Some(call)) => self.of_linux(call.name),
+            (_, Mode::Syscall, Some(call)) => {
+                let name = self.of_linux(call.name);
+                self.vocabulary.mark_system_call(name);
+                name
+            }
             (_, Mode::User, _) => self.words.user,
             _ => self.words.run,
         }
