@@ -130,6 +130,7 @@ pub struct Wake {
 #[derive(Clone, Copy, Debug)]
 pub struct Wait {
     pub thread: ThreadId,
+    pub tid: i32,
     pub cpu: CpuId,
     pub preempted: bool,
     pub begin_ns: i64,
