@@ -32,6 +32,8 @@ pub(super) struct Thread {
     pub comm: Vec<u8>,
     pub renames: u8,
     pub recorder: bool,
+    /// Of the command that was recorded, or of those that it started.
+    pub of_command: bool,
     pub kernel: Kernel,
     /// It is blocked, by what was told.
     pub blocked: bool,
@@ -319,6 +321,9 @@ impl Composer {
         if self.threads[at as usize].machine.is_some() {
             return;
         }
+        let tid = self.linux.threads[id.0 as usize].tid;
+        self.threads[at as usize].of_command =
+            self.about.command == Some(tid) || parent.is_some_and(|parent| self.threads[parent as usize].of_command);
         let by = parent.map(|parent| self.machine(catalogue, parent));
         let machine = self.named(catalogue, at);
         match by {
@@ -389,6 +394,7 @@ impl Composer {
                 if let (Kernel::Runs, false, Some(id)) = (thread.kernel, thread.recorder, thread.linux) {
                     if !self.linux.threads[id.0 as usize].kernel {
                         self.last_user = Some(at);
+                        self.last_of_command = if thread.of_command { Some(at) } else { self.last_of_command };
                     }
                 }
                 self.works_in(at)
