@@ -81,15 +81,6 @@ enum Kind {
     Replies,
 }
 
-/// A CPU that nobody has, since `t`.
-#[derive(Clone, Copy, Debug)]
-struct Cpu {
-    left: Left,
-    t: u64,
-    /// It was taken from whoever had it.
-    taken: bool,
-}
-
 /// Whose end counts, so far.
 #[derive(Debug)]
 struct EndMark {
@@ -130,7 +121,9 @@ pub struct WhatIf {
     known: IdMap<QueueId, Kind>,
     locks: IdMap<QueueId, Lock>,
     rooms: IdMap<QueueId, Room>,
-    cpus: IdMap<Option<NameId>, Vec<Cpu>>,
+    cpus: IdMap<Option<NameId>, Vec<(Left, u64)>>,
+    /// Numbers of CPUs so far.
+    chains: u32,
     /// Of each host, the CPUs that a scenario adds, by when they are free.
     extra: IdMap<(Option<NameId>, usize), Vec<f64>>,
     full: IdMap<QueueId, u64>,
@@ -173,6 +166,7 @@ impl WhatIf {
             locks: IdMap::default(),
             rooms: IdMap::default(),
             cpus: IdMap::default(),
+            chains: 0,
             extra: IdMap::default(),
             full: IdMap::default(),
             capacities: IdMap::default(),

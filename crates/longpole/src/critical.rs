@@ -2,6 +2,7 @@
 
 use crate::following;
 use crate::interactions::{self, Interactions};
+use crate::keepers;
 use crate::kept::Keeper;
 use anyhow::{anyhow, bail, Context};
 use longpole_analysis::findings::Rules;
@@ -48,7 +49,8 @@ impl Passed {
 pub fn read(interactions: &Interactions, passed: Passed, lost: u64) -> anyhow::Result<Critical> {
     let rules = Rules::built_in().context("a built-in rule file is wrong")?;
     let kept = passed.keeper.kept(interactions.vocabulary());
-    let answer = interactions.path(passed.lineage)?;
+    let mut answer = interactions.path(passed.lineage)?;
+    keepers::tell(interactions, &mut answer)?;
     let plain = interactions.predictions(passed.plain)?;
     let waits = passed.waits.answer(interactions.vocabulary()).ok_or_else(|| anyhow!("no machine does anything in it"))?;
     let Some(segments) = &answer.segments else { bail!("internal error: a path without segments") };

@@ -17,12 +17,13 @@ use longpole_trace::{Catalogue, Item, Moment, Options as Part, Trace};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Where a long path goes; the file has no name, so nothing of it stays, whatever ends us.
 pub const SPILL: Spill = Spill { make: tempfile::tempfile, from: 1 << 20 };
 
 pub struct Interactions {
+    path: PathBuf,
     shown: String,
     source: Source,
     part: Part,
@@ -93,7 +94,7 @@ impl Interactions {
     }
 
     fn new(path: &Path, source: Source, part: Part) -> Interactions {
-        Interactions { shown: path.display().to_string(), source, part, range: None, over: false, cut: false }
+        Interactions { path: path.to_owned(), shown: path.display().to_string(), source, part, range: None, over: false, cut: false }
     }
 
     /// Once more what was kept.
@@ -101,7 +102,15 @@ impl Interactions {
         let (begin, end) = kept.range();
         let source = Source::Kept(kept.reader());
         let range = Some(Range { begin, end });
-        Interactions { shown: self.shown.clone(), source, part: Part::default(), range, over: false, cut: end.is_some() }
+        Interactions {
+            path: self.path.clone(),
+            shown: self.shown.clone(),
+            source,
+            part: Part::default(),
+            range,
+            over: false,
+            cut: end.is_some(),
+        }
     }
 
     /// The next one up to `--end`. Those before `--begin` come, too: they decide what machines do later.
@@ -181,6 +190,11 @@ impl Interactions {
             }
         }
         seats
+    }
+
+    /// Of what they are, and up to when.
+    pub fn place(&self) -> (&Path, Option<Moment>) {
+        (&self.path, self.part.end)
     }
 
     /// Who composes them.

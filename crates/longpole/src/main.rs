@@ -8,6 +8,7 @@ mod flame;
 mod following;
 mod input;
 mod interactions;
+mod keepers;
 mod kept;
 mod kernel;
 mod machine_log;

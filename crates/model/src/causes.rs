@@ -83,8 +83,9 @@ pub struct Composer {
     linux_names: Vec<Option<NameId>>,
     system_names: Vec<Option<NameId>>,
     reasons: HashMap<Why, NameId>,
-    /// Who did something last: with probes, and of all that are neither the kernel's own nor the recorder's.
+    /// Who did something last: with probes, of the command's, and of all that are neither the kernel's own nor the recorder's.
     last_probed: Option<u32>,
+    last_of_command: Option<u32>,
     last_user: Option<u32>,
     seats: Vec<(MachineId, Seat)>,
     ended: bool,
@@ -180,6 +181,7 @@ impl Composer {
             system_names: Vec::new(),
             reasons: HashMap::new(),
             last_probed: None,
+            last_of_command: None,
             last_user: None,
             seats: Vec::new(),
             ended: false,
@@ -279,7 +281,7 @@ impl Composer {
         }
         self.ended = true;
         let lives = |at: &u32| self.threads[*at as usize].machine.is_some();
-        let last = [self.last_probed, self.last_user].into_iter().flatten().find(lives);
+        let last = [self.last_probed, self.last_of_command, self.last_user].into_iter().flatten().find(lives);
         if let Some(machine) = last.and_then(|at| self.threads[at as usize].machine) {
             self.emit(Deed::End { machine });
         }

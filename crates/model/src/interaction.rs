@@ -129,6 +129,8 @@ pub struct Vocabulary {
     machine_ids: IdMap<(NameId, NameId), MachineId>,
     queues: Vec<NameId>,
     queue_ids: IdMap<NameId, QueueId>,
+    /// Of names: it is a call of the kernel's.
+    calls: Vec<bool>,
     /// What queues that are used for one name after the other are called now.
     passing: IdMap<QueueId, String>,
     /// Those that were called something else since somebody looked. None: nobody does.
@@ -152,6 +154,19 @@ impl Vocabulary {
             queues.push(name);
             QueueId(queues.len() as u32 - 1)
         })
+    }
+
+    /// A state of this name is the kernel at work for a thread.
+    pub fn mark_system_call(&mut self, name: NameId) {
+        let at = name.0 as usize;
+        if self.calls.len() <= at {
+            self.calls.resize(at + 1, false);
+        }
+        self.calls[at] = true;
+    }
+
+    pub fn is_system_call(&self, name: NameId) -> bool {
+        self.calls.get(name.0 as usize).copied().unwrap_or(false)
     }
 
     pub fn host_id(&self, machine: MachineId) -> Option<NameId> {

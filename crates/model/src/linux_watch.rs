@@ -132,6 +132,7 @@ pub struct Wake {
 #[derive(Clone, Copy, Debug)]
 pub struct Wait {
     pub thread: ThreadId,
+    pub tid: i32,
     pub cpu: CpuId,
     pub preempted: bool,
     pub begin_ns: i64,

@@ -5,6 +5,7 @@ use super::loom::Loom;
 use super::path::Path;
 use super::tree::Tree;
 use super::{Lineage, Mode, Slack};
+use crate::stays::Keeper;
 use longpole_model::interaction::{MachineId, Vocabulary};
 use serde::Serialize;
 use std::collections::HashMap;
@@ -32,6 +33,8 @@ pub struct Row {
     pub slack_ns: Option<u64>,
     /// Of the time between two takings without waiting, the share of those where what was taken had been there for at most a twentieth of it.
     pub near_critical_share: Option<f64>,
+    /// Of a wait for a CPU: who had it meanwhile. None: it is no such wait, or nobody asked ([`crate::keepers`]).
+    pub kept_by: Option<Vec<Keeper>>,
 }
 
 /// A state as a profiler sees it, and what it is on the path.
@@ -150,7 +153,7 @@ impl Lineage {
             .keys
             .iter()
             .zip(&words)
-            .map(|(key, words)| if words[3] == "preempted" { Kind::Runnable } else { self.kind(key) })
+            .map(|(key, words)| if words[3] == "preempted" { Kind::Runnable } else { self.kind(vocabulary, key) })
             .collect();
         let segments = path.map(|path| Path::new(path, words, kinds));
         if let Some(segments) = &segments {
@@ -181,12 +184,15 @@ impl Lineage {
         })
     }
 
-    fn kind(&self, key: &Key) -> Kind {
+    fn kind(&self, vocabulary: &Vocabulary, key: &Key) -> Kind {
         let context = match *key {
             Key::State { machine, .. } => self.lives.get(machine.0 as usize).is_some_and(|life| life.was_context),
             Key::Link { .. } => false,
         };
-        key.kind(context)
+        match (key.kind(context), key) {
+            (Kind::Running, Key::State { state: State::Named(name), .. }) if vocabulary.is_system_call(*name) => Kind::SystemCall,
+            (kind, _) => kind,
+        }
     }
 
     /// Rows of the path by time, those of the same words as one.
@@ -218,6 +224,7 @@ impl Lineage {
                     profile_share: total.map(|total| total as f64 / all as f64),
                     slack_ns: None,
                     near_critical_share: None,
+                    kept_by: None,
                 };
                 (row, Slack::default())
             });

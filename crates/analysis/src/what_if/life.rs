@@ -1,7 +1,7 @@
 //! One machine: what it does in the trace, and when it would have done so in each world.
 
 use super::batch::{Caller, Paid};
-use super::ops::Op;
+use super::ops::{Left, Op};
 use crate::lineage::key::State;
 use longpole_model::interaction::MachineId;
 use longpole_model::names::NameId;
@@ -18,12 +18,14 @@ pub struct Life {
     pub block: Option<Block>,
     /// Since when it waits for a CPU.
     pub ready: Option<u64>,
-    /// Somebody else was given its CPU.
-    pub preempted: bool,
     /// It has left its CPU until a time of its own.
     pub asleep: bool,
     /// It is known to have a CPU.
     pub on_cpu: bool,
+    /// The CPU that it was put off although it could have gone on.
+    pub off: Option<Left>,
+    /// Which one it has, or had.
+    pub chain: u32,
     /// Contexts that are on top of it.
     pub above: u32,
     /// While it was interrupted it did something.
@@ -69,7 +71,9 @@ pub struct Replay {
     /// A context's own work, which whoever is below waits for.
     pub work: Option<Box<[f64]>>,
     /// When it got the CPU that it has; 0: not known.
-    pub came: Option<Box<[f64]>>,
+    pub came: Box<[f64]>,
+    /// For how long that CPU had been had by then, since it is known.
+    pub busy: Box<[f64]>,
     /// When it last began to do something after a wait, or as a context; and the time before that.
     pub began: Option<Box<[f64]>>,
     pub formerly: Option<Box<[f64]>>,
@@ -91,7 +95,8 @@ impl Life {
             t: 0,
             node: super::trail::NONE,
             work: None,
-            came: None,
+            came: vec![0.0; lanes].into(),
+            busy: vec![0.0; lanes].into(),
             began: None,
             formerly: None,
             anew: false,
@@ -107,9 +112,10 @@ impl Life {
             state: State::Run,
             block: None,
             ready: None,
-            preempted: false,
             asleep: false,
             on_cpu: false,
+            off: None,
+            chain: 0,
             above: 0,
             disturbed: false,
             context: None,
@@ -131,8 +137,19 @@ impl Life {
 
 impl Replay {
     /// It has got a CPU, now.
-    pub fn takes_cpu(&mut self) {
-        keep(&mut self.came, &self.v);
+    pub fn takes_cpu(&mut self, busy: Option<&[f64]>) {
+        self.came.copy_from_slice(&self.v);
+        match busy {
+            Some(busy) => self.busy.copy_from_slice(busy),
+            None => self.busy.fill(0.0),
+        }
+    }
+
+    /// It leaves that CPU, now.
+    pub fn leaves_cpu(&mut self) {
+        for ((busy, v), came) in self.busy.iter_mut().zip(&self.v).zip(&self.came) {
+            *busy += (v - came).max(0.0);
+        }
     }
 
     /// It begins to do something, now.

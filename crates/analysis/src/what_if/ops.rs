@@ -58,9 +58,10 @@ pub enum What {
         queue: QueueId,
         slot: u32,
     },
-    /// It gets a CPU: the one that was left with this, or one that nobody had.
+    /// It gets a CPU: the one that was left with this, or one that nobody had. It may have been put off one before.
     Start {
         left: Option<Left>,
+        off: Option<Left>,
         ns: f64,
         key: u32,
         host: Option<NameId>,
@@ -83,9 +84,10 @@ pub enum What {
     PublishWork {
         slot: u32,
     },
-    /// When it got the CPU that it leaves.
-    PublishCame {
-        slot: u32,
+    /// When it got the CPU that it leaves, and for how long that has been had by then.
+    PublishStay {
+        came: u32,
+        busy: u32,
     },
     /// A context on top of it has ended, which did so much.
     Interrupted {
@@ -112,6 +114,10 @@ pub enum What {
 pub struct Left {
     pub slot: u32,
     pub came: u32,
+    /// For how long it has been had since it is known.
+    pub busy: u32,
+    /// Which CPU that is.
+    pub chain: u32,
 }
 
 /// How a delay counts after what was waited for has come.
@@ -140,7 +146,7 @@ impl WhatIf {
             What::Publish { .. }
                 | What::Unlock { .. }
                 | What::PublishWork { .. }
-                | What::PublishCame { .. }
+                | What::PublishStay { .. }
                 | What::RoomBegin { .. }
                 | What::Got { .. }
                 | What::Work
@@ -325,7 +331,7 @@ impl WhatIf {
                 self.slots.release(slot);
                 return woken;
             }
-            What::Start { left, ns, key, host } => self.start(machine, op.t, (left, ns, key), host),
+            What::Start { left, off, ns, key, host } => self.start(machine, op.t, (left, off), (ns, key), host),
             What::Arrive { below, key, may_come } => {
                 replay.work = Some(vec![0.0; layout.len()].into());
                 replay.base = may_come.then(|| (replay.v.clone(), since));
@@ -377,16 +383,13 @@ impl WhatIf {
                 self.slots.release(slot);
                 return woken;
             }
-            What::PublishCame { slot } => {
-                match &mut replay.came {
-                    Some(came) => {
-                        self.scratch.copy_from_slice(came);
-                        came.fill(0.0);
-                    }
-                    None => self.scratch.fill(0.0),
-                }
-                woken = self.slots.fill(slot, &self.scratch, trail::NONE);
-                self.slots.release(slot);
+            What::PublishStay { came, busy } => {
+                replay.leaves_cpu();
+                woken = self.slots.fill(came, &replay.came, trail::NONE);
+                woken.extend(self.slots.fill(busy, &replay.busy, trail::NONE));
+                replay.came.fill(0.0);
+                self.slots.release(came);
+                self.slots.release(busy);
                 return woken;
             }
             What::Interrupted { slot, key } => {
@@ -502,13 +505,21 @@ impl WhatIf {
     }
 
     /// The machine waited for a CPU and has it now.
-    fn start(&mut self, machine: MachineId, t: u64, (left, ns, key): (Option<Left>, f64, u32), host: Option<NameId>) {
+    fn start(
+        &mut self,
+        machine: MachineId,
+        t: u64,
+        (left, off): (Option<Left>, Option<Left>),
+        (ns, key): (f64, u32),
+        host: Option<NameId>,
+    ) {
         let (layout, most) = (self.layout, self.most_past());
         let replay = &mut self.lives[machine.0 as usize].replay;
         replay.past.jump(replay.t, t, &replay.v, replay.node, most);
         let row = &self.rows[key as usize];
-        let Some(Left { slot, came }) = left else {
+        let Some(Left { slot, came, busy: busy_slot, chain }) = left else {
             self.scratch.copy_from_slice(&replay.v);
+            replay.takes_cpu(None);
             lanes::add(&mut replay.v, ns, row);
             for scenario in (0..layout.scenarios).filter(|&scenario| self.scale.cpus(scenario) > 0) {
                 let [lane, bare] = layout.of(scenario);
@@ -520,7 +531,6 @@ impl WhatIf {
                 }
                 replay.v[bare] = self.scratch[bare];
             }
-            replay.takes_cpu();
             replay.node = self.trail.own(replay.node, key, ns);
             return;
         };
@@ -529,20 +539,26 @@ impl WhatIf {
         let kept = layout.kept();
         lanes::won(&replay.v[kept.clone()], &other[kept], 0.0, None, &mut self.bits);
         lanes::later(&mut replay.v, other, 0.0);
-        // Where it would have been ready before the other took the CPU, it has to wait for it no longer than it did: else whoever comes at a fixed time (a timer, a device) and
-        // has a CPU for a moment would hold up everything until then.
         let (ready, waited) = (self.scratch[OBSERVED], (other[OBSERVED] - self.scratch[OBSERVED]).max(0.0));
-        let came = self.slots.lanes(came);
+        let (came, busy) = (self.slots.lanes(came), self.slots.lanes(busy_slot));
+        // Who was put off its CPU pays for what others did there meanwhile, whenever they came.
+        let before = off.filter(|off| off.chain == chain).map(|off| self.slots.lanes(off.busy));
+        let rest = before.map_or(waited, |before| (waited - (busy[OBSERVED] - before[OBSERVED])).max(0.0));
         self.early.fill(0);
         let mut any = false;
         for lane in KEPT..layout.len() {
             let own = self.scratch[lane];
-            if own < ready && own < came[lane] && own + waited < replay.v[lane] {
-                replay.v[lane] = own + waited;
-                if layout.kept().contains(&lane) {
-                    self.early[(lane - KEPT) / 64] |= 1 << ((lane - KEPT) % 64);
-                    any = true;
-                }
+            let until = match off {
+                Some(_) => own + rest + before.map_or(0.0, |before| busy[lane] - before[lane]),
+                // Where it would have been ready before the other took the CPU, it has to wait for it no longer than it did: else whoever comes at a fixed time (a timer, a
+                // device) and has a CPU for a moment would hold up everything until then.
+                None if own < ready && own < came[lane] && own + waited < replay.v[lane] => own + waited,
+                None => continue,
+            };
+            replay.v[lane] = until;
+            if layout.kept().contains(&lane) {
+                self.early[(lane - KEPT) / 64] |= 1 << ((lane - KEPT) % 64);
+                any = true;
             }
         }
         if any {
@@ -569,7 +585,7 @@ impl WhatIf {
             }
             replay.v[bare] = self.scratch[bare];
         }
-        replay.takes_cpu();
+        replay.takes_cpu(Some(self.slots.lanes(busy_slot)));
         lanes::add(&mut replay.v, ns, row);
         let node = Node { before: replay.node, other: self.slots.node(slot), ns, key, kind: Kind::After };
         replay.node = self.trail.meet(node, &self.bits);
@@ -653,18 +669,20 @@ impl WhatIf {
     }
 }
 
-fn slots(what: &What) -> [Option<u32>; 2] {
+fn slots(what: &What) -> [Option<u32>; 4] {
     let first = match *what {
         What::Publish { slot, .. }
         | What::Unlock { slot, .. }
         | What::Meet { slot, .. }
         | What::Lock { slot, .. }
         | What::PublishWork { slot }
-        | What::PublishCame { slot }
         | What::Interrupted { slot, .. } => Some(slot),
-        What::Start { left: Some(left), .. } => return [Some(left.slot), Some(left.came)],
+        What::PublishStay { came, busy } => return [Some(came), Some(busy), None, None],
+        What::Start { left, off, .. } => {
+            return [left.map(|left| left.slot), left.map(|left| left.came), left.map(|left| left.busy), off.map(|off| off.busy)]
+        }
         What::Arrive { below, .. } => below,
         _ => None,
     };
-    [first, None]
+    [first, None, None, None]
 }

@@ -6,7 +6,7 @@ use super::locks::Lock;
 use super::ops::{How, Left, What};
 use super::room::Room;
 use super::scale::is_of;
-use super::{Cpu, From, Kind, WhatIf};
+use super::{From, Kind, WhatIf};
 use crate::lineage::key::{Key, Link, State};
 use crate::lineage::steps::{machine_of, named};
 use longpole_model::interaction::{Cause, Deed, MachineId, QueueId, Vocabulary};
@@ -95,7 +95,7 @@ impl WhatIf {
             Deed::Block { why, .. } => {
                 self.run(vocabulary, machine);
                 if self.life(machine).on_cpu {
-                    self.leave_cpu(vocabulary, machine);
+                    self.leave_cpu(vocabulary, machine, false);
                 }
                 let (now, life) = (self.now, self.life(machine));
                 match &mut life.block {
@@ -246,20 +246,16 @@ impl WhatIf {
         let now = self.now;
         if state == State::Runnable {
             if self.life(machine).ready.is_none() {
-                // Who was blocked had none.
+                // Who was blocked or asleep had none.
                 if block.is_none() && (self.life(machine).on_cpu || !self.life(machine).asleep) {
-                    self.leave_cpu(vocabulary, machine);
-                    if let (true, Some(cpu)) = (preempted, self.cpus.entry(vocabulary.host_id(machine)).or_default().last_mut()) {
-                        cpu.taken = true;
-                    }
+                    self.leave_cpu(vocabulary, machine, true);
                 }
-                let life = self.life(machine);
-                (life.ready, life.preempted) = (Some(now), preempted);
+                self.life(machine).ready = Some(now);
             }
         } else {
             self.run(vocabulary, machine);
             if asleep && self.life(machine).on_cpu {
-                self.leave_cpu(vocabulary, machine);
+                self.leave_cpu(vocabulary, machine, false);
             }
         }
         self.life(machine).asleep = asleep;
@@ -268,43 +264,60 @@ impl WhatIf {
     }
 
     /// It does something: if it waited for a CPU, it has one now. That is the one which somebody left at this moment, or else the one that is free for longest.
-    /// Where it was taken from that one, or had been taken from this one, it waited for no work to be done: the kernel decided how long.
     fn run(&mut self, vocabulary: &Vocabulary, machine: MachineId) {
         let Some(ready) = self.life(machine).ready.take() else { return };
         let (now, host) = (self.now, vocabulary.host_id(machine));
         let free = self.cpus.entry(host).or_default();
-        let found = free.iter().rposition(|cpu| cpu.t == now).or_else(|| (0..free.len()).min_by_key(|&at| free[at].t));
+        let found = free.iter().rposition(|cpu| cpu.1 == now).or_else(|| (0..free.len()).min_by_key(|&at| free[at].1));
         let cpu = found.map(|at| free.remove(at));
-        let preempted = std::mem::take(&mut self.life(machine).preempted);
-        let waited_for = cpu.filter(|cpu| !preempted && !cpu.taken);
-        let ns = now - waited_for.map_or(ready, |cpu| cpu.t.max(ready)).min(now);
+        let ns = now - cpu.map_or(ready, |cpu| cpu.1.max(ready)).min(now);
         let key = self.state_key(vocabulary, machine, State::Runnable);
-        self.op(machine, What::Start { left: waited_for.map(|cpu| cpu.left), ns: ns as f64, key, host });
-        if let Some(cpu) = cpu {
-            self.forget_cpu(cpu.left);
+        let (left, off) = (cpu.map(|cpu| cpu.0), self.life(machine).off.take());
+        self.op(machine, What::Start { left, off, ns: ns as f64, key, host });
+        if let Some(off) = off {
+            self.slots.release(off.busy);
+        }
+        let chain = left.map_or_else(|| self.new_chain(), |left| left.chain);
+        if let Some(left) = left {
+            self.forget_cpu(left);
         }
         let life = self.life(machine);
-        life.on_cpu = true;
+        (life.on_cpu, life.chain) = (true, chain);
         life.disturbed |= life.above > 0;
     }
 
-    fn leave_cpu(&mut self, vocabulary: &Vocabulary, machine: MachineId) {
-        self.life(machine).on_cpu = false;
-        let (now, host) = (self.now, vocabulary.host_id(machine));
-        let left = Left { slot: self.slots.make(), came: self.slots.make() };
-        self.op(machine, What::PublishCame { slot: left.came });
+    fn new_chain(&mut self) -> u32 {
+        self.chains = self.chains.wrapping_add(1);
+        self.chains
+    }
+
+    /// `put_off`: it could have gone on.
+    fn leave_cpu(&mut self, vocabulary: &Vocabulary, machine: MachineId, put_off: bool) {
+        let had = std::mem::take(&mut self.life(machine).on_cpu);
+        // Which one it was, nobody saw.
+        if !had {
+            self.life(machine).chain = self.new_chain();
+        }
+        let (now, host, chain) = (self.now, vocabulary.host_id(machine), self.life(machine).chain);
+        let left = Left { slot: self.slots.make(), came: self.slots.make(), busy: self.slots.make(), chain };
+        self.op(machine, What::PublishStay { came: left.came, busy: left.busy });
         self.op(machine, What::Publish { slot: left.slot, at: now });
+        if put_off {
+            self.slots.hold(left.busy);
+            self.life(machine).off = Some(left);
+        }
         let free = self.cpus.entry(host).or_default();
-        free.push(Cpu { left, t: now, taken: false });
+        free.push((left, now));
         if free.len() > MOST_CPUS {
-            let cpu = free.remove(0);
-            self.forget_cpu(cpu.left);
+            let (left, _) = free.remove(0);
+            self.forget_cpu(left);
         }
     }
 
     fn forget_cpu(&mut self, left: Left) {
         self.slots.release(left.slot);
         self.slots.release(left.came);
+        self.slots.release(left.busy);
     }
 
     /// What a machine knows now, for a token or a unit of room.
@@ -683,7 +696,10 @@ impl WhatIf {
 
     fn vanish(&mut self, vocabulary: &Vocabulary, machine: MachineId) {
         if self.life(machine).on_cpu {
-            self.leave_cpu(vocabulary, machine);
+            self.leave_cpu(vocabulary, machine, false);
+        }
+        if let Some(off) = self.life(machine).off.take() {
+            self.slots.release(off.busy);
         }
         let life = self.life(machine);
         (life.exists, life.block, life.ready, life.context) = (false, None, None, None);

@@ -3,7 +3,7 @@
 use crate::interactions::{self, Interactions};
 use crate::stacks::{self, Gathered};
 use crate::table::{duration, number, percent, Table};
-use crate::{flame, input::Input};
+use crate::{flame, input::Input, keepers};
 use anyhow::{bail, Context};
 use longpole_analysis::critical_samples::{CriticalFunction, OnPath};
 use longpole_analysis::lineage::{Answer, Mode, Options, Row};
@@ -79,6 +79,7 @@ enum Way {
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut interactions = interactions::open(&args.input, "critical paths are")?;
+    let is_trace = interactions.trace().is_some();
     let mode = match args.mode {
         Way::Global => Mode::Global,
         Way::Active => Mode::Active,
@@ -89,13 +90,16 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let options = Options {
         mode,
         machine: args.machine,
-        segments: with_segments || sampled || args.functions,
+        segments: with_segments || sampled || args.functions || is_trace,
         window: args.window.or((jobs > 1).then_some(WINDOW)).map(|window| window as usize),
         jobs,
         spill: Some(interactions::SPILL),
         ..Options::default()
     };
-    let answer = interactions.lineage(options)?;
+    let mut answer = interactions.lineage(options)?;
+    if !sampled {
+        keepers::tell(&interactions, &mut answer)?;
+    }
     if sampled {
         return sampled_stacks(&args.input, args.folded, args.flame.as_deref(), &interactions, &answer);
     }
@@ -114,7 +118,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         serde_json::to_writer_pretty(&mut out, &Whole { answer: &answer, functions, unknown_by, inputs })?;
         writeln!(out)?;
     } else {
-        print(&mut out, &answer)?;
+        print(&mut out, &answer, args.segments)?;
         print_told(&mut out, &answer, &told)?;
     }
     out.flush()?;
@@ -212,7 +216,7 @@ struct Inputs {
 /// Lines for people; programs get all of them.
 const MOST_ROWS: usize = 40;
 
-fn print(out: &mut impl Write, answer: &Answer) -> io::Result<()> {
+fn print(out: &mut impl Write, answer: &Answer, with_segments: bool) -> io::Result<()> {
     let end = match answer.end_host.as_str() {
         "" => answer.end_machine.clone(),
         host => format!("{host}/{}", answer.end_machine),
@@ -234,7 +238,8 @@ fn print(out: &mut impl Write, answer: &Answer) -> io::Result<()> {
     if let Some(more) = answer.criticality.len().checked_sub(MOST_ROWS).filter(|&more| more > 0) {
         writeln!(out, "  … and {} more states (--json has them)", number(more as u64))?;
     }
-    if let Some(segments) = &answer.segments {
+    keepers::lines(&answer.criticality).try_for_each(|line| writeln!(out, "{line}"))?;
+    if let (Some(segments), true) = (&answer.segments, with_segments) {
         writeln!(out, "\nSEGMENTS")?;
         for segment in segments.segments() {
             let place = place(segment.host, segment.machine);

@@ -6,7 +6,7 @@ use crate::kernel::{self, Model, Reading};
 use crate::packets::kernel::Kernel;
 use crate::table::{duration, number, percent, plain, Table};
 use crate::verbs::{latency, queues};
-use crate::{interactions, pass, repeated, strip};
+use crate::{interactions, keepers, pass, repeated, strip};
 use anyhow::{bail, Context};
 use longpole_analysis::journeys::Journeys;
 use longpole_analysis::packet_loss::Places;
@@ -213,6 +213,7 @@ fn head(out: &mut impl Write, report: &Report) -> io::Result<()> {
     if let Some(more) = rows.len().checked_sub(MOST_ROWS).filter(|&more| more > 0) {
         writeln!(out, "  … and {} more (longpole path has them)", number(more as u64))?;
     }
+    keepers::lines(rows).try_for_each(|line| writeln!(out, "{line}"))?;
     let inputs = &report.inputs;
     for (count, what) in [
         (inputs.contradictions, "contradictions on the way: what they caused is unknown (longpole path tells them)"),

@@ -46,6 +46,9 @@ struct Open {
     raise: Option<Raise>,
     /// A timer has led to it, and nobody knows who armed that.
     timer: bool,
+    /// Who has caused what it does now, and since when it does that.
+    of: Option<MachineId>,
+    since: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -120,7 +123,31 @@ impl Composer {
         let raise = number.and_then(|number| self.contexts.cpu(cpu).raised.get_mut(number)).and_then(Option::take);
         let said = raise.filter(|raise| raise.caused);
         let cause = said.map(|raise| Some(Cause { by: raise.by, at: Some(raise.t), link: Some(self.words.raise) }));
-        let below = match (self.contexts.cpu(cpu).open.last(), self.linux.cpus[cpu.0 as usize].base) {
+        let over = self.contexts.cpu(cpu).open.len();
+        let below = self.below(cpu, over);
+        self.emit(Deed::Push { machine, below, cause });
+        self.emit(Deed::State { machine, state });
+        let raise = raise.filter(|raise| !raise.caused);
+        let timer = said.is_none() && raise.map_or_else(|| self.is_timer(id), |raise| raise.timer);
+        self.contexts.cpu(cpu).open.push(Open {
+            id,
+            machine,
+            caused: said.is_some(),
+            raise,
+            timer,
+            of: said.map(|raise| raise.by),
+            since: self.now,
+        });
+        // The device is there from its first interrupt on.
+        if let Key::Irq(_) = key {
+            self.device(id);
+        }
+    }
+
+    /// On top of whom the context at this place lies.
+    fn below(&mut self, cpu: CpuId, place: usize) -> Option<MachineId> {
+        let open = place.checked_sub(1).and_then(|place| self.contexts.cpu(cpu).open.get(place));
+        match (open, self.linux.cpus[cpu.0 as usize].base) {
             (Some(open), _) => Some(open.machine),
             // Who is not known yet as a machine, or is not told to be running, is not interrupted.
             (None, Base::Thread(thread)) => {
@@ -128,15 +155,31 @@ impl Composer {
                 self.threads[at as usize].machine
             }
             (None, Base::Idle | Base::Unknown) => None,
-        };
-        self.emit(Deed::Push { machine, below, cause });
-        self.emit(Deed::State { machine, state });
-        let raise = raise.filter(|raise| !raise.caused);
-        let timer = said.is_none() && raise.map_or_else(|| self.is_timer(id), |raise| raise.timer);
-        self.contexts.cpu(cpu).open.push(Open { id, machine, caused: said.is_some(), raise, timer });
-        // The device is there from its first interrupt on.
-        if let Key::Irq(_) = key {
-            self.device(id);
+        }
+    }
+
+    /// The context turns to what another one has sent or asked for, at this time. It handles several requests and packets in a row, and none of them is the cause of what
+    /// the next one leads to: so that is another life of it.
+    pub(super) fn turns_to(&mut self, cpu: CpuId, by: Waker, of: MachineId, t: u64) {
+        let Waker::Context { id, .. } = by else { return };
+        let now = self.now;
+        let place = self.contexts.cpu(cpu).open.len().saturating_sub(1);
+        let Some(open) = self.contexts.cpu(cpu).open.last_mut().filter(|open| open.id == id) else { return };
+        // What it has sent itself meanwhile is caused by what it does now.
+        let same = open.of == Some(of) || of == open.machine && t >= open.since;
+        let again = open.caused && !same;
+        if again {
+            (open.caused, open.raise, open.timer, open.since) = (false, None, false, now);
+        }
+        if !same {
+            open.of = Some(of);
+        }
+        if again {
+            let Known { machine, state } = self.context(cpu, id);
+            let below = self.below(cpu, place);
+            self.emit(Deed::Pop { machine });
+            self.emit(Deed::Push { machine, below, cause: None });
+            self.emit(Deed::State { machine, state });
         }
     }
 

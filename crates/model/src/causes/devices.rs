@@ -56,6 +56,7 @@ struct Packet {
     token: Token,
     id: u64,
     by: MachineId,
+    t: u64,
     length: u32,
 }
 
@@ -141,12 +142,13 @@ impl Composer {
     }
 
     pub(super) fn completed(&mut self, catalogue: &Catalogue, cpu: CpuId, device: i64, sector: i64, by: Waker) {
-        let Some(Request { token, .. }) = self.devices.requests.remove(&(device, sector)) else { return };
+        let Some(Request { token, by: of, t }) = self.devices.requests.remove(&(device, sector)) else { return };
         if let Some(interrupt) = self.interrupt(cpu, by) {
             self.devices.disk_of.insert(interrupt, device);
         }
         match self.who(catalogue, Some(cpu), by) {
             Some(machine) => {
+                self.turns_to(cpu, by, of, t);
                 self.take(machine, token);
                 self.has_taken(Some(cpu), by);
             }
@@ -243,6 +245,7 @@ impl Composer {
                     Some(packet) if packet.by == machine => return,
                     Some(packet) => {
                         self.devices.packets.remove(&hop.packet);
+                        self.turns_to(hop.cpu, hop.by, packet.by, packet.t);
                         self.take(machine, packet.token);
                         self.has_taken(Some(hop.cpu), hop.by);
                     }
@@ -271,7 +274,9 @@ impl Composer {
                     self.take(outside, whole.token);
                 }
                 let n = if *transmits || hop.length <= LONGEST { 1 } else { PIECES };
-                self.devices.packets.insert(hop.packet, Packet { token: Token { queue, slot }, id, by: machine, length: hop.length });
+                self.devices
+                    .packets
+                    .insert(hop.packet, Packet { token: Token { queue, slot }, id, by: machine, t: self.now, length: hop.length });
                 self.devices.order.push_back((hop.packet, id));
                 self.emit(Deed::Put { machine, queue, n, flow: Some(flow), link: Some(self.words.wire) });
                 while self.devices.order.len() > MOST_UNDER_WAY {
@@ -288,6 +293,7 @@ impl Composer {
                 // Another packet in the same buffer is longer.
                 let Some(packet) = known.filter(|packet| hop.length <= packet.length) else { return };
                 self.devices.packets.remove(&hop.packet);
+                self.turns_to(hop.cpu, hop.by, packet.by, packet.t);
                 self.take(machine, packet.token);
                 self.has_taken(Some(hop.cpu), hop.by);
             }

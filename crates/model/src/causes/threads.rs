@@ -34,6 +34,8 @@ pub(super) struct Thread {
     pub comm: Vec<u8>,
     pub renames: u8,
     pub recorder: bool,
+    /// Of the command that was recorded, or of those that it started.
+    pub of_command: bool,
     pub kernel: Kernel,
     /// It is blocked, by what was told.
     pub blocked: bool,
@@ -346,6 +348,9 @@ impl Composer {
         if self.threads[at as usize].machine.is_some() {
             return;
         }
+        let tid = self.linux.threads[id.0 as usize].tid;
+        self.threads[at as usize].of_command =
+            self.about.command == Some(tid) || parent.is_some_and(|parent| self.threads[parent as usize].of_command);
         let by = parent.map(|parent| self.machine(catalogue, parent));
         let machine = self.named(catalogue, at);
         match by {
@@ -416,6 +421,7 @@ impl Composer {
                 if let (Kernel::Runs, false, Some(id)) = (thread.kernel, thread.recorder, thread.linux) {
                     if !self.linux.threads[id.0 as usize].kernel {
                         self.last_user = Some(at);
+                        self.last_of_command = if thread.of_command { Some(at) } else { self.last_of_command };
                     }
                 }
                 self.works_in(at)
@@ -445,7 +451,11 @@ impl Composer {
         let of_kernel = &self.linux.threads[id.0 as usize];
         match (of_kernel.kernel, of_kernel.mode, of_kernel.call) {
             (true, ..) => self.words.kernel,
-            (_, Mode::Syscall, Some(call)) => self.of_linux(call.name),
+            (_, Mode::Syscall, Some(call)) => {
+                let name = self.of_linux(call.name);
+                self.vocabulary.mark_system_call(name);
+                name
+            }
             (_, Mode::User, _) => self.words.user,
             _ => self.words.run,
         }

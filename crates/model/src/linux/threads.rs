@@ -282,7 +282,8 @@ impl Linux {
     ) {
         let Some((cpu, (begin_ns, end_ns))) = cpu.zip(self.clip(from, to)) else { return };
         let place = &self.cpus[cpu.0 as usize];
-        watch.waited(&Wait { thread, cpu, preempted, begin_ns, end_ns, now: place.occupant(), now_since_ns: place.since_ns });
+        let tid = self.threads[thread.0 as usize].tid;
+        watch.waited(&Wait { thread, tid, cpu, preempted, begin_ns, end_ns, now: place.occupant(), now_since_ns: place.since_ns });
     }
 
     /// Ends a thread's state. Running is told by the CPUs.

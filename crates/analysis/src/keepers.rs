@@ -1,0 +1,80 @@
+//! Who had the CPU while the critical path stood still because a thread waited for one.
+//!
+//! That wait is charged to the thread as a state of its own (`runnable`, `preempted`): it is no work of whoever ran meanwhile, who would have run anyway. But it is
+//! them that a reader has to look at. The path must be known before: this is a second reading of the trace, worth it only where such waits have a part of it.
+
+use crate::lineage::{Answer, Kind, Path};
+use crate::stays::{Kept, Stays};
+use longpole_model::causes::Seat;
+use longpole_model::linux::Linux;
+use longpole_model::linux_watch::{Base, CpuId, Mode, Occupant, Wait, Watch};
+use std::collections::HashMap;
+
+/// Below this share of the path nobody asks.
+const LEAST_SHARE: f64 = 0.01;
+
+/// A piece of the path in which a thread waits for a CPU: begin, end, and whose it is.
+type Piece = (i64, i64, u32);
+
+#[derive(Debug, Default)]
+pub struct Keepers {
+    pieces: Vec<Piece>,
+    /// Threads of each number of the path's.
+    threads: HashMap<u32, Vec<i32>>,
+    stays: Stays,
+    kept: HashMap<u32, Kept>,
+}
+
+/// Whether that is a part of the path worth to be asked for.
+pub fn matter(answer: &Answer) -> bool {
+    let waits = answer.criticality.iter().filter(|row| row.class != "link" && matches!(row.state.as_str(), "runnable" | "preempted"));
+    waits.map(|row| row.share).sum::<f64>() >= LEAST_SHARE
+}
+
+impl Keepers {
+    /// `seats` are those of the machines by name.
+    pub fn new(path: &Path, seats: &HashMap<&str, Vec<Seat>>) -> Keepers {
+        let mut keepers = Keepers::default();
+        for stretch in path.stretches().filter(|stretch| path.kind(stretch.of) == Kind::Runnable) {
+            let Some(known) = seats.get(path.machine(stretch.of)) else { continue };
+            keepers.threads.entry(stretch.of).or_insert_with(|| {
+                let tid = |seat: &Seat| if let Seat::Thread(tid) = seat { Some(*tid) } else { None };
+                known.iter().filter_map(tid).collect()
+            });
+            let at = |ns: u64| i64::try_from(ns).unwrap_or(i64::MAX);
+            keepers.pieces.push((at(stretch.start), at(stretch.end), stretch.of));
+        }
+        keepers
+    }
+
+    /// Tells it in the rows of the path.
+    pub fn tell(&self, linux: &Linux, path: &Path, answer: &mut Answer) {
+        for (&of, kept) in &self.kept {
+            let (machine, state) = (path.machine(of), path.class_and_state(of).1);
+            if let Some(row) = answer.criticality.iter_mut().find(|row| row.machine == machine && row.state == state && row.class != "link")
+            {
+                row.kept_by = Some(kept.answer(linux));
+            }
+        }
+    }
+}
+
+impl Watch for Keepers {
+    fn occupied(&mut self, cpu: CpuId, by: Occupant, _base: Base, _mode: Mode, begin_ns: i64, end_ns: i64) {
+        self.stays.occupied(cpu, by, begin_ns, end_ns);
+    }
+
+    fn claimed(&mut self, cpu: CpuId, base: Base, _ns: u64, _interrupts_ns: u64) {
+        self.stays.claimed(cpu, base);
+    }
+
+    fn waited(&mut self, wait: &Wait) {
+        let first = self.pieces.partition_point(|&(_, end, _)| end <= wait.begin_ns);
+        for &(begin, end, of) in self.pieces[first..].iter().take_while(|&&(begin, ..)| begin < wait.end_ns) {
+            if self.threads.get(&of).is_some_and(|threads| threads.contains(&wait.tid)) {
+                let kept = self.kept.entry(of).or_default();
+                self.stays.add(wait, begin.max(wait.begin_ns), end.min(wait.end_ns), kept);
+            }
+        }
+    }
+}

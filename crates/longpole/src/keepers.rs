@@ -1,0 +1,50 @@
+//! Who had the CPU while the path waited for one: a second reading of a recording whose path says that this matters.
+
+use crate::interactions::Interactions;
+use crate::table::percent;
+use crate::{input, machine_log};
+use anyhow::Context;
+use longpole_analysis::keepers::{self, Keepers};
+use longpole_analysis::lineage::{Answer, Path, Row};
+use longpole_model::linux::Linux;
+use longpole_trace::{Item, Options};
+
+/// Told in the rows of the answer. What the trace does not tell stays unknown.
+pub fn tell(interactions: &Interactions, answer: &mut Answer) -> anyhow::Result<()> {
+    let Some(segments) = answer.segments.take() else { return Ok(()) };
+    let known = tell_of(interactions, &segments, answer);
+    answer.segments = Some(segments);
+    known
+}
+
+fn tell_of(interactions: &Interactions, segments: &Path, answer: &mut Answer) -> anyhow::Result<()> {
+    let (path, end) = interactions.place();
+    if !keepers::matter(answer) || machine_log::is_pipe(path) || interactions.trace().is_none() {
+        return Ok(());
+    }
+    let mut keepers = Keepers::new(segments, &interactions.seats());
+    let mut trace = input::open(&[path.to_owned()], Options { begin: None, end })?;
+    let mut linux = Linux::new(i64::MIN, i64::MAX).context("a built-in rule file is wrong")?;
+    while let Some((item, catalogue)) = trace.next_with_catalogue()? {
+        match &item {
+            Item::Event(event) => linux.event(catalogue, event, &mut keepers),
+            Item::Loss(loss) => linux.loss(catalogue, loss, &mut keepers),
+        }
+    }
+    linux.finish(&mut keepers);
+    keepers.tell(&linux, segments, answer);
+    Ok(())
+}
+
+/// Waits with less of the path are not explained to people.
+const LEAST_SHARE: f64 = 0.05;
+const MOST_KEEPERS: usize = 4;
+
+/// A line for each wait for a CPU that matters.
+pub fn lines(rows: &[Row]) -> impl Iterator<Item = String> + '_ {
+    rows.iter().filter(|row| row.share >= LEAST_SHARE).filter_map(|row| {
+        let kept = row.kept_by.as_ref().filter(|kept| !kept.is_empty())?;
+        let by: Vec<String> = kept.iter().take(MOST_KEEPERS).map(|it| format!("{} {}", it.name, percent(it.share))).collect();
+        Some(format!("during {}::{} the CPU had: {}", row.machine, row.state, by.join(", ")))
+    })
+}
