@@ -115,7 +115,7 @@ fn a_softirq_is_caused_by_who_raised_it_and_a_sleeper_by_itself() {
     assert_eq!(
         path(&kernel),
         "100-180 t11::run, 180-190 link::raise, 190-200 softirq NET_RX cpu0::NET_RX, 200-220 t12::runnable, 220-230 t12::run, \
-         230-240 t12::nanosleep, 240-300 link::timer, 300-310 t12::runnable"
+         230-240 t12::nanosleep, 240-300 t12::asleep, 300-310 t12::runnable"
     );
 }
 
