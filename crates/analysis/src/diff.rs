@@ -1,12 +1,12 @@
 //! Two recordings of the same system: what changed from the first to the second, and how surely.
 //!
-//! Each side is cut into windows of equal width. What is compared is the mean over the windows: of a state's share of the critical path, of
+//! Each side is cut into windows of equal width, to the ns. What is compared is the mean over the windows: of a state's share of the critical path, of
 //! the mean time of a call or span, of a queue's items per second. A change is told as certain where its interval leaves zero out.
 
 use crate::change::Change;
 use crate::findings::Finding;
 use crate::latency::{Kind, Latency};
-use crate::lineage::Path;
+use crate::lineage::Answer;
 use crate::queues::QueueAnswer;
 use crate::text::percent;
 use longpole_model::predicate::{Datum, Predicate};
@@ -23,8 +23,11 @@ const LEAST_RELATIVE: f64 = 0.02;
 /// What is known of one recording.
 #[derive(Clone, Debug, Default)]
 pub struct Side {
-    shares: BTreeMap<State, Vec<f64>>,
-    windows: usize,
+    /// Of the whole path.
+    shares: BTreeMap<State, f64>,
+    /// Of each window, and how long the windows are.
+    windows: BTreeMap<State, Vec<f64>>,
+    widths: Vec<f64>,
     latency: BTreeMap<Timed, Times>,
     queues: BTreeMap<String, Rates>,
     findings: BTreeMap<(String, String), f64>,
@@ -48,21 +51,35 @@ struct Rates {
 }
 
 impl Side {
-    /// The critical path, from its begin to its end.
-    pub fn path(&mut self, begin_ns: u64, end_ns: u64, path: &Path) {
-        let width = (end_ns.saturating_sub(begin_ns) / WINDOWS as u64).max(1);
-        self.windows = WINDOWS;
+    /// The critical path.
+    pub fn path(&mut self, answer: &Answer) {
+        let (begin, length) = (answer.start_ns, answer.end_ns.saturating_sub(answer.start_ns));
+        for row in &answer.criticality {
+            *self.shares.entry((place(&row.host, &row.machine), row.state.clone())).or_default() += row.share;
+        }
+        let Some(path) = answer.segments.as_ref().filter(|_| length > 0) else { return };
+        let bound = |window: usize| begin + (u128::from(length) * window as u128 / WINDOWS as u128) as u64;
+        let width = |window: usize| bound(window + 1) - bound(window);
+        let mut times: BTreeMap<State, Vec<u64>> = BTreeMap::new();
+        let mut window = 0;
         for segment in path.segments() {
             let name = (place(segment.host, segment.machine), segment.state.to_owned());
-            let shares = self.shares.entry(name).or_insert_with(|| vec![0.0; WINDOWS]);
-            let (mut at, end) = (segment.start_ns.max(begin_ns), segment.end_ns.min(end_ns));
-            while at < end {
-                let window = (((at - begin_ns) / width) as usize).min(WINDOWS - 1);
-                let until = if window + 1 == WINDOWS { end } else { end.min(begin_ns + width * (window as u64 + 1)) };
-                let length = if window + 1 == WINDOWS { end_ns - begin_ns - width * window as u64 } else { width };
-                shares[window] += (until - at) as f64 / length as f64;
-                at = until;
+            let times = times.entry(name).or_insert_with(|| vec![0; WINDOWS]);
+            let mut at = segment.start_ns;
+            while at < segment.end_ns && window < WINDOWS {
+                let until = segment.end_ns.min(bound(window + 1));
+                times[window] += until.saturating_sub(at);
+                at = at.max(until);
+                if until == bound(window + 1) {
+                    window += 1;
+                }
             }
+        }
+        // In a path of few ns some windows are empty.
+        self.widths = (0..WINDOWS).map(width).filter(|&width| width > 0).map(|width| width as f64).collect();
+        for (name, times) in times {
+            let shares = (0..WINDOWS).filter(|&window| width(window) > 0).map(|window| times[window] as f64 / width(window) as f64);
+            self.windows.insert(name, shares.collect());
         }
     }
 
@@ -91,8 +108,14 @@ impl Side {
         }
     }
 
-    fn shares(&self, state: &State) -> Vec<f64> {
-        self.shares.get(state).cloned().unwrap_or_else(|| vec![0.0; self.windows])
+    /// The state's share of each window, with the window's length.
+    fn weighted(&self, state: &State) -> Vec<(f64, f64)> {
+        let shares = self.windows.get(state);
+        self.widths.iter().enumerate().map(|(at, &width)| (shares.map_or(0.0, |shares| shares[at]), width)).collect()
+    }
+
+    fn share(&self, state: &State) -> f64 {
+        self.shares.get(state).copied().unwrap_or(0.0)
     }
 }
 
@@ -194,12 +217,10 @@ fn states(a: &Side, b: &Side) -> Vec<StateChange> {
     let mut out: Vec<StateChange> = names
         .into_iter()
         .filter_map(|name| {
-            let (from, to) = (a.shares(name), b.shares(name));
-            let change = Change::of(&from, &to)?;
-            let mean = |shares: &[f64]| shares.iter().sum::<f64>() / shares.len() as f64;
+            let change = Change::weighted(&a.weighted(name), &b.weighted(name))?;
             let certain = change.is_certain() && change.change.abs() >= LEAST_SHARE;
             let (machine, state) = name.clone();
-            Some(StateChange { machine, state, share_a: mean(&from), share_b: mean(&to), change, certain })
+            Some(StateChange { machine, state, share_a: a.share(name), share_b: b.share(name), change, certain })
         })
         .collect();
     out.sort_by(|x, y| y.certain.cmp(&x.certain).then(y.change.change.abs().total_cmp(&x.change.change.abs())));

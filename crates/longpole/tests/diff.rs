@@ -73,3 +73,29 @@ fn a_condition_that_holds_is_status_3() {
     schema::check(&schema::schema("diff"), &failed);
     assert_eq!(failed["failed"][0]["condition"], "criticality(\"worker::work\") > 0.7");
 }
+
+#[test]
+fn the_shares_are_those_of_the_path_however_short_it_is() {
+    let place = TempDir::new().unwrap();
+    let log = place.path().join("short");
+    let lines = [
+        r#"{"t":0,"machine":"A","state":"run"}"#,
+        r#"{"t":0,"machine":"B","state":"run"}"#,
+        r#"{"t":3,"machine":"A","blocked":"wait"}"#,
+        r#"{"t":6,"machine":"A","woken_by":"B","at":2}"#,
+        r#"{"t":6,"machine":"A","state":"run"}"#,
+        r#"{"t":9,"end":"A"}"#,
+    ];
+    fs::write(&log, lines.join("\n")).unwrap();
+    let path = Command::new(env!("CARGO_BIN_EXE_longpole")).args(["path", "--json"]).arg(&log).output().unwrap();
+    let path: Value = serde_json::from_slice(&path.stdout).unwrap();
+    let answer = json(&log, &log, &[]);
+    let states = answer["states"].as_array().unwrap();
+    assert_eq!(states.len(), path["criticality"].as_array().unwrap().len());
+    for row in path["criticality"].as_array().unwrap() {
+        let line = states.iter().find(|line| line["machine"] == row["machine"] && line["state"] == row["state"]).unwrap();
+        for share in [&line["share_a"], &line["share_b"]] {
+            assert!((share.as_f64().unwrap() - row["share"].as_f64().unwrap()).abs() < 1e-12, "{line} {row}");
+        }
+    }
+}

@@ -95,7 +95,7 @@ fn side(path: &Path, part: Options, rules: &Rules) -> anyhow::Result<Side> {
     let options = lineage::Options { segments: true, spill: Some(interactions::SPILL), ..lineage::Options::default() };
     let path_of = interactions::of(path, part, rules.clone()).and_then(|mut interactions| interactions.lineage(options));
     match path_of {
-        Ok(answer) => answer.segments.iter().for_each(|path| side.path(answer.start_ns, answer.end_ns, path)),
+        Ok(answer) => side.path(&answer),
         Err(error) if machine_log::is_one(path) => return Err(error),
         Err(error) => eprintln!("longpole: note: without critical path: {error}"),
     }
