@@ -367,10 +367,10 @@ impl Lineage {
         if at >= now {
             return self.share(current);
         }
-        let first = life.past.jumps.front().map_or(now, |jump| jump.0);
+        let lived = life.past.born.is_some_and(|born| born <= at);
         let epoch = life.past.epoch(at, now).filter(|_| life.past.reaches(at));
         let Some((tip, end)) = epoch else {
-            if at >= first {
+            if lived {
                 self.counts.too_old += 1;
             }
             return self.unknown(machine, at);

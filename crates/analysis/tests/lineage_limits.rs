@@ -1,0 +1,34 @@
+//! The critical path at its limits: what is forgotten is counted, and many machines, queues and ends cost no more than few.
+
+use longpole_analysis::lineage::{Answer, Lineage, Options};
+use longpole_model::machine_log::Reader;
+use std::fmt::Write as _;
+
+fn with(options: Options, log: &str) -> Answer {
+    let mut reader = Reader::new(log.as_bytes());
+    let mut lineage = Lineage::new(options);
+    while let Some(interaction) = reader.next_interaction().unwrap() {
+        lineage.interaction(reader.vocabulary(), &interaction);
+    }
+    lineage.answer(reader.vocabulary()).unwrap()
+}
+
+#[test]
+fn a_cause_that_lies_before_what_is_remembered_is_counted() {
+    let mut log = String::from("{\"t\":0,\"machine\":\"A\"}\n{\"t\":100,\"machine\":\"A\",\"blocked\":\"w\"}\n");
+    log += "{\"t\":150,\"machine\":\"B\",\"state\":\"mid\"}\n{\"t\":150,\"machine\":\"C\"}\n";
+    let mut t = 200;
+    for _ in 0..100 {
+        let _ = writeln!(log, "{{\"t\":{t},\"machine\":\"B\",\"blocked\":\"z\"}}\n{{\"t\":{},\"machine\":\"B\",\"woken_by\":\"C\"}}", t + 2);
+        t += 4;
+    }
+    for at in [160, 120] {
+        let _ = writeln!(log, "{{\"t\":{t},\"machine\":\"A\",\"woken_by\":\"B\",\"at\":{at}}}");
+        t += 4;
+        let _ = writeln!(log, "{{\"t\":{t},\"machine\":\"A\",\"blocked\":\"w\"}}");
+    }
+    // The first cause lies in B's life, though before all that is remembered of it; the second lies before its life.
+    let count = |most_past| with(Options { most_past, ..Options::default() }, &log).forgotten_causes;
+    assert_eq!(count(48), 1);
+    assert_eq!(count(1 << 20), 0);
+}
