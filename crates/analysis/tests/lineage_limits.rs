@@ -32,3 +32,21 @@ fn a_cause_that_lies_before_what_is_remembered_is_counted() {
     assert_eq!(count(48), 1);
     assert_eq!(count(1 << 20), 0);
 }
+
+#[test]
+fn unread_tokens_of_many_queues_are_forgotten_without_looking_at_all_queues_for_each() {
+    // A look at each queue for each of these puts would be some 10^11 looks.
+    let (queues, most) = (400_000, 1 << 15);
+    let mut log = String::from("{\"t\":0,\"machine\":\"A\"}\n");
+    for at in 0..queues {
+        let _ = writeln!(log, "{{\"t\":{at},\"machine\":\"A\",\"put\":\"q{at}\"}}");
+    }
+    let first = "{\"t\":400000,\"machine\":\"B\",\"get\":\"q0\"}\n";
+    let last = "{\"t\":400000,\"machine\":\"B\",\"get\":\"q399999\"}\n";
+    let block = "{\"t\":399999,\"machine\":\"B\",\"blocked\":\"w\"}\n";
+    let answer = |get: &str| with(Options { most_tokens: most, ..Options::default() }, &format!("{log}{block}{get}"));
+    let (old, new) = (answer(first), answer(last));
+    assert!(old.forgotten_causes >= queues - most as u64, "{}", old.forgotten_causes);
+    // What was put last is remembered longest.
+    assert_eq!((old.unknown_ns, new.unknown_ns), (400_000, 0));
+}
