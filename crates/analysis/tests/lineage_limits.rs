@@ -50,3 +50,27 @@ fn unread_tokens_of_many_queues_are_forgotten_without_looking_at_all_queues_for_
     // What was put last is remembered longest.
     assert_eq!((old.unknown_ns, new.unknown_ns), (400_000, 0));
 }
+
+#[test]
+fn many_ends_of_many_machines_cost_no_look_at_each_machine() {
+    // A look at each machine at each end would be some 10^10 looks.
+    let (machines, ends) = (100_000, 100_000);
+    let mut log = String::new();
+    for at in 0..machines {
+        let _ = writeln!(log, "{{\"t\":0,\"machine\":\"m{at}\",\"state\":\"s{}\"}}", at % 3);
+    }
+    for at in 0..ends {
+        let _ = writeln!(log, "{{\"t\":{at},\"end\":\"m0\"}}");
+    }
+    // All of this is behind the last end.
+    for at in 0..machines {
+        let _ = writeln!(log, "{{\"t\":{},\"machine\":\"m{at}\",\"state\":\"s0\"}}", ends + at);
+    }
+    let answer = with(Options::default(), &log);
+    assert_eq!((answer.end_machine.as_str(), answer.length_ns), ("m0", ends - 1));
+    // A third of the machines is in each state, from the begin to the end.
+    let share = |state: &str| answer.profile.iter().find(|it| it.state == state).unwrap().profile_share;
+    for (state, count) in [("s0", 33_334.0), ("s1", 33_333.0), ("s2", 33_333.0)] {
+        assert!((share(state) - count / 100_000.0).abs() < 1e-12, "{state} {}", share(state));
+    }
+}

@@ -130,6 +130,7 @@ impl Lineage {
             }
         };
         let start = begin.min(end.t);
+        let totals = self.totals_to_end();
         let words: Vec<Words> = self.keys.iter().map(|key| key.words(vocabulary)).collect();
         let is_active = self.options.mode == Mode::Active;
         let loom = std::mem::replace(&mut self.loom, Loom::Now(Tree::default()));
@@ -147,8 +148,8 @@ impl Lineage {
         let length = end.t - start;
         let counted: u64 = profile.values().sum();
         conserved(length, counted)?;
-        let (criticality, profiled) = self.rows(&profile, &words, &end.totals, length);
-        let busy = self.busy(&words, &end.totals);
+        let (criticality, profiled) = self.rows(&profile, &words, &totals, length);
+        let busy = self.busy(&words, &totals);
         let kinds = self
             .keys
             .iter()

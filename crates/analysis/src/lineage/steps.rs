@@ -2,7 +2,7 @@
 
 use super::key::State;
 use super::life::{Block, Context, Tip};
-use super::{segments, EndMark, From, Lineage};
+use super::{segments, EndMark, From, Lineage, Total};
 use longpole_model::interaction::{Cause, Deed, MachineId, QueueId, Vocabulary};
 use longpole_model::names::NameId;
 use longpole_model::tokens::{Origin, Taken};
@@ -340,11 +340,9 @@ impl Lineage {
         if let Some(tip) = self.end.take().and_then(|old| old.tip) {
             self.loom.release(tip);
         }
-        for at in 0..self.lives.len() {
-            self.charge(MachineId(at as u32));
-        }
         let mut tip = None;
         if let Some(machine) = machine {
+            self.charge(machine);
             tip = Some(match self.life(machine).tip {
                 Some(tip) => self.share(tip),
                 None => self.unknown(machine, self.now),
@@ -354,7 +352,19 @@ impl Lineage {
                 active.mark(self.now, unknown);
             }
         }
-        self.end = Some(EndMark { t: self.now, machine, tip, totals: self.totals.clone() });
+        self.marks += 1;
+        self.end = Some(EndMark { t: self.now, machine, tip });
+    }
+
+    /// Of each key, its time over all machines until the end that counts.
+    pub(super) fn totals_to_end(&self) -> Vec<u64> {
+        let known = |total: &Total| total.ns - if total.mark == self.marks { total.behind } else { 0 };
+        let mut totals: Vec<u64> = self.totals.iter().map(known).collect();
+        let (begin, end) = (self.begin.unwrap_or(0), self.end.as_ref().map_or(0, |end| end.t));
+        for life in self.lives.iter().filter(|life| life.tip.is_some()) {
+            totals[life.key as usize] += end.saturating_sub(life.since.max(begin));
+        }
+        totals
     }
 
     /// The end that counts: the last one that was marked, or else here.
