@@ -175,3 +175,16 @@ fn replies_of_many_calls_cost_no_memory_and_keep_their_names() {
     assert!(queues.len() < 70_000, "{}", queues.len());
     assert_eq!(written(&log), log);
 }
+
+#[test]
+fn a_flow_that_begins_with_nul_is_itself_and_no_number() {
+    let log = [
+        r#"{"t":0,"machine":"A","put":"q","flow":"\u00005"}"#,
+        r#"{"t":1,"machine":"A","put":"q","flow":5}"#,
+        r#"{"t":2,"machine":"A","put":"q","flow":"\u0000\u0000"}"#,
+        r#"{"t":3,"machine":"A","put":"q","flow":"5"}"#,
+        r#"{"t":4,"machine":"A","put":"q","flow":-5}"#,
+    ];
+    let log = log.join("\n") + "\n";
+    assert_eq!(written(&log), log);
+}
