@@ -72,7 +72,7 @@ impl Input {
             _ => false,
         };
         match backwards {
-            true => Err(WrongUsage("--end is before --begin".to_owned()).into()),
+            true => Err(ends_before_it_begins()),
             false => Ok(()),
         }
     }
@@ -90,6 +90,10 @@ impl Input {
     pub fn open(&self) -> anyhow::Result<Trace> {
         open(&self.paths()?, self.options())
     }
+}
+
+pub fn ends_before_it_begins() -> anyhow::Error {
+    WrongUsage("--end is before --begin".to_owned()).into()
 }
 
 /// The recorder converts the kernel's events when it ends; for one that was killed, the first reader does.
@@ -160,10 +164,16 @@ pub fn open(paths: &[PathBuf], options: Options) -> anyhow::Result<Trace> {
     if let Some(log) = paths.iter().find(|path| machine_log::is_one(path)) {
         bail!("{} is a machine log, which this verb does not read; `longpole path` and `longpole model` do", log.display());
     }
-    Trace::open(paths, options).map_err(|error| match remedy(&error) {
+    let trace = Trace::open(paths, options).map_err(|error| match remedy(&error) {
         Some(remedy) => anyhow!("{error}; {remedy}"),
         None => error.into(),
-    })
+    })?;
+    // Only now is it known when what is relative begins or ends.
+    let (begin, end) = trace.range();
+    match options.begin.is_some() && options.end.is_some() && end < begin {
+        true => Err(ends_before_it_begins()),
+        false => Ok(trace),
+    }
 }
 
 fn remedy(error: &Error) -> Option<&'static str> {

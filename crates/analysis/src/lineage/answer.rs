@@ -99,6 +99,8 @@ pub struct Inner {
 pub enum NoAnswer {
     #[error("no machine does anything in it")]
     Empty,
+    #[error("nothing lies in this range")]
+    NothingInRange,
     #[error("there is no machine \"{0}\" in it")]
     NoSuchMachine(String),
     #[error("\"{0}\" is both {1} and {2}; name it as HOST/MACHINE")]
@@ -129,6 +131,9 @@ impl Lineage {
                 self.unknown(machine, end.t)
             }
         };
+        if self.asked_begin > 0 && end.t <= begin {
+            return Err(NoAnswer::NothingInRange);
+        }
         let start = begin.min(end.t);
         let totals = self.totals_to_end();
         let words: Vec<Words> = self.keys.iter().map(|key| key.words(vocabulary)).collect();

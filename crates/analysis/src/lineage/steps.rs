@@ -22,6 +22,8 @@ impl Lineage {
         }
         match deed {
             Deed::Declare { .. } | Deed::Now => return,
+            // What ended before the begin is not what is asked for.
+            Deed::End { .. } if self.now < self.begin.unwrap_or(0) => return,
             Deed::End { machine } => return self.mark_end(machine),
             Deed::Fork { machine, cause } => self.fork(vocabulary, line, machine, cause),
             Deed::Class { machine, class } => self.class(machine, class),
