@@ -10,7 +10,7 @@ use crate::lineage::Answer;
 use crate::queues::QueueAnswer;
 use crate::text::percent;
 use longpole_model::predicate::{Datum, Predicate};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Windows of a side.
@@ -168,7 +168,7 @@ pub struct LatencyChange {
     pub p99_a_ns: Option<u64>,
     pub p99_b_ns: Option<u64>,
     /// None: it occurs on one side only.
-    #[serde(flatten)]
+    #[serde(flatten, serialize_with = "nulls")]
     pub change: Option<Change>,
     pub certain: bool,
 }
@@ -183,9 +183,21 @@ pub struct QueueChange {
     pub full_share_b: Option<f64>,
     pub empty_share_a: Option<f64>,
     pub empty_share_b: Option<f64>,
-    #[serde(flatten)]
+    #[serde(flatten, serialize_with = "nulls")]
     pub change: Option<Change>,
     pub certain: bool,
+}
+
+/// Unknown is null, and not left out.
+fn nulls<S: Serializer>(change: &Option<Change>, serializer: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Shown {
+        change: Option<f64>,
+        low: Option<f64>,
+        high: Option<f64>,
+    }
+    let (low, high) = (change.and_then(|it| it.low), change.and_then(|it| it.high));
+    Shown { change: change.map(|it| it.change), low, high }.serialize(serializer)
 }
 
 /// A finding that only one side has, or both.
