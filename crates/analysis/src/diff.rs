@@ -31,6 +31,10 @@ pub struct Side {
     latency: BTreeMap<Timed, Times>,
     queues: BTreeMap<String, Rates>,
     findings: BTreeMap<(String, String), f64>,
+    /// States that occur, on the path or not, as `MACHINE::STATE`.
+    seen: BTreeSet<String>,
+    /// Of a machine log, which tells of nothing but the path.
+    path_only: bool,
 }
 
 type State = (String, String);
@@ -58,6 +62,7 @@ impl Side {
             *self.shares.entry((place(&row.host, &row.machine), row.state.clone())).or_default() += row.share;
         }
         let Some(path) = answer.segments.as_ref().filter(|_| length > 0) else { return };
+        self.seen.extend(path.names().map(|(host, machine, state)| format!("{}::{state}", place(host, machine))));
         let bound = |window: usize| begin + (u128::from(length) * window as u128 / WINDOWS as u128) as u64;
         let width = |window: usize| bound(window + 1) - bound(window);
         let mut times: BTreeMap<State, Vec<u64>> = BTreeMap::new();
@@ -81,6 +86,11 @@ impl Side {
             let shares = (0..WINDOWS).filter(|&window| width(window) > 0).map(|window| times[window] as f64 / width(window) as f64);
             self.windows.insert(name, shares.collect());
         }
+    }
+
+    /// There is nothing but the path.
+    pub fn is_path_only(&mut self) {
+        self.path_only = true;
     }
 
     /// What the whole of the recording says.
@@ -128,6 +138,10 @@ pub struct Diff {
     pub findings: Vec<FindingChange>,
     /// The conditions that hold.
     pub failed: Vec<Failed>,
+    #[serde(skip)]
+    seen: BTreeSet<String>,
+    #[serde(skip)]
+    path_only: bool,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -221,7 +235,8 @@ pub fn diff(a: &Side, b: &Side) -> Diff {
     let (states, latency, queues) = (states(a, b), latency(a, b), queues(a, b));
     let findings = findings(a, b);
     let verdict = verdict(&states, &latency, &queues);
-    Diff { verdict, states, latency, queues, findings, failed: Vec::new() }
+    let seen = a.seen.union(&b.seen).cloned().collect();
+    Diff { verdict, states, latency, queues, findings, failed: Vec::new(), seen, path_only: a.path_only && b.path_only }
 }
 
 fn states(a: &Side, b: &Side) -> Vec<StateChange> {
@@ -382,10 +397,34 @@ pub const FUNCTIONS: [(&str, &str); 7] = [
     ("less_rate", "QUEUE: by how much they fell, relative to the first"),
 ];
 
+/// The function and the subject of a name in a condition, `criticality("worker::parse")`. An error: it asks for what is not to be asked.
+fn asked(name: &str) -> Result<(&str, &str), String> {
+    let known = || FUNCTIONS.map(|(name, _)| name).join(", ");
+    let (function, subject) = match name.split_once("(\"") {
+        Some((function, rest)) => (function, rest.strip_suffix("\")")),
+        None => (name, None),
+    };
+    if !FUNCTIONS.iter().any(|(name, _)| *name == function) {
+        return Err(format!("there is no \"{function}\"; there are {}", known()));
+    }
+    match subject {
+        Some(subject) if !subject.is_empty() => Ok((function, subject)),
+        _ => Err(format!("{function} of what? {function}(\"NAME\") is how it is asked for")),
+    }
+}
+
+/// Whether a condition asks only for what there is to ask for, before any trace is read.
+pub fn can_be_asked(predicate: &Predicate) -> Result<(), String> {
+    if predicate.names().is_empty() {
+        return Err("it asks for nothing of the traces".to_owned());
+    }
+    predicate.names().iter().try_for_each(|name| asked(name).map(drop))
+}
+
 impl Diff {
-    /// What a name of a condition stands for, `criticality("worker::parse")`; none: it does not occur.
+    /// What a name of a condition stands for; none: it does not occur in the second recording.
     fn value(&self, name: &str) -> Result<Option<f64>, String> {
-        let (function, subject) = name.split_once("(\"").map_or((name, ""), |(f, rest)| (f, rest.trim_end_matches("\")")));
+        let (function, subject) = asked(name)?;
         let state = || {
             let named = |line: &&StateChange| format!("{}::{}", line.machine, line.state) == subject;
             self.states.iter().find(named)
@@ -400,19 +439,16 @@ impl Diff {
             "p99" => latency().and_then(|line| line.p99_b_ns).map(|ns| ns as f64),
             "slower" => latency().and_then(|line| line.change).map(|change| change.change),
             "rate" => queue().and_then(|queue| queue.items_per_s_b),
-            "less_rate" => queue().and_then(|queue| queue.change).map(|change| -change.change),
-            _ => {
-                let known: Vec<&str> = FUNCTIONS.iter().map(|(name, _)| *name).collect();
-                return Err(format!("there is no \"{function}\"; there are {}", known.join(", ")));
-            }
+            _ => queue().and_then(|queue| queue.change).map(|change| -change.change),
         })
     }
 
-    /// Notes which of the conditions hold. An error is a condition that asks for what is not to be asked.
+    /// Notes which of the conditions hold. An error is a condition that could never hold: it asks for what occurs on neither side.
     pub fn check(&mut self, conditions: &[(String, Predicate)]) -> Result<(), String> {
         for (text, predicate) in conditions {
             let mut values = Vec::new();
             for name in predicate.names() {
+                self.occurs(name).map_err(|error| format!("--fail-if {text}: {error}"))?;
                 values.push((name.clone(), self.value(name)?));
             }
             if predicate.holds(|at| values.get(at).and_then(|(_, value)| *value).map_or(Datum::Unknown, Datum::Real)) {
@@ -422,16 +458,20 @@ impl Diff {
         Ok(())
     }
 
-    /// Names in the condition that occur in neither recording.
-    pub fn unknown<'a>(&self, predicate: &'a Predicate) -> Vec<&'a str> {
-        let states: BTreeSet<String> = self.states.iter().map(|line| format!("{}::{}", line.machine, line.state)).collect();
-        let subject = |name: &'a str| name.split_once("(\"").map(|(f, rest)| (f, rest.trim_end_matches("\")")));
-        let occurs = |function: &str, subject: &str| match function {
-            "criticality" | "more_critical" => states.contains(subject),
+    fn occurs(&self, name: &str) -> Result<(), String> {
+        let (function, subject) = asked(name)?;
+        let is_of_states = matches!(function, "criticality" | "more_critical");
+        if self.path_only && !is_of_states {
+            return Err(format!("{function}(…) cannot be told: queues and latencies are not compared for machine logs"));
+        }
+        let occurs = match function {
+            "criticality" | "more_critical" => self.seen.contains(subject),
             "rate" | "less_rate" => self.queues.iter().any(|queue| queue.name == subject),
             _ => self.latency.iter().any(|line| line.name == subject),
         };
-        let names = predicate.names().iter().filter_map(|name| subject(name));
-        names.filter(|(function, subject)| !occurs(function, subject)).map(|(_, subject)| subject).collect()
+        match occurs {
+            true => Ok(()),
+            false => Err(format!("there is no \"{subject}\" in either trace")),
+        }
     }
 }
