@@ -1,5 +1,6 @@
 //! The arguments that all reading verbs share: which trace, which part of it, for whom the answer is.
 
+use crate::table::plain;
 use crate::{machine_log, rules, WrongUsage};
 use anyhow::{anyhow, bail, Context};
 use longpole_model::rules::Rules;
@@ -99,7 +100,7 @@ pub fn ends_before_it_begins() -> anyhow::Error {
 /// The recorder converts the kernel's events when it ends; for one that was killed, the first reader does.
 pub fn complete(path: &Path) {
     complete_kernel(path);
-    complete_symbols(path).iter().for_each(|note| eprintln!("longpole: note: {note}"));
+    complete_symbols(path).iter().for_each(|note| eprintln!("longpole: note: {}", plain(note.clone())));
 }
 
 /// Also at the end of a recording: while its processes live, their files are at hand. Returns what should be said of it.
@@ -127,7 +128,7 @@ fn complete_kernel(path: &Path) {
         }
     };
     match done {
-        Ok(done) => done.oddities.iter().for_each(|note| eprintln!("longpole: note: {note}")),
+        Ok(done) => done.oddities.iter().for_each(|note| eprintln!("longpole: note: {}", plain(note.to_string()))),
         Err(error) => eprintln!("longpole: note: the kernel's events of {} are not in this answer: {error}", path.display()),
     }
 }

@@ -4,6 +4,7 @@
 
 use crate::input::{self, Input};
 use crate::kept::{self, Keeper, Kept};
+use crate::table::plain;
 use crate::{following, kernel, machine_log, WrongUsage};
 use anyhow::{anyhow, bail, Context};
 use longpole_analysis::lineage::{self, Answer, Lineage, Options, Spill};
@@ -361,7 +362,7 @@ impl Composed {
         self.finished = true;
         self.composer.finish();
         for oddity in self.trace.oddities() {
-            eprintln!("longpole: {oddity}");
+            eprintln!("longpole: {}", plain(oddity.to_string()));
         }
     }
 }

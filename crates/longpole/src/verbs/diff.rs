@@ -2,7 +2,7 @@
 
 use crate::input;
 use crate::machine_log;
-use crate::table::{duration, number, percent, rate, Table};
+use crate::table::{duration, number, percent, plain, rate, Table};
 use crate::{interactions, pass, rules, WrongUsage};
 use anyhow::{anyhow, bail, Context};
 use longpole_analysis::change::Change;
@@ -94,7 +94,7 @@ fn side(path: &Path, part: Options, rules: &Rules) -> anyhow::Result<Side> {
     match path_of {
         Ok(answer) => side.path(&answer),
         Err(error) if is_log => return Err(error),
-        Err(error) => eprintln!("longpole: note: without critical path: {error}"),
+        Err(error) => eprintln!("longpole: note: without critical path: {}", plain(error.to_string())),
     }
     if is_log {
         side.is_path_only();
@@ -131,7 +131,7 @@ fn pass_of(path: &Path, part: Options, rules: &Rules) -> anyhow::Result<(Pass, O
 const MOST_ROWS: usize = 15;
 
 fn print(out: &mut impl Write, answer: &Diff) -> io::Result<()> {
-    writeln!(out, "{}", answer.verdict.text)?;
+    writeln!(out, "{}", plain(answer.verdict.text.clone()))?;
     let share = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), percent);
     if !answer.states.is_empty() {
         writeln!(out, "\nCRITICAL PATH")?;
@@ -205,7 +205,7 @@ fn print(out: &mut impl Write, answer: &Diff) -> io::Result<()> {
             .iter()
             .map(|(name, value)| format!("{name} = {}", value.map_or_else(|| "unknown".to_owned(), |value| format!("{value:.4}"))))
             .collect();
-        writeln!(out, "\nfails: {} ({})", failed.condition, values.join(", "))?;
+        writeln!(out, "\nfails: {}", plain(format!("{} ({})", failed.condition, values.join(", "))))?;
     }
     Ok(())
 }
