@@ -295,13 +295,15 @@ impl Lineage {
             };
             self.unblock(machine, cause);
         } else if let Origin::From(from) = taken.cause {
-            let now = self.now;
-            let life = self.life(machine);
-            let (key, cycle) = (life.key, now - life.took.unwrap_or(now));
-            self.slack[key as usize].took(now - from.t, cycle);
+            // What gives a context its lineage was not there early: the context is there because of it.
             if first {
                 let tip = self.handed(from, queue, host);
                 self.jump(machine, tip);
+            } else {
+                let now = self.now;
+                let life = self.life(machine);
+                let (key, cycle) = (life.key, now - life.took.unwrap_or(now));
+                self.slack[key as usize].took(now - from.t, cycle);
             }
         }
         if taken.units > 0 {
