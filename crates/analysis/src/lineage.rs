@@ -95,8 +95,8 @@ struct From {
 struct Slack {
     least: Option<u64>,
     /// Time between two takings of the machine; and of that, where what was taken had hardly been there.
-    cycles: u64,
-    near: u64,
+    cycles: u128,
+    near: u128,
 }
 
 /// What was there for less than this part of a cycle came nearly too late.
@@ -105,9 +105,9 @@ const NEARLY: u64 = 20;
 impl Slack {
     fn took(&mut self, slack: u64, cycle: u64) {
         self.least = Some(self.least.map_or(slack, |least| least.min(slack)));
-        self.cycles += cycle;
+        self.cycles += u128::from(cycle);
         if slack <= cycle / NEARLY {
-            self.near += cycle;
+            self.near += u128::from(cycle);
         }
     }
 

@@ -203,14 +203,15 @@ impl Lineage {
 
     /// Rows of the path by time, those of the same words as one.
     fn rows(&self, profile: &HashMap<u32, u64>, words: &[Words], totals: &[u64], length: u64) -> (Vec<Row>, Vec<Profiled>) {
-        let mut code: HashMap<&str, u64> = HashMap::new();
+        // The times of all machines together are no time on any clock.
+        let mut code: HashMap<&str, u128> = HashMap::new();
         for ((key, words), &ns) in self.keys.iter().zip(words).zip(totals) {
             if matches!(key, Key::State { .. }) && is_code(words) && ns > 0 {
-                *code.entry(&words[3]).or_default() += ns;
+                *code.entry(&words[3]).or_default() += u128::from(ns);
             }
         }
-        let all: u64 = code.values().sum();
-        let mut sorted: Vec<u64> = code.values().copied().collect();
+        let all: u128 = code.values().sum();
+        let mut sorted: Vec<u128> = code.values().copied().collect();
         sorted.sort_unstable();
         let mut rows: HashMap<&Words, (Row, Slack)> = HashMap::new();
         for (&key, &ns) in profile.iter().filter(|(_, &ns)| ns > 0) {
