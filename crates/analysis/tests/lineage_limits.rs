@@ -74,3 +74,24 @@ fn many_ends_of_many_machines_cost_no_look_at_each_machine() {
         assert!((share(state) - count / 100_000.0).abs() < 1e-12, "{state} {}", share(state));
     }
 }
+
+#[test]
+fn a_state_that_is_named_like_a_block_is_a_state() {
+    let log = "{\"t\":0,\"machine\":\"A\",\"state\":\"blocked:x\"}\n{\"t\":5,\"machine\":\"A\",\"blocked\":\"y\"}\n{\"t\":9,\"end\":\"A\"}\n";
+    let answer = with(Options::default(), log);
+    assert_eq!(answer.unknown_ns, 4);
+    let ranks: Vec<_> = answer.criticality.iter().map(|row| (row.state.as_str(), row.profile_rank)).collect();
+    assert_eq!(ranks, [("blocked:x", Some(1)), ("blocked:y", None)]);
+}
+
+#[test]
+fn the_times_of_many_machines_may_be_longer_than_any_time() {
+    let mut log = String::new();
+    for at in 0..4 {
+        let _ = writeln!(log, "{{\"t\":0,\"machine\":\"m{at}\",\"state\":\"s{}\"}}", at / 3);
+    }
+    let _ = writeln!(log, "{{\"t\":{},\"end\":\"m0\"}}", i64::MAX);
+    let answer = with(Options::default(), &log);
+    let shares: Vec<_> = answer.profile.iter().map(|it| it.profile_share).collect();
+    assert!((shares[0] - 0.75).abs() < 1e-9 && (shares[1] - 0.25).abs() < 1e-9, "{shares:?}");
+}
