@@ -19,7 +19,8 @@ fn a_cause_that_lies_before_what_is_remembered_is_counted() {
     log += "{\"t\":150,\"machine\":\"B\",\"state\":\"mid\"}\n{\"t\":150,\"machine\":\"C\"}\n";
     let mut t = 200;
     for _ in 0..100 {
-        let _ = writeln!(log, "{{\"t\":{t},\"machine\":\"B\",\"blocked\":\"z\"}}\n{{\"t\":{},\"machine\":\"B\",\"woken_by\":\"C\"}}", t + 2);
+        let _ =
+            writeln!(log, "{{\"t\":{t},\"machine\":\"B\",\"blocked\":\"z\"}}\n{{\"t\":{},\"machine\":\"B\",\"woken_by\":\"C\"}}", t + 2);
         t += 4;
     }
     for at in [160, 120] {
@@ -77,7 +78,8 @@ fn many_ends_of_many_machines_cost_no_look_at_each_machine() {
 
 #[test]
 fn a_state_that_is_named_like_a_block_is_a_state() {
-    let log = "{\"t\":0,\"machine\":\"A\",\"state\":\"blocked:x\"}\n{\"t\":5,\"machine\":\"A\",\"blocked\":\"y\"}\n{\"t\":9,\"end\":\"A\"}\n";
+    let log =
+        "{\"t\":0,\"machine\":\"A\",\"state\":\"blocked:x\"}\n{\"t\":5,\"machine\":\"A\",\"blocked\":\"y\"}\n{\"t\":9,\"end\":\"A\"}\n";
     let answer = with(Options::default(), log);
     assert_eq!(answer.unknown_ns, 4);
     let ranks: Vec<_> = answer.criticality.iter().map(|row| (row.state.as_str(), row.profile_rank)).collect();

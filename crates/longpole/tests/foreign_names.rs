@@ -14,7 +14,9 @@ fn log(place: &TempDir, name: &str, work: u64) -> std::path::PathBuf {
     for _ in 0..30 {
         text += &format!("{{\"t\":{t},\"machine\":\"{EVIL}a\",\"state\":\"{EVIL}b\\n\"}}\n");
         t += work;
-        text += &format!("{{\"t\":{t},\"machine\":\"{EVIL}a\",\"get\":\"{EVIL}c\"}}\n{{\"t\":{t},\"machine\":\"{EVIL}a\",\"state\":\"rest\"}}\n");
+        text += &format!(
+            "{{\"t\":{t},\"machine\":\"{EVIL}a\",\"get\":\"{EVIL}c\"}}\n{{\"t\":{t},\"machine\":\"{EVIL}a\",\"state\":\"rest\"}}\n"
+        );
         t += 100;
     }
     text += &format!("{{\"t\":{t},\"machine\":\"{EVIL}a\",\"blocked\":\"{EVIL}d\"}}\n{{\"t\":{},\"end\":\"{EVIL}a\"}}\n", t + 50);
@@ -33,7 +35,8 @@ fn no_answer_and_no_error_steers_the_terminal() {
     let place = TempDir::new().unwrap();
     let (one, other) = (log(&place, "one", 100), log(&place, "other", 300));
     let wrong = place.path().join("wrong");
-    fs::write(&wrong, format!("{{\"t\":0,\"machine\":\"a\"}}\n{{\"t\":0,\"machine\":\"a\",\"blocked\":\"x\",\"for\":\"{EVIL}\"}}\n")).unwrap();
+    fs::write(&wrong, format!("{{\"t\":0,\"machine\":\"a\"}}\n{{\"t\":0,\"machine\":\"a\",\"blocked\":\"x\",\"for\":\"{EVIL}\"}}\n"))
+        .unwrap();
     let before: &[&Path] = &[&one];
     for (arguments, logs) in [
         (&["path", "--segments"][..], before),

@@ -205,7 +205,8 @@ fn a_range_that_holds_nothing_is_said_and_an_end_before_it_counts_for_nothing() 
     let (status, said) = refusal("what-if", &["--begin", "+1us"], &log);
     assert_eq!(status, Some(1), "{said}");
     // The machine goes on after its end, and that is what is asked for.
-    let longer = format!("{WAKE}{{\"t\":1012,\"machine\":\"A\",\"state\":\"more\"}}\n{{\"t\":1020,\"machine\":\"A\",\"state\":\"last\"}}\n");
+    let longer =
+        format!("{WAKE}{{\"t\":1012,\"machine\":\"A\",\"state\":\"more\"}}\n{{\"t\":1020,\"machine\":\"A\",\"state\":\"last\"}}\n");
     fs::write(&log, longer).unwrap();
     assert_eq!(drawn(&json(&["--json"], &log)), "1000-1002 B::run, 1002-1006 link::wakeup, 1006-1009 A::run");
     assert_eq!(drawn(&json(&["--json", "--begin", "1010"], &log)), "1010-1012 A::run, 1012-1020 A::more");

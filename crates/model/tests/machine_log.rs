@@ -194,11 +194,14 @@ fn a_reply_queue_in_which_a_token_is_left_is_not_handed_on() {
     let mut log = String::new();
     // So many keep their names.
     for call in 0..1 << 16 {
-        log += &format!("{{\"t\":0,\"machine\":\"S\",\"put\":\"rpc:X:reply:{call}\"}}\n{{\"t\":0,\"machine\":\"C\",\"get\":\"rpc:X:reply:{call}\"}}\n");
+        log += &format!(
+            "{{\"t\":0,\"machine\":\"S\",\"put\":\"rpc:X:reply:{call}\"}}\n{{\"t\":0,\"machine\":\"C\",\"get\":\"rpc:X:reply:{call}\"}}\n"
+        );
     }
     log += "{\"t\":1,\"machine\":\"S\",\"put\":\"rpc:X:reply:a\",\"flow\":1}\n{\"t\":2,\"machine\":\"C\",\"get\":\"rpc:X:reply:a\",\"flow\":2}\n";
     log += "{\"t\":3,\"machine\":\"S\",\"put\":\"rpc:X:reply:b\"}\n{\"t\":4,\"machine\":\"S\",\"put\":\"rpc:X:reply:b\",\"flow\":1}\n";
-    log += "{\"t\":5,\"machine\":\"C\",\"get\":\"rpc:X:reply:b\",\"n\":2,\"flow\":1}\n{\"t\":6,\"machine\":\"S\",\"put\":\"rpc:X:reply:c\"}\n";
+    log +=
+        "{\"t\":5,\"machine\":\"C\",\"get\":\"rpc:X:reply:b\",\"n\":2,\"flow\":1}\n{\"t\":6,\"machine\":\"S\",\"put\":\"rpc:X:reply:c\"}\n";
     let (all, _) = read(log.as_bytes()).unwrap();
     let queues: Vec<_> = all[2 * (1 << 16)..]
         .iter()
