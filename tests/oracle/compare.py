@@ -2,7 +2,7 @@
 """Holds `longpole path` against the oracle on random systems, in every nanosecond.
 
 Each system is asked for its global path, also in windows and threads, and the active path of several machines. The first system (by seed) whose segments, criticality,
-length or unknown time differ is shrunk, by leaving lines out while the difference stays, and printed with both answers; the exit status is
+length, unknown time, slack, contradictions, ignored wake-ups or negative links differ is shrunk, by leaving lines out while the difference stays, and printed with both answers; the exit status is
 then 1. What rests on a reading of README.md is marked: `--edges never` leaves those systems out.
 """
 import argparse
@@ -22,13 +22,24 @@ EDGES = {"never": False, "only": True, "also": None}
 FIELDS = ("start_ns", "end_ns", "host", "machine", "class", "state")
 
 
-def facts(path):
-    """What must be equal: every segment in order, every criticality, and the sums."""
+def facts(path, more):
+    """What must be equal: every segment in order, every criticality, and the sums; and `more`."""
     return {
         "range": [path["start_ns"], path["end_ns"], path["length_ns"]],
         "segments": [[s[key] for key in FIELDS] for s in path["segments"]],
         "criticality": sorted([*(row[key] for key in FIELDS[2:]), row["ns"]] for row in path["criticality"]),
         "unknown_ns": path["unknown_ns"],
+        **more,
+    }
+
+
+def beside(path, contradictions, ignored):
+    """What stands beside the path."""
+    return {
+        "slack": sorted([*(row[key] for key in FIELDS[2:]), row["slack_ns"] if row["slack_ns"] is not None else -1] for row in path["criticality"]),
+        "contradictions": contradictions,
+        "ignored_wakeups": ignored,
+        "negative_links": path["negative_links"],
     }
 
 
@@ -43,7 +54,8 @@ def ask_longpole(program, lines, mode, machine, folder, more=()):
     if run.returncode:
         return {"failed": run.stderr.strip().replace(str(log), "LOG") or f"exit status {run.returncode}"}
     try:
-        return facts(json.loads(run.stdout))
+        path = json.loads(run.stdout)
+        return facts(path, beside(path, path["contradictions"], path["ignored_wakeups"]))
     except (ValueError, KeyError, TypeError) as error:
         return {"failed": f"its JSON is not that of the contract: {error!r}"}
 
@@ -51,7 +63,8 @@ def ask_longpole(program, lines, mode, machine, folder, more=()):
 def ask_oracle(lines, mode, machine, nested=True):
     host = next((h for h, name in machines(lines) if name == machine), "")
     try:
-        return facts(oracle.answer(lines, mode, machine, host, nested))
+        path = oracle.answer(lines, mode, machine, host, nested)
+        return facts(path, beside(path, len(path["contradictions"]), path["ignored_wakes"]))
     except oracle.Refused as error:
         return {"refused": str(error)}
 

@@ -1,16 +1,16 @@
 //! Two recordings of the same system: what changed from the first to the second, and how surely.
 //!
-//! Each side is cut into windows of equal width. What is compared is the mean over the windows: of a state's share of the critical path, of
+//! Each side is cut into windows of equal width, to the ns. What is compared is the mean over the windows: of a state's share of the critical path, of
 //! the mean time of a call or span, of a queue's items per second. A change is told as certain where its interval leaves zero out.
 
 use crate::change::Change;
 use crate::findings::Finding;
 use crate::latency::{Kind, Latency};
-use crate::lineage::Path;
+use crate::lineage::Answer;
 use crate::queues::QueueAnswer;
 use crate::text::percent;
 use longpole_model::predicate::{Datum, Predicate};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Windows of a side.
@@ -23,11 +23,18 @@ const LEAST_RELATIVE: f64 = 0.02;
 /// What is known of one recording.
 #[derive(Clone, Debug, Default)]
 pub struct Side {
-    shares: BTreeMap<State, Vec<f64>>,
-    windows: usize,
+    /// Of the whole path.
+    shares: BTreeMap<State, f64>,
+    /// Of each window, and how long the windows are.
+    windows: BTreeMap<State, Vec<f64>>,
+    widths: Vec<f64>,
     latency: BTreeMap<Timed, Times>,
     queues: BTreeMap<String, Rates>,
     findings: BTreeMap<(String, String), f64>,
+    /// States that occur, on the path or not, as `MACHINE::STATE`.
+    seen: BTreeSet<String>,
+    /// Of a machine log, which tells of nothing but the path.
+    path_only: bool,
 }
 
 type State = (String, String);
@@ -48,22 +55,42 @@ struct Rates {
 }
 
 impl Side {
-    /// The critical path, from its begin to its end.
-    pub fn path(&mut self, begin_ns: u64, end_ns: u64, path: &Path) {
-        let width = (end_ns.saturating_sub(begin_ns) / WINDOWS as u64).max(1);
-        self.windows = WINDOWS;
+    /// The critical path.
+    pub fn path(&mut self, answer: &Answer) {
+        let (begin, length) = (answer.start_ns, answer.end_ns.saturating_sub(answer.start_ns));
+        for row in &answer.criticality {
+            *self.shares.entry((place(&row.host, &row.machine), row.state.clone())).or_default() += row.share;
+        }
+        let Some(path) = answer.segments.as_ref().filter(|_| length > 0) else { return };
+        self.seen.extend(path.names().map(|(host, machine, state)| format!("{}::{state}", place(host, machine))));
+        let bound = |window: usize| begin + (u128::from(length) * window as u128 / WINDOWS as u128) as u64;
+        let width = |window: usize| bound(window + 1) - bound(window);
+        let mut times: BTreeMap<State, Vec<u64>> = BTreeMap::new();
+        let mut window = 0;
         for segment in path.segments() {
             let name = (place(segment.host, segment.machine), segment.state.to_owned());
-            let shares = self.shares.entry(name).or_insert_with(|| vec![0.0; WINDOWS]);
-            let (mut at, end) = (segment.start_ns.max(begin_ns), segment.end_ns.min(end_ns));
-            while at < end {
-                let window = (((at - begin_ns) / width) as usize).min(WINDOWS - 1);
-                let until = if window + 1 == WINDOWS { end } else { end.min(begin_ns + width * (window as u64 + 1)) };
-                let length = if window + 1 == WINDOWS { end_ns - begin_ns - width * window as u64 } else { width };
-                shares[window] += (until - at) as f64 / length as f64;
-                at = until;
+            let times = times.entry(name).or_insert_with(|| vec![0; WINDOWS]);
+            let mut at = segment.start_ns;
+            while at < segment.end_ns && window < WINDOWS {
+                let until = segment.end_ns.min(bound(window + 1));
+                times[window] += until.saturating_sub(at);
+                at = at.max(until);
+                if until == bound(window + 1) {
+                    window += 1;
+                }
             }
         }
+        // In a path of few ns some windows are empty.
+        self.widths = (0..WINDOWS).map(width).filter(|&width| width > 0).map(|width| width as f64).collect();
+        for (name, times) in times {
+            let shares = (0..WINDOWS).filter(|&window| width(window) > 0).map(|window| times[window] as f64 / width(window) as f64);
+            self.windows.insert(name, shares.collect());
+        }
+    }
+
+    /// There is nothing but the path.
+    pub fn is_path_only(&mut self) {
+        self.path_only = true;
     }
 
     /// What the whole of the recording says.
@@ -91,8 +118,14 @@ impl Side {
         }
     }
 
-    fn shares(&self, state: &State) -> Vec<f64> {
-        self.shares.get(state).cloned().unwrap_or_else(|| vec![0.0; self.windows])
+    /// The state's share of each window, with the window's length.
+    fn weighted(&self, state: &State) -> Vec<(f64, f64)> {
+        let shares = self.windows.get(state);
+        self.widths.iter().enumerate().map(|(at, &width)| (shares.map_or(0.0, |shares| shares[at]), width)).collect()
+    }
+
+    fn share(&self, state: &State) -> f64 {
+        self.shares.get(state).copied().unwrap_or(0.0)
     }
 }
 
@@ -105,6 +138,10 @@ pub struct Diff {
     pub findings: Vec<FindingChange>,
     /// The conditions that hold.
     pub failed: Vec<Failed>,
+    #[serde(skip)]
+    seen: BTreeSet<String>,
+    #[serde(skip)]
+    path_only: bool,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -145,7 +182,7 @@ pub struct LatencyChange {
     pub p99_a_ns: Option<u64>,
     pub p99_b_ns: Option<u64>,
     /// None: it occurs on one side only.
-    #[serde(flatten)]
+    #[serde(flatten, serialize_with = "nulls")]
     pub change: Option<Change>,
     pub certain: bool,
 }
@@ -160,9 +197,21 @@ pub struct QueueChange {
     pub full_share_b: Option<f64>,
     pub empty_share_a: Option<f64>,
     pub empty_share_b: Option<f64>,
-    #[serde(flatten)]
+    #[serde(flatten, serialize_with = "nulls")]
     pub change: Option<Change>,
     pub certain: bool,
+}
+
+/// Unknown is null, and not left out.
+fn nulls<S: Serializer>(change: &Option<Change>, serializer: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Shown {
+        change: Option<f64>,
+        low: Option<f64>,
+        high: Option<f64>,
+    }
+    let (low, high) = (change.and_then(|it| it.low), change.and_then(|it| it.high));
+    Shown { change: change.map(|it| it.change), low, high }.serialize(serializer)
 }
 
 /// A finding that only one side has, or both.
@@ -186,7 +235,8 @@ pub fn diff(a: &Side, b: &Side) -> Diff {
     let (states, latency, queues) = (states(a, b), latency(a, b), queues(a, b));
     let findings = findings(a, b);
     let verdict = verdict(&states, &latency, &queues);
-    Diff { verdict, states, latency, queues, findings, failed: Vec::new() }
+    let seen = a.seen.union(&b.seen).cloned().collect();
+    Diff { verdict, states, latency, queues, findings, failed: Vec::new(), seen, path_only: a.path_only && b.path_only }
 }
 
 fn states(a: &Side, b: &Side) -> Vec<StateChange> {
@@ -194,12 +244,10 @@ fn states(a: &Side, b: &Side) -> Vec<StateChange> {
     let mut out: Vec<StateChange> = names
         .into_iter()
         .filter_map(|name| {
-            let (from, to) = (a.shares(name), b.shares(name));
-            let change = Change::of(&from, &to)?;
-            let mean = |shares: &[f64]| shares.iter().sum::<f64>() / shares.len() as f64;
+            let change = Change::weighted(&a.weighted(name), &b.weighted(name))?;
             let certain = change.is_certain() && change.change.abs() >= LEAST_SHARE;
             let (machine, state) = name.clone();
-            Some(StateChange { machine, state, share_a: mean(&from), share_b: mean(&to), change, certain })
+            Some(StateChange { machine, state, share_a: a.share(name), share_b: b.share(name), change, certain })
         })
         .collect();
     out.sort_by(|x, y| y.certain.cmp(&x.certain).then(y.change.change.abs().total_cmp(&x.change.change.abs())));
@@ -349,10 +397,34 @@ pub const FUNCTIONS: [(&str, &str); 7] = [
     ("less_rate", "QUEUE: by how much they fell, relative to the first"),
 ];
 
+/// The function and the subject of a name in a condition, `criticality("worker::parse")`. An error: it asks for what is not to be asked.
+fn asked(name: &str) -> Result<(&str, &str), String> {
+    let known = || FUNCTIONS.map(|(name, _)| name).join(", ");
+    let (function, subject) = match name.split_once("(\"") {
+        Some((function, rest)) => (function, rest.strip_suffix("\")")),
+        None => (name, None),
+    };
+    if !FUNCTIONS.iter().any(|(name, _)| *name == function) {
+        return Err(format!("there is no \"{function}\"; there are {}", known()));
+    }
+    match subject {
+        Some(subject) if !subject.is_empty() => Ok((function, subject)),
+        _ => Err(format!("{function} of what? {function}(\"NAME\") is how it is asked for")),
+    }
+}
+
+/// Whether a condition asks only for what there is to ask for, before any trace is read.
+pub fn can_be_asked(predicate: &Predicate) -> Result<(), String> {
+    if predicate.names().is_empty() {
+        return Err("it asks for nothing of the traces".to_owned());
+    }
+    predicate.names().iter().try_for_each(|name| asked(name).map(drop))
+}
+
 impl Diff {
-    /// What a name of a condition stands for, `criticality("worker::parse")`; none: it does not occur.
+    /// What a name of a condition stands for; none: it does not occur in the second recording.
     fn value(&self, name: &str) -> Result<Option<f64>, String> {
-        let (function, subject) = name.split_once("(\"").map_or((name, ""), |(f, rest)| (f, rest.trim_end_matches("\")")));
+        let (function, subject) = asked(name)?;
         let state = || {
             let named = |line: &&StateChange| format!("{}::{}", line.machine, line.state) == subject;
             self.states.iter().find(named)
@@ -367,19 +439,16 @@ impl Diff {
             "p99" => latency().and_then(|line| line.p99_b_ns).map(|ns| ns as f64),
             "slower" => latency().and_then(|line| line.change).map(|change| change.change),
             "rate" => queue().and_then(|queue| queue.items_per_s_b),
-            "less_rate" => queue().and_then(|queue| queue.change).map(|change| -change.change),
-            _ => {
-                let known: Vec<&str> = FUNCTIONS.iter().map(|(name, _)| *name).collect();
-                return Err(format!("there is no \"{function}\"; there are {}", known.join(", ")));
-            }
+            _ => queue().and_then(|queue| queue.change).map(|change| -change.change),
         })
     }
 
-    /// Notes which of the conditions hold. An error is a condition that asks for what is not to be asked.
+    /// Notes which of the conditions hold. An error is a condition that could never hold: it asks for what occurs on neither side.
     pub fn check(&mut self, conditions: &[(String, Predicate)]) -> Result<(), String> {
         for (text, predicate) in conditions {
             let mut values = Vec::new();
             for name in predicate.names() {
+                self.occurs(name).map_err(|error| format!("--fail-if {text}: {error}"))?;
                 values.push((name.clone(), self.value(name)?));
             }
             if predicate.holds(|at| values.get(at).and_then(|(_, value)| *value).map_or(Datum::Unknown, Datum::Real)) {
@@ -389,16 +458,20 @@ impl Diff {
         Ok(())
     }
 
-    /// Names in the condition that occur in neither recording.
-    pub fn unknown<'a>(&self, predicate: &'a Predicate) -> Vec<&'a str> {
-        let states: BTreeSet<String> = self.states.iter().map(|line| format!("{}::{}", line.machine, line.state)).collect();
-        let subject = |name: &'a str| name.split_once("(\"").map(|(f, rest)| (f, rest.trim_end_matches("\")")));
-        let occurs = |function: &str, subject: &str| match function {
-            "criticality" | "more_critical" => states.contains(subject),
+    fn occurs(&self, name: &str) -> Result<(), String> {
+        let (function, subject) = asked(name)?;
+        let is_of_states = matches!(function, "criticality" | "more_critical");
+        if self.path_only && !is_of_states {
+            return Err(format!("{function}(…) cannot be told: queues and latencies are not compared for machine logs"));
+        }
+        let occurs = match function {
+            "criticality" | "more_critical" => self.seen.contains(subject),
             "rate" | "less_rate" => self.queues.iter().any(|queue| queue.name == subject),
             _ => self.latency.iter().any(|line| line.name == subject),
         };
-        let names = predicate.names().iter().filter_map(|name| subject(name));
-        names.filter(|(function, subject)| !occurs(function, subject)).map(|(_, subject)| subject).collect()
+        match occurs {
+            true => Ok(()),
+            false => Err(format!("there is no \"{subject}\" in either trace")),
+        }
     }
 }

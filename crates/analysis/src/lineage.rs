@@ -95,8 +95,8 @@ struct From {
 struct Slack {
     least: Option<u64>,
     /// Time between two takings of the machine; and of that, where what was taken had hardly been there.
-    cycles: u64,
-    near: u64,
+    cycles: u128,
+    near: u128,
 }
 
 /// What was there for less than this part of a cycle came nearly too late.
@@ -105,9 +105,9 @@ const NEARLY: u64 = 20;
 impl Slack {
     fn took(&mut self, slack: u64, cycle: u64) {
         self.least = Some(self.least.map_or(slack, |least| least.min(slack)));
-        self.cycles += cycle;
+        self.cycles += u128::from(cycle);
         if slack <= cycle / NEARLY {
-            self.near += cycle;
+            self.near += u128::from(cycle);
         }
     }
 
@@ -132,7 +132,14 @@ struct EndMark {
     /// None: it was asked for one that had not come by then.
     machine: Option<MachineId>,
     tip: Option<Tip>,
-    totals: Vec<u64>,
+}
+
+/// Time of a key; that behind the end mark of this number is not asked for.
+#[derive(Clone, Copy, Debug, Default)]
+struct Total {
+    ns: u64,
+    mark: u64,
+    behind: u64,
 }
 
 /// Numbers of what did not fit together.
@@ -167,7 +174,8 @@ pub struct Lineage {
     last: Option<MachineId>,
     end: Option<EndMark>,
     /// Each key's time over all machines.
-    totals: Vec<u64>,
+    totals: Vec<Total>,
+    marks: u64,
     slack: Vec<Slack>,
     counts: Counts,
     interactions: u64,
@@ -203,6 +211,7 @@ impl Lineage {
             last: None,
             end: None,
             totals: Vec::new(),
+            marks: 0,
             slack: Vec::new(),
             counts: Counts::default(),
             interactions: 0,
@@ -268,7 +277,7 @@ impl Lineage {
     fn key(&mut self, key: Key) -> u32 {
         let id = self.keys.id(key);
         if self.keys.len() > self.totals.len() {
-            self.totals.push(0);
+            self.totals.push(Total::default());
             self.slack.push(Slack::default());
         }
         id
@@ -293,11 +302,24 @@ impl Lineage {
         let from = since.max(begin);
         if from < now {
             tip = self.extend(tip, from, now, key);
-            self.totals[key as usize] += now - from;
+            self.count(key, from, now);
             self.life(machine).tip = Some(tip);
             if let Some(active) = &mut self.active {
                 active.own(machine, (key, from, now));
             }
+        }
+    }
+
+    /// The key's time over all machines. What lies behind the end that counts so far is told apart: so an end costs as little with many machines as with few.
+    fn count(&mut self, key: u32, from: u64, to: u64) {
+        let total = &mut self.totals[key as usize];
+        total.ns += to - from;
+        let behind = self.end.as_ref().map_or(0, |end| to.saturating_sub(end.t.max(from)));
+        if behind > 0 {
+            if total.mark != self.marks {
+                (total.mark, total.behind) = (self.marks, 0);
+            }
+            total.behind += behind;
         }
     }
 
@@ -367,10 +389,10 @@ impl Lineage {
         if at >= now {
             return self.share(current);
         }
-        let first = life.past.jumps.front().map_or(now, |jump| jump.0);
+        let lived = life.past.born.is_some_and(|born| born <= at);
         let epoch = life.past.epoch(at, now).filter(|_| life.past.reaches(at));
         let Some((tip, end)) = epoch else {
-            if at >= first {
+            if lived {
                 self.counts.too_old += 1;
             }
             return self.unknown(machine, at);

@@ -206,6 +206,9 @@ impl WhatIf {
         let begin = *self.begin.get_or_insert(t.max(self.asked_begin));
         self.now = self.now.max(t.saturating_sub(begin));
         self.line = line;
+        if t < begin && matches!(deed, Deed::End { .. }) {
+            return;
+        }
         self.step(vocabulary, deed);
         if self.trail.is_due() {
             let tip = self.end.as_ref().map(|end| end.machine).or(self.asked).or(self.last);

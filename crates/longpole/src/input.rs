@@ -1,5 +1,6 @@
 //! The arguments that all reading verbs share: which trace, which part of it, for whom the answer is.
 
+use crate::table::plain;
 use crate::{machine_log, rules, WrongUsage};
 use anyhow::{anyhow, bail, Context};
 use longpole_model::rules::Rules;
@@ -72,7 +73,7 @@ impl Input {
             _ => false,
         };
         match backwards {
-            true => Err(WrongUsage("--end is before --begin".to_owned()).into()),
+            true => Err(ends_before_it_begins()),
             false => Ok(()),
         }
     }
@@ -92,10 +93,14 @@ impl Input {
     }
 }
 
+pub fn ends_before_it_begins() -> anyhow::Error {
+    WrongUsage("--end is before --begin".to_owned()).into()
+}
+
 /// The recorder converts the kernel's events when it ends; for one that was killed, the first reader does.
 pub fn complete(path: &Path) {
     complete_kernel(path);
-    complete_symbols(path).iter().for_each(|note| eprintln!("longpole: note: {note}"));
+    complete_symbols(path).iter().for_each(|note| eprintln!("longpole: note: {}", plain(note.clone())));
 }
 
 /// Also at the end of a recording: while its processes live, their files are at hand. Returns what should be said of it.
@@ -123,7 +128,7 @@ fn complete_kernel(path: &Path) {
         }
     };
     match done {
-        Ok(done) => done.oddities.iter().for_each(|note| eprintln!("longpole: note: {note}")),
+        Ok(done) => done.oddities.iter().for_each(|note| eprintln!("longpole: note: {}", plain(note.to_string()))),
         Err(error) => eprintln!("longpole: note: the kernel's events of {} are not in this answer: {error}", path.display()),
     }
 }
@@ -160,10 +165,16 @@ pub fn open(paths: &[PathBuf], options: Options) -> anyhow::Result<Trace> {
     if let Some(log) = paths.iter().find(|path| machine_log::is_one(path)) {
         bail!("{} is a machine log, which this verb does not read; `longpole path` and `longpole model` do", log.display());
     }
-    Trace::open(paths, options).map_err(|error| match remedy(&error) {
+    let trace = Trace::open(paths, options).map_err(|error| match remedy(&error) {
         Some(remedy) => anyhow!("{error}; {remedy}"),
         None => error.into(),
-    })
+    })?;
+    // Only now is it known when what is relative begins or ends.
+    let (begin, end) = trace.range();
+    match options.begin.is_some() && options.end.is_some() && end < begin {
+        true => Err(ends_before_it_begins()),
+        false => Ok(trace),
+    }
 }
 
 fn remedy(error: &Error) -> Option<&'static str> {

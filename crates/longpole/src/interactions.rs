@@ -4,9 +4,10 @@
 
 use crate::input::{self, Input};
 use crate::kept::{self, Keeper, Kept};
+use crate::table::plain;
 use crate::{following, kernel, machine_log, WrongUsage};
 use anyhow::{anyhow, bail, Context};
-use longpole_analysis::lineage::{Answer, Lineage, Options, Spill};
+use longpole_analysis::lineage::{self, Answer, Lineage, Options, Spill};
 use longpole_analysis::what_if::{self, WhatIf};
 use longpole_model::block::Block;
 use longpole_model::causes::{About, Composer, Seat, Told};
@@ -133,7 +134,8 @@ impl Interactions {
             self.over = true;
             return Ok(None);
         };
-        self.over = self.range_at(&interaction).end.is_some_and(|end| interaction.t > end);
+        self.resolve_range(&interaction)?;
+        self.over = self.range().end.is_some_and(|end| interaction.t > end);
         self.cut |= self.over;
         Ok((!self.over).then_some(interaction))
     }
@@ -231,14 +233,25 @@ impl Interactions {
         self.range().end.filter(|_| self.cut)
     }
 
-    fn range_at(&mut self, interaction: &Interaction) -> Range {
+    #[inline]
+    fn resolve_range(&mut self, interaction: &Interaction) -> anyhow::Result<()> {
         // A queue is declared without a time.
         if self.range.is_none() && !matches!(interaction.deed, Deed::Declare { .. }) {
             let start = i64::try_from(interaction.t).unwrap_or(i64::MAX);
             let resolve = |moment: Moment| u64::try_from(moment.resolve(start)).unwrap_or(0);
-            self.range = Some(Range { begin: self.part.begin.map(resolve), end: self.part.end.map(resolve) });
+            let range = Range { begin: self.part.begin.map(resolve), end: self.part.end.map(resolve) };
+            if range.begin.zip(range.end).is_some_and(|(begin, end)| end < begin) {
+                return Err(input::ends_before_it_begins());
+            }
+            self.range = Some(range);
         }
-        self.range()
+        Ok(())
+    }
+
+    /// A part of it was asked for, in which nothing happens.
+    pub fn misses(&self) -> bool {
+        let Range { begin, end } = self.range();
+        begin.is_some() || end.is_some()
     }
 
     /// The critical path.
@@ -250,7 +263,10 @@ impl Interactions {
 
     /// The critical path, from who was told of all.
     pub fn path(&self, lineage: Lineage) -> anyhow::Result<Answer> {
-        let mut answer = lineage.answer(self.vocabulary()).map_err(|error| anyhow!("{}: {error}", self.shown))?;
+        let mut answer = lineage.answer(self.vocabulary()).map_err(|error| match error {
+            lineage::NoAnswer::Empty if self.misses() => self.refused(lineage::NoAnswer::NothingInRange),
+            error => self.refused(error),
+        })?;
         answer.lost = self.told().map_or(0, |told| told.lost);
         Ok(answer)
     }
@@ -284,7 +300,22 @@ impl Interactions {
 
     /// What changes would bring, from who was told of all.
     pub fn predictions(&self, worlds: WhatIf) -> anyhow::Result<what_if::Answer> {
-        worlds.answer(self.vocabulary()).map_err(|error| anyhow!("{}: {error}", self.shown))
+        worlds.answer(self.vocabulary()).map_err(|error| match error {
+            what_if::NoAnswer::Empty if self.misses() => self.refused(what_if::NoAnswer::NothingInRange),
+            error => self.refused(error),
+        })
+    }
+
+    fn refused(&self, why: impl std::fmt::Display) -> anyhow::Error {
+        anyhow!("{}: {why}", self.shown)
+    }
+
+    /// Why nobody does anything in it.
+    pub fn empty(&self) -> anyhow::Error {
+        match self.misses() {
+            true => self.refused(lineage::NoAnswer::NothingInRange),
+            false => self.refused(lineage::NoAnswer::Empty),
+        }
     }
 
     /// As a machine log.
@@ -331,7 +362,7 @@ impl Composed {
         self.finished = true;
         self.composer.finish();
         for oddity in self.trace.oddities() {
-            eprintln!("longpole: {oddity}");
+            eprintln!("longpole: {}", plain(oddity.to_string()));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Who had the CPU while the path waited for one: a second reading of a recording whose path says that this matters.
 
 use crate::interactions::Interactions;
-use crate::table::percent;
+use crate::table::{percent, plain};
 use crate::{input, machine_log};
 use anyhow::Context;
 use longpole_analysis::keepers::{self, Keepers};
@@ -45,6 +45,6 @@ pub fn lines(rows: &[Row]) -> impl Iterator<Item = String> + '_ {
     rows.iter().filter(|row| row.share >= LEAST_SHARE).filter_map(|row| {
         let kept = row.kept_by.as_ref().filter(|kept| !kept.is_empty())?;
         let by: Vec<String> = kept.iter().take(MOST_KEEPERS).map(|it| format!("{} {}", it.name, percent(it.share))).collect();
-        Some(format!("during {}::{} the CPU had: {}", row.machine, row.state, by.join(", ")))
+        Some(plain(format!("during {}::{} the CPU had: {}", row.machine, row.state, by.join(", "))))
     })
 }

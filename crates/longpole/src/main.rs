@@ -149,7 +149,7 @@ pub(crate) fn say(line: impl std::fmt::Display) -> io::Result<()> {
     writeln!(io::stdout().lock(), "{line}")
 }
 
-/// The error and its causes. Errors of libraries name their cause themselves, so that they can stand alone; it is not said twice.
+/// The error and its causes, in which a foreign name steers no terminal. Errors of libraries name their cause themselves, so that they can stand alone; it is not said twice.
 pub(crate) fn in_one_line(error: &anyhow::Error) -> String {
     let mut line = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
@@ -157,7 +157,7 @@ pub(crate) fn in_one_line(error: &anyhow::Error) -> String {
             line.extend([": ", &cause]);
         }
     }
-    line
+    table::plain(line)
 }
 
 /// `longpole print | head` must end quietly: who reads no further is not an error.

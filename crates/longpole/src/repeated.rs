@@ -15,7 +15,7 @@ pub fn print(out: &mut impl Write, all: &Repeated) -> io::Result<()> {
     if let Some(best) = predictions.iter().find(|it| it.gain.is_some_and(|gain| gain > 0.0)) {
         let range =
             best.gain_low.zip(best.gain_high).map_or_else(String::new, |(low, high)| format!(" ({} to {})", signed(low), signed(high)));
-        writeln!(out, "{} would bring {}{range}.", best.change, signed(best.gain.unwrap_or(0.0)))?;
+        writeln!(out, "{} would bring {}{range}.", plain(best.change.clone()), signed(best.gain.unwrap_or(0.0)))?;
     }
     let rows = all.criticality.as_deref().unwrap_or_default();
     if !rows.is_empty() {

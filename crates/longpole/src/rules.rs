@@ -51,10 +51,12 @@ pub fn read(files: &[PathBuf]) -> anyhow::Result<Rules> {
 pub fn add(rules: &mut Rules, file: &Path) -> anyhow::Result<()> {
     let shown = file.display().to_string();
     let mut text = String::new();
-    let opened = fs::File::open(file).with_context(|| format!("the rules in {shown} cannot be read"))?;
-    if opened.metadata().is_ok_and(|data| !data.is_file()) {
+    let cannot = || format!("the rules in {shown} cannot be read");
+    // To open a pipe is to wait for whoever writes to it.
+    if !fs::metadata(file).with_context(cannot)?.is_file() {
         bail!("{shown} is no rule file");
     }
+    let opened = fs::File::open(file).with_context(cannot)?;
     opened.take(MOST_BYTES + 1).read_to_string(&mut text).with_context(|| format!("the rules in {shown} cannot be read"))?;
     if text.len() as u64 > MOST_BYTES {
         bail!("{shown} is too large for a rule file");

@@ -1,7 +1,7 @@
 //! Shows the samples of stacks: the functions that took the time, or all stacks folded.
 
 use crate::input::{self, Input};
-use crate::table::{number, percent, Table};
+use crate::table::{number, percent, plain, Table};
 use anyhow::bail;
 use longpole_analysis::cpu::Cpu;
 use longpole_analysis::critical_samples::{self, CriticalFunction, OnPath};
@@ -136,7 +136,7 @@ pub fn read(input: &Input, gathered: &mut Gathered) -> anyhow::Result<longpole_t
         gathered.item(catalogue, &item, t_ns >= begin_ns);
     }
     for oddity in trace.oddities() {
-        eprintln!("longpole: {oddity}");
+        eprintln!("longpole: {}", plain(oddity.to_string()));
     }
     if !trace.catalogue().streams.iter().any(|stream| stream.kind == StreamKind::Samples) {
         bail!("the trace holds no samples of stacks; record them as root with `longpole record --stacks 99`");
@@ -190,7 +190,7 @@ pub fn print_critical(out: &mut impl Write, functions: &[CriticalFunction], most
         })
         .collect();
     if !busy.is_empty() {
-        writeln!(out, "busy, but hardly critical: {}", busy.join(", "))?;
+        writeln!(out, "busy, but hardly critical: {}", plain(busy.join(", ")))?;
     }
     Ok(())
 }

@@ -2,7 +2,6 @@
 
 use crate::interactions::Interactions;
 use crate::table::{duration, number, percent, plain, Table};
-use anyhow::anyhow;
 use longpole_analysis::waits::{Answer, End, EndKind, Knot, Waiter, Waits};
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -28,7 +27,11 @@ pub fn read(interactions: &mut Interactions) -> anyhow::Result<Answer> {
     if let Some(end) = interactions.until() {
         waits.until(end);
     }
-    waits.answer(interactions.vocabulary()).ok_or_else(|| anyhow!("no machine does anything in it"))
+    let answer = waits.answer(interactions.vocabulary()).ok_or_else(|| interactions.empty())?;
+    match answer.length_ns == 0 && interactions.misses() {
+        true => Err(interactions.empty()),
+        false => Ok(answer),
+    }
 }
 
 pub fn print(out: &mut impl Write, answer: &Answer) -> io::Result<()> {

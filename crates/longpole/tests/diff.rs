@@ -66,10 +66,68 @@ fn a_condition_that_holds_is_status_3() {
     assert_eq!(status("criticality(\"worker::work\") > 0.7"), Some(3));
     assert_eq!(status("criticality(\"worker::work\") > 0.8"), Some(0));
     assert_eq!(status("more_critical(\"worker::work\") > 0.2 && criticality(\"worker::rest\") < 0.3"), Some(3));
-    assert_eq!(status("criticality(\"nobody::work\") > 0"), Some(0));
+    // What can never hold is no condition that held.
+    assert_eq!(status("criticality(\"nobody::work\") > 0"), Some(1));
+    assert_eq!(status("criticality > 0"), Some(2));
+    assert_eq!(status("mean < 1 || rate > 0"), Some(2));
+    assert_eq!(status("criticality(\"\") > 0"), Some(2));
+    let of_a_queue = diff(&before, &after, &["--fail-if", "rate(\"q\") > 5"]);
+    assert_eq!(of_a_queue.status.code(), Some(1));
+    let told = String::from_utf8(of_a_queue.stderr).unwrap();
+    assert!(told.contains("queues and latencies are not compared for machine logs"), "{told}");
     assert_eq!(status("cost(\"worker::work\") > 0"), Some(2));
     assert_eq!(status("criticality(\"worker::work\" > 0"), Some(2));
     let failed = json(&before, &after, &["--fail-if", "criticality(\"worker::work\") > 0.7"]);
     schema::check(&schema::schema("diff"), &failed);
     assert_eq!(failed["failed"][0]["condition"], "criticality(\"worker::work\") > 0.7");
+}
+
+#[test]
+fn the_shares_are_those_of_the_path_however_short_it_is() {
+    let place = TempDir::new().unwrap();
+    let log = place.path().join("short");
+    let lines = [
+        r#"{"t":0,"machine":"A","state":"run"}"#,
+        r#"{"t":0,"machine":"B","state":"run"}"#,
+        r#"{"t":3,"machine":"A","blocked":"wait"}"#,
+        r#"{"t":6,"machine":"A","woken_by":"B","at":2}"#,
+        r#"{"t":6,"machine":"A","state":"run"}"#,
+        r#"{"t":9,"end":"A"}"#,
+    ];
+    fs::write(&log, lines.join("\n")).unwrap();
+    let path = Command::new(env!("CARGO_BIN_EXE_longpole")).args(["path", "--json"]).arg(&log).output().unwrap();
+    let path: Value = serde_json::from_slice(&path.stdout).unwrap();
+    let answer = json(&log, &log, &[]);
+    let states = answer["states"].as_array().unwrap();
+    assert_eq!(states.len(), path["criticality"].as_array().unwrap().len());
+    for row in path["criticality"].as_array().unwrap() {
+        let line = states.iter().find(|line| line["machine"] == row["machine"] && line["state"] == row["state"]).unwrap();
+        for share in [&line["share_a"], &line["share_b"]] {
+            assert!((share.as_f64().unwrap() - row["share"].as_f64().unwrap()).abs() < 1e-12, "{line} {row}");
+        }
+    }
+}
+
+#[test]
+fn machine_logs_may_come_through_pipes() {
+    let place = TempDir::new().unwrap();
+    let (before, after) = (log(&place, "before", 100), log(&place, "after", 300));
+    let through = |log: &Path, name: &str| {
+        let pipe = place.path().join(name);
+        assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let (from, to) = (log.to_owned(), pipe.clone());
+        std::thread::spawn(move || fs::write(to, fs::read(from).unwrap()));
+        pipe
+    };
+    let piped = json(&through(&before, "one"), &through(&after, "other"), &[]);
+    assert_eq!(piped, json(&before, &after, &[]));
+}
+
+#[test]
+fn a_range_that_holds_nothing_has_no_difference() {
+    let place = TempDir::new().unwrap();
+    let log = log(&place, "log", 100);
+    let output = diff(&log, &log, &["--begin", "+1s"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("nothing lies in this range"));
 }

@@ -188,3 +188,26 @@ fn a_model_that_is_written_anew_has_the_same_path() {
     assert_eq!(String::from_utf8(written.stdout).unwrap(), WAKE);
     assert_eq!(json(&["--json"], &first), json(&["--json"], &copy));
 }
+
+#[test]
+fn a_range_that_holds_nothing_is_said_and_an_end_before_it_counts_for_nothing() {
+    let place = TempDir::new().unwrap();
+    let log = log(&place, WAKE);
+    for (verb, more) in [("path", &[][..]), ("path", &["--mode", "active", "--machine", "A"]), ("graph", &[]), ("graph", &["--waits"])] {
+        for range in [&["--begin", "+1us"][..], &["--end", "3"], &["--begin", "+2ns", "--end", "1002"]] {
+            let (status, said) = refusal(verb, &[more, range].concat(), &log);
+            assert_eq!(status, Some(1), "{verb} {more:?} {range:?}: {said}");
+            assert!(said.ends_with("nothing lies in this range"), "{verb} {more:?} {range:?}: {said}");
+        }
+        let (status, said) = refusal(verb, &[more, &["--begin", "+8ns", "--end", "1002"]].concat(), &log);
+        assert_eq!((status, said.as_str()), (Some(2), "longpole: --end is before --begin"));
+    }
+    let (status, said) = refusal("what-if", &["--begin", "+1us"], &log);
+    assert_eq!(status, Some(1), "{said}");
+    // The machine goes on after its end, and that is what is asked for.
+    let longer =
+        format!("{WAKE}{{\"t\":1012,\"machine\":\"A\",\"state\":\"more\"}}\n{{\"t\":1020,\"machine\":\"A\",\"state\":\"last\"}}\n");
+    fs::write(&log, longer).unwrap();
+    assert_eq!(drawn(&json(&["--json"], &log)), "1000-1002 B::run, 1002-1006 link::wakeup, 1006-1009 A::run");
+    assert_eq!(drawn(&json(&["--json", "--begin", "1010"], &log)), "1010-1012 A::run, 1012-1020 A::more");
+}

@@ -341,3 +341,14 @@ fn contradicting_arguments_are_wrong_usage() {
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("no command stands behind"));
 }
+
+#[test]
+fn a_pipe_that_is_named_like_a_rule_file_is_refused_and_not_waited_for() {
+    let place = TempDir::new().unwrap();
+    let pipe = place.path().join("pipe.toml");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let output = Command::new(env!("CARGO_BIN_EXE_longpole")).args(["rules", "check"]).arg(&pipe).output().unwrap();
+    let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+    assert!(said.contains("is no rule file"), "{said}");
+    assert_eq!(output.status.code(), Some(1));
+}

@@ -244,13 +244,13 @@ impl Steps<'_> {
         let flow = line.flow.as_deref().map(|flow| self.vocabulary.names.intern(flow));
         if let Some(queue) = &line.put {
             let n = line.units()?;
-            let queue = self.used(queue, Use::Put(n))?;
+            let queue = self.used(queue, Use::Put(n, flow))?;
             let link = line.link.as_deref().map(|link| self.vocabulary.names.intern(link));
             return Ok(Some(Deed::Put { machine, queue, n, flow, link }));
         }
         if let Some(queue) = &line.get {
             let amount = line.amount();
-            return Ok(Some(Deed::Get { machine, queue: self.used(queue, Use::Got(amount))?, amount, flow }));
+            return Ok(Some(Deed::Get { machine, queue: self.used(queue, Use::Got(amount, flow))?, amount, flow }));
         }
         if let Some(queue) = &line.peek {
             return Ok(Some(Deed::Peek { machine, queue: self.used(queue, Use::Named)?, amount: line.amount(), flow }));

@@ -4,8 +4,8 @@
 //! knows nothing but that it is handed back: what is no longer in any queue is found in [`Queues::spent`]. Space is a queue
 //! of its own, whose tokens come from the gets that made it.
 //!
-//! Tokens that nobody ever takes must not eat the memory: beyond [`Queues::new`]'s limit the fullest queue forgets the origins of its older
-//! half, which then count as unknown. That is counted.
+//! Tokens that nobody ever takes must not eat the memory: beyond [`Queues::new`]'s limit the fullest queues forget the origins of their older
+//! half, which then count as unknown, until there is room for some time. That is counted.
 
 mod lanes;
 
@@ -95,6 +95,8 @@ struct Queue<O> {
     /// Space that machines have taken early.
     reserved: HashMap<MachineId, VecDeque<Token<O>>>,
     reserved_units: u64,
+    /// The latest arrival.
+    newest: u64,
 }
 
 /// All queues of a system.
@@ -161,6 +163,7 @@ impl<O: Copy> Queues<O> {
         self.seq += 1;
         let seq = self.seq;
         let (queue, count) = self.queue(queue);
+        queue.newest = seq;
         if queue.shape.merge {
             if queue.tokens.units() == 0 {
                 queue.opener = Origin::From(origin);
@@ -215,6 +218,7 @@ impl<O: Copy> Queues<O> {
             count.spent.push(origin);
         } else {
             queue.space_units += n;
+            queue.newest = seq;
             queue.space.push_back(Token { n, seq, origin: Origin::From(origin) });
             *count.known += 1;
         }
@@ -266,19 +270,31 @@ impl<O: Copy> Queues<O> {
         (made, Count { known: &mut self.known, spent: &mut self.spent, copied: &mut self.copied })
     }
 
+    /// All queues are looked at, so there is room for a part of the limit afterwards.
     fn keep_within_limit(&mut self) {
         if self.known <= self.most {
             return;
         }
-        let Some(fullest) = self.queues.iter_mut().flatten().max_by_key(|queue| queue.runs()) else { return };
-        let mut count = Count { known: &mut self.known, spent: &mut self.spent, copied: &mut self.copied };
-        let before = *count.known;
-        fullest.tokens.forget(&mut count);
-        fullest.tokens.index(fullest.shape.order);
-        forget(&mut fullest.space, &mut count);
-        self.forgotten += (before - *count.known) as u64;
+        let enough = self.most - self.most / ROOM;
+        let queues = self.queues.iter().enumerate().filter_map(|(at, queue)| Some((at, queue.as_ref()?)));
+        let mut fullest: Vec<(usize, u64, usize)> =
+            queues.map(|(at, queue)| (queue.runs(), queue.newest, at)).filter(|(runs, ..)| *runs > 0).collect();
+        // Of queues that are as full, the one that was used last keeps its tokens longest.
+        fullest.sort_unstable_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
+        let before = self.known;
+        for (.., at) in fullest {
+            if self.known <= enough {
+                break;
+            }
+            let Some(queue) = &mut self.queues[at] else { continue };
+            queue.forget(&mut Count { known: &mut self.known, spent: &mut self.spent, copied: &mut self.copied });
+        }
+        self.forgotten += (before - self.known) as u64;
     }
 }
+
+/// So large a part of the limit is free after forgetting.
+const ROOM: usize = 8;
 
 impl<O: Copy> Queue<O> {
     fn new(shape: Shape) -> Queue<O> {
@@ -290,6 +306,7 @@ impl<O: Copy> Queue<O> {
             space_units: 0,
             reserved: HashMap::new(),
             reserved_units: 0,
+            newest: 0,
         };
         let run = |n| Token { n, seq: 0, origin: Origin::None };
         if shape.initial > 0 {
@@ -310,7 +327,18 @@ impl<O: Copy> Queue<O> {
     }
 
     fn runs(&self) -> usize {
-        self.tokens.runs() + self.space.len()
+        let opener = usize::from(matches!(self.opener, Origin::From(_)));
+        self.tokens.runs() + self.space.len() + self.reserved.values().map(VecDeque::len).sum::<usize>() + opener
+    }
+
+    fn forget(&mut self, count: &mut Count<'_, O>) {
+        self.tokens.forget(count);
+        self.tokens.index(self.shape.order);
+        forget(&mut self.space, count);
+        self.reserved.values_mut().for_each(|reserved| forget(reserved, count));
+        if matches!(self.opener, Origin::From(_)) {
+            count.drop(std::mem::replace(&mut self.opener, Origin::Unknown));
+        }
     }
 }
 
@@ -404,12 +432,17 @@ impl<O: Copy> Take<O> {
     }
 }
 
-/// The older half loses its origins; neighbours of unknown origin become one.
+/// The older half of those with an origin loses it; neighbours of unknown origin become one.
 fn forget<O: Copy>(tokens: &mut VecDeque<Token<O>>, count: &mut Count<'_, O>) {
-    let older = tokens.len().div_ceil(2);
+    let has_origin = |token: &Token<O>| matches!(token.origin, Origin::From(_));
+    let mut older = tokens.iter().filter(|token| has_origin(token)).count().div_ceil(2);
+    if older == 0 {
+        return;
+    }
     let mut kept: VecDeque<Token<O>> = VecDeque::with_capacity(tokens.len() - older + 1);
-    for (at, mut token) in std::mem::take(tokens).into_iter().enumerate() {
-        if at < older && matches!(token.origin, Origin::From(_)) {
+    for mut token in std::mem::take(tokens) {
+        if older > 0 && has_origin(&token) {
+            older -= 1;
             count.drop(std::mem::replace(&mut token.origin, Origin::Unknown));
         }
         match kept.back_mut() {

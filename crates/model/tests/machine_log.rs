@@ -175,3 +175,41 @@ fn replies_of_many_calls_cost_no_memory_and_keep_their_names() {
     assert!(queues.len() < 70_000, "{}", queues.len());
     assert_eq!(written(&log), log);
 }
+
+#[test]
+fn a_flow_that_begins_with_nul_is_itself_and_no_number() {
+    let log = [
+        r#"{"t":0,"machine":"A","put":"q","flow":"\u00005"}"#,
+        r#"{"t":1,"machine":"A","put":"q","flow":5}"#,
+        r#"{"t":2,"machine":"A","put":"q","flow":"\u0000\u0000"}"#,
+        r#"{"t":3,"machine":"A","put":"q","flow":"5"}"#,
+        r#"{"t":4,"machine":"A","put":"q","flow":-5}"#,
+    ];
+    let log = log.join("\n") + "\n";
+    assert_eq!(written(&log), log);
+}
+
+#[test]
+fn a_reply_queue_in_which_a_token_is_left_is_not_handed_on() {
+    let mut log = String::new();
+    // So many keep their names.
+    for call in 0..1 << 16 {
+        log += &format!(
+            "{{\"t\":0,\"machine\":\"S\",\"put\":\"rpc:X:reply:{call}\"}}\n{{\"t\":0,\"machine\":\"C\",\"get\":\"rpc:X:reply:{call}\"}}\n"
+        );
+    }
+    log += "{\"t\":1,\"machine\":\"S\",\"put\":\"rpc:X:reply:a\",\"flow\":1}\n{\"t\":2,\"machine\":\"C\",\"get\":\"rpc:X:reply:a\",\"flow\":2}\n";
+    log += "{\"t\":3,\"machine\":\"S\",\"put\":\"rpc:X:reply:b\"}\n{\"t\":4,\"machine\":\"S\",\"put\":\"rpc:X:reply:b\",\"flow\":1}\n";
+    log +=
+        "{\"t\":5,\"machine\":\"C\",\"get\":\"rpc:X:reply:b\",\"n\":2,\"flow\":1}\n{\"t\":6,\"machine\":\"S\",\"put\":\"rpc:X:reply:c\"}\n";
+    let (all, _) = read(log.as_bytes()).unwrap();
+    let queues: Vec<_> = all[2 * (1 << 16)..]
+        .iter()
+        .filter_map(|it| match it.deed {
+            Deed::Put { queue, .. } => Some(queue),
+            _ => None,
+        })
+        .collect();
+    let [a, b, _, c] = queues[..] else { panic!("{queues:?}") };
+    assert!(a != b && b != c && a != c, "{queues:?}");
+}

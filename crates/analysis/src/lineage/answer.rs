@@ -99,6 +99,8 @@ pub struct Inner {
 pub enum NoAnswer {
     #[error("no machine does anything in it")]
     Empty,
+    #[error("nothing lies in this range")]
+    NothingInRange,
     #[error("there is no machine \"{0}\" in it")]
     NoSuchMachine(String),
     #[error("\"{0}\" is both {1} and {2}; name it as HOST/MACHINE")]
@@ -129,8 +131,13 @@ impl Lineage {
                 self.unknown(machine, end.t)
             }
         };
+        if self.asked_begin > 0 && end.t <= begin {
+            return Err(NoAnswer::NothingInRange);
+        }
         let start = begin.min(end.t);
+        let totals = self.totals_to_end();
         let words: Vec<Words> = self.keys.iter().map(|key| key.words(vocabulary)).collect();
+        let of_unknown: Vec<bool> = self.keys.iter().map(is_unknown).collect();
         let is_active = self.options.mode == Mode::Active;
         let loom = std::mem::replace(&mut self.loom, Loom::Now(Tree::default()));
         let (profile, path) = match self.active.take() {
@@ -147,21 +154,21 @@ impl Lineage {
         let length = end.t - start;
         let counted: u64 = profile.values().sum();
         conserved(length, counted)?;
-        let (criticality, profiled) = self.rows(&profile, &words, &end.totals, length);
-        let busy = self.busy(&words, &end.totals);
+        let (criticality, profiled) = self.rows(&profile, &words, &totals, length);
+        let busy = self.busy(&words, &totals);
         let kinds = self
             .keys
             .iter()
             .zip(&words)
             .map(|(key, words)| if words[3] == "preempted" { Kind::Runnable } else { self.kind(vocabulary, key) })
             .collect();
+        let unknown = profile.iter().filter(|(key, _)| of_unknown.get(**key as usize) == Some(&true)).map(|(_, ns)| ns).sum();
         let segments = path.map(|path| Path::new(path, words, kinds));
         if let Some(segments) = &segments {
             let reached = segments.stretches().try_fold(start, |at, next| if next.start == at { Ok(next.end) } else { Err(at) });
             let (Ok(reached) | Err(reached)) = reached;
             conserved(length, reached - start)?;
         }
-        let unknown = criticality.iter().filter(|row| is_unknown(&row.class, &row.state)).map(|row| row.ns).sum();
         Ok(Answer {
             mode: if is_active { "active" } else { "global" },
             end_host: vocabulary.host(machine).to_owned(),
@@ -197,22 +204,23 @@ impl Lineage {
 
     /// Rows of the path by time, those of the same words as one.
     fn rows(&self, profile: &HashMap<u32, u64>, words: &[Words], totals: &[u64], length: u64) -> (Vec<Row>, Vec<Profiled>) {
-        let mut code: HashMap<&str, u64> = HashMap::new();
+        // The times of all machines together are no time on any clock.
+        let mut code: HashMap<&str, u128> = HashMap::new();
         for ((key, words), &ns) in self.keys.iter().zip(words).zip(totals) {
-            if matches!(key, Key::State { .. }) && is_code(words) && ns > 0 {
-                *code.entry(&words[3]).or_default() += ns;
+            if is_code(key, words) && ns > 0 {
+                *code.entry(&words[3]).or_default() += u128::from(ns);
             }
         }
-        let all: u64 = code.values().sum();
-        let mut sorted: Vec<u64> = code.values().copied().collect();
+        let all: u128 = code.values().sum();
+        let mut sorted: Vec<u128> = code.values().copied().collect();
         sorted.sort_unstable();
         let mut rows: HashMap<&Words, (Row, Slack)> = HashMap::new();
+        let keys: Vec<&Key> = self.keys.iter().collect();
         for (&key, &ns) in profile.iter().filter(|(_, &ns)| ns > 0) {
-            let Some(words) = words.get(key as usize) else { continue };
+            let (Some(words), Some(of)) = (words.get(key as usize), keys.get(key as usize)) else { continue };
             let slack = self.slack.get(key as usize).copied().unwrap_or_default();
             let (row, slacks) = rows.entry(words).or_insert_with(|| {
                 let [host, machine, class, state] = words.clone();
-                let total = is_code(words).then(|| code.get(state.as_str()).copied()).flatten();
                 let row = Row {
                     host,
                     machine,
@@ -220,14 +228,18 @@ impl Lineage {
                     state,
                     ns: 0,
                     share: 0.0,
-                    profile_rank: total.map(|total| (sorted.len() - sorted.partition_point(|&ns| ns <= total)) as u64 + 1),
-                    profile_share: total.map(|total| total as f64 / all as f64),
+                    profile_rank: None,
+                    profile_share: None,
                     slack_ns: None,
                     near_critical_share: None,
                     kept_by: None,
                 };
                 (row, Slack::default())
             });
+            if let Some(&total) = code.get(words[3].as_str()).filter(|_| is_code(of, words)) {
+                row.profile_rank = Some((sorted.len() - sorted.partition_point(|&ns| ns <= total)) as u64 + 1);
+                row.profile_share = Some(total as f64 / all as f64);
+            }
             row.ns += ns;
             slacks.join(slack);
         }
@@ -252,17 +264,17 @@ impl Lineage {
     }
 
     fn busy(&self, words: &[Words], totals: &[u64]) -> Vec<Busy> {
-        let mut code: HashMap<(&str, &str), u64> = HashMap::new();
+        let mut code: HashMap<(&str, &str), u128> = HashMap::new();
         for ((key, words), &ns) in self.keys.iter().zip(words).zip(totals) {
-            if matches!(key, Key::State { .. }) && is_code(words) && ns > 0 {
-                *code.entry((&words[2], &words[3])).or_default() += ns;
+            if is_code(key, words) && ns > 0 {
+                *code.entry((&words[2], &words[3])).or_default() += u128::from(ns);
             }
         }
-        let all: u64 = code.values().sum();
-        let told = |((class, state), ns): ((&str, &str), u64)| Busy {
+        let all: u128 = code.values().sum();
+        let told = |((class, state), ns): ((&str, &str), u128)| Busy {
             class: class.to_owned(),
             state: state.to_owned(),
-            ns,
+            ns: u64::try_from(ns).unwrap_or(u64::MAX),
             share: ns as f64 / all as f64,
         };
         let mut busy: Vec<Busy> = code.into_iter().map(told).collect();
@@ -290,13 +302,16 @@ fn conserved(length: u64, counted: u64) -> Result<(), NoAnswer> {
     }
 }
 
-fn is_unknown(class: &str, state: &str) -> bool {
-    state == "UNKNOWN" || class != "link" && state.starts_with("blocked:")
+/// A state that somebody named like one of ours is not ours.
+fn is_unknown(key: &Key) -> bool {
+    matches!(key, Key::State { state: State::Unknown | State::Blocked(_), .. })
 }
 
 /// Whether a profiler could see it: what waits, for a cause or for a CPU, does not run.
-fn is_code([_, _, class, state]: &Words) -> bool {
-    class != "link"
-        && !is_unknown(class, state)
-        && !matches!(state.as_str(), "runnable" | "preempted" | "interrupted" | "asleep" | "outside")
+fn is_code(key: &Key, [_, _, _, state]: &Words) -> bool {
+    match key {
+        Key::State { state: State::Run, .. } => true,
+        Key::State { state: State::Named(_), .. } => !matches!(state.as_str(), "preempted" | "asleep" | "outside"),
+        _ => false,
+    }
 }

@@ -92,6 +92,8 @@ pub struct Past {
     pub spans: VecDeque<(u64, u32)>,
     /// When its lineage became another one, and what it was until then; none: it was not.
     pub jumps: VecDeque<(u64, Option<Tip>)>,
+    /// Its first line. What lies behind that and is not known was forgotten.
+    pub born: Option<u64>,
 }
 
 impl Past {
@@ -107,6 +109,7 @@ impl Past {
 
     /// Gives back the tip that is forgotten for it.
     pub fn jump(&mut self, t: u64, before: Option<Tip>, most: usize) -> Option<Tip> {
+        self.born.get_or_insert(t);
         self.jumps.push_back((t, before));
         if self.jumps.len() > most {
             return self.jumps.pop_front().and_then(|oldest| oldest.1);

@@ -58,6 +58,11 @@ impl Path {
         })
     }
 
+    /// Host or none, machine and state of all that occurs, whether the path goes through it or not.
+    pub fn names(&self) -> impl Iterator<Item = (&str, &str, &str)> + '_ {
+        self.words.iter().map(|[host, machine, _, state]| (host.as_str(), machine.as_str(), state.as_str()))
+    }
+
     fn same_as(&self, key: u32) -> u32 {
         self.same.get(key as usize).copied().unwrap_or(key)
     }

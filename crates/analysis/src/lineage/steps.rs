@@ -2,7 +2,7 @@
 
 use super::key::State;
 use super::life::{Block, Context, Tip};
-use super::{segments, EndMark, From, Lineage};
+use super::{segments, EndMark, From, Lineage, Total};
 use longpole_model::interaction::{Cause, Deed, MachineId, QueueId, Vocabulary};
 use longpole_model::names::NameId;
 use longpole_model::tokens::{Origin, Taken};
@@ -22,6 +22,8 @@ impl Lineage {
         }
         match deed {
             Deed::Declare { .. } | Deed::Now => return,
+            // What ended before the begin is not what is asked for.
+            Deed::End { .. } if self.now < self.begin.unwrap_or(0) => return,
             Deed::End { machine } => return self.mark_end(machine),
             Deed::Fork { machine, cause } => self.fork(vocabulary, line, machine, cause),
             Deed::Class { machine, class } => self.class(machine, class),
@@ -293,13 +295,15 @@ impl Lineage {
             };
             self.unblock(machine, cause);
         } else if let Origin::From(from) = taken.cause {
-            let now = self.now;
-            let life = self.life(machine);
-            let (key, cycle) = (life.key, now - life.took.unwrap_or(now));
-            self.slack[key as usize].took(now - from.t, cycle);
+            // What gives a context its lineage was not there early: the context is there because of it.
             if first {
                 let tip = self.handed(from, queue, host);
                 self.jump(machine, tip);
+            } else {
+                let now = self.now;
+                let life = self.life(machine);
+                let (key, cycle) = (life.key, now - life.took.unwrap_or(now));
+                self.slack[key as usize].took(now - from.t, cycle);
             }
         }
         if taken.units > 0 {
@@ -340,11 +344,9 @@ impl Lineage {
         if let Some(tip) = self.end.take().and_then(|old| old.tip) {
             self.loom.release(tip);
         }
-        for at in 0..self.lives.len() {
-            self.charge(MachineId(at as u32));
-        }
         let mut tip = None;
         if let Some(machine) = machine {
+            self.charge(machine);
             tip = Some(match self.life(machine).tip {
                 Some(tip) => self.share(tip),
                 None => self.unknown(machine, self.now),
@@ -354,7 +356,19 @@ impl Lineage {
                 active.mark(self.now, unknown);
             }
         }
-        self.end = Some(EndMark { t: self.now, machine, tip, totals: self.totals.clone() });
+        self.marks += 1;
+        self.end = Some(EndMark { t: self.now, machine, tip });
+    }
+
+    /// Of each key, its time over all machines until the end that counts.
+    pub(super) fn totals_to_end(&self) -> Vec<u64> {
+        let known = |total: &Total| total.ns - if total.mark == self.marks { total.behind } else { 0 };
+        let mut totals: Vec<u64> = self.totals.iter().map(known).collect();
+        let (begin, end) = (self.begin.unwrap_or(0), self.end.as_ref().map_or(0, |end| end.t));
+        for life in self.lives.iter().filter(|life| life.tip.is_some()) {
+            totals[life.key as usize] += end.saturating_sub(life.since.max(begin));
+        }
+        totals
     }
 
     /// The end that counts: the last one that was marked, or else here.

@@ -82,6 +82,8 @@ pub struct Answer {
 pub enum NoAnswer {
     #[error("no machine does anything in it")]
     Empty,
+    #[error("nothing lies in this range")]
+    NothingInRange,
     #[error("there is no machine \"{0}\" in it")]
     NoSuchMachine(String),
     #[error("\"{0}\" is the name of machines on several hosts; name it as HOST/MACHINE")]
@@ -107,6 +109,9 @@ impl WhatIf {
             return Err(if self.options.machine.is_some() { NoAnswer::NoSuchMachine(asked) } else { NoAnswer::Empty });
         };
         let observed = end.v[OBSERVED];
+        if self.asked_begin > 0 && observed <= 0.0 {
+            return Err(NoAnswer::NothingInRange);
+        }
         let error = if observed > 0.0 { (end.v[GATE] - observed) / observed } else { 0.0 };
         let profiles: Vec<_> = self.trail.profiles(end.node, &self.rows).into_iter().map(largest_first).collect();
         let baseline = profiles.first().map_or(&[][..], |profile| profile);

@@ -1,6 +1,6 @@
 //! Losses and journeys as text.
 
-use crate::table::{duration, number, percent, utc, Table};
+use crate::table::{duration, number, percent, plain, utc, Table};
 use longpole_analysis::counters::{CounterLine, CountersAnswer};
 use longpole_analysis::packet_loss::{LossLine, Person};
 use longpole_analysis::packets::{FlowLine, JourneyLine, JourneysAnswer, SingleLine};
@@ -23,8 +23,8 @@ pub fn losses(out: &mut impl Write, lines: &[LossLine]) -> io::Result<()> {
         format!("{} packets", number(lost))
     };
     match lines.iter().find(|line| line.lost) {
-        Some(worst) if worst.count == lost => writeln!(out, "LOST: {what}: {}", worst.text)?,
-        Some(worst) => writeln!(out, "LOST: {what}, {} of them: {}", number(worst.count), worst.text)?,
+        Some(worst) if worst.count == lost => writeln!(out, "LOST: {what}: {}", plain(worst.text.clone()))?,
+        Some(worst) => writeln!(out, "LOST: {what}, {} of them: {}", number(worst.count), plain(worst.text.clone()))?,
         None => writeln!(out, "LOST: none; thrown away was what nobody wanted")?,
     }
     let mut table = Table::new(&["where", ">packets", "first", "last", "reason", "function", "sent by", "for"]);
@@ -88,7 +88,7 @@ pub fn each_loss(out: &mut impl Write, lines: impl Iterator<Item = SingleLine>, 
         let device = kind.device.as_ref().map_or_else(String::new, |device| format!(" device {device}"));
         let sender = kind.sender.as_ref().map_or_else(String::new, |sender| format!(" sent by {}", person(sender)));
         let symbol = kind.symbol.as_ref().map_or_else(String::new, |symbol| format!(" in {symbol}"));
-        writeln!(out, "{} {mark}{length} {}{symbol}{device}{sender}", utc(line.t_ns), kind.text)?;
+        writeln!(out, "{} {mark}{length} {}", utc(line.t_ns), plain(format!("{}{symbol}{device}{sender}", kind.text)))?;
     }
     if not_kept > 0 {
         writeln!(out, "and {} more: --begin and --end choose a part", number(not_kept))?;
@@ -216,10 +216,10 @@ pub fn journey(out: &mut impl Write, journey: &JourneyLine) -> io::Result<()> {
     table.print(out)?;
     if let Some(probes) = &journey.probes {
         if !probes.open.is_empty() {
-            writeln!(out, "the receive call lies in {}", probes.open.join(" > "))?;
+            writeln!(out, "the receive call lies in {}", plain(probes.open.join(" > ")))?;
         }
         for probe in &probes.after {
-            writeln!(out, "then {} {} {}", time_ns(probe.t_ns), since(probe.t_ns), probe.name)?;
+            writeln!(out, "then {} {} {}", time_ns(probe.t_ns), since(probe.t_ns), plain(probe.name.clone()))?;
         }
     }
     for frame in &journey.frames {
@@ -231,10 +231,10 @@ pub fn journey(out: &mut impl Write, journey: &JourneyLine) -> io::Result<()> {
         writeln!(
             out,
             "captured {way} {} at {}, {} bytes ({}):",
-            frame.device,
+            plain(frame.device.clone()),
             time_ns(frame.t_ns),
             number(frame.length.into()),
-            frame.capture
+            plain(frame.capture.clone())
         )?;
         for line in frame.bytes.as_bytes().chunks(64) {
             let pairs: Vec<_> = line.chunks(2).map(String::from_utf8_lossy).collect();

@@ -1,7 +1,7 @@
 //! `longpole check`: what can be recorded here, and the exact remedy for what cannot; or whether a trace is sound. Changes nothing.
 
 use crate::say;
-use crate::table::{bytes, number};
+use crate::table::{bytes, number, plain};
 use longpole_record::{counter_is_a_clock, kernel, root, session, subjects, Runtime};
 use longpole_trace::event::Item;
 use longpole_trace::{Oddity, Options};
@@ -77,7 +77,7 @@ fn validate(traces: &[PathBuf], as_json: bool) -> anyhow::Result<ExitCode> {
     if as_json {
         say(json!({ "damaged": damaged, "events": events, "lost": lost, "uncounted_losses": gaps, "oddities": oddities }))?;
     } else {
-        oddities.iter().try_for_each(say)?;
+        oddities.iter().try_for_each(|oddity| say(plain(oddity.clone())))?;
         let word = match (damaged, gaps) {
             (true, _) => "damaged",
             (false, 0) => "sound",

@@ -2,11 +2,11 @@
 
 use crate::input;
 use crate::machine_log;
-use crate::table::{duration, number, percent, rate, Table};
+use crate::table::{duration, number, percent, plain, rate, Table};
 use crate::{interactions, pass, rules, WrongUsage};
-use anyhow::Context;
+use anyhow::{anyhow, bail, Context};
 use longpole_analysis::change::Change;
-use longpole_analysis::diff::{diff, Diff, Side, WINDOWS};
+use longpole_analysis::diff::{can_be_asked, diff, Diff, Side, WINDOWS};
 use longpole_analysis::lineage;
 use longpole_analysis::report::Pass;
 use longpole_model::predicate::Predicate;
@@ -66,12 +66,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let rules = rules::read(&rules::files(&args.rules)?)?;
     let (a, b) = (side(a, part, &rules)?, side(b, part, &rules)?);
     let mut answer = diff(&a, &b);
-    answer.check(&conditions).map_err(|error| WrongUsage(format!("--fail-if: {error}")))?;
-    for (text, predicate) in &conditions {
-        for name in answer.unknown(predicate) {
-            eprintln!("longpole: note: --fail-if {text}: there is no \"{name}\" in either trace");
-        }
-    }
+    answer.check(&conditions).map_err(|error| anyhow!(error))?;
     let mut out = BufWriter::new(io::stdout().lock());
     if args.json {
         serde_json::to_writer_pretty(&mut out, &answer)?;
@@ -85,24 +80,30 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 fn parsed(text: &str) -> Result<(String, Predicate), WrongUsage> {
     let predicate = Predicate::parse(text).map_err(|error| WrongUsage(format!("--fail-if {text}: {error}")))?;
+    can_be_asked(&predicate).map_err(|error| WrongUsage(format!("--fail-if {text}: {error}")))?;
     Ok((text.to_owned(), predicate))
 }
 
 /// Everything that is compared of one trace.
 fn side(path: &Path, part: Options, rules: &Rules) -> anyhow::Result<Side> {
+    let is_log = machine_log::is_one(path) || machine_log::is_pipe(path);
     input::complete(path);
     let mut side = Side::default();
     let options = lineage::Options { segments: true, spill: Some(interactions::SPILL), ..lineage::Options::default() };
     let path_of = interactions::of(path, part, rules.clone()).and_then(|mut interactions| interactions.lineage(options));
     match path_of {
-        Ok(answer) => answer.segments.iter().for_each(|path| side.path(answer.start_ns, answer.end_ns, path)),
-        Err(error) if machine_log::is_one(path) => return Err(error),
-        Err(error) => eprintln!("longpole: note: without critical path: {error}"),
+        Ok(answer) => side.path(&answer),
+        Err(error) if is_log => return Err(error),
+        Err(error) => eprintln!("longpole: note: without critical path: {}", plain(error.to_string())),
     }
-    if machine_log::is_one(path) {
+    if is_log {
+        side.is_path_only();
         return Ok(side);
     }
     let (whole, range) = pass_of(path, part, rules)?;
+    if range.is_none() && (part.begin.is_some() || part.end.is_some()) {
+        bail!("{}: nothing lies in this range", path.display());
+    }
     let report = whole.report(None);
     side.whole(&report.latency, &report.queues, &report.findings);
     if let Some((begin, end)) = range {
@@ -130,7 +131,7 @@ fn pass_of(path: &Path, part: Options, rules: &Rules) -> anyhow::Result<(Pass, O
 const MOST_ROWS: usize = 15;
 
 fn print(out: &mut impl Write, answer: &Diff) -> io::Result<()> {
-    writeln!(out, "{}", answer.verdict.text)?;
+    writeln!(out, "{}", plain(answer.verdict.text.clone()))?;
     let share = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), percent);
     if !answer.states.is_empty() {
         writeln!(out, "\nCRITICAL PATH")?;
@@ -204,7 +205,7 @@ fn print(out: &mut impl Write, answer: &Diff) -> io::Result<()> {
             .iter()
             .map(|(name, value)| format!("{name} = {}", value.map_or_else(|| "unknown".to_owned(), |value| format!("{value:.4}"))))
             .collect();
-        writeln!(out, "\nfails: {} ({})", failed.condition, values.join(", "))?;
+        writeln!(out, "\nfails: {}", plain(format!("{} ({})", failed.condition, values.join(", "))))?;
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! `longpole info`: what a trace holds. It reads everything once and keeps counts only.
 
 use crate::input::{self, Input};
-use crate::table::{duration, number, percent, rate, utc, Table};
+use crate::table::{duration, number, percent, plain, rate, utc, Table};
 use longpole_trace::{Item, StreamKind, Trace};
 use serde_json::{json, Map, Value};
 use std::collections::BTreeMap;
@@ -163,7 +163,7 @@ impl Counts {
     }
 
     fn text(&self, trace: &Trace, path: &str, histogram: bool, out: &mut impl Write) -> io::Result<()> {
-        writeln!(out, "{path}")?;
+        writeln!(out, "{}", plain(path.to_owned()))?;
         let mut head = Table::new(&["", ""]);
         if let Some(recording) = trace.recordings().first() {
             let system: Vec<&str> = [&recording.host, &recording.kernel].into_iter().flatten().map(String::as_str).collect();
@@ -231,7 +231,7 @@ impl Counts {
         if !self.oddities.is_empty() {
             writeln!(out, "\nOddities")?;
             for oddity in &self.oddities {
-                writeln!(out, "  {oddity}")?;
+                writeln!(out, "  {}", plain(oddity.to_string()))?;
             }
         }
         Ok(())

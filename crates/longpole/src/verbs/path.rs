@@ -2,7 +2,7 @@
 
 use crate::interactions::{self, Interactions};
 use crate::stacks::{self, Gathered};
-use crate::table::{duration, number, percent, Table};
+use crate::table::{duration, number, percent, plain, Table};
 use crate::{flame, input::Input, keepers};
 use anyhow::{bail, Context};
 use longpole_analysis::critical_samples::{CriticalFunction, OnPath};
@@ -222,7 +222,7 @@ fn print(out: &mut impl Write, answer: &Answer, with_segments: bool) -> io::Resu
         host => format!("{host}/{}", answer.end_machine),
     };
     let which = if answer.mode == "active" { "active path of" } else { "path to the end of" };
-    writeln!(out, "{which} {end}: {}\n", duration(answer.length_ns))?;
+    writeln!(out, "{which} {}: {}\n", plain(end), duration(answer.length_ns))?;
     let mut table = Table::new(&["state", ">criticality", ">time", ">profiler rank", ">profile", ">slack"]);
     for row in answer.criticality.iter().take(MOST_ROWS) {
         table.row([
@@ -242,9 +242,8 @@ fn print(out: &mut impl Write, answer: &Answer, with_segments: bool) -> io::Resu
     if let (Some(segments), true) = (&answer.segments, with_segments) {
         writeln!(out, "\nSEGMENTS")?;
         for segment in segments.segments() {
-            let place = place(segment.host, segment.machine);
-            let (start, end) = (number(segment.start_ns), number(segment.end_ns));
-            writeln!(out, "  {start} - {end} ns  {place}::{}", segment.state)?;
+            let state = format!("{}::{}", place(segment.host, segment.machine), segment.state);
+            writeln!(out, "  {} - {} ns  {}", number(segment.start_ns), number(segment.end_ns), plain(state))?;
         }
     }
     let unknown = if answer.length_ns == 0 { 0.0 } else { answer.unknown_ns as f64 / answer.length_ns as f64 };
@@ -252,7 +251,7 @@ fn print(out: &mut impl Write, answer: &Answer, with_segments: bool) -> io::Resu
     if answer.contradictions > 0 {
         writeln!(out, "{} contradictions; what they caused is unknown:", number(answer.contradictions))?;
         for contradiction in &answer.contradiction_list {
-            writeln!(out, "  line {}: {}", contradiction.line, contradiction.what)?;
+            writeln!(out, "  line {}: {}", contradiction.line, plain(contradiction.what.clone()))?;
         }
     }
     for (count, what) in [

@@ -46,7 +46,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     printer.flush()?;
     for oddity in trace.oddities() {
-        eprintln!("longpole: {oddity}");
+        eprintln!("longpole: {}", plain(oddity.to_string()));
     }
     Ok(if trace.is_damaged() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

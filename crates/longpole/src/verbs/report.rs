@@ -136,7 +136,7 @@ fn of_one(input: &Input, path: &Path) -> anyhow::Result<Whole> {
     let mut report = stages.pass.report(probe_cost_ns);
     match critical {
         Ok(critical) => report = report.with(critical),
-        Err(error) => eprintln!("longpole: note: without critical path: {error:#}"),
+        Err(error) => eprintln!("longpole: note: without critical path: {}", plain(format!("{error:#}"))),
     }
     Ok(Whole { report, from: Some((stages.pass, trace)) })
 }
@@ -171,16 +171,17 @@ fn head(out: &mut impl Write, report: &Report) -> io::Result<()> {
             let range =
                 best.gain_low.zip(best.gain_high).map_or_else(String::new, |(low, high)| format!(" ({} to {})", signed(low), signed(high)));
             let next = best.next.as_ref().map_or_else(String::new, |next| format!("; then {}::{} decides", next.machine, next.state));
-            writeln!(out, "{} would bring {}{range}{next}.", best.change, signed(best.gain.unwrap_or(0.0)))?;
+            let line = format!("{} would bring {}{range}{next}.", best.change, signed(best.gain.unwrap_or(0.0)));
+            writeln!(out, "{}", plain(line))?;
         }
-        (None, Some(refused)) => writeln!(out, "What a change would bring cannot be told: {refused}.")?,
+        (None, Some(refused)) => writeln!(out, "What a change would bring cannot be told: {}.", plain(refused.clone()))?,
         (None, None) => writeln!(out, "No single change that was tried would make it faster.")?,
     }
     match path.profile.first() {
         Some(first) => writeln!(
             out,
             "A profiler would point to {} ({} of the running time), which has {} of the critical path.",
-            first.state,
+            plain(first.state.clone()),
             percent(first.profile_share),
             percent(first.path_share)
         )?,
@@ -190,7 +191,7 @@ fn head(out: &mut impl Write, report: &Report) -> io::Result<()> {
     writeln!(
         out,
         "\nCRITICAL PATH to the end of {}: {}, {} unknown",
-        path.end_machine,
+        plain(path.end_machine.clone()),
         duration(path.length_ns),
         percent(path.unknown_share)
     )?;
@@ -232,7 +233,7 @@ fn head(out: &mut impl Write, report: &Report) -> io::Result<()> {
         .map(|it| format!("{} ({} of the running time, {} of the path)", it.state, percent(it.profile_share), percent(it.path_share)))
         .collect();
     if !busy.is_empty() {
-        writeln!(out, "busy, but hardly critical: {}", busy.join(", "))?;
+        writeln!(out, "busy, but hardly critical: {}", plain(busy.join(", ")))?;
     }
     match &report.participation {
         Some(participation) => strip::print(out, participation, report.stability),
@@ -257,7 +258,7 @@ fn findings(out: &mut impl Write, report: &Report) -> io::Result<()> {
 
 pub fn print(out: &mut impl Write, report: &Report) -> io::Result<()> {
     for finding in report.findings.iter().filter(|finding| finding.foremost) {
-        writeln!(out, "{}.", finding.what)?;
+        writeln!(out, "{}.", plain(finding.what.clone()))?;
     }
     head(out, report)?;
     findings(out, report)?;

@@ -1,7 +1,7 @@
 //! `longpole rules check`: whether rules are right, and what they do to a trace.
 
 use crate::input::Input;
-use crate::table::number;
+use crate::table::{number, plain};
 use crate::{in_one_line, interactions, rules};
 use longpole_analysis::lineage::{Lineage, Options};
 use longpole_model::rules::Rules;
@@ -133,7 +133,7 @@ fn print(out: &mut impl Write, answer: &Answer) -> io::Result<()> {
     }
     for file in &answer.files {
         match &file.error {
-            Some(error) => writeln!(out, "wrong  {error}")?,
+            Some(error) => writeln!(out, "wrong  {}", plain(error.clone()))?,
             None => writeln!(out, "right  {}: {} rules", file.file, number(file.rules as u64))?,
         }
     }
@@ -154,7 +154,7 @@ fn print(out: &mut impl Write, answer: &Answer) -> io::Result<()> {
             writeln!(out, "{} {what}", number(count))?;
         }
         if what == "contradictions:" {
-            trace.contradiction_list.iter().try_for_each(|line| writeln!(out, "  {line}"))?;
+            trace.contradiction_list.iter().try_for_each(|line| writeln!(out, "  {}", plain(line.clone())))?;
         }
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! `longpole what-if`: what a change would bring, before anybody makes it.
 
-use crate::table::{duration, number, percent, Table};
+use crate::table::{duration, number, percent, plain, Table};
 use crate::{input::Input, interactions, WrongUsage};
 use longpole_analysis::what_if::propose::{self, Order};
 use longpole_analysis::what_if::{Answer, Options, Prediction, Scenario};
@@ -129,12 +129,13 @@ fn print(out: &mut impl Write, answer: &Answer, order: &[Prediction]) -> io::Res
         host => format!("{host}/{}", answer.end_machine),
     };
     let error = 100.0 * answer.baseline_error;
-    writeln!(out, "to the last deed of {end}: {}; the unchanged replay differs by {error:+.1} %\n", duration(answer.baseline_ns))?;
+    let baseline = duration(answer.baseline_ns);
+    writeln!(out, "to the last deed of {}: {baseline}; the unchanged replay differs by {error:+.1} %\n", plain(end))?;
     let refused = answer.predictions.iter().filter_map(|it| it.refused.as_ref()).next();
     if answer.predictions.is_empty() {
         writeln!(out, "nothing on the way to it can be changed")?;
     } else if answer.predictions.iter().all(|it| it.refused.is_some()) && refused.is_some() {
-        writeln!(out, "no predictions: {}", refused.map_or("", String::as_str))?;
+        writeln!(out, "no predictions: {}", plain(refused.cloned().unwrap_or_default()))?;
     } else {
         let mut table = Table::new(&["change", ">gain", ">from", ">to", ">then", "next"]);
         answer.predictions.iter().for_each(|it| table.row(row(it)));

@@ -356,15 +356,19 @@ impl<'de> Visitor<'de> for Flow {
     }
 
     fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Text<'de>, E> {
-        Ok(Cow::Borrowed(text))
+        match text.starts_with(NUMBERED) {
+            true => Ok(Cow::Owned(format!("{NUMBERED}{text}"))),
+            false => Ok(Cow::Borrowed(text)),
+        }
     }
 
     fn visit_str<E>(self, text: &str) -> Result<Text<'de>, E> {
-        Ok(Cow::Owned(text.to_owned()))
+        let mark = if text.starts_with(NUMBERED) { NUMBERED } else { "" };
+        Ok(Cow::Owned(format!("{mark}{text}")))
     }
 }
 
-/// Before the digits of a flow that was given as a number.
+/// Before the digits of a flow that was given as a number, and once more before a text that begins so itself.
 pub const NUMBERED: &str = "\u{0}";
 
 /// From this to 2⁶³ − 1.

@@ -1,7 +1,8 @@
 //! Queues of replies: each call has its own (`rpc:X:reply:ID`), used once and never again.
 //!
 //! The first of them are queues like any other. Where a log has more, a queue is given to the next call as soon as it is empty, or memory
-//! would grow with every call. Links from such queues are those of `rpc:X:reply:*`.
+//! would grow with every call. Links from such queues are those of `rpc:X:reply:*`. A queue into which tokens of several flows were put is never handed on: what a get
+//! takes of them is for the analysis to know.
 
 use crate::interaction::{QueueId, Vocabulary};
 use crate::names::NameId;
@@ -17,14 +18,24 @@ pub const MOST_LIVE: usize = 1 << 20;
 #[derive(Debug, Default)]
 pub struct Replies {
     named: usize,
-    live: HashMap<String, (QueueId, u64)>,
+    live: HashMap<String, Live>,
     free: HashMap<NameId, Vec<QueueId>>,
+}
+
+/// Units that are in the queue, all of this flow.
+#[derive(Debug)]
+struct Live {
+    queue: QueueId,
+    units: u64,
+    flow: Option<NameId>,
+    /// They are of several.
+    mixed: bool,
 }
 
 pub enum Use {
     Named,
-    Put(u64),
-    Got(Amount),
+    Put(u64, Option<NameId>),
+    Got(Amount, Option<NameId>),
 }
 
 impl Replies {
@@ -45,17 +56,22 @@ impl Replies {
             let shared = vocabulary.names.intern(&format!("{call}:reply:*"));
             let free = self.free.get_mut(&shared).and_then(Vec::pop);
             let queue = vocabulary.passing_queue(name, shared, free);
-            self.live.insert(name.to_owned(), (queue, 0));
+            self.live.insert(name.to_owned(), Live { queue, units: 0, flow: None, mixed: false });
         }
-        let Some((queue, units)) = self.live.get_mut(name) else { return Ok(vocabulary.queue(name)) };
-        let queue = *queue;
-        *units = match with {
+        let Some(live) = self.live.get_mut(name) else { return Ok(vocabulary.queue(name)) };
+        let queue = live.queue;
+        match with {
             Use::Named => return Ok(queue),
-            Use::Put(n) => units.saturating_add(n),
-            Use::Got(Amount::Units(n)) => units.saturating_sub(n),
-            Use::Got(Amount::All) => 0,
-        };
-        if *units == 0 {
+            Use::Put(n, flow) => {
+                live.mixed |= live.units > 0 && live.flow != flow;
+                (live.units, live.flow) = (live.units.saturating_add(n), flow);
+            }
+            // It takes nothing of another flow.
+            Use::Got(_, Some(flow)) if live.flow != Some(flow) => {}
+            Use::Got(Amount::Units(n), _) => live.units = live.units.saturating_sub(n),
+            Use::Got(Amount::All, _) => live.units = 0,
+        }
+        if live.units == 0 && !live.mixed {
             self.live.remove(name);
             let shared = vocabulary.link_id(queue);
             self.free.entry(shared).or_default().push(queue);

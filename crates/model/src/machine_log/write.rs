@@ -182,6 +182,7 @@ impl Text<'_> {
     fn flow(&mut self, flow: Option<NameId>) {
         let Some(name) = flow else { return };
         match self.vocabulary.names.text(name).strip_prefix(NUMBERED) {
+            Some(text) if text.starts_with(NUMBERED) => self.text("flow", text),
             Some(digits) => self.push(format_args!(",\"flow\":{digits}")),
             None => self.name("flow", flow),
         }

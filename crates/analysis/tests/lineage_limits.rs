@@ -1,0 +1,99 @@
+//! The critical path at its limits: what is forgotten is counted, and many machines, queues and ends cost no more than few.
+
+use longpole_analysis::lineage::{Answer, Lineage, Options};
+use longpole_model::machine_log::Reader;
+use std::fmt::Write as _;
+
+fn with(options: Options, log: &str) -> Answer {
+    let mut reader = Reader::new(log.as_bytes());
+    let mut lineage = Lineage::new(options);
+    while let Some(interaction) = reader.next_interaction().unwrap() {
+        lineage.interaction(reader.vocabulary(), &interaction);
+    }
+    lineage.answer(reader.vocabulary()).unwrap()
+}
+
+#[test]
+fn a_cause_that_lies_before_what_is_remembered_is_counted() {
+    let mut log = String::from("{\"t\":0,\"machine\":\"A\"}\n{\"t\":100,\"machine\":\"A\",\"blocked\":\"w\"}\n");
+    log += "{\"t\":150,\"machine\":\"B\",\"state\":\"mid\"}\n{\"t\":150,\"machine\":\"C\"}\n";
+    let mut t = 200;
+    for _ in 0..100 {
+        let _ =
+            writeln!(log, "{{\"t\":{t},\"machine\":\"B\",\"blocked\":\"z\"}}\n{{\"t\":{},\"machine\":\"B\",\"woken_by\":\"C\"}}", t + 2);
+        t += 4;
+    }
+    for at in [160, 120] {
+        let _ = writeln!(log, "{{\"t\":{t},\"machine\":\"A\",\"woken_by\":\"B\",\"at\":{at}}}");
+        t += 4;
+        let _ = writeln!(log, "{{\"t\":{t},\"machine\":\"A\",\"blocked\":\"w\"}}");
+    }
+    // The first cause lies in B's life, though before all that is remembered of it; the second lies before its life.
+    let count = |most_past| with(Options { most_past, ..Options::default() }, &log).forgotten_causes;
+    assert_eq!(count(48), 1);
+    assert_eq!(count(1 << 20), 0);
+}
+
+#[test]
+fn unread_tokens_of_many_queues_are_forgotten_without_looking_at_all_queues_for_each() {
+    // A look at each queue for each of these puts would be some 10^11 looks.
+    let (queues, most) = (400_000, 1 << 15);
+    let mut log = String::from("{\"t\":0,\"machine\":\"A\"}\n");
+    for at in 0..queues {
+        let _ = writeln!(log, "{{\"t\":{at},\"machine\":\"A\",\"put\":\"q{at}\"}}");
+    }
+    let first = "{\"t\":400000,\"machine\":\"B\",\"get\":\"q0\"}\n";
+    let last = "{\"t\":400000,\"machine\":\"B\",\"get\":\"q399999\"}\n";
+    let block = "{\"t\":399999,\"machine\":\"B\",\"blocked\":\"w\"}\n";
+    let answer = |get: &str| with(Options { most_tokens: most, ..Options::default() }, &format!("{log}{block}{get}"));
+    let (old, new) = (answer(first), answer(last));
+    assert!(old.forgotten_causes >= queues - most as u64, "{}", old.forgotten_causes);
+    // What was put last is remembered longest.
+    assert_eq!((old.unknown_ns, new.unknown_ns), (400_000, 0));
+}
+
+#[test]
+fn many_ends_of_many_machines_cost_no_look_at_each_machine() {
+    // A look at each machine at each end would be some 10^10 looks.
+    let (machines, ends) = (100_000, 100_000);
+    let mut log = String::new();
+    for at in 0..machines {
+        let _ = writeln!(log, "{{\"t\":0,\"machine\":\"m{at}\",\"state\":\"s{}\"}}", at % 3);
+    }
+    for at in 0..ends {
+        let _ = writeln!(log, "{{\"t\":{at},\"end\":\"m0\"}}");
+    }
+    // All of this is behind the last end.
+    for at in 0..machines {
+        let _ = writeln!(log, "{{\"t\":{},\"machine\":\"m{at}\",\"state\":\"s0\"}}", ends + at);
+    }
+    let answer = with(Options::default(), &log);
+    assert_eq!((answer.end_machine.as_str(), answer.length_ns), ("m0", ends - 1));
+    // A third of the machines is in each state, from the begin to the end.
+    let share = |state: &str| answer.profile.iter().find(|it| it.state == state).unwrap().profile_share;
+    for (state, count) in [("s0", 33_334.0), ("s1", 33_333.0), ("s2", 33_333.0)] {
+        assert!((share(state) - count / 100_000.0).abs() < 1e-12, "{state} {}", share(state));
+    }
+}
+
+#[test]
+fn a_state_that_is_named_like_a_block_is_a_state() {
+    let log =
+        "{\"t\":0,\"machine\":\"A\",\"state\":\"blocked:x\"}\n{\"t\":5,\"machine\":\"A\",\"blocked\":\"y\"}\n{\"t\":9,\"end\":\"A\"}\n";
+    let answer = with(Options::default(), log);
+    assert_eq!(answer.unknown_ns, 4);
+    let ranks: Vec<_> = answer.criticality.iter().map(|row| (row.state.as_str(), row.profile_rank)).collect();
+    assert_eq!(ranks, [("blocked:x", Some(1)), ("blocked:y", None)]);
+}
+
+#[test]
+fn the_times_of_many_machines_may_be_longer_than_any_time() {
+    let mut log = String::new();
+    for at in 0..4 {
+        let _ = writeln!(log, "{{\"t\":0,\"machine\":\"m{at}\",\"state\":\"s{}\"}}", at / 3);
+    }
+    let _ = writeln!(log, "{{\"t\":{},\"end\":\"m0\"}}", i64::MAX);
+    let answer = with(Options::default(), &log);
+    let shares: Vec<_> = answer.profile.iter().map(|it| it.profile_share).collect();
+    assert!((shares[0] - 0.75).abs() < 1e-9 && (shares[1] - 0.25).abs() < 1e-9, "{shares:?}");
+}
