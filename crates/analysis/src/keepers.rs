@@ -53,7 +53,7 @@ impl Keepers {
             let (machine, state) = (path.machine(of), path.class_and_state(of).1);
             if let Some(row) = answer.criticality.iter_mut().find(|row| row.machine == machine && row.state == state && row.class != "link")
             {
-                row.kept_by = Some(kept.answer(linux));
+                row.kept_by = Some(kept.clone().whole(row.ns).answer(linux));
             }
         }
     }

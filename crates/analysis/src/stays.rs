@@ -36,7 +36,7 @@ enum Keeping {
 }
 
 /// Who kept somebody from a CPU, and for how long.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Kept {
     by: HashMap<Keeping, u64>,
     others_ns: u64,
@@ -109,6 +109,13 @@ impl Kept {
         } else {
             self.others_ns += ns;
         }
+    }
+
+    /// So long it was in all; who had it in the rest is not known.
+    pub fn whole(mut self, ns: u64) -> Kept {
+        let known = self.by.values().sum::<u64>() + self.others_ns;
+        self.add(Keeping::Forgotten, ns.saturating_sub(known));
+        self
     }
 
     /// The largest first; the shares are of all that was kept.
