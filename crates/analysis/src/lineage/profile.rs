@@ -65,11 +65,13 @@ impl Profile {
                 self.0[to] = self.0[from];
             }
             to -= 1;
-            self.0[to] = (key, ns);
+            let mut sum = ns;
             if from > 0 && self.0[from - 1].0 == key {
                 from -= 1;
-                self.0[to].1 += self.0[from].1;
+                sum += self.0[from].1;
             }
+            // Its place may be the one that was just read.
+            self.0[to] = (key, sum);
         }
     }
 
