@@ -240,7 +240,7 @@ fn reason(
     fix: Option<&Prediction>,
     thresholds: &PathThresholds,
 ) -> Option<String> {
-    if first.kind == Kind::Unknown || first.kind == Kind::Blocked {
+    if matches!(first.kind, Kind::Unknown | Kind::Blocked) || first.kind == Kind::Link && first.state == "UNKNOWN" {
         return Some("what it waits for is not in the trace".to_owned());
     }
     if first.kind == Kind::Link && !first.is_call && matches!(first.state.as_str(), "queued" | "wakeup") {

@@ -137,7 +137,7 @@ impl Lineage {
         let start = begin.min(end.t);
         let totals = self.totals_to_end();
         let words: Vec<Words> = self.keys.iter().map(|key| key.words(vocabulary)).collect();
-        let of_unknown: Vec<bool> = self.keys.iter().map(is_unknown).collect();
+        let of_unknown: Vec<bool> = self.keys.iter().zip(&words).map(|(key, words)| is_unknown(key, words)).collect();
         let is_active = self.options.mode == Mode::Active;
         let loom = std::mem::replace(&mut self.loom, Loom::Now(Tree::default()));
         let (profile, path) = match self.active.take() {
@@ -302,9 +302,12 @@ fn conserved(length: u64, counted: u64) -> Result<(), NoAnswer> {
     }
 }
 
-/// A state that somebody named like one of ours is not ours.
-fn is_unknown(key: &Key) -> bool {
-    matches!(key, Key::State { state: State::Unknown | State::Blocked(_), .. })
+/// A state that somebody named like one of ours is not ours; a link is, which is how a loss is told.
+fn is_unknown(key: &Key, [_, _, _, state]: &Words) -> bool {
+    match key {
+        Key::Link { .. } => state == "UNKNOWN",
+        Key::State { state, .. } => matches!(state, State::Unknown | State::Blocked(_)),
+    }
 }
 
 /// Whether a profiler could see it: what waits, for a cause or for a CPU, does not run.
