@@ -118,6 +118,18 @@ pub struct Left {
     pub busy: u32,
     /// Which CPU that is.
     pub chain: u32,
+    pub why: Leaving,
+}
+
+/// Why a CPU is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leaving {
+    /// There is nothing more to do.
+    Done,
+    /// It goes on later.
+    PutOff,
+    /// Somebody else was given it.
+    Taken,
 }
 
 /// How a delay counts after what was waited for has come.
@@ -517,7 +529,7 @@ impl WhatIf {
         let replay = &mut self.lives[machine.0 as usize].replay;
         replay.past.jump(replay.t, t, &replay.v, replay.node, most);
         let row = &self.rows[key as usize];
-        let Some(Left { slot, came, busy: busy_slot, chain }) = left else {
+        let Some(Left { slot, came, busy: busy_slot, chain, why }) = left else {
             self.scratch.copy_from_slice(&replay.v);
             replay.takes_cpu(None);
             lanes::add(&mut replay.v, ns, row);
@@ -550,6 +562,8 @@ impl WhatIf {
             let own = self.scratch[lane];
             let until = match off {
                 Some(_) => own + rest + before.map_or(0.0, |before| busy[lane] - before[lane]),
+                // Who takes a CPU away does not wait until work is done there: the kernel decided how long.
+                None if why == Leaving::Taken => own + waited,
                 // Where it would have been ready before the other took the CPU, it has to wait for it no longer than it did: else whoever comes at a fixed time (a timer, a
                 // device) and has a CPU for a moment would hold up everything until then.
                 None if own < ready && own < came[lane] && own + waited < replay.v[lane] => own + waited,

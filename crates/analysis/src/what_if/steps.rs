@@ -3,7 +3,7 @@
 use super::batch::{Caller, Paid};
 use super::life::{Block, Context};
 use super::locks::Lock;
-use super::ops::{How, Left, What};
+use super::ops::{How, Leaving, Left, What};
 use super::room::Room;
 use super::scale::is_of;
 use super::{From, Kind, WhatIf};
@@ -95,7 +95,7 @@ impl WhatIf {
             Deed::Block { why, .. } => {
                 self.run(vocabulary, machine);
                 if self.life(machine).on_cpu {
-                    self.leave_cpu(vocabulary, machine, false);
+                    self.leave_cpu(vocabulary, machine, Leaving::Done);
                 }
                 let (now, life) = (self.now, self.life(machine));
                 match &mut life.block {
@@ -248,14 +248,14 @@ impl WhatIf {
             if self.life(machine).ready.is_none() {
                 // Who was blocked or asleep had none.
                 if block.is_none() && (self.life(machine).on_cpu || !self.life(machine).asleep) {
-                    self.leave_cpu(vocabulary, machine, true);
+                    self.leave_cpu(vocabulary, machine, if preempted { Leaving::Taken } else { Leaving::PutOff });
                 }
                 self.life(machine).ready = Some(now);
             }
         } else {
             self.run(vocabulary, machine);
             if asleep && self.life(machine).on_cpu {
-                self.leave_cpu(vocabulary, machine, false);
+                self.leave_cpu(vocabulary, machine, Leaving::Done);
             }
         }
         self.life(machine).asleep = asleep;
@@ -291,18 +291,17 @@ impl WhatIf {
         self.chains
     }
 
-    /// `put_off`: it could have gone on.
-    fn leave_cpu(&mut self, vocabulary: &Vocabulary, machine: MachineId, put_off: bool) {
+    fn leave_cpu(&mut self, vocabulary: &Vocabulary, machine: MachineId, why: Leaving) {
         let had = std::mem::take(&mut self.life(machine).on_cpu);
         // Which one it was, nobody saw.
         if !had {
             self.life(machine).chain = self.new_chain();
         }
         let (now, host, chain) = (self.now, vocabulary.host_id(machine), self.life(machine).chain);
-        let left = Left { slot: self.slots.make(), came: self.slots.make(), busy: self.slots.make(), chain };
+        let left = Left { slot: self.slots.make(), came: self.slots.make(), busy: self.slots.make(), chain, why };
         self.op(machine, What::PublishStay { came: left.came, busy: left.busy });
         self.op(machine, What::Publish { slot: left.slot, at: now });
-        if put_off {
+        if why != Leaving::Done {
             self.slots.hold(left.busy);
             self.life(machine).off = Some(left);
         }
@@ -696,7 +695,7 @@ impl WhatIf {
 
     fn vanish(&mut self, vocabulary: &Vocabulary, machine: MachineId) {
         if self.life(machine).on_cpu {
-            self.leave_cpu(vocabulary, machine, false);
+            self.leave_cpu(vocabulary, machine, Leaving::Done);
         }
         if let Some(off) = self.life(machine).off.take() {
             self.slots.release(off.busy);
