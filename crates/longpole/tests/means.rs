@@ -168,7 +168,6 @@ fn an_interrupt_from_one_cpu_to_another_lies_on_top_of_whom_it_interrupts() {
         assert!(told < 100, "interrupts are recorded, and none lies on top of the program");
         println!("skipped: interrupts between CPUs (too few of them are traced here)");
     }
-    path(&place, &trace);
 }
 
 #[test]
