@@ -5,10 +5,12 @@
  * shares: three functions of equal code take turns, 6, 3 and 1 units long; at the end it prints the CPU time that each had.
  * kernel: reads zeroes. made: runs code that it made itself and names it in the list that profilers read.
  * span:   works in a function within a span, and in another one outside.
- * helped: a helper takes three quarters of each item's time and it itself one; another process is busy all the while, and nobody waits for that. */
+ * helped: a helper takes three quarters of each item's time and it itself one; another process is busy all the while, and nobody waits for that.
+ *         The helper has a CPU of its own: on one CPU it would be preempted by what it wakes, and find its next item when it comes back. */
 
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -126,6 +128,20 @@ static void span(double seconds)
 	}
 }
 
+/* Keeps this process on the first, second, ... of its CPUs, if it has so many. */
+static void keep_on(int which)
+{
+	cpu_set_t allowed, one;
+	if (sched_getaffinity(0, sizeof allowed, &allowed) != 0)
+		return;
+	CPU_ZERO(&one);
+	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+		if (CPU_ISSET(cpu, &allowed) && which-- == 0)
+			CPU_SET(cpu, &one);
+	if (CPU_COUNT(&one) != 0)
+		sched_setaffinity(0, sizeof one, &one);
+}
+
 static void helped(double seconds)
 {
 	int ask[2], answer[2];
@@ -134,6 +150,7 @@ static void helped(double seconds)
 		exit(1);
 	pid_t helper = fork();
 	if (helper == 0) {
+		keep_on(0);
 		close(ask[1]);
 		while (read(ask[0], &item, 1) == 1) {
 			work_of_three(9);
@@ -142,6 +159,7 @@ static void helped(double seconds)
 		}
 		_exit(0);
 	}
+	keep_on(1);
 	pid_t busy = fork();
 	if (busy == 0) {
 		close(ask[1]);
