@@ -186,7 +186,8 @@ pub fn print_critical(out: &mut impl Write, functions: &[CriticalFunction], most
         .iter()
         .filter(|row| row.profile_rank <= 5 && row.profile_share >= 0.05 && row.high < 0.5 * row.profile_share)
         .map(|row| {
-            format!("{} ({} of the samples, {} of the path)", shortened(&row.function), percent(row.profile_share), percent(row.share))
+            let (profile, path) = (percent(row.profile_share), percent(row.share));
+            format!("{} of {} ({profile} of the samples, {path} of the path)", shortened(&row.function), row.process)
         })
         .collect();
     if !busy.is_empty() {
