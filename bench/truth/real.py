@@ -69,21 +69,26 @@ class Trial:
                 raise RuntimeError(f"{self.name}: {done.stderr.strip() or f'status {done.returncode}'}")
             return systems.rate(self.name, done.stdout)
 
-    def recorded(self):
-        with self.place(False) as place:
+    def recorded(self, fixed=False):
+        """What is said of the recording, and the rate beside the recorder; of the fixed system the rate alone."""
+        with self.place(fixed) as place:
             command = systems.SYSTEMS[self.name](place)
             traces = place.folder / "traces"
             what = command if command[0] == "--for" else ["--all", "--", *command]
             done = subprocess.run([self.options.longpole, "record", *self.expected.get("record", []), "-o", traces, *what], capture_output=True, text=True, timeout=LIMIT, env=self.environment)
             if done.returncode:
                 raise RuntimeError(f"{self.name}: record: {done.stderr.strip().splitlines()[-1:] or done.returncode}")
+            rate = systems.rate(self.name, done.stdout) if self.is_timed() else None
         recording = max(path for path in traces.iterdir() if path.is_dir())
         try:
-            return self.answer(place, recording)
+            return rate if fixed else {**self.answer(place, recording), "recorded_rate": rate}
         finally:
             if self.options.keep:
                 shutil.copytree(recording, pathlib.Path(self.options.keep) / place.folder.name, dirs_exist_ok=True)
             shutil.rmtree(place.folder)
+
+    def is_timed(self):
+        return self.expected.get("change") or self.expected.get("finding")
 
     def ask(self, *words):
         done = subprocess.run([self.options.longpole, *map(str, words)], capture_output=True, text=True, timeout=LIMIT, env=self.environment)
@@ -139,10 +144,12 @@ class Trial:
         """All repetitions as one row: the first answers of each, medians of the rest."""
         answers, before, after = [], [], []
         for _ in range(self.options.runs):
-            if self.expected.get("change") or self.expected.get("finding"):
+            if self.is_timed():
                 before.append(self.plain(False))
                 after.append(self.plain(True))
             answers.append(self.recorded())
+            if answers[-1].get("predicted") is not None:
+                answers[-1]["recorded"] = answers[-1]["recorded_rate"] and self.recorded(True) / answers[-1]["recorded_rate"] - 1
         middle = {key: median(answer.get(key) for answer in answers) for key in NUMBERS}
         last = next((answer for answer in answers if not answer["right"]), answers[0])
         row = {**last, **middle, "name": self.name + (f" +{self.strength:.0%}" if self.strength else ""), "scenario": self.name, "runs": len(answers)}
@@ -159,7 +166,7 @@ class Trial:
         return row
 
 
-NUMBERS = ["share", "error", "unknown", "profiler_share", "profiler_critical", "predicted", "low", "high", "subtracted", "amdahl", "events"]
+NUMBERS = ["share", "error", "unknown", "profiler_share", "profiler_critical", "predicted", "low", "high", "subtracted", "amdahl", "recorded", "events"]
 
 
 def median(values):
@@ -182,6 +189,7 @@ COLUMNS = {
     "predicted": lambda r: "refused" if r.get("refused") else percent(r.get("predicted"), "+"),
     "subtract": lambda r: percent(r.get("subtracted"), "+"),
     "Amdahl": lambda r: percent(r.get("amdahl"), "+"),
+    "recorded": lambda r: percent(r.get("recorded"), "+"),
     "real": lambda r: percent(r.get("real"), "+"),
     "error": lambda r: percent(r.get("predicted_error"), "+"),
     "lines": lambda r: f"{r.get('rule_lines', 0)}+{r.get('probe_lines', 0)}" if r["truth"] != "nothing" else "",
