@@ -76,8 +76,9 @@ struct From {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Items,
-    /// A put is a call or a signal.
+    /// A put is a call, or a signal that nobody answers.
     Calls,
+    Signals,
     Replies,
 }
 
@@ -119,6 +120,8 @@ pub struct WhatIf {
     queues: Queues<From>,
     /// Queues that were declared or used, and what they are for.
     known: IdMap<QueueId, Kind>,
+    /// In some world a machine calls less often.
+    is_batched: bool,
     locks: IdMap<QueueId, Lock>,
     rooms: IdMap<QueueId, Room>,
     cpus: IdMap<Option<NameId>, Vec<(Left, u64)>>,
@@ -172,6 +175,7 @@ impl WhatIf {
             capacities: IdMap::default(),
             trail: Trail::new(layout.kept().len()),
             held: 0,
+            is_batched: options.scenarios.iter().any(Scenario::batches),
             still: vec![None; layout.scenarios],
             begin: None,
             asked_begin: 0,

@@ -46,6 +46,11 @@ type Letter = (char, bool);
 type Word = Vec<Letter>;
 
 impl Scenario {
+    /// Whether in its world some machine calls less often.
+    pub fn batches(&self) -> bool {
+        self.changes.iter().any(|change| matches!(change, Change::Batch { .. }))
+    }
+
     pub fn parse(text: &str) -> Result<Scenario, String> {
         let wrong = |what: String| format!("'{text}': {what}; {GRAMMAR}");
         let words = words(text).map_err(wrong)?;

@@ -40,9 +40,25 @@ pub struct Life {
     pub took: bool,
     /// What it does belongs to this call.
     pub serving: Option<Paid>,
+    /// It has called and does nothing but wait for the reply, as far as is known.
+    pub calling: Option<Paid>,
+    /// It did something else once while it waited for a reply.
+    pub asynchronous: bool,
+    /// What it does may belong to a call, since before it waited last.
+    pub marked: Marked,
     /// What it did last before it waited, nobody else has caused: it came by a timer, or why is not known.
     pub alone: bool,
     pub replay: Replay,
+}
+
+/// Since when what a machine does may be for the call that it takes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Marked {
+    No,
+    /// Since it replied.
+    Replied,
+    /// Since it began to wait.
+    Waits,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -77,6 +93,10 @@ pub struct Replay {
     /// When it last began to do something after a wait, or as a context; and the time before that.
     pub began: Option<Box<[f64]>>,
     pub formerly: Option<Box<[f64]>>,
+    /// When it ended what it did as a context before this.
+    pub ended: Option<Box<[f64]>>,
+    /// From when on what it does may belong to a call, and the end of its trail then.
+    pub mark: Option<(Box<[f64]>, u64)>,
     /// What comes next need not wait for what it did last, where it comes before that began.
     pub anew: bool,
     /// Those worlds in which the room of the queue in question is another one: their times before it was asked for.
@@ -99,6 +119,8 @@ impl Life {
             busy: vec![0.0; lanes].into(),
             began: None,
             formerly: None,
+            ended: None,
+            mark: None,
             anew: false,
             saved: Vec::new(),
             base: None,
@@ -124,9 +146,18 @@ impl Life {
             caller: None,
             took: false,
             serving: None,
+            calling: None,
+            asynchronous: false,
+            marked: Marked::No,
             alone: false,
             replay,
         }
+    }
+
+    /// It does something that is no waiting for a reply.
+    pub fn does_else(&mut self) {
+        self.asynchronous |= self.calling.take().is_some();
+        self.marked = Marked::No;
     }
 
     /// Whether its time goes to its own state.
@@ -149,6 +180,22 @@ impl Replay {
     pub fn leaves_cpu(&mut self) {
         for ((busy, v), came) in self.busy.iter_mut().zip(&self.v).zip(&self.came) {
             *busy += (v - came).max(0.0);
+        }
+    }
+
+    /// A context begins: what it did before is over.
+    pub fn ends(&mut self) {
+        keep(&mut self.ended, &self.v);
+    }
+
+    /// What it does from now on may belong to a call.
+    pub fn marks(&mut self) {
+        match &mut self.mark {
+            Some((v, node)) => {
+                v.copy_from_slice(&self.v);
+                *node = self.node;
+            }
+            None => self.mark = Some((self.v.clone(), self.node)),
         }
     }
 

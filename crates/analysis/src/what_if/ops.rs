@@ -41,6 +41,12 @@ pub enum What {
         how: How,
         paid: Option<Paid>,
     },
+    /// A context takes this, too: if that has come before what the context began for, the context begins for it.
+    Ahead {
+        slot: u32,
+        ns: f64,
+        key: u32,
+    },
     /// As `Meet`, for a lock.
     Lock {
         queue: QueueId,
@@ -80,6 +86,13 @@ pub enum What {
     Anew,
     /// It has met what it waited for.
     Began,
+    /// What it does from here on may belong to a call.
+    Mark,
+    /// All that it did since the mark belongs to this call.
+    Less {
+        paid: Paid,
+        key: u32,
+    },
     /// What it did itself since it began.
     PublishWork {
         slot: u32,
@@ -165,6 +178,9 @@ impl WhatIf {
                 | What::Rebase
                 | What::Anew
                 | What::Began
+                | What::Ahead { .. }
+                | What::Mark
+                | What::Less { .. }
                 | What::End
         ) {
             life.since = op.t;
@@ -232,7 +248,7 @@ impl WhatIf {
     /// Whether all is there that an operation needs; if not, the machine will be woken.
     fn is_ready(&mut self, machine: MachineId, what: &What) -> bool {
         let needed = match *what {
-            What::Meet { slot, .. } | What::Lock { slot, .. } | What::Interrupted { slot, .. } => Some(slot),
+            What::Meet { slot, .. } | What::Ahead { slot, .. } | What::Lock { slot, .. } | What::Interrupted { slot, .. } => Some(slot),
             What::Start { left, .. } => left.map(|left| left.slot),
             What::Arrive { below, .. } => below,
             What::RoomEnd { queue, unit, .. } => match self.rooms.get_mut(&queue).map(|room| room.needed(unit, machine, &self.slots)) {
@@ -324,6 +340,7 @@ impl WhatIf {
                     v[lane] = own.max(other[lane] + ns * row.map_or(1.0, |row| row[lane]) * part);
                 }
             }
+            What::Ahead { slot, ns, key } => self.go_ahead(machine, slot, ns, key),
             What::Lock { queue, slot, ns, key, how } => {
                 self.set_back(machine, slot, ns, key);
                 self.lock(machine, op.t, queue, slot, ns, key, how);
@@ -345,6 +362,7 @@ impl WhatIf {
             }
             What::Start { left, off, ns, key, host } => self.start(machine, op.t, (left, off), (ns, key), host),
             What::Arrive { below, key, may_come } => {
+                replay.ends();
                 replay.work = Some(vec![0.0; layout.len()].into());
                 replay.base = may_come.then(|| (replay.v.clone(), since));
                 replay.past.jump(since, op.t, &replay.v, replay.node, most);
@@ -365,6 +383,7 @@ impl WhatIf {
                 }
             }
             What::Work => {
+                replay.ends();
                 replay.work = Some(vec![0.0; layout.len()].into());
                 replay.base = None;
                 return woken;
@@ -383,6 +402,14 @@ impl WhatIf {
             }
             What::Began => {
                 replay.begins();
+                return woken;
+            }
+            What::Mark => {
+                replay.marks();
+                return woken;
+            }
+            What::Less { paid, key } => {
+                self.pay_part(machine, paid, key);
                 return woken;
             }
             What::PublishWork { slot } => {
@@ -447,6 +474,44 @@ impl WhatIf {
         }
     }
 
+    /// A context that has begun for something else, or for something later, does not hold up what is there already: in each world it begins as long after the first of
+    /// what it takes as it did in the trace, and not before the end of what it did before.
+    fn go_ahead(&mut self, machine: MachineId, slot: u32, ns: f64, key: u32) {
+        let layout = self.layout;
+        let replay = &mut self.lives[machine.0 as usize].replay;
+        let (Some(began), Some(formerly), Some(ended)) = (&mut replay.began, &replay.formerly, &replay.ended) else { return };
+        let (other, row) = (self.slots.lanes(slot), &self.rows[key as usize]);
+        let free = |lane: usize| {
+            let come = other[lane] + ns * row.as_ref().map_or(1.0, |row| row[lane]);
+            // What it did before may have been later than this, in this world.
+            if come < formerly[lane] {
+                come
+            } else {
+                come.max(ended[lane])
+            }
+        };
+        let late = |unchanged: usize| (began[unchanged] - free(unchanged)).max(0.0);
+        let late = [late(KEPT), late(layout.bare().start)];
+        self.early.fill(0);
+        let mut any = false;
+        for lane in KEPT + 1..layout.len() {
+            let is_kept = layout.kept().contains(&lane);
+            let begin = free(lane) + late[usize::from(!is_kept)];
+            if begin < began[lane] {
+                replay.v[lane] -= began[lane] - begin;
+                began[lane] = begin;
+                if is_kept {
+                    self.early[(lane - KEPT) / 64] |= 1 << ((lane - KEPT) % 64);
+                    any = true;
+                }
+            }
+        }
+        if any {
+            let node = Node { before: replay.node, other: self.slots.node(slot), ns, key, kind: Kind::Meet };
+            replay.node = self.trail.meet(node, &self.early);
+        }
+    }
+
     fn meet(&mut self, machine: MachineId, t: u64, slot: u32, ns: f64, key: u32, how: How) {
         let (layout, most) = (self.layout, self.most_past());
         let replay = &mut self.lives[machine.0 as usize].replay;
@@ -494,6 +559,26 @@ impl WhatIf {
                 self.layout.of(scenario).map(|lane| (lane, part))
             })
             .collect()
+    }
+
+    /// Where calls are fewer, what was done since the mark is a part of one.
+    fn pay_part(&mut self, machine: MachineId, paid: Paid, key: u32) {
+        let part = self.part(paid, &mut Vec::new());
+        let kept = self.layout.kept();
+        let replay = &mut self.lives[machine.0 as usize].replay;
+        let Some((mark, node)) = &replay.mark else { return };
+        self.early.fill(0);
+        let mut left = 0.0;
+        for &(lane, part) in part.iter().filter(|part| part.1 < 1.0) {
+            let ns = part * (replay.v[lane] - mark[lane]).max(0.0);
+            replay.v[lane] = mark[lane] + ns;
+            if kept.contains(&lane) {
+                self.early[(lane - KEPT) / 64] |= 1 << ((lane - KEPT) % 64);
+                left = ns;
+            }
+        }
+        let meeting = Node { before: replay.node, other: *node, ns: left, key, kind: Kind::Meet };
+        replay.node = self.trail.meet(meeting, &self.early);
     }
 
     /// The machine gets a lock: in its turn, or before where another one comes later than in the trace.
@@ -688,6 +773,7 @@ fn slots(what: &What) -> [Option<u32>; 4] {
         What::Publish { slot, .. }
         | What::Unlock { slot, .. }
         | What::Meet { slot, .. }
+        | What::Ahead { slot, .. }
         | What::Lock { slot, .. }
         | What::PublishWork { slot }
         | What::Interrupted { slot, .. } => Some(slot),

@@ -1,7 +1,7 @@
 //! What each deed of the trace means for the worlds.
 
 use super::batch::{Caller, Paid};
-use super::life::{Block, Context};
+use super::life::{Block, Context, Marked};
 use super::locks::Lock;
 use super::ops::{How, Leaving, Left, What};
 use super::room::Room;
@@ -37,7 +37,7 @@ impl WhatIf {
         let kind = match name.strip_prefix("rpc:") {
             Some(call) if call.contains(":reply:") => Kind::Replies,
             Some(_) => Kind::Calls,
-            None if shape.merge => Kind::Calls,
+            None if shape.merge => Kind::Signals,
             None => Kind::Items,
         };
         self.known.insert(queue, kind);
@@ -98,9 +98,13 @@ impl WhatIf {
                     self.leave_cpu(vocabulary, machine, Leaving::Done);
                 }
                 let (now, life) = (self.now, self.life(machine));
+                let waits = life.block.is_none();
                 match &mut life.block {
                     Some(block) => block.why = why,
                     None => life.block = Some(Block { why, start: now }),
+                }
+                if waits && self.is_batched {
+                    self.mark_wait(machine);
                 }
             }
             Deed::Put { queue, n, flow, link, .. } => {
@@ -112,12 +116,14 @@ impl WhatIf {
                     false => self.knows(vocabulary, machine, link),
                 };
                 self.queues.put(queue, n, flow, From { paid, ..from });
+                self.begin_call(machine, queue, paid);
                 self.settle();
             }
             Deed::Get { queue, amount, flow, .. } => {
                 self.run(vocabulary, machine);
                 self.used(vocabulary, queue);
                 let taken = self.queues.get(queue, amount, flow);
+                self.end_call(machine, queue, &taken);
                 self.found(vocabulary, machine, queue, &taken, Looked::Took);
                 self.serve(machine, queue, &taken);
                 if taken.units > 0 {
@@ -158,14 +164,14 @@ impl WhatIf {
             return;
         }
         let key = life.key;
-        let mut paid = life.serving;
+        let mut paid = life.serving.filter(|_| life.calling.is_none());
         let (took, state) = (std::mem::take(&mut life.took), life.state);
         if let Some(caller) = &mut life.caller {
             if took {
                 caller.takes(key);
             }
             let text = if let State::Named(name) = state { vocabulary.names.text(name) } else { "run" };
-            if caller.pays(key, text) {
+            if life.calling.is_none() && caller.pays(key, text) {
                 paid = Some(Paid { by: machine, items: caller.items() });
             }
         }
@@ -338,12 +344,12 @@ impl WhatIf {
         let life = self.life(machine);
         let (key, serving) = (life.key, life.serving);
         match (kind, &mut life.caller) {
-            (Kind::Calls, Some(caller)) => {
+            (Kind::Calls | Kind::Signals, Some(caller)) => {
                 let items = caller.items();
                 caller.called(key);
                 Some(Paid { by: machine, items })
             }
-            (Kind::Calls, None) => serving,
+            (Kind::Calls | Kind::Signals, None) => serving,
             (Kind::Replies, _) => life.serving.take(),
             (Kind::Items, caller) => {
                 if let Some(caller) = caller {
@@ -354,12 +360,62 @@ impl WhatIf {
         }
     }
 
+    /// After a put: a machine that calls and waits for the reply does nothing else meanwhile; one that has replied does what is left for this call, and what it
+    /// takes to get the next one.
+    fn begin_call(&mut self, machine: MachineId, queue: QueueId, paid: Option<Paid>) {
+        if !self.is_batched {
+            return;
+        }
+        let kind = self.kind(queue);
+        let life = self.life(machine);
+        match kind {
+            Kind::Calls if !life.asynchronous && life.calling.is_none() && paid.is_some() => life.calling = paid,
+            Kind::Replies if paid.is_some() && life.calling.is_none() => life.marked = Marked::Replied,
+            _ => return life.does_else(),
+        }
+        self.op(machine, What::Mark);
+    }
+
+    /// It begins to wait: for the next call, if it has done all for the last one.
+    fn mark_wait(&mut self, machine: MachineId) {
+        let life = self.life(machine);
+        if life.calling.is_some() {
+            return;
+        }
+        if life.marked != Marked::Replied {
+            self.op(machine, What::Mark);
+        }
+        self.life(machine).marked = Marked::Waits;
+    }
+
+    /// Before a get: what was done since the mark was for the call that is taken, or for that whose reply it is.
+    fn end_call(&mut self, machine: MachineId, queue: QueueId, taken: &Taken<From>) {
+        if !self.is_batched {
+            return;
+        }
+        let paid = if let Origin::From(from) = taken.cause { from.paid } else { None };
+        let kind = self.kind(queue);
+        let life = self.life(machine);
+        let (key, marked) = (life.key, std::mem::replace(&mut life.marked, Marked::No));
+        let paid = match kind {
+            Kind::Calls | Kind::Signals if life.calling.is_none() => paid.filter(|_| marked != Marked::No),
+            Kind::Replies => life.calling.take(),
+            _ => {
+                life.does_else();
+                None
+            }
+        };
+        if let Some(paid) = paid {
+            self.op(machine, What::Less { paid, key });
+        }
+    }
+
     /// A get: whether what is done from now on belongs to a call.
     fn serve(&mut self, machine: MachineId, queue: QueueId, taken: &Taken<From>) {
         let kind = self.kind(queue);
         let life = self.life(machine);
         match kind {
-            Kind::Calls => life.serving = if let Origin::From(from) = taken.cause { from.paid } else { None },
+            Kind::Calls | Kind::Signals => life.serving = if let Origin::From(from) = taken.cause { from.paid } else { None },
             Kind::Replies => {}
             Kind::Items => {
                 life.serving = None;
@@ -540,6 +596,9 @@ impl WhatIf {
         let usual = if known.count > 0.0 { known.sum / known.count } else { 0.0 };
         let ns = usual.min(self.now.saturating_sub(from.t) as f64);
         let how = if carried { How::Carried } else { How::Reaction };
+        if looked == Looked::Took && self.life(machine).context.is_some() {
+            self.op(machine, What::Ahead { slot: from.slot, ns, key });
+        }
         self.meet_token(machine, (queue, looked), from, (ns, key, how));
     }
 
