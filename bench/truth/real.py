@@ -29,6 +29,7 @@ TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "re
 EXPECTED = tomllib.loads((HERE / "real.toml").read_text())
 THRESHOLDS = tomllib.loads((HERE / "thresholds.toml").read_text())
 LIMIT = 120
+BEGIN = "+0.25s"
 
 
 def missing():
@@ -132,7 +133,8 @@ class Trial:
         row["factor"] = left or self.expected.get("factor") or float(change.split(" x")[1])
         row.update(predicted=None, low=None, high=None, refused=None)
         try:
-            told = self.ask("what-if", "--json", recording, row["change"])[0]
+            # As the systems count their items: without their begin.
+            told = self.ask("what-if", "--json", "--begin", BEGIN, recording, row["change"])[0]
         except RuntimeError as error:
             row["refused"] = str(error)
             return

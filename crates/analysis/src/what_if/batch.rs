@@ -16,10 +16,18 @@ pub struct Caller {
     /// Units moved through each queue, and how often it called.
     moved: HashMap<QueueId, u64>,
     count: u64,
-    /// Keys of states in which it calls, and in which it takes items.
-    calls: Vec<u32>,
-    takes: Vec<u32>,
+    /// Keys of states: how often it calls in them, and how often it takes items.
+    states: HashMap<u32, InState>,
 }
+
+#[derive(Clone, Copy, Debug, Default)]
+struct InState {
+    calls: u64,
+    takes: u64,
+}
+
+/// Where it takes items hardly ever, the events that end the state were lost.
+const HARDLY_EVER: u64 = 20;
 
 /// Time that belongs to a call: whose, and for how many items.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -49,9 +57,7 @@ impl Caller {
     }
 
     pub fn takes(&mut self, key: u32) {
-        if !self.takes.contains(&key) {
-            self.takes.push(key);
-        }
+        self.states.entry(key).or_default().takes += 1;
     }
 
     /// For how many items a call is, so far: some come in bursts, so that what was moved since the last one says little. None have come: one.
@@ -62,15 +68,13 @@ impl Caller {
 
     /// It calls in this state.
     pub fn called(&mut self, key: u32) {
-        if !self.calls.contains(&key) {
-            self.calls.push(key);
-        }
+        self.states.entry(key).or_default().calls += 1;
         self.count += 1;
     }
 
     /// Whether its time in a state belongs to the call.
     pub fn pays(&self, key: u32, state: &str) -> bool {
         let said = self.asked.iter().any(|asked| asked.2.as_deref() == Some(state));
-        said || self.calls.contains(&key) && !self.takes.contains(&key)
+        said || self.states.get(&key).is_some_and(|state| state.calls > state.takes * HARDLY_EVER)
     }
 }
