@@ -14,6 +14,7 @@
 
 mod answer;
 mod batch;
+mod calls;
 mod grammar;
 mod lanes;
 mod life;

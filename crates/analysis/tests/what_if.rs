@@ -318,6 +318,53 @@ fn calls_in_batches_save_their_way_too() {
     assert_eq!((ns(&text, "batch c 2"), ns(&text, "batch c 4")), (160 - 8 * 13 / 2, 160 - 8 * 13 * 3 / 4));
 }
 
+/// What the kernel does for a call, and what the callee does before it takes it and after it has replied, belongs to the call, too.
+#[test]
+fn fewer_calls_save_all_that_the_kernel_does_for_one() {
+    let mut text = String::from("{\"t\":0,\"machine\":\"s\",\"blocked\":\"poll\"}\n{\"t\":0,\"machine\":\"c\",\"state\":\"work\"}\n");
+    for item in 0..8u64 {
+        let mut say = |after: u64, machine: &str, what: &str| {
+            let _ = writeln!(text, "{{\"t\":{},\"machine\":\"{machine}\",{what}}}", 40 * item + after);
+        };
+        say(0, "c", "\"put\":\"out\",\"state\":\"ask\"");
+        say(0, "c", "\"put\":\"rpc:f\",\"state\":\"rpc\"");
+        say(1, "s", "\"woken_by\":\"c\"");
+        say(2, "c", "\"blocked\":\"rpc\"");
+        say(3, "s", "\"state\":\"receive\"");
+        say(6, "s", "\"get\":\"rpc:f\",\"state\":\"serve\"");
+        say(9, "s", "\"put\":\"rpc:f:reply:1\",\"state\":\"send\"");
+        say(11, "c", "\"woken_by\":\"s\"");
+        say(14, "s", "\"blocked\":\"poll\"");
+        say(15, "c", "\"state\":\"return\"");
+        say(18, "c", "\"get\":\"rpc:f:reply:1\",\"state\":\"work\"");
+    }
+    text += "{\"t\":320,\"end\":\"c\"}\n";
+    assert_eq!((ns(&text, "batch c 2"), ns(&text, "batch c 4")), (320 - 8 * 18 / 2, 320 - 8 * 18 * 3 / 4));
+}
+
+/// A softirq that a worker raises at times of its own takes what others have sent before. Had that come earlier, it would have raised one itself.
+#[test]
+fn a_softirq_begins_for_what_has_come_first() {
+    let mut text = String::from("{\"t\":0,\"machine\":\"a\",\"state\":\"work\"}\n{\"t\":0,\"machine\":\"k\",\"blocked\":\"timer\"}\n");
+    for round in 0..5u64 {
+        let mut say = |after: u64, machine: &str, what: &str| {
+            let _ = writeln!(text, "{{\"t\":{},\"machine\":\"{machine}\",{what}}}", 100 * round + after);
+        };
+        say(90, "a", "\"put\":\"net\"");
+        say(90, "a", "\"blocked\":\"reply\"");
+        say(98, "k", &format!("\"woken_by\":\"k\",\"at\":{},\"link\":\"timer\"", 100 * round));
+        say(98, "k", "\"state\":\"kernel\"");
+        say(99, "rx", "\"on_top_of\":\"k\",\"forked_by\":\"k\",\"link\":\"raise\"");
+        say(99, "rx", "\"get\":\"net\",\"state\":\"receive\"");
+        say(100, "a", "\"woken_by\":\"rx\"");
+        say(100, "rx", "\"pop\":true");
+        say(100, "k", "\"blocked\":\"timer\"");
+        say(100, "a", "\"state\":\"work\"");
+    }
+    text += "{\"t\":500,\"end\":\"a\"}\n";
+    assert_eq!((ns(&text, "a::work x1"), ns(&text, "a::work x0.5"), ns(&text, "a::work x0")), (500, 275, 50));
+}
+
 /// Whoever comes with what it made finds the taker busy: that is no delay of the link. A wire's is one, whoever waits.
 #[test]
 fn waiting_in_a_queue_is_no_delay_and_a_wire_is() {

@@ -44,21 +44,29 @@ pub struct Life {
     pub calling: Option<Paid>,
     /// It did something else once while it waited for a reply.
     pub asynchronous: bool,
-    /// What it does may belong to a call, since before it waited last.
-    pub marked: Marked,
+    /// What it does since it was woken.
+    pub run: Run,
     /// What it did last before it waited, nobody else has caused: it came by a timer, or why is not known.
     pub alone: bool,
     pub replay: Replay,
 }
 
-/// Since when what a machine does may be for the call that it takes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Marked {
-    No,
-    /// Since it replied.
-    Replied,
-    /// Since it began to wait.
-    Waits,
+pub enum Mark {
+    Woken,
+    Called,
+}
+
+/// For whom a machine works since it was woken.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Run {
+    Unknown,
+    /// It has taken nothing yet.
+    Woken,
+    /// A call, to which it has not replied.
+    Serves(Paid),
+    /// A call to which it has replied, or a signal.
+    Served(Paid),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -95,8 +103,8 @@ pub struct Replay {
     pub formerly: Option<Box<[f64]>>,
     /// When it ended what it did as a context before this.
     pub ended: Option<Box<[f64]>>,
-    /// From when on what it does may belong to a call, and the end of its trail then.
-    pub mark: Option<(Box<[f64]>, u64)>,
+    /// When it was woken, and when it called; and the end of its trail then.
+    pub marks: [Option<(Box<[f64]>, u64)>; 2],
     /// What comes next need not wait for what it did last, where it comes before that began.
     pub anew: bool,
     /// Those worlds in which the room of the queue in question is another one: their times before it was asked for.
@@ -120,7 +128,7 @@ impl Life {
             began: None,
             formerly: None,
             ended: None,
-            mark: None,
+            marks: [None, None],
             anew: false,
             saved: Vec::new(),
             base: None,
@@ -148,16 +156,10 @@ impl Life {
             serving: None,
             calling: None,
             asynchronous: false,
-            marked: Marked::No,
+            run: Run::Unknown,
             alone: false,
             replay,
         }
-    }
-
-    /// It does something that is no waiting for a reply.
-    pub fn does_else(&mut self) {
-        self.asynchronous |= self.calling.take().is_some();
-        self.marked = Marked::No;
     }
 
     /// Whether its time goes to its own state.
@@ -188,14 +190,13 @@ impl Replay {
         keep(&mut self.ended, &self.v);
     }
 
-    /// What it does from now on may belong to a call.
-    pub fn marks(&mut self) {
-        match &mut self.mark {
+    pub fn marks(&mut self, which: Mark) {
+        match &mut self.marks[which as usize] {
             Some((v, node)) => {
                 v.copy_from_slice(&self.v);
                 *node = self.node;
             }
-            None => self.mark = Some((self.v.clone(), self.node)),
+            none => *none = Some((self.v.clone(), self.node)),
         }
     }
 

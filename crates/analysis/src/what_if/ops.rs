@@ -2,6 +2,7 @@
 
 use super::batch::Paid;
 use super::lanes::{self, KEPT, OBSERVED};
+use super::life::Mark;
 use super::trail::{self, Kind, Node};
 use super::{EndMark, WhatIf};
 use longpole_model::interaction::{MachineId, QueueId};
@@ -87,9 +88,10 @@ pub enum What {
     /// It has met what it waited for.
     Began,
     /// What it does from here on may belong to a call.
-    Mark,
-    /// All that it did since the mark belongs to this call.
+    Mark(Mark),
+    /// All that it did since then belongs to this call.
     Less {
+        since: Mark,
         paid: Paid,
         key: u32,
     },
@@ -179,7 +181,7 @@ impl WhatIf {
                 | What::Anew
                 | What::Began
                 | What::Ahead { .. }
-                | What::Mark
+                | What::Mark(_)
                 | What::Less { .. }
                 | What::End
         ) {
@@ -404,12 +406,12 @@ impl WhatIf {
                 replay.begins();
                 return woken;
             }
-            What::Mark => {
-                replay.marks();
+            What::Mark(which) => {
+                replay.marks(which);
                 return woken;
             }
-            What::Less { paid, key } => {
-                self.pay_part(machine, paid, key);
+            What::Less { since, paid, key } => {
+                self.pay_part(machine, since, paid, key);
                 return woken;
             }
             What::PublishWork { slot } => {
@@ -479,12 +481,14 @@ impl WhatIf {
     fn go_ahead(&mut self, machine: MachineId, slot: u32, ns: f64, key: u32) {
         let layout = self.layout;
         let replay = &mut self.lives[machine.0 as usize].replay;
-        let (Some(began), Some(formerly), Some(ended)) = (&mut replay.began, &replay.formerly, &replay.ended) else { return };
+        let (Some(began), Some(ended)) = (&mut replay.began, &replay.ended) else { return };
+        let formerly = replay.formerly.as_deref();
         let (other, row) = (self.slots.lanes(slot), &self.rows[key as usize]);
         let free = |lane: usize| {
             let come = other[lane] + ns * row.as_ref().map_or(1.0, |row| row[lane]);
             // What it did before may have been later than this, in this world.
-            if come < formerly[lane] {
+            let before = formerly.is_some_and(|formerly| come < formerly[lane]);
+            if before {
                 come
             } else {
                 come.max(ended[lane])
@@ -562,11 +566,11 @@ impl WhatIf {
     }
 
     /// Where calls are fewer, what was done since the mark is a part of one.
-    fn pay_part(&mut self, machine: MachineId, paid: Paid, key: u32) {
+    fn pay_part(&mut self, machine: MachineId, since: Mark, paid: Paid, key: u32) {
         let part = self.part(paid, &mut Vec::new());
         let kept = self.layout.kept();
         let replay = &mut self.lives[machine.0 as usize].replay;
-        let Some((mark, node)) = &replay.mark else { return };
+        let Some((mark, node)) = &replay.marks[since as usize] else { return };
         self.early.fill(0);
         let mut left = 0.0;
         for &(lane, part) in part.iter().filter(|part| part.1 < 1.0) {

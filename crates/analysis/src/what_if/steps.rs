@@ -1,7 +1,7 @@
 //! What each deed of the trace means for the worlds.
 
 use super::batch::{Caller, Paid};
-use super::life::{Block, Context, Marked};
+use super::life::{Block, Context};
 use super::locks::Lock;
 use super::ops::{How, Leaving, Left, What};
 use super::room::Room;
@@ -53,7 +53,7 @@ impl WhatIf {
         }
     }
 
-    fn kind(&self, queue: QueueId) -> Kind {
+    pub(super) fn kind(&self, queue: QueueId) -> Kind {
         self.known.get(&queue).copied().unwrap_or(Kind::Items)
     }
 
@@ -98,13 +98,13 @@ impl WhatIf {
                     self.leave_cpu(vocabulary, machine, Leaving::Done);
                 }
                 let (now, life) = (self.now, self.life(machine));
-                let waits = life.block.is_none();
+                let begins = life.block.is_none();
                 match &mut life.block {
                     Some(block) => block.why = why,
                     None => life.block = Some(Block { why, start: now }),
                 }
-                if waits && self.is_batched {
-                    self.mark_wait(machine);
+                if begins {
+                    self.waits(machine);
                 }
             }
             Deed::Put { queue, n, flow, link, .. } => {
@@ -123,8 +123,9 @@ impl WhatIf {
                 self.run(vocabulary, machine);
                 self.used(vocabulary, queue);
                 let taken = self.queues.get(queue, amount, flow);
-                self.end_call(machine, queue, &taken);
-                self.found(vocabulary, machine, queue, &taken, Looked::Took);
+                if !self.end_call(machine, queue, &taken) {
+                    self.found(vocabulary, machine, queue, &taken, Looked::Took);
+                }
                 self.serve(machine, queue, &taken);
                 if taken.units > 0 {
                     self.give(vocabulary, machine, queue, taken.units);
@@ -336,95 +337,6 @@ impl WhatIf {
         let slot = self.slots.make();
         self.op(machine, What::Unlock { queue, slot });
         From { slot, t: self.now, host: vocabulary.host_id(machine), link, paid: None }
-    }
-
-    /// A put: what a call costs, if it is one.
-    fn pay(&mut self, machine: MachineId, queue: QueueId, n: u64) -> Option<Paid> {
-        let kind = self.kind(queue);
-        let life = self.life(machine);
-        let (key, serving) = (life.key, life.serving);
-        match (kind, &mut life.caller) {
-            (Kind::Calls | Kind::Signals, Some(caller)) => {
-                let items = caller.items();
-                caller.called(key);
-                Some(Paid { by: machine, items })
-            }
-            (Kind::Calls | Kind::Signals, None) => serving,
-            (Kind::Replies, _) => life.serving.take(),
-            (Kind::Items, caller) => {
-                if let Some(caller) = caller {
-                    caller.moved(queue, n);
-                }
-                None
-            }
-        }
-    }
-
-    /// After a put: a machine that calls and waits for the reply does nothing else meanwhile; one that has replied does what is left for this call, and what it
-    /// takes to get the next one.
-    fn begin_call(&mut self, machine: MachineId, queue: QueueId, paid: Option<Paid>) {
-        if !self.is_batched {
-            return;
-        }
-        let kind = self.kind(queue);
-        let life = self.life(machine);
-        match kind {
-            Kind::Calls if !life.asynchronous && life.calling.is_none() && paid.is_some() => life.calling = paid,
-            Kind::Replies if paid.is_some() && life.calling.is_none() => life.marked = Marked::Replied,
-            _ => return life.does_else(),
-        }
-        self.op(machine, What::Mark);
-    }
-
-    /// It begins to wait: for the next call, if it has done all for the last one.
-    fn mark_wait(&mut self, machine: MachineId) {
-        let life = self.life(machine);
-        if life.calling.is_some() {
-            return;
-        }
-        if life.marked != Marked::Replied {
-            self.op(machine, What::Mark);
-        }
-        self.life(machine).marked = Marked::Waits;
-    }
-
-    /// Before a get: what was done since the mark was for the call that is taken, or for that whose reply it is.
-    fn end_call(&mut self, machine: MachineId, queue: QueueId, taken: &Taken<From>) {
-        if !self.is_batched {
-            return;
-        }
-        let paid = if let Origin::From(from) = taken.cause { from.paid } else { None };
-        let kind = self.kind(queue);
-        let life = self.life(machine);
-        let (key, marked) = (life.key, std::mem::replace(&mut life.marked, Marked::No));
-        let paid = match kind {
-            Kind::Calls | Kind::Signals if life.calling.is_none() => paid.filter(|_| marked != Marked::No),
-            Kind::Replies => life.calling.take(),
-            _ => {
-                life.does_else();
-                None
-            }
-        };
-        if let Some(paid) = paid {
-            self.op(machine, What::Less { paid, key });
-        }
-    }
-
-    /// A get: whether what is done from now on belongs to a call.
-    fn serve(&mut self, machine: MachineId, queue: QueueId, taken: &Taken<From>) {
-        let kind = self.kind(queue);
-        let life = self.life(machine);
-        match kind {
-            Kind::Calls | Kind::Signals => life.serving = if let Origin::From(from) = taken.cause { from.paid } else { None },
-            Kind::Replies => {}
-            Kind::Items => {
-                life.serving = None;
-                life.took = true;
-                if let Some(caller) = &mut life.caller {
-                    caller.moved(queue, taken.units);
-                }
-            }
-        }
     }
 
     fn settle(&mut self) {
@@ -660,6 +572,7 @@ impl WhatIf {
             self.caused(machine);
             let life = self.life(machine);
             (life.block, life.ready, life.state) = (None, Some(now), State::Runnable);
+            self.is_woken(machine);
             return self.look(vocabulary, machine);
         }
         if self.life(machine).context.is_some_and(|context| !context.caused) {

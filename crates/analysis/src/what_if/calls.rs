@@ -1,0 +1,143 @@
+//! Which work belongs to a call or a signal, in the worlds where a machine makes fewer of them.
+//!
+//! Where only probes tell of a call, the caller waits for the reply itself: its wait, and what the callee does until it replies, are paid in parts. Where the kernel tells
+//! of the way, too (a call is a write, a wake-up and a read), all that the caller does from the put to the reply is one stretch, and all that the callee does since it was
+//! woken for it is another; each is paid as a whole when it is over, and at its full length until then, so that neither is made shorter twice.
+
+use super::batch::Paid;
+use super::life::{Mark, Run};
+use super::ops::What;
+use super::{From, Kind, WhatIf};
+use longpole_model::interaction::{MachineId, QueueId};
+use longpole_model::tokens::{Origin, Taken};
+
+impl WhatIf {
+    /// A put: what a call costs, if it is one.
+    pub(super) fn pay(&mut self, machine: MachineId, queue: QueueId, n: u64) -> Option<Paid> {
+        let kind = self.kind(queue);
+        let life = self.life(machine);
+        let (key, serving) = (life.key, life.serving);
+        match (kind, &mut life.caller) {
+            (Kind::Calls | Kind::Signals, Some(caller)) => {
+                let items = caller.items();
+                caller.called(key);
+                Some(Paid { by: machine, items })
+            }
+            (Kind::Calls | Kind::Signals, None) => match life.run {
+                Run::Serves(paid) | Run::Served(paid) => Some(paid),
+                _ => serving,
+            },
+            (Kind::Replies, _) => life.serving.take(),
+            (Kind::Items, caller) => {
+                if let Some(caller) = caller {
+                    caller.moved(queue, n);
+                }
+                None
+            }
+        }
+    }
+
+    /// After a put.
+    pub(super) fn begin_call(&mut self, machine: MachineId, queue: QueueId, paid: Option<Paid>) {
+        if !self.is_batched {
+            return;
+        }
+        let kind = self.kind(queue);
+        let life = self.life(machine);
+        match (kind, life.run) {
+            (Kind::Calls, _) if life.caller.is_some() && !life.asynchronous && life.calling.is_none() => {
+                life.calling = paid;
+                self.op(machine, What::Mark(Mark::Called));
+            }
+            (Kind::Replies, Run::Serves(paid)) => life.run = Run::Served(paid),
+            (Kind::Replies, _) => {}
+            // Who does something else while it waits for a reply does not wait for it.
+            _ => life.asynchronous |= life.calling.take().is_some(),
+        }
+    }
+
+    /// Before a get. Says whether it ends a call whose whole way is told: the machine has waited for its end already.
+    pub(super) fn end_call(&mut self, machine: MachineId, queue: QueueId, taken: &Taken<From>) -> bool {
+        if !self.is_batched || taken.units == 0 {
+            return false;
+        }
+        let paid = if let Origin::From(from) = taken.cause { from.paid } else { None };
+        let kind = self.kind(queue);
+        let life = self.life(machine);
+        let is_told = life.block.is_none();
+        match (kind, paid) {
+            (Kind::Replies, _) => {
+                let Some(paid) = life.calling.take() else { return false };
+                self.less(machine, Mark::Called, paid);
+                return is_told;
+            }
+            (Kind::Calls | Kind::Signals, Some(paid)) if is_told && life.calling.is_none() => {
+                let run = if kind == Kind::Calls { Run::Serves(paid) } else { Run::Served(paid) };
+                match std::mem::replace(&mut life.run, run) {
+                    Run::Unknown => life.run = Run::Unknown,
+                    Run::Woken => {}
+                    Run::Serves(before) | Run::Served(before) => {
+                        self.less(machine, Mark::Woken, before);
+                        self.op(machine, What::Mark(Mark::Woken));
+                    }
+                }
+            }
+            _ => {
+                life.asynchronous |= life.calling.take().is_some();
+                self.run_ends(machine);
+            }
+        }
+        false
+    }
+
+    /// After a get: whether what is done from now on belongs to a call.
+    pub(super) fn serve(&mut self, machine: MachineId, queue: QueueId, taken: &Taken<From>) {
+        let kind = self.kind(queue);
+        let life = self.life(machine);
+        let paid = if let Origin::From(from) = taken.cause { from.paid } else { None };
+        match kind {
+            Kind::Calls | Kind::Signals => life.serving = paid.filter(|_| !matches!(life.run, Run::Serves(_) | Run::Served(_))),
+            Kind::Replies => {}
+            Kind::Items => {
+                life.serving = None;
+                life.took = true;
+                if let Some(caller) = &mut life.caller {
+                    caller.moved(queue, taken.units);
+                }
+            }
+        }
+    }
+
+    /// It was woken, and what it does from now on may be for a call.
+    pub(super) fn is_woken(&mut self, machine: MachineId) {
+        if self.is_batched && matches!(self.life(machine).run, Run::Unknown | Run::Woken) {
+            self.life(machine).run = Run::Woken;
+            self.op(machine, What::Mark(Mark::Woken));
+        }
+    }
+
+    /// It begins to wait.
+    pub(super) fn waits(&mut self, machine: MachineId) {
+        if self.is_batched {
+            self.run_ends(machine);
+        }
+    }
+
+    /// What it does next is for somebody else, unless it has not replied yet.
+    fn run_ends(&mut self, machine: MachineId) {
+        let life = self.life(machine);
+        match life.run {
+            Run::Serves(_) => {}
+            Run::Unknown | Run::Woken => life.run = Run::Unknown,
+            Run::Served(paid) => {
+                life.run = Run::Unknown;
+                self.less(machine, Mark::Woken, paid);
+            }
+        }
+    }
+
+    fn less(&mut self, machine: MachineId, since: Mark, paid: Paid) {
+        let key = self.life(machine).key;
+        self.op(machine, What::Less { since, paid, key });
+    }
+}
