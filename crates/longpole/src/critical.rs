@@ -13,6 +13,8 @@ use longpole_analysis::standout;
 use longpole_analysis::waits::Waits;
 use longpole_analysis::what_if::{self, propose, Scenario, WhatIf};
 use longpole_trace::{Catalogue, Item};
+use longpole_model::causes::is_named_as_recorder;
+use longpole_model::linux::Linux;
 
 /// Tokens in flight may take less than where nothing but predictions is asked for: the path remembers them, too.
 const MOST_BYTES: usize = 64 << 20;
@@ -65,7 +67,12 @@ pub fn read(interactions: &Interactions, passed: Passed, lost: u64) -> anyhow::R
         Err(_) => predict(propose::first(&plain))?.predictions,
     };
     let brings = fix.and_then(|fix| predictions.iter().find(|prediction| prediction.change == fix.text));
-    let verdict = standout::judge(&answer, segments, &standings, brings, lost, &rules.path);
+    let recorders = interactions.recorders();
+    let is_recorder = |machine: &str| match &recorders {
+        Some(known) => known.contains(machine),
+        None => is_named_as_recorder(machine),
+    };
+    let verdict = standout::judge(&answer, segments, &standings, brings, lost, &is_recorder, &rules.path);
     let decides = standout::decides(&verdict, &rules.path);
     let participation = Participation::new(&answer, segments);
     let findings = Critical::findings(&participation, &waits, &rules);

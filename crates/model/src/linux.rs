@@ -322,7 +322,7 @@ impl Linux {
                     let name = file.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
                     // As much of it as the kernel keeps.
                     let thread = &mut self.threads[id.0 as usize];
-                    (thread.name, thread.kernel) = (name[..name.len().min(15)].to_vec(), false);
+                    (thread.name, thread.kernel, thread.executed) = (name[..name.len().min(15)].to_vec(), false, true);
                     if let Some(process) = thread.process {
                         self.files.exec(process);
                     }

@@ -34,6 +34,7 @@ pub(super) struct Thread {
     pub comm: Vec<u8>,
     pub renames: u8,
     pub recorder: bool,
+    pub forked_by_recorder: bool,
     /// Of the command that was recorded, or of those that it started.
     pub of_command: bool,
     pub kernel: Kernel,
@@ -354,6 +355,8 @@ impl Composer {
         let by = parent.map(|parent| self.machine(catalogue, parent));
         let machine = self.named(catalogue, at);
         match by {
+        self.threads[at as usize].forked_by_recorder =
+            self.about.recorder.is_some() && parent.is_some_and(|parent| self.threads[parent as usize].recorder);
             Some(by) => self.emit(Deed::Fork { machine, cause: Cause { by, at: None, link: None } }),
             None => self.emit(Deed::Here { machine }),
         }
@@ -365,6 +368,9 @@ impl Composer {
     fn goes_on(&mut self, catalogue: &Catalogue, at: u32) {
         if !self.has_other_name(at) {
             return;
+        if self.threads[at as usize].forked_by_recorder {
+            self.is_own_program(at);
+        }
         }
         let Some(by) = self.threads[at as usize].machine.take() else { return };
         let thread = &mut self.threads[at as usize];
