@@ -229,6 +229,8 @@ macro_rules! roles {
             event: Spanned<String>,
             #[serde(rename = "do")]
             action: Spanned<String>,
+            /// Only of classes that have this field: events of one name that two tracers mean differently.
+            with: Option<String>,
             $($role: Option<Spanned<String>>,)*
         }
 
@@ -257,6 +259,7 @@ roles!(tid, name, state, to, to_name, parent, process, cpu, number, result, abou
 struct Rule {
     pattern: Pattern,
     action: Action,
+    with: Option<String>,
     roles: Roles<Option<Template>>,
 }
 
@@ -278,7 +281,7 @@ impl LinuxRules {
             let action = place.action(&Action::ALL, &entry.action)?;
             let pattern = Pattern::new(entry.event.get_ref());
             let roles = entry.roles().each(|text| place.template(*text, pattern.stars()))?;
-            rules.push(Rule { pattern, action, roles });
+            rules.push(Rule { pattern, action, with: entry.with, roles });
         }
         Ok(LinuxRules { rules })
     }
@@ -295,6 +298,9 @@ impl LinuxRules {
     pub(crate) fn compile(&self, class: &Class, names: &mut Names) -> Option<KernelPlan> {
         for rule in &self.rules {
             let Some(captures) = rule.pattern.captures(&class.event_name) else { continue };
+            if rule.with.as_ref().is_some_and(|field| field_of(class, field).is_none()) {
+                continue;
+            }
             let source = |template: &Option<Template>| {
                 Ok::<Source, Infallible>(match template {
                     None => Source::None,
