@@ -96,6 +96,11 @@ pub enum Fact<'a> {
         name: NameId,
         arguments: Arguments,
     },
+    /// A signal was sent to a thread, or to the process whose thread it is.
+    Signal {
+        tid: i32,
+        signal: i64,
+    },
     SyscallLeave {
         name: NameId,
         result: Option<i64>,
@@ -174,11 +179,12 @@ enum Action {
     TimerCancel,
     TimerEnter,
     TimerLeave,
+    Signal,
     Ignore,
 }
 
 impl Action {
-    const ALL: [(&'static str, Action); 31] = [
+    const ALL: [(&'static str, Action); 32] = [
         ("switch", Action::Switch),
         ("waking", Action::Waking),
         ("woken", Action::Woken),
@@ -209,6 +215,7 @@ impl Action {
         ("timer_cancel", Action::TimerCancel),
         ("timer_enter", Action::TimerEnter),
         ("timer_leave", Action::TimerLeave),
+        ("signal", Action::Signal),
         ("ignore", Action::Ignore),
     ];
 }
@@ -467,6 +474,7 @@ impl KernelPlan {
                 now: roles.second.number(fields),
             },
             Action::TimerLeave => Fact::TimerLeave { timer: roles.about.address(fields)? },
+            Action::Signal => Fact::Signal { tid: tid()?, signal: number()? },
             Action::Ignore => return None,
         })
     }
