@@ -27,6 +27,14 @@ pub enum Scope {
     Lock,
     /// Machines that wait for nobody but each other.
     Knot,
+    /// CPUs that were idle while a thread waited for another one.
+    Idle,
+    /// Interrupts on another CPU than whom they wake.
+    Interrupt,
+    /// Missing pages.
+    Fault,
+    /// A lock of a program without probes.
+    Futex,
 }
 
 impl Scope {
@@ -45,6 +53,10 @@ impl Scope {
             Scope::Look => &["machine", "queue", "share", "count", "vain_per_item"],
             Scope::Lock => &["queue", "share", "count", "contended", "waiters"],
             Scope::Knot => &["machines", "foremost", "foremost_share", "share", "count"],
+            Scope::Idle => &["machine", "share", "count", "part"],
+            Scope::Interrupt => &["machine", "interrupt", "share", "count", "away", "on_path"],
+            Scope::Fault => &["machine", "share", "count", "per_ms"],
+            Scope::Futex => &["machine", "address", "share", "count", "threads", "waiters", "handed_on", "on_path"],
         }
     }
 }

@@ -24,6 +24,7 @@ pub mod folded;
 pub mod histogram;
 pub mod journeys;
 pub mod keepers;
+pub mod kernel_facts;
 pub mod latency;
 pub mod lineage;
 pub mod linux_account;

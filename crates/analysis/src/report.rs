@@ -2,6 +2,7 @@
 
 use crate::cpu::{self, Activities, Cpu};
 use crate::findings::{Facts, Finding, Rules};
+use crate::kernel_facts::{KernelFacts, OnPath};
 use crate::latency::{Latencies, Latency};
 use crate::lineage::{Answer, Profiled, Row};
 use crate::linux_account::Account;
@@ -14,6 +15,7 @@ use crate::stages::Stages;
 use crate::verdict::{Judge, Verdict, VerdictKind};
 use crate::waits;
 use crate::what_if::Prediction;
+use longpole_model::linux::Linux;
 use longpole_model::rules::RuleError;
 use longpole_model::system::System;
 use longpole_trace::event::{Catalogue, Item, Loss, StreamKind};
@@ -63,10 +65,15 @@ pub struct Critical {
     pub findings: Vec<Finding>,
 }
 
+/// What the kernel's events tell beside the path, and what of the path its threads have.
+pub type Told<'a> = (&'a KernelFacts, &'a Linux, &'a OnPath);
+
 impl Critical {
     /// What the path and the waits show beside the verdict.
-    pub fn findings(participation: &Participation, waits: &waits::Answer, rules: &Rules) -> Vec<Finding> {
-        rules.judge(&path_facts::facts(participation, waits))
+    pub fn findings(participation: &Participation, waits: &waits::Answer, kernel: Option<Told<'_>>, rules: &Rules) -> Vec<Finding> {
+        let mut facts = path_facts::facts(participation, waits);
+        facts.extend(kernel.iter().flat_map(|(told, linux, path)| told.facts(linux, path)));
+        rules.judge(&facts)
     }
 }
 

@@ -138,15 +138,8 @@ fn error(shares: &[f64]) -> f64 {
     2.0 * (squares / (count - 1.0) / count).sqrt()
 }
 
-/// The recorder, which has begun the command.
-const RECORDER: &str = "longpole";
-
-fn is_recorder(machine: &str) -> bool {
-    machine.strip_prefix(RECORDER).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '.']))
-}
-
-/// How often the path goes from one machine to another.
-fn handovers(path: &Path) -> u64 {
+/// How often the path goes from one machine to another. The recorder has only begun the command.
+fn handovers(path: &Path, is_recorder: &dyn Fn(&str) -> bool) -> u64 {
     let (mut last, mut count) = (None, 0);
     for stretch in path.stretches().filter(|stretch| path.kind(stretch.of) != Kind::Link) {
         let machine = path.machine(stretch.of);
@@ -178,13 +171,14 @@ pub fn decides(verdict: &Verdict, thresholds: &PathThresholds) -> bool {
     verdict.kind == VerdictKind::Bottleneck && verdict.unknown_share.is_some_and(|share| share <= thresholds.max_unknown)
 }
 
-/// `fix` is what [`Standing::fix`] of the first would bring, if that was asked.
+/// `fix` is what [`Standing::fix`] of the first would bring, if that was asked; `is_recorder` knows the machines that have recorded.
 pub fn judge(
     answer: &Answer,
     path: &Path,
     standings: &[Standing],
     fix: Option<&Prediction>,
     lost: u64,
+    is_recorder: &dyn Fn(&str) -> bool,
     thresholds: &PathThresholds,
 ) -> Verdict {
     let unknown = answer.unknown_ns as f64 / answer.length_ns.max(1) as f64;
@@ -206,7 +200,7 @@ pub fn judge(
     let Some(first) = first else { return nothing("nothing happens".to_owned()) };
     let name = format!("{}::{}", first.class, first.state);
     let said = format!("{} ± {} of the critical path", percent(first.share), percent(first.error));
-    if let Some(reason) = reason(answer, path, standings, first, fix, thresholds) {
+    if let Some(reason) = reason(answer, path, standings, first, fix, is_recorder, thresholds) {
         return nothing(format!("{name} has the most, {said}, but {reason}"));
     }
     let what = match first.kind {
@@ -238,6 +232,7 @@ fn reason(
     standings: &[Standing],
     first: &Standing,
     fix: Option<&Prediction>,
+    is_recorder: &dyn Fn(&str) -> bool,
     thresholds: &PathThresholds,
 ) -> Option<String> {
     if matches!(first.kind, Kind::Unknown | Kind::Blocked) || first.kind == Kind::Link && first.state == "UNKNOWN" {
@@ -266,7 +261,7 @@ fn reason(
             ));
         }
     }
-    if handovers(path) == 0 {
+    if handovers(path, is_recorder) == 0 {
         return Some("no machine waits for another".to_owned());
     }
     // Who calls once for more items than were tried loses by that; nothing follows from it.

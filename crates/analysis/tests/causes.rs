@@ -177,7 +177,7 @@ fn the_command_s_end_is_the_end_and_what_comes_after_it_does_not_count() {
     kernel.switch(160, 0, 11, DEAD, 0);
     kernel.switch(500, 0, 0, 0, 12);
     kernel.switch(600, 0, 12, BLOCKED, 0);
-    let composed = compose(&kernel, About { command: Some(11) });
+    let composed = compose(&kernel, About { command: Some(11), recorder: None });
     assert_eq!((composed.answer.end_machine.as_str(), composed.answer.end_ns), ("t11", 160));
 }
 

@@ -6,12 +6,15 @@ use crate::keepers;
 use crate::kept::Keeper;
 use anyhow::{anyhow, bail, Context};
 use longpole_analysis::findings::Rules;
+use longpole_analysis::kernel_facts::{KernelFacts, OnPath};
 use longpole_analysis::lineage::{self, Lineage};
 use longpole_analysis::participation::Participation;
 use longpole_analysis::report::Critical;
 use longpole_analysis::standout;
 use longpole_analysis::waits::Waits;
 use longpole_analysis::what_if::{self, propose, Scenario, WhatIf};
+use longpole_model::causes::is_named_as_recorder;
+use longpole_model::linux::Linux;
 use longpole_trace::{Catalogue, Item};
 
 /// Tokens in flight may take less than where nothing but predictions is asked for: the path remembers them, too.
@@ -46,7 +49,8 @@ impl Passed {
 }
 
 /// The path, what decides, and what changing that brings. `lost`: events that are missing in the trace.
-pub fn read(interactions: &Interactions, passed: Passed, lost: u64) -> anyhow::Result<Critical> {
+/// `kernel`: what the kernel's events tell beside that.
+pub fn read(interactions: &Interactions, passed: Passed, lost: u64, kernel: Option<(&KernelFacts, &Linux)>) -> anyhow::Result<Critical> {
     let rules = Rules::built_in().context("a built-in rule file is wrong")?;
     let kept = passed.keeper.kept(interactions.vocabulary());
     let mut answer = interactions.path(passed.lineage)?;
@@ -65,9 +69,16 @@ pub fn read(interactions: &Interactions, passed: Passed, lost: u64) -> anyhow::R
         Err(_) => predict(propose::first(&plain))?.predictions,
     };
     let brings = fix.and_then(|fix| predictions.iter().find(|prediction| prediction.change == fix.text));
-    let verdict = standout::judge(&answer, segments, &standings, brings, lost, &rules.path);
+    let recorders = interactions.recorders();
+    let is_recorder = |machine: &str| match &recorders {
+        Some(known) => known.contains(machine),
+        None => is_named_as_recorder(machine),
+    };
+    let verdict = standout::judge(&answer, segments, &standings, brings, lost, &is_recorder, &rules.path);
     let decides = standout::decides(&verdict, &rules.path);
     let participation = Participation::new(&answer, segments);
-    let findings = Critical::findings(&participation, &waits, &rules);
+    let on_path = kernel.map(|_| OnPath::new(segments, (answer.start_ns, answer.length_ns), &interactions.seats()));
+    let told = kernel.zip(on_path.as_ref()).map(|((facts, linux), on_path)| (facts, linux, on_path));
+    let findings = Critical::findings(&participation, &waits, told, &rules);
     Ok(Critical { verdict, decides, predictions, participation, findings, answer })
 }

@@ -14,8 +14,8 @@ use longpole_model::causes::{About, Composer, Seat, Told};
 use longpole_model::interaction::{Deed, Interaction, Vocabulary};
 use longpole_model::machine_log::{Reader, Writer};
 use longpole_model::rules::Rules;
-use longpole_trace::{Catalogue, Item, Moment, Options as Part, Trace};
-use std::collections::HashMap;
+use longpole_trace::{Catalogue, Item, Moment, Options as Part, Recording, Trace};
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -71,6 +71,16 @@ pub fn of(path: &Path, part: Part, rules: Rules) -> anyhow::Result<Interactions>
     Interactions::of_trace(path, part, rules)
 }
 
+fn about(trace: &Trace) -> About {
+    let told = |of: fn(&Recording) -> Option<i32>| trace.recordings().iter().find_map(of);
+    // In a pid namespace of its own, it has another number in the kernel's events.
+    let same = |recording: &Recording| !recording.kernel_events.as_ref().is_some_and(|kernel| kernel.foreign_pids);
+    About {
+        command: told(|recording| recording.command_pid),
+        recorder: told(|recording| recording.recorder_pid).filter(|_| trace.recordings().iter().all(same)),
+    }
+}
+
 impl Interactions {
     fn of_log(path: &Path, part: Part) -> anyhow::Result<Interactions> {
         if let (Some(Moment::OfDay(_)), _) | (_, Some(Moment::OfDay(_))) = (part.begin, part.end) {
@@ -88,7 +98,7 @@ impl Interactions {
         if let several @ 2.. = kernel::sources(&paths, &trace) {
             bail!("the kernel's events of {several} recordings cannot be told as one, since their threads and times are not the same; ask each by itself");
         }
-        let about = About { command: trace.recordings().iter().find_map(|recording| recording.command_pid) };
+        let about = about(&trace);
         let composer = Composer::with_rules(rules, about).context("a built-in rule file is wrong")?;
         let composed = Composed { trace, composer, finished: false };
         Ok(Interactions::new(path, Source::Trace(Box::new(composed)), part))
@@ -192,6 +202,11 @@ impl Interactions {
             }
         }
         seats
+    }
+
+    /// Which of the machines are the recorder, where the trace can tell.
+    pub fn recorders(&self) -> Option<HashSet<&str>> {
+        self.composer().map(|composer| composer.recorders().collect())
     }
 
     /// Of what they are, and up to when.

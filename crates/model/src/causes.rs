@@ -18,6 +18,8 @@ mod probes;
 mod threads;
 mod waits;
 
+pub use naming::is_named_as_recorder;
+
 use crate::hash::IdMap;
 use crate::interaction::{Cause, Deed, Interaction, MachineId, QueueId, Vocabulary};
 use crate::linux::Linux;
@@ -35,6 +37,8 @@ use threads::Thread;
 pub struct About {
     /// The process whose end is the end: the command that was recorded.
     pub command: Option<i32>,
+    /// The process that recorded. None: it is known by its name.
+    pub recorder: Option<i32>,
 }
 
 /// What the interactions cannot say of themselves.

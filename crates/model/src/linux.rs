@@ -15,6 +15,7 @@ mod cpus;
 mod files;
 mod known;
 mod reasons;
+mod signals;
 mod state;
 mod threads;
 
@@ -51,6 +52,7 @@ pub struct Linux {
     pub contexts: Vec<Context>,
     context_ids: HashMap<Key, ContextId>,
     files: files::Files,
+    signals: signals::Signals,
     pub(crate) timers: Timers,
     pub(crate) asked: (i64, i64),
     begin_ns: Option<i64>,
@@ -139,6 +141,7 @@ impl Linux {
             contexts: Vec::new(),
             context_ids: HashMap::new(),
             files: files::Files::default(),
+            signals: signals::Signals::default(),
             timers: Timers::default(),
             asked: (begin_ns, end_ns),
             begin_ns: None,
@@ -322,7 +325,7 @@ impl Linux {
                     let name = file.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
                     // As much of it as the kernel keeps.
                     let thread = &mut self.threads[id.0 as usize];
-                    (thread.name, thread.kernel) = (name[..name.len().min(15)].to_vec(), false);
+                    (thread.name, thread.kernel, thread.executed) = (name[..name.len().min(15)].to_vec(), false, true);
                     if let Some(process) = thread.process {
                         self.files.exec(process);
                     }
@@ -332,11 +335,13 @@ impl Linux {
             Fact::Exit { tid } => {
                 self.runs(cpu, t_ns, tid, watch);
                 let thread = self.thread(tid, &[], false);
+                self.ends(thread, watch);
                 self.threads[thread.0 as usize].exiting = true;
                 self.files.gone(tid);
                 let (by, covered) = (Waker::Thread(thread), self.covers(t_ns));
                 watch.hopped(&Hop { t_ns, cpu, by, call: None, covered, step: Step::Exit { thread } });
             }
+            Fact::Signal { tid, signal } => self.signalled(cpu, t_ns, tid, signal),
             Fact::Running { tid } => {
                 self.leads_now(cpu, tid, t_ns, watch);
                 if matches!(self.cpus[cpu.0 as usize].base, Base::Thread(known) if self.threads[known.0 as usize].tid != tid) {
@@ -397,7 +402,14 @@ impl Linux {
                 let call = (Mode::Syscall, Some(Entered { name, t_ns: Some(t_ns), arguments }));
                 let thread = self.set_mode(cpu, call);
                 if let Some(thread) = thread {
+                    self.outlived(thread);
                     watch.moment(Moment::Mode { thread });
+                }
+                if let ("kill" | "tkill" | "tgkill", Some(to), Some(signal)) = (self.names.text(name), arguments.about, arguments.second) {
+                    // Groups of processes are sent to by numbers below 1.
+                    if let Some(tid) = i32::try_from(to).ok().filter(|&tid| tid > 0) {
+                        self.signalled(cpu, t_ns, tid, signal);
+                    }
                 }
                 if self.covers(t_ns) {
                     watch.entered(thread, name, t_ns);
@@ -419,8 +431,9 @@ impl Linux {
                     self.has_returned(thread, &call, result, t_ns, watch);
                 }
                 if self.covers(t_ns) {
+                    let arguments = entered.map(|call| call.arguments).unwrap_or_default();
                     let (name, begin_ns) = entered.map_or((name, None), |call| (call.name, call.t_ns));
-                    watch.returned(&Call { thread, name, begin_ns, end_ns: t_ns, result });
+                    watch.returned(&Call { thread, name, begin_ns, end_ns: t_ns, result, arguments });
                 }
             }
         }
@@ -454,6 +467,24 @@ impl Linux {
             _ => self.close(id, t_ns, watch),
         }
         Some(id)
+    }
+
+    /// Since when a CPU is idle, or since what was told last of it. None: it is not, or a thread stands in its queue.
+    pub fn idle_since(&self, cpu: CpuId) -> Option<i64> {
+        let cpu = self.cpus.get(cpu.0 as usize).filter(|cpu| cpu.base == Base::Idle && cpu.ready_ns.is_none())?;
+        Some(cpu.since_ns)
+    }
+
+    /// In no system call, as far as is known.
+    pub fn runs_a_program(&self, id: ThreadId) -> bool {
+        let thread = &self.threads[id.0 as usize];
+        !thread.kernel && thread.mode != Mode::Syscall
+    }
+
+    /// It is known to be in no system call: where the trace tells of calls, also who has made none by now.
+    pub fn calls_nothing(&self, id: ThreadId) -> bool {
+        let known = self.threads[id.0 as usize].mode != Mode::Unknown || self.system_calls.in_all > 0;
+        known && self.runs_a_program(id)
     }
 
     /// To be called once, after the last event.

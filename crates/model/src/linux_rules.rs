@@ -96,6 +96,11 @@ pub enum Fact<'a> {
         name: NameId,
         arguments: Arguments,
     },
+    /// A signal was sent to a thread, or to the process whose thread it is.
+    Signal {
+        tid: i32,
+        signal: i64,
+    },
     SyscallLeave {
         name: NameId,
         result: Option<i64>,
@@ -174,11 +179,12 @@ enum Action {
     TimerCancel,
     TimerEnter,
     TimerLeave,
+    Signal,
     Ignore,
 }
 
 impl Action {
-    const ALL: [(&'static str, Action); 31] = [
+    const ALL: [(&'static str, Action); 32] = [
         ("switch", Action::Switch),
         ("waking", Action::Waking),
         ("woken", Action::Woken),
@@ -209,6 +215,7 @@ impl Action {
         ("timer_cancel", Action::TimerCancel),
         ("timer_enter", Action::TimerEnter),
         ("timer_leave", Action::TimerLeave),
+        ("signal", Action::Signal),
         ("ignore", Action::Ignore),
     ];
 }
@@ -229,6 +236,8 @@ macro_rules! roles {
             event: Spanned<String>,
             #[serde(rename = "do")]
             action: Spanned<String>,
+            /// Only of classes that have this field: events of one name that two tracers mean differently.
+            with: Option<String>,
             $($role: Option<Spanned<String>>,)*
         }
 
@@ -257,6 +266,7 @@ roles!(tid, name, state, to, to_name, parent, process, cpu, number, result, abou
 struct Rule {
     pattern: Pattern,
     action: Action,
+    with: Option<String>,
     roles: Roles<Option<Template>>,
 }
 
@@ -278,7 +288,7 @@ impl LinuxRules {
             let action = place.action(&Action::ALL, &entry.action)?;
             let pattern = Pattern::new(entry.event.get_ref());
             let roles = entry.roles().each(|text| place.template(*text, pattern.stars()))?;
-            rules.push(Rule { pattern, action, roles });
+            rules.push(Rule { pattern, action, with: entry.with, roles });
         }
         Ok(LinuxRules { rules })
     }
@@ -295,6 +305,9 @@ impl LinuxRules {
     pub(crate) fn compile(&self, class: &Class, names: &mut Names) -> Option<KernelPlan> {
         for rule in &self.rules {
             let Some(captures) = rule.pattern.captures(&class.event_name) else { continue };
+            if rule.with.as_ref().is_some_and(|field| field_of(class, field).is_none()) {
+                continue;
+            }
             let source = |template: &Option<Template>| {
                 Ok::<Source, Infallible>(match template {
                     None => Source::None,
@@ -461,6 +474,7 @@ impl KernelPlan {
                 now: roles.second.number(fields),
             },
             Action::TimerLeave => Fact::TimerLeave { timer: roles.about.address(fields)? },
+            Action::Signal => Fact::Signal { tid: tid()?, signal: number()? },
             Action::Ignore => return None,
         })
     }

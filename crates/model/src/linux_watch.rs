@@ -3,7 +3,7 @@
 //! Everything is told when it is over, since only then it is known. Times are clipped to the range that was asked for; pieces of no length are
 //! not told. An analysis keeps sums of what it hears; names are looked up in [`crate::linux::Linux`] at the end.
 
-use crate::linux::FileKind;
+use crate::linux::{Arguments, FileKind};
 use crate::linux_net::Hop;
 use crate::linux_rules::Key;
 use crate::names::NameId;
@@ -195,6 +195,7 @@ pub struct Call {
     pub begin_ns: Option<i64>,
     pub end_ns: i64,
     pub result: Option<i64>,
+    pub arguments: Arguments,
 }
 
 /// What happens now, for those who ask who moves whom. Told for all of the trace, also before the range that was asked for.
@@ -231,6 +232,12 @@ pub enum Moment {
     Forked {
         thread: ThreadId,
         parent: Option<ThreadId>,
+    },
+    /// It ends because of a signal that another one sent at that time.
+    Killed {
+        thread: ThreadId,
+        by: ThreadId,
+        t_ns: i64,
     },
     /// A softirq shall be handled on this CPU.
     Raised {
@@ -305,6 +312,95 @@ pub trait Watch {
 
 /// Nobody listens.
 impl Watch for () {}
+
+/// Two who listen to the same.
+impl<A: Watch, B: Watch> Watch for (&mut A, &mut B) {
+    #[inline]
+    fn moment(&mut self, moment: Moment) {
+        self.0.moment(moment);
+        self.1.moment(moment);
+    }
+
+    fn occupied(&mut self, cpu: CpuId, by: Occupant, base: Base, mode: Mode, begin_ns: i64, end_ns: i64) {
+        self.0.occupied(cpu, by, base, mode, begin_ns, end_ns);
+        self.1.occupied(cpu, by, base, mode, begin_ns, end_ns);
+    }
+
+    fn claimed(&mut self, cpu: CpuId, base: Base, ns: u64, interrupts_ns: u64) {
+        self.0.claimed(cpu, base, ns, interrupts_ns);
+        self.1.claimed(cpu, base, ns, interrupts_ns);
+    }
+
+    fn retracted(&mut self, cpu: CpuId, by: Occupant, base: Base, mode: Mode, begin_ns: i64, end_ns: i64) {
+        self.0.retracted(cpu, by, base, mode, begin_ns, end_ns);
+        self.1.retracted(cpu, by, base, mode, begin_ns, end_ns);
+    }
+
+    fn was(&mut self, thread: ThreadId, state: ThreadState, begin_ns: i64, end_ns: i64) {
+        self.0.was(thread, state, begin_ns, end_ns);
+        self.1.was(thread, state, begin_ns, end_ns);
+    }
+
+    fn blocked(&mut self, thread: ThreadId, why: Why, begin_ns: i64, end_ns: i64) {
+        self.0.blocked(thread, why, begin_ns, end_ns);
+        self.1.blocked(thread, why, begin_ns, end_ns);
+    }
+
+    fn waited(&mut self, wait: &Wait) {
+        self.0.waited(wait);
+        self.1.waited(wait);
+    }
+
+    fn started(&mut self, start: &Start) {
+        self.0.started(start);
+        self.1.started(start);
+    }
+
+    fn stopped(&mut self, thread: ThreadId, cpu: CpuId, begin_ns: i64, end_ns: i64, own_ns: u64) {
+        self.0.stopped(thread, cpu, begin_ns, end_ns, own_ns);
+        self.1.stopped(thread, cpu, begin_ns, end_ns, own_ns);
+    }
+
+    fn woken(&mut self, thread: ThreadId, wake: &Wake) {
+        self.0.woken(thread, wake);
+        self.1.woken(thread, wake);
+    }
+
+    fn handled(&mut self, handling: &Handling) {
+        self.0.handled(handling);
+        self.1.handled(handling);
+    }
+
+    fn entered(&mut self, thread: Option<ThreadId>, name: NameId, t_ns: i64) {
+        self.0.entered(thread, name, t_ns);
+        self.1.entered(thread, name, t_ns);
+    }
+
+    fn returned(&mut self, call: &Call) {
+        self.0.returned(call);
+        self.1.returned(call);
+    }
+
+    fn allowed(&mut self, thread: ThreadId, t_ns: i64) {
+        self.0.allowed(thread, t_ns);
+        self.1.allowed(thread, t_ns);
+    }
+
+    fn faulted(&mut self, thread: Option<ThreadId>, name: NameId, t_ns: i64) {
+        self.0.faulted(thread, name, t_ns);
+        self.1.faulted(thread, name, t_ns);
+    }
+
+    fn expired(&mut self, expiry: &Expiry) {
+        self.0.expired(expiry);
+        self.1.expired(expiry);
+    }
+
+    fn hopped(&mut self, hop: &Hop<'_>) {
+        self.0.hopped(hop);
+        self.1.hopped(hop);
+    }
+}
 
 /// What a context is called.
 pub(crate) fn softirq_name(number: i64) -> Option<&'static str> {

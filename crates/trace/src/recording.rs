@@ -32,6 +32,8 @@ pub struct Recording {
     pub command: serde_json::Value,
     /// The process in which the command was started.
     pub command_pid: Option<i32>,
+    /// The process that recorded.
+    pub recorder_pid: Option<i32>,
     pub lanes: Vec<Lane>,
     pub interface_packets: Option<InterfacePackets>,
     pub kernel_events: Option<KernelEvents>,

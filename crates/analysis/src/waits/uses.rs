@@ -63,22 +63,29 @@ impl Uses {
     pub fn locked(&mut self, queue: QueueId, blocked: Option<u64>, now: u64) {
         let Some(lock) = self.locks.get_mut(&queue) else { return };
         lock.takings += 1;
-        let Some(mut since) = blocked.filter(|&since| since < now) else { return };
-        lock.contended += 1;
-        lock.waited_ns += now - since;
-        if now - since > lock.longest.1 - lock.longest.0 {
-            lock.longest = (since, now);
+        if let Some(since) = blocked.filter(|&since| since < now) {
+            lock.waited(since, now, MOST_APART);
         }
-        // Waits end one after the other, but may have begun whenever.
-        while let Some(&(start, end)) = lock.apart.last().filter(|last| last.1 >= since) {
-            lock.apart.pop();
-            lock.contended_ns -= end - start;
+    }
+}
+
+impl Lock {
+    /// Waits end one after the other, but may have begun whenever.
+    pub fn waited(&mut self, mut since: u64, now: u64, most_apart: usize) {
+        self.contended += 1;
+        self.waited_ns += now - since;
+        if now - since > self.longest.1 - self.longest.0 {
+            self.longest = (since, now);
+        }
+        while let Some(&(start, end)) = self.apart.last().filter(|last| last.1 >= since) {
+            self.apart.pop();
+            self.contended_ns -= end - start;
             since = since.min(start);
         }
-        lock.contended_ns += now - since;
-        if lock.apart.len() >= MOST_APART {
-            lock.apart.drain(..MOST_APART / 2);
+        self.contended_ns += now - since;
+        if self.apart.len() >= most_apart {
+            self.apart.drain(..most_apart / 2);
         }
-        lock.apart.push((since, now));
+        self.apart.push((since, now));
     }
 }

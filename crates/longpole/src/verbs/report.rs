@@ -9,6 +9,7 @@ use crate::verbs::{latency, queues};
 use crate::{interactions, keepers, pass, repeated, strip};
 use anyhow::{bail, Context};
 use longpole_analysis::journeys::Journeys;
+use longpole_analysis::kernel_facts::KernelFacts;
 use longpole_analysis::packet_loss::Places;
 use longpole_analysis::repeated::{Repeated, Run};
 use longpole_analysis::report::{Pass, Report};
@@ -101,15 +102,19 @@ fn of_one(input: &Input, path: &Path) -> anyhow::Result<Whole> {
     let mut interactions = interactions::of(path, input.options(), input.rules()?)?;
     let Some(trace) = interactions.trace() else {
         let passed = Passed::of(&mut interactions, |_, _| {})?;
-        return Ok(Whole { report: Report::of_machines(critical::read(&interactions, passed, 0)?), from: None });
+        return Ok(Whole { report: Report::of_machines(critical::read(&interactions, passed, 0, None)?), from: None });
     };
     let mut stages = Stages::new(input)?;
     let begin_ns = kernel::begin_ns(input, trace);
     let mut model = (kernel::sources(&paths, trace) > 0).then(|| Model::of(input, trace)).transpose()?;
-    let mut journeys = Journeys::new(None);
+    let (mut journeys, mut facts) = (Journeys::new(None), KernelFacts::default());
     let passed = Passed::of(&mut interactions, |catalogue, item| {
         let in_part = match &mut model {
-            Some(model) => model.item(catalogue, item, &mut journeys),
+            Some(model) => {
+                let in_part = model.item(catalogue, item, &mut (&mut journeys, &mut facts));
+                facts.after(&model.linux);
+                in_part
+            }
             None => kernel::time_of(item) >= begin_ns,
         };
         if in_part {
@@ -120,13 +125,16 @@ fn of_one(input: &Input, path: &Path) -> anyhow::Result<Whole> {
         let inputs = stages.pass.inputs();
         (inputs.lost, inputs.kernel_lost)
     };
+    if let Some(model) = &mut model {
+        model.linux.finish(&mut (&mut journeys, &mut facts));
+        facts.after(&model.linux);
+    }
     // A trace that tells nothing of who moves whom has a report all the same.
-    let critical = critical::read(&interactions, passed, lost + kernel_lost);
+    let critical = critical::read(&interactions, passed, lost + kernel_lost, model.as_ref().map(|model| (&facts, &model.linux)));
     let Some(trace) = interactions.into_trace() else { bail!("internal error: the trace is gone") };
     let probe_cost_ns = trace.probe_cost_ns();
     let trace = match model {
-        Some(Model { mut linux, .. }) => {
-            linux.finish(&mut journeys);
+        Some(Model { linux, .. }) => {
             let kernel = Kernel::of(Reading { linux, trace }, journeys, &paths);
             stages.heard_of(&kernel);
             kernel.reading.trace

@@ -302,7 +302,7 @@ impl Composer {
         }
         let raise = match by {
             // Programs raise none without a system call: an interrupt that is not traced did (of another CPU, say, which had packets for this one).
-            Waker::Thread(thread) if self.calls_nothing(thread) => None,
+            Waker::Thread(thread) if self.linux.calls_nothing(thread) => None,
             Waker::Thread(thread) => {
                 let at = self.thread_of_linux(thread);
                 Some(Raise { by: self.machine(catalogue, at), t: self.now, caused: true, context: None, timer: false })

@@ -4,7 +4,7 @@ use super::{Composer, Machines, Seat};
 use crate::interaction::{Deed, MachineId};
 use crate::linux::Linux;
 use longpole_trace::event::Catalogue;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// More names of one thread in the course of its life are not followed.
 const MOST_RENAMES: u8 = 8;
@@ -19,6 +19,8 @@ pub(super) struct Naming {
     /// The host whose machines are named without it.
     home: Option<String>,
     taken: Machines,
+    /// Machines that are the recorder.
+    recorders: HashSet<MachineId>,
     classed: Vec<bool>,
 }
 
@@ -132,14 +134,48 @@ impl Composer {
         self.seats.extend(tid.map(|tid| (machine, Seat::Thread(tid))));
         self.class(machine, &class_name);
         let id = self.threads[at as usize].linux;
+        let recorder = self.is_recorders(at, &name);
+        match recorder {
+            true => self.naming.recorders.insert(machine),
+            false => self.naming.recorders.remove(&machine),
+        };
         let thread = &mut self.threads[at as usize];
         thread.machine = Some(machine);
-        thread.recorder = name == "longpole" || name.starts_with("longpole/");
+        thread.recorder = recorder;
         thread.comm.clear();
         if let Some(id) = id {
             thread.comm.extend_from_slice(&self.linux.threads[id.0 as usize].name);
         }
         machine
+    }
+
+    /// A thread of the recorder, or what it has forked and executes no program of its own yet.
+    fn is_recorders(&self, at: u32, name: &str) -> bool {
+        let thread = &self.threads[at as usize];
+        let Some(pid) = self.about.recorder else { return is_named_as_recorder(name) };
+        match thread.linux.map(|id| &self.linux.threads[id.0 as usize]) {
+            Some(of_kernel) => of_kernel.process.unwrap_or(of_kernel.tid) == pid || thread.forked_by_recorder && !of_kernel.executed,
+            None => false,
+        }
+    }
+
+    /// It executes a program of its own, be it of the recorder's name.
+    pub(super) fn is_own_program(&mut self, at: u32) {
+        let thread = &self.threads[at as usize];
+        let executed = thread.linux.is_some_and(|id| self.linux.threads[id.0 as usize].executed);
+        if !executed || !thread.recorder || !thread.forked_by_recorder {
+            return;
+        }
+        let thread = &mut self.threads[at as usize];
+        (thread.recorder, thread.forked_by_recorder) = (false, false);
+        if let Some(machine) = thread.machine {
+            self.naming.recorders.remove(&machine);
+        }
+    }
+
+    /// Names of machines that are the recorder.
+    pub fn recorders(&self) -> impl Iterator<Item = &str> {
+        self.naming.recorders.iter().map(|&machine| self.vocabulary.machine_name(machine))
     }
 
     /// Says a machine's class, once.
@@ -174,6 +210,11 @@ impl Composer {
         thread.renames += 1;
         true
     }
+}
+
+/// What a recorder is called where nobody has renamed it. In machine logs that is all that is known.
+pub fn is_named_as_recorder(machine: &str) -> bool {
+    machine.strip_prefix("longpole").is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '.']))
 }
 
 /// What the main thread of a process is called.

@@ -34,6 +34,7 @@ pub(super) struct Thread {
     pub comm: Vec<u8>,
     pub renames: u8,
     pub recorder: bool,
+    pub forked_by_recorder: bool,
     /// Of the command that was recorded, or of those that it started.
     pub of_command: bool,
     pub kernel: Kernel,
@@ -121,6 +122,7 @@ impl Composer {
                 self.lost(catalogue, at, begin_ns);
             }
             Moment::Forked { thread, parent } => self.forked(catalogue, thread, parent),
+            Moment::Killed { thread, by, t_ns } => self.killed(catalogue, thread, by, t_ns),
             Moment::Raised { cpu, number, by } => self.raised(catalogue, cpu, number, by),
             Moment::Issued { cpu, device, sector, by } => self.issued(catalogue, cpu, device, sector, by),
             Moment::Completed { cpu, device, sector, by } => self.completed(catalogue, cpu, device, sector, by),
@@ -229,7 +231,7 @@ impl Composer {
             _ if sleeps => self.timer(catalogue, at),
             // What its code does wakes no thread of the kernel: an interrupt that is not traced lies on top of it (the report that it holds no reference, for who waits
             // for all CPUs to say so). What is waited for is time.
-            Waker::Thread(id) if self.is_of_kernel(at) && self.runs_a_program(id) => {
+            Waker::Thread(id) if self.is_of_kernel(at) && self.linux.runs_a_program(id) => {
                 let (by, since) = (self.machine(catalogue, at), self.threads[at as usize].since);
                 Some(Cause { by, at: Some(since), link: Some(self.words.interrupt) })
             }
@@ -277,18 +279,6 @@ impl Composer {
         }
     }
 
-    /// In no system call, as far as is known.
-    fn runs_a_program(&self, id: ThreadId) -> bool {
-        let thread = &self.linux.threads[id.0 as usize];
-        !thread.kernel && thread.mode != Mode::Syscall
-    }
-
-    /// It is known to be in no system call: where the trace tells of calls, also who has made none by now.
-    pub(super) fn calls_nothing(&self, id: ThreadId) -> bool {
-        let known = self.linux.threads[id.0 as usize].mode != Mode::Unknown || self.linux.system_calls.in_all > 0;
-        known && self.runs_a_program(id)
-    }
-
     /// A thread that ends the kernel's grace periods (RCU).
     fn waits_for_all_cpus(&self, at: u32) -> bool {
         self.is_of_kernel(at) && self.threads[at as usize].comm.starts_with(b"rcu")
@@ -327,6 +317,19 @@ impl Composer {
         timed.contains(&call)
     }
 
+    /// It would have worked on: its end is the doing of who has sent the signal, and what it did since then is the way of that. Who waits for it waited for that one.
+    fn killed(&mut self, catalogue: &Catalogue, id: ThreadId, by: ThreadId, t_ns: i64) {
+        let (at, by) = (self.thread_of_linux(id), self.thread_of_linux(by));
+        let (thread, killer) = (&self.threads[at as usize], self.threads[by as usize].machine);
+        let (Some(machine), Some(by), false) = (thread.machine, killer, thread.blocked || thread.wait.is_some()) else { return };
+        let (why, link) = (self.words.signal, Some(self.words.signal));
+        let when = u64::try_from(t_ns).unwrap_or(0).min(self.now);
+        self.emit(Deed::Block { machine, why, on: None, wants: None });
+        self.emit(Deed::Wake { machine, cause: Some(Cause { by, at: Some(when), link }) });
+        self.threads[at as usize].state = None;
+        self.look(catalogue, at);
+    }
+
     fn dies(&mut self, catalogue: &Catalogue, at: u32) {
         let thread = &self.threads[at as usize];
         let is_command = self.about.command.is_some() && thread.linux.map(|id| self.linux.threads[id.0 as usize].tid) == self.about.command;
@@ -352,6 +355,8 @@ impl Composer {
         self.threads[at as usize].of_command =
             self.about.command == Some(tid) || parent.is_some_and(|parent| self.threads[parent as usize].of_command);
         let by = parent.map(|parent| self.machine(catalogue, parent));
+        self.threads[at as usize].forked_by_recorder =
+            self.about.recorder.is_some() && parent.is_some_and(|parent| self.threads[parent as usize].recorder);
         let machine = self.named(catalogue, at);
         match by {
             Some(by) => self.emit(Deed::Fork { machine, cause: Cause { by, at: None, link: None } }),
@@ -363,6 +368,9 @@ impl Composer {
 
     /// Where the thread has another name by now, another machine goes on with its lineage.
     fn goes_on(&mut self, catalogue: &Catalogue, at: u32) {
+        if self.threads[at as usize].forked_by_recorder {
+            self.is_own_program(at);
+        }
         if !self.has_other_name(at) {
             return;
         }

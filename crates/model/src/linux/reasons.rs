@@ -87,7 +87,21 @@ impl Linux {
 
 /// Whose first number is no process or other thing.
 fn is_about_a_file(call: &str) -> bool {
-    !matches!(call, "kill" | "tkill" | "tgkill" | "wait4" | "waitid" | "sched_setaffinity" | "sched_getaffinity" | "prlimit64")
+    !matches!(
+        call,
+        "futex"
+            | "futex_wait"
+            | "futex_wake"
+            | "futex_requeue"
+            | "kill"
+            | "tkill"
+            | "tgkill"
+            | "wait4"
+            | "waitid"
+            | "sched_setaffinity"
+            | "sched_getaffinity"
+            | "prlimit64"
+    )
 }
 
 /// CPUs of a list as `0-3,5`. None: it is no such list, or empty.

@@ -105,6 +105,8 @@ pub struct Thread {
     pub(crate) began_ns: Option<i64>,
     pub(super) own_ns: u64,
     pub(super) exiting: bool,
+    /// Another program than its parent.
+    pub(crate) executed: bool,
     /// One of the kernel's own.
     pub kernel: bool,
     /// On which CPUs it may run: at its birth or the trace's begin. None: nothing told.
@@ -140,6 +142,7 @@ impl Default for Thread {
             began_ns: None,
             own_ns: 0,
             exiting: false,
+            executed: false,
             kernel: false,
             allowed: None,
             allowings: Vec::new(),

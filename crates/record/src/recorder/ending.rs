@@ -179,6 +179,7 @@ impl Recorder {
             "start_ns": self.start,
             "end_ns": end,
             "command": self.options.command,
+            "recorder_pid": std::process::id(),
             "command_pid": self.ancestor.filter(|_| !self.options.command.is_empty()),
             "sources": sources,
             "kernel_events": kernel,

@@ -1,0 +1,220 @@
+//! Findings that stand on the kernel's events, of live programs that have one fault, each beside the same program without it.
+
+#[path = "support/place.rs"]
+#[allow(dead_code)]
+mod place;
+#[path = "support/schema.rs"]
+mod schema;
+
+use place::{ok, Place};
+use serde_json::Value;
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Machines have names of programs, and those of one name must not run at once.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn live(what: &str) -> bool {
+    let possible = rustix::process::geteuid().is_root() && std::fs::read_dir("/sys/kernel/tracing/instances").is_ok();
+    if !possible {
+        println!("skipped: {what} (needs root and tracefs)");
+    }
+    possible
+}
+
+struct Run {
+    place: Place,
+    printed: String,
+}
+
+impl Run {
+    fn of(place: Place, groups: &str, command: &[&str]) -> Run {
+        let mut record = place.command(env!("CARGO_BIN_EXE_longpole"));
+        let output = ok(record.args(["record", "--stacks", "none", "--kernel", groups, "--"]).args(command).output().unwrap());
+        Run { place, printed: String::from_utf8(output.stdout).unwrap().trim().to_owned() }
+    }
+
+    fn of_program(groups: &str, means: &str) -> Run {
+        let place = Place::new();
+        let program = place.build("faults", &[]);
+        // However busy the machine is.
+        Run::of(place, groups, &["nice", "-n", "-15", &program, means])
+    }
+
+    fn finding(&self, kind: &str, subject: &str) -> Option<Value> {
+        let report = self.place.answer("report", &self.place.newest());
+        schema::check(&schema::schema("report"), &report);
+        let findings = report["findings"].as_array().unwrap();
+        findings.iter().find(|finding| finding["kind"] == kind && finding["subject"].as_str().unwrap().starts_with(subject)).cloned()
+    }
+}
+
+const CALLS: &str = "sched,irq,softirq,syscall";
+
+#[test]
+fn a_lock_that_threads_hand_on_is_a_convoy_and_threads_without_one_are_none() {
+    let _alone = alone();
+    if !live("a convoy of futexes") {
+        return;
+    }
+    let convoy = Run::of_program(CALLS, "locked").finding("lock_convoy", "faults").expect("four threads queue up for one lock");
+    assert!(convoy["advice"].as_str().unwrap().starts_with("4 threads of faults hand a lock"), "{convoy}");
+    assert_eq!(Run::of_program(CALLS, "unlocked").finding("lock_convoy", "faults"), None);
+    // Who waits for items and never gives any on waits for no lock.
+    let place = Place::new();
+    let edges = place.build("edges", &[]);
+    assert_eq!(Run::of(place, CALLS, &[&edges, "futex"]).finding("lock_convoy", "edges"), None);
+}
+
+#[test]
+fn pages_that_are_missing_for_each_item_are_found() {
+    let _alone = alone();
+    if !live("missing pages") {
+        return;
+    }
+    let groups = format!("{CALLS},fault");
+    let fresh = Run::of_program(&groups, "fresh").finding("faults_on_path", "faults").expect("memory is taken anew for each item");
+    // 200 times 512 pages, and those of the program itself.
+    assert!((200 * 512..220 * 512).contains(&fresh["count"].as_u64().unwrap()), "{fresh}");
+    assert_eq!(Run::of_program(&groups, "kept").finding("faults_on_path", "faults"), None);
+}
+
+#[test]
+fn a_thread_that_waits_beside_an_idle_cpu_is_found_and_one_that_may_run_on_one_cpu_only_is_not() {
+    let _alone = alone();
+    if !live("a CPU that is idle beside a thread that waits") {
+        return;
+    }
+    assert_eq!(Run::of_program(CALLS, "alone").finding("idle_cpu_beside", "faults"), None);
+    let beside = Run::of_program(CALLS, "beside");
+    // 40 turns of 4 ms. A tick of the scheduler may end a wait earlier; where others had the CPU most of the time, there is nothing to find.
+    let idle_ms: i64 = beside.printed.parse().unwrap();
+    match beside.finding("idle_cpu_beside", "faults") {
+        Some(finding) => assert!(finding["count"].as_u64().unwrap() >= 5 && idle_ms > 0, "{finding}, CPU 1 idle for {idle_ms} ms"),
+        None if idle_ms < 120 => println!("skipped: a CPU that is idle beside a thread that waits (CPU 1 was idle for {idle_ms} ms only)"),
+        None => panic!("CPU 1 was idle for {idle_ms} ms of 160, and a thread that may run there waited for CPU 0"),
+    }
+}
+
+/// Two namespaces joined by a pair of devices; what comes to the second one is handled on CPU 1. Gone with the value.
+struct Net {
+    a: String,
+    b: String,
+}
+
+impl Net {
+    fn new() -> Option<Net> {
+        let (id, net) = (std::process::id(), |end: &str| format!("lpf{}{end}", std::process::id()));
+        let net = Net { a: net("a"), b: net("b") };
+        let run = |words: &[&str]| Command::new("ip").args(words).output().is_ok_and(|output| output.status.success());
+        let (left, right) = (format!("fl{id}"), format!("fr{id}"));
+        let steer = format!("echo 2 > /sys/class/net/{right}/queues/rx-0/rps_cpus");
+        let made = run(&["netns", "add", &net.a])
+            && run(&["netns", "add", &net.b])
+            && run(&["-n", &net.a, "link", "add", &left, "type", "veth", "peer", "name", &right, "netns", &net.b])
+            && run(&["-n", &net.a, "address", "add", "10.78.0.1/24", "dev", &left])
+            && run(&["-n", &net.b, "address", "add", "10.78.0.2/24", "dev", &right])
+            && run(&["-n", &net.a, "link", "set", &left, "up"])
+            && run(&["-n", &net.b, "link", "set", &right, "up"])
+            && run(&["netns", "exec", &net.b, "sh", "-c", &steer]);
+        made.then_some(net)
+    }
+}
+
+impl Drop for Net {
+    fn drop(&mut self) {
+        for name in [&self.a, &self.b] {
+            let _ = Command::new("ip").args(["netns", "del", name]).stderr(Stdio::null()).status();
+        }
+    }
+}
+
+const ECHO: &str = "import socket
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind(('10.78.0.2', 7))
+while True:
+    data, sender = s.recvfrom(64)
+    s.sendto(data, sender)
+    if data == b'end': break";
+
+const ASK: &str = "import socket, time
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.settimeout(0.2)
+for i in range(50):
+    try:
+        s.sendto(b'begin', ('10.78.0.2', 7)); s.recv(64); break
+    except OSError: time.sleep(0.1)
+s.settimeout(10)
+for i in range(1000):
+    s.sendto(b'item', ('10.78.0.2', 7)); s.recv(64)
+s.sendto(b'end', ('10.78.0.2', 7)); s.recv(64)";
+
+#[test]
+fn an_interrupt_away_from_its_consumer_is_found_and_one_beside_it_is_not() {
+    let _alone = alone();
+    if !live("an interrupt away from its consumer") {
+        return;
+    }
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    for (cpu, away) in [("0", true), ("1", false)] {
+        let Some(net) = Net::new().filter(|_| cpus > 1 && Command::new("python3").arg("--version").output().is_ok()) else {
+            println!("skipped: an interrupt away from its consumer (needs two CPUs, `ip`, network namespaces and python3)");
+            return;
+        };
+        let place = Place::new();
+        let (echo, ask) = (place.path("echoer"), place.path("asker"));
+        std::fs::write(&echo, ECHO).unwrap();
+        std::fs::write(&ask, ASK).unwrap();
+        let both = format!(
+            "ip netns exec {} nice -n -15 taskset -c {cpu} python3 {} & ip netns exec {} nice -n -15 taskset -c 0 python3 {}; wait",
+            net.b,
+            echo.display(),
+            net.a,
+            ask.display()
+        );
+        let run = Run::of(place, "sched,irq,softirq,net,syscall", &["sh", "-c", &both]);
+        let finding = run.finding("interrupt_away_from_consumer", "");
+        match (&finding, away) {
+            (Some(finding), true) => {
+                assert!(finding["advice"].as_str().unwrap().starts_with("softirq NET_RX"), "{finding}");
+                assert!((900..=1_010).contains(&finding["count"].as_u64().unwrap()), "{finding}");
+            }
+            (None, false) => {}
+            _ => panic!("consumer on CPU {cpu}, its softirq on CPU 1: {finding:?}"),
+        }
+    }
+}
+
+#[test]
+fn who_is_killed_at_work_was_not_waited_for_because_of_what_it_did() {
+    let _alone = alone();
+    if !live("the end of a thread that is killed") {
+        return;
+    }
+    let command = "timeout 0.4 sh -c 'while :; do :; done'; true";
+    let run = Run::of(Place::new(), CALLS, &["nice", "-n", "-15", "sh", "-c", command]);
+    let path = run.place.answer("path", &run.place.newest());
+    let time = |wanted: &dyn Fn(&str, &str) -> bool| -> u64 {
+        let rows = path["criticality"].as_array().unwrap().iter();
+        rows.filter(|row| wanted(row["class"].as_str().unwrap(), row["state"].as_str().unwrap()))
+            .map(|row| row["ns"].as_u64().unwrap())
+            .sum()
+    };
+    let (sleep, spin) = (time(&|_, state| state == "timer"), time(&|class, state| class == "sh" && state == "user"));
+    assert!(sleep >= 300_000_000 && spin < 100_000_000, "{sleep} ns until the timer, {spin} ns of who was killed: {path}");
+    assert!(time(&|class, state| class == "link" && state == "signal") > 0, "{path}");
+}
+
+#[test]
+fn a_recording_says_who_made_it() {
+    let place = Place::new();
+    let record = place.longpole(&["record", "--", "true"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let pid = record.id();
+    // It fails, since it has recorded nothing.
+    record.wait_with_output().unwrap();
+    let said: Value = serde_json::from_slice(&std::fs::read(place.newest().join("longpole.json")).unwrap()).unwrap();
+    assert_eq!((said["recorder_pid"].as_u64(), said["command_pid"] == said["recorder_pid"]), (Some(u64::from(pid)), false));
+}
