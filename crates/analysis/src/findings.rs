@@ -29,6 +29,8 @@ pub enum Scope {
     Knot,
     /// CPUs that were idle while a thread waited for another one.
     Idle,
+    /// A CPU that was idle while a thread that was ready waited for that very one.
+    Held,
     /// Interrupts on another CPU than whom they wake.
     Interrupt,
     /// Missing pages.
@@ -53,7 +55,7 @@ impl Scope {
             Scope::Look => &["machine", "queue", "share", "count", "vain_per_item"],
             Scope::Lock => &["queue", "share", "count", "contended", "waiters"],
             Scope::Knot => &["machines", "foremost", "foremost_share", "share", "count"],
-            Scope::Idle => &["machine", "share", "count", "part"],
+            Scope::Idle | Scope::Held => &["machine", "share", "count", "part"],
             Scope::Interrupt => &["machine", "interrupt", "share", "count", "away", "on_path"],
             Scope::Fault => &["machine", "share", "count", "per_ms"],
             Scope::Futex => &["machine", "address", "share", "count", "threads", "waiters", "handed_on", "on_path"],

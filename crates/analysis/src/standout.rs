@@ -171,14 +171,22 @@ pub fn decides(verdict: &Verdict, thresholds: &PathThresholds) -> bool {
     verdict.kind == VerdictKind::Bottleneck && verdict.unknown_share.is_some_and(|share| share <= thresholds.max_unknown)
 }
 
-/// `fix` is what [`Standing::fix`] of the first would bring, if that was asked; `is_recorder` knows the machines that have recorded.
+/// What is known beside the path.
+pub struct Beside<'a> {
+    /// The machines that have recorded.
+    pub is_recorder: &'a dyn Fn(&str) -> bool,
+    /// Classes of threads that wait although a CPU is idle, and which part of the path that is: no further CPU would help them.
+    pub idle: &'a [(String, f64)],
+}
+
+/// `fix` is what [`Standing::fix`] of the first would bring, if that was asked.
 pub fn judge(
     answer: &Answer,
     path: &Path,
     standings: &[Standing],
     fix: Option<&Prediction>,
     lost: u64,
-    is_recorder: &dyn Fn(&str) -> bool,
+    beside: &Beside<'_>,
     thresholds: &PathThresholds,
 ) -> Verdict {
     let unknown = answer.unknown_ns as f64 / answer.length_ns.max(1) as f64;
@@ -200,10 +208,11 @@ pub fn judge(
     let Some(first) = first else { return nothing("nothing happens".to_owned()) };
     let name = format!("{}::{}", first.class, first.state);
     let said = format!("{} ± {} of the critical path", percent(first.share), percent(first.error));
-    if let Some(reason) = reason(answer, path, standings, first, fix, is_recorder, thresholds) {
+    if let Some(reason) = reason(answer, path, standings, first, fix, beside, thresholds) {
         return nothing(format!("{name} has the most, {said}, but {reason}"));
     }
     let what = match first.kind {
+        Kind::Runnable if beside.mostly_idle(first) => format!("{} waits for a CPU, although one is idle, for {said}", first.class),
         Kind::Runnable => format!("{} waits for a CPU for {said}", first.class),
         Kind::Link if first.is_call => {
             format!("{} is the bottleneck: its calls of {} are on their way there and back for {said}", first.class, first.state)
@@ -232,7 +241,7 @@ fn reason(
     standings: &[Standing],
     first: &Standing,
     fix: Option<&Prediction>,
-    is_recorder: &dyn Fn(&str) -> bool,
+    beside: &Beside<'_>,
     thresholds: &PathThresholds,
 ) -> Option<String> {
     if matches!(first.kind, Kind::Unknown | Kind::Blocked) || first.kind == Kind::Link && first.state == "UNKNOWN" {
@@ -261,14 +270,25 @@ fn reason(
             ));
         }
     }
-    if handovers(path, is_recorder) == 0 {
+    if handovers(path, beside.is_recorder) == 0 {
         return Some("no machine waits for another".to_owned());
+    }
+    if beside.mostly_idle(first) {
+        return None;
     }
     // Who calls once for more items than were tried loses by that; nothing follows from it.
     // Nor does it where a timer or a device is what decides then: in a replay they come when they came, which in a system that is faster they need not.
     let gain = fix.filter(|fix| !is_fixed(fix)).and_then(|fix| fix.gain).filter(|&gain| !first.is_call || gain > 0.0)?;
     let change = fix.map_or("", |fix| fix.change.as_str());
     (gain < thresholds.min_gain).then(|| format!("{change} would bring {} only", percent(gain.max(0.0))))
+}
+
+impl Beside<'_> {
+    /// Whether a thread waits for a CPU mostly while one is idle.
+    fn mostly_idle(&self, first: &Standing) -> bool {
+        let idle: f64 = self.idle.iter().filter(|(class, _)| *class == first.class).map(|(_, share)| share).sum();
+        first.kind == Kind::Runnable && idle >= 0.5 * first.share
+    }
 }
 
 fn is_fixed(fix: &Prediction) -> bool {

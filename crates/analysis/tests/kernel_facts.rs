@@ -114,6 +114,36 @@ fn a_thread_that_waits_beside_an_idle_cpu_is_found() {
     }
 }
 
+/// In turns of 10 ms `t11` gives `t12` work for 3 ms; after 1 ms its quota is used up and it is put off for 5 ms, in which `other` has its CPU.
+fn quota(other: i32) -> Kernel {
+    let mut kernel = Kernel::new(2);
+    may_run(&mut kernel, 12, "0");
+    kernel.switch(100, 1, 0, 0, 11);
+    kernel.switch(100, 0, 0, 0, 0);
+    for round in 1..=20 {
+        let t = 10_000 * US * round;
+        kernel.waking(t, 1, 12, 0);
+        kernel.wakeup(t, 1, 12, 0);
+        kernel.switch(t + 10 * US, 0, 0, 0, 12);
+        kernel.switch(t + 20 * US, 1, 11, BLOCKED, 0);
+        kernel.switch(t + 1_000 * US, 0, 12, 0, other);
+        kernel.switch(t + 6_000 * US, 0, other, 0, 12);
+        kernel.waking(t + 8_000 * US, 0, 11, 1);
+        kernel.wakeup(t + 8_000 * US, 0, 11, 1);
+        kernel.switch(t + 8_010 * US, 1, 0, 0, 11);
+        kernel.switch(t + 8_020 * US, 0, 12, BLOCKED, 0);
+    }
+    kernel
+}
+
+#[test]
+fn a_thread_that_a_quota_holds_back_is_found() {
+    let held = found(&quota(0), "held_back").unwrap();
+    assert_eq!((held.subject.as_str(), held.count), ("t12", 20));
+    assert!(near(held.share, 0.5), "{held:?}");
+    assert_eq!(found(&quota(13), "held_back"), None);
+}
+
 /// Every 100 us `t12` on CPU 0 asks a disk for something; its interrupt on CPU `on`, or a softirq that this one has raised, wakes it, and 20 us later it starts.
 fn interrupts(on: u32, softirq: bool) -> Kernel {
     let mut kernel = Kernel::new(2);

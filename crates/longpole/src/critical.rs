@@ -10,7 +10,7 @@ use longpole_analysis::kernel_facts::{KernelFacts, OnPath};
 use longpole_analysis::lineage::{self, Lineage};
 use longpole_analysis::participation::Participation;
 use longpole_analysis::report::Critical;
-use longpole_analysis::standout;
+use longpole_analysis::standout::{self, Beside};
 use longpole_analysis::waits::Waits;
 use longpole_analysis::what_if::{self, propose, Scenario, WhatIf};
 use longpole_model::causes::is_named_as_recorder;
@@ -74,11 +74,14 @@ pub fn read(interactions: &Interactions, passed: Passed, lost: u64, kernel: Opti
         Some(known) => known.contains(machine),
         None => is_named_as_recorder(machine),
     };
-    let verdict = standout::judge(&answer, segments, &standings, brings, lost, &is_recorder, &rules.path);
-    let decides = standout::decides(&verdict, &rules.path);
     let participation = Participation::new(&answer, segments);
     let on_path = kernel.map(|_| OnPath::new(segments, (answer.start_ns, answer.length_ns), &interactions.seats()));
     let told = kernel.zip(on_path.as_ref()).map(|((facts, linux), on_path)| (facts, linux, on_path));
     let findings = Critical::findings(&participation, &waits, told, &rules);
+    let in_vain = findings.iter().filter(|finding| matches!(finding.kind.as_str(), "held_back" | "idle_cpu_beside"));
+    let idle: Vec<_> = in_vain.map(|finding| (finding.subject.clone(), finding.share)).collect();
+    let beside = Beside { is_recorder: &is_recorder, idle: &idle };
+    let verdict = standout::judge(&answer, segments, &standings, brings, lost, &beside, &rules.path);
+    let decides = standout::decides(&verdict, &rules.path);
     Ok(Critical { verdict, decides, predictions, participation, findings, answer })
 }

@@ -1,7 +1,7 @@
 //! Threads that wait for a CPU while another one, on which they may run, has nothing to do.
 //!
 //! A CPU that is woken needs some 10 us until it runs anything, and a thread that waits for its own CPU to wake up waits for nobody: so only what lasts is counted,
-//! and only while somebody else has the thread's CPU.
+//! and only while somebody else has the thread's CPU. Where nobody has that one either, for a while, the thread is held back: it may not run.
 
 use super::{heaviest, OnPath};
 use crate::findings::{Evidence, Facts, Scope};
@@ -11,6 +11,8 @@ use std::collections::{HashMap, VecDeque};
 
 /// Shorter idleness during a wait is none.
 const LEAST_NS: i64 = 100_000;
+/// So long its own CPU has nothing to do before a thread is held back: to wake up takes a virtual CPU some time, too.
+const LEAST_HELD_NS: i64 = 500_000;
 /// Stays of a CPU that are remembered.
 const REMEMBERED: usize = 1 << 12;
 
@@ -19,6 +21,8 @@ pub(super) struct Idle {
     cpus: Vec<VecDeque<Stay>>,
     waits: Vec<Wait>,
     threads: HashMap<ThreadId, Missed>,
+    /// Ready to run, and nobody had the thread's own CPU.
+    held: HashMap<ThreadId, Missed>,
 }
 
 /// Below the interrupts.
@@ -38,6 +42,16 @@ struct Missed {
 }
 
 impl Missed {
+    fn of(wait: &Wait, pieces: Vec<(i64, i64)>) -> Missed {
+        let ns: i64 = pieces.iter().map(|(begin, end)| end - begin).sum();
+        Missed {
+            waited_ns: (wait.end_ns - wait.begin_ns) as u64,
+            missed_ns: ns as u64,
+            count: u64::from(ns > 0),
+            longest: pieces.into_iter().max_by_key(|(begin, end)| end - begin).unwrap_or_default(),
+        }
+    }
+
     fn add(&mut self, other: &Missed) {
         self.waited_ns += other.waited_ns;
         self.missed_ns += other.missed_ns;
@@ -75,21 +89,20 @@ impl Idle {
         if wait.end_ns - wait.begin_ns >= LEAST_NS {
             return self.waits.push(*wait);
         }
-        self.threads.entry(wait.thread).or_default().waited_ns += (wait.end_ns - wait.begin_ns).max(0) as u64;
+        let waited_ns = (wait.end_ns - wait.begin_ns).max(0) as u64;
+        for of in [&mut self.threads, &mut self.held] {
+            of.entry(wait.thread).or_default().waited_ns += waited_ns;
+        }
     }
 
     #[inline]
     pub fn after(&mut self, linux: &Linux) {
         while let Some(wait) = self.waits.pop() {
-            let pieces = self.missed(linux, &wait);
-            let ns: i64 = pieces.iter().map(|(begin, end)| end - begin).sum();
-            let missed = Missed {
-                waited_ns: (wait.end_ns - wait.begin_ns) as u64,
-                missed_ns: ns as u64,
-                count: u64::from(ns > 0),
-                longest: pieces.into_iter().max_by_key(|(begin, end)| end - begin).unwrap_or_default(),
-            };
+            let mut held = self.stays(linux, wait.cpu, &wait, true);
+            held.retain(|(begin, end)| end - begin >= LEAST_HELD_NS);
+            let missed = Missed::of(&wait, self.missed(linux, &wait));
             self.threads.entry(wait.thread).or_default().add(&missed);
+            self.held.entry(wait.thread).or_default().add(&Missed::of(&wait, held));
         }
     }
 
@@ -143,8 +156,14 @@ impl Idle {
     }
 
     pub fn facts(&self, linux: &Linux, path: &OnPath) -> Vec<Facts> {
+        let mut facts = Self::of_classes(Scope::Idle, &self.threads, linux, path);
+        facts.extend(Self::of_classes(Scope::Held, &self.held, linux, path));
+        facts
+    }
+
+    fn of_classes(scope: Scope, threads: &HashMap<ThreadId, Missed>, linux: &Linux, path: &OnPath) -> Vec<Facts> {
         let mut classes: HashMap<&str, Missed> = HashMap::new();
-        for (id, of) in &self.threads {
+        for (id, of) in threads {
             if let Some(class) = path.class(linux, *id) {
                 classes.entry(class).or_default().add(of);
             }
@@ -152,7 +171,7 @@ impl Idle {
         heaviest(classes.into_iter().filter(|(_, of)| of.count > 0).map(|(class, of)| {
             let part = of.missed_ns as f64 / of.waited_ns.max(1) as f64;
             Facts {
-                scope: Scope::Idle,
+                scope,
                 texts: vec![("machine", class.to_owned())],
                 numbers: vec![("share", path.shares(class).runnable * part), ("count", of.count as f64), ("part", part)],
                 error: None,
