@@ -86,8 +86,24 @@ pub enum Mode {
 struct From {
     tip: Tip,
     t: u64,
-    host: Option<NameId>,
-    link: Option<NameId>,
+    host: Maybe,
+    link: Maybe,
+}
+
+/// A name or none in the room of a name: there are many of them, and they are moved as plain numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Maybe(u32);
+
+impl Maybe {
+    const NONE: u32 = u32::MAX;
+
+    fn of(name: Option<NameId>) -> Maybe {
+        Maybe(name.map_or(Maybe::NONE, |name| name.0))
+    }
+
+    fn name(self) -> Option<NameId> {
+        (self.0 != Maybe::NONE).then_some(NameId(self.0))
+    }
 }
 
 /// What was there early, of what a machine took in a state without waiting.
@@ -408,9 +424,9 @@ impl Lineage {
         if from.t >= self.now {
             return tip;
         }
-        let kind = match from.link {
+        let kind = match from.link.name() {
             Some(link) => Link::Named(link),
-            None if from.host == host => Link::Queued,
+            None if from.host == Maybe::of(host) => Link::Queued,
             None => Link::Wire,
         };
         let key = self.key(Key::Link { queue: Some(queue), kind });
@@ -454,6 +470,7 @@ impl Lineage {
         while let Some(from) = self.queues.spent.pop() {
             self.loom.release(from.tip);
         }
+        self.queues.ignore_spent();
     }
 
     fn contradiction(&mut self, line: u64, what: String) {

@@ -17,10 +17,11 @@ pub(crate) mod uses;
 pub use answer::{Answer, Edge, End, EndKind, Knot, Member, Waiter, Who};
 
 use crate::lineage::steps::machine_of;
+use longpole_model::hash::IdMap;
 use longpole_model::interaction::{Cause, Deed, Interaction, MachineId, QueueId, Vocabulary};
 use longpole_model::names::NameId;
 use longpole_model::tokens::{Origin, Queues, Taken};
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use uses::Uses;
 
 /// Blocks of all machines that are remembered.
@@ -93,11 +94,11 @@ pub struct Waits {
     begin: Option<u64>,
     asked_begin: u64,
     /// How long a machine waited, and what for in the end.
-    ends: HashMap<(MachineId, Place), u64>,
+    ends: IdMap<(MachineId, Place), u64>,
     /// How long a machine waited for another one that unblocked it.
-    direct: HashMap<(MachineId, MachineId), u64>,
+    direct: IdMap<(MachineId, MachineId), u64>,
     /// How long anybody waited through this edge as the last one of a chain.
-    last: HashMap<(MachineId, MachineId), u64>,
+    last: IdMap<(MachineId, MachineId), u64>,
     /// Chains that were too long, or lie further back than is remembered.
     cut: u64,
     uses: Uses,
@@ -112,9 +113,9 @@ impl Default for Waits {
             now: 0,
             begin: None,
             asked_begin: 0,
-            ends: HashMap::new(),
-            direct: HashMap::new(),
-            last: HashMap::new(),
+            ends: IdMap::default(),
+            direct: IdMap::default(),
+            last: IdMap::default(),
             cut: 0,
             uses: Uses::default(),
             interactions: 0,
@@ -225,8 +226,7 @@ impl Waits {
             _ => {}
         }
         // Whoever keeps count of origins would look at them; here they hold nothing.
-        self.queues.spent.clear();
-        self.queues.copied.clear();
+        self.queues.ignore_spent();
     }
 
     fn life(&mut self, machine: MachineId) -> &mut Life {
@@ -448,14 +448,14 @@ impl Waits {
     }
 }
 
-fn bump_last(last: &mut HashMap<(MachineId, MachineId), u64>, via: MachineId, by: MachineId, ns: u64) {
+fn bump_last(last: &mut IdMap<(MachineId, MachineId), u64>, via: MachineId, by: MachineId, ns: u64) {
     if via != by {
         bump(last, (via, by), ns);
     }
 }
 
 /// Pairs beyond the limit are left out: their time stands with the machines only.
-fn bump<K: std::hash::Hash + Eq>(map: &mut HashMap<K, u64>, key: K, ns: u64) {
+fn bump<K: std::hash::Hash + Eq>(map: &mut IdMap<K, u64>, key: K, ns: u64) {
     if let Some(known) = map.get_mut(&key) {
         *known += ns;
     } else if map.len() < MOST_PAIRS {

@@ -92,24 +92,32 @@ impl<'a> Window<'a> {
     /// How many bytes lie before the first NUL from `at` on and before `limit`, both multiples of 8.
     #[inline]
     pub(crate) fn text_len(&self, at: u64, limit: u64) -> Option<u64> {
-        let bytes = self.slice(at, limit.saturating_sub(at) >> 3);
-        // Eight bytes at a time: the lowest marked byte of a word is exact.
-        const LOW: u64 = 0x0101_0101_0101_0101;
-        const HIGH: u64 = 0x8080_8080_8080_8080;
-        let mut words = bytes.chunks_exact(8);
-        let mut len = 0;
-        for chunk in words.by_ref() {
-            let mut word = [0; 8];
-            word.copy_from_slice(chunk);
-            let word = u64::from_le_bytes(word);
-            let zero = word.wrapping_sub(LOW) & !word & HIGH;
-            if zero != 0 {
-                return Some(len + u64::from(zero.trailing_zeros() / 8));
-            }
-            len += 8;
-        }
-        words.remainder().iter().position(|b| *b == 0).map(|i| len + i as u64)
+        nul(self.slice(at, limit.saturating_sub(at) >> 3)).map(|len| len as u64)
     }
+
+    /// What lies before the first NUL of so many bytes; `at` is a multiple of 8.
+    #[inline]
+    pub(crate) fn text(&self, at: u64, bytes: u64) -> &'a [u8] {
+        let bytes = self.slice(at, bytes);
+        nul(bytes).map_or(bytes, |end| &bytes[..end])
+    }
+}
+
+/// Where the first NUL is.
+#[inline]
+fn nul(bytes: &[u8]) -> Option<usize> {
+    // Eight bytes at a time: the lowest marked byte of a word is exact.
+    const LOW: u64 = 0x0101_0101_0101_0101;
+    const HIGH: u64 = 0x8080_8080_8080_8080;
+    let (words, rest) = bytes.as_chunks::<8>();
+    for (at, word) in words.iter().enumerate() {
+        let word = u64::from_le_bytes(*word);
+        let zero = word.wrapping_sub(LOW) & !word & HIGH;
+        if zero != 0 {
+            return Some(at * 8 + zero.trailing_zeros() as usize / 8);
+        }
+    }
+    rest.iter().position(|b| *b == 0).map(|at| words.len() * 8 + at)
 }
 
 /// A number at a constant distance from a byte's begin, that one word of eight bytes holds: the usual case, prepared so

@@ -148,13 +148,18 @@ pub(crate) struct Quick {
 pub(crate) enum QuickKind {
     Unsigned,
     Signed,
-    /// There is none: the field is no integer, or lies over nine bytes.
+    /// A text of so many bytes at most, if it begins with one.
+    Text,
+    /// There is none: the field is neither, or an integer over nine bytes.
     No,
 }
 
 impl Quick {
     fn new(offset: u64, shape: &Shape) -> Quick {
         let leaf = match shape {
+            Shape::Array { leaf, stride: 8, text: true, .. } if leaf.bits == 8 => {
+                return Quick { load: Load::default(), kind: QuickKind::Text };
+            }
             Shape::Number(leaf) => Load::new(offset, *leaf).map(|load| (load, *leaf)),
             _ => None,
         };

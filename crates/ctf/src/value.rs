@@ -128,12 +128,10 @@ fn number<'a>(window: Window<'a>, at: u64, leaf: Leaf) -> Value<'a> {
 
 fn array<'a>(window: Window<'a>, at: u64, len: u64, leaf: Leaf, stride: u64, text: bool) -> Value<'a> {
     if leaf.bits == 8 && stride == 8 && at % 8 == 0 && (text || leaf.kind == LeafKind::Unsigned) {
-        let bytes = window.slice(at, len);
-        if text {
-            let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
-            return Value::Str(&bytes[..end]);
-        }
-        return Value::Bytes(bytes);
+        return match text {
+            true => Value::Str(window.text(at, len)),
+            false => Value::Bytes(window.slice(at, len)),
+        };
     }
     Value::Array(Array { window, at, len, leaf, stride })
 }
@@ -249,6 +247,12 @@ impl<'a> Located<'a> {
     pub(crate) fn with<T>(&self, field: &'a Field, f: impl FnOnce(Value<'a>) -> T) -> T {
         let quick = &field.quick;
         let at = self.marks.get(field.mark as usize).map_or(0, |m| m.at);
+        if let (QuickKind::Text, Shape::Array { count, .. }) = (quick.kind, &field.shape) {
+            let at = at + field.offset;
+            if at % 8 == 0 {
+                return f(Value::Str(self.window.text(at, *count)));
+            }
+        }
         if let Some(high) = quick.load.high(self.window.bytes, self.window.index(at)) {
             if quick.kind == QuickKind::Unsigned {
                 return f(Value::U64(quick.load.unsigned(high)));

@@ -3,19 +3,21 @@
 use crate::following;
 use crate::interactions::{self, Interactions};
 use crate::keepers;
-use crate::kept::Keeper;
+use crate::kept::{Keeper, Kept};
 use anyhow::{anyhow, bail, Context};
 use longpole_analysis::findings::Rules;
 use longpole_analysis::kernel_facts::{KernelFacts, OnPath};
-use longpole_analysis::lineage::{self, Lineage};
+use longpole_analysis::lineage::{self, Answer, Lineage, Path};
 use longpole_analysis::participation::Participation;
 use longpole_analysis::report::Critical;
 use longpole_analysis::standout::{self, Beside};
+use longpole_analysis::verdict::Verdict;
 use longpole_analysis::waits::Waits;
-use longpole_analysis::what_if::{self, propose, Scenario, WhatIf};
+use longpole_analysis::what_if::{self, propose, Prediction, Scenario, WhatIf};
 use longpole_model::causes::is_named_as_recorder;
 use longpole_model::linux::Linux;
 use longpole_trace::{Catalogue, Item};
+use std::thread;
 
 /// Tokens in flight may take less than where nothing but predictions is asked for: the path remembers them, too.
 const MOST_BYTES: usize = 64 << 20;
@@ -54,15 +56,46 @@ pub fn read(interactions: &Interactions, passed: Passed, lost: u64, kernel: Opti
     let rules = Rules::built_in().context("a built-in rule file is wrong")?;
     let kept = passed.keeper.kept(interactions.vocabulary());
     let mut answer = interactions.path(passed.lineage)?;
-    keepers::tell(interactions, &mut answer)?;
-    let plain = interactions.predictions(passed.plain)?;
+    let Some(segments) = answer.segments.take() else { bail!("internal error: a path without segments") };
     let waits = passed.waits.answer(interactions.vocabulary()).ok_or_else(|| anyhow!("no machine does anything in it"))?;
-    let Some(segments) = &answer.segments else { bail!("internal error: a path without segments") };
-    let standings = standout::standings(&answer, segments);
+    let participation = Participation::new(&answer, &segments);
+    let on_path = kernel.map(|_| OnPath::new(&segments, (answer.start_ns, answer.length_ns), &interactions.seats()));
+    let told = kernel.zip(on_path.as_ref()).map(|((facts, linux), on_path)| (facts, linux, on_path));
+    let findings = Critical::findings(&participation, &waits, told, &rules);
+    let in_vain = findings.iter().filter(|finding| matches!(finding.kind.as_str(), "held_back" | "idle_cpu_beside"));
+    let idle: Vec<_> = in_vain.map(|finding| (finding.subject.clone(), finding.share)).collect();
+    let question = keepers::question(interactions, &answer, &segments);
+    // One reads the trace once more, the other what was kept of it.
+    let (found, told) = thread::scope(|scope| {
+        let found = question.map(|question| scope.spawn(|| question.read()));
+        let told = verdict(interactions, &kept, passed.plain, (&answer, &segments), &idle, lost, &rules);
+        (found.map(|found| found.join()), told)
+    });
+    if let Some(found) = found {
+        found.unwrap_or_else(|_| Err(anyhow!("internal error: the second reading of the trace panicked")))?.tell(&segments, &mut answer);
+    }
+    let (verdict, predictions) = told?;
+    let decides = standout::decides(&verdict, &rules.path);
+    answer.segments = Some(segments);
+    Ok(Critical { verdict, decides, predictions, participation, findings, answer })
+}
+
+/// What decides, and what changes would bring.
+fn verdict(
+    interactions: &Interactions,
+    kept: &Kept,
+    plain: WhatIf,
+    (answer, segments): (&Answer, &Path),
+    idle: &[(String, f64)],
+    lost: u64,
+    rules: &Rules,
+) -> anyhow::Result<(Verdict, Vec<Prediction>)> {
+    let plain = interactions.predictions(plain)?;
+    let standings = standout::standings(answer, segments);
     let mut tried = propose::first(&plain);
     let fix = standings.first().map(standout::Standing::fix);
     tried.extend(fix.clone().filter(|fix| !tried.contains(fix)));
-    let predict = |scenarios| interactions.again(&kept).what_if(worlds(scenarios));
+    let predict = |scenarios| interactions.again(kept).what_if(worlds(scenarios));
     let predictions = match predict(tried) {
         Ok(predicted) => predicted.predictions,
         // A link of no queue, say, has no name that could be typed.
@@ -74,14 +107,6 @@ pub fn read(interactions: &Interactions, passed: Passed, lost: u64, kernel: Opti
         Some(known) => known.contains(machine),
         None => is_named_as_recorder(machine),
     };
-    let participation = Participation::new(&answer, segments);
-    let on_path = kernel.map(|_| OnPath::new(segments, (answer.start_ns, answer.length_ns), &interactions.seats()));
-    let told = kernel.zip(on_path.as_ref()).map(|((facts, linux), on_path)| (facts, linux, on_path));
-    let findings = Critical::findings(&participation, &waits, told, &rules);
-    let in_vain = findings.iter().filter(|finding| matches!(finding.kind.as_str(), "held_back" | "idle_cpu_beside"));
-    let idle: Vec<_> = in_vain.map(|finding| (finding.subject.clone(), finding.share)).collect();
-    let beside = Beside { is_recorder: &is_recorder, idle: &idle };
-    let verdict = standout::judge(&answer, segments, &standings, brings, lost, &beside, &rules.path);
-    let decides = standout::decides(&verdict, &rules.path);
-    Ok(Critical { verdict, decides, predictions, participation, findings, answer })
+    let beside = Beside { is_recorder: &is_recorder, idle };
+    Ok((standout::judge(answer, segments, &standings, brings, lost, &beside, &rules.path), predictions))
 }

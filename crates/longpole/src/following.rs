@@ -11,6 +11,7 @@ use longpole_analysis::what_if::WhatIf;
 use longpole_model::block::{Block, Told};
 use longpole_model::interaction::{Interaction, Vocabulary};
 use longpole_trace::{Catalogue, Item};
+use std::collections::VecDeque;
 use std::sync::mpsc::{sync_channel, Receiver};
 use std::sync::Arc;
 use std::thread;
@@ -40,6 +41,23 @@ struct Parcel {
     until: Option<u64>,
 }
 
+/// What is under way, in the order in which it was sent: the memory of blocks that all are done with is used again.
+#[derive(Default)]
+struct Sent(VecDeque<Arc<Parcel>>);
+
+impl Sent {
+    fn add(&mut self, parcel: Parcel) -> Arc<Parcel> {
+        let parcel = Arc::new(parcel);
+        self.0.push_back(parcel.clone());
+        parcel
+    }
+
+    fn returned(&mut self) -> Option<Block> {
+        self.0.front_mut().and_then(Arc::get_mut)?;
+        self.0.pop_front().and_then(Arc::into_inner).map(|parcel| parcel.block)
+    }
+}
+
 /// Tells all interactions to all followers, and all items of the trace that they are composed of to `beside`, in this thread.
 pub fn follow(
     interactions: &mut Interactions,
@@ -54,7 +72,6 @@ pub fn follow(
             threads.push(scope.spawn(move || attend(*follower, &receiver)));
         }
         let told = tell(interactions, &mut beside, |parcel| {
-            let parcel = Arc::new(parcel);
             // One that is gone has panicked, and says so when it is joined.
             senders.iter().for_each(|sender| drop(sender.send(parcel.clone())));
         });
@@ -84,68 +101,40 @@ fn attend(follower: &mut dyn Follower, parcels: &Receiver<Arc<Parcel>>) {
 fn tell(
     interactions: &mut Interactions,
     beside: &mut dyn FnMut(&Catalogue, &Item<'_>),
-    mut send: impl FnMut(Parcel),
+    mut send: impl FnMut(Arc<Parcel>),
 ) -> anyhow::Result<()> {
-    let mut told = Told::default();
+    let (mut told, mut sent) = (Told::default(), Sent::default());
     interactions.note_renames();
     loop {
-        let mut block = Block::with_room();
-        let more = loop {
-            let Some(interaction) = interactions.next_beside(beside)? else { break false };
-            if !interactions.put(&mut block, interaction) {
-                break true;
-            }
-        };
+        let mut block = sent.returned().map_or_else(Block::with_room, Block::emptied);
+        let more = interactions.fill(&mut block, beside)?;
         block.close(interactions.vocabulary(), &mut told);
         let until = interactions.until().filter(|_| !more);
-        send(Parcel { block, begin: interactions.range().begin, until });
+        send(sent.add(Parcel { block, begin: interactions.range().begin, until }));
         if !more {
             return interactions.rest(beside);
         }
     }
 }
 
-impl Follower for Lineage {
-    fn begin_at(&mut self, t: u64) {
-        Lineage::begin_at(self, t);
-    }
+/// These have what a follower needs under the same names.
+macro_rules! followers {
+    ($($who:ty),*) => {
+        $(impl Follower for $who {
+            fn begin_at(&mut self, t: u64) {
+                <$who>::begin_at(self, t);
+            }
 
-    #[inline]
-    fn interaction(&mut self, vocabulary: &Vocabulary, interaction: &Interaction) {
-        Lineage::interaction(self, vocabulary, interaction);
-    }
+            #[inline]
+            fn interaction(&mut self, vocabulary: &Vocabulary, interaction: &Interaction) {
+                <$who>::interaction(self, vocabulary, interaction);
+            }
 
-    fn until(&mut self, t: u64) {
-        Lineage::until(self, t);
-    }
+            fn until(&mut self, t: u64) {
+                <$who>::until(self, t);
+            }
+        })*
+    };
 }
 
-impl Follower for WhatIf {
-    fn begin_at(&mut self, t: u64) {
-        WhatIf::begin_at(self, t);
-    }
-
-    #[inline]
-    fn interaction(&mut self, vocabulary: &Vocabulary, interaction: &Interaction) {
-        WhatIf::interaction(self, vocabulary, interaction);
-    }
-
-    fn until(&mut self, t: u64) {
-        WhatIf::until(self, t);
-    }
-}
-
-impl Follower for Waits {
-    fn begin_at(&mut self, t: u64) {
-        Waits::begin_at(self, t);
-    }
-
-    #[inline]
-    fn interaction(&mut self, vocabulary: &Vocabulary, interaction: &Interaction) {
-        Waits::interaction(self, vocabulary, interaction);
-    }
-
-    fn until(&mut self, t: u64) {
-        Waits::until(self, t);
-    }
-}
+followers!(Lineage, WhatIf, Waits);

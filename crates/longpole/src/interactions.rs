@@ -21,7 +21,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 
 /// Where a long path goes; the file has no name, so nothing of it stays, whatever ends us.
-pub const SPILL: Spill = Spill { make: tempfile::tempfile, from: 1 << 20 };
+pub const SPILL: Spill = Spill { make: tempfile::tempfile, from: 1 << 16 };
 
 pub struct Interactions {
     path: PathBuf,
@@ -130,8 +130,8 @@ impl Interactions {
     }
 
     /// As [`Interactions::next`]; `beside` gets the items of the trace that led to it.
-    #[inline]
-    pub fn next_beside(&mut self, beside: &mut dyn FnMut(&Catalogue, &Item<'_>)) -> anyhow::Result<Option<Interaction>> {
+    #[inline(always)]
+    fn next_beside(&mut self, beside: &mut dyn FnMut(&Catalogue, &Item<'_>)) -> anyhow::Result<Option<Interaction>> {
         if self.over {
             return Ok(None);
         }
@@ -158,9 +158,18 @@ impl Interactions {
         }
     }
 
-    /// Puts the interaction that came last into the block, while it has room.
-    #[inline]
-    pub fn put(&mut self, block: &mut Block, interaction: Interaction) -> bool {
+    /// Fills the block with those that come next, as long as it has room. Whether there may be more.
+    pub fn fill(&mut self, block: &mut Block, beside: &mut dyn FnMut(&Catalogue, &Item<'_>)) -> anyhow::Result<bool> {
+        while let Some(interaction) = self.next_beside(beside)? {
+            if !self.put(block, interaction) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    #[inline(always)]
+    fn put(&mut self, block: &mut Block, interaction: Interaction) -> bool {
         match &mut self.source {
             Source::Log(reader) => block.push(reader.vocabulary_mut(), interaction),
             Source::Trace(composed) => block.push(composed.composer.vocabulary_mut(), interaction),
@@ -344,7 +353,7 @@ impl Interactions {
 }
 
 impl Composed {
-    #[inline]
+    #[inline(always)]
     fn next(&mut self, beside: &mut dyn FnMut(&Catalogue, &Item<'_>)) -> anyhow::Result<Option<Interaction>> {
         loop {
             if let Some(interaction) = self.composer.next_interaction() {

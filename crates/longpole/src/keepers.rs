@@ -5,35 +5,63 @@ use crate::table::{percent, plain};
 use crate::{input, machine_log};
 use anyhow::Context;
 use longpole_analysis::keepers::{self, Keepers};
-use longpole_analysis::lineage::{Answer, Path, Row};
+use longpole_analysis::lineage::{Answer, Path as Segments, Row};
 use longpole_model::linux::Linux;
-use longpole_trace::{Item, Options};
+use longpole_trace::{Item, Moment, Options};
+use std::path::Path;
 
-/// Told in the rows of the answer. What the trace does not tell stays unknown.
-pub fn tell(interactions: &Interactions, answer: &mut Answer) -> anyhow::Result<()> {
-    let Some(segments) = answer.segments.take() else { return Ok(()) };
-    let known = tell_of(interactions, &segments, answer);
-    answer.segments = Some(segments);
-    known
+/// What a second reading is to find out.
+pub struct Question<'a> {
+    path: &'a Path,
+    end: Option<Moment>,
+    keepers: Keepers,
 }
 
-fn tell_of(interactions: &Interactions, segments: &Path, answer: &mut Answer) -> anyhow::Result<()> {
+/// What it found.
+pub struct Found {
+    keepers: Keepers,
+    linux: Linux,
+}
+
+/// None: it would tell nothing that matters.
+pub fn question<'a>(interactions: &'a Interactions, answer: &Answer, segments: &Segments) -> Option<Question<'a>> {
     let (path, end) = interactions.place();
     if !keepers::matter(answer) || machine_log::is_pipe(path) || interactions.trace().is_none() {
-        return Ok(());
+        return None;
     }
-    let mut keepers = Keepers::new(segments, &interactions.seats());
-    let mut trace = input::open(&[path.to_owned()], Options { begin: None, end })?;
-    let mut linux = Linux::new(i64::MIN, i64::MAX).context("a built-in rule file is wrong")?;
-    while let Some((item, catalogue)) = trace.next_with_catalogue()? {
-        match &item {
-            Item::Event(event) => linux.event(catalogue, event, &mut keepers),
-            Item::Loss(loss) => linux.loss(catalogue, loss, &mut keepers),
+    Some(Question { path, end, keepers: Keepers::new(segments, &interactions.seats()) })
+}
+
+impl Question<'_> {
+    pub fn read(self) -> anyhow::Result<Found> {
+        let Question { path, end, mut keepers } = self;
+        let mut trace = input::open(&[path.to_owned()], Options { begin: None, end })?;
+        let mut linux = Linux::new(i64::MIN, i64::MAX).context("a built-in rule file is wrong")?;
+        while let Some((item, catalogue)) = trace.next_with_catalogue()? {
+            match &item {
+                Item::Event(event) => linux.event(catalogue, event, &mut keepers),
+                Item::Loss(loss) => linux.loss(catalogue, loss, &mut keepers),
+            }
         }
+        linux.finish(&mut keepers);
+        Ok(Found { keepers, linux })
     }
-    linux.finish(&mut keepers);
-    keepers.tell(&linux, segments, answer);
-    Ok(())
+}
+
+impl Found {
+    /// Told in the rows of the answer. What the trace does not tell stays unknown.
+    pub fn tell(&self, segments: &Segments, answer: &mut Answer) {
+        self.keepers.tell(&self.linux, segments, answer);
+    }
+}
+
+/// All of it, for who has nothing else to do meanwhile.
+pub fn tell(interactions: &Interactions, answer: &mut Answer) -> anyhow::Result<()> {
+    let Some(segments) = answer.segments.take() else { return Ok(()) };
+    let found = question(interactions, answer, &segments).map(Question::read).transpose();
+    let told = found.map(|found| found.iter().for_each(|found| found.tell(&segments, answer)));
+    answer.segments = Some(segments);
+    told
 }
 
 /// Waits with less of the path are not explained to people.

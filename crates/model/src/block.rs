@@ -60,6 +60,15 @@ impl Block {
         self.interactions.is_empty()
     }
 
+    /// Without content; its memory stays.
+    pub fn emptied(mut self) -> Block {
+        self.interactions.clear();
+        self.renames.clear();
+        self.texts.clear();
+        self.new = New::default();
+        self
+    }
+
     pub fn with_room() -> Block {
         Block { interactions: Vec::with_capacity(MOST), ..Block::default() }
     }

@@ -192,11 +192,11 @@ impl Linux {
     #[inline]
     pub fn event<W: Watch + ?Sized>(&mut self, catalogue: &Catalogue, event: &Event<'_>, watch: &mut W) {
         let at = event.class.0 as usize;
-        let plan = match self.plans.get(at) {
-            Some(Some(plan)) => *plan,
+        let foreign = match self.plans.get(at) {
+            Some(Some(plan)) => plan.foreign,
             _ => self.compile(catalogue, event),
         };
-        if plan.foreign {
+        if foreign {
             return;
         }
         let Some(cpu) = event.cpu.and_then(|number| self.cpu(number, event)) else { return };
@@ -208,23 +208,26 @@ impl Linux {
         if self.covers(t_ns) {
             self.events += 1;
         }
-        self.tell(catalogue, event, plan, cpu, watch);
+        self.tell(catalogue, event, cpu, watch);
         self.cpus[cpu.0 as usize].seen_ns = t_ns;
     }
 
     #[inline]
-    fn tell<W: Watch + ?Sized>(&mut self, catalogue: &Catalogue, event: &Event<'_>, plan: Plan, cpu: CpuId, watch: &mut W) {
+    fn tell<W: Watch + ?Sized>(&mut self, catalogue: &Catalogue, event: &Event<'_>, cpu: CpuId, watch: &mut W) {
         let t_ns = event.t_ns;
+        // A plan is looked at where it lies: it is large.
+        let Some(Some(plan)) = self.plans.get(event.class.0 as usize) else { return };
         if let Some(hop) = plan.hop {
             self.hop(cpu, t_ns, hop, event, watch);
             return;
         }
-        let Some(plan_of_kernel) = plan.kernel else { return };
+        let Some(plan_of_kernel) = &plan.kernel else { return };
         let Some(fact) = plan_of_kernel.fact(event) else { return };
+        let names_thread = plan.names_thread;
         if plan_of_kernel.is_switch() {
             self.switches.add(self.covers(t_ns));
         }
-        if plan.names_thread && !matches!(fact, Fact::Switch { .. }) {
+        if names_thread && !matches!(fact, Fact::Switch { .. }) {
             if let Some(tid) = catalogue.subjects.get(event.subject.0 as usize).and_then(|subject| subject.tid) {
                 self.runs(cpu, t_ns, tid, watch);
             }
@@ -509,8 +512,9 @@ impl Linux {
         (begin < end).then_some((begin, end))
     }
 
+    /// Whether it is of no kernel's trace.
     #[cold]
-    fn compile(&mut self, catalogue: &Catalogue, event: &Event<'_>) -> Plan {
+    fn compile(&mut self, catalogue: &Catalogue, event: &Event<'_>) -> bool {
         let at = event.class.0 as usize;
         let unknown = Class::default();
         let class = catalogue.classes.get(at).unwrap_or(&unknown);
@@ -519,7 +523,7 @@ impl Linux {
         self.tells_unseen |= self.rules.tells_unseen(catalogue);
         let mut kernel = if foreign { None } else { self.rules.compile(class, &mut self.names) };
         let filter = class.attributes.iter().find(|(key, _)| key == "filter");
-        if let (Some(true), Some((_, filter))) = (kernel.map(|plan| plan.is_switch()), filter) {
+        if let (Some(true), Some((_, filter))) = (kernel.as_ref().map(KernelPlan::is_switch), filter) {
             self.switch_filter = Some(filter.clone());
             kernel = None;
         }
@@ -531,6 +535,6 @@ impl Linux {
             }
             self.plans[at] = Some(plan);
         }
-        plan
+        foreign
     }
 }

@@ -330,14 +330,14 @@ enum Source {
     #[default]
     None,
     Text(NameId),
-    Field(usize),
+    Field(u32),
 }
 
 impl Source {
     #[inline]
     fn number(self, fields: &[Value<'_>]) -> Option<i64> {
         match self {
-            Source::Field(at) => fields.get(at).and_then(Value::as_i64),
+            Source::Field(at) => fields.get(at as usize).and_then(Value::as_i64),
             Source::None | Source::Text(_) => None,
         }
     }
@@ -346,7 +346,7 @@ impl Source {
     #[inline]
     fn address(self, fields: &[Value<'_>]) -> Option<u64> {
         match self {
-            Source::Field(at) => match fields.get(at) {
+            Source::Field(at) => match fields.get(at as usize) {
                 Some(Value::U64(address)) => Some(*address),
                 Some(Value::I64(address)) => Some(*address as u64),
                 _ => None,
@@ -368,7 +368,7 @@ impl Source {
     #[inline]
     fn bytes<'a>(self, fields: &'a [Value<'a>]) -> &'a [u8] {
         match self {
-            Source::Field(at) => match fields.get(at) {
+            Source::Field(at) => match fields.get(at as usize) {
                 Some(Value::Str(text)) => text,
                 // An array of characters whose metadata does not say that it is text.
                 Some(Value::Bytes(bytes)) => bytes.split(|&byte| byte == 0).next().unwrap_or_default(),
@@ -486,9 +486,9 @@ impl KernelPlan {
 }
 
 /// TSDL names may begin with an underscore that is no part of them.
-fn field_of(class: &Class, name: &str) -> Option<usize> {
+fn field_of(class: &Class, name: &str) -> Option<u32> {
     let plain = |field: &String| field == name || field.strip_prefix('_') == Some(name);
-    class.fields.iter().position(plain)
+    class.fields.iter().position(plain)?.try_into().ok()
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use crate::linux::{Arguments, FileKind};
 use crate::linux_net::Hop;
 use crate::linux_rules::Key;
 use crate::names::NameId;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// A thread. Index into [`crate::linux::Linux::threads`]. A thread id that the kernel gives away a second time is a second thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -101,7 +101,7 @@ pub enum Cause {
 pub struct Allowing {
     pub t_ns: i64,
     /// None: the call told an address only, and nobody could be asked.
-    pub cpus: Option<Rc<[u32]>>,
+    pub cpus: Option<Arc<[u32]>>,
     /// The thread was asked, and was gone.
     pub gone: bool,
     /// Who set it.

@@ -6,6 +6,7 @@
 
 mod line;
 mod quick;
+mod repeats;
 mod replies;
 mod write;
 
@@ -15,6 +16,7 @@ use crate::interaction::{Cause, Deed, Interaction, MachineId, QueueId, Vocabular
 use crate::names::NameId;
 use crate::tokens::{Amount, Order, Shape, Unit};
 use line::{By, Line, Number};
+use repeats::Repeats;
 use replies::{Replies, Use};
 use std::io::{self, BufRead};
 
@@ -35,7 +37,8 @@ pub enum LogError {
 /// Whether a file that begins like this is a machine log: its first line is an object with `t` or `queue`.
 pub fn opens_like_one(begin: &[u8]) -> bool {
     let first = begin.split(|&byte| byte == b'\n').find(|line| !line.trim_ascii().is_empty()).unwrap_or_default();
-    Line::parse(first).is_ok_and(|line| line.t.is_some() || line.queue.is_some())
+    let mut line = Line::default();
+    line.parse(first).is_ok() && (line.t.is_some() || line.queue.is_some())
         || (first.trim_ascii_start().starts_with(b"{") && [&b"\"t\""[..], b"\"queue\""].iter().any(|key| contains(first, key)))
 }
 
@@ -46,47 +49,45 @@ fn contains(text: &[u8], part: &[u8]) -> bool {
 /// Reads a machine log from its begin to its end.
 pub struct Reader<R> {
     input: R,
-    vocabulary: Vocabulary,
+    known: Known,
     line: u64,
-    t: u64,
     /// What is longer than the input's buffer.
     carry: Vec<u8>,
     waiting: [Option<Interaction>; 4],
     filled: usize,
     given: usize,
+}
+
+/// What the lines so far have told.
+#[derive(Default)]
+struct Known {
+    vocabulary: Vocabulary,
+    t: u64,
+    /// Queues that were used or declared.
     seen: Vec<bool>,
     replies: Replies,
+    repeats: Repeats,
 }
 
 impl<R: BufRead> Reader<R> {
     pub fn new(input: R) -> Reader<R> {
-        Reader {
-            input,
-            vocabulary: Vocabulary::default(),
-            line: 0,
-            t: 0,
-            carry: Vec::new(),
-            waiting: [None; 4],
-            filled: 0,
-            given: 0,
-            seen: Vec::new(),
-            replies: Replies::default(),
-        }
+        Reader { input, known: Known::default(), line: 0, carry: Vec::new(), waiting: [None; 4], filled: 0, given: 0 }
     }
 
     pub fn vocabulary(&self) -> &Vocabulary {
-        &self.vocabulary
+        &self.known.vocabulary
     }
 
     pub fn vocabulary_mut(&mut self) -> &mut Vocabulary {
-        &mut self.vocabulary
+        &mut self.known.vocabulary
     }
 
     pub fn into_vocabulary(self) -> Vocabulary {
-        self.vocabulary
+        self.known.vocabulary
     }
 
     /// The next interaction; `None` at the end. After an error there is no more.
+    #[inline]
     pub fn next_interaction(&mut self) -> Result<Option<Interaction>, LogError> {
         loop {
             if self.given < self.filled {
@@ -112,7 +113,7 @@ impl<R: BufRead> Reader<R> {
                 let line = std::mem::take(&mut self.carry);
                 return self.take(&line).map(|()| true);
             }
-            let Some(end) = buffer.iter().position(|&byte| byte == b'\n') else {
+            let Some(end) = newline(buffer) else {
                 let length = buffer.len();
                 self.carry.extend_from_slice(buffer);
                 self.input.consume(length);
@@ -124,15 +125,8 @@ impl<R: BufRead> Reader<R> {
             };
             self.line += 1;
             if self.carry.is_empty() && end <= LONGEST_LINE {
-                // The line is parsed where it lies; what comes of it holds no text.
-                let parsed = Line::parse(&buffer[..end]);
-                let steps = match parsed {
-                    Ok(line) => {
-                        let (vocabulary, seen, replies) = (&mut self.vocabulary, &mut self.seen, &mut self.replies);
-                        Steps { vocabulary, seen, replies, t: &mut self.t, number: self.line }.of(&line, &mut self.waiting)
-                    }
-                    Err(what) => Err(what),
-                };
+                // The line is read where it lies; what comes of it holds no text.
+                let steps = self.known.read(&buffer[..end], self.line, &mut self.waiting);
                 self.input.consume(end + 1);
                 self.filled = steps.map_err(|what| LogError::Line { line: self.line, what })?;
                 return Ok(true);
@@ -148,10 +142,8 @@ impl<R: BufRead> Reader<R> {
     }
 
     fn take(&mut self, bytes: &[u8]) -> Result<(), LogError> {
-        let line = Line::parse(bytes).map_err(|what| self.refuse(what))?;
-        let (vocabulary, seen, replies) = (&mut self.vocabulary, &mut self.seen, &mut self.replies);
-        let steps = Steps { vocabulary, seen, replies, t: &mut self.t, number: self.line };
-        self.filled = steps.of(&line, &mut self.waiting).map_err(|what| LogError::Line { line: self.line, what })?;
+        let steps = self.known.read(bytes, self.line, &mut self.waiting);
+        self.filled = steps.map_err(|what| self.refuse(what))?;
         Ok(())
     }
 
@@ -160,32 +152,50 @@ impl<R: BufRead> Reader<R> {
     }
 }
 
-/// From the text of a line to what it does.
-struct Steps<'a> {
-    vocabulary: &'a mut Vocabulary,
-    /// Queues that were used or declared.
-    seen: &'a mut Vec<bool>,
-    replies: &'a mut Replies,
-    t: &'a mut u64,
-    number: u64,
+/// Where the first line ends. Whole pieces without an end are passed over at once.
+#[inline]
+fn newline(text: &[u8]) -> Option<usize> {
+    let (pieces, _) = text.as_chunks::<32>();
+    let holds_none = |piece: &&[u8; 32]| !piece.iter().fold(false, |found, &byte| found | (byte == b'\n'));
+    let from = pieces.iter().take_while(holds_none).count() * 32;
+    text[from..].iter().position(|&byte| byte == b'\n').map(|at| from + at)
 }
 
-impl Steps<'_> {
-    fn of(mut self, line: &Line<'_>, steps: &mut [Option<Interaction>; 4]) -> Result<usize, String> {
+impl Known {
+    /// From the text of a line to what it does: so many steps.
+    #[inline]
+    fn read(&mut self, text: &[u8], number: u64, steps: &mut [Option<Interaction>; 4]) -> Result<usize, String> {
+        let again = repeats::split(text);
+        if let Some((t, rest)) = again.filter(|&(t, _)| t >= self.t && self.vocabulary.names.len() <= MOST_NAMES) {
+            if let Some(count) = self.repeats.find(rest, t, number, steps) {
+                self.t = t;
+                return Ok(count);
+            }
+        }
+        let mut line = Line::default();
+        line.parse(text)?;
+        let count = self.steps(&line, number, steps)?;
+        if let Some((_, rest)) = again.filter(|_| line.says_the_same_again()) {
+            self.repeats.keep(rest, &steps[..count]);
+        }
+        Ok(count)
+    }
+
+    fn steps(&mut self, line: &Line<'_>, number: u64, steps: &mut [Option<Interaction>; 4]) -> Result<usize, String> {
         if line.is_empty {
             return Ok(0);
         }
         if let Some(t) = line.t {
-            if t < *self.t {
+            if t < self.t {
                 return Err(format!("`t` is {t} after {}: the time of lines never decreases", self.t));
             }
-            *self.t = t;
+            self.t = t;
         }
         if self.vocabulary.names.len() > MOST_NAMES {
             return Err(format!("more than {MOST_NAMES} different names"));
         }
         let mut filled = 0;
-        let (t, number) = (*self.t, self.number);
+        let t = self.t;
         let mut give = |deed| {
             steps[filled] = Some(Interaction { t, line: number, deed });
             filled += 1;
@@ -260,7 +270,7 @@ impl Steps<'_> {
         }
         if let Some(why) = &line.blocked {
             let why = self.vocabulary.names.intern(why);
-            let on = line.on.as_deref().map(|queue| self.replies.queue(self.vocabulary, queue, Use::Named)).transpose()?;
+            let on = line.on.as_deref().map(|queue| self.replies.queue(&mut self.vocabulary, queue, Use::Named)).transpose()?;
             let wants = match line.wants.as_deref() {
                 None => None,
                 Some("tokens") => Some(Wants::Tokens),
@@ -280,15 +290,15 @@ impl Steps<'_> {
     }
 
     fn used(&mut self, name: &str, with: Use) -> Result<QueueId, String> {
-        let queue = self.replies.queue(self.vocabulary, name, with)?;
-        mark(self.seen, queue);
+        let queue = self.replies.queue(&mut self.vocabulary, name, with)?;
+        mark(&mut self.seen, queue);
         Ok(queue)
     }
 
     fn declaration(&mut self, line: &Line<'_>) -> Result<Deed, String> {
         line.only(&["queue", "capacity", "order", "unit", "initial", "merge"])?;
         let queue = self.vocabulary.queue(line.queue.as_deref().unwrap_or_default());
-        if mark(self.seen, queue) {
+        if mark(&mut self.seen, queue) {
             return Err(format!(
                 "queue \"{}\" was used or declared before; it is declared once, before its first use",
                 self.vocabulary.queue_name(queue)
@@ -326,6 +336,12 @@ fn mark(seen: &mut Vec<bool>, queue: QueueId) -> bool {
 }
 
 impl Line<'_> {
+    /// So does a line of the same text at another time.
+    fn says_the_same_again(&self) -> bool {
+        let queues = [&self.put, &self.get, &self.peek, &self.reserve, &self.on];
+        self.queue.is_none() && !queues.into_iter().flatten().any(|queue| replies::is_one(queue))
+    }
+
     fn units(&self) -> Result<u64, String> {
         match self.n {
             None => Ok(1),
@@ -428,10 +444,43 @@ mod tests {
 
         #[test]
         fn what_is_read_quickly_is_read_the_same_by_the_reader_of_all_json(text in line()) {
-            if let Some(line) = quick::parse(text.as_bytes()) {
+            let mut line = Line::default();
+            if quick::parse(text.as_bytes(), &mut line).is_some() {
                 prop_assert_eq!(Ok(line), Line::parse_any(text.as_bytes()));
             }
         }
+    }
+
+    #[test]
+    fn a_line_says_the_same_whether_it_came_before_or_not() {
+        let bodies = [
+            r#""machine":"A","state":"run"}"#,
+            r#""machine":"B","class":"C","state":"run"}"#,
+            r#""machine":"A","get":"q","state":"go"}"#,
+            r#" "host": "h", "machine": "A", "put": "q", "n": 3, "flow": 7}"#,
+            r#""machine":"A","put":"rpc:X:reply:1"}"#,
+            r#""machine":"B","get":"rpc:X:reply:1"}"#,
+            r#""machine":"A","woken_by":"B","at":0,"link":"l","state":"a"}"#,
+            r#""end":"A"}"#,
+        ];
+        let log = |order: &[usize]| -> String { order.iter().map(|&at| format!("{{\"t\":{},{}\n", 3 + at / 8, bodies[at % 8])).collect() };
+        let read = |text: &str| {
+            let mut reader = super::Reader::new(text.as_bytes());
+            let mut deeds = Vec::new();
+            while let Some(interaction) = reader.next_interaction().unwrap() {
+                deeds.push((interaction.t, interaction.line, format!("{:?}", interaction.deed)));
+            }
+            deeds
+        };
+        // The second time over, each line but for its time is one of the first; a blank within it makes it another text.
+        let twice: Vec<usize> = (0..16).collect();
+        let again = log(&twice);
+        let other = again.replace("\":", "\" :");
+        assert_eq!(read(&again), read(&other));
+        assert_eq!(read(&again).len(), 2 * read(&log(&twice[..8])).len());
+        let mut back = super::Reader::new("{\"t\":5,\"machine\":\"A\"}\n{\"t\":4,\"machine\":\"A\"}\n".as_bytes());
+        assert!(back.next_interaction().is_ok());
+        assert!(back.next_interaction().unwrap_err().to_string().contains("line 2: `t` is 4 after 5"));
     }
 
     #[test]
@@ -442,7 +491,7 @@ mod tests {
             "{\"t\":0,\"machine\":\"A\",\"woken_by\":null}",
             "{\"queue\":\"q\",\"capacity\":4,\"merge\":true}",
         ] {
-            assert!(quick::parse(text.as_bytes()).is_some(), "{text}");
+            assert!(quick::parse(text.as_bytes(), &mut Line::default()).is_some(), "{text}");
         }
     }
 }

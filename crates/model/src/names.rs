@@ -38,14 +38,20 @@ fn quick_hash(text: &str) -> usize {
 impl Names {
     pub fn intern(&mut self, text: &str) -> NameId {
         let place = quick_hash(text);
-        match self.recent.get(place) {
-            Some(&id) if self.texts.get(id.0 as usize).is_some_and(|known| **known == *text) => return id,
-            Some(_) => {}
-            None => self.recent.resize(RECENT, NameId(u32::MAX)),
+        if let Some(id) = self.glance(place, text) {
+            return id;
+        }
+        if self.recent.is_empty() {
+            self.recent.resize(RECENT, NameId(u32::MAX));
         }
         let id = self.intern_slowly(text);
         self.recent[place] = id;
         id
+    }
+
+    fn glance(&self, place: usize, text: &str) -> Option<NameId> {
+        let &id = self.recent.get(place)?;
+        self.texts.get(id.0 as usize).is_some_and(|known| **known == *text).then_some(id)
     }
 
     fn intern_slowly(&mut self, text: &str) -> NameId {
@@ -61,8 +67,8 @@ impl Names {
 
     /// For a name that stands in an event: a program may make one for each of its items.
     pub fn intern_bounded(&mut self, text: &str) -> NameId {
-        match self.ids.get(text) {
-            Some(&id) => id,
+        match self.find(text) {
+            Some(id) => id,
             None if self.texts.len() < MOST_NAMES => self.intern(text),
             None => self.intern(OTHER_NAMES),
         }
@@ -90,6 +96,6 @@ impl Names {
     }
 
     pub fn find(&self, text: &str) -> Option<NameId> {
-        self.ids.get(text).copied()
+        self.glance(quick_hash(text), text).or_else(|| self.ids.get(text).copied())
     }
 }

@@ -219,7 +219,7 @@ impl<O: Copy> Queues<O> {
         } else {
             queue.space_units += n;
             queue.newest = seq;
-            queue.space.push_back(Token { n, seq, origin: Origin::From(origin) });
+            append(&mut queue.space, Token { n, seq, origin: Origin::From(origin) });
             *count.known += 1;
         }
         self.keep_within_limit();
@@ -239,6 +239,15 @@ impl<O: Copy> Queues<O> {
             queue.reserved.entry(machine).or_default().extend(moved);
         }
         take.taken()
+    }
+
+    /// For whoever does not count them.
+    #[inline]
+    pub fn ignore_spent(&mut self) {
+        for list in [&mut self.spent, &mut self.copied] {
+            list.clear();
+            list.shrink_to(MOST_IDLE);
+        }
     }
 
     /// All origins that are held, to be renumbered.
@@ -295,6 +304,19 @@ impl<O: Copy> Queues<O> {
 
 /// So large a part of the limit is free after forgetting.
 const ROOM: usize = 8;
+
+/// Room for origins that stays though it is not needed.
+const MOST_IDLE: usize = 1 << 10;
+
+/// Long queues grow by a part of what they have, not by as much again: it is they that need the memory.
+fn append<O>(tokens: &mut VecDeque<Token<O>>, token: Token<O>) {
+    if tokens.len() == tokens.capacity() && tokens.len() >= LONG {
+        tokens.reserve_exact(tokens.len() / 8);
+    }
+    tokens.push_back(token);
+}
+
+const LONG: usize = 1 << 16;
 
 impl<O: Copy> Queue<O> {
     fn new(shape: Shape) -> Queue<O> {
@@ -439,19 +461,25 @@ fn forget<O: Copy>(tokens: &mut VecDeque<Token<O>>, count: &mut Count<'_, O>) {
     if older == 0 {
         return;
     }
-    let mut kept: VecDeque<Token<O>> = VecDeque::with_capacity(tokens.len() - older + 1);
-    for mut token in std::mem::take(tokens) {
+    count.spent.reserve_exact(older);
+    // They are closed up where they are: two such queues side by side would be the most memory that there ever is.
+    let mut kept = 0usize;
+    for at in 0..tokens.len() {
+        let mut token = tokens[at];
         if older > 0 && has_origin(&token) {
             older -= 1;
             count.drop(std::mem::replace(&mut token.origin, Origin::Unknown));
         }
-        match kept.back_mut() {
+        match kept.checked_sub(1).map(|last| &mut tokens[last]) {
             Some(last) if matches!((last.origin, token.origin), (Origin::Unknown, Origin::Unknown)) => {
                 last.n = last.n.saturating_add(token.n);
                 last.seq = token.seq;
             }
-            _ => kept.push_back(token),
+            _ => {
+                tokens[kept] = token;
+                kept += 1;
+            }
         }
     }
-    *tokens = kept;
+    tokens.truncate(kept);
 }

@@ -26,13 +26,20 @@ impl<'a> Value<'a> {
     /// The value as a non-negative integer.
     #[inline]
     pub fn as_u64(&self) -> Option<u64> {
-        self.integer()?.try_into().ok()
+        match self {
+            Value::U64(value) => Some(*value),
+            value => value.integer()?.try_into().ok(),
+        }
     }
 
     /// The value as an integer that fits `i64`.
     #[inline]
     pub fn as_i64(&self) -> Option<i64> {
-        self.integer()?.try_into().ok()
+        match self {
+            Value::I64(value) => Some(*value),
+            Value::U64(value) => (*value).try_into().ok(),
+            value => value.integer()?.try_into().ok(),
+        }
     }
 
     /// Any number.

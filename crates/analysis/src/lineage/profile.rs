@@ -10,7 +10,13 @@ impl Profile {
     pub fn add(&mut self, key: u32, ns: u64) {
         match self.find(key) {
             Ok(at) => self.0[at].1 += ns,
-            Err(at) => self.0.insert(at, (key, ns)),
+            Err(at) => {
+                // A token's profile has often one entry, and there may be a million of them.
+                if self.0.capacity() == 0 {
+                    self.0.reserve_exact(1);
+                }
+                self.0.insert(at, (key, ns));
+            }
         }
     }
 

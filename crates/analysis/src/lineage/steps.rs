@@ -2,7 +2,7 @@
 
 use super::key::State;
 use super::life::{Block, Context, Tip};
-use super::{segments, EndMark, From, Lineage, Total};
+use super::{segments, EndMark, From, Lineage, Maybe, Total};
 use longpole_model::interaction::{Cause, Deed, MachineId, QueueId, Vocabulary};
 use longpole_model::names::NameId;
 use longpole_model::tokens::{Origin, Taken};
@@ -268,10 +268,11 @@ impl Lineage {
     }
 
     /// What the machine makes now, with a hold on its lineage.
+    #[inline(always)]
     fn origin(&mut self, vocabulary: &Vocabulary, machine: MachineId, link: Option<NameId>) -> Option<From> {
         let tip = self.life(machine).tip?;
         let tip = self.share(tip);
-        Some(From { tip, t: self.now, host: vocabulary.host_id(machine), link })
+        Some(From { tip, t: self.now, host: Maybe::of(vocabulary.host_id(machine)), link: Maybe::of(link) })
     }
 
     /// What was found in a queue ends a block, or gives slack, or gives a context its lineage.

@@ -1,8 +1,8 @@
 //! How machines use their queues: how often one takes, looks in vain, or waits. Locks and polling show here.
 
+use longpole_model::hash::IdMap;
 use longpole_model::interaction::{MachineId, QueueId};
 use longpole_model::tokens::Shape;
-use std::collections::HashMap;
 
 /// Pairs of machine and queue that are told apart.
 const MOST: usize = 1 << 16;
@@ -34,8 +34,8 @@ pub struct Lock {
 
 #[derive(Clone, Debug, Default)]
 pub struct Uses {
-    pub of: HashMap<(MachineId, QueueId), Use>,
-    pub locks: HashMap<QueueId, Lock>,
+    pub of: IdMap<(MachineId, QueueId), Use>,
+    pub locks: IdMap<QueueId, Lock>,
 }
 
 impl Uses {

@@ -2,7 +2,7 @@
 
 use super::Linux;
 use crate::linux_watch::{Allowing, Cause, Mode, Reason, ThreadId, Watch, Why};
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// Changes of one thread's mask that are kept.
 const MOST_CHANGES: usize = 64;
@@ -105,7 +105,7 @@ fn is_about_a_file(call: &str) -> bool {
 }
 
 /// CPUs of a list as `0-3,5`. None: it is no such list, or empty.
-pub(super) fn cpus(list: &[u8]) -> Option<Rc<[u32]>> {
+pub(super) fn cpus(list: &[u8]) -> Option<Arc<[u32]>> {
     let mut found = Vec::new();
     for part in std::str::from_utf8(list).ok()?.split(',') {
         let (from, to) = part.split_once('-').unwrap_or((part, part));

@@ -5,7 +5,7 @@ use crate::linux_loss::Silences;
 use crate::linux_rules::Key;
 use crate::linux_watch::{Allowing, Base, Cause, ContextId, CpuId, Mode, Occupant, Reason, ThreadId, ThreadState, Wake};
 use crate::names::NameId;
-use std::rc::Rc;
+use std::sync::Arc;
 
 #[derive(Debug)]
 pub struct Cpu {
@@ -78,7 +78,7 @@ pub struct Context {
     /// `irq 36 eth0`, `softirq NET_RX`, `local_timer`.
     pub name: String,
     /// The CPUs on which it may be handled, as the dump told.
-    pub allowed: Option<Rc<[u32]>>,
+    pub allowed: Option<Arc<[u32]>>,
 }
 
 #[derive(Debug)]
@@ -110,12 +110,12 @@ pub struct Thread {
     /// One of the kernel's own.
     pub kernel: bool,
     /// On which CPUs it may run: at its birth or the trace's begin. None: nothing told.
-    pub allowed: Option<Rc<[u32]>>,
+    pub allowed: Option<Arc<[u32]>>,
     /// The changes of it since.
     pub allowings: Vec<Allowing>,
     /// How many there were, and the mask since the last one.
     pub(super) changed: u64,
-    pub(super) may: Option<Rc<[u32]>>,
+    pub(super) may: Option<Arc<[u32]>>,
     /// Why it is blocked.
     pub(super) cause: Cause,
     /// It has asked a block device for something since it has its CPU.
@@ -156,13 +156,13 @@ impl Default for Thread {
 
 impl Thread {
     /// On which CPUs it might run at a time.
-    pub fn allowed_at(&self, t_ns: i64) -> Option<Rc<[u32]>> {
+    pub fn allowed_at(&self, t_ns: i64) -> Option<Arc<[u32]>> {
         let before = self.allowings.iter().take_while(|change| change.t_ns < t_ns).last();
         before.map_or_else(|| self.allowed.clone(), |last| last.cpus.clone())
     }
 
     /// On which CPUs it may run now.
-    pub(super) fn allowed_now(&self) -> Option<Rc<[u32]>> {
+    pub(super) fn allowed_now(&self) -> Option<Arc<[u32]>> {
         if self.changed == 0 {
             self.allowed.clone()
         } else {

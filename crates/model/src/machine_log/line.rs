@@ -123,14 +123,17 @@ const DETAILS: [(u32, u32, &str, &str); 6] = [
 ];
 
 impl<'a> Line<'a> {
-    pub fn parse(bytes: &'a [u8]) -> Result<Line<'a>, String> {
-        if bytes.trim_ascii().is_empty() {
-            return Ok(Line { is_empty: true, ..Line::default() });
+    /// Into an empty line: it is large, and there are many.
+    #[inline]
+    pub fn parse(&mut self, bytes: &'a [u8]) -> Result<(), String> {
+        if quick::parse(bytes, self).is_some() {
+            return Ok(());
         }
-        if let Some(line) = quick::parse(bytes) {
-            return Ok(line);
-        }
-        Line::parse_any(bytes)
+        *self = match bytes.trim_ascii() {
+            b"" => Line { is_empty: true, ..Line::default() },
+            _ => Line::parse_any(bytes)?,
+        };
+        Ok(())
     }
 
     /// Whatever JSON it is.

@@ -7,14 +7,14 @@ use super::line::{bit, By, Line, Number, NUMBERED};
 use std::borrow::Cow;
 
 struct Cursor<'a> {
+    text: &'a str,
     bytes: &'a [u8],
     at: usize,
 }
 
-/// None: somebody else is to read it.
-pub fn parse(bytes: &[u8]) -> Option<Line<'_>> {
-    let mut from = Cursor { bytes, at: 0 };
-    let mut line = Line::default();
+/// Into an empty line. None: somebody else is to read it, and what is in the line by now says nothing.
+pub fn parse<'a>(bytes: &'a [u8], line: &mut Line<'a>) -> Option<()> {
+    let mut from = Cursor { text: std::str::from_utf8(bytes).ok()?, bytes, at: 0 };
     from.expect(b'{')?;
     loop {
         let key = from.text()?;
@@ -145,7 +145,18 @@ pub fn parse(bytes: &[u8]) -> Option<Line<'_>> {
         }
     }
     from.skip();
-    (from.at == bytes.len()).then_some(line)
+    (from.at == bytes.len()).then_some(())
+}
+
+/// Of each byte of a word: whether it ends a plain text, at its highest bit. The lowest mark is exact.
+fn ends(word: u64) -> u64 {
+    const LOW: u64 = 0x0101_0101_0101_0101;
+    const HIGH: u64 = LOW << 7;
+    let is = |byte: u8| {
+        let other = word ^ LOW * u64::from(byte);
+        other.wrapping_sub(LOW) & !other
+    };
+    (is(b'"') | is(b'\\') | word.wrapping_sub(LOW * u64::from(b' ')) & !word) & HIGH
 }
 
 impl<'a> Cursor<'a> {
@@ -167,6 +178,10 @@ impl<'a> Cursor<'a> {
         (self.next()? == byte).then_some(())
     }
 
+    fn expect_here(&mut self, byte: u8) -> Option<()> {
+        (*self.bytes.get(self.at)? == byte).then(|| self.at += 1)
+    }
+
     fn peek(&mut self) -> Option<u8> {
         self.skip();
         self.bytes.get(self.at).copied()
@@ -178,15 +193,21 @@ impl<'a> Cursor<'a> {
         Some(true)
     }
 
+    #[inline]
     fn text(&mut self) -> Option<&'a str> {
         self.expect(b'"')?;
-        let rest = &self.bytes[self.at..];
-        let length = rest.iter().position(|&byte| byte == b'"' || byte == b'\\' || byte < b' ')?;
-        if rest[length] != b'"' {
-            return None;
+        let begin = self.at;
+        while let Some(word) = self.bytes[self.at..].first_chunk() {
+            let ends = ends(u64::from_le_bytes(*word));
+            self.at += ends.trailing_zeros() as usize / 8;
+            if ends != 0 {
+                break;
+            }
         }
-        self.at += length + 1;
-        std::str::from_utf8(&rest[..length]).ok()
+        self.at += self.bytes[self.at..].iter().position(|&byte| byte == b'"' || byte == b'\\' || byte < b' ')?;
+        let end = self.at;
+        self.expect_here(b'"')?;
+        self.text.get(begin..end)
     }
 
     fn cow(&mut self) -> Option<Option<Cow<'a, str>>> {

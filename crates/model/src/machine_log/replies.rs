@@ -80,6 +80,11 @@ impl Replies {
     }
 }
 
+/// Whether a queue of this name is one.
+pub fn is_one(name: &str) -> bool {
+    call_of(name).is_some()
+}
+
 /// `rpc:X` of `rpc:X:reply:ID`.
 fn call_of(name: &str) -> Option<&str> {
     name.strip_prefix("rpc:")?;

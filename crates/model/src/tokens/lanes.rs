@@ -1,6 +1,6 @@
 //! The tokens of one queue in their order, those of a flow apart from the others, so that a get of one flow need not look at all.
 
-use super::{forget, Count, Order, Origin, Take, Token};
+use super::{append, forget, Count, Order, Origin, Take, Token};
 use crate::names::NameId;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -70,7 +70,7 @@ impl<O: Copy> Lanes<O> {
                 last.n = last.n.saturating_add(token.n);
                 last.seq = token.seq;
             }
-            None => tokens.push_back(token),
+            None => append(tokens, token),
         }
         if let (Some(flow), Some(now)) = (flow, head(tokens, order)) {
             self.next.insert(now.seq, flow);
