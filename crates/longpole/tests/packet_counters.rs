@@ -10,6 +10,7 @@ use place::Place;
 use serde_json::{json, Value};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Datagrams that are sent into the device, and to a port that nobody has.
 const SENT: u64 = 200;
@@ -29,7 +30,9 @@ impl Net {
             println!("skipped: {test} (needs root and tracefs)");
             return None;
         }
-        let net = Net { name: format!("lpt{}", std::process::id()), device: format!("t{}", std::process::id()) };
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let number = format!("{}{}", std::process::id(), ["", "b", "c", "d"][MADE.fetch_add(1, Ordering::Relaxed) as usize % 4]);
+        let net = Net { name: format!("lpt{number}"), device: format!("t{number}") };
         let (name, device) = (&*net.name, &*net.device);
         let made = ip(&["netns", "add", name])
             && ip(&["-n", name, "tuntap", "add", "dev", device, "mode", "tun"])
@@ -49,6 +52,17 @@ impl Net {
         let text = String::from_utf8(output.stdout).unwrap();
         let line = text.lines().find_map(|line| line.trim().strip_prefix(&format!("{}:", self.device))).unwrap();
         line.split_whitespace().nth(at).unwrap().parse().unwrap()
+    }
+
+    /// A counter of UDP in one of these namespaces, and how many packets its loopback interface sent.
+    fn loopback(name: &str) -> (u64, u64) {
+        let output = Command::new("ip").args(["netns", "exec", name, "cat", "/proc/net/snmp", "/proc/net/dev"]).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let number = |begin: &str, at: usize| {
+            let line = text.lines().rfind(|line| line.trim().starts_with(begin)).unwrap();
+            line.split_whitespace().nth(at).unwrap().parse().unwrap()
+        };
+        (number("Udp:", 2), number("lo:", 10))
     }
 
     fn record(&self, place: &Place, events: &[&str]) -> PathBuf {
@@ -92,6 +106,37 @@ fn counter<'a>(answer: &'a Value, interface: Value, counter: &str) -> &'a Value 
     all.iter()
         .find(|line| line["interface"] == interface && line["counter"] == counter)
         .unwrap_or_else(|| panic!("no {counter}: {answer:#}"))
+}
+
+/// The kernel gives the new namespace the inode of the dead one.
+#[test]
+fn a_namespace_is_not_taken_for_a_dead_one_whose_place_it_took() {
+    let Some(net) = Net::new("namespaces one after the other") else { return };
+    let place = Place::new();
+    let program = place.build("datagrams", &[]);
+    let dead = format!("{}d", net.name);
+    let sent = |name: &str, count: u64| format!("ip netns exec {name} {program} send 127.0.0.1 7009 {count} 100 0");
+    let made = |name: &str| format!("ip netns add {name}; ip -n {name} link set lo up");
+    let new = Net { name: format!("{}n", net.name), device: String::new() };
+    assert!(Command::new("sh").args(["-ec", &format!("{}; {}", made(&dead), sent(&dead, 100))]).status().unwrap().success());
+    let script = format!("ip netns del {dead}; sleep 0.5; {}; {}", made(&new.name), sent(&new.name, 30));
+    let mut command = place.command(env!("CARGO_BIN_EXE_longpole"));
+    command.args(["record", "--stacks", "none", "--kernel", "sched,net", "--", "sh", "-ec", &script]);
+    let output = command.output().unwrap();
+    ip(&["netns", "del", &dead]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+
+    let description: Value = serde_json::from_slice(&std::fs::read(place.newest().join("longpole.json")).unwrap()).unwrap();
+    let counters = &description["kernel_events"]["counters"];
+    let delta = |interface: Value, counter: &str| {
+        let mut rows = counters["rows"].as_array().unwrap().iter();
+        let row = rows.find(|row| row["namespace"] == *new.name && row["interface"] == interface && row["counter"] == counter);
+        row.map(|row| row["delta"].as_u64().unwrap())
+    };
+    let (no_port, packets) = Net::loopback(&new.name);
+    assert_eq!((no_port, delta(Value::Null, "NoPorts")), (30, Some(30)), "{counters:#}");
+    assert_eq!(delta(json!("lo"), "tx_packets"), Some(packets), "{counters:#}");
+    assert!(counters["gone"]["names"].as_array().unwrap().contains(&json!(dead)), "{counters:#}");
 }
 
 /// The recordings hear all of the machine, so they are made one after the other.
