@@ -5,14 +5,18 @@
 
 use super::dump::{names, numbers};
 use super::netlink;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
+use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
+const OWN: &str = "/proc/thread-self/ns/net";
 const MOST_NAMESPACES: usize = 256;
+/// How often namespaces are looked for where one cannot be entered any more.
+const TRIES: usize = 4;
 /// Open files of all processes that are looked at.
 const MOST_FILES: usize = 100_000;
 
@@ -57,37 +61,50 @@ fn name(path: &Path) -> String {
     }
 }
 
-/// Does `work` in each network namespace that can be entered, the own one first.
+/// Does `work` in each network namespace that can be entered, the own one first. One that begins or ends meanwhile is in it, or not.
 pub fn in_each(work: &mut (dyn FnMut(&Namespace<'_>) + Send)) -> Missed {
     let (mut found, mut missed) = all();
-    let own = fs::metadata("/proc/thread-self/ns/net").map(|file| file.ino()).unwrap_or_default();
-    found.remove(&own);
-    let beyond: Vec<PathBuf> = found.values().skip(MOST_NAMESPACES).cloned().collect();
-    let paths: Vec<PathBuf> = found.into_values().take(MOST_NAMESPACES).collect();
-    let names = &mut missed.names;
+    let own = fs::metadata(OWN).map(|file| file.ino()).unwrap_or_default();
+    let names = &mut missed;
     // A thread that has entered a namespace does not come back, so it is one of its own.
     let done = std::thread::scope(|scope| {
         let inside = move || {
             work(&Namespace { cookie: cookie(), path: None });
-            for path in &paths {
-                match enter(path) {
-                    true => work(&Namespace { cookie: cookie(), path: Some(path) }),
-                    false => names.push(name(path)),
+            let mut done = BTreeSet::from([own]);
+            for tries in (0..TRIES).rev() {
+                let mut again = false;
+                for (inode, path) in found.iter().filter(|(inode, _)| !done.contains(*inode)).collect::<Vec<_>>() {
+                    let full = done.len() > MOST_NAMESPACES;
+                    match enter(path, *inode) {
+                        // Another file may still lead to it.
+                        Err(error) if is_gone(&error) && tries > 0 && !full => {
+                            again = true;
+                            continue;
+                        }
+                        Ok(()) if !full => work(&Namespace { cookie: cookie(), path: Some(path) }),
+                        _ => names.names.push(name(path)),
+                    }
+                    done.insert(*inode);
                 }
+                if !again {
+                    break;
+                }
+                found = all().0;
             }
         };
         std::thread::Builder::new().spawn_scoped(scope, inside).is_ok_and(|thread| thread.join().is_ok())
     });
     missed.files |= !done;
-    missed.names.extend(beyond.iter().map(|path| name(path)));
     missed
 }
 
 /// Each namespace once, by its inode: a file that leads to it, one with a name if there is one.
 fn all() -> (BTreeMap<u64, PathBuf>, Missed) {
     let (mut found, mut missed) = (BTreeMap::new(), Missed::default());
+    // `ip netns` leaves an empty file where a namespace was.
+    let device = fs::metadata(OWN).map(|file| file.dev()).ok();
     let mut add = |path: PathBuf| {
-        if let Ok(file) = fs::metadata(&path) {
+        if let Some(file) = fs::metadata(&path).ok().filter(|file| Some(file.dev()) == device) {
             found.entry(file.ino()).or_insert(path);
         }
     };
@@ -139,10 +156,20 @@ fn unescaped(mut text: &[u8]) -> Vec<u8> {
     out
 }
 
-fn enter(path: &Path) -> bool {
-    let Ok(file) = File::open(path) else { return false };
+fn enter(path: &Path, inode: u64) -> io::Result<()> {
+    let file = File::open(path)?;
+    if file.metadata()?.ino() != inode {
+        return Err(io::ErrorKind::NotFound.into());
+    }
     // SAFETY: a descriptor that is open; a failure is told by the result.
-    unsafe { libc::setns(file.as_raw_fd(), libc::CLONE_NEWNET) == 0 }
+    match unsafe { libc::setns(file.as_raw_fd(), libc::CLONE_NEWNET) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH)
 }
 
 /// Of this thread's namespace; 0: none is told.
