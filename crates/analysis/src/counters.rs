@@ -1,6 +1,6 @@
 //! Losses that events name, beside what the kernel itself counted in the same time.
 //!
-//! A recording says by how much the counters of its interfaces, of UDP and of the CPUs' backlogs grew, and when they were read. Some losses have no event
+//! A recording says by how much the counters of its interfaces, their queueing disciplines, its protocols and the CPUs' backlogs grew, and when they were read. Some losses have no event
 //! at all, such as those inside of a driver; they show here as a difference. The kernel's events name interfaces without their namespace: those
 //! of equal name are one. A loss while the counters were read is in the difference or not, so both agree within the number of these.
 
@@ -120,6 +120,8 @@ type Key = (String, Option<String>, String);
 #[derive(Debug, Default)]
 struct Named {
     by_counter: BTreeMap<Key, Watched>,
+    /// For which an interface had no handler: it counts them in one of two counters.
+    unhandled: BTreeMap<String, Watched>,
     without_interface: u64,
 }
 
@@ -133,12 +135,18 @@ impl Named {
                     ("link", Some(device.clone()), way)
                 }
                 (("qdisc", _), Some(device)) => ("qdisc", Some(device.clone()), "drops"),
-                (("link" | "qdisc", _), None) => {
+                (("handler", _), Some(device)) => {
+                    *self.unhandled.entry(device.clone()).or_default() += watched;
+                    continue;
+                }
+                (("link" | "qdisc" | "handler", _), None) => {
                     without_interface = true;
                     continue;
                 }
                 (("backlog", _), _) => ("backlog", None, "dropped"),
                 (("Udp", name), _) if line.protocol == Some("UDP") => ("udp", None, name),
+                (("Tcp", name), _) if line.protocol == Some("TCP") => ("tcp", None, name),
+                (("Ip", name), _) => ("ip", None, name),
                 _ => continue,
             };
             *self.by_counter.entry((key.0.to_owned(), key.1, key.2.to_owned())).or_default() += watched;
@@ -146,12 +154,23 @@ impl Named {
         self.without_interface += if without_interface { watched.count } else { 0 };
     }
 
+    /// What is in `rx_dropped` of the packets without a handler. The rest is in `rx_nohandler`.
+    fn dropped_unhandled(&self, interface: &str, nohandler: u64) -> Watched {
+        let all = self.unhandled.get(interface).copied().unwrap_or_default();
+        let count = all.count.saturating_sub(nohandler);
+        Watched { count, unsure: all.unsure.min(count) }
+    }
+
     /// Losses of which this counter tells. None: it tells of no losses, or of a part of those that another one tells.
     fn of(&self, key: &Key) -> Option<Watched> {
         let counts_losses = match (key.0.as_str(), key.2.as_str()) {
             // What a driver drops so has no event.
             ("link", "rx_dropped" | "tx_dropped" | "rx_missed_errors" | "rx_errors" | "tx_errors") => true,
-            ("udp" | "backlog", _) => true,
+            ("udp", "NoPorts" | "RcvbufErrors" | "MemErrors" | "InErrors" | "InCsumErrors") => true,
+            ("ip", "InAddrErrors" | "InNoRoutes") | ("tcp", "ListenDrops" | "TCPBacklogDrop") => true,
+            ("qdisc", "drops") | ("backlog", "dropped") => true,
+            // Such as SndbufErrors, OutNoRoutes and OutDiscards: refused calls, of which there was no packet, count, too. TCPRcvQDrop has its reason in common with
+            // another counter.
             _ => false,
         };
         counts_losses.then(|| self.by_counter.get(key).copied().unwrap_or_default())
@@ -181,17 +200,17 @@ fn answer(counted: &Counted, named: &Named, unplaced: u64) -> CountersAnswer {
     for key in named.by_counter.keys().filter(|_| counted.interfaces.is_some()) {
         sums.entry(key.clone()).or_insert_with(|| (counted.still(&key.0, key.1.as_deref()), BTreeSet::new()));
     }
-    let nohandler = |interface: &Option<String>| {
-        sums.get(&("link".to_owned(), interface.clone(), "rx_nohandler".to_owned())).and_then(|(sum, _)| *sum).unwrap_or(0)
+    let nohandler = |interface: &str| {
+        let key = ("link".to_owned(), Some(interface.to_owned()), "rx_nohandler".to_owned());
+        sums.get(&key).and_then(|(sum, _)| *sum).unwrap_or(0)
     };
     let lines = sums.iter().map(|(key, (delta, namespaces))| {
         let (of, interface, counter) = key;
-        let mut named = named.of(key);
-        // What nobody here had a handler for counts as not wanted in either of two.
-        if let Some(named) = named.as_mut().filter(|_| counter == "rx_dropped") {
-            named.count = named.count.saturating_sub(nohandler(interface));
-            named.unsure = named.unsure.min(named.count);
+        let mut of_counter = named.of(key);
+        if let (Some(known), Some(interface), "rx_dropped") = (&mut of_counter, interface, counter.as_str()) {
+            *known += named.dropped_unhandled(interface, nohandler(interface));
         }
+        let named = of_counter;
         CounterLine {
             of: of.clone(),
             namespace: namespaces.first().filter(|_| namespaces.len() == 1 && of != "backlog").map(|name| (*name).to_owned()),
@@ -222,11 +241,11 @@ mod tests {
         let entry = |&(of, interface, counter, count, unsure): &(&str, Option<&str>, &str, u64, u64)| {
             ((of.to_owned(), interface.map(str::to_owned), counter.to_owned()), Watched { count, unsure })
         };
-        Named { by_counter: all.iter().map(entry).collect(), without_interface: 0 }
+        Named { by_counter: all.iter().map(entry).collect(), ..Named::default() }
     }
 
     /// Without namespaces.
-    fn lines(rows: &[(&str, &str, u64)], interfaces: Option<&[&str]>, named: &Named) -> Vec<CounterLine> {
+    fn counted(rows: &[(&str, &str, u64)], interfaces: Option<&[&str]>) -> Counted {
         let row = |&(of, counter, delta): &(&str, &str, u64)| Row {
             of: of.to_owned(),
             namespace: String::new(),
@@ -234,7 +253,7 @@ mod tests {
             counter: counter.to_owned(),
             delta,
         };
-        let counted = Counted {
+        Counted {
             begin_ns: 1,
             begin_read_ns: Some(2),
             end_read_ns: Some(8),
@@ -244,8 +263,11 @@ mod tests {
             gone: Listed::default(),
             interfaces: interfaces.map(|all| all.iter().map(|name| (*name).to_owned()).collect()),
             rows: rows.iter().map(row).collect(),
-        };
-        answer(&counted, named, 0).counters
+        }
+    }
+
+    fn lines(rows: &[(&str, &str, u64)], interfaces: Option<&[&str]>, named: &Named) -> Vec<CounterLine> {
+        answer(&counted(rows, interfaces), named, 0).counters
     }
 
     #[test]
@@ -256,6 +278,27 @@ mod tests {
         assert_eq!(told(&of(9, 2)), (0, 0));
         assert_eq!(told(&of(9, 1)), (0, 1));
         assert_eq!(told(&of(5, 2)), (2, 0));
+    }
+
+    #[test]
+    fn packets_without_a_handler_are_in_one_of_two_counters_and_others_are_not_taken_for_them() {
+        let mut named = named(&[("link", Some("a"), "rx_dropped", 30, 0)]);
+        let told = |named: &Named, nohandler: u64| {
+            let rows = [("a", "rx_dropped", 30), ("a", "rx_nohandler", nohandler)];
+            let rows = rows.map(|(name, counter, delta)| Row {
+                of: "link".to_owned(),
+                namespace: String::new(),
+                interface: Some(name.to_owned()),
+                counter: counter.to_owned(),
+                delta,
+            });
+            let counted = Counted { rows: rows.to_vec(), ..counted(&[], Some(&["a"])) };
+            answer(&counted, named, 0).counters.iter().map(|line| line.named).collect::<Vec<_>>()
+        };
+        assert_eq!(told(&named, 100), [Some(30), None]);
+        named.unhandled.insert("a".to_owned(), Watched { count: 7, unsure: 0 });
+        assert_eq!(told(&named, 7), [Some(30), None]);
+        assert_eq!(told(&named, 5), [Some(32), None]);
     }
 
     #[test]

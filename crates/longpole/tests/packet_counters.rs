@@ -11,6 +11,7 @@ use serde_json::{json, Value};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Datagrams that are sent into the device, and to a port that nobody has.
 const SENT: u64 = 200;
@@ -20,6 +21,8 @@ const UNWANTED: u64 = 7;
 struct Net {
     name: String,
     device: String,
+    /// One recording hears all traffic of the machine.
+    _alone: Option<MutexGuard<'static, ()>>,
 }
 
 impl Net {
@@ -32,7 +35,9 @@ impl Net {
         }
         static MADE: AtomicU32 = AtomicU32::new(0);
         let number = format!("{}{}", std::process::id(), ["", "b", "c", "d"][MADE.fetch_add(1, Ordering::Relaxed) as usize % 4]);
-        let net = Net { name: format!("lpt{number}"), device: format!("t{number}") };
+        static ALONE: Mutex<()> = Mutex::new(());
+        let alone = Some(ALONE.lock().unwrap_or_else(PoisonError::into_inner));
+        let net = Net { name: format!("lpt{number}"), device: format!("t{number}"), _alone: alone };
         let (name, device) = (&*net.name, &*net.device);
         // IPv6 sends on its own, also between the end of a recording and a look at the counters.
         let quiet = "echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6";
@@ -120,7 +125,7 @@ fn a_namespace_is_not_taken_for_a_dead_one_whose_place_it_took() {
     let dead = format!("{}d", net.name);
     let sent = |name: &str, count: u64| format!("ip netns exec {name} {program} send 127.0.0.1 7009 {count} 100 0");
     let made = |name: &str| format!("ip netns add {name}; ip -n {name} link set lo up");
-    let new = Net { name: format!("{}n", net.name), device: String::new() };
+    let new = Net { name: format!("{}n", net.name), device: String::new(), _alone: None };
     assert!(Command::new("sh").args(["-ec", &format!("{}; {}", made(&dead), sent(&dead, 100))]).status().unwrap().success());
     let script = format!("{}; ip netns del {dead}; sleep 0.5; {}; {}", sent(&dead, 50), made(&new.name), sent(&new.name, 30));
     let mut command = place.command(env!("CARGO_BIN_EXE_longpole"));
@@ -184,7 +189,6 @@ fn losses_while_the_counters_are_read_are_no_losses_without_an_event() {
     assert!(!said.contains("UDP dropped"), "{said}");
 }
 
-/// The recordings hear all of the machine, so they are made one after the other.
 #[test]
 fn losses_that_the_kernel_counts_are_those_that_events_name_or_said_to_have_none() {
     let Some(net) = Net::new("counters of interfaces") else { return };
@@ -228,4 +232,81 @@ fn losses_that_the_kernel_counts_are_those_that_events_name_or_said_to_have_none
         std::fs::write(&description, changed.to_string()).unwrap();
         assert_eq!(packets(&place, &recording)["counters"], Value::Null);
     }
+}
+
+/// A discipline on the loopback interface of a namespace of its own.
+#[test]
+fn what_a_token_bucket_and_a_full_backlog_drop_is_what_the_kernel_counts_of_them() {
+    let Some(net) = Net::new("drops of disciplines and backlogs") else { return };
+    let place = Place::new();
+    let program = place.build("datagrams", &[]);
+    let tc = |words: &[&str]| {
+        let output = Command::new("tc").args(["-n", &net.name]).args(words).output();
+        output.ok().filter(|output| output.status.success()).map(|output| String::from_utf8(output.stdout).unwrap())
+    };
+    let flood = place.path("flood");
+    std::fs::write(&flood, many_copies("bl0")).unwrap();
+    let pair = format!(
+        "ip -n {} link add bl0 type veth peer name bl1 && ip -n {} link set bl1 up && ip -n {} link set bl0 up",
+        net.name, net.name, net.name
+    );
+    let made = Command::new("sh").args(["-c", &pair]).status().is_ok_and(|status| status.success())
+        && tc(&["qdisc", "add", "dev", "bl1", "root", "tbf", "rate", "1mbit", "burst", "2kb", "limit", "4kb"]).is_some()
+        && tc(&["qdisc", "add", "dev", "lo", "clsact"]).is_some()
+        && tc(&["-batch", flood.to_str().unwrap()]).is_some();
+    if !made {
+        println!("skipped: drops of disciplines and backlogs (needs `tc`, tbf, clsact, u32 and mirred)");
+        return;
+    }
+    // One datagram becomes more than a backlog holds; the many to the other side go into the bucket.
+    let script = format!(
+        "ip -n $N addr add 10.77.1.1/24 dev bl1; ip -n $N neigh add 10.77.1.2 lladdr 02:00:00:00:00:02 dev bl1
+         ip netns exec $N {program} send 10.77.1.2 7009 100 900 0
+         ip netns exec $N {program} send 127.0.0.1 7009 1 100 0"
+    );
+    let before = softnet();
+    let mut command = place.command(env!("CARGO_BIN_EXE_longpole"));
+    command.args(["record", "--stacks", "none", "--kernel", "sched,irq,softirq,net", "--", "sh", "-ec", &script]).env("N", &net.name);
+    let output = command.output().unwrap();
+    let refused = softnet() - before;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+
+    let answer = packets(&place, &place.newest());
+    let said: Value = serde_json::from_str(&tc(&["-s", "-j", "qdisc", "show", "dev", "bl1"]).unwrap()).unwrap();
+    let dropped = said[0]["drops"].as_u64().unwrap();
+    assert!(dropped > 50, "the bucket let nearly all pass: {said}");
+    let bucket = counter(&answer, json!("bl1"), "drops");
+    let expected = json!({
+        "of": "qdisc", "namespace": net.name, "interface": "bl1", "counter": "drops", "delta": dropped, "named": dropped, "unsure": 0,
+    });
+    assert_eq!(bucket, &expected);
+    // The backlogs are those of the whole machine.
+    let all = answer["counters"]["counters"].as_array().unwrap();
+    let backlog = all.iter().find(|line| line["of"] == "backlog").unwrap();
+    assert!(backlog["delta"].as_u64().unwrap() <= refused, "{backlog}");
+    // Of the packets that came through, the interface counts those for others in a counter beside it.
+    for line in [backlog, counter(&answer, json!("bl1"), "rx_dropped")] {
+        let number = |key: &str| line[key].as_u64().unwrap();
+        assert!(number("delta") > 300, "{line}");
+        assert!(number("named") >= number("delta") && number("named") - number("unsure") <= number("delta"), "{line}");
+    }
+    let said = text(&place, &place.newest());
+    assert!(said.contains(&format!("qdisc of {}/bl1 drops {dropped}", net.name)), "{said}");
+}
+
+/// Dropped packets of all CPUs' backlogs.
+fn softnet() -> u64 {
+    let text = std::fs::read_to_string("/proc/net/softnet_stat").unwrap();
+    text.lines().map(|line| u64::from_str_radix(line.split_whitespace().nth(1).unwrap(), 16).unwrap()).sum()
+}
+
+/// What tc(8) does in a batch: copies each datagram to the loopback interface so often to a device that they do not fit into a CPU's backlog. All copies are made before the
+/// CPU may take one from there.
+fn many_copies(device: &str) -> String {
+    let room: usize = std::fs::read_to_string("/proc/sys/net/core/netdev_max_backlog").unwrap().trim().parse().unwrap();
+    // As many as one filter may have.
+    let copy = format!("action mirred egress mirror dev {device}");
+    let copies = format!("{}{copy} continue", format!("{copy} pipe ").repeat(30));
+    let filter = |n: usize| format!("filter add dev lo egress protocol all pref {n} u32 match u32 0 0 {copies}\n");
+    (1..=room / 31 + 12).map(filter).collect()
 }

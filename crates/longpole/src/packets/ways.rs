@@ -109,13 +109,22 @@ pub fn counters(out: &mut impl Write, answer: &CountersAnswer) -> io::Result<()>
 
 fn counted_by(line: &CounterLine) -> String {
     let name = match (&line.interface, line.of.as_str()) {
-        (Some(interface), _) => match line.namespace.as_deref() {
-            Some("") => interface.clone(),
-            Some(namespace) => format!("{namespace}/{interface}"),
-            None if line.delta.is_some_and(|delta| delta > 0) => format!("{interface} (of several namespaces)"),
-            None => interface.clone(),
-        },
+        (Some(interface), of) => {
+            let name = match line.namespace.as_deref() {
+                Some("") => interface.clone(),
+                Some(namespace) => format!("{namespace}/{interface}"),
+                None if line.delta.is_some_and(|delta| delta > 0) => format!("{interface} (of several namespaces)"),
+                None => interface.clone(),
+            };
+            if of == "qdisc" {
+                format!("qdisc of {name}")
+            } else {
+                name
+            }
+        }
         (None, "udp") => "UDP".to_owned(),
+        (None, "ip") => "IP".to_owned(),
+        (None, "tcp") => "TCP".to_owned(),
         (None, "backlog") => "the CPUs' backlogs".to_owned(),
         (None, of) => of.to_owned(),
     };

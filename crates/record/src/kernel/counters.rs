@@ -1,4 +1,4 @@
-//! What the kernel counts of packets by itself, beside its events: of each network interface, of UDP, of the CPUs' backlogs.
+//! What the kernel counts of packets by itself, beside its events: of each network interface and its queueing discipline, of UDP, IP and TCP, of the CPUs' backlogs.
 //!
 //! They are read when the recording has begun and before it ends, of every network namespace that can be entered; what they grew by is told in
 //! `longpole.json`. Whoever names losses by events can be held against them. A difference is told only where both of its ends are known: a counter whose beginning
@@ -114,13 +114,15 @@ impl Counters {
     fn base(&self, cookie: u64, of: &Of, counter: &'static str, moved: Option<Moved<'_>>) -> Base {
         let space = self.spaces.get(&cookie);
         let known = |space: &Space, of: &Of| space.values.get(&(of.clone(), counter)).copied();
-        if let Some(value) = space.and_then(|space| known(space, of)) {
+        if let Some(value) = space.and_then(|space| known(space, of).or_else(|| of_discipline(space, of))) {
             return Base::Was(value);
         }
         match (space, moved) {
             (Some(space), _) if !space.whole => Base::Unknown,
             // It may be one that was not read.
             (None, _) if !self.whole() => Base::Unknown,
+            // An interface that moves leaves it behind.
+            _ if matches!(of, Of::Qdisc { .. }) => Base::New,
             (_, Some(Moved::No)) | (None, None) => Base::New,
             (_, Some(Moved::From(space, of))) => known(space, of).map_or(Base::Unknown, Base::Was),
             (_, Some(Moved::Maybe)) | (Some(_), None) => Base::Unknown,
@@ -128,37 +130,62 @@ impl Counters {
     }
 
     /// Interfaces that are not any more where they were. Loopback stays.
-    fn gone_links<'a>(&'a self, later: &Counters) -> Vec<(&'a Space, &'a Of)> {
+    fn gone_links<'a>(&'a self, later: &Counters) -> Vec<Known<'a>> {
         let there: BTreeSet<(u64, &Of)> = later.spaces.iter().flat_map(|(cookie, space)| space.links().map(|of| (*cookie, of))).collect();
         let all = self.spaces.iter().flat_map(|(cookie, space)| space.links().map(move |of| (*cookie, space, of)));
-        all.filter(|(cookie, _, of)| !of.is_loopback() && !there.contains(&(*cookie, *of))).map(|(_, space, of)| (space, of)).collect()
+        all.filter(|(cookie, _, of)| !of.is_loopback() && !there.contains(&(*cookie, *of)))
+            .map(|(_, space, of)| Known::new(space, of))
+            .collect()
     }
 
     /// An interface may move to another namespace, where it may get another name and number, and takes its counters with it.
-    fn moved<'a>(&self, gone: &[(&'a Space, &'a Of)], space: &Space, of: &Of) -> Moved<'a> {
+    fn moved<'a>(&self, gone: &[Known<'a>], space: &Space, of: &Of) -> Moved<'a> {
         if of.is_loopback() {
             return Moved::No;
         }
-        let index = of.index();
-        let address = |space: &Space, of: &Of| of.index().and_then(|index| space.addresses.get(&index).cloned());
-        let same = |(begin, was): &&(&Space, &Of)| {
-            was.index() == index && address(begin, was).is_some_and(|known| address(space, of) == Some(known))
-        };
-        let mut same = gone.iter().filter(same);
+        let now = Known::new(space, of);
+        let mut same = gone.iter().filter(|was| was.address.is_some() && (was.of.index(), was.address) == (of.index(), now.address));
         match (same.next(), same.next()) {
-            (Some((space, of)), None) => return Moved::From(space, of),
+            (Some(was), None) => return Moved::From(was.space, was.of),
             (Some(_), Some(_)) => return Moved::Maybe,
             (None, _) => {}
         }
         // None of its counters can have been larger.
-        let of_space = |space: &Space, of: &Of| space::LINK.map(|(counter, _)| space.values.get(&(of.clone(), counter)).copied());
-        let now = of_space(space, of);
-        let may = |(begin, was): &(&Space, &Of)| of_space(begin, was).iter().zip(&now).all(|(was, now)| was <= now);
+        let may = |was: &Known<'_>| was.values.iter().zip(&now.values).all(|(was, now)| was <= now);
         if gone.iter().any(may) || !self.whole() {
             return Moved::Maybe;
         }
         Moved::No
     }
+}
+
+/// An interface as it was or is.
+struct Known<'a> {
+    space: &'a Space,
+    of: &'a Of,
+    address: Option<&'a Vec<u8>>,
+    values: [Option<u64>; space::LINK.len()],
+}
+
+impl<'a> Known<'a> {
+    fn new(space: &'a Space, of: &'a Of) -> Known<'a> {
+        let address = of.index().and_then(|index| space.addresses.get(&index));
+        let values = space::LINK.map(|(counter, _)| space.values.get(&(of.clone(), counter)).copied());
+        Known { space, of, address, values }
+    }
+}
+
+/// Of the same one, whatever its interface was called.
+fn of_discipline(space: &Space, of: &Of) -> Option<u64> {
+    fn identity(of: &Of) -> Option<(u32, &str, u32)> {
+        if let Of::Qdisc { index, kind, handle, .. } = of {
+            Some((*index, kind, *handle))
+        } else {
+            None
+        }
+    }
+    let this = identity(of)?;
+    space.values.iter().find(|((known, _), _)| identity(known) == Some(this)).map(|(_, value)| *value)
 }
 
 /// Where an interface was before.
@@ -184,7 +211,7 @@ impl Of {
 
     fn interface(&self) -> Option<&str> {
         match self {
-            Of::Link { name, .. } => Some(name),
+            Of::Link { name, .. } | Of::Qdisc { name, .. } => Some(name),
             _ => None,
         }
     }
@@ -232,7 +259,10 @@ impl Grown {
         let rows = losses.iter().chain(&traffic).take(MOST_TOLD).map(|(namespace, of, counter, delta)| {
             let kind = match of {
                 Of::Link { .. } => "link",
+                Of::Qdisc { .. } => "qdisc",
                 Of::Udp => "udp",
+                Of::Ip => "ip",
+                Of::Tcp => "tcp",
                 Of::Backlog => "backlog",
             };
             json!({ "of": kind, "namespace": namespace, "interface": of.interface(), "counter": counter, "delta": delta })
@@ -323,6 +353,18 @@ mod tests {
         let part = Space { whole: false, ..space("blue", &[]) };
         let part = counters(&[(1, space("", &[(9, "old", 9, 4)])), (2, part)]);
         assert_eq!(told(&part, &later), (vec![row("", "old", 5)], 2));
+    }
+
+    #[test]
+    fn a_discipline_counts_on_under_another_name_of_its_interface_and_anew_in_another_s_place() {
+        let with = |name: &str, kind: &str, value: u64| {
+            let mut space = space("", &[(2, name, 2, 9)]);
+            space.values.insert((Of::Qdisc { index: 2, name: name.to_owned(), kind: kind.to_owned(), handle: 1 }, "drops"), value);
+            counters(&[(1, space)])
+        };
+        assert_eq!(told(&with("a", "tbf", 5), &with("a", "tbf", 7)), (vec![row("", "a", 2)], 0));
+        assert_eq!(told(&with("a", "tbf", 5), &with("b", "tbf", 7)), (vec![row("", "b", 2)], 0));
+        assert_eq!(told(&with("a", "tbf", 5), &with("a", "sfq", 3)), (vec![row("", "a", 3)], 0));
     }
 
     #[test]

@@ -1,5 +1,6 @@
-//! The counters of one network namespace, as this thread is in it: of its interfaces and of its protocols.
+//! The counters of one network namespace, as this thread is in it: of its interfaces, their queueing disciplines, and its protocols.
 
+use crate::kernel::dump::network::{RTM_GETQDISC, RTM_NEWQDISC, TCA_KIND, TCMSG};
 use crate::kernel::netlink;
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +15,7 @@ const IFLA_IFNAME: u16 = 3;
 const IFLA_STATS64: u16 = 23;
 
 /// Fields of `struct rtnl_link_stats64` (linux/if_link.h), by their place in it. An interface adds up what its driver counts and what the kernel counts for it.
-pub const LINK: [(&str, usize); 11] = [
+pub const LINK: [(&str, usize); 12] = [
     ("rx_packets", 0),
     ("tx_packets", 1),
     ("rx_errors", 4),
@@ -25,11 +26,35 @@ pub const LINK: [(&str, usize); 11] = [
     ("rx_fifo_errors", 14),
     ("rx_missed_errors", 15),
     ("tx_fifo_errors", 18),
-    ("rx_nohandler", 24),
+    ("rx_nohandler", 23),
+    ("rx_otherhost_dropped", 24),
 ];
 
-/// Of /proc/net/snmp, and with a 6 of snmp6.
-const UDP: [&str; 3] = ["NoPorts", "RcvbufErrors", "MemErrors"];
+const TCA_STATS2: u16 = 7;
+const TCA_STATS_QUEUE: u16 = 3;
+/// In `struct gnet_stats_queue` (linux/gen_stats.h): `qlen`, `backlog`, `drops`.
+const DROPS: usize = 8;
+/// The discipline of the whole device. It counts what those below it drop, too.
+const TC_H_ROOT: u32 = u32::MAX;
+
+/// Counters of protocols: whose, the line of /proc/net/snmp or netstat, the counter's name, and the protocol's name in snmp6.
+const PROTOCOLS: [(Of, &str, &str, Option<&str>); 14] = [
+    (Of::Udp, "Udp", "NoPorts", Some("Udp6")),
+    (Of::Udp, "Udp", "RcvbufErrors", Some("Udp6")),
+    (Of::Udp, "Udp", "MemErrors", Some("Udp6")),
+    (Of::Udp, "Udp", "InErrors", Some("Udp6")),
+    (Of::Udp, "Udp", "InCsumErrors", Some("Udp6")),
+    (Of::Udp, "Udp", "SndbufErrors", Some("Udp6")),
+    (Of::Ip, "Ip", "InAddrErrors", Some("Ip6")),
+    (Of::Ip, "Ip", "InDiscards", Some("Ip6")),
+    (Of::Ip, "Ip", "OutDiscards", Some("Ip6")),
+    (Of::Ip, "Ip", "OutNoRoutes", Some("Ip6")),
+    (Of::Ip, "IpExt", "InNoRoutes", Some("Ip6")),
+    // Of both versions of IP.
+    (Of::Tcp, "TcpExt", "ListenDrops", None),
+    (Of::Tcp, "TcpExt", "TCPBacklogDrop", None),
+    (Of::Tcp, "TcpExt", "TCPRcvQDrop", None),
+];
 
 /// Interfaces of all namespaces together.
 pub const MOST_INTERFACES: usize = 4096;
@@ -44,7 +69,16 @@ pub enum Of {
         index: u32,
         name: String,
     },
+    /// One that is put in another's place counts anew.
+    Qdisc {
+        index: u32,
+        name: String,
+        kind: String,
+        handle: u32,
+    },
     Udp,
+    Ip,
+    Tcp,
     Backlog,
 }
 
@@ -65,7 +99,7 @@ impl Space {
     /// `room`: for how many interfaces there is still room.
     pub fn read(name: String, room: &mut usize) -> Space {
         let mut space = Space { name, ..Space::default() };
-        space.whole = space.read_links(room).is_ok() && space.read_protocols().is_ok();
+        space.whole = space.read_links(room).is_ok() & space.read_disciplines().is_ok() & space.read_protocols().is_ok();
         space
     }
 
@@ -85,13 +119,26 @@ impl Space {
         Ok(())
     }
 
+    /// Of the interfaces that are known by now.
+    fn read_disciplines(&mut self) -> io::Result<()> {
+        let names: BTreeMap<u32, String> =
+            self.links().filter_map(|of| if let Of::Link { index, name } = of { Some((*index, name.clone())) } else { None }).collect();
+        let all = whole(RTM_GETQDISC, TCMSG, RTM_NEWQDISC, MOST_INTERFACES, &discipline)?;
+        for Discipline { index, kind, handle, drops } in all {
+            if let Some(name) = names.get(&index) {
+                self.values.insert((Of::Qdisc { index, name: name.clone(), kind, handle }, "drops"), drops.into());
+            }
+        }
+        Ok(())
+    }
+
     fn read_protocols(&mut self) -> io::Result<()> {
-        let snmp = proc_net("snmp")?;
+        let lines = proc_net("snmp")? + &proc_net("netstat")?;
         let snmp6 = proc_net("snmp6")?;
-        for counter in UDP {
-            let both = [line_of(&snmp, "Udp", counter), line6(&snmp6, "Udp6", counter)];
+        for (of, protocol, counter, protocol6) in PROTOCOLS {
+            let both = [line_of(&lines, protocol, counter), protocol6.and_then(|protocol| line6(&snmp6, protocol, counter))];
             if both.iter().any(Option::is_some) {
-                self.values.insert((Of::Udp, counter), both.into_iter().flatten().fold(0, u64::saturating_add));
+                self.values.insert((of, counter), both.into_iter().flatten().fold(0, u64::saturating_add));
             }
         }
         Ok(())
@@ -103,8 +150,9 @@ fn whole<T>(request: u16, body: usize, answer: u16, room: usize, read: &dyn Fn(&
     for _ in 0..TRIES {
         let (mut found, mut full) = (Vec::new(), false);
         let asked = netlink::ask(request, body, answer, &mut |body| {
-            full |= found.len() >= room;
-            found.extend(read(body).filter(|_| !full));
+            let one = read(body);
+            full |= one.is_some() && found.len() >= room;
+            found.extend(one.filter(|_| !full));
             !full
         });
         match asked {
@@ -134,6 +182,23 @@ fn link(body: &[u8]) -> Option<Link> {
         address: netlink::attribute(attributes, IFLA_ADDRESS).unwrap_or_default().to_vec(),
         values: LINK.iter().filter_map(|(counter, at)| Some((*counter, value(*at)?))).collect(),
     })
+}
+
+struct Discipline {
+    index: u32,
+    kind: String,
+    handle: u32,
+    drops: u32,
+}
+
+/// A root.
+fn discipline(body: &[u8]) -> Option<Discipline> {
+    let attributes = body.get(TCMSG..)?;
+    let queue = netlink::attribute(netlink::attribute(attributes, TCA_STATS2)?, TCA_STATS_QUEUE)?;
+    let drops = u32::from_ne_bytes(queue.get(DROPS..DROPS + 4)?.try_into().ok()?);
+    let kind = netlink::text(netlink::attribute(attributes, TCA_KIND)?)?;
+    let root = netlink::word(body, 12) == TC_H_ROOT;
+    root.then(|| Discipline { index: netlink::word(body, 4), kind, handle: netlink::word(body, 8), drops })
 }
 
 /// What is not there has no counters: a kernel without IPv6.
@@ -171,6 +236,39 @@ mod tests {
     fn a_namespace_with_more_interfaces_than_there_is_room_for_is_not_whole() {
         assert!(Space::read(String::new(), &mut 1000).whole);
         assert!(!Space::read(String::new(), &mut 0).whole);
+    }
+
+    #[test]
+    fn counters_of_an_interface_lie_where_the_kernel_has_them() {
+        let header = fs::read_to_string("/usr/include/linux/if_link.h").unwrap_or_default();
+        let Some((_, rest)) = header.split_once("struct rtnl_link_stats64 {") else {
+            println!("skipped: places of the counters (needs the kernel's headers for programs)");
+            return;
+        };
+        let fields =
+            rest.split('}').next().unwrap_or_default().lines().filter_map(|line| line.trim().strip_prefix("__u64")?.split(';').next());
+        let fields: Vec<&str> = fields.map(str::trim).collect();
+        for (counter, at) in LINK {
+            // Older headers have fewer.
+            assert!(fields.get(at).is_none_or(|field| *field == counter), "{counter}: {fields:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_root_discipline_dropped_is_found_and_broken_messages_tell_nothing() {
+        let put = |kind: u16, value: &[u8]| [&(value.len() as u16 + 4).to_ne_bytes()[..], &kind.to_ne_bytes(), value].concat();
+        let queue: Vec<u8> = [0u32, 0, 77, 0, 0].into_iter().flat_map(u32::to_ne_bytes).collect();
+        let message = |parent: u32| {
+            let words = [0u32, 3, 0x8001_0000, parent, 0].into_iter().flat_map(u32::to_ne_bytes);
+            words.chain(put(TCA_KIND, b"tbf\0")).chain(put(TCA_STATS2, &put(TCA_STATS_QUEUE, &queue))).collect::<Vec<u8>>()
+        };
+        let sound = message(TC_H_ROOT);
+        let told = discipline(&sound).unwrap();
+        assert_eq!((told.index, &*told.kind, told.handle, told.drops), (3, "tbf", 0x8001_0000, 77));
+        assert!(discipline(&message(0x8001_0000)).is_none());
+        for cut in 0..sound.len() {
+            assert!(discipline(&sound[..cut]).is_none());
+        }
     }
 
     #[test]
