@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Rows of the table; what is beyond them is one row without a name.
 const MOST_ROWS: usize = 4096;
-/// A counter of the interface.
-pub const LINK: &str = "link";
+/// The kernel counts a loss and tells of it one after the other, at most this far apart.
+const APART_NS: i64 = 100_000;
 /// Losses that are kept one by one.
 const MOST_SINGLE: usize = 200_000;
 
@@ -67,15 +67,47 @@ struct Row {
     first_ns: i64,
     last_ns: i64,
     /// Of them, while the kernel's counters were watched.
-    watched: u64,
+    watched: Watched,
+}
+
+/// When the kernel's counters were read: from the first to the last, at the begin and at the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Watch {
+    pub begin_ns: [i64; 2],
+    pub end_ns: [i64; 2],
+}
+
+/// Losses that may be in the differences of the counters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Watched {
+    /// At most so many are.
+    pub count: u64,
+    /// Of them, those of which nobody knows: they were lost while the counters were read.
+    pub unsure: u64,
+}
+
+impl Watch {
+    fn of(&self, t_ns: i64) -> Watched {
+        let within = |[first, last]: [i64; 2]| (first.saturating_sub(APART_NS)..=last.saturating_add(APART_NS)).contains(&t_ns);
+        let count = u64::from(within([self.begin_ns[0], self.end_ns[1]]));
+        Watched { count, unsure: u64::from(within(self.begin_ns) || within(self.end_ns)).min(count) }
+    }
+}
+
+impl std::ops::AddAssign for Watched {
+    fn add_assign(&mut self, other: Watched) {
+        self.count += other.count;
+        self.unsure += other.unsure;
+    }
 }
 
 #[derive(Debug, Default)]
 pub struct Losses {
-    /// When the kernel's counters were read, first and last.
-    pub watch: Option<(i64, i64)>,
+    pub watch: Option<Watch>,
     rows: HashMap<LossKind, Row>,
     others: u64,
+    /// Of them, while the kernel's counters were watched.
+    pub others_watched: u64,
     pub single: Vec<Loss>,
     /// Of those that are not in `single`.
     pub not_kept: u64,
@@ -86,11 +118,14 @@ impl Losses {
     pub fn add(&mut self, loss: Loss) {
         self.count += 1;
         let full = self.rows.len() >= MOST_ROWS;
-        let fresh = Row { count: 0, segments: 0, estimated: false, first_ns: loss.t_ns, last_ns: loss.t_ns, watched: 0 };
-        let watched = self.watch.is_some_and(|(begin, end)| (begin..=end).contains(&loss.t_ns));
+        let fresh = Row { count: 0, segments: 0, estimated: false, first_ns: loss.t_ns, last_ns: loss.t_ns, watched: Watched::default() };
+        let watched = self.watch.map_or_else(Watched::default, |watch| watch.of(loss.t_ns));
         match self.rows.get_mut(&loss.kind) {
             Some(row) => row.add(&loss, watched),
-            None if full => self.others += 1,
+            None if full => {
+                self.others += 1;
+                self.others_watched += watched.count;
+            }
             None => self.rows.entry(loss.kind).or_insert(fresh).add(&loss, watched),
         }
         if self.single.len() < MOST_SINGLE {
@@ -106,8 +141,8 @@ impl Losses {
     }
 
     /// The kinds of losses while the kernel's counters were watched, and how many there were.
-    pub fn watched(&self) -> impl Iterator<Item = (&LossKind, u64)> {
-        self.rows.iter().map(|(kind, row)| (kind, row.watched)).filter(|(_, count)| *count > 0)
+    pub fn watched(&self) -> impl Iterator<Item = (&LossKind, Watched)> {
+        self.rows.iter().map(|(kind, row)| (kind, row.watched)).filter(|(_, watched)| watched.count > 0)
     }
 
     /// The table, what counts as lost first, then by number. Rows of equal words are one.
@@ -147,9 +182,9 @@ impl Losses {
 }
 
 impl Row {
-    fn add(&mut self, loss: &Loss, watched: bool) {
+    fn add(&mut self, loss: &Loss, watched: Watched) {
         let t_ns = loss.t_ns;
-        self.watched += u64::from(watched);
+        self.watched += watched;
         self.count += 1;
         self.segments += u64::from(loss.segments.count);
         self.estimated |= loss.segments.estimated;
@@ -237,9 +272,9 @@ pub struct LossLine {
     pub owner: Option<Person>,
     /// Who sent it; null where unknown, or several did.
     pub sender: Option<Person>,
-    /// The kernel's own counter that has it; empty: none.
+    /// The kernel's own counters that have it, as the table writes them.
     #[serde(skip)]
-    pub counter: String,
+    pub counters: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -265,7 +300,7 @@ struct Place {
     #[serde(default)]
     symbols: Vec<String>,
     #[serde(default)]
-    counter: String,
+    counters: Vec<String>,
 }
 
 fn yes() -> bool {
@@ -343,7 +378,7 @@ impl Places {
             port,
             owner,
             sender: kind.sender.map(|thread| names.person(thread)),
-            counter: found.map_or(LINK, |place| place.counter.as_str()).to_owned(),
+            counters: found.map_or_else(|| vec!["link".to_owned()], |place| place.counters.clone()),
             ..LossLine::default()
         }
     }

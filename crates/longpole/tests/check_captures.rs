@@ -40,3 +40,44 @@ fn packets_that_hold_more_than_their_cap_are_damage_and_so_is_what_ends_early() 
     std::fs::write(&path, none).unwrap();
     assert_eq!(check(&path).0, Some(0), "{}", check(&path).1);
 }
+
+/// A file of many sections, each with one interface and one packet.
+#[test]
+fn many_sections_take_no_more_memory_than_one_and_each_of_them_is_checked() {
+    let measure = "import resource,subprocess,sys
+print(subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL).returncode, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)";
+    if Command::new("python3").arg("-V").output().is_err() {
+        println!("skipped: many sections (needs `python3`)");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("many.pcapng");
+    let mut writer = Writer::new(Vec::new(), &Section::default()).unwrap();
+    let interface = writer.add_interface(&Interface::ethernet("wire", CAP)).unwrap();
+    writer.packet(&Packet { original_len: 1400, ..Packet::new(interface, 1, &[0; 70]) }).unwrap();
+    let section = writer.into_inner();
+    // Status, and the largest size in KiB.
+    let checked = |sections: usize, verb: &str| {
+        std::fs::write(&path, section.repeat(sections)).unwrap();
+        let output = Command::new("python3").args(["-c", measure, env!("CARGO_BIN_EXE_longpole"), verb]).arg(&path).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let numbers: Vec<u64> = text.split_whitespace().map(|word| word.parse().unwrap()).collect();
+        (numbers[0], numbers[1])
+    };
+    for verb in ["check", "info", "packets"] {
+        let (one, many) = (checked(1, verb), checked(100_000, verb));
+        assert_eq!((one.0, many.0), (0, 0), "{verb}");
+        assert!(many.1 < one.1 + 8192, "{verb}: {many:?} KiB, of one section {one:?}");
+    }
+
+    // One section alone has a packet beyond its cap.
+    let at = section.windows(4).position(|bytes| bytes == CAP.to_ne_bytes()).unwrap();
+    let mut lower = section.clone();
+    lower[at..at + 4].copy_from_slice(&60u32.to_ne_bytes());
+    for last in [true, false] {
+        let parts = if last { [section.repeat(20), lower.clone()] } else { [lower.clone(), section.repeat(20)] };
+        std::fs::write(&path, parts.concat()).unwrap();
+        let (code, said) = check(&path);
+        assert!(said.contains("1 packets of wire hold more than its cap (60 bytes)") && code == Some(1), "{last}: {said}");
+    }
+}

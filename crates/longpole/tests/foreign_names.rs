@@ -54,9 +54,39 @@ fn no_answer_and_no_error_steers_the_terminal() {
         (&["path"], &[&wrong]),
         (&["model"], &[&wrong]),
     ] {
-        let text = said(arguments, logs);
-        assert!(text.len() > 20, "{arguments:?}: {text:?}");
-        let steers = |c: char| c.is_control() && c != '\n';
-        assert!(!text.contains(steers), "{arguments:?}: {text:?}");
+        steers_nothing(arguments, &said(arguments, logs));
     }
+}
+
+fn steers_nothing(arguments: &[&str], text: &str) {
+    assert!(text.len() > 20, "{arguments:?}: {text:?}");
+    let steers = |c: char| c.is_control() && c != '\n';
+    assert!(!text.contains(steers), "{arguments:?}: {text:?}");
+}
+
+#[test]
+fn no_counter_of_a_recording_steers_the_terminal() {
+    let place = TempDir::new().unwrap();
+    let fixture = concat!(env!("CARGO_MANIFEST_DIR"), "/../record/tests/fixtures/kernel/.");
+    assert!(Command::new("cp").arg("-r").arg(fixture).arg(place.path()).status().unwrap().success());
+    let recording = [place.path()];
+    said(&["info"], &recording);
+    let description = place.path().join("longpole.json");
+    let mut changed: serde_json::Value = serde_json::from_slice(&fs::read(&description).unwrap()).unwrap();
+    let evil = "\u{1b}]0;owned\u{7}\u{1b}[2J\u{9b}31m";
+    let row = |of: &str, interface: Option<&str>, counter: &str, delta: u64| serde_json::json!({ "of": of, "namespace": evil, "interface": interface, "counter": counter, "delta": delta });
+    let rows = [
+        row("link", Some(evil), "tx_dropped", 5),
+        row("link", Some(evil), "rx_errors", 5),
+        row("udp", None, &format!("{evil}x"), 6),
+        row("udp", None, evil, 0),
+        row(evil, None, "drops", 7),
+    ];
+    let names = serde_json::json!({ "count": 3, "names": [evil] });
+    changed["kernel_events"]["counters"] =
+        serde_json::json!({ "begin_ns": 1, "end_ns": 2, "left_out": 1, "not_read": names, "gone": names, "rows": rows });
+    fs::write(&description, changed.to_string()).unwrap();
+    let text = said(&["packets"], &recording);
+    assert!(text.contains("than any event tells") && text.contains("owned"), "{text:?}");
+    steers_nothing(&["packets"], &text);
 }

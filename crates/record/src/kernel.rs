@@ -14,6 +14,8 @@ mod dump;
 mod groups;
 mod layout;
 mod masks;
+mod namespaces;
+mod netlink;
 mod plan;
 mod source;
 mod survey;

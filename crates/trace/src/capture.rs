@@ -115,19 +115,65 @@ impl Dropped {
     }
 }
 
+/// What is known of the interfaces of the current section. The next one numbers its own anew, so those before are never asked for again: a file may have
+/// millions of sections.
+#[derive(Debug)]
+struct Interfaces<T> {
+    section: u32,
+    known: BTreeMap<u32, T>,
+}
+
+impl<T> Default for Interfaces<T> {
+    fn default() -> Interfaces<T> {
+        Interfaces { section: 0, known: BTreeMap::new() }
+    }
+}
+
+impl<T> Interfaces<T> {
+    /// Returns those of the section that ended with this one, in the order of their blocks.
+    fn insert(&mut self, section: u32, id: u32, value: T) -> BTreeMap<u32, T> {
+        let ended = self.enter(section);
+        self.known.insert(id, value);
+        ended
+    }
+
+    fn enter(&mut self, section: u32) -> BTreeMap<u32, T> {
+        match std::mem::replace(&mut self.section, section) == section {
+            true => BTreeMap::new(),
+            false => std::mem::take(&mut self.known),
+        }
+    }
+
+    fn get(&self, section: u32, id: u32) -> Option<&T> {
+        self.known.get(&id).filter(|_| section == self.section)
+    }
+
+    fn get_mut(&mut self, section: u32, id: u32) -> Option<&mut T> {
+        self.known.get_mut(&id).filter(|_| section == self.section)
+    }
+}
+
+impl<T: Default> Interfaces<T> {
+    /// Also of one that was not declared.
+    fn entry(&mut self, section: u32, id: u32) -> &mut T {
+        self.enter(section);
+        self.known.entry(id).or_default()
+    }
+}
+
 impl Capture {
     /// Shows the packets between two times, both included, in the file's order. What is truncated or damaged ends it.
     pub fn frames(&self, begin_ns: i64, end_ns: i64, mut visit: impl FnMut(&Frame<'_>)) -> Result<(), Error> {
         let mut reader = open(&self.path)?;
-        let mut names: HashMap<(u32, u32), String> = HashMap::new();
+        let mut names: Interfaces<String> = Interfaces::default();
         loop {
             match reader.next_block() {
                 Ok(Some(Block::Interface(block))) => {
-                    names.insert((block.section, block.id), interface_name(block.info, block.id));
+                    names.insert(block.section, block.id, interface_name(block.info, block.id));
                 }
                 Ok(Some(Block::Packet(packet))) => {
                     let Some(t_ns) = packet.time_ns().map(time).filter(|t_ns| (begin_ns..=end_ns).contains(t_ns)) else { continue };
-                    let Some(interface) = names.get(&(packet.section, packet.interface)) else { continue };
+                    let Some(interface) = names.get(packet.section, packet.interface) else { continue };
                     let outbound = match packet.direction() {
                         Direction::Unknown => None,
                         direction => Some(direction == Direction::Outbound),
@@ -145,15 +191,20 @@ impl Capture {
     pub fn check(&self) -> Result<Vec<Oddity>, Error> {
         let mut reader = open(&self.path)?;
         let mut oddities = Vec::new();
-        // In the order of their blocks.
-        let mut caps: BTreeMap<(u32, u32), (String, u32, u64)> = BTreeMap::new();
+        let mut beyond = Vec::new();
+        let mut settle = |caps: BTreeMap<u32, (String, u32, u64)>| {
+            let room = (MOST_ERRORS as usize).saturating_sub(beyond.len());
+            let found = caps.into_values().filter(|(_, _, packets)| *packets > 0).take(room);
+            beyond.extend(found.map(|(interface, cap, packets)| Oddity::BeyondCap { path: self.path.clone(), interface, cap, packets }));
+        };
+        let mut caps: Interfaces<(String, u32, u64)> = Interfaces::default();
         loop {
             match reader.next_block() {
                 Ok(Some(Block::Interface(block))) => {
-                    caps.insert((block.section, block.id), (interface_name(block.info, block.id), block.info.snaplen, 0));
+                    settle(caps.insert(block.section, block.id, (interface_name(block.info, block.id), block.info.snaplen, 0)));
                 }
                 Ok(Some(Block::Packet(packet))) => {
-                    let Some((_, cap, beyond)) = caps.get_mut(&(packet.section, packet.interface)) else { continue };
+                    let Some((_, cap, beyond)) = caps.get_mut(packet.section, packet.interface) else { continue };
                     // 0 is no cap.
                     let most = if *cap == 0 { packet.original_len } else { packet.original_len.min(*cap) };
                     *beyond += u64::from(packet.data.len() > most as usize);
@@ -170,9 +221,8 @@ impl Capture {
                 }
             }
         }
-        let beyond = caps.into_values().filter(|(_, _, packets)| *packets > 0).take(MOST_ERRORS as usize);
-        let path = || self.path.clone();
-        oddities.extend(beyond.map(|(interface, cap, packets)| Oddity::BeyondCap { path: path(), interface, cap, packets }));
+        settle(caps.known);
+        oddities.extend(beyond);
         Ok(oddities)
     }
 
@@ -181,7 +231,7 @@ impl Capture {
     pub fn count(&self, begin_ns: i64, end_ns: i64) -> Result<(Vec<InterfaceCount>, Vec<Oddity>), Error> {
         let mut reader = open(&self.path)?;
         let mut counts: Vec<InterfaceCount> = Vec::new();
-        let mut dropped: HashMap<(u32, u32), (usize, Dropped)> = HashMap::new();
+        let mut dropped: Interfaces<(usize, Dropped)> = Interfaces::default();
         let mut by_name: HashMap<String, usize> = HashMap::new();
         let mut oddities = Vec::new();
         loop {
@@ -193,11 +243,11 @@ impl Capture {
                         counts.push(InterfaceCount { name, ..InterfaceCount::default() });
                         counts.len() - 1
                     });
-                    dropped.insert((block.section, block.id), (index, Dropped::default()));
+                    settle(&mut counts, dropped.insert(block.section, block.id, (index, Dropped::default())));
                 }
                 Ok(Some(Block::Packet(packet))) => {
                     let t_ns = packet.time_ns().map(time);
-                    let Some((index, lost)) = dropped.get_mut(&(packet.section, packet.interface)) else { continue };
+                    let Some((index, lost)) = dropped.get_mut(packet.section, packet.interface) else { continue };
                     if let Some(count) = packet.drop_count {
                         lost.more(count);
                     }
@@ -208,7 +258,7 @@ impl Capture {
                     }
                 }
                 Ok(Some(Block::Statistics(block))) => {
-                    if let (Some(sum), Some((_, lost))) = (block.dropped, dropped.get_mut(&(block.section, block.interface))) {
+                    if let (Some(sum), Some((_, lost))) = (block.dropped, dropped.get_mut(block.section, block.interface)) {
                         lost.sum(sum);
                     }
                 }
@@ -224,13 +274,16 @@ impl Capture {
                 }
             }
         }
-        for (index, lost) in dropped.into_values() {
-            if lost.known {
-                let sum = &mut counts[index].dropped;
-                *sum = Some(sum.unwrap_or(0).saturating_add(lost.told));
-            }
-        }
+        settle(&mut counts, dropped.known);
         Ok((counts, oddities))
+    }
+}
+
+/// Adds up what the interfaces of a section lost.
+fn settle(counts: &mut [InterfaceCount], ended: BTreeMap<u32, (usize, Dropped)>) {
+    for (index, lost) in ended.into_values().filter(|(_, lost)| lost.known) {
+        let sum = &mut counts[index].dropped;
+        *sum = Some(sum.unwrap_or(0).saturating_add(lost.told));
     }
 }
 
@@ -248,8 +301,8 @@ pub(crate) struct CaptureSource {
     stream: StreamId,
     class: ClassId,
     subject: SubjectId,
-    names: HashMap<(u32, u32), String>,
-    dropped: HashMap<(u32, u32), Dropped>,
+    names: Interfaces<String>,
+    dropped: Interfaces<Dropped>,
     /// Time of the last packet; what has no time of its own happened then.
     last_ns: i64,
     /// A loss comes before the packet that told it.
@@ -277,8 +330,8 @@ impl CaptureSource {
             stream: shared.stream(capture.name.clone(), StreamKind::Packets),
             class: shared.class(class),
             subject: shared.subject(Subject::default()),
-            names: HashMap::new(),
-            dropped: HashMap::new(),
+            names: Interfaces::default(),
+            dropped: Interfaces::default(),
             last_ns: 0,
             waiting: None,
             head: None,
@@ -292,14 +345,14 @@ impl CaptureSource {
             match self.reader.next_block() {
                 Ok(None) => return Ok(None),
                 Ok(Some(Block::Interface(block))) => {
-                    self.names.insert((block.section, block.id), interface_name(block.info, block.id));
+                    self.names.insert(block.section, block.id, interface_name(block.info, block.id));
                 }
                 Ok(Some(Block::Packet(packet))) => {
                     let head = packet_head(&packet, self.last_ns);
                     let lost = packet
                         .drop_count
                         .filter(|&count| count > 0)
-                        .map(|count| self.dropped.entry((packet.section, packet.interface)).or_default().more(count));
+                        .map(|count| self.dropped.entry(packet.section, packet.interface).more(count));
                     let begin_ns = self.last_ns;
                     self.last_ns = head.t_ns();
                     match lost {
@@ -314,7 +367,7 @@ impl CaptureSource {
                 }
                 Ok(Some(Block::Statistics(block))) => {
                     let Some(sum) = block.dropped else { continue };
-                    let news = self.dropped.entry((block.section, block.interface)).or_default().sum(sum);
+                    let news = self.dropped.entry(block.section, block.interface).sum(sum);
                     if news > 0 {
                         let end_ns = time(block.time_ns());
                         let begin_ns = block.start_ns().map_or(self.last_ns, time).min(end_ns);
@@ -339,7 +392,7 @@ impl CaptureSource {
     pub fn item<'a>(&'a self, shelf: &'a mut Shelf) -> Item<'a> {
         match self.head {
             Some(Head::Packet { t_ns, section, interface, direction, length, captured }) => {
-                let name = self.names.get(&(section, interface)).map_or("", String::as_str);
+                let name = self.names.get(section, interface).map_or("", String::as_str);
                 let numbers = [direction, length, captured].map(Value::U64);
                 let fields = shelf.put(std::iter::once(Value::Str(name.as_bytes())).chain(numbers));
                 let Self { stream, subject, class, .. } = *self;

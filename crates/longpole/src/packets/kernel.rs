@@ -27,7 +27,7 @@ impl Kernel {
         let mut journeys = Journeys::new(wanted);
         // The counters are those of the whole recording.
         let counted = if input.begin.is_none() && input.end.is_none() { counted(paths) } else { None };
-        journeys.losses.watch = counted.as_ref().map(Counted::range);
+        journeys.losses.watch = counted.as_ref().map(Counted::watch);
         let reading = kernel::read(input, &mut journeys, other)?;
         Ok(Kernel { counted, ..Kernel::of(reading, journeys, paths) })
     }

@@ -1,7 +1,7 @@
 //! Losses and journeys as text.
 
 use crate::table::{duration, number, percent, plain, utc, Table};
-use longpole_analysis::counters::{CounterLine, CountersAnswer};
+use longpole_analysis::counters::{CounterLine, CountersAnswer, Listed};
 use longpole_analysis::packet_loss::{LossLine, Person};
 use longpole_analysis::packets::{FlowLine, JourneyLine, JourneysAnswer, SingleLine};
 use std::io::{self, Write};
@@ -44,41 +44,117 @@ pub fn losses(out: &mut impl Write, lines: &[LossLine]) -> io::Result<()> {
     writeln!(out)
 }
 
-/// What the kernel counted and no event names; without losses, nothing.
+/// What the kernel counted and no event names, and the other way round; without losses, nothing.
 pub fn counters(out: &mut impl Write, answer: &CountersAnswer) -> io::Result<()> {
-    let name = |line: &CounterLine| match (&line.interface, line.of.as_str()) {
-        (Some(interface), _) => match line.namespace.as_deref() {
-            Some("") => interface.clone(),
-            Some(namespace) => format!("{namespace}/{interface}"),
-            None => format!("{interface} (of several namespaces)"),
-        },
-        (None, "udp") => "UDP".to_owned(),
-        (None, _) => "the CPUs' backlogs".to_owned(),
-    };
     let counting: Vec<&CounterLine> = answer.counters.iter().filter(|line| line.named.is_some()).collect();
     for line in counting.iter().filter(|line| line.unnamed() > 0) {
-        let (counter, delta, named) = (&line.counter, number(line.delta), line.named.unwrap_or(0));
+        let (counter, delta, named) = (plain(line.counter.clone()), number(line.delta.unwrap_or(0)), line.named.unwrap_or(0));
         let what = match line.counter.ends_with("errors") && line.of == "link" {
             true => format!("has {} more packets with errors", number(line.unnamed())),
             false => format!("dropped {} more packets", number(line.unnamed())),
         };
-        writeln!(out, "{} {what} than any event tells ({counter} {delta}, events {})", name(line), number(named))?;
+        writeln!(out, "{} {what} than any event tells ({counter} {delta}, events {})", counted_by(line), number(named))?;
     }
     if answer.without_interface > 0 && counting.iter().any(|line| line.unnamed() > 0) {
         writeln!(out, "  {} of the losses above are not known by their interface", number(answer.without_interface))?;
     }
-    let told = counting.iter().filter(|line| line.unnamed() == 0);
-    let told: Vec<String> = told.map(|line| format!("{} {} {}", name(line), line.counter, number(line.delta))).collect();
-    if !told.is_empty() {
-        writeln!(out, "events tell of all that the kernel counted as {}", told.join(", "))?;
+    if answer.unplaced > 0 {
+        writeln!(out, "  {} of the losses above are held against no counter: they are of too many kinds", number(answer.unplaced))?;
+    }
+    let uncounted = |line: &CounterLine| line.uncounted() > 0 || line.delta.is_none();
+    for line in counting.iter().filter(|line| uncounted(line)) {
+        let (name, counter, named) = (counted_by(line), plain(line.counter.clone()), number(line.named.unwrap_or(0)));
+        match line.delta {
+            Some(delta) => {
+                let more = number(line.uncounted());
+                writeln!(
+                    out,
+                    "{name}: events name {more} more losses than the kernel counted ({counter} {}, events {named})",
+                    number(delta)
+                )?;
+            }
+            None => writeln!(out, "{name}: events name {named} losses, and its counter {counter} was not read at the begin and the end")?,
+        }
+    }
+    if counting.iter().any(|line| uncounted(line)) {
+        writeln!(out, "  {}", why(answer))?;
+    }
+    let mut told = [Vec::new(), Vec::new()];
+    for line in counting.iter().filter(|line| line.unnamed() == 0 && !uncounted(line)) {
+        let (delta, named) = (line.delta.unwrap_or(0), line.named.unwrap_or(0));
+        let name = format!("{} {} {}", counted_by(line), plain(line.counter.clone()), number(delta));
+        match delta == named {
+            true => told[0].push(name),
+            false => told[1].push(format!("{name} (events {}, {} of them while it was read)", number(named), number(line.unsure))),
+        }
+    }
+    if !told[0].is_empty() {
+        writeln!(out, "events tell of all that the kernel counted as {}", told[0].join(", "))?;
+    }
+    if !told[1].is_empty() {
+        writeln!(out, "events agree with what the kernel counted as {}", told[1].join(", "))?;
     }
     if answer.left_out > 0 {
-        writeln!(out, "{} of the kernel's counters are not in the recording: there were too many", number(answer.left_out))?;
+        let why = "there were too many, or nobody knows where they began";
+        writeln!(out, "{} of the kernel's counters are not in the recording: {why}", number(answer.left_out))?;
     }
-    if !counting.is_empty() || answer.left_out > 0 {
+    if answer.not_read.count > 0 {
+        writeln!(out, "counters of these namespaces were not read: {}", listed(&answer.not_read))?;
+    }
+    if !counting.is_empty() || answer.left_out > 0 || answer.not_read.count > 0 {
         writeln!(out)?;
     }
     Ok(())
+}
+
+fn counted_by(line: &CounterLine) -> String {
+    let name = match (&line.interface, line.of.as_str()) {
+        (Some(interface), of) => {
+            let name = match line.namespace.as_deref() {
+                Some("") => interface.clone(),
+                Some(namespace) => format!("{namespace}/{interface}"),
+                None if line.delta.is_some_and(|delta| delta > 0) => format!("{interface} (of several namespaces)"),
+                None => interface.clone(),
+            };
+            if of == "qdisc" {
+                format!("qdisc of {name}")
+            } else {
+                name
+            }
+        }
+        (None, "udp") => "UDP".to_owned(),
+        (None, "ip") => "IP".to_owned(),
+        (None, "tcp") => "TCP".to_owned(),
+        (None, "backlog") => "the CPUs' backlogs".to_owned(),
+        (None, of) => of.to_owned(),
+    };
+    plain(name)
+}
+
+/// Why events name what no counter has.
+fn why(answer: &CountersAnswer) -> String {
+    let mut reasons = Vec::new();
+    if answer.gone.count > 0 {
+        reasons.push(format!("gone before the end, with their counters: {}", listed(&answer.gone)));
+    }
+    if answer.not_read.count > 0 {
+        reasons.push(format!("not read: {}", listed(&answer.not_read)));
+    }
+    if answer.left_out > 0 {
+        reasons.push(format!("{} counters are left out", number(answer.left_out)));
+    }
+    match reasons.is_empty() {
+        true => "they may be of a namespace or an interface that came and went, or the kernel counts them elsewhere".to_owned(),
+        false => reasons.join("; "),
+    }
+}
+
+fn listed(some: &Listed) -> String {
+    let names = plain(some.names.join(", "));
+    match some.count.saturating_sub(some.names.len() as u64) {
+        0 => names,
+        more => format!("{names} and {} more", number(more)),
+    }
 }
 
 pub fn each_loss(out: &mut impl Write, lines: impl Iterator<Item = SingleLine>, not_kept: u64) -> io::Result<()> {

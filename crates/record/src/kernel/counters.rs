@@ -1,220 +1,370 @@
-//! What the kernel counts of packets by itself, beside its events: of each network interface, of UDP, of the CPUs' backlogs.
+//! What the kernel counts of packets by itself, beside its events: of each network interface and its queueing discipline, of UDP, IP and TCP, of the CPUs' backlogs.
 //!
 //! They are read when the recording has begun and before it ends, of every network namespace that can be entered; what they grew by is told in
-//! `longpole.json`. Whoever names losses by events can be held against them. The moments of both readings are told, too: an event
-//! before the first or after the second one is in no difference.
+//! `longpole.json`. Whoever names losses by events can be held against them. A difference is told only where both of its ends are known: a counter whose beginning
+//! nobody read may have been large long before. The moments of both readings are told, too, of each the first and the last:
+//! an event between them may be in the difference, or not.
 
-use super::dump::network;
+mod space;
+
+use super::namespaces::{self, Missed};
 use crate::clock::Clock;
 use serde_json::{json, Value};
-use std::collections::BTreeMap;
+use space::{Of, Space};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Component, Path};
 
-const RTM_NEWLINK: u16 = 16;
-const RTM_GETLINK: u16 = 18;
-/// Bytes of `struct ifinfomsg`; the index is at 4.
-const IFINFOMSG: usize = 16;
-const IFLA_IFNAME: u16 = 3;
-const IFLA_STATS64: u16 = 23;
-
-/// Fields of `struct rtnl_link_stats64` (linux/if_link.h), by their place in it. An interface adds up what its driver counts and what the kernel counts for it.
-const LINK: [(&str, usize); 11] = [
-    ("rx_packets", 0),
-    ("tx_packets", 1),
-    ("rx_errors", 4),
-    ("tx_errors", 5),
-    ("rx_dropped", 6),
-    ("tx_dropped", 7),
-    ("rx_over_errors", 11),
-    ("rx_fifo_errors", 14),
-    ("rx_missed_errors", 15),
-    ("tx_fifo_errors", 18),
-    ("rx_nohandler", 24),
-];
-/// Of /proc/net/snmp, and with a 6 of snmp6.
-const UDP: [&str; 3] = ["NoPorts", "RcvbufErrors", "MemErrors"];
-
-/// Interfaces of all namespaces together.
-const MOST_INTERFACES: usize = 4096;
 /// Differences that are told; of what is beyond them only the number.
 const MOST_TOLD: usize = 1024;
+/// Names that are told of what was not read, and of what is gone.
+const MOST_NAMES: usize = 16;
 
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Of {
-    /// By index and name: both stay as long as the interface does.
-    Link {
-        index: u32,
-        name: String,
-    },
-    Udp,
-    Backlog,
-}
-
-/// A namespace's inode, whose counter, and which.
-type Key = (u64, Of, &'static str);
-
-/// All counters at one moment, in the clock's ticks. Those that begin to be counted later begin with 0.
+/// All counters at one time, in the clock's ticks.
 #[derive(Debug, Default)]
 pub struct Counters {
-    ticks: u64,
-    values: BTreeMap<Key, u64>,
-    /// As one would write them: the own one is empty.
-    names: BTreeMap<u64, String>,
+    first: u64,
+    last: u64,
+    /// By their cookies.
+    spaces: BTreeMap<u64, Space>,
+    missed: Missed,
+    backlog: Option<u64>,
 }
 
 /// By how much they grew.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Grown {
-    begin: u64,
-    end: u64,
+    begin: [u64; 2],
+    end: [u64; 2],
     rows: Vec<(String, Of, &'static str, u64)>,
+    /// Counters that grew by nobody knows what.
+    unknown: usize,
+    /// Interfaces whose counters were read both times.
+    interfaces: BTreeSet<String>,
+    not_read: BTreeSet<String>,
+    /// Namespaces and interfaces that were there at the begin only.
+    gone: BTreeSet<String>,
+}
+
+/// What a counter was at the begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Base {
+    Was(u64),
+    /// It began with 0 meanwhile.
+    New,
+    Unknown,
 }
 
 impl Counters {
     pub fn read(now: &dyn Fn() -> u64) -> Counters {
-        let mut read = Counters { ticks: now(), ..Counters::default() };
-        let Counters { values, names, .. } = &mut read;
-        network::in_each_namespace(&mut |inode, path| {
-            names.insert(inode, path.map_or_else(String::new, name));
-            let _ = links(&mut |of, counter, value| {
-                if values.len() < MOST_INTERFACES * LINK.len() {
-                    values.insert((inode, of, counter), value);
-                }
-            });
-            let snmp = fs::read_to_string("/proc/thread-self/net/snmp").unwrap_or_default();
-            let snmp6 = fs::read_to_string("/proc/thread-self/net/snmp6").unwrap_or_default();
-            for counter in UDP {
-                let both = [udp(&snmp, counter), udp6(&snmp6, counter)];
-                if both.iter().any(Option::is_some) {
-                    values.insert((inode, Of::Udp, counter), both.into_iter().flatten().fold(0, u64::saturating_add));
-                }
+        let mut read = Counters { first: now(), ..Counters::default() };
+        let mut room = space::MOST_INTERFACES;
+        let mut nameless = Vec::new();
+        let spaces = &mut read.spaces;
+        read.missed = namespaces::in_each(&mut |namespace| {
+            let name = namespace.name();
+            if namespace.cookie == 0 && !namespace.is_own() {
+                nameless.push(name);
+            } else {
+                spaces.entry(namespace.cookie).or_insert_with(|| Space::read(name, &mut room));
             }
         });
-        // Of all CPUs, whatever namespace asks.
-        if let Some(dropped) = fs::read_to_string("/proc/net/softnet_stat").ok().as_deref().and_then(backlog) {
-            values.insert((0, Of::Backlog, "dropped"), dropped);
-        }
+        // It might be another one at the end.
+        read.missed.names.extend(nameless);
+        read.backlog = fs::read_to_string("/proc/net/softnet_stat").ok().as_deref().and_then(space::backlog);
+        read.last = now();
         read
+    }
+
+    /// Everything that could be counted was read.
+    fn whole(&self) -> bool {
+        self.missed.none() && self.spaces.values().all(|space| space.whole)
     }
 
     /// From these to later ones. What is not there any more is not told: nobody knows how far it came.
     pub fn grown(&self, later: &Counters) -> Grown {
-        let base = |key: &Key| {
-            self.values.get(key).copied().or_else(|| {
-                // An interface may move to another namespace, and takes its counters with it.
-                let (_, of @ Of::Link { .. }, counter) = key else { return None };
-                let elsewhere = |known: &Key| known.1 == *of && known.2 == *counter && !later.values.contains_key(known);
-                self.values.iter().find(|(known, _)| elsewhere(known)).map(|(_, value)| *value)
-            })
+        let mut grown = Grown { begin: [self.first, self.last], end: [later.first, later.last], ..Grown::default() };
+        let not_read = |counters: &Counters| {
+            let parts = counters.spaces.values().filter(|space| !space.whole).map(|space| shown(&space.name));
+            let more = counters.missed.files.then(|| "more open files than are looked at".to_owned());
+            counters.missed.names.iter().cloned().chain(parts).chain(more).collect::<Vec<_>>()
         };
-        // A counter that went back was set to 0 meanwhile.
-        let by = |key: &Key, value: u64| value.checked_sub(base(key).unwrap_or(0)).filter(|by| *by > 0);
-        let named = |inode: u64| later.names.get(&inode).cloned().unwrap_or_default();
-        let rows = later.values.iter().filter_map(|(key, value)| Some((named(key.0), key.1.clone(), key.2, by(key, *value)?)));
-        Grown { begin: self.ticks, end: later.ticks, rows: rows.collect() }
+        grown.not_read = not_read(self).into_iter().chain(not_read(later)).collect();
+        for (cookie, space) in &self.spaces {
+            match later.spaces.get(cookie) {
+                None => _ = grown.gone.insert(shown(&space.name)),
+                Some(now) => {
+                    let there: BTreeSet<&Of> = now.links().collect();
+                    grown.gone.extend(space.links().filter(|link| !there.contains(link)).map(|link| link.shown(&space.name)));
+                }
+            }
+        }
+        let gone = self.gone_links(later);
+        for (cookie, space) in &later.spaces {
+            let bases: BTreeMap<&Of, Moved<'_>> = space.links().map(|of| (of, self.moved(&gone, space, of))).collect();
+            for ((of, counter), value) in &space.values {
+                grown.add(&space.name, of, counter, self.base(*cookie, of, counter, bases.get(of).copied()), *value);
+            }
+        }
+        if let (Some(begin), Some(end)) = (self.backlog, later.backlog) {
+            grown.add("", &Of::Backlog, "dropped", Base::Was(begin), end);
+        }
+        grown
+    }
+
+    fn base(&self, cookie: u64, of: &Of, counter: &'static str, moved: Option<Moved<'_>>) -> Base {
+        let space = self.spaces.get(&cookie);
+        let known = |space: &Space, of: &Of| space.values.get(&(of.clone(), counter)).copied();
+        if let Some(value) = space.and_then(|space| known(space, of).or_else(|| of_discipline(space, of))) {
+            return Base::Was(value);
+        }
+        match (space, moved) {
+            (Some(space), _) if !space.whole => Base::Unknown,
+            // It may be one that was not read.
+            (None, _) if !self.whole() => Base::Unknown,
+            // An interface that moves leaves it behind.
+            _ if matches!(of, Of::Qdisc { .. }) => Base::New,
+            (_, Some(Moved::No)) | (None, None) => Base::New,
+            (_, Some(Moved::From(space, of))) => known(space, of).map_or(Base::Unknown, Base::Was),
+            (_, Some(Moved::Maybe)) | (Some(_), None) => Base::Unknown,
+        }
+    }
+
+    /// Interfaces that are not any more where they were. Loopback stays.
+    fn gone_links<'a>(&'a self, later: &Counters) -> Vec<Known<'a>> {
+        let there: BTreeSet<(u64, &Of)> = later.spaces.iter().flat_map(|(cookie, space)| space.links().map(|of| (*cookie, of))).collect();
+        let all = self.spaces.iter().flat_map(|(cookie, space)| space.links().map(move |of| (*cookie, space, of)));
+        all.filter(|(cookie, _, of)| !of.is_loopback() && !there.contains(&(*cookie, *of)))
+            .map(|(_, space, of)| Known::new(space, of))
+            .collect()
+    }
+
+    /// An interface may move to another namespace, where it may get another name and number, and takes its counters with it.
+    fn moved<'a>(&self, gone: &[Known<'a>], space: &Space, of: &Of) -> Moved<'a> {
+        if of.is_loopback() {
+            return Moved::No;
+        }
+        let now = Known::new(space, of);
+        let mut same = gone.iter().filter(|was| was.address.is_some() && (was.of.index(), was.address) == (of.index(), now.address));
+        match (same.next(), same.next()) {
+            (Some(was), None) => return Moved::From(was.space, was.of),
+            (Some(_), Some(_)) => return Moved::Maybe,
+            (None, _) => {}
+        }
+        // None of its counters can have been larger.
+        let may = |was: &Known<'_>| was.values.iter().zip(&now.values).all(|(was, now)| was <= now);
+        if gone.iter().any(may) || !self.whole() {
+            return Moved::Maybe;
+        }
+        Moved::No
+    }
+}
+
+/// An interface as it was or is.
+struct Known<'a> {
+    space: &'a Space,
+    of: &'a Of,
+    address: Option<&'a Vec<u8>>,
+    values: [Option<u64>; space::LINK.len()],
+}
+
+impl<'a> Known<'a> {
+    fn new(space: &'a Space, of: &'a Of) -> Known<'a> {
+        let address = of.index().and_then(|index| space.addresses.get(&index));
+        let values = space::LINK.map(|(counter, _)| space.values.get(&(of.clone(), counter)).copied());
+        Known { space, of, address, values }
+    }
+}
+
+/// Of the same one, whatever its interface was called.
+fn of_discipline(space: &Space, of: &Of) -> Option<u64> {
+    fn identity(of: &Of) -> Option<(u32, &str, u32)> {
+        if let Of::Qdisc { index, kind, handle, .. } = of {
+            Some((*index, kind, *handle))
+        } else {
+            None
+        }
+    }
+    let this = identity(of)?;
+    space.values.iter().find(|((known, _), _)| identity(known) == Some(this)).map(|(_, value)| *value)
+}
+
+/// Where an interface was before.
+#[derive(Clone, Copy)]
+enum Moved<'a> {
+    /// Nowhere.
+    No,
+    From(&'a Space, &'a Of),
+    Maybe,
+}
+
+impl Of {
+    fn index(&self) -> Option<u32> {
+        match self {
+            Of::Link { index, .. } => Some(*index),
+            _ => None,
+        }
+    }
+
+    fn is_loopback(&self) -> bool {
+        matches!(self, Of::Link { index: 1, name } if name == "lo")
+    }
+
+    fn interface(&self) -> Option<&str> {
+        match self {
+            Of::Link { name, .. } | Of::Qdisc { name, .. } => Some(name),
+            _ => None,
+        }
+    }
+
+    /// `blue/eth0`.
+    fn shown(&self, space: &str) -> String {
+        let name = self.interface().unwrap_or_default();
+        if space.is_empty() {
+            name.to_owned()
+        } else {
+            format!("{space}/{name}")
+        }
+    }
+}
+
+fn shown(space: &str) -> String {
+    if space.is_empty() {
+        "the recorder's own".to_owned()
+    } else {
+        space.to_owned()
     }
 }
 
 impl Grown {
+    fn add(&mut self, space: &str, of: &Of, counter: &'static str, base: Base, value: u64) {
+        let delta = match base {
+            Base::New => Some(value),
+            // One that went back was set to 0 meanwhile.
+            Base::Was(was) => value.checked_sub(was),
+            Base::Unknown => None,
+        };
+        if delta.is_some() {
+            self.interfaces.extend(of.interface().map(str::to_owned));
+        }
+        match delta {
+            Some(0) => {}
+            Some(delta) => self.rows.push((space.to_owned(), of.clone(), counter, delta)),
+            None => self.unknown += usize::from(value > 0),
+        }
+    }
+
     pub fn to_json(&self, clock: &Clock) -> Value {
         // What tells of losses comes first, should there be too many.
         let (traffic, losses): (Vec<_>, Vec<_>) = self.rows.iter().partition(|row| row.2.ends_with("_packets"));
         let rows = losses.iter().chain(&traffic).take(MOST_TOLD).map(|(namespace, of, counter, delta)| {
-            let (of, interface) = match of {
-                Of::Link { name, .. } => ("link", Some(name)),
-                Of::Udp => ("udp", None),
-                Of::Backlog => ("backlog", None),
+            let kind = match of {
+                Of::Link { .. } => "link",
+                Of::Qdisc { .. } => "qdisc",
+                Of::Udp => "udp",
+                Of::Ip => "ip",
+                Of::Tcp => "tcp",
+                Of::Backlog => "backlog",
             };
-            json!({ "of": of, "namespace": namespace, "interface": interface, "counter": counter, "delta": delta })
+            json!({ "of": kind, "namespace": namespace, "interface": of.interface(), "counter": counter, "delta": delta })
         });
         let rows: Vec<Value> = rows.collect();
+        let names = |names: &BTreeSet<String>| json!({ "count": names.len(), "names": names.iter().take(MOST_NAMES).collect::<Vec<_>>() });
         json!({
-            "begin_ns": clock.unix_ns(self.begin),
-            "end_ns": clock.unix_ns(self.end),
-            "left_out": self.rows.len() - rows.len(),
+            "begin_ns": clock.unix_ns(self.begin[0]),
+            "begin_read_ns": clock.unix_ns(self.begin[1]),
+            "end_read_ns": clock.unix_ns(self.end[0]),
+            "end_ns": clock.unix_ns(self.end[1]),
+            "left_out": self.rows.len() - rows.len() + self.unknown,
+            "not_read": names(&self.not_read),
+            "gone": names(&self.gone),
+            "interfaces": self.interfaces.iter().take(MOST_TOLD).collect::<Vec<_>>(),
             "rows": rows,
         })
     }
-}
-
-/// `blue`, as `ip netns` has it, or `pid:1234`.
-fn name(path: &Path) -> String {
-    let parts: Vec<Component<'_>> = path.components().collect();
-    match parts.as_slice() {
-        [_, Component::Normal(top), Component::Normal(pid), ..] if *top == "proc" => format!("pid:{}", pid.to_string_lossy()),
-        _ => path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
-    }
-}
-
-fn links(each: &mut dyn FnMut(Of, &'static str, u64)) -> std::io::Result<()> {
-    network::ask(RTM_GETLINK, IFINFOMSG, RTM_NEWLINK, &mut |body| {
-        let Some((of, stats)) = link(body) else { return true };
-        for (counter, at) in LINK {
-            // Kernels have appended fields.
-            if let Some(bytes) = stats.get(at * 8..at * 8 + 8).and_then(|bytes| bytes.try_into().ok()) {
-                each(of.clone(), counter, u64::from_ne_bytes(bytes));
-            }
-        }
-        true
-    })
-}
-
-fn link(body: &[u8]) -> Option<(Of, &[u8])> {
-    let attributes = body.get(IFINFOMSG..)?;
-    let name = network::text(network::attribute(attributes, IFLA_IFNAME)?)?;
-    Some((Of::Link { index: network::word(body, 4), name }, network::attribute(attributes, IFLA_STATS64)?))
-}
-
-/// Two lines, names and values: `Udp: InDatagrams NoPorts …`.
-fn udp(text: &str, counter: &str) -> Option<u64> {
-    let mut lines = text.lines().filter_map(|line| line.strip_prefix("Udp:"));
-    let at = lines.next()?.split_whitespace().position(|name| name == counter)?;
-    lines.next()?.split_whitespace().nth(at)?.parse().ok()
-}
-
-/// A line each: `Udp6NoPorts 3`.
-fn udp6(text: &str, counter: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix("Udp6")?.strip_prefix(counter))?;
-    line.trim().parse().ok()
-}
-
-/// The second column of each CPU's line, in hexadecimal digits.
-fn backlog(text: &str) -> Option<u64> {
-    text.lines().map(|line| u64::from_str_radix(line.split_whitespace().nth(1)?, 16).ok()).try_fold(0, |sum: u64, value| Some(sum + value?))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::clock::{Calibration, Source};
-    use std::collections::BTreeSet;
 
-    fn of(name: &str) -> Of {
-        Of::Link { index: 7, name: name.to_owned() }
+    /// A namespace with interfaces: index, name, address, dropped packets.
+    fn space(name: &str, links: &[(u32, &str, u8, u64)]) -> Space {
+        let mut space = Space { name: name.to_owned(), whole: true, ..Space::default() };
+        for (index, name, address, value) in links {
+            space.values.insert((Of::Link { index: *index, name: (*name).to_owned() }, "tx_dropped"), *value);
+            space.addresses.insert(*index, vec![*address; 6]);
+        }
+        space
     }
 
-    fn interfaces(grown: &Grown) -> BTreeSet<&str> {
-        let name = |of| if let &Of::Link { ref name, .. } = of { Some(name.as_str()) } else { None };
-        grown.rows.iter().filter_map(|row| name(&row.1)).collect()
+    fn counters(spaces: &[(u64, Space)]) -> Counters {
+        Counters { spaces: spaces.iter().cloned().collect(), ..Counters::default() }
     }
 
-    fn counters(ticks: u64, values: &[(u64, Of, u64)]) -> Counters {
-        let values = values.iter().map(|(inode, of, value)| ((*inode, of.clone(), "tx_dropped"), *value)).collect();
-        Counters { ticks, values, names: BTreeMap::from([(1, String::new()), (2, "blue".to_owned())]) }
+    /// Namespace, interface and difference, and what is unknown.
+    fn told(before: &Counters, later: &Counters) -> (Vec<(String, String, u64)>, usize) {
+        let grown = before.grown(later);
+        let name = |of: &Of| of.interface().unwrap().to_owned();
+        (grown.rows.iter().map(|row| (row.0.clone(), name(&row.1), row.3)).collect(), grown.unknown)
+    }
+
+    fn row(space: &str, name: &str, delta: u64) -> (String, String, u64) {
+        (space.to_owned(), name.to_owned(), delta)
     }
 
     #[test]
     fn what_grew_is_told_also_of_an_interface_that_is_new_or_moved_and_not_of_one_that_was_reset() {
-        let before = counters(10, &[(1, of("a"), 5), (1, of("b"), 5), (1, of("moved"), 40), (1, of("gone"), 9), (1, of("same"), 9)]);
-        let later = counters(20, &[(1, of("a"), 8), (1, of("b"), 2), (2, of("moved"), 41), (2, of("new"), 6), (1, of("same"), 9)]);
+        let here = [(2, "a", 2, 5), (3, "b", 3, 5), (4, "moved", 4, 40), (5, "gone", 5, 9), (6, "same", 6, 9)];
+        let before = counters(&[(1, space("", &here)), (2, space("blue", &[]))]);
+        let later = [(2, "a", 2, 8), (3, "b", 3, 2), (6, "same", 6, 9)];
+        let later = counters(&[(1, space("", &later)), (2, space("blue", &[(4, "eth0", 4, 41), (7, "new", 7, 6)]))]);
+        assert_eq!(told(&before, &later), (vec![row("", "a", 3), row("blue", "eth0", 1), row("blue", "new", 6)], 1));
         let grown = before.grown(&later);
-        assert_eq!(interfaces(&grown), BTreeSet::from(["a", "moved", "new"]));
+        assert_eq!(grown.gone, BTreeSet::from(["gone".to_owned(), "moved".to_owned()]));
         let told = grown.to_json(&Calibration::begin(Source::MonoRaw).finish());
-        let row = |name: &str| told["rows"].as_array().unwrap().iter().find(|row| row["interface"] == name).unwrap();
-        assert_eq!((&row("a")["delta"], &row("a")["namespace"]), (&json!(3), &json!("")));
-        assert_eq!((&row("moved")["delta"], &row("moved")["namespace"]), (&json!(1), &json!("blue")));
-        assert_eq!((&row("new")["delta"], &told["left_out"]), (&json!(6), &json!(0)));
+        assert_eq!((&told["left_out"], &told["not_read"]["count"], &told["gone"]["count"]), (&json!(1), &json!(0), &json!(2)));
+        assert_eq!(told["interfaces"], json!(["a", "eth0", "new", "same"]));
+    }
+
+    #[test]
+    fn counters_of_a_dead_namespace_are_nobody_s_beginning() {
+        // The new namespaces have interfaces of the same numbers and names.
+        let before = counters(&[(1, space("", &[])), (2, space("dead", &[(1, "lo", 0, 100), (2, "eth0", 7, 100)]))]);
+        let later = counters(&[(1, space("", &[])), (3, space("new", &[(1, "lo", 0, 130), (2, "eth0", 8, 30)]))]);
+        assert_eq!(told(&before, &later), (vec![row("new", "lo", 130), row("new", "eth0", 30)], 0));
+        assert_eq!(before.grown(&later).gone, BTreeSet::from(["dead".to_owned()]));
+        // It might be the other one with a new address and a new name.
+        let later = counters(&[(1, space("", &[])), (3, space("new", &[(1, "lo", 0, 130), (2, "eth9", 8, 130)]))]);
+        assert_eq!(told(&before, &later), (vec![row("new", "lo", 130)], 1));
+    }
+
+    #[test]
+    fn what_was_not_read_at_the_begin_does_not_count_from_0() {
+        let later = counters(&[(1, space("", &[(3, "new", 3, 7), (9, "old", 9, 9)])), (2, space("blue", &[(1, "lo", 0, 50)]))]);
+        let whole = counters(&[(1, space("", &[(9, "old", 9, 4)]))]);
+        assert_eq!(told(&whole, &later), (vec![row("", "new", 7), row("", "old", 5), row("blue", "lo", 50)], 0));
+        // One was not entered: it may be the one that is there now, and an interface may be from there.
+        let mut missed = counters(&[(1, space("", &[(9, "old", 9, 4)]))]);
+        missed.missed.names.push("blue".to_owned());
+        assert_eq!(told(&missed, &later), (vec![row("", "old", 5)], 2));
+        assert_eq!(missed.grown(&later).not_read, BTreeSet::from(["blue".to_owned()]));
+        // A part of its interfaces only.
+        let part = Space { whole: false, ..space("blue", &[]) };
+        let part = counters(&[(1, space("", &[(9, "old", 9, 4)])), (2, part)]);
+        assert_eq!(told(&part, &later), (vec![row("", "old", 5)], 2));
+    }
+
+    #[test]
+    fn a_discipline_counts_on_under_another_name_of_its_interface_and_anew_in_another_s_place() {
+        let with = |name: &str, kind: &str, value: u64| {
+            let mut space = space("", &[(2, name, 2, 9)]);
+            space.values.insert((Of::Qdisc { index: 2, name: name.to_owned(), kind: kind.to_owned(), handle: 1 }, "drops"), value);
+            counters(&[(1, space)])
+        };
+        assert_eq!(told(&with("a", "tbf", 5), &with("a", "tbf", 7)), (vec![row("", "a", 2)], 0));
+        assert_eq!(told(&with("a", "tbf", 5), &with("b", "tbf", 7)), (vec![row("", "b", 2)], 0));
+        assert_eq!(told(&with("a", "tbf", 5), &with("a", "sfq", 3)), (vec![row("", "a", 3)], 0));
     }
 
     #[test]
@@ -225,23 +375,7 @@ mod tests {
             socket.send_to(b"x", socket.local_addr().unwrap()).unwrap();
         }
         let grown = begin.grown(&Counters::read(&|| 2));
-        let sent = grown
-            .rows
-            .iter()
-            .find(|row| row.0.is_empty() && matches!(&row.1, Of::Link { name, .. } if name == "lo") && row.2 == "tx_packets");
+        let sent = grown.rows.iter().find(|row| row.0.is_empty() && row.1.interface() == Some("lo") && row.2 == "tx_packets");
         assert!(sent.is_some_and(|row| row.3 >= 50), "{grown:?}");
-    }
-
-    #[test]
-    fn counters_of_text_are_found_by_their_names_and_broken_text_tells_none() {
-        let text = "Tcp: NoPorts\nTcp: 9\nUdp: InDatagrams NoPorts RcvbufErrors\nUdp: 4 3 2\nUdpLite: NoPorts\nUdpLite: 7\n";
-        assert_eq!((udp(text, "NoPorts"), udp(text, "RcvbufErrors"), udp(text, "MemErrors")), (Some(3), Some(2), None));
-        assert_eq!(udp6("Udp6InDatagrams\t1\nUdp6NoPorts   \t5\n", "NoPorts"), Some(5));
-        assert_eq!(backlog("0001 0000000a 0\n0001 00000002 0\n"), Some(12));
-        for broken in ["", "Udp:\n", "Udp: NoPorts\nUdp:\n", "Udp: NoPorts\nUdp: x\n"] {
-            assert_eq!((udp(broken, "NoPorts"), udp6(broken, "NoPorts")), (None, None));
-        }
-        assert_eq!(backlog("0001\n"), None);
-        assert_eq!((name(Path::new("/proc/12/ns/net")), name(Path::new("/run/netns/blue"))), ("pid:12".to_owned(), "blue".to_owned()));
     }
 }

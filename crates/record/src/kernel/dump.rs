@@ -47,7 +47,7 @@ pub fn write(file: File, foreign_pids: bool, now: &dyn Fn() -> u64) -> io::Resul
 }
 
 /// Names of a folder that are numbers, ascending.
-fn numbers(path: &str) -> Vec<i32> {
+pub(super) fn numbers(path: &str) -> Vec<i32> {
     let Ok(entries) = fs::read_dir(path) else { return Vec::new() };
     let mut found: Vec<i32> = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
     found.sort_unstable();
@@ -187,7 +187,7 @@ fn interfaces(dump: &mut Dump<'_>) -> io::Result<()> {
     Ok(())
 }
 
-fn names(path: &str) -> Vec<String> {
+pub(super) fn names(path: &str) -> Vec<String> {
     let Ok(entries) = fs::read_dir(path) else { return Vec::new() };
     let mut found: Vec<String> = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
     found.sort_unstable();
