@@ -13,6 +13,7 @@ pub mod consumer;
 pub mod counters;
 pub mod cpu;
 pub mod critical_samples;
+mod cut;
 mod depth;
 pub mod diff;
 pub mod distinct;

@@ -3,7 +3,7 @@
 use crate::input;
 use crate::machine_log;
 use crate::table::{duration, number, percent, plain, rate, Table};
-use crate::{following, interactions, kernel, pass, rules, WrongUsage};
+use crate::{answer, following, interactions, kernel, pass, rules, WrongUsage};
 use anyhow::{anyhow, bail, Context};
 use longpole_analysis::change::Change;
 use longpole_analysis::diff::{can_be_asked, diff, Diff, Side, WINDOWS};
@@ -12,7 +12,7 @@ use longpole_analysis::report::Pass;
 use longpole_model::predicate::Predicate;
 use longpole_model::rules::Rules;
 use longpole_trace::{Catalogue, Item, Moment, Options, StreamKind};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -67,14 +67,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (a, b) = (side(a, part, &rules)?, side(b, part, &rules)?);
     let mut answer = diff(&a, &b);
     answer.check(&conditions).map_err(|error| anyhow!(error))?;
-    let mut out = BufWriter::new(io::stdout().lock());
-    if args.json {
-        serde_json::to_writer_pretty(&mut out, &answer)?;
-        writeln!(out)?;
-    } else {
-        print(&mut out, &answer)?;
-    }
-    out.flush()?;
+    answer::tell(args.json, &answer, |out| print(out, &answer))?;
     Ok(if answer.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
 }
 
