@@ -4,7 +4,7 @@ use crate::answer;
 use crate::input::Input;
 use crate::interactions::{self, Interactions};
 use crate::table::number;
-use longpole_model::interaction::{Interaction, Vocabulary};
+use longpole_model::interaction::{Deed, Interaction, Vocabulary};
 use longpole_model::machine_log::opens_like_one;
 use serde::Serialize;
 use std::fs::File;
@@ -38,7 +38,8 @@ pub fn each(log: &mut Interactions, mut to: impl FnMut(&Vocabulary, &Interaction
     let mut count = 0;
     while let Some(interaction) = log.next()? {
         let begin = log.range().begin.unwrap_or(0);
-        count += u64::from(interaction.t >= begin);
+        // A queue is declared without a time.
+        count += u64::from(interaction.t >= begin && !matches!(interaction.deed, Deed::Declare { .. }));
         to(log.vocabulary(), &interaction, begin);
     }
     match count {
