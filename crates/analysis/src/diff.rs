@@ -8,7 +8,7 @@ use crate::findings::Finding;
 use crate::latency::{Kind, Latency};
 use crate::lineage::Answer;
 use crate::queues::QueueAnswer;
-use crate::text::percent;
+use crate::text::{percent, place};
 use longpole_model::predicate::{Datum, Predicate};
 use serde::{Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
@@ -377,13 +377,6 @@ fn half(change: Change) -> f64 {
 
 fn timed(line: &Latency) -> Timed {
     (line.kind, line.name.clone(), line.machine.clone())
-}
-
-fn place(host: &str, machine: &str) -> String {
-    match host {
-        "" => machine.to_owned(),
-        host => format!("{host}/{machine}"),
-    }
 }
 
 /// What a condition may ask for, each with the name of its subject in parentheses.

@@ -41,6 +41,21 @@ pub struct Latency {
     pub parts: BTreeMap<&'static str, Part>,
 }
 
+impl Latency {
+    /// By kind, what took most time first.
+    pub(crate) fn sort(lines: &mut [Latency]) {
+        lines.sort_by(|a, b| {
+            (a.kind as u8, b.times.total_ns, &a.name, &a.machine, &a.peer).cmp(&(
+                b.kind as u8,
+                a.times.total_ns,
+                &b.name,
+                &b.machine,
+                &b.peer,
+            ))
+        });
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Part {
@@ -376,15 +391,7 @@ impl Latencies {
                 parts: BTreeMap::new(),
             });
         }
-        out.sort_by(|a, b| {
-            (a.kind as u8, b.times.total_ns, &a.name, &a.machine, &a.peer).cmp(&(
-                b.kind as u8,
-                a.times.total_ns,
-                &b.name,
-                &b.machine,
-                &b.peer,
-            ))
-        });
+        Latency::sort(&mut out);
         out
     }
 }

@@ -21,6 +21,7 @@ mod segments;
 pub(crate) mod steps;
 mod tree;
 mod window;
+mod words;
 
 pub use answer::{Answer, Contradiction, Inner, NoAnswer, Profiled, Row};
 pub use key::Kind;
@@ -35,6 +36,7 @@ use longpole_model::names::NameId;
 use longpole_model::tokens::{Origin, Queues};
 use loom::{Loom, Windows};
 use segments::Segments;
+use std::collections::VecDeque;
 use tree::Tree;
 
 /// What is asked for, and what memory it may take.
@@ -50,6 +52,8 @@ pub struct Options {
     pub most_tokens: usize,
     /// Changes of machines that are kept for causes that lie before now, all machines together.
     pub most_past: usize,
+    /// Machines that have stopped and may still be causes.
+    pub most_stopped: usize,
     /// Interactions that are one window, charged apart from the others; none: all is charged as it comes. Active paths have none.
     pub window: Option<usize>,
     /// Threads that charge windows.
@@ -66,6 +70,7 @@ impl Default for Options {
             segments: false,
             most_tokens: 1 << 20,
             most_past: 1 << 20,
+            most_stopped: 1 << 14,
             window: None,
             jobs: 1,
             spill: None,
@@ -168,6 +173,11 @@ struct Counts {
     too_old: u64,
 }
 
+/// In the place of a slack: nothing was taken.
+const NO_SLACK: u32 = u32::MAX;
+/// In the place of a key: the time of a machine that is not there is unknown, and hardly ever asked for.
+const NOT_THERE: u32 = u32::MAX;
+
 /// Contradictions that are told one by one.
 const MOST_TOLD: usize = 20;
 
@@ -192,7 +202,11 @@ pub struct Lineage {
     /// Each key's time over all machines.
     totals: Vec<Total>,
     marks: u64,
+    /// Of keys that took something: where in `slack` theirs is.
+    slack_at: Vec<u32>,
     slack: Vec<Slack>,
+    /// Machines that have stopped, in this order, each with the number of its life.
+    stopped: VecDeque<(MachineId, u32)>,
     counts: Counts,
     interactions: u64,
 }
@@ -228,7 +242,9 @@ impl Lineage {
             end: None,
             totals: Vec::new(),
             marks: 0,
+            slack_at: Vec::new(),
             slack: Vec::new(),
+            stopped: VecDeque::new(),
             counts: Counts::default(),
             interactions: 0,
             options,
@@ -294,9 +310,23 @@ impl Lineage {
         let id = self.keys.id(key);
         if self.keys.len() > self.totals.len() {
             self.totals.push(Total::default());
-            self.slack.push(Slack::default());
+            self.slack_at.push(NO_SLACK);
         }
         id
+    }
+
+    fn slack_of(&self, key: u32) -> Slack {
+        let at = self.slack_at.get(key as usize).copied().unwrap_or(NO_SLACK);
+        self.slack.get(at as usize).copied().unwrap_or_default()
+    }
+
+    fn slack_mut(&mut self, key: u32) -> &mut Slack {
+        let at = &mut self.slack_at[key as usize];
+        if *at == NO_SLACK {
+            *at = self.slack.len() as u32;
+            self.slack.push(Slack::default());
+        }
+        &mut self.slack[*at as usize]
     }
 
     /// How much of a machine's past is kept.
@@ -309,10 +339,14 @@ impl Lineage {
         let (now, begin, most) = (self.now, self.begin.unwrap_or(0), self.most_past());
         let life = self.life(machine);
         let Some(mut tip) = life.tip else { return };
-        let (since, key) = (life.since, life.key);
+        let (since, mut key) = (life.since, life.key);
         if since >= now {
             return;
         }
+        if key == NOT_THERE {
+            key = self.state_key(machine, State::Unknown);
+        }
+        let life = self.life(machine);
         life.past.span(since, key, most);
         life.since = now;
         let from = since.max(begin);
@@ -341,8 +375,9 @@ impl Lineage {
 
     /// After something about the machine changed: which key its time goes to from now on.
     fn look(&mut self, machine: MachineId) {
-        let state = self.life(machine).visible();
-        let key = self.state_key(machine, state);
+        let life = self.life(machine);
+        let state = life.visible();
+        let key = if life.exists { self.state_key(machine, state) } else { NOT_THERE };
         self.life(machine).key = key;
     }
 
@@ -380,7 +415,7 @@ impl Lineage {
 
     /// The lineage of a machine at a moment, held, followed by the link from there to now. None if there has been no such machine yet.
     fn caused(&mut self, cause: Cause) -> Option<Tip> {
-        self.life(cause.by).tip?;
+        self.life(cause.by).past.born?;
         let at = cause.at.unwrap_or(self.now);
         if at > self.now {
             self.counts.negative_links += 1;
@@ -401,7 +436,10 @@ impl Lineage {
         self.charge(machine);
         let now = self.now;
         let life = self.life(machine);
-        let Some(current) = life.tip else { return self.unknown(machine, at) };
+        let Some(current) = life.tip else {
+            self.counts.too_old += 1;
+            return self.unknown(machine, at);
+        };
         if at >= now {
             return self.share(current);
         }

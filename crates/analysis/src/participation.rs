@@ -2,6 +2,7 @@
 //!
 //! A whole run has one path; what it goes through changes as the load does. Links are states of their queue here, machines of one class are one.
 
+use crate::cut::Cut;
 use crate::findings::Evidence;
 use crate::lineage::{Answer, Kind, Path};
 use serde::Serialize;
@@ -52,51 +53,40 @@ pub(crate) struct State {
 
 impl Participation {
     pub fn new(answer: &Answer, path: &Path) -> Participation {
-        let (start, length) = (answer.start_ns, answer.length_ns.max(1));
-        let bound = |window: usize| start + (u128::from(length) * window as u128 / WINDOWS as u128) as u64;
+        let mut cut = Cut::new(answer, WINDOWS);
         let mut found: HashMap<(&str, &str), (Kind, u64, Vec<u64>)> = HashMap::new();
-        let (mut window, mut last) = (0, None);
+        let mut last = None;
         for stretch in path.stretches() {
             let name = path.class_and_state(stretch.of);
             let (_, count, windows) = found.entry(name).or_insert_with(|| (path.kind(stretch.of), 0, vec![0; WINDOWS]));
             *count += u64::from(last.replace(stretch.of) != Some(stretch.of));
-            let mut at = stretch.start;
-            while at < stretch.end {
-                while window + 1 < WINDOWS && at >= bound(window + 1) {
-                    window += 1;
-                }
-                let end = if window + 1 < WINDOWS { stretch.end.min(bound(window + 1)) } else { stretch.end };
-                windows[window] += end - at;
-                at = end;
-            }
+            cut.add(&stretch, windows);
         }
         let mut all: Vec<State> = found
             .into_iter()
             .map(|((class, state), (kind, count, windows))| {
                 let ns: u64 = windows.iter().sum();
-                let most = (0..WINDOWS).max_by_key(|&at| windows[at]).unwrap_or(0);
                 State {
                     class: class.to_owned(),
                     state: state.to_owned(),
                     kind,
                     ns,
-                    share: ns as f64 / length as f64,
+                    share: ns as f64 / cut.length() as f64,
                     count,
-                    evidence: Evidence { start_ns: bound(most) as i64, end_ns: bound(most + 1) as i64 },
+                    evidence: cut.evidence(&windows),
                     windows,
                 }
             })
             .collect();
         all.sort_by(|a, b| b.ns.cmp(&a.ns).then_with(|| (&a.class, &a.state).cmp(&(&b.class, &b.state))));
-        let width = |at: usize| (bound(at + 1) - bound(at)).max(1) as f64;
-        let shares = |windows: &[u64]| -> Vec<f64> { windows.iter().enumerate().map(|(at, &ns)| ns as f64 / width(at)).collect() };
         let rows = all.iter().take(MOST_ROWS);
-        let rows = rows.map(|it| Row { machine: it.class.clone(), state: it.state.clone(), shares: shares(&it.windows) }).collect();
+        let rows = rows.map(|it| Row { machine: it.class.clone(), state: it.state.clone(), shares: cut.shares(&it.windows) }).collect();
         let mut others = vec![0; WINDOWS];
         for state in all.iter().skip(MOST_ROWS) {
             others.iter_mut().zip(&state.windows).for_each(|(sum, ns)| *sum += ns);
         }
-        Participation { start_ns: start, end_ns: start + answer.length_ns, windows: WINDOWS, rows, others: shares(&others), all }
+        let (start_ns, end_ns) = (answer.start_ns, answer.start_ns + answer.length_ns);
+        Participation { start_ns, end_ns, windows: WINDOWS, rows, others: cut.shares(&others), all }
     }
 
     pub(crate) fn states(&self) -> &[State] {

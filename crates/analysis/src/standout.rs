@@ -4,6 +4,7 @@
 //! its own timer, or waits for what the trace does not tell, holds nothing back that could be named. Machines of one class are one: threads of a pool
 //! take turns on the path. The way of calls there and back belongs to who calls. The error is two standard errors over windows of equal width.
 
+use crate::cut::Cut;
 use crate::findings::{Evidence, PathThresholds};
 use crate::lineage::{Answer, Kind, Path};
 use crate::text::{number, percent};
@@ -43,32 +44,20 @@ impl Standing {
 
 /// The states of a path, the largest first.
 pub fn standings(answer: &Answer, path: &Path) -> Vec<Standing> {
-    let (start, length) = (answer.start_ns, answer.length_ns.max(1));
-    let bound = |window: usize| start + (u128::from(length) * window as u128 / WINDOWS as u128) as u64;
+    let mut cut = Cut::new(answer, WINDOWS);
     let mut sums: HashMap<(&str, &str), ([u64; WINDOWS], HashMap<u32, u64>)> = HashMap::new();
     let mut callers = Callers::default();
-    let mut window = 0;
     for stretch in path.stretches() {
         callers.stretch(path, stretch.of);
         let (class, state) = path.class_and_state(stretch.of);
         let (windows, machines) = sums.entry((there_and_back(class), state)).or_insert_with(|| ([0; WINDOWS], HashMap::new()));
         *machines.entry(stretch.of).or_default() += stretch.end - stretch.start;
-        let mut at = stretch.start;
-        while at < stretch.end {
-            while window + 1 < WINDOWS && at >= bound(window + 1) {
-                window += 1;
-            }
-            let end = if window + 1 < WINDOWS { stretch.end.min(bound(window + 1)) } else { stretch.end };
-            windows[window] += end - at;
-            at = end;
-        }
+        cut.add(&stretch, windows);
     }
     let mut out: Vec<Standing> = sums
         .into_iter()
         .map(|((class, state), (windows, machines))| {
             let whole: u64 = windows.iter().sum();
-            let shares: Vec<f64> = (0..WINDOWS).map(|at| windows[at] as f64 / (bound(at + 1) - bound(at)).max(1) as f64).collect();
-            let strongest = (0..WINDOWS).max_by_key(|&at| windows[at]).unwrap_or(0);
             let most = machines.iter().max_by_key(|&(&of, &ns)| (ns, std::cmp::Reverse(of)));
             let alone = most.filter(|&(_, &ns)| ns as f64 >= 0.9 * whole as f64).map(|(&of, _)| path.machine(of).to_owned());
             let call = callers.of(class, state);
@@ -78,10 +67,10 @@ pub fn standings(answer: &Answer, path: &Path) -> Vec<Standing> {
                 state: state.to_owned(),
                 is_call: call.is_some(),
                 kind: most.map_or(Kind::Unknown, |(&of, _)| path.kind(of)),
-                share: whole as f64 / length as f64,
-                error: error(&shares),
+                share: whole as f64 / cut.length() as f64,
+                error: error(&cut.shares(&windows)),
                 machine: alone,
-                evidence: Evidence { start_ns: bound(strongest) as i64, end_ns: bound(strongest + 1) as i64 },
+                evidence: cut.evidence(&windows),
             }
         })
         .collect();

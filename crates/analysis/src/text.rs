@@ -1,5 +1,13 @@
 //! Numbers as people read them in sentences and tables.
 
+/// A machine and its host, if it has one.
+pub fn place(host: &str, machine: &str) -> String {
+    match host {
+        "" => machine.to_owned(),
+        host => format!("{host}/{machine}"),
+    }
+}
+
 /// `1234567` as `1,234,567`.
 pub fn number(value: u64) -> String {
     let digits = value.to_string();

@@ -97,3 +97,52 @@ fn the_times_of_many_machines_may_be_longer_than_any_time() {
     let shares: Vec<_> = answer.profile.iter().map(|it| it.profile_share).collect();
     assert!((shares[0] - 0.75).abs() < 1e-9 && (shares[1] - 0.25).abs() < 1e-9, "{shares:?}");
 }
+
+/// B works for A, and stops; then others live and stop; then A is woken by what B did in the end.
+fn after_others(others: u64, again: bool) -> String {
+    let mut log = String::from(
+        "{\"t\":0,\"machine\":\"A\"}\n{\"t\":0,\"machine\":\"B\",\"state\":\"work\"}\n{\"t\":1,\"machine\":\"A\",\"blocked\":\"w\"}\n",
+    );
+    log += "{\"t\":100,\"machine\":\"B\",\"stop\":true}\n";
+    for at in 0..others {
+        let _ = writeln!(log, "{{\"t\":100,\"machine\":\"m{at}\"}}\n{{\"t\":100,\"machine\":\"m{at}\",\"stop\":true}}");
+    }
+    if again {
+        log += "{\"t\":100,\"machine\":\"B\",\"forked_by\":\"A\"}\n";
+    }
+    log + "{\"t\":100,\"machine\":\"A\",\"woken_by\":\"B\"}\n{\"t\":110,\"machine\":\"A\",\"state\":\"run\"}\n{\"t\":110,\"end\":\"A\"}\n"
+}
+
+#[test]
+fn a_machine_that_stopped_long_ago_is_an_unknown_cause_and_counted() {
+    let answer = |others, again| with(Options { most_stopped: 4, ..Options::default() }, &after_others(others, again));
+    let (soon, late) = (answer(3, false), answer(8, false));
+    assert_eq!((soon.forgotten_causes, soon.unknown_ns), (0, 0));
+    assert_eq!((late.forgotten_causes, late.unknown_ns), (1, 100));
+    assert_eq!((soon.contradictions, late.contradictions), (0, 0));
+    // Who lives again is no longer the one that stopped.
+    let again = answer(8, true);
+    assert_eq!((again.forgotten_causes, again.contradictions), (0, 0));
+}
+
+#[test]
+fn machines_that_have_stopped_hold_no_lineages_for_ever() {
+    let tips = |machines: u64| {
+        let mut lineage = Lineage::new(Options { most_stopped: 100, ..Options::default() });
+        let mut log = String::from("{\"t\":0,\"machine\":\"A\"}\n");
+        for at in 0..machines {
+            let t = 10 * at;
+            let _ = writeln!(
+                log,
+                "{{\"t\":{t},\"machine\":\"m{at}\",\"forked_by\":\"A\"}}\n{{\"t\":{t},\"machine\":\"m{at}\",\"state\":\"s\"}}"
+            );
+            let _ = writeln!(log, "{{\"t\":{},\"machine\":\"m{at}\",\"stop\":true}}", t + 5);
+        }
+        let mut reader = Reader::new(log.as_bytes());
+        while let Some(interaction) = reader.next_interaction().unwrap() {
+            lineage.interaction(reader.vocabulary(), &interaction);
+        }
+        lineage.inner().tips
+    };
+    assert!(tips(5000) < tips(1000) + 10, "{} {}", tips(1000), tips(5000));
+}

@@ -26,17 +26,28 @@ pub fn write<T: Serialize>(
     answer: &T,
     print: impl FnOnce(&mut BufWriter<StdoutLock<'static>>, &T) -> io::Result<()>,
 ) -> anyhow::Result<ExitCode> {
+    tell(input.json, answer, |out| {
+        print(out, answer)?;
+        from.footer(out)
+    })?;
+    if let Some(note) = from.note().filter(|_| input.json) {
+        eprintln!("longpole: note: {note}");
+    }
+    Ok(if from.trace().is_damaged() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// As JSON, or as `print` shows it.
+pub fn tell<T: Serialize>(
+    json: bool,
+    answer: &T,
+    print: impl FnOnce(&mut BufWriter<StdoutLock<'static>>) -> io::Result<()>,
+) -> anyhow::Result<()> {
     let mut out = BufWriter::new(io::stdout().lock());
-    if input.json {
+    if json {
         serde_json::to_writer_pretty(&mut out, answer)?;
         writeln!(out)?;
-        if let Some(note) = from.note() {
-            eprintln!("longpole: note: {note}");
-        }
     } else {
-        print(&mut out, answer)?;
-        from.footer(&mut out)?;
+        print(&mut out)?;
     }
-    out.flush()?;
-    Ok(if from.trace().is_damaged() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(out.flush()?)
 }

@@ -11,7 +11,7 @@ use crate::table::{number, plain};
 use anyhow::{bail, Context};
 use longpole_model::linux::{Count, Linux};
 use longpole_model::linux_watch::Watch;
-use longpole_trace::{Catalogue, Item, Kallsyms, Options, Stream, StreamKind, Trace};
+use longpole_trace::{Catalogue, Item, Kallsyms, Moment, Options, Stream, StreamKind, Trace};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -79,7 +79,11 @@ impl Model {
 
 /// Where the part of a trace begins that was asked for.
 pub fn begin_ns(input: &Input, trace: &Trace) -> i64 {
-    input.begin.map_or(i64::MIN, |begin| begin.resolve(trace.start_ns().unwrap_or(0)))
+    begin_of(input.begin, trace)
+}
+
+pub fn begin_of(begin: Option<Moment>, trace: &Trace) -> i64 {
+    begin.map_or(i64::MIN, |begin| begin.resolve(trace.start_ns().unwrap_or(0)))
 }
 
 /// By which an item is in that part or not.

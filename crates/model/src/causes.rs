@@ -13,6 +13,7 @@
 
 mod contexts;
 mod devices;
+mod ending;
 mod naming;
 mod probes;
 mod threads;
@@ -87,12 +88,8 @@ pub struct Composer {
     linux_names: Vec<Option<NameId>>,
     system_names: Vec<Option<NameId>>,
     reasons: HashMap<Why, NameId>,
-    /// Who did something last: with probes, of the command's, and of all that are neither the kernel's own nor the recorder's.
-    last_probed: Option<u32>,
-    last_of_command: Option<u32>,
-    last_user: Option<u32>,
+    ending: ending::Ending,
     seats: Vec<(MachineId, Seat)>,
-    ended: bool,
 }
 
 /// Names that this module gives.
@@ -184,11 +181,8 @@ impl Composer {
             linux_names: Vec::new(),
             system_names: Vec::new(),
             reasons: HashMap::new(),
-            last_probed: None,
-            last_of_command: None,
-            last_user: None,
+            ending: ending::Ending::default(),
             seats: Vec::new(),
-            ended: false,
         }
     }
 
@@ -280,14 +274,8 @@ impl Composer {
 
     /// To be called once, after the last event.
     pub fn finish(&mut self) {
-        if self.ended {
-            return;
-        }
-        self.ended = true;
-        let lives = |at: &u32| self.threads[*at as usize].machine.is_some();
-        let last = [self.last_probed, self.last_of_command, self.last_user].into_iter().flatten().find(lives);
-        if let Some(machine) = last.and_then(|at| self.threads[at as usize].machine) {
-            self.emit(Deed::End { machine });
+        if !std::mem::replace(&mut self.ending.over, true) {
+            self.end();
         }
     }
 

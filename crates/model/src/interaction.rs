@@ -177,8 +177,12 @@ impl Vocabulary {
         self.host_id(machine).map_or("", |id| self.names.text(id))
     }
 
+    pub fn name_id(&self, machine: MachineId) -> Option<NameId> {
+        self.machines.get(machine.0 as usize).map(|machine| machine.1)
+    }
+
     pub fn machine_name(&self, machine: MachineId) -> &str {
-        self.machines.get(machine.0 as usize).map_or("", |machine| self.names.text(machine.1))
+        self.name_id(machine).map_or("", |id| self.names.text(id))
     }
 
     /// The queue of this name, if there is one.

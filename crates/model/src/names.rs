@@ -78,7 +78,8 @@ impl Names {
         self.texts.get(id.0 as usize).map_or("", |text| text)
     }
 
-    pub(crate) fn texts(&self) -> &[Arc<str>] {
+    /// In the order of their ids.
+    pub fn texts(&self) -> &[Arc<str>] {
         &self.texts
     }
 

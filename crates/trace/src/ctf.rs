@@ -232,6 +232,10 @@ impl CtfSource {
         }
     }
 
+    pub fn stream(&self) -> StreamId {
+        self.stream
+    }
+
     pub fn skip_to(&mut self, begin_ns: i64) {
         self.begin_ns = begin_ns;
     }

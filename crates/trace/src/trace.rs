@@ -265,6 +265,21 @@ impl Trace {
         Ok(())
     }
 
+    /// Leaves the streams of these kinds out; to be said before the first item is asked for.
+    pub fn leave_out(&mut self, kinds: &[StreamKind]) {
+        let mut kept = Heap::default();
+        while let Some(key) = self.heap.pop() {
+            let kind = match &self.slots[key.stream as usize].source {
+                Source::Ctf(source) => Some(self.shared.catalogue.streams[source.stream().0 as usize].kind),
+                Source::Capture(_) | Source::Perf(_) | Source::Missing { .. } => None,
+            };
+            if kind.is_none_or(|kind| !kinds.contains(&kind)) {
+                kept.push(key);
+            }
+        }
+        self.heap = kept;
+    }
+
     /// The next event or loss in the order of (time, stream, sequence); none at the end.
     #[inline]
     pub fn next_item(&mut self) -> Result<Option<Item<'_>>, Error> {

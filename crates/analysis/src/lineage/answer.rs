@@ -1,9 +1,10 @@
 //! The path as it is told: segments, and the time of each state on it beside what a profiler would say.
 
-use super::key::{Key, Kind, State, Words};
+use super::key::{Key, Keys, Kind, State};
 use super::loom::Loom;
 use super::path::Path;
 use super::tree::Tree;
+use super::words::{Dictionary, Name};
 use super::{Lineage, Mode, Slack};
 use crate::stays::Keeper;
 use longpole_model::interaction::{MachineId, Vocabulary};
@@ -136,8 +137,10 @@ impl Lineage {
         }
         let start = begin.min(end.t);
         let totals = self.totals_to_end();
-        let words: Vec<Words> = self.keys.iter().map(|key| key.words(vocabulary)).collect();
-        let of_unknown: Vec<bool> = self.keys.iter().zip(&words).map(|(key, words)| is_unknown(key, words)).collect();
+        let mut dictionary = Dictionary::new(vocabulary);
+        let names: Vec<Name> = self.keys.iter().map(|key| dictionary.name(vocabulary, key)).collect();
+        let state = |name: &Name| dictionary.text(name[3]);
+        let of_unknown: Vec<bool> = self.keys.iter().zip(&names).map(|(key, name)| is_unknown(key, state(name))).collect();
         let is_active = self.options.mode == Mode::Active;
         let loom = std::mem::replace(&mut self.loom, Loom::Now(Tree::default()));
         let (profile, path) = match self.active.take() {
@@ -154,16 +157,17 @@ impl Lineage {
         let length = end.t - start;
         let counted: u64 = profile.values().sum();
         conserved(length, counted)?;
-        let (criticality, profiled) = self.rows(&profile, &words, &totals, length);
-        let busy = self.busy(&words, &totals);
+        let called = Called { dictionary: &dictionary, names: &names, totals: &totals };
+        let (criticality, profiled) = self.rows(&profile, &called, length);
+        let busy = self.busy(&called);
         let kinds = self
             .keys
             .iter()
-            .zip(&words)
-            .map(|(key, words)| if words[3] == "preempted" { Kind::Runnable } else { self.kind(vocabulary, key) })
+            .zip(&names)
+            .map(|(key, name)| if state(name) == "preempted" { Kind::Runnable } else { self.kind(vocabulary, key) })
             .collect();
         let unknown = profile.iter().filter(|(key, _)| of_unknown.get(**key as usize) == Some(&true)).map(|(_, ns)| ns).sum();
-        let segments = path.map(|path| Path::new(path, words, kinds));
+        let segments = path.map(|path| Path::new(path, dictionary, names, kinds));
         if let Some(segments) = &segments {
             let reached = segments.stretches().try_fold(start, |at, next| if next.start == at { Ok(next.end) } else { Err(at) });
             let (Ok(reached) | Err(reached)) = reached;
@@ -203,51 +207,46 @@ impl Lineage {
     }
 
     /// Rows of the path by time, those of the same words as one.
-    fn rows(&self, profile: &HashMap<u32, u64>, words: &[Words], totals: &[u64], length: u64) -> (Vec<Row>, Vec<Profiled>) {
+    fn rows(&self, profile: &HashMap<u32, u64>, called: &Called<'_>, length: u64) -> (Vec<Row>, Vec<Profiled>) {
         // The times of all machines together are no time on any clock.
-        let mut code: HashMap<&str, u128> = HashMap::new();
-        for ((key, words), &ns) in self.keys.iter().zip(words).zip(totals) {
-            if is_code(key, words) && ns > 0 {
-                *code.entry(&words[3]).or_default() += u128::from(ns);
+        let mut code: HashMap<u32, u128> = HashMap::new();
+        for (key, &[_, _, _, state], ns) in called.each(&self.keys) {
+            if ns > 0 && is_code(key, called.dictionary.text(state)) {
+                *code.entry(state).or_default() += u128::from(ns);
             }
         }
         let all: u128 = code.values().sum();
         let mut sorted: Vec<u128> = code.values().copied().collect();
         sorted.sort_unstable();
-        let mut rows: HashMap<&Words, (Row, Slack)> = HashMap::new();
+        let mut on: HashMap<Name, (u64, bool, Slack)> = HashMap::new();
         let keys: Vec<&Key> = self.keys.iter().collect();
         for (&key, &ns) in profile.iter().filter(|(_, &ns)| ns > 0) {
-            let (Some(words), Some(of)) = (words.get(key as usize), keys.get(key as usize)) else { continue };
-            let slack = self.slack.get(key as usize).copied().unwrap_or_default();
-            let (row, slacks) = rows.entry(words).or_insert_with(|| {
-                let [host, machine, class, state] = words.clone();
-                let row = Row {
-                    host,
-                    machine,
-                    class,
-                    state,
-                    ns: 0,
-                    share: 0.0,
-                    profile_rank: None,
-                    profile_share: None,
-                    slack_ns: None,
-                    near_critical_share: None,
-                    kept_by: None,
-                };
-                (row, Slack::default())
-            });
-            if let Some(&total) = code.get(words[3].as_str()).filter(|_| is_code(of, words)) {
-                row.profile_rank = Some((sorted.len() - sorted.partition_point(|&ns| ns <= total)) as u64 + 1);
-                row.profile_share = Some(total as f64 / all as f64);
-            }
-            row.ns += ns;
-            slacks.join(slack);
+            let (Some(name), Some(of)) = (called.names.get(key as usize), keys.get(key as usize)) else { continue };
+            let (sum, runs, slack) = on.entry(*name).or_default();
+            *sum += ns;
+            *runs |= is_code(of, called.dictionary.text(name[3]));
+            slack.join(self.slack_of(key));
         }
-        let told = |(row, slack): (Row, Slack)| Row { slack_ns: slack.least, near_critical_share: slack.near_share(), ..row };
-        let mut rows: Vec<Row> = rows.into_values().map(told).collect();
-        rows.iter_mut().for_each(|row| row.share = row.ns as f64 / length as f64);
-        let name = |row: &Row| (row.host.clone(), row.machine.clone(), row.class.clone(), row.state.clone());
-        rows.sort_by(|a, b| b.ns.cmp(&a.ns).then_with(|| name(a).cmp(&name(b))));
+        let told = |(name, (ns, runs, slack)): (Name, (u64, bool, Slack))| {
+            let total = code.get(&name[3]).copied().filter(|_| runs);
+            let [host, machine, class, state] = name.map(|word| called.dictionary.text(word).to_owned());
+            Row {
+                host,
+                machine,
+                class,
+                state,
+                ns,
+                share: ns as f64 / length as f64,
+                profile_rank: total.map(|total| (sorted.len() - sorted.partition_point(|&ns| ns <= total)) as u64 + 1),
+                profile_share: total.map(|total| total as f64 / all as f64),
+                slack_ns: slack.least,
+                near_critical_share: slack.near_share(),
+                kept_by: None,
+            }
+        };
+        let mut rows: Vec<Row> = on.into_iter().map(told).collect();
+        let by_name = |a: &Row, b: &Row| (&a.host, &a.machine, &a.class, &a.state).cmp(&(&b.host, &b.machine, &b.class, &b.state));
+        rows.sort_by(|a, b| b.ns.cmp(&a.ns).then_with(|| by_name(a, b)));
         let on_path = |state: &str| {
             rows.iter()
                 .filter(|row| row.profile_rank.is_some() && row.state == state)
@@ -256,24 +255,25 @@ impl Lineage {
         };
         let mut profiled: Vec<Profiled> = code
             .iter()
-            .map(|(state, &ns)| Profiled { state: (*state).to_owned(), profile_share: ns as f64 / all as f64, path_share: on_path(state) })
+            .map(|(&state, &ns)| (called.dictionary.text(state), ns))
+            .map(|(state, ns)| Profiled { state: state.to_owned(), profile_share: ns as f64 / all as f64, path_share: on_path(state) })
             .collect();
         profiled.sort_by(|a, b| b.profile_share.total_cmp(&a.profile_share).then_with(|| a.state.cmp(&b.state)));
         profiled.truncate(MOST_PROFILED);
         (rows, profiled)
     }
 
-    fn busy(&self, words: &[Words], totals: &[u64]) -> Vec<Busy> {
-        let mut code: HashMap<(&str, &str), u128> = HashMap::new();
-        for ((key, words), &ns) in self.keys.iter().zip(words).zip(totals) {
-            if is_code(key, words) && ns > 0 {
-                *code.entry((&words[2], &words[3])).or_default() += u128::from(ns);
+    fn busy(&self, called: &Called<'_>) -> Vec<Busy> {
+        let mut code: HashMap<(u32, u32), u128> = HashMap::new();
+        for (key, &[_, _, class, state], ns) in called.each(&self.keys) {
+            if ns > 0 && is_code(key, called.dictionary.text(state)) {
+                *code.entry((class, state)).or_default() += u128::from(ns);
             }
         }
         let all: u128 = code.values().sum();
-        let told = |((class, state), ns): ((&str, &str), u128)| Busy {
-            class: class.to_owned(),
-            state: state.to_owned(),
+        let told = |((class, state), ns): ((u32, u32), u128)| Busy {
+            class: called.dictionary.text(class).to_owned(),
+            state: called.dictionary.text(state).to_owned(),
             ns: u64::try_from(ns).unwrap_or(u64::MAX),
             share: ns as f64 / all as f64,
         };
@@ -281,6 +281,19 @@ impl Lineage {
         busy.sort_by(|a, b| b.ns.cmp(&a.ns).then_with(|| (&a.class, &a.state).cmp(&(&b.class, &b.state))));
         busy.truncate(MOST_PROFILED);
         busy
+    }
+}
+
+/// Keys by their names, with their time over all machines.
+struct Called<'a> {
+    dictionary: &'a Dictionary,
+    names: &'a [Name],
+    totals: &'a [u64],
+}
+
+impl<'a> Called<'a> {
+    fn each<'k>(&'k self, keys: &'k Keys) -> impl Iterator<Item = (&'k Key, &'a Name, u64)> + 'k {
+        keys.iter().zip(self.names).zip(self.totals).map(|((key, name), &ns)| (key, name, ns))
     }
 }
 
@@ -303,7 +316,7 @@ fn conserved(length: u64, counted: u64) -> Result<(), NoAnswer> {
 }
 
 /// A state that somebody named like one of ours is not ours; a link is, which is how a loss is told.
-fn is_unknown(key: &Key, [_, _, _, state]: &Words) -> bool {
+fn is_unknown(key: &Key, state: &str) -> bool {
     match key {
         Key::Link { .. } => state == "UNKNOWN",
         Key::State { state, .. } => matches!(state, State::Unknown | State::Blocked(_)),
@@ -311,10 +324,10 @@ fn is_unknown(key: &Key, [_, _, _, state]: &Words) -> bool {
 }
 
 /// Whether a profiler could see it: what waits, for a cause or for a CPU, does not run.
-fn is_code(key: &Key, [_, _, _, state]: &Words) -> bool {
+fn is_code(key: &Key, state: &str) -> bool {
     match key {
         Key::State { state: State::Run, .. } => true,
-        Key::State { state: State::Named(_), .. } => !matches!(state.as_str(), "preempted" | "asleep" | "outside"),
+        Key::State { state: State::Named(_), .. } => !matches!(state, "preempted" | "asleep" | "outside"),
         _ => false,
     }
 }

@@ -48,6 +48,24 @@ pub enum Kind {
 /// Host, machine, class and state, as the answer says them.
 pub type Words = [String; 4];
 
+/// One of these words.
+#[derive(Clone, Copy, Debug)]
+pub enum Part {
+    Named(NameId),
+    Fixed(&'static str),
+    Blocked(NameId),
+}
+
+impl Part {
+    pub fn text(self, vocabulary: &Vocabulary) -> String {
+        match self {
+            Part::Named(name) => vocabulary.names.text(name).to_owned(),
+            Part::Fixed(text) => text.to_owned(),
+            Part::Blocked(why) => format!("blocked:{}", vocabulary.names.text(why)),
+        }
+    }
+}
+
 impl Key {
     /// `context`: its machine is one that stands on top of others.
     pub fn kind(&self, context: bool) -> Kind {
@@ -63,29 +81,33 @@ impl Key {
     }
 
     pub fn words(&self, vocabulary: &Vocabulary) -> Words {
-        let text = |name| vocabulary.names.text(name).to_owned();
+        self.parts(vocabulary).map(|part| part.text(vocabulary))
+    }
+
+    pub fn parts(&self, vocabulary: &Vocabulary) -> [Part; 4] {
         match *self {
             Key::State { machine, class, state } => {
-                let name = vocabulary.machine_name(machine);
+                let of_machine = |name: Option<NameId>| name.map_or(Part::Fixed(""), Part::Named);
+                let name = of_machine(vocabulary.name_id(machine));
                 let state = match state {
-                    State::Run => "run".to_owned(),
-                    State::Runnable => "runnable".to_owned(),
-                    State::Interrupted => "interrupted".to_owned(),
-                    State::Unknown => "UNKNOWN".to_owned(),
-                    State::Named(name) => text(name),
-                    State::Blocked(why) => format!("blocked:{}", vocabulary.names.text(why)),
+                    State::Run => Part::Fixed("run"),
+                    State::Runnable => Part::Fixed("runnable"),
+                    State::Interrupted => Part::Fixed("interrupted"),
+                    State::Unknown => Part::Fixed("UNKNOWN"),
+                    State::Named(name) => Part::Named(name),
+                    State::Blocked(why) => Part::Blocked(why),
                 };
-                [vocabulary.host(machine).to_owned(), name.to_owned(), class.map_or_else(|| name.to_owned(), text), state]
+                [of_machine(vocabulary.host_id(machine)), name, class.map_or(name, Part::Named), state]
             }
             Key::Link { queue, kind } => {
-                let name = queue.map_or("link", |queue| vocabulary.link_name(queue));
+                let name = queue.map_or(Part::Fixed("link"), |queue| Part::Named(vocabulary.link_id(queue)));
                 let state = match kind {
-                    Link::Queued => "queued".to_owned(),
-                    Link::Wire => "wire".to_owned(),
-                    Link::Wakeup => "wakeup".to_owned(),
-                    Link::Named(name) => text(name),
+                    Link::Queued => Part::Fixed("queued"),
+                    Link::Wire => Part::Fixed("wire"),
+                    Link::Wakeup => Part::Fixed("wakeup"),
+                    Link::Named(name) => Part::Named(name),
                 };
-                [String::new(), name.to_owned(), "link".to_owned(), state]
+                [Part::Fixed(""), name, Part::Fixed("link"), state]
             }
         }
     }

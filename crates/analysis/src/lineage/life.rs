@@ -15,7 +15,7 @@ pub struct Tip {
 
 #[derive(Clone, Debug)]
 pub struct Life {
-    /// None before its first line.
+    /// None before its first line, and when it is forgotten.
     pub tip: Option<Tip>,
     /// Between its first line and its stop.
     pub exists: bool,
@@ -30,6 +30,8 @@ pub struct Life {
     pub context: Option<Context>,
     /// It has been a context.
     pub was_context: bool,
+    /// How often it has stopped.
+    pub lives: u32,
     /// Until when its time is charged, and to which key the time after that goes.
     pub since: u64,
     pub key: u32,
@@ -66,6 +68,7 @@ impl Default for Life {
             above: 0,
             context: None,
             was_context: false,
+            lives: 0,
             since: 0,
             key: 0,
             past: Past::default(),

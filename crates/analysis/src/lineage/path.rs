@@ -1,7 +1,8 @@
 //! The path from its begin to its end, as often as somebody wants to walk along it.
 
-use super::key::{Kind, Words};
+use super::key::Kind;
 use super::segments::Forward;
+use super::words::{Dictionary, Name};
 use serde::ser::{Serialize, Serializer};
 
 /// One machine in one state, or one link.
@@ -19,13 +20,14 @@ pub struct Segment<'a> {
 #[derive(Clone, Debug)]
 pub struct Path {
     pieces: Forward,
-    words: Vec<Words>,
+    dictionary: Dictionary,
+    names: Vec<Name>,
     kinds: Vec<Kind>,
     /// Of keys with the same words the first one.
     same: Vec<u32>,
 }
 
-/// A stretch of the path; [`Path::words`] and [`Path::kind`] say of what.
+/// A stretch of the path; [`Path::class_and_state`] and [`Path::kind`] say of what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
     pub of: u32,
@@ -34,10 +36,14 @@ pub struct Stretch {
 }
 
 impl Path {
-    pub(super) fn new(pieces: Forward, words: Vec<Words>, kinds: Vec<Kind>) -> Path {
-        let mut first = std::collections::HashMap::new();
-        let same = words.iter().enumerate().map(|(at, words)| *first.entry(words).or_insert(at as u32)).collect();
-        Path { pieces, same, words, kinds }
+    pub(super) fn new(pieces: Forward, dictionary: Dictionary, names: Vec<Name>, kinds: Vec<Kind>) -> Path {
+        let mut order: Vec<u32> = (0..names.len() as u32).collect();
+        order.sort_unstable_by_key(|&key| (names[key as usize], key));
+        let mut same = vec![0; names.len()];
+        for alike in order.chunk_by(|&one, &other| names[one as usize] == names[other as usize]) {
+            alike.iter().for_each(|&key| same[key as usize] = alike[0]);
+        }
+        Path { pieces, same, dictionary, names, kinds }
     }
 
     pub fn stretches(&self) -> impl Iterator<Item = Stretch> + '_ {
@@ -53,14 +59,15 @@ impl Path {
 
     pub fn segments(&self) -> impl Iterator<Item = Segment<'_>> + '_ {
         self.stretches().filter_map(|Stretch { of, start, end }| {
-            let [host, machine, class, state] = self.words.get(of as usize)?;
+            let [host, machine, class, state] = self.names.get(of as usize)?.map(|word| self.dictionary.text(word));
             Some(Segment { start_ns: start, end_ns: end, host, machine, class, state })
         })
     }
 
     /// Host or none, machine and state of all that occurs, whether the path goes through it or not.
     pub fn names(&self) -> impl Iterator<Item = (&str, &str, &str)> + '_ {
-        self.words.iter().map(|[host, machine, _, state]| (host.as_str(), machine.as_str(), state.as_str()))
+        let text = |word| self.dictionary.text(word);
+        self.names.iter().map(move |&[host, machine, _, state]| (text(host), text(machine), text(state)))
     }
 
     fn same_as(&self, key: u32) -> u32 {
@@ -69,13 +76,14 @@ impl Path {
 
     /// Stretches are of numbers below this.
     pub fn kinds(&self) -> usize {
-        self.words.len()
+        self.names.len()
     }
 
     /// Class and state. A link's class is its queue here, and the replies of a call are of one queue, or the path would look like a star around
     /// one node for all links.
     pub fn class_and_state(&self, of: u32) -> (&str, &str) {
-        let Some([_, machine, class, state]) = self.words.get(of as usize) else { return ("", "") };
+        let Some(name) = self.names.get(of as usize) else { return ("", "") };
+        let [_, machine, class, state] = name.map(|word| self.dictionary.text(word));
         match self.kind(of) {
             Kind::Link => (queue_of_calls(machine), state),
             _ => (class, state),
@@ -83,7 +91,7 @@ impl Path {
     }
 
     pub fn machine(&self, of: u32) -> &str {
-        self.words.get(of as usize).map_or("", |[_, machine, ..]| machine)
+        self.names.get(of as usize).map_or("", |&[_, machine, ..]| self.dictionary.text(machine))
     }
 
     pub fn kind(&self, of: u32) -> Kind {

@@ -236,6 +236,31 @@ impl Lineage {
         self.charge(machine);
         self.leave(machine);
         self.vanish(machine);
+        let life = self.life(machine);
+        life.lives += 1;
+        let number = life.lives;
+        self.stopped.push_back((machine, number));
+        if self.stopped.len() > self.options.most_stopped {
+            self.forget_one();
+        }
+    }
+
+    /// The machine that stopped first is no cause any more, unless it lives again or its end may be asked for.
+    fn forget_one(&mut self) {
+        let Some((machine, number)) = self.stopped.pop_front() else { return };
+        if self.subject == Some(machine) || self.last == Some(machine) {
+            return self.stopped.push_back((machine, number));
+        }
+        let life = self.life(machine);
+        if life.exists || life.lives != number {
+            return;
+        }
+        let tip = life.tip.take();
+        let past = std::mem::take(&mut life.past);
+        life.past.born = past.born;
+        for tip in past.jumps.into_iter().filter_map(|jump| jump.1).chain(tip) {
+            self.loom.release(tip);
+        }
     }
 
     /// What is below a context goes on.
@@ -304,7 +329,7 @@ impl Lineage {
                 let now = self.now;
                 let life = self.life(machine);
                 let (key, cycle) = (life.key, now - life.took.unwrap_or(now));
-                self.slack[key as usize].took(now - from.t, cycle);
+                self.slack_mut(key).took(now - from.t, cycle);
             }
         }
         if taken.units > 0 {
@@ -367,7 +392,9 @@ impl Lineage {
         let mut totals: Vec<u64> = self.totals.iter().map(known).collect();
         let (begin, end) = (self.begin.unwrap_or(0), self.end.as_ref().map_or(0, |end| end.t));
         for life in self.lives.iter().filter(|life| life.tip.is_some()) {
-            totals[life.key as usize] += end.saturating_sub(life.since.max(begin));
+            if let Some(total) = totals.get_mut(life.key as usize) {
+                *total += end.saturating_sub(life.since.max(begin));
+            }
         }
         totals
     }

@@ -3,16 +3,16 @@
 use crate::input;
 use crate::machine_log;
 use crate::table::{duration, number, percent, plain, rate, Table};
-use crate::{interactions, pass, rules, WrongUsage};
+use crate::{answer, following, interactions, kernel, pass, rules, WrongUsage};
 use anyhow::{anyhow, bail, Context};
 use longpole_analysis::change::Change;
 use longpole_analysis::diff::{can_be_asked, diff, Diff, Side, WINDOWS};
-use longpole_analysis::lineage;
+use longpole_analysis::lineage::{self, Answer, Lineage};
 use longpole_analysis::report::Pass;
 use longpole_model::predicate::Predicate;
 use longpole_model::rules::Rules;
-use longpole_trace::{Moment, Options};
-use std::io::{self, BufWriter, Write};
+use longpole_trace::{Catalogue, Item, Moment, Options, StreamKind};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -67,14 +67,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (a, b) = (side(a, part, &rules)?, side(b, part, &rules)?);
     let mut answer = diff(&a, &b);
     answer.check(&conditions).map_err(|error| anyhow!(error))?;
-    let mut out = BufWriter::new(io::stdout().lock());
-    if args.json {
-        serde_json::to_writer_pretty(&mut out, &answer)?;
-        writeln!(out)?;
-    } else {
-        print(&mut out, &answer)?;
-    }
-    out.flush()?;
+    answer::tell(args.json, &answer, |out| print(out, &answer))?;
     Ok(if answer.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
 }
 
@@ -89,42 +82,84 @@ fn side(path: &Path, part: Options, rules: &Rules) -> anyhow::Result<Side> {
     let is_log = machine_log::is_one(path) || machine_log::is_pipe(path);
     input::complete(path);
     let mut side = Side::default();
-    let options = lineage::Options { segments: true, spill: Some(interactions::SPILL), ..lineage::Options::default() };
-    let path_of = interactions::of(path, part, rules.clone()).and_then(|mut interactions| interactions.lineage(options));
-    match path_of {
+    let mut pass = pass_with(rules)?;
+    match path_beside(path, part, rules, &mut pass) {
         Ok(answer) => side.path(&answer),
-        Err(error) if is_log => return Err(error),
-        Err(error) => eprintln!("longpole: note: without critical path: {}", plain(error.to_string())),
+        Err(NoPath { error, .. }) if is_log => return Err(error),
+        Err(NoPath { error, unread }) => {
+            eprintln!("longpole: note: without critical path: {}", plain(error.to_string()));
+            if unread {
+                pass = pass_with(rules)?;
+                pass::feed(&mut input::open(&[path.to_owned()], part)?, &mut pass, None)?;
+            }
+        }
     }
     if is_log {
         side.is_path_only();
         return Ok(side);
     }
-    let (whole, range) = pass_of(path, part, rules)?;
+    let range = pass.session.range();
     if range.is_none() && (part.begin.is_some() || part.end.is_some()) {
         bail!("{}: nothing lies in this range", path.display());
     }
-    let report = whole.report(None);
+    let report = pass.report(None);
     side.whole(&report.latency, &report.queues, &report.findings);
-    if let Some((begin, end)) = range {
-        let width = (end - begin) / WINDOWS as i64;
-        for window in (0..WINDOWS as i64).filter(|_| width > 0) {
-            let from = begin + window * width;
-            let part = Options { begin: Some(Moment::At(from)), end: Some(Moment::At(from + width)) };
-            let (pass, _) = pass_of(path, part, rules)?;
-            side.window(&pass.latency(), &pass.queues());
-        }
+    if let Some(range) = range {
+        windows(&mut side, path, range, rules)?;
     }
     Ok(side)
 }
 
-/// All analyses over a part of a trace, and where its events begin and end.
-fn pass_of(path: &Path, part: Options, rules: &Rules) -> anyhow::Result<(Pass, Option<(i64, i64)>)> {
-    let mut pass = Pass::with_rules(rules.clone()).context("a built-in rule file is wrong")?;
+/// Why there is no path, and whether the trace was not read to its end for that.
+struct NoPath {
+    error: anyhow::Error,
+    unread: bool,
+}
+
+/// The critical path, and beside it all analyses of the same part, in one pass.
+fn path_beside(path: &Path, part: Options, rules: &Rules, pass: &mut Pass) -> Result<Answer, NoPath> {
+    let unread = |error| NoPath { error, unread: true };
+    let mut interactions = interactions::of(path, part, rules.clone()).map_err(unread)?;
+    let begin_ns = interactions.trace().map_or(i64::MIN, |trace| kernel::begin_of(part.begin, trace));
+    let mut lineage = Lineage::new(lineage::Options { segments: true, spill: Some(interactions::SPILL), ..lineage::Options::default() });
+    let beside = |catalogue: &Catalogue, item: &Item<'_>| {
+        if kernel::time_of(item) >= begin_ns {
+            pass.item(catalogue, item);
+        }
+    };
+    following::follow(&mut interactions, beside, &mut [&mut lineage]).map_err(unread)?;
+    interactions.path(lineage).map_err(|error| NoPath { error, unread: false })
+}
+
+/// What the programs' events say of each window. Where they begin and end is known only now; those of the kernel are not read again.
+fn windows(side: &mut Side, path: &Path, (begin, end): (i64, i64), rules: &Rules) -> anyhow::Result<()> {
+    let width = (end - begin) / WINDOWS as i64;
+    if width == 0 {
+        return Ok(());
+    }
+    let bound = |window: usize| begin + window as i64 * width;
+    let mut passes = (0..WINDOWS).map(|_| pass_with(rules)).collect::<anyhow::Result<Vec<Pass>>>()?;
+    let part = Options { begin: Some(Moment::At(begin)), end: Some(Moment::At(bound(WINDOWS))) };
     let mut trace = input::open(&[path.to_owned()], part)?;
-    pass::feed(&mut trace, &mut pass, None)?;
-    let range = pass.session.range();
-    Ok((pass, range))
+    trace.leave_out(&[StreamKind::Kernel, StreamKind::Samples]);
+    while let Some((item, catalogue)) = trace.next_with_catalogue()? {
+        let (from, to) = match &item {
+            Item::Event(event) => (event.t_ns, event.t_ns),
+            Item::Loss(loss) => (loss.begin_ns, loss.end_ns),
+        };
+        for (window, pass) in passes.iter_mut().enumerate() {
+            if bound(window) <= to && from <= bound(window + 1) {
+                pass.item(catalogue, &item);
+            }
+        }
+    }
+    passes.iter().for_each(|pass| side.window(&pass.latency(), &pass.queues()));
+    Ok(())
+}
+
+/// All analyses, which have read nothing yet.
+fn pass_with(rules: &Rules) -> anyhow::Result<Pass> {
+    Pass::with_rules(rules.clone()).context("a built-in rule file is wrong")
 }
 
 /// Lines for people; programs get all of them.

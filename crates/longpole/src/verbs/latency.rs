@@ -1,9 +1,11 @@
 //! `longpole latency`: how long calls, spans, signals and activities take, or the time between any two events.
 
 use crate::input::Input;
-use crate::pass;
+use crate::interactions::Interactions;
 use crate::table::{duration, number, Table};
+use crate::{machine_log, pass, WrongUsage};
 use longpole_analysis::latency::{Kind, Latency, Part};
+use longpole_analysis::machine_latency::MachineLatency;
 use longpole_analysis::pairs::{Pairs, Point};
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -20,6 +22,7 @@ Examples:
   longpole latency                                                       all latencies of the newest recording
   longpole latency --from event:request --to event:response --by id      between two events with the same id
   longpole latency --from 'span_begin:parse:arg > 100' --to span_end:parse
+  longpole latency simulation.jsonl                                      stays in states, calls and signals of a machine log
   longpole latency --json traces/latest | jq '.[] | select(.kind == \"rpc\")'")]
 pub struct Args {
     #[command(flatten)]
@@ -43,6 +46,12 @@ fn parse_point(text: &str) -> Result<Point, String> {
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    if let Some(log) = machine_log::named(&args.input)? {
+        if args.from.is_some() {
+            return Err(WrongUsage("a machine log holds no events: --from and --to ask for those of a trace".to_owned()).into());
+        }
+        return of_log(&args.input, log);
+    }
     let mut pairs = match (args.from, args.to) {
         (Some(from), Some(to)) => Some(Pairs::new(from, to, args.by)),
         _ => None,
@@ -62,6 +71,16 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             }
         }
     })
+}
+
+fn of_log(input: &Input, mut log: Interactions) -> anyhow::Result<ExitCode> {
+    let mut latency = MachineLatency::default();
+    let count = machine_log::each(&mut log, |vocabulary, interaction, begin| {
+        latency.begin_at(begin);
+        latency.interaction(vocabulary, interaction);
+    })?;
+    let answer = latency.answer(log.vocabulary());
+    machine_log::write(input, count, &answer, |out| print(out, &answer))
 }
 
 /// The lines of all kinds, a table per kind.

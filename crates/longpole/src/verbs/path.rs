@@ -3,11 +3,12 @@
 use crate::interactions::{self, Interactions};
 use crate::stacks::{self, Gathered};
 use crate::table::{duration, number, percent, plain, Table};
-use crate::{flame, input::Input, keepers};
+use crate::{answer, flame, input::Input, keepers};
 use anyhow::{bail, Context};
 use longpole_analysis::critical_samples::{CriticalFunction, OnPath};
 use longpole_analysis::lineage::{Answer, Mode, Options, Row};
 use longpole_analysis::stacks::Counts;
+use longpole_analysis::text::place;
 use longpole_model::causes::Told;
 use longpole_trace::Trace;
 use serde::Serialize;
@@ -111,17 +112,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         false => None,
     };
     let told = interactions.told().cloned().unwrap_or_default();
-    let mut out = BufWriter::new(io::stdout().lock());
-    if args.input.json {
-        let Told { events, uncounted_losses, unknown_by, from_before, size_mismatches, .. } = told;
-        let inputs = Inputs { events, uncounted_losses, from_before, size_mismatches };
-        serde_json::to_writer_pretty(&mut out, &Whole { answer: &answer, functions, unknown_by, inputs })?;
-        writeln!(out)?;
-    } else {
-        print(&mut out, &answer, args.segments)?;
-        print_told(&mut out, &answer, &told)?;
-    }
-    out.flush()?;
+    let Told { events, uncounted_losses, ref unknown_by, from_before, size_mismatches, .. } = told;
+    let inputs = Inputs { events, uncounted_losses, from_before, size_mismatches };
+    answer::tell(args.input.json, &Whole { answer: &answer, functions, unknown_by: unknown_by.clone(), inputs }, |out| {
+        print(out, &answer, args.segments)?;
+        print_told(out, &answer, &told)
+    })?;
     Ok(if interactions.trace().is_some_and(Trace::is_damaged) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
@@ -289,11 +285,4 @@ fn print_told(out: &mut impl Write, answer: &Answer, told: &Told) -> io::Result<
 
 fn state(row: &Row) -> String {
     format!("{}::{}", place(&row.host, &row.machine), row.state)
-}
-
-fn place(host: &str, machine: &str) -> String {
-    match host {
-        "" => machine.to_owned(),
-        host => format!("{host}/{machine}"),
-    }
 }

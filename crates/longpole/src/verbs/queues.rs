@@ -1,8 +1,10 @@
 //! `longpole queues`: how deep queues are, how often full and empty, in what portions they are emptied.
 
 use crate::input::Input;
-use crate::pass;
+use crate::interactions::Interactions;
 use crate::table::{bytes, duration, number, percent, rate, Table};
+use crate::{machine_log, pass};
+use longpole_analysis::machine_queues::MachineQueues;
 use longpole_analysis::queues::QueueAnswer;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -13,6 +15,7 @@ use std::process::ExitCode;
 Examples:
   longpole queues                            of the newest recording
   longpole queues --begin +1s --end +2s      only the second second
+  longpole queues simulation.jsonl           of a machine log
   longpole queues --json | jq '.[] | select(.full_share > 0.5).name'")]
 pub struct Args {
     #[command(flatten)]
@@ -20,9 +23,28 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    if let Some(log) = machine_log::named(&args.input)? {
+        return of_log(&args.input, log);
+    }
     let (pass, trace) = pass::read(&args.input, None)?;
     let answer = pass.queues();
     pass::write(&args.input, (&pass, &trace), &answer, |out, answer| print(out, answer))
+}
+
+fn of_log(input: &Input, mut log: Interactions) -> anyhow::Result<ExitCode> {
+    let mut queues = MachineQueues::default();
+    let count = machine_log::each(&mut log, |_, interaction, begin| {
+        queues.begin_at(begin);
+        queues.interaction(interaction);
+    })?;
+    if let Some(end) = log.until() {
+        queues.until(end);
+    }
+    let answer = queues.answer(log.vocabulary());
+    machine_log::write(input, count, &answer, |out| match answer.is_empty() {
+        true => writeln!(out, "no queue in this machine log"),
+        false => print(out, &answer),
+    })
 }
 
 pub fn print(out: &mut impl Write, answer: &[QueueAnswer]) -> io::Result<()> {

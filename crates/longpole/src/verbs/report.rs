@@ -6,7 +6,7 @@ use crate::kernel::{self, Model, Reading};
 use crate::packets::kernel::Kernel;
 use crate::table::{duration, number, percent, plain, Table};
 use crate::verbs::{latency, queues};
-use crate::{interactions, keepers, pass, repeated, strip};
+use crate::{answer, interactions, keepers, pass, repeated, strip};
 use anyhow::{bail, Context};
 use longpole_analysis::journeys::Journeys;
 use longpole_analysis::kernel_facts::KernelFacts;
@@ -15,7 +15,7 @@ use longpole_analysis::repeated::{Repeated, Run};
 use longpole_analysis::report::{Pass, Report};
 use longpole_analysis::what_if::Scenario;
 use longpole_trace::Trace;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -67,14 +67,7 @@ fn runs(input: &Input, paths: &[PathBuf]) -> anyhow::Result<ExitCode> {
         told.push(Run { path: shown, report: whole.report });
     }
     let repeated = Repeated::new(told);
-    let mut out = BufWriter::new(io::stdout().lock());
-    if input.json {
-        serde_json::to_writer_pretty(&mut out, &repeated)?;
-        writeln!(out)?;
-    } else {
-        repeated::print(&mut out, &repeated)?;
-    }
-    out.flush()?;
+    answer::tell(input.json, &repeated, |out| repeated::print(out, &repeated))?;
     Ok(if damaged { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
@@ -150,16 +143,11 @@ fn of_one(input: &Input, path: &Path) -> anyhow::Result<Whole> {
 }
 
 fn of_machines(json: bool, report: &Report) -> anyhow::Result<ExitCode> {
-    let mut out = BufWriter::new(io::stdout().lock());
-    if json {
-        serde_json::to_writer_pretty(&mut out, report)?;
-        writeln!(out)?;
-    } else {
-        head(&mut out, report)?;
-        findings(&mut out, report)?;
-        writeln!(out, "\n{} interactions", number(report.inputs.events))?;
-    }
-    out.flush()?;
+    answer::tell(json, report, |out| {
+        head(out, report)?;
+        findings(out, report)?;
+        writeln!(out, "\n{} interactions", number(report.inputs.events))
+    })?;
     Ok(ExitCode::SUCCESS)
 }
 

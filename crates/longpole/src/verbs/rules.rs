@@ -2,11 +2,11 @@
 
 use crate::input::Input;
 use crate::table::{number, plain};
-use crate::{in_one_line, interactions, rules};
+use crate::{answer, in_one_line, interactions, rules};
 use longpole_analysis::lineage::{Lineage, Options};
 use longpole_model::rules::Rules;
 use serde::Serialize;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -87,14 +87,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let wrong = files.iter().any(|file| file.error.is_some());
     let trace = if wrong || traces.is_empty() { None } else { Some(held_against(traces, named)?) };
     let answer = Answer { files, trace };
-    let mut out = BufWriter::new(io::stdout().lock());
-    if args.json {
-        serde_json::to_writer_pretty(&mut out, &answer)?;
-        writeln!(out)?;
-    } else {
-        print(&mut out, &answer)?;
-    }
-    out.flush()?;
+    answer::tell(args.json, &answer, |out| print(out, &answer))?;
     Ok(if wrong { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 

@@ -4,6 +4,7 @@
 //! while they run.
 
 use super::record;
+use crate::answer;
 use crate::input::Input;
 use crate::kernel::{self as reading, Reading};
 use crate::table::{duration, number, percent, Table};
@@ -94,14 +95,7 @@ const STEP: Duration = Duration::from_millis(10);
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match measure(&args) {
         Ok(answer) => {
-            let mut out = io::BufWriter::new(io::stdout().lock());
-            if args.json {
-                serde_json::to_writer_pretty(&mut out, &answer)?;
-                writeln!(out)?;
-            } else {
-                print(&mut out, &answer)?;
-            }
-            out.flush()?;
+            answer::tell(args.json, &answer, |out| print(out, &answer))?;
             Ok(ExitCode::from(answer.status))
         }
         Err(error) => {

@@ -1,12 +1,12 @@
 //! `longpole what-if`: what a change would bring, before anybody makes it.
 
 use crate::table::{duration, number, percent, plain, Table};
-use crate::{input::Input, interactions, WrongUsage};
+use crate::{answer, input::Input, interactions, WrongUsage};
 use longpole_analysis::what_if::propose::{self, Order};
 use longpole_analysis::what_if::{Answer, Options, Prediction, Scenario};
 use longpole_trace::Moment;
 use serde::Serialize;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -70,16 +70,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         false => (interactions::open(&input, "predictions are")?.what_if(options(scenarios))?, Vec::new()),
         true => propose(&input, options)?,
     };
-    let mut out = BufWriter::new(io::stdout().lock());
-    if input.json {
-        let tried = answer.predictions.iter().cloned().map(|prediction| Row { prediction, step: None });
-        let steps = (1..).zip(&order).map(|(step, prediction)| Row { prediction: prediction.clone(), step: Some(step) });
-        serde_json::to_writer_pretty(&mut out, &tried.chain(steps).collect::<Vec<_>>())?;
-        writeln!(out)?;
-    } else {
-        print(&mut out, &answer, &order)?;
-    }
-    out.flush()?;
+    let tried = answer.predictions.iter().cloned().map(|prediction| Row { prediction, step: None });
+    let steps = (1..).zip(&order).map(|(step, prediction)| Row { prediction: prediction.clone(), step: Some(step) });
+    let rows: Vec<Row> = tried.chain(steps).collect();
+    answer::tell(input.json, &rows, |out| print(out, &answer, &order))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -18,7 +18,7 @@ impl Composer {
         if step.op == Op::Other {
             return;
         }
-        self.last_probed = Some(at);
+        self.probed(at);
         self.machine(catalogue, at);
         match step.op {
             Op::Wait => self.explicit(catalogue, at, For::Signal),

@@ -1,5 +1,6 @@
 //! Threads as machines: what the kernel's events say of them.
 
+use super::ending::Kin;
 use super::waits::Wait;
 use super::Composer;
 use crate::interaction::{Cause, Deed, MachineId};
@@ -35,8 +36,8 @@ pub(super) struct Thread {
     pub renames: u8,
     pub recorder: bool,
     pub forked_by_recorder: bool,
-    /// Of the command that was recorded, or of those that it started.
-    pub of_command: bool,
+    /// As its birth told.
+    pub kin: Kin,
     pub kernel: Kernel,
     /// It is blocked, by what was told.
     pub blocked: bool,
@@ -97,6 +98,7 @@ impl Composer {
                 }
                 self.goes_on(catalogue, at);
                 self.look(catalogue, at);
+                self.lives_on(at);
             }
             Moment::Runs { thread, wake } => {
                 let at = self.thread_of_linux(thread);
@@ -331,13 +333,10 @@ impl Composer {
     }
 
     fn dies(&mut self, catalogue: &Catalogue, at: u32) {
-        let thread = &self.threads[at as usize];
-        let is_command = self.about.command.is_some() && thread.linux.map(|id| self.linux.threads[id.0 as usize].tid) == self.about.command;
-        let Some(machine) = self.threads[at as usize].machine.or_else(|| is_command.then(|| self.machine(catalogue, at))) else { return };
-        if is_command && !self.ended {
-            self.ended = true;
-            self.emit(Deed::End { machine });
-        }
+        let Some(machine) = self.threads[at as usize].machine.or_else(|| self.is_main(at).then(|| self.machine(catalogue, at))) else {
+            return;
+        };
+        self.may_be_the_end(catalogue, at);
         self.emit(Deed::Stop { machine });
         self.gone(machine);
         self.forget_waits(at);
@@ -351,9 +350,9 @@ impl Composer {
         if self.threads[at as usize].machine.is_some() {
             return;
         }
-        let tid = self.linux.threads[id.0 as usize].tid;
-        self.threads[at as usize].of_command =
-            self.about.command == Some(tid) || parent.is_some_and(|parent| self.threads[parent as usize].of_command);
+        if parent.is_some_and(|parent| self.kin(parent) != Kin::Stranger) {
+            self.threads[at as usize].kin = Kin::Started;
+        }
         let by = parent.map(|parent| self.machine(catalogue, parent));
         self.threads[at as usize].forked_by_recorder =
             self.about.recorder.is_some() && parent.is_some_and(|parent| self.threads[parent as usize].recorder);
@@ -428,8 +427,7 @@ impl Composer {
             Kernel::Silent | Kernel::Runs | Kernel::Asleep => {
                 if let (Kernel::Runs, false, Some(id)) = (thread.kernel, thread.recorder, thread.linux) {
                     if !self.linux.threads[id.0 as usize].kernel {
-                        self.last_user = Some(at);
-                        self.last_of_command = if thread.of_command { Some(at) } else { self.last_of_command };
+                        self.ran(at);
                     }
                 }
                 self.works_in(at)

@@ -1,6 +1,6 @@
 //! How fast packets of 100 bytes are written and read again: into and from memory, and through a buffered file.
 //!
-//! `cargo run --release -p longpole-pcapng --example rate [FILE]`
+//! `cargo run --release -p longpole-pcapng --example pcap_rate [FILE]`
 
 use std::fs::File;
 use std::io::{BufWriter, Write};

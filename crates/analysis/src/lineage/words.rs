@@ -1,0 +1,57 @@
+//! What keys are called. Of many machines there are many keys and few words, so a name is four numbers here, and each word stands once.
+
+use super::key::{Key, Part};
+use longpole_model::interaction::Vocabulary;
+use longpole_model::names::NameId;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Host, machine, class and state; equal numbers are equal words.
+pub type Name = [u32; 4];
+
+#[derive(Clone, Debug)]
+pub struct Dictionary {
+    /// Those of the vocabulary, by its numbers, then ours.
+    words: Vec<Arc<str>>,
+    ours: HashMap<Arc<str>, u32>,
+    blocked: HashMap<NameId, u32>,
+}
+
+impl Dictionary {
+    pub fn new(vocabulary: &Vocabulary) -> Dictionary {
+        Dictionary { words: vocabulary.names.texts().to_vec(), ours: HashMap::new(), blocked: HashMap::new() }
+    }
+
+    pub fn name(&mut self, vocabulary: &Vocabulary, key: &Key) -> Name {
+        key.parts(vocabulary).map(|part| match part {
+            Part::Named(name) if (name.0 as usize) < vocabulary.names.len() => name.0,
+            Part::Named(_) => self.word(vocabulary, ""),
+            Part::Fixed(text) => self.word(vocabulary, text),
+            Part::Blocked(why) => match self.blocked.get(&why) {
+                Some(&known) => known,
+                None => {
+                    let word = self.word(vocabulary, &part.text(vocabulary));
+                    self.blocked.insert(why, word);
+                    word
+                }
+            },
+        })
+    }
+
+    fn word(&mut self, vocabulary: &Vocabulary, text: &str) -> u32 {
+        if let Some(name) = vocabulary.names.find(text) {
+            return name.0;
+        }
+        if let Some(&known) = self.ours.get(text) {
+            return known;
+        }
+        let text: Arc<str> = text.into();
+        self.words.push(text.clone());
+        self.ours.insert(text, self.words.len() as u32 - 1);
+        self.words.len() as u32 - 1
+    }
+
+    pub fn text(&self, word: u32) -> &str {
+        self.words.get(word as usize).map_or("", |text| text)
+    }
+}

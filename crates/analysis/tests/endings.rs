@@ -1,0 +1,125 @@
+//! Whose end is the end of the path, in traces by hand of a command (process 10) and of others on the machine.
+
+#[path = "support/linux.rs"]
+mod linux_support;
+mod support;
+
+use linux_support::Kernel;
+use longpole_analysis::lineage::{Lineage, Options};
+use longpole_model::causes::{About, Composer};
+
+const BLOCKED: i64 = 1;
+const DEAD: i64 = 0x20;
+const RUNS: i64 = 3;
+const WAITS: i64 = 5;
+
+/// The machine and the time at which the path ends.
+fn end_of(kernel: &Kernel, command: Option<i32>) -> (String, u64) {
+    let mut composer = Composer::built_in(About { command, ..About::default() }).unwrap();
+    let mut lineage = Lineage::new(Options::default());
+    let mut drain = |composer: &mut Composer| {
+        while let Some(interaction) = composer.next_interaction() {
+            lineage.interaction(composer.vocabulary(), &interaction);
+        }
+    };
+    kernel.replay(|catalogue, item| {
+        composer.item(catalogue, item);
+        drain(&mut composer);
+    });
+    composer.finish();
+    drain(&mut composer);
+    let answer = lineage.answer(composer.vocabulary()).unwrap();
+    (answer.end_machine, answer.end_ns)
+}
+
+/// The command's threads 10 and 11, and 20 of another program, which runs on CPU 1 from 500 on, and does the last thing of all.
+fn beside_another() -> Kernel {
+    let mut kernel = Kernel::new(2);
+    for tid in [10, 11, 20] {
+        kernel.dump(90, tid, if tid == 11 { RUNS } else { WAITS }, 0);
+    }
+    kernel.switch(100, 1, 0, 0, 0);
+    kernel.switch(100, 0, 0, 0, 11);
+    kernel.switch(500, 1, 0, 0, 20);
+    kernel.syscall(2000, 1, "getpid", None);
+    kernel
+}
+
+fn of_command(end: &str, t: u64) -> (String, u64) {
+    (end.to_owned(), t)
+}
+
+#[test]
+fn a_command_that_is_cut_off_ends_with_its_own_thread_whoever_ran_last() {
+    let mut kernel = beside_another();
+    kernel.syscall(1000, 0, "getppid", None);
+    assert_eq!(end_of(&kernel, Some(10)), of_command("t10/t11", 2000));
+    assert_eq!(end_of(&kernel, None), of_command("t20", 2000));
+}
+
+#[test]
+fn its_main_thread_stands_before_the_others_unless_it_waits_for_them() {
+    let mut kernel = beside_another();
+    kernel.switch(1000, 0, 11, 0, 10);
+    kernel.switch(1500, 0, 10, 0, 11);
+    assert_eq!(end_of(&kernel, Some(10)), of_command("t10", 2000));
+    let mut kernel = beside_another();
+    kernel.switch(1000, 0, 11, 0, 10);
+    kernel.switch(1500, 0, 10, BLOCKED, 11);
+    assert_eq!(end_of(&kernel, Some(10)), of_command("t10/t11", 2000));
+    // All of them wait: the path is not another program's for that.
+    kernel.switch(1600, 0, 11, BLOCKED, 0);
+    assert_eq!(end_of(&kernel, Some(10)), of_command("t10", 2000));
+}
+
+#[test]
+fn a_command_ends_with_its_main_thread_if_the_others_are_killed_with_it() {
+    let mut kernel = beside_another();
+    kernel.switch(1000, 0, 11, 0, 10);
+    kernel.switch(1500, 0, 10, DEAD, 11);
+    kernel.switch(1510, 0, 11, DEAD, 0);
+    assert_eq!(end_of(&kernel, Some(10)), of_command("t10", 1500));
+}
+
+#[test]
+fn a_command_whose_main_thread_has_left_ends_with_the_last_of_the_others() {
+    let mut kernel = beside_another();
+    kernel.switch(1000, 0, 11, 0, 10);
+    kernel.switch(1100, 0, 10, DEAD, 11);
+    kernel.syscall(1200, 0, "getppid", None);
+    assert_eq!(end_of(&kernel, Some(10)), of_command("t10/t11", 2000));
+    kernel.switch(1700, 0, 11, DEAD, 0);
+    assert_eq!(end_of(&kernel, Some(10)), of_command("t10/t11", 1700));
+}
+
+#[test]
+fn what_a_waiting_command_has_started_is_its_end() {
+    let mut kernel = beside_another();
+    kernel.switch(200, 0, 11, 0, 10);
+    let birth = [
+        ("parent_comm", linux_support::text("t10")),
+        ("parent_tid", linux_support::Val::I(10)),
+        ("parent_pid", linux_support::Val::I(10)),
+        ("child_comm", linux_support::text("t30")),
+        ("child_tid", linux_support::Val::I(30)),
+        ("child_pid", linux_support::Val::I(30)),
+    ];
+    kernel.event(300, 0, "sched_process_fork", &birth);
+    kernel.switch(400, 0, 10, BLOCKED, 30);
+    kernel.switch(1500, 0, 30, 0, 11);
+    kernel.switch(1510, 0, 11, BLOCKED, 30);
+    assert_eq!(end_of(&kernel, Some(10)), of_command("t30", 2000));
+}
+
+#[test]
+fn of_several_programs_with_probes_the_command_s_own_is_the_end() {
+    let mut kernel = Kernel::new(2);
+    let mine = kernel.thread("mine", "", 10, 11);
+    let other = kernel.thread("other", "", 20, 20);
+    kernel.probe(100, mine, "span_begin:job");
+    kernel.probe(200, other, "span_begin:job");
+    kernel.counted(300, mine, "queue_put:work", 1);
+    kernel.counted(400, other, "queue_put:work", 1);
+    assert_eq!(end_of(&kernel, Some(10)), of_command("mine", 400));
+    assert_eq!(end_of(&kernel, None), of_command("other", 400));
+}

@@ -1,0 +1,157 @@
+//! Whose end is the end of the path, where nobody asks for another one: the command's that was recorded, or of what belongs to it.
+//!
+//! A command that ends within the trace ends there. One that goes on, or a trace cut before, is asked for through whoever of it can say something: a thread that only
+//! waits for the others would make the end of the path unknown.
+
+use super::Composer;
+use crate::interaction::Deed;
+use longpole_trace::event::Catalogue;
+
+/// Who is of the command that was recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Kin {
+    #[default]
+    Stranger,
+    /// Started by it, or by what it has started.
+    Started,
+    /// Of its own process.
+    Own,
+}
+
+/// Who did something last.
+#[derive(Clone, Copy, Debug, Default)]
+struct Last {
+    /// With probes.
+    probed: Option<u32>,
+    /// Of all that are neither the kernel's own nor the recorder's.
+    ran: Option<u32>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Ending {
+    own: Last,
+    started: Last,
+    anybody: Last,
+    begin: Option<u64>,
+    main: Option<u32>,
+    /// The main thread has ended.
+    pub main_ended: bool,
+    /// Another thread of its process has done something since.
+    pub outlived: bool,
+    pub over: bool,
+}
+
+/// A thread that has waited for more than this part of the trace, and still waits at its end, says too little of it.
+const LONG: u64 = 20;
+
+impl Composer {
+    /// Of the command's own process, by what the kernel or its probes say.
+    fn is_own(&self, at: u32) -> bool {
+        let Some(command) = self.about.command else { return false };
+        let thread = &self.threads[at as usize];
+        let process = match (thread.linux, thread.system) {
+            (Some(id), _) => self.linux.threads[id.0 as usize].process,
+            (None, Some(id)) => self.system.machines.get(id.0 as usize).and_then(|machine| machine.pid),
+            (None, None) => None,
+        };
+        process == Some(command) || self.is_main(at)
+    }
+
+    /// The command's main thread.
+    pub(super) fn is_main(&self, at: u32) -> bool {
+        let Some(command) = self.about.command else { return false };
+        let thread = &self.threads[at as usize];
+        match (thread.linux, thread.system) {
+            (Some(id), _) => self.linux.threads[id.0 as usize].tid == command,
+            (None, Some(id)) => self.system.machines.get(id.0 as usize).is_some_and(|machine| machine.tid == Some(command)),
+            (None, None) => false,
+        }
+    }
+
+    pub(super) fn kin(&self, at: u32) -> Kin {
+        match self.is_own(at) {
+            true => Kin::Own,
+            false => self.threads[at as usize].kin,
+        }
+    }
+
+    #[inline]
+    pub(super) fn probed(&mut self, at: u32) {
+        if self.ending.anybody.probed == Some(at) {
+            return;
+        }
+        self.ending.anybody.probed = Some(at);
+        match self.kin(at) {
+            Kin::Own => self.ending.own.probed = Some(at),
+            Kin::Started => self.ending.started.probed = Some(at),
+            Kin::Stranger => {}
+        }
+    }
+
+    /// A thread of a program runs.
+    #[inline]
+    pub(super) fn ran(&mut self, at: u32) {
+        if self.ending.anybody.ran == Some(at) {
+            return;
+        }
+        self.ending.anybody.ran = Some(at);
+        if self.about.command.is_none() {
+            return;
+        }
+        self.ending.begin.get_or_insert(self.now);
+        match self.kin(at) {
+            Kin::Own => self.ending.own.ran = Some(at),
+            Kin::Started => self.ending.started.ran = Some(at),
+            Kin::Stranger => {}
+        }
+        if self.is_main(at) {
+            self.ending.main = Some(at);
+        }
+    }
+
+    /// A thread enters or leaves a system call, which it does not in its end.
+    #[inline]
+    pub(super) fn lives_on(&mut self, at: u32) {
+        if self.ending.main_ended && !self.ending.outlived {
+            self.ending.outlived = self.is_own(at);
+        }
+    }
+
+    /// The command ends with its main thread, or with the last one of its process that did something after that.
+    pub(super) fn may_be_the_end(&mut self, catalogue: &Catalogue, at: u32) {
+        if !self.is_own(at) {
+            return;
+        }
+        let is_main = self.is_main(at);
+        let first = is_main && !self.ending.main_ended;
+        self.ending.main_ended |= is_main;
+        if first || self.ending.outlived {
+            let machine = self.machine(catalogue, at);
+            self.emit(Deed::End { machine });
+        }
+    }
+
+    /// After the last event.
+    pub(super) fn end(&mut self) {
+        if self.ending.main_ended && !self.ending.outlived {
+            return;
+        }
+        let Ending { own, started, anybody, main, .. } = self.ending;
+        let of_command = [own.probed, main, own.ran, started.probed, started.ran];
+        let any = [anybody.probed, anybody.ran];
+        let lives = |at: &u32| self.threads[*at as usize].machine.is_some();
+        let candidates = || of_command.into_iter().flatten().filter(lives);
+        let last = candidates().find(|&at| !self.waits_long(at)).or_else(|| candidates().next());
+        // Nothing of the command lives that has outlived its main thread: the last of it was the end.
+        let last = last.or_else(|| any.into_iter().flatten().filter(|_| !self.ending.main_ended).find(lives));
+        if let Some(machine) = last.and_then(|at| self.threads[at as usize].machine) {
+            self.emit(Deed::End { machine });
+        }
+    }
+
+    fn waits_long(&self, at: u32) -> bool {
+        let thread = &self.threads[at as usize];
+        let length = self.now - self.ending.begin.unwrap_or(self.now);
+        thread.blocked && self.now.saturating_sub(thread.since) > length / LONG
+    }
+}
