@@ -8,7 +8,7 @@ use crate::linux_blocked::{Blocked, Blocks};
 use crate::samples::Samples;
 use longpole_model::linux::{Linux, Thread};
 use longpole_model::linux_watch::{
-    Allowing, Base, ContextId, CpuId, Mode, Occupant, Reason, Start, ThreadId, ThreadState, Wake, Waker, Watch, Why,
+    Allowing, Base, ContextId, CpuId, Mode, Occupant, Reason, Start, ThreadId, ThreadState, Untold, Wake, Waker, Watch, Why,
 };
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -62,12 +62,14 @@ impl ThreadParts {
 
 impl ThreadParts {
     fn changes(&self, thread: &Thread, linux: &Linux, numbers: &dyn Fn(&BTreeSet<CpuId>) -> Vec<u32>) -> Vec<AllowedChange> {
-        let within = thread.allowings.iter().filter(|change| linux.covers(change.t_ns));
-        let why = |change: &Allowing| match (&change.cpus, change.gone, linux.asks_masks) {
+        let why = |change: &Allowing| match (&change.cpus, change.why, linux.asks_masks) {
             (Some(_), ..) => None,
-            (None, true, _) => Some("the thread was gone before it could be asked"),
-            (None, false, true) => Some("it was changed again, or the recording ended, before the thread could be asked"),
-            (None, false, false) => Some("the trace does not tell"),
+            (None, _, false) => Some("the trace does not tell"),
+            (None, Some(Untold::Gone), _) => Some("the thread was gone before it could be asked"),
+            (None, Some(Untold::Again), _) => Some("it was changed again before the trace holds an answer of the thread"),
+            (None, Some(Untold::Changing), _) => Some("it was being changed again when the thread was asked"),
+            (None, Some(Untold::Damaged), _) => Some("the answer of the thread is damaged"),
+            (None, None, _) => Some("the trace ends before an answer of the thread, or lost it"),
         };
         let told = |(change, used): (&Allowing, &BTreeSet<CpuId>)| AllowedChange {
             t_ns: change.t_ns,
@@ -76,7 +78,7 @@ impl ThreadParts {
             used_cpus: numbers(used),
             by_tid: change.by.map(|by| linux.threads[by.0 as usize].tid),
         };
-        within.zip(&self.used_since).map(told).collect()
+        thread.mask.changes().iter().zip(&self.used_since).map(told).collect()
     }
 
     /// The most frequent first.
@@ -115,6 +117,7 @@ pub struct KernelThread {
     pub wakers: Vec<WakerLine>,
     pub migrations: u64,
     pub allowed_cpus: Option<Vec<u32>>,
+    pub allowed_change_count: u64,
     pub allowed_changes: Vec<AllowedChange>,
     pub blocked: Vec<Blocked>,
 }
@@ -237,7 +240,8 @@ impl CpuTimes {
                 instance_ns: instance_ns.map(|((min, mean), max)| Instances { min, mean, max }),
                 used_cpus: numbers(&parts.used),
                 wakers: parts.wakers(linux, &numbers),
-                allowed_cpus: thread.allowed_at(begin).map(|cpus| cpus.to_vec()),
+                allowed_cpus: thread.mask.at_begin().map(|cpus| cpus.to_vec()),
+                allowed_change_count: thread.mask.count(),
                 allowed_changes: parts.changes(thread, linux, &numbers),
                 blocked: parts.blocks.answer(linux),
                 interrupt_cpus: numbers(&parts.woken_by.values().flat_map(|(_, cpus)| cpus.iter().copied()).collect()),

@@ -32,9 +32,18 @@ fn instances(pid: u32) -> Vec<String> {
     found
 }
 
+/// Of a mask as the kernel writes it.
+fn cpus(text: &str) -> Vec<u64> {
+    let mask = u64::from_str_radix(&text.replace(',', ""), 16).unwrap();
+    (0..64).filter(|cpu| mask >> cpu & 1 == 1).collect()
+}
+
+fn of_thread(answer: &Value, tid: u64) -> &Value {
+    answer["threads"].as_array().unwrap().iter().find(|thread| thread["tid"] == tid).unwrap()
+}
+
 fn masks(answer: &Value, tid: u64) -> Vec<Value> {
-    let thread = answer["threads"].as_array().unwrap().iter().find(|thread| thread["tid"] == tid).unwrap();
-    thread["kernel"]["allowed_changes"].as_array().unwrap().iter().map(|change| change["allowed_cpus"].clone()).collect()
+    of_thread(answer, tid)["kernel"]["allowed_changes"].as_array().unwrap().iter().map(|change| change["allowed_cpus"].clone()).collect()
 }
 
 #[test]
@@ -67,11 +76,46 @@ fn each_change_of_a_mask_is_told_with_the_mask_that_the_kernel_then_had() {
         output.lines().skip(1).take(3).map(|line| line.split_whitespace().map(|cpu| cpu.parse::<u64>().unwrap()).collect()).collect();
     assert_eq!(masks(&answer, own), said, "{output}");
     let other = output.lines().find_map(|line| line.strip_prefix("sleeper ")).unwrap().parse().unwrap();
-    let bits = |text: &str| u64::from_str_radix(&text.replace(',', ""), 16).unwrap();
-    let cpus = |mask: u64| (0..64).filter(|cpu| mask >> cpu & 1 == 1).collect::<Vec<u64>>();
     let seen: Vec<Value> =
-        output.lines().filter_map(|line| line.strip_prefix("Cpus_allowed:")).map(|text| json!(cpus(bits(text.trim())))).collect();
+        output.lines().filter_map(|line| line.strip_prefix("Cpus_allowed:")).map(|text| json!(cpus(text.trim()))).collect();
     assert_eq!((masks(&answer, other), seen.len()), (seen, 2), "{output}");
+}
+
+#[test]
+fn of_a_mask_that_never_rests_nothing_wrong_is_told() {
+    if !possible("masks that are changed without pause") {
+        return;
+    }
+    let place = Place::new();
+    let program = place.build("masks", &[]);
+    let allowed = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+    let allowed = allowed.lines().find_map(|line| line.strip_prefix("Cpus_allowed:")).unwrap().trim();
+    let all = cpus(allowed);
+    if all.len() < 2 {
+        println!("skipped: masks that are changed without pause (needs two CPUs)");
+        return;
+    }
+    const CHANGES: u64 = 3000;
+    // Several at once: the recorder's thread shall be late.
+    let script = "for n in 1 2 3; do $MASKS $CHANGES & done; wait; $MASKS $CHANGES";
+    let mut command = place.command(env!("CARGO_BIN_EXE_longpole"));
+    command.args(KERNEL).args(["--", "sh", "-ec", script]).env("MASKS", program).env("CHANGES", CHANGES.to_string());
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let output = String::from_utf8(output.stdout).unwrap();
+    let whole = place.answer("cpu", &place.newest());
+    let mut known = 0;
+    for tid in output.lines().filter_map(|line| line.strip_prefix("pid ")?.parse().ok()) {
+        let thread = of_thread(&whole, tid);
+        assert_eq!(thread["kernel"]["allowed_change_count"], CHANGES);
+        let changes = masks(&whole, tid);
+        assert_eq!(changes.len(), 64);
+        for (at, mask) in changes.iter().enumerate().filter(|(_, mask)| !mask.is_null()) {
+            assert_eq!(*mask, if at % 2 == 0 { json!(all[..1]) } else { json!(all) }, "change {at} of {tid}");
+            known += 1;
+        }
+    }
+    println!("{known} of 256 masks are known");
 }
 
 #[test]

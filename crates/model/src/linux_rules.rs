@@ -2,7 +2,7 @@
 //!
 //! Here nothing is remembered from one event to the next; the state machine that facts move is [`crate::linux`].
 
-use crate::linux::Arguments;
+use crate::linux::{Answer, Arguments};
 use crate::names::{NameId, Names};
 use crate::rules::{parse, Pattern, Place, RuleError, Template};
 use longpole_trace::event::{Catalogue, Class, Event, Value};
@@ -57,11 +57,8 @@ pub enum Fact<'a> {
     Running {
         tid: i32,
     },
-    /// Where the thread may run since it was told anew, as a list; empty: it is gone.
-    Allowed {
-        tid: i32,
-        allowed: &'a [u8],
-    },
+    /// Where the thread may run since it was told anew.
+    Allowed(Answer<'a>),
     /// Of the dump of the system's state when the recording began.
     Process {
         tid: i32,
@@ -427,7 +424,12 @@ impl KernelPlan {
             Action::Exec => Fact::Exec { tid: tid(), before: roles.before.id(fields), file: roles.name.bytes(fields) },
             Action::Exit => Fact::Exit { tid: tid()? },
             Action::Running => Fact::Running { tid: tid()? },
-            Action::Allowed => Fact::Allowed { tid: tid()?, allowed: roles.allowed.bytes(fields) },
+            Action::Allowed => Fact::Allowed(Answer {
+                tid: tid()?,
+                list: roles.allowed.bytes(fields),
+                waited_ns: roles.second.number(fields).unwrap_or(0),
+                by: roles.parent.id(fields),
+            }),
             Action::Process => Fact::Process {
                 tid: tid()?,
                 process: roles.process.id(fields),

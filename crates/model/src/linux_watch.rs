@@ -102,10 +102,23 @@ pub struct Allowing {
     pub t_ns: i64,
     /// None: the call told an address only, and nobody could be asked.
     pub cpus: Option<Rc<[u32]>>,
-    /// The thread was asked, and was gone.
-    pub gone: bool,
+    /// Why not, where something told.
+    pub why: Option<Untold>,
     /// Who set it.
     pub by: Option<ThreadId>,
+}
+
+/// Why a mask is not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Untold {
+    /// Changed again before there was an answer.
+    Again,
+    /// While the thread was asked.
+    Changing,
+    /// The thread was asked, and was gone.
+    Gone,
+    /// The answer is none.
+    Damaged,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -297,7 +310,7 @@ pub trait Watch {
 
     fn returned(&mut self, _call: &Call) {}
 
-    /// It was told where the thread may run; the newest of [`crate::linux::Thread::allowings`].
+    /// It was told where the thread may run; the newest of the changes of [`crate::linux::Thread::mask`], or the first one that is not kept.
     fn allowed(&mut self, _thread: ThreadId, _t_ns: i64) {}
 
     /// A page was missing.

@@ -2,7 +2,7 @@
 
 use super::files::Arguments;
 use super::state::{Context, Cpu, Entered, Thread};
-use super::{reasons, Linux, Unclaimed};
+use super::{Linux, Unclaimed};
 use crate::linux_loss::Silences;
 use crate::linux_rules::{Fact, Key};
 use crate::linux_watch::{softirq_name, Base, Cause, ContextId, CpuId, Mode, Moment, Reason, ThreadId, ThreadState, Watch};
@@ -36,9 +36,7 @@ impl Linux {
             }
         }
         thread.kernel |= kernel;
-        if thread.allowed.is_none() && thread.allowings.is_empty() {
-            thread.allowed = reasons::cpus(allowed);
-        }
+        thread.mask.dumped(allowed);
         thread.cpu = thread.cpu.or(cpu);
         let (state, unexplained) = (thread.state, thread.cause == Cause::Unknown);
         if let (ThreadState::Blocked(state), true) = (state, unexplained) {

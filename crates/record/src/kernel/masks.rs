@@ -2,10 +2,11 @@
 //!
 //! A call of `sched_setaffinity` names them in the program's memory, which no event holds. So a second, tiny instance of the tracer has nothing but this
 //! call, and a thread here that is woken at its end asks the kernel for the mask. The answer goes into the recording's own instance, by its marker: so it
-//! has the time at which it was asked, and lies in the pages like any event. It is what the kernel says just after the call: where the mask is changed again
-//! within those microseconds it is that of the later change, and a thread that is gone by then has none.
+//! lies in the pages like any event, and it tells when it was asked. It is what the kernel says just after the call: where the mask is changed again
+//! within those microseconds it may be that of the later change, which whoever reads it sees by both times; a thread that is gone by then has none.
 
 use super::plan::KernelError;
+use crate::clock::Source as ClockSource;
 use longpole_ftrace::{EventName, Instance, TraceFs};
 use rustix::event::{eventfd, poll, EventfdFlags, PollFd, PollFlags};
 use std::collections::HashMap;
@@ -20,7 +21,7 @@ use std::thread::JoinHandle;
 /// What names of these instances begin with. Nothing in them is worth being saved.
 pub const PREFIX: &str = "longpole_masks";
 /// The number of a marker that holds a mask.
-pub const MARK: u32 = 0x6b73_616d;
+pub const MARK: u32 = 0x6d61_736b;
 /// The event by which the kernel has markers.
 pub const MARKER: (&str, &str) = ("ftrace", "raw_data");
 
@@ -46,7 +47,7 @@ pub struct Masks {
 
 impl Masks {
     /// `main` gets the answers. From the return on, calls are heard.
-    pub fn begin(tracefs: &TraceFs, main: &Instance) -> Result<Masks, KernelError> {
+    pub fn begin(tracefs: &TraceFs, main: &Instance, clock: ClockSource) -> Result<Masks, KernelError> {
         let instance = Instance::create(tracefs, PREFIX)?;
         instance.set_buffer_size_kb(BUFFER_KB)?;
         // Woken by each event.
@@ -63,7 +64,7 @@ impl Masks {
             eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).map_err(|error| KernelError::io("make", "eventfd")(error.into()))?;
         let (wake, stop) = (Arc::new(wake), Arc::new(AtomicBool::new(false)));
         let (waking, stopping) = (Arc::clone(&wake), Arc::clone(&stop));
-        let work = move || listen(calls, answers, &waking, &stopping);
+        let work = move || listen(calls, answers, clock, &waking, &stopping);
         instance.start()?;
         let thread = std::thread::Builder::new().name("longpole-masks".to_owned()).spawn(work);
         let thread = Some(thread.map_err(KernelError::io("start", "a thread"))?);
@@ -87,7 +88,7 @@ impl Drop for Masks {
     }
 }
 
-fn listen(mut calls: File, mut answers: File, wake: &OwnedFd, stop: &AtomicBool) {
+fn listen(mut calls: File, mut answers: File, clock: ClockSource, wake: &OwnedFd, stop: &AtomicBool) {
     let mut text = vec![0; MOST_TEXT];
     let (mut filled, mut callers) = (0, HashMap::new());
     loop {
@@ -101,9 +102,9 @@ fn listen(mut calls: File, mut answers: File, wake: &OwnedFd, stop: &AtomicBool)
             filled += size;
             let whole = text[..filled].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
             for line in text[..whole].split(|byte| *byte == b'\n') {
-                if let Some(tid) = asked(&String::from_utf8_lossy(line), &mut callers) {
+                if let Some((by, tid)) = asked(&String::from_utf8_lossy(line), &mut callers) {
                     // Without room there is no answer, as for any other event.
-                    let _ = answers.write_all(&answer(tid));
+                    let _ = answers.write_all(&answer(tid, by, clock.now()));
                 }
             }
             text.copy_within(whole..filled, 0);
@@ -115,14 +116,14 @@ fn listen(mut calls: File, mut answers: File, wake: &OwnedFd, stop: &AtomicBool)
     }
 }
 
-/// The thread whose mask a line of the tracer says to be changed: `NAME-TID [CPU] FLAGS TIME: sys_sched_setaffinity(pid: 0x2f4, …`, where 0 is the caller, and
+/// A thread, and the one whose mask it has changed, as a line of the tracer says: `NAME-TID [CPU] FLAGS TIME: sys_sched_setaffinity(pid: 0x2f4, …`, where 0 is the caller, and
 /// at its end `… sys_sched_setaffinity -> 0x0`. Names may hold anything. `callers`: threads within the call, with whom it is about.
-fn asked(line: &str, callers: &mut HashMap<i32, i32>) -> Option<i32> {
+fn asked(line: &str, callers: &mut HashMap<i32, i32>) -> Option<(i32, i32)> {
     let (before, rest) = line.rsplit_once(": sys_sched_setaffinity")?;
     let caller: i32 = before.rsplit_once(" [")?.0.trim_end().rsplit_once('-')?.1.parse().ok()?;
     if let Some(result) = rest.strip_prefix(" -> ") {
         let target = callers.remove(&caller)?;
-        return (result.trim() == "0x0").then_some(if target == 0 { caller } else { target });
+        return (result.trim() == "0x0").then_some((caller, if target == 0 { caller } else { target }));
     }
     let target = rest.strip_prefix("(pid: ")?.split([',', ')']).next()?;
     let target = u64::from_str_radix(target.trim_start_matches("0x"), 16).ok()? as u32 as i32;
@@ -134,12 +135,14 @@ fn asked(line: &str, callers: &mut HashMap<i32, i32>) -> Option<i32> {
     None
 }
 
-/// The marker: its number, the thread, and the list as `0-3,8`, empty if the thread is gone.
-fn answer(tid: i32) -> Vec<u8> {
+/// The marker: its number, the thread, who changed its mask, the time before it was asked, and the list as `0-3,8`, empty if the thread is gone.
+fn answer(tid: i32, by: i32, asked: u64) -> Vec<u8> {
     let list = mask(tid).map(|mask| list(&mask)).unwrap_or_default();
-    let mut out = Vec::with_capacity(12 + list.len());
+    let mut out = Vec::with_capacity(24 + list.len());
     out.extend_from_slice(&MARK.to_ne_bytes());
     out.extend_from_slice(&tid.to_ne_bytes());
+    out.extend_from_slice(&by.to_ne_bytes());
+    out.extend_from_slice(&asked.to_ne_bytes());
     out.extend_from_slice(&(list.len() as u32).to_ne_bytes());
     out.extend_from_slice(list.as_bytes());
     out
@@ -182,8 +185,8 @@ mod tests {
         );
         // A name may look like what follows it.
         assert_eq!(ask(" a-1 [0: sys_sch-88 [000] ..... 5: sys_sched_setaffinity(pid: 0, len: 8, user_mask_ptr: 7f)"), None);
-        assert_eq!(ask(" a-1 [0: sys_sch-88 [000] ..... 6: sys_sched_setaffinity -> 0x0"), Some(88));
-        assert_eq!(ask("         taskset-77  [001] ..... 7: sys_sched_setaffinity -> 0x0"), Some(0x2f4));
+        assert_eq!(ask(" a-1 [0: sys_sch-88 [000] ..... 6: sys_sched_setaffinity -> 0x0"), Some((88, 88)));
+        assert_eq!(ask("         taskset-77  [001] ..... 7: sys_sched_setaffinity -> 0x0"), Some((77, 0x2f4)));
         // Told once; a call that failed has changed nothing; an end without a begin says of whom nothing.
         assert_eq!(ask("         taskset-77  [001] ..... 8: sys_sched_setaffinity -> 0x0"), None);
         assert_eq!(ask("x-9 [001] ..... 7: sys_sched_setaffinity(pid: 1, len: 8, user_mask_ptr: 7f)"), None);

@@ -279,7 +279,7 @@ impl Source {
         let thread = std::thread::Builder::new().name("longpole-kernel".to_owned()).spawn(move || drain(lanes, &wake, &shared));
         self.thread = Some(thread.map_err(KernelError::io("start", "a thread"))?);
         if self.hears(CALLS[1]) && !super::has_foreign_pids() {
-            let begun = TraceFs::find().map_err(KernelError::from).and_then(|tracefs| Masks::begin(&tracefs, instance));
+            let begun = TraceFs::find().map_err(KernelError::from).and_then(|tracefs| Masks::begin(&tracefs, instance, clock));
             match begun {
                 Ok(masks) => self.masks = Some(masks),
                 Err(error) => self.oddities.push(format!("where threads may run is not known after it is changed: {error}")),
