@@ -62,14 +62,11 @@ impl ThreadParts {
 
 impl ThreadParts {
     fn changes(&self, thread: &Thread, linux: &Linux, numbers: &dyn Fn(&BTreeSet<CpuId>) -> Vec<u32>) -> Vec<AllowedChange> {
-        let why = |change: &Allowing| match (&change.cpus, change.why, linux.asks_masks) {
-            (Some(_), ..) => None,
-            (None, _, false) => Some("the trace does not tell"),
-            (None, Some(Untold::Gone), _) => Some("the thread was gone before it could be asked"),
-            (None, Some(Untold::Again), _) => Some("it was changed again before the trace holds an answer of the thread"),
-            (None, Some(Untold::Changing), _) => Some("it was being changed again when the thread was asked"),
-            (None, Some(Untold::Damaged), _) => Some("the answer of the thread is damaged"),
-            (None, None, _) => Some("the trace ends before an answer of the thread, or lost it"),
+        let why = |change: &Allowing| match (&change.cpus, change.why) {
+            (Some(_), _) => None,
+            (None, Some(why)) if linux.asks_masks => Some(reason(why)),
+            (None, None) if linux.asks_masks => Some("the trace ends before an answer of the thread, or lost it"),
+            (None, _) => Some("the trace does not tell"),
         };
         let told = |(change, used): (&Allowing, &BTreeSet<CpuId>)| AllowedChange {
             t_ns: change.t_ns,
@@ -117,6 +114,7 @@ pub struct KernelThread {
     pub wakers: Vec<WakerLine>,
     pub migrations: u64,
     pub allowed_cpus: Option<Vec<u32>>,
+    pub allowed_why_unknown: Option<&'static str>,
     pub allowed_change_count: u64,
     pub allowed_changes: Vec<AllowedChange>,
     pub blocked: Vec<Blocked>,
@@ -131,6 +129,17 @@ pub struct WakerLine {
     pub cpus: Vec<u32>,
     /// Where it may run; null for those that have no such mask.
     pub allowed_cpus: Option<Vec<u32>>,
+}
+
+/// Towards people.
+fn reason(why: Untold) -> &'static str {
+    match why {
+        Untold::Gone => "the thread was gone before it could be asked",
+        Untold::Again => "it was changed again before the trace holds an answer of the thread",
+        Untold::Changing => "it was being changed again when the thread was asked",
+        Untold::Damaged => "the answer of the thread is damaged",
+        Untold::Elsewhere => "in another pid namespace a thread's mask was changed later, and nothing tells which thread's",
+    }
 }
 
 /// A thread was told where it may run.
@@ -241,6 +250,7 @@ impl CpuTimes {
                 used_cpus: numbers(&parts.used),
                 wakers: parts.wakers(linux, &numbers),
                 allowed_cpus: thread.mask.at_begin().map(|cpus| cpus.to_vec()),
+                allowed_why_unknown: thread.mask.why().map(reason),
                 allowed_change_count: thread.mask.count(),
                 allowed_changes: parts.changes(thread, linux, &numbers),
                 blocked: parts.blocks.answer(linux),
@@ -323,6 +333,13 @@ impl Watch for CpuTimes {
 
     fn allowed(&mut self, id: ThreadId, _t_ns: i64) {
         self.thread(id).used_since.push(BTreeSet::new());
+    }
+
+    fn disallowed(&mut self, id: ThreadId) {
+        let since = &mut self.thread(id).used_since;
+        if let (Some(none), Some(before)) = (since.pop(), since.last_mut()) {
+            before.extend(none);
+        }
     }
 
     fn blocked(&mut self, id: ThreadId, why: Why, begin_ns: i64, end_ns: i64) {

@@ -598,6 +598,62 @@ fn an_answer_counts_only_if_no_other_call_may_have_come_between() {
 }
 
 #[test]
+fn what_a_call_from_another_pid_namespace_names_is_told_by_the_answer_or_by_nobody() {
+    let mut kernel = Kernel::new(1);
+    for (tid, level) in [(1, 0), (2, 0), (10, 0), (30, 1), (31, 1)] {
+        let fields = [("tid", Val::I(tid)), ("pid", Val::I(tid)), ("cpus_allowed", text("0-3")), ("ns_level", Val::I(level))];
+        kernel.event(0, 0, "lttng_statedump_process_state", &fields);
+    }
+    let call = |kernel: &mut Kernel, t: i64, about: i64| {
+        kernel.event(t, 0, "syscall_entry_sched_setaffinity", &[("pid", Val::I(about)), ("len", Val::I(8)), ("user_mask_ptr", Val::I(1))]);
+        kernel.event(t + 5, 0, "syscall_exit_sched_setaffinity", &[("ret", Val::I(0))]);
+    };
+    let told = |kernel: &mut Kernel, t: i64, tid: i64, by: i64, about: i64, numbers: i64| {
+        let of_caller = [("by_tid", Val::I(by)), ("about", Val::I(about)), ("own_numbers", Val::I(numbers)), ("waited_ns", Val::I(2))];
+        let cpus = text(if tid == 0 { "" } else { "1" });
+        kernel.event(t, 0, "longpole_affinity", &[&[("tid", Val::I(tid)), ("cpus_allowed", cpus)], &of_caller[..]].concat());
+    };
+    // Known from the dump.
+    kernel.switch(10, 0, 0, 0, 30);
+    call(&mut kernel, 100, 2);
+    told(&mut kernel, 120, 31, 30, 2, 0);
+    // Made by `clone3`, which tells nobody: the answer sets it right.
+    fork(&mut kernel, 130, 30, 39, 39);
+    kernel.switch(140, 0, 30, 1, 10);
+    fork(&mut kernel, 150, 10, 50, 50);
+    fork(&mut kernel, 151, 10, 51, 51);
+    kernel.switch(160, 0, 10, 1, 50);
+    call(&mut kernel, 200, 2);
+    told(&mut kernel, 220, 51, 50, 2, 0);
+    let changes = |kernel: &Kernel, tid: i32| {
+        let found = thread(kernel, tid);
+        let changes: Vec<_> =
+            found.allowed_changes.iter().map(|change| (change.t_ns, change.allowed_cpus.clone(), change.by_tid)).collect();
+        (found.allowed_cpus, found.allowed_change_count, changes)
+    };
+    let all = Some(vec![0, 1, 2, 3]);
+    assert_eq!(changes(&kernel, 31), (all.clone(), 1, vec![(105, Some(vec![1]), Some(30))]));
+    assert_eq!(changes(&kernel, 51), (all.clone(), 1, vec![(205, Some(vec![1]), Some(50))]));
+    assert_eq!(changes(&kernel, 2), (all.clone(), 0, vec![]));
+    // Into a new one by `unshare`; the caller was gone before anybody looked at it.
+    kernel.switch(300, 0, 50, 1, 10);
+    kernel.event(310, 0, "syscall_entry_unshare", &[("unshare_flags", Val::I(0x2000_0000))]);
+    kernel.event(311, 0, "syscall_exit_unshare", &[("ret", Val::I(0))]);
+    fork(&mut kernel, 320, 10, 60, 60);
+    kernel.switch(330, 0, 10, 1, 60);
+    call(&mut kernel, 400, 1);
+    told(&mut kernel, 420, 1, 60, 1, -1);
+    kernel.switch(430, 0, 60, 1, 0);
+    assert_eq!((changes(&kernel, 1), changes(&kernel, 10)), ((all.clone(), 0, vec![]), (all, 0, vec![])));
+    let why = "in another pid namespace a thread's mask was changed later, and nothing tells which thread's";
+    for tid in [30, 39, 60] {
+        assert_eq!((thread(&kernel, tid).allowed_cpus, thread(&kernel, tid).allowed_why_unknown), (None, Some(why)), "{tid}");
+    }
+    let last = thread(&kernel, 31).allowed_changes.pop().unwrap();
+    assert_eq!((last.allowed_cpus, last.why_unknown), (None, Some(why)));
+}
+
+#[test]
 fn beyond_the_changes_that_are_kept_their_number_is_told_and_the_mask_at_the_begin_of_a_part() {
     let mut kernel = Kernel::new(2);
     kernel.event(0, 0, "lttng_statedump_process_state", &[("tid", Val::I(10)), ("pid", Val::I(10)), ("cpus_allowed", text("0-3"))]);

@@ -119,6 +119,37 @@ fn of_a_mask_that_never_rests_nothing_wrong_is_told() {
 }
 
 #[test]
+fn a_call_from_another_pid_namespace_is_about_the_thread_that_has_the_number_there() {
+    if !possible("masks in a pid namespace") || Command::new("unshare").arg("-V").output().is_err() {
+        return;
+    }
+    let place = Place::new();
+    let (program, sleeper) = (place.build("masks", &[]), place.path("nsleeper"));
+    std::fs::copy("/bin/sleep", &sleeper).unwrap();
+    // The sleeper is number 2 there, which is a thread of the kernel's outside.
+    let script = "$SLEEPER 60 & echo sleeper $!; $MASKS 3 $!; kill $!";
+    let mut command = place.command(env!("CARGO_BIN_EXE_longpole"));
+    command.args(KERNEL).args(["--", "unshare", "-pf", "--mount-proc", "sh", "-ec", script]).env("MASKS", program).env("SLEEPER", sleeper);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let output = String::from_utf8(output.stdout).unwrap();
+    let number = output.lines().find_map(|line| line.strip_prefix("sleeper ")?.parse::<u64>().ok()).unwrap();
+    let digits = |line: &&str| line.starts_with(|first: char| first.is_ascii_digit());
+    let said: Vec<Value> =
+        output.lines().filter(digits).map(|line| line.split_whitespace().map(|cpu| cpu.parse::<u64>().unwrap()).collect()).collect();
+    let answer = place.answer("cpu", &place.newest());
+    let threads = answer["threads"].as_array().unwrap();
+    let meant = threads.iter().find(|thread| thread["name"] == "nsleeper").unwrap();
+    let found = masks(&answer, meant["tid"].as_u64().unwrap());
+    // Before Linux 6.11 nobody tells whom such a number means.
+    let known: Vec<(usize, &Value)> = found.iter().enumerate().filter(|(_, mask)| !mask.is_null()).collect();
+    assert!(known.iter().all(|(at, mask)| said[*at] == **mask) && (found.is_empty() || known.len() == said.len()), "{found:?} {output}");
+    if let Some(outside) = threads.iter().find(|thread| thread["tid"] == number) {
+        assert_eq!(outside["kernel"]["allowed_change_count"], 0);
+    }
+}
+
+#[test]
 fn the_second_instance_of_a_killed_recorder_goes_with_the_first() {
     if !possible("instances of a killed recorder") {
         return;

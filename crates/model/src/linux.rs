@@ -15,6 +15,7 @@ mod cpus;
 mod files;
 mod known;
 mod masks;
+mod numbers;
 mod reasons;
 mod signals;
 mod state;
@@ -63,7 +64,10 @@ pub struct Linux {
     /// Somebody asked for masks after they were changed.
     pub asks_masks: bool,
     /// Who is within a call that sets a mask, and whose.
-    setting: Vec<(ThreadId, ThreadId)>,
+    setting: Vec<(ThreadId, Option<ThreadId>)>,
+    /// Threads of other pid namespaces that have set the mask of somebody, and when.
+    somebodys: IdMap<u32, i64>,
+    ways: numbers::Ways,
     sets_mask: NameId,
     pub(crate) last_ns: i64,
     /// Events of the kernel within the range.
@@ -133,6 +137,7 @@ impl Linux {
     pub fn with_rules(rules: LinuxRules, hop_rules: HopRules, begin_ns: i64, end_ns: i64) -> Linux {
         let mut names = Names::default();
         let sets_mask = names.intern("sched_setaffinity");
+        let ways = numbers::Ways::new(&mut names);
         Linux {
             rules,
             hop_rules,
@@ -155,6 +160,8 @@ impl Linux {
             tells_unseen: false,
             asks_masks: false,
             setting: Vec::new(),
+            somebodys: IdMap::default(),
+            ways,
             sets_mask,
             last_ns: i64::MIN,
             events: 0,
@@ -311,6 +318,7 @@ impl Linux {
                 let maker = parent.map(|maker| &self.threads[maker.0 as usize]);
                 let (allowed, kernel, family, leader) =
                     maker.map_or((None, false, None, None), |maker| (maker.mask.now(), maker.kernel, maker.process, maker.leader));
+                let numbers = parent.map(|maker| self.numbers_of_child(maker)).unwrap_or_default();
                 let of_process = |process| self.threads[self.thread_of(process)?.0 as usize].leader;
                 let leader = leader.or_else(|| process.and_then(of_process));
                 if let Some((from, to)) = family.zip(process) {
@@ -320,7 +328,7 @@ impl Linux {
                 let thread = &mut self.threads[id.0 as usize];
                 (thread.process, thread.born_ns, thread.since_ns) = (process, Some(t_ns), t_ns);
                 thread.leader = if process == Some(tid) { Some(id) } else { leader };
-                (thread.mask, thread.kernel) = (Mask::born(allowed), kernel);
+                (thread.mask, thread.kernel, thread.numbers) = (Mask::born(allowed), kernel, numbers);
                 watch.moment(Moment::Forked { thread: id, parent });
             }
             Fact::Exec { tid, before, file } => {
@@ -475,6 +483,9 @@ impl Linux {
         if result >= 0 && call.name == self.sets_mask {
             self.allowed(thread, call.arguments.about, t_ns, watch);
         }
+        if let (Some(thread), true) = (thread, result >= 0) {
+            self.may_leave_numbers(thread, call);
+        }
     }
 
     /// Tells what the thread `tid` did until now, although it may go on with it. For those who sum times and do not count pieces.
@@ -509,6 +520,10 @@ impl Linux {
     /// To be called once, after the last event.
     pub fn finish<W: Watch + ?Sized>(&mut self, watch: &mut W) {
         let Some((_, end)) = self.range() else { return };
+        if !self.somebodys.is_empty() {
+            self.somebodys.clear();
+            self.doubt_elsewhere();
+        }
         for cpu in 0..self.cpus.len() {
             self.settle(CpuId(cpu as u32), end, watch);
         }

@@ -69,6 +69,8 @@ pub enum Fact<'a> {
         kernel: bool,
         /// A list as `0-3,5`.
         allowed: &'a [u8],
+        /// Of its pid namespace; 0 is the first one.
+        level: Option<i64>,
         /// The system call in which it waited, and the first of what that is about.
         call: Option<(&'a [u8], Option<i64>)>,
     },
@@ -429,6 +431,8 @@ impl KernelPlan {
                 list: roles.allowed.bytes(fields),
                 waited_ns: roles.second.number(fields).unwrap_or(0),
                 by: roles.parent.id(fields),
+                about: roles.about.id(fields),
+                numbers: roles.number.number(fields),
             }),
             Action::Process => Fact::Process {
                 tid: tid()?,
@@ -439,6 +443,7 @@ impl KernelPlan {
                 // `enum lttng_thread_type`.
                 kernel: number() == Some(1),
                 allowed: roles.allowed.bytes(fields),
+                level: roles.second.number(fields),
                 call: Some(roles.call.bytes(fields)).filter(|name| !name.is_empty()).map(|name| (name, roles.about.number(fields))),
             },
             Action::File => Fact::File {

@@ -119,6 +119,8 @@ pub enum Untold {
     Gone,
     /// The answer is none.
     Damaged,
+    /// Somebody in another pid namespace has changed the mask of one of its threads, and nothing tells which.
+    Elsewhere,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -312,6 +314,9 @@ pub trait Watch {
 
     /// It was told where the thread may run; the newest of the changes of [`crate::linux::Thread::mask`], or the first one that is not kept.
     fn allowed(&mut self, _thread: ThreadId, _t_ns: i64) {}
+
+    /// The newest of those changes was none of this thread.
+    fn disallowed(&mut self, _thread: ThreadId) {}
 
     /// A page was missing.
     fn faulted(&mut self, _thread: Option<ThreadId>, _name: NameId, _t_ns: i64) {}

@@ -50,7 +50,7 @@ pub fn available() -> Result<longpole_ftrace::TraceFs, longpole_ftrace::TraceFsE
 }
 
 /// The number of the first pid namespace, the same on every machine (`PROC_PID_INIT_INO` of linux/proc_ns.h).
-const FIRST_PIDS: u64 = 0xEFFF_FFFC;
+pub(crate) const FIRST_PIDS: u64 = 0xEFFF_FFFC;
 
 /// Whether the kernel numbers threads otherwise than this process sees them: it is in a pid namespace of its own, as in a container.
 pub fn has_foreign_pids() -> bool {

@@ -14,7 +14,7 @@ const MOST_CPUS: u32 = 1 << 16;
 impl Linux {
     /// The dump of the system's state knows what no event has told, and nothing better.
     pub(super) fn dumped<W: Watch + ?Sized>(&mut self, fact: Fact<'_>, watch: &mut W) {
-        let Fact::Process { tid, process, name, status, cpu, kernel, allowed, call } = fact else { return };
+        let Fact::Process { tid, process, name, status, cpu, kernel, allowed, level, call } = fact else { return };
         if tid == 0 {
             return;
         }
@@ -37,6 +37,7 @@ impl Linux {
         }
         thread.kernel |= kernel;
         thread.mask.dumped(allowed);
+        thread.numbers.elsewhere |= level.is_some_and(|level| level > 0);
         thread.cpu = thread.cpu.or(cpu);
         let (state, unexplained) = (thread.state, thread.cause == Cause::Unknown);
         if let (ThreadState::Blocked(state), true) = (state, unexplained) {

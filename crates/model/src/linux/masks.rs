@@ -4,7 +4,7 @@
 //! and its answers stand in the trace. An answer is that of the last change only if no other change can lie between: from the question to the answer
 //! nobody was within a call about the same thread.
 
-use super::Linux;
+use super::{Linux, Thread};
 use crate::linux_watch::{Allowing, ThreadId, ThreadState, Untold, Watch};
 use std::rc::Rc;
 
@@ -22,6 +22,8 @@ pub type Cpus = Rc<[u32]>;
 #[derive(Debug, Default)]
 pub struct Mask {
     begin: Option<Cpus>,
+    /// Why that is not known, where something told.
+    why: Option<Untold>,
     now: Option<Cpus>,
     changes: Vec<Allowing>,
     count: u64,
@@ -55,6 +57,11 @@ impl Mask {
     /// At the range's begin, or the thread's birth. None: nothing told.
     pub fn at_begin(&self) -> Option<&Cpus> {
         self.begin.as_ref()
+    }
+
+    /// Why that is not known, where something told.
+    pub fn why(&self) -> Option<Untold> {
+        self.why
     }
 
     /// Since the last change.
@@ -110,6 +117,38 @@ impl Mask {
         }
     }
 
+    /// The last change was another thread's, if `by` made it and it is not answered. Returns when it was.
+    fn retract(&mut self, by: ThreadId) -> Option<i64> {
+        let at = match self.last? {
+            Last { place: Place::Kept(at), answered: false, .. } => at,
+            _ => return None,
+        };
+        let change = self.changes.get(at).filter(|change| change.by == Some(by) && at + 1 == self.changes.len())?;
+        let t_ns = change.t_ns;
+        self.changes.pop();
+        self.count -= 1;
+        // What it was before, the next answer tells.
+        self.now = self.changes.last().map_or(self.begin.clone(), |change| change.cpus.clone());
+        self.last =
+            self.changes.last().map(|change| Last { t_ns: change.t_ns, place: Place::Kept(at - 1), answered: change.cpus.is_some() });
+        Some(t_ns)
+    }
+
+    /// It may be another one than was told last.
+    fn doubt(&mut self, why: Untold) {
+        self.now = None;
+        match &mut self.last {
+            None => (self.begin, self.why) = (None, self.begin.take().map(|_| why)),
+            Some(Last { place: Place::Begin, answered, .. }) => (self.begin, self.why, *answered) = (None, Some(why), true),
+            Some(Last { place: Place::Kept(at), answered, .. }) => {
+                if let Some(change) = self.changes.get_mut(*at).filter(|change| change.cpus.is_some()) {
+                    (change.cpus, change.why, *answered) = (None, Some(why), true);
+                }
+            }
+            Some(Last { place: Place::Nowhere, .. }) => {}
+        }
+    }
+
     /// Somebody was about to change it when it was asked.
     fn refuse(&mut self) {
         if let Some(change) = self.unanswered() {
@@ -156,14 +195,18 @@ pub struct Answer<'a> {
     pub list: &'a [u8],
     /// So long before its event the thread was asked.
     pub waited_ns: i64,
-    /// Whose call it was about.
+    /// Whose call it was about, and the number that the caller gave.
     pub by: Option<i32>,
+    pub about: Option<i32>,
+    /// 1: the caller numbers threads as the events do; 0: otherwise, and `tid` is 0 where nobody could tell whom it meant; -1: not known.
+    pub numbers: Option<i64>,
 }
 
 impl Linux {
     /// `who` enters a call that sets the mask of the thread `tid`, 0 being itself.
     pub(super) fn sets_mask(&mut self, who: Option<ThreadId>, tid: Option<i64>) {
-        let Some((who, target)) = who.zip(self.target(who, tid)) else { return };
+        let Some(who) = who else { return };
+        let target = self.target(Some(who), tid);
         if self.setting.len() >= MOST_CALLERS {
             self.setting.remove(0);
         }
@@ -174,23 +217,74 @@ impl Linux {
     pub(super) fn left_call<W: Watch + ?Sized>(&mut self, who: ThreadId, told: bool, t_ns: i64, watch: &mut W) {
         let Some(at) = self.setting.iter().position(|(caller, _)| *caller == who) else { return };
         let (_, target) = self.setting.remove(at);
-        if !told {
-            self.changed_mask(target, Some(who), t_ns, watch);
+        match target {
+            _ if told => {}
+            Some(target) => self.changed_mask(target, Some(who), t_ns, watch),
+            None => self.changed_somebodys(who, t_ns),
         }
     }
 
     fn target(&mut self, who: Option<ThreadId>, tid: Option<i64>) -> Option<ThreadId> {
         match i32::try_from(tid?).ok()? {
             0 => who,
+            _ if who.is_some_and(|who| self.threads[who.0 as usize].numbers.elsewhere) => None,
             tid => Some(self.thread(tid, &[], false)),
         }
     }
 
     /// `who` has set the mask of the thread `tid`, 0 being itself; which it is no event tells.
     pub(super) fn allowed<W: Watch + ?Sized>(&mut self, who: Option<ThreadId>, tid: Option<i64>, t_ns: i64, watch: &mut W) {
-        if let Some(target) = self.target(who, tid) {
-            self.changed_mask(target, who, t_ns, watch);
+        match (self.target(who, tid), who) {
+            (Some(target), _) => self.changed_mask(target, who, t_ns, watch),
+            (None, Some(who)) => self.changed_somebodys(who, t_ns),
+            (None, None) => {}
         }
+    }
+
+    /// Of somebody whom only the answer can name, since the caller has other numbers.
+    fn changed_somebodys(&mut self, who: ThreadId, t_ns: i64) {
+        if self.somebodys.insert(who.0, t_ns).is_some() || self.somebodys.len() > MOST_CALLERS {
+            // There was no answer to the one before.
+            self.doubt_elsewhere();
+        }
+    }
+
+    /// Any thread of another pid namespace may have another mask now.
+    pub(super) fn doubt_elsewhere(&mut self) {
+        let alive = |thread: &&mut Thread| thread.numbers.elsewhere && thread.state != ThreadState::Dead;
+        self.threads.iter_mut().filter(alive).for_each(|thread| thread.mask.doubt(Untold::Elsewhere));
+    }
+
+    /// Finds whose mask it was that the caller has changed; false: nobody can tell.
+    fn resolve<W: Watch + ?Sized>(&mut self, answer: &Answer<'_>, t_ns: i64, watch: &mut W) -> bool {
+        let Some(by) = answer.by.and_then(|by| self.thread_of(by)) else { return answer.numbers != Some(0) || answer.tid != 0 };
+        let mut since = self.somebodys.remove(&by.0);
+        match answer.numbers {
+            Some(0) => {
+                self.threads[by.0 as usize].numbers.elsewhere = true;
+                if let (None, Some(wrong)) = (since, answer.about.and_then(|about| self.thread_of(about))) {
+                    if let Some(t_ns) = self.threads[wrong.0 as usize].mask.retract(by) {
+                        watch.disallowed(wrong);
+                        since = Some(t_ns);
+                    }
+                }
+                if answer.tid == 0 {
+                    self.doubt_elsewhere();
+                    return false;
+                }
+            }
+            Some(-1) if since.is_some() => {
+                self.doubt_elsewhere();
+                return false;
+            }
+            _ => {}
+        }
+        if let Some(since) = since {
+            let target = self.thread(answer.tid, &[], false);
+            let last = self.threads[target.0 as usize].mask.last.map_or(since, |last| last.t_ns);
+            self.changed_mask(target, Some(by), since.max(last).min(t_ns), watch);
+        }
+        true
     }
 
     fn changed_mask<W: Watch + ?Sized>(&mut self, target: ThreadId, by: Option<ThreadId>, t_ns: i64, watch: &mut W) {
@@ -205,12 +299,17 @@ impl Linux {
     /// Whether somebody is within a call about the thread.
     fn is_being_set(&self, thread: ThreadId) -> bool {
         let lives = |caller: ThreadId| self.threads[caller.0 as usize].state != ThreadState::Dead;
-        self.setting.iter().any(|(caller, target)| *target == thread && lives(*caller))
+        let may_be =
+            |target: Option<ThreadId>| target.map_or_else(|| self.threads[thread.0 as usize].numbers.elsewhere, |target| target == thread);
+        self.setting.iter().any(|(caller, target)| may_be(*target) && lives(*caller))
     }
 
     /// The mask of a thread was asked.
     pub(super) fn answered<W: Watch + ?Sized>(&mut self, answer: Answer<'_>, t_ns: i64, watch: &mut W) {
         self.asks_masks = true;
+        if !self.resolve(&answer, t_ns, watch) {
+            return;
+        }
         let Some(thread) = self.thread_of(answer.tid) else { return };
         let being_set = self.is_being_set(thread);
         let by = answer.by.and_then(|by| self.thread_of(by));

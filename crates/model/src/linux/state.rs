@@ -2,6 +2,7 @@
 
 use super::files::Arguments;
 use super::masks::{Cpus, Mask};
+use super::numbers::Numbers;
 use crate::linux_loss::Silences;
 use crate::linux_rules::Key;
 use crate::linux_watch::{Base, Cause, ContextId, CpuId, Mode, Occupant, Reason, ThreadId, ThreadState, Wake};
@@ -111,6 +112,8 @@ pub struct Thread {
     pub kernel: bool,
     /// On which CPUs it may run.
     pub mask: Mask,
+    /// By whose numbers it knows other threads.
+    pub(super) numbers: Numbers,
     /// Why it is blocked.
     pub(super) cause: Cause,
     /// It has asked a block device for something since it has its CPU.
@@ -140,6 +143,7 @@ impl Default for Thread {
             executed: false,
             kernel: false,
             mask: Mask::default(),
+            numbers: Numbers::default(),
             cause: Cause::Unknown,
             asked_disk: false,
         }

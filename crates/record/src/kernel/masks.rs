@@ -12,8 +12,8 @@ use rustix::event::{eventfd, poll, EventfdFlags, PollFd, PollFlags};
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -36,6 +36,49 @@ const MOST_TEXT: usize = 64 << 10;
 const LONGEST_LIST: usize = 1000;
 /// CPUs of a mask; the kernel refuses to tell it to one that has room for fewer than it could have.
 const MOST_CPUS: usize = 1 << 13;
+
+/// Of linux/nsfs.h, since 6.11: the number here of a thread of that pid namespace.
+const NS_GET_PID_FROM_PIDNS: libc::Ioctl = 0x8004_b706u32 as libc::Ioctl;
+
+/// How a caller numbers threads: as this process does, otherwise, or it was gone before it could be looked at.
+const OWN: i32 = 1;
+const OTHER: i32 = 0;
+const UNKNOWN: i32 = -1;
+
+/// A call that sets a mask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Call {
+    by: i32,
+    /// The thread that the caller names, in its own numbers; 0 is itself.
+    about: i32,
+    /// The same in the numbers of this process; 0: not known.
+    tid: i32,
+    /// Whose numbers the caller's are.
+    numbers: i32,
+}
+
+impl Call {
+    /// Of a caller that is within the call, or was a moment ago.
+    fn of(by: i32, about: i32) -> Call {
+        let call = Call { by, about, tid: about, numbers: OWN };
+        if about == 0 || about == by {
+            return Call { tid: by, ..call };
+        }
+        let Ok(namespace) = File::open(format!("/proc/{by}/ns/pid")) else { return Call { numbers: UNKNOWN, ..call } };
+        match namespace.metadata() {
+            Ok(found) if found.ino() == super::FIRST_PIDS => call,
+            Ok(_) => Call { tid: number_here(&namespace, about).unwrap_or(0), numbers: OTHER, ..call },
+            Err(_) => Call { numbers: UNKNOWN, ..call },
+        }
+    }
+}
+
+/// Of a thread that has this number in that pid namespace. Older kernels do not tell.
+fn number_here(namespace: &File, number: i32) -> Option<i32> {
+    // SAFETY: a descriptor that is open; the call takes a number and answers by one.
+    let found = unsafe { libc::ioctl(namespace.as_raw_fd(), NS_GET_PID_FROM_PIDNS, number) };
+    (found > 0).then_some(found)
+}
 
 #[derive(Debug)]
 pub struct Masks {
@@ -102,9 +145,9 @@ fn listen(mut calls: File, mut answers: File, clock: ClockSource, wake: &OwnedFd
             filled += size;
             let whole = text[..filled].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
             for line in text[..whole].split(|byte| *byte == b'\n') {
-                if let Some((by, tid)) = asked(&String::from_utf8_lossy(line), &mut callers) {
+                if let Some(call) = asked(&String::from_utf8_lossy(line), &mut callers, &Call::of) {
                     // Without room there is no answer, as for any other event.
-                    let _ = answers.write_all(&answer(tid, by, clock.now()));
+                    let _ = answers.write_all(&answer(call, clock.now()));
                 }
             }
             text.copy_within(whole..filled, 0);
@@ -116,14 +159,14 @@ fn listen(mut calls: File, mut answers: File, clock: ClockSource, wake: &OwnedFd
     }
 }
 
-/// A thread, and the one whose mask it has changed, as a line of the tracer says: `NAME-TID [CPU] FLAGS TIME: sys_sched_setaffinity(pid: 0x2f4, …`, where 0 is the caller, and
+/// The call that has changed a mask, as a line of the tracer says: `NAME-TID [CPU] FLAGS TIME: sys_sched_setaffinity(pid: 0x2f4, …`, where 0 is the caller, and
 /// at its end `… sys_sched_setaffinity -> 0x0`. Names may hold anything. `callers`: threads within the call, with whom it is about.
-fn asked(line: &str, callers: &mut HashMap<i32, i32>) -> Option<(i32, i32)> {
+fn asked(line: &str, callers: &mut HashMap<i32, Call>, look: &dyn Fn(i32, i32) -> Call) -> Option<Call> {
     let (before, rest) = line.rsplit_once(": sys_sched_setaffinity")?;
     let caller: i32 = before.rsplit_once(" [")?.0.trim_end().rsplit_once('-')?.1.parse().ok()?;
     if let Some(result) = rest.strip_prefix(" -> ") {
-        let target = callers.remove(&caller)?;
-        return (result.trim() == "0x0").then_some((caller, if target == 0 { caller } else { target }));
+        let call = callers.remove(&caller)?;
+        return (result.trim() == "0x0").then_some(call);
     }
     let target = rest.strip_prefix("(pid: ")?.split([',', ')']).next()?;
     let target = u64::from_str_radix(target.trim_start_matches("0x"), 16).ok()? as u32 as i32;
@@ -131,17 +174,19 @@ fn asked(line: &str, callers: &mut HashMap<i32, i32>) -> Option<(i32, i32)> {
         // Ends of calls were lost.
         callers.clear();
     }
-    callers.insert(caller, target);
+    callers.insert(caller, look(caller, target));
     None
 }
 
-/// The marker: its number, the thread, who changed its mask, the time before it was asked, and the list as `0-3,8`, empty if the thread is gone.
-fn answer(tid: i32, by: i32, asked: u64) -> Vec<u8> {
-    let list = mask(tid).map(|mask| list(&mask)).unwrap_or_default();
-    let mut out = Vec::with_capacity(24 + list.len());
+/// The marker: its number, the thread, who changed its mask, and under which number, the time before it was asked, and the list as `0-3,8`, empty if the
+/// thread is gone.
+fn answer(call: Call, asked: u64) -> Vec<u8> {
+    let list = (call.tid != 0).then(|| mask(call.tid)).flatten().map(|mask| list(&mask)).unwrap_or_default();
+    let mut out = Vec::with_capacity(32 + list.len());
     out.extend_from_slice(&MARK.to_ne_bytes());
-    out.extend_from_slice(&tid.to_ne_bytes());
-    out.extend_from_slice(&by.to_ne_bytes());
+    for number in [call.tid, call.by, call.about, call.numbers] {
+        out.extend_from_slice(&number.to_ne_bytes());
+    }
     out.extend_from_slice(&asked.to_ne_bytes());
     out.extend_from_slice(&(list.len() as u32).to_ne_bytes());
     out.extend_from_slice(list.as_bytes());
@@ -178,15 +223,18 @@ mod tests {
     #[test]
     fn the_end_of_a_call_that_succeeded_names_the_thread_that_it_was_about() {
         let mut callers = HashMap::new();
-        let mut ask = |line: &str| asked(line, &mut callers);
+        let mut ask = |line: &str| {
+            let call = asked(line, &mut callers, &|by, about| Call { by, about, tid: about + 1, numbers: OTHER })?;
+            Some((call.by, call.about, call.tid))
+        };
         assert_eq!(
             ask("         taskset-77  [001] ..... 62994664182286: sys_sched_setaffinity(pid: 0x2f4, len: 0x20, user_mask_ptr: 0x56)"),
             None
         );
         // A name may look like what follows it.
         assert_eq!(ask(" a-1 [0: sys_sch-88 [000] ..... 5: sys_sched_setaffinity(pid: 0, len: 8, user_mask_ptr: 7f)"), None);
-        assert_eq!(ask(" a-1 [0: sys_sch-88 [000] ..... 6: sys_sched_setaffinity -> 0x0"), Some((88, 88)));
-        assert_eq!(ask("         taskset-77  [001] ..... 7: sys_sched_setaffinity -> 0x0"), Some((77, 0x2f4)));
+        assert_eq!(ask(" a-1 [0: sys_sch-88 [000] ..... 6: sys_sched_setaffinity -> 0x0"), Some((88, 0, 1)));
+        assert_eq!(ask("         taskset-77  [001] ..... 7: sys_sched_setaffinity -> 0x0"), Some((77, 0x2f4, 0x2f5)));
         // Told once; a call that failed has changed nothing; an end without a begin says of whom nothing.
         assert_eq!(ask("         taskset-77  [001] ..... 8: sys_sched_setaffinity -> 0x0"), None);
         assert_eq!(ask("x-9 [001] ..... 7: sys_sched_setaffinity(pid: 1, len: 8, user_mask_ptr: 7f)"), None);
@@ -200,6 +248,36 @@ mod tests {
         ] {
             assert_eq!(ask(broken), None, "{broken}");
         }
+    }
+
+    #[test]
+    fn whom_a_caller_means_is_found_by_its_own_numbers() {
+        let own = rustix::thread::gettid().as_raw_nonzero().get();
+        assert_eq!(Call::of(own, 0), Call { by: own, about: 0, tid: own, numbers: OWN });
+        assert_eq!(Call::of(i32::MAX, 1), Call { by: i32::MAX, about: 1, tid: 1, numbers: UNKNOWN });
+        if super::super::has_foreign_pids() {
+            println!("skipped: numbers of other pid namespaces (needs the first one)");
+            return;
+        }
+        assert_eq!(Call::of(own, 1), Call { by: own, about: 1, tid: 1, numbers: OWN });
+        let started = std::process::Command::new("unshare").args(["-pf", "sleep", "60"]).spawn();
+        let Ok(mut outer) = started else { return println!("skipped: numbers of other pid namespaces (needs unshare)") };
+        let children = format!("/proc/{0}/task/{0}/children", outer.id());
+        let inner = || std::fs::read_to_string(&children).ok()?.trim().parse::<i32>().ok();
+        while inner().is_none() && outer.try_wait().unwrap().is_none() {
+            std::thread::yield_now();
+        }
+        if let Some(inner) = inner() {
+            let call = Call::of(inner, 1);
+            // Before 6.11 nobody tells.
+            assert!([0, inner].contains(&call.tid) && call.numbers == OTHER, "{call:?} {inner}");
+            assert_eq!(Call::of(inner, 0), Call { by: inner, about: 0, tid: inner, numbers: OWN });
+            // SAFETY: a child of this test's child, whose end that one waits for.
+            unsafe { libc::kill(inner, libc::SIGKILL) };
+        } else {
+            println!("skipped: numbers of other pid namespaces (needs root)");
+        }
+        let _ = outer.wait();
     }
 
     #[test]
