@@ -15,6 +15,7 @@ mod groups;
 mod layout;
 mod masks;
 mod plan;
+mod quiet;
 mod source;
 mod survey;
 pub mod tidy;

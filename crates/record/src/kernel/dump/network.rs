@@ -1,6 +1,7 @@
 //! What the network looked like at the start: queueing disciplines by device and sockets by process, of every network namespace that a process
 //! or `ip netns` holds. Other namespaces than the own need root; without it they are left out.
 
+use super::super::quiet::Quiet;
 use super::Dump;
 use serde_json::{json, Value};
 use std::collections::{BTreeMap, HashMap};
@@ -40,7 +41,11 @@ pub fn in_each_namespace(work: &mut (dyn FnMut(u64, Option<&Path>) + Send)) {
     let own = fs::metadata("/proc/thread-self/ns/net").map(|file| file.ino()).unwrap_or_default();
     // A thread that has entered a namespace does not come back, so it is one of its own.
     std::thread::scope(|scope| {
+        let quiet = Quiet::here();
         let inside = move || {
+            if let Some(quiet) = quiet {
+                quiet.join();
+            }
             work(own, None);
             for (inode, path) in namespaces.iter().filter(|(inode, _)| **inode != own) {
                 if enter(path) {
