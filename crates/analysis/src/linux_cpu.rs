@@ -65,7 +65,7 @@ impl ThreadParts {
         let why = |change: &Allowing| match (&change.cpus, change.why) {
             (Some(_), _) => None,
             (None, Some(why)) if linux.asks_masks => Some(reason(why)),
-            (None, None) if linux.asks_masks => Some("the trace ends before an answer of the thread, or lost it"),
+            (None, None) if linux.asks_masks => Some("the trace holds no answer of the thread"),
             (None, _) => Some("the trace does not tell"),
         };
         let told = |(change, used): (&Allowing, &BTreeSet<CpuId>)| AllowedChange {
@@ -138,6 +138,7 @@ fn reason(why: Untold) -> &'static str {
         Untold::Again => "it was changed again before the trace holds an answer of the thread",
         Untold::Changing => "it was being changed again when the thread was asked",
         Untold::Damaged => "the answer of the thread is damaged",
+        Untold::AtEnd => "at the end of the recording it was another, and no call told of that: a cpuset, or a CPU that went",
         Untold::Elsewhere => "in another pid namespace a thread's mask was changed later, and nothing tells which thread's",
     }
 }

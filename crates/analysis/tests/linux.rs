@@ -654,6 +654,49 @@ fn what_a_call_from_another_pid_namespace_names_is_told_by_the_answer_or_by_nobo
 }
 
 #[test]
+fn a_mask_that_is_another_at_the_end_and_no_call_told_is_not_known() {
+    let mut kernel = Kernel::new(1);
+    for (tid, cpus) in [(10, "0-1"), (11, "0-3"), (12, "0-1"), (13, "0-1"), (14, "3")] {
+        kernel.event(0, 0, "lttng_statedump_process_state", &[("tid", Val::I(tid)), ("pid", Val::I(tid)), ("cpus_allowed", text(cpus))]);
+    }
+    kernel.switch(10, 0, 0, 0, 12);
+    let call = |kernel: &mut Kernel, t: i64| {
+        kernel.event(t, 0, "syscall_entry_sched_setaffinity", &[("pid", Val::I(0)), ("len", Val::I(8)), ("user_mask_ptr", Val::I(1))]);
+        kernel.event(t + 5, 0, "syscall_exit_sched_setaffinity", &[("ret", Val::I(0))]);
+    };
+    call(&mut kernel, 100);
+    kernel.event(110, 0, "longpole_affinity", &[("tid", Val::I(12)), ("cpus_allowed", text("0-1")), ("waited_ns", Val::I(2))]);
+    kernel.switch(120, 0, 12, 1, 13);
+    let end = |kernel: &mut Kernel, t: i64, tid: i64, cpus: &str| {
+        let fields = [("tid", Val::I(tid)), ("cpus_allowed", text(cpus)), ("waited_ns", Val::I(5))];
+        kernel.event(t, 0, "longpole_affinity_end", &fields);
+    };
+    // CPUs 2 and 3 are not there: the kernel leaves them out.
+    end(&mut kernel, 900, 0, "0-1");
+    end(&mut kernel, 901, 10, "0");
+    end(&mut kernel, 902, 11, "0-1");
+    end(&mut kernel, 903, 12, "1");
+    end(&mut kernel, 904, 14, "");
+    // Asked before its call, or within it.
+    call(&mut kernel, 905);
+    end(&mut kernel, 912, 13, "0");
+    end(&mut kernel, 913, 999, "0");
+    kernel.switch(950, 0, 13, 1, 0);
+    let why = Some("at the end of the recording it was another, and no call told of that: a cpuset, or a CPU that went");
+    let found = |tid| {
+        let thread = thread(&kernel, tid);
+        let changes: Vec<_> = thread.allowed_changes.into_iter().map(|change| (change.allowed_cpus, change.why_unknown)).collect();
+        (thread.allowed_cpus, thread.allowed_why_unknown, changes)
+    };
+    let both = Some(vec![0, 1]);
+    assert_eq!(found(10), (None, why, vec![]));
+    assert_eq!(found(11), (Some(vec![0, 1, 2, 3]), None, vec![]));
+    assert_eq!(found(12), (both.clone(), None, vec![(None, why)]));
+    assert_eq!(found(13), (both, None, vec![(None, Some("the trace holds no answer of the thread"))]));
+    assert_eq!(found(14), (Some(vec![3]), None, vec![]));
+}
+
+#[test]
 fn beyond_the_changes_that_are_kept_their_number_is_told_and_the_mask_at_the_begin_of_a_part() {
     let mut kernel = Kernel::new(2);
     kernel.event(0, 0, "lttng_statedump_process_state", &[("tid", Val::I(10)), ("pid", Val::I(10)), ("cpus_allowed", text("0-3"))]);

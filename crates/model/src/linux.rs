@@ -68,6 +68,8 @@ pub struct Linux {
     /// Threads of other pid namespaces that have set the mask of somebody, and when.
     somebodys: IdMap<u32, i64>,
     ways: numbers::Ways,
+    /// When the recording ended.
+    online: Option<Cpus>,
     sets_mask: NameId,
     pub(crate) last_ns: i64,
     /// Events of the kernel within the range.
@@ -162,6 +164,7 @@ impl Linux {
             setting: Vec::new(),
             somebodys: IdMap::default(),
             ways,
+            online: None,
             sets_mask,
             last_ns: i64::MIN,
             events: 0,
@@ -369,6 +372,7 @@ impl Linux {
                 self.runs(cpu, t_ns, tid, watch);
             }
             Fact::Allowed(answer) => self.answered(answer, t_ns, watch),
+            Fact::AllowedAtEnd(answer) => self.answered_at_end(&answer, t_ns),
             Fact::Process { .. } => self.dumped(fact, watch),
             Fact::File { process, fd, path, flags } => self.files.dumped(process, fd, path, flags),
             Fact::IrqName { number, name, allowed } => {

@@ -59,6 +59,8 @@ pub enum Fact<'a> {
     },
     /// Where the thread may run since it was told anew.
     Allowed(Answer<'a>),
+    /// Where it may run when the recording ends; of the thread 0: which CPUs there are then.
+    AllowedAtEnd(Answer<'a>),
     /// Of the dump of the system's state when the recording began.
     Process {
         tid: i32,
@@ -158,6 +160,7 @@ enum Action {
     Exit,
     Running,
     Allowed,
+    AllowedAtEnd,
     Process,
     IrqName,
     IrqEnter,
@@ -194,6 +197,7 @@ impl Action {
         ("exit", Action::Exit),
         ("running", Action::Running),
         ("allowed", Action::Allowed),
+        ("allowed_end", Action::AllowedAtEnd),
         ("process", Action::Process),
         ("irq_name", Action::IrqName),
         ("irq_enter", Action::IrqEnter),
@@ -426,14 +430,20 @@ impl KernelPlan {
             Action::Exec => Fact::Exec { tid: tid(), before: roles.before.id(fields), file: roles.name.bytes(fields) },
             Action::Exit => Fact::Exit { tid: tid()? },
             Action::Running => Fact::Running { tid: tid()? },
-            Action::Allowed => Fact::Allowed(Answer {
-                tid: tid()?,
-                list: roles.allowed.bytes(fields),
-                waited_ns: roles.second.number(fields).unwrap_or(0),
-                by: roles.parent.id(fields),
-                about: roles.about.id(fields),
-                numbers: roles.number.number(fields),
-            }),
+            Action::Allowed | Action::AllowedAtEnd => {
+                let answer = Answer {
+                    tid: tid()?,
+                    list: roles.allowed.bytes(fields),
+                    waited_ns: roles.second.number(fields).unwrap_or(0),
+                    by: roles.parent.id(fields),
+                    about: roles.about.id(fields),
+                    numbers: roles.number.number(fields),
+                };
+                match self.action {
+                    Action::Allowed => Fact::Allowed(answer),
+                    _ => Fact::AllowedAtEnd(answer),
+                }
+            }
             Action::Process => Fact::Process {
                 tid: tid()?,
                 process: roles.process.id(fields),

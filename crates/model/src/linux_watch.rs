@@ -119,6 +119,8 @@ pub enum Untold {
     Gone,
     /// The answer is none.
     Damaged,
+    /// At the end it was another one, and no call told.
+    AtEnd,
     /// Somebody in another pid namespace has changed the mask of one of its threads, and nothing tells which.
     Elsewhere,
 }

@@ -255,6 +255,24 @@ impl Linux {
         self.threads.iter_mut().filter(alive).for_each(|thread| thread.mask.doubt(Untold::Elsewhere));
     }
 
+    /// Cpusets change masks, and so does the kernel where CPUs go: what is known of a thread whose mask is another one by then is nothing.
+    pub(super) fn answered_at_end(&mut self, answer: &Answer<'_>, t_ns: i64) {
+        let told = cpus(answer.list);
+        if answer.tid == 0 {
+            self.online = told;
+            return;
+        }
+        let Some(((thread, told), online)) = self.thread_of(answer.tid).zip(told).zip(self.online.as_ref()) else { return };
+        let mask = &self.threads[thread.0 as usize].mask;
+        let changed_since = mask.last.is_some_and(|last| last.t_ns > t_ns.saturating_sub(answer.waited_ns.max(0)));
+        // The kernel tells of a mask only the CPUs that are there.
+        let there = |cpus: &Cpus| cpus.iter().copied().filter(|cpu| online.contains(cpu)).collect::<Vec<u32>>();
+        let differs = mask.now.as_ref().is_some_and(|now| there(now) != there(&told));
+        if differs && !changed_since && !self.is_being_set(thread) {
+            self.threads[thread.0 as usize].mask.doubt(Untold::AtEnd);
+        }
+    }
+
     /// Finds whose mask it was that the caller has changed; false: nobody can tell.
     fn resolve<W: Watch + ?Sized>(&mut self, answer: &Answer<'_>, t_ns: i64, watch: &mut W) -> bool {
         let Some(by) = answer.by.and_then(|by| self.thread_of(by)) else { return answer.numbers != Some(0) || answer.tid != 0 };

@@ -306,6 +306,8 @@ fn pages_to_ctf(
     names.push(("longpole_running".to_owned(), vec![("tid".to_owned(), Kind::Int(TID))]));
     let mask = names.len() as u16;
     names.push(marks::Mask::class());
+    // Next to it.
+    names.push(marks::Mask::class_at_end());
     calls.name(&layout, &mut names);
 
     let mut lanes = Vec::new();
@@ -470,10 +472,11 @@ impl Conversion {
                             follow.see(data, self.order, &mut self.people);
                         }
                         Some(Class::Mark(marks)) if marks.mask(data, self.order).is_some() => {
-                            self.counts[usize::from(self.mask)] += 1;
-                            let out = stream.event(time, self.mask)?;
-                            self.context.write(data, self.order, &self.people, out);
                             if let Some(mask) = marks.mask(data, self.order) {
+                                let id = self.mask + u16::from(mask.is_at_end());
+                                self.counts[usize::from(id)] += 1;
+                                let out = stream.event(time, id)?;
+                                self.context.write(data, self.order, &self.people, out);
                                 mask.write(time, self.second, out);
                             }
                         }

@@ -47,7 +47,7 @@ pub fn write(file: File, foreign_pids: bool, now: &dyn Fn() -> u64) -> io::Resul
 }
 
 /// Names of a folder that are numbers, ascending.
-fn numbers(path: &str) -> Vec<i32> {
+pub(super) fn numbers(path: &str) -> Vec<i32> {
     let Ok(entries) = fs::read_dir(path) else { return Vec::new() };
     let mut found: Vec<i32> = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
     found.sort_unstable();

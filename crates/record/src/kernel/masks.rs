@@ -5,7 +5,9 @@
 //! lies in the pages like any event, and it tells when it was asked. It is what the kernel says just after the call: where the mask is changed again
 //! within those microseconds it may be that of the later change, which whoever reads it sees by both times; a thread that is gone by then has none.
 
+use super::dump;
 use super::plan::KernelError;
+use super::quiet::Quiet;
 use crate::clock::Source as ClockSource;
 use longpole_ftrace::{EventName, Instance, TraceFs};
 use rustix::event::{eventfd, poll, EventfdFlags, PollFd, PollFlags};
@@ -14,7 +16,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -40,6 +42,10 @@ const MOST_CPUS: usize = 1 << 13;
 /// Of linux/nsfs.h, since 6.11: the number here of a thread of that pid namespace.
 const NS_GET_PID_FROM_PIDNS: libc::Ioctl = 0x8004_b706u32 as libc::Ioctl;
 
+/// Threads that are asked at the end.
+const MOST_THREADS: usize = 50_000;
+/// In place of how the caller numbers threads: there is none, the recording ends.
+pub const AT_END: i32 = 2;
 /// How a caller numbers threads: as this process does, otherwise, or it was gone before it could be looked at.
 const OWN: i32 = 1;
 const OTHER: i32 = 0;
@@ -86,6 +92,27 @@ pub struct Masks {
     thread: Option<JoinHandle<()>>,
     stop: Arc<AtomicBool>,
     wake: Arc<OwnedFd>,
+    missed: Arc<Missed>,
+}
+
+/// Changes whose masks are not told.
+#[derive(Debug, Default)]
+struct Missed {
+    /// Events of calls that the second instance had no room for.
+    calls: AtomicU64,
+    /// Answers that the first one had no room for.
+    answers: AtomicU64,
+}
+
+impl Missed {
+    fn notes(&self) -> Vec<String> {
+        let calls = "events of calls that change where threads may run were lost: masks since then are not known";
+        let answers = "answers of threads that were asked where they may run could not be written into the kernel's buffer: these masks are not known";
+        let note = |(count, what): (&AtomicU64, &str)| {
+            Some(count.load(Ordering::Relaxed)).filter(|count| *count > 0).map(|count| format!("{count} {what}"))
+        };
+        [(&self.calls, calls), (&self.answers, answers)].into_iter().filter_map(note).collect()
+    }
 }
 
 impl Masks {
@@ -107,17 +134,30 @@ impl Masks {
             eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).map_err(|error| KernelError::io("make", "eventfd")(error.into()))?;
         let (wake, stop) = (Arc::new(wake), Arc::new(AtomicBool::new(false)));
         let (waking, stopping) = (Arc::clone(&wake), Arc::clone(&stop));
-        let work = move || listen(calls, answers, clock, &waking, &stopping);
+        let (missed, quiet) = (Arc::<Missed>::default(), Quiet::here());
+        let missing = Arc::clone(&missed);
+        let work = move || {
+            if let Some(quiet) = quiet {
+                quiet.join();
+            }
+            listen(calls, Answers { marker: answers, clock, missed: &missing }, &waking, &stopping);
+        };
         instance.start()?;
         let thread = std::thread::Builder::new().name("longpole-masks".to_owned()).spawn(work);
         let thread = Some(thread.map_err(KernelError::io("start", "a thread"))?);
-        Ok(Masks { instance: Some(instance), thread, stop, wake })
+        Ok(Masks { instance: Some(instance), thread, stop, wake, missed })
     }
-}
 
-/// All calls until now are answered, and the instance is gone.
-impl Drop for Masks {
-    fn drop(&mut self) {
+    /// After the last answer, every thread is asked once more: cpusets and CPUs that come or go change masks, too, and no call tells. Returns what was missed.
+    pub fn end(mut self, main: &Instance, clock: ClockSource) -> Vec<String> {
+        self.finish();
+        if let Ok(marker) = OpenOptions::new().write(true).open(main.path().join("trace_marker_raw")) {
+            Answers { marker, clock, missed: &self.missed }.ask_all();
+        }
+        self.missed.notes()
+    }
+
+    fn finish(&mut self) {
         if let Some(instance) = &self.instance {
             let _ = instance.stop();
         }
@@ -131,7 +171,47 @@ impl Drop for Masks {
     }
 }
 
-fn listen(mut calls: File, mut answers: File, clock: ClockSource, wake: &OwnedFd, stop: &AtomicBool) {
+/// All calls until now are answered, and the instance is gone.
+impl Drop for Masks {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+/// Where the answers go.
+struct Answers<'a> {
+    marker: File,
+    clock: ClockSource,
+    missed: &'a Missed,
+}
+
+impl Answers<'_> {
+    fn ask(&mut self, call: Call) {
+        let asked = self.clock.now();
+        let list = (call.tid != 0).then(|| mask(call.tid)).flatten().map(|mask| list(&mask)).unwrap_or_default();
+        self.tell(call, asked, &list);
+    }
+
+    fn tell(&mut self, call: Call, asked: u64, list: &str) {
+        if self.marker.write_all(&answer(call, asked, list)).is_err() {
+            self.missed.answers.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// First of all which CPUs there are, as of the thread 0: the kernel leaves out the others.
+    fn ask_all(&mut self) {
+        let online = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+        let nobody = Call { by: 0, about: 0, tid: 0, numbers: AT_END };
+        let asked = self.clock.now();
+        self.tell(nobody, asked, online.trim());
+        let threads = dump::numbers("/proc").into_iter().flat_map(|pid| dump::numbers(&format!("/proc/{pid}/task")));
+        for tid in threads.take(MOST_THREADS) {
+            self.ask(Call { tid, ..nobody });
+        }
+    }
+}
+
+fn listen(mut calls: File, mut answers: Answers<'_>, wake: &OwnedFd, stop: &AtomicBool) {
     let mut text = vec![0; MOST_TEXT];
     let (mut filled, mut callers) = (0, HashMap::new());
     loop {
@@ -145,10 +225,11 @@ fn listen(mut calls: File, mut answers: File, clock: ClockSource, wake: &OwnedFd
             filled += size;
             let whole = text[..filled].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
             for line in text[..whole].split(|byte| *byte == b'\n') {
-                if let Some(call) = asked(&String::from_utf8_lossy(line), &mut callers, &Call::of) {
-                    // Without room there is no answer, as for any other event.
-                    let _ = answers.write_all(&answer(call, clock.now()));
+                let line = String::from_utf8_lossy(line);
+                if let Some(call) = asked(&line, &mut callers, &Call::of) {
+                    answers.ask(call);
                 }
+                answers.missed.calls.fetch_add(lost(&line), Ordering::Relaxed);
             }
             text.copy_within(whole..filled, 0);
             filled = if filled - whole == MOST_TEXT { 0 } else { filled - whole };
@@ -178,10 +259,15 @@ fn asked(line: &str, callers: &mut HashMap<i32, Call>, look: &dyn Fn(i32, i32) -
     None
 }
 
+/// Events that a line of the tracer says to be lost: `CPU:0 [LOST 5 EVENTS]`, or without a count.
+fn lost(line: &str) -> u64 {
+    let lost = line.strip_prefix("CPU:").and_then(|rest| rest.trim_end().split_once(" [LOST ")?.1.strip_suffix("EVENTS]"));
+    lost.map_or(0, |count| count.trim().parse().unwrap_or(1))
+}
+
 /// The marker: its number, the thread, who changed its mask, and under which number, the time before it was asked, and the list as `0-3,8`, empty if the
 /// thread is gone.
-fn answer(call: Call, asked: u64) -> Vec<u8> {
-    let list = (call.tid != 0).then(|| mask(call.tid)).flatten().map(|mask| list(&mask)).unwrap_or_default();
+fn answer(call: Call, asked: u64, list: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(32 + list.len());
     out.extend_from_slice(&MARK.to_ne_bytes());
     for number in [call.tid, call.by, call.about, call.numbers] {
@@ -251,6 +337,16 @@ mod tests {
     }
 
     #[test]
+    fn events_that_were_lost_are_counted_and_no_name_makes_some() {
+        assert_eq!([lost("CPU:0 [LOST 34 EVENTS]"), lost("CPU:17 [LOST EVENTS]\n"), lost("")], [34, 1, 0]);
+        assert_eq!(lost("CPU:0 [LOST 5 E-88 [000] ..... 5: sys_sched_setaffinity(pid: 0, len: 8, user_mask_ptr: 7f)"), 0);
+        let missed = Missed::default();
+        assert!(missed.notes().is_empty());
+        missed.calls.store(3, Ordering::Relaxed);
+        assert!(missed.notes()[0].starts_with("3 events of calls"));
+    }
+
+    #[test]
     fn whom_a_caller_means_is_found_by_its_own_numbers() {
         let own = rustix::thread::gettid().as_raw_nonzero().get();
         assert_eq!(Call::of(own, 0), Call { by: own, about: 0, tid: own, numbers: OWN });
@@ -291,6 +387,8 @@ mod tests {
             ("0-2,4,64".to_owned(), String::new(), String::new())
         );
         assert_eq!(mask(-5), None);
-        assert_eq!(&answer(-5)[4..], [(-5i32).to_ne_bytes(), [0; 4]].concat());
+        let gone = answer(Call { tid: -5, by: 7, about: 9, numbers: UNKNOWN }, 1, "");
+        assert_eq!(gone[4..20], [-5i32, 7, 9, -1].map(i32::to_ne_bytes).concat());
+        assert_eq!(gone[20..], [&1u64.to_ne_bytes()[..], &[0; 4]].concat());
     }
 }

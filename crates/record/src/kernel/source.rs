@@ -321,10 +321,12 @@ impl Source {
     fn end(&mut self) -> Drained {
         let mut drained = Drained { oddities: std::mem::take(&mut self.oddities), ..Drained::default() };
         let Some(instance) = self.instance.take() else { return drained };
-        self.masks = None;
         if let Some(clock) = self.clock {
             // Until the instance is gone.
             let _quiet = self.quiet(&instance);
+            if let Some(masks) = self.masks.take() {
+                drained.oddities.extend(masks.end(&instance, clock));
+            }
             drained.grown = self.counters.take().map(|begin| begin.grown(&Counters::read(&|| clock.now())));
         }
         if let Err(error) = instance.stop() {

@@ -2,7 +2,7 @@
 
 use super::super::layout::encode::integer;
 use super::super::layout::{Int, Kind};
-use super::super::masks::MARK;
+use super::super::masks::{AT_END, MARK};
 use longpole_ftrace::{ByteOrder, EventFormat, Field};
 
 const TID: Int = Int { signed: true, ..Int::unsigned(32) };
@@ -26,6 +26,17 @@ pub struct Mask<'a> {
 }
 
 impl Mask<'_> {
+    /// It is no answer to a call.
+    pub fn is_at_end(&self) -> bool {
+        self.numbers == AT_END
+    }
+
+    /// The class of those that are told at the end.
+    pub fn class_at_end() -> (String, Vec<(String, Kind)>) {
+        let fields = [("tid", Kind::Int(TID)), ("cpus_allowed", Kind::String), ("waited_ns", Kind::Int(NS))];
+        ("longpole_affinity_end".to_owned(), fields.map(|(name, kind)| (name.to_owned(), kind)).into())
+    }
+
     /// The class in the trace.
     pub fn class() -> (String, Vec<(String, Kind)>) {
         let number = |name: &str| (name.to_owned(), Kind::Int(TID));
@@ -38,8 +49,10 @@ impl Mask<'_> {
         integer(out, self.tid.into(), TID);
         out.extend_from_slice(self.list);
         out.push(0);
-        for number in [self.by, self.about, self.numbers] {
-            integer(out, number.into(), TID);
+        if !self.is_at_end() {
+            for number in [self.by, self.about, self.numbers] {
+                integer(out, number.into(), TID);
+            }
         }
         let waited = u128::from(time.saturating_sub(self.asked)) * 1_000_000_000;
         // Rather too long than too short.
