@@ -186,7 +186,7 @@ enum Action {
 }
 
 impl Action {
-    const ALL: [(&'static str, Action); 32] = [
+    const ALL: [(&'static str, Action); 33] = [
         ("switch", Action::Switch),
         ("waking", Action::Waking),
         ("woken", Action::Woken),

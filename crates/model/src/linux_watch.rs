@@ -406,6 +406,11 @@ impl<A: Watch, B: Watch> Watch for (&mut A, &mut B) {
         self.1.allowed(thread, t_ns);
     }
 
+    fn disallowed(&mut self, thread: ThreadId) {
+        self.0.disallowed(thread);
+        self.1.disallowed(thread);
+    }
+
     fn faulted(&mut self, thread: Option<ThreadId>, name: NameId, t_ns: i64) {
         self.0.faulted(thread, name, t_ns);
         self.1.faulted(thread, name, t_ns);

@@ -65,7 +65,7 @@ impl Mask {
     }
 
     /// Since the last change.
-    pub(super) fn now(&self) -> Option<Cpus> {
+    pub fn now(&self) -> Option<Cpus> {
         self.now.clone()
     }
 
