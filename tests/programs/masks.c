@@ -1,12 +1,15 @@
 /* A thread that changes where it may run, and says what the kernel then says of it: `masks` sets CPU 0, then all that it had, then 0 again, with a pause
- * after each. */
+ * after each; `masks COUNT` goes on with that so many times, without a pause. `masks 3 PID` does as `masks`, to another process. */
 #define _GNU_SOURCE
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
-int main(void)
+int main(int argc, char **argv)
 {
+	int count = argc > 1 ? atoi(argv[1]) : 3, hurry = argc == 2;
+	pid_t whose = argc > 2 ? atoi(argv[2]) : 0;
 	cpu_set_t all, first, now;
 	CPU_ZERO(&first);
 	if (sched_getaffinity(0, sizeof all, &all) != 0)
@@ -14,10 +17,16 @@ int main(void)
 	for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&first) == 0; cpu++)
 		if (CPU_ISSET(cpu, &all))
 			CPU_SET(cpu, &first);
-	const cpu_set_t *sets[] = { &first, &all, &first };
+	const cpu_set_t *sets[] = { &first, &all };
 	printf("pid %d\n", (int)getpid());
-	for (int n = 0; n < 3; n++) {
-		if (sched_setaffinity(0, sizeof all, sets[n]) != 0 || sched_getaffinity(0, sizeof now, &now) != 0)
+	if (hurry)
+		fflush(stdout);
+	for (int n = 0; n < count; n++) {
+		if (sched_setaffinity(whose, sizeof all, sets[n % 2]) != 0)
+			return 1;
+		if (hurry)
+			continue;
+		if (sched_getaffinity(whose, sizeof now, &now) != 0)
 			return 1;
 		for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
 			if (CPU_ISSET(cpu, &now))

@@ -108,7 +108,7 @@ def check(longpole, command, folder):
     info = json.loads(run(longpole, "info", "--json", recording))
     kernel = sum(stream["events"] for stream in info["streams"] if stream["kind"] == "kernel")
     # The state at the begin, and threads that no switch tells of, are told by events that were in no page.
-    own = sum(count for name, count in info["names"].items() if name.startswith(("lttng_statedump_", "longpole_")) and name != "longpole_affinity")
+    own = sum(count for name, count in info["names"].items() if name.startswith(("lttng_statedump_", "longpole_")) and not name.startswith("longpole_affinity"))
     events = kernel - own
     lost = sum(stream["lost"] for stream in info["streams"] if stream["kind"] == "kernel")
     # What the kernel itself counted: nothing of it went through the conversion.

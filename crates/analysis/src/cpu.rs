@@ -87,7 +87,11 @@ pub struct KernelTime {
     pub interrupt_cpus: Vec<u32>,
     /// Which these were.
     pub wakers: Vec<WakerLine>,
-    /// When it was told anew where it may run.
+    /// Why `allowed_cpus` is null, where something told.
+    pub allowed_why_unknown: Option<&'static str>,
+    /// How often it was told anew where it may run.
+    pub allowed_change_count: u64,
+    /// The first of these times.
     pub allowed_changes: Vec<AllowedChange>,
 }
 
@@ -280,6 +284,8 @@ impl ThreadTime {
             unknown_ns: found.unknown_ns,
             interrupt_cpus: found.interrupt_cpus,
             wakers: found.wakers,
+            allowed_why_unknown: found.allowed_why_unknown,
+            allowed_change_count: found.allowed_change_count,
             allowed_changes: found.allowed_changes,
         });
     }

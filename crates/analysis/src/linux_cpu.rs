@@ -8,7 +8,7 @@ use crate::linux_blocked::{Blocked, Blocks};
 use crate::samples::Samples;
 use longpole_model::linux::{Linux, Thread};
 use longpole_model::linux_watch::{
-    Allowing, Base, ContextId, CpuId, Mode, Occupant, Reason, Start, ThreadId, ThreadState, Wake, Waker, Watch, Why,
+    Allowing, Base, ContextId, CpuId, Mode, Occupant, Reason, Start, ThreadId, ThreadState, Untold, Wake, Waker, Watch, Why,
 };
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -62,12 +62,11 @@ impl ThreadParts {
 
 impl ThreadParts {
     fn changes(&self, thread: &Thread, linux: &Linux, numbers: &dyn Fn(&BTreeSet<CpuId>) -> Vec<u32>) -> Vec<AllowedChange> {
-        let within = thread.allowings.iter().filter(|change| linux.covers(change.t_ns));
-        let why = |change: &Allowing| match (&change.cpus, change.gone, linux.asks_masks) {
-            (Some(_), ..) => None,
-            (None, true, _) => Some("the thread was gone before it could be asked"),
-            (None, false, true) => Some("it was changed again, or the recording ended, before the thread could be asked"),
-            (None, false, false) => Some("the trace does not tell"),
+        let why = |change: &Allowing| match (&change.cpus, change.why) {
+            (Some(_), _) => None,
+            (None, Some(why)) if linux.asks_masks => Some(reason(why)),
+            (None, None) if linux.asks_masks => Some("the trace holds no answer of the thread"),
+            (None, _) => Some("the trace does not tell"),
         };
         let told = |(change, used): (&Allowing, &BTreeSet<CpuId>)| AllowedChange {
             t_ns: change.t_ns,
@@ -76,7 +75,7 @@ impl ThreadParts {
             used_cpus: numbers(used),
             by_tid: change.by.map(|by| linux.threads[by.0 as usize].tid),
         };
-        within.zip(&self.used_since).map(told).collect()
+        thread.mask.changes().iter().zip(&self.used_since).map(told).collect()
     }
 
     /// The most frequent first.
@@ -115,6 +114,8 @@ pub struct KernelThread {
     pub wakers: Vec<WakerLine>,
     pub migrations: u64,
     pub allowed_cpus: Option<Vec<u32>>,
+    pub allowed_why_unknown: Option<&'static str>,
+    pub allowed_change_count: u64,
     pub allowed_changes: Vec<AllowedChange>,
     pub blocked: Vec<Blocked>,
 }
@@ -128,6 +129,18 @@ pub struct WakerLine {
     pub cpus: Vec<u32>,
     /// Where it may run; null for those that have no such mask.
     pub allowed_cpus: Option<Vec<u32>>,
+}
+
+/// Towards people.
+fn reason(why: Untold) -> &'static str {
+    match why {
+        Untold::Gone => "the thread was gone before it could be asked",
+        Untold::Again => "it was changed again before the trace holds an answer of the thread",
+        Untold::Changing => "it was being changed again when the thread was asked",
+        Untold::Damaged => "the answer of the thread is damaged",
+        Untold::AtEnd => "at the end of the recording it was another, and no call told of that: a cpuset, or a CPU that went",
+        Untold::Elsewhere => "in another pid namespace a thread's mask was changed later, and nothing tells which thread's",
+    }
 }
 
 /// A thread was told where it may run.
@@ -237,7 +250,9 @@ impl CpuTimes {
                 instance_ns: instance_ns.map(|((min, mean), max)| Instances { min, mean, max }),
                 used_cpus: numbers(&parts.used),
                 wakers: parts.wakers(linux, &numbers),
-                allowed_cpus: thread.allowed_at(begin).map(|cpus| cpus.to_vec()),
+                allowed_cpus: thread.mask.at_begin().map(|cpus| cpus.to_vec()),
+                allowed_why_unknown: thread.mask.why().map(reason),
+                allowed_change_count: thread.mask.count(),
                 allowed_changes: parts.changes(thread, linux, &numbers),
                 blocked: parts.blocks.answer(linux),
                 interrupt_cpus: numbers(&parts.woken_by.values().flat_map(|(_, cpus)| cpus.iter().copied()).collect()),
@@ -319,6 +334,13 @@ impl Watch for CpuTimes {
 
     fn allowed(&mut self, id: ThreadId, _t_ns: i64) {
         self.thread(id).used_since.push(BTreeSet::new());
+    }
+
+    fn disallowed(&mut self, id: ThreadId) {
+        let since = &mut self.thread(id).used_since;
+        if let (Some(none), Some(before)) = (since.pop(), since.last_mut()) {
+            before.extend(none);
+        }
     }
 
     fn blocked(&mut self, id: ThreadId, why: Why, begin_ns: i64, end_ns: i64) {

@@ -39,7 +39,8 @@ fn counted_by_the_kernel(path: &std::path::Path, info: &Value) {
     let (events, lost) =
         streams.fold((0, 0), |sum, stream| (sum.0 + stream["events"].as_u64().unwrap(), sum.1 + stream["lost"].as_u64().unwrap()));
     // The dump of the state, and threads that no switch tells of, were in no page; masks were, as the kernel's own text.
-    let is_own = |name: &str| name.starts_with("lttng_statedump_") || (name.starts_with("longpole_") && name != "longpole_affinity");
+    let is_own =
+        |name: &str| name.starts_with("lttng_statedump_") || (name.starts_with("longpole_") && !name.starts_with("longpole_affinity"));
     let names = info["names"].as_object().unwrap().iter().filter(|(name, _)| is_own(name));
     let own: u64 = names.map(|(_, count)| count.as_u64().unwrap()).sum();
     let missed = ["overrun", "commit_overrun", "dropped", "entries"].map(of).into_iter().sum::<u64>();

@@ -70,6 +70,37 @@ fn a_command_without_probes_leaves_a_recording_of_the_kernel() {
     assert!(said(&output).contains("this kernel has no event no_such:event"), "{}", said(&output));
 }
 
+/// Looking into another network namespace takes a thread of its own, and a call that hardly anybody else makes.
+#[test]
+fn no_call_of_the_recorders_helping_threads_is_in_the_trace() {
+    if !live("the recorder's own calls") {
+        return;
+    }
+    let Ok(mut other) = Command::new("unshare").args(["-n", "sleep", "60"]).spawn() else {
+        println!("skipped: the recorder's own calls (needs `unshare`)");
+        return;
+    };
+    let namespace = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/net")).ok();
+    for _ in 0..1000 {
+        if namespace(&other.id().to_string()) != namespace("self") {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let place = Place::new();
+    let output = place.record(&["--kernel", "sched,syscall", "--stacks", "none", "--", "true"]);
+    let _ = other.kill();
+    let _ = other.wait();
+    assert!(output.status.success(), "{}", said(&output));
+    let mut reader = Command::new(env!("CARGO_BIN_EXE_longpole"));
+    let traces = place.0.path().join("traces");
+    let output =
+        reader.args(["info", "--json"]).env("LONGPOLE_RUNTIME_DIR", place.runtime()).env("LONGPOLE_ROOT", traces).output().unwrap();
+    let info: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(info["names"]["syscall_entry_execve"].as_u64() >= Some(1), "{info}");
+    assert_eq!(info["names"]["syscall_entry_setns"], serde_json::Value::Null);
+}
+
 #[test]
 fn a_refused_filter_is_told_in_the_kernel_s_own_words_and_nothing_is_recorded() {
     if !live("a refused filter") {

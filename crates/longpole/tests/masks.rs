@@ -8,7 +8,7 @@ mod schema;
 
 use place::{wait_for, Place, Running};
 use serde_json::{json, Value};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 const INSTANCES: &str = "/sys/kernel/tracing/instances";
@@ -32,9 +32,18 @@ fn instances(pid: u32) -> Vec<String> {
     found
 }
 
+/// Of a mask as the kernel writes it.
+fn cpus(text: &str) -> Vec<u64> {
+    let mask = u64::from_str_radix(&text.replace(',', ""), 16).unwrap();
+    (0..64).filter(|cpu| mask >> cpu & 1 == 1).collect()
+}
+
+fn of_thread(answer: &Value, tid: u64) -> &Value {
+    answer["threads"].as_array().unwrap().iter().find(|thread| thread["tid"] == tid).unwrap()
+}
+
 fn masks(answer: &Value, tid: u64) -> Vec<Value> {
-    let thread = answer["threads"].as_array().unwrap().iter().find(|thread| thread["tid"] == tid).unwrap();
-    thread["kernel"]["allowed_changes"].as_array().unwrap().iter().map(|change| change["allowed_cpus"].clone()).collect()
+    of_thread(answer, tid)["kernel"]["allowed_changes"].as_array().unwrap().iter().map(|change| change["allowed_cpus"].clone()).collect()
 }
 
 #[test]
@@ -67,16 +76,144 @@ fn each_change_of_a_mask_is_told_with_the_mask_that_the_kernel_then_had() {
         output.lines().skip(1).take(3).map(|line| line.split_whitespace().map(|cpu| cpu.parse::<u64>().unwrap()).collect()).collect();
     assert_eq!(masks(&answer, own), said, "{output}");
     let other = output.lines().find_map(|line| line.strip_prefix("sleeper ")).unwrap().parse().unwrap();
-    let bits = |text: &str| u64::from_str_radix(&text.replace(',', ""), 16).unwrap();
-    let cpus = |mask: u64| (0..64).filter(|cpu| mask >> cpu & 1 == 1).collect::<Vec<u64>>();
     let seen: Vec<Value> =
-        output.lines().filter_map(|line| line.strip_prefix("Cpus_allowed:")).map(|text| json!(cpus(bits(text.trim())))).collect();
+        output.lines().filter_map(|line| line.strip_prefix("Cpus_allowed:")).map(|text| json!(cpus(text.trim()))).collect();
     assert_eq!((masks(&answer, other), seen.len()), (seen, 2), "{output}");
 }
 
 #[test]
-fn the_second_instance_of_a_killed_recorder_goes_with_the_first() {
-    if !possible("instances of a killed recorder") {
+fn of_a_mask_that_never_rests_nothing_wrong_is_told() {
+    if !possible("masks that are changed without pause") {
+        return;
+    }
+    let place = Place::new();
+    let program = place.build("masks", &[]);
+    let allowed = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+    let allowed = allowed.lines().find_map(|line| line.strip_prefix("Cpus_allowed:")).unwrap().trim();
+    let all = cpus(allowed);
+    if all.len() < 2 {
+        println!("skipped: masks that are changed without pause (needs two CPUs)");
+        return;
+    }
+    const CHANGES: u64 = 3000;
+    // Several at once: the recorder's thread shall be late.
+    let script = "for n in 1 2 3; do $MASKS $CHANGES & done; wait; $MASKS $CHANGES";
+    let mut command = place.command(env!("CARGO_BIN_EXE_longpole"));
+    command.args(KERNEL).args(["--", "sh", "-ec", script]).env("MASKS", program).env("CHANGES", CHANGES.to_string());
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let output = String::from_utf8(output.stdout).unwrap();
+    let whole = place.answer("cpu", &place.newest());
+    let mut known = 0;
+    for tid in output.lines().filter_map(|line| line.strip_prefix("pid ")?.parse().ok()) {
+        let thread = of_thread(&whole, tid);
+        assert_eq!(thread["kernel"]["allowed_change_count"], CHANGES);
+        let changes = masks(&whole, tid);
+        assert_eq!(changes.len(), 64);
+        for (at, mask) in changes.iter().enumerate().filter(|(_, mask)| !mask.is_null()) {
+            assert_eq!(*mask, if at % 2 == 0 { json!(all[..1]) } else { json!(all) }, "change {at} of {tid}");
+            known += 1;
+        }
+    }
+    println!("{known} of 256 masks are known");
+}
+
+#[test]
+fn a_call_from_another_pid_namespace_is_about_the_thread_that_has_the_number_there() {
+    if !possible("masks in a pid namespace") || Command::new("unshare").arg("-V").output().is_err() {
+        return;
+    }
+    let place = Place::new();
+    let (program, sleeper) = (place.build("masks", &[]), place.path("nsleeper"));
+    std::fs::copy("/bin/sleep", &sleeper).unwrap();
+    // The sleeper is number 2 there, which is a thread of the kernel's outside.
+    let script = "$SLEEPER 60 & echo sleeper $!; $MASKS 3 $!; kill $!";
+    let mut command = place.command(env!("CARGO_BIN_EXE_longpole"));
+    command.args(KERNEL).args(["--", "unshare", "-pf", "--mount-proc", "sh", "-ec", script]).env("MASKS", program).env("SLEEPER", sleeper);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let output = String::from_utf8(output.stdout).unwrap();
+    let number = output.lines().find_map(|line| line.strip_prefix("sleeper ")?.parse::<u64>().ok()).unwrap();
+    let digits = |line: &&str| line.starts_with(|first: char| first.is_ascii_digit());
+    let said: Vec<Value> =
+        output.lines().filter(digits).map(|line| line.split_whitespace().map(|cpu| cpu.parse::<u64>().unwrap()).collect()).collect();
+    let answer = place.answer("cpu", &place.newest());
+    let threads = answer["threads"].as_array().unwrap();
+    let meant = threads.iter().find(|thread| thread["name"] == "nsleeper").unwrap();
+    let found = masks(&answer, meant["tid"].as_u64().unwrap());
+    // Before Linux 6.11 nobody tells whom such a number means.
+    let known: Vec<(usize, &Value)> = found.iter().enumerate().filter(|(_, mask)| !mask.is_null()).collect();
+    assert!(known.iter().all(|(at, mask)| said[*at] == **mask) && (found.is_empty() || known.len() == said.len()), "{found:?} {output}");
+    if let Some(outside) = threads.iter().find(|thread| thread["tid"] == number) {
+        assert_eq!(outside["kernel"]["allowed_change_count"], 0);
+    }
+}
+
+/// A cpuset for this test's process, removed at the end.
+struct Cpuset(PathBuf);
+
+impl Cpuset {
+    /// None: no cpusets here, as version 1 of cgroups has them.
+    fn new(cpu: u64) -> Option<Cpuset> {
+        let path = Path::new("/sys/fs/cgroup/cpuset").join(format!("longpole-test-{}", std::process::id()));
+        std::fs::create_dir(&path).ok()?;
+        let set = Cpuset(path);
+        std::fs::write(set.0.join("cpuset.cpus"), cpu.to_string()).ok()?;
+        std::fs::write(set.0.join("cpuset.mems"), "0").ok()?;
+        Some(set)
+    }
+}
+
+impl Drop for Cpuset {
+    fn drop(&mut self) {
+        for pid in std::fs::read_to_string(self.0.join("tasks")).unwrap_or_default().lines() {
+            let _ = std::fs::write("/sys/fs/cgroup/cpuset/tasks", pid);
+        }
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+#[test]
+fn a_mask_that_a_cpuset_has_changed_is_not_known_any_more() {
+    if !possible("masks that a cpuset changes") {
+        return;
+    }
+    let allowed = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+    let all = cpus(allowed.lines().find_map(|line| line.strip_prefix("Cpus_allowed:")).unwrap().trim());
+    let Some(set) = (all.len() > 1).then(|| Cpuset::new(all[0])).flatten() else {
+        println!("skipped: masks that a cpuset changes (needs two CPUs and cpusets of cgroups version 1)");
+        return;
+    };
+    let place = Place::new();
+    let moved = Running::start(Command::new("sleep").arg("60"));
+    let stays = Running::start(Command::new("sleep").arg("60"));
+    let script = format!("echo {} > {}/tasks", moved.id(), set.0.display());
+    let mut command = place.command(env!("CARGO_BIN_EXE_longpole"));
+    let output = command.args(KERNEL).args(["--", "sh", "-ec", &script]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let answer = place.answer("cpu", &place.newest());
+    schema::check(&schema::schema("cpu"), &answer);
+    let moved = of_thread(&answer, moved.id().into());
+    assert_eq!((&moved["allowed_cpus"], &moved["kernel"]["allowed_change_count"]), (&Value::Null, &json!(0)));
+    assert!(moved["kernel"]["allowed_why_unknown"].as_str().unwrap().contains("cpuset"), "{moved}");
+    let stays = of_thread(&answer, stays.id().into());
+    assert_eq!((&stays["allowed_cpus"], &stays["kernel"]["allowed_why_unknown"]), (&json!(all), &Value::Null));
+}
+
+/// What the kernel counts in an instance: events that it keeps or has handed out, and those that it lost.
+fn counted(instance: &Path) -> (u64, u64) {
+    let cpus = std::fs::read_dir(instance.join("per_cpu")).unwrap().map(|cpu| cpu.unwrap().path().join("stats"));
+    let text: String = cpus.map(|stats| std::fs::read_to_string(stats).unwrap()).collect();
+    let sum = |names: &[&str]| {
+        let of = |line: &str| Some(line.split_once(": ").filter(|(name, _)| names.contains(name))?.1.trim().parse::<u64>().unwrap());
+        text.lines().filter_map(of).sum::<u64>()
+    };
+    (sum(&["entries", "read events"]), sum(&["overrun", "commit overrun", "dropped events"]))
+}
+
+#[test]
+fn what_a_killed_recorder_left_is_whole_after_the_next_verb_also_where_it_is_copied_to() {
+    if !possible("what a killed recorder left") {
         return;
     }
     let place = Place::new();
@@ -84,9 +221,37 @@ fn the_second_instance_of_a_killed_recorder_goes_with_the_first() {
     let mut recorder = Running::start(command.args(KERNEL).args(["--for", "60s"]).stdout(Stdio::null()).stderr(Stdio::null()));
     let pid = recorder.id();
     wait_for(|| instances(pid).len() == 2 && place.recordings().len() == 1 && place.newest().join("longpole.json").exists());
+    // More than the kernel keeps for one wake-up of the recorder, so that there are pages on the disk and pages in its buffers.
+    let mut busy = Running::start(Command::new("dd").args(["if=/dev/zero", "of=/dev/null", "bs=1", "count=400000"]).stderr(Stdio::null()));
+    busy.wait().unwrap();
     recorder.kill().unwrap();
     recorder.wait().unwrap();
-    assert_eq!(instances(pid).len(), 2);
-    place.longpole(&["info"]).arg(place.newest()).output().unwrap();
+    let left = instances(pid);
+    assert_eq!(left.len(), 2);
+    let main = Path::new(INSTANCES).join(left.iter().find(|name| !name.starts_with("longpole_masks")).unwrap());
+    // It goes on without its recorder; then it shall hold still to be counted.
+    assert!(Command::new("true").status().unwrap().success());
+    std::fs::write(main.join("tracing_on"), "0").unwrap();
+    let (held, lost) = counted(&main);
+    let path = place.newest();
+    let info = place.answer("info", &path);
     assert_eq!(instances(pid), Vec::<String>::new());
+    let count = |name: &str| info["names"][name].as_u64().unwrap_or(0);
+    let kernel = info["streams"].as_array().unwrap().iter().filter(|stream| stream["kind"] == "kernel");
+    let (events, missing) =
+        kernel.fold((0, 0), |sum, stream| (sum.0 + stream["events"].as_u64().unwrap(), sum.1 + stream["lost"].as_u64().unwrap()));
+    let is_own =
+        |name: &str| name.starts_with("lttng_statedump_") || (name.starts_with("longpole_") && !name.starts_with("longpole_affinity"));
+    let own: u64 = info["names"].as_object().unwrap().keys().filter(|name| is_own(name)).map(|name| count(name)).sum();
+    // What it had taken and not yet written when it was killed is lost, and counted.
+    assert_eq!((events - own + missing, missing >= lost), (held + lost, true));
+    assert!(count("syscall_entry_write") >= 400_000, "{}", count("syscall_entry_write"));
+    assert!(!path.join("kernel/raw").exists());
+    // Elsewhere, without any of this.
+    let elsewhere = place.path("elsewhere");
+    assert!(Command::new("cp").arg("-r").arg(&path).arg(&elsewhere).status().unwrap().success());
+    std::fs::remove_dir_all(&path).unwrap();
+    let copy = place.answer("info", &elsewhere);
+    assert_eq!((&copy["names"], &copy["streams"]), (&info["names"], &info["streams"]));
+    assert!(place.answer("cpu", &elsewhere)["threads"].as_array().unwrap().iter().any(|thread| thread["tid"] == busy.id()));
 }

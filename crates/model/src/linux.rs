@@ -14,12 +14,15 @@
 mod cpus;
 mod files;
 mod known;
+mod masks;
+mod numbers;
 mod reasons;
 mod signals;
 mod state;
 mod threads;
 
 pub use files::{Arguments, FileKind};
+pub use masks::{Answer, Cpus, Mask};
 pub(crate) use state::Unclaimed;
 use state::{state_of, Entered};
 pub use state::{Context, Cpu, Thread};
@@ -29,7 +32,7 @@ use crate::linux_net::{Hop, HopPlan, HopRules, Step};
 use crate::linux_rules::{Fact, KernelPlan, Key, LinuxRules};
 use crate::linux_timers::Timers;
 use crate::linux_watch::{Base, Call, Cause, ContextId, CpuId, Mode, Moment, ThreadId, ThreadState, Waker, Watch};
-use crate::names::Names;
+use crate::names::{NameId, Names};
 use crate::rules::RuleError;
 use longpole_trace::event::{Catalogue, Class, Event, Loss, StreamKind};
 use std::collections::HashMap;
@@ -60,6 +63,14 @@ pub struct Linux {
     tells_unseen: bool,
     /// Somebody asked for masks after they were changed.
     pub asks_masks: bool,
+    /// Who is within a call that sets a mask, and whose.
+    setting: Vec<(ThreadId, Option<ThreadId>)>,
+    /// Threads of other pid namespaces that have set the mask of somebody, and when.
+    somebodys: IdMap<u32, i64>,
+    ways: numbers::Ways,
+    /// When the recording ended.
+    online: Option<Cpus>,
+    sets_mask: NameId,
     pub(crate) last_ns: i64,
     /// Events of the kernel within the range.
     pub events: u64,
@@ -126,11 +137,14 @@ impl Linux {
     }
 
     pub fn with_rules(rules: LinuxRules, hop_rules: HopRules, begin_ns: i64, end_ns: i64) -> Linux {
+        let mut names = Names::default();
+        let sets_mask = names.intern("sched_setaffinity");
+        let ways = numbers::Ways::new(&mut names);
         Linux {
             rules,
             hop_rules,
             plans: Vec::new(),
-            names: Names::default(),
+            names,
             cpus: Vec::new(),
             cpu_ids: Vec::new(),
             cpu_of_stream: Vec::new(),
@@ -147,6 +161,11 @@ impl Linux {
             begin_ns: None,
             tells_unseen: false,
             asks_masks: false,
+            setting: Vec::new(),
+            somebodys: IdMap::default(),
+            ways,
+            online: None,
+            sets_mask,
             last_ns: i64::MIN,
             events: 0,
             switches: Count::default(),
@@ -304,7 +323,8 @@ impl Linux {
                 let parent = parent.and_then(|parent| self.thread_of(parent));
                 let maker = parent.map(|maker| &self.threads[maker.0 as usize]);
                 let (allowed, kernel, family, leader) =
-                    maker.map_or((None, false, None, None), |maker| (maker.allowed_now(), maker.kernel, maker.process, maker.leader));
+                    maker.map_or((None, false, None, None), |maker| (maker.mask.now(), maker.kernel, maker.process, maker.leader));
+                let numbers = parent.map(|maker| self.numbers_of_child(maker)).unwrap_or_default();
                 let of_process = |process| self.threads[self.thread_of(process)?.0 as usize].leader;
                 let leader = leader.or_else(|| process.and_then(of_process));
                 if let Some((from, to)) = family.zip(process) {
@@ -314,7 +334,7 @@ impl Linux {
                 let thread = &mut self.threads[id.0 as usize];
                 (thread.process, thread.born_ns, thread.since_ns) = (process, Some(t_ns), t_ns);
                 thread.leader = if process == Some(tid) { Some(id) } else { leader };
-                (thread.allowed, thread.kernel) = (allowed, kernel);
+                (thread.mask, thread.kernel, thread.numbers) = (Mask::born(allowed), kernel, numbers);
                 watch.moment(Moment::Forked { thread: id, parent });
             }
             Fact::Exec { tid, before, file } => {
@@ -341,6 +361,7 @@ impl Linux {
                 self.ends(thread, watch);
                 self.threads[thread.0 as usize].exiting = true;
                 self.files.gone(tid);
+                self.left_call(thread, false, t_ns, watch);
                 let (by, covered) = (Waker::Thread(thread), self.covers(t_ns));
                 watch.hopped(&Hop { t_ns, cpu, by, call: None, covered, step: Step::Exit { thread } });
             }
@@ -353,12 +374,13 @@ impl Linux {
                 }
                 self.runs(cpu, t_ns, tid, watch);
             }
-            Fact::Allowed { tid, allowed } => self.asked(tid, allowed),
+            Fact::Allowed(answer) => self.answered(answer, t_ns, watch),
+            Fact::AllowedAtEnd(answer) => self.answered_at_end(&answer, t_ns),
             Fact::Process { .. } => self.dumped(fact, watch),
             Fact::File { process, fd, path, flags } => self.files.dumped(process, fd, path, flags),
             Fact::IrqName { number, name, allowed } => {
                 let context = self.context(Key::Irq(number), name);
-                self.contexts[context.0 as usize].allowed = reasons::cpus(allowed);
+                self.contexts[context.0 as usize].allowed = masks::cpus(allowed);
             }
             Fact::Fault { name } => {
                 let covers = self.covers(t_ns);
@@ -407,6 +429,12 @@ impl Linux {
                 if let Some(thread) = thread {
                     self.outlived(thread);
                     watch.moment(Moment::Mode { thread });
+                    if !self.setting.is_empty() {
+                        self.left_call(thread, false, t_ns, watch);
+                    }
+                }
+                if name == self.sets_mask {
+                    self.sets_mask(thread, arguments.about);
                 }
                 if let ("kill" | "tkill" | "tgkill", Some(to), Some(signal)) = (self.names.text(name), arguments.about, arguments.second) {
                     // Groups of processes are sent to by numbers below 1.
@@ -429,6 +457,9 @@ impl Linux {
                 let thread = self.set_mode(cpu, (Mode::User, None));
                 if let Some(thread) = thread {
                     watch.moment(Moment::Mode { thread });
+                    if !self.setting.is_empty() {
+                        self.left_call(thread, entered.is_some(), t_ns, watch);
+                    }
                 }
                 if let Some((call, result)) = entered.zip(result) {
                     self.has_returned(thread, &call, result, t_ns, watch);
@@ -456,8 +487,11 @@ impl Linux {
         if let Some(process) = process {
             self.files.returned(process, call.name, &self.names, call.arguments, result);
         }
-        if result >= 0 && self.names.text(call.name) == "sched_setaffinity" {
+        if result >= 0 && call.name == self.sets_mask {
             self.allowed(thread, call.arguments.about, t_ns, watch);
+        }
+        if let (Some(thread), true) = (thread, result >= 0) {
+            self.may_leave_numbers(thread, call);
         }
     }
 
@@ -493,6 +527,10 @@ impl Linux {
     /// To be called once, after the last event.
     pub fn finish<W: Watch + ?Sized>(&mut self, watch: &mut W) {
         let Some((_, end)) = self.range() else { return };
+        if !self.somebodys.is_empty() {
+            self.somebodys.clear();
+            self.doubt_elsewhere();
+        }
         for cpu in 0..self.cpus.len() {
             self.settle(CpuId(cpu as u32), end, watch);
         }

@@ -2,7 +2,7 @@
 //!
 //! Here nothing is remembered from one event to the next; the state machine that facts move is [`crate::linux`].
 
-use crate::linux::Arguments;
+use crate::linux::{Answer, Arguments};
 use crate::names::{NameId, Names};
 use crate::rules::{parse, Pattern, Place, RuleError, Template};
 use longpole_trace::event::{Catalogue, Class, Event, Value};
@@ -57,11 +57,10 @@ pub enum Fact<'a> {
     Running {
         tid: i32,
     },
-    /// Where the thread may run since it was told anew, as a list; empty: it is gone.
-    Allowed {
-        tid: i32,
-        allowed: &'a [u8],
-    },
+    /// Where the thread may run since it was told anew.
+    Allowed(Answer<'a>),
+    /// Where it may run when the recording ends; of the thread 0: which CPUs there are then.
+    AllowedAtEnd(Answer<'a>),
     /// Of the dump of the system's state when the recording began.
     Process {
         tid: i32,
@@ -72,6 +71,8 @@ pub enum Fact<'a> {
         kernel: bool,
         /// A list as `0-3,5`.
         allowed: &'a [u8],
+        /// Of its pid namespace; 0 is the first one.
+        level: Option<i64>,
         /// The system call in which it waited, and the first of what that is about.
         call: Option<(&'a [u8], Option<i64>)>,
     },
@@ -159,6 +160,7 @@ enum Action {
     Exit,
     Running,
     Allowed,
+    AllowedAtEnd,
     Process,
     IrqName,
     IrqEnter,
@@ -184,7 +186,7 @@ enum Action {
 }
 
 impl Action {
-    const ALL: [(&'static str, Action); 32] = [
+    const ALL: [(&'static str, Action); 33] = [
         ("switch", Action::Switch),
         ("waking", Action::Waking),
         ("woken", Action::Woken),
@@ -195,6 +197,7 @@ impl Action {
         ("exit", Action::Exit),
         ("running", Action::Running),
         ("allowed", Action::Allowed),
+        ("allowed_end", Action::AllowedAtEnd),
         ("process", Action::Process),
         ("irq_name", Action::IrqName),
         ("irq_enter", Action::IrqEnter),
@@ -427,7 +430,20 @@ impl KernelPlan {
             Action::Exec => Fact::Exec { tid: tid(), before: roles.before.id(fields), file: roles.name.bytes(fields) },
             Action::Exit => Fact::Exit { tid: tid()? },
             Action::Running => Fact::Running { tid: tid()? },
-            Action::Allowed => Fact::Allowed { tid: tid()?, allowed: roles.allowed.bytes(fields) },
+            Action::Allowed | Action::AllowedAtEnd => {
+                let answer = Answer {
+                    tid: tid()?,
+                    list: roles.allowed.bytes(fields),
+                    waited_ns: roles.second.number(fields).unwrap_or(0),
+                    by: roles.parent.id(fields),
+                    about: roles.about.id(fields),
+                    numbers: roles.number.number(fields),
+                };
+                match self.action {
+                    Action::Allowed => Fact::Allowed(answer),
+                    _ => Fact::AllowedAtEnd(answer),
+                }
+            }
             Action::Process => Fact::Process {
                 tid: tid()?,
                 process: roles.process.id(fields),
@@ -437,6 +453,7 @@ impl KernelPlan {
                 // `enum lttng_thread_type`.
                 kernel: number() == Some(1),
                 allowed: roles.allowed.bytes(fields),
+                level: roles.second.number(fields),
                 call: Some(roles.call.bytes(fields)).filter(|name| !name.is_empty()).map(|name| (name, roles.about.number(fields))),
             },
             Action::File => Fact::File {

@@ -102,10 +102,27 @@ pub struct Allowing {
     pub t_ns: i64,
     /// None: the call told an address only, and nobody could be asked.
     pub cpus: Option<Arc<[u32]>>,
-    /// The thread was asked, and was gone.
-    pub gone: bool,
+    /// Why not, where something told.
+    pub why: Option<Untold>,
     /// Who set it.
     pub by: Option<ThreadId>,
+}
+
+/// Why a mask is not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Untold {
+    /// Changed again before there was an answer.
+    Again,
+    /// While the thread was asked.
+    Changing,
+    /// The thread was asked, and was gone.
+    Gone,
+    /// The answer is none.
+    Damaged,
+    /// At the end it was another one, and no call told.
+    AtEnd,
+    /// Somebody in another pid namespace has changed the mask of one of its threads, and nothing tells which.
+    Elsewhere,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -297,8 +314,11 @@ pub trait Watch {
 
     fn returned(&mut self, _call: &Call) {}
 
-    /// It was told where the thread may run; the newest of [`crate::linux::Thread::allowings`].
+    /// It was told where the thread may run; the newest of the changes of [`crate::linux::Thread::mask`], or the first one that is not kept.
     fn allowed(&mut self, _thread: ThreadId, _t_ns: i64) {}
+
+    /// The newest of those changes was none of this thread.
+    fn disallowed(&mut self, _thread: ThreadId) {}
 
     /// A page was missing.
     fn faulted(&mut self, _thread: Option<ThreadId>, _name: NameId, _t_ns: i64) {}
@@ -384,6 +404,11 @@ impl<A: Watch, B: Watch> Watch for (&mut A, &mut B) {
     fn allowed(&mut self, thread: ThreadId, t_ns: i64) {
         self.0.allowed(thread, t_ns);
         self.1.allowed(thread, t_ns);
+    }
+
+    fn disallowed(&mut self, thread: ThreadId) {
+        self.0.disallowed(thread);
+        self.1.disallowed(thread);
     }
 
     fn faulted(&mut self, thread: Option<ThreadId>, name: NameId, t_ns: i64) {

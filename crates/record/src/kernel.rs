@@ -17,6 +17,7 @@ mod masks;
 mod namespaces;
 mod netlink;
 mod plan;
+mod quiet;
 mod source;
 mod survey;
 pub mod tidy;
@@ -52,7 +53,7 @@ pub fn available() -> Result<longpole_ftrace::TraceFs, longpole_ftrace::TraceFsE
 }
 
 /// The number of the first pid namespace, the same on every machine (`PROC_PID_INIT_INO` of linux/proc_ns.h).
-const FIRST_PIDS: u64 = 0xEFFF_FFFC;
+pub(crate) const FIRST_PIDS: u64 = 0xEFFF_FFFC;
 
 /// Whether the kernel numbers threads otherwise than this process sees them: it is in a pid namespace of its own, as in a container.
 pub fn has_foreign_pids() -> bool {

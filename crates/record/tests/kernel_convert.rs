@@ -445,6 +445,30 @@ fn an_event_whose_fields_changed_keeps_all_that_the_kernel_states() {
     }
 }
 
+/// Ids, names of fields and the kernel's release are what the files say, whatever this machine's kernel says.
+#[test]
+fn pages_of_a_kernel_of_another_version_are_read_by_the_formats_beside_them() {
+    let (place, other) = (recording(), recording());
+    let expected = done(place.path());
+    edit(other.path(), "longpole.json", |told| told["kernel"] = json!("9.99.1-other"));
+    let raw = other.path().join("kernel/raw");
+    for (system, event, from, to) in [
+        ("sched", "sched_waking", "int target_cpu;", "int chosen_cpu;"),
+        ("sched", "sched_switch", "prev_prio;", "prev_priority;"),
+        ("irq", "softirq_entry", "print fmt:", "print fmt: \"new\", 0, "),
+    ] {
+        let path = raw.join("events").join(system).join(event);
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.contains(from), "{text}");
+        fs::write(path, text.replace(from, to)).unwrap();
+    }
+    let converted = done(other.path());
+    assert_eq!((converted.events, converted.unknown, converted.short, converted.lost), (expected.events, 0, expected.short, expected.lost));
+    assert_eq!(converted.names, expected.names);
+    let metadata = fs::read_to_string(other.path().join("kernel/metadata")).unwrap();
+    assert!(metadata.contains("9.99.1-other") && metadata.contains("chosen_cpu") && metadata.contains("prev_priority"));
+}
+
 /// The pages of a CPU that went away in the middle end there; one that came in the middle has a file that begins later, or none.
 #[test]
 fn a_cpu_that_comes_and_goes_leaves_the_others_whole() {

@@ -109,7 +109,7 @@ impl Idle {
     /// When another CPU was idle, apart from each other.
     fn missed(&self, linux: &Linux, wait: &Wait) -> Vec<(i64, i64)> {
         let Some(thread) = linux.threads.get(wait.thread.0 as usize) else { return Vec::new() };
-        let allowed = thread.allowed_at(wait.end_ns);
+        let allowed = thread.mask.now();
         let busy = self.stays(linux, wait.cpu, wait, false);
         let mut pieces: Vec<(i64, i64)> = Vec::new();
         for (at, cpu) in linux.cpus.iter().enumerate() {

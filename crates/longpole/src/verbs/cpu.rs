@@ -225,19 +225,19 @@ fn list(cpus: &[u32]) -> String {
 }
 
 /// Changes of a mask that are shown.
-const MOST_MASKS: usize = 4;
+const MOST_MASKS: u64 = 4;
 
 /// Where it may run: at the begin, and after each change, or else how many there were.
 fn allowed(thread: &ThreadTime, kernel: &KernelTime) -> String {
     let begin = thread.allowed_cpus.as_ref().map_or_else(|| "-".to_owned(), |cpus| list(cpus));
-    match kernel.allowed_changes.len() {
+    match kernel.allowed_change_count {
         0 => begin,
         1..=MOST_MASKS => {
             let mask = |cpus: &Option<Vec<u32>>| cpus.as_ref().map_or_else(|| "?".to_owned(), |cpus| list(cpus));
             let masks: Vec<String> = kernel.allowed_changes.iter().map(|change| mask(&change.allowed_cpus)).collect();
             format!("{begin}, then {}", masks.join(", then "))
         }
-        changes => format!("{begin}, changed {changes} times"),
+        changes => format!("{begin}, changed {} times", number(changes)),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::files::Arguments;
 use super::state::{Context, Cpu, Entered, Thread};
-use super::{reasons, Linux, Unclaimed};
+use super::{Linux, Unclaimed};
 use crate::linux_loss::Silences;
 use crate::linux_rules::{Fact, Key};
 use crate::linux_watch::{softirq_name, Base, Cause, ContextId, CpuId, Mode, Moment, Reason, ThreadId, ThreadState, Watch};
@@ -14,7 +14,7 @@ const MOST_CPUS: u32 = 1 << 16;
 impl Linux {
     /// The dump of the system's state knows what no event has told, and nothing better.
     pub(super) fn dumped<W: Watch + ?Sized>(&mut self, fact: Fact<'_>, watch: &mut W) {
-        let Fact::Process { tid, process, name, status, cpu, kernel, allowed, call } = fact else { return };
+        let Fact::Process { tid, process, name, status, cpu, kernel, allowed, level, call } = fact else { return };
         if tid == 0 {
             return;
         }
@@ -36,9 +36,8 @@ impl Linux {
             }
         }
         thread.kernel |= kernel;
-        if thread.allowed.is_none() && thread.allowings.is_empty() {
-            thread.allowed = reasons::cpus(allowed);
-        }
+        thread.mask.dumped(allowed);
+        thread.numbers.elsewhere |= level.is_some_and(|level| level > 0);
         thread.cpu = thread.cpu.or(cpu);
         let (state, unexplained) = (thread.state, thread.cause == Cause::Unknown);
         if let (ThreadState::Blocked(state), true) = (state, unexplained) {

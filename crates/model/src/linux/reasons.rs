@@ -1,13 +1,7 @@
-//! Why a thread is blocked, and what is known of it beyond its state: files, allowed CPUs.
+//! Why a thread is blocked: its call, with the kind of the file that it is about.
 
 use super::Linux;
-use crate::linux_watch::{Allowing, Cause, Mode, Reason, ThreadId, Watch, Why};
-use std::sync::Arc;
-
-/// Changes of one thread's mask that are kept.
-const MOST_CHANGES: usize = 64;
-/// More CPUs no list may name.
-const MOST_CPUS: u32 = 1 << 16;
+use crate::linux_watch::{Cause, Mode, Reason, ThreadId, Why};
 
 impl Linux {
     /// Of a thread that has just left its CPU.
@@ -50,39 +44,6 @@ impl Linux {
             },
         }
     }
-
-    /// `who` has set the mask of the thread `tid`, 0 being itself; which it is no event tells.
-    pub(super) fn allowed<W: Watch + ?Sized>(&mut self, who: Option<ThreadId>, tid: Option<i64>, t_ns: i64, watch: &mut W) {
-        let target = match tid.and_then(|tid| i32::try_from(tid).ok()) {
-            Some(0) => who,
-            Some(tid) => Some(self.thread(tid, &[], false)),
-            None => None,
-        };
-        let Some(target) = target else { return };
-        let thread = &mut self.threads[target.0 as usize];
-        (thread.changed, thread.may) = (thread.changed + 1, None);
-        if thread.allowings.len() >= MOST_CHANGES {
-            return;
-        }
-        thread.allowings.push(Allowing { t_ns, cpus: None, gone: false, by: who });
-        if self.covers(t_ns) {
-            watch.allowed(target, t_ns);
-        }
-    }
-
-    /// The mask of a thread was asked after a change. Those before the last one nobody knows any more.
-    pub(super) fn asked(&mut self, tid: i32, list: &[u8]) {
-        self.asks_masks = true;
-        let Some(thread) = self.thread_of(tid) else { return };
-        let thread = &mut self.threads[thread.0 as usize];
-        let kept = thread.changed == thread.allowings.len() as u64;
-        if thread.changed > 0 && thread.may.is_none() {
-            thread.may = cpus(list);
-        }
-        if let Some(last) = thread.allowings.last_mut().filter(|last| kept && last.cpus.is_none()) {
-            (last.cpus, last.gone) = (cpus(list), list.is_empty());
-        }
-    }
 }
 
 /// Whose first number is no process or other thing.
@@ -102,31 +63,4 @@ fn is_about_a_file(call: &str) -> bool {
             | "sched_getaffinity"
             | "prlimit64"
     )
-}
-
-/// CPUs of a list as `0-3,5`. None: it is no such list, or empty.
-pub(super) fn cpus(list: &[u8]) -> Option<Arc<[u32]>> {
-    let mut found = Vec::new();
-    for part in std::str::from_utf8(list).ok()?.split(',') {
-        let (from, to) = part.split_once('-').unwrap_or((part, part));
-        let (from, to): (u32, u32) = (from.trim().parse().ok()?, to.trim().parse().ok()?);
-        if to >= MOST_CPUS || from > to || found.len() > MOST_CPUS as usize {
-            return None;
-        }
-        found.extend(from..=to);
-    }
-    Some(found.into())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_list_of_cpus_is_understood_or_refused() {
-        assert_eq!(cpus(b"0-2,5").as_deref(), Some(&[0, 1, 2, 5][..]));
-        for wrong in ["", "x", "3-1", "0-99999999", "1,"] {
-            assert_eq!(cpus(wrong.as_bytes()), None, "{wrong}");
-        }
-    }
 }

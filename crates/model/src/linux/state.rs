@@ -1,11 +1,12 @@
 //! What is remembered of each CPU, thread and interrupt context between two events.
 
 use super::files::Arguments;
+use super::masks::{Cpus, Mask};
+use super::numbers::Numbers;
 use crate::linux_loss::Silences;
 use crate::linux_rules::Key;
-use crate::linux_watch::{Allowing, Base, Cause, ContextId, CpuId, Mode, Occupant, Reason, ThreadId, ThreadState, Wake};
+use crate::linux_watch::{Base, Cause, ContextId, CpuId, Mode, Occupant, Reason, ThreadId, ThreadState, Wake};
 use crate::names::NameId;
-use std::sync::Arc;
 
 #[derive(Debug)]
 pub struct Cpu {
@@ -78,7 +79,7 @@ pub struct Context {
     /// `irq 36 eth0`, `softirq NET_RX`, `local_timer`.
     pub name: String,
     /// The CPUs on which it may be handled, as the dump told.
-    pub allowed: Option<Arc<[u32]>>,
+    pub allowed: Option<Cpus>,
 }
 
 #[derive(Debug)]
@@ -109,13 +110,10 @@ pub struct Thread {
     pub(crate) executed: bool,
     /// One of the kernel's own.
     pub kernel: bool,
-    /// On which CPUs it may run: at its birth or the trace's begin. None: nothing told.
-    pub allowed: Option<Arc<[u32]>>,
-    /// The changes of it since.
-    pub allowings: Vec<Allowing>,
-    /// How many there were, and the mask since the last one.
-    pub(super) changed: u64,
-    pub(super) may: Option<Arc<[u32]>>,
+    /// On which CPUs it may run.
+    pub mask: Mask,
+    /// By whose numbers it knows other threads.
+    pub(super) numbers: Numbers,
     /// Why it is blocked.
     pub(super) cause: Cause,
     /// It has asked a block device for something since it has its CPU.
@@ -144,10 +142,8 @@ impl Default for Thread {
             exiting: false,
             executed: false,
             kernel: false,
-            allowed: None,
-            allowings: Vec::new(),
-            changed: 0,
-            may: None,
+            mask: Mask::default(),
+            numbers: Numbers::default(),
             cause: Cause::Unknown,
             asked_disk: false,
         }
@@ -155,21 +151,6 @@ impl Default for Thread {
 }
 
 impl Thread {
-    /// On which CPUs it might run at a time.
-    pub fn allowed_at(&self, t_ns: i64) -> Option<Arc<[u32]>> {
-        let before = self.allowings.iter().take_while(|change| change.t_ns < t_ns).last();
-        before.map_or_else(|| self.allowed.clone(), |last| last.cpus.clone())
-    }
-
-    /// On which CPUs it may run now.
-    pub(super) fn allowed_now(&self) -> Option<Arc<[u32]>> {
-        if self.changed == 0 {
-            self.allowed.clone()
-        } else {
-            self.may.clone()
-        }
-    }
-
     pub fn name(&self) -> String {
         match self.name.as_slice() {
             [] => format!("tid {}", self.tid),

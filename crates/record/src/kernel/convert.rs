@@ -237,6 +237,8 @@ struct Conversion {
     running: u16,
     /// Of the one that tells where a thread may run.
     mask: u16,
+    /// Ticks of one.
+    second: u64,
     counts: Vec<u64>,
     done: Converted,
     order: ByteOrder,
@@ -303,7 +305,9 @@ fn pages_to_ctf(
     let running = names.len() as u16;
     names.push(("longpole_running".to_owned(), vec![("tid".to_owned(), Kind::Int(TID))]));
     let mask = names.len() as u16;
-    names.push(("longpole_affinity".to_owned(), vec![("tid".to_owned(), Kind::Int(TID)), ("cpus_allowed".to_owned(), Kind::String)]));
+    names.push(marks::Mask::class());
+    // Next to it.
+    names.push(marks::Mask::class_at_end());
     calls.name(&layout, &mut names);
 
     let mut lanes = Vec::new();
@@ -327,6 +331,7 @@ fn pages_to_ctf(
         unknown,
         running,
         mask,
+        second: description.second,
         counts: vec![0; names.len()],
         done,
         order,
@@ -467,13 +472,12 @@ impl Conversion {
                             follow.see(data, self.order, &mut self.people);
                         }
                         Some(Class::Mark(marks)) if marks.mask(data, self.order).is_some() => {
-                            self.counts[usize::from(self.mask)] += 1;
-                            let out = stream.event(time, self.mask)?;
-                            self.context.write(data, self.order, &self.people, out);
-                            if let Some((tid, list)) = marks.mask(data, self.order) {
-                                integer(out, tid.into(), TID);
-                                out.extend_from_slice(list);
-                                out.push(0);
+                            if let Some(mask) = marks.mask(data, self.order) {
+                                let id = self.mask + u16::from(mask.is_at_end());
+                                self.counts[usize::from(id)] += 1;
+                                let out = stream.event(time, id)?;
+                                self.context.write(data, self.order, &self.people, out);
+                                mask.write(time, self.second, out);
                             }
                         }
                         Some(Class::SysEnter) => {

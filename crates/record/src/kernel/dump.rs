@@ -121,6 +121,14 @@ fn thread(pid: i32, tid: i32) -> Option<Value> {
     let status = String::from_utf8_lossy(&status);
     let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
     thread["cpus_allowed"] = json!(allowed.map(str::trim));
+    for (key, line) in [("vtids", "NSpid:"), ("vpids", "NStgid:")] {
+        let numbers = status.lines().find_map(|text| text.strip_prefix(line));
+        let numbers: Option<Vec<i32>> = numbers.map(|text| text.split_whitespace().filter_map(|number| number.parse().ok()).collect());
+        // Of a thread of the own namespace it says nothing new.
+        if numbers.as_ref().is_some_and(|numbers| numbers.len() > 1) {
+            thread[key] = json!(numbers);
+        }
+    }
     // Of a kernel's own thread it would be what a register happens to hold.
     if thread["kernel_thread"] == false {
         let waits = fs::read_to_string(format!("{folder}/syscall")).unwrap_or_default();

@@ -2,25 +2,28 @@
 //!
 //! A call of `sched_setaffinity` names them in the program's memory, which no event holds. So a second, tiny instance of the tracer has nothing but this
 //! call, and a thread here that is woken at its end asks the kernel for the mask. The answer goes into the recording's own instance, by its marker: so it
-//! has the time at which it was asked, and lies in the pages like any event. It is what the kernel says just after the call: where the mask is changed again
-//! within those microseconds it is that of the later change, and a thread that is gone by then has none.
+//! lies in the pages like any event, and it tells when it was asked. It is what the kernel says just after the call: where the mask is changed again
+//! within those microseconds it may be that of the later change, which whoever reads it sees by both times; a thread that is gone by then has none.
 
+use super::dump;
 use super::plan::KernelError;
+use super::quiet::Quiet;
+use crate::clock::Source as ClockSource;
 use longpole_ftrace::{EventName, Instance, TraceFs};
 use rustix::event::{eventfd, poll, EventfdFlags, PollFd, PollFlags};
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::OpenOptionsExt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
 /// What names of these instances begin with. Nothing in them is worth being saved.
 pub const PREFIX: &str = "longpole_masks";
 /// The number of a marker that holds a mask.
-pub const MARK: u32 = 0x6b73_616d;
+pub const MARK: u32 = 0x6d61_736b;
 /// The event by which the kernel has markers.
 pub const MARKER: (&str, &str) = ("ftrace", "raw_data");
 
@@ -36,17 +39,85 @@ const LONGEST_LIST: usize = 1000;
 /// CPUs of a mask; the kernel refuses to tell it to one that has room for fewer than it could have.
 const MOST_CPUS: usize = 1 << 13;
 
+/// Of linux/nsfs.h, since 6.11: the number here of a thread of that pid namespace.
+const NS_GET_PID_FROM_PIDNS: libc::Ioctl = 0x8004_b706u32 as libc::Ioctl;
+
+/// Threads that are asked at the end.
+const MOST_THREADS: usize = 50_000;
+/// In place of how the caller numbers threads: there is none, the recording ends.
+pub const AT_END: i32 = 2;
+/// How a caller numbers threads: as this process does, otherwise, or it was gone before it could be looked at.
+const OWN: i32 = 1;
+const OTHER: i32 = 0;
+const UNKNOWN: i32 = -1;
+
+/// A call that sets a mask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Call {
+    by: i32,
+    /// The thread that the caller names, in its own numbers; 0 is itself.
+    about: i32,
+    /// The same in the numbers of this process; 0: not known.
+    tid: i32,
+    /// Whose numbers the caller's are.
+    numbers: i32,
+}
+
+impl Call {
+    /// Of a caller that is within the call, or was a moment ago.
+    fn of(by: i32, about: i32) -> Call {
+        let call = Call { by, about, tid: about, numbers: OWN };
+        if about == 0 || about == by {
+            return Call { tid: by, ..call };
+        }
+        let Ok(namespace) = File::open(format!("/proc/{by}/ns/pid")) else { return Call { numbers: UNKNOWN, ..call } };
+        match namespace.metadata() {
+            Ok(found) if found.ino() == super::FIRST_PIDS => call,
+            Ok(_) => Call { tid: number_here(&namespace, about).unwrap_or(0), numbers: OTHER, ..call },
+            Err(_) => Call { numbers: UNKNOWN, ..call },
+        }
+    }
+}
+
+/// Of a thread that has this number in that pid namespace. Older kernels do not tell.
+fn number_here(namespace: &File, number: i32) -> Option<i32> {
+    // SAFETY: a descriptor that is open; the call takes a number and answers by one.
+    let found = unsafe { libc::ioctl(namespace.as_raw_fd(), NS_GET_PID_FROM_PIDNS, number) };
+    (found > 0).then_some(found)
+}
+
 #[derive(Debug)]
 pub struct Masks {
     instance: Option<Instance>,
     thread: Option<JoinHandle<()>>,
     stop: Arc<AtomicBool>,
     wake: Arc<OwnedFd>,
+    missed: Arc<Missed>,
+}
+
+/// Changes whose masks are not told.
+#[derive(Debug, Default)]
+struct Missed {
+    /// Events of calls that the second instance had no room for.
+    calls: AtomicU64,
+    /// Answers that the first one had no room for.
+    answers: AtomicU64,
+}
+
+impl Missed {
+    fn notes(&self) -> Vec<String> {
+        let calls = "events of calls that change where threads may run were lost: masks since then are not known";
+        let answers = "answers of threads that were asked where they may run could not be written into the kernel's buffer: these masks are not known";
+        let note = |(count, what): (&AtomicU64, &str)| {
+            Some(count.load(Ordering::Relaxed)).filter(|count| *count > 0).map(|count| format!("{count} {what}"))
+        };
+        [(&self.calls, calls), (&self.answers, answers)].into_iter().filter_map(note).collect()
+    }
 }
 
 impl Masks {
     /// `main` gets the answers. From the return on, calls are heard.
-    pub fn begin(tracefs: &TraceFs, main: &Instance) -> Result<Masks, KernelError> {
+    pub fn begin(tracefs: &TraceFs, main: &Instance, clock: ClockSource) -> Result<Masks, KernelError> {
         let instance = Instance::create(tracefs, PREFIX)?;
         instance.set_buffer_size_kb(BUFFER_KB)?;
         // Woken by each event.
@@ -63,17 +134,30 @@ impl Masks {
             eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).map_err(|error| KernelError::io("make", "eventfd")(error.into()))?;
         let (wake, stop) = (Arc::new(wake), Arc::new(AtomicBool::new(false)));
         let (waking, stopping) = (Arc::clone(&wake), Arc::clone(&stop));
-        let work = move || listen(calls, answers, &waking, &stopping);
+        let (missed, quiet) = (Arc::<Missed>::default(), Quiet::here());
+        let missing = Arc::clone(&missed);
+        let work = move || {
+            if let Some(quiet) = quiet {
+                quiet.join();
+            }
+            listen(calls, Answers { marker: answers, clock, missed: &missing }, &waking, &stopping);
+        };
         instance.start()?;
         let thread = std::thread::Builder::new().name("longpole-masks".to_owned()).spawn(work);
         let thread = Some(thread.map_err(KernelError::io("start", "a thread"))?);
-        Ok(Masks { instance: Some(instance), thread, stop, wake })
+        Ok(Masks { instance: Some(instance), thread, stop, wake, missed })
     }
-}
 
-/// All calls until now are answered, and the instance is gone.
-impl Drop for Masks {
-    fn drop(&mut self) {
+    /// After the last answer, every thread is asked once more: cpusets and CPUs that come or go change masks, too, and no call tells. Returns what was missed.
+    pub fn end(mut self, main: &Instance, clock: ClockSource) -> Vec<String> {
+        self.finish();
+        if let Ok(marker) = OpenOptions::new().write(true).open(main.path().join("trace_marker_raw")) {
+            Answers { marker, clock, missed: &self.missed }.ask_all();
+        }
+        self.missed.notes()
+    }
+
+    fn finish(&mut self) {
         if let Some(instance) = &self.instance {
             let _ = instance.stop();
         }
@@ -87,7 +171,47 @@ impl Drop for Masks {
     }
 }
 
-fn listen(mut calls: File, mut answers: File, wake: &OwnedFd, stop: &AtomicBool) {
+/// All calls until now are answered, and the instance is gone.
+impl Drop for Masks {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+/// Where the answers go.
+struct Answers<'a> {
+    marker: File,
+    clock: ClockSource,
+    missed: &'a Missed,
+}
+
+impl Answers<'_> {
+    fn ask(&mut self, call: Call) {
+        let asked = self.clock.now();
+        let list = (call.tid != 0).then(|| mask(call.tid)).flatten().map(|mask| list(&mask)).unwrap_or_default();
+        self.tell(call, asked, &list);
+    }
+
+    fn tell(&mut self, call: Call, asked: u64, list: &str) {
+        if self.marker.write_all(&answer(call, asked, list)).is_err() {
+            self.missed.answers.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// First of all which CPUs there are, as of the thread 0: the kernel leaves out the others.
+    fn ask_all(&mut self) {
+        let online = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+        let nobody = Call { by: 0, about: 0, tid: 0, numbers: AT_END };
+        let asked = self.clock.now();
+        self.tell(nobody, asked, online.trim());
+        let threads = dump::numbers("/proc").into_iter().flat_map(|pid| dump::numbers(&format!("/proc/{pid}/task")));
+        for tid in threads.take(MOST_THREADS) {
+            self.ask(Call { tid, ..nobody });
+        }
+    }
+}
+
+fn listen(mut calls: File, mut answers: Answers<'_>, wake: &OwnedFd, stop: &AtomicBool) {
     let mut text = vec![0; MOST_TEXT];
     let (mut filled, mut callers) = (0, HashMap::new());
     loop {
@@ -101,10 +225,11 @@ fn listen(mut calls: File, mut answers: File, wake: &OwnedFd, stop: &AtomicBool)
             filled += size;
             let whole = text[..filled].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
             for line in text[..whole].split(|byte| *byte == b'\n') {
-                if let Some(tid) = asked(&String::from_utf8_lossy(line), &mut callers) {
-                    // Without room there is no answer, as for any other event.
-                    let _ = answers.write_all(&answer(tid));
+                let line = String::from_utf8_lossy(line);
+                if let Some(call) = asked(&line, &mut callers, &Call::of) {
+                    answers.ask(call);
                 }
+                answers.missed.calls.fetch_add(lost(&line), Ordering::Relaxed);
             }
             text.copy_within(whole..filled, 0);
             filled = if filled - whole == MOST_TEXT { 0 } else { filled - whole };
@@ -115,14 +240,14 @@ fn listen(mut calls: File, mut answers: File, wake: &OwnedFd, stop: &AtomicBool)
     }
 }
 
-/// The thread whose mask a line of the tracer says to be changed: `NAME-TID [CPU] FLAGS TIME: sys_sched_setaffinity(pid: 0x2f4, …`, where 0 is the caller, and
+/// The call that has changed a mask, as a line of the tracer says: `NAME-TID [CPU] FLAGS TIME: sys_sched_setaffinity(pid: 0x2f4, …`, where 0 is the caller, and
 /// at its end `… sys_sched_setaffinity -> 0x0`. Names may hold anything. `callers`: threads within the call, with whom it is about.
-fn asked(line: &str, callers: &mut HashMap<i32, i32>) -> Option<i32> {
+fn asked(line: &str, callers: &mut HashMap<i32, Call>, look: &dyn Fn(i32, i32) -> Call) -> Option<Call> {
     let (before, rest) = line.rsplit_once(": sys_sched_setaffinity")?;
     let caller: i32 = before.rsplit_once(" [")?.0.trim_end().rsplit_once('-')?.1.parse().ok()?;
     if let Some(result) = rest.strip_prefix(" -> ") {
-        let target = callers.remove(&caller)?;
-        return (result.trim() == "0x0").then_some(if target == 0 { caller } else { target });
+        let call = callers.remove(&caller)?;
+        return (result.trim() == "0x0").then_some(call);
     }
     let target = rest.strip_prefix("(pid: ")?.split([',', ')']).next()?;
     let target = u64::from_str_radix(target.trim_start_matches("0x"), 16).ok()? as u32 as i32;
@@ -130,16 +255,25 @@ fn asked(line: &str, callers: &mut HashMap<i32, i32>) -> Option<i32> {
         // Ends of calls were lost.
         callers.clear();
     }
-    callers.insert(caller, target);
+    callers.insert(caller, look(caller, target));
     None
 }
 
-/// The marker: its number, the thread, and the list as `0-3,8`, empty if the thread is gone.
-fn answer(tid: i32) -> Vec<u8> {
-    let list = mask(tid).map(|mask| list(&mask)).unwrap_or_default();
-    let mut out = Vec::with_capacity(12 + list.len());
+/// Events that a line of the tracer says to be lost: `CPU:0 [LOST 5 EVENTS]`, or without a count.
+fn lost(line: &str) -> u64 {
+    let lost = line.strip_prefix("CPU:").and_then(|rest| rest.trim_end().split_once(" [LOST ")?.1.strip_suffix("EVENTS]"));
+    lost.map_or(0, |count| count.trim().parse().unwrap_or(1))
+}
+
+/// The marker: its number, the thread, who changed its mask, and under which number, the time before it was asked, and the list as `0-3,8`, empty if the
+/// thread is gone.
+fn answer(call: Call, asked: u64, list: &str) -> Vec<u8> {
+    let mut out = Vec::with_capacity(32 + list.len());
     out.extend_from_slice(&MARK.to_ne_bytes());
-    out.extend_from_slice(&tid.to_ne_bytes());
+    for number in [call.tid, call.by, call.about, call.numbers] {
+        out.extend_from_slice(&number.to_ne_bytes());
+    }
+    out.extend_from_slice(&asked.to_ne_bytes());
     out.extend_from_slice(&(list.len() as u32).to_ne_bytes());
     out.extend_from_slice(list.as_bytes());
     out
@@ -175,15 +309,18 @@ mod tests {
     #[test]
     fn the_end_of_a_call_that_succeeded_names_the_thread_that_it_was_about() {
         let mut callers = HashMap::new();
-        let mut ask = |line: &str| asked(line, &mut callers);
+        let mut ask = |line: &str| {
+            let call = asked(line, &mut callers, &|by, about| Call { by, about, tid: about + 1, numbers: OTHER })?;
+            Some((call.by, call.about, call.tid))
+        };
         assert_eq!(
             ask("         taskset-77  [001] ..... 62994664182286: sys_sched_setaffinity(pid: 0x2f4, len: 0x20, user_mask_ptr: 0x56)"),
             None
         );
         // A name may look like what follows it.
         assert_eq!(ask(" a-1 [0: sys_sch-88 [000] ..... 5: sys_sched_setaffinity(pid: 0, len: 8, user_mask_ptr: 7f)"), None);
-        assert_eq!(ask(" a-1 [0: sys_sch-88 [000] ..... 6: sys_sched_setaffinity -> 0x0"), Some(88));
-        assert_eq!(ask("         taskset-77  [001] ..... 7: sys_sched_setaffinity -> 0x0"), Some(0x2f4));
+        assert_eq!(ask(" a-1 [0: sys_sch-88 [000] ..... 6: sys_sched_setaffinity -> 0x0"), Some((88, 0, 1)));
+        assert_eq!(ask("         taskset-77  [001] ..... 7: sys_sched_setaffinity -> 0x0"), Some((77, 0x2f4, 0x2f5)));
         // Told once; a call that failed has changed nothing; an end without a begin says of whom nothing.
         assert_eq!(ask("         taskset-77  [001] ..... 8: sys_sched_setaffinity -> 0x0"), None);
         assert_eq!(ask("x-9 [001] ..... 7: sys_sched_setaffinity(pid: 1, len: 8, user_mask_ptr: 7f)"), None);
@@ -200,6 +337,46 @@ mod tests {
     }
 
     #[test]
+    fn events_that_were_lost_are_counted_and_no_name_makes_some() {
+        assert_eq!([lost("CPU:0 [LOST 34 EVENTS]"), lost("CPU:17 [LOST EVENTS]\n"), lost("")], [34, 1, 0]);
+        assert_eq!(lost("CPU:0 [LOST 5 E-88 [000] ..... 5: sys_sched_setaffinity(pid: 0, len: 8, user_mask_ptr: 7f)"), 0);
+        let missed = Missed::default();
+        assert!(missed.notes().is_empty());
+        missed.calls.store(3, Ordering::Relaxed);
+        assert!(missed.notes()[0].starts_with("3 events of calls"));
+    }
+
+    #[test]
+    fn whom_a_caller_means_is_found_by_its_own_numbers() {
+        let own = rustix::thread::gettid().as_raw_nonzero().get();
+        assert_eq!(Call::of(own, 0), Call { by: own, about: 0, tid: own, numbers: OWN });
+        assert_eq!(Call::of(i32::MAX, 1), Call { by: i32::MAX, about: 1, tid: 1, numbers: UNKNOWN });
+        if super::super::has_foreign_pids() {
+            println!("skipped: numbers of other pid namespaces (needs the first one)");
+            return;
+        }
+        assert_eq!(Call::of(own, 1), Call { by: own, about: 1, tid: 1, numbers: OWN });
+        let started = std::process::Command::new("unshare").args(["-pf", "sleep", "60"]).stderr(std::process::Stdio::null()).spawn();
+        let Ok(mut outer) = started else { return println!("skipped: numbers of other pid namespaces (needs unshare)") };
+        let children = format!("/proc/{0}/task/{0}/children", outer.id());
+        let inner = || std::fs::read_to_string(&children).ok()?.trim().parse::<i32>().ok();
+        while inner().is_none() && outer.try_wait().unwrap().is_none() {
+            std::thread::yield_now();
+        }
+        if let Some(inner) = inner() {
+            let call = Call::of(inner, 1);
+            // Before 6.11 nobody tells.
+            assert!([0, inner].contains(&call.tid) && call.numbers == OTHER, "{call:?} {inner}");
+            assert_eq!(Call::of(inner, 0), Call { by: inner, about: 0, tid: inner, numbers: OWN });
+            // SAFETY: a child of this test's child, whose end that one waits for.
+            unsafe { libc::kill(inner, libc::SIGKILL) };
+        } else {
+            println!("skipped: numbers of other pid namespaces (needs root)");
+        }
+        let _ = outer.wait();
+    }
+
+    #[test]
     fn a_mask_is_told_as_the_kernel_tells_it() {
         let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
         let said = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap().trim().to_owned();
@@ -210,6 +387,8 @@ mod tests {
             ("0-2,4,64".to_owned(), String::new(), String::new())
         );
         assert_eq!(mask(-5), None);
-        assert_eq!(&answer(-5)[4..], [(-5i32).to_ne_bytes(), [0; 4]].concat());
+        let gone = answer(Call { tid: -5, by: 7, about: 9, numbers: UNKNOWN }, 1, "");
+        assert_eq!(gone[4..20], [-5i32, 7, 9, -1].map(i32::to_ne_bytes).concat());
+        assert_eq!(gone[20..], [&1u64.to_ne_bytes()[..], &[0; 4]].concat());
     }
 }

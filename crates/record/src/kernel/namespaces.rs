@@ -5,6 +5,7 @@
 
 use super::dump::{names, numbers};
 use super::netlink;
+use super::quiet::Quiet;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io;
@@ -68,7 +69,11 @@ pub fn in_each(work: &mut (dyn FnMut(&Namespace<'_>) + Send)) -> Missed {
     let names = &mut missed;
     // A thread that has entered a namespace does not come back, so it is one of its own.
     let done = std::thread::scope(|scope| {
+        let quiet = Quiet::here();
         let inside = move || {
+            if let Some(quiet) = quiet {
+                quiet.join();
+            }
             work(&Namespace { cookie: cookie(), path: None });
             let mut done = BTreeSet::from([own]);
             for tries in (0..TRIES).rev() {

@@ -8,6 +8,7 @@ use super::counters::{Counters, Grown};
 use super::dump;
 use super::masks::{self, Masks};
 use super::plan::{KernelError, Plan, Wish};
+use super::quiet::{Quiet, CALLS};
 use super::tidy;
 use crate::clock::Source as ClockSource;
 use crate::folder::Folder;
@@ -34,8 +35,6 @@ const SMALLEST_BUFFER: u64 = 1 << 20;
 const PERIOD: Duration = Duration::from_millis(100);
 /// Where the kernel wakes the thread, in percent of the buffer.
 const WAKE_AT: &str = "25";
-/// What the recorder's own system calls would be told by.
-const CALLS: [&str; 2] = ["raw_syscalls:sys_enter", "raw_syscalls:sys_exit"];
 /// After a wake-up that brought nothing (a CPU that went offline), so that the thread does not spin.
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -269,17 +268,20 @@ impl Source {
     /// From the return of this function on everything is recorded, and who was there before is known.
     pub fn begin(&mut self, clock: ClockSource) -> Result<(), KernelError> {
         let Some(instance) = &self.instance else { return Ok(()) };
-        // This thread is about to make thousands of system calls that nobody wants to see. Only they are left out: the interrupts that
-        // hit this thread, and whom it wakes, are the machine's.
         let quiet = self.quiet(instance);
         instance.start()?;
         self.clock = Some(clock);
         let lanes = std::mem::take(&mut self.lanes);
         let (wake, shared) = (Arc::clone(&self.wake), Arc::clone(&self.shared));
-        let thread = std::thread::Builder::new().name("longpole-kernel".to_owned()).spawn(move || drain(lanes, &wake, &shared));
+        let joins = quiet.clone();
+        let work = move || {
+            joins.join();
+            drain(lanes, &wake, &shared);
+        };
+        let thread = std::thread::Builder::new().name("longpole-kernel".to_owned()).spawn(work);
         self.thread = Some(thread.map_err(KernelError::io("start", "a thread"))?);
         if self.hears(CALLS[1]) && !super::has_foreign_pids() {
-            let begun = TraceFs::find().map_err(KernelError::from).and_then(|tracefs| Masks::begin(&tracefs, instance));
+            let begun = TraceFs::find().map_err(KernelError::from).and_then(|tracefs| Masks::begin(&tracefs, instance, clock));
             match begun {
                 Ok(masks) => self.masks = Some(masks),
                 Err(error) => self.oddities.push(format!("where threads may run is not known after it is changed: {error}")),
@@ -291,9 +293,7 @@ impl Source {
         dumped.map_err(KernelError::io("write", self.raw.join("state.jsonl")))?;
         self.description["state_dump"] = json!({ "begin": begin, "end": clock.now() });
         self.counters = Some(Counters::read(&|| clock.now()));
-        for (path, filter) in quiet {
-            instance.set(&path, &filter)?;
-        }
+        quiet.end().map_err(KernelError::io("set the filters of", instance.path()))?;
         self.describe()
     }
 
@@ -302,25 +302,10 @@ impl Source {
         self.description["events"].as_array().is_some_and(|names| names.iter().any(|known| known == event))
     }
 
-    /// Leaves out this thread's system calls. Returns the filters to be set when that is over; none that could not be set.
-    fn quiet(&self, instance: &Instance) -> Vec<(String, String)> {
-        if super::has_foreign_pids() {
-            // The kernel knows this thread by another number.
-            return Vec::new();
-        }
-        let tid = rustix::thread::gettid().as_raw_nonzero();
-        let mut quiet = Vec::new();
-        for name in CALLS.iter().filter(|name| self.hears(name)) {
-            let path = format!("events/{}/filter", name.replace(':', "/"));
-            let asked = self.description["filters"][*name].as_str();
-            let others = format!("common_pid != {tid}");
-            let filter = asked.map_or_else(|| others.clone(), |asked| format!("({asked}) && {others}"));
-            if instance.set(&path, &filter).is_ok() {
-                // 0 is no filter.
-                quiet.push((path, asked.unwrap_or("0").to_owned()));
-            }
-        }
-        quiet
+    /// Leaves out this thread's system calls, and those of the threads that join in.
+    fn quiet(&self, instance: &Instance) -> Quiet {
+        let asked = |name: &'static str| (name, self.description["filters"][name].as_str());
+        Quiet::begin(instance, CALLS.into_iter().filter(|name| self.hears(name)).map(asked).collect())
     }
 
     /// Bytes of pages so far.
@@ -336,10 +321,13 @@ impl Source {
     fn end(&mut self) -> Drained {
         let mut drained = Drained { oddities: std::mem::take(&mut self.oddities), ..Drained::default() };
         let Some(instance) = self.instance.take() else { return drained };
-        self.masks = None;
-        if let (Some(begin), Some(clock)) = (self.counters.take(), self.clock) {
-            self.quiet(&instance);
-            drained.grown = Some(begin.grown(&Counters::read(&|| clock.now())));
+        if let Some(clock) = self.clock {
+            // Until the instance is gone.
+            let _quiet = self.quiet(&instance);
+            if let Some(masks) = self.masks.take() {
+                drained.oddities.extend(masks.end(&instance, clock));
+            }
+            drained.grown = self.counters.take().map(|begin| begin.grown(&Counters::read(&|| clock.now())));
         }
         if let Err(error) = instance.stop() {
             drained.oddities.push(error.to_string());
@@ -585,7 +573,17 @@ mod tests {
         let tid = rustix::thread::gettid().as_raw_nonzero();
         assert_eq!(filter(&source, "sys_exit"), format!("(id != 9999) && common_pid != {tid}"));
         assert_eq!(filter(&source, "sys_enter"), format!("common_pid != {tid}"));
-        assert_eq!(quiet.len(), 2);
+        let helper = Quiet::here().unwrap();
+        let other = std::thread::spawn(move || {
+            helper.join();
+            rustix::thread::gettid().as_raw_nonzero()
+        });
+        let other = other.join().unwrap();
+        assert_eq!(filter(&source, "sys_enter"), format!("common_pid != {tid} && common_pid != {other}"));
+        let late = quiet.clone();
+        quiet.end().unwrap();
+        late.join();
+        assert_eq!((filter(&source, "sys_exit").as_str(), filter(&source, "sys_enter").as_str()), ("id != 9999", "none"));
         source.begin(clock).unwrap();
         assert_eq!((filter(&source, "sys_exit").as_str(), filter(&source, "sys_enter").as_str()), ("id != 9999", "none"));
         source.stop();

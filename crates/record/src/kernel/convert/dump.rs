@@ -210,7 +210,10 @@ fn process(value: &Value, layout: &Layout, people: &mut People, out: &mut Vec<u8
     let size = name.len().min(15);
     comm[..size].copy_from_slice(&name[..size]);
     people.knows(tid as i32, Person { pid: pid as i32, ppid: parent as i32, comm, prio: prio as i32 });
-    for number in [tid, tid, pid, pid, parent, parent] {
+    // From the recorder's pid namespace down to the thread's own.
+    let inner = |key: &str, otherwise: i64| value[key].as_array().and_then(|all| all.last()?.as_i64()).unwrap_or(otherwise);
+    let level = value["vtids"].as_array().map_or(0, |all| all.len().saturating_sub(1)) as i64;
+    for number in [tid, inner("vtids", tid), pid, inner("vpids", pid), parent, parent] {
         integer(out, number, I32);
     }
     out.extend_from_slice(&comm);
@@ -223,7 +226,7 @@ fn process(value: &Value, layout: &Layout, people: &mut People, out: &mut Vec<u8
         Some('X' | 'x') => DEAD,
         _ => UNNAMED,
     };
-    for number in [kind, MODE_UNKNOWN, NO_SUBMODE, status, 0] {
+    for number in [kind, MODE_UNKNOWN, NO_SUBMODE, status, level] {
         integer(out, number, I32);
     }
     integer(out, number(&value["ns_inum"], 0), U32);

@@ -1,10 +1,63 @@
 //! What the recorder has put among the kernel's events by the tracer's marker (see `masks`).
 
-use super::super::masks::MARK;
+use super::super::layout::encode::integer;
+use super::super::layout::{Int, Kind};
+use super::super::masks::{AT_END, MARK};
 use longpole_ftrace::{ByteOrder, EventFormat, Field};
+
+const TID: Int = Int { signed: true, ..Int::unsigned(32) };
+const NS: Int = Int::unsigned(64);
 
 pub struct Marks {
     number: Field,
+}
+
+/// A thread was asked where it may run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mask<'a> {
+    tid: i32,
+    /// Who had changed it, by which number, and whose numbers these are.
+    by: i32,
+    about: i32,
+    numbers: i32,
+    /// In ticks.
+    asked: u64,
+    list: &'a [u8],
+}
+
+impl Mask<'_> {
+    /// It is no answer to a call.
+    pub fn is_at_end(&self) -> bool {
+        self.numbers == AT_END
+    }
+
+    /// The class of those that are told at the end.
+    pub fn class_at_end() -> (String, Vec<(String, Kind)>) {
+        let fields = [("tid", Kind::Int(TID)), ("cpus_allowed", Kind::String), ("waited_ns", Kind::Int(NS))];
+        ("longpole_affinity_end".to_owned(), fields.map(|(name, kind)| (name.to_owned(), kind)).into())
+    }
+
+    /// The class in the trace.
+    pub fn class() -> (String, Vec<(String, Kind)>) {
+        let number = |name: &str| (name.to_owned(), Kind::Int(TID));
+        let fields = [number("tid"), ("cpus_allowed".to_owned(), Kind::String), number("by_tid"), number("about"), number("own_numbers")];
+        ("longpole_affinity".to_owned(), fields.into_iter().chain([("waited_ns".to_owned(), Kind::Int(NS))]).collect())
+    }
+
+    /// Of a mark that stands at `time`; `second` are the ticks of one.
+    pub fn write(&self, time: u64, second: u64, out: &mut Vec<u8>) {
+        integer(out, self.tid.into(), TID);
+        out.extend_from_slice(self.list);
+        out.push(0);
+        if !self.is_at_end() {
+            for number in [self.by, self.about, self.numbers] {
+                integer(out, number.into(), TID);
+            }
+        }
+        let waited = u128::from(time.saturating_sub(self.asked)) * 1_000_000_000;
+        // Rather too long than too short.
+        integer(out, i64::try_from(waited.div_ceil(u128::from(second.max(1)))).unwrap_or(i64::MAX), NS);
+    }
 }
 
 impl Marks {
@@ -12,17 +65,24 @@ impl Marks {
         Some(Marks { number: format.field("id")?.clone() })
     }
 
-    /// A thread, and the list of CPUs on which it may run. None: the mark is another one, or damaged.
-    pub fn mask<'a>(&self, record: &'a [u8], order: ByteOrder) -> Option<(i32, &'a [u8])> {
+    /// None: the mark is another one, or damaged.
+    pub fn mask<'a>(&self, record: &'a [u8], order: ByteOrder) -> Option<Mask<'a>> {
         if self.number.int(record, order).ok()? != i128::from(MARK) {
             return None;
         }
         let rest = record.get((self.number.offset + self.number.size) as usize..)?;
-        let word = |at: usize| Some(<[u8; 4]>::try_from(rest.get(at..at + 4)?).ok()?);
-        let (tid, length) = (i32::from_ne_bytes(word(0)?), u32::from_ne_bytes(word(4)?) as usize);
+        let (tid, rest) = rest.split_first_chunk()?;
+        let (by, rest) = rest.split_first_chunk()?;
+        let (about, rest) = rest.split_first_chunk()?;
+        let (numbers, rest) = rest.split_first_chunk()?;
+        let (asked, rest) = rest.split_first_chunk()?;
+        let (length, rest) = rest.split_first_chunk()?;
         // The kernel fills the record up.
-        let list = rest.get(8..8usize.checked_add(length)?)?;
-        list.iter().all(|byte| byte.is_ascii_digit() || matches!(byte, b'-' | b',')).then_some((tid, list))
+        let list = rest.get(..u32::from_ne_bytes(*length) as usize)?;
+        let (tid, by) = (i32::from_ne_bytes(*tid), i32::from_ne_bytes(*by));
+        let (about, numbers) = (i32::from_ne_bytes(*about), i32::from_ne_bytes(*numbers));
+        let mask = Mask { tid, by, about, numbers, asked: u64::from_ne_bytes(*asked), list };
+        list.iter().all(|byte| byte.is_ascii_digit() || matches!(byte, b'-' | b',')).then_some(mask)
     }
 }
 
@@ -35,10 +95,17 @@ mod tests {
         let text = "name: raw_data\nID: 19\nformat:\n\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\tfield:unsigned int id;\toffset:8;\tsize:4;\tsigned:0;\n\tfield:char buf[];\toffset:12;\tsize:0;\tsigned:0;\n";
         let marks = Marks::new(&EventFormat::parse("ftrace", text).unwrap()).unwrap();
         let record = |number: u32, tid: i32, length: u32, list: &[u8]| {
-            [&[0; 8], &number.to_ne_bytes()[..], &tid.to_ne_bytes(), &length.to_ne_bytes(), list].concat()
+            let (by, asked) = ([5i32, 6, 1].map(i32::to_ne_bytes), 1000u64.to_ne_bytes());
+            [&[0; 8], &number.to_ne_bytes()[..], &tid.to_ne_bytes(), by.as_flattened(), &asked, &length.to_ne_bytes(), list].concat()
         };
         let whole = record(MARK, 77, 3, b"0-1\0");
-        assert_eq!(marks.mask(&whole, ByteOrder::NATIVE), Some((77, &b"0-1"[..])));
+        let mask = marks.mask(&whole, ByteOrder::NATIVE).unwrap();
+        assert_eq!(mask, Mask { tid: 77, by: 5, about: 6, numbers: 1, asked: 1000, list: b"0-1" });
+        for (time, waited) in [(1000, 0), (900, 0), (1001, 334), (4000, 1_000_000)] {
+            let mut out = Vec::new();
+            mask.write(time, 3_000_000, &mut out);
+            assert_eq!(out[20..], u64::to_ne_bytes(waited), "{time}");
+        }
         for cut in 0..whole.len() - 1 {
             assert_eq!(marks.mask(&whole[..cut], ByteOrder::NATIVE), None, "{cut}");
         }
