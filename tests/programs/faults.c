@@ -2,7 +2,7 @@
  *  "locked" four threads take one lock in turn and hold it while they work, "unlocked" they work each for itself;
  *  "fresh"  memory is taken, touched and given back for each item, "kept" it is taken once;
  *  "beside" a thread waits behind one of higher priority while another CPU on which it may run is idle, "alone" it may run on that one CPU only. Prints for how
- *           many ms in all CPU 1 was idle meanwhile. */
+ *           many ms in all CPU 1 was idle meanwhile, and for how many the thread waited by the kernel's own account. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
@@ -134,6 +134,19 @@ static long long idle_ms(void)
     return idle < 0 ? -1 : idle * 1000 / sysconf(_SC_CLK_TCK);
 }
 
+static long long waited_ms(void)
+{
+    char path[64];
+    long long running, waiting = -1;
+    snprintf(path, sizeof path, "/proc/self/task/%d/schedstat", (int)waiter_tid);
+    FILE *stat = fopen(path, "r");
+    if (stat && fscanf(stat, "%lld %lld", &running, &waiting) != 2)
+        waiting = -1;
+    if (stat)
+        fclose(stat);
+    return waiting / 1000000;
+}
+
 static void behind(void)
 {
     pthread_t thread;
@@ -155,7 +168,7 @@ static void behind(void)
         work(3000000);
         nanosleep(&pause, 0);
     }
-    printf("%lld\n", idle_ms() - before);
+    printf("%lld %lld\n", idle_ms() - before, waited_ms());
     close(gate[1]);
     pthread_join(thread, 0);
 }

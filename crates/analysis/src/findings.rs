@@ -322,7 +322,7 @@ mod tests {
 
     #[test]
     fn the_built_in_findings_are_right() {
-        assert_eq!(Rules::built_in().unwrap().findings.len(), 18);
+        assert_eq!(Rules::built_in().unwrap().findings.len(), 23);
     }
 
     #[test]
