@@ -49,6 +49,8 @@ fn answer(command: &mut Command, source: &str) {
     assert_eq!((answer["source"].as_str(), answer["status"].as_u64()), (Some(source), Some(5)), "{said}");
     let threads = answer["threads"].as_array().unwrap();
     let mut expected_sum = 0;
+    let cpus = answer["cpus"].as_array().unwrap();
+    let interrupts: u64 = cpus.iter().flat_map(|cpu| [cpu["irq_ns"].as_u64(), cpu["softirq_ns"].as_u64()]).flatten().sum();
     let used: Vec<Vec<&str>> = said.lines().filter(|line| line.starts_with("used ")).map(|line| line.split(' ').collect()).collect();
     assert_eq!(used.len(), 3, "{said}");
     for words in used {
@@ -59,7 +61,11 @@ fn answer(command: &mut Command, source: &str) {
         // The kernel's clock of a thread counts interrupts, too, and where its scheduler's clock is late at a switch, time in which the thread only stood in the queue; looks come
         // every 10 ms; and a thread does a little after it has told.
         let queued = thread["runnable_ns"].as_u64().unwrap_or(0);
-        let least = if source == "kernel" { (used - used / 100 - 1_000_000).saturating_sub(queued) } else { used - used / 10 - 15_000_000 };
+        let least = if source == "kernel" {
+            (used - used / 100 - 1_000_000).saturating_sub(queued + interrupts)
+        } else {
+            used - used / 10 - 15_000_000
+        };
         assert!((least..used + used / 20 + 20_000_000).contains(&running), "{tid}: {used} {thread:#}");
         if let (Some(cycles), Some(total)) = (cycles, answer["total_cycles"].as_u64()) {
             let rate = total as f64 / answer["total_ns"].as_u64().unwrap() as f64;
