@@ -162,8 +162,10 @@ impl Composer {
     /// It executes a program of its own, be it of the recorder's name.
     pub(super) fn is_own_program(&mut self, at: u32) {
         let thread = &self.threads[at as usize];
-        let executed = thread.linux.is_some_and(|id| self.linux.threads[id.0 as usize].executed);
-        if !executed || !thread.recorder || !thread.forked_by_recorder {
+        let of_kernel = thread.linux.map(|id| &self.linux.threads[id.0 as usize]);
+        // A program of another name is another machine, and what forked it stays what it was.
+        let renamed = of_kernel.is_some_and(|of_kernel| of_kernel.name != thread.comm);
+        if renamed || !of_kernel.is_some_and(|of_kernel| of_kernel.executed) || !thread.recorder || !thread.forked_by_recorder {
             return;
         }
         let thread = &mut self.threads[at as usize];
