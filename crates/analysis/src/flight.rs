@@ -1,5 +1,7 @@
 //! A packet that is under way, and what is known of it.
 
+use crate::journeys::Wanted;
+use longpole_model::linux_net::Hop;
 use longpole_model::linux_watch::{CpuId, ThreadId, Waker};
 use longpole_model::names::NameId;
 use serde::Serialize;
@@ -156,6 +158,18 @@ pub struct Flight {
     /// A step of it is not in the trace.
     pub gap: bool,
     pub steps: Vec<Seen>,
+}
+
+impl Flight {
+    /// A step of it, if it is to be told.
+    pub fn see(&mut self, wanted: Wanted, hop: &Hop<'_>, what: &'static str) {
+        if self.number.is_none_or(|number| wanted != Wanted::Number(number) && wanted != Wanted::Slowest) || self.steps.len() >= 256 {
+            return;
+        }
+        let Flight { device, length, socket, .. } = *self;
+        let Hop { t_ns, cpu, by, call, .. } = *hop;
+        self.steps.push(Seen { t_ns, cpu, by, call, what, device, length: Some(length), socket });
+    }
 }
 
 /// A journey, told in full.

@@ -9,7 +9,7 @@
 
 mod sockets;
 
-use crate::flight::{End, Flight, Journey, Leg, Origin, Seen, Stage, Wakeup};
+use crate::flight::{End, Flight, Journey, Leg, Origin, Stage, Wakeup};
 use crate::packet_loss::{Loss, LossKind, Losses, Segments};
 use crate::samples::Samples;
 use longpole_model::hash::IdMap;
@@ -84,6 +84,8 @@ pub struct Journeys {
     readers: BTreeSet<(ThreadId, u64)>,
     /// Packets that were given up in a socket, whose place is kept there.
     kept: IdMap<u64, (u32, u64)>,
+    /// By id: packets that the kernel cut for their socket, whose own buffer has another packet by now.
+    cut: IdMap<u64, Flight>,
     /// At the start: protocol, port, process.
     pub dumped: Vec<(i64, u16, i32)>,
     cpus: Vec<CpuState>,
@@ -145,8 +147,12 @@ impl Journeys {
 
     /// A new packet in this buffer; what was there before is gone.
     fn begin(&mut self, hop: &Hop<'_>, packet: u64, origin: Origin, length: u32, stage: Stage) {
-        if let Some(old) = self.flights.remove(&packet) {
-            self.vanished(old);
+        match self.flights.remove(&packet) {
+            Some(old) if old.stage == Stage::Ready && old.segments > 1 && self.cut.len() < MOST_FLIGHTS => {
+                self.cut.insert(old.id, old);
+            }
+            Some(old) => self.vanished(old),
+            None => {}
         }
         self.kept.remove(&packet);
         self.next_id += 1;
@@ -200,14 +206,9 @@ impl Journeys {
     }
 
     fn see(&mut self, hop: &Hop<'_>, packet: u64, what: &'static str) {
-        let Some(wanted) = self.wanted else { return };
-        let Some(flight) = self.flights.get_mut(&packet) else { return };
-        if flight.number.is_none_or(|number| wanted != Wanted::Number(number) && wanted != Wanted::Slowest) || flight.steps.len() >= 256 {
-            return;
+        if let Some((wanted, flight)) = self.wanted.zip(self.flights.get_mut(&packet)) {
+            flight.see(wanted, hop, what);
         }
-        let Flight { device, length, socket, .. } = *flight;
-        let Hop { t_ns, cpu, by, call, .. } = *hop;
-        flight.steps.push(Seen { t_ns, cpu, by, call, what, device, length: Some(length), socket });
     }
 
     fn leg(&mut self, leg: Leg, begin_ns: i64, end_ns: i64, counted: bool) {
@@ -407,6 +408,9 @@ impl Journeys {
     }
 
     fn remove_if(&mut self, packet: u64, id: u64) -> Option<Flight> {
+        if let Some(cut) = self.cut.remove(&id) {
+            return Some(cut);
+        }
         self.flights.get(&packet).filter(|flight| flight.id == id)?;
         self.flights.remove(&packet)
     }
@@ -454,6 +458,8 @@ impl Journeys {
             // One of those into which the kernel cuts what it received.
             if let Some(whole) = self.flights.get_mut(&receiving).filter(|flight| flight.segments > 1) {
                 whole.segments -= 1;
+                let (socket, id) = (whole.socket, whole.id);
+                self.refused_piece(socket, id);
             }
         }
         if let Some(mut flight) = flight {
@@ -509,7 +515,8 @@ impl Journeys {
 
     /// To be called once, after the last event.
     pub fn finish(&mut self) {
-        let flights: Vec<Flight> = std::mem::take(&mut self.flights).into_values().collect();
+        let cut = std::mem::take(&mut self.cut).into_values();
+        let flights: Vec<Flight> = std::mem::take(&mut self.flights).into_values().chain(cut).collect();
         for flight in flights {
             let waits = match flight.stage {
                 Stage::Queued => flight.segments > 0,
@@ -529,6 +536,9 @@ impl Journeys {
     fn forget(&mut self) {
         for flight in self.flights.values_mut() {
             flight.gap = true;
+        }
+        for cut in std::mem::take(&mut self.cut).into_values() {
+            self.vanished(cut);
         }
         self.sockets.iter_mut().for_each(Socket::forget);
         self.kept.clear();

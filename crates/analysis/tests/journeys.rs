@@ -20,22 +20,22 @@ const READER: i32 = 20;
 const UDP: i64 = 17;
 const SOCKET: i64 = 0x5000;
 
-/// A kernel that sends on CPU 0 and reads on CPU 1.
-struct Net(Kernel);
+/// A kernel that sends on CPU 0 and reads on CPU 1, and into how many pieces what it sends is to be cut.
+struct Net(Kernel, i64);
 
 impl Net {
     fn new() -> Net {
         let mut kernel = Kernel::new(2);
         kernel.switch(BEGIN_NS, 0, 0, 0, SENDER);
         kernel.switch(BEGIN_NS, 1, 0, 0, READER);
-        Net(kernel)
+        Net(kernel, 0)
     }
 
     fn device(&mut self, t: i64, cpu: u32, event: &str, packet: i64, length: i64, device: &str) {
         let mut fields = vec![("skbaddr", Val::I(packet)), ("len", Val::I(length)), ("name", text(device))];
         match event {
             "net_dev_xmit" => fields.push(("rc", Val::I(0))),
-            "net_dev_start_xmit" => fields.push(("gso_segs", Val::I(0))),
+            "net_dev_start_xmit" => fields.push(("gso_segs", Val::I(self.1))),
             _ => {}
         }
         self.0.event(BEGIN_NS + t, cpu, event, &fields);
@@ -374,6 +374,36 @@ fn a_datagram_that_is_cut_is_the_first_of_the_queue() {
     let (answer, _, journeys) = net.answer();
     assert_eq!((answer.ends.read, answer.complete), (3, 3));
     assert_eq!(sum(&journeys, Leg::Socket), (1005 - 210) + (1105 - 510) + (1205 - 810));
+}
+
+#[test]
+fn of_a_buffer_that_is_cut_for_its_socket_all_datagrams_wait_although_its_memory_has_another_packet() {
+    let mut net = Net::new();
+    // The second buffer lies where the first one lay, and one of its four datagrams has no room.
+    net.1 = 4;
+    for n in 0..3 {
+        let t = 100 + 300 * n;
+        net.send(t, 0x1000, 4 * 100 + 28);
+        net.receive(t + 100, 0x1000, 4 * 100 + 28);
+        for piece in 0..4 {
+            if (n, piece) == (1, 3) {
+                net.drop(t + 120, 0x7000, 1, SOCKET, text("SOCKET_RCVBUFF"));
+            } else {
+                net.ready(t + 110 + piece, SOCKET);
+            }
+        }
+        net.softirq(t + 130, 0, "exit");
+    }
+    for n in 0..11 {
+        net.take(2000 + 100 * n, SOCKET, 100);
+    }
+    let (answer, _, journeys) = net.answer();
+    assert_eq!((answer.count, answer.ends.read, answer.complete), (3, 3, 3), "{:?}", answer.ends);
+    // The last datagram of each: the 4th, the 7th and the 11th read.
+    assert_eq!(sum(&journeys, Leg::Whole), (2305 - 100) + (2605 - 400) + (3005 - 700));
+    let (_, journeys) = net.read(Some(Wanted::Number(1)));
+    let told = journeys.told.unwrap();
+    assert_eq!((told.steps.last().unwrap().what, told.end_ns), ("receive call", BEGIN_NS + 2305));
 }
 
 #[test]

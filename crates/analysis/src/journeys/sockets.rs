@@ -156,9 +156,18 @@ impl Journeys {
         token.map_or(1, |token| token.left)
     }
 
+    /// One of the datagrams into which it was cut had no room any more.
+    pub(super) fn refused_piece(&mut self, socket: Option<u32>, id: u64) {
+        let queue = socket.and_then(|socket| self.sockets.get_mut(socket as usize)).map(|socket| &mut socket.queue);
+        if let Some(token) = queue.and_then(|queue| queue.iter_mut().rfind(|token| token.id == id)) {
+            token.left = token.left.saturating_sub(1).max(1);
+        }
+    }
+
     /// Whether it is still there, as far as anything told.
     fn is_held(&self, token: &Token) -> bool {
-        self.flights.get(&token.packet).is_some_and(|flight| flight.id == token.id)
+        self.cut.contains_key(&token.id)
+            || self.flights.get(&token.packet).is_some_and(|flight| flight.id == token.id)
             || self.kept.get(&token.packet).is_some_and(|(_, id)| *id == token.id)
     }
 
@@ -277,13 +286,13 @@ impl Journeys {
                 self.kept.remove(&packet);
                 continue;
             }
-            if skipped == at {
-                self.see(hop, packet, "receive call");
-            }
-            let Some(flight) = self.remove_if(packet, flight_id) else { continue };
+            let Some(mut flight) = self.remove_if(packet, flight_id) else { continue };
             if skipped < at {
                 self.vanished(flight);
                 continue;
+            }
+            if let Some(wanted) = self.wanted {
+                flight.see(wanted, hop, "receive call");
             }
             let woken = |wakeup: &Wakeup| wakeup.wake_ns >= flight.t_ns && wakeup.start_ns <= hop.t_ns;
             let wakeup = thread.and_then(|thread| place(&mut self.threads, thread.0).wakeup).filter(woken);
