@@ -40,6 +40,16 @@ impl Standing {
             _ => Scenario::scale(self.machine.as_deref().unwrap_or(&self.class), &self.state, 0.5),
         }
     }
+
+    /// Whether another machine has a considerable part of the path beside this one.
+    fn is_rival(&self, second: &Standing) -> bool {
+        self.kind != Kind::Runnable && !self.is_call && second.class != self.class && second.share + second.error >= 0.5 * self.share
+    }
+
+    /// What half of its time would bring if nothing else held back then.
+    fn promise(&self) -> f64 {
+        1.0 / (1.0 - 0.5 * self.share) - 1.0
+    }
 }
 
 /// The states of a path, the largest first.
@@ -249,7 +259,8 @@ fn reason(
         return Some(format!("that is below {}", percent(thresholds.min_share)));
     }
     if let Some(second) = standings.get(1) {
-        if first.share - second.share < first.error.hypot(second.error) {
+        // What one gains, the other loses: their errors go together.
+        if first.share - second.share < first.error + second.error {
             return Some(format!(
                 "{}::{} is not behind it beyond the noise ({} ± {})",
                 second.class,
@@ -269,7 +280,11 @@ fn reason(
     // Nor does it where a timer or a device is what decides then: in a replay they come when they came, which in a system that is faster they need not.
     let gain = fix.filter(|fix| !is_fixed(fix)).and_then(|fix| fix.gain).filter(|&gain| !first.is_call || gain > 0.0)?;
     let change = fix.map_or("", |fix| fix.change.as_str());
-    (gain < thresholds.min_gain).then(|| format!("{change} would bring {} only", percent(gain.max(0.0))))
+    if gain < thresholds.min_gain {
+        return Some(format!("{change} would bring {} only", percent(gain.max(0.0))));
+    }
+    let rival = standings.get(1).filter(|second| first.is_rival(second) && gain < thresholds.min_of_promise * first.promise())?;
+    Some(format!("{change} would bring {} only, since {}::{} is nearly as slow", percent(gain), rival.class, rival.state))
 }
 
 impl Beside<'_> {
