@@ -328,16 +328,17 @@ mod tests {
 
     #[test]
     fn a_wrong_finding_is_refused_with_its_line() {
+        let before = THRESHOLDS.lines().count();
         let error =
             refused("[[finding]]\nkind = \"k\"\nof = \"call\"\nwhen = \"depth > 1\"\nsubject = \"s\"\nadvice = \"a\"\nremedy = \"r\"\n");
-        assert_eq!(error.line, 20);
+        assert_eq!(error.line, before + 4);
         assert!(error.message.contains("unknown fact `depth`: expected one of machine, call"), "{error}");
         let error = refused(
             "[[finding]]\nkind = \"k\"\nof = \"call\"\nwhen = \"share > 1\"\nsubject = \"{queue}\"\nadvice = \"a\"\nremedy = \"r\"\n",
         );
-        assert_eq!(error.line, 21);
+        assert_eq!(error.line, before + 5);
         let error = refused("[[finding]]\nkind = \"k\"\nof = \"moon\"\n");
-        assert_eq!(error.line, 19);
+        assert_eq!(error.line, before + 3);
         let error =
             refused("[[finding]]\nkind = \"k\"\nof = \"call\"\nwhen = \"share >\"\nsubject = \"s\"\nadvice = \"a\"\nremedy = \"r\"\n");
         assert!(error.message.contains("column 8"), "{error}");
