@@ -342,6 +342,51 @@ fn fewer_calls_save_all_that_the_kernel_does_for_one() {
     assert_eq!((ns(&text, "batch c 2"), ns(&text, "batch c 4")), (320 - 8 * 18 / 2, 320 - 8 * 18 * 3 / 4));
 }
 
+/// A system call that waits, such as fsync: all of it is paid once for so many items, and what it gives to the disk is none of them.
+#[test]
+fn a_state_that_waits_is_a_call_when_it_is_named() {
+    let mut text = String::from("{\"t\":0,\"machine\":\"s\",\"state\":\"work\"}\n");
+    for item in 0..8u64 {
+        let mut say = |after: u64, machine: &str, what: &str| {
+            let _ = writeln!(text, "{{\"t\":{},\"machine\":\"{machine}\",{what}}}", 40 * item + after);
+        };
+        say(10, "s", "\"put\":\"done\",\"state\":\"fsync\"");
+        say(12, "s", "\"put\":\"disk\",\"n\":5");
+        say(12, "s", "\"blocked\":\"io\"");
+        say(32, "s", &format!("\"woken_by\":\"s\",\"at\":{},\"link\":\"disk\"", 40 * item + 12));
+        say(35, "s", "\"state\":\"fsync\"");
+        say(40, "s", "\"state\":\"work\"");
+    }
+    text += "{\"t\":320,\"end\":\"s\"}\n";
+    assert_eq!((ns(&text, "batch s::fsync 2"), ns(&text, "batch s::fsync 8")), (320 - 8 * 30 / 2, 320 - 8 * 30 * 7 / 8));
+}
+
+/// A thread of the kernel does what two have for it, one after the other: who comes earlier in a world does not wait until the other one, who keeps its times, has come.
+#[test]
+fn a_kernel_thread_serves_whoever_comes_first() {
+    let mut text = String::new();
+    for machine in ["a", "b", "k"] {
+        let _ = writeln!(text, "{{\"t\":0,\"machine\":\"{machine}\",\"state\":\"{}\"}}", if machine == "k" { "kernel" } else { "work" });
+    }
+    text += "{\"t\":0,\"machine\":\"k\",\"blocked\":\"work\"}\n";
+    for round in 0..4u64 {
+        let mut say = |after: u64, machine: &str, what: &str| {
+            let _ = writeln!(text, "{{\"t\":{},\"machine\":\"{machine}\",{what}}}", 100 * round + after);
+        };
+        for (from, of) in [(40, "b"), (90, "a")] {
+            say(from, of, "\"blocked\":\"k\"");
+            say(from, "k", &format!("\"woken_by\":\"{of}\""));
+            say(from, "k", "\"state\":\"kernel\"");
+            say(from + 10, of, "\"woken_by\":\"k\"");
+            say(from + 10, "k", "\"blocked\":\"work\"");
+            say(from + 10, of, "\"state\":\"work\"");
+        }
+    }
+    text += "{\"t\":400,\"end\":\"a\"}\n";
+    // The first time, it is busy for the other one for 5 ns.
+    assert_eq!((ns(&text, "a::work x1"), ns(&text, "a::work x0.5")), (400, 4 * 55 + 5));
+}
+
 /// A softirq that a worker raises at times of its own takes what others have sent before. Had that come earlier, it would have raised one itself.
 #[test]
 fn a_softirq_begins_for_what_has_come_first() {

@@ -2,17 +2,29 @@
 //!
 //! A call is a put into `rpc:NAME`, a signal one into a queue with `merge`. What is paid is the state in which the machine calls (if it takes
 //! no items in that state, too), and what the callee does until it replies or takes something else. With N items for each call, a call that served i items in the
-//! trace costs i/N of what it did.
+//! trace costs i/N of what it did. A state that was named is a call, too (a system call that waits): all from where it begins to where it ends is paid.
 
 use super::grammar::{Change, Scenario};
 use longpole_model::interaction::{MachineId, QueueId};
+use longpole_model::names::NameId;
 use std::collections::HashMap;
+
+/// That a scenario has it call less often.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    pub scenario: usize,
+    /// Items for each call.
+    pub items: f64,
+    /// The state that is paid for, if it was said.
+    state: Option<String>,
+    /// It has been in that state.
+    entered: Option<NameId>,
+}
 
 /// A machine that calls.
 #[derive(Clone, Debug, Default)]
 pub struct Caller {
-    /// Scenario, items for each call, and the state that is paid for, if it was said.
-    pub asked: Vec<(usize, f64, Option<String>)>,
+    pub asked: Vec<Asked>,
     /// Units moved through each queue, and how often it called.
     moved: HashMap<QueueId, u64>,
     count: u64,
@@ -34,6 +46,8 @@ const HARDLY_EVER: u64 = 20;
 pub struct Paid {
     pub by: MachineId,
     pub items: f64,
+    /// The state that is the call.
+    pub state: Option<NameId>,
 }
 
 impl Caller {
@@ -44,7 +58,7 @@ impl Caller {
             for change in &scenario.changes {
                 let Change::Batch { target, items } = change else { continue };
                 if let Some((_, state)) = target.ways.iter().find(|way| is(&way.0)) {
-                    asked.push((at, *items as f64, state.clone()));
+                    asked.push(Asked { scenario: at, items: *items as f64, state: state.clone(), entered: None });
                 }
             }
         }
@@ -66,6 +80,19 @@ impl Caller {
         (most as f64 / (self.count + 1) as f64).max(1.0)
     }
 
+    /// It is in a state of its own from now on; says whether that is a call.
+    pub fn enters(&mut self, name: NameId, text: &str) -> bool {
+        let named = self.asked.iter_mut().filter(|asked| asked.state.as_deref() == Some(text));
+        let is_call = named.map(|asked| asked.entered = Some(name)).count() > 0;
+        self.count += u64::from(is_call);
+        is_call
+    }
+
+    /// Scenarios in which this is paid less often, and once per how many items.
+    pub fn pays_less(&self, paid: Paid) -> impl Iterator<Item = (usize, f64)> + '_ {
+        self.asked.iter().filter(move |asked| asked.entered == paid.state).map(|asked| (asked.scenario, asked.items))
+    }
+
     /// It calls in this state.
     pub fn called(&mut self, key: u32) {
         self.states.entry(key).or_default().calls += 1;
@@ -74,7 +101,7 @@ impl Caller {
 
     /// Whether its time in a state belongs to the call.
     pub fn pays(&self, key: u32, state: &str) -> bool {
-        let said = self.asked.iter().any(|asked| asked.2.as_deref() == Some(state));
+        let said = self.asked.iter().any(|asked| asked.state.as_deref() == Some(state));
         said || self.states.get(&key).is_some_and(|state| state.calls > state.takes * HARDLY_EVER)
     }
 }

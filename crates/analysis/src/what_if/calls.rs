@@ -2,13 +2,14 @@
 //!
 //! Where only probes tell of a call, the caller waits for the reply itself: its wait, and what the callee does until it replies, are paid in parts. Where the kernel tells
 //! of the way, too (a call is a write, a wake-up and a read), all that the caller does from the put to the reply is one stretch, and all that the callee does since it was
-//! woken for it is another; each is paid as a whole when it is over, and at its full length until then, so that neither is made shorter twice.
+//! woken for it is another; each is paid as a whole when it is over, and at its full length until then, so that neither is made shorter twice. So is a state that is a call.
 
 use super::batch::Paid;
 use super::life::{Mark, Run};
 use super::ops::What;
 use super::{From, Kind, WhatIf};
 use longpole_model::interaction::{MachineId, QueueId};
+use longpole_model::names::NameId;
 use longpole_model::tokens::{Origin, Taken};
 
 impl WhatIf {
@@ -18,10 +19,11 @@ impl WhatIf {
         let life = self.life(machine);
         let (key, serving) = (life.key, life.serving);
         match (kind, &mut life.caller) {
+            (Kind::Calls | Kind::Signals, Some(_)) if life.inside.is_some() => life.inside,
             (Kind::Calls | Kind::Signals, Some(caller)) => {
                 let items = caller.items();
                 caller.called(key);
-                Some(Paid { by: machine, items })
+                Some(Paid { by: machine, items, state: None })
             }
             (Kind::Calls | Kind::Signals, None) => match life.run {
                 Run::Serves(paid) | Run::Served(paid) => Some(paid),
@@ -29,7 +31,8 @@ impl WhatIf {
             },
             (Kind::Replies, _) => life.serving.take(),
             (Kind::Items, caller) => {
-                if let Some(caller) = caller {
+                // What a call moves itself is none of the items that it is for.
+                if let Some(caller) = caller.as_mut().filter(|_| life.inside.is_none()) {
                     caller.moved(queue, n);
                 }
                 None
@@ -45,6 +48,7 @@ impl WhatIf {
         let kind = self.kind(queue);
         let life = self.life(machine);
         match (kind, life.run) {
+            _ if life.inside.is_some() => {}
             (Kind::Calls, _) if life.caller.is_some() && !life.asynchronous && life.calling.is_none() => {
                 life.calling = paid;
                 self.op(machine, What::Mark(Mark::Called));
@@ -58,7 +62,7 @@ impl WhatIf {
 
     /// Before a get. Says whether it ends a call whose whole way is told: the machine has waited for its end already.
     pub(super) fn end_call(&mut self, machine: MachineId, queue: QueueId, taken: &Taken<From>) -> bool {
-        if !self.is_batched || taken.units == 0 {
+        if !self.is_batched || taken.units == 0 || self.life(machine).inside.is_some() {
             return false;
         }
         let paid = if let Origin::From(from) = taken.cause { from.paid } else { None };
@@ -101,7 +105,7 @@ impl WhatIf {
             Kind::Items => {
                 life.serving = None;
                 life.took = true;
-                if let Some(caller) = &mut life.caller {
+                if let Some(caller) = life.caller.as_mut().filter(|_| life.inside.is_none()) {
                     caller.moved(queue, taken.units);
                 }
             }
@@ -133,6 +137,24 @@ impl WhatIf {
                 life.run = Run::Unknown;
                 self.less(machine, Mark::Woken, paid);
             }
+        }
+    }
+
+    /// It is in a state of its own: what was a call is over, and this may be one.
+    pub(super) fn enters(&mut self, machine: MachineId, name: NameId, text: &str) {
+        let life = self.life(machine);
+        let Some(caller) = &mut life.caller else { return };
+        if life.inside.is_some_and(|paid| paid.state == Some(name)) {
+            return;
+        }
+        let items = caller.items();
+        let begins = caller.enters(name, text);
+        let paid = begins.then_some(Paid { by: machine, items, state: Some(name) });
+        if let Some(before) = std::mem::replace(&mut life.inside, paid) {
+            self.less(machine, Mark::Entered, before);
+        }
+        if begins {
+            self.op(machine, What::Mark(Mark::Entered));
         }
     }
 

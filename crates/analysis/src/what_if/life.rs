@@ -42,12 +42,16 @@ pub struct Life {
     pub serving: Option<Paid>,
     /// It has called and does nothing but wait for the reply, as far as is known.
     pub calling: Option<Paid>,
+    /// It is in a state that is a call by itself.
+    pub inside: Option<Paid>,
     /// It did something else once while it waited for a reply.
     pub asynchronous: bool,
     /// What it does since it was woken.
     pub run: Run,
     /// What it did last before it waited, nobody else has caused: it came by a timer, or why is not known.
     pub alone: bool,
+    /// It is a thread of the kernel, which does what others have for it, one thing after the other and each for itself.
+    pub serves_anyone: bool,
     pub replay: Replay,
 }
 
@@ -55,6 +59,7 @@ pub struct Life {
 pub enum Mark {
     Woken,
     Called,
+    Entered,
 }
 
 /// For whom a machine works since it was woken.
@@ -103,8 +108,8 @@ pub struct Replay {
     pub formerly: Option<Box<[f64]>>,
     /// When it ended what it did as a context before this.
     pub ended: Option<Box<[f64]>>,
-    /// When it was woken, and when it called; and the end of its trail then.
-    pub marks: [Option<(Box<[f64]>, u64)>; 2],
+    /// When it was woken, when it called, and when it came into a state that is a call; and the end of its trail then.
+    pub marks: [Option<(Box<[f64]>, u64)>; 3],
     /// What comes next need not wait for what it did last, where it comes before that began.
     pub anew: bool,
     /// Those worlds in which the room of the queue in question is another one: their times before it was asked for.
@@ -128,7 +133,7 @@ impl Life {
             began: None,
             formerly: None,
             ended: None,
-            marks: [None, None],
+            marks: [None, None, None],
             anew: false,
             saved: Vec::new(),
             base: None,
@@ -155,9 +160,11 @@ impl Life {
             took: false,
             serving: None,
             calling: None,
+            inside: None,
             asynchronous: false,
             run: Run::Unknown,
             alone: false,
+            serves_anyone: false,
             replay,
         }
     }

@@ -553,9 +553,10 @@ impl WhatIf {
     fn part(&self, paid: Paid, bits: &mut Vec<u64>) -> Vec<(usize, f64)> {
         bits.resize(self.layout.words(), u64::MAX);
         let caller = self.lives.get(paid.by.0 as usize).and_then(|life| life.caller.as_ref());
-        let asked = caller.into_iter().flat_map(|caller| &caller.asked);
-        asked
-            .flat_map(|&(scenario, items, _)| {
+        caller
+            .into_iter()
+            .flat_map(|caller| caller.pays_less(paid))
+            .flat_map(|(scenario, items)| {
                 let part = paid.items / items;
                 if part < 1.0 {
                     bits[(scenario + 1) / 64] &= !(1 << ((scenario + 1) % 64));

@@ -62,9 +62,12 @@ impl Scale {
                 self.states.insert(format!("{name}::{state}"));
             }
         }
+        // Who was preempted is runnable.
+        let runnable = matches!(key, Key::State { state: State::Runnable, .. });
+        let is_called = |name: &str| name == state || runnable && name == "preempted";
         let mut row: Row = None;
         for (scenario, which, target, factor) in &self.scales {
-            if !target.ways.iter().any(|(machine, state)| state.as_ref() == Some(&words[3]) && is_of(words, machine)) {
+            if !target.ways.iter().any(|(machine, state)| state.as_deref().is_some_and(|state| is_called(state)) && is_of(words, machine)) {
                 continue;
             }
             let met = &mut self.met[*scenario][*which];

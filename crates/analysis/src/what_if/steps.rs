@@ -165,15 +165,15 @@ impl WhatIf {
             return;
         }
         let key = life.key;
-        let mut paid = life.serving.filter(|_| life.calling.is_none());
+        let mut paid = life.serving.filter(|_| life.calling.is_none() && life.inside.is_none());
         let (took, state) = (std::mem::take(&mut life.took), life.state);
         if let Some(caller) = &mut life.caller {
             if took {
                 caller.takes(key);
             }
             let text = if let State::Named(name) = state { vocabulary.names.text(name) } else { "run" };
-            if life.calling.is_none() && caller.pays(key, text) {
-                paid = Some(Paid { by: machine, items: caller.items() });
+            if life.calling.is_none() && life.inside.is_none() && caller.pays(key, text) {
+                paid = Some(Paid { by: machine, items: caller.items(), state: None });
             }
         }
         self.op(machine, What::Own { key, paid });
@@ -221,7 +221,7 @@ impl WhatIf {
     /// What it waited for is met next. What a machine does at times of its own does not hold up what others have for it, where that comes before.
     fn anew(&mut self, machine: MachineId, by: MachineId) {
         let life = self.life(machine);
-        if std::mem::replace(&mut life.alone, by == machine) || life.context.is_some() {
+        if std::mem::replace(&mut life.alone, by == machine) || life.context.is_some() || life.serves_anyone {
             self.op(machine, What::Anew);
         }
     }
@@ -241,6 +241,9 @@ impl WhatIf {
     fn state(&mut self, vocabulary: &Vocabulary, machine: MachineId, name: NameId) {
         let text = vocabulary.names.text(name);
         let (preempted, asleep) = (text == "preempted", text == "asleep");
+        if text == "kernel" {
+            self.life(machine).serves_anyone = true;
+        }
         let state = match named(vocabulary, name) {
             State::Named(_) if preempted => State::Runnable,
             state => state,
@@ -261,6 +264,9 @@ impl WhatIf {
             }
         } else {
             self.run(vocabulary, machine);
+            if self.is_batched && !asleep {
+                self.enters(machine, name, text);
+            }
             if asleep && self.life(machine).on_cpu {
                 self.leave_cpu(vocabulary, machine, Leaving::Done);
             }
