@@ -137,6 +137,23 @@ fn an_interrupt_has_the_lineage_of_the_request_that_it_completes() {
     );
 }
 
+/// Whoever issues requests does it for many: what one of them leads to has nothing of the other.
+#[test]
+fn of_requests_that_one_softirq_completes_each_leads_on_by_itself() {
+    let mut kernel = two_cpus();
+    let requests = [77, 88].map(|sector| [("dev", Val::I(8 << 20)), ("sector", Val::I(sector))]);
+    kernel.event(110, 0, "block_rq_issue", &requests[0]);
+    kernel.event(130, 0, "block_rq_issue", &requests[1]);
+    kernel.switch(140, 0, 11, 2, 0);
+    kernel.softirq(500, 1, 4, "entry");
+    kernel.event(510, 1, "block_rq_complete", &requests[0]);
+    kernel.event(515, 1, "block_rq_complete", &requests[1]);
+    kernel.waking(520, 1, 11, 0);
+    kernel.softirq(530, 1, 4, "exit");
+    kernel.switch(540, 0, 0, 0, 11);
+    assert_eq!(path(&kernel), "100-130 t11::run, 130-515 disk 8:0::disk, 515-520 softirq BLOCK cpu1::BLOCK, 520-540 t11::runnable");
+}
+
 #[test]
 fn what_a_device_brings_from_outside_is_told_as_such() {
     let mut kernel = two_cpus();

@@ -159,14 +159,14 @@ impl Composer {
     }
 
     /// The context turns to what another one has sent or asked for, at this time. It handles several requests and packets in a row, and none of them is the cause of what
-    /// the next one leads to: so that is another life of it.
-    pub(super) fn turns_to(&mut self, cpu: CpuId, by: Waker, of: MachineId, t: u64) {
+    /// the next one leads to: so that is another life of it. Packets of one sender go on together (`is_stream`); whoever issues requests does it for many.
+    pub(super) fn turns_to(&mut self, cpu: CpuId, by: Waker, (of, is_stream): (MachineId, bool), t: u64) {
         let Waker::Context { id, .. } = by else { return };
         let now = self.now;
         let place = self.contexts.cpu(cpu).open.len().saturating_sub(1);
         let Some(open) = self.contexts.cpu(cpu).open.last_mut().filter(|open| open.id == id) else { return };
         // What it has sent itself meanwhile is caused by what it does now.
-        let same = open.of == Some(of) || of == open.machine && t >= open.since;
+        let same = is_stream && open.of == Some(of) || of == open.machine && t >= open.since;
         let again = open.caused && !same;
         if again {
             (open.caused, open.raise, open.timer, open.since) = (false, None, false, now);

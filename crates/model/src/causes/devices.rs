@@ -148,7 +148,7 @@ impl Composer {
         }
         match self.who(catalogue, Some(cpu), by) {
             Some(machine) => {
-                self.turns_to(cpu, by, of, t);
+                self.turns_to(cpu, by, (of, false), t);
                 self.take(machine, token);
                 self.has_taken(Some(cpu), by);
             }
@@ -245,7 +245,7 @@ impl Composer {
                     Some(packet) if packet.by == machine => return,
                     Some(packet) => {
                         self.devices.packets.remove(&hop.packet);
-                        self.turns_to(hop.cpu, hop.by, packet.by, packet.t);
+                        self.turns_to(hop.cpu, hop.by, (packet.by, true), packet.t);
                         self.take(machine, packet.token);
                         self.has_taken(Some(hop.cpu), hop.by);
                     }
@@ -293,7 +293,7 @@ impl Composer {
                 // Another packet in the same buffer is longer.
                 let Some(packet) = known.filter(|packet| hop.length <= packet.length) else { return };
                 self.devices.packets.remove(&hop.packet);
-                self.turns_to(hop.cpu, hop.by, packet.by, packet.t);
+                self.turns_to(hop.cpu, hop.by, (packet.by, true), packet.t);
                 self.take(machine, packet.token);
                 self.has_taken(Some(hop.cpu), hop.by);
             }
