@@ -17,6 +17,7 @@ static const char HELP[] =
     "  --signals=eager|batched          others are signalled after each packet, or once per handled batch\n"
     "  --checksum=full|incremental      checksums are summed anew over the whole packet, or updated\n"
     "  --slow                           all five faults: exceptions, exact, 8, eager, full\n"
+    "  --one-in=N                       the faults but the batch fall on one packet in N (default 1)\n"
     "\n"
     "What to run:\n"
     "  --route=ip|udp                   kind of routing rule (default udp)\n"
@@ -100,6 +101,8 @@ Options parse_options(int argc, char **argv)
 			o.signals_eager = choice(name, value, "eager", "batched");
 		else if (name == "--checksum")
 			o.checksum_full = choice(name, value, "full", "incremental");
+		else if (name == "--one-in")
+			o.one_in = static_cast<uint32_t>(number(name, value, 1, UINT32_MAX));
 		else if (name == "--route")
 			o.route_udp = choice(name, value, "udp", "ip");
 		else if (name == "--bytes")

@@ -16,6 +16,7 @@ struct Options {
 	uint32_t batch = 150;
 	bool signals_eager = false;
 	bool checksum_full = false;
+	uint32_t one_in = 1; // each fault but the batch falls on one packet of so many
 
 	bool route_udp = true; // no fault: which kind of rule is looked for
 	bool direct = false;   // source to sink without the router: the baseline

@@ -50,6 +50,7 @@ private:
 	enum class Blocked { NOT, NO_PACKET, NO_ACK_SPACE, NO_SUBMIT_SPACE, NO_FRAME };
 
 	Blocked forward_batch();
+	bool has_faults();
 	void forward_packet();
 	bool route(uint8_t *frame, uint32_t length);
 	void move_deadline(Route &);
@@ -71,6 +72,8 @@ private:
 	bool timer_gone_ = false;
 	uint32_t packets_ = 0; // written to the submit queue, not yet published
 	uint32_t acks_ = 0;    // the same for the ack queue
+	bool faulty_ = true; // this packet has the faults
+	uint64_t dice_ = 1;
 	uint64_t until_capture_; // of 2^64 where nothing is to be captured
 	uint64_t dropped_ = 0;
 };
@@ -128,9 +131,10 @@ void Router::wake_others(bool unasked)
 // too early by now; when it comes, whoever has not expired is looked after again.
 void Router::move_deadline(Route &route)
 {
-	uint64_t now = o_.timeouts_exact ? now_ns() : now_;
+	const bool exact = o_.timeouts_exact && faulty_;
+	uint64_t now = exact ? now_ns() : now_;
 	route.deadline_ns = now + ROUTE_LIFETIME_NS;
-	if (!o_.timeouts_exact && armed_)
+	if (!exact && armed_)
 		return;
 	uint64_t earliest = routes_.earliest();
 	timer_gone_ |= !timer_.trigger_once(earliest > now ? earliest - now : 0);
@@ -162,7 +166,7 @@ bool Router::route(uint8_t *frame, uint32_t length)
 	{
 		LONGPOLE_SPAN(N_LOOKUP);
 		const Destination d{key.dst_ip, key.dst_port};
-		rule = o_.lookup_exceptions ? rules_.find_by_exceptions(d) : rules_.find(d);
+		rule = o_.lookup_exceptions && faulty_ ? rules_.find_by_exceptions(d) : rules_.find(d);
 	}
 	if (!rule)
 		return false;
@@ -184,7 +188,7 @@ bool Router::route(uint8_t *frame, uint32_t length)
 
 	LONGPOLE_SPAN(N_CHECKSUM);
 	const uint16_t old = load16(frame + UDP_CHECKSUM);
-	if (o_.checksum_full) {
+	if (o_.checksum_full && faulty_) {
 		store16(frame + IP_CHECKSUM, full_ip(frame));
 		if (old)
 			store16(frame + UDP_CHECKSUM, full_udp(frame, length));
@@ -205,6 +209,15 @@ bool Router::route(uint8_t *frame, uint32_t length)
 	return true;
 }
 
+// Flows come in turn: every n-th packet would always be of the same ones.
+bool Router::has_faults()
+{
+	if (o_.one_in == 1)
+		return true;
+	dice_ = dice_ * 6364136223846793005u + 1442695040888963407u;
+	return (dice_ >> 33) % o_.one_in == 0;
+}
+
 void Router::forward_packet()
 {
 	const Descriptor d = in_.submit.peek(0);
@@ -218,6 +231,7 @@ void Router::forward_packet()
 			prefetch_to_write(later);
 
 	uint8_t *frame = in_.frame(d);
+	faulty_ = has_faults();
 	const bool capture = --until_capture_ == 0;
 	if (capture)
 		until_capture_ = o_.capture;
@@ -245,7 +259,7 @@ void Router::forward_packet()
 Router::Blocked Router::forward_batch()
 {
 	LONGPOLE_SPAN(N_FORWARD);
-	if (!o_.timeouts_exact)
+	if (!o_.timeouts_exact || o_.one_in > 1)
 		now_ = now_ns();
 	LONGPOLE_QUEUE_SIZE(source_submit, in_.submit.available());
 	collect_acks();
@@ -288,7 +302,7 @@ Router::Blocked Router::forward_batch()
 			break;
 		}
 		forward_packet();
-		if (o_.signals_eager) {
+		if (o_.signals_eager && faulty_) {
 			hand_over();
 			acknowledge();
 			wake_others(true);
