@@ -270,7 +270,8 @@ fn reason(
             ));
         }
     }
-    if handovers(path, beside.is_recorder) == 0 {
+    // Who waits for a CPU waits for those that have it.
+    if first.kind != Kind::Runnable && handovers(path, beside.is_recorder) == 0 {
         return Some("no machine waits for another".to_owned());
     }
     if beside.mostly_idle(first) {
@@ -278,7 +279,10 @@ fn reason(
     }
     // Who calls once for more items than were tried loses by that; nothing follows from it.
     // Nor does it where a timer or a device is what decides then: in a replay they come when they came, which in a system that is faster they need not.
-    let gain = fix.filter(|fix| !is_fixed(fix)).and_then(|fix| fix.gain).filter(|&gain| !first.is_call || gain > 0.0)?;
+    let fix = fix.filter(|fix| !is_fixed(fix));
+    // How the kernel would use another CPU is not known: it brings so much at most.
+    let gain = if first.kind == Kind::Runnable { fix.and_then(|fix| fix.gain_high) } else { fix.and_then(|fix| fix.gain) };
+    let gain = gain.filter(|&gain| !first.is_call || gain > 0.0)?;
     let change = fix.map_or("", |fix| fix.change.as_str());
     if gain < thresholds.min_gain {
         return Some(format!("{change} would bring {} only", percent(gain.max(0.0))));

@@ -110,6 +110,8 @@ pub struct WhatIf {
     options: Options,
     layout: Layout,
     scale: Scale,
+    /// In each world, the largest factor of a state.
+    most: Vec<f64>,
     keys: Keys,
     rows: Vec<Row>,
     /// Of each link's key.
@@ -156,9 +158,11 @@ impl WhatIf {
     pub fn new(options: Options) -> WhatIf {
         let layout = Layout { scenarios: options.scenarios.len() };
         let lanes = layout.len();
+        let scale = Scale::new(&options.scenarios);
         WhatIf {
             layout,
-            scale: Scale::new(&options.scenarios),
+            most: scale.most(layout),
+            scale,
             keys: Keys::default(),
             rows: Vec::new(),
             delays: Vec::new(),

@@ -342,6 +342,23 @@ fn fewer_calls_save_all_that_the_kernel_does_for_one() {
     assert_eq!((ns(&text, "batch c 2"), ns(&text, "batch c 4")), (320 - 8 * 18 / 2, 320 - 8 * 18 * 3 / 4));
 }
 
+/// Two share a CPU: who has half of the work is put off half as often, and who shares it with whoever has half, half as long. Since when it had the CPU the first time is not known.
+#[test]
+fn who_is_preempted_waits_as_long_as_its_work_is() {
+    let mut text = String::from("{\"t\":0,\"machine\":\"hog\",\"state\":\"runnable\"}\n{\"t\":0,\"machine\":\"w\",\"state\":\"runnable\"}\n{\"t\":1,\"machine\":\"w\",\"state\":\"work\"}\n");
+    for round in 0..4u64 {
+        for (t, off, on) in [(11, "w", "hog"), (31, "hog", "w")] {
+            let t = 30 * round + t;
+            let _ = writeln!(
+                text,
+                "{{\"t\":{t},\"machine\":\"{off}\",\"state\":\"preempted\"}}\n{{\"t\":{t},\"machine\":\"{on}\",\"state\":\"work\"}}"
+            );
+        }
+    }
+    text += "{\"t\":131,\"end\":\"w\"}\n";
+    assert_eq!(["w::work x1", "w::work x0.5", "w::work x2", "hog::work x0.5"].map(|change| ns(&text, change)), [131, 76, 241, 91]);
+}
+
 /// A system call that waits, such as fsync: all of it is paid once for so many items, and what it gives to the disk is none of them.
 #[test]
 fn a_state_that_waits_is_a_call_when_it_is_named() {

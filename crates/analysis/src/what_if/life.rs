@@ -18,6 +18,8 @@ pub struct Life {
     pub block: Option<Block>,
     /// Since when it waits for a CPU.
     pub ready: Option<u64>,
+    /// The name of that wait.
+    pub waits_as: State,
     /// It has left its CPU until a time of its own.
     pub asleep: bool,
     /// It is known to have a CPU.
@@ -147,6 +149,7 @@ impl Life {
             state: State::Run,
             block: None,
             ready: None,
+            waits_as: State::Runnable,
             asleep: false,
             on_cpu: false,
             off: None,

@@ -1,7 +1,7 @@
 //! What machines do in the worlds: each machine's operations in their order, and those of different machines as soon as what they need is there.
 
 use super::batch::Paid;
-use super::lanes::{self, KEPT, OBSERVED};
+use super::lanes::{self, Row, Slots, KEPT, OBSERVED};
 use super::life::Mark;
 use super::trail::{self, Kind, Node};
 use super::{EndMark, WhatIf};
@@ -156,6 +156,37 @@ pub enum How {
     Reaction,
     /// It had been there already; why the wait went on is not known.
     After,
+}
+
+/// What somebody did on a CPU until it was taken away. Who shares a CPU is put off as often as its time there is long: with half of the time it waits half as long.
+#[derive(Clone, Copy)]
+struct Turn<'a> {
+    came: &'a [f64],
+    left: &'a [f64],
+    /// In each world: the largest factor of a state.
+    most: &'a [f64],
+}
+
+impl<'a> Turn<'a> {
+    fn of(off: Left, slots: &'a Slots, most: &'a [f64]) -> Turn<'a> {
+        Turn { came: slots.lanes(off.came), left: slots.lanes(off.slot), most }
+    }
+
+    /// Its length in a world, as a part of that in the trace. What it would wait for there with the CPU in its hand is no work.
+    fn part(&self, lane: usize) -> f64 {
+        let unchanged = self.left[KEPT] - self.came[KEPT];
+        // When it came to the CPU is not known, or it did nothing there.
+        if self.came[KEPT] <= 0.0 || unchanged <= 0.0 {
+            return 1.0;
+        }
+        ((self.left[lane] - self.came[lane]) / unchanged).clamp(0.0, self.most[lane])
+    }
+
+    fn add(&self, v: &mut [f64], ns: f64, row: &Row) {
+        for (lane, v) in v.iter_mut().enumerate() {
+            *v += ns * row.as_ref().map_or(1.0, |row| row[lane]) * self.part(lane);
+        }
+    }
 }
 
 /// Operations that may wait, all machines together.
@@ -619,10 +650,14 @@ impl WhatIf {
         let replay = &mut self.lives[machine.0 as usize].replay;
         replay.past.jump(replay.t, t, &replay.v, replay.node, most);
         let row = &self.rows[key as usize];
+        let turn = off.filter(|off| off.why == Leaving::Taken).map(|off| Turn::of(off, &self.slots, &self.most));
         let Some(Left { slot, came, busy: busy_slot, chain, why }) = left else {
             self.scratch.copy_from_slice(&replay.v);
             replay.takes_cpu(None);
-            lanes::add(&mut replay.v, ns, row);
+            match turn {
+                Some(turn) => turn.add(&mut replay.v, ns, row),
+                None => lanes::add(&mut replay.v, ns, row),
+            }
             for scenario in (0..layout.scenarios).filter(|&scenario| self.scale.cpus(scenario) > 0) {
                 let [lane, bare] = layout.of(scenario);
                 let extra = self.extra.entry((host, scenario)).or_insert_with(|| vec![0.0; self.scale.cpus(scenario) as usize]);
@@ -651,7 +686,10 @@ impl WhatIf {
         for lane in KEPT..layout.len() {
             let own = self.scratch[lane];
             let until = match off {
-                Some(_) => own + rest + before.map_or(0.0, |before| busy[lane] - before[lane]),
+                Some(_) => {
+                    let wait = rest + before.map_or(0.0, |before| busy[lane] - before[lane]);
+                    own + wait * turn.map_or(1.0, |turn| turn.part(lane))
+                }
                 // Who takes a CPU away does not wait until work is done there: the kernel decided how long.
                 None if why == Leaving::Taken => own + waited,
                 // Where it would have been ready before the other took the CPU, it has to wait for it no longer than it did: else whoever comes at a fixed time (a timer, a
@@ -690,7 +728,10 @@ impl WhatIf {
             replay.v[bare] = self.scratch[bare];
         }
         replay.takes_cpu(Some(self.slots.lanes(busy_slot)));
-        lanes::add(&mut replay.v, ns, row);
+        match turn {
+            Some(turn) => turn.add(&mut replay.v, ns, row),
+            None => lanes::add(&mut replay.v, ns, row),
+        }
         let node = Node { before: replay.node, other: self.slots.node(slot), ns, key, kind: Kind::After };
         replay.node = self.trail.meet(node, &self.bits);
     }
@@ -773,7 +814,7 @@ impl WhatIf {
     }
 }
 
-fn slots(what: &What) -> [Option<u32>; 4] {
+fn slots(what: &What) -> [Option<u32>; 6] {
     let first = match *what {
         What::Publish { slot, .. }
         | What::Unlock { slot, .. }
@@ -782,12 +823,14 @@ fn slots(what: &What) -> [Option<u32>; 4] {
         | What::Lock { slot, .. }
         | What::PublishWork { slot }
         | What::Interrupted { slot, .. } => Some(slot),
-        What::PublishStay { came, busy } => return [Some(came), Some(busy), None, None],
+        What::PublishStay { came, busy } => return [Some(came), Some(busy), None, None, None, None],
         What::Start { left, off, .. } => {
-            return [left.map(|left| left.slot), left.map(|left| left.came), left.map(|left| left.busy), off.map(|off| off.busy)]
+            let (left, off) = (left.map(|left| [left.slot, left.came, left.busy]), off.map(|off| [off.slot, off.came, off.busy]));
+            let at = |of: Option<[u32; 3]>, at: usize| of.map(|of| of[at]);
+            return [at(left, 0), at(left, 1), at(left, 2), at(off, 0), at(off, 1), at(off, 2)];
         }
         What::Arrive { below, .. } => below,
         _ => None,
     };
-    [first, None, None, None]
+    [first, None, None, None, None, None]
 }

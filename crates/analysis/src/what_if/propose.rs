@@ -1,6 +1,6 @@
 //! What to try where nobody said it: the states that decide, the queues that were full; then, which fixes in which order.
 
-use super::answer::{Answer, Prediction};
+use super::answer::{Answer, Prediction, Share};
 use super::grammar::Scenario;
 
 /// States that are tried.
@@ -17,7 +17,7 @@ const LEAST_GAIN: f64 = 0.01;
 /// Which scenarios to try first, from an answer without any.
 pub fn first(answer: &Answer) -> Vec<Scenario> {
     let mut tried: Vec<Scenario> = Vec::new();
-    for share in answer.shares.iter().filter(|share| share.scales && share.share >= LEAST_SHARE) {
+    for share in answer.shares.iter().filter(|share| share.scales && share.share >= LEAST_SHARE && !is_wait_for_cpu(share)) {
         // Machines of a class have their states together.
         let scenario = Scenario::scale(share.class_or_link(), &share.state, 0.5);
         if tried.len() < STATES && !tried.contains(&scenario) {
@@ -25,11 +25,16 @@ pub fn first(answer: &Answer) -> Vec<Scenario> {
         }
     }
     tried.extend(answer.full.iter().take(QUEUES).map(|(queue, capacity, _)| Scenario::capacity(queue, capacity.saturating_mul(4))));
-    let waits = answer.shares.iter().filter(|share| share.state == "runnable" && share.class != "link").map(|share| share.share);
+    let waits = answer.shares.iter().filter(|share| is_wait_for_cpu(share)).map(|share| share.share);
     if waits.sum::<f64>() >= LEAST_SHARE {
         tried.push(Scenario::cpus(1));
     }
     tried
+}
+
+/// It waits for a CPU, which is no state that a fix could make shorter by itself.
+pub fn is_wait_for_cpu(share: &Share) -> bool {
+    matches!(share.state.as_str(), "runnable" | "preempted") && share.class != "link"
 }
 
 /// Fixes, each the best one after those before it.

@@ -62,12 +62,9 @@ impl Scale {
                 self.states.insert(format!("{name}::{state}"));
             }
         }
-        // Who was preempted is runnable.
-        let runnable = matches!(key, Key::State { state: State::Runnable, .. });
-        let is_called = |name: &str| name == state || runnable && name == "preempted";
         let mut row: Row = None;
         for (scenario, which, target, factor) in &self.scales {
-            if !target.ways.iter().any(|(machine, state)| state.as_deref().is_some_and(|state| is_called(state)) && is_of(words, machine)) {
+            if !target.ways.iter().any(|(machine, state)| state.as_ref() == Some(&words[3]) && is_of(words, machine)) {
                 continue;
             }
             let met = &mut self.met[*scenario][*which];
@@ -82,6 +79,15 @@ impl Scale {
             layout.of(*scenario).into_iter().for_each(|lane| row[lane] *= factor);
         }
         row
+    }
+
+    /// In each world, the largest factor of a state; 1 at least.
+    pub fn most(&self, layout: Layout) -> Vec<f64> {
+        let mut most = vec![1.0; layout.len()];
+        for (scenario, _, _, factor) in &self.scales {
+            layout.of(*scenario).into_iter().for_each(|lane| most[lane] = f64::max(most[lane], *factor));
+        }
+        most
     }
 
     /// CPUs that a scenario adds to each host.

@@ -261,6 +261,8 @@ impl WhatIf {
                     self.leave_cpu(vocabulary, machine, if preempted { Leaving::Taken } else { Leaving::PutOff });
                 }
                 self.life(machine).ready = Some(now);
+                // What it is called.
+                self.life(machine).waits_as = if preempted { State::Named(name) } else { State::Runnable };
             }
         } else {
             self.run(vocabulary, machine);
@@ -284,11 +286,12 @@ impl WhatIf {
         let found = free.iter().rposition(|cpu| cpu.1 == now).or_else(|| (0..free.len()).min_by_key(|&at| free[at].1));
         let cpu = found.map(|at| free.remove(at));
         let ns = now - cpu.map_or(ready, |cpu| cpu.1.max(ready)).min(now);
-        let key = self.state_key(vocabulary, machine, State::Runnable);
+        let waits_as = self.life(machine).waits_as;
+        let key = self.state_key(vocabulary, machine, waits_as);
         let (left, off) = (cpu.map(|cpu| cpu.0), self.life(machine).off.take());
         self.op(machine, What::Start { left, off, ns: ns as f64, key, host });
         if let Some(off) = off {
-            self.slots.release(off.busy);
+            self.forget_cpu(off);
         }
         let chain = left.map_or_else(|| self.new_chain(), |left| left.chain);
         if let Some(left) = left {
@@ -315,7 +318,7 @@ impl WhatIf {
         self.op(machine, What::PublishStay { came: left.came, busy: left.busy });
         self.op(machine, What::Publish { slot: left.slot, at: now });
         if why != Leaving::Done {
-            self.slots.hold(left.busy);
+            [left.slot, left.came, left.busy].into_iter().for_each(|slot| self.slots.hold(slot));
             self.life(machine).off = Some(left);
         }
         let free = self.cpus.entry(host).or_default();
@@ -577,7 +580,7 @@ impl WhatIf {
             }
             self.caused(machine);
             let life = self.life(machine);
-            (life.block, life.ready, life.state) = (None, Some(now), State::Runnable);
+            (life.block, life.ready, life.state, life.waits_as) = (None, Some(now), State::Runnable, State::Runnable);
             self.is_woken(machine);
             return self.look(vocabulary, machine);
         }
@@ -676,7 +679,7 @@ impl WhatIf {
             self.leave_cpu(vocabulary, machine, Leaving::Done);
         }
         if let Some(off) = self.life(machine).off.take() {
-            self.slots.release(off.busy);
+            self.forget_cpu(off);
         }
         let life = self.life(machine);
         (life.exists, life.block, life.ready, life.context) = (false, None, None, None);
