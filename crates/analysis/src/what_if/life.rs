@@ -105,6 +105,9 @@ pub struct Replay {
     pub came: Box<[f64]>,
     /// For how long that CPU had been had by then, since it is known.
     pub busy: Box<[f64]>,
+    /// The same, and as much later as it waited for something with the CPU in its hand; while it has one.
+    pub works_since: Box<[f64]>,
+    pub has_cpu: bool,
     /// When it last began to do something after a wait, or as a context; and the time before that.
     pub began: Option<Box<[f64]>>,
     pub formerly: Option<Box<[f64]>>,
@@ -132,6 +135,8 @@ impl Life {
             work: None,
             came: vec![0.0; lanes].into(),
             busy: vec![0.0; lanes].into(),
+            works_since: vec![0.0; lanes].into(),
+            has_cpu: false,
             began: None,
             formerly: None,
             ended: None,
@@ -182,16 +187,34 @@ impl Replay {
     /// It has got a CPU, now.
     pub fn takes_cpu(&mut self, busy: Option<&[f64]>) {
         self.came.copy_from_slice(&self.v);
+        self.works_since.copy_from_slice(&self.v);
+        self.has_cpu = true;
         match busy {
             Some(busy) => self.busy.copy_from_slice(busy),
             None => self.busy.fill(0.0),
         }
     }
 
-    /// It leaves that CPU, now.
-    pub fn leaves_cpu(&mut self) {
-        for ((busy, v), came) in self.busy.iter_mut().zip(&self.v).zip(&self.came) {
-            *busy += (v - came).max(0.0);
+    /// It leaves that CPU, now. `stay`: for how long it worked there; 0: since when it had it is not known.
+    pub fn leaves_cpu(&mut self, stay: &mut [f64]) {
+        self.has_cpu = false;
+        for (lane, stay) in stay.iter_mut().enumerate() {
+            let worked = (self.v[lane] - self.works_since[lane]).max(0.0);
+            self.busy[lane] += worked;
+            *stay = if self.came[lane] > 0.0 { worked } else { 0.0 };
+        }
+    }
+
+    /// What comes next changes its time, and is no work.
+    pub fn pauses(&mut self) {
+        if self.has_cpu {
+            self.works_since.iter_mut().zip(&self.v).for_each(|(since, v)| *since -= v);
+        }
+    }
+
+    pub fn resumes(&mut self) {
+        if self.has_cpu {
+            self.works_since.iter_mut().zip(&self.v).for_each(|(since, v)| *since += v);
         }
     }
 

@@ -99,9 +99,10 @@ pub enum What {
     PublishWork {
         slot: u32,
     },
-    /// When it got the CPU that it leaves, and for how long that has been had by then.
+    /// When it got the CPU that it leaves, for how long it worked there, and for how long all have by then.
     PublishStay {
         came: u32,
+        stay: u32,
         busy: u32,
     },
     /// A context on top of it has ended, which did so much.
@@ -129,6 +130,8 @@ pub enum What {
 pub struct Left {
     pub slot: u32,
     pub came: u32,
+    /// For how long that one worked there.
+    pub stay: u32,
     /// For how long it has been had since it is known.
     pub busy: u32,
     /// Which CPU that is.
@@ -161,25 +164,23 @@ pub enum How {
 /// What somebody did on a CPU until it was taken away. Who shares a CPU is put off as often as its time there is long: with half of the time it waits half as long.
 #[derive(Clone, Copy)]
 struct Turn<'a> {
-    came: &'a [f64],
-    left: &'a [f64],
+    stay: &'a [f64],
     /// In each world: the largest factor of a state.
     most: &'a [f64],
 }
 
 impl<'a> Turn<'a> {
     fn of(off: Left, slots: &'a Slots, most: &'a [f64]) -> Turn<'a> {
-        Turn { came: slots.lanes(off.came), left: slots.lanes(off.slot), most }
+        Turn { stay: slots.lanes(off.stay), most }
     }
 
-    /// Its length in a world, as a part of that in the trace. What it would wait for there with the CPU in its hand is no work.
+    /// Its length in a world, as a part of that in the trace. 1 where it is not known when it came, or it did nothing.
     fn part(&self, lane: usize) -> f64 {
-        let unchanged = self.left[KEPT] - self.came[KEPT];
-        // When it came to the CPU is not known, or it did nothing there.
-        if self.came[KEPT] <= 0.0 || unchanged <= 0.0 {
+        let unchanged = self.stay[KEPT];
+        if unchanged <= 0.0 {
             return 1.0;
         }
-        ((self.left[lane] - self.came[lane]) / unchanged).clamp(0.0, self.most[lane])
+        (self.stay[lane] / unchanged).clamp(0.0, self.most[lane])
     }
 
     fn add(&self, v: &mut [f64], ns: f64, row: &Row) {
@@ -455,13 +456,13 @@ impl WhatIf {
                 self.slots.release(slot);
                 return woken;
             }
-            What::PublishStay { came, busy } => {
-                replay.leaves_cpu();
+            What::PublishStay { came, stay, busy } => {
+                replay.leaves_cpu(&mut self.scratch);
                 woken = self.slots.fill(came, &replay.came, trail::NONE);
+                woken.extend(self.slots.fill(stay, &self.scratch, trail::NONE));
                 woken.extend(self.slots.fill(busy, &replay.busy, trail::NONE));
                 replay.came.fill(0.0);
-                self.slots.release(came);
-                self.slots.release(busy);
+                [came, stay, busy].into_iter().for_each(|slot| self.slots.release(slot));
                 return woken;
             }
             What::Interrupted { slot, key } => {
@@ -567,6 +568,7 @@ impl WhatIf {
             replay.node = self.trail.meet(node, &self.bits);
         }
         let (known, bare) = (..layout.bare().start, layout.bare());
+        replay.pauses();
         match (how, row) {
             (How::Carried, Some(row)) => lanes::later_scaled(&mut replay.v, other, ns, row),
             (How::Carried, None) => lanes::later(&mut replay.v, other, ns),
@@ -578,6 +580,7 @@ impl WhatIf {
         if how == How::After {
             replay.v[kept].iter_mut().for_each(|v| *v += ns);
         }
+        replay.resumes();
     }
 
     /// Lanes of the worlds in which less is paid, and which part of it; a bit for each of the others.
@@ -651,7 +654,7 @@ impl WhatIf {
         replay.past.jump(replay.t, t, &replay.v, replay.node, most);
         let row = &self.rows[key as usize];
         let turn = off.filter(|off| off.why == Leaving::Taken).map(|off| Turn::of(off, &self.slots, &self.most));
-        let Some(Left { slot, came, busy: busy_slot, chain, why }) = left else {
+        let Some(Left { slot, came, busy: busy_slot, chain, why, .. }) = left else {
             self.scratch.copy_from_slice(&replay.v);
             replay.takes_cpu(None);
             match turn {
@@ -814,7 +817,7 @@ impl WhatIf {
     }
 }
 
-fn slots(what: &What) -> [Option<u32>; 6] {
+fn slots(what: &What) -> [Option<u32>; 5] {
     let first = match *what {
         What::Publish { slot, .. }
         | What::Unlock { slot, .. }
@@ -823,14 +826,14 @@ fn slots(what: &What) -> [Option<u32>; 6] {
         | What::Lock { slot, .. }
         | What::PublishWork { slot }
         | What::Interrupted { slot, .. } => Some(slot),
-        What::PublishStay { came, busy } => return [Some(came), Some(busy), None, None, None, None],
+        What::PublishStay { came, stay, busy } => return [Some(came), Some(stay), Some(busy), None, None],
         What::Start { left, off, .. } => {
-            let (left, off) = (left.map(|left| [left.slot, left.came, left.busy]), off.map(|off| [off.slot, off.came, off.busy]));
-            let at = |of: Option<[u32; 3]>, at: usize| of.map(|of| of[at]);
-            return [at(left, 0), at(left, 1), at(left, 2), at(off, 0), at(off, 1), at(off, 2)];
+            let (left, off) = (left.map(|left| [left.slot, left.came, left.busy]), off.map(|off| [off.stay, off.busy]));
+            let of_left = |at: usize| left.map(|left| left[at]);
+            return [of_left(0), of_left(1), of_left(2), off.map(|off| off[0]), off.map(|off| off[1])];
         }
         What::Arrive { below, .. } => below,
         _ => None,
     };
-    [first, None, None, None, None, None]
+    [first, None, None, None, None]
 }

@@ -314,11 +314,12 @@ impl WhatIf {
             self.life(machine).chain = self.new_chain();
         }
         let (now, host, chain) = (self.now, vocabulary.host_id(machine), self.life(machine).chain);
-        let left = Left { slot: self.slots.make(), came: self.slots.make(), busy: self.slots.make(), chain, why };
-        self.op(machine, What::PublishStay { came: left.came, busy: left.busy });
+        let [slot, came, stay, busy] = std::array::from_fn(|_| self.slots.make());
+        let left = Left { slot, came, stay, busy, chain, why };
+        self.op(machine, What::PublishStay { came, stay, busy });
         self.op(machine, What::Publish { slot: left.slot, at: now });
         if why != Leaving::Done {
-            [left.slot, left.came, left.busy].into_iter().for_each(|slot| self.slots.hold(slot));
+            [slot, came, stay, busy].into_iter().for_each(|slot| self.slots.hold(slot));
             self.life(machine).off = Some(left);
         }
         let free = self.cpus.entry(host).or_default();
@@ -330,9 +331,7 @@ impl WhatIf {
     }
 
     fn forget_cpu(&mut self, left: Left) {
-        self.slots.release(left.slot);
-        self.slots.release(left.came);
-        self.slots.release(left.busy);
+        [left.slot, left.came, left.stay, left.busy].into_iter().for_each(|slot| self.slots.release(slot));
     }
 
     /// What a machine knows now, for a token or a unit of room.
