@@ -194,7 +194,7 @@ def inside(namespace, *command):
 # The scenarios. Each returns the command that is recorded to its end; its place has the rest.
 
 
-def pipeline(fault, fixed):
+def pipeline(fault, fixed, *options):
     size = "1400" if fault.startswith("--checksum") else "64"
 
     def system(place):
@@ -205,7 +205,7 @@ def pipeline(fault, fixed):
         real = build.names().items()
         dealt = build.scramble(place.seed) if place.seed else {}
         place.names.update({name: dealt.get(macro, name) for macro, name in real})
-        return [str(program), f"--seconds={place.seconds}", f"--bytes={size}", fault, *([fixed] if place.fixed else [])]
+        return [str(program), f"--seconds={place.seconds}", f"--bytes={size}", *options, fault, *([fixed] if place.fixed else [])]
 
     return system
 
@@ -381,7 +381,7 @@ def datagrams(place):
 
 SYSTEMS = {
     "pipeline_lookup": pipeline("--lookup=exceptions", "--one-in=2"),
-    "pipeline_timeouts": pipeline("--timeouts=exact", "--one-in=2"),
+    "pipeline_timeouts": pipeline("--timeouts=exact", "--one-in=2", "--apart"),
     "pipeline_batch": pipeline("--batch=8", "--batch=16"),
     "pipeline_signals": pipeline("--signals=eager", "--one-in=2"),
     "pipeline_checksum": pipeline("--checksum=full", "--one-in=2"),

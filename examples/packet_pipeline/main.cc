@@ -13,6 +13,7 @@
 #include <poll.h>
 #include <random>
 #include <signal.h>
+#include <sched.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -134,12 +135,29 @@ Launcher::Launcher(const Options &options)
 	s_->timer_server = ends[1];
 }
 
+// On the first or the last of the CPUs that this process may use.
+static void stay_on(bool first)
+{
+	cpu_set_t all, one;
+	CPU_ZERO(&one);
+	if (sched_getaffinity(0, sizeof(all), &all))
+		return;
+	int at = -1;
+	for (int cpu = 0; cpu < CPU_SETSIZE && !(first && at >= 0); cpu++)
+		if (CPU_ISSET(cpu, &all))
+			at = cpu;
+	CPU_SET(at, &one);
+	sched_setaffinity(0, sizeof(one), &one);
+}
+
 void Launcher::start(Role role)
 {
 	pid_t pid = fork();
 	if (pid < 0)
 		die("packet_pipeline: fork");
 	if (pid == 0) {
+		if (s_->options.apart && (role == ROUTER || role == TIMER))
+			stay_on(role == ROUTER);
 		const std::string number = std::to_string(role), fd = std::to_string(fd_);
 		execl("/proc/self/exe", ROLE_NAMES[role], "--role", number.c_str(), fd.c_str(), nullptr);
 		die("packet_pipeline: exec");

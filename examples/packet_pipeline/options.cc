@@ -22,6 +22,7 @@ static const char HELP[] =
     "What to run:\n"
     "  --route=ip|udp                   kind of routing rule (default udp)\n"
     "  --direct                         source to sink, no router\n"
+    "  --apart                          router and timer server each stay on a CPU of their own\n"
     "  --bytes=N                        frame size, 64 to 1514 (default 64)\n"
     "  --seconds=S                      how long (default 4; 0: until interrupted)\n"
     "  --packets=N                      stop when the sink has received N\n"
@@ -71,6 +72,10 @@ Options parse_options(int argc, char **argv)
 		}
 		if (arg == "--direct") {
 			o.direct = true;
+			continue;
+		}
+		if (arg == "--apart") {
+			o.apart = true;
 			continue;
 		}
 		if (arg == "--slow") {

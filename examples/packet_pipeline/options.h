@@ -19,6 +19,7 @@ struct Options {
 	uint32_t one_in = 1; // each fault but the batch falls on one packet of so many
 
 	bool route_udp = true; // no fault: which kind of rule is looked for
+	bool apart = false;    // router and timer server each stay on a CPU of their own
 	bool direct = false;   // source to sink without the router: the baseline
 	uint32_t bytes = 64;   // of a frame, from the Ethernet header to the payload's end
 	double seconds = 4;    // 0: until SIGINT or SIGTERM
