@@ -108,7 +108,8 @@ class Trial:
         row = {"truth": named(expected.get("truth", "nothing"), names), "first": finding if lost else first, "verdict": first, "finding": finding, "text": verdict["text"]}
         wanted = named(expected["finding"], names) if "finding" in expected else None
         # Lost packets stand before the verdict.
-        row["right"] = (first in right and not lost) or bool(wanted and finding.startswith(wanted))
+        row["verdict_right"] = first in right and not lost
+        row["right"] = row["verdict_right"] or bool(wanted and finding.startswith(wanted))
         rows = folded(path, THRESHOLDS["windows"]["count"])
         shares = {f"{owner}::{state}": (share, error) for share, error, (owner, state) in rows}
         row["top"] = "::".join(rows[0][2])
@@ -156,6 +157,7 @@ class Trial:
         last = next((answer for answer in answers if not answer["right"]), answers[0])
         row = {**last, **middle, "name": self.name + (f" +{self.strength:.0%}" if self.strength else ""), "scenario": self.name, "runs": len(answers)}
         row["hits"] = sum(answer["right"] for answer in answers)
+        row["verdict_right"] = all(answer["verdict_right"] for answer in answers)
         row["right"] = row["hits"] == len(answers)
         row["profiler_right"] = all(answer["profiler_right"] for answer in answers)
         row["answers"] = answers
@@ -214,11 +216,13 @@ def sums(rows):
     all_of = lambda key: sum(all(row[key] for row in faults if row["scenario"] == name) for name in names)
     hits, runs = sum(row["hits"] for row in faults), sum(row["runs"] for row in faults)
     alarms, quiet = sum(row["runs"] - row["hits"] for row in controls), sum(row["runs"] for row in controls)
+    others = sorted({row["scenario"] for row in faults if row["right"] and not row["verdict_right"]})
     unknown = max(row["unknown"] for row in rows)
     errors = [(abs(row["predicted_error"]), row["name"]) for row in faults if row.get("predicted_error") is not None]
     refused = sorted({row["scenario"] for row in faults if row.get("change") and row["predicted"] is None})
     lines = [
         ("scenarios right in all runs", f"{all_of('right')} of {len(names)} ({hits} of {runs} runs), the profiler's {all_of('profiler_right')}", all_of("right") >= bar["hits"] * len(names)),
+        ("of these by the first finding, not the verdict", ", ".join(others) or "none", True),
         ("false alarms", f"{alarms} of {quiet} runs on {len(controls)} controls", alarms <= bar["false_alarms"]),
         ("unknown, worst", f"{percent(unknown)} %", unknown <= bar["unknown_share"]),
         ("not predicted", ", ".join(refused) or "none", len(refused) <= bar["refusals"]),
@@ -284,7 +288,7 @@ def main():
 
 def broken(expected, strength, runs, why):
     """A system that did not run is a wrong answer."""
-    row = dict.fromkeys(NUMBERS) | {"unknown": 0.0, "profiler_right": False, "profiler": "-", "right": False, "hits": 0, "runs": runs, "first": "FAILED", "text": why}
+    row = dict.fromkeys(NUMBERS) | {"unknown": 0.0, "profiler_right": False, "profiler": "-", "verdict_right": False, "right": False, "hits": 0, "runs": runs, "first": "FAILED", "text": why}
     return row | {"name": expected["name"] + (f" +{strength:.0%}" if strength else ""), "scenario": expected["name"], "truth": expected.get("truth", "nothing")}
 
 
