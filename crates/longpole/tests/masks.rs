@@ -245,7 +245,7 @@ fn what_a_killed_recorder_left_is_whole_after_the_next_verb_also_where_it_is_cop
     let own: u64 = info["names"].as_object().unwrap().keys().filter(|name| is_own(name)).map(|name| count(name)).sum();
     // What it had taken and not yet written when it was killed is lost, and counted.
     assert_eq!((events - own + missing, missing >= lost), (held + lost, true));
-    assert!(count("syscall_entry_write") >= 400_000, "{}", count("syscall_entry_write"));
+    assert!(count("syscall_entry_write") + missing >= 400_000, "{} and {missing} lost", count("syscall_entry_write"));
     assert!(!path.join("kernel/raw").exists());
     // Elsewhere, without any of this.
     let elsewhere = place.path("elsewhere");
