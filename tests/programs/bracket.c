@@ -16,13 +16,18 @@ static unsigned long calls;
 
 static void *work(void *argument)
 {
-	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
 	unsigned long next = (unsigned long)argument;
+	cpu_set_t allowed;
+	if (sched_getaffinity(0, sizeof allowed, &allowed) != 0)
+		return NULL;
 	for (unsigned long i = 0; i < calls; i++) {
 		if (i % 100 == 0) {
 			cpu_set_t set;
+			do
+				next++;
+			while (!CPU_ISSET(next % CPU_SETSIZE, &allowed));
 			CPU_ZERO(&set);
-			CPU_SET(next++ % (unsigned long)cpus, &set);
+			CPU_SET(next % CPU_SETSIZE, &set);
 			sched_setaffinity(0, sizeof set, &set);
 		}
 		LONGPOLE_BEGIN("bracket", i);

@@ -1,11 +1,13 @@
 /*
  * Numbered datagrams over UDP. `datagrams receive PORT ROOM PAUSE` takes them with a socket buffer of ROOM bytes (0: the system's) and a pause of PAUSE
- * microseconds after each, and says how many there were when none came for 400 ms. `datagrams send ADDRESS PORT COUNT SIZE PAUSE` sends them, with a pause after
+ * microseconds after each, and says how many there were when none came for 400 ms after SIGUSR1, the word that no more are sent. `datagrams send ADDRESS PORT COUNT SIZE PAUSE` sends them, with a pause after
  * every 16th.
  */
 #include <longpole/longpole.h>
 
 #include <arpa/inet.h>
+#include <errno.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,34 +16,51 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+static volatile sig_atomic_t over;
+
+static void is_over(int number)
+{
+	over = number;
+}
+
 static int receive(char **arg)
 {
 	int socket_fd = socket(AF_INET, SOCK_DGRAM, 0);
 	int room = atoi(arg[1]);
 	useconds_t pause = (useconds_t)atoi(arg[2]);
 	struct sockaddr_in at = { .sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(arg[0])) };
-	struct timeval wait = { .tv_sec = 10 };
+	struct timeval wait = { .tv_usec = 400000 };
 	static unsigned char data[65536];
-	unsigned received = 0, disorder = 0;
+	unsigned received = 0, disorder = 0, quiet = 0;
 	uint32_t number, next = 0;
 
-	if (room > 0)
+	/* Root may have more than net.core.rmem_max. */
+	if (room > 0 && setsockopt(socket_fd, SOL_SOCKET, SO_RCVBUFFORCE, &room, sizeof room) != 0)
 		setsockopt(socket_fd, SOL_SOCKET, SO_RCVBUF, &room, sizeof room);
+	setsockopt(socket_fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait);
+	signal(SIGUSR1, is_over);
 	if (bind(socket_fd, (struct sockaddr *)&at, sizeof at) != 0)
 		return 1;
-	for (;;) {
+	/* Half a minute: nobody will say it. */
+	while (quiet < 75) {
+		int was_over = over;
 		ssize_t size;
-		setsockopt(socket_fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait);
 		LONGPOLE_BEGIN("take");
 		size = recv(socket_fd, data, sizeof data, 0);
 		LONGPOLE_END("take");
-		if (size < (ssize_t)sizeof number)
-			break;
+		if (size < 0 && errno == EINTR)
+			continue;
+		if (size < (ssize_t)sizeof number) {
+			if (was_over)
+				break;
+			quiet++;
+			continue;
+		}
+		quiet = 0;
 		memcpy(&number, data, sizeof number);
 		disorder += number < next;
 		next = number + 1;
 		received++;
-		wait = (struct timeval){ .tv_usec = 400000 };
 		if (pause > 0)
 			usleep(pause);
 	}

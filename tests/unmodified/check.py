@@ -28,14 +28,13 @@ def run(*words, **options):
 
 
 @contextlib.contextmanager
-def server(*words, port, folder):
-    """A program that listens, in its own folder; it and its children end with this block."""
+def server(*words, port, folder, within=()):
+    """A program that listens, in its own folder; it and its children end with this block. `within`: the command that runs another where it listens."""
     with open(folder / "server.log", "wb") as log:
-        process = subprocess.Popen([str(word) for word in words], stdout=log, stderr=log, cwd=folder, start_new_session=True)
+        process = subprocess.Popen([str(word) for word in (*within, *words)], stdout=log, stderr=log, cwd=folder, start_new_session=True)
     try:
-        for _ in range(250):
-            # A namespace of its own has its own table; then only time tells.
-            if f":{port} " in run("ss", "-Hltn") or process.poll() is not None:
+        for _ in range(1000):
+            if f":{port} " in run(*within, "ss", "-Hltn") or process.poll() is not None:
                 break
             time.sleep(0.02)
         if process.poll() is not None:
@@ -59,8 +58,7 @@ def iperf3(folder, seconds):
         for name, address in zip(names, ("198.18.1.1/30", "198.18.1.2/30")):
             run("ip", "-n", name, "address", "add", address, "dev", "veth0")
             run("ip", "-n", name, "link", "set", "veth0", "up")
-        with server("ip", "netns", "exec", names[1], "iperf3", "-s", "-1", port=0, folder=folder):
-            time.sleep(0.2)
+        with server("iperf3", "-s", "-1", port=5201, folder=folder, within=("ip", "netns", "exec", names[1])):
             yield ["ip", "netns", "exec", names[0], "iperf3", "-c", "198.18.1.2", "-t", seconds]
     finally:
         for name in made:

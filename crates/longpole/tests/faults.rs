@@ -178,7 +178,7 @@ fn an_interrupt_away_from_its_consumer_is_found_and_one_beside_it_is_not() {
                 ask.display()
             );
             let run = Run::of(place, "sched,irq,softirq,net,syscall", &["sh", "-c", &both]);
-            run.finding("interrupt_away_from_consumer", "")
+            run.finding("interrupt_away_from_consumer", "python")
         };
         // Where the machine is busy, what else happens may have more of the time and of the path.
         let tries = if away { 4 } else { 1 };

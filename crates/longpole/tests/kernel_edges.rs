@@ -86,7 +86,7 @@ fn what_a_killed_util_left_is_removed_by_the_next_one() {
     let temporary = place.path("temporary");
     std::fs::create_dir(&temporary).unwrap();
     let left = || std::fs::read_dir(&temporary).unwrap().count();
-    let mut command = place.longpole(&["util", "--", "sleep", "0.5"]);
+    let mut command = place.longpole(&["util", "--", "sleep", "5"]);
     let mut child = Running::start(command.env("TMPDIR", &temporary).stdout(Stdio::null()).stderr(Stdio::null()));
     wait_for(|| left() == 1);
     signal(&child, "-KILL");
@@ -135,7 +135,8 @@ fn a_signal_ends_the_conversion_and_the_next_verb_does_it() {
         assert!(code == Some(128 + 15) && text.contains("the next verb that reads the recording converts them"), "{code:?}: {text}");
         assert!(kernel.join("raw/cpu0").exists() && !kernel.join(".converting").exists());
         let info = place.answer("info", &place.newest());
-        assert!(info["names"]["syscall_entry_write"].as_u64() >= Some(400_000), "{info}");
+        let known = |value: &Value| value.as_u64().unwrap_or(0);
+        assert!(known(&info["names"]["syscall_entry_write"]) + known(&info["lost"]) >= 500_000, "{info}");
         return;
     }
     println!("skipped: a signal during the conversion (it was over each time)");

@@ -1,5 +1,6 @@
 //! `longpole record` and the kernel: what is asked for is recorded, refused, or said to be missing.
 
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
@@ -156,13 +157,18 @@ fn a_verb_waits_for_another_that_converts() {
     let recording = pending();
     let held = hold(recording.path());
     std::fs::create_dir(recording.path().join("kernel/.converting")).unwrap();
-    let path = recording.path().to_owned();
-    let waiting = std::thread::spawn(move || verb(&["info", "--json"], &path));
-    std::thread::sleep(std::time::Duration::from_millis(1500));
+    let mut waiting = Command::new(env!("CARGO_BIN_EXE_longpole"));
+    waiting.args(["info", "--json"]).arg(recording.path()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut waiting = waiting.spawn().unwrap();
+    let mut told = String::new();
+    let mut lines = BufReader::new(waiting.stderr.take().unwrap());
+    while !told.contains("waiting for it") {
+        assert!(lines.read_line(&mut told).unwrap() > 0, "it did not wait: {told}");
+    }
     drop(held);
-    let output = waiting.join().unwrap();
-    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
-    assert!(said(&output).contains("waiting for it"), "{}", said(&output));
+    let status = waiting.wait().unwrap();
+    lines.read_to_string(&mut told).unwrap();
+    assert_eq!(status.code(), Some(0), "{told}");
     assert!(!recording.path().join("kernel/raw").exists());
 }
 

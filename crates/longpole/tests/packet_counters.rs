@@ -165,8 +165,8 @@ fn losses_while_the_counters_are_read_are_no_losses_without_an_event() {
     let Some(net) = Net::new("losses all the time") else { return };
     let place = Place::new();
     let program = place.build("datagrams", &[]);
-    // 16 at a time, for half a minute if nobody ends it.
-    let sender = ["netns", "exec", &net.name, &program, "send", "127.0.0.1", "7009", "1600000", "100", "200"];
+    // 16 at a time with pauses that are shorter than it takes to read, for some ten seconds if nobody ends it.
+    let sender = ["netns", "exec", &net.name, &program, "send", "127.0.0.1", "7009", "1600000", "100", "60"];
     let sender = Running::start(Command::new("ip").args(sender).stdout(Stdio::null()));
     let mut command = place.command(env!("CARGO_BIN_EXE_longpole"));
     command.args(["record", "--stacks", "none", "--kernel", "sched,net", "--", "sleep", "0.2"]);

@@ -19,6 +19,16 @@ struct Net {
     _alone: std::sync::MutexGuard<'static, ()>,
 }
 
+/// `bound PORT` waits until the program that was started last has the port, however long the machine takes to get there; `over` tells it that no more is sent, and
+/// waits for its end.
+const BOUND: &str = "
+bound() {
+    n=0
+    until grep -qs \":$(printf %04X $1) \" /proc/$!/net/udp; do n=$((n + 1)); [ $n -lt 1000 ]; sleep 0.02; done
+}
+over() { kill -USR1 $!; wait $!; }
+";
+
 static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
 impl Net {
@@ -73,6 +83,7 @@ impl Net {
     }
 
     fn record_with(&self, place: &Place, options: &[&str], script: &str) -> (PathBuf, String) {
+        let script = &format!("{BOUND}{script}");
         let mut command = place.command(env!("CARGO_BIN_EXE_longpole"));
         command.args(["record", "--kernel", "sched,irq,softirq,net,block,syscall"]).args(options).args(["--", "sh", "-ec", script]);
         let output = command.env("L", &self.names[0]).env("R", &self.names[1]).output().unwrap();
@@ -131,9 +142,9 @@ fn every_datagram_has_a_journey_and_those_a_full_socket_refused_are_named_with_t
     let backlog = softnet();
     // The second sender meets no socket.
     let script = format!(
-        "ip netns exec $R {program} receive 7000 4096 20 & sleep 0.2
+        "ip netns exec $R {program} receive 7000 4096 20 & bound 7000
          ip netns exec $L {program} send 10.76.0.2 7000 6000 600 200
-         wait
+         over
          ip netns exec $L {program} send 10.76.0.2 7001 50 100 0"
     );
     let (recording, output) = net.record(&place, &script);
@@ -168,7 +179,10 @@ fn every_datagram_has_a_journey_and_those_a_full_socket_refused_are_named_with_t
     let flow = flow(&answer, sender, reader);
     assert_eq!((&flow["packets"], &flow["complete"]), (&sent.into(), &sent.into()), "{flow:#}");
     assert_eq!((&flow["ends"]["read"], &flow["ends"]["lost"]), (&received.into(), &missing.into()), "{flow:#}");
-    assert!(answer["journeys"]["complete_share"].as_f64().unwrap() >= 0.99, "{:#}", answer["journeys"]);
+    // Others send, too, and some of that leaves the machine.
+    let all = &answer["journeys"];
+    let (count, complete) = (all["count"].as_f64().unwrap(), all["complete"].as_f64().unwrap());
+    assert!(complete >= sent as f64 && all["complete_share"].as_f64().unwrap() >= complete / count - 1e-6, "{all:#}");
     let legs = answer["journeys"]["legs"].as_array().unwrap();
     let count = |leg: &str| legs.iter().find(|line| line["leg"] == leg).unwrap()["count"].as_u64().unwrap();
     assert!(count("socket") >= received && count("send") >= sent && count("wire") >= sent, "{legs:#?}");
@@ -192,12 +206,12 @@ fn datagrams_that_a_token_bucket_drops_are_named_with_the_qdisc_the_device_and_w
     let place = Place::new();
     let program = place.build("datagrams", &[]);
     let left = &net.devices[0];
-    // The filter is there before the recording begins.
+    // The filter is there before the recording begins. The socket has room for all, however long its reader waits for a CPU.
     net.run(0, &["tc", "qdisc", "add", "dev", left, "root", "tbf", "rate", "40mbit", "burst", "16kb", "limit", "32kb"]);
     let script = format!(
-        "ip netns exec $R {program} receive 7000 0 0 & sleep 0.2
+        "ip netns exec $R {program} receive 7000 16000000 0 & bound 7000
          ip netns exec $L {program} send 10.76.0.2 7000 4000 1000 500
-         wait"
+         over"
     );
     let (recording, output) = net.record(&place, &script);
     let answer = packets(&place, &recording);
@@ -220,10 +234,10 @@ fn one_journey_is_told_step_by_step_with_its_frames_and_probes_and_each_loss_wit
     let program = place.build("datagrams", &[]);
     let device = format!("{}/{}", net.names[1], net.devices[1]);
     let script = format!(
-        "ip netns exec $R {program} receive 7000 0 0 & P=$!; sleep 0.2
+        "ip netns exec $R {program} receive 7000 0 0 & bound 7000
          ip netns exec $L {program} send 10.76.0.2 7000 20 333 1000
          ip netns exec $L {program} send 10.76.0.2 7001 5 444 0
-         wait $P"
+         over"
     );
     let (recording, _) = net.record_with(&place, &["--packets", &device], &script);
     let answer = packets(&place, &recording);
@@ -283,9 +297,9 @@ fn losses_are_those_of_the_socket_that_lay_at_the_address_then() {
     for n in 1..=4 {
         for (port, room, pause, count) in [(7100 + n, 2304, 30_000, 60), (7200 + n, 0, 0, 20)] {
             script += &format!(
-                "taskset -c 0 ip netns exec $R {program} receive {port} {room} {pause} & sleep 0.15
+                "taskset -c 0 ip netns exec $R {program} receive {port} {room} {pause} & bound {port}
                  ip netns exec $L {program} send 10.76.0.2 {port} {count} 200 100
-                 wait
+                 over
                  "
             );
         }
@@ -326,9 +340,9 @@ fn a_buffer_of_many_datagrams_is_lost_as_so_many() {
 s=socket.socket(socket.AF_INET,socket.SOCK_DGRAM); s.connect((\"10.76.0.2\",7301)); s.setsockopt(17,103,1000)
 for i in range(150): s.send(b\"x\"*20000); time.sleep(0.0002)";
     let script = format!(
-        "ip netns exec $R {program} receive 7301 8000000 0 & sleep 0.2
+        "ip netns exec $R {program} receive 7301 16000000 0 & bound 7301
          ip netns exec $L python3 -c '{send}'
-         wait"
+         over"
     );
     let (recording, output) = net.record(&place, &script);
     let answer = packets(&place, &recording);

@@ -117,6 +117,13 @@ fn rings(place: &Place) -> Vec<RingFile> {
     all
 }
 
+/// Waits until so many threads have written an event.
+fn begun(place: &Place, threads: usize) {
+    wait_for(|| {
+        rings(place).iter().filter(|ring| ring.head > 0).map(|ring| (ring.pid, ring.tid)).collect::<BTreeSet<_>>().len() >= threads
+    });
+}
+
 /// How many events threads wrote or lost whose numbers begin at 0, as the ring with the newest number says.
 fn counted<'a>(rings: impl Iterator<Item = &'a RingFile>) -> Option<u64> {
     rings.filter_map(|ring| ring.newest.map(|newest| (newest, newest + 1 + ring.lost_after))).max().map(|(_, counted)| counted)
@@ -165,7 +172,7 @@ fn kill_programs(place: &Place, recorder: &mut Child, children: &mut [Running]) 
 
 #[test]
 fn a_killed_program_leaves_what_it_wrote() {
-    let millis: &[u64] = if soak() { &[30, 50, 80, 120, 170, 240, 300, 500, 700, 1100] } else { &[30, 170] };
+    let millis: &[u64] = if soak() { &[5, 30, 60, 100, 150, 220, 280, 500, 700, 1100] } else { &[5, 150] };
     // Rings that lose, and rings that are replaced meanwhile.
     for (buffer, millis) in
         [&["--buffer", "64KiB"][..], &[]].into_iter().flat_map(|buffer| millis.iter().map(move |millis| (buffer, *millis)))
@@ -174,6 +181,7 @@ fn a_killed_program_leaves_what_it_wrote() {
         let program = place.build("numbered", &[]);
         let mut recorder = place.recorder(&[&["--all"], buffer].concat());
         let mut child = Running::start(place.command(&program).args(["4", "1000000000", "100", "5000"]).stdout(Stdio::null()));
+        begun(&place, 1);
         sleep(Duration::from_millis(millis));
         let rings = kill_programs(&place, &mut recorder, std::slice::from_mut(&mut child));
         let (threads, lost) = numbered(&place.newest());
@@ -221,13 +229,14 @@ fn a_program_killed_among_threads_that_are_being_born_leaves_what_it_wrote() {
 
 #[test]
 fn a_killed_recorder_and_its_successor_together_have_everything() {
-    // Not before the program can have begun: what it does while nobody records is nowhere.
-    let millis: &[u64] = if soak() { &[50, 65, 80, 100, 120, 150, 170, 200, 230, 330] } else { &[80, 330] };
+    let millis: &[u64] = if soak() { &[1, 15, 30, 50, 70, 100, 120, 150, 180, 280] } else { &[20, 260] };
     for &millis in millis {
         let place = Place::new();
         let program = place.build("numbered", &[]);
         let mut first = place.recorder(&["--all"]);
         let child = Running::start(place.command(&program).args(["4", "200000", "200", "60"]).stdout(Stdio::piped()));
+        // What it does while nobody records is nowhere, unless it was recorded when that began.
+        begun(&place, 4);
         sleep(Duration::from_millis(millis));
         first.kill().unwrap();
         first.wait().unwrap();
@@ -270,7 +279,8 @@ fn what_a_program_emits_over_twenty_recordings_is_recorded_or_counted() {
     let place = Place::new();
     let program = place.build("numbered", &[]);
     let child = Running::start(place.command(&program).args(["2", "1000000000000", "200", "4000"]).stdout(Stdio::piped()));
-    sleep(Duration::from_millis(50));
+    // Both threads go on from here to the end; nobody records yet, so they have no rings.
+    wait_for(|| std::fs::read_dir(format!("/proc/{}/task", child.id())).is_ok_and(|tasks| tasks.count() == 3));
     for cycle in 0..20 {
         // Half of them with rings that lose in every burst, half with rings that grow.
         let buffer: &[&str] = if cycle < 10 { &["--buffer", "32KiB"] } else { &[] };
@@ -343,7 +353,8 @@ fn copies_made_during_and_after_the_recording_are_read_alike_by_babeltrace2() {
     let program = place.build("numbered", &[]);
     let mut recorder = place.recorder(&["--all", "--buffer", "64KiB"]);
     let mut child = Running::start(place.command(&program).args(["4", "1000000000", "4000", "400"]).stdout(Stdio::null()));
-    sleep(Duration::from_millis(400));
+    begun(&place, 4);
+    sleep(Duration::from_millis(300));
     let copies = [place.path("during"), place.path("after")];
     let copy = |to: &Path| assert!(Command::new("cp").arg("-r").arg(place.newest()).arg(to).status().unwrap().success());
     copy(&copies[0]);

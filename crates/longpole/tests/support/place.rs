@@ -1,4 +1,5 @@
-//! A place of its own for real recordings: runtime directory, recordings, programs. Removed at the end.
+//! A place of its own for real recordings: runtime directory, recordings, programs. Removed at the end; that of a test that failed stays
+//! where LONGPOLE_KEEP_FAILED is set.
 #![allow(dead_code)]
 
 use std::io::Read;
@@ -10,6 +11,15 @@ use std::time::Duration;
 
 pub struct Place {
     folder: tempfile::TempDir,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if std::thread::panicking() && std::env::var_os("LONGPOLE_KEEP_FAILED").is_some() {
+            self.folder.disable_cleanup(true);
+            println!("kept: {}", self.folder.path().display());
+        }
+    }
 }
 
 impl Place {
@@ -80,11 +90,12 @@ impl Place {
 
     /// Starts `longpole record ARGUMENTS` and waits until it records.
     pub fn recorder(&self, arguments: &[&str]) -> Running {
-        let before = self.recordings().len();
         let child = Running::start(self.longpole(&["record"]).args(arguments).stdout(Stdio::null()).stderr(Stdio::piped()));
-        wait_for(|| self.recordings().len() > before && self.newest().join("user/metadata").exists());
-        // The orders are published right after the metadata has been written.
-        sleep(Duration::from_millis(300));
+        // It says who it is together with its orders to programs, and last of all.
+        wait_for(|| {
+            let status = ok(self.longpole(&["status", "--json"]).output().unwrap());
+            serde_json::from_slice::<serde_json::Value>(&status.stdout).unwrap()["recording"]["pid"] == child.id()
+        });
         child
     }
 }
@@ -124,6 +135,14 @@ impl Running {
         self.0.stdout.take().unwrap().read_to_end(&mut stdout).unwrap();
         Output { status: self.0.wait().unwrap(), stdout, stderr: Vec::new() }
     }
+}
+
+/// How long the host of this virtual machine has kept CPUs away from it so far, in ns. A thread's own clock may leave that out; its switches do not.
+pub fn stolen() -> u64 {
+    let stat = std::fs::read_to_string("/proc/stat").unwrap();
+    let ticks = stat.lines().next().and_then(|all| all.split_whitespace().nth(8)).map_or(0, |ticks| ticks.parse().unwrap());
+    // The kernel tells programs of ticks of 10 ms, however long its own are.
+    ticks * 10_000_000
 }
 
 pub fn wait_for(mut done: impl FnMut() -> bool) {

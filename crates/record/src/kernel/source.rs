@@ -619,7 +619,11 @@ mod tests {
         rustix::fs::fcntl_add_seals(&small, rustix::fs::SealFlags::GROW).unwrap();
         let held = small.try_clone().unwrap();
         source.lanes[0].file = small;
+        let mut there = rustix::thread::CpuSet::new();
+        there.set(source.lanes[0].reader.cpu() as usize);
         source.begin(clock).unwrap();
+        // Wherever the rest of the machine is at work.
+        rustix::thread::sched_setaffinity(None, &there).unwrap();
         work(20);
         let drained = source.stop();
         assert!(drained.oddities.iter().any(|note| note.starts_with("cannot write") && note.contains("cpu0")), "{:?}", drained.oddities);
