@@ -25,6 +25,7 @@ mod words;
 
 pub use answer::{Answer, Contradiction, Inner, NoAnswer, Profiled, Row};
 pub use key::Kind;
+pub(crate) use path::Numbered;
 pub use path::{Path, Segment, Stretch};
 pub use segments::Spill;
 
@@ -188,6 +189,8 @@ pub struct Lineage {
     segments: Option<Segments>,
     keys: Keys,
     lives: Vec<Life>,
+    /// How much of a machine's past is kept.
+    most_past: usize,
     queues: Queues<From>,
     active: Option<Active>,
     /// The machine that is asked for, once it has come, and another one of the same name.
@@ -231,6 +234,7 @@ impl Lineage {
             segments,
             keys: Keys::default(),
             lives: Vec::new(),
+            most_past: 0,
             queues: Queues::new(options.most_tokens),
             active,
             subject: None,
@@ -297,6 +301,7 @@ impl Lineage {
         let at = machine.0 as usize;
         if at >= self.lives.len() {
             self.lives.resize_with(at + 1, Life::default);
+            self.most_past = (self.options.most_past / self.lives.len()).clamp(16, 1024);
         }
         &mut self.lives[at]
     }
@@ -331,7 +336,7 @@ impl Lineage {
 
     /// How much of a machine's past is kept.
     fn most_past(&self) -> usize {
-        (self.options.most_past / self.lives.len().max(1)).clamp(16, 1024)
+        self.most_past
     }
 
     /// Charges the machine's time until now.

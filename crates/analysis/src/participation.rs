@@ -4,9 +4,9 @@
 
 use crate::cut::Cut;
 use crate::findings::Evidence;
+use crate::lineage::Numbered;
 use crate::lineage::{Answer, Kind, Path};
 use serde::Serialize;
-use std::collections::HashMap;
 
 /// Windows of a path: a line on any terminal.
 pub const WINDOWS: usize = 60;
@@ -54,17 +54,21 @@ pub(crate) struct State {
 impl Participation {
     pub fn new(answer: &Answer, path: &Path) -> Participation {
         let mut cut = Cut::new(answer, WINDOWS);
-        let mut found: HashMap<(&str, &str), (Kind, u64, Vec<u64>)> = HashMap::new();
+        let mut found: Vec<((&str, &str), Kind, u64, Vec<u64>)> = Vec::new();
+        let mut names = Numbered::new(path.kinds());
         let mut last = None;
         for stretch in path.stretches() {
-            let name = path.class_and_state(stretch.of);
-            let (_, count, windows) = found.entry(name).or_insert_with(|| (path.kind(stretch.of), 0, vec![0; WINDOWS]));
+            let at = names.number(stretch.of, || path.class_and_state(stretch.of));
+            if at == found.len() {
+                found.push((path.class_and_state(stretch.of), path.kind(stretch.of), 0, vec![0; WINDOWS]));
+            }
+            let (.., count, windows) = &mut found[at];
             *count += u64::from(last.replace(stretch.of) != Some(stretch.of));
             cut.add(&stretch, windows);
         }
         let mut all: Vec<State> = found
             .into_iter()
-            .map(|((class, state), (kind, count, windows))| {
+            .map(|((class, state), kind, count, windows)| {
                 let ns: u64 = windows.iter().sum();
                 State {
                     class: class.to_owned(),

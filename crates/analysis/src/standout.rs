@@ -6,10 +6,11 @@
 
 use crate::cut::Cut;
 use crate::findings::{Evidence, PathThresholds};
-use crate::lineage::{Answer, Kind, Path};
+use crate::lineage::{Answer, Kind, Numbered, Path};
 use crate::text::{number, percent};
 use crate::verdict::{Verdict, VerdictKind};
 use crate::what_if::{Prediction, Scenario};
+use longpole_model::hash::IdMap;
 use std::collections::HashMap;
 
 const WINDOWS: usize = 12;
@@ -55,18 +56,23 @@ impl Standing {
 /// The states of a path, the largest first.
 pub fn standings(answer: &Answer, path: &Path) -> Vec<Standing> {
     let mut cut = Cut::new(answer, WINDOWS);
-    let mut sums: HashMap<(&str, &str), ([u64; WINDOWS], HashMap<u32, u64>)> = HashMap::new();
+    let mut sums: Vec<((&str, &str), [u64; WINDOWS], IdMap<u32, u64>)> = Vec::new();
+    let mut names = Numbered::new(path.kinds());
     let mut callers = Callers::default();
     for stretch in path.stretches() {
         callers.stretch(path, stretch.of);
-        let (class, state) = path.class_and_state(stretch.of);
-        let (windows, machines) = sums.entry((there_and_back(class), state)).or_insert_with(|| ([0; WINDOWS], HashMap::new()));
+        let name = || path.class_and_state(stretch.of);
+        let at = names.number(stretch.of, || (there_and_back(name().0), name().1));
+        if at == sums.len() {
+            sums.push(((there_and_back(name().0), name().1), [0; WINDOWS], IdMap::default()));
+        }
+        let (_, windows, machines) = &mut sums[at];
         *machines.entry(stretch.of).or_default() += stretch.end - stretch.start;
         cut.add(&stretch, windows);
     }
     let mut out: Vec<Standing> = sums
         .into_iter()
-        .map(|((class, state), (windows, machines))| {
+        .map(|((class, state), windows, machines)| {
             let whole: u64 = windows.iter().sum();
             let most = machines.iter().max_by_key(|&(&of, &ns)| (ns, std::cmp::Reverse(of)));
             let alone = most.filter(|&(_, &ns)| ns as f64 >= 0.9 * whole as f64).map(|(&of, _)| path.machine(of).to_owned());

@@ -17,6 +17,7 @@ pub(crate) mod uses;
 pub use answer::{Answer, Edge, End, EndKind, Knot, Member, Waiter, Who};
 
 use crate::lineage::steps::machine_of;
+use crate::what_if::{Full, FullQueue};
 use longpole_model::hash::IdMap;
 use longpole_model::interaction::{Cause, Deed, Interaction, MachineId, QueueId, Vocabulary};
 use longpole_model::names::NameId;
@@ -102,6 +103,7 @@ pub struct Waits {
     /// Chains that were too long, or lie further back than is remembered.
     cut: u64,
     uses: Uses,
+    full: Full,
     interactions: u64,
 }
 
@@ -118,6 +120,7 @@ impl Default for Waits {
             last: IdMap::default(),
             cut: 0,
             uses: Uses::default(),
+            full: Full::default(),
             interactions: 0,
         }
     }
@@ -149,6 +152,7 @@ impl Waits {
         self.interactions += 1;
         if let Deed::Declare { queue, shape } = deed {
             self.uses.declare(queue, shape);
+            self.full.declare(queue, shape);
             return self.queues.declare(queue, shape);
         }
         let asked = self.asked_begin;
@@ -198,7 +202,7 @@ impl Waits {
             }
             Deed::Put { queue, n, flow, link, .. } => {
                 let taken = self.queues.take_space(queue, machine, n);
-                self.found(machine, queue, &taken, false);
+                self.room(machine, queue, &taken);
                 let from = From { moment: self.moment(machine), link };
                 self.queues.put(queue, n, flow, from);
             }
@@ -220,7 +224,7 @@ impl Waits {
             }
             Deed::Reserve { queue, n, .. } => {
                 let taken = self.queues.reserve(queue, machine, n);
-                self.found(machine, queue, &taken, false);
+                self.room(machine, queue, &taken);
             }
             Deed::Wake { cause, .. } => self.wake(machine, cause),
             _ => {}
@@ -290,6 +294,18 @@ impl Waits {
     fn adopt(&mut self, machine: MachineId, cause: Option<Reason>) {
         let end = self.now;
         self.remember(machine, Entry { start: None, end, cause });
+    }
+
+    fn room(&mut self, machine: MachineId, queue: QueueId, taken: &Taken<From>) {
+        if let (Some(_), Origin::From(_)) = (self.life(machine).blocked, taken.cause) {
+            self.full.waited(queue);
+        }
+        self.found(machine, queue, taken, false);
+    }
+
+    /// Queues in which somebody waited for room.
+    pub fn full(&self, vocabulary: &Vocabulary) -> Vec<FullQueue> {
+        self.full.full(vocabulary)
     }
 
     fn found(&mut self, machine: MachineId, queue: QueueId, taken: &Taken<From>, took: bool) {

@@ -15,7 +15,9 @@
 mod answer;
 mod batch;
 mod calls;
+mod full;
 mod grammar;
+pub mod guess;
 mod lanes;
 mod life;
 mod locks;
@@ -26,7 +28,8 @@ mod scale;
 mod steps;
 mod trail;
 
-pub use answer::{Answer, NoAnswer, Place, Prediction, Share};
+pub use answer::{Answer, FullQueue, NoAnswer, Place, Prediction, Share};
+pub(crate) use full::Full;
 pub use grammar::{Change, Scenario, Target, GRAMMAR};
 
 use crate::lineage::key::{Key, Keys, State};
@@ -51,11 +54,13 @@ pub struct Options {
     pub machine: Option<String>,
     /// Bytes that tokens in flight may take, and the recent pasts of machines.
     pub most_bytes: usize,
+    /// The scenarios are guesses: those whose names do not occur are left out, and are no reason to answer nothing.
+    pub guessed: bool,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { scenarios: Vec::new(), machine: None, most_bytes: 128 << 20 }
+        Options { scenarios: Vec::new(), machine: None, most_bytes: 128 << 20, guessed: false }
     }
 }
 
@@ -81,6 +86,18 @@ enum Kind {
     Calls,
     Signals,
     Replies,
+}
+
+/// A queue.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    /// None: it was not met yet.
+    kind: Option<Kind>,
+    is_lock: bool,
+    /// Its room is another one in some world.
+    has_room: bool,
+    /// The key of what is queued in it.
+    queued: Option<u32>,
 }
 
 /// Whose end counts, so far.
@@ -121,8 +138,10 @@ pub struct WhatIf {
     lives: Vec<Life>,
     slots: Slots,
     queues: Queues<From>,
+    /// How much of a machine's past is kept.
+    most_past: usize,
     /// Queues that were declared or used, and what they are for.
-    known: IdMap<QueueId, Kind>,
+    known: Vec<Known>,
     /// In some world a machine calls less often.
     is_batched: bool,
     locks: IdMap<QueueId, Lock>,
@@ -132,8 +151,7 @@ pub struct WhatIf {
     chains: u32,
     /// Of each host, the CPUs that a scenario adds, by when they are free.
     extra: IdMap<(Option<NameId>, usize), Vec<f64>>,
-    full: IdMap<QueueId, u64>,
-    capacities: IdMap<QueueId, u64>,
+    full: Full,
     trail: Trail,
     /// Machines whose operations wait, and how many operations.
     held: usize,
@@ -170,14 +188,14 @@ impl WhatIf {
             lives: Vec::new(),
             slots: Slots::new(lanes),
             queues: Queues::new((options.most_bytes / (8 * lanes + TOKEN)).max(1 << 10)),
-            known: IdMap::default(),
+            most_past: 64,
+            known: Vec::new(),
             locks: IdMap::default(),
             rooms: IdMap::default(),
             cpus: IdMap::default(),
             chains: 0,
             extra: IdMap::default(),
-            full: IdMap::default(),
-            capacities: IdMap::default(),
+            full: Full::default(),
             trail: Trail::new(layout.kept().len()),
             held: 0,
             is_batched: options.scenarios.iter().any(Scenario::batches),
@@ -240,10 +258,17 @@ impl WhatIf {
     fn life(&mut self, machine: MachineId) -> &mut Life {
         let at = machine.0 as usize;
         if at >= self.lives.len() {
-            let lanes = self.layout.len();
-            self.lives.resize_with(at + 1, || Life::new(lanes));
+            self.meet_more(at + 1);
         }
         &mut self.lives[at]
+    }
+
+    #[cold]
+    fn meet_more(&mut self, machines: usize) {
+        let lanes = self.layout.len();
+        self.lives.resize_with(machines, || Life::new(lanes));
+        let all = self.options.most_bytes / (8 * lanes);
+        self.most_past = (all / machines).clamp(4, 64);
     }
 
     fn key(&mut self, vocabulary: &Vocabulary, key: Key) -> u32 {

@@ -13,7 +13,7 @@ use longpole_analysis::report::Critical;
 use longpole_analysis::standout::{self, Beside};
 use longpole_analysis::verdict::Verdict;
 use longpole_analysis::waits::Waits;
-use longpole_analysis::what_if::{self, propose, Prediction, Scenario, WhatIf};
+use longpole_analysis::what_if::{self, guess, propose, FullQueue, Prediction, Scenario};
 use longpole_model::causes::is_named_as_recorder;
 use longpole_model::linux::Linux;
 use longpole_trace::{Catalogue, Item};
@@ -30,22 +30,16 @@ fn worlds(scenarios: Vec<Scenario>) -> what_if::Options {
 pub struct Passed {
     lineage: Lineage,
     waits: Waits,
-    plain: WhatIf,
     keeper: Keeper,
 }
 
 impl Passed {
-    /// Goes through them once, for the path, the waits and what decides, at the same time; they are kept for what changes bring. `beside` gets each item of the
+    /// Goes through them once, for the path and the waits at the same time; they are kept for what changes bring. `beside` gets each item of the
     /// trace.
     pub fn of(interactions: &mut Interactions, beside: impl FnMut(&Catalogue, &Item<'_>)) -> anyhow::Result<Passed> {
         let options = lineage::Options { segments: true, spill: Some(interactions::SPILL), ..lineage::Options::default() };
-        let mut passed = Passed {
-            lineage: Lineage::new(options),
-            waits: Waits::default(),
-            plain: WhatIf::new(worlds(Vec::new())),
-            keeper: Keeper::default(),
-        };
-        following::follow(interactions, beside, &mut [&mut passed.lineage, &mut passed.waits, &mut passed.plain, &mut passed.keeper])?;
+        let mut passed = Passed { lineage: Lineage::new(options), waits: Waits::default(), keeper: Keeper::default() };
+        following::follow(interactions, beside, &mut [&mut passed.lineage, &mut passed.waits, &mut passed.keeper])?;
         Ok(passed)
     }
 }
@@ -57,6 +51,7 @@ pub fn read(interactions: &Interactions, passed: Passed, lost: u64, kernel: Opti
     let kept = passed.keeper.kept(interactions.vocabulary());
     let mut answer = interactions.path(passed.lineage)?;
     let Some(segments) = answer.segments.take() else { bail!("internal error: a path without segments") };
+    let full = passed.waits.full(interactions.vocabulary());
     let waits = passed.waits.answer(interactions.vocabulary()).ok_or_else(|| anyhow!("no machine does anything in it"))?;
     let participation = Participation::new(&answer, &segments);
     let on_path = kernel.map(|_| OnPath::new(&segments, (answer.start_ns, answer.length_ns), &interactions.seats()));
@@ -68,7 +63,7 @@ pub fn read(interactions: &Interactions, passed: Passed, lost: u64, kernel: Opti
     // One reads the trace once more, the other what was kept of it.
     let (found, told) = thread::scope(|scope| {
         let found = question.map(|question| scope.spawn(|| question.read()));
-        let told = verdict(interactions, &kept, passed.plain, (&answer, &segments), &idle, lost, &rules);
+        let told = verdict(interactions, &kept, (&answer, &segments), (&idle, &full), lost, &rules);
         (found.map(|found| found.join()), told)
     });
     if let Some(found) = found {
@@ -80,26 +75,31 @@ pub fn read(interactions: &Interactions, passed: Passed, lost: u64, kernel: Opti
     Ok(Critical { verdict, decides, predictions, participation, findings, answer })
 }
 
-/// What decides, and what changes would bring.
+/// What decides, and what changes would bring. `idle`: who waits beside an idle CPU; `full`: queues in which somebody waited for room.
 fn verdict(
     interactions: &Interactions,
     kept: &Kept,
-    plain: WhatIf,
     (answer, segments): (&Answer, &Path),
-    idle: &[(String, f64)],
+    (idle, full): (&[(String, f64)], &[FullQueue]),
     lost: u64,
     rules: &Rules,
 ) -> anyhow::Result<(Verdict, Vec<Prediction>)> {
-    let plain = interactions.predictions(plain)?;
     let standings = standout::standings(answer, segments);
-    let mut tried = propose::first(&plain);
     let fix = standings.first().map(standout::Standing::fix);
-    tried.extend(fix.clone().filter(|fix| !tried.contains(fix)));
-    let predict = |scenarios| interactions.again(kept).what_if(worlds(scenarios));
-    let predictions = match predict(tried) {
-        Ok(predicted) => predicted.predictions,
-        // A link of no queue, say, has no name that could be typed.
-        Err(_) => predict(propose::first(&plain))?.predictions,
+    let replay = |options: what_if::Options| interactions.again(kept).what_if(options);
+    // Where a machine calls less often, more is told apart than in a replay without changes.
+    let guessed = match fix.as_ref().filter(|fix| !fix.batches()) {
+        Some(fix) => {
+            let mut guessed = guess::scenarios(answer, segments, full);
+            guessed.extend(Some(fix).filter(|fix| !guessed.contains(fix)).cloned());
+            let told = replay(what_if::Options { guessed: true, ..worlds(guessed.clone()) })?;
+            guess::answers(&guessed, told, Some(fix))
+        }
+        None => None,
+    };
+    let predictions = match guessed {
+        Some(predictions) => predictions,
+        None => predictions(replay, fix.as_ref())?,
     };
     let brings = fix.and_then(|fix| predictions.iter().find(|prediction| prediction.change == fix.text));
     let recorders = interactions.recorders();
@@ -109,4 +109,19 @@ fn verdict(
     };
     let beside = Beside { is_recorder: &is_recorder, idle };
     Ok((standout::judge(answer, segments, &standings, brings, lost, &beside, &rules.path), predictions))
+}
+
+/// Of what a replay without changes proposes, and of the fix.
+fn predictions(
+    replay: impl Fn(what_if::Options) -> anyhow::Result<what_if::Answer>,
+    fix: Option<&Scenario>,
+) -> anyhow::Result<Vec<Prediction>> {
+    let first = propose::first(&replay(worlds(Vec::new()))?);
+    let mut tried = first.clone();
+    tried.extend(fix.filter(|fix| !tried.contains(fix)).cloned());
+    match replay(worlds(tried)) {
+        Ok(predicted) => Ok(predicted.predictions),
+        // A link of no queue, say, has no name that could be typed.
+        Err(_) => Ok(replay(worlds(first))?.predictions),
+    }
 }

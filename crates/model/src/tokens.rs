@@ -246,7 +246,9 @@ impl<O: Copy> Queues<O> {
     pub fn ignore_spent(&mut self) {
         for list in [&mut self.spent, &mut self.copied] {
             list.clear();
-            list.shrink_to(MOST_IDLE);
+            if list.capacity() > MOST_IDLE {
+                list.shrink_to(MOST_IDLE);
+            }
         }
     }
 

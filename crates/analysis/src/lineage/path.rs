@@ -4,6 +4,8 @@ use super::key::Kind;
 use super::segments::Forward;
 use super::words::{Dictionary, Name};
 use serde::ser::{Serialize, Serializer};
+use std::collections::HashMap;
+use std::hash::Hash;
 
 /// One machine in one state, or one link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
@@ -23,6 +25,8 @@ pub struct Path {
     dictionary: Dictionary,
     names: Vec<Name>,
     kinds: Vec<Kind>,
+    /// Of links, how much of the queue's name is their class.
+    classes: Vec<usize>,
     /// Of keys with the same words the first one.
     same: Vec<u32>,
 }
@@ -43,7 +47,8 @@ impl Path {
         for alike in order.chunk_by(|&one, &other| names[one as usize] == names[other as usize]) {
             alike.iter().for_each(|&key| same[key as usize] = alike[0]);
         }
-        Path { pieces, same, dictionary, names, kinds }
+        let classes = names.iter().map(|&[_, machine, ..]| queue_of_calls(dictionary.text(machine)).len()).collect();
+        Path { pieces, same, dictionary, names, kinds, classes }
     }
 
     pub fn stretches(&self) -> impl Iterator<Item = Stretch> + '_ {
@@ -85,7 +90,7 @@ impl Path {
         let Some(name) = self.names.get(of as usize) else { return ("", "") };
         let [_, machine, class, state] = name.map(|word| self.dictionary.text(word));
         match self.kind(of) {
-            Kind::Link => (queue_of_calls(machine), state),
+            Kind::Link => (&machine[..self.classes[of as usize]], state),
             _ => (class, state),
         }
     }
@@ -108,6 +113,30 @@ impl PartialEq for Path {
 impl Serialize for Path {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(self.segments())
+    }
+}
+
+/// Numbers for what stretches are asked for by a name, each name looked up once for each kind of stretch.
+pub(crate) struct Numbered<N> {
+    numbers: HashMap<N, usize>,
+    of: Vec<usize>,
+}
+
+impl<N: Eq + Hash> Numbered<N> {
+    /// For the stretches of a path with so many kinds.
+    pub fn new(kinds: usize) -> Numbered<N> {
+        Numbered { numbers: HashMap::new(), of: vec![usize::MAX; kinds] }
+    }
+
+    /// Numbers are given in the order in which the names come.
+    #[inline]
+    pub fn number(&mut self, of: u32, name: impl FnOnce() -> N) -> usize {
+        let Some(known) = self.of.get_mut(of as usize) else { return 0 };
+        if *known == usize::MAX {
+            let next = self.numbers.len();
+            *known = *self.numbers.entry(name()).or_insert(next);
+        }
+        *known
     }
 }
 

@@ -407,6 +407,7 @@ impl Lineage {
     }
 }
 
+#[inline]
 pub(crate) fn machine_of(deed: Deed) -> MachineId {
     match deed {
         Deed::Here { machine }

@@ -3,7 +3,7 @@
 use super::lanes::{GATE, KEPT, OBSERVED};
 use super::{EndMark, WhatIf};
 use crate::lineage::key::{Key, Link, State};
-use longpole_model::interaction::{QueueId, Vocabulary};
+use longpole_model::interaction::Vocabulary;
 use serde::Serialize;
 
 /// The replay of the unchanged trace may differ from what was observed by so much of it.
@@ -59,6 +59,9 @@ impl Share {
     }
 }
 
+/// A bounded queue in which somebody waited for room: name, capacity, how often.
+pub type FullQueue = (String, u64, u64);
+
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
     pub end_host: String,
@@ -70,8 +73,7 @@ pub struct Answer {
     pub predictions: Vec<Prediction>,
     /// Of the unchanged trace, the largest first.
     pub shares: Vec<Share>,
-    /// Bounded queues in which somebody waited for room: name, capacity, how often.
-    pub full: Vec<(String, u64, u64)>,
+    pub full: Vec<FullQueue>,
     pub contradictions: u64,
     pub forgotten_causes: u64,
     pub interactions: u64,
@@ -100,9 +102,12 @@ impl WhatIf {
             return Err(NoAnswer::Namesakes(asked));
         }
         self.finish(vocabulary);
+        let mut occurs = vec![true; self.layout.scenarios];
         for (at, scenario) in self.options.scenarios.iter().enumerate() {
-            if let Some(what) = self.scale.missing(at) {
-                return Err(NoAnswer::NoSuchName { change: scenario.text.clone(), what });
+            match self.scale.missing(at) {
+                Some(_) if self.options.guessed => occurs[at] = false,
+                Some(what) => return Err(NoAnswer::NoSuchName { change: scenario.text.clone(), what }),
+                None => {}
             }
         }
         let Some(end) = self.end.take() else {
@@ -116,11 +121,9 @@ impl WhatIf {
         let profiles: Vec<_> = self.trail.profiles(end.node, &self.rows).into_iter().map(largest_first).collect();
         let baseline = profiles.first().map_or(&[][..], |profile| profile);
         let refused = self.refused(vocabulary, observed, error, baseline);
-        let predictions =
-            (0..self.layout.scenarios).map(|at| self.predict(vocabulary, at, &end, &profiles[at + 1], error, refused.clone())).collect();
-        let full = self.full.iter().map(|(&queue, &count)| (queue, count)).collect::<Vec<_>>();
-        let mut full: Vec<_> = full.into_iter().map(|(queue, count)| self.full_queue(vocabulary, queue, count)).collect();
-        full.sort_by(|a, b| b.2.cmp(&a.2).then_with(|| a.0.cmp(&b.0)));
+        let scenarios = (0..self.layout.scenarios).filter(|&at| occurs[at]);
+        let predictions = scenarios.map(|at| self.predict(vocabulary, at, &end, &profiles[at + 1], error, refused.clone())).collect();
+        let full = self.full.full(vocabulary);
         Ok(Answer {
             end_host: vocabulary.host(end.machine).to_owned(),
             end_machine: vocabulary.machine_name(end.machine).to_owned(),
@@ -134,10 +137,6 @@ impl WhatIf {
             forgotten_causes: self.counts.too_old + self.queues.forgotten(),
             interactions: self.interactions,
         })
-    }
-
-    fn full_queue(&self, vocabulary: &Vocabulary, queue: QueueId, count: u64) -> (String, u64, u64) {
-        (vocabulary.queue_name(queue).to_owned(), self.capacities.get(&queue).copied().unwrap_or(0), count)
     }
 
     fn words(&self, vocabulary: &Vocabulary, key: u32) -> [String; 4] {

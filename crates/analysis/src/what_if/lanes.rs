@@ -40,6 +40,12 @@ impl Layout {
         [KEPT + 1 + scenario, KEPT + 2 + self.scenarios + scenario]
     }
 
+    /// All bits of the kept lanes, word by word.
+    pub fn words_of_kept(self) -> impl Iterator<Item = u64> {
+        let kept = self.scenarios + 1;
+        (0..self.words()).map(move |word| u64::MAX >> (64 - (kept - word * 64).min(64)))
+    }
+
     /// Words of one bit for each kept lane.
     pub fn words(self) -> usize {
         (self.scenarios + 1).div_ceil(64)
@@ -92,6 +98,37 @@ pub fn won(v: &[f64], other: &[f64], ns: f64, row: Option<&[f64]>, bits: &mut [u
         any |= *word;
     }
     any != 0
+}
+
+/// Sets these bits.
+pub fn all(bits: &mut [u64], words: impl Iterator<Item = u64>) -> bool {
+    bits.iter_mut().zip(words).for_each(|(bits, word)| *bits = word);
+    true
+}
+
+/// Where it is so by its own time and the other one, and would be sooner so, a lane goes on `waited` after its own time; a bit for each of the first lanes in which it does.
+pub fn sooner(
+    v: &mut [f64],
+    own: &[f64],
+    other: &[f64],
+    waited: f64,
+    is_so: impl Fn(f64, f64) -> bool,
+    first: usize,
+    bits: &mut [u64],
+) -> bool {
+    bits.fill(0);
+    let mut any = false;
+    for (lane, ((v, &own), &other)) in v.iter_mut().zip(own).zip(other).enumerate() {
+        let until = own + waited;
+        if is_so(own, other) && until < *v {
+            *v = until;
+            if lane < first {
+                bits[lane / 64] |= 1 << (lane % 64);
+                any = true;
+            }
+        }
+    }
+    any
 }
 
 fn mask(v: &[f64], other: &[f64], ns: impl Fn(usize) -> f64) -> u64 {

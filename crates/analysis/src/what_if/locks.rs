@@ -31,8 +31,11 @@ impl Lane {
     fn is_idle(&mut self, from: f64, to: f64) {
         if from < to {
             if self.idle.len() >= MOST_IDLE {
-                let oldest = self.idle.iter().enumerate().min_by(|a, b| a.1 .1.total_cmp(&b.1 .1)).map(|(at, _)| at);
-                oldest.map(|at| self.idle.swap_remove(at));
+                let (mut oldest, mut until) = (0, f64::INFINITY);
+                for (at, &(_, to)) in self.idle.iter().enumerate() {
+                    (oldest, until) = if to < until { (at, to) } else { (oldest, until) };
+                }
+                self.idle.swap_remove(oldest);
             }
             self.idle.push((from, to));
         }
@@ -54,9 +57,14 @@ impl Lock {
             return own;
         }
         let Some(hold) = holds else { return turn };
-        let starts = lane.idle.iter().enumerate().map(|(at, idle)| (at, idle.0.max(own), idle.1));
-        let first = starts.filter(|&(_, start, to)| start + hold <= to).min_by(|a, b| a.1.total_cmp(&b.1));
-        let Some((at, ..)) = first else { return turn };
+        let mut first = None;
+        for (at, &(from, to)) in lane.idle.iter().enumerate() {
+            let start = if from > own { from } else { own };
+            if start + hold <= to && first.is_none_or(|(_, before)| start < before) {
+                first = Some((at, start));
+            }
+        }
+        let Some((at, _)) = first else { return turn };
         let (from, to) = lane.idle.swap_remove(at);
         let start = from.max(own);
         if from + hold <= start {

@@ -196,9 +196,6 @@ const MOST_HELD: usize = 1 << 20;
 impl WhatIf {
     pub(super) fn op(&mut self, machine: MachineId, what: What) {
         let op = Op { t: self.now, what };
-        for slot in slots(&what).into_iter().flatten() {
-            self.slots.hold(slot);
-        }
         let life = self.life(machine);
         if !matches!(
             what,
@@ -220,6 +217,9 @@ impl WhatIf {
             life.since = op.t;
         }
         if !life.replay.pending.is_empty() || !self.is_ready(machine, &what) {
+            for slot in slots(&what).into_iter().flatten() {
+                self.slots.hold(slot);
+            }
             self.life(machine).replay.pending.push_back(op);
             self.held += 1;
             if self.held > (self.options.most_bytes / (8 * self.layout.len())).clamp(1 << 10, MOST_HELD) {
@@ -228,7 +228,9 @@ impl WhatIf {
             return;
         }
         let woken = self.exec(machine, op);
-        self.wake_held(woken);
+        if !woken.is_empty() {
+            self.wake_held(woken);
+        }
     }
 
     pub(super) fn wake_held(&mut self, mut woken: Vec<u32>) {
@@ -246,6 +248,9 @@ impl WhatIf {
             self.life(machine).replay.pending.pop_front();
             self.held -= 1;
             woken.extend(self.exec(machine, op));
+            for slot in slots(&op.what).into_iter().flatten() {
+                self.slots.release(slot);
+            }
         }
     }
 
@@ -305,7 +310,7 @@ impl WhatIf {
         }
     }
 
-    /// Does it; returns who may go on now.
+    /// Does it; returns who may go on now. Whoever made it wait holds its slots.
     fn exec(&mut self, machine: MachineId, op: Op) -> Vec<u32> {
         let (mut woken, mut bits) = (Vec::new(), Vec::new());
         let most = self.most_past();
@@ -354,14 +359,16 @@ impl WhatIf {
             What::Publish { slot, at } => {
                 let node = self.times_at(machine, at);
                 woken = self.slots.fill(slot, &self.scratch, node);
-                let replay = &mut self.lives[machine.0 as usize].replay;
-                self.slots.release(slot);
                 // What it knows now is no deed of its own: its time stands where it stood.
-                debug_assert!(replay.t <= op.t);
+                debug_assert!(self.lives[machine.0 as usize].replay.t <= op.t);
                 return woken;
             }
             What::Meet { slot, ns, key, how, paid } => {
                 self.set_back(machine, slot, ns, key);
+                if paid.is_none() {
+                    self.meet(machine, op.t, slot, ns, key, how);
+                    return self.goes_on(machine, op.t, woken);
+                }
                 let mut part = paid.filter(|_| how != How::After).map_or_else(Vec::new, |paid| self.part(paid, &mut bits));
                 // In the bare worlds nothing is noticed late anyway.
                 part.retain(|&(lane, _)| how == How::Carried || !layout.bare().contains(&lane));
@@ -391,7 +398,6 @@ impl WhatIf {
                     lock.put(machine, &mut self.scratch);
                 }
                 woken = self.slots.fill(slot, &self.scratch, node);
-                self.slots.release(slot);
                 return woken;
             }
             What::Start { left, off, ns, key, host } => self.start(machine, op.t, (left, off), (ns, key), host),
@@ -453,7 +459,6 @@ impl WhatIf {
                 }
                 woken = self.slots.fill(slot, &self.scratch, trail::NONE);
                 replay.work = None;
-                self.slots.release(slot);
                 return woken;
             }
             What::PublishStay { came, stay, busy } => {
@@ -462,7 +467,6 @@ impl WhatIf {
                 woken.extend(self.slots.fill(stay, &self.scratch, trail::NONE));
                 woken.extend(self.slots.fill(busy, &replay.busy, trail::NONE));
                 replay.came.fill(0.0);
-                [came, stay, busy].into_iter().for_each(|slot| self.slots.release(slot));
                 return woken;
             }
             What::Interrupted { slot, key } => {
@@ -483,14 +487,17 @@ impl WhatIf {
             What::RoomEnd { queue, unit, ns, key, how } => self.room_end(machine, (queue, unit), ns, key, how),
             What::End => self.end = Some(EndMark { machine, v: replay.v.clone(), node: replay.node }),
         }
-        for slot in slots(&op.what).into_iter().flatten() {
-            self.slots.release(slot);
+        match op.what {
+            What::End => woken,
+            _ => self.goes_on(machine, op.t, woken),
         }
-        if !matches!(op.what, What::End) {
-            let replay = &mut self.lives[machine.0 as usize].replay;
-            replay.t = op.t;
-            replay.v[OBSERVED] = op.t as f64;
-        }
+    }
+
+    /// It has come so far in the trace.
+    fn goes_on(&mut self, machine: MachineId, t: u64, woken: Vec<u32>) -> Vec<u32> {
+        let replay = &mut self.lives[machine.0 as usize].replay;
+        replay.t = t;
+        replay.v[OBSERVED] = t as f64;
         woken
     }
 
@@ -661,9 +668,9 @@ impl WhatIf {
                 Some(turn) => turn.add(&mut replay.v, ns, row),
                 None => lanes::add(&mut replay.v, ns, row),
             }
-            for scenario in (0..layout.scenarios).filter(|&scenario| self.scale.cpus(scenario) > 0) {
+            for &(scenario, more) in self.scale.more_cpus() {
                 let [lane, bare] = layout.of(scenario);
-                let extra = self.extra.entry((host, scenario)).or_insert_with(|| vec![0.0; self.scale.cpus(scenario) as usize]);
+                let extra = self.extra.entry((host, scenario)).or_insert_with(|| vec![0.0; more as usize]);
                 let own = self.scratch[lane];
                 // Whoever took the CPU takes the other one, which stays as it is for the next: for all that is known it would have been enough.
                 if extra.iter().any(|&free| free <= own) {
@@ -684,38 +691,35 @@ impl WhatIf {
         // Who was put off its CPU pays for what others did there meanwhile, whenever they came.
         let before = off.filter(|off| off.chain == chain).map(|off| self.slots.lanes(off.busy));
         let rest = before.map_or(waited, |before| (waited - (busy[OBSERVED] - before[OBSERVED])).max(0.0));
-        self.early.fill(0);
-        let mut any = false;
-        for lane in KEPT..layout.len() {
-            let own = self.scratch[lane];
-            let until = match off {
-                Some(_) => {
+        let after = KEPT..layout.len();
+        let (v, own, came) = (&mut replay.v[after.clone()], &self.scratch[after.clone()], &came[after]);
+        let any = match (off, before) {
+            (Some(_), before) => {
+                for (at, (v, own)) in v.iter_mut().zip(own).enumerate() {
+                    let lane = KEPT + at;
                     let wait = rest + before.map_or(0.0, |before| busy[lane] - before[lane]);
-                    own + wait * turn.map_or(1.0, |turn| turn.part(lane))
+                    *v = own + wait * turn.map_or(1.0, |turn| turn.part(lane));
                 }
-                // Who takes a CPU away does not wait until work is done there: the kernel decided how long.
-                None if why == Leaving::Taken => own + waited,
-                // Where it would have been ready before the other took the CPU, it has to wait for it no longer than it did: else whoever comes at a fixed time (a timer, a
-                // device) and has a CPU for a moment would hold up everything until then.
-                None if own < ready && own < came[lane] && own + waited < replay.v[lane] => own + waited,
-                None => continue,
-            };
-            replay.v[lane] = until;
-            if layout.kept().contains(&lane) {
-                self.early[(lane - KEPT) / 64] |= 1 << ((lane - KEPT) % 64);
-                any = true;
+                lanes::all(&mut self.early, layout.words_of_kept())
             }
-        }
+            // Who takes a CPU away does not wait until work is done there: the kernel decided how long.
+            (None, _) if why == Leaving::Taken => {
+                v.iter_mut().zip(own).for_each(|(v, own)| *v = own + waited);
+                lanes::all(&mut self.early, layout.words_of_kept())
+            }
+            // Where it would have been ready before the other took the CPU, it has to wait for it no longer than it did: else whoever comes at a fixed time (a timer, a
+            // device) and has a CPU for a moment would hold up everything until then.
+            (None, _) => {
+                let ready = |own: f64, came: f64| own < ready && own < came;
+                lanes::sooner(v, own, came, waited, ready, layout.kept().len(), &mut self.early)
+            }
+        };
         if any {
             self.bits.iter_mut().zip(&self.early).for_each(|(bits, early)| *bits &= !early);
             let node = Node { before: replay.node, other: replay.node, ns: waited, key, kind: Kind::Meet };
             replay.node = self.trail.meet(node, &self.early);
         }
-        for scenario in 0..layout.scenarios {
-            let more = self.scale.cpus(scenario);
-            if more == 0 {
-                continue;
-            }
+        for &(scenario, more) in self.scale.more_cpus() {
             let [lane, bare] = layout.of(scenario);
             let extra = self.extra.entry((host, scenario)).or_insert_with(|| vec![0.0; more as usize]);
             // The one that is free for the shortest time when it is needed, or else the first one; one that was added, or the one of the trace.
@@ -779,7 +783,10 @@ impl WhatIf {
         let kept = self.layout.kept();
         let replay = &self.lives[machine.0 as usize].replay;
         let past = &replay.past;
-        let later = past.jumps.partition_point(|jump| jump.t <= at);
+        let later = match past.jumps.back() {
+            Some(last) if last.t > at => past.jumps.partition_point(|jump| jump.t <= at),
+            _ => past.jumps.len(),
+        };
         let (v, t, node) = match past.jumps.get(later) {
             Some(jump) => (&jump.v, jump.since, jump.node),
             None => (&replay.v, replay.t, replay.node),
@@ -812,8 +819,7 @@ impl WhatIf {
 
     /// How much of a machine's past is kept.
     fn most_past(&self) -> usize {
-        let all = self.options.most_bytes / (8 * self.layout.len());
-        (all / self.lives.len().max(1)).clamp(4, 64)
+        self.most_past
     }
 }
 

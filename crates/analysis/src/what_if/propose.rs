@@ -1,14 +1,14 @@
 //! What to try where nobody said it: the states that decide, the queues that were full; then, which fixes in which order.
 
-use super::answer::{Answer, Prediction, Share};
+use super::answer::{Answer, FullQueue, Prediction, Share};
 use super::grammar::Scenario;
 
 /// States that are tried.
-const STATES: usize = 8;
+pub(super) const STATES: usize = 8;
 /// Queues that are tried.
 const QUEUES: usize = 4;
 /// Below this share of the path nothing is tried.
-const LEAST_SHARE: f64 = 0.01;
+pub(super) const LEAST_SHARE: f64 = 0.01;
 /// Fixes in a row.
 const FIXES: usize = 5;
 /// A fix that brings less is none.
@@ -16,17 +16,22 @@ const LEAST_GAIN: f64 = 0.01;
 
 /// Which scenarios to try first, from an answer without any.
 pub fn first(answer: &Answer) -> Vec<Scenario> {
+    worth_trying(&answer.shares, &answer.full, STATES, LEAST_SHARE)
+}
+
+/// At most so many states, and none with less than this share of the path.
+pub(super) fn worth_trying(shares: &[Share], full: &[FullQueue], states: usize, least: f64) -> Vec<Scenario> {
     let mut tried: Vec<Scenario> = Vec::new();
-    for share in answer.shares.iter().filter(|share| share.scales && share.share >= LEAST_SHARE && !is_wait_for_cpu(share)) {
+    for share in shares.iter().filter(|share| share.scales && share.share >= least && !is_wait_for_cpu(share)) {
         // Machines of a class have their states together.
         let scenario = Scenario::scale(share.class_or_link(), &share.state, 0.5);
-        if tried.len() < STATES && !tried.contains(&scenario) {
+        if tried.len() < states && !tried.contains(&scenario) {
             tried.push(scenario);
         }
     }
-    tried.extend(answer.full.iter().take(QUEUES).map(|(queue, capacity, _)| Scenario::capacity(queue, capacity.saturating_mul(4))));
-    let waits = answer.shares.iter().filter(|share| is_wait_for_cpu(share)).map(|share| share.share);
-    if waits.sum::<f64>() >= LEAST_SHARE {
+    tried.extend(full.iter().take(QUEUES).map(|(queue, capacity, _)| Scenario::capacity(queue, capacity.saturating_mul(4))));
+    let waits = shares.iter().filter(|share| is_wait_for_cpu(share)).map(|share| share.share);
+    if waits.sum::<f64>() >= least {
         tried.push(Scenario::cpus(1));
     }
     tried

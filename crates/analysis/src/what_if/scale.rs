@@ -17,6 +17,8 @@ pub struct Scale {
     /// Of each change of each scenario: whether what it names occurs.
     met: Vec<Vec<Met>>,
     cpus: Vec<u32>,
+    /// Scenarios that add some.
+    more_cpus: Vec<(usize, u32)>,
     states: BTreeSet<String>,
     machines: BTreeSet<String>,
     queues: BTreeSet<String>,
@@ -45,9 +47,10 @@ impl Scale {
             );
         }
         let more = |change: &Change| if let Change::Cpus { more } = change { *more } else { 0 };
-        let cpus = scenarios.iter().map(|scenario| scenario.changes.iter().map(more).sum()).collect();
+        let cpus: Vec<u32> = scenarios.iter().map(|scenario| scenario.changes.iter().map(more).sum()).collect();
+        let more_cpus = cpus.iter().copied().enumerate().filter(|&(_, more)| more > 0).collect();
         let (states, machines, queues) = Default::default();
-        Scale { scales, scenarios: scenarios.to_vec(), met, cpus, states, machines, queues }
+        Scale { scales, scenarios: scenarios.to_vec(), met, cpus, more_cpus, states, machines, queues }
     }
 
     /// The factors of a key that was met for the first time.
@@ -93,6 +96,11 @@ impl Scale {
     /// CPUs that a scenario adds to each host.
     pub fn cpus(&self, scenario: usize) -> u32 {
         self.cpus[scenario]
+    }
+
+    /// Scenarios that add CPUs, and how many.
+    pub fn more_cpus(&self) -> &[(usize, u32)] {
+        &self.more_cpus
     }
 
     /// A machine's first deed.

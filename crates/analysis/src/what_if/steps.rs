@@ -6,7 +6,7 @@ use super::locks::Lock;
 use super::ops::{How, Leaving, Left, What};
 use super::room::Room;
 use super::scale::is_of;
-use super::{From, Kind, WhatIf};
+use super::{From, Kind, Known, WhatIf};
 use crate::lineage::key::{Key, Link, State};
 use crate::lineage::steps::{machine_of, named};
 use longpole_model::interaction::{Cause, Deed, MachineId, QueueId, Vocabulary};
@@ -27,12 +27,11 @@ enum Looked {
 impl WhatIf {
     pub(super) fn declare(&mut self, vocabulary: &Vocabulary, queue: QueueId, shape: Shape) {
         let asked = self.scale.queue(vocabulary.queue_name(queue));
-        if !asked.is_empty() {
+        let has_room = !asked.is_empty();
+        if has_room {
             self.rooms.insert(queue, Room::new(shape.initial, &asked));
         }
-        if let Some(capacity) = shape.capacity {
-            self.capacities.insert(queue, capacity);
-        }
+        self.full.declare(queue, shape);
         let name = vocabulary.queue_name(queue);
         let kind = match name.strip_prefix("rpc:") {
             Some(call) if call.contains(":reply:") => Kind::Replies,
@@ -40,21 +39,32 @@ impl WhatIf {
             None if shape.merge => Kind::Signals,
             None => Kind::Items,
         };
-        self.known.insert(queue, kind);
-        if shape.capacity == Some(1) && shape.initial == 1 {
+        let is_lock = shape.capacity == Some(1) && shape.initial == 1;
+        if is_lock {
             self.locks.insert(queue, Lock::new(self.layout));
         }
+        let at = queue.0 as usize;
+        if at >= self.known.len() {
+            self.known.resize(at + 1, Known::default());
+        }
+        let known = &mut self.known[at];
+        *known = Known { kind: Some(kind), is_lock: known.is_lock || is_lock, has_room: known.has_room || has_room, queued: known.queued };
     }
 
     /// A queue that nobody declared is met at its first use.
     fn used(&mut self, vocabulary: &Vocabulary, queue: QueueId) {
-        if !self.known.contains_key(&queue) {
+        if self.known(queue).kind.is_none() {
             self.declare(vocabulary, queue, Shape::default());
         }
     }
 
     pub(super) fn kind(&self, queue: QueueId) -> Kind {
-        self.known.get(&queue).copied().unwrap_or(Kind::Items)
+        self.known(queue).kind.unwrap_or(Kind::Items)
+    }
+
+    #[inline]
+    fn known(&self, queue: QueueId) -> Known {
+        self.known.get(queue.0 as usize).copied().unwrap_or_default()
     }
 
     pub(super) fn step(&mut self, vocabulary: &Vocabulary, deed: Deed) {
@@ -111,7 +121,7 @@ impl WhatIf {
                 self.run(vocabulary, machine);
                 self.room(vocabulary, machine, queue, n, false);
                 let paid = self.pay(machine, queue, n);
-                let from = match self.locks.contains_key(&queue) {
+                let from = match self.known(queue).is_lock {
                     true => self.unlock(vocabulary, machine, queue, link),
                     false => self.knows(vocabulary, machine, link),
                 };
@@ -366,14 +376,15 @@ impl WhatIf {
         while let Some(from) = self.queues.copied.pop() {
             self.slots.hold(from.slot);
         }
-        let changed = match self.rooms.get_mut(&queue) {
+        let room = if self.known(queue).has_room { self.rooms.get_mut(&queue) } else { None };
+        let changed = match room {
             Some(room) if early => Some(room.reserve(machine, n)),
             Some(room) => Some(room.take(machine, n)),
             None => None,
         };
         let block = self.life(machine).block;
         if let (Some(_), Origin::From(_)) = (block, taken.cause) {
-            *self.full.entry(queue).or_default() += 1;
+            self.full.waited(queue);
         }
         if changed.is_some() {
             self.op(machine, What::RoomBegin { queue });
@@ -389,7 +400,7 @@ impl WhatIf {
     /// Gives room back.
     fn give(&mut self, vocabulary: &Vocabulary, machine: MachineId, queue: QueueId, n: u64) {
         let bounded = self.queues.is_bounded(queue);
-        if !bounded && !self.rooms.contains_key(&queue) {
+        if !bounded && !self.known(queue).has_room {
             return;
         }
         let from = self.knows(vocabulary, machine, None);
@@ -410,10 +421,19 @@ impl WhatIf {
     fn link_key(&mut self, vocabulary: &Vocabulary, queue: QueueId, from: From, host: Option<NameId>) -> (u32, bool) {
         let kind = match from.link {
             Some(link) => Link::Named(link),
-            None if from.host == host => Link::Queued,
+            None if from.host == host => {
+                if let Some(key) = self.known(queue).queued {
+                    return (key, false);
+                }
+                Link::Queued
+            }
             None => Link::Wire,
         };
-        (self.key(vocabulary, Key::Link { queue: Some(queue), kind }), kind != Link::Queued)
+        let key = self.key(vocabulary, Key::Link { queue: Some(queue), kind });
+        if let (Link::Queued, Some(known)) = (kind, self.known.get_mut(queue.0 as usize)) {
+            known.queued = Some(key);
+        }
+        (key, kind != Link::Queued)
     }
 
     /// The machine goes on when all that it took has come. Returns the delay after what came last.
@@ -465,7 +485,7 @@ impl WhatIf {
             }
             (None, _) => {}
         }
-        if looked == Looked::Took && matches!(taken.cause, Origin::None) && self.locks.contains_key(&queue) {
+        if looked == Looked::Took && matches!(taken.cause, Origin::None) && self.known(queue).is_lock {
             self.op(machine, What::Got { queue });
         }
         if looked != Looked::Peeked {
@@ -524,7 +544,7 @@ impl WhatIf {
 
     fn meet_token(&mut self, machine: MachineId, (queue, looked): (QueueId, Looked), from: From, (ns, key, how): (f64, u32, How)) {
         let From { slot, paid, .. } = from;
-        let what = match looked == Looked::Took && self.locks.contains_key(&queue) {
+        let what = match looked == Looked::Took && self.known(queue).is_lock {
             true => What::Lock { queue, slot, ns, key, how },
             false => What::Meet { slot, ns, key, how, paid },
         };

@@ -5,6 +5,7 @@
 //! other soon are one, so a piece is walked from wherever the trace stands a whole piece later.
 
 use super::lanes::Row;
+use std::collections::VecDeque;
 
 /// Nodes of a piece; two of them are kept.
 const PIECE: usize = 1 << 19;
@@ -38,11 +39,32 @@ pub struct Trail {
     worlds: usize,
     /// The number of the first node that is kept; 0 is none.
     first: u64,
-    nodes: Vec<Node>,
-    bits: Vec<u64>,
+    /// The number of the next one.
+    next: u64,
+    pieces: VecDeque<Piece>,
+    /// One that was forgotten, for its memory.
+    spare: Option<Piece>,
     /// The time of each key in what was forgotten.
     totals: Totals,
     piece: usize,
+}
+
+/// So many nodes, and a bit for each of their worlds.
+#[derive(Debug)]
+struct Piece {
+    nodes: Vec<Kept>,
+    bits: Vec<u64>,
+}
+
+/// A node in less room: there are a million of them.
+#[derive(Clone, Copy, Debug)]
+struct Kept {
+    ns: f64,
+    /// How many nodes back they are; 0: nowhere.
+    before: u32,
+    other: u32,
+    key: u32,
+    kind: Kind,
 }
 
 /// The time of each key in each world: those of one key stand side by side.
@@ -59,7 +81,8 @@ struct Group {
 impl Trail {
     pub fn new(worlds: usize) -> Trail {
         let words = worlds.div_ceil(64);
-        Trail { words, worlds, first: 1, nodes: Vec::new(), bits: Vec::new(), totals: Totals::default(), piece: PIECE }
+        let (pieces, spare, totals) = Default::default();
+        Trail { words, worlds, first: 1, next: 1, pieces, spare, totals, piece: PIECE }
     }
 
     /// Time of a state, after the node.
@@ -73,23 +96,45 @@ impl Trail {
 
     /// In this world the other way of the newest node was not taken after all.
     pub fn unset(&mut self, world: usize) {
-        let at = self.bits.len().checked_sub(self.words).map(|at| at + world / 64);
-        if let Some(word) = at.and_then(|at| self.bits.get_mut(at)) {
+        let Some(bits) = self.pieces.back_mut().map(|piece| &mut piece.bits) else { return };
+        let at = bits.len().checked_sub(self.words).map(|at| at + world / 64);
+        if let Some(word) = at.and_then(|at| bits.get_mut(at)) {
             *word &= !(1 << (world % 64));
         }
     }
 
+    #[inline]
     fn push(&mut self, node: Node, bits: Option<&[u64]>) -> u64 {
-        self.nodes.push(node);
-        match bits {
-            Some(bits) => self.bits.extend_from_slice(bits),
-            None => self.bits.resize(self.bits.len() + self.words, 0),
+        let (number, words) = (self.next, self.words);
+        self.next += 1;
+        // What is further back was forgotten long ago.
+        let back = |other: u64| if other == NONE { 0 } else { u32::try_from(number - other).unwrap_or(0) };
+        let Node { before, other, ns, key, kind } = node;
+        let kept = Kept { ns, before: back(before), other: back(other), key, kind };
+        let piece = match self.pieces.back_mut() {
+            Some(piece) if piece.nodes.len() < self.piece => piece,
+            _ => self.begin_piece(),
+        };
+        piece.nodes.push(kept);
+        match (bits, words) {
+            (Some(&[bits]), 1) => piece.bits.push(bits),
+            (Some(bits), _) => piece.bits.extend_from_slice(bits),
+            (None, _) => piece.bits.resize(piece.bits.len() + words, 0),
         }
-        self.first + self.nodes.len() as u64 - 1
+        number
+    }
+
+    #[cold]
+    fn begin_piece(&mut self) -> &mut Piece {
+        let (room, words) = (self.piece, self.words);
+        let new = || Piece { nodes: Vec::with_capacity(room), bits: Vec::with_capacity(room * words) };
+        self.pieces.push_back(self.spare.take().unwrap_or_else(new));
+        let last = self.pieces.len() - 1;
+        &mut self.pieces[last]
     }
 
     pub fn is_due(&self) -> bool {
-        self.nodes.len() >= 2 * self.piece
+        self.next - self.first >= 2 * self.piece as u64
     }
 
     /// Forgets the older piece, after the way from `tip` through it was counted.
@@ -98,9 +143,21 @@ impl Trail {
         let mut totals = std::mem::take(&mut self.totals);
         self.walk(tip, rows, until, &mut totals);
         self.totals = totals;
-        self.nodes.drain(..self.piece);
-        self.bits.drain(..self.piece * self.words);
+        if let Some(mut piece) = self.pieces.pop_front() {
+            piece.nodes.clear();
+            piece.bits.clear();
+            self.spare = Some(piece);
+        }
         self.first = until;
+    }
+
+    /// The node of this number, and the worlds of a word in which its other way was taken.
+    fn node(&self, at: u64, word: usize) -> Option<(Node, u64)> {
+        let index = at.checked_sub(self.first)? as usize;
+        let (piece, index) = (self.pieces.get(index / self.piece)?, index % self.piece);
+        let &Kept { ns, before, other, key, kind } = piece.nodes.get(index)?;
+        let number = |back: u32| if back == 0 { NONE } else { at - u64::from(back) };
+        Some((Node { before: number(before), other: number(other), ns, key, kind }, piece.bits[index * self.words + word]))
     }
 
     /// Of each world, the time of each key on the way that ends at `tip`.
@@ -119,12 +176,11 @@ impl Trail {
             let worlds = (self.worlds - word * 64).min(64);
             groups.push(Group { at: tip, worlds: u64::MAX >> (64 - worlds) });
             while let Some(Group { at, worlds }) = groups.pop() {
-                let Some(index) = at.checked_sub(self.first).map(|index| index as usize) else { continue };
-                let Some(node) = self.nodes.get(index) else { continue };
-                let others = worlds & self.bits[index * self.words + word];
+                let Some((node, others)) = self.node(at, word) else { continue };
+                let others = worlds & others;
                 let count = if node.kind == Kind::Meet { others } else { worlds };
                 if at < until && count != 0 {
-                    totals.add(node, rows, (word * 64, count), self.worlds);
+                    totals.add(&node, rows, (word * 64, count), self.worlds);
                 }
                 for (at, worlds) in [(node.before, worlds & !others), (node.other, others)] {
                     if worlds != 0 && at >= self.first {

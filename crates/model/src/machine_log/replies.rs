@@ -87,6 +87,9 @@ pub fn is_one(name: &str) -> bool {
 
 /// `rpc:X` of `rpc:X:reply:ID`.
 fn call_of(name: &str) -> Option<&str> {
-    name.strip_prefix("rpc:")?;
-    name.rfind(":reply:").filter(|&at| at >= "rpc:".len()).map(|at| &name[..at])
+    const MARK: &[u8] = b":reply:";
+    let call = name.strip_prefix("rpc:")?;
+    // Byte by byte from behind: what comes after it is short.
+    let at = call.as_bytes().windows(MARK.len()).rposition(|part| part[0] == b':' && part == MARK)?;
+    Some(&name[.."rpc:".len() + at])
 }

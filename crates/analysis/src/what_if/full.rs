@@ -1,0 +1,34 @@
+//! In which bounded queues somebody waited for room, and how often.
+
+use super::FullQueue;
+use longpole_model::hash::IdMap;
+use longpole_model::interaction::{QueueId, Vocabulary};
+use longpole_model::tokens::Shape;
+
+#[derive(Clone, Debug, Default)]
+pub struct Full {
+    capacities: IdMap<QueueId, u64>,
+    waits: IdMap<QueueId, u64>,
+}
+
+impl Full {
+    pub fn declare(&mut self, queue: QueueId, shape: Shape) {
+        if let Some(capacity) = shape.capacity {
+            self.capacities.insert(queue, capacity);
+        }
+    }
+
+    /// Somebody got room for which it had waited.
+    pub fn waited(&mut self, queue: QueueId) {
+        *self.waits.entry(queue).or_default() += 1;
+    }
+
+    /// The one first in which was waited most often.
+    pub fn full(&self, vocabulary: &Vocabulary) -> Vec<FullQueue> {
+        let capacity = |queue| self.capacities.get(queue).copied().unwrap_or(0);
+        let told = self.waits.iter().map(|(queue, &count)| (vocabulary.queue_name(*queue).to_owned(), capacity(queue), count));
+        let mut full: Vec<FullQueue> = told.collect();
+        full.sort_by(|a, b| b.2.cmp(&a.2).then_with(|| a.0.cmp(&b.0)));
+        full
+    }
+}

@@ -1,0 +1,57 @@
+//! What will be proposed, guessed from the critical path, so that one replay tells it and answers it.
+//!
+//! What is proposed follows from a replay without changes ([`propose::first`]); that world stands beside the others in each replay. So a replay of what the
+//! path lets expect says itself whether it answers all that is to be asked. If it does not, nothing is lost but the time.
+
+use super::propose::{self, LEAST_SHARE, STATES};
+use super::{Answer, FullQueue, Prediction, Scenario, Share};
+use crate::lineage::{self, Path, Row};
+
+/// Path and replay differ a little: so many states more, and by so much smaller ones.
+const MORE_STATES: usize = 2;
+const MARGIN: f64 = 0.9;
+/// Where they differ more, the replay goes through what is busy, or what is on its way without a queue.
+const BUSY: usize = 6;
+const LINKS: usize = 4;
+
+/// What is likely to be asked.
+pub fn scenarios(answer: &lineage::Answer, path: &Path, full: &[FullQueue]) -> Vec<Scenario> {
+    let shares: Vec<Share> = answer.criticality.iter().map(share).collect();
+    let mut likely = propose::worth_trying(&shares, full, STATES + MORE_STATES, MARGIN * LEAST_SHARE);
+    let busy =
+        answer.busy.iter().filter(|busy| busy.share >= LEAST_SHARE).take(BUSY).map(|busy| (busy.class.as_str(), busy.state.as_str()));
+    let mut links: Vec<&str> = path.names().filter(|name| name.1 == "link").map(|name| name.2).collect();
+    links.sort_unstable();
+    links.dedup();
+    let links = links.into_iter().take(LINKS).map(|state| ("link", state));
+    let more = busy.chain(links).map(|(of, state)| Scenario::scale(of, state, 0.5));
+    let has_waits = shares.iter().any(propose::is_wait_for_cpu);
+    for scenario in more.chain(has_waits.then(|| Scenario::cpus(1))) {
+        if !likely.contains(&scenario) {
+            likely.push(scenario);
+        }
+    }
+    likely
+}
+
+fn share(row: &Row) -> Share {
+    let Row { host, machine, class, state, share, .. } = row;
+    let is_wait = match class.as_str() {
+        "link" => state == "queued",
+        _ => state.starts_with("blocked:") || matches!(state.as_str(), "UNKNOWN" | "interrupted" | "runnable"),
+    };
+    let [host, machine, class, state] = [host, machine, class, state].map(String::clone);
+    Share { host, machine, class, state, share: *share, scales: !is_wait }
+}
+
+/// The predictions of what is to be asked after all, if all of it was guessed. `fix` is asked beside what is proposed, if its names occur.
+pub fn answers(guessed: &[Scenario], answer: Answer, fix: Option<&Scenario>) -> Option<Vec<Prediction>> {
+    let mut asked = propose::first(&answer);
+    let occurs = |scenario: &Scenario| answer.predictions.iter().any(|prediction| prediction.change == scenario.text);
+    if !asked.iter().all(|scenario| guessed.contains(scenario) && occurs(scenario)) {
+        return None;
+    }
+    asked.extend(fix.filter(|fix| !asked.contains(fix) && occurs(fix)).cloned());
+    let of = |scenario: &Scenario| answer.predictions.iter().find(|prediction| prediction.change == scenario.text).cloned();
+    asked.iter().map(of).collect()
+}

@@ -1,0 +1,82 @@
+//! What is guessed from the path is answered as if it had been asked for, or not at all.
+
+use longpole_analysis::lineage::{self, Lineage};
+use longpole_analysis::waits::Waits;
+use longpole_analysis::what_if::{guess, propose, Answer, FullQueue, Options, Scenario, WhatIf};
+use longpole_model::machine_log::Reader;
+use std::fmt::Write;
+
+fn replay(log: &str, scenarios: &[Scenario], guessed: bool) -> Answer {
+    let mut reader = Reader::new(log.as_bytes());
+    let mut worlds = WhatIf::new(Options { scenarios: scenarios.to_vec(), guessed, ..Options::default() });
+    while let Some(interaction) = reader.next_interaction().unwrap() {
+        worlds.interaction(reader.vocabulary(), &interaction);
+    }
+    worlds.answer(reader.vocabulary()).unwrap()
+}
+
+fn path(log: &str) -> (lineage::Answer, Vec<FullQueue>) {
+    let mut reader = Reader::new(log.as_bytes());
+    let mut path = Lineage::new(lineage::Options { segments: true, ..lineage::Options::default() });
+    let mut waits = Waits::default();
+    while let Some(interaction) = reader.next_interaction().unwrap() {
+        path.interaction(reader.vocabulary(), &interaction);
+        waits.interaction(reader.vocabulary(), &interaction);
+    }
+    (path.answer(reader.vocabulary()).unwrap(), waits.full(reader.vocabulary()))
+}
+
+/// A source that a slow sink holds back through a queue for two items: 1 us to make one, 4 us to use it.
+fn two_stages(items: usize) -> String {
+    let mut lines: Vec<(u64, String)> = Vec::new();
+    let (mut puts, mut gets): (Vec<u64>, Vec<u64>) = (Vec::new(), Vec::new());
+    let mut used = 0;
+    for item in 0..items {
+        let made = puts.last().unwrap_or(&0) + 1000;
+        let put = made.max(item.checked_sub(2).map_or(0, |other| gets[other]));
+        if made < put {
+            lines.push((made, "\"machine\":\"source\",\"blocked\":\"full\",\"on\":\"q\",\"for\":\"space\"".to_owned()));
+        }
+        let get = put.max(used);
+        lines.push((put, "\"machine\":\"source\",\"put\":\"q\",\"state\":\"make\"".to_owned()));
+        lines.push((get, "\"machine\":\"sink\",\"get\":\"q\",\"state\":\"use\"".to_owned()));
+        used = get + 4000;
+        puts.push(put);
+        gets.push(get);
+    }
+    lines.push((used, "\"end\":\"sink\"".to_owned()));
+    // What is taken leaves room for what is put at the same time, but the first one must be there.
+    lines.sort_by_key(|(t, line)| (*t, *t > 1000 && !line.contains("get")));
+    let mut log = "{\"queue\":\"q\",\"capacity\":2}\n".to_owned();
+    lines.iter().for_each(|(t, line)| writeln!(log, "{{\"t\":{t},{line}}}").unwrap());
+    log
+}
+
+#[test]
+fn what_was_guessed_is_answered_as_if_it_had_been_asked() {
+    let log = two_stages(200);
+    let (path, full) = path(&log);
+    let plain = replay(&log, &[], false);
+    assert_eq!(full, plain.full, "both see where somebody waited for room");
+    let guessed = guess::scenarios(&path, path.segments.as_ref().unwrap(), &full);
+    let fix = Scenario::scale("sink", "use", 0.5);
+    let mut asked = propose::first(&plain);
+    assert!(asked.contains(&fix) && asked.len() > 1, "{asked:?}");
+    let answers = guess::answers(&guessed, replay(&log, &guessed, true), Some(&fix)).unwrap();
+    assert_eq!(answers, replay(&log, &asked, false).predictions);
+    // What occurs beside is answered last, and what does not occur is left out.
+    let other = Scenario::scale("source", "make", 0.5);
+    let (known, unknown) = (Scenario::scale("sink", "use", 0.25), Scenario::scale("nobody", "nothing", 0.5));
+    let guessed: Vec<Scenario> = asked.iter().chain([&other, &known, &unknown]).cloned().collect();
+    let told = replay(&log, &guessed, true);
+    assert_eq!(guess::answers(&guessed, told.clone(), Some(&unknown)).unwrap(), answers);
+    asked.push(known.clone());
+    assert_eq!(guess::answers(&guessed, told, Some(&known)).unwrap(), replay(&log, &asked, false).predictions);
+}
+
+#[test]
+fn a_guess_that_misses_something_answers_nothing() {
+    let log = two_stages(200);
+    let guessed = [Scenario::scale("source", "make", 0.5)];
+    assert_eq!(guess::answers(&guessed, replay(&log, &guessed, true), None), None);
+}
