@@ -64,12 +64,6 @@ impl Path {
         })
     }
 
-    /// Host or none, machine and state of all that occurs, whether the path goes through it or not.
-    pub fn names(&self) -> impl Iterator<Item = (&str, &str, &str)> + '_ {
-        let text = |word| self.dictionary.text(word);
-        self.names.iter().map(move |&[host, machine, _, state]| (text(host), text(machine), text(state)))
-    }
-
     fn same_as(&self, key: u32) -> u32 {
         self.same.get(key as usize).copied().unwrap_or(key)
     }
