@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Holds `longpole path` against the oracle on random systems, in every nanosecond.
 
-Each system is asked for its global path, also in windows and threads, and the active path of several machines. The first system (by seed) whose segments, criticality,
+Each system is asked for its global path, also in windows and threads, and the active path of several machines; and for a global and an active path of a random range. The first system (by seed) whose segments, criticality,
 length, unknown time, slack, contradictions, ignored wake-ups or negative links differ is shrunk, by leaving lines out while the difference stays, and printed with both answers; the exit status is
 then 1. What rests on a reading of README.md is marked: `--edges never` leaves those systems out.
 """
 import argparse
+import itertools
 import json
 import multiprocessing
 import pathlib
@@ -18,6 +19,8 @@ from collections import Counter
 import oracle
 import systems
 
+ALL = (None, None)
+NOTHING = "nothing lies in this range"
 EDGES = {"never": False, "only": True, "also": None}
 FIELDS = ("start_ns", "end_ns", "host", "machine", "class", "state")
 
@@ -43,10 +46,10 @@ def beside(path, contradictions, ignored):
     }
 
 
-def ask_longpole(program, lines, mode, machine, folder, more=()):
+def ask_longpole(program, lines, mode, machine, folder, more=(), part=ALL):
     log = pathlib.Path(folder, "system.jsonl")
     log.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
-    command = [program, "path", "--json", "--mode", mode, *(["--machine", machine] if machine else []), *more, str(log)]
+    command = [program, "path", "--json", "--mode", mode, *(["--machine", machine] if machine else []), *range_options(part), *more, str(log)]
     try:
         run = subprocess.run(command, capture_output=True, text=True, timeout=60)
     except subprocess.TimeoutExpired:
@@ -60,10 +63,33 @@ def ask_longpole(program, lines, mode, machine, folder, more=()):
         return {"failed": f"its JSON is not that of the contract: {error!r}"}
 
 
-def ask_oracle(lines, mode, machine, nested=True):
+def range_options(part):
+    return [text for option, t in zip(("--begin", "--end"), part) if t is not None for text in (option, str(t))]
+
+
+def part_of(lines, begin, end):
+    """What counts of a log in a range (R14): a log of its own, to be asked for its path from `begin` on."""
+    within = []
+    for line in lines:
+        t = json.loads(line).get("t")
+        if t is not None and end is not None and t > end:
+            within.append(json.dumps({"t": end, "queue": "time goes on to the range's end"}))
+            break
+        within.append(line)
+    oracle.Log(within)  # refuses what is no log, before lines are left out
+    return [line for line in within if "end" not in (found := json.loads(line)) or found["t"] >= begin]
+
+
+def ask_oracle(lines, mode, machine, nested=True, part=ALL):
     host = next((h for h, name in machines(lines) if name == machine), "")
     try:
-        path = oracle.answer(lines, mode, machine, host, nested)
+        begin, end = part[0] or 0, part[1]
+        if part != ALL:
+            lines = part_of(lines, begin, end)
+            whole = oracle.answer(lines, mode, machine, host, nested)
+            if begin and max(begin, whole["start_ns"]) >= whole["end_ns"]:
+                return {"failed": NOTHING}
+        path = oracle.answer(lines, mode, machine, host, nested, begin)
         return facts(path, beside(path, len(path["contradictions"]), path["ignored_wakes"]))
     except oracle.Refused as error:
         return {"refused": str(error)}
@@ -86,31 +112,52 @@ def questions(seed, lines, most):
         yield "active", name
 
 
+def ranged(seed, lines):
+    """A global path in a random range, and an active one: from some time on, up to some time, or both; each near a line's time or anywhere."""
+    rng = random.Random(f"range {seed}")
+    times = [t for t in (json.loads(line).get("t") for line in lines) if t is not None]
+    names = Counter(name for _, name in machines(lines))
+    single = sorted(name for name in names if names[name] == 1)
+
+    def moment():
+        return max(0, rng.choice((rng.choice(times) + rng.choice((-1, 0, 1)), rng.randint(times[0], times[-1] + 1))))
+
+    def part():
+        first, last = sorted((moment(), moment()))
+        return rng.choice(((first, None), (None, last), (first, last)))
+
+    yield "global", None, part(), rng.choice(((), windows_of(seed)))
+    if single:
+        yield "active", rng.choice(single), part(), ()
+
+
 def windows_of(seed):
     """In windows of so many interactions and so many threads, which must not change anything."""
     rng = random.Random(f"windows {seed}")
     return "--window", str(rng.choice((1, 2, 3, 7, 64))), "--jobs", str(rng.choice((1, 2, 4)))
 
 
-def difference(program, lines, mode, machine, folder, more=()):
-    """Which part differs first, or None. What the oracle refuses is no system."""
-    want = ask_oracle(lines, mode, machine)
+def difference(program, lines, mode, machine, folder, more=(), part=ALL):
+    """What differs first, or None. What the oracle refuses is no system."""
+    want = ask_oracle(lines, mode, machine, part=part)
     if "refused" in want:
         return None
-    got = ask_longpole(program, lines, mode, machine, folder, more)
+    got = ask_longpole(program, lines, mode, machine, folder, more, part)
+    if "failed" in want:
+        return None if got.get("failed", "").endswith(want["failed"]) else "failed"
     if "failed" in got:
         return "failed"
-    return next((part for part in want if want[part] != got[part]), None)
+    return next((what for what in want if want[what] != got[what]), None)
 
 
-def shrink(program, lines, mode, machine, part, folder, more=()):
-    """Leaves lines out, halves first, while the same part differs."""
+def shrink(program, lines, mode, machine, what, folder, more=(), part=ALL):
+    """Leaves lines out, halves first, while the same differs."""
     size = max(1, len(lines) // 2)
     while True:
         at, smaller = 0, False
         while at < len(lines):
             fewer = lines[:at] + lines[at + size:]
-            if fewer and difference(program, fewer, mode, machine, folder, more) == part:
+            if fewer and difference(program, fewer, mode, machine, folder, more, part) == what:
                 lines, smaller = fewer, True
             else:
                 at += size
@@ -125,31 +172,32 @@ def check(work):
     lines, features = systems.system(seed, edges)
     asked = 0
     with tempfile.TemporaryDirectory() as folder:
-        for mode, machine in questions(seed, lines, most):
-            for more in ((), windows_of(seed)) if mode == "global" else ((),):
-                part = difference(program, lines, mode, machine, folder, more)
-                if part:
-                    return seed, asked, features, (mode, machine, part, more)
-                asked += 1
+        all_of_it = ((mode, machine, ALL, more) for mode, machine in questions(seed, lines, most)
+                     for more in (((), windows_of(seed)) if mode == "global" else ((),)))
+        for mode, machine, part, more in itertools.chain(all_of_it, ranged(seed, lines)):
+            what = difference(program, lines, mode, machine, folder, more, part)
+            if what:
+                return seed, asked, features, (mode, machine, what, more, part)
+            asked += 1
     return seed, asked, features, None
 
 
 def show(program, seed, edges, found):
-    mode, machine, part, more = found
+    mode, machine, what, more, part = found
     lines, features = systems.system(seed, edges)
     with tempfile.TemporaryDirectory() as folder:
-        fewer = shrink(program, lines, mode, machine, part, folder, more)
-        want, got = ask_oracle(fewer, mode, machine), ask_longpole(program, fewer, mode, machine, folder, more)
-        print(f"system {seed} differs in {part}: {' '.join([mode, *more])}{' of ' + machine if machine else ''}; {len(fewer)} of {len(lines)} lines show it")
+        fewer = shrink(program, lines, mode, machine, what, folder, more, part)
+        want, got = ask_oracle(fewer, mode, machine, part=part), ask_longpole(program, fewer, mode, machine, folder, more, part)
+        print(f"system {seed} differs in {what}: {' '.join([mode, *range_options(part), *more])}{' of ' + machine if machine else ''}; {len(fewer)} of {len(lines)} lines show it")
         print(f"in the whole: {', '.join(sorted(features))}")
         print("".join(line + "\n" for line in fewer), end="")
         for name, answer in (("oracle", want), ("longpole", got)):
             print(f"{name}:")
             for row in answer.get("segments", [list(answer.values())]):
                 print("   ", *row)
-        if part not in ("failed", "segments"):
-            print(f"{part}: oracle {want[part]}, longpole {got[part]}")
-        if mode == "active" and ask_oracle(fewer, mode, machine, nested=False) == got:
+        if what not in ("failed", "segments"):
+            print(f"{what}: oracle {want[what]}, longpole {got[what]}")
+        if mode == "active" and ask_oracle(fewer, mode, machine, nested=False, part=part) == got:
             print("The difference is the reading of rule 13: longpole does not come back to the time before the blocks of others.")
 
 

@@ -261,15 +261,15 @@ def walk(m, line, hi, lo, active=False, nested=True):
     return segments
 
 
-def answer(lines, mode="global", machine=None, host="", nested=True):
-    """The path of a log (lines of text) as the JSON of CONTRACTS section 2, with what was counted beside it."""
+def answer(lines, mode="global", machine=None, host="", nested=True, begin=0):
+    """The path of a log (lines of text) as the JSON of CONTRACTS section 2, with what was counted beside it; from `begin` on, which lies before its end."""
     log = Log(lines)
     key, at = log.end or (log.last, len(log.times) - 1)
     key = key if machine is None and mode == "global" else (host, machine)
     if key not in log.machines:
         raise Refused(f"no machine {key[1]} in this log")
     m = log.machines[key]
-    start, end, segments, sums, unknown = log.times[0], log.times[at], [], {}, 0
+    start, end, segments, sums, unknown = max(log.times[0], begin), log.times[at], [], {}, 0
     for s in reversed(walk(m, at, end, start, mode == "active", nested)):
         assert s.start == (segments[-1].end if segments else start), "the segments leave a gap"
         sums[s[2:6]], unknown = sums.get(s[2:6], 0) + s.end - s.start, unknown + (s.end - s.start) * s.unknown

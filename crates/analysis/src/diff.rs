@@ -1,17 +1,24 @@
 //! Two recordings of the same system: what changed from the first to the second, and how surely.
 //!
 //! Each side is cut into windows of equal width, to the ns. What is compared is the mean over the windows: of a state's share of the critical path, of
-//! the mean time of a call or span, of a queue's items per second. A change is told as certain where its interval leaves zero out.
+//! the mean time of a call or span, of a queue's items per second. A change is told as certain where its interval leaves zero out, and as much is known of both
+//! sides as a verdict needs ([`known`]).
+
+mod known;
 
 use crate::change::Change;
 use crate::findings::Finding;
 use crate::latency::{Kind, Latency};
 use crate::lineage::Answer;
 use crate::queues::QueueAnswer;
+use crate::report::Inputs;
 use crate::text::{percent, place};
+use known::Doubts;
 use longpole_model::predicate::{Datum, Predicate};
 use serde::{Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
+
+pub use known::Known;
 
 /// Windows of a side.
 pub const WINDOWS: usize = 12;
@@ -35,6 +42,7 @@ pub struct Side {
     seen: BTreeSet<String>,
     /// Of a machine log, which tells of nothing but the path.
     path_only: bool,
+    known: Known,
 }
 
 type State = (String, String);
@@ -58,11 +66,13 @@ impl Side {
     /// The critical path.
     pub fn path(&mut self, answer: &Answer) {
         let (begin, length) = (answer.start_ns, answer.end_ns.saturating_sub(answer.start_ns));
+        self.known.unknown_share = Some(answer.unknown_ns as f64 / length.max(1) as f64);
+        self.known.contradictions = Some(answer.contradictions);
+        (self.known.events, self.known.lost) = (answer.interactions, answer.lost);
         for row in &answer.criticality {
             *self.shares.entry((place(&row.host, &row.machine), row.state.clone())).or_default() += row.share;
         }
         let Some(path) = answer.segments.as_ref().filter(|_| length > 0) else { return };
-        self.seen.extend(path.names().map(|(host, machine, state)| format!("{}::{state}", place(host, machine))));
         let bound = |window: usize| begin + (u128::from(length) * window as u128 / WINDOWS as u128) as u64;
         let width = |window: usize| bound(window + 1) - bound(window);
         let mut times: BTreeMap<State, Vec<u64>> = BTreeMap::new();
@@ -86,6 +96,18 @@ impl Side {
             let shares = (0..WINDOWS).filter(|&window| width(window) > 0).map(|window| times[window] as f64 / width(window) as f64);
             self.windows.insert(name, shares.collect());
         }
+    }
+
+    /// What occurs, as `MACHINE::STATE`.
+    pub fn seen(&mut self, names: BTreeSet<String>) {
+        self.seen = names;
+    }
+
+    /// How many events there are and are missing, also where there is no path.
+    pub fn events(&mut self, inputs: &Inputs) {
+        self.known.events = inputs.events + inputs.kernel_events;
+        self.known.lost = inputs.lost + inputs.kernel_lost;
+        self.known.uncounted_losses = inputs.uncounted_losses + inputs.uncounted_kernel_losses;
     }
 
     /// There is nothing but the path.
@@ -138,6 +160,11 @@ pub struct Diff {
     pub findings: Vec<FindingChange>,
     /// The conditions that hold.
     pub failed: Vec<Failed>,
+    /// What there is of each side, and what is missing.
+    pub known_a: Known,
+    pub known_b: Known,
+    #[serde(skip)]
+    doubts: Doubts,
     #[serde(skip)]
     seen: BTreeSet<String>,
     #[serde(skip)]
@@ -155,6 +182,8 @@ pub struct Verdict {
 pub enum VerdictKind {
     Changed,
     Nothing,
+    /// Too much is missing to say either.
+    Unsure,
 }
 
 /// A state's share of the critical path.
@@ -230,22 +259,33 @@ pub struct Failed {
     pub values: Vec<(String, Option<f64>)>,
 }
 
-/// What changed from `a` to `b`. The largest certain change first.
-pub fn diff(a: &Side, b: &Side) -> Diff {
-    let (states, latency, queues) = (states(a, b), latency(a, b), queues(a, b));
-    let findings = findings(a, b);
-    let verdict = verdict(&states, &latency, &queues);
-    let seen = a.seen.union(&b.seen).cloned().collect();
-    Diff { verdict, states, latency, queues, findings, failed: Vec::new(), seen, path_only: a.path_only && b.path_only }
+/// What changed from `a` to `b`. The largest certain change first. Where more than `max_unknown` of a path is unknown, no share of it is certain.
+pub fn diff(a: &Side, b: &Side, max_unknown: f64) -> Diff {
+    let doubts = Doubts::of(&a.known, &b.known, max_unknown);
+    let states = states(a, b, doubts.of_shares().is_none());
+    let (latency, queues) = (latency(a, b, !doubts.of_times()), queues(a, b, !doubts.of_times()));
+    Diff {
+        verdict: verdict(&states, &latency, &queues, &doubts),
+        states,
+        latency,
+        queues,
+        findings: findings(a, b),
+        failed: Vec::new(),
+        known_a: a.known.clone(),
+        known_b: b.known.clone(),
+        doubts,
+        seen: a.seen.union(&b.seen).cloned().collect(),
+        path_only: a.path_only && b.path_only,
+    }
 }
 
-fn states(a: &Side, b: &Side) -> Vec<StateChange> {
+fn states(a: &Side, b: &Side, may_be_certain: bool) -> Vec<StateChange> {
     let names: BTreeSet<&State> = a.shares.keys().chain(b.shares.keys()).collect();
     let mut out: Vec<StateChange> = names
         .into_iter()
         .filter_map(|name| {
             let change = Change::weighted(&a.weighted(name), &b.weighted(name))?;
-            let certain = change.is_certain() && change.change.abs() >= LEAST_SHARE;
+            let certain = may_be_certain && change.is_certain() && change.change.abs() >= LEAST_SHARE;
             let (machine, state) = name.clone();
             Some(StateChange { machine, state, share_a: a.share(name), share_b: b.share(name), change, certain })
         })
@@ -266,7 +306,7 @@ fn is_certain(change: Option<Change>) -> bool {
     change.is_some_and(|change| change.is_certain() && change.change.abs() >= LEAST_RELATIVE)
 }
 
-fn latency(a: &Side, b: &Side) -> Vec<LatencyChange> {
+fn latency(a: &Side, b: &Side, may_be_certain: bool) -> Vec<LatencyChange> {
     let names: BTreeSet<&Timed> = a.latency.keys().chain(b.latency.keys()).collect();
     let nothing = Times::default();
     let mut out: Vec<LatencyChange> = names
@@ -277,7 +317,7 @@ fn latency(a: &Side, b: &Side) -> Vec<LatencyChange> {
             let times = |side: &Times| side.whole.as_ref().map(|line| line.times.clone()).unwrap_or_default();
             let (x, y) = (times(from), times(to));
             let (kind, name, machine) = key.clone();
-            let certain = is_certain(change);
+            let certain = may_be_certain && is_certain(change);
             LatencyChange {
                 kind,
                 name,
@@ -297,7 +337,7 @@ fn latency(a: &Side, b: &Side) -> Vec<LatencyChange> {
     out
 }
 
-fn queues(a: &Side, b: &Side) -> Vec<QueueChange> {
+fn queues(a: &Side, b: &Side, may_be_certain: bool) -> Vec<QueueChange> {
     let names: BTreeSet<&String> = a.queues.keys().chain(b.queues.keys()).collect();
     let nothing = Rates::default();
     let mut out: Vec<QueueChange> = names
@@ -315,7 +355,7 @@ fn queues(a: &Side, b: &Side) -> Vec<QueueChange> {
                 empty_share_a: x.and_then(|queue| queue.empty_share),
                 empty_share_b: y.and_then(|queue| queue.empty_share),
                 change,
-                certain: is_certain(change),
+                certain: may_be_certain && is_certain(change),
             }
         })
         .collect();
@@ -338,7 +378,7 @@ fn findings(a: &Side, b: &Side) -> Vec<FindingChange> {
         .collect()
 }
 
-fn verdict(states: &[StateChange], latency: &[LatencyChange], queues: &[QueueChange]) -> Verdict {
+fn verdict(states: &[StateChange], latency: &[LatencyChange], queues: &[QueueChange], doubts: &Doubts) -> Verdict {
     let mut said = Vec::new();
     if let Some(queue) = queues.iter().find(|queue| queue.certain) {
         if let Some(change) = queue.change {
@@ -360,11 +400,20 @@ fn verdict(states: &[StateChange], latency: &[LatencyChange], queues: &[QueueCha
             said.push(format!("{} takes {} time", line.name, more(change, "more", "less")));
         }
     }
-    match said.is_empty() {
-        true => Verdict { kind: VerdictKind::Nothing, text: "Nothing changed beyond the noise.".to_owned() },
-        false => Verdict { kind: VerdictKind::Changed, text: format!("{}.", said.join("; ")) },
+    let said = said.join("; ");
+    match (said.is_empty(), doubts.of_shares()) {
+        (true, None) => Verdict { kind: VerdictKind::Nothing, text: "Nothing changed beyond the noise.".to_owned() },
+        (true, Some(why)) => Verdict { kind: VerdictKind::Unsure, text: format!("What changed cannot be told: {why}. {REMEDY}.") },
+        (false, None) => Verdict { kind: VerdictKind::Changed, text: format!("{said}.") },
+        (false, Some(why)) => {
+            let text = format!("{said}. How the critical path changed cannot be told: {why}. {REMEDY}.");
+            Verdict { kind: VerdictKind::Changed, text }
+        }
     }
 }
+
+/// What to do where too much is missing.
+const REMEDY: &str = "`longpole path` tells what is missing; record it again, with larger rings (--buffer 4MiB) where events are lost";
 
 fn more(change: Change, up: &str, down: &str) -> String {
     let which = if change.change < 0.0 { down } else { up };
@@ -456,6 +505,9 @@ impl Diff {
         let is_of_states = matches!(function, "criticality" | "more_critical");
         if self.path_only && !is_of_states {
             return Err(format!("{function}(…) cannot be told: queues and latencies are not compared for machine logs"));
+        }
+        if let (true, Some(why)) = (is_of_states, self.doubts.of_shares()) {
+            return Err(format!("{function}(…) cannot be told: {why}. {REMEDY}"));
         }
         let occurs = match function {
             "criticality" | "more_critical" => self.seen.contains(subject),

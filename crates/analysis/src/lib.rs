@@ -47,6 +47,7 @@ pub mod queues;
 pub mod repeated;
 pub mod report;
 pub mod samples;
+pub mod seen;
 pub mod session;
 mod shares;
 pub mod stacks;

@@ -4,6 +4,7 @@ use crate::findings::{Evidence, Facts, Scope};
 use crate::lineage::Kind;
 use crate::participation::{Participation, State};
 use crate::waits;
+use std::collections::HashMap;
 
 /// Machines of a knot that are named.
 const MOST_NAMED: usize = 4;
@@ -14,15 +15,18 @@ pub(crate) fn facts(path: &Participation, waits: &waits::Answer) -> Vec<Facts> {
     let whole = Evidence { start_ns: path.start_ns as i64, end_ns: path.end_ns as i64 };
     let length = (path.end_ns - path.start_ns).max(1) as f64;
     let mut states: Vec<State> = Vec::new();
+    let mut without_cpu: HashMap<&str, usize> = HashMap::new();
     for state in path.states() {
         // Runnable or preempted: it has no CPU either way.
-        match states.iter_mut().find(|known| state.kind == Kind::Runnable && known.kind == state.kind && known.class == state.class) {
-            Some(known) => {
+        if state.kind == Kind::Runnable {
+            let at = *without_cpu.entry(&state.class).or_insert(states.len());
+            if let Some(known) = states.get_mut(at) {
                 known.share += state.share;
                 known.count += state.count;
+                continue;
             }
-            None => states.push(state.clone()),
         }
+        states.push(state.clone());
     }
     let of_path = |state: State| Facts {
         scope: Scope::Path,

@@ -317,5 +317,6 @@ fn inputs(runs: &[Run]) -> Inputs {
         contradictions: sum(|it| it.contradictions),
         negative_links: sum(|it| it.negative_links),
         forgotten_causes: sum(|it| it.forgotten_causes),
+        cut_waits: sum(|it| it.cut_waits),
     }
 }

@@ -63,6 +63,8 @@ pub struct Critical {
     pub predictions: Vec<Prediction>,
     pub participation: Participation,
     pub findings: Vec<Finding>,
+    /// Chains of waits that were not followed to their ends.
+    pub cut_waits: u64,
 }
 
 /// What the kernel's events tell beside the path, and what of the path its threads have.
@@ -95,6 +97,8 @@ pub struct Inputs {
     pub contradictions: u64,
     pub negative_links: u64,
     pub forgotten_causes: u64,
+    /// Chains of waits that were not followed to their ends.
+    pub cut_waits: u64,
 }
 
 /// All analyses of a pass together.
@@ -259,7 +263,7 @@ impl Report {
 
     /// Where the trace tells of stages and the path does not decide, the verdict stays theirs.
     pub fn with(mut self, critical: Critical) -> Report {
-        let Critical { answer, verdict, decides, mut predictions, participation, findings } = critical;
+        let Critical { answer, verdict, decides, mut predictions, participation, findings, cut_waits } = critical;
         if decides || !self.verdict.of_stages {
             self.verdict = verdict;
         }
@@ -283,6 +287,7 @@ impl Report {
         self.inputs.contradictions = answer.contradictions;
         self.inputs.negative_links = answer.negative_links;
         self.inputs.forgotten_causes = answer.forgotten_causes;
+        self.inputs.cut_waits = cut_waits;
         self.criticality = Some(answer.criticality);
         self.predictions = Some(predictions);
         self

@@ -8,7 +8,8 @@
 //! Whoever has no natural end (a server, a pipeline that runs for ever) is held back in a *knot* of this graph ([`knots`]).
 //!
 //! Memory: of each machine the latest blocks are remembered, fewer where there are many machines; a chain is followed for so many blocks. What lies beyond is
-//! unknown, and counted.
+//! unknown, and counted. Time: where each of many machines waits for the one before, all chains together grow with the square of the machines. So there is a purse
+//! for all of them, filled by every interaction: while it is low, chains are cut shorter, and what that costs grows with the trace, not with its square.
 
 mod answer;
 mod knots;
@@ -31,8 +32,15 @@ const MOST_PAST: usize = 1 << 19;
 const MOST_TOKENS: usize = 1 << 20;
 /// Blocks through which one chain is followed.
 const MOST_HOPS: usize = 4096;
-/// Pairs of machines that are told apart.
+/// Blocks that may be looked at before the first interaction, and what each interaction adds to them.
+const FIRST_HOPS: u64 = 1 << 22;
+const MORE_HOPS: u64 = 32;
+/// One chain may take this part of them, and so many blocks in any case.
+const PART_OF_HOPS: u64 = 64;
+const LEAST_HOPS: u64 = 64;
+/// Pairs of machines that are told apart; and pairs of a waiter and an end of its chain, which take more room in the answer.
 const MOST_PAIRS: usize = 1 << 20;
+const MOST_ENDS: usize = 1 << 18;
 
 /// A moment of a machine: what had ended its blocks by then.
 #[derive(Clone, Copy, Debug)]
@@ -85,6 +93,10 @@ struct Life {
     forgotten: u64,
     explained_ns: u64,
     unexplained_ns: u64,
+    /// Of what is explained, the time whose end is not told apart.
+    untold_ns: u64,
+    /// How long others waited for it in the end.
+    waited_for_ns: u64,
 }
 
 /// The observer.
@@ -102,6 +114,10 @@ pub struct Waits {
     last: IdMap<(MachineId, MachineId), u64>,
     /// Chains that were too long, or lie further back than is remembered.
     cut: u64,
+    /// Blocks that chains may still be followed through.
+    purse: u64,
+    /// Waiting at the ends of edges that are left out because there are too many.
+    untold_edges_ns: u64,
     uses: Uses,
     full: Full,
     interactions: u64,
@@ -119,6 +135,8 @@ impl Default for Waits {
             direct: IdMap::default(),
             last: IdMap::default(),
             cut: 0,
+            purse: FIRST_HOPS,
+            untold_edges_ns: 0,
             uses: Uses::default(),
             full: Full::default(),
             interactions: 0,
@@ -150,6 +168,7 @@ impl Waits {
     pub fn interaction(&mut self, _vocabulary: &Vocabulary, interaction: &Interaction) {
         let Interaction { t, deed, .. } = *interaction;
         self.interactions += 1;
+        self.purse += MORE_HOPS;
         if let Deed::Declare { queue, shape } = deed {
             self.uses.declare(queue, shape);
             self.full.declare(queue, shape);
@@ -356,7 +375,7 @@ impl Waits {
             None => self.life(machine).unexplained_ns += end - start,
             Some((moment, ..)) => {
                 self.life(machine).explained_ns += end - start;
-                bump(&mut self.direct, (machine, moment.by), end - start);
+                bump(&mut self.direct, (machine, moment.by), end - start, MOST_PAIRS);
                 self.walk(machine, start, end, cause);
             }
         }
@@ -367,6 +386,7 @@ impl Waits {
         let mut stack: Vec<Frame> = Vec::new();
         let (mut by, mut upto, mut at, mut low, mut via) = (waiter, 0, end, start, waiter);
         let mut next = Some(Entry { start: None, end, cause });
+        let most = (LEAST_HOPS + self.purse / PART_OF_HOPS).min(MOST_HOPS as u64);
         let mut hops = 0;
         loop {
             if at <= low {
@@ -375,11 +395,12 @@ impl Waits {
                 continue;
             }
             hops += 1;
+            self.purse = self.purse.saturating_sub(1);
             let entry = match next.take() {
                 Some(entry) => entry,
                 None => match self.entry(by, upto) {
                     // Beyond what is remembered, or what may be spent on one block.
-                    _ if hops > MOST_HOPS => {
+                    _ if hops > most => {
                         self.cut += 1;
                         self.charge(waiter, via, Place::Unknown(by), low, at);
                         // Of what is left in the frames nobody knows more.
@@ -424,7 +445,7 @@ impl Waits {
                 Some((moment, queue, link)) => {
                     let from = moment.t.min(at);
                     if from < at {
-                        bump_last(&mut self.last, by, moment.by, at - from.max(low));
+                        self.add_last(by, moment.by, at - from.max(low));
                         self.add_end(waiter, Place::Link(queue, link), at - from.max(low));
                     }
                     (via, by, upto, at) = (by, moment.by, moment.upto, from);
@@ -454,27 +475,35 @@ impl Waits {
             return;
         }
         if let Place::Machine(by) | Place::Unknown(by) = place {
-            bump_last(&mut self.last, via, by, to - from);
+            self.add_last(via, by, to - from);
         }
         self.add_end(waiter, place, to - from);
     }
 
     fn add_end(&mut self, waiter: MachineId, place: Place, ns: u64) {
-        bump(&mut self.ends, (waiter, place), ns);
+        if let Place::Machine(by) = place {
+            self.life(by).waited_for_ns += ns;
+        }
+        if !bump(&mut self.ends, (waiter, place), ns, MOST_ENDS) {
+            self.life(waiter).untold_ns += ns;
+        }
+    }
+
+    fn add_last(&mut self, via: MachineId, by: MachineId, ns: u64) {
+        if via != by && !bump(&mut self.last, (via, by), ns, MOST_PAIRS) {
+            self.untold_edges_ns += ns;
+        }
     }
 }
 
-fn bump_last(last: &mut IdMap<(MachineId, MachineId), u64>, via: MachineId, by: MachineId, ns: u64) {
-    if via != by {
-        bump(last, (via, by), ns);
-    }
-}
-
-/// Pairs beyond the limit are left out: their time stands with the machines only.
-fn bump<K: std::hash::Hash + Eq>(map: &mut IdMap<K, u64>, key: K, ns: u64) {
+/// Whether there is room for the pair; otherwise its time stands with the machines only.
+fn bump<K: std::hash::Hash + Eq>(map: &mut IdMap<K, u64>, key: K, ns: u64, most: usize) -> bool {
     if let Some(known) = map.get_mut(&key) {
         *known += ns;
-    } else if map.len() < MOST_PAIRS {
+    } else if map.len() < most {
         map.insert(key, ns);
+    } else {
+        return false;
     }
+    true
 }

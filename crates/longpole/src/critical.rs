@@ -72,7 +72,7 @@ pub fn read(interactions: &Interactions, passed: Passed, lost: u64, kernel: Opti
     let (verdict, predictions) = told?;
     let decides = standout::decides(&verdict, &rules.path);
     answer.segments = Some(segments);
-    Ok(Critical { verdict, decides, predictions, participation, findings, answer })
+    Ok(Critical { verdict, decides, predictions, participation, findings, answer, cut_waits: waits.cut })
 }
 
 /// What decides, and what changes would bring. `idle`: who waits beside an idle CPU; `full`: queues in which somebody waited for room.

@@ -6,6 +6,7 @@
 use crate::interactions::Interactions;
 use anyhow::anyhow;
 use longpole_analysis::lineage::Lineage;
+use longpole_analysis::seen::Seen;
 use longpole_analysis::waits::Waits;
 use longpole_analysis::what_if::WhatIf;
 use longpole_model::block::{Block, Told};
@@ -138,3 +139,14 @@ macro_rules! followers {
 }
 
 followers!(Lineage, WhatIf, Waits);
+
+/// What occurs in a trace does so in any part of it.
+impl Follower for Seen {
+    fn begin_at(&mut self, _t: u64) {}
+
+    fn interaction(&mut self, vocabulary: &Vocabulary, interaction: &Interaction) {
+        Seen::interaction(self, vocabulary, interaction);
+    }
+
+    fn until(&mut self, _t: u64) {}
+}

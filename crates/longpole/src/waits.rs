@@ -92,6 +92,16 @@ pub fn print(out: &mut impl Write, answer: &Answer) -> io::Result<()> {
             number(answer.cut)
         )?;
     }
+    if answer.untold_ns > 0 {
+        writeln!(
+            out,
+            "\n{} of the waiting is told without its ends: there are too many pairs of them (--begin and --end take a part)",
+            duration(answer.untold_ns)
+        )?;
+    }
+    if answer.untold_edges_ns > 0 {
+        writeln!(out, "\nedges at the ends of {} of the waiting are left out: there are too many", duration(answer.untold_edges_ns))?;
+    }
     Ok(())
 }
 

@@ -82,6 +82,69 @@ fn a_condition_that_holds_is_status_3() {
     assert_eq!(failed["failed"][0]["condition"], "criticality(\"worker::work\") > 0.7");
 }
 
+/// The worker waits for items that a source brings; every hundredth one is not in the log.
+fn damaged(place: &TempDir) -> PathBuf {
+    let mut text = String::from("{\"t\":0,\"machine\":\"worker\",\"state\":\"rest\"}\n{\"t\":0,\"machine\":\"source\"}\n");
+    for item in 0..200u64 {
+        let t = 10 * item;
+        let _ = writeln!(text, "{{\"t\":{t},\"machine\":\"worker\",\"blocked\":\"item\",\"on\":\"belt\"}}");
+        if item % 100 != 99 {
+            let _ = writeln!(text, "{{\"t\":{},\"machine\":\"source\",\"put\":\"belt\",\"link\":\"way\"}}", t + 5);
+        }
+        let _ = writeln!(text, "{{\"t\":{},\"machine\":\"worker\",\"get\":\"belt\",\"state\":\"work\"}}", t + 5);
+    }
+    text += "{\"t\":2000,\"end\":\"worker\"}\n";
+    let path = place.path().join("damaged");
+    fs::write(&path, text).unwrap();
+    path
+}
+
+#[test]
+fn nothing_is_certain_of_a_path_of_which_much_is_unknown_and_no_condition_on_it_holds_or_fails() {
+    let place = TempDir::new().unwrap();
+    let (whole, damaged) = (log(&place, "whole", 100), damaged(&place));
+    for (a, b, which) in [(&whole, &damaged, "second"), (&damaged, &whole, "first")] {
+        let answer = json(a, b, &[]);
+        schema::check(&schema::schema("diff"), &answer);
+        assert_eq!(answer["verdict"]["kind"], "unsure", "{}", answer["verdict"]);
+        assert!(answer["states"].as_array().unwrap().iter().all(|line| line["certain"] == false));
+        let known = &answer[if which == "second" { "known_b" } else { "known_a" }];
+        let path = Command::new(env!("CARGO_BIN_EXE_longpole")).args(["path", "--json"]).arg(&damaged).output().unwrap();
+        let path: Value = serde_json::from_slice(&path.stdout).unwrap();
+        let unknown = path["unknown_ns"].as_f64().unwrap() / path["length_ns"].as_f64().unwrap();
+        assert!(unknown > 0.05 && known["unknown_share"].as_f64() == Some(unknown), "{known}");
+        assert_eq!((known["contradictions"].as_u64(), path["contradictions"].as_u64()), (Some(2), Some(2)));
+        for condition in ["criticality(\"worker::work\") > 0.9", "more_critical(\"worker::work\") < 0.5"] {
+            let output = diff(a, b, &["--fail-if", condition]);
+            assert_eq!(output.status.code(), Some(1), "{condition}");
+            let told = String::from_utf8(output.stderr).unwrap();
+            assert!(told.contains(&format!("of the {which} trace's critical path is unknown")), "{told}");
+        }
+    }
+}
+
+#[test]
+fn a_state_or_link_that_occurs_off_the_path_has_no_share_of_it() {
+    let place = TempDir::new().unwrap();
+    let path = place.path().join("off");
+    let lines = [
+        r#"{"t":0,"machine":"A","state":"work"}"#,
+        r#"{"t":0,"host":"far","machine":"B","state":"idle"}"#,
+        r#"{"t":2,"machine":"A","put":"q","link":"belt"}"#,
+        r#"{"t":4,"machine":"A","get":"q"}"#,
+        r#"{"t":9,"end":"A"}"#,
+    ];
+    fs::write(&path, lines.join("\n")).unwrap();
+    let status = |condition: &str| diff(&path, &path, &["--fail-if", condition]).status.code();
+    for name in ["far/B::idle", "q::belt", "q::queued", "q::wire", "A::runnable", "A::interrupted", "A::UNKNOWN", "link::wakeup"] {
+        assert_eq!(status(&format!("criticality(\"{name}\") > 0")), Some(0), "{name}");
+    }
+    assert_eq!(status("criticality(\"A::work\") > 0.9"), Some(3));
+    for name in ["A::idle", "B::idle", "q::belts", "C::run"] {
+        assert_eq!(status(&format!("criticality(\"{name}\") > 0")), Some(1), "{name}");
+    }
+}
+
 #[test]
 fn the_shares_are_those_of_the_path_however_short_it_is() {
     let place = TempDir::new().unwrap();

@@ -19,7 +19,9 @@ pub struct Active {
     /// The path so far, without gaps; only if the segments are asked for.
     path: Option<Track>,
     profile: HashMap<u32, u64>,
-    /// Since when it is blocked or does not exist.
+    /// Where the path begins.
+    begin: u64,
+    /// Since when it is blocked or does not exist, from the begin on.
     since: Option<u64>,
     /// What it was in the meantime, in case that no cause is found.
     meanwhile: Vec<Piece>,
@@ -113,6 +115,7 @@ impl Active {
             machine: None,
             path: keep_segments.then_some(path),
             profile: HashMap::new(),
+            begin: 0,
             since: None,
             meanwhile: Vec::new(),
             mark: None,
@@ -129,6 +132,7 @@ impl Active {
     }
 
     pub fn begin(&mut self, t: u64) {
+        self.begin = t;
         self.since = Some(t);
     }
 
@@ -150,7 +154,7 @@ impl Active {
 
     pub fn blocked(&mut self, machine: MachineId, now: u64) {
         if Some(machine) == self.machine {
-            self.since.get_or_insert(now);
+            self.since.get_or_insert(now.max(self.begin));
         }
     }
 
@@ -183,7 +187,7 @@ impl Active {
     pub fn vanished(&mut self, machine: MachineId, now: u64) {
         if Some(machine) == self.machine {
             self.keep();
-            self.since = Some(now);
+            self.since = Some(now.max(self.begin));
         }
     }
 

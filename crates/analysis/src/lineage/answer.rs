@@ -247,12 +247,11 @@ impl Lineage {
         let mut rows: Vec<Row> = on.into_iter().map(told).collect();
         let by_name = |a: &Row, b: &Row| (&a.host, &a.machine, &a.class, &a.state).cmp(&(&b.host, &b.machine, &b.class, &b.state));
         rows.sort_by(|a, b| b.ns.cmp(&a.ns).then_with(|| by_name(a, b)));
-        let on_path = |state: &str| {
-            rows.iter()
-                .filter(|row| row.profile_rank.is_some() && row.state == state)
-                .map(|row| row.share)
-                .fold(0.0, |sum, share| sum + share)
-        };
+        let mut on_path: HashMap<&str, f64> = HashMap::new();
+        for row in rows.iter().filter(|row| row.profile_rank.is_some()) {
+            *on_path.entry(&row.state).or_default() += row.share;
+        }
+        let on_path = |state: &str| on_path.get(state).copied().unwrap_or(0.0);
         let mut profiled: Vec<Profiled> = code
             .iter()
             .map(|(&state, &ns)| (called.dictionary.text(state), ns))

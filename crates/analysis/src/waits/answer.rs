@@ -1,9 +1,9 @@
 //! The wait-for graph as it is told: waiters with the ends of their chains, edges, and knots.
 
-use super::{knots, Place, Waits};
+use super::{knots, Life, Place, Waits};
 use longpole_model::interaction::{MachineId, Vocabulary};
 use serde::Serialize;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 /// A machine.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -21,7 +21,7 @@ impl std::fmt::Display for Who {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EndKind {
     Machine,
@@ -46,8 +46,10 @@ pub struct End {
 pub struct Waiter {
     #[serde(flatten)]
     pub who: Who,
-    /// In blocks that ended with a cause; the ends sum up to it.
+    /// In blocks that ended with a cause; the ends and what is untold sum up to it.
     pub waited_ns: u64,
+    /// Whose ends are not told apart: there are too many of all machines.
+    pub untold_ns: u64,
     /// In blocks without one, or that never ended.
     pub unexplained_ns: u64,
     pub ends: Vec<End>,
@@ -110,6 +112,9 @@ pub struct Answer {
     pub knots: Vec<Knot>,
     /// Chains that were followed no further, or lead back beyond what is remembered.
     pub cut: u64,
+    /// Waiting whose ends, and whose last edges, are not told apart because there are too many.
+    pub untold_ns: u64,
+    pub untold_edges_ns: u64,
     pub interactions: u64,
     #[serde(skip)]
     pub(crate) locks: Vec<LockUse>,
@@ -159,6 +164,8 @@ impl Waits {
             edges,
             knots,
             cut: self.cut,
+            untold_ns: self.lives.iter().map(|life| life.untold_ns).sum(),
+            untold_edges_ns: self.untold_edges_ns,
             interactions: self.interactions,
             locks: self.locks(vocabulary),
             looks: self.looks(vocabulary),
@@ -199,19 +206,26 @@ impl Waits {
 
     fn waiters(&self, vocabulary: &Vocabulary) -> Vec<Waiter> {
         let who = |machine| told(vocabulary, machine);
-        let mut ends: HashMap<MachineId, BTreeMap<(Who, EndKind, Option<String>), u64>> = HashMap::new();
+        let words = |machine| [vocabulary.host(machine), vocabulary.machine_name(machine)];
+        // Those of the same words are one.
+        let mut alike: HashMap<(MachineId, [&str; 2], EndKind, Option<&str>), u64> = HashMap::new();
         for (&(waiter, place), &ns) in &self.ends {
             let key = match place {
-                Place::Machine(machine) => (who(machine), EndKind::Machine, None),
-                Place::Unknown(machine) => (who(machine), EndKind::Unknown, None),
+                Place::Machine(machine) => (waiter, words(machine), EndKind::Machine, None),
+                Place::Unknown(machine) => (waiter, words(machine), EndKind::Unknown, None),
                 Place::Link(queue, state) => {
                     let name = queue.map_or("link", |queue| vocabulary.link_name(queue));
                     let plain = if queue.is_some() { "queued" } else { "wakeup" };
                     let state = state.map_or(plain, |state| vocabulary.names.text(state));
-                    (Who { host: String::new(), machine: name.to_owned() }, EndKind::Link, Some(state.to_owned()))
+                    (waiter, ["", name], EndKind::Link, Some(state))
                 }
             };
-            *ends.entry(waiter).or_default().entry(key).or_default() += ns;
+            *alike.entry(key).or_default() += ns;
+        }
+        let mut ends: HashMap<MachineId, Vec<End>> = HashMap::new();
+        for ((waiter, [host, machine], kind, state), ns) in alike {
+            let who = Who { host: host.to_owned(), machine: machine.to_owned() };
+            ends.entry(waiter).or_default().push(End { who, kind, state: state.map(str::to_owned), ns });
         }
         let mut out: Vec<Waiter> = Vec::new();
         for (at, life) in self.lives.iter().enumerate() {
@@ -219,19 +233,17 @@ impl Waits {
             if life.explained_ns + life.unexplained_ns == 0 {
                 continue;
             }
-            let mut told: Vec<End> = ends
-                .remove(&machine)
-                .unwrap_or_default()
-                .into_iter()
-                .map(|((who, kind, state), ns)| End { who, kind, state, ns })
-                .collect();
-            told.sort_by_key(|end| std::cmp::Reverse(end.ns));
-            out.push(Waiter { who: who(machine), waited_ns: life.explained_ns, unexplained_ns: life.unexplained_ns, ends: told });
+            let mut ends = ends.remove(&machine).unwrap_or_default();
+            ends.sort_by(|a, b| b.ns.cmp(&a.ns).then_with(|| (&a.who, a.kind, &a.state).cmp(&(&b.who, b.kind, &b.state))));
+            let Life { explained_ns, unexplained_ns, untold_ns, .. } = *life;
+            out.push(Waiter { who: who(machine), waited_ns: explained_ns, untold_ns, unexplained_ns, ends });
         }
         // Who sleeps by timers waits for nobody.
-        let for_others = |waiter: &Waiter| waiter.ends.iter().filter(|end| end.kind != EndKind::Link).map(|end| end.ns).sum::<u64>();
-        out.sort_by(|a, b| (for_others(b), b.waited_ns).cmp(&(for_others(a), a.waited_ns)).then_with(|| a.who.cmp(&b.who)));
-        out
+        let for_others =
+            |waiter: &Waiter| waiter.untold_ns + waiter.ends.iter().filter(|end| end.kind != EndKind::Link).map(|end| end.ns).sum::<u64>();
+        let mut out: Vec<(u64, Waiter)> = out.into_iter().map(|waiter| (for_others(&waiter), waiter)).collect();
+        out.sort_by(|(x, a), (y, b)| (y, b.waited_ns).cmp(&(x, a.waited_ns)).then_with(|| a.who.cmp(&b.who)));
+        out.into_iter().map(|(_, waiter)| waiter).collect()
     }
 
     /// Components that nobody leaves by waiting, with the waiting that ends in them.
@@ -252,12 +264,7 @@ impl Waits {
             is_left[from] |= from != to;
             is_touched[to] = true;
         }
-        let mut waited = vec![0u64; self.lives.len()];
-        for (&(_, place), &ns) in &self.ends {
-            if let Place::Machine(machine) = place {
-                waited[machine.0 as usize] += ns;
-            }
-        }
+        let waited: Vec<u64> = self.lives.iter().map(|life| life.waited_for_ns).collect();
         let all: u64 = waited.iter().sum();
         components
             .into_iter()

@@ -7,11 +7,14 @@ use crate::{answer, following, interactions, kernel, pass, rules, WrongUsage};
 use anyhow::{anyhow, bail, Context};
 use longpole_analysis::change::Change;
 use longpole_analysis::diff::{can_be_asked, diff, Diff, Side, WINDOWS};
+use longpole_analysis::findings::Rules as Thresholds;
 use longpole_analysis::lineage::{self, Answer, Lineage};
 use longpole_analysis::report::Pass;
+use longpole_analysis::seen::Seen;
 use longpole_model::predicate::Predicate;
 use longpole_model::rules::Rules;
 use longpole_trace::{Catalogue, Item, Moment, Options, StreamKind};
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -65,7 +68,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let rules = rules::read(&rules::files(&args.rules)?)?;
     let (a, b) = (side(a, part, &rules)?, side(b, part, &rules)?);
-    let mut answer = diff(&a, &b);
+    let thresholds = Thresholds::built_in().context("a built-in rule file is wrong")?.path;
+    let mut answer = diff(&a, &b, thresholds.max_unknown);
     answer.check(&conditions).map_err(|error| anyhow!(error))?;
     answer::tell(args.json, &answer, |out| print(out, &answer))?;
     Ok(if answer.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
@@ -84,7 +88,10 @@ fn side(path: &Path, part: Options, rules: &Rules) -> anyhow::Result<Side> {
     let mut side = Side::default();
     let mut pass = pass_with(rules)?;
     match path_beside(path, part, rules, &mut pass) {
-        Ok(answer) => side.path(&answer),
+        Ok((answer, seen)) => {
+            side.path(&answer);
+            side.seen(seen);
+        }
         Err(NoPath { error, .. }) if is_log => return Err(error),
         Err(NoPath { error, unread }) => {
             eprintln!("longpole: note: without critical path: {}", plain(error.to_string()));
@@ -102,6 +109,7 @@ fn side(path: &Path, part: Options, rules: &Rules) -> anyhow::Result<Side> {
     if range.is_none() && (part.begin.is_some() || part.end.is_some()) {
         bail!("{}: nothing lies in this range", path.display());
     }
+    side.events(&pass.inputs());
     let report = pass.report(None);
     side.whole(&report.latency, &report.queues, &report.findings);
     if let Some(range) = range {
@@ -116,8 +124,11 @@ struct NoPath {
     unread: bool,
 }
 
-/// The critical path, and beside it all analyses of the same part, in one pass.
-fn path_beside(path: &Path, part: Options, rules: &Rules, pass: &mut Pass) -> Result<Answer, NoPath> {
+/// A thread of the kernel that never lost its CPU might have.
+const OF_THREADS: [&str; 1] = ["preempted"];
+
+/// The critical path and the names of all states, and beside it all analyses of the same part, in one pass.
+fn path_beside(path: &Path, part: Options, rules: &Rules, pass: &mut Pass) -> Result<(Answer, BTreeSet<String>), NoPath> {
     let unread = |error| NoPath { error, unread: true };
     let mut interactions = interactions::of(path, part, rules.clone()).map_err(unread)?;
     let begin_ns = interactions.trace().map_or(i64::MIN, |trace| kernel::begin_of(part.begin, trace));
@@ -127,8 +138,11 @@ fn path_beside(path: &Path, part: Options, rules: &Rules, pass: &mut Pass) -> Re
             pass.item(catalogue, item);
         }
     };
-    following::follow(&mut interactions, beside, &mut [&mut lineage]).map_err(unread)?;
-    interactions.path(lineage).map_err(|error| NoPath { error, unread: false })
+    let mut seen = Seen::default();
+    following::follow(&mut interactions, beside, &mut [&mut lineage, &mut seen]).map_err(unread)?;
+    let answer = interactions.path(lineage).map_err(|error| NoPath { error, unread: false })?;
+    let of_threads = if interactions.trace().is_some() { &OF_THREADS[..] } else { &[] };
+    Ok((answer, seen.names(interactions.vocabulary(), of_threads)))
 }
 
 /// What the programs' events say of each window. Where they begin and end is known only now; those of the kernel are not read again.
@@ -167,6 +181,11 @@ const MOST_ROWS: usize = 15;
 
 fn print(out: &mut impl Write, answer: &Diff) -> io::Result<()> {
     writeln!(out, "{}", plain(answer.verdict.text.clone()))?;
+    for (known, which) in [(&answer.known_a, "first"), (&answer.known_b, "second")] {
+        if let Some(missing) = known.missing() {
+            writeln!(out, "  {which}: {missing}")?;
+        }
+    }
     let share = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), percent);
     if !answer.states.is_empty() {
         writeln!(out, "\nCRITICAL PATH")?;

@@ -216,6 +216,10 @@ fn head(out: &mut impl Write, report: &Report) -> io::Result<()> {
         (inputs.contradictions, "contradictions on the way: what they caused is unknown (longpole path tells them)"),
         (inputs.negative_links, "links end before they begin: clocks differ, and the verdict may be wrong"),
         (inputs.forgotten_causes, "causes lie further back than is remembered"),
+        (
+            inputs.cut_waits,
+            "chains of waits are longer than they are followed: findings do not know where those end (longpole graph --waits)",
+        ),
     ] {
         if count > 0 {
             writeln!(out, "{} {what}", number(count))?;

@@ -1,0 +1,77 @@
+//! Which states and links occur at all, on the critical path or not: a condition may ask for one that never decides anything.
+
+use crate::lineage::steps::machine_of;
+use crate::text::place;
+use longpole_model::hash::IdMap;
+use longpole_model::interaction::{Deed, Interaction, MachineId, QueueId, Vocabulary};
+use longpole_model::names::NameId;
+use std::collections::BTreeSet;
+
+/// What every machine may be in, whether it ever is or not.
+const OF_ALL: [&str; 4] = ["run", "runnable", "interrupted", "UNKNOWN"];
+/// So are the links of every queue.
+const OF_QUEUES: [&str; 2] = ["queued", "wire"];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Mark {
+    Machine(MachineId),
+    State(MachineId, NameId),
+    Blocked(MachineId, NameId),
+    Queue(QueueId),
+    /// None: a wake-up or a fork.
+    Link(Option<QueueId>, NameId),
+}
+
+/// The observer.
+#[derive(Debug, Default)]
+pub struct Seen {
+    marks: IdMap<Mark, ()>,
+}
+
+impl Seen {
+    pub fn interaction(&mut self, _vocabulary: &Vocabulary, interaction: &Interaction) {
+        let deed = interaction.deed;
+        match deed {
+            Deed::Declare { queue, .. } => return self.mark(Mark::Queue(queue)),
+            Deed::Now | Deed::End { .. } => return,
+            Deed::State { machine, state } => self.mark(Mark::State(machine, state)),
+            Deed::Block { machine, why, .. } => self.mark(Mark::Blocked(machine, why)),
+            Deed::Put { queue, link: Some(link), .. } => {
+                self.mark(Mark::Queue(queue));
+                self.mark(Mark::Link(Some(queue), link));
+            }
+            Deed::Put { queue, .. } | Deed::Get { queue, .. } | Deed::Peek { queue, .. } | Deed::Reserve { queue, .. } => {
+                self.mark(Mark::Queue(queue));
+            }
+            Deed::Wake { cause: Some(cause), .. } | Deed::Fork { cause, .. } => {
+                if let Some(link) = cause.link {
+                    self.mark(Mark::Link(None, link));
+                }
+            }
+            _ => {}
+        }
+        self.mark(Mark::Machine(machine_of(deed)));
+    }
+
+    fn mark(&mut self, mark: Mark) {
+        self.marks.insert(mark, ());
+    }
+
+    /// As `MACHINE::STATE`, with the host before it where there is one. `more`: what every machine may be in beside that.
+    pub fn names(&self, vocabulary: &Vocabulary, more: &[&str]) -> BTreeSet<String> {
+        let machine = |machine| place(vocabulary.host(machine), vocabulary.machine_name(machine));
+        let queue = |queue: Option<QueueId>| queue.map_or("link", |queue| vocabulary.link_name(queue));
+        let text = |name| vocabulary.names.text(name);
+        let mut names = BTreeSet::from(["link::wakeup".to_owned()]);
+        for &mark in self.marks.keys() {
+            match mark {
+                Mark::Machine(of) => names.extend(OF_ALL.iter().chain(more).map(|state| format!("{}::{state}", machine(of)))),
+                Mark::State(of, state) => drop(names.insert(format!("{}::{}", machine(of), text(state)))),
+                Mark::Blocked(of, why) => drop(names.insert(format!("{}::blocked:{}", machine(of), text(why)))),
+                Mark::Queue(of) => names.extend(OF_QUEUES.map(|state| format!("{}::{state}", queue(Some(of))))),
+                Mark::Link(of, link) => drop(names.insert(format!("{}::{}", queue(of), text(link)))),
+            }
+        }
+        names
+    }
+}
