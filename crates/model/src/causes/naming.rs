@@ -7,7 +7,7 @@ use longpole_trace::event::Catalogue;
 use std::collections::{HashMap, HashSet};
 
 /// More names of one thread in the course of its life are not followed.
-const MOST_RENAMES: u8 = 8;
+const MOST_RENAMES: u8 = 32;
 
 #[derive(Debug, Default)]
 pub(super) struct Naming {
