@@ -15,6 +15,7 @@
 mod answer;
 mod batch;
 mod calls;
+mod cpus;
 mod full;
 mod grammar;
 pub mod guess;
@@ -34,6 +35,7 @@ pub use grammar::{Change, Scenario, Target, GRAMMAR};
 
 use crate::lineage::key::{Key, Keys, State};
 use batch::Paid;
+use cpus::Left;
 use lanes::{Layout, Row, Slots};
 use life::Life;
 use locks::Lock;
@@ -41,7 +43,6 @@ use longpole_model::hash::IdMap;
 use longpole_model::interaction::{Deed, Interaction, MachineId, QueueId, Vocabulary};
 use longpole_model::names::NameId;
 use longpole_model::tokens::Queues;
-use ops::Left;
 use room::Room;
 use scale::Scale;
 use trail::Trail;

@@ -5,8 +5,10 @@
 //! woken for it is another; each is paid as a whole when it is over, and at its full length until then, so that neither is made shorter twice. So is a state that is a call.
 
 use super::batch::Paid;
+use super::lanes::KEPT;
 use super::life::{Mark, Run};
 use super::ops::What;
+use super::trail::{self, Node};
 use super::{From, Kind, WhatIf};
 use longpole_model::interaction::{MachineId, QueueId};
 use longpole_model::names::NameId;
@@ -161,5 +163,42 @@ impl WhatIf {
     fn less(&mut self, machine: MachineId, since: Mark, paid: Paid) {
         let key = self.life(machine).key;
         self.op(machine, What::Less { since, paid, key });
+    }
+
+    /// Lanes of the worlds in which less is paid, and which part of it; a bit for each of the others.
+    pub(super) fn part(&self, paid: Paid, bits: &mut Vec<u64>) -> Vec<(usize, f64)> {
+        bits.resize(self.layout.words(), u64::MAX);
+        let caller = self.lives.get(paid.by.0 as usize).and_then(|life| life.caller.as_ref());
+        caller
+            .into_iter()
+            .flat_map(|caller| caller.pays_less(paid))
+            .flat_map(|(scenario, items)| {
+                let part = paid.items / items;
+                if part < 1.0 {
+                    bits[(scenario + 1) / 64] &= !(1 << ((scenario + 1) % 64));
+                }
+                self.layout.of(scenario).map(|lane| (lane, part))
+            })
+            .collect()
+    }
+
+    /// Where calls are fewer, what was done since the mark is a part of one.
+    pub(super) fn pay_part(&mut self, machine: MachineId, since: Mark, paid: Paid, key: u32) {
+        let part = self.part(paid, &mut Vec::new());
+        let kept = self.layout.kept();
+        let replay = &mut self.lives[machine.0 as usize].replay;
+        let Some((mark, node)) = &replay.marks[since as usize] else { return };
+        self.early.fill(0);
+        let mut left = 0.0;
+        for &(lane, part) in part.iter().filter(|part| part.1 < 1.0) {
+            let ns = part * (replay.v[lane] - mark[lane]).max(0.0);
+            replay.v[lane] = mark[lane] + ns;
+            if kept.contains(&lane) {
+                self.early[(lane - KEPT) / 64] |= 1 << ((lane - KEPT) % 64);
+                left = ns;
+            }
+        }
+        let meeting = Node { before: replay.node, other: *node, ns: left, key, kind: trail::Kind::Meet };
+        replay.node = self.trail.meet(meeting, &self.early);
     }
 }

@@ -1,7 +1,8 @@
 //! One machine: what it does in the trace, and when it would have done so in each world.
 
 use super::batch::{Caller, Paid};
-use super::ops::{Left, Op};
+use super::cpus::Left;
+use super::ops::Op;
 use crate::lineage::key::State;
 use longpole_model::interaction::MachineId;
 use longpole_model::names::NameId;

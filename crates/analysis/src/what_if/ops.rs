@@ -1,7 +1,8 @@
 //! What machines do in the worlds: each machine's operations in their order, and those of different machines as soon as what they need is there.
 
 use super::batch::Paid;
-use super::lanes::{self, Row, Slots, KEPT, OBSERVED};
+use super::cpus::Left;
+use super::lanes::{self, KEPT, OBSERVED};
 use super::life::Mark;
 use super::trail::{self, Kind, Node};
 use super::{EndMark, WhatIf};
@@ -125,31 +126,6 @@ pub enum What {
     End,
 }
 
-/// A CPU that somebody has left: what that one knew then, and when it had got it.
-#[derive(Clone, Copy, Debug)]
-pub struct Left {
-    pub slot: u32,
-    pub came: u32,
-    /// For how long that one worked there.
-    pub stay: u32,
-    /// For how long it has been had since it is known.
-    pub busy: u32,
-    /// Which CPU that is.
-    pub chain: u32,
-    pub why: Leaving,
-}
-
-/// Why a CPU is left.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Leaving {
-    /// There is nothing more to do.
-    Done,
-    /// It goes on later.
-    PutOff,
-    /// Somebody else was given it.
-    Taken,
-}
-
 /// How a delay counts after what was waited for has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
@@ -159,35 +135,6 @@ pub enum How {
     Reaction,
     /// It had been there already; why the wait went on is not known.
     After,
-}
-
-/// What somebody did on a CPU until it was taken away. Who shares a CPU is put off as often as its time there is long: with half of the time it waits half as long.
-#[derive(Clone, Copy)]
-struct Turn<'a> {
-    stay: &'a [f64],
-    /// In each world: the largest factor of a state.
-    most: &'a [f64],
-}
-
-impl<'a> Turn<'a> {
-    fn of(off: Left, slots: &'a Slots, most: &'a [f64]) -> Turn<'a> {
-        Turn { stay: slots.lanes(off.stay), most }
-    }
-
-    /// Its length in a world, as a part of that in the trace. 1 where it is not known when it came, or it did nothing.
-    fn part(&self, lane: usize) -> f64 {
-        let unchanged = self.stay[KEPT];
-        if unchanged <= 0.0 {
-            return 1.0;
-        }
-        (self.stay[lane] / unchanged).clamp(0.0, self.most[lane])
-    }
-
-    fn add(&self, v: &mut [f64], ns: f64, row: &Row) {
-        for (lane, v) in v.iter_mut().enumerate() {
-            *v += ns * row.as_ref().map_or(1.0, |row| row[lane]) * self.part(lane);
-        }
-    }
 }
 
 /// Operations that may wait, all machines together.
@@ -313,7 +260,7 @@ impl WhatIf {
     /// Does it; returns who may go on now. Whoever made it wait holds its slots.
     fn exec(&mut self, machine: MachineId, op: Op) -> Vec<u32> {
         let (mut woken, mut bits) = (Vec::new(), Vec::new());
-        let most = self.most_past();
+        let most = self.most_past;
         let layout = self.layout;
         let replay = &mut self.lives[machine.0 as usize].replay;
         let since = replay.t;
@@ -556,7 +503,7 @@ impl WhatIf {
     }
 
     fn meet(&mut self, machine: MachineId, t: u64, slot: u32, ns: f64, key: u32, how: How) {
-        let (layout, most) = (self.layout, self.most_past());
+        let (layout, most) = (self.layout, self.most_past);
         let replay = &mut self.lives[machine.0 as usize].replay;
         let (other, row) = (self.slots.lanes(slot), &self.rows[key as usize]);
         let kept = layout.kept();
@@ -590,43 +537,6 @@ impl WhatIf {
         replay.resumes();
     }
 
-    /// Lanes of the worlds in which less is paid, and which part of it; a bit for each of the others.
-    fn part(&self, paid: Paid, bits: &mut Vec<u64>) -> Vec<(usize, f64)> {
-        bits.resize(self.layout.words(), u64::MAX);
-        let caller = self.lives.get(paid.by.0 as usize).and_then(|life| life.caller.as_ref());
-        caller
-            .into_iter()
-            .flat_map(|caller| caller.pays_less(paid))
-            .flat_map(|(scenario, items)| {
-                let part = paid.items / items;
-                if part < 1.0 {
-                    bits[(scenario + 1) / 64] &= !(1 << ((scenario + 1) % 64));
-                }
-                self.layout.of(scenario).map(|lane| (lane, part))
-            })
-            .collect()
-    }
-
-    /// Where calls are fewer, what was done since the mark is a part of one.
-    fn pay_part(&mut self, machine: MachineId, since: Mark, paid: Paid, key: u32) {
-        let part = self.part(paid, &mut Vec::new());
-        let kept = self.layout.kept();
-        let replay = &mut self.lives[machine.0 as usize].replay;
-        let Some((mark, node)) = &replay.marks[since as usize] else { return };
-        self.early.fill(0);
-        let mut left = 0.0;
-        for &(lane, part) in part.iter().filter(|part| part.1 < 1.0) {
-            let ns = part * (replay.v[lane] - mark[lane]).max(0.0);
-            replay.v[lane] = mark[lane] + ns;
-            if kept.contains(&lane) {
-                self.early[(lane - KEPT) / 64] |= 1 << ((lane - KEPT) % 64);
-                left = ns;
-            }
-        }
-        let meeting = Node { before: replay.node, other: *node, ns: left, key, kind: Kind::Meet };
-        replay.node = self.trail.meet(meeting, &self.early);
-    }
-
     /// The machine gets a lock: in its turn, or before where another one comes later than in the trace.
     #[allow(clippy::too_many_arguments)]
     fn lock(&mut self, machine: MachineId, t: u64, queue: QueueId, slot: u32, ns: f64, key: u32, how: How) {
@@ -645,102 +555,6 @@ impl WhatIf {
             }
         }
         lock.is_got(v);
-    }
-
-    /// The machine waited for a CPU and has it now.
-    fn start(
-        &mut self,
-        machine: MachineId,
-        t: u64,
-        (left, off): (Option<Left>, Option<Left>),
-        (ns, key): (f64, u32),
-        host: Option<NameId>,
-    ) {
-        let (layout, most) = (self.layout, self.most_past());
-        let replay = &mut self.lives[machine.0 as usize].replay;
-        replay.past.jump(replay.t, t, &replay.v, replay.node, most);
-        let row = &self.rows[key as usize];
-        let turn = off.filter(|off| off.why == Leaving::Taken).map(|off| Turn::of(off, &self.slots, &self.most));
-        let Some(Left { slot, came, busy: busy_slot, chain, why, .. }) = left else {
-            self.scratch.copy_from_slice(&replay.v);
-            replay.takes_cpu(None);
-            match turn {
-                Some(turn) => turn.add(&mut replay.v, ns, row),
-                None => lanes::add(&mut replay.v, ns, row),
-            }
-            for &(scenario, more) in self.scale.more_cpus() {
-                let [lane, bare] = layout.of(scenario);
-                let extra = self.extra.entry((host, scenario)).or_insert_with(|| vec![0.0; more as usize]);
-                let own = self.scratch[lane];
-                // Whoever took the CPU takes the other one, which stays as it is for the next: for all that is known it would have been enough.
-                if extra.iter().any(|&free| free <= own) {
-                    replay.v[lane] = own;
-                }
-                replay.v[bare] = self.scratch[bare];
-            }
-            replay.node = self.trail.own(replay.node, key, ns);
-            return;
-        };
-        let other = self.slots.lanes(slot);
-        self.scratch.copy_from_slice(&replay.v);
-        let kept = layout.kept();
-        lanes::won(&replay.v[kept.clone()], &other[kept], 0.0, None, &mut self.bits);
-        lanes::later(&mut replay.v, other, 0.0);
-        let (ready, waited) = (self.scratch[OBSERVED], (other[OBSERVED] - self.scratch[OBSERVED]).max(0.0));
-        let (came, busy) = (self.slots.lanes(came), self.slots.lanes(busy_slot));
-        // Who was put off its CPU pays for what others did there meanwhile, whenever they came.
-        let before = off.filter(|off| off.chain == chain).map(|off| self.slots.lanes(off.busy));
-        let rest = before.map_or(waited, |before| (waited - (busy[OBSERVED] - before[OBSERVED])).max(0.0));
-        let after = KEPT..layout.len();
-        let (v, own, came) = (&mut replay.v[after.clone()], &self.scratch[after.clone()], &came[after]);
-        let any = match (off, before) {
-            (Some(_), before) => {
-                for (at, (v, own)) in v.iter_mut().zip(own).enumerate() {
-                    let lane = KEPT + at;
-                    let wait = rest + before.map_or(0.0, |before| busy[lane] - before[lane]);
-                    *v = own + wait * turn.map_or(1.0, |turn| turn.part(lane));
-                }
-                lanes::all(&mut self.early, layout.words_of_kept())
-            }
-            // Who takes a CPU away does not wait until work is done there: the kernel decided how long.
-            (None, _) if why == Leaving::Taken => {
-                v.iter_mut().zip(own).for_each(|(v, own)| *v = own + waited);
-                lanes::all(&mut self.early, layout.words_of_kept())
-            }
-            // Where it would have been ready before the other took the CPU, it has to wait for it no longer than it did: else whoever comes at a fixed time (a timer, a
-            // device) and has a CPU for a moment would hold up everything until then.
-            (None, _) => {
-                let ready = |own: f64, came: f64| own < ready && own < came;
-                lanes::sooner(v, own, came, waited, ready, layout.kept().len(), &mut self.early)
-            }
-        };
-        if any {
-            self.bits.iter_mut().zip(&self.early).for_each(|(bits, early)| *bits &= !early);
-            let node = Node { before: replay.node, other: replay.node, ns: waited, key, kind: Kind::Meet };
-            replay.node = self.trail.meet(node, &self.early);
-        }
-        for &(scenario, more) in self.scale.more_cpus() {
-            let [lane, bare] = layout.of(scenario);
-            let extra = self.extra.entry((host, scenario)).or_insert_with(|| vec![0.0; more as usize]);
-            // The one that is free for the shortest time when it is needed, or else the first one; one that was added, or the one of the trace.
-            let own = self.scratch[lane];
-            let best = |a: f64, b: f64| if (a <= own) == (b <= own) { (a <= own) == (a > b) && a != b } else { a <= own };
-            let first = extra.iter_mut().reduce(|a, b| if best(*b, *a) { b } else { a });
-            if let Some(free) = first.filter(|free| best(**free, other[lane])) {
-                // The one that it had in the trace is free in its place.
-                replay.v[lane] = own.max(*free);
-                *free = other[lane];
-                self.bits[(lane - KEPT) / 64] &= !(1 << ((lane - KEPT) % 64));
-            }
-            replay.v[bare] = self.scratch[bare];
-        }
-        replay.takes_cpu(Some(self.slots.lanes(busy_slot)));
-        match turn {
-            Some(turn) => turn.add(&mut replay.v, ns, row),
-            None => lanes::add(&mut replay.v, ns, row),
-        }
-        let node = Node { before: replay.node, other: self.slots.node(slot), ns, key, kind: Kind::After };
-        replay.node = self.trail.meet(node, &self.bits);
     }
 
     /// Where a queue has another capacity, room comes from another get.
@@ -815,11 +629,6 @@ impl WhatIf {
         }
         self.scratch[OBSERVED] = at as f64;
         node
-    }
-
-    /// How much of a machine's past is kept.
-    fn most_past(&self) -> usize {
-        self.most_past
     }
 }
 

@@ -1,9 +1,10 @@
 //! What each deed of the trace means for the worlds.
 
 use super::batch::{Caller, Paid};
+use super::cpus::Leaving;
 use super::life::{Block, Context};
 use super::locks::Lock;
-use super::ops::{How, Leaving, Left, What};
+use super::ops::{How, What};
 use super::room::Room;
 use super::scale::is_of;
 use super::{From, Kind, Known, WhatIf};
@@ -12,9 +13,6 @@ use crate::lineage::steps::{machine_of, named};
 use longpole_model::interaction::{Cause, Deed, MachineId, QueueId, Vocabulary};
 use longpole_model::names::NameId;
 use longpole_model::tokens::{Origin, Shape, Taken};
-
-/// CPUs of a host that are remembered to be free.
-const MOST_CPUS: usize = 1024;
 
 /// What a deed looked for in a queue.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -286,62 +284,6 @@ impl WhatIf {
         self.life(machine).asleep = asleep;
         self.life(machine).state = state;
         self.look(vocabulary, machine);
-    }
-
-    /// It does something: if it waited for a CPU, it has one now. That is the one which somebody left at this moment, or else the one that is free for longest.
-    fn run(&mut self, vocabulary: &Vocabulary, machine: MachineId) {
-        let Some(ready) = self.life(machine).ready.take() else { return };
-        let (now, host) = (self.now, vocabulary.host_id(machine));
-        let free = self.cpus.entry(host).or_default();
-        let found = free.iter().rposition(|cpu| cpu.1 == now).or_else(|| (0..free.len()).min_by_key(|&at| free[at].1));
-        let cpu = found.map(|at| free.remove(at));
-        let ns = now - cpu.map_or(ready, |cpu| cpu.1.max(ready)).min(now);
-        let waits_as = self.life(machine).waits_as;
-        let key = self.state_key(vocabulary, machine, waits_as);
-        let (left, off) = (cpu.map(|cpu| cpu.0), self.life(machine).off.take());
-        self.op(machine, What::Start { left, off, ns: ns as f64, key, host });
-        if let Some(off) = off {
-            self.forget_cpu(off);
-        }
-        let chain = left.map_or_else(|| self.new_chain(), |left| left.chain);
-        if let Some(left) = left {
-            self.forget_cpu(left);
-        }
-        let life = self.life(machine);
-        (life.on_cpu, life.chain) = (true, chain);
-        life.disturbed |= life.above > 0;
-    }
-
-    fn new_chain(&mut self) -> u32 {
-        self.chains = self.chains.wrapping_add(1);
-        self.chains
-    }
-
-    fn leave_cpu(&mut self, vocabulary: &Vocabulary, machine: MachineId, why: Leaving) {
-        let had = std::mem::take(&mut self.life(machine).on_cpu);
-        // Which one it was, nobody saw.
-        if !had {
-            self.life(machine).chain = self.new_chain();
-        }
-        let (now, host, chain) = (self.now, vocabulary.host_id(machine), self.life(machine).chain);
-        let [slot, came, stay, busy] = std::array::from_fn(|_| self.slots.make());
-        let left = Left { slot, came, stay, busy, chain, why };
-        self.op(machine, What::PublishStay { came, stay, busy });
-        self.op(machine, What::Publish { slot: left.slot, at: now });
-        if why != Leaving::Done {
-            [slot, came, stay, busy].into_iter().for_each(|slot| self.slots.hold(slot));
-            self.life(machine).off = Some(left);
-        }
-        let free = self.cpus.entry(host).or_default();
-        free.push((left, now));
-        if free.len() > MOST_CPUS {
-            let (left, _) = free.remove(0);
-            self.forget_cpu(left);
-        }
-    }
-
-    fn forget_cpu(&mut self, left: Left) {
-        [left.slot, left.came, left.stay, left.busy].into_iter().for_each(|slot| self.slots.release(slot));
     }
 
     /// What a machine knows now, for a token or a unit of room.

@@ -1,0 +1,219 @@
+//! Who has which CPU in the worlds: it is left by one and taken by another, and whoever was put off it goes on later.
+
+use super::lanes::{self, Row, Slots, KEPT, OBSERVED};
+use super::ops::What;
+use super::trail::{Kind, Node};
+use super::WhatIf;
+use longpole_model::interaction::{MachineId, Vocabulary};
+use longpole_model::names::NameId;
+
+/// CPUs of a host that are remembered to be free.
+const MOST_CPUS: usize = 1024;
+
+/// A CPU that somebody has left: what that one knew then, and when it had got it.
+#[derive(Clone, Copy, Debug)]
+pub struct Left {
+    pub slot: u32,
+    pub came: u32,
+    /// For how long that one worked there.
+    pub stay: u32,
+    /// For how long it has been had since it is known.
+    pub busy: u32,
+    /// Which CPU that is.
+    pub chain: u32,
+    pub why: Leaving,
+}
+
+/// Why a CPU is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leaving {
+    /// There is nothing more to do.
+    Done,
+    /// It goes on later.
+    PutOff,
+    /// Somebody else was given it.
+    Taken,
+}
+
+/// What somebody did on a CPU until it was taken away. Who shares a CPU is put off as often as its time there is long: with half of the time it waits half as long.
+#[derive(Clone, Copy)]
+struct Turn<'a> {
+    stay: &'a [f64],
+    /// In each world: the largest factor of a state.
+    most: &'a [f64],
+}
+
+impl<'a> Turn<'a> {
+    fn of(off: Left, slots: &'a Slots, most: &'a [f64]) -> Turn<'a> {
+        Turn { stay: slots.lanes(off.stay), most }
+    }
+
+    /// Its length in a world, as a part of that in the trace. 1 where it is not known when it came, or it did nothing.
+    fn part(&self, lane: usize) -> f64 {
+        let unchanged = self.stay[KEPT];
+        if unchanged <= 0.0 {
+            return 1.0;
+        }
+        (self.stay[lane] / unchanged).clamp(0.0, self.most[lane])
+    }
+
+    fn add(&self, v: &mut [f64], ns: f64, row: &Row) {
+        for (lane, v) in v.iter_mut().enumerate() {
+            *v += ns * row.as_ref().map_or(1.0, |row| row[lane]) * self.part(lane);
+        }
+    }
+}
+
+impl WhatIf {
+    /// It does something: if it waited for a CPU, it has one now. That is the one which somebody left at this moment, or else the one that is free for longest.
+    pub(super) fn run(&mut self, vocabulary: &Vocabulary, machine: MachineId) {
+        let Some(ready) = self.life(machine).ready.take() else { return };
+        let (now, host) = (self.now, vocabulary.host_id(machine));
+        let free = self.cpus.entry(host).or_default();
+        let found = free.iter().rposition(|cpu| cpu.1 == now).or_else(|| (0..free.len()).min_by_key(|&at| free[at].1));
+        let cpu = found.map(|at| free.remove(at));
+        let ns = now - cpu.map_or(ready, |cpu| cpu.1.max(ready)).min(now);
+        let waits_as = self.life(machine).waits_as;
+        let key = self.state_key(vocabulary, machine, waits_as);
+        let (left, off) = (cpu.map(|cpu| cpu.0), self.life(machine).off.take());
+        self.op(machine, What::Start { left, off, ns: ns as f64, key, host });
+        if let Some(off) = off {
+            self.forget_cpu(off);
+        }
+        let chain = left.map_or_else(|| self.new_chain(), |left| left.chain);
+        if let Some(left) = left {
+            self.forget_cpu(left);
+        }
+        let life = self.life(machine);
+        (life.on_cpu, life.chain) = (true, chain);
+        life.disturbed |= life.above > 0;
+    }
+
+    fn new_chain(&mut self) -> u32 {
+        self.chains = self.chains.wrapping_add(1);
+        self.chains
+    }
+
+    pub(super) fn leave_cpu(&mut self, vocabulary: &Vocabulary, machine: MachineId, why: Leaving) {
+        let had = std::mem::take(&mut self.life(machine).on_cpu);
+        // Which one it was, nobody saw.
+        if !had {
+            self.life(machine).chain = self.new_chain();
+        }
+        let (now, host, chain) = (self.now, vocabulary.host_id(machine), self.life(machine).chain);
+        let [slot, came, stay, busy] = std::array::from_fn(|_| self.slots.make());
+        let left = Left { slot, came, stay, busy, chain, why };
+        self.op(machine, What::PublishStay { came, stay, busy });
+        self.op(machine, What::Publish { slot: left.slot, at: now });
+        if why != Leaving::Done {
+            [slot, came, stay, busy].into_iter().for_each(|slot| self.slots.hold(slot));
+            self.life(machine).off = Some(left);
+        }
+        let free = self.cpus.entry(host).or_default();
+        free.push((left, now));
+        if free.len() > MOST_CPUS {
+            let (left, _) = free.remove(0);
+            self.forget_cpu(left);
+        }
+    }
+
+    pub(super) fn forget_cpu(&mut self, left: Left) {
+        [left.slot, left.came, left.stay, left.busy].into_iter().for_each(|slot| self.slots.release(slot));
+    }
+
+    /// The machine waited for a CPU and has it now.
+    pub(super) fn start(
+        &mut self,
+        machine: MachineId,
+        t: u64,
+        (left, off): (Option<Left>, Option<Left>),
+        (ns, key): (f64, u32),
+        host: Option<NameId>,
+    ) {
+        let (layout, most) = (self.layout, self.most_past);
+        let replay = &mut self.lives[machine.0 as usize].replay;
+        replay.past.jump(replay.t, t, &replay.v, replay.node, most);
+        let row = &self.rows[key as usize];
+        let turn = off.filter(|off| off.why == Leaving::Taken).map(|off| Turn::of(off, &self.slots, &self.most));
+        let Some(Left { slot, came, busy: busy_slot, chain, why, .. }) = left else {
+            self.scratch.copy_from_slice(&replay.v);
+            replay.takes_cpu(None);
+            match turn {
+                Some(turn) => turn.add(&mut replay.v, ns, row),
+                None => lanes::add(&mut replay.v, ns, row),
+            }
+            for &(scenario, more) in self.scale.more_cpus() {
+                let [lane, bare] = layout.of(scenario);
+                let extra = self.extra.entry((host, scenario)).or_insert_with(|| vec![0.0; more as usize]);
+                let own = self.scratch[lane];
+                // Whoever took the CPU takes the other one, which stays as it is for the next: for all that is known it would have been enough.
+                if extra.iter().any(|&free| free <= own) {
+                    replay.v[lane] = own;
+                }
+                replay.v[bare] = self.scratch[bare];
+            }
+            replay.node = self.trail.own(replay.node, key, ns);
+            return;
+        };
+        let other = self.slots.lanes(slot);
+        self.scratch.copy_from_slice(&replay.v);
+        let kept = layout.kept();
+        lanes::won(&replay.v[kept.clone()], &other[kept], 0.0, None, &mut self.bits);
+        lanes::later(&mut replay.v, other, 0.0);
+        let (ready, waited) = (self.scratch[OBSERVED], (other[OBSERVED] - self.scratch[OBSERVED]).max(0.0));
+        let (came, busy) = (self.slots.lanes(came), self.slots.lanes(busy_slot));
+        // Who was put off its CPU pays for what others did there meanwhile, whenever they came.
+        let before = off.filter(|off| off.chain == chain).map(|off| self.slots.lanes(off.busy));
+        let rest = before.map_or(waited, |before| (waited - (busy[OBSERVED] - before[OBSERVED])).max(0.0));
+        let after = KEPT..layout.len();
+        let (v, own, came) = (&mut replay.v[after.clone()], &self.scratch[after.clone()], &came[after]);
+        let any = match (off, before) {
+            (Some(_), before) => {
+                for (at, (v, own)) in v.iter_mut().zip(own).enumerate() {
+                    let lane = KEPT + at;
+                    let wait = rest + before.map_or(0.0, |before| busy[lane] - before[lane]);
+                    *v = own + wait * turn.map_or(1.0, |turn| turn.part(lane));
+                }
+                lanes::all(&mut self.early, layout.words_of_kept())
+            }
+            // Who takes a CPU away does not wait until work is done there: the kernel decided how long.
+            (None, _) if why == Leaving::Taken => {
+                v.iter_mut().zip(own).for_each(|(v, own)| *v = own + waited);
+                lanes::all(&mut self.early, layout.words_of_kept())
+            }
+            // Where it would have been ready before the other took the CPU, it has to wait for it no longer than it did: else whoever comes at a fixed time (a timer, a
+            // device) and has a CPU for a moment would hold up everything until then.
+            (None, _) => {
+                let ready = |own: f64, came: f64| own < ready && own < came;
+                lanes::sooner(v, own, came, waited, ready, layout.kept().len(), &mut self.early)
+            }
+        };
+        if any {
+            self.bits.iter_mut().zip(&self.early).for_each(|(bits, early)| *bits &= !early);
+            let node = Node { before: replay.node, other: replay.node, ns: waited, key, kind: Kind::Meet };
+            replay.node = self.trail.meet(node, &self.early);
+        }
+        for &(scenario, more) in self.scale.more_cpus() {
+            let [lane, bare] = layout.of(scenario);
+            let extra = self.extra.entry((host, scenario)).or_insert_with(|| vec![0.0; more as usize]);
+            // The one that is free for the shortest time when it is needed, or else the first one; one that was added, or the one of the trace.
+            let own = self.scratch[lane];
+            let best = |a: f64, b: f64| if (a <= own) == (b <= own) { (a <= own) == (a > b) && a != b } else { a <= own };
+            let first = extra.iter_mut().reduce(|a, b| if best(*b, *a) { b } else { a });
+            if let Some(free) = first.filter(|free| best(**free, other[lane])) {
+                // The one that it had in the trace is free in its place.
+                replay.v[lane] = own.max(*free);
+                *free = other[lane];
+                self.bits[(lane - KEPT) / 64] &= !(1 << ((lane - KEPT) % 64));
+            }
+            replay.v[bare] = self.scratch[bare];
+        }
+        replay.takes_cpu(Some(self.slots.lanes(busy_slot)));
+        match turn {
+            Some(turn) => turn.add(&mut replay.v, ns, row),
+            None => lanes::add(&mut replay.v, ns, row),
+        }
+        let node = Node { before: replay.node, other: self.slots.node(slot), ns, key, kind: Kind::After };
+        replay.node = self.trail.meet(node, &self.bits);
+    }
+}
