@@ -154,6 +154,8 @@ pub struct Finding {
     pub evidence: Evidence,
     pub advice: String,
     #[serde(skip)]
+    pub of: Scope,
+    #[serde(skip)]
     pub machine: Option<String>,
     /// The advice in its two parts, the share in the first with its error, where that is known.
     #[serde(skip)]
@@ -162,9 +164,6 @@ pub struct Finding {
     pub remedy: String,
     #[serde(skip)]
     pub error: Option<f64>,
-    /// Stands before all else, the verdict too: what was lost makes everything behind it wait in vain.
-    #[serde(skip)]
-    pub foremost: bool,
     #[serde(skip)]
     describes: bool,
     #[serde(skip)]
@@ -172,6 +171,11 @@ pub struct Finding {
 }
 
 impl Finding {
+    /// Stands before all else, the verdict too: what was lost makes everything behind it wait in vain.
+    pub fn is_foremost(&self) -> bool {
+        self.of == Scope::Loss
+    }
+
     /// Names a cause, as against what is only seen.
     pub fn is_cause(&self) -> bool {
         !self.describes
@@ -293,8 +297,8 @@ impl Rules {
                     what: facts.fill(rule.advice.get_ref(), false),
                     remedy,
                     error: facts.error,
+                    of: rule.of,
                     machine: facts.text("machine").map(str::to_owned),
-                    foremost: rule.of == Scope::Loss,
                     describes: rule.describes,
                     weight: share * facts.number("blame").unwrap_or(0.0),
                 };

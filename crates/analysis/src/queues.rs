@@ -61,6 +61,18 @@ pub struct BatchAnswer {
     pub max: Option<u64>,
 }
 
+impl DepthAnswer {
+    pub(crate) fn of(depth: &Histogram) -> DepthAnswer {
+        DepthAnswer { mean: depth.mean(), p50: depth.quantile(0.5), p99: depth.quantile(0.99), max: depth.max() }
+    }
+}
+
+impl BatchAnswer {
+    pub(crate) fn of(batch: &Histogram) -> BatchAnswer {
+        BatchAnswer { count: batch.count(), mean: batch.mean(), p50: batch.quantile(0.5), p99: batch.quantile(0.99), max: batch.max() }
+    }
+}
+
 #[derive(Debug, Default)]
 pub struct Queues {
     queues: Vec<State>,
@@ -316,15 +328,9 @@ impl Queues {
                 get_units: state.get_units,
                 full_share: described.capacity.and_then(|capacity| depth.share_from(capacity)),
                 empty_share: depth.share_from(1).map(|share| 1.0 - share),
-                depth: DepthAnswer { mean: depth.mean(), p50: depth.quantile(0.5), p99: depth.quantile(0.99), max: depth.max() },
+                depth: DepthAnswer::of(&depth),
                 uncertain_share: (seconds > 0.0).then(|| (state.depth.doubt_ns(end_ns) as f64 / 1e9 / seconds).min(1.0)),
-                batch: BatchAnswer {
-                    count: batch.count(),
-                    mean: batch.mean(),
-                    p50: batch.quantile(0.5),
-                    p99: batch.quantile(0.99),
-                    max: batch.max(),
-                },
+                batch: BatchAnswer::of(&batch),
                 residence_ns: state.residence.times(),
                 signals_per_item: (items > 0 && signals > 0).then(|| signals as f64 / items as f64),
                 items_per_s: rate(items),

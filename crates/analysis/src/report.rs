@@ -268,7 +268,7 @@ impl Report {
             self.verdict = verdict;
         }
         self.findings.extend(findings);
-        self.findings.sort_by_key(|finding| (!finding.foremost, !finding.is_cause()));
+        self.findings.sort_by_key(|finding| (!finding.is_foremost(), !finding.is_cause()));
         let first = participation.rows.first().map(|row| (row.machine.as_str(), row.state.as_str()));
         let named = match self.verdict.kind {
             VerdictKind::Nothing => first,

@@ -5,7 +5,7 @@ use crate::interactions::{self, Interactions};
 use crate::keepers;
 use crate::kept::{Keeper, Kept};
 use anyhow::{anyhow, bail, Context};
-use longpole_analysis::findings::Rules;
+use longpole_analysis::findings::{Rules, Scope};
 use longpole_analysis::kernel_facts::{KernelFacts, OnPath};
 use longpole_analysis::lineage::{self, Answer, Lineage, Path};
 use longpole_analysis::participation::Participation;
@@ -57,7 +57,7 @@ pub fn read(interactions: &Interactions, passed: Passed, lost: u64, kernel: Opti
     let on_path = kernel.map(|_| OnPath::new(&segments, (answer.start_ns, answer.length_ns), &interactions.seats()));
     let told = kernel.zip(on_path.as_ref()).map(|((facts, linux), on_path)| (facts, linux, on_path));
     let findings = Critical::findings(&participation, &waits, told, &rules);
-    let in_vain = findings.iter().filter(|finding| matches!(finding.kind.as_str(), "held_back" | "idle_cpu_beside"));
+    let in_vain = findings.iter().filter(|finding| matches!(finding.of, Scope::Held | Scope::Idle));
     let idle: Vec<_> = in_vain.map(|finding| (finding.subject.clone(), finding.share)).collect();
     let question = keepers::question(interactions, &answer, &segments);
     // One reads the trace once more, the other what was kept of it.

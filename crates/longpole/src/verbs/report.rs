@@ -257,7 +257,7 @@ fn findings(out: &mut impl Write, report: &Report) -> io::Result<()> {
 }
 
 pub fn print(out: &mut impl Write, report: &Report) -> io::Result<()> {
-    for finding in report.findings.iter().filter(|finding| finding.foremost) {
+    for finding in report.findings.iter().filter(|finding| finding.is_foremost()) {
         writeln!(out, "{}.", plain(finding.what.clone()))?;
     }
     head(out, report)?;
