@@ -4,7 +4,7 @@
 mod linux_support;
 mod support;
 
-use linux_support::{simulate, text, Kernel, Val};
+use linux_support::{each_interaction, simulate, text, Kernel, Val};
 use longpole_analysis::lineage::{Answer, Lineage, Options};
 use longpole_model::causes::{About, Composer, Told};
 use longpole_model::machine_log::{Reader, Writer};
@@ -29,18 +29,10 @@ fn compose(kernel: &Kernel, about: About) -> Composed {
     let mut lineage = Lineage::new(options());
     let mut log = Vec::new();
     let mut writer = Writer::new(&mut log);
-    let mut drain = |composer: &mut Composer| {
-        while let Some(interaction) = composer.next_interaction() {
-            lineage.interaction(composer.vocabulary(), &interaction);
-            writer.write(composer.vocabulary(), &interaction).unwrap();
-        }
-    };
-    kernel.replay(|catalogue, item| {
-        composer.item(catalogue, item);
-        drain(&mut composer);
+    each_interaction(kernel, &mut composer, |vocabulary, interaction| {
+        lineage.interaction(vocabulary, interaction);
+        writer.write(vocabulary, interaction).unwrap();
     });
-    composer.finish();
-    drain(&mut composer);
     let answer = lineage.answer(composer.vocabulary()).unwrap();
     Composed { log: String::from_utf8(log).unwrap(), told: composer.told().clone(), answer }
 }

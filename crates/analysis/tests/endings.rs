@@ -4,7 +4,7 @@
 mod linux_support;
 mod support;
 
-use linux_support::Kernel;
+use linux_support::{each_interaction, Kernel};
 use longpole_analysis::lineage::{Lineage, Options};
 use longpole_model::causes::{About, Composer};
 
@@ -17,17 +17,7 @@ const WAITS: i64 = 5;
 fn end_of(kernel: &Kernel, command: Option<i32>) -> (String, u64) {
     let mut composer = Composer::built_in(About { command, ..About::default() }).unwrap();
     let mut lineage = Lineage::new(Options::default());
-    let mut drain = |composer: &mut Composer| {
-        while let Some(interaction) = composer.next_interaction() {
-            lineage.interaction(composer.vocabulary(), &interaction);
-        }
-    };
-    kernel.replay(|catalogue, item| {
-        composer.item(catalogue, item);
-        drain(&mut composer);
-    });
-    composer.finish();
-    drain(&mut composer);
+    each_interaction(kernel, &mut composer, |vocabulary, interaction| lineage.interaction(vocabulary, interaction));
     let answer = lineage.answer(composer.vocabulary()).unwrap();
     (answer.end_machine, answer.end_ns)
 }

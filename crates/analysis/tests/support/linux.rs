@@ -3,6 +3,8 @@
 #![allow(dead_code)] // each test file uses its part
 
 use crate::support::Random;
+use longpole_model::causes::Composer;
+use longpole_model::interaction::{Interaction, Vocabulary};
 use longpole_trace::event::{Catalogue, Class, ClassId, Event, Item, Loss, Stream, StreamId, StreamKind, Subject, SubjectId, Value};
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,6 +14,21 @@ pub enum Val {
     S(String),
     /// A number with a name.
     E(i64, &'static str),
+}
+
+/// All that is composed of a kernel's events, one interaction after the other.
+pub fn each_interaction(kernel: &Kernel, composer: &mut Composer, mut each: impl FnMut(&Vocabulary, &Interaction)) {
+    let mut drain = |composer: &mut Composer| {
+        while let Some(interaction) = composer.next_interaction() {
+            each(composer.vocabulary(), &interaction);
+        }
+    };
+    kernel.replay(|catalogue, item| {
+        composer.item(catalogue, item);
+        drain(composer);
+    });
+    composer.finish();
+    drain(composer);
 }
 
 pub fn text(text: &str) -> Val {
