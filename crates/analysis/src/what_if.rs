@@ -57,11 +57,13 @@ pub struct Options {
     pub most_bytes: usize,
     /// The scenarios are guesses: those whose names do not occur are left out, and are no reason to answer nothing.
     pub guessed: bool,
+    /// What it cost to record one event of a probe, in ns: it is no part of the system, and of no world but the observed one and the gate.
+    pub probe_ns: f64,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { scenarios: Vec::new(), machine: None, most_bytes: 128 << 20, guessed: false }
+        Options { scenarios: Vec::new(), machine: None, most_bytes: 128 << 20, guessed: false, probe_ns: 0.0 }
     }
 }
 

@@ -10,9 +10,14 @@ use proptest::prelude::*;
 use std::fmt::Write;
 
 fn ask(log: &str, scenarios: &[&str]) -> Result<Answer, NoAnswer> {
+    ask_recorded(log, scenarios, 0.0)
+}
+
+/// Of a log whose every event cost so many ns.
+fn ask_recorded(log: &str, scenarios: &[&str], probe_ns: f64) -> Result<Answer, NoAnswer> {
     let scenarios = scenarios.iter().map(|text| Scenario::parse(text).unwrap()).collect();
     let mut reader = Reader::new(log.as_bytes());
-    let mut worlds = WhatIf::new(Options { scenarios, ..Options::default() });
+    let mut worlds = WhatIf::new(Options { scenarios, probe_ns, ..Options::default() });
     while let Some(interaction) = reader.next_interaction().unwrap() {
         worlds.interaction(reader.vocabulary(), &interaction);
     }
@@ -360,6 +365,25 @@ fn who_is_preempted_waits_as_long_as_its_work_is() {
 }
 
 /// A system call that waits, such as fsync: all of it is paid once for so many items, and what it gives to the disk is none of them.
+#[test]
+fn what_probes_cost_is_no_part_of_what_is_predicted() {
+    // Ten items, of 100 and 20 ns each; every state's begin costs 10 ns more. The last stay is shorter than what a probe costs.
+    let item = |at: u64| {
+        format!(
+            "{{\"t\":{},\"machine\":\"a\",\"state\":\"work\"}}\n{{\"t\":{},\"machine\":\"a\",\"state\":\"rest\"}}\n",
+            140 * at,
+            140 * at + 110
+        )
+    };
+    let log: String =
+        (0..10).map(item).collect::<String>() + "{\"t\":1400,\"machine\":\"a\",\"state\":\"over\"}\n{\"t\":1405,\"end\":\"a\"}\n";
+    let of = |probe_ns: f64| ask_recorded(&log, &["a::work x0.5"], probe_ns).unwrap().predictions.remove(0);
+    assert_eq!(of(0.0).gain, Some(1405.0 / 855.0 - 1.0));
+    assert_eq!(of(10.0).gain, Some(1200.0 / 700.0 - 1.0));
+    // The trace is judged as it is.
+    assert_eq!((of(10.0).baseline_ns, of(10.0).baseline_error, of(10.0).replayed_ns), (1405, 0.0, 1200));
+}
+
 #[test]
 fn a_state_that_waits_is_a_call_when_it_is_named() {
     let mut text = String::from("{\"t\":0,\"machine\":\"s\",\"state\":\"work\"}\n");

@@ -32,6 +32,8 @@ pub struct Interactions {
     over: bool,
     /// There is more after `--end`.
     cut: bool,
+    /// What one event of a probe cost whoever recorded it, as far as is known.
+    probe_ns: f64,
 }
 
 enum Source {
@@ -100,12 +102,14 @@ impl Interactions {
         }
         let about = about(&trace);
         let composer = Composer::with_rules(rules, about).context("a built-in rule file is wrong")?;
+        let probe_ns = trace.probe_cost_ns().unwrap_or(0.0);
         let composed = Composed { trace, composer, finished: false };
-        Ok(Interactions::new(path, Source::Trace(Box::new(composed)), part))
+        Ok(Interactions { probe_ns, ..Interactions::new(path, Source::Trace(Box::new(composed)), part) })
     }
 
     fn new(path: &Path, source: Source, part: Part) -> Interactions {
-        Interactions { path: path.to_owned(), shown: path.display().to_string(), source, part, range: None, over: false, cut: false }
+        let shown = path.display().to_string();
+        Interactions { path: path.to_owned(), shown, source, part, range: None, over: false, cut: false, probe_ns: 0.0 }
     }
 
     /// Once more what was kept.
@@ -121,6 +125,7 @@ impl Interactions {
             range,
             over: false,
             cut: end.is_some(),
+            probe_ns: self.probe_ns,
         }
     }
 
@@ -295,9 +300,13 @@ impl Interactions {
         Ok(answer)
     }
 
+    fn worlds(&self, options: what_if::Options) -> WhatIf {
+        WhatIf::new(what_if::Options { probe_ns: self.probe_ns, ..options })
+    }
+
     /// What changes would bring.
     pub fn what_if(mut self, options: what_if::Options) -> anyhow::Result<what_if::Answer> {
-        let mut worlds = WhatIf::new(options);
+        let mut worlds = self.worlds(options);
         if let Source::Kept(_) = self.source {
             // It comes faster than a thread could pass it on.
             while let Some(interaction) = self.next()? {
@@ -317,7 +326,7 @@ impl Interactions {
 
     /// The same; they are kept for who asks again.
     pub fn what_if_and_keep(&mut self, options: what_if::Options) -> anyhow::Result<(what_if::Answer, Kept)> {
-        let (mut worlds, mut keeper) = (WhatIf::new(options), Keeper::default());
+        let (mut worlds, mut keeper) = (self.worlds(options), Keeper::default());
         following::follow(self, |_, _| {}, &mut [&mut worlds, &mut keeper])?;
         Ok((self.predictions(worlds)?, keeper.kept(self.vocabulary())))
     }

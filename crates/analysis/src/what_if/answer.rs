@@ -22,7 +22,7 @@ pub struct Prediction {
     pub baseline_ns: u64,
     /// How much the replay of the unchanged trace differs from that, as a share of it; negative: it is shorter.
     pub baseline_error: f64,
-    /// The replay of the unchanged trace where waits of unknown cause stay as they were, from which predictions are made.
+    /// The replay of the unchanged trace where waits of unknown cause stay as they were, without what probes cost: from it predictions are made.
     pub replayed_ns: u64,
     /// The same time after the change.
     pub predicted_ns: Option<u64>,

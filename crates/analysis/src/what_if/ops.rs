@@ -2,7 +2,7 @@
 
 use super::batch::Paid;
 use super::cpus::Left;
-use super::lanes::{self, KEPT, OBSERVED};
+use super::lanes::{self, GATE, KEPT, OBSERVED};
 use super::life::Mark;
 use super::trail::{self, Kind, Node};
 use super::{EndMark, WhatIf};
@@ -271,7 +271,11 @@ impl WhatIf {
                     let part = paid.map(|paid| self.part(paid, &mut bits));
                     let replay = &mut self.lives[machine.0 as usize].replay;
                     let row = &self.rows[key as usize];
+                    // It ended with an event, and that was recorded.
+                    let recorded = self.options.probe_ns.min(elapsed);
+                    let elapsed = elapsed - recorded;
                     lanes::add(&mut replay.v, elapsed, row);
+                    replay.v[GATE] += recorded;
                     if let Some(work) = &mut replay.work {
                         lanes::add(work, elapsed, row);
                     }
