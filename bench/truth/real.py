@@ -21,7 +21,7 @@ import tomllib
 
 sys.dont_write_bytecode = True
 import systems  # noqa: E402
-from shares import folded, quoted  # noqa: E402
+from shares import quoted, told  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -99,7 +99,7 @@ class Trial:
 
     def answer(self, place, recording):
         """What our tool and a profiler say of the recording."""
-        report, path = self.ask("report", "--json", recording), self.ask("path", "--json", recording)
+        report, path = self.ask("report", "--json", recording), self.ask("path", "--json", "--no-segments", recording)
         expected, names = self.expected, place.names
         verdict, lost = report["verdict"], next((it for it in report["findings"] if it["kind"] == "packets_lost"), None)
         first = "nothing" if verdict["kind"] == "nothing" else f"{verdict['machine']}::{verdict['state']}"
@@ -110,7 +110,7 @@ class Trial:
         # Lost packets stand before the verdict.
         row["verdict_right"] = first in right and not lost
         row["right"] = row["verdict_right"] or bool(wanted and finding.startswith(wanted))
-        rows = folded(path, THRESHOLDS["windows"]["count"])
+        rows = told(report, path, THRESHOLDS["windows"]["count"])
         shares = {f"{owner}::{state}": (share, error) for share, error, (owner, state) in rows}
         row["top"] = "::".join(rows[0][2])
         row["share"], row["error"] = shares.get(first, rows[0][:2])

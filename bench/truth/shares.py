@@ -23,5 +23,19 @@ def folded(path, windows):
     return sorted(rows, key=lambda row: (-row[0], row[2]))
 
 
+def told(report, path, windows):
+    """The same of `report --json` and of `path --json` without its segments. Errors are those of the states that the strip of `report` shows; of all others they are at most their share."""
+    strip = report["participation"]
+    errors = {}
+    for row in strip["rows"]:
+        step = max(len(row["shares"]) // windows, 1)
+        parts = [statistics.fmean(row["shares"][at : at + step]) for at in range(0, len(row["shares"]) - step + 1, step)]
+        errors[row["machine"], row["state"]] = 2 * statistics.stdev(parts) / len(parts) ** 0.5
+    sums = defaultdict(float)
+    for row in path["criticality"]:
+        sums[row["machine"] if row["class"] == "link" else row["class"], row["state"]] += row["share"]
+    return sorted(((share, errors.get(key, share), key) for key, share in sums.items()), key=lambda row: (-row[0], row[2]))
+
+
 def quoted(name):
     return f'"{name}"' if " " in name or "::" in name else name

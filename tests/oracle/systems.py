@@ -75,7 +75,7 @@ class System:
 
     def make_machine(self, name, host):
         m = SimpleNamespace(key=(host, name), born=None, lives=[], alive=True, blocked=False, on=None, above=None, reserved=Counter(), context=False,
-                            holds=False, served=None, busy=False)
+                            holds=False, served=None, busy=False, said=[])
         return self.machines.setdefault(m.key, m)
 
     def tick(self):
@@ -231,6 +231,8 @@ class System:
             first = 0 if self.edges and rng.random() < 0.3 else other.born
             near = max(min(first, self.t), self.t - rng.randint(0, 3 * self.step))
             keys["at"] = rng.choice((near, near, near, near, first, rng.randint(min(first, self.t), self.t)))
+            if other.said and rng.random() < 0.5:
+                keys["at"] = rng.choice(other.said)
             self.features.add("at earlier")
         elif self.skew and rng.random() < 0.3 and other.lives[-1][1] is None:
             keys["at"] = self.t + rng.randint(1, 5)
@@ -256,6 +258,14 @@ class System:
         if self.rng.random() < 0.8:
             self.tick()
             self.emit(m, state=self.rng.choice(STATES))
+
+    def say(self, m):
+        """A line without anything else: a moment to which somebody may come back."""
+        if m.born is None:
+            return False
+        self.emit(m)
+        m.said.append(self.t)
+        self.features.add("bare line")
 
     def fork(self, m):
         if m.born is None or len(self.machines) > 14:
@@ -417,7 +427,7 @@ class System:
 
     def run(self):
         rng = self.rng
-        weights = {"state": 4, "block": 5, "get": 12, "peek": 2, "put": 8, "reserve": 1.5, "wake": 5, "fork": 0.4, "stop": 0.4, "restart": 0.4,
+        weights = {"state": 4, "say": 1.5, "block": 5, "get": 12, "peek": 2, "put": 8, "reserve": 1.5, "wake": 5, "fork": 0.4, "stop": 0.4, "restart": 0.4,
                    "enter": 1.5, "pop": 2, "call": 1.5, "lock": 1.5}
         for name in weights:
             weights[name] *= rng.choice((0, 0.5, 1, 1, 2)) if name not in ("block", "put", "get", "pop") else 1

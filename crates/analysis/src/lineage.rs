@@ -407,14 +407,29 @@ impl Lineage {
         tip
     }
 
+    /// Keeps its lineage of now for whoever comes back to it.
+    fn mark(&mut self, machine: MachineId) {
+        let (now, most) = (self.now, self.most_past());
+        let life = self.life(machine);
+        let Some(tip) = life.tip.filter(|_| life.past.marks.back().is_none_or(|last| last.0 < now)) else { return };
+        let forgotten = life.past.mark(now, tip, most);
+        self.loom.hold(tip);
+        if let Some(forgotten) = forgotten {
+            self.loom.release(forgotten);
+        }
+    }
+
     /// The machine's lineage is another one from now on.
     fn jump(&mut self, machine: MachineId, tip: Tip) {
         let (now, most) = (self.now, self.most_past());
         let life = self.life(machine);
         let before = life.tip.replace(tip);
         life.since = now;
-        if let Some(forgotten) = life.past.jump(now, before, most) {
-            self.loom.release(forgotten);
+        let forgotten = life.past.jump(now, before, most);
+        // What was marked at this moment is another one at its end.
+        let unmarked = life.past.unmark(now);
+        for tip in [forgotten, unmarked].into_iter().flatten() {
+            self.loom.release(tip);
         }
     }
 
@@ -447,6 +462,9 @@ impl Lineage {
         };
         if at >= now {
             return self.share(current);
+        }
+        if let Some(tip) = life.past.marked(at) {
+            return self.share(tip);
         }
         let lived = life.past.born.is_some_and(|born| born <= at);
         let epoch = life.past.epoch(at, now).filter(|_| life.past.reaches(at));

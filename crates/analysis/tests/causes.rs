@@ -215,6 +215,24 @@ fn a_block_in_a_wait_bears_the_queue_s_name_and_ends_by_who_has_put() {
     assert_eq!(drawn(&composed.answer), "100-200 feeder::run, 200-210 worker::runnable, 210-230 worker::run, 230-300 worker::job");
 }
 
+/// What it waited for is told by nobody, and the waker has done much before it runs: the kernel's wake-up is found all the same.
+#[test]
+fn a_wake_up_that_turns_out_to_be_the_cause_is_remembered() {
+    let (mut kernel, feeder, worker) = worker();
+    kernel.switch(120, 1, 12, BLOCKED, 0);
+    kernel.waking(200, 0, 12, 1);
+    for at in 0..2000 {
+        kernel.probe(210 + 2 * at, feeder, "span_begin:job");
+        kernel.probe(211 + 2 * at, feeder, "span_end:job");
+    }
+    kernel.switch(5000, 1, 0, 0, 12);
+    kernel.probe(5010, worker, "span_begin:other");
+    kernel.probe(5100, worker, "span_end:other");
+    let composed = compose(&kernel, About::default());
+    assert_eq!(drawn(&composed.answer), "100-200 feeder::run, 200-5010 link::wakeup, 5010-5100 worker::other");
+    assert_eq!(composed.answer.forgotten_causes, 0);
+}
+
 #[test]
 fn the_timer_of_a_polling_loop_is_not_what_is_waited_for() {
     let (mut kernel, feeder, worker) = worker();

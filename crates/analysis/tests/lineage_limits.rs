@@ -34,6 +34,28 @@ fn a_cause_that_lies_before_what_is_remembered_is_counted() {
     assert_eq!(count(1 << 20), 0);
 }
 
+/// A line that says nothing else keeps a moment, however much the machine does before somebody comes back to it.
+#[test]
+fn a_moment_that_was_marked_is_not_forgotten() {
+    let of = |mark: &str| {
+        let mut log = String::from("{\"t\":0,\"machine\":\"A\",\"blocked\":\"w\"}\n{\"t\":0,\"machine\":\"B\",\"state\":\"work\"}\n");
+        log += mark;
+        for at in 0..5000 {
+            let _ = writeln!(log, "{{\"t\":{},\"machine\":\"B\",\"state\":\"{}\"}}", 200 + at, if at % 2 == 0 { "more" } else { "work" });
+        }
+        log += "{\"t\":6000,\"machine\":\"A\",\"woken_by\":\"B\",\"at\":150}\n{\"t\":6001,\"end\":\"A\"}\n";
+        let answer = with(Options::default(), &log);
+        let shares = answer.criticality.iter().map(|row| (row.machine.clone(), row.state.clone(), row.ns));
+        (answer.forgotten_causes, shares.collect::<Vec<_>>())
+    };
+    let row = |machine: &str, state: &str, ns| (machine.to_owned(), state.to_owned(), ns);
+    assert_eq!(
+        of("{\"t\":150,\"machine\":\"B\"}\n"),
+        (0, vec![row("link", "wakeup", 5850), row("B", "work", 150), row("A", "runnable", 1)])
+    );
+    assert_eq!(of("").0, 1);
+}
+
 #[test]
 fn unread_tokens_of_many_queues_are_forgotten_without_looking_at_all_queues_for_each() {
     // A look at each queue for each of these puts would be some 10^11 looks.

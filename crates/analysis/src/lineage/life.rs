@@ -95,6 +95,8 @@ pub struct Past {
     pub spans: VecDeque<(u64, u32)>,
     /// When its lineage became another one, and what it was until then; none: it was not.
     pub jumps: VecDeque<(u64, Option<Tip>)>,
+    /// Moments at which it said no more than that it is there, and its lineage then: somebody may come back to them however much it does afterwards.
+    pub marks: VecDeque<(u64, Tip)>,
     /// Its first line. What lies behind that and is not known was forgotten.
     pub born: Option<u64>,
 }
@@ -118,6 +120,25 @@ impl Past {
             return self.jumps.pop_front().and_then(|oldest| oldest.1);
         }
         None
+    }
+
+    /// Gives back the tip that is forgotten for it.
+    pub fn mark(&mut self, t: u64, tip: Tip, most: usize) -> Option<Tip> {
+        let forgotten = if self.marks.len() >= most { self.marks.pop_front() } else { None };
+        self.marks.push_back((t, tip));
+        forgotten.map(|mark| mark.1)
+    }
+
+    /// Gives back the tip that was marked at this moment.
+    pub fn unmark(&mut self, t: u64) -> Option<Tip> {
+        let marked = self.marks.back().is_some_and(|last| last.0 == t);
+        marked.then(|| self.marks.pop_back()).flatten().map(|mark| mark.1)
+    }
+
+    /// The lineage at a moment that was marked.
+    pub fn marked(&self, at: u64) -> Option<Tip> {
+        let found = self.marks.binary_search_by_key(&at, |mark| mark.0).ok()?;
+        Some(self.marks[found].1)
     }
 
     /// The lineage that the machine had at `at`: its tip (none: the one of now) and until when it grew.

@@ -45,7 +45,7 @@ impl Lineage {
 
     fn act(&mut self, vocabulary: &Vocabulary, line: u64, machine: MachineId, deed: Deed) {
         match deed {
-            Deed::Here { .. } => {}
+            Deed::Here { .. } => self.mark(machine),
             Deed::State { state, .. } => {
                 let state = named(vocabulary, state);
                 self.life(machine).state = state;
@@ -258,7 +258,7 @@ impl Lineage {
         let tip = life.tip.take();
         let past = std::mem::take(&mut life.past);
         life.past.born = past.born;
-        for tip in past.jumps.into_iter().filter_map(|jump| jump.1).chain(tip) {
+        for tip in past.jumps.into_iter().filter_map(|jump| jump.1).chain(past.marks.into_iter().map(|mark| mark.1)).chain(tip) {
             self.loom.release(tip);
         }
     }

@@ -241,6 +241,15 @@ impl Replay {
     }
 }
 
+/// As the newest, in the room of the oldest where there are as many as may be.
+fn push(jumps: &mut VecDeque<Jump>, (since, t): (u64, u64), v: &[f64], node: u64, most: usize) {
+    let oldest = if jumps.len() >= most { jumps.pop_front() } else { None };
+    let mut jump = oldest.unwrap_or_else(|| Jump { since, t, v: vec![0.0; v.len()].into(), node });
+    (jump.since, jump.t, jump.node) = (since, t, node);
+    jump.v.copy_from_slice(v);
+    jumps.push_back(jump);
+}
+
 fn keep(kept: &mut Option<Box<[f64]>>, v: &[f64]) {
     match kept {
         Some(kept) => kept.copy_from_slice(v),
@@ -255,6 +264,8 @@ pub struct Past {
     pub own: VecDeque<(u64, u64, u32)>,
     /// Times at which a wait ended, or its times became others; what they had been, and since when in the trace.
     pub jumps: VecDeque<Jump>,
+    /// Moments to which somebody may come back however much it does afterwards; the times then.
+    pub marks: VecDeque<Jump>,
 }
 
 #[derive(Debug)]
@@ -279,13 +290,10 @@ impl Past {
     }
 
     pub fn jump(&mut self, since: u64, t: u64, v: &[f64], node: u64, most: usize) {
-        let mut jump = match self.jumps.len() >= most {
-            true => self.jumps.pop_front(),
-            false => None,
-        }
-        .unwrap_or_else(|| Jump { since, t, v: vec![0.0; v.len()].into(), node });
-        (jump.since, jump.t, jump.node) = (since, t, node);
-        jump.v.copy_from_slice(v);
-        self.jumps.push_back(jump);
+        push(&mut self.jumps, (since, t), v, node, most);
+    }
+
+    pub fn mark(&mut self, t: u64, v: &[f64], node: u64, most: usize) {
+        push(&mut self.marks, (t, t), v, node, most);
     }
 }

@@ -88,6 +88,8 @@ pub enum What {
     Anew,
     /// It has met what it waited for.
     Began,
+    /// Somebody may come back to this moment.
+    Remember,
     /// What it does from here on may belong to a call.
     Mark(Mark),
     /// All that it did since then belongs to this call.
@@ -157,6 +159,7 @@ impl WhatIf {
                 | What::Anew
                 | What::Began
                 | What::Ahead { .. }
+                | What::Remember
                 | What::Mark(_)
                 | What::Less { .. }
                 | What::End
@@ -395,6 +398,12 @@ impl WhatIf {
                 replay.begins();
                 return woken;
             }
+            What::Remember => {
+                let node = self.times_at(machine, op.t);
+                let (most, times) = (self.most_past, &self.scratch);
+                self.lives[machine.0 as usize].replay.past.mark(op.t, times, node, most);
+                return woken;
+            }
             What::Mark(which) => {
                 replay.marks(which);
                 return woken;
@@ -601,6 +610,12 @@ impl WhatIf {
         let kept = self.layout.kept();
         let replay = &self.lives[machine.0 as usize].replay;
         let past = &replay.past;
+        if let Ok(marked) = past.marks.binary_search_by_key(&at, |mark| mark.t) {
+            if at < replay.t {
+                self.scratch.copy_from_slice(&past.marks[marked].v);
+                return past.marks[marked].node;
+            }
+        }
         let later = match past.jumps.back() {
             Some(last) if last.t > at => past.jumps.partition_point(|jump| jump.t <= at),
             _ => past.jumps.len(),

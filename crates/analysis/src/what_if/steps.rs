@@ -151,6 +151,7 @@ impl WhatIf {
                 self.room(vocabulary, machine, queue, n, true);
             }
             Deed::Wake { cause, .. } => self.wake(vocabulary, machine, cause),
+            Deed::Here { .. } => self.op(machine, What::Remember),
             _ => {}
         }
     }

@@ -31,7 +31,7 @@ Examples:
   longpole path --mode active --machine sink simulation.jsonl
   longpole path --functions                                   the functions on the path, by samples (`longpole record --stacks 999`)
   longpole path --flame path.svg                              the sampled stacks of nothing but the path
-  longpole path --json simulation.jsonl | jq '.criticality[0]'")]
+  longpole path --json --no-segments simulation.jsonl | jq '.criticality[0]'")]
 pub struct Args {
     #[command(flatten)]
     input: Input,
@@ -47,6 +47,10 @@ pub struct Args {
     /// Show the segments, too
     #[arg(long)]
     segments: bool,
+
+    /// With --json: leave the segments out (null); those of a long path are millions
+    #[arg(long, requires = "json", conflicts_with = "segments")]
+    no_segments: bool,
 
     /// Only the sampled stacks of the time on the path, folded: `process;frame;frame count`
     #[arg(long, conflicts_with_all = ["segments", "json"])]
@@ -86,7 +90,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Way::Active => Mode::Active,
     };
     let sampled = args.folded || args.flame.is_some();
-    let with_segments = args.segments || args.input.json;
+    let with_segments = args.segments || args.input.json && !args.no_segments;
     let jobs = usize::from(args.jobs);
     let options = Options {
         mode,
@@ -111,6 +115,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         true => Some(critical_functions(&args.input, &interactions, &answer)?.rows),
         false => None,
     };
+    if args.no_segments {
+        answer.segments = None;
+    }
     let told = interactions.told().cloned().unwrap_or_default();
     let Told { events, uncounted_losses, ref unknown_by, from_before, size_mismatches, .. } = told;
     let inputs = Inputs { events, uncounted_losses, from_before, size_mismatches };

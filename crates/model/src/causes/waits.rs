@@ -288,6 +288,16 @@ impl Composer {
             self.look(catalogue, at);
         } else if let Some(wait) = &mut self.threads[at as usize].wait {
             wait.woken = Some(wake);
+            self.remembers(catalogue, wake);
+        }
+    }
+
+    /// A thread that wakes somebody may turn out to be the cause only after it has done much else: a line of its own keeps the moment from being forgotten.
+    fn remembers(&mut self, catalogue: &Catalogue, wake: Wake) {
+        if let Waker::Thread(id) = wake.waker {
+            let by = self.thread_of_linux(id);
+            let machine = self.machine(catalogue, by);
+            self.emit(Deed::Here { machine });
         }
     }
 
