@@ -348,6 +348,31 @@ fn the_time_of_a_loss_is_unknown_and_what_was_blocked_in_it_has_no_timer() {
     assert_eq!(composed.answer.unknown_ns, 250);
 }
 
+/// Whoever always takes from a queue has taken from it in a loss, too: only the time of the loss is unknown.
+#[test]
+fn what_is_taken_in_a_loss_is_taken_by_the_one_who_takes() {
+    let (mut kernel, one, two) = probes();
+    kernel.counted(110, one, "queue_put:work", 1);
+    kernel.catalogue.classes.iter_mut().filter(|class| class.event_name == "queue_put:work").for_each(|class| {
+        class.attributes.push(("capacity".to_owned(), "1".to_owned()));
+    });
+    kernel.counted(120, two, "queue_get:work", 1);
+    kernel.probe(125, two, "span_begin:use");
+    kernel.counted(140, one, "queue_put:work", 1);
+    kernel.probe(145, one, "queue_wait_full:work");
+    kernel.losses.push(Loss { stream: StreamId(two), begin_ns: 150, end_ns: 200, events: Some(2) });
+    kernel.probe(210, two, "span_begin:use");
+    kernel.counted(220, one, "queue_put:work", 1);
+    kernel.probe(300, one, "span_end:make");
+    let composed = compose(&kernel, About::default());
+    assert_eq!(
+        drawn(&composed.answer),
+        "100-120 two::UNKNOWN, 120-125 two::run, 125-150 two::use, 150-200 link::UNKNOWN, 200-210 two::run, 210-220 two::use, 220-300 one::make"
+    );
+    // Before its first event, and the loss.
+    assert_eq!((composed.answer.contradictions, composed.answer.unknown_ns), (0, 20 + 50));
+}
+
 #[test]
 fn equal_names_are_told_apart_while_they_live_and_fold_by_class() {
     let mut kernel = Kernel::new(0);

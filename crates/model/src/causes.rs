@@ -33,6 +33,9 @@ use longpole_trace::event::{Catalogue, Item, StreamKind};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use threads::Thread;
 
+/// The machine that stands for all whose events are missing.
+pub const LOST: &str = "lost events";
+
 /// What is known of a trace beside its events.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct About {

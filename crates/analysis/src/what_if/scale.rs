@@ -1,9 +1,10 @@
 //! Which factor applies to which state in which world, and which names of the changes occur at all.
 
 use super::grammar::{Change, Scenario, Target};
-use super::lanes::{Layout, Row};
+use super::lanes::{Layout, Row, KEPT};
 use crate::lineage::key::{Key, Link, State, Words};
 use crate::nearest::nearest;
+use longpole_model::causes::LOST;
 use std::collections::BTreeSet;
 
 /// Names kept to say which ones are near to one that does not occur.
@@ -66,6 +67,12 @@ impl Scale {
             }
         }
         let mut row: Row = None;
+        if *class == *LOST {
+            // When whoever took what was lost would have done it, nobody knows: nothing waits for that.
+            let mut nothing = vec![0.0; layout.len()];
+            nothing[..KEPT].fill(1.0);
+            return Some(nothing.into());
+        }
         for (scenario, which, target, factor) in &self.scales {
             if !target.ways.iter().any(|(machine, state)| state.as_ref() == Some(&words[3]) && is_of(words, machine)) {
                 continue;

@@ -1,6 +1,6 @@
 //! Requests to block devices and packets between the two ends of a device: tokens, whose link is the time under way.
 
-use super::{Composer, Slots};
+use super::{Composer, Slots, LOST};
 use crate::hash::IdMap;
 use crate::interaction::{Cause, Deed, MachineId, QueueId};
 use crate::linux_net::{Hop, Step};
@@ -169,7 +169,7 @@ impl Composer {
 
     /// Of whom the trace has lost the events.
     pub(super) fn nobody(&mut self) -> MachineId {
-        let machine = self.vocabulary.machine("", "lost events");
+        let machine = self.vocabulary.machine("", LOST);
         if self.devices.nobody.is_none() {
             self.devices.nobody = Some(machine);
             self.emit(Deed::State { machine, state: self.words.unknown });

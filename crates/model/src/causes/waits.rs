@@ -60,6 +60,26 @@ pub(super) struct Level {
     pub room: Option<(MachineId, u64)>,
     /// When what is there came, if it was empty before.
     pub opened: u64,
+    /// Who takes from it.
+    taker: Taker,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+enum Taker {
+    #[default]
+    Nobody,
+    One(MachineId),
+    Several,
+}
+
+impl Taker {
+    fn takes(&mut self, machine: MachineId) {
+        *self = match *self {
+            Taker::Nobody => Taker::One(machine),
+            Taker::One(one) if one == machine => return,
+            _ => Taker::Several,
+        };
+    }
 }
 
 #[derive(Debug, Default)]
@@ -138,8 +158,13 @@ impl Composer {
         let level = *self.level(queue);
         let above = level.capacity.map_or(0, |capacity| level.units.saturating_add(n).saturating_sub(capacity)).min(level.units);
         if above > 0 && self.told.lost + self.told.uncounted_losses > 0 {
-            // Whoever took so many did it where events are missing.
+            // Whoever took so many did it where events are missing: the only one who ever takes from it, if there is one.
             let machine = self.nobody();
+            if let Taker::One(by) = level.taker {
+                self.emit(Deed::Block { machine, why: self.words.lost, on: None, wants: None });
+                self.emit(Deed::Wake { machine, cause: Some(Cause { by, at: None, link: None }) });
+                self.emit(Deed::State { machine, state: self.words.unknown });
+            }
             self.emit(Deed::Get { machine, queue, amount: Amount::Units(above), flow: None });
             self.level(queue).units -= above;
         }
@@ -160,6 +185,7 @@ impl Composer {
         if !looks {
             level.units -= units;
             level.room = Some((machine, now));
+            level.taker.takes(machine);
         }
         if units < n && !looks {
             self.told.from_before += n - units;
