@@ -548,8 +548,7 @@ impl Lineage {
         let horizon = self.active.as_ref().map_or(0, |active| active.settled(self.now));
         segments.clear(horizon, |visit| {
             for life in lives.iter_mut() {
-                let past = life.past.jumps.iter_mut().filter_map(|jump| jump.1.as_mut());
-                life.tip.iter_mut().chain(past).for_each(|tip| visit(&mut tip.segment));
+                life.tip.iter_mut().chain(life.past.tips()).for_each(|tip| visit(&mut tip.segment));
                 life.block.iter_mut().for_each(|block| visit(&mut block.segment));
             }
             queues.each_origin(|from| visit(&mut from.tip.segment));

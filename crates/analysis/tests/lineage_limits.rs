@@ -37,23 +37,32 @@ fn a_cause_that_lies_before_what_is_remembered_is_counted() {
 /// A line that says nothing else keeps a moment, however much the machine does before somebody comes back to it.
 #[test]
 fn a_moment_that_was_marked_is_not_forgotten() {
+    // So many segments that they are cleared and renumbered meanwhile.
+    let (states, end) = (200_000, 400_200);
     let of = |mark: &str| {
         let mut log = String::from("{\"t\":0,\"machine\":\"A\",\"blocked\":\"w\"}\n{\"t\":0,\"machine\":\"B\",\"state\":\"work\"}\n");
         log += mark;
-        for at in 0..5000 {
-            let _ = writeln!(log, "{{\"t\":{},\"machine\":\"B\",\"state\":\"{}\"}}", 200 + at, if at % 2 == 0 { "more" } else { "work" });
+        for (at, t) in (0..states).map(|at| (at, 200 + 2 * at)) {
+            let _ = writeln!(log, "{{\"t\":{t},\"machine\":\"B\",\"state\":\"{}\"}}", if at % 2 == 0 { "more" } else { "work" });
+            // Most of it is of no use to anybody.
+            if at % 10 == 0 {
+                let _ = writeln!(
+                    log,
+                    "{{\"t\":{t},\"machine\":\"B\",\"blocked\":\"w\"}}\n{{\"t\":{},\"machine\":\"B\",\"woken_by\":\"C\"}}",
+                    t + 1
+                );
+            }
         }
-        log += "{\"t\":6000,\"machine\":\"A\",\"woken_by\":\"B\",\"at\":150}\n{\"t\":6001,\"end\":\"A\"}\n";
-        let answer = with(Options::default(), &log);
-        let shares = answer.criticality.iter().map(|row| (row.machine.clone(), row.state.clone(), row.ns));
-        (answer.forgotten_causes, shares.collect::<Vec<_>>())
+        let log = log.replacen('{', "{\"t\":0,\"machine\":\"C\",\"state\":\"idle\"}\n{", 1);
+        let last = format!("{{\"t\":{end},\"machine\":\"A\",\"woken_by\":\"B\",\"at\":150}}\n{{\"t\":{},\"end\":\"A\"}}\n", end + 1);
+        with(Options { segments: true, ..Options::default() }, &(log + &last))
     };
-    let row = |machine: &str, state: &str, ns| (machine.to_owned(), state.to_owned(), ns);
-    assert_eq!(
-        of("{\"t\":150,\"machine\":\"B\"}\n"),
-        (0, vec![row("link", "wakeup", 5850), row("B", "work", 150), row("A", "runnable", 1)])
-    );
-    assert_eq!(of("").0, 1);
+    let answer = of("{\"t\":150,\"machine\":\"B\"}\n");
+    let drawn: Vec<String> =
+        answer.segments.as_ref().unwrap().segments().map(|it| format!("{}::{} {}", it.machine, it.state, it.end_ns)).collect();
+    assert_eq!(drawn, ["B::work 150".to_owned(), format!("link::wakeup {end}"), format!("A::runnable {}", end + 1)]);
+    assert_eq!(answer.forgotten_causes, 0);
+    assert_eq!(of("").forgotten_causes, 1);
 }
 
 #[test]

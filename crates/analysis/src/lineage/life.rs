@@ -141,6 +141,12 @@ impl Past {
         Some(self.marks[found].1)
     }
 
+    /// All that hold a lineage.
+    pub fn tips(&mut self) -> impl Iterator<Item = &mut Tip> {
+        let jumps = self.jumps.iter_mut().filter_map(|jump| jump.1.as_mut());
+        jumps.chain(self.marks.iter_mut().map(|mark| &mut mark.1))
+    }
+
     /// The lineage that the machine had at `at`: its tip (none: the one of now) and until when it grew.
     pub fn epoch(&self, at: u64, now: u64) -> Option<(Option<Tip>, u64)> {
         let later = self.jumps.partition_point(|jump| jump.0 <= at);

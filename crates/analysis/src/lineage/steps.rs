@@ -256,9 +256,9 @@ impl Lineage {
             return;
         }
         let tip = life.tip.take();
-        let past = std::mem::take(&mut life.past);
+        let mut past = std::mem::take(&mut life.past);
         life.past.born = past.born;
-        for tip in past.jumps.into_iter().filter_map(|jump| jump.1).chain(past.marks.into_iter().map(|mark| mark.1)).chain(tip) {
+        for tip in past.tips().map(|tip| *tip).chain(tip) {
             self.loom.release(tip);
         }
     }
