@@ -1,5 +1,6 @@
 //! The arguments that all reading verbs share: which trace, which part of it, for whom the answer is.
 
+use crate::dump::Raw;
 use crate::table::plain;
 use crate::{machine_log, rules, WrongUsage};
 use anyhow::{anyhow, bail, Context};
@@ -33,12 +34,22 @@ pub struct Input {
     /// Rules that say what events mean, beside those in ~/.config/longpole/rules; they come before the built-in ones
     #[arg(long, value_name = "FILE")]
     pub rules: Vec<PathBuf>,
+
+    #[command(flatten)]
+    pub raw: Raw,
 }
 
 impl Input {
     /// The same questions of this one trace.
     pub fn of(&self, path: &Path) -> Input {
-        Input { traces: vec![path.to_owned()], begin: self.begin, end: self.end, json: self.json, rules: self.rules.clone() }
+        Input {
+            traces: vec![path.to_owned()],
+            begin: self.begin,
+            end: self.end,
+            json: self.json,
+            rules: self.rules.clone(),
+            raw: self.raw.clone(),
+        }
     }
 
     /// The traces that were named, or else the newest recording.
@@ -84,7 +95,7 @@ impl Input {
     }
 
     pub fn options(&self) -> Options {
-        Options { begin: self.begin, end: self.end }
+        Options { begin: self.begin, end: self.end, dump: self.raw.dump() }
     }
 
     /// Opens all traces as one.
@@ -162,7 +173,7 @@ impl Patience {
 
 /// Opens all paths as one trace; what cannot be opened is said with what to do about it.
 pub fn open(paths: &[PathBuf], options: Options) -> anyhow::Result<Trace> {
-    if let Some(log) = paths.iter().find(|path| machine_log::is_one(path)) {
+    if let Some(log) = paths.iter().find(|path| options.dump.is_none() && machine_log::is_one(path)) {
         bail!("{} is a machine log, which this verb does not read; `longpole path` and `longpole model` do", log.display());
     }
     let trace = Trace::open(paths, options).map_err(|error| match remedy(&error) {

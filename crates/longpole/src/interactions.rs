@@ -67,7 +67,7 @@ pub fn open(input: &Input, what: &str) -> anyhow::Result<Interactions> {
 
 /// Of this trace.
 pub fn of(path: &Path, part: Part, rules: Rules) -> anyhow::Result<Interactions> {
-    if machine_log::is_one(path) || machine_log::is_pipe(path) {
+    if part.dump.is_none() && (machine_log::is_one(path) || machine_log::is_pipe(path)) {
         return Interactions::of_log(path, part);
     }
     Interactions::of_trace(path, part, rules)
@@ -96,7 +96,7 @@ impl Interactions {
     /// It is read from its begin on also where only a later part is asked for.
     fn of_trace(path: &Path, part: Part, rules: Rules) -> anyhow::Result<Interactions> {
         let paths = [path.to_owned()];
-        let trace = input::open(&paths, Part { begin: None, end: part.end })?;
+        let trace = input::open(&paths, Part { begin: None, ..part })?;
         if let several @ 2.. = kernel::sources(&paths, &trace) {
             bail!("the kernel's events of {several} recordings cannot be told as one, since their threads and times are not the same; ask each by itself");
         }

@@ -35,7 +35,7 @@ pub fn question<'a>(interactions: &'a Interactions, answer: &Answer, segments: &
 impl Question<'_> {
     pub fn read(self) -> anyhow::Result<Found> {
         let Question { path, end, mut keepers } = self;
-        let mut trace = input::open(&[path.to_owned()], Options { begin: None, end })?;
+        let mut trace = input::open(&[path.to_owned()], Options { end, ..Options::default() })?;
         let mut linux = Linux::new(i64::MIN, i64::MAX).context("a built-in rule file is wrong")?;
         while let Some((item, catalogue)) = trace.next_with_catalogue()? {
             match &item {

@@ -37,7 +37,7 @@ pub fn read_beside<W: Watch>(
     mut other: impl FnMut(&mut Linux, &mut W, &Catalogue, &Item<'_>, bool),
 ) -> anyhow::Result<Reading> {
     let paths = input.paths()?;
-    let mut trace = input::open(&paths, Options { begin: None, end: input.end })?;
+    let mut trace = input::open(&paths, Options { begin: None, ..input.options() })?;
     if let several @ 2.. = sources(&paths, &trace) {
         bail!("the kernel's events of {several} recordings cannot be told as one, since their threads and times are not the same; ask each by itself");
     }

@@ -28,6 +28,7 @@ pub fn is_pipe(path: &Path) -> bool {
 /// What it says, if that is what was named, and nothing else.
 pub fn named(input: &Input) -> anyhow::Result<Option<Interactions>> {
     match input.paths()?.as_slice() {
+        _ if input.options().dump.is_some() => Ok(None),
         [path] if is_one(path) || is_pipe(path) => interactions::of(path, input.options(), input.rules()?).map(Some),
         _ => Ok(None),
     }

@@ -4,6 +4,7 @@
 mod answer;
 mod critical;
 mod drawing;
+mod dump;
 mod flame;
 mod following;
 mod input;

@@ -119,14 +119,14 @@ impl<'a> Gathered<'a> {
 
 /// Reads the samples only. The trace is read from its begin: what was mapped then is mapped later.
 pub fn read(input: &Input, gathered: &mut Gathered) -> anyhow::Result<longpole_trace::Trace> {
-    let mut trace = input::open(&input.paths()?, Options { begin: None, end: input.end })?;
+    let mut trace = input::open(&input.paths()?, Options { begin: None, ..input.options() })?;
     let start_ns = trace.start_ns().unwrap_or(0);
     let begin_ns = input.begin.map_or(i64::MIN, |begin| begin.resolve(start_ns));
     let sampled = trace.catalogue().streams.iter().any(|stream| stream.kind == StreamKind::Samples);
     if let Some(recording) = gathered.recording.as_ref().filter(|_| sampled) {
         // Without the streams of everything else. Times after the begin are after that of the whole.
         let end = input.end.map(|end| Moment::At(end.resolve(start_ns)));
-        trace = input::open(&[recording.join("samples")], Options { begin: None, end })?;
+        trace = input::open(&[recording.join("samples")], Options { end, ..Options::default() })?;
     }
     while let Some((item, catalogue)) = trace.next_with_catalogue()? {
         let t_ns = match &item {

@@ -48,7 +48,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             path => paths.push(PathBuf::from(path)),
         }
     }
-    let mut trace = Trace::open(&paths, Options { begin: None, end: None })?;
+    let mut trace = Trace::open(&paths, Options::default())?;
     let mut linux = Linux::new(i64::MIN, i64::MAX)?;
     while let Some((item, catalogue)) = trace.next_with_catalogue()? {
         match &item {

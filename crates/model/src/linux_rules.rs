@@ -319,6 +319,8 @@ impl LinuxRules {
                     Some(Template::Field(fields)) => {
                         fields.split('|').find_map(|field| field_of(class, field)).map_or(Source::None, Source::Field)
                     }
+                    // The kernel's rules, which are built in, have none.
+                    Some(Template::TextAndField(..)) => Source::None,
                 })
             };
             let Ok(roles) = rule.roles.each(source);

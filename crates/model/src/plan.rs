@@ -32,6 +32,7 @@ pub(crate) struct Alternative {
 pub(crate) enum NameSource {
     Fixed(NameId),
     Field(usize),
+    TextAndField(NameId, usize),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -57,6 +58,7 @@ impl Plan {
                 Some(Template::Text(text)) => Some(NameSource::Fixed(names.intern(text))),
                 Some(Template::Capture(at)) => Some(NameSource::Fixed(names.intern(captures.get(*at)?))),
                 Some(Template::Field(field)) => Some(NameSource::Field(field_of(class, field)?)),
+                Some(Template::TextAndField(text, field)) => Some(NameSource::TextAndField(names.intern(text), field_of(class, field)?)),
             };
             // A rule that asks for a name this class does not have speaks of another class of the same name.
             let (Some(name), Some(machine)) = (name_source(&rule.name), name_source(&rule.machine)) else { continue };
@@ -74,6 +76,7 @@ impl Plan {
                     captures.get(*at).and_then(|text| text.parse().ok()).map_or(NumberSource::None, NumberSource::Fixed)
                 }
                 Some(Template::Field(field)) => field_of(class, field).map_or(NumberSource::None, NumberSource::Field),
+                Some(Template::TextAndField(..)) => NumberSource::None,
             };
             let when = rule.when.as_ref().map(|when| (when.clone(), when.names().iter().map(|name| field_of(class, name)).collect()));
             let last = when.is_none();
@@ -145,7 +148,7 @@ fn kind_source(template: &Option<Template>, class: &Class) -> KindSource {
             "failure" => MarkKind::Failure,
             _ => MarkKind::Plain,
         }),
-        Some(Template::Capture(_)) | None => KindSource::Fixed(MarkKind::Plain),
+        Some(Template::Capture(_) | Template::TextAndField(..)) | None => KindSource::Fixed(MarkKind::Plain),
     }
 }
 

@@ -11,8 +11,11 @@ use std::ops::Range;
 use std::sync::Arc;
 use toml::Spanned;
 
-const BUILT_IN: [(&str, &str); 2] =
-    [("probes.toml", include_str!("../rules/probes.toml")), ("genode.toml", include_str!("../rules/genode.toml"))];
+const BUILT_IN: [(&str, &str); 3] = [
+    ("probes.toml", include_str!("../rules/probes.toml")),
+    ("genode.toml", include_str!("../rules/genode.toml")),
+    ("sel4.toml", include_str!("../rules/sel4.toml")),
+];
 
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
@@ -156,6 +159,8 @@ pub(crate) enum Template {
     Text(String),
     Capture(usize),
     Field(String),
+    /// A text, and the value of a field behind it.
+    TextAndField(String, String),
 }
 
 /// Why a rule file was refused, and where.
@@ -326,7 +331,13 @@ fn template(text: &str, stars: usize) -> Result<Template, String> {
             _ => Err(format!("`{text}` refers to no star: expected $1 to ${stars} (the pattern has {stars})")),
         };
     }
-    Ok(Template::Text(text.to_owned()))
+    // A word of its own: an address of mail is a text.
+    match text.rsplit_once(" @") {
+        Some((before, field)) if !field.is_empty() && !field.contains(char::is_whitespace) => {
+            Ok(Template::TextAndField(format!("{before} "), field.to_owned()))
+        }
+        _ => Ok(Template::Text(text.to_owned())),
+    }
 }
 
 fn line_of(text: &str, offset: usize) -> usize {

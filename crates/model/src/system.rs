@@ -281,6 +281,15 @@ impl System {
                 },
                 None => self.names.intern(""),
             },
+            NameSource::TextAndField(text, at) => {
+                let mut name = self.names.text(text).to_owned();
+                match fields.get(at) {
+                    Some(Value::Str(text)) => name.push_str(&String::from_utf8_lossy(text)),
+                    Some(value) => name.extend(value::as_u64(value).map(|number| number.to_string())),
+                    None => {}
+                }
+                self.names.intern_bounded(&name)
+            }
         }
     }
 

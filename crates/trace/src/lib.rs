@@ -1,7 +1,7 @@
 //! Opens any trace and yields one stream of events, ordered by time.
 //!
 //! A trace is a Longpole recording, any number of CTF traces (LTTng's, Genode's, barectf's, …), a perf.data, a pcapng or pcap file, or several
-//! of these at once. What is inside is recognised by content. [`Trace::next_item`] then yields events and losses, merged over all
+//! of these at once. What is inside is recognised by content, but for raw logs of seL4, of which the caller says what they are. [`Trace::next_item`] then yields events and losses, merged over all
 //! streams; memory does not grow with the length of the trace.
 //!
 //! Damage is data: a stream that ends inside a packet, runs backwards in time or cannot be decoded further does not hide the other
@@ -20,6 +20,7 @@ mod oddity;
 mod perf;
 mod recognise;
 mod recording;
+mod sel4;
 mod shelf;
 mod subject;
 mod trace;
@@ -30,8 +31,10 @@ pub use capture::{Capture, Frame, InterfaceCount, Traffic};
 pub use error::Error;
 pub use event::{Catalogue, Class, ClassId, Event, Item, Loss, Nested, Stream, StreamId, StreamKind, Subject, SubjectId, Value};
 pub use kallsyms::Kallsyms;
+pub use longpole_ftrace::ByteOrder;
 pub use moment::Moment;
 pub use oddity::Oddity;
 pub use recognise::{is_recording, recording_at};
 pub use recording::{Clock, Lane, Losses, Recording};
+pub use sel4::{Dump, Log, Word};
 pub use trace::{Options, Trace};

@@ -29,6 +29,18 @@ pub enum Oddity {
     BeyondCap { path: PathBuf, interface: String, cap: u32, packets: u64 },
     /// The recording says nothing of its end.
     Unfinished { path: PathBuf },
+    /// A kernel's log was full. What came after that is lost; only tracepoints are counted on.
+    Saturated { path: PathBuf, entries: u64, lost: Option<u64> },
+    /// A kernel's log stores how long a tracepoint took, and not when.
+    Untimed { path: PathBuf },
+    /// A kernel's log names no thread and no wake-up.
+    Nobody { path: PathBuf },
+    /// A kernel's log stores cycles, and nobody said how long one is.
+    Cycles { path: PathBuf },
+    /// Entries of a kernel's log that lie within others; they are told as if they ended where the next one begins.
+    Overlapping { path: PathBuf, entries: u64 },
+    /// From here on a kernel's log cannot be read.
+    NoEntry { path: PathBuf, error: String },
 }
 
 impl Oddity {
@@ -41,6 +53,7 @@ impl Oddity {
                 | Oddity::DamagedPages { .. }
                 | Oddity::Unconverted { .. }
                 | Oddity::BeyondCap { .. }
+                | Oddity::NoEntry { .. }
         )
     }
 }
@@ -78,6 +91,30 @@ impl fmt::Display for Oddity {
             Oddity::Unfinished { path } => {
                 write!(f, "{}: the recording goes on, or its recorder was killed", path.display())
             }
+            Oddity::Saturated { path, entries, lost } => {
+                let lost = match lost {
+                    Some(lost) => format!("{lost} more were not logged"),
+                    None => "what came later was not logged, and not counted".to_owned(),
+                };
+                write!(f, "{}: the log is saturated: it was full after {entries} entries; {lost}", path.display())
+            }
+            Oddity::Untimed { path } => write!(
+                f,
+                "{}: the log says how long tracepoints took, not when; they are told one after the other, in the order in which they ended, also where one \
+                 lay within another",
+                path.display()
+            ),
+            Oddity::Nobody { path } => write!(
+                f,
+                "{}: the log names no thread and no wake-up: who waited for whom is not known, and what follows is told of the processor alone; on several \
+                 cores, of all as if they were one",
+                path.display()
+            ),
+            Oddity::Cycles { path } => write!(f, "{}: times are cycles of its counter, told as ns (--frequency HZ makes them time)", path.display()),
+            Oddity::Overlapping { path, entries } => {
+                write!(f, "{}: {entries} entries begin before the one before them has ended (several cores); that one is told up to there", path.display())
+            }
+            Oddity::NoEntry { path, error } => write!(f, "{}: {error}; what follows is not read", path.display()),
         }
     }
 }

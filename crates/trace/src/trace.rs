@@ -10,6 +10,7 @@ use crate::oddity::Oddity;
 use crate::perf::PerfSource;
 use crate::recognise::{recognise, Found};
 use crate::recording::{Clock, Recording};
+use crate::sel4::{Dump, DumpSource};
 use crate::shelf::Shelf;
 use crate::window::Window;
 use std::collections::HashMap;
@@ -22,6 +23,15 @@ pub struct Options {
     pub begin: Option<Moment>,
     /// Items after it are left out; those at it are not.
     pub end: Option<Moment>,
+    /// The files are what a kernel logged, and say nothing of themselves.
+    pub dump: Option<Dump>,
+}
+
+impl Options {
+    /// For who shows what is stored: an event for each entry of a log, none for what follows from it.
+    pub fn as_stored(self) -> Options {
+        Options { dump: self.dump.map(|dump| Dump { ends: false, ..dump }), ..self }
+    }
 }
 
 /// An opened trace. See the crate's documentation.
@@ -83,6 +93,7 @@ pub(crate) enum Source {
     Ctf(Box<CtfSource>),
     Capture(Box<CaptureSource>),
     Perf(Box<PerfSource>),
+    Dump(Box<DumpSource>),
     /// Events that are there but cannot be read yet: a loss that nobody counted.
     Missing {
         loss: Loss,
@@ -98,6 +109,7 @@ impl Source {
             Source::Ctf(source) => source.advance(shared),
             Source::Capture(source) => source.advance(shared),
             Source::Perf(source) => source.advance(shared),
+            Source::Dump(source) => source.advance(),
             Source::Missing { loss, told } => Ok((!std::mem::replace(told, true)).then_some(loss.end_ns)),
         }
     }
@@ -109,6 +121,7 @@ impl Source {
             Source::Ctf(source) => source.item(shelf),
             Source::Capture(source) => source.item(shelf),
             Source::Perf(source) => source.item(shelf),
+            Source::Dump(source) => source.item(shelf),
             Source::Missing { loss, .. } => Item::Loss(*loss),
         }
     }
@@ -120,7 +133,7 @@ impl Source {
     fn leave(&mut self, end_ns: i64) -> bool {
         match self {
             Source::Ctf(source) => source.leave(end_ns),
-            Source::Capture(_) | Source::Perf(_) | Source::Missing { .. } => false,
+            Source::Capture(_) | Source::Perf(_) | Source::Dump(_) | Source::Missing { .. } => false,
         }
     }
 }
@@ -176,8 +189,10 @@ impl Trace {
         let several = paths.len() > 1;
         for path in paths {
             let path = path.as_ref();
-            let found = recognise(path)?;
-            trace.add(path, found, several)?;
+            match options.dump {
+                Some(dump) => trace.add_dump(path, dump, several)?,
+                None => trace.add(path, recognise(path)?, several)?,
+            }
         }
         trace.prime(options)?;
         Ok(trace)
@@ -240,6 +255,15 @@ impl Trace {
         Ok(())
     }
 
+    fn add_dump(&mut self, path: &Path, dump: Dump, several: bool) -> Result<(), Error> {
+        let source = DumpSource::open(path, stream_name(path, path, several), dump, &mut self.shared)?;
+        self.slots.push(Slot { source: Source::Dump(Box::new(source)), window: None });
+        self.clock.source = Some("the kernel's counter".to_owned());
+        self.clock.frequency_hz = dump.frequency_hz;
+        self.add_source("seL4".to_owned());
+        Ok(())
+    }
+
     fn add_source(&mut self, source: String) {
         if !self.sources.contains(&source) {
             self.sources.push(source);
@@ -271,7 +295,7 @@ impl Trace {
         while let Some(key) = self.heap.pop() {
             let kind = match &self.slots[key.stream as usize].source {
                 Source::Ctf(source) => Some(self.shared.catalogue.streams[source.stream().0 as usize].kind),
-                Source::Capture(_) | Source::Perf(_) | Source::Missing { .. } => None,
+                Source::Capture(_) | Source::Perf(_) | Source::Dump(_) | Source::Missing { .. } => None,
             };
             if kind.is_none_or(|kind| !kinds.contains(&kind)) {
                 kept.push(key);
@@ -339,8 +363,10 @@ impl Trace {
             if let Some(window) = &slot.window {
                 window.tell(&mut self.shared);
             }
-            if let Source::Ctf(source) = &slot.source {
-                source.tell(&mut self.shared);
+            match &slot.source {
+                Source::Ctf(source) => source.tell(&mut self.shared),
+                Source::Dump(source) => source.tell(&mut self.shared),
+                _ => {}
             }
         }
         false

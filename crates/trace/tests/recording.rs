@@ -136,7 +136,7 @@ fn events_and_losses_are_those_that_babeltrace2_counts() {
 fn a_part_is_chosen_by_absolute_and_by_relative_times_with_the_losses_in_it() {
     let directory = TempDir::new().unwrap();
     small(directory.path());
-    let part = |begin, end| lines(&mut Trace::open(&[directory.path()], Options { begin, end }).unwrap());
+    let part = |begin, end| lines(&mut Trace::open(&[directory.path()], Options { begin, end, ..Options::default() }).unwrap());
     let chosen = part(Some(Moment::AfterStart(100)), Some(Moment::At(EPOCH + 300)));
     let expected = [
         "+200 queue_put:a.submit main count=1",

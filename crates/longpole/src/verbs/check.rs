@@ -1,5 +1,6 @@
 //! `longpole check`: what can be recorded here, and the exact remedy for what cannot; or whether a trace is sound. Changes nothing.
 
+use crate::dump::Raw;
 use crate::say;
 use crate::table::{bytes, number, plain};
 use longpole_record::{counter_is_a_clock, kernel, root, session, subjects, Runtime};
@@ -27,6 +28,8 @@ pub struct Args {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    raw: Raw,
 }
 
 /// What is known of one thing that a recording needs.
@@ -51,8 +54,8 @@ const FILES_WANTED: u64 = 4096;
 const DISK_WANTED: u64 = 1 << 30;
 
 /// Reads every event.
-fn validate(traces: &[PathBuf], as_json: bool) -> anyhow::Result<ExitCode> {
-    let mut trace = crate::input::open(traces, Options::default())?;
+fn validate(traces: &[PathBuf], raw: &Raw, as_json: bool) -> anyhow::Result<ExitCode> {
+    let mut trace = crate::input::open(traces, Options { dump: raw.dump(), ..Options::default() }.as_stored())?;
     let (mut events, mut lost, mut gaps) = (0u64, 0u64, 0u64);
     let failure = loop {
         match trace.next_item() {
@@ -91,7 +94,7 @@ fn validate(traces: &[PathBuf], as_json: bool) -> anyhow::Result<ExitCode> {
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if !args.traces.is_empty() {
-        return validate(&args.traces, args.json);
+        return validate(&args.traces, &args.raw, args.json);
     }
     let findings = [runtime_directory(), memory(), clock(), disk(), files(), recorder(), programs(), kernel_events(), stacks(), packets()];
     let bad = findings.iter().any(|finding| finding.state == State::Bad);

@@ -1,5 +1,6 @@
 //! `longpole diff`: what changed between two recordings of the same system.
 
+use crate::dump::Raw;
 use crate::input;
 use crate::machine_log;
 use crate::table::{duration, number, percent, plain, rate, Table};
@@ -56,13 +57,16 @@ pub struct Args {
     /// Rules that say what events mean, beside those in ~/.config/longpole/rules; they come before the built-in ones
     #[arg(long, value_name = "FILE")]
     rules: Vec<PathBuf>,
+
+    #[command(flatten)]
+    raw: Raw,
 }
 
 const FAILED: u8 = 3;
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let conditions = args.fail_if.iter().map(|text| parsed(text)).collect::<Result<Vec<_>, WrongUsage>>()?;
-    let part = Options { begin: args.begin, end: args.end };
+    let part = Options { begin: args.begin, end: args.end, dump: args.raw.dump() };
     let [a, b] = args.traces.as_slice() else {
         return Err(WrongUsage("a difference is between two traces; name two".to_owned()).into());
     };
@@ -83,7 +87,7 @@ fn parsed(text: &str) -> Result<(String, Predicate), WrongUsage> {
 
 /// Everything that is compared of one trace.
 fn side(path: &Path, part: Options, rules: &Rules) -> anyhow::Result<Side> {
-    let is_log = machine_log::is_one(path) || machine_log::is_pipe(path);
+    let is_log = part.dump.is_none() && (machine_log::is_one(path) || machine_log::is_pipe(path));
     input::complete(path);
     let mut side = Side::default();
     let mut pass = pass_with(rules)?;
@@ -113,7 +117,7 @@ fn side(path: &Path, part: Options, rules: &Rules) -> anyhow::Result<Side> {
     let report = pass.report(None);
     side.whole(&report.latency, &report.queues, &report.findings);
     if let Some(range) = range {
-        windows(&mut side, path, range, rules)?;
+        windows(&mut side, path, (range, part), rules)?;
     }
     Ok(side)
 }
@@ -146,14 +150,14 @@ fn path_beside(path: &Path, part: Options, rules: &Rules, pass: &mut Pass) -> Re
 }
 
 /// What the programs' events say of each window. Where they begin and end is known only now; those of the kernel are not read again.
-fn windows(side: &mut Side, path: &Path, (begin, end): (i64, i64), rules: &Rules) -> anyhow::Result<()> {
+fn windows(side: &mut Side, path: &Path, ((begin, end), part): ((i64, i64), Options), rules: &Rules) -> anyhow::Result<()> {
     let width = (end - begin) / WINDOWS as i64;
     if width == 0 {
         return Ok(());
     }
     let bound = |window: usize| begin + window as i64 * width;
     let mut passes = (0..WINDOWS).map(|_| pass_with(rules)).collect::<anyhow::Result<Vec<Pass>>>()?;
-    let part = Options { begin: Some(Moment::At(begin)), end: Some(Moment::At(bound(WINDOWS))) };
+    let part = Options { begin: Some(Moment::At(begin)), end: Some(Moment::At(bound(WINDOWS))), ..part };
     let mut trace = input::open(&[path.to_owned()], part)?;
     trace.leave_out(&[StreamKind::Kernel, StreamKind::Samples]);
     while let Some((item, catalogue)) = trace.next_with_catalogue()? {

@@ -27,7 +27,7 @@ pub struct Args {
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let paths = args.input.paths()?;
-    let mut trace = input::open(&paths, args.input.options())?;
+    let mut trace = input::open(&paths, args.input.options().as_stored())?;
     let mut counts = Counts::read(&mut trace)?;
     counts.captures(&trace)?;
     let path = paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" ");

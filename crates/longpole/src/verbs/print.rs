@@ -1,7 +1,7 @@
 //! `longpole print`: the events of a trace as lines, in the order of time. Names and subjects repeat, so their bytes are made once;
 //! an event's line is put together from them in one buffer that is written when it is full.
 
-use crate::input::Input;
+use crate::input::{self, Input};
 use crate::show::{self, TimeOfDay};
 use crate::table::plain;
 use longpole_trace::event::StreamId;
@@ -25,7 +25,7 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let mut trace = args.input.open()?;
+    let mut trace = input::open(&args.input.paths()?, args.input.options().as_stored())?;
     let mut printer = Printer::new(io::stdout().lock());
     loop {
         let (item, catalogue) = match trace.next_with_catalogue() {

@@ -1,5 +1,6 @@
 //! `longpole rules check`: whether rules are right, and what they do to a trace.
 
+use crate::dump::Raw;
 use crate::input::Input;
 use crate::table::{number, plain};
 use crate::{answer, in_one_line, interactions, rules};
@@ -39,6 +40,9 @@ pub struct Check {
     /// Answer in JSON, for programs
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    raw: Raw,
 }
 
 #[derive(Serialize)]
@@ -85,14 +89,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         files.push(File { file: file.display().to_string(), rules: alone.len(), error });
     }
     let wrong = files.iter().any(|file| file.error.is_some());
-    let trace = if wrong || traces.is_empty() { None } else { Some(held_against(traces, named)?) };
+    let trace = if wrong || traces.is_empty() { None } else { Some(held_against(traces, named, args.raw)?) };
     let answer = Answer { files, trace };
     answer::tell(args.json, &answer, |out| print(out, &answer))?;
     Ok(if wrong { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-fn held_against(traces: Vec<PathBuf>, rules: Vec<PathBuf>) -> anyhow::Result<OfTrace> {
-    let input = Input { traces, begin: None, end: None, json: false, rules };
+fn held_against(traces: Vec<PathBuf>, rules: Vec<PathBuf>, raw: Raw) -> anyhow::Result<OfTrace> {
+    let input = Input { traces, begin: None, end: None, json: false, rules, raw };
     let mut interactions = interactions::open(&input, "rules are checked")?;
     let answer = {
         let mut lineage = Lineage::new(Options::default());

@@ -1,5 +1,6 @@
 //! `longpole what-if`: what a change would bring, before anybody makes it.
 
+use crate::dump::Raw;
 use crate::table::{duration, number, percent, plain, Table};
 use crate::{answer, input::Input, interactions, WrongUsage};
 use longpole_analysis::what_if::propose::{self, Order};
@@ -49,6 +50,9 @@ pub struct Args {
     /// Rules that say what events mean, beside those in ~/.config/longpole/rules; they come before the built-in ones
     #[arg(long, value_name = "FILE")]
     rules: Vec<PathBuf>,
+
+    #[command(flatten)]
+    raw: Raw,
 }
 
 /// Scenarios in one pass.
@@ -93,7 +97,7 @@ fn asked(args: &Args) -> anyhow::Result<(Input, Vec<Scenario>)> {
     if scenarios.len() > MOST_SCENARIOS {
         return Err(WrongUsage(format!("more than {MOST_SCENARIOS} scenarios")).into());
     }
-    Ok((Input { traces, begin: args.begin, end: args.end, json: args.json, rules: args.rules.clone() }, scenarios))
+    Ok((Input { traces, begin: args.begin, end: args.end, json: args.json, rules: args.rules.clone(), raw: args.raw.clone() }, scenarios))
 }
 
 /// Nobody said what to try: what decides. The trace is read once, what it said is gone through once per round.
