@@ -106,8 +106,8 @@ impl fmt::Display for Oddity {
             ),
             Oddity::Nobody { path } => write!(
                 f,
-                "{}: the log names no thread and no wake-up: who waited for whom is not known, and what follows is told of the processor alone; on several \
-                 cores, of all as if they were one",
+                "{}: the log names no thread and no wake-up: between its entries a program ran or nothing did, and who waited for whom is not known; this is \
+                 told of the processor alone, of several cores as if they were one",
                 path.display()
             ),
             Oddity::Cycles { path } => write!(f, "{}: times are cycles of its counter, told as ns (--frequency HZ makes them time)", path.display()),
