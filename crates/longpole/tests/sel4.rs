@@ -228,10 +228,11 @@ fn the_names_of_calls_are_those_of_the_kernels_configuration() {
     let names = |more: &[&str]| -> Vec<String> {
         printed(&[&ENTRIES, more].concat(), &log).iter().map(|event| event["fields"]["syscall"].as_str().unwrap().to_owned()).collect()
     };
-    let master = "Call ReplyRecv Send NBSend Recv Reply Yield NBRecv unknown unknown unknown unknown";
+    let master = "Call ReplyRecv Send NBSend Recv Reply Yield NBRecv call 9 call 10 call 11 call 12";
     assert_eq!(names(&[]).join(" "), master);
-    let mcs = "Call ReplyRecv NBSendRecv NBSendWait Send NBSend Recv NBRecv Wait NBWait Yield unknown";
+    let mcs = "Call ReplyRecv NBSendRecv NBSendWait Send NBSend Recv NBRecv Wait NBWait Yield call 12";
     assert_eq!(names(&["--mcs"]).join(" "), mcs);
+    assert!(stderr(&run("print", &ENTRIES, &log)).contains("4 system calls have numbers that this kernel does not have"));
 }
 
 /// The oddities of `info` that speak of saturation, and its losses: counted, and not counted.
@@ -394,6 +395,8 @@ fn other_verbs_and_rules_take_such_logs_too() {
     let text = log.to_str().unwrap();
     let output = run("diff", &[&ENTRIES[..], &["--json", text]].concat(), &log);
     assert!(output.status.success(), "{}", stderr(&output));
+    let output = run("graph", &["--input-format", "sel4-kernel-entries", "--format", "dot"], &log);
+    assert!(output.status.success() && output.stdout.starts_with(b"digraph"), "{}", stderr(&output));
     let rules = folder.path().join("mine.toml");
     fs::write(&rules, "[[rule]]\nevent = \"kernel_entry\"\nwhen = \"path == 5\"\ndo = \"mark\"\nname = \"of cap @cap_type\"\n").unwrap();
     let output = run("rules", &[&["check"], &ENTRIES[..], &["--json", rules.to_str().unwrap()]].concat(), &log);

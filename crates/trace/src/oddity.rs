@@ -39,6 +39,8 @@ pub enum Oddity {
     Cycles { path: PathBuf },
     /// Entries of a kernel's log that lie within others; they are told as if they ended where the next one begins.
     Overlapping { path: PathBuf, entries: u64 },
+    /// System calls with numbers that a kernel of the named configuration does not have.
+    Unnamed { path: PathBuf, entries: u64 },
     /// From here on a kernel's log cannot be read.
     NoEntry { path: PathBuf, error: String },
 }
@@ -114,6 +116,11 @@ impl fmt::Display for Oddity {
             Oddity::Overlapping { path, entries } => {
                 write!(f, "{}: {entries} entries begin before the one before them has ended (several cores); that one is told up to there", path.display())
             }
+            Oddity::Unnamed { path, entries } => write!(
+                f,
+                "{}: {entries} system calls have numbers that this kernel does not have; is it of the other configuration (--mcs)?",
+                path.display()
+            ),
             Oddity::NoEntry { path, error } => write!(f, "{}: {error}; what follows is not read", path.display()),
         }
     }

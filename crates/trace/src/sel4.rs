@@ -73,6 +73,7 @@ pub(crate) struct DumpSource {
     wraps: u64,
     sum: u64,
     overlaps: u64,
+    unnamed: u64,
     ahead: Option<Entry>,
     open: Option<Entry>,
     told: Told,
@@ -137,6 +138,12 @@ const SYSCALL: u8 = 5;
 const MASTER: [&str; 8] = ["Call", "ReplyRecv", "Send", "NBSend", "Recv", "Reply", "Yield", "NBRecv"];
 const MCS: [&str; 11] = ["Call", "ReplyRecv", "NBSendRecv", "NBSendWait", "Send", "NBSend", "Recv", "NBRecv", "Wait", "NBWait", "Yield"];
 
+/// As far as 4 bits go.
+const UNNAMED: [&str; 16] = [
+    "call 0", "call 1", "call 2", "call 3", "call 4", "call 5", "call 6", "call 7", "call 8", "call 9", "call 10", "call 11", "call 12",
+    "call 13", "call 14", "call 15",
+];
+
 impl DumpSource {
     pub fn open(path: &Path, name: String, dump: Dump, shared: &mut Shared) -> Result<DumpSource, Error> {
         let mut file = BufReader::with_capacity(1 << 16, File::open(path).map_err(Error::io(path))?);
@@ -164,6 +171,7 @@ impl DumpSource {
             wraps: 0,
             sum: 0,
             overlaps: 0,
+            unnamed: 0,
             ahead: None,
             open: None,
             told: Told::default(),
@@ -236,6 +244,9 @@ impl DumpSource {
         match self.entry(bytes) {
             Ok(entry) => {
                 self.read += 1;
+                if let What::Syscall { number, .. } = entry.what {
+                    self.unnamed += u64::from(self.name(number).is_none());
+                }
                 Ok(Some(entry))
             }
             Err(why) => {
@@ -328,13 +339,18 @@ impl DumpSource {
         }
     }
 
+    /// What the kernel calls a system call.
+    fn name(&self, number: u64) -> Option<&'static str> {
+        let all: &[&str] = if self.dump.mcs { &MCS } else { &MASTER };
+        all.get((number as usize).checked_sub(1)?).copied()
+    }
+
     fn fields<'a>(&self, entry: &Entry, shelf: &'a mut Shelf) -> &'a [Value<'a>] {
         let path = |path: u8| Value::Enum { value: path.into(), label: PATHS[usize::from(path & 7)] };
         let (start, duration) = (Value::U64(entry.start), Value::U64(entry.duration));
         match entry.what {
             What::Syscall { number, cap_type, is_fastpath, tag } => {
-                let all: &[&str] = if self.dump.mcs { &MCS } else { &MASTER };
-                let name = (number as usize).checked_sub(1).and_then(|at| all.get(at)).copied().unwrap_or("unknown");
+                let name = self.name(number).unwrap_or(UNNAMED[number as usize & 15]);
                 let numbers = [number, cap_type, is_fastpath, tag].map(Value::U64);
                 shelf.put([path(SYSCALL), Value::Str(name.as_bytes())].into_iter().chain(numbers).chain([start, duration]))
             }
@@ -348,6 +364,9 @@ impl DumpSource {
     pub fn tell(&self, shared: &mut Shared) {
         if self.overlaps > 0 {
             shared.oddities.push(Oddity::Overlapping { path: self.path.clone(), entries: self.overlaps });
+        }
+        if self.unnamed > 0 {
+            shared.oddities.push(Oddity::Unnamed { path: self.path.clone(), entries: self.unnamed });
         }
         if let Some(error) = &self.broken {
             shared.oddities.push(Oddity::NoEntry { path: self.path.clone(), error: error.clone() });

@@ -12,7 +12,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Fold the critical path into a graph of its states: text, JSON, DOT, SVG
+// How a raw log is laid out has another name here, where `--format` says how the graph is told.
 #[derive(clap::Args)]
+#[command(mut_arg(crate::dump::FORMAT, |format| format.long("input-format")))]
 #[command(after_help = "\
 Each pair of class and state on the path is one node, each pair of neighbours on it one edge, whatever the length of the path.
 Rare ones are gathered: nodes in one other node, edges as a count, until --most is kept.
