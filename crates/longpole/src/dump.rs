@@ -5,31 +5,32 @@ use longpole_trace::{ByteOrder, Dump, Log, Word};
 /// The option's own name, for the verb whose `--format` is another one.
 pub const FORMAT: &str = "raw_format";
 
+const HEADING: &str = "Raw logs of seL4";
+
 #[derive(clap::Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Raw logs of seL4")]
 pub struct Raw {
     /// The traces are raw dumps of seL4's benchmark log buffer
-    #[arg(id = FORMAT, long = "format", value_name = "FORMAT")]
+    #[arg(help_heading = HEADING, id = FORMAT, long = "format", value_name = "FORMAT")]
     format: Option<Format>,
 
     /// Bits of the kernel's word
-    #[arg(long, value_name = "BITS", requires = FORMAT, default_value = "64")]
+    #[arg(help_heading = HEADING, long, value_name = "BITS", requires = FORMAT, default_value = "64")]
     word_size: WordSize,
 
     /// Byte order of the kernel's machine
-    #[arg(long, value_name = "ORDER", requires = FORMAT, default_value = "little")]
+    #[arg(help_heading = HEADING, long, value_name = "ORDER", requires = FORMAT, default_value = "little")]
     byte_order: Order,
 
     /// Cycles per second of the counter that the kernel reads; left out: a cycle is told as 1 ns
-    #[arg(long, value_name = "HZ", requires = FORMAT, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000_000))]
+    #[arg(help_heading = HEADING, long, value_name = "HZ", requires = FORMAT, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000_000))]
     frequency: Option<u64>,
 
     /// What seL4_BenchmarkFinalizeLog returned; left out: all entries up to the last that is not zero
-    #[arg(long, value_name = "N", requires = FORMAT)]
+    #[arg(help_heading = HEADING, long, value_name = "N", requires = FORMAT)]
     entries: Option<u64>,
 
     /// The kernel is of the mixed-criticality configuration (KernelIsMCS), which numbers its system calls differently
-    #[arg(long, requires = FORMAT)]
+    #[arg(help_heading = HEADING, long, requires = FORMAT)]
     mcs: bool,
 }
 

@@ -179,6 +179,9 @@ fn the_processor_is_in_the_states_that_the_entries_say_and_outside_else() {
         assert_eq!((line["count"].as_u64(), line["min_ns"].as_u64(), line["max_ns"].as_u64()), (Some(count), Some(ns), Some(ns)), "{name}");
     }
 
+    let cpu = String::from_utf8(run("cpu", &arguments, &log).stdout).unwrap();
+    assert!(cpu.lines().any(|line| line.contains("user or idle") && line.contains("72.0 %")), "{cpu}");
+
     let report = answer("report", &arguments, &log);
     let verdict = &report["verdict"];
     assert_eq!(verdict["kind"], "nothing", "that a processor is busy holds nobody back, as far as the log tells: {verdict}");
