@@ -1,0 +1,187 @@
+//! How entries lie in memory, and how much of a file they take.
+
+use super::{Dump, Log, Word};
+use crate::error::Error;
+use longpole_ftrace::ByteOrder;
+use std::fs::File;
+use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::path::Path;
+
+/// The largest frame there is.
+const MOST_BYTES: u64 = 1 << 30;
+/// More tracepoints than any kernel is built with.
+const MOST_TRACEPOINTS: u64 = 1 << 16;
+/// Entries that decide how long one is.
+const TRIED: u64 = 64;
+
+/// The path of system calls.
+pub const SYSCALL: u8 = 5;
+
+/// One entry, in cycles.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    pub start: u64,
+    pub duration: u64,
+    pub what: What,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub enum What {
+    Syscall { number: u64, cap_type: u64, is_fastpath: u64, tag: u64 },
+    Interrupt { core: u64, word: u64 },
+    Other { path: u8, word: u64 },
+    Tracepoint { id: u64 },
+}
+
+/// How long the file is, and where its last byte is that is not zero.
+#[derive(Clone, Copy)]
+pub struct Extent {
+    pub length: u64,
+    written: u64,
+}
+
+impl Extent {
+    pub fn look(file: &mut File, path: &Path) -> Result<Extent, Error> {
+        let refused = |what: String| Error::Recording { path: path.to_owned(), what };
+        let data = file.metadata().map_err(Error::io(path))?;
+        if !data.is_file() {
+            return Err(refused("what a kernel logged is read from a file".to_owned()));
+        }
+        let length = data.len();
+        match length {
+            0 => return Err(refused("the file is empty".to_owned())),
+            1..=MOST_BYTES => {}
+            _ => return Err(refused(format!("it has {length} bytes, and no frame of a kernel's log has more than {MOST_BYTES}"))),
+        }
+        let written = written(file, length).map_err(Error::io(path))?;
+        match written {
+            0 => Err(refused(format!(
+                "all of its {length} bytes are zero: nothing was logged (seL4_BenchmarkSetLogBuffer, seL4_BenchmarkResetLog)"
+            ))),
+            _ => Ok(Extent { length, written }),
+        }
+    }
+
+    /// Entries up to the last that was written, also if it is not there as a whole.
+    pub fn used(&self, layout: Layout) -> u64 {
+        self.written.div_ceil(layout.bytes)
+    }
+}
+
+/// Looks from the end, so that a frame that was hardly used is soon done with.
+fn written(file: &mut File, length: u64) -> std::io::Result<u64> {
+    let mut bytes = vec![0; 1 << 16];
+    let mut end = length;
+    while end > 0 {
+        let begin = end.saturating_sub(bytes.len() as u64);
+        let part = &mut bytes[..(end - begin) as usize];
+        file.seek(SeekFrom::Start(begin))?;
+        file.read_exact(part)?;
+        if let Some(last) = part.iter().rposition(|&byte| byte != 0) {
+            return Ok(begin + last as u64 + 1);
+        }
+        end = begin;
+    }
+    Ok(0)
+}
+
+/// How one entry lies in memory.
+#[derive(Clone, Copy)]
+pub struct Layout {
+    log: Log,
+    word: Word,
+    order: ByteOrder,
+    pub bytes: u64,
+}
+
+impl Layout {
+    fn new(dump: &Dump, bytes: u64) -> Layout {
+        Layout { log: dump.log, word: dump.word, order: dump.order, bytes }
+    }
+
+    /// What the options leave open is how long an entry of the kernel is with words of 32 bits: on x86 a `uint64_t` is aligned to 4 bytes. The one
+    /// fits with which more entries come one after the other.
+    pub fn find(file: &mut BufReader<File>, dump: &Dump, extent: &Extent) -> std::io::Result<Layout> {
+        let found = match (dump.log, dump.word) {
+            (Log::Tracepoints, Word::Bits32) => Layout::new(dump, 8),
+            (Log::Tracepoints, Word::Bits64) => Layout::new(dump, 16),
+            (Log::KernelEntries, Word::Bits64) => Layout::new(dump, 24),
+            (Log::KernelEntries, Word::Bits32) => {
+                let (most, x86) = (Layout::new(dump, 24), Layout::new(dump, 20));
+                if x86.fitting(file, extent)? > most.fitting(file, extent)? {
+                    x86
+                } else {
+                    most
+                }
+            }
+        };
+        file.seek(SeekFrom::Start(0))?;
+        Ok(found)
+    }
+
+    /// Words of 64 bits, read as such of 32, are durations without a number and numbers without a duration.
+    pub fn lasts_nothing(self, file: &mut BufReader<File>, extent: &Extent) -> std::io::Result<bool> {
+        let mut bytes = [0; 24];
+        let count = self.used_at_most(extent);
+        let mut lasts = count < 2;
+        for _ in 0..count {
+            let bytes = &mut bytes[..self.bytes as usize];
+            file.read_exact(bytes)?;
+            lasts |= self.entry(bytes).map_or(true, |entry| entry.duration > 0);
+        }
+        file.seek(SeekFrom::Start(0))?;
+        Ok(!lasts)
+    }
+
+    fn fitting(self, file: &mut BufReader<File>, extent: &Extent) -> std::io::Result<u64> {
+        file.seek(SeekFrom::Start(0))?;
+        let (mut bytes, mut last) = ([0; 24], 0);
+        let count = self.used_at_most(extent);
+        for fitting in 0..count {
+            let bytes = &mut bytes[..self.bytes as usize];
+            file.read_exact(bytes)?;
+            match self.entry(bytes) {
+                Ok(entry) if entry.start >= last => last = entry.start.saturating_add(entry.duration),
+                _ => return Ok(fitting),
+            }
+        }
+        Ok(count)
+    }
+
+    fn used_at_most(self, extent: &Extent) -> u64 {
+        extent.used(self).min(extent.length / self.bytes).min(TRIED)
+    }
+
+    /// The caller gives as many bytes as an entry has.
+    pub fn entry(self, bytes: &[u8]) -> Result<Entry, String> {
+        let number = |at: usize, size: usize| bytes.get(at..at + size).and_then(|bytes| self.order.unsigned(bytes)).unwrap_or(0);
+        if self.log == Log::Tracepoints {
+            let size = if self.word == Word::Bits32 { 4 } else { 8 };
+            let (id, duration) = (number(0, size), number(size, size));
+            return match id {
+                0..MOST_TRACEPOINTS => Ok(Entry { start: 0, duration, what: What::Tracepoint { id } }),
+                _ => Err(format!("{id:#x} is no number of a tracepoint; look at --word-size and --byte-order")),
+            };
+        }
+        let (start, duration) = (number(0, 8), number(8, 4));
+        // Bit fields are filled from the lowest bit on, in big-endian memory from the highest. Behind the first of 3 bits a union of
+        // them begins at the next byte.
+        let (first, bits) = (number(12, 1), number(13, 4));
+        let little = self.order == ByteOrder::Little;
+        let (path, rest) = if little { (first & 7, first >> 3) } else { (first >> 5, first & 31) };
+        let field = |from: u32, size: u32| {
+            let shift = if little { from } else { 32 - from - size };
+            bits >> shift & ((1 << size) - 1)
+        };
+        if rest != 0 || field(29, 3) != 0 {
+            return Err("its bits are none of a kernel entry; look at --format, --word-size and --byte-order".to_owned());
+        }
+        let word = field(3, 26);
+        let what = match path as u8 {
+            0 => What::Interrupt { core: field(0, 3), word },
+            SYSCALL => What::Syscall { number: field(0, 4), cap_type: field(4, 5), is_fastpath: field(9, 1), tag: field(10, 19) },
+            path => What::Other { path, word },
+        };
+        Ok(Entry { start, duration, what })
+    }
+}
