@@ -382,7 +382,7 @@ def datagrams(place):
 SYSTEMS = {
     "pipeline_lookup": pipeline("--lookup=exceptions", "--one-in=2"),
     "pipeline_timeouts": pipeline("--timeouts=exact", "--one-in=2", "--apart"),
-    "pipeline_batch": pipeline("--batch=8", "--batch=16"),
+    "pipeline_batch": pipeline("--batch=2", "--batch=4"),
     "pipeline_signals": pipeline("--signals=eager", "--one-in=2"),
     "pipeline_checksum": pipeline("--checksum=full", "--one-in=2"),
     "token_bucket": token_bucket,
