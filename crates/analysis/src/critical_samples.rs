@@ -2,17 +2,23 @@
 //!
 //! Samples are too few to say when a path was where, and the path does not say which function it was; together they are a flame graph of nothing
 //! but what holds the system back, and each function's share of it beside its rank in the ordinary profile. Path and samples are walked side by side, once.
+//! Which function has the most samples of a state on the path tells where a profiler puts that state ([`Tops`]).
 
-use crate::lineage::{Kind, Path, Stretch};
+use crate::lineage::{Kind, Path, Row, Stretch};
 use crate::stacks::{interval, FunctionShare};
 use longpole_model::causes::Seat;
+use longpole_symbols::{Frame, FrameId, Stack, Stacks};
 use serde::Serialize;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
 
 /// Samples must come in the order of time.
 pub struct OnPath<'a> {
     stretches: Box<dyn Iterator<Item = Stretch> + 'a>,
     at: Option<Stretch>,
+    path: &'a Path,
+    /// The last stretch in which its machine ran without being interrupted.
+    own: Option<u32>,
     /// Of each number of the path's in which something runs.
     seats: HashMap<u32, Vec<Seat>>,
     /// Time on the path that a sample could find.
@@ -34,23 +40,84 @@ impl<'a> OnPath<'a> {
                 running_ns += stretch.end - stretch.start;
             }
         }
-        let mut stretches: Box<dyn Iterator<Item = Stretch>> = Box::new(path.stretches());
-        OnPath { at: stretches.next(), stretches, seats: known, running_ns }
+        let stretches: Box<dyn Iterator<Item = Stretch>> = Box::new(path.stretches());
+        let mut on_path = OnPath { at: None, stretches, path, own: None, seats: known, running_ns };
+        on_path.advance();
+        on_path
     }
 
-    /// Whether the path goes through what was sampled.
-    pub fn holds(&mut self, t_ns: i64, tid: i32, cpu: Option<u32>) -> bool {
-        let Ok(t) = u64::try_from(t_ns) else { return false };
+    fn advance(&mut self) {
+        self.at = self.stretches.next();
+        self.own = self.at.as_ref().map(|at| at.of).filter(|&of| self.seats.contains_key(&of) && !self.is_interrupted(of)).or(self.own);
+    }
+
+    fn is_interrupted(&self, of: u32) -> bool {
+        self.path.kind(of) == Kind::Interrupt && self.path.class_and_state(of).1 == "interrupted"
+    }
+
+    /// The stretch of the path (its number) that goes through what was sampled. Samples are taken in an interrupt: what it interrupted is what they show.
+    pub fn holds(&mut self, t_ns: i64, tid: i32, cpu: Option<u32>) -> Option<u32> {
+        let t = u64::try_from(t_ns).ok()?;
         while self.at.as_ref().is_some_and(|stretch| stretch.end <= t) {
-            self.at = self.stretches.next();
+            self.advance();
         }
-        let Some(stretch) = self.at.as_ref().filter(|stretch| stretch.start <= t) else { return false };
-        self.seats.get(&stretch.of).is_some_and(|seats| {
-            seats.iter().any(|&seat| match seat {
-                Seat::Thread(thread) => thread == tid,
-                Seat::Cpu(number) => Some(number) == cpu,
-            })
-        })
+        let stretch = self.at.as_ref().filter(|stretch| stretch.start <= t)?;
+        let is_here = |seat: &Seat| match *seat {
+            Seat::Thread(thread) => thread == tid,
+            Seat::Cpu(number) => Some(number) == cpu,
+        };
+        let of = stretch.of;
+        let own = self.own.filter(|&own| self.is_interrupted(of) && self.path.machine(own) == self.path.machine(of));
+        self.seats.get(&of)?.iter().any(is_here).then_some(own.unwrap_or(of))
+    }
+}
+
+/// The function in which most samples of a state on the path were taken: where a profiler shows that state.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Top {
+    pub process: String,
+    pub function: String,
+    pub module: String,
+    /// Of the state on the path: in this function, and in all.
+    pub samples: u64,
+    pub state_samples: u64,
+    /// Of the function among all functions of the system.
+    pub profile_rank: u64,
+    pub profile_share: f64,
+}
+
+/// How often each function was on top of the stack in each state on the path.
+#[derive(Debug, Default)]
+pub struct Tops(HashMap<(u32, Rc<str>, FrameId), u64>);
+
+impl Tops {
+    /// `of`: the stretch that it lies in.
+    pub fn sample(&mut self, of: u32, stack: &Stack<'_>) {
+        if let Some(&top) = stack.frames.first() {
+            *self.0.entry((of, Rc::clone(&stack.process), top)).or_default() += 1;
+        }
+    }
+
+    /// Says in each row of the path which function that is. `functions` are all of the system.
+    pub fn tell(&self, path: &Path, stacks: &Stacks, functions: &[CriticalFunction], rows: &mut [Row]) {
+        let mut counts: HashMap<[&str; 3], BTreeMap<[&str; 3], u64>> = HashMap::new();
+        for ((of, process, frame), count) in &self.0 {
+            let (class, state) = path.class_and_state(*of);
+            let Frame { function, module, .. } = stacks.frame(*frame);
+            let of_state = counts.entry([path.machine(*of), class, state]).or_default();
+            *of_state.entry([process, name(function, module), module]).or_default() += count;
+        }
+        let known: HashMap<[&str; 3], &CriticalFunction> =
+            functions.iter().map(|it| ([it.process.as_str(), &it.function, &it.module], it)).collect();
+        for row in rows {
+            let Some(of_state) = counts.get(&[row.machine.as_str(), &row.class, &row.state]) else { continue };
+            let most = of_state.iter().max_by_key(|&(names, &samples)| (samples, std::cmp::Reverse(names)));
+            row.function = most.and_then(|(names, &samples)| {
+                let CriticalFunction { process, function, module, profile_rank, profile_share, .. } = (*known.get(names)?).clone();
+                let state_samples = of_state.values().sum();
+                Some(Top { process, function, module, samples, state_samples, profile_rank, profile_share })
+            });
+        }
     }
 }
 
@@ -76,10 +143,10 @@ pub struct CriticalFunction {
 pub fn functions(on_path: &[FunctionShare], all: &[FunctionShare], running: f64) -> Vec<CriticalFunction> {
     let mut counts: HashMap<[&str; 3], (u64, u64)> = HashMap::new();
     for row in on_path {
-        counts.entry([&row.process, name(row), &row.module]).or_default().0 += row.self_samples;
+        counts.entry([&row.process, name(&row.function, &row.module), &row.module]).or_default().0 += row.self_samples;
     }
     for row in all {
-        counts.entry([&row.process, name(row), &row.module]).or_default().1 += row.self_samples;
+        counts.entry([&row.process, name(&row.function, &row.module), &row.module]).or_default().1 += row.self_samples;
     }
     let (found, busy) = counts.values().fold((0, 0), |(found, busy), &(on, of_all)| (found + on, busy + of_all));
     let mut order: Vec<u64> = counts.values().map(|&(_, all)| all).collect();
@@ -112,10 +179,10 @@ pub fn functions(on_path: &[FunctionShare], all: &[FunctionShare], running: f64)
 }
 
 /// A file without symbols is one function.
-fn name(row: &FunctionShare) -> &str {
-    match row.function.strip_prefix(&row.module) {
+fn name<'a>(function: &'a str, module: &str) -> &'a str {
+    match function.strip_prefix(module) {
         Some(address) if address.starts_with("+0x") => "(no symbols)",
-        _ => &row.function,
+        _ => function,
     }
 }
 

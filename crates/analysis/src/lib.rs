@@ -43,6 +43,7 @@ pub mod pairs;
 pub mod participation;
 mod path_facts;
 mod pools;
+pub mod predicted;
 pub mod queues;
 pub mod repeated;
 pub mod report;

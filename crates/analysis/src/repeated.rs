@@ -6,6 +6,7 @@
 
 use crate::change::half_95;
 use crate::findings::{Evidence, Finding};
+use crate::predicted;
 use crate::report::{Inputs, Report};
 use crate::text::{number, percent};
 use crate::verdict::{Verdict, VerdictKind};
@@ -22,6 +23,7 @@ pub struct Repeated {
     pub criticality: Option<Vec<Row>>,
     pub findings: Vec<Found>,
     /// Means over the recordings in which something is predicted; the interval holds all of them.
+    #[serde(serialize_with = "predicted::alone")]
     pub predictions: Option<Vec<Prediction>>,
     /// Told of each recording by itself.
     pub queues: Option<()>,
@@ -230,16 +232,16 @@ fn criticality(runs: &[Run]) -> Option<Vec<Row>> {
             }
         })
         .collect();
-    // A profiler adds what bears one name.
-    let mut profile: BTreeMap<String, f64> = BTreeMap::new();
+    // A profiler adds what bears one name in one program.
+    let mut profile: BTreeMap<[String; 2], f64> = BTreeMap::new();
     for row in &out {
         if let Some(share) = row.profile_share {
-            let known = profile.entry(row.state.clone()).or_insert(0.0);
+            let known = profile.entry([row.class.clone(), row.state.clone()]).or_insert(0.0);
             *known = known.max(share);
         }
     }
     for row in &mut out {
-        let own = row.profile_share.and_then(|_| profile.get(&row.state));
+        let own = row.profile_share.and_then(|_| profile.get(&[row.class.clone(), row.state.clone()]));
         row.profile_rank = own.map(|own| profile.values().filter(|share| *share > own).count() as u64 + 1);
     }
     out.sort_by(|a, b| b.share.total_cmp(&a.share));

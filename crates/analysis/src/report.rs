@@ -1,6 +1,7 @@
 //! The report: verdict, findings, and the numbers they stand on, from one pass.
 
 use crate::cpu::{self, Activities, Cpu};
+use crate::critical_samples::CriticalFunction;
 use crate::findings::{Facts, Finding, Rules};
 use crate::kernel_facts::{KernelFacts, OnPath};
 use crate::latency::{Latencies, Latency};
@@ -9,6 +10,7 @@ use crate::linux_account::Account;
 use crate::packet_loss::LossLine;
 use crate::participation::Participation;
 use crate::path_facts;
+use crate::predicted;
 use crate::queues::{QueueAnswer, Queues};
 use crate::session::{Scene, Session};
 use crate::stages::Stages;
@@ -28,6 +30,7 @@ pub struct Report {
     pub criticality: Option<Vec<Row>>,
     pub findings: Vec<Finding>,
     /// What changes would bring, the most first. None: there is no path.
+    #[serde(serialize_with = "predicted::alone")]
     pub predictions: Option<Vec<Prediction>>,
     pub queues: Vec<QueueAnswer>,
     pub latency: Vec<Latency>,
@@ -35,6 +38,8 @@ pub struct Report {
     pub inputs: Inputs,
     /// Which state has the path at which time. None: there is no path.
     pub participation: Option<Participation>,
+    /// Functions by sampled stacks, the most critical first. None: the trace holds no samples, or there is no path.
+    pub functions: Option<Vec<CriticalFunction>>,
     /// How often the verdict's state (the path's first, where nothing stands out) has the most of the path where the range begins and ends elsewhere. None: it is
     /// not on the path.
     pub stability: Option<f64>,
@@ -225,6 +230,7 @@ impl Pass {
             findings,
             predictions: None,
             participation: None,
+            functions: None,
             stability: None,
             path: None,
             queues: self.queues(),
@@ -255,6 +261,7 @@ impl Report {
             probe_cost_ns: None,
             inputs,
             participation: None,
+            functions: None,
             stability: None,
             path: None,
         };

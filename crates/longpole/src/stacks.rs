@@ -1,13 +1,15 @@
 //! Shows the samples of stacks: the functions that took the time, or all stacks folded.
 
 use crate::input::{self, Input};
+use crate::profiler;
 use crate::table::{number, percent, plain, Table};
 use anyhow::bail;
 use longpole_analysis::cpu::Cpu;
-use longpole_analysis::critical_samples::{self, CriticalFunction, OnPath};
+use longpole_analysis::critical_samples::{self, CriticalFunction, OnPath, Tops};
+use longpole_analysis::lineage::{Path, Row};
 use longpole_analysis::stacks::{Counts, Folded, FunctionShare, Functions};
 use longpole_symbols::Stacks;
-use longpole_trace::{Catalogue, Item, Moment, Options, StreamKind};
+use longpole_trace::{Catalogue, Item, Moment, Options, StreamKind, Trace};
 use std::io::{self, Write};
 use std::path::PathBuf;
 
@@ -25,6 +27,7 @@ pub struct Gathered<'a> {
     pid: Option<i32>,
     /// Only those on a critical path; all of them stand beside.
     on_path: Option<OnPath<'a>>,
+    tops: Tops,
     all: Functions,
     lost: u64,
 }
@@ -41,6 +44,7 @@ impl<'a> Gathered<'a> {
             folded,
             pid,
             on_path: None,
+            tops: Tops::default(),
             all: Functions::default(),
             lost: 0,
         })
@@ -70,8 +74,9 @@ impl<'a> Gathered<'a> {
                     if self.folded.is_none() {
                         self.all.sample(&stack);
                     }
-                    if !path.holds(stack.t_ns, stack.tid, stack.cpu) {
-                        return;
+                    let Some(of) = path.holds(stack.t_ns, stack.tid, stack.cpu) else { return };
+                    if self.folded.is_none() {
+                        self.tops.sample(of, &stack);
                     }
                 }
                 match &mut self.folded {
@@ -102,6 +107,13 @@ impl<'a> Gathered<'a> {
         critical_samples::functions(&self.functions.answer(stacks), &self.all.answer(stacks), running)
     }
 
+    /// Says in each row of the path which function has most of its samples; `functions` are those of [`Gathered::critical`].
+    pub fn tell(&self, path: &Path, functions: &[CriticalFunction], rows: &mut [Row]) {
+        if let Some(stacks) = &self.stacks {
+            self.tops.tell(path, stacks, functions, rows);
+        }
+    }
+
     /// All stacks, a line each.
     pub fn lines(&self) -> Vec<String> {
         self.folded.as_ref().zip(self.stacks.as_ref()).map_or_else(Vec::new, |(folded, stacks)| folded.lines(stacks))
@@ -117,13 +129,29 @@ impl<'a> Gathered<'a> {
     }
 }
 
+/// Whether there are any.
+pub fn are_in(trace: &Trace) -> bool {
+    trace.catalogue().streams.iter().any(|stream| stream.kind == StreamKind::Samples)
+}
+
+/// Reads the samples only, for who asks for nothing else.
+pub fn read(input: &Input, gathered: &mut Gathered) -> anyhow::Result<Trace> {
+    let trace = gather(input, gathered)?;
+    for oddity in trace.oddities() {
+        eprintln!("longpole: {}", plain(oddity.to_string()));
+    }
+    if !are_in(&trace) {
+        bail!("the trace holds no samples of stacks; record them as root with `longpole record --stacks 99`");
+    }
+    Ok(trace)
+}
+
 /// Reads the samples only. The trace is read from its begin: what was mapped then is mapped later.
-pub fn read(input: &Input, gathered: &mut Gathered) -> anyhow::Result<longpole_trace::Trace> {
+pub fn gather(input: &Input, gathered: &mut Gathered) -> anyhow::Result<Trace> {
     let mut trace = input::open(&input.paths()?, Options { begin: None, ..input.options() })?;
     let start_ns = trace.start_ns().unwrap_or(0);
     let begin_ns = input.begin.map_or(i64::MIN, |begin| begin.resolve(start_ns));
-    let sampled = trace.catalogue().streams.iter().any(|stream| stream.kind == StreamKind::Samples);
-    if let Some(recording) = gathered.recording.as_ref().filter(|_| sampled) {
+    if let Some(recording) = gathered.recording.as_ref().filter(|_| are_in(&trace)) {
         // Without the streams of everything else. Times after the begin are after that of the whole.
         let end = input.end.map(|end| Moment::At(end.resolve(start_ns)));
         trace = input::open(&[recording.join("samples")], Options { end, ..Options::default() })?;
@@ -134,12 +162,6 @@ pub fn read(input: &Input, gathered: &mut Gathered) -> anyhow::Result<longpole_t
             Item::Loss(loss) => loss.end_ns,
         };
         gathered.item(catalogue, &item, t_ns >= begin_ns);
-    }
-    for oddity in trace.oddities() {
-        eprintln!("longpole: {}", plain(oddity.to_string()));
-    }
-    if !trace.catalogue().streams.iter().any(|stream| stream.kind == StreamKind::Samples) {
-        bail!("the trace holds no samples of stacks; record them as root with `longpole record --stacks 99`");
     }
     Ok(trace)
 }
@@ -182,14 +204,7 @@ pub fn print_critical(out: &mut impl Write, functions: &[CriticalFunction], most
         ]);
     }
     table.print(out)?;
-    let busy: Vec<String> = functions
-        .iter()
-        .filter(|row| row.profile_rank <= 5 && row.profile_share >= 0.05 && row.high < 0.5 * row.profile_share)
-        .map(|row| {
-            let (profile, path) = (percent(row.profile_share), percent(row.share));
-            format!("{} of {} ({profile} of the samples, {path} of the path)", shortened(&row.function), row.process)
-        })
-        .collect();
+    let busy = profiler::busy_functions(functions);
     if !busy.is_empty() {
         writeln!(out, "busy, but hardly critical: {}", plain(busy.join(", ")))?;
     }
@@ -197,7 +212,7 @@ pub fn print_critical(out: &mut impl Write, functions: &[CriticalFunction], most
 }
 
 /// Templates have names that no line holds; the JSON has them whole.
-fn shortened(name: &str) -> String {
+pub fn shortened(name: &str) -> String {
     if name.chars().count() <= LONGEST_NAME {
         return name.to_owned();
     }

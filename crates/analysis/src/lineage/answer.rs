@@ -6,6 +6,7 @@ use super::path::Path;
 use super::tree::Tree;
 use super::words::{Dictionary, Name};
 use super::{Lineage, Mode, Slack};
+use crate::critical_samples::Top;
 use crate::stays::Keeper;
 use longpole_model::interaction::{MachineId, Vocabulary};
 use serde::Serialize;
@@ -27,7 +28,7 @@ pub struct Row {
     /// Its time on the path, and the share of it.
     pub ns: u64,
     pub share: f64,
-    /// Where a profiler puts the state by its running time over all machines; 1, 2, 2, 4. None for what is no code.
+    /// Where a profiler puts the state by its running time over all machines of its class; 1, 2, 2, 4. None for what is no code.
     pub profile_rank: Option<u64>,
     pub profile_share: Option<f64>,
     /// How much earlier than needed what this state took was there, at least. None where it took nothing without waiting.
@@ -36,11 +37,14 @@ pub struct Row {
     pub near_critical_share: Option<f64>,
     /// Of a wait for a CPU: who had it meanwhile. None: it is no such wait, or nobody asked ([`crate::keepers`]).
     pub kept_by: Option<Vec<Keeper>>,
+    /// Where most samples of it on the path were taken. None: there are none, or nobody asked ([`crate::critical_samples`]).
+    pub function: Option<Top>,
 }
 
-/// A state as a profiler sees it, and what it is on the path.
+/// A state of a class as a profiler sees it, and what it is on the path.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profiled {
+    pub class: String,
     pub state: String,
     pub profile_share: f64,
     pub path_share: f64,
@@ -70,10 +74,10 @@ pub struct Answer {
     /// None where they were not asked for.
     pub segments: Option<Path>,
     pub criticality: Vec<Row>,
-    /// Where a profiler would look: states by their running time over all machines, the largest first.
+    /// Where a profiler would look: states by their running time over all machines of their class, the largest first.
     #[serde(skip)]
     pub profile: Vec<Profiled>,
-    /// The same told apart by class.
+    /// The same, with the time of each.
     #[serde(rename = "profile")]
     pub busy: Vec<Busy>,
     pub contradictions: u64,
@@ -158,8 +162,9 @@ impl Lineage {
         let counted: u64 = profile.values().sum();
         conserved(length, counted)?;
         let called = Called { dictionary: &dictionary, names: &names, totals: &totals };
-        let (criticality, profiled) = self.rows(&profile, &called, length);
-        let busy = self.busy(&called);
+        let code = Code::new(&self.keys, &called);
+        let (criticality, profiled) = self.rows(&profile, &called, &code, length);
+        let busy = code.busy(&dictionary);
         let kinds = self
             .keys
             .iter()
@@ -206,17 +211,9 @@ impl Lineage {
         }
     }
 
-    /// Rows of the path by time, those of the same words as one.
-    fn rows(&self, profile: &HashMap<u32, u64>, called: &Called<'_>, length: u64) -> (Vec<Row>, Vec<Profiled>) {
-        // The times of all machines together are no time on any clock.
-        let mut code: HashMap<u32, u128> = HashMap::new();
-        for (key, &[_, _, _, state], ns) in called.each(&self.keys) {
-            if ns > 0 && is_code(key, called.dictionary.text(state)) {
-                *code.entry(state).or_default() += u128::from(ns);
-            }
-        }
-        let all: u128 = code.values().sum();
-        let mut sorted: Vec<u128> = code.values().copied().collect();
+    /// Rows of the path by time, those of the same words as one; and where a profiler would look.
+    fn rows(&self, profile: &HashMap<u32, u64>, called: &Called<'_>, code: &Code, length: u64) -> (Vec<Row>, Vec<Profiled>) {
+        let mut sorted: Vec<u128> = code.of.values().copied().collect();
         sorted.sort_unstable();
         let mut on: HashMap<Name, (u64, bool, Slack)> = HashMap::new();
         let keys: Vec<&Key> = self.keys.iter().collect();
@@ -227,8 +224,12 @@ impl Lineage {
             *runs |= is_code(of, called.dictionary.text(name[3]));
             slack.join(self.slack_of(key));
         }
+        let mut on_path: HashMap<(u32, u32), f64> = HashMap::new();
+        for (&[_, _, class, state], &(ns, ..)) in on.iter().filter(|(_, (_, runs, _))| *runs) {
+            *on_path.entry((class, state)).or_default() += ns as f64 / length as f64;
+        }
         let told = |(name, (ns, runs, slack)): (Name, (u64, bool, Slack))| {
-            let total = code.get(&name[3]).copied().filter(|_| runs);
+            let total = code.of.get(&(name[2], name[3])).copied().filter(|_| runs);
             let [host, machine, class, state] = name.map(|word| called.dictionary.text(word).to_owned());
             Row {
                 host,
@@ -238,48 +239,61 @@ impl Lineage {
                 ns,
                 share: ns as f64 / length as f64,
                 profile_rank: total.map(|total| (sorted.len() - sorted.partition_point(|&ns| ns <= total)) as u64 + 1),
-                profile_share: total.map(|total| total as f64 / all as f64),
+                profile_share: total.map(|total| total as f64 / code.all as f64),
                 slack_ns: slack.least,
                 near_critical_share: slack.near_share(),
                 kept_by: None,
+                function: None,
             }
         };
         let mut rows: Vec<Row> = on.into_iter().map(told).collect();
         let by_name = |a: &Row, b: &Row| (&a.host, &a.machine, &a.class, &a.state).cmp(&(&b.host, &b.machine, &b.class, &b.state));
         rows.sort_by(|a, b| b.ns.cmp(&a.ns).then_with(|| by_name(a, b)));
-        let mut on_path: HashMap<&str, f64> = HashMap::new();
-        for row in rows.iter().filter(|row| row.profile_rank.is_some()) {
-            *on_path.entry(&row.state).or_default() += row.share;
-        }
-        let on_path = |state: &str| on_path.get(state).copied().unwrap_or(0.0);
-        let mut profiled: Vec<Profiled> = code
-            .iter()
-            .map(|(&state, &ns)| (called.dictionary.text(state), ns))
-            .map(|(state, ns)| Profiled { state: state.to_owned(), profile_share: ns as f64 / all as f64, path_share: on_path(state) })
-            .collect();
-        profiled.sort_by(|a, b| b.profile_share.total_cmp(&a.profile_share).then_with(|| a.state.cmp(&b.state)));
-        profiled.truncate(MOST_PROFILED);
-        (rows, profiled)
-    }
-
-    fn busy(&self, called: &Called<'_>) -> Vec<Busy> {
-        let mut code: HashMap<(u32, u32), u128> = HashMap::new();
-        for (key, &[_, _, class, state], ns) in called.each(&self.keys) {
-            if ns > 0 && is_code(key, called.dictionary.text(state)) {
-                *code.entry((class, state)).or_default() += u128::from(ns);
-            }
-        }
-        let all: u128 = code.values().sum();
-        let told = |((class, state), ns): ((u32, u32), u128)| Busy {
+        let profiled = code.first(called.dictionary).into_iter().map(|((class, state), ns)| Profiled {
             class: called.dictionary.text(class).to_owned(),
             state: called.dictionary.text(state).to_owned(),
+            profile_share: ns as f64 / code.all as f64,
+            path_share: on_path.get(&(class, state)).copied().unwrap_or(0.0),
+        });
+        (rows, profiled.collect())
+    }
+}
+
+/// Running time over all machines by class and state, as a profiler that tells programs and functions apart counts it. The times of all machines
+/// together are no time on any clock.
+struct Code {
+    of: HashMap<(u32, u32), u128>,
+    all: u128,
+}
+
+impl Code {
+    fn new(keys: &Keys, called: &Called<'_>) -> Code {
+        let mut of: HashMap<(u32, u32), u128> = HashMap::new();
+        for (key, &[_, _, class, state], ns) in called.each(keys) {
+            if ns > 0 && is_code(key, called.dictionary.text(state)) {
+                *of.entry((class, state)).or_default() += u128::from(ns);
+            }
+        }
+        Code { all: of.values().sum(), of }
+    }
+
+    /// The most time first.
+    fn first(&self, dictionary: &Dictionary) -> Vec<((u32, u32), u128)> {
+        let mut first: Vec<_> = self.of.iter().map(|(&of, &ns)| (of, ns)).collect();
+        let name = |(class, state): (u32, u32)| (dictionary.text(class), dictionary.text(state));
+        first.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| name(a.0).cmp(&name(b.0))));
+        first.truncate(MOST_PROFILED);
+        first
+    }
+
+    fn busy(&self, dictionary: &Dictionary) -> Vec<Busy> {
+        let told = |((class, state), ns)| Busy {
+            class: dictionary.text(class).to_owned(),
+            state: dictionary.text(state).to_owned(),
             ns: u64::try_from(ns).unwrap_or(u64::MAX),
-            share: ns as f64 / all as f64,
+            share: ns as f64 / self.all as f64,
         };
-        let mut busy: Vec<Busy> = code.into_iter().map(told).collect();
-        busy.sort_by(|a, b| b.ns.cmp(&a.ns).then_with(|| (&a.class, &a.state).cmp(&(&b.class, &b.state))));
-        busy.truncate(MOST_PROFILED);
-        busy
+        self.first(dictionary).into_iter().map(told).collect()
     }
 }
 

@@ -1,6 +1,7 @@
 //! `longpole path`: the chain of states and links that nothing else could have hidden.
 
 use crate::interactions::{self, Interactions};
+use crate::sampled::{self, Sampled};
 use crate::stacks::{self, Gathered};
 use crate::table::{duration, number, percent, plain, Table};
 use crate::{answer, flame, input::Input, keepers};
@@ -109,10 +110,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         return sampled_stacks(&args.input, args.folded, args.flame.as_deref(), &interactions, &answer);
     }
     if args.functions && !args.input.json {
-        return functions(&args.input, &interactions, &answer);
+        return functions(&args.input, &interactions, &mut answer);
     }
     let functions = match args.functions {
-        true => Some(critical_functions(&args.input, &interactions, &answer)?.rows),
+        true => Some(sampled::functions(&args.input, &interactions, &mut answer, stacks::read)?.rows),
         false => None,
     };
     if args.no_segments {
@@ -158,25 +159,8 @@ fn sampled_stacks(
     Ok(if trace.is_damaged() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Functions on the path, with what they were counted from.
-struct Critical {
-    rows: Vec<CriticalFunction>,
-    counts: Counts,
-    running: f64,
-    is_damaged: bool,
-}
-
-fn critical_functions(input: &Input, interactions: &Interactions, answer: &Answer) -> anyhow::Result<Critical> {
-    let Some(path) = &answer.segments else { bail!("internal error: a path without segments") };
-    let on_path = OnPath::new(path, &interactions.seats());
-    let running = on_path.running_ns as f64 / answer.length_ns.max(1) as f64;
-    let mut gathered = Gathered::new(input, None, false)?.on_path(on_path);
-    let trace = stacks::read(input, &mut gathered)?;
-    Ok(Critical { rows: gathered.critical(running), counts: gathered.counts(), running, is_damaged: trace.is_damaged() })
-}
-
-fn functions(input: &Input, interactions: &Interactions, answer: &Answer) -> anyhow::Result<ExitCode> {
-    let Critical { rows, counts, running, is_damaged } = critical_functions(input, interactions, answer)?;
+fn functions(input: &Input, interactions: &Interactions, answer: &mut Answer) -> anyhow::Result<ExitCode> {
+    let Sampled { rows, counts, running, is_damaged } = sampled::functions(input, interactions, answer, stacks::read)?;
     let mut out = BufWriter::new(io::stdout().lock());
     stacks::print_critical(&mut out, &rows, MOST_ROWS)?;
     out.flush()?;

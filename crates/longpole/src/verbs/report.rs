@@ -6,7 +6,7 @@ use crate::kernel::{self, Model, Reading};
 use crate::packets::kernel::Kernel;
 use crate::table::{duration, number, percent, plain, Table};
 use crate::verbs::{latency, queues};
-use crate::{answer, interactions, keepers, pass, repeated, strip};
+use crate::{answer, interactions, keepers, pass, profiler, repeated, sampled, stacks, strip};
 use anyhow::{bail, Context};
 use longpole_analysis::journeys::Journeys;
 use longpole_analysis::kernel_facts::KernelFacts;
@@ -123,7 +123,13 @@ fn of_one(input: &Input, path: &Path) -> anyhow::Result<Whole> {
         facts.after(&model.linux);
     }
     // A trace that tells nothing of who moves whom has a report all the same.
-    let critical = critical::read(&interactions, passed, lost + kernel_lost, model.as_ref().map(|model| (&facts, &model.linux)));
+    let mut critical = critical::read(&interactions, passed, lost + kernel_lost, model.as_ref().map(|model| (&facts, &model.linux)));
+    let functions = match &mut critical {
+        Ok(critical) if interactions.trace().is_some_and(stacks::are_in) => {
+            Some(sampled::functions(&input.of(path), &interactions, &mut critical.answer, stacks::gather)?.rows)
+        }
+        _ => None,
+    };
     let Some(trace) = interactions.into_trace() else { bail!("internal error: the trace is gone") };
     let probe_cost_ns = trace.probe_cost_ns();
     let trace = match model {
@@ -136,7 +142,7 @@ fn of_one(input: &Input, path: &Path) -> anyhow::Result<Whole> {
     };
     let mut report = stages.pass.report(probe_cost_ns);
     match critical {
-        Ok(critical) => report = report.with(critical),
+        Ok(critical) => report = Report { functions, ..report.with(critical) },
         Err(error) => eprintln!("longpole: note: without critical path: {}", plain(format!("{error:#}"))),
     }
     Ok(Whole { report, from: Some((stages.pass, trace)) })
@@ -153,8 +159,6 @@ fn of_machines(json: bool, report: &Report) -> anyhow::Result<ExitCode> {
 
 /// Lines for people; programs get all of them.
 const MOST_ROWS: usize = 15;
-/// A profiler's first state with less than this share of the path is said.
-const HARDLY_CRITICAL: f64 = 0.05;
 
 /// Three lines for who decides, then the path.
 fn head(out: &mut impl Write, report: &Report) -> io::Result<()> {
@@ -173,16 +177,7 @@ fn head(out: &mut impl Write, report: &Report) -> io::Result<()> {
         (None, Some(refused)) => writeln!(out, "What a change would bring cannot be told: {}.", plain(refused.clone()))?,
         (None, None) => writeln!(out, "No single change that was tried would make it faster.")?,
     }
-    match path.profile.first() {
-        Some(first) => writeln!(
-            out,
-            "A profiler would point to {} ({} of the running time), which has {} of the critical path.",
-            plain(first.state.clone()),
-            percent(first.profile_share),
-            percent(first.path_share)
-        )?,
-        None => writeln!(out, "A profiler would see nothing run.")?,
-    }
+    writeln!(out, "{}", plain(profiler::first(report)))?;
     let rows = report.criticality.as_deref().unwrap_or_default();
     writeln!(
         out,
@@ -191,20 +186,17 @@ fn head(out: &mut impl Write, report: &Report) -> io::Result<()> {
         duration(path.length_ns),
         percent(path.unknown_share)
     )?;
-    let mut table = Table::new(&["state", ">criticality", ">profiler rank", ">profile", ">half of it gains"]);
+    let columns = profiler::Columns::of(report);
+    let mut table = Table::new(&[&["state", ">criticality"], columns.heads(), &[">half of it gains"]].concat());
     for row in rows.iter().take(MOST_ROWS) {
         let owner = if row.class == "link" { &row.machine } else { &row.class };
         let gain = |owner: &str| {
             let text = Scenario::scale(owner, &row.state, 0.5).text;
             predictions.iter().find(|it| it.change == text).and_then(|it| it.gain)
         };
-        table.row([
-            format!("{}::{}", row.machine, row.state),
-            percent(row.share),
-            row.profile_rank.map_or_else(|| "-".to_owned(), number),
-            row.profile_share.map_or_else(|| "-".to_owned(), percent),
-            gain(owner).or_else(|| gain(&row.machine)).map_or_else(|| "-".to_owned(), signed),
-        ]);
+        let gain = gain(owner).or_else(|| gain(&row.machine)).map_or_else(|| "-".to_owned(), signed);
+        let state = [format!("{}::{}", row.machine, row.state), percent(row.share)];
+        table.row(state.into_iter().chain(columns.cells(row)).chain([gain]));
     }
     table.print(out)?;
     if let Some(more) = rows.len().checked_sub(MOST_ROWS).filter(|&more| more > 0) {
@@ -225,16 +217,7 @@ fn head(out: &mut impl Write, report: &Report) -> io::Result<()> {
             writeln!(out, "{} {what}", number(count))?;
         }
     }
-    let busy: Vec<String> = path
-        .profile
-        .iter()
-        .take(5)
-        .filter(|it| it.profile_share >= 0.1 && it.path_share < HARDLY_CRITICAL)
-        .map(|it| format!("{} ({} of the running time, {} of the path)", it.state, percent(it.profile_share), percent(it.path_share)))
-        .collect();
-    if !busy.is_empty() {
-        writeln!(out, "busy, but hardly critical: {}", plain(busy.join(", ")))?;
-    }
+    profiler::discordant(report).iter().try_for_each(|line| writeln!(out, "{line}"))?;
     match &report.participation {
         Some(participation) => strip::print(out, participation, report.stability),
         None => Ok(()),

@@ -3,10 +3,10 @@
 use crate::dump::Raw;
 use crate::table::{duration, number, percent, plain, Table};
 use crate::{answer, input::Input, interactions, WrongUsage};
+use longpole_analysis::predicted::Predicted;
 use longpole_analysis::what_if::propose::{self, Order};
 use longpole_analysis::what_if::{Answer, Options, Prediction, Scenario};
 use longpole_trace::Moment;
-use serde::Serialize;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -58,15 +58,6 @@ pub struct Args {
 /// Scenarios in one pass.
 const MOST_SCENARIOS: usize = 256;
 
-/// A line of the answer.
-#[derive(Serialize)]
-struct Row {
-    #[serde(flatten)]
-    prediction: Prediction,
-    /// Which step it is of the fixes in their order; the change is then all fixes so far.
-    step: Option<usize>,
-}
-
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (input, scenarios) = asked(&args)?;
     let options = |scenarios: Vec<Scenario>| Options { scenarios, machine: args.machine.clone(), ..Options::default() };
@@ -74,9 +65,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         false => (interactions::open(&input, "predictions are")?.what_if(options(scenarios))?, Vec::new()),
         true => propose(&input, options)?,
     };
-    let tried = answer.predictions.iter().cloned().map(|prediction| Row { prediction, step: None });
-    let steps = (1..).zip(&order).map(|(step, prediction)| Row { prediction: prediction.clone(), step: Some(step) });
-    let rows: Vec<Row> = tried.chain(steps).collect();
+    let tried = answer.predictions.iter().map(|prediction| Predicted { prediction, step: None });
+    // The change of a step is all fixes so far.
+    let steps = (1..).zip(&order).map(|(step, prediction)| Predicted { prediction, step: Some(step) });
+    let rows: Vec<Predicted> = tried.chain(steps).collect();
     answer::tell(input.json, &rows, |out| print(out, &answer, &order))?;
     Ok(ExitCode::SUCCESS)
 }

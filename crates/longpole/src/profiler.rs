@@ -1,0 +1,146 @@
+//! Where a profiler would have pointed, and where it and the critical path disagree: by the functions of sampled stacks where there are any, else by the
+//! running time of states.
+
+use crate::stacks::shortened;
+use crate::table::{number, percent, plain};
+use longpole_analysis::critical_samples::CriticalFunction;
+use longpole_analysis::lineage::{Profiled, Row};
+use longpole_analysis::report::Report;
+
+/// A profiler's first state with less than this share of the path is said.
+const HARDLY_CRITICAL: f64 = 0.05;
+/// What has less of the running time needs no word.
+const WORTH_A_WORD: f64 = 0.1;
+/// The first of a profile, that a profiler's user would look at.
+const LOOKED_AT: usize = 5;
+
+/// One sentence: what a profiler's user would take for the bottleneck.
+pub fn first(report: &Report) -> String {
+    if let Some(functions) = sampled(report) {
+        let all: u64 = functions.iter().map(|it| it.profile_samples).sum();
+        let on_path: u64 = functions.iter().map(|it| it.path_samples).sum();
+        let Some(first) = functions.iter().min_by_key(|it| it.profile_rank) else { return String::new() };
+        let part = match on_path {
+            0 => "; no sample lies on the critical path".to_owned(),
+            _ => format!(", which has {} ({} to {}) of the critical path", percent(first.share), percent(first.low), percent(first.high)),
+        };
+        return format!("A profiler would point to {} ({} of {} samples){part}.", called(first), percent(first.profile_share), number(all));
+    }
+    match report.path.as_ref().and_then(|path| path.profile.first()) {
+        Some(first) => format!(
+            "A profiler would point to {} ({} of the running time), which has {} of the critical path.",
+            state(first),
+            percent(first.profile_share),
+            percent(first.path_share)
+        ),
+        None => "A profiler would see nothing run.".to_owned(),
+    }
+}
+
+/// What stands beside a state of the path.
+pub struct Columns {
+    has_functions: bool,
+}
+
+impl Columns {
+    pub fn of(report: &Report) -> Columns {
+        Columns { has_functions: sampled(report).is_some() }
+    }
+
+    pub fn heads(&self) -> &'static [&'static str] {
+        match self.has_functions {
+            true => &["function (sampled)", ">profiler rank", ">profile"],
+            false => &[">profiler rank", ">profile"],
+        }
+    }
+
+    /// A state that no sample found has no rank among functions.
+    pub fn cells(&self, row: &Row) -> Vec<String> {
+        let (rank, share) = match (self.has_functions, &row.function) {
+            (true, top) => (top.as_ref().map(|top| top.profile_rank), top.as_ref().map(|top| top.profile_share)),
+            (false, _) => (row.profile_rank, row.profile_share),
+        };
+        let mut cells = Vec::new();
+        if self.has_functions {
+            cells.push(row.function.as_ref().map_or_else(|| "-".to_owned(), |top| shortened(&top.function)));
+        }
+        cells.push(rank.map_or_else(|| "-".to_owned(), number));
+        cells.push(share.map_or_else(|| "-".to_owned(), percent));
+        cells
+    }
+}
+
+/// Both ends: what is critical and no profiler shows, what a profiler shows and is hardly critical.
+pub fn discordant(report: &Report) -> Vec<String> {
+    let (hidden, busy) = match (sampled(report), &report.path) {
+        (Some(functions), _) => (hidden_functions(functions), busy_functions(functions)),
+        (None, Some(path)) => (hidden_states(report.criticality.as_deref().unwrap_or_default()), busy_states(&path.profile)),
+        (None, None) => return Vec::new(),
+    };
+    let mut lines = Vec::new();
+    for (what, told) in [("critical, but further down in a profile", hidden), ("busy, but hardly critical", busy)] {
+        if !told.is_empty() {
+            lines.push(plain(format!("{what}: {}", told.join(", "))));
+        }
+    }
+    lines
+}
+
+/// None: the trace has no samples.
+fn sampled(report: &Report) -> Option<&[CriticalFunction]> {
+    report.functions.as_deref().filter(|functions| !functions.is_empty())
+}
+
+pub fn busy_functions(functions: &[CriticalFunction]) -> Vec<String> {
+    let told = |row: &&CriticalFunction| {
+        row.profile_rank <= LOOKED_AT as u64 && row.profile_share >= HARDLY_CRITICAL && row.high < 0.5 * row.profile_share
+    };
+    let line = |row: &CriticalFunction| {
+        format!("{} ({} of the samples, {} of the path)", called(row), percent(row.profile_share), percent(row.share))
+    };
+    functions.iter().filter(told).map(line).collect()
+}
+
+fn hidden_functions(functions: &[CriticalFunction]) -> Vec<String> {
+    let told = |row: &&CriticalFunction| row.profile_rank > 1 && row.low >= HARDLY_CRITICAL && row.profile_share < 0.5 * row.low;
+    let line = |row: &CriticalFunction| {
+        let (path, rank, profile) = (percent(row.share), number(row.profile_rank), percent(row.profile_share));
+        format!("{} ({path} of the path, rank {rank} with {profile} of the samples)", called(row))
+    };
+    functions.iter().filter(told).take(LOOKED_AT).map(line).collect()
+}
+
+fn busy_states(profile: &[Profiled]) -> Vec<String> {
+    let told = |it: &&Profiled| it.profile_share >= WORTH_A_WORD && it.path_share < HARDLY_CRITICAL;
+    let line = |it: &Profiled| {
+        format!("{} ({} of the running time, {} of the path)", state(it), percent(it.profile_share), percent(it.path_share))
+    };
+    profile.iter().take(LOOKED_AT).filter(told).map(line).collect()
+}
+
+fn hidden_states(rows: &[Row]) -> Vec<String> {
+    // Machines of a class are one in a profile.
+    let mut sums: Vec<(&Row, f64)> = Vec::new();
+    for row in rows.iter().filter(|row| row.profile_rank.is_some()) {
+        match sums.iter().position(|(of, _)| (&of.class, &of.state) == (&row.class, &row.state)) {
+            Some(at) => sums[at].1 += row.share,
+            None if sums.len() < 4 * LOOKED_AT => sums.push((row, row.share)),
+            None => {}
+        }
+    }
+    let line = |(row, share): (&Row, f64)| {
+        let (rank, profile) = (row.profile_rank?, row.profile_share?);
+        let is_hidden = rank > 1 && share >= WORTH_A_WORD && profile < 0.5 * share;
+        let (path, rank, profile) = (percent(share), number(rank), percent(profile));
+        is_hidden.then(|| format!("{}::{} ({path} of the path, rank {rank} with {profile} of the running time)", row.class, row.state))
+    };
+    sums.into_iter().filter_map(line).take(LOOKED_AT).collect()
+}
+
+fn called(row: &CriticalFunction) -> String {
+    format!("{} of {}", shortened(&row.function), row.process)
+}
+
+fn state(it: &Profiled) -> String {
+    format!("{}::{}", it.class, it.state)
+}

@@ -1,0 +1,127 @@
+//! Where a profiler would have pointed: what `report` says of it, from machine logs and from samples of stacks.
+
+#[path = "support/place.rs"]
+mod place;
+#[path = "support/schema.rs"]
+mod schema;
+
+use place::{ok, Place};
+use serde_json::Value;
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+
+fn text(place: &Place, arguments: &[&str], trace: &Path) -> String {
+    String::from_utf8(ok(place.longpole(arguments).arg(trace).output().unwrap()).stdout).unwrap()
+}
+
+/// Two workers of a class take turns with one of another; each says `run`, and a third computes beside them.
+fn log(place: &Place) -> std::path::PathBuf {
+    let mut lines = String::new();
+    let mut line = |text: String| lines += &format!("{text}\n");
+    for (machine, class) in [("w1", "worker"), ("w2", "worker"), ("s", "server"), ("hot", "decoy")] {
+        line(format!(r#"{{"t":0,"machine":"{machine}","class":"{class}","state":"run"}}"#));
+    }
+    line(r#"{"t":0,"machine":"s","blocked":"idle"}"#.to_owned());
+    for n in 0..100 {
+        let t = n * 100;
+        line(format!(r#"{{"t":{},"machine":"w1","put":"q"}}"#, t + 30));
+        line(format!(r#"{{"t":{},"machine":"s","get":"q"}}"#, t + 30));
+        line(format!(r#"{{"t":{},"machine":"w1","blocked":"reply"}}"#, t + 30));
+        line(format!(r#"{{"t":{},"machine":"s","put":"r"}}"#, t + 100));
+        line(format!(r#"{{"t":{},"machine":"w1","get":"r"}}"#, t + 100));
+        line(format!(r#"{{"t":{},"machine":"s","blocked":"idle"}}"#, t + 100));
+    }
+    line(r#"{"t":10000,"end":"w1"}"#.to_owned());
+    let path = place.path("turns.jsonl");
+    fs::write(&path, lines).unwrap();
+    path
+}
+
+#[test]
+fn states_of_one_name_are_ranked_apart_by_class_and_together_within_one() {
+    let place = Place::new();
+    let log = log(&place);
+    for verb in ["path", "report"] {
+        let answer = place.answer(verb, &log);
+        schema::check(&schema::schema(verb), &answer);
+        let row = |machine: &str| {
+            let rows = answer["criticality"].as_array().unwrap();
+            let row = rows.iter().find(|row| row["machine"] == machine && row["state"] == "run").unwrap_or_else(|| panic!("{rows:#?}"));
+            (row["profile_rank"].as_u64().unwrap(), row["profile_share"].as_f64().unwrap(), row["share"].as_f64().unwrap())
+        };
+        // Of running time: both workers 3,000 + 10,000, the decoy 10,000, the server 7,000.
+        assert_eq!(row("w1"), (1, 13.0 / 30.0, 0.3), "{verb}");
+        assert_eq!(row("s"), (3, 7.0 / 30.0, 0.7), "{verb}");
+    }
+    let text = text(&place, &["report"], &log);
+    assert!(
+        text.contains("A profiler would point to worker::run (43.3 % of the running time), which has 30.0 % of the critical path.\n"),
+        "{text}"
+    );
+    assert!(
+        text.contains(
+            "critical, but further down in a profile: server::run (70.0 % of the path, rank 3 with 23.3 % of the running time)\n"
+        ),
+        "{text}"
+    );
+    assert!(text.contains("busy, but hardly critical: decoy::run (33.3 % of the running time, 0.0 % of the path)\n"), "{text}");
+}
+
+#[test]
+fn predictions_have_one_shape_in_both_verbs() {
+    let place = Place::new();
+    let log = log(&place);
+    let keys = |rows: &Value| rows[0].as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    let (report, what_if) = (place.answer("report", &log), place.answer("what-if", &log));
+    assert_eq!(keys(&report["predictions"]), keys(&what_if));
+    assert!(report["predictions"].as_array().unwrap().iter().all(|row| row["step"].is_null()));
+    schema::check(&schema::schema("what-if"), &report["predictions"]);
+    let runs = ok(place.longpole(&["report", "--json"]).args([&log, &log]).output().unwrap());
+    let runs: Value = serde_json::from_slice(&runs.stdout).unwrap();
+    schema::check(&schema::schema("report-runs"), &runs);
+    assert_eq!(keys(&runs["predictions"]), keys(&what_if));
+}
+
+#[test]
+fn where_there_are_samples_the_profiler_points_to_functions() {
+    if longpole_record::stacks::survey().is_err() {
+        println!("skipped: functions in the report (needs root, or kernel.perf_event_paranoid=0)");
+        return;
+    }
+    let place = Place::new();
+    let program = place.build("sampled", &["-fno-omit-frame-pointer", "-fno-optimize-sibling-calls"]);
+    let record = ["record", "--kernel", "sched,irq,softirq,syscall", "--stacks", "3989", "--", &program, "helped", "1"];
+    ok(place.command(env!("CARGO_BIN_EXE_longpole")).args(record).output().unwrap());
+    let recording = place.newest();
+    let report = place.answer("report", &recording);
+    schema::check(&schema::schema("report"), &report);
+    let path = ok(place.longpole(&["path", "--functions", "--json"]).arg(&recording).output().unwrap());
+    let path: Value = serde_json::from_slice(&path.stdout).unwrap();
+    assert_eq!(report["functions"], path["functions"]);
+    assert_eq!(report["criticality"], path["criticality"]);
+
+    // What a profiler shows first: most samples of their own, of all processes of a name.
+    let mut samples: HashMap<(&str, &str), u64> = HashMap::new();
+    let cpu = place.answer("cpu", &recording);
+    for row in cpu["functions"].as_array().unwrap() {
+        let of = (row["process"].as_str().unwrap(), row["function"].as_str().unwrap());
+        *samples.entry(of).or_default() += row["self_samples"].as_u64().unwrap();
+    }
+    let ((process, function), most) = samples.into_iter().max_by_key(|&(_, count)| count).unwrap();
+    let share = most as f64 / cpu["samples"]["busy"].as_f64().unwrap();
+    let text = text(&place, &["report"], &recording);
+    if !function.contains("+0x") {
+        let line = format!("A profiler would point to {function} of {process} ({:.1} % of ", 100.0 * share);
+        assert!(text.lines().any(|told| told.starts_with(&line)), "{line}\n{text}");
+    }
+    // The helper's user time is that of one function, also where the samples' own interrupt took it off.
+    let rows = report["criticality"].as_array().unwrap();
+    let helper = rows.iter().find(|row| row["state"] == "user" && row["function"]["function"] == "work_of_three");
+    let helper = helper.unwrap_or_else(|| panic!("{rows:#?}"));
+    let top = &helper["function"];
+    assert!(top["samples"].as_f64().unwrap() > 0.8 * top["state_samples"].as_f64().unwrap(), "{helper}");
+    let told = report["functions"].as_array().unwrap().iter().find(|row| row["function"] == "work_of_three").unwrap();
+    assert_eq!((&told["profile_rank"], &told["profile_share"]), (&top["profile_rank"], &top["profile_share"]));
+    assert!(text.lines().any(|line| line.contains("::user ") && line.contains(" work_of_three ")), "{text}");
+}
