@@ -9,7 +9,7 @@ use crate::findings::{Evidence, Finding};
 use crate::predicted;
 use crate::report::{Inputs, Report};
 use crate::text::{number, percent};
-use crate::verdict::{Verdict, VerdictKind};
+use crate::verdict::{Reason, Verdict, VerdictKind};
 use crate::what_if::Prediction;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -125,8 +125,11 @@ fn verdict(runs: &[Run], rows: Option<&[Row]>) -> (Verdict, f64) {
         false => format!("in {} of {} recordings", number(agreed as u64), number(runs.len() as u64)),
     };
     let end = format!(", {} unknown, {} events lost", mean(&unknown).map_or_else(|| "?".to_owned(), percent), number(lost));
+    let untold = of.iter().filter(|run| run.report.verdict.reason == Some(Reason::CannotBeTold)).count();
+    let reason = if 2 * untold > of.len() { Reason::CannotBeTold } else { Reason::NothingStandsOut };
     let verdict = Verdict {
         kind: VerdictKind::Nothing,
+        reason: Some(reason),
         machine: None,
         state: None,
         share: None,
@@ -134,7 +137,7 @@ fn verdict(runs: &[Run], rows: Option<&[Row]>) -> (Verdict, f64) {
         unknown_share: mean(&unknown),
         lost,
         evidence: strongest.map(|run| run.report.verdict.evidence).unwrap_or_default(),
-        text: format!("Nothing stands out {in_how_many}{end}."),
+        text: format!("{} {in_how_many}{end}.", reason.begin()),
         of_stages: of.iter().all(|run| run.report.verdict.of_stages),
     };
     let Some(most) = most.filter(|_| 2 * agreed > runs.len()) else {
@@ -147,7 +150,7 @@ fn verdict(runs: &[Run], rows: Option<&[Row]>) -> (Verdict, f64) {
         }
         let said: Vec<String> = said.iter().map(|(named, count)| format!("{} in {}", name(named), number(*count as u64))).collect();
         let text = format!("Nothing stands out: the recordings do not agree ({}){end}.", said.join(", "));
-        return (Verdict { text, ..verdict }, agreement);
+        return (Verdict { text, reason: Some(Reason::NothingStandsOut), ..verdict }, agreement);
     };
     if most.report.verdict.kind == VerdictKind::Nothing {
         return (verdict, agreement);
@@ -168,7 +171,7 @@ fn verdict(runs: &[Run], rows: Option<&[Row]>) -> (Verdict, f64) {
         share.map_or_else(|| "?".to_owned(), percent),
         error.map_or_else(|| "?".to_owned(), percent),
     );
-    (Verdict { kind: VerdictKind::Bottleneck, machine, state, share, share_error: error, text, ..verdict }, agreement)
+    (Verdict { kind: VerdictKind::Bottleneck, reason: None, machine, state, share, share_error: error, text, ..verdict }, agreement)
 }
 
 fn name((kind, machine, state): &Named) -> String {

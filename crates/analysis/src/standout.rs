@@ -8,7 +8,7 @@ use crate::cut::Cut;
 use crate::findings::{Evidence, PathThresholds};
 use crate::lineage::{Answer, Kind, Numbered, Path};
 use crate::text::{number, percent};
-use crate::verdict::{Verdict, VerdictKind};
+use crate::verdict::{too_many_lost, Reason, Verdict, VerdictKind, AGAIN};
 use crate::what_if::{Prediction, Scenario};
 use longpole_model::hash::IdMap;
 use std::collections::HashMap;
@@ -123,7 +123,7 @@ impl<'a> Callers<'a> {
 }
 
 /// A call's way, also of its replies.
-fn there_and_back(class: &str) -> &str {
+pub(crate) fn there_and_back(class: &str) -> &str {
     match class.strip_prefix("rpc:").and(class.strip_suffix(":reply")) {
         Some(calls) => calls,
         None => class,
@@ -198,8 +198,16 @@ pub fn judge(
     let whole = Evidence { start_ns: answer.start_ns as i64, end_ns: answer.end_ns as i64 };
     let end = format!(", {} of the path unknown, {} events lost", percent(unknown), number(lost));
     let first = standings.first();
+    let too_little = match (unknown > thresholds.max_unknown, too_many_lost(lost, answer.interactions)) {
+        (false, false) => None,
+        (_, true) => Some(AGAIN),
+        (true, false) if lost > 0 => Some(AGAIN),
+        (true, false) => Some("; `longpole path` says which events would tell it"),
+    };
+    let reason = if too_little.is_some() { Reason::CannotBeTold } else { Reason::NothingStandsOut };
     let nothing = |why: String| Verdict {
         kind: VerdictKind::Nothing,
+        reason: Some(reason),
         machine: None,
         state: None,
         share: None,
@@ -207,14 +215,14 @@ pub fn judge(
         unknown_share: Some(unknown),
         lost,
         evidence: whole,
-        text: format!("Nothing stands out: {why}{end}."),
+        text: format!("{}: {why}{end}{}.", reason.begin(), too_little.unwrap_or_default()),
         of_stages: false,
     };
     let Some(first) = first else { return nothing("nothing happens".to_owned()) };
     let name = format!("{}::{}", first.class, first.state);
     let said = format!("{} ± {} of the critical path", percent(first.share), percent(first.error));
-    if let Some(reason) = reason(answer, path, standings, first, fix, beside, thresholds) {
-        return nothing(format!("{name} has the most, {said}, but {reason}"));
+    if let Some(why) = why_not(answer, path, standings, first, fix, beside, thresholds) {
+        return nothing(format!("{name} has the most, {said}, but {why}"));
     }
     let what = match first.kind {
         Kind::Runnable if beside.mostly_idle(first) => format!("{} waits for a CPU, although one is idle, for {said}", first.class),
@@ -227,6 +235,7 @@ pub fn judge(
     };
     Verdict {
         kind: VerdictKind::Bottleneck,
+        reason: None,
         machine: Some(first.class.clone()),
         state: Some(first.state.clone()),
         share: Some(first.share),
@@ -240,7 +249,7 @@ pub fn judge(
 }
 
 /// Why the first state does not stand out.
-fn reason(
+fn why_not(
     answer: &Answer,
     path: &Path,
     standings: &[Standing],

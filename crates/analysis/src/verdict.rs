@@ -23,6 +23,8 @@ use std::rc::Rc;
 #[derive(Clone, Debug, Serialize)]
 pub struct Verdict {
     pub kind: VerdictKind,
+    /// Why it is none. None: it is one.
+    pub reason: Option<Reason>,
     pub machine: Option<String>,
     pub state: Option<String>,
     /// Of the stage's work, net of the probes' cost.
@@ -46,6 +48,34 @@ pub enum VerdictKind {
     Nothing,
 }
 
+/// Why no bottleneck is named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reason {
+    /// What happens is known, and none of it is ahead of the rest.
+    NothingStandsOut,
+    /// Too little is known: it may be in what is lost or unknown.
+    CannotBeTold,
+}
+
+impl Reason {
+    /// How the sentence begins.
+    pub fn begin(self) -> &'static str {
+        match self {
+            Reason::NothingStandsOut => "Nothing stands out",
+            Reason::CannotBeTold => "No bottleneck can be told",
+        }
+    }
+}
+
+/// Of the events: where more of them are lost, that nothing is found says nothing.
+const MOST_LOST: f64 = 0.01;
+
+/// Why nothing can be said that rests on these events; none: nearly all of them are there.
+pub(crate) fn too_many_lost(lost: u64, events: u64) -> bool {
+    lost as f64 > MOST_LOST * (lost as f64 + events as f64)
+}
+
 pub struct Judge<'a> {
     pub session: &'a Session,
     pub queues: &'a Queues,
@@ -54,6 +84,9 @@ pub struct Judge<'a> {
     pub probe_cost_ps: u64,
     pub rules: &'a Rules,
 }
+
+/// What helps where events are lost.
+pub(crate) const AGAIN: &str = "; record again with --buffer 4MiB";
 
 /// What is computed once for the verdict and the facts.
 pub(crate) struct Prepared {
@@ -111,6 +144,7 @@ impl Judge<'_> {
                 );
                 let verdict = Verdict {
                     kind: VerdictKind::Bottleneck,
+                    reason: None,
                     machine: cause.machine.clone(),
                     share: Some(cause.share),
                     share_error: cause.error,
@@ -171,8 +205,10 @@ impl Judge<'_> {
     /// With the slowest stage, where there is one but none of its states stands out.
     fn verdict(&self, prepared: &Prepared) -> (Verdict, Option<usize>) {
         let thresholds = &self.rules.verdict;
-        let nothing = |text: String| Verdict {
+        let lossy = too_many_lost(self.session.lost, self.session.events) || self.session.uncounted_losses > 0;
+        let no = |reason: Reason, text: String| Verdict {
             kind: VerdictKind::Nothing,
+            reason: Some(reason),
             machine: None,
             state: None,
             share: None,
@@ -180,18 +216,23 @@ impl Judge<'_> {
             unknown_share: None,
             lost: self.session.lost,
             evidence: prepared.whole,
-            text: format!("{text}{}.", self.loss_text()),
+            text: format!("{}: {text}{}{}.", reason.begin(), self.loss_text(), if lossy && !text.ends_with(AGAIN) { AGAIN } else { "" }),
             of_stages: false,
         };
         let stages = self.stages(prepared);
         if stages.len() < 2 {
-            return (nothing("No bottleneck can be told: no two threads with queue probes hand items to each other".to_owned()), None);
+            let why = match self.session.events {
+                0 => "there are no probes in it",
+                _ => "no two threads with queue probes hand items to each other",
+            };
+            return (no(Reason::CannotBeTold, why.to_owned()), None);
         }
         let blame = &prepared.blame;
         let Some(&stage) = stages.iter().max_by(|&&a, &&b| blame.share[a].total_cmp(&blame.share[b])) else {
-            return (nothing("No bottleneck can be told: there is no stage".to_owned()), None);
+            return (no(Reason::CannotBeTold, "there is no stage".to_owned()), None);
         };
-        let nothing = |text: String| Verdict { of_stages: true, ..nothing(format!("Nothing stands out: {text}")) };
+        let reason = if lossy { Reason::CannotBeTold } else { Reason::NothingStandsOut };
+        let nothing = |text: String| Verdict { of_stages: true, ..no(reason, text) };
         let name = &prepared.names[stage];
         let (mut waited, mut lived) = (0.0, 0.0);
         for &other in stages.iter().filter(|&&other| other != stage) {
@@ -215,9 +256,10 @@ impl Judge<'_> {
         let unseen = self.unseen_share(MachineId(stage as u32), &shares);
         if unseen > thresholds.max_unknown {
             let lost = prepared.pools.of(stage).iter().any(|&at| self.session.lost_of.contains_key(&MachineId(at as u32)));
-            let again = if lost { "; record again with --buffer 4MiB" } else { "" };
+            let again = if lost { AGAIN } else { "" };
             let text = format!("{name} is waited for most, but of {} of its time nothing is known{again}", percent(unseen));
-            return (Verdict { unknown_share: Some(unknown), ..nothing(text) }, None);
+            let verdict = Verdict { of_stages: true, ..no(Reason::CannotBeTold, text) };
+            return (Verdict { unknown_share: Some(unknown), ..verdict }, None);
         }
         if let Err(reason) = self.stands_out(MachineId(stage as u32), &shares) {
             return (nothing(format!("{name} is the slowest stage, but {reason}")), Some(stage));
@@ -245,6 +287,7 @@ impl Judge<'_> {
         );
         let verdict = Verdict {
             kind: VerdictKind::Bottleneck,
+            reason: None,
             machine: Some(machine),
             state: Some(state),
             share: Some(share),

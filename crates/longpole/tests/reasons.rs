@@ -1,0 +1,108 @@
+//! Why `report` names no bottleneck: because nothing stands out of what is known, or because too little is known.
+
+#[path = "support/schema.rs"]
+mod schema;
+#[path = "../../trace/tests/support/mod.rs"]
+mod support;
+
+use serde_json::Value;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use support::{Fake, Field, Kind};
+use tempfile::TempDir;
+
+/// The verdict, and the first line for people.
+fn verdict(trace: &Path) -> (Value, String) {
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_longpole"));
+        let output = command.env_remove("LONGPOLE_ROOT").arg("report").args(arguments).arg(trace).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let report: Value = serde_json::from_str(&run(&["--json"])).unwrap();
+    schema::check(&schema::schema("report"), &report);
+    (report["verdict"].clone(), run(&[]).lines().next().unwrap().to_owned())
+}
+
+/// Two machines take turns of equal length; each `every`th of their items is not in the log.
+fn turns(place: &TempDir, every: u64) -> std::path::PathBuf {
+    let mut text =
+        String::from("{\"t\":0,\"machine\":\"a\",\"state\":\"work\"}\n{\"t\":0,\"machine\":\"b\",\"blocked\":\"turn\",\"on\":\"to b\"}\n");
+    for n in 0..300u64 {
+        let (one, other) = if n % 2 == 0 { ("a", "b") } else { ("b", "a") };
+        let t = 10 * n + 10;
+        if n % every != every - 1 {
+            let _ = writeln!(text, "{{\"t\":{t},\"machine\":\"{one}\",\"put\":\"to {other}\"}}");
+        }
+        let _ = writeln!(text, "{{\"t\":{t},\"machine\":\"{one}\",\"blocked\":\"turn\",\"on\":\"to {one}\"}}");
+        let _ = writeln!(text, "{{\"t\":{t},\"machine\":\"{other}\",\"get\":\"to {other}\",\"state\":\"work\"}}");
+    }
+    text += "{\"t\":3010,\"end\":\"a\"}\n";
+    let path = place.path().join("turns.jsonl");
+    fs::write(&path, text).unwrap();
+    path
+}
+
+#[test]
+fn a_path_that_is_known_and_balanced_says_that_nothing_stands_out_and_a_torn_one_that_it_cannot_be_told() {
+    let place = TempDir::new().unwrap();
+    let (known, text) = verdict(&turns(&place, u64::MAX));
+    assert_eq!((&known["kind"], &known["reason"]), (&"nothing".into(), &"nothing_stands_out".into()), "{known}");
+    assert!(text.starts_with("Nothing stands out: "), "{text}");
+    let (torn, text) = verdict(&turns(&place, 3));
+    assert_eq!((&torn["kind"], &torn["reason"]), (&"nothing".into(), &"cannot_be_told".into()), "{torn}");
+    assert!(torn["unknown_share"].as_f64().unwrap() > 0.05, "{torn}");
+    assert!(
+        text.starts_with("No bottleneck can be told: ") && text.ends_with("; `longpole path` says which events would tell it."),
+        "{text}"
+    );
+}
+
+/// A source hands items to a sink, both work as long; the sink's ring is so small that of `lost` in ten its events are missing.
+fn rings(directory: &Path, lost: u64) {
+    let mut fake = Fake::new(directory);
+    let put = fake.class("queue_put:q", &[("count", Kind::U64)]);
+    let get = fake.class("queue_get:q", &[("count", Kind::U64)]);
+    let (begin, end) = (fake.class("span_begin:work", &[]), fake.class("span_end:work", &[]));
+    let mut source = fake.lane("source", "main", 10, 10);
+    for n in 0..2_000u64 {
+        source.event(n * 1_000, begin, &[]);
+        source.event(n * 1_000 + 900, end, &[]);
+        source.event(n * 1_000 + 950, put, &[Field::U64(1)]);
+    }
+    source.finish();
+    let mut sink = fake.lane("sink", "main", 20, 20);
+    let mut missing = 0;
+    for n in 0..2_000u64 {
+        if n / 100 % 10 < lost {
+            missing += 3;
+            continue;
+        }
+        if missing > 0 {
+            sink.packet();
+            sink.discarded += std::mem::take(&mut missing);
+        }
+        sink.event(n * 1_000 + 960, get, &[Field::U64(1)]);
+        sink.event(n * 1_000 + 970, begin, &[]);
+        sink.event(n * 1_000 + 1_900, end, &[]);
+    }
+    sink.finish();
+    fake.finish();
+    fake.describe(r#"{"host":"h","start_ns":5,"end_ns":6}"#);
+}
+
+#[test]
+fn where_rings_lose_much_nothing_is_said_to_be_balanced() {
+    let whole = TempDir::new().unwrap();
+    rings(whole.path(), 0);
+    let (known, text) = verdict(whole.path());
+    assert_eq!(known["reason"], "nothing_stands_out", "{text}");
+    let torn = TempDir::new().unwrap();
+    rings(torn.path(), 5);
+    let (verdict, text) = verdict(torn.path());
+    assert!(verdict["lost"].as_u64().unwrap() > 2_000, "{verdict}");
+    assert_eq!((&verdict["kind"], &verdict["reason"]), (&"nothing".into(), &"cannot_be_told".into()), "{verdict}");
+    assert!(text.starts_with("No bottleneck can be told: ") && text.contains("record again with --buffer 4MiB"), "{text}");
+}
