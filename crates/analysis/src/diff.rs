@@ -4,20 +4,22 @@
 //! the mean time of a call or span, of a queue's items per second. A change is told as certain where its interval leaves zero out, and as much is known of both
 //! sides as a verdict needs ([`known`]).
 
+mod conditions;
 mod known;
 
 use crate::change::Change;
 use crate::findings::Finding;
 use crate::latency::{Kind, Latency};
-use crate::lineage::Answer;
+use crate::lineage::path::queue_of_calls;
+use crate::lineage::{Answer, Row};
 use crate::queues::QueueAnswer;
 use crate::report::Inputs;
 use crate::text::{percent, place};
 use known::Doubts;
-use longpole_model::predicate::{Datum, Predicate};
 use serde::{Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
 
+pub use conditions::{can_be_asked, FUNCTIONS};
 pub use known::Known;
 
 /// Windows of a side.
@@ -38,8 +40,10 @@ pub struct Side {
     latency: BTreeMap<Timed, Times>,
     queues: BTreeMap<String, Rates>,
     findings: BTreeMap<(String, String), f64>,
-    /// States that occur, on the path or not, as `MACHINE::STATE`.
+    /// States that occur, on the path or not, as `MACHINE::STATE` and `CLASS::STATE`.
     seen: BTreeSet<String>,
+    /// Of each state on the path.
+    classes: BTreeMap<State, String>,
     /// Of a machine log, which tells of nothing but the path.
     path_only: bool,
     known: Known,
@@ -70,7 +74,9 @@ impl Side {
         self.known.contradictions = Some(answer.contradictions);
         (self.known.events, self.known.lost) = (answer.interactions, answer.lost);
         for row in &answer.criticality {
-            *self.shares.entry((place(&row.host, &row.machine), row.state.clone())).or_default() += row.share;
+            let name = (place(&row.host, &row.machine), row.state.clone());
+            self.classes.entry(name.clone()).or_insert_with(|| class(row).to_owned());
+            *self.shares.entry(name).or_default() += row.share;
         }
         let Some(path) = answer.segments.as_ref().filter(|_| length > 0) else { return };
         let bound = |window: usize| begin + (u128::from(length) * window as u128 / WINDOWS as u128) as u64;
@@ -98,7 +104,7 @@ impl Side {
         }
     }
 
-    /// What occurs, as `MACHINE::STATE`.
+    /// What occurs, as `MACHINE::STATE` and `CLASS::STATE`.
     pub fn seen(&mut self, names: BTreeSet<String>) {
         self.seen = names;
     }
@@ -196,6 +202,8 @@ pub struct StateChange {
     #[serde(flatten)]
     pub change: Change,
     pub certain: bool,
+    #[serde(skip)]
+    class: String,
 }
 
 /// The mean of a latency; the change is relative to the first.
@@ -279,6 +287,14 @@ pub fn diff(a: &Side, b: &Side, max_unknown: f64) -> Diff {
     }
 }
 
+/// As a report names it: that of a link is its queue.
+fn class(row: &Row) -> &str {
+    match row.class.as_str() {
+        "link" => queue_of_calls(&row.machine),
+        class => class,
+    }
+}
+
 fn states(a: &Side, b: &Side, may_be_certain: bool) -> Vec<StateChange> {
     let names: BTreeSet<&State> = a.shares.keys().chain(b.shares.keys()).collect();
     let mut out: Vec<StateChange> = names
@@ -287,7 +303,8 @@ fn states(a: &Side, b: &Side, may_be_certain: bool) -> Vec<StateChange> {
             let change = Change::weighted(&a.weighted(name), &b.weighted(name))?;
             let certain = may_be_certain && change.is_certain() && change.change.abs() >= LEAST_SHARE;
             let (machine, state) = name.clone();
-            Some(StateChange { machine, state, share_a: a.share(name), share_b: b.share(name), change, certain })
+            let class = b.classes.get(name).or(a.classes.get(name)).cloned().unwrap_or_default();
+            Some(StateChange { machine, state, share_a: a.share(name), share_b: b.share(name), change, certain, class })
         })
         .collect();
     out.sort_by(|x, y| y.certain.cmp(&x.certain).then(y.change.change.abs().total_cmp(&x.change.change.abs())));
@@ -426,97 +443,4 @@ fn half(change: Change) -> f64 {
 
 fn timed(line: &Latency) -> Timed {
     (line.kind, line.name.clone(), line.machine.clone())
-}
-
-/// What a condition may ask for, each with the name of its subject in parentheses.
-pub const FUNCTIONS: [(&str, &str); 7] = [
-    ("criticality", "MACHINE::STATE: the state's share of the second recording's critical path"),
-    ("more_critical", "MACHINE::STATE: by how much that share grew"),
-    ("mean", "NAME of a call or span: its mean time in the second recording, in ns"),
-    ("p99", "NAME: its 99th percentile in ns"),
-    ("slower", "NAME: by how much its mean grew, relative to the first"),
-    ("rate", "QUEUE: items per second"),
-    ("less_rate", "QUEUE: by how much they fell, relative to the first"),
-];
-
-/// The function and the subject of a name in a condition, `criticality("worker::parse")`. An error: it asks for what is not to be asked.
-fn asked(name: &str) -> Result<(&str, &str), String> {
-    let known = || FUNCTIONS.map(|(name, _)| name).join(", ");
-    let (function, subject) = match name.split_once("(\"") {
-        Some((function, rest)) => (function, rest.strip_suffix("\")")),
-        None => (name, None),
-    };
-    if !FUNCTIONS.iter().any(|(name, _)| *name == function) {
-        return Err(format!("there is no \"{function}\"; there are {}", known()));
-    }
-    match subject {
-        Some(subject) if !subject.is_empty() => Ok((function, subject)),
-        _ => Err(format!("{function} of what? {function}(\"NAME\") is how it is asked for")),
-    }
-}
-
-/// Whether a condition asks only for what there is to ask for, before any trace is read.
-pub fn can_be_asked(predicate: &Predicate) -> Result<(), String> {
-    if predicate.names().is_empty() {
-        return Err("it asks for nothing of the traces".to_owned());
-    }
-    predicate.names().iter().try_for_each(|name| asked(name).map(drop))
-}
-
-impl Diff {
-    /// What a name of a condition stands for; none: it does not occur in the second recording.
-    fn value(&self, name: &str) -> Result<Option<f64>, String> {
-        let (function, subject) = asked(name)?;
-        let state = || {
-            let named = |line: &&StateChange| format!("{}::{}", line.machine, line.state) == subject;
-            self.states.iter().find(named)
-        };
-        let latency = || self.latency.iter().filter(|line| line.name == subject).max_by_key(|line| line.count_b);
-        let queue = || self.queues.iter().find(|queue| queue.name == subject);
-        Ok(match function {
-            // A state that is not on the path has no share of it.
-            "criticality" => Some(state().map_or(0.0, |line| line.share_b)),
-            "more_critical" => Some(state().map_or(0.0, |line| line.change.change)),
-            "mean" => latency().and_then(|line| line.mean_b_ns),
-            "p99" => latency().and_then(|line| line.p99_b_ns).map(|ns| ns as f64),
-            "slower" => latency().and_then(|line| line.change).map(|change| change.change),
-            "rate" => queue().and_then(|queue| queue.items_per_s_b),
-            _ => queue().and_then(|queue| queue.change).map(|change| -change.change),
-        })
-    }
-
-    /// Notes which of the conditions hold. An error is a condition that could never hold: it asks for what occurs on neither side.
-    pub fn check(&mut self, conditions: &[(String, Predicate)]) -> Result<(), String> {
-        for (text, predicate) in conditions {
-            let mut values = Vec::new();
-            for name in predicate.names() {
-                self.occurs(name).map_err(|error| format!("--fail-if {text}: {error}"))?;
-                values.push((name.clone(), self.value(name)?));
-            }
-            if predicate.holds(|at| values.get(at).and_then(|(_, value)| *value).map_or(Datum::Unknown, Datum::Real)) {
-                self.failed.push(Failed { condition: text.clone(), values });
-            }
-        }
-        Ok(())
-    }
-
-    fn occurs(&self, name: &str) -> Result<(), String> {
-        let (function, subject) = asked(name)?;
-        let is_of_states = matches!(function, "criticality" | "more_critical");
-        if self.path_only && !is_of_states {
-            return Err(format!("{function}(…) cannot be told: queues and latencies are not compared for machine logs"));
-        }
-        if let (true, Some(why)) = (is_of_states, self.doubts.of_shares()) {
-            return Err(format!("{function}(…) cannot be told: {why}. {REMEDY}"));
-        }
-        let occurs = match function {
-            "criticality" | "more_critical" => self.seen.contains(subject),
-            "rate" | "less_rate" => self.queues.iter().any(|queue| queue.name == subject),
-            _ => self.latency.iter().any(|line| line.name == subject),
-        };
-        match occurs {
-            true => Ok(()),
-            false => Err(format!("there is no \"{subject}\" in either trace")),
-        }
-    }
 }

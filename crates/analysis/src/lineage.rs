@@ -14,7 +14,7 @@ mod answer;
 pub(crate) mod key;
 mod life;
 mod loom;
-mod path;
+pub(crate) mod path;
 mod profile;
 mod runs;
 mod segments;

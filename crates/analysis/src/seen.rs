@@ -1,6 +1,8 @@
 //! Which states and links occur at all, on the critical path or not: a condition may ask for one that never decides anything.
 
+use crate::lineage::path::queue_of_calls;
 use crate::lineage::steps::machine_of;
+use crate::standout::there_and_back;
 use crate::text::place;
 use longpole_model::hash::IdMap;
 use longpole_model::interaction::{Deed, Interaction, MachineId, QueueId, Vocabulary};
@@ -26,6 +28,8 @@ enum Mark {
 #[derive(Debug, Default)]
 pub struct Seen {
     marks: IdMap<Mark, ()>,
+    /// Of those that are not named like themselves.
+    classes: IdMap<MachineId, NameId>,
 }
 
 impl Seen {
@@ -33,6 +37,7 @@ impl Seen {
         let deed = interaction.deed;
         match deed {
             Deed::Declare { queue, .. } => return self.mark(Mark::Queue(queue)),
+            Deed::Class { machine, class } => drop(self.classes.insert(machine, class)),
             Deed::Now | Deed::End { .. } => return,
             Deed::State { machine, state } => self.mark(Mark::State(machine, state)),
             Deed::Block { machine, why, .. } => self.mark(Mark::Blocked(machine, why)),
@@ -57,19 +62,34 @@ impl Seen {
         self.marks.insert(mark, ());
     }
 
-    /// As `MACHINE::STATE`, with the host before it where there is one. `more`: what every machine may be in beside that.
+    /// As `MACHINE::STATE`, with the host before it where there is one, and as `CLASS::STATE`. `more`: what every machine may be in beside that.
     pub fn names(&self, vocabulary: &Vocabulary, more: &[&str]) -> BTreeSet<String> {
         let machine = |machine| place(vocabulary.host(machine), vocabulary.machine_name(machine));
         let queue = |queue: Option<QueueId>| queue.map_or("link", |queue| vocabulary.link_name(queue));
         let text = |name| vocabulary.names.text(name);
+        let class = |machine| self.classes.get(&machine).map_or_else(|| vocabulary.machine_name(machine), |&class| text(class));
         let mut names = BTreeSet::from(["link::wakeup".to_owned()]);
+        let mut both = |of, state: &str| {
+            names.insert(format!("{}::{state}", machine(of)));
+            names.insert(format!("{}::{state}", class(of)));
+        };
         for &mark in self.marks.keys() {
             match mark {
-                Mark::Machine(of) => names.extend(OF_ALL.iter().chain(more).map(|state| format!("{}::{state}", machine(of)))),
-                Mark::State(of, state) => drop(names.insert(format!("{}::{}", machine(of), text(state)))),
-                Mark::Blocked(of, why) => drop(names.insert(format!("{}::blocked:{}", machine(of), text(why)))),
-                Mark::Queue(of) => names.extend(OF_QUEUES.map(|state| format!("{}::{state}", queue(Some(of))))),
-                Mark::Link(of, link) => drop(names.insert(format!("{}::{}", queue(of), text(link)))),
+                Mark::Machine(of) => OF_ALL.iter().chain(more).for_each(|state| both(of, state)),
+                Mark::State(of, state) => both(of, text(state)),
+                Mark::Blocked(of, why) => both(of, &format!("blocked:{}", text(why))),
+                Mark::Queue(_) | Mark::Link(..) => {}
+            }
+        }
+        let mut both = |of, state: &str| {
+            let class = queue_of_calls(queue(of));
+            names.extend([queue(of), class, there_and_back(class)].map(|name| format!("{name}::{state}")));
+        };
+        for &mark in self.marks.keys() {
+            match mark {
+                Mark::Queue(of) => OF_QUEUES.iter().for_each(|state| both(Some(of), state)),
+                Mark::Link(of, link) => both(of, text(link)),
+                Mark::Machine(_) | Mark::State(..) | Mark::Blocked(..) => {}
             }
         }
         names

@@ -136,11 +136,12 @@ fn a_state_or_link_that_occurs_off_the_path_has_no_share_of_it() {
     ];
     fs::write(&path, lines.join("\n")).unwrap();
     let status = |condition: &str| diff(&path, &path, &["--fail-if", condition]).status.code();
-    for name in ["far/B::idle", "q::belt", "q::queued", "q::wire", "A::runnable", "A::interrupted", "A::UNKNOWN", "link::wakeup"] {
+    for name in ["far/B::idle", "B::idle", "q::belt", "q::queued", "q::wire", "A::runnable", "A::interrupted", "A::UNKNOWN", "link::wakeup"]
+    {
         assert_eq!(status(&format!("criticality(\"{name}\") > 0")), Some(0), "{name}");
     }
     assert_eq!(status("criticality(\"A::work\") > 0.9"), Some(3));
-    for name in ["A::idle", "B::idle", "q::belts", "C::run"] {
+    for name in ["A::idle", "near/B::idle", "q::belts", "C::run"] {
         assert_eq!(status(&format!("criticality(\"{name}\") > 0")), Some(1), "{name}");
     }
 }
@@ -193,4 +194,52 @@ fn a_range_that_holds_nothing_has_no_difference() {
     let output = diff(&log, &log, &["--begin", "+1s"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8(output.stderr).unwrap().contains("nothing lies in this range"));
+}
+
+#[test]
+fn a_condition_takes_the_names_of_the_report_and_an_unknown_one_is_told_with_the_nearest() {
+    let place = TempDir::new().unwrap();
+    let path = place.path().join("pool");
+    let mut text =
+        String::from("{\"t\":0,\"machine\":\"w1\",\"class\":\"w\",\"state\":\"work\"}\n{\"t\":0,\"machine\":\"w2\",\"class\":\"w\"}\n");
+    text += "{\"t\":0,\"machine\":\"w2\",\"blocked\":\"turn\"}\n";
+    for n in 0..60u64 {
+        let (one, other) = if n % 2 == 0 { ("w1", "w2") } else { ("w2", "w1") };
+        let t = 10 * n + 10;
+        let _ = writeln!(text, "{{\"t\":{t},\"machine\":\"{one}\",\"put\":\"rpc:ask:reply:{n}\"}}");
+        let _ = writeln!(text, "{{\"t\":{t},\"machine\":\"{one}\",\"blocked\":\"turn\"}}");
+        let _ = writeln!(text, "{{\"t\":{},\"machine\":\"{other}\",\"get\":\"rpc:ask:reply:{n}\",\"state\":\"work\"}}", t + 1);
+    }
+    text += "{\"t\":605,\"end\":\"w1\"}\n";
+    fs::write(&path, text).unwrap();
+    let report = Command::new(env!("CARGO_BIN_EXE_longpole")).args(["report", "--json"]).arg(&path).output().unwrap();
+    let report: Value = serde_json::from_slice(&report.stdout).unwrap();
+    let value = |name: &str| {
+        let failed = json(&path, &path, &["--fail-if", &format!("criticality(\"{name}\") >= 0")]);
+        failed["failed"][0]["values"][0][1].as_f64().unwrap_or_else(|| panic!("{name}: {failed}"))
+    };
+    let mut sums = std::collections::HashMap::<String, f64>::new();
+    for row in report["criticality"].as_array().unwrap() {
+        let [machine, class, state, share] = ["machine", "class", "state", "share"].map(|key| &row[key]);
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        assert!((value(&format!("{}::{}", text(machine), text(state))) - share.as_f64().unwrap()).abs() < 1e-9, "{row}");
+        if class != "link" {
+            *sums.entry(format!("{}::{}", text(class), text(state))).or_default() += share.as_f64().unwrap();
+        }
+    }
+    for (name, sum) in &sums {
+        assert!((value(name) - sum).abs() < 1e-9, "{name}");
+    }
+    for row in report["participation"]["rows"].as_array().unwrap() {
+        value(&format!("{}::{}", row["machine"].as_str().unwrap(), row["state"].as_str().unwrap()));
+    }
+    assert!((value("rpc:ask::queued") - 60.0 / 605.0).abs() < 1e-9, "there and back");
+    for (condition, near) in [
+        ("criticality(\"w1::wrok\") > 0", "there is no \"w1::wrok\" in either trace; the nearest: \"w1::work\""),
+        ("more_critical(\"v::work\") > 0", "the nearest: \"w::work\""),
+    ] {
+        let output = diff(&path, &path, &["--fail-if", condition]);
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(1) && told.contains(near), "{told}");
+    }
 }

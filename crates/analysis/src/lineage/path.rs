@@ -141,7 +141,7 @@ impl<N: Eq + Hash> Numbered<N> {
 }
 
 /// `rpc:X:reply:ID` is the `rpc:X:reply` of one call.
-fn queue_of_calls(queue: &str) -> &str {
+pub(crate) fn queue_of_calls(queue: &str) -> &str {
     match queue.strip_prefix("rpc:").and_then(|call| call.rfind(":reply:")) {
         Some(at) => &queue[.."rpc:".len() + at + ":reply".len()],
         None => queue,
