@@ -98,26 +98,28 @@ fn verbs(trace: &Trace) -> Vec<&'static str> {
 /// Loss, and the probes' own cost.
 pub fn footer(out: &mut (impl Write + ?Sized), pass: &Pass, trace: &Trace) -> io::Result<()> {
     let inputs = pass.inputs();
-    let cost = match trace.probe_cost_ns() {
-        Some(ns) if ns > 0.0 => format!("a probe costs {ns:.1} ns"),
-        _ => "probe cost not measured".to_owned(),
-    };
-    let lost = match (inputs.lost, inputs.uncounted_losses) {
+    let losses = |lost, gaps| match (lost, gaps) {
         (lost, 0) => format!("{} lost", number(lost)),
         (lost, gaps) => format!("{} lost and {} gaps that nobody counted", number(lost), number(gaps)),
     };
-    writeln!(out, "\n{} events, {lost}; {cost}", number(inputs.events))?;
-    match (inputs.kernel_lost, inputs.uncounted_kernel_losses) {
-        (0, 0) => {}
-        (lost, 0) => writeln!(out, "of the kernel's events, {} are lost", number(lost))?,
-        (lost, gaps) => writeln!(out, "of the kernel's events, {} are lost, and {} gaps nobody counted", number(lost), number(gaps))?,
-    }
     if inputs.events == 0 && inputs.kernel_events > 0 {
         let answers = match verbs(trace) {
             verbs if verbs.is_empty() => "longpole print shows them".to_owned(),
             verbs => format!("longpole {} answer from them", verbs.join(", ")),
         };
-        writeln!(out, "this recording holds the kernel's events only: {answers}")?;
+        let lost = losses(inputs.kernel_lost, inputs.uncounted_kernel_losses);
+        return writeln!(out, "\n{} kernel events, {lost}, and no probes: {answers}", number(inputs.kernel_events));
+    }
+    let cost = match trace.probe_cost_ns() {
+        Some(ns) if ns > 0.0 => format!("a probe costs {ns:.1} ns"),
+        _ => "probe cost not measured".to_owned(),
+    };
+    let lost = losses(inputs.lost, inputs.uncounted_losses);
+    writeln!(out, "\n{} events, {lost}; {cost}", number(inputs.events))?;
+    match (inputs.kernel_lost, inputs.uncounted_kernel_losses) {
+        (0, 0) => {}
+        (lost, 0) => writeln!(out, "of the kernel's events, {} are lost", number(lost))?,
+        (lost, gaps) => writeln!(out, "of the kernel's events, {} are lost, and {} gaps nobody counted", number(lost), number(gaps))?,
     }
     if inputs.other_names > 0 {
         let (events, most) = (number(inputs.other_names), number(MOST_NAMES as u64));

@@ -13,6 +13,7 @@ use longpole_analysis::kernel_facts::KernelFacts;
 use longpole_analysis::packet_loss::Places;
 use longpole_analysis::repeated::{Repeated, Run};
 use longpole_analysis::report::{Pass, Report};
+use longpole_analysis::text::place;
 use longpole_analysis::what_if::Scenario;
 use longpole_trace::Trace;
 use std::io::{self, Write};
@@ -195,7 +196,7 @@ fn head(out: &mut impl Write, report: &Report) -> io::Result<()> {
             predictions.iter().find(|it| it.change == text).and_then(|it| it.gain)
         };
         let gain = gain(owner).or_else(|| gain(&row.machine)).map_or_else(|| "-".to_owned(), signed);
-        let state = [format!("{}::{}", row.machine, row.state), percent(row.share)];
+        let state = [format!("{}::{}", place(&row.host, &row.machine), row.state), percent(row.share)];
         table.row(state.into_iter().chain(columns.cells(row)).chain([gain]));
     }
     table.print(out)?;
@@ -245,6 +246,10 @@ pub fn print(out: &mut impl Write, report: &Report) -> io::Result<()> {
     }
     head(out, report)?;
     findings(out, report)?;
+    if report.inputs.events == 0 && report.inputs.kernel_events > 0 {
+        // Both tell what probes say.
+        return Ok(());
+    }
     writeln!(out, "\nQUEUES")?;
     queues::print(out, &report.queues)?;
     writeln!(out)?;
