@@ -2,7 +2,7 @@
 //!
 //! It stands alone, without a script; what a box is too narrow to say stands in its title, which browsers show under the pointer.
 
-use crate::drawing::escaped;
+use crate::picture::escaped;
 use crate::table::{number, percent, plain};
 use std::collections::BTreeMap;
 use std::io::{self, Write};

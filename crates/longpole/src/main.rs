@@ -16,6 +16,7 @@ mod machine_log;
 mod overhead;
 mod packets;
 mod pass;
+mod picture;
 mod profiler;
 mod repeated;
 mod rules;
@@ -26,6 +27,7 @@ mod strip;
 mod table;
 mod verbs;
 mod waits;
+mod waits_drawing;
 
 use clap::{Parser, Subcommand};
 use std::io;

@@ -2,6 +2,7 @@
 
 use crate::interactions::Interactions;
 use crate::table::{duration, number, percent, plain, Table};
+use crate::waits_drawing::MOST_DRAWN;
 use longpole_analysis::waits::{Answer, End, EndKind, Knot, Waiter, Waits};
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -12,8 +13,6 @@ const MOST_ROWS: usize = 30;
 const MOST_ENDS: usize = 4;
 /// Machines of a knot that are named.
 const MOST_NAMED: usize = 6;
-/// Edges of a picture.
-const MOST_DRAWN: usize = 150;
 
 /// Who waits for whom in all of it.
 pub fn read(interactions: &mut Interactions) -> anyhow::Result<Answer> {

@@ -273,7 +273,17 @@ fn the_wait_graph_is_told_as_in_figure_4_of_wperf() {
     let said = text(&["graph", "--waits"], &[&case]);
     assert!(said.contains("disk 50.0 %, network 30.0 %, parser 20.0 %"), "{said}");
     assert!(text(&["graph", "--waits", "--format", "dot"], &[&case]).contains("n0 -> n1"));
-    assert_eq!(run(&["graph", "--waits", "--format", "svg"], &[&case]).status.code(), Some(2));
+    let svg = text(&["graph", "--waits", "--format", "svg"], &[&case]);
+    assert!(svg.starts_with("<svg xmlns") && svg.ends_with("</svg>\n"), "{svg}");
+    for edge in answer["edges"].as_array().unwrap() {
+        let [from, to] = ["from", "to"].map(|end| edge[end]["machine"].as_str().unwrap());
+        assert!(svg.contains(&format!("<title>{from} waits for {to}: blocked for ")), "{from} {to}: {svg}");
+    }
+    for knot in answer["knots"].as_array().unwrap() {
+        let name = knot["machines"][0]["machine"].as_str().unwrap();
+        let named = svg.lines().find(|line| line.contains(&format!("<title>{name}: waits "))).unwrap_or_else(|| panic!("{name}: {svg}"));
+        assert!(named.contains("#cc3d31"), "{named}");
+    }
     assert_eq!(run(&["graph", "--waits", "--machine", "user"], &[&case]).status.code(), Some(2));
 }
 

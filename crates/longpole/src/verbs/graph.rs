@@ -1,7 +1,7 @@
 //! `longpole graph`: the critical path folded, so that each state is there once.
 
 use crate::table::{duration, number, percent, plain, Table};
-use crate::{drawing, input::Input, interactions, waits, WrongUsage};
+use crate::{drawing, input::Input, interactions, waits, waits_drawing, WrongUsage};
 use anyhow::Context;
 use longpole_analysis::folded::{fold, Graph, Limits, Node, MOST};
 use longpole_analysis::lineage::{Answer, Mode, Options};
@@ -24,7 +24,8 @@ Examples:
   longpole graph --format svg -o path.svg simulation.jsonl    as a picture
   longpole graph --format dot simulation.jsonl | dot -Tpdf -o path.pdf
   longpole graph --json simulation.jsonl | jq '.nodes[0]'
-  longpole graph --waits                                      who waits for whom, and who holds back a system without an end")]
+  longpole graph --waits                                      who waits for whom, and who holds back a system without an end
+  longpole graph --waits --format svg -o waits.svg            the same as a picture")]
 pub struct Args {
     #[command(flatten)]
     input: Input,
@@ -121,9 +122,6 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 fn of_waits(args: &Args, format: Format) -> anyhow::Result<ExitCode> {
-    if format == Format::Svg {
-        return Err(WrongUsage("--waits has no SVG of its own: `longpole graph --waits --format dot | dot -Tsvg`".to_owned()).into());
-    }
     let answer = waits::read(&mut interactions::open(&args.input, "graphs are")?)?;
     to(args.output.as_deref(), |mut out| {
         match format {
@@ -132,7 +130,8 @@ fn of_waits(args: &Args, format: Format) -> anyhow::Result<ExitCode> {
                 writeln!(out)?;
             }
             Format::Dot => waits::dot(&mut out, &answer)?,
-            Format::Text | Format::Svg => waits::print(&mut out, &answer)?,
+            Format::Svg => waits_drawing::svg(&mut out, &answer)?,
+            Format::Text => waits::print(&mut out, &answer)?,
         }
         Ok(out.flush()?)
     })
