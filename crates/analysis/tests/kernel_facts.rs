@@ -313,17 +313,39 @@ fn missing_pages_are_found_on_the_path_of_a_thread_that_wants_many() {
     assert_eq!(faulting(20), None);
 }
 
-/// `t13` waits for its child `t12`, which works; `t11` works on CPU 0 and sends `signal` at 200; `outlived`: the child goes on after it.
+/// `t13` waits for its child `t12`, which works; `t11`, another child, works on CPU 0 and sends `signal` at 200; `outlived`: the child goes on after it.
 fn killing(by: &str, signal: i64, outlived: bool, asked: bool) -> String {
     let mut kernel = Kernel::new(2);
+    let process = [("tid", Val::I(13)), ("pid", Val::I(13)), ("name", text("t13")), ("status", Val::I(5)), ("cpu", Val::I(1))];
+    kernel.event(90, 0, "lttng_statedump_process_state", &process);
+    for child in [11, 12] {
+        let fork = [
+            ("parent_comm", text("t13")),
+            ("parent_tid", Val::I(13)),
+            ("child_comm", text(&linux_support::comm(child))),
+            ("child_tid", Val::I(i64::from(child))),
+            ("child_pid", Val::I(i64::from(child))),
+        ];
+        kernel.event(91, 1, "sched_process_fork", &fork);
+    }
     kernel.switch(100, 0, 0, 0, 11);
     kernel.switch(100, 1, 0, 0, 13);
     kernel.syscall(110, 1, "wait4", None);
     kernel.switch(120, 1, 13, BLOCKED, 12);
     kernel.syscall(130, 1, "getpid", None);
     kernel.syscall(131, 1, "getpid", Some(12));
+    let kill = |kernel: &mut Kernel, to: i64| kernel.event(200, 0, "syscall_entry_kill", &[("pid", Val::I(to)), ("sig", Val::I(signal))]);
+    if let Some(call) = by.strip_prefix("after ") {
+        kernel.event(140, 1, &format!("syscall_entry_{call}"), &[]);
+        kernel.syscall(141, 1, call, Some(12));
+    }
     match by {
-        "kill" => kernel.event(200, 0, "syscall_entry_kill", &[("pid", Val::I(12)), ("sig", Val::I(signal))]),
+        "kill" => kill(&mut kernel, 12),
+        "kill of the group" | "after setsid" | "after setpgid" => kill(&mut kernel, -13),
+        // As it lies in the register of an int.
+        "kill of the group, unsigned" => kill(&mut kernel, 0xffff_fff3),
+        "kill of the own group" => kill(&mut kernel, 0),
+        "kill of all" => kill(&mut kernel, -1),
         _ => kernel.event(200, 0, "signal_generate", &[("sig", Val::I(signal)), ("pid", Val::I(12))]),
     }
     if outlived {
@@ -345,21 +367,29 @@ fn killing(by: &str, signal: i64, outlived: bool, asked: bool) -> String {
 
 #[test]
 fn who_is_killed_at_work_has_its_end_from_the_killer() {
-    for by in ["kill", "signal_generate"] {
+    for by in ["kill", "kill of the group", "kill of the group, unsigned", "kill of the own group", "signal_generate"] {
         for signal in [9, 15] {
             let path = killing(by, signal, false, false);
-            let begin = if by == "kill" {
+            let begin = if by != "signal_generate" {
                 "100-200 t11::run, 200-220 link::signal, 220-230 t12::"
             } else {
                 "100-200 t11::run, 200-220 link::signal"
             };
-            assert!(path.starts_with(begin), "{by} {signal}: {path}");
+            assert!(path.contains(begin), "{by} {signal}: {path}");
         }
         // It has caught the signal, or exits by itself.
         for (signal, outlived, asked) in [(15, true, false), (15, false, true), (9, false, true), (17, false, false)] {
             let path = killing(by, signal, outlived, asked);
             assert!(!path.contains("t11") && !path.contains("signal"), "{by} {signal} {outlived} {asked}: {path}");
         }
+    }
+}
+
+#[test]
+fn who_has_left_the_group_is_not_killed_with_it() {
+    for by in ["after setsid", "after setpgid", "kill of all"] {
+        let path = killing(by, 9, false, false);
+        assert!(!path.contains("t11") && !path.contains("signal"), "{by}: {path}");
     }
 }
 

@@ -71,6 +71,7 @@ pub struct Linux {
     /// When the recording ended.
     online: Option<Cpus>,
     sets_mask: NameId,
+    set_group: [NameId; 2],
     pub(crate) last_ns: i64,
     /// Events of the kernel within the range.
     pub events: u64,
@@ -139,6 +140,7 @@ impl Linux {
     pub fn with_rules(rules: LinuxRules, hop_rules: HopRules, begin_ns: i64, end_ns: i64) -> Linux {
         let mut names = Names::default();
         let sets_mask = names.intern("sched_setaffinity");
+        let set_group = ["setpgid", "setsid"].map(|name| names.intern(name));
         let ways = numbers::Ways::new(&mut names);
         Linux {
             rules,
@@ -166,6 +168,7 @@ impl Linux {
             ways,
             online: None,
             sets_mask,
+            set_group,
             last_ns: i64::MIN,
             events: 0,
             switches: Count::default(),
@@ -329,6 +332,7 @@ impl Linux {
                 let leader = leader.or_else(|| process.and_then(of_process));
                 if let Some((from, to)) = family.zip(process) {
                     self.files.forked(from, to);
+                    self.born_in_group(from, to);
                 }
                 let id = self.thread(tid, name, true);
                 let thread = &mut self.threads[id.0 as usize];
@@ -436,11 +440,11 @@ impl Linux {
                 if name == self.sets_mask {
                     self.sets_mask(thread, arguments.about);
                 }
-                if let ("kill" | "tkill" | "tgkill", Some(to), Some(signal)) = (self.names.text(name), arguments.about, arguments.second) {
-                    // Groups of processes are sent to by numbers below 1.
-                    if let Some(tid) = i32::try_from(to).ok().filter(|&tid| tid > 0) {
-                        self.signalled(cpu, t_ns, tid, signal);
-                    }
+                if let (call @ ("kill" | "tkill" | "tgkill"), Some(to), Some(signal)) =
+                    (self.names.text(name), arguments.about, arguments.second)
+                {
+                    let takes_groups = call == "kill";
+                    self.asks_signal(cpu, t_ns, takes_groups, to, signal);
                 }
                 if self.covers(t_ns) {
                     watch.entered(thread, name, t_ns);
@@ -486,6 +490,9 @@ impl Linux {
         let process = thread.and_then(|thread| self.threads[thread.0 as usize].process);
         if let Some(process) = process {
             self.files.returned(process, call.name, &self.names, call.arguments, result);
+        }
+        if let Some(process) = process.filter(|_| result >= 0 && self.set_group.contains(&call.name)) {
+            self.sets_group(process, call.arguments);
         }
         if result >= 0 && call.name == self.sets_mask {
             self.allowed(thread, call.arguments.about, t_ns, watch);
