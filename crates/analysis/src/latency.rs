@@ -2,6 +2,7 @@
 
 use crate::histogram::{Histogram, Times};
 use crate::linux_account::Account;
+use crate::parts::Parts;
 use crate::samples::Samples;
 use crate::session::{Observer, Scene};
 use longpole_model::activity::{Outcome, State};
@@ -10,7 +11,7 @@ use longpole_model::names::NameId;
 use longpole_model::step::{MachineId, MarkKind, Op, Step};
 use longpole_trace::event::Loss;
 use serde::Serialize;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 
 /// Calls or objects in flight beyond this: the oldest is given up and counted.
 const MOST_IN_FLIGHT: usize = 1 << 16;
@@ -38,7 +39,7 @@ pub struct Latency {
     pub peer: Option<String>,
     #[serde(flatten)]
     pub times: Times,
-    pub parts: BTreeMap<&'static str, Part>,
+    pub parts: Parts,
 }
 
 impl Latency {
@@ -325,11 +326,11 @@ impl Latencies {
         let name = |at: u32| scene.system.names.text(NameId(at)).to_owned();
         let mut out = Vec::new();
         for (&(call, caller, callee), calls) in &self.calls {
-            let mut parts = BTreeMap::new();
+            let mut parts = Vec::new();
             if !calls.service.is_empty() {
-                parts.insert("dispatch", Part::Times(calls.dispatch.times()));
-                parts.insert("service", Part::Times(calls.service.times()));
-                parts.insert("return", Part::Times(calls.back.times()));
+                parts.push(("dispatch", Part::Times(calls.dispatch.times())));
+                parts.push(("service", Part::Times(calls.service.times())));
+                parts.push(("return", Part::Times(calls.back.times())));
             }
             out.push(Latency {
                 kind: Kind::Rpc,
@@ -337,11 +338,11 @@ impl Latencies {
                 machine: machine(caller),
                 peer: machine(callee),
                 times: calls.total.times(),
-                parts,
+                parts: parts.into_iter().collect(),
             });
         }
         for (&(thread, span), spans) in &self.spans {
-            let mut parts = BTreeMap::from([("self", Part::Times(spans.own.times())), ("depth", Part::Count(spans.deepest))]);
+            let mut parts = vec![("self", Part::Times(spans.own.times())), ("depth", Part::Count(spans.deepest))];
             if let Some(net) = &spans.net {
                 let kinds = [("net", &net.running), ("interrupted", &net.interrupted), ("runnable", &net.runnable)];
                 let others = [("blocked", &net.blocked), ("unknown", &net.unknown)];
@@ -353,11 +354,11 @@ impl Latencies {
                 machine: machine(thread),
                 peer: None,
                 times: spans.total.times(),
-                parts,
+                parts: parts.into_iter().collect(),
             });
         }
         for (&(context, sender, receiver), signals) in &self.signals {
-            let parts = BTreeMap::from([
+            let parts = Parts::from([
                 ("submits", Part::Count(signals.submits)),
                 ("merged", Part::Count(signals.merged)),
                 ("self_sent", Part::Count(signals.self_sent)),
@@ -378,7 +379,7 @@ impl Latencies {
                 machine: machine(thread),
                 peer: None,
                 times: times.times(),
-                parts: BTreeMap::new(),
+                parts: Parts::default(),
             });
         }
         for (&object, times) in &self.objects {
@@ -388,7 +389,7 @@ impl Latencies {
                 machine: None,
                 peer: None,
                 times: times.times(),
-                parts: BTreeMap::new(),
+                parts: Parts::default(),
             });
         }
         Latency::sort(&mut out);

@@ -41,6 +41,7 @@ pub mod packet_loss;
 pub mod packets;
 pub mod pairs;
 pub mod participation;
+pub mod parts;
 mod path_facts;
 mod pools;
 pub mod predicted;

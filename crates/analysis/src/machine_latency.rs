@@ -5,11 +5,12 @@
 //! took the call first and has not answered.
 
 use crate::latency::{Kind, Latency, Part};
+use crate::parts::Parts;
 use crate::samples::Samples;
 use crate::text;
 use longpole_model::interaction::{Deed, Interaction, MachineId, QueueId, Vocabulary};
 use longpole_model::names::NameId;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 
 /// Calls in flight of one name, or of one server: the oldest is given up.
 const MOST_IN_FLIGHT: usize = 1 << 16;
@@ -311,49 +312,50 @@ impl MachineLatency {
         let machine = |machine: MachineId| Some(place(vocabulary, machine));
         let times = |samples: &Samples| Part::Times(samples.times());
         let mut out = Vec::new();
-        for ((name, caller, server), calls) in &self.calls {
+        for ((name, caller, server), calls) in self.calls {
             out.push(Latency {
                 kind: Kind::Rpc,
-                name: self.names[*name as usize].clone(),
-                machine: machine(*caller),
-                peer: machine(*server),
+                name: self.names[name as usize].clone(),
+                machine: machine(caller),
+                peer: machine(server),
                 times: calls.total.times(),
-                parts: BTreeMap::from([
+                parts: Parts::from([
                     ("dispatch", times(&calls.dispatch)),
                     ("service", times(&calls.service)),
                     ("return", times(&calls.back)),
                 ]),
             });
         }
-        for ((state, of), stays) in &self.stays {
+        // What has been told needs no memory any more.
+        for ((state, of), stays) in self.stays {
             let kinds = [("self", &stays.total), ("net", &stays.net), ("interrupted", &stays.interrupted)];
             let others = [("runnable", &stays.runnable), ("blocked", &stays.blocked)];
             out.push(Latency {
                 kind: Kind::Span,
-                name: vocabulary.names.text(*state).to_owned(),
-                machine: machine(*of),
+                name: vocabulary.names.text(state).to_owned(),
+                machine: machine(of),
                 peer: None,
                 times: stays.total.times(),
                 parts: kinds.into_iter().chain(others).map(|(name, samples)| (name, times(samples))).collect(),
             });
         }
-        for ((queue, sender, receiver), signals) in &self.signals {
-            let context = vocabulary.link_name(*queue);
+        for ((queue, sender, receiver), signals) in self.signals {
+            let context = vocabulary.link_name(queue);
             out.push(Latency {
                 kind: Kind::Signal,
                 name: context.strip_prefix("signal:").unwrap_or(context).to_owned(),
-                machine: machine(*receiver),
-                peer: machine(*sender),
+                machine: machine(receiver),
+                peer: machine(sender),
                 times: signals.times.times(),
-                parts: BTreeMap::from([
+                parts: Parts::from([
                     ("submits", Part::Count(signals.submits)),
                     ("merged", Part::Count(signals.merged)),
                     ("self_sent", Part::Count(signals.self_sent)),
                 ]),
             });
         }
-        for (of, samples) in &self.activities {
-            let (name, parts) = (place(vocabulary, *of), BTreeMap::new());
+        for (of, samples) in self.activities {
+            let (name, parts) = (place(vocabulary, of), Parts::default());
             out.push(Latency { kind: Kind::Activity, machine: Some(name.clone()), name, peer: None, times: samples.times(), parts });
         }
         Latency::sort(&mut out);

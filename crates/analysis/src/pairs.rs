@@ -6,10 +6,11 @@
 use crate::histogram::Histogram;
 use crate::latency::{since, Kind, Latency};
 use crate::nearest::nearest;
+use crate::parts::Parts;
 use longpole_model::predicate::{Datum, Predicate, PredicateError};
 use longpole_model::value;
 use longpole_trace::event::{Catalogue, Class, ClassId, Event};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 
 const MOST_WAITING: usize = 1 << 16;
 
@@ -247,7 +248,7 @@ impl Pairs {
             machine: None,
             peer: None,
             times: times.times(),
-            parts: BTreeMap::new(),
+            parts: Parts::default(),
         };
         let mut out = vec![line(self.name.clone(), &self.times)];
         let mut keys: Vec<(&Key, &Histogram)> = self.per_key.iter().collect();

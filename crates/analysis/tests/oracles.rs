@@ -126,7 +126,7 @@ proptest! {
         let latency = pass.latency();
         let call = latency.iter().find(|line| line.kind == Kind::Rpc).unwrap();
         prop_assert_eq!((call.times.count, call.times.total_ns), (count, total as u64));
-        let parts = ["dispatch", "service", "return"].map(|part| match &call.parts[part] {
+        let parts = ["dispatch", "service", "return"].map(|part| match call.parts.get(part).unwrap() {
             longpole_analysis::latency::Part::Times(times) => times.total_ns,
             longpole_analysis::latency::Part::Count(_) => 0,
         });
