@@ -201,7 +201,8 @@ fn who_is_killed_at_work_was_not_waited_for_because_of_what_it_did() {
         return;
     }
     let of_one = "timeout 0.4 sh -c 'while :; do :; done'; true";
-    let of_a_group = "setsid sh -c 'while :; do :; done' & sleep 0.4; kill -TERM -- -$!; wait; true";
+    // It ends by itself, too, if nobody kills it.
+    let of_a_group = "setsid sh -c 'n=0; while [ $n -lt 9000000 ]; do n=$((n+1)); done' & sleep 0.4; env kill -TERM -- -$!; wait; true";
     [of_one, of_a_group].into_iter().for_each(killed_after_400_ms);
 }
 

@@ -127,7 +127,13 @@ fn of_one(input: &Input, path: &Path) -> anyhow::Result<Whole> {
     let mut critical = critical::read(&interactions, passed, lost + kernel_lost, model.as_ref().map(|model| (&facts, &model.linux)));
     let functions = match &mut critical {
         Ok(critical) if interactions.trace().is_some_and(stacks::are_in) => {
-            Some(sampled::functions(&input.of(path), &interactions, &mut critical.answer, stacks::gather)?.rows)
+            match sampled::functions(&input.of(path), &interactions, &mut critical.answer, stacks::gather) {
+                Ok(sampled) => Some(sampled.rows),
+                Err(error) => {
+                    eprintln!("longpole: note: without the functions of sampled stacks: {}", plain(format!("{error:#}")));
+                    None
+                }
+            }
         }
         _ => None,
     };
