@@ -1,13 +1,19 @@
 //! Who had the CPU while the critical path stood still because a thread waited for one.
 //!
 //! That wait is charged to the thread as a state of its own (`runnable`, `preempted`): it is no work of whoever ran meanwhile, who would have run anyway. But it is
-//! them that a reader has to look at. The path must be known before: this is a second reading of the trace, worth it only where such waits have a part of it.
+//! them that a reader has to look at. The path must be known before: so what is asked of is kept while the trace is read ([`turns`]), and gone through only where such
+//! waits have a part of it.
+
+mod turns;
+
+pub use turns::Turns;
 
 use crate::lineage::{Answer, Kind, Path};
 use crate::stays::{Kept, Stays};
 use longpole_model::causes::Seat;
+use longpole_model::hash::IdMap;
 use longpole_model::linux::Linux;
-use longpole_model::linux_watch::{Base, CpuId, Mode, Occupant, Wait, Watch};
+use longpole_model::linux_watch::{Base, CpuId, Occupant, Wait};
 use std::collections::HashMap;
 
 /// Below this share of the path nobody asks.
@@ -20,9 +26,9 @@ type Piece = (i64, i64, u32);
 pub struct Keepers {
     pieces: Vec<Piece>,
     /// Threads of each number of the path's.
-    threads: HashMap<u32, Vec<i32>>,
+    threads: IdMap<u32, Vec<i32>>,
     stays: Stays,
-    kept: HashMap<u32, Kept>,
+    kept: IdMap<u32, Kept>,
 }
 
 /// Whether that is a part of the path worth to be asked for.
@@ -35,12 +41,14 @@ impl Keepers {
     /// `seats` are those of the machines by name.
     pub fn new(path: &Path, seats: &HashMap<&str, Vec<Seat>>) -> Keepers {
         let mut keepers = Keepers::default();
-        for stretch in path.stretches().filter(|stretch| path.kind(stretch.of) == Kind::Runnable) {
-            let Some(known) = seats.get(path.machine(stretch.of)) else { continue };
-            keepers.threads.entry(stretch.of).or_insert_with(|| {
-                let tid = |seat: &Seat| if let Seat::Thread(tid) = seat { Some(*tid) } else { None };
-                known.iter().filter_map(tid).collect()
-            });
+        let tid = |seat: &Seat| if let Seat::Thread(tid) = seat { Some(*tid) } else { None };
+        let known: Vec<bool> = (0..path.kinds() as u32)
+            .map(|of| {
+                let seats = seats.get(path.machine(of)).filter(|_| path.kind(of) == Kind::Runnable);
+                seats.map(|seats| keepers.threads.insert(of, seats.iter().filter_map(tid).collect())).is_some()
+            })
+            .collect();
+        for stretch in path.stretches().filter(|stretch| known[stretch.of as usize]) {
             let at = |ns: u64| i64::try_from(ns).unwrap_or(i64::MAX);
             keepers.pieces.push((at(stretch.start), at(stretch.end), stretch.of));
         }
@@ -59,12 +67,12 @@ impl Keepers {
     }
 }
 
-impl Watch for Keepers {
-    fn occupied(&mut self, cpu: CpuId, by: Occupant, _base: Base, _mode: Mode, begin_ns: i64, end_ns: i64) {
+impl Keepers {
+    fn occupied(&mut self, cpu: CpuId, by: Occupant, begin_ns: i64, end_ns: i64) {
         self.stays.occupied(cpu, by, begin_ns, end_ns);
     }
 
-    fn claimed(&mut self, cpu: CpuId, base: Base, _ns: u64, _interrupts_ns: u64) {
+    fn claimed(&mut self, cpu: CpuId, base: Base) {
         self.stays.claimed(cpu, base);
     }
 

@@ -6,6 +6,7 @@ use crate::keepers;
 use crate::kept::{Keeper, Kept};
 use anyhow::{anyhow, bail, Context};
 use longpole_analysis::findings::{Rules, Scope};
+use longpole_analysis::keepers::Turns;
 use longpole_analysis::kernel_facts::{KernelFacts, OnPath};
 use longpole_analysis::lineage::{self, Answer, Lineage, Path};
 use longpole_analysis::participation::Participation;
@@ -14,10 +15,9 @@ use longpole_analysis::standout::{self, Beside};
 use longpole_analysis::verdict::Verdict;
 use longpole_analysis::waits::Waits;
 use longpole_analysis::what_if::{self, guess, propose, FullQueue, Prediction, Scenario};
-use longpole_model::causes::is_named_as_recorder;
+use longpole_model::causes::{is_named_as_recorder, Composer};
 use longpole_model::linux::Linux;
 use longpole_trace::{Catalogue, Item};
-use std::thread;
 
 /// Tokens in flight may take less than where nothing but predictions is asked for: the path remembers them, too.
 const MOST_BYTES: usize = 64 << 20;
@@ -34,19 +34,25 @@ pub struct Passed {
 }
 
 impl Passed {
-    /// Goes through them once, for the path and the waits at the same time; they are kept for what changes bring. `beside` gets each item of the
-    /// trace.
-    pub fn of(interactions: &mut Interactions, beside: impl FnMut(&Catalogue, &Item<'_>)) -> anyhow::Result<Passed> {
+    /// Goes through them once, for the path and the waits at the same time; they are kept for what changes bring. Each item of the trace goes through
+    /// `feed`.
+    pub fn of(interactions: &mut Interactions, feed: impl FnMut(Option<&mut Composer>, &Catalogue, &Item<'_>)) -> anyhow::Result<Passed> {
         let options = lineage::Options { segments: true, spill: Some(interactions::SPILL), ..lineage::Options::default() };
         let mut passed = Passed { lineage: Lineage::new(options), waits: Waits::default(), keeper: Keeper::default() };
-        following::follow(interactions, beside, &mut [&mut passed.lineage, &mut passed.waits, &mut passed.keeper])?;
+        following::follow_fed(interactions, feed, &mut [&mut passed.lineage, &mut passed.waits, &mut passed.keeper])?;
         Ok(passed)
     }
 }
 
 /// The path, what decides, and what changing that brings. `lost`: events that are missing in the trace.
-/// `kernel`: what the kernel's events tell beside that.
-pub fn read(interactions: &Interactions, passed: Passed, lost: u64, kernel: Option<(&KernelFacts, &Linux)>) -> anyhow::Result<Critical> {
+/// `kernel`: what the kernel's events tell beside that. `turns`: who had the CPUs.
+pub fn read(
+    interactions: &Interactions,
+    passed: Passed,
+    lost: u64,
+    kernel: Option<(&KernelFacts, &Linux)>,
+    turns: &Turns,
+) -> anyhow::Result<Critical> {
     let rules = Rules::built_in().context("a built-in rule file is wrong")?;
     let kept = passed.keeper.kept(interactions.vocabulary());
     let mut answer = interactions.path(passed.lineage)?;
@@ -59,19 +65,10 @@ pub fn read(interactions: &Interactions, passed: Passed, lost: u64, kernel: Opti
     let findings = Critical::findings(&participation, &waits, told, &rules);
     let in_vain = findings.iter().filter(|finding| matches!(finding.of, Scope::Held | Scope::Idle));
     let idle: Vec<_> = in_vain.map(|finding| (finding.subject.clone(), finding.share)).collect();
-    let question = keepers::question(interactions, &answer, &segments);
-    // One reads the trace once more, the other what was kept of it.
-    let (found, told) = thread::scope(|scope| {
-        let found = question.map(|question| scope.spawn(|| question.read()));
-        let told = verdict(interactions, &kept, (&answer, &segments), (&idle, &full), lost, &rules);
-        (found.map(|found| found.join()), told)
-    });
-    if let Some(found) = found {
-        found.unwrap_or_else(|_| Err(anyhow!("internal error: the second reading of the trace panicked")))?.tell(&segments, &mut answer);
-    }
-    let (verdict, predictions) = told?;
+    let (verdict, predictions) = verdict(interactions, &kept, (&answer, &segments), (&idle, &full), lost, &rules)?;
     let decides = standout::decides(&verdict, &rules.path);
     answer.segments = Some(segments);
+    keepers::tell(interactions, turns, &mut answer)?;
     Ok(Critical { verdict, decides, predictions, participation, findings, answer, cut_waits: waits.cut })
 }
 

@@ -3,13 +3,14 @@
 //! Composing them needs the trace, which is read where it was opened; who asks is told in a thread of its own, a block at a time. What was told is dropped when the
 //! last one is done with it, and whoever is slow holds up the others: memory does not grow with the trace.
 
-use crate::interactions::Interactions;
+use crate::interactions::{self, Feed, Interactions};
 use anyhow::anyhow;
 use longpole_analysis::lineage::Lineage;
 use longpole_analysis::seen::Seen;
 use longpole_analysis::waits::Waits;
 use longpole_analysis::what_if::WhatIf;
 use longpole_model::block::{Block, Told};
+use longpole_model::causes::Composer;
 use longpole_model::interaction::{Interaction, Vocabulary};
 use longpole_trace::{Catalogue, Item};
 use std::collections::VecDeque;
@@ -65,6 +66,19 @@ pub fn follow(
     mut beside: impl FnMut(&Catalogue, &Item<'_>),
     followers: &mut [&mut dyn Follower],
 ) -> anyhow::Result<()> {
+    let feed = |composer: Option<&mut Composer>, catalogue: &Catalogue, item: &Item<'_>| {
+        beside(catalogue, item);
+        interactions::alone(composer, catalogue, item);
+    };
+    follow_fed(interactions, feed, followers)
+}
+
+/// The same; all items go through `feed`, which gives them to the composer.
+pub fn follow_fed(
+    interactions: &mut Interactions,
+    mut feed: impl FnMut(Option<&mut Composer>, &Catalogue, &Item<'_>),
+    followers: &mut [&mut dyn Follower],
+) -> anyhow::Result<()> {
     thread::scope(|scope| {
         let (mut senders, mut threads) = (Vec::new(), Vec::new());
         for follower in followers {
@@ -72,7 +86,7 @@ pub fn follow(
             senders.push(sender);
             threads.push(scope.spawn(move || attend(*follower, &receiver)));
         }
-        let told = tell(interactions, &mut beside, |parcel| {
+        let told = tell(interactions, &mut feed, |parcel| {
             // One that is gone has panicked, and says so when it is joined.
             senders.iter().for_each(|sender| drop(sender.send(parcel.clone())));
         });
@@ -99,21 +113,17 @@ fn attend(follower: &mut dyn Follower, parcels: &Receiver<Arc<Parcel>>) {
     }
 }
 
-fn tell(
-    interactions: &mut Interactions,
-    beside: &mut dyn FnMut(&Catalogue, &Item<'_>),
-    mut send: impl FnMut(Arc<Parcel>),
-) -> anyhow::Result<()> {
+fn tell(interactions: &mut Interactions, feed: &mut Feed<'_>, mut send: impl FnMut(Arc<Parcel>)) -> anyhow::Result<()> {
     let (mut told, mut sent) = (Told::default(), Sent::default());
     interactions.note_renames();
     loop {
         let mut block = sent.returned().map_or_else(Block::with_room, Block::emptied);
-        let more = interactions.fill(&mut block, beside)?;
+        let more = interactions.fill(&mut block, feed)?;
         block.close(interactions.vocabulary(), &mut told);
         let until = interactions.until().filter(|_| !more);
         send(sent.add(Parcel { block, begin: interactions.range().begin, until }));
         if !more {
-            return interactions.rest(beside);
+            return interactions.rest(feed);
         }
     }
 }

@@ -12,19 +12,20 @@ use longpole_analysis::what_if::{self, WhatIf};
 use longpole_model::block::Block;
 use longpole_model::causes::{About, Composer, Seat, Told};
 use longpole_model::interaction::{Deed, Interaction, Vocabulary};
+use longpole_model::linux::Linux;
+use longpole_model::linux_watch::Watch;
 use longpole_model::machine_log::{Reader, Writer};
 use longpole_model::rules::Rules;
 use longpole_trace::{Catalogue, Item, Moment, Options as Part, Recording, Trace};
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Where a long path goes; the file has no name, so nothing of it stays, whatever ends us.
 pub const SPILL: Spill = Spill { make: tempfile::tempfile, from: 1 << 16 };
 
 pub struct Interactions {
-    path: PathBuf,
     shown: String,
     source: Source,
     part: Part,
@@ -54,6 +55,16 @@ struct Composed {
 pub struct Range {
     pub begin: Option<u64>,
     pub end: Option<u64>,
+}
+
+/// Gives an item of the trace to the composer, and to whoever listens beside it. No composer: nobody asks for what it would compose any more.
+pub type Feed<'a> = dyn FnMut(Option<&mut Composer>, &Catalogue, &Item<'_>) + 'a;
+
+/// Nobody listens beside it.
+pub fn alone(composer: Option<&mut Composer>, catalogue: &Catalogue, item: &Item<'_>) {
+    if let Some(composer) = composer {
+        composer.item(catalogue, item);
+    }
 }
 
 /// Of the one trace that was named. `what` is told of it, for who names several.
@@ -109,7 +120,7 @@ impl Interactions {
 
     fn new(path: &Path, source: Source, part: Part) -> Interactions {
         let shown = path.display().to_string();
-        Interactions { path: path.to_owned(), shown, source, part, range: None, over: false, cut: false, probe_ns: 0.0 }
+        Interactions { shown, source, part, range: None, over: false, cut: false, probe_ns: 0.0 }
     }
 
     /// Once more what was kept.
@@ -118,7 +129,6 @@ impl Interactions {
         let source = Source::Kept(kept.reader());
         let range = Some(Range { begin, end });
         Interactions {
-            path: self.path.clone(),
             shown: self.shown.clone(),
             source,
             part: Part::default(),
@@ -131,18 +141,18 @@ impl Interactions {
 
     /// The next one up to `--end`. Those before `--begin` come, too: they decide what machines do later.
     pub fn next(&mut self) -> anyhow::Result<Option<Interaction>> {
-        self.next_beside(&mut |_, _| {})
+        self.next_fed(&mut alone)
     }
 
-    /// As [`Interactions::next`]; `beside` gets the items of the trace that led to it.
+    /// As [`Interactions::next`]; the items of the trace that lead to it go through `feed`.
     #[inline(always)]
-    fn next_beside(&mut self, beside: &mut dyn FnMut(&Catalogue, &Item<'_>)) -> anyhow::Result<Option<Interaction>> {
+    fn next_fed(&mut self, feed: &mut Feed<'_>) -> anyhow::Result<Option<Interaction>> {
         if self.over {
             return Ok(None);
         }
         let next = match &mut self.source {
             Source::Log(reader) => reader.next_interaction().map_err(|error| anyhow!("{}: {error}", self.shown))?,
-            Source::Trace(composed) => composed.next(beside)?,
+            Source::Trace(composed) => composed.next(feed)?,
             Source::Kept(reader) => reader.next().with_context(|| format!("what {} said cannot be read again", self.shown))?,
         };
         let Some(interaction) = next else {
@@ -164,8 +174,8 @@ impl Interactions {
     }
 
     /// Fills the block with those that come next, as long as it has room. Whether there may be more.
-    pub fn fill(&mut self, block: &mut Block, beside: &mut dyn FnMut(&Catalogue, &Item<'_>)) -> anyhow::Result<bool> {
-        while let Some(interaction) = self.next_beside(beside)? {
+    pub fn fill(&mut self, block: &mut Block, feed: &mut Feed<'_>) -> anyhow::Result<bool> {
+        while let Some(interaction) = self.next_fed(feed)? {
             if !self.put(block, interaction) {
                 return Ok(true);
             }
@@ -192,11 +202,18 @@ impl Interactions {
     }
 
     /// What of the trace lies behind the last interaction that was asked for.
-    pub fn rest(&mut self, beside: &mut dyn FnMut(&Catalogue, &Item<'_>)) -> anyhow::Result<()> {
+    pub fn rest(&mut self, feed: &mut Feed<'_>) -> anyhow::Result<()> {
         if let Source::Trace(composed) = &mut self.source {
-            composed.rest(beside)?;
+            composed.rest(feed)?;
         }
         Ok(())
+    }
+
+    /// For who listened beside the composer: what is known only when nothing more comes.
+    pub fn finish_linux<W: Watch>(&mut self, watch: &mut W) {
+        if let Source::Trace(composed) = &mut self.source {
+            composed.composer.finish_linux(watch);
+        }
     }
 
     /// What the interactions of a trace cannot say of themselves, after the last of them.
@@ -223,11 +240,6 @@ impl Interactions {
         self.composer().map(|composer| composer.recorders().collect())
     }
 
-    /// Of what they are, and up to when.
-    pub fn place(&self) -> (&Path, Option<Moment>) {
-        (&self.path, self.part.end)
-    }
-
     /// Who composes them.
     pub fn composer(&self) -> Option<&Composer> {
         match &self.source {
@@ -244,11 +256,11 @@ impl Interactions {
         }
     }
 
-    /// The trace, for who has no more questions about machines.
-    pub fn into_trace(self) -> Option<Trace> {
+    /// The trace and the kernel's model, for who has no more questions about machines.
+    pub fn into_parts(self) -> Option<(Trace, Linux)> {
         match self.source {
             Source::Log(_) | Source::Kept(_) => None,
-            Source::Trace(composed) => Some(composed.trace),
+            Source::Trace(composed) => Some((composed.trace, composed.composer.into_linux())),
         }
     }
 
@@ -285,8 +297,19 @@ impl Interactions {
 
     /// The critical path.
     pub fn lineage(&mut self, options: Options) -> anyhow::Result<Answer> {
+        self.lineage_beside(options, &mut ())
+    }
+
+    /// The same; `watch` listens to the kernel's model.
+    pub fn lineage_beside<W: Watch>(&mut self, options: Options, watch: &mut W) -> anyhow::Result<Answer> {
         let mut lineage = Lineage::new(options);
-        following::follow(self, |_, _| {}, &mut [&mut lineage])?;
+        let feed = |composer: Option<&mut Composer>, catalogue: &Catalogue, item: &Item<'_>| {
+            if let Some(composer) = composer {
+                composer.item_beside(catalogue, item, watch);
+            }
+        };
+        following::follow_fed(self, feed, &mut [&mut lineage])?;
+        self.finish_linux(watch);
         self.path(lineage)
     }
 
@@ -363,7 +386,7 @@ impl Interactions {
 
 impl Composed {
     #[inline(always)]
-    fn next(&mut self, beside: &mut dyn FnMut(&Catalogue, &Item<'_>)) -> anyhow::Result<Option<Interaction>> {
+    fn next(&mut self, feed: &mut Feed<'_>) -> anyhow::Result<Option<Interaction>> {
         loop {
             if let Some(interaction) = self.composer.next_interaction() {
                 return Ok(Some(interaction));
@@ -372,19 +395,16 @@ impl Composed {
                 return Ok(None);
             }
             match self.trace.next_with_catalogue()? {
-                Some((item, catalogue)) => {
-                    beside(catalogue, &item);
-                    self.composer.item(catalogue, &item);
-                }
+                Some((item, catalogue)) => feed(Some(&mut self.composer), catalogue, &item),
                 None => self.finish(),
             }
         }
     }
 
-    fn rest(&mut self, beside: &mut dyn FnMut(&Catalogue, &Item<'_>)) -> anyhow::Result<()> {
+    fn rest(&mut self, feed: &mut Feed<'_>) -> anyhow::Result<()> {
         while !self.finished {
             match self.trace.next_with_catalogue()? {
-                Some((item, catalogue)) => beside(catalogue, &item),
+                Some((item, catalogue)) => feed(None, catalogue, &item),
                 None => self.finish(),
             }
         }

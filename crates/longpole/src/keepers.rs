@@ -1,67 +1,33 @@
-//! Who had the CPU while the path waited for one: a second reading of a recording whose path says that this matters.
+//! Who had the CPU while the path waited for one, where the path says that this matters.
 
-use crate::interactions::Interactions;
+use crate::interactions::{self, Interactions};
 use crate::table::{percent, plain};
-use crate::{input, machine_log};
 use anyhow::Context;
-use longpole_analysis::keepers::{self, Keepers};
+use longpole_analysis::keepers::{self, Keepers, Turns};
 use longpole_analysis::lineage::{Answer, Path as Segments, Row};
-use longpole_model::linux::Linux;
-use longpole_trace::{Item, Moment, Options};
-use std::path::Path;
 
-/// What a second reading is to find out.
-pub struct Question<'a> {
-    path: &'a Path,
-    end: Option<Moment>,
-    keepers: Keepers,
+/// To be told of the trace while it is read.
+pub fn turns() -> Turns {
+    Turns::new(interactions::SPILL)
 }
 
-/// What it found.
-pub struct Found {
-    keepers: Keepers,
-    linux: Linux,
+/// Who it was; none: it would tell nothing that matters.
+fn find(interactions: &Interactions, turns: &Turns, answer: &Answer, segments: &Segments) -> anyhow::Result<Option<Keepers>> {
+    let Some(composer) = interactions.composer().filter(|_| keepers::matter(answer)) else { return Ok(None) };
+    let mut found = Keepers::new(segments, &interactions.seats());
+    turns.tell(composer.linux(), &mut found).context("who had the CPUs cannot be read again")?;
+    Ok(Some(found))
 }
 
-/// None: it would tell nothing that matters.
-pub fn question<'a>(interactions: &'a Interactions, answer: &Answer, segments: &Segments) -> Option<Question<'a>> {
-    let (path, end) = interactions.place();
-    if !keepers::matter(answer) || machine_log::is_pipe(path) || interactions.trace().is_none() {
-        return None;
-    }
-    Some(Question { path, end, keepers: Keepers::new(segments, &interactions.seats()) })
-}
-
-impl Question<'_> {
-    pub fn read(self) -> anyhow::Result<Found> {
-        let Question { path, end, mut keepers } = self;
-        let mut trace = input::open(&[path.to_owned()], Options { end, ..Options::default() })?;
-        let mut linux = Linux::new(i64::MIN, i64::MAX).context("a built-in rule file is wrong")?;
-        while let Some((item, catalogue)) = trace.next_with_catalogue()? {
-            match &item {
-                Item::Event(event) => linux.event(catalogue, event, &mut keepers),
-                Item::Loss(loss) => linux.loss(catalogue, loss, &mut keepers),
-            }
-        }
-        linux.finish(&mut keepers);
-        Ok(Found { keepers, linux })
-    }
-}
-
-impl Found {
-    /// Told in the rows of the answer. What the trace does not tell stays unknown.
-    pub fn tell(&self, segments: &Segments, answer: &mut Answer) {
-        self.keepers.tell(&self.linux, segments, answer);
-    }
-}
-
-/// All of it, for who has nothing else to do meanwhile.
-pub fn tell(interactions: &Interactions, answer: &mut Answer) -> anyhow::Result<()> {
+/// Told in the rows of the answer. What the trace does not tell stays unknown.
+pub fn tell(interactions: &Interactions, turns: &Turns, answer: &mut Answer) -> anyhow::Result<()> {
     let Some(segments) = answer.segments.take() else { return Ok(()) };
-    let found = question(interactions, answer, &segments).map(Question::read).transpose();
-    let told = found.map(|found| found.iter().for_each(|found| found.tell(&segments, answer)));
+    let found = find(interactions, turns, answer, &segments);
+    if let (Ok(Some(found)), Some(composer)) = (&found, interactions.composer()) {
+        found.tell(composer.linux(), &segments, answer);
+    }
     answer.segments = Some(segments);
-    told
+    found.map(drop)
 }
 
 /// Waits with less of the path are not explained to people.

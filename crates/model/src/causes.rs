@@ -222,6 +222,16 @@ impl Composer {
         &self.linux
     }
 
+    /// Tells what is known only when nothing more comes: to be called after the last item, by who listened.
+    pub fn finish_linux<W: Watch>(&mut self, watch: &mut W) {
+        self.linux.finish(watch);
+    }
+
+    /// The kernel's model, for who has no more questions about machines.
+    pub fn into_linux(self) -> Linux {
+        self.linux
+    }
+
     /// The next interaction that is known by now.
     #[inline]
     pub fn next_interaction(&mut self) -> Option<Interaction> {
@@ -230,13 +240,18 @@ impl Composer {
 
     /// The next event or loss in the order of time.
     pub fn item(&mut self, catalogue: &Catalogue, item: &Item<'_>) {
+        self.item_beside(catalogue, item, &mut ());
+    }
+
+    /// The same; `watch` listens to the kernel's model, too, so that nobody needs a second one.
+    pub fn item_beside<W: Watch>(&mut self, catalogue: &Catalogue, item: &Item<'_>, watch: &mut W) {
         match item {
             Item::Event(event) => {
                 self.told.events += 1;
                 self.at(event.t_ns);
                 match catalogue.streams.get(event.stream.0 as usize).map(|stream| stream.kind) {
                     Some(StreamKind::Kernel) => {
-                        self.linux.event(catalogue, event, &mut self.heard);
+                        self.linux.event(catalogue, event, &mut (&mut self.heard, watch));
                         if let Some(cpu) = event.cpu {
                             self.close_contexts(cpu);
                             self.heed(catalogue);
@@ -265,7 +280,7 @@ impl Composer {
                     Some(events) => self.told.lost += events,
                     None => self.told.uncounted_losses += 1,
                 }
-                self.linux.loss(catalogue, loss, &mut self.heard);
+                self.linux.loss(catalogue, loss, &mut (&mut self.heard, watch));
                 self.close_all_contexts();
                 self.heed(catalogue);
                 if let Some(machine) = self.system.machine_of_stream(loss.stream) {

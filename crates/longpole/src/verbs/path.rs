@@ -102,9 +102,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         spill: Some(interactions::SPILL),
         ..Options::default()
     };
-    let mut answer = interactions.lineage(options)?;
+    let mut turns = keepers::turns();
+    let mut answer = interactions.lineage_beside(options, &mut turns)?;
     if !sampled {
-        keepers::tell(&interactions, &mut answer)?;
+        keepers::tell(&interactions, &turns, &mut answer)?;
     }
     if sampled {
         return sampled_stacks(&args.input, args.folded, args.flame.as_deref(), &interactions, &answer);

@@ -15,6 +15,7 @@ use longpole_analysis::repeated::{Repeated, Run};
 use longpole_analysis::report::{Pass, Report};
 use longpole_analysis::text::place;
 use longpole_analysis::what_if::Scenario;
+use longpole_model::causes::Composer;
 use longpole_trace::Trace;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -95,23 +96,34 @@ fn of_one(input: &Input, path: &Path) -> anyhow::Result<Whole> {
     let paths = [path.to_owned()];
     let mut interactions = interactions::of(path, input.options(), input.rules()?)?;
     let Some(trace) = interactions.trace() else {
-        let passed = Passed::of(&mut interactions, |_, _| {})?;
-        return Ok(Whole { report: Report::of_machines(critical::read(&interactions, passed, 0, None)?), from: None });
+        let passed = Passed::of(&mut interactions, interactions::alone)?;
+        let critical = critical::read(&interactions, passed, 0, None, &keepers::turns())?;
+        return Ok(Whole { report: Report::of_machines(critical), from: None });
     };
     let mut stages = Stages::new(input)?;
     let begin_ns = kernel::begin_ns(input, trace);
-    let mut model = (kernel::sources(&paths, trace) > 0).then(|| Model::of(input, trace)).transpose()?;
-    let (mut journeys, mut facts) = (Journeys::new(None), KernelFacts::default());
-    let passed = Passed::of(&mut interactions, |catalogue, item| {
-        let in_part = match &mut model {
-            Some(model) => {
-                let in_part = model.item(catalogue, item, &mut (&mut journeys, &mut facts));
-                facts.after(&model.linux);
-                in_part
+    let has_kernel = kernel::sources(&paths, trace) > 0;
+    // The composer's own model of the kernel knows no range.
+    let ranged = has_kernel && (input.begin.is_some() || input.end.is_some());
+    let mut model = ranged.then(|| Model::of(input, trace)).transpose()?;
+    let (mut journeys, mut facts, mut turns) = (Journeys::new(None), KernelFacts::default(), keepers::turns());
+    let passed = Passed::of(&mut interactions, |composer, catalogue, item| {
+        match (composer, &mut model) {
+            (Some(composer), None) => {
+                composer.item_beside(catalogue, item, &mut (&mut turns, &mut (&mut journeys, &mut facts)));
+                facts.after(composer.linux());
             }
-            None => kernel::time_of(item) >= begin_ns,
-        };
-        if in_part {
+            (composer, model) => {
+                if let Some(composer) = composer {
+                    composer.item_beside(catalogue, item, &mut turns);
+                }
+                if let Some(model) = model {
+                    model.item(catalogue, item, &mut (&mut journeys, &mut facts));
+                    facts.after(&model.linux);
+                }
+            }
+        }
+        if kernel::time_of(item) >= begin_ns {
             stages.pass.item(catalogue, item);
         }
     })?;
@@ -119,12 +131,19 @@ fn of_one(input: &Input, path: &Path) -> anyhow::Result<Whole> {
         let inputs = stages.pass.inputs();
         (inputs.lost, inputs.kernel_lost)
     };
-    if let Some(model) = &mut model {
-        model.linux.finish(&mut (&mut journeys, &mut facts));
-        facts.after(&model.linux);
+    match &mut model {
+        None => interactions.finish_linux(&mut (&mut turns, &mut (&mut journeys, &mut facts))),
+        Some(model) => {
+            interactions.finish_linux(&mut turns);
+            model.linux.finish(&mut (&mut journeys, &mut facts));
+        }
+    }
+    let linux = model.as_ref().map(|model| &model.linux).or(interactions.composer().map(Composer::linux)).filter(|_| has_kernel);
+    if let Some(linux) = linux {
+        facts.after(linux);
     }
     // A trace that tells nothing of who moves whom has a report all the same.
-    let mut critical = critical::read(&interactions, passed, lost + kernel_lost, model.as_ref().map(|model| (&facts, &model.linux)));
+    let mut critical = critical::read(&interactions, passed, lost + kernel_lost, linux.map(|linux| (&facts, linux)), &turns);
     let functions = match &mut critical {
         Ok(critical) if interactions.trace().is_some_and(stacks::are_in) => {
             match sampled::functions(&input.of(path), &interactions, &mut critical.answer, stacks::gather) {
@@ -137,15 +156,15 @@ fn of_one(input: &Input, path: &Path) -> anyhow::Result<Whole> {
         }
         _ => None,
     };
-    let Some(trace) = interactions.into_trace() else { bail!("internal error: the trace is gone") };
+    let Some((trace, linux)) = interactions.into_parts() else { bail!("internal error: the trace is gone") };
     let probe_cost_ns = trace.probe_cost_ns();
-    let trace = match model {
-        Some(Model { linux, .. }) => {
-            let kernel = Kernel::of(Reading { linux, trace }, journeys, &paths);
-            stages.heard_of(&kernel);
-            kernel.reading.trace
-        }
-        None => trace,
+    let trace = if has_kernel {
+        let linux = model.map_or(linux, |model| model.linux);
+        let kernel = Kernel::of(Reading { linux, trace }, journeys, &paths);
+        stages.heard_of(&kernel);
+        kernel.reading.trace
+    } else {
+        trace
     };
     let mut report = stages.pass.report(probe_cost_ns);
     match critical {
