@@ -13,6 +13,7 @@ use away::Away;
 use futexes::Futexes;
 use idle::Idle;
 use longpole_model::causes::Seat;
+use longpole_model::hash::IdMap;
 use longpole_model::linux::Linux;
 use longpole_model::linux_watch::{Base, Call, CpuId, Mode, Moment, Occupant, Start, ThreadId, Wait, Watch};
 use longpole_model::names::NameId;
@@ -28,7 +29,7 @@ pub struct KernelFacts {
     idle: Idle,
     away: Away,
     futexes: Futexes,
-    threads: HashMap<ThreadId, Exceptions>,
+    threads: IdMap<ThreadId, Exceptions>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -149,13 +150,13 @@ pub(crate) struct PathShares {
 impl OnPath {
     /// `seats` are those of the machines by name.
     pub fn new(path: &Path, (start, length): (u64, u64), seats: &HashMap<&str, Vec<Seat>>) -> OnPath {
-        let mut times: HashMap<u32, u64> = HashMap::new();
+        let mut times = vec![0u64; path.kinds()];
         for stretch in path.stretches().filter(|stretch| path.kind(stretch.of) != Kind::Link) {
-            *times.entry(stretch.of).or_default() += stretch.end - stretch.start;
+            times[stretch.of as usize] += stretch.end - stretch.start;
         }
         let mut out = OnPath { start_ns: start as i64, end_ns: start.saturating_add(length) as i64, ..OnPath::default() };
         let mut of_threads: HashMap<(i32, &str), u64> = HashMap::new();
-        for (of, ns) in times {
+        for (of, ns) in (0..).zip(times).filter(|&(_, ns)| ns > 0) {
             let (class, _) = path.class_and_state(of);
             let share = ns as f64 / length.max(1) as f64;
             let shares = out.shares.entry(class.to_owned()).or_default();

@@ -5,6 +5,7 @@
 
 use super::{heaviest, OnPath};
 use crate::findings::{Evidence, Facts, Scope};
+use longpole_model::hash::IdMap;
 use longpole_model::linux::Linux;
 use longpole_model::linux_watch::{Base, CpuId, ThreadId, Wait};
 use std::collections::{HashMap, VecDeque};
@@ -20,9 +21,9 @@ const REMEMBERED: usize = 1 << 12;
 pub(super) struct Idle {
     cpus: Vec<VecDeque<Stay>>,
     waits: Vec<Wait>,
-    threads: HashMap<ThreadId, Missed>,
+    threads: IdMap<ThreadId, Missed>,
     /// Ready to run, and nobody had the thread's own CPU.
-    held: HashMap<ThreadId, Missed>,
+    held: IdMap<ThreadId, Missed>,
 }
 
 /// Below the interrupts.
@@ -161,7 +162,7 @@ impl Idle {
         facts
     }
 
-    fn of_classes(scope: Scope, threads: &HashMap<ThreadId, Missed>, linux: &Linux, path: &OnPath) -> Vec<Facts> {
+    fn of_classes(scope: Scope, threads: &IdMap<ThreadId, Missed>, linux: &Linux, path: &OnPath) -> Vec<Facts> {
         let mut classes: HashMap<&str, Missed> = HashMap::new();
         for (id, of) in threads {
             if let Some(class) = path.class(linux, *id) {

@@ -46,7 +46,6 @@ pub struct Trail {
     spare: Option<Piece>,
     /// The time of each key in what was forgotten.
     totals: Totals,
-    piece: usize,
 }
 
 /// So many nodes, and a bit for each of their worlds.
@@ -82,7 +81,7 @@ impl Trail {
     pub fn new(worlds: usize) -> Trail {
         let words = worlds.div_ceil(64);
         let (pieces, spare, totals) = Default::default();
-        Trail { words, worlds, first: 1, next: 1, pieces, spare, totals, piece: PIECE }
+        Trail { words, worlds, first: 1, next: 1, pieces, spare, totals }
     }
 
     /// Time of a state, after the node.
@@ -112,7 +111,7 @@ impl Trail {
         let Node { before, other, ns, key, kind } = node;
         let kept = Kept { ns, before: back(before), other: back(other), key, kind };
         let piece = match self.pieces.back_mut() {
-            Some(piece) if piece.nodes.len() < self.piece => piece,
+            Some(piece) if piece.nodes.len() < PIECE => piece,
             _ => self.begin_piece(),
         };
         piece.nodes.push(kept);
@@ -126,20 +125,20 @@ impl Trail {
 
     #[cold]
     fn begin_piece(&mut self) -> &mut Piece {
-        let (room, words) = (self.piece, self.words);
-        let new = || Piece { nodes: Vec::with_capacity(room), bits: Vec::with_capacity(room * words) };
+        let words = self.words;
+        let new = || Piece { nodes: Vec::with_capacity(PIECE), bits: Vec::with_capacity(PIECE * words) };
         self.pieces.push_back(self.spare.take().unwrap_or_else(new));
         let last = self.pieces.len() - 1;
         &mut self.pieces[last]
     }
 
     pub fn is_due(&self) -> bool {
-        self.next - self.first >= 2 * self.piece as u64
+        self.next - self.first >= 2 * PIECE as u64
     }
 
     /// Forgets the older piece, after the way from `tip` through it was counted.
     pub fn forget(&mut self, tip: u64, rows: &[Row]) {
-        let until = self.first + self.piece as u64;
+        let until = self.first + PIECE as u64;
         let mut totals = std::mem::take(&mut self.totals);
         self.walk(tip, rows, until, &mut totals);
         self.totals = totals;
@@ -154,7 +153,7 @@ impl Trail {
     /// The node of this number, and the worlds of a word in which its other way was taken.
     fn node(&self, at: u64, word: usize) -> Option<(Node, u64)> {
         let index = at.checked_sub(self.first)? as usize;
-        let (piece, index) = (self.pieces.get(index / self.piece)?, index % self.piece);
+        let (piece, index) = (self.pieces.get(index / PIECE)?, index % PIECE);
         let &Kept { ns, before, other, key, kind } = piece.nodes.get(index)?;
         let number = |back: u32| if back == 0 { NONE } else { at - u64::from(back) };
         Some((Node { before: number(before), other: number(other), ns, key, kind }, piece.bits[index * self.words + word]))
@@ -175,17 +174,25 @@ impl Trail {
         for word in 0..self.words {
             let worlds = (self.worlds - word * 64).min(64);
             groups.push(Group { at: tip, worlds: u64::MAX >> (64 - worlds) });
-            while let Some(Group { at, worlds }) = groups.pop() {
-                let Some((node, others)) = self.node(at, word) else { continue };
-                let others = worlds & others;
-                let count = if node.kind == Kind::Meet { others } else { worlds };
-                if at < until && count != 0 {
-                    totals.add(&node, rows, (word * 64, count), self.worlds);
-                }
-                for (at, worlds) in [(node.before, worlds & !others), (node.other, others)] {
-                    if worlds != 0 && at >= self.first {
-                        join(&mut groups, Group { at, worlds });
+            while let Some(Group { mut at, worlds }) = groups.pop() {
+                while let Some((node, others)) = self.node(at, word) {
+                    let others = worlds & others;
+                    let count = if node.kind == Kind::Meet { others } else { worlds };
+                    if at < until && count != 0 {
+                        totals.add(&node, rows, (word * 64, count), self.worlds);
                     }
+                    // As long as nobody leaves the way and nobody comes to it, it is gone straight on.
+                    let on = if others == 0 { node.before } else { node.other };
+                    if (others == 0 || others == worlds) && groups.last().is_none_or(|group| group.at < on) {
+                        at = on;
+                        continue;
+                    }
+                    for (at, worlds) in [(node.before, worlds & !others), (node.other, others)] {
+                        if worlds != 0 && at >= self.first {
+                            join(&mut groups, Group { at, worlds });
+                        }
+                    }
+                    break;
                 }
             }
         }
