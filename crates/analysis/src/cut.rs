@@ -8,13 +8,16 @@ pub(crate) struct Cut {
     start: u64,
     length: u64,
     windows: usize,
-    /// The one that the last stretch ended in.
+    /// The one that the last stretch ended in, and where that ends.
     at: usize,
+    until: u64,
 }
 
 impl Cut {
     pub fn new(answer: &Answer, windows: usize) -> Cut {
-        Cut { start: answer.start_ns, length: answer.length_ns.max(1), windows, at: 0 }
+        let mut cut = Cut { start: answer.start_ns, length: answer.length_ns.max(1), windows, at: 0, until: 0 };
+        cut.until = cut.end(0);
+        cut
     }
 
     pub fn length(&self) -> u64 {
@@ -25,14 +28,24 @@ impl Cut {
         self.start + (u128::from(self.length) * window as u128 / self.windows as u128) as u64
     }
 
+    /// What lies behind all of them belongs to the last one.
+    fn end(&self, window: usize) -> u64 {
+        if window + 1 < self.windows {
+            self.bound(window + 1)
+        } else {
+            u64::MAX
+        }
+    }
+
     /// Adds the stretch's time to the windows in which it lies; stretches come in the order of time.
     pub fn add(&mut self, stretch: &Stretch, times: &mut [u64]) {
         let mut at = stretch.start;
         while at < stretch.end {
-            while self.at + 1 < self.windows && at >= self.bound(self.at + 1) {
+            while at >= self.until {
                 self.at += 1;
+                self.until = self.end(self.at);
             }
-            let end = if self.at + 1 < self.windows { stretch.end.min(self.bound(self.at + 1)) } else { stretch.end };
+            let end = stretch.end.min(self.until);
             times[self.at] += end - at;
             at = end;
         }

@@ -25,6 +25,8 @@ type Piece = (i64, i64, u32);
 #[derive(Debug, Default)]
 pub struct Keepers {
     pieces: Vec<Piece>,
+    /// The first that the last wait did not lie behind: waits come nearly in the order of time.
+    at: usize,
     /// Threads of each number of the path's.
     threads: IdMap<u32, Vec<i32>>,
     stays: Stays,
@@ -77,8 +79,13 @@ impl Keepers {
     }
 
     fn waited(&mut self, wait: &Wait) {
-        let first = self.pieces.partition_point(|&(_, end, _)| end <= wait.begin_ns);
-        for &(begin, end, of) in self.pieces[first..].iter().take_while(|&&(begin, ..)| begin < wait.end_ns) {
+        while self.at > 0 && self.pieces[self.at - 1].1 > wait.begin_ns {
+            self.at -= 1;
+        }
+        while self.pieces.get(self.at).is_some_and(|&(_, end, _)| end <= wait.begin_ns) {
+            self.at += 1;
+        }
+        for &(begin, end, of) in self.pieces[self.at..].iter().take_while(|&&(begin, ..)| begin < wait.end_ns) {
             if self.threads.get(&of).is_some_and(|threads| threads.contains(&wait.tid)) {
                 let kept = self.kept.entry(of).or_default();
                 self.stays.add(wait, begin.max(wait.begin_ns), end.min(wait.end_ns), kept);

@@ -1,9 +1,10 @@
 //! What each CPU did lately: who had it while somebody waited for it.
 
+use longpole_model::hash::IdMap;
 use longpole_model::linux::Linux;
 use longpole_model::linux_watch::{Base, CpuId, Occupant, Wait};
 use serde::Serialize;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 /// Who had a CPU that another one waited for.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -38,7 +39,7 @@ enum Keeping {
 /// Who kept somebody from a CPU, and for how long.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Kept {
-    by: HashMap<Keeping, u64>,
+    by: IdMap<Keeping, u64>,
     others_ns: u64,
 }
 

@@ -84,6 +84,10 @@ pub fn of(path: &Path, part: Part, rules: Rules) -> anyhow::Result<Interactions>
     Interactions::of_trace(path, part, rules)
 }
 
+fn unread(shown: &str) -> String {
+    format!("what {shown} said cannot be read again")
+}
+
 fn about(trace: &Trace) -> About {
     let told = |of: fn(&Recording) -> Option<i32>| trace.recordings().iter().find_map(of);
     // In a pid namespace of its own, it has another number in the kernel's events.
@@ -153,7 +157,7 @@ impl Interactions {
         let next = match &mut self.source {
             Source::Log(reader) => reader.next_interaction().map_err(|error| anyhow!("{}: {error}", self.shown))?,
             Source::Trace(composed) => composed.next(feed)?,
-            Source::Kept(reader) => reader.next().with_context(|| format!("what {} said cannot be read again", self.shown))?,
+            Source::Kept(reader) => reader.next().with_context(|| unread(&self.shown))?,
         };
         let Some(interaction) = next else {
             self.over = true;
@@ -330,15 +334,16 @@ impl Interactions {
     /// What changes would bring.
     pub fn what_if(mut self, options: what_if::Options) -> anyhow::Result<what_if::Answer> {
         let mut worlds = self.worlds(options);
-        if let Source::Kept(_) = self.source {
-            // It comes faster than a thread could pass it on.
-            while let Some(interaction) = self.next()? {
-                if let Some(begin) = self.range().begin {
-                    worlds.begin_at(begin);
-                }
-                worlds.interaction(self.vocabulary(), &interaction);
+        if let Source::Kept(reader) = &mut self.source {
+            // It comes faster than a thread could pass it on, and holds nothing behind the end that was asked for.
+            let Range { begin, end } = self.range.unwrap_or_default();
+            if let Some(begin) = begin {
+                worlds.begin_at(begin);
             }
-            if let Some(end) = self.until() {
+            while let Some(interaction) = reader.next().with_context(|| unread(&self.shown))? {
+                worlds.interaction(reader.vocabulary(), &interaction);
+            }
+            if let Some(end) = end {
                 worlds.until(end);
             }
         } else {

@@ -90,7 +90,7 @@ pub struct Composer {
     waits: waits::Waits,
     linux_names: Vec<Option<NameId>>,
     system_names: Vec<Option<NameId>>,
-    reasons: HashMap<Why, NameId>,
+    reasons: IdMap<Why, NameId>,
     ending: ending::Ending,
     seats: Vec<(MachineId, Seat)>,
 }
@@ -183,7 +183,7 @@ impl Composer {
             waits: waits::Waits::default(),
             linux_names: Vec::new(),
             system_names: Vec::new(),
-            reasons: HashMap::new(),
+            reasons: IdMap::default(),
             ending: ending::Ending::default(),
             seats: Vec::new(),
         }

@@ -214,7 +214,7 @@ mod tests {
         }
         // The path stands still while the second one waits.
         let pieces = (0..count).map(|turn| (turn * 100, turn * 100 + 100, 7)).collect();
-        let mut keepers = Keepers { pieces, threads: [(7, vec![2])].into(), ..Keepers::default() };
+        let mut keepers = Keepers { pieces, threads: [(7, vec![2])].into_iter().collect(), ..Keepers::default() };
         turns.tell(&linux, &mut keepers).unwrap();
         let kept = keepers.kept.into_iter().flat_map(|(_, kept)| kept.answer(&linux));
         kept.map(|kept| (kept.tid.unwrap() as u32, kept.ns)).collect()

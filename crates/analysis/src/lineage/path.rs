@@ -52,13 +52,17 @@ impl Path {
     }
 
     pub fn stretches(&self) -> impl Iterator<Item = Stretch> + '_ {
-        let mut pieces = self.pieces.pieces().map(|(key, start, end)| Stretch { of: self.same_as(key), start, end }).peekable();
+        let mut pieces = self.pieces.pieces().map(|(key, start, end)| Stretch { of: self.same_as(key), start, end });
+        let mut last = pieces.next();
         std::iter::from_fn(move || {
-            let mut stretch = pieces.next()?;
-            while let Some(next) = pieces.next_if(|next| next.of == stretch.of) {
-                stretch.end = next.end;
+            let mut stretch = last?;
+            loop {
+                last = pieces.next();
+                match last {
+                    Some(next) if next.of == stretch.of => stretch.end = next.end,
+                    _ => return Some(stretch),
+                }
             }
-            Some(stretch)
         })
     }
 
@@ -75,6 +79,7 @@ impl Path {
         self.names.iter().map(move |&[host, machine, _, state]| (text(host), text(machine), text(state)))
     }
 
+    #[inline]
     fn same_as(&self, key: u32) -> u32 {
         self.same.get(key as usize).copied().unwrap_or(key)
     }

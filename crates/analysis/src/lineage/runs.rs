@@ -96,22 +96,34 @@ pub struct Reading {
 }
 
 impl Reading {
+    #[inline]
     fn byte(&mut self) -> Option<u8> {
         if self.at == self.buffer.len() {
-            self.buffer.resize(CHUNK, 0);
-            let count = self.file.as_ref()?.read_at(&mut self.buffer, self.offset).unwrap_or(0);
-            self.buffer.truncate(count);
-            self.offset += count as u64;
-            self.at = 0;
+            self.fill()?;
         }
         let byte = *self.buffer.get(self.at)?;
         self.at += 1;
         Some(byte)
     }
 
+    #[cold]
+    fn fill(&mut self) -> Option<()> {
+        self.buffer.resize(CHUNK, 0);
+        let count = self.file.as_ref()?.read_at(&mut self.buffer, self.offset).unwrap_or(0);
+        self.buffer.truncate(count);
+        self.offset += count as u64;
+        self.at = 0;
+        Some(())
+    }
+
+    #[inline]
     fn number(&mut self) -> Option<u64> {
-        let mut number = 0;
-        for shift in (0..64).step_by(7) {
+        let first = self.byte()?;
+        if first < 0x80 {
+            return Some(first.into());
+        }
+        let mut number = u64::from(first & 0x7f);
+        for shift in (7..64).step_by(7) {
             let byte = self.byte()?;
             number |= u64::from(byte & 0x7f) << shift;
             if byte < 0x80 {
@@ -125,6 +137,7 @@ impl Reading {
 impl Iterator for Reading {
     type Item = Piece;
 
+    #[inline]
     fn next(&mut self) -> Option<Piece> {
         if self.now >= self.end {
             return None;

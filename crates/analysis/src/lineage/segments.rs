@@ -275,16 +275,6 @@ pub enum Part {
     Run { number: u32, start: u64, end: u64 },
 }
 
-impl Part {
-    fn pieces(self, runs: &Runs) -> impl Iterator<Item = Piece> {
-        let (piece, run): (_, Option<Reading>) = match self {
-            Part::Piece(piece) => (Some(piece), None),
-            Part::Run { number, start, end } => (None, Some(runs.read(number, start, end))),
-        };
-        piece.into_iter().chain(run.into_iter().flatten())
-    }
-}
-
 /// A lineage from its begin to its end.
 #[derive(Clone, Debug, Default)]
 pub struct Forward {
@@ -297,8 +287,36 @@ impl Forward {
         Forward { parts, runs }
     }
 
-    pub fn pieces(&self) -> impl Iterator<Item = Piece> + '_ {
-        self.parts.iter().flat_map(|part| part.pieces(&self.runs))
+    pub fn pieces(&self) -> Pieces<'_> {
+        Pieces { parts: self.parts.iter(), runs: &self.runs, run: None }
+    }
+}
+
+/// A walk along it.
+#[derive(Debug)]
+pub struct Pieces<'a> {
+    parts: std::slice::Iter<'a, Part>,
+    runs: &'a Runs,
+    run: Option<Reading>,
+}
+
+impl Iterator for Pieces<'_> {
+    type Item = Piece;
+
+    #[inline]
+    fn next(&mut self) -> Option<Piece> {
+        loop {
+            if let Some(piece) = self.run.as_mut().and_then(Iterator::next) {
+                return Some(piece);
+            }
+            match *self.parts.next()? {
+                Part::Piece(piece) => {
+                    self.run = None;
+                    return Some(piece);
+                }
+                Part::Run { number, start, end } => self.run = Some(self.runs.read(number, start, end)),
+            }
+        }
     }
 }
 
