@@ -195,7 +195,8 @@ mod tests {
     /// Of so many turns of two threads on one CPU, each of which waits while the other one has it.
     fn kept_by(count: i64, spill: Spill) -> Vec<(u32, u64)> {
         let (mut turns, mut linux) = (Turns::new(spill), Linux::new(i64::MIN, i64::MAX).unwrap());
-        linux.threads.extend((1..3).map(|tid| longpole_model::linux::Thread { tid, ..Default::default() }));
+        linux.threads.resize_with(2, Default::default);
+        (1..).zip(&mut linux.threads).for_each(|(tid, thread)| thread.tid = tid);
         let thread = |turn: i64| ThreadId((turn % 2) as u32);
         for turn in 0..count {
             let (begin_ns, end_ns, by) = (turn * 100, turn * 100 + 100, Occupant::Thread(thread(turn)));
