@@ -23,7 +23,7 @@ mod tree;
 mod window;
 mod words;
 
-pub use answer::{Answer, Contradiction, Inner, NoAnswer, Profiled, Row};
+pub use answer::{is_symbol, Answer, Contradiction, Inner, NoAnswer, Profiled, Row};
 pub use key::Kind;
 pub(crate) use path::Numbered;
 pub use path::{Path, Segment, Stretch};

@@ -6,6 +6,7 @@
 
 use crate::change::half_95;
 use crate::findings::{Evidence, Finding};
+use crate::lineage::is_symbol;
 use crate::predicted;
 use crate::report::{Inputs, Report};
 use crate::text::{number, percent};
@@ -235,16 +236,17 @@ fn criticality(runs: &[Run]) -> Option<Vec<Row>> {
             }
         })
         .collect();
-    // A profiler adds what bears one name in one program.
+    // A profiler adds what bears one name.
+    let symbol = |row: &Row| [if is_symbol(&row.state) { String::new() } else { row.class.clone() }, row.state.clone()];
     let mut profile: BTreeMap<[String; 2], f64> = BTreeMap::new();
     for row in &out {
         if let Some(share) = row.profile_share {
-            let known = profile.entry([row.class.clone(), row.state.clone()]).or_insert(0.0);
+            let known = profile.entry(symbol(row)).or_insert(0.0);
             *known = known.max(share);
         }
     }
     for row in &mut out {
-        let own = row.profile_share.and_then(|_| profile.get(&[row.class.clone(), row.state.clone()]));
+        let own = row.profile_share.and_then(|_| profile.get(&symbol(row)));
         row.profile_rank = own.map(|own| profile.values().filter(|share| *share > own).count() as u64 + 1);
     }
     out.sort_by(|a, b| b.share.total_cmp(&a.share));

@@ -89,7 +89,7 @@ fn many_ends_of_many_machines_cost_no_look_at_each_machine() {
     let (machines, ends) = (100_000, 100_000);
     let mut log = String::new();
     for at in 0..machines {
-        let _ = writeln!(log, "{{\"t\":0,\"machine\":\"m{at}\",\"class\":\"m\",\"state\":\"s{}\"}}", at % 3);
+        let _ = writeln!(log, "{{\"t\":0,\"machine\":\"m{at}\",\"state\":\"s{}\"}}", at % 3);
     }
     for at in 0..ends {
         let _ = writeln!(log, "{{\"t\":{at},\"end\":\"m0\"}}");
@@ -121,7 +121,7 @@ fn a_state_that_is_named_like_a_block_is_a_state() {
 fn the_times_of_many_machines_may_be_longer_than_any_time() {
     let mut log = String::new();
     for at in 0..4 {
-        let _ = writeln!(log, "{{\"t\":0,\"machine\":\"m{at}\",\"class\":\"m\",\"state\":\"s{}\"}}", at / 3);
+        let _ = writeln!(log, "{{\"t\":0,\"machine\":\"m{at}\",\"state\":\"s{}\"}}", at / 3);
     }
     let _ = writeln!(log, "{{\"t\":{},\"end\":\"m0\"}}", i64::MAX);
     let answer = with(Options::default(), &log);

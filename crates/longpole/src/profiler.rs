@@ -142,5 +142,8 @@ fn called(row: &CriticalFunction) -> String {
 }
 
 fn state(it: &Profiled) -> String {
-    format!("{}::{}", it.class, it.state)
+    match &it.class {
+        Some(class) => format!("{class}::{}", it.state),
+        None => it.state.clone(),
+    }
 }

@@ -15,12 +15,12 @@ fn text(place: &Place, arguments: &[&str], trace: &Path) -> String {
     String::from_utf8(ok(place.longpole(arguments).arg(trace).output().unwrap()).stdout).unwrap()
 }
 
-/// Two workers of a class take turns with one of another; each says `run`, and a third computes beside them.
+/// Two workers of a class take turns with one of another, each in a state that bears no name of its own, and a third computes beside them.
 fn log(place: &Place) -> std::path::PathBuf {
     let mut lines = String::new();
     let mut line = |text: String| lines += &format!("{text}\n");
     for (machine, class) in [("w1", "worker"), ("w2", "worker"), ("s", "server"), ("hot", "decoy")] {
-        line(format!(r#"{{"t":0,"machine":"{machine}","class":"{class}","state":"run"}}"#));
+        line(format!(r#"{{"t":0,"machine":"{machine}","class":"{class}","state":"user"}}"#));
     }
     line(r#"{"t":0,"machine":"s","blocked":"idle"}"#.to_owned());
     for n in 0..100 {
@@ -39,7 +39,7 @@ fn log(place: &Place) -> std::path::PathBuf {
 }
 
 #[test]
-fn states_of_one_name_are_ranked_apart_by_class_and_together_within_one() {
+fn what_has_no_name_of_its_own_is_ranked_by_class() {
     let place = Place::new();
     let log = log(&place);
     for verb in ["path", "report"] {
@@ -47,7 +47,7 @@ fn states_of_one_name_are_ranked_apart_by_class_and_together_within_one() {
         schema::check(&schema::schema(verb), &answer);
         let row = |machine: &str| {
             let rows = answer["criticality"].as_array().unwrap();
-            let row = rows.iter().find(|row| row["machine"] == machine && row["state"] == "run").unwrap_or_else(|| panic!("{rows:#?}"));
+            let row = rows.iter().find(|row| row["machine"] == machine && row["state"] == "user").unwrap_or_else(|| panic!("{rows:#?}"));
             (row["profile_rank"].as_u64().unwrap(), row["profile_share"].as_f64().unwrap(), row["share"].as_f64().unwrap())
         };
         // Of running time: both workers 3,000 + 10,000, the decoy 10,000, the server 7,000.
@@ -59,16 +59,16 @@ fn states_of_one_name_are_ranked_apart_by_class_and_together_within_one() {
     }
     let text = text(&place, &["report"], &log);
     assert!(
-        text.contains("A profiler would point to worker::run (43.3 % of the running time), which has 30.0 % of the critical path.\n"),
+        text.contains("A profiler would point to worker::user (43.3 % of the running time), which has 30.0 % of the critical path.\n"),
         "{text}"
     );
     assert!(
         text.contains(
-            "critical, but further down in a profile: server::run (70.0 % of the path, rank 3 with 23.3 % of the running time)\n"
+            "critical, but further down in a profile: server::user (70.0 % of the path, rank 3 with 23.3 % of the running time)\n"
         ),
         "{text}"
     );
-    assert!(text.contains("busy, but hardly critical: decoy::run (33.3 % of the running time, 0.0 % of the path)\n"), "{text}");
+    assert!(text.contains("busy, but hardly critical: decoy::user (33.3 % of the running time, 0.0 % of the path)\n"), "{text}");
 }
 
 #[test]

@@ -28,7 +28,7 @@ pub struct Row {
     /// Its time on the path, and the share of it.
     pub ns: u64,
     pub share: f64,
-    /// Where a profiler puts the state by its running time over all machines of its class; 1, 2, 2, 4. None for what is no code.
+    /// Where a profiler puts the state by its running time over all machines ([`is_symbol`]); 1, 2, 2, 4. None for what is no code.
     pub profile_rank: Option<u64>,
     pub profile_share: Option<f64>,
     /// How much earlier than needed what this state took was there, at least. None where it took nothing without waiting.
@@ -41,10 +41,11 @@ pub struct Row {
     pub function: Option<Top>,
 }
 
-/// A state of a class as a profiler sees it, and what it is on the path.
+/// A state as a profiler sees it, and what it is on the path.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profiled {
-    pub class: String,
+    /// None: of several.
+    pub class: Option<String>,
     pub state: String,
     pub profile_share: f64,
     pub path_share: f64,
@@ -74,10 +75,10 @@ pub struct Answer {
     /// None where they were not asked for.
     pub segments: Option<Path>,
     pub criticality: Vec<Row>,
-    /// Where a profiler would look: states by their running time over all machines of their class, the largest first.
+    /// Where a profiler would look: states by their running time over all machines, the largest first.
     #[serde(skip)]
     pub profile: Vec<Profiled>,
-    /// The same, with the time of each.
+    /// The same told apart by class.
     #[serde(rename = "profile")]
     pub busy: Vec<Busy>,
     pub contradictions: u64,
@@ -213,8 +214,9 @@ impl Lineage {
 
     /// Rows of the path by time, those of the same words as one; and where a profiler would look.
     fn rows(&self, profile: &HashMap<u32, u64>, called: &Called<'_>, code: &Code, length: u64) -> (Vec<Row>, Vec<Profiled>) {
-        let mut sorted: Vec<u128> = code.of.values().copied().collect();
+        let mut sorted: Vec<u128> = code.symbols.values().copied().collect();
         sorted.sort_unstable();
+        let symbol = |class: u32, state: u32| symbol(called.dictionary, class, state);
         let mut on: HashMap<Name, (u64, bool, Slack)> = HashMap::new();
         let keys: Vec<&Key> = self.keys.iter().collect();
         for (&key, &ns) in profile.iter().filter(|(_, &ns)| ns > 0) {
@@ -226,10 +228,10 @@ impl Lineage {
         }
         let mut on_path: HashMap<(u32, u32), f64> = HashMap::new();
         for (&[_, _, class, state], &(ns, ..)) in on.iter().filter(|(_, (_, runs, _))| *runs) {
-            *on_path.entry((class, state)).or_default() += ns as f64 / length as f64;
+            *on_path.entry(symbol(class, state)).or_default() += ns as f64 / length as f64;
         }
         let told = |(name, (ns, runs, slack)): (Name, (u64, bool, Slack))| {
-            let total = code.of.get(&(name[2], name[3])).copied().filter(|_| runs);
+            let total = code.symbols.get(&symbol(name[2], name[3])).copied().filter(|_| runs);
             let [host, machine, class, state] = name.map(|word| called.dictionary.text(word).to_owned());
             Row {
                 host,
@@ -249,41 +251,55 @@ impl Lineage {
         let mut rows: Vec<Row> = on.into_iter().map(told).collect();
         let by_name = |a: &Row, b: &Row| (&a.host, &a.machine, &a.class, &a.state).cmp(&(&b.host, &b.machine, &b.class, &b.state));
         rows.sort_by(|a, b| b.ns.cmp(&a.ns).then_with(|| by_name(a, b)));
-        let profiled = code.first(called.dictionary).into_iter().map(|((class, state), ns)| Profiled {
-            class: called.dictionary.text(class).to_owned(),
-            state: called.dictionary.text(state).to_owned(),
+        let profiled = first(&code.symbols, called.dictionary).into_iter().map(|(of, ns)| Profiled {
+            class: code.class(of).map(|class| called.dictionary.text(class).to_owned()),
+            state: called.dictionary.text(of.1).to_owned(),
             profile_share: ns as f64 / code.all as f64,
-            path_share: on_path.get(&(class, state)).copied().unwrap_or(0.0),
+            path_share: on_path.get(&of).copied().unwrap_or(0.0),
         });
         (rows, profiled.collect())
     }
 }
 
-/// Running time over all machines by class and state, as a profiler that tells programs and functions apart counts it. The times of all machines
-/// together are no time on any clock.
+/// Whether the state has a name of its own, so that a profiler adds up what bears it anywhere. Else it is whatever code of its program.
+pub fn is_symbol(state: &str) -> bool {
+    !matches!(state, "user" | "kernel")
+}
+
+/// Class and state.
+type Of = (u32, u32);
+
+/// Of every class.
+const ANY: u32 = u32::MAX;
+
+/// Under which it stands in a profile.
+fn symbol(dictionary: &Dictionary, class: u32, state: u32) -> Of {
+    (if is_symbol(dictionary.text(state)) { ANY } else { class }, state)
+}
+
+/// Running time over all machines. The times of all of them together are no time on any clock.
 struct Code {
-    of: HashMap<(u32, u32), u128>,
+    of: HashMap<Of, u128>,
+    symbols: HashMap<Of, u128>,
     all: u128,
 }
 
 impl Code {
     fn new(keys: &Keys, called: &Called<'_>) -> Code {
-        let mut of: HashMap<(u32, u32), u128> = HashMap::new();
+        let (mut of, mut symbols): (HashMap<Of, u128>, HashMap<Of, u128>) = Default::default();
         for (key, &[_, _, class, state], ns) in called.each(keys) {
             if ns > 0 && is_code(key, called.dictionary.text(state)) {
                 *of.entry((class, state)).or_default() += u128::from(ns);
+                *symbols.entry(symbol(called.dictionary, class, state)).or_default() += u128::from(ns);
             }
         }
-        Code { all: of.values().sum(), of }
+        Code { all: of.values().sum(), of, symbols }
     }
 
-    /// The most time first.
-    fn first(&self, dictionary: &Dictionary) -> Vec<((u32, u32), u128)> {
-        let mut first: Vec<_> = self.of.iter().map(|(&of, &ns)| (of, ns)).collect();
-        let name = |(class, state): (u32, u32)| (dictionary.text(class), dictionary.text(state));
-        first.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| name(a.0).cmp(&name(b.0))));
-        first.truncate(MOST_PROFILED);
-        first
+    /// The only one that has it.
+    fn class(&self, (class, state): Of) -> Option<u32> {
+        let mut classes = self.of.keys().filter(|of| of.1 == state && (class == ANY || class == of.0));
+        classes.next().filter(|_| classes.next().is_none()).map(|of| of.0)
     }
 
     fn busy(&self, dictionary: &Dictionary) -> Vec<Busy> {
@@ -293,47 +309,17 @@ impl Code {
             ns: u64::try_from(ns).unwrap_or(u64::MAX),
             share: ns as f64 / self.all as f64,
         };
-        self.first(dictionary).into_iter().map(told).collect()
+        first(&self.of, dictionary).into_iter().map(told).collect()
     }
 }
 
-/// Keys by their names, with their time over all machines.
-struct Called<'a> {
-    dictionary: &'a Dictionary,
-    names: &'a [Name],
-    totals: &'a [u64],
-}
-
-impl<'a> Called<'a> {
-    fn each<'k>(&'k self, keys: &'k Keys) -> impl Iterator<Item = (&'k Key, &'a Name, u64)> + 'k {
-        keys.iter().zip(self.names).zip(self.totals).map(|((key, name), &ns)| (key, name, ns))
-    }
-}
-
-/// States of which a profiler's user would look at.
-const MOST_PROFILED: usize = 20;
-
-fn full_name(vocabulary: &Vocabulary, machine: MachineId) -> String {
-    let name = vocabulary.machine_name(machine);
-    match vocabulary.host(machine) {
-        "" => format!("{name} on no host"),
-        host => format!("{host}/{name}"),
-    }
-}
-
-fn conserved(length: u64, counted: u64) -> Result<(), NoAnswer> {
-    match length == counted {
-        true => Ok(()),
-        false => Err(NoAnswer::NotConserved { length, counted }),
-    }
-}
-
-/// A state that somebody named like one of ours is not ours; a link is, which is how a loss is told.
-fn is_unknown(key: &Key, state: &str) -> bool {
-    match key {
-        Key::Link { .. } => state == "UNKNOWN",
-        Key::State { state, .. } => matches!(state, State::Unknown | State::Blocked(_)),
-    }
+/// The most time first.
+fn first(times: &HashMap<Of, u128>, dictionary: &Dictionary) -> Vec<(Of, u128)> {
+    let mut first: Vec<_> = times.iter().map(|(&of, &ns)| (of, ns)).collect();
+    let name = |(class, state): Of| (if class == ANY { "" } else { dictionary.text(class) }, dictionary.text(state));
+    first.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| name(a.0).cmp(&name(b.0))));
+    first.truncate(MOST_PROFILED);
+    first
 }
 
 /// Whether a profiler could see it: what waits, for a cause or for a CPU, does not run.
