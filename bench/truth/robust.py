@@ -3,7 +3,7 @@
 
     bench/truth/robust.py [NAME…] [--seed N] [--seeds COUNT] [--json FILE]
 
-Per kind and strength of damage, over all scenarios, controls and seeds: how many verdicts are right, how many are "nothing" where something is, and how many are
+Per kind and strength of damage, over all scenarios, controls and seeds: how many verdicts are right, how many say that no bottleneck can be told, how many that nothing stands out where something does, and how many are
 wrong: with a warning (contradictions, negative links, ignored wake-ups, more unknown than the bar), without one but within the error of the second, and confident.
 Lines are left out at random (never the last), or one host's clock, or that of a third of the machines where there is one host only, is set wrong and the
 log is put into the order of the wrong times, as a recorder would have.
@@ -22,7 +22,7 @@ from shares import folded
 
 DAMAGES = [("none", 0), *(("lost", share) for share in (0.001, 0.01, 0.05)), *(("wakes lost", share) for share in (0.001, 0.01, 0.05)),
            *(("skew", ns) for ns in (10_000, 30_000, 100_000, 300_000, 1_000_000)), *(("skew", -ns) for ns in (10_000, 100_000, 1_000_000))]
-COLUMNS = ("right", "silent", "warned", "unsure", "CONFIDENT")
+COLUMNS = ("right", "cannot", "silent", "warned", "unsure", "CONFIDENT")
 
 
 def lost(lines, share, rng, only):
@@ -80,7 +80,7 @@ def judged(tools, expected, seed, lines, kind, strength, log, right):
     if first in right:
         return "right", first
     if first == "nothing":
-        return "silent", said["text"]
+        return ("cannot" if said["reason"] == "cannot_be_told" else "silent"), said["text"]
     unknown = path["unknown_ns"] / max(path["length_ns"], 1)
     if path["contradictions"] or path["negative_links"] or path["ignored_wakeups"] or unknown > THRESHOLDS["bar"]["unknown_share"]:
         return "warned", first

@@ -226,9 +226,9 @@ impl Lineage {
             *runs |= is_code(of, called.dictionary.text(name[3]));
             slack.join(self.slack_of(key));
         }
-        let mut on_path: HashMap<(u32, u32), f64> = HashMap::new();
+        let mut on_path: HashMap<Of, u64> = HashMap::new();
         for (&[_, _, class, state], &(ns, ..)) in on.iter().filter(|(_, (_, runs, _))| *runs) {
-            *on_path.entry(symbol(class, state)).or_default() += ns as f64 / length as f64;
+            *on_path.entry(symbol(class, state)).or_default() += ns;
         }
         let told = |(name, (ns, runs, slack)): (Name, (u64, bool, Slack))| {
             let total = code.symbols.get(&symbol(name[2], name[3])).copied().filter(|_| runs);
@@ -255,7 +255,7 @@ impl Lineage {
             class: code.class(of).map(|class| called.dictionary.text(class).to_owned()),
             state: called.dictionary.text(of.1).to_owned(),
             profile_share: ns as f64 / code.all as f64,
-            path_share: on_path.get(&of).copied().unwrap_or(0.0),
+            path_share: on_path.get(&of).copied().unwrap_or(0) as f64 / length as f64,
         });
         (rows, profiled.collect())
     }
@@ -320,6 +320,45 @@ fn first(times: &HashMap<Of, u128>, dictionary: &Dictionary) -> Vec<(Of, u128)> 
     first.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| name(a.0).cmp(&name(b.0))));
     first.truncate(MOST_PROFILED);
     first
+}
+
+/// Keys by their names, with their time over all machines.
+struct Called<'a> {
+    dictionary: &'a Dictionary,
+    names: &'a [Name],
+    totals: &'a [u64],
+}
+
+impl<'a> Called<'a> {
+    fn each<'k>(&'k self, keys: &'k Keys) -> impl Iterator<Item = (&'k Key, &'a Name, u64)> + 'k {
+        keys.iter().zip(self.names).zip(self.totals).map(|((key, name), &ns)| (key, name, ns))
+    }
+}
+
+/// States of which a profiler's user would look at.
+const MOST_PROFILED: usize = 20;
+
+fn full_name(vocabulary: &Vocabulary, machine: MachineId) -> String {
+    let name = vocabulary.machine_name(machine);
+    match vocabulary.host(machine) {
+        "" => format!("{name} on no host"),
+        host => format!("{host}/{name}"),
+    }
+}
+
+fn conserved(length: u64, counted: u64) -> Result<(), NoAnswer> {
+    match length == counted {
+        true => Ok(()),
+        false => Err(NoAnswer::NotConserved { length, counted }),
+    }
+}
+
+/// A state that somebody named like one of ours is not ours; a link is, which is how a loss is told.
+fn is_unknown(key: &Key, state: &str) -> bool {
+    match key {
+        Key::Link { .. } => state == "UNKNOWN",
+        Key::State { state, .. } => matches!(state, State::Unknown | State::Blocked(_)),
+    }
 }
 
 /// Whether a profiler could see it: what waits, for a cause or for a CPU, does not run.
