@@ -365,6 +365,25 @@ fn who_is_preempted_waits_as_long_as_its_work_is() {
 }
 
 /// A system call that waits, such as fsync: all of it is paid once for so many items, and what it gives to the disk is none of them.
+/// A worker of the kernel that a timer started puts something into a queue: whoever takes it along later goes on without it where it comes sooner.
+#[test]
+fn what_a_kernel_thread_does_at_times_of_its_own_holds_up_nobody() {
+    let text = |state: &str| {
+        [
+            format!(r#"{{"t":0,"machine":"k","state":"{state}"}}"#),
+            r#"{"t":0,"machine":"w","state":"work"}"#.to_owned(),
+            r#"{"t":5,"machine":"k","blocked":"idle"}"#.to_owned(),
+            r#"{"t":100,"machine":"k","woken_by":"k","at":5,"link":"timer"}"#.to_owned(),
+            format!(r#"{{"t":100,"machine":"k","state":"{state}"}}"#),
+            r#"{"t":102,"machine":"k","put":"q"}"#.to_owned(),
+            r#"{"t":110,"machine":"w","get":"q"}"#.to_owned(),
+            r#"{"t":200,"end":"w"}"#.to_owned(),
+        ]
+        .join("\n")
+    };
+    assert_eq!((ns(&text("kernel"), "w::work x0.5"), ns(&text("deliver"), "w::work x0.5")), (100, 102 + 45));
+}
+
 #[test]
 fn what_probes_cost_is_no_part_of_what_is_predicted() {
     // Ten items, of 100 and 20 ns each; every state's begin costs 10 ns more. The last stay is shorter than what a probe costs.

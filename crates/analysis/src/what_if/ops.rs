@@ -35,6 +35,10 @@ pub enum What {
         slot: u32,
         at: u64,
     },
+    /// As `Publish`, by one that keeps times of its own and holds up nobody.
+    Leave {
+        slot: u32,
+    },
     /// It goes on when this has come, too; the delay may belong to a call.
     Meet {
         slot: u32,
@@ -139,6 +143,9 @@ pub enum How {
     After,
 }
 
+/// When what holds up nobody has come, in every world.
+const LONG_AGO: f64 = -1e18;
+
 /// Operations that may wait, all machines together.
 const MOST_HELD: usize = 1 << 20;
 
@@ -149,6 +156,7 @@ impl WhatIf {
         if !matches!(
             what,
             What::Publish { .. }
+                | What::Leave { .. }
                 | What::Unlock { .. }
                 | What::PublishWork { .. }
                 | What::PublishStay { .. }
@@ -317,6 +325,12 @@ impl WhatIf {
                 debug_assert!(self.lives[machine.0 as usize].replay.t <= op.t);
                 return woken;
             }
+            What::Leave { slot } => {
+                let node = self.times_at(machine, op.t);
+                self.scratch[KEPT..].fill(LONG_AGO);
+                woken = self.slots.fill(slot, &self.scratch, node);
+                return woken;
+            }
             What::Meet { slot, ns, key, how, paid } => {
                 self.set_back(machine, slot, ns, key);
                 if paid.is_none() {
@@ -468,7 +482,8 @@ impl WhatIf {
         let (other, row) = (self.slots.lanes(slot), &self.rows[key as usize]);
         for lane in KEPT..self.layout.len() {
             let come = other[lane] + ns * row.as_ref().map_or(1.0, |row| row[lane]);
-            if come < began[lane] {
+            // Who holds up nobody does not set back either.
+            if come < began[lane] && other[lane] > LONG_AGO {
                 // Anything before it.
                 replay.v[lane] = come - ns - 1.0;
             }
@@ -483,6 +498,9 @@ impl WhatIf {
         let (Some(began), Some(ended)) = (&mut replay.began, &replay.ended) else { return };
         let formerly = replay.formerly.as_deref();
         let (other, row) = (self.slots.lanes(slot), &self.rows[key as usize]);
+        if other[KEPT] <= LONG_AGO {
+            return;
+        }
         let free = |lane: usize| {
             let come = other[lane] + ns * row.as_ref().map_or(1.0, |row| row[lane]);
             // What it did before may have been later than this, in this world.
@@ -654,6 +672,7 @@ impl WhatIf {
 fn slots(what: &What) -> [Option<u32>; 5] {
     let first = match *what {
         What::Publish { slot, .. }
+        | What::Leave { slot }
         | What::Unlock { slot, .. }
         | What::Meet { slot, .. }
         | What::Ahead { slot, .. }

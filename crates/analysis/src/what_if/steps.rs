@@ -290,7 +290,12 @@ impl WhatIf {
     /// What a machine knows now, for a token or a unit of room.
     fn knows(&mut self, vocabulary: &Vocabulary, machine: MachineId, link: Option<NameId>) -> From {
         let slot = self.slots.make();
-        self.op(machine, What::Publish { slot, at: self.now });
+        let life = self.life(machine);
+        let what = match life.alone && life.serves_anyone {
+            true => What::Leave { slot },
+            false => What::Publish { slot, at: self.now },
+        };
+        self.op(machine, what);
         From { slot, t: self.now, host: vocabulary.host_id(machine), link, paid: None }
     }
 
