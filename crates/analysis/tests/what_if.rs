@@ -384,6 +384,24 @@ fn what_a_kernel_thread_does_at_times_of_its_own_holds_up_nobody() {
     assert_eq!((ns(&text("kernel"), "w::work x0.5"), ns(&text("deliver"), "w::work x0.5")), (100, 102 + 45));
 }
 
+/// What was lost was taken at a time that nobody knows: who needed the room goes on without it.
+#[test]
+fn whose_events_are_missing_holds_up_nobody() {
+    let text = |machine: &str| {
+        [
+            r#"{"queue":"q","capacity":1}"#.to_owned(),
+            r#"{"t":0,"machine":"w","state":"work"}"#.to_owned(),
+            format!(r#"{{"t":0,"machine":"{machine}","state":"UNKNOWN"}}"#),
+            r#"{"t":20,"machine":"w","put":"q"}"#.to_owned(),
+            format!(r#"{{"t":110,"machine":"{machine}","get":"q"}}"#),
+            r#"{"t":110,"machine":"w","put":"q"}"#.to_owned(),
+            r#"{"t":200,"end":"w"}"#.to_owned(),
+        ]
+        .join("\n")
+    };
+    assert_eq!((ns(&text("lost events"), "w::work x0.5"), ns(&text("somebody"), "w::work x0.5")), (100, 110 + 45));
+}
+
 #[test]
 fn what_probes_cost_is_no_part_of_what_is_predicted() {
     // Ten items, of 100 and 20 ns each; every state's begin costs 10 ns more. The last stay is shorter than what a probe costs.
