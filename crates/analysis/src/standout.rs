@@ -29,6 +29,8 @@ pub struct Standing {
     pub is_call: bool,
     /// The one machine that has nearly all of it.
     machine: Option<String>,
+    /// Of each window.
+    shares: Vec<f64>,
     evidence: Evidence,
 }
 
@@ -42,9 +44,11 @@ impl Standing {
         }
     }
 
-    /// Whether another machine has a considerable part of the path beside this one.
+    /// Whether another machine takes turns with this one: it has a considerable part of the path, or most of it for a while.
     fn is_rival(&self, second: &Standing) -> bool {
-        self.kind != Kind::Runnable && !self.is_call && second.class != self.class && second.share + second.error >= 0.5 * self.share
+        let turns = || self.shares.iter().zip(&second.shares).any(|(first, second)| second > first);
+        let considerable = second.share + second.error >= 0.5 * self.share;
+        self.kind != Kind::Runnable && !self.is_call && second.class != self.class && (considerable || turns())
     }
 
     /// What half of its time would bring if nothing else held back then.
@@ -78,14 +82,16 @@ pub fn standings(answer: &Answer, path: &Path) -> Vec<Standing> {
             let alone = most.filter(|&(_, &ns)| ns as f64 >= 0.9 * whole as f64).map(|(&of, _)| path.machine(of).to_owned());
             let call = callers.of(class, state);
             let (class, state) = call.unwrap_or((class, state));
+            let shares = cut.shares(&windows);
             Standing {
                 class: class.to_owned(),
                 state: state.to_owned(),
                 is_call: call.is_some(),
                 kind: most.map_or(Kind::Unknown, |(&of, _)| path.kind(of)),
                 share: whole as f64 / cut.length() as f64,
-                error: error(&cut.shares(&windows)),
+                error: error(&shares),
                 machine: alone,
+                shares,
                 evidence: cut.evidence(&windows),
             }
         })
