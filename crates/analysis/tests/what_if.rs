@@ -488,6 +488,31 @@ fn a_softirq_begins_for_what_has_come_first() {
     assert_eq!((ns(&text, "a::work x1"), ns(&text, "a::work x0.5"), ns(&text, "a::work x0")), (500, 275, 50));
 }
 
+/// A worker that sends something at a time of its own finds what another has queued before, and sends that, too. Had that come earlier, another would have sent it.
+#[test]
+fn what_a_worker_passes_on_comes_when_it_had_come_to_it() {
+    let mut text = String::from("{\"t\":0,\"machine\":\"a\",\"state\":\"work\"}\n{\"t\":0,\"machine\":\"k\",\"blocked\":\"timer\"}\n");
+    for round in 0..5u64 {
+        let mut say = |after: u64, machine: &str, what: &str| {
+            let _ = writeln!(text, "{{\"t\":{},\"machine\":\"{machine}\",{what}}}", 100 * round + after);
+        };
+        say(80, "a", "\"put\":\"device\",\"link\":\"wire\"");
+        say(80, "a", "\"blocked\":\"reply\"");
+        say(98, "k", &format!("\"woken_by\":\"k\",\"at\":{},\"link\":\"timer\"", 100 * round));
+        say(98, "k", "\"state\":\"kernel\"");
+        say(98, "k", "\"get\":\"device\"");
+        say(98, "k", "\"put\":\"net\"");
+        say(99, "rx", &format!("\"on_top_of\":\"k\",\"forked_by\":\"k\",\"at\":{},\"link\":\"raise\"", 100 * round + 98));
+        say(99, "rx", "\"get\":\"net\",\"state\":\"receive\"");
+        say(100, "a", "\"woken_by\":\"rx\"");
+        say(100, "rx", "\"pop\":true");
+        say(100, "k", "\"blocked\":\"timer\"");
+        say(100, "a", "\"state\":\"work\"");
+    }
+    text += "{\"t\":500,\"end\":\"a\"}\n";
+    assert_eq!((ns(&text, "a::work x1"), ns(&text, "a::work x0.5")), (500, 300));
+}
+
 /// Whoever comes with what it made finds the taker busy: that is no delay of the link. A wire's is one, whoever waits.
 #[test]
 fn waiting_in_a_queue_is_no_delay_and_a_wire_is() {

@@ -2,7 +2,7 @@
 
 use super::batch::{Caller, Paid};
 use super::cpus::Left;
-use super::ops::Op;
+use super::ops::{Op, Passed};
 use crate::lineage::key::State;
 use longpole_model::interaction::MachineId;
 use longpole_model::names::NameId;
@@ -53,6 +53,8 @@ pub struct Life {
     pub run: Run,
     /// What it did last before it waited, nobody else has caused: it came by a timer, or why is not known.
     pub alone: bool,
+    /// What it took last since then; others' that it passes on.
+    pub passed: Option<Passed>,
     /// It is a thread of the kernel, which does what others have for it, one thing after the other and each for itself.
     pub serves_anyone: bool,
     pub replay: Replay,
@@ -173,6 +175,7 @@ impl Life {
             asynchronous: false,
             run: Run::Unknown,
             alone: false,
+            passed: None,
             serves_anyone: false,
             replay,
         }

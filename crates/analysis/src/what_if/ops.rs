@@ -35,9 +35,10 @@ pub enum What {
         slot: u32,
         at: u64,
     },
-    /// As `Publish`, by one that keeps times of its own and holds up nobody.
+    /// As `Publish`, by one that keeps times of its own and holds up nobody: what it passes on comes when it had come to it.
     Leave {
         slot: u32,
+        passed: Option<Passed>,
     },
     /// It goes on when this has come, too; the delay may belong to a call.
     Meet {
@@ -143,8 +144,21 @@ pub enum How {
     After,
 }
 
+/// What was taken, and the link on which it came.
+#[derive(Clone, Copy, Debug)]
+pub struct Passed {
+    pub slot: u32,
+    pub ns: f64,
+    pub key: u32,
+}
+
 /// When what holds up nobody has come, in every world.
 const LONG_AGO: f64 = -1e18;
+
+/// Whether it holds up nobody, also some steps later.
+fn is_long_ago(v: f64) -> bool {
+    v < 0.5 * LONG_AGO
+}
 
 /// Operations that may wait, all machines together.
 const MOST_HELD: usize = 1 << 20;
@@ -246,6 +260,7 @@ impl WhatIf {
     fn is_ready(&mut self, machine: MachineId, what: &What) -> bool {
         let needed = match *what {
             What::Meet { slot, .. } | What::Ahead { slot, .. } | What::Lock { slot, .. } | What::Interrupted { slot, .. } => Some(slot),
+            What::Leave { passed, .. } => passed.map(|passed| passed.slot),
             What::Start { left, .. } => left.map(|left| left.slot),
             What::Arrive { below, .. } => below,
             What::RoomEnd { queue, unit, .. } => match self.rooms.get_mut(&queue).map(|room| room.needed(unit, machine, &self.slots)) {
@@ -325,9 +340,16 @@ impl WhatIf {
                 debug_assert!(self.lives[machine.0 as usize].replay.t <= op.t);
                 return woken;
             }
-            What::Leave { slot } => {
-                let node = self.times_at(machine, op.t);
-                self.scratch[KEPT..].fill(LONG_AGO);
+            What::Leave { slot, passed } => {
+                let mut node = self.times_at(machine, op.t);
+                match passed {
+                    Some(Passed { slot, ns, key }) => {
+                        self.scratch[KEPT..].copy_from_slice(&self.slots.lanes(slot)[KEPT..]);
+                        lanes::add(&mut self.scratch[KEPT..], ns, &self.rows[key as usize]);
+                        node = self.trail.own(self.slots.node(slot), key, ns);
+                    }
+                    None => self.scratch[KEPT..].fill(LONG_AGO),
+                }
                 woken = self.slots.fill(slot, &self.scratch, node);
                 return woken;
             }
@@ -483,7 +505,7 @@ impl WhatIf {
         for lane in KEPT..self.layout.len() {
             let come = other[lane] + ns * row.as_ref().map_or(1.0, |row| row[lane]);
             // Who holds up nobody does not set back either.
-            if come < began[lane] && other[lane] > LONG_AGO {
+            if come < began[lane] && !is_long_ago(other[lane]) {
                 // Anything before it.
                 replay.v[lane] = come - ns - 1.0;
             }
@@ -498,7 +520,7 @@ impl WhatIf {
         let (Some(began), Some(ended)) = (&mut replay.began, &replay.ended) else { return };
         let formerly = replay.formerly.as_deref();
         let (other, row) = (self.slots.lanes(slot), &self.rows[key as usize]);
-        if other[KEPT] <= LONG_AGO {
+        if is_long_ago(other[KEPT]) {
             return;
         }
         let free = |lane: usize| {
@@ -672,13 +694,13 @@ impl WhatIf {
 fn slots(what: &What) -> [Option<u32>; 5] {
     let first = match *what {
         What::Publish { slot, .. }
-        | What::Leave { slot }
         | What::Unlock { slot, .. }
         | What::Meet { slot, .. }
         | What::Ahead { slot, .. }
         | What::Lock { slot, .. }
         | What::PublishWork { slot }
         | What::Interrupted { slot, .. } => Some(slot),
+        What::Leave { slot, passed } => return [Some(slot), passed.map(|passed| passed.slot), None, None, None],
         What::PublishStay { came, stay, busy } => return [Some(came), Some(stay), Some(busy), None, None],
         What::Start { left, off, .. } => {
             let (left, off) = (left.map(|left| [left.slot, left.came, left.busy]), off.map(|off| [off.stay, off.busy]));

@@ -4,7 +4,7 @@ use super::batch::{Caller, Paid};
 use super::cpus::Leaving;
 use super::life::{Block, Context};
 use super::locks::Lock;
-use super::ops::{How, What};
+use super::ops::{How, Passed, What};
 use super::room::Room;
 use super::scale::is_of;
 use super::{From, Kind, Known, WhatIf};
@@ -224,13 +224,24 @@ impl WhatIf {
         }
         self.op(machine, What::Keep { key });
         self.op(machine, What::Began);
-        self.life(machine).alone = true;
+        self.is_alone(machine, true);
+    }
+
+    /// Whether nobody else has caused what it does from here on. Returns whether nobody had until now.
+    fn is_alone(&mut self, machine: MachineId, alone: bool) -> bool {
+        let life = self.life(machine);
+        let (before, passed) = (std::mem::replace(&mut life.alone, alone), life.passed.take());
+        if let Some(passed) = passed {
+            self.slots.release(passed.slot);
+        }
+        before
     }
 
     /// What it waited for is met next. What a machine does at times of its own does not hold up what others have for it, where that comes before.
     fn anew(&mut self, machine: MachineId, by: MachineId) {
+        let alone = self.is_alone(machine, by == machine);
         let life = self.life(machine);
-        if std::mem::replace(&mut life.alone, by == machine) || life.context.is_some() || life.serves_anyone {
+        if alone || life.context.is_some() || life.serves_anyone {
             self.op(machine, What::Anew);
         }
     }
@@ -291,8 +302,9 @@ impl WhatIf {
     fn knows(&mut self, vocabulary: &Vocabulary, machine: MachineId, link: Option<NameId>) -> From {
         let slot = self.slots.make();
         let life = self.life(machine);
+        // What a thread of the kernel does at times of its own holds up nobody who takes it up.
         let what = match life.alone && life.serves_anyone {
-            true => What::Leave { slot },
+            true => What::Leave { slot, passed: life.passed },
             false => What::Publish { slot, at: self.now },
         };
         self.op(machine, what);
@@ -415,7 +427,7 @@ impl WhatIf {
                 // Room says nothing of who gave it.
                 if looked != Looked::Room {
                     let context = self.life(machine).context.is_some();
-                    if std::mem::take(&mut self.life(machine).alone) || context {
+                    if self.is_alone(machine, false) || context {
                         self.op(machine, What::Anew);
                     }
                 }
@@ -486,6 +498,14 @@ impl WhatIf {
         let how = if carried { How::Carried } else { How::Reaction };
         if looked == Looked::Took && self.life(machine).context.is_some() {
             self.op(machine, What::Ahead { slot: from.slot, ns, key });
+        }
+        let life = self.life(machine);
+        if looked == Looked::Took && life.alone && life.serves_anyone {
+            let before = life.passed.replace(Passed { slot: from.slot, ns, key });
+            self.slots.hold(from.slot);
+            if let Some(before) = before {
+                self.slots.release(before.slot);
+            }
         }
         self.meet_token(machine, (queue, looked), from, (ns, key, how));
     }
