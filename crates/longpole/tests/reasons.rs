@@ -60,6 +60,49 @@ fn a_path_that_is_known_and_balanced_says_that_nothing_stands_out_and_a_torn_one
     );
 }
 
+/// A makes items in 100 ns, B takes them in as long as it says, through a queue of four.
+fn tandem(place: &TempDir, takes: &dyn Fn(usize) -> u64) -> std::path::PathBuf {
+    let mut lines = vec![
+        (0, "\"queue\":\"q\",\"capacity\":4".to_owned()),
+        (0, "\"machine\":\"a\",\"state\":\"work\"".to_owned()),
+        (0, "\"machine\":\"b\",\"blocked\":\"empty\",\"on\":\"q\"".to_owned()),
+    ];
+    let (mut made, mut free, mut gets) = (0, 0, Vec::<u64>::new());
+    for n in 0..240 {
+        made += 100;
+        if let Some(&room) = n.checked_sub(4).and_then(|before| gets.get(before)).filter(|&&room| room >= made) {
+            lines.push((made, "\"machine\":\"a\",\"blocked\":\"full\",\"on\":\"q\",\"for\":\"space\"".to_owned()));
+            made = room + 1;
+        }
+        lines.push((made, "\"machine\":\"a\",\"put\":\"q\",\"state\":\"work\"".to_owned()));
+        if made >= free {
+            if n > 0 {
+                lines.push((free, "\"machine\":\"b\",\"blocked\":\"empty\",\"on\":\"q\"".to_owned()));
+            }
+            free = made + 1;
+        }
+        lines.push((free, "\"machine\":\"b\",\"get\":\"q\",\"state\":\"work\"".to_owned()));
+        gets.push(free);
+        free += takes(n);
+    }
+    lines.push((free, "\"end\":\"b\"".to_owned()));
+    lines.sort_by_key(|&(t, _)| t);
+    let text: String = lines.into_iter().map(|(t, what)| format!("{{\"t\":{t},{what}}}\n")).collect();
+    let path = place.path().join("tandem.jsonl");
+    fs::write(&path, text.replacen("\"t\":0,", "", 1)).unwrap();
+    path
+}
+
+#[test]
+fn one_that_is_hardly_slower_and_not_all_the_time_is_no_bottleneck_and_one_that_is_slower_throughout_is() {
+    let place = TempDir::new().unwrap();
+    let (turns, text) = verdict(&tandem(&place, &|n| if n < 200 { 90 } else { 120 }));
+    assert_eq!((&turns["kind"], &turns["reason"]), (&"nothing".into(), &"nothing_stands_out".into()), "{turns}");
+    assert!(text.contains("a::work has the most") && text.contains("since b::work is nearly as slow"), "{text}");
+    let (slower, text) = verdict(&tandem(&place, &|_| 90));
+    assert_eq!((&slower["machine"], &slower["state"]), (&"a".into(), &"work".into()), "{text}");
+}
+
 /// A source hands items to a sink, both work as long; the sink's ring is so small that of `lost` in ten its events are missing.
 fn rings(directory: &Path, lost: u64) {
     let mut fake = Fake::new(directory);

@@ -344,8 +344,10 @@ impl WhatIf {
                 let mut node = self.times_at(machine, op.t);
                 match passed {
                     Some(Passed { slot, ns, key }) => {
-                        self.scratch[KEPT..].copy_from_slice(&self.slots.lanes(slot)[KEPT..]);
-                        lanes::add(&mut self.scratch[KEPT..], ns, &self.rows[key as usize]);
+                        let (other, row) = (self.slots.lanes(slot), &self.rows[key as usize]);
+                        for (lane, v) in self.scratch.iter_mut().enumerate().skip(KEPT) {
+                            *v = other[lane] + ns * row.as_ref().map_or(1.0, |row| row[lane]);
+                        }
                         node = self.trail.own(self.slots.node(slot), key, ns);
                     }
                     None => self.scratch[KEPT..].fill(LONG_AGO),
