@@ -68,7 +68,7 @@ fn tandem(place: &TempDir, takes: &dyn Fn(usize) -> u64) -> std::path::PathBuf {
         (0, "\"machine\":\"b\",\"blocked\":\"empty\",\"on\":\"q\"".to_owned()),
     ];
     let (mut made, mut free, mut gets) = (0, 0, Vec::<u64>::new());
-    for n in 0..240 {
+    for n in 0..240usize {
         made += 100;
         if let Some(&room) = n.checked_sub(4).and_then(|before| gets.get(before)).filter(|&&room| room >= made) {
             lines.push((made, "\"machine\":\"a\",\"blocked\":\"full\",\"on\":\"q\",\"for\":\"space\"".to_owned()));
