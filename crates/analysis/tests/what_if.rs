@@ -364,6 +364,52 @@ fn who_is_preempted_waits_as_long_as_its_work_is() {
     assert_eq!(["w::work x1", "w::work x0.5", "w::work x2", "hog::work x0.5"].map(|change| ns(&text, change)), [131, 76, 241, 91]);
 }
 
+/// Workers of one class on one CPU, which take turns of 10 ns, the first after 1 ns: each has so much work. As text, and when the last has ended.
+fn in_turns(work: &[u64]) -> (String, u64) {
+    let mut text: String =
+        (0..work.len()).map(|w| format!("{{\"t\":0,\"machine\":\"w{w}\",\"class\":\"w\",\"state\":\"runnable\"}}\n")).collect();
+    let mut queue: std::collections::VecDeque<(usize, u64)> = work.iter().copied().enumerate().collect();
+    let (mut t, mut last) = (1, 0);
+    while let Some((w, left)) = queue.pop_front() {
+        let _ = writeln!(text, "{{\"t\":{t},\"machine\":\"w{w}\",\"state\":\"work\"}}");
+        t += left.min(10);
+        last = w;
+        match left > 10 {
+            true => queue.push_back((w, left - 10)),
+            false => {
+                let _ = writeln!(text, "{{\"t\":{t},\"machine\":\"w{w}\",\"blocked\":\"over\"}}");
+                continue;
+            }
+        }
+        if queue.len() > 1 {
+            let _ = writeln!(text, "{{\"t\":{t},\"machine\":\"w{w}\",\"state\":\"preempted\"}}");
+        }
+    }
+    let _ = writeln!(text, "{{\"t\":{t},\"end\":\"w{last}\"}}");
+    (text, t)
+}
+
+/// All who share a CPU are faster: each is put off less often, and the others are done in fewer turns. That is the same saving, and counts once.
+#[test]
+fn who_take_turns_and_are_all_faster_bring_no_more_than_that() {
+    for of in [1, 2, 3, 4] {
+        let work = |ns: u64| in_turns(&vec![ns; of]);
+        let ((text, _), (_, halved), (_, doubled)) = (work(4000), work(2000), work(8000));
+        let near = |change: &str, truth: u64| {
+            let error = ns(&text, change) as f64 / truth as f64 - 1.0;
+            assert!((-0.001..0.03).contains(&error), "{of} workers, {change}: {error}");
+        };
+        near("w::work x0.5", halved);
+        near("w::work x2", doubled);
+        assert!(predicted(&text, "w::work x0.5").gain.unwrap() <= 1.0);
+    }
+    // Of two, one is faster: until it is done, it has the CPU as often as the other.
+    let (text, _) = in_turns(&[4000, 4000]);
+    let truth = in_turns(&[4000, 2000]).1;
+    let found = ns(&text, "w0::work x0.5");
+    assert!(found.abs_diff(truth) < truth / 30, "{found} instead of {truth}");
+}
+
 /// A system call that waits, such as fsync: all of it is paid once for so many items, and what it gives to the disk is none of them.
 /// A worker of the kernel that a timer started puts something into a queue: whoever takes it along later goes on without it where it comes sooner.
 #[test]

@@ -57,6 +57,17 @@ impl<'a> Turn<'a> {
         (self.stay[lane] / unchanged).clamp(0.0, self.most[lane])
     }
 
+    /// How long it waits then for what others do there in a world, who worked for `unchanged` in the trace. Those who take turns with it and are faster, too, are done in as
+    /// many fewer turns as it is itself: that counts once.
+    fn waits(&self, lane: usize, others: f64, unchanged: f64) -> f64 {
+        let part = self.part(lane);
+        match part <= 1.0 {
+            true if others <= unchanged => others.min(unchanged * part),
+            false if others >= unchanged => others.max(unchanged * part),
+            _ => others * part,
+        }
+    }
+
     fn add(&self, v: &mut [f64], ns: f64, row: &Row) {
         for (lane, v) in v.iter_mut().enumerate() {
             *v += ns * row.as_ref().map_or(1.0, |row| row[lane]) * self.part(lane);
@@ -171,8 +182,13 @@ impl WhatIf {
             (Some(_), before) => {
                 for (at, (v, own)) in v.iter_mut().zip(own).enumerate() {
                     let lane = KEPT + at;
-                    let wait = rest + before.map_or(0.0, |before| busy[lane] - before[lane]);
-                    *v = own + wait * turn.map_or(1.0, |turn| turn.part(lane));
+                    let unchanged = if layout.kept().contains(&lane) { KEPT } else { layout.bare().start };
+                    let others = |lane: usize| before.map_or(0.0, |before| busy[lane] - before[lane]);
+                    *v = own
+                        + match turn {
+                            Some(turn) => rest * turn.part(lane) + turn.waits(lane, others(lane), others(unchanged)),
+                            None => rest + others(lane),
+                        };
                 }
                 lanes::all(&mut self.early, layout.words_of_kept())
             }
