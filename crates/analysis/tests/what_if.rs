@@ -410,7 +410,33 @@ fn who_take_turns_and_are_all_faster_bring_no_more_than_that() {
     assert!(found.abs_diff(truth) < truth / 30, "{found} instead of {truth}");
 }
 
-/// A system call that waits, such as fsync: all of it is paid once for so many items, and what it gives to the disk is none of them.
+/// A thread that keeps times of its own and whom another follows.
+#[test]
+fn a_state_that_is_called_kernel_makes_no_thread_of_the_kernel() {
+    let text = |state: &str, of: &str| {
+        let mut text =
+            format!("{{\"t\":0,\"machine\":\"p\",\"state\":\"{state}\"{of}}}\n{{\"t\":0,\"machine\":\"p\",\"blocked\":\"sleep\"}}\n");
+        text += "{\"t\":0,\"machine\":\"c\",\"blocked\":\"empty\",\"on\":\"q\",\"for\":\"tokens\"}\n";
+        for round in 0..100u64 {
+            let mut say = |after: u64, machine: &str, what: &str| {
+                let _ = writeln!(text, "{{\"t\":{},\"machine\":\"{machine}\",{what}}}", 10 * round + after);
+            };
+            let since = 10 * round + u64::from(round > 0);
+            say(10, "p", &format!("\"woken_by\":\"p\",\"at\":{since},\"link\":\"timer\""));
+            say(10, "p", &format!("\"state\":\"{state}\"{of}"));
+            say(11, "p", "\"put\":\"q\"");
+            say(11, "p", "\"blocked\":\"sleep\"");
+            say(11, "c", "\"get\":\"q\",\"state\":\"work\"");
+            say(15, "c", "\"blocked\":\"empty\",\"on\":\"q\",\"for\":\"tokens\"");
+        }
+        text + "{\"t\":1005,\"end\":\"c\"}\n"
+    };
+    let named = predicted(&text("kernel", ""), "c::work x0.5");
+    // A state of that name says nothing of who bears it.
+    assert_eq!(named, predicted(&text("work", ""), "c::work x0.5"));
+    assert!(named.gain.is_some_and(|gain| gain < 0.01), "{named:?}");
+}
+
 /// A worker of the kernel that a timer started puts something into a queue: whoever takes it along later goes on without it where it comes sooner.
 #[test]
 fn what_a_kernel_thread_does_at_times_of_its_own_holds_up_nobody() {
@@ -420,7 +446,7 @@ fn what_a_kernel_thread_does_at_times_of_its_own_holds_up_nobody() {
             r#"{"t":0,"machine":"w","state":"work"}"#.to_owned(),
             r#"{"t":5,"machine":"k","blocked":"idle"}"#.to_owned(),
             r#"{"t":100,"machine":"k","woken_by":"k","at":5,"link":"timer"}"#.to_owned(),
-            format!(r#"{{"t":100,"machine":"k","state":"{state}"}}"#),
+            format!(r#"{{"t":100,"machine":"k","state":"{state}","x_kernel":true}}"#),
             r#"{"t":102,"machine":"k","put":"q"}"#.to_owned(),
             r#"{"t":110,"machine":"w","get":"q"}"#.to_owned(),
             r#"{"t":200,"end":"w"}"#.to_owned(),
@@ -467,6 +493,7 @@ fn what_probes_cost_is_no_part_of_what_is_predicted() {
     assert_eq!((of(10.0).baseline_ns, of(10.0).baseline_error, of(10.0).replayed_ns), (1405, 0.0, 1200));
 }
 
+/// A system call that waits, such as fsync: all of it is paid once for so many items, and what it gives to the disk is none of them.
 #[test]
 fn a_state_that_waits_is_a_call_when_it_is_named() {
     let mut text = String::from("{\"t\":0,\"machine\":\"s\",\"state\":\"work\"}\n");
@@ -500,7 +527,7 @@ fn a_kernel_thread_serves_whoever_comes_first() {
         for (from, of) in [(40, "b"), (90, "a")] {
             say(from, of, "\"blocked\":\"k\"");
             say(from, "k", &format!("\"woken_by\":\"{of}\""));
-            say(from, "k", "\"state\":\"kernel\"");
+            say(from, "k", "\"state\":\"kernel\",\"x_kernel\":true");
             say(from + 10, of, "\"woken_by\":\"k\"");
             say(from + 10, "k", "\"blocked\":\"work\"");
             say(from + 10, of, "\"state\":\"work\"");
@@ -522,7 +549,7 @@ fn a_softirq_begins_for_what_has_come_first() {
         say(90, "a", "\"put\":\"net\"");
         say(90, "a", "\"blocked\":\"reply\"");
         say(98, "k", &format!("\"woken_by\":\"k\",\"at\":{},\"link\":\"timer\"", 100 * round));
-        say(98, "k", "\"state\":\"kernel\"");
+        say(98, "k", "\"state\":\"kernel\",\"x_kernel\":true");
         say(99, "rx", "\"on_top_of\":\"k\",\"forked_by\":\"k\",\"link\":\"raise\"");
         say(99, "rx", "\"get\":\"net\",\"state\":\"receive\"");
         say(100, "a", "\"woken_by\":\"rx\"");
@@ -548,7 +575,7 @@ fn what_a_worker_passes_on_comes_when_it_had_come_to_it() {
         say(80, "a", "\"put\":\"device\",\"link\":\"wire\"");
         say(80, "a", "\"blocked\":\"reply\"");
         say(98, "k", &format!("\"woken_by\":\"k\",\"at\":{},\"link\":\"timer\"", 100 * round));
-        say(98, "k", "\"state\":\"kernel\"");
+        say(98, "k", "\"state\":\"kernel\",\"x_kernel\":true");
         say(98, "k", "\"get\":\"device\"");
         say(98, "k", "\"put\":\"net\"");
         say(99, "rx", &format!("\"on_top_of\":\"k\",\"forked_by\":\"k\",\"at\":{},\"link\":\"raise\"", 100 * round + 98));

@@ -287,6 +287,35 @@ fn the_wait_graph_is_told_as_in_figure_4_of_wperf() {
     assert_eq!(run(&["graph", "--waits", "--machine", "user"], &[&case]).status.code(), Some(2));
 }
 
+/// A program's span that bears the name of a state of the kernel's is another one.
+#[test]
+fn a_span_that_is_called_like_a_state_of_the_kernel_s_is_a_span() {
+    let place = TempDir::new().unwrap();
+    let trace = place.path().join("trace");
+    let names = ["kernel", "preempted", "runnable", "asleep", "outside", "interrupted", "UNKNOWN"];
+    let mut fake = Fake::new(&trace);
+    let classes = names.map(|name| [fake.class(&format!("span_begin:{name}"), &[]), fake.class(&format!("span_end:{name}"), &[])]);
+    let mut lane = fake.lane("mill", "main", 10, 10);
+    for n in 0..70u64 {
+        let [begin, end] = classes[n as usize % names.len()];
+        lane.event(n * 1_000, begin, &[]);
+        lane.event(n * 1_000 + 700, end, &[]);
+    }
+    lane.finish();
+    fake.finish();
+    let log = text(&["model"], &[&trace]);
+    assert!(!log.contains("x_kernel"), "{log}");
+    for name in names {
+        assert!(log.contains(&format!("\"state\":\"span:{name}\"")) && !log.contains(&format!("\"state\":\"{name}\"")), "{log}");
+        let change = format!("mill::span:{name} x0.5");
+        let output = run(&["what-if", "--json"], &[&trace, Path::new(&change)]);
+        let gain = serde_json::from_slice::<Value>(&output.stdout).unwrap()[0]["gain"].as_f64();
+        assert!(gain.is_some_and(|gain| (0.04..0.07).contains(&gain)), "{name}: {gain:?}");
+    }
+    let path: Value = serde_json::from_str(&text(&["path", "--json"], &[&trace])).unwrap();
+    assert_eq!(path["unknown_ns"], 0, "{path}");
+}
+
 #[test]
 fn a_user_s_rules_hold_for_what_if_and_diff_too() {
     let place = TempDir::new().unwrap();

@@ -3,7 +3,7 @@
 //! Names are only ever added, so whoever goes through the blocks in their order learns them a block at a time. What a passing queue is called changes, and is told
 //! where it does.
 
-use crate::interaction::{Interaction, QueueId, Vocabulary};
+use crate::interaction::{Interaction, MachineId, QueueId, Vocabulary};
 use crate::names::NameId;
 use std::sync::Arc;
 
@@ -34,6 +34,7 @@ pub(crate) struct New {
     pub names: Vec<Arc<str>>,
     pub machines: Vec<(NameId, NameId)>,
     pub queues: Vec<NameId>,
+    pub of_kernel: Vec<MachineId>,
 }
 
 impl Block {
@@ -93,4 +94,5 @@ pub struct Told {
     pub(crate) names: usize,
     pub(crate) machines: usize,
     pub(crate) queues: usize,
+    pub(crate) of_kernel: usize,
 }

@@ -90,6 +90,8 @@ pub struct Composer {
     waits: waits::Waits,
     linux_names: Vec<Option<NameId>>,
     system_names: Vec<Option<NameId>>,
+    /// Of the probes' names, those of spans as states.
+    span_names: Vec<Option<NameId>>,
     reasons: IdMap<Why, NameId>,
     ending: ending::Ending,
     seats: Vec<(MachineId, Seat)>,
@@ -183,6 +185,7 @@ impl Composer {
             waits: waits::Waits::default(),
             linux_names: Vec::new(),
             system_names: Vec::new(),
+            span_names: Vec::new(),
             reasons: IdMap::default(),
             ending: ending::Ending::default(),
             seats: Vec::new(),

@@ -131,6 +131,9 @@ pub struct Vocabulary {
     queue_ids: IdMap<NameId, QueueId>,
     /// Of names: it is a call of the kernel's.
     calls: Vec<bool>,
+    /// Machines that are threads of the kernel; and of each machine, whether it is one.
+    of_kernel: Vec<MachineId>,
+    is_of_kernel: Vec<bool>,
     /// What queues that are used for one name after the other are called now.
     passing: IdMap<QueueId, String>,
     /// Those that were called something else since somebody looked. None: nobody does.
@@ -167,6 +170,21 @@ impl Vocabulary {
 
     pub fn is_system_call(&self, name: NameId) -> bool {
         self.calls.get(name.0 as usize).copied().unwrap_or(false)
+    }
+
+    /// The machine is a thread of the kernel.
+    pub fn mark_of_kernel(&mut self, machine: MachineId) {
+        let at = machine.0 as usize;
+        if self.is_of_kernel.len() <= at {
+            self.is_of_kernel.resize(at + 1, false);
+        }
+        if !std::mem::replace(&mut self.is_of_kernel[at], true) {
+            self.of_kernel.push(machine);
+        }
+    }
+
+    pub fn is_of_kernel(&self, machine: MachineId) -> bool {
+        self.is_of_kernel.get(machine.0 as usize).copied().unwrap_or(false)
     }
 
     pub fn host_id(&self, machine: MachineId) -> Option<NameId> {
@@ -232,8 +250,10 @@ impl Vocabulary {
             names: self.names.texts()[told.names..].to_vec(),
             machines: self.machines[told.machines..].to_vec(),
             queues: self.queues[told.queues..].to_vec(),
+            of_kernel: self.of_kernel[told.of_kernel..].to_vec(),
         };
-        *told = Told { names: self.names.len(), machines: self.machines.len(), queues: self.queues.len() };
+        let (machines, queues, of_kernel) = (self.machines.len(), self.queues.len(), self.of_kernel.len());
+        *told = Told { names: self.names.len(), machines, queues, of_kernel };
         new
     }
 
@@ -242,6 +262,7 @@ impl Vocabulary {
         self.names.learn(&new.names);
         self.machines.extend_from_slice(&new.machines);
         self.queues.extend_from_slice(&new.queues);
+        new.of_kernel.iter().for_each(|&machine| self.mark_of_kernel(machine));
     }
 
     /// What it is called now.

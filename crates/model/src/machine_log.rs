@@ -221,6 +221,9 @@ impl Known {
         };
         let machine = self.vocabulary.machine(host, machine);
         line.check()?;
+        if line.of_kernel {
+            self.vocabulary.mark_of_kernel(machine);
+        }
         if let Some(class) = &line.class {
             give(Deed::Class { machine, class: self.vocabulary.names.intern(class) });
         }

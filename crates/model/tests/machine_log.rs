@@ -126,6 +126,8 @@ const ALL: &str = r#"{"queue":"q \"1\"","capacity":4,"order":"lifo","unit":"byte
 {"t":6,"host":"h","machine":"A","woken_by":null}
 {"t":6,"host":"h","machine":"A","woken_by":"B","at":3,"link":"timer"}
 {"t":7,"host":"h","machine":"B","stop":true}
+{"t":7,"machine":"K","state":"kernel","x_kernel":true}
+{"t":8,"machine":"K","state":"kernel"}
 {"t":8,"host":"h","end":"A"}
 "#;
 

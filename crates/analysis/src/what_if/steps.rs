@@ -261,7 +261,7 @@ impl WhatIf {
     fn state(&mut self, vocabulary: &Vocabulary, machine: MachineId, name: NameId) {
         let text = vocabulary.names.text(name);
         let (preempted, asleep) = (text == "preempted", text == "asleep");
-        if text == "kernel" {
+        if text == "kernel" && vocabulary.is_of_kernel(machine) {
             self.life(machine).serves_anyone = true;
         }
         let state = match named(vocabulary, name) {

@@ -2,7 +2,7 @@
 
 use super::threads::{Kernel, Thread};
 use super::waits::For;
-use super::Composer;
+use super::{translated, Composer};
 use crate::interaction::Cause;
 use crate::linux_watch::ThreadId;
 use crate::names::NameId;
@@ -185,7 +185,7 @@ impl Composer {
     }
 
     fn open(&mut self, at: u32, name: NameId) {
-        let name = self.of_system(name);
+        let name = self.span(name);
         let thread = &mut self.threads[at as usize];
         match thread.frames.len() < MOST_FRAMES {
             true => thread.frames.push(name),
@@ -195,7 +195,7 @@ impl Composer {
 
     /// What was opened inside and not closed ends with it. An end without a begin says nothing.
     fn close(&mut self, at: u32, name: NameId) {
-        let name = self.of_system(name);
+        let name = self.span(name);
         let thread = &mut self.threads[at as usize];
         if thread.too_deep > 0 {
             thread.too_deep -= 1;
@@ -204,11 +204,16 @@ impl Composer {
         }
     }
 
+    /// The state of whoever is inside it.
+    fn span(&mut self, name: NameId) -> NameId {
+        translated(&mut self.span_names, name, &mut self.vocabulary, |name| not_ours(self.system.names.text(name)))
+    }
+
     fn declared(&mut self, at: u32, machine: NameId, state: NameId) {
         let system = &self.system;
         let label = self.threads[at as usize].system.map_or("", |id| system.machines[id.0 as usize].label.as_str());
         let (of, state_name) = (system.names.text(machine), system.names.text(state));
-        let name = if of == label { state_name.to_owned() } else { format!("{of}::{state_name}") };
+        let name = if of == label { not_ours(state_name).to_owned() } else { format!("{of}::{state_name}") };
         self.threads[at as usize].declared = Some(self.vocabulary.names.intern(&name));
     }
 
@@ -269,5 +274,19 @@ impl Composer {
             self.threads[at as usize].kernel = Kernel::Silent;
         }
         self.look(catalogue, at);
+    }
+}
+
+/// Names that say in what the kernel has a thread, or that nobody knows: a program's own state of such a name is another one.
+fn not_ours(name: &str) -> &str {
+    match name {
+        "runnable" => "span:runnable",
+        "preempted" => "span:preempted",
+        "asleep" => "span:asleep",
+        "outside" => "span:outside",
+        "kernel" => "span:kernel",
+        "interrupted" => "span:interrupted",
+        "UNKNOWN" => "span:UNKNOWN",
+        _ => name,
     }
 }

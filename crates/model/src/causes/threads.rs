@@ -437,6 +437,10 @@ impl Composer {
             return;
         }
         let machine = self.machine(catalogue, at);
+        // No span bears this name.
+        if state == self.words.kernel {
+            self.vocabulary.mark_of_kernel(machine);
+        }
         self.emit(Deed::State { machine, state });
         self.threads[at as usize].state = Some(state);
     }

@@ -49,9 +49,14 @@ pub struct Line<'a> {
     pub unit: Option<Text<'a>>,
     pub initial: Option<u64>,
     pub merge: bool,
+    /// It says `x_kernel`.
+    pub of_kernel: bool,
     /// The keys that it has, as bits by their place in [`KEYS`].
     pub(super) keys: u32,
 }
+
+/// The machine is a thread of the kernel.
+pub const OF_KERNEL: &str = "x_kernel";
 
 const KEYS: [&str; 28] = [
     "t",
@@ -228,6 +233,11 @@ impl<'de> Visitor<'de> for Keys<'_> {
         let mut line = Line::default();
         while let Some(name) = map.next_key_seed(AnyText)? {
             let Some(at) = KEYS.iter().position(|key| *key == name) else {
+                if name == OF_KERNEL {
+                    // Of another type, it is somebody else's.
+                    line.of_kernel = map.next_value::<serde_json::Value>()? == true;
+                    continue;
+                }
                 if name.starts_with("x_") {
                     map.next_value::<IgnoredAny>()?;
                     continue;

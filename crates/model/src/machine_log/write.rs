@@ -1,6 +1,6 @@
 //! Interactions as lines of a machine log.
 
-use super::line::NUMBERED;
+use super::line::{NUMBERED, OF_KERNEL};
 use super::quoted;
 use crate::interaction::{Cause, Deed, Interaction, MachineId, QueueId, Vocabulary, Wants};
 use crate::names::NameId;
@@ -16,11 +16,13 @@ pub struct Writer<W> {
     class: Option<(MachineId, NameId)>,
     /// So does this into a declaration.
     now: bool,
+    /// Of each machine: it was said that it is a thread of the kernel.
+    of_kernel: Vec<bool>,
 }
 
 impl<W: Write> Writer<W> {
     pub fn new(out: W) -> Writer<W> {
-        Writer { out, line: String::new(), class: None, now: false }
+        Writer { out, line: String::new(), class: None, now: false, of_kernel: Vec::new() }
     }
 
     pub fn write(&mut self, vocabulary: &Vocabulary, interaction: &Interaction) -> io::Result<()> {
@@ -38,8 +40,26 @@ impl<W: Write> Writer<W> {
             Deed::Declare { queue, shape } => line.declaration(queue, shape, now.then_some(interaction.t)),
             _ => line.interaction(interaction),
         }
+        if let Deed::State { machine, .. } = interaction.deed {
+            self.kernel(vocabulary, machine);
+        }
         self.line.push('\n');
         self.out.write_all(self.line.as_bytes())
+    }
+
+    /// Says so in the line of its first state.
+    fn kernel(&mut self, vocabulary: &Vocabulary, machine: MachineId) {
+        let at = machine.0 as usize;
+        if !vocabulary.is_of_kernel(machine) || self.of_kernel.get(at).copied().unwrap_or(false) {
+            return;
+        }
+        if self.of_kernel.len() <= at {
+            self.of_kernel.resize(at + 1, false);
+        }
+        self.of_kernel[at] = true;
+        self.line.pop();
+        // Writing to a string cannot fail.
+        let _ = write!(self.line, ",\"{OF_KERNEL}\":true}}");
     }
 
     pub fn flush(&mut self) -> io::Result<()> {
