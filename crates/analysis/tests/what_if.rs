@@ -410,9 +410,9 @@ fn who_take_turns_and_are_all_faster_bring_no_more_than_that() {
     assert!(found.abs_diff(truth) < truth / 30, "{found} instead of {truth}");
 }
 
-/// A thread that keeps times of its own and whom another follows.
+/// A thread that keeps times of its own and whom another follows. What is predicted from must be what was observed, too, not only the replay that the trace is judged by.
 #[test]
-fn a_state_that_is_called_kernel_makes_no_thread_of_the_kernel() {
+fn a_replay_that_loses_what_others_waited_for_predicts_nothing() {
     let text = |state: &str, of: &str| {
         let mut text =
             format!("{{\"t\":0,\"machine\":\"p\",\"state\":\"{state}\"{of}}}\n{{\"t\":0,\"machine\":\"p\",\"blocked\":\"sleep\"}}\n");
@@ -431,7 +431,10 @@ fn a_state_that_is_called_kernel_makes_no_thread_of_the_kernel() {
         }
         text + "{\"t\":1005,\"end\":\"c\"}\n"
     };
-    let named = predicted(&text("kernel", ""), "c::work x0.5");
+    let (kernel, named) =
+        (predicted(&text("kernel", ",\"x_kernel\":true"), "c::work x0.5"), predicted(&text("kernel", ""), "c::work x0.5"));
+    assert!(kernel.gain.is_none() && kernel.baseline_error.abs() < 0.05, "{kernel:?}");
+    assert!(kernel.refused.as_ref().is_some_and(|why| why.contains("from which changes are predicted")), "{kernel:?}");
     // A state of that name says nothing of who bears it.
     assert_eq!(named, predicted(&text("work", ""), "c::work x0.5"));
     assert!(named.gain.is_some_and(|gain| gain < 0.01), "{named:?}");

@@ -1,12 +1,13 @@
 //! What is predicted, or why nothing is.
 
-use super::lanes::{GATE, KEPT, OBSERVED};
+use super::lanes::{Layout, GATE, KEPT, OBSERVED, WHOLE};
 use super::{EndMark, WhatIf};
 use crate::lineage::key::{Key, Link, State};
 use longpole_model::interaction::Vocabulary;
 use serde::Serialize;
 
-/// The replay of the unchanged trace may differ from what was observed by so much of it.
+/// The replays of the unchanged trace, both the one where only what is explained takes time and the one that predictions begin from, may differ from what was observed
+/// by so much of it.
 pub const GATE_SHARE: f64 = 0.05;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -120,9 +121,11 @@ impl WhatIf {
         let error = if observed > 0.0 { (end.v[GATE] - observed) / observed } else { 0.0 };
         let profiles: Vec<_> = self.trail.profiles(end.node, &self.rows).into_iter().map(largest_first).collect();
         let baseline = profiles.first().map_or(&[][..], |profile| profile);
-        let refused = self.refused(vocabulary, observed, error, baseline);
+        let begins = if observed > 0.0 { (end.v[WHOLE] - observed) / observed } else { 0.0 };
+        let refused = self.refused(vocabulary, observed, (error, begins), baseline);
         let scenarios = (0..self.layout.scenarios).filter(|&at| occurs[at]);
-        let predictions = scenarios.map(|at| self.predict(vocabulary, at, &end, &profiles[at + 1], error, refused.clone())).collect();
+        let predictions =
+            scenarios.map(|at| self.predict(vocabulary, at, &end, &profiles[Layout::world(at)], error, refused.clone())).collect();
         let full = self.full.full(vocabulary);
         Ok(Answer {
             end_host: vocabulary.host(end.machine).to_owned(),
@@ -157,15 +160,17 @@ impl WhatIf {
     }
 
     /// Why nothing can be predicted from this trace.
-    fn refused(&self, vocabulary: &Vocabulary, observed: f64, error: f64, baseline: &[(u32, f64)]) -> Option<String> {
+    fn refused(&self, vocabulary: &Vocabulary, observed: f64, (error, begins): (f64, f64), baseline: &[(u32, f64)]) -> Option<String> {
         if observed <= 0.0 {
             return Some("no time passes until the end".to_owned());
         }
+        let differs =
+            |error: f64| format!("{:.1} % {} than what was observed", 100.0 * error.abs(), if error < 0.0 { "shorter" } else { "longer" });
         if error.abs() <= GATE_SHARE {
-            return None;
+            let said = "the replay of the unchanged trace from which changes are predicted is ";
+            return (begins.abs() > GATE_SHARE).then(|| said.to_owned() + &differs(begins));
         }
-        let (percent, how) = (100.0 * error.abs(), if error < 0.0 { "shorter" } else { "longer" });
-        let mut said = format!("the replay of the unchanged trace is {percent:.1} % {how} than what was observed");
+        let mut said = format!("the replay of the unchanged trace is {}", differs(error));
         let unexplained = baseline.iter().find(|entry| self.is(entry.0, is_unexplained));
         if let Some(&(key, ns)) = unexplained {
             let [_, machine, _, state] = self.words(vocabulary, key);

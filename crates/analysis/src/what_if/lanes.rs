@@ -7,7 +7,7 @@
 //! |---|---|
 //! | observed | none: the trace's own time, from which delays are taken |
 //! | gate | the unchanged trace, where only what is explained takes time; the trace itself is judged by it |
-//! | kept | the unchanged trace, then each scenario; a wait of which no cause is known stays as long as it was |
+//! | kept | the unchanged trace, the same with what probes cost, then each scenario; a wait of which no cause is known stays as long as it was |
 //! | bare | the same once more, where neither such waits nor reactions to tokens take time: the other end of what may be |
 
 use std::ops::Range;
@@ -15,6 +15,10 @@ use std::ops::Range;
 pub const OBSERVED: usize = 0;
 pub const GATE: usize = 1;
 pub const KEPT: usize = 2;
+/// As `KEPT`, with what probes cost: nothing is predicted from it, and it shows how far that is from what was observed.
+pub const WHOLE: usize = 3;
+/// The first scenario's.
+const CHANGED: usize = 4;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
@@ -23,32 +27,37 @@ pub struct Layout {
 
 impl Layout {
     pub fn len(self) -> usize {
-        4 + 2 * self.scenarios
+        CHANGED + 1 + 2 * self.scenarios
     }
 
     /// The unchanged trace first.
     pub fn kept(self) -> Range<usize> {
-        KEPT..KEPT + 1 + self.scenarios
+        KEPT..CHANGED + self.scenarios
+    }
+
+    /// Of the kept lanes, that of a scenario.
+    pub fn world(scenario: usize) -> usize {
+        CHANGED - KEPT + scenario
     }
 
     pub fn bare(self) -> Range<usize> {
-        KEPT + 1 + self.scenarios..self.len()
+        CHANGED + self.scenarios..self.len()
     }
 
     /// Both lanes of a scenario.
     pub fn of(self, scenario: usize) -> [usize; 2] {
-        [KEPT + 1 + scenario, KEPT + 2 + self.scenarios + scenario]
+        [CHANGED + scenario, self.bare().start + 1 + scenario]
     }
 
     /// All bits of the kept lanes, word by word.
     pub fn words_of_kept(self) -> impl Iterator<Item = u64> {
-        let kept = self.scenarios + 1;
+        let kept = self.kept().len();
         (0..self.words()).map(move |word| u64::MAX >> (64 - (kept - word * 64).min(64)))
     }
 
     /// Words of one bit for each kept lane.
     pub fn words(self) -> usize {
-        (self.scenarios + 1).div_ceil(64)
+        self.kept().len().div_ceil(64)
     }
 }
 

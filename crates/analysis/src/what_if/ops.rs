@@ -2,7 +2,7 @@
 
 use super::batch::Paid;
 use super::cpus::Left;
-use super::lanes::{self, GATE, KEPT, OBSERVED};
+use super::lanes::{self, GATE, KEPT, OBSERVED, WHOLE};
 use super::life::Mark;
 use super::trail::{self, Kind, Node};
 use super::{EndMark, WhatIf};
@@ -302,6 +302,7 @@ impl WhatIf {
                     let elapsed = elapsed - recorded;
                     lanes::add(&mut replay.v, elapsed, row);
                     replay.v[GATE] += recorded;
+                    replay.v[WHOLE] += recorded;
                     if let Some(work) = &mut replay.work {
                         lanes::add(work, elapsed, row);
                     }
