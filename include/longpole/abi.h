@@ -101,7 +101,7 @@ struct longpole_orders {
 	uint32_t ring_size; /* bytes of the ring that a thread makes for itself: a power of two, at least 32 KiB */
 	uint32_t snaplen;   /* bytes kept of a packet */
 	uint32_t clock;     /* enum longpole_clock */
-	uint32_t reserved;
+	uint32_t block_limit; /* LONGPOLE_MODE_BLOCK: a thread waits so many microseconds at most */
 	uint64_t session;   /* the recording; 0: none */
 	uint64_t spare[4];
 };
@@ -151,7 +151,7 @@ struct longpole_ring {
 	uint8_t packets; /* a captured packet is or was in this ring: only such rings are walked */
 	uint8_t spare_byte;
 	uint32_t state; /* enum longpole_ring_state */
-	uint64_t spare_writer;
+	uint64_t events; /* written since the ring was made, `lost` not among them; grows before `head` does */
 
 	/* The recorder's line. */
 	uint64_t tail;            /* everything before has been taken */
@@ -174,7 +174,12 @@ struct longpole_ring {
 	uint32_t clock;           /* enum longpole_clock */
 	uint32_t nested_lost;     /* part of `lost`: the side area was full */
 	char thread[32];
-	uint8_t unused[816];
+	uint32_t mode;            /* enum longpole_mode; the recorder may exchange discarding and blocking */
+	uint32_t block_limit;     /* as in the orders */
+	uint64_t gave_up;         /* by the thread: `tail` plus one when it had waited in vain; it waits again once that has moved */
+	uint64_t waited;          /* by the thread: nanoseconds that it has waited for room */
+	uint64_t taken;           /* by the recorder, overwriting: `events` at `tail` */
+	uint8_t unused[784];
 
 	/* Events of probes in signal handlers that interrupted a probe: 16 entries of 64 bytes. */
 	uint8_t side[16][64];
@@ -191,17 +196,20 @@ enum longpole_ring_state {
 #define LONGPOLE_SIDE_ENTRIES 16u
 #define LONGPOLE_RING_SUBBUFFERS 4u
 #define LONGPOLE_RING_MINIMUM 32768u
+/* No thread waits longer for room, whatever its orders say; microseconds. */
+#define LONGPOLE_BLOCK_MAXIMUM 10000000u
 
 /* The begin of every sub-buffer. The room is that of the packet header in the trace, which the recorder writes itself. */
 struct longpole_subbuffer {
 	uint64_t begin;    /* full 64-bit counter when it was begun */
 	uint64_t content;  /* bytes from the sub-buffer's begin to its last event's end, once it is complete */
 	uint64_t lost;     /* the ring's `lost` when it was begun */
-	uint64_t position; /* its own position, so that a reader can tell that it was lapped */
+	uint64_t position; /* its own position; plus one while it is being begun: what stood here before is gone, and a reader sees that it was lapped */
 	int32_t pid;
 	int32_t tid;
 	char thread[32];
-	uint8_t unused[184];
+	uint64_t events;   /* the ring's `events` when it was begun */
+	uint8_t unused[176];
 };
 
 #define LONGPOLE_SUBBUFFER_HEADER 256u

@@ -267,6 +267,7 @@ LONGPOLE_SLOW int longpole_introduce(int directory, struct longpole_control *con
 			control->orders.ring_size = orders.ring_size;
 			control->orders.snaplen = orders.snaplen;
 			control->orders.clock = orders.clock;
+			control->orders.block_limit = orders.block_limit;
 			uint64_t none = 0;
 			if (__atomic_compare_exchange_n(&control->orders.session, &none, orders.session, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
 				__atomic_store_n(&control->orders.mask, mask, __ATOMIC_RELEASE);

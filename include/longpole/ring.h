@@ -22,6 +22,31 @@ LONGPOLE_INLINE uint64_t longpole_event_header(uint32_t id, uint64_t time)
 }
 
 /*
+ * Waits until the recorder has taken something, for a bounded time. 0: in vain. The ring is busy: probes of handlers that come meanwhile go to
+ * the side area. A recorder that has gone away costs this time once, not at each event.
+ */
+LONGPOLE_SLOW int longpole_wait_for_room(struct longpole_ring *ring)
+{
+	const int64_t pause[2] = {0, 50000};
+	const uint64_t tail = __atomic_load_n(&ring->tail, __ATOMIC_ACQUIRE);
+	if (ring->gave_up == tail + 1)
+		return 0;
+	const uint64_t begin = longpole_mono_raw();
+	const uint64_t longest = ring->block_limit < LONGPOLE_BLOCK_MAXIMUM ? ring->block_limit : LONGPOLE_BLOCK_MAXIMUM;
+	int done = 0, over = 0;
+	uint64_t waited = 0;
+	while (!done && !over) {
+		longpole_call(SYS_nanosleep, (uintptr_t)pause, 0, 0, 0, 0, 0);
+		done = longpole_next_is_free(ring) || __atomic_load_n(&ring->successor, __ATOMIC_ACQUIRE) != 0;
+		waited = longpole_mono_raw() - begin;
+		over = waited >= longest * 1000 || __atomic_load_n(&longpole_page.orders.mask, __ATOMIC_RELAXED) == 0;
+	}
+	ring->waited += waited;
+	ring->gave_up = done ? 0 : __atomic_load_n(&ring->tail, __ATOMIC_ACQUIRE) + 1;
+	return done;
+}
+
+/*
  * Finds room for an event of `size` bytes where the fast path could not; the ring is busy. Begins the next sub-buffer if it is
  * free. Returns the position to write at, or LONGPOLE_LOST after counting the loss. The ring may have been exchanged.
  */
@@ -33,26 +58,35 @@ LONGPOLE_SLOW uint64_t longpole_advance(struct longpole_ring **current, uint64_t
 	uint64_t next = longpole_next_subbuffer(ring);
 	if (ring->head != 0)
 		longpole_subbuffer_at(ring, next - ring->subbuffer)->content = ring->head - (next - ring->subbuffer);
-	const uint32_t successor = __atomic_load_n(&ring->successor, __ATOMIC_ACQUIRE);
-	if (LONGPOLE_UNLIKELY(successor != 0)) {
-		ring = *current = longpole_succeed(ring, successor);
-		next = longpole_next_subbuffer(ring);
-	}
-	if (size > ring->subbuffer - LONGPOLE_SUBBUFFER_HEADER || !longpole_next_is_free(ring)) {
+	for (;;) {
+		const uint32_t successor = __atomic_load_n(&ring->successor, __ATOMIC_ACQUIRE);
+		if (LONGPOLE_UNLIKELY(successor != 0)) {
+			ring = *current = longpole_succeed(ring, successor);
+			next = longpole_next_subbuffer(ring);
+		}
+		const int fits = size <= ring->subbuffer - LONGPOLE_SUBBUFFER_HEADER;
+		if (fits && longpole_has_room(ring))
+			break;
+		if (fits && ring->mode == LONGPOLE_MODE_BLOCK && longpole_wait_for_room(ring))
+			continue;
 		__atomic_fetch_add(&ring->lost, 1, __ATOMIC_RELEASE);
 		/* Smaller events must not slip in behind: what is lost here is counted before whatever comes next. */
-		if (size <= ring->subbuffer - LONGPOLE_SUBBUFFER_HEADER)
+		if (fits)
 			longpole_seal(ring);
 		return LONGPOLE_LOST;
 	}
 	struct longpole_subbuffer *begun = longpole_subbuffer_at(ring, next);
+	/* Whoever copies what stood here must see that it is gone before it changes. */
+	__atomic_store_n(&begun->position, next + 1, __ATOMIC_RELAXED);
+	__atomic_thread_fence(__ATOMIC_RELEASE);
 	begun->begin = longpole_now(ring);
 	begun->content = 0;
 	begun->lost = ring->lost;
-	begun->position = next;
 	begun->pid = ring->pid;
 	begun->tid = ring->tid;
 	__builtin_memcpy(begun->thread, ring->thread, sizeof begun->thread);
+	begun->events = ring->events;
+	__atomic_store_n(&begun->position, next, __ATOMIC_RELEASE);
 	ring->end = next + ring->subbuffer;
 	/* A clock that is no counter takes the slow path at every event; the fast path need not ask. */
 	ring->limit = ring->clock == LONGPOLE_CLOCK_MONO_RAW ? 0 : ring->end;
@@ -97,6 +131,7 @@ LONGPOLE_SLOW void longpole_commit_nested(struct longpole_ring *ring, uint64_t *
 	header = longpole_restamp(ring, header);
 	place[0] = header;
 	ring->last = header;
+	ring->events++;
 	__atomic_store_n(&ring->head, head, __ATOMIC_RELEASE);
 	longpole_flush_nested(ring);
 }
@@ -114,6 +149,7 @@ LONGPOLE_INLINE void longpole_commit(struct longpole_ring *ring, uint64_t *place
 	}
 	place[0] = header;
 	ring->last = header;
+	ring->events++;
 	__atomic_store_n(&ring->head, position + size, __ATOMIC_RELEASE);
 	LONGPOLE_COMPILER_BARRIER();
 	__atomic_store_n(&ring->busy, 0, __ATOMIC_RELEASE);
@@ -188,6 +224,7 @@ LONGPOLE_SLOW void longpole_flush_nested(struct longpole_ring *ring)
 				longpole_settle(ring, position, entry[i][0]);
 				__builtin_memcpy(place, entry[i], size);
 				ring->last = place[0];
+				ring->events++;
 				__atomic_store_n(&ring->head, position + size, __ATOMIC_RELEASE);
 			}
 			/* Handlers may have left more meanwhile; then the number differs and they are taken, too. */

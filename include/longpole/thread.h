@@ -70,6 +70,11 @@ LONGPOLE_INLINE int longpole_next_is_free(const struct longpole_ring *ring)
 	return longpole_next_subbuffer(ring) + ring->subbuffer <= __atomic_load_n(&ring->tail, __ATOMIC_ACQUIRE) + ring->size;
 }
 
+LONGPOLE_INLINE int longpole_has_room(const struct longpole_ring *ring)
+{
+	return ring->mode == LONGPOLE_MODE_OVERWRITE || longpole_next_is_free(ring);
+}
+
 /* Closes the current sub-buffer early: the next event begins another. */
 LONGPOLE_INLINE void longpole_seal(struct longpole_ring *ring)
 {
@@ -116,6 +121,8 @@ LONGPOLE_SLOW struct longpole_ring *longpole_make_ring(struct longpole_process *
 			ring->size = size;
 			ring->subbuffer = size / LONGPOLE_RING_SUBBUFFERS;
 			ring->clock = control->orders.clock;
+			ring->mode = control->orders.mode;
+			ring->block_limit = control->orders.block_limit;
 			longpole_own(ring, longpole_gettid());
 			size_t length = longpole_append(name, sizeof name, 0, process->stem);
 			length = longpole_append(name, sizeof name, length, ".");
@@ -165,13 +172,13 @@ LONGPOLE_SLOW struct longpole_entry *longpole_take_entry(struct longpole_process
 			entry->users++;
 			return entry;
 		}
-		if (idle == NULL && entry->tid == 0 && longpole_next_is_free(entry->ring))
+		if (idle == NULL && entry->tid == 0 && longpole_has_room(entry->ring))
 			idle = entry;
 	}
 	if (idle == NULL && (process->entries & (process->entries - 1)) == 0 && process->entries >= 8) {
 		longpole_reclaim(process);
 		for (uint32_t i = 0; i < process->entries && idle == NULL; i++)
-			if (process->entry[i].tid == 0 && longpole_next_is_free(process->entry[i].ring))
+			if (process->entry[i].tid == 0 && longpole_has_room(process->entry[i].ring))
 				idle = &process->entry[i];
 	}
 	if (idle == NULL) {

@@ -44,7 +44,8 @@ pub struct Orders {
     pub ring_size: AtomicU32,
     pub snaplen: AtomicU32,
     pub clock: AtomicU32,
-    pub reserved: AtomicU32,
+    /// Microseconds.
+    pub block_limit: AtomicU32,
     pub session: AtomicU64,
     pub spare: [AtomicU64; 4],
 }
@@ -91,7 +92,7 @@ pub struct Ring {
     pub packets: AtomicU8,
     pub spare_byte: AtomicU8,
     pub state: AtomicU32,
-    pub spare_writer: AtomicU64,
+    pub events: AtomicU64,
 
     pub tail: AtomicU64,
     pub pending_tail: AtomicU64,
@@ -112,7 +113,12 @@ pub struct Ring {
     pub clock: AtomicU32,
     pub nested_lost: AtomicU32,
     pub thread: [AtomicU8; 32],
-    pub unused: [AtomicU8; 816],
+    pub mode: AtomicU32,
+    pub block_limit: AtomicU32,
+    pub gave_up: AtomicU64,
+    pub waited: AtomicU64,
+    pub taken: AtomicU64,
+    pub unused: [AtomicU8; 784],
 
     pub side: [[AtomicU8; 64]; SIDE_ENTRIES],
     pub rest: [AtomicU8; 2048],
@@ -128,7 +134,8 @@ pub struct Subbuffer {
     pub pid: AtomicI32,
     pub tid: AtomicI32,
     pub thread: [AtomicU8; 32],
-    pub unused: [AtomicU8; 184],
+    pub events: AtomicU64,
+    pub unused: [AtomicU8; 176],
 }
 
 /// The head of the file `sites`; the arena follows.

@@ -33,7 +33,7 @@ macro_rules! constant {
 #[test]
 fn the_c_and_rust_views_of_the_shared_memory_are_equal_byte_for_byte() {
     let mut views = Views { rust: String::new(), c: String::new() };
-    structure!(views, Orders, "longpole_orders", mask, mode, ring_size, snaplen, clock, reserved, session, spare);
+    structure!(views, Orders, "longpole_orders", mask, mode, ring_size, snaplen, clock, block_limit, session, spare);
     structure!(views, Session, "longpole_session", orders, magic, version, recorder, path);
     structure!(
         views,
@@ -68,7 +68,7 @@ fn the_c_and_rust_views_of_the_shared_memory_are_equal_byte_for_byte() {
         packets,
         spare_byte,
         state,
-        spare_writer,
+        events,
         tail,
         pending_tail,
         pending_offset,
@@ -87,11 +87,16 @@ fn the_c_and_rust_views_of_the_shared_memory_are_equal_byte_for_byte() {
         clock,
         nested_lost,
         thread,
+        mode,
+        block_limit,
+        gave_up,
+        waited,
+        taken,
         unused,
         side,
         rest
     );
-    structure!(views, Subbuffer, "longpole_subbuffer", begin, content, lost, position, pid, tid, thread, unused);
+    structure!(views, Subbuffer, "longpole_subbuffer", begin, content, lost, position, pid, tid, thread, events, unused);
     structure!(views, Sites, "longpole_sites", magic, version, used, arena_next, arena_size, unused, slots);
     structure!(views, SiteEntry, "longpole_site", size, kind, name_size, fields_size, file_size, attributes_size, reserved, line, hash);
     constant!(views, "LONGPOLE_ABI_MAGIC", MAGIC);
@@ -112,6 +117,7 @@ fn the_c_and_rust_views_of_the_shared_memory_are_equal_byte_for_byte() {
     constant!(views, "LONGPOLE_SITE_ARENA_MAXIMUM", SITE_ARENA_MAXIMUM);
     constant!(views, "LONGPOLE_NAME_MAXIMUM", NAME_MAXIMUM);
     constant!(views, "LONGPOLE_FIELDS_MAXIMUM", FIELDS_MAXIMUM);
+    constant!(views, "LONGPOLE_MODE_OVERWRITE", MODE_OVERWRITE);
     constant!(views, "LONGPOLE_MODE_BLOCK", MODE_BLOCK);
     constant!(views, "LONGPOLE_CLOCK_MONO_RAW", CLOCK_MONO_RAW);
     for category in kind::Category::ALL {

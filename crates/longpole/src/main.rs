@@ -49,6 +49,8 @@ enum Verb {
     Start(verbs::start::Args),
     /// Stop the recording that `start` began
     Stop(verbs::stop::Args),
+    /// Write what the running recording knows at this moment, while it goes on
+    Snapshot(verbs::snapshot::Args),
     /// Say what is being recorded now
     Status(verbs::status::Args),
     /// List the subjects that can be recorded, or the recordings
@@ -99,6 +101,7 @@ fn main() -> ExitCode {
         Verb::Record(args) => verbs::record::run(*args),
         Verb::Start(args) => verbs::start::run(args),
         Verb::Stop(args) => verbs::stop::run(args),
+        Verb::Snapshot(args) => verbs::snapshot::run(args),
         Verb::Status(args) => verbs::status::run(args),
         Verb::List(args) => verbs::list::run(args),
         Verb::Check(args) => verbs::check::run(args),

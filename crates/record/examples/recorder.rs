@@ -22,6 +22,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         config,
         scope: Scope::Everything,
         buffer,
+        mode: None,
         command: Vec::new(),
         probe_cost_ns: None,
         kernel: groups.map(|groups| Wish { groups, ..Wish::default() }),

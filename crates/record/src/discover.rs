@@ -215,6 +215,12 @@ impl Recorder {
         look.last = look.last.or(Some(0));
         self.learn_sites();
         let mut events = 0;
+        if source.ring.overwrites {
+            // Counted by the thread.
+            events = look.events.saturating_sub(source.ring.taken);
+            source.ring.taken = look.events;
+            source.ring.tail = look.head;
+        }
         while let Ok(Some(chunk)) = source.ring.next(&look, 0, true) {
             let mut bytes = std::mem::take(&mut self.scratch);
             let counted = if source.ring.copy(&chunk, &mut bytes) { self.place.classes.count(&bytes) } else { Err(1) };

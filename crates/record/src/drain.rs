@@ -108,7 +108,7 @@ impl Recorder {
         }
     }
 
-    fn give_up(&mut self, source: &mut Source, why: &str) {
+    pub(crate) fn give_up(&mut self, source: &mut Source, why: &str) {
         source.broken = true;
         source.look = None;
         self.oddity(format!("{} is not read any further: {why}", source.ring.name));
@@ -127,6 +127,10 @@ impl Recorder {
         if source.verdict == Verdict::Open {
             source.verdict = self.verdict(&subject.process, subject.wanted, source);
         }
+        if source.ring.overwrites && look.state != RING_ENDED && !last {
+            self.keep(subject, at, &look);
+            return 0.0;
+        }
         // Taking a part of a sub-buffer gives the thread no room, only the reader news, and its two parts cannot bypass the page cache.
         // So it is done once a period, and only where no sub-buffer was completed in that time.
         let now = Instant::now();
@@ -143,6 +147,8 @@ impl Recorder {
                 self.total.dropped += look.head - source.ring.tail;
                 source.ring.release(look.head, look.lost);
                 source.extra_lost = 0;
+            } else if source.ring.overwrites {
+                self.take_history(&subject.process, source, &look);
             } else {
                 self.take(&subject.process, source, &look, partial || look.state != RING_OWNED);
             }
@@ -174,7 +180,7 @@ impl Recorder {
         }
     }
 
-    fn verdict(&self, process: &Process, wanted: bool, source: &Source) -> Verdict {
+    pub(crate) fn verdict(&self, process: &Process, wanted: bool, source: &Source) -> Verdict {
         if !wanted || self.config.exclude.iter().any(|pattern| crate::glob::matches(pattern, &process.label)) {
             return Verdict::Unwanted;
         }
@@ -199,16 +205,9 @@ impl Recorder {
                     return;
                 }
             };
-            if chunk.tid != source.tid {
-                // Another thread has taken the ring.
-                source.taken(chunk.tid, chunk.thread);
-                process.forget_thread(chunk.tid);
-                source.refresh_name(process, self.config.period, false);
-                source.verdict = self.verdict(process, true, source);
-            }
+            self.belongs(process, source, &chunk);
             if source.verdict == Verdict::Unwanted {
-                self.total.dropped += chunk.to - chunk.from;
-                source.ring.release(chunk.tail, chunk.lost.max(source.ring.reported));
+                self.drop_chunk(source, &chunk);
                 continue;
             }
             self.packet(process, source, chunk);
@@ -218,8 +217,23 @@ impl Recorder {
         }
     }
 
-    /// One chunk becomes one packet.
-    fn packet(&mut self, process: &Process, source: &mut Source, mut chunk: Chunk) {
+    /// Whose it is: another thread may have taken the ring.
+    pub(crate) fn belongs(&self, process: &Process, source: &mut Source, chunk: &Chunk) {
+        if chunk.tid != source.tid {
+            source.taken(chunk.tid, chunk.thread);
+            process.forget_thread(chunk.tid);
+            source.refresh_name(process, self.config.period, false);
+            source.verdict = self.verdict(process, true, source);
+        }
+    }
+
+    pub(crate) fn drop_chunk(&mut self, source: &mut Source, chunk: &Chunk) {
+        self.total.dropped += chunk.to - chunk.from;
+        source.ring.release(chunk.tail, chunk.lost.max(source.ring.reported));
+    }
+
+    /// One chunk becomes one packet; nothing happens where its thread has overwritten it meanwhile.
+    pub(crate) fn packet(&mut self, process: &Process, source: &mut Source, mut chunk: Chunk) {
         // Events of this chunk that nobody could read.
         let mut unreadable = 0;
         let policy = match source.verdict {
@@ -241,6 +255,10 @@ impl Recorder {
             if !source.ring.copy(&chunk, &mut bytes) {
                 self.scratch = bytes;
                 self.give_up(source, "its file was cut off");
+                return;
+            }
+            if !source.ring.intact(&chunk) {
+                self.scratch = bytes;
                 return;
             }
             let wanted = pcapng.then_some(&packets);
@@ -294,9 +312,10 @@ impl Recorder {
             ring: packet_ring(&source.ring),
             thread: source.thread,
         };
-        let body = Body { mapping: source.ring.mapping(), offset: source.ring.offset(chunk.from), length, aligned: chunk.whole };
+        let body = source.ring.body(&chunk);
         match commit(lane, &source.ring, stamp, chunk.tail, reported, Some(body)) {
             Ok(()) => {}
+            Err(AppendError::Source) if !source.ring.intact(&chunk) => return,
             Err(AppendError::Source) => {
                 self.give_up(source, "its file was cut off");
                 return;
@@ -432,7 +451,7 @@ impl Recorder {
     }
 
     /// A ring that was too small gets a successor.
-    fn consider_successor(&mut self, subject: &mut Subject, at: usize, filled: f64, losing: bool) {
+    pub(crate) fn consider_successor(&mut self, subject: &mut Subject, at: usize, filled: f64, losing: bool) {
         let wished = subject.buffer;
         let source = &mut subject.sources[at];
         if source.successor.is_some() && source.ring.layout().successor.load(Ordering::Acquire) == 0 {
@@ -453,20 +472,24 @@ impl Recorder {
                 Some(Some(_)) => {}
             }
         }
+        let manner = self.manner_of(source.verdict);
+        let other = self.adjust(source, manner);
         if source.successor.is_some() || source.settled || source.verdict == Verdict::Unwanted {
             return;
         }
         let size = match wished {
             Some(wished) => wished,
+            None if other => source.ring.size,
             None if filled > 0.5 || losing => match successor::larger(source.ring.size) {
                 Some(size) => size,
                 None => return,
             },
             None => return,
         };
-        if size <= source.ring.size {
+        if size <= source.ring.size && !other {
             return;
         }
+        let size = size.max(source.ring.size);
         if wished.is_none() && self.successor_bytes + size > successor::SESSION {
             self.oddity("a ring was too small, and the session's memory for larger ones is used up".to_owned());
             source.settled = true;
@@ -479,7 +502,7 @@ impl Recorder {
             return;
         };
         subject.process.next_successor = next;
-        match successor::make(&self.place.runtime, &subject.process.stem, number, &source.ring, size) {
+        match successor::make(&self.place.runtime, &subject.process.stem, number, &source.ring, (size, manner)) {
             Ok(ring) => {
                 self.successor_bytes += size;
                 source.answered = None;

@@ -11,6 +11,7 @@ mod convert;
 mod counters;
 mod ctf;
 mod dump;
+mod freeze;
 mod groups;
 mod layout;
 mod masks;
@@ -29,6 +30,8 @@ pub use source::CpuLoss;
 pub use survey::{survey, Survey, Trouble};
 
 pub(crate) use dump::symbols as save_symbols;
+pub(crate) use dump::write as dump_state;
+pub use freeze::Frozen;
 pub(crate) use plan::Plan;
 pub(crate) use source::Source;
 

@@ -17,6 +17,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{fence, AtomicU64, Ordering};
 
 /// From this many bytes on, packets bypass the page cache where the file system allows it: copying costs more than waiting.
 const DIRECT: usize = 64 << 10;
@@ -44,11 +45,20 @@ pub struct Body<'a> {
     pub length: usize,
     /// The room of the packet header stands before `offset`, and the whole begins and ends at a page.
     pub aligned: bool,
+    /// A word that keeps this value as long as these are the events: they may be overwritten while they are read.
+    pub identity: Option<(&'a AtomicU64, u64)>,
+}
+
+impl Body<'_> {
+    fn is_intact(&self) -> bool {
+        fence(Ordering::Acquire);
+        self.identity.is_none_or(|(word, value)| word.load(Ordering::Relaxed) == value)
+    }
 }
 
 #[derive(Debug)]
 pub enum AppendError {
-    /// The events' memory is gone; the file is as it was before.
+    /// The events are gone, or their memory; the file is as it was before.
     Source,
     Io(io::Error),
 }
@@ -192,6 +202,9 @@ impl Lane {
         if !body.mapping.copy(begin, &mut first.0) || body.mapping.poisoned() {
             return Err(AppendError::Source);
         }
+        if !body.is_intact() {
+            return Err(AppendError::Source);
+        }
         first.0[..HEADER].copy_from_slice(header);
         self.file.write_all_at(&first.0, self.at).map_err(AppendError::Io)?;
         Ok(true)
@@ -220,6 +233,9 @@ impl Lane {
             None => write_vectors(&self.file, &[vector(&before), zeros(padding), trailing, zeros(PAGE - HEADER)], self.at),
         };
         result.map_err(failure)?;
+        if body.is_some_and(|body| !body.is_intact()) {
+            return Err(AppendError::Source);
+        }
         self.file.write_all_at(header, self.at).map_err(AppendError::Io)
     }
 

@@ -255,6 +255,11 @@ impl Capture {
         self.seen.iter().map(|seen| seen.packets).sum()
     }
 
+    /// Bytes of whole blocks in the file.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
     pub fn path(&self) -> &Path {
         &self.path
     }

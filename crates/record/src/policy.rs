@@ -6,7 +6,7 @@
 use crate::glob;
 use crate::interfaces;
 use longpole_abi::kind::{Category, ALL_CATEGORIES};
-use longpole_abi::RING_MINIMUM;
+use longpole_abi::{MODE_BLOCK, MODE_DISCARD, MODE_OVERWRITE, RING_MINIMUM};
 use serde::de::{self, Deserializer};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -16,6 +16,7 @@ use std::time::Duration;
 
 pub const DEFAULT_SNAPLEN: u32 = 100;
 const DEFAULT_PERIOD: Duration = Duration::from_millis(100);
+const DEFAULT_BLOCK_LIMIT: Duration = Duration::from_millis(100);
 const LARGEST_BUFFER: u64 = 1 << 30;
 
 #[derive(Clone, Debug, Deserialize)]
@@ -26,6 +27,11 @@ pub struct Config {
     /// Longest time between two looks at a ring.
     #[serde(deserialize_with = "duration")]
     pub period: Duration,
+    /// What a full ring does, where a policy says nothing else; overwriting, also the kernel's buffers.
+    pub mode: Option<Mode>,
+    /// How long a thread waits at most, blocking.
+    #[serde(deserialize_with = "block_limit")]
+    pub block_limit: Option<Duration>,
     /// Where recordings are made.
     pub root: Option<PathBuf>,
     /// Bytes.
@@ -46,6 +52,8 @@ impl Default for Config {
         Config {
             enable: true,
             period: DEFAULT_PERIOD,
+            mode: None,
+            block_limit: None,
             root: None,
             max_size: None,
             kernel_buffer: None,
@@ -74,7 +82,9 @@ pub struct Policy {
     /// Bytes of a ring.
     #[serde(deserialize_with = "buffer")]
     pub buffer: Option<u64>,
-    pub mode: Mode,
+    pub mode: Option<Mode>,
+    #[serde(deserialize_with = "block_limit")]
+    pub block_limit: Option<Duration>,
     pub backends: Vec<Backend>,
     pub packets: Packets,
 }
@@ -90,18 +100,55 @@ impl Default for Policy {
             exclude: Vec::new(),
             events: ALL_CATEGORIES,
             buffer: None,
-            mode: Mode::Discard,
+            mode: None,
+            block_limit: None,
             backends: vec![Backend::Ctf, Backend::Pcapng],
             packets: Packets::default(),
         }
     }
 }
 
-/// What happens when a ring is full. The others of the layout are not written by any program yet, so they are refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+/// What happens when a ring is full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
+    /// The newest event is discarded.
+    #[default]
     Discard,
+    /// The oldest sub-buffer goes: a flight recorder. Nothing is taken until somebody asks for it.
+    Overwrite,
+    /// The thread waits, for a bounded time; then it discards.
+    Block,
+}
+
+impl Mode {
+    pub const ALL: [Mode; 3] = [Mode::Discard, Mode::Overwrite, Mode::Block];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Discard => "discard",
+            Mode::Overwrite => "overwrite",
+            Mode::Block => "block",
+        }
+    }
+
+    /// As shared memory has it.
+    pub(crate) fn number(self) -> u32 {
+        match self {
+            Mode::Discard => MODE_DISCARD,
+            Mode::Overwrite => MODE_OVERWRITE,
+            Mode::Block => MODE_BLOCK,
+        }
+    }
+}
+
+impl std::str::FromStr for Mode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Mode, String> {
+        let known = Mode::ALL.into_iter().find(|mode| mode.name() == text);
+        known.ok_or_else(|| format!("{text:?} is no mode; there are discard, overwrite and block"))
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -172,11 +219,13 @@ impl Config {
             return None;
         }
         if self.policy.is_empty() {
-            return Some(Choice { mask: ALL_CATEGORIES, buffer: None, snaplen: DEFAULT_SNAPLEN });
+            return Some(Choice { mask: ALL_CATEGORIES, buffer: None, snaplen: DEFAULT_SNAPLEN, manner: self.manner(None) });
         }
         let mut choice = None;
         for policy in self.policy.iter().filter(|policy| policy.matches_label(label)) {
-            let choice = choice.get_or_insert(Choice { mask: 0, buffer: None, snaplen: 0 });
+            let manner = self.manner(Some(policy));
+            let choice = choice.get_or_insert(Choice { mask: 0, buffer: None, snaplen: 0, manner });
+            choice.manner = choice.manner.common(manner);
             choice.mask |= policy.events;
             choice.buffer = choice.buffer.max(policy.buffer);
             choice.snaplen = choice.snaplen.max(policy.packets.snaplen);
@@ -196,7 +245,14 @@ impl Config {
         policies.find(|policy| policy.matches_label(label) && policy.matches_thread(thread)).map(Some).ok_or(Unwanted)
     }
 
-    /// Whether no file says what to do.
+    /// What a full ring does, of a thread on which this policy decides.
+    pub fn manner(&self, policy: Option<&Policy>) -> Manner {
+        Manner {
+            mode: policy.and_then(|policy| policy.mode).or(self.mode).unwrap_or_default(),
+            block_limit: policy.and_then(|policy| policy.block_limit).or(self.block_limit).unwrap_or(DEFAULT_BLOCK_LIMIT),
+        }
+    }
+
     pub fn summary(&self) -> serde_json::Value {
         let policies: Vec<serde_json::Value> = self
             .policy
@@ -213,7 +269,7 @@ impl Config {
                     "exclude": policy.exclude,
                     "events": events,
                     "buffer": policy.buffer,
-                    "mode": policy.mode,
+                    "mode": self.manner(Some(policy)).mode,
                     "backends": policy.backends,
                     "packets": policy.packets,
                 })
@@ -233,6 +289,27 @@ pub struct Choice {
     pub mask: u32,
     pub buffer: Option<u64>,
     pub snaplen: u32,
+    pub manner: Manner,
+}
+
+/// What a full ring does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Manner {
+    pub mode: Mode,
+    pub block_limit: Duration,
+}
+
+impl Manner {
+    /// What rings are made with before anybody knows which of both it is: the harmless one.
+    pub fn common(self, other: Manner) -> Manner {
+        let mode = if self.mode == other.mode { self.mode } else { Mode::Discard };
+        Manner { mode, block_limit: self.block_limit.min(other.block_limit) }
+    }
+
+    /// Microseconds, as shared memory has it.
+    pub(crate) fn limit(self) -> u32 {
+        u32::try_from(self.block_limit.as_micros()).unwrap_or(u32::MAX)
+    }
 }
 
 /// A place in a configuration file.
@@ -328,6 +405,15 @@ fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::E
         Some(period) if (Duration::from_millis(1)..=Duration::from_secs(10)).contains(&period) => Ok(period),
         Some(_) => Err(de::Error::custom("the period must lie between 1ms and 10s")),
         None => Err(de::Error::custom(format!("{text:?} is no time; write, for example, \"100ms\""))),
+    }
+}
+
+fn block_limit<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    match parse_duration(&text) {
+        Some(limit) if (Duration::from_micros(100)..=Duration::from_secs(10)).contains(&limit) => Ok(Some(limit)),
+        Some(_) => Err(de::Error::custom("block_limit must lie between 100us and 10s")),
+        None => Err(de::Error::custom(format!("{text:?} is no time; write, for example, \"10ms\""))),
     }
 }
 
@@ -460,7 +546,8 @@ mod tests {
             ("\n\nperoid = \"1s\"", 3, "unknown field"),
             ("[[policy]]\nevents = [\"rpc\", \"rcp\"]", 2, "\"rcp\" is no event category"),
             ("[[policy]]\nbuffer = \"4 elephants\"", 2, "is no size"),
-            ("[[policy]]\nmode = \"overwrite\"", 2, "unknown variant"),
+            ("[[policy]]\nmode = \"overwrites\"", 2, "unknown variant"),
+            ("[[policy]]\nblock_limit = \"11s\"", 2, "must lie between"),
             ("[[policy]]\npackets = { snaplen = 0 }", 2, "snaplen must lie between"),
             ("a = [", 1, ""),
         ] {

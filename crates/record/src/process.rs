@@ -242,6 +242,8 @@ pub struct Source {
     /// Losses that were told to the capture and not yet to the lane.
     pub captured: u64,
     pub lost_before: u64,
+    /// Overwriting: the head as of the newest look.
+    pub head_before: u64,
     /// The thread was seen to have looked at its successor; and where the head stood a turn later.
     pub answered: Option<Option<u64>>,
     pub broken: bool,
@@ -288,6 +290,7 @@ impl Source {
             extra_lost: 0,
             captured: 0,
             lost_before,
+            head_before: 0,
             answered: None,
             broken: false,
             over: false,

@@ -13,10 +13,11 @@ use crate::error::Error;
 use crate::interfaces;
 use crate::kernel;
 use crate::lane::Lane;
+use crate::mailbox::Mailbox;
 use crate::metadata::{Metadata, Uuid};
 use crate::pcap::Capture;
 use crate::place::Place;
-use crate::policy::{Config, DEFAULT_SNAPLEN};
+use crate::policy::{Config, Manner, Mode, DEFAULT_SNAPLEN};
 use crate::process::{Process, Source};
 use crate::recording::{self, Reserve};
 use crate::runtime::Runtime;
@@ -26,7 +27,7 @@ use crate::steady::{Granted, Steady};
 use crate::stop::Stop;
 use crate::takeover::Predecessor;
 use longpole_abi::kind::ALL_CATEGORIES;
-use longpole_abi::{MODE_DISCARD, RING_MINIMUM};
+use longpole_abi::RING_MINIMUM;
 use rustix::event::epoll;
 use serde_json::json;
 use sources::{packets_wish, without_interfaces, without_kernel};
@@ -55,6 +56,8 @@ pub struct Options {
     pub scope: Scope,
     /// Size of every ring in bytes, whatever policies say.
     pub buffer: Option<u64>,
+    /// What a full ring does, whatever policies say; overwriting, also the kernel's buffers.
+    pub mode: Option<Mode>,
     /// Told in the description.
     pub command: Vec<String>,
     /// What one event costs the thread that writes it, where that was measured.
@@ -122,6 +125,7 @@ const MOST_ODDITIES: usize = 100;
 pub(crate) const TOKEN_DIRECTORY: u64 = 1;
 pub(crate) const TOKEN_STOP: u64 = 2;
 pub(crate) const TOKEN_PROCESS: u64 = 3;
+pub(crate) const TOKEN_REQUEST: u64 = 4;
 
 /// A process and its rings.
 #[derive(Debug)]
@@ -164,6 +168,8 @@ pub struct Recorder {
     pub(crate) reserve: Reserve,
     pub(crate) epoll: OwnedFd,
     pub(crate) directory_changed: bool,
+    pub(crate) mailbox: Option<Mailbox>,
+    pub(crate) requests_changed: bool,
     /// Some process may have ended.
     pub(crate) deaths: bool,
     pub(crate) ancestor: Option<i32>,
@@ -223,7 +229,11 @@ impl Recorder {
             Some(wish) => without_interfaces(interfaces::Source::prepare(&wish), &mut interfaces_trouble)?,
         };
         let mut kernel_trouble = None;
-        let plan = match options.kernel.clone().map(|wish| kernel::Wish { buffer: wish.buffer.or(config.kernel_buffer), ..wish }) {
+        let plan = match options.kernel.clone().map(|wish| kernel::Wish {
+            buffer: wish.buffer.or(config.kernel_buffer),
+            overwrite: options.mode.or(config.mode) == Some(Mode::Overwrite),
+            ..wish
+        }) {
             None => None,
             Some(wish) => without_kernel(kernel::Plan::make(&wish, preferred), &mut kernel_trouble)?,
         };
@@ -287,6 +297,8 @@ impl Recorder {
             reserve,
             epoll,
             directory_changed: true,
+            mailbox: None,
+            requests_changed: false,
             deaths: true,
             ancestor: None,
             start,
@@ -332,6 +344,7 @@ impl Recorder {
         recorder.begin_kernel();
         recorder.begin_stacks();
         recorder.begin_interfaces();
+        recorder.open_mailbox();
         recorder.describe(None)?;
         recorder.place.held.publish(&recorder.path, &recorder.default_order());
         recorder.search_elsewhere(true)?;
@@ -344,6 +357,10 @@ impl Recorder {
 
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    pub(crate) fn start_ns(&self) -> u64 {
+        self.start
     }
 
     /// Why something is not as it was asked for: the kernel, stacks, the packets of interfaces, a steady run.
@@ -377,9 +394,12 @@ impl Recorder {
 
     /// What processes do that nobody has looked at yet.
     pub(crate) fn default_order(&self) -> Order {
+        let all = self.config.policy.iter().map(|policy| self.config.manner(Some(policy)));
+        let manner = self.manner(all.reduce(Manner::common).unwrap_or_else(|| self.config.manner(None)));
         let mut order = Order {
             mask: 0,
-            mode: MODE_DISCARD,
+            mode: manner.mode.number(),
+            block_limit: manner.limit(),
             ring_size: self.options.buffer.unwrap_or(RING_MINIMUM) as u32,
             snaplen: DEFAULT_SNAPLEN,
             clock: self.clock.source.number(),
@@ -404,6 +424,8 @@ impl Recorder {
         if let Some(choice) = choice {
             order.mask = choice.mask;
             order.snaplen = choice.snaplen;
+            let manner = self.manner(choice.manner);
+            (order.mode, order.block_limit) = (manner.mode.number(), manner.limit());
         }
         order.ring_size = buffer.unwrap_or(RING_MINIMUM) as u32;
         (order, buffer)
@@ -427,6 +449,9 @@ impl Recorder {
             Ok::<(), Error>(())
         })?;
         self.flush_captures();
+        if std::mem::take(&mut self.requests_changed) {
+            self.answer_requests();
+        }
         let now = Instant::now();
         if now - self.last_second >= SECOND {
             self.last_second = now;
@@ -478,6 +503,7 @@ impl Recorder {
                         let _ = rustix::io::read(wake, &mut [0u8; 8]);
                     }
                 }
+                TOKEN_REQUEST => self.requests_changed = true,
                 _ => self.deaths = true,
             }
         }

@@ -7,13 +7,16 @@ use crate::clock::{extend, newest, Source as Clock};
 use crate::mapping::{Access, Headed, Mapping};
 use crate::runtime::{Opened, Runtime};
 use longpole_abi::{
-    Ring as Layout, Subbuffer, CLOCK_MONO_RAW, MAGIC, RING_DATA, RING_ENDED, RING_MINIMUM, SIDE_ENTRIES, SUBBUFFER_HEADER, VERSION,
+    Ring as Layout, Subbuffer, CLOCK_MONO_RAW, MAGIC, MODE_OVERWRITE, RING_DATA, RING_ENDED, RING_MINIMUM, SIDE_ENTRIES, SUBBUFFER_HEADER,
+    VERSION,
 };
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::{fence, AtomicU8, Ordering};
 
 const LARGEST: u64 = 1 << 30;
+/// Looks until the newest event and the head agree, where the thread writes all the time.
+const PATIENT: u32 = 1000;
 /// No honest ring gets so far, and no sum of a position and a ring's size overflows.
 const FARTHEST: u64 = 1 << 62;
 
@@ -24,12 +27,16 @@ pub struct Ring {
     pub own: bool,
     pub size: u64,
     pub clock: u32,
+    /// Its thread overwrites the oldest sub-buffer, and does not look at `tail`.
+    pub overwrites: bool,
     subbuffer: u64,
     memory: Headed<Layout>,
     /// Everything before has been taken.
     pub tail: u64,
     /// `lost` as far as it was accounted for.
     pub reported: u64,
+    /// Overwriting: events that were written before `tail`.
+    pub taken: u64,
 }
 
 /// Events that lie together and become one packet.
@@ -48,6 +55,9 @@ pub struct Chunk {
     pub thread: [u8; 32],
     /// From the sub-buffer's begin.
     pub whole: bool,
+    /// The ring's `events` at `from`, if `whole`; and at `tail`.
+    pub events: u64,
+    pub events_after: u64,
 }
 
 /// Why a ring is not read any further.
@@ -59,6 +69,8 @@ pub enum Fault {
     Head,
     #[error("a sub-buffer has an impossible length")]
     Content,
+    #[error("its thread overwrote what was being read")]
+    Lapped,
 }
 
 /// What a look at the ring found.
@@ -71,6 +83,7 @@ pub struct Look {
     pub last: Option<u64>,
     pub state: u32,
     pub lost: u64,
+    pub events: u64,
 }
 
 impl Ring {
@@ -101,10 +114,12 @@ impl Ring {
         let tail = layout.tail.load(Ordering::Relaxed);
         let reported = layout.lost_reported.load(Ordering::Relaxed);
         let clock = layout.clock.load(Ordering::Relaxed);
+        let overwrites = layout.mode.load(Ordering::Relaxed) == MODE_OVERWRITE;
+        let taken = layout.taken.load(Ordering::Relaxed);
         if tail > FARTHEST {
             return Err(io::Error::other("its tail is where no ring gets"));
         }
-        Ok(Ring { name: name.to_owned(), number, own, size, clock, subbuffer, memory, tail, reported })
+        Ok(Ring { name: name.to_owned(), number, own, size, clock, overwrites, subbuffer, memory, tail, reported, taken })
     }
 
     pub fn layout(&self) -> &Layout {
@@ -125,8 +140,11 @@ impl Ring {
         let state = layout.state.load(Ordering::Acquire);
         let mut head = layout.head.load(Ordering::Acquire);
         let mut last = None;
-        for _ in 0..4 {
+        let mut events = 0;
+        let tries = if self.overwrites { PATIENT } else { 4 };
+        for _ in 0..tries {
             let header = layout.last.load(Ordering::Relaxed);
+            events = layout.events.load(Ordering::Relaxed);
             fence(Ordering::Acquire);
             let again = layout.head.load(Ordering::Acquire);
             if again == head {
@@ -140,17 +158,22 @@ impl Ring {
             return Err(Fault::Gone);
         }
         let ahead = head.checked_sub(self.tail).ok_or(Fault::Head)?;
-        if ahead > self.size || head > FARTHEST || head % 8 != 0 {
+        if (ahead > self.size && !self.overwrites) || head > FARTHEST || head % 8 != 0 {
             return Err(Fault::Head);
         }
         let clock = if self.clock == CLOCK_MONO_RAW { Clock::MonoRaw } else { Clock::Counter };
-        Ok(Look { head, now: clock.now(), last, state, lost })
+        Ok(Look { head, now: clock.now(), last, state, lost, events })
     }
 
     /// The next events that can be taken, given that no packet may begin before `previous`. None: nothing for now. Without
     /// `partial`, a sub-buffer is left alone until it is complete.
     pub fn next(&self, look: &Look, previous: u64, partial: bool) -> Result<Option<Chunk>, Fault> {
-        let mut tail = self.tail;
+        self.next_from(self.tail, look, previous, partial)
+    }
+
+    /// The same, given that everything before `tail` has been taken. Of a ring that overwrites, what was found is true only if it is
+    /// [`intact`](Ring::intact) after it was copied.
+    pub fn next_from(&self, mut tail: u64, look: &Look, previous: u64, partial: bool) -> Result<Option<Chunk>, Fault> {
         loop {
             if tail >= look.head {
                 return Ok(None);
@@ -158,6 +181,9 @@ impl Ring {
             let begin = tail - tail % self.subbuffer;
             let next = begin + self.subbuffer;
             let header = self.subbuffer_at(begin)?;
+            if self.overwrites && header.position.load(Ordering::Acquire) != begin {
+                return Err(Fault::Lapped);
+            }
             let from = tail.max(begin + SUBBUFFER_HEADER);
             // A sub-buffer becomes visible together with its first event.
             let complete = look.head > next + SUBBUFFER_HEADER;
@@ -199,6 +225,10 @@ impl Ring {
                     None => return Ok(None),
                 }
             };
+            let events_after = match complete {
+                true => self.subbuffer_at(next)?.events.load(Ordering::Relaxed),
+                false => look.events,
+            };
             if self.mapping().poisoned() {
                 return Err(Fault::Gone);
             }
@@ -219,11 +249,13 @@ impl Ring {
                 tid: header.tid.load(Ordering::Relaxed),
                 thread,
                 whole,
+                events: header.events.load(Ordering::Relaxed),
+                events_after,
             }));
         }
     }
 
-    fn subbuffer_at(&self, position: u64) -> Result<&Subbuffer, Fault> {
+    pub(crate) fn subbuffer_at(&self, position: u64) -> Result<&Subbuffer, Fault> {
         self.mapping().get::<Subbuffer>(self.offset(position)).ok_or(Fault::Head)
     }
 
@@ -231,6 +263,11 @@ impl Ring {
     fn low_time(&self, position: u64) -> u64 {
         let word = self.mapping().get::<std::sync::atomic::AtomicU64>(self.offset(position));
         word.map_or(0, |word| word.load(Ordering::Relaxed) >> 16)
+    }
+
+    /// Bytes of a sub-buffer.
+    pub fn subbuffer(&self) -> u64 {
+        self.subbuffer
     }
 
     /// Begin of the sub-buffer that is to be taken next.
@@ -255,6 +292,7 @@ impl Ring {
         self.reported = reported;
         let layout = self.layout();
         layout.lost_reported.store(reported, Ordering::Relaxed);
+        layout.taken.store(self.taken, Ordering::Relaxed);
         layout.tail.store(tail, Ordering::Release);
     }
 

@@ -26,6 +26,8 @@ pub struct Order {
     pub ring_size: u32,
     pub snaplen: u32,
     pub clock: u32,
+    /// Microseconds.
+    pub block_limit: u32,
     pub session: u64,
 }
 
@@ -37,6 +39,7 @@ impl Order {
             && orders.ring_size.load(Ordering::Relaxed) == self.ring_size
             && orders.snaplen.load(Ordering::Relaxed) == self.snaplen
             && orders.clock.load(Ordering::Relaxed) == self.clock
+            && orders.block_limit.load(Ordering::Relaxed) == self.block_limit
             && orders.session.load(Ordering::Relaxed) == self.session;
         if !same {
             // First of all: a process that is being born gives way to orders that have a session.
@@ -45,6 +48,7 @@ impl Order {
             orders.ring_size.store(self.ring_size, Ordering::Relaxed);
             orders.snaplen.store(self.snaplen, Ordering::Relaxed);
             orders.clock.store(self.clock, Ordering::Relaxed);
+            orders.block_limit.store(self.block_limit, Ordering::Relaxed);
         }
         if orders.mask.load(Ordering::Relaxed) != self.mask {
             orders.mask.store(self.mask, Ordering::Release);

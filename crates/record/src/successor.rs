@@ -4,6 +4,7 @@
 //! sub-buffer. Until the thread has said so, nothing is taken from the new ring: the old one's rest comes first.
 
 use crate::mapping::Access;
+use crate::policy::Manner;
 use crate::ring::Ring;
 use crate::runtime::{ring_name, Runtime};
 use longpole_abi::{Ring as Layout, MAGIC, RING_DATA, RING_OWNED, RING_SUBBUFFERS, VERSION};
@@ -29,7 +30,7 @@ pub fn larger(size: u64) -> Option<u64> {
 }
 
 /// Makes a ring of `size` bytes to follow `ring`, and says so in `ring`.
-pub fn make(runtime: &Runtime, stem: &str, number: u32, ring: &Ring, size: u64) -> io::Result<Ring> {
+pub fn make(runtime: &Runtime, stem: &str, number: u32, ring: &Ring, (size, manner): (u64, Manner)) -> io::Result<Ring> {
     // Whatever is taken here must leave room for the rings that threads make for themselves.
     if runtime.free_memory() / 4 < size {
         return Err(io::ErrorKind::StorageFull.into());
@@ -46,6 +47,8 @@ pub fn make(runtime: &Runtime, stem: &str, number: u32, ring: &Ring, size: u64) 
     layout.size.store(size, Ordering::Relaxed);
     layout.subbuffer.store(size / RING_SUBBUFFERS, Ordering::Relaxed);
     layout.clock.store(ring.clock, Ordering::Relaxed);
+    layout.mode.store(manner.mode.number(), Ordering::Relaxed);
+    layout.block_limit.store(manner.limit(), Ordering::Relaxed);
     layout.pid.store(old.pid.load(Ordering::Relaxed), Ordering::Relaxed);
     layout.tid.store(old.tid.load(Ordering::Relaxed), Ordering::Relaxed);
     layout.session.store(old.session.load(Ordering::Relaxed), Ordering::Relaxed);

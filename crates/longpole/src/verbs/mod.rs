@@ -19,6 +19,7 @@ pub mod record;
 pub mod report;
 pub mod rules;
 pub mod sched;
+pub mod snapshot;
 pub mod start;
 pub mod status;
 pub mod stop;

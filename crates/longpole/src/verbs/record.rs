@@ -4,7 +4,7 @@ use anyhow::{bail, Context};
 use longpole_record::interfaces::Pattern;
 use longpole_record::kernel::{Context as EventContext, EventWish, Group, Wish, WishError};
 use longpole_record::steady::Steady;
-use longpole_record::{parse_duration, parse_size, InterfacesOutcome, Options, Outcome, Recorder, Scope, Stop};
+use longpole_record::{parse_duration, parse_size, InterfacesOutcome, Mode, Options, Outcome, Recorder, Scope, Stop};
 use std::io::IsTerminal;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
@@ -55,6 +55,9 @@ pub struct Args {
     /// Size of each thread's ring: 64KiB, 4MiB [default: 32 KiB, larger when busy]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub buffer: Option<u64>,
+    /// What a full ring does: discard the newest, overwrite the oldest (a flight recorder), or block the thread for a bounded time [default: discard]
+    #[arg(long, value_name = "discard|overwrite|block")]
+    pub mode: Option<Mode>,
     #[command(flatten)]
     pub kernel: Kernel,
     #[command(flatten)]
@@ -122,7 +125,7 @@ impl Kernel {
             None => Vec::new(),
         };
         let nothing = groups.is_empty() && self.events.is_empty();
-        (!nothing).then(|| Wish { groups, events: self.events.clone(), context: self.context.clone(), buffer: None })
+        (!nothing).then(|| Wish { groups, events: self.events.clone(), context: self.context.clone(), ..Wish::default() })
     }
 
     /// What is to be said where nobody spoke of the kernel and it cannot be recorded.
@@ -253,6 +256,7 @@ pub fn record(args: Args, ready: impl FnOnce(&Recorder)) -> anyhow::Result<ExitC
         config: args.config,
         scope,
         buffer: args.buffer,
+        mode: args.mode,
         command: args.command.clone(),
         probe_cost_ns: crate::overhead::probe_cost(),
         kernel: args.kernel.wish(),

@@ -38,6 +38,9 @@ pub struct Args {
     /// Size of each thread's ring: 64KiB, 4MiB [default: 32 KiB, larger when busy]
     #[arg(long, value_name = "SIZE", value_parser = record::size)]
     buffer: Option<u64>,
+    /// What a full ring does: discard the newest, overwrite the oldest (a flight recorder), or block the thread for a bounded time [default: discard]
+    #[arg(long, value_name = "discard|overwrite|block")]
+    mode: Option<longpole_record::Mode>,
     #[command(flatten)]
     kernel: record::Kernel,
     #[command(flatten)]
@@ -66,6 +69,7 @@ fn be_recorder(args: Args) -> anyhow::Result<ExitCode> {
         pid: args.pid,
         all: false,
         buffer: args.buffer,
+        mode: args.mode,
         kernel: args.kernel,
         packets: args.packets,
         steady: None,
@@ -99,6 +103,9 @@ fn start(args: &Args) -> anyhow::Result<ExitCode> {
     }
     if let Some(buffer) = args.buffer {
         command.arg("--buffer").arg(buffer.to_string());
+    }
+    if let Some(mode) = args.mode {
+        command.arg("--mode").arg(mode.name());
     }
     command.args(args.kernel.arguments()).args(args.packets.arguments());
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());

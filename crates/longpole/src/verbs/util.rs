@@ -147,6 +147,7 @@ fn start(args: &Args, root: PathBuf) -> Result<Recorder, Error> {
         config: None,
         scope: Scope::Descendants,
         buffer: None,
+        mode: None,
         command: args.command.clone(),
         probe_cost_ns: None,
         kernel: Some(Wish { groups: vec![Group::Sched, Group::Irq, Group::Softirq], ..Wish::default() }),

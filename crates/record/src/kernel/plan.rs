@@ -16,6 +16,8 @@ pub struct Wish {
     pub context: Vec<Context>,
     /// Bytes of each CPU's buffer.
     pub buffer: Option<u64>,
+    /// The pages stay in the kernel, the oldest go, until somebody asks for them.
+    pub overwrite: bool,
 }
 
 /// Why the kernel is not recorded.

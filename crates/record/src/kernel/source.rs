@@ -6,6 +6,7 @@
 
 use super::counters::{Counters, Grown};
 use super::dump;
+use super::freeze::{self, Order};
 use super::masks::{self, Masks};
 use super::plan::{KernelError, Plan, Wish};
 use super::quiet::{Quiet, CALLS};
@@ -85,8 +86,9 @@ impl Drained {
 }
 
 #[derive(Debug, Default)]
-struct Shared {
+pub(super) struct Shared {
     stop: AtomicBool,
+    pub(super) order: Mutex<Option<Order>>,
     bytes: AtomicU64,
     troubles: Mutex<BTreeMap<String, u64>>,
 }
@@ -107,20 +109,24 @@ struct Lane {
 #[derive(Debug)]
 pub struct Source {
     /// Gone when it was stopped.
-    instance: Option<Instance>,
+    pub(super) instance: Option<Instance>,
     /// By its descriptor: whoever owns a folder above could move another one to its path.
-    raw: Folder,
-    cpus: Vec<u32>,
+    pub(super) raw: Folder,
+    pub(super) cpus: Vec<u32>,
+    /// A flight recorder: the pages stay in the kernel until somebody asks for them.
+    pub(super) overwrites: bool,
+    /// As of the newest snapshot.
+    pub(super) told_cpus: BTreeMap<u32, CpuStats>,
     /// Before the begin.
     lanes: Vec<Lane>,
     thread: Option<JoinHandle<()>>,
-    wake: Arc<OwnedFd>,
-    shared: Arc<Shared>,
+    pub(super) wake: Arc<OwnedFd>,
+    pub(super) shared: Arc<Shared>,
     description: Value,
     /// Room for what the description says at the end.
     reserve: Reserve,
     /// Once it has begun.
-    clock: Option<ClockSource>,
+    pub(super) clock: Option<ClockSource>,
     /// When it had begun.
     counters: Option<Counters>,
     /// Where system calls are recorded.
@@ -232,6 +238,8 @@ impl Source {
             instance: Some(instance),
             raw,
             cpus,
+            overwrites: wish.overwrite,
+            told_cpus: BTreeMap::new(),
             lanes,
             thread: None,
             wake: Arc::new(wake),
@@ -274,9 +282,10 @@ impl Source {
         let lanes = std::mem::take(&mut self.lanes);
         let (wake, shared) = (Arc::clone(&self.wake), Arc::clone(&self.shared));
         let joins = quiet.clone();
+        let overwrites = self.overwrites;
         let work = move || {
             joins.join();
-            drain(lanes, &wake, &shared);
+            drain(lanes, &wake, &shared, overwrites);
         };
         let thread = std::thread::Builder::new().name("longpole-kernel".to_owned()).spawn(work);
         self.thread = Some(thread.map_err(KernelError::io("start", "a thread"))?);
@@ -388,15 +397,23 @@ pub(super) fn describe(raw: &Folder, description: &Value) -> io::Result<()> {
     raw.replace(super::DESCRIPTION, &text)
 }
 
-fn drain(mut lanes: Vec<Lane>, wake: &OwnedFd, shared: &Shared) {
+fn drain(mut lanes: Vec<Lane>, wake: &OwnedFd, shared: &Shared, overwrites: bool) {
     let period = rustix::time::Timespec { tv_sec: 0, tv_nsec: i64::from(PERIOD.subsec_nanos()) };
     while !shared.stop.load(Ordering::Acquire) {
         let mut ready: Vec<PollFd<'_>> = vec![PollFd::from_borrowed_fd(wake.as_fd(), PollFlags::IN)];
-        ready.extend(lanes.iter().map(|lane| PollFd::from_borrowed_fd(lane.reader.as_fd(), PollFlags::IN)));
+        ready.extend(lanes.iter().filter(|_| !overwrites).map(|lane| PollFd::from_borrowed_fd(lane.reader.as_fd(), PollFlags::IN)));
         let woken = poll(&mut ready, Some(&period)).unwrap_or(0);
         drop(ready);
+        if woken > 0 {
+            let _ = rustix::io::read(wake, &mut [0u8; 8]);
+        }
+        if let Some(order) = shared.ordered() {
+            let moved = lanes.iter_mut().try_fold(0, |sum, lane| Ok(sum + lane.emptied(shared, &order)? as u64));
+            order.answer(moved);
+            continue;
+        }
         let mut moved = 0;
-        for lane in &mut lanes {
+        for lane in lanes.iter_mut().filter(|_| !overwrites) {
             moved += lane.moved(shared, |reader, file| reader.splice_to(file.as_fd(), usize::MAX));
         }
         if woken > 0 && moved == 0 && !shared.stop.load(Ordering::Acquire) {
@@ -421,6 +438,14 @@ impl Lane {
                 shared.trouble(format!("cannot write the kernel's pages to {}: {error}; the pages before are kept", self.path.display()));
                 0
             }
+        }
+    }
+
+    /// The tracer stands still.
+    fn emptied(&mut self, shared: &Shared, order: &Order) -> io::Result<usize> {
+        match order.other(self.reader.cpu()) {
+            Some(file) => freeze::empty(&mut self.reader, file),
+            None => Ok(self.moved(shared, freeze::empty)),
         }
     }
 

@@ -18,6 +18,7 @@ impl Recorder {
             Ok::<(), Error>(())
         });
         self.flush_captures();
+        self.close_mailbox();
         let interfaces = self.end_interfaces();
         let mut kernel = self.end_kernel();
         let samples = self.end_stacks();
@@ -149,6 +150,11 @@ impl Recorder {
     }
 
     pub(super) fn describe(&mut self, end: Option<u64>) -> Result<(), Error> {
+        recording::describe(&self.path, &self.description(end)).map_err(Error::io("write", self.path.join("longpole.json")))
+    }
+
+    /// What `longpole.json` says.
+    pub(crate) fn description(&self, end: Option<u64>) -> serde_json::Value {
         let mut lanes = self.closed.clone();
         for lane in self.lanes.iter().flatten() {
             lanes.insert(lane.number, lane.describe());
@@ -164,7 +170,7 @@ impl Recorder {
         sources.extend(kernel.as_ref().map(|_| "kernel"));
         sources.extend(samples.as_ref().map(|_| "samples"));
         sources.extend(packets.as_ref().map(|_| "packets"));
-        let description = json!({
+        json!({
             "version": env!("CARGO_PKG_VERSION"),
             "session": self.session,
             "uuid": self.uuid.to_string(),
@@ -191,7 +197,6 @@ impl Recorder {
             "probe_cost_ns": self.options.probe_cost_ns,
             "lanes": lanes.into_values().collect::<Vec<_>>(),
             "oddities": self.oddities(),
-        });
-        recording::describe(&self.path, &description).map_err(Error::io("write", self.path.join("longpole.json")))
+        })
     }
 }

@@ -22,6 +22,39 @@ impl Recorder {
         }
     }
 
+    /// The tracer stands still until [`Recorder::thaw_kernel`].
+    pub(crate) fn freeze_kernel(&mut self) -> Option<kernel::Frozen> {
+        self.kernel.as_mut()?.freeze()
+    }
+
+    pub(crate) fn thaw_kernel(&mut self, frozen: kernel::Frozen, snapshot: &Path, notes: &mut Vec<String>) -> serde_json::Value {
+        let Some(kernel) = &mut self.kernel else { return serde_json::Value::Null };
+        kernel.thaw(frozen, snapshot).unwrap_or_else(|error| {
+            notes.push(error.clone());
+            self.oddity(error);
+            serde_json::Value::Null
+        })
+    }
+
+    pub(super) fn open_mailbox(&mut self) {
+        match Mailbox::make(&self.path) {
+            Ok(mailbox) => {
+                let _ = epoll::add(&self.epoll, &mailbox.watch, epoll::EventData::new_u64(TOKEN_REQUEST), epoll::EventFlags::IN);
+                self.mailbox = Some(mailbox);
+            }
+            Err(error) => self.oddity(format!("no snapshot can be asked for: {error}")),
+        }
+    }
+
+    pub(super) fn close_mailbox(&mut self) {
+        if let Some(mailbox) = self.mailbox.take() {
+            for (name, _) in mailbox.requests() {
+                mailbox.answer(&name, &Err("the recording ended".to_owned()));
+            }
+            mailbox.close(&self.path);
+        }
+    }
+
     pub(super) fn begin_stacks(&mut self) {
         let Some(hz) = self.options.stacks else { return };
         let begun = Stacks::prepare(hz).and_then(|mut stacks| {

@@ -1,0 +1,92 @@
+//! `longpole snapshot`: what a running recording knows at this moment, as a recording of its own.
+
+use super::record;
+use anyhow::{bail, Context};
+use longpole_record::{session, snapshot, Asked, Request, Runtime, Stop};
+use serde_json::Value;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+const EXAMPLES: &str = "Examples:
+  longpole start --mode overwrite     record into memory only: a flight recorder
+  longpole snapshot                   what it remembers, as a recording
+  longpole snapshot --pre 5s          the last five seconds of it
+
+The path of the snapshot goes to stdout. The recording goes on.";
+
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Directory in which the snapshot's directory is made [default: where the recording's is]
+    #[arg(short, long, value_name = "DIR")]
+    output: Option<PathBuf>,
+    /// How far back it goes: 5s, 500ms [default: as far as possible]
+    #[arg(long, value_name = "TIME", value_parser = record::duration)]
+    pre: Option<Duration>,
+}
+
+/// Between two looks for the answer.
+const PAUSE: Duration = Duration::from_millis(5);
+/// A recorder that does not answer for so long stands still.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let path = Runtime::default_path();
+    let runtime = match path.exists() {
+        true => Runtime::open(&path)?,
+        false => bail!("nothing is being recorded; begin with `longpole start --mode overwrite`"),
+    };
+    let Some(running) = session::running(&runtime)? else {
+        bail!("nothing is being recorded; begin with `longpole start --mode overwrite`")
+    };
+    let output = match args.output {
+        Some(output) => Some(std::path::absolute(&output).with_context(|| format!("cannot find {}", output.display()))?),
+        None => None,
+    };
+    let request = Request { output, when: None, pre_ns: args.pre.map(|pre| pre.as_nanos() as u64), post_ns: 0 };
+    let stop = Stop::install().context("cannot handle signals")?;
+    let asked = match Asked::ask(&running.path, &request) {
+        Ok(asked) => asked,
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            bail!(
+                "the recorder of {} (process {}) takes no requests; it may be ending, or be of another version",
+                running.path.display(),
+                running.pid
+            )
+        }
+        Err(error) => return Err(error).with_context(|| format!("cannot ask the recorder of {}", running.path.display())),
+    };
+    let begin = Instant::now();
+    let answer = loop {
+        if let Some(answer) = asked.answer()? {
+            break answer;
+        }
+        if stop.signal().is_some() {
+            asked.withdraw();
+            bail!("ended by a signal; no snapshot was made");
+        }
+        if session::running(&runtime)?.is_none_or(|now| now.session != running.session) {
+            bail!("the recording ended before the snapshot was made");
+        }
+        if begin.elapsed() > PATIENCE {
+            asked.withdraw();
+            bail!("the recorder (process {}) does not answer", running.pid);
+        }
+        std::thread::sleep(PAUSE);
+    };
+    let answer = answer.map_err(anyhow::Error::msg)?;
+    let made = PathBuf::from(answer["path"].as_str().context("the recorder's answer names no snapshot")?);
+    finish(&made, &answer)?;
+    crate::say(made.display())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The part that is not the recorder's.
+fn finish(path: &Path, _answer: &Value) -> anyhow::Result<()> {
+    let done = snapshot::complete(path)?;
+    done.notes.iter().for_each(|note| eprintln!("longpole: note: {}", crate::table::plain(note.clone())));
+    crate::input::complete(path);
+    Ok(())
+}

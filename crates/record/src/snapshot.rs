@@ -1,0 +1,343 @@
+//! A snapshot: all that a running recording knows at one moment, as a recording of its own, while it goes on.
+//!
+//! Two halves. The recorder does what cannot wait: it stops the kernel's tracer for an instant, copies what overwriting rings hold, and says
+//! how far its own files reached ([`Recorder::snapshot`]). Whoever asked copies these, and completes the recording ([`complete`]):
+//! that may be gigabytes, and a recorder that copies them would lose events meanwhile.
+
+mod complete;
+
+pub use complete::{complete, Completed};
+
+use crate::clock::{following, unix_now};
+use crate::error::Error;
+use crate::lane::{AppendError, Body, Lane, Stamp};
+use crate::mailbox::Request;
+use crate::policy::Backend;
+use crate::process::{Process, Source, Verdict};
+use crate::recorder::{Recorder, Subject};
+use crate::recording::{self, component};
+use crate::ring::{Chunk, Fault, Look};
+use crate::takeover::packet_ring;
+use serde_json::{json, Value};
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// What made it happen.
+#[derive(Clone, Debug)]
+pub(crate) struct Cause {
+    pub when: String,
+    /// Counter at the event; none: an absence has no event.
+    pub event: Option<u64>,
+    /// Counter when the recorder saw it.
+    pub seen: u64,
+    pub told: String,
+}
+
+/// A snapshot that is being written.
+struct Snapshot {
+    path: PathBuf,
+    /// Counter at the freeze: nothing later is in it.
+    frozen: u64,
+    /// Nothing earlier is wanted.
+    window: u64,
+    /// Where the oldest of it begins.
+    begin: u64,
+    next_lane: u32,
+    lanes: Vec<Value>,
+    lost: u64,
+    recorded: u64,
+    notes: Vec<String>,
+}
+
+impl Recorder {
+    /// Returns what whoever asked has to know.
+    pub(crate) fn snapshot(&mut self, request: &Request, cause: Option<Cause>) -> Result<Value, Error> {
+        let begun = Instant::now();
+        let kernel = self.freeze_kernel();
+        let (frozen, frozen_ns) = (self.clock.now(), unix_now());
+        // What rings that do not overwrite hold goes into the recording's own files, all of it.
+        let mut looks = HashMap::new();
+        self.in_each_place(|recorder| {
+            recorder.visit();
+            recorder.take_now();
+            let stream = recorder.place.stream;
+            looks.insert(stream, recorder.look_back());
+            recorder.learn_sites();
+            Ok::<(), Error>(())
+        })?;
+        self.flush_captures();
+        let root = match (&request.output, self.path.parent()) {
+            (Some(root), _) => root.clone(),
+            (None, Some(parent)) => parent.to_owned(),
+            (None, None) => recording::root(),
+        };
+        let path = recording::create(&root, frozen_ns)?;
+        let moment = cause.as_ref().and_then(|cause| cause.event).unwrap_or(frozen);
+        let window = request.pre_ns.map_or(0, |pre| moment.saturating_sub(self.clock.ticks(Duration::from_nanos(pre))));
+        let begin = looks.values().flatten().map(|(_, _, _, begin)| *begin).min().unwrap_or(frozen);
+        let mut snapshot = Snapshot {
+            path: path.clone(),
+            frozen,
+            window,
+            begin: begin.max(window),
+            next_lane: self.lanes.len() as u32,
+            lanes: Vec::new(),
+            lost: 0,
+            recorded: 0,
+            notes: Vec::new(),
+        };
+        // First of all: it has the classes of all that follows.
+        let metadata = path.join("user/metadata");
+        std::fs::copy(self.path.join("user/metadata"), &metadata).map_err(Error::io("write", metadata))?;
+        self.in_each_place(|recorder| {
+            let of_place = looks.remove(&recorder.place.stream).unwrap_or_default();
+            recorder.copy_histories(&mut snapshot, &of_place)
+        })?;
+        let took = begun.elapsed();
+        let kernel = kernel.map(|kernel| self.thaw_kernel(kernel, &path, &mut snapshot.notes));
+        let told = self.tell_of(&snapshot, request, cause, (frozen_ns, took), kernel);
+        recording::describe(&path, &told).map_err(Error::io("write", path.join("longpole.json")))?;
+        Ok(json!({ "path": path, "session": self.path, "took_ns": took.as_nanos() as u64 }))
+    }
+
+    /// Empties the rings that do not overwrite.
+    fn take_now(&mut self) {
+        let now = Instant::now();
+        for source in self.place.subjects.values_mut().flat_map(|subject| &mut subject.sources) {
+            source.partial = now;
+            source.begun = source.ring.begun();
+        }
+        self.drain(false);
+    }
+
+    /// Looks at the rings that overwrite: by stem and place among its sources, with the time at which what is left of it begins.
+    fn look_back(&mut self) -> Vec<(String, usize, Look, u64)> {
+        let mut looks = Vec::new();
+        let mut subjects = std::mem::take(&mut self.place.subjects);
+        for (stem, subject) in &mut subjects {
+            for (at, source) in subject.sources.iter_mut().enumerate().filter(|(_, source)| source.ring.overwrites && !source.broken) {
+                let Ok(look) = source.ring.look() else { continue };
+                let mut tail = source.ring.oldest(look.head);
+                let first = loop {
+                    match source.ring.next_from(tail, &look, 0, true) {
+                        Err(Fault::Lapped) if tail < look.head => tail += source.ring.subbuffer() - tail % source.ring.subbuffer(),
+                        Ok(Some(chunk)) => break chunk.begin,
+                        _ => break u64::MAX,
+                    }
+                };
+                looks.push((stem.clone(), at, look, first));
+            }
+        }
+        self.place.subjects = subjects;
+        looks
+    }
+
+    fn copy_histories(&mut self, snapshot: &mut Snapshot, looks: &[(String, usize, Look, u64)]) -> Result<(), Error> {
+        let subjects = std::mem::take(&mut self.place.subjects);
+        let mut result = Ok(());
+        for (stem, at, look, _) in looks {
+            let Some(Subject { process, sources, wanted, .. }) = subjects.get(stem) else { continue };
+            let Some(source) = sources.get(*at) else { continue };
+            let verdict = match source.verdict {
+                Verdict::Open => self.verdict(process, *wanted, source),
+                decided => decided,
+            };
+            let ctf = match verdict {
+                Verdict::Unwanted => false,
+                Verdict::Policy(index) => self.config.policy.get(index).is_none_or(|policy| policy.has(Backend::Ctf)),
+                _ => true,
+            };
+            if ctf {
+                result = result.and(self.copy_history(snapshot, process, source, look));
+            }
+        }
+        self.place.subjects = subjects;
+        result
+    }
+
+    /// What one ring holds, as a lane of its own. The ring stays as it is.
+    fn copy_history(&mut self, snapshot: &mut Snapshot, process: &Process, source: &Source, look: &Look) -> Result<(), Error> {
+        let ring = &source.ring;
+        let mut lane: Option<Lane> = None;
+        let mut tail = ring.oldest(look.head);
+        // As of what was copied last: events and losses of the ring, and losses told in the lane.
+        let (mut events, mut reported, mut discarded) = (ring.taken, ring.reported, 0);
+        let number = snapshot.next_lane;
+        let name = format!("{}-{number}", component(&process.label));
+        let user = snapshot.path.join("user");
+        let file = user.join(&name);
+        loop {
+            let previous = lane.as_ref().map_or(0, |lane| lane.end);
+            let chunk = match ring.next_from(tail, look, previous, true) {
+                Ok(Some(chunk)) => chunk,
+                Ok(None) => break,
+                Err(Fault::Lapped) => {
+                    tail += ring.subbuffer() - tail % ring.subbuffer();
+                    continue;
+                }
+                Err(fault) => {
+                    snapshot.notes.push(format!("{} is not in it: {fault}", ring.name));
+                    break;
+                }
+            };
+            let missing = if chunk.whole { chunk.events.saturating_sub(events) } else { 0 };
+            let lost_now = chunk.lost.max(reported);
+            if chunk.end < snapshot.window {
+                // What was lost before is before the window, too.
+                (events, reported, tail) = (chunk.events_after, lost_now, chunk.tail);
+                continue;
+            }
+            let Some((length, end, left)) = self.measure(source, &chunk, snapshot.frozen) else {
+                tail = chunk.from - chunk.from % ring.subbuffer() + ring.subbuffer();
+                continue;
+            };
+            let stamp = Stamp {
+                begin: chunk.begin,
+                end,
+                discarded: discarded + missing + (lost_now - reported),
+                pid: process.pid_of(chunk.pid),
+                tid: process.tid(chunk.tid),
+                position: chunk.tail,
+                ring: packet_ring(ring),
+                thread: if chunk.tid == source.tid { source.thread } else { chunk.thread },
+            };
+            let writing = match &mut lane {
+                Some(lane) => lane,
+                None => {
+                    let first = Stamp { begin: snapshot.begin.min(chunk.begin), discarded: 0, position: 0, ..stamp.clone() };
+                    let made = Lane::create(&user, &name, (number, self.place.stream), self.uuid, &process.label, &first);
+                    lane.insert(made.map_err(Error::io("make", &file))?)
+                }
+            };
+            let write = |writing: &mut Lane, stamp: Stamp, body: Option<Body<'_>>| {
+                writing.reserve(body.as_ref().map_or(0, |body| body.length)).map_err(AppendError::Io)?;
+                writing.append(stamp, body)
+            };
+            let mut written = Ok(());
+            if stamp.discarded > writing.discarded && writing.recorded == 0 {
+                // All that was overwritten lies before the first event, and casts no doubt on what follows.
+                written = write(writing, Stamp { end: stamp.begin, position: 0, ..stamp.clone() }, None);
+            }
+            let body = Body { length, ..ring.body(&chunk) };
+            match written.and_then(|()| write(writing, stamp.clone(), Some(body))) {
+                Ok(()) => {
+                    (events, reported, discarded, tail) = (chunk.events_after, lost_now, stamp.discarded, chunk.tail);
+                    if left {
+                        // The rest is later than the freeze.
+                        events = look.events;
+                        break;
+                    }
+                }
+                Err(AppendError::Source) => tail = chunk.from - chunk.from % ring.subbuffer() + ring.subbuffer(),
+                Err(AppendError::Io(error)) => return Err(Error::io("write", file)(error)),
+            }
+        }
+        let rest = look.events.saturating_sub(events) + look.lost.saturating_sub(reported);
+        let Some(mut lane) = lane else { return Ok(()) };
+        if rest > 0 {
+            let last = lane.last.clone().map(|last| Stamp { begin: lane.end, end: lane.end, discarded: discarded + rest, ..last });
+            if let Some(stamp) = last {
+                lane.reserve(0).map_err(Error::io("write", &file))?;
+                let _ = lane.append(stamp, None);
+            }
+        }
+        snapshot.next_lane += 1;
+        snapshot.lost += lane.discarded;
+        snapshot.recorded += lane.recorded;
+        snapshot.lanes.push(lane.describe());
+        lane.close().map_err(Error::io("write", file))
+    }
+
+    /// How many bytes of a chunk are events of known form and not later than `until`, the time of the last of them, and whether it has others,
+    /// which are later. None: it was overwritten.
+    fn measure(&mut self, source: &Source, chunk: &Chunk, until: u64) -> Option<(usize, u64, bool)> {
+        let whole = (chunk.to - chunk.from) as usize;
+        if chunk.end <= until && !self.place.classes.invalid {
+            return Some((whole, chunk.end, false));
+        }
+        let mut bytes = std::mem::take(&mut self.scratch);
+        let copied = source.ring.copy(chunk, &mut bytes) && source.ring.intact(chunk);
+        let (mut at, mut time, mut end, mut later) = (0, chunk.begin, chunk.begin, false);
+        while copied && at < bytes.len() {
+            let Some(event) = self.place.classes.event(&bytes[at..]) else { break };
+            time = following(time, event.bytes.first_chunk().map_or(0, |header| u64::from_ne_bytes(*header) >> 16));
+            if time > until {
+                later = true;
+                break;
+            }
+            at += event.bytes.len();
+            end = time;
+        }
+        self.scratch = bytes;
+        copied.then_some((at, end, later))
+    }
+
+    /// What its `longpole.json` says: what the recording's own does, and what it is.
+    fn tell_of(
+        &self,
+        snapshot: &Snapshot,
+        request: &Request,
+        cause: Option<Cause>,
+        (frozen_ns, took): (u64, Duration),
+        kernel: Option<Value>,
+    ) -> Value {
+        let mut told = self.description(Some(frozen_ns));
+        let ns = |ticks: u64| (u128::from(ticks) * 1_000_000_000 / u128::from(self.clock.frequency.max(1))) as u64;
+        let mut files: Vec<Value> = Vec::new();
+        for lane in told["lanes"].as_array().into_iter().flatten() {
+            files.push(json!({ "file": lane["file"], "bytes": lane["bytes"] }));
+        }
+        for capture in self.captures.values() {
+            let name = capture.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
+            files.push(json!({ "file": format!("packets/{name}"), "bytes": capture.length() }));
+        }
+        let interfaces = self.path.join("packets/interfaces.pcapng");
+        if let Ok(found) = std::fs::metadata(interfaces) {
+            files.push(json!({ "file": "packets/interfaces.pcapng", "bytes": found.len() }));
+        }
+        let start_ns = match snapshot.window {
+            0 => self.start_ns(),
+            window => (self.clock.unix_ns(window).max(0) as u64).max(self.start_ns()),
+        };
+        told["start_ns"] = start_ns.into();
+        let mut oddities = told["oddities"].as_array().cloned().unwrap_or_default();
+        oddities.extend(snapshot.notes.iter().map(|note| json!(note)));
+        told["oddities"] = oddities.into();
+        told["loss"]["events"] = snapshot.lost.into();
+        if let Some(kernel) = &kernel {
+            told["kernel_events"]["recorded_bytes"] = kernel["bytes"].clone();
+        }
+        told["lanes"] = snapshot.lanes.clone().into();
+        told["snapshot"] = json!({
+            "of": self.path,
+            "when": request.when,
+            "cause": cause.as_ref().map(|cause| &cause.told),
+            "event_ns": cause.as_ref().and_then(|cause| cause.event).map(|event| self.clock.unix_ns(event)),
+            "latency_ns": cause.as_ref().map(|cause| ns(cause.seen.saturating_sub(cause.event.unwrap_or(cause.seen)))),
+            "frozen_ns": frozen_ns,
+            "took_ns": took.as_nanos() as u64,
+            "pre_ns": request.pre_ns,
+            "post_ns": request.post_ns,
+            "window": snapshot.window,
+            "begin": snapshot.begin,
+            "kernel": kernel,
+            // Whoever asked copies them, and takes this away.
+            "pending": files,
+        });
+        told
+    }
+
+    /// Answers requests that wait for nothing.
+    pub(crate) fn answer_requests(&mut self) {
+        let Some(mailbox) = self.mailbox.take() else { return };
+        mailbox.heard();
+        for (name, request) in mailbox.requests() {
+            if request.when.is_none() {
+                let answer = self.snapshot(&request, None).map_err(|error| error.to_string());
+                mailbox.answer(&name, &answer);
+            }
+        }
+        self.mailbox = Some(mailbox);
+    }
+}

@@ -1,0 +1,225 @@
+//! The second half of a snapshot: what the recording had on the disk when it was frozen, copied by whoever asked for it.
+//!
+//! Packets and pages that end before the window are left out. The recording goes on meanwhile; its files only grow, and how far they reached
+//! stands in the snapshot's description.
+
+use crate::clock::Source as ClockSource;
+use crate::error::Error;
+use crate::kernel;
+use crate::metadata::Uuid;
+use crate::packet::{Header, HEADER, NOWHERE, PAGE};
+use crate::recording;
+use serde_json::{json, Value};
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Component, Path, PathBuf};
+
+/// What was copied.
+#[derive(Debug, Default)]
+pub struct Completed {
+    pub bytes: u64,
+    /// What could not be.
+    pub notes: Vec<String>,
+}
+
+/// Copies what a snapshot has to have of its recording. One that is complete stays as it is.
+pub fn complete(path: &Path) -> Result<Completed, Error> {
+    let mut done = Completed::default();
+    let description = path.join("longpole.json");
+    let bytes = fs::read(&description).map_err(Error::io("read", &description))?;
+    let mut told: Value = serde_json::from_slice(&bytes).map_err(|error| Error::io("read", &description)(error.into()))?;
+    let Some(files) = told["snapshot"]["pending"].as_array().cloned() else { return Ok(done) };
+    let of = PathBuf::from(told["snapshot"]["of"].as_str().unwrap_or(""));
+    let window = told["snapshot"]["window"].as_u64().unwrap_or(0);
+    let uuid = told["uuid"].as_str().and_then(Uuid::parse);
+    let mut lanes = told["lanes"].as_array().cloned().unwrap_or_default();
+    let mut lost = told["loss"]["events"].as_u64().unwrap_or(0);
+    for file in &files {
+        let (Some(name), Some(length)) = (file["file"].as_str().filter(|name| is_inside(name)), file["bytes"].as_u64()) else { continue };
+        let copied = match name.starts_with("user/") {
+            true => lane(&of.join(name), length, uuid, window, &path.join(name)).map(|lane| {
+                if let Some(lane) = lane {
+                    lost += lane.lost;
+                    done.bytes += lane.bytes;
+                    lanes.push(lane.describe(name));
+                }
+            }),
+            false => whole(&of.join(name), length, &path.join(name)).map(|bytes| done.bytes += bytes),
+        };
+        if let Err(error) = copied {
+            done.notes.push(format!("{name} of {} is not in it: {error}", of.display()));
+        }
+    }
+    let frozen = told["snapshot"]["kernel"].clone();
+    if !frozen.is_null() {
+        if let Err(error) = pages(&of, path, &frozen, window, &told) {
+            done.notes.push(format!("the kernel's events are not in it: {error}"));
+            let _ = fs::remove_dir_all(path.join("kernel"));
+        }
+    }
+    told["loss"]["events"] = lost.into();
+    told["lanes"] = lanes.into();
+    if let Some(snapshot) = told["snapshot"].as_object_mut() {
+        snapshot.remove("pending");
+    }
+    if let Some(oddities) = told["oddities"].as_array_mut() {
+        oddities.extend(done.notes.iter().map(|note| json!(note)));
+    }
+    recording::describe(path, &told).map_err(Error::io("write", description))?;
+    Ok(done)
+}
+
+/// Two plain components: nothing leads out of the recording.
+fn is_inside(name: &str) -> bool {
+    let parts: Vec<Component<'_>> = Path::new(name).components().collect();
+    parts.len() == 2 && parts.iter().all(|part| matches!(part, Component::Normal(_)))
+}
+
+struct Copied {
+    bytes: u64,
+    lost: u64,
+    recorded: u64,
+    last: Header,
+}
+
+impl Copied {
+    fn describe(&self, file: &str) -> Value {
+        json!({
+            "file": file,
+            "label": crate::comm::printable(&self.last.label),
+            "pid": self.last.pid,
+            "tid": self.last.tid,
+            "thread": crate::comm::printable(&self.last.thread),
+            "recorded_bytes": self.recorded,
+            "bytes": self.bytes,
+            "lost": self.lost,
+        })
+    }
+}
+
+/// Copies the packets of a stream that reach into the window. None: there are none.
+fn lane(from: &Path, length: u64, uuid: Option<Uuid>, window: u64, to: &Path) -> io::Result<Option<Copied>> {
+    let file = File::open(from)?;
+    let uuid = uuid.ok_or_else(|| io::Error::other("the recording has no uuid"))?;
+    let mut copied: Option<(BufWriter<File>, Copied)> = None;
+    // Losses told by packets before the window are none of it.
+    let (mut at, mut before, mut sequence) = (0, 0, 0);
+    let mut bytes = Vec::new();
+    while at < length {
+        let mut header = [0; HEADER];
+        file.read_exact_at(&mut header, at)?;
+        let Some(header) = Header::decode(&header, &uuid).filter(|header| header.size > 0 && at + header.size <= length) else { break };
+        let begin = at;
+        at += header.size;
+        if header.position == NOWHERE {
+            continue;
+        }
+        if copied.is_none() && (header.end < window || (header.content == HEADER as u64 && header.discarded == before)) {
+            before = header.discarded;
+            continue;
+        }
+        let (out, done) = match &mut copied {
+            Some(copied) => copied,
+            None => {
+                let mut out = BufWriter::with_capacity(1 << 20, File::create_new(to)?);
+                let (content, size) = (HEADER as u64, PAGE as u64);
+                let first = Header { end: header.begin, content, size, discarded: 0, position: 0, sequence: 0, ..header.clone() };
+                out.write_all(&first.encode(&uuid))?;
+                out.write_all(&[0; PAGE - HEADER])?;
+                copied.insert((out, Copied { bytes: size, lost: 0, recorded: 0, last: first }))
+            }
+        };
+        sequence += 1;
+        let header = Header { discarded: header.discarded.saturating_sub(before), sequence, ..header };
+        bytes.resize((header.size - HEADER as u64) as usize, 0);
+        file.read_exact_at(&mut bytes, begin + HEADER as u64)?;
+        out.write_all(&header.encode(&uuid))?;
+        out.write_all(&bytes)?;
+        done.bytes += header.size;
+        done.recorded += header.content - HEADER as u64;
+        done.lost = header.discarded;
+        done.last = header;
+    }
+    match copied {
+        None => Ok(None),
+        Some((mut out, done)) => {
+            out.flush()?;
+            Ok(Some(done))
+        }
+    }
+}
+
+fn whole(from: &Path, length: u64, to: &Path) -> io::Result<u64> {
+    if let Some(folder) = to.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    io::copy(&mut io::Read::take(File::open(from)?, length), &mut File::create_new(to)?)
+}
+
+/// What explains the kernel's pages, and those pages that were on the disk.
+fn pages(of: &Path, path: &Path, frozen: &Value, window: u64, told: &Value) -> io::Result<()> {
+    let (from, to) = (of.join(kernel::RAW), path.join(kernel::RAW));
+    fs::create_dir_all(&to)?;
+    let mut source: Value = serde_json::from_slice(&fs::read(from.join(kernel::DESCRIPTION))?)?;
+    for name in ["header_page", "header_event"] {
+        fs::copy(from.join(name), to.join(name))?;
+    }
+    for system in fs::read_dir(from.join("events"))? {
+        let system = system?;
+        let folder = to.join("events").join(system.file_name());
+        fs::create_dir_all(&folder)?;
+        for event in fs::read_dir(system.path())? {
+            let event = event?;
+            fs::copy(event.path(), folder.join(event.file_name()))?;
+        }
+    }
+    let symbols = Path::new("symbols/kallsyms");
+    if of.join(symbols).exists() {
+        whole(&of.join(symbols), u64::MAX, &path.join(symbols))?;
+    }
+    let size = source["page_size"].as_u64().filter(|size| *size >= 64).unwrap_or(4096);
+    for (name, length) in frozen["pages"].as_object().into_iter().flatten() {
+        if let (true, Some(length)) = (is_inside(&format!("raw/{name}")), length.as_u64()) {
+            tail_of_pages(&from.join(name), length, size, window, &to.join(name))?;
+        }
+    }
+    // Who is there now: who was there when the recording began may be long gone.
+    let clock = match told["clock"]["source"].as_str() {
+        Some("mono_raw") => ClockSource::MonoRaw,
+        _ => ClockSource::Counter,
+    };
+    kernel::dump_state(File::create_new(to.join("state.jsonl"))?, kernel::has_foreign_pids(), &|| clock.now())?;
+    let begin = source["state_dump"]["begin"].as_u64().unwrap_or(0).max(window);
+    source["state_dump"] = json!({ "begin": begin, "end": begin });
+    source["instance"] = Value::Null;
+    source["end"] = frozen["end"].clone();
+    source["cpus"] = frozen["cpus"].clone();
+    let mut text = serde_json::to_vec_pretty(&source)?;
+    text.push(b'\n');
+    fs::write(to.join(kernel::DESCRIPTION), text)
+}
+
+/// Pages begin with the time of their first event, and end where the next one begins.
+fn tail_of_pages(from: &Path, length: u64, size: u64, window: u64, to: &Path) -> io::Result<()> {
+    let file = File::open(from)?;
+    let count = length / size;
+    let time = |page: u64| {
+        let mut bytes = [0; 8];
+        file.read_exact_at(&mut bytes, page * size).map(|()| u64::from_ne_bytes(bytes))
+    };
+    // The newest page that begins before the window; by halves, since there may be millions.
+    let (mut low, mut high) = (0, count);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        match time(middle)? < window {
+            true => low = middle + 1,
+            false => high = middle,
+        }
+    }
+    let first = low.saturating_sub(1);
+    let mut rest = File::open(from)?;
+    io::Seek::seek(&mut rest, io::SeekFrom::Start(first * size))?;
+    io::copy(&mut io::Read::take(rest, (count - first) * size), &mut File::create_new(to)?)?;
+    Ok(())
+}
