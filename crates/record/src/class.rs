@@ -3,6 +3,8 @@
 //! Events are walked only where that cannot be avoided: in rings that hold captured packets, and where the site table holds entries
 //! that cannot be understood.
 
+use std::borrow::Cow;
+
 use longpole_abi::{fields, Field, FieldType, Kind, Site};
 
 #[derive(Clone, Debug)]
@@ -10,6 +12,8 @@ pub struct Class {
     pub kind: Kind,
     pub name: String,
     pub fields: Vec<Field>,
+    /// Of a queue, where its site says it.
+    pub capacity: Option<u64>,
     /// Bytes of its events, if all are equally long.
     fixed: Option<usize>,
 }
@@ -33,6 +37,32 @@ pub struct Event<'a> {
     pub bytes: &'a [u8],
 }
 
+impl Event<'_> {
+    /// Its name: that of its class, or, of an overflow class, the one that travels with it.
+    pub fn name(&self) -> Cow<'_, str> {
+        if !self.class.name.is_empty() {
+            return Cow::Borrowed(&self.class.name);
+        }
+        let mut at = 8;
+        for field in &self.class.fields {
+            match field.kind {
+                FieldType::Text => {
+                    let text = self.bytes.get(at..).unwrap_or(&[]);
+                    let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
+                    if field.name == "name" {
+                        return String::from_utf8_lossy(&text[..end]);
+                    }
+                    at += (end + 1).next_multiple_of(8);
+                }
+                FieldType::U32 => at += 4,
+                FieldType::Bytes => break,
+                _ => at += 8,
+            }
+        }
+        Cow::Borrowed("")
+    }
+}
+
 impl Classes {
     /// The overflow classes alone.
     pub fn new() -> Classes {
@@ -48,6 +78,10 @@ impl Classes {
     pub fn add(&mut self, id: u16, site: &Site) {
         self.packets |= site.kind == Kind::Packet;
         self.insert(id, site.kind, site.name.clone(), site.fields.clone());
+        let capacity = site.attributes.split('&').find_map(|attribute| attribute.strip_prefix("capacity=")?.parse().ok());
+        if let Some(class) = &mut self.by_id[usize::from(id)] {
+            class.capacity = capacity;
+        }
     }
 
     fn insert(&mut self, id: u16, kind: Kind, name: String, fields: Vec<Field>) {
@@ -61,7 +95,7 @@ impl Classes {
         }
         let plain = fixed.filter(|_| kind != Kind::Packet).and_then(|size| u16::try_from(size).ok());
         self.plain[usize::from(id)] = plain.unwrap_or(0);
-        self.by_id[usize::from(id)] = Some(Box::new(Class { kind, name, fields, fixed }));
+        self.by_id[usize::from(id)] = Some(Box::new(Class { kind, name, fields, capacity: None, fixed }));
     }
 
     /// The event at the begin of `bytes`; `None` if it has no class or does not end within them.

@@ -75,6 +75,16 @@ impl Recorder {
         if any {
             self.learn_sites();
         }
+        if !self.watches.is_empty() {
+            for subject in subjects.values_mut() {
+                let Subject { process, sources, .. } = subject;
+                for source in sources.iter_mut() {
+                    if let Some(look) = source.look {
+                        self.observe(process, source, &look);
+                    }
+                }
+            }
+        }
         let mut pressure: f64 = 0.0;
         for subject in subjects.values_mut() {
             let final_look = last || subject.ended;

@@ -50,6 +50,8 @@ mod stop;
 pub mod subjects;
 mod successor;
 mod takeover;
+mod trigger;
+mod watch;
 
 pub use clock::{counter_is_a_clock, Clock, Source};
 pub use error::Error;
@@ -60,3 +62,4 @@ pub use recording::root;
 pub use runtime::Runtime;
 pub use stacks::SampleOutcome;
 pub use stop::{leave_streams, Stop};
+pub use trigger::Condition;

@@ -244,6 +244,9 @@ pub struct Source {
     pub lost_before: u64,
     /// Overwriting: the head as of the newest look.
     pub head_before: u64,
+    /// How far triggers have seen it, while there are any; and the ring's `events` there.
+    pub watched: Option<u64>,
+    pub seen_events: u64,
     /// The thread was seen to have looked at its successor; and where the head stood a turn later.
     pub answered: Option<Option<u64>>,
     pub broken: bool,
@@ -291,6 +294,8 @@ impl Source {
             captured: 0,
             lost_before,
             head_before: 0,
+            watched: None,
+            seen_events: 0,
             answered: None,
             broken: false,
             over: false,

@@ -26,6 +26,7 @@ use crate::stacks::{self, SampleOutcome, Stacks, StacksError};
 use crate::steady::{Granted, Steady};
 use crate::stop::Stop;
 use crate::takeover::Predecessor;
+use crate::watch::Watches;
 use longpole_abi::kind::ALL_CATEGORIES;
 use longpole_abi::RING_MINIMUM;
 use rustix::event::epoll;
@@ -170,6 +171,7 @@ pub struct Recorder {
     pub(crate) directory_changed: bool,
     pub(crate) mailbox: Option<Mailbox>,
     pub(crate) requests_changed: bool,
+    pub(crate) watches: Watches,
     /// Some process may have ended.
     pub(crate) deaths: bool,
     pub(crate) ancestor: Option<i32>,
@@ -299,6 +301,7 @@ impl Recorder {
             directory_changed: true,
             mailbox: None,
             requests_changed: false,
+            watches: Watches::default(),
             deaths: true,
             ancestor: None,
             start,
@@ -452,6 +455,7 @@ impl Recorder {
         if std::mem::take(&mut self.requests_changed) {
             self.answer_requests();
         }
+        let watching = self.watch();
         let now = Instant::now();
         if now - self.last_second >= SECOND {
             self.last_second = now;
@@ -465,7 +469,8 @@ impl Recorder {
             ));
         }
         self.last_turn = now;
-        Ok(self.interval(pressure, since, now))
+        let interval = self.interval(pressure, since, now);
+        Ok(watching.map_or(interval, |longest| interval.min(longest)))
     }
 
     /// Rings shall be at most half full at the next turn, if things go on as they did since the last one.

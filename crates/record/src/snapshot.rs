@@ -26,7 +26,6 @@ use std::time::{Duration, Instant};
 /// What made it happen.
 #[derive(Clone, Debug)]
 pub(crate) struct Cause {
-    pub when: String,
     /// Counter at the event; none: an absence has no event.
     pub event: Option<u64>,
     /// Counter when the recorder saw it.
@@ -314,7 +313,10 @@ impl Recorder {
             "when": request.when,
             "cause": cause.as_ref().map(|cause| &cause.told),
             "event_ns": cause.as_ref().and_then(|cause| cause.event).map(|event| self.clock.unix_ns(event)),
-            "latency_ns": cause.as_ref().map(|cause| ns(cause.seen.saturating_sub(cause.event.unwrap_or(cause.seen)))),
+            "latency_ns": cause.as_ref().map(|cause| {
+                let wanted = cause.event.unwrap_or(cause.seen) + self.clock.ticks(Duration::from_nanos(request.post_ns));
+                ns(snapshot.frozen.saturating_sub(wanted))
+            }),
             "frozen_ns": frozen_ns,
             "took_ns": took.as_nanos() as u64,
             "pre_ns": request.pre_ns,
@@ -326,18 +328,5 @@ impl Recorder {
             "pending": files,
         });
         told
-    }
-
-    /// Answers requests that wait for nothing.
-    pub(crate) fn answer_requests(&mut self) {
-        let Some(mailbox) = self.mailbox.take() else { return };
-        mailbox.heard();
-        for (name, request) in mailbox.requests() {
-            if request.when.is_none() {
-                let answer = self.snapshot(&request, None).map_err(|error| error.to_string());
-                mailbox.answer(&name, &answer);
-            }
-        }
-        self.mailbox = Some(mailbox);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::record;
 use anyhow::{bail, Context};
-use longpole_record::{session, snapshot, Asked, Request, Runtime, Stop};
+use longpole_record::{session, snapshot, Asked, Condition, Request, Runtime, Stop};
 use serde_json::Value;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -13,6 +13,10 @@ const EXAMPLES: &str = "Examples:
   longpole start --mode overwrite     record into memory only: a flight recorder
   longpole snapshot                   what it remembers, as a recording
   longpole snapshot --pre 5s          the last five seconds of it
+  longpole snapshot --when 'span request > 5ms' --pre 1s --post 100ms
+                                      wait for a request that takes longer, then take the second before it and what follows
+  longpole snapshot --when lost --for 1h
+                                      wait until events are lost, for an hour at most
 
 The path of the snapshot goes to stdout. The recording goes on.";
 
@@ -25,6 +29,15 @@ pub struct Args {
     /// How far back it goes: 5s, 500ms [default: as far as possible]
     #[arg(long, value_name = "TIME", value_parser = record::duration)]
     pre: Option<Duration>,
+    /// Wait for this: 'span NAME > 5ms', 'queue NAME full > 10ms', 'counter NAME > X', 'rate NAME < X', lost
+    #[arg(long, value_name = "CONDITION")]
+    when: Option<Condition>,
+    /// How long it goes on after what was waited for
+    #[arg(long, value_name = "TIME", value_parser = record::duration, requires = "when")]
+    post: Option<Duration>,
+    /// Wait no longer than this for it
+    #[arg(long = "for", value_name = "TIME", value_parser = record::duration, requires = "when")]
+    time: Option<Duration>,
 }
 
 /// Between two looks for the answer.
@@ -45,7 +58,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Some(output) => Some(std::path::absolute(&output).with_context(|| format!("cannot find {}", output.display()))?),
         None => None,
     };
-    let request = Request { output, when: None, pre_ns: args.pre.map(|pre| pre.as_nanos() as u64), post_ns: 0 };
+    let ns = |time: Duration| time.as_nanos() as u64;
+    let when = args.when.as_ref().map(ToString::to_string);
+    let request = Request { output, when, pre_ns: args.pre.map(ns), post_ns: args.post.map_or(0, ns) };
     let stop = Stop::install().context("cannot handle signals")?;
     let asked = match Asked::ask(&running.path, &request) {
         Ok(asked) => asked,
@@ -70,7 +85,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         if session::running(&runtime)?.is_none_or(|now| now.session != running.session) {
             bail!("the recording ended before the snapshot was made");
         }
-        if begin.elapsed() > PATIENCE {
+        if args.time.is_some_and(|time| begin.elapsed() > time) {
+            asked.withdraw();
+            bail!("it did not happen; no snapshot was made");
+        }
+        if args.when.is_none() && begin.elapsed() > PATIENCE {
             asked.withdraw();
             bail!("the recorder (process {}) does not answer", running.pid);
         }

@@ -57,6 +57,12 @@ impl Source {
         Some(Frozen { since })
     }
 
+    /// Events that were lost so far; overwriting, none is.
+    pub fn lost(&self) -> Option<u64> {
+        let instance = self.instance.as_ref().filter(|_| !self.overwrites)?;
+        Some(self.cpus.iter().filter_map(|&cpu| instance.stats(cpu).ok()).map(|stats| stats.lost()).sum())
+    }
+
     /// Empties the buffers, into the recording or, overwriting, into `snapshot`, and lets the tracer go on. Returns what a snapshot has to know.
     pub fn thaw(&mut self, frozen: Frozen, snapshot: &Path) -> Result<Value, String> {
         let end = self.clock.map(|clock| clock.now());

@@ -350,7 +350,12 @@ impl Source {
         self.lanes.clear();
         for &cpu in &self.cpus {
             match instance.stats(cpu) {
-                Ok(stats) => drained.cpus.push(CpuLoss { cpu, stats }),
+                Ok(stats) => {
+                    // What a snapshot took is in the snapshot.
+                    let taken = self.told_cpus.get(&cpu).filter(|_| self.overwrites).map_or(0, |told| told.read);
+                    let stats = CpuStats { read: stats.read.saturating_sub(taken), ..stats };
+                    drained.cpus.push(CpuLoss { cpu, stats });
+                }
                 Err(error) => drained.oddities.push(error.to_string()),
             }
         }

@@ -36,6 +36,11 @@ impl Recorder {
         })
     }
 
+    /// Events that the kernel has lost so far; a flight recorder loses none.
+    pub(crate) fn kernel_lost(&self) -> Option<u64> {
+        self.kernel.as_ref()?.lost()
+    }
+
     pub(super) fn open_mailbox(&mut self) {
         match Mailbox::make(&self.path) {
             Ok(mailbox) => {

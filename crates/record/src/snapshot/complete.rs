@@ -179,9 +179,13 @@ fn pages(of: &Path, path: &Path, frozen: &Value, window: u64, told: &Value) -> i
         whole(&of.join(symbols), u64::MAX, &path.join(symbols))?;
     }
     let size = source["page_size"].as_u64().filter(|size| *size >= 64).unwrap_or(4096);
+    let mut cut: Vec<String> = Vec::new();
     for (name, length) in frozen["pages"].as_object().into_iter().flatten() {
         if let (true, Some(length)) = (is_inside(&format!("raw/{name}")), length.as_u64()) {
-            tail_of_pages(&from.join(name), length, size, window, &to.join(name))?;
+            if tail_of_pages(&from.join(name), length, size, window, &to.join(name))? {
+                // The kernel's counts are those of the whole recording.
+                cut.push(name.trim_start_matches("cpu").to_owned());
+            }
         }
     }
     // Who is there now: who was there when the recording began may be long gone.
@@ -194,14 +198,15 @@ fn pages(of: &Path, path: &Path, frozen: &Value, window: u64, told: &Value) -> i
     source["state_dump"] = json!({ "begin": begin, "end": begin });
     source["instance"] = Value::Null;
     source["end"] = frozen["end"].clone();
-    source["cpus"] = frozen["cpus"].clone();
+    let counted = frozen["cpus"].as_array().into_iter().flatten().filter(|counted| !cut.contains(&counted["cpu"].to_string()));
+    source["cpus"] = counted.cloned().collect();
     let mut text = serde_json::to_vec_pretty(&source)?;
     text.push(b'\n');
     fs::write(to.join(kernel::DESCRIPTION), text)
 }
 
-/// Pages begin with the time of their first event, and end where the next one begins.
-fn tail_of_pages(from: &Path, length: u64, size: u64, window: u64, to: &Path) -> io::Result<()> {
+/// Pages begin with the time of their first event, and end where the next one begins. True: some were left out.
+fn tail_of_pages(from: &Path, length: u64, size: u64, window: u64, to: &Path) -> io::Result<bool> {
     let file = File::open(from)?;
     let count = length / size;
     let time = |page: u64| {
@@ -221,5 +226,5 @@ fn tail_of_pages(from: &Path, length: u64, size: u64, window: u64, to: &Path) ->
     let mut rest = File::open(from)?;
     io::Seek::seek(&mut rest, io::SeekFrom::Start(first * size))?;
     io::copy(&mut io::Read::take(rest, (count - first) * size), &mut File::create_new(to)?)?;
-    Ok(())
+    Ok(first > 0)
 }

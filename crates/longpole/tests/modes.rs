@@ -1,0 +1,129 @@
+//! What a full ring does: discard, overwrite, block; and snapshots of a recording that goes on. Events tried are events recorded plus events
+//! lost, by the count of babeltrace2, which knows nothing of this recorder.
+
+#[path = "support/commanded.rs"]
+mod commanded;
+#[path = "support/place.rs"]
+mod place;
+
+use commanded::{counted, description, numbers, snapshot, Commanded, Session};
+use place::{ok, wait_for, Place};
+use serde_json::Value;
+use std::path::Path;
+
+/// Tried is recorded and lost, and what is recorded are the newest ones.
+fn is_the_newest_of(recording: &Path, tried: u64) -> u64 {
+    let (recorded, lost) = counted(recording, "mark:numbered");
+    assert_eq!(recorded + lost, tried, "{recorded} recorded, {lost} lost");
+    let numbers = numbers(recording);
+    assert_eq!(numbers, (tried - recorded..tried).collect::<Vec<u64>>());
+    assert_eq!(description(recording)["loss"]["events"], lost);
+    recorded
+}
+
+#[test]
+fn a_flight_recorder_keeps_the_newest_events_and_counts_the_others_and_a_snapshot_leaves_it_as_it_is() {
+    let place = Place::new();
+    let program = place.build("commanded", &[]);
+    let session = Session::start(&place, &["--mode", "overwrite", "--buffer", "64KiB"]);
+    let mut commanded = Commanded::start(&place, &program);
+    let few = commanded.does("marks 10");
+    let first = snapshot(&place, &[]);
+    assert_eq!(is_the_newest_of(&first, few), 10);
+    let many = commanded.does("marks 100000");
+    let second = snapshot(&place, &[]);
+    let third = snapshot(&place, &[]);
+    let kept = is_the_newest_of(&second, many);
+    assert!((2500..=4096).contains(&kept), "{kept} events of 16 bytes in three to four parts of 16 KiB");
+    assert_eq!(is_the_newest_of(&third, many), kept, "the first took nothing away");
+    // Nothing has reached the disk meanwhile.
+    let status = ok(place.longpole(&["status", "--json"]).output().unwrap());
+    assert_eq!(serde_json::from_slice::<Value>(&status.stdout).unwrap()["recording"]["recorded_bytes"], 0);
+    let more = commanded.does("marks 5");
+    commanded.end();
+    let whole = session.stop();
+    assert!(is_the_newest_of(&whole, more) > 0);
+    for recording in [&first, &second, &whole] {
+        let info = place.answer("info", recording);
+        let (recorded, lost) = counted(recording, "mark:numbered");
+        assert_eq!((info["events"].as_u64(), info["lost"].as_u64()), (Some(recorded), Some(lost)));
+    }
+}
+
+#[test]
+fn events_of_threads_and_programs_that_have_ended_are_in_a_snapshot() {
+    let place = Place::new();
+    let program = place.build("commanded", &[]);
+    let session = Session::start(&place, &["--mode", "overwrite"]);
+    let mut commanded = Commanded::start(&place, &program);
+    commanded.does("marks 3");
+    commanded.does("thread 3");
+    let tried = commanded.does("thread 3");
+    commanded.end();
+    let recording = place.newest();
+    // The recorder learns of it soon.
+    wait_for(|| std::fs::read_dir(place.path("runtime")).unwrap().count() == 2);
+    assert_eq!(is_the_newest_of(&snapshot(&place, &[]), tried), tried);
+    assert_eq!(session.stop(), recording);
+    assert_eq!(is_the_newest_of(&recording, tried), tried);
+}
+
+#[test]
+fn a_snapshot_of_a_recording_that_discards_holds_what_was_recorded_until_then() {
+    let place = Place::new();
+    let program = place.build("commanded", &[]);
+    let session = Session::start(&place, &[]);
+    let mut commanded = Commanded::start(&place, &program);
+    let tried = commanded.does("marks 1000");
+    let made = snapshot(&place, &[]);
+    assert_eq!(counted(&made, "mark:numbered"), (tried, 0));
+    std::thread::sleep(std::time::Duration::from_millis(700));
+    commanded.does("marks 7");
+    let late = snapshot(&place, &["--pre", "300ms", "-o", place.path("elsewhere").to_str().unwrap()]);
+    assert!(late.starts_with(place.path("elsewhere")));
+    assert_eq!(numbers(&late), (tried..tried + 7).collect::<Vec<u64>>());
+    assert_eq!(counted(&session.stop(), "mark:numbered"), (tried + 7, 0));
+}
+
+#[test]
+fn a_thread_that_may_block_loses_nothing_as_long_as_the_recorder_takes_what_it_writes() {
+    let place = Place::new();
+    let program = place.build("commanded", &[]);
+    // A small ring, and a recorder that looks often enough only if it hurries.
+    let session = Session::start(&place, &["--mode", "block", "--buffer", "32KiB"]);
+    let mut commanded = Commanded::start(&place, &program);
+    let tried = commanded.does("marks 100000");
+    commanded.end();
+    assert_eq!(is_the_newest_of(&session.stop(), tried), tried);
+}
+
+#[test]
+fn a_thread_does_not_wait_longer_than_it_may_and_a_recorder_that_stands_still_costs_that_once() {
+    let place = Place::new();
+    let program = place.build("commanded", &[]);
+    let config = place.path("block.toml");
+    std::fs::write(&config, "mode = \"block\"\nblock_limit = \"5ms\"\n[[policy]]\nbuffer = \"32KiB\"\n").unwrap();
+    let mut recorder = place.recorder(&["-c", config.to_str().unwrap()]);
+    let mut commanded = Commanded::start(&place, &program);
+    commanded.does("marks 1");
+    wait_for(|| description(&place.newest())["lanes"].as_array().is_some_and(|lanes| !lanes.is_empty()));
+    place::signal(&recorder, "-STOP");
+    // Were it to wait at each event, this would take half an hour.
+    let tried = commanded.does("marks 300000");
+    let waited = waited(&place);
+    place::signal(&recorder, "-CONT");
+    assert!(waited >= 5_000_000, "{waited} ns of 5 ms");
+    commanded.end();
+    place::signal(&recorder, "-INT");
+    assert!(recorder.wait().unwrap().success());
+    let (recorded, lost) = counted(&place.newest(), "mark:numbered");
+    assert!(lost > 0);
+    assert_eq!(recorded + lost, tried);
+}
+
+/// What the rings say of how long their threads have waited for room.
+fn waited(place: &Place) -> u64 {
+    let rings = std::fs::read_dir(place.path("runtime")).unwrap().map(|entry| entry.unwrap().path());
+    let rings = rings.filter(|path| path.extension().is_some_and(|extension| extension == "ring"));
+    rings.map(|path| u64::from_ne_bytes(std::fs::read(path).unwrap()[224..232].try_into().unwrap())).sum()
+}

@@ -1,0 +1,105 @@
+//! A program that does what a test tells it, a session beside it, and what babeltrace2 counts in what came of both.
+#![allow(dead_code)]
+
+use super::place::{ok, Place, Running};
+use longpole_trace::event::Item;
+use longpole_trace::{Options, Trace};
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// `tests/programs/commanded.c`.
+pub struct Commanded {
+    child: Running,
+    out: BufReader<std::process::ChildStdout>,
+}
+
+impl Commanded {
+    pub fn start(place: &Place, program: &str) -> Commanded {
+        let mut child = Running::start(place.command(program).stdin(Stdio::piped()).stdout(Stdio::piped()));
+        let out = BufReader::new(child.stdout.take().unwrap());
+        Commanded { child, out }
+    }
+
+    pub fn tell(&mut self, line: &str) {
+        writeln!(self.child.stdin.as_mut().unwrap(), "{line}").unwrap();
+    }
+
+    /// The number of marks so far.
+    pub fn done(&mut self) -> u64 {
+        let mut line = String::new();
+        self.out.read_line(&mut line).unwrap();
+        line.trim().strip_prefix("done ").unwrap_or_else(|| panic!("{line:?}")).parse().unwrap()
+    }
+
+    pub fn does(&mut self, line: &str) -> u64 {
+        self.tell(line);
+        self.done()
+    }
+
+    pub fn end(mut self) {
+        self.tell("end");
+        self.child.wait().unwrap();
+    }
+}
+
+/// A session that is ended with its test.
+pub struct Session<'a>(&'a Place, bool);
+
+impl<'a> Session<'a> {
+    pub fn start(place: &'a Place, arguments: &[&str]) -> Session<'a> {
+        ok(place.longpole(&["start"]).args(arguments).output().unwrap());
+        Session(place, true)
+    }
+
+    pub fn stop(mut self) -> PathBuf {
+        self.1 = false;
+        path(&ok(self.0.longpole(&["stop"]).output().unwrap()))
+    }
+}
+
+impl Drop for Session<'_> {
+    fn drop(&mut self) {
+        if self.1 {
+            let _ = self.0.longpole(&["stop"]).output();
+        }
+    }
+}
+
+pub fn path(output: &Output) -> PathBuf {
+    PathBuf::from(String::from_utf8(output.stdout.clone()).unwrap().trim())
+}
+
+pub fn snapshot(place: &Place, arguments: &[&str]) -> PathBuf {
+    path(&ok(place.longpole(&["snapshot"]).args(arguments).output().unwrap()))
+}
+
+/// Events of this name and events lost, as babeltrace2 counts them.
+pub fn counted(recording: &Path, name: &str) -> (u64, u64) {
+    let output = Command::new("babeltrace2").arg(recording.join("user")).output().expect("babeltrace2 is installed");
+    let talk = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{talk}");
+    let events = String::from_utf8(output.stdout).unwrap().lines().filter(|line| line.contains(name)).count();
+    let lost = talk.lines().filter_map(|line| line.split_once("Tracer discarded ")?.1.split(' ').next()?.parse::<u64>().ok()).sum();
+    (events as u64, lost)
+}
+
+/// Numbers of the marks, in order.
+pub fn numbers(recording: &Path) -> Vec<u64> {
+    let mut trace = Trace::open(&[recording], Options::default()).unwrap();
+    let mut numbers = Vec::new();
+    while let Some((item, catalogue)) = trace.next_with_catalogue().unwrap() {
+        if let Item::Event(event) = item {
+            if catalogue.classes[event.class.0 as usize].event_name == "mark:numbered" {
+                numbers.push(event.fields[0].as_u64().unwrap());
+            }
+        }
+    }
+    assert!(!trace.is_damaged(), "{:?}", trace.oddities());
+    numbers
+}
+
+pub fn description(recording: &Path) -> Value {
+    serde_json::from_slice(&std::fs::read(recording.join("longpole.json")).unwrap()).unwrap()
+}

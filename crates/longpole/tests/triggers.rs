@@ -1,0 +1,146 @@
+//! Snapshots that wait for something: they come when it happens, not before, and hold what led to it.
+
+#[path = "support/commanded.rs"]
+mod commanded;
+#[path = "support/place.rs"]
+mod place;
+
+use commanded::{counted, description, numbers, path, snapshot, Commanded, Session};
+use place::{ok, wait_for, Place, Running};
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::thread::sleep;
+use std::time::Duration;
+
+/// A snapshot that waits.
+struct Waiting<'a>(&'a Place, Running);
+
+impl Waiting<'_> {
+    fn start<'a>(place: &'a Place, arguments: &[&str]) -> Waiting<'a> {
+        let child = Running::start(place.longpole(&["snapshot"]).args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()));
+        let waiting = Waiting(place, child);
+        // The recorder has it a moment after it is there.
+        wait_for(|| waiting.requests() > 0);
+        sleep(Duration::from_millis(50));
+        waiting
+    }
+
+    fn requests(&self) -> usize {
+        let recording = self.0.recordings().into_iter().find(|path| path.join(".requests").exists());
+        recording.map_or(0, |path| std::fs::read_dir(path.join(".requests")).unwrap().count())
+    }
+
+    fn still_waits(&mut self) -> bool {
+        self.1.try_wait().unwrap().is_none()
+    }
+
+    fn made(self) -> PathBuf {
+        path(&ok(self.1.output()))
+    }
+}
+
+#[test]
+fn a_span_that_takes_too_long_freezes_what_led_to_it() {
+    let place = Place::new();
+    let program = place.build("commanded", &[]);
+    let session = Session::start(&place, &["--mode", "overwrite"]);
+    let mut commanded = Commanded::start(&place, &program);
+    commanded.does("span 1000");
+    let mut waiting = Waiting::start(&place, &["--when", "span request > 100ms"]);
+    for _ in 0..20 {
+        commanded.does("span 1000");
+    }
+    let before = commanded.does("marks 3");
+    assert!(waiting.still_waits());
+    commanded.does("span 150000");
+    let made = waiting.made();
+    let told = &description(&made)["snapshot"];
+    assert_eq!(told["when"], "span \"request\" > 100000000ns");
+    assert!(told["cause"].as_str().unwrap().starts_with("span request of thread"), "{told}");
+    let (event, frozen) = (told["event_ns"].as_i64().unwrap(), told["frozen_ns"].as_i64().unwrap());
+    assert!(event <= frozen && told["latency_ns"].as_i64().unwrap() <= frozen - event + 1_000_000, "{told}");
+    assert_eq!(numbers(&made), (0..before).collect::<Vec<u64>>());
+    assert_eq!(counted(&made, "span_begin:request"), (22, 0));
+    // The one that took so long had not ended when that was too long.
+    assert_eq!(counted(&made, "span_end:request").0, 21);
+    commanded.end();
+    session.stop();
+}
+
+#[test]
+fn what_follows_is_in_it_and_what_lies_too_far_back_is_not() {
+    let place = Place::new();
+    let program = place.build("commanded", &[]);
+    let _session = Session::start(&place, &[]);
+    let mut commanded = Commanded::start(&place, &program);
+    commanded.does("marks 10");
+    sleep(Duration::from_millis(500));
+    let waiting = Waiting::start(&place, &["--when", "counter level > 9", "--pre", "200ms", "--post", "300ms"]);
+    commanded.does("counter 9");
+    let from = commanded.does("marks 10");
+    commanded.does("counter 10");
+    let to = commanded.does("marks 10");
+    let made = waiting.made();
+    let (first, last) = (numbers(&made)[0], *numbers(&made).last().unwrap());
+    assert!(first >= 10 && first <= from, "{first}");
+    assert_eq!(last, to - 1);
+    assert_eq!(description(&made)["snapshot"]["cause"], "counter level is 10");
+    let info = place.answer("info", &made);
+    assert_eq!((info["events"].as_u64().unwrap(), info["lost"].as_u64().unwrap()), {
+        let (marks, lost) = counted(&made, "mark:numbered");
+        (marks + counted(&made, "counter:level").0, lost)
+    });
+}
+
+#[test]
+fn full_queues_and_rates_and_losses_are_waited_for() {
+    let place = Place::new();
+    let program = place.build("commanded", &[]);
+    let _session = Session::start(&place, &["--mode", "overwrite"]);
+    let mut commanded = Commanded::start(&place, &program);
+    commanded.does("marks 1");
+
+    let mut full = Waiting::start(&place, &["--when", "queue line full > 80ms"]);
+    commanded.does("full 1000");
+    assert!(full.still_waits());
+    commanded.does("full 200000");
+    assert!(description(&full.made())["snapshot"]["cause"].as_str().unwrap().starts_with("queue line has been full for"));
+
+    let mut rate = Waiting::start(&place, &["--when", "rate beat < 5"]);
+    commanded.does("beats 60 20000");
+    assert!(rate.still_waits(), "60 in 1.2 s");
+    // Nothing more comes.
+    assert!(description(&rate.made())["snapshot"]["cause"].as_str().unwrap().ends_with("events beat in a second"));
+
+    // A flight recorder overwrites, and loses nothing by that.
+    let mut lost = Waiting::start(&place, &["--when", "lost", "--for", "300ms"]);
+    commanded.does("marks 100000");
+    assert!(!lost.1.wait().unwrap().success());
+}
+
+#[test]
+fn a_loss_is_waited_for_where_the_newest_is_discarded() {
+    let place = Place::new();
+    let program = place.build("commanded", &[]);
+    let _session = Session::start(&place, &["--buffer", "32KiB"]);
+    let mut commanded = Commanded::start(&place, &program);
+    commanded.does("marks 1");
+    let lost = Waiting::start(&place, &["--when", "lost"]);
+    commanded.does("marks 3000000");
+    let made = lost.made();
+    assert!(description(&made)["snapshot"]["cause"].as_str().unwrap().ends_with("were lost"));
+    assert!(counted(&made, "mark:numbered").1 > 0);
+}
+
+#[test]
+fn nothing_is_recorded_and_nothing_to_wait_for_are_said() {
+    let place = Place::new();
+    let nobody = place.longpole(&["snapshot"]).output().unwrap();
+    assert!(!nobody.status.success());
+    assert!(String::from_utf8_lossy(&nobody.stderr).contains("nothing is being recorded"));
+    let wrong = place.longpole(&["snapshot", "--when", "span x > soon"]).output().unwrap();
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&wrong.stderr).contains("\"soon\" is no time"));
+    let _session = Session::start(&place, &[]);
+    assert!(snapshot(&place, &[]).join("longpole.json").exists());
+}
