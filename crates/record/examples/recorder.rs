@@ -23,6 +23,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         scope: Scope::Everything,
         buffer,
         mode: None,
+        max_size: None,
+        max_age: None,
         command: Vec::new(),
         probe_cost_ns: None,
         kernel: groups.map(|groups| Wish { groups, ..Wish::default() }),

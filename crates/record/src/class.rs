@@ -18,7 +18,7 @@ pub struct Class {
     fixed: Option<usize>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Classes {
     by_id: Vec<Option<Box<Class>>>,
     /// Bytes of the events of a class that are equally long and no packets; 0 for all others. Walking looks here first.

@@ -19,6 +19,7 @@ mod namespaces;
 mod netlink;
 mod plan;
 mod quiet;
+mod rotate;
 mod source;
 mod survey;
 pub mod tidy;

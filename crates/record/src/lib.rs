@@ -12,6 +12,7 @@
 //!
 //! [`Recorder`] is the whole of it; [`subjects`] and [`session`] are what the verbs that only look need.
 
+mod chunks;
 mod class;
 mod clock;
 mod comm;

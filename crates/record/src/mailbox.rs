@@ -85,6 +85,11 @@ impl Mailbox {
         let _ = self.folder.replace(&name, value.to_string().as_bytes());
     }
 
+    /// Goes along with the recording.
+    pub fn move_to(&self, old: &Path, new: &Path) -> io::Result<()> {
+        std::fs::rename(old.join(NAME), new.join(NAME))
+    }
+
     /// Nothing is answered any more.
     pub fn close(self, recording: &Path) {
         let _ = std::fs::remove_dir_all(recording.join(NAME));

@@ -37,6 +37,9 @@ pub struct Config {
     /// Bytes.
     #[serde(deserialize_with = "optional_size")]
     pub max_size: Option<u64>,
+    /// Of the oldest event.
+    #[serde(deserialize_with = "age")]
+    pub max_age: Option<Duration>,
     /// Bytes of each CPU's buffer in the kernel.
     #[serde(deserialize_with = "optional_size")]
     pub kernel_buffer: Option<u64>,
@@ -56,6 +59,7 @@ impl Default for Config {
             block_limit: None,
             root: None,
             max_size: None,
+            max_age: None,
             kernel_buffer: None,
             packets: interfaces::Wish::default(),
             exclude: Vec::new(),
@@ -406,6 +410,11 @@ fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::E
         Some(_) => Err(de::Error::custom("the period must lie between 1ms and 10s")),
         None => Err(de::Error::custom(format!("{text:?} is no time; write, for example, \"100ms\""))),
     }
+}
+
+fn age<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    parse_duration(&text).map(Some).ok_or_else(|| de::Error::custom(format!("{text:?} is no time; write, for example, \"10min\"")))
 }
 
 fn block_limit<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {

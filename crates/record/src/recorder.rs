@@ -7,6 +7,7 @@
 mod ending;
 mod sources;
 
+use crate::chunks::Chunks;
 use crate::clock::{unix_now, Calibration, Clock, Source as ClockSource};
 use crate::elsewhere::Search;
 use crate::error::Error;
@@ -59,6 +60,9 @@ pub struct Options {
     pub buffer: Option<u64>,
     /// What a full ring does, whatever policies say; overwriting, also the kernel's buffers.
     pub mode: Option<Mode>,
+    /// Bytes on the disk, and age of the oldest event, beyond which the oldest part goes.
+    pub max_size: Option<u64>,
+    pub max_age: Option<Duration>,
     /// Told in the description.
     pub command: Vec<String>,
     /// What one event costs the thread that writes it, where that was measured.
@@ -172,6 +176,7 @@ pub struct Recorder {
     pub(crate) mailbox: Option<Mailbox>,
     pub(crate) requests_changed: bool,
     pub(crate) watches: Watches,
+    pub(crate) chunks: Chunks,
     /// Some process may have ended.
     pub(crate) deaths: bool,
     pub(crate) ancestor: Option<i32>,
@@ -278,6 +283,7 @@ impl Recorder {
             .map_err(Error::io("make", user.join("metadata")))?;
         let reserve = Reserve::make(&path);
         let now = Instant::now();
+        let chunks = Chunks::new(options.max_size.or(config.max_size), options.max_age.or(config.max_age));
         let mut recorder = Recorder {
             place,
             others: Vec::new(),
@@ -302,6 +308,7 @@ impl Recorder {
             mailbox: None,
             requests_changed: false,
             watches: Watches::default(),
+            chunks,
             deaths: true,
             ancestor: None,
             start,
@@ -326,9 +333,6 @@ impl Recorder {
         };
         if let (Some(unfinished), None) = (&unfinished, &recorder.predecessor) {
             recorder.oddity(format!("the recording {} before this one did not end and cannot be found", unfinished.path.display()));
-        }
-        if recorder.config.max_size.is_some() {
-            recorder.oddity("max_size is not applied by this version: the recording grows until it ends".to_owned());
         }
         for note in tidied {
             recorder.oddity(note);
@@ -364,6 +368,19 @@ impl Recorder {
 
     pub(crate) fn start_ns(&self) -> u64 {
         self.start
+    }
+
+    /// What follows is a new chunk.
+    pub(crate) fn begins(&mut self, unix_ns: u64) {
+        self.start = unix_ns;
+    }
+
+    /// The metadata of a recording at `path`.
+    pub(crate) fn new_metadata(&self, path: &Path, uuid: &Uuid) -> Result<Metadata, Error> {
+        let env: Vec<(&str, String)> = self.steady.iter().flatten().map(|granted| ("steady", granted.to_string())).collect();
+        let user = path.join("user");
+        Metadata::create(&user, uuid, &self.clock, &recording::host(), self.options.probe_cost_ns, &env)
+            .map_err(Error::io("make", user.join("metadata")))
     }
 
     /// Why something is not as it was asked for: the kernel, stacks, the packets of interfaces, a steady run.
@@ -456,6 +473,7 @@ impl Recorder {
             self.answer_requests();
         }
         let watching = self.watch();
+        self.rotate_if_due();
         let now = Instant::now();
         if now - self.last_second >= SECOND {
             self.last_second = now;

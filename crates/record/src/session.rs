@@ -119,6 +119,14 @@ impl Held {
         order.apply(&layout.orders);
     }
 
+    /// The recording goes on at `path`.
+    pub fn moves(&self, path: &std::path::Path) {
+        use std::os::unix::ffi::OsStrExt;
+        if let Some(layout) = layout(&self.mapping) {
+            store(&layout.path, path.as_os_str().as_bytes());
+        }
+    }
+
     /// Changes what is to be done; a process that is born meanwhile gets the old or the new orders.
     pub fn order(&self, order: &Order) {
         if let Some(layout) = layout(&self.mapping) {

@@ -101,7 +101,7 @@ impl Recorder {
     }
 
     /// Empties the rings that do not overwrite.
-    fn take_now(&mut self) {
+    pub(crate) fn take_now(&mut self) {
         let now = Instant::now();
         for source in self.place.subjects.values_mut().flat_map(|subject| &mut subject.sources) {
             source.partial = now;

@@ -37,6 +37,42 @@ pub struct Recording {
     pub lanes: Vec<Lane>,
     pub interface_packets: Option<InterfacePackets>,
     pub kernel_events: Option<KernelEvents>,
+    /// Of a recording that has a limit.
+    pub chunk: Option<Chunk>,
+    /// Of a snapshot.
+    pub snapshot: Option<Snapshot>,
+}
+
+/// Which part of a recording it is, and what those held that were removed.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Chunk {
+    pub number: u64,
+    pub removed: Removed,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Removed {
+    pub chunks: u64,
+    /// Of programs.
+    pub events: u64,
+    pub lost: u64,
+    /// None: not all could be counted.
+    pub kernel_events: Option<u64>,
+    pub until_ns: Option<i64>,
+}
+
+/// What was frozen, and why.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Snapshot {
+    pub of: Option<String>,
+    pub when: Option<String>,
+    pub cause: Option<String>,
+    pub event_ns: Option<i64>,
+    pub frozen_ns: Option<i64>,
+    pub latency_ns: Option<u64>,
 }
 
 /// The kernel's events, if they were recorded.

@@ -152,6 +152,31 @@ impl Counts {
             "probe_cost_ns": trace.probe_cost_ns(),
             "oddities": self.oddities,
         });
+        if let Some(recording) = trace.recordings().first() {
+            if let Some(chunk) = &recording.chunk {
+                let removed = &chunk.removed;
+                answer["chunk"] = json!({
+                    "number": chunk.number,
+                    "removed": {
+                        "chunks": removed.chunks,
+                        "events": removed.events,
+                        "lost": removed.lost,
+                        "kernel_events": removed.kernel_events,
+                        "until_ns": removed.until_ns,
+                    },
+                });
+            }
+            if let Some(snapshot) = &recording.snapshot {
+                answer["snapshot"] = json!({
+                    "of": snapshot.of,
+                    "when": snapshot.when,
+                    "cause": snapshot.cause,
+                    "event_ns": snapshot.event_ns,
+                    "frozen_ns": snapshot.frozen_ns,
+                    "latency_ns": snapshot.latency_ns,
+                });
+            }
+        }
         if histogram {
             answer["histogram"] = json!({
                 "start_ns": self.start_ns,
@@ -192,6 +217,28 @@ impl Counts {
             some => format!(", and an unknown number {} times", number(some)),
         };
         head.row(["lost".to_owned(), format!("{} ({}){uncounted}", number(self.lost), percent(share))]);
+        if let Some(recording) = trace.recordings().first() {
+            if let Some(chunk) = &recording.chunk {
+                let removed = &chunk.removed;
+                head.row(["chunk".to_owned(), number(chunk.number)]);
+                if removed.chunks > 0 {
+                    let kernel = match removed.kernel_events {
+                        Some(0) => String::new(),
+                        Some(events) => format!(" and {} of the kernel", number(events)),
+                        None => " and an unknown number of the kernel".to_owned(),
+                    };
+                    let lost = if removed.lost > 0 { format!(", {} lost", number(removed.lost)) } else { String::new() };
+                    let until = removed.until_ns.map_or(String::new(), |until| format!(", until {}", utc(until)));
+                    let (chunks, events) = (number(removed.chunks), number(removed.events));
+                    head.row(["removed".to_owned(), format!("{chunks} older chunks with {events} events{kernel}{lost}{until}")]);
+                }
+            }
+            if let Some(snapshot) = &recording.snapshot {
+                let cause = snapshot.cause.as_deref().map_or(String::new(), |cause| format!(": {cause}"));
+                let late = snapshot.latency_ns.map_or(String::new(), |late| format!(", frozen {} later", duration(late)));
+                head.row(["snapshot".to_owned(), plain(format!("of {}{cause}{late}", snapshot.of.as_deref().unwrap_or("?")))]);
+            }
+        }
         let clock = trace.clock();
         if let Some(frequency) = clock.frequency_hz {
             let source = clock.source.as_deref().unwrap_or("unknown source");

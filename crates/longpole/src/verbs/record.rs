@@ -58,6 +58,12 @@ pub struct Args {
     /// What a full ring does: discard the newest, overwrite the oldest (a flight recorder), or block the thread for a bounded time [default: discard]
     #[arg(long, value_name = "discard|overwrite|block")]
     pub mode: Option<Mode>,
+    /// Keep no more than this on the disk: the oldest part goes, and is counted
+    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    pub max_size: Option<u64>,
+    /// Keep nothing older than this: 10min, 2h
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub max_age: Option<Duration>,
     #[command(flatten)]
     pub kernel: Kernel,
     #[command(flatten)]
@@ -257,6 +263,8 @@ pub fn record(args: Args, ready: impl FnOnce(&Recorder)) -> anyhow::Result<ExitC
         scope,
         buffer: args.buffer,
         mode: args.mode,
+        max_size: args.max_size,
+        max_age: args.max_age,
         command: args.command.clone(),
         probe_cost_ns: crate::overhead::probe_cost(),
         kernel: args.kernel.wish(),
@@ -463,6 +471,10 @@ pub fn code_of(status: ExitStatus) -> u8 {
 
 pub fn duration(text: &str) -> Result<Duration, String> {
     parse_duration(text).ok_or_else(|| format!("{text:?} is no time; write, for example, 10s or 500ms"))
+}
+
+pub fn bytes(text: &str) -> Result<u64, String> {
+    parse_size(text).ok_or_else(|| format!("{text:?} is no size; write, for example, 500MiB or 10GiB"))
 }
 
 pub fn size(text: &str) -> Result<u64, String> {

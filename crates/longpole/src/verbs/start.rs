@@ -41,6 +41,12 @@ pub struct Args {
     /// What a full ring does: discard the newest, overwrite the oldest (a flight recorder), or block the thread for a bounded time [default: discard]
     #[arg(long, value_name = "discard|overwrite|block")]
     mode: Option<longpole_record::Mode>,
+    /// Keep no more than this on the disk: the oldest part goes, and is counted
+    #[arg(long, value_name = "SIZE", value_parser = record::bytes)]
+    max_size: Option<u64>,
+    /// Keep nothing older than this: 10min, 2h
+    #[arg(long, value_name = "TIME", value_parser = record::duration)]
+    max_age: Option<Duration>,
     #[command(flatten)]
     kernel: record::Kernel,
     #[command(flatten)]
@@ -70,6 +76,8 @@ fn be_recorder(args: Args) -> anyhow::Result<ExitCode> {
         all: false,
         buffer: args.buffer,
         mode: args.mode,
+        max_size: args.max_size,
+        max_age: args.max_age,
         kernel: args.kernel,
         packets: args.packets,
         steady: None,
@@ -106,6 +114,12 @@ fn start(args: &Args) -> anyhow::Result<ExitCode> {
     }
     if let Some(mode) = args.mode {
         command.arg("--mode").arg(mode.name());
+    }
+    if let Some(size) = args.max_size {
+        command.arg("--max-size").arg(size.to_string());
+    }
+    if let Some(age) = args.max_age {
+        command.arg("--max-age").arg(format!("{}ns", age.as_nanos()));
     }
     command.args(args.kernel.arguments()).args(args.packets.arguments());
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());

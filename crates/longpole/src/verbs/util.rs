@@ -148,6 +148,8 @@ fn start(args: &Args, root: PathBuf) -> Result<Recorder, Error> {
         scope: Scope::Descendants,
         buffer: None,
         mode: None,
+        max_size: None,
+        max_age: None,
         command: args.command.clone(),
         probe_cost_ns: None,
         kernel: Some(Wish { groups: vec![Group::Sched, Group::Irq, Group::Softirq], ..Wish::default() }),

@@ -4,7 +4,7 @@
 //! both cases the buffers are emptied: what this kernel offers to read without emptying them is text. So of two snapshots of a flight
 //! recorder the second begins where the first one ended. While the tracer stands still, nothing of the kernel is recorded; how long is told.
 
-use super::source::{CpuLoss, Shared, Source};
+use super::source::{CpuLanes, CpuLoss, Shared, Source};
 use crate::folder::Folder;
 use longpole_ftrace::{CpuStats, RawReader};
 use rustix::fd::OwnedFd;
@@ -20,18 +20,27 @@ use std::time::{Duration, Instant};
 /// The pages of one buffer take some ten milliseconds.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Where all that is in the buffers goes, unfinished pages included.
+#[derive(Debug)]
+pub(super) enum What {
+    /// To the recording.
+    Out,
+    /// To these.
+    Into(BTreeMap<u32, File>),
+    /// The finished pages to the recording, and all that follows to these.
+    Shift(CpuLanes),
+}
+
 /// What the thread that moves pages is asked for.
 #[derive(Debug)]
 pub(super) struct Order {
-    /// Where the pages go, by CPU; else to the recording.
-    into: Option<BTreeMap<u32, File>>,
+    what: What,
     done: Sender<io::Result<u64>>,
 }
 
 impl Order {
-    /// The file for this CPU's pages in place of the recording's.
-    pub fn other(&self, cpu: u32) -> Option<&File> {
-        self.into.as_ref()?.get(&cpu)
+    pub fn what(&mut self) -> &mut What {
+        &mut self.what
     }
 
     pub fn answer(self, moved: io::Result<u64>) {
@@ -104,17 +113,26 @@ impl Source {
     }
 
     fn emptied(&mut self, snapshot: &Path) -> io::Result<u64> {
-        let into = match self.overwrites {
-            false => None,
+        let what = match self.overwrites {
+            false => What::Out,
             true => {
                 let raw = snapshot.join(super::RAW);
                 std::fs::create_dir_all(&raw)?;
                 let raw = Folder::open(&raw)?;
-                Some(self.cpus.iter().map(|cpu| Ok((*cpu, raw.create(&format!("cpu{cpu}"))?))).collect::<io::Result<_>>()?)
+                What::Into(self.cpus.iter().map(|cpu| Ok((*cpu, raw.create(&format!("cpu{cpu}"))?))).collect::<io::Result<_>>()?)
             }
         };
+        self.ordered(what)
+    }
+
+    /// Pages go to other files from here on.
+    pub(super) fn shift(&self, files: CpuLanes) -> io::Result<u64> {
+        self.ordered(What::Shift(files))
+    }
+
+    fn ordered(&self, what: What) -> io::Result<u64> {
         let (done, answer) = channel();
-        self.shared.order(Order { into, done }, &self.wake);
+        self.shared.order(Order { what, done }, &self.wake);
         answer.recv_timeout(PATIENCE).unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     }
 }

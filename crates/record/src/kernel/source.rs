@@ -6,7 +6,7 @@
 
 use super::counters::{Counters, Grown};
 use super::dump;
-use super::freeze::{self, Order};
+use super::freeze::{self, Order, What};
 use super::masks::{self, Masks};
 use super::plan::{KernelError, Plan, Wish};
 use super::quiet::{Quiet, CALLS};
@@ -85,6 +85,9 @@ impl Drained {
     }
 }
 
+/// Files of CPUs, with their paths.
+pub(super) type CpuLanes = BTreeMap<u32, (File, PathBuf)>;
+
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     stop: AtomicBool,
@@ -122,7 +125,7 @@ pub struct Source {
     thread: Option<JoinHandle<()>>,
     pub(super) wake: Arc<OwnedFd>,
     pub(super) shared: Arc<Shared>,
-    description: Value,
+    pub(super) description: Value,
     /// Room for what the description says at the end.
     reserve: Reserve,
     /// Once it has begun.
@@ -132,7 +135,7 @@ pub struct Source {
     /// Where system calls are recorded.
     masks: Option<Masks>,
     /// Tells others that this process lives.
-    lock: Option<tidy::Lock>,
+    pub(super) lock: Option<tidy::Lock>,
     pub oddities: Vec<String>,
 }
 
@@ -384,7 +387,13 @@ impl Source {
         drained
     }
 
-    fn describe(&self) -> Result<(), KernelError> {
+    /// Keeps room in another recording.
+    pub(super) fn reserve_in(&mut self, recording: &Path) {
+        self.reserve.remove();
+        self.reserve = Reserve::make(&recording.join(super::RAW));
+    }
+
+    pub(super) fn describe(&self) -> Result<(), KernelError> {
         describe(&self.raw, &self.description).map_err(KernelError::io("write", self.raw.join(super::DESCRIPTION)))
     }
 }
@@ -413,7 +422,8 @@ fn drain(mut lanes: Vec<Lane>, wake: &OwnedFd, shared: &Shared, overwrites: bool
             let _ = rustix::io::read(wake, &mut [0u8; 8]);
         }
         if let Some(order) = shared.ordered() {
-            let moved = lanes.iter_mut().try_fold(0, |sum, lane| Ok(sum + lane.emptied(shared, &order)? as u64));
+            let mut order = order;
+            let moved = lanes.iter_mut().try_fold(0, |sum, lane| Ok(sum + lane.emptied(shared, order.what(), overwrites)? as u64));
             order.answer(moved);
             continue;
         }
@@ -446,11 +456,24 @@ impl Lane {
         }
     }
 
-    /// The tracer stands still.
-    fn emptied(&mut self, shared: &Shared, order: &Order) -> io::Result<usize> {
-        match order.other(self.reader.cpu()) {
-            Some(file) => freeze::empty(&mut self.reader, file),
-            None => Ok(self.moved(shared, freeze::empty)),
+    fn emptied(&mut self, shared: &Shared, what: &mut What, overwrites: bool) -> io::Result<usize> {
+        match what {
+            What::Out => Ok(self.moved(shared, freeze::empty)),
+            What::Into(files) => match files.get(&self.reader.cpu()) {
+                Some(file) => freeze::empty(&mut self.reader, file),
+                None => Ok(0),
+            },
+            What::Shift(files) => {
+                let moved = match overwrites {
+                    true => 0,
+                    false => self.moved(shared, |reader, file| reader.splice_to(file.as_fd(), usize::MAX)),
+                };
+                if let Some((file, path)) = files.remove(&self.reader.cpu()) {
+                    self.close();
+                    (self.file, self.path) = (file, path);
+                }
+                Ok(moved)
+            }
         }
     }
 

@@ -45,6 +45,7 @@ impl Recorder {
             self.capture_written(&mut capture, result);
             self.total.packets += capture.packets();
         }
+        self.end_chunks();
         self.reserve.remove();
         if let Err(error) = self.describe(Some(end)) {
             self.oddity(error.to_string());
@@ -149,17 +150,24 @@ impl Recorder {
         }
     }
 
-    pub(super) fn describe(&mut self, end: Option<u64>) -> Result<(), Error> {
+    pub(crate) fn describe(&mut self, end: Option<u64>) -> Result<(), Error> {
         recording::describe(&self.path, &self.description(end)).map_err(Error::io("write", self.path.join("longpole.json")))
     }
 
     /// What `longpole.json` says.
     pub(crate) fn description(&self, end: Option<u64>) -> serde_json::Value {
+        let total = self.chunks.own(&self.total);
         let mut lanes = self.closed.clone();
         for lane in self.lanes.iter().flatten() {
             lanes.insert(lane.number, lane.describe());
         }
         let kernel = self.kernel_told.clone().or_else(|| self.kernel.as_ref().map(kernel::Source::told));
+        let kernel = kernel.map(|mut kernel| {
+            if let Some(bytes) = kernel["recorded_bytes"].as_u64() {
+                kernel["recorded_bytes"] = self.chunks.own_kernel(bytes).into();
+            }
+            kernel
+        });
         let samples = self.stacks_told.clone().or_else(|| self.stacks.as_ref().map(Stacks::describe));
         let packets = self.interfaces_told.clone().or_else(|| self.interfaces.as_ref().map(interfaces::Source::describe));
         let steady = self.options.steady.and_then(|(asked, _)| match self.steady.as_ref()? {
@@ -193,7 +201,8 @@ impl Recorder {
             "interface_packets": packets,
             "steady": steady,
             "policies": self.config.summary(),
-            "loss": { "events": self.total.lost, "refused": self.total.refused, "packets": self.total.packets_refused },
+            "loss": { "events": total.lost, "refused": total.refused, "packets": total.packets_refused },
+            "chunk": self.chunks.to_json(),
             "probe_cost_ns": self.options.probe_cost_ns,
             "lanes": lanes.into_values().collect::<Vec<_>>(),
             "oddities": self.oddities(),

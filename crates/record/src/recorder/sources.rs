@@ -5,6 +5,13 @@ use super::*;
 /// What a container with pids of its own costs.
 const FOREIGN_PIDS: &str = "this recorder is in a pid namespace of its own, and the kernel's events name threads by the numbers of the whole machine: who was there at the start is not recorded, and probes and kernel events are not joined by threads (record outside, or in a container with the host's pids: `docker run --pid=host`)";
 
+/// What begins anew with each chunk.
+pub(crate) struct Beside {
+    uuid: Uuid,
+    stacks: bool,
+    interfaces: bool,
+}
+
 impl Recorder {
     pub(super) fn begin_kernel(&mut self) {
         if let Some(kernel) = &mut self.kernel {
@@ -48,6 +55,46 @@ impl Recorder {
                 self.mailbox = Some(mailbox);
             }
             Err(error) => self.oddity(format!("no snapshot can be asked for: {error}")),
+        }
+    }
+
+    pub(crate) fn kernel_bytes(&self) -> u64 {
+        self.kernel.as_ref().map_or(0, kernel::Source::bytes)
+    }
+
+    /// What is recorded beside the rings goes to the recording at `path` from here on. Says what has to begin there anew.
+    pub(crate) fn rotate_sources(&mut self, path: &Path, uuid: &Uuid) -> Beside {
+        if let Some(kernel) = &mut self.kernel {
+            self.kernel_told = Some(kernel.told());
+            if let Err(error) = kernel.rotate(path) {
+                self.oddity(format!("the kernel's events stay in the chunk before: {error}"));
+            }
+        }
+        let beside = Beside { uuid: *uuid, stacks: self.stacks.is_some(), interfaces: self.interfaces.is_some() };
+        self.end_stacks();
+        self.end_interfaces();
+        beside
+    }
+
+    /// In the new recording.
+    pub(crate) fn begin_beside(&mut self, beside: Beside) {
+        (self.kernel_told, self.stacks_told, self.interfaces_told) = (None, None, None);
+        if beside.stacks {
+            let uuid = std::mem::replace(&mut self.uuid, beside.uuid);
+            self.begin_stacks();
+            self.uuid = uuid;
+        }
+        if let (true, Some(wish)) = (beside.interfaces, packets_wish(&self.options, &self.config)) {
+            self.interfaces = interfaces::Source::prepare(&wish).ok();
+            self.begin_interfaces();
+        }
+    }
+
+    pub(crate) fn move_mailbox(&mut self, old: &Path) {
+        if let Some(mailbox) = &self.mailbox {
+            if let Err(error) = mailbox.move_to(old, &self.path) {
+                self.oddity(format!("no snapshot can be asked for any more: {error}"));
+            }
         }
     }
 

@@ -1,0 +1,102 @@
+//! A recording with a limit: chunks that can be read alone, of which the oldest goes and is counted.
+
+#[path = "support/commanded.rs"]
+mod commanded;
+#[path = "support/place.rs"]
+mod place;
+
+use commanded::{counted, description, numbers, Commanded, Session};
+use place::{signal, wait_for, Place};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Chunks that are there hold all numbers from some on; those that are not are counted. Returns how many were removed.
+fn are_one_recording(place: &Place, chunks: &[PathBuf], tried: u64) -> u64 {
+    let newest = place.answer("info", chunks.last().unwrap());
+    let removed = &newest["chunk"]["removed"];
+    let gone = removed["events"].as_u64().unwrap() + removed["lost"].as_u64().unwrap();
+    let (mut recorded, mut lost, mut all) = (0, 0, Vec::new());
+    for chunk in chunks {
+        let of_chunk = counted(chunk, "mark:numbered");
+        let info = place.answer("info", chunk);
+        assert_eq!((info["events"].as_u64(), info["lost"].as_u64()), (Some(of_chunk.0), Some(of_chunk.1)));
+        recorded += of_chunk.0;
+        lost += of_chunk.1;
+        all.extend(numbers(chunk));
+    }
+    assert_eq!(gone + recorded + lost, tried, "{removed}");
+    assert!(all.is_sorted() && all.last() == Some(&(tried - 1)));
+    removed["chunks"].as_u64().unwrap()
+}
+
+#[test]
+fn the_oldest_chunk_goes_when_there_is_too_much_and_its_events_are_counted() {
+    let place = Place::new();
+    let program = place.build("commanded", &[]);
+    let session = Session::start(&place, &["--max-size", "1MiB", "--buffer", "64KiB"]);
+    let mut commanded = Commanded::start(&place, &program);
+    let mut tried = 0;
+    for _ in 0..150 {
+        tried = commanded.does("marks 1500");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    commanded.end();
+    let newest = session.stop();
+    let chunks = place.recordings();
+    assert_eq!(chunks.last(), Some(&newest));
+    let removed = are_one_recording(&place, &chunks, tried);
+    assert!(removed > 2 && chunks.len() >= 2, "{removed} removed of 3.6 MB, {} left", chunks.len());
+    // Metadata and a description are in each, beyond the events.
+    let bytes: u64 = chunks
+        .iter()
+        .flat_map(|chunk| std::fs::read_dir(chunk.join("user")).unwrap())
+        .map(|file| file.unwrap().metadata().unwrap().len())
+        .sum();
+    assert!(bytes < 1_300_000, "{bytes}");
+    assert_eq!(description(&newest)["chunk"]["number"], removed + chunks.len() as u64);
+}
+
+#[test]
+fn what_is_too_old_goes() {
+    let place = Place::new();
+    let program = place.build("commanded", &[]);
+    let session = Session::start(&place, &["--max-age", "400ms"]);
+    let mut commanded = Commanded::start(&place, &program);
+    let mut tried = 0;
+    for _ in 0..30 {
+        tried = commanded.does("marks 10");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    commanded.end();
+    session.stop();
+    assert!(are_one_recording(&place, &place.recordings(), tried) > 2);
+}
+
+#[test]
+fn chunks_of_a_recorder_that_was_killed_are_readable_and_the_next_one_goes_on_where_it_ended() {
+    let place = Place::new();
+    let program = place.build("commanded", &[]);
+    let recorder = place.recorder(&["--max-size", "100MiB", "--max-age", "500ms"]);
+    let mut commanded = Commanded::start(&place, &program);
+    let mut tried = 0;
+    while place.recordings().len() < 3 {
+        tried = commanded.does("marks 100");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    signal(&recorder, "-KILL");
+    drop(recorder);
+    let before = place.recordings();
+    for chunk in &before {
+        assert_eq!(counted(chunk, "mark:numbered").1, 0);
+    }
+    tried = commanded.does("marks 100").max(tried);
+    let session = Session::start(&place, &[]);
+    commanded.end();
+    wait_for(|| std::fs::read_dir(place.path("runtime")).unwrap().count() == 2);
+    session.stop();
+    let chunks = place.recordings();
+    assert_eq!(chunks.len(), before.len() + 1);
+    let removed = description(&before[before.len() - 1])["chunk"]["removed"].clone();
+    let recorded: u64 = chunks.iter().map(|chunk| counted(chunk, "mark:numbered")).map(|(recorded, lost)| recorded + lost).sum();
+    assert_eq!(recorded + removed["events"].as_u64().unwrap(), tried, "{removed}");
+}

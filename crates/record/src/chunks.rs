@@ -1,0 +1,275 @@
+//! A recording that may not grow without end: chunks, of which the oldest goes.
+//!
+//! A chunk is a recording like any other, in a directory of its own, with metadata, clock and description: whoever reads it needs nothing else, and
+//! a recorder that is killed leaves all of them readable. At a boundary every ring is emptied into the old chunk; what comes next goes to the
+//! new one. Nothing stops meanwhile, except stacks and packets of interfaces for a moment. What a chunk held that was removed is counted, and told by all that come
+//! after it.
+
+mod count;
+
+use crate::clock::unix_now;
+use crate::error::Error;
+use crate::metadata::Uuid;
+use crate::recorder::{Recorder, Totals};
+use crate::recording::{self, Reserve};
+use crate::sites::Sites;
+use serde_json::{json, Value};
+use std::collections::{HashMap, VecDeque};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// A chunk may have this part of all that may be kept: so at least three quarters of it are there at any time.
+const PARTS: u32 = 4;
+/// No chunk is made for less.
+const SMALLEST: u64 = 64 << 10;
+const SHORTEST: Duration = Duration::from_millis(100);
+
+/// What chunks held that were removed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Removed {
+    chunks: u64,
+    events: u64,
+    lost: u64,
+    kernel_events: u64,
+    /// Some of it could not be counted.
+    uncounted: bool,
+    until_ns: u64,
+}
+
+impl Removed {
+    fn add(&mut self, other: Removed) {
+        self.chunks += other.chunks;
+        self.events += other.events;
+        self.lost += other.lost;
+        self.kernel_events += other.kernel_events;
+        self.uncounted |= other.uncounted;
+        self.until_ns = self.until_ns.max(other.until_ns);
+    }
+
+    fn to_json(self) -> Value {
+        json!({
+            "chunks": self.chunks,
+            "events": self.events,
+            "lost": self.lost,
+            "kernel_events": if self.uncounted { Value::Null } else { self.kernel_events.into() },
+            "until_ns": (self.chunks > 0).then_some(self.until_ns),
+        })
+    }
+}
+
+/// One that is complete.
+#[derive(Debug)]
+struct Done {
+    path: PathBuf,
+    bytes: u64,
+    end_ns: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Chunks {
+    /// Bytes of all, and age of the oldest event.
+    max_size: Option<u64>,
+    max_age: Option<Duration>,
+    /// From 1.
+    number: u64,
+    begun: Instant,
+    /// The session's sums when this chunk began.
+    before: Totals,
+    /// Bytes of the kernel's pages that are in the chunks before.
+    kernel_before: u64,
+    done: VecDeque<Done>,
+    removed: Removed,
+    /// Removals that go on.
+    removing: Vec<JoinHandle<Removed>>,
+}
+
+impl Chunks {
+    pub fn new(max_size: Option<u64>, max_age: Option<Duration>) -> Chunks {
+        Chunks {
+            max_size,
+            max_age,
+            number: 1,
+            begun: Instant::now(),
+            before: Totals::default(),
+            kernel_before: 0,
+            done: VecDeque::new(),
+            removed: Removed::default(),
+            removing: Vec::new(),
+        }
+    }
+
+    /// What this chunk has of a session's sums.
+    pub fn own(&self, total: &Totals) -> Totals {
+        Totals {
+            lost: total.lost - self.before.lost,
+            refused: total.refused - self.before.refused,
+            packets_refused: total.packets_refused - self.before.packets_refused,
+            ..*total
+        }
+    }
+
+    /// Bytes of the kernel's pages in this chunk.
+    pub fn own_kernel(&self, bytes: u64) -> u64 {
+        bytes.saturating_sub(self.kernel_before)
+    }
+
+    /// For the description; null where the recording has no limit.
+    pub fn to_json(&self) -> Value {
+        match self.max_size.is_some() || self.max_age.is_some() {
+            true => json!({
+                "number": self.number,
+                "max_size": self.max_size,
+                "max_age_ns": self.max_age.map(|age| age.as_nanos() as u64),
+                "removed": self.removed.to_json(),
+            }),
+            false => Value::Null,
+        }
+    }
+
+    fn join(&mut self, all: bool) {
+        let mut at = 0;
+        while at < self.removing.len() {
+            if all || self.removing[at].is_finished() {
+                let removed = self.removing.swap_remove(at).join();
+                self.removed.add(removed.unwrap_or(Removed { chunks: 1, uncounted: true, ..Removed::default() }));
+            } else {
+                at += 1;
+            }
+        }
+    }
+}
+
+impl Recorder {
+    /// Begins a new chunk where the newest is large or old enough, and removes those that are too many.
+    pub(crate) fn rotate_if_due(&mut self) {
+        let kernel = self.kernel_bytes();
+        let chunks = &mut self.chunks;
+        if chunks.max_size.is_none() && chunks.max_age.is_none() {
+            return;
+        }
+        chunks.join(false);
+        let captures: u64 = self.captures.values().map(|capture| capture.length()).sum();
+        let bytes = self.total.recorded - chunks.before.recorded + kernel - chunks.kernel_before + captures;
+        let large = chunks.max_size.is_some_and(|most| bytes >= (most / u64::from(PARTS)).max(SMALLEST));
+        let old = chunks.max_age.is_some_and(|most| chunks.begun.elapsed() >= (most / PARTS).max(SHORTEST));
+        if !(large || old) {
+            return;
+        }
+        if bytes == 0 {
+            // An empty chunk tells nothing.
+            chunks.begun = Instant::now();
+        } else if let Err(error) = self.rotate() {
+            self.oddity(format!("no new chunk could be begun: {error}"));
+            self.chunks.begun = Instant::now();
+            self.chunks.before.recorded = self.total.recorded;
+        }
+        self.remove_oldest();
+    }
+
+    fn remove_oldest(&mut self) {
+        let now = unix_now();
+        let Chunks { max_size, max_age, .. } = self.chunks;
+        let reserved = max_size.map_or(0, |most| most / u64::from(PARTS));
+        loop {
+            let sum: u64 = self.chunks.done.iter().map(|chunk| chunk.bytes).sum();
+            let Some(oldest) = self.chunks.done.front() else { break };
+            let large = max_size.is_some_and(|most| sum + reserved > most);
+            let old = max_age.is_some_and(|most| oldest.end_ns.saturating_add(most.as_nanos() as u64) < now);
+            if !(large || old) {
+                break;
+            }
+            let Some(oldest) = self.chunks.done.pop_front() else { break };
+            let mut classes = HashMap::new();
+            let _ = self.in_each_place(|recorder| {
+                classes.insert(recorder.place.stream, recorder.place.classes.clone());
+                Ok::<(), ()>(())
+            });
+            // Counting takes longer than a turn may.
+            let work = move || count::remove(&oldest.path, oldest.end_ns, &classes);
+            match std::thread::Builder::new().name("longpole-chunks".to_owned()).spawn(work) {
+                Ok(thread) => self.chunks.removing.push(thread),
+                Err(error) => self.oddity(format!("an old chunk could not be removed: {error}")),
+            }
+        }
+    }
+
+    /// Waits for the removals.
+    pub(crate) fn end_chunks(&mut self) {
+        self.chunks.join(true);
+    }
+
+    fn rotate(&mut self) -> Result<(), Error> {
+        let now = unix_now();
+        let root = self.path.parent().map_or_else(recording::root, Path::to_owned);
+        let path = recording::create(&root, now)?;
+        let uuid = Uuid::random().map_err(Error::io("read", "/dev/urandom"))?;
+        let metadata = match self.new_metadata(&path, &uuid) {
+            Ok(metadata) => metadata,
+            Err(error) => {
+                let _ = std::fs::remove_dir_all(&path);
+                return Err(error);
+            }
+        };
+        let _ = self.in_each_place(|recorder| {
+            recorder.visit();
+            recorder.take_now();
+            recorder.leave_lanes();
+            Ok::<(), ()>(())
+        });
+        for index in 0..self.lanes.len() {
+            self.close_lane(index);
+        }
+        for mut capture in std::mem::take(&mut self.captures).into_values() {
+            let result = capture.finish(now).map_err(|error| error.to_string());
+            self.capture_written(&mut capture, result);
+            self.total.packets += capture.packets();
+        }
+        let beside = self.rotate_sources(&path, &uuid);
+        self.reserve.remove();
+        if let Err(error) = self.describe(Some(now)) {
+            self.oddity(error.to_string());
+        }
+        let old = std::mem::replace(&mut self.path, path);
+        self.begin_beside(beside);
+        (self.uuid, self.metadata, self.reserve) = (uuid, metadata, Reserve::make(&self.path));
+        self.move_mailbox(&old);
+        self.lanes.clear();
+        self.closed.clear();
+        let _ = self.in_each_place(|recorder| {
+            // Every class is to be said again.
+            recorder.place.sites = Sites::open(&recorder.place.runtime).ok().flatten();
+            if recorder.place.stream > 0 {
+                let mut text = String::new();
+                crate::metadata::place(&mut text, recorder.place.stream);
+                let _ = recorder.metadata.append(&text);
+            }
+            recorder.learn_sites();
+            Ok::<(), ()>(())
+        });
+        let chunks = &mut self.chunks;
+        chunks.done.push_back(Done { bytes: count::size(&old), path: old, end_ns: now });
+        (chunks.before, chunks.begun) = (self.total, Instant::now());
+        chunks.number += 1;
+        self.chunks.kernel_before = self.kernel_bytes();
+        self.begins(now);
+        let path = self.path.clone();
+        let _ = self.in_each_place(|recorder| {
+            recorder.place.held.moves(&path);
+            Ok::<(), ()>(())
+        });
+        self.describe(None)
+    }
+
+    /// The rings' next packets go to lanes of the next chunk.
+    fn leave_lanes(&mut self) {
+        for source in self.place.subjects.values_mut().flat_map(|subject| &mut subject.sources) {
+            source.lane = None;
+            source.ring.layout().lane.store(0, Ordering::Relaxed);
+            if let Some(successor) = &source.successor {
+                successor.layout().lane.store(0, Ordering::Relaxed);
+            }
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! The kernel's pages go to another recording from here on, while the tracer goes on: cut between two pages of each CPU.
+
+use super::source::{CpuLanes, Source};
+use super::{dump, tidy, KernelError};
+use crate::folder::Folder;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::Path;
+
+impl Source {
+    /// The old recording's pages are complete when this returns, and are converted when somebody reads them.
+    pub fn rotate(&mut self, recording: &Path) -> Result<(), KernelError> {
+        let path = recording.join(super::RAW);
+        fs::create_dir_all(&path).map_err(KernelError::io("make", &path))?;
+        let raw = tidy::own_raw(recording).map_err(KernelError::io("open", &path))?;
+        let lock = tidy::lock(recording);
+        copy_formats(&self.raw, &raw).map_err(KernelError::io("write", &path))?;
+        if let Some(old) = self.raw.path().parent().and_then(Path::parent) {
+            let (from, to) = (old.join("symbols"), recording.join("symbols"));
+            // They are the same, and nobody changes them.
+            let _ = fs::create_dir(&to).and_then(|()| fs::hard_link(from.join("kallsyms"), to.join("kallsyms")));
+        }
+        let mut files: CpuLanes = BTreeMap::new();
+        for &cpu in &self.cpus {
+            let name = format!("cpu{cpu}");
+            files.insert(cpu, (raw.create(&name).map_err(KernelError::io("make", raw.join(&name)))?, raw.join(&name)));
+        }
+        let now = self.clock.map(|clock| clock.now());
+        let mut last = self.description.clone();
+        self.description["state_dump"] = json!({ "begin": now, "end": now });
+        let old = std::mem::replace(&mut self.raw, raw);
+        self.describe()?;
+        if let Some(instance) = &self.instance {
+            tidy::announce(&instance.name(), recording);
+        }
+        self.shift(files).map_err(KernelError::io("write", old.path()))?;
+        // The buffers are the next recording's.
+        last["instance"] = serde_json::Value::Null;
+        last["end"] = json!(self.clock.map(|clock| clock.now()));
+        super::source::describe(&old, &last).map_err(KernelError::io("write", old.join(super::DESCRIPTION)))?;
+        self.reserve_in(recording);
+        self.lock = lock;
+        if let Some(clock) = self.clock {
+            // Reading /proc takes longer than a turn may.
+            let raw = self.raw.path().to_owned();
+            let _ = std::thread::Builder::new().name("longpole-state".to_owned()).spawn(move || {
+                let hidden = raw.join(".state.jsonl");
+                let written = fs::File::create_new(&hidden).and_then(|file| dump::write(file, super::has_foreign_pids(), &|| clock.now()));
+                written.and_then(|()| fs::rename(&hidden, raw.join("state.jsonl")))
+            });
+        }
+        Ok(())
+    }
+}
+
+fn copy_formats(from: &Folder, to: &Folder) -> io::Result<()> {
+    const MOST: u64 = 1 << 20;
+    for name in ["header_page", "header_event"] {
+        to.create(name)?.write_all(from.text(name, MOST)?.as_bytes())?;
+    }
+    let (all, events) = (from.folder("events")?, to.make("events")?);
+    for system in all.names()? {
+        let (of, place) = (all.folder(&system)?, events.make(&system.to_string_lossy())?);
+        for event in of.names()? {
+            place.create(&event.to_string_lossy())?.write_all(of.text(&event, MOST)?.as_bytes())?;
+        }
+    }
+    Ok(())
+}
