@@ -5,7 +5,7 @@ mod commanded;
 #[path = "support/place.rs"]
 mod place;
 
-use commanded::{counted, description, numbers, Commanded, Session};
+use commanded::{counted, description, numbers, snapshot, Commanded, Session};
 use place::{signal, wait_for, Place};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -54,6 +54,24 @@ fn the_oldest_chunk_goes_when_there_is_too_much_and_its_events_are_counted() {
         .sum();
     assert!(bytes < 1_300_000, "{bytes}");
     assert_eq!(description(&newest)["chunk"]["number"], removed + chunks.len() as u64);
+}
+
+#[test]
+fn a_snapshot_goes_back_beyond_its_chunk() {
+    let place = Place::new();
+    let program = place.build("commanded", &[]);
+    let session = Session::start(&place, &["--max-age", "4s", "--max-size", "100MiB"]);
+    let mut commanded = Commanded::start(&place, &program);
+    let mut tried = 0;
+    while place.recordings().len() < 3 {
+        tried = commanded.does("marks 10");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let whole = snapshot(&place, &["-o", place.path("elsewhere").to_str().unwrap()]);
+    assert_eq!(counted(&whole, "mark:numbered"), (tried, 0));
+    assert_eq!(numbers(&whole), (0..tried).collect::<Vec<u64>>());
+    commanded.end();
+    session.stop();
 }
 
 #[test]

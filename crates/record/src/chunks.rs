@@ -64,6 +64,7 @@ impl Removed {
 struct Done {
     path: PathBuf,
     bytes: u64,
+    begin_ns: u64,
     end_ns: u64,
 }
 
@@ -108,6 +109,16 @@ impl Chunks {
             packets_refused: total.packets_refused - self.before.packets_refused,
             ..*total
         }
+    }
+
+    /// Begin of the oldest chunk that is there.
+    pub fn first_ns(&self, now: u64) -> u64 {
+        self.done.front().map_or(now, |oldest| oldest.begin_ns)
+    }
+
+    /// Chunks before this one that reach beyond a moment, oldest first.
+    pub fn since(&self, unix_ns: u64) -> Vec<&Path> {
+        self.done.iter().filter(|chunk| chunk.end_ns >= unix_ns).map(|chunk| chunk.path.as_path()).collect()
     }
 
     /// Bytes of the kernel's pages in this chunk.
@@ -248,8 +259,9 @@ impl Recorder {
             recorder.learn_sites();
             Ok::<(), ()>(())
         });
+        let begin_ns = self.start_ns();
         let chunks = &mut self.chunks;
-        chunks.done.push_back(Done { bytes: count::size(&old), path: old, end_ns: now });
+        chunks.done.push_back(Done { bytes: count::size(&old), path: old, begin_ns, end_ns: now });
         (chunks.before, chunks.begun) = (self.total, Instant::now());
         chunks.number += 1;
         self.chunks.kernel_before = self.kernel_bytes();

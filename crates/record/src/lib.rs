@@ -8,7 +8,7 @@
 //! * *The files are readable at every moment.* Another program may copy the recording, and the recorder may be killed, between any two
 //!   system calls. So a packet is written first and committed by its header last (see [`lane`]).
 //! * *Every event is recorded once or counted as lost*, also across a recorder that was killed and started again (see [`takeover`]).
-//! * *The bytes of events are moved, not looked at*, except in rings that hold captured packets.
+//! * *The bytes of events are moved, not looked at*, except in rings that hold captured packets, and while a snapshot waits for an event.
 //!
 //! [`Recorder`] is the whole of it; [`subjects`] and [`session`] are what the verbs that only look need.
 

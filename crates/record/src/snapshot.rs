@@ -283,10 +283,19 @@ impl Recorder {
     ) -> Value {
         let mut told = self.description(Some(frozen_ns));
         let ns = |ticks: u64| (u128::from(ticks) * 1_000_000_000 / u128::from(self.clock.frequency.max(1))) as u64;
+        let start_ns = match snapshot.window {
+            0 => self.chunks.first_ns(self.start_ns()),
+            window => (self.clock.unix_ns(window).max(0) as u64).max(self.chunks.first_ns(self.start_ns())),
+        };
         let mut files: Vec<Value> = Vec::new();
         for lane in told["lanes"].as_array().into_iter().flatten() {
             files.push(json!({ "file": lane["file"], "bytes": lane["bytes"] }));
         }
+        for entry in std::fs::read_dir(self.path.join(crate::stacks::FOLDER)).into_iter().flatten().flatten() {
+            let (name, bytes) = (entry.file_name(), entry.metadata().map_or(0, |found| found.len()));
+            files.push(json!({ "file": format!("{}/{}", crate::stacks::FOLDER, name.to_string_lossy()), "bytes": bytes }));
+        }
+        let earlier = self.chunks.since(start_ns);
         for capture in self.captures.values() {
             let name = capture.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
             files.push(json!({ "file": format!("packets/{name}"), "bytes": capture.length() }));
@@ -295,10 +304,6 @@ impl Recorder {
         if let Ok(found) = std::fs::metadata(interfaces) {
             files.push(json!({ "file": "packets/interfaces.pcapng", "bytes": found.len() }));
         }
-        let start_ns = match snapshot.window {
-            0 => self.start_ns(),
-            window => (self.clock.unix_ns(window).max(0) as u64).max(self.start_ns()),
-        };
         told["start_ns"] = start_ns.into();
         let mut oddities = told["oddities"].as_array().cloned().unwrap_or_default();
         oddities.extend(snapshot.notes.iter().map(|note| json!(note)));
@@ -324,6 +329,7 @@ impl Recorder {
             "window": snapshot.window,
             "begin": snapshot.begin,
             "kernel": kernel,
+            "earlier": earlier,
             // Whoever asked copies them, and takes this away.
             "pending": files,
         });

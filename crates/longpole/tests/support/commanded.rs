@@ -53,6 +53,11 @@ impl<'a> Session<'a> {
         Session(place, true)
     }
 
+    /// One that is there.
+    pub fn of(place: &'a Place) -> Session<'a> {
+        Session(place, true)
+    }
+
     pub fn stop(mut self) -> PathBuf {
         self.1 = false;
         path(&ok(self.0.longpole(&["stop"]).output().unwrap()))

@@ -31,11 +31,19 @@ pub(super) enum What {
     Shift(CpuLanes),
 }
 
+/// What came of it.
+#[derive(Debug, Default)]
+pub(super) struct Moved {
+    pub bytes: u64,
+    /// Of a shift: what the kernel had counted then.
+    pub cpus: Vec<CpuLoss>,
+}
+
 /// What the thread that moves pages is asked for.
 #[derive(Debug)]
 pub(super) struct Order {
     what: What,
-    done: Sender<io::Result<u64>>,
+    done: Sender<io::Result<Moved>>,
 }
 
 impl Order {
@@ -43,7 +51,7 @@ impl Order {
         &mut self.what
     }
 
-    pub fn answer(self, moved: io::Result<u64>) {
+    pub fn answer(self, moved: io::Result<Moved>) {
         let _ = self.done.send(moved);
     }
 }
@@ -82,20 +90,13 @@ impl Source {
                 let Ok(stats) = instance.stats(cpu) else { continue };
                 let told = self.told_cpus.entry(cpu).or_default();
                 // A snapshot's own: what was lost and read before belongs to those before.
-                let before = if self.overwrites { std::mem::replace(told, stats) } else { CpuStats::default() };
-                let own = CpuStats {
-                    overrun: stats.overrun.saturating_sub(before.overrun),
-                    commit_overrun: stats.commit_overrun.saturating_sub(before.commit_overrun),
-                    dropped: stats.dropped.saturating_sub(before.dropped),
-                    read: stats.read.saturating_sub(before.read),
-                    ..stats
-                };
-                cpus.push(CpuLoss { cpu, stats: own }.to_json());
+                let before = if self.overwrites { std::mem::replace(told, stats) } else { *told };
+                cpus.push(CpuLoss { cpu, stats: since(stats, before) }.to_json());
             }
             instance.start().map_err(|error| format!("the kernel's tracer could not go on: {error}"))?;
         }
         let gap = frozen.since.elapsed();
-        let bytes = moved.map_err(|error| format!("the kernel's pages could not be taken: {error}"))?;
+        let moved = moved.map_err(|error| format!("the kernel's pages could not be taken: {error}"))?;
         let mut lengths = serde_json::Map::new();
         for &cpu in self.cpus.iter().filter(|_| !self.overwrites) {
             let name = format!("cpu{cpu}");
@@ -106,13 +107,13 @@ impl Source {
             "overwrite": self.overwrites,
             "gap_ns": gap.as_nanos() as u64,
             "end": end,
-            "bytes": if self.overwrites { bytes } else { self.bytes() },
+            "bytes": if self.overwrites { moved.bytes } else { self.bytes() },
             "cpus": cpus,
             "pages": lengths,
         }))
     }
 
-    fn emptied(&mut self, snapshot: &Path) -> io::Result<u64> {
+    fn emptied(&mut self, snapshot: &Path) -> io::Result<Moved> {
         let what = match self.overwrites {
             false => What::Out,
             true => {
@@ -126,15 +127,32 @@ impl Source {
     }
 
     /// Pages go to other files from here on.
-    pub(super) fn shift(&self, files: CpuLanes) -> io::Result<u64> {
+    pub(super) fn shift(&self, files: CpuLanes) -> io::Result<Moved> {
         self.ordered(What::Shift(files))
     }
 
-    fn ordered(&self, what: What) -> io::Result<u64> {
+    fn ordered(&self, what: What) -> io::Result<Moved> {
         let (done, answer) = channel();
         self.shared.order(Order { what, done }, &self.wake);
         answer.recv_timeout(PATIENCE).unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     }
+}
+
+/// What was counted between two moments.
+pub(super) fn since(stats: CpuStats, before: CpuStats) -> CpuStats {
+    CpuStats {
+        overrun: stats.overrun.saturating_sub(before.overrun),
+        commit_overrun: stats.commit_overrun.saturating_sub(before.commit_overrun),
+        dropped: stats.dropped.saturating_sub(before.dropped),
+        read: stats.read.saturating_sub(before.read),
+        ..stats
+    }
+}
+
+/// What the kernel counts of the CPU that `reader` reads.
+pub(super) fn counted(reader: &RawReader) -> Option<CpuStats> {
+    let text = std::fs::read_to_string(reader.path().with_file_name("stats")).ok()?;
+    CpuStats::parse(&text).ok()
 }
 
 impl Shared {

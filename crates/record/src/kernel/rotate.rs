@@ -1,8 +1,10 @@
 //! The kernel's pages go to another recording from here on, while the tracer goes on: cut between two pages of each CPU.
 
-use super::source::{CpuLanes, Source};
+use super::freeze::since;
+use super::source::{CpuLanes, CpuLoss, Source};
 use super::{dump, tidy, KernelError};
 use crate::folder::Folder;
+use longpole_ftrace::CpuStats;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::fs;
@@ -35,7 +37,18 @@ impl Source {
         if let Some(instance) = &self.instance {
             tidy::announce(&instance.name(), recording);
         }
-        self.shift(files).map_err(KernelError::io("write", old.path()))?;
+        let moved = self.shift(files).map_err(KernelError::io("write", old.path()))?;
+        if !self.overwrites {
+            let of_chunk = |counted: CpuLoss, told: CpuStats| {
+                let stats = CpuStats { entries: 0, bytes: 0, ..since(counted.stats, told) };
+                CpuLoss { stats, ..counted }.to_json()
+            };
+            let cpus = moved.cpus.into_iter().map(|counted| {
+                let told = self.told_cpus.insert(counted.cpu, counted.stats).unwrap_or_default();
+                of_chunk(counted, told)
+            });
+            last["cpus"] = cpus.collect();
+        }
         // The buffers are the next recording's.
         last["instance"] = serde_json::Value::Null;
         last["end"] = json!(self.clock.map(|clock| clock.now()));

@@ -6,7 +6,7 @@
 
 use super::counters::{Counters, Grown};
 use super::dump;
-use super::freeze::{self, Order, What};
+use super::freeze::{self, Moved, Order, What};
 use super::masks::{self, Masks};
 use super::plan::{KernelError, Plan, Wish};
 use super::quiet::{Quiet, CALLS};
@@ -354,9 +354,12 @@ impl Source {
         for &cpu in &self.cpus {
             match instance.stats(cpu) {
                 Ok(stats) => {
-                    // What a snapshot took is in the snapshot.
-                    let taken = self.told_cpus.get(&cpu).filter(|_| self.overwrites).map_or(0, |told| told.read);
-                    let stats = CpuStats { read: stats.read.saturating_sub(taken), ..stats };
+                    // What a snapshot took is in the snapshot, and what chunks have is theirs.
+                    let told = self.told_cpus.get(&cpu).copied().unwrap_or_default();
+                    let stats = match self.overwrites {
+                        true => CpuStats { read: stats.read.saturating_sub(told.read), ..stats },
+                        false => freeze::since(stats, told),
+                    };
                     drained.cpus.push(CpuLoss { cpu, stats });
                 }
                 Err(error) => drained.oddities.push(error.to_string()),
@@ -423,8 +426,9 @@ fn drain(mut lanes: Vec<Lane>, wake: &OwnedFd, shared: &Shared, overwrites: bool
         }
         if let Some(order) = shared.ordered() {
             let mut order = order;
-            let moved = lanes.iter_mut().try_fold(0, |sum, lane| Ok(sum + lane.emptied(shared, order.what(), overwrites)? as u64));
-            order.answer(moved);
+            let mut all = Moved::default();
+            let moved = lanes.iter_mut().try_for_each(|lane| lane.emptied(shared, order.what(), overwrites, &mut all));
+            order.answer(moved.map(|()| all));
             continue;
         }
         let mut moved = 0;
@@ -456,12 +460,12 @@ impl Lane {
         }
     }
 
-    fn emptied(&mut self, shared: &Shared, what: &mut What, overwrites: bool) -> io::Result<usize> {
-        match what {
-            What::Out => Ok(self.moved(shared, freeze::empty)),
+    fn emptied(&mut self, shared: &Shared, what: &mut What, overwrites: bool, all: &mut Moved) -> io::Result<()> {
+        let moved = match what {
+            What::Out => self.moved(shared, freeze::empty),
             What::Into(files) => match files.get(&self.reader.cpu()) {
-                Some(file) => freeze::empty(&mut self.reader, file),
-                None => Ok(0),
+                Some(file) => freeze::empty(&mut self.reader, file)?,
+                None => 0,
             },
             What::Shift(files) => {
                 let moved = match overwrites {
@@ -472,9 +476,13 @@ impl Lane {
                     self.close();
                     (self.file, self.path) = (file, path);
                 }
-                Ok(moved)
+                // Nobody else reads pages meanwhile.
+                all.cpus.extend(freeze::counted(&self.reader).map(|stats| CpuLoss { cpu: self.reader.cpu(), stats }));
+                moved
             }
-        }
+        };
+        all.bytes += moved as u64;
+        Ok(())
     }
 
     /// A page that did not fit onto the disk is no page.

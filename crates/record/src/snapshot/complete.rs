@@ -38,7 +38,7 @@ pub fn complete(path: &Path) -> Result<Completed, Error> {
     for file in &files {
         let (Some(name), Some(length)) = (file["file"].as_str().filter(|name| is_inside(name)), file["bytes"].as_u64()) else { continue };
         let copied = match name.starts_with("user/") {
-            true => lane(&of.join(name), length, uuid, window, &path.join(name)).map(|lane| {
+            true => lane(&of.join(name), length, (uuid, uuid), window, &path.join(name)).map(|lane| {
                 if let Some(lane) = lane {
                     lost += lane.lost;
                     done.bytes += lane.bytes;
@@ -51,9 +51,23 @@ pub fn complete(path: &Path) -> Result<Completed, Error> {
             done.notes.push(format!("{name} of {} is not in it: {error}", of.display()));
         }
     }
+    let before = told["snapshot"]["earlier"].as_array().cloned().unwrap_or_default();
+    let before: Vec<PathBuf> = before.iter().filter_map(|chunk| Some(PathBuf::from(chunk.as_str()?))).collect();
+    for (number, chunk) in before.iter().enumerate() {
+        let copied = earlier(chunk, number, (uuid, window), path).map(|copied| {
+            for (name, copied) in copied {
+                lost += copied.lost;
+                done.bytes += copied.bytes;
+                lanes.push(copied.describe(&name));
+            }
+        });
+        if let Err(error) = copied {
+            done.notes.push(format!("what {} has is not in it: {error}", chunk.display()));
+        }
+    }
     let frozen = told["snapshot"]["kernel"].clone();
     if !frozen.is_null() {
-        if let Err(error) = pages(&of, path, &frozen, window, &told) {
+        if let Err(error) = pages((&of, &before), path, &frozen, window, &told) {
             done.notes.push(format!("the kernel's events are not in it: {error}"));
             let _ = fs::remove_dir_all(path.join("kernel"));
         }
@@ -62,6 +76,7 @@ pub fn complete(path: &Path) -> Result<Completed, Error> {
     told["lanes"] = lanes.into();
     if let Some(snapshot) = told["snapshot"].as_object_mut() {
         snapshot.remove("pending");
+        snapshot.remove("earlier");
     }
     if let Some(oddities) = told["oddities"].as_array_mut() {
         oddities.extend(done.notes.iter().map(|note| json!(note)));
@@ -99,9 +114,9 @@ impl Copied {
 }
 
 /// Copies the packets of a stream that reach into the window. None: there are none.
-fn lane(from: &Path, length: u64, uuid: Option<Uuid>, window: u64, to: &Path) -> io::Result<Option<Copied>> {
+fn lane(from: &Path, length: u64, uuids: (Option<Uuid>, Option<Uuid>), window: u64, to: &Path) -> io::Result<Option<Copied>> {
     let file = File::open(from)?;
-    let uuid = uuid.ok_or_else(|| io::Error::other("the recording has no uuid"))?;
+    let (Some(theirs), Some(uuid)) = uuids else { return Err(io::Error::other("the recording has no uuid")) };
     let mut copied: Option<(BufWriter<File>, Copied)> = None;
     // Losses told by packets before the window are none of it.
     let (mut at, mut before, mut sequence) = (0, 0, 0);
@@ -109,7 +124,7 @@ fn lane(from: &Path, length: u64, uuid: Option<Uuid>, window: u64, to: &Path) ->
     while at < length {
         let mut header = [0; HEADER];
         file.read_exact_at(&mut header, at)?;
-        let Some(header) = Header::decode(&header, &uuid).filter(|header| header.size > 0 && at + header.size <= length) else { break };
+        let Some(header) = Header::decode(&header, &theirs).filter(|header| header.size > 0 && at + header.size <= length) else { break };
         let begin = at;
         at += header.size;
         if header.position == NOWHERE {
@@ -150,6 +165,23 @@ fn lane(from: &Path, length: u64, uuid: Option<Uuid>, window: u64, to: &Path) ->
     }
 }
 
+/// The streams of programs in a chunk before. Its classes are those of the whole recording, and its uuid is another one.
+fn earlier(chunk: &Path, number: usize, (uuid, window): (Option<Uuid>, u64), path: &Path) -> io::Result<Vec<(String, Copied)>> {
+    let told: Value = serde_json::from_slice(&fs::read(chunk.join("longpole.json"))?)?;
+    let theirs = told["uuid"].as_str().and_then(Uuid::parse);
+    let mut all = Vec::new();
+    for entry in fs::read_dir(chunk.join("user"))? {
+        let entry = entry?;
+        let Some(name) = entry.file_name().to_str().filter(|name| *name != "metadata" && !name.starts_with('.')).map(str::to_owned) else {
+            continue;
+        };
+        let name = format!("user/{name}-{number}");
+        let copied = lane(&entry.path(), entry.metadata()?.len(), (theirs, uuid), window, &path.join(&name))?;
+        all.extend(copied.map(|copied| (name, copied)));
+    }
+    Ok(all)
+}
+
 fn whole(from: &Path, length: u64, to: &Path) -> io::Result<u64> {
     if let Some(folder) = to.parent() {
         fs::create_dir_all(folder)?;
@@ -158,7 +190,7 @@ fn whole(from: &Path, length: u64, to: &Path) -> io::Result<u64> {
 }
 
 /// What explains the kernel's pages, and those pages that were on the disk.
-fn pages(of: &Path, path: &Path, frozen: &Value, window: u64, told: &Value) -> io::Result<()> {
+fn pages((of, before): (&Path, &[PathBuf]), path: &Path, frozen: &Value, window: u64, told: &Value) -> io::Result<()> {
     let (from, to) = (of.join(kernel::RAW), path.join(kernel::RAW));
     fs::create_dir_all(&to)?;
     let mut source: Value = serde_json::from_slice(&fs::read(from.join(kernel::DESCRIPTION))?)?;
@@ -182,8 +214,14 @@ fn pages(of: &Path, path: &Path, frozen: &Value, window: u64, told: &Value) -> i
     let mut cut: Vec<String> = Vec::new();
     for (name, length) in frozen["pages"].as_object().into_iter().flatten() {
         if let (true, Some(length)) = (is_inside(&format!("raw/{name}")), length.as_u64()) {
-            if tail_of_pages(&from.join(name), length, size, window, &to.join(name))? {
-                // The kernel's counts are those of the whole recording.
+            let mut out = File::create_new(to.join(name))?;
+            let mut other = false;
+            for chunk in before {
+                let file = chunk.join(kernel::RAW).join(name);
+                other |= tail_of_pages(&file, fs::metadata(&file)?.len(), size, window, &mut out)?;
+            }
+            if tail_of_pages(&from.join(name), length, size, window, &mut out)? || other || !before.is_empty() {
+                // The kernel's counts are those of the whole recording, or of its newest chunk.
                 cut.push(name.trim_start_matches("cpu").to_owned());
             }
         }
@@ -194,7 +232,10 @@ fn pages(of: &Path, path: &Path, frozen: &Value, window: u64, told: &Value) -> i
         _ => ClockSource::Counter,
     };
     kernel::dump_state(File::create_new(to.join("state.jsonl"))?, kernel::has_foreign_pids(), &|| clock.now())?;
-    let begin = source["state_dump"]["begin"].as_u64().unwrap_or(0).max(window);
+    let begin = match before.is_empty() {
+        true => source["state_dump"]["begin"].as_u64().unwrap_or(0).max(window),
+        false => window,
+    };
     source["state_dump"] = json!({ "begin": begin, "end": begin });
     source["instance"] = Value::Null;
     source["end"] = frozen["end"].clone();
@@ -206,7 +247,7 @@ fn pages(of: &Path, path: &Path, frozen: &Value, window: u64, told: &Value) -> i
 }
 
 /// Pages begin with the time of their first event, and end where the next one begins. True: some were left out.
-fn tail_of_pages(from: &Path, length: u64, size: u64, window: u64, to: &Path) -> io::Result<bool> {
+fn tail_of_pages(from: &Path, length: u64, size: u64, window: u64, to: &mut File) -> io::Result<bool> {
     let file = File::open(from)?;
     let count = length / size;
     let time = |page: u64| {
@@ -225,6 +266,6 @@ fn tail_of_pages(from: &Path, length: u64, size: u64, window: u64, to: &Path) ->
     let first = low.saturating_sub(1);
     let mut rest = File::open(from)?;
     io::Seek::seek(&mut rest, io::SeekFrom::Start(first * size))?;
-    io::copy(&mut io::Read::take(rest, (count - first) * size), &mut File::create_new(to)?)?;
+    io::copy(&mut io::Read::take(rest, (count - first) * size), to)?;
     Ok(first > 0)
 }

@@ -1,0 +1,99 @@
+//! Snapshots and chunks of the kernel's events.
+
+#[path = "support/commanded.rs"]
+mod commanded;
+#[path = "support/place.rs"]
+mod place;
+
+use commanded::{description, path, snapshot, Commanded, Session};
+use place::{ok, Place};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+fn live(what: &str) -> bool {
+    let possible = rustix::process::geteuid().is_root() && longpole_record::kernel::available().is_ok();
+    if !possible {
+        println!("skipped: {what} (needs root and tracefs)");
+    }
+    possible
+}
+
+/// Events of the kernel's trace, as babeltrace2 counts them.
+fn kernel_events(recording: &Path) -> u64 {
+    let output = ok(Command::new("babeltrace2").arg(recording.join("kernel")).output().unwrap());
+    String::from_utf8(output.stdout).unwrap().lines().count() as u64
+}
+
+/// By the recording's own account.
+fn told(place: &Place, recording: &Path) -> (u64, u64) {
+    let info = place.answer("info", recording);
+    let streams = info["streams"].as_array().unwrap().iter().filter(|stream| stream["kind"] == "kernel");
+    streams.fold((0, 0), |sum, stream| (sum.0 + stream["events"].as_u64().unwrap(), sum.1 + stream["lost"].as_u64().unwrap()))
+}
+
+#[test]
+fn a_flight_recorder_keeps_the_kernels_events_in_the_kernel_until_a_snapshot_takes_them() {
+    if !live("a flight recorder of the kernel") {
+        return;
+    }
+    let place = Place::new();
+    let program = place.build("commanded", &[]);
+    let mut start = place.longpole(&["start", "--mode", "overwrite", "--kernel", "sched"]);
+    path(&ok(start.output().unwrap()));
+    let session = Session::of(&place);
+    let mut commanded = Commanded::start(&place, &program);
+    commanded.does("beats 50 1000");
+    let running = place.newest();
+    let pages: u64 =
+        (0..).map_while(|cpu| std::fs::metadata(running.join(format!("kernel/raw/cpu{cpu}"))).ok()).map(|found| found.len()).sum();
+    assert_eq!(pages, 0, "pages on the disk before anybody asked");
+    let first = snapshot(&place, &[]);
+    let from = description(&first)["snapshot"]["frozen_ns"].as_u64().unwrap();
+    commanded.does("beats 50 1000");
+    let second = snapshot(&place, &[]);
+    for made in [&first, &second] {
+        let (events, lost) = told(&place, made);
+        assert_eq!((kernel_events(made), lost), (events, 0));
+        // Each beat is a sleep: the thread leaves the CPU.
+        assert!(events > 50, "{events}");
+        assert!(description(made)["snapshot"]["kernel"]["gap_ns"].as_u64().is_some());
+    }
+    // The second begins where the first one ended.
+    let begun = ok(place.longpole(&["print", "--json"]).arg(second.join("kernel")).output().unwrap());
+    let line = String::from_utf8(begun.stdout).unwrap();
+    let earliest = line
+        .lines()
+        .filter(|line| line.contains("\"sched_switch\""))
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["t_ns"].as_u64().unwrap());
+    assert!(earliest.min().unwrap() >= from);
+    commanded.end();
+    session.stop();
+}
+
+#[test]
+fn chunks_of_the_kernels_events_follow_each_other_without_a_gap() {
+    if !live("chunks of the kernel's events") {
+        return;
+    }
+    let place = Place::new();
+    let program = place.build("commanded", &[]);
+    let mut start = place.longpole(&["start", "--max-age", "2s", "--kernel", "sched"]);
+    path(&ok(start.output().unwrap()));
+    let session = Session::of(&place);
+    let mut commanded = Commanded::start(&place, &program);
+    while place.recordings().len() < 3 {
+        commanded.does("beats 20 1000");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    commanded.end();
+    session.stop();
+    let mut beats = 0;
+    for chunk in place.recordings() {
+        let (events, lost) = told(&place, &chunk);
+        assert_eq!((kernel_events(&chunk), lost), (events, 0), "{}", chunk.display());
+        assert!(!chunk.join("kernel/raw").exists() && chunk.join("kernel/metadata").exists());
+        beats += place.answer("info", &chunk)["names"]["mark:beat"].as_u64().unwrap_or(0);
+    }
+    assert!(beats >= 40 && beats % 20 == 0, "{beats}");
+}
