@@ -5,7 +5,7 @@ mod commanded;
 #[path = "support/place.rs"]
 mod place;
 
-use commanded::{description, path, snapshot, Commanded, Session};
+use commanded::{description, snapshot, Commanded, Session};
 use place::{ok, Place};
 use std::path::Path;
 use std::process::Command;
@@ -17,6 +17,13 @@ fn live(what: &str) -> bool {
         println!("skipped: {what} (needs root and tracefs)");
     }
     possible
+}
+
+/// A session that records scheduling, too.
+fn start<'a>(place: &'a Place, arguments: &[&str]) -> Session<'a> {
+    let mut start = place.command(env!("CARGO_BIN_EXE_longpole"));
+    ok(start.args(["start", "--stacks", "none", "--kernel", "sched"]).args(arguments).output().unwrap());
+    Session::of(place)
 }
 
 /// Events of the kernel's trace, as babeltrace2 counts them.
@@ -39,9 +46,7 @@ fn a_flight_recorder_keeps_the_kernels_events_in_the_kernel_until_a_snapshot_tak
     }
     let place = Place::new();
     let program = place.build("commanded", &[]);
-    let mut start = place.longpole(&["start", "--mode", "overwrite", "--kernel", "sched"]);
-    path(&ok(start.output().unwrap()));
-    let session = Session::of(&place);
+    let session = start(&place, &["--mode", "overwrite"]);
     let mut commanded = Commanded::start(&place, &program);
     commanded.does("beats 50 1000");
     let running = place.newest();
@@ -78,9 +83,7 @@ fn chunks_of_the_kernels_events_follow_each_other_without_a_gap() {
     }
     let place = Place::new();
     let program = place.build("commanded", &[]);
-    let mut start = place.longpole(&["start", "--max-age", "2s", "--kernel", "sched"]);
-    path(&ok(start.output().unwrap()));
-    let session = Session::of(&place);
+    let session = start(&place, &["--max-age", "2s"]);
     let mut commanded = Commanded::start(&place, &program);
     while place.recordings().len() < 3 {
         commanded.does("beats 20 1000");

@@ -41,8 +41,8 @@ pub(crate) struct Removed {
 impl Removed {
     fn add(&mut self, other: Removed) {
         self.chunks += other.chunks;
-        self.events += other.events;
-        self.lost += other.lost;
+        self.events = self.events.saturating_add(other.events);
+        self.lost = self.lost.saturating_add(other.lost);
         self.kernel_events += other.kernel_events;
         self.uncounted |= other.uncounted;
         self.until_ns = self.until_ns.max(other.until_ns);
@@ -162,7 +162,7 @@ impl Recorder {
         }
         chunks.join(false);
         let captures: u64 = self.captures.values().map(|capture| capture.length()).sum();
-        let bytes = self.total.recorded - chunks.before.recorded + kernel - chunks.kernel_before + captures;
+        let bytes = self.total.recorded - chunks.before.recorded + kernel.saturating_sub(chunks.kernel_before) + captures;
         let large = chunks.max_size.is_some_and(|most| bytes >= (most / u64::from(PARTS)).max(SMALLEST));
         let old = chunks.max_age.is_some_and(|most| chunks.begun.elapsed() >= (most / PARTS).max(SHORTEST));
         if !(large || old) {

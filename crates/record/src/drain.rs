@@ -354,7 +354,15 @@ impl Recorder {
 
     /// Looks at each event: captured packets go to their file. Returns how many bytes are events of known form, and the time of the last.
     /// `sole`: packets are recorded nowhere else.
-    fn walk(&mut self, process: &Process, bytes: &[u8], chunk: &Chunk, packets: Option<&Packets>, lost: u64, sole: bool) -> (usize, u64) {
+    pub(crate) fn walk(
+        &mut self,
+        process: &Process,
+        bytes: &[u8],
+        chunk: &Chunk,
+        packets: Option<&Packets>,
+        lost: u64,
+        sole: bool,
+    ) -> (usize, u64) {
         let label = component(&process.label);
         let mut capture = self.captures.remove(&label);
         if let Some(capture) = &mut capture {
@@ -443,6 +451,7 @@ impl Recorder {
         self.tail_losses(process, source, true);
         source.extra_lost = source.extra_lost.saturating_add(look.lost.saturating_sub(source.ring.reported));
         source.ring.reported = look.lost.max(source.ring.reported);
+        self.total.waited = self.total.waited.saturating_add(source.ring.waited());
         self.place.runtime.remove(&source.ring.name);
         match source.successor.take() {
             Some(next) => {
@@ -643,6 +652,7 @@ impl Recorder {
             self.total.unwanted += 1;
         }
         for source in subject.sources {
+            self.total.waited = self.total.waited.saturating_add(source.ring.waited());
             if remove {
                 self.place.runtime.remove(&source.ring.name);
                 if let Some(successor) = &source.successor {

@@ -21,6 +21,11 @@ impl Ring {
         current.saturating_sub(self.size - self.subbuffer()).max(self.tail)
     }
 
+    /// Nanoseconds that its thread has waited for room in this recording.
+    pub fn waited(&self) -> u64 {
+        self.layout().waited.load(Ordering::Relaxed).saturating_sub(self.waited_before)
+    }
+
     /// The word that says which sub-buffer a chunk's place holds, and what it must be.
     pub fn identity(&self, chunk: &Chunk) -> Option<(&AtomicU64, u64)> {
         let begin = chunk.from - chunk.from % self.subbuffer();

@@ -9,7 +9,7 @@ use rustix::fs::inotify;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::io::{self, Write as _};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -47,8 +47,13 @@ impl Mailbox {
         let path = recording.join(NAME);
         std::fs::DirBuilder::new().mode(0o700).create(&path)?;
         let folder = Folder::open(&path)?;
+        // Whoever owns a folder above could have put another one there.
+        if folder.owner()? != rustix::process::geteuid().as_raw() {
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, "its folder belongs to another user"));
+        }
         let watch = inotify::init(inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC)?;
-        inotify::add_watch(&watch, &path, inotify::WatchFlags::MOVED_TO | inotify::WatchFlags::DELETE)?;
+        let path = format!("/proc/self/fd/{}", folder.as_fd().as_raw_fd());
+        inotify::add_watch(&watch, path, inotify::WatchFlags::MOVED_TO | inotify::WatchFlags::DELETE)?;
         Ok(Mailbox { folder, watch })
     }
 
@@ -94,6 +99,11 @@ impl Mailbox {
     pub fn close(self, recording: &Path) {
         let _ = std::fs::remove_dir_all(recording.join(NAME));
     }
+}
+
+/// What a recorder that was killed left of it.
+pub(crate) fn left(recording: &Path) {
+    let _ = std::fs::remove_dir_all(recording.join(NAME));
 }
 
 /// A request that was made, and not yet answered.

@@ -220,6 +220,8 @@ pub(crate) struct Totals {
     /// Captured packets, and those of them that could not be written.
     pub packets: u64,
     pub packets_refused: u64,
+    /// Nanoseconds that threads say they waited for room.
+    pub waited: u64,
 }
 
 impl Recorder {

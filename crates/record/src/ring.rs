@@ -37,6 +37,8 @@ pub struct Ring {
     pub reported: u64,
     /// Overwriting: events that were written before `tail`.
     pub taken: u64,
+    /// What its thread had waited before it was opened.
+    pub waited_before: u64,
 }
 
 /// Events that lie together and become one packet.
@@ -116,10 +118,11 @@ impl Ring {
         let clock = layout.clock.load(Ordering::Relaxed);
         let overwrites = layout.mode.load(Ordering::Relaxed) == MODE_OVERWRITE;
         let taken = layout.taken.load(Ordering::Relaxed);
+        let waited_before = layout.waited.load(Ordering::Relaxed);
         if tail > FARTHEST {
             return Err(io::Error::other("its tail is where no ring gets"));
         }
-        Ok(Ring { name: name.to_owned(), number, own, size, clock, overwrites, subbuffer, memory, tail, reported, taken })
+        Ok(Ring { name: name.to_owned(), number, own, size, clock, overwrites, subbuffer, memory, tail, reported, taken, waited_before })
     }
 
     pub fn layout(&self) -> &Layout {

@@ -21,6 +21,7 @@ use crate::takeover::packet_ring;
 use serde_json::{json, Value};
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// What made it happen.
@@ -89,10 +90,19 @@ impl Recorder {
         // First of all: it has the classes of all that follows.
         let metadata = path.join("user/metadata");
         std::fs::copy(self.path.join("user/metadata"), &metadata).map_err(Error::io("write", metadata))?;
-        self.in_each_place(|recorder| {
+        // Captured packets of rings that overwrite are in no file yet.
+        let own = (std::mem::replace(&mut self.path, path.clone()), std::mem::take(&mut self.captures));
+        let copied = self.in_each_place(|recorder| {
             let of_place = looks.remove(&recorder.place.stream).unwrap_or_default();
             recorder.copy_histories(&mut snapshot, &of_place)
-        })?;
+        });
+        for mut capture in std::mem::take(&mut self.captures).into_values() {
+            if let Err(error) = capture.finish(frozen_ns) {
+                snapshot.notes.push(format!("captured packets are not in it: {error}"));
+            }
+        }
+        (self.path, self.captures) = own;
+        copied?;
         let took = begun.elapsed();
         let kernel = kernel.map(|kernel| self.thaw_kernel(kernel, &path, &mut snapshot.notes));
         let told = self.tell_of(&snapshot, request, cause, (frozen_ns, took), kernel);
@@ -194,7 +204,8 @@ impl Recorder {
             let stamp = Stamp {
                 begin: chunk.begin,
                 end,
-                discarded: discarded + missing + (lost_now - reported),
+                // A program may say that it wrote anything.
+                discarded: u64::saturating_add(discarded, missing.saturating_add(lost_now - reported)),
                 pid: process.pid_of(chunk.pid),
                 tid: process.tid(chunk.tid),
                 position: chunk.tail,
@@ -222,6 +233,7 @@ impl Recorder {
             match written.and_then(|()| write(writing, stamp.clone(), Some(body))) {
                 Ok(()) => {
                     (events, reported, discarded, tail) = (chunk.events_after, lost_now, stamp.discarded, chunk.tail);
+                    self.copy_packets(process, source, &Chunk { to: chunk.from + length as u64, ..chunk });
                     if left {
                         // The rest is later than the freeze.
                         events = look.events;
@@ -232,20 +244,41 @@ impl Recorder {
                 Err(AppendError::Io(error)) => return Err(Error::io("write", file)(error)),
             }
         }
-        let rest = look.events.saturating_sub(events) + look.lost.saturating_sub(reported);
+        let rest = look.events.saturating_sub(events).saturating_add(look.lost.saturating_sub(reported));
         let Some(mut lane) = lane else { return Ok(()) };
         if rest > 0 {
-            let last = lane.last.clone().map(|last| Stamp { begin: lane.end, end: lane.end, discarded: discarded + rest, ..last });
+            let last =
+                lane.last.clone().map(|last| Stamp { begin: lane.end, end: lane.end, discarded: discarded.saturating_add(rest), ..last });
             if let Some(stamp) = last {
                 lane.reserve(0).map_err(Error::io("write", &file))?;
                 let _ = lane.append(stamp, None);
             }
         }
         snapshot.next_lane += 1;
-        snapshot.lost += lane.discarded;
+        snapshot.lost = snapshot.lost.saturating_add(lane.discarded);
         snapshot.recorded += lane.recorded;
         snapshot.lanes.push(lane.describe());
         lane.close().map_err(Error::io("write", file))
+    }
+
+    /// The captured packets of a chunk go to a file of the snapshot.
+    fn copy_packets(&mut self, process: &Process, source: &Source, chunk: &Chunk) {
+        if !self.place.classes.packets || source.ring.layout().packets.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let policy = match source.verdict {
+            Verdict::Policy(index) => self.config.policy.get(index),
+            _ => None,
+        };
+        if policy.is_some_and(|policy| !policy.has(Backend::Pcapng)) {
+            return;
+        }
+        let packets = policy.map(|policy| policy.packets.clone()).unwrap_or_default();
+        let mut bytes = std::mem::take(&mut self.scratch);
+        if source.ring.copy(chunk, &mut bytes) && source.ring.intact(chunk) {
+            self.walk(process, &bytes, chunk, Some(&packets), 0, false);
+        }
+        self.scratch = bytes;
     }
 
     /// How many bytes of a chunk are events of known form and not later than `until`, the time of the last of them, and whether it has others,

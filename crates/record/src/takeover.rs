@@ -89,6 +89,7 @@ impl Predecessor {
             walked.push(lane);
         }
         let _ = fs::remove_file(self.path.join(".reserve"));
+        crate::mailbox::left(&self.path);
         walked.sort_by(|a, b| a.file.cmp(&b.file));
         let _ = self.complete(&walked);
     }

@@ -14,8 +14,9 @@ use std::time::Duration;
 /// A thread: of which process, and its number.
 pub type Thread = (i32, i32);
 
-/// Threads and names that are followed at the same time; more than that are forgotten.
-const MOST: usize = 100_000;
+/// Threads and names that are followed at the same time, and spans within each other; more than that are not.
+const MOST: usize = 10_000;
+const DEEPEST: usize = 64;
 /// Over so long a rate is taken.
 const SECOND: Duration = Duration::from_secs(1);
 const STEPS: u64 = 20;
@@ -173,8 +174,13 @@ impl Trigger {
                 }
                 let most = self.ticks(*most);
                 if seen.kind == Kind::SpanBegin {
-                    if self.open.len() < MOST {
-                        self.open.entry(seen.thread).or_default().push(seen.time);
+                    if self.open.len() < MOST || self.open.contains_key(&seen.thread) {
+                        let begins = self.open.entry(seen.thread).or_default();
+                        if begins.len() == DEEPEST {
+                            // A program that ends none of them.
+                            begins.remove(0);
+                        }
+                        begins.push(seen.time);
                     }
                 } else if let Some(begin) = self.open.get_mut(&seen.thread).and_then(Vec::pop) {
                     let took = seen.time.saturating_sub(begin);

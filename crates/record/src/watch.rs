@@ -110,7 +110,7 @@ impl Recorder {
             };
             let missed = if chunk.whole && source.ring.overwrites { chunk.events.saturating_sub(source.seen_events) } else { 0 };
             if missed > 0 && source.watched.is_some_and(|watched| watched < chunk.from - chunk.from % source.ring.subbuffer()) {
-                self.watches.unseen += missed;
+                self.watches.unseen = self.watches.unseen.saturating_add(missed);
                 self.watches.all.iter_mut().for_each(|watch| watch.trigger.missed(thread));
             }
             source.seen_events = chunk.events_after;

@@ -17,7 +17,11 @@ pub struct Commanded {
 
 impl Commanded {
     pub fn start(place: &Place, program: &str) -> Commanded {
-        let mut child = Running::start(place.command(program).stdin(Stdio::piped()).stdout(Stdio::piped()));
+        Commanded::of(&mut place.command(program))
+    }
+
+    pub fn of(command: &mut Command) -> Commanded {
+        let mut child = Running::start(command.stdin(Stdio::piped()).stdout(Stdio::piped()));
         let out = BufReader::new(child.stdout.take().unwrap());
         Commanded { child, out }
     }

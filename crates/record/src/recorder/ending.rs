@@ -46,6 +46,9 @@ impl Recorder {
             self.total.packets += capture.packets();
         }
         self.end_chunks();
+        if self.total.waited > 0 {
+            self.oddity(format!("threads waited {:.1} ms in all for room in their rings", self.total.waited as f64 / 1e6));
+        }
         self.reserve.remove();
         if let Err(error) = self.describe(Some(end)) {
             self.oddity(error.to_string());
@@ -200,6 +203,7 @@ impl Recorder {
             "samples": samples,
             "interface_packets": packets,
             "steady": steady,
+            "mode": self.manner(self.config.manner(None)).mode,
             "policies": self.config.summary(),
             "loss": { "events": total.lost, "refused": total.refused, "packets": total.packets_refused },
             "chunk": self.chunks.to_json(),

@@ -40,23 +40,25 @@ pub fn complete(path: &Path) -> Result<Completed, Error> {
         let copied = match name.starts_with("user/") {
             true => lane(&of.join(name), length, (uuid, uuid), window, &path.join(name)).map(|lane| {
                 if let Some(lane) = lane {
-                    lost += lane.lost;
+                    lost = lost.saturating_add(lane.lost);
                     done.bytes += lane.bytes;
                     lanes.push(lane.describe(name));
                 }
             }),
+            // What rings held of it may have taken the name.
+            false if path.join(name).exists() => whole(&of.join(name), length, &path.join(before(name))).map(|bytes| done.bytes += bytes),
             false => whole(&of.join(name), length, &path.join(name)).map(|bytes| done.bytes += bytes),
         };
         if let Err(error) = copied {
             done.notes.push(format!("{name} of {} is not in it: {error}", of.display()));
         }
     }
-    let before = told["snapshot"]["earlier"].as_array().cloned().unwrap_or_default();
-    let before: Vec<PathBuf> = before.iter().filter_map(|chunk| Some(PathBuf::from(chunk.as_str()?))).collect();
-    for (number, chunk) in before.iter().enumerate() {
+    let chunks = told["snapshot"]["earlier"].as_array().cloned().unwrap_or_default();
+    let chunks: Vec<PathBuf> = chunks.iter().filter_map(|chunk| Some(PathBuf::from(chunk.as_str()?))).collect();
+    for (number, chunk) in chunks.iter().enumerate() {
         let copied = earlier(chunk, number, (uuid, window), path).map(|copied| {
             for (name, copied) in copied {
-                lost += copied.lost;
+                lost = lost.saturating_add(copied.lost);
                 done.bytes += copied.bytes;
                 lanes.push(copied.describe(&name));
             }
@@ -67,7 +69,7 @@ pub fn complete(path: &Path) -> Result<Completed, Error> {
     }
     let frozen = told["snapshot"]["kernel"].clone();
     if !frozen.is_null() {
-        if let Err(error) = pages((&of, &before), path, &frozen, window, &told) {
+        if let Err(error) = pages((&of, &chunks), path, &frozen, window, &told) {
             done.notes.push(format!("the kernel's events are not in it: {error}"));
             let _ = fs::remove_dir_all(path.join("kernel"));
         }
@@ -83,6 +85,13 @@ pub fn complete(path: &Path) -> Result<Completed, Error> {
     }
     recording::describe(path, &told).map_err(Error::io("write", description))?;
     Ok(done)
+}
+
+fn before(name: &str) -> String {
+    match name.rsplit_once('.') {
+        Some((stem, extension)) => format!("{stem}-before.{extension}"),
+        None => format!("{name}-before"),
+    }
 }
 
 /// Two plain components: nothing leads out of the recording.
