@@ -366,7 +366,7 @@ mod tests {
                 put(RING_DATA + 264, header(first));
                 put(RING_DATA + 272, header(second));
             });
-            let look = |head, now, last| Look { head, now, last: Some(header(last)), state: 0, lost: 0 };
+            let look = |head, now, last| Look { head, now, last: Some(header(last)), state: 0, lost: 0, events: 0 };
             // Within a period the recorder takes what is there: this draws the boundary.
             let chunk = ring.next(&look(264, begun + 50, begun), 0, true).unwrap().unwrap();
             assert_eq!((chunk.begin, chunk.end, chunk.tail), (begun, begun, 264));
