@@ -1,0 +1,127 @@
+//! Rings that overwrite say more that a reader has to believe: which sub-buffer stands where, and how many events there were. Whatever they say,
+//! the recorder goes on, makes snapshots, and counts whoever behaves.
+
+mod support;
+
+use longpole_record::{snapshot, Asked, Request};
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use support::{Place, Running};
+
+const MAGIC: u64 = 0x454c_4f50_474e_4f4c;
+const SIZE: u64 = 32768;
+
+/// xorshift64*.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+}
+
+fn make(path: &Path, bytes: &[u8]) {
+    let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path).unwrap();
+    file.write_all_at(bytes, 0).unwrap();
+    file.set_permissions(fs::Permissions::from_mode(0o400)).unwrap();
+}
+
+/// A ring that overwrites, of which only the geometry is true.
+fn liar(random: &mut Random) -> Vec<u8> {
+    let mut bytes: Vec<u8> = (0..4096 + SIZE as usize).map(|_| random.next() as u8).collect();
+    let part = SIZE / 4;
+    let head = match random.next() % 4 {
+        0 => random.next() % (1 << 20) / 8 * 8,
+        1 => part * (random.next() % 64) + 256 + random.next() % (part - 256) / 8 * 8,
+        2 => (1 << 62) - random.next() % 100 * 8,
+        _ => random.next(),
+    };
+    let mut put = |at: usize, value: u64| bytes[at..at + 8].copy_from_slice(&value.to_ne_bytes());
+    for (at, value) in [(0, head), (16, SIZE - 1), (48, 0), (56, random.next()), (64, 0), (128, MAGIC), (136, 1), (144, SIZE), (152, part)]
+    {
+        put(at, value);
+    }
+    // No successor, counter as the clock, overwriting.
+    put(104, 0);
+    put(168, 0);
+    put(208, 1);
+    put(232, random.next() % 3 * 1000);
+    let current = head.saturating_sub(1) / part * part;
+    for back in 0..4 {
+        let position = current.wrapping_sub(back * part);
+        let at = 4096 + (position & (SIZE - 1)) as usize;
+        let odd = u64::from(random.next() % 8 == 0);
+        put(at + 24, position.wrapping_add(odd));
+        put(at + 8, if random.next() % 3 == 0 { random.next() } else { 256 + random.next() % 1000 * 8 });
+        put(at + 80, if random.next() % 2 == 0 { random.next() } else { random.next() % 5000 });
+    }
+    bytes
+}
+
+/// Asks for a snapshot, and completes it.
+fn snapshot_of(recording: &Path, when: Option<&str>) -> Result<PathBuf, String> {
+    let request = Request { when: when.map(str::to_owned), ..Request::default() };
+    let asked = Asked::ask(recording, &request).unwrap();
+    let begin = Instant::now();
+    loop {
+        if let Some(answer) = asked.answer().unwrap() {
+            let path = PathBuf::from(answer?["path"].as_str().unwrap());
+            snapshot::complete(&path).unwrap();
+            return Ok(path);
+        }
+        assert!(begin.elapsed() < Duration::from_secs(60), "no answer");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn rings_that_lie_about_what_they_hold_spoil_no_snapshot_and_no_count() {
+    let mut random = Random(0x5eed);
+    for round in 0..2 {
+        let place = Place::new();
+        let config = place.progress("config.toml");
+        fs::write(&config, "mode = \"overwrite\"\n").unwrap();
+        let mut recorder = place.recorder("0", Some(&config));
+        let mut control = vec![0; 4096];
+        for (at, value) in [(64, MAGIC), (72, 1 | u64::from(std::process::id()) << 32), (96, 40)] {
+            control[at..at + 8].copy_from_slice(&u64::to_ne_bytes(value));
+        }
+        let stem = format!("{}-{round:08}", std::process::id());
+        let rings: Vec<PathBuf> = (0..40).map(|number| place.runtime().join(format!("{stem}.{number}.ring"))).collect();
+        for ring in &rings {
+            make(ring, &liar(&mut random));
+        }
+        make(&place.runtime().join(format!("{stem}.control")), &control);
+        let program = Running::start(&mut place.numbered(2, 20_000, 100, 100, "p"));
+        let pid = program.pid();
+        let mut made = vec![snapshot_of(&recorder.path, None).unwrap()];
+        // While it is scribbled on, and while somebody waits for something.
+        for ring in &rings {
+            fs::set_permissions(ring, fs::Permissions::from_mode(0o600)).unwrap();
+            let file = OpenOptions::new().write(true).open(ring).unwrap();
+            file.write_all_at(&liar(&mut random), 0).unwrap();
+        }
+        let _ = snapshot_of(&recorder.path, Some("rate nobody < 1"));
+        assert!(snapshot_of(&recorder.path, Some("nonsense")).is_err());
+        program.succeed();
+        made.push(snapshot_of(&recorder.path, None).unwrap());
+        assert!(recorder.is_alive(), "the recorder died");
+        let ended = recorder.finish();
+        made.push(ended.path.clone());
+        for (at, recording) in made.iter().enumerate() {
+            // The format of each lane holds, whatever its events are.
+            let lanes = support::lanes(recording);
+            let honest = lanes.values().flatten().filter(|packet| packet.pid == pid);
+            let recorded: usize = honest.map(|packet| packet.events.len() / 16).sum();
+            let lost: u64 = lanes.values().filter(|lane| lane[0].pid == pid).map(|lane| lane.last().unwrap().discarded).sum();
+            if at > 0 {
+                assert_eq!(recorded as u64 + lost, 40_000, "{:?}", ended.oddities);
+            }
+        }
+    }
+}
