@@ -25,7 +25,9 @@ fn are_one_recording(place: &Place, chunks: &[PathBuf], tried: u64) -> u64 {
         all.extend(numbers(chunk));
     }
     assert_eq!(gone + recorded + lost, tried, "{removed}");
-    assert!(all.is_sorted() && all.last() == Some(&(tried - 1)));
+    assert!(all.is_sorted(), "a chunk has what is another's");
+    // Where the machine is busy, the newest may be among the lost.
+    assert!(lost > 0 || all.last() == Some(&(tried - 1)));
     removed["chunks"].as_u64().unwrap()
 }
 

@@ -535,7 +535,7 @@ impl Recorder {
     }
 
     /// What was lost since the newest packet: an empty packet says it.
-    fn tail_losses(&mut self, process: &Process, source: &mut Source, more: bool) {
+    pub(crate) fn tail_losses(&mut self, process: &Process, source: &mut Source, more: bool) {
         if source.verdict == Verdict::Unwanted || source.verdict == Verdict::Open {
             return;
         }

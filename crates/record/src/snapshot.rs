@@ -110,7 +110,7 @@ impl Recorder {
         Ok(json!({ "path": path, "session": self.path, "took_ns": took.as_nanos() as u64 }))
     }
 
-    /// Empties the rings that do not overwrite.
+    /// Empties the rings that do not overwrite, and tells what they lost.
     pub(crate) fn take_now(&mut self) {
         let now = Instant::now();
         for source in self.place.subjects.values_mut().flat_map(|subject| &mut subject.sources) {
@@ -118,6 +118,14 @@ impl Recorder {
             source.begun = source.ring.begun();
         }
         self.drain(false);
+        // What was lost since the last event would be told with the next one.
+        let mut subjects = std::mem::take(&mut self.place.subjects);
+        for Subject { process, sources, .. } in subjects.values_mut() {
+            for source in sources.iter_mut().filter(|source| !source.ring.overwrites && !source.broken) {
+                self.tail_losses(process, source, true);
+            }
+        }
+        self.place.subjects = subjects;
     }
 
     /// Looks at the rings that overwrite: by stem and place among its sources, with the time at which what is left of it begins.
