@@ -1,5 +1,9 @@
 //! The payload of an event: what its `fields` text means, and how many bytes an event takes.
 
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use alloc::vec::Vec;
+
 /// Type of one field. Everything but [`FieldType::U32`] takes a multiple of 8 bytes; U32 fields come in pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FieldType {

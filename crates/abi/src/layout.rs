@@ -1,6 +1,6 @@
 //! The structures of `abi.h`, byte for byte. Words that both sides touch at the same time are atomics.
 
-use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicU8};
+use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicU8};
 
 pub const MAGIC: u64 = 0x454c_4f50_474e_4f4c;
 pub const VERSION: u32 = 1;

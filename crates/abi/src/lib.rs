@@ -4,12 +4,21 @@
 //! every offset. The crate has no dependency and touches no file. Whatever is read through these types was written by a program
 //! that nobody trusts: a reader validates, copies, and only then believes.
 
+#![no_std]
+
+#[cfg(feature = "alloc")]
+extern crate alloc;
+
+#[cfg(feature = "alloc")]
 pub mod fields;
 pub mod kind;
 pub mod layout;
+#[cfg(feature = "alloc")]
 pub mod site;
 
+#[cfg(feature = "alloc")]
 pub use fields::{Field, FieldType};
 pub use kind::Kind;
 pub use layout::*;
+#[cfg(feature = "alloc")]
 pub use site::{Site, SiteError};

@@ -2,8 +2,11 @@
 
 use crate::fields::{self, Field};
 use crate::{Kind, SiteEntry, FIELDS_MAXIMUM, NAME_MAXIMUM};
-use std::fmt;
-use std::mem::size_of;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use core::mem::size_of;
 
 /// One call site (or handle): what its events are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +42,7 @@ impl fmt::Display for SiteError {
     }
 }
 
-impl std::error::Error for SiteError {}
+impl core::error::Error for SiteError {}
 
 impl Site {
     /// Decodes the entry at `offset` of `arena`, a private copy of the arena's bytes. Bytes that are no UTF-8 and control

@@ -1,0 +1,75 @@
+//! Every probe as nothing: no argument is evaluated, and none counts as unused. Names and values are still what the compiler checks.
+
+use crate::plain::{Order, Unit};
+
+/// A name, which nobody asks for.
+pub struct Name(());
+
+impl Name {
+    pub const fn new(_: &str) -> Name {
+        Name(())
+    }
+}
+
+/// A queue, of which nobody asks.
+pub struct Queue(());
+
+impl Queue {
+    pub const fn new(_: &str, _: u64) -> Queue {
+        Queue(())
+    }
+
+    pub const fn with(_: &str, _: u64, _: Order, _: Unit) -> Queue {
+        Queue(())
+    }
+}
+
+/// The arguments are looked at and never evaluated.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __unused {
+    ($($argument:expr),* $(,)?) => {
+        if false {
+            $(let _ = &$argument;)*
+        }
+    };
+}
+
+/// Probes whose arguments are expressions. `$d` is a dollar sign.
+macro_rules! nothing {
+    ($d:tt $($name:ident)*) => { $(
+        /// Nothing: the feature `disable` is on.
+        #[macro_export]
+        macro_rules! $name {
+            ($d($d argument:expr),* $d(,)?) => { $crate::__unused!($d($d argument),*) };
+        }
+    )* };
+}
+
+nothing! { $
+    state state_here begin begin_here end end_here span span_here mark mark_here counter counter_here
+    rpc_call rpc_call_here rpc_returned rpc_returned_here rpc_dispatch rpc_dispatch_here rpc_reply rpc_reply_here
+    signal_submit signal_submit_here signal_receive signal_receive_here signal_wait signal_wait_here
+    queue_put queue_put_here queue_get queue_get_here queue_peek queue_peek_here queue_reserve queue_reserve_here
+    queue_size queue_size_here queue_wait_empty queue_wait_empty_here queue_wait_full queue_wait_full_here
+    link flow packet packet_here label
+}
+
+/// Nothing: the feature `disable` is on.
+#[macro_export]
+macro_rules! event {
+    ($name:expr $(, $field:ident = $value:expr)* $(,)?) => { $crate::__unused!($name $(, $value)*) };
+}
+
+/// Nothing: the feature `disable` is on.
+#[macro_export]
+macro_rules! event_here {
+    ($($field:ident = $value:expr),* $(,)?) => { $crate::__unused!($($value),*) };
+}
+
+/// Nothing: the feature `disable` is on.
+#[macro_export]
+macro_rules! log {
+    ($format:literal $(, $($argument:tt)*)?) => { $crate::__unused!(::core::format_args!($format $(, $($argument)*)?)) };
+    ($text:expr $(,)?) => { $crate::__unused!($text) };
+}

@@ -1,0 +1,237 @@
+//! Probes whose events have a size of their own: packets, user-defined events, texts.
+
+use crate::name::{cut, on, probe, probe_named, Class, Ref, Site, EVENT, PACKET};
+use crate::plain::Direction;
+use crate::process::page;
+use crate::ring::{emit, emit_parts, Part, EVENT_MAXIMUM};
+use crate::system::Text;
+use crate::value::{Field, Value};
+use core::fmt::{self, Write};
+use core::sync::atomic::Ordering::*;
+use longpole_abi::kind::Category;
+use longpole_abi::{Kind, FIELDS_MAXIMUM, FIRST_SITE_ID, NAME_MAXIMUM};
+
+const FIRST: u32 = FIRST_SITE_ID as u32;
+/// Fields of one event.
+pub const FIELDS: usize = 32;
+
+/// A probe's name: of a call site, or given.
+#[derive(Clone, Copy)]
+pub enum Named<'a> {
+    Site(&'a Site),
+    Ref(Ref<'a>),
+}
+
+impl Named<'_> {
+    fn known(&self, class: &Class) -> u32 {
+        match self {
+            Named::Site(site) => site.known(),
+            Named::Ref(name) => name.known(class),
+        }
+    }
+
+    /// The class id; below 64 there is none, and the name travels with the event.
+    fn resolve(&self, class: &Class, fields: &[u8]) -> (u32, Text<{ NAME_MAXIMUM + 1 }>) {
+        match self {
+            Named::Site(site) => site.resolve(class.kind, fields),
+            Named::Ref(name) => (name.resolve(class, fields), Text::of(&[name.bytes()])),
+        }
+    }
+}
+
+/// A captured frame, cut at the recorder's snaplen.
+#[cold]
+#[inline(never)]
+pub fn packet(named: Named, direction: Direction, bytes: &[u8]) {
+    let most = EVENT_MAXIMUM - 512;
+    let snaplen = page().orders.snaplen.load(Relaxed) as usize;
+    let captured = bytes.len().min(if snaplen == 0 { most } else { snaplen.min(most) });
+    let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+    let words = Part::Word(direction as u64 | u64::from(length) << 32);
+    let frame = Part::Bytes(&bytes[..captured]);
+    let known = named.known(&PACKET);
+    if known >= FIRST {
+        return emit_parts(known, &[words, frame], true);
+    }
+    let (id, name) = named.resolve(&PACKET, PACKET.fields.as_bytes());
+    if id >= FIRST {
+        emit_parts(id, &[words, frame], true);
+    } else {
+        emit_parts(id, &[words, frame, cut(name.bytes())], true);
+    }
+}
+
+/// The description of an event's fields. What is no identifier would make the event unreadable, and so would two of one name.
+pub fn describe<'a>(fields: impl Iterator<Item = (u8, &'a str)> + Clone) -> Text<{ FIELDS_MAXIMUM + 2 }> {
+    let mut text = Text::new();
+    for (nth, (kind, name)) in fields.clone().enumerate() {
+        if nth != 0 {
+            text.push(b",");
+        }
+        text.push(&[kind, b':']);
+        let name = name.strip_prefix("r#").unwrap_or(name);
+        let begin = text.bytes().len();
+        text.push(name.as_bytes());
+        for (at, byte) in text.bytes_mut()[begin..].iter_mut().enumerate() {
+            if !(byte.is_ascii_alphabetic() || *byte == b'_' || (at != 0 && byte.is_ascii_digit())) {
+                *byte = b'_';
+            }
+        }
+        if name.is_empty() || has_twin(&text, begin) {
+            text.push(b"_");
+            text.push_number(nth as u64, 10, 0);
+        }
+    }
+    text
+}
+
+/// Whether the name that begins at `begin` stands before, too.
+fn has_twin<const N: usize>(text: &Text<N>, begin: usize) -> bool {
+    let (before, name) = text.bytes().split_at(begin);
+    before.split(|byte| *byte == b',').any(|field| field.get(2..) == Some(name))
+}
+
+/// Cuts texts and bytes so that the event is not too large.
+pub fn fit(parts: &mut [Part]) {
+    let mut room = EVENT_MAXIMUM - 8 - 16 * parts.len();
+    for part in parts {
+        let (Part::Text(bytes) | Part::Bytes(bytes)) = part else { continue };
+        *bytes = &bytes[..bytes.len().min(room)];
+        room -= bytes.len();
+    }
+}
+
+/// A user-defined event.
+#[cold]
+#[inline(never)]
+pub fn event(named: Named, fields: &[(&'static str, &dyn Field)]) {
+    let fields = &fields[..fields.len().min(FIELDS)];
+    let mut parts = [Part::Word(0); FIELDS];
+    let mut id = named.known(&EVENT);
+    if id < FIRST {
+        let text = describe(fields.iter().map(|(name, value)| (value.typed().0, *name)));
+        let whole = text.bytes().len() <= FIELDS_MAXIMUM;
+        let name;
+        // A description without its end would be another one.
+        let longest = [b'?'; FIELDS_MAXIMUM + 1];
+        (id, name) = named.resolve(&EVENT, if whole { text.bytes() } else { &longest });
+        if id < FIRST {
+            // No class, no description of the fields: what remains is that it happened.
+            return emit_parts(EVENT.kind, &[cut(name.bytes())], false);
+        }
+    }
+    for (part, (_, value)) in parts.iter_mut().zip(fields) {
+        *part = match value.typed().1 {
+            Part::Text(text) => Part::text(text),
+            part => part,
+        };
+    }
+    let parts = &mut parts[..fields.len()];
+    fit(parts);
+    emit_parts(id, parts, false);
+}
+
+/// A text on the timeline.
+#[cold]
+#[inline(never)]
+pub fn log(text: &str) {
+    let text = text.as_bytes();
+    emit_parts(Kind::Log as u32, &[Part::text(&text[..text.len().min(EVENT_MAXIMUM - 64)])], false);
+}
+
+/// A text of bounded size that is formatted without memory from anybody.
+pub struct Buffer {
+    text: [u8; EVENT_MAXIMUM - 64],
+    length: usize,
+}
+
+impl Buffer {
+    pub const fn new() -> Buffer {
+        Buffer { text: [0; EVENT_MAXIMUM - 64], length: 0 }
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.text[..self.length]
+    }
+}
+
+impl Write for Buffer {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let size = text.len().min(self.text.len() - self.length);
+        self.text[self.length..self.length + size].copy_from_slice(&text.as_bytes()[..size]);
+        self.length += size;
+        if size < text.len() {
+            Err(fmt::Error)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// A text that is formatted only if it is recorded.
+#[cold]
+#[inline(never)]
+pub fn log_formatted(arguments: fmt::Arguments) {
+    if let Some(text) = arguments.as_str() {
+        return log(text);
+    }
+    let mut buffer = Buffer::new();
+    // What does not fit is left out.
+    let _ = buffer.write_fmt(arguments);
+    emit_parts(Kind::Log as u32, &[Part::text(buffer.bytes())], false);
+}
+
+/// A gauge: its class depends on whether it is an integer.
+#[inline(always)]
+pub fn counter<V: Value>(site: &Site, value: V) {
+    probe(site, &V::CLASS, [value.word()]);
+}
+
+/// As `counter`, with a handle or a text.
+#[inline(always)]
+pub fn counter_named<V: Value>(name: Ref, value: V) {
+    probe_named(name, &V::CLASS, [value.word()]);
+}
+
+/// A hand-over that is no queue.
+#[inline(always)]
+pub fn link(from: u64, to: u64) {
+    emit(Kind::Link as u32, [from, to]);
+}
+
+/// What this thread does from here on belongs to this flow.
+#[inline(always)]
+pub fn flow(id: u64) {
+    emit(Kind::Flow as u32, [id]);
+}
+
+/// Sets the subject's label.
+pub fn label(text: &str) {
+    crate::process::set_label(text.as_bytes());
+}
+
+/// Whether texts are recorded.
+#[inline(always)]
+pub fn logs() -> bool {
+    on(Category::Log)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_described_by_identifiers_that_differ() {
+        let fields = [(b'i', "a"), (b'u', "r#type"), (b's', "a.b"), (b'd', "a"), (b'x', ""), (b'i', "1st")];
+        assert_eq!(describe(fields.into_iter()).bytes(), b"i:a,u:type,s:a_b,d:a_3,x:_4,i:_st");
+    }
+
+    #[test]
+    fn an_event_is_never_larger_than_the_largest() {
+        let long = [b'x'; 5000];
+        let mut parts = [Part::Text(&long), Part::Word(1), Part::Bytes(&long), Part::Text(&long)];
+        fit(&mut parts);
+        let sizes: usize = parts.iter().map(|part| if let Part::Text(b) | Part::Bytes(b) = part { b.len() + 16 } else { 8 }).sum();
+        assert!(sizes + 8 <= EVENT_MAXIMUM);
+    }
+}

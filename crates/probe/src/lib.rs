@@ -1,0 +1,72 @@
+//! Longpole's probes for Rust: what a program's threads do, for `longpole record`.
+//!
+//! In `Cargo.toml`, so that the macros are called as the documentation calls them:
+//!
+//! ```toml
+//! [dependencies]
+//! longpole = { package = "longpole-probe", version = "0.1" }
+//! ```
+//!
+//! ```
+//! use longpole_probe as longpole;
+//!
+//! fn lookup(key: u64) -> u64 {
+//!     longpole::span!("lookup", key);
+//!     longpole::counter!("open keys", 3);
+//!     key
+//! }
+//! # lookup(5);
+//! ```
+//!
+//! A probe writes the same events into the same shared memory as those of C and C++ do; `docs/probes.md` has the vocabulary,
+//! `docs/formats/user-trace.md` says what each one records. While nothing is recorded a probe is one load and one branch; while it is, the
+//! time-stamp read and a few stores: no call, no lock, no system call, no allocation. Probes work in signal handlers. There is no thread, no
+//! socket and no daemon; the crate needs neither `std` nor an allocator, but the C library of Linux. With the feature `disable`, and on
+//! systems other than Linux on x86-64 and arm64, every probe is nothing.
+//!
+//! A *name* is a string literal (best: resolved once per call site), a handle ([`Name`], [`Queue`]: made at run time, or used at several
+//! places), or any other `&str` or `String`, which travels with each event.
+
+#![no_std]
+
+#[cfg(feature = "std")]
+extern crate std;
+
+mod plain;
+
+pub use plain::{Direction, MarkKind, Order, Unit};
+
+/// Modules of which there is nothing where probes are nothing.
+macro_rules! recording {
+    ($($item:item)*) => {
+        $(#[cfg(all(not(feature = "disable"), target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))] $item)*
+    };
+}
+
+#[cfg(not(all(not(feature = "disable"), target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
+mod disabled;
+#[cfg(not(all(not(feature = "disable"), target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
+pub use disabled::{Name, Queue};
+
+recording! {
+    mod event;
+    mod macros;
+    mod name;
+    mod process;
+    mod ring;
+    mod site;
+    mod system;
+    mod thread;
+    mod value;
+
+    pub use name::{AsName, Name, Queue, Ref};
+    pub use value::{Field, Object, Value, Word};
+
+    /// For the macros alone.
+    #[doc(hidden)]
+    pub mod __private {
+        pub use crate::event::{counter, counter_named, event, flow, label, link, log, log_formatted, logs, packet, Named};
+        pub use crate::name::*;
+        pub use longpole_abi::kind::Category;
+    }
+}

@@ -1,0 +1,429 @@
+//! What a probe is called. A literal is resolved once per call site; a handle ([`Name`], [`Queue`]) is resolved once per kind of probe,
+//! wherever it is used; any other text travels with each event.
+
+use crate::plain::{Order, Unit};
+use crate::process::mask;
+use crate::ring::{emit, emit_parts, emit_slow, Part};
+use crate::site::{remember, resolve, Key};
+use crate::system::Text;
+use core::marker::PhantomData;
+use core::ops::Deref;
+use core::sync::atomic::{AtomicU32, Ordering::*};
+use longpole_abi::kind::Category;
+use longpole_abi::{Kind, FIRST_SITE_ID, NAME_MAXIMUM};
+
+const FIRST: u32 = FIRST_SITE_ID as u32;
+/// A probe with and without arguments is two event classes; at most four per kind.
+const VARIANTS: usize = 4;
+const KINDS: usize = 25;
+
+/// A name that is made at run time, or used at several places: eight bytes an event, as a literal. The text is copied, up to 255 bytes.
+///
+/// ```
+/// use longpole_probe as longpole;
+/// static LOOKUP: longpole::Name = longpole::Name::new("lookup");
+/// longpole::begin!(LOOKUP);
+/// longpole::end!(LOOKUP);
+/// ```
+pub struct Name {
+    text: [u8; NAME_MAXIMUM],
+    length: u8,
+    queue: Option<(Order, Unit, u64)>,
+    ids: [AtomicU32; KINDS * VARIANTS],
+}
+
+impl Name {
+    pub const fn new(name: &str) -> Name {
+        let bytes = name.as_bytes();
+        let mut text = [0; NAME_MAXIMUM];
+        let mut length = 0;
+        while length < bytes.len() && length < NAME_MAXIMUM && bytes[length] != 0 {
+            text[length] = bytes[length];
+            length += 1;
+        }
+        Name { text, length: length as u8, queue: None, ids: [const { AtomicU32::new(0) }; KINDS * VARIANTS] }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        self.text.get(..usize::from(self.length)).unwrap_or(&[])
+    }
+
+    #[inline(always)]
+    fn id(&self, class: &Class) -> &AtomicU32 {
+        &self.ids[(class.kind as usize % KINDS) * VARIANTS + class.variant as usize % VARIANTS]
+    }
+
+    fn attributes(&self) -> Text<96> {
+        let mut text = Text::new();
+        if let Some((order, unit, capacity)) = self.queue {
+            text.push(if order == Order::Lifo { b"order=lifo" } else { b"order=fifo" });
+            text.push(if unit == Unit::Bytes { b"&unit=bytes" } else { b"&unit=items" });
+            if capacity != 0 {
+                text.push(b"&capacity=");
+                text.push_number(capacity, 10, 0);
+            }
+        }
+        text
+    }
+}
+
+/// A queue: its name and what is known of it.
+pub struct Queue(Name);
+
+impl Queue {
+    /// A queue of items, first in, first out. Capacity 0: unlimited, or not known.
+    pub const fn new(name: &str, capacity: u64) -> Queue {
+        Queue::with(name, capacity, Order::Fifo, Unit::Items)
+    }
+
+    pub const fn with(name: &str, capacity: u64, order: Order, unit: Unit) -> Queue {
+        let mut name = Name::new(name);
+        name.queue = Some((order, unit, capacity));
+        Queue(name)
+    }
+}
+
+impl Deref for Queue {
+    type Target = Name;
+
+    #[inline(always)]
+    fn deref(&self) -> &Name {
+        &self.0
+    }
+}
+
+/// The name argument of a probe that is no literal.
+#[derive(Clone, Copy)]
+pub enum Ref<'a> {
+    Handle(&'a Name),
+    Text(&'a str),
+}
+
+impl<'a> Ref<'a> {
+    pub fn bytes(&self) -> &'a [u8] {
+        match self {
+            Ref::Handle(name) => name.bytes(),
+            Ref::Text(text) => text.as_bytes(),
+        }
+    }
+}
+
+/// What may be a probe's name: a handle, or a text.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no name of a probe",
+    note = "a name is a literal, a `&str` or `String`, or a handle: `longpole::Name`, `longpole::Queue`"
+)]
+pub trait AsName {
+    fn as_name(&self) -> Ref<'_>;
+}
+
+impl AsName for Name {
+    #[inline(always)]
+    fn as_name(&self) -> Ref<'_> {
+        Ref::Handle(self)
+    }
+}
+
+impl AsName for Queue {
+    #[inline(always)]
+    fn as_name(&self) -> Ref<'_> {
+        Ref::Handle(&self.0)
+    }
+}
+
+impl AsName for str {
+    #[inline(always)]
+    fn as_name(&self) -> Ref<'_> {
+        Ref::Text(self)
+    }
+}
+
+#[cfg(feature = "std")]
+impl AsName for std::string::String {
+    #[inline(always)]
+    fn as_name(&self) -> Ref<'_> {
+        Ref::Text(self)
+    }
+}
+
+impl<T: AsName + ?Sized> AsName for &T {
+    #[inline(always)]
+    fn as_name(&self) -> Ref<'_> {
+        (**self).as_name()
+    }
+}
+
+/// What a kind of probe records: its classes differ by variant.
+pub struct Class {
+    pub kind: u32,
+    variant: u32,
+    pub fields: &'static str,
+}
+
+macro_rules! classes {
+    ($($name:ident = $kind:ident $variant:literal $fields:literal;)*) => {
+        $(pub const $name: Class = Class { kind: Kind::$kind as u32, variant: $variant, fields: $fields };)*
+    };
+}
+
+classes! {
+    STATE = State 0 "";
+    BEGIN = SpanBegin 0 "";
+    BEGIN_ARG = SpanBegin 1 "u:arg";
+    END = SpanEnd 0 "";
+    END_ARG = SpanEnd 1 "u:arg";
+    MARK = Mark 0 "";
+    MARK_DATA = Mark 1 "u:data";
+    MARK_OBJECT = Mark 2 "u:data,x:object";
+    MARK_KIND = Mark 3 "u:data,x:object,k:kind";
+    COUNTER = Counter 0 "i:value";
+    COUNTER_REAL = Counter 1 "d:value";
+    RPC_CALL = RpcCall 0 "u:id";
+    RPC_RETURNED = RpcReturned 0 "u:id";
+    RPC_DISPATCH = RpcDispatch 0 "u:id";
+    RPC_REPLY = RpcReply 0 "u:id";
+    SIGNAL_SUBMIT = SignalSubmit 0 "u:count";
+    SIGNAL_RECEIVE = SignalReceive 0 "u:count";
+    SIGNAL_WAIT = SignalWait 0 "";
+    QUEUE_PUT = QueuePut 0 "u:count";
+    QUEUE_GET = QueueGet 0 "u:count";
+    QUEUE_PEEK = QueuePeek 0 "u:count";
+    QUEUE_RESERVE = QueueReserve 0 "u:count";
+    QUEUE_SIZE = QueueSize 0 "u:count";
+    QUEUE_WAIT_EMPTY = QueueWaitEmpty 0 "";
+    QUEUE_WAIT_FULL = QueueWaitFull 0 "";
+    PACKET = Packet 0 "w:direction,w:length,b:bytes";
+}
+
+/// A class of events whose fields are said elsewhere.
+pub const EVENT: Class = Class { kind: Kind::Event as u32, variant: 0, fields: "" };
+
+/// Words of an overflow class before its name.
+fn overflow_words(kind: u32) -> usize {
+    let fields = Kind::from_number(kind as u16).map_or("", Kind::overflow_fields);
+    fields.split(',').filter(|field| !field.starts_with('s')).count()
+}
+
+/// How a call site names itself.
+enum Called {
+    Literal(&'static str),
+    State(&'static str, &'static str),
+    /// By the path of a function of its own in it.
+    Function(fn() -> &'static str),
+}
+
+/// What a call site knows of itself. Its class id is 0 until it is known; below 64 the overflow class.
+pub struct Site {
+    id: AtomicU32,
+    called: Called,
+    file: &'static str,
+    line: u32,
+}
+
+/// `crate::module::function::here` and `crate::module::function::{{closure}}::here` are in `function`.
+fn function_name(path: &str) -> &str {
+    let outer = path.rsplit("::").skip(1).find(|part| !part.starts_with("{{"));
+    outer.unwrap_or(path)
+}
+
+/// The path of a function.
+pub fn path_of<F>(_: F) -> &'static str {
+    core::any::type_name::<F>()
+}
+
+/// `MACHINE::STATE`. A machine's name that takes all the room leaves some to its state.
+fn state_name(machine: &[u8], state: &[u8]) -> Text<{ NAME_MAXIMUM + 1 }> {
+    let cut = if machine.len() > NAME_MAXIMUM / 2 { NAME_MAXIMUM / 2 } else { machine.len() };
+    Text::of(&[&machine[..cut], b"::", state])
+}
+
+impl Site {
+    pub const fn literal(name: &'static str, file: &'static str, line: u32) -> Site {
+        Site { id: AtomicU32::new(0), called: Called::Literal(name), file, line }
+    }
+
+    pub const fn state(machine: &'static str, state: &'static str, file: &'static str, line: u32) -> Site {
+        Site { id: AtomicU32::new(0), called: Called::State(machine, state), file, line }
+    }
+
+    pub const fn function(here: fn() -> &'static str, file: &'static str, line: u32) -> Site {
+        Site { id: AtomicU32::new(0), called: Called::Function(here), file, line }
+    }
+
+    #[inline(always)]
+    pub fn known(&self) -> u32 {
+        self.id.load(Relaxed)
+    }
+
+    /// The site's class id and name, with the fields that its events have.
+    pub fn resolve(&self, kind: u32, fields: &[u8]) -> (u32, Text<{ NAME_MAXIMUM + 1 }>) {
+        let name = match self.called {
+            Called::Literal(name) => Text::of(&[name.as_bytes()]),
+            Called::State(machine, state) => state_name(machine.as_bytes(), state.as_bytes()),
+            Called::Function(here) => Text::of(&[function_name(here()).as_bytes()]),
+        };
+        let key = Key { kind, line: self.line, name: name.bytes(), fields, file: self.file.as_bytes(), attributes: b"" };
+        (remember(&self.id, || resolve(key)), name)
+    }
+}
+
+impl Ref<'_> {
+    /// The class id of a handle. A handle has no place of its own, so that it is one class in all programs. A text is of the overflow class.
+    pub fn resolve(&self, class: &Class, fields: &[u8]) -> u32 {
+        let Ref::Handle(name) = self else { return class.kind };
+        let attributes = name.attributes();
+        let key = Key { kind: class.kind, line: 0, name: name.bytes(), fields, file: b"", attributes: attributes.bytes() };
+        remember(name.id(class), || resolve(key))
+    }
+
+    #[inline(always)]
+    pub fn known(&self, class: &Class) -> u32 {
+        match self {
+            Ref::Handle(name) => name.id(class).load(Relaxed),
+            Ref::Text(_) => 0,
+        }
+    }
+
+    /// The name as a part of an event.
+    pub fn part(&self) -> Part<'_> {
+        cut(self.bytes())
+    }
+}
+
+/// A name as a part of an event.
+pub fn cut(name: &[u8]) -> Part<'_> {
+    Part::text(&name[..name.len().min(NAME_MAXIMUM)])
+}
+
+/// An event of a kind that has no class of its own: its name travels with it.
+#[cold]
+#[inline(never)]
+fn emit_named(class: &Class, words: &[u64], name: &[u8]) {
+    let mut parts = [Part::Word(0); 4];
+    let count = overflow_words(class.kind).min(3);
+    for (part, word) in parts.iter_mut().zip(words) {
+        // The overflow class of gauges knows integers only.
+        let real = class.kind == COUNTER_REAL.kind && class.variant == COUNTER_REAL.variant;
+        *part = Part::Word(if real { f64::from_bits(*word) as i64 as u64 } else { *word });
+    }
+    parts[count] = cut(name);
+    emit_parts(class.kind, &parts[..=count], false);
+}
+
+/// The first event of a site, and every event of one that has no class.
+#[cold]
+#[inline(never)]
+fn probe_slow(site: &Site, class: &Class, words: &[u64]) {
+    let (id, name) = site.resolve(class.kind, class.fields.as_bytes());
+    if id >= FIRST {
+        emit_slow(id, words);
+    } else {
+        emit_named(class, words, name.bytes());
+    }
+}
+
+/// A probe whose name is known when it is compiled.
+#[inline(always)]
+pub fn probe<const N: usize>(site: &Site, class: &Class, words: [u64; N]) {
+    let id = site.known();
+    if id >= FIRST {
+        emit(id, words);
+    } else {
+        probe_slow(site, class, &words);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn probe_named_slow(name: Ref, class: &Class, words: &[u64]) {
+    let id = name.resolve(class, class.fields.as_bytes());
+    if id >= FIRST {
+        emit_slow(id, words);
+    } else {
+        emit_named(class, words, name.bytes());
+    }
+}
+
+/// A probe with a handle or a text.
+#[inline(always)]
+pub fn probe_named<const N: usize>(name: Ref, class: &Class, words: [u64; N]) {
+    let id = name.known(class);
+    if id >= FIRST {
+        emit(id, words);
+    } else {
+        probe_named_slow(name, class, &words);
+    }
+}
+
+/// A transition whose names are not both literals.
+#[cold]
+#[inline(never)]
+pub fn state(machine: Ref, state: Ref) {
+    let name = state_name(machine.bytes(), state.bytes());
+    emit_named(&STATE, &[], name.bytes());
+}
+
+/// Whether anything of a category is recorded: one load.
+#[inline(always)]
+pub fn on(category: Category) -> bool {
+    mask() & (1 << category as u32) != 0
+}
+
+/// Ends the span of a scope. It stays in its thread: the begin is there, too.
+pub struct Guard<'a> {
+    name: Result<&'static Site, Ref<'a>>,
+    here: PhantomData<*const ()>,
+}
+
+impl<'a> Guard<'a> {
+    #[inline(always)]
+    pub fn site(end: &'static Site) -> Guard<'static> {
+        Guard { name: Ok(end), here: PhantomData }
+    }
+
+    #[inline(always)]
+    pub fn named(name: Ref<'a>) -> Guard<'a> {
+        Guard { name: Err(name), here: PhantomData }
+    }
+}
+
+impl Drop for Guard<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if on(Category::Span) {
+            match self.name {
+                Ok(site) => probe(site, &END, []),
+                Err(name) => probe_named(name, &END, []),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_probe_without_a_name_is_called_as_its_function_is() {
+        assert_eq!(function_name("crate::module::function::here"), "function");
+        assert_eq!(function_name("crate::function::{{closure}}::{{closure}}::here"), "function");
+        assert_eq!(function_name("<crate::Type as crate::Trait>::method::here"), "method");
+        assert_eq!(function_name("crate::<impl crate::Trait for crate::Type>::method::{{closure}}::here"), "method");
+        assert_eq!(function_name("here"), "here");
+    }
+
+    #[test]
+    fn a_state_has_some_room_beside_a_machine_of_any_length() {
+        let long = [b'm'; 400];
+        assert_eq!(state_name(b"m", b"s").bytes(), b"m::s");
+        let name = state_name(&long, &long);
+        assert_eq!(name.bytes().len(), NAME_MAXIMUM);
+        assert_eq!(&name.bytes()[..130], [&long[..127], b"::m"].concat());
+    }
+
+    #[test]
+    fn overflow_classes_have_their_words_before_the_name() {
+        let words = [STATE, MARK, COUNTER, RPC_CALL, QUEUE_PUT, QUEUE_WAIT_FULL, EVENT].map(|class| overflow_words(class.kind));
+        assert_eq!(words, [0, 3, 1, 1, 1, 0, 0]);
+    }
+}

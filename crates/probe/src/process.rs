@@ -1,0 +1,493 @@
+//! The process's side of the runtime directory: the control file, whose first page is mapped over a page of .bss so that "is anything
+//! recorded?" is one load, and the table by which the libraries of a process share their rings.
+//!
+//! The same as `include/longpole/process.h`, to the letter: page, library and thread pointer are the same COMDAT symbols, so that Rust
+//! and C within one library are one library, and those of different libraries meet in the process's table. Nothing here runs on a hot
+//! path, and nothing here may fail the program: where something cannot be had, the process is simply not recorded.
+
+use crate::system::{self, c_bytes, File, Text};
+use crate::thread::{self, Ring};
+use core::arch::{asm, global_asm};
+use core::ffi::{c_uint, c_void};
+use core::mem::{size_of, MaybeUninit};
+use core::ptr::{null_mut, NonNull};
+use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicU8, Ordering::*};
+use longpole_abi::{Control, Orders, Session, Sites, CONTROL_SIZE, MAGIC, SITE_ARENA_MAXIMUM, SITE_ARENA_STEP, VERSION};
+
+// One object of each per library, however many crates and languages it is made of: COMDAT sections, hidden, aligned to the largest page
+// size of the architecture. Stable Rust has neither COMDAT data nor a thread-local variable of one load, so they are written in assembly.
+// `.ifndef` is for link-time optimisation, which puts several files into one. The constructor stands beside them: whoever has the page
+// has it, too.
+macro_rules! objects {
+    ($page:literal, $directive:literal) => {
+        global_asm!(
+            ".ifndef longpole_page",
+            ".pushsection .bss.longpole_page,\"awG\",@nobits,longpole_page,comdat",
+            ".weak longpole_page",
+            ".hidden longpole_page",
+            ".type longpole_page,@object",
+            concat!(".size longpole_page,", $page),
+            concat!(".balign ", $page),
+            "longpole_page:",
+            concat!(".zero ", $page),
+            ".popsection",
+            ".endif",
+            ".ifndef longpole_library",
+            ".pushsection .bss.longpole_library,\"awG\",@nobits,longpole_library,comdat",
+            ".weak longpole_library",
+            ".hidden longpole_library",
+            ".type longpole_library,@object",
+            ".size longpole_library,64",
+            ".balign 64",
+            "longpole_library:",
+            ".zero 64",
+            ".popsection",
+            ".endif",
+            ".ifndef longpole_thread",
+            ".pushsection .tbss.longpole_thread,\"awTG\",@nobits,longpole_thread,comdat",
+            ".weak longpole_thread",
+            ".hidden longpole_thread",
+            ".type longpole_thread,@tls_object",
+            ".size longpole_thread,8",
+            ".balign 8",
+            "longpole_thread:",
+            ".zero 8",
+            ".popsection",
+            ".endif",
+            ".pushsection .init_array.00101,\"aw\",@init_array",
+            ".balign 8",
+            concat!($directive, " {construct}"),
+            ".popsection",
+            ".pushsection .fini_array.00101,\"aw\",@fini_array",
+            ".balign 8",
+            concat!($directive, " {destruct}"),
+            ".popsection",
+            construct = sym construct,
+            destruct = sym destruct,
+        );
+    };
+}
+#[cfg(target_arch = "x86_64")]
+objects!("4096", ".quad");
+#[cfg(target_arch = "aarch64")]
+objects!("65536", ".xword");
+
+extern "C" {
+    static longpole_page: Control;
+    static longpole_library: Library;
+}
+
+/// A thread's ring as this process sees it, shared by the process's libraries.
+#[repr(C)]
+pub struct Entry {
+    pub ring: AtomicPtr<longpole_abi::Ring>,
+    /// 0: its thread has ended, another may take it.
+    pub tid: AtomicI32,
+    /// Libraries of that thread that use it.
+    pub users: AtomicU32,
+}
+
+pub const ENTRIES: usize = 65536;
+
+/// Private memory of the process, wiped by fork: a child sees alive == 0, even if it was made by a raw clone.
+#[repr(C)]
+pub struct Process {
+    pub alive: AtomicU32,
+    pub lock: AtomicU32,
+    pub entries: AtomicU32,
+    pub libraries: AtomicU32,
+    /// Counter at which a ring may be tried again after memory ran out.
+    pub retry: AtomicU64,
+    pub sites: AtomicPtr<Sites>,
+    directory: [AtomicU8; 208],
+    stem: [AtomicU8; 32],
+    pub entry: [Entry; ENTRIES],
+}
+
+/// Per library.
+#[repr(C)]
+pub struct Library {
+    process: AtomicPtr<Process>,
+    /// 0 untouched, 1 being set up, 2 set up (also when that failed), 3 unloaded.
+    state: AtomicU32,
+    /// Of the destructor at thread exit, plus one.
+    pub key: AtomicU32,
+    spare: [u32; 12],
+}
+
+/// The control file's page; of zeros where there is none.
+pub fn page() -> &'static Control {
+    // SAFETY: the page is as large as the structure, lives as long as the library, and is written by atomic stores.
+    unsafe { &*(&raw const longpole_page) }
+}
+
+pub fn library() -> &'static Library {
+    // SAFETY: as of the page.
+    unsafe { &*(&raw const longpole_library) }
+}
+
+/// The enable word, in one load: by its name, as an external static would be looked up first.
+#[inline(always)]
+pub fn mask() -> u32 {
+    let mask: u32;
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: reads a word of the page, which others change by atomic stores.
+    unsafe {
+        asm!("mov {0:e}, dword ptr [rip + {1}]", lateout(reg) mask, sym longpole_page, options(nostack, readonly, preserves_flags));
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: as above.
+    unsafe {
+        asm!("adrp {0:x}, {1}", "ldr {0:w}, [{0:x}, :lo12:{1}]", lateout(reg) mask, sym longpole_page,
+             options(nostack, readonly, preserves_flags));
+    }
+    mask
+}
+
+impl Library {
+    /// The table of this process; that of a parent is none.
+    pub fn process(&self) -> Option<&'static Process> {
+        // SAFETY: the table is never unmapped once it is known here; what fork left of it reads as zeros.
+        unsafe { self.process.load(Relaxed).as_ref() }
+    }
+}
+
+impl Process {
+    pub fn is_alive(&self) -> bool {
+        self.alive.load(Relaxed) != 0
+    }
+
+    pub fn directory(&self) -> Text<208> {
+        // SAFETY: the text ends with NUL, and is not changed once the table is known.
+        Text::of(&[unsafe { c_bytes(self.directory.as_ptr().cast(), 207) }])
+    }
+
+    pub fn stem(&self) -> Text<32> {
+        // SAFETY: as above.
+        Text::of(&[unsafe { c_bytes(self.stem.as_ptr().cast(), 31) }])
+    }
+}
+
+/// Stores bytes into shared memory.
+pub fn store_bytes(to: &[AtomicU8], from: &[u8]) {
+    for (to, from) in to.iter().zip(from) {
+        to.store(*from, Relaxed);
+    }
+}
+
+/// Opens a file of the runtime directory for writing. Its mode forbids that, except for the instant of opening.
+pub fn open_writable<const N: usize>(directory: &File, name: &Text<N>) -> Result<File, isize> {
+    for _ in 0..100 {
+        let readable = File::open_read(directory, name)?;
+        match readable.stat() {
+            Some(stat) if stat.mode & 0o170_000 == 0o100_000 && stat.user == system::geteuid() as u32 => {}
+            _ => return Err(-1),
+        }
+        system::fchmod(readable.0, 0o600);
+        let writable = File::open_write(directory, name);
+        system::fchmod(readable.0, 0o400);
+        // Somebody else's instant of opening may have ended between our two calls.
+        if !matches!(writable, Err(system::EACCES)) {
+            return writable;
+        }
+    }
+    Err(system::EACCES)
+}
+
+/// Makes a file that is complete before it has its name: `publish` gives it that. The temporary name tells threads apart; a leftover of
+/// a killed process is removed by the recorder.
+pub fn create(directory: &File, size: usize) -> Result<(File, Text<64>), isize> {
+    let mut temporary = Text::of(&[b".new-"]);
+    temporary.push_number(system::gettid() as u64, 10, 0);
+    temporary.push(b"-");
+    temporary.push_number(system::counter(), 16, 0);
+    let file = File::make(directory, &temporary)?;
+    // Memory is taken now: a later store must not find the file system full.
+    let result = system::fallocate(file.0, 0, 0, size);
+    if result < 0 {
+        directory.unlink(&temporary);
+        return Err(result);
+    }
+    Ok((file, temporary))
+}
+
+pub fn publish<const N: usize>(directory: &File, temporary: &Text<64>, name: &Text<N>) -> isize {
+    let result = directory.link(temporary, name);
+    directory.unlink(temporary);
+    result
+}
+
+/// Opens a runtime directory that is ours alone.
+pub fn open_directory(path: &Text<208>) -> Option<File> {
+    let directory = File::directory(path).ok()?;
+    let stat = directory.stat()?;
+    (stat.user == system::geteuid() as u32 && stat.mode & 0o77 == 0).then_some(directory)
+}
+
+/// Maps the site table, making it if need be.
+fn open_sites(directory: &File) -> *mut Sites {
+    let whole = size_of::<Sites>() + SITE_ARENA_MAXIMUM as usize;
+    let least = size_of::<Sites>() + SITE_ARENA_STEP as usize;
+    let name: Text<16> = Text::of(&[b"sites"]);
+    let mut file = open_writable(directory, &name);
+    if matches!(file, Err(system::ENOENT)) {
+        let Ok((made, temporary)) = create(directory, least) else { return null_mut() };
+        let sites: *mut Sites = made.map(whole, false).cast();
+        // SAFETY: the mapping is as large as the structure, and nobody else knows the file.
+        if let Some(sites) = unsafe { sites.as_ref() } {
+            sites.magic.store(MAGIC, Relaxed);
+            sites.version.store(VERSION, Relaxed);
+            sites.arena_next.store(8, Relaxed); // offset 0 means a free slot
+            sites.arena_size.store(SITE_ARENA_STEP, Relaxed);
+        }
+        if publish(directory, &temporary, &name) == 0 || sites.is_null() {
+            return sites;
+        }
+        // SAFETY: nobody else knows the mapping.
+        unsafe { system::unmap(sites.cast(), whole) };
+        file = open_writable(directory, &name);
+    }
+    let Ok(file) = file else { return null_mut() };
+    if file.stat().is_none_or(|stat| stat.size < least as u64) {
+        return null_mut();
+    }
+    let sites: *mut Sites = file.map(whole, false).cast();
+    // SAFETY: the file is at least as large as the structure.
+    match unsafe { sites.as_ref() } {
+        Some(known) if known.magic.load(Relaxed) == MAGIC && known.version.load(Relaxed) == VERSION => sites,
+        Some(_) => {
+            // SAFETY: nobody else knows the mapping.
+            unsafe { system::unmap(sites.cast(), whole) };
+            null_mut()
+        }
+        None => null_mut(),
+    }
+}
+
+/// What a recorder wants of processes that are born now; nothing, unless a living one holds the lock on the file.
+fn read_orders(directory: &File) -> Option<Session> {
+    let file = File::open_read(directory, &Text::<16>::of(&[b"session"])).ok()?;
+    let mut session = MaybeUninit::<Session>::zeroed();
+    // SAFETY: as many bytes as the structure has; every pattern of bits is one.
+    let session = unsafe {
+        let bytes = core::slice::from_raw_parts_mut(session.as_mut_ptr().cast::<u8>(), size_of::<Session>());
+        if system::read_at(&file, bytes) != size_of::<Session>() as isize {
+            return None;
+        }
+        session.assume_init()
+    };
+    let known = session.magic.load(Relaxed) == MAGIC && session.version.load(Relaxed) == VERSION;
+    (known && system::is_locked(&file)).then_some(session)
+}
+
+/// Sets the subject's label: the component's path, `system -> part`.
+pub fn set_label(text: &[u8]) {
+    let control = page();
+    if control.magic.load(Relaxed) != MAGIC {
+        return;
+    }
+    control.label_version.fetch_add(1, AcqRel);
+    let label = &control.label[..control.label.len() - 1];
+    let end = text.iter().take(label.len()).position(|byte| *byte == 0).unwrap_or(text.len().min(label.len()));
+    for (nth, to) in label.iter().enumerate() {
+        to.store(if nth < end { text[nth] } else { 0 }, Relaxed);
+    }
+    control.label_version.fetch_add(1, AcqRel);
+}
+
+/// Obeys the orders for processes that are born now, if nobody gave others meanwhile.
+fn obey(own: &Orders, orders: &Orders) {
+    let (mask, session) = (orders.mask.load(Relaxed), orders.session.load(Relaxed));
+    // A recorder that already wrote its orders here has the newer word.
+    if mask == 0 || own.session.load(Acquire) != 0 {
+        return;
+    }
+    own.mode.store(orders.mode.load(Relaxed), Relaxed);
+    own.ring_size.store(orders.ring_size.load(Relaxed), Relaxed);
+    own.snaplen.store(orders.snaplen.load(Relaxed), Relaxed);
+    own.clock.store(orders.clock.load(Relaxed), Relaxed);
+    if own.session.compare_exchange(0, session, AcqRel, Acquire).is_ok() {
+        own.mask.store(mask, Release);
+    }
+}
+
+/// Fills a new control file, which is mapped over the page, and gives it its name.
+fn introduce(directory: &File, path: &Text<208>, stem: &Text<32>, temporary: &Text<64>, name: &Text<64>) -> Option<()> {
+    let control = page();
+    let table = NonNull::new(system::map_private(size_of::<Process>()))?;
+    system::wipe_on_fork(table.as_ptr(), size_of::<Process>());
+    // SAFETY: the mapping is as large as the structure, of zeros, and nobody else knows it.
+    let process = unsafe { table.cast::<Process>().as_ref() };
+    process.alive.store(1, Relaxed);
+    store_bytes(&process.directory, path.bytes());
+    store_bytes(&process.stem, stem.bytes());
+    process.sites.store(open_sites(directory), Relaxed);
+    control.magic.store(MAGIC, Relaxed);
+    control.version.store(VERSION, Relaxed);
+    control.pid.store(system::getpid() as i32, Relaxed);
+    control.birth.store(system::counter(), Relaxed);
+    control.process.store(table.as_ptr() as u64, Relaxed);
+    let mut executable = [0u8; 255];
+    system::executable(&mut executable);
+    store_bytes(&control.executable, &executable);
+    // A process that lives for a moment must say itself where it belongs: soon nobody can ask.
+    if let Some(scope) = system::variable(c"LONGPOLE_SESSION") {
+        let digits = scope.iter().take_while(|digit| digit.is_ascii_digit());
+        let number = digits.fold(0u64, |number, digit| number.wrapping_mul(10).wrapping_add(u64::from(digit - b'0')));
+        control.scope.store(number, Relaxed);
+    }
+    if let Some(label) = system::variable(c"LONGPOLE_LABEL") {
+        store_bytes(&control.label[..control.label.len() - 1], label);
+    }
+    if process.sites.load(Relaxed).is_null() || publish(directory, temporary, name) < 0 {
+        // SAFETY: nobody knows the table.
+        unsafe { system::unmap(table.as_ptr(), size_of::<Process>()) };
+        return None;
+    }
+    // The file has its name before the orders are read: a recorder that publishes new orders and then looks for control files misses
+    // nobody.
+    if let Some(session) = read_orders(directory) {
+        obey(&control.orders, &session.orders);
+    }
+    Some(())
+}
+
+/// The name of this execution's files without their ends.
+fn own_stem() -> Text<32> {
+    // The kernel gives every execution 16 random bytes. A hash tells executions apart and gives nothing of them away.
+    // SAFETY: the kernel put the bytes on the stack of the main thread, where they stay.
+    let random = unsafe {
+        let random = system::getauxval(25 /* AT_RANDOM */) as *const u8;
+        if random.is_null() {
+            &[]
+        } else {
+            core::slice::from_raw_parts(random, 16)
+        }
+    };
+    let mut hash = random.iter().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3));
+    hash = (hash ^ (hash >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mut stem = Text::new();
+    stem.push_number(system::getpid() as u64, 10, 0);
+    stem.push(b"-");
+    stem.push_number(hash >> 32, 16, 8);
+    stem
+}
+
+/// Connects this library with the process's control file; the first library of a process makes it.
+fn connect() {
+    let mut path = Text::<208>::new();
+    match system::variable(c"LONGPOLE_RUNTIME_DIR") {
+        Some(wanted) if !wanted.is_empty() => {
+            if wanted.len() >= 208 {
+                return;
+            }
+            path.push(wanted);
+        }
+        _ => {
+            path.push(b"/dev/shm/longpole-");
+            path.push_number(system::geteuid() as u64, 10, 0);
+        }
+    }
+    let Some(directory) = open_directory(&path) else { return };
+    let stem = own_stem();
+    let name = Text::<64>::of(&[stem.bytes(), b".control"]);
+    // While this lock is held, no recorder takes the site table away.
+    system::flock(directory.0, system::LOCK_SH);
+    let (file, temporary) = match open_writable(&directory, &name) {
+        Err(system::ENOENT) => match create(&directory, CONTROL_SIZE) {
+            Ok((file, temporary)) => (Ok(file), Some(temporary)),
+            Err(error) => (Err(error), None),
+        },
+        file => (file, None),
+    };
+    if let Ok(file) = file {
+        adopt(&directory, file, &path, &stem, temporary.as_ref(), &name);
+    }
+    system::flock(directory.0, system::LOCK_UN);
+}
+
+/// Maps the control file over the page; what is no control file is taken off again.
+fn adopt(directory: &File, file: File, path: &Text<208>, stem: &Text<32>, temporary: Option<&Text<64>>, name: &Text<64>) {
+    let place = (&raw const longpole_page).cast::<u8>().cast_mut();
+    // SAFETY: the page is ours alone, aligned, and as large.
+    let mapped = unsafe { file.map_over(place, CONTROL_SIZE) };
+    drop(file);
+    if mapped.is_null() {
+        return;
+    }
+    let made = temporary.is_none_or(|temporary| {
+        let introduced = introduce(directory, path, stem, temporary, name);
+        if introduced.is_none() {
+            directory.unlink(temporary);
+        }
+        introduced.is_some()
+    });
+    let control = page();
+    if !made || control.magic.load(Relaxed) != MAGIC || control.version.load(Relaxed) != VERSION {
+        // SAFETY: as above.
+        unsafe { system::map_private_over(place, CONTROL_SIZE) };
+        return;
+    }
+    let process = control.process.load(Relaxed) as *mut Process;
+    library().process.store(process, Relaxed);
+    if let Some(process) = library().process() {
+        process.libraries.fetch_add(1, Relaxed);
+    }
+}
+
+/// In the child of a fork: nothing of the parent's may be touched; the child is a process of its own.
+pub extern "C" fn forked() {
+    // SAFETY: the page is ours alone, aligned, and as large.
+    unsafe { system::map_private_over((&raw const longpole_page).cast::<u8>().cast_mut(), CONTROL_SIZE) };
+    thread::set(Ring::NONE);
+    library().process.store(null_mut(), Relaxed);
+    connect();
+}
+
+/// Runs once per crate and source file of a library; the first one does the work.
+extern "C" fn construct() {
+    let library = library();
+    if library.state.compare_exchange(0, 1, AcqRel, Relaxed).is_err() {
+        return;
+    }
+    let mut key: c_uint = 0;
+    // SAFETY: both functions live as long as the library; the destructor deletes the key before.
+    unsafe {
+        if system::pthread_key_create(&raw mut key, thread::exit) == 0 {
+            library.key.store(key + 1, Relaxed);
+        }
+        system::pthread_atfork(None, None, Some(forked));
+    }
+    connect();
+    library.state.store(2, Release);
+}
+
+/// A library that is unloaded leaves no destructor behind. The last one takes the control file along, unless there are rings: what is in
+/// them still belongs to the recorder.
+extern "C" fn destruct() {
+    let library = library();
+    if library.state.compare_exchange(2, 3, AcqRel, Relaxed).is_err() {
+        return;
+    }
+    let key = library.key.swap(0, Relaxed);
+    if key != 0 {
+        // SAFETY: the key is ours.
+        unsafe { system::pthread_key_delete(key - 1) };
+    }
+    let Some(process) = library.process().filter(|process| process.is_alive()) else { return };
+    if process.libraries.fetch_sub(1, AcqRel) != 1 || page().rings.load(Relaxed) != 0 {
+        return;
+    }
+    if let Some(directory) = open_directory(&process.directory()) {
+        directory.unlink(&Text::<64>::of(&[process.stem().bytes(), b".control"]));
+    }
+}
+
+/// Lets the C library call `thread::exit` with this value when the thread ends.
+pub fn call_at_exit(value: *const c_void) {
+    let key = library().key.load(Relaxed);
+    if key != 0 {
+        // SAFETY: the key is ours.
+        unsafe { system::pthread_setspecific(key - 1, value) };
+    }
+}

@@ -1,0 +1,432 @@
+//! The hot path: a thread writes an event into its own ring.
+//!
+//! One writer, one reader, no lock, no atomic read-modify-write, no system call. The thread's line of the ring header holds all that is
+//! needed; the recorder's line is looked at only between two sub-buffers. A probe in a signal handler that interrupted a probe finds the
+//! ring busy and leaves its event in the side area, from which the interrupted probe takes it.
+//!
+//! Numbers that stand in shared memory wrap here where they are nonsense: whoever scribbled there must not make the program panic.
+
+use crate::process::{self, library, page};
+use crate::system;
+use crate::thread::{attach, current, succeed, Ring};
+use core::ptr::{copy_nonoverlapping, write_bytes};
+use core::sync::atomic::{compiler_fence, Ordering::*};
+use longpole_abi::{CLOCK_MONO_RAW, SIDE_ENTRIES, SUBBUFFER_HEADER};
+
+/// Bytes of the largest event.
+pub const EVENT_MAXIMUM: usize = 4096;
+
+const ID: u64 = 0xffff;
+
+#[inline(always)]
+fn event_header(id: u32, time: u64) -> u64 {
+    (time << 16) | u64::from(id)
+}
+
+/// Whether the event of one header was before that of another, as 48-bit times tell.
+fn is_before(one: u64, other: u64) -> bool {
+    ((one & !ID).wrapping_sub(other & !ID) as i64) < 0
+}
+
+/// Keeps the compiler, not the processor, from moving memory accesses: a signal handler sees them in program order.
+#[inline(always)]
+fn in_order() {
+    compiler_fence(SeqCst);
+}
+
+fn count_lost(ring: Ring) {
+    ring.lost.fetch_add(1, Release);
+}
+
+/// Finds room for an event of `size` bytes where the fast path could not; the ring is busy. Begins the next sub-buffer if it is free. The
+/// position to write at, or `None` after counting the loss. The ring may have been exchanged.
+#[cold]
+fn advance(current: &mut Ring, size: u64) -> Option<u64> {
+    let mut ring = *current;
+    let head = ring.head.load(Relaxed);
+    if head.wrapping_add(size) <= ring.end.load(Relaxed) {
+        return Some(head);
+    }
+    let mut next = ring.next_subbuffer();
+    if head != 0 {
+        let begin = next.wrapping_sub(ring.subbuffer.load(Relaxed));
+        ring.subbuffer_at(begin).content.store(head.wrapping_sub(begin), Relaxed);
+    }
+    let successor = ring.successor.load(Acquire);
+    if successor != 0 {
+        ring = succeed(ring, successor);
+        *current = ring;
+        next = ring.next_subbuffer();
+    }
+    let fits = size <= ring.subbuffer.load(Relaxed).saturating_sub(SUBBUFFER_HEADER);
+    if !fits || !ring.next_is_free() {
+        count_lost(ring);
+        // Smaller events must not slip in behind: what is lost here is counted before whatever comes next.
+        if fits {
+            ring.seal();
+        }
+        return None;
+    }
+    let begun = ring.subbuffer_at(next);
+    begun.begin.store(ring.now(), Relaxed);
+    begun.content.store(0, Relaxed);
+    begun.lost.store(ring.lost.load(Relaxed), Relaxed);
+    begun.position.store(next, Relaxed);
+    begun.pid.store(ring.pid.load(Relaxed), Relaxed);
+    begun.tid.store(ring.tid.load(Relaxed), Relaxed);
+    for (to, from) in begun.thread.iter().zip(&ring.thread) {
+        to.store(from.load(Relaxed), Relaxed);
+    }
+    let end = next.wrapping_add(ring.subbuffer.load(Relaxed));
+    ring.end.store(end, Relaxed);
+    // A clock that is no counter takes the slow path at every event; the fast path need not ask.
+    ring.limit.store(if ring.clock.load(Relaxed) == CLOCK_MONO_RAW { 0 } else { end }, Relaxed);
+    Some(next.wrapping_add(SUBBUFFER_HEADER))
+}
+
+/// The earliest event that handlers left behind: an interrupted event must not be later, for it is written first.
+#[cold]
+fn restamp(ring: Ring, mut header: u64) -> u64 {
+    for entry in ring.side.iter().take(usize::from(ring.nested.load(Relaxed))) {
+        let mut bytes = [0u8; 8];
+        for (to, from) in bytes.iter_mut().zip(entry) {
+            *to = from.load(Relaxed);
+        }
+        let other = u64::from_ne_bytes(bytes);
+        // An event that did not fit has no time.
+        if other != 0 && is_before(other, header) {
+            header = (other & !ID) | (header & ID);
+        }
+    }
+    header
+}
+
+/// A sub-buffer must not begin later than its first event, which a handler may have dated back.
+fn settle(ring: Ring, position: u64, header: u64) {
+    let begin = position.wrapping_sub(SUBBUFFER_HEADER);
+    if begin % ring.subbuffer.load(Relaxed).max(1) == 0 {
+        let begun = ring.subbuffer_at(begin);
+        let time = begun.begin.load(Relaxed);
+        let late = ((time << 16).wrapping_sub(header & !ID) as i64) >> 16;
+        if late > 0 {
+            begun.begin.store(time.wrapping_sub(late as u64), Relaxed);
+        }
+    }
+}
+
+/// What is left of `commit` when handlers left events behind.
+#[cold]
+#[inline(never)]
+fn commit_nested(ring: Ring, place: *mut u64, header: u64, head: u64) {
+    let header = restamp(ring, header);
+    // SAFETY: the place of the event, within the ring's data.
+    unsafe { place.write(header) };
+    ring.last.store(header, Relaxed);
+    ring.head.store(head, Release);
+    flush_nested(ring);
+}
+
+/// Makes the event that was written at `place` visible, and the ring free for others. What is rare ends the probe: were there anything
+/// to do after a call, the compiler would save registers for it in every probe.
+#[inline(always)]
+fn commit(ring: Ring, place: *mut u64, header: u64, head: u64) {
+    in_order();
+    if ring.nested.load(Relaxed) != 0 {
+        return commit_nested(ring, place, header, head);
+    }
+    // SAFETY: the place of the event, within the ring's data.
+    unsafe { place.write(header) };
+    ring.last.store(header, Relaxed);
+    ring.head.store(head, Release);
+    give_back(ring);
+}
+
+/// Ends a probe: the ring is free, and what handlers left is taken in.
+#[inline(always)]
+fn give_back(ring: Ring) {
+    in_order();
+    ring.busy.store(0, Release);
+    in_order();
+    if ring.nested.load(Relaxed) != 0 {
+        flush_nested(ring);
+    }
+}
+
+/// A probe in a handler that interrupted a probe. Side entry: header, up to 6 words, number of words.
+#[cold]
+fn emit_nested(ring: Ring, id: u32, words: &[u64]) {
+    let at = usize::from(ring.nested.fetch_add(1, Relaxed));
+    let Some(side) = ring.side.get(at) else {
+        ring.nested.fetch_sub(1, Relaxed);
+        ring.nested_lost.fetch_add(1, Relaxed);
+        count_lost(ring);
+        return;
+    };
+    let mut entry = [0u64; 8];
+    // Class 0: counted as lost when it is taken out.
+    if words.len() <= 6 {
+        entry[0] = event_header(id, ring.now());
+        entry[7] = words.len() as u64;
+        for (to, from) in entry[1..7].iter_mut().zip(words) {
+            *to = *from;
+        }
+    }
+    for (to, from) in side.iter().zip(entry.iter().flat_map(|word| word.to_ne_bytes())) {
+        to.store(from, Relaxed);
+    }
+}
+
+/// What a handler left at one place of the side area.
+fn side_entry(ring: Ring, at: usize) -> [u64; 8] {
+    let mut entry = [0u64; 8];
+    if let Some(side) = ring.side.get(at) {
+        for (word, bytes) in entry.iter_mut().zip(side.chunks_exact(8)) {
+            *word = bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(byte.load(Relaxed)));
+        }
+    }
+    entry
+}
+
+/// Takes what handlers left in the side area into the ring, by time.
+#[cold]
+#[inline(never)]
+fn flush_nested(mut ring: Ring) {
+    while ring.nested.load(Relaxed) != 0 {
+        ring.busy.store(1, Relaxed);
+        in_order();
+        let mut count = ring.nested.load(Relaxed);
+        let mut done = 0usize;
+        // Handlers may leave more meanwhile; then the number differs and they are taken, too.
+        loop {
+            let mut entries = [[0u64; 8]; SIDE_ENTRIES];
+            let mut known = 0;
+            while done < usize::from(count).min(SIDE_ENTRIES) {
+                let entry = side_entry(ring, done);
+                done += 1;
+                if entry[0] == 0 {
+                    ring.nested_lost.fetch_add(1, Relaxed);
+                    count_lost(ring);
+                    continue;
+                }
+                entries[known] = entry;
+                known += 1;
+                let mut at = known - 1;
+                while at > 0 && (entries[at - 1][0].wrapping_sub(entries[at][0]) as i64) > 0 {
+                    entries.swap(at - 1, at);
+                    at -= 1;
+                }
+            }
+            for entry in &entries[..known] {
+                let words = 1 + (entry[7] as usize).min(6);
+                let Some(position) = advance(&mut ring, 8 * words as u64) else { continue };
+                settle(ring, position, entry[0]);
+                // SAFETY: there is room for so many words at this position.
+                unsafe { copy_nonoverlapping(entry.as_ptr(), ring.place(position), words) };
+                ring.last.store(entry[0], Relaxed);
+                ring.head.store(position.wrapping_add(8 * words as u64), Release);
+            }
+            match ring.nested.compare_exchange(count, 0, AcqRel, Relaxed) {
+                Ok(_) => break,
+                Err(more) => count = more,
+            }
+        }
+        in_order();
+        ring.busy.store(0, Release);
+        in_order();
+    }
+}
+
+/// This thread's ring as a probe finds it.
+enum Taken {
+    /// Taken: nobody else writes it until it is given back.
+    Free(Ring),
+    /// Taken already by the probe that this one's handler interrupted.
+    Nested(Ring),
+    None,
+}
+
+/// Takes this thread's ring, and gives it one if need be.
+#[cold]
+fn take() -> Taken {
+    let mut ring = current();
+    // A child made by a raw clone still sees its parent's ring.
+    if !ring.is_none() && !library().process().is_some_and(|process| process.is_alive()) {
+        process::forked();
+        ring = Ring::NONE;
+        if page().orders.mask.load(Acquire) == 0 {
+            return Taken::None;
+        }
+    }
+    if ring.is_none() {
+        ring = attach();
+    }
+    while !ring.is_none() {
+        if ring.busy.load(Relaxed) != 0 {
+            return Taken::Nested(ring);
+        }
+        ring.busy.store(1, Relaxed);
+        in_order();
+        let now = current();
+        if now == ring {
+            return Taken::Free(ring);
+        }
+        // A handler came in between and went over to a larger ring.
+        ring.busy.store(0, Relaxed);
+        ring = now;
+    }
+    Taken::None
+}
+
+/// Writes one event into a ring that is taken, and gives it back: finds room, lets `fill` write the payload, and makes it visible.
+fn write(mut ring: Ring, id: u32, size: u64, fill: impl FnOnce(Ring, *mut u64)) {
+    let Some(position) = advance(&mut ring, size) else { return give_back(ring) };
+    let header = restamp(ring, event_header(id, ring.now()));
+    settle(ring, position, header);
+    let place = ring.place(position);
+    // SAFETY: there is room for `size` bytes, of which the header is the first word.
+    fill(ring, unsafe { place.add(1) });
+    commit(ring, place, header, position.wrapping_add(size));
+}
+
+/// What the fast path cannot do: no ring yet, ring busy, sub-buffer full, another clock.
+#[cold]
+pub fn emit_slow(id: u32, words: &[u64]) {
+    match take() {
+        Taken::None => {}
+        Taken::Nested(ring) => emit_nested(ring, id, words),
+        Taken::Free(ring) => write(ring, id, 8 + 8 * words.len() as u64, |_, place| {
+            // SAFETY: there is room for the words.
+            unsafe { copy_nonoverlapping(words.as_ptr(), place, words.len()) }
+        }),
+    }
+}
+
+/// The slow path with its words in registers: a probe whose words must lie in memory would put them there each time.
+#[cold]
+#[inline(never)]
+fn emit_words(id: u32, count: usize, a: u64, b: u64, c: u64) {
+    let words = [a, b, c];
+    emit_slow(id, &words[..count.min(3)]);
+}
+
+/// The fast path, for events of up to 3 words behind the header.
+#[inline(always)]
+pub fn emit<const N: usize>(id: u32, words: [u64; N]) {
+    const { assert!(N <= 3) };
+    let ring = current();
+    let size = 8 + 8 * N as u64;
+    if !ring.is_none() && ring.busy.load(Relaxed) == 0 {
+        ring.busy.store(1, Relaxed);
+        in_order();
+        let position = ring.head.load(Relaxed);
+        let head = position.wrapping_add(size);
+        if head <= ring.limit.load(Relaxed) {
+            let place = ring.place(position);
+            let header = event_header(id, system::counter());
+            for (nth, word) in words.iter().enumerate() {
+                // SAFETY: below the limit there is room for the event, at its position.
+                unsafe { place.add(1 + nth).write(*word) };
+            }
+            return commit(ring, place, header, head);
+        }
+        // The slow path takes the ring again, and takes along what handlers left in this instant.
+        in_order();
+        ring.busy.store(0, Release);
+        in_order();
+    }
+    let word = |nth: usize| words.get(nth).copied().unwrap_or(0);
+    emit_words(id, N, word(0), word(1), word(2));
+}
+
+/// A piece of an event whose size is known only at run time. Every piece is padded to 8 bytes.
+#[derive(Clone, Copy)]
+pub enum Part<'a> {
+    Word(u64),
+    /// A length, and as many bytes.
+    Bytes(&'a [u8]),
+    /// A NUL follows, and none is inside: the text is cut there.
+    Text(&'a [u8]),
+}
+
+impl<'a> Part<'a> {
+    pub fn text(text: &'a [u8]) -> Part<'a> {
+        let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
+        Part::Text(&text[..end])
+    }
+
+    fn size(&self) -> usize {
+        match self {
+            Part::Word(_) => 8,
+            Part::Bytes(bytes) => 8 + bytes.len().next_multiple_of(8),
+            Part::Text(text) => (text.len() + 1).next_multiple_of(8),
+        }
+    }
+
+    /// # Safety
+    /// There is room for the part's size at `place`.
+    unsafe fn write(&self, mut place: *mut u64) {
+        let (bytes, padded) = match self {
+            Part::Word(word) => {
+                // SAFETY: the caller's promise.
+                unsafe { place.write(*word) };
+                return;
+            }
+            Part::Bytes(bytes) => {
+                // SAFETY: the caller's promise.
+                unsafe {
+                    place.write(bytes.len() as u64);
+                    place = place.add(1);
+                }
+                (*bytes, self.size() - 8)
+            }
+            Part::Text(text) => (*text, self.size()),
+        };
+        // SAFETY: the caller's promise.
+        unsafe {
+            if padded != 0 {
+                write_bytes(place.add(padded / 8 - 1), 0, 1);
+            }
+            copy_nonoverlapping(bytes.as_ptr(), place.cast(), bytes.len());
+        }
+    }
+}
+
+/// # Safety
+/// There is room for all parts at `place`.
+unsafe fn write_parts(parts: &[Part], mut place: *mut u64) {
+    for part in parts {
+        // SAFETY: the caller's promise; sizes are multiples of 8.
+        unsafe {
+            part.write(place);
+            place = place.add(part.size() / 8);
+        }
+    }
+}
+
+/// An event made of parts. The caller has cut them so that they fit into EVENT_MAXIMUM.
+#[cold]
+#[inline(never)]
+pub fn emit_parts(id: u32, parts: &[Part], packet: bool) {
+    let payload: usize = parts.iter().map(Part::size).sum();
+    match take() {
+        Taken::None => {}
+        Taken::Nested(ring) => {
+            let mut words = [0u64; 7];
+            let count = if payload <= 48 {
+                // SAFETY: 6 words have room for 48 bytes.
+                unsafe { write_parts(parts, words.as_mut_ptr()) };
+                payload / 8
+            } else {
+                7
+            };
+            ring.packets.store(ring.packets.load(Relaxed) | u8::from(packet), Relaxed);
+            emit_nested(ring, id, &words[..count]);
+        }
+        Taken::Free(ring) => write(ring, id, 8 + payload as u64, |ring, place| {
+            // After the ring may have been exchanged, and before the event can be seen.
+            ring.packets.store(ring.packets.load(Relaxed) | u8::from(packet), Relaxed);
+            // SAFETY: there is room for the payload.
+            unsafe { write_parts(parts, place) };
+        }),
+    }
+}

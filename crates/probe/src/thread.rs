@@ -1,0 +1,404 @@
+//! Which ring is this thread's: rings are made, taken by a thread, given back at its end, and exchanged for larger ones.
+//!
+//! All of it is rare and may enter the kernel. It runs with signals blocked where it changes the process's table, and leaves the program as
+//! it was where memory cannot be had. The recorder's side of a ring is only looked at, never waited for; the program's other threads are
+//! waited for, but not for ever.
+
+use crate::process::{self, create, library, open_directory, open_writable, page, publish, Entry, Process, ENTRIES};
+use crate::system::{self, Blocked, Text};
+use core::arch::asm;
+use core::ffi::c_void;
+use core::ops::Deref;
+use core::ptr::null_mut;
+use core::sync::atomic::Ordering::*;
+use longpole_abi::{
+    Subbuffer, CLOCK_MONO_RAW, MAGIC, RING_DATA, RING_ENDED, RING_IDLE, RING_MINIMUM, RING_OWNED, RING_SUBBUFFERS, VERSION,
+};
+
+/// A mapped ring, or none. Its header stays mapped for as long as the process lives.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Ring(pub *mut longpole_abi::Ring);
+
+impl Ring {
+    pub const NONE: Ring = Ring(null_mut());
+
+    #[inline(always)]
+    pub fn is_none(self) -> bool {
+        self.0.is_null()
+    }
+
+    /// The place of a position.
+    #[inline(always)]
+    pub fn place(self, position: u64) -> *mut u64 {
+        // SAFETY: the mapping has RING_DATA bytes and then mask + 1 bytes of data.
+        unsafe { self.0.cast::<u8>().add(RING_DATA + (position & self.mask.load(Relaxed)) as usize).cast() }
+    }
+
+    pub fn subbuffer_at(&self, position: u64) -> &Subbuffer {
+        // SAFETY: sub-buffers begin with this structure, at multiples of their size.
+        unsafe { &*self.place(position).cast() }
+    }
+
+    /// Where the next sub-buffer begins.
+    pub fn next_subbuffer(self) -> u64 {
+        let size = self.subbuffer.load(Relaxed).max(1);
+        (self.head.load(Relaxed).wrapping_add(size - 1) / size).wrapping_mul(size)
+    }
+
+    pub fn next_is_free(self) -> bool {
+        let end = self.next_subbuffer().wrapping_add(self.subbuffer.load(Relaxed));
+        end <= self.tail.load(Acquire).wrapping_add(self.size.load(Relaxed))
+    }
+
+    /// Closes the current sub-buffer early: the next event begins another.
+    pub fn seal(self) {
+        self.end.store(self.head.load(Relaxed), Relaxed);
+        self.limit.store(0, Relaxed);
+    }
+
+    pub fn now(self) -> u64 {
+        if self.clock.load(Relaxed) == CLOCK_MONO_RAW {
+            system::mono_raw()
+        } else {
+            system::counter()
+        }
+    }
+
+    fn own(self, tid: i32) {
+        self.pid.store(page().pid.load(Relaxed), Relaxed);
+        self.tid.store(tid, Relaxed);
+        // The thread before may have left a handler by a jump; what its interrupted probe was to take along is lost.
+        self.lost.fetch_add(u64::from(self.nested.load(Relaxed)), Release);
+        self.nested.store(0, Relaxed);
+        self.busy.store(0, Relaxed);
+        let mut name = [0u8; 32];
+        system::thread_name(&mut name);
+        process::store_bytes(&self.thread, &name);
+        self.state.store(RING_OWNED, Release);
+    }
+}
+
+impl Deref for Ring {
+    type Target = longpole_abi::Ring;
+
+    #[inline(always)]
+    fn deref(&self) -> &longpole_abi::Ring {
+        debug_assert!(!self.is_none());
+        // SAFETY: who asks has looked whether there is one; its header stays mapped.
+        unsafe { &*self.0 }
+    }
+}
+
+/// This thread's ring, in one load of thread-local storage (initial-exec).
+#[inline(always)]
+pub fn current() -> Ring {
+    let ring: *mut longpole_abi::Ring;
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: the offset of the variable is fixed when the library is loaded; only this thread writes it.
+    unsafe {
+        asm!("mov {0}, qword ptr [rip + longpole_thread@GOTTPOFF]", "mov {0}, qword ptr fs:[{0}]", lateout(reg) ring,
+             options(nostack, readonly, preserves_flags));
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: as above.
+    unsafe {
+        asm!("adrp {0}, :gottprel:longpole_thread", "ldr {0}, [{0}, :gottprel_lo12:longpole_thread]", "mrs {1}, tpidr_el0",
+             "ldr {0}, [{1}, {0}]", out(reg) ring, out(reg) _, options(nostack, readonly, preserves_flags));
+    }
+    Ring(ring)
+}
+
+pub fn set(ring: Ring) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: as of `current`.
+    unsafe {
+        asm!("mov {0}, qword ptr [rip + longpole_thread@GOTTPOFF]", "mov qword ptr fs:[{0}], {1}", out(reg) _, in(reg) ring.0,
+             options(nostack, preserves_flags));
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: as of `current`.
+    unsafe {
+        asm!("adrp {0}, :gottprel:longpole_thread", "ldr {0}, [{0}, :gottprel_lo12:longpole_thread]", "mrs {1}, tpidr_el0",
+             "str {2}, [{1}, {0}]", out(reg) _, out(reg) _, in(reg) ring.0, options(nostack, preserves_flags));
+    }
+}
+
+/// About a tenth of a second: the holder may not get a CPU at all, or may have been ended in the middle.
+const LOCK_TURNS: u32 = 1000;
+/// Whoever failed does not pay for another attempt at every event; about a tenth of a second at 2.5 GHz.
+const RETRY: u64 = 1 << 28;
+
+/// The process's table, locked. Signals are blocked meanwhile.
+struct Locked<'a> {
+    process: &'a Process,
+}
+
+impl<'a> Locked<'a> {
+    /// `None`: gave up.
+    fn new(process: &'a Process) -> Option<Self> {
+        // Sleeping, not yielding: the holder may have a lower priority.
+        let mut turn = 0;
+        while process.lock.swap(1, Acquire) != 0 {
+            if turn == LOCK_TURNS {
+                return None;
+            }
+            turn += 1;
+            system::sleep_ns(50_000);
+        }
+        Some(Locked { process })
+    }
+
+    /// The entries that there are.
+    fn entries(&self) -> &'a [Entry] {
+        let count = (self.process.entries.load(Relaxed) as usize).min(ENTRIES);
+        &self.process.entry[..count]
+    }
+
+    fn idle(&self) -> Option<&'a Entry> {
+        self.entries().iter().find(|entry| entry.tid.load(Relaxed) == 0 && entry.ring().next_is_free())
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        self.process.lock.store(0, Release);
+    }
+}
+
+impl Entry {
+    fn ring(&self) -> Ring {
+        Ring(self.ring.load(Relaxed))
+    }
+
+    /// Its thread has ended: its ring serves others.
+    fn give_back(&self) {
+        self.ring().seal();
+        self.ring().state.store(RING_IDLE, Release);
+        self.tid.store(0, Relaxed);
+        self.users.store(0, Relaxed);
+    }
+}
+
+/// Makes a ring file for this thread. The reason is in the control file if there is no memory to be had.
+#[cold]
+fn make_ring(process: &Process) -> Option<Ring> {
+    let control = page();
+    let refuse = |error: isize| {
+        control.refused_errno.store(error.unsigned_abs() as u32, Relaxed);
+        None
+    };
+    let wanted = u64::from(control.orders.ring_size.load(Relaxed));
+    let size = if (RING_MINIMUM..=1 << 30).contains(&wanted) && wanted.is_power_of_two() { wanted } else { RING_MINIMUM };
+    let whole = RING_DATA + size as usize;
+    let Some(directory) = open_directory(&process.directory()) else { return refuse(system::ENOENT) };
+    let (file, temporary) = match create(&directory, whole) {
+        Ok(made) => made,
+        Err(error) => return refuse(error),
+    };
+    let ring = Ring(file.map(whole, true).cast());
+    drop(file);
+    if ring.is_none() {
+        directory.unlink(&temporary);
+        return refuse(system::ENOMEM);
+    }
+    let number = control.rings.load(Relaxed);
+    ring.mask.store(size - 1, Relaxed);
+    ring.magic.store(MAGIC, Relaxed);
+    ring.version.store(VERSION, Relaxed);
+    ring.number.store(number, Relaxed);
+    ring.size.store(size, Relaxed);
+    ring.subbuffer.store(size / RING_SUBBUFFERS, Relaxed);
+    ring.clock.store(control.orders.clock.load(Relaxed), Relaxed);
+    ring.own(system::gettid() as i32);
+    let mut name = Text::<64>::of(&[process.stem().bytes(), b"."]);
+    name.push_number(u64::from(number), 10, 0);
+    name.push(b".ring");
+    let published = publish(&directory, &temporary, &name);
+    if published < 0 {
+        // SAFETY: nobody else knows the ring.
+        unsafe { system::unmap(ring.0.cast(), whole) };
+        return refuse(published);
+    }
+    control.rings.store(number.wrapping_add(1), Release);
+    Some(ring)
+}
+
+/// Threads that ended without running destructors leave entries behind; their rings serve others.
+#[cold]
+fn reclaim(table: &Locked) {
+    let pid = page().pid.load(Relaxed) as usize;
+    for entry in table.entries() {
+        let tid = entry.tid.load(Relaxed);
+        if tid != 0 && system::tgkill(pid, tid as usize, 0) == system::ESRCH {
+            entry.give_back();
+        }
+    }
+}
+
+/// The entry of this thread, taken from the pool or made, with a user more; `None` without memory.
+#[cold]
+fn take_entry<'a>(table: &Locked<'a>) -> Option<&'a Entry> {
+    let (process, tid) = (table.process, system::gettid() as i32);
+    if let Some(own) = table.entries().iter().find(|entry| entry.tid.load(Relaxed) == tid) {
+        own.users.fetch_add(1, Relaxed);
+        return Some(own);
+    }
+    let count = table.entries().len();
+    let mut idle = table.idle();
+    if idle.is_none() && count >= 8 && count.is_power_of_two() {
+        reclaim(table);
+        idle = table.idle();
+    }
+    let entry = match idle {
+        Some(entry) => {
+            entry.ring().own(tid);
+            entry
+        }
+        None => {
+            let retry = process.retry.load(Relaxed);
+            let entry = process.entry.get(count)?;
+            if retry != 0 && system::counter() < retry {
+                return None;
+            }
+            let Some(ring) = make_ring(process) else {
+                process.retry.store(system::counter() + RETRY, Relaxed);
+                return None;
+            };
+            process.retry.store(0, Relaxed);
+            entry.ring.store(ring.0, Relaxed);
+            process.entries.store(count as u32 + 1, Relaxed);
+            entry
+        }
+    };
+    entry.tid.store(tid, Relaxed);
+    entry.users.store(1, Relaxed);
+    Some(entry)
+}
+
+/// Gives this thread a ring.
+#[cold]
+pub fn attach() -> Ring {
+    if library().process().is_some_and(|process| !process.is_alive()) {
+        process::forked();
+    }
+    let Some(process) = library().process() else { return Ring::NONE };
+    let control = page();
+    if control.orders.mask.load(Acquire) == 0 {
+        return Ring::NONE;
+    }
+    let signals = Blocked::new();
+    // Whoever gave up does not wait again at every event.
+    let stuck = control.refused_errno.load(Relaxed) == system::EAGAIN && system::counter() < process.retry.load(Relaxed);
+    // A handler may have come in between, and been faster.
+    if current().is_none() && !stuck {
+        match Locked::new(process) {
+            Some(table) => {
+                if let Some(entry) = take_entry(&table) {
+                    set(entry.ring());
+                }
+            }
+            None => {
+                process.retry.store(system::counter() + RETRY, Relaxed);
+                control.refused_errno.store(system::EAGAIN, Relaxed);
+            }
+        }
+        if !current().is_none() {
+            process::call_at_exit(current().0.cast_const().cast::<c_void>());
+        }
+    }
+    drop(signals);
+    if current().is_none() {
+        control.refused.fetch_add(1, Relaxed);
+    }
+    current()
+}
+
+/// The thread ends: its ring goes to the pool once none of its libraries uses it.
+pub extern "C" fn exit(_: *mut c_void) {
+    let ring = current();
+    set(Ring::NONE);
+    let Some(process) = library().process().filter(|process| process.is_alive()) else { return };
+    if ring.is_none() {
+        return;
+    }
+    let _signals = Blocked::new();
+    let tid = system::gettid() as i32;
+    // Else the ring goes to the pool when another thread finds that this one has gone.
+    let Some(table) = Locked::new(process) else { return };
+    for entry in table.entries().iter().filter(|entry| entry.tid.load(Relaxed) == tid) {
+        let users = entry.users.load(Relaxed);
+        if users <= 1 {
+            entry.give_back();
+        } else {
+            entry.users.store(users - 1, Relaxed);
+        }
+    }
+}
+
+/// The larger ring that the recorder has made for this thread, mapped, and the bytes of its mapping.
+fn map_successor(process: &Process, number: u32) -> Option<(Ring, usize)> {
+    let directory = open_directory(&process.directory())?;
+    let mut name = Text::<64>::of(&[process.stem().bytes(), b".s"]);
+    name.push_number(u64::from(number.wrapping_sub(1)), 10, 0);
+    name.push(b".ring");
+    let file = open_writable(&directory, &name).ok()?;
+    let whole = usize::try_from(file.stat()?.size).ok().filter(|size| *size > RING_DATA)?;
+    let ring = Ring(file.map(whole, true).cast());
+    if ring.is_none() {
+        return None;
+    }
+    let (size, subbuffer) = (ring.size.load(Relaxed), ring.subbuffer.load(Relaxed));
+    let sound = ring.magic.load(Relaxed) == MAGIC
+        && size == (whole - RING_DATA) as u64
+        && ring.mask.load(Relaxed) == size.wrapping_sub(1)
+        && subbuffer != 0
+        && size % subbuffer == 0;
+    if !sound {
+        // SAFETY: nobody else in this process knows the mapping.
+        unsafe { system::unmap(ring.0.cast(), whole) };
+        return None;
+    }
+    Some((ring, whole))
+}
+
+/// Goes over to the larger ring that the recorder has made for this thread. Returns the ring to use.
+#[cold]
+pub fn succeed(ring: Ring, successor: u32) -> Ring {
+    ring.successor.store(0, Relaxed);
+    let Some(process) = library().process() else { return ring };
+    let Some((next, whole)) = map_successor(process, successor) else { return ring };
+    let signals = Blocked::new();
+    let table = Locked::new(process);
+    let found = table.as_ref().and_then(|table| table.entries().iter().find(|entry| entry.ring() == ring));
+    // Another library of this thread holds the old address: stay.
+    let alone = found.filter(|entry| entry.users.load(Relaxed) == 1);
+    if let Some(entry) = alone {
+        next.own(ring.tid.load(Relaxed));
+        next.busy.store(ring.busy.load(Relaxed), Relaxed);
+        entry.ring.store(next.0, Relaxed);
+        set(next);
+        // Events that a handler left in the old side area come along.
+        for (to, from) in next.side.iter().flatten().zip(ring.side.iter().flatten()) {
+            to.store(from.load(Relaxed), Relaxed);
+        }
+        next.nested.store(ring.nested.load(Relaxed), Relaxed);
+        next.packets.store(ring.packets.load(Relaxed), Relaxed);
+        ring.nested.store(0, Relaxed);
+        ring.seal();
+        ring.busy.store(0, Relaxed);
+        ring.state.store(RING_ENDED, Release);
+    }
+    let moved = alone.is_some();
+    drop(table);
+    drop(signals);
+    if !moved {
+        // SAFETY: nobody else in this process knows the mapping.
+        unsafe { system::unmap(next.0.cast(), whole) };
+        return ring;
+    }
+    // We may be a handler that interrupted a probe between its look at the ring and its taking of it. The header stays, sealed: that probe
+    // will find no room there, and look again.
+    // SAFETY: whoever writes into the old ring's data looks for room first, and finds none.
+    unsafe { system::unmap(ring.0.cast::<u8>().add(RING_DATA), ring.size.load(Relaxed) as usize) };
+    next
+}
