@@ -3,7 +3,7 @@
 
 use crate::plain::{Order, Unit};
 use crate::process::mask;
-use crate::ring::{emit, emit_parts, emit_slow, Part};
+use crate::ring::{emit, emit_parts, emit_slow, three, Part};
 use crate::site::{remember, resolve, Key};
 use crate::system::Text;
 use core::marker::PhantomData;
@@ -310,10 +310,13 @@ fn emit_named(class: &Class, words: &[u64], name: &[u8]) {
     emit_parts(class.kind, &parts[..=count], false);
 }
 
-/// The first event of a site, and every event of one that has no class.
+/// The first event of a site, and every event of one that has no class. Here and below, the words come in registers, and the calling
+/// convention is one that does not unwind: a probe has nothing to put on the stack, and nothing to clean up.
 #[cold]
 #[inline(never)]
-fn probe_slow(site: &Site, class: &Class, words: &[u64]) {
+extern "C" fn probe_slow(site: &Site, class: &Class, count: usize, a: u64, b: u64, c: u64) {
+    let words = [a, b, c];
+    let words = &words[..count.min(3)];
     let (id, name) = site.resolve(class.kind, class.fields.as_bytes());
     if id >= FIRST {
         emit_slow(id, words);
@@ -329,8 +332,15 @@ pub fn probe<const N: usize>(site: &Site, class: &Class, words: [u64; N]) {
     if id >= FIRST {
         emit(id, words);
     } else {
-        probe_slow(site, class, &words);
+        let [a, b, c] = three(words);
+        probe_slow(site, class, N, a, b, c);
     }
+}
+
+#[cold]
+#[inline(never)]
+extern "C" fn probe_handle_slow(name: &Name, class: &Class, count: usize, a: u64, b: u64, c: u64) {
+    probe_named_slow(Ref::Handle(name), class, &[a, b, c][..count.min(3)]);
 }
 
 #[cold]
@@ -347,11 +357,17 @@ fn probe_named_slow(name: Ref, class: &Class, words: &[u64]) {
 /// A probe with a handle or a text.
 #[inline(always)]
 pub fn probe_named<const N: usize>(name: Ref, class: &Class, words: [u64; N]) {
-    let id = name.known(class);
-    if id >= FIRST {
-        emit(id, words);
-    } else {
-        probe_named_slow(name, class, &words);
+    match name {
+        Ref::Handle(handle) => {
+            let id = name.known(class);
+            if id >= FIRST {
+                emit(id, words);
+            } else {
+                let [a, b, c] = three(words);
+                probe_handle_slow(handle, class, N, a, b, c);
+            }
+        }
+        Ref::Text(_) => probe_named_slow(name, class, &words),
     }
 }
 

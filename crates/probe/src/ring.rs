@@ -117,7 +117,7 @@ fn settle(ring: Ring, position: u64, header: u64) {
 /// What is left of `commit` when handlers left events behind.
 #[cold]
 #[inline(never)]
-fn commit_nested(ring: Ring, place: *mut u64, header: u64, head: u64) {
+extern "C" fn commit_nested(ring: Ring, place: *mut u64, header: u64, head: u64) {
     let header = restamp(ring, header);
     // SAFETY: the place of the event, within the ring's data.
     unsafe { place.write(header) };
@@ -190,7 +190,7 @@ fn side_entry(ring: Ring, at: usize) -> [u64; 8] {
 /// Takes what handlers left in the side area into the ring, by time.
 #[cold]
 #[inline(never)]
-fn flush_nested(mut ring: Ring) {
+extern "C" fn flush_nested(mut ring: Ring) {
     while ring.nested.load(Relaxed) != 0 {
         ring.busy.store(1, Relaxed);
         in_order();
@@ -301,10 +301,18 @@ pub fn emit_slow(id: u32, words: &[u64]) {
     }
 }
 
+/// Up to 3 words, one by one.
+#[inline(always)]
+pub fn three<const N: usize>(words: [u64; N]) -> [u64; 3] {
+    const { assert!(N <= 3) };
+    let word = |nth: usize| if nth < N { words[nth] } else { 0 };
+    [word(0), word(1), word(2)]
+}
+
 /// The slow path with its words in registers: a probe whose words must lie in memory would put them there each time.
 #[cold]
 #[inline(never)]
-fn emit_words(id: u32, count: usize, a: u64, b: u64, c: u64) {
+extern "C" fn emit_words(id: u32, count: usize, a: u64, b: u64, c: u64) {
     let words = [a, b, c];
     emit_slow(id, &words[..count.min(3)]);
 }
@@ -312,7 +320,6 @@ fn emit_words(id: u32, count: usize, a: u64, b: u64, c: u64) {
 /// The fast path, for events of up to 3 words behind the header.
 #[inline(always)]
 pub fn emit<const N: usize>(id: u32, words: [u64; N]) {
-    const { assert!(N <= 3) };
     let ring = current();
     let size = 8 + 8 * N as u64;
     if !ring.is_none() && ring.busy.load(Relaxed) == 0 {
@@ -334,8 +341,8 @@ pub fn emit<const N: usize>(id: u32, words: [u64; N]) {
         ring.busy.store(0, Release);
         in_order();
     }
-    let word = |nth: usize| words.get(nth).copied().unwrap_or(0);
-    emit_words(id, N, word(0), word(1), word(2));
+    let [a, b, c] = three(words);
+    emit_words(id, N, a, b, c);
 }
 
 /// A piece of an event whose size is known only at run time. Every piece is padded to 8 bytes.

@@ -17,6 +17,7 @@ use longpole_abi::{
 
 /// A mapped ring, or none. Its header stays mapped for as long as the process lives.
 #[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(transparent)]
 pub struct Ring(pub *mut longpole_abi::Ring);
 
 impl Ring {
