@@ -24,6 +24,21 @@ impl Queue {
     }
 }
 
+/// The layer of `tracing` that records nothing.
+#[cfg(feature = "tracing")]
+pub mod tracing {
+    /// Records nothing: the feature `disable` is on.
+    #[derive(Clone, Copy, Debug, Default)]
+    pub struct Layer(());
+
+    /// A layer that records nothing.
+    pub fn layer() -> Layer {
+        Layer(())
+    }
+
+    impl<S: tracing_core::Subscriber> tracing_subscriber::Layer<S> for Layer {}
+}
+
 /// The arguments are looked at and never evaluated.
 #[doc(hidden)]
 #[macro_export]

@@ -7,6 +7,8 @@ use crate::ring::{emit, emit_parts, Part, EVENT_MAXIMUM};
 use crate::system::Text;
 use crate::value::{Field, Value};
 use core::fmt::{self, Write};
+use core::mem::MaybeUninit;
+use core::ptr::copy_nonoverlapping;
 use core::sync::atomic::Ordering::*;
 use longpole_abi::kind::Category;
 use longpole_abi::{Kind, FIELDS_MAXIMUM, FIRST_SITE_ID, NAME_MAXIMUM};
@@ -141,29 +143,36 @@ pub fn log(text: &str) {
 
 /// A text of bounded size that is formatted without memory from anybody.
 pub struct Buffer {
-    text: [u8; EVENT_MAXIMUM - 64],
+    text: [MaybeUninit<u8>; EVENT_MAXIMUM - 64],
     length: usize,
 }
 
 impl Buffer {
     pub const fn new() -> Buffer {
-        Buffer { text: [0; EVENT_MAXIMUM - 64], length: 0 }
+        Buffer { text: [MaybeUninit::uninit(); EVENT_MAXIMUM - 64], length: 0 }
     }
 
     pub fn bytes(&self) -> &[u8] {
-        &self.text[..self.length]
+        // SAFETY: so many bytes were written.
+        unsafe { core::slice::from_raw_parts(self.text.as_ptr().cast(), self.length) }
+    }
+
+    /// Appends what fits; false if that was not all.
+    pub fn push(&mut self, bytes: &[u8]) -> bool {
+        let size = bytes.len().min(self.text.len() - self.length);
+        // SAFETY: so many bytes are there, behind those that were written.
+        unsafe { copy_nonoverlapping(bytes.as_ptr(), self.text.as_mut_ptr().add(self.length).cast(), size) };
+        self.length += size;
+        size == bytes.len()
     }
 }
 
 impl Write for Buffer {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        let size = text.len().min(self.text.len() - self.length);
-        self.text[self.length..self.length + size].copy_from_slice(&text.as_bytes()[..size]);
-        self.length += size;
-        if size < text.len() {
-            Err(fmt::Error)
-        } else {
+        if self.push(text.as_bytes()) {
             Ok(())
+        } else {
+            Err(fmt::Error)
         }
     }
 }

@@ -45,6 +45,11 @@ macro_rules! recording {
 
 #[cfg(not(all(not(feature = "disable"), target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
 mod disabled;
+#[cfg(all(
+    feature = "tracing",
+    not(all(not(feature = "disable"), target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))
+))]
+pub use disabled::tracing;
 #[cfg(not(all(not(feature = "disable"), target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
 pub use disabled::{Name, Queue};
 
@@ -58,6 +63,9 @@ recording! {
     mod system;
     mod thread;
     mod value;
+
+    #[cfg(feature = "tracing")]
+    pub mod tracing;
 
     pub use name::{AsName, Name, Queue, Ref};
     pub use value::{Field, Object, Value, Word};

@@ -298,7 +298,7 @@ pub fn cut(name: &[u8]) -> Part<'_> {
 /// An event of a kind that has no class of its own: its name travels with it.
 #[cold]
 #[inline(never)]
-fn emit_named(class: &Class, words: &[u64], name: &[u8]) {
+pub fn emit_named(class: &Class, words: &[u64], name: &[u8]) {
     let mut parts = [Part::Word(0); 4];
     let count = overflow_words(class.kind).min(3);
     for (part, word) in parts.iter_mut().zip(words) {
