@@ -1,0 +1,147 @@
+//! Programs of the tests in one: each numbers its events, so that whatever is missing from a recording must have been counted as lost.
+//!
+//!     subject threads THREADS EVENTS      prints how many events were met by a probe that was on
+//!     subject handlers SIGNALS            a thread that probes all the time, and handlers that probe, too; prints both counts
+//!     subject churn THREADS PROCESSES EVENTS
+//!     subject endless FILE                until it is killed; the number of the newest event is in FILE
+//!     subject quiet EVENTS                a loop between two writes to stdout, which are "begin" and "end"
+//!     subject sites                       names that are made at run time, more than there are classes
+use longpole_probe as longpole;
+use longpole_probe::Name;
+use std::ffi::{c_char, c_int, c_void};
+use std::io::Write;
+use std::sync::atomic::{AtomicU64, Ordering::*};
+
+extern "C" {
+    fn fork() -> c_int;
+    fn _exit(status: c_int) -> !;
+    fn waitpid(pid: c_int, status: *mut c_int, options: c_int) -> c_int;
+    fn execv(path: *const c_char, arguments: *const *const c_char) -> c_int;
+    fn signal(number: c_int, handler: extern "C" fn(c_int)) -> *mut c_void;
+    fn setitimer(which: c_int, new: *const [i64; 4], old: *mut [i64; 4]) -> c_int;
+    fn mmap(place: *mut c_void, size: usize, protection: c_int, flags: c_int, file: c_int, offset: i64) -> *mut AtomicU64;
+}
+
+fn number(events: u64) -> u64 {
+    let mut met = 0;
+    for _ in 0..events {
+        // An argument is evaluated only if the probe is on.
+        longpole::mark!("numbered", {
+            met += 1;
+            met - 1
+        });
+    }
+    met
+}
+
+fn threads(threads: u64, events: u64) {
+    let all: Vec<_> = (0..threads).map(|_| std::thread::spawn(move || number(events))).collect();
+    let met: u64 = all.into_iter().map(|thread| thread.join().expect("a thread")).sum();
+    println!("{met}");
+}
+
+static DELIVERED: AtomicU64 = AtomicU64::new(0);
+
+extern "C" fn handler(_: c_int) {
+    let delivered = DELIVERED.load(Relaxed);
+    longpole::mark!("handler", delivered);
+    // Too long for the side area: it is lost where it interrupts a probe, and must be counted.
+    if delivered % 10 == 0 {
+        longpole::log!("a text that does not fit into an entry of the side area, however one turns it");
+    }
+    DELIVERED.store(delivered + 1, Relaxed);
+}
+
+fn handlers(wanted: u64) {
+    let (every, never) = ([0, 100, 0, 100], [0i64; 4]);
+    let mut main = 0u64;
+    // SAFETY: the handler does what handlers may; the structures are those of struct itimerval.
+    unsafe {
+        signal(14, handler);
+        setitimer(0, &raw const every, std::ptr::null_mut());
+        while DELIVERED.load(Relaxed) < wanted {
+            longpole::mark!("main", main);
+            main += 1;
+            // So that there are not too many to read them all.
+            (0..50).for_each(|nth| assert!(std::hint::black_box(nth) >= 0));
+        }
+        setitimer(0, &raw const never, std::ptr::null_mut());
+    }
+    println!("{main} {}", DELIVERED.load(Relaxed));
+}
+
+fn churn(threads: u64, processes: u64, events: u64) {
+    for _ in 0..threads {
+        std::thread::spawn(move || number(events)).join().expect("a thread");
+    }
+    for nth in 0..processes {
+        // SAFETY: the child does what a child may.
+        unsafe {
+            let child = fork();
+            if child == 0 {
+                number(events);
+                if nth % 2 == 0 {
+                    _exit(0);
+                }
+                let count = std::ffi::CString::new(events.to_string()).unwrap_or_default();
+                let arguments = [c"subject".as_ptr(), c"image".as_ptr(), count.as_ptr(), std::ptr::null()];
+                execv(c"/proc/self/exe".as_ptr(), arguments.as_ptr());
+                _exit(1);
+            }
+            waitpid(child, std::ptr::null_mut(), 0);
+        }
+    }
+}
+
+fn endless(path: &str) {
+    use std::os::fd::AsRawFd;
+    let file = std::fs::File::options().read(true).write(true).create(true).truncate(true).open(path).expect("a file");
+    file.set_len(4096).expect("room");
+    // SAFETY: the mapping is shared, of zeros, and stays.
+    let newest = unsafe { &*mmap(std::ptr::null_mut(), 4096, 3, 1, file.as_raw_fd(), 0) };
+    for number in 0u64.. {
+        longpole::mark!("numbered", number);
+        newest.store(number + 1, Release);
+        if number % 500 == 0 {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    }
+}
+
+fn quiet(events: u64) {
+    number(1);
+    longpole::span!("outer");
+    let say = |text: &[u8]| std::io::stdout().write_all(text).and_then(|()| std::io::stdout().flush());
+    let _ = say(b"begin\n");
+    let met = number(events);
+    for i in 0..events {
+        longpole::span!("inner", i);
+        longpole::counter!("value", 0.5);
+    }
+    let _ = say(if met != 0 { b"end on\n" } else { b"end off\n" });
+}
+
+fn sites() {
+    for nth in 0..70_000u64 {
+        let name = Name::new(&format!("name {nth}"));
+        longpole::rpc_call!(name, nth);
+    }
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().collect();
+    let text = |nth: usize| arguments.get(nth).map_or("", String::as_str);
+    let count = |nth: usize| text(nth).parse().unwrap_or(0u64);
+    match text(1) {
+        "threads" => threads(count(2), count(3)),
+        "handlers" => handlers(count(2)),
+        "churn" => churn(count(2), count(3), count(4)),
+        "endless" => endless(text(2)),
+        "quiet" => quiet(count(2)),
+        "sites" => sites(),
+        "image" => {
+            number(count(2));
+        }
+        other => panic!("no such program: {other}"),
+    }
+}

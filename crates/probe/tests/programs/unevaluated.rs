@@ -1,0 +1,73 @@
+//! Gives every probe arguments that tell when they are evaluated; prints how many were. Built by a test, with and without `disable`.
+use longpole::{Direction, MarkKind, Name, Order, Queue, Unit};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+static EVALUATED: AtomicU32 = AtomicU32::new(0);
+static NAME: Name = Name::new("name");
+static QUEUE: Queue = Queue::with("queue", 5, Order::Lifo, Unit::Bytes);
+
+fn number() -> u64 {
+    u64::from(EVALUATED.fetch_add(1, Relaxed))
+}
+
+fn text() -> &'static str {
+    number();
+    "text"
+}
+
+fn main() {
+    longpole::state!(text(), text());
+    longpole::state_here!(text());
+    longpole::begin!(text());
+    longpole::begin!("literal", number());
+    longpole::begin_here!();
+    longpole::end!(text());
+    longpole::end!(NAME, number());
+    longpole::end_here!();
+    longpole::mark!(text());
+    longpole::mark!(text(), number());
+    longpole::mark!(text(), number(), &text());
+    longpole::mark!("literal", number(), number(), MarkKind::Plain);
+    longpole::mark_here!(number());
+    longpole::counter!(text(), number());
+    longpole::counter!("literal", number() as f32);
+    longpole::counter_here!(number());
+    longpole::rpc_call!(text(), number());
+    longpole::rpc_returned!("literal", number());
+    longpole::rpc_dispatch!(text(), number());
+    longpole::rpc_reply!(NAME, number());
+    longpole::rpc_call_here!(number());
+    longpole::rpc_returned_here!(number());
+    longpole::rpc_dispatch_here!(number());
+    longpole::rpc_reply_here!(number());
+    longpole::signal_submit!(text(), number());
+    longpole::signal_receive!("literal", number());
+    longpole::signal_wait!(text());
+    longpole::signal_submit_here!(number());
+    longpole::signal_receive_here!(number());
+    longpole::signal_wait_here!();
+    longpole::queue_put!(QUEUE, number());
+    longpole::queue_get!(&QUEUE, number());
+    longpole::queue_peek!(text(), number());
+    longpole::queue_reserve!(text(), number());
+    longpole::queue_size!("literal", number());
+    longpole::queue_wait_empty!(QUEUE);
+    longpole::queue_wait_full!(text());
+    longpole::queue_put_here!(number());
+    longpole::queue_get_here!(number());
+    longpole::queue_peek_here!(number());
+    longpole::queue_reserve_here!(number());
+    longpole::queue_size_here!(number());
+    longpole::queue_wait_empty_here!();
+    longpole::queue_wait_full_here!();
+    longpole::link!(number(), number());
+    longpole::flow!(number());
+    longpole::packet!(text(), Direction::In, text().as_bytes());
+    longpole::packet_here!(Direction::Out, text().as_bytes());
+    longpole::event!(text(), one = number(), two = text());
+    longpole::event!("literal", one = number());
+    longpole::event_here!(one = number());
+    longpole::log!(text());
+    longpole::log!("{} {}", number(), text());
+    println!("{}", EVALUATED.load(Relaxed));
+}

@@ -1,0 +1,190 @@
+//! Programs of Rust under `longpole record`: the same events as those of C, each recorded once or counted as lost, whatever comes and goes.
+
+mod support;
+
+use serde_json::{json, Value};
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+use support::{example, numbers, ok, repository, Place};
+
+/// Name and fields of every event, without what differs from run to run: addresses, and the program's path.
+fn essence(events: &[Value], program: &str, source: &str) -> Vec<(String, Value)> {
+    let neutral = |text: &str| text.replace(program, "PROGRAM").replace(source, "SOURCE");
+    let essence = |event: &Value| {
+        let mut fields = event["fields"].clone();
+        for (name, value) in fields.as_object_mut().unwrap() {
+            *value = match value.as_str() {
+                Some(text) => json!(neutral(text)),
+                None if name == "object" || name == "pointer" => json!("ADDRESS"),
+                None => value.clone(),
+            };
+        }
+        (neutral(event["name"].as_str().unwrap()), fields)
+    };
+    events.iter().map(essence).collect()
+}
+
+#[test]
+fn every_probe_of_rust_records_what_that_of_c_records() {
+    let place = Place::new();
+    let (rust, source) = (example("every_probe"), "tests/programs/every_probe.c");
+    place.record(&[], &rust, &[]);
+    let ours = essence(&place.events(), rust.to_str().unwrap(), "crates/probe/tests/programs/every_probe.rs");
+    let read = place.babeltrace();
+    let c = place.compile(&repository().join(source), "every_probe", &[]);
+    place.record(&[], &c, &[]);
+    let path = repository().join(source);
+    let theirs = essence(&place.events(), c.to_str().unwrap(), path.to_str().unwrap());
+    assert_eq!(ours.len(), 550);
+    for (nth, (ours, theirs)) in ours.iter().zip(&theirs).enumerate() {
+        assert_eq!(ours, theirs, "event {nth}");
+    }
+    assert_eq!(ours.len(), theirs.len());
+    // Another reader sees the same events with the same fields.
+    if let Some(read) = read {
+        assert_eq!(read.len(), ours.len());
+        for (line, (name, fields)) in read.iter().zip(&ours) {
+            assert!(line.contains(&name.replace("SOURCE", "crates/probe/tests/programs/every_probe.rs")), "{name}: {line}");
+            for field in fields.as_object().unwrap().keys() {
+                assert!(line.contains(&format!("{field} = ")), "{field}: {line}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_only_rust_has_is_recorded_too() {
+    let place = Place::new();
+    place.record(&[], &example("every_probe"), &["more"]);
+    let events = place.events();
+    let of = |name: &str| events.iter().filter(|event| event["name"] == name).map(|event| event["fields"].clone()).collect::<Vec<_>>();
+    assert_eq!(of("span_begin:of many places"), [json!({})]);
+    assert_eq!(of("span_end:of many places"), [json!({"arg": 0})]);
+    assert_eq!(of("mark:more"), [json!({"data": 5})], "a closure is named as the function around");
+    let bytes = of("event:bytes");
+    assert_eq!((bytes.len(), &bytes[0]["type"]), (1, &json!(1)), "{bytes:?}");
+    let texts = of("log");
+    assert_eq!(texts.last().unwrap(), &json!({"text": "number 0 of 10"}));
+    if let Some(read) = place.babeltrace() {
+        assert!(read.iter().any(|line| line.contains("bytes = [ [0] = 1, [1] = 2, [2] = 3 ]")), "{read:?}");
+    }
+}
+
+#[test]
+fn what_threads_emit_is_recorded_in_order_or_counted() {
+    let place = Place::new();
+    // The small ring is exchanged for larger ones meanwhile.
+    for options in [&["--buffer", "64KiB"][..], &[]] {
+        let met: u64 = place.record(options, &example("subject"), &["threads", "4", "50000"]).trim().parse().unwrap();
+        assert_eq!(met, 200_000);
+        let threads = numbers(&place.events(), "mark:numbered");
+        assert_eq!(threads.len(), 4);
+        let (counts, lost) = place.counts();
+        assert_eq!(counts["mark:numbered"] + lost, met, "{options:?}");
+        for numbers in threads.values() {
+            assert!(numbers.is_sorted_by(|before, after| before < after));
+        }
+    }
+}
+
+#[test]
+fn probes_in_signal_handlers_are_recorded_or_counted() {
+    let place = Place::new();
+    for options in [&["--buffer", "4MiB"][..], &[]] {
+        let text = place.record(options, &example("subject"), &["handlers", "2000"]);
+        let words: Vec<u64> = text.split_whitespace().map(|word| word.parse().unwrap()).collect();
+        let (main, handler) = (words[0], words[1]);
+        let (counts, lost) = place.counts();
+        let recorded = counts["mark:main"] + counts["mark:handler"] + counts.get("log").copied().unwrap_or(0);
+        // Every tenth handler, from the first on, logs a text.
+        assert_eq!(recorded + lost, main + handler + handler.div_ceil(10), "{options:?} {counts:?}");
+        let read = place.babeltrace();
+        assert!(read.is_none_or(|read| read.len() as u64 == recorded));
+    }
+}
+
+#[test]
+fn threads_and_processes_are_recorded_from_their_first_event_on() {
+    let place = Place::new();
+    place.record(&[], &example("subject"), &["churn", "40", "20", "3"]);
+    let (counts, lost) = place.counts();
+    // Half of the processes execute the program again.
+    assert_eq!((counts["mark:numbered"], lost), ((40 + 20 + 10) * 3, 0));
+    let lanes = std::fs::read_dir(place.recording().join("user")).unwrap().count() - 1;
+    assert!(lanes < 40 + 20 + 10, "threads that come after each other share lanes: {lanes}");
+}
+
+#[test]
+fn a_killed_program_leaves_what_it_wrote() {
+    let place = Place::new();
+    let mut recorder = place.recorder(&["--all"]).stderr(Stdio::null()).spawn().unwrap();
+    let newest = place.path("newest");
+    let mut child = place.command(example("subject")).arg("endless").arg(&newest).spawn().unwrap();
+    // Until it is recorded.
+    let rings = || std::fs::read_dir(place.path("runtime")).unwrap().any(|e| e.unwrap().path().extension().is_some_and(|e| e == "ring"));
+    let mut patience = 600;
+    while !rings() && patience > 0 {
+        sleep(Duration::from_millis(50));
+        patience -= 1;
+    }
+    sleep(Duration::from_millis(100));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    ok(Command::new("kill").arg("-INT").arg(recorder.id().to_string()).output().unwrap());
+    assert!(recorder.wait().unwrap().success());
+    let said = u64::from_ne_bytes(std::fs::read(&newest).unwrap()[..8].try_into().unwrap());
+    let threads = numbers(&place.events(), "mark:numbered");
+    let (counts, lost) = place.counts();
+    let numbers = threads.values().next().unwrap();
+    // It may have been killed between the event and the note of it.
+    let first = numbers[0];
+    let emitted = counts["mark:numbered"] + lost;
+    assert!(emitted == said - first || emitted == said + 1 - first, "{emitted} of {first} to {said}");
+    assert!(numbers.is_sorted_by(|before, after| before < after));
+}
+
+#[test]
+fn a_library_of_rust_shares_the_ring_of_a_program_of_c() {
+    let place = Place::new();
+    let loader = place.compile(&repository().join("tests/programs/loader.c"), "loader", &["-ldl"]);
+    place.record(&[], &loader, &[example("librust_library.so").to_str().unwrap(), "150"]);
+    let (counts, lost) = place.counts();
+    assert_eq!((counts["mark:library"], counts["mark:program"], lost), (150, 150, 0));
+    let lanes = std::fs::read_dir(place.recording().join("user")).unwrap().count() - 1;
+    assert_eq!(lanes, 1, "one thread, one lane");
+}
+
+#[test]
+fn probes_of_rust_and_c_in_one_library_are_one() {
+    let place = Place::new();
+    let source = place.path("mixed.c");
+    let text = "#include <longpole/longpole.h>\n#include <stdlib.h>\nvoid probe_of_library(uint64_t number);\nint main(void)\n{\n\
+                \tfor (uint64_t i = 0; i < 1000; i++) {\n\t\tLONGPOLE_MARK(\"program\", i);\n\t\tprobe_of_library(i);\n\t}\n\treturn 0;\n}\n";
+    std::fs::write(&source, text).unwrap();
+    let library = example("librust_library.a");
+    let options = [library.to_str().unwrap(), "-ldl", "-lm"];
+    let program = place.compile(&source, "mixed", &options);
+    // One page, one thread pointer: the linker took the others away.
+    let symbols = String::from_utf8(ok(Command::new("nm").arg(&program).output().unwrap()).stdout).unwrap();
+    for name in ["longpole_page", "longpole_library", "longpole_thread"] {
+        assert_eq!(symbols.lines().filter(|line| line.ends_with(&format!(" {name}"))).count(), 1, "{name}");
+    }
+    place.record(&["--buffer", "1MiB"], &program, &[]);
+    let events = place.events();
+    let (ours, theirs) = (numbers(&events, "mark:library"), numbers(&events, "mark:program"));
+    assert_eq!(ours, theirs);
+    assert_eq!(ours.values().next().unwrap().len(), 1000);
+    assert_eq!(place.info()["streams"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn names_beyond_the_table_travel_with_their_events() {
+    let place = Place::new();
+    place.record(&["--buffer", "4MiB"], &example("subject"), &["sites"]);
+    let (counts, lost) = place.counts();
+    let own = counts.keys().filter(|name| name.starts_with("rpc_call:name ")).count() as u64;
+    assert!(own > 50_000, "{own}");
+    assert!(counts["rpc_call"] > 0);
+    assert_eq!(counts.values().sum::<u64>() + lost, 70_000);
+}
