@@ -92,7 +92,7 @@ fn what_threads_emit_is_recorded_in_order_or_counted() {
 fn probes_in_signal_handlers_are_recorded_or_counted() {
     let place = Place::new();
     for options in [&["--buffer", "4MiB"][..], &[]] {
-        let text = place.record(options, &example("subject"), &["handlers", "2000"]);
+        let text = place.record(options, &example("subject"), &["handlers", "600"]);
         let words: Vec<u64> = text.split_whitespace().map(|word| word.parse().unwrap()).collect();
         let (main, handler) = (words[0], words[1]);
         let (counts, lost) = place.counts();

@@ -63,7 +63,7 @@ fn handlers(wanted: u64) {
             longpole::mark!("main", main);
             main += 1;
             // So that there are not too many to read them all.
-            (0..50).for_each(|nth| assert!(std::hint::black_box(nth) >= 0));
+            (0..300).for_each(|nth| assert!(std::hint::black_box(nth) >= 0));
         }
         setitimer(0, &raw const never, std::ptr::null_mut());
     }
