@@ -60,6 +60,7 @@ recording! {
     mod process;
     mod ring;
     mod site;
+    mod sync;
     mod system;
     mod thread;
     mod value;
@@ -69,6 +70,13 @@ recording! {
 
     pub use name::{AsName, Name, Queue, Ref};
     pub use value::{Field, Object, Value, Word};
+
+    /// How threads and processes hand something over, for a model checker.
+    #[doc(hidden)]
+    pub mod __model {
+        pub use crate::site::{find, Table};
+        pub use crate::sync::{has_room, make_visible, Shared};
+    }
 
     /// For the macros alone.
     #[doc(hidden)]

@@ -7,6 +7,7 @@
 //! Numbers that stand in shared memory wrap here where they are nonsense: whoever scribbled there must not make the program panic.
 
 use crate::process::{self, library, page};
+use crate::sync::make_visible;
 use crate::system;
 use crate::thread::{attach, current, succeed, Ring};
 use core::ptr::{copy_nonoverlapping, write_bytes};
@@ -121,8 +122,7 @@ extern "C" fn commit_nested(ring: Ring, place: *mut u64, header: u64, head: u64)
     let header = restamp(ring, header);
     // SAFETY: the place of the event, within the ring's data.
     unsafe { place.write(header) };
-    ring.last.store(header, Relaxed);
-    ring.head.store(head, Release);
+    make_visible(&ring.last, &ring.head, header, head);
     flush_nested(ring);
 }
 
@@ -136,8 +136,7 @@ fn commit(ring: Ring, place: *mut u64, header: u64, head: u64) {
     }
     // SAFETY: the place of the event, within the ring's data.
     unsafe { place.write(header) };
-    ring.last.store(header, Relaxed);
-    ring.head.store(head, Release);
+    make_visible(&ring.last, &ring.head, header, head);
     give_back(ring);
 }
 
@@ -222,8 +221,7 @@ extern "C" fn flush_nested(mut ring: Ring) {
                 settle(ring, position, entry[0]);
                 // SAFETY: there is room for so many words at this position.
                 unsafe { copy_nonoverlapping(entry.as_ptr(), ring.place(position), words) };
-                ring.last.store(entry[0], Relaxed);
-                ring.head.store(position.wrapping_add(8 * words as u64), Release);
+                make_visible(&ring.last, &ring.head, entry[0], position.wrapping_add(8 * words as u64));
             }
             match ring.nested.compare_exchange(count, 0, AcqRel, Relaxed) {
                 Ok(_) => break,

@@ -2,6 +2,7 @@
 //! one description serves all streams of a recording.
 
 use crate::process::{self, Process};
+use crate::sync::Shared;
 use crate::system::Text;
 use core::mem::size_of;
 use core::ptr::copy_nonoverlapping;
@@ -12,12 +13,13 @@ use longpole_abi::{
 
 /// A table of slots that many fill at once. What a slot holds is complete before it is published, and never changes.
 pub trait Table {
-    /// What a slot holds; 0: nothing.
-    fn slot(&self, id: u32) -> u32;
+    type Slot: Shared<u32>;
+
+    fn slot(&self, id: u32) -> Option<&Self::Slot>;
     /// Makes the entry that is looked for; `None` without memory.
     fn make(&self) -> Option<u32>;
-    /// Puts an entry that was made into a free slot; else what another put there.
-    fn publish(&self, id: u32, entry: u32) -> Result<(), u32>;
+    /// One more is there.
+    fn published(&self);
     /// Whether this entry is the one that is looked for.
     fn is(&self, entry: u32) -> bool;
 }
@@ -30,19 +32,23 @@ pub fn find(table: &impl Table, hash: u32) -> Option<u32> {
     let mut made = None;
     for probe in 0..SITE_PROBES {
         let id = u32::from(FIRST_SITE_ID) + hash.wrapping_add(probe) % room;
-        let mut slot = table.slot(id);
-        if slot == 0 {
-            let entry = match made {
-                Some(entry) => entry,
+        let slot = table.slot(id)?;
+        let mut entry = slot.load(Acquire);
+        if entry == 0 {
+            let own = match made {
+                Some(own) => own,
                 None => table.make()?,
             };
-            made = Some(entry);
-            match table.publish(id, entry) {
-                Ok(()) => return Some(id),
-                Err(other) => slot = other,
+            made = Some(own);
+            match slot.compare_exchange(0, own, AcqRel, Acquire) {
+                Ok(_) => {
+                    table.published();
+                    return Some(id);
+                }
+                Err(other) => entry = other,
             }
         }
-        if table.is(slot) {
+        if table.is(entry) {
             return Some(id);
         }
     }
@@ -72,14 +78,14 @@ impl Key<'_> {
 }
 
 /// The table of the runtime directory, asked for one key.
-struct Shared<'a> {
+struct Asked<'a> {
     process: &'a Process,
     sites: *mut Sites,
     key: &'a Key<'a>,
     hash: u32,
 }
 
-impl Shared<'_> {
+impl Asked<'_> {
     fn sites(&self) -> &Sites {
         // SAFETY: the mapping is never taken away, and what others change in it are atomics.
         unsafe { &*self.sites }
@@ -115,9 +121,11 @@ impl Shared<'_> {
     }
 }
 
-impl Table for Shared<'_> {
-    fn slot(&self, id: u32) -> u32 {
-        self.sites().slots.get(id as usize).map_or(0, |slot| slot.load(Acquire))
+impl Table for Asked<'_> {
+    type Slot = AtomicU32;
+
+    fn slot(&self, id: u32) -> Option<&AtomicU32> {
+        self.sites().slots.get(id as usize)
     }
 
     fn make(&self) -> Option<u32> {
@@ -148,11 +156,8 @@ impl Table for Shared<'_> {
         Some((offset / 8) as u32)
     }
 
-    fn publish(&self, id: u32, entry: u32) -> Result<(), u32> {
-        let Some(slot) = self.sites().slots.get(id as usize) else { return Err(0) };
-        slot.compare_exchange(0, entry, AcqRel, Acquire)?;
+    fn published(&self) {
         self.sites().used.fetch_add(1, Release);
-        Ok(())
     }
 
     fn is(&self, entry: u32) -> bool {
@@ -200,7 +205,7 @@ pub fn resolve(mut key: Key) -> u32 {
     // The end of a path tells more than its begin.
     key.file = &key.file[key.file.len().saturating_sub(NAME_MAXIMUM)..];
     let hash = key.hash();
-    find(&Shared { process, sites, key: &key, hash }, hash).unwrap_or(key.kind)
+    find(&Asked { process, sites, key: &key, hash }, hash).unwrap_or(key.kind)
 }
 
 /// Resolves a class id and remembers it.

@@ -5,6 +5,7 @@
 //! waited for, but not for ever.
 
 use crate::process::{self, create, library, open_directory, open_writable, page, publish, Entry, Process, ENTRIES};
+use crate::sync::has_room;
 use crate::system::{self, Blocked, Text};
 use core::arch::asm;
 use core::ffi::c_void;
@@ -48,7 +49,7 @@ impl Ring {
 
     pub fn next_is_free(self) -> bool {
         let end = self.next_subbuffer().wrapping_add(self.subbuffer.load(Relaxed));
-        end <= self.tail.load(Acquire).wrapping_add(self.size.load(Relaxed))
+        has_room(&self.tail, end, self.size.load(Relaxed))
     }
 
     /// Closes the current sub-buffer early: the next event begins another.

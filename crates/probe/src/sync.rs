@@ -1,0 +1,47 @@
+//! Words that others read and write at the same time. The steps by which threads and processes hand something over are written against
+//! this trait, so that a model checker can run them with words of its own.
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, Ordering::*};
+
+/// A word of shared memory.
+pub trait Shared<T> {
+    fn load(&self, order: Ordering) -> T;
+    fn store(&self, value: T, order: Ordering);
+    fn compare_exchange(&self, current: T, new: T, success: Ordering, failure: Ordering) -> Result<T, T>;
+}
+
+macro_rules! shared {
+    ($($word:ty, $atomic:ty;)*) => { $(
+        impl Shared<$word> for $atomic {
+            #[inline(always)]
+            fn load(&self, order: Ordering) -> $word {
+                <$atomic>::load(self, order)
+            }
+
+            #[inline(always)]
+            fn store(&self, value: $word, order: Ordering) {
+                <$atomic>::store(self, value, order);
+            }
+
+            #[inline(always)]
+            fn compare_exchange(&self, current: $word, new: $word, success: Ordering, failure: Ordering) -> Result<$word, $word> {
+                <$atomic>::compare_exchange(self, current, new, success, failure)
+            }
+        }
+    )* };
+}
+
+shared! { u32, AtomicU32; u64, AtomicU64; }
+
+/// Makes everything up to `end` visible to the recorder; the event before it is the newest. What lies there was stored before.
+#[inline(always)]
+pub fn make_visible(last: &impl Shared<u64>, head: &impl Shared<u64>, header: u64, end: u64) {
+    last.store(header, Relaxed);
+    head.store(end, Release);
+}
+
+/// Whether what ends at `end` fits into a ring of `size` bytes: whether the recorder has given back what lies there. It is not read any more then.
+#[inline(always)]
+pub fn has_room(tail: &impl Shared<u64>, end: u64, size: u64) -> bool {
+    end <= tail.load(Acquire).wrapping_add(size)
+}
