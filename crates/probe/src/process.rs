@@ -306,6 +306,7 @@ fn obey(own: &Orders, orders: &Orders) {
     own.ring_size.store(orders.ring_size.load(Relaxed), Relaxed);
     own.snaplen.store(orders.snaplen.load(Relaxed), Relaxed);
     own.clock.store(orders.clock.load(Relaxed), Relaxed);
+    own.block_limit.store(orders.block_limit.load(Relaxed), Relaxed);
     if own.session.compare_exchange(0, session, AcqRel, Acquire).is_ok() {
         own.mask.store(mask, Release);
     }

@@ -11,13 +11,15 @@ use crate::sync::make_visible;
 use crate::system;
 use crate::thread::{attach, current, succeed, Ring};
 use core::ptr::{copy_nonoverlapping, write_bytes};
-use core::sync::atomic::{compiler_fence, Ordering::*};
-use longpole_abi::{CLOCK_MONO_RAW, SIDE_ENTRIES, SUBBUFFER_HEADER};
+use core::sync::atomic::{compiler_fence, fence, Ordering::*};
+use longpole_abi::{CLOCK_MONO_RAW, MODE_BLOCK, SIDE_ENTRIES, SUBBUFFER_HEADER};
 
 /// Bytes of the largest event.
 pub const EVENT_MAXIMUM: usize = 4096;
 
 const ID: u64 = 0xffff;
+/// No thread waits longer for room, whatever its orders say; microseconds.
+const BLOCK_MAXIMUM: u32 = 10_000_000;
 
 #[inline(always)]
 fn event_header(id: u32, time: u64) -> u64 {
@@ -39,6 +41,28 @@ fn count_lost(ring: Ring) {
     ring.lost.fetch_add(1, Release);
 }
 
+/// Waits until the recorder has taken something, for a bounded time; false: in vain. The ring is busy: probes of handlers that come meanwhile
+/// go to the side area. A recorder that has gone away costs this time once, not at each event.
+#[cold]
+fn wait_for_room(ring: Ring) -> bool {
+    if ring.gave_up.load(Relaxed) == ring.tail.load(Acquire).wrapping_add(1) {
+        return false;
+    }
+    let begin = system::mono_raw();
+    let longest = u64::from(ring.block_limit.load(Relaxed).min(BLOCK_MAXIMUM)) * 1000;
+    let (waited, done) = loop {
+        system::sleep_ns(50_000);
+        let done = ring.next_is_free() || ring.successor.load(Acquire) != 0;
+        let waited = system::mono_raw().wrapping_sub(begin);
+        if done || waited >= longest || page().orders.mask.load(Relaxed) == 0 {
+            break (waited, done);
+        }
+    };
+    ring.waited.store(ring.waited.load(Relaxed).wrapping_add(waited), Relaxed);
+    ring.gave_up.store(if done { 0 } else { ring.tail.load(Acquire).wrapping_add(1) }, Relaxed);
+    done
+}
+
 /// Finds room for an event of `size` bytes where the fast path could not; the ring is busy. Begins the next sub-buffer if it is free. The
 /// position to write at, or `None` after counting the loss. The ring may have been exchanged.
 #[cold]
@@ -53,14 +77,20 @@ fn advance(current: &mut Ring, size: u64) -> Option<u64> {
         let begin = next.wrapping_sub(ring.subbuffer.load(Relaxed));
         ring.subbuffer_at(begin).content.store(head.wrapping_sub(begin), Relaxed);
     }
-    let successor = ring.successor.load(Acquire);
-    if successor != 0 {
-        ring = succeed(ring, successor);
-        *current = ring;
-        next = ring.next_subbuffer();
-    }
-    let fits = size <= ring.subbuffer.load(Relaxed).saturating_sub(SUBBUFFER_HEADER);
-    if !fits || !ring.next_is_free() {
+    loop {
+        let successor = ring.successor.load(Acquire);
+        if successor != 0 {
+            ring = succeed(ring, successor);
+            *current = ring;
+            next = ring.next_subbuffer();
+        }
+        let fits = size <= ring.subbuffer.load(Relaxed).saturating_sub(SUBBUFFER_HEADER);
+        if fits && ring.has_room() {
+            break;
+        }
+        if fits && ring.mode.load(Relaxed) == MODE_BLOCK && wait_for_room(ring) {
+            continue;
+        }
         count_lost(ring);
         // Smaller events must not slip in behind: what is lost here is counted before whatever comes next.
         if fits {
@@ -69,15 +99,19 @@ fn advance(current: &mut Ring, size: u64) -> Option<u64> {
         return None;
     }
     let begun = ring.subbuffer_at(next);
+    // Whoever copies what stood here must see that it is gone before it changes.
+    begun.position.store(next.wrapping_add(1), Relaxed);
+    fence(Release);
     begun.begin.store(ring.now(), Relaxed);
     begun.content.store(0, Relaxed);
     begun.lost.store(ring.lost.load(Relaxed), Relaxed);
-    begun.position.store(next, Relaxed);
     begun.pid.store(ring.pid.load(Relaxed), Relaxed);
     begun.tid.store(ring.tid.load(Relaxed), Relaxed);
     for (to, from) in begun.thread.iter().zip(&ring.thread) {
         to.store(from.load(Relaxed), Relaxed);
     }
+    begun.events.store(ring.events.load(Relaxed), Relaxed);
+    begun.position.store(next, Release);
     let end = next.wrapping_add(ring.subbuffer.load(Relaxed));
     ring.end.store(end, Relaxed);
     // A clock that is no counter takes the slow path at every event; the fast path need not ask.
@@ -122,7 +156,7 @@ extern "C" fn commit_nested(ring: Ring, place: *mut u64, header: u64, head: u64)
     let header = restamp(ring, header);
     // SAFETY: the place of the event, within the ring's data.
     unsafe { place.write(header) };
-    make_visible(&ring.last, &ring.head, header, head);
+    make_visible(&ring.last, &ring.events, &ring.head, header, head);
     flush_nested(ring);
 }
 
@@ -136,7 +170,7 @@ fn commit(ring: Ring, place: *mut u64, header: u64, head: u64) {
     }
     // SAFETY: the place of the event, within the ring's data.
     unsafe { place.write(header) };
-    make_visible(&ring.last, &ring.head, header, head);
+    make_visible(&ring.last, &ring.events, &ring.head, header, head);
     give_back(ring);
 }
 
@@ -221,7 +255,7 @@ extern "C" fn flush_nested(mut ring: Ring) {
                 settle(ring, position, entry[0]);
                 // SAFETY: there is room for so many words at this position.
                 unsafe { copy_nonoverlapping(entry.as_ptr(), ring.place(position), words) };
-                make_visible(&ring.last, &ring.head, entry[0], position.wrapping_add(8 * words as u64));
+                make_visible(&ring.last, &ring.events, &ring.head, entry[0], position.wrapping_add(8 * words as u64));
             }
             match ring.nested.compare_exchange(count, 0, AcqRel, Relaxed) {
                 Ok(_) => break,

@@ -33,10 +33,11 @@ macro_rules! shared {
 
 shared! { u32, AtomicU32; u64, AtomicU64; }
 
-/// Makes everything up to `end` visible to the recorder; the event before it is the newest. What lies there was stored before.
+/// Makes everything up to `end` visible to the recorder; the event before it is the newest, and one more. What lies there was stored before.
 #[inline(always)]
-pub fn make_visible(last: &impl Shared<u64>, head: &impl Shared<u64>, header: u64, end: u64) {
+pub fn make_visible(last: &impl Shared<u64>, events: &impl Shared<u64>, head: &impl Shared<u64>, header: u64, end: u64) {
     last.store(header, Relaxed);
+    events.store(events.load(Relaxed).wrapping_add(1), Relaxed);
     head.store(end, Release);
 }
 

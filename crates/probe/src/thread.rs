@@ -13,7 +13,7 @@ use core::ops::Deref;
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::*;
 use longpole_abi::{
-    Subbuffer, CLOCK_MONO_RAW, MAGIC, RING_DATA, RING_ENDED, RING_IDLE, RING_MINIMUM, RING_OWNED, RING_SUBBUFFERS, VERSION,
+    Subbuffer, CLOCK_MONO_RAW, MAGIC, MODE_OVERWRITE, RING_DATA, RING_ENDED, RING_IDLE, RING_MINIMUM, RING_OWNED, RING_SUBBUFFERS, VERSION,
 };
 
 /// A mapped ring, or none. Its header stays mapped for as long as the process lives.
@@ -50,6 +50,11 @@ impl Ring {
     pub fn next_is_free(self) -> bool {
         let end = self.next_subbuffer().wrapping_add(self.subbuffer.load(Relaxed));
         has_room(&self.tail, end, self.size.load(Relaxed))
+    }
+
+    /// Whether the next sub-buffer may be begun: what is overwritten need not be taken before.
+    pub fn has_room(self) -> bool {
+        self.mode.load(Relaxed) == MODE_OVERWRITE || self.next_is_free()
     }
 
     /// Closes the current sub-buffer early: the next event begins another.
@@ -157,7 +162,7 @@ impl<'a> Locked<'a> {
     }
 
     fn idle(&self) -> Option<&'a Entry> {
-        self.entries().iter().find(|entry| entry.tid.load(Relaxed) == 0 && entry.ring().next_is_free())
+        self.entries().iter().find(|entry| entry.tid.load(Relaxed) == 0 && entry.ring().has_room())
     }
 }
 
@@ -211,6 +216,8 @@ fn make_ring(process: &Process) -> Option<Ring> {
     ring.size.store(size, Relaxed);
     ring.subbuffer.store(size / RING_SUBBUFFERS, Relaxed);
     ring.clock.store(control.orders.clock.load(Relaxed), Relaxed);
+    ring.mode.store(control.orders.mode.load(Relaxed), Relaxed);
+    ring.block_limit.store(control.orders.block_limit.load(Relaxed), Relaxed);
     ring.own(system::gettid() as i32);
     let mut name = Text::<64>::of(&[process.stem().bytes(), b"."]);
     name.push_number(u64::from(number), 10, 0);

@@ -116,6 +116,7 @@ const ROOM: u64 = 2;
 struct Ring {
     head: Word64,
     last: Word64,
+    events: Word64,
     tail: Word64,
     data: [UnsafeCell<u64>; ROOM as usize],
 }
@@ -126,6 +127,7 @@ fn the_recorder_sees_whole_events_in_order_and_none_that_is_overwritten() {
         let ring = Arc::new(Ring {
             head: Word64(AtomicU64::new(0)),
             last: Word64(AtomicU64::new(0)),
+            events: Word64(AtomicU64::new(0)),
             tail: Word64(AtomicU64::new(0)),
             data: std::array::from_fn(|_| UnsafeCell::new(0)),
         });
@@ -140,6 +142,7 @@ fn the_recorder_sees_whole_events_in_order_and_none_that_is_overwritten() {
                         taken.push(ring.data[(at % ROOM) as usize].with(|place| unsafe { *place }));
                     }
                     // The newest event may be newer than the head that was seen, and never older than what lies before it.
+                    assert!(ring.events.load(Relaxed) >= head);
                     assert!(ring.last.load(Relaxed) >= taken.last().copied().unwrap_or(0));
                     ring.tail.store(head, Release);
                 }
@@ -152,7 +155,7 @@ fn the_recorder_sees_whole_events_in_order_and_none_that_is_overwritten() {
                 // SAFETY: nobody reads it before the head has passed; the checker looks.
                 ring.data[(head % ROOM) as usize].with_mut(|place| unsafe { *place = event });
                 head += 1;
-                make_visible(&ring.last, &ring.head, event, head);
+                make_visible(&ring.last, &ring.events, &ring.head, event, head);
             } else {
                 lost += 1;
             }

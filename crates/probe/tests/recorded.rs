@@ -89,6 +89,22 @@ fn what_threads_emit_is_recorded_in_order_or_counted() {
 }
 
 #[test]
+fn rings_that_overwrite_or_block_lose_what_they_say() {
+    let place = Place::new();
+    for mode in ["overwrite", "block"] {
+        let options = ["--mode", mode, "--buffer", "32KiB"];
+        let met: u64 = place.record(&options, &example("subject"), &["threads", "2", "100000"]).trim().parse().unwrap();
+        let (counts, lost) = place.counts();
+        assert_eq!(counts["mark:numbered"] + lost, met, "{mode}");
+        for numbers in numbers(&place.events(), "mark:numbered").values() {
+            assert!(numbers.is_sorted_by(|before, after| before < after), "{mode}");
+            // The newest ones are there, whatever was overwritten.
+            assert_eq!(numbers.last(), Some(&99_999), "{mode}");
+        }
+    }
+}
+
+#[test]
 fn probes_in_signal_handlers_are_recorded_or_counted() {
     let place = Place::new();
     for options in [&["--buffer", "4MiB"][..], &[]] {
