@@ -1,4 +1,5 @@
-//! What a probe of Rust costs beside one of C and beside the least that any tracer does, in turns, on one thread.
+//! What a probe of Rust costs beside one of C and beside the least that any tracer does, in turns, on one thread; and what is said by `tracing`
+//! and recorded by the layer.
 //!
 //!     cost ROUNDS TURNS [LIBRARY]
 //!
@@ -9,6 +10,7 @@ use longpole_abi::{Control, Ring};
 use longpole_probe as longpole;
 use std::ffi::{c_char, c_int, c_void, CString};
 use std::sync::atomic::Ordering::{Relaxed, Release};
+use tracing_subscriber::prelude::*;
 
 static QUEUE: longpole::Queue = longpole::Queue::new("cost queue", 1024);
 
@@ -49,6 +51,8 @@ loops! {
     span_edge(i) { longpole::begin!("edge"); }
     span(i) { longpole::span!("span"); }
     queue_put(i) { longpole::queue_put!(QUEUE, i); }
+    traced_span(i) { let _entered = tracing::info_span!("traced").entered(); }
+    traced_event(i) { tracing::info!(number = i, "traced"); }
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -109,6 +113,8 @@ fn main() {
         ("span edge".into(), span_edge),
         ("span".into(), span),
         ("queue put".into(), queue_put),
+        ("span of tracing".into(), traced_span),
+        ("event of tracing".into(), traced_event),
     ];
     if let Some(path) = arguments.get(3) {
         let path = CString::new(path.as_str()).expect("a path");
@@ -123,6 +129,7 @@ fn main() {
             }
         }
     }
+    tracing_subscriber::registry().with(longpole::tracing::layer()).init();
     let orders = &control().orders;
     orders.ring_size.store(4 << 20, Relaxed);
     orders.session.store(1, Relaxed);

@@ -9,7 +9,7 @@ use crate::system::{self, c_bytes, File, Text};
 use crate::thread::{self, Ring};
 use core::arch::{asm, global_asm};
 use core::ffi::{c_uint, c_void};
-use core::mem::{size_of, MaybeUninit};
+use core::mem::{offset_of, size_of, MaybeUninit};
 use core::ptr::{null_mut, NonNull};
 use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicU8, Ordering::*};
 use longpole_abi::{Control, Orders, Session, Sites, CONTROL_SIZE, MAGIC, SITE_ARENA_MAXIMUM, SITE_ARENA_STEP, VERSION};
@@ -114,6 +114,10 @@ pub struct Library {
     pub key: AtomicU32,
     spare: [u32; 12],
 }
+
+// As in C: libraries of both languages share these.
+const _: () = assert!(size_of::<Library>() == 64 && size_of::<Entry>() == 16);
+const _: () = assert!(offset_of!(Process, directory) == 32 && offset_of!(Process, stem) == 240 && offset_of!(Process, entry) == 272);
 
 /// The control file's page; of zeros where there is none.
 pub fn page() -> &'static Control {

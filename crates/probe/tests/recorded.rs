@@ -30,7 +30,9 @@ fn every_probe_of_rust_records_what_that_of_c_records() {
     let place = Place::new();
     let (rust, source) = (example("every_probe"), "tests/programs/every_probe.c");
     place.record(&[], &rust, &[]);
-    let ours = essence(&place.events(), rust.to_str().unwrap(), "crates/probe/tests/programs/every_probe.rs");
+    let events = place.events();
+    assert!(events.iter().all(|event| event["context"]["label"] == "tests -> every probe"));
+    let ours = essence(&events, rust.to_str().unwrap(), "crates/probe/tests/programs/every_probe.rs");
     let read = place.babeltrace();
     let c = place.compile(&repository().join(source), "every_probe", &[]);
     place.record(&[], &c, &[]);
@@ -134,9 +136,11 @@ fn threads_and_processes_are_recorded_from_their_first_event_on() {
 #[test]
 fn a_killed_program_leaves_what_it_wrote() {
     let place = Place::new();
-    let mut recorder = place.recorder(&["--all"]).stderr(Stdio::null()).spawn().unwrap();
     let newest = place.path("newest");
     let mut child = place.command(example("subject")).arg("endless").arg(&newest).spawn().unwrap();
+    // It has been running for a while when the recorder comes.
+    sleep(Duration::from_millis(100));
+    let mut recorder = place.recorder(&["--all"]).stderr(Stdio::null()).spawn().unwrap();
     // Until it is recorded.
     let rings = || std::fs::read_dir(place.path("runtime")).unwrap().any(|e| e.unwrap().path().extension().is_some_and(|e| e == "ring"));
     let mut patience = 600;
@@ -155,6 +159,7 @@ fn a_killed_program_leaves_what_it_wrote() {
     let numbers = threads.values().next().unwrap();
     // It may have been killed between the event and the note of it.
     let first = numbers[0];
+    assert!(first > 0);
     let emitted = counts["mark:numbered"] + lost;
     assert!(emitted == said - first || emitted == said + 1 - first, "{emitted} of {first} to {said}");
     assert!(numbers.is_sorted_by(|before, after| before < after));
