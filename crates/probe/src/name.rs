@@ -146,6 +146,14 @@ impl AsName for std::string::String {
     }
 }
 
+#[cfg(feature = "std")]
+impl AsName for std::borrow::Cow<'_, str> {
+    #[inline(always)]
+    fn as_name(&self) -> Ref<'_> {
+        Ref::Text(self)
+    }
+}
+
 impl<T: AsName + ?Sized> AsName for &T {
     #[inline(always)]
     fn as_name(&self) -> Ref<'_> {

@@ -5,7 +5,7 @@ use crate::plain::MarkKind;
 use crate::ring::Part;
 
 /// A number that an event holds in one word.
-#[diagnostic::on_unimplemented(message = "`{Self}` is no number that a probe records", note = "integers, floating point, `bool` and `MarkKind` are")]
+#[diagnostic::on_unimplemented(message = "`{Self}` is no number that a probe records", note = "integers, floating point, `bool`, pointers and `MarkKind` are")]
 pub trait Word {
     fn word(self) -> u64;
 }
@@ -89,6 +89,13 @@ reals!(f32 f64);
 
 macro_rules! pointers {
     ($($pointer:ty),*) => { $(
+        impl<T: ?Sized> Word for $pointer {
+            #[inline(always)]
+            fn word(self) -> u64 {
+                self.address()
+            }
+        }
+
         impl<T: ?Sized> Object for $pointer {
             #[inline(always)]
             fn address(self) -> u64 {
@@ -144,6 +151,14 @@ impl<const N: usize> Field for [u8; N] {
 
 #[cfg(feature = "std")]
 impl Field for std::string::String {
+    #[inline(always)]
+    fn typed(&self) -> (u8, Part<'_>) {
+        (b's', Part::Text(self.as_bytes()))
+    }
+}
+
+#[cfg(feature = "std")]
+impl Field for std::borrow::Cow<'_, str> {
     #[inline(always)]
     fn typed(&self) -> (u8, Part<'_>) {
         (b's', Part::Text(self.as_bytes()))

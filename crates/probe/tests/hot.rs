@@ -92,8 +92,8 @@ fn a_program_that_is_not_recorded_leaves_nothing_behind() {
     assert_eq!(ok(output).stdout, b"begin\nend off\n");
 }
 
-/// Builds a crate of one file that depends on this one; `None` where cargo cannot.
-fn build(place: &Place, name: &str, features: &str, text: &str) -> std::path::PathBuf {
+/// Builds a crate of one file that depends on this one; else what the compiler says.
+fn build(place: &Place, name: &str, features: &str, text: &str) -> Result<std::path::PathBuf, String> {
     let folder = place.path(name);
     std::fs::create_dir_all(folder.join("src")).unwrap();
     let probe = repository().join("crates/probe");
@@ -108,8 +108,12 @@ fn build(place: &Place, name: &str, features: &str, text: &str) -> std::path::Pa
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command.args(["build", "--offline", "--quiet", "--config", "build.rustflags=[\"-Dwarnings\"]", "--target-dir"]);
-    ok(command.arg(folder.join("target")).current_dir(&folder).env_remove("RUSTFLAGS").output().unwrap());
-    folder.join("target/debug").join(name)
+    let output = command.arg(place.path("target")).current_dir(&folder).env_remove("RUSTFLAGS").output().unwrap();
+    if output.status.success() {
+        Ok(place.path("target/debug").join(name))
+    } else {
+        Err(String::from_utf8(output.stderr).unwrap())
+    }
 }
 
 /// Every probe with arguments that count when they are evaluated.
@@ -118,14 +122,34 @@ const UNEVALUATED: &str = include_str!("programs/unevaluated.rs");
 #[test]
 fn a_disabled_probe_evaluates_none_of_its_arguments_and_leaves_nothing() {
     let place = Place::new();
-    let program = build(&place, "unevaluated", "features = [\"disable\"]", UNEVALUATED);
+    let program = build(&place, "unevaluated", "features = [\"disable\"]", UNEVALUATED).unwrap();
     let output = ok(place.command(&program).output().unwrap());
     assert_eq!(output.stdout, b"0\n");
     assert_eq!(std::fs::read_dir(place.path("runtime")).unwrap().count(), 0);
     let symbols = ok(Command::new("nm").arg(&program).output().unwrap()).stdout;
     assert!(!String::from_utf8(symbols).unwrap().contains("longpole_page"));
     // The same program evaluates nothing while nothing is recorded, either, and everything once it is.
-    let program = build(&place, "evaluated", "default-features = false, features = [\"std\"]", UNEVALUATED);
+    let program = build(&place, "evaluated", "default-features = false, features = [\"std\"]", UNEVALUATED).unwrap();
     assert_eq!(ok(place.command(&program).output().unwrap()).stdout, b"0\n");
     assert_eq!(place.record(&[], &program, &[]), "63\n");
+}
+
+#[test]
+fn what_is_no_probe_is_refused_by_the_compiler_in_a_sentence() {
+    let place = Place::new();
+    let cases = [
+        ("let number = 5; longpole::mark!(number);", "is no name of a probe"),
+        ("longpole::counter!(\"text\", \"text\");", "Value` is not satisfied"),
+        ("longpole::event!(\"field\", field = ());", "`()` is no field of an event"),
+        ("longpole::begin!(\"argument\", &5);", "is no number that a probe records"),
+        (
+            "fn send(_: impl Send) {} send(async { longpole::span!(\"waits\"); std::future::ready(()).await });",
+            "cannot be sent between threads safely",
+        ),
+    ];
+    for (statement, message) in cases {
+        let text = format!("fn main() {{\n    {statement}\n}}\n");
+        let error = build(&place, "refused", "features = []", &text).expect_err(statement);
+        assert!(error.contains(message), "{statement}: {error}");
+    }
 }
