@@ -10,12 +10,12 @@
 //! ```
 //! use longpole_probe as longpole;
 //!
-//! fn lookup(key: u64) -> u64 {
-//!     longpole::span!("lookup", key);
+//! fn find(key: u64) -> u64 {
+//!     longpole::span!("find", key);
 //!     longpole::counter!("open keys", 3);
 //!     key
 //! }
-//! # lookup(5);
+//! # find(5);
 //! ```
 //!
 //! A probe writes the same events into the same shared memory as those of C and C++ do; `docs/probes.md` has the vocabulary,

@@ -21,9 +21,9 @@ const KINDS: usize = 25;
 ///
 /// ```
 /// use longpole_probe as longpole;
-/// static LOOKUP: longpole::Name = longpole::Name::new("lookup");
-/// longpole::begin!(LOOKUP);
-/// longpole::end!(LOOKUP);
+/// static FIND: longpole::Name = longpole::Name::new("find");
+/// longpole::begin!(FIND);
+/// longpole::end!(FIND);
 /// ```
 pub struct Name {
     text: [u8; NAME_MAXIMUM],
