@@ -32,7 +32,7 @@ pub(crate) struct Opened {
 }
 
 /// What all streams of a trace share.
-struct Plan {
+pub(crate) struct Plan {
     /// By indices of stream class and event class.
     classes: Vec<Vec<ClassPlan>>,
     /// Defaults from the trace's environment.
@@ -74,7 +74,7 @@ pub(crate) fn open(directory: &Path, shared: &mut Shared, name: &dyn Fn(&Path) -
         pid: number("vpid").and_then(|pid| i32::try_from(pid).ok()),
         ..Subject::default()
     };
-    let plan = Rc::new(Plan { classes: intern(&metadata, shared), subject });
+    let plan = Rc::new(Plan { classes: intern(&metadata, shared, None), subject });
     let ordered = matches!(env("tracer_name"), Some("longpole" | "lttng-ust" | "lttng-modules"));
     let mut streams = Vec::new();
     let count = files.len();
@@ -108,7 +108,15 @@ pub(crate) fn decoder(metadata: &Arc<Metadata>, file: &StreamFile, streams: usiz
     Ok(StreamDecoder::new(metadata.clone(), window))
 }
 
-fn read_metadata(path: &Path) -> Result<Metadata, Error> {
+impl Plan {
+    /// Of metadata that a recorder still writes: classes that `before` has keep their ids. Metadata only grows, so they stand where they stood.
+    pub fn grown(metadata: &Metadata, shared: &mut Shared, before: Option<&Plan>) -> Plan {
+        let host = metadata.trace.env_text("hostname").unwrap_or("").to_owned();
+        Plan { classes: intern(metadata, shared, before), subject: Subject { host, ..Subject::default() } }
+    }
+}
+
+pub(crate) fn read_metadata(path: &Path) -> Result<Metadata, Error> {
     let length = fs::metadata(path).map_err(Error::io(path))?.len();
     if length > MOST_METADATA {
         let tried = format!("{length} bytes are too many for metadata");
@@ -125,7 +133,7 @@ fn read_metadata(path: &Path) -> Result<Metadata, Error> {
     })
 }
 
-fn intern(metadata: &Metadata, shared: &mut Shared) -> Vec<Vec<ClassPlan>> {
+fn intern(metadata: &Metadata, shared: &mut Shared, before: Option<&Plan>) -> Vec<Vec<ClassPlan>> {
     let mut streams = Vec::with_capacity(metadata.streams.len());
     for (stream, class) in metadata.streams.iter().enumerate() {
         let mut plans = Vec::with_capacity(class.events.len());
@@ -134,12 +142,15 @@ fn intern(metadata: &Metadata, shared: &mut Shared) -> Vec<Vec<ClassPlan>> {
             let contexts = fields.iter().take_while(|field| field.scope != Scope::EventFields).count();
             let (context, payload) = fields.split_at(contexts);
             let name = |field: &Field| field.name.to_string();
-            let id = shared.class(Class {
-                event_name: event.name.clone(),
-                fields: payload.iter().map(name).collect(),
-                bases: payload.iter().map(Field::base).collect(),
-                context: context.iter().map(name).collect(),
-                attributes: event.model_emf_uri.as_deref().map(attributes).unwrap_or_default(),
+            let known = before.and_then(|plan| plan.classes.get(stream)?.get(index)).map(|class| class.id);
+            let id = known.unwrap_or_else(|| {
+                shared.class(Class {
+                    event_name: event.name.clone(),
+                    fields: payload.iter().map(name).collect(),
+                    bases: payload.iter().map(Field::base).collect(),
+                    context: context.iter().map(name).collect(),
+                    attributes: event.model_emf_uri.as_deref().map(attributes).unwrap_or_default(),
+                })
             });
             let mut enums: Vec<Option<Arc<EnumType>>> = fields
                 .iter()
@@ -207,7 +218,7 @@ pub(crate) struct CtfSource {
 }
 
 impl CtfSource {
-    fn new(
+    pub fn new(
         decoder: StreamDecoder<FileWindow>,
         plan: Rc<Plan>,
         stream: StreamId,
@@ -234,6 +245,17 @@ impl CtfSource {
 
     pub fn stream(&self) -> StreamId {
         self.stream
+    }
+
+    /// Goes on behind the packet at this place, which was read before: what was lost since is told.
+    pub fn resume_behind(&mut self, (offset, index): (u64, u64)) {
+        self.decoder.seek(offset, index);
+        while let Ok(Some(step)) = self.decoder.advance() {
+            if step == Step::PacketBegin {
+                self.decoder.skip_packet();
+                return;
+            }
+        }
     }
 
     pub fn skip_to(&mut self, begin_ns: i64) {

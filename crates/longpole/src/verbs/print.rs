@@ -53,7 +53,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 const FULL: usize = 64 << 10;
 
-struct Printer<W> {
+/// Shows items as lines; who uses one asks it to flush.
+pub(crate) struct Printer<W> {
     sink: W,
     line: Vec<u8>,
     time: TimeOfDay,
@@ -91,7 +92,7 @@ struct Member {
 }
 
 impl<W: Write> Printer<W> {
-    fn new(sink: W) -> Printer<W> {
+    pub fn new(sink: W) -> Printer<W> {
         Printer {
             sink,
             line: Vec::with_capacity(FULL + (4 << 10)),
@@ -125,7 +126,7 @@ impl<W: Write> Printer<W> {
         }));
     }
 
-    fn event(&mut self, event: &Event<'_>, catalogue: &Catalogue) {
+    pub fn event(&mut self, event: &Event<'_>, catalogue: &Catalogue) {
         self.learn(catalogue);
         self.when(event.t_ns);
         let Printer { line, streams, subjects, classes, .. } = self;
@@ -171,7 +172,7 @@ impl<W: Write> Printer<W> {
         }
     }
 
-    fn loss(&mut self, loss: &Loss, catalogue: &Catalogue) {
+    pub fn loss(&mut self, loss: &Loss, catalogue: &Catalogue) {
         self.learn(catalogue);
         self.when(loss.end_ns);
         let Printer { line, streams, .. } = self;
@@ -237,14 +238,14 @@ impl<W: Write> Printer<W> {
     }
 
     #[inline]
-    fn flush_if_full(&mut self) -> io::Result<()> {
+    pub fn flush_if_full(&mut self) -> io::Result<()> {
         if self.line.len() >= FULL {
             self.flush()?;
         }
         Ok(())
     }
 
-    fn flush(&mut self) -> io::Result<()> {
+    pub fn flush(&mut self) -> io::Result<()> {
         self.sink.write_all(&self.line)?;
         self.line.clear();
         self.sink.flush()

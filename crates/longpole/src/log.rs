@@ -1,0 +1,118 @@
+//! `record --log`: events as text while they come, as `longpole print` writes them.
+//!
+//! A thread of its own reads what the recorder has written to the recording. So whoever reads the text slowly, or not at all, holds up neither the
+//! recorder nor the programs: the recording is the buffer.
+
+use crate::verbs::print::Printer;
+use longpole_trace::{Follower, Item};
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Between two looks at the recording.
+const PAUSE: Duration = Duration::from_millis(50);
+/// For so long, at the end, nothing may go to a reader before it is given up.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+pub struct Log {
+    thread: JoinHandle<()>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    /// The recording has ended.
+    ended: AtomicBool,
+    /// Bytes that the reader took.
+    taken: AtomicU64,
+}
+
+/// Counts what is written.
+struct Counted {
+    shared: Arc<Shared>,
+    sink: io::Stdout,
+}
+
+impl Write for Counted {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // In pieces, so that a slow reader is seen to read.
+        let piece = &bytes[..bytes.len().min(4 << 10)];
+        let mut sink = self.sink.lock();
+        sink.write_all(piece)?;
+        sink.flush()?;
+        self.shared.taken.fetch_add(piece.len() as u64, Ordering::Relaxed);
+        Ok(piece.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Log {
+    /// `period`: of the recorder.
+    pub fn begin(recording: PathBuf, period: Duration) -> io::Result<Log> {
+        let shared = Arc::new(Shared::default());
+        let theirs = shared.clone();
+        let thread = thread::Builder::new().name("log".to_owned()).spawn(move || {
+            let sink = Counted { shared: theirs.clone(), sink: io::stdout() };
+            match follow(&recording, period, &theirs.ended, Printer::new(sink)) {
+                Err(error) if crate::is_broken_pipe(&error) => {
+                    if !theirs.ended.load(Ordering::Acquire) {
+                        eprintln!("longpole: nobody reads the log any more; the recording goes on");
+                    }
+                }
+                Err(error) => eprintln!("longpole: the log ends here, the recording goes on: {}", crate::in_one_line(&error)),
+                Ok(()) => {}
+            }
+        })?;
+        Ok(Log { thread, shared })
+    }
+
+    /// The recording has ended: waits until the rest is written, while somebody reads.
+    pub fn end(self) {
+        self.shared.ended.store(true, Ordering::Release);
+        self.thread.thread().unpark();
+        let (mut taken, mut since) = (self.shared.taken.load(Ordering::Relaxed), Instant::now());
+        while !self.thread.is_finished() {
+            thread::sleep(Duration::from_millis(1));
+            let now = self.shared.taken.load(Ordering::Relaxed);
+            if now != taken {
+                (taken, since) = (now, Instant::now());
+            } else if since.elapsed() >= PATIENCE {
+                eprintln!("longpole: nobody reads the log; it ends here, the recording is whole");
+                return;
+            }
+        }
+    }
+}
+
+fn follow(recording: &std::path::Path, period: Duration, ended: &AtomicBool, mut printer: Printer<impl Write>) -> anyhow::Result<()> {
+    // A sub-buffer may be completed, and the one after it begun, just before a period ends; and then there is the turn itself.
+    let late = period * 3 + PAUSE;
+    let mut follower = Follower::open(recording)?;
+    loop {
+        let last = ended.load(Ordering::Acquire);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let until = if last { i64::MAX } else { i64::try_from(now.saturating_sub(late).as_nanos()).unwrap_or(i64::MAX) };
+        follower.refresh()?;
+        while let Some((item, catalogue)) = follower.next_until(until)? {
+            match item {
+                Item::Event(event) => printer.event(&event, catalogue),
+                Item::Loss(loss) => printer.loss(&loss, catalogue),
+            }
+            printer.flush_if_full()?;
+        }
+        printer.flush()?;
+        if last {
+            for oddity in follower.oddities() {
+                eprintln!("longpole: log: {}", crate::table::plain(oddity.to_string()));
+            }
+            return Ok(());
+        }
+        thread::park_timeout(PAUSE);
+    }
+}
