@@ -12,12 +12,14 @@ mod interactions;
 mod keepers;
 mod kept;
 mod kernel;
+mod log;
 mod machine_log;
 mod overhead;
 mod packets;
 mod pass;
 mod picture;
 mod profiler;
+mod relay;
 mod repeated;
 mod rules;
 mod sampled;
@@ -97,6 +99,11 @@ enum Verb {
 }
 
 fn main() -> ExitCode {
+    // No verb: nobody but this command itself asks for it.
+    if std::env::args_os().nth(1).is_some_and(|verb| verb == relay::VERB) {
+        relay::pass_on();
+        return ExitCode::SUCCESS;
+    }
     let outcome = match Command::parse().verb {
         Verb::Record(args) => verbs::record::run(*args),
         Verb::Start(args) => verbs::start::run(args),
@@ -169,7 +176,7 @@ pub(crate) fn in_one_line(error: &anyhow::Error) -> String {
 }
 
 /// `longpole print | head` must end quietly: who reads no further is not an error.
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
+pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         let kind = cause.downcast_ref::<io::Error>().map(io::Error::kind);
         kind.or_else(|| cause.downcast_ref::<serde_json::Error>()?.io_error_kind()) == Some(io::ErrorKind::BrokenPipe)

@@ -16,6 +16,7 @@ use crate::kernel;
 use crate::lane::Lane;
 use crate::mailbox::Mailbox;
 use crate::metadata::{Metadata, Uuid};
+use crate::output::Output;
 use crate::pcap::Capture;
 use crate::place::Place;
 use crate::policy::{Config, Manner, Mode, DEFAULT_SNAPLEN};
@@ -169,6 +170,8 @@ pub struct Recorder {
     /// What is told of lanes that are closed, by number.
     pub(crate) closed: BTreeMap<u32, serde_json::Value>,
     pub(crate) captures: HashMap<String, Capture>,
+    /// Streams of the command whose lines are recorded.
+    pub(crate) outputs: Vec<Output>,
     pub(crate) predecessor: Option<Predecessor>,
     pub(crate) reserve: Reserve,
     pub(crate) epoll: OwnedFd,
@@ -303,6 +306,7 @@ impl Recorder {
             lanes: Vec::new(),
             closed: BTreeMap::new(),
             captures: HashMap::new(),
+            outputs: Vec::new(),
             predecessor,
             reserve,
             epoll,
@@ -383,6 +387,11 @@ impl Recorder {
         let user = path.join("user");
         Metadata::create(&user, uuid, &self.clock, &recording::host(), self.options.probe_cost_ns, &env)
             .map_err(Error::io("make", user.join("metadata")))
+    }
+
+    /// The longest time between two looks at a ring.
+    pub fn period(&self) -> Duration {
+        self.config.period
     }
 
     /// Why something is not as it was asked for: the kernel, stacks, the packets of interfaces, a steady run.
@@ -471,6 +480,7 @@ impl Recorder {
             Ok::<(), Error>(())
         })?;
         self.flush_captures();
+        self.write_outputs(false);
         if std::mem::take(&mut self.requests_changed) {
             self.answer_requests();
         }

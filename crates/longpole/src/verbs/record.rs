@@ -1,5 +1,7 @@
 //! `longpole record`: records while a command runs, for a time, or until it is told to end.
 
+use crate::log::Log;
+use crate::relay::Prepared;
 use anyhow::{bail, Context};
 use longpole_record::interfaces::Pattern;
 use longpole_record::kernel::{Context as EventContext, EventWish, Group, Wish, WishError};
@@ -25,6 +27,9 @@ const EXAMPLES: &str = "Examples:
                                                  an event with a filter in the kernel's language
   longpole record --packets 'eth*,lo' -- ./my-system
                                                  and the packets of these network devices
+  longpole record --log --kernel none            and the events as text while they come
+  longpole record --capture-output -- ./my-system
+                                                 and the lines that it prints, on the timeline
   longpole record --steady=fifo -- ./my-system   the command before all others, so that nobody takes its CPU away
 
 Groups of kernel events: sched irq softirq ipi timer net skb block syscall futex lock fault workqueue io_uring signal power.
@@ -68,6 +73,12 @@ pub struct Args {
     pub kernel: Kernel,
     #[command(flatten)]
     pub packets: Packets,
+    /// Print the events of programs while they come, as `longpole print` does
+    #[arg(long)]
+    pub log: bool,
+    /// Record what the command prints, line by line, and pass it on unchanged
+    #[arg(long)]
+    pub capture_output: bool,
     /// Run the command so that others disturb it least: with the longest time slice, or before all others (root)
     #[arg(long, value_name = "slice|fifo", num_args = 0..=1, require_equals = true, default_missing_value = "slice", value_parser = steady)]
     pub steady: Option<Steady>,
@@ -219,6 +230,8 @@ fn steady(text: &str) -> Result<Steady, String> {
 
 /// How long a command may take to end after it was told to, before the recording ends without it.
 const GRACE: Duration = Duration::from_secs(3);
+/// Between two looks at what is still printed.
+const PAUSE: Duration = Duration::from_millis(5);
 /// The recorder's nice value, where it may choose.
 const URGENT: i32 = -10;
 /// The recorder's own failure, beside a command.
@@ -231,6 +244,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     if !with_command && args.steady.is_some() {
         return Err(crate::WrongUsage("--steady is for a command that is started here: longpole record --steady -- CMD".to_owned()).into());
+    }
+    if !with_command && args.capture_output {
+        let what = "--capture-output is for a command that is started here: longpole record --capture-output -- CMD";
+        return Err(crate::WrongUsage(what.to_owned()).into());
     }
     args.kernel.check()?;
     match record(args, |_| {}) {
@@ -285,12 +302,20 @@ pub fn record(args: Args, ready: impl FnOnce(&Recorder)) -> anyhow::Result<ExitC
         eprintln!("longpole: note: {trouble}");
     }
     ready(&recorder);
+    let mut relay = None;
     let mut child = match args.command.split_first() {
         Some((program, rest)) => {
             let (name, value) = recorder.environment();
             let mut command = Command::new(program);
             let steady = args.steady;
             command.args(rest).env(name, value);
+            let output = match args.capture_output.then(|| Prepared::new(&mut command)).transpose() {
+                Ok(output) => output,
+                Err(error) => {
+                    recorder.abandon();
+                    bail!("cannot capture the command's output: {error}");
+                }
+            };
             // SAFETY: between fork and exec only system calls are made, on copied values.
             unsafe {
                 command.pre_exec(move || {
@@ -303,7 +328,7 @@ pub fn record(args: Args, ready: impl FnOnce(&Recorder)) -> anyhow::Result<ExitC
                     Ok(())
                 })
             };
-            let child = match command.spawn() {
+            let mut child = match command.spawn() {
                 Ok(child) => child,
                 Err(error) => {
                     // Nothing was recorded; leave no empty recording behind.
@@ -312,11 +337,25 @@ pub fn record(args: Args, ready: impl FnOnce(&Recorder)) -> anyhow::Result<ExitC
                 }
             };
             recorder.follow(child.id() as i32);
+            // Our ends of what the command has.
+            drop(command);
+            relay =
+                output.map(|output| output.begin(&mut child, &mut recorder)).transpose().context("cannot capture the command's output")?;
             Some(child)
         }
         None => None,
     };
+    let log = match args.log {
+        true => Some(Log::begin(recorder.path().to_owned(), recorder.period()).context("cannot begin the log")?),
+        false => None,
+    };
     let status = run_until_the_end(&mut recorder, &stop, args.time, args.pid, child.as_mut());
+    if let Some(relay) = &relay {
+        relay.drain(GRACE, || {
+            let longest = recorder.turn().unwrap_or(PAUSE);
+            recorder.wait(longest.min(PAUSE));
+        });
+    }
     if let Some(steady) = args.steady {
         // What is left to do may take long, and disturbs nobody then.
         steady.fall_back(nice.min(URGENT));
@@ -326,6 +365,12 @@ pub fn record(args: Args, ready: impl FnOnce(&Recorder)) -> anyhow::Result<ExitC
         true => Vec::new(),
         false => crate::input::complete_symbols(path),
     });
+    if let Some(relay) = relay {
+        relay.end(|| stop.count() > asked);
+    }
+    if let Some(log) = log {
+        log.end();
+    }
     let status = match (status, child.as_mut()) {
         (Ok(status), _) => status,
         (Err(error), None) => {

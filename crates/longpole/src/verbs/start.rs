@@ -80,6 +80,8 @@ fn be_recorder(args: Args) -> anyhow::Result<ExitCode> {
         max_age: args.max_age,
         kernel: args.kernel,
         packets: args.packets,
+        log: false,
+        capture_output: false,
         steady: None,
         command: Vec::new(),
     };

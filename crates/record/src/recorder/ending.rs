@@ -18,6 +18,7 @@ impl Recorder {
             Ok::<(), Error>(())
         });
         self.flush_captures();
+        self.write_outputs(true);
         self.close_mailbox();
         let interfaces = self.end_interfaces();
         let mut kernel = self.end_kernel();

@@ -1,0 +1,186 @@
+//! `record --log` and `record --capture-output`: what is shown while a recording goes on, and what of the command's own output is in it.
+
+#[path = "support/place.rs"]
+mod place;
+
+use place::{ok, wait_for, Place, Running};
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// The lines of `print`.
+fn printed(place: &Place, recording: &Path) -> String {
+    String::from_utf8(ok(place.longpole(&["print"]).arg(recording).output().unwrap()).stdout).unwrap()
+}
+
+/// Events and lost ones, as `info` counts them.
+fn counted(place: &Place, recording: &Path) -> (u64, u64) {
+    let info = place.answer("info", recording);
+    (info["events"].as_u64().unwrap(), info["lost"].as_u64().unwrap())
+}
+
+/// What threads say at the end that they emitted.
+fn emitted(said: &str) -> u64 {
+    said.lines().filter_map(|line| line.strip_prefix("emitted ")?.split(' ').nth(1)?.parse::<u64>().ok()).sum()
+}
+
+/// `numbered`, which says what it emitted in a file, not between the lines of the log.
+fn numbered(place: &Place, arguments: &str) -> Vec<String> {
+    let program = place.build("numbered", &[]);
+    let said = place.path("said");
+    ["sh", "-c", &format!("{program} {arguments} > {}", said.display())].map(str::to_owned).to_vec()
+}
+
+#[test]
+fn the_log_is_what_print_tells_of_the_recording_afterwards() {
+    let place = Place::new();
+    for arguments in ["4 20000 100 10", "300 20"] {
+        let run = ok(place.longpole(&["record", "--log", "--"]).args(numbered(&place, arguments)).output().unwrap());
+        let log = String::from_utf8(run.stdout).unwrap();
+        let told = printed(&place, &place.newest());
+        assert_eq!(log.lines().count(), told.lines().count());
+        assert!(log == told, "the same lines in the same order");
+        let (events, lost) = counted(&place, &place.newest());
+        assert_eq!(events + lost, emitted(&std::fs::read_to_string(place.path("said")).unwrap()));
+    }
+}
+
+#[test]
+fn events_are_in_the_log_while_the_command_still_runs() {
+    let place = Place::new();
+    let program = place.build("numbered", &[]);
+    let script = format!("{program} 1 3 > /dev/null; read line");
+    let mut run = Running::start(
+        place.longpole(&["record", "--log", "--", "sh", "-c", &script]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()),
+    );
+    let mut lines = BufReader::new(run.stdout.take().unwrap()).lines();
+    for number in 0..3 {
+        let line = lines.next().unwrap().unwrap();
+        assert!(line.ends_with(&format!("mark:numbered: {{ data = {number} }}")), "{line}");
+    }
+    // It waits for this.
+    drop(run.stdin.take());
+    assert!(lines.next().is_none());
+    run.wait().unwrap();
+}
+
+#[test]
+fn who_stops_reading_the_log_or_reads_it_late_harms_nothing() {
+    let place = Place::new();
+    let start = || {
+        let mut command = place.longpole(&["record", "--log", "--"]);
+        Running::start(command.args(numbered(&place, "2 50000 1000 1000")).stdout(Stdio::piped()).stderr(Stdio::piped()))
+    };
+    let mut stopped = start();
+    let mut first = String::new();
+    BufReader::new(stopped.stdout.take().unwrap()).read_line(&mut first).unwrap();
+    assert!(first.contains("mark:numbered"), "{first}");
+    let mut told = String::new();
+    stopped.stderr.take().unwrap().read_to_string(&mut told).unwrap();
+    assert!(stopped.wait().unwrap().success(), "{told}");
+    let whole = |said: &str| {
+        let (events, lost) = counted(&place, &place.newest());
+        assert_eq!(events + lost, emitted(said));
+    };
+    whole(&std::fs::read_to_string(place.path("said")).unwrap());
+
+    let before = place.recordings().len();
+    let late = start();
+    let done = || {
+        let description = std::fs::read_to_string(place.newest().join("longpole.json")).unwrap_or_default();
+        serde_json::from_str::<serde_json::Value>(&description).is_ok_and(|description| description["end_ns"].is_u64())
+    };
+    wait_for(|| place.recordings().len() > before && done());
+    let log = String::from_utf8(late.output().stdout).unwrap();
+    assert!(log == printed(&place, &place.newest()), "nothing of it is missing");
+    whole(&std::fs::read_to_string(place.path("said")).unwrap());
+}
+
+/// The texts of a recording's log events of one stream, as babeltrace2 has them.
+fn texts(recording: &Path, stream: &str) -> Option<Vec<String>> {
+    let Ok(run) = Command::new("babeltrace2").arg(recording.join("user")).output() else {
+        println!("skipped: texts by another reader: there is no babeltrace2");
+        return None;
+    };
+    let text = String::from_utf8(ok(run).stdout).unwrap();
+    let of_stream = text.lines().filter(|line| line.contains(&format!("thread = \"{stream}\"")));
+    let texts = of_stream.map(|line| line.split_once("text = \"").unwrap().1.split("\", align0").next().unwrap().to_owned());
+    Some(texts.collect())
+}
+
+#[test]
+fn what_a_command_prints_is_passed_on_and_its_lines_are_in_the_recording() {
+    let place = Place::new();
+    let script = "echo one; echo a problem >&2; sleep 0.01; printf 'two\\n\\nthree'; exit 7";
+    let run = place.longpole(&["record", "--capture-output", "--", "sh", "-c", script]).output().unwrap();
+    assert_eq!(run.status.code(), Some(7));
+    assert_eq!(String::from_utf8_lossy(&run.stdout), "one\ntwo\n\nthree");
+    assert!(String::from_utf8_lossy(&run.stderr).starts_with("a problem\n"), "{}", String::from_utf8_lossy(&run.stderr));
+    let told = printed(&place, &place.newest());
+    assert!(told.contains(" sh:stderr(-2) log: { text = \"a problem\" }"), "{told}");
+    if let Some(texts) = texts(&place.newest(), "stdout") {
+        assert_eq!(texts, ["one", "two", "", "three"]);
+    }
+    assert_eq!(counted(&place, &place.newest()), (5, 0));
+}
+
+#[test]
+fn bytes_that_are_no_text_pass_unchanged_and_lines_beyond_all_measure_are_counted() {
+    let place = Place::new();
+    let path = place.path("bytes");
+    let mut bytes: Vec<u8> = (0..3_000_000u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    bytes.push(b'x');
+    std::fs::write(&path, &bytes).unwrap();
+    let run = ok(place.longpole(&["record", "--capture-output", "--", "cat", path.to_str().unwrap()]).output().unwrap());
+    assert!(run.stdout == bytes);
+
+    // More lines than are kept of a period: each is an event or a lost one.
+    let count = 20_000_000u64;
+    let command = format!("yes | head -n {count}");
+    let mut run = Running::start(
+        place.longpole(&["record", "--capture-output", "--", "sh", "-c", &command]).stdout(Stdio::piped()).stderr(Stdio::null()),
+    );
+    let passed = std::io::copy(&mut run.stdout.take().unwrap(), &mut std::io::sink()).unwrap();
+    assert!(run.wait().unwrap().success());
+    assert_eq!(passed, 2 * count);
+    let (events, lost) = counted(&place, &place.newest());
+    assert_eq!(events + lost, count);
+    assert!(lost > 0 && events > 0, "{events} events, {lost} lost");
+}
+
+#[test]
+fn a_command_meets_the_same_reader_as_without_a_recorder() {
+    let place = Place::new();
+    // A reader that is gone ends it.
+    let mut run = Running::start(place.longpole(&["record", "--capture-output", "--", "yes"]).stdout(Stdio::piped()).stderr(Stdio::null()));
+    let mut first = [0; 4];
+    run.stdout.take().unwrap().read_exact(&mut first).unwrap();
+    assert_eq!(&first, b"y\ny\n");
+    assert_eq!(run.wait().unwrap().code(), Some(128 + 13));
+
+    // What it leaves behind can print on.
+    let script = "(sleep 1; echo late; echo later >&2) & echo now";
+    let run = ok(place.longpole(&["record", "--capture-output", "--", "sh", "-c", script]).output().unwrap());
+    assert_eq!(String::from_utf8_lossy(&run.stdout), "now\nlate\n");
+    assert!(String::from_utf8_lossy(&run.stderr).ends_with("later\n"));
+}
+
+#[test]
+fn on_a_terminal_the_command_has_one_of_the_same_size() {
+    let place = Place::new();
+    let longpole = place.longpole(&["record", "--capture-output", "--"]);
+    let words: Vec<_> = [longpole.get_program()].into_iter().chain(longpole.get_args()).map(|word| word.to_str().unwrap()).collect();
+    let check = "test -t 0 && test -t 1 && test -t 2 && stty size <&1 && printf 'a\\nb'";
+    let script = format!("stty rows 33 cols 111; {} sh -c \"{check}\"", words.join(" "));
+    let run = ok(place.command("script").args(["-qec", &script, "/dev/null"]).stdin(Stdio::null()).output().unwrap());
+    let shown = String::from_utf8_lossy(&run.stdout);
+    assert!(shown.contains("33 111\r\na\r\nb"), "{shown:?}");
+}
+
+#[test]
+fn output_can_be_captured_only_of_a_command() {
+    let place = Place::new();
+    let run = place.longpole(&["record", "--capture-output", "--for", "1s"]).output().unwrap();
+    assert_eq!(run.status.code(), Some(2));
+    assert!(place.recordings().is_empty());
+}
