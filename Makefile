@@ -82,6 +82,13 @@ install: all
 	install -D -m 755 target/release/longpole $(DESTDIR)$(prefix)/bin/longpole
 	install -d $(DESTDIR)$(prefix)/include/longpole
 	install -m 644 include/longpole/*.h $(DESTDIR)$(prefix)/include/longpole
+	install -d $(addprefix $(DESTDIR)$(prefix)/share/,man/man1 bash-completion/completions zsh/site-functions fish/vendor_completions.d)
+	target/release/longpole man --into $(DESTDIR)$(prefix)/share/man/man1
+	target/release/longpole completions bash > $(DESTDIR)$(prefix)/share/bash-completion/completions/longpole
+	target/release/longpole completions zsh > $(DESTDIR)$(prefix)/share/zsh/site-functions/_longpole
+	target/release/longpole completions fish > $(DESTDIR)$(prefix)/share/fish/vendor_completions.d/longpole.fish
+	install -d $(DESTDIR)$(prefix)/lib/systemd/system
+	sed 's|@bindir@|$(prefix)/bin|' share/systemd/longpole.service > $(DESTDIR)$(prefix)/lib/systemd/system/longpole.service
 
 clean:
 	cargo clean

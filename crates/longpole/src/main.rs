@@ -96,6 +96,10 @@ enum Verb {
     Overhead(verbs::overhead::Args),
     /// Run a command and tell the CPU time of each of its threads
     Util(verbs::util::Args),
+    /// Print what makes a shell complete verbs and options
+    Completions(verbs::completions::Args),
+    /// Print the manual page of the command or of a verb
+    Man(verbs::man::Args),
 }
 
 fn main() -> ExitCode {
@@ -131,6 +135,8 @@ fn main() -> ExitCode {
         Verb::Demo(args) => verbs::demo::run(args),
         Verb::Overhead(args) => verbs::overhead::run(args),
         Verb::Util(args) => verbs::util::run(args),
+        Verb::Completions(args) => verbs::completions::run(args),
+        Verb::Man(args) => verbs::man::run(args),
     };
     match outcome {
         Ok(code) => code,

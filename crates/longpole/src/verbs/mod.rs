@@ -1,6 +1,7 @@
 //! One file per verb. A verb parses its arguments, calls the libraries and prints; it knows no format and no algorithm.
 
 pub mod check;
+pub mod completions;
 pub mod cpu;
 pub mod demo;
 pub mod diff;
@@ -9,6 +10,7 @@ pub mod info;
 pub mod irq;
 pub mod latency;
 pub mod list;
+pub mod man;
 pub mod model;
 pub mod overhead;
 pub mod packets;
