@@ -14,6 +14,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Between two looks at the recording.
 const PAUSE: Duration = Duration::from_millis(50);
+/// After so many periods what was written is in the files: a sub-buffer may be completed, and the one after it begun, just before a period ends; and then
+/// there is the turn itself.
+pub const LATE: u32 = 3;
 /// For so long, at the end, nothing may go to a reader before it is given up.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -91,8 +94,7 @@ impl Log {
 }
 
 fn follow(recording: &std::path::Path, period: Duration, ended: &AtomicBool, mut printer: Printer<impl Write>) -> anyhow::Result<()> {
-    // A sub-buffer may be completed, and the one after it begun, just before a period ends; and then there is the turn itself.
-    let late = period * 3 + PAUSE;
+    let late = period * LATE + PAUSE;
     let mut follower = Follower::open(recording)?;
     loop {
         let last = ended.load(Ordering::Acquire);

@@ -14,6 +14,7 @@ mod kept;
 mod kernel;
 mod log;
 mod machine_log;
+mod mount;
 mod overhead;
 mod packets;
 mod pass;
@@ -90,6 +91,8 @@ enum Verb {
     Rules(verbs::rules::Args),
     /// Name the bottleneck, with its evidence
     Report(verbs::report::Args),
+    /// Show the programs with probes as folders: who is recorded, and their events as text
+    Mount(verbs::mount::Args),
     /// Record a packet pipeline with a bottleneck, explain it, fix it, record again
     Demo(verbs::demo::Args),
     /// Measure what a probe costs on this machine
@@ -132,6 +135,7 @@ fn main() -> ExitCode {
         Verb::Model(args) => verbs::model::run(args),
         Verb::Rules(args) => verbs::rules::run(args),
         Verb::Report(args) => verbs::report::run(args),
+        Verb::Mount(args) => verbs::mount::run(args),
         Verb::Demo(args) => verbs::demo::run(args),
         Verb::Overhead(args) => verbs::overhead::run(args),
         Verb::Util(args) => verbs::util::run(args),

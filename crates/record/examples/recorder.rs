@@ -21,6 +21,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         root: Some(root.into()),
         config,
         scope: Scope::Everything,
+        selection: None,
         buffer,
         mode: None,
         max_size: None,

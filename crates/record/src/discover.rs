@@ -264,7 +264,7 @@ impl Recorder {
                 Some(ancestor) => subject.process.scope() == self.session || comm::descends(pid, ancestor),
             },
         };
-        (subject.order, subject.buffer) = self.order_for(&subject.process.label, subject.wanted);
+        (subject.order, subject.buffer) = self.order_for(&subject.process.label, subject.process.pid, subject.wanted);
         for source in &mut subject.sources {
             source.verdict = Verdict::Open;
         }
@@ -274,7 +274,7 @@ impl Recorder {
     pub(crate) fn decide_again(&mut self) {
         let mut subjects = std::mem::take(&mut self.place.subjects);
         for subject in subjects.values_mut() {
-            (subject.order, subject.buffer) = self.order_for(&subject.process.label, subject.wanted);
+            (subject.order, subject.buffer) = self.order_for(&subject.process.label, subject.process.pid, subject.wanted);
             for source in &mut subject.sources {
                 source.verdict = Verdict::Open;
             }

@@ -12,6 +12,7 @@ use crate::process::{Process, Source, Verdict};
 use crate::recorder::{Recorder, Subject};
 use crate::recording::component;
 use crate::ring::{Chunk, Look, Ring};
+use crate::selection::Part;
 use crate::sites::Sites;
 use crate::successor;
 use crate::takeover::packet_ring;
@@ -192,6 +193,10 @@ impl Recorder {
 
     pub(crate) fn verdict(&self, process: &Process, wanted: bool, source: &Source) -> Verdict {
         if !wanted || self.config.exclude.iter().any(|pattern| crate::glob::matches(pattern, &process.label)) {
+            return Verdict::Unwanted;
+        }
+        let part = || Part::thread(&process.label, process.pid, process.tid(source.tid));
+        if self.options.selection.as_ref().is_some_and(|selection| !selection.is_enabled(&part())) {
             return Verdict::Unwanted;
         }
         match self.config.for_thread(&process.label, &source.thread_name()) {

@@ -23,6 +23,7 @@ use crate::policy::{Config, Manner, Mode, DEFAULT_SNAPLEN};
 use crate::process::{Process, Source};
 use crate::recording::{self, Reserve};
 use crate::runtime::Runtime;
+use crate::selection::{Part, Selection};
 use crate::session::{Held, Order};
 use crate::stacks::{self, SampleOutcome, Stacks, StacksError};
 use crate::steady::{Granted, Steady};
@@ -57,6 +58,8 @@ pub struct Options {
     /// Configuration file.
     pub config: Option<PathBuf>,
     pub scope: Scope,
+    /// Of these, only whom somebody chooses meanwhile.
+    pub selection: Option<Selection>,
     /// Size of every ring in bytes, whatever policies say.
     pub buffer: Option<u64>,
     /// What a full ring does, whatever policies say; overwriting, also the kernel's buffers.
@@ -161,6 +164,8 @@ pub struct Recorder {
     pub(crate) options: Options,
     pub(crate) config: Config,
     config_seen: Option<(SystemTime, u64)>,
+    /// The choice that was looked at.
+    chosen: u64,
     pub(crate) path: PathBuf,
     pub(crate) uuid: Uuid,
     pub(crate) clock: Clock,
@@ -297,6 +302,7 @@ impl Recorder {
             options,
             config,
             config_seen,
+            chosen: 0,
             path,
             uuid,
             clock,
@@ -436,7 +442,7 @@ impl Recorder {
             clock: self.clock.source.number(),
             session: self.session,
         };
-        if self.config.enable && !matches!(self.options.scope, Scope::Process(_)) {
+        if self.config.enable && !matches!(self.options.scope, Scope::Process(_)) && self.options.selection.is_none() {
             order.mask = match self.config.policy.as_slice() {
                 [] => ALL_CATEGORIES,
                 policies => policies.iter().fold(0, |mask, policy| mask | policy.events),
@@ -448,10 +454,15 @@ impl Recorder {
     }
 
     /// What one process does.
-    pub(crate) fn order_for(&self, label: &str, wanted: bool) -> (Order, Option<u64>) {
+    pub(crate) fn order_for(&self, label: &str, pid: i32, wanted: bool) -> (Order, Option<u64>) {
         let mut order = Order { mask: 0, ..self.default_order() };
+        let part = Part::process(label, pid);
+        let (wanted, chosen) = match &self.options.selection {
+            Some(selection) => (wanted && selection.touches(&part), selection.buffer(&part)),
+            None => (wanted, None),
+        };
         let choice = if wanted { self.config.for_process(label) } else { None };
-        let buffer = self.options.buffer.or(choice.and_then(|choice| choice.buffer));
+        let buffer = self.options.buffer.or(chosen).or(choice.and_then(|choice| choice.buffer));
         if let Some(choice) = choice {
             order.mask = choice.mask;
             order.snaplen = choice.snaplen;
@@ -465,6 +476,7 @@ impl Recorder {
     /// Takes all that is there now. Returns when the next turn should come at the latest.
     pub fn turn(&mut self) -> Result<Duration, Error> {
         self.reload();
+        self.choose_again();
         let (changed, deaths) = (std::mem::take(&mut self.directory_changed), std::mem::take(&mut self.deaths));
         let mut pressure: f64 = 0.0;
         self.in_each_place(|recorder| {
@@ -585,6 +597,17 @@ impl Recorder {
                 eprintln!("longpole: the configuration stays as it was: {error}");
                 self.oddity(format!("a new configuration was refused: {}", error.to_string().lines().next().unwrap_or("")));
             }
+        }
+    }
+
+    /// Somebody may have chosen others.
+    fn choose_again(&mut self) {
+        let Some(version) = self.options.selection.as_ref().map(Selection::version) else { return };
+        if std::mem::replace(&mut self.chosen, version) != version {
+            let _ = self.in_each_place(|recorder| {
+                recorder.decide_again();
+                Ok::<(), Error>(())
+            });
         }
     }
 

@@ -12,6 +12,7 @@ pub mod latency;
 pub mod list;
 pub mod man;
 pub mod model;
+pub mod mount;
 pub mod overhead;
 pub mod packets;
 pub mod path;

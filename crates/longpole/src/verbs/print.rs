@@ -157,6 +157,18 @@ impl<W: Write> Printer<W> {
         line.extend_from_slice(b" }\n");
     }
 
+    /// An item's line as it stands behind one of `last_ns`, which becomes that of this one.
+    pub fn line_after(&mut self, last_ns: &mut Option<i64>, item: &Item<'_>, catalogue: &Catalogue) -> &[u8] {
+        self.line.clear();
+        std::mem::swap(&mut self.last_ns, last_ns);
+        match item {
+            Item::Event(event) => self.event(event, catalogue),
+            Item::Loss(loss) => self.loss(loss, catalogue),
+        }
+        std::mem::swap(&mut self.last_ns, last_ns);
+        &self.line
+    }
+
     /// `[time] (+delta) `
     #[inline]
     fn when(&mut self, t_ns: i64) {

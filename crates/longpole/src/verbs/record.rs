@@ -278,6 +278,7 @@ pub fn record(args: Args, ready: impl FnOnce(&Recorder)) -> anyhow::Result<ExitC
         root: args.output,
         config: args.config,
         scope,
+        selection: None,
         buffer: args.buffer,
         mode: args.mode,
         max_size: args.max_size,
@@ -464,7 +465,7 @@ pub fn progress(stop: Option<Stop>) -> impl FnMut(u64, u64) -> bool {
 }
 
 /// What was said at the start is not said again.
-fn tell(outcome: &Outcome, said: &[String]) {
+pub fn tell(outcome: &Outcome, said: &[String]) {
     for oddity in outcome.oddities.iter().filter(|oddity| !said.contains(oddity)) {
         eprintln!("longpole: note: {oddity}");
     }

@@ -146,6 +146,7 @@ fn start(args: &Args, root: PathBuf) -> Result<Recorder, Error> {
         root: Some(root),
         config: None,
         scope: Scope::Descendants,
+        selection: None,
         buffer: None,
         mode: None,
         max_size: None,

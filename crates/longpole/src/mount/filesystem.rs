@@ -1,0 +1,221 @@
+//! The tree as the kernel asks for it, through FUSE.
+
+use super::tree::{Kind, Node, Tree};
+use fuser::{
+    Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, LockOwner, OpenAccMode, OpenFlags, ReplyAttr,
+    ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request, TimeOrNow, WriteFlags,
+};
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+/// Who is there changes all the time, and so do texts: the kernel keeps nothing.
+const KEPT: Duration = Duration::ZERO;
+
+pub struct Folders {
+    tree: Arc<Mutex<Tree>>,
+    nodes: Mutex<Nodes>,
+    mounted: SystemTime,
+}
+
+/// Numbers of nodes; one keeps its number.
+struct Nodes {
+    numbers: HashMap<Node, u64>,
+    /// Of number 1 and those that follow.
+    all: Vec<Node>,
+}
+
+impl Nodes {
+    fn number(&mut self, node: &Node) -> INodeNo {
+        if let Some(number) = self.numbers.get(node) {
+            return INodeNo(*number);
+        }
+        self.all.push(node.clone());
+        let number = self.all.len() as u64;
+        self.numbers.insert(node.clone(), number);
+        INodeNo(number)
+    }
+
+    fn node(&self, number: INodeNo) -> Option<Node> {
+        self.all.get(usize::try_from(number.0).ok()?.checked_sub(1)?).cloned()
+    }
+}
+
+impl Folders {
+    pub fn new(tree: Arc<Mutex<Tree>>) -> Folders {
+        let mut nodes = Nodes { numbers: HashMap::new(), all: Vec::new() };
+        nodes.number(&Node::Root);
+        Folders { tree, nodes: Mutex::new(nodes), mounted: SystemTime::now() }
+    }
+
+    fn tree(&self) -> MutexGuard<'_, Tree> {
+        self.tree.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn nodes(&self) -> MutexGuard<'_, Nodes> {
+        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn file(&self, number: INodeNo) -> Result<(longpole_record::selection::Part, Kind), Errno> {
+        match self.nodes().node(number) {
+            Some(Node::File(part, kind)) => Ok((part, kind)),
+            Some(_) => Err(Errno::EISDIR),
+            None => Err(Errno::ENOENT),
+        }
+    }
+
+    fn attributes(&self, node: &Node) -> Option<FileAttr> {
+        let ino = self.nodes().number(node);
+        let (size, changed, kind, perm) = match node {
+            Node::Root => (0, None, FileType::Directory, 0o500),
+            Node::Folder(_) => {
+                self.tree().children(node)?;
+                (0, None, FileType::Directory, 0o500)
+            }
+            Node::File(part, kind) => {
+                let (size, changed) = self.tree().extent(part, *kind)?;
+                (size, changed, FileType::RegularFile, if kind.is_writable(part) { 0o600 } else { 0o400 })
+            }
+        };
+        let time = changed.unwrap_or(self.mounted);
+        Some(FileAttr {
+            ino,
+            size,
+            blocks: size.div_ceil(512),
+            atime: time,
+            mtime: time,
+            ctime: time,
+            crtime: time,
+            kind,
+            perm,
+            nlink: 1,
+            uid: rustix::process::geteuid().as_raw(),
+            gid: rustix::process::getegid().as_raw(),
+            rdev: 0,
+            blksize: 4096,
+            flags: 0,
+        })
+    }
+}
+
+impl Filesystem for Folders {
+    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let found = || {
+            let parent = self.nodes().node(parent)?;
+            let node = self.tree().children(&parent)?.remove(name.to_str()?)?;
+            self.attributes(&node)
+        };
+        match found() {
+            Some(attributes) => reply.entry(&KEPT, &attributes, Generation(0)),
+            None => reply.error(Errno::ENOENT),
+        }
+    }
+
+    fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        let node = self.nodes().node(ino);
+        match node.and_then(|node| self.attributes(&node)) {
+            Some(attributes) => reply.attr(&KEPT, &attributes),
+            None => reply.error(Errno::ENOENT),
+        }
+    }
+
+    /// A shell that writes to a file cuts it off first: that means nothing here. Nothing else of a file can be set.
+    fn setattr(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        _size: Option<u64>,
+        _: Option<TimeOrNow>,
+        _: Option<TimeOrNow>,
+        _: Option<SystemTime>,
+        handle: Option<FileHandle>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<fuser::BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        match mode.or(uid).or(gid) {
+            Some(_) => reply.error(Errno::EPERM),
+            None => self.getattr(request, ino, handle, reply),
+        }
+    }
+
+    fn open(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        match self.file(ino) {
+            Ok((part, kind)) if flags.acc_mode() != OpenAccMode::O_RDONLY && !kind.is_writable(&part) => reply.error(Errno::EACCES),
+            // What stands in it may be more at the next read.
+            Ok(_) => reply.opened(FileHandle(0), FopenFlags::FOPEN_DIRECT_IO),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn read(&self, _: &Request, ino: INodeNo, _: FileHandle, offset: u64, size: u32, _: OpenFlags, _: Option<LockOwner>, reply: ReplyData) {
+        let (part, kind) = match self.file(ino) {
+            Ok(file) => file,
+            Err(error) => return reply.error(error),
+        };
+        let mut tree = self.tree();
+        if kind == Kind::Events {
+            return reply.data(tree.events(&part, offset, size as usize));
+        }
+        match tree.content(&part, kind) {
+            Some(content) => {
+                let from = usize::try_from(offset).unwrap_or(usize::MAX).min(content.len());
+                reply.data(&content[from..content.len().min(from.saturating_add(size as usize))]);
+            }
+            None => reply.error(Errno::ENOENT),
+        }
+    }
+
+    fn write(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        _: FileHandle,
+        _offset: u64,
+        data: &[u8],
+        _: WriteFlags,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        match self.file(ino) {
+            Ok((part, kind)) if self.tree().write(&part, kind, data) => reply.written(data.len() as u32),
+            Ok(_) => reply.error(Errno::EINVAL),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+        reply.ok();
+    }
+
+    fn fsync(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+        reply.ok();
+    }
+
+    fn readdir(&self, _: &Request, ino: INodeNo, _: FileHandle, offset: u64, mut reply: ReplyDirectory) {
+        let found = || {
+            let node = self.nodes().node(ino)?;
+            self.tree().children(&node)
+        };
+        let Some(children) = found() else { return reply.error(Errno::ENOENT) };
+        let dots = [".", ".."].map(|name| (name.to_owned(), ino, FileType::Directory));
+        let mut nodes = self.nodes();
+        let rest = children.into_iter().map(|(name, node)| {
+            let kind = if matches!(node, Node::File(..)) { FileType::RegularFile } else { FileType::Directory };
+            (name, nodes.number(&node), kind)
+        });
+        for (at, (name, ino, kind)) in dots.into_iter().chain(rest).enumerate().skip(usize::try_from(offset).unwrap_or(usize::MAX)) {
+            if reply.add(ino, at as u64 + 1, kind, name) {
+                break;
+            }
+        }
+        reply.ok();
+    }
+}

@@ -1,0 +1,96 @@
+//! The text of each subject's events, as much of it as is kept: the recording has all of it.
+
+use longpole_record::selection::Part;
+use std::collections::HashMap;
+use std::time::SystemTime;
+
+/// Bytes of one text. When it would become longer it begins anew, as a log that is rotated.
+const MOST: usize = 16 << 20;
+/// Bytes of all texts.
+const ALL: usize = 256 << 20;
+
+#[derive(Default)]
+pub struct Texts {
+    all: HashMap<Part, Text>,
+    bytes: usize,
+}
+
+#[derive(Default)]
+pub struct Text {
+    bytes: Vec<u8>,
+    /// Of the last line.
+    pub last_ns: Option<i64>,
+    changed: Option<SystemTime>,
+}
+
+impl Texts {
+    /// The text of a part, to which a line is about to be added.
+    pub fn of(&mut self, part: &Part) -> &mut Text {
+        self.all.entry(part.clone()).or_default()
+    }
+
+    pub fn get(&self, part: &Part) -> Option<&Text> {
+        self.all.get(part)
+    }
+
+    pub fn parts(&self) -> impl Iterator<Item = &Part> {
+        self.all.keys()
+    }
+
+    pub fn add(&mut self, part: &Part, line: &[u8]) {
+        let text = self.all.entry(part.clone()).or_default();
+        let before = text.bytes.len();
+        text.add(line);
+        self.bytes = self.bytes + text.bytes.len() - before.min(self.bytes + text.bytes.len());
+        if self.bytes > ALL {
+            if let Some(largest) = self.all.values_mut().max_by_key(|text| text.bytes.len()) {
+                self.bytes -= largest.bytes.len();
+                largest.begin_anew();
+                self.bytes += largest.bytes.len();
+            }
+        }
+    }
+}
+
+impl Text {
+    fn add(&mut self, line: &[u8]) {
+        if self.bytes.len() + line.len() > MOST {
+            self.begin_anew();
+        }
+        self.bytes.extend_from_slice(line);
+        self.changed = Some(SystemTime::now());
+    }
+
+    fn begin_anew(&mut self) {
+        self.bytes = b"(what was here before is in the recording)\n".to_vec();
+        self.changed = Some(SystemTime::now());
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    pub fn changed(&self) -> Option<SystemTime> {
+        self.changed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_begins_anew_before_it_is_too_long_and_all_together_stay_bounded() {
+        let mut texts = Texts::default();
+        let line = vec![b'x'; 1 << 20];
+        for pid in 0..40 {
+            for _ in 0..20 {
+                texts.add(&Part::process("a", pid), &line);
+            }
+        }
+        let total: usize = texts.all.values().map(|text| text.bytes.len()).sum();
+        assert_eq!(total, texts.bytes);
+        assert!(total <= ALL && texts.all.values().all(|text| text.bytes.len() <= MOST));
+        assert!(texts.get(&Part::process("a", 0)).unwrap().bytes().starts_with(b"(what was"));
+    }
+}

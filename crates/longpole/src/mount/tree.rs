@@ -1,0 +1,209 @@
+//! Which folders and files there are, and what stands in the files.
+
+use super::text::Texts;
+use longpole_record::selection::{Part, Selection};
+use longpole_record::subjects::{self, Subject};
+use longpole_record::{file_name, parse_size, ring_size, Runtime};
+use std::collections::{BTreeMap, HashMap};
+use std::time::{Duration, Instant, SystemTime};
+
+/// The subjects are looked at again after this time.
+const FRESH: Duration = Duration::from_millis(200);
+/// Of a thread's first ring.
+const FIRST_RING: u64 = 32 << 10;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Node {
+    Root,
+    /// Of a label, a process, or a thread.
+    Folder(Part),
+    File(Part, Kind),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    Enable,
+    BufferSize,
+    Events,
+    /// A thread's.
+    Name,
+}
+
+impl Kind {
+    pub const ALL: [Kind; 4] = [Kind::Enable, Kind::BufferSize, Kind::Events, Kind::Name];
+
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Enable => "enable",
+            Kind::BufferSize => "buffer_size",
+            Kind::Events => "events",
+            Kind::Name => "name",
+        }
+    }
+
+    fn is_of(self, part: &Part) -> bool {
+        self != Kind::Name || part.tid.is_some()
+    }
+
+    pub fn is_writable(self, part: &Part) -> bool {
+        match self {
+            Kind::Enable => true,
+            // Rings are of the size that is ordered for their process.
+            Kind::BufferSize => part.tid.is_none(),
+            Kind::Events | Kind::Name => false,
+        }
+    }
+}
+
+pub struct Tree {
+    runtime: Runtime,
+    selection: Selection,
+    pub texts: Texts,
+    subjects: Vec<Subject>,
+    looked: Option<Instant>,
+    /// A label's folder keeps its name.
+    names: HashMap<String, String>,
+    /// Somebody was enabled at some time.
+    pub used: bool,
+}
+
+impl Tree {
+    pub fn new(runtime: Runtime, selection: Selection) -> Tree {
+        let (texts, names) = (Texts::default(), HashMap::new());
+        Tree { runtime, selection, texts, subjects: Vec::new(), looked: None, names, used: false }
+    }
+
+    /// What is in a folder, by name; none: it is no folder, or is gone.
+    pub fn children(&mut self, node: &Node) -> Option<BTreeMap<String, Node>> {
+        self.look();
+        let folder = |part: Part| Node::Folder(part);
+        match node {
+            Node::File(..) => None,
+            Node::Root => {
+                let labels: Vec<String> = self.parts().map(|part| part.label).collect();
+                Some(labels.into_iter().map(|label| (self.name(&label), folder(Part::label(&label)))).collect())
+            }
+            Node::Folder(part) if !self.is_there(part) => None,
+            Node::Folder(part) => {
+                let files = Kind::ALL.into_iter().filter(|kind| kind.is_of(part));
+                let mut children: BTreeMap<String, Node> =
+                    files.map(|kind| (kind.name().to_owned(), Node::File(part.clone(), kind))).collect();
+                for other in self.parts().filter(|other| other.label == part.label) {
+                    match (part.pid, part.tid, other.pid, other.tid) {
+                        (None, _, Some(pid), _) => children.insert(pid.to_string(), folder(Part::process(&part.label, pid))),
+                        (Some(pid), None, Some(of), Some(tid)) if pid == of => children.insert(tid.to_string(), folder(other)),
+                        _ => None,
+                    };
+                }
+                Some(children)
+            }
+        }
+    }
+
+    /// What stands in a file; none: it is gone.
+    pub fn content(&mut self, part: &Part, kind: Kind) -> Option<Vec<u8>> {
+        self.look();
+        if !self.is_there(part) {
+            return None;
+        }
+        Some(match kind {
+            Kind::Enable => {
+                let enabled = if part.tid.is_some() { self.selection.is_enabled(part) } else { self.selection.touches(part) };
+                format!("{}\n", u8::from(enabled)).into_bytes()
+            }
+            Kind::BufferSize => {
+                let largest = self.threads(part).map(|thread| thread.buffer).max();
+                let wished = self.selection.buffer(part).filter(|_| part.tid.is_none());
+                format!("{}\n", wished.or(largest).unwrap_or(FIRST_RING)).into_bytes()
+            }
+            Kind::Name => {
+                let name = self.threads(part).next().map(|thread| thread.thread.clone());
+                format!("{}\n", crate::table::plain(name.unwrap_or_default())).into_bytes()
+            }
+            Kind::Events => self.texts.get(part).map_or_else(Vec::new, |text| text.bytes().to_vec()),
+        })
+    }
+
+    /// A piece of an `events` file.
+    pub fn events(&self, part: &Part, offset: u64, size: usize) -> &[u8] {
+        let bytes = self.texts.get(part).map_or(&[][..], |text| text.bytes());
+        let from = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
+        &bytes[from..bytes.len().min(from.saturating_add(size))]
+    }
+
+    /// Bytes of a file, and when it was changed, where that is known.
+    pub fn extent(&mut self, part: &Part, kind: Kind) -> Option<(u64, Option<SystemTime>)> {
+        match kind {
+            Kind::Events => {
+                self.look();
+                let text = self.texts.get(part);
+                self.is_there(part).then(|| text.map_or((0, None), |text| (text.bytes().len() as u64, text.changed())))
+            }
+            _ => self.content(part, kind).map(|content| (content.len() as u64, None)),
+        }
+    }
+
+    /// Somebody writes to a file. False: nobody can mean this.
+    pub fn write(&mut self, part: &Part, kind: Kind, data: &[u8]) -> bool {
+        let text = String::from_utf8_lossy(data);
+        match (kind, text.trim()) {
+            (Kind::Enable, "0") => self.selection.enable(part, false),
+            (Kind::Enable, "1") => {
+                self.used = true;
+                self.selection.enable(part, true);
+            }
+            (Kind::BufferSize, size) => match parse_size(size).and_then(ring_size) {
+                Some(size) => self.selection.set_buffer(part, size),
+                None => return false,
+            },
+            _ => return false,
+        }
+        true
+    }
+
+    /// Looks who is there, unless that was done just now. Who cannot be seen now is seen the next time.
+    fn look(&mut self) {
+        if self.looked.is_some_and(|looked| looked.elapsed() < FRESH) {
+            return;
+        }
+        if let Ok((subjects, _)) = subjects::list(&self.runtime) {
+            self.subjects = subjects;
+        }
+        self.looked = Some(Instant::now());
+    }
+
+    /// Living processes and their threads, and whoever has left a text.
+    fn parts(&self) -> impl Iterator<Item = Part> + '_ {
+        let living = self.subjects.iter().flat_map(|subject| {
+            let threads = subject.threads.iter().map(|thread| Part::thread(&subject.label, subject.pid, thread.tid));
+            [Part::process(&subject.label, subject.pid)].into_iter().chain(threads)
+        });
+        living.chain(self.texts.parts().cloned())
+    }
+
+    fn is_there(&self, part: &Part) -> bool {
+        self.parts().any(|other| {
+            other.label == part.label
+                && part.pid.is_none_or(|pid| other.pid == Some(pid))
+                && part.tid.is_none_or(|tid| other.tid == Some(tid))
+        })
+    }
+
+    fn threads<'a>(&'a self, part: &'a Part) -> impl Iterator<Item = &'a subjects::Thread> + 'a {
+        let subjects = self.subjects.iter().filter(|subject| subject.label == part.label && part.pid.is_none_or(|pid| subject.pid == pid));
+        subjects.flat_map(|subject| &subject.threads).filter(|thread| part.tid.is_none_or(|tid| thread.tid == tid))
+    }
+
+    /// Of a label's folder: two labels never have the same.
+    fn name(&mut self, label: &str) -> String {
+        if let Some(name) = self.names.get(label) {
+            return name.clone();
+        }
+        let plain = file_name(label);
+        let taken = |name: &String| self.names.values().any(|other| other == name);
+        let name = (1u32..).map(|number| if number == 1 { plain.clone() } else { format!("{plain}~{number}") }).find(|name| !taken(name));
+        let name = name.unwrap_or(plain);
+        self.names.insert(label.to_owned(), name.clone());
+        name
+    }
+}

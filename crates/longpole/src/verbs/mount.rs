@@ -1,0 +1,149 @@
+//! `longpole mount`: the programs with probes as folders, whose files say who is recorded and show what they do.
+
+use super::record;
+use crate::mount::{Folders, Following, Tree};
+use anyhow::{bail, Context};
+use fuser::{Config, MountOption, Session};
+use longpole_record::selection::Selection;
+use longpole_record::{Options, Recorder, Runtime, Scope, Stop};
+use std::ffi::CString;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Show the programs with probes as folders: who is recorded, and their events as text.
+#[derive(clap::Args)]
+#[command(after_help = "\
+  DIR/LABEL/enable             1 or 0: write it to begin or end the recording of these programs
+  DIR/LABEL/buffer_size        bytes of each thread's ring; write 4MiB to make them larger
+  DIR/LABEL/events             their events as `longpole print` shows them, growing
+  DIR/LABEL/PID/…              the same of one process, and below it DIR/LABEL/PID/TID/… of each thread
+
+Ctrl-C or `umount DIR` ends it, and the recording with it.
+
+Examples:
+  longpole mount /tmp/programs &
+  echo 1 > /tmp/programs/router/enable
+  tail -f /tmp/programs/router/events")]
+pub struct Args {
+    /// An empty directory
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+    /// Directory in which the recording's directory is made [default: $LONGPOLE_ROOT, else traces]
+    #[arg(short, long, value_name = "DIR")]
+    output: Option<PathBuf>,
+    /// Configuration (TOML): what to record of whom, where it is enabled
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let directory = mountable(&args.directory)?;
+    let stop = Stop::install().context("cannot handle signals")?;
+    let selection = Selection::default();
+    let options = Options {
+        root: args.output,
+        config: args.config,
+        scope: Scope::Everything,
+        selection: Some(selection.clone()),
+        buffer: None,
+        command: Vec::new(),
+        probe_cost_ns: crate::overhead::probe_cost(),
+        kernel: None,
+        stacks: None,
+        packets: Some(Vec::new()),
+        snaplen: None,
+        steady: None,
+    };
+    let mut recorder = Recorder::start(options, Some(&stop))?;
+    let tree = Arc::new(Mutex::new(Tree::new(Runtime::open(&Runtime::default_path())?, selection)));
+    let mut config = Config::default();
+    config.mount_options = vec![
+        MountOption::FSName("longpole".to_owned()),
+        MountOption::Subtype("longpole".to_owned()),
+        MountOption::DefaultPermissions,
+        MountOption::NoSuid,
+        MountOption::NoDev,
+        MountOption::NoExec,
+    ];
+    let mounted = Session::new(Folders::new(tree.clone()), &directory, &config).and_then(Session::spawn);
+    let session = match mounted {
+        Ok(session) => session,
+        Err(error) => {
+            recorder.abandon();
+            let hint = if Path::new("/dev/fuse").exists() { "users need fusermount3 (package fuse3)" } else { "there is no /dev/fuse" };
+            bail!("cannot mount on {}: {error}; {hint}", directory.display());
+        }
+    };
+    let following = Following::begin(recorder.path().to_owned(), recorder.period(), tree.clone()).context("cannot follow the recording");
+    eprintln!("longpole: mounted on {}; Ctrl-C ends it", directory.display());
+    let ended = loop {
+        match recorder.turn() {
+            Err(error) => break Err(error.into()),
+            // Somebody has unmounted it.
+            Ok(_) if stop.signal().is_some() || session.guard.is_finished() => break Ok(()),
+            Ok(longest) => recorder.wait(longest),
+        }
+    };
+    if !session.guard.is_finished() {
+        // Who has a file open keeps it until then, and nobody else finds it any more.
+        if let Err(error) = unmount(&directory) {
+            eprintln!("longpole: cannot unmount {}: {error}; `{}` does", directory.display(), remedy(&directory));
+        }
+    }
+    let told = following.and_then(Following::end);
+    if !tree.lock().unwrap_or_else(PoisonError::into_inner).used {
+        recorder.abandon();
+        eprintln!("longpole: nobody was enabled, so nothing was recorded");
+    } else {
+        record::tell(&recorder.finish(), &[]);
+    }
+    ended.and(told).map(|()| ExitCode::SUCCESS)
+}
+
+/// The directory's whole path, once something can be mounted on it. What a killed `longpole mount` left there is taken away.
+fn mountable(directory: &Path) -> anyhow::Result<PathBuf> {
+    let looked = std::fs::read_dir(directory);
+    let looked = match looked {
+        Err(error) if error.raw_os_error() == Some(libc::ENOTCONN) => {
+            unmount(directory).with_context(|| {
+                format!("{}: what was mounted there has ended without unmounting it; `{}` does", directory.display(), remedy(directory))
+            })?;
+            eprintln!("longpole: note: {} was left mounted by one that was killed", directory.display());
+            std::fs::read_dir(directory)
+        }
+        looked => looked,
+    };
+    let mut entries = looked.with_context(|| format!("cannot mount on {}", directory.display()))?;
+    if entries.next().is_some() {
+        bail!("cannot mount on {}: it is not empty", directory.display());
+    }
+    std::fs::canonicalize(directory).with_context(|| format!("cannot find {}", directory.display()))
+}
+
+fn remedy(directory: &Path) -> String {
+    match rustix::process::geteuid().is_root() {
+        true => format!("umount -l {}", directory.display()),
+        false => format!("fusermount3 -uz {}", directory.display()),
+    }
+}
+
+/// At once, also where somebody has a file open.
+fn unmount(directory: &Path) -> io::Result<()> {
+    let path = CString::new(directory.as_os_str().as_bytes())?;
+    // SAFETY: a path that ends in NUL; nothing else is passed.
+    if unsafe { libc::umount2(path.as_ptr(), libc::MNT_DETACH | libc::UMOUNT_NOFOLLOW) } == 0 {
+        return Ok(());
+    }
+    let error = io::Error::last_os_error();
+    if error.raw_os_error() != Some(libc::EPERM) {
+        return Err(error);
+    }
+    // Users have a helper for it.
+    match Command::new("fusermount3").arg("-uzq").arg("--").arg(directory).status() {
+        Ok(status) if status.success() => Ok(()),
+        _ => Err(error),
+    }
+}
