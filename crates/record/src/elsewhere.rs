@@ -1,7 +1,8 @@
-//! Programs that see another `/dev/shm` than the recorder: those in containers, or behind `unshare -m`.
+//! Programs that meet in another runtime directory than the recorder's: those of other users, and those that see another `/dev/shm`, in containers or behind
+//! `unshare -m`.
 //!
-//! They meet in a runtime directory that the recorder's path does not lead to. Root finds it through `/proc/PID/root`. The
-//! rules for it are stricter than for the own one, since everything below that root belongs to whoever set it up:
+//! Root finds it through `/proc/PID/root`. The rules for it are stricter than for the own one, since everything below that root belongs to whoever set
+//! it up:
 //!
 //! * No link is followed on the way, and nothing leads out of that root.
 //! * Only mounts that cannot hold us are crossed: the directory must lie on a tmpfs, and no file system that a program serves is on the way.
@@ -38,6 +39,8 @@ pub struct Identity {
 pub struct Search {
     /// Of the directories that nothing can be made of.
     refused: HashSet<Identity>,
+    /// Of those in which another recorder is at work; it may end.
+    busy: HashSet<Identity>,
     /// Some processes have a pid namespace of their own.
     pub pid_namespaces: bool,
     /// By pid.
@@ -50,6 +53,9 @@ pub struct Search {
 struct Known {
     /// Of mounts. None: it ended, or is a zombie.
     mounts: Option<u64>,
+    /// The user under whom it acts, and to whom its folder in /proc belongs.
+    owner: Option<u32>,
+    shown: Option<u32>,
     other_pids: bool,
     /// It says in its environment that it is of this recording.
     ours: bool,
@@ -70,18 +76,22 @@ impl Search {
             return;
         }
         let own = (namespace("self", "pid"), namespace("self", "mnt"));
+        let user = rustix::process::geteuid().as_raw();
         let variable = format!("{name}={session}");
         self.round = self.round.wrapping_add(1);
         let mut known = HashMap::with_capacity(self.known.len());
         for pid in comm::processes() {
-            let before = self.known.get(&pid).copied();
+            let shown = std::fs::metadata(format!("/proc/{pid}")).map(|found| found.uid()).ok();
+            // Who has become another user is another.
+            let before = self.known.get(&pid).copied().filter(|known| known.shown == shown);
             let rounds = before.map_or(0, |known| known.rounds.saturating_add(1));
             let kept = before.filter(|_| rounds >= ROUNDS_NEW && (pid as u32).wrapping_add(self.round) % ROUNDS_OLD != 0);
             let found = kept.unwrap_or_else(|| {
                 let mounts = namespace(&pid.to_string(), "mnt");
-                let elsewhere = mounts.is_some() && mounts != own.1;
+                let owner = mounts.and(owner(pid, shown));
+                let elsewhere = mounts.is_some() && (mounts != own.1 || owner != Some(user));
                 let other_pids = namespace(&pid.to_string(), "pid").is_some_and(|found| Some(found) != own.0);
-                Known { mounts, other_pids, ours: elsewhere && has_variable(pid, &variable), rounds }
+                Known { mounts, owner, shown, other_pids, ours: elsewhere && has_variable(pid, &variable), rounds }
             });
             known.insert(pid, Known { rounds, ..found });
         }
@@ -89,14 +99,25 @@ impl Search {
         self.pid_namespaces = self.known.values().any(|known| known.other_pids);
     }
 
-    /// The processes of other mount namespaces, with theirs.
-    fn elsewhere(&self) -> Vec<(i32, u64, bool)> {
-        let own = namespace("self", "mnt");
+    /// The processes of other users and other mount namespaces: the pid, the owner, the namespace, and whether it says that it is ours.
+    fn elsewhere(&self) -> Vec<(i32, u32, u64, bool)> {
+        let (own, user) = (namespace("self", "mnt"), rustix::process::geteuid().as_raw());
         let found = |(pid, known): (&i32, &Known)| {
-            known.mounts.filter(|mounts| own.is_some_and(|own| own != *mounts)).map(|mounts| (*pid, mounts, known.ours))
+            let (mounts, owner) = (known.mounts?, known.owner?);
+            (own? != mounts || owner != user).then_some((*pid, owner, mounts, known.ours))
         };
         self.known.iter().filter_map(found).collect()
     }
+}
+
+/// Under whom a process acts. Root's folder in /proc has also who was root and has become somebody else.
+fn owner(pid: i32, shown: Option<u32>) -> Option<u32> {
+    if shown != Some(0) {
+        return shown;
+    }
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let users = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    users.split_whitespace().nth(1)?.parse().ok()
 }
 
 fn has_variable(pid: i32, wanted: &str) -> bool {
@@ -133,7 +154,7 @@ impl Descent {
     }
 }
 
-/// A directory of another mount namespace.
+/// A directory of another user or mount namespace.
 struct Found {
     directory: OwnedFd,
     identity: Identity,
@@ -142,7 +163,7 @@ struct Found {
 }
 
 impl Recorder {
-    /// Takes up the runtime directories of other mount namespaces, and leaves those whose processes are gone. `start`: nothing was recorded yet.
+    /// Takes up the runtime directories of other users and mount namespaces, and leaves those whose processes are gone. `start`: nothing was recorded yet.
     pub(crate) fn search_elsewhere(&mut self, start: bool) -> Result<(), Error> {
         if !rustix::process::geteuid().is_root() {
             return Ok(());
@@ -152,7 +173,7 @@ impl Recorder {
         self.search.look((name, &session));
         let mut descent = self.ancestor.map(|ancestor| Descent { ancestor, known: HashMap::new() });
         let (mut namespaces, mut living) = (HashSet::new(), HashSet::new());
-        for (pid, namespace, ours) in self.search.elsewhere() {
+        for (pid, owner, namespace, ours) in self.search.elsewhere() {
             let wanted = match self.options.scope {
                 Scope::Everything => true,
                 Scope::Process(wanted) => pid == wanted,
@@ -162,7 +183,6 @@ impl Recorder {
             if !wanted {
                 continue;
             }
-            let Ok(owner) = std::fs::metadata(format!("/proc/{pid}")).map(|found| found.uid()) else { continue };
             // All processes of a user there see the same.
             if namespaces.contains(&(namespace, owner)) {
                 continue;
@@ -177,8 +197,17 @@ impl Recorder {
             }
             let (identity, path) = (found.identity, found.path.clone());
             if let Err(error) = self.settle(found, start) {
-                self.search.refused.insert(identity);
-                self.oddity(format!("programs of the mount namespace of process {pid} are not recorded: {}: {error}", path.display()));
+                let (again, told) = match error {
+                    Error::Busy { .. } => (true, !self.search.busy.insert(identity)),
+                    _ => (false, !self.search.refused.insert(identity)),
+                };
+                if !told {
+                    let until = if again { " while that goes on" } else { "" };
+                    self.oddity(format!(
+                        "programs of user {owner} (as process {pid} sees them) are not recorded{until}: {}: {error}",
+                        path.display()
+                    ));
+                }
             }
         }
         // Its memory is given back when nobody has it open.

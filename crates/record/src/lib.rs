@@ -32,6 +32,7 @@ mod lane;
 mod mailbox;
 mod mapping;
 mod metadata;
+mod neighbours;
 mod output;
 mod packet;
 mod pcap;

@@ -16,6 +16,7 @@ use crate::kernel;
 use crate::lane::Lane;
 use crate::mailbox::Mailbox;
 use crate::metadata::{Metadata, Uuid};
+use crate::neighbours::Neighbours;
 use crate::output::Output;
 use crate::pcap::Capture;
 use crate::place::Place;
@@ -135,6 +136,7 @@ pub(crate) const TOKEN_DIRECTORY: u64 = 1;
 pub(crate) const TOKEN_STOP: u64 = 2;
 pub(crate) const TOKEN_PROCESS: u64 = 3;
 pub(crate) const TOKEN_REQUEST: u64 = 4;
+pub(crate) const TOKEN_NEIGHBOURS: u64 = 5;
 
 /// A process and its rings.
 #[derive(Debug)]
@@ -159,6 +161,7 @@ pub struct Recorder {
     pub(crate) place: Place,
     pub(crate) others: Vec<Place>,
     pub(crate) search: Search,
+    neighbours: Option<Neighbours>,
     /// The newest stream class.
     pub(crate) streams: u32,
     pub(crate) options: Options,
@@ -298,6 +301,7 @@ impl Recorder {
             place,
             others: Vec::new(),
             search: Search::default(),
+            neighbours: None,
             streams: 0,
             options,
             config,
@@ -366,6 +370,8 @@ impl Recorder {
         recorder.open_mailbox();
         recorder.describe(None)?;
         recorder.place.held.publish(&recorder.path, &recorder.default_order());
+        // Who comes from now on is heard; who was there is found.
+        recorder.neighbours = Neighbours::new(&recorder.epoll);
         recorder.search_elsewhere(true)?;
         recorder.turn()?;
         if let Some(predecessor) = recorder.predecessor.take() {
@@ -477,6 +483,7 @@ impl Recorder {
     pub fn turn(&mut self) -> Result<Duration, Error> {
         self.reload();
         self.choose_again();
+        self.look_at_neighbours();
         let (changed, deaths) = (std::mem::take(&mut self.directory_changed), std::mem::take(&mut self.deaths));
         let mut pressure: f64 = 0.0;
         self.in_each_place(|recorder| {
@@ -511,8 +518,24 @@ impl Recorder {
             ));
         }
         self.last_turn = now;
-        let interval = self.interval(pressure, since, now);
-        Ok(watching.map_or(interval, |longest| interval.min(longest)))
+        let patience = self.neighbours.as_ref().and_then(|neighbours| neighbours.patience(now));
+        let longest = [watching, patience].into_iter().flatten();
+        Ok(longest.fold(self.interval(pressure, since, now), Duration::min))
+    }
+
+    /// Somebody has come to the runtime directory of another user.
+    fn look_at_neighbours(&mut self) {
+        let began = Instant::now();
+        if !self.neighbours.as_mut().is_some_and(|neighbours| neighbours.asks(began)) {
+            return;
+        }
+        if let Err(error) = self.search_elsewhere(false) {
+            self.oddity(error.to_string());
+        }
+        self.directory_changed = true;
+        if let Some(neighbours) = &mut self.neighbours {
+            neighbours.searched(began);
+        }
     }
 
     /// Rings shall be at most half full at the next turn, if things go on as they did since the last one.
@@ -544,6 +567,13 @@ impl Recorder {
                     self.directory_changed = true;
                     self.place.heard();
                     self.others.iter().for_each(Place::heard);
+                }
+                TOKEN_NEIGHBOURS => {
+                    if let Some(neighbours) = &mut self.neighbours {
+                        let taken =
+                            [&self.place].into_iter().chain(&self.others).map(|place| place.runtime.path().to_owned()).collect::<Vec<_>>();
+                        neighbours.hear(|path| taken.iter().any(|other| other.ends_with(path.strip_prefix("/").unwrap_or(path))));
+                    }
                 }
                 TOKEN_STOP => {
                     if let Some(wake) = Stop.wake() {

@@ -23,6 +23,16 @@ pub struct Runtime {
     device: OnceLock<String>,
 }
 
+/// Where the directories of users are.
+pub(crate) const USERS: &str = "/dev/shm";
+
+/// The user by whose number a runtime directory is named.
+pub(crate) fn user_of(path: &Path) -> Option<u32> {
+    let name = path.file_name()?.to_str()?;
+    let user = name.strip_prefix("longpole-")?.parse::<u32>().ok()?;
+    (name == format!("longpole-{user}")).then_some(user)
+}
+
 /// What stands in the directory, by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entry {
@@ -54,8 +64,34 @@ impl Runtime {
     pub fn default_path() -> PathBuf {
         match std::env::var_os("LONGPOLE_RUNTIME_DIR") {
             Some(path) if !path.is_empty() => PathBuf::from(path),
-            _ => PathBuf::from(format!("/dev/shm/longpole-{}", rustix::process::geteuid().as_raw())),
+            _ => PathBuf::from(format!("{USERS}/longpole-{}", rustix::process::geteuid().as_raw())),
         }
+    }
+
+    /// The directories that whoever asks may look into: his own, if it is there; for root, those of all users, unless one is named. What is no safe directory is
+    /// an error.
+    pub fn all() -> Result<Vec<Runtime>, Error> {
+        let own = Runtime::default_path();
+        let mut all = if own.exists() { vec![Runtime::open(&own)?] } else { Vec::new() };
+        let named = std::env::var_os("LONGPOLE_RUNTIME_DIR").is_some_and(|path| !path.is_empty());
+        if named || !rustix::process::geteuid().is_root() {
+            return Ok(all);
+        }
+        let entries = std::fs::read_dir(USERS).into_iter().flatten().flatten();
+        let mut users: Vec<(u32, PathBuf)> = entries.filter_map(|entry| Some((user_of(&entry.path())?, entry.path()))).collect();
+        users.sort();
+        for (user, path) in users.into_iter().filter(|(_, path)| *path != own) {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            // Anybody can put something of that name there: others are none of theirs.
+            let found = fs::open(&path, flags, Mode::empty()).ok().and_then(|directory| Runtime::at(directory, &path, user).ok());
+            all.extend(found);
+        }
+        Ok(all)
+    }
+
+    /// Whose it is.
+    pub fn owner(&self) -> u32 {
+        self.owner
     }
 
     /// Opens the directory, making it if it is not there.
@@ -277,6 +313,13 @@ mod tests {
         ] {
             assert_eq!(classify(name), Entry::Foreign, "{name}");
         }
+    }
+
+    #[test]
+    fn only_directories_with_the_number_of_a_user_are_those_of_users() {
+        let user = |name: &str| user_of(&Path::new(USERS).join(name));
+        assert_eq!((user("longpole-0"), user("longpole-1000")), (Some(0), Some(1000)));
+        assert_eq!((user("longpole-"), user("longpole-01"), user("longpole-x"), user("other-1")), (None, None, None, None));
     }
 
     #[test]

@@ -14,6 +14,8 @@ use std::sync::atomic::Ordering;
 pub struct Subject {
     pub label: String,
     pub pid: i32,
+    /// Whose runtime directory it uses.
+    pub uid: u32,
     /// Something is being recorded of it.
     pub enabled: bool,
     /// Events that found no memory for a ring.
@@ -93,7 +95,8 @@ fn subject(runtime: &Runtime, process: &Process, entries: &[(String, Entry)]) ->
         });
     }
     one_line_each(&mut threads);
-    Subject { label: process.label.clone(), pid: process.pid, enabled, refused: control.refused.load(Ordering::Relaxed), threads }
+    let refused = control.refused.load(Ordering::Relaxed);
+    Subject { label: process.label.clone(), pid: process.pid, uid: runtime.owner(), enabled, refused, threads }
 }
 
 /// A ring that was replaced and is still being emptied is no other thread: what it holds waits along with what its successor holds.

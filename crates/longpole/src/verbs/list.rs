@@ -12,7 +12,7 @@ const EXAMPLES: &str = "Examples:
   longpole list --recordings        recordings, newest last
   longpole list --json              for scripts: docs/json/list.schema.json
 
-A thread appears once it has been recorded. Recorded and lost count since its ring was made.";
+Root sees the programs of all users. A thread appears once it has been recorded. Recorded and lost count since its ring was made.";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -37,11 +37,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 fn list_subjects(json: bool) -> anyhow::Result<()> {
-    let path = Runtime::default_path();
-    let (subjects, ignored) = match path.exists() {
-        true => subjects::list(&Runtime::open(&path)?)?,
-        false => (Vec::new(), Vec::new()),
-    };
+    let (mut subjects, mut ignored) = (Vec::new(), Vec::new());
+    for runtime in Runtime::all()? {
+        let (found, foreign) = subjects::list(&runtime)?;
+        subjects.extend(found);
+        ignored.extend(foreign);
+    }
     let mut out = io::stdout().lock();
     if json {
         writeln!(out, "{}", json!({ "subjects": subjects, "ignored": ignored }))?;
@@ -51,11 +52,15 @@ fn list_subjects(json: bool) -> anyhow::Result<()> {
         eprintln!("longpole: ignored {name}");
     }
     if subjects.is_empty() {
-        eprintln!("longpole: no process with probes runs (looked in {})", path.display());
+        eprintln!("longpole: no process with probes runs (looked in {})", Runtime::default_path().display());
         return Ok(());
     }
+    let own = rustix::process::geteuid().as_raw();
     let mut table = Table::new(&["label", ">pid", "thread", ">tid", "state", ">buffer", ">recorded", ">lost"]);
-    for subject in &subjects {
+    for subject in &mut subjects {
+        if subject.uid != own {
+            subject.label = format!("{} (user {})", subject.label, subject.uid);
+        }
         if subject.threads.is_empty() {
             let state = if subject.enabled { "recording" } else { "off" };
             table.row([subject.label.as_str(), &subject.pid.to_string(), "", "", state]);
