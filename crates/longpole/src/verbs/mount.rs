@@ -73,7 +73,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Ok(session) => session,
         Err(error) => {
             recorder.abandon();
-            let hint = if Path::new("/dev/fuse").exists() { "users need fusermount3 (package fuse3)" } else { "there is no /dev/fuse" };
+            let hint = match std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse") {
+                Ok(_) => "users need fusermount3 (package fuse3)".to_owned(),
+                Err(error) => format!("/dev/fuse cannot be opened: {error}"),
+            };
             bail!("cannot mount on {}: {error}; {hint}", directory.display());
         }
     };
