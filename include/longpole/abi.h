@@ -209,7 +209,8 @@ struct longpole_subbuffer {
 	int32_t tid;
 	char thread[32];
 	uint64_t events;   /* the ring's `events` when it was begun */
-	uint8_t unused[176];
+	uint8_t unused[168];
+	uint64_t last;     /* header of its last event, once it is complete; 0: not told */
 };
 
 #define LONGPOLE_SUBBUFFER_HEADER 256u

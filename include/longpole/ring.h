@@ -56,8 +56,12 @@ LONGPOLE_SLOW uint64_t longpole_advance(struct longpole_ring **current, uint64_t
 	if (ring->head + size <= ring->end)
 		return ring->head;
 	uint64_t next = longpole_next_subbuffer(ring);
-	if (ring->head != 0)
-		longpole_subbuffer_at(ring, next - ring->subbuffer)->content = ring->head - (next - ring->subbuffer);
+	if (ring->head != 0) {
+		struct longpole_subbuffer *complete = longpole_subbuffer_at(ring, next - ring->subbuffer);
+		complete->content = ring->head - (next - ring->subbuffer);
+		/* The next one may begin long after it: what is lost lies between. */
+		complete->last = ring->last;
+	}
 	for (;;) {
 		const uint32_t successor = __atomic_load_n(&ring->successor, __ATOMIC_ACQUIRE);
 		if (LONGPOLE_UNLIKELY(successor != 0)) {
@@ -81,6 +85,7 @@ LONGPOLE_SLOW uint64_t longpole_advance(struct longpole_ring **current, uint64_t
 	__atomic_thread_fence(__ATOMIC_RELEASE);
 	begun->begin = longpole_now(ring);
 	begun->content = 0;
+	begun->last = 0;
 	begun->lost = ring->lost;
 	begun->pid = ring->pid;
 	begun->tid = ring->tid;

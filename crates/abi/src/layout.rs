@@ -135,7 +135,8 @@ pub struct Subbuffer {
     pub tid: AtomicI32,
     pub thread: [AtomicU8; 32],
     pub events: AtomicU64,
-    pub unused: [AtomicU8; 176],
+    pub unused: [AtomicU8; 168],
+    pub last: AtomicU64,
 }
 
 /// The head of the file `sites`; the arena follows.

@@ -96,7 +96,7 @@ fn the_c_and_rust_views_of_the_shared_memory_are_equal_byte_for_byte() {
         side,
         rest
     );
-    structure!(views, Subbuffer, "longpole_subbuffer", begin, content, lost, position, pid, tid, thread, events, unused);
+    structure!(views, Subbuffer, "longpole_subbuffer", begin, content, lost, position, pid, tid, thread, events, unused, last);
     structure!(views, Sites, "longpole_sites", magic, version, used, arena_next, arena_size, unused, slots);
     structure!(views, SiteEntry, "longpole_site", size, kind, name_size, fields_size, file_size, attributes_size, reserved, line, hash);
     constant!(views, "LONGPOLE_ABI_MAGIC", MAGIC);

@@ -113,6 +113,11 @@ impl<S: Source> StreamDecoder<S> {
         &self.packet
     }
 
+    /// Whether the packet that begins has no event.
+    pub fn packet_is_empty(&self) -> bool {
+        self.at >= self.packet.content_bits
+    }
+
     /// The next item, or nothing at the stream's end. After an error there is nothing more, unless
     /// [`skip_packet`](Self::skip_packet) goes on behind the packet.
     #[allow(clippy::should_implement_trait)]

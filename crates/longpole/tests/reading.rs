@@ -101,8 +101,8 @@ fn print_shows_events_and_losses_as_lines_in_the_order_of_time() {
          [23:04:05.000000200] (+0.000000100) init -> sink:main(21) packet:eth0: { direction = 1, length = 1400, captured = 3, bytes = [ 01 02 ff ] }\n\
          [23:04:05.000000300] (+0.000000100) init -> sink:main(21) packet:eth0: { direction = 1, length = 1400, captured = 3, bytes = [ 01 02 ff ] }\n\
          [23:04:05.000000400] (+0.000000100) init -> sink:main(21) packet:eth0: { direction = 1, length = 1400, captured = 3, bytes = [ 01 02 ff ] }\n\
-         [23:04:05.000000900] (+0.000000500) init -> router:ep(11) event:mixed: { i = -4, f = 0.5, text = \"a \\\"b\\\"\\n\" }\n\
-         [23:04:05.000000900] (+0.000000000) user/init_->_router-0: 7 events lost since [23:04:05.000000100]\n"
+         [23:04:05.000000900] (+0.000000500) user/init_->_router-0: 7 events lost since [23:04:05.000000100]\n\
+         [23:04:05.000000900] (+0.000000000) init -> router:ep(11) event:mixed: { i = -4, f = 0.5, text = \"a \\\"b\\\"\\n\" }\n"
     );
     let part = run("print", &["--begin", "+150ns", "--end", "23:04:05.0000003"], directory.path());
     // One packet, and the loss that began before the end.

@@ -578,10 +578,12 @@ impl Recorder {
         let now = self.clock.now();
         let index = self.lane(process, source, now)?;
         let Some(lane) = &mut self.lanes[index] else { return Ok(()) };
-        let at = if more { lane.end } else { now.max(lane.end) };
+        // It was too small until the thread wrote to the larger one.
+        let next = source.successor.as_ref().filter(|_| more).and_then(Ring::first_time);
+        let begin = if more { lane.end } else { now.max(lane.end) };
         let stamp = Stamp {
-            begin: at,
-            end: at,
+            begin,
+            end: next.map_or(begin, |next| next.min(now).max(begin)),
             discarded: lane.discarded.saturating_add(delta),
             pid: process.pid,
             tid: process.tid(source.tid),

@@ -221,7 +221,12 @@ impl Ring {
             let end = if complete {
                 let after = self.subbuffer_at(next)?;
                 let near = after.begin.load(Ordering::Relaxed);
-                near.min(extend(near, self.low_time(next + SUBBUFFER_HEADER)))
+                let bound = near.min(extend(near, self.low_time(next + SUBBUFFER_HEADER)));
+                // What was lost lies between its last event and the next one's first. Programs of an older header do not tell.
+                match header.last.load(Ordering::Relaxed) {
+                    0 => bound,
+                    last => newest(bound, last >> 16).max(first).min(bound),
+                }
             } else {
                 match look.last {
                     Some(last) => extend(started, last >> 16),
@@ -271,6 +276,15 @@ impl Ring {
     /// Bytes of a sub-buffer.
     pub fn subbuffer(&self) -> u64 {
         self.subbuffer
+    }
+
+    /// Time of the first event of a ring of which nothing has been taken, if it has one.
+    pub fn first_time(&self) -> Option<u64> {
+        if self.tail != 0 || self.layout().head.load(Ordering::Acquire) <= SUBBUFFER_HEADER {
+            return None;
+        }
+        let near = self.subbuffer_at(0).ok()?.begin.load(Ordering::Relaxed);
+        Some(near.min(extend(near, self.low_time(SUBBUFFER_HEADER)))).filter(|_| !self.mapping().poisoned())
     }
 
     /// Begin of the sub-buffer that is to be taken next.
@@ -374,6 +388,27 @@ mod tests {
             assert_eq!(ring.next(&look(264, second - 1, begun), chunk.end, true).unwrap(), None);
             let chunk = ring.next(&look(280, second + 20, second), chunk.end, true).unwrap().unwrap();
             assert_eq!((chunk.begin, chunk.end, chunk.from, chunk.to), (first, second, 264, 280), "{silence}");
+        }
+    }
+
+    #[test]
+    fn a_complete_sub_buffer_ends_with_its_last_event_however_late_the_next_one_begins() {
+        const NEXT: usize = RING_DATA + SIZE / 4;
+        let begun = 1u64 << 50;
+        // What it says; nothing, as programs of an older header do; and what cannot be.
+        for (told, end) in [(header(begun + 90), begun + 90), (0, begun + 5_000), (header(begun + 6_000), begun + 5_000)] {
+            let (_directory, ring) = ring(|put| {
+                for (at, word) in [(0, begun), (8, 272), (248, told), (256, header(begun)), (264, header(begun + 90))] {
+                    put(RING_DATA + at, word);
+                }
+                for (at, word) in [(0, begun + 5_000), (16, 7), (256, header(begun + 5_000))] {
+                    put(NEXT + at, word);
+                }
+            });
+            let next = SIZE as u64 / 4;
+            let look = Look { head: next + 264, now: begun + 6_000, last: Some(header(begun + 5_000)), state: 0, lost: 7 };
+            let chunk = ring.next(&look, 0, true).unwrap().unwrap();
+            assert_eq!((chunk.begin, chunk.end, chunk.tail, chunk.lost), (begun, end, next, 0));
         }
     }
 

@@ -123,6 +123,11 @@ fn follow(recording: &Path, threads: &mut [Numbers]) {
             let thread = owner.unwrap_or_else(|| packet.thread.strip_prefix("worker ").unwrap().parse().unwrap());
             let numbers = &mut threads[thread];
             numbers.lost += lost;
+            // What is lost lies between the last event before it and the next one: no packet reaches into that time.
+            if let Some(event) = packet.events.chunks_exact(16).last() {
+                let last = u64::from_ne_bytes(event[..8].try_into().unwrap()) >> 16;
+                assert_eq!(packet.end & 0xffff_ffff_ffff, last, "{name}: a packet ends with its last event");
+            }
             for event in packet.events.chunks_exact(16) {
                 let number = word(event) & 0xff_ffff_ffff;
                 assert_eq!(number, numbers.next + numbers.lost, "{name}: {number} after {} and {} lost", numbers.next, numbers.lost);

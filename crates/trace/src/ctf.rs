@@ -76,6 +76,7 @@ pub(crate) fn open(directory: &Path, shared: &mut Shared, name: &dyn Fn(&Path) -
     };
     let plan = Rc::new(Plan { classes: intern(&metadata, shared, None), subject });
     let ordered = matches!(env("tracer_name"), Some("longpole" | "lttng-ust" | "lttng-modules"));
+    let ours = env("tracer_name") == Some("longpole") && kind == StreamKind::User;
     let mut streams = Vec::new();
     let count = files.len();
     for file in &files {
@@ -84,7 +85,8 @@ pub(crate) fn open(directory: &Path, shared: &mut Shared, name: &dyn Fn(&Path) -
         for own in 0..chains {
             let decoder = decoder(&metadata, file, count)?;
             let chains = (chains > 1).then(|| (Chains::default(), own));
-            streams.push(CtfSource::new(decoder, plan.clone(), id, file.path.clone(), chains));
+            let source = CtfSource::new(decoder, plan.clone(), id, file.path.clone(), chains);
+            streams.push(CtfSource { own: ours, ..source });
         }
     }
     let clock = metadata.streams.iter().enumerate().find_map(|(index, _)| metadata.stream_clock(index));
@@ -206,12 +208,16 @@ pub(crate) struct CtfSource {
     /// What is before it is of no interest; packets that end before are skipped.
     begin_ns: i64,
     packet_subject: SubjectId,
+    /// Written by our probes: a loss that a packet tells lies before all of its events.
+    own: bool,
     subject: SubjectId,
     cpu: Option<u32>,
     /// None: the decoder's current event is the item.
     loss: Option<Loss>,
     /// Told by a packet's context, yielded at the packet's end.
     waiting: Option<Loss>,
+    /// By the packet that was reached.
+    fresh: bool,
     last_ns: i64,
     errors: u32,
     packets_lost: u64,
@@ -233,10 +239,12 @@ impl CtfSource {
             chains,
             begin_ns: i64::MIN,
             packet_subject: SubjectId(0),
+            own: false,
             subject: SubjectId(0),
             cpu: None,
             loss: None,
             waiting: None,
+            fresh: false,
             last_ns: i64::MIN,
             errors: 0,
             packets_lost: 0,
@@ -297,7 +305,7 @@ impl CtfSource {
                 if self.owns_packet() {
                     let begin_ns = loss.begin_ns.unwrap_or(self.last_ns);
                     let end_ns = loss.end_ns.unwrap_or(begin_ns).max(begin_ns);
-                    self.waiting = Some(Loss { stream: self.stream, begin_ns, end_ns, events: loss.count });
+                    self.waits(Loss { stream: self.stream, begin_ns, end_ns, events: loss.count });
                 }
             }
             Some(Step::DiscardedPackets(loss)) => {
@@ -316,19 +324,64 @@ impl CtfSource {
                 let before = packet.end_ns.is_some_and(|end| end < self.begin_ns);
                 self.cpu = packet.cpu_id.and_then(|cpu| u32::try_from(cpu).ok());
                 let subject = subject_of_packet(packet, &self.plan.subject);
+                let (begin_ns, end_ns) = (packet.begin_ns, packet.end_ns);
                 if before || !self.owns_packet() {
                     self.waiting = None;
                     self.decoder.skip_packet();
+                    if self.own {
+                        self.last_ns = end_ns.unwrap_or(self.last_ns);
+                    }
                 } else {
-                    self.packet_subject = shared.subject(subject);
-                    self.subject = self.packet_subject;
+                    let subject = shared.subject(subject);
+                    if self.own {
+                        self.date(begin_ns, subject == self.packet_subject);
+                    }
+                    self.packet_subject = subject;
+                    self.subject = subject;
                 }
             }
-            Some(Step::PacketEnd) => self.yield_waiting(),
+            Some(Step::PacketEnd) => {
+                self.fresh = false;
+                if !self.own || self.waiting.is_some_and(|loss| loss.end_ns > loss.begin_ns) {
+                    self.yield_waiting();
+                }
+            }
             Some(Step::Event) => {}
-            None => return Some(None),
+            None => {
+                self.yield_waiting();
+                return self.loss.is_none().then_some(None);
+            }
         }
         None
+    }
+
+    fn waits(&mut self, mut loss: Loss) {
+        if self.own {
+            // The recorder of an older version had the gap in the packet before it.
+            if self.last_ns != i64::MIN {
+                loss.begin_ns = loss.begin_ns.min(self.last_ns);
+            }
+            if let Some(known) = self.waiting {
+                loss.begin_ns = loss.begin_ns.min(known.begin_ns);
+                loss.events = loss.events.zip(known.events).map(|(new, known)| new.saturating_add(known));
+            }
+        }
+        self.waiting = Some(loss);
+        self.fresh = true;
+    }
+
+    /// A packet of our own begins: what was lost is over with its first event. One that has none tells of what was lost in the end, or of
+    /// what a ring lost before the thread went over to a larger one: that lasts until the thread's next event.
+    fn date(&mut self, begin_ns: Option<i64>, same_thread: bool) {
+        let (Some(mut loss), Some(begin_ns)) = (self.waiting, begin_ns) else { return };
+        if self.decoder.packet_is_empty() {
+            return;
+        }
+        if same_thread || self.fresh {
+            loss.end_ns = begin_ns.max(loss.begin_ns);
+        }
+        self.waiting = None;
+        self.loss = Some(loss);
     }
 
     fn yield_waiting(&mut self) {

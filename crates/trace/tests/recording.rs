@@ -77,8 +77,8 @@ fn events_of_all_lanes_come_in_the_order_of_time_and_a_loss_at_its_end() {
             "+200 queue_put:a.submit main count=1",
             "+300 queue_put:a.submit ep count=3",
             "+300 packet:eth0 main direction=1 length=1400 captured=3 bytes=[1, 2, 3]",
-            "+900 event:mixed ep i=-4 f=0.5 text=grün",
             "+900 lost Some(7) since +300",
+            "+900 event:mixed ep i=-4 f=0.5 text=grün",
         ]
     );
     assert_eq!(trace.start_ns(), Some(EPOCH + 100));
@@ -92,6 +92,45 @@ fn events_of_all_lanes_come_in_the_order_of_time_and_a_loss_at_its_end() {
     let subject = catalogue.subjects.iter().find(|subject| subject.thread == "ep").unwrap();
     assert_eq!((subject.label.as_str(), subject.pid, subject.tid), ("init -> router", Some(10), Some(11)));
     assert_eq!(subject.host, "testhost");
+}
+
+#[test]
+fn a_loss_lies_between_the_events_around_it_wherever_its_packets_begin_and_end() {
+    let directory = TempDir::new().unwrap();
+    let mut fake = Fake::new(directory.path());
+    let put = fake.class("queue_put:q", &[("count", Kind::U64)]);
+    let mut lane = fake.lane("a", "t", 1, 1);
+    lane.event(100, put, &[Field::U64(1)]);
+    lane.event(200, put, &[Field::U64(2)]);
+    // As older recorders ended packets: where the next one begins.
+    lane.packet_at(100, 500);
+    lane.discarded += 3;
+    lane.event(500, put, &[Field::U64(3)]);
+    lane.event(800, put, &[Field::U64(4)]);
+    lane.packet_at(500, 800);
+    // What a ring lost before its thread went over to a larger one stands right behind its last event, in a packet without any.
+    lane.discarded += 4;
+    lane.packet_at(800, 800);
+    lane.event(1_000, put, &[Field::U64(5)]);
+    lane.packet_at(1_000, 1_000);
+    // And what was lost in the end.
+    lane.discarded += 5;
+    lane.packet_at(1_300, 1_300);
+    lane.finish();
+    fake.finish();
+    assert_eq!(
+        lines(&mut open(directory.path())),
+        [
+            "+100 queue_put:q t count=1",
+            "+200 queue_put:q t count=2",
+            "+500 lost Some(3) since +200",
+            "+500 queue_put:q t count=3",
+            "+800 queue_put:q t count=4",
+            "+1000 lost Some(4) since +800",
+            "+1000 queue_put:q t count=5",
+            "+1300 lost Some(5) since +1000",
+        ]
+    );
 }
 
 #[test]
@@ -145,7 +184,7 @@ fn a_part_is_chosen_by_absolute_and_by_relative_times_with_the_losses_in_it() {
         "+900 lost Some(7) since +300",
     ];
     assert_eq!(chosen, expected);
-    assert_eq!(part(Some(Moment::AfterStart(700)), None), ["+900 event:mixed ep i=-4 f=0.5 text=grün", "+900 lost Some(7) since +300"]);
+    assert_eq!(part(Some(Moment::AfterStart(700)), None), ["+900 lost Some(7) since +300", "+900 event:mixed ep i=-4 f=0.5 text=grün"]);
     assert_eq!(part(None, Some(Moment::AfterStart(-1))), Vec::<String>::new());
 }
 
