@@ -204,7 +204,8 @@ pub fn judge(
     let whole = Evidence { start_ns: answer.start_ns as i64, end_ns: answer.end_ns as i64 };
     let end = format!(", {} of the path unknown, {} events lost", percent(unknown), number(lost));
     let first = standings.first();
-    let too_little = match (unknown > thresholds.max_unknown, too_many_lost(lost, answer.interactions)) {
+    let torn = too_many_lost(lost, answer.interactions);
+    let too_little = match (unknown > thresholds.max_unknown, torn) {
         (false, false) => None,
         (_, true) => Some(AGAIN),
         (true, false) if lost > 0 => Some(AGAIN),
@@ -249,7 +250,7 @@ pub fn judge(
         unknown_share: Some(unknown),
         lost,
         evidence: first.evidence,
-        text: format!("{what}{end}."),
+        text: format!("{what}{end}{}.", if torn { AGAIN } else { "" }),
         of_stages: false,
     }
 }

@@ -71,8 +71,8 @@ impl Reason {
 /// Of the events: where more of them are lost, that nothing is found says nothing.
 const MOST_LOST: f64 = 0.01;
 
-/// Why nothing can be said that rests on these events; none: nearly all of them are there.
-pub(crate) fn too_many_lost(lost: u64, events: u64) -> bool {
+/// Whether nothing should be said that rests on these events without saying that many are missing.
+pub fn too_many_lost(lost: u64, events: u64) -> bool {
     lost as f64 > MOST_LOST * (lost as f64 + events as f64)
 }
 
@@ -86,7 +86,7 @@ pub struct Judge<'a> {
 }
 
 /// What helps where events are lost.
-pub(crate) const AGAIN: &str = "; record again with --buffer 4MiB";
+pub const AGAIN: &str = "; record again with --buffer 4MiB";
 
 /// What is computed once for the verdict and the facts.
 pub(crate) struct Prepared {

@@ -361,10 +361,12 @@ impl Interactions {
 
     /// What changes would bring, from who was told of all.
     pub fn predictions(&self, worlds: WhatIf) -> anyhow::Result<what_if::Answer> {
-        worlds.answer(self.vocabulary()).map_err(|error| match error {
+        let mut answer = worlds.answer(self.vocabulary()).map_err(|error| match error {
             what_if::NoAnswer::Empty if self.misses() => self.refused(what_if::NoAnswer::NothingInRange),
             error => self.refused(error),
-        })
+        })?;
+        answer.lost = self.told().map_or(0, |told| told.lost);
+        Ok(answer)
     }
 
     fn refused(&self, why: impl std::fmt::Display) -> anyhow::Error {

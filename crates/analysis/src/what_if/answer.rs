@@ -76,6 +76,8 @@ pub struct Answer {
     pub shares: Vec<Share>,
     pub full: Vec<FullQueue>,
     pub contradictions: u64,
+    /// Events that are missing in the trace, if its reader says so.
+    pub lost: u64,
     pub forgotten_causes: u64,
     pub interactions: u64,
 }
@@ -137,6 +139,7 @@ impl WhatIf {
             shares: self.shares(vocabulary, baseline),
             full,
             contradictions: self.counts.contradictions,
+            lost: 0,
             forgotten_causes: self.counts.too_old + self.queues.forgotten(),
             interactions: self.interactions,
         })

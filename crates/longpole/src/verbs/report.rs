@@ -14,6 +14,7 @@ use longpole_analysis::packet_loss::Places;
 use longpole_analysis::repeated::{Repeated, Run};
 use longpole_analysis::report::{Pass, Report};
 use longpole_analysis::text::place;
+use longpole_analysis::verdict::too_many_lost;
 use longpole_analysis::what_if::Scenario;
 use longpole_model::causes::Composer;
 use longpole_trace::Trace;
@@ -197,7 +198,9 @@ fn head(out: &mut impl Write, report: &Report) -> io::Result<()> {
             let range =
                 best.gain_low.zip(best.gain_high).map_or_else(String::new, |(low, high)| format!(" ({} to {})", signed(low), signed(high)));
             let next = best.next.as_ref().map_or_else(String::new, |next| format!("; then {}::{} decides", next.machine, next.state));
-            let line = format!("{} would bring {}{range}{next}.", best.change, signed(best.gain.unwrap_or(0.0)));
+            let torn = too_many_lost(report.verdict.lost, report.inputs.events).then_some("; what is lost is not in it");
+            let line =
+                format!("{} would bring {}{range}{next}{}.", best.change, signed(best.gain.unwrap_or(0.0)), torn.unwrap_or_default());
             writeln!(out, "{}", plain(line))?;
         }
         (None, Some(refused)) => writeln!(out, "What a change would bring cannot be told: {}.", plain(refused.clone()))?,

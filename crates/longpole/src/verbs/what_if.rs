@@ -4,6 +4,7 @@ use crate::dump::Raw;
 use crate::table::{duration, number, percent, plain, Table};
 use crate::{answer, input::Input, interactions, WrongUsage};
 use longpole_analysis::predicted::Predicted;
+use longpole_analysis::verdict::{too_many_lost, AGAIN};
 use longpole_analysis::what_if::propose::{self, Order};
 use longpole_analysis::what_if::{Answer, Options, Prediction, Scenario};
 use longpole_trace::Moment;
@@ -101,7 +102,7 @@ fn propose(input: &Input, options: impl Fn(Vec<Scenario>) -> Options) -> anyhow:
     if candidates.is_empty() {
         return Ok((plain, Vec::new()));
     }
-    let mut answer = pass(candidates.clone())?;
+    let mut answer = Answer { lost: plain.lost, ..pass(candidates.clone())? };
     let mut order = Order::new(candidates, &answer.predictions);
     loop {
         let next = order.next();
@@ -144,6 +145,9 @@ fn print(out: &mut impl Write, answer: &Answer, order: &[Prediction]) -> io::Res
         table.print(out)?;
     }
     writeln!(out, "\n{} interactions", number(answer.interactions))?;
+    if too_many_lost(answer.lost, answer.interactions) {
+        writeln!(out, "{} events lost: what happened then is in no prediction{AGAIN}", number(answer.lost))?;
+    }
     for (count, what) in [
         (answer.contradictions, "contradictions; `longpole path` tells them"),
         (answer.forgotten_causes, "causes lie further back than is remembered"),
