@@ -269,9 +269,14 @@ impl Composer {
             let cause = self.unknown("lost");
             self.unblock(catalogue, at, cause);
         }
-        if kernel == Kernel::Silent {
-            self.lost(catalogue, at, begin_ns);
-            self.threads[at as usize].kernel = Kernel::Silent;
+        match kernel {
+            Kernel::Silent => {
+                self.lost(catalogue, at, begin_ns);
+                self.threads[at as usize].kernel = Kernel::Silent;
+            }
+            // The span that it was in by then may have ended long ago.
+            Kernel::Runs if !self.threads[at as usize].blocked => self.astray(catalogue, at, begin_ns),
+            _ => {}
         }
         self.look(catalogue, at);
     }

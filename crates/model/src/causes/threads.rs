@@ -42,6 +42,8 @@ pub(super) struct Thread {
     /// It is blocked, by what was told.
     pub blocked: bool,
     pub since: u64,
+    /// When it was blocked no longer.
+    pub resumed: u64,
     /// The state that was told last.
     pub state: Option<NameId>,
     /// Events were lost while it was blocked.
@@ -221,7 +223,7 @@ impl Composer {
             None => self.emit(Deed::State { machine, state }),
         }
         let thread = &mut self.threads[at as usize];
-        (thread.blocked, thread.state) = (false, Some(state));
+        (thread.blocked, thread.state, thread.resumed) = (false, Some(state), self.now);
     }
 
     fn cause(&mut self, catalogue: &Catalogue, at: u32, wake: Wake) -> Option<Cause> {
@@ -393,16 +395,22 @@ impl Composer {
     /// What it did since then is not known.
     pub(super) fn lost(&mut self, catalogue: &Catalogue, at: u32, begin_ns: i64) {
         let thread = &mut self.threads[at as usize];
-        let begin = u64::try_from(begin_ns).unwrap_or(0).max(thread.since);
         if thread.machine.is_none() {
             return;
         }
+        thread.kernel = Kernel::Unsure;
         if thread.blocked {
             thread.gap = true;
-            thread.kernel = Kernel::Unsure;
             return;
         }
-        thread.kernel = Kernel::Unsure;
+        self.astray(catalogue, at, begin_ns);
+        self.look(catalogue, at);
+    }
+
+    /// What it did since then is not known, but that it was not blocked since it was woken last.
+    pub(super) fn astray(&mut self, catalogue: &Catalogue, at: u32, begin_ns: i64) {
+        let thread = &self.threads[at as usize];
+        let begin = u64::try_from(begin_ns).unwrap_or(0).max(thread.since).max(thread.resumed);
         let machine = self.machine(catalogue, at);
         if begin < self.now {
             let (why, link) = (self.words.lost, Some(self.words.unknown));
@@ -410,7 +418,6 @@ impl Composer {
             self.emit(Deed::Wake { machine, cause: Some(Cause { by: machine, at: Some(begin), link }) });
             self.threads[at as usize].state = Some(self.words.runnable);
         }
-        self.look(catalogue, at);
     }
 
     /// Tells the thread's state, if it is another one than was told.

@@ -1,0 +1,121 @@
+//! Lost events: when they are missing, and what answers say that would rest on them.
+
+#[path = "support/schema.rs"]
+mod schema;
+#[path = "../../trace/tests/support/mod.rs"]
+mod support;
+
+use serde_json::Value;
+use std::path::Path;
+use std::process::Command;
+use support::{Fake, Field, Kind};
+use tempfile::TempDir;
+
+fn text(arguments: &[&str], trace: &Path) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_longpole"));
+    let output = command.env_remove("LONGPOLE_ROOT").args(arguments).arg(trace).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn json(verb: &str, trace: &Path) -> Value {
+    let answer = serde_json::from_str(&text(&[verb, "--json"], trace)).unwrap();
+    schema::check(&schema::schema(verb), &answer);
+    answer
+}
+
+/// A thread whose ring is full from time to time. Returns how long that is in all. `older`: the recorder that wrote it ended packets where the next one begins.
+fn overloaded(directory: &Path, older: bool) -> u64 {
+    let mut fake = Fake::new(directory);
+    let (begin, end) = (fake.class("span_begin:work", &[]), fake.class("span_end:work", &[]));
+    let mut lane = fake.lane("p", "main", 10, 10);
+    let (mut t, mut gaps) = (1_000, 0);
+    for turn in 0..20u64 {
+        let first = t;
+        for _ in 0..10 {
+            lane.event(t, begin, &[]);
+            t += 1_000;
+            lane.event(t, end, &[]);
+        }
+        // The last thing that is known is that it is at work.
+        lane.event(t, begin, &[]);
+        let gap = 5_000 + 1_000 * turn;
+        lane.packet_at(first, if older { t + gap } else { t });
+        lane.discarded += 100;
+        gaps += gap;
+        t += gap;
+    }
+    lane.event(t, begin, &[]);
+    lane.event(t + 700, end, &[]);
+    lane.finish();
+    fake.finish();
+    gaps
+}
+
+#[test]
+fn what_lies_between_the_last_event_before_a_loss_and_the_first_after_it_is_unknown_to_the_nanosecond() {
+    for older in [false, true] {
+        let directory = TempDir::new().unwrap();
+        let gaps = overloaded(directory.path(), older);
+        let cpu = json("cpu", directory.path());
+        let states = cpu["threads"][0]["states"].as_array().unwrap();
+        let lost = states.iter().find(|row| row["state"] == "lost").unwrap();
+        assert_eq!((lost["ns"].as_u64(), &cpu["threads"][0]["lost"]), (Some(gaps), &2_000.into()), "older: {older}");
+        let path = json("path", directory.path());
+        let rows = path["criticality"].as_array().unwrap();
+        let time = |row: &Value| row["ns"].as_u64().unwrap();
+        assert_eq!(rows.iter().map(time).sum::<u64>(), path["length_ns"].as_u64().unwrap());
+        assert_eq!(path["unknown_ns"].as_u64(), Some(gaps), "older: {older}: {rows:?}");
+    }
+}
+
+/// A source of items and a sink that is slow; a third thread that does not matter loses most of what it says.
+fn beside(directory: &Path, lost: u64) {
+    let mut fake = Fake::new(directory);
+    let put = fake.class("queue_put:q", &[("count", Kind::U64)]);
+    let get = fake.class("queue_get:q", &[("count", Kind::U64)]);
+    let wait = fake.class("queue_wait_empty:q", &[]);
+    let [make, take] = ["make", "take"].map(|name| ["begin", "end"].map(|edge| fake.class(&format!("span_{edge}:{name}"), &[])));
+    let mut source = fake.lane("source", "main", 10, 10);
+    let mut sink = fake.lane("sink", "main", 20, 20);
+    for n in 0..400u64 {
+        let t = 10_000 * n;
+        source.event(t, make[0], &[]);
+        source.event(t + 9_000, make[1], &[]);
+        source.event(t + 9_100, put, &[Field::U64(1)]);
+        sink.event(t + 200, wait, &[]);
+        sink.event(t + 9_200, get, &[Field::U64(1)]);
+        sink.event(t + 9_300, take[0], &[]);
+        sink.event(t + 9_900, take[1], &[]);
+    }
+    source.finish();
+    sink.finish();
+    let mut other = fake.lane("other", "main", 30, 30);
+    for n in 0..10u64 {
+        other.event(100_000 * n, make[0], &[]);
+        other.event(100_000 * n + 100, make[1], &[]);
+        other.packet();
+        other.discarded += lost;
+    }
+    other.event(1_000_000, make[0], &[]);
+    other.finish();
+    fake.finish();
+    fake.describe(r#"{"host":"h","start_ns":5,"end_ns":6}"#);
+}
+
+#[test]
+fn a_bottleneck_and_a_prediction_beside_many_losses_say_so() {
+    for lost in [0, 10_000] {
+        let directory = TempDir::new().unwrap();
+        beside(directory.path(), lost);
+        let report = json("report", directory.path());
+        let verdict = &report["verdict"];
+        assert_eq!((&verdict["kind"], &verdict["lost"]), (&"bottleneck".into(), &(10 * lost).into()), "{verdict}");
+        let said = verdict["text"].as_str().unwrap();
+        assert_eq!(said.contains("record again with --buffer 4MiB"), lost > 0, "{said}");
+        let head = text(&["report"], directory.path());
+        assert_eq!(head.contains("what is lost is not in it"), lost > 0 && head.contains(" would bring "), "{head}");
+        let predicted = text(&["what-if", "source::make x0.5"], directory.path());
+        assert_eq!(predicted.contains("100,000 events lost: "), lost > 0, "{predicted}");
+    }
+}
