@@ -5,7 +5,7 @@ mod place;
 #[path = "support/schema.rs"]
 mod schema;
 
-use place::{ok, Place};
+use place::{ok, Place, Running};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -108,6 +108,28 @@ fn with_probes_the_slow_stage_s_span_is_the_path_with_the_kernel_and_without_it(
         assert!(grind > 10 * wrap, "grind {grind} ns, wrap {wrap} ns");
         assert!(answer["criticality"].as_array().unwrap().iter().any(|row| row["machine"] == "handover/worker" && row["state"] == "grind"));
     }
+}
+
+#[test]
+fn a_program_that_computes_beside_a_writer_is_not_its_bottleneck_where_interrupts_are_not_recorded() {
+    let _alone = alone();
+    if !live("a writer beside programs that compute") {
+        return;
+    }
+    let place = Place::new();
+    let busy = place.path("busybee");
+    std::os::unix::fs::symlink("/bin/sh", &busy).unwrap();
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let _busy: Vec<Running> = (0..cpus).map(|_| Running::start(Command::new(&busy).args(["-c", "while :; do :; done"]))).collect();
+    let (mut record, file) = (place.command(env!("CARGO_BIN_EXE_longpole")), format!("of={}", place.path("file").display()));
+    record.args(["record", "--stacks", "none", "--kernel", "sched,block,syscall", "--", "dd", "if=/dev/zero", &file]);
+    ok(record.args(["bs=4k", "count=200", "oflag=dsync"]).output().unwrap());
+    let trace = place.newest();
+    let verdict = &place.answer("report", &trace)["verdict"];
+    assert_ne!(verdict["machine"], "busybee", "{verdict}");
+    let answer = path(&place, &trace);
+    let (of_busy, length) = (time(&answer, |machine, _| machine.starts_with("busybee")), answer["length_ns"].as_u64().unwrap());
+    assert!(of_busy * 20 <= length, "{of_busy} of {length} ns: {verdict}");
 }
 
 #[test]

@@ -143,6 +143,37 @@ fn a_kernel_trace_is_answered_by_every_verb_in_its_schema() {
     }
 }
 
+/// Each time that thread 20 waits in a call, it is woken while 10 computes.
+fn interrupted(directory: &Path, metadata: &str) {
+    fs::write(directory.join("metadata"), metadata).unwrap();
+    let mut cpu = Cpu::default();
+    cpu.switch(0, 0, 0, 20);
+    for t in (0..20).map(|turn| turn * 100_000) {
+        cpu.event(5, t + 1_000, &[&3u32.to_le_bytes()]);
+        cpu.switch(t + 2_000, 20, 1, 10);
+        cpu.event(2, t + 90_000, &[&comm(20), &20i32.to_le_bytes(), &0i32.to_le_bytes()]);
+        cpu.switch(t + 91_000, 10, 0, 20);
+        cpu.event(6, t + 92_000, &[&1i64.to_le_bytes()]);
+    }
+    cpu.write(&directory.join("cpu0"));
+}
+
+#[test]
+fn whom_an_interrupt_that_is_not_recorded_comes_upon_has_woken_nobody() {
+    let handler =
+        "event { name = \"irq_handler_entry\"; id = 7; stream_id = 0; fields := struct { integer { size = 32; align = 8; } _irq; }; };";
+    let all = format!("{METADATA}{handler}\n");
+    let without = |what: &str| all.lines().filter(|line| !line.contains(what)).map(|line| format!("{line}\n")).collect::<String>();
+    for (metadata, untold) in [(all.clone(), None), (without("irq_handler"), Some("irq")), (without("softirq"), Some("softirq"))] {
+        let directory = TempDir::new().unwrap();
+        interrupted(directory.path(), &metadata);
+        let path = json("path", &["--json", "--machine", "t20"], directory.path());
+        let rows = path["criticality"].as_array().unwrap();
+        assert_eq!(rows.iter().any(|row| row["machine"] == "t10"), untold.is_none(), "{untold:?}: {rows:?}");
+        assert_eq!(untold.map(|group| path["unknown_by"][group].clone()), untold.map(|_| 20.into()), "{}", path["unknown_by"]);
+    }
+}
+
 #[test]
 fn a_part_begins_in_the_state_that_came_before() {
     let directory = TempDir::new().unwrap();

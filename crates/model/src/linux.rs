@@ -61,6 +61,9 @@ pub struct Linux {
     begin_ns: Option<i64>,
     /// The trace tells of every thread that no switch told of, before its next event.
     tells_unseen: bool,
+    /// The trace has the interrupts, the softirqs; as its classes say, of which so many are known.
+    tells_contexts: [bool; 2],
+    classes_known: usize,
     /// Somebody asked for masks after they were changed.
     pub asks_masks: bool,
     /// Who is within a call that sets a mask, and whose.
@@ -162,6 +165,8 @@ impl Linux {
             asked: (begin_ns, end_ns),
             begin_ns: None,
             tells_unseen: false,
+            tells_contexts: [false; 2],
+            classes_known: 0,
             asks_masks: false,
             setting: Vec::new(),
             somebodys: IdMap::default(),
@@ -531,6 +536,20 @@ impl Linux {
         known && self.runs_a_program(id)
     }
 
+    /// The group of events that is missing to know of each interrupt and softirq.
+    pub fn untold_contexts(&self) -> Option<&'static str> {
+        match self.tells_contexts {
+            [true, true] => None,
+            [false, _] => Some("irq"),
+            [true, false] => Some("softirq"),
+        }
+    }
+
+    /// The same, if it leaves open who does what seems to be done by this thread: it is in no system call, so what has interrupted it does.
+    pub fn untold_context(&self, id: ThreadId) -> Option<&'static str> {
+        self.untold_contexts().filter(|_| self.calls_nothing(id))
+    }
+
     /// To be called once, after the last event.
     pub fn finish<W: Watch + ?Sized>(&mut self, watch: &mut W) {
         let Some((_, end)) = self.range() else { return };
@@ -566,6 +585,11 @@ impl Linux {
         let stream = catalogue.streams.get(event.stream.0 as usize);
         let foreign = stream.is_none_or(|stream| stream.kind != StreamKind::Kernel);
         self.tells_unseen |= self.rules.tells_unseen(catalogue);
+        let more = catalogue.classes.get(self.classes_known..).unwrap_or_default();
+        for (told, also) in self.tells_contexts.iter_mut().zip(self.rules.tells_contexts(more)) {
+            *told |= also;
+        }
+        self.classes_known = catalogue.classes.len();
         let mut kernel = if foreign { None } else { self.rules.compile(class, &mut self.names) };
         let filter = class.attributes.iter().find(|(key, _)| key == "filter");
         if let (Some(true), Some((_, filter))) = (kernel.as_ref().map(KernelPlan::is_switch), filter) {

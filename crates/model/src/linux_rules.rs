@@ -304,6 +304,15 @@ impl LinuxRules {
         catalogue.classes.iter().any(running)
     }
 
+    /// Of the groups `irq` and `softirq`, those whose contexts a class of these begins.
+    pub(crate) fn tells_contexts(&self, classes: &[Class]) -> [bool; 2] {
+        [Action::IrqEnter, Action::SoftirqEnter].map(|wanted| {
+            let begins =
+                |class: &Class| self.rules.iter().any(|rule| rule.action == wanted && rule.pattern.captures(&class.event_name).is_some());
+            classes.iter().any(begins)
+        })
+    }
+
     /// None: no rule knows the class.
     pub(crate) fn compile(&self, class: &Class, names: &mut Names) -> Option<KernelPlan> {
         for rule in &self.rules {

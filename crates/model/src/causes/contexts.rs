@@ -324,6 +324,7 @@ impl Composer {
     /// The machine of who did something now, if it is known.
     pub(super) fn who(&mut self, catalogue: &Catalogue, cpu: Option<CpuId>, by: Waker) -> Option<MachineId> {
         match by {
+            Waker::Thread(thread) if self.linux.untold_context(thread).is_some() => None,
             Waker::Thread(thread) => {
                 let at = self.thread_of_linux(thread);
                 Some(self.machine(catalogue, at))

@@ -236,10 +236,17 @@ impl Composer {
             // What its code does wakes no thread of the kernel: an interrupt that is not traced lies on top of it (the report that it holds no reference, for who waits
             // for all CPUs to say so). What is waited for is time.
             Waker::Thread(id) if self.is_of_kernel(at) && self.linux.runs_a_program(id) => {
+                if let Some(group) = self.linux.untold_contexts() {
+                    return self.untold(at, group);
+                }
                 let (by, since) = (self.machine(catalogue, at), self.threads[at as usize].since);
                 Some(Cause { by, at: Some(since), link: Some(self.words.interrupt) })
             }
             Waker::Thread(id) => {
+                // Whoever an interrupt has come upon is a stranger.
+                if let Some(group) = self.linux.untold_context(id) {
+                    return self.untold(at, group);
+                }
                 let other = self.thread_of_linux(id);
                 if self.waits_for_all_cpus(at) {
                     // So does a CPU that does something for itself while whoever has asked for it still waits.
@@ -260,10 +267,24 @@ impl Composer {
                 let by = self.context_that_acts(wake.cpu, id);
                 Some(Cause { by, at: when, link: None })
             }
-            Waker::Idle if self.can_time_out(at) => self.timer(catalogue, at),
-            Waker::Idle => self.unknown("irq"),
+            Waker::Idle => match self.linux.untold_contexts() {
+                None if self.can_time_out(at) => self.timer(catalogue, at),
+                None => self.unknown("irq"),
+                Some(group) => self.untold(at, group),
+            },
             Waker::Unknown => self.unknown("sched"),
         }
+    }
+
+    /// What has woken it is in no event of this trace. A thread of the kernel does one thing after another for many: what it did for the one
+    /// before leads nowhere from here.
+    fn untold(&mut self, at: u32, group: &'static str) -> Option<Cause> {
+        let cause = self.unknown(group);
+        if !self.is_of_kernel(at) {
+            return cause;
+        }
+        let by = self.nobody();
+        Some(Cause { by, at: None, link: None })
     }
 
     /// A timer that the thread itself armed before it blocked.
