@@ -3,15 +3,18 @@
 //! Each side is cut into windows of equal width, to the ns. What is compared is the mean over the windows: of a state's share of the critical path, of
 //! the mean time of a call or span, of a queue's items per second. A change is told as certain where its interval leaves zero out, and as much is known of both
 //! sides as a verdict needs ([`known`]).
+//!
+//! Machines of a class are one here, as in a report of several recordings: numbers of threads are others each time. A condition may ask for one machine all the same.
 
 mod conditions;
 mod known;
 
 use crate::change::Change;
 use crate::findings::Finding;
-use crate::latency::{Kind, Latency};
+use crate::histogram::Times;
+use crate::latency::{Kind, Together};
 use crate::lineage::path::queue_of_calls;
-use crate::lineage::{Answer, Row};
+use crate::lineage::Answer;
 use crate::queues::QueueAnswer;
 use crate::report::Inputs;
 use crate::text::{percent, place};
@@ -32,18 +35,18 @@ const LEAST_RELATIVE: f64 = 0.02;
 /// What is known of one recording.
 #[derive(Clone, Debug, Default)]
 pub struct Side {
-    /// Of the whole path.
-    shares: BTreeMap<State, f64>,
-    /// Of each window, and how long the windows are.
-    windows: BTreeMap<State, Vec<f64>>,
+    of_classes: Shares,
+    of_machines: Shares,
+    /// How long the windows are.
     widths: Vec<f64>,
-    latency: BTreeMap<Timed, Times>,
+    /// By class, and of all threads together.
+    latency: [BTreeMap<Timed, Means>; 2],
     queues: BTreeMap<String, Rates>,
     findings: BTreeMap<(String, String), f64>,
     /// States that occur, on the path or not, as `MACHINE::STATE` and `CLASS::STATE`.
     seen: BTreeSet<String>,
-    /// Of each state on the path.
-    classes: BTreeMap<State, String>,
+    /// Of each machine that is not named like its class.
+    classes: BTreeMap<String, String>,
     /// Of a machine log, which tells of nothing but the path.
     path_only: bool,
     known: Known,
@@ -52,11 +55,22 @@ pub struct Side {
 type State = (String, String);
 type Timed = (Kind, String, Option<String>);
 
+/// Of the critical path.
 #[derive(Clone, Debug, Default)]
-struct Times {
+struct Shares {
+    /// Of the whole path.
+    whole: BTreeMap<State, f64>,
+    /// Of each window.
+    windows: BTreeMap<State, Vec<f64>>,
+    /// Of each state on the path.
+    classes: BTreeMap<State, String>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Means {
     /// Of each window that has one, with the number of times that it is of.
     means: Vec<(f64, f64)>,
-    whole: Option<Latency>,
+    whole: Option<Times>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -74,18 +88,19 @@ impl Side {
         self.known.contradictions = Some(answer.contradictions);
         (self.known.events, self.known.lost) = (answer.interactions, answer.lost);
         for row in &answer.criticality {
-            let name = (place(&row.host, &row.machine), row.state.clone());
-            self.classes.entry(name.clone()).or_insert_with(|| class(row).to_owned());
-            *self.shares.entry(name).or_default() += row.share;
+            let class = class(&row.machine, &row.class);
+            self.is_of(&row.host, &row.machine, class);
+            for (shares, name) in [(&mut self.of_classes, class), (&mut self.of_machines, &row.machine)] {
+                shares.add((place(&row.host, name), row.state.clone()), class, row.share);
+            }
         }
         let Some(path) = answer.segments.as_ref().filter(|_| length > 0) else { return };
         let bound = |window: usize| begin + (u128::from(length) * window as u128 / WINDOWS as u128) as u64;
         let width = |window: usize| bound(window + 1) - bound(window);
-        let mut times: BTreeMap<State, Vec<u64>> = BTreeMap::new();
+        let mut times: BTreeMap<[&str; 4], [u64; WINDOWS]> = BTreeMap::new();
         let mut window = 0;
         for segment in path.segments() {
-            let name = (place(segment.host, segment.machine), segment.state.to_owned());
-            let times = times.entry(name).or_insert_with(|| vec![0; WINDOWS]);
+            let times = times.entry([segment.host, segment.machine, segment.class, segment.state]).or_default();
             let mut at = segment.start_ns;
             while at < segment.end_ns && window < WINDOWS {
                 let until = segment.end_ns.min(bound(window + 1));
@@ -97,11 +112,26 @@ impl Side {
             }
         }
         // In a path of few ns some windows are empty.
-        self.widths = (0..WINDOWS).map(width).filter(|&width| width > 0).map(|width| width as f64).collect();
-        for (name, times) in times {
-            let shares = (0..WINDOWS).filter(|&window| width(window) > 0).map(|window| times[window] as f64 / width(window) as f64);
-            self.windows.insert(name, shares.collect());
+        let wide: Vec<usize> = (0..WINDOWS).filter(|&window| width(window) > 0).collect();
+        self.widths = wide.iter().map(|&window| width(window) as f64).collect();
+        for ([host, machine, of, state], times) in times {
+            let shares: Vec<f64> = wide.iter().map(|&window| times[window] as f64 / width(window) as f64).collect();
+            for (all, name) in [(&mut self.of_classes, class(machine, of)), (&mut self.of_machines, machine)] {
+                let sums = all.windows.entry((place(host, name), state.to_owned())).or_insert_with(|| vec![0.0; shares.len()]);
+                sums.iter_mut().zip(&shares).for_each(|(sum, share)| *sum += share);
+            }
         }
+    }
+
+    fn is_of(&mut self, host: &str, machine: &str, class: &str) {
+        if machine != class {
+            self.classes.insert(place(host, machine), place(host, class));
+        }
+    }
+
+    /// Machines that the path does not tell of, and their classes.
+    pub fn classes(&mut self, all: impl Iterator<Item = (String, String)>) {
+        all.for_each(|(machine, class)| self.is_of("", &machine, &class));
     }
 
     /// What occurs, as `MACHINE::STATE` and `CLASS::STATE`.
@@ -121,22 +151,29 @@ impl Side {
         self.path_only = true;
     }
 
-    /// What the whole of the recording says.
-    pub fn whole(&mut self, latency: &[Latency], queues: &[QueueAnswer], findings: &[Finding]) {
-        for line in latency {
-            self.latency.entry(timed(line)).or_default().whole = Some(line.clone());
+    /// What the whole of the recording says; times by class and of all threads together.
+    pub fn whole(&mut self, latency: [Vec<Together>; 2], queues: &[QueueAnswer], findings: &[Finding]) {
+        for (known, lines) in self.latency.iter_mut().zip(latency) {
+            for line in lines {
+                known.entry((line.kind, line.name, line.class)).or_default().whole = Some(line.times);
+            }
         }
         for queue in queues {
             self.queues.entry(queue.name.clone()).or_default().whole = Some(queue.clone());
         }
-        self.findings = findings.iter().map(|finding| ((finding.kind.clone(), finding.subject.clone()), finding.share)).collect();
+        for finding in findings {
+            let share = self.findings.entry((finding.kind.clone(), subject(&finding.subject, &self.classes))).or_default();
+            *share = share.max(finding.share);
+        }
     }
 
     /// One window of it.
-    pub fn window(&mut self, latency: &[Latency], queues: &[QueueAnswer]) {
-        for line in latency {
-            if let Some(mean) = line.times.mean_ns {
-                self.latency.entry(timed(line)).or_default().means.push((mean, line.times.count as f64));
+    pub fn window(&mut self, latency: [Vec<Together>; 2], queues: &[QueueAnswer]) {
+        for (known, lines) in self.latency.iter_mut().zip(latency) {
+            for line in lines {
+                if let Some(mean) = line.times.mean_ns {
+                    known.entry((line.kind, line.name, line.class)).or_default().means.push((mean, line.times.count as f64));
+                }
             }
         }
         for queue in queues {
@@ -145,16 +182,41 @@ impl Side {
             }
         }
     }
+}
+
+impl Shares {
+    fn add(&mut self, name: State, class: &str, share: f64) {
+        self.classes.entry(name.clone()).or_insert_with(|| class.to_owned());
+        *self.whole.entry(name).or_default() += share;
+    }
 
     /// The state's share of each window, with the window's length.
-    fn weighted(&self, state: &State) -> Vec<(f64, f64)> {
+    fn weighted(&self, widths: &[f64], state: &State) -> Vec<(f64, f64)> {
         let shares = self.windows.get(state);
-        self.widths.iter().enumerate().map(|(at, &width)| (shares.map_or(0.0, |shares| shares[at]), width)).collect()
+        widths.iter().enumerate().map(|(at, &width)| (shares.map_or(0.0, |shares| shares[at]), width)).collect()
     }
 
     fn share(&self, state: &State) -> f64 {
-        self.shares.get(state).copied().unwrap_or(0.0)
+        self.whole.get(state).copied().unwrap_or(0.0)
     }
+}
+
+/// Of a machine as a report of several recordings names it: that of a link is its queue.
+fn class<'a>(machine: &'a str, class: &'a str) -> &'a str {
+    match class {
+        "link" => queue_of_calls(machine),
+        class => class,
+    }
+}
+
+/// The subject of a finding with classes in place of machines: `MACHINE`, `MACHINE::STATE`, or several.
+fn subject(text: &str, classes: &BTreeMap<String, String>) -> String {
+    let one = |part: &str| {
+        let cuts = std::iter::once(part.len()).chain(part.match_indices("::").map(|(at, _)| at));
+        let found = cuts.into_iter().find_map(|at| Some((classes.get(&part[..at])?, &part[at..])));
+        found.map_or_else(|| part.to_owned(), |(class, rest)| format!("{class}{rest}"))
+    };
+    text.split(", ").map(one).collect::<Vec<_>>().join(", ")
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -169,10 +231,16 @@ pub struct Diff {
     /// What there is of each side, and what is missing.
     pub known_a: Known,
     pub known_b: Known,
+    /// What conditions may ask for beside: single machines, and all threads of a name together.
+    #[serde(skip)]
+    machines: Vec<StateChange>,
+    #[serde(skip)]
+    together: Vec<LatencyChange>,
     #[serde(skip)]
     doubts: Doubts,
+    /// Of each side.
     #[serde(skip)]
-    seen: BTreeSet<String>,
+    seen: [BTreeSet<String>; 2],
     #[serde(skip)]
     path_only: bool,
 }
@@ -195,6 +263,7 @@ pub enum VerdictKind {
 /// A state's share of the critical path.
 #[derive(Clone, Debug, Serialize)]
 pub struct StateChange {
+    /// The class; of a link, its queue.
     pub machine: String,
     pub state: String,
     pub share_a: f64,
@@ -211,6 +280,7 @@ pub struct StateChange {
 pub struct LatencyChange {
     pub kind: Kind,
     pub name: String,
+    /// The class of the threads.
     pub machine: Option<String>,
     pub count_a: u64,
     pub count_b: u64,
@@ -270,8 +340,10 @@ pub struct Failed {
 /// What changed from `a` to `b`. The largest certain change first. Where more than `max_unknown` of a path is unknown, no share of it is certain.
 pub fn diff(a: &Side, b: &Side, max_unknown: f64) -> Diff {
     let doubts = Doubts::of(&a.known, &b.known, max_unknown);
-    let states = states(a, b, doubts.of_shares().is_none());
-    let (latency, queues) = (latency(a, b, !doubts.of_times()), queues(a, b, !doubts.of_times()));
+    let shares = |of: fn(&Side) -> &Shares| states(a, b, of, doubts.of_shares().is_none());
+    let (states, machines) = (shares(|side| &side.of_classes), shares(|side| &side.of_machines));
+    let times = |at| latency(&a.latency[at], &b.latency[at], doubts.of_times().is_none());
+    let (latency, queues) = (times(0), queues(a, b, doubts.of_times().is_none()));
     Diff {
         verdict: verdict(&states, &latency, &queues, &doubts),
         states,
@@ -279,32 +351,27 @@ pub fn diff(a: &Side, b: &Side, max_unknown: f64) -> Diff {
         queues,
         findings: findings(a, b),
         failed: Vec::new(),
+        machines,
+        together: times(1),
         known_a: a.known.clone(),
         known_b: b.known.clone(),
         doubts,
-        seen: a.seen.union(&b.seen).cloned().collect(),
+        seen: [a.seen.clone(), b.seen.clone()],
         path_only: a.path_only && b.path_only,
     }
 }
 
-/// As a report names it: that of a link is its queue.
-fn class(row: &Row) -> &str {
-    match row.class.as_str() {
-        "link" => queue_of_calls(&row.machine),
-        class => class,
-    }
-}
-
-fn states(a: &Side, b: &Side, may_be_certain: bool) -> Vec<StateChange> {
-    let names: BTreeSet<&State> = a.shares.keys().chain(b.shares.keys()).collect();
+fn states(a: &Side, b: &Side, of: fn(&Side) -> &Shares, may_be_certain: bool) -> Vec<StateChange> {
+    let (from, to) = (of(a), of(b));
+    let names: BTreeSet<&State> = from.whole.keys().chain(to.whole.keys()).collect();
     let mut out: Vec<StateChange> = names
         .into_iter()
         .filter_map(|name| {
-            let change = Change::weighted(&a.weighted(name), &b.weighted(name))?;
+            let change = Change::weighted(&from.weighted(&a.widths, name), &to.weighted(&b.widths, name))?;
             let certain = may_be_certain && change.is_certain() && change.change.abs() >= LEAST_SHARE;
             let (machine, state) = name.clone();
-            let class = b.classes.get(name).or(a.classes.get(name)).cloned().unwrap_or_default();
-            Some(StateChange { machine, state, share_a: a.share(name), share_b: b.share(name), change, certain, class })
+            let class = to.classes.get(name).or(from.classes.get(name)).cloned().unwrap_or_default();
+            Some(StateChange { machine, state, share_a: from.share(name), share_b: to.share(name), change, certain, class })
         })
         .collect();
     out.sort_by(|x, y| y.certain.cmp(&x.certain).then(y.change.change.abs().total_cmp(&x.change.change.abs())));
@@ -323,15 +390,15 @@ fn is_certain(change: Option<Change>) -> bool {
     change.is_some_and(|change| change.is_certain() && change.change.abs() >= LEAST_RELATIVE)
 }
 
-fn latency(a: &Side, b: &Side, may_be_certain: bool) -> Vec<LatencyChange> {
-    let names: BTreeSet<&Timed> = a.latency.keys().chain(b.latency.keys()).collect();
-    let nothing = Times::default();
+fn latency(a: &BTreeMap<Timed, Means>, b: &BTreeMap<Timed, Means>, may_be_certain: bool) -> Vec<LatencyChange> {
+    let names: BTreeSet<&Timed> = a.keys().chain(b.keys()).collect();
+    let nothing = Means::default();
     let mut out: Vec<LatencyChange> = names
         .into_iter()
         .map(|key| {
-            let (from, to) = (a.latency.get(key).unwrap_or(&nothing), b.latency.get(key).unwrap_or(&nothing));
+            let (from, to) = (a.get(key).unwrap_or(&nothing), b.get(key).unwrap_or(&nothing));
             let change = relative(&from.means, &to.means);
-            let times = |side: &Times| side.whole.as_ref().map(|line| line.times.clone()).unwrap_or_default();
+            let times = |side: &Means| side.whole.clone().unwrap_or_default();
             let (x, y) = (times(from), times(to));
             let (kind, name, machine) = key.clone();
             let certain = may_be_certain && is_certain(change);
@@ -439,8 +506,4 @@ fn more(change: Change, up: &str, down: &str) -> String {
 
 fn half(change: Change) -> f64 {
     change.low.map_or(0.0, |low| change.change - low)
-}
-
-fn timed(line: &Latency) -> Timed {
-    (line.kind, line.name.clone(), line.machine.clone())
 }

@@ -11,7 +11,7 @@ use longpole_model::names::NameId;
 use longpole_model::step::{MachineId, MarkKind, Op, Step};
 use longpole_trace::event::Loss;
 use serde::Serialize;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// Calls or objects in flight beyond this: the oldest is given up and counted.
 const MOST_IN_FLIGHT: usize = 1 << 16;
@@ -55,6 +55,16 @@ impl Latency {
             ))
         });
     }
+}
+
+/// What several threads took together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Together {
+    pub kind: Kind,
+    pub name: String,
+    /// The class of the threads concerned; none where all are together.
+    pub class: Option<String>,
+    pub times: Times,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -394,6 +404,33 @@ impl Latencies {
         }
         Latency::sort(&mut out);
         out
+    }
+
+    /// All times of a name together, whichever thread of a class they are of (`by_class`), or whichever at all.
+    pub fn together(&self, scene: Scene<'_>, by_class: bool) -> Vec<Together> {
+        let classes = scene.system.machine_classes();
+        let class = |at: u32| classes.get(at as usize).cloned();
+        let name = |at: u32| scene.system.names.text(NameId(at)).to_owned();
+        let mut found: BTreeMap<(Kind, String, Option<String>), Histogram> = BTreeMap::new();
+        let mut add = |kind, name, class: Option<String>, times: &Histogram| {
+            found.entry((kind, name, class.filter(|_| by_class))).or_default().add(times);
+        };
+        for (&(call, caller, _), calls) in &self.calls {
+            add(Kind::Rpc, name(call), class(caller), &calls.total);
+        }
+        for (&(thread, span), spans) in &self.spans {
+            add(Kind::Span, name(span), class(thread), &spans.total);
+        }
+        for (&(context, _, receiver), signals) in &self.signals {
+            add(Kind::Signal, name(context), class(receiver), &signals.times);
+        }
+        for (&thread, times) in &self.activities {
+            add(Kind::Activity, class(thread).unwrap_or_default(), class(thread), times);
+        }
+        for (&object, times) in &self.objects {
+            add(Kind::Object, name(object), None, times);
+        }
+        found.into_iter().map(|((kind, name, class), times)| Together { kind, name, class, times: times.times() }).collect()
     }
 }
 

@@ -4,7 +4,7 @@ use crate::cpu::{self, Activities, Cpu};
 use crate::critical_samples::CriticalFunction;
 use crate::findings::{Facts, Finding, Rules};
 use crate::kernel_facts::{KernelFacts, OnPath};
-use crate::latency::{Latencies, Latency};
+use crate::latency::{Latencies, Latency, Together};
 use crate::lineage::{Answer, Profiled, Row};
 use crate::linux_account::Account;
 use crate::packet_loss::LossLine;
@@ -190,6 +190,17 @@ impl Pass {
 
     pub fn latency(&self) -> Vec<Latency> {
         self.latencies.answer(self.scene())
+    }
+
+    /// As two recordings are compared: by name and class, then by name alone.
+    pub fn latency_together(&self) -> [Vec<Together>; 2] {
+        [true, false].map(|by_class| self.latencies.together(self.scene(), by_class))
+    }
+
+    /// What machines are called, and their classes.
+    pub fn classes(&self) -> impl Iterator<Item = (String, String)> {
+        let system = &self.session.system;
+        system.machine_names().into_iter().zip(system.machine_classes())
     }
 
     pub fn cpu(&self, probe_cost_ns: Option<f64>) -> Cpu {

@@ -176,6 +176,26 @@ impl System {
             .collect()
     }
 
+    /// What a machine is called whatever else runs, and in another run, too: the label, with the thread where that has a name of its own. Numbers of threads
+    /// are no part of it, so that machines of one program have one.
+    pub fn machine_classes(&self) -> Vec<String> {
+        let several_hosts = self.machines.iter().any(|machine| machine.host != self.machines[0].host);
+        let class = |machine: &Machine| {
+            let class = match (machine.label.as_str(), machine.thread.as_str()) {
+                ("", "") => "unknown".to_owned(),
+                ("", thread) => thread.to_owned(),
+                (label, thread) if thread.is_empty() || thread == label => label.to_owned(),
+                (label, thread) => format!("{label}/{thread}"),
+            };
+            if several_hosts && !machine.host.is_empty() {
+                format!("{}:{class}", machine.host)
+            } else {
+                class
+            }
+        };
+        self.machines.iter().map(class).collect()
+    }
+
     #[inline]
     fn machine(&mut self, catalogue: &Catalogue, event: &Event<'_>) -> MachineId {
         let known = self.machine_of_subject.get(event.subject.0 as usize).copied().flatten();

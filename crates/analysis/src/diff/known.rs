@@ -89,7 +89,7 @@ impl Doubts {
     }
 
     /// Why times and rates cannot be.
-    pub fn of_times(&self) -> bool {
-        !self.events.is_empty()
+    pub fn of_times(&self) -> Option<String> {
+        (!self.events.is_empty()).then(|| self.events.join("; "))
     }
 }

@@ -27,6 +27,7 @@ Conditions name what they ask for, all of the second recording or of the change:
   criticality(\"MACHINE::STATE\")    the state's share of the critical path      more_critical(…)  by how much it grew
   mean(\"NAME\"), p99(\"NAME\")        of a call or span, in ns                    slower(…)         by how much the mean grew, relative
   rate(\"QUEUE\")                    items per second                            less_rate(…)      by how much it fell, relative
+Times are those of all threads together. What a condition asks for must occur where it is needed, and events must not be lost; else status 1 and why.
 
 Examples:
   longpole diff before after
@@ -115,7 +116,8 @@ fn side(path: &Path, part: Options, rules: &Rules) -> anyhow::Result<Side> {
     }
     side.events(&pass.inputs());
     let report = pass.report(None);
-    side.whole(&report.latency, &report.queues, &report.findings);
+    side.classes(pass.classes());
+    side.whole(pass.latency_together(), &report.queues, &report.findings);
     if let Some(range) = range {
         windows(&mut side, path, (range, part), rules)?;
     }
@@ -171,7 +173,7 @@ fn windows(side: &mut Side, path: &Path, ((begin, end), part): ((i64, i64), Opti
             }
         }
     }
-    passes.iter().for_each(|pass| side.window(&pass.latency(), &pass.queues()));
+    passes.iter().for_each(|pass| side.window(pass.latency_together(), &pass.queues()));
     Ok(())
 }
 
@@ -210,7 +212,7 @@ fn print(out: &mut impl Write, answer: &Diff) -> io::Result<()> {
     }
     if !answer.latency.is_empty() {
         writeln!(out, "\nLATENCY (means)")?;
-        let mut table = Table::new(&["name", "thread", ">count", ">", ">first", ">second", ">change", ">95 % interval", ""]);
+        let mut table = Table::new(&["name", "class", ">count", ">", ">first", ">second", ">change", ">95 % interval", ""]);
         let time = |ns: Option<f64>| ns.map_or_else(|| "-".to_owned(), |ns| duration(ns.round() as u64));
         for line in answer.latency.iter().take(MOST_ROWS) {
             table.row([
