@@ -10,7 +10,7 @@ use crate::lineage::is_symbol;
 use crate::predicted;
 use crate::report::{Inputs, Report};
 use crate::text::{number, percent};
-use crate::verdict::{Reason, Verdict, VerdictKind};
+use crate::verdict::{Doubts, Reason, Verdict, VerdictKind};
 use crate::what_if::Prediction;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -83,6 +83,7 @@ impl Repeated {
     pub fn new(runs: Vec<Run>) -> Repeated {
         let criticality = criticality(&runs);
         let (verdict, agreement) = verdict(&runs, criticality.as_deref());
+        let verdict = verdict.doubted(doubts(&runs));
         let costs: Vec<f64> = runs.iter().filter_map(|run| run.report.probe_cost_ns).collect();
         Repeated {
             verdict,
@@ -137,6 +138,7 @@ fn verdict(runs: &[Run], rows: Option<&[Row]>) -> (Verdict, f64) {
         share_error: None,
         unknown_share: mean(&unknown),
         lost,
+        doubts: None,
         evidence: strongest.map(|run| run.report.verdict.evidence).unwrap_or_default(),
         text: format!("{} {in_how_many}{end}.", reason.begin()),
         of_stages: of.iter().all(|run| run.report.verdict.of_stages),
@@ -173,6 +175,16 @@ fn verdict(runs: &[Run], rows: Option<&[Row]>) -> (Verdict, f64) {
         error.map_or_else(|| "?".to_owned(), percent),
     );
     (Verdict { kind: VerdictKind::Bottleneck, reason: None, machine, state, share, share_error: error, text, ..verdict }, agreement)
+}
+
+/// Of all recordings.
+fn doubts(runs: &[Run]) -> Option<Doubts> {
+    let sum = |a: Doubts, b: Doubts| Doubts {
+        contradictions: a.contradictions + b.contradictions,
+        negative_links: a.negative_links + b.negative_links,
+        ignored_wakeups: a.ignored_wakeups + b.ignored_wakeups,
+    };
+    runs.iter().filter_map(|run| run.report.verdict.doubts).reduce(sum)
 }
 
 fn name((kind, machine, state): &Named) -> String {

@@ -14,7 +14,7 @@ use crate::predicted;
 use crate::queues::{QueueAnswer, Queues};
 use crate::session::{Scene, Session};
 use crate::stages::Stages;
-use crate::verdict::{Judge, Verdict, VerdictKind};
+use crate::verdict::{Doubts, Judge, Verdict, VerdictKind};
 use crate::waits;
 use crate::what_if::Prediction;
 use longpole_model::linux::Linux;
@@ -285,6 +285,7 @@ impl Report {
         if decides || !self.verdict.of_stages {
             self.verdict = verdict;
         }
+        self.verdict = self.verdict.doubted(Some(Doubts::of(&answer)));
         self.findings.extend(findings);
         self.findings.sort_by_key(|finding| (!finding.is_foremost(), !finding.is_cause()));
         let first = participation.rows.first().map(|row| (row.machine.as_str(), row.state.as_str()));

@@ -6,6 +6,7 @@
 use crate::blame::{is_stage, Blame};
 use crate::findings::{Evidence, Finding, Rules, Thresholds};
 use crate::latency::Latencies;
+use crate::lineage::Answer;
 use crate::pools::Pools;
 use crate::queues::Queues;
 use crate::session::Session;
@@ -34,11 +35,53 @@ pub struct Verdict {
     /// Of the stage's time: in no state that a probe names, lost, interrupted, or spent waking others.
     pub unknown_share: Option<f64>,
     pub lost: u64,
+    /// What in the trace does not fit together. None: there is no path, which would show it.
+    pub doubts: Option<Doubts>,
     pub evidence: Evidence,
     pub text: String,
     /// The trace tells of stages, whatever is said of them.
     #[serde(skip)]
     pub of_stages: bool,
+}
+
+/// What cannot have been as the trace tells it: events are missing, or clocks differ, so that the verdict may be wrong.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Doubts {
+    pub contradictions: u64,
+    /// Links that end before they begin.
+    pub negative_links: u64,
+    /// Wake-ups of machines that were not blocked.
+    pub ignored_wakeups: u64,
+}
+
+impl Doubts {
+    pub(crate) fn of(answer: &Answer) -> Doubts {
+        Doubts { contradictions: answer.contradictions, negative_links: answer.negative_links, ignored_wakeups: answer.ignored_wakeups }
+    }
+
+    /// None: everything fits together.
+    fn said(&self) -> Option<String> {
+        let counts = [
+            (self.contradictions, "contradiction", "contradictions"),
+            (self.negative_links, "link that ends before it begins", "links that end before they begin"),
+            (self.ignored_wakeups, "wake-up of what did not wait", "wake-ups of what did not wait"),
+        ];
+        let counts = counts.into_iter().filter(|(count, ..)| *count > 0);
+        let said: Vec<String> =
+            counts.map(|(count, one, many)| format!("{} {}", number(count), if count == 1 { one } else { many })).collect();
+        (!said.is_empty()).then(|| format!("{} in the trace: clocks or losses", said.join(", ")))
+    }
+}
+
+impl Verdict {
+    /// Says beside it what does not fit together.
+    pub(crate) fn doubted(mut self, doubts: Option<Doubts>) -> Verdict {
+        self.doubts = doubts;
+        if let Some(said) = doubts.and_then(|doubts| doubts.said()) {
+            self.text = format!("{}; {said}.", self.text.strip_suffix('.').unwrap_or(&self.text));
+        }
+        self
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -149,6 +192,7 @@ impl Judge<'_> {
                     share: Some(cause.share),
                     share_error: cause.error,
                     unknown_share: Some(self.unknown_share(MachineId(stage as u32), &shares)),
+                    doubts: None,
                     evidence: cause.evidence,
                     text,
                     ..verdict
@@ -215,6 +259,7 @@ impl Judge<'_> {
             share_error: None,
             unknown_share: None,
             lost: self.session.lost,
+            doubts: None,
             evidence: prepared.whole,
             text: format!("{}: {text}{}{}.", reason.begin(), self.loss_text(), if lossy && !text.ends_with(AGAIN) { AGAIN } else { "" }),
             of_stages: false,
@@ -294,6 +339,7 @@ impl Judge<'_> {
             share_error: Some(first.error),
             unknown_share: Some(unknown),
             lost: self.session.lost,
+            doubts: None,
             evidence: first.evidence,
             text,
             of_stages: true,
