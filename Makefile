@@ -45,7 +45,7 @@ truth:
 	$(MAKE) truth-sim
 	$(MAKE) truth-real
 
-# Names, parameters and times are drawn by SEED; TRUTH has options of bench/truth/run.py.
+# Names, parameters and times are drawn by SEED, those of the real part only where it is given; TRUTH has options of bench/truth/run.py.
 truth-sim:
 	cargo build --release -p longpole -p longpole-sim
 	bench/truth/run.py --seed $(SEED) $(TRUTH)
@@ -54,7 +54,7 @@ truth-sim:
 truth-real:
 	scripts/setup test
 	cargo build --release -p longpole
-	bench/truth/real.py $(REAL)
+	bench/truth/real.py $(if $(filter file,$(origin SEED)),,--seed $(SEED)) $(REAL)
 
 # The answers of the simulated part when events are missing and clocks differ, and what the critical path costs.
 truth-robust:

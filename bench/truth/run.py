@@ -5,13 +5,14 @@
 
 Per scenario: the truth, our first answer (the verdict of `report`; criticality: its share of the path, or that of the path's first), the profiler's first answer (the state with the most CPU time), the unknown share, and
 what a change brings: as `what-if` predicts it, as subtracting the criticality would, as Amdahl's law with the profiler's share would, and as
-simulating the changed system shows. With --ctf from what probes in the simulated programs would have recorded, where they could tell it all. What is expected stands in expectations.toml, what counts as right in thresholds.toml.
+simulating the changed system shows; and how many lines of rules and of probes a user would have to write (of machine logs none). With --ctf from what probes in the simulated programs would have recorded, where they could tell it all. What is expected stands in expectations.toml, what counts as right in thresholds.toml.
 Ends with 1 if a bar is missed.
 """
 import argparse
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -49,6 +50,11 @@ class Tools:
         if done.returncode and "take its machine log" not in done.stderr:
             raise RuntimeError(done.stderr.strip())
         return done.returncode == 0
+
+    def probes(self, trace):
+        """Lines that a user has to write into the programs: one for each pair of begin and end, call and return, …, in each of them."""
+        lines = {(line["stream"], re.sub("^(span|rpc)_(begin|end|call|returned):", r"\1:", line["name"])) for line in map(json.loads, run(self.longpole, "print", "--json", trace).splitlines()) if "name" in line}
+        return len(lines)
 
     def truth(self, name, seed, items, *changes):
         return json.loads(run(self.simulator, "truth", name, "--seed", seed, *items, *changes))
@@ -92,6 +98,8 @@ def answer(tools, expected, seed, items, log):
         "share": share, "error": error, "why": "" if said["kind"] == "bottleneck" else said["text"], "top": "::".join(rows[0][2]),
         "unknown": path["unknown_ns"] / max(path["length_ns"], 1), "decoy_criticality": shares.get(profiled, (0.0, 0.0))[0],
         "profiler_share": profile[0]["share"] if profile else None, "contradictions": path["contradictions"], "base_ns": truth["end_ns"],
+        # No rule is written for any of them; machine logs need no probes.
+        "rule_lines": 0, "probe_lines": tools.probes(log) if log.is_dir() else 0,
     }
     row["right"], row["profiler_right"] = first in row["right_names"], profiled in row["right_names"]
     if change:
@@ -139,6 +147,7 @@ COLUMNS = {
     "Amdahl": lambda r: percent(r.get("amdahl"), "+"),
     "real": lambda r: percent(r.get("real_gain"), "+"),
     "error": lambda r: percent(r.get("predicted_error"), "+"),
+    "lines": lambda r: f"{r['rule_lines']}+{r['probe_lines']}" if r["truth"] != "nothing" else "",
 }
 
 
