@@ -421,7 +421,16 @@ fn the_documentation_gives_the_rules_figures() {
         let tells = |line: &&str| limits.iter().all(|&limit| said(line, limit)) && line.matches(" %").count() <= limits.len();
         assert!(lines.iter().any(tells), "{kind}: {limits:?} in {lines:?}");
     }
-    let rest = doc.split_once("## The verdict").unwrap().1;
+    let of_path = doc.split_once("### The path's").unwrap().1.split_once("### The stages'").unwrap().0;
+    for (name, value) in rules["path"].as_table().unwrap() {
+        let value = value.as_float().unwrap();
+        assert!(said(of_path, value), "{name} = {value}");
+    }
+    let promised = rules["path"]["min_of_promise"].as_float().unwrap();
+    for page in [include_str!("../../../docs/verbs/report.md"), include_str!("../../../ARCHITECTURE.md")] {
+        assert!(page.contains(&format!("{} % of what its share promises", promised * 100.0)), "{promised}");
+    }
+    let rest = doc.split_once("### The stages'").unwrap().1;
     for (name, value) in rules["verdict"].as_table().unwrap() {
         let part = if name == "min_stage_blame" { rest } else { rest.split_once("## Errors").unwrap().0 };
         match value {
