@@ -285,7 +285,11 @@ impl Report {
         if decides || !self.verdict.of_stages {
             self.verdict = verdict;
         }
-        self.verdict = self.verdict.doubted(Some(Doubts::of(&answer)));
+        let doubts = Doubts::of(&answer);
+        if doubts.weigh(answer.interactions) {
+            self.verdict = self.verdict.untold();
+        }
+        self.verdict = self.verdict.doubted(Some(doubts));
         self.findings.extend(findings);
         self.findings.sort_by_key(|finding| (!finding.is_foremost(), !finding.is_cause()));
         let first = participation.rows.first().map(|row| (row.machine.as_str(), row.state.as_str()));

@@ -59,6 +59,11 @@ impl Doubts {
         Doubts { contradictions: answer.contradictions, negative_links: answer.negative_links, ignored_wakeups: answer.ignored_wakeups }
     }
 
+    /// Whether so much is odd that nobody can say that nothing stands out.
+    pub(crate) fn weigh(&self, interactions: u64) -> bool {
+        (self.contradictions + self.negative_links) as f64 > MOST_ODD * interactions as f64
+    }
+
     /// None: everything fits together.
     fn said(&self) -> Option<String> {
         let counts = [
@@ -74,6 +79,17 @@ impl Doubts {
 }
 
 impl Verdict {
+    /// That nothing stands out is said only where what happens is known.
+    pub(crate) fn untold(mut self) -> Verdict {
+        if self.reason == Some(Reason::NothingStandsOut) {
+            self.reason = Some(Reason::CannotBeTold);
+            if let Some(rest) = self.text.strip_prefix(Reason::NothingStandsOut.begin()) {
+                self.text = format!("{}{rest}", Reason::CannotBeTold.begin());
+            }
+        }
+        self
+    }
+
     /// Says beside it what does not fit together.
     pub(crate) fn doubted(mut self, doubts: Option<Doubts>) -> Verdict {
         self.doubts = doubts;
@@ -113,6 +129,9 @@ impl Reason {
 
 /// Of the events: where more of them are lost, that nothing is found says nothing.
 const MOST_LOST: f64 = 0.01;
+
+/// Of the interactions: where more of them contradict what came before, or end before they begin, the path is not what happened.
+const MOST_ODD: f64 = 1e-5;
 
 /// Whether nothing should be said that rests on these events without saying that many are missing.
 pub fn too_many_lost(lost: u64, events: u64) -> bool {

@@ -128,6 +128,14 @@ fn what_in_a_trace_cannot_have_been_is_said_with_the_verdict() {
     assert_eq!((&odd["kind"], &odd["state"]), (&"bottleneck".into(), &"parse".into()), "{odd}");
     assert_eq!(odd["doubts"], serde_json::json!({"contradictions": 1, "negative_links": 0, "ignored_wakeups": 2}));
     assert!(text.ends_with(&format!("; 1 contradiction, 2 wake-ups of what did not wait {said}")), "{text}");
+    // Of what does not fit together nobody can say that nothing in it stands out.
+    let log = turns(&place, u64::MAX);
+    let odd = fs::read_to_string(&log).unwrap().replace("{\"t\":3010", "{\"t\":3005,\"machine\":\"odd\",\"get\":\"nothing\"}\n{\"t\":3010");
+    fs::write(&log, odd).unwrap();
+    let (balanced, text) = verdict(&log);
+    assert!(balanced["unknown_share"].as_f64() < Some(0.05), "{balanced}");
+    assert_eq!((&balanced["kind"], &balanced["reason"]), (&"nothing".into(), &"cannot_be_told".into()), "{balanced}");
+    assert!(text.starts_with("No bottleneck can be told: ") && text.ends_with(said), "{text}");
     // The client asks later than the server has it.
     let (skewed, text) = verdict(&served(&place, 60, &[]));
     assert!(skewed["doubts"]["contradictions"].as_u64() > Some(0) && text.ends_with(said), "{text}");
