@@ -8,7 +8,7 @@ use crate::names::NameId;
 use crate::step;
 use crate::tokens::{Amount, Order, Shape, Unit};
 use longpole_trace::event::Catalogue;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 /// Calls without a reply; more are given up, the oldest first.
 const MOST_CALLS: usize = 1 << 16;
@@ -86,6 +86,8 @@ impl Taker {
 pub(super) struct Waits {
     queues: Queues,
     signals: Queues,
+    /// The same queues, for who asks whether one is of a signal.
+    of_signals: HashSet<QueueId>,
     calls: Queues,
     levels: HashMap<QueueId, Level>,
     replies: HashMap<u32, HashMap<u32, QueueId>>,
@@ -145,6 +147,7 @@ impl Composer {
         }
         let queue = self.vocabulary.queue(&format!("signal:{}", self.system.names.text(context)));
         self.waits.signals.insert(context.0, queue);
+        self.waits.of_signals.insert(queue);
         self.declare(queue, Shape { merge: true, ..Shape::default() });
         queue
     }
@@ -353,7 +356,7 @@ impl Composer {
                 let reply = self.waits.under_way.get(&slot).map(|call| call.reply);
                 did(&|done| Some(done.queue) == reply && done.gave)
             }
-            For::Signal => did(&|done| done.gave && self.waits.signals.values().any(|signal| *signal == done.queue)),
+            For::Signal => did(&|done| done.gave && self.waits.of_signals.contains(&done.queue)),
             For::Work => did(&|done| done.gave),
             For::Event(_) => false,
         }
