@@ -35,12 +35,17 @@ pub struct Standing {
 }
 
 impl Standing {
+    /// The machine, or the class of several.
+    pub fn owner(&self) -> &str {
+        self.machine.as_deref().unwrap_or(&self.class)
+    }
+
     /// What would show whether anything is gained here.
     pub fn fix(&self) -> Scenario {
         match self.kind {
             Kind::Link if self.is_call => Scenario::batch(&self.class, &self.state, FEWER_CALLS),
             Kind::Runnable => Scenario::cpus(1),
-            _ => Scenario::scale(self.machine.as_deref().unwrap_or(&self.class), &self.state, 0.5),
+            _ => Scenario::scale(self.owner(), &self.state, 0.5),
         }
     }
 

@@ -15,7 +15,7 @@ use longpole_analysis::standout::{self, Beside};
 use longpole_analysis::verdict::Verdict;
 use longpole_analysis::waits::Waits;
 use longpole_analysis::what_if::{self, guess, propose, FullQueue, Prediction, Scenario};
-use longpole_model::causes::{is_named_as_recorder, Composer};
+use longpole_model::causes::Composer;
 use longpole_model::linux::Linux;
 use longpole_trace::{Catalogue, Item};
 
@@ -81,9 +81,16 @@ fn verdict(
     lost: u64,
     rules: &Rules,
 ) -> anyhow::Result<(Verdict, Vec<Prediction>)> {
-    let standings = standout::standings(answer, segments);
+    let is_recorder = interactions.knows_recorder();
+    let mut standings = standout::standings(answer, segments);
+    standings.retain(|standing| !is_recorder(standing.owner()));
     let fix = standings.first().map(standout::Standing::fix);
-    let replay = |options: what_if::Options| interactions.again(kept).what_if(options);
+    // What the recorder does is nothing to be changed.
+    let replay = |options: what_if::Options| -> anyhow::Result<what_if::Answer> {
+        let mut told = interactions.again(kept).what_if(options)?;
+        told.shares.retain(|share| !is_recorder(&share.machine));
+        Ok(told)
+    };
     // Where a machine calls less often, more is told apart than in a replay without changes.
     let guessed = match fix.as_ref().filter(|fix| !fix.batches()) {
         Some(fix) => {
@@ -99,11 +106,6 @@ fn verdict(
         None => predictions(replay, fix.as_ref())?,
     };
     let brings = fix.and_then(|fix| predictions.iter().find(|prediction| prediction.change == fix.text));
-    let recorders = interactions.recorders();
-    let is_recorder = |machine: &str| match &recorders {
-        Some(known) => known.contains(machine),
-        None => is_named_as_recorder(machine),
-    };
     let beside = Beside { is_recorder: &is_recorder, idle };
     Ok((standout::judge(answer, segments, &standings, brings, lost, &beside, &rules.path), predictions))
 }

@@ -2,7 +2,7 @@
 
 use crate::dump::Raw;
 use crate::table::plain;
-use crate::{machine_log, rules, WrongUsage};
+use crate::{command, machine_log, rules, WrongUsage};
 use anyhow::{anyhow, bail, Context};
 use longpole_model::rules::Rules;
 use longpole_record::{kernel, Stop};
@@ -42,14 +42,26 @@ pub struct Input {
 impl Input {
     /// The same questions of this one trace.
     pub fn of(&self, path: &Path) -> Input {
+        self.of_all(&[path.to_owned()])
+    }
+
+    fn of_all(&self, traces: &[PathBuf]) -> Input {
         Input {
-            traces: vec![path.to_owned()],
+            traces: traces.to_vec(),
             begin: self.begin,
             end: self.end,
             json: self.json,
             rules: self.rules.clone(),
             raw: self.raw.clone(),
         }
+    }
+
+    /// The same; a recording of a command, from where that begins.
+    pub fn of_command(&self) -> anyhow::Result<Input> {
+        Ok(match self.paths()?.as_slice() {
+            [path] => Input { begin: command::part(path, self.options()).begin, ..self.of(path) },
+            _ => self.of_all(&self.traces),
+        })
     }
 
     /// The traces that were named, or else the newest recording.

@@ -10,7 +10,7 @@ use anyhow::{anyhow, bail, Context};
 use longpole_analysis::lineage::{self, Answer, Lineage, Options, Spill};
 use longpole_analysis::what_if::{self, WhatIf};
 use longpole_model::block::Block;
-use longpole_model::causes::{About, Composer, Seat, Told};
+use longpole_model::causes::{is_named_as_recorder, About, Composer, Seat, Told};
 use longpole_model::interaction::{Deed, Interaction, Vocabulary};
 use longpole_model::linux::Linux;
 use longpole_model::linux_watch::Watch;
@@ -90,12 +90,15 @@ fn unread(shown: &str) -> String {
 
 fn about(trace: &Trace) -> About {
     let told = |of: fn(&Recording) -> Option<i32>| trace.recordings().iter().find_map(of);
-    // In a pid namespace of its own, it has another number in the kernel's events.
-    let same = |recording: &Recording| !recording.kernel_events.as_ref().is_some_and(|kernel| kernel.foreign_pids);
     About {
         command: told(|recording| recording.command_pid),
-        recorder: told(|recording| recording.recorder_pid).filter(|_| trace.recordings().iter().all(same)),
+        recorder: told(|recording| recording.recorder_pid).filter(|_| numbers_are_the_kernels(trace.recordings())),
     }
+}
+
+/// Whether the processes have the same numbers in the kernel's events; in a pid namespace of their own they have others.
+pub fn numbers_are_the_kernels(recordings: &[Recording]) -> bool {
+    !recordings.iter().any(|recording| recording.kernel_events.as_ref().is_some_and(|kernel| kernel.foreign_pids))
 }
 
 impl Interactions {
@@ -242,6 +245,15 @@ impl Interactions {
     /// Which of the machines are the recorder, where the trace can tell.
     pub fn recorders(&self) -> Option<HashSet<&str>> {
         self.composer().map(|composer| composer.recorders().collect())
+    }
+
+    /// Whether a machine is the recorder.
+    pub fn knows_recorder(&self) -> impl Fn(&str) -> bool + '_ {
+        let recorders = self.recorders();
+        move |machine| match &recorders {
+            Some(known) => known.contains(machine),
+            None => is_named_as_recorder(machine),
+        }
     }
 
     /// Who composes them.

@@ -2,6 +2,7 @@
 //! usage; a closed pipe is success. Answers go to stdout, talk goes to stderr.
 
 mod answer;
+mod command;
 mod critical;
 mod drawing;
 mod dump;

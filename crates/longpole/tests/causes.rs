@@ -54,8 +54,10 @@ fn is_known(answer: &Value) {
     assert!(unknown * 20 <= length, "{unknown} of {length} ns are unknown: {}", answer["unknown_by"]);
 }
 
-/// The machine log of a recording has the recording's path; so it is in the other implementation, which walks backwards.
-fn is_the_same_as_a_log(place: &Place, trace: &Path, answer: &Value) {
+/// The machine log of a recording has the whole recording's path; so it is in the other implementation, which walks backwards.
+fn is_the_same_as_a_log(place: &Place, trace: &Path) {
+    let whole = ok(place.longpole(&["path", "--json", "--begin", "+0"]).arg(trace).output().unwrap());
+    let answer: Value = serde_json::from_slice(&whole.stdout).unwrap();
     let log = place.path("log.jsonl");
     std::fs::write(&log, ok(place.longpole(&["model"]).arg(trace).output().unwrap()).stdout).unwrap();
     let of_log = place.answer("path", &log);
@@ -87,7 +89,7 @@ fn the_slower_of_two_threads_with_pipes_holds_up_the_other_and_a_machine_log_say
     // Where both share a CPU, a part of the feeder's work lies under the worker's preemption.
     assert!(worker > 2 * feeder && worker < 8 * feeder, "worker {worker} ns, feeder {feeder} ns");
     assert_eq!(answer["contradictions"], 0, "{}", answer["contradiction_list"]);
-    is_the_same_as_a_log(&place, &trace, &answer);
+    is_the_same_as_a_log(&place, &trace);
 }
 
 #[test]
@@ -185,4 +187,50 @@ fn a_user_s_rule_gives_events_another_meaning_and_one_that_never_matches_is_told
     let path: Value = serde_json::from_slice(&path.stdout).unwrap();
     assert!(time(&path, |_, state| state == "pulverise") > 0);
     assert_eq!(time(&path, |_, state| state == "grind"), 0);
+}
+
+/// Each event of this name, with its fields.
+fn events(place: &Place, trace: &Path, name: &str) -> Vec<Value> {
+    let printed = ok(place.longpole(&["print", "--json"]).arg(trace).output().unwrap()).stdout;
+    let lines = printed.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    lines.map(|line| serde_json::from_slice::<Value>(line).unwrap()).filter(|event| event["name"] == name).collect()
+}
+
+#[test]
+fn the_path_of_a_recorded_command_begins_when_that_is_executed_and_nothing_of_the_recorder_is_to_be_changed() {
+    let _alone = alone();
+    if !live("where the path of a command begins") {
+        return;
+    }
+    let place = Place::new();
+    let trace = recorded(&place, &["sh", "-c", "for n in 1 2 3; do sleep 0.01; done"]);
+    let told: Value = serde_json::from_slice(&std::fs::read(trace.join("longpole.json")).unwrap()).unwrap();
+    let is_command = |event: &&Value| event["fields"]["tid"] == told["command_pid"];
+    let executed = events(&place, &trace, "sched_process_exec").iter().find(is_command).unwrap()["t_ns"].clone();
+    let answer = path(&place, &trace);
+    assert_eq!(answer["start_ns"], executed);
+    for verb in ["path", "report", "graph", "what-if", "diff"] {
+        let traces = vec![&trace; if verb == "diff" { 2 } else { 1 }];
+        let output = ok(place.longpole(&[verb, "--json"]).args(traces).output().unwrap());
+        let said = String::from_utf8(output.stderr).unwrap();
+        let notes = said.lines().filter(|line| line.contains("the path begins with the command")).count();
+        assert_eq!(notes, if verb == "diff" { 2 } else { 1 }, "{verb}: {said}");
+        if verb == "graph" {
+            let graph: Value = serde_json::from_slice(&output.stdout).unwrap();
+            assert_eq!(graph["start_ns"], executed);
+        }
+    }
+    // Who asks for all of it gets it, and the recorder's start with it; but nobody is told to change that.
+    let whole = ok(place.longpole(&["path", "--json", "--begin", "+0"]).arg(&trace).output().unwrap());
+    let whole: Value = serde_json::from_slice(&whole.stdout).unwrap();
+    assert!(whole["start_ns"].as_u64() < executed.as_u64(), "{whole}");
+    assert!(time(&whole, |machine, _| machine.starts_with("longpole")) > 0, "{}", whole["criticality"]);
+    for verb in ["report", "what-if"] {
+        let output = ok(place.longpole(&[verb, "--json", "--begin", "+0"]).arg(&trace).output().unwrap());
+        let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let rows = if verb == "report" { &answer["predictions"] } else { &answer };
+        for row in rows.as_array().unwrap() {
+            assert!(!row["change"].as_str().unwrap().starts_with("longpole"), "{verb}: {row}");
+        }
+    }
 }

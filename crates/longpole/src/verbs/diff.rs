@@ -4,7 +4,7 @@ use crate::dump::Raw;
 use crate::input;
 use crate::machine_log;
 use crate::table::{duration, number, percent, plain, rate, Table};
-use crate::{answer, following, interactions, kernel, pass, rules, WrongUsage};
+use crate::{answer, command, following, interactions, kernel, pass, rules, WrongUsage};
 use anyhow::{anyhow, bail, Context};
 use longpole_analysis::change::Change;
 use longpole_analysis::diff::{can_be_asked, diff, Diff, Side, WINDOWS};
@@ -90,6 +90,8 @@ fn parsed(text: &str) -> Result<(String, Predicate), WrongUsage> {
 fn side(path: &Path, part: Options, rules: &Rules) -> anyhow::Result<Side> {
     let is_log = part.dump.is_none() && (machine_log::is_one(path) || machine_log::is_pipe(path));
     input::complete(path);
+    let ranged = part.begin.is_some() || part.end.is_some();
+    let part = command::part(path, part);
     let mut side = Side::default();
     let mut pass = pass_with(rules)?;
     match path_beside(path, part, rules, &mut pass) {
@@ -111,7 +113,7 @@ fn side(path: &Path, part: Options, rules: &Rules) -> anyhow::Result<Side> {
         return Ok(side);
     }
     let range = pass.session.range();
-    if range.is_none() && (part.begin.is_some() || part.end.is_some()) {
+    if range.is_none() && ranged {
         bail!("{}: nothing lies in this range", path.display());
     }
     side.events(&pass.inputs());

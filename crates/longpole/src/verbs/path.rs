@@ -84,14 +84,15 @@ enum Way {
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let mut interactions = interactions::open(&args.input, "critical paths are")?;
+    let input = args.input.of_command()?;
+    let mut interactions = interactions::open(&input, "critical paths are")?;
     let is_trace = interactions.trace().is_some();
     let mode = match args.mode {
         Way::Global => Mode::Global,
         Way::Active => Mode::Active,
     };
     let sampled = args.folded || args.flame.is_some();
-    let with_segments = args.segments || args.input.json && !args.no_segments;
+    let with_segments = args.segments || input.json && !args.no_segments;
     let jobs = usize::from(args.jobs);
     let options = Options {
         mode,
@@ -108,13 +109,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         keepers::tell(&interactions, &turns, &mut answer)?;
     }
     if sampled {
-        return sampled_stacks(&args.input, args.folded, args.flame.as_deref(), &interactions, &answer);
+        return sampled_stacks(&input, args.folded, args.flame.as_deref(), &interactions, &answer);
     }
-    if args.functions && !args.input.json {
-        return functions(&args.input, &interactions, &mut answer);
+    if args.functions && !input.json {
+        return functions(&input, &interactions, &mut answer);
     }
     let functions = match args.functions {
-        true => Some(sampled::functions(&args.input, &interactions, &mut answer, stacks::read)?.rows),
+        true => Some(sampled::functions(&input, &interactions, &mut answer, stacks::read)?.rows),
         false => None,
     };
     if args.no_segments {
@@ -123,7 +124,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let told = interactions.told().cloned().unwrap_or_default();
     let Told { events, uncounted_losses, ref unknown_by, from_before, size_mismatches, .. } = told;
     let inputs = Inputs { events, uncounted_losses, from_before, size_mismatches };
-    answer::tell(args.input.json, &Whole { answer: &answer, functions, unknown_by: unknown_by.clone(), inputs }, |out| {
+    answer::tell(input.json, &Whole { answer: &answer, functions, unknown_by: unknown_by.clone(), inputs }, |out| {
         print(out, &answer, args.segments)?;
         print_told(out, &answer, &told)
     })?;

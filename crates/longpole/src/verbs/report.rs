@@ -95,6 +95,8 @@ impl Stages {
 /// Of one trace, which is read once.
 fn of_one(input: &Input, path: &Path) -> anyhow::Result<Whole> {
     let paths = [path.to_owned()];
+    let ranged = input.begin.is_some() || input.end.is_some();
+    let input = &input.of(path).of_command()?;
     let mut interactions = interactions::of(path, input.options(), input.rules()?)?;
     let Some(trace) = interactions.trace() else {
         let passed = Passed::of(&mut interactions, interactions::alone)?;
@@ -104,9 +106,8 @@ fn of_one(input: &Input, path: &Path) -> anyhow::Result<Whole> {
     let mut stages = Stages::new(input)?;
     let begin_ns = kernel::begin_ns(input, trace);
     let has_kernel = kernel::sources(&paths, trace) > 0;
-    // The composer's own model of the kernel knows no range.
-    let ranged = has_kernel && (input.begin.is_some() || input.end.is_some());
-    let mut model = ranged.then(|| Model::of(input, trace)).transpose()?;
+    // The composer's own model of the kernel knows no range. What the kernel says of the recorder's start is hardly worth a second one.
+    let mut model = (has_kernel && ranged).then(|| Model::of(input, trace)).transpose()?;
     let (mut journeys, mut facts, mut turns) = (Journeys::new(None), KernelFacts::default(), keepers::turns());
     let passed = Passed::of(&mut interactions, |composer, catalogue, item| {
         match (composer, &mut model) {
@@ -147,7 +148,7 @@ fn of_one(input: &Input, path: &Path) -> anyhow::Result<Whole> {
     let mut critical = critical::read(&interactions, passed, lost + kernel_lost, linux.map(|linux| (&facts, linux)), &turns);
     let functions = match &mut critical {
         Ok(critical) if interactions.trace().is_some_and(stacks::are_in) => {
-            match sampled::functions(&input.of(path), &interactions, &mut critical.answer, stacks::gather) {
+            match sampled::functions(input, &interactions, &mut critical.answer, stacks::gather) {
                 Ok(sampled) => Some(sampled.rows),
                 Err(error) => {
                     eprintln!("longpole: note: without the functions of sampled stacks: {}", plain(format!("{error:#}")));

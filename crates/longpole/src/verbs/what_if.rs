@@ -61,6 +61,7 @@ const MOST_SCENARIOS: usize = 256;
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (input, scenarios) = asked(&args)?;
+    let input = input.of_command()?;
     let options = |scenarios: Vec<Scenario>| Options { scenarios, machine: args.machine.clone(), ..Options::default() };
     let (answer, order) = match scenarios.is_empty() {
         false => (interactions::open(&input, "predictions are")?.what_if(options(scenarios))?, Vec::new()),
@@ -96,7 +97,9 @@ fn asked(args: &Args) -> anyhow::Result<(Input, Vec<Scenario>)> {
 /// Nobody said what to try: what decides. The trace is read once, what it said is gone through once per round.
 fn propose(input: &Input, options: impl Fn(Vec<Scenario>) -> Options) -> anyhow::Result<(Answer, Vec<Prediction>)> {
     let mut interactions = interactions::open(input, "predictions are")?;
-    let (plain, kept) = interactions.what_if_and_keep(options(Vec::new()))?;
+    let (mut plain, kept) = interactions.what_if_and_keep(options(Vec::new()))?;
+    let is_recorder = interactions.knows_recorder();
+    plain.shares.retain(|share| !is_recorder(&share.machine));
     let pass = |scenarios| interactions.again(&kept).what_if(options(scenarios));
     let candidates = propose::first(&plain);
     if candidates.is_empty() {
