@@ -27,6 +27,7 @@ pub mod propose;
 mod room;
 mod scale;
 mod steps;
+mod stopped;
 mod trail;
 
 pub use answer::{Answer, FullQueue, NoAnswer, Place, Prediction, Share};
@@ -45,6 +46,7 @@ use longpole_model::names::NameId;
 use longpole_model::tokens::Queues;
 use room::Room;
 use scale::Scale;
+use stopped::Stopped;
 use trail::Trail;
 
 /// What is asked for, and what memory it may take.
@@ -139,6 +141,7 @@ pub struct WhatIf {
     /// Of each key, the first line with a wait of which no cause is known.
     first_unexplained: IdMap<u32, u64>,
     lives: Vec<Life>,
+    stopped: Stopped,
     slots: Slots,
     queues: Queues<From>,
     /// How much of a machine's past is kept.
@@ -189,6 +192,7 @@ impl WhatIf {
             delays: Vec::new(),
             first_unexplained: IdMap::default(),
             lives: Vec::new(),
+            stopped: Stopped::default(),
             slots: Slots::new(lanes),
             queues: Queues::new((options.most_bytes / (8 * lanes + TOKEN)).max(1 << 10)),
             most_past: 64,
@@ -254,7 +258,7 @@ impl WhatIf {
 
     /// Vectors that are held: of machines, tokens, room and free CPUs.
     pub fn held(&self) -> usize {
-        self.slots.live() + self.lives.len()
+        self.slots.live() + self.lives.iter().filter(|life| !life.is_forgotten).count()
     }
 
     #[inline]

@@ -692,3 +692,54 @@ fn tokens_that_nobody_takes_and_what_is_over_take_a_bounded_memory() {
     let answer = worlds.answer(reader.vocabulary()).unwrap();
     assert!(answer.forgotten_causes == 0 || answer.forgotten_causes > 1_000);
 }
+
+/// A machine makes one after the other, waits for its work, and it stops.
+fn jobs(count: u64) -> String {
+    let mut log = String::from("{\"t\":0,\"machine\":\"shell\",\"state\":\"run\"}\n");
+    for n in 0..count {
+        let t = 100 * n + 10;
+        let _ = writeln!(log, "{{\"t\":{t},\"machine\":\"job.{n}\",\"class\":\"job\",\"forked_by\":\"shell\",\"state\":\"work\"}}");
+        let _ = writeln!(log, "{{\"t\":{},\"machine\":\"shell\",\"blocked\":\"job\"}}", t + 1);
+        let _ = writeln!(log, "{{\"t\":{},\"machine\":\"shell\",\"woken_by\":\"job.{n}\"}}", t + 80);
+        let _ = writeln!(log, "{{\"t\":{},\"machine\":\"shell\",\"state\":\"run\"}}", t + 80);
+        let _ = writeln!(log, "{{\"t\":{},\"machine\":\"job.{n}\",\"stop\":true}}", t + 81);
+    }
+    let _ = writeln!(log, "{{\"t\":{},\"end\":\"shell\"}}", 100 * count + 10);
+    log
+}
+
+#[test]
+fn machines_that_have_stopped_take_a_bounded_memory_and_what_is_predicted_of_many_is_that_of_few() {
+    let gain = |count: u64| predicted(&jobs(count), "job::work x0.5").gain.unwrap();
+    let (few, many) = (gain(100), gain(40_000));
+    assert!((few - many).abs() < 0.01 && (many - 0.66).abs() < 0.02, "{few} {many}");
+    let log = jobs(40_000);
+    let mut reader = Reader::new(log.as_bytes());
+    let mut worlds = WhatIf::new(Options::default());
+    while let Some(interaction) = reader.next_interaction().unwrap() {
+        worlds.interaction(reader.vocabulary(), &interaction);
+    }
+    assert!(worlds.held() < 17_000, "{}", worlds.held());
+}
+
+#[test]
+fn a_machine_that_lives_again_after_it_was_forgotten_is_as_new_and_one_that_is_asked_for_is_not_forgotten() {
+    let mut log = jobs(20_000);
+    let t = 100 * 20_000 + 10;
+    let _ = writeln!(log, "{{\"t\":{},\"machine\":\"job.0\",\"forked_by\":\"shell\",\"state\":\"work\"}}", t + 10);
+    let _ = writeln!(log, "{{\"t\":{},\"machine\":\"job.0\",\"state\":\"rest\"}}", t + 1_000_010);
+    let _ = writeln!(log, "{{\"t\":{},\"end\":\"job.0\"}}", t + 1_000_020);
+    let asked = ask(&log, &["\"job.0\"::work x0.5"]).unwrap();
+    assert!(asked.baseline_error.abs() < 1e-6, "{}", asked.baseline_error);
+    assert_eq!(asked.predictions[0].predicted_ns, Some(asked.baseline_ns - 500_000 - 40), "{:?}", asked.predictions);
+    // Its end lies long before all others'.
+    let mut scenario = Options { scenarios: vec![Scenario::parse("job::work x0.5").unwrap()], ..Options::default() };
+    scenario.machine = Some("job.0".to_owned());
+    let log = jobs(20_000);
+    let mut reader = Reader::new(log.as_bytes());
+    let mut worlds = WhatIf::new(scenario);
+    while let Some(interaction) = reader.next_interaction().unwrap() {
+        worlds.interaction(reader.vocabulary(), &interaction);
+    }
+    assert!(worlds.answer(reader.vocabulary()).is_ok());
+}

@@ -57,6 +57,9 @@ pub struct Life {
     pub passed: Option<Passed>,
     /// It is a thread of the kernel, which does what others have for it, one thing after the other and each for itself.
     pub serves_anyone: bool,
+    /// How often it has stopped.
+    pub stops: u32,
+    pub is_forgotten: bool,
     pub replay: Replay,
 }
 
@@ -131,25 +134,6 @@ pub struct Replay {
 
 impl Life {
     pub fn new(lanes: usize) -> Life {
-        let replay = Replay {
-            v: vec![0.0; lanes].into(),
-            t: 0,
-            node: super::trail::NONE,
-            work: None,
-            came: vec![0.0; lanes].into(),
-            busy: vec![0.0; lanes].into(),
-            works_since: vec![0.0; lanes].into(),
-            has_cpu: false,
-            began: None,
-            formerly: None,
-            ended: None,
-            marks: [None, None, None],
-            anew: false,
-            saved: Vec::new(),
-            base: None,
-            past: Past::default(),
-            pending: VecDeque::new(),
-        };
         Life {
             exists: false,
             seen: false,
@@ -177,8 +161,16 @@ impl Life {
             alone: false,
             passed: None,
             serves_anyone: false,
-            replay,
+            stops: 0,
+            is_forgotten: false,
+            replay: Replay::new(lanes),
         }
+    }
+
+    /// It has stopped long ago and is no cause any more: nothing is left but what it is. Should it live again, it is as new.
+    pub fn forget(&mut self) {
+        let (class, stops) = (self.class, self.stops);
+        *self = Life { class, stops, is_forgotten: true, ..Life::new(0) };
     }
 
     /// Whether its time goes to its own state.
@@ -188,6 +180,28 @@ impl Life {
 }
 
 impl Replay {
+    pub fn new(lanes: usize) -> Replay {
+        Replay {
+            v: vec![0.0; lanes].into(),
+            t: 0,
+            node: super::trail::NONE,
+            work: None,
+            came: vec![0.0; lanes].into(),
+            busy: vec![0.0; lanes].into(),
+            works_since: vec![0.0; lanes].into(),
+            has_cpu: false,
+            began: None,
+            formerly: None,
+            ended: None,
+            marks: [None, None, None],
+            anew: false,
+            saved: Vec::new(),
+            base: None,
+            past: Past::default(),
+            pending: VecDeque::new(),
+        }
+    }
+
     /// It has got a CPU, now.
     pub fn takes_cpu(&mut self, busy: Option<&[f64]>) {
         self.came.copy_from_slice(&self.v);

@@ -228,7 +228,7 @@ impl WhatIf {
     }
 
     /// Whether nobody else has caused what it does from here on. Returns whether nobody had until now.
-    fn is_alone(&mut self, machine: MachineId, alone: bool) -> bool {
+    pub(super) fn is_alone(&mut self, machine: MachineId, alone: bool) -> bool {
         let life = self.life(machine);
         let (before, passed) = (std::mem::replace(&mut life.alone, alone), life.passed.take());
         if let Some(passed) = passed {
@@ -248,6 +248,7 @@ impl WhatIf {
 
     fn meet_first(&mut self, vocabulary: &Vocabulary, machine: MachineId) {
         self.life(machine).seen = true;
+        self.remember(machine);
         let (host, name) = (vocabulary.host(machine).to_owned(), vocabulary.machine_name(machine).to_owned());
         let asked = self.options.machine.as_deref();
         if asked.is_some_and(|asked| asked == name || asked.strip_prefix(&host).and_then(|rest| rest.strip_prefix('/')) == Some(&name)) {
@@ -529,6 +530,7 @@ impl WhatIf {
     /// The machine goes on (or begins) when its cause has come. Says whether there is such a cause.
     fn meet_cause(&mut self, vocabulary: &Vocabulary, machine: MachineId, cause: Cause) -> bool {
         if !self.life(cause.by).seen {
+            self.counts.too_old += u64::from(self.life(cause.by).is_forgotten);
             return false;
         }
         let begin = self.begin.unwrap_or(0);
@@ -636,6 +638,7 @@ impl WhatIf {
             self.leave(vocabulary, machine, context);
         }
         self.vanish(vocabulary, machine);
+        self.has_stopped(machine);
     }
 
     fn life_is_top(&self, machine: MachineId) -> bool {
@@ -678,6 +681,7 @@ impl WhatIf {
             None => Some(machine),
         };
         let Some(machine) = machine else { return };
+        self.remember(machine);
         self.charge(vocabulary, machine);
         self.op(machine, What::End);
     }

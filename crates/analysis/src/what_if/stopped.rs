@@ -1,0 +1,50 @@
+//! Machines that have stopped: only the last of them may still be causes, so that a system that makes one after the other takes no memory for each.
+
+use super::life::Replay;
+use super::WhatIf;
+use longpole_model::interaction::MachineId;
+use std::collections::VecDeque;
+
+/// In the order in which they stopped, each with the number of its stop.
+#[derive(Debug, Default)]
+pub struct Stopped(VecDeque<(MachineId, u32)>);
+
+/// So many may still be causes, as on the path.
+const MOST: usize = 1 << 14;
+
+impl WhatIf {
+    pub(super) fn has_stopped(&mut self, machine: MachineId) {
+        let life = self.life(machine);
+        life.stops += 1;
+        let stop = life.stops;
+        self.stopped.0.push_back((machine, stop));
+        if self.stopped.0.len() > MOST {
+            self.forget_first();
+        }
+    }
+
+    /// The one that stopped first, unless it lives again, its end may be asked for, or others still wait for what it does.
+    fn forget_first(&mut self) {
+        let Some((machine, stop)) = self.stopped.0.pop_front() else { return };
+        let ends = self.end.as_ref().map(|end| end.machine);
+        let life = self.life(machine);
+        if life.exists || life.stops != stop {
+            return;
+        }
+        let is_due = life.replay.pending.is_empty() && life.above == 0;
+        if !is_due || [self.asked, self.last, ends].contains(&Some(machine)) {
+            return self.stopped.0.push_back((machine, stop));
+        }
+        self.is_alone(machine, false);
+        self.life(machine).forget();
+    }
+
+    /// It does something again.
+    pub(super) fn remember(&mut self, machine: MachineId) {
+        let lanes = self.layout.len();
+        let life = self.life(machine);
+        if std::mem::take(&mut life.is_forgotten) {
+            life.replay = Replay::new(lanes);
+        }
+    }
+}
