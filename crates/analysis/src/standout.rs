@@ -6,7 +6,7 @@
 
 use crate::cut::Cut;
 use crate::findings::{Evidence, PathThresholds};
-use crate::lineage::{Answer, Kind, Numbered, Path};
+use crate::lineage::{Answer, Kind, Numbered, Path, Row};
 use crate::text::{number, percent};
 use crate::verdict::{too_many_lost, Reason, Verdict, VerdictKind, AGAIN};
 use crate::what_if::{Prediction, Scenario};
@@ -246,6 +246,9 @@ pub fn judge(
         Kind::Link => format!("{} is the bottleneck: the way through it ({}) takes {said}", first.class, first.state),
         _ => format!("{} is the bottleneck: {} takes {said}", first.class, first.state),
     };
+    let timer = timer(answer, first).map_or_else(String::new, |(machine, call)| {
+        format!("; {machine} has set a timer ({call}): if that is what ends it, no change makes it shorter")
+    });
     Verdict {
         kind: VerdictKind::Bottleneck,
         reason: None,
@@ -257,9 +260,25 @@ pub fn judge(
         lost,
         doubts: None,
         evidence: first.evidence,
-        text: format!("{what}{end}{}.", if torn { AGAIN } else { "" }),
+        text: format!("{what}{end}{}{timer}.", if torn { AGAIN } else { "" }),
         of_stages: false,
     }
+}
+
+/// Calls after which the kernel sends a signal when the time has come.
+const TIMERS: [&str; 3] = ["alarm", "setitimer", "timer_settime"];
+
+/// Who of the first one's program has set a timer on the way to that program's end, and by which call. Its signal may be what ends a loop; whether it is, the events do not tell.
+fn timer<'a>(answer: &'a Answer, first: &Standing) -> Option<(&'a str, &'a str)> {
+    let ends = program(&answer.end_machine) == program(&first.class);
+    let sets = |row: &&Row| TIMERS.contains(&row.state.as_str()) && program(&row.class) == program(&first.class);
+    let row = answer.criticality.iter().filter(|_| ends).find(sets)?;
+    Some((&row.class, &row.state))
+}
+
+/// Threads are named PROGRAM/THREAD.
+fn program(machine: &str) -> &str {
+    machine.split('/').next().unwrap_or(machine)
 }
 
 /// Why the first state does not stand out.

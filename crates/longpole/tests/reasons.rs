@@ -151,6 +151,47 @@ fn one_that_is_hardly_slower_and_not_all_the_time_is_no_bottleneck_and_one_that_
     assert_eq!((&slower["machine"], &slower["state"]), (&"a".into(), &"work".into()), "{text}");
 }
 
+/// A loop takes an item at a time from a feeder, until the end; at the first one it makes this call.
+fn a_loop(place: &TempDir, call: &str) -> std::path::PathBuf {
+    let mut text = String::from(
+        "{\"t\":0,\"machine\":\"feeder\",\"state\":\"work\"}\n{\"t\":0,\"machine\":\"loop\",\"state\":\"user\"}\n\
+         {\"t\":5,\"machine\":\"loop\",\"blocked\":\"item\",\"on\":\"items\"}\n",
+    );
+    for n in 0..300u64 {
+        let t = 110 * n + 10;
+        let _ = writeln!(text, "{{\"t\":{t},\"machine\":\"feeder\",\"put\":\"items\"}}");
+        let _ = writeln!(text, "{{\"t\":{t},\"machine\":\"feeder\",\"blocked\":\"done\",\"on\":\"dones\"}}");
+        let _ = writeln!(text, "{{\"t\":{t},\"machine\":\"loop\",\"get\":\"items\",\"state\":\"user\"}}");
+        if n == 0 {
+            let _ = writeln!(text, "{{\"t\":{},\"machine\":\"loop\",\"state\":\"{call}\"}}", t + 50);
+            let _ = writeln!(text, "{{\"t\":{},\"machine\":\"loop\",\"state\":\"user\"}}", t + 55);
+        }
+        let _ = writeln!(text, "{{\"t\":{},\"machine\":\"loop\",\"put\":\"dones\"}}", t + 100);
+        if n < 299 {
+            let _ = writeln!(text, "{{\"t\":{},\"machine\":\"loop\",\"blocked\":\"item\",\"on\":\"items\"}}", t + 100);
+        }
+        let _ = writeln!(text, "{{\"t\":{},\"machine\":\"feeder\",\"get\":\"dones\",\"state\":\"work\"}}", t + 100);
+    }
+    text += "{\"t\":33010,\"end\":\"loop\"}\n";
+    let path = place.path().join("loop.jsonl");
+    fs::write(&path, text).unwrap();
+    path
+}
+
+#[test]
+fn that_a_timer_may_be_what_ends_the_bottleneck_s_program_stands_in_the_verdict() {
+    let place = TempDir::new().unwrap();
+    let (verdict_of, text) = verdict(&a_loop(&place, "read"));
+    assert_eq!((&verdict_of["kind"], &verdict_of["machine"]), (&"bottleneck".into(), &"loop".into()), "{verdict_of}");
+    assert!(!text.contains("timer"), "{text}");
+    for call in ["alarm", "setitimer", "timer_settime"] {
+        let (verdict_of, text) = verdict(&a_loop(&place, call));
+        assert_eq!((&verdict_of["kind"], &verdict_of["machine"]), (&"bottleneck".into(), &"loop".into()), "{verdict_of}");
+        let said = format!("; loop has set a timer ({call}): if that is what ends it, no change makes it shorter.");
+        assert!(text.ends_with(&said), "{text}");
+    }
+}
+
 /// A source hands items to a sink, both work as long; the sink's ring is so small that of `lost` in ten its events are missing.
 fn rings(directory: &Path, lost: u64) {
     let mut fake = Fake::new(directory);
