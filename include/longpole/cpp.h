@@ -19,7 +19,7 @@ enum class Unit : uint32_t { items = LONGPOLE_ITEMS, bytes = LONGPOLE_BYTES };
 class Name : public longpole_name
 {
 public:
-	explicit Name(std::string_view name) : longpole_name() { copy(name); }
+	LONGPOLE_PLAIN_CODE explicit Name(std::string_view name) : longpole_name() { copy(name); }
 
 	Name(const Name &) = delete;
 	Name &operator=(const Name &) = delete;
@@ -27,7 +27,7 @@ public:
 private:
 	char _copy[LONGPOLE_NAME_MAXIMUM + 1] = {};
 
-	void copy(std::string_view name)
+	LONGPOLE_PLAIN_CODE void copy(std::string_view name)
 	{
 		longpole_copy(_copy, name.data(), name.size() < LONGPOLE_NAME_MAXIMUM ? name.size() : LONGPOLE_NAME_MAXIMUM);
 		text = _copy;
@@ -38,7 +38,7 @@ private:
 class Queue : public Name
 {
 public:
-	explicit Queue(std::string_view name, uint64_t limit = 0, Order how = Order::fifo, Unit what = Unit::items) : Name(name)
+	LONGPOLE_PLAIN_CODE explicit Queue(std::string_view name, uint64_t limit = 0, Order how = Order::fifo, Unit what = Unit::items) : Name(name)
 	{
 		queue = 1;
 		capacity = limit;
@@ -134,7 +134,7 @@ LONGPOLE_INLINE longpole_field field(const char *name, const Value &value)
 	}
 }
 
-inline void collect(longpole_field *) {}
+LONGPOLE_INLINE void collect(longpole_field *) {}
 
 template <typename Value, typename... Rest>
 LONGPOLE_INLINE void collect(longpole_field *at, const char *name, const Value &value, const Rest &...rest)
@@ -158,7 +158,7 @@ LONGPOLE_INLINE void event(longpole_where where, bool literal, Text &&name, cons
 // Ends the span of a scope.
 struct Close {
 	longpole_span &span;
-	~Close() { longpole_span_close(&span); }
+	LONGPOLE_PLAIN_CODE ~Close() { longpole_span_close(&span); }
 };
 
 } // namespace detail

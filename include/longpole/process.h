@@ -344,7 +344,7 @@ LONGPOLE_SLOW void longpole_forked(void)
 }
 
 /* Runs once per source file; the first one does the work. */
-__attribute__((constructor(101), unused)) static void longpole_construct(void)
+__attribute__((constructor(101), unused, no_instrument_function)) static void longpole_construct(void)
 {
 	uint32_t untouched = 0;
 	if (!__atomic_compare_exchange_n(&longpole_library.state, &untouched, 1, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
@@ -361,7 +361,7 @@ __attribute__((constructor(101), unused)) static void longpole_construct(void)
  * A library that is unloaded leaves no destructor behind. The last one takes the control file along, unless there are rings: what is in
  * them still belongs to the recorder.
  */
-__attribute__((destructor(101), unused)) static void longpole_destruct(void)
+__attribute__((destructor(101), unused, no_instrument_function)) static void longpole_destruct(void)
 {
 	uint32_t connected = 2;
 	char name[64];

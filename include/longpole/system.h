@@ -20,9 +20,11 @@
 extern "C" {
 #endif
 
-#define LONGPOLE_INLINE static inline __attribute__((always_inline, unused))
+/* A program built with -finstrument-functions is told of its own functions, not of ours. */
+#define LONGPOLE_PLAIN_CODE __attribute__((no_instrument_function))
+#define LONGPOLE_INLINE static inline __attribute__((always_inline, unused, no_instrument_function))
 /* One copy per library, whatever the number of source files; never inlined into a hot path. */
-#define LONGPOLE_SLOW __attribute__((weak, noinline, cold, unused, visibility("hidden")))
+#define LONGPOLE_SLOW __attribute__((weak, noinline, cold, unused, no_instrument_function, visibility("hidden")))
 #define LONGPOLE_LIKELY(condition) __builtin_expect(!!(condition), 1)
 #define LONGPOLE_UNLIKELY(condition) __builtin_expect(!!(condition), 0)
 /* Keeps the compiler, not the processor, from moving memory accesses: a signal handler sees them in program order. */
@@ -32,6 +34,7 @@ extern int longpole_libc_clock_gettime(int clock, void *time) __asm__("clock_get
 extern int longpole_libc_key_create(unsigned *key, void (*destructor)(void *)) __asm__("pthread_key_create");
 extern int longpole_libc_key_delete(unsigned key) __asm__("pthread_key_delete");
 extern int longpole_libc_setspecific(unsigned key, const void *value) __asm__("pthread_setspecific");
+extern void *longpole_libc_getspecific(unsigned key) __asm__("pthread_getspecific");
 extern int longpole_libc_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void)) __asm__("pthread_atfork");
 extern unsigned long longpole_libc_getauxval(unsigned long type) __asm__("getauxval");
 extern char *longpole_libc_getenv(const char *name) __asm__("secure_getenv");

@@ -1,0 +1,40 @@
+/*
+ * What a thread leaves behind at its end. The key is made at first use, and taken back when the library is unloaded: a destructor that is
+ * no longer there must not be called.
+ */
+#ifndef LONGPOLE_KEY_H
+#define LONGPOLE_KEY_H
+
+#include "system.h"
+
+#if defined(__cplusplus)
+extern "C" {
+#endif
+
+/* `key`: the number plus one; 0: none yet. False if there is none to be had. */
+LONGPOLE_SLOW int longpole_key_get(uint32_t *key, void (*destructor)(void *))
+{
+	uint32_t none = 0;
+	unsigned made;
+	if (__atomic_load_n(key, __ATOMIC_ACQUIRE) != 0)
+		return 1;
+	if (longpole_libc_key_create(&made, destructor) != 0)
+		return 0;
+	/* Another thread may have been faster. */
+	if (!__atomic_compare_exchange_n(key, &none, made + 1, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+		longpole_libc_key_delete(made);
+	return 1;
+}
+
+LONGPOLE_SLOW void longpole_key_drop(uint32_t *key)
+{
+	const uint32_t made = __atomic_exchange_n(key, 0, __ATOMIC_ACQ_REL);
+	if (made != 0)
+		longpole_libc_key_delete(made - 1);
+}
+
+#if defined(__cplusplus)
+}
+#endif
+
+#endif

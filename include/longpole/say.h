@@ -1,0 +1,81 @@
+/* Lines that a program says without a recorder: who says it, numbers as people read them, and all of it in one write. */
+#ifndef LONGPOLE_SAY_H
+#define LONGPOLE_SAY_H
+
+#include "process.h"
+
+#if defined(__cplusplus)
+extern "C" {
+#endif
+
+/* The subject's label: as it was set, as the environment says, or the executable's name. */
+LONGPOLE_SLOW size_t longpole_say_label(char *buffer, size_t capacity, size_t length)
+{
+	char path[256];
+	const char *label = NULL;
+	if (longpole_page.magic == LONGPOLE_ABI_MAGIC && longpole_page.label[0] != 0)
+		label = longpole_page.label;
+	if (label == NULL)
+		label = longpole_libc_getenv("LONGPOLE_LABEL");
+	if (label == NULL || label[0] == 0) {
+		const long size = longpole_call(SYS_readlinkat, LONGPOLE_AT_FDCWD, (uintptr_t)"/proc/self/exe", (uintptr_t)path, sizeof path - 1, 0, 0);
+		path[size > 0 ? size : 0] = 0;
+		label = path;
+		for (const char *at = path; *at != 0; at++)
+			if (*at == '/')
+				label = at + 1;
+	}
+	return longpole_append(buffer, capacity, length, label);
+}
+
+/* Cycles: above 100 of a unit in that unit, truncated. */
+LONGPOLE_SLOW size_t longpole_say_cycles(char *buffer, size_t capacity, size_t length, uint64_t cycles)
+{
+	const uint64_t thousand = 1000;
+	const char *unit = "";
+	if (cycles > 100 * thousand * thousand * thousand) {
+		cycles /= thousand * thousand * thousand;
+		unit = "G";
+	} else if (cycles > 100 * thousand * thousand) {
+		cycles /= thousand * thousand;
+		unit = "M";
+	} else if (cycles > 100 * thousand) {
+		cycles /= thousand;
+		unit = "K";
+	}
+	return longpole_append(buffer, capacity, longpole_append_number(buffer, capacity, length, cycles, 10, 0), unit);
+}
+
+/* With one decimal, which is all that cycles have. */
+LONGPOLE_SLOW size_t longpole_say_decimal(char *buffer, size_t capacity, size_t length, double value)
+{
+	const uint64_t tenths = value > 0 ? (uint64_t)(value * 10 + 0.5) : 0;
+	length = longpole_append_number(buffer, capacity, length, tenths / 10, 10, 0);
+	length = longpole_append(buffer, capacity, length, ".");
+	return longpole_append_number(buffer, capacity, length, tenths % 10, 10, 0);
+}
+
+/* Moves what stands from `begin` on to the right, so that it ends `width` letters behind. */
+LONGPOLE_SLOW size_t longpole_say_right(char *buffer, size_t capacity, size_t begin, size_t length, size_t width)
+{
+	const size_t size = length - begin;
+	if (size >= width || begin + width + 1 > capacity)
+		return length;
+	for (size_t i = 0; i <= size; i++)
+		buffer[begin + width - i] = buffer[length - i];
+	for (size_t i = begin; i < begin + width - size; i++)
+		buffer[i] = ' ';
+	return begin + width;
+}
+
+/* To stderr, in one write, so that lines of several threads stay whole. */
+LONGPOLE_SLOW void longpole_say(const char *text, size_t size)
+{
+	longpole_call(SYS_write, 2, (uintptr_t)text, size, 0, 0, 0);
+}
+
+#if defined(__cplusplus)
+}
+#endif
+
+#endif

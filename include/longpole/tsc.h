@@ -1,0 +1,172 @@
+/*
+ * What a scope costs, by the time-stamp counter, without a recorder: one line at its top.
+ *
+ *     LONGPOLE_LOG_TSC(n);                  every n calls one line on stderr, named as the function:
+ *     LONGPOLE_LOG_TSC_NAMED(n, "name");    [label] TSC apply_config: 6396K (1 calls, last 6396K)
+ *     LONGPOLE_TRACE_TSC(n);                the same line in the recording, as a log event
+ *     LONGPOLE_TRACE_TSC_NAMED(n, "name");
+ *
+ * The sum of all calls, their number, and the last one; above 100K, 100M and 100G in K, M and G, truncated. Each thread has sums of its
+ * own: nothing is locked, and nobody waits. They are added to the program's when the thread prints (after n calls of its own) and when it ends,
+ * so that each line has what all threads had told by then. In recursion every call counts, and time does for the outermost.
+ */
+#ifndef LONGPOLE_TSC_H
+#define LONGPOLE_TSC_H
+
+#include "longpole.h"
+
+#if defined(LONGPOLE_DISABLE)
+
+#define LONGPOLE_LOG_TSC(n) LONGPOLE_UNUSED_(n)
+#define LONGPOLE_LOG_TSC_NAMED(n, name) LONGPOLE_UNUSED_(n, name)
+#define LONGPOLE_TRACE_TSC(n) LONGPOLE_UNUSED_(n)
+#define LONGPOLE_TRACE_TSC_NAMED(n, name) LONGPOLE_UNUSED_(n, name)
+
+#else
+
+#include "key.h"
+#include "say.h"
+
+#if defined(__cplusplus)
+extern "C" {
+#endif
+
+/* Of a scope, all threads together. */
+struct longpole_tsc_site {
+	uint64_t sum, calls;
+};
+
+/* Of a scope and a thread: what nobody else was told yet. */
+struct longpole_tsc {
+	uint64_t begin, sum, last;
+	uint32_t calls, depth;
+	struct longpole_tsc_site *site; /* NULL: this thread was never here */
+	struct longpole_tsc *next;      /* of this thread */
+};
+
+struct longpole_tsc_scope {
+	struct longpole_tsc *here;
+	struct longpole_tsc_site *site;
+	const char *name;
+	uint64_t every;
+	int traced;
+};
+
+LONGPOLE_SLOW uint32_t *longpole_tsc_key(void)
+{
+	static uint32_t key;
+	return &key;
+}
+
+/* Returns the sum so far, and by `calls` their number. */
+LONGPOLE_SLOW uint64_t longpole_tsc_fold(struct longpole_tsc *here, uint64_t *calls)
+{
+	const uint64_t sum = __atomic_add_fetch(&here->site->sum, here->sum, __ATOMIC_RELAXED);
+	*calls = __atomic_add_fetch(&here->site->calls, here->calls, __ATOMIC_RELAXED);
+	here->sum = 0;
+	here->calls = 0;
+	return sum;
+}
+
+LONGPOLE_SLOW void longpole_tsc_thread_exit(void *first)
+{
+	struct longpole_tsc *next;
+	uint64_t calls;
+	for (struct longpole_tsc *here = (struct longpole_tsc *)first; here != NULL; here = next) {
+		next = here->next;
+		longpole_tsc_fold(here, &calls);
+		/* Another destructor may come here once more. */
+		here->site = NULL;
+		here->next = NULL;
+	}
+}
+
+LONGPOLE_SLOW void longpole_tsc_tell(const struct longpole_tsc_scope *scope)
+{
+	char line[768];
+	struct longpole_tsc *here = scope->here;
+	if (here->site == NULL) {
+		here->site = scope->site;
+		if (longpole_key_get(longpole_tsc_key(), longpole_tsc_thread_exit)) {
+			const unsigned key = *longpole_tsc_key() - 1;
+			here->next = (struct longpole_tsc *)longpole_libc_getspecific(key);
+			longpole_libc_setspecific(key, here);
+		}
+	}
+	if (here->calls < scope->every)
+		return;
+	uint64_t calls;
+	const uint64_t sum = longpole_tsc_fold(here, &calls);
+	size_t length = longpole_append(line, sizeof line, 0, "[");
+	length = longpole_say_label(line, sizeof line, length);
+	length = longpole_append(line, sizeof line, length, "] TSC ");
+	length = longpole_append(line, 640, length, scope->name);
+	length = longpole_append(line, sizeof line, length, ": ");
+	length = longpole_say_cycles(line, sizeof line, length, sum);
+	length = longpole_append(line, sizeof line, length, " (");
+	length = longpole_append_number(line, sizeof line, length, calls, 10, 0);
+	length = longpole_append(line, sizeof line, length, " calls, last ");
+	length = longpole_say_cycles(line, sizeof line, length, here->last);
+	length = longpole_append(line, sizeof line, length, ")");
+	if (!scope->traced) {
+		length = longpole_append(line, sizeof line, length, "\n");
+		longpole_say(line, length);
+	} else if (longpole_on(LONGPOLE_CATEGORY_LOG)) {
+		const struct longpole_ref text = {line, length, NULL, 0};
+		longpole_log(text);
+	}
+}
+
+LONGPOLE_INLINE struct longpole_tsc *longpole_tsc_enter(struct longpole_tsc *here)
+{
+	if (here->depth++ == 0)
+		here->begin = longpole_counter();
+	return here;
+}
+
+LONGPOLE_INLINE void longpole_tsc_leave(const struct longpole_tsc_scope *scope)
+{
+	const uint64_t now = longpole_counter();
+	struct longpole_tsc *here = scope->here;
+	here->calls++;
+	if (--here->depth == 0) {
+		here->last = now - here->begin;
+		here->sum += here->last;
+		if (LONGPOLE_UNLIKELY(here->calls >= scope->every) || LONGPOLE_UNLIKELY(here->site == NULL)) {
+			/* A copy, so that the scope itself needs no place in memory. */
+			const struct longpole_tsc_scope copy = *scope;
+			longpole_tsc_tell(&copy);
+		}
+	}
+}
+
+/* An unloaded library takes its destructor along. */
+__attribute__((destructor(102), unused, no_instrument_function)) static void longpole_tsc_destruct(void)
+{
+	longpole_key_drop(longpole_tsc_key());
+}
+
+#if defined(__cplusplus)
+}
+#endif
+
+#if defined(LONGPOLE_TLS_DYNAMIC)
+#define LONGPOLE_TSC_THREAD_
+#else
+#define LONGPOLE_TSC_THREAD_ __attribute__((tls_model("initial-exec")))
+#endif
+
+/* The counter is read last on the way in, and first on the way out. */
+#define LONGPOLE_TSC__(at, n, name, traced)                                                                              \
+	static struct longpole_tsc_site LONGPOLE_JOIN_(longpole_tsc_site_, at);                                              \
+	static __thread struct longpole_tsc LONGPOLE_JOIN_(longpole_tsc_, at) LONGPOLE_TSC_THREAD_;                          \
+	__attribute__((cleanup(longpole_tsc_leave), unused)) const struct longpole_tsc_scope LONGPOLE_JOIN_(longpole_tsc_scope_, at) = { \
+	    longpole_tsc_enter(&LONGPOLE_JOIN_(longpole_tsc_, at)), &LONGPOLE_JOIN_(longpole_tsc_site_, at), name, (uint64_t)(n), traced}
+#define LONGPOLE_LOG_TSC(n) LONGPOLE_TSC__(__COUNTER__, n, __func__, 0)
+#define LONGPOLE_LOG_TSC_NAMED(n, name) LONGPOLE_TSC__(__COUNTER__, n, name, 0)
+#define LONGPOLE_TRACE_TSC(n) LONGPOLE_TSC__(__COUNTER__, n, __func__, 1)
+#define LONGPOLE_TRACE_TSC_NAMED(n, name) LONGPOLE_TSC__(__COUNTER__, n, name, 1)
+
+#endif
+
+#endif
