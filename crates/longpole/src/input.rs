@@ -128,15 +128,23 @@ pub fn complete(path: &Path) {
 
 /// Also at the end of a recording: while its processes live, their files are at hand. Returns what should be said of it.
 pub fn complete_symbols(path: &Path) -> Vec<String> {
-    if !longpole_symbols::is_pending(path) {
-        return Vec::new();
-    }
     // The next signal ends the looking, too.
     let before = Stop.count();
-    match longpole_symbols::complete(path, &|| Stop.count() > before) {
-        Ok(done) => done.oddities,
-        Err(error) => vec![format!("the functions of the stacks in {} are not looked up: {error}", path.display())],
+    let stopped = || Stop.count() > before;
+    let mut told = Vec::new();
+    if longpole_symbols::is_pending(path) {
+        told = match longpole_symbols::complete(path, &stopped) {
+            Ok(done) => done.oddities,
+            Err(error) => vec![format!("the functions of the stacks in {} are not looked up: {error}", path.display())],
+        };
     }
+    if longpole_symbols::probes_are_pending(path) {
+        told.extend(match longpole_symbols::complete_probes(path, &stopped) {
+            Ok(told) => told,
+            Err(error) => vec![format!("the recorded functions of {} are not named: {error}", path.display())],
+        });
+    }
+    told
 }
 
 fn complete_kernel(path: &Path) {

@@ -18,11 +18,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// For all files.
-const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 /// Processes of which a module is asked for.
 const MOST_USERS: usize = 8;
 /// Files that could not be looked into; then it is enough.
-const MOST_FAILURES: usize = 16;
+pub(crate) const MOST_FAILURES: usize = 16;
 
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -36,7 +36,7 @@ pub enum CompleteError {
 }
 
 impl CompleteError {
-    fn io(what: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> CompleteError {
+    pub(crate) fn io(what: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> CompleteError {
         let path = path.into();
         move |source| CompleteError::Io { what, path, source }
     }
@@ -56,7 +56,7 @@ pub fn is_pending(recording: &Path) -> bool {
     recording.join("samples/metadata").is_file() && !recording.join(FILE).exists() && is_of_here(recording)
 }
 
-fn is_of_here(recording: &Path) -> bool {
+pub(crate) fn is_of_here(recording: &Path) -> bool {
     let text = |path: &str| fs::read_to_string(path).map(|text| text.trim().to_owned()).ok();
     let Ok(Some(said)) = longpole_trace::Recording::read(recording) else { return false };
     said.host == text("/proc/sys/kernel/hostname") && said.kernel == text("/proc/sys/kernel/osrelease")

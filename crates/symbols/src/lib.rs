@@ -8,6 +8,8 @@
 //!   `symbols/functions.jsonl`. What it cannot find keeps its module and offset; nothing fails for it.
 //! * [`Stacks`] is what analyses use: it hands out each sample as a stack of named frames, on any machine.
 //!
+//! Functions that were recorded as spans get their names in the same way ([`complete_probes`]).
+//!
 //! Modules, maps of functions that programs write, and recordings may be hostile: sizes are bounded, and foreign files are
 //! looked into by a process of its own, whose end costs names only.
 
@@ -17,12 +19,14 @@ mod complete;
 mod jit;
 mod kernel;
 mod open;
+mod probes;
 mod resolve;
 mod spaces;
 mod stacks;
 mod table;
 
 pub use complete::{complete, is_pending, CompleteError, Completed};
+pub use probes::{complete_probes, probes_are_pending};
 pub use spaces::{Module, ModuleId, Place, Spaces};
 pub use stacks::{Frame, FrameId, Origin, Stack, Stacks};
 pub use table::{Function, FILE};

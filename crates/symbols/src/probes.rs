@@ -1,0 +1,353 @@
+//! Names of functions that were recorded as spans (`longpole/auto.h`).
+//!
+//! A program knows its functions' addresses only, so their classes in `user/metadata` are called after a place in a module's file. When the recording
+//! has ended, the file is looked into and the classes get names: `span_begin:prog+0x1139` becomes `span_begin:parse`. Whoever is recorded
+//! chooses the paths, so this is done as for the stacks: regular files only, those that were recorded, by a process of its own.
+
+use crate::apart::{apart, Why};
+use crate::complete::{is_of_here, CompleteError, MOST_FAILURES, PATIENCE};
+use crate::open::regular;
+use crate::resolve;
+use crate::table::{clean, write, Function, Line};
+use longpole_trace::Recording;
+use rustix::fs::{fstat, open, openat, renameat, unlinkat, AtFlags, Mode, OFlags};
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsStr;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Seek, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::Instant;
+
+/// Metadata beyond this is looked at by nobody here.
+const MOST_BYTES: u64 = 256 << 20;
+/// As the metadata begins the place of a site.
+const SITE: &str = "\tmodel.emf.uri = \"longpole:site?file=";
+const NAME: &str = "\tname = \"";
+/// Attribute of a class that is to be named; afterwards it is `offset`.
+const WAITING: &str = "&function=";
+const HIDDEN: &str = ".metadata-named";
+
+/// A file with functions: path, inode, and its last change in ns.
+type Module = (Vec<u8>, u64, u64);
+
+/// A class that is to be named: where it stands in the metadata, and which function it is.
+struct Class {
+    name_line: usize,
+    uri_line: usize,
+    module: usize,
+    offset: u64,
+}
+
+#[derive(Default)]
+struct Found {
+    classes: Vec<Class>,
+    modules: Vec<Module>,
+}
+
+/// Whether a recording that has ended has functions without names, and this is the machine where they can be looked up.
+pub fn probes_are_pending(recording: &Path) -> bool {
+    let Ok(Some(said)) = Recording::read(recording) else { return false };
+    let lives = |pid: i32| Path::new(&format!("/proc/{pid}")).exists();
+    if said.end_ns.is_none() && said.recorder_pid.is_none_or(lives) {
+        return false;
+    }
+    folder(recording).and_then(|folder| read(&folder)).is_ok_and(|text| text.contains(WAITING)) && is_of_here(recording)
+}
+
+/// Names the functions. What cannot be found keeps its place for a name. Returns what should be said of it.
+pub fn complete_probes(recording: &Path, stopped: &dyn Fn() -> bool) -> Result<Vec<String>, CompleteError> {
+    let path = recording.join("user/metadata");
+    let folder = folder(recording).map_err(CompleteError::io("open", &path))?;
+    let text = read(&folder).map_err(CompleteError::io("read", &path))?;
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    let found = find(&lines);
+    let (functions, told) = look_up(&found, &folder, stopped).map_err(CompleteError::io("name functions of", &path))?;
+    let named = name(lines, &found, &functions);
+    replace(&folder, named.as_bytes()).map_err(CompleteError::io("write", &path))?;
+    Ok(told)
+}
+
+/// `user/`, if it is our own: whoever owns it chooses what its names lead to.
+fn folder(recording: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let folder = open(recording.join("user"), flags, Mode::empty())?;
+    if fstat(&folder)?.st_uid != rustix::process::geteuid().as_raw() {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it belongs to another user"));
+    }
+    Ok(folder)
+}
+
+fn read(folder: &OwnedFd) -> io::Result<String> {
+    let file =
+        File::from(openat(folder, "metadata", OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?);
+    let found = file.metadata()?;
+    if !found.is_file() || found.len() > MOST_BYTES {
+        return Err(io::Error::other("it is no metadata of ours"));
+    }
+    let mut text = String::new();
+    file.take(MOST_BYTES).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+fn replace(folder: &OwnedFd, text: &[u8]) -> io::Result<()> {
+    let mut file = fresh(folder, HIDDEN)?;
+    let written = file.write_all(text).and_then(|()| file.sync_all()).and_then(|()| Ok(renameat(folder, HIDDEN, folder, "metadata")?));
+    if written.is_err() {
+        let _ = unlinkat(folder, HIDDEN, AtFlags::empty());
+    }
+    written
+}
+
+fn fresh(folder: &OwnedFd, name: &str) -> io::Result<File> {
+    let _ = unlinkat(folder, name, AtFlags::empty());
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(File::from(openat(folder, name, flags, Mode::from_raw_mode(0o644))?))
+}
+
+/// The classes that wait for a name.
+fn find(lines: &[&str]) -> Found {
+    let mut found = Found::default();
+    let mut known: HashMap<Module, usize> = HashMap::new();
+    let mut name_line = None;
+    for (at, line) in lines.iter().enumerate() {
+        if line.starts_with(NAME) {
+            name_line = Some(at);
+        }
+        let Some((module, offset)) = line.strip_prefix(SITE).and_then(site) else { continue };
+        let Some(name_line) = name_line.take() else { continue };
+        let next = found.modules.len();
+        let number = *known.entry(module.clone()).or_insert(next);
+        if number == next {
+            found.modules.push(module);
+        }
+        found.classes.push(Class { name_line, uri_line: at, module: number, offset });
+    }
+    found
+}
+
+/// `FILE&line=0&function=OFFSET&inode=INODE&changed=NS";`
+fn site(text: &str) -> Option<(Module, u64)> {
+    let (file, rest) = text.split_once("&line=0&function=")?;
+    let (offset, rest) = rest.split_once("&inode=")?;
+    let (inode, rest) = rest.split_once("&changed=")?;
+    let changed = rest.trim_end().strip_suffix("\";")?;
+    Some(((decoded(file), inode.parse().ok()?, changed.parse().ok()?), u64::from_str_radix(offset, 16).ok()?))
+}
+
+/// Percent-encoded text.
+fn decoded(text: &str) -> Vec<u8> {
+    let digit = |byte: Option<&u8>| byte.and_then(|&byte| (byte as char).to_digit(16));
+    let bytes = text.as_bytes();
+    let (mut out, mut at) = (Vec::new(), 0);
+    while at < bytes.len() {
+        match (bytes[at], digit(bytes.get(at + 1)), digit(bytes.get(at + 2))) {
+            (b'%', Some(high), Some(low)) => {
+                out.push((high << 4 | low) as u8);
+                at += 3;
+            }
+            (byte, ..) => {
+                out.push(byte);
+                at += 1;
+            }
+        }
+    }
+    out
+}
+
+/// The function at each offset of each module.
+type Functions = HashMap<(usize, u64), Function>;
+
+/// A file after the other, by a process of its own: one that is broken costs its own names only.
+fn look_up(found: &Found, folder: &OwnedFd, stopped: &dyn Fn() -> bool) -> io::Result<(Functions, Vec<String>)> {
+    let mut offsets: BTreeMap<usize, Vec<u64>> = BTreeMap::new();
+    for class in &found.classes {
+        offsets.entry(class.module).or_default().push(class.offset);
+    }
+    offsets.values_mut().for_each(|all| {
+        all.sort_unstable();
+        all.dedup();
+    });
+    // Without a name, so that nothing of it is left behind.
+    let mut file = fresh(folder, HIDDEN)?;
+    unlinkat(folder, HIDDEN, AtFlags::empty())?;
+    let (mut from, mut failures, mut told) = (0, 0, Vec::new());
+    let end = Instant::now() + PATIENCE;
+    while from < found.modules.len() {
+        let Err((at, why)) = apart(|at| look_into(found, &offsets, &file, from, at), end, stopped) else { break };
+        let said = match &why {
+            Why::Item(why) | Why::Failed(why) => format!("what looks into the programs' files {why}"),
+            Why::Stopped => "a signal ended the looking".to_owned(),
+        };
+        told.push(format!("recorded functions are not all named: {said}"));
+        file.write_all(b"\n")?;
+        failures += 1;
+        match (why, at) {
+            (Why::Item(_), Some(at)) if failures < MOST_FAILURES => from = at.saturating_add(1),
+            _ => break,
+        }
+    }
+    file.rewind()?;
+    let mut functions = Functions::new();
+    for line in BufReader::new(file).split(b'\n') {
+        let Ok(line) = serde_json::from_slice::<Line>(&line?) else { continue };
+        match (line.module, line.offset, line.functions.into_iter().last(), line.trouble) {
+            // The last one is the function itself; before it stand those that the compiler put into it there.
+            (Some(module), Some(offset), Some(function), _) => {
+                functions.insert((module as usize, offset), function);
+            }
+            (Some(module), _, _, Some(trouble)) => {
+                let path = found.modules.get(module as usize).map_or(String::new(), |module| clean(&String::from_utf8_lossy(&module.0)));
+                told.push(format!("functions of {path} are called after their addresses: {trouble}"));
+            }
+            _ => {}
+        }
+    }
+    Ok((functions, told))
+}
+
+fn look_into(found: &Found, offsets: &BTreeMap<usize, Vec<u64>>, file: &File, from: usize, at: &mut dyn FnMut(usize)) -> io::Result<()> {
+    let mut out = BufWriter::new(file);
+    for (number, offsets) in offsets.range(from..) {
+        out.flush()?;
+        at(*number);
+        let of = |line: Line| Line { module: Some(*number as u32), ..line };
+        let Some(opened) = found.modules.get(*number).and_then(module) else {
+            let trouble = Some("the file is not there, or not as it was".to_owned());
+            write(&mut out, &of(Line { trouble, ..Line::default() }))?;
+            continue;
+        };
+        let mut written = Ok(());
+        let resolved = resolve::functions(&opened, offsets, &mut || at(*number), |offset, functions| {
+            let line = of(Line { offset: Some(offset), functions, ..Line::default() });
+            written = std::mem::replace(&mut written, Ok(())).and_then(|()| write(&mut out, &line));
+        });
+        written?;
+        if let Err(trouble) = resolved {
+            write(&mut out, &of(Line { trouble: Some(trouble), ..Line::default() }))?;
+        }
+    }
+    out.flush()
+}
+
+/// The file that the program had.
+fn module((path, inode, changed): &Module) -> Option<File> {
+    if !path.starts_with(b"/") {
+        return None;
+    }
+    let look = OFlags::PATH | OFlags::CLOEXEC;
+    let path = open(OsStr::from_bytes(path), look, Mode::empty()).ok()?;
+    regular(path, |found| {
+        let mtime = i128::from(found.mtime()) * 1_000_000_000 + i128::from(found.mtime_nsec());
+        found.ino() == *inode && mtime == i128::from(*changed)
+    })
+}
+
+/// The metadata with names in the places of addresses.
+fn name(lines: Vec<&str>, found: &Found, functions: &Functions) -> String {
+    let mut changed: HashMap<usize, String> = HashMap::new();
+    for class in &found.classes {
+        let uri = lines[class.uri_line].replacen(WAITING, "&offset=", 1);
+        let Some(function) = functions.get(&(class.module, class.offset)) else {
+            changed.insert(class.uri_line, uri);
+            continue;
+        };
+        let Some((kind, _)) = lines[class.name_line].strip_prefix(NAME).and_then(|name| name.split_once(':')) else { continue };
+        changed.insert(class.name_line, format!("{NAME}{kind}:{}\";\n", literal(without_arguments(&function.name))));
+        let uri = match (&function.file, function.line, uri.split_once("&line=0")) {
+            (Some(file), Some(line), Some((_, rest))) => format!("{SITE}{}&line={line}{rest}", encoded(file)),
+            _ => uri,
+        };
+        changed.insert(class.uri_line, uri);
+    }
+    lines.iter().enumerate().map(|(at, line)| changed.get(&at).map_or(*line, String::as_str)).collect()
+}
+
+/// Of C++, the name without what stands in the last parentheses, and without what follows them.
+fn without_arguments(name: &str) -> &str {
+    let Some(end) = name.rfind(')') else { return name };
+    // What follows is at most `const`, `[clone ...]` and the like; else the parentheses are within a name.
+    if name[end + 1..].starts_with(['>', ':', '}']) {
+        return name;
+    }
+    let mut open = 0;
+    for (at, c) in name[..=end].char_indices().rev() {
+        open += match c {
+            ')' => 1,
+            '(' => -1,
+            _ => 0,
+        };
+        if open == 0 {
+            let before = &name[..at];
+            return if before.is_empty() || before.ends_with("operator") || before.ends_with("::") { name } else { before };
+        }
+    }
+    name
+}
+
+/// The inside of a string literal.
+fn literal(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if matches!(c, '"' | '\\') {
+            out.push('\\');
+        }
+        out.push(if c.is_control() { '\u{fffd}' } else { c });
+    }
+    out
+}
+
+/// Percent-encodes all but letters, digits and `-._~/`.
+fn encoded(text: &str) -> String {
+    let mut out = String::new();
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
+            out.push(byte as char);
+        } else {
+            // Writing into a String cannot fail.
+            let _ = write!(out, "%{byte:02X}");
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_no_part_of_a_name() {
+        for (whole, name) in [
+            ("parse", "parse"),
+            ("a::parse(int, char const*)", "a::parse"),
+            ("a::parse(void (*)(int)) const", "a::parse"),
+            ("a::operator()(int)", "a::operator()"),
+            ("f(int)::{lambda(int)#1}::operator()(int) const", "f(int)::{lambda(int)#1}::operator()"),
+            ("(anonymous namespace)::f()", "(anonymous namespace)::f"),
+            ("(anonymous namespace)", "(anonymous namespace)"),
+            (")", ")"),
+            ("", ""),
+        ] {
+            assert_eq!(without_arguments(whole), name, "{whole}");
+        }
+    }
+
+    #[test]
+    fn only_classes_that_wait_for_a_name_are_changed() {
+        let text = "event {\n\tname = \"span_begin:prog+0x1139\";\n\tid = 77;\n\tmodel.emf.uri = \
+                    \"longpole:site?file=/a%20b/prog&line=0&function=1139&inode=5&changed=7\";\n};\n\
+                    event {\n\tname = \"span_begin:own\";\n\tmodel.emf.uri = \"longpole:site?file=a.c&line=4\";\n};\n";
+        let lines: Vec<&str> = text.split_inclusive('\n').collect();
+        let found = find(&lines);
+        assert_eq!(found.modules, [(b"/a b/prog".to_vec(), 5, 7)]);
+        let mut functions = Functions::new();
+        let unnamed = name(lines.clone(), &found, &functions);
+        assert_eq!(unnamed, text.replace("function=", "offset="));
+        functions.insert((0, 0x1139), Function::named("say \"hello\"(int)"));
+        let named = name(lines, &found, &functions);
+        assert_eq!(named, unnamed.replace("prog+0x1139", "say \\\"hello\\\""));
+    }
+}
