@@ -253,7 +253,8 @@ struct longpole_site {
 /*
  * `fields` of a site: comma-separated `type:name`. Types: u uint64, x uint64 shown in hexadecimal, i int64, d double,
  * k kind of a mark (uint64), s string (NUL-terminated, padded to 8 bytes), w uint32 (they come in pairs),
- * b bytes (uint64 length, then the bytes, padded to 8).
+ * b bytes (uint64 length, then the bytes, padded to 8), u1[] … u8[], i1[] … i8[], d4[], d8[] arrays (uint64 number of elements, then these,
+ * padded to 8), e[red=0;green=1] an int64 whose values have names.
  */
 
 #endif

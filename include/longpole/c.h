@@ -72,33 +72,66 @@ LONGPOLE_INLINE uint64_t longpole_word_of_pointer(const volatile void *value)
 
 LONGPOLE_INLINE struct longpole_field longpole_field_signed(const char *name, int64_t value)
 {
-	const struct longpole_field field = {name, (uint64_t)value, NULL, 0, 'i'};
+	const struct longpole_field field = {name, (uint64_t)value, NULL, 0, 'i', 0};
 	return field;
 }
 
 LONGPOLE_INLINE struct longpole_field longpole_field_unsigned(const char *name, uint64_t value)
 {
-	const struct longpole_field field = {name, value, NULL, 0, 'u'};
+	const struct longpole_field field = {name, value, NULL, 0, 'u', 0};
 	return field;
 }
 
 LONGPOLE_INLINE struct longpole_field longpole_field_double(const char *name, double value)
 {
-	const struct longpole_field field = {name, longpole_word_of_double(value), NULL, 0, 'd'};
+	const struct longpole_field field = {name, longpole_word_of_double(value), NULL, 0, 'd', 0};
 	return field;
 }
 
 LONGPOLE_INLINE struct longpole_field longpole_field_text(const char *name, const char *value)
 {
-	const struct longpole_field field = {name, 0, value, LONGPOLE_EVENT_MAXIMUM, 's'};
+	const struct longpole_field field = {name, 0, value, LONGPOLE_EVENT_MAXIMUM, 's', 0};
 	return field;
 }
 
 LONGPOLE_INLINE struct longpole_field longpole_field_pointer(const char *name, const volatile void *value)
 {
-	const struct longpole_field field = {name, longpole_word_of_pointer(value), NULL, 0, 'x'};
+	const struct longpole_field field = {name, longpole_word_of_pointer(value), NULL, 0, 'x', 0};
 	return field;
 }
+
+LONGPOLE_INLINE struct longpole_field longpole_field_array(const char *name, struct longpole_array value)
+{
+	const struct longpole_field field = {name, value.count, (const char *)value.elements, 0, value.type, value.width};
+	return field;
+}
+
+LONGPOLE_INLINE struct longpole_field longpole_field_enum(const char *name, struct longpole_enum value)
+{
+	const struct longpole_field field = {name, (uint64_t)value.value, value.labels, 0, 'e', 0};
+	return field;
+}
+
+LONGPOLE_INLINE struct longpole_array longpole_array_of(const void *elements, size_t count, char type, char width)
+{
+	const struct longpole_array array = {elements, count, type, width};
+	return array;
+}
+
+LONGPOLE_INLINE struct longpole_enum longpole_enum_of(int64_t value, const char *labels)
+{
+	const struct longpole_enum named = {value, labels};
+	return named;
+}
+
+/* Any number of equal integers or floating-point values; an integer whose values have names. Both are values of an event's field. */
+#define LONGPOLE_ARRAY(elements, count)                                                                                  \
+	longpole_array_of((elements), (count),                                                                               \
+	                  _Generic(*(elements), _Bool: 'u', unsigned char: 'u', unsigned short: 'u', unsigned: 'u', unsigned long: 'u', \
+	                           unsigned long long: 'u', char: 'i', signed char: 'i', short: 'i', int: 'i', long: 'i',        \
+	                           long long: 'i', float: 'd', double: 'd'),                                                 \
+	                  (char)sizeof *(elements))
+#define LONGPOLE_ENUM(value, labels) longpole_enum_of((int64_t)(value), (labels))
 
 #define LONGPOLE_FIELD_(name, value)                                                                                     \
 	_Generic((value), char: longpole_field_signed, signed char: longpole_field_signed, short: longpole_field_signed,     \
@@ -107,7 +140,8 @@ LONGPOLE_INLINE struct longpole_field longpole_field_pointer(const char *name, c
 	         unsigned short: longpole_field_unsigned, unsigned: longpole_field_unsigned,                                 \
 	         unsigned long: longpole_field_unsigned, unsigned long long: longpole_field_unsigned,                        \
 	         float: longpole_field_double, double: longpole_field_double, long double: longpole_field_double,            \
-	         char *: longpole_field_text, const char *: longpole_field_text, default: longpole_field_pointer)(name, value)
+	         char *: longpole_field_text, const char *: longpole_field_text, struct longpole_array: longpole_field_array,                 \
+	         struct longpole_enum: longpole_field_enum, default: longpole_field_pointer)(name, value)
 #define LONGPOLE_FIELDS2_(n, v) LONGPOLE_FIELD_(n, v)
 #define LONGPOLE_FIELDS4_(n, v, ...) LONGPOLE_FIELD_(n, v), LONGPOLE_FIELDS2_(__VA_ARGS__)
 #define LONGPOLE_FIELDS6_(n, v, ...) LONGPOLE_FIELD_(n, v), LONGPOLE_FIELDS4_(__VA_ARGS__)
@@ -118,7 +152,7 @@ LONGPOLE_INLINE struct longpole_field longpole_field_pointer(const char *name, c
 #define LONGPOLE_FIELDS16_(n, v, ...) LONGPOLE_FIELD_(n, v), LONGPOLE_FIELDS14_(__VA_ARGS__)
 /* The list begins with the event's name: so it is never empty. */
 #define LONGPOLE_CHOOSE17__(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, chosen, ...) chosen
-#define LONGPOLE_NO_FIELDS_(...) {NULL, 0, NULL, 0, 0}
+#define LONGPOLE_NO_FIELDS_(...) {NULL, 0, NULL, 0, 0, 0}
 #define LONGPOLE_ODD_FIELDS_(...) longpole_each_field_is_a_name_and_a_value
 #define LONGPOLE_REST2_(name, ...) LONGPOLE_FIELDS2_(__VA_ARGS__)
 #define LONGPOLE_REST4_(name, ...) LONGPOLE_FIELDS4_(__VA_ARGS__)

@@ -9,6 +9,7 @@ extern "C++" {
 
 #include <string_view>
 #include <type_traits>
+#include <utility>
 
 namespace longpole {
 
@@ -115,22 +116,44 @@ LONGPOLE_INLINE void counter(longpole_where where, longpole_ref ref, Value value
 	longpole_probe1(where, ref, LONGPOLE_KIND_COUNTER, real ? 1 : 0, real ? "d:value" : "i:value", word(value));
 }
 
+template <typename Element>
+LONGPOLE_INLINE longpole_array array(const Element *elements, size_t count)
+{
+	static_assert(std::is_arithmetic_v<Element> && sizeof(Element) <= 8, "an array has integers or floating-point values of up to 8 bytes");
+	constexpr char type = std::is_floating_point_v<Element> ? 'd' : std::is_signed_v<Element> ? 'i' : 'u';
+	return {elements, count, type, static_cast<char>(sizeof(Element))};
+}
+
+// What has its elements side by side: std::vector, std::array, std::span.
+template <typename Value, typename = void>
+constexpr bool is_range_v = false;
+template <typename Value>
+constexpr bool is_range_v<Value, std::void_t<decltype(array(std::declval<const Value &>().data(), std::declval<const Value &>().size()))>> = true;
+
 template <typename Value>
 LONGPOLE_INLINE longpole_field field(const char *name, const Value &value)
 {
-	if constexpr (is_text_v<Value>) {
-		return {name, 0, value, LONGPOLE_EVENT_MAXIMUM, 's'};
+	if constexpr (std::is_same_v<Value, longpole_array>) {
+		return {name, value.count, static_cast<const char *>(value.elements), 0, value.type, value.width};
+	} else if constexpr (std::is_same_v<Value, longpole_enum>) {
+		return {name, static_cast<uint64_t>(value.value), value.labels, 0, 'e', 0};
+	} else if constexpr (std::is_array_v<Value> && !std::is_convertible_v<const Value &, std::string_view>) {
+		return field(name, array(value, std::extent_v<Value>));
+	} else if constexpr (is_text_v<Value>) {
+		return {name, 0, value, LONGPOLE_EVENT_MAXIMUM, 's', 0};
 	} else if constexpr (std::is_convertible_v<const Value &, std::string_view>) {
 		const std::string_view text = value;
-		return {name, 0, text.data(), text.size(), 's'};
+		return {name, 0, text.data(), text.size(), 's', 0};
+	} else if constexpr (is_range_v<Value>) {
+		return field(name, array(value.data(), value.size()));
 	} else if constexpr (std::is_floating_point_v<Value>) {
-		return {name, word(value), nullptr, 0, 'd'};
+		return {name, word(value), nullptr, 0, 'd', 0};
 	} else if constexpr (std::is_pointer_v<Value>) {
-		return {name, word(value), nullptr, 0, 'x'};
+		return {name, word(value), nullptr, 0, 'x', 0};
 	} else if constexpr (std::is_enum_v<Value>) {
-		return {name, static_cast<uint64_t>(value), nullptr, 0, std::is_signed_v<std::underlying_type_t<Value>> ? 'i' : 'u'};
+		return {name, static_cast<uint64_t>(value), nullptr, 0, std::is_signed_v<std::underlying_type_t<Value>> ? 'i' : 'u', 0};
 	} else {
-		return {name, static_cast<uint64_t>(value), nullptr, 0, std::is_signed_v<Value> ? 'i' : 'u'};
+		return {name, static_cast<uint64_t>(value), nullptr, 0, std::is_signed_v<Value> ? 'i' : 'u', 0};
 	}
 }
 
@@ -174,6 +197,8 @@ struct Close {
 #define LONGPOLE_TEXT_REF_(text) ::longpole::detail::ref(text, false)
 #define LONGPOLE_WORD_(value) ::longpole::detail::word(value)
 #define LONGPOLE_COUNTER_CALL_(ref, value) ::longpole::detail::counter(longpole_where_, ref, value)
+#define LONGPOLE_ARRAY(elements, count) ::longpole::detail::array(elements, count)
+#define LONGPOLE_ENUM(value, labels) (longpole_enum{static_cast<int64_t>(value), labels})
 #define LONGPOLE_SPELLED__(name) (#name[0] == '"')
 #define LONGPOLE_SPELLED_(name) LONGPOLE_SPELLED__(name)
 #define LONGPOLE_EVENT_NAMED_(...) \

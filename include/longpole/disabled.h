@@ -67,6 +67,9 @@ static inline __attribute__((unused)) void longpole_unused(int first, ...)
 #endif
 #define LONGPOLE_QUEUE_NAME(text, capacity, order, unit) LONGPOLE_NAME(text)
 
+#define LONGPOLE_ARRAY(elements, count) ((void)(count), (elements))
+#define LONGPOLE_ENUM(value, labels) ((void)(labels), (value))
+
 #define LONGPOLE_STATE(...) LONGPOLE_UNUSED_(__VA_ARGS__)
 #define LONGPOLE_STATE_HERE(...) LONGPOLE_UNUSED_(__VA_ARGS__)
 #define LONGPOLE_BEGIN(...) LONGPOLE_UNUSED_(__VA_ARGS__)

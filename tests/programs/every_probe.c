@@ -61,6 +61,10 @@ static int turn(int i, const char *text)
 	LONGPOLE_EVENT("event without a field");
 	LONGPOLE_EVENT(POINTER_TO_TEXT(text), "pointer", (const void *)text);
 	LONGPOLE_EVENT("event with eight", "a", 1, "b", 2, "c", 3, "d", 4, "e", 5, "f", 6, "g", 7, "h", text);
+	const unsigned short shorts[3] = {1, 2, 65535};
+	const float reals[2] = {0.5f, -2.0f};
+	LONGPOLE_EVENT("event with arrays", "shorts", LONGPOLE_ARRAY(shorts, 3), "shorts_length", i, "reals", LONGPOLE_ARRAY(&reals[0], 2), "none",
+	               LONGPOLE_ARRAY(&i, 0), "colour", LONGPOLE_ENUM(i % 3, "red=0;green=1;dark blue=2"), "text", text);
 	LONGPOLE_EVENT_HERE("only", i);
 	LONGPOLE_LOG("text");
 	LONGPOLE_LOG(text);

@@ -70,6 +70,7 @@ int main(void)
 	LONGPOLE_PACKET_HERE(N, T, N);
 	LONGPOLE_EVENT(T, "field", N, "other", T);
 	LONGPOLE_EVENT_HERE("field", N);
+	LONGPOLE_EVENT("array", "field", LONGPOLE_ARRAY(T, N), "enumeration", LONGPOLE_ENUM(N, T));
 	LONGPOLE_LOG(T);
 	return evaluated;
 }

@@ -19,12 +19,56 @@ pub enum FieldType {
     Text,
     /// A uint64 length, that many bytes, padded to 8.
     Bytes,
+    /// A uint64 number of elements, these, padded to 8.
+    Array(Element),
+    /// An int64 whose values have names.
+    Enumeration,
+}
+
+/// Element of an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Element {
+    Unsigned(Width),
+    Signed(Width),
+    F32,
+    F64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Width {
+    One,
+    Two,
+    Four,
+    Eight,
+}
+
+impl Width {
+    pub fn bytes(self) -> usize {
+        match self {
+            Width::One => 1,
+            Width::Two => 2,
+            Width::Four => 4,
+            Width::Eight => 8,
+        }
+    }
+}
+
+impl Element {
+    pub fn bytes(self) -> usize {
+        match self {
+            Element::Unsigned(width) | Element::Signed(width) => width.bytes(),
+            Element::F32 => 4,
+            Element::F64 => 8,
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Field {
     pub kind: FieldType,
     pub name: String,
+    /// Of an enumeration: names of values, in the order in which the program has them.
+    pub labels: Vec<(String, i64)>,
 }
 
 /// Parses `type:name,…`; the empty text means no field. `None` if it is malformed: unknown type, a name that is no C identifier or
@@ -37,6 +81,7 @@ pub fn parse(text: &str) -> Option<Vec<Field>> {
     let mut words = 0u32;
     for part in text.split(',') {
         let (kind, name) = part.split_once(':')?;
+        let mut named = Vec::new();
         let kind = match kind {
             "u" => FieldType::U64,
             "x" => FieldType::Hex,
@@ -46,7 +91,14 @@ pub fn parse(text: &str) -> Option<Vec<Field>> {
             "w" => FieldType::U32,
             "s" => FieldType::Text,
             "b" => FieldType::Bytes,
-            _ => return None,
+            _ => match kind.strip_suffix(']')?.split_once('[')? {
+                ("e", values) => {
+                    named = labels(values)?;
+                    FieldType::Enumeration
+                }
+                (element, "") => FieldType::Array(self::element(element)?),
+                _ => return None,
+            },
         };
         let identifier =
             name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') && name.bytes().next().is_some_and(|b| !b.is_ascii_digit());
@@ -58,9 +110,41 @@ pub fn parse(text: &str) -> Option<Vec<Field>> {
             _ if words % 2 == 1 => return None,
             _ => {}
         }
-        fields.push(Field { kind, name: name.to_owned() });
+        fields.push(Field { kind, name: name.to_owned(), labels: named });
     }
     (words % 2 == 0).then_some(fields)
+}
+
+fn element(text: &str) -> Option<Element> {
+    Some(match text {
+        "u1" => Element::Unsigned(Width::One),
+        "u2" => Element::Unsigned(Width::Two),
+        "u4" => Element::Unsigned(Width::Four),
+        "u8" => Element::Unsigned(Width::Eight),
+        "i1" => Element::Signed(Width::One),
+        "i2" => Element::Signed(Width::Two),
+        "i4" => Element::Signed(Width::Four),
+        "i8" => Element::Signed(Width::Eight),
+        "d4" => Element::F32,
+        "d8" => Element::F64,
+        _ => return None,
+    })
+}
+
+/// `red=0;green=1`. A name or a value that stands there twice is none the second time: readers take neither.
+fn labels(text: &str) -> Option<Vec<(String, i64)>> {
+    let mut all: Vec<(String, i64)> = Vec::new();
+    for part in text.split(';') {
+        let (name, value) = part.split_once('=')?;
+        let value = value.parse().ok()?;
+        if name.is_empty() {
+            return None;
+        }
+        if !all.iter().any(|(known, number)| known == name || *number == value) {
+            all.push((name.to_owned(), value));
+        }
+    }
+    Some(all)
 }
 
 /// Bytes of the event that begins at `event` (its 8-byte header included), or `None` if it does not end within `event`.
@@ -80,6 +164,14 @@ pub fn event_size(fields: &[Field], event: &[u8]) -> Option<usize> {
                     return None;
                 }
                 at += 8 + (length as usize).next_multiple_of(8);
+            }
+            FieldType::Array(element) => {
+                let raw = event.get(at..at + 8)?;
+                let count = u64::from_ne_bytes(raw.try_into().ok()?);
+                if count > event.len() as u64 {
+                    return None;
+                }
+                at += 8 + (count as usize * element.bytes()).next_multiple_of(8);
             }
             _ => at += 8,
         }
@@ -101,9 +193,25 @@ mod tests {
 
     #[test]
     fn malformed_fields_are_refused() {
-        for text in [",", "u", "q:a", "u:", "u:1a", "u:a b", "u:a,u:a", "w:a", "w:a,u:b", "u:a,"] {
+        for text in [
+            ",", "u", "q:a", "u:", "u:1a", "u:a b", "u:a,u:a", "w:a", "w:a,u:b", "u:a,", "u3[]:a", "u4[3]:a", "u4[:a", "e[]:a", "e[x]:a",
+            "e[=1]:a", "e[x=y]:a", "]:a",
+        ] {
             assert_eq!(parse(text), None, "{text:?}");
         }
+    }
+
+    #[test]
+    fn arrays_and_enumerations_have_their_parts() {
+        let fields = parse("u2[]:a,e[red=0;green=-1;red=2;blue=0]:b,d4[]:c").expect("valid");
+        assert_eq!(fields[0].kind, FieldType::Array(Element::Unsigned(Width::Two)));
+        assert_eq!((fields[1].kind, &fields[1].labels), (FieldType::Enumeration, &vec![("red".into(), 0), ("green".into(), -1)]));
+        let words = [0u64, 3, 7, 1, 1, 5];
+        let event: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        assert_eq!(event_size(&fields, &event), Some(48), "header, count and 6 of 8 bytes, value, count and 4 of 8");
+        assert_eq!(event_size(&fields, &event[..40]), None);
+        let endless: Vec<u8> = [0, u64::MAX / 2].iter().flat_map(|word| word.to_ne_bytes()).collect();
+        assert_eq!(event_size(&fields, &endless), None);
     }
 
     #[test]

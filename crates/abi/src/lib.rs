@@ -17,7 +17,7 @@ pub mod layout;
 pub mod site;
 
 #[cfg(feature = "alloc")]
-pub use fields::{Field, FieldType};
+pub use fields::{Element, Field, FieldType, Width};
 pub use kind::Kind;
 pub use layout::*;
 #[cfg(feature = "alloc")]

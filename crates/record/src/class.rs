@@ -88,7 +88,7 @@ impl Classes {
         let mut fixed = Some(8);
         for field in &fields {
             fixed = match field.kind {
-                FieldType::Text | FieldType::Bytes => None,
+                FieldType::Text | FieldType::Bytes | FieldType::Array(_) => None,
                 FieldType::U32 => fixed.map(|size| size + 4),
                 _ => fixed.map(|size| size + 8),
             };

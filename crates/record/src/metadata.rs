@@ -1,7 +1,7 @@
 //! The metadata of `user/`: TSDL text of CTF 1.8. It begins with all that is known beforehand and grows by whole event classes.
 
 use crate::clock::Clock;
-use longpole_abi::{Field, FieldType, Kind, Site};
+use longpole_abi::{Element, Field, FieldType, Kind, Site, Width};
 use std::fmt::Write as _;
 use std::fs;
 use std::fs::{File, OpenOptions};
@@ -123,10 +123,13 @@ fn preamble(uuid: &Uuid, clock: &Clock, host: &str, probe_cost_ns: Option<f64>, 
 typealias integer {{ size = 8; align = 8; signed = false; }} := uint8_t;
 typealias integer {{ size = 16; align = 16; signed = false; }} := uint16_t;
 typealias integer {{ size = 32; align = 32; signed = false; }} := uint32_t;
+typealias integer {{ size = 8; align = 8; signed = true; }} := int8_t;
+typealias integer {{ size = 16; align = 16; signed = true; }} := int16_t;
 typealias integer {{ size = 32; align = 32; signed = true; }} := int32_t;
 typealias integer {{ size = 64; align = 64; signed = false; }} := uint64_t;
 typealias integer {{ size = 64; align = 64; signed = false; base = 16; }} := hex64_t;
 typealias integer {{ size = 64; align = 64; signed = true; }} := int64_t;
+typealias floating_point {{ exp_dig = 8; mant_dig = 24; align = 32; }} := float_t;
 typealias floating_point {{ exp_dig = 11; mant_dig = 53; align = 64; }} := double_t;
 typealias integer {{ size = 8; align = 8; signed = false; encoding = UTF8; }} := char_t;
 typealias enum : uint64_t {{ "plain" = 0, "object_new" = 1, "object_delete" = 2, "object_state" = 3, "exception" = 4, "failure" = 5 }} := mark_kind_t;
@@ -249,9 +252,41 @@ fn class(text: &mut String, stream: u32, id: u16, name: &str, kind: Kind, fields
                 };
                 writeln!(text, "\t\tuint64_t {length};\n\t\tuint8_t {name}[{length}];\n\t\tstruct {{ }} align(64) _align{at};")
             }
+            FieldType::Array(element) => {
+                let (element, length) = (element_type(element), identifier(&length_name(fields, &field.name)));
+                writeln!(text, "\t\tuint64_t {length};\n\t\t{element} {name}[{length}];\n\t\tstruct {{ }} align(64) _align{at};")
+            }
+            FieldType::Enumeration => {
+                let values: Vec<String> = field.labels.iter().map(|(label, value)| format!("\"{}\" = {value}", literal(label))).collect();
+                writeln!(text, "\t\tenum : int64_t {{ {} }} {name};", values.join(", "))
+            }
         };
     }
     text.push_str("\t};\n};\n");
+}
+
+fn element_type(element: Element) -> &'static str {
+    match element {
+        Element::Unsigned(Width::One) => "uint8_t",
+        Element::Unsigned(Width::Two) => "uint16_t",
+        Element::Unsigned(Width::Four) => "uint32_t",
+        Element::Unsigned(Width::Eight) => "uint64_t",
+        Element::Signed(Width::One) => "int8_t",
+        Element::Signed(Width::Two) => "int16_t",
+        Element::Signed(Width::Four) => "int32_t",
+        Element::Signed(Width::Eight) => "int64_t",
+        Element::F32 => "float_t",
+        Element::F64 => "double_t",
+    }
+}
+
+/// Of an array's length, which has a name of its own. Readers take a leading underscore away, so that is no difference.
+fn length_name(fields: &[Field], name: &str) -> String {
+    let mut length = format!("{name}_length");
+    while fields.iter().any(|field| field.name.trim_start_matches('_') == length.trim_start_matches('_')) {
+        length.push('_');
+    }
+    length
 }
 
 /// A field's name as readers show it: they take one leading underscore away, and keywords need one.

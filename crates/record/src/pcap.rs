@@ -294,7 +294,7 @@ impl Capture {
 pub fn captured<'a>(event: &Event<'a>) -> Option<Captured<'a>> {
     let mut packet = Captured { interface: event.class.name.clone(), direction: 0, length: 0, bytes: &[] };
     let mut at = 8;
-    for Field { kind, name } in &event.class.fields {
+    for Field { kind, name, .. } in &event.class.fields {
         match kind {
             FieldType::U32 => {
                 let value = u32::from_ne_bytes(event.bytes.get(at..at + 4)?.try_into().ok()?);

@@ -1,0 +1,102 @@
+//! Events whose fields the program chooses, and more names than there are class ids: what is recorded is what was said.
+
+#[path = "support/place.rs"]
+mod place;
+
+use place::{ok, Place};
+use serde_json::{json, Value};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+fn program(place: &Place, name: &str) -> String {
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let output = place.path(name);
+    let run = Command::new("g++")
+        .args(["-std=c++17", "-O2", "-Wall", "-Wextra", "-Werror", "-pedantic", "-I"])
+        .arg(repository.join("include"))
+        .arg(repository.join("tests/programs").join(name).with_extension("cc"))
+        .arg("-o")
+        .arg(&output)
+        .output()
+        .unwrap();
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    output.to_str().unwrap().to_owned()
+}
+
+fn printed(place: &Place) -> Vec<Value> {
+    let output = ok(place.longpole(&["print", "--json"]).arg(place.newest()).output().unwrap());
+    String::from_utf8(output.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn fields_of_every_kind_are_read_as_they_were_written() {
+    let place = Place::new();
+    let program = program(&place, "typed");
+    ok(place.longpole(&["record", "--", &program]).output().unwrap());
+    let events = printed(&place);
+    let fields =
+        |name: &str| -> Vec<Value> { events.iter().filter(|event| event["name"] == name).map(|event| event["fields"].clone()).collect() };
+    let all = fields("event:ranges");
+    assert_eq!(all.len(), 1, "{events:#?}");
+    assert_eq!(all[0]["samples"], json!([-1, 2, 32767]));
+    assert_eq!(all[0]["reals"], json!([0.5, -1e300]));
+    assert_eq!((&all[0]["none"], &all[0]["last"]), (&json!([]), &json!("end")));
+    let all = fields("event:pointers");
+    assert_eq!((&all[0]["part"], &all[0]["number"], &all[0]["null"]), (&json!([1, 4, 9]), &json!(u64::MAX), &json!([])));
+    let colours = fields("event:colour");
+    let raw: Vec<&Value> = colours.iter().map(|colour| &colour["raw"]).collect();
+    assert_eq!((raw, &colours[2]["bad"]), (vec![&json!(-1), &json!(5), &json!(7)], &json!(7)));
+    let as_text = |colour: &Value| colour["as"].to_string();
+    assert!(as_text(&colours[0]).contains("red") && as_text(&colours[1]).contains("dark green"), "{colours:#?}");
+    assert!(!as_text(&colours[2]).contains("red") && as_text(&colours[2]).contains('7'), "{colours:#?}");
+    let cut = &fields("event:cut")[0];
+    let many = cut["many"].as_array().unwrap();
+    assert!(many.len() > 900 && many.len() < 1024, "{}", many.len());
+    assert!(many.iter().enumerate().all(|(at, value)| *value == json!(at * at)));
+    assert_eq!((&cut["many_length"], &cut["text"]), (&json!(3), &json!("")));
+    assert_eq!(fields("event").iter().map(|event| &event["name"]).collect::<Vec<_>>(), [&json!("too long"), &json!("made at run time")]);
+    assert_eq!(fields("event:handle 7").len(), 1);
+    babeltrace_agrees(&place, events.len());
+}
+
+/// The other reader understands all of it, and shows the same elements.
+fn babeltrace_agrees(place: &Place, count: usize) {
+    let Ok(run) = Command::new("babeltrace2").arg(place.newest().join("user")).output() else {
+        println!("skipped: typed events read by babeltrace2 (not installed)");
+        return;
+    };
+    let text = String::from_utf8(ok(run).stdout).unwrap();
+    assert_eq!(text.lines().count(), count, "{text}");
+    let line = |name: &str| text.lines().find(|line| line.contains(&format!("event:{name}:"))).unwrap_or_else(|| panic!("{name}: {text}"));
+    for part in ["[0] = -1", "[1] = 2", "[2] = 32767", "[0] = 0.5", "[1] = -1e+300", "[2] = 255", "last = \"end\""] {
+        assert!(line("ranges").contains(part), "{part}: {}", line("ranges"));
+    }
+    assert!(line("colour").contains("\"red\"") && text.contains("\"dark green\""), "{text}");
+    assert!(line("cut").contains("text = \"\""));
+}
+
+#[test]
+fn names_beyond_the_class_ids_travel_with_their_events() {
+    let place = Place::new();
+    let program = place.build("many_names", &[]);
+    let count = 70_000;
+    ok(place.longpole(&["record", "--buffer", "16MiB", "--", &program, &count.to_string()]).output().unwrap());
+    let mut seen: BTreeMap<String, Value> = BTreeMap::new();
+    let mut overflowed = 0;
+    for event in printed(&place) {
+        let name = event["name"].as_str().unwrap();
+        let called = match name.strip_prefix("counter:") {
+            Some(called) => called.to_owned(),
+            None => {
+                assert_eq!(name, "counter", "{event}");
+                overflowed += 1;
+                event["fields"]["name"].as_str().unwrap().to_owned()
+            }
+        };
+        assert!(seen.insert(called, event["fields"]["value"].clone()).is_none(), "{event}");
+    }
+    assert_eq!(seen.len(), count, "each name once");
+    assert!((count - 65_536..count - 60_000).contains(&overflowed), "{overflowed}");
+    assert!((0..count).all(|number| seen[&format!("name {number}")] == json!(number)));
+}

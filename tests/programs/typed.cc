@@ -1,0 +1,35 @@
+// Events with fields of every kind, from C++: a line for each on stdout, as `print` shows the fields.
+#include <longpole/longpole.h>
+
+#include <array>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+enum class Colour : int8_t { red = -1, green = 5 };
+
+int main()
+{
+	const std::vector<int16_t> samples{-1, 2, 32767};
+	const std::array<double, 2> reals{{0.5, -1e300}};
+	const uint8_t bytes[3] = {0, 1, 255};
+	const std::vector<uint64_t> none;
+	std::vector<uint32_t> many(5000);
+	for (uint32_t i = 0; i < many.size(); i++)
+		many[i] = i * i;
+	LONGPOLE_EVENT("ranges", "samples", samples, "reals", reals, "bytes", bytes, "none", none, "last", std::string("end"));
+	LONGPOLE_EVENT("pointers", "part", LONGPOLE_ARRAY(many.data() + 1, 3), "number", uint64_t{18446744073709551615u}, "null",
+	               LONGPOLE_ARRAY(static_cast<const int *>(nullptr), 7));
+	for (const Colour colour : {Colour::red, Colour::green, static_cast<Colour>(7)})
+		LONGPOLE_EVENT("colour", "as", LONGPOLE_ENUM(colour, "red=-1;dark green=5"), "raw", colour, "bad", LONGPOLE_ENUM(colour, "red="));
+	// The array is cut where the event is full, and of the text behind it nothing is left.
+	LONGPOLE_EVENT("cut", "many", many, "many_length", 3, "text", "behind");
+	// A description that is too long leaves the name.
+	const std::string names(900, 'n');
+	const std::string labels = "a=1;" + std::string(200, 'b') + "=2";
+	LONGPOLE_EVENT("too long", (names + "1").c_str(), 1, "colour", LONGPOLE_ENUM(1, labels.c_str()));
+	LONGPOLE_EVENT(std::string("made at ") + "run time", "lost", 1);
+	longpole::Name name{"handle " + std::to_string(7)};
+	LONGPOLE_EVENT(name, "kept", LONGPOLE_ENUM(1, "a=1"), "array", bytes);
+}
