@@ -259,17 +259,18 @@ LONGPOLE_INLINE void longpole_auto_edge(const void *function, int end)
 
 #define LONGPOLE_AUTO_HOOK_ __attribute__((weak, noinline, used, no_instrument_function, visibility("hidden")))
 
-LONGPOLE_AUTO_HOOK_ void __cyg_profile_func_enter(void *function, void *caller);
-LONGPOLE_AUTO_HOOK_ void __cyg_profile_func_exit(void *function, void *caller);
+/* By other names: g++ knows these functions without having seen them, and then refuses their visibility. */
+LONGPOLE_AUTO_HOOK_ void longpole_auto_enter(void *function, void *caller) __asm__("__cyg_profile_func_enter");
+LONGPOLE_AUTO_HOOK_ void longpole_auto_exit(void *function, void *caller) __asm__("__cyg_profile_func_exit");
 
-void __cyg_profile_func_enter(void *function, void *caller)
+void longpole_auto_enter(void *function, void *caller)
 {
 	(void)caller;
 	if (LONGPOLE_UNLIKELY(longpole_on(LONGPOLE_CATEGORY_SPAN)))
 		longpole_auto_edge(function, 0);
 }
 
-void __cyg_profile_func_exit(void *function, void *caller)
+void longpole_auto_exit(void *function, void *caller)
 {
 	(void)caller;
 	if (LONGPOLE_UNLIKELY(longpole_on(LONGPOLE_CATEGORY_SPAN)))

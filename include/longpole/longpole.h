@@ -39,7 +39,7 @@
 /* The whole of a probe: if its category is on, `call` with a place for the site's class ids. */
 #define LONGPOLE_WHEN_(category, call)                                                                                   \
 	do {                                                                                                                 \
-		if (longpole_on(LONGPOLE_CATEGORY_##category)) {                                                                 \
+		if (LONGPOLE_WANTED_(LONGPOLE_CATEGORY_##category)) {                                                            \
 			static uint32_t longpole_ids_[1];                                                                            \
 			const struct longpole_where longpole_where_ = {longpole_ids_, __FILE__, __LINE__};                           \
 			call;                                                                                                        \
@@ -72,7 +72,7 @@
 	    {LONGPOLE_JOIN_(longpole_ids_, n) + 1, __FILE__, __LINE__}, name};                                               \
 	LONGPOLE_DISARM_(LONGPOLE_JOIN_(longpole_span_, n))                                                                  \
 	do {                                                                                                                 \
-		if (longpole_on(LONGPOLE_CATEGORY_SPAN)) {                                                                       \
+		if (LONGPOLE_WANTED_(LONGPOLE_CATEGORY_SPAN)) {                                                                  \
 			const struct longpole_where longpole_where_ = {LONGPOLE_JOIN_(longpole_ids_, n), __FILE__, __LINE__};        \
 			begin;                                                                                                       \
 		}                                                                                                                \
@@ -150,16 +150,16 @@
 /* link(from, to), flow(id): classes without a name of their own. */
 #define LONGPOLE_LINK(from, to)                                                                                          \
 	do {                                                                                                                 \
-		if (longpole_on(LONGPOLE_CATEGORY_LINK)) {                                                                       \
+		if (LONGPOLE_WANTED_(LONGPOLE_CATEGORY_LINK)) {                                                                  \
 			const uint64_t longpole_words_[2] = {LONGPOLE_WORD_(from), LONGPOLE_WORD_(to)};                              \
-			longpole_emit(LONGPOLE_KIND_LINK, longpole_words_, 2);                                                       \
+			longpole_link(LONGPOLE_KIND_LINK, longpole_words_, 2);                                                       \
 		}                                                                                                                \
 	} while (0)
 #define LONGPOLE_FLOW(id)                                                                                                \
 	do {                                                                                                                 \
-		if (longpole_on(LONGPOLE_CATEGORY_LINK)) {                                                                       \
+		if (LONGPOLE_WANTED_(LONGPOLE_CATEGORY_LINK)) {                                                                  \
 			const uint64_t longpole_words_[1] = {LONGPOLE_WORD_(id)};                                                    \
-			longpole_emit(LONGPOLE_KIND_FLOW, longpole_words_, 1);                                                       \
+			longpole_link(LONGPOLE_KIND_FLOW, longpole_words_, 1);                                                       \
 		}                                                                                                                \
 	} while (0)
 
@@ -176,7 +176,7 @@
 /* log(text) */
 #define LONGPOLE_LOG(message)                                                                                            \
 	do {                                                                                                                 \
-		if (longpole_on(LONGPOLE_CATEGORY_LOG))                                                                          \
+		if (LONGPOLE_WANTED_(LONGPOLE_CATEGORY_LOG))                                                                     \
 			longpole_log(LONGPOLE_TEXT_REF_(message));                                                                   \
 	} while (0)
 

@@ -7,6 +7,9 @@
 
 #include "ring.h"
 #include "site.h"
+#if defined(LONGPOLE_SDT)
+#include "usdt.h"
+#endif
 
 #if defined(__cplusplus)
 extern "C" {
@@ -45,6 +48,41 @@ struct longpole_ref {
 	struct longpole_name *name; /* a handle, else NULL */
 	int literal;
 };
+
+LONGPOLE_INLINE int longpole_on(uint32_t category)
+{
+	return (__atomic_load_n(&longpole_page.orders.mask, __ATOMIC_RELAXED) & category) != 0;
+}
+
+/*
+ * Whether anybody wants a probe; and what it does first, if debuggers may attach to it (sdt.h): it passes their place. Then it is at its end,
+ * unless it is recorded, too.
+ */
+#if defined(LONGPOLE_SDT)
+#define LONGPOLE_WANTED_(category) (longpole_on(category) || longpole_sdt_wanted())
+#define LONGPOLE_PASS_(kind, ref, a, b, c)                                                                               \
+	do {                                                                                                                 \
+		if (longpole_sdt_wanted()) {                                                                                     \
+			const struct longpole_ref longpole_passed_ = ref;                                                            \
+			longpole_pass(kind, &longpole_passed_, a, b, c);                                                             \
+			if (!longpole_on(longpole_category_of(kind)))                                                                \
+				return;                                                                                                  \
+		}                                                                                                                \
+	} while (0)
+
+LONGPOLE_SLOW void longpole_pass(uint32_t kind, const struct longpole_ref *ref, uint64_t a, uint64_t b, uint64_t c)
+{
+	const char *text = ref->name != NULL ? ref->name->text : ref->text;
+	const size_t size = longpole_length(text, ref->name != NULL ? LONGPOLE_NAME_MAXIMUM : ref->size);
+	if (text == NULL)
+		longpole_sdt_fire(kind, a, b, c, 0, 0);
+	else
+		longpole_sdt_fire(kind, (uintptr_t)text, size, a, b, c);
+}
+#else
+#define LONGPOLE_WANTED_(category) longpole_on(category)
+#define LONGPOLE_PASS_(kind, ref, a, b, c) ((void)0)
+#endif
 
 /* What a call site knows of itself. */
 struct longpole_where {
@@ -163,6 +201,7 @@ LONGPOLE_INLINE uint32_t longpole_known_id(const struct longpole_where *where, c
 LONGPOLE_INLINE void longpole_probe(struct longpole_where where, struct longpole_ref ref, uint32_t kind, uint32_t variant,
                                     const char *fields, const uint64_t *words, uint32_t count)
 {
+	LONGPOLE_PASS_(kind, ref, count > 0 ? words[0] : 0, count > 1 ? words[1] : 0, count > 2 ? words[2] : 0);
 	const uint32_t id = ref.name != NULL  ? __atomic_load_n(&ref.name->ids[kind * LONGPOLE_VARIANTS + variant], __ATOMIC_RELAXED)
 	                    : ref.literal ? __atomic_load_n(where.id, __ATOMIC_RELAXED)
 	                                  : 0;
@@ -211,6 +250,8 @@ LONGPOLE_SLOW void longpole_state_slow(const struct longpole_where *where, const
 
 LONGPOLE_INLINE void longpole_state(struct longpole_where where, struct longpole_ref machine, struct longpole_ref state)
 {
+	LONGPOLE_PASS_(LONGPOLE_KIND_STATE, machine, (uintptr_t)(state.name != NULL ? state.name->text : state.text),
+	               state.name != NULL ? longpole_length(state.name->text, LONGPOLE_NAME_MAXIMUM) : longpole_length(state.text, state.size), 0);
 	const uint32_t id = machine.literal && state.literal ? __atomic_load_n(where.id, __ATOMIC_RELAXED) : 0;
 	if (LONGPOLE_LIKELY(id >= LONGPOLE_FIRST_SITE_ID)) {
 		longpole_emit(id, NULL, 0);
@@ -243,8 +284,8 @@ LONGPOLE_INLINE void longpole_probe3(struct longpole_where where, struct longpol
 }
 
 /* A captured frame, cut at the recorder's snaplen. */
-LONGPOLE_SLOW void longpole_packet(const struct longpole_where *where, struct longpole_ref ref, uint32_t direction,
-                                   const void *bytes, size_t length)
+LONGPOLE_SLOW void longpole_packet_slow(const struct longpole_where *where, struct longpole_ref ref, uint32_t direction,
+                                        const void *bytes, size_t length)
 {
 	uint32_t id = longpole_known_id(where, &ref, LONGPOLE_KIND_PACKET, 0);
 	if (id < LONGPOLE_FIRST_SITE_ID)
@@ -264,11 +305,34 @@ LONGPOLE_SLOW void longpole_packet(const struct longpole_where *where, struct lo
 	longpole_emit_parts(id, parts, id < LONGPOLE_FIRST_SITE_ID ? 3 : 2, 1);
 }
 
-LONGPOLE_SLOW void longpole_log(struct longpole_ref text)
+LONGPOLE_INLINE void longpole_packet(const struct longpole_where *where, struct longpole_ref ref, uint32_t direction,
+                                     const void *bytes, size_t length)
+{
+	LONGPOLE_PASS_(LONGPOLE_KIND_PACKET, ref, direction, (uintptr_t)bytes, length);
+	longpole_packet_slow(where, ref, direction, bytes, length);
+}
+
+/* link(from, to), flow(id) */
+LONGPOLE_INLINE void longpole_link(uint32_t kind, const uint64_t *words, uint32_t count)
+{
+#if defined(LONGPOLE_SDT)
+	const struct longpole_ref none = {NULL, 0, NULL, 0};
+#endif
+	LONGPOLE_PASS_(kind, none, words[0], count > 1 ? words[1] : 0, 0);
+	longpole_emit(kind, words, count);
+}
+
+LONGPOLE_SLOW void longpole_log_slow(struct longpole_ref text)
 {
 	const size_t room = LONGPOLE_EVENT_MAXIMUM - 64;
 	const struct longpole_part part = {text.text, (uint32_t)longpole_length(text.text, text.size < room ? text.size : room), 1};
 	longpole_emit_parts(LONGPOLE_KIND_LOG, &part, 1, 0);
+}
+
+LONGPOLE_INLINE void longpole_log(struct longpole_ref text)
+{
+	LONGPOLE_PASS_(LONGPOLE_KIND_LOG, text, 0, 0, 0);
+	longpole_log_slow(text);
 }
 
 LONGPOLE_SLOW void longpole_set_label(struct longpole_ref label)
@@ -276,19 +340,77 @@ LONGPOLE_SLOW void longpole_set_label(struct longpole_ref label)
 	longpole_write_label(label.text, label.size);
 }
 
+/* Values of an event's field that are more than one word: made by LONGPOLE_ARRAY and LONGPOLE_ENUM. */
+struct longpole_array {
+	const void *elements;
+	size_t count;
+	char type;  /* u, i, d */
+	char width; /* bytes of an element */
+};
+
+struct longpole_enum {
+	int64_t value;
+	const char *labels; /* "red=0;green=1" */
+};
+
 /* One field of a user-defined event. */
 struct longpole_field {
 	const char *name;
-	uint64_t word;
-	const char *text;
+	uint64_t word;    /* of an array: the number of elements */
+	const char *text; /* or an array's elements, or the names of an enumeration's values */
 	size_t size;
-	char type; /* u, i, d, s as in abi.h */
+	char type;  /* u, i, d, x, s, e as in abi.h */
+	char width; /* of an array's elements; 0: no array */
 };
 
-LONGPOLE_SLOW void longpole_event(const struct longpole_where *where, const struct longpole_ref *ref,
-                                  const struct longpole_field *fields, uint32_t count)
+/* The names of an enumeration's values, if they are written as they must be: `name=number` with semicolons between. */
+LONGPOLE_SLOW int longpole_labels_are_good(const char *labels)
 {
-	struct longpole_part parts[9];
+	if (labels == NULL)
+		return 0;
+	for (;;) {
+		size_t name = 0, digits = 0;
+		for (; *labels != 0 && *labels != '=' && *labels != ';'; labels++, name++)
+			if (*labels == ',' || *labels == ':' || *labels == '[' || *labels == ']')
+				return 0;
+		if (name == 0 || *labels++ != '=')
+			return 0;
+		labels += *labels == '-';
+		for (; *labels >= '0' && *labels <= '9'; labels++)
+			digits++;
+		if (digits == 0 || digits > 18)
+			return 0;
+		if (*labels == 0)
+			return 1;
+		if (*labels++ != ';')
+			return 0;
+	}
+}
+
+LONGPOLE_SLOW size_t longpole_append_type(char *buffer, size_t capacity, size_t length, const struct longpole_field *field)
+{
+	char type[5] = {field->type, 0, 0, 0, 0};
+	if (field->width != 0) {
+		type[1] = (char)('0' + field->width);
+		type[2] = '[';
+		type[3] = ']';
+	} else if (field->type == 'e') {
+		if (longpole_labels_are_good(field->text)) {
+			length = longpole_append(buffer, capacity, length, "e[");
+			length = longpole_append(buffer, capacity, length, field->text);
+			return longpole_append(buffer, capacity, length, "]:");
+		}
+		type[0] = 'i';
+	}
+	return longpole_append(buffer, capacity, longpole_append(buffer, capacity, length, type), ":");
+}
+
+LONGPOLE_SLOW void longpole_event_slow(const struct longpole_where *where, const struct longpole_ref *ref,
+                                       const struct longpole_field *fields, uint32_t count)
+{
+	struct longpole_part parts[17];
+	uint64_t counts[8];
+	uint32_t made = 0;
 	size_t room = LONGPOLE_EVENT_MAXIMUM - 8 - 16 * (size_t)count;
 	uint32_t id = longpole_known_id(where, ref, LONGPOLE_KIND_EVENT, 0);
 	if (id < LONGPOLE_FIRST_SITE_ID) {
@@ -296,10 +418,9 @@ LONGPOLE_SLOW void longpole_event(const struct longpole_where *where, const stru
 		size_t length = 0;
 		text[0] = 0;
 		for (uint32_t i = 0; i < count; i++) {
-			const char type[4] = {fields[i].type, ':', 0, 0};
 			if (i != 0)
 				length = longpole_append(text, sizeof text, length, ",");
-			length = longpole_append(text, sizeof text, length, type);
+			length = longpole_append_type(text, sizeof text, length, &fields[i]);
 			const size_t begin = length;
 			length = longpole_append(text, sizeof text, length, fields[i].name);
 			/* What is no identifier would make the event unreadable. */
@@ -315,7 +436,8 @@ LONGPOLE_SLOW void longpole_event(const struct longpole_where *where, const stru
 			if (again)
 				length = longpole_append_number(text, sizeof text, longpole_append(text, sizeof text, length, "_"), i, 10, 0);
 		}
-		id = longpole_resolve(where, ref, LONGPOLE_KIND_EVENT, 0, text);
+		/* A description that was cut describes another event. */
+		id = length < sizeof text - 1 ? longpole_resolve(where, ref, LONGPOLE_KIND_EVENT, 0, text) : (uint32_t)LONGPOLE_KIND_EVENT;
 	}
 	if (id < LONGPOLE_FIRST_SITE_ID) {
 		/* No class, no description of the fields: what remains is that it happened. */
@@ -326,22 +448,39 @@ LONGPOLE_SLOW void longpole_event(const struct longpole_where *where, const stru
 		return;
 	}
 	for (uint32_t i = 0; i < count; i++) {
+		struct longpole_part *part = &parts[made++];
+		part->bytes = &fields[i].word;
+		part->size = 8;
+		part->terminated = 0;
 		if (fields[i].type == 's') {
 			const char *value = fields[i].text != NULL ? fields[i].text : "";
 			size_t size = longpole_length(value, fields[i].text != NULL ? fields[i].size : 0);
 			if (size > room)
 				size = room;
 			room -= size;
-			parts[i].bytes = value;
-			parts[i].size = (uint32_t)size;
-			parts[i].terminated = 1;
-		} else {
-			parts[i].bytes = &fields[i].word;
-			parts[i].size = 8;
-			parts[i].terminated = 0;
+			part->bytes = value;
+			part->size = (uint32_t)size;
+			part->terminated = 1;
+		} else if (fields[i].width != 0) {
+			const size_t width = (size_t)fields[i].width;
+			counts[i] = fields[i].text == NULL ? 0 : fields[i].word < room / width ? fields[i].word : room / width;
+			const size_t size = (size_t)counts[i] * width;
+			room -= size;
+			part->bytes = &counts[i];
+			part = &parts[made++];
+			part->bytes = fields[i].text;
+			part->size = (uint32_t)size;
+			part->terminated = 0;
 		}
 	}
-	longpole_emit_parts(id, parts, count, 0);
+	longpole_emit_parts(id, parts, made, 0);
+}
+
+LONGPOLE_INLINE void longpole_event(const struct longpole_where *where, const struct longpole_ref *ref,
+                                    const struct longpole_field *fields, uint32_t count)
+{
+	LONGPOLE_PASS_(LONGPOLE_KIND_EVENT, *ref, count, (uintptr_t)fields, 0);
+	longpole_event_slow(where, ref, fields, count);
 }
 
 /* A span that ends with its scope. */
@@ -350,14 +489,9 @@ struct longpole_span {
 	struct longpole_ref ref;
 };
 
-LONGPOLE_INLINE int longpole_on(uint32_t category)
-{
-	return (__atomic_load_n(&longpole_page.orders.mask, __ATOMIC_RELAXED) & category) != 0;
-}
-
 LONGPOLE_INLINE void longpole_span_close(struct longpole_span *span)
 {
-	if (longpole_on(LONGPOLE_CATEGORY_SPAN))
+	if (LONGPOLE_WANTED_(LONGPOLE_CATEGORY_SPAN))
 		longpole_probe0(span->where, span->ref, LONGPOLE_KIND_SPAN_END);
 }
 
