@@ -1,6 +1,6 @@
 # `make demo` and `make test` are all that a newcomer needs. Everything is built into target/release, once.
 
-.PHONY: all demo test bench soak truth truth-sim truth-real truth-robust truth-cost truth-kernel pipeline-table pipeline-scrambled affinity install clean
+.PHONY: all demo test bench soak truth truth-sim truth-real truth-robust truth-cost truth-kernel pipeline-table pipeline-scrambled affinity install install-headers clean
 
 prefix ?= /usr/local
 
@@ -78,10 +78,8 @@ soak:
 	LONGPOLE_SOAK=1 cargo test --release -p longpole --test recording --test kernel_many -- --nocapture
 	ORACLE_SYSTEMS=2000 bash tests/oracle.sh
 
-install: all
+install: all install-headers
 	install -D -m 755 target/release/longpole $(DESTDIR)$(prefix)/bin/longpole
-	install -d $(DESTDIR)$(prefix)/include/longpole
-	install -m 644 include/longpole/*.h $(DESTDIR)$(prefix)/include/longpole
 	install -d $(addprefix $(DESTDIR)$(prefix)/share/,man/man1 bash-completion/completions zsh/site-functions fish/vendor_completions.d)
 	target/release/longpole man --into $(DESTDIR)$(prefix)/share/man/man1
 	target/release/longpole completions bash > $(DESTDIR)$(prefix)/share/bash-completion/completions/longpole
@@ -89,6 +87,13 @@ install: all
 	target/release/longpole completions fish > $(DESTDIR)$(prefix)/share/fish/vendor_completions.d/longpole.fish
 	install -d $(DESTDIR)$(prefix)/lib/systemd/system
 	sed 's|@bindir@|$(prefix)/bin|' share/systemd/longpole.service > $(DESTDIR)$(prefix)/lib/systemd/system/longpole.service
+
+# The probes alone, which need no build; pkg-config and CMake find them.
+install-headers:
+	install -d $(DESTDIR)$(prefix)/include/longpole $(DESTDIR)$(prefix)/share/pkgconfig $(DESTDIR)$(prefix)/share/cmake/longpole
+	install -m 644 include/longpole/*.h $(DESTDIR)$(prefix)/include/longpole
+	install -m 644 share/pkgconfig/longpole.pc $(DESTDIR)$(prefix)/share/pkgconfig
+	install -m 644 share/cmake/longpole/*.cmake $(DESTDIR)$(prefix)/share/cmake/longpole
 
 clean:
 	cargo clean

@@ -1,0 +1,209 @@
+//! Programs whose functions are recorded (`longpole/auto.h`), programs that other tools attach to (`longpole/sdt.h`), and what a probe
+//! asks of the kernel: nothing.
+
+#[path = "support/place.rs"]
+mod place;
+
+use place::{ok, Place};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn run(command: &mut Command) {
+    ok(command.output().unwrap());
+}
+
+/// Builds the program whose functions are recorded: only one source file, of another language, knows of that.
+fn build(place: &Place, options: &[&str]) -> PathBuf {
+    let (hooks, object, program) = (place.path("hooks.c"), place.path("hooks.o"), place.path("functions"));
+    std::fs::write(&hooks, "#include <longpole/auto.h>\n").unwrap();
+    run(Command::new("cc").args(["-std=c11", "-O2", "-c", "-I"]).arg(repository().join("include")).arg(&hooks).arg("-o").arg(&object));
+    let source = repository().join("tests/programs/functions.cc");
+    let how = ["-std=c++17", "-O2", "-pthread", "-finstrument-functions", "-finstrument-functions-exclude-file-list=/usr/"];
+    run(Command::new("g++").args(how).args(options).args([&source, &object]).arg("-o").arg(&program));
+    program
+}
+
+/// Records it, and returns what it said of its calls.
+fn record(place: &Place, program: &Path, environment: &[(&str, &str)]) -> (BTreeMap<String, i64>, Output) {
+    let mut command = place.longpole(&["record", "--buffer", "4MiB", "--"]);
+    let output = ok(command.arg(program).arg("50").envs(environment.iter().copied()).output().unwrap());
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let calls = text.lines().map(|line| line.split_once(' ').unwrap()).map(|(name, count)| (name.to_owned(), count.parse().unwrap()));
+    (calls.collect(), output)
+}
+
+/// How often each function began; they end as often, each in its turn.
+fn spans(place: &Place, recording: &Path) -> BTreeMap<String, i64> {
+    let output = ok(place.longpole(&["print", "--json"]).arg(recording).output().unwrap());
+    let mut counts = BTreeMap::new();
+    let mut open: BTreeMap<i64, Vec<String>> = BTreeMap::new();
+    for line in String::from_utf8(output.stdout).unwrap().lines() {
+        let event: Value = serde_json::from_str(line).unwrap();
+        let tid = event["context"]["tid"].as_i64().unwrap_or_else(|| panic!("{event}"));
+        let stack = open.entry(tid).or_default();
+        let (kind, name) = event["name"].as_str().unwrap().split_once(':').unwrap();
+        match kind {
+            "span_begin" => {
+                *counts.entry(name.to_owned()).or_default() += 1;
+                stack.push(name.to_owned());
+            }
+            "span_end" => assert_eq!(stack.pop().as_deref(), Some(name), "{event}"),
+            _ => panic!("{event}"),
+        }
+    }
+    assert!(open.values().all(Vec::is_empty), "{open:?}");
+    counts
+}
+
+#[test]
+fn functions_are_spans_with_their_names() {
+    for options in [&["-g"][..], &[], &["-no-pie"]] {
+        let place = Place::new();
+        let program = build(&place, options);
+        let (calls, _) = record(&place, &program, &[]);
+        assert_eq!(spans(&place, &place.newest()), calls, "{options:?}");
+        if let Ok(run) = Command::new("babeltrace2").arg(place.newest().join("user")).output() {
+            let text = String::from_utf8(ok(run).stdout).unwrap();
+            assert_eq!(text.matches("span_begin:shop::Till::sum:").count() as i64, calls["shop::Till::sum"]);
+        } else {
+            println!("skipped: names of functions read by babeltrace2 (not installed)");
+        }
+    }
+}
+
+#[test]
+fn functions_are_left_out_by_name_and_by_depth() {
+    let place = Place::new();
+    let program = build(&place, &[]);
+    let recorded = |environment: &[(&str, &str)]| {
+        record(&place, &program, environment);
+        spans(&place, &place.newest())
+    };
+    let names = |counts: &BTreeMap<String, i64>| counts.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(
+        names(&recorded(&[("LONGPOLE_AUTO_INCLUDE", "shop::*,main")])),
+        ["main", "shop::Till::beep", "shop::Till::sum", "shop::refuse"]
+    );
+    let without = recorded(&[("LONGPOLE_AUTO_EXCLUDE", "depth,*Till*,t?rns")]);
+    assert_eq!(names(&without), ["main", "shop::refuse"]);
+    // The main thread: main, turns, and what turns calls; the other begins with turns.
+    let shallow = recorded(&[("LONGPOLE_AUTO_DEPTH", "3")]);
+    assert_eq!(shallow["depth"], 1 + 2, "{shallow:?}");
+    assert_eq!((shallow["shop::Till::sum"], shallow["shop::Till::beep"]), (100, 50), "{shallow:?}");
+    // What is left out has no depth.
+    let both = recorded(&[("LONGPOLE_AUTO_DEPTH", "1"), ("LONGPOLE_AUTO_EXCLUDE", "main,turns")]);
+    assert_eq!((both["depth"], both.get("shop::Till::beep")), (2, None), "{both:?}");
+}
+
+#[test]
+fn a_file_that_is_not_as_it_was_gives_no_names() {
+    let place = Place::new();
+    let program = build(&place, &[]);
+    let stripped = place.path("stripped");
+    run(Command::new("strip").arg(&program).arg("-o").arg(&stripped));
+    record(&place, &stripped, &[]);
+    let names = spans(&place, &place.newest());
+    // Those that the dynamic linker needs have theirs; nobody knows the others.
+    assert_eq!(names.values().sum::<i64>(), 3 * 100 + 20 + 2 + 1, "{names:?}");
+    assert!(names.keys().any(|name| name.starts_with("stripped+0x")), "{names:?}");
+
+    // A recorder that was killed names nothing; the next verb does, and not from another file.
+    for changed in [false, true] {
+        let mut recorder = place.recorder(&["--all"]);
+        ok(place.command(&program).arg("50").output().unwrap());
+        let recording = place.newest();
+        let metadata = || std::fs::read_to_string(recording.join("user/metadata")).unwrap();
+        place::wait_for(|| metadata().contains("span_end:functions+0x"));
+        assert!(!metadata().contains("shop::"));
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        recorder.kill().unwrap();
+        recorder.wait().unwrap();
+        if changed {
+            std::fs::copy(&program, place.path("copy")).unwrap();
+            std::fs::rename(place.path("copy"), &program).unwrap();
+        }
+        let said = ok(place.longpole(&["info"]).arg(&recording).output().unwrap());
+        let said = String::from_utf8_lossy(&said.stderr).into_owned();
+        assert_eq!(metadata().contains("span_begin:shop::Till::sum\""), !changed, "{said}");
+        assert_eq!(said.contains("the file is not there, or not as it was"), changed, "{said}");
+        let again = ok(place.longpole(&["info"]).arg(&recording).output().unwrap());
+        assert!(!String::from_utf8_lossy(&again.stderr).contains("not as it was"), "said once");
+    }
+}
+
+#[test]
+fn bpftrace_lists_and_takes_every_probe() {
+    let place = Place::new();
+    let program = place.path("every_probe");
+    let source = repository().join("tests/programs/every_probe.c");
+    let how = ["-std=c11", "-O2", "-DLONGPOLE_SDT", "-I"];
+    run(Command::new("cc").args(how).arg(repository().join("include")).arg(source).arg("-o").arg(&program));
+    let notes = ok(Command::new("readelf").arg("-n").arg(&program).output().unwrap());
+    let kinds = longpole_abi_kinds();
+    for kind in &kinds {
+        assert_eq!(String::from_utf8_lossy(&notes.stdout).matches(&format!("Name: {kind}\n")).count(), 1, "{kind}");
+    }
+    let root = rustix::process::geteuid().is_root();
+    if !root || Command::new("bpftrace").arg("--version").output().is_err() {
+        println!("skipped: USDT probes with bpftrace (needs root and bpftrace)");
+        return;
+    }
+    let on = |what: &str| format!("usdt:{}:longpole:{what}", program.display());
+    let listed = ok(Command::new("bpftrace").args(["-l", &on("*")]).output().unwrap());
+    assert_eq!(String::from_utf8_lossy(&listed.stdout).lines().count(), kinds.len());
+    let script = format!(
+        "{} {{ printf(\"mark %s %d\\n\", str(arg0, arg1), arg2); }} {} {{ printf(\"put %s %d\\n\", str(arg0, arg1), arg2); }} \
+         {} {{ printf(\"log %s\\n\", str(arg0)); }} {} {{ printf(\"link %d %d\\n\", arg0, arg1); }}",
+        on("mark"),
+        on("queue_put"),
+        on("log"),
+        on("link")
+    );
+    let taken = place.command("bpftrace").args(["-e", &script, "-c", program.to_str().unwrap()]).output().unwrap();
+    let text = String::from_utf8_lossy(&taken.stdout).into_owned();
+    for (line, count) in [("mark mark 1", 30), ("mark turn 4", 10), ("put made at run time 1", 10), ("log text", 10), ("link 1 2", 10)] {
+        assert_eq!(text.lines().filter(|said| *said == line).count(), count, "{line}: {text}{}", String::from_utf8_lossy(&taken.stderr));
+    }
+    // Whoever records sees the same as before.
+    ok(place.longpole(&["record", "--", program.to_str().unwrap()]).output().unwrap());
+    let info = place.answer("info", &place.newest());
+    assert_eq!(info["names"]["mark:mark"], 40, "{info}");
+}
+
+/// All but the one that is none.
+fn longpole_abi_kinds() -> Vec<String> {
+    longpole_abi::Kind::ALL.iter().map(|kind| kind.name().to_owned()).collect()
+}
+
+#[test]
+fn a_loop_of_probes_makes_no_system_call() {
+    if Command::new("strace").arg("-V").output().is_err() {
+        println!("skipped: system calls of probes (strace is not installed)");
+        return;
+    }
+    let place = Place::new();
+    let (program, calls) = (place.build("still", &[]), place.path("calls"));
+    let arguments = ["record", "--buffer", "16MiB", "--", "strace", "-o", calls.to_str().unwrap(), &program];
+    let output = place.longpole(&arguments).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    if said.contains("ptrace") {
+        println!("skipped: system calls of probes (strace may not trace here)");
+        return;
+    }
+    ok(output);
+    let text = std::fs::read_to_string(&calls).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    let marks: Vec<usize> = (0..lines.len()).filter(|&at| lines[at].starts_with("getppid(")).collect();
+    assert_eq!(marks.len(), 2, "{text}");
+    assert_eq!(&lines[marks[0] + 1..marks[1]], &[] as &[&str]);
+    // The ring was made before, and the events were recorded.
+    assert!(lines[..marks[0]].iter().any(|line| line.contains(".ring")), "{text}");
+    let info = place.answer("info", &place.newest());
+    assert_eq!((&info["names"]["mark:mark"], &info["lost"]), (&Value::from(5001), &Value::from(0)), "{info}");
+}
