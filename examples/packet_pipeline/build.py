@@ -39,13 +39,13 @@ def scramble(seed):
     return words
 
 
-def build(folder, defines=(), compiler=None):
-    """Compiles into `folder` and returns the program's path; the sources are compiled side by side."""
+def build(folder, defines=(), compiler=None, others=()):
+    """Compiles into `folder`, links `others` to it and returns the program's path; the sources are compiled side by side."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     compiler = compiler or os.environ.get("CXX", "g++")
     flags = ["-O2", "-std=c++17", "-Wall", "-Wextra", f"-I{INCLUDE}", *defines]
-    objects, running = [], []
+    objects, running = list(others), []
     for source in sorted(HERE.glob("*.cc")):
         target = folder / (source.stem + ".o")
         objects.append(str(target))

@@ -10,3 +10,4 @@ python3 scramble.py --seed 1 -o "$out"
 "$out/packet_pipeline" --packets=1000 --start-order=1 --slow
 "$out/packet_pipeline" --packets=1000 --start-order=2 --direct
 python3 verdicts.py --runs 4 --any --seed 1
+python3 functions.py

@@ -111,7 +111,7 @@ LONGPOLE_SLOW void longpole_tsc_tell(const struct longpole_tsc_scope *scope)
 	if (!scope->traced) {
 		length = longpole_append(line, sizeof line, length, "\n");
 		longpole_say(line, length);
-	} else if (longpole_on(LONGPOLE_CATEGORY_LOG)) {
+	} else if (LONGPOLE_WANTED_(LONGPOLE_CATEGORY_LOG)) {
 		const struct longpole_ref text = {line, length, NULL, 0};
 		longpole_log(text);
 	}

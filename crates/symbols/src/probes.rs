@@ -10,7 +10,7 @@ use crate::open::regular;
 use crate::resolve;
 use crate::table::{clean, write, Function, Line};
 use longpole_trace::Recording;
-use rustix::fs::{fstat, open, openat, renameat, unlinkat, AtFlags, Mode, OFlags};
+use rustix::fs::{flock, fstat, open, openat, renameat, unlinkat, AtFlags, FlockOperation, Mode, OFlags};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -20,7 +20,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Metadata beyond this is looked at by nobody here.
 const MOST_BYTES: u64 = 256 << 20;
@@ -29,6 +29,8 @@ const SITE: &str = "\tmodel.emf.uri = \"longpole:site?file=";
 const NAME: &str = "\tname = \"";
 /// Attribute of a class that is to be named; afterwards it is `offset`.
 const WAITING: &str = "&function=";
+/// Between two looks at what another process does.
+const PAUSE: Duration = Duration::from_millis(50);
 const HIDDEN: &str = ".metadata-named";
 
 /// A file with functions: path, inode, and its last change in ns.
@@ -62,12 +64,22 @@ pub fn probes_are_pending(recording: &Path) -> bool {
 pub fn complete_probes(recording: &Path, stopped: &dyn Fn() -> bool) -> Result<Vec<String>, CompleteError> {
     let path = recording.join("user/metadata");
     let folder = folder(recording).map_err(CompleteError::io("open", &path))?;
+    // Another reader may be at it.
+    let begun = Instant::now();
+    while let Err(error) = flock(&folder, FlockOperation::NonBlockingLockExclusive) {
+        if error != rustix::io::Errno::WOULDBLOCK || begun.elapsed() > PATIENCE || stopped() {
+            return Err(CompleteError::Busy { path });
+        }
+        std::thread::sleep(PAUSE);
+    }
     let text = read(&folder).map_err(CompleteError::io("read", &path))?;
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     let found = find(&lines);
     let (functions, told) = look_up(&found, &folder, stopped).map_err(CompleteError::io("name functions of", &path))?;
-    let named = name(lines, &found, &functions);
-    replace(&folder, named.as_bytes()).map_err(CompleteError::io("write", &path))?;
+    // What was not even tried is left to the next one.
+    if let Some(functions) = functions {
+        replace(&folder, name(lines, &found, &functions).as_bytes()).map_err(CompleteError::io("write", &path))?;
+    }
     Ok(told)
 }
 
@@ -161,8 +173,8 @@ fn decoded(text: &str) -> Vec<u8> {
 /// The function at each offset of each module.
 type Functions = HashMap<(usize, u64), Function>;
 
-/// A file after the other, by a process of its own: one that is broken costs its own names only.
-fn look_up(found: &Found, folder: &OwnedFd, stopped: &dyn Fn() -> bool) -> io::Result<(Functions, Vec<String>)> {
+/// A file after the other, by a process of its own: one that is broken costs its own names only. None: it did not come to all of them.
+fn look_up(found: &Found, folder: &OwnedFd, stopped: &dyn Fn() -> bool) -> io::Result<(Option<Functions>, Vec<String>)> {
     let mut offsets: BTreeMap<usize, Vec<u64>> = BTreeMap::new();
     for class in &found.classes {
         offsets.entry(class.module).or_default().push(class.offset);
@@ -187,7 +199,8 @@ fn look_up(found: &Found, folder: &OwnedFd, stopped: &dyn Fn() -> bool) -> io::R
         failures += 1;
         match (why, at) {
             (Why::Item(_), Some(at)) if failures < MOST_FAILURES => from = at.saturating_add(1),
-            _ => break,
+            (Why::Item(_), _) => break,
+            _ => return Ok((None, told)),
         }
     }
     file.rewind()?;
@@ -195,7 +208,6 @@ fn look_up(found: &Found, folder: &OwnedFd, stopped: &dyn Fn() -> bool) -> io::R
     for line in BufReader::new(file).split(b'\n') {
         let Ok(line) = serde_json::from_slice::<Line>(&line?) else { continue };
         match (line.module, line.offset, line.functions.into_iter().last(), line.trouble) {
-            // The last one is the function itself; before it stand those that the compiler put into it there.
             (Some(module), Some(offset), Some(function), _) => {
                 functions.insert((module as usize, offset), function);
             }
@@ -206,7 +218,7 @@ fn look_up(found: &Found, folder: &OwnedFd, stopped: &dyn Fn() -> bool) -> io::R
             _ => {}
         }
     }
-    Ok((functions, told))
+    Ok((Some(functions), told))
 }
 
 fn look_into(found: &Found, offsets: &BTreeMap<usize, Vec<u64>>, file: &File, from: usize, at: &mut dyn FnMut(usize)) -> io::Result<()> {
@@ -220,12 +232,21 @@ fn look_into(found: &Found, offsets: &BTreeMap<usize, Vec<u64>>, file: &File, fr
             write(&mut out, &of(Line { trouble, ..Line::default() }))?;
             continue;
         };
-        let mut written = Ok(());
-        let resolved = resolve::functions(&opened, offsets, &mut || at(*number), |offset, functions| {
-            let line = of(Line { offset: Some(offset), functions, ..Line::default() });
-            written = std::mem::replace(&mut written, Ok(())).and_then(|()| write(&mut out, &line));
+        // The place from debug information, then the name from the symbol, if there is one.
+        let mut functions: BTreeMap<u64, Function> = BTreeMap::new();
+        let mut resolved = resolve::functions(&opened, offsets, &mut || at(*number), |offset, found| {
+            functions.extend(found.into_iter().last().map(|function| (offset, function)));
         });
-        written?;
+        if resolved.is_ok() {
+            resolved = resolve::symbols(&opened, offsets, &mut || at(*number), |offset, found| {
+                if let Some(symbol) = found.into_iter().last() {
+                    functions.entry(offset).or_default().name = symbol.name;
+                }
+            });
+        }
+        for (offset, function) in functions {
+            write(&mut out, &of(Line { offset: Some(offset), functions: vec![function], ..Line::default() }))?;
+        }
         if let Err(trouble) = resolved {
             write(&mut out, &of(Line { trouble: Some(trouble), ..Line::default() }))?;
         }

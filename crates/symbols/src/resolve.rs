@@ -19,10 +19,25 @@ const LINKS: [&[u8]; 3] = [b"debuglink", b"debugaltlink", b"debug_sup"];
 /// Calls `found` for each of the offsets in the file that lies in a function, innermost first, and `goes_on` between. The error is of the whole file.
 ///
 /// Files to which it leads (for its debug information) are not looked for: whoever made it chooses their names. Such a file has its symbols only.
-pub fn functions(file: &File, offsets: &[u64], goes_on: &mut dyn FnMut(), mut found: impl FnMut(u64, Vec<Function>)) -> Result<(), String> {
+pub fn functions(file: &File, offsets: &[u64], goes_on: &mut dyn FnMut(), found: impl FnMut(u64, Vec<Function>)) -> Result<(), String> {
+    look_up(file, leads_nowhere(file).unwrap_or(false), offsets, goes_on, found)
+}
+
+/// The same by its symbols alone: debug information leaves the namespace away from what only one source file sees.
+pub fn symbols(file: &File, offsets: &[u64], goes_on: &mut dyn FnMut(), found: impl FnMut(u64, Vec<Function>)) -> Result<(), String> {
+    look_up(file, false, offsets, goes_on, found)
+}
+
+fn look_up(
+    file: &File,
+    debug: bool,
+    offsets: &[u64],
+    goes_on: &mut dyn FnMut(),
+    mut found: impl FnMut(u64, Vec<Function>),
+) -> Result<(), String> {
     // By this path it is the file that was checked, whatever its name leads to now.
     let mut elf = Elf::new(format!("/proc/self/fd/{}", file.as_raw_fd()));
-    elf.debug_syms = leads_nowhere(file).unwrap_or(false);
+    elf.debug_syms = debug;
     let source = Source::Elf(elf);
     let symbolizer = Symbolizer::builder().enable_auto_reload(false).build();
     for batch in offsets.chunks(BATCH) {

@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+"""The pipeline without any of its probes, its functions recorded (longpole/auto.h): the function that holds it back is named.
+
+With the rules looked up by exceptions, the verdict must be the function that throws them, in one run of several (a machine that others use,
+too, though it is put off then); without that fault it must never be. Needs the kernel's events, for functions do not say why a thread waits: so it is skipped without root.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+import build  # noqa: E402
+import verdicts  # noqa: E402
+
+FUNCTION = "match_or_throw"
+# Accessors of some instructions would be recorded hundreds of millions of times.
+LEFT_OUT = ["-finstrument-functions-exclude-file-list=/usr/,frame.h", "-finstrument-functions-exclude-function-list=fold,word,peek,slot,operator,ring"]
+
+
+def program(folder):
+    """Only one object knows of Longpole."""
+    hooks = folder / "hooks.cc"
+    hooks.write_text("#include <longpole/auto.h>\n")
+    subprocess.run(["g++", "-std=c++17", "-O2", f"-I{build.INCLUDE}", "-c", str(hooks), "-o", str(folder / "hooks.o")], check=True)
+    return build.build(folder / "build", ["-DLONGPOLE_DISABLE", "-finstrument-functions", *LEFT_OUT], "g++", [str(folder / "hooks.o")])
+
+
+def verdict(longpole, path, arguments, folder):
+    how = ["--kernel", "sched", "--stacks", "none", "--buffer", "4MiB", "--steady=fifo", "-o", str(folder)]
+    subprocess.run([longpole, "record", *how, "--", str(path), "--seconds=1", *arguments], check=True, stdout=subprocess.DEVNULL)
+    recording = max(folder.iterdir())
+    run = subprocess.run([longpole, "report", "--json", str(recording)], check=True, stdout=subprocess.PIPE, text=True)
+    shutil.rmtree(recording)
+    answer = json.loads(run.stdout)
+    told = answer["verdict"]
+    print(told["text"], flush=True)
+    return told["state"] or "" if told["kind"] == "bottleneck" else ""
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--longpole", default=str(build.HERE.parent.parent / "target/release/longpole"))
+    parser.add_argument("--runs", type=int, default=6)
+    options = parser.parse_args()
+    if os.geteuid() != 0 or not os.access("/sys/kernel/tracing/instances", os.W_OK):
+        print("skipped: the function that is the bottleneck (needs root and tracefs)")
+        return 0
+    with tempfile.TemporaryDirectory() as scratch, tempfile.TemporaryDirectory(dir=verdicts.roomy()) as traces:
+        path = program(Path(scratch))
+        named = False
+        for _ in range(options.runs):
+            named = verdict(options.longpole, path, ["--bytes=64", "--lookup=exceptions"], Path(traces)).endswith(FUNCTION)
+            if named:
+                break
+        good = not verdict(options.longpole, path, ["--bytes=64"], Path(traces)).endswith(FUNCTION)
+    print(f"{'holds' if named and good else 'FAILS'}\tfunctions alone\tnamed {named}, not named without the fault {good}")
+    return 0 if named and good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
