@@ -277,10 +277,11 @@ fn way(object: &Path, function: &str) -> Vec<String> {
     let dump = Command::new("objdump").args(["-d", "--no-show-raw-insn", &name]).arg(object).output().unwrap();
     let text = String::from_utf8_lossy(&dump.stdout).into_owned();
     let code: Vec<&str> = text.lines().filter_map(|line| line.split('\t').nth(1)).collect();
-    let is_return = |line: &&str| line.starts_with("ret");
+    // Also a jump back to one that stands before.
+    let is_return = |line: &&str| line.starts_with("ret") || line.starts_with("jmp");
     let at = code.iter().position(|line| line.starts_with("rdtsc")).unwrap_or_else(|| panic!("{function}: {text}"));
     let begin = code[..at].iter().rposition(|line| is_return(line)).map_or(0, |at| at + 1);
-    let end = at + code[at..].iter().position(|line| is_return(line)).unwrap();
+    let end = code[at..].iter().position(|line| is_return(line)).map_or(code.len(), |end| at + end);
     code[begin..end].iter().map(|line| (*line).to_owned()).collect()
 }
 
