@@ -75,7 +75,10 @@ fn advance(current: &mut Ring, size: u64) -> Option<u64> {
     let mut next = ring.next_subbuffer();
     if head != 0 {
         let begin = next.wrapping_sub(ring.subbuffer.load(Relaxed));
-        ring.subbuffer_at(begin).content.store(head.wrapping_sub(begin), Relaxed);
+        let complete = ring.subbuffer_at(begin);
+        complete.content.store(head.wrapping_sub(begin), Relaxed);
+        // The next one may begin long after it: what is lost lies between.
+        complete.last.store(ring.last.load(Relaxed), Relaxed);
     }
     loop {
         let successor = ring.successor.load(Acquire);
@@ -104,6 +107,7 @@ fn advance(current: &mut Ring, size: u64) -> Option<u64> {
     fence(Release);
     begun.begin.store(ring.now(), Relaxed);
     begun.content.store(0, Relaxed);
+    begun.last.store(0, Relaxed);
     begun.lost.store(ring.lost.load(Relaxed), Relaxed);
     begun.pid.store(ring.pid.load(Relaxed), Relaxed);
     begun.tid.store(ring.tid.load(Relaxed), Relaxed);
