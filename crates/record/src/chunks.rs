@@ -229,6 +229,7 @@ impl Recorder {
             recorder.leave_lanes();
             Ok::<(), ()>(())
         });
+        self.leave_output_lanes();
         for index in 0..self.lanes.len() {
             self.close_lane(index);
         }

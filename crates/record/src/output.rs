@@ -164,6 +164,14 @@ impl Recorder {
         self.outputs = outputs;
     }
 
+    /// What comes next goes to lanes of the next chunk.
+    pub(crate) fn leave_output_lanes(&mut self) {
+        self.write_outputs(true);
+        for output in &mut self.outputs {
+            (output.lane, output.discarded) = (None, 0);
+        }
+    }
+
     fn write_output(&mut self, output: &mut Output, gathered: &Gathered) -> io::Result<()> {
         let memory = memory(&gathered.events)?;
         let index = match output.lane {
@@ -175,7 +183,8 @@ impl Recorder {
         let position = output.position + gathered.events.len() as u64;
         let discarded = output.discarded + gathered.lost;
         let stamp = Stamp { begin, end, discarded, position, ..stamp(output.name, self.ancestor) };
-        let body = memory.as_ref().map(|mapping| Body { mapping, offset: 0, length: gathered.events.len(), aligned: false });
+        let body =
+            memory.as_ref().map(|mapping| Body { mapping, offset: 0, length: gathered.events.len(), aligned: false, identity: None });
         lane.reserve(gathered.events.len())?;
         lane.append(stamp, body).map_err(|error| match error {
             AppendError::Io(error) => error,

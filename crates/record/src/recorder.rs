@@ -68,6 +68,8 @@ pub struct Options {
     /// Bytes on the disk, and age of the oldest event, beyond which the oldest part goes.
     pub max_size: Option<u64>,
     pub max_age: Option<Duration>,
+    /// Somebody reads the recording while it is written: it stays one, whatever its size.
+    pub is_followed: bool,
     /// Told in the description.
     pub command: Vec<String>,
     /// What one event costs the thread that writes it, where that was measured.
@@ -296,7 +298,9 @@ impl Recorder {
             .map_err(Error::io("make", user.join("metadata")))?;
         let reserve = Reserve::make(&path);
         let now = Instant::now();
-        let chunks = Chunks::new(options.max_size.or(config.max_size), options.max_age.or(config.max_age));
+        let (max_size, max_age) = (options.max_size.or(config.max_size), options.max_age.or(config.max_age));
+        let unlimited = options.is_followed && (max_size.is_some() || max_age.is_some());
+        let chunks = if unlimited { Chunks::new(None, None) } else { Chunks::new(max_size, max_age) };
         let mut recorder = Recorder {
             place,
             others: Vec::new(),
@@ -347,6 +351,9 @@ impl Recorder {
             interfaces_trouble,
             steady,
         };
+        if unlimited {
+            recorder.oddity("max_size and max_age do not count while somebody follows the recording as text".to_owned());
+        }
         if let (Some(unfinished), None) = (&unfinished, &recorder.predecessor) {
             recorder.oddity(format!("the recording {} before this one did not end and cannot be found", unfinished.path.display()));
         }

@@ -56,6 +56,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         packets: Some(Vec::new()),
         snaplen: None,
         steady: None,
+        mode: None,
+        max_size: None,
+        max_age: None,
+        is_followed: true,
     };
     let mut recorder = Recorder::start(options, Some(&stop))?;
     let tree = Arc::new(Mutex::new(Tree::new(Runtime::open(&Runtime::default_path())?, selection)));

@@ -74,7 +74,7 @@ pub struct Args {
     #[command(flatten)]
     pub packets: Packets,
     /// Print the events of programs while they come, as `longpole print` does
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["max_size", "max_age"])]
     pub log: bool,
     /// Record what the command prints, line by line, and pass it on unchanged
     #[arg(long)]
@@ -283,6 +283,7 @@ pub fn record(args: Args, ready: impl FnOnce(&Recorder)) -> anyhow::Result<ExitC
         mode: args.mode,
         max_size: args.max_size,
         max_age: args.max_age,
+        is_followed: args.log,
         command: args.command.clone(),
         probe_cost_ns: crate::overhead::probe_cost(),
         kernel: args.kernel.wish(),
