@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import pathlib
+import re
 import shutil
 import statistics
 import subprocess
@@ -51,8 +52,9 @@ def named(text, names, quote=False):
 
 
 def is_one_of(answer, right):
-    """A call is called the same whether its state bears its name or that of its kind before it."""
-    return answer in right or answer.replace("::rpc ", "::") in right
+    """A call is called the same whether its state bears its name or that of its kind before it; a place is the same whatever number the process there has."""
+    answer = re.sub(r"/\d+\)", ")", answer.replace("::rpc ", "::"))
+    return answer in right
 
 
 class Trial:
@@ -118,7 +120,7 @@ class Trial:
         first = "nothing" if verdict["kind"] == "nothing" else f"{verdict['machine']}::{verdict['state']}"
         finding = next((f"{it['kind']} {it['subject']}" for it in report["findings"]), "")
         right = {named(text, names) for text in [expected.get("truth", "nothing"), *expected.get("synonyms", [])]}
-        row = {"truth": named(expected.get("truth", "nothing"), names), "first": finding if lost else first, "verdict": first, "finding": finding, "text": verdict["text"]}
+        row = {"truth": named(expected.get("truth", "nothing"), names), "first": finding if lost and verdict["state"] != "lost" else first, "verdict": first, "finding": finding, "text": verdict["text"]}
         wanted = named(expected["finding"], names) if "finding" in expected else None
         rows = told(report, path, THRESHOLDS["windows"]["count"])
         shares = {f"{owner}::{state}": (share, error) for share, error, (owner, state) in rows}
@@ -130,8 +132,8 @@ class Trial:
         row["unknown_by"] = path.get("unknown_by", {})
         # What the recorded events would have told must not be unknown.
         row["unexcused"] = "truth" in expected and row["unknown"] > THRESHOLDS["real"]["unknown_share"] and any(group in self.groups() for group in row["unknown_by"])
-        # Lost packets stand before the verdict.
-        row["verdict_right"] = is_one_of(first, right) and not lost and not row["unexcused"]
+        # Lost packets stand before a verdict on something else.
+        row["verdict_right"] = is_one_of(first, right) and not (lost and verdict["state"] != "lost") and not row["unexcused"]
         row["right"] = row["verdict_right"] or bool(wanted and finding.startswith(wanted) and not row["unexcused"])
         busy = [it for it in path["profile"] if it["class"] != "longpole"]
         whole = sum(it["ns"] for it in busy)

@@ -1,6 +1,7 @@
 //! The facts that the findings' rules judge ([`crate::findings`]): per call, signal, batch and state of the stages that others wait for, and
 //! per queue. What a fact is called here is what a rule may ask for.
 
+use crate::cpu::state_name;
 use crate::findings::{Facts, Scope};
 use crate::shares::{without_long_stays, Share};
 use crate::stages::Stage;
@@ -103,9 +104,13 @@ impl Judge<'_> {
                 let of = |part: u64, whole: u64| if whole > 0 { part as f64 / whole as f64 } else { 0.0 };
                 let (limit, at_limit) = ended.sizes.buckets().max_by_key(|&(_, count)| count).unwrap_or((0, 0));
                 let queue = input.queue.map_or("", |queue| system.queue_name(queue));
+                // Where it goes round.
+                let state = stage.resubmits.iter().max_by_key(|&(&state, &count)| (count, state_name(system, state)));
+                let mut texts = vec![("queue", queue.to_owned())];
+                texts.extend(state.map(|(&state, _)| ("state", state_name(system, state))));
                 out.push(facts(
                     Scope::Batch,
-                    vec![("queue", queue.to_owned())],
+                    texts,
                     share_of(stage.reentry),
                     ended.batches,
                     &[

@@ -45,9 +45,20 @@ impl Scope {
         match self {
             Scope::Call => &["machine", "call", "items", "share", "count", "verdict", "blame", "calls_per_item"],
             Scope::Signal => &["machine", "share", "count", "verdict", "blame", "signals_per_item", "inner_per_item"],
-            Scope::Batch => {
-                &["machine", "queue", "share", "count", "verdict", "blame", "resubmitted", "at_limit", "with_more", "limit", "of_loop"]
-            }
+            Scope::Batch => &[
+                "machine",
+                "queue",
+                "state",
+                "share",
+                "count",
+                "verdict",
+                "blame",
+                "resubmitted",
+                "at_limit",
+                "with_more",
+                "limit",
+                "of_loop",
+            ],
             Scope::State => &["machine", "state", "share", "count", "verdict", "blame", "stands_out"],
             Scope::Queue => &["queue", "share", "count", "verdict", "full", "empty"],
             Scope::Loss => &["place", "where", "owner", "sender", "share", "count"],
@@ -157,6 +168,9 @@ pub struct Finding {
     pub of: Scope,
     #[serde(skip)]
     pub machine: Option<String>,
+    /// The state in which it happens.
+    #[serde(skip)]
+    pub state: Option<String>,
     /// The advice in its two parts, the share in the first with its error, where that is known.
     #[serde(skip)]
     pub what: String,
@@ -299,6 +313,7 @@ impl Rules {
                     error: facts.error,
                     of: rule.of,
                     machine: facts.text("machine").map(str::to_owned),
+                    state: facts.text("state").map(str::to_owned),
                     describes: rule.describes,
                     weight: share * facts.number("blame").unwrap_or(0.0),
                 };

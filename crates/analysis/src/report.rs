@@ -46,6 +46,9 @@ pub struct Report {
     /// What else is said of the path.
     #[serde(skip)]
     pub path: Option<PathFacts>,
+    /// Packets that are lost at one place, so many that it is the verdict where nothing else is.
+    #[serde(skip)]
+    pub losses: Option<Finding>,
 }
 
 #[derive(Clone, Debug)]
@@ -234,9 +237,11 @@ impl Pass {
         let (verdict, others) = judge.judge();
         let mut findings = self.rules.judge(&self.lost);
         findings.sort_by(|a, b| b.count.cmp(&a.count));
+        let losses = findings.first().filter(|finding| finding.share >= self.rules.verdict.min_finding).cloned();
         findings.extend(others);
         Report {
-            verdict,
+            verdict: verdict.or_lost(losses.as_ref()),
+            losses,
             criticality: None,
             findings,
             predictions: None,
@@ -275,6 +280,7 @@ impl Report {
             functions: None,
             stability: None,
             path: None,
+            losses: None,
         };
         report.with(critical)
     }
@@ -289,7 +295,7 @@ impl Report {
         if doubts.weigh(answer.interactions) {
             self.verdict = self.verdict.untold();
         }
-        self.verdict = self.verdict.doubted(Some(doubts));
+        self.verdict = self.verdict.or_lost(self.losses.as_ref()).doubted(Some(doubts));
         self.findings.extend(findings);
         self.findings.sort_by_key(|finding| (!finding.is_foremost(), !finding.is_cause()));
         let first = participation.rows.first().map(|row| (row.machine.as_str(), row.state.as_str()));

@@ -30,6 +30,8 @@ pub struct Stage {
     pub reentry: Total,
     /// The cost of signals to others by the state in which they were sent.
     pub signalling: IdMap<State, Total>,
+    /// How often it signalled itself, by the state in which it did.
+    pub resubmits: IdMap<State, u64>,
     /// Time right before a token was taken, right before and right after one was put: where a thread waits that does not say so.
     pub before_get_ns: u64,
     pub before_put_ns: u64,
@@ -133,7 +135,7 @@ impl Observer for Stages {
             Op::Wait | Op::Receive { .. } => stage.end_batch(),
             Op::Call { name, .. } => *stage.calls.entry(name).or_default() += 1,
             Op::Submit { context, count } => {
-                stage.submit(context, count.max(1), outcome.self_sent);
+                stage.submit(context, count.max(1), outcome);
                 if outcome.self_sent {
                     let depths = &self.depths;
                     for input in &mut stage.inputs {
@@ -254,12 +256,13 @@ impl Stage {
         (items > self.items() / 20).then(|| most as f64 / items as f64)
     }
 
-    fn submit(&mut self, context: NameId, count: u64, self_sent: bool) {
+    fn submit(&mut self, context: NameId, count: u64, outcome: &Outcome) {
         let at = self.signal(context);
         let signal = &mut self.signals[at];
         signal.submits += count;
-        if self_sent {
+        if outcome.self_sent {
             signal.self_sent += count;
+            *self.resubmits.entry(outcome.state).or_default() += 1;
             self.resubmitted = true;
             self.returning = true;
         } else {

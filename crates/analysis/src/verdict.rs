@@ -100,6 +100,30 @@ impl Verdict {
     }
 }
 
+impl Verdict {
+    /// Where nothing else stands out, the place at which most packets are lost does.
+    pub(crate) fn or_lost(self, losses: Option<&Finding>) -> Verdict {
+        let Some(finding) = losses.filter(|_| self.kind == VerdictKind::Nothing) else { return self };
+        Verdict {
+            kind: VerdictKind::Bottleneck,
+            reason: None,
+            machine: Some(finding.subject.clone()),
+            state: Some("lost".to_owned()),
+            share: Some(finding.share),
+            share_error: finding.error,
+            evidence: finding.evidence,
+            text: format!(
+                "{} is the bottleneck: {} of all packets are lost there, {} events lost; {}.",
+                finding.subject,
+                percent(finding.share),
+                number(self.lost),
+                finding.remedy
+            ),
+            ..self
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum VerdictKind {
@@ -208,6 +232,7 @@ impl Judge<'_> {
                     kind: VerdictKind::Bottleneck,
                     reason: None,
                     machine: cause.machine.clone(),
+                    state: cause.state.clone(),
                     share: Some(cause.share),
                     share_error: cause.error,
                     unknown_share: Some(self.unknown_share(MachineId(stage as u32), &shares)),

@@ -53,6 +53,8 @@ fn a_small_batch_limit_is_named_and_a_large_one_is_not() {
         let report = found.trace.report(10.0);
         assert_eq!(first(&report), Some(("batch_limit_always_hit", found.names.router.as_str())), "{}", report.verdict.text);
         assert!(report.findings[0].advice.contains("after 4 items"), "{}", report.findings[0].advice);
+        // The state in which it signals itself: no probe names one.
+        assert_eq!(report.verdict.state.as_deref(), Some("run"), "{}", report.verdict.text);
     }
 }
 

@@ -196,6 +196,26 @@ fn every_datagram_has_a_journey_and_those_a_full_socket_refused_are_named_with_t
     assert_eq!((&report["findings"][0]["kind"], &report["findings"][0]["count"]), (&"packets_lost".into(), &missing.into()));
 }
 
+/// Somebody sends all the time, and whoever reads sleeps after each.
+#[test]
+fn a_socket_that_refuses_most_of_what_comes_is_the_verdict() {
+    let Some(net) = Net::new("packets of a socket without room, most of them lost") else { return };
+    let place = Place::new();
+    let program = place.build("datagrams", &[]);
+    let script = format!(
+        "ip netns exec $R {program} receive 7000 4096 2000 & bound 7000
+         ip netns exec $L {program} send 10.76.0.2 7000 6000 600 0
+         over"
+    );
+    let (recording, output) = net.record(&place, &script);
+    let (sent, received) = (said(&output, "sent"), said(&output, "received"));
+    assert!(2 * received < sent, "{output}");
+    let verdict = &place.answer("report", &recording)["verdict"];
+    let machine = verdict["machine"].as_str().unwrap_or_default();
+    assert!(machine.starts_with("socket buffer full (UDP port 7000, datagrams/") && verdict["state"] == "lost", "{verdict:#}");
+    assert!(verdict["share"].as_f64().unwrap() > 0.25, "{verdict:#}");
+}
+
 #[test]
 fn datagrams_that_a_token_bucket_drops_are_named_with_the_qdisc_the_device_and_whom_they_were_for() {
     let Some(net) = Net::new("packets through a token bucket") else { return };
