@@ -100,7 +100,11 @@ fn follow(recording: &std::path::Path, period: Duration, ended: &AtomicBool, mut
         let last = ended.load(Ordering::Acquire);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let until = if last { i64::MAX } else { i64::try_from(now.saturating_sub(late).as_nanos()).unwrap_or(i64::MAX) };
-        follower.refresh()?;
+        if last {
+            follower.refresh_all()?;
+        } else {
+            follower.refresh()?;
+        }
         while let Some((item, catalogue)) = follower.next_until(until)? {
             match item {
                 Item::Event(event) => printer.event(&event, catalogue),

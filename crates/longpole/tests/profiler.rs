@@ -116,7 +116,7 @@ fn where_there_are_samples_the_profiler_points_to_functions() {
     }
     let ((process, function, _), most) = samples.into_iter().max_by_key(|&(_, count)| count).unwrap();
     let share = most as f64 / cpu["samples"]["busy"].as_f64().unwrap();
-    let text = text(&place, &["report"], &recording);
+    let text = text(&place, &["report", "--begin", "+0"], &recording);
     let line = format!("A profiler would point to {function} of {process} ({:.1} % of ", 100.0 * share);
     assert!(text.lines().any(|told| told.starts_with(&line)), "{line}\n{text}");
     // There is nothing to say of probes.

@@ -547,7 +547,8 @@ impl Linux {
 
     /// The same, if it leaves open who does what seems to be done by this thread: it is in no system call, so what has interrupted it does.
     pub fn untold_context(&self, id: ThreadId) -> Option<&'static str> {
-        self.untold_contexts().filter(|_| self.calls_nothing(id))
+        // Who exits wakes others itself.
+        self.untold_contexts().filter(|_| self.calls_nothing(id) && !self.threads[id.0 as usize].exiting)
     }
 
     /// To be called once, after the last event.

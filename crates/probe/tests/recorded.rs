@@ -37,7 +37,9 @@ fn every_probe_of_rust_records_what_that_of_c_records() {
     let c = place.compile(&repository().join(source), "every_probe", &[]);
     place.record(&[], &c, &[]);
     let path = repository().join(source);
-    let theirs = essence(&place.events(), c.to_str().unwrap(), path.to_str().unwrap());
+    let mut theirs = essence(&place.events(), c.to_str().unwrap(), path.to_str().unwrap());
+    // Fields that are arrays or enumerations only C and C++ have.
+    theirs.retain(|(name, _)| name != "event:event with arrays");
     assert_eq!(ours.len(), 550);
     for (nth, (ours, theirs)) in ours.iter().zip(&theirs).enumerate() {
         assert_eq!(ours, theirs, "event {nth}");

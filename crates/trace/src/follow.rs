@@ -45,6 +45,8 @@ pub struct Follower {
     live: usize,
     /// Tails of which everything was read that was there.
     idle: Vec<usize>,
+    /// Tails of which there seems to be no more.
+    closed: Vec<usize>,
     heap: Heap,
     current: Option<usize>,
     shelf: Shelf,
@@ -82,10 +84,20 @@ impl Follower {
             tails: Vec::new(),
             live: 0,
             idle: Vec::new(),
+            closed: Vec::new(),
             heap: Heap::default(),
             current: None,
             shelf: Shelf::default(),
         })
+    }
+
+    /// The recorder has ended: looks at all streams once more, also at those that seemed to have ended.
+    pub fn refresh_all(&mut self) -> Result<(), Error> {
+        for index in std::mem::take(&mut self.closed) {
+            self.live += 1;
+            self.idle.push(index);
+        }
+        self.refresh()
     }
 
     /// Looks for what has been written since the last time.
@@ -139,6 +151,7 @@ impl Follower {
                 }
                 Look::Closed => {
                     self.live -= 1;
+                    self.closed.push(index);
                     return Ok(());
                 }
             }

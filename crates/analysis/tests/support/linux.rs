@@ -53,16 +53,24 @@ impl Kernel {
         for cpu in 0..cpus {
             kernel.catalogue.streams.push(Stream { name: format!("kernel/cpu{cpu}"), kind: StreamKind::Kernel });
         }
+        // All interrupts and softirqs are recorded, also where there are none.
+        kernel.class("irq_handler_entry", &["irq", "name"]);
+        kernel.class("irq_softirq_entry", &["vec"]);
         kernel
     }
 
-    pub fn event(&mut self, t_ns: i64, cpu: u32, name: &str, fields: &[(&str, Val)]) {
+    fn class(&mut self, name: &str, fields: &[&str]) -> ClassId {
         let classes = &mut self.catalogue.classes;
-        let class = *self.classes.entry(name.to_owned()).or_insert_with(|| {
-            let fields = fields.iter().map(|(field, _)| (*field).to_owned()).collect();
+        *self.classes.entry(name.to_owned()).or_insert_with(|| {
+            let fields = fields.iter().map(|&field| field.to_owned()).collect();
             classes.push(Class { event_name: name.to_owned(), fields, ..Class::default() });
             ClassId(classes.len() as u32 - 1)
-        });
+        })
+    }
+
+    pub fn event(&mut self, t_ns: i64, cpu: u32, name: &str, fields: &[(&str, Val)]) {
+        let names: Vec<&str> = fields.iter().map(|(field, _)| *field).collect();
+        let class = self.class(name, &names);
         self.events.push((t_ns, cpu, class, fields.iter().map(|(_, value)| value.clone()).collect()));
     }
 
