@@ -5,7 +5,8 @@ cd "$(dirname "$0")/.."
 
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
-make -s install DESTDIR="$place" prefix=/usr >/dev/null
+# The program is built: cargo would build it again with the features of the default members alone.
+make -s -o all install DESTDIR="$place" prefix=/usr >/dev/null
 usr=$place/usr
 longpole=$usr/bin/longpole
 

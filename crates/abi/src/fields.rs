@@ -205,7 +205,7 @@ mod tests {
     fn arrays_and_enumerations_have_their_parts() {
         let fields = parse("u2[]:a,e[red=0;green=-1;red=2;blue=0]:b,d4[]:c").expect("valid");
         assert_eq!(fields[0].kind, FieldType::Array(Element::Unsigned(Width::Two)));
-        assert_eq!((fields[1].kind, &fields[1].labels), (FieldType::Enumeration, &vec![("red".into(), 0), ("green".into(), -1)]));
+        assert_eq!((fields[1].kind, &fields[1].labels), (FieldType::Enumeration, &[("red".into(), 0), ("green".into(), -1)].into()));
         let words = [0u64, 3, 7, 1, 1, 5];
         let event: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
         assert_eq!(event_size(&fields, &event), Some(48), "header, count and 6 of 8 bytes, value, count and 4 of 8");

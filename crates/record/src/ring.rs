@@ -406,7 +406,7 @@ mod tests {
                 }
             });
             let next = SIZE as u64 / 4;
-            let look = Look { head: next + 264, now: begun + 6_000, last: Some(header(begun + 5_000)), state: 0, lost: 7 };
+            let look = Look { head: next + 264, now: begun + 6_000, last: Some(header(begun + 5_000)), state: 0, lost: 7, events: 0 };
             let chunk = ring.next(&look, 0, true).unwrap().unwrap();
             assert_eq!((chunk.begin, chunk.end, chunk.tail, chunk.lost), (begun, end, next, 0));
         }
