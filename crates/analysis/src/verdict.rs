@@ -98,9 +98,7 @@ impl Verdict {
         }
         self
     }
-}
 
-impl Verdict {
     /// Where nothing else stands out, the place at which most packets are lost does.
     pub(crate) fn or_lost(self, losses: Option<&Finding>) -> Verdict {
         let Some(finding) = losses.filter(|_| self.kind == VerdictKind::Nothing) else { return self };

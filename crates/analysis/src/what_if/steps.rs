@@ -224,11 +224,11 @@ impl WhatIf {
         }
         self.op(machine, What::Keep { key });
         self.op(machine, What::Began);
-        self.is_alone(machine, true);
+        self.set_alone(machine, true);
     }
 
     /// Whether nobody else has caused what it does from here on. Returns whether nobody had until now.
-    pub(super) fn is_alone(&mut self, machine: MachineId, alone: bool) -> bool {
+    pub(super) fn set_alone(&mut self, machine: MachineId, alone: bool) -> bool {
         let life = self.life(machine);
         let (before, passed) = (std::mem::replace(&mut life.alone, alone), life.passed.take());
         if let Some(passed) = passed {
@@ -239,7 +239,7 @@ impl WhatIf {
 
     /// What it waited for is met next. What a machine does at times of its own does not hold up what others have for it, where that comes before.
     fn anew(&mut self, machine: MachineId, by: MachineId) {
-        let alone = self.is_alone(machine, by == machine);
+        let alone = self.set_alone(machine, by == machine);
         let life = self.life(machine);
         if alone || life.context.is_some() || life.serves_anyone {
             self.op(machine, What::Anew);
@@ -428,7 +428,7 @@ impl WhatIf {
                 // Room says nothing of who gave it.
                 if looked != Looked::Room {
                     let context = self.life(machine).context.is_some();
-                    if self.is_alone(machine, false) || context {
+                    if self.set_alone(machine, false) || context {
                         self.op(machine, What::Anew);
                     }
                 }

@@ -35,7 +35,7 @@ impl WhatIf {
         if !is_due || [self.asked, self.last, ends].contains(&Some(machine)) {
             return self.stopped.0.push_back((machine, stop));
         }
-        self.is_alone(machine, false);
+        self.set_alone(machine, false);
         self.life(machine).forget();
     }
 
