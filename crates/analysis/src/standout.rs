@@ -11,11 +11,13 @@ use crate::text::{number, percent};
 use crate::verdict::{too_many_lost, Reason, Verdict, VerdictKind, AGAIN};
 use crate::what_if::{Prediction, Scenario};
 use longpole_model::hash::IdMap;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 const WINDOWS: usize = 12;
 /// Items for each call, where one for each is what is tried.
 const FEWER_CALLS: u64 = 16;
+/// Of the path: who has less has no part in it.
+const LITTLE: f64 = 0.01;
 
 /// A state on the path, of all machines of its class.
 #[derive(Clone, Debug)]
@@ -154,15 +156,29 @@ fn error(shares: &[f64]) -> f64 {
     2.0 * (squares / (count - 1.0) / count).sqrt()
 }
 
-/// How often the path goes from one machine to another. The recorder has only begun the command.
-fn handovers(path: &Path, is_recorder: &dyn Fn(&str) -> bool) -> u64 {
-    let (mut last, mut count) = (None, 0);
-    for stretch in path.stretches().filter(|stretch| path.kind(stretch.of) != Kind::Link) {
-        let machine = path.machine(stretch.of);
-        count += u64::from(last.is_some_and(|last| last != machine && !is_recorder(last) && !is_recorder(machine)));
-        last = Some(machine);
+/// Whether the path goes from one machine to another. The recorder has only begun the command. Where others than the first one have next to nothing of the path, only another
+/// program counts: a page that had to be read once does not make an interrupt or a thread of the kernel one that waits.
+fn anybody_waits(path: &Path, first: &Standing, is_recorder: &dyn Fn(&str) -> bool) -> bool {
+    let (mut others_ns, mut whole_ns) = (0, 0);
+    let mut of_kernel = HashSet::new();
+    for stretch in path.stretches() {
+        let (length, (class, state)) = (stretch.end - stretch.start, path.class_and_state(stretch.of));
+        whole_ns += length;
+        others_ns += if class == first.class || is_recorder(path.machine(stretch.of)) { 0 } else { length };
+        if path.kind(stretch.of) == Kind::Interrupt && state != "interrupted" || state == "kernel" {
+            of_kernel.insert(path.machine(stretch.of));
+        }
     }
-    count
+    let little = (others_ns as f64) < LITTLE * whole_ns as f64;
+    let mut last = None;
+    path.stretches().filter(|stretch| path.kind(stretch.of) != Kind::Link).any(|stretch| {
+        let machine = path.machine(stretch.of);
+        if little && of_kernel.contains(machine) {
+            return false;
+        }
+        let before = last.replace(machine);
+        before.is_some_and(|last| last != machine && !is_recorder(last) && !is_recorder(machine))
+    })
 }
 
 /// Whether the path mostly comes to this machine from others before it sleeps: then it lets them wait. Who sleeps of its own accord makes the pace, as does the one whose
@@ -319,7 +335,7 @@ fn why_not(
         }
     }
     // Who waits for a CPU waits for those that have it.
-    if first.kind != Kind::Runnable && handovers(path, beside.is_recorder) == 0 {
+    if first.kind != Kind::Runnable && !anybody_waits(path, first, beside.is_recorder) {
         return Some("no machine waits for another".to_owned());
     }
     if beside.mostly_idle(first) {

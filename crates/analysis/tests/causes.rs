@@ -146,6 +146,31 @@ fn of_requests_that_one_softirq_completes_each_leads_on_by_itself() {
     assert_eq!(path(&kernel), "100-130 t11::run, 130-515 disk 8:0::disk, 515-520 softirq BLOCK cpu1::BLOCK, 520-540 t11::runnable");
 }
 
+/// `t11` queues a piece of work at 150, and the worker `t12` begins with it at 175, whoever has woken it. `t14` waits for what it does.
+fn queued(woken: impl FnOnce(&mut Kernel)) -> String {
+    let work = [("work", Val::I(7)), ("function", Val::I(1))];
+    let mut kernel = two_cpus();
+    kernel.switch(101, 1, 0, 0, 12);
+    kernel.switch(102, 1, 12, BLOCKED, 14);
+    kernel.switch(105, 1, 14, BLOCKED, 13);
+    kernel.event(150, 0, "workqueue_queue_work", &work);
+    woken(&mut kernel);
+    kernel.switch(170, 1, 13, BLOCKED, 12);
+    kernel.event(175, 1, "workqueue_execute_start", &work);
+    kernel.waking(200, 1, 14, 1);
+    kernel.switch(210, 1, 12, BLOCKED, 14);
+    kernel.syscall(300, 1, "getpid", None);
+    path(&kernel)
+}
+
+#[test]
+fn what_a_worker_of_the_kernel_does_leads_to_who_queued_it_whoever_has_woken_the_worker() {
+    let by_another = queued(|kernel| kernel.waking(160, 1, 12, 1));
+    assert_eq!(by_another, "100-150 t11::run, 150-175 link::workqueue, 175-200 t12::run, 200-210 t14::runnable, 210-300 t14::run");
+    let for_it = queued(|kernel| kernel.waking(151, 0, 12, 1));
+    assert_eq!(for_it, "100-151 t11::run, 151-170 t12::runnable, 170-200 t12::run, 200-210 t14::runnable, 210-300 t14::run");
+}
+
 #[test]
 fn what_a_device_brings_from_outside_is_told_as_such() {
     let mut kernel = two_cpus();

@@ -151,6 +151,34 @@ fn one_that_is_hardly_slower_and_not_all_the_time_is_no_bottleneck_and_one_that_
     assert_eq!((&slower["machine"], &slower["state"]), (&"a".into(), &"work".into()), "{text}");
 }
 
+/// A program that computes, and once waits for a page.
+fn alone(place: &TempDir) -> std::path::PathBuf {
+    let of_one = |t: u64, said: &str| format!("{{\"t\":{t},\"machine\":\"one\",{said}}}\n");
+    let of_disk = |t: u64, said: &str| format!("{{\"t\":{t},\"machine\":\"softirq BLOCK cpu0\",{said}}}\n");
+    let text = [
+        of_one(0, "\"state\":\"compute\""),
+        of_one(1_000_000, "\"blocked\":\"page\""),
+        of_disk(1_000_100, "\"on_top_of\":null"),
+        of_disk(1_000_100, "\"state\":\"BLOCK\""),
+        of_disk(1_000_200, "\"woken_by\":\"one\",\"at\":1000000"),
+        of_one(1_000_500, "\"woken_by\":\"softirq BLOCK cpu0\""),
+        of_one(1_000_600, "\"state\":\"compute\""),
+        of_disk(1_000_700, "\"pop\":true"),
+        "{\"t\":1000000000,\"end\":\"one\"}\n".to_owned(),
+    ];
+    let log = place.path().join("alone.jsonl");
+    fs::write(&log, text.concat()).unwrap();
+    log
+}
+
+#[test]
+fn who_computes_by_itself_is_no_bottleneck_because_it_had_to_read_a_page() {
+    let place = TempDir::new().unwrap();
+    let (alone, text) = verdict(&alone(&place));
+    assert_eq!((&alone["kind"], &alone["reason"]), (&"nothing".into(), &"nothing_stands_out".into()), "{text}");
+    assert!(text.contains("no machine waits for another"), "{text}");
+}
+
 /// A loop takes an item at a time from a feeder, until the end; at the first one it makes this call.
 fn a_loop(place: &TempDir, call: &str) -> std::path::PathBuf {
     let mut text = String::from(

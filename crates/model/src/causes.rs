@@ -18,6 +18,7 @@ mod naming;
 mod probes;
 mod threads;
 mod waits;
+mod works;
 
 pub use naming::is_named_as_recorder;
 
@@ -88,6 +89,7 @@ pub struct Composer {
     contexts: contexts::Contexts,
     devices: devices::Devices,
     waits: waits::Waits,
+    works: works::Works,
     linux_names: Vec<Option<NameId>>,
     system_names: Vec<Option<NameId>>,
     /// Of the probes' names, those of spans as states.
@@ -116,6 +118,7 @@ struct Words {
     disk: NameId,
     wire: NameId,
     interrupt: NameId,
+    workqueue: NameId,
 }
 
 impl Words {
@@ -138,6 +141,7 @@ impl Words {
             disk: word("disk"),
             wire: word("wire"),
             interrupt: word("interrupt"),
+            workqueue: word("workqueue"),
         }
     }
 }
@@ -183,6 +187,7 @@ impl Composer {
             contexts: contexts::Contexts::default(),
             devices: devices::Devices::default(),
             waits: waits::Waits::default(),
+            works: works::Works::default(),
             linux_names: Vec::new(),
             system_names: Vec::new(),
             span_names: Vec::new(),

@@ -420,6 +420,12 @@ impl Linux {
                 watch.moment(Moment::Issued { cpu, device, sector, by: self.wake(cpu, t_ns).waker });
             }
             Fact::Complete { device, sector } => watch.moment(Moment::Completed { cpu, device, sector, by: self.wake(cpu, t_ns).waker }),
+            Fact::WorkQueued { work } => watch.moment(Moment::WorkQueued { cpu, work, by: self.wake(cpu, t_ns).waker }),
+            Fact::WorkBegins { work } => {
+                if let Base::Thread(thread) = self.cpus[cpu.0 as usize].base {
+                    watch.moment(Moment::WorkBegins { thread, work });
+                }
+            }
             Fact::Raise { number } => {
                 if let Ok(number) = u8::try_from(number) {
                     watch.moment(Moment::Raised { cpu, number, by: self.wake(cpu, t_ns).waker });

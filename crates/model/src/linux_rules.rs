@@ -121,6 +121,13 @@ pub enum Fact<'a> {
         device: i64,
         sector: i64,
     },
+    /// A worker of the kernel shall do something, by its address, or begins with it.
+    WorkQueued {
+        work: u64,
+    },
+    WorkBegins {
+        work: u64,
+    },
     /// A timer, by its address, is to go off; `at` in ns of its own clock, where it has one.
     TimerStart {
         timer: u64,
@@ -177,6 +184,8 @@ enum Action {
     Disk,
     Issue,
     Complete,
+    WorkQueued,
+    WorkBegins,
     TimerStart,
     TimerCancel,
     TimerEnter,
@@ -186,7 +195,7 @@ enum Action {
 }
 
 impl Action {
-    const ALL: [(&'static str, Action); 33] = [
+    const ALL: [(&'static str, Action); 35] = [
         ("switch", Action::Switch),
         ("waking", Action::Waking),
         ("woken", Action::Woken),
@@ -214,6 +223,8 @@ impl Action {
         ("disk", Action::Disk),
         ("issue", Action::Issue),
         ("complete", Action::Complete),
+        ("work_queued", Action::WorkQueued),
+        ("work_begins", Action::WorkBegins),
         ("timer_start", Action::TimerStart),
         ("timer_cancel", Action::TimerCancel),
         ("timer_enter", Action::TimerEnter),
@@ -494,6 +505,8 @@ impl KernelPlan {
             Action::Disk => Fact::Disk,
             Action::Issue => Fact::Issue { device: number()?, sector: roles.about.number(fields)? },
             Action::Complete => Fact::Complete { device: number()?, sector: roles.about.number(fields)? },
+            Action::WorkQueued => Fact::WorkQueued { work: roles.about.address(fields)? },
+            Action::WorkBegins => Fact::WorkBegins { work: roles.about.address(fields)? },
             Action::TimerStart => Fact::TimerStart { timer: roles.about.address(fields)?, at: roles.second.number(fields) },
             Action::TimerCancel => Fact::TimerCancel { timer: roles.about.address(fields)? },
             Action::TimerEnter => Fact::TimerEnter {

@@ -275,6 +275,16 @@ pub enum Moment {
         sector: i64,
         by: Waker,
     },
+    /// A worker of the kernel shall do something, or begins with it.
+    WorkQueued {
+        cpu: CpuId,
+        work: u64,
+        by: Waker,
+    },
+    WorkBegins {
+        thread: ThreadId,
+        work: u64,
+    },
 }
 
 /// One who listens. All that it does not care for is empty.

@@ -56,6 +56,8 @@ pub(super) struct Thread {
     pub wait: Option<Wait>,
     /// What it did last to queues.
     pub deeds: [Option<super::waits::Done>; 4],
+    /// Who has ended its last block, and when, if it has done nothing for others since then.
+    pub woken: Option<(MachineId, u64)>,
     /// Who has woken it so that it does something for that one, where others wake it, too.
     pub asked_by: Option<u32>,
     /// Calls that it serves, with their slots.
@@ -129,6 +131,8 @@ impl Composer {
             Moment::Killed { thread, by, t_ns } => self.killed(catalogue, thread, by, t_ns),
             Moment::Raised { cpu, number, by } => self.raised(catalogue, cpu, number, by),
             Moment::Issued { cpu, device, sector, by } => self.issued(catalogue, cpu, device, sector, by),
+            Moment::WorkQueued { cpu, work, by } => self.work_queued(catalogue, cpu, work, by),
+            Moment::WorkBegins { thread, work } => self.work_begins(catalogue, thread, work),
             Moment::Completed { cpu, device, sector, by } => self.completed(catalogue, cpu, device, sector, by),
         }
     }
@@ -222,8 +226,10 @@ impl Composer {
             // The time of the block is unknown, and the machine goes on with its own lineage.
             None => self.emit(Deed::State { machine, state }),
         }
+        let now = self.now;
         let thread = &mut self.threads[at as usize];
-        (thread.blocked, thread.state, thread.resumed) = (false, Some(state), self.now);
+        (thread.blocked, thread.state, thread.resumed) = (false, Some(state), now);
+        thread.woken = cause.map(|cause| (cause.by, cause.at.unwrap_or(now)));
     }
 
     fn cause(&mut self, catalogue: &Catalogue, at: u32, wake: Wake) -> Option<Cause> {

@@ -46,7 +46,7 @@ const VECTORS: &[&str] = &[
 
 impl Group {
     /// What is recorded where nobody says otherwise.
-    pub const DEFAULT: [Group; 6] = [Group::Sched, Group::Irq, Group::Softirq, Group::Net, Group::Block, Group::Syscall];
+    pub const DEFAULT: [Group; 7] = [Group::Sched, Group::Irq, Group::Softirq, Group::Net, Group::Block, Group::Workqueue, Group::Syscall];
 
     pub const ALL: [Group; 16] = [
         Group::Sched,
