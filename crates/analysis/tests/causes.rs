@@ -172,6 +172,22 @@ fn what_a_worker_of_the_kernel_does_leads_to_who_queued_it_whoever_has_woken_the
 }
 
 #[test]
+fn work_that_an_interrupt_queued_long_ago_leads_to_its_device() {
+    let drawn = queued(|kernel| {
+        // It takes the place of what `t11` queues.
+        kernel.irq(140, 0, 39, true);
+        kernel.event(150, 0, "workqueue_queue_work", &[("work", Val::I(7)), ("function", Val::I(1))]);
+        for n in 0..4 {
+            kernel.irq(152 + 2 * n, 0, 39, false);
+            kernel.irq(153 + 2 * n, 0, 39, true);
+        }
+        kernel.waking(160, 1, 12, 1);
+    });
+    let expected = "100-140 device dev::UNKNOWN, 140-150 device dev::outside, 150-175 link::workqueue, 175-200 t12::run, 200-210 t14::runnable, 210-300 t14::run";
+    assert_eq!(drawn, expected);
+}
+
+#[test]
 fn what_a_device_brings_from_outside_is_told_as_such() {
     let mut kernel = two_cpus();
     kernel.irq(105, 1, 36, true);

@@ -248,6 +248,11 @@ impl Composer {
         open.map_or_else(|| self.is_timer(id), |open| open.timer && !open.caused)
     }
 
+    /// Whether the context is told to go on.
+    pub(super) fn is_open(&mut self, cpu: CpuId, id: ContextId) -> bool {
+        self.contexts.cpu(cpu).open.iter().any(|open| open.id == id)
+    }
+
     /// The machine of a context that is the cause of something now: its own lineage must be known.
     pub(super) fn context_that_acts(&mut self, cpu: CpuId, id: ContextId) -> MachineId {
         let machine = self.context(cpu, id).machine;

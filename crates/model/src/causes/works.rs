@@ -33,7 +33,8 @@ impl Composer {
                 let at = self.thread_of_linux(id);
                 Some(self.machine(catalogue, at))
             }
-            Waker::Context { id, .. } => (!self.is_timed(cpu, id)).then(|| self.context_that_acts(cpu, id)),
+            Waker::Context { id, .. } if self.is_open(cpu, id) && !self.is_timed(cpu, id) => Some(self.context_that_acts(cpu, id)),
+            Waker::Context { .. } => None,
             Waker::Idle | Waker::Unknown => None,
         };
         // It may turn out to be the cause only when the work begins.
