@@ -17,7 +17,7 @@
 #ifndef LONGPOLE_ABI_H
 #define LONGPOLE_ABI_H
 
-#include <stdint.h>
+#include "types.h"
 
 #define LONGPOLE_ABI_MAGIC 0x454c4f50474e4f4cULL /* "LONGPOLE" */
 #define LONGPOLE_ABI_VERSION 1u

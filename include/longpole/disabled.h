@@ -2,7 +2,7 @@
 #ifndef LONGPOLE_DISABLED_H
 #define LONGPOLE_DISABLED_H
 
-#include <stdint.h>
+#include "types.h"
 
 #define LONGPOLE_FIFO 0u
 #define LONGPOLE_LIFO 1u

@@ -295,7 +295,7 @@ LONGPOLE_SLOW void longpole_packet_slow(const struct longpole_where *where, stru
 		captured = LONGPOLE_EVENT_MAXIMUM - 512;
 	if (captured > length)
 		captured = length;
-	const uint32_t words[4] = {direction, length < UINT32_MAX ? (uint32_t)length : UINT32_MAX, (uint32_t)captured, 0};
+	const uint32_t words[4] = {direction, length < LONGPOLE_U32_MAX ? (uint32_t)length : LONGPOLE_U32_MAX, (uint32_t)captured, 0};
 	const char *text = ref.name != NULL ? ref.name->text : ref.text;
 	const struct longpole_part parts[3] = {
 	    {words, sizeof words, 0},

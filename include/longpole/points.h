@@ -14,7 +14,7 @@
 #ifndef LONGPOLE_POINTS_H
 #define LONGPOLE_POINTS_H
 
-#include <stdint.h>
+#include "types.h"
 
 /* Numbers from 0; others are passed over. */
 #define LONGPOLE_TRACE_POINTS 64u

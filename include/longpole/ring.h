@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-#define LONGPOLE_LOST UINT64_MAX
+#define LONGPOLE_LOST LONGPOLE_U64_MAX
 
 LONGPOLE_INLINE uint64_t longpole_event_header(uint32_t id, uint64_t time)
 {

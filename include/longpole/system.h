@@ -8,8 +8,7 @@
 #ifndef LONGPOLE_SYSTEM_H
 #define LONGPOLE_SYSTEM_H
 
-#include <stddef.h>
-#include <stdint.h>
+#include "types.h"
 #include <sys/syscall.h>
 
 #if !defined(__linux__) || !(defined(__x86_64__) || defined(__aarch64__))

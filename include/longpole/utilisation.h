@@ -13,7 +13,7 @@
 #ifndef LONGPOLE_UTILISATION_H
 #define LONGPOLE_UTILISATION_H
 
-#include <stdint.h>
+#include "types.h"
 
 struct longpole_utilisation {
 	/* What the thread ran, and how long it was ready and another ran; the latter only where the kernel counts it, else all ones. */
@@ -30,7 +30,7 @@ struct longpole_utilisation {
 	uint32_t cpus;
 };
 
-#define LONGPOLE_UTILISATION_UNKNOWN UINT64_MAX
+#define LONGPOLE_UTILISATION_UNKNOWN LONGPOLE_U64_MAX
 
 #if defined(LONGPOLE_DISABLE)
 
