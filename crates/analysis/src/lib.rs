@@ -27,6 +27,7 @@ pub mod journeys;
 pub mod keepers;
 pub mod kernel_facts;
 pub mod latency;
+pub mod left_out;
 pub mod lineage;
 pub mod linux_account;
 pub mod linux_blocked;

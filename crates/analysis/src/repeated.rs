@@ -6,6 +6,7 @@
 
 use crate::change::half_95;
 use crate::findings::{Evidence, Finding};
+use crate::left_out;
 use crate::lineage::is_symbol;
 use crate::predicted;
 use crate::report::{Inputs, Report};
@@ -337,5 +338,6 @@ fn inputs(runs: &[Run]) -> Inputs {
         negative_links: sum(|it| it.negative_links),
         forgotten_causes: sum(|it| it.forgotten_causes),
         cut_waits: sum(|it| it.cut_waits),
+        left_out: left_out::together(runs.iter().flat_map(|run| &run.report.inputs.left_out)),
     }
 }

@@ -5,6 +5,7 @@ use crate::critical_samples::CriticalFunction;
 use crate::findings::{Facts, Finding, Rules};
 use crate::kernel_facts::{KernelFacts, OnPath};
 use crate::latency::{Latencies, Latency, Together};
+use crate::left_out::{Gathered, LeftOut};
 use crate::lineage::{Answer, Profiled, Row};
 use crate::linux_account::Account;
 use crate::packet_loss::LossLine;
@@ -107,6 +108,8 @@ pub struct Inputs {
     pub forgotten_causes: u64,
     /// Chains of waits that were not followed to their ends.
     pub cut_waits: u64,
+    /// Functions that were too short to be recorded (`longpole/auto.h`), the longest first.
+    pub left_out: Vec<LeftOut>,
 }
 
 /// All analyses of a pass together.
@@ -119,6 +122,7 @@ pub struct Pass {
     rules: Rules,
     lost: Vec<Facts>,
     kernel: OfKernel,
+    left_out: Gathered,
 }
 
 /// What was passed over.
@@ -145,6 +149,7 @@ impl Pass {
             rules: Rules::built_in()?,
             lost: Vec::new(),
             kernel: OfKernel::default(),
+            left_out: Gathered::default(),
         })
     }
 
@@ -178,6 +183,9 @@ impl Pass {
         }
         if kind == Some(StreamKind::Samples) {
             return;
+        }
+        if let Item::Event(event) = item {
+            self.left_out.event(catalogue, event);
         }
         self.session.item(catalogue, item, &mut [&mut self.latencies, &mut self.queues, &mut self.stages, &mut self.activities]);
     }
@@ -221,6 +229,7 @@ impl Pass {
             kernel_events: self.kernel.events,
             kernel_lost: self.kernel.lost,
             uncounted_kernel_losses: self.kernel.uncounted,
+            left_out: self.left_out.answer(),
             ..Inputs::default()
         }
     }

@@ -8,6 +8,7 @@ use crate::kernel;
 use crate::table::{number, plain};
 use anyhow::Context;
 use longpole_analysis::distinct::{MOST_NAMES, OTHER_NAMES};
+use longpole_analysis::left_out::LeftOut;
 use longpole_analysis::linux_account::Accounts;
 use longpole_analysis::pairs::Pairs;
 use longpole_analysis::report::Pass;
@@ -95,6 +96,21 @@ fn verbs(trace: &Trace) -> Vec<&'static str> {
     all.into_iter().filter(|(_, events)| holds(events)).flat_map(|(verbs, _)| verbs.iter().copied()).collect()
 }
 
+/// Names for people; programs get all of them.
+const MOST_LEFT_OUT: usize = 8;
+
+/// Functions of which the recording says that it lacks them.
+fn left_out(out: &mut (impl Write + ?Sized), functions: &[LeftOut]) -> io::Result<()> {
+    if functions.is_empty() {
+        return Ok(());
+    }
+    let named = |it: &LeftOut| plain(format!("{} ({} ns)", it.function, number(it.mean_ns)));
+    let names: Vec<String> = functions.iter().take(MOST_LEFT_OUT).map(named).collect();
+    let more = functions.len().saturating_sub(names.len());
+    let more = if more == 0 { String::new() } else { format!(" and {} more", number(more as u64)) };
+    writeln!(out, "not recorded, for their calls are short and many (what they take is their callers' time): {}{more}", names.join(", "))
+}
+
 /// Loss, and the probes' own cost.
 pub fn footer(out: &mut (impl Write + ?Sized), pass: &Pass, trace: &Trace) -> io::Result<()> {
     let inputs = pass.inputs();
@@ -121,6 +137,7 @@ pub fn footer(out: &mut (impl Write + ?Sized), pass: &Pass, trace: &Trace) -> io
         (lost, 0) => writeln!(out, "of the kernel's events, {} are lost", number(lost))?,
         (lost, gaps) => writeln!(out, "of the kernel's events, {} are lost, and {} gaps nobody counted", number(lost), number(gaps))?,
     }
+    left_out(out, &inputs.left_out)?;
     if inputs.other_names > 0 {
         let (events, most) = (number(inputs.other_names), number(MOST_NAMES as u64));
         writeln!(out, "{events} of them carry names beyond the {most} that are told apart of a kind: they stand under {OTHER_NAMES}")?;

@@ -1,0 +1,77 @@
+//! Functions that `longpole/auto.h` recorded for a while, found too short, and left out from then on: what they take is their callers' time.
+//!
+//! The library says it by an event of the function's name: the one kind of event whose class has a place in a file.
+
+use longpole_trace::event::{Catalogue, Event};
+use longpole_trace::Value;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// More are counted, and not told apart.
+const MOST: usize = 10_000;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LeftOut {
+    pub function: String,
+    /// Of its calls while they were recorded, the longest that any process told.
+    pub mean_ns: u64,
+}
+
+#[derive(Default)]
+pub struct Gathered {
+    /// By class: whether its events tell of a function.
+    tells: Vec<bool>,
+    functions: BTreeMap<String, u64>,
+}
+
+impl Gathered {
+    #[inline]
+    pub fn event(&mut self, catalogue: &Catalogue, event: &Event<'_>) {
+        let class = event.class.0 as usize;
+        if class >= self.tells.len() {
+            let more = catalogue.classes.iter().skip(self.tells.len());
+            self.tells.extend(more.map(|class| {
+                let placed = class.attributes.iter().any(|(key, _)| key == "offset" || key == "function");
+                placed && class.event_name.starts_with("event:") && class.fields == ["left_out_ns"]
+            }));
+        }
+        if self.tells.get(class) == Some(&true) {
+            self.tell(catalogue, event);
+        }
+    }
+
+    #[cold]
+    fn tell(&mut self, catalogue: &Catalogue, event: &Event<'_>) {
+        let Some(ns) = event.fields.first().and_then(Value::as_u64) else { return };
+        let name = catalogue.classes[event.class.0 as usize].event_name.trim_start_matches("event:");
+        if self.functions.len() < MOST || self.functions.contains_key(name) {
+            longest(&mut self.functions, name, ns);
+        }
+    }
+
+    pub fn answer(&self) -> Vec<LeftOut> {
+        sorted(&self.functions)
+    }
+}
+
+/// What several recordings told.
+pub fn together<'a>(told: impl Iterator<Item = &'a LeftOut>) -> Vec<LeftOut> {
+    let mut functions = BTreeMap::new();
+    told.for_each(|it| longest(&mut functions, &it.function, it.mean_ns));
+    sorted(&functions)
+}
+
+fn longest(functions: &mut BTreeMap<String, u64>, name: &str, ns: u64) {
+    match functions.get_mut(name) {
+        Some(known) => *known = (*known).max(ns),
+        None => {
+            functions.insert(name.to_owned(), ns);
+        }
+    }
+}
+
+fn sorted(functions: &BTreeMap<String, u64>) -> Vec<LeftOut> {
+    let mut out: Vec<_> = functions.iter().map(|(function, &mean_ns)| LeftOut { function: function.clone(), mean_ns }).collect();
+    out.sort_by(|a, b| b.mean_ns.cmp(&a.mean_ns));
+    out
+}
