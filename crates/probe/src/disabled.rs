@@ -24,6 +24,29 @@ impl Queue {
     }
 }
 
+/// A value of which nobody asks.
+#[derive(Clone, Copy, Debug)]
+pub struct Enumeration(());
+
+impl Enumeration {
+    pub const fn new(_: i64, _: &'static str) -> Enumeration {
+        Enumeration(())
+    }
+}
+
+/// What there never is: no sample is taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct PointResult {
+    pub samples: u64,
+    pub minimum: u64,
+    pub maximum: u64,
+    pub mean: f64,
+    pub sigma: f64,
+    pub sigma_percent: f64,
+    pub cost: f64,
+    pub cost_around: f64,
+}
+
 /// The layer of `tracing` that records nothing.
 #[cfg(feature = "tracing")]
 pub mod tracing {
@@ -67,7 +90,16 @@ nothing! { $
     signal_submit signal_submit_here signal_receive signal_receive_here signal_wait signal_wait_here
     queue_put queue_put_here queue_get queue_get_here queue_peek queue_peek_here queue_reserve queue_reserve_here
     queue_size queue_size_here queue_wait_empty queue_wait_empty_here queue_wait_full queue_wait_full_here
-    link flow packet packet_here label
+    link flow packet packet_here label log_tsc trace_tsc trace_point_start trace_point_stop trace_point_print trace_point_reset
+}
+
+/// Nothing: the feature `disable` is on.
+#[macro_export]
+macro_rules! trace_point_result {
+    ($number:expr $(,)?) => {{
+        $crate::__unused!($number);
+        ::core::option::Option::<$crate::PointResult>::None
+    }};
 }
 
 /// Nothing: the feature `disable` is on.

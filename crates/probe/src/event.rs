@@ -5,7 +5,7 @@ use crate::plain::Direction;
 use crate::process::page;
 use crate::ring::{emit, emit_parts, Part, EVENT_MAXIMUM};
 use crate::system::Text;
-use crate::value::{Field, Value};
+use crate::value::{Field, Type, Value};
 use core::fmt::{self, Write};
 use core::mem::MaybeUninit;
 use core::ptr::copy_nonoverlapping;
@@ -64,13 +64,14 @@ pub fn packet(named: Named, direction: Direction, bytes: &[u8]) {
 }
 
 /// The description of an event's fields. What is no identifier would make the event unreadable, and so would two of one name.
-pub fn describe<'a>(fields: impl Iterator<Item = (u8, &'a str)> + Clone) -> Text<{ FIELDS_MAXIMUM + 2 }> {
+pub fn describe<'a>(fields: impl Iterator<Item = (Type, &'a str)> + Clone) -> Text<{ FIELDS_MAXIMUM + 2 }> {
     let mut text = Text::new();
     for (nth, (kind, name)) in fields.clone().enumerate() {
         if nth != 0 {
             text.push(b",");
         }
-        text.push(&[kind, b':']);
+        kind.describe(&mut text);
+        text.push(b":");
         let name = name.strip_prefix("r#").unwrap_or(name);
         let begin = text.bytes().len();
         text.push(name.as_bytes());
@@ -90,15 +91,18 @@ pub fn describe<'a>(fields: impl Iterator<Item = (u8, &'a str)> + Clone) -> Text
 /// Whether the name that begins at `begin` stands before, too.
 fn has_twin<const N: usize>(text: &Text<N>, begin: usize) -> bool {
     let (before, name) = text.bytes().split_at(begin);
-    before.split(|byte| *byte == b',').any(|field| field.get(2..) == Some(name))
+    // No type holds a comma or a colon.
+    before.split(|byte| *byte == b',').any(|field| field.split(|byte| *byte == b':').nth(1) == Some(name))
 }
 
 /// Cuts texts and bytes so that the event is not too large.
 pub fn fit(parts: &mut [Part]) {
     let mut room = EVENT_MAXIMUM - 8 - 16 * parts.len();
     for part in parts {
-        let (Part::Text(bytes) | Part::Bytes(bytes)) = part else { continue };
-        *bytes = &bytes[..bytes.len().min(room)];
+        let width = if let Part::Array(_, width) = part { *width } else { 1 };
+        let (Part::Text(bytes) | Part::Bytes(bytes) | Part::Array(bytes, _)) = part else { continue };
+        let most = room - room % width;
+        *bytes = &bytes[..bytes.len().min(most)];
         room -= bytes.len();
     }
 }
@@ -232,7 +236,10 @@ mod tests {
     #[test]
     fn fields_are_described_by_identifiers_that_differ() {
         let fields = [(b'i', "a"), (b'u', "r#type"), (b's', "a.b"), (b'd', "a"), (b'x', ""), (b'i', "1st")];
+        let fields = fields.map(|(letter, name)| (Type::Plain(letter), name));
         assert_eq!(describe(fields.into_iter()).bytes(), b"i:a,u:type,s:a_b,d:a_3,x:_4,i:_st");
+        let fields = [(Type::Array("u2[]"), "a"), (Type::Labels("a=1;b c=-2"), "a"), (Type::Labels("a="), "b")];
+        assert_eq!(describe(fields.into_iter()).bytes(), b"u2[]:a,e[a=1;b c=-2]:a_1,i:b");
     }
 
     #[test]

@@ -51,7 +51,7 @@ mod disabled;
 ))]
 pub use disabled::tracing;
 #[cfg(not(all(not(feature = "disable"), target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
-pub use disabled::{Name, Queue};
+pub use disabled::{Enumeration, Name, PointResult, Queue};
 
 recording! {
     mod event;
@@ -65,11 +65,19 @@ recording! {
     mod thread;
     mod value;
 
+    #[cfg(feature = "std")]
+    mod points;
+    #[cfg(feature = "std")]
+    mod say;
     #[cfg(feature = "tracing")]
     pub mod tracing;
+    #[cfg(feature = "std")]
+    mod tsc;
 
     pub use name::{AsName, Name, Queue, Ref};
-    pub use value::{Field, Object, Value, Word};
+    #[cfg(feature = "std")]
+    pub use points::PointResult;
+    pub use value::{Enumeration, Field, Object, Value, Word};
 
     /// How threads and processes hand something over, for a model checker.
     #[doc(hidden)]
@@ -83,6 +91,10 @@ recording! {
     pub mod __private {
         pub use crate::event::{counter, counter_named, event, flow, label, link, log, log_formatted, logs, packet, Named};
         pub use crate::name::*;
+        #[cfg(feature = "std")]
+        pub use crate::points::{print as point_print, reset as point_reset, result as point_result, start as point_start, stop as point_stop};
+        #[cfg(feature = "std")]
+        pub use crate::tsc::{Here as TscHere, Scope as TscScope, Site as TscSite};
         pub use longpole_abi::kind::Category;
     }
 }

@@ -229,7 +229,7 @@ pub struct Site {
 }
 
 /// `crate::module::function::here` and `crate::module::function::{{closure}}::here` are in `function`.
-fn function_name(path: &str) -> &str {
+pub fn function_name(path: &str) -> &str {
     let outer = path.rsplit("::").skip(1).find(|part| !part.starts_with("{{"));
     outer.unwrap_or(path)
 }

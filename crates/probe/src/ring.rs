@@ -387,6 +387,8 @@ pub enum Part<'a> {
     Word(u64),
     /// A length, and as many bytes.
     Bytes(&'a [u8]),
+    /// The number of elements, and these; each takes so many bytes.
+    Array(&'a [u8], usize),
     /// A NUL follows, and none is inside: the text is cut there.
     Text(&'a [u8]),
 }
@@ -400,7 +402,7 @@ impl<'a> Part<'a> {
     fn size(&self) -> usize {
         match self {
             Part::Word(_) => 8,
-            Part::Bytes(bytes) => 8 + bytes.len().next_multiple_of(8),
+            Part::Bytes(bytes) | Part::Array(bytes, _) => 8 + bytes.len().next_multiple_of(8),
             Part::Text(text) => (text.len() + 1).next_multiple_of(8),
         }
     }
@@ -414,10 +416,11 @@ impl<'a> Part<'a> {
                 unsafe { place.write(*word) };
                 return;
             }
-            Part::Bytes(bytes) => {
+            Part::Bytes(bytes) | Part::Array(bytes, _) => {
+                let width = if let Part::Array(_, width) = self { *width } else { 1 };
                 // SAFETY: the caller's promise.
                 unsafe {
-                    place.write(bytes.len() as u64);
+                    place.write((bytes.len() / width) as u64);
                     place = place.add(1);
                 }
                 (*bytes, self.size() - 8)

@@ -17,6 +17,7 @@ extern "C" {
         parent: Option<extern "C" fn()>,
         child: Option<extern "C" fn()>,
     ) -> c_int;
+    pub fn atexit(function: extern "C" fn()) -> c_int;
     pub fn getauxval(kind: c_ulong) -> c_ulong;
     fn secure_getenv(name: *const c_char) -> *const c_char;
     fn clock_gettime(clock: c_int, time: *mut [i64; 2]) -> c_int;
@@ -31,7 +32,7 @@ pub mod number {
     pub const FCNTL: usize = 72; pub const FLOCK: usize = 73; pub const FCHMOD: usize = 91; pub const GETEUID: usize = 107;
     pub const PRCTL: usize = 157; pub const GETTID: usize = 186; pub const TGKILL: usize = 234; pub const OPENAT: usize = 257;
     pub const MKDIRAT: usize = 258; pub const UNLINKAT: usize = 263; pub const LINKAT: usize = 265; pub const READLINKAT: usize = 267;
-    pub const FALLOCATE: usize = 285; pub const STATX: usize = 332;
+    pub const FALLOCATE: usize = 285; pub const STATX: usize = 332; pub const WRITE: usize = 1;
 }
 #[cfg(target_arch = "aarch64")]
 #[rustfmt::skip]
@@ -41,7 +42,7 @@ pub mod number {
     pub const FCNTL: usize = 25; pub const FLOCK: usize = 32; pub const FCHMOD: usize = 52; pub const GETEUID: usize = 175;
     pub const PRCTL: usize = 167; pub const GETTID: usize = 178; pub const TGKILL: usize = 131; pub const OPENAT: usize = 56;
     pub const MKDIRAT: usize = 34; pub const UNLINKAT: usize = 35; pub const LINKAT: usize = 37; pub const READLINKAT: usize = 78;
-    pub const FALLOCATE: usize = 47; pub const STATX: usize = 291;
+    pub const FALLOCATE: usize = 47; pub const STATX: usize = 291; pub const WRITE: usize = 64;
 }
 
 pub const ENOENT: isize = -2;
@@ -326,6 +327,12 @@ pub fn wipe_on_fork(place: *mut u8, size: usize) {
 pub fn read_at(file: &File, bytes: &mut [u8]) -> isize {
     // SAFETY: the bytes are ours to write.
     unsafe { call(number::PREAD, &[file.0, bytes.as_mut_ptr() as usize, bytes.len(), 0]) }
+}
+
+/// What cannot be written is left out.
+pub fn write(file: usize, bytes: &[u8]) {
+    // SAFETY: the kernel reads the bytes only.
+    unsafe { call(number::WRITE, &[file, bytes.as_ptr() as usize, bytes.len()]) };
 }
 
 /// Whether somebody holds an open-file-description write lock on the file.

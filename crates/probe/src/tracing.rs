@@ -20,6 +20,7 @@
 use crate::event::{describe, fit, Buffer, FIELDS};
 use crate::name::{cut, emit_named, on, Class, BEGIN_ARG, END, EVENT};
 use crate::ring::{emit, emit_parts, Part};
+use crate::value::Type;
 use crate::site::{resolve, Key};
 use core::fmt::{self, Debug, Write};
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
@@ -172,7 +173,7 @@ impl Fields {
         let parts = &mut parts[..list.len()];
         fit(parts);
         let make = || {
-            let fields = describe(list.iter().map(|(name, kind, _)| (*kind, *name)));
+            let fields = describe(list.iter().map(|(name, kind, _)| (Type::Plain(*kind), *name)));
             let whole = fields.bytes().len() <= FIELDS_MAXIMUM;
             if whole {
                 resolve(key(metadata, EVENT.kind, name, fields.bytes()))

@@ -3,6 +3,8 @@
 use crate::name::{Class, COUNTER, COUNTER_REAL};
 use crate::plain::MarkKind;
 use crate::ring::Part;
+use crate::system::Text;
+use core::mem::{size_of, size_of_val};
 
 /// A number that an event holds in one word.
 #[diagnostic::on_unimplemented(message = "`{Self}` is no number that a probe records", note = "integers, floating point, `bool`, pointers and `MarkKind` are")]
@@ -21,14 +23,72 @@ pub trait Object {
     fn address(self) -> u64;
 }
 
-/// A field of an event: an integer, floating point, `bool`, a text, bytes, or a pointer.
+/// What a description of fields says of one.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Type {
+    Plain(u8),
+    Array(&'static str),
+    /// An integer whose values have names.
+    Labels(&'static str),
+}
+
+impl Type {
+    pub fn describe<const N: usize>(self, text: &mut Text<N>) {
+        match self {
+            Type::Plain(letter) => text.push(&[letter]),
+            Type::Array(name) => text.push(name.as_bytes()),
+            Type::Labels(labels) if labels_are_good(labels) => {
+                text.push(b"e[");
+                text.push(labels.as_bytes());
+                text.push(b"]");
+            }
+            Type::Labels(_) => text.push(b"i"),
+        }
+    }
+}
+
+/// Whether they are written as they must be: `name=number` with semicolons between.
+fn labels_are_good(labels: &str) -> bool {
+    labels.split(';').all(|label| {
+        let Some((name, number)) = label.split_once('=') else { return false };
+        let digits = number.strip_prefix('-').unwrap_or(number);
+        !name.is_empty()
+            && !name.contains([',', ':', '[', ']', '\0'])
+            && (1..=18).contains(&digits.len())
+            && digits.bytes().all(|digit| digit.is_ascii_digit())
+    })
+}
+
+/// A value of an enumeration with the names that its values have: `Enumeration::new(colour as i64, "red=0;dark green=1")`. They belong to the event's
+/// class and are the same each time; where they are not written so, what is recorded is the integer.
+#[derive(Clone, Copy, Debug)]
+pub struct Enumeration {
+    value: i64,
+    labels: &'static str,
+}
+
+impl Enumeration {
+    pub const fn new(value: i64, labels: &'static str) -> Enumeration {
+        Enumeration { value, labels }
+    }
+}
+
+impl Field for Enumeration {
+    #[inline(always)]
+    fn typed(&self) -> (Type, Part<'_>) {
+        (Type::Labels(self.labels), Part::Word(self.value as u64))
+    }
+}
+
+/// A field of an event: an integer, floating point, `bool`, a text, bytes, an array of numbers, an enumeration, or a pointer.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no field of an event",
-    note = "integers, floating point, `bool`, texts, `[u8]`, pointers, and references to them are"
+    note = "integers, floating point, `bool`, texts, `[u8]`, arrays of numbers, `Enumeration`, pointers, and references to them are"
 )]
 pub trait Field {
     #[doc(hidden)]
-    fn typed(&self) -> (u8, Part<'_>);
+    fn typed(&self) -> (Type, Part<'_>);
 }
 
 macro_rules! integers {
@@ -53,8 +113,8 @@ macro_rules! integers {
 
         impl Field for $name {
             #[inline(always)]
-            fn typed(&self) -> (u8, Part<'_>) {
-                ($letter, Part::Word(*self as u64))
+            fn typed(&self) -> (Type, Part<'_>) {
+                (Type::Plain($letter), Part::Word(*self as u64))
             }
         }
     )* };
@@ -78,8 +138,8 @@ macro_rules! reals {
 
         impl Field for $name {
             #[inline(always)]
-            fn typed(&self) -> (u8, Part<'_>) {
-                (b'd', Part::Word(f64::from(*self).to_bits()))
+            fn typed(&self) -> (Type, Part<'_>) {
+                (Type::Plain(b'd'), Part::Word(f64::from(*self).to_bits()))
             }
         }
     )* };
@@ -105,8 +165,8 @@ macro_rules! pointers {
 
         impl<T: ?Sized> Field for $pointer {
             #[inline(always)]
-            fn typed(&self) -> (u8, Part<'_>) {
-                (b'x', Part::Word(self.cast::<u8>() as usize as u64))
+            fn typed(&self) -> (Type, Part<'_>) {
+                (Type::Plain(b'x'), Part::Word(self.cast::<u8>() as usize as u64))
             }
         }
     )* };
@@ -130,44 +190,78 @@ impl<T: ?Sized> Object for &mut T {
 
 impl Field for str {
     #[inline(always)]
-    fn typed(&self) -> (u8, Part<'_>) {
-        (b's', Part::Text(self.as_bytes()))
+    fn typed(&self) -> (Type, Part<'_>) {
+        (Type::Plain(b's'), Part::Text(self.as_bytes()))
     }
 }
 
 impl Field for [u8] {
     #[inline(always)]
-    fn typed(&self) -> (u8, Part<'_>) {
-        (b'b', Part::Bytes(self))
+    fn typed(&self) -> (Type, Part<'_>) {
+        (Type::Plain(b'b'), Part::Bytes(self))
     }
 }
 
 impl<const N: usize> Field for [u8; N] {
     #[inline(always)]
-    fn typed(&self) -> (u8, Part<'_>) {
-        (b'b', Part::Bytes(self))
+    fn typed(&self) -> (Type, Part<'_>) {
+        (Type::Plain(b'b'), Part::Bytes(self))
+    }
+}
+
+/// Each element in its own width.
+macro_rules! arrays {
+    ($($name:ident $code:literal;)*) => { $(
+        impl Field for [$name] {
+            #[inline(always)]
+            fn typed(&self) -> (Type, Part<'_>) {
+                // SAFETY: numbers have no padding, and any of their bytes is one.
+                let bytes = unsafe { core::slice::from_raw_parts(self.as_ptr().cast::<u8>(), size_of_val(self)) };
+                (Type::Array($code), Part::Array(bytes, size_of::<$name>()))
+            }
+        }
+
+        impl<const N: usize> Field for [$name; N] {
+            #[inline(always)]
+            fn typed(&self) -> (Type, Part<'_>) {
+                self.as_slice().typed()
+            }
+        }
+    )* };
+}
+
+arrays! { u16 "u2[]"; u32 "u4[]"; u64 "u8[]"; usize "u8[]"; i8 "i1[]"; i16 "i2[]"; i32 "i4[]"; i64 "i8[]"; isize "i8[]"; f32 "d4[]"; f64 "d8[]"; }
+
+#[cfg(feature = "std")]
+impl<T> Field for std::vec::Vec<T>
+where
+    [T]: Field,
+{
+    #[inline(always)]
+    fn typed(&self) -> (Type, Part<'_>) {
+        self.as_slice().typed()
     }
 }
 
 #[cfg(feature = "std")]
 impl Field for std::string::String {
     #[inline(always)]
-    fn typed(&self) -> (u8, Part<'_>) {
-        (b's', Part::Text(self.as_bytes()))
+    fn typed(&self) -> (Type, Part<'_>) {
+        (Type::Plain(b's'), Part::Text(self.as_bytes()))
     }
 }
 
 #[cfg(feature = "std")]
 impl Field for std::borrow::Cow<'_, str> {
     #[inline(always)]
-    fn typed(&self) -> (u8, Part<'_>) {
-        (b's', Part::Text(self.as_bytes()))
+    fn typed(&self) -> (Type, Part<'_>) {
+        (Type::Plain(b's'), Part::Text(self.as_bytes()))
     }
 }
 
 impl<T: Field + ?Sized> Field for &T {
     #[inline(always)]
-    fn typed(&self) -> (u8, Part<'_>) {
+    fn typed(&self) -> (Type, Part<'_>) {
         (**self).typed()
     }
 }

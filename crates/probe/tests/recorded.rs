@@ -211,3 +211,43 @@ fn names_beyond_the_table_travel_with_their_events() {
     assert!(counts["rpc_call"] > 0);
     assert_eq!(counts.values().sum::<u64>() + lost, 70_000);
 }
+
+#[test]
+fn arrays_and_enumerations_are_recorded_as_those_of_cpp_are() {
+    let place = Place::new();
+    let fields = |place: &Place| -> Vec<(String, serde_json::Value)> {
+        let told = place.events().into_iter().map(|event| (event["name"].as_str().unwrap().to_owned(), event["fields"].clone()));
+        told.collect()
+    };
+    place.record(&[], &example("typed"), &[]);
+    let ours = fields(&place);
+    let program = place.path("typed");
+    let mut compiler = Command::new("g++");
+    compiler.args(["-std=c++17", "-O2", "-I"]).arg(repository().join("include")).arg(repository().join("tests/programs/typed.cc"));
+    ok(compiler.arg("-o").arg(&program).output().unwrap());
+    place.record(&[], &program, &[]);
+    let theirs = fields(&place);
+    let shared = ["event:ranges", "event:pointers", "event:colour", "event:cut"];
+    let mut compared = 0;
+    for name in shared {
+        let of =
+            |all: &[(String, serde_json::Value)]| all.iter().filter(|(other, _)| other == name).map(|it| it.1.clone()).collect::<Vec<_>>();
+        let (ours, theirs) = (of(&ours), of(&theirs));
+        assert_eq!(ours.len(), theirs.len(), "{name}");
+        for (ours, theirs) in ours.iter().zip(&theirs) {
+            for (field, value) in ours.as_object().unwrap() {
+                // `as` is a word of the language.
+                let other = &theirs[if field == "as_" { "as" } else { field }];
+                assert_eq!(value, other, "{name} {field}: {theirs}");
+                compared += 1;
+            }
+        }
+    }
+    // Arrays have a length beside them.
+    assert_eq!(compared, 7 + 3 + 3 * 2 + 4);
+    let narrow = &ours.iter().find(|(name, _)| name == "event:narrow").unwrap().1;
+    let [signed, single, text] = ["signed", "single", "text"].map(|field| narrow[field].to_string());
+    assert_eq!([&*signed, &*single, &*text], ["[-1,1]", "[1.5,-0.25]", "\"end\""]);
+    let read = place.babeltrace();
+    assert!(read.is_none_or(|read| read.iter().any(|line| line.contains("samples = [ [0] = -1, [1] = 2, [2] = 32767 ]"))));
+}

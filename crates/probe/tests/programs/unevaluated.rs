@@ -1,5 +1,5 @@
 //! Gives every probe arguments that tell when they are evaluated; prints how many were. Built by a test, with and without `disable`.
-use longpole::{Direction, MarkKind, Name, Order, Queue, Unit};
+use longpole::{Direction, Enumeration, MarkKind, Name, Order, Queue, Unit};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 static EVALUATED: AtomicU32 = AtomicU32::new(0);
@@ -15,7 +15,22 @@ fn text() -> &'static str {
     "text"
 }
 
+/// Those that need no recorder.
+fn counters() {
+    longpole::log_tsc!(number());
+    longpole::log_tsc!(number(), text());
+    longpole::trace_tsc!(number(), text());
+    longpole::trace_point_start!(number());
+    longpole::trace_point_stop!(number());
+    assert!(longpole::trace_point_result!(number()).is_none());
+    longpole::trace_point_print!();
+    longpole::trace_point_reset!();
+}
+
 fn main() {
+    if std::env::args().len() > 1 {
+        counters();
+    }
     longpole::state!(text(), text());
     longpole::state_here!(text());
     longpole::begin!(text());
@@ -67,6 +82,7 @@ fn main() {
     longpole::event!(text(), one = number(), two = text());
     longpole::event!("literal", one = number());
     longpole::event_here!(one = number());
+    longpole::event!("wide", array = [number()], colour = Enumeration::new(number() as i64, "red=0"));
     longpole::log!(text());
     longpole::log!("{} {}", number(), text());
     println!("{}", EVALUATED.load(Relaxed));

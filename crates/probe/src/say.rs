@@ -1,0 +1,70 @@
+//! Lines that a program says without a recorder: who says it, numbers as people read them, and all of it in one write. As
+//! `include/longpole/say.h`.
+
+use crate::process::page;
+use crate::system::{self, c_bytes, Text};
+use core::sync::atomic::Ordering::*;
+use longpole_abi::MAGIC;
+
+/// The subject's label: as it was set, as the environment says, or the executable's name.
+pub fn label<const N: usize>(line: &mut Text<N>) {
+    let control = page();
+    if control.magic.load(Relaxed) == MAGIC && control.label[0].load(Relaxed) != 0 {
+        // SAFETY: the label ends with NUL: its last byte is never written.
+        return line.push(unsafe { c_bytes(control.label.as_ptr().cast(), 255) });
+    }
+    if let Some(label) = system::variable(c"LONGPOLE_LABEL").filter(|label| !label.is_empty()) {
+        return line.push(label);
+    }
+    let mut path = [0u8; 255];
+    system::executable(&mut path);
+    let end = path.iter().position(|byte| *byte == 0).unwrap_or(path.len());
+    line.push(path[..end].rsplit(|byte| *byte == b'/').next().unwrap_or_default());
+}
+
+/// Above 100 of a unit in that unit, truncated.
+pub fn cycles<const N: usize>(line: &mut Text<N>, cycles: u64) {
+    let units: [(u64, &[u8]); 3] = [(1_000_000_000, b"G"), (1_000_000, b"M"), (1_000, b"K")];
+    match units.iter().find(|(one, _)| cycles > 100 * one) {
+        Some((one, unit)) => {
+            line.push_number(cycles / one, 10, 0);
+            line.push(unit);
+        }
+        None => line.push_number(cycles, 10, 0),
+    }
+}
+
+/// With one decimal, which is all that cycles have.
+pub fn decimal<const N: usize>(line: &mut Text<N>, value: f64) {
+    let tenths = if value > 0.0 { (value * 10.0 + 0.5) as u64 } else { 0 };
+    line.push_number(tenths / 10, 10, 0);
+    line.push(b".");
+    line.push_number(tenths % 10, 10, 0);
+}
+
+/// So that it ends `width` letters behind where the line ends now.
+pub fn right<const N: usize>(line: &mut Text<N>, word: &Text<32>, width: usize) {
+    for _ in word.bytes().len()..width {
+        line.push(b" ");
+    }
+    line.push(word.bytes());
+}
+
+/// To stderr, in one write, so that lines of several threads stay whole.
+pub fn say(text: &[u8]) {
+    system::write(2, text);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cycles_are_truncated_to_a_unit_above_a_hundred_of_it() {
+        for (number, text) in [(0, "0"), (100_000, "100000"), (100_001, "100K"), (6_396_999, "6396K"), (100_000_001, "100M"), (u64::MAX, "18446744073G")] {
+            let mut line = Text::<32>::new();
+            cycles(&mut line, number);
+            assert_eq!(core::str::from_utf8(line.bytes()), Ok(text));
+        }
+    }
+}

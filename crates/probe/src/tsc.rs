@@ -1,0 +1,165 @@
+//! What a scope costs, by the time-stamp counter, without a recorder: `log_tsc!`, and `trace_tsc!` for the same line in the recording. As
+//! `include/longpole/tsc.h`.
+//!
+//! Each thread has sums of its own: nothing is locked, and nobody waits. They are added to the program's when the thread prints (after so many
+//! calls of its own) and when it ends. In recursion every call counts, and time does for the outermost. It needs `std`, for its thread-local storage.
+
+use crate::event::{log, logs};
+use crate::say;
+use crate::system::{counter, Text};
+use core::cell::Cell;
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU64, Ordering::*};
+use std::thread::LocalKey;
+
+/// A scope, all threads together.
+pub struct Site {
+    sum: AtomicU64,
+    calls: AtomicU64,
+}
+
+impl Site {
+    #[allow(clippy::new_without_default)]
+    pub const fn new() -> Site {
+        Site { sum: AtomicU64::new(0), calls: AtomicU64::new(0) }
+    }
+}
+
+/// A scope of a thread: what nobody else was told yet.
+pub struct Here {
+    begin: Cell<u64>,
+    sum: Cell<u64>,
+    last: Cell<u64>,
+    calls: Cell<u64>,
+    depth: Cell<u64>,
+    site: Cell<Option<&'static Site>>,
+}
+
+impl Here {
+    #[allow(clippy::new_without_default)]
+    pub const fn new() -> Here {
+        Here { begin: Cell::new(0), sum: Cell::new(0), last: Cell::new(0), calls: Cell::new(0), depth: Cell::new(0), site: Cell::new(None) }
+    }
+
+    /// The sum and the calls so far.
+    fn fold(&self, site: &Site) -> (u64, u64) {
+        let (sum, calls) = (self.sum.take(), self.calls.take());
+        (site.sum.fetch_add(sum, Relaxed).wrapping_add(sum), site.calls.fetch_add(calls, Relaxed).wrapping_add(calls))
+    }
+}
+
+impl Drop for Here {
+    fn drop(&mut self) {
+        if let Some(site) = self.site.take() {
+            self.fold(site);
+        }
+    }
+}
+
+/// From its making to the scope's end.
+pub struct Scope<'a> {
+    /// None: the thread's storage is gone already.
+    here: Option<NonNull<Here>>,
+    name: &'a str,
+    every: u64,
+    traced: bool,
+    /// What began in a thread ends there.
+    thread: PhantomData<*const ()>,
+}
+
+impl<'a> Scope<'a> {
+    #[inline(always)]
+    pub fn new(key: &'static LocalKey<Here>, site: &'static Site, name: &'a str, every: u64, traced: bool) -> Scope<'a> {
+        let here = key.try_with(|here| NonNull::from(here)).ok();
+        if let Some(here) = here {
+            // SAFETY: the storage lives as long as the thread, whose stack has the scope.
+            let here = unsafe { here.as_ref() };
+            here.site.set(Some(site));
+            here.depth.set(here.depth.get() + 1);
+            // The counter is read last on the way in, and first on the way out.
+            if here.depth.get() == 1 {
+                here.begin.set(counter());
+            }
+        }
+        Scope { here, name, every, traced, thread: PhantomData }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn tell(&self, here: &Here) {
+        let Some(site) = here.site.get() else { return };
+        let (sum, calls) = here.fold(site);
+        let mut line = Text::<768>::of(&[b"["]);
+        say::label(&mut line);
+        line.push(b"] TSC ");
+        let room = 640usize.saturating_sub(line.bytes().len());
+        let name = self.name.as_bytes();
+        line.push(&name[..name.len().min(room)]);
+        line.push(b": ");
+        say::cycles(&mut line, sum);
+        line.push(b" (");
+        line.push_number(calls, 10, 0);
+        line.push(b" calls, last ");
+        say::cycles(&mut line, here.last.get());
+        line.push(b")");
+        if !self.traced {
+            line.push(b"\n");
+            say::say(line.bytes());
+        } else if logs() {
+            log(&std::string::String::from_utf8_lossy(line.bytes()));
+        }
+    }
+}
+
+impl Drop for Scope<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        let now = counter();
+        let Some(here) = self.here else { return };
+        // SAFETY: as of its making.
+        let here = unsafe { here.as_ref() };
+        here.calls.set(here.calls.get() + 1);
+        here.depth.set(here.depth.get() - 1);
+        if here.depth.get() == 0 {
+            here.last.set(now.wrapping_sub(here.begin.get()));
+            here.sum.set(here.sum.get().wrapping_add(here.last.get()));
+            if here.calls.get() >= self.every {
+                self.tell(here);
+            }
+        }
+    }
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __tsc {
+    ($traced:literal, $n:expr, $name:expr) => {
+        let _longpole_tsc = {
+            static SITE: $crate::__private::TscSite = $crate::__private::TscSite::new();
+            ::std::thread_local! {
+                static HERE: $crate::__private::TscHere = const { $crate::__private::TscHere::new() };
+            }
+            $crate::__private::TscScope::new(&HERE, &SITE, $name, $n as u64, $traced)
+        };
+    };
+    ($traced:literal, $n:expr) => {
+        fn _longpole_here() -> &'static str {
+            $crate::__private::path_of(_longpole_here)
+        }
+        $crate::__tsc!($traced, $n, $crate::__private::function_name(_longpole_here()));
+    };
+}
+
+/// `log_tsc!(n [, name]);`: what this scope costs in cycles, from here to its end; every `n` calls a line on stderr, with or without a recorder:
+/// `[label] TSC apply_config: 6396K (1 calls, last 6396K)`. Its name is the function's where none is given.
+#[macro_export]
+macro_rules! log_tsc {
+    ($n:expr $(, $name:expr)? $(,)?) => { $crate::__tsc!(false, $n $(, $name)?); };
+}
+
+/// As [`log_tsc!`]; the line goes into the recording, as a text.
+#[macro_export]
+macro_rules! trace_tsc {
+    ($n:expr $(, $name:expr)? $(,)?) => { $crate::__tsc!(true, $n $(, $name)?); };
+}
