@@ -54,6 +54,8 @@ fn spans(place: &Place, recording: &Path) -> BTreeMap<String, i64> {
                 stack.push(name.to_owned());
             }
             "span_end" => assert_eq!(stack.pop().as_deref(), Some(name), "{event}"),
+            // It is left out from here on.
+            "event" => assert!(event["fields"]["left_out_ns"].is_u64(), "{event}"),
             _ => panic!("{event}"),
         }
     }
@@ -99,6 +101,48 @@ fn functions_are_left_out_by_name_and_by_depth() {
     // What is left out has no depth.
     let both = recorded(&[("LONGPOLE_AUTO_DEPTH", "1"), ("LONGPOLE_AUTO_EXCLUDE", "main,turns")]);
     assert_eq!((both["depth"], both.get("shop::Till::beep")), (2, None), "{both:?}");
+}
+
+#[test]
+fn functions_that_are_short_and_many_are_left_out_and_told() {
+    let place = Place::new();
+    let (hooks, program) = (repository().join("include"), place.path("short"));
+    // Every file includes the header here, before the program's own.
+    let how = ["-std=c11", "-O1", "-pthread", "-finstrument-functions", "-include", "longpole/auto.h", "-I"];
+    run(Command::new("cc").args(how).arg(hooks).arg(repository().join("tests/programs/short.c")).arg("-o").arg(&program));
+    let (calls, _) = record(&place, &program, &[]);
+    // Each begin has its end, also of what was left out meanwhile, or by a jump.
+    let counts = spans(&place, &place.newest());
+    let report = place.answer("report", &place.newest());
+    let lost = report["inputs"]["lost"].as_i64().unwrap();
+    let told: Vec<&str> = report["inputs"]["left_out"].as_array().unwrap().iter().map(|it| it["function"].as_str().unwrap()).collect();
+    assert!(told.contains(&"tiny") && !told.contains(&"long_one"), "{report}");
+    assert!(counts["tiny"] >= 256 && counts["tiny"] < calls["tiny"] / 4, "{counts:?}");
+    // Before it was long it was left out; of its long calls one in some thousands shows that it is.
+    let grown = calls["grown"];
+    assert!(told.contains(&"grown") && counts["grown"] > 256 && counts["grown"] < grown / 4 + 20_000, "{counts:?} {told:?}");
+    assert!(counts["grown"] > 10_000 - lost, "{counts:?}");
+    for name in ["long_one", "left", "jumped"] {
+        assert!((calls[name] - lost..=calls[name]).contains(&counts[name]), "{name}: {counts:?}");
+    }
+    let human = ok(place.longpole(&["latency"]).arg(place.newest()).output().unwrap());
+    assert!(String::from_utf8_lossy(&human.stdout).contains("not recorded, for their calls are short and many"));
+}
+
+#[test]
+fn nothing_is_left_out_of_what_was_wished_for() {
+    let place = Place::new();
+    let program = build(&place, &["-g"]);
+    for wish in [("LONGPOLE_AUTO_SHORT", "0"), ("LONGPOLE_AUTO_INCLUDE", "*")] {
+        let rounds = "3000";
+        let mut command = place.longpole(&["record", "--buffer", "4MiB", "--"]);
+        let output = ok(command.arg(&program).arg(rounds).env(wish.0, wish.1).output().unwrap());
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let calls: i64 = text.lines().filter_map(|line| line.rsplit_once(' ')?.1.parse::<i64>().ok()).sum();
+        let told = place.answer("report", &place.newest());
+        assert_eq!(told["inputs"]["left_out"], serde_json::json!([]), "{wish:?}");
+        assert_eq!(told["inputs"]["events"].as_i64().unwrap() + told["inputs"]["lost"].as_i64().unwrap(), 2 * calls, "{wish:?}");
+    }
 }
 
 #[test]
