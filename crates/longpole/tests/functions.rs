@@ -220,6 +220,53 @@ fn bpftrace_lists_and_takes_every_probe() {
     assert_eq!(info["names"]["mark:mark"], 40, "{info}");
 }
 
+/// An event of perf's own at a probe, gone at the end.
+struct PerfProbe(String);
+
+impl Drop for PerfProbe {
+    fn drop(&mut self) {
+        let _ = Command::new("perf").args(["probe", "-q", "-d", &self.0]).output();
+    }
+}
+
+#[test]
+fn perf_lists_and_takes_every_probe() {
+    let perf = |arguments: &[&str]| Command::new("perf").args(arguments).output();
+    if !rustix::process::geteuid().is_root() || perf(&["--version"]).is_err() {
+        println!("skipped: USDT probes with perf (needs root and perf)");
+        return;
+    }
+    let place = Place::new();
+    let (program, cache, data) = (place.path("every_probe"), place.path("cache"), place.path("data"));
+    let [program, cache, data] = [&program, &cache, &data].map(|path| path.to_str().unwrap());
+    let source = repository().join("tests/programs/every_probe.c");
+    run(Command::new("cc")
+        .args(["-std=c11", "-O2", "-DLONGPOLE_SDT", "-I"])
+        .arg(repository().join("include"))
+        .arg(source)
+        .args(["-o", program]));
+    ok(perf(&["--buildid-dir", cache, "buildid-cache", "--add", program]).unwrap());
+    let listed = ok(perf(&["--buildid-dir", cache, "list", "sdt"]).unwrap());
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    for kind in longpole_abi_kinds() {
+        assert!(listed.contains(&format!("sdt_longpole:{kind} ")), "{kind}: {listed}");
+    }
+    // A name of its own: what perf makes is the whole machine's.
+    let probe = PerfProbe(format!("longpole_test:mark_{}", std::process::id()));
+    let definition = format!("{}=%sdt_longpole:mark", probe.0);
+    let made = perf(&["--buildid-dir", cache, "probe", "-q", "-x", program, &definition]).unwrap();
+    if !made.status.success() {
+        println!("skipped: attaching perf to USDT probes ({})", String::from_utf8_lossy(&made.stderr).trim());
+        return;
+    }
+    ok(perf(&["record", "-q", "-o", data, "-e", &probe.0, "--", program]).unwrap());
+    let script = ok(perf(&["script", "-i", data]).unwrap());
+    let text = String::from_utf8_lossy(&script.stdout).into_owned();
+    assert_eq!(text.lines().filter(|line| line.contains(&probe.0)).count(), 50, "{text}");
+    // The length of its name is the second argument.
+    assert_eq!(text.lines().filter(|line| line.contains(" arg2=4 ")).count(), 50, "{text}");
+}
+
 /// All but the one that is none.
 fn longpole_abi_kinds() -> Vec<String> {
     longpole_abi::Kind::ALL.iter().map(|kind| kind.name().to_owned()).collect()

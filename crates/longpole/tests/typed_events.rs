@@ -56,6 +56,8 @@ fn fields_of_every_kind_are_read_as_they_were_written() {
     assert!(many.iter().enumerate().all(|(at, value)| *value == json!(at * at)));
     assert_eq!((&cut["many_length"], &cut["text"]), (&json!(3), &json!("")));
     assert_eq!(fields("event").iter().map(|event| &event["name"]).collect::<Vec<_>>(), [&json!("too long"), &json!("made at run time")]);
+    // That is said, too.
+    assert_eq!(place.answer("info", &place.newest())["without_fields"], 2);
     assert_eq!(fields("event:handle 7").len(), 1);
     babeltrace_agrees(&place, events.len());
 }

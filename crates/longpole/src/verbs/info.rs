@@ -122,6 +122,15 @@ impl Counts {
         names
     }
 
+    /// User-defined events with a name that was made at run time, or for which no class was left: their fields were not recorded.
+    fn without_fields(&self, trace: &Trace) -> u64 {
+        if trace.recordings().is_empty() {
+            return 0;
+        }
+        let classes = trace.catalogue().classes.iter().zip(&self.classes);
+        classes.filter(|(class, _)| class.event_name == "event" && class.fields == ["name"]).map(|(_, &count)| count).sum()
+    }
+
     fn json(&self, trace: &Trace, path: &str, histogram: bool) -> Value {
         let names: Map<String, Value> = self.names(trace).into_iter().map(|(name, count)| (name, count.into())).collect();
         let streams: Vec<Value> = self
@@ -151,6 +160,7 @@ impl Counts {
             },
             "probe_cost_ns": trace.probe_cost_ns(),
             "oddities": self.oddities,
+            "without_fields": self.without_fields(trace),
         });
         if let Some(recording) = trace.recordings().first() {
             if let Some(chunk) = &recording.chunk {
@@ -270,6 +280,14 @@ impl Counts {
             names.row([name, number(count), percent(count as f64 / self.events.max(1) as f64)]);
         }
         names.print(out)?;
+        match self.without_fields(trace) {
+            0 => {}
+            count => writeln!(
+                out,
+                "of {} events the fields are not recorded: their names were made at run time, or more than 65,000 had been before them",
+                number(count)
+            )?,
+        }
 
         if histogram && self.events > 0 {
             writeln!(out, "\nOver time (a row is {})", duration(self.histogram.width_ns()))?;
