@@ -100,13 +100,14 @@ fn each_alone(folder: &Path, compiler: &str, standards: &[&str]) {
             return;
         }
     }
-    // `sdt.h` comes before all others.
+    // What is disabled has hardly any syntax: alone in the oldest standard, together in the newest; `sdt.h` comes before all others.
     let mut all = WHOLE;
     all.sort_by_key(|header| *header != "sdt.h");
-    for standard in [standards[0], standards[standards.len() - 1]] {
-        compiles(&all, &[standard, "-DLONGPOLE_DISABLE"]);
-        WHOLE.iter().filter(|_| standard == standards[0]).all(|header| compiles(&[header], &[standard, "-DLONGPOLE_DISABLE"]));
+    for header in all {
+        compiles(&[header], &[standards[0], "-DLONGPOLE_DISABLE"]);
     }
+    compiles(&all, &[standards[standards.len() - 1], "-DLONGPOLE_DISABLE"]);
+    compiles(&all, &[standards[standards.len() - 1]]);
 }
 
 #[test]
