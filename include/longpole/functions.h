@@ -41,7 +41,7 @@ struct longpole_auto_slot {
 	uint64_t address;
 	uint64_t ids;      /* of its begin and, in the upper half, its end; 0: being looked up, or on trial */
 	uint32_t known;    /* the same in 16 bits each; 0: being looked up */
-	uint32_t cycles;   /* of the calls of this window; of one call, once it is left out */
+	uint32_t cycles;   /* of the calls of this window; of the last one, once it is left out */
 	uint16_t calls;    /* in this window */
 	uint8_t windows;   /* that found it long */
 	uint8_t announced; /* recordings that were told that it is left out, as longpole_auto_sign has it */
@@ -57,7 +57,7 @@ struct longpole_auto {
 	uint32_t ready;
 	uint32_t key;  /* of what a thread leaves behind, see key.h */
 	uint64_t shortest; /* calls of less ns are short; 0: none is */
-	uint64_t shortest_cycles; /* the same; 0: not known yet */
+	uint64_t short_window; /* a window of these; 0: not known yet */
 	uint64_t begin_counter, begin_ns;
 	const char *include, *exclude;
 	struct longpole_frames *frames; /* of all threads */

@@ -132,19 +132,19 @@ LONGPOLE_SLOW uint8_t longpole_auto_sign(void)
 	return (uint8_t)(__atomic_load_n(&longpole_page.orders.session, __ATOMIC_RELAXED) % 255 + 1);
 }
 
-/* What is short, in cycles; 0: nobody knows yet how long a cycle is. */
-LONGPOLE_SLOW uint64_t longpole_auto_shortest(void)
+/* What a window of calls takes that are just short, in cycles; 0: nobody knows yet how long a cycle is. */
+LONGPOLE_SLOW uint64_t longpole_auto_short_window(void)
 {
-	uint64_t cycles = __atomic_load_n(&longpole_auto.shortest_cycles, __ATOMIC_RELAXED);
+	uint64_t cycles = __atomic_load_n(&longpole_auto.short_window, __ATOMIC_RELAXED);
 	if (cycles != 0)
 		return cycles;
 	const uint64_t ns = longpole_mono_raw() - longpole_auto.begin_ns, counts = longpole_counter() - longpole_auto.begin_counter;
 	if (ns < 100000)
 		return 0;
-	cycles = (uint64_t)((double)longpole_auto.shortest * (double)counts / (double)ns);
+	cycles = (uint64_t)((double)LONGPOLE_AUTO_WINDOW * (double)longpole_auto.shortest * (double)counts / (double)ns);
 	cycles += cycles == 0;
 	if (ns > 10000000)
-		__atomic_store_n(&longpole_auto.shortest_cycles, cycles, __ATOMIC_RELAXED);
+		__atomic_store_n(&longpole_auto.short_window, cycles, __ATOMIC_RELAXED);
 	return cycles;
 }
 
@@ -152,8 +152,8 @@ LONGPOLE_SLOW uint64_t longpole_auto_shortest(void)
  * later call tells it. */
 LONGPOLE_SLOW void longpole_auto_announce(struct longpole_auto_slot *slot)
 {
-	const uint64_t shortest = longpole_auto_shortest();
-	if (shortest == 0)
+	const uint64_t window = longpole_auto_short_window();
+	if (window == 0)
 		return;
 	const uint64_t signals = longpole_block_signals();
 	uint32_t id = 0;
@@ -168,7 +168,7 @@ LONGPOLE_SLOW void longpole_auto_announce(struct longpole_auto_slot *slot)
 	longpole_restore_signals(signals);
 	/* Without a class of its own nobody would know which one it is. */
 	if (id >= LONGPOLE_FIRST_SITE_ID) {
-		const uint64_t ns = (uint64_t)((double)slot->cycles * (double)longpole_auto.shortest / (double)shortest);
+		const uint64_t ns = (uint64_t)((double)slot->cycles * (double)longpole_auto.shortest / (double)window);
 		longpole_emit_slow(id, &ns, 1);
 	}
 }
@@ -187,16 +187,15 @@ LONGPOLE_SLOW void longpole_auto_judge(struct longpole_auto_slot *slot, uint64_t
 		__atomic_store_n(&slot->calls, (uint16_t)calls, __ATOMIC_RELAXED);
 		return;
 	}
-	const uint64_t shortest = longpole_auto_shortest(), mean = slot->cycles / LONGPOLE_AUTO_WINDOW;
+	const uint64_t window = longpole_auto_short_window();
 	const uint64_t elapsed = (uint64_t)((uint32_t)(now >> 10) - slot->since) << 10;
 	__atomic_store_n(&slot->calls, 0, __ATOMIC_RELAXED);
-	if (shortest == 0)
+	if (window == 0)
 		return;
-	if (mean >= shortest) {
+	if (slot->cycles >= window) {
 		if (++slot->windows >= LONGPOLE_AUTO_WINDOWS)
 			__atomic_store_n(&slot->ids, (slot->known & 0xffff) | (uint64_t)(slot->known >> 16) << 32, __ATOMIC_RELAXED);
-	} else if (elapsed < LONGPOLE_AUTO_WINDOW * LONGPOLE_AUTO_RARE * shortest) {
-		slot->cycles = (uint32_t)mean;
+	} else if (elapsed < LONGPOLE_AUTO_RARE * window) {
 		slot->windows = 0;
 		__atomic_store_n(&slot->ids, LONGPOLE_AUTO_IS_SHORT, __ATOMIC_RELAXED);
 		if (slot->announced != longpole_auto_sign())
@@ -299,7 +298,7 @@ LONGPOLE_SLOW void longpole_auto_end_kept(struct longpole_frames *frames, uint32
 	if ((frame.flags & LONGPOLE_FRAME_SAMPLED) == 0) {
 		if (ids == 0)
 			longpole_auto_judge(slot, cycles, entered);
-	} else if (ids == LONGPOLE_AUTO_IS_SHORT && cycles > LONGPOLE_AUTO_LONG * longpole_auto_shortest()) {
+	} else if (ids == LONGPOLE_AUTO_IS_SHORT && cycles * LONGPOLE_AUTO_WINDOW > LONGPOLE_AUTO_LONG * longpole_auto_short_window()) {
 		__atomic_store_n(&slot->calls, 0, __ATOMIC_RELAXED);
 		__atomic_store_n(&slot->ids, 0, __ATOMIC_RELAXED);
 	}
