@@ -1,0 +1,293 @@
+"""The peers: how each is got and built, started beside the bench, and asked what it really recorded."""
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import venv
+
+from common import Lttng, Open, run
+from subjects import BUILT, PEERS, Subject, compiled, crate, executable
+
+# Its plain `pip install` asks for versions that no longer exist together.
+BARECTF = ["barectf==3.1.2", "pyyaml", "jsonschema<4", "jinja2", "termcolor", "attrs", "pyrsistent", "markupsafe", "six", "setuptools<81"]
+TRACING = pathlib.Path("/sys/kernel/tracing/instances")
+
+
+class Peer:
+    """`recorded` tells per loop how many events are in what it wrote, and bytes of each; None: not told apart."""
+
+    title = ""
+    # What of it is held against our mark with two words and our span; and a budget of DESIGN: at least so many times our cost.
+    event, span, budget = "event", "span", None
+
+    def __init__(self, work, _stack):
+        self.work = work
+        self.subject = self.make()
+
+    def make(self):
+        raise NotImplementedError
+
+    def finished(self):
+        """After the last batch, the program gone."""
+
+    def recorded(self):
+        raise NotImplementedError
+
+
+def counted(trace):
+    """Events of a CTF trace, as babeltrace2 counts them."""
+    text = run("babeltrace2", trace, "--component=sink.utils.counter", timeout=600)
+    # It prints its counts now and then; the last one is the whole.
+    return int(re.findall(r"(\d+) Event messages", text.replace(",", ""))[-1])
+
+
+class LttngUst(Peer):
+    title, budget = "LTTng-UST", 10
+
+    def __init__(self, work, stack):
+        self.daemon = stack.enter_context(Lttng(work))
+        self.trace = work / "lttng-trace"
+        lttng = self.daemon.lttng
+        lttng("create", "bench", "--output", self.trace)
+        for channel, events in (("two", "two"), ("edges", "begin,end")):
+            # Large enough that no event is lost while the consumer is not scheduled.
+            lttng("enable-channel", "-u", channel, "--subbuf-size=8M", "--num-subbuf=4")
+            lttng("enable-event", "-u", "-c", channel, ",".join(f"longpole_bench:{event}" for event in events.split(",")))
+        lttng("start")
+        super().__init__(work, stack)
+
+    def make(self):
+        part = compiled(PEERS / "lttng.c", "peer-lttng", "-fPIE", "-I", PEERS)
+        return Subject(self.title, executable("peer-lttng", part, libraries=["-llttng-ust"]), environment=self.daemon.environment)
+
+    def finished(self):
+        self.daemon.lttng("stop")
+        self.daemon.lttng("destroy")
+
+    def recorded(self):
+        told = {}
+        for loop, channel in (("event", "two"), ("span", "edges")):
+            # A folder of this channel's streams alone, for a reader that knows nothing of channels.
+            folder = self.work / f"lttng-{channel}"
+            folder.mkdir()
+            size = 0
+            for file in self.trace.rglob("*"):
+                if file.is_file() and (file.name == "metadata" or file.name.startswith(channel + "_")) and "index" not in file.parts:
+                    shutil.copy(file, folder)
+                    size += file.stat().st_size if file.name != "metadata" else 0
+            count = counted(folder)
+            told[loop] = (count, size / max(count, 1))
+        return told
+
+
+class Barectf(Peer):
+    title, budget = "barectf", 1.5
+
+    def make(self):
+        place = BUILT / "barectf"
+        if not (place / "bin/barectf").exists():
+            shutil.rmtree(place, ignore_errors=True)
+            venv.create(place, with_pip=True)
+            run(place / "bin/pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", *BARECTF, timeout=300)
+        made = BUILT / "barectf-made"
+        made.mkdir(parents=True, exist_ok=True)
+        run(place / "bin/barectf", "generate", "--metadata-dir", made, "--headers-dir", made, "--code-dir", made, PEERS / "barectf.yaml")
+        tracer = compiled(made / "barectf.c", "barectf", "-fPIE", "-I", made)
+        part = compiled(PEERS / "barectf.c", "peer-barectf", "-fPIE", "-I", made)
+        folder = self.work / "barectf"
+        (folder / "trace").mkdir(parents=True)
+        shutil.copy(made / "metadata", folder / "trace")
+        self.folder = folder
+        return Subject(self.title, executable("peer-barectf", part, tracer), folder=folder)
+
+    def recorded(self):
+        # In the measured batches old packets are overwritten; so many events were written beside them at the end.
+        count, wanted = counted(self.folder / "trace"), self.subject.said["written"]
+        if count != wanted:
+            raise Open(f"{count} of {wanted} events are in its trace")
+        return {loop: (None, self.subject.bytes.get(loop)) for loop in ("event", "span")}
+
+
+class Uftrace(Peer):
+    title, event, span = "uftrace", None, "call"
+
+    def make(self):
+        if shutil.which("uftrace") is None:
+            raise Open("uftrace is not installed")
+        called = compiled(PEERS / "function.c", "function-pg", "-fPIE", "-pg")
+        program = executable("peer-uftrace", compiled(PEERS / "functions.c", "functions-plain", "-fPIE"), called)
+        self.data = self.work / "uftrace.data"
+        before = ["uftrace", "record", "--no-event", "-b", "4M", "-d", self.data]
+        return Subject(self.title, program, before=before)
+
+    def recorded(self):
+        size = sum(file.stat().st_size for file in self.data.glob("*.dat") if file.stem.isdigit())
+        text = run("uftrace", "report", "-d", self.data, "-f", "call")
+        calls = sum(int(line.split()[0]) for line in text.splitlines() if line.split()[-1:] == ["bench_function"])
+        return {"call": (2 * calls, size / max(2 * calls, 1))}
+
+
+class TraceMarker(Peer):
+    title = "ftrace trace_marker"
+
+    def make(self):
+        if os.geteuid() != 0:
+            raise Open("needs root")
+        self.instance = TRACING / f"longpole-bench-{os.getpid()}"
+        try:
+            self.instance.mkdir()
+        except OSError as error:
+            raise Open(f"no tracing instance: {error}") from error
+        (self.instance / "trace_clock").write_text("x86-tsc" if os.uname().machine == "x86_64" else "mono_raw")
+        (self.instance / "buffer_size_kb").write_text("65536")
+        folder = self.work / "marker"
+        folder.mkdir()
+        (folder / "marker").symlink_to(self.instance / "trace_marker")
+        (folder / "tracing_on").symlink_to(self.instance / "tracing_on")
+        part = compiled(PEERS / "trace_marker.c", "peer-marker", "-fPIE")
+        return Subject(self.title, executable("peer-marker", part), folder=folder)
+
+    def recorded(self):
+        entries = size = 0
+        for stats in self.instance.glob("per_cpu/cpu*/stats"):
+            told = dict(line.split(": ") for line in stats.read_text().splitlines())
+            entries, size = entries + int(told["entries"]), size + int(told["bytes"])
+        texts = 0
+        with open(self.instance / "trace", encoding="utf-8", errors="replace") as trace:
+            texts = sum("sixteen letters" in line for line in trace)
+        # Its statistics do not tell them apart.
+        return {"event": (texts, size / max(entries, 1)), "span": (entries - texts, size / max(entries, 1))}
+
+    def close(self):
+        if getattr(self, "instance", None) is not None and self.instance.exists():
+            self.instance.rmdir()
+
+
+class Layer(Peer):
+    feature, file = "", ""
+
+    def make(self):
+        flags = ["-DRUST_TRACING", *(["-DRUST_SELF"] if self.feature == "layer-ours" else [])]
+        part = compiled(PEERS / "rust.c", f"peer-{self.feature}", "-fPIE", *flags)
+        return Subject(self.title, executable(f"peer-{self.feature}", part, crate(self.feature), libraries=["-lm"]))
+
+
+class LayerOurs(Layer):
+    title, feature = "tracing, our layer", "layer-ours"
+
+    def recorded(self):
+        return {loop: (None, self.subject.bytes.get(loop)) for loop in ("event", "span")}
+
+
+class LayerChrome(Layer):
+    title, feature = "tracing, chrome layer", "layer-chrome"
+
+    def recorded(self):
+        told = {"event": [0, 0], "span": [0, 0]}
+        with open(self.subject.folder / "trace.json", encoding="utf-8") as trace:
+            for record in re.split(r"(?<=}),", trace.read()):
+                kind = re.search(r'"ph":"(\w)"', record)
+                if kind is not None and kind[1] in "iBE":
+                    row = told["event" if kind[1] == "i" else "span"]
+                    row[0] += 1
+                    row[1] += len(record) + 1
+        return {loop: (count, size / max(count, 1)) for loop, (count, size) in told.items()}
+
+
+def varint(data, at):
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            return value, at
+
+
+def fields(data, begin, end):
+    """Fields of a protobuf message: number and (begin, end) of the value."""
+    at = begin
+    while at < end:
+        tag, at = varint(data, at)
+        kind = tag & 7
+        if kind == 0:
+            start = at
+            _, at = varint(data, at)
+            yield tag >> 3, (start, at)
+        elif kind == 2:
+            size, at = varint(data, at)
+            yield tag >> 3, (at, at + size)
+            at += size
+        else:
+            size = 8 if kind == 1 else 4
+            yield tag >> 3, (at, at + size)
+            at += size
+
+
+def packets(data):
+    """Track events of a trace in Perfetto's format: instants as events, begins and ends of slices; their number and bytes."""
+    told = {"event": [0, 0], "span": [0, 0]}
+    for number, (begin, end) in fields(data, 0, len(data)):
+        if number != 1:
+            continue
+        for inner, (first, last) in fields(data, begin, end):
+            if inner != 11:  # track_event
+                continue
+            for field, (at, _) in fields(data, first, last):
+                if field == 9 and data[at] in (1, 2, 3):  # type: slice begin, slice end, instant
+                    row = told["event" if data[at] == 3 else "span"]
+                    row[0] += 1
+                    row[1] += end - begin + 2
+    return {loop: (count, size / max(count, 1)) for loop, (count, size) in told.items()}
+
+
+class LayerPerfetto(Layer):
+    title, feature = "tracing, perfetto layer", "layer-perfetto"
+
+    def recorded(self):
+        return packets((self.subject.folder / "trace.pftrace").read_bytes())
+
+
+def source_of(package):
+    """Where the sources of a crate that src/ needs are."""
+    told = json.loads(run("cargo", "metadata", "--format-version", "1", "--locked", "--all-features", "--manifest-path", PEERS / "Cargo.toml"))
+    return next(pathlib.Path(found["manifest_path"]).parent for found in told["packages"] if found["name"] == package)
+
+
+class Perfetto(Peer):
+    title, budget = "Perfetto C SDK", 15
+
+    def make(self):
+        made = crate("perfetto")
+        part = compiled(PEERS / "perfetto.c", "peer-perfetto", "-fPIE", "-DNDEBUG", "-isystem", source_of("perfetto-sdk-sys") / "libperfetto_c")
+        return Subject(self.title, executable("peer-perfetto", part, made, libraries=["-lm"]))
+
+    def recorded(self):
+        return packets((self.subject.folder / "trace.pftrace").read_bytes())
+
+
+class Tracy(Peer):
+    title, event, budget = "Tracy", "event, literal", 2
+    # As its crate was built, or the inline part of a probe is not the library's.
+    flags = ["-DTRACY_ENABLE", "-DTRACY_ONLY_LOCALHOST", *(f"-DTRACY_NO_{what}" for what in (
+        "SYSTEM_TRACING", "CONTEXT_SWITCH", "WAIT_STACKS", "SAMPLING", "CODE_TRANSFER", "BROADCAST", "CALLSTACK_INLINES", "VERIFY",
+        "CRASH_HANDLER"))]
+
+    def make(self):
+        made = crate("tracy")
+        part = compiled(PEERS / "tracy.cc", "peer-tracy", "-fPIE", *self.flags, "-isystem", source_of("tracy-client-sys") / "tracy", language="c++")
+        return Subject(self.title, executable("peer-tracy", part, made))
+
+    def recorded(self):
+        # One queue for all kinds; a message with a text of its own is one item, too.
+        wanted, queued = sum(self.subject.expected.values()), self.subject.said["queued"]
+        # A few items are its own.
+        if not wanted <= queued <= wanted + 100:
+            raise Open(f"{queued} of {wanted} events are in its queue")
+        return {loop: (None, self.subject.said["item"]) for loop in ("event", "event, literal", "event, plot", "span")}
+
+
+ALL = [LttngUst, Barectf, Tracy, Perfetto, Uftrace, TraceMarker, LayerOurs, LayerChrome, LayerPerfetto]

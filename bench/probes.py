@@ -1,0 +1,302 @@
+"""What probes cost, ours and those of the peers, in one run: the batches of all subjects take turns (subjects.py, peers.py)."""
+import contextlib
+import sys
+
+from common import Open, ROOT, interval, outcome, shown
+from peers import ALL
+from subjects import PEERS, PROBES, Subject, compiled, crate, executable, library, median
+
+STAYING, SITES = 16, 32
+# What every peer has: an event with two words, and a span of two edges.
+EVENT, SPAN, SIXTEEN = "mark, data and object", "span", "mark, data"
+STATES = ("on", "overwrite", "off", "out")
+
+
+def both(name, source, position, language="c"):
+    """The loops of a file, with probes and without."""
+    # The compiler's strictest warnings in C++ are for the user's code, not for headers of the system.
+    flags = [position, *(["-isystem", ROOT / "include"] if language == "c++" else [])]
+    return (compiled(source, f"{name}{position}-on", *flags, language=language),
+            compiled(source, f"{name}{position}-out", "-DLONGPOLE_DISABLE", *flags, language=language))
+
+
+def loaded(title, name, on, out):
+    return Subject(title, executable("loader"), [library(f"{name}-on", *on), library(f"{name}-out", *out)])
+
+
+def ours():
+    """Title and maker of each subject of our probes."""
+    source = PROBES / "ours.c"
+
+    def rust(position, flag):
+        return compiled(PEERS / "rust.c", f"rust{position}{flag}", position, flag)
+
+    def functions(flag, *instrumented):
+        name = flag[2:].lower()
+        return (compiled(PEERS / "functions.c", name, "-fPIE", flag),
+                compiled(PEERS / "function.c", f"{name}-called", "-fPIE", *instrumented))
+
+    return [
+        ("C", lambda: Subject("C", executable("c", *both("c", source, "-fPIE")))),
+        ("C library", lambda: loaded("C library", "c", *([part] for part in both("c", source, "-fPIC")))),
+        ("C++", lambda: Subject("C++", executable("cpp", *both("cpp", source, "-fPIE", "c++")))),
+        ("C++ library", lambda: loaded("C++ library", "cpp", *([part] for part in both("cpp", source, "-fPIC", "c++")))),
+        ("Rust", lambda: Subject("Rust", executable("rust", rust("-fPIE", "-DRUST_SELF"), crate("ours")))),
+        ("Rust, none", lambda: Subject("Rust, none", executable("rust-out", rust("-fPIE", "-DRUST_OUT"), crate("disabled")))),
+        ("Rust library", lambda: loaded("Rust library", "rust", [rust("-fPIC", "-DRUST_SELF"), crate("ours")],
+                                        [rust("-fPIC", "-DRUST_OUT"), crate("disabled")])),
+        ("functions", lambda: Subject("functions", executable("functions", *functions("-DFUNCTIONS_OURS", "-finstrument-functions")))),
+        ("functions, none", lambda: Subject("functions, none", executable("functions-out", *functions("-DFUNCTIONS_OUT")))),
+    ]
+
+
+COLUMNS = ("C", "C library", "C++", "C++ library", "Rust", "Rust library")
+
+
+def measure(subjects, rounds, say):
+    """All batches of all subjects, in turns; who fails is left out from there on. Two rounds warm up."""
+    for number in range(-2, rounds):
+        at = number % len(subjects)
+        for subject in subjects[at:] + subjects[:at]:
+            if subject.error is not None:
+                continue
+            batches = [(state, loop, threads) for threads in (1, 2) for state, loop in subject.loops]
+            first = number * 5 % len(batches)
+            try:
+                for state, loop, threads in batches[first:] + batches[:first]:
+                    subject.batch(number, state, loop, threads)
+            except Open as why:
+                subject.error = str(why)
+                subject.stop()
+        say(number + 1, rounds)
+
+
+def rare(subject):
+    """The first event of new threads, and of call sites; ns without the clock's own cost, and page faults."""
+    clock = median([int(subject.ask("clock")[0]) for _ in range(31)])
+
+    def told(rows):
+        first, following, faults = zip(*([int(word) for word in row[0].split()] for row in rows))
+        return {"first_ns": interval([max(ns - clock, 0) for ns in first]), "next_ns": interval([max(ns - clock, 0) for ns in following]),
+                "faults": interval(faults)}
+
+    def arrive(count, loop, how):
+        subject.expected[loop] = subject.expected.get(loop, 0) + 2 * count * subject.loops.get(("on", loop), (0,))[0]
+        return [subject.ask("thread", loop, how) for _ in range(count)]
+
+    rows = {}
+    for loop in (SIXTEEN, "event", "call"):
+        if ("on", loop) in subject.loops:
+            # First all stay, so that each makes its buffers; then each one finds what the others left.
+            rows["new thread"] = told(arrive(STAYING, loop, "stay"))
+            arrive(1, loop, "leave")
+            rows["new thread, another has left"] = told(arrive(STAYING, loop, "leave"))
+            break
+    if subject.name in COLUMNS and not subject.name.startswith("Rust"):
+        rows["new call site"] = told([subject.ask("site", n) for n in range(SITES)])
+    return rows
+
+
+def recorded_at_once(subject):
+    """Our subjects look at their rings after each batch: what is missing there."""
+    return [f"{loop}, {state}: {seen} of {wanted} events" for (state, loop), (wanted, seen) in subject.seen.items() if wanted != seen]
+
+
+def grid(title, rows, columns, cell):
+    """A table on stdout; rows without any value are left out."""
+    body = [[row, *(cell(row, column) or "" for column in columns)] for row in rows]
+    body = [line for line in body if any(line[1:])]
+    if not body:
+        return
+    lines = [[title, *columns], *body]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(columns) + 1)]
+    print()
+    for line in lines:
+        print("  ".join(text.ljust(width) for text, width in zip(line, widths)).rstrip())
+
+
+def print_ours(named):
+    probes = list(dict.fromkeys(loop for subject in named.values() for state, loop in subject.loops if state in STATES))
+    none = {"Rust": "Rust, none"}
+
+    def series(state, thread=1, limit=False):
+        def cell(loop, column):
+            subject = named.get(none.get(column, column) if state == "out" else column)
+            estimate = subject and subject.estimate(state, loop, thread)
+            if not estimate:
+                return None
+            ratio = limit and subject.to_limit(state, loop, thread)
+            return f"{estimate['median']:.2f}" + (f" {ratio['median']:.2f}x" if ratio else "")
+        return cell
+
+    def alone(loop, column):
+        subject = named.get(column)
+        ratios = [subject and subject.ratio("on", loop, subject, "on", loop, thread, 1) for thread in (2, 3)]
+        return " ".join(f"{ratio['median']:.2f}x" for ratio in ratios if ratio) or None
+
+    columns = [column for column in COLUMNS if column in named]
+    grid("on: ns, to the limit", probes, columns, series("on", limit=True))
+    grid("overwrite: ns, to the limit", probes, columns, series("overwrite", limit=True))
+    grid("two threads, on, to alone", probes, columns, alone)
+    grid("off: ns", probes, columns, series("off"))
+    grid("compiled out: ns", probes, columns, series("out"))
+
+
+def print_rare(rows):
+    def cell(key, column):
+        told = rows[key].get(column)
+        return told and f"{told['median']:.0f}"
+    grid("once, ns", rows, ("first_ns", "next_ns", "faults"), cell)
+
+
+def budgets(results, named):
+    for column in COLUMNS:
+        subject = named.get(column)
+        if subject is None:
+            continue
+        for state in ("on", "overwrite"):
+            ratio = subject.to_limit(state, SIXTEEN)
+            if ratio:
+                results.add("probes", f"16-byte event, {state}, {column}, to the limit", shown(ratio, " x"), "1.25 x", outcome(ratio, most=1.25))
+            for thread in (2, 3):
+                ratio = subject.ratio(state, SIXTEEN, subject, state, SIXTEEN, thread, 1)
+                if ratio:
+                    results.add("probes", f"16-byte event, {state}, {column}, {('first', 'second')[thread - 2]} of two threads, to alone",
+                                shown(ratio, " x"), "0.85-1.15 x", outcome(ratio, most=1.15, least=0.85))
+        off = subject.estimate("off", SIXTEEN)
+        if off:
+            results.add("probes", f"off, {column}, beyond the empty loop", shown(off, " ns"), "0.5 ns", outcome(off, most=0.5))
+        scope = subject.ratio("on", "LOG_TSC scope", subject, "bare", "counter")
+        if scope:
+            half = {key: None if value is None else value / 2 for key, value in scope.items()}
+            results.add("probes", f"LOG_TSC scope, {column}, to two bare reads", shown(half, " x"), "1.3 x", outcome(half, most=1.3))
+        for loop, most in (("begin", 8), ("begin, argument", 16), ("end", 8)):
+            if loop in subject.bytes:
+                size = subject.bytes[loop]
+                results.add("probes", f"bytes of {loop}, {column}", str(size), str(most), "met" if size <= most else "missed")
+
+
+def print_peers(results, named, peers, verdicts):
+    """What the peers' probes cost, and how many times ours (in C, of the same round)."""
+    mine = named.get("C")
+    table = {}
+    for peer in peers:
+        subject = peer.subject
+        for loop in dict.fromkeys(loop for state, loop in subject.loops if state in STATES):
+            our = {peer.span: SPAN}.get(loop, EVENT)
+            why, count, size = verdicts[peer.title].get(loop, ("nobody counted its events", None, None))
+            for state in STATES:
+                for thread in (1, 2, 3):
+                    estimate = subject.estimate(state, loop, thread)
+                    if estimate is None:
+                        continue
+                    ratio = mine and subject.ratio(state, loop, mine, state, our, thread) if state == "on" else None
+                    row = f"{peer.title}, {loop}, {state}" + ("", "", ", first of two", ", second of two")[thread]
+                    table[row] = {"min": f"{estimate['min']:.2f}", "median": shown(estimate), "to ours": shown(ratio, " x") if ratio else "",
+                                  "bytes": f"{size:.1f}" if size and state == "on" else "",
+                                  "recorded": "" if state != "on" else why or ("every event" if count is None else str(count))}
+                    if state == "on" and thread == 1:
+                        limit = peer.budget if loop == peer.event else None
+                        name = f"{peer.title}, {loop}, to our {our}"
+                        if why:
+                            results.open("probes", name, why)
+                        elif ratio:
+                            results.add("probes", name, shown(ratio, " x"), f">= {limit} x" if limit else "",
+                                        outcome(ratio, least=limit) if limit else "")
+    grid("peers: ns", table, ("min", "median", "to ours", "bytes", "recorded"), lambda row, column: table[row][column])
+
+
+def verdict(peer):
+    """Per loop: why its row is open (or ""), events that it recorded, bytes of each."""
+    subject = peer.subject
+    try:
+        told = peer.recorded()
+    except (Open, OSError, ValueError, KeyError, IndexError) as why:
+        return {loop: (f"its trace cannot be counted: {why}", None, None) for _, loop in subject.loops}
+    rows = {}
+    for loop, (count, size) in told.items():
+        wanted = subject.expected.get(loop, 0)
+        if count is None:
+            missing = recorded_at_once(subject)
+            rows[loop] = (missing[0] if missing else "", None, size)
+        else:
+            rows[loop] = ("" if count == wanted else f"{count} of {wanted} events are in its trace", count, size)
+    return rows
+
+
+def data_of(subject):
+    """All series, for who wants to look closer."""
+    rows = []
+    for (state, loop, thread) in subject.rounds:
+        estimate = subject.estimate(state, loop, thread)
+        if estimate and loop != "empty":
+            rows.append({"state": state, "loop": loop, "thread": ("", "one", "first of two", "second of two")[thread],
+                         "ns": estimate, "to_limit": subject.to_limit(state, loop, thread)})
+    return {"rows": rows, "bytes": subject.bytes, "said": subject.said, "error": subject.error}
+
+
+def probes(results, work, quick):
+    rounds = 9 if quick else 51
+    subjects, peers, once = [], [], {}
+    with contextlib.ExitStack() as stack:
+        for title, make in ours():
+            try:
+                subject = make()
+                stack.callback(subject.stop)
+                subject.start(work)
+                subjects.append(subject)
+            except Open as why:
+                results.open("probes", title, why)
+        for kind in ALL:
+            print(f"bench: probes: {kind.title} …", file=sys.stderr)
+            try:
+                peer = kind(work, stack)
+                stack.callback(peer.subject.stop)
+                peer.subject.start(work)
+                peers.append(peer)
+            except Open as why:
+                results.open("probes", kind.title, why)
+        if not subjects:
+            raise Open("none of our own subjects runs")
+        everyone = subjects + [peer.subject for peer in peers]
+        measure(everyone, rounds, lambda done, all_: print(f"\rbench: probes: round {done} of {all_}", end="", file=sys.stderr))
+        print(file=sys.stderr)
+        for subject in everyone:
+            try:
+                if subject.error is None:
+                    once.update({f"{subject.name}, {what}": told for what, told in rare(subject).items()})
+                    subject.end()
+            except Open as why:
+                subject.error = str(why)
+        for peer in peers:
+            try:
+                peer.finished()
+            except Open as why:
+                peer.subject.error = peer.subject.error or str(why)
+        verdicts = {peer.title: verdict(peer) for peer in peers if peer.subject.error is None}
+    for subject in subjects:
+        missing = recorded_at_once(subject)
+        if subject.said.get("lost") or missing:
+            subject.error = subject.error or f"lost {subject.said.get('lost')}, {'; '.join(missing)}"
+    for subject in everyone:
+        if subject.error is not None:
+            results.open("probes", subject.name, subject.error)
+    named = {subject.name: subject for subject in subjects if subject.error is None}
+    whole = [peer for peer in peers if peer.subject.error is None]
+    print_ours(named)
+    print_rare(once)
+    print_peers(results, named, whole, verdicts)
+    print()
+    limits(results, named)
+    budgets(results, named)
+    results.probes = {"rounds": rounds, "subjects": {subject.name: data_of(subject) for subject in everyone}, "once": once,
+                      "recorded": {title: {loop: {"why_open": why, "events": count, "bytes": size} for loop, (why, count, size) in rows.items()}
+                                   for title, rows in verdicts.items()}}
+
+
+def limits(results, named):
+    subject = named.get("C")
+    for loop, what in (("counter", "bare time-stamp read"), ("limit", "the same and 32 bytes stored: the limit")):
+        estimate = subject and subject.estimate("bare", loop)
+        if estimate:
+            results.add("probes", f"{what}, ns (least {estimate['min']:.2f})", shown(estimate))

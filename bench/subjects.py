@@ -1,0 +1,196 @@
+"""The programs whose loops take turns (bench/probes/subject.c): how they are built, asked, and what they answered."""
+import functools
+import os
+import pathlib
+import select
+import shutil
+import statistics
+import subprocess
+import tempfile
+
+from common import HERE, Open, ROOT, TARGET, interval, run
+
+PROBES = HERE / "probes"
+PEERS = HERE / "peers"
+# What is built for the bench stays here: the peers take minutes.
+BUILT = TARGET.parent / "bench"
+# Nobody has a branch on a boundary of 32 bytes, which costs half a nanosecond on some processors: where it falls is luck.
+ALIGNED = "-Wa,-mbranches-within-32B-boundaries"
+TURNS = 16384
+PATIENCE = 120
+
+
+def compiler(language="c"):
+    if language == "c":
+        return [os.environ.get("CC", "cc"), "-std=gnu11"]
+    return [os.environ.get("CXX", "c++"), "-std=gnu++17", "-x", "c++"]
+
+
+def compiled(source, name, *flags, language="c"):
+    """An object file."""
+    BUILT.mkdir(parents=True, exist_ok=True)
+    output = BUILT / f"{name}.o"
+    command = [*compiler(language), "-O2", "-Wall", "-Wextra", "-I", ROOT / "include", "-I", PROBES, *flags, "-c", source, "-o", output]
+    try:
+        run(*command[:-4], ALIGNED, *command[-4:])
+    except Open:
+        run(*command)
+    return output
+
+
+@functools.cache
+def main_object():
+    return compiled(PROBES / "subject.c", "subject", "-fPIE")
+
+
+def executable(name, *objects, libraries=()):
+    output = BUILT / name
+    run(os.environ.get("CXX", "c++"), "-pie", main_object(), *objects, "-o", output, *libraries, "-ldl",
+        "-lpthread")
+    return output
+
+
+def library(name, *objects, libraries=()):
+    output = BUILT / f"{name}.so"
+    run(os.environ.get("CXX", "c++"), "-shared", *objects, "-o", output, *libraries, "-lpthread")
+    return output
+
+
+def crate(feature):
+    """A library of src/ with this feature; all share a folder, so that what two of them need is built once."""
+    target = BUILT / "crates"
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("CARGO_PROFILE") and key != "CARGO_TARGET_DIR"}
+    environment["CARGO_TARGET_DIR"] = str(target)
+    result = subprocess.run(["cargo", "build", "--release", "--locked", "--manifest-path", str(PEERS / "Cargo.toml"), "--features", feature],
+                            text=True, capture_output=True, env=environment)
+    if result.returncode != 0:
+        said = [line for line in result.stderr.splitlines() if line.startswith("error")] or result.stderr.strip().splitlines() or ["cargo failed"]
+        raise Open(f"cargo: {said[-1]}")
+    output = BUILT / f"lib{feature}.a"
+    shutil.copy(target / "release/liblongpole_bench_peers.a", output)
+    return output
+
+
+class Subject:
+    """A running program with loops. `name` is what its rows are called."""
+
+    def __init__(self, name, program, libraries=(), before=(), environment=None, folder=None):
+        self.name, self.before = name, list(before)
+        self.command = [*self.before, program, None, *libraries]
+        self.environment = environment or {}
+        self.folder = folder
+        self.process = self.runtime = None
+        self.heard = ""
+        self.said = {}
+        self.error = None
+        # Events of a loop that were to be recorded, and that were seen at once to be.
+        self.expected, self.seen = {}, {}
+        self.bytes = {}
+        self.rounds = {}
+
+    def start(self, work):
+        # Rings lie in memory, as in real recordings.
+        self.runtime = pathlib.Path(tempfile.mkdtemp(prefix="longpole-bench-", dir="/dev/shm"))
+        if self.folder is None:
+            self.folder = pathlib.Path(tempfile.mkdtemp(prefix="subject-", dir=work))
+        self.command[len(self.before) + 1] = self.folder
+        self.stderr = open(self.folder / "stderr", "w+", encoding="utf-8")
+        self.process = subprocess.Popen([str(c) for c in self.command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.stderr,
+                                        bufsize=0, cwd=self.folder,
+                                        env={**os.environ, "LONGPOLE_RUNTIME_DIR": str(self.runtime), **self.environment})
+        self.loops = {}
+        for line in self.ask("loops"):
+            state, name, events, slow, size = line.split("\t")
+            self.loops[state, name] = (int(events), int(slow), int(size))
+
+    def last_words(self):
+        self.stderr.flush()
+        self.stderr.seek(0)
+        return (self.stderr.read().strip() or "ended without a word").splitlines()[-1]
+
+    def ask(self, *words):
+        """The lines of an answer."""
+        try:
+            self.process.stdin.write(("\t".join(str(word) for word in words) + "\n").encode())
+        except OSError as error:
+            raise Open(f"{self.name}: {self.last_words()}") from error
+        while True:
+            if self.heard.startswith(".\n") or "\n.\n" in self.heard:
+                answer, _, self.heard = ("\n" + self.heard).partition("\n.\n")
+                return answer.split("\n")[1:]
+            if self.heard.startswith("!") and "\n" in self.heard:
+                why, _, self.heard = self.heard.partition("\n")
+                raise Open(f"{self.name}: {why[2:]}")
+            if not select.select([self.process.stdout], [], [], PATIENCE)[0]:
+                raise Open(f"{self.name}: no answer to {words[0]}")
+            piece = os.read(self.process.stdout.fileno(), 65536).decode()
+            if piece == "":
+                raise Open(f"{self.name}: {self.last_words()}")
+            self.heard += piece
+
+    def turns(self, state, loop):
+        _, slow, _ = self.loops[state, loop]
+        # What is nearly nothing needs more turns to be told from the clock's own steps.
+        return max(TURNS * (8 if state in ("off", "out") else 1) // slow, 64)
+
+    def batch(self, number, state, loop, threads):
+        """Runs one batch and keeps its ns; a negative number is not kept."""
+        turns, (events, _, _) = self.turns(state, loop), self.loops[state, loop]
+        words = self.ask("run", state, loop, threads, turns)[0].split()
+        if state in ("on", "overwrite"):
+            self.expected[loop] = self.expected.get(loop, 0) + (turns + turns // 8 + 1) * events * threads
+        if len(words) > threads and events and state in ("on", "overwrite"):
+            size, count = int(words[threads]), int(words[threads + 1])
+            self.bytes[loop] = min(self.bytes.get(loop, size), size // (turns * events))
+            if count:
+                wanted, seen = self.seen.get((state, loop), (0, 0))
+                self.seen[state, loop] = (wanted + turns * events, seen + count)
+        if number >= 0:
+            for thread in range(threads):
+                key = (state, loop, 1 if threads == 1 else 2 + thread)
+                self.rounds.setdefault(key, {})[number] = float(words[thread])
+
+    def end(self):
+        """What it says at its end. The process is gone afterwards."""
+        try:
+            for line in self.ask("end"):
+                name, _, value = line.partition("\t")
+                self.said[name] = int(value)
+            self.process.stdin.close()
+            status = self.process.wait(PATIENCE)
+            if status != 0:
+                raise Open(f"{self.name}: {self.last_words()}")
+        finally:
+            self.stop()
+
+    def stop(self):
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        if self.runtime is not None:
+            shutil.rmtree(self.runtime, ignore_errors=True)
+
+    # Answers: series of rounds, without the loop around a probe.
+
+    def net(self, state, loop, thread=1):
+        series, empty = self.rounds.get((state, loop, thread)), self.rounds.get(("bare", "empty", thread))
+        if not series or not empty:
+            return {}
+        return {number: ns - empty[number] for number, ns in series.items() if number in empty}
+
+    def estimate(self, state, loop, thread=1):
+        """In ns: least, median, and the median's 95 % interval."""
+        values = list(self.net(state, loop, thread).values())
+        return {"min": min(values), **interval(values)} if values else None
+
+    def ratio(self, state, loop, other, other_state, other_loop, thread=1, other_thread=None):
+        mine, its = self.net(state, loop, thread), other.net(other_state, other_loop, other_thread or thread)
+        values = [ns / its[number] for number, ns in mine.items() if its.get(number, 0) > 0]
+        return interval(values) if values else None
+
+    def to_limit(self, state, loop, thread=1):
+        return self.ratio(state, loop, self, "bare", "limit", thread)
+
+
+def median(values):
+    return statistics.median(values) if values else None
