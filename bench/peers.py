@@ -52,8 +52,8 @@ class LttngUst(Peer):
         lttng = self.daemon.lttng
         lttng("create", "bench", "--output", self.trace)
         for channel, events in (("two", "two"), ("edges", "begin,end")):
-            # Large enough that no event is lost while the consumer is not scheduled.
-            lttng("enable-channel", "-u", channel, "--subbuf-size=8M", "--num-subbuf=4")
+            # Large enough that no event is lost while the consumer is not scheduled; else as small as ours.
+            lttng("enable-channel", "-u", channel, "--subbuf-size=512K", "--num-subbuf=8")
             lttng("enable-event", "-u", "-c", channel, ",".join(f"longpole_bench:{event}" for event in events.split(",")))
         lttng("start")
         super().__init__(work, stack)
@@ -87,10 +87,12 @@ class Barectf(Peer):
 
     def make(self):
         place = BUILT / "barectf"
-        if not (place / "bin/barectf").exists():
+        stamp = place / "installed"
+        if not stamp.exists() or stamp.read_text() != " ".join(BARECTF):
             shutil.rmtree(place, ignore_errors=True)
             venv.create(place, with_pip=True)
             run(place / "bin/pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", *BARECTF, timeout=300)
+            stamp.write_text(" ".join(BARECTF))
         made = BUILT / "barectf-made"
         made.mkdir(parents=True, exist_ok=True)
         run(place / "bin/barectf", "generate", "--metadata-dir", made, "--headers-dir", made, "--code-dir", made, PEERS / "barectf.yaml")
@@ -282,12 +284,8 @@ class Tracy(Peer):
         return Subject(self.title, executable("peer-tracy", part, made))
 
     def recorded(self):
-        # One queue for all kinds; a message with a text of its own is one item, too.
-        wanted, queued = sum(self.subject.expected.values()), self.subject.said["queued"]
-        # A few items are its own.
-        if not wanted <= queued <= wanted + 100:
-            raise Open(f"{queued} of {wanted} events are in its queue")
-        return {loop: (None, self.subject.said["item"]) for loop in ("event", "event, literal", "event, plot", "span")}
+        said = self.subject.said
+        return {loop: (said[loop], said["item"]) for loop in ("event", "event, literal", "event, plot", "span")}
 
 
 ALL = [LttngUst, Barectf, Tracy, Perfetto, Uftrace, TraceMarker, LayerOurs, LayerChrome, LayerPerfetto]

@@ -17,6 +17,8 @@ BUILT = TARGET.parent / "bench"
 # Nobody has a branch on a boundary of 32 bytes, which costs half a nanosecond on some processors: where it falls is luck.
 ALIGNED = "-Wa,-mbranches-within-32B-boundaries"
 TURNS = 16384
+# As SUBJECT_BUFFER of subject.h.
+BUFFER = 1 << 20
 PATIENCE = 120
 
 
@@ -135,10 +137,12 @@ class Subject:
 
     def batch(self, number, state, loop, threads):
         """Runs one batch and keeps its ns; a negative number is not kept."""
-        turns, (events, _, _) = self.turns(state, loop), self.loops[state, loop]
+        turns, (events, _, size) = self.turns(state, loop), self.loops[state, loop]
         words = self.ask("run", state, loop, threads, turns)[0].split()
         if state in ("on", "overwrite"):
-            self.expected[loop] = self.expected.get(loop, 0) + (turns + turns // 8 + 1) * events * threads
+            # As subject.c does before it looks at the clock.
+            lap = 2 * (BUFFER // 2 // (size * max(events, 1))) if size else 0
+            self.expected[loop] = self.expected.get(loop, 0) + (lap + turns // 8 + 1 + turns) * events * threads
         if len(words) > threads and events and state in ("on", "overwrite"):
             size, count = int(words[threads]), int(words[threads + 1])
             self.bytes[loop] = min(self.bytes.get(loop, size), size // (turns * events))

@@ -1,5 +1,5 @@
 /*
- * A tracer that barectf made (barectf.yaml), with a platform of four packets of 1 MiB per thread, the oldest of which is overwritten, and
+ * A tracer that barectf made (barectf.yaml), with a platform of four packets of 256 KiB per thread, the oldest of which is overwritten, and
  * the time-stamp counter as its clock: what our ring is, without files. (Its own example platform writes each packet by fwrite and reads
  * CLOCK_REALTIME; both cost more.) Such a tracer serves one thread, so each thread has one.
  */
@@ -12,7 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define PACKET (1u << 20)
+#define PACKET (SUBJECT_BUFFER / 4)
 #define PACKETS 4u
 #define CHECKED 1000u
 
@@ -120,7 +120,7 @@ static int end(const char *folder)
 	return 0;
 }
 
-static const struct loop loops[] = {{"event", event, 1, 2, 0}, {"span", span, 2, 4, 0}};
+static const struct loop loops[] = {{"event", event, 1, 2, 32}, {"span", span, 2, 4, 16}};
 
 const struct table *table_on(void)
 {

@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SELF_RING (4u << 20)
 #define SELF_RINGS 128
 
 static struct longpole_control *self_control;
@@ -20,7 +19,7 @@ static struct longpole_ring *self_seen[SELF_RINGS];
 static inline void self_take(const char *state)
 {
 	self_mode = strcmp(state, "overwrite") == 0 ? LONGPOLE_MODE_OVERWRITE : LONGPOLE_MODE_DISCARD;
-	self_control->orders.ring_size = SELF_RING;
+	self_control->orders.ring_size = SUBJECT_BUFFER;
 	self_control->orders.session = 1;
 	self_control->orders.snaplen = 100;
 	self_control->orders.mode = self_mode;
@@ -63,7 +62,7 @@ static inline uint64_t self_lost(void)
 
 static inline void self_first(int first)
 {
-	self_control->orders.ring_size = first ? LONGPOLE_RING_MINIMUM : SELF_RING;
+	self_control->orders.ring_size = first ? LONGPOLE_RING_MINIMUM : SUBJECT_BUFFER;
 }
 
 static inline int self_begin(const char *folder)

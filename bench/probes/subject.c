@@ -29,7 +29,6 @@
 #include <sys/resource.h>
 #include <time.h>
 
-#define STORE (4u << 20)
 #define NEWCOMERS 32
 
 static void fail(const char *what)
@@ -77,7 +76,7 @@ __attribute__((noinline, aligned(64))) static void limit(uint64_t turns)
 	char *const words = (char *)store;
 	uint64_t position = store_position;
 	for (uint64_t i = 0; i < turns; i++) {
-		uint64_t *place = (uint64_t *)(void *)(words + (position & (STORE - 1)));
+		uint64_t *place = (uint64_t *)(void *)(words + (position & (SUBJECT_BUFFER - 1)));
 		place[0] = COUNTER();
 		place[1] = i;
 		place[2] = i;
@@ -88,7 +87,7 @@ __attribute__((noinline, aligned(64))) static void limit(uint64_t turns)
 	store_position = position;
 }
 
-static const struct loop bare_loops[] = {{"empty", empty, 0, 1, 0}, {"counter", counter, 0, 1, 0}, {"limit", limit, 0, 1, 0}};
+static const struct loop bare_loops[] = {{"empty", empty, 0, 1, 0}, {"counter", counter, 0, 1, 0}, {"limit", limit, 0, 1, 32}};
 static const struct table bare = {.states = "bare", .loop = bare_loops, .count = 3};
 
 static const struct table *tables[8] = {&bare};
@@ -140,12 +139,57 @@ struct taken {
 	uint64_t bytes, events;
 };
 
-static struct taken batch(const struct table *table, const struct loop *loop, uint64_t turns)
+/* The second thread does what the first one asks for, at the same time. It sleeps meanwhile, so that "alone" is alone. */
+static struct {
+	pthread_t thread;
+	pthread_barrier_t asked, done;
+	uint32_t ready; /* both spin here, so that they begin together */
+	const struct table *table;
+	const struct loop *loop;
+	uint64_t turns;
+	int records;
+	struct taken taken;
+} second;
+
+static void together(uint32_t all)
 {
-	/* Another subject had this CPU: what it left in the caches and predictors is not what is measured. */
+	__atomic_add_fetch(&second.ready, 1, __ATOMIC_ACQ_REL);
+	for (uint32_t spins = 0; __atomic_load_n(&second.ready, __ATOMIC_ACQUIRE) < all; spins++)
+		if (spins > 100000)
+			sched_yield();
+}
+
+static void make_room(const struct table *table)
+{
 	if (table->before != NULL)
 		table->before();
+}
+
+/*
+ * Another subject had this CPU: what it left in the caches and predictors is not what is measured. So first once around the buffer,
+ * whose size all have in common; then some more turns.
+ */
+static void warm(const struct table *table, const struct loop *loop, uint64_t turns)
+{
+	const uint64_t each = (uint64_t)loop->bytes * (loop->events != 0 ? loop->events : 1);
+	for (uint64_t done = 0; each != 0 && done < SUBJECT_BUFFER; done += SUBJECT_BUFFER / 2) {
+		make_room(table);
+		loop->run(SUBJECT_BUFFER / 2 / each);
+	}
+	make_room(table);
 	loop->run(turns / 8 + 1);
+}
+
+static struct taken batch(const struct table *table, const struct loop *loop, uint64_t turns, int records, uint32_t threads)
+{
+	if (records) {
+		warm(table, loop, turns);
+	} else {
+		make_room(table);
+		loop->run(turns / 8 + 1);
+	}
+	if (threads == 2)
+		together(2);
 	const uint64_t bytes = table->bytes != NULL ? table->bytes() : 0;
 	const uint64_t events = table->events != NULL ? table->events() : 0;
 	const uint64_t begin = nanoseconds(CLOCK_THREAD_CPUTIME_ID);
@@ -155,30 +199,11 @@ static struct taken batch(const struct table *table, const struct loop *loop, ui
 	                      table->events != NULL ? table->events() - events : 0};
 }
 
-/* The second thread does what the first one asks for, at the same time. It sleeps meanwhile, so that "alone" is alone. */
-static struct {
-	pthread_t thread;
-	pthread_barrier_t asked, done;
-	uint32_t ready; /* both spin here, so that they begin together */
-	const struct table *table;
-	const struct loop *loop;
-	uint64_t turns;
-	struct taken taken;
-} second;
-
 static void prepare_bare(void)
 {
-	store = mmap(NULL, STORE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	store = mmap(NULL, SUBJECT_BUFFER, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 	if (store == MAP_FAILED)
 		fail("no memory for the bare loops");
-}
-
-static void together(void)
-{
-	__atomic_add_fetch(&second.ready, 1, __ATOMIC_ACQ_REL);
-	for (uint32_t spins = 0; __atomic_load_n(&second.ready, __ATOMIC_ACQUIRE) < 2; spins++)
-		if (spins > 100000)
-			sched_yield();
 }
 
 static void *help(void *unused)
@@ -188,8 +213,7 @@ static void *help(void *unused)
 		pthread_barrier_wait(&second.asked);
 		if (second.loop == NULL)
 			return unused;
-		together();
-		second.taken = batch(second.table, second.loop, second.turns);
+		second.taken = batch(second.table, second.loop, second.turns, second.records, 2);
 		pthread_barrier_wait(&second.done);
 	}
 }
@@ -204,15 +228,16 @@ static void run(const char *state, const char *name, uint32_t threads, uint64_t 
 	}
 	if (table->take != NULL)
 		table->take(state);
+	const int records = strcmp(state, "off") != 0 && strcmp(state, "out") != 0;
 	if (threads == 2) {
 		second.table = table;
 		second.loop = loop;
 		second.turns = turns;
+		second.records = records;
 		second.ready = 0;
 		pthread_barrier_wait(&second.asked);
-		together();
 	}
-	const struct taken taken = batch(table, loop, turns);
+	const struct taken taken = batch(table, loop, turns, records, threads);
 	if (threads == 2)
 		pthread_barrier_wait(&second.done);
 	printf("%.4f", taken.ns);

@@ -12,12 +12,15 @@
 extern "C" {
 #endif
 
+/* What a thread's ring has, ours and barectf's, and what the limit stores to: it stays in the second-level cache. */
+#define SUBJECT_BUFFER (1u << 20)
+
 struct loop {
 	const char *name;
 	void (*run)(uint64_t turns);
 	uint32_t events; /* of a turn; 0: nothing is recorded */
 	uint32_t slow;   /* how many times longer a turn takes than that of a plain probe, roughly: so many fewer turns */
-	uint32_t bytes;  /* that an event takes in a ring of ours, at most */
+	uint32_t bytes;  /* that an event takes in a buffer of SUBJECT_BUFFER bytes that is used again and again; 0: there is none */
 };
 
 /* All functions but `loop` may be missing. */
