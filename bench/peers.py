@@ -230,19 +230,22 @@ def fields(data, begin, end):
 
 
 def packets(data):
-    """Track events of a trace in Perfetto's format: instants as events, begins and ends of slices; their number and bytes."""
-    told = {"event": [0, 0], "span": [0, 0]}
+    """Track events of a trace in Perfetto's format: instants, begins and ends of slices; their number and bytes."""
+    told = {"event": [0, 0], "event without fields": [0, 0], "span": [0, 0]}
     for number, (begin, end) in fields(data, 0, len(data)):
         if number != 1:
             continue
         for inner, (first, last) in fields(data, begin, end):
             if inner != 11:  # track_event
                 continue
+            kind, annotated = 0, False
             for field, (at, _) in fields(data, first, last):
-                if field == 9 and data[at] in (1, 2, 3):  # type: slice begin, slice end, instant
-                    row = told["event" if data[at] == 3 else "span"]
-                    row[0] += 1
-                    row[1] += end - begin + 2
+                kind = data[at] if field == 9 else kind  # type: slice begin, slice end, instant
+                annotated = annotated or field == 4  # debug_annotations
+            if kind in (1, 2, 3):
+                row = told["span" if kind != 3 else "event" if annotated else "event without fields"]
+                row[0] += 1
+                row[1] += end - begin + 2
     return {loop: (count, size / max(count, 1)) for loop, (count, size) in told.items()}
 
 
@@ -272,7 +275,8 @@ class Perfetto(Peer):
 
 
 class Tracy(Peer):
-    title, event, budget = "Tracy", "event, literal", 2
+    title, event, budget = "Tracy, emptied", "event, literal", 2
+    environment = {}
     # As its crate was built, or the inline part of a probe is not the library's.
     flags = ["-DTRACY_ENABLE", "-DTRACY_ONLY_LOCALHOST", *(f"-DTRACY_NO_{what}" for what in (
         "SYSTEM_TRACING", "CONTEXT_SWITCH", "WAIT_STACKS", "SAMPLING", "CODE_TRANSFER", "BROADCAST", "CALLSTACK_INLINES", "VERIFY",
@@ -281,11 +285,17 @@ class Tracy(Peer):
     def make(self):
         made = crate("tracy")
         part = compiled(PEERS / "tracy.cc", "peer-tracy", "-fPIE", *self.flags, "-isystem", source_of("tracy-client-sys") / "tracy", language="c++")
-        return Subject(self.title, executable("peer-tracy", part, made))
+        return Subject(self.title, executable("peer-tracy", part, made), environment=self.environment)
 
     def recorded(self):
         said = self.subject.said
         return {loop: (said[loop], said["item"]) for loop in ("event", "event, literal", "event, plot", "span")}
 
 
-ALL = [LttngUst, Barectf, Tracy, Perfetto, Uftrace, TraceMarker, LayerOurs, LayerChrome, LayerPerfetto]
+class TracyAlone(Tracy):
+    """Nobody is connected, and its queue grows."""
+
+    title, environment = "Tracy, growing", {"BENCH_GROWS": "1"}
+
+
+ALL = [LttngUst, Barectf, Tracy, TracyAlone, Perfetto, Uftrace, TraceMarker, LayerOurs, LayerChrome, LayerPerfetto]

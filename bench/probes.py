@@ -116,7 +116,7 @@ def grid(title, rows, columns, cell):
 
 
 def print_ours(named):
-    probes = list(dict.fromkeys(loop for subject in named.values() for state, loop in subject.loops if state in STATES))
+    probes = list(dict.fromkeys(loop for name, subject in named.items() if name in COLUMNS for state, loop in subject.loops if state in STATES))
     none = {"Rust": "Rust, none"}
 
     def series(state, thread=1, limit=False):
@@ -140,6 +140,10 @@ def print_ours(named):
     grid("two threads, on, to alone", probes, columns, alone)
     grid("off: ns", probes, columns, series("off"))
     grid("compiled out: ns", probes, columns, series("out"))
+    functions, none = named.get("functions"), named.get("functions, none")
+    if functions and none:
+        rows = {state: (none if state == "out" else functions).estimate(state, "call") for state in STATES}
+        grid("-finstrument-functions: a call, ns", rows, ("min", "median"), lambda row, column: f"{rows[row][column]:.2f}")
 
 
 def print_rare(rows):

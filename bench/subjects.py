@@ -28,15 +28,23 @@ def compiler(language="c"):
     return [os.environ.get("CXX", "c++"), "-std=gnu++17", "-x", "c++"]
 
 
+def tool(*command):
+    """A compiler or linker: of what it says, its last error, not its last line."""
+    result = subprocess.run([str(c) for c in command], text=True, capture_output=True)
+    if result.returncode != 0:
+        said = [line for line in result.stderr.splitlines() if "error" in line] or result.stderr.splitlines() or ["failed"]
+        raise Open(said[-1].strip())
+
+
 def compiled(source, name, *flags, language="c"):
     """An object file."""
     BUILT.mkdir(parents=True, exist_ok=True)
     output = BUILT / f"{name}.o"
     command = [*compiler(language), "-O2", "-Wall", "-Wextra", "-I", ROOT / "include", "-I", PROBES, *flags, "-c", source, "-o", output]
     try:
-        run(*command[:-4], ALIGNED, *command[-4:])
+        tool(*command[:-4], ALIGNED, *command[-4:])
     except Open:
-        run(*command)
+        tool(*command)
     return output
 
 
@@ -47,14 +55,14 @@ def main_object():
 
 def executable(name, *objects, libraries=()):
     output = BUILT / name
-    run(os.environ.get("CXX", "c++"), "-pie", main_object(), *objects, "-o", output, *libraries, "-ldl",
+    tool(os.environ.get("CXX", "c++"), "-pie", main_object(), *objects, "-o", output, *libraries, "-ldl",
         "-lpthread")
     return output
 
 
 def library(name, *objects, libraries=()):
     output = BUILT / f"{name}.so"
-    run(os.environ.get("CXX", "c++"), "-shared", *objects, "-o", output, *libraries, "-lpthread")
+    tool(os.environ.get("CXX", "c++"), "-shared", *objects, "-o", output, *libraries, "-lpthread")
     return output
 
 

@@ -97,7 +97,7 @@ static void before(void)
 
 static uint64_t bytes(void)
 {
-	return own == NULL ? 0 : own->closed * PACKET + own->context.at / 8;
+	return own == NULL ? 0 : own->closed * PACKET + own->context.parent.at / 8;
 }
 
 /* Events as they are recorded, in a file for another reader. */
