@@ -36,35 +36,38 @@
 #define LONGPOLE_CHOOSE__(a, b, c, d, chosen, ...) chosen
 #define LONGPOLE_CHOOSE_(four, three, two, one, ...) LONGPOLE_CHOOSE__(__VA_ARGS__, four, three, two, one, )
 
-/* The whole of a probe: if its category is on, `call` with a place for the site's class ids. */
+/*
+ * The whole of a probe: if its category is on, `call` with a place for the site's class ids. Categories and kinds are written out wherever they
+ * are passed on: a program may have a macro that is called QUEUE or PACKET.
+ */
 #define LONGPOLE_WHEN_(category, call)                                                                                   \
 	do {                                                                                                                 \
-		if (LONGPOLE_WANTED_(LONGPOLE_CATEGORY_##category)) {                                                            \
+		if (LONGPOLE_WANTED_(category)) {                                                                                \
 			static uint32_t longpole_ids_[1];                                                                            \
 			const struct longpole_where longpole_where_ = {longpole_ids_, __FILE__, __LINE__};                           \
 			call;                                                                                                        \
 		}                                                                                                                \
 	} while (0)
 
-#define LONGPOLE_PROBE0_(category, kind, ref) LONGPOLE_WHEN_(category, longpole_probe0(longpole_where_, ref, LONGPOLE_KIND_##kind))
+#define LONGPOLE_PROBE0_(category, kind, ref) LONGPOLE_WHEN_(category, longpole_probe0(longpole_where_, ref, kind))
 #define LONGPOLE_PROBE1_(category, kind, variant, fields, ref, a) \
-	LONGPOLE_WHEN_(category, longpole_probe1(longpole_where_, ref, LONGPOLE_KIND_##kind, variant, fields, a))
+	LONGPOLE_WHEN_(category, longpole_probe1(longpole_where_, ref, kind, variant, fields, a))
 
 /* state(machine, state): two names, one class if both are literals. */
-#define LONGPOLE_STATE(machine, state) LONGPOLE_WHEN_(STATE, longpole_state(longpole_where_, LONGPOLE_REF_(machine), LONGPOLE_REF_(state)))
+#define LONGPOLE_STATE(machine, state) LONGPOLE_WHEN_(LONGPOLE_CATEGORY_STATE, longpole_state(longpole_where_, LONGPOLE_REF_(machine), LONGPOLE_REF_(state)))
 #define LONGPOLE_STATE_HERE(state) LONGPOLE_STATE(__FILE__, state)
 
 /* begin(name [, arg]), end(name [, arg]), span(name [, arg]) */
-#define LONGPOLE_EDGE0_(kind, ref) LONGPOLE_PROBE0_(SPAN, kind, ref)
-#define LONGPOLE_EDGE1_(kind, ref, arg) LONGPOLE_PROBE1_(SPAN, kind, 1, "u:arg", ref, LONGPOLE_WORD_(arg))
-#define LONGPOLE_BEGIN1_(name) LONGPOLE_EDGE0_(SPAN_BEGIN, LONGPOLE_REF_(name))
-#define LONGPOLE_BEGIN2_(name, arg) LONGPOLE_EDGE1_(SPAN_BEGIN, LONGPOLE_REF_(name), arg)
+#define LONGPOLE_EDGE0_(kind, ref) LONGPOLE_PROBE0_(LONGPOLE_CATEGORY_SPAN, kind, ref)
+#define LONGPOLE_EDGE1_(kind, ref, arg) LONGPOLE_PROBE1_(LONGPOLE_CATEGORY_SPAN, kind, 1, "u:arg", ref, LONGPOLE_WORD_(arg))
+#define LONGPOLE_BEGIN1_(name) LONGPOLE_EDGE0_(LONGPOLE_KIND_SPAN_BEGIN, LONGPOLE_REF_(name))
+#define LONGPOLE_BEGIN2_(name, arg) LONGPOLE_EDGE1_(LONGPOLE_KIND_SPAN_BEGIN, LONGPOLE_REF_(name), arg)
 #define LONGPOLE_BEGIN(...) LONGPOLE_CHOOSE_(, , LONGPOLE_BEGIN2_, LONGPOLE_BEGIN1_, __VA_ARGS__)(__VA_ARGS__)
-#define LONGPOLE_BEGIN_HERE() LONGPOLE_EDGE0_(SPAN_BEGIN, LONGPOLE_FUNCTION_)
-#define LONGPOLE_END1_(name) LONGPOLE_EDGE0_(SPAN_END, LONGPOLE_REF_(name))
-#define LONGPOLE_END2_(name, arg) LONGPOLE_EDGE1_(SPAN_END, LONGPOLE_REF_(name), arg)
+#define LONGPOLE_BEGIN_HERE() LONGPOLE_EDGE0_(LONGPOLE_KIND_SPAN_BEGIN, LONGPOLE_FUNCTION_)
+#define LONGPOLE_END1_(name) LONGPOLE_EDGE0_(LONGPOLE_KIND_SPAN_END, LONGPOLE_REF_(name))
+#define LONGPOLE_END2_(name, arg) LONGPOLE_EDGE1_(LONGPOLE_KIND_SPAN_END, LONGPOLE_REF_(name), arg)
 #define LONGPOLE_END(...) LONGPOLE_CHOOSE_(, , LONGPOLE_END2_, LONGPOLE_END1_, __VA_ARGS__)(__VA_ARGS__)
-#define LONGPOLE_END_HERE() LONGPOLE_EDGE0_(SPAN_END, LONGPOLE_FUNCTION_)
+#define LONGPOLE_END_HERE() LONGPOLE_EDGE0_(LONGPOLE_KIND_SPAN_END, LONGPOLE_FUNCTION_)
 
 #define LONGPOLE_SCOPE_(n, name, begin)                                                                                  \
 	static uint32_t LONGPOLE_JOIN_(longpole_ids_, n)[2];                                                                 \
@@ -90,12 +93,12 @@
 #define LONGPOLE_SPAN_HERE() LONGPOLE_SCOPE0_(__COUNTER__, LONGPOLE_FUNCTION_, LONGPOLE_FUNCTION_)
 
 /* mark(name [, data [, object [, kind]]]) */
-#define LONGPOLE_MARK1_(ref) LONGPOLE_PROBE0_(MARK, MARK, ref)
-#define LONGPOLE_MARK2_(ref, data) LONGPOLE_PROBE1_(MARK, MARK, 1, "u:data", ref, LONGPOLE_WORD_(data))
+#define LONGPOLE_MARK1_(ref) LONGPOLE_PROBE0_(LONGPOLE_CATEGORY_MARK, LONGPOLE_KIND_MARK, ref)
+#define LONGPOLE_MARK2_(ref, data) LONGPOLE_PROBE1_(LONGPOLE_CATEGORY_MARK, LONGPOLE_KIND_MARK, 1, "u:data", ref, LONGPOLE_WORD_(data))
 #define LONGPOLE_MARK3_(ref, data, object) \
-	LONGPOLE_WHEN_(MARK, longpole_probe2(longpole_where_, ref, LONGPOLE_KIND_MARK, 2, "u:data,x:object", LONGPOLE_WORD_(data), LONGPOLE_WORD_(object)))
+	LONGPOLE_WHEN_(LONGPOLE_CATEGORY_MARK, longpole_probe2(longpole_where_, ref, LONGPOLE_KIND_MARK, 2, "u:data,x:object", LONGPOLE_WORD_(data), LONGPOLE_WORD_(object)))
 #define LONGPOLE_MARK4_(ref, data, object, kind)                                                                         \
-	LONGPOLE_WHEN_(MARK, longpole_probe3(longpole_where_, ref, LONGPOLE_KIND_MARK, 3, "u:data,x:object,k:kind",          \
+	LONGPOLE_WHEN_(LONGPOLE_CATEGORY_MARK, longpole_probe3(longpole_where_, ref, LONGPOLE_KIND_MARK, 3, "u:data,x:object,k:kind", \
 	                                     LONGPOLE_WORD_(data), LONGPOLE_WORD_(object), LONGPOLE_WORD_(kind)))
 #define LONGPOLE_MARK_NAMED1_(name) LONGPOLE_MARK1_(LONGPOLE_REF_(name))
 #define LONGPOLE_MARK_NAMED2_(name, data) LONGPOLE_MARK2_(LONGPOLE_REF_(name), data)
@@ -106,12 +109,12 @@
 #define LONGPOLE_MARK_HERE(data) LONGPOLE_MARK2_(LONGPOLE_FUNCTION_, data)
 
 /* counter(name, value) */
-#define LONGPOLE_COUNTER_(ref, value) LONGPOLE_WHEN_(COUNTER, LONGPOLE_COUNTER_CALL_(ref, value))
+#define LONGPOLE_COUNTER_(ref, value) LONGPOLE_WHEN_(LONGPOLE_CATEGORY_COUNTER, LONGPOLE_COUNTER_CALL_(ref, value))
 #define LONGPOLE_COUNTER(name, value) LONGPOLE_COUNTER_(LONGPOLE_REF_(name), value)
 #define LONGPOLE_COUNTER_HERE(value) LONGPOLE_COUNTER_(LONGPOLE_FUNCTION_, value)
 
 /* The four points of a call; `id` links caller and callee. */
-#define LONGPOLE_RPC_(kind, ref, id) LONGPOLE_PROBE1_(RPC, kind, 0, "u:id", ref, LONGPOLE_WORD_(id))
+#define LONGPOLE_RPC_(kind, ref, id) LONGPOLE_PROBE1_(LONGPOLE_CATEGORY_RPC, LONGPOLE_KIND_##kind, 0, "u:id", ref, LONGPOLE_WORD_(id))
 #define LONGPOLE_RPC_CALL(name, id) LONGPOLE_RPC_(RPC_CALL, LONGPOLE_REF_(name), id)
 #define LONGPOLE_RPC_RETURNED(name, id) LONGPOLE_RPC_(RPC_RETURNED, LONGPOLE_REF_(name), id)
 #define LONGPOLE_RPC_DISPATCH(name, id) LONGPOLE_RPC_(RPC_DISPATCH, LONGPOLE_REF_(name), id)
@@ -122,30 +125,30 @@
 #define LONGPOLE_RPC_REPLY_HERE(id) LONGPOLE_RPC_(RPC_REPLY, LONGPOLE_FUNCTION_, id)
 
 /* Asynchronous wake-ups; several submits may merge into one receive. */
-#define LONGPOLE_SIGNAL_(kind, ref, count) LONGPOLE_PROBE1_(SIGNAL, kind, 0, "u:count", ref, LONGPOLE_WORD_(count))
+#define LONGPOLE_SIGNAL_(kind, ref, count) LONGPOLE_PROBE1_(LONGPOLE_CATEGORY_SIGNAL, LONGPOLE_KIND_##kind, 0, "u:count", ref, LONGPOLE_WORD_(count))
 #define LONGPOLE_SIGNAL_SUBMIT(context, count) LONGPOLE_SIGNAL_(SIGNAL_SUBMIT, LONGPOLE_REF_(context), count)
 #define LONGPOLE_SIGNAL_RECEIVE(context, count) LONGPOLE_SIGNAL_(SIGNAL_RECEIVE, LONGPOLE_REF_(context), count)
-#define LONGPOLE_SIGNAL_WAIT(context) LONGPOLE_PROBE0_(SIGNAL, SIGNAL_WAIT, LONGPOLE_REF_(context))
+#define LONGPOLE_SIGNAL_WAIT(context) LONGPOLE_PROBE0_(LONGPOLE_CATEGORY_SIGNAL, LONGPOLE_KIND_SIGNAL_WAIT, LONGPOLE_REF_(context))
 #define LONGPOLE_SIGNAL_SUBMIT_HERE(count) LONGPOLE_SIGNAL_(SIGNAL_SUBMIT, LONGPOLE_FUNCTION_, count)
 #define LONGPOLE_SIGNAL_RECEIVE_HERE(count) LONGPOLE_SIGNAL_(SIGNAL_RECEIVE, LONGPOLE_FUNCTION_, count)
-#define LONGPOLE_SIGNAL_WAIT_HERE() LONGPOLE_PROBE0_(SIGNAL, SIGNAL_WAIT, LONGPOLE_FUNCTION_)
+#define LONGPOLE_SIGNAL_WAIT_HERE() LONGPOLE_PROBE0_(LONGPOLE_CATEGORY_SIGNAL, LONGPOLE_KIND_SIGNAL_WAIT, LONGPOLE_FUNCTION_)
 
 /* Token queues: items or bytes. */
-#define LONGPOLE_QUEUE_(kind, ref, count) LONGPOLE_PROBE1_(QUEUE, kind, 0, "u:count", ref, LONGPOLE_WORD_(count))
+#define LONGPOLE_QUEUE_(kind, ref, count) LONGPOLE_PROBE1_(LONGPOLE_CATEGORY_QUEUE, LONGPOLE_KIND_##kind, 0, "u:count", ref, LONGPOLE_WORD_(count))
 #define LONGPOLE_QUEUE_PUT(queue, count) LONGPOLE_QUEUE_(QUEUE_PUT, LONGPOLE_REF_(queue), count)
 #define LONGPOLE_QUEUE_GET(queue, count) LONGPOLE_QUEUE_(QUEUE_GET, LONGPOLE_REF_(queue), count)
 #define LONGPOLE_QUEUE_PEEK(queue, count) LONGPOLE_QUEUE_(QUEUE_PEEK, LONGPOLE_REF_(queue), count)
 #define LONGPOLE_QUEUE_RESERVE(queue, count) LONGPOLE_QUEUE_(QUEUE_RESERVE, LONGPOLE_REF_(queue), count)
 #define LONGPOLE_QUEUE_SIZE(queue, count) LONGPOLE_QUEUE_(QUEUE_SIZE, LONGPOLE_REF_(queue), count)
-#define LONGPOLE_QUEUE_WAIT_EMPTY(queue) LONGPOLE_PROBE0_(QUEUE, QUEUE_WAIT_EMPTY, LONGPOLE_REF_(queue))
-#define LONGPOLE_QUEUE_WAIT_FULL(queue) LONGPOLE_PROBE0_(QUEUE, QUEUE_WAIT_FULL, LONGPOLE_REF_(queue))
+#define LONGPOLE_QUEUE_WAIT_EMPTY(queue) LONGPOLE_PROBE0_(LONGPOLE_CATEGORY_QUEUE, LONGPOLE_KIND_QUEUE_WAIT_EMPTY, LONGPOLE_REF_(queue))
+#define LONGPOLE_QUEUE_WAIT_FULL(queue) LONGPOLE_PROBE0_(LONGPOLE_CATEGORY_QUEUE, LONGPOLE_KIND_QUEUE_WAIT_FULL, LONGPOLE_REF_(queue))
 #define LONGPOLE_QUEUE_PUT_HERE(count) LONGPOLE_QUEUE_(QUEUE_PUT, LONGPOLE_FUNCTION_, count)
 #define LONGPOLE_QUEUE_GET_HERE(count) LONGPOLE_QUEUE_(QUEUE_GET, LONGPOLE_FUNCTION_, count)
 #define LONGPOLE_QUEUE_PEEK_HERE(count) LONGPOLE_QUEUE_(QUEUE_PEEK, LONGPOLE_FUNCTION_, count)
 #define LONGPOLE_QUEUE_RESERVE_HERE(count) LONGPOLE_QUEUE_(QUEUE_RESERVE, LONGPOLE_FUNCTION_, count)
 #define LONGPOLE_QUEUE_SIZE_HERE(count) LONGPOLE_QUEUE_(QUEUE_SIZE, LONGPOLE_FUNCTION_, count)
-#define LONGPOLE_QUEUE_WAIT_EMPTY_HERE() LONGPOLE_PROBE0_(QUEUE, QUEUE_WAIT_EMPTY, LONGPOLE_FUNCTION_)
-#define LONGPOLE_QUEUE_WAIT_FULL_HERE() LONGPOLE_PROBE0_(QUEUE, QUEUE_WAIT_FULL, LONGPOLE_FUNCTION_)
+#define LONGPOLE_QUEUE_WAIT_EMPTY_HERE() LONGPOLE_PROBE0_(LONGPOLE_CATEGORY_QUEUE, LONGPOLE_KIND_QUEUE_WAIT_EMPTY, LONGPOLE_FUNCTION_)
+#define LONGPOLE_QUEUE_WAIT_FULL_HERE() LONGPOLE_PROBE0_(LONGPOLE_CATEGORY_QUEUE, LONGPOLE_KIND_QUEUE_WAIT_FULL, LONGPOLE_FUNCTION_)
 
 /* link(from, to), flow(id): classes without a name of their own. */
 #define LONGPOLE_LINK(from, to)                                                                                          \
@@ -165,13 +168,13 @@
 
 /* packet(interface, direction, bytes, length) */
 #define LONGPOLE_PACKET_(ref, direction, bytes, length) \
-	LONGPOLE_WHEN_(PACKET, longpole_packet(&longpole_where_, ref, direction, bytes, length))
+	LONGPOLE_WHEN_(LONGPOLE_CATEGORY_PACKET, longpole_packet(&longpole_where_, ref, direction, bytes, length))
 #define LONGPOLE_PACKET(interface, direction, bytes, length) LONGPOLE_PACKET_(LONGPOLE_REF_(interface), direction, bytes, length)
 #define LONGPOLE_PACKET_HERE(direction, bytes, length) LONGPOLE_PACKET_(LONGPOLE_FUNCTION_, direction, bytes, length)
 
 /* event(name, "field", value, …) */
-#define LONGPOLE_EVENT(...) LONGPOLE_WHEN_(EVENT, LONGPOLE_EVENT_NAMED_(__VA_ARGS__))
-#define LONGPOLE_EVENT_HERE(...) LONGPOLE_WHEN_(EVENT, LONGPOLE_EVENT_FUNCTION_(__VA_ARGS__))
+#define LONGPOLE_EVENT(...) LONGPOLE_WHEN_(LONGPOLE_CATEGORY_EVENT, LONGPOLE_EVENT_NAMED_(__VA_ARGS__))
+#define LONGPOLE_EVENT_HERE(...) LONGPOLE_WHEN_(LONGPOLE_CATEGORY_EVENT, LONGPOLE_EVENT_FUNCTION_(__VA_ARGS__))
 
 /* log(text) */
 #define LONGPOLE_LOG(message)                                                                                            \

@@ -80,6 +80,36 @@ fn every_probe_compiles_without_a_warning_in_every_language_and_compiler() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
+#[test]
+fn a_program_may_have_macros_of_the_names_of_categories_and_kinds() {
+    let folder = scratch("macros");
+    let source = repository().join("tests/programs/every_probe.c");
+    let names = [
+        "STATE",
+        "SPAN",
+        "MARK",
+        "COUNTER",
+        "RPC",
+        "SIGNAL",
+        "QUEUE",
+        "LINK",
+        "PACKET",
+        "EVENT",
+        "LOG",
+        "SPAN_BEGIN",
+        "RPC_CALL",
+        "QUEUE_PUT",
+    ];
+    let macros = names.map(|name| format!("-D{name}=a macro of the program"));
+    for compiler in ["gcc", "g++"] {
+        let cpp = compiler.ends_with("++");
+        let mut arguments = if cpp { vec!["-std=c++17", "-xc++", "-fsyntax-only"] } else { vec!["-std=c11", "-xc", "-fsyntax-only"] };
+        arguments.extend(macros.iter().map(String::as_str));
+        must_compile(compiler, &arguments, &source, &folder.join("macros"));
+    }
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
 /// Compiles every header that there is with one compiler: what programs include in each standard, and what these are made of, which only has to bring along
 /// what it needs, in the oldest.
 fn each_alone(folder: &Path, compiler: &str, standards: &[&str]) {
