@@ -56,6 +56,11 @@ def shown(estimate, unit=""):
     return text
 
 
+def measured(values, unit=""):
+    """Median, its interval, and the least."""
+    return f"{shown(interval(values), unit)}, min {min(values):.2f}{unit}"
+
+
 class Results:
     def __init__(self):
         self.rows = []

@@ -126,7 +126,7 @@ def print_ours(named):
             if not estimate:
                 return None
             ratio = limit and subject.to_limit(state, loop, thread)
-            return f"{estimate['median']:.2f}" + (f" {ratio['median']:.2f}x" if ratio else "")
+            return f"{estimate['min']:.2f} {estimate['median']:.2f}" + (f" {ratio['median']:.2f}x" if ratio else "")
         return cell
 
     def alone(loop, column):
@@ -135,11 +135,11 @@ def print_ours(named):
         return " ".join(f"{ratio['median']:.2f}x" for ratio in ratios if ratio) or None
 
     columns = [column for column in COLUMNS if column in named]
-    grid("on: ns, to the limit", probes, columns, series("on", limit=True))
-    grid("overwrite: ns, to the limit", probes, columns, series("overwrite", limit=True))
+    grid("on: ns (least, median), to the limit", probes, columns, series("on", limit=True))
+    grid("overwrite: ns (least, median), to the limit", probes, columns, series("overwrite", limit=True))
     grid("two threads, on, to alone", probes, columns, alone)
-    grid("off: ns", probes, columns, series("off"))
-    grid("compiled out: ns", probes, columns, series("out"))
+    grid("off: ns (least, median)", probes, columns, series("off"))
+    grid("compiled out: ns (least, median)", probes, columns, series("out"))
     functions, none = named.get("functions"), named.get("functions, none")
     if functions and none:
         rows = {state: (none if state == "out" else functions).estimate(state, "call") for state in STATES}
@@ -300,7 +300,7 @@ def probes(results, work, quick):
 
 def limits(results, named):
     subject = named.get("C")
-    for loop, what in (("counter", "bare time-stamp read"), ("limit", "the same and 32 bytes stored: the limit")):
-        estimate = subject and subject.estimate("bare", loop)
+    for loop, what in (("counter", "bare time-stamp read"), (subject.limit(), "the same and 32 bytes stored: the limit")) if subject else ():
+        estimate = subject.estimate("bare", loop)
         if estimate:
             results.add("probes", f"{what}, ns (least {estimate['min']:.2f})", shown(estimate))

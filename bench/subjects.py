@@ -200,8 +200,13 @@ class Subject:
         values = [ns / its[number] for number, ns in mine.items() if its.get(number, 0) > 0]
         return interval(values) if values else None
 
+    def limit(self, thread=1):
+        """The name of the best of the loops that are called so."""
+        medians = {loop: median(list(self.net("bare", loop, thread).values())) for _, loop in self.loops if loop.startswith("limit")}
+        return min((loop for loop in medians if medians[loop] is not None), key=medians.get, default="limit")
+
     def to_limit(self, state, loop, thread=1):
-        return self.ratio(state, loop, self, "bare", "limit", thread)
+        return self.ratio(state, loop, self, "bare", self.limit(thread), thread)
 
 
 def median(values):
