@@ -167,9 +167,11 @@ def budgets(results, named):
                 if ratio:
                     results.add("probes", f"16-byte event, {state}, {column}, {('first', 'second')[thread - 2]} of two threads, to alone",
                                 shown(ratio, " x"), "0.85-1.15 x", outcome(ratio, most=1.15, least=0.85))
-        off = subject.estimate("off", SIXTEEN)
-        if off:
-            results.add("probes", f"off, {column}, beyond the empty loop", shown(off, " ns"), "0.5 ns", outcome(off, most=0.5))
+        # The guard of a span is two probes.
+        for loop, most in ((SIXTEEN, 0.5), (SPAN, 1.0)):
+            off = subject.estimate("off", loop)
+            if off:
+                results.add("probes", f"off, {loop}, {column}, beyond the empty loop", shown(off, " ns"), f"{most} ns", outcome(off, most=most))
         scope = subject.ratio("on", "LOG_TSC scope", subject, "bare", "counter")
         if scope:
             half = {key: None if value is None else value / 2 for key, value in scope.items()}

@@ -178,10 +178,10 @@ LONGPOLE_INLINE void event(longpole_where where, bool literal, Text &&name, cons
 	longpole_event(&where, &called, list, sizeof...(fields) / 2);
 }
 
-// Ends the span of a scope.
+// Ends the span of a scope. Were this a call, the span would have to lie in memory, whether anybody records it or not.
 struct Close {
 	longpole_span &span;
-	LONGPOLE_PLAIN_CODE ~Close() { longpole_span_close(&span); }
+	__attribute__((always_inline)) LONGPOLE_PLAIN_CODE ~Close() { longpole_span_close(&span); }
 };
 
 } // namespace detail

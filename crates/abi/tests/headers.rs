@@ -322,6 +322,26 @@ fn way(object: &Path, function: &str) -> Vec<String> {
 }
 
 #[test]
+fn a_span_of_a_scope_makes_no_call_in_cpp_either() {
+    if cfg!(not(target_arch = "x86_64")) {
+        println!("skipped: the instructions of a span (x86-64 only)");
+        return;
+    }
+    let folder = scratch("scope");
+    let (source, object) = (folder.join("scope.cc"), folder.join("scope.o"));
+    let text = "#include <longpole/longpole.h>\nextern \"C\" void scope();\nvoid scope() { LONGPOLE_SPAN(\"s\"); __asm__ volatile(\"nop\"); }\n";
+    std::fs::write(&source, text).unwrap();
+    if must_compile("g++", &["-std=c++17", "-O2", "-c"], &source, &object) {
+        // What is rare stands in a part of its own.
+        let dump = Command::new("objdump").args(["-d", "--no-show-raw-insn", "--disassemble=scope"]).arg(&object).output().unwrap();
+        let code = String::from_utf8(dump.stdout).unwrap();
+        assert_eq!(code.matches("rdtsc").count(), 2, "{code}");
+        assert_eq!(code.matches("\tcall").count(), 0, "{code}");
+    }
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
 fn a_probe_makes_no_call_and_takes_no_lock_on_its_way() {
     if cfg!(not(target_arch = "x86_64")) {
         println!("skipped: the instructions of a probe (x86-64 only)");
