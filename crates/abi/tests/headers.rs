@@ -329,7 +329,8 @@ fn a_span_of_a_scope_makes_no_call_in_cpp_either() {
     }
     let folder = scratch("scope");
     let (source, object) = (folder.join("scope.cc"), folder.join("scope.o"));
-    let text = "#include <longpole/longpole.h>\nextern \"C\" void scope();\nvoid scope() { LONGPOLE_SPAN(\"s\"); __asm__ volatile(\"nop\"); }\n";
+    let text =
+        "#include <longpole/longpole.h>\nextern \"C\" void scope();\nvoid scope() { LONGPOLE_SPAN(\"s\"); __asm__ volatile(\"nop\"); }\n";
     std::fs::write(&source, text).unwrap();
     if must_compile("g++", &["-std=c++17", "-O2", "-c"], &source, &object) {
         // What is rare stands in a part of its own.
