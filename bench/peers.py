@@ -22,8 +22,8 @@ class Peer:
     # What of it is held against our mark with two words and our span; and a budget of DESIGN: at least so many times our cost.
     event, span, budget = "event", "span", None
 
-    def __init__(self, work, _stack):
-        self.work = work
+    def __init__(self, work, stack):
+        self.work, self.stack = work, stack
         self.subject = self.make()
 
     def make(self):
@@ -142,6 +142,7 @@ class TraceMarker(Peer):
             self.instance.mkdir()
         except OSError as error:
             raise Open(f"no tracing instance: {error}") from error
+        self.stack.callback(self.instance.rmdir)
         (self.instance / "trace_clock").write_text("x86-tsc" if os.uname().machine == "x86_64" else "mono_raw")
         (self.instance / "buffer_size_kb").write_text("65536")
         folder = self.work / "marker"
@@ -161,10 +162,6 @@ class TraceMarker(Peer):
             texts = sum("sixteen letters" in line for line in trace)
         # Its statistics do not tell them apart.
         return {"event": (texts, size / max(entries, 1)), "span": (entries - texts, size / max(entries, 1))}
-
-    def close(self):
-        if getattr(self, "instance", None) is not None and self.instance.exists():
-            self.instance.rmdir()
 
 
 class Layer(Peer):
