@@ -3,11 +3,13 @@
 //! A thread of its own reads what the recorder has written to the recording. So whoever reads the text slowly, or not at all, holds up neither the
 //! recorder nor the programs: the recording is the buffer.
 
+use crate::chain::Chain;
 use crate::verbs::print::Printer;
-use longpole_trace::{Follower, Item};
+use longpole_trace::Item;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::Receiver;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -56,13 +58,13 @@ impl Write for Counted {
 }
 
 impl Log {
-    /// `period`: of the recorder.
-    pub fn begin(recording: PathBuf, period: Duration) -> io::Result<Log> {
+    /// `chunks`: that come after `recording`. `period`: of the recorder.
+    pub fn begin(recording: PathBuf, chunks: Receiver<PathBuf>, period: Duration) -> io::Result<Log> {
         let shared = Arc::new(Shared::default());
         let theirs = shared.clone();
         let thread = thread::Builder::new().name("log".to_owned()).spawn(move || {
             let sink = Counted { shared: theirs.clone(), sink: io::stdout() };
-            match follow(&recording, period, &theirs.ended, Printer::new(sink)) {
+            match follow((recording, chunks), period, &theirs.ended, Printer::new(sink)) {
                 Err(error) if crate::is_broken_pipe(&error) => {
                     if !theirs.ended.load(Ordering::Acquire) {
                         eprintln!("longpole: nobody reads the log any more; the recording goes on");
@@ -93,32 +95,49 @@ impl Log {
     }
 }
 
-fn follow(recording: &std::path::Path, period: Duration, ended: &AtomicBool, mut printer: Printer<impl Write>) -> anyhow::Result<()> {
+fn follow(
+    (recording, chunks): (PathBuf, Receiver<PathBuf>),
+    period: Duration,
+    ended: &AtomicBool,
+    mut printer: Printer<impl Write>,
+) -> anyhow::Result<()> {
     let late = period * LATE + PAUSE;
-    let mut follower = Follower::open(recording)?;
+    let mut chain = Chain::open(recording, chunks)?;
     loop {
         let last = ended.load(Ordering::Acquire);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let until = if last { i64::MAX } else { i64::try_from(now.saturating_sub(late).as_nanos()).unwrap_or(i64::MAX) };
-        if last {
-            follower.refresh_all()?;
-        } else {
-            follower.refresh()?;
-        }
-        while let Some((item, catalogue)) = follower.next_until(until)? {
-            match item {
-                Item::Event(event) => printer.event(&event, catalogue),
-                Item::Loss(loss) => printer.loss(&loss, catalogue),
-            }
-            printer.flush_if_full()?;
+        let complete = chain.refresh(last)?;
+        let until = if complete { i64::MAX } else { i64::try_from(now.saturating_sub(late).as_nanos()).unwrap_or(i64::MAX) };
+        match print(&mut chain, until, &mut printer) {
+            Err(error) if !crate::is_broken_pipe(&error) && chain.has_gone() => {}
+            other => other?,
         }
         printer.flush()?;
-        if last {
-            for oddity in follower.oddities() {
-                eprintln!("longpole: log: {}", crate::table::plain(oddity.to_string()));
+        if !complete {
+            thread::park_timeout(PAUSE);
+            continue;
+        }
+        for oddity in chain.oddities() {
+            eprintln!("longpole: log: {}", crate::table::plain(oddity.to_string()));
+        }
+        if chain.go_on()? {
+            printer.begin_anew();
+        } else if last {
+            if chain.missed > 0 {
+                eprintln!("longpole: log: {} chunks of the recording were removed before all of them was printed", chain.missed);
             }
             return Ok(());
         }
-        thread::park_timeout(PAUSE);
     }
+}
+
+fn print(chain: &mut Chain, until: i64, printer: &mut Printer<impl Write>) -> anyhow::Result<()> {
+    while let Some((item, catalogue)) = chain.next_until(until)? {
+        match item {
+            Item::Event(event) => printer.event(&event, catalogue),
+            Item::Loss(loss) => printer.loss(&loss, catalogue),
+        }
+        printer.flush_if_full()?;
+    }
+    Ok(())
 }

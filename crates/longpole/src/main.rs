@@ -2,12 +2,14 @@
 //! usage; a closed pipe is success. Answers go to stdout, talk goes to stderr.
 
 mod answer;
+mod chain;
 mod command;
 mod critical;
 mod drawing;
 mod dump;
 mod flame;
 mod following;
+mod in_progress;
 mod input;
 mod interactions;
 mod keepers;

@@ -5,8 +5,9 @@ mod commanded;
 #[path = "support/place.rs"]
 mod place;
 
-use commanded::{counted, path, Commanded};
-use place::{ok, Place};
+use commanded::{counted, description, path, Commanded};
+use place::{ok, wait_for, Place};
+use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
@@ -57,4 +58,103 @@ fn a_second_recorder_of_the_same_programs_is_refused_and_told_who_the_first_one_
     }
     assert_eq!(place.recordings(), [recording.clone()], "a refused one leaves no directory");
     assert_eq!(path(&ok(place.longpole(&["stop"]).output().unwrap())), Path::new(&recording));
+}
+
+fn recordings(place: &Place) -> Vec<Value> {
+    let status: Value = serde_json::from_slice(&ok(place.longpole(&["status", "--json"]).output().unwrap()).stdout).unwrap();
+    assert_eq!(status["recording"], status["recordings"][0]);
+    status["recordings"].as_array().unwrap().clone()
+}
+
+fn refused(place: &Place, arguments: &[&str]) -> String {
+    let output = place.longpole(arguments).output().unwrap();
+    assert!(!output.status.success(), "{arguments:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[test]
+fn recorders_of_single_processes_share_a_runtime_directory() {
+    let place = Place::new();
+    let program = place.build("commanded", &[]);
+    let mut programs = [Commanded::start(&place, &program), Commanded::start(&place, &program)];
+    let mut paths = Vec::new();
+    for program in &programs {
+        paths.push(path(&ok(place.longpole(&["start", "--pid", &program.pid()]).output().unwrap())));
+    }
+    let all = recordings(&place);
+    assert_eq!(all.len(), 2);
+    for (program, recording) in programs.iter().zip(&paths) {
+        let told = all.iter().find(|told| told["of_pid"].to_string() == program.pid()).expect("status tells whose it is");
+        assert_eq!(told["path"], recording.to_str().unwrap());
+        let why = refused(&place, &["start", "--pid", &program.pid()]);
+        assert!(why.contains(&told["pid"].to_string()) && why.contains(recording.to_str().unwrap()), "{why}");
+    }
+    let tried = [programs[0].does("marks 1000"), programs[1].does("marks 77")];
+    for verb in ["stop", "snapshot"] {
+        let why = refused(&place, &[verb]);
+        assert!(paths.iter().all(|path| why.contains(path.to_str().unwrap())), "{why}");
+    }
+    let snapshot = path(&ok(place.longpole(&["snapshot", "--pid", &programs[1].pid()]).output().unwrap()));
+    assert_eq!(counted(&snapshot, "mark:numbered"), (77, 0));
+    for (program, recording) in programs.iter().zip(&paths) {
+        assert_eq!(path(&ok(place.longpole(&["stop", "--pid", &program.pid()]).output().unwrap())), *recording);
+    }
+    for ((program, recording), tried) in programs.into_iter().zip(&paths).zip(tried) {
+        assert_eq!(counted(recording, "mark:numbered"), (tried, 0));
+        program.end();
+    }
+    assert_eq!(recordings(&place), [] as [Value; 0]);
+}
+
+#[test]
+fn a_recorder_of_all_leaves_a_process_to_its_own_recorder_and_takes_it_up_afterwards() {
+    let place = Place::new();
+    let program = place.build("commanded", &[]);
+    let (mut one, mut other) = (Commanded::start(&place, &program), Commanded::start(&place, &program));
+    let pid = one.pid();
+    let of_one = path(&ok(place.longpole(&["start", "--pid", &pid]).output().unwrap()));
+    let of_all = path(&ok(place.longpole(&["start"]).output().unwrap()));
+    let (first, beside) = (one.does("marks 500"), other.does("marks 80"));
+    assert_eq!(path(&ok(place.longpole(&["stop", "--pid", &pid]).output().unwrap())), of_one);
+    assert_eq!(counted(&of_one, "mark:numbered"), (first, 0));
+    // From here on it is recorded by the other one, which says nothing of that but by its order.
+    let enabled = |pid: &str| {
+        let list: Value = serde_json::from_slice(&ok(place.longpole(&["list", "--json"]).output().unwrap()).stdout).unwrap();
+        list["subjects"].as_array().unwrap().iter().any(|subject| subject["pid"].to_string() == pid && subject["enabled"] == true)
+    };
+    wait_for(|| enabled(&pid));
+    let second = one.does("marks 40") - first;
+    one.end();
+    other.end();
+    assert_eq!(path(&ok(place.longpole(&["stop"]).output().unwrap())), of_all);
+    assert_eq!(counted(&of_all, "mark:numbered"), (beside + second, 0));
+    let oddities = description(&of_all)["oddities"].to_string();
+    assert!(oddities.contains(&format!("process {pid} (commanded) is recorded by process")) && oddities.contains(of_one.to_str().unwrap()), "{oddities}");
+}
+
+#[test]
+fn a_process_that_the_recorder_of_a_command_leaves_out_can_have_one_of_its_own() {
+    let place = Place::new();
+    let program = place.build("commanded", &[]);
+    let mut outside = Commanded::start(&place, &program);
+    let mut commanded = Commanded::of(place.longpole(&["record", "--", &program]).stderr(std::process::Stdio::null()));
+    // One that is told to record while the command's recorder says the same to all newcomers.
+    let mut newcomer = Commanded::start(&place, &program);
+    let inside = commanded.does("marks 30");
+    let mut paths = Vec::new();
+    for program in [&outside, &newcomer] {
+        paths.push(path(&ok(place.longpole(&["start", "--pid", &program.pid()]).output().unwrap())));
+    }
+    let tried = [outside.does("marks 500"), newcomer.does("marks 70")];
+    for (program, recording) in [&outside, &newcomer].into_iter().zip(&paths) {
+        assert_eq!(path(&ok(place.longpole(&["stop", "--pid", &program.pid()]).output().unwrap())), *recording);
+    }
+    for (recording, tried) in paths.iter().zip(tried) {
+        assert_eq!(counted(recording, "mark:numbered"), (tried, 0));
+    }
+    commanded.end();
+    let of_command = place.recordings().into_iter().find(|recording| !paths.contains(recording)).unwrap();
+    assert_eq!(counted(&of_command, "mark:numbered"), (inside, 0));
+    outside.end();
+    newcomer.end();
 }

@@ -26,7 +26,6 @@ fn main() -> Result<(), Box<dyn Error>> {
         mode: None,
         max_size: None,
         max_age: None,
-        is_followed: false,
         command: Vec::new(),
         probe_cost_ns: None,
         kernel: groups.map(|groups| Wish { groups, ..Wish::default() }),

@@ -17,6 +17,7 @@ use serde_json::{json, Value};
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::Sender;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -84,6 +85,8 @@ pub(crate) struct Chunks {
     removed: Removed,
     /// Removals that go on.
     removing: Vec<JoinHandle<Removed>>,
+    /// Who wants to know of each chunk.
+    pub told: Option<Sender<PathBuf>>,
 }
 
 impl Chunks {
@@ -98,6 +101,7 @@ impl Chunks {
             done: VecDeque::new(),
             removed: Removed::default(),
             removing: Vec::new(),
+            told: None,
         }
     }
 
@@ -272,6 +276,10 @@ impl Recorder {
             recorder.place.held.moves(&path);
             Ok::<(), ()>(())
         });
+        if let Some(told) = &self.chunks.told {
+            // Nobody may listen any more.
+            let _ = told.send(self.path.clone());
+        }
         self.describe(None)
     }
 

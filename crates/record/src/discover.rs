@@ -8,6 +8,7 @@ use crate::process::{Process, Source, Verdict};
 use crate::recorder::{Recorder, Scope, Subject, TOKEN_PROCESS};
 use crate::ring::Ring;
 use crate::runtime::{ring_name, Entry};
+use crate::session;
 use rustix::event::epoll;
 use std::collections::HashMap;
 use std::io;
@@ -24,14 +25,17 @@ impl Recorder {
     /// Before anything is ordered: removes what dead processes left, and takes up who lives.
     pub(crate) fn tidy(&mut self) -> Result<(), Error> {
         // While no process is being born, a control file that its process does not map belongs to nobody.
-        // Elsewhere nothing is removed, and nobody there shall hold us.
-        let own = self.place.elsewhere.is_none();
+        // Elsewhere nothing is removed, and nobody there shall hold us; nor does a recorder of one process know whose the others are.
+        let own = self.place.elsewhere.is_none() && !self.is_alone();
         let quiet = if own { self.place.runtime.without_births(|| self.place.runtime.entries()) } else { None };
         let done = quiet.is_some();
         if !done && own {
             self.oddity("the runtime directory was locked all the time; stale files were not removed".to_owned());
         }
         let entries = quiet.unwrap_or_else(|| self.place.runtime.entries()).map_err(Error::io("list", self.place.runtime.path()))?;
+        if own {
+            session::tidy(&self.place.runtime);
+        }
         let mut living = 0;
         let mut stems = Vec::new();
         for (name, entry) in &entries {
@@ -39,10 +43,9 @@ impl Recorder {
                 // A thread may be making its ring at this moment.
                 Entry::Temporary if done && !maker_lives(name) => self.place.runtime.remove(name),
                 Entry::Control { stem, pid } => {
-                    self.admit(name, stem, *pid, &entries, true);
-                    if let Some(subject) = self.place.subjects.get(stem) {
+                    if self.admit(name, stem, *pid, &entries, true) {
                         stems.push(stem.clone());
-                        living += usize::from(!subject.ended);
+                        living += usize::from(self.place.subjects.get(stem).is_none_or(|subject| !subject.ended));
                     }
                 }
                 _ => {}
@@ -59,8 +62,9 @@ impl Recorder {
         if living == 0 && done && self.place.subjects.is_empty() {
             // Nobody has it open, so ids may start afresh; else the programs that are built in a day would use them up.
             self.place.runtime.without_births(|| {
-                let nobody =
-                    self.place.runtime.entries().is_ok_and(|all| !all.iter().any(|(_, entry)| matches!(entry, Entry::Control { .. })));
+                let runtime = &self.place.runtime;
+                let nobody = runtime.entries().is_ok_and(|all| !all.iter().any(|(_, entry)| matches!(entry, Entry::Control { .. })))
+                    && session::running(runtime).is_ok_and(|all| all.iter().all(|running| running.of.is_none()));
                 if nobody {
                     self.place.runtime.remove("sites");
                 }
@@ -92,14 +96,14 @@ impl Recorder {
         Ok(())
     }
 
-    /// Takes up the process of a control file. `before`: it was there before this recording.
-    fn admit(&mut self, name: &str, stem: &str, pid: i32, entries: &[(String, Entry)], before: bool) {
+    /// Takes up the process of a control file. `before`: it was there before this recording. False: its files are nobody's.
+    fn admit(&mut self, name: &str, stem: &str, pid: i32, entries: &[(String, Entry)], before: bool) -> bool {
         let mut process = match Process::open(&self.place.runtime, name, stem, pid, Access::Write) {
             Ok(process) => process,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return false,
             Err(error) => {
                 self.oddity(format!("{name} was ignored: {error}"));
-                return;
+                return false;
             }
         };
         if self.place.elsewhere.is_some() || self.search.pid_namespaces {
@@ -120,12 +124,17 @@ impl Recorder {
         if !lives && before && !continued && self.place.elsewhere.is_some() {
             // Who it was cannot be seen from here.
             self.place.unknown.insert(stem.to_owned());
-            return;
+            return true;
+        }
+        let strange = self.options.scope.alone().is_some_and(|wanted| wanted != process.pid);
+        if !lives && !continued && (strange || process.is_taken()) {
+            // Whoever records it takes the rest, and its files.
+            return true;
         }
         if !lives && before && !continued {
             drop(process);
             self.remove_files(stem, entries);
-            return;
+            return false;
         }
         if !before {
             self.last_birth = Instant::now();
@@ -144,6 +153,9 @@ impl Recorder {
             process,
             sources: Vec::new(),
             wanted: false,
+            claimed: false,
+            told_taken: false,
+            silent_turns: 0,
             order: Default::default(),
             buffer: None,
             ended: !lives,
@@ -151,10 +163,19 @@ impl Recorder {
             turns_dead: 0,
         };
         self.decide(&mut subject);
+        if self.claim(&mut subject) {
+            self.take_rings(&mut subject, entries, before, continued);
+        }
+        self.place.subjects.insert(stem.to_owned(), subject);
+        true
+    }
+
+    /// Opens the rings that a process has.
+    fn take_rings(&mut self, subject: &mut Subject, entries: &[(String, Entry)], before: bool, continued: bool) {
         let mut rings: Vec<(bool, u32)> = entries
             .iter()
             .filter_map(|(_, entry)| match entry {
-                Entry::Ring { stem: of, number, own } if of == stem => Some((*own, *number)),
+                Entry::Ring { stem, number, own } if *stem == subject.process.stem => Some((*own, *number)),
                 _ => None,
             })
             .collect();
@@ -163,12 +184,11 @@ impl Recorder {
             if !own {
                 subject.process.next_successor = subject.process.next_successor.max(number.saturating_add(1));
             }
-            self.take_ring(&mut subject, number, own, before, continued);
+            self.take_ring(subject, number, own, before, continued);
         }
         let own = rings.iter().filter(|(own, _)| *own).map(|(_, number)| number.saturating_add(1)).max();
         subject.process.rings_seen = own.unwrap_or(0);
         join_successors(&mut subject.sources);
-        self.place.subjects.insert(stem.to_owned(), subject);
     }
 
     /// Opens a ring and clears up what it holds of the time before.
@@ -294,7 +314,14 @@ impl Recorder {
                     }
                 }
             }
+            if !subject.claimed && (subject.order.mask == 0 || subject.ended || !self.take_up(subject)) {
+                continue;
+            }
             subject.order.apply(&subject.process.control().orders);
+            self.leave_if_silent(subject);
+            if !subject.claimed {
+                continue;
+            }
             let rings = subject.process.control().rings.load(Ordering::Acquire);
             // There is no other turn for a process that has ended.
             let a_turn = if subject.ended { MOST_RINGS as u32 } else { RINGS_A_TURN };
@@ -319,6 +346,16 @@ impl Recorder {
         self.place.subjects = subjects;
     }
 
+    /// A process that was another's, or that nobody wanted.
+    fn take_up(&mut self, subject: &mut Subject) -> bool {
+        if !self.claim(subject) {
+            return false;
+        }
+        let entries = self.entries().unwrap_or_default();
+        self.take_rings(subject, &entries, false, false);
+        true
+    }
+
     /// Stops all recording and waits until no probe is at work any more.
     pub(crate) fn quiet(&mut self) {
         self.place.held.quiet();
@@ -327,7 +364,7 @@ impl Recorder {
         if !settled || self.scan().is_err() {
             self.oddity("a process may have been born too late to be told that the recording ended".to_owned());
         }
-        for subject in self.place.subjects.values_mut() {
+        for subject in self.place.subjects.values_mut().filter(|subject| subject.claimed) {
             subject.order.mask = 0;
             subject.order.apply(&subject.process.control().orders);
         }

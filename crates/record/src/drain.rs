@@ -647,14 +647,10 @@ impl Recorder {
 
     /// Forgets a process; `remove`: and its files.
     pub(crate) fn release_subject(&mut self, stem: &str, remove: bool) {
-        let Some(subject) = self.place.subjects.remove(stem) else { return };
-        let refused = subject.process.refused();
-        if refused > 0 && subject.wanted {
-            self.total.refused += refused;
-            let errno = subject.process.control().refused_errno.load(Ordering::Relaxed);
-            let why = std::io::Error::from_raw_os_error(errno as i32);
-            self.oddity(format!("{}: {refused} events found no memory for a ring ({why}); they are in no stream", subject.process.label));
-        }
+        let Some(mut subject) = self.place.subjects.remove(stem) else { return };
+        self.count_refused(&mut subject);
+        // Another recorder may have it.
+        let remove = remove && subject.claimed;
         if subject.order.mask == 0 && (!subject.wanted || self.config.for_process(&subject.process.label).is_none()) {
             self.total.unwanted += 1;
         }

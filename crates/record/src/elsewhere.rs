@@ -215,7 +215,7 @@ impl Recorder {
         self.others.retain(|place| {
             let leave = gone(place);
             if leave {
-                place.held.finished();
+                place.held.finished(&place.runtime);
             }
             !leave
         });
@@ -227,7 +227,7 @@ impl Recorder {
             return Err(Error::Foreign(format!("there are more than {MOST} such directories")));
         }
         let runtime = Runtime::at(found.directory, &found.path, found.owner)?;
-        let (held, _) = Held::take(&runtime)?;
+        let (held, _) = Held::take(&runtime, self.options.scope.alone())?;
         self.streams += 1;
         let mut text = String::new();
         metadata::place(&mut text, self.streams);

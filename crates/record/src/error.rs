@@ -14,6 +14,8 @@ pub enum Error {
     Unsafe { path: PathBuf, why: &'static str },
     #[error("a recording is running already: process {pid} writes {path} (`longpole stop` ends it)")]
     Busy { pid: i32, path: String },
+    #[error("process {process} is recorded already: process {pid} writes {path} (`longpole stop` ends it)")]
+    Taken { process: i32, pid: i32, path: String },
     #[error(transparent)]
     Policy(#[from] PolicyError),
     #[error("no file of the runtime directory has the form that this version reads: {0}")]

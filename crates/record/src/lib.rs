@@ -13,6 +13,7 @@
 //! [`Recorder`] is the whole of it; [`subjects`] and [`session`] are what the verbs that only look need.
 
 mod chunks;
+mod claim;
 mod class;
 mod clock;
 mod comm;
@@ -29,6 +30,7 @@ mod history;
 pub mod interfaces;
 pub mod kernel;
 mod lane;
+mod lock;
 mod mailbox;
 mod mapping;
 mod metadata;

@@ -1,6 +1,7 @@
 //! A process with probes, as its control file and its rings show it.
 
 use crate::comm::{self, Mapped};
+use crate::lock;
 use crate::mapping::{Access, Headed, Mapping};
 use crate::ring::{Look, Ring};
 use crate::runtime::Runtime;
@@ -18,6 +19,8 @@ pub struct Process {
     pub stem: String,
     pub pid: i32,
     file: Mapped,
+    /// The control file: whoever holds its lock orders what the process does, and takes what it wrote.
+    lock: OwnedFd,
     control: Headed<Control>,
     /// Becomes readable when the process has ended.
     pub handle: Option<OwnedFd>,
@@ -50,6 +53,7 @@ impl Process {
             stem: stem.to_owned(),
             pid,
             file: runtime.mapped(opened.inode, control.mapping()),
+            lock: opened.file,
             control,
             handle: pidfd(pid),
             label: String::new(),
@@ -118,6 +122,26 @@ impl Process {
     /// The number may be that of another thread now.
     pub fn forget_thread(&self, tid: i32) {
         self.tids.borrow_mut().remove(&tid);
+    }
+
+    /// Makes this recorder the one that records it, if there is no other. One that has ended is no other any more.
+    pub fn claim(&self) -> bool {
+        lock::take(&self.lock).unwrap_or(false)
+    }
+
+    /// It may be another recorder's.
+    pub fn leave(&self) {
+        lock::leave(&self.lock);
+    }
+
+    /// Whether another recorder has it.
+    pub fn is_taken(&self) -> bool {
+        lock::is_taken(&self.lock)
+    }
+
+    /// The recording for which it was told to record last.
+    pub fn session(&self) -> u64 {
+        self.control().orders.session.load(Ordering::Relaxed)
     }
 
     pub fn control(&self) -> &Control {

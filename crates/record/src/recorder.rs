@@ -8,6 +8,7 @@ mod ending;
 mod sources;
 
 use crate::chunks::Chunks;
+use crate::claim;
 use crate::clock::{unix_now, Calibration, Clock, Source as ClockSource};
 use crate::elsewhere::Search;
 use crate::error::Error;
@@ -25,7 +26,7 @@ use crate::process::{Process, Source};
 use crate::recording::{self, Reserve};
 use crate::runtime::Runtime;
 use crate::selection::{Part, Selection};
-use crate::session::{Held, Order};
+use crate::session::Order;
 use crate::stacks::{self, SampleOutcome, Stacks, StacksError};
 use crate::steady::{Granted, Steady};
 use crate::stop::Stop;
@@ -39,6 +40,7 @@ use sources::{packets_wish, without_interfaces, without_kernel};
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{channel, Receiver};
 use std::time::{Duration, Instant, SystemTime};
 
 /// Whose events are recorded.
@@ -50,6 +52,16 @@ pub enum Scope {
     Process(i32),
     /// What a command starts; see [`Recorder::follow`].
     Descendants,
+}
+
+impl Scope {
+    /// The process, if it is one.
+    pub(crate) fn alone(self) -> Option<i32> {
+        match self {
+            Scope::Process(pid) => Some(pid),
+            _ => None,
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -68,8 +80,6 @@ pub struct Options {
     /// Bytes on the disk, and age of the oldest event, beyond which the oldest part goes.
     pub max_size: Option<u64>,
     pub max_age: Option<Duration>,
-    /// Somebody reads the recording while it is written: it stays one, whatever its size.
-    pub is_followed: bool,
     /// Told in the description.
     pub command: Vec<String>,
     /// What one event costs the thread that writes it, where that was measured.
@@ -147,6 +157,12 @@ pub(crate) struct Subject {
     pub sources: Vec<Source>,
     /// Within the scope.
     pub wanted: bool,
+    /// This recorder's, and no other's; of others there are no sources.
+    pub claimed: bool,
+    /// It was said that it is another's.
+    pub told_taken: bool,
+    /// In which nothing came from it, though it is claimed and not to be recorded.
+    pub silent_turns: u32,
     pub order: Order,
     /// Sizes that its policies ask for.
     pub buffer: Option<u64>,
@@ -226,6 +242,8 @@ pub(crate) struct Totals {
     pub processes: u64,
     /// Those left out because of the scope or of policies.
     pub unwanted: u64,
+    /// Those that another recorder had.
+    pub taken: u64,
     /// Bytes of events that no policy wanted.
     pub dropped: u64,
     /// Bytes of events of threads of which only packets are wanted.
@@ -265,7 +283,7 @@ impl Recorder {
         let config_seen = options.config.as_deref().and_then(version);
         raise_file_limit();
         let runtime = Runtime::create(&Runtime::default_path())?;
-        let (held, unfinished) = Held::take(&runtime)?;
+        let (held, unfinished) = claim::take(&runtime, options.scope)?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|error| Error::io("make", "epoll")(error.into()))?;
         if let Some(wake) = stop.and_then(Stop::wake) {
             let _ = epoll::add(&epoll, wake, epoll::EventData::new_u64(TOKEN_STOP), epoll::EventFlags::IN);
@@ -298,9 +316,7 @@ impl Recorder {
             .map_err(Error::io("make", user.join("metadata")))?;
         let reserve = Reserve::make(&path);
         let now = Instant::now();
-        let (max_size, max_age) = (options.max_size.or(config.max_size), options.max_age.or(config.max_age));
-        let unlimited = options.is_followed && (max_size.is_some() || max_age.is_some());
-        let chunks = if unlimited { Chunks::new(None, None) } else { Chunks::new(max_size, max_age) };
+        let chunks = Chunks::new(options.max_size.or(config.max_size), options.max_age.or(config.max_age));
         let mut recorder = Recorder {
             place,
             others: Vec::new(),
@@ -351,9 +367,6 @@ impl Recorder {
             interfaces_trouble,
             steady,
         };
-        if unlimited {
-            recorder.oddity("max_size and max_age do not count while somebody follows the recording as text".to_owned());
-        }
         if let (Some(unfinished), None) = (&unfinished, &recorder.predecessor) {
             recorder.oddity(format!("the recording {} before this one did not end and cannot be found", unfinished.path.display()));
         }
@@ -389,6 +402,13 @@ impl Recorder {
 
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Tells each chunk that comes after this one, when the one before is complete.
+    pub fn chunks(&mut self) -> Receiver<PathBuf> {
+        let (told, chunks) = channel();
+        self.chunks.told = Some(told);
+        chunks
     }
 
     pub(crate) fn start_ns(&self) -> u64 {

@@ -6,6 +6,7 @@
 use crate::comm::{self, Mapped};
 use crate::error::Error;
 use crate::mapping::Mapping;
+use crate::session;
 use rustix::fs::{self, AtFlags, Dir, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use std::io;
@@ -140,10 +141,21 @@ impl Runtime {
             let entry = entry?;
             let name = entry.file_name();
             match name.to_str() {
-                Ok("." | ".." | "sites" | "session") => {}
+                Ok("." | ".." | "sites") => {}
+                Ok(name) if session::parse_name(name).is_some() => {}
                 Ok(name) => all.push((name.to_owned(), classify(name))),
                 Err(_) => all.push((String::new(), Entry::Foreign)),
             }
+        }
+        Ok(all)
+    }
+
+    /// The files of recorders, with the process of those that record one.
+    pub fn sessions(&self) -> io::Result<Vec<(String, Option<i32>)>> {
+        let mut all = Vec::new();
+        for entry in Dir::read_from(&self.directory)? {
+            let name = entry?.file_name().to_string_lossy().into_owned();
+            all.extend(session::parse_name(&name).map(|of| (name, of)));
         }
         Ok(all)
     }

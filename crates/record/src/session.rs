@@ -1,22 +1,43 @@
-//! The file `session`: who records, where to, and what processes that are born now shall do.
+//! The file `session`: who records, where to, and what processes that are born now shall do. A recorder of a single process has
+//! `session-<pid>` in its place, and orders nothing of newcomers: so there may be several, beside one of all others.
 //!
 //! The recorder holds an open-file-description lock on it, which the kernel takes away when it dies. Only what stands in the file
 //! under such a lock is an order.
 
 use crate::comm;
 use crate::error::Error;
+use crate::lock;
 use crate::mapping::{Access, Mapping};
 use crate::runtime::Runtime;
 use longpole_abi::{Orders, Session as Layout, MAGIC, VERSION};
 use std::io;
 use std::mem::size_of;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 const NAME: &str = "session";
 const SIZE: u64 = 4096;
 const _: () = assert!(size_of::<Layout>() <= SIZE as usize);
+
+/// How often the file may be taken away while it is opened.
+const TRIES: u32 = 100;
+
+/// The file of a recorder of one process, or of all.
+fn name_of(alone: Option<i32>) -> String {
+    alone.map_or_else(|| NAME.to_owned(), |pid| format!("{NAME}-{pid}"))
+}
+
+/// The process of whose recorder this is the file; Some(None): of all.
+pub(crate) fn parse_name(name: &str) -> Option<Option<i32>> {
+    match name.strip_prefix(NAME)? {
+        "" => Some(None),
+        rest => {
+            let pid = rest.strip_prefix('-')?.parse().ok()?;
+            (pid > 0 && name == name_of(Some(pid))).then_some(Some(pid))
+        }
+    }
+}
 
 /// What a process is told to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -66,41 +87,51 @@ pub struct Unfinished {
 /// The lock, held.
 #[derive(Debug)]
 pub struct Held {
+    name: String,
     _file: OwnedFd,
     mapping: Mapping,
 }
 
 impl Held {
-    /// Takes the lock, or says who holds it.
-    pub fn take(runtime: &Runtime) -> Result<(Held, Option<Unfinished>), Error> {
-        let path = runtime.path().join(NAME);
-        let file = match runtime.open_writable(NAME) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => match runtime.make(NAME, SIZE) {
-                Ok(_) => runtime.open_writable(NAME),
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => runtime.open_writable(NAME),
-                Err(error) => Err(error),
-            },
-            other => other,
+    /// Takes the lock of a recorder of one process or of all, or says who holds it.
+    pub fn take(runtime: &Runtime, alone: Option<i32>) -> Result<(Held, Option<Unfinished>), Error> {
+        let name = name_of(alone);
+        let path = runtime.path().join(&name);
+        let mut tries = 0;
+        let (file, mapping) = loop {
+            let file = match runtime.open_writable(&name) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => match runtime.make(&name, SIZE) {
+                    Ok(_) => runtime.open_writable(&name),
+                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists => runtime.open_writable(&name),
+                    Err(error) => Err(error),
+                },
+                other => other,
+            };
+            let file = file.map_err(Error::io("open", &path))?;
+            if file.size < SIZE {
+                // Somebody cut it. Nobody can have recorded with it.
+                rustix::fs::ftruncate(&file.file, SIZE).map_err(|error| Error::io("extend", &path)(error.into()))?;
+            }
+            let mapping = Mapping::new(std::os::fd::AsFd::as_fd(&file.file), SIZE as usize, Access::Write).map_err(Error::io("map", &path))?;
+            if !lock::take(&file.file).map_err(Error::io("lock", &path))? {
+                let running = layout(&mapping).map(|layout| read(layout, alone));
+                return Err(Error::Busy {
+                    pid: running.as_ref().map_or(0, |running| running.pid),
+                    path: running.map_or_else(String::new, |running| running.path.display().to_string()),
+                });
+            }
+            // Whoever had it may have removed it meanwhile.
+            if tries == TRIES || runtime.open_readable(&name).is_ok_and(|found| found.inode == file.inode) {
+                break (file, mapping);
+            }
+            tries += 1;
         };
-        let file = file.map_err(Error::io("open", &path))?;
-        if file.size < SIZE {
-            // Somebody cut it. Nobody can have recorded with it.
-            rustix::fs::ftruncate(&file.file, SIZE).map_err(|error| Error::io("extend", &path)(error.into()))?;
-        }
-        let mapping = Mapping::new(std::os::fd::AsFd::as_fd(&file.file), SIZE as usize, Access::Write).map_err(Error::io("map", &path))?;
-        if !lock(&file.file).map_err(Error::io("lock", &path))? {
-            let running = layout(&mapping).map(read);
-            return Err(Error::Busy {
-                pid: running.as_ref().map_or(0, |running| running.pid),
-                path: running.map_or_else(String::new, |running| running.path.display().to_string()),
-            });
-        }
-        let held = Held { _file: file.file, mapping };
+        let held = Held { name, _file: file.file, mapping };
         let mut unfinished = None;
         if let Some(layout) = layout(&held.mapping) {
             let session = layout.orders.session.load(Ordering::Relaxed);
             if layout.magic.load(Ordering::Relaxed) == MAGIC && layout.version.load(Ordering::Relaxed) == VERSION && session != 0 {
-                unfinished = Some(Unfinished { session, path: read(layout).path });
+                unfinished = Some(Unfinished { session, path: read(layout, alone).path });
             }
             layout.orders.mask.store(0, Ordering::Release);
         }
@@ -142,10 +173,13 @@ impl Held {
     }
 
     /// The recording is complete: there is nothing for a successor to take over.
-    pub fn finished(&self) {
+    pub fn finished(&self, runtime: &Runtime) {
         if let Some(layout) = layout(&self.mapping) {
             layout.orders.mask.store(0, Ordering::SeqCst);
             layout.orders.session.store(0, Ordering::SeqCst);
+        }
+        if self.name != NAME {
+            runtime.remove(&self.name);
         }
     }
 }
@@ -153,33 +187,55 @@ impl Held {
 /// A recording in progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Running {
+    /// The recorder's.
     pub pid: i32,
     pub path: PathBuf,
     pub session: u64,
+    /// The process that it records, if it is one.
+    pub of: Option<i32>,
 }
 
-/// The recording that is in progress for this runtime directory.
-pub fn running(runtime: &Runtime) -> Result<Option<Running>, Error> {
-    let path = runtime.path().join(NAME);
-    let file = match runtime.open_readable(NAME) {
+/// The recordings that are in progress for this runtime directory: that of whoever comes first, then those of single processes.
+pub fn running(runtime: &Runtime) -> Result<Vec<Running>, Error> {
+    let names = runtime.sessions().map_err(Error::io("list", runtime.path()))?;
+    let mut all = Vec::new();
+    for (name, of) in names {
+        all.extend(of_file(runtime, &name, of)?);
+    }
+    all.sort_by_key(|running| running.of);
+    Ok(all)
+}
+
+fn of_file(runtime: &Runtime, name: &str, of: Option<i32>) -> Result<Option<Running>, Error> {
+    let path = runtime.path().join(name);
+    let file = match runtime.open_readable(name) {
         Ok(file) if file.size >= SIZE => file,
         Ok(_) => return Ok(None),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(Error::io("open", path)(error)),
     };
-    if !is_locked(&file.file) {
+    if !lock::is_taken(&file.file) {
         return Ok(None);
     }
     let mapping = Mapping::new(std::os::fd::AsFd::as_fd(&file.file), SIZE as usize, Access::Read).map_err(Error::io("map", path))?;
     // Between taking the lock and its first orders the recorder has not said who it is.
-    Ok(layout(&mapping).map(read).filter(|running| running.session != 0 && comm::alive(running.pid)))
+    Ok(layout(&mapping).map(|layout| read(layout, of)).filter(|running| running.session != 0 && comm::alive(running.pid)))
+}
+
+/// Removes what killed recorders of single processes left, of which nobody can go on: their process is gone.
+pub(crate) fn tidy(runtime: &Runtime) {
+    for (name, of) in runtime.sessions().unwrap_or_default() {
+        if of.is_some_and(|pid| !comm::alive(pid)) && runtime.open_readable(&name).is_ok_and(|file| !lock::is_taken(&file.file)) {
+            runtime.remove(&name);
+        }
+    }
 }
 
 fn layout(mapping: &Mapping) -> Option<&Layout> {
     mapping.get::<Layout>(0)
 }
 
-fn read(layout: &Layout) -> Running {
+fn read(layout: &Layout, of: Option<i32>) -> Running {
     use std::os::unix::ffi::OsStringExt;
     let mut path: Vec<u8> = layout.path.iter().map(|byte| byte.load(Ordering::Relaxed)).collect();
     path.truncate(path.iter().position(|byte| *byte == 0).unwrap_or(path.len()));
@@ -187,6 +243,7 @@ fn read(layout: &Layout) -> Running {
         pid: layout.recorder.load(Ordering::Relaxed),
         path: PathBuf::from(std::ffi::OsString::from_vec(path)),
         session: layout.orders.session.load(Ordering::Relaxed),
+        of,
     }
 }
 
@@ -198,34 +255,6 @@ fn store(place: &[AtomicU8], text: &[u8]) {
     }
 }
 
-fn request(kind: i32) -> libc::flock {
-    // SAFETY: all bits zero is a valid flock: the whole file from its begin.
-    let mut request: libc::flock = unsafe { std::mem::zeroed() };
-    request.l_type = kind as i16;
-    request.l_whence = libc::SEEK_SET as i16;
-    request
-}
-
-/// False: somebody else has it.
-fn lock(file: &OwnedFd) -> io::Result<bool> {
-    let request = request(libc::F_WRLCK);
-    // SAFETY: a valid descriptor and a valid request.
-    match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &request) } {
-        0 => Ok(true),
-        _ => match io::Error::last_os_error() {
-            error if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => Ok(false),
-            error => Err(error),
-        },
-    }
-}
-
-fn is_locked(file: &OwnedFd) -> bool {
-    let mut request = request(libc::F_RDLCK);
-    // SAFETY: as above; the kernel writes the answer into the request.
-    let result = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &mut request) };
-    result == 0 && i32::from(request.l_type) == libc::F_WRLCK
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -234,22 +263,64 @@ mod tests {
     fn a_second_recorder_is_refused_and_told_who_the_first_one_is() {
         let directory = tempfile::tempdir().unwrap();
         let runtime = crate::runtime::private(directory.path());
-        assert_eq!(running(&runtime).unwrap(), None);
-        let (held, unfinished) = Held::take(&runtime).unwrap();
+        assert_eq!(running(&runtime).unwrap(), []);
+        let (held, unfinished) = Held::take(&runtime, None).unwrap();
         assert!(unfinished.is_none());
         held.publish(std::path::Path::new("/some/where"), &Order { mask: 1, session: 7, ..Order::default() });
-        let expected = Running { pid: std::process::id() as i32, path: "/some/where".into(), session: 7 };
-        assert_eq!(running(&runtime).unwrap(), Some(expected));
-        match Held::take(&runtime) {
+        let expected = Running { pid: std::process::id() as i32, path: "/some/where".into(), session: 7, of: None };
+        assert_eq!(running(&runtime).unwrap(), [expected]);
+        match Held::take(&runtime, None) {
             Err(Error::Busy { pid, path }) => assert_eq!((pid, path.as_str()), (std::process::id() as i32, "/some/where")),
             other => panic!("{other:?}"),
         }
         drop(held);
-        assert_eq!(running(&runtime).unwrap(), None);
-        let (held, unfinished) = Held::take(&runtime).unwrap();
+        assert_eq!(running(&runtime).unwrap(), []);
+        let (held, unfinished) = Held::take(&runtime, None).unwrap();
         assert_eq!(unfinished.map(|unfinished| unfinished.session), Some(7));
-        held.finished();
+        held.finished(&runtime);
         drop(held);
-        assert!(Held::take(&runtime).unwrap().1.is_none());
+        assert!(Held::take(&runtime, None).unwrap().1.is_none());
+    }
+    #[test]
+    fn recorders_of_single_processes_stand_beside_one_of_all_and_leave_no_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let runtime = crate::runtime::private(directory.path());
+        let order = |session| Order { session, ..Order::default() };
+        let begin = |alone, session| {
+            let (held, _) = Held::take(&runtime, alone).unwrap();
+            held.publish(std::path::Path::new("/some/where"), &order(session));
+            held
+        };
+        let held = [begin(Some(30), 1), begin(None, 2), begin(Some(4), 3)];
+        let all: Vec<_> = running(&runtime).unwrap().into_iter().map(|running| (running.of, running.session)).collect();
+        assert_eq!(all, [(None, 2), (Some(4), 3), (Some(30), 1)]);
+        assert!(matches!(Held::take(&runtime, Some(4)), Err(Error::Busy { .. })));
+        assert_eq!(runtime.entries().unwrap(), [], "none of their files is a program's, or foreign");
+        held.iter().for_each(|held| held.finished(&runtime));
+        drop(held);
+        let left: Vec<_> = std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, [NAME]);
+    }
+
+    #[test]
+    fn what_a_killed_recorder_of_one_process_left_goes_with_that_process() {
+        let directory = tempfile::tempdir().unwrap();
+        let runtime = crate::runtime::private(directory.path());
+        let own = std::process::id() as i32;
+        for pid in [own, i32::MAX] {
+            let (held, _) = Held::take(&runtime, Some(pid)).unwrap();
+            held.publish(std::path::Path::new("/some/where"), &Order { session: 1, ..Order::default() });
+        }
+        tidy(&runtime);
+        assert_eq!(runtime.sessions().unwrap(), [(format!("{NAME}-{own}"), Some(own))]);
+        assert_eq!(Held::take(&runtime, Some(own)).unwrap().1.map(|unfinished| unfinished.session), Some(1), "one can go on");
+    }
+
+    #[test]
+    fn only_names_of_the_layout_are_those_of_sessions() {
+        assert_eq!((parse_name("session"), parse_name("session-7")), (Some(None), Some(Some(7))));
+        for name in ["sessions", "session-", "session-07", "session--7", "session-0", "session-7-8", "x"] {
+            assert_eq!(parse_name(name), None, "{name}");
+        }
     }
 }

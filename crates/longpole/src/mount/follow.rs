@@ -1,13 +1,15 @@
 //! Fills the texts: a thread that reads what the recorder has written.
 
 use super::tree::Tree;
+use crate::chain::Chain;
 use crate::log::LATE;
 use crate::verbs::print::Printer;
 use longpole_record::selection::Part;
-use longpole_trace::{Catalogue, Follower, Item, StreamId, Subject};
+use longpole_trace::{Catalogue, Item, StreamId, Subject};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -23,10 +25,11 @@ pub struct Following {
 }
 
 impl Following {
-    pub fn begin(recording: PathBuf, period: Duration, tree: Arc<Mutex<Tree>>) -> std::io::Result<Following> {
+    /// `chunks`: that come after `recording`.
+    pub fn begin(recording: PathBuf, chunks: Receiver<PathBuf>, period: Duration, tree: Arc<Mutex<Tree>>) -> std::io::Result<Following> {
         let end = Arc::new(AtomicBool::new(false));
         let asked = end.clone();
-        let thread = thread::Builder::new().name("events".to_owned()).spawn(move || follow(&recording, period, &tree, &asked))?;
+        let thread = thread::Builder::new().name("events".to_owned()).spawn(move || follow((recording, chunks), period, &tree, &asked))?;
         Ok(Following { thread, end })
     }
 
@@ -38,34 +41,56 @@ impl Following {
     }
 }
 
-fn follow(recording: &std::path::Path, period: Duration, tree: &Mutex<Tree>, end: &AtomicBool) -> anyhow::Result<()> {
+fn follow(
+    (recording, chunks): (PathBuf, Receiver<PathBuf>),
+    period: Duration,
+    tree: &Mutex<Tree>,
+    end: &AtomicBool,
+) -> anyhow::Result<()> {
     let late = period * LATE + PAUSE;
-    let mut follower = Follower::open(recording)?;
+    let mut chain = Chain::open(recording, chunks)?;
     let mut printer = Printer::new(std::io::sink());
     let mut streams: HashMap<StreamId, Vec<Part>> = HashMap::new();
     while !end.load(Ordering::Relaxed) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let until = i64::try_from(now.saturating_sub(late).as_nanos()).unwrap_or(i64::MAX);
-        follower.refresh()?;
+        let complete = chain.refresh(false)?;
+        let until = if complete { i64::MAX } else { i64::try_from(now.saturating_sub(late).as_nanos()).unwrap_or(i64::MAX) };
         let mut more = true;
         while more && !end.load(Ordering::Relaxed) {
-            let mut tree = tree.lock().unwrap_or_else(PoisonError::into_inner);
-            for _ in 0..AT_ONCE {
-                let Some((item, catalogue)) = follower.next_until(until)? else {
-                    more = false;
-                    break;
-                };
-                for part in whose(&item, catalogue, &mut streams) {
-                    let mut last_ns = tree.texts.of(part).last_ns;
-                    let line = printer.line_after(&mut last_ns, &item, catalogue);
-                    tree.texts.add(part, line);
-                    tree.texts.of(part).last_ns = last_ns;
-                }
-            }
+            more = match add(&mut chain, until, tree, &mut printer, &mut streams) {
+                Err(_) if chain.has_gone() => false,
+                other => other?,
+            };
+        }
+        if complete && !more && chain.go_on()? {
+            printer.begin_anew();
+            streams.clear();
+            continue;
         }
         thread::park_timeout(PAUSE);
     }
     Ok(())
+}
+
+/// Adds some lines; false: there are no more for now.
+fn add(
+    chain: &mut Chain,
+    until: i64,
+    tree: &Mutex<Tree>,
+    printer: &mut Printer<std::io::Sink>,
+    streams: &mut HashMap<StreamId, Vec<Part>>,
+) -> anyhow::Result<bool> {
+    let mut tree = tree.lock().unwrap_or_else(PoisonError::into_inner);
+    for _ in 0..AT_ONCE {
+        let Some((item, catalogue)) = chain.next_until(until)? else { return Ok(false) };
+        for part in whose(&item, catalogue, streams) {
+            let mut last_ns = tree.texts.of(part).last_ns;
+            let line = printer.line_after(&mut last_ns, &item, catalogue);
+            tree.texts.add(part, line);
+            tree.texts.of(part).last_ns = last_ns;
+        }
+    }
+    Ok(true)
 }
 
 /// In whose texts an item belongs: a loss in those of whoever wrote to its stream last.

@@ -1,9 +1,10 @@
 //! `longpole check`: what can be recorded here, and the exact remedy for what cannot; or whether a trace is sound. Changes nothing.
 
 use crate::dump::Raw;
+use crate::in_progress;
 use crate::say;
 use crate::table::{bytes, number, plain};
-use longpole_record::{counter_is_a_clock, kernel, root, session, subjects, Runtime};
+use longpole_record::{counter_is_a_clock, kernel, root, session::Running, subjects, Runtime};
 use longpole_trace::event::Item;
 use longpole_trace::{Oddity, Options};
 use rustix::fs::{access, statvfs, Access};
@@ -295,17 +296,19 @@ fn files() -> Finding {
 
 fn recorder() -> Finding {
     const WHAT: &str = "recorder";
-    let path = Runtime::default_path();
-    let running = match path.exists() {
-        true => Runtime::open(&path).and_then(|runtime| session::running(&runtime)),
-        false => Ok(None),
-    };
-    match running {
-        Ok(Some(running)) => {
-            let detail = format!("process {} is recording to {}; a second one is refused", running.pid, running.path.display());
+    match in_progress::all() {
+        Ok((all, _)) if all.is_empty() => finding(WHAT, State::Good, "none is running", None),
+        Ok((all, _)) => {
+            let told = |running: &Running| {
+                let (pid, path) = (running.pid, running.path.display());
+                match running.of {
+                    Some(of) => format!("process {pid} is recording process {of} to {path}; a second one of that is refused"),
+                    None => format!("process {pid} is recording to {path}; a second one is refused"),
+                }
+            };
+            let detail = all.iter().map(told).collect::<Vec<_>>().join("; ");
             finding(WHAT, State::Limited, detail, Some("longpole stop".to_owned()))
         }
-        Ok(None) => finding(WHAT, State::Good, "none is running", None),
         Err(error) => finding(WHAT, State::Limited, error.to_string(), None),
     }
 }

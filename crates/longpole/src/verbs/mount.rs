@@ -59,7 +59,6 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         mode: None,
         max_size: None,
         max_age: None,
-        is_followed: true,
     };
     let mut recorder = Recorder::start(options, Some(&stop))?;
     let tree = Arc::new(Mutex::new(Tree::new(Runtime::open(&Runtime::default_path())?, selection)));
@@ -84,7 +83,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             bail!("cannot mount on {}: {error}; {hint}", directory.display());
         }
     };
-    let following = Following::begin(recorder.path().to_owned(), recorder.period(), tree.clone()).context("cannot follow the recording");
+    let chunks = recorder.chunks();
+    let following =
+        Following::begin(recorder.path().to_owned(), chunks, recorder.period(), tree.clone()).context("cannot follow the recording");
     eprintln!("longpole: mounted on {}; Ctrl-C ends it", directory.display());
     let ended = loop {
         match recorder.turn() {

@@ -104,6 +104,13 @@ impl<W: Write> Printer<W> {
         }
     }
 
+    /// What follows is of another catalogue.
+    pub fn begin_anew(&mut self) {
+        self.streams.clear();
+        self.subjects.clear();
+        self.classes.clear();
+    }
+
     /// Makes the bytes of what is new in the catalogue.
     #[inline]
     fn learn(&mut self, catalogue: &Catalogue) {

@@ -74,7 +74,7 @@ pub struct Args {
     #[command(flatten)]
     pub packets: Packets,
     /// Print the events of programs while they come, as `longpole print` does
-    #[arg(long, conflicts_with_all = ["max_size", "max_age"])]
+    #[arg(long)]
     pub log: bool,
     /// Record what the command prints, line by line, and pass it on unchanged
     #[arg(long)]
@@ -283,7 +283,6 @@ pub fn record(args: Args, ready: impl FnOnce(&Recorder)) -> anyhow::Result<ExitC
         mode: args.mode,
         max_size: args.max_size,
         max_age: args.max_age,
-        is_followed: args.log,
         command: args.command.clone(),
         probe_cost_ns: crate::overhead::probe_cost(),
         kernel: args.kernel.wish(),
@@ -348,7 +347,10 @@ pub fn record(args: Args, ready: impl FnOnce(&Recorder)) -> anyhow::Result<ExitC
         None => None,
     };
     let log = match args.log {
-        true => Some(Log::begin(recorder.path().to_owned(), recorder.period()).context("cannot begin the log")?),
+        true => {
+            let chunks = recorder.chunks();
+            Some(Log::begin(recorder.path().to_owned(), chunks, recorder.period()).context("cannot begin the log")?)
+        }
         false => None,
     };
     let status = run_until_the_end(&mut recorder, &stop, args.time, args.pid, child.as_mut());

@@ -1,8 +1,9 @@
 //! `longpole snapshot`: what a running recording knows at this moment, as a recording of its own.
 
 use super::record;
+use crate::in_progress;
 use anyhow::{bail, Context};
-use longpole_record::{session, snapshot, Asked, Condition, Request, Runtime, Stop};
+use longpole_record::{snapshot, Asked, Condition, Request, Stop};
 use serde_json::Value;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -26,6 +27,9 @@ pub struct Args {
     /// Directory in which the snapshot's directory is made [default: where the recording's is]
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
+    /// Of the recording of this process, or that this process writes, where several are in progress
+    #[arg(short, long, value_name = "PID")]
+    pid: Option<i32>,
     /// How far back it goes: 5s, 500ms [default: as far as possible]
     #[arg(long, value_name = "TIME", value_parser = record::duration)]
     pre: Option<Duration>,
@@ -46,14 +50,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let path = Runtime::default_path();
-    let runtime = match path.exists() {
-        true => Runtime::open(&path)?,
-        false => bail!("nothing is being recorded; begin with `longpole start --mode overwrite`"),
-    };
-    let Some(running) = session::running(&runtime)? else {
-        bail!("nothing is being recorded; begin with `longpole start --mode overwrite`")
-    };
+    let (running, runtime) = in_progress::one(args.pid, "nothing is being recorded; begin with `longpole start --mode overwrite`")?;
     let output = match args.output {
         Some(output) => Some(std::path::absolute(&output).with_context(|| format!("cannot find {}", output.display()))?),
         None => None,
@@ -82,7 +79,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             asked.withdraw();
             bail!("ended by a signal; no snapshot was made");
         }
-        if session::running(&runtime)?.is_none_or(|now| now.session != running.session) {
+        if !in_progress::goes_on(&running, &runtime)? {
             bail!("the recording ended before the snapshot was made");
         }
         if args.time.is_some_and(|time| begin.elapsed() > time) {

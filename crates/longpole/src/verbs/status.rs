@@ -1,8 +1,9 @@
 //! `longpole status`: what is being recorded now.
 
+use crate::in_progress;
 use crate::say;
 use crate::table::{bytes, duration, number};
-use longpole_record::{session, Runtime};
+use longpole_record::session::Running;
 use serde_json::{json, Value};
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -22,51 +23,60 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let path = Runtime::default_path();
-    let running = match path.exists() {
-        true => session::running(&Runtime::open(&path)?)?,
-        false => None,
-    };
-    let Some(running) = running else {
-        match args.json {
-            true => say(json!({ "recording": null }))?,
-            false => say("nothing is being recorded")?,
-        }
-        return Ok(ExitCode::SUCCESS);
-    };
-    let text = std::fs::read(running.path.join("longpole.json")).unwrap_or_default();
-    let description: Value = serde_json::from_slice(&text).unwrap_or(Value::Null);
-    let start = description["start_ns"].as_u64();
-    let lanes = description["lanes"].as_array().map_or(&[][..], Vec::as_slice);
-    let recorded: u64 = lanes.iter().filter_map(|lane| lane["recorded_bytes"].as_u64()).sum();
-    let lost = description["loss"]["events"].as_u64();
-    let kernel = description["kernel_events"]["recorded_bytes"].as_u64();
+    let (all, _) = in_progress::all()?;
     if args.json {
-        let answer = json!({ "recording": {
-            "path": running.path,
-            "pid": running.pid,
-            "start_ns": start,
-            "streams": lanes.len(),
-            "recorded_bytes": recorded,
-            "lost": lost,
-            "kernel_bytes": kernel,
-            "oddities": description["oddities"],
-        }});
-        say(answer)?;
+        let all: Vec<Value> = all.iter().map(told).collect();
+        say(json!({ "recording": all.first(), "recordings": all }))?;
         return Ok(ExitCode::SUCCESS);
     }
+    if all.is_empty() {
+        say("nothing is being recorded")?;
+    }
+    for (at, running) in all.iter().enumerate() {
+        if at > 0 {
+            say("")?;
+        }
+        show(running)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn told(running: &Running) -> Value {
+    let text = std::fs::read(running.path.join("longpole.json")).unwrap_or_default();
+    let description: Value = serde_json::from_slice(&text).unwrap_or(Value::Null);
+    let lanes = description["lanes"].as_array().map_or(&[][..], Vec::as_slice);
+    let recorded: u64 = lanes.iter().filter_map(|lane| lane["recorded_bytes"].as_u64()).sum();
+    json!({
+        "path": running.path,
+        "pid": running.pid,
+        "of_pid": running.of,
+        "start_ns": description["start_ns"].as_u64(),
+        "streams": lanes.len(),
+        "recorded_bytes": recorded,
+        "lost": description["loss"]["events"].as_u64(),
+        "kernel_bytes": description["kernel_events"]["recorded_bytes"].as_u64(),
+        "oddities": description["oddities"],
+    })
+}
+
+fn show(running: &Running) -> anyhow::Result<()> {
+    let told = told(running);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos() as u64);
     say(format_args!("recording  {}", running.path.display()))?;
     say(format_args!("recorder   process {}", running.pid))?;
-    if let Some(start) = start {
+    if let Some(pid) = running.of {
+        say(format_args!("of         process {pid}"))?;
+    }
+    if let Some(start) = told["start_ns"].as_u64() {
         say(format_args!("for        {}", duration(now.saturating_sub(start))))?;
     }
-    say(format_args!("so far     {} in {} streams, {} events lost", bytes(recorded), lanes.len(), number(lost.unwrap_or(0))))?;
-    if let Some(kernel) = kernel {
+    let (recorded, lost) = (told["recorded_bytes"].as_u64().unwrap_or(0), told["lost"].as_u64().unwrap_or(0));
+    say(format_args!("so far     {} in {} streams, {} events lost", bytes(recorded), told["streams"], number(lost)))?;
+    if let Some(kernel) = told["kernel_bytes"].as_u64() {
         say(format_args!("kernel     {}", bytes(kernel)))?;
     }
-    for oddity in description["oddities"].as_array().map_or(&[][..], Vec::as_slice).iter().filter_map(Value::as_str) {
+    for oddity in told["oddities"].as_array().map_or(&[][..], Vec::as_slice).iter().filter_map(Value::as_str) {
         say(format_args!("note       {oddity}"))?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }

@@ -1,30 +1,31 @@
 //! `longpole stop`: ends the recording that is in progress, whoever began it.
 
+use crate::in_progress;
 use anyhow::bail;
-use longpole_record::{kernel, session, Runtime};
+use longpole_record::kernel;
 use rustix::process::{kill_process, Pid, Signal};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 const EXAMPLES: &str = "Examples:
   longpole stop              end the recording and wait until its files are complete
+  longpole stop --pid 1234   where there are several: that of this process
 
 The path of the recording goes to stdout.";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Args {}
+pub struct Args {
+    /// The recording of this process, or that this process writes, where several are in progress
+    #[arg(short, long, value_name = "PID")]
+    pid: Option<i32>,
+}
 
 /// How long the recorder may take to complete its files.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-pub fn run(_args: Args) -> anyhow::Result<ExitCode> {
-    let path = Runtime::default_path();
-    let runtime = match path.exists() {
-        true => Runtime::open(&path)?,
-        false => bail!("nothing is being recorded"),
-    };
-    let Some(running) = session::running(&runtime)? else { bail!("nothing is being recorded") };
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let (running, runtime) = in_progress::one(args.pid, "nothing is being recorded")?;
     let Some(pid) = Pid::from_raw(running.pid) else { bail!("the recorder does not say who it is") };
     // The pid comes from a file that programs can write to; a process that is no recorder must not be signalled.
     if !is_recorder(running.pid) {
@@ -32,7 +33,7 @@ pub fn run(_args: Args) -> anyhow::Result<ExitCode> {
     }
     kill_process(pid, Signal::INT)?;
     let begin = Instant::now();
-    while session::running(&runtime)?.is_some_and(|now| now.session == running.session) {
+    while in_progress::goes_on(&running, &runtime)? {
         // The conversion of the kernel's events takes as long as it takes.
         if begin.elapsed() > PATIENCE && !kernel::tidy::is_going_on(&running.path) {
             bail!("the recorder (process {}) has not ended yet", running.pid);

@@ -151,7 +151,6 @@ fn start(args: &Args, root: PathBuf) -> Result<Recorder, Error> {
         mode: None,
         max_size: None,
         max_age: None,
-        is_followed: false,
         command: args.command.clone(),
         probe_cost_ns: None,
         kernel: Some(Wish { groups: vec![Group::Sched, Group::Irq, Group::Softirq], ..Wish::default() }),

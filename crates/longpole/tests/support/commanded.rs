@@ -26,6 +26,10 @@ impl Commanded {
         Commanded { child, out }
     }
 
+    pub fn pid(&self) -> String {
+        self.child.id().to_string()
+    }
+
     pub fn tell(&mut self, line: &str) {
         writeln!(self.child.stdin.as_mut().unwrap(), "{line}").unwrap();
     }

@@ -108,8 +108,7 @@ impl Recorder {
 
     /// There is nothing for a successor to take over.
     pub(super) fn finished(&self) {
-        self.place.held.finished();
-        self.others.iter().for_each(|place| place.held.finished());
+        [&self.place].into_iter().chain(&self.others).for_each(|place| place.held.finished(&place.runtime));
     }
 
     /// A recording without events says why.
@@ -135,6 +134,8 @@ impl Recorder {
             }
         } else if total.dropped > 0 {
             "no policy wanted any of the threads that wrote events".to_owned()
+        } else if total.taken > 0 && total.taken + total.unwanted >= total.processes {
+            format!("other recorders have {} of the {} processes with probes", total.taken, total.processes)
         } else if total.unwanted == total.processes {
             match self.options.scope {
                 Scope::Process(pid) => format!("process {pid} was not among the {} processes with probes", total.processes),
