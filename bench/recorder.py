@@ -14,7 +14,7 @@ import subprocess
 import tempfile
 import time
 
-from common import HERE, Lttng, Open, TARGET, build, cpu_ns, interval, run, shown
+from common import HERE, Lttng, Open, TARGET, build, cpu_ns, interval, measured, run, shown
 
 LONGPOLE = TARGET / "longpole"
 CPUS = os.cpu_count() or 1
@@ -296,11 +296,6 @@ def consumers_cpu(results, work, quick):
             if len(makers) == 2:
                 ratio = interval([theirs / ours for ours, theirs in zip(each["longpole"], each["LTTng-UST"])])
                 results.add("consumer", f"LTTng-UST to longpole, {rate / 1e6:g} M events/s: CPU of an event", shown(ratio, " x"))
-
-
-def measured(values, unit=""):
-    """Median, its interval, and the least."""
-    return f"{shown(interval(values), unit)}, min {min(values):.2f}{unit}"
 
 
 def memory(results, work, quick):

@@ -36,17 +36,22 @@ LONGPOLE_INLINE void longpole_restore_signals(uint64_t before)
 /* About a tenth of a second: the holder may not get a CPU at all, or may have been ended in the middle. */
 #define LONGPOLE_LOCK_TURNS 1000u
 
-/* 0: gave up. */
-LONGPOLE_INLINE int longpole_lock(struct longpole_process *process)
+/* 0: gave up after so many turns. */
+LONGPOLE_INLINE int longpole_lock_within(struct longpole_process *process, uint32_t turns)
 {
 	const int64_t pause[2] = {0, 50000};
 	/* Sleeping, not yielding: the holder may have a lower priority. */
 	for (uint32_t turn = 0; __atomic_exchange_n(&process->lock, 1, __ATOMIC_ACQUIRE) != 0; turn++) {
-		if (turn == LONGPOLE_LOCK_TURNS)
+		if (turn == turns)
 			return 0;
 		longpole_call(SYS_nanosleep, (uintptr_t)pause, 0, 0, 0, 0, 0);
 	}
 	return 1;
+}
+
+LONGPOLE_INLINE int longpole_lock(struct longpole_process *process)
+{
+	return longpole_lock_within(process, LONGPOLE_LOCK_TURNS);
 }
 
 LONGPOLE_INLINE void longpole_unlock(struct longpole_process *process)
@@ -182,7 +187,9 @@ LONGPOLE_SLOW struct longpole_entry *longpole_take_entry(struct longpole_process
 				idle = &process->entry[i];
 	}
 	if (idle == NULL) {
-		if (process->entries == LONGPOLE_ENTRIES || (process->retry != 0 && longpole_counter() < process->retry))
+		/* That somebody gave up waiting for the table says nothing of memory. */
+		if (process->entries == LONGPOLE_ENTRIES ||
+		    (process->retry != 0 && longpole_page.refused_errno != 11 /* EAGAIN */ && longpole_counter() < process->retry))
 			return NULL;
 		struct longpole_ring *ring = longpole_make_ring(process);
 		if (ring == NULL) {
@@ -210,18 +217,18 @@ LONGPOLE_SLOW struct longpole_ring *longpole_attach(void)
 	if (process == NULL || __atomic_load_n(&longpole_page.orders.mask, __ATOMIC_ACQUIRE) == 0)
 		return NULL;
 	const uint64_t signals = longpole_block_signals();
-	/* Whoever gave up does not wait again at every event. */
+	/* Where somebody gave up a moment ago, nobody waits again at every event, but each looks. */
 	const int stuck = __atomic_load_n(&longpole_page.refused_errno, __ATOMIC_RELAXED) == 11 /* EAGAIN */ &&
 			  longpole_counter() < __atomic_load_n(&process->retry, __ATOMIC_RELAXED);
 	/* A handler may have come in between, and been faster. */
-	if (longpole_thread == NULL && !stuck) {
+	if (longpole_thread == NULL) {
 		struct longpole_entry *entry = NULL;
-		if (longpole_lock(process)) {
+		if (longpole_lock_within(process, stuck ? 0 : LONGPOLE_LOCK_TURNS)) {
 			entry = longpole_take_entry(process);
 			if (entry != NULL)
 				longpole_thread = entry->ring;
 			longpole_unlock(process);
-		} else {
+		} else if (!stuck) {
 			__atomic_store_n(&process->retry, longpole_counter() + (1u << 28), __ATOMIC_RELAXED);
 			__atomic_store_n(&longpole_page.refused_errno, 11, __ATOMIC_RELAXED);
 		}

@@ -28,9 +28,9 @@ pub fn one(pid: Option<i32>, none: &str) -> anyhow::Result<(Running, Runtime)> {
     }
 }
 
-/// Whether it has not ended.
-pub fn goes_on(running: &Running, runtime: &Runtime) -> anyhow::Result<bool> {
-    Ok(session::running(runtime)?.iter().any(|now| now.session == running.session))
+/// What it is now: one with a limit may have gone on to another chunk. None: it has ended.
+pub fn again(running: &Running, runtime: &Runtime) -> anyhow::Result<Option<Running>> {
+    Ok(session::running(runtime)?.into_iter().find(|now| now.session == running.session))
 }
 
 /// What is recorded, in words.

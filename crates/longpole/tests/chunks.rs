@@ -6,7 +6,7 @@ mod commanded;
 mod place;
 
 use commanded::{counted, description, numbers, snapshot, Commanded, Session};
-use place::{signal, wait_for, Place};
+use place::{signal, wait_for, Place, Running};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -119,4 +119,29 @@ fn chunks_of_a_recorder_that_was_killed_are_readable_and_the_next_one_goes_on_wh
     let removed = description(&before[before.len() - 1])["chunk"]["removed"].clone();
     let recorded: u64 = chunks.iter().map(|chunk| counted(chunk, "mark:numbered")).map(|(recorded, lost)| recorded + lost).sum();
     assert_eq!(recorded + removed["events"].as_u64().unwrap(), tried, "{removed}");
+}
+
+#[test]
+fn the_log_goes_on_from_chunk_to_chunk() {
+    let place = Place::new();
+    let program = place.build("commanded", &[]);
+    let log = std::fs::File::create(place.path("log")).unwrap();
+    let arguments = ["record", "--log", "--max-size", "4MiB", "--buffer", "256KiB"];
+    let mut recorder = Running::start(place.longpole(&arguments).stdout(log).stderr(std::process::Stdio::null()));
+    let mut commanded = Commanded::start(&place, &program);
+    let mut tried = 0;
+    for _ in 0..100 {
+        tried = commanded.does("marks 1500");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    commanded.end();
+    signal(&recorder, "-INT");
+    recorder.wait().unwrap();
+    let chunks = place.recordings();
+    assert!(chunks.len() >= 2, "{}", chunks.len());
+    let recorded: u64 = chunks.iter().map(|chunk| counted(chunk, "mark:numbered").0).sum();
+    let text = std::fs::read_to_string(place.path("log")).unwrap();
+    let printed = text.lines().filter(|line| line.contains("mark:numbered")).count() as u64;
+    assert_eq!(printed, recorded);
+    assert!(recorded > tried / 2, "{recorded} of {tried}");
 }

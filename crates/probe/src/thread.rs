@@ -143,10 +143,15 @@ struct Locked<'a> {
 impl<'a> Locked<'a> {
     /// `None`: gave up.
     fn new(process: &'a Process) -> Option<Self> {
+        Self::within(process, LOCK_TURNS)
+    }
+
+    /// `None`: gave up after so many turns.
+    fn within(process: &'a Process, turns: u32) -> Option<Self> {
         // Sleeping, not yielding: the holder may have a lower priority.
         let mut turn = 0;
         while process.lock.swap(1, Acquire) != 0 {
-            if turn == LOCK_TURNS {
+            if turn == turns {
                 return None;
             }
             turn += 1;
@@ -266,7 +271,9 @@ fn take_entry<'a>(table: &Locked<'a>) -> Option<&'a Entry> {
         None => {
             let retry = process.retry.load(Relaxed);
             let entry = process.entry.get(count)?;
-            if retry != 0 && system::counter() < retry {
+            // That somebody gave up waiting for the table says nothing of memory.
+            let memory = page().refused_errno.load(Relaxed) != system::EAGAIN;
+            if retry != 0 && memory && system::counter() < retry {
                 return None;
             }
             let Some(ring) = make_ring(process) else {
@@ -296,16 +303,17 @@ pub fn attach() -> Ring {
         return Ring::NONE;
     }
     let signals = Blocked::new();
-    // Whoever gave up does not wait again at every event.
+    // Where somebody gave up a moment ago, nobody waits again at every event, but each looks.
     let stuck = control.refused_errno.load(Relaxed) == system::EAGAIN && system::counter() < process.retry.load(Relaxed);
     // A handler may have come in between, and been faster.
-    if current().is_none() && !stuck {
-        match Locked::new(process) {
+    if current().is_none() {
+        match Locked::within(process, if stuck { 0 } else { LOCK_TURNS }) {
             Some(table) => {
                 if let Some(entry) = take_entry(&table) {
                     set(entry.ring());
                 }
             }
+            None if stuck => {}
             None => {
                 process.retry.store(system::counter() + RETRY, Relaxed);
                 control.refused_errno.store(system::EAGAIN, Relaxed);

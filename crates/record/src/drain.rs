@@ -131,7 +131,8 @@ impl Recorder {
         let filled = (look.head - source.ring.tail) as f64 / source.ring.size as f64;
         let losing = look.lost > source.lost_before;
         source.lost_before = look.lost;
-        if source.refresh_name(&subject.process, self.config.period, last) {
+        let news = look.head != if source.ring.overwrites { source.head_before } else { source.ring.tail };
+        if source.refresh_name(&subject.process, self.config.period, news, last) {
             // Policies choose by it, too.
             source.verdict = Verdict::Open;
         }
@@ -237,7 +238,7 @@ impl Recorder {
         if chunk.tid != source.tid {
             source.taken(chunk.tid, chunk.thread);
             process.forget_thread(chunk.tid);
-            source.refresh_name(process, self.config.period, false);
+            source.refresh_name(process, self.config.period, true, false);
             source.verdict = self.verdict(process, true, source);
         }
     }

@@ -245,6 +245,9 @@ pub fn text(bytes: &[AtomicU8]) -> String {
 /// Time after which a thread's name is looked up for the second time.
 const FIRST_NAME: Duration = Duration::from_millis(1);
 
+/// Periods between two looks at the name of a thread that writes nothing: hundreds of them are a recorder's whole work while nothing happens.
+const SILENT: u32 = 64;
+
 /// A ring of a process, with what the recorder decided about it.
 #[derive(Debug)]
 pub struct Source {
@@ -257,7 +260,8 @@ pub struct Source {
     /// Index of the policy that wants it; none wants it: None.
     pub verdict: Verdict,
     pub thread: [u8; 32],
-    /// The name is looked up again then, and after that in twice the time, up to a period: most names are given soon after the begin.
+    /// The name is looked up again then, and after that in twice the time, up to a period, or to [`SILENT`] of them where the thread writes nothing:
+    /// most names are given soon after the begin.
     name_due: Instant,
     name_step: Duration,
     pub tid: i32,
@@ -342,13 +346,17 @@ impl Source {
     }
 
     /// Threads are often named after their first event: the ring knows the name that they had then. True: it has another now.
-    pub fn refresh_name(&mut self, process: &Process, period: Duration, last: bool) -> bool {
+    /// `news`: there are events that the name decides on.
+    pub fn refresh_name(&mut self, process: &Process, period: Duration, news: bool, last: bool) -> bool {
         let now = Instant::now();
-        if now < self.name_due && !last {
+        let overdue = news && self.name_step > period;
+        if now < self.name_due && !overdue && !last {
             return false;
         }
+        let longest = if news { period } else { period * SILENT };
+        self.name_step = self.name_step.min(longest);
         self.name_due = now + self.name_step;
-        self.name_step = (self.name_step * 2).min(period);
+        self.name_step = (self.name_step * 2).min(longest);
         let layout = self.ring.layout();
         if layout.state.load(Ordering::Relaxed) != RING_OWNED || self.ring.tid() != self.tid {
             return false;

@@ -79,7 +79,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             asked.withdraw();
             bail!("ended by a signal; no snapshot was made");
         }
-        if !in_progress::goes_on(&running, &runtime)? {
+        if in_progress::again(&running, &runtime)?.is_none() {
             bail!("the recording ended before the snapshot was made");
         }
         if args.time.is_some_and(|time| begin.elapsed() > time) {

@@ -25,7 +25,7 @@ pub struct Args {
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let (running, runtime) = in_progress::one(args.pid, "nothing is being recorded")?;
+    let (mut running, runtime) = in_progress::one(args.pid, "nothing is being recorded")?;
     let Some(pid) = Pid::from_raw(running.pid) else { bail!("the recorder does not say who it is") };
     // The pid comes from a file that programs can write to; a process that is no recorder must not be signalled.
     if !is_recorder(running.pid) {
@@ -33,7 +33,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     kill_process(pid, Signal::INT)?;
     let begin = Instant::now();
-    while in_progress::goes_on(&running, &runtime)? {
+    while let Some(now) = in_progress::again(&running, &runtime)? {
+        running = now;
         // The conversion of the kernel's events takes as long as it takes.
         if begin.elapsed() > PATIENCE && !kernel::tidy::is_going_on(&running.path) {
             bail!("the recorder (process {}) has not ended yet", running.pid);
