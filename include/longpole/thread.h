@@ -34,24 +34,27 @@ LONGPOLE_INLINE void longpole_restore_signals(uint64_t before)
 }
 
 /* About a tenth of a second: the holder may not get a CPU at all, or may have been ended in the middle. */
-#define LONGPOLE_LOCK_TURNS 1000u
+#define LONGPOLE_LOCK_NS 100000000
 
-/* 0: gave up after so many turns. */
-LONGPOLE_INLINE int longpole_lock_within(struct longpole_process *process, uint32_t turns)
+/* 0: gave up after so many ns. */
+LONGPOLE_INLINE int longpole_lock_within(struct longpole_process *process, int64_t ns)
 {
-	const int64_t pause[2] = {0, 50000};
-	/* Sleeping, not yielding: the holder may have a lower priority. */
-	for (uint32_t turn = 0; __atomic_exchange_n(&process->lock, 1, __ATOMIC_ACQUIRE) != 0; turn++) {
-		if (turn == turns)
+	int64_t pause[2] = {0, 50000};
+	/* Sleeping, not yielding: the holder may have a lower priority. Hundreds that look all the time would keep the CPUs from it, too. */
+	while (__atomic_exchange_n(&process->lock, 1, __ATOMIC_ACQUIRE) != 0) {
+		if (ns <= 0)
 			return 0;
 		longpole_call(SYS_nanosleep, (uintptr_t)pause, 0, 0, 0, 0, 0);
+		ns -= pause[1];
+		if (pause[1] < 3000000)
+			pause[1] *= 2;
 	}
 	return 1;
 }
 
 LONGPOLE_INLINE int longpole_lock(struct longpole_process *process)
 {
-	return longpole_lock_within(process, LONGPOLE_LOCK_TURNS);
+	return longpole_lock_within(process, LONGPOLE_LOCK_NS);
 }
 
 LONGPOLE_INLINE void longpole_unlock(struct longpole_process *process)
@@ -223,7 +226,7 @@ LONGPOLE_SLOW struct longpole_ring *longpole_attach(void)
 	/* A handler may have come in between, and been faster. */
 	if (longpole_thread == NULL) {
 		struct longpole_entry *entry = NULL;
-		if (longpole_lock_within(process, stuck ? 0 : LONGPOLE_LOCK_TURNS)) {
+		if (longpole_lock_within(process, stuck ? 0 : LONGPOLE_LOCK_NS)) {
 			entry = longpole_take_entry(process);
 			if (entry != NULL)
 				longpole_thread = entry->ring;

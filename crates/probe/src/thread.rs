@@ -131,7 +131,7 @@ pub fn set(ring: Ring) {
 }
 
 /// About a tenth of a second: the holder may not get a CPU at all, or may have been ended in the middle.
-const LOCK_TURNS: u32 = 1000;
+const LOCK_NS: i64 = 100_000_000;
 /// Whoever failed does not pay for another attempt at every event; about a tenth of a second at 2.5 GHz.
 const RETRY: u64 = 1 << 28;
 
@@ -143,19 +143,22 @@ struct Locked<'a> {
 impl<'a> Locked<'a> {
     /// `None`: gave up.
     fn new(process: &'a Process) -> Option<Self> {
-        Self::within(process, LOCK_TURNS)
+        Self::within(process, LOCK_NS)
     }
 
-    /// `None`: gave up after so many turns.
-    fn within(process: &'a Process, turns: u32) -> Option<Self> {
-        // Sleeping, not yielding: the holder may have a lower priority.
-        let mut turn = 0;
+    /// `None`: gave up after so many ns.
+    fn within(process: &'a Process, mut ns: i64) -> Option<Self> {
+        // Sleeping, not yielding: the holder may have a lower priority. Hundreds that look all the time would keep the CPUs from it, too.
+        let mut pause = 50_000;
         while process.lock.swap(1, Acquire) != 0 {
-            if turn == turns {
+            if ns <= 0 {
                 return None;
             }
-            turn += 1;
-            system::sleep_ns(50_000);
+            system::sleep_ns(pause);
+            ns -= pause;
+            if pause < 3_000_000 {
+                pause *= 2;
+            }
         }
         Some(Locked { process })
     }
@@ -307,7 +310,7 @@ pub fn attach() -> Ring {
     let stuck = control.refused_errno.load(Relaxed) == system::EAGAIN && system::counter() < process.retry.load(Relaxed);
     // A handler may have come in between, and been faster.
     if current().is_none() {
-        match Locked::within(process, if stuck { 0 } else { LOCK_TURNS }) {
+        match Locked::within(process, if stuck { 0 } else { LOCK_NS }) {
             Some(table) => {
                 if let Some(entry) = take_entry(&table) {
                     set(entry.ring());

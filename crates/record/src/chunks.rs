@@ -23,6 +23,8 @@ use std::time::{Duration, Instant};
 
 /// A chunk may have this part of all that may be kept: so at least three quarters of it are there at any time.
 const PARTS: u32 = 4;
+/// What a recording that overwrites keeps of what cannot: stacks, and the packets of network devices.
+pub(crate) const FLIGHT: u64 = 256 << 20;
 /// No chunk is made for less.
 const SMALLEST: u64 = 64 << 10;
 const SHORTEST: Duration = Duration::from_millis(100);
@@ -81,6 +83,9 @@ pub(crate) struct Chunks {
     before: Totals,
     /// Bytes of the kernel's pages that are in the chunks before.
     kernel_before: u64,
+    /// Bytes of stacks and of packets of network devices in this one, as of the newest look.
+    beside: u64,
+    looked: Instant,
     done: VecDeque<Done>,
     removed: Removed,
     /// Removals that go on.
@@ -98,6 +103,8 @@ impl Chunks {
             begun: Instant::now(),
             before: Totals::default(),
             kernel_before: 0,
+            beside: 0,
+            looked: Instant::now(),
             done: VecDeque::new(),
             removed: Removed::default(),
             removing: Vec::new(),
@@ -165,8 +172,13 @@ impl Recorder {
             return;
         }
         chunks.join(false);
+        if chunks.looked.elapsed() >= SHORTEST {
+            // They are written by threads of their own.
+            chunks.looked = Instant::now();
+            chunks.beside = count::beside(&self.path);
+        }
         let captures: u64 = self.captures.values().map(|capture| capture.length()).sum();
-        let bytes = self.total.recorded - chunks.before.recorded + kernel.saturating_sub(chunks.kernel_before) + captures;
+        let bytes = self.total.recorded - chunks.before.recorded + kernel.saturating_sub(chunks.kernel_before) + captures + chunks.beside;
         let large = chunks.max_size.is_some_and(|most| bytes >= (most / u64::from(PARTS)).max(SMALLEST));
         let old = chunks.max_age.is_some_and(|most| chunks.begun.elapsed() >= (most / PARTS).max(SHORTEST));
         if !(large || old) {
@@ -267,7 +279,7 @@ impl Recorder {
         let begin_ns = self.start_ns();
         let chunks = &mut self.chunks;
         chunks.done.push_back(Done { bytes: count::size(&old), path: old, begin_ns, end_ns: now });
-        (chunks.before, chunks.begun) = (self.total, Instant::now());
+        (chunks.before, chunks.begun, chunks.beside) = (self.total, Instant::now(), 0);
         chunks.number += 1;
         self.chunks.kernel_before = self.kernel_bytes();
         self.begins(now);

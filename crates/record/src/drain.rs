@@ -23,6 +23,8 @@ use std::time::Instant;
 
 /// Turns after which a process that has ended is forgotten, whatever its rings say: somebody else is still writing to them.
 const TURNS_DEAD: u32 = 100;
+/// A ring that is filled to this is emptied into the page cache: that costs more than writing to the disk, but waits for nothing.
+const HURRY: f64 = 0.6;
 
 impl Recorder {
     /// Returns the largest share of a ring that had filled up.
@@ -131,6 +133,7 @@ impl Recorder {
         let filled = (look.head - source.ring.tail) as f64 / source.ring.size as f64;
         let losing = look.lost > source.lost_before;
         source.lost_before = look.lost;
+        source.hurried = filled > HURRY && !source.ring.overwrites;
         let news = look.head != if source.ring.overwrites { source.head_before } else { source.ring.tail };
         if source.refresh_name(&subject.process, self.config.period, news, last) {
             // Policies choose by it, too.
@@ -328,7 +331,8 @@ impl Recorder {
             ring: packet_ring(&source.ring),
             thread: source.thread,
         };
-        let body = source.ring.body(&chunk);
+        let mut body = source.ring.body(&chunk);
+        body.aligned &= !source.hurried;
         match commit(lane, &source.ring, stamp, chunk.tail, reported, Some(body)) {
             Ok(()) => {}
             Err(AppendError::Source) if !source.ring.intact(&chunk) => return,

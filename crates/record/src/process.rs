@@ -278,6 +278,8 @@ pub struct Source {
     /// The thread was seen to have looked at its successor; and where the head stood a turn later.
     pub answered: Option<Option<u64>>,
     pub broken: bool,
+    /// It fills faster than the disk takes what is in it.
+    pub hurried: bool,
     /// Ended, empty, and without a successor.
     pub over: bool,
     /// Of this turn.
@@ -326,6 +328,7 @@ impl Source {
             seen_events: 0,
             answered: None,
             broken: false,
+            hurried: false,
             over: false,
             look: None,
             partial: Instant::now(),

@@ -7,7 +7,7 @@
 mod ending;
 mod sources;
 
-use crate::chunks::Chunks;
+use crate::chunks::{self, Chunks};
 use crate::claim;
 use crate::clock::{unix_now, Calibration, Clock, Source as ClockSource};
 use crate::elsewhere::Search;
@@ -316,7 +316,11 @@ impl Recorder {
             .map_err(Error::io("make", user.join("metadata")))?;
         let reserve = Reserve::make(&path);
         let now = Instant::now();
-        let chunks = Chunks::new(options.max_size.or(config.max_size), options.max_age.or(config.max_age));
+        let (max_size, max_age) = (options.max_size.or(config.max_size), options.max_age.or(config.max_age));
+        // What cannot overwrite would fill the disk of a recorder that is to run for days.
+        let flight = options.mode.or(config.mode) == Some(Mode::Overwrite) && (options.stacks.is_some() || interfaces.is_some());
+        let implied = (flight && max_size.is_none() && max_age.is_none()).then_some(chunks::FLIGHT);
+        let chunks = Chunks::new(max_size.or(implied), max_age);
         let mut recorder = Recorder {
             place,
             others: Vec::new(),

@@ -22,6 +22,13 @@ pub fn size(path: &Path) -> u64 {
     found.blocks() * 512 + below
 }
 
+/// Bytes of what is recorded beside programs and the kernel.
+pub fn beside(path: &Path) -> u64 {
+    let samples = fs::read_dir(path.join(crate::stacks::FOLDER)).into_iter().flatten().flatten();
+    let samples: u64 = samples.map(|entry| entry.metadata().map_or(0, |found| found.len())).sum();
+    samples + fs::metadata(path.join("packets/interfaces.pcapng")).map_or(0, |found| found.len())
+}
+
 /// Counts what the chunk holds, and removes it.
 pub fn remove(path: &Path, end_ns: u64, classes: &HashMap<u32, Classes>) -> Removed {
     let mut removed = Removed { chunks: 1, until_ns: end_ns, ..Removed::default() };
