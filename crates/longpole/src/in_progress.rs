@@ -42,5 +42,9 @@ pub fn of(running: &Running) -> String {
 }
 
 fn list(all: &[Running]) -> String {
-    all.iter().map(|running| format!("\n  --pid {}  {} ({})", running.of.unwrap_or(running.pid), plain(running.path.display().to_string()), of(running))).collect()
+    all.iter()
+        .map(|running| {
+            format!("\n  --pid {}  {} ({})", running.of.unwrap_or(running.pid), plain(running.path.display().to_string()), of(running))
+        })
+        .collect()
 }

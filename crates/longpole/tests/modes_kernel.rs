@@ -5,8 +5,8 @@ mod commanded;
 #[path = "support/place.rs"]
 mod place;
 
-use commanded::{description, snapshot, Commanded, Session};
-use place::{ok, Place};
+use commanded::{description, path, snapshot, Commanded, Session};
+use place::{ok, wait_for, Place, Running};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -99,4 +99,46 @@ fn chunks_of_the_kernels_events_follow_each_other_without_a_gap() {
         beats += place.answer("info", &chunk)["names"]["mark:beat"].as_u64().unwrap_or(0);
     }
     assert!(beats >= 40 && beats % 20 == 0, "{beats}");
+}
+
+#[test]
+fn stacks_of_a_flight_recorder_stay_within_bounds() {
+    if !live("stacks of a flight recorder") || longpole_record::stacks::survey().is_err() {
+        return;
+    }
+    let place = Place::new();
+    let mut start = place.command(env!("CARGO_BIN_EXE_longpole"));
+    let session = start.args(["start", "--mode", "overwrite", "--stacks", "4999", "--kernel", "sched", "--max-size", "4MiB"]);
+    let first = path(&ok(session.output().unwrap()));
+    let session = Session::of(&place);
+    let busy = [(); 2].map(|()| Running::start(place.command("sh").args(["-c", "while :; do :; done"])));
+    // The oldest chunk goes when there is too much.
+    wait_for(|| !first.exists());
+    let elsewhere = place.path("snapshots");
+    std::fs::create_dir(&elsewhere).unwrap();
+    let made = snapshot(&place, &["-o", elsewhere.to_str().unwrap()]);
+    assert!(told(&place, &made).0 > 0 && made.join("samples/metadata").exists(), "a chunk is one to a snapshot");
+    drop(busy);
+    let newest = session.stop();
+    let samples = |chunk: &std::path::PathBuf| std::fs::read_dir(chunk.join("samples")).into_iter().flatten().flatten();
+    let bytes: u64 = place.recordings().iter().flat_map(samples).map(|file| file.metadata().unwrap().len()).sum();
+    assert!(bytes < 5 << 20, "{bytes}");
+    assert!(description(&newest)["chunk"]["removed"]["chunks"].as_u64().unwrap() >= 1);
+}
+
+#[test]
+fn a_flight_recorder_with_stacks_has_a_limit_where_nobody_set_one() {
+    if longpole_record::stacks::survey().is_err() {
+        println!("skipped: the limit of a flight recorder's stacks (needs root, or kernel.perf_event_paranoid=0)");
+        return;
+    }
+    let place = Place::new();
+    let mut limits = Vec::new();
+    for stacks in ["99", "none"] {
+        let session = Session::start(&place, &["--mode", "overwrite", "--stacks", stacks]);
+        limits.push(description(&place.newest())["chunk"]["max_size"].clone());
+        // Nothing was recorded, which is no success.
+        drop(session);
+    }
+    assert_eq!(limits, [serde_json::json!(256 << 20), serde_json::Value::Null]);
 }

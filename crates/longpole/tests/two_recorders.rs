@@ -129,7 +129,10 @@ fn a_recorder_of_all_leaves_a_process_to_its_own_recorder_and_takes_it_up_afterw
     assert_eq!(path(&ok(place.longpole(&["stop"]).output().unwrap())), of_all);
     assert_eq!(counted(&of_all, "mark:numbered"), (beside + second, 0));
     let oddities = description(&of_all)["oddities"].to_string();
-    assert!(oddities.contains(&format!("process {pid} (commanded) is recorded by process")) && oddities.contains(of_one.to_str().unwrap()), "{oddities}");
+    assert!(
+        oddities.contains(&format!("process {pid} (commanded) is recorded by process")) && oddities.contains(of_one.to_str().unwrap()),
+        "{oddities}"
+    );
 }
 
 #[test]

@@ -214,6 +214,8 @@ pub struct Recorder {
     oddities: BTreeMap<String, u64>,
     pub(crate) total: Totals,
     pub(crate) last_turn: Instant,
+    /// Until the next turn, by how fast rings fill.
+    pace: Duration,
     last_second: Instant,
     pub(crate) last_birth: Instant,
     pub(crate) scratch: Vec<u8>,
@@ -228,6 +230,8 @@ pub struct Recorder {
     interfaces: Option<interfaces::Source>,
     interfaces_told: Option<serde_json::Value>,
     interfaces_trouble: Option<String>,
+    /// The newest description, as a hash: one that says the same is not written again.
+    described: Option<u64>,
     /// What the scheduler grants to the command, or why it does not.
     steady: Option<Result<Granted, String>>,
 }
@@ -356,6 +360,7 @@ impl Recorder {
             oddities: BTreeMap::new(),
             total: Totals::default(),
             last_turn: now,
+            pace: SHORTEST,
             last_second: now,
             last_birth: now,
             scratch: Vec::new(),
@@ -369,6 +374,7 @@ impl Recorder {
             interfaces,
             interfaces_told: None,
             interfaces_trouble,
+            described: None,
             steady,
         };
         if let (Some(unfinished), None) = (&unfinished, &recorder.predecessor) {
@@ -551,7 +557,8 @@ impl Recorder {
         self.last_turn = now;
         let patience = self.neighbours.as_ref().and_then(|neighbours| neighbours.patience(now));
         let longest = [watching, patience].into_iter().flatten();
-        Ok(longest.fold(self.interval(pressure, since, now), Duration::min))
+        self.pace = self.interval(pressure, since, now);
+        Ok(longest.fold(self.pace, Duration::min))
     }
 
     /// Somebody has come to the runtime directory of another user.
@@ -575,11 +582,13 @@ impl Recorder {
         if now - self.last_birth < UNKNOWN {
             return SHORTEST.min(period);
         }
-        // `pressure` is the largest share of a ring that filled up meanwhile; aim at three eighths.
-        if pressure <= 0.0 {
-            return period;
-        }
-        since.max(SHORTEST).mul_f64((0.375 / pressure).min(1000.0)).clamp(SHORTEST.min(period), period)
+        // `pressure` is the largest share of a ring that filled up meanwhile; aim at three eighths. Who was slow for a moment may have had no
+        // CPU, and be faster than before when he has one again: so it becomes longer in steps.
+        let calm = match pressure > 0.0 {
+            true => since.max(SHORTEST).mul_f64((0.375 / pressure).min(1000.0)),
+            false => period,
+        };
+        calm.min(self.pace.max(SHORTEST) * 2).clamp(SHORTEST.min(period), period)
     }
 
     /// Sleeps until a turn is due: the time is over, a process came or went, or a signal arrived.

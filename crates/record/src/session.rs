@@ -112,7 +112,8 @@ impl Held {
                 // Somebody cut it. Nobody can have recorded with it.
                 rustix::fs::ftruncate(&file.file, SIZE).map_err(|error| Error::io("extend", &path)(error.into()))?;
             }
-            let mapping = Mapping::new(std::os::fd::AsFd::as_fd(&file.file), SIZE as usize, Access::Write).map_err(Error::io("map", &path))?;
+            let mapping =
+                Mapping::new(std::os::fd::AsFd::as_fd(&file.file), SIZE as usize, Access::Write).map_err(Error::io("map", &path))?;
             if !lock::take(&file.file).map_err(Error::io("lock", &path))? {
                 let running = layout(&mapping).map(|layout| read(layout, alone));
                 return Err(Error::Busy {

@@ -41,12 +41,7 @@ impl Following {
     }
 }
 
-fn follow(
-    (recording, chunks): (PathBuf, Receiver<PathBuf>),
-    period: Duration,
-    tree: &Mutex<Tree>,
-    end: &AtomicBool,
-) -> anyhow::Result<()> {
+fn follow((recording, chunks): (PathBuf, Receiver<PathBuf>), period: Duration, tree: &Mutex<Tree>, end: &AtomicBool) -> anyhow::Result<()> {
     let late = period * LATE + PAUSE;
     let mut chain = Chain::open(recording, chunks)?;
     let mut printer = Printer::new(std::io::sink());

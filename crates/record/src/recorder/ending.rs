@@ -1,6 +1,7 @@
 //! The end of a recording: what is taken last, what is said of it, and why there may be nothing in it.
 
 use super::*;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 impl Recorder {
     /// Ends the recording: nothing is ordered any more, what was written until then is taken, and the files get their final form. What
@@ -156,7 +157,15 @@ impl Recorder {
     }
 
     pub(crate) fn describe(&mut self, end: Option<u64>) -> Result<(), Error> {
-        recording::describe(&self.path, &self.description(end)).map_err(Error::io("write", self.path.join("longpole.json")))
+        let description = self.description(end);
+        let mut hash = DefaultHasher::new();
+        description.hash(&mut hash);
+        if self.described == Some(hash.finish()) {
+            return Ok(());
+        }
+        recording::describe(&self.path, &description).map_err(Error::io("write", self.path.join("longpole.json")))?;
+        self.described = Some(hash.finish());
+        Ok(())
     }
 
     /// What `longpole.json` says.
