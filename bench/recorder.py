@@ -1,4 +1,4 @@
-"""The recorder beside LTTng's consumer, and what a recording costs: bench/run sustained | memory | modes.
+"""The recorder beside LTTng's consumer, and what a recording costs: bench/run sustained, consumer, memory, modes.
 
 Both record the same load (recorder/load.c: threads that emit events of one u64) into buffers of the same size in all. What was tried is what the load
 says, what was recorded is what the finished trace holds, as a reader counts it, and what was lost is what its streams tell.
