@@ -321,8 +321,9 @@ impl Recorder {
         let reserve = Reserve::make(&path);
         let now = Instant::now();
         let (max_size, max_age) = (options.max_size.or(config.max_size), options.max_age.or(config.max_age));
-        // What cannot overwrite would fill the disk of a recorder that is to run for days.
-        let flight = options.mode.or(config.mode) == Some(Mode::Overwrite) && (options.stacks.is_some() || interfaces.is_some());
+        // What cannot overwrite would fill the disk of a recorder that is to run for days. The kernel's pages that overwrite do not go along yet.
+        let beside = (options.stacks.is_some() || interfaces.is_some()) && kernel.is_none();
+        let flight = options.mode.or(config.mode) == Some(Mode::Overwrite) && beside;
         let implied = (flight && max_size.is_none() && max_age.is_none()).then_some(chunks::FLIGHT);
         let chunks = Chunks::new(max_size.or(implied), max_age);
         let mut recorder = Recorder {
