@@ -1,6 +1,6 @@
 # `make demo` and `make test` are all that a newcomer needs. Everything is built into target/release, once.
 
-.PHONY: all demo test bench soak truth truth-sim truth-real truth-robust truth-cost truth-kernel pipeline-table pipeline-scrambled affinity install install-headers clean
+.PHONY: all demo test bench soak fuzz truth truth-sim truth-real truth-robust truth-cost truth-kernel pipeline-table pipeline-scrambled affinity install install-headers clean
 
 prefix ?= /usr/local
 
@@ -77,6 +77,16 @@ truth-kernel:
 soak:
 	LONGPOLE_SOAK=1 cargo test --release -p longpole --test recording --test kernel_many -- --nocapture
 	ORACLE_SYSTEMS=2000 bash tests/oracle.sh
+
+# Inputs that nobody meant, for everything that reads what others wrote; `make fuzz SECONDS=600 TARGETS="ctf perf" SEED=7`. Stable Rust passes on what LLVM needs
+# to count edges; the program with these counts lies in a folder of its own.
+SECONDS ?= 60
+TARGETS ?=
+FUZZ_TARGET := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
+fuzz:
+	RUSTFLAGS="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=3 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Coverflow-checks=on -Cdebug-assertions=on" \
+		CARGO_PROFILE_RELEASE_DEBUG=line-tables-only cargo build --release -p longpole-fuzz --target $(FUZZ_TARGET) --target-dir target/fuzz
+	target/fuzz/$(FUZZ_TARGET)/release/longpole-fuzz fuzz --seconds $(SECONDS) --seed $(SEED) $(TARGETS)
 
 install: all install-headers
 	install -D -m 755 target/release/longpole $(DESTDIR)$(prefix)/bin/longpole

@@ -7,10 +7,10 @@
 
 mod count;
 
-use crate::clock::unix_now;
+use crate::class::Classes;
 use crate::error::Error;
 use crate::metadata::Uuid;
-use crate::recorder::{Recorder, Totals};
+use crate::recorder::{Home, Recorder, Totals};
 use crate::recording::{self, Reserve};
 use crate::sites::Sites;
 use serde_json::{json, Value};
@@ -196,7 +196,7 @@ impl Recorder {
     }
 
     fn remove_oldest(&mut self) {
-        let now = unix_now();
+        let now = self.now_ns();
         let Chunks { max_size, max_age, .. } = self.chunks;
         let reserved = max_size.map_or(0, |most| most / u64::from(PARTS));
         loop {
@@ -228,9 +228,10 @@ impl Recorder {
     }
 
     fn rotate(&mut self) -> Result<(), Error> {
-        let now = unix_now();
+        let now = self.now_ns();
         let root = self.path.parent().map_or_else(recording::root, Path::to_owned);
         let path = recording::create(&root, now)?;
+        let home = Home::open(&path)?;
         let uuid = Uuid::random().map_err(Error::io("read", "/dev/urandom"))?;
         let metadata = match self.new_metadata(&path, &uuid) {
             Ok(metadata) => metadata,
@@ -260,12 +261,18 @@ impl Recorder {
             self.oddity(error.to_string());
         }
         let old = std::mem::replace(&mut self.path, path);
+        self.home = home;
         self.begin_beside(beside);
-        (self.uuid, self.metadata, self.reserve) = (uuid, metadata, Reserve::make(&self.path));
+        (self.uuid, self.metadata, self.reserve) = (uuid, metadata, Reserve::make(&self.home.path()));
         self.move_mailbox(&old);
         self.lanes.clear();
         self.closed.clear();
         let _ = self.in_each_place(|recorder| {
+            if recorder.place.sites.as_ref().is_some_and(|sites| sites.is_second) {
+                // Those of the table before are in no file.
+                recorder.place.classes = Classes::new();
+                recorder.place.classes.invalid = true;
+            }
             // Every class is to be said again.
             recorder.place.sites = Sites::open(&recorder.place.runtime).ok().flatten();
             if recorder.place.stream > 0 {

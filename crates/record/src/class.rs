@@ -63,6 +63,13 @@ impl Event<'_> {
     }
 }
 
+impl Class {
+    /// Whether the site's events are of this class.
+    pub fn is(&self, site: &Site) -> bool {
+        (self.kind, &self.name, &self.fields) == (site.kind, &site.name, &site.fields)
+    }
+}
+
 impl Classes {
     /// The overflow classes alone.
     pub fn new() -> Classes {
@@ -73,6 +80,10 @@ impl Classes {
             classes.insert(*kind as u16, *kind, String::new(), fields);
         }
         classes
+    }
+
+    pub fn get(&self, id: u16) -> Option<&Class> {
+        self.by_id[usize::from(id)].as_deref()
     }
 
     pub fn add(&mut self, id: u16, site: &Site) {

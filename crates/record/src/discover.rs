@@ -9,6 +9,7 @@ use crate::recorder::{Recorder, Scope, Subject, TOKEN_PROCESS};
 use crate::ring::Ring;
 use crate::runtime::{ring_name, Entry};
 use crate::session;
+use crate::sites::Sites;
 use rustix::event::epoll;
 use std::collections::HashMap;
 use std::io;
@@ -80,6 +81,10 @@ impl Recorder {
     /// Takes up processes that came since the last time.
     pub(crate) fn scan(&mut self) -> Result<(), Error> {
         let entries = self.entries()?;
+        let is_new = |stem: &String| !self.place.subjects.contains_key(stem) && !self.place.unknown.contains(stem);
+        if entries.iter().any(|(_, entry)| matches!(entry, Entry::Control { stem, .. } if is_new(stem))) {
+            self.look_at_sites();
+        }
         let mut foreign = 0;
         for (name, entry) in &entries {
             match entry {
@@ -96,11 +101,40 @@ impl Recorder {
         Ok(())
     }
 
+    /// Whether a file that has two names may be about to have one: then somebody looks again soon.
+    fn is_being_named(&mut self, stem: &str) -> bool {
+        if self.place.being_named.len() >= MOST_RINGS {
+            return false;
+        }
+        let looks = self.place.being_named.entry(stem.to_owned()).or_insert(0);
+        *looks += 1;
+        if *looks < PATIENCE {
+            self.directory_changed = true;
+            self.last_birth = Instant::now();
+        }
+        *looks < PATIENCE
+    }
+
+    /// Newcomers have the table that is there now.
+    fn look_at_sites(&mut self) {
+        if self.place.sites.as_ref().is_some_and(|sites| sites.is_replaced(&self.place.runtime)) {
+            self.learn_sites();
+            self.oddity("the site table was replaced while programs used it; events of sites that they met since are left out".to_owned());
+            // What the programs before write of sites that they meet from now on is in no table any more.
+            self.place.classes.invalid = true;
+            self.place.sites = Sites::open(&self.place.runtime).ok().flatten();
+            if let Some(sites) = &mut self.place.sites {
+                sites.is_second = true;
+            }
+        }
+    }
+
     /// Takes up the process of a control file. `before`: it was there before this recording. False: its files are nobody's.
     fn admit(&mut self, name: &str, stem: &str, pid: i32, entries: &[(String, Entry)], before: bool) -> bool {
         let mut process = match Process::open(&self.place.runtime, name, stem, pid, Access::Write) {
             Ok(process) => process,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return false,
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy && self.is_being_named(stem) => return true,
             Err(error) => {
                 self.oddity(format!("{name} was ignored: {error}"));
                 return false;
@@ -200,7 +234,7 @@ impl Recorder {
         }
         let mut ring = match Ring::open(&self.place.runtime, &name, number, own, Access::Write) {
             Ok(ring) => ring,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return false,
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ResourceBusy) => return false,
             Err(error) => {
                 self.oddity(format!("{name} was ignored: {error}"));
                 if subject.ignored.len() < MOST_RINGS {
@@ -333,8 +367,8 @@ impl Recorder {
                     if subject.process.missing < PATIENCE {
                         break;
                     }
-                    let name = ring_name(&subject.process.stem, number, true);
-                    self.oddity(format!("{name} was announced and is not there"));
+                    // One text for all of them: there is room for a hundred, and others have something to say, too.
+                    self.oddity(format!("{}: a ring that it announced is not there", subject.process.stem));
                     // What else this process announces is not waited for as long.
                     subject.process.missing = PATIENCE - 1;
                 } else {

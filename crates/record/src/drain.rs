@@ -107,7 +107,11 @@ impl Recorder {
                 Err(error) => self.oddity(format!("the site table cannot be read: {error}")),
             }
         }
-        let Some(sites) = &mut self.place.sites else { return };
+        let Some(sites) = &mut self.place.sites else {
+            // There are events, and their programs have a table: of its classes nobody here knows.
+            self.place.classes.invalid = true;
+            return;
+        };
         let mut text = String::new();
         let mut complaints = Vec::new();
         sites.update(self.place.stream, &mut self.place.classes, &mut text, &mut complaints);
@@ -399,7 +403,7 @@ impl Recorder {
                     let time = self.clock.unix_ns(time).max(0) as u64;
                     let result = match &mut capture {
                         Some(capture) => capture.packet(&captured, time, packets, sole),
-                        None => Capture::create(&self.path, &label).and_then(|new| {
+                        None => Capture::create(&self.home.path(), &label).and_then(|new| {
                             let capture = capture.insert(new);
                             capture.lose(std::mem::take(&mut lost));
                             capture.packet(&captured, time, packets, sole)
@@ -445,9 +449,11 @@ impl Recorder {
             ring: packet_ring(&source.ring),
             thread: source.thread,
         };
-        let user = self.path.join("user");
-        let lane = Lane::create(&user, &name, (number, self.place.stream), self.uuid, &process.label, &first)
-            .map_err(Error::io("make", user.join(&name)))?;
+        let told = self.path.join("user").join(&name);
+        let user = self.home.path().join("user");
+        let mut lane = Lane::create(&user, &name, (number, self.place.stream), self.uuid, &process.label, &first)
+            .map_err(Error::io("make", &told))?;
+        lane.path = told;
         self.lanes.push(Some(lane));
         source.lane = Some(index);
         source.ring.layout().lane.store(number + 1, Ordering::Relaxed);

@@ -13,7 +13,17 @@ use crate::ring::{Chunk, Fault, Look, Ring};
 use crate::successor;
 use std::sync::atomic::{fence, AtomicU64, Ordering};
 
+/// Ticks after which a thread that overwrites is made to begin another sub-buffer, which has a whole time stamp: 2^48 are too many.
+const RENEWAL: u64 = 1 << 45;
+
 impl Ring {
+    /// The next event begins another sub-buffer. These two words are the thread's own, and only limits: a smaller one is always right.
+    fn seal(&self) {
+        let layout = self.layout();
+        layout.limit.store(0, Ordering::Relaxed);
+        layout.end.store(0, Ordering::Relaxed);
+    }
+
     /// Where the oldest sub-buffer begins that can still be there, given the head; or `tail`, if that is later.
     pub fn oldest(&self, head: u64) -> u64 {
         let newest = head.saturating_sub(1);
@@ -70,6 +80,12 @@ impl Recorder {
         let source = &mut subject.sources[at];
         let written = look.head - source.head_before.min(look.head);
         source.head_before = look.head;
+        // A sub-buffer of which nothing is taken must not grow older than the time bits of an event can tell.
+        let renewed = *source.renewed.get_or_insert(look.now);
+        if look.now.saturating_sub(renewed) >= RENEWAL {
+            source.renewed = Some(look.now);
+            source.ring.seal();
+        }
         let filled = match look.head > source.ring.size && source.ring.size < successor::BUSY {
             true => 1.0,
             false => written as f64 / source.ring.size as f64,

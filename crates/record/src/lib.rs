@@ -53,6 +53,7 @@ pub mod snapshot;
 pub mod stacks;
 pub mod steady;
 mod stop;
+mod stuck;
 pub mod subjects;
 mod successor;
 mod takeover;

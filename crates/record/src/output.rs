@@ -204,7 +204,7 @@ impl Recorder {
         let name = format!("{}-{}-{index}", component(&label), output.name);
         let begin = if gathered.events.is_empty() { self.clock.now() } else { gathered.begin };
         let first = Stamp { begin, end: begin, ..stamp(output.name, self.ancestor) };
-        let lane = Lane::create(&self.path.join("user"), &name, (index as u32, 0), self.uuid, &label, &first)?;
+        let lane = Lane::create(&self.home.path().join("user"), &name, (index as u32, 0), self.uuid, &label, &first)?;
         self.lanes.push(Some(lane));
         output.lane = Some(index);
         Ok(index)

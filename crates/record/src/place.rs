@@ -29,6 +29,8 @@ pub(crate) struct Place {
     pub elsewhere: Option<Identity>,
     /// Processes there of which nobody knows who they are here; their files are left alone.
     pub unknown: HashSet<String>,
+    /// Looks at control files that had two names.
+    pub being_named: HashMap<String, u32>,
 }
 
 impl Place {
@@ -47,6 +49,7 @@ impl Place {
             watch,
             elsewhere,
             unknown: HashSet::new(),
+            being_named: HashMap::new(),
         }
     }
 

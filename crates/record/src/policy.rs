@@ -384,18 +384,25 @@ pub fn parse_size(text: &str) -> Option<u64> {
 pub fn parse_duration(text: &str) -> Option<Duration> {
     let text = text.trim();
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let number: f64 = text[..split].parse().ok()?;
-    let unit = match text[split..].trim() {
-        "" | "s" | "sec" => 1.0,
-        "ns" => 1e-9,
-        "us" | "µs" => 1e-6,
-        "ms" => 1e-3,
-        "m" | "min" => 60.0,
-        "h" => 3600.0,
-        "d" => 86_400.0,
+    let (number, unit) = (&text[..split], text[split..].trim());
+    let unit_ns = match unit {
+        "" | "s" | "sec" => 1_000_000_000u128,
+        "ns" => 1,
+        "us" | "µs" => 1_000,
+        "ms" => 1_000_000,
+        "m" | "min" => 60_000_000_000,
+        "h" => 3_600_000_000_000,
+        "d" => 86_400_000_000_000,
         _ => return None,
     };
-    Duration::try_from_secs_f64(number * unit).ok()
+    match number.parse::<u64>() {
+        // To the nanosecond, however large.
+        Ok(whole) => {
+            let ns = u128::from(whole) * unit_ns;
+            Some(Duration::new(u64::try_from(ns / 1_000_000_000).ok()?, (ns % 1_000_000_000) as u32))
+        }
+        Err(_) => Duration::try_from_secs_f64(number.parse::<f64>().ok()? * (unit_ns as f64 / 1e9)).ok(),
+    }
 }
 
 /// A ring's size: at least `bytes`, and such as a ring can have.

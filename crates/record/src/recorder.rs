@@ -5,6 +5,7 @@
 //! the next.
 
 mod ending;
+mod home;
 mod sources;
 
 use crate::chunks::{self, Chunks};
@@ -32,6 +33,7 @@ use crate::steady::{Granted, Steady};
 use crate::stop::Stop;
 use crate::takeover::Predecessor;
 use crate::watch::Watches;
+pub(crate) use home::Home;
 use longpole_abi::kind::ALL_CATEGORIES;
 use longpole_abi::RING_MINIMUM;
 use rustix::event::epoll;
@@ -188,6 +190,7 @@ pub struct Recorder {
     /// The choice that was looked at.
     chosen: u64,
     pub(crate) path: PathBuf,
+    pub(crate) home: Home,
     pub(crate) uuid: Uuid,
     pub(crate) clock: Clock,
     pub(crate) session: u64,
@@ -298,6 +301,7 @@ impl Recorder {
         let tidied = kernel::tidy::all();
         let start = unix_now();
         let path = recording::create(&root, start)?;
+        let home = Home::open(&path)?;
         // What this takes falls into the time that the calibration waits anyway.
         let prepared = plan.map(|plan| without_kernel(kernel::Source::prepare(plan, &path), &mut kernel_trouble)).transpose();
         let kernel = match prepared {
@@ -318,7 +322,7 @@ impl Recorder {
         let env: Vec<(&str, String)> = steady.iter().flatten().map(|granted| ("steady", granted.to_string())).collect();
         let metadata = Metadata::create(&user, &uuid, &clock, &recording::host(), options.probe_cost_ns, &env)
             .map_err(Error::io("make", user.join("metadata")))?;
-        let reserve = Reserve::make(&path);
+        let reserve = Reserve::make(&home.path());
         let now = Instant::now();
         let (max_size, max_age) = (options.max_size.or(config.max_size), options.max_age.or(config.max_age));
         // What cannot overwrite would fill the disk of a recorder that is to run for days. The kernel's pages that overwrite do not go along yet.
@@ -337,6 +341,7 @@ impl Recorder {
             config_seen,
             chosen: 0,
             path,
+            home,
             uuid,
             clock,
             // Microseconds, so that readers of JSON that know only doubles keep it exact.
@@ -400,6 +405,9 @@ impl Recorder {
         recorder.begin_interfaces();
         recorder.open_mailbox();
         recorder.describe(None)?;
+        if stop.is_some() {
+            crate::stuck::watch(&recorder.path);
+        }
         recorder.place.held.publish(&recorder.path, &recorder.default_order());
         // Who comes from now on is heard; who was there is found.
         recorder.neighbours = Neighbours::new(&recorder.epoll);
@@ -420,6 +428,11 @@ impl Recorder {
         let (told, chunks) = channel();
         self.chunks.told = Some(told);
         chunks
+    }
+
+    /// Unix time by the recording's clock, which nobody sets: that of its events.
+    pub(crate) fn now_ns(&self) -> u64 {
+        self.clock.unix_ns(self.clock.now()).max(0) as u64
     }
 
     pub(crate) fn start_ns(&self) -> u64 {
@@ -546,6 +559,7 @@ impl Recorder {
         let now = Instant::now();
         if now - self.last_second >= SECOND {
             self.last_second = now;
+            self.stay_at_home()?;
             self.each_second();
         }
         let since = now - self.last_turn;

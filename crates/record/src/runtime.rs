@@ -58,6 +58,8 @@ pub struct Opened {
     pub file: OwnedFd,
     pub size: u64,
     pub inode: u64,
+    /// Its names.
+    pub links: u64,
 }
 
 impl Runtime {
@@ -168,6 +170,10 @@ impl Runtime {
     pub fn open_writable(&self, name: &str) -> io::Result<Opened> {
         for _ in 0..100 {
             let readable = self.checked(name, OFlags::RDONLY)?;
+            // Somebody's file of another place, which is none of ours; or one that is getting its name at this moment, and has only that soon.
+            if readable.links > 1 {
+                return Err(io::Error::new(io::ErrorKind::ResourceBusy, "it has other names"));
+            }
             fs::fchmod(&readable.file, Mode::RUSR | Mode::WUSR)?;
             let writable = self.checked(name, OFlags::RDWR);
             fs::fchmod(&readable.file, Mode::RUSR)?;
@@ -193,7 +199,7 @@ impl Runtime {
         if found.st_uid != self.owner {
             return Err(io::Error::other("the file of another user"));
         }
-        Ok(Opened { file, size: found.st_size as u64, inode: found.st_ino })
+        Ok(Opened { file, size: found.st_size as u64, inode: found.st_ino, links: found.st_nlink as u64 })
     }
 
     /// A new file with memory behind it.

@@ -109,8 +109,9 @@ impl Held {
             };
             let file = file.map_err(Error::io("open", &path))?;
             if file.size < SIZE {
-                // Somebody cut it. Nobody can have recorded with it.
-                rustix::fs::ftruncate(&file.file, SIZE).map_err(|error| Error::io("extend", &path)(error.into()))?;
+                // Somebody cut it. Nobody can have recorded with it. Where there is no memory left, a store would end us.
+                let all = rustix::fs::FallocateFlags::empty();
+                rustix::fs::fallocate(&file.file, all, 0, SIZE).map_err(|error| Error::io("extend", &path)(error.into()))?;
             }
             let mapping =
                 Mapping::new(std::os::fd::AsFd::as_fd(&file.file), SIZE as usize, Access::Write).map_err(Error::io("map", &path))?;

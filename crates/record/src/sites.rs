@@ -20,6 +20,9 @@ const LARGEST_ENTRY: usize = 4096;
 #[derive(Debug)]
 pub struct Sites {
     file: OwnedFd,
+    inode: u64,
+    /// It took the place of one whose classes are known.
+    pub is_second: bool,
     mapping: Mapping,
     /// Slots as they were read.
     known: Vec<u32>,
@@ -39,7 +42,7 @@ impl Sites {
         }
         let length = opened.size.min(HEADER as u64 + SITE_ARENA_MAXIMUM) as usize;
         let mapping = Mapping::new(opened.file.as_fd(), length, Access::Read)?;
-        let sites = Sites { file: opened.file, mapping, known: vec![0; SITE_SLOTS], published: 0 };
+        let sites = Sites { file: opened.file, inode: opened.inode, is_second: false, mapping, known: vec![0; SITE_SLOTS], published: 0 };
         match sites.layout() {
             Some(layout) if layout.magic.load(Ordering::Relaxed) == MAGIC && layout.version.load(Ordering::Relaxed) == VERSION => {
                 Ok(Some(sites))
@@ -48,12 +51,23 @@ impl Sites {
         }
     }
 
+    /// Whether the file of that name is another one now: somebody removed this one, and a program that came later made its own.
+    pub fn is_replaced(&self, runtime: &Runtime) -> bool {
+        runtime.open_readable("sites").is_ok_and(|opened| opened.inode != self.inode)
+    }
+
     fn layout(&self) -> Option<&Layout> {
         self.mapping.get::<Layout>(0)
     }
 
     /// Takes what is new into `classes`, and its description, as of this stream class, into `text`. Says what could not be understood.
     pub fn update(&mut self, stream: u32, classes: &mut Classes, text: &mut String, complaints: &mut Vec<String>) {
+        if self.mapping.poisoned() {
+            // What is in it nobody knows any more: what was learnt stays, and events of other classes are left out.
+            classes.invalid = true;
+            complaints.push("the site table was cut off".to_owned());
+            return;
+        }
         let Some(layout) = self.mapping.get::<Layout>(0) else { return };
         // All bytes that were given out belong to known slots: there can be no other one. (Offset 0 means a free slot, so the
         // arena begins with 8 unused bytes.)
@@ -82,8 +96,15 @@ impl Sites {
             match self.decode(slot) {
                 Ok((site, size)) => {
                     self.published += size;
-                    metadata::site(text, stream, id, &site);
-                    classes.add(id, &site);
+                    match classes.get(id) {
+                        // Of a table that took the place of another one.
+                        Some(known) if self.is_second && known.is(&site) => {}
+                        Some(_) if self.is_second => complaints.push(format!("site table: {id} is another class in a second table; its events have the first one's name")),
+                        _ => {
+                            metadata::site(text, stream, id, &site);
+                            classes.add(id, &site);
+                        }
+                    }
                 }
                 Err(why) => {
                     classes.invalid = true;

@@ -8,13 +8,13 @@ mod complete;
 
 pub use complete::{complete, Completed};
 
-use crate::clock::{following, unix_now};
+use crate::clock::following;
 use crate::error::Error;
 use crate::lane::{AppendError, Body, Lane, Stamp};
 use crate::mailbox::Request;
 use crate::policy::Backend;
 use crate::process::{Process, Source, Verdict};
-use crate::recorder::{Recorder, Subject};
+use crate::recorder::{Home, Recorder, Subject};
 use crate::recording::{self, component};
 use crate::ring::{Chunk, Fault, Look};
 use crate::takeover::packet_ring;
@@ -55,7 +55,7 @@ impl Recorder {
     pub(crate) fn snapshot(&mut self, request: &Request, cause: Option<Cause>) -> Result<Value, Error> {
         let begun = Instant::now();
         let kernel = self.freeze_kernel();
-        let (frozen, frozen_ns) = (self.clock.now(), unix_now());
+        let (frozen, frozen_ns) = (self.clock.now(), self.now_ns());
         // What rings that do not overwrite hold goes into the recording's own files, all of it.
         let mut looks = HashMap::new();
         self.in_each_place(|recorder| {
@@ -89,9 +89,10 @@ impl Recorder {
         };
         // First of all: it has the classes of all that follows.
         let metadata = path.join("user/metadata");
-        std::fs::copy(self.path.join("user/metadata"), &metadata).map_err(Error::io("write", metadata))?;
+        std::fs::copy(self.home.path().join("user/metadata"), &metadata).map_err(Error::io("write", metadata))?;
         // Captured packets of rings that overwrite are in no file yet.
-        let own = (std::mem::replace(&mut self.path, path.clone()), std::mem::take(&mut self.captures));
+        let home = Home::open(&path)?;
+        let own = (std::mem::replace(&mut self.path, path.clone()), std::mem::replace(&mut self.home, home), std::mem::take(&mut self.captures));
         let copied = self.in_each_place(|recorder| {
             let of_place = looks.remove(&recorder.place.stream).unwrap_or_default();
             recorder.copy_histories(&mut snapshot, &of_place)
@@ -101,7 +102,7 @@ impl Recorder {
                 snapshot.notes.push(format!("captured packets are not in it: {error}"));
             }
         }
-        (self.path, self.captures) = own;
+        (self.path, self.home, self.captures) = own;
         copied?;
         let took = begun.elapsed();
         let kernel = kernel.map(|kernel| self.thaw_kernel(kernel, &path, &mut snapshot.notes));

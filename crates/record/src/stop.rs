@@ -13,6 +13,14 @@ static COUNT: AtomicI32 = AtomicI32::new(0);
 static WAKE: AtomicI32 = AtomicI32::new(-1);
 static OPEN: OnceLock<OwnedFd> = OnceLock::new();
 
+/// The signals that end a recording.
+pub(crate) const ENDING: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+
+/// Whether the end was asked for.
+pub(crate) fn asked() -> bool {
+    COUNT.load(Ordering::Acquire) > 0
+}
+
 /// The signals that end a recording, and those that say that a child has ended.
 #[derive(Clone, Copy, Debug)]
 pub struct Stop;
@@ -29,7 +37,7 @@ impl Stop {
                 WAKE.store(wake.as_raw_fd(), Ordering::Release);
             }
         }
-        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGCHLD] {
+        for signal in ENDING.into_iter().chain([libc::SIGCHLD]) {
             // SAFETY: a zeroed, then filled sigaction; the handler only stores to atomics and writes to an eventfd.
             let result = unsafe {
                 let mut action: libc::sigaction = std::mem::zeroed();

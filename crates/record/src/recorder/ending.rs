@@ -13,6 +13,9 @@ impl Recorder {
     /// The same; `progress` is told how much of the kernel's pages is converted, and how much there is; where it says false, the rest is left to who reads the recording. `complete` may add to the recording,
     /// before others are told that it is done; it returns what should be said of that.
     pub fn finish_with(mut self, progress: &mut dyn FnMut(u64, u64) -> bool, complete: &mut dyn FnMut(&Path) -> Vec<String>) -> Outcome {
+        if let Err(error) = self.stay_at_home() {
+            self.oddity(error.to_string());
+        }
         let _ = self.in_each_place(|recorder| {
             recorder.quiet();
             recorder.drain(true);
@@ -37,7 +40,7 @@ impl Recorder {
         for index in 0..self.lanes.len() {
             self.close_lane(index);
         }
-        let end = unix_now();
+        let end = self.now_ns();
         for mut capture in std::mem::take(&mut self.captures).into_values() {
             let result = capture.finish(end).map_err(|error| error.to_string());
             if result.is_err() && self.reserve.give() {
@@ -163,7 +166,7 @@ impl Recorder {
         if self.described == Some(hash.finish()) {
             return Ok(());
         }
-        recording::describe(&self.path, &description).map_err(Error::io("write", self.path.join("longpole.json")))?;
+        recording::describe(&self.home.path(), &description).map_err(Error::io("write", self.path.join("longpole.json")))?;
         self.described = Some(hash.finish());
         Ok(())
     }

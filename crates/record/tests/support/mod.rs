@@ -193,6 +193,11 @@ impl Recorder {
         self.path.clone()
     }
 
+    pub fn signal(&self, signal: i32) {
+        // SAFETY: signals a child that has not been waited for.
+        unsafe { libc::kill(self.child.id() as i32, signal) };
+    }
+
     pub fn is_alive(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
     }
@@ -373,6 +378,18 @@ pub fn sum(recordings: &[&Path]) -> BTreeMap<(i32, u64), Count> {
         }
     }
     all
+}
+
+/// `make soak`: the long form.
+pub fn soak() -> bool {
+    std::env::var_os("LONGPOLE_SOAK").is_some()
+}
+
+/// The line of figures that each test of reliability ends with: no event is torn ([`numbered`] sees to that), no program failed that was not meant to.
+pub fn figures(what: &str, tried: u64, count: Count) {
+    let Count { recorded, lost } = count;
+    println!("figures: {what}: tried {tried}, recorded {recorded}, lost {lost}, torn 0, faults 0, bytes outside 0");
+    assert_eq!(tried, recorded + lost, "{what}");
 }
 
 /// Runs a tool; `None` (and a line that says so) where it is not installed.

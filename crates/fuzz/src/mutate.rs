@@ -1,0 +1,140 @@
+//! Damages inputs: some bytes of one that is known, or pieces of two of them.
+
+use crate::random::Random;
+
+/// Larger inputs find nothing more, they only take longer.
+pub const LARGEST: usize = 1 << 18;
+const MOST_STEPS: usize = 8;
+
+/// Numbers at which lengths, counts and times tip over.
+const NUMBERS: [u64; 22] = [
+    0,
+    1,
+    2,
+    7,
+    8,
+    15,
+    16,
+    31,
+    64,
+    127,
+    128,
+    255,
+    256,
+    4095,
+    4096,
+    65_535,
+    65_536,
+    0x7fff_ffff,
+    0xffff_ffff,
+    1 << 48,
+    (1 << 63) - 1,
+    u64::MAX,
+];
+
+/// Letters that end, begin or join something in the texts that are read here.
+const LETTERS: &[u8] = b"{}[]()<>:;,.=\"'\\/*#-+ \n\t\0_0123456789aezAZ\x80\xff";
+
+/// A damaged copy of one of `all`, which has one at least. `words`: what the format is made of.
+pub fn mutate(random: &mut Random, all: &[Vec<u8>], words: &[&str]) -> Vec<u8> {
+    let mut bytes = random.pick(all).cloned().unwrap_or_default();
+    for _ in 0..=random.below(MOST_STEPS) {
+        step(random, &mut bytes, all, words);
+    }
+    bytes.truncate(LARGEST);
+    bytes
+}
+
+fn step(random: &mut Random, bytes: &mut Vec<u8>, all: &[Vec<u8>], words: &[&str]) {
+    let at = random.below(bytes.len() + 1);
+    let length = range(random, bytes.len() - at);
+    match random.below(13) {
+        0 if at < bytes.len() => bytes[at] ^= 1 << random.below(8),
+        1 if at < bytes.len() => bytes[at] = random.next() as u8,
+        2 if at < bytes.len() => bytes[at] = bytes[at].wrapping_add(1).wrapping_sub(2 * random.below(2) as u8),
+        3 | 4 => number(random, bytes, at),
+        5 => drop(bytes.drain(at..at + length)),
+        6 => {
+            let piece = bytes[at..at + length].to_vec();
+            let to = random.below(bytes.len() + 1);
+            bytes.splice(to..to, piece);
+        }
+        7 => {
+            let to = random.below(bytes.len() + 1).min(bytes.len() - length);
+            bytes.copy_within(at..at + length, to);
+        }
+        8 => bytes.truncate(at),
+        9 => {
+            let letters: Vec<u8> = (0..1 + random.below(3)).map(|_| LETTERS[random.below(LETTERS.len())]).collect();
+            bytes.splice(at..at, letters);
+        }
+        10 => {
+            let Some(word) = random.pick(words) else { return };
+            let over = if random.below(2) == 0 { 0 } else { length.min(word.len()) };
+            bytes.splice(at..at + over, word.bytes());
+        }
+        11 => digits(random, bytes, at),
+        _ => {
+            let Some(other) = random.pick(all) else { return };
+            let from = random.below(other.len() + 1);
+            let piece = range(random, other.len() - from);
+            bytes.splice(at..at + length, other[from..from + piece].iter().copied());
+        }
+    }
+}
+
+/// Mostly short.
+fn range(random: &mut Random, most: usize) -> usize {
+    match random.below(4) {
+        0 => random.below(most + 1),
+        1 => random.below(most.min(256) + 1),
+        _ => random.below(most.min(16) + 1),
+    }
+}
+
+/// A binary number of either byte order takes the place of what is there.
+fn number(random: &mut Random, bytes: &mut [u8], at: usize) {
+    let width = [1, 2, 4, 8][random.below(4)];
+    let Some(place) = bytes.get_mut(at..at + width) else { return };
+    let mut value = match random.below(3) {
+        0 => random.next() >> random.below(64),
+        _ => NUMBERS[random.below(NUMBERS.len())].wrapping_add(random.below(3) as u64).wrapping_sub(1),
+    };
+    if random.below(3) == 0 {
+        let mut word = [0; 8];
+        word[..width].copy_from_slice(place);
+        value = u64::from_le_bytes(word).wrapping_add(random.below(65) as u64).wrapping_sub(32);
+    }
+    let little = random.below(4) != 0;
+    let word = if little { value.to_le_bytes() } else { value.to_be_bytes() };
+    let word = if little { &word[..width] } else { &word[8 - width..] };
+    place.copy_from_slice(word);
+}
+
+/// A written number, the next one from here, becomes another one.
+fn digits(random: &mut Random, bytes: &mut Vec<u8>, at: usize) {
+    let Some(begin) = bytes[at..].iter().position(u8::is_ascii_digit).map(|found| at + found) else { return };
+    let length = bytes[begin..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let text = match random.below(8) {
+        0 => "-1".to_owned(),
+        1 => "1e308".to_owned(),
+        2 => "99999999999999999999999999".to_owned(),
+        _ => NUMBERS[random.below(NUMBERS.len())].wrapping_add(random.below(2) as u64).to_string(),
+    };
+    bytes.splice(begin..begin + length, text.bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_the_input_there_is_another_one_and_the_same_seed_gives_the_same() {
+        for seed in 0..2000 {
+            let all = [Vec::new(), b"event { id = 12; };".to_vec(), vec![7; 100]];
+            let one = mutate(&mut Random::new(seed), &all, &["stream", "["]);
+            assert_eq!(one, mutate(&mut Random::new(seed), &all, &["stream", "["]));
+            assert!(one.len() <= LARGEST);
+        }
+    }
+}

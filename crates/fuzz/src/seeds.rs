@@ -1,0 +1,191 @@
+//! What inputs are made of: files as our own generators and other tools write them.
+
+use anyhow::Context;
+use longpole_pcapng::{Direction, Interface, Packet, Section, Statistics, Writer};
+use longpole_sim::{ctf::Ctf, engine, log::Log, scenarios};
+use std::path::{Path, PathBuf};
+
+pub const FORMAT: &str = include_str!("../../ftrace/tests/fixtures/sched.sched_switch.format");
+pub const HEADER_PAGE: &str = include_str!("../../ftrace/tests/fixtures/header_page");
+const HEADER_EVENT: &str = include_str!("../../ftrace/tests/fixtures/header_event");
+pub const PAGES: &[u8] = include_bytes!("../../ftrace/tests/fixtures/cpu0");
+
+/// Between the files of one input.
+pub const BORDER: &[u8] = b"\n%%%%\n";
+
+/// Files of other tools, up to so many bytes each, where there are any.
+pub fn corpora(folder: &str, largest: u64) -> Vec<Vec<u8>> {
+    let Some(root) = std::env::var_os("LONGPOLE_CORPORA") else { return Vec::new() };
+    let mut files = Vec::new();
+    collect(&PathBuf::from(root).join(folder), &mut files, 0);
+    files.sort();
+    files.iter().filter(|path| path.metadata().is_ok_and(|found| found.len() <= largest)).filter_map(|path| std::fs::read(path).ok()).collect()
+}
+
+fn collect(folder: &Path, files: &mut Vec<PathBuf>, depth: usize) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() && depth < 8 => collect(&entry.path(), files, depth + 1),
+            Ok(kind) if kind.is_file() => files.push(entry.path()),
+            _ => {}
+        }
+    }
+}
+
+/// The CTF traces below a folder: metadata, and the begin of some streams.
+pub fn ctf_traces(root: &Path) -> Vec<Vec<u8>> {
+    let mut files = Vec::new();
+    collect(root, &mut files, 0);
+    files.sort();
+    let traces = files.iter().filter(|path| path.file_name().is_some_and(|name| name == "metadata"));
+    let whole = |metadata: &PathBuf| {
+        let mut input = std::fs::read(metadata).ok().filter(|text| text.len() < 64 << 10)?;
+        let folder = metadata.parent();
+        for stream in files.iter().filter(|path| path.parent() == folder && *path != metadata).take(3) {
+            input.extend_from_slice(BORDER);
+            let bytes = std::fs::read(stream).ok()?;
+            input.extend_from_slice(&bytes[..bytes.len().min(16 << 10)]);
+        }
+        Some(input)
+    };
+    traces.filter_map(whole).collect()
+}
+
+pub fn corpora_ctf(folder: &str) -> Vec<Vec<u8>> {
+    std::env::var_os("LONGPOLE_CORPORA").map_or_else(Vec::new, |root| ctf_traces(&PathBuf::from(root).join(folder)))
+}
+
+/// Systems that are simulated, as machine logs.
+pub fn machine_logs() -> anyhow::Result<Vec<Vec<u8>>> {
+    let log = |scenario| {
+        let sketch = scenarios::build(scenario, 1, Some(20));
+        let mut log = Log::new(Vec::new());
+        // A log that was cut is one, too.
+        let _ = engine::run(&sketch.system, &mut log);
+        log.finish().context("a log in memory")
+    };
+    scenarios::ALL.iter().map(log).collect()
+}
+
+/// And as probes would have recorded them.
+pub fn simulated_traces(folder: &Path) -> anyhow::Result<Vec<Vec<u8>>> {
+    for scenario in scenarios::ALL {
+        let sketch = scenarios::build(scenario, 1, Some(20));
+        if Ctf::cannot_tell(&sketch.system).is_none() {
+            let mut ctf = Ctf::create(&folder.join(scenario.name))?;
+            let _ = engine::run(&sketch.system, &mut ctf);
+            ctf.finish()?;
+        }
+    }
+    Ok(ctf_traces(folder))
+}
+
+pub fn capture() -> anyhow::Result<Vec<u8>> {
+    let mut writer = Writer::new(Vec::new(), &Section { os: "seed", ..Section::default() })?;
+    let ids = [writer.add_interface(&Interface::ethernet("eth0", 96))?, writer.add_interface(&Interface::ethernet("eth1", 0))?];
+    for number in 0..6u64 {
+        let data: Vec<u8> = (0..40 + number as u8).collect();
+        writer.packet(&Packet {
+            interface: ids[number as usize % 2],
+            time_ns: 1_700_000_000_000_000_000 + number * 1000,
+            data: &data,
+            original_len: data.len() as u32 + 7,
+            direction: if number % 3 == 0 { Direction::Inbound } else { Direction::Outbound },
+            drop_count: (number == 3).then_some(2),
+            packet_id: Some(number),
+            comment: (number == 4).then_some("a comment"),
+        })?;
+    }
+    for id in ids {
+        writer.statistics(&Statistics { received: Some(3), ..Statistics::new(id, 1_700_000_000_000_100_000) })?;
+    }
+    Ok(writer.into_inner())
+}
+
+/// A pcap file of either byte order and resolution.
+pub fn old_captures() -> Vec<Vec<u8>> {
+    let file = |magic: u32, word: fn(u32) -> [u8; 4]| {
+        let mut bytes = word(magic).to_vec();
+        bytes.extend([0, 2, 0, 4]);
+        if word(1)[0] == 1 {
+            bytes[4..8].copy_from_slice(&[2, 0, 4, 0]);
+        }
+        [0, 0, 65_535, 1].iter().for_each(|value| bytes.extend(word(*value)));
+        for number in 0..4 {
+            [1_700_000_000 + number, 17 * number, 20, 60].iter().for_each(|value| bytes.extend(word(*value)));
+            bytes.extend([number as u8; 20]);
+        }
+        bytes
+    };
+    vec![file(0xa1b2_c3d4, u32::to_le_bytes), file(0xa1b2_c3d4, u32::to_be_bytes), file(0xa1b2_3c4d, u32::to_le_bytes)]
+}
+
+/// A trace.dat of version 6 with one CPU and one kind of event.
+pub fn trace_dat() -> Vec<u8> {
+    let mut bytes = b"\x17\x08\x44tracing6\0\0\x08".to_vec();
+    bytes.extend(4096u32.to_le_bytes());
+    for (name, text) in [("header_page\0", HEADER_PAGE), ("header_event\0", HEADER_EVENT)] {
+        bytes.extend(name.bytes());
+        bytes.extend((text.len() as u64).to_le_bytes());
+        bytes.extend(text.bytes());
+    }
+    bytes.extend(0u32.to_le_bytes());
+    bytes.extend(1u32.to_le_bytes());
+    bytes.extend(b"sched\0");
+    bytes.extend(1u32.to_le_bytes());
+    bytes.extend((FORMAT.len() as u64).to_le_bytes());
+    bytes.extend(FORMAT.bytes());
+    // Symbols, formats of texts, command lines.
+    bytes.extend(0u32.to_le_bytes());
+    bytes.extend(0u32.to_le_bytes());
+    let names = b"1 init\n27 worker\n";
+    bytes.extend((names.len() as u64).to_le_bytes());
+    bytes.extend(names);
+    bytes.extend(1u32.to_le_bytes());
+    bytes.extend(b"flyrecord\0");
+    let begin = (bytes.len() + 16).next_multiple_of(4096);
+    bytes.extend((begin as u64).to_le_bytes());
+    bytes.extend((PAGES.len() as u64).to_le_bytes());
+    bytes.resize(begin, 0);
+    bytes.extend(PAGES);
+    bytes
+}
+
+/// What `perf record` writes; nothing where there is no perf, or it may not.
+pub fn perf_data(folder: &Path) -> Vec<Vec<u8>> {
+    let path = folder.join("perf.data");
+    let run = std::process::Command::new("perf")
+        .args(["record", "-q", "-e", "cpu-clock", "-g", "-F", "999", "-o"])
+        .arg(&path)
+        .args(["--", "true"])
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .status();
+    match run {
+        Ok(status) if status.success() => std::fs::read(&path).into_iter().collect(),
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longpole_ftrace::{Dat, Item};
+    use std::io::Cursor;
+
+    #[test]
+    fn the_seed_of_a_trace_dat_holds_events() {
+        let dat = Dat::open(Cursor::new(trace_dat())).unwrap();
+        let mut events = 0;
+        dat.stream(0, 0).unwrap().for_each(|item| events += usize::from(matches!(item, Item::Event(_))), |error| panic!("{error}"));
+        assert!(events > 10, "{events}");
+    }
+
+    #[test]
+    fn simulated_systems_give_logs_and_traces() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(machine_logs().unwrap().iter().all(|log| log.len() > 100));
+        let traces = simulated_traces(folder.path()).unwrap();
+        assert!(traces.len() > 3 && traces.iter().all(|trace| trace.windows(BORDER.len()).any(|window| window == BORDER)));
+    }
+}

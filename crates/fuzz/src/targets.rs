@@ -1,0 +1,68 @@
+//! What is fed, and with what.
+//!
+//! A target never fails on an input that it refuses: it fails by a panic, by not ending, or by taking memory without end.
+
+mod kernel;
+mod shared;
+mod texts;
+mod traces;
+
+use std::path::Path;
+
+pub struct Target {
+    pub name: &'static str,
+    pub what: &'static str,
+    /// Inputs that are as they should be. The folder is the target's own.
+    pub seeds: fn(&Path) -> anyhow::Result<Vec<Vec<u8>>>,
+    /// Pieces of the format that chance would not find.
+    pub words: &'static [&'static str],
+    pub run: fn(&[u8], &Path),
+}
+
+pub const ALL: &[Target] = &[
+    shared::RINGS,
+    shared::SITES_TARGET,
+    texts::CONFIG,
+    texts::CONDITIONS,
+    texts::EXPRESSIONS,
+    texts::RULES,
+    texts::MACHINE_LOG,
+    traces::CTF_METADATA,
+    traces::CTF,
+    traces::PCAPNG,
+    traces::PERF,
+    traces::SEL4,
+    kernel::FORMATS,
+    kernel::PAGES,
+    kernel::TRACE_DAT,
+];
+
+/// What must be found: whether these are is what tells that the others would be.
+pub const CAUGHT: &[Target] = &[
+    Target {
+        name: "panics",
+        what: "panics where a byte is set",
+        seeds: |_| Ok(vec![vec![0; 4]]),
+        words: &[],
+        run: |input, _| assert!(input.iter().all(|byte| *byte == 0), "this cannot be"),
+    },
+    Target {
+        name: "hangs",
+        what: "does not end where a byte is set",
+        seeds: |_| Ok(vec![vec![0; 4]]),
+        words: &[],
+        run: |input, _| {
+            while input.iter().any(|byte| std::hint::black_box(*byte) != 0) {}
+        },
+    },
+    Target {
+        name: "eats",
+        what: "takes as much memory as the input says",
+        seeds: |_| Ok(vec![vec![0; 8]]),
+        words: &[],
+        run: |input, _| {
+            let length = input.first_chunk().map_or(0, |length| u64::from_le_bytes(*length));
+            drop(std::hint::black_box(vec![1u8; usize::try_from(length).unwrap_or(0).min(1 << 40)]));
+        },
+    },
+];

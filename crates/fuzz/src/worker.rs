@@ -1,0 +1,139 @@
+//! Runs inputs, one after the other, in a process that may die of them.
+//!
+//! What it is at stands in a file in memory before it begins, so that whoever started it has the input that ended it.
+
+use crate::coverage::Coverage;
+use crate::memory;
+use crate::mutate::{mutate, LARGEST};
+use crate::random::Random;
+use crate::targets::Target;
+use memmap2::MmapMut;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Words of the file's head.
+#[derive(Clone, Copy, Debug)]
+pub enum Word {
+    /// Inputs that were begun.
+    Runs,
+    Length,
+    /// Of one input.
+    SlowestMicros,
+    PeakBytes,
+    Edges,
+    Kept,
+}
+
+const HEAD: usize = 64;
+
+/// Kept inputs beyond this take the place of an older one.
+const MOST_KEPT: usize = 5000;
+
+/// The file between both.
+pub struct Desk(MmapMut);
+
+impl Desk {
+    pub fn open(path: &Path) -> io::Result<Desk> {
+        let file = File::options().read(true).write(true).create(true).truncate(false).open(path)?;
+        file.set_len((HEAD + LARGEST) as u64)?;
+        // SAFETY: only the two processes of this program have the file, and neither makes it shorter; what one reads while the other writes is
+        // looked at only after the writer has ended.
+        Ok(Desk(unsafe { MmapMut::map_mut(&file)? }))
+    }
+
+    pub fn word(&self, word: Word) -> u64 {
+        let at = word as usize * 8;
+        self.0[at..at + 8].try_into().map_or(0, u64::from_ne_bytes)
+    }
+
+    fn set(&mut self, word: Word, value: u64) {
+        let at = word as usize * 8;
+        self.0[at..at + 8].copy_from_slice(&value.to_ne_bytes());
+    }
+
+    /// The input that was begun last.
+    pub fn input(&self) -> &[u8] {
+        let length = (self.word(Word::Length) as usize).min(LARGEST);
+        &self.0[HEAD..HEAD + length]
+    }
+
+    fn begin(&mut self, input: &[u8]) {
+        let length = input.len().min(LARGEST);
+        self.0[HEAD..HEAD + length].copy_from_slice(&input[..length]);
+        self.set(Word::Length, length as u64);
+        let runs = self.word(Word::Runs) + 1;
+        self.set(Word::Runs, runs);
+    }
+}
+
+/// A panic ends the process, also one that somebody would catch.
+fn panics_are_fatal() {
+    let told = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        told(panic);
+        std::process::abort();
+    }));
+}
+
+/// All seeds, and then damaged ones until the time is over.
+pub fn run(target: &Target, seed: u64, time: Duration, desk: &Path) -> anyhow::Result<()> {
+    panics_are_fatal();
+    let mut desk = Desk::open(desk)?;
+    let folder = tempfile::tempdir_in(scratch())?;
+    let mut kept: Vec<Vec<u8>> = (target.seeds)(folder.path())?;
+    for seed in &mut kept {
+        seed.truncate(LARGEST);
+    }
+    kept.push(Vec::new());
+    memory::bound();
+    let mut random = Random::new(seed);
+    let mut coverage = Coverage::default();
+    let begin = Instant::now();
+    let seeds = kept.len();
+    for number in 0.. {
+        if number >= seeds && begin.elapsed() >= time {
+            break;
+        }
+        let input = match kept.get(number).filter(|_| number < seeds) {
+            Some(seed) => seed.clone(),
+            None => mutate(&mut random, &kept, target.words),
+        };
+        desk.begin(&input);
+        coverage.clear();
+        memory::take_peak();
+        let began = Instant::now();
+        (target.run)(&input, folder.path());
+        let slowest = desk.word(Word::SlowestMicros).max(began.elapsed().as_micros() as u64);
+        let peak = desk.word(Word::PeakBytes).max(memory::take_peak() as u64);
+        desk.set(Word::SlowestMicros, slowest);
+        desk.set(Word::PeakBytes, peak);
+        if coverage.has_grown() && number >= seeds {
+            match kept.len() {
+                0..MOST_KEPT => kept.push(input),
+                length => kept[random.below(length)] = input,
+            }
+        }
+        desk.set(Word::Edges, coverage.edges as u64);
+        desk.set(Word::Kept, (kept.len() - seeds) as u64);
+    }
+    Ok(())
+}
+
+/// One input, whose end is that of this process.
+pub fn run_one(target: &Target, input: &Path) -> anyhow::Result<()> {
+    panics_are_fatal();
+    let input = std::fs::read(input)?;
+    let folder = tempfile::tempdir_in(scratch())?;
+    memory::bound();
+    (target.run)(&input, folder.path());
+    println!("{} bytes: nothing happened; {} KiB of memory at most", input.len(), memory::take_peak() >> 10);
+    Ok(())
+}
+
+/// Inputs that are files are written a thousand times a second.
+pub fn scratch() -> std::path::PathBuf {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() }
+}

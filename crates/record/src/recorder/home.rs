@@ -1,0 +1,75 @@
+//! Where the recording's files are, whatever becomes of its path meanwhile.
+//!
+//! Somebody may move the folder away, remove it, or put a link where it was. New files are made through the folder's descriptor, so that they are
+//! never anywhere else; a folder that was moved is found again, and one that was removed ends the recording.
+
+use crate::error::Error;
+use crate::recorder::Recorder;
+use rustix::fs::{Mode, OFlags};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+#[derive(Debug)]
+pub(crate) struct Home(OwnedFd);
+
+impl Home {
+    pub fn open(path: &Path) -> Result<Home, Error> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let opened = rustix::fs::open(path, flags, Mode::empty());
+        opened.map(Home).map_err(|error| Error::io("open", path)(error.into()))
+    }
+
+    /// Leads there as long as this value lives.
+    pub fn path(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}", self.0.as_raw_fd()))
+    }
+
+    /// Where it is, if that is no longer `path`. An error: nowhere.
+    fn moved(&self, path: &Path) -> io::Result<Option<PathBuf>> {
+        let own = rustix::fs::fstat(&self.0)?;
+        let there = rustix::fs::lstat(path);
+        if there.is_ok_and(|there| (there.st_dev, there.st_ino) == (own.st_dev, own.st_ino)) {
+            return Ok(None);
+        }
+        let now = std::fs::read_link(self.path())?;
+        if own.st_nlink == 0 || now.as_os_str().to_string_lossy().ends_with(" (deleted)") {
+            return Err(io::Error::new(io::ErrorKind::NotFound, "its folder was removed meanwhile"));
+        }
+        Ok(Some(now))
+    }
+}
+
+impl Recorder {
+    /// Follows a folder that was moved.
+    pub(crate) fn stay_at_home(&mut self) -> Result<(), Error> {
+        let Some(path) = self.home.moved(&self.path).map_err(Error::io("write", &self.path))? else { return Ok(()) };
+        self.oddity(format!("the recording's folder {} is {} now", self.path.display(), path.display()));
+        self.path = path.clone();
+        self.in_each_place(|recorder| {
+            recorder.place.held.moves(&path);
+            Ok(())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_found_where_it_was_moved_to_and_one_that_was_removed_is_nowhere() {
+        let folder = tempfile::tempdir().unwrap();
+        let (first, second) = (folder.path().join("first"), folder.path().join("second"));
+        std::fs::create_dir(&first).unwrap();
+        let home = Home::open(&first).unwrap();
+        assert_eq!(home.moved(&first).unwrap(), None);
+        std::fs::rename(&first, &second).unwrap();
+        std::os::unix::fs::symlink("/tmp", &first).unwrap();
+        assert_eq!(home.moved(&first).unwrap(), Some(second.canonicalize().unwrap()));
+        std::fs::write(home.path().join("file"), "there").unwrap();
+        assert_eq!(std::fs::read_to_string(second.join("file")).unwrap(), "there");
+        std::fs::remove_dir_all(&second).unwrap();
+        assert_eq!(home.moved(&second).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+}

@@ -1,0 +1,237 @@
+//! More of what may stand in the runtime directory, and what may become of it while it is used: the recorder goes on, names who it was, and whoever
+//! behaves is recorded. What is damaged from the beginning is in `hostile.rs`.
+
+mod support;
+
+use std::fs::{self, File};
+use std::os::unix::fs::{symlink, FileExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::process::Command;
+use support::{figures, numbered, soak, until, Count, Place, Running};
+
+fn is_root() -> bool {
+    // SAFETY: geteuid has no preconditions.
+    unsafe { libc::geteuid() == 0 }
+}
+
+/// What the recording has of one program.
+fn count(recording: &Path, pid: i32) -> Count {
+    let counts = numbered(recording);
+    counts.iter().filter(|(key, _)| key.0 == pid).fold(Count::default(), |sum, (_, count)| Count {
+        recorded: sum.recorded + count.recorded,
+        lost: sum.lost + count.lost,
+    })
+}
+
+/// The recording without the lanes of others, which may hold anything.
+fn lanes_of(recording: &Path, label: &str) -> tempfile::TempDir {
+    let copy = tempfile::tempdir().unwrap();
+    fs::create_dir(copy.path().join("user")).unwrap();
+    for entry in fs::read_dir(recording.join("user")).unwrap().map(Result::unwrap) {
+        let name = entry.file_name().into_string().unwrap();
+        if name == "metadata" || name.starts_with(label) {
+            fs::copy(entry.path(), copy.path().join("user").join(name)).unwrap();
+        }
+    }
+    copy
+}
+
+/// Whoever behaves, beside what `meanwhile` does; returns what the recorder said.
+fn behaves_beside(what: &str, place: &Place, meanwhile: impl FnOnce()) -> Vec<String> {
+    let mut recorder = place.recorder("0", None);
+    let early = Running::start(&mut place.numbered(2, 0, 100, 1000, "early"));
+    until(|| place.begun("early", 2));
+    meanwhile();
+    let late = Running::start(&mut place.numbered(2, 5_000, 100, 1000, "late"));
+    let (early_pid, late_pid) = (early.pid(), late.pid());
+    late.succeed();
+    assert!(recorder.is_alive(), "{what}: the recorder died");
+    early.kill();
+    let ended = recorder.finish();
+    let clean = lanes_of(&ended.path, "numbered");
+    let (early, late) = (count(clean.path(), early_pid), count(clean.path(), late_pid));
+    // Without a session file it may be recorded a moment after its birth.
+    let came = place.met("late", 0) + place.met("late", 1);
+    assert_eq!(late.recorded + late.lost, came, "{what}: {:?}", ended.oddities);
+    assert!(came > 0, "{what}: it was never recorded");
+    let mut tried = place.met("early", 0) + place.met("early", 1);
+    // Each of the killed one's threads may have completed one event more.
+    let found = early.recorded + early.lost;
+    if (1..=2).contains(&found.saturating_sub(tried)) {
+        tried = found;
+    }
+    println!("{:?}", ended.oddities);
+    figures(what, tried + came, Count { recorded: early.recorded + late.recorded, lost: early.lost + late.lost });
+    if let Some((read, said)) = support::tool("babeltrace2", &[Path::new("-o"), Path::new("dummy"), &clean.path().join("user")]) {
+        assert!(read, "{what}: {said}");
+    }
+    ended.oddities
+}
+
+fn said(oddities: &[String], what: &str) {
+    assert!(oddities.iter().any(|oddity| oddity.contains(what)), "{what}: {oddities:?}");
+}
+
+#[test]
+fn a_program_that_scribbles_into_its_files_while_they_are_read_harms_only_itself() {
+    for seed in 0..if soak() { 10 } else { 2 } {
+        let place = Place::new();
+        let millis = if soak() { "3000" } else { "300" };
+        behaves_beside("a program that scribbles into its control file and rings", &place, || {
+            let mut scribbler = place.program("scribbler", &[millis, &seed.to_string()]);
+            // It may fall over its own rings.
+            let _ = scribbler.status().unwrap();
+        });
+    }
+}
+
+#[test]
+fn a_site_table_that_is_cut_off_costs_only_the_classes_that_nobody_has_learnt() {
+    let place = Place::new();
+    let oddities = behaves_beside("a site table that is cut off and put back", &place, || {
+        let path = place.runtime().join("sites");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        let file = File::options().read(true).write(true).open(&path).unwrap();
+        let mut whole = vec![0; file.metadata().unwrap().len() as usize];
+        file.read_exact_at(&mut whole, 0).unwrap();
+        file.set_len(0).unwrap();
+        // A program that looks at it now would be ended by that, as by a library that is cut off. The recorder looks all the time.
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        file.write_all_at(&whole, 0).unwrap();
+        file.set_permissions(fs::Permissions::from_mode(0o400)).unwrap();
+        assert!(place.program("packets", &["3"]).status().unwrap().success());
+    });
+    said(&oddities, "the site table was cut off");
+}
+
+#[test]
+fn a_site_table_that_is_replaced_has_its_events_told_apart_or_left_out() {
+    let place = Place::new();
+    let oddities = behaves_beside("a site table that is replaced", &place, || {
+        fs::remove_file(place.runtime().join("sites")).unwrap();
+        // It makes a table of its own, in which there are classes that the first one does not have.
+        assert!(place.program("packets", &["3"]).status().unwrap().success());
+    });
+    said(&oddities, "site table was replaced");
+}
+
+#[test]
+fn a_recorder_that_finds_no_site_table_leaves_out_what_it_cannot_name() {
+    let place = Place::new();
+    let first = place.recorder("0", None);
+    let early = Running::start(&mut place.numbered(2, 0, 100, 1000, "early"));
+    until(|| place.begun("early", 2));
+    first.kill();
+    fs::remove_file(place.runtime().join("sites")).unwrap();
+    let second = place.recorder("0", None);
+    let before = place.met("early", 0);
+    until(|| place.met("early", 0) > before + 1000);
+    early.kill();
+    let ended = second.finish();
+    // It can be read, whatever is missing.
+    assert!(ended.lost > 0 && ended.recorded == 0, "{:?}", ended.oddities);
+    if let Some((read, said)) = support::tool("babeltrace2", &[Path::new("-o"), Path::new("dummy"), &ended.path.join("user")]) {
+        assert!(read, "{said}");
+    }
+    said(&ended.oddities, "cannot be understood");
+}
+
+#[test]
+fn a_session_file_that_is_cut_off_or_removed_leaves_the_recording_what_it_is() {
+    for remove in [false, true] {
+        let place = Place::new();
+        let path = place.runtime().join("session");
+        behaves_beside("a session file that is cut off or removed", &place, || {
+            if remove {
+                fs::remove_file(&path).unwrap();
+            } else {
+                fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+                File::options().write(true).open(&path).unwrap().set_len(0).unwrap();
+            }
+        });
+        // And the next recorder makes it what it has to be.
+        let next = place.recorder("0", None);
+        assert_eq!(fs::metadata(&path).unwrap().len(), 4096);
+        next.finish();
+    }
+}
+
+#[test]
+fn whatever_kind_of_file_has_a_name_of_the_layout_it_is_left_as_it_is() {
+    let place = Place::new();
+    let runtime = place.runtime();
+    let own = std::process::id();
+    let precious = place.directory.path().join("precious");
+    fs::write(&precious, "do not touch").unwrap();
+    fs::set_permissions(&precious, fs::Permissions::from_mode(0o640)).unwrap();
+    let name = |number: u32, kind: &str| runtime.join(format!("{own}-0000000{number}.{kind}"));
+    let listener = std::cell::RefCell::new(None);
+    let oddities = behaves_beside("sockets, devices, pipes, folders, links of both kinds", &place, || {
+        // A second name of somebody's file: as a control file, as a ring, as what a thread is making.
+        for path in [name(1, "control"), name(1, "0.ring"), runtime.join(".new-1-abc")] {
+            fs::hard_link(&precious, path).unwrap();
+        }
+        *listener.borrow_mut() = Some(UnixListener::bind(name(2, "control")).unwrap());
+        assert!(Command::new("mkfifo").arg(name(3, "control")).status().unwrap().success());
+        symlink(&precious, name(4, "control")).unwrap();
+        symlink("/dev/zero", name(5, "0.ring")).unwrap();
+        fs::create_dir(name(6, "control")).unwrap();
+        if is_root() {
+            for (number, minor) in [(7, "5"), (8, "3")] {
+                assert!(Command::new("mknod").arg(name(number, "control")).args(["c", "1", minor]).status().unwrap().success());
+            }
+        } else {
+            println!("skipped: device nodes in the runtime directory (needs root)");
+        }
+        std::thread::sleep(std::time::Duration::from_millis(250));
+    });
+    assert_eq!(fs::read_to_string(&precious).unwrap(), "do not touch");
+    assert_eq!(fs::metadata(&precious).unwrap().mode() & 0o777, 0o640, "{oddities:?}");
+    said(&oddities, "was ignored");
+    for path in [name(1, "control"), name(2, "control"), name(4, "control"), name(6, "control")] {
+        assert!(fs::symlink_metadata(&path).is_ok(), "{} is gone", path.display());
+    }
+}
+
+#[test]
+fn files_that_grow_or_are_replaced_while_they_are_mapped_change_nothing_for_others() {
+    let place = Place::new();
+    behaves_beside("rings and control files that grow, are replaced, or removed", &place, || {
+        let victim = Running::start(&mut place.numbered(3, 0, 100, 1000, "victim"));
+        until(|| place.begun("victim", 3));
+        let stem = format!("{}-", victim.pid());
+        let files = fs::read_dir(place.runtime()).unwrap().map(|entry| entry.unwrap().path());
+        let own: Vec<_> = files.filter(|path| path.file_name().unwrap().to_str().unwrap().starts_with(&stem)).collect();
+        assert!(own.len() >= 4, "{own:?}");
+        for (number, path) in own.iter().enumerate() {
+            fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
+            match number % 3 {
+                0 => File::options().write(true).open(path).unwrap().set_len(1 << 20).unwrap(),
+                1 => fs::remove_file(path).unwrap(),
+                _ => {
+                    fs::remove_file(path).unwrap();
+                    fs::write(path, vec![0xff; 5000]).unwrap();
+                }
+            }
+        }
+        std::thread::sleep(std::time::Duration::from_millis(250));
+        victim.kill();
+    });
+}
+
+#[test]
+fn a_runtime_directory_that_somebody_else_made_is_refused() {
+    if !is_root() {
+        println!("skipped: a runtime directory of somebody else (needs root)");
+        return;
+    }
+    let place = Place::new();
+    std::os::unix::fs::chown(place.runtime(), Some(65_534), None).unwrap();
+    let refused = std::panic::catch_unwind(|| place.recorder("0", None));
+    assert!(refused.is_err());
+    assert!(!place.root().exists() && fs::read_dir(place.runtime()).unwrap().next().is_none());
+    // Nor do programs put anything there.
+    Running::start(&mut place.numbered(1, 100, 0, 0, "p")).succeed();
+    assert_eq!(fs::read_dir(place.runtime()).unwrap().count(), 0);
+}
