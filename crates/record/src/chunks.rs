@@ -248,7 +248,7 @@ impl Recorder {
         });
         self.leave_output_lanes();
         for index in 0..self.lanes.len() {
-            self.close_lane(index);
+            self.close_lane(index, true);
         }
         for mut capture in std::mem::take(&mut self.captures).into_values() {
             let result = capture.finish(now).map_err(|error| error.to_string());

@@ -478,7 +478,7 @@ impl Recorder {
             None => {
                 self.tail_losses(process, source, false);
                 if let Some(lane) = source.lane {
-                    self.close_lane(lane);
+                    self.close_lane(lane, false);
                 }
                 source.over = true;
             }
@@ -566,19 +566,26 @@ impl Recorder {
         if delta == 0 || (more && source.lane.is_none()) {
             return;
         }
+        let mut written = self.write_losses(process, source, more, reported, delta);
+        if written.is_err() && self.reserve.give() {
+            written = self.write_losses(process, source, more, reported, delta);
+        }
+        if let Err(error) = written {
+            self.oddity(format!("losses could not be written to their stream at their time: {error}"));
+            if more {
+                // The thread goes on: they come with what it writes next.
+                return;
+            }
+            if let Some(lane) = source.lane.and_then(|lane| self.lanes[lane].as_mut()) {
+                lane.owed = lane.owed.saturating_add(delta);
+            }
+        }
         // Written or not: `longpole.json` has them.
         self.total.lost = self.total.lost.saturating_add(delta);
         if source.ring.layout().packets.load(Ordering::Relaxed) != 0 {
             if let Some(capture) = self.captures.get_mut(&component(&process.label)) {
                 capture.lose(delta.saturating_sub(source.captured));
             }
-        }
-        let mut written = self.write_losses(process, source, more, reported, delta);
-        if written.is_err() && self.reserve.give() {
-            written = self.write_losses(process, source, more, reported, delta);
-        }
-        if let Err(error) = written {
-            self.oddity(format!("the last losses could not be written to their stream: {error}"));
         }
         source.ring.release(source.ring.tail, reported);
         source.extra_lost = 0;
@@ -674,7 +681,7 @@ impl Recorder {
                 }
             }
             if let Some(lane) = source.lane {
-                self.close_lane(lane);
+                self.close_lane(lane, false);
             }
         }
         if remove {
@@ -685,8 +692,13 @@ impl Recorder {
         }
     }
 
-    pub(crate) fn close_lane(&mut self, index: usize) {
+    /// `last`: there is no later moment at which it could be closed better.
+    pub(crate) fn close_lane(&mut self, index: usize, last: bool) {
         let Some(mut lane) = self.lanes[index].take() else { return };
+        if lane.settle_losses().is_err() && !last {
+            self.lanes[index] = Some(lane);
+            return;
+        }
         self.closed.insert(lane.number, lane.describe());
         let path = lane.path.clone();
         let named = lane.settle_names();

@@ -13,8 +13,8 @@ use crate::ring::{Chunk, Fault, Look, Ring};
 use crate::successor;
 use std::sync::atomic::{fence, AtomicU64, Ordering};
 
-/// Ticks after which a thread that overwrites is made to begin another sub-buffer, which has a whole time stamp: 2^48 are too many.
-const RENEWAL: u64 = 1 << 45;
+/// Ticks of silence after which a thread that overwrites is made to begin another sub-buffer, which has a whole time stamp: 2^48 are too many.
+const QUIET: u64 = 1 << 46;
 
 impl Ring {
     /// The next event begins another sub-buffer. These two words are the thread's own, and only limits: a smaller one is always right.
@@ -80,10 +80,11 @@ impl Recorder {
         let source = &mut subject.sources[at];
         let written = look.head - source.head_before.min(look.head);
         source.head_before = look.head;
-        // A sub-buffer of which nothing is taken must not grow older than the time bits of an event can tell.
-        let renewed = *source.renewed.get_or_insert(look.now);
-        if look.now.saturating_sub(renewed) >= RENEWAL {
-            source.renewed = Some(look.now);
+        // Between two events of a sub-buffer no more time may pass than an event's time bits can tell.
+        let quiet_since = source.quiet_since.filter(|_| written == 0).unwrap_or(look.now);
+        source.quiet_since = Some(quiet_since);
+        if look.now.saturating_sub(quiet_since) >= QUIET {
+            source.quiet_since = None;
             source.ring.seal();
         }
         let filled = match look.head > source.ring.size && source.ring.size < successor::BUSY {

@@ -81,6 +81,8 @@ pub struct Lane {
     /// End of the newest packet: no later one begins before it.
     pub end: u64,
     pub discarded: u64,
+    /// Losses that the disk did not take when they were to be told.
+    pub owed: u64,
     /// Bytes of events.
     pub recorded: u64,
     pub last: Option<Stamp>,
@@ -110,6 +112,7 @@ impl Lane {
             sequence: 0,
             end: first.begin,
             discarded: 0,
+            owed: 0,
             recorded: 0,
             last: None,
             of_thread: 0,
@@ -263,6 +266,18 @@ impl Lane {
                 self.file.write_all_at(&last.thread, at + THREAD)?;
             }
             at += header.size;
+        }
+        Ok(())
+    }
+
+    /// Tells the losses that are not told yet. What comes before its end was read already, so they stand at its end.
+    pub fn settle_losses(&mut self) -> io::Result<()> {
+        let Some(last) = self.last.clone().filter(|_| self.owed > 0) else { return Ok(()) };
+        let stamp = Stamp { begin: self.end, end: self.end, discarded: self.discarded.saturating_add(self.owed), ..last };
+        self.reserve(0)?;
+        match self.append(stamp, None) {
+            Err(AppendError::Io(error)) => return Err(error),
+            Err(AppendError::Source) | Ok(()) => self.owed = 0,
         }
         Ok(())
     }

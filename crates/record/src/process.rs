@@ -272,8 +272,8 @@ pub struct Source {
     pub lost_before: u64,
     /// Overwriting: the head as of the newest look.
     pub head_before: u64,
-    /// Overwriting: when the recorder last had the thread begin another sub-buffer.
-    pub renewed: Option<u64>,
+    /// Overwriting: the counter when it was seen to write last.
+    pub quiet_since: Option<u64>,
     /// How far triggers have seen it, while there are any; and the ring's `events` there.
     pub watched: Option<u64>,
     pub seen_events: u64,
@@ -326,7 +326,7 @@ impl Source {
             captured: 0,
             lost_before,
             head_before: 0,
-            renewed: None,
+            quiet_since: None,
             watched: None,
             seen_events: 0,
             answered: None,

@@ -41,7 +41,8 @@ fn lanes_of(recording: &Path, label: &str) -> tempfile::TempDir {
 fn behaves_beside(what: &str, place: &Place, meanwhile: impl FnOnce()) -> Vec<String> {
     let mut recorder = place.recorder("0", None);
     let early = Running::start(&mut place.numbered(2, 0, 100, 1000, "early"));
-    until(|| place.begun("early", 2));
+    // The recorder knows it, and its class.
+    until(|| place.begun("early", 2) && support::classes(&recorder.path).contains_key("mark:numbered"));
     meanwhile();
     let late = Running::start(&mut place.numbered(2, 5_000, 100, 1000, "late"));
     let (early_pid, late_pid) = (early.pid(), late.pid());
@@ -61,7 +62,6 @@ fn behaves_beside(what: &str, place: &Place, meanwhile: impl FnOnce()) -> Vec<St
     if (1..=2).contains(&found.saturating_sub(tried)) {
         tried = found;
     }
-    println!("{:?}", ended.oddities);
     figures(what, tried + came, Count { recorded: early.recorded + late.recorded, lost: early.lost + late.lost });
     if let Some((read, said)) = support::tool("babeltrace2", &[Path::new("-o"), Path::new("dummy"), &clean.path().join("user")]) {
         assert!(read, "{what}: {said}");

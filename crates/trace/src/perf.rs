@@ -15,6 +15,7 @@ use longpole_ftrace::{perf_formats, ByteOrder, EventFormat, Field, Formats};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 /// The first bytes of the file, as perf writes it in either byte order.
@@ -79,7 +80,7 @@ impl PerfSource {
         };
         let clock = file.clock_data().ok().flatten();
         let offset_ns = clock.map_or(0, |clock| clock.wall_clock_ns.wrapping_sub(clock.clockid_time_ns) as i64);
-        let host = file.hostname().ok().flatten().unwrap_or_default().to_owned();
+        let host = file.feature_section_data(Feature::HOSTNAME).and_then(|section| text(section, order)).unwrap_or_default();
         let mut source = PerfSource {
             path: path.to_owned(),
             name,
@@ -256,8 +257,44 @@ fn value<'a>(field: &'a Field, record: &'a [u8], order: ByteOrder) -> Value<'a> 
     }
 }
 
+/// A text with its length before it, up to its first NUL.
+fn text(section: &[u8], order: ByteOrder) -> Option<String> {
+    let length = usize::try_from(order.unsigned(section.get(..4)?)?).ok()?;
+    let text = section.get(4..length.checked_add(4)?)?;
+    let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
+    Some(String::from_utf8_lossy(&text[..end]).into_owned())
+}
+
 fn word(bytes: &[u8], at: usize, order: ByteOrder) -> Option<u64> {
     order.unsigned(bytes.get(at..at + 8)?)
+}
+
+/// Bytes of an attribute, in its first version and in any that may come.
+const ATTRIBUTES: RangeInclusive<u64> = 64..=4096;
+/// Numbers of sections that the library reads when it opens a file.
+const EVENT_DESCRIPTION: u32 = 12;
+const SIMPLEPERF: u32 = 129;
+
+/// Walks the section that describes the events; none where it says of more than it has.
+fn described_events(bytes: &[u8], order: ByteOrder) -> Option<()> {
+    let mut rest = bytes;
+    let mut take = |length: u64| {
+        let (taken, behind) = rest.split_at_checked(usize::try_from(length).ok()?)?;
+        rest = behind;
+        Some(taken)
+    };
+    let (count, size) = (order.unsigned(take(4)?)?, order.unsigned(take(4)?)?);
+    if !ATTRIBUTES.contains(&size) {
+        return None;
+    }
+    for _ in 0..count {
+        take(size)?;
+        let ids = order.unsigned(take(4)?)?;
+        let name = order.unsigned(take(4)?)?;
+        take(name)?;
+        take(ids.checked_mul(8)?)?;
+    }
+    Some(())
 }
 
 /// Refuses a file whose sections, or traces within it, are said to be longer than the file.
@@ -279,16 +316,49 @@ fn check(reader: &mut BufReader<File>, path: &Path) -> Result<(), Error> {
             "{what} is said to be {size} bytes at byte {at}, and the file has {length}; was perf ended before it wrote its head?"
         ))),
     };
+    let attribute = word(&head, 16);
+    if !ATTRIBUTES.contains(&attribute) {
+        return Err(refused(format!("its attributes are said to have {attribute} bytes each; perf's have {} at least", ATTRIBUTES.start())));
+    }
     within("the section of attributes", word(&head, 24), word(&head, 32))?;
     let (begin, size) = (word(&head, 40), word(&head, 48));
     let end = within("the section of data", begin, size)?;
     within("the section of event types", word(&head, 56), word(&head, 64))?;
-    let sections: u32 = head[72..104].iter().map(|byte| byte.count_ones()).sum();
-    let mut table = vec![0; 16 * sections as usize];
+    let features: Vec<u32> = (0..256).filter(|bit| word(&head, 72 + 8 * (bit / 64) as usize) >> (bit % 64) & 1 != 0).collect();
+    let mut table = vec![0; 16 * features.len()];
     reader.seek(SeekFrom::Start(end)).map_err(io())?;
     reader.read_exact(&mut table).map_err(|_| refused("it ends within the table of its sections".to_owned()))?;
-    for section in table.chunks_exact(16) {
-        within("a section", word(section, 0), word(section, 8))?;
+    let (mut sum, mut described) = (0u64, false);
+    for (section, feature) in table.chunks_exact(16).zip(&features) {
+        let (at, size) = (word(section, 0), word(section, 8));
+        within("a section", at, size)?;
+        // All of them are kept, and they may lie over each other.
+        sum = sum.saturating_add(size);
+        within("what its sections have together", 0, sum)?;
+        if *feature == EVENT_DESCRIPTION {
+            described = true;
+            let mut bytes = vec![0; size as usize];
+            reader.seek(SeekFrom::Start(at)).and_then(|_| reader.read_exact(&mut bytes)).map_err(io())?;
+            if described_events(&bytes, order).is_none() {
+                return Err(refused("the section that describes its events is shorter than it says".to_owned()));
+            }
+        }
+    }
+    // Without that section each attribute names a list of ids, in one of two places.
+    if !described {
+        let types = ((word(&head, 56), word(&head, 64)), attribute + 16, attribute);
+        let within_attributes = ((word(&head, 24), word(&head, 32)), attribute, attribute - 16);
+        let lists = if word(&head, 64) != 0 { Some(types) } else { features.contains(&SIMPLEPERF).then_some(within_attributes) };
+        if let Some(((begin, size), each, ids)) = lists {
+            let mut sum = 0u64;
+            for entry in 0..size / each {
+                let mut list = [0; 16];
+                reader.seek(SeekFrom::Start(begin + entry * each + ids)).and_then(|_| reader.read_exact(&mut list)).map_err(io())?;
+                within("a list of ids", word(&list, 0), word(&list, 8))?;
+                sum = sum.saturating_add(word(&list, 8));
+                within("what its lists of ids have together", 0, sum)?;
+            }
+        }
     }
     // What a hardware trace adds to a record stands in the record itself.
     let mut at = begin;

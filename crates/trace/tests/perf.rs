@@ -87,6 +87,18 @@ fn a_head_that_lies_is_refused() {
         counts(&file).unwrap_err()
     };
     assert!(told(&head[..60]).contains("ends within its head"));
+    assert!(told(&head).contains("attributes are said to have 0 bytes"));
+    head[16..24].copy_from_slice(&136u64.to_le_bytes());
+    // A description of four billion events in eight bytes.
+    let mut described = head.clone();
+    described[72 + 1] = 1 << 4;
+    described.extend([0; 24]);
+    described[40..48].copy_from_slice(&104u64.to_le_bytes());
+    described[104..112].copy_from_slice(&120u64.to_le_bytes());
+    described[112..120].copy_from_slice(&8u64.to_le_bytes());
+    described[120..124].fill(0xff);
+    described[124..128].copy_from_slice(&136u32.to_le_bytes());
+    assert!(told(&described).contains("shorter than it says"));
     head[48..56].copy_from_slice(&(1u64 << 62).to_le_bytes());
     assert!(told(&head).contains("section of data is said to be 4611686018427387904 bytes"));
     head[8] = 16;

@@ -38,7 +38,7 @@ impl Recorder {
         });
         self.sample_clock();
         for index in 0..self.lanes.len() {
-            self.close_lane(index);
+            self.close_lane(index, true);
         }
         let end = self.now_ns();
         for mut capture in std::mem::take(&mut self.captures).into_values() {
