@@ -1,9 +1,10 @@
 //! Ends a recorder that its disk holds for good.
 //!
 //! A write to a file system that does not answer (a server that went away, a daemon of FUSE that stands still) returns when it answers, and until
-//! then no handler of a signal runs: whoever wants such a recorder to end could only kill it. So a thread looks once a second. Where the end was asked for
-//! and the recorder has not run at all for some seconds, it ends the process, as a kill would: the recording can be read as far as it was
-//! written, and the next recorder takes up what programs still hold.
+//! then no handler of a signal runs: whoever wants such a recorder to end would see nothing happen. So a thread looks once a second. Where the end was asked
+//! for and the recorder has not run at all for some seconds, it says so and ends the process, as a kill would: the recording can be read as far as it
+//! was written, and the next recorder takes up what programs still hold. Where the kernel lets nobody go who waits for that file system, not even
+//! who is killed, the process is gone at its first answer.
 
 use crate::stop::{asked, ENDING};
 use std::path::{Path, PathBuf};
