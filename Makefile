@@ -76,6 +76,9 @@ truth-kernel:
 # The long forms of tests: the numbers that acceptance asks for.
 soak:
 	LONGPOLE_SOAK=1 cargo test --release -p longpole --test recording --test kernel_many -- --nocapture
+	cargo build --release -p longpole-record --examples
+	LONGPOLE_SOAK=1 cargo test --release -p longpole --test surroundings --test surroundings_clock -- --nocapture --test-threads 1
+	LONGPOLE_SOAK=1 cargo test --release -p longpole-record --test reliable_recorder --test reliable_hostile -- --nocapture --test-threads 1
 	ORACLE_SYSTEMS=2000 bash tests/oracle.sh
 
 # Inputs that nobody meant, for everything that reads what others wrote; `make fuzz SECONDS=600 TARGETS="ctf perf" SEED=7`. Stable Rust passes on what LLVM needs

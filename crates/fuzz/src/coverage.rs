@@ -30,10 +30,6 @@ pub struct Coverage {
 }
 
 impl Coverage {
-    pub fn is_there() -> bool {
-        !COUNTERS.lock().unwrap_or_else(std::sync::PoisonError::into_inner).is_empty()
-    }
-
     /// Before an input.
     pub fn clear(&self) {
         each(|_, counters| counters.fill(0));

@@ -17,6 +17,7 @@ use anyhow::{bail, Context};
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use targets::{Target, ALL, CAUGHT};
 
@@ -85,23 +86,33 @@ fn find(name: &str) -> anyhow::Result<&'static Target> {
     }
 }
 
+/// As many targets at the same time as there are CPUs.
 fn fuzz(wanted: &[&Target], times: (Duration, Duration), seed: u64, findings: &std::path::Path) -> anyhow::Result<ExitCode> {
-    let mut found = 0;
-    for target in wanted {
-        let watched = watch::watch(target, seed, times, findings)?;
-        let edges = if coverage::Coverage::is_there() { format!(", {} edges, {} kept", watched.edges, watched.kept) } else { String::new() };
-        println!(
-            "{:<12} {} inputs, slowest {:.0?}, {} MiB at most{edges}",
-            target.name,
-            watched.runs,
-            watched.slowest,
-            watched.peak.div_ceil(1 << 20)
-        );
-        if let Some(finding) = watched.finding {
-            found += 1;
-            println!("{}: input {} of seed {seed}: {}", target.name, watched.runs, finding.what.replace('\n', "\n    "));
-            println!("    again: cargo run --release -p longpole-fuzz -- run {} {}", target.name, finding.input.display());
+    let (next, found) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let jobs = std::thread::available_parallelism().map_or(1, usize::from);
+    let work = || -> anyhow::Result<()> {
+        while let Some(target) = wanted.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let watched = watch::watch(target, seed, times, findings)?;
+            found.fetch_add(usize::from(watched.finding.is_some()), Ordering::Relaxed);
+            tell(target, seed, &watched);
         }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let all: Vec<_> = (0..jobs).map(|_| scope.spawn(work)).collect();
+        all.into_iter().try_for_each(|job| job.join().unwrap_or_else(|_| bail!("a job failed")))
+    })?;
+    Ok(if found.into_inner() == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn tell(target: &Target, seed: u64, watched: &watch::Watched) {
+    let edges = if watched.edges > 0 { format!(", {} edges, {} kept", watched.edges, watched.kept) } else { String::new() };
+    let (slowest, peak) = (watched.slowest, watched.peak.div_ceil(1 << 20));
+    let mut text = format!("{:<12} {} inputs, slowest {slowest:.0?}, {peak} MiB at most{edges}", target.name, watched.runs);
+    if let Some(finding) = &watched.finding {
+        let what = finding.what.replace('\n', "\n    ");
+        text += &format!("\n{}: input {} of seed {seed}: {what}\n    again: ", target.name, watched.runs);
+        text += &format!("cargo run --release -p longpole-fuzz -- run {} {}", target.name, finding.input.display());
     }
-    Ok(if found == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    println!("{text}");
 }

@@ -19,7 +19,11 @@ pub fn corpora(folder: &str, largest: u64) -> Vec<Vec<u8>> {
     let mut files = Vec::new();
     collect(&PathBuf::from(root).join(folder), &mut files, 0);
     files.sort();
-    files.iter().filter(|path| path.metadata().is_ok_and(|found| found.len() <= largest)).filter_map(|path| std::fs::read(path).ok()).collect()
+    files
+        .iter()
+        .filter(|path| path.metadata().is_ok_and(|found| found.len() <= largest))
+        .filter_map(|path| std::fs::read(path).ok())
+        .collect()
 }
 
 fn collect(folder: &Path, files: &mut Vec<PathBuf>, depth: usize) {

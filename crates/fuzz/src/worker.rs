@@ -135,5 +135,9 @@ pub fn run_one(target: &Target, input: &Path) -> anyhow::Result<()> {
 /// Inputs that are files are written a thousand times a second.
 pub fn scratch() -> std::path::PathBuf {
     let memory = Path::new("/dev/shm");
-    if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() }
+    if memory.is_dir() {
+        memory.to_owned()
+    } else {
+        std::env::temp_dir()
+    }
 }

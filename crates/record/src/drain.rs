@@ -77,6 +77,8 @@ impl Recorder {
         }
         if any {
             self.learn_sites();
+            // Who has written events has a table: of its classes nobody here knows.
+            self.place.classes.invalid |= self.place.sites.is_none();
         }
         if !self.watches.is_empty() {
             for subject in subjects.values_mut() {
@@ -107,11 +109,7 @@ impl Recorder {
                 Err(error) => self.oddity(format!("the site table cannot be read: {error}")),
             }
         }
-        let Some(sites) = &mut self.place.sites else {
-            // There are events, and their programs have a table: of its classes nobody here knows.
-            self.place.classes.invalid = true;
-            return;
-        };
+        let Some(sites) = &mut self.place.sites else { return };
         let mut text = String::new();
         let mut complaints = Vec::new();
         sites.update(self.place.stream, &mut self.place.classes, &mut text, &mut complaints);
@@ -451,8 +449,8 @@ impl Recorder {
         };
         let told = self.path.join("user").join(&name);
         let user = self.home.path().join("user");
-        let mut lane = Lane::create(&user, &name, (number, self.place.stream), self.uuid, &process.label, &first)
-            .map_err(Error::io("make", &told))?;
+        let mut lane =
+            Lane::create(&user, &name, (number, self.place.stream), self.uuid, &process.label, &first).map_err(Error::io("make", &told))?;
         lane.path = told;
         self.lanes.push(Some(lane));
         source.lane = Some(index);

@@ -395,14 +395,15 @@ pub fn parse_duration(text: &str) -> Option<Duration> {
         "d" => 86_400_000_000_000,
         _ => return None,
     };
-    match number.parse::<u64>() {
-        // To the nanosecond, however large.
-        Ok(whole) => {
-            let ns = u128::from(whole) * unit_ns;
-            Some(Duration::new(u64::try_from(ns / 1_000_000_000).ok()?, (ns % 1_000_000_000) as u32))
-        }
-        Err(_) => Duration::try_from_secs_f64(number.parse::<f64>().ok()? * (unit_ns as f64 / 1e9)).ok(),
+    // To the nanosecond, however large: a double would round.
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let fraction = &fraction[..fraction.len().min(18)];
+    if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
+        return None;
     }
+    let digits = |text: &str| if text.is_empty() { Some(0) } else { text.parse::<u64>().ok() };
+    let ns = u128::from(digits(whole)?) * unit_ns + u128::from(digits(fraction)?) * unit_ns / 10u128.pow(fraction.len() as u32);
+    Some(Duration::new(u64::try_from(ns / 1_000_000_000).ok()?, (ns % 1_000_000_000) as u32))
 }
 
 /// A ring's size: at least `bytes`, and such as a ring can have.

@@ -99,7 +99,8 @@ impl Sites {
                     match classes.get(id) {
                         // Of a table that took the place of another one.
                         Some(known) if self.is_second && known.is(&site) => {}
-                        Some(_) if self.is_second => complaints.push(format!("site table: {id} is another class in a second table; its events have the first one's name")),
+                        Some(_) if self.is_second => complaints
+                            .push(format!("site table: {id} is another class in a second table; its events have the first one's name")),
                         _ => {
                             metadata::site(text, stream, id, &site);
                             classes.add(id, &site);
@@ -108,7 +109,9 @@ impl Sites {
                 }
                 Err(why) => {
                     classes.invalid = true;
-                    metadata::invalid(text, stream, id);
+                    if classes.get(id).is_none() {
+                        metadata::invalid(text, stream, id);
+                    }
                     complaints.push(format!("site table: entry {id}: {why}"));
                 }
             }

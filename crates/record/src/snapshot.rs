@@ -92,7 +92,8 @@ impl Recorder {
         std::fs::copy(self.home.path().join("user/metadata"), &metadata).map_err(Error::io("write", metadata))?;
         // Captured packets of rings that overwrite are in no file yet.
         let home = Home::open(&path)?;
-        let own = (std::mem::replace(&mut self.path, path.clone()), std::mem::replace(&mut self.home, home), std::mem::take(&mut self.captures));
+        let own =
+            (std::mem::replace(&mut self.path, path.clone()), std::mem::replace(&mut self.home, home), std::mem::take(&mut self.captures));
         let copied = self.in_each_place(|recorder| {
             let of_place = looks.remove(&recorder.place.stream).unwrap_or_default();
             recorder.copy_histories(&mut snapshot, &of_place)

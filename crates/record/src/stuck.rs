@@ -77,7 +77,9 @@ mod tests {
 
     #[test]
     fn only_who_was_told_to_end_and_waits_uninterruptibly_stands() {
-        let status = |state, pending| format!("Name:\tx\nState:\t{state}\nShdPnd:\t{pending}\nvoluntary_ctxt_switches:\t17\nnonvoluntary_ctxt_switches:\t3\n");
+        let status = |state, pending| {
+            format!("Name:\tx\nState:\t{state}\nShdPnd:\t{pending}\nvoluntary_ctxt_switches:\t17\nnonvoluntary_ctxt_switches:\t3\n")
+        };
         assert_eq!(Standing::of(&status("D (disk sleep)", "0000000000000002")), Some(Standing { switches: 17 }));
         assert_eq!(Standing::of(&status("D (disk sleep)", "0000000000004000")), Some(Standing { switches: 17 }));
         assert_eq!(Standing::of(&status("D (disk sleep)", "0000000000000000")), None);

@@ -18,10 +18,10 @@ fn is_root() -> bool {
 /// What the recording has of one program.
 fn count(recording: &Path, pid: i32) -> Count {
     let counts = numbered(recording);
-    counts.iter().filter(|(key, _)| key.0 == pid).fold(Count::default(), |sum, (_, count)| Count {
-        recorded: sum.recorded + count.recorded,
-        lost: sum.lost + count.lost,
-    })
+    counts
+        .iter()
+        .filter(|(key, _)| key.0 == pid)
+        .fold(Count::default(), |sum, (_, count)| Count { recorded: sum.recorded + count.recorded, lost: sum.lost + count.lost })
 }
 
 /// The recording without the lanes of others, which may hold anything.

@@ -318,7 +318,10 @@ fn check(reader: &mut BufReader<File>, path: &Path) -> Result<(), Error> {
     };
     let attribute = word(&head, 16);
     if !ATTRIBUTES.contains(&attribute) {
-        return Err(refused(format!("its attributes are said to have {attribute} bytes each; perf's have {} at least", ATTRIBUTES.start())));
+        return Err(refused(format!(
+            "its attributes are said to have {attribute} bytes each; perf's have {} at least",
+            ATTRIBUTES.start()
+        )));
     }
     within("the section of attributes", word(&head, 24), word(&head, 32))?;
     let (begin, size) = (word(&head, 40), word(&head, 48));
@@ -351,11 +354,13 @@ fn check(reader: &mut BufReader<File>, path: &Path) -> Result<(), Error> {
         let lists = if word(&head, 64) != 0 { Some(types) } else { features.contains(&SIMPLEPERF).then_some(within_attributes) };
         if let Some(((begin, size), each, ids)) = lists {
             let mut sum = 0u64;
-            for entry in 0..size / each {
-                let mut list = [0; 16];
-                reader.seek(SeekFrom::Start(begin + entry * each + ids)).and_then(|_| reader.read_exact(&mut list)).map_err(io())?;
-                within("a list of ids", word(&list, 0), word(&list, 8))?;
-                sum = sum.saturating_add(word(&list, 8));
+            let mut entry = vec![0; each as usize];
+            reader.seek(SeekFrom::Start(begin)).map_err(io())?;
+            for _ in 0..size / each {
+                reader.read_exact(&mut entry).map_err(io())?;
+                let list = &entry[ids as usize..];
+                within("a list of ids", word(list, 0), word(list, 8))?;
+                sum = sum.saturating_add(word(list, 8));
                 within("what its lists of ids have together", 0, sum)?;
             }
         }

@@ -17,7 +17,22 @@ pub const FORMATS: Target = Target {
     name: "formats",
     what: "the tracer's descriptions of events and pages",
     seeds: |_| Ok(vec![FORMAT.as_bytes().to_vec(), HEADER_PAGE.as_bytes().to_vec()]),
-    words: &["\tfield:", "offset:", "size:", "signed:", "name: ", "ID: ", "format:", "print fmt: ", "__data_loc ", "__rel_loc ", "[", "]", "char ", "{ 0x1, \"R\" }"],
+    words: &[
+        "\tfield:",
+        "offset:",
+        "size:",
+        "signed:",
+        "name: ",
+        "ID: ",
+        "format:",
+        "print fmt: ",
+        "__data_loc ",
+        "__rel_loc ",
+        "[",
+        "]",
+        "char ",
+        "{ 0x1, \"R\" }",
+    ],
     run: |input, _| {
         let text = String::from_utf8_lossy(input);
         match EventFormat::parse("sched", &text) {
@@ -65,7 +80,17 @@ pub const TRACE_DAT: Target = Target {
         all.extend(seeds::corpora("ftrace", 1 << 20));
         Ok(all)
     },
-    words: &["\x17\x08\x44tracing", "options  \0", "latency  \0", "flyrecord\0", "header_page\0", "header_event\0", "zstd\0", "7\0", "sched\0"],
+    words: &[
+        "\x17\x08\x44tracing",
+        "options  \0",
+        "latency  \0",
+        "flyrecord\0",
+        "header_page\0",
+        "header_event\0",
+        "zstd\0",
+        "7\0",
+        "sched\0",
+    ],
     run: |input, _| match Dat::open(Cursor::new(input)) {
         Ok(dat) => {
             for (index, buffer) in dat.buffers().iter().enumerate() {

@@ -18,10 +18,21 @@ const STEP: usize = 12;
 /// A class of the site table.
 const NUMBERED: u16 = 100;
 
-pub const RINGS: Target = Target { name: "rings", what: "the recorder beside a program that scribbles into its files", seeds, words: &[], run: |input, folder| run(input, folder, false) };
+pub const RINGS: Target = Target {
+    name: "rings",
+    what: "the recorder beside a program that scribbles into its files",
+    seeds,
+    words: &[],
+    run: |input, folder| run(input, folder, false),
+};
 
-pub const SITES_TARGET: Target =
-    Target { name: "sites", what: "the recorder beside a site table that somebody scribbles into", seeds, words: &[], run: |input, folder| run(input, folder, true) };
+pub const SITES_TARGET: Target = Target {
+    name: "sites",
+    what: "the recorder beside a site table that somebody scribbles into",
+    seeds,
+    words: &[],
+    run: |input, folder| run(input, folder, true),
+};
 
 /// Where a change is worth most.
 fn seeds(_: &Path) -> anyhow::Result<Vec<Vec<u8>>> {
@@ -34,9 +45,21 @@ fn seeds(_: &Path) -> anyhow::Result<Vec<Vec<u8>>> {
     let turn = change(5, 0, 0, 0);
     let mut all = Vec::new();
     let words = [
-        offset_of!(Ring, head), offset_of!(Ring, last), offset_of!(Ring, lost), offset_of!(Ring, state), offset_of!(Ring, events), offset_of!(Ring, tail),
-        offset_of!(Ring, successor), offset_of!(Ring, tid), offset_of!(Ring, mode), offset_of!(Ring, size), offset_of!(Ring, clock),
-        RING_DATA + offset_of!(Subbuffer, begin), RING_DATA + offset_of!(Subbuffer, content), RING_DATA + offset_of!(Subbuffer, last), RING_DATA + 256,
+        offset_of!(Ring, head),
+        offset_of!(Ring, last),
+        offset_of!(Ring, lost),
+        offset_of!(Ring, state),
+        offset_of!(Ring, events),
+        offset_of!(Ring, tail),
+        offset_of!(Ring, successor),
+        offset_of!(Ring, tid),
+        offset_of!(Ring, mode),
+        offset_of!(Ring, size),
+        offset_of!(Ring, clock),
+        RING_DATA + offset_of!(Subbuffer, begin),
+        RING_DATA + offset_of!(Subbuffer, content),
+        RING_DATA + offset_of!(Subbuffer, last),
+        RING_DATA + 256,
         RING_DATA + 264,
     ];
     for word in words {

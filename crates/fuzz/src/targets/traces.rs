@@ -46,7 +46,9 @@ pub const CTF_METADATA: Target = Target {
     name: "ctf_metadata",
     what: "CTF's description of events",
     seeds: |folder| {
-        let first = |trace: Vec<u8>| trace.windows(BORDER.len()).position(|window| window == BORDER).map_or(trace.clone(), |at| trace[..at].to_vec());
+        let first = |trace: Vec<u8>| {
+            trace.windows(BORDER.len()).position(|window| window == BORDER).map_or(trace.clone(), |at| trace[..at].to_vec())
+        };
         let mut all: Vec<Vec<u8>> = seeds::simulated_traces(folder)?.into_iter().map(first).collect();
         all.truncate(3);
         all.push(EVERYTHING.as_bytes().to_vec());
@@ -61,10 +63,44 @@ pub const CTF_METADATA: Target = Target {
 };
 
 const WORDS: &[&str] = &[
-    "trace {", "clock {", "stream {", "event {", "env {", "typealias", ":= ", "struct {", "variant <", "enum : ", "integer {", "floating_point {", "string",
-    "size = 64;", "align = 8;", "signed = true;", "base = 16;", "encoding = UTF8;", "map = clock.c.value;", "byte_order = be;", "major = 1; minor = 8;",
-    "packet.header", "packet.context", "event.header", "event.context", "fields", "content_size", "packet_size", "timestamp_begin", "timestamp_end",
-    "events_discarded", "stream_id", "[1000000000000]", "typedef", "...", "/*", "*/", "//",
+    "trace {",
+    "clock {",
+    "stream {",
+    "event {",
+    "env {",
+    "typealias",
+    ":= ",
+    "struct {",
+    "variant <",
+    "enum : ",
+    "integer {",
+    "floating_point {",
+    "string",
+    "size = 64;",
+    "align = 8;",
+    "signed = true;",
+    "base = 16;",
+    "encoding = UTF8;",
+    "map = clock.c.value;",
+    "byte_order = be;",
+    "major = 1; minor = 8;",
+    "packet.header",
+    "packet.context",
+    "event.header",
+    "event.context",
+    "fields",
+    "content_size",
+    "packet_size",
+    "timestamp_begin",
+    "timestamp_end",
+    "events_discarded",
+    "stream_id",
+    "[1000000000000]",
+    "typedef",
+    "...",
+    "/*",
+    "*/",
+    "//",
 ];
 
 const EVERYTHING: &str = r#"/* CTF 1.8 */

@@ -2,9 +2,9 @@
 #![allow(dead_code)]
 
 use fuser::{
-    BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, LockOwner, MountOption, OpenFlags,
-    RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, Request, TimeOrNow,
-    WriteFlags,
+    BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, LockOwner, MountOption,
+    OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite,
+    Request, TimeOrNow, WriteFlags,
 };
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -210,7 +210,9 @@ impl Filesystem for Shown {
             self.fault.change()?;
             let path = self.below(parent, name)?;
             let real = self.backing.join(&path);
-            fs::create_dir(&real).and_then(|()| fs::set_permissions(&real, fs::Permissions::from_mode(mode & !umask & 0o7777))).map_err(errno)?;
+            fs::create_dir(&real)
+                .and_then(|()| fs::set_permissions(&real, fs::Permissions::from_mode(mode & !umask & 0o7777)))
+                .map_err(errno)?;
             self.look(path)
         };
         answer!(reply, make(), found => reply.entry(&TTL, &found, Generation(0)));
