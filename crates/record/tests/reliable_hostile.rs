@@ -44,7 +44,7 @@ fn behaves_beside(what: &str, place: &Place, meanwhile: impl FnOnce()) -> Vec<St
     // The recorder knows it, and its class.
     until(|| place.begun("early", 2) && support::classes(&recorder.path).contains_key("mark:numbered"));
     meanwhile();
-    let late = Running::start(&mut place.numbered(2, 5_000, 100, 1000, "late"));
+    let late = Running::start(&mut place.numbered(2, 30_000, 100, 1000, "late"));
     let (early_pid, late_pid) = (early.pid(), late.pid());
     late.succeed();
     assert!(recorder.is_alive(), "{what}: the recorder died");
