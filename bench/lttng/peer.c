@@ -61,7 +61,7 @@ int main(int count, char **arguments)
 	for (unsigned n = 0; n < rounds + 2; n++)
 		for (unsigned i = 0; i < 4; i++) {
 			const unsigned k = (i + n) % 4;
-			if (longpole_thread != NULL)
+			if (longpole_is_open(longpole_thread))
 				longpole_thread->tail = longpole_thread->head;
 			const uint64_t begin = cpu_ns();
 			loops[k].run(turns);
@@ -69,6 +69,6 @@ int main(int count, char **arguments)
 			if (n >= 2)
 				printf("%u\t%s\t%.4f\n", n, loops[k].name, (double)taken / (double)turns);
 		}
-	fprintf(stderr, "lost %lu\n", longpole_thread != NULL ? (unsigned long)longpole_thread->lost : 0ul);
+	fprintf(stderr, "lost %lu\n", longpole_is_open(longpole_thread) ? (unsigned long)longpole_thread->lost : 0ul);
 	return 0;
 }

@@ -145,11 +145,11 @@ struct longpole_ring {
 	uint64_t mask;  /* size - 1 */
 	uint64_t last;  /* header of the newest event */
 	uint64_t lost;  /* events discarded since the ring was made */
-	uint64_t end;   /* where the current sub-buffer ends; equal to head when it was closed early */
-	uint8_t busy;   /* a probe is at work: a probe in a signal handler must step aside */
+	uint64_t busy;  /* a probe is at work, with this stack pointer: a probe in a signal handler must step aside */
+	uint8_t spare_byte;
 	uint8_t nested; /* events in the side area */
 	uint8_t packets; /* a captured packet is or was in this ring: only such rings are walked */
-	uint8_t spare_byte;
+	uint8_t second_spare_byte;
 	uint32_t state; /* enum longpole_ring_state */
 	uint64_t events; /* written since the ring was made, `lost` not among them; grows before `head` does */
 
@@ -179,7 +179,8 @@ struct longpole_ring {
 	uint64_t gave_up;         /* by the thread: `tail` plus one when it had waited in vain; it waits again once that has moved */
 	uint64_t waited;          /* by the thread: nanoseconds that it has waited for room */
 	uint64_t taken;           /* by the recorder, overwriting: `events` at `tail` */
-	uint8_t unused[784];
+	uint64_t end;             /* by the thread: where the current sub-buffer ends; equal to head when it was closed early */
+	uint8_t unused[776];
 
 	/* Events of probes in signal handlers that interrupted a probe: 16 entries of 64 bytes. */
 	uint8_t side[16][64];

@@ -24,8 +24,10 @@ extern "C" {
 #define LONGPOLE_TEXT_(value) LONGPOLE_TEXT__(value)
 #if defined(__aarch64__)
 #define LONGPOLE_PAGE_TEXT_ "65536"
+#define LONGPOLE_WORD_TEXT_ ".xword"
 #else
 #define LONGPOLE_PAGE_TEXT_ "4096"
+#define LONGPOLE_WORD_TEXT_ ".quad"
 #endif
 __asm__(".ifndef longpole_page\n"
         ".pushsection .bss.longpole_page,\"awG\",@nobits,longpole_page,comdat\n"
@@ -38,9 +40,9 @@ __asm__(".ifndef longpole_page\n"
         ".balign 64\nlongpole_library:\n.zero 64\n"
         ".popsection\n.endif\n"
         ".ifndef longpole_thread\n"
-        ".pushsection .tbss.longpole_thread,\"awTG\",@nobits,longpole_thread,comdat\n"
+        ".pushsection .tdata.longpole_thread,\"awTG\",@progbits,longpole_thread,comdat\n"
         ".weak longpole_thread\n.hidden longpole_thread\n.type longpole_thread,@tls_object\n.size longpole_thread,8\n"
-        ".balign 8\nlongpole_thread:\n.zero 8\n"
+        ".balign 8\nlongpole_thread:\n" LONGPOLE_WORD_TEXT_ " longpole_library+64\n"
         ".popsection\n.endif\n");
 
 /* A thread's ring as this process sees it, shared by the process's libraries. */
@@ -52,7 +54,7 @@ struct longpole_entry {
 
 #define LONGPOLE_ENTRIES 65536u
 
-/* Private memory of the process, wiped by fork: a child sees alive == 0, even if it was made by a raw clone. */
+/* Private memory of the process, wiped by fork: a child sees alive == 0, also one that a raw clone made. */
 struct longpole_process {
 	uint32_t alive;
 	uint32_t lock;
@@ -71,7 +73,9 @@ struct longpole_library {
 	uint32_t state; /* 0 untouched, 1 being set up, 2 set up (also when that failed) */
 	uint32_t key;   /* of the destructor at thread exit, plus one */
 	uint32_t atfork;
-	uint32_t spare[11];
+	uint32_t forking; /* a thread is finding out that this is the child of a fork */
+	uint32_t spare[8];
+	uint64_t closed; /* always 0: the gate of LONGPOLE_NO_RING */
 };
 
 extern struct longpole_control longpole_page __attribute__((visibility("hidden")));
@@ -82,6 +86,47 @@ extern __thread struct longpole_ring *longpole_thread __attribute__((visibility(
 /* Initial-exec: 1 ns cheaper than a descriptor, good for some 200 libraries that are loaded at run time. */
 extern __thread struct longpole_ring *longpole_thread __attribute__((visibility("hidden"), tls_model("initial-exec")));
 #endif
+
+/*
+ * The word before a ring's header lies in a page of the process's own, which a child of a fork finds wiped. So one look tells a thread whether it
+ * has a ring, and a child, also one that a raw clone made, that the ring is its parent's: it touches nothing of that.
+ */
+#define LONGPOLE_NO_RING ((struct longpole_ring *)(void *)(&longpole_library + 1))
+
+LONGPOLE_INLINE int longpole_is_open(const struct longpole_ring *ring)
+{
+	return *((const uint64_t *)(const void *)ring - 1) != 0;
+}
+
+/* Maps a ring's file behind a page of our own. */
+LONGPOLE_SLOW struct longpole_ring *longpole_map_ring(uint64_t size, int file)
+{
+	char *page = (char *)longpole_map_private(NULL, 0, LONGPOLE_CONTROL_SIZE + LONGPOLE_RING_DATA + size);
+	if (page == NULL)
+		return NULL;
+	longpole_call(SYS_madvise, (uintptr_t)page, LONGPOLE_CONTROL_SIZE, 18 /* MADV_WIPEONFORK */, 0, 0, 0);
+	struct longpole_ring *ring = (struct longpole_ring *)longpole_map(page + LONGPOLE_CONTROL_SIZE, 1, LONGPOLE_RING_DATA + size, file, 1);
+	if (ring == NULL)
+		longpole_unmap(page, LONGPOLE_CONTROL_SIZE + LONGPOLE_RING_DATA + size);
+	else
+		*((uint64_t *)(void *)ring - 1) = 1;
+	return ring;
+}
+
+LONGPOLE_SLOW void longpole_unmap_ring(struct longpole_ring *ring, uint64_t size)
+{
+	longpole_unmap((char *)ring - LONGPOLE_CONTROL_SIZE, LONGPOLE_CONTROL_SIZE + LONGPOLE_RING_DATA + size);
+}
+
+LONGPOLE_SLOW void longpole_found_forked(void);
+
+/* The process's table. A child that a raw clone made learns here that it is one. */
+LONGPOLE_INLINE struct longpole_process *longpole_own_process(void)
+{
+	if (longpole_library.process != NULL && LONGPOLE_UNLIKELY(!longpole_library.process->alive))
+		longpole_found_forked();
+	return longpole_library.process;
+}
 
 /* Opens a file of the runtime directory for writing. Its mode forbids that, except for the instant of opening. */
 LONGPOLE_SLOW long longpole_open_writable(int directory, const char *name)
@@ -214,7 +259,7 @@ LONGPOLE_SLOW void longpole_read_orders(int directory, struct longpole_orders *o
 LONGPOLE_SLOW void longpole_write_label(const char *text, size_t size)
 {
 	struct longpole_control *control = &longpole_page;
-	if (control->magic != LONGPOLE_ABI_MAGIC)
+	if (longpole_own_process() == NULL || control->magic != LONGPOLE_ABI_MAGIC)
 		return;
 	__atomic_fetch_add(&control->label_version, 1, __ATOMIC_ACQ_REL);
 	__builtin_memset(control->label, 0, sizeof control->label);
@@ -276,6 +321,23 @@ LONGPOLE_SLOW int longpole_introduce(int directory, struct longpole_control *con
 	return 0;
 }
 
+/* Whether a control file's table is that of this process: every text in it is wiped by fork. The kernel says whether the address can be read at all. */
+LONGPOLE_SLOW int longpole_is_table(const struct longpole_process *process, const char *stem)
+{
+	const uintptr_t no_such_way = 99;
+	if (process == NULL || ((uintptr_t)process & 7) != 0 ||
+	    longpole_call(SYS_rt_sigprocmask, no_such_way, (uintptr_t)process, 0, 8, 0, 0) == -14 /* EFAULT */ ||
+	    longpole_call(SYS_rt_sigprocmask, no_such_way, (uintptr_t)(process->stem + 24), 0, 8, 0, 0) == -14)
+		return 0;
+	for (int i = 0; i < 32; i++) {
+		if (process->stem[i] != stem[i])
+			return 0;
+		if (stem[i] == 0)
+			return process->alive != 0;
+	}
+	return 0;
+}
+
 /* Connects this library with the process's control file; the first library of a process makes it. */
 LONGPOLE_SLOW void longpole_connect(void)
 {
@@ -307,26 +369,37 @@ LONGPOLE_SLOW void longpole_connect(void)
 
 	/* While this lock is held, no recorder takes the site table away. */
 	longpole_call(SYS_flock, (uintptr_t)directory, 1 /* LOCK_SH */, 0, 0, 0, 0);
-	int made = 0;
-	long file = longpole_open_writable((int)directory, name);
-	if (file == -2 /* ENOENT */) {
-		file = longpole_create((int)directory, temporary, sizeof temporary, LONGPOLE_CONTROL_SIZE);
-		made = 1;
-	}
-	if (file >= 0) {
+	/* Two libraries of one child may come at once: who is second takes what the first one made. */
+	for (int attempt = 0; attempt < 2 && longpole_library.process == NULL; attempt++) {
+		int made = 0;
+		long file = longpole_open_writable((int)directory, name);
+		if (file == -2 /* ENOENT */) {
+			file = longpole_create((int)directory, temporary, sizeof temporary, LONGPOLE_CONTROL_SIZE);
+			made = 1;
+		}
+		if (file < 0)
+			break;
 		struct longpole_control *control = (struct longpole_control *)longpole_map(&longpole_page, 1, LONGPOLE_CONTROL_SIZE, (int)file, 0);
 		longpole_close((int)file);
-		if (control != NULL && made && longpole_introduce((int)directory, control, path, stem, temporary, name) < 0) {
+		if (control == NULL)
+			break;
+		if (made && longpole_introduce((int)directory, control, path, stem, temporary, name) < 0) {
 			longpole_map_private(&longpole_page, 1, LONGPOLE_CONTROL_SIZE);
 			longpole_call(SYS_unlinkat, (uintptr_t)directory, (uintptr_t)temporary, 0, 0, 0, 0);
-			control = NULL;
+			continue;
 		}
-		if (control != NULL && control->magic == LONGPOLE_ABI_MAGIC && control->version == LONGPOLE_ABI_VERSION) {
-			longpole_library.process = (struct longpole_process *)(uintptr_t)control->process;
-			__atomic_fetch_add(&longpole_library.process->libraries, 1, __ATOMIC_RELAXED);
-		} else if (control != NULL) {
-			longpole_map_private(&longpole_page, 1, LONGPOLE_CONTROL_SIZE);
+		struct longpole_process *process = (struct longpole_process *)(uintptr_t)control->process;
+		const int known = control->magic == LONGPOLE_ABI_MAGIC && control->version == LONGPOLE_ABI_VERSION;
+		if (known && longpole_is_table(process, stem)) {
+			longpole_library.process = process;
+			__atomic_fetch_add(&process->libraries, 1, __ATOMIC_RELAXED);
+			break;
 		}
+		longpole_map_private(&longpole_page, 1, LONGPOLE_CONTROL_SIZE);
+		if (!known)
+			break;
+		/* A child that had this number before ended without a word. */
+		longpole_call(SYS_unlinkat, (uintptr_t)directory, (uintptr_t)name, 0, 0, 0, 0);
 	}
 	longpole_call(SYS_flock, (uintptr_t)directory, 8 /* LOCK_UN */, 0, 0, 0, 0);
 	longpole_close((int)directory);
@@ -334,12 +407,33 @@ LONGPOLE_SLOW void longpole_connect(void)
 
 LONGPOLE_SLOW void longpole_thread_exit(void *unused);
 
+/*
+ * A handler that interrupted a probe may have made this child, and return into that probe: the rest of it goes into a copy of the ring that nobody
+ * reads. The copy stays, for nobody knows when the handler returns.
+ */
+LONGPOLE_SLOW void longpole_disown(struct longpole_ring *ring)
+{
+	const uint64_t size = ring->size;
+	if (size < LONGPOLE_RING_MINIMUM || size > (1u << 30) || (size & (size - 1)) != 0 || ring->mask != size - 1)
+		return;
+	struct longpole_ring *copy = (struct longpole_ring *)longpole_map_private(NULL, 0, LONGPOLE_RING_DATA + size);
+	if (copy == NULL)
+		return;
+	__builtin_memcpy(copy, ring, sizeof *copy);
+	copy->successor = 0;
+	copy->mode = LONGPOLE_MODE_DISCARD;
+	longpole_call(SYS_mremap, (uintptr_t)copy, LONGPOLE_RING_DATA + size, LONGPOLE_RING_DATA + size, 3 /* MAYMOVE, FIXED */, (uintptr_t)ring, 0);
+}
+
 /* In the child of a fork: nothing of the parent's may be touched; the child is a process of its own. */
 LONGPOLE_SLOW void longpole_forked(void)
 {
+	struct longpole_ring *ring = longpole_thread;
 	longpole_map_private(&longpole_page, 1, LONGPOLE_CONTROL_SIZE);
-	longpole_thread = NULL;
+	longpole_thread = LONGPOLE_NO_RING;
 	longpole_library.process = NULL;
+	if (ring != LONGPOLE_NO_RING)
+		longpole_disown(ring);
 	longpole_connect();
 }
 

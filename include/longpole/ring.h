@@ -22,6 +22,21 @@ LONGPOLE_INLINE uint64_t longpole_event_header(uint32_t id, uint64_t time)
 }
 
 /*
+ * Takes the ring, and notes where on the stack its probe stands: that is as cheap as a mark, and tells whether the probe can still be at work.
+ */
+LONGPOLE_INLINE void longpole_occupy(struct longpole_ring *ring)
+{
+#if defined(__x86_64__)
+	__asm__ __volatile__("{movq %%rsp, %0|mov %0, rsp}" : "=m"(ring->busy));
+#else
+	uint64_t here;
+	__asm__ __volatile__("mov %0, sp" : "=r"(here));
+	__atomic_store_n(&ring->busy, here, __ATOMIC_RELAXED);
+#endif
+	LONGPOLE_COMPILER_BARRIER();
+}
+
+/*
  * Waits until the recorder has taken something, for a bounded time. 0: in vain. The ring is busy: probes of handlers that come meanwhile go to
  * the side area. A recorder that has gone away costs this time once, not at each event.
  */
@@ -177,7 +192,7 @@ LONGPOLE_INLINE void longpole_abandon(struct longpole_ring *ring)
 LONGPOLE_SLOW void longpole_emit_nested(struct longpole_ring *ring, uint32_t id, const uint64_t *words, uint32_t count)
 {
 	const uint32_t at = __atomic_fetch_add(&ring->nested, 1, __ATOMIC_RELAXED);
-	if (at >= LONGPOLE_SIDE_ENTRIES || count > 6) {
+	if (at >= LONGPOLE_SIDE_ENTRIES || count > LONGPOLE_SIDE_WORDS) {
 		if (at >= LONGPOLE_SIDE_ENTRIES)
 			__atomic_fetch_sub(&ring->nested, 1, __ATOMIC_RELAXED);
 		else
@@ -198,8 +213,7 @@ LONGPOLE_SLOW void longpole_emit_nested(struct longpole_ring *ring, uint32_t id,
 LONGPOLE_SLOW void longpole_flush_nested(struct longpole_ring *ring)
 {
 	while (__atomic_load_n(&ring->nested, __ATOMIC_RELAXED) != 0) {
-		ring->busy = 1;
-		LONGPOLE_COMPILER_BARRIER();
+		longpole_occupy(ring);
 		uint8_t count = __atomic_load_n(&ring->nested, __ATOMIC_RELAXED);
 		uint8_t done = 0;
 		do {
@@ -207,9 +221,12 @@ LONGPOLE_SLOW void longpole_flush_nested(struct longpole_ring *ring)
 			uint32_t n = 0;
 			for (; done < count && done < LONGPOLE_SIDE_ENTRIES; done++) {
 				__builtin_memcpy(entry[n], ring->side[done], sizeof entry[n]);
+				if (entry[n][7] > LONGPOLE_SIDE_WORDS)
+					continue;
 				if (entry[n][0] == 0) {
 					__atomic_fetch_add(&ring->nested_lost, 1, __ATOMIC_RELAXED);
 					__atomic_fetch_add(&ring->lost, 1, __ATOMIC_RELEASE);
+					__builtin_memset(ring->side[done] + 56, 0xff, 8);
 					continue;
 				}
 				n++;
@@ -240,36 +257,59 @@ LONGPOLE_SLOW void longpole_flush_nested(struct longpole_ring *ring)
 	}
 }
 
+/* Between an interrupted function and a handler the kernel leaves more, and what lies between a probe and the look at its ring takes less. */
+#if defined(__x86_64__)
+#define LONGPOLE_SIGNAL_FRAME 1024u
+#else
+#define LONGPOLE_SIGNAL_FRAME 4096u
+#endif
+
+/*
+ * Whether the probe that took the ring will never go on: the handler that interrupted it was left by a jump, its thread is being cancelled, or the
+ * child of a vfork was ended in it. Then whoever comes now, at `here`, is no deeper on the stack. On a handler's own stack nothing can be said.
+ */
+LONGPOLE_SLOW int longpole_was_left(const struct longpole_ring *ring, uintptr_t here)
+{
+	struct {
+		uintptr_t begin;
+		int32_t flags, spare;
+		uintptr_t size;
+	} stack = {0, 0, 0, 0};
+	const uintptr_t taken = (uintptr_t)ring->busy;
+	const int shallow = here + LONGPOLE_SIGNAL_FRAME > taken;
+	if (!shallow && ring->nested < LONGPOLE_SIDE_ENTRIES)
+		return 0;
+	if (longpole_call(SYS_sigaltstack, 0, (uintptr_t)&stack, 0, 0, 0, 0) < 0 || (stack.flags & 1 /* SS_ONSTACK */) != 0)
+		return 0;
+	return shallow || taken - stack.begin < stack.size;
+}
+
 /* Takes this thread's ring, and gives it one if need be. NULL: there is none. `nested`: the ring is taken already, by the probe that
  * this one's handler interrupted. */
 LONGPOLE_SLOW struct longpole_ring *longpole_take(int *nested)
 {
-	struct longpole_ring *ring = __atomic_load_n(&longpole_thread, __ATOMIC_RELAXED);
+	const uintptr_t here = (uintptr_t)__builtin_frame_address(0);
 	*nested = 0;
-	/* A child made by a raw clone still sees its parent's ring. */
-	if (ring != NULL && (longpole_library.process == NULL || !longpole_library.process->alive)) {
-		longpole_forked();
-		ring = NULL;
-		if (__atomic_load_n(&longpole_page.orders.mask, __ATOMIC_ACQUIRE) == 0)
-			return NULL;
-	}
-	if (ring == NULL && (ring = longpole_attach()) == NULL)
-		return NULL;
 	for (;;) {
+		struct longpole_ring *ring = __atomic_load_n(&longpole_thread, __ATOMIC_RELAXED);
+		/* None yet, or that of a parent. */
+		if (!longpole_is_open(ring) && (ring = longpole_attach()) == NULL)
+			return NULL;
 		if (__atomic_load_n(&ring->busy, __ATOMIC_RELAXED) != 0) {
+			if (longpole_was_left(ring, here)) {
+				/* Nobody has seen what it wrote: it may have left its event, or not. What handlers put aside is taken in. */
+				longpole_left_aside(ring);
+				longpole_abandon(ring);
+				continue;
+			}
 			*nested = 1;
 			return ring;
 		}
-		__atomic_store_n(&ring->busy, 1, __ATOMIC_RELAXED);
-		LONGPOLE_COMPILER_BARRIER();
-		struct longpole_ring *now = __atomic_load_n(&longpole_thread, __ATOMIC_RELAXED);
-		if (LONGPOLE_LIKELY(now == ring))
+		longpole_occupy(ring);
+		if (LONGPOLE_LIKELY(__atomic_load_n(&longpole_thread, __ATOMIC_RELAXED) == ring))
 			return ring;
 		/* A handler came in between and went over to a larger ring. */
 		__atomic_store_n(&ring->busy, 0, __ATOMIC_RELAXED);
-		ring = now;
-		if (ring == NULL)
-			return NULL;
 	}
 }
 
@@ -328,9 +368,8 @@ LONGPOLE_INLINE void longpole_emit(uint32_t id, const uint64_t *words, uint32_t 
 {
 	struct longpole_ring *ring = longpole_thread;
 	const uint64_t size = 8 + 8 * (uint64_t)count;
-	if (LONGPOLE_LIKELY(ring != NULL) && LONGPOLE_LIKELY(ring->busy == 0)) {
-		__atomic_store_n(&ring->busy, 1, __ATOMIC_RELAXED);
-		LONGPOLE_COMPILER_BARRIER();
+	if (LONGPOLE_LIKELY(longpole_is_open(ring)) && LONGPOLE_LIKELY(ring->busy == 0)) {
+		longpole_occupy(ring);
 		const uint64_t position = ring->head;
 		if (LONGPOLE_LIKELY(position + size <= ring->limit)) {
 			uint64_t *place = longpole_place(ring, position);

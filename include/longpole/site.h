@@ -53,15 +53,18 @@ LONGPOLE_SLOW uint64_t longpole_arena_take(struct longpole_process *process, uin
 	while (offset + size > backed) {
 		if (offset + size > LONGPOLE_SITE_ARENA_MAXIMUM)
 			return 0;
+		/* A handler that leaves by a jump takes no open file along. */
+		const uint64_t signals = longpole_block_signals();
 		long directory = longpole_open_directory(process->directory);
-		if (directory < 0)
-			return 0;
-		long file = longpole_open_writable((int)directory, "sites");
-		longpole_close((int)directory);
-		if (file < 0)
-			return 0;
-		long result = longpole_call(SYS_fallocate, (uintptr_t)file, 0, 0, sizeof *sites + backed + LONGPOLE_SITE_ARENA_STEP, 0, 0);
-		longpole_close((int)file);
+		long file = directory < 0 ? directory : longpole_open_writable((int)directory, "sites");
+		long result = file;
+		if (file >= 0) {
+			result = longpole_call(SYS_fallocate, (uintptr_t)file, 0, 0, sizeof *sites + backed + LONGPOLE_SITE_ARENA_STEP, 0, 0);
+			longpole_close((int)file);
+		}
+		if (directory >= 0)
+			longpole_close((int)directory);
+		longpole_restore_signals(signals);
 		if (result < 0)
 			return 0;
 		/* Whoever loses this race has extended the file as well: it is at least as large as the winner says. */
@@ -74,7 +77,7 @@ LONGPOLE_SLOW uint64_t longpole_arena_take(struct longpole_process *process, uin
 /* The class id of a site; the kind itself (the overflow class) if there is no room for another class. */
 LONGPOLE_SLOW uint32_t longpole_site_find(struct longpole_key *key)
 {
-	struct longpole_process *process = longpole_library.process;
+	struct longpole_process *process = longpole_own_process();
 	if (process == NULL || process->sites == NULL)
 		return key->kind;
 	struct longpole_sites *sites = process->sites;

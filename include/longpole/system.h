@@ -34,6 +34,8 @@ extern int longpole_libc_key_create(unsigned *key, void (*destructor)(void *)) _
 extern int longpole_libc_key_delete(unsigned key) __asm__("pthread_key_delete");
 extern int longpole_libc_setspecific(unsigned key, const void *value) __asm__("pthread_setspecific");
 extern void *longpole_libc_getspecific(unsigned key) __asm__("pthread_getspecific");
+extern unsigned long longpole_libc_self(void) __asm__("pthread_self");
+extern int longpole_libc_cpuclock(unsigned long thread, int *clock) __asm__("pthread_getcpuclockid");
 extern int longpole_libc_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void)) __asm__("pthread_atfork");
 extern unsigned long longpole_libc_getauxval(unsigned long type) __asm__("getauxval");
 extern char *longpole_libc_getenv(const char *name) __asm__("secure_getenv");
@@ -130,6 +132,20 @@ LONGPOLE_INLINE int longpole_gettid(void)
 LONGPOLE_INLINE int longpole_getpid(void)
 {
 	return (int)longpole_call(SYS_getpid, 0, 0, 0, 0, 0, 0);
+}
+
+/* Blocks signals: a handler must not come here a second time. */
+LONGPOLE_INLINE uint64_t longpole_block_signals(void)
+{
+	const uint64_t all = ~(uint64_t)0;
+	uint64_t before = 0;
+	longpole_call(SYS_rt_sigprocmask, 0 /* SIG_BLOCK */, (uintptr_t)&all, (uintptr_t)&before, 8, 0, 0);
+	return before;
+}
+
+LONGPOLE_INLINE void longpole_restore_signals(uint64_t before)
+{
+	longpole_call(SYS_rt_sigprocmask, 2 /* SIG_SETMASK */, (uintptr_t)&before, 0, 8, 0, 0);
 }
 
 /* A program's null pointer where it should have had a text is an empty text here. */

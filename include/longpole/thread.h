@@ -19,37 +19,36 @@ LONGPOLE_INLINE uint64_t longpole_now(const struct longpole_ring *ring)
 	return ring->clock == LONGPOLE_CLOCK_MONO_RAW ? longpole_mono_raw() : longpole_counter();
 }
 
-/* Blocks signals: a handler must not come here a second time. */
-LONGPOLE_INLINE uint64_t longpole_block_signals(void)
-{
-	const uint64_t all = ~(uint64_t)0;
-	uint64_t before = 0;
-	longpole_call(SYS_rt_sigprocmask, 0 /* SIG_BLOCK */, (uintptr_t)&all, (uintptr_t)&before, 8, 0, 0);
-	return before;
-}
-
-LONGPOLE_INLINE void longpole_restore_signals(uint64_t before)
-{
-	longpole_call(SYS_rt_sigprocmask, 2 /* SIG_SETMASK */, (uintptr_t)&before, 0, 8, 0, 0);
-}
-
 /* About a tenth of a second: the holder may not get a CPU at all, or may have been ended in the middle. */
 #define LONGPOLE_LOCK_NS 100000000
+/* The same in turns of 50 us. */
+#define LONGPOLE_LOCK_TURNS 1000u
 
-/* 0: gave up after so many ns. */
+/*
+ * 0: gave up after so many ns. The lock is a number that everybody who takes it and who gives it back raises; taken, it is odd. So whoever waits sees
+ * whether others get on: of a thousand threads that begin at once none gives up because the others come first.
+ */
 LONGPOLE_INLINE int longpole_lock_within(struct longpole_process *process, int64_t ns)
 {
 	int64_t pause[2] = {0, 50000};
-	/* Sleeping, not yielding: the holder may have a lower priority. Hundreds that look all the time would keep the CPUs from it, too. */
-	while (__atomic_exchange_n(&process->lock, 1, __ATOMIC_ACQUIRE) != 0) {
-		if (ns <= 0)
+	int64_t left = ns, all = 100 * ns;
+	uint32_t seen = __atomic_load_n(&process->lock, __ATOMIC_RELAXED);
+	for (;;) {
+		uint32_t now = __atomic_load_n(&process->lock, __ATOMIC_RELAXED);
+		if ((now & 1) == 0 && __atomic_compare_exchange_n(&process->lock, &now, now + 1, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+			return 1;
+		if (now != seen)
+			left = ns;
+		seen = now;
+		if (left <= 0 || all <= 0)
 			return 0;
+		/* Sleeping, not yielding: the holder may have a lower priority. Hundreds that look all the time would keep the CPUs from it, too. */
 		longpole_call(SYS_nanosleep, (uintptr_t)pause, 0, 0, 0, 0, 0);
-		ns -= pause[1];
+		left -= pause[1];
+		all -= pause[1];
 		if (pause[1] < 3000000)
 			pause[1] *= 2;
 	}
-	return 1;
 }
 
 LONGPOLE_INLINE int longpole_lock(struct longpole_process *process)
@@ -59,7 +58,7 @@ LONGPOLE_INLINE int longpole_lock(struct longpole_process *process)
 
 LONGPOLE_INLINE void longpole_unlock(struct longpole_process *process)
 {
-	__atomic_store_n(&process->lock, 0, __ATOMIC_RELEASE);
+	__atomic_fetch_add(&process->lock, 1, __ATOMIC_RELEASE);
 }
 
 /* Where the next sub-buffer begins. */
@@ -90,12 +89,22 @@ LONGPOLE_INLINE void longpole_seal(struct longpole_ring *ring)
 	ring->limit = 0;
 }
 
+/*
+ * Whose ring it is. The child of a vfork shares everything with the thread that waits for it, its pointer to the ring included: what it emits is
+ * that thread's, whose number only the C library knows then.
+ */
+LONGPOLE_SLOW int longpole_self(void)
+{
+	int clock;
+	if (longpole_getpid() == longpole_page.pid || longpole_libc_cpuclock(longpole_libc_self(), &clock) != 0)
+		return longpole_gettid();
+	return ~(clock >> 3);
+}
+
 LONGPOLE_INLINE void longpole_own(struct longpole_ring *ring, int tid)
 {
 	ring->pid = longpole_page.pid;
 	ring->tid = tid;
-	/* The thread before may have left a handler by a jump; what its interrupted probe was to take along is lost. */
-	__atomic_fetch_add(&ring->lost, ring->nested, __ATOMIC_RELEASE);
 	ring->nested = 0;
 	ring->busy = 0;
 	longpole_call(SYS_prctl, 16 /* PR_GET_NAME */, (uintptr_t)ring->thread, 0, 0, 0, 0);
@@ -118,7 +127,7 @@ LONGPOLE_SLOW struct longpole_ring *longpole_make_ring(struct longpole_process *
 	struct longpole_ring *ring = NULL;
 	long file = longpole_create((int)directory, temporary, sizeof temporary, LONGPOLE_RING_DATA + size);
 	if (file >= 0) {
-		ring = (struct longpole_ring *)longpole_map(NULL, 0, LONGPOLE_RING_DATA + size, (int)file, 1);
+		ring = longpole_map_ring(size, (int)file);
 		longpole_close((int)file);
 		if (ring != NULL) {
 			const uint32_t number = control->rings;
@@ -131,14 +140,14 @@ LONGPOLE_SLOW struct longpole_ring *longpole_make_ring(struct longpole_process *
 			ring->clock = control->orders.clock;
 			ring->mode = control->orders.mode;
 			ring->block_limit = control->orders.block_limit;
-			longpole_own(ring, longpole_gettid());
+			longpole_own(ring, longpole_self());
 			size_t length = longpole_append(name, sizeof name, 0, process->stem);
 			length = longpole_append(name, sizeof name, length, ".");
 			length = longpole_append_number(name, sizeof name, length, number, 10, 0);
 			longpole_append(name, sizeof name, length, ".ring");
 			long published = longpole_publish((int)directory, temporary, name);
 			if (published < 0) {
-				longpole_unmap(ring, LONGPOLE_RING_DATA + size);
+				longpole_unmap_ring(ring, size);
 				ring = NULL;
 				file = published;
 			} else {
@@ -155,16 +164,49 @@ LONGPOLE_SLOW struct longpole_ring *longpole_make_ring(struct longpole_process *
 	return ring;
 }
 
+/* Words of an event in the side area; where their number is larger, the event has been taken out. */
+#define LONGPOLE_SIDE_WORDS 6u
+
+/*
+ * Of what handlers had put aside when a probe was left in the middle, it may have taken in a part already: by time, so that these are no younger than the
+ * newest event. Marks them, and counts the others.
+ */
+LONGPOLE_SLOW uint32_t longpole_left_aside(struct longpole_ring *ring)
+{
+	uint32_t others = 0;
+	for (uint32_t i = 0; i < ring->nested && i < LONGPOLE_SIDE_ENTRIES; i++) {
+		uint64_t entry[8];
+		__builtin_memcpy(entry, ring->side[i], sizeof entry);
+		const int64_t younger = (int64_t)((entry[0] & ~(uint64_t)0xffff) - (ring->last & ~(uint64_t)0xffff));
+		if (entry[0] != 0 && (younger < 0 || entry[0] == ring->last))
+			entry[7] = UINT64_MAX;
+		others += entry[7] <= LONGPOLE_SIDE_WORDS;
+		__builtin_memcpy(ring->side[i], entry, sizeof entry);
+	}
+	return others;
+}
+
+/* Its thread has ended: its ring serves others. */
+LONGPOLE_SLOW void longpole_give_back(struct longpole_entry *entry)
+{
+	/* The thread may have ended in a probe, and in a handler on top; what that probe was to take along is lost. */
+	__atomic_fetch_add(&entry->ring->lost, longpole_left_aside(entry->ring), __ATOMIC_RELEASE);
+	entry->ring->nested = 0;
+	entry->ring->busy = 0;
+	longpole_seal(entry->ring);
+	__atomic_store_n(&entry->ring->state, LONGPOLE_RING_IDLE, __ATOMIC_RELEASE);
+	entry->tid = 0;
+	entry->users = 0;
+}
+
 /* Threads that ended without running destructors leave entries behind; their rings serve others. */
 LONGPOLE_SLOW void longpole_reclaim(struct longpole_process *process)
 {
 	for (uint32_t i = 0; i < process->entries; i++) {
 		struct longpole_entry *entry = &process->entry[i];
-		if (entry->tid != 0 && longpole_call(SYS_tgkill, (uintptr_t)longpole_page.pid, (uintptr_t)entry->tid, 0, 0, 0, 0) == -3 /* ESRCH */) {
-			longpole_seal(entry->ring);
-			__atomic_store_n(&entry->ring->state, LONGPOLE_RING_IDLE, __ATOMIC_RELEASE);
-			entry->tid = 0;
-			entry->users = 0;
+		/* A task that shares our memory need not be a thread of our process. */
+		if (entry->tid != 0 && longpole_call(SYS_tkill, (uintptr_t)entry->tid, 0, 0, 0, 0, 0) == -3 /* ESRCH */) {
+			longpole_give_back(entry);
 		}
 	}
 }
@@ -172,7 +214,7 @@ LONGPOLE_SLOW void longpole_reclaim(struct longpole_process *process)
 /* The entry of this thread, taken from the pool or made, with a user more; NULL without memory. The table is locked. */
 LONGPOLE_SLOW struct longpole_entry *longpole_take_entry(struct longpole_process *process)
 {
-	const int tid = longpole_gettid();
+	const int tid = longpole_self();
 	struct longpole_entry *idle = NULL;
 	for (uint32_t i = 0; i < process->entries; i++) {
 		struct longpole_entry *entry = &process->entry[i];
@@ -211,12 +253,24 @@ LONGPOLE_SLOW struct longpole_entry *longpole_take_entry(struct longpole_process
 	return idle;
 }
 
-/* Gives this thread a ring. */
-LONGPOLE_SLOW struct longpole_ring *longpole_attach(void)
+/* A raw clone runs no handlers of pthread_atfork. Of the child's threads, and of their handlers, one does what these do. */
+LONGPOLE_SLOW void longpole_found_forked(void)
 {
+	const int64_t pause[2] = {0, 50000};
+	const uint64_t signals = longpole_block_signals();
+	uint32_t turn = 0;
+	while (__atomic_exchange_n(&longpole_library.forking, 1, __ATOMIC_ACQUIRE) != 0 && turn++ < LONGPOLE_LOCK_TURNS)
+		longpole_call(SYS_nanosleep, (uintptr_t)pause, 0, 0, 0, 0, 0);
 	if (longpole_library.process != NULL && !longpole_library.process->alive)
 		longpole_forked();
-	struct longpole_process *process = longpole_library.process;
+	__atomic_store_n(&longpole_library.forking, 0, __ATOMIC_RELEASE);
+	longpole_restore_signals(signals);
+}
+
+/* Gives this thread a ring; NULL: there is none. */
+LONGPOLE_SLOW struct longpole_ring *longpole_attach(void)
+{
+	struct longpole_process *process = longpole_own_process();
 	if (process == NULL || __atomic_load_n(&longpole_page.orders.mask, __ATOMIC_ACQUIRE) == 0)
 		return NULL;
 	const uint64_t signals = longpole_block_signals();
@@ -224,7 +278,7 @@ LONGPOLE_SLOW struct longpole_ring *longpole_attach(void)
 	const int stuck = __atomic_load_n(&longpole_page.refused_errno, __ATOMIC_RELAXED) == 11 /* EAGAIN */ &&
 			  longpole_counter() < __atomic_load_n(&process->retry, __ATOMIC_RELAXED);
 	/* A handler may have come in between, and been faster. */
-	if (longpole_thread == NULL) {
+	if (!longpole_is_open(longpole_thread)) {
 		struct longpole_entry *entry = NULL;
 		if (longpole_lock_within(process, stuck ? 0 : LONGPOLE_LOCK_NS)) {
 			entry = longpole_take_entry(process);
@@ -239,9 +293,11 @@ LONGPOLE_SLOW struct longpole_ring *longpole_attach(void)
 			longpole_libc_setspecific(longpole_library.key - 1, entry->ring);
 	}
 	longpole_restore_signals(signals);
-	if (longpole_thread == NULL)
-		__atomic_fetch_add(&longpole_page.refused, 1, __ATOMIC_RELAXED);
-	return longpole_thread;
+	struct longpole_ring *ring = longpole_thread;
+	if (longpole_is_open(ring))
+		return ring;
+	__atomic_fetch_add(&longpole_page.refused, 1, __ATOMIC_RELAXED);
+	return NULL;
 }
 
 /* The thread ends: its ring goes to the pool once none of its libraries uses it. */
@@ -250,8 +306,8 @@ LONGPOLE_SLOW void longpole_thread_exit(void *unused)
 	(void)unused;
 	struct longpole_ring *ring = longpole_thread;
 	struct longpole_process *process = longpole_library.process;
-	longpole_thread = NULL;
-	if (ring == NULL || process == NULL || !process->alive)
+	longpole_thread = LONGPOLE_NO_RING;
+	if (!longpole_is_open(ring) || process == NULL || !process->alive)
 		return;
 	const uint64_t signals = longpole_block_signals();
 	const int tid = longpole_gettid();
@@ -260,9 +316,7 @@ LONGPOLE_SLOW void longpole_thread_exit(void *unused)
 		for (uint32_t i = 0; i < process->entries; i++) {
 			struct longpole_entry *entry = &process->entry[i];
 			if (entry->tid == tid && (entry->users == 0 || --entry->users == 0)) {
-				longpole_seal(entry->ring);
-				__atomic_store_n(&entry->ring->state, LONGPOLE_RING_IDLE, __ATOMIC_RELEASE);
-				entry->tid = 0;
+				longpole_give_back(entry);
 			}
 		}
 		longpole_unlock(process);
@@ -270,17 +324,15 @@ LONGPOLE_SLOW void longpole_thread_exit(void *unused)
 	longpole_restore_signals(signals);
 }
 
-/* Goes over to the larger ring that the recorder has made for this thread. Returns the ring to use. */
-LONGPOLE_SLOW struct longpole_ring *longpole_succeed(struct longpole_ring *ring, uint32_t successor)
+/* The larger ring that the recorder has made for this thread. */
+LONGPOLE_SLOW struct longpole_ring *longpole_map_successor(struct longpole_process *process, uint32_t successor)
 {
 	char name[64];
-	struct longpole_process *process = longpole_library.process;
 	struct longpole_ring *next = NULL;
 	struct longpole_stat stat;
-	ring->successor = 0;
 	long directory = longpole_open_directory(process->directory);
 	if (directory < 0)
-		return ring;
+		return NULL;
 	size_t length = longpole_append(name, sizeof name, 0, process->stem);
 	length = longpole_append(name, sizeof name, length, ".s");
 	length = longpole_append_number(name, sizeof name, length, successor - 1, 10, 0);
@@ -288,28 +340,38 @@ LONGPOLE_SLOW struct longpole_ring *longpole_succeed(struct longpole_ring *ring,
 	long file = longpole_open_writable((int)directory, name);
 	longpole_close((int)directory);
 	if (file < 0)
-		return ring;
+		return NULL;
 	if (longpole_stat_of((int)file, &stat) == 0 && stat.size > LONGPOLE_RING_DATA)
-		next = (struct longpole_ring *)longpole_map(NULL, 0, stat.size, (int)file, 1);
+		next = longpole_map_ring(stat.size - LONGPOLE_RING_DATA, (int)file);
 	longpole_close((int)file);
 	if (next == NULL)
-		return ring;
+		return NULL;
 	if (next->magic != LONGPOLE_ABI_MAGIC || next->size + LONGPOLE_RING_DATA != stat.size || next->mask != next->size - 1 ||
 	    next->subbuffer == 0 || next->size % next->subbuffer != 0) {
-		longpole_unmap(next, stat.size);
-		return ring;
+		longpole_unmap_ring(next, stat.size - LONGPOLE_RING_DATA);
+		return NULL;
 	}
+	return next;
+}
+
+/*
+ * Goes over to the larger ring that the recorder has made for this thread. Returns the ring to use. Signals are blocked from the begin on: a
+ * handler that leaves by a jump, or ends the thread, takes no file, memory or lock along.
+ */
+LONGPOLE_SLOW struct longpole_ring *longpole_succeed(struct longpole_ring *ring, uint32_t successor)
+{
 	const uint64_t signals = longpole_block_signals();
-	const int locked = longpole_lock(process);
-	uint32_t users = 0;
+	struct longpole_process *process = longpole_library.process;
+	ring->successor = 0;
+	struct longpole_ring *next = process != NULL ? longpole_map_successor(process, successor) : NULL;
+	const int locked = next != NULL && longpole_lock(process);
 	struct longpole_entry *found = NULL;
 	for (uint32_t i = 0; locked && i < process->entries && found == NULL; i++)
 		if (process->entry[i].ring == ring)
 			found = &process->entry[i];
-	if (found != NULL)
-		users = found->users;
 	/* Another library of this thread holds the old address: stay. */
-	if (users == 1) {
+	const int goes = found != NULL && found->users == 1;
+	if (goes) {
 		longpole_own(next, ring->tid);
 		next->busy = ring->busy;
 		found->ring = next;
@@ -326,8 +388,9 @@ LONGPOLE_SLOW struct longpole_ring *longpole_succeed(struct longpole_ring *ring,
 	if (locked)
 		longpole_unlock(process);
 	longpole_restore_signals(signals);
-	if (users != 1) {
-		longpole_unmap(next, stat.size);
+	if (!goes) {
+		if (next != NULL)
+			longpole_unmap_ring(next, next->size);
 		return ring;
 	}
 	/*

@@ -5,7 +5,7 @@
 //! and C within one library are one library, and those of different libraries meet in the process's table. Nothing here runs on a hot
 //! path, and nothing here may fail the program: where something cannot be had, the process is simply not recorded.
 
-use crate::system::{self, c_bytes, File, Text};
+use crate::system::{self, c_bytes, Blocked, File, Text};
 use crate::thread::{self, Ring};
 use core::arch::{asm, global_asm};
 use core::ffi::{c_uint, c_void};
@@ -44,14 +44,14 @@ macro_rules! objects {
             ".popsection",
             ".endif",
             ".ifndef longpole_thread",
-            ".pushsection .tbss.longpole_thread,\"awTG\",@nobits,longpole_thread,comdat",
+            ".pushsection .tdata.longpole_thread,\"awTG\",@progbits,longpole_thread,comdat",
             ".weak longpole_thread",
             ".hidden longpole_thread",
             ".type longpole_thread,@tls_object",
             ".size longpole_thread,8",
             ".balign 8",
             "longpole_thread:",
-            ".zero 8",
+            concat!($directive, " longpole_library+64"),
             ".popsection",
             ".endif",
             ".pushsection .init_array.00101,\"aw\",@init_array",
@@ -89,7 +89,7 @@ pub struct Entry {
 
 pub const ENTRIES: usize = 65536;
 
-/// Private memory of the process, wiped by fork: a child sees alive == 0, even if it was made by a raw clone.
+/// Private memory of the process, wiped by fork: a child sees alive == 0, also one that a raw clone made.
 #[repr(C)]
 pub struct Process {
     pub alive: AtomicU32,
@@ -112,11 +112,16 @@ pub struct Library {
     state: AtomicU32,
     /// Of the destructor at thread exit, plus one.
     pub key: AtomicU32,
-    spare: [u32; 12],
+    atfork: u32,
+    /// A thread is finding out that this is the child of a fork.
+    forking: AtomicU32,
+    spare: [u32; 8],
+    /// Always 0: the gate of no ring, see `Ring::none`.
+    closed: AtomicU64,
 }
 
 // As in C: libraries of both languages share these.
-const _: () = assert!(size_of::<Library>() == 64 && size_of::<Entry>() == 16);
+const _: () = assert!(size_of::<Library>() == 64 && offset_of!(Library, forking) == 20 && size_of::<Entry>() == 16);
 const _: () = assert!(offset_of!(Process, directory) == 32 && offset_of!(Process, stem) == 240 && offset_of!(Process, entry) == 272);
 
 /// The control file's page; of zeros where there is none.
@@ -154,6 +159,30 @@ impl Library {
         // SAFETY: the table is never unmapped once it is known here; what fork left of it reads as zeros.
         unsafe { self.process.load(Relaxed).as_ref() }
     }
+}
+
+/// The process's table. A child that a raw clone made learns here that it is one.
+pub fn own_process() -> Option<&'static Process> {
+    if library().process().is_some_and(|process| !process.is_alive()) {
+        found_forked();
+    }
+    library().process()
+}
+
+/// A raw clone runs no handlers of pthread_atfork. Of the child's threads, and of their handlers, one does what these do.
+#[cold]
+fn found_forked() {
+    let _signals = Blocked::new();
+    let library = library();
+    let mut turn = 0;
+    while library.forking.swap(1, Acquire) != 0 && turn < thread::LOCK_TURNS {
+        turn += 1;
+        system::sleep_ns(50_000);
+    }
+    if library.process().is_some_and(|process| !process.is_alive()) {
+        forked();
+    }
+    library.forking.store(0, Release);
 }
 
 impl Process {
@@ -287,7 +316,7 @@ fn read_orders(directory: &File) -> Option<Session> {
 /// Sets the subject's label: the component's path, `system -> part`.
 pub fn set_label(text: &[u8]) {
     let control = page();
-    if control.magic.load(Relaxed) != MAGIC {
+    if own_process().is_none() || control.magic.load(Relaxed) != MAGIC {
         return;
     }
     control.label_version.fetch_add(1, AcqRel);
@@ -398,27 +427,43 @@ fn connect() {
     let name = Text::<64>::of(&[stem.bytes(), b".control"]);
     // While this lock is held, no recorder takes the site table away.
     system::flock(directory.0, system::LOCK_SH);
-    let (file, temporary) = match open_writable(&directory, &name) {
-        Err(system::ENOENT) => match create(&directory, CONTROL_SIZE) {
-            Ok((file, temporary)) => (Ok(file), Some(temporary)),
-            Err(error) => (Err(error), None),
-        },
-        file => (file, None),
-    };
-    if let Ok(file) = file {
-        adopt(&directory, file, &path, &stem, temporary.as_ref(), &name);
+    // Two libraries of one child may come at once: who is second takes what the first one made.
+    for _ in 0..2 {
+        let (file, temporary) = match open_writable(&directory, &name) {
+            Err(system::ENOENT) => match create(&directory, CONTROL_SIZE) {
+                Ok((file, temporary)) => (file, Some(temporary)),
+                Err(_) => break,
+            },
+            Err(_) => break,
+            Ok(file) => (file, None),
+        };
+        if !adopt(&directory, file, &path, &stem, temporary.as_ref(), &name) {
+            break;
+        }
     }
     system::flock(directory.0, system::LOCK_UN);
 }
 
-/// Maps the control file over the page; what is no control file is taken off again.
-fn adopt(directory: &File, file: File, path: &Text<208>, stem: &Text<32>, temporary: Option<&Text<64>>, name: &Text<64>) {
+/// Whether a control file's table is that of this process: every text in it is wiped by fork. The kernel says whether the address can be read at all.
+fn is_table(address: u64, stem: &Text<32>) -> bool {
+    let address = address as usize;
+    let stem_at = address.wrapping_add(offset_of!(Process, stem));
+    if address == 0 || address % 8 != 0 || !system::is_readable(address) || !system::is_readable(stem_at.wrapping_add(24)) {
+        return false;
+    }
+    // SAFETY: the table can be read up to its stem's end.
+    let (alive, found) = unsafe { ((*(address as *const AtomicU32)).load(Relaxed), c_bytes(stem_at as *const u8, 31)) };
+    alive != 0 && found == stem.bytes()
+}
+
+/// Maps the control file over the page; what is no control file is taken off again. True: there is a reason to try once more.
+fn adopt(directory: &File, file: File, path: &Text<208>, stem: &Text<32>, temporary: Option<&Text<64>>, name: &Text<64>) -> bool {
     let place = (&raw const longpole_page).cast::<u8>().cast_mut();
     // SAFETY: the page is ours alone, aligned, and as large.
     let mapped = unsafe { file.map_over(place, CONTROL_SIZE) };
     drop(file);
     if mapped.is_null() {
-        return;
+        return false;
     }
     let made = temporary.is_none_or(|temporary| {
         let introduced = introduce(directory, path, stem, temporary, name);
@@ -428,24 +473,34 @@ fn adopt(directory: &File, file: File, path: &Text<208>, stem: &Text<32>, tempor
         introduced.is_some()
     });
     let control = page();
-    if !made || control.magic.load(Relaxed) != MAGIC || control.version.load(Relaxed) != VERSION {
-        // SAFETY: as above.
-        unsafe { system::map_private_over(place, CONTROL_SIZE) };
-        return;
+    let known = control.magic.load(Relaxed) == MAGIC && control.version.load(Relaxed) == VERSION;
+    let process = control.process.load(Relaxed);
+    if made && known && is_table(process, stem) {
+        library().process.store(process as *mut Process, Relaxed);
+        if let Some(process) = library().process() {
+            process.libraries.fetch_add(1, Relaxed);
+        }
+        return false;
     }
-    let process = control.process.load(Relaxed) as *mut Process;
-    library().process.store(process, Relaxed);
-    if let Some(process) = library().process() {
-        process.libraries.fetch_add(1, Relaxed);
+    // SAFETY: as above.
+    unsafe { system::map_private_over(place, CONTROL_SIZE) };
+    if made && known {
+        // A child that had this number before ended without a word.
+        directory.unlink(name);
     }
+    !made || known
 }
 
 /// In the child of a fork: nothing of the parent's may be touched; the child is a process of its own.
 pub extern "C" fn forked() {
+    let ring = thread::current();
     // SAFETY: the page is ours alone, aligned, and as large.
     unsafe { system::map_private_over((&raw const longpole_page).cast::<u8>().cast_mut(), CONTROL_SIZE) };
-    thread::set(Ring::NONE);
+    thread::set(Ring::none());
     library().process.store(null_mut(), Relaxed);
+    if ring != Ring::none() {
+        thread::disown(ring);
+    }
     connect();
 }
 

@@ -6,10 +6,10 @@
 //!
 //! Numbers that stand in shared memory wrap here where they are nonsense: whoever scribbled there must not make the program panic.
 
-use crate::process::{self, library, page};
+use crate::process::page;
 use crate::sync::make_visible;
 use crate::system;
-use crate::thread::{attach, current, succeed, Ring};
+use crate::thread::{attach, current, succeed, Ring, SIDE_WORDS};
 use core::ptr::{copy_nonoverlapping, write_bytes};
 use core::sync::atomic::{compiler_fence, fence, Ordering::*};
 use longpole_abi::{CLOCK_MONO_RAW, MODE_BLOCK, SIDE_ENTRIES, SUBBUFFER_HEADER};
@@ -229,7 +229,7 @@ fn side_entry(ring: Ring, at: usize) -> [u64; 8] {
 #[inline(never)]
 extern "C" fn flush_nested(mut ring: Ring) {
     while ring.nested.load(Relaxed) != 0 {
-        ring.busy.store(1, Relaxed);
+        ring.occupy();
         in_order();
         let mut count = ring.nested.load(Relaxed);
         let mut done = 0usize;
@@ -240,9 +240,13 @@ extern "C" fn flush_nested(mut ring: Ring) {
             while done < usize::from(count).min(SIDE_ENTRIES) {
                 let entry = side_entry(ring, done);
                 done += 1;
+                if entry[7] > SIDE_WORDS {
+                    continue;
+                }
                 if entry[0] == 0 {
                     ring.nested_lost.fetch_add(1, Relaxed);
                     count_lost(ring);
+                    ring.side[done - 1][56..].iter().for_each(|byte| byte.store(u8::MAX, Relaxed));
                     continue;
                 }
                 entries[known] = entry;
@@ -272,6 +276,21 @@ extern "C" fn flush_nested(mut ring: Ring) {
     }
 }
 
+/// Between an interrupted function and a handler the kernel leaves more, and what lies between a probe and the look at its ring takes less.
+const SIGNAL_FRAME: usize = if cfg!(target_arch = "x86_64") { 1024 } else { 4096 };
+
+/// Whether the probe that took the ring will never go on: the handler that interrupted it was left by a jump, its thread is being cancelled, or the
+/// child of a vfork was ended in it. Then whoever comes now, at `here`, is no deeper on the stack. On a handler's own stack nothing can be said.
+#[cold]
+fn was_left(ring: Ring, here: usize) -> bool {
+    let taken = ring.busy.load(Relaxed) as usize;
+    let shallow = here.saturating_add(SIGNAL_FRAME) > taken;
+    if !shallow && usize::from(ring.nested.load(Relaxed)) < SIDE_ENTRIES {
+        return false;
+    }
+    system::handlers_stack().is_some_and(|(begin, size)| shallow || taken.wrapping_sub(begin) < size)
+}
+
 /// This thread's ring as a probe finds it.
 enum Taken {
     /// Taken: nobody else writes it until it is given back.
@@ -284,33 +303,28 @@ enum Taken {
 /// Takes this thread's ring, and gives it one if need be.
 #[cold]
 fn take() -> Taken {
-    let mut ring = current();
-    // A child made by a raw clone still sees its parent's ring.
-    if !ring.is_none() && !library().process().is_some_and(|process| process.is_alive()) {
-        process::forked();
-        ring = Ring::NONE;
-        if page().orders.mask.load(Acquire) == 0 {
-            return Taken::None;
-        }
-    }
-    if ring.is_none() {
-        ring = attach();
-    }
-    while !ring.is_none() {
+    let here = system::here();
+    loop {
+        // None yet, or that of a parent.
+        let own = Some(current()).filter(|ring| ring.is_open());
+        let Some(ring) = own.or_else(attach) else { return Taken::None };
         if ring.busy.load(Relaxed) != 0 {
-            return Taken::Nested(ring);
+            if !was_left(ring, here) {
+                return Taken::Nested(ring);
+            }
+            // Nobody has seen what it wrote: it may have left its event, or not. What handlers put aside is taken in.
+            ring.left_aside();
+            give_back(ring);
+            continue;
         }
-        ring.busy.store(1, Relaxed);
+        ring.occupy();
         in_order();
-        let now = current();
-        if now == ring {
+        if current() == ring {
             return Taken::Free(ring);
         }
         // A handler came in between and went over to a larger ring.
         ring.busy.store(0, Relaxed);
-        ring = now;
     }
-    Taken::None
 }
 
 /// Writes one event into a ring that is taken, and gives it back: finds room, lets `fill` write the payload, and makes it visible.
@@ -358,8 +372,8 @@ extern "C" fn emit_words(id: u32, count: usize, a: u64, b: u64, c: u64) {
 pub fn emit<const N: usize>(id: u32, words: [u64; N]) {
     let ring = current();
     let size = 8 + 8 * N as u64;
-    if !ring.is_none() && ring.busy.load(Relaxed) == 0 {
-        ring.busy.store(1, Relaxed);
+    if ring.is_open() && ring.busy.load(Relaxed) == 0 {
+        ring.occupy();
         in_order();
         let position = ring.head.load(Relaxed);
         let head = position.wrapping_add(size);

@@ -196,7 +196,7 @@ impl Table for Asked<'_> {
 /// The class id of a site; the kind itself (the overflow class) if there is no room for another class.
 #[cold]
 pub fn resolve(mut key: Key) -> u32 {
-    let Some(process) = process::library().process() else { return key.kind };
+    let Some(process) = process::own_process() else { return key.kind };
     let sites = process.sites.load(Relaxed);
     if sites.is_null() || key.fields.len() > FIELDS_MAXIMUM || key.attributes.len() > NAME_MAXIMUM {
         return key.kind;

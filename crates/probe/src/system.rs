@@ -18,6 +18,8 @@ extern "C" {
         child: Option<extern "C" fn()>,
     ) -> c_int;
     pub fn atexit(function: extern "C" fn()) -> c_int;
+    fn pthread_self() -> c_ulong;
+    fn pthread_getcpuclockid(thread: c_ulong, clock: *mut c_int) -> c_int;
     pub fn getauxval(kind: c_ulong) -> c_ulong;
     fn secure_getenv(name: *const c_char) -> *const c_char;
     fn clock_gettime(clock: c_int, time: *mut [i64; 2]) -> c_int;
@@ -30,9 +32,10 @@ pub mod number {
     pub const CLOSE: usize = 3; pub const MMAP: usize = 9; pub const MUNMAP: usize = 11; pub const SIGPROCMASK: usize = 14;
     pub const PREAD: usize = 17; pub const MADVISE: usize = 28; pub const NANOSLEEP: usize = 35; pub const GETPID: usize = 39;
     pub const FCNTL: usize = 72; pub const FLOCK: usize = 73; pub const FCHMOD: usize = 91; pub const GETEUID: usize = 107;
-    pub const PRCTL: usize = 157; pub const GETTID: usize = 186; pub const TGKILL: usize = 234; pub const OPENAT: usize = 257;
+    pub const PRCTL: usize = 157; pub const GETTID: usize = 186; pub const OPENAT: usize = 257;
     pub const MKDIRAT: usize = 258; pub const UNLINKAT: usize = 263; pub const LINKAT: usize = 265; pub const READLINKAT: usize = 267;
-    pub const FALLOCATE: usize = 285; pub const STATX: usize = 332; pub const WRITE: usize = 1;
+    pub const FALLOCATE: usize = 285; pub const STATX: usize = 332; pub const MREMAP: usize = 25; pub const SIGALTSTACK: usize = 131;
+    pub const TKILL: usize = 200; pub const WRITE: usize = 1;
 }
 #[cfg(target_arch = "aarch64")]
 #[rustfmt::skip]
@@ -40,9 +43,10 @@ pub mod number {
     pub const CLOSE: usize = 57; pub const MMAP: usize = 222; pub const MUNMAP: usize = 215; pub const SIGPROCMASK: usize = 135;
     pub const PREAD: usize = 67; pub const MADVISE: usize = 233; pub const NANOSLEEP: usize = 101; pub const GETPID: usize = 172;
     pub const FCNTL: usize = 25; pub const FLOCK: usize = 32; pub const FCHMOD: usize = 52; pub const GETEUID: usize = 175;
-    pub const PRCTL: usize = 167; pub const GETTID: usize = 178; pub const TGKILL: usize = 131; pub const OPENAT: usize = 56;
+    pub const PRCTL: usize = 167; pub const GETTID: usize = 178; pub const OPENAT: usize = 56;
     pub const MKDIRAT: usize = 34; pub const UNLINKAT: usize = 35; pub const LINKAT: usize = 37; pub const READLINKAT: usize = 78;
-    pub const FALLOCATE: usize = 47; pub const STATX: usize = 291; pub const WRITE: usize = 64;
+    pub const FALLOCATE: usize = 47; pub const STATX: usize = 291; pub const MREMAP: usize = 216; pub const SIGALTSTACK: usize = 132;
+    pub const TKILL: usize = 130; pub const WRITE: usize = 64;
 }
 
 pub const ENOENT: isize = -2;
@@ -50,6 +54,7 @@ pub const ESRCH: isize = -3;
 pub const EAGAIN: u32 = 11;
 pub const ENOMEM: isize = -12;
 pub const EACCES: isize = -13;
+const EFAULT: isize = -14;
 
 const AT_FDCWD: usize = -100isize as usize;
 const O_RDONLY: usize = 0;
@@ -107,7 +112,7 @@ plain! {
     fchmod(file, mode) = FCHMOD;
     flock(file, how) = FLOCK;
     fallocate(file, mode, offset, length) = FALLOCATE;
-    tgkill(pid, tid, signal) = TGKILL;
+    tkill(tid, signal) = TKILL;
 }
 
 pub const LOCK_SH: usize = 1;
@@ -276,6 +281,23 @@ impl File {
         unsafe { map(0, size, 0x01 | 0x4000 | if populate { 0x8000 } else { 0 }, self.0) }
     }
 
+    /// As `map`, behind a page of `head` bytes of our own, which a child of a fork finds wiped. The file's place; null where that fails.
+    pub fn map_behind(&self, head: usize, size: usize) -> *mut u8 {
+        let page = map_private(head + size);
+        if page.is_null() {
+            return null_mut();
+        }
+        wipe_on_fork(page, head);
+        // SAFETY: both parts are of the mapping that was just made, which nobody knows.
+        unsafe {
+            let place = map(page as usize + head, size, 0x01 | 0x10 | 0x4000 | 0x8000, self.0);
+            if place.is_null() {
+                unmap(page, head + size);
+            }
+            place
+        }
+    }
+
     /// As `map`, in place of what is mapped at `place`.
     ///
     /// # Safety
@@ -316,6 +338,60 @@ pub unsafe fn map_private_over(place: *mut u8, size: usize) {
 pub unsafe fn unmap(place: *mut u8, size: usize) {
     // SAFETY: the caller's promise.
     unsafe { call(number::MUNMAP, &[place as usize, size]) };
+}
+
+/// Puts a mapping in the place of another one of the same size.
+///
+/// # Safety
+/// The `size` bytes at both are whole pages; those at `from` belong to the caller alone.
+pub unsafe fn move_over(from: *mut u8, place: *mut u8, size: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { call(number::MREMAP, &[from as usize, size, size, 3 /* MAYMOVE, FIXED */, place as usize]) };
+}
+
+/// Whether 8 bytes can be read there, as the kernel sees it.
+pub fn is_readable(place: usize) -> bool {
+    const NO_SUCH_WAY: usize = 99;
+    // SAFETY: the kernel looks at the address itself, and then refuses.
+    unsafe { call(number::SIGPROCMASK, &[NO_SUCH_WAY, place, 0, 8]) != EFAULT }
+}
+
+/// Whether this code runs on a stack that handlers have for themselves; if not, where that lies and its size.
+pub fn handlers_stack() -> Option<(usize, usize)> {
+    #[repr(C)]
+    struct Stack {
+        begin: usize,
+        flags: i32,
+        size: usize,
+    }
+    let mut stack = Stack { begin: 0, flags: 0, size: 0 };
+    // SAFETY: the structure is that of stack_t.
+    let result = unsafe { call(number::SIGALTSTACK, &[0, &raw mut stack as usize]) };
+    (result >= 0 && stack.flags & 1 /* SS_ONSTACK */ == 0).then_some((stack.begin, stack.size))
+}
+
+/// Where this code stands on the stack.
+#[inline(always)]
+pub fn here() -> usize {
+    let here: usize;
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: reads a register.
+    unsafe {
+        asm!("mov {}, rsp", lateout(reg) here, options(nomem, nostack, preserves_flags));
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: reads a register.
+    unsafe {
+        asm!("mov {}, sp", lateout(reg) here, options(nomem, nostack, preserves_flags));
+    }
+    here
+}
+
+/// The number of this thread as the C library knows it: in the child of a vfork, that of the thread that waits for the child.
+pub fn thread_of_library() -> Option<i32> {
+    let mut clock: c_int = 0;
+    // SAFETY: the number is ours to write.
+    (unsafe { pthread_getcpuclockid(pthread_self(), &raw mut clock) } == 0).then_some(!(clock >> 3))
 }
 
 /// A child of a fork finds zeros there.

@@ -4,16 +4,16 @@
 //! it was where memory cannot be had. The recorder's side of a ring is only looked at, never waited for; the program's other threads are
 //! waited for, but not for ever.
 
-use crate::process::{self, create, library, open_directory, open_writable, page, publish, Entry, Process, ENTRIES};
+use crate::process::{self, create, library, open_directory, open_writable, own_process, page, publish, Entry, Process, ENTRIES};
 use crate::sync::has_room;
-use crate::system::{self, Blocked, Text};
+use crate::system::{self, Blocked, File, Text};
 use core::arch::asm;
 use core::ffi::c_void;
 use core::ops::Deref;
-use core::ptr::null_mut;
-use core::sync::atomic::Ordering::*;
+use core::mem::offset_of;
+use core::sync::atomic::{AtomicU64, Ordering::*};
 use longpole_abi::{
-    Subbuffer, CLOCK_MONO_RAW, MAGIC, MODE_OVERWRITE, RING_DATA, RING_ENDED, RING_IDLE, RING_MINIMUM, RING_OWNED, RING_SUBBUFFERS, VERSION,
+    Subbuffer, CLOCK_MONO_RAW, CONTROL_SIZE, MAGIC, MODE_DISCARD, MODE_OVERWRITE, RING_DATA, RING_ENDED, RING_IDLE, RING_MINIMUM, RING_OWNED, RING_SUBBUFFERS, VERSION,
 };
 
 /// A mapped ring, or none. Its header stays mapped for as long as the process lives.
@@ -22,11 +22,29 @@ use longpole_abi::{
 pub struct Ring(pub *mut longpole_abi::Ring);
 
 impl Ring {
-    pub const NONE: Ring = Ring(null_mut());
+    /// What a thread without a ring has.
+    pub fn none() -> Ring {
+        Ring((&raw const *library()).wrapping_add(1).cast_mut().cast())
+    }
 
+    /// The word before a ring's header lies in a page of the process's own, which a child of a fork finds wiped. So one look tells a thread
+    /// whether it has a ring, and a child, also one that a raw clone made, that the ring is its parent's: it touches nothing of that.
     #[inline(always)]
-    pub fn is_none(self) -> bool {
-        self.0.is_null()
+    pub fn is_open(self) -> bool {
+        // SAFETY: the word before a header stays mapped, as does that before `none`.
+        unsafe { (*self.0.cast::<AtomicU64>().sub(1)).load(Relaxed) != 0 }
+    }
+
+    /// Takes the ring, and notes where on the stack its probe stands: that is as cheap as a mark, and tells whether the probe can still be at work.
+    #[inline(always)]
+    pub fn occupy(self) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the header stays mapped, and this word is the thread's.
+        unsafe {
+            asm!("mov qword ptr [{0} + {1}], rsp", in(reg) self.0, const offset_of!(longpole_abi::Ring, busy), options(nostack, preserves_flags));
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        self.busy.store(system::here() as u64, Relaxed);
     }
 
     /// The place of a position.
@@ -74,8 +92,6 @@ impl Ring {
     fn own(self, tid: i32) {
         self.pid.store(page().pid.load(Relaxed), Relaxed);
         self.tid.store(tid, Relaxed);
-        // The thread before may have left a handler by a jump; what its interrupted probe was to take along is lost.
-        self.lost.fetch_add(u64::from(self.nested.load(Relaxed)), Release);
         self.nested.store(0, Relaxed);
         self.busy.store(0, Relaxed);
         let mut name = [0u8; 32];
@@ -90,9 +106,79 @@ impl Deref for Ring {
 
     #[inline(always)]
     fn deref(&self) -> &longpole_abi::Ring {
-        debug_assert!(!self.is_none());
-        // SAFETY: who asks has looked whether there is one; its header stays mapped.
+        // SAFETY: who asks has looked whether it is open; its header stays mapped.
         unsafe { &*self.0 }
+    }
+}
+
+impl Ring {
+    /// Maps a ring's file of `whole` bytes behind a page of our own.
+    fn map(file: &File, whole: usize) -> Option<Ring> {
+        let ring: *mut longpole_abi::Ring = file.map_behind(CONTROL_SIZE, whole).cast();
+        if ring.is_null() {
+            return None;
+        }
+        // SAFETY: the word lies in the page before, which nobody else knows yet.
+        unsafe { (*ring.cast::<AtomicU64>().sub(1)).store(1, Relaxed) };
+        Some(Ring(ring))
+    }
+
+    /// # Safety
+    /// Nobody uses the ring, of which the file has `whole` bytes.
+    unsafe fn unmap(self, whole: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { system::unmap(self.0.cast::<u8>().sub(CONTROL_SIZE), CONTROL_SIZE + whole) };
+    }
+
+    /// Of what handlers had put aside when a probe was left in the middle, it may have taken in a part already: by time, so that these are no younger
+    /// than the newest event. Marks them, and counts the others.
+    pub fn left_aside(self) -> u64 {
+        const ID: u64 = 0xffff;
+        let last = self.last.load(Relaxed);
+        let mut others = 0;
+        for side in self.side.iter().take(usize::from(self.nested.load(Relaxed))) {
+            let word = |at: usize| side[8 * at..8 * at + 8].iter().rev().fold(0, |word, byte| word << 8 | u64::from(byte.load(Relaxed)));
+            let (header, size) = (word(0), word(7));
+            let younger = (header & !ID).wrapping_sub(last & !ID) as i64;
+            if header != 0 && (younger < 0 || header == last) {
+                side[56..].iter().for_each(|byte| byte.store(u8::MAX, Relaxed));
+            } else if size <= SIDE_WORDS {
+                others += 1;
+            }
+        }
+        others
+    }
+}
+
+/// Words of an event in the side area; where their number is larger, the event has been taken out.
+pub const SIDE_WORDS: u64 = 6;
+
+/// Whose ring it is. The child of a vfork shares everything with the thread that waits for it, its pointer to the ring included: what it emits is that
+/// thread's, whose number only the C library knows then.
+fn own_tid() -> i32 {
+    let known = || system::thread_of_library().filter(|_| system::getpid() as i32 != page().pid.load(Relaxed));
+    known().unwrap_or_else(|| system::gettid() as i32)
+}
+
+/// A handler that interrupted a probe may have made this child, and return into that probe: the rest of it goes into a copy of the ring that nobody
+/// reads. The copy stays, for nobody knows when the handler returns.
+pub fn disown(ring: Ring) {
+    let size = ring.size.load(Relaxed);
+    if !(RING_MINIMUM..=1 << 30).contains(&size) || !size.is_power_of_two() || ring.mask.load(Relaxed) != size - 1 {
+        return;
+    }
+    let whole = RING_DATA + size as usize;
+    let copy = system::map_private(whole);
+    if copy.is_null() {
+        return;
+    }
+    // SAFETY: both are mapped and as large; what the parent changes meanwhile may be torn, and nobody reads it.
+    unsafe {
+        core::ptr::copy_nonoverlapping(ring.0.cast::<u8>(), copy, RING_DATA);
+        let own = Ring(copy.cast());
+        own.successor.store(0, Relaxed);
+        own.mode.store(MODE_DISCARD, Relaxed);
+        system::move_over(copy, ring.0.cast(), whole);
     }
 }
 
@@ -132,6 +218,8 @@ pub fn set(ring: Ring) {
 
 /// About a tenth of a second: the holder may not get a CPU at all, or may have been ended in the middle.
 const LOCK_NS: i64 = 100_000_000;
+/// The same in turns of 50 us.
+pub const LOCK_TURNS: u32 = 1000;
 /// Whoever failed does not pay for another attempt at every event; about a tenth of a second at 2.5 GHz.
 const RETRY: u64 = 1 << 28;
 
@@ -141,26 +229,36 @@ struct Locked<'a> {
 }
 
 impl<'a> Locked<'a> {
-    /// `None`: gave up.
+    /// `None`: gave up. The lock is a number that everybody who takes it and who gives it back raises; taken, it is odd. So whoever waits sees
+    /// whether others get on: of a thousand threads that begin at once none gives up because the others come first.
     fn new(process: &'a Process) -> Option<Self> {
         Self::within(process, LOCK_NS)
     }
 
     /// `None`: gave up after so many ns.
-    fn within(process: &'a Process, mut ns: i64) -> Option<Self> {
-        // Sleeping, not yielding: the holder may have a lower priority. Hundreds that look all the time would keep the CPUs from it, too.
-        let mut pause = 50_000;
-        while process.lock.swap(1, Acquire) != 0 {
-            if ns <= 0 {
+    fn within(process: &'a Process, ns: i64) -> Option<Self> {
+        let (mut pause, mut left, mut all) = (50_000, ns, 100 * ns);
+        let mut seen = process.lock.load(Relaxed);
+        loop {
+            let now = process.lock.load(Relaxed);
+            if now & 1 == 0 && process.lock.compare_exchange(now, now.wrapping_add(1), Acquire, Relaxed).is_ok() {
+                return Some(Locked { process });
+            }
+            if now != seen {
+                left = ns;
+            }
+            seen = now;
+            if left <= 0 || all <= 0 {
                 return None;
             }
+            // Sleeping, not yielding: the holder may have a lower priority. Hundreds that look all the time would keep the CPUs from it, too.
             system::sleep_ns(pause);
-            ns -= pause;
+            left -= pause;
+            all -= pause;
             if pause < 3_000_000 {
                 pause *= 2;
             }
         }
-        Some(Locked { process })
     }
 
     /// The entries that there are.
@@ -176,7 +274,7 @@ impl<'a> Locked<'a> {
 
 impl Drop for Locked<'_> {
     fn drop(&mut self) {
-        self.process.lock.store(0, Release);
+        self.process.lock.fetch_add(1, Release);
     }
 }
 
@@ -187,6 +285,10 @@ impl Entry {
 
     /// Its thread has ended: its ring serves others.
     fn give_back(&self) {
+        // The thread may have ended in a probe, and in a handler on top; what that probe was to take along is lost.
+        self.ring().lost.fetch_add(self.ring().left_aside(), Release);
+        self.ring().nested.store(0, Relaxed);
+        self.ring().busy.store(0, Relaxed);
         self.ring().seal();
         self.ring().state.store(RING_IDLE, Release);
         self.tid.store(0, Relaxed);
@@ -210,12 +312,12 @@ fn make_ring(process: &Process) -> Option<Ring> {
         Ok(made) => made,
         Err(error) => return refuse(error),
     };
-    let ring = Ring(file.map(whole, true).cast());
+    let ring = Ring::map(&file, whole);
     drop(file);
-    if ring.is_none() {
+    let Some(ring) = ring else {
         directory.unlink(&temporary);
         return refuse(system::ENOMEM);
-    }
+    };
     let number = control.rings.load(Relaxed);
     ring.mask.store(size - 1, Relaxed);
     ring.magic.store(MAGIC, Relaxed);
@@ -226,14 +328,14 @@ fn make_ring(process: &Process) -> Option<Ring> {
     ring.clock.store(control.orders.clock.load(Relaxed), Relaxed);
     ring.mode.store(control.orders.mode.load(Relaxed), Relaxed);
     ring.block_limit.store(control.orders.block_limit.load(Relaxed), Relaxed);
-    ring.own(system::gettid() as i32);
+    ring.own(own_tid());
     let mut name = Text::<64>::of(&[process.stem().bytes(), b"."]);
     name.push_number(u64::from(number), 10, 0);
     name.push(b".ring");
     let published = publish(&directory, &temporary, &name);
     if published < 0 {
         // SAFETY: nobody else knows the ring.
-        unsafe { system::unmap(ring.0.cast(), whole) };
+        unsafe { ring.unmap(whole) };
         return refuse(published);
     }
     control.rings.store(number.wrapping_add(1), Release);
@@ -243,10 +345,10 @@ fn make_ring(process: &Process) -> Option<Ring> {
 /// Threads that ended without running destructors leave entries behind; their rings serve others.
 #[cold]
 fn reclaim(table: &Locked) {
-    let pid = page().pid.load(Relaxed) as usize;
     for entry in table.entries() {
         let tid = entry.tid.load(Relaxed);
-        if tid != 0 && system::tgkill(pid, tid as usize, 0) == system::ESRCH {
+        // A task that shares our memory need not be a thread of our process.
+        if tid != 0 && system::tkill(tid as usize, 0) == system::ESRCH {
             entry.give_back();
         }
     }
@@ -255,7 +357,7 @@ fn reclaim(table: &Locked) {
 /// The entry of this thread, taken from the pool or made, with a user more; `None` without memory.
 #[cold]
 fn take_entry<'a>(table: &Locked<'a>) -> Option<&'a Entry> {
-    let (process, tid) = (table.process, system::gettid() as i32);
+    let (process, tid) = (table.process, own_tid());
     if let Some(own) = table.entries().iter().find(|entry| entry.tid.load(Relaxed) == tid) {
         own.users.fetch_add(1, Relaxed);
         return Some(own);
@@ -296,20 +398,17 @@ fn take_entry<'a>(table: &Locked<'a>) -> Option<&'a Entry> {
 
 /// Gives this thread a ring.
 #[cold]
-pub fn attach() -> Ring {
-    if library().process().is_some_and(|process| !process.is_alive()) {
-        process::forked();
-    }
-    let Some(process) = library().process() else { return Ring::NONE };
+pub fn attach() -> Option<Ring> {
+    let process = own_process()?;
     let control = page();
     if control.orders.mask.load(Acquire) == 0 {
-        return Ring::NONE;
+        return None;
     }
     let signals = Blocked::new();
     // Where somebody gave up a moment ago, nobody waits again at every event, but each looks.
     let stuck = control.refused_errno.load(Relaxed) == system::EAGAIN && system::counter() < process.retry.load(Relaxed);
     // A handler may have come in between, and been faster.
-    if current().is_none() {
+    if !current().is_open() {
         match Locked::within(process, if stuck { 0 } else { LOCK_NS }) {
             Some(table) => {
                 if let Some(entry) = take_entry(&table) {
@@ -322,23 +421,25 @@ pub fn attach() -> Ring {
                 control.refused_errno.store(system::EAGAIN, Relaxed);
             }
         }
-        if !current().is_none() {
+        if current().is_open() {
             process::call_at_exit(current().0.cast_const().cast::<c_void>());
         }
     }
     drop(signals);
-    if current().is_none() {
-        control.refused.fetch_add(1, Relaxed);
+    let ring = current();
+    if ring.is_open() {
+        return Some(ring);
     }
-    current()
+    control.refused.fetch_add(1, Relaxed);
+    None
 }
 
 /// The thread ends: its ring goes to the pool once none of its libraries uses it.
 pub extern "C" fn exit(_: *mut c_void) {
     let ring = current();
-    set(Ring::NONE);
+    set(Ring::none());
     let Some(process) = library().process().filter(|process| process.is_alive()) else { return };
-    if ring.is_none() {
+    if !ring.is_open() {
         return;
     }
     let _signals = Blocked::new();
@@ -363,10 +464,7 @@ fn map_successor(process: &Process, number: u32) -> Option<(Ring, usize)> {
     name.push(b".ring");
     let file = open_writable(&directory, &name).ok()?;
     let whole = usize::try_from(file.stat()?.size).ok().filter(|size| *size > RING_DATA)?;
-    let ring = Ring(file.map(whole, true).cast());
-    if ring.is_none() {
-        return None;
-    }
+    let ring = Ring::map(&file, whole)?;
     let (size, subbuffer) = (ring.size.load(Relaxed), ring.subbuffer.load(Relaxed));
     let sound = ring.magic.load(Relaxed) == MAGIC
         && size == (whole - RING_DATA) as u64
@@ -375,19 +473,20 @@ fn map_successor(process: &Process, number: u32) -> Option<(Ring, usize)> {
         && size % subbuffer == 0;
     if !sound {
         // SAFETY: nobody else in this process knows the mapping.
-        unsafe { system::unmap(ring.0.cast(), whole) };
+        unsafe { ring.unmap(whole) };
         return None;
     }
     Some((ring, whole))
 }
 
-/// Goes over to the larger ring that the recorder has made for this thread. Returns the ring to use.
+/// Goes over to the larger ring that the recorder has made for this thread. Returns the ring to use. Signals are blocked from the begin on: a handler
+/// that leaves by a jump, or ends the thread, takes no file, memory or lock along.
 #[cold]
 pub fn succeed(ring: Ring, successor: u32) -> Ring {
+    let _signals = Blocked::new();
     ring.successor.store(0, Relaxed);
     let Some(process) = library().process() else { return ring };
     let Some((next, whole)) = map_successor(process, successor) else { return ring };
-    let signals = Blocked::new();
     let table = Locked::new(process);
     let found = table.as_ref().and_then(|table| table.entries().iter().find(|entry| entry.ring() == ring));
     // Another library of this thread holds the old address: stay.
@@ -410,10 +509,9 @@ pub fn succeed(ring: Ring, successor: u32) -> Ring {
     }
     let moved = alone.is_some();
     drop(table);
-    drop(signals);
     if !moved {
         // SAFETY: nobody else in this process knows the mapping.
-        unsafe { system::unmap(next.0.cast(), whole) };
+        unsafe { next.unmap(whole) };
         return ring;
     }
     // We may be a handler that interrupted a probe between its look at the ring and its taking of it. The header stays, sealed: that probe

@@ -332,7 +332,8 @@ impl Ring {
             let header = u64::from_ne_bytes(bytes);
             let younger = ((header >> 16).wrapping_sub(newest >> 16) << 16) as i64;
             // One that did not fit into its entry has no header.
-            header != 0 && (younger < 0 || header == newest)
+            let taken = entry[56..].iter().all(|byte| byte.load(Ordering::Relaxed) == u8::MAX);
+            taken || header != 0 && (younger < 0 || header == newest)
         };
         (count - layout.side[..count].iter().filter(merged).count()) as u64
     }

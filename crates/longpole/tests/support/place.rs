@@ -62,10 +62,22 @@ impl Place {
 
     /// Compiles one of `tests/programs`.
     pub fn build(&self, name: &str, options: &[&str]) -> String {
+        self.build_with(&["cc", "-std=gnu11"], name, name, options)
+    }
+
+    /// As C or as C++ ("c", "cpp").
+    pub fn build_as(&self, language: &str, name: &str, options: &[&str]) -> String {
+        let compiler: &[&str] = if language == "cpp" { &["c++", "-std=gnu++17", "-xc++"] } else { &["cc", "-std=gnu11"] };
+        self.build_with(compiler, name, &format!("{name}-{language}"), options)
+    }
+
+    /// With a compiler and its standard, under a name of its own.
+    pub fn build_with(&self, compiler: &[&str], name: &str, output: &str, options: &[&str]) -> String {
         let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let output = self.path(name);
-        let run = Command::new("cc")
-            .args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-I"])
+        let output = self.path(output);
+        let run = Command::new(compiler[0])
+            .args(&compiler[1..])
+            .args(["-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-I"])
             .arg(repository.join("include"))
             .arg(repository.join("tests/programs").join(name).with_extension("c"))
             .args(options)

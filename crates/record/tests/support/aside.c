@@ -25,7 +25,7 @@ int main(int count, char **arguments)
 		return 2;
 	emit(strtoull(arguments[1], NULL, 10));
 	/* What an interrupted probe looks like to the handler's probes. */
-	longpole_thread->busy = 1;
+	longpole_thread->busy = (uintptr_t)__builtin_frame_address(0) + 4096;
 	emit(strtoull(arguments[2], NULL, 10));
 	raise(SIGKILL);
 	return 0;

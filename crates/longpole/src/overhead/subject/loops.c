@@ -127,7 +127,7 @@ static struct longpole_control *control(void)
 
 static struct longpole_ring *ring(void)
 {
-	return longpole_thread;
+	return longpole_is_open(longpole_thread) ? longpole_thread : NULL;
 }
 
 const struct loops *loops_on(void)

@@ -1,0 +1,233 @@
+//! Probes in a program's ugly situations: each event that was tried is recorded or counted as lost, none is torn, the program runs as it would
+//! without probes, and nothing is written elsewhere. The long forms, with figures: `make soak`; the table of them: docs/reliability.md.
+
+#[path = "support/place.rs"]
+mod place;
+#[path = "support/tried.rs"]
+mod tried;
+
+use place::{signal, wait_for, Place, Running};
+use std::process::Stdio;
+use std::thread::sleep;
+use std::time::Duration;
+use tried::{left_behind, long_or_short, soak, Held, Tried};
+
+/// Rings that nothing is lost in, so that every event must be there.
+const ROOM: &[&str] = &["--buffer", "4MiB"];
+
+#[test]
+fn ten_thousand_signals_a_second_into_a_thread_that_probes_cost_no_event() {
+    let place = Place::new();
+    for (language, by, options) in [("c", "timer", ROOM), ("c", "thread", &[]), ("cpp", "thread", ROOM), ("cpp", "timer", &[])] {
+        let program = place.build_as(language, "reliable", &[]);
+        let seconds = long_or_short(20, 1);
+        let tried = Tried::record(&place, options, &[&program, "signals", by, &seconds]);
+        let delivered = tried.said["handler"];
+        if soak() {
+            println!("signals, {language}, by {by}: {delivered} delivered in {seconds} s");
+        }
+        tried.is_exact(&format!("signals, {language}, by {by}"), &["main", "handler", "log"], 0);
+        // Ticks that come while one is pending are one; a busy machine delivers fewer.
+        assert!(delivered > 50, "{delivered}");
+    }
+}
+
+#[test]
+fn a_handler_that_leaves_an_interrupted_probe_by_a_jump_costs_that_event_alone() {
+    let place = Place::new();
+    for (language, stack) in [("c", "plain"), ("cpp", "stack")] {
+        let program = place.build_as(language, "reliable", &[]);
+        let tried = Tried::record(&place, ROOM, &[&program, "jumps", stack, &long_or_short(20_000, 1000)]);
+        let left = tried.said["left"];
+        tried.is_exact(&format!("jumps, {language}, {stack}"), &["main", "handler"], left);
+        assert!(left > 10, "{left}: the handlers came too seldom");
+        // What handlers put aside is not lost with the probe.
+        let handlers = tried.held.of("handler").recorded;
+        assert!(handlers == tried.said["handler"] || handlers + tried.held.lost >= tried.said["handler"], "{handlers}: {:?}", tried.said);
+    }
+}
+
+#[test]
+fn children_of_every_kind_of_fork_write_into_rings_of_their_own() {
+    let place = Place::new();
+    let ways = ["fork", "clone", "clone3", "files", "vfork", "shared", "exec", "spawn"];
+    for (nth, way) in ways.into_iter().enumerate() {
+        let program = place.build_as(if nth % 2 == 0 { "c" } else { "cpp" }, "reliable", &[]);
+        let tried = Tried::record(&place, ROOM, &[&program, "forks", way, &long_or_short(2000, 40), "100"]);
+        let names: &[&str] = if way == "exec" { &["main", "other", "child", "before"] } else { &["main", "other", "child"] };
+        tried.is_exact(&format!("forks, {way}"), names, 0);
+        let pids = |name: &str| tried.held.of(name).threads.keys().map(|thread| thread.0).collect::<std::collections::BTreeSet<_>>();
+        // Who shares the memory of its parent is its parent to us.
+        let children = if matches!(way, "vfork" | "shared") { 1 } else { long_or_short(2000, 40).parse().unwrap() };
+        assert_eq!((pids("main").len(), pids("other").len(), pids("child").len()), (1, 1, children), "{way}");
+        assert_eq!(pids("child").is_disjoint(&pids("main")), children > 1, "{way}");
+    }
+}
+
+#[test]
+fn a_handler_that_forks_in_a_probe_leaves_the_parent_s_ring_to_the_parent() {
+    let place = Place::new();
+    let program = place.build("reliable", &[]);
+    for way in ["fork", "clone"] {
+        let mut tried = Tried::record(&place, ROOM, &[&program, "handler", way, &long_or_short(2000, 100)]);
+        // A child that was made at the begin of a probe emits that event, too, as its own.
+        let main = tried.held.of("main");
+        let twice = main.recorded - main.threads.values().max().unwrap();
+        assert!(twice <= tried.said["child"] / 20, "{main:?}");
+        tried.said.insert("twice".to_owned(), twice);
+        tried.is_exact(&format!("fork in a handler, {way}"), &["main", "child", "twice"], 0);
+    }
+}
+
+#[test]
+fn what_the_child_of_a_vfork_emits_is_of_the_thread_that_waits_for_it() {
+    let place = Place::new();
+    let program = place.build("reliable", &[]);
+    let tried = Tried::record(&place, ROOM, &[&program, "first"]);
+    let tid = tried.said["tid"] as i32;
+    assert_eq!(tried.held.of("child").threads, [((tid, tid), 10)].into());
+    assert_eq!(tried.held.of("main").threads, [((tid, tid), 20)].into());
+    assert_eq!((tried.held.of("main").recorded, tried.held.of("child").recorded, tried.held.torn()), (20, 10, 0));
+    let tried = Tried::record(&place, ROOM, &[&program, "ended"]);
+    tried.is_exact("children of vfork that are killed in a probe", &["main"], 0);
+    assert_eq!(tried.held.lost, 0);
+}
+
+#[test]
+fn threads_that_come_and_go_share_rings_and_memory_stays_bounded() {
+    let place = Place::new();
+    let program = place.build_as("cpp", "reliable", &[]);
+    for (count, at_once) in if soak() { [(10_000, 40), (10_000, 2000)] } else { [(1000, 40), (600, 200)] } {
+        let (threads, once) = (count.to_string(), at_once.to_string());
+        let tried = Tried::record(&place, &[], &[&program, "threads", &threads, &once, "30"]);
+        tried.is_exact(&format!("threads, {at_once} at once"), &["thread"], 0);
+        assert_eq!(tried.held.lost, 0);
+        let lanes = std::fs::read_dir(tried.recording.join("user")).unwrap().count() - 1;
+        let (first, last) = (tried.said["resident_first"], tried.said["resident_last"]);
+        if soak() {
+            println!("threads, {at_once} at once: {lanes} lanes; program {first} KiB after the first {at_once}, {last} KiB at the end");
+        }
+        // A ring that the recorder has not emptied yet is not taken.
+        assert!(lanes <= 3 * at_once, "{lanes} lanes");
+        assert!(last < first + 4096, "{first} KiB, then {last} KiB");
+        assert!(
+            tried.files < 64 + 8 * at_once && tried.resident_kib < 65_536 + 200 * at_once as u64,
+            "{} {}",
+            tried.files,
+            tried.resident_kib
+        );
+    }
+}
+
+#[test]
+fn threads_that_end_without_a_word_leave_their_events_and_their_rings() {
+    let place = Place::new();
+    let program = place.build("reliable", &[]);
+    let tried = Tried::record(&place, &[], &[&program, "silent", &long_or_short(5000, 300), "30"]);
+    // The last one may have emitted something before the process ended.
+    let more = tried.held.of("thread").recorded.saturating_sub(tried.said["thread"]);
+    assert!(more <= 30, "{more}");
+    assert_eq!((tried.held.of("thread").recorded - more, tried.held.lost, tried.outside), (tried.said["thread"], 0, 0));
+    let lanes = std::fs::read_dir(tried.recording.join("user")).unwrap().count() - 1;
+    // A ring has room for four threads until the recorder has looked at it, and those that nobody gave back are found when there are twice as many.
+    let threads = tried.held.of("thread").series.len();
+    assert!(lanes < 16 + threads / 2, "{lanes} lanes of {threads} threads");
+    if soak() {
+        println!(
+            "threads without a word: {} events tried, all recorded, {lanes} lanes, {} KiB",
+            tried.said["thread"], tried.said["resident_last"]
+        );
+    }
+}
+
+#[test]
+fn threads_that_are_cancelled_in_a_probe_cost_that_event_alone() {
+    let place = Place::new();
+    for language in ["c", "cpp"] {
+        let program = place.build_as(language, "reliable", &[]);
+        let tried = Tried::record(&place, ROOM, &[&program, "cancelled", &long_or_short(20_000, 500)]);
+        tried.is_exact(&format!("cancelled threads, {language}"), &["thread"], tried.said["left"]);
+    }
+}
+
+#[test]
+fn destructors_that_emit_after_the_ring_was_given_back_are_recorded() {
+    let place = Place::new();
+    let program = place.build("reliable", &[]);
+    let tried = Tried::record(&place, &[], &[&program, "destructors", &long_or_short(5000, 300)]);
+    let recorded = |name: &str| tried.held.of(name).recorded;
+    assert_eq!((recorded("destructor"), recorded("thread"), tried.held.lost), (tried.said["destructor"], tried.said["thread"], 0));
+    let lanes = std::fs::read_dir(tried.recording.join("user")).unwrap().count() - 1;
+    // Who gives its ring back for each event takes a part of one each time.
+    assert!(
+        (lanes as u64) < 16 + (tried.said["destructor"] + tried.said["thread"]) / 3,
+        "{lanes} lanes of threads that lived one after the other"
+    );
+}
+
+#[test]
+fn processes_that_come_and_go_leave_their_events_and_nothing_else() {
+    let place = Place::new();
+    let program = place.build_as("cpp", "reliable", &[]);
+    let count = long_or_short(10_000, 400);
+    let tried = Tried::record(&place, &[], &[&program, "processes", &count, "20"]);
+    tried.is_exact("processes", &["child"], 0);
+    assert_eq!((tried.held.lost, tried.held.of("child").threads.len().to_string()), (0, count));
+    assert!(tried.files < 1000 && tried.resident_kib < 200_000, "{} files, {} KiB", tried.files, tried.resident_kib);
+    // And a short-lived image each.
+    let count = long_or_short(3000, 100);
+    let tried = Tried::record(&place, &[], &[&program, "forks", "spawn", &count, "5"]);
+    tried.is_exact("processes that are executed", &["main", "other", "child"], 0);
+    assert!(tried.files < 1000, "{}", tried.files);
+}
+
+#[test]
+fn a_program_that_stands_still_goes_on_where_it_was_also_in_the_next_recording() {
+    let place = Place::new();
+    let program = place.build("numbered", &[]);
+    let child = Running::start(place.command(&program).args(["3", "1000000000000", "100", "50"]).stdout(Stdio::piped()));
+    wait_for(|| std::fs::read_dir(format!("/proc/{}/task", child.id())).is_ok_and(|tasks| tasks.count() == 4));
+    let (mut recorded, mut lost) = (0, 0);
+    let rounds = if soak() { 20 } else { 4 };
+    for round in 0..rounds {
+        let mut recorder = place.recorder(&["--all"]);
+        wait_for(|| left_behind(&place).iter().any(|name| name.ends_with(".ring")));
+        sleep(Duration::from_millis(60));
+        signal(&child, "-STOP");
+        sleep(Duration::from_millis(if soak() { 500 } else { 60 }));
+        // Every other one ends while the program stands still, also in the midst of a probe; the next one begins so.
+        if round % 2 == 0 {
+            signal(&child, "-CONT");
+            sleep(Duration::from_millis(60));
+        }
+        signal(&recorder, "-INT");
+        assert!(recorder.wait().unwrap().success());
+        let held = Held::read(&place.newest());
+        assert_eq!(held.torn(), 0);
+        (recorded, lost) = (recorded + held.recorded(), lost + held.lost);
+        if round % 2 == 1 && round + 1 < rounds {
+            let continued = place.recorder(&["--all"]);
+            signal(&child, "-CONT");
+            sleep(Duration::from_millis(60));
+            let mut continued = continued;
+            signal(&continued, "-INT");
+            assert!(continued.wait().unwrap().success());
+            let held = Held::read(&place.newest());
+            assert_eq!(held.torn(), 0);
+            (recorded, lost) = (recorded + held.recorded(), lost + held.lost);
+        }
+    }
+    signal(&child, "-CONT");
+    sleep(Duration::from_millis(60));
+    signal(&child, "-TERM");
+    let output = child.output();
+    let said = String::from_utf8(output.stdout).unwrap();
+    let tried: u64 = said.lines().map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum();
+    if soak() {
+        println!("a program that is stopped: {tried} events tried, {recorded} recorded, {lost} lost, 0 torn, 0 faults");
+    }
+    assert!(output.status.success());
+    // A probe that was stopped until its recording had ended left its event in the ring: at most one a thread and stop.
+    let difference = tried - recorded - lost;
+    assert!(difference <= 3 * rounds, "{tried} tried, {recorded} recorded, {lost} lost");
+}
