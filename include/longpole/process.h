@@ -49,7 +49,7 @@ __asm__(".ifndef longpole_page\n"
 struct longpole_entry {
 	struct longpole_ring *ring;
 	int32_t tid;    /* 0: its thread has ended, another may take it */
-	uint32_t users; /* libraries of that thread that use it */
+	uint32_t users; /* libraries of that thread that use it, a bit each */
 };
 
 #define LONGPOLE_ENTRIES 65536u
@@ -59,7 +59,7 @@ struct longpole_process {
 	uint32_t alive;
 	uint32_t lock;
 	uint32_t entries;
-	uint32_t libraries; /* of this process that are connected */
+	uint32_t libraries; /* of this process that are connected, a bit each */
 	uint64_t retry; /* counter at which a ring may be tried again after memory ran out */
 	struct longpole_sites *sites;
 	char directory[208];
@@ -74,7 +74,8 @@ struct longpole_library {
 	uint32_t key;   /* of the destructor at thread exit, plus one */
 	uint32_t atfork;
 	uint32_t forking; /* a thread is finding out that this is the child of a fork */
-	uint32_t spare[8];
+	uint32_t slot; /* its bit among the libraries of the process */
+	uint32_t spare[7];
 	uint64_t closed; /* always 0: the gate of LONGPOLE_NO_RING */
 };
 
@@ -86,6 +87,9 @@ extern __thread struct longpole_ring *longpole_thread __attribute__((visibility(
 /* Initial-exec: 1 ns cheaper than a descriptor, good for some 200 libraries that are loaded at run time. */
 extern __thread struct longpole_ring *longpole_thread __attribute__((visibility("hidden"), tls_model("initial-exec")));
 #endif
+
+/* The bit of all libraries for which there is no other. It is not taken back: nobody knows who else has it. */
+#define LONGPOLE_SLOT_OF_MANY (1u << 31)
 
 /*
  * The word before a ring's header lies in a page of the process's own, which a child of a fork finds wiped. So one look tells a thread whether it
@@ -338,6 +342,17 @@ LONGPOLE_SLOW int longpole_is_table(const struct longpole_process *process, cons
 	return 0;
 }
 
+LONGPOLE_SLOW uint32_t longpole_take_slot(struct longpole_process *process)
+{
+	uint32_t taken = __atomic_load_n(&process->libraries, __ATOMIC_RELAXED), slot;
+	do {
+		slot = ~taken & (taken + 1);
+		if (slot == 0)
+			return LONGPOLE_SLOT_OF_MANY;
+	} while (!__atomic_compare_exchange_n(&process->libraries, &taken, taken | slot, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED));
+	return slot;
+}
+
 /* Connects this library with the process's control file; the first library of a process makes it. */
 LONGPOLE_SLOW void longpole_connect(void)
 {
@@ -392,7 +407,7 @@ LONGPOLE_SLOW void longpole_connect(void)
 		const int known = control->magic == LONGPOLE_ABI_MAGIC && control->version == LONGPOLE_ABI_VERSION;
 		if (known && longpole_is_table(process, stem)) {
 			longpole_library.process = process;
-			__atomic_fetch_add(&process->libraries, 1, __ATOMIC_RELAXED);
+			longpole_library.slot = longpole_take_slot(process);
 			break;
 		}
 		longpole_map_private(&longpole_page, 1, LONGPOLE_CONTROL_SIZE);
@@ -452,9 +467,11 @@ __attribute__((constructor(101), unused, no_instrument_function)) static void lo
 }
 
 /*
- * A library that is unloaded leaves no destructor behind. The last one takes the control file along, unless there are rings: what is in
- * them still belongs to the recorder.
+ * A library that is unloaded leaves no destructor behind, and uses no thread's ring any more. The last one takes the control file along, unless
+ * there are rings: what is in them still belongs to the recorder.
  */
+LONGPOLE_SLOW void longpole_leave(struct longpole_process *process);
+
 __attribute__((destructor(101), unused, no_instrument_function)) static void longpole_destruct(void)
 {
 	uint32_t connected = 2;
@@ -465,7 +482,10 @@ __attribute__((destructor(101), unused, no_instrument_function)) static void lon
 	if (longpole_library.key != 0)
 		longpole_libc_key_delete(longpole_library.key - 1);
 	longpole_library.key = 0;
-	if (process == NULL || !process->alive || __atomic_sub_fetch(&process->libraries, 1, __ATOMIC_ACQ_REL) != 0 || longpole_page.rings != 0)
+	if (process == NULL || !process->alive)
+		return;
+	longpole_leave(process);
+	if (__atomic_load_n(&process->libraries, __ATOMIC_ACQUIRE) != 0 || longpole_page.rings != 0)
 		return;
 	long directory = longpole_open_directory(process->directory);
 	if (directory < 0)

@@ -219,7 +219,7 @@ LONGPOLE_SLOW struct longpole_entry *longpole_take_entry(struct longpole_process
 	for (uint32_t i = 0; i < process->entries; i++) {
 		struct longpole_entry *entry = &process->entry[i];
 		if (entry->tid == tid) {
-			entry->users++;
+			entry->users |= longpole_library.slot;
 			return entry;
 		}
 		if (idle == NULL && entry->tid == 0 && longpole_has_room(entry->ring))
@@ -249,7 +249,7 @@ LONGPOLE_SLOW struct longpole_entry *longpole_take_entry(struct longpole_process
 		longpole_own(idle->ring, tid);
 	}
 	idle->tid = tid;
-	idle->users = 1;
+	idle->users = longpole_library.slot;
 	return idle;
 }
 
@@ -300,6 +300,25 @@ LONGPOLE_SLOW struct longpole_ring *longpole_attach(void)
 	return NULL;
 }
 
+/* What this library may take back. */
+LONGPOLE_INLINE uint32_t longpole_own_slot(void)
+{
+	return longpole_library.slot & ~LONGPOLE_SLOT_OF_MANY;
+}
+
+/* The library is unloaded, or the process ends, while its threads go on: they keep their rings, for other libraries. */
+LONGPOLE_SLOW void longpole_leave(struct longpole_process *process)
+{
+	const uint64_t signals = longpole_block_signals();
+	if (longpole_lock(process)) {
+		for (uint32_t i = 0; i < process->entries; i++)
+			process->entry[i].users &= ~longpole_own_slot();
+		__atomic_fetch_and(&process->libraries, ~longpole_own_slot(), __ATOMIC_ACQ_REL);
+		longpole_unlock(process);
+	}
+	longpole_restore_signals(signals);
+}
+
 /* The thread ends: its ring goes to the pool once none of its libraries uses it. */
 LONGPOLE_SLOW void longpole_thread_exit(void *unused)
 {
@@ -315,9 +334,8 @@ LONGPOLE_SLOW void longpole_thread_exit(void *unused)
 	if (longpole_lock(process)) {
 		for (uint32_t i = 0; i < process->entries; i++) {
 			struct longpole_entry *entry = &process->entry[i];
-			if (entry->tid == tid && (entry->users == 0 || --entry->users == 0)) {
+			if (entry->tid == tid && (entry->users &= ~longpole_own_slot()) == 0)
 				longpole_give_back(entry);
-			}
 		}
 		longpole_unlock(process);
 	}
@@ -370,7 +388,7 @@ LONGPOLE_SLOW struct longpole_ring *longpole_succeed(struct longpole_ring *ring,
 		if (process->entry[i].ring == ring)
 			found = &process->entry[i];
 	/* Another library of this thread holds the old address: stay. */
-	const int goes = found != NULL && found->users == 1;
+	const int goes = found != NULL && found->users == longpole_library.slot && longpole_own_slot() != 0;
 	if (goes) {
 		longpole_own(next, ring->tid);
 		next->busy = ring->busy;

@@ -13,6 +13,7 @@
  *     silent COUNT EVENTS            threads that end without a word, in every way
  *     cancelled COUNT                threads that are cancelled at any instant
  *     destructors COUNT              probes in destructors of thread-local values, also after the ring was given back
+ *     library PATH COUNT             a library with probes that comes and goes; a thread that used it goes on
  *     processes COUNT EVENTS         children that are forked, emit, and end
  */
 #if !defined(_GNU_SOURCE)
@@ -20,6 +21,7 @@
 #endif
 #include <longpole/longpole.h>
 
+#include <dlfcn.h>
 #include <linux/sched.h>
 #include <pthread.h>
 #include <sched.h>
@@ -300,6 +302,11 @@ static int forks(void)
 	pthread_t other;
 	pthread_create(&other, NULL, emit_other, NULL);
 	LONGPOLE_MARK("main", 0);
+	/* A place that is hit for the first time goes a way of its own: the children's must not. */
+	const uint64_t each = events;
+	events = 1;
+	emit_child(count);
+	events = each;
 	for (uint64_t i = 0; i < count; i++) {
 		pid_t child = -1;
 		int status = 0, own = 1;
@@ -334,7 +341,7 @@ static int forks(void)
 	ended = 1;
 	pthread_join(other, NULL);
 	say("main", 1 + count * 50);
-	say("child", count * events);
+	say("child", count * events + 1);
 	if (strcmp(how, "exec") == 0)
 		say("before", count);
 	return 0;
@@ -594,6 +601,62 @@ static int destructors(void)
 	return 0;
 }
 
+/* ---- a library */
+
+static void (*volatile probe_of_library)(uint64_t number);
+static volatile uint64_t asked, answered;
+
+/* Lives from the first to the last of the libraries, and at the end needs a larger ring. */
+static void *use_library(void *number)
+{
+	const uint64_t many = *(const uint64_t *)number;
+	for (;;) {
+		while (__atomic_load_n(&asked, __ATOMIC_ACQUIRE) == answered && !ended)
+			pause_us(20);
+		if (ended)
+			break;
+		LONGPOLE_MARK("main", answered);
+		probe_of_library(nth(1, answered));
+		__atomic_store_n(&answered, answered + 1, __ATOMIC_RELEASE);
+	}
+	for (uint64_t i = 0; i < many; i++) {
+		LONGPOLE_MARK("many", i);
+		if (i % 512 == 511)
+			pause_us(2000);
+	}
+	say("ring", longpole_is_open(longpole_thread) ? longpole_thread->size : 0);
+	return NULL;
+}
+
+static int library(void)
+{
+	const uint64_t count = strtoull(words[3], NULL, 10), many = 200000;
+	pthread_t user, other;
+	pthread_create(&other, NULL, emit_other, NULL);
+	pthread_create(&user, NULL, use_library, (void *)(uintptr_t)&many);
+	for (uint64_t i = 0; i < count; i++) {
+		void *loaded = dlopen(words[2], RTLD_NOW);
+		if (loaded == NULL) {
+			fprintf(stderr, "%s\n", dlerror());
+			return 1;
+		}
+		void *found = dlsym(loaded, "probe_of_library");
+		memcpy((void *)&probe_of_library, &found, sizeof found);
+		probe_of_library(i);
+		__atomic_store_n(&asked, i + 1, __ATOMIC_RELEASE);
+		while (__atomic_load_n(&answered, __ATOMIC_ACQUIRE) != i + 1)
+			pause_us(20);
+		dlclose(loaded);
+	}
+	ended = 1;
+	pthread_join(user, NULL);
+	pthread_join(other, NULL);
+	say("library", 2 * count);
+	say("main", count);
+	say("many", many);
+	return 0;
+}
+
 /* ---- processes */
 
 static int processes(void)
@@ -630,7 +693,7 @@ int main(int count, char **arguments)
 	} ways[] = {
 	    {"signals", 4, signals}, {"jumps", 4, jumping}, {"forks", 5, forks}, {"handler", 4, handlers_that_fork},
 	    {"first", 2, first_in_child}, {"ended", 2, ended_children}, {"threads", 5, threads}, {"silent", 4, silent},
-	    {"cancelled", 3, cancelling}, {"destructors", 3, destructors}, {"processes", 4, processes}, {"image", 4, image},
+	    {"cancelled", 3, cancelling}, {"destructors", 3, destructors}, {"library", 4, library}, {"processes", 4, processes}, {"image", 4, image},
 	};
 	words = arguments;
 	for (size_t i = 0; count > 1 && i < sizeof ways / sizeof ways[0]; i++)

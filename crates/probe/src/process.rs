@@ -83,7 +83,7 @@ pub struct Entry {
     pub ring: AtomicPtr<longpole_abi::Ring>,
     /// 0: its thread has ended, another may take it.
     pub tid: AtomicI32,
-    /// Libraries of that thread that use it.
+    /// Libraries of that thread that use it, a bit each.
     pub users: AtomicU32,
 }
 
@@ -95,6 +95,7 @@ pub struct Process {
     pub alive: AtomicU32,
     pub lock: AtomicU32,
     pub entries: AtomicU32,
+    /// Those that are connected, a bit each.
     pub libraries: AtomicU32,
     /// Counter at which a ring may be tried again after memory ran out.
     pub retry: AtomicU64,
@@ -115,7 +116,9 @@ pub struct Library {
     atfork: u32,
     /// A thread is finding out that this is the child of a fork.
     forking: AtomicU32,
-    spare: [u32; 8],
+    /// Its bit among the libraries of the process.
+    pub slot: AtomicU32,
+    spare: [u32; 7],
     /// Always 0: the gate of no ring, see `Ring::none`.
     closed: AtomicU64,
 }
@@ -154,6 +157,11 @@ pub fn mask() -> u32 {
 }
 
 impl Library {
+    /// What this library may take back.
+    pub fn own_slot(&self) -> u32 {
+        self.slot.load(Relaxed) & !SLOT_OF_MANY
+    }
+
     /// The table of this process; that of a parent is none.
     pub fn process(&self) -> Option<&'static Process> {
         // SAFETY: the table is never unmapped once it is known here; what fork left of it reads as zeros.
@@ -407,6 +415,23 @@ fn own_stem() -> Text<32> {
     stem
 }
 
+/// The bit of all libraries for which there is no other. It is not taken back: nobody knows who else has it.
+const SLOT_OF_MANY: u32 = 1 << 31;
+
+fn take_slot(process: &Process) -> u32 {
+    let mut taken = process.libraries.load(Relaxed);
+    loop {
+        let slot = !taken & taken.wrapping_add(1);
+        if slot == 0 {
+            return SLOT_OF_MANY;
+        }
+        match process.libraries.compare_exchange(taken, taken | slot, AcqRel, Relaxed) {
+            Ok(_) => return slot,
+            Err(now) => taken = now,
+        }
+    }
+}
+
 /// Connects this library with the process's control file; the first library of a process makes it.
 fn connect() {
     let mut path = Text::<208>::new();
@@ -478,7 +503,7 @@ fn adopt(directory: &File, file: File, path: &Text<208>, stem: &Text<32>, tempor
     if made && known && is_table(process, stem) {
         library().process.store(process as *mut Process, Relaxed);
         if let Some(process) = library().process() {
-            process.libraries.fetch_add(1, Relaxed);
+            library().slot.store(take_slot(process), Relaxed);
         }
         return false;
     }
@@ -522,8 +547,8 @@ extern "C" fn construct() {
     library.state.store(2, Release);
 }
 
-/// A library that is unloaded leaves no destructor behind. The last one takes the control file along, unless there are rings: what is in
-/// them still belongs to the recorder.
+/// A library that is unloaded leaves no destructor behind, and uses no thread's ring any more. The last one takes the control file along, unless
+/// there are rings: what is in them still belongs to the recorder.
 extern "C" fn destruct() {
     let library = library();
     if library.state.compare_exchange(2, 3, AcqRel, Relaxed).is_err() {
@@ -535,7 +560,8 @@ extern "C" fn destruct() {
         unsafe { system::pthread_key_delete(key - 1) };
     }
     let Some(process) = library.process().filter(|process| process.is_alive()) else { return };
-    if process.libraries.fetch_sub(1, AcqRel) != 1 || page().rings.load(Relaxed) != 0 {
+    thread::leave(process);
+    if process.libraries.load(Acquire) != 0 || page().rings.load(Relaxed) != 0 {
         return;
     }
     if let Some(directory) = open_directory(&process.directory()) {

@@ -359,7 +359,7 @@ fn reclaim(table: &Locked) {
 fn take_entry<'a>(table: &Locked<'a>) -> Option<&'a Entry> {
     let (process, tid) = (table.process, own_tid());
     if let Some(own) = table.entries().iter().find(|entry| entry.tid.load(Relaxed) == tid) {
-        own.users.fetch_add(1, Relaxed);
+        own.users.fetch_or(library().slot.load(Relaxed), Relaxed);
         return Some(own);
     }
     let count = table.entries().len();
@@ -392,7 +392,7 @@ fn take_entry<'a>(table: &Locked<'a>) -> Option<&'a Entry> {
         }
     };
     entry.tid.store(tid, Relaxed);
-    entry.users.store(1, Relaxed);
+    entry.users.store(library().slot.load(Relaxed), Relaxed);
     Some(entry)
 }
 
@@ -434,6 +434,17 @@ pub fn attach() -> Option<Ring> {
     None
 }
 
+/// The library is unloaded, or the process ends, while its threads go on: they keep their rings, for other libraries.
+pub fn leave(process: &Process) {
+    let _signals = Blocked::new();
+    let Some(table) = Locked::new(process) else { return };
+    let others = !library().own_slot();
+    for entry in table.entries() {
+        entry.users.fetch_and(others, Relaxed);
+    }
+    process.libraries.fetch_and(others, AcqRel);
+}
+
 /// The thread ends: its ring goes to the pool once none of its libraries uses it.
 pub extern "C" fn exit(_: *mut c_void) {
     let ring = current();
@@ -447,11 +458,10 @@ pub extern "C" fn exit(_: *mut c_void) {
     // Else the ring goes to the pool when another thread finds that this one has gone.
     let Some(table) = Locked::new(process) else { return };
     for entry in table.entries().iter().filter(|entry| entry.tid.load(Relaxed) == tid) {
-        let users = entry.users.load(Relaxed);
-        if users <= 1 {
+        let users = entry.users.load(Relaxed) & !library().own_slot();
+        entry.users.store(users, Relaxed);
+        if users == 0 {
             entry.give_back();
-        } else {
-            entry.users.store(users - 1, Relaxed);
         }
     }
 }
@@ -490,7 +500,7 @@ pub fn succeed(ring: Ring, successor: u32) -> Ring {
     let table = Locked::new(process);
     let found = table.as_ref().and_then(|table| table.entries().iter().find(|entry| entry.ring() == ring));
     // Another library of this thread holds the old address: stay.
-    let alone = found.filter(|entry| entry.users.load(Relaxed) == 1);
+    let alone = found.filter(|entry| library().own_slot() != 0 && entry.users.load(Relaxed) == library().own_slot());
     if let Some(entry) = alone {
         next.own(ring.tid.load(Relaxed));
         next.busy.store(ring.busy.load(Relaxed), Relaxed);

@@ -136,6 +136,26 @@ fn threads_and_processes_are_recorded_from_their_first_event_on() {
 }
 
 #[test]
+fn children_of_a_raw_clone_write_into_rings_of_their_own() {
+    let place = Place::new();
+    let (count, events) = (40, 100);
+    let text = place.record(&["--buffer", "4MiB"], &example("subject"), &["clones", &count.to_string(), &events.to_string()]);
+    let words: Vec<u64> = text.split_whitespace().map(|word| word.parse().unwrap()).collect();
+    let (counts, lost) = place.counts();
+    assert_eq!((counts["mark:child"], counts["mark:numbered"] + lost, lost), (words[0], words[1], 0));
+    let children = numbers(&place.events(), "mark:child");
+    // The parent, which the children of vfork are to us, and half of the children.
+    assert_eq!(children.len(), 1 + count / 2);
+    for numbers in children.values() {
+        let mut sorted = numbers.clone();
+        sorted.sort_unstable();
+        sorted.dedup();
+        assert_eq!(sorted.len(), numbers.len(), "none came twice");
+        assert!(numbers.len() == events || numbers.len() == 1 + count * events + count / 2 * events);
+    }
+}
+
+#[test]
 fn a_killed_program_leaves_what_it_wrote() {
     let place = Place::new();
     let newest = place.path("newest");

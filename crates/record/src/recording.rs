@@ -115,6 +115,8 @@ pub fn component(label: &str) -> String {
         let c = match c {
             '/' | '\0' | '\\' | ':' | '\u{fffd}' => '_',
             c if c.is_control() || c.is_whitespace() => '_',
+            // What nobody sees, and what turns the text around it.
+            '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' => '_',
             c => c,
         };
         if out.len() + c.len_utf8() > 100 {
@@ -122,7 +124,8 @@ pub fn component(label: &str) -> String {
         }
         out.push(c);
     }
-    let out = out.trim_start_matches('.').to_owned();
+    // Hidden, and options of commands that are given it.
+    let out = out.trim_start_matches(['.', '-']).to_owned();
     if out.is_empty() || out.chars().all(|c| c == '.') {
         "unnamed".to_owned()
     } else {
@@ -161,6 +164,7 @@ mod tests {
         assert_eq!(component(""), "unnamed");
         assert_eq!(component("init -> nic_router"), "init_->_nic_router");
         assert_eq!(component("a\nb\0c"), "a_b_c");
+        assert_eq!(component("--rf \u{202e}x"), "rf__x");
         assert_eq!(component(&"ä".repeat(200)).len(), 100);
     }
 }

@@ -3,6 +3,7 @@
 //!     subject threads THREADS EVENTS      prints how many events were met by a probe that was on
 //!     subject handlers SIGNALS            a thread that probes all the time, and handlers that probe, too; prints both counts
 //!     subject churn THREADS PROCESSES EVENTS
+//!     subject clones COUNT EVENTS         children of a raw clone, which no library tells of it; another thread emits meanwhile; prints all counts
 //!     subject endless FILE                until it is killed; the number of the newest event is in FILE
 //!     subject quiet EVENTS                a loop between two writes to stdout, which are "begin" and "end"
 //!     subject sites                       names that are made at run time, more than there are classes
@@ -15,6 +16,8 @@ use std::sync::atomic::{AtomicU64, Ordering::*};
 extern "C" {
     fn fork() -> c_int;
     fn _exit(status: c_int) -> !;
+    fn syscall(number: std::ffi::c_long, ...) -> std::ffi::c_long;
+    fn vfork() -> c_int;
     fn waitpid(pid: c_int, status: *mut c_int, options: c_int) -> c_int;
     fn execv(path: *const c_char, arguments: *const *const c_char) -> c_int;
     fn signal(number: c_int, handler: extern "C" fn(c_int)) -> *mut c_void;
@@ -93,6 +96,42 @@ fn churn(threads: u64, processes: u64, events: u64) {
     }
 }
 
+#[inline(never)]
+fn child_number(series: u64, events: u64) {
+    for nth in 0..events {
+        longpole::mark!("child", series << 32 | nth);
+    }
+}
+
+fn clones(count: u64, events: u64) {
+    static ENDED: AtomicU64 = AtomicU64::new(0);
+    let other = std::thread::spawn(|| {
+        let mut met = 0u64;
+        while ENDED.load(Acquire) == 0 {
+            met += number(50);
+            std::thread::sleep(std::time::Duration::from_micros(20));
+        }
+        met
+    });
+    let clone = if cfg!(target_arch = "x86_64") { 56 } else { 220 };
+    // A place that is hit for the first time goes a way of its own: the children's must not.
+    child_number(count, 1);
+    for nth in 0..count {
+        // SAFETY: the child does what a child may. Every other one shares the memory of its parent, which waits.
+        unsafe {
+            let child = if nth % 2 == 0 { syscall(clone, 17u64, 0u64, 0u64, 0u64, 0u64) as c_int } else { vfork() };
+            if child == 0 {
+                child_number(nth, events);
+                _exit(0);
+            }
+            child_number(count + 1 + nth, events);
+            waitpid(child, std::ptr::null_mut(), 0);
+        }
+    }
+    ENDED.store(1, Release);
+    println!("{} {}", 2 * count * events + 1, other.join().expect("a thread"));
+}
+
 fn endless(path: &str) {
     use std::os::fd::AsRawFd;
     let file = std::fs::File::options().read(true).write(true).create(true).truncate(true).open(path).expect("a file");
@@ -136,6 +175,7 @@ fn main() {
         "threads" => threads(count(2), count(3)),
         "handlers" => handlers(count(2)),
         "churn" => churn(count(2), count(3), count(4)),
+        "clones" => clones(count(2), count(3)),
         "endless" => endless(text(2)),
         "quiet" => quiet(count(2)),
         "sites" => sites(),

@@ -1,0 +1,68 @@
+//! Labels, names of threads and of probes that nobody expects: paths, NUL, control characters, what is no UTF-8, ten thousand letters. They are
+//! data: no file is named by them elsewhere, every reader reads the trace, and no answer moves a terminal.
+
+#[path = "support/place.rs"]
+mod place;
+#[path = "support/tried.rs"]
+mod tried;
+
+use place::{ok, Place};
+use std::path::Path;
+use std::process::Command;
+use tried::{left_behind, Held};
+
+fn names_below(folder: &Path, all: &mut Vec<String>) {
+    for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
+        all.push(entry.file_name().into_string().expect("a name in UTF-8"));
+        if entry.path().is_dir() {
+            names_below(&entry.path(), all);
+        }
+    }
+}
+
+#[test]
+fn names_that_nobody_expects_are_data_and_lead_nowhere() {
+    let place = Place::new();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/odd_names.cc");
+    // The program's own name is one of them, too.
+    let (own, program) = (place.path("own"), place.path("own").join("-x\n\u{1b}[31m\u{202e}"));
+    std::fs::create_dir(&own).unwrap();
+    let mut compiler = Command::new("c++");
+    compiler.args(["-std=c++17", "-O2", "-pthread", "-I"]).arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../include"));
+    ok(compiler.arg(source).arg("-o").arg(&program).output().unwrap());
+    let mut record = place.longpole(&["record", "--buffer", "1MiB", "--"]);
+    let run = ok(record.arg(&program).current_dir(&own).env("HOME", &own).env("TMPDIR", &own).output().unwrap());
+    let tried: u64 = String::from_utf8(run.stdout).unwrap().trim().parse().unwrap();
+    let recording = place.newest();
+    let held = Held::read(&recording);
+    assert_eq!((held.recorded(), held.lost), (tried, 0));
+    println!("names that nobody expects: {tried} events tried, {} recorded, 0 lost, 0 torn, 0 faults, 0 bytes outside", held.recorded());
+
+    // Nothing was written beside, and every file has a name that can be typed.
+    assert_eq!(std::fs::read_dir(&own).unwrap().count(), 1, "the program alone");
+    assert!(left_behind(&place).is_empty());
+    let mut names = Vec::new();
+    names_below(&place.path("traces"), &mut names);
+    let plain = |name: &String| {
+        !name.starts_with(['-', '.']) && name.len() < 128 && name.chars().all(|c| !c.is_control() && !c.is_whitespace() && c != '\u{202e}')
+    };
+    assert!(names.iter().all(plain), "{names:?}");
+
+    // Each answer is text of one line each, or JSON.
+    for (verb, more) in
+        [("info", None), ("print", None), ("queues", None), ("path", None), ("report", None), ("graph", None), ("print", Some("--json"))]
+    {
+        let mut answer = place.longpole(&[verb]);
+        let output = ok(answer.args(more).arg(&recording).output().unwrap());
+        let text = String::from_utf8(output.stdout).unwrap_or_else(|error| panic!("{verb}: {error}"));
+        assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{verb}: {text:?}");
+        if verb == "print" {
+            assert_eq!(text.lines().count() as u64, tried, "{verb} {more:?}");
+        }
+        if more.is_some() {
+            for line in text.lines() {
+                serde_json::from_str::<serde_json::Value>(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+            }
+        }
+    }
+}
