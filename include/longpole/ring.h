@@ -97,7 +97,7 @@ LONGPOLE_SLOW uint64_t longpole_advance(struct longpole_ring **current, uint64_t
 	struct longpole_subbuffer *begun = longpole_subbuffer_at(ring, next);
 	/* Whoever copies what stood here must see that it is gone before it changes. */
 	__atomic_store_n(&begun->position, next + 1, __ATOMIC_RELAXED);
-	__atomic_thread_fence(__ATOMIC_RELEASE);
+	LONGPOLE_STORE_BARRIER();
 	begun->begin = longpole_now(ring);
 	begun->content = 0;
 	begun->last = 0;
@@ -257,8 +257,19 @@ LONGPOLE_SLOW void longpole_flush_nested(struct longpole_ring *ring)
 	}
 }
 
-/* Between an interrupted function and a handler the kernel leaves more, and what lies between a probe and the look at its ring takes less. */
-#if defined(__x86_64__)
+/*
+ * Between an interrupted function and a handler the kernel leaves more, and what lies between a probe and the look at its ring takes less. But
+ * ThreadSanitizer makes atomic accesses calls, and calls handlers there.
+ */
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define LONGPOLE_SIGNAL_FRAME 0u
+#endif
+#endif
+#if defined(LONGPOLE_SIGNAL_FRAME)
+#elif defined(__SANITIZE_THREAD__)
+#define LONGPOLE_SIGNAL_FRAME 0u
+#elif defined(__x86_64__)
 #define LONGPOLE_SIGNAL_FRAME 1024u
 #else
 #define LONGPOLE_SIGNAL_FRAME 4096u

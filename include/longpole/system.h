@@ -28,6 +28,12 @@ extern "C" {
 #define LONGPOLE_UNLIKELY(condition) __builtin_expect(!!(condition), 0)
 /* Keeps the compiler, not the processor, from moving memory accesses: a signal handler sees them in program order. */
 #define LONGPOLE_COMPILER_BARRIER() __atomic_signal_fence(__ATOMIC_SEQ_CST)
+/* Stores before it are seen by other processes before those behind it. Not __atomic_thread_fence: gcc refuses that with -fsanitize=thread. */
+#if defined(__x86_64__)
+#define LONGPOLE_STORE_BARRIER() __asm__ __volatile__("" ::: "memory")
+#else
+#define LONGPOLE_STORE_BARRIER() __asm__ __volatile__("dmb ish" ::: "memory")
+#endif
 
 extern int longpole_libc_clock_gettime(int clock, void *time) __asm__("clock_gettime");
 extern int longpole_libc_key_create(unsigned *key, void (*destructor)(void *)) __asm__("pthread_key_create");

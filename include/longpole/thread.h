@@ -28,7 +28,7 @@ LONGPOLE_INLINE uint64_t longpole_now(const struct longpole_ring *ring)
  * 0: gave up after so many ns. The lock is a number that everybody who takes it and who gives it back raises; taken, it is odd. So whoever waits sees
  * whether others get on: of a thousand threads that begin at once none gives up because the others come first.
  */
-LONGPOLE_INLINE int longpole_lock_within(struct longpole_process *process, int64_t ns)
+LONGPOLE_SLOW int longpole_lock_within(struct longpole_process *process, int64_t ns)
 {
 	int64_t pause[2] = {0, 50000};
 	int64_t left = ns, all = 100 * ns;

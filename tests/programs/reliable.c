@@ -43,7 +43,12 @@
 extern char **environ;
 
 static char **words;
-static volatile int ended;
+static int ended;
+
+static int has_ended(void)
+{
+	return __atomic_load_n(&ended, __ATOMIC_ACQUIRE);
+}
 
 static void say(const char *name, uint64_t count)
 {
@@ -120,7 +125,7 @@ static void *send_signals(void *unused)
 {
 	struct timespec next;
 	clock_gettime(CLOCK_MONOTONIC, &next);
-	while (!ended) {
+	while (!has_ended()) {
 		next.tv_nsec += 100000;
 		if (next.tv_nsec >= 1000000000) {
 			next.tv_nsec -= 1000000000;
@@ -151,7 +156,7 @@ static int signals(void)
 			LONGPOLE_MARK("main", number++);
 		spin(10000);
 	}
-	ended = 1;
+	__atomic_store_n(&ended, 1, __ATOMIC_RELEASE);
 	if (by_timer)
 		timer_delete(timer);
 	else
@@ -231,7 +236,7 @@ static void emit_child(uint64_t series)
 static void *emit_other(void *unused)
 {
 	uint64_t number = 0;
-	while (!ended) {
+	while (!has_ended()) {
 		LONGPOLE_MARK("other", number++);
 		if (number % 64 == 0)
 			pause_us(20);
@@ -338,7 +343,7 @@ static int forks(void)
 			return 1;
 		}
 	}
-	ended = 1;
+	__atomic_store_n(&ended, 1, __ATOMIC_RELEASE);
 	pthread_join(other, NULL);
 	say("main", 1 + count * 50);
 	say("child", count * events + 1);
@@ -399,7 +404,7 @@ static int first_in_child(void)
 	/* The ring is this thread's, and nobody else gets it. */
 	for (int i = 0; i < 20; i++) {
 		pthread_t other;
-		ended = 1;
+		__atomic_store_n(&ended, 1, __ATOMIC_RELEASE);
 		pthread_create(&other, NULL, emit_other, NULL);
 		pthread_join(other, NULL);
 		LONGPOLE_MARK("main", (uint64_t)i);
@@ -538,6 +543,7 @@ static void *emit_until_cancelled(void *argument)
 		own->begun = own->begun + 1;
 		LONGPOLE_MARK("thread", nth(own->series, own->begun - 1));
 		own->returned = own->returned + 1;
+		spin(50);
 	}
 	return NULL;
 }
@@ -611,9 +617,9 @@ static void *use_library(void *number)
 {
 	const uint64_t many = *(const uint64_t *)number;
 	for (;;) {
-		while (__atomic_load_n(&asked, __ATOMIC_ACQUIRE) == answered && !ended)
+		while (__atomic_load_n(&asked, __ATOMIC_ACQUIRE) == answered && !has_ended())
 			pause_us(20);
-		if (ended)
+		if (has_ended())
 			break;
 		LONGPOLE_MARK("main", answered);
 		probe_of_library(nth(1, answered));
@@ -648,7 +654,7 @@ static int library(void)
 			pause_us(20);
 		dlclose(loaded);
 	}
-	ended = 1;
+	__atomic_store_n(&ended, 1, __ATOMIC_RELEASE);
 	pthread_join(user, NULL);
 	pthread_join(other, NULL);
 	say("library", 2 * count);

@@ -103,6 +103,9 @@ fn threads_that_come_and_go_share_rings_and_memory_stays_bounded() {
         let tried = Tried::record(&place, &[], &[&program, "threads", &threads, &once, "30"]);
         tried.is_exact(&format!("threads, {at_once} at once"), &["thread"], 0);
         assert_eq!(tried.held.lost, 0);
+        if soak() {
+            println!("threads, {at_once} at once: {} events found no ring", tried.refused);
+        }
         let lanes = std::fs::read_dir(tried.recording.join("user")).unwrap().count() - 1;
         let (first, last) = (tried.said["resident_first"], tried.said["resident_last"]);
         if soak() {
@@ -146,7 +149,7 @@ fn threads_that_are_cancelled_in_a_probe_cost_that_event_alone() {
     let place = Place::new();
     for language in ["c", "cpp"] {
         let program = place.build_as(language, "reliable", &[]);
-        let tried = Tried::record(&place, ROOM, &[&program, "cancelled", &long_or_short(20_000, 500)]);
+        let tried = Tried::record(&place, ROOM, &[&program, "cancelled", &long_or_short(10_000, 200)]);
         tried.is_exact(&format!("cancelled threads, {language}"), &["thread"], tried.said["left"]);
     }
 }

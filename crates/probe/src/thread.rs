@@ -411,6 +411,9 @@ pub fn attach() -> Option<Ring> {
     if !current().is_open() {
         match Locked::within(process, if stuck { 0 } else { LOCK_NS }) {
             Some(table) => {
+                if stuck {
+                    process.retry.store(0, Relaxed);
+                }
                 if let Some(entry) = take_entry(&table) {
                     set(entry.ring());
                 }

@@ -126,6 +126,8 @@ pub struct Tried {
     pub said: BTreeMap<String, u64>,
     pub held: Held,
     pub recording: PathBuf,
+    /// Events that found no ring: their thread waited in vain for the others of its process.
+    pub refused: u64,
     /// Of the recorder: descriptors at most, and resident memory at most in KiB.
     pub files: usize,
     pub resident_kib: u64,
@@ -174,10 +176,12 @@ impl Tried {
         child.stderr.take().unwrap().read_to_string(&mut told).unwrap();
         assert!(status.success(), "{command:?}: {status}: {said}{told}");
         let said = said.lines().filter_map(|line| line.split_once(' ')).map(|(name, count)| (name.to_owned(), count.parse().unwrap()));
+        let note = |line: &str| line.split_once(" events found no memory")?.0.rsplit(' ').next()?.parse::<u64>().ok();
+        let refused = told.lines().filter_map(note).sum();
         let recording = place.newest();
         let outside = bytes_below(&own);
         let (said, held) = (said.collect(), Held::read(&recording));
-        Tried { said, held, recording, files, resident_kib, left: left_behind(place), outside }
+        Tried { said, held, recording, refused, files, resident_kib, left: left_behind(place), outside }
     }
 
     /// What it emitted of these names.
@@ -192,14 +196,15 @@ impl Tried {
         let torn = self.held.torn();
         if soak() {
             println!(
-                "{what}: {tried} events tried, {recorded} recorded, {lost} lost, {left} probes that did not return, {torn} torn, 0 faults, {} bytes outside, recorder {} files {} KiB",
-                self.outside, self.files, self.resident_kib
+                "{what}: {tried} events tried, {recorded} recorded, {lost} lost, {} without a ring, {left} probes that did not return, {torn} torn, 0 faults, {} bytes outside, recorder {} files {} KiB",
+                self.refused, self.outside, self.files, self.resident_kib
             );
         }
-        let known = recorded + lost;
+        let known = recorded + lost + self.refused;
         assert!(
             (tried - left..=tried).contains(&known),
-            "{what}: {tried} tried, {recorded} recorded, {lost} lost, {left} left: {:?}",
+            "{what}: {tried} tried, {recorded} recorded, {lost} lost, {} without a ring, {left} left: {:?}",
+            self.refused,
             self.held
         );
         assert_eq!((torn, self.outside), (0, 0), "{what}: {:?}", self.held);
