@@ -76,6 +76,7 @@ truth-kernel:
 # The long forms of tests: the numbers that acceptance asks for.
 soak:
 	LONGPOLE_SOAK=1 cargo test --release -p longpole --test recording --test kernel_many -- --nocapture
+	LONGPOLE_SOAK=1 cargo test --release -p longpole --test reliable --test reliable_names --test reliable_sanitized -- --nocapture --test-threads 1
 	cargo build --release -p longpole-record --examples
 	LONGPOLE_SOAK=1 cargo test --release -p longpole --test surroundings --test surroundings_clock -- --nocapture --test-threads 1
 	LONGPOLE_SOAK=1 cargo test --release -p longpole-record --test reliable_recorder --test reliable_hostile -- --nocapture --test-threads 1

@@ -24,7 +24,7 @@ fn ten_thousand_signals_a_second_into_a_thread_that_probes_cost_no_event() {
         let tried = Tried::record(&place, options, &[&program, "signals", by, &seconds]);
         let delivered = tried.said["handler"];
         if soak() {
-            println!("signals, {language}, by {by}: {delivered} delivered in {seconds} s");
+            println!("figures: signals, {language}, by {by}: {delivered} delivered in {seconds} s");
         }
         tried.is_exact(&format!("signals, {language}, by {by}"), &["main", "handler", "log"], 0);
         // Ticks that come while one is pending are one; a busy machine delivers fewer.
@@ -104,12 +104,14 @@ fn threads_that_come_and_go_share_rings_and_memory_stays_bounded() {
         tried.is_exact(&format!("threads, {at_once} at once"), &["thread"], 0);
         assert_eq!(tried.held.lost, 0);
         if soak() {
-            println!("threads, {at_once} at once: {} events found no ring", tried.refused);
+            println!("figures: threads, {at_once} at once: {} events found no ring", tried.refused);
         }
         let lanes = std::fs::read_dir(tried.recording.join("user")).unwrap().count() - 1;
         let (first, last) = (tried.said["resident_first"], tried.said["resident_last"]);
         if soak() {
-            println!("threads, {at_once} at once: {lanes} lanes; program {first} KiB after the first {at_once}, {last} KiB at the end");
+            println!(
+                "figures: threads, {at_once} at once: {lanes} lanes; program {first} KiB after the first {at_once}, {last} KiB at the end"
+            );
         }
         // A ring that the recorder has not emptied yet is not taken.
         assert!(lanes <= 3 * at_once, "{lanes} lanes");
@@ -138,7 +140,7 @@ fn threads_that_end_without_a_word_leave_their_events_and_their_rings() {
     assert!(lanes < 16 + threads / 2, "{lanes} lanes of {threads} threads");
     if soak() {
         println!(
-            "threads without a word: {} events tried, all recorded, {lanes} lanes, {} KiB",
+            "figures: threads without a word: {} events tried, all recorded, {lanes} lanes, {} KiB",
             tried.said["thread"], tried.said["resident_last"]
         );
     }
@@ -243,7 +245,7 @@ fn a_program_that_stands_still_goes_on_where_it_was_also_in_the_next_recording()
     let said = String::from_utf8(output.stdout).unwrap();
     let tried: u64 = said.lines().map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum();
     if soak() {
-        println!("a program that is stopped: {tried} events tried, {recorded} recorded, {lost} lost, 0 torn, 0 faults");
+        println!("figures: a program that is stopped: {tried} events tried, {recorded} recorded, {lost} lost, 0 torn, 0 faults");
     }
     assert!(output.status.success());
     // A probe that was stopped until its recording had ended left its event in the ring: at most one a thread and stop.

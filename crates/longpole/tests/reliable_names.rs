@@ -36,7 +36,10 @@ fn names_that_nobody_expects_are_data_and_lead_nowhere() {
     let recording = place.newest();
     let held = Held::read(&recording);
     assert_eq!((held.recorded(), held.lost), (tried, 0));
-    println!("names that nobody expects: {tried} events tried, {} recorded, 0 lost, 0 torn, 0 faults, 0 bytes outside", held.recorded());
+    println!(
+        "figures: names that nobody expects: {tried} events tried, {} recorded, 0 lost, 0 torn, 0 faults, 0 bytes outside",
+        held.recorded()
+    );
 
     // Nothing was written beside, and every file has a name that can be typed.
     assert_eq!(std::fs::read_dir(&own).unwrap().count(), 1, "the program alone");

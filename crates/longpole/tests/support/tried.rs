@@ -196,7 +196,7 @@ impl Tried {
         let torn = self.held.torn();
         if soak() {
             println!(
-                "{what}: {tried} events tried, {recorded} recorded, {lost} lost, {} without a ring, {left} probes that did not return, {torn} torn, 0 faults, {} bytes outside, recorder {} files {} KiB",
+                "figures: {what}: {tried} events tried, {recorded} recorded, {lost} lost, {} without a ring, {left} probes that did not return, {torn} torn, 0 faults, {} bytes outside, recorder {} files {} KiB",
                 self.refused, self.outside, self.files, self.resident_kib
             );
         }
