@@ -239,7 +239,7 @@ static void *emit_other(void *unused)
 	while (!has_ended()) {
 		LONGPOLE_MARK("other", number++);
 		if (number % 64 == 0)
-			pause_us(20);
+			pause_us(300);
 	}
 	say("other", number);
 	return unused;
@@ -543,7 +543,7 @@ static void *emit_until_cancelled(void *argument)
 		own->begun = own->begun + 1;
 		LONGPOLE_MARK("thread", nth(own->series, own->begun - 1));
 		own->returned = own->returned + 1;
-		spin(50);
+		spin(300);
 	}
 	return NULL;
 }

@@ -151,7 +151,7 @@ fn threads_that_are_cancelled_in_a_probe_cost_that_event_alone() {
     let place = Place::new();
     for language in ["c", "cpp"] {
         let program = place.build_as(language, "reliable", &[]);
-        let tried = Tried::record(&place, ROOM, &[&program, "cancelled", &long_or_short(10_000, 200)]);
+        let tried = Tried::record(&place, ROOM, &[&program, "cancelled", &long_or_short(10_000, 60)]);
         tried.is_exact(&format!("cancelled threads, {language}"), &["thread"], tried.said["left"]);
     }
 }
