@@ -462,7 +462,9 @@ impl WhatIf {
             }
             What::PublishStay { came, stay, busy } => {
                 replay.leaves_cpu(&mut self.scratch);
-                woken = self.slots.fill(came, &replay.came, trail::NONE);
+                // When it came, nobody saw: that was not before it began to do something.
+                let since = if replay.came[OBSERVED] > 0.0 { &replay.came } else { replay.began.as_ref().unwrap_or(&replay.came) };
+                woken = self.slots.fill(came, since, trail::NONE);
                 woken.extend(self.slots.fill(stay, &self.scratch, trail::NONE));
                 woken.extend(self.slots.fill(busy, &replay.busy, trail::NONE));
                 replay.came.fill(0.0);
