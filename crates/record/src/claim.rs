@@ -59,7 +59,7 @@ impl Recorder {
             let successor = source.successor.as_ref().map_or(0, |successor| successor.size);
             self.successor_bytes = self.successor_bytes.saturating_sub(successor);
             if let Some(lane) = source.lane {
-                self.close_lane(lane);
+                self.close_lane(lane, false);
             }
         }
         self.count_refused(subject);

@@ -208,7 +208,6 @@ fn run(input: &[u8], folder: &Path, in_sites: bool) {
         mode: None,
         max_size: None,
         max_age: None,
-        is_followed: false,
         command: Vec::new(),
         probe_cost_ns: None,
         kernel: None,
