@@ -636,6 +636,11 @@ fn who_comes_at_a_fixed_time_does_not_hold_up_what_is_ready_before() {
 {\"t\":45,\"machine\":\"a\",\"state\":\"rest\"}\n{\"t\":95,\"end\":\"a\"}\n";
     // The time that it takes from the other stays.
     assert_eq!((ns(cpu, "a::work x0"), ns(cpu, "tick::tock x0"), ns(cpu, "tick::tock x3")), (55, 90, 105));
+    // Nor does one of whom nobody saw how it came to the CPU.
+    let unseen = "{\"t\":0,\"machine\":\"a\",\"state\":\"work\"}\n{\"t\":0,\"machine\":\"b\",\"blocked\":\"x\"}\n{\"t\":0,\"machine\":\"tick\",\"blocked\":\"x\"}
+{\"t\":35,\"machine\":\"tick\",\"state\":\"tock\"}\n{\"t\":40,\"machine\":\"b\",\"woken_by\":\"a\"}\n{\"t\":45,\"machine\":\"tick\",\"blocked\":\"x\"}
+{\"t\":45,\"machine\":\"b\",\"state\":\"rest\"}\n{\"t\":95,\"end\":\"b\"}\n";
+    assert_eq!(ns(unseen, "a::work x0"), 55);
     let served = "{\"t\":0,\"machine\":\"a\",\"state\":\"work\"}\n{\"t\":0,\"machine\":\"s\",\"blocked\":\"x\"}\n{\"t\":10,\"machine\":\"s\",\"state\":\"tidy\"}
 {\"t\":20,\"machine\":\"s\",\"blocked\":\"x\"}\n{\"t\":30,\"machine\":\"s\",\"woken_by\":\"a\"}\n{\"t\":30,\"machine\":\"a\",\"blocked\":\"reply\"}
 {\"t\":30,\"machine\":\"s\",\"state\":\"serve\"}\n{\"t\":40,\"machine\":\"a\",\"woken_by\":\"s\"}\n{\"t\":40,\"machine\":\"a\",\"state\":\"rest\"}\n{\"t\":60,\"end\":\"a\"}\n";
