@@ -179,7 +179,7 @@ LONGPOLE_SLOW uint32_t longpole_left_aside(struct longpole_ring *ring)
 		__builtin_memcpy(entry, ring->side[i], sizeof entry);
 		const int64_t younger = (int64_t)((entry[0] & ~(uint64_t)0xffff) - (ring->last & ~(uint64_t)0xffff));
 		if (entry[0] != 0 && (younger < 0 || entry[0] == ring->last))
-			entry[7] = UINT64_MAX;
+			entry[7] = ~(uint64_t)0;
 		others += entry[7] <= LONGPOLE_SIDE_WORDS;
 		__builtin_memcpy(ring->side[i], entry, sizeof entry);
 	}
