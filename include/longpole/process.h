@@ -500,4 +500,7 @@ __attribute__((destructor(101), unused, no_instrument_function)) static void lon
 }
 #endif
 
+/* Whoever includes this has the destructor, and what that calls. */
+#include "thread.h"
+
 #endif

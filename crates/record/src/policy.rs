@@ -401,8 +401,8 @@ pub fn parse_duration(text: &str) -> Option<Duration> {
     if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
         return None;
     }
-    let digits = |text: &str| if text.is_empty() { Some(0) } else { text.parse::<u64>().ok() };
-    let ns = u128::from(digits(whole)?) * unit_ns + u128::from(digits(fraction)?) * unit_ns / 10u128.pow(fraction.len() as u32);
+    let digits = |text: &str| if text.is_empty() { Some(0) } else { text.parse::<u128>().ok() };
+    let ns = digits(whole)?.checked_mul(unit_ns)?.checked_add(digits(fraction)? * unit_ns / 10u128.pow(fraction.len() as u32))?;
     Some(Duration::new(u64::try_from(ns / 1_000_000_000).ok()?, (ns % 1_000_000_000) as u32))
 }
 
