@@ -218,10 +218,12 @@ impl Recorder {
             if !own {
                 subject.process.next_successor = subject.process.next_successor.max(number.saturating_add(1));
             }
-            self.take_ring(subject, number, own, before, continued);
+            // One that is getting its name at this moment is taken, with those behind it, when the process is looked at next.
+            if !self.take_ring(subject, number, own, before, continued) && own {
+                break;
+            }
+            subject.process.rings_seen = if own { number.saturating_add(1) } else { 0 };
         }
-        let own = rings.iter().filter(|(own, _)| *own).map(|(_, number)| number.saturating_add(1)).max();
-        subject.process.rings_seen = own.unwrap_or(0);
         join_successors(&mut subject.sources);
     }
 
