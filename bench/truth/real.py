@@ -15,6 +15,7 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -33,7 +34,7 @@ THRESHOLDS = tomllib.loads((HERE / "thresholds.toml").read_text())
 LIMIT = 120
 BEGIN = "+0.25s"
 # Root's default.
-GROUPS = "sched,irq,softirq,net,block,syscall"
+GROUPS = "sched,irq,softirq,net,block,workqueue,syscall"
 
 
 def missing():
@@ -297,6 +298,7 @@ def main():
     to.parent.mkdir(parents=True, exist_ok=True)
     commit = subprocess.run(["git", "-C", str(ROOT), "log", "-1", "--format=%h", "--", str(HERE / "real.toml")], capture_output=True, text=True).stdout.strip() or "(none)"
     rows = []
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     with systems.alone(), tempfile.TemporaryDirectory(prefix="longpole-truth-", dir="/var/tmp") as scratch, to.open("w") as out:
         folder = pathlib.Path(scratch)
         (folder / "run").mkdir(mode=0o700)
