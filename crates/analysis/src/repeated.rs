@@ -143,6 +143,7 @@ fn verdict(runs: &[Run], rows: Option<&[Row]>) -> (Verdict, f64) {
         evidence: strongest.map(|run| run.report.verdict.evidence).unwrap_or_default(),
         text: format!("{} {in_how_many}{end}.", reason.begin()),
         of_stages: of.iter().all(|run| run.report.verdict.of_stages),
+        of_cause: of.iter().all(|run| run.report.verdict.of_cause),
     };
     let Some(most) = most.filter(|_| 2 * agreed > runs.len()) else {
         let mut said: Vec<(Named, usize)> = Vec::new();

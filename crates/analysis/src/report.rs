@@ -294,10 +294,10 @@ impl Report {
         report.with(critical)
     }
 
-    /// Where the trace tells of stages and the path does not decide, the verdict stays theirs.
+    /// Where the trace tells of stages and the path does not decide, or names only a part of what their verdict explains, it stays theirs.
     pub fn with(mut self, critical: Critical) -> Report {
         let Critical { answer, verdict, decides, mut predictions, participation, findings, cut_waits } = critical;
-        if decides || !self.verdict.of_stages {
+        if decides && !self.verdict.explains(&verdict) || !self.verdict.of_stages {
             self.verdict = verdict;
         }
         let doubts = Doubts::of(&answer);

@@ -246,6 +246,7 @@ pub fn judge(
         evidence: whole,
         text: format!("{}: {why}{end}{}.", reason.begin(), too_little.unwrap_or_default()),
         of_stages: false,
+        of_cause: false,
     };
     let Some(first) = first else { return nothing("nothing happens".to_owned()) };
     let name = format!("{}::{}", first.class, first.state);
@@ -278,6 +279,7 @@ pub fn judge(
         evidence: first.evidence,
         text: format!("{what}{end}{}{timer}.", if torn { AGAIN } else { "" }),
         of_stages: false,
+        of_cause: false,
     }
 }
 

@@ -42,6 +42,9 @@ pub struct Verdict {
     /// The trace tells of stages, whatever is said of them.
     #[serde(skip)]
     pub of_stages: bool,
+    /// Not one state, but why several take long.
+    #[serde(skip)]
+    pub of_cause: bool,
 }
 
 /// What cannot have been as the trace tells it: events are missing, or clocks differ, so that the verdict may be wrong.
@@ -88,6 +91,13 @@ impl Verdict {
             }
         }
         self
+    }
+
+    /// Whether it is the cause of what the other one names: both speak of one machine, and it has more of that one's work than the other's state has of the path.
+    pub fn explains(&self, of_path: &Verdict) -> bool {
+        let least = |verdict: &Verdict| verdict.share.zip(verdict.share_error).map(|(share, error)| share - error);
+        let most = |verdict: &Verdict| verdict.share.zip(verdict.share_error).map(|(share, error)| share + error);
+        self.of_cause && self.state.is_some() && self.machine == of_path.machine && least(self) > most(of_path)
     }
 
     /// Says beside it what does not fit together.
@@ -237,6 +247,7 @@ impl Judge<'_> {
                     doubts: None,
                     evidence: cause.evidence,
                     text,
+                    of_cause: true,
                     ..verdict
                 };
                 (verdict, findings)
@@ -305,6 +316,7 @@ impl Judge<'_> {
             evidence: prepared.whole,
             text: format!("{}: {text}{}{}.", reason.begin(), self.loss_text(), if lossy && !text.ends_with(AGAIN) { AGAIN } else { "" }),
             of_stages: false,
+            of_cause: false,
         };
         let stages = self.stages(prepared);
         if stages.len() < 2 {
@@ -385,6 +397,7 @@ impl Judge<'_> {
             evidence: first.evidence,
             text,
             of_stages: true,
+            of_cause: false,
         };
         (verdict, None)
     }

@@ -4,7 +4,7 @@ mod support;
 
 use longpole_analysis::report::Report;
 use longpole_analysis::text::number;
-use longpole_analysis::verdict::VerdictKind;
+use longpole_analysis::verdict::{Verdict, VerdictKind};
 use support::{pipeline, Costs, Trace};
 
 const SEEDS: std::ops::Range<u64> = 1..4;
@@ -56,6 +56,23 @@ fn a_small_batch_limit_is_named_and_a_large_one_is_not() {
         // The state in which it signals itself: no probe names one.
         assert_eq!(report.verdict.state.as_deref(), Some("run"), "{}", report.verdict.text);
     }
+}
+
+#[test]
+fn a_small_batch_limit_explains_a_state_that_has_less_of_the_path() {
+    let report = |costs: &Costs| pipeline(1, costs, LENGTH_NS).trace.report(10.0).verdict;
+    let (limited, slow) = (report(&Costs { batch: 4, ..Costs::default() }), report(&Costs { lookup: 2_500, ..Costs::default() }));
+    let of_path = |machine: &Option<String>, share: f64| Verdict {
+        machine: machine.clone(),
+        share: Some(share),
+        share_error: Some(0.02),
+        ..slow.clone()
+    };
+    let share = limited.share.unwrap();
+    assert!(limited.explains(&of_path(&limited.machine, share / 2.0)), "{}", limited.text);
+    assert!(!limited.explains(&of_path(&limited.machine, share)), "{}", limited.text);
+    assert!(!limited.explains(&of_path(&Some("another".to_owned()), share / 2.0)), "{}", limited.text);
+    assert!(!slow.explains(&of_path(&slow.machine, 0.3)), "a state is no cause: {}", slow.text);
 }
 
 #[test]
