@@ -261,7 +261,7 @@ Router::Blocked Router::forward_batch()
 	LONGPOLE_SPAN(N_FORWARD);
 	if (!o_.timeouts_exact || o_.one_in > 1)
 		now_ = now_ns();
-	LONGPOLE_QUEUE_SIZE(source_submit, in_.submit.available());
+	LONGPOLE_QUEUE_SIZE(source_submit, in_.submit.depth());
 	collect_acks();
 
 	Blocked blocked = Blocked::NOT;

@@ -117,6 +117,9 @@ public:
 		return tail_ - head_;
 	}
 
+	// What there is now; `available` says what there was when it last had to look.
+	uint32_t depth() const { return m_.tail.load(std::memory_order_acquire) - head_; }
+
 	const Descriptor &peek(uint32_t i) const { return m_.slots[(head_ + i) % QUEUE_SLOTS]; }
 
 	void consume(uint32_t count)

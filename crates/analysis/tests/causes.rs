@@ -373,6 +373,21 @@ fn what_was_put_before_the_trace_began_is_no_contradiction() {
     assert_eq!(composed.answer.unknown_ns, 100);
 }
 
+/// A probe stands before what it tells of, so who looks may find less than was put and more than was left.
+#[test]
+fn a_size_differs_only_where_nobody_has_the_difference_in_hand() {
+    let mismatches = |size: i64| {
+        let (mut kernel, one, two) = probes();
+        kernel.counted(1000, one, "queue_put:work", 8);
+        kernel.counted(1100, one, "queue_put:work", 8);
+        kernel.counted(1200, two, "queue_get:work", 1);
+        kernel.counted(1300, two, "queue_size:work", size);
+        kernel.probe(5000, two, "mark:end");
+        compose(&kernel, About::default()).told.size_mismatches
+    };
+    assert_eq!([6, 7, 15, 16].map(mismatches), [1, 0, 0, 1]);
+}
+
 #[test]
 fn the_time_of_a_loss_is_unknown_and_what_was_blocked_in_it_has_no_timer() {
     let mut kernel = two_cpus();

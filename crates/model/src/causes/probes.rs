@@ -34,8 +34,7 @@ impl Composer {
             Op::Mark { .. } | Op::Counter { .. } | Op::Flow { .. } | Op::Other => {}
             Op::Size { queue, count } => {
                 let queue = self.queue(queue);
-                let level = self.level(queue);
-                self.told.size_mismatches += u64::from(level.units != count);
+                self.told.size_mismatches += u64::from(!self.level(queue).can_be(count, at));
             }
             Op::Put { queue, count } if count > 0 => {
                 let queue = self.queue(queue);

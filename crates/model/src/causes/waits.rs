@@ -62,6 +62,24 @@ pub(super) struct Level {
     pub opened: u64,
     /// Who takes from it.
     taker: Taker,
+    /// What was put and what was taken last: it may not have been done yet, since a probe stands before what it tells of.
+    put: Option<InHand>,
+    taken: Option<InHand>,
+}
+
+/// Of which thread, and how much.
+#[derive(Clone, Copy, Debug)]
+struct InHand {
+    at: u32,
+    n: u64,
+}
+
+impl Level {
+    /// Whether the thread can have found so many units.
+    pub fn can_be(&self, count: u64, at: u32) -> bool {
+        let of_others = |hand: Option<InHand>| hand.filter(|hand| hand.at != at).map_or(0, |hand| hand.n);
+        count.saturating_add(of_others(self.put)) >= self.units && count <= self.units.saturating_add(of_others(self.taken))
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -176,6 +194,7 @@ impl Composer {
             level.opened = now;
         }
         level.units = level.units.saturating_add(n);
+        level.put = Some(InHand { at, n });
         self.did(at, queue, true);
         self.emit(Deed::Put { machine, queue, n, flow: None, link: None });
     }
@@ -189,6 +208,7 @@ impl Composer {
             level.units -= units;
             level.room = Some((machine, now));
             level.taker.takes(machine);
+            level.taken = Some(InHand { at, n });
         }
         if units < n && !looks {
             self.told.from_before += n - units;
