@@ -7,7 +7,7 @@ use crate::latency::since;
 use crate::session::{Observer, Scene};
 use longpole_model::activity::Outcome;
 use longpole_model::hash::IdMap;
-use longpole_model::step::{MachineId, Op, QueueId, Step};
+use longpole_model::step::{MachineId, Op, QueueId, Step, SOON_NS};
 use longpole_model::system::Queue;
 use longpole_trace::event::Loss;
 use serde::Serialize;
@@ -92,6 +92,8 @@ struct State {
     producers: Vec<MachineId>,
     consumers: Vec<MachineId>,
     inside: VecDeque<(i64, u64)>,
+    /// What was got when it was not there, and its put may follow at once.
+    early: VecDeque<(i64, u64)>,
     residence: Histogram,
     batch: Histogram,
     first_ns: Option<i64>,
@@ -101,6 +103,30 @@ struct State {
     got_ns: Option<(i64, i64)>,
     /// When somebody found it empty for the first time since the last put.
     emptied_ns: Option<i64>,
+}
+
+impl State {
+    /// Units of a put that were got before it.
+    fn got_early(&mut self, t_ns: i64, count: u64) -> u64 {
+        self.forget_early(t_ns);
+        let mut left = count;
+        while let Some((_, units)) = self.early.front_mut().filter(|_| left > 0) {
+            let taken = left.min(*units);
+            *units -= taken;
+            left -= taken;
+            if *units == 0 {
+                self.early.pop_front();
+            }
+        }
+        count - left
+    }
+
+    /// What was got too long ago to be of a put that comes now.
+    fn forget_early(&mut self, t_ns: i64) {
+        while self.early.front().is_some_and(|(got_ns, _)| t_ns.saturating_sub(*got_ns) > SOON_NS) {
+            self.early.pop_front();
+        }
+    }
 }
 
 impl Observer for Queues {
@@ -152,6 +178,7 @@ impl Observer for Queues {
             if state.producers.contains(&machine) || state.consumers.contains(&machine) {
                 state.depth.forget(loss.begin_ns, loss.end_ns, described.capacity);
                 state.inside.clear();
+                state.early.clear();
             }
         }
     }
@@ -179,10 +206,14 @@ impl Queues {
             state.producers.push(step.machine);
         }
         state.depth.change(count.min(i64::MAX as u64) as i64, step.t_ns, capacity);
+        let early = state.got_early(step.t_ns, count);
+        if early == count && count > 0 {
+            return;
+        }
         if state.inside.len() == MOST_PORTIONS {
             state.inside.pop_front();
         }
-        state.inside.push_back((step.t_ns, count));
+        state.inside.push_back((step.t_ns, count - early));
     }
 
     fn get(&mut self, scene: Scene<'_>, step: &Step, queue: QueueId, count: u64) {
@@ -212,6 +243,10 @@ impl Queues {
                     state.inside.pop_front();
                 }
             }
+        }
+        if left > 0 && state.early.len() < MOST_PORTIONS {
+            state.forget_early(step.t_ns);
+            state.early.push_back((step.t_ns, left));
         }
         let at = step.machine.0 as usize;
         if self.taken.len() <= at {

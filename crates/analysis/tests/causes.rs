@@ -373,6 +373,79 @@ fn what_was_put_before_the_trace_began_is_no_contradiction() {
     assert_eq!(composed.answer.unknown_ns, 100);
 }
 
+/// `one` puts at 1,000 and at 5,000; `two` takes the first at 1,100, and waits for more from 3,000 to 6,500. The queue holds one.
+fn one_at_a_time(between: impl Fn(&mut Kernel, u32, u32)) -> Composed {
+    let (mut kernel, one, two) = probes();
+    kernel.counted(1000, one, "queue_put:work", 1);
+    kernel.catalogue.classes.iter_mut().filter(|class| class.event_name == "queue_put:work").for_each(|class| {
+        class.attributes.push(("capacity".to_owned(), "1".to_owned()));
+    });
+    kernel.counted(1100, two, "queue_get:work", 1);
+    between(&mut kernel, one, two);
+    kernel.probe(3000, two, "queue_wait_empty:work");
+    kernel.counted(5000, one, "queue_put:work", 1);
+    kernel.counted(6500, two, "queue_get:work", 1);
+    kernel.probe(7000, two, "mark:end");
+    compose(&kernel, About::default())
+}
+
+#[test]
+fn what_is_stamped_a_moment_before_what_it_follows_from_follows_from_it() {
+    let get_first = one_at_a_time(|kernel, one, two| {
+        kernel.counted(2000, two, "queue_get:work", 1);
+        kernel.probe(2010, two, "span_begin:use");
+        kernel.counted(2050, one, "queue_put:work", 1);
+        kernel.probe(2060, two, "span_end:use");
+    });
+    let put_first = one_at_a_time(|kernel, one, two| {
+        kernel.counted(1900, one, "queue_put:work", 1);
+        kernel.counted(2000, one, "queue_put:work", 1);
+        kernel.counted(2050, two, "queue_get:work", 1);
+        kernel.counted(2060, two, "queue_get:work", 1);
+    });
+    for composed in [get_first, put_first] {
+        assert_eq!(drawn(&composed.answer), "100-5000 one::make, 5000-6500 work::queued, 6500-7000 two::run", "{}", composed.log);
+        assert_eq!((composed.answer.contradictions, composed.told.from_before), (0, 0));
+    }
+}
+
+#[test]
+fn what_comes_no_moment_later_is_missing() {
+    let taken = one_at_a_time(|kernel, one, two| {
+        kernel.counted(1200, two, "queue_get:work", 1);
+        kernel.counted(2900, one, "queue_put:work", 1);
+    });
+    assert_eq!((taken.answer.contradictions, taken.told.from_before), (1, 1));
+    let put = one_at_a_time(|kernel, one, two| {
+        kernel.counted(1200, one, "queue_put:work", 1);
+        kernel.counted(1300, one, "queue_put:work", 1);
+        kernel.counted(2900, two, "queue_get:work", 1);
+    });
+    assert_eq!((put.answer.contradictions, put.told.from_before), (2, 0));
+}
+
+#[test]
+fn what_a_thread_did_before_it_left_its_cpu_is_told_before_that() {
+    let mut kernel = two_cpus();
+    kernel.switch(110, 1, 0, 0, 12);
+    let (one, two) = (kernel.thread("one", "", 11, 11), kernel.thread("two", "", 12, 12));
+    kernel.counted(1000, one, "queue_put:work", 1);
+    kernel.counted(1100, two, "queue_get:work", 1);
+    kernel.counted(2000, two, "queue_get:work", 1);
+    kernel.switch(2020, 1, 12, BLOCKED, 0);
+    kernel.counted(2050, one, "queue_put:work", 1);
+    kernel.waking(2100, 0, 12, 1);
+    kernel.switch(2200, 1, 0, 0, 12);
+    kernel.probe(2300, two, "mark:end");
+    let composed = compose(&kernel, About::default());
+    assert_eq!((composed.told.from_before, composed.answer.ignored_wakeups), (1, 0), "{}", composed.log);
+    assert!(
+        drawn(&composed.answer).ends_with("-2100 one::run, 2100-2200 two::runnable, 2200-2300 two::run"),
+        "{}",
+        drawn(&composed.answer)
+    );
+}
+
 /// A probe stands before what it tells of, so who looks may find less than was put and more than was left.
 #[test]
 fn a_size_differs_only_where_nobody_has_the_difference_in_hand() {

@@ -46,7 +46,7 @@ fn told(kernel: &Kernel, about: About) -> Told {
         }
         facts.after(&linux);
     });
-    composer.finish();
+    composer.finish(&kernel.catalogue);
     drain(&mut composer);
     linux.finish(&mut facts);
     facts.after(&linux);

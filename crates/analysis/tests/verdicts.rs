@@ -300,6 +300,20 @@ fn sparsely_probed() -> Trace {
 }
 
 #[test]
+fn what_is_got_a_moment_before_its_put_stays_for_no_time() {
+    let mut trace = Trace::default();
+    let (producer, consumer) = (trace.thread("producer"), trace.thread("consumer"));
+    for t in (0..1_000_000).step_by(10_000) {
+        // Every tenth get is stamped too early.
+        let early = if t % 100_000 == 0 { -50 } else { 400 };
+        trace.event(t + 1_000, producer, "queue_put:work", &[("count", 1)]);
+        trace.event(t + 1_000 + early, consumer, "queue_get:work", &[("count", 1)]);
+    }
+    let residence = &trace.report(0.0).queues[0].residence_ns;
+    assert_eq!((residence.count, residence.max_ns), (90, Some(400)));
+}
+
+#[test]
 fn a_queue_that_was_found_empty_has_nothing_left_behind_in_it() {
     let mut trace = sparsely_probed();
     let report = trace.report(0.0);

@@ -432,7 +432,7 @@ impl Composed {
 
     fn finish(&mut self) {
         self.finished = true;
-        self.composer.finish();
+        self.composer.finish(self.trace.catalogue());
         for oddity in self.trace.oddities() {
             eprintln!("longpole: {}", plain(oddity.to_string()));
         }

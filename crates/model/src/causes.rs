@@ -13,6 +13,7 @@
 
 mod contexts;
 mod devices;
+mod early;
 mod ending;
 mod naming;
 mod probes;
@@ -89,6 +90,7 @@ pub struct Composer {
     contexts: contexts::Contexts,
     devices: devices::Devices,
     waits: waits::Waits,
+    early: early::Early,
     works: works::Works,
     linux_names: Vec<Option<NameId>>,
     system_names: Vec<Option<NameId>>,
@@ -187,6 +189,7 @@ impl Composer {
             contexts: contexts::Contexts::default(),
             devices: devices::Devices::default(),
             waits: waits::Waits::default(),
+            early: early::Early::default(),
             works: works::Works::default(),
             linux_names: Vec::new(),
             system_names: Vec::new(),
@@ -256,9 +259,11 @@ impl Composer {
         match item {
             Item::Event(event) => {
                 self.told.events += 1;
-                self.at(event.t_ns);
+                self.release_due(catalogue, event.t_ns);
                 match catalogue.streams.get(event.stream.0 as usize).map(|stream| stream.kind) {
                     Some(StreamKind::Kernel) => {
+                        self.release_on(catalogue, event.cpu);
+                        self.at(event.t_ns);
                         self.linux.event(catalogue, event, &mut (&mut self.heard, watch));
                         if let Some(cpu) = event.cpu {
                             self.close_contexts(cpu);
@@ -273,12 +278,13 @@ impl Composer {
                     Some(StreamKind::User) => {
                         self.naming.learn(catalogue);
                         let step = self.system.step(catalogue, event);
-                        self.step(catalogue, &step);
+                        self.probe(catalogue, step);
                     }
-                    _ => {}
+                    _ => self.at(event.t_ns),
                 }
             }
             Item::Loss(loss) => {
+                self.release_all(catalogue);
                 self.at(loss.end_ns);
                 let kind = catalogue.streams.get(loss.stream.0 as usize).map(|stream| stream.kind);
                 if !matches!(kind, Some(StreamKind::Kernel | StreamKind::User)) {
@@ -299,7 +305,8 @@ impl Composer {
     }
 
     /// To be called once, after the last event.
-    pub fn finish(&mut self) {
+    pub fn finish(&mut self, catalogue: &Catalogue) {
+        self.release_all(catalogue);
         if !std::mem::replace(&mut self.ending.over, true) {
             self.end();
         }

@@ -11,6 +11,9 @@ pub struct MachineId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct QueueId(pub u32);
 
+/// So much earlier than what it follows from a step may seem to be: processors read the clock ahead of what they load, and their clocks differ.
+pub const SOON_NS: i64 = 1_000;
+
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
     pub t_ns: i64,

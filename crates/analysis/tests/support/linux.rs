@@ -27,7 +27,7 @@ pub fn each_interaction(kernel: &Kernel, composer: &mut Composer, mut each: impl
         composer.item(catalogue, item);
         drain(composer);
     });
-    composer.finish();
+    composer.finish(&kernel.catalogue);
     drain(composer);
 }
 

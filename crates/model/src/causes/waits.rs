@@ -2,6 +2,7 @@
 
 use super::threads::Kernel;
 use super::{Composer, Queues, Slots};
+use crate::hash::IdMap;
 use crate::interaction::{Cause, Deed, MachineId, QueueId, Wants};
 use crate::linux_watch::{Wake, Waker};
 use crate::names::NameId;
@@ -75,6 +76,19 @@ struct InHand {
 }
 
 impl Level {
+    pub fn was_put(&self) -> bool {
+        self.put.is_some()
+    }
+
+    pub fn was_taken(&self) -> bool {
+        self.taken.is_some()
+    }
+
+    /// Units beyond the capacity if so many more were put.
+    pub fn above(&self, n: u64) -> u64 {
+        self.capacity.map_or(0, |capacity| self.units.saturating_add(n).saturating_sub(capacity))
+    }
+
     /// Whether the thread can have found so many units.
     pub fn can_be(&self, count: u64, at: u32) -> bool {
         let of_others = |hand: Option<InHand>| hand.filter(|hand| hand.at != at).map_or(0, |hand| hand.n);
@@ -107,7 +121,7 @@ pub(super) struct Waits {
     /// The same queues, for who asks whether one is of a signal.
     of_signals: HashSet<QueueId>,
     calls: Queues,
-    levels: HashMap<QueueId, Level>,
+    levels: IdMap<QueueId, Level>,
     replies: HashMap<u32, HashMap<u32, QueueId>>,
     under_way: HashMap<u32, Call>,
     by_id: HashMap<(NameId, u64), u32>,
@@ -174,10 +188,15 @@ impl Composer {
         self.waits.levels.entry(queue).or_default()
     }
 
+    /// Of a queue that the probes call so, once something was done to it.
+    pub(super) fn level_of(&self, id: step::QueueId) -> Option<&Level> {
+        self.waits.levels.get(self.waits.queues.get(&id.0)?)
+    }
+
     pub(super) fn put(&mut self, at: u32, machine: MachineId, queue: QueueId, n: u64) {
         let now = self.now;
         let level = *self.level(queue);
-        let above = level.capacity.map_or(0, |capacity| level.units.saturating_add(n).saturating_sub(capacity)).min(level.units);
+        let above = level.above(n).min(level.units);
         if above > 0 && self.told.lost + self.told.uncounted_losses > 0 {
             // Whoever took so many did it where events are missing: the only one who ever takes from it, if there is one.
             let machine = self.nobody();
