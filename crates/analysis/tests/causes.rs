@@ -362,6 +362,21 @@ fn a_signal_ends_the_wait_for_it_and_merged_ones_are_one() {
 }
 
 #[test]
+fn a_signal_that_was_on_its_way_at_a_receive_is_received_next() {
+    let (mut kernel, one, two) = probes();
+    kernel.probe(200, two, "signal_wait:ready");
+    kernel.counted(1000, one, "signal_submit:ready", 1);
+    kernel.counted(1990, one, "signal_submit:ready", 1);
+    kernel.counted(2000, two, "signal_receive:ready", 1);
+    kernel.probe(2100, two, "signal_wait:ready");
+    kernel.counted(2200, two, "signal_receive:ready", 1);
+    kernel.probe(3000, two, "mark:end");
+    let composed = compose(&kernel, About::default());
+    assert_eq!(drawn(&composed.answer), "100-2000 one::make, 2000-2200 signal:ready::queued, 2200-3000 two::run");
+    assert_eq!((composed.told.from_before, composed.answer.unknown_ns), (0, 0));
+}
+
+#[test]
 fn what_was_put_before_the_trace_began_is_no_contradiction() {
     let (mut kernel, _, two) = probes();
     kernel.probe(100, two, "queue_wait_empty:work");

@@ -67,7 +67,7 @@ impl Composer {
                 let queue = self.signal(context);
                 self.put(at, machine, queue, count.max(1));
             }
-            Op::Receive { context, .. } => self.receive(catalogue, at, context),
+            Op::Receive { context, count } => self.receive(catalogue, at, context, count),
             Op::Call { name, id } => {
                 self.ends_wait(catalogue, at);
                 self.calls(catalogue, at, name, id);
@@ -151,7 +151,7 @@ impl Composer {
         }
     }
 
-    fn receive(&mut self, catalogue: &Catalogue, at: u32, context: NameId) {
+    fn receive(&mut self, catalogue: &Catalogue, at: u32, context: NameId, count: u64) {
         let queue = self.signal(context);
         let level = *self.level(queue);
         let wait = self.threads[at as usize].wait;
@@ -165,6 +165,12 @@ impl Composer {
         }
         self.threads[at as usize].serves = true;
         self.get(catalogue, at, queue, level.units.max(1), false);
+        // What was on its way is there only now, and received next.
+        let on_its_way = level.put_after(count.max(1), at, self.now);
+        let alive = |by: u32| self.threads[by as usize].machine.filter(|_| !self.threads[by as usize].blocked);
+        if let Some((by, machine, left)) = on_its_way.and_then(|(by, left)| Some((by, alive(by)?, left))) {
+            self.put(by, machine, queue, left);
+        }
     }
 
     /// A server that says nothing of its waits may wait now for what comes next; if it does something else, it was none.

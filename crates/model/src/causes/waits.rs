@@ -6,7 +6,7 @@ use crate::hash::IdMap;
 use crate::interaction::{Cause, Deed, MachineId, QueueId, Wants};
 use crate::linux_watch::{Wake, Waker};
 use crate::names::NameId;
-use crate::step;
+use crate::step::{self, SOON_NS};
 use crate::tokens::{Amount, Order, Shape, Unit};
 use longpole_trace::event::Catalogue;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
@@ -68,11 +68,12 @@ pub(super) struct Level {
     taken: Option<InHand>,
 }
 
-/// Of which thread, and how much.
+/// Of which thread, how much, and since when.
 #[derive(Clone, Copy, Debug)]
 struct InHand {
     at: u32,
     n: u64,
+    t: u64,
 }
 
 impl Level {
@@ -93,6 +94,13 @@ impl Level {
     pub fn can_be(&self, count: u64, at: u32) -> bool {
         let of_others = |hand: Option<InHand>| hand.filter(|hand| hand.at != at).map_or(0, |hand| hand.n);
         count.saturating_add(of_others(self.put)) >= self.units && count <= self.units.saturating_add(of_others(self.taken))
+    }
+
+    /// Who had so many units still in its hands when the thread found `count` of them.
+    pub fn put_after(&self, count: u64, at: u32, now: u64) -> Option<(u32, u64)> {
+        let left = self.units.checked_sub(count).filter(|&left| left > 0)?;
+        let of_other = self.put.filter(|hand| hand.at != at && hand.n >= left && now - hand.t <= SOON_NS.unsigned_abs());
+        of_other.map(|hand| (hand.at, left))
     }
 }
 
@@ -213,7 +221,7 @@ impl Composer {
             level.opened = now;
         }
         level.units = level.units.saturating_add(n);
-        level.put = Some(InHand { at, n });
+        level.put = Some(InHand { at, n, t: now });
         self.did(at, queue, true);
         self.emit(Deed::Put { machine, queue, n, flow: None, link: None });
     }
@@ -227,7 +235,7 @@ impl Composer {
             level.units -= units;
             level.room = Some((machine, now));
             level.taker.takes(machine);
-            level.taken = Some(InHand { at, n });
+            level.taken = Some(InHand { at, n, t: now });
         }
         if units < n && !looks {
             self.told.from_before += n - units;
