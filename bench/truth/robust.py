@@ -71,7 +71,7 @@ def damaged(lines, kind, strength, rng):
 
 def is_warned(said):
     """Whether the sentence tells that something does not fit together, and the key beside it agrees."""
-    return any((said["doubts"] or {}).values()) and "in the trace: clocks or losses" in said["text"]
+    return any((said["doubts"] or {}).values()) and "in the trace: clocks, losses or misplaced probes" in said["text"]
 
 
 def judged(tools, expected, seed, lines, kind, strength, log, right):

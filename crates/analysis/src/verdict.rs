@@ -77,7 +77,7 @@ impl Doubts {
         let counts = counts.into_iter().filter(|(count, ..)| *count > 0);
         let said: Vec<String> =
             counts.map(|(count, one, many)| format!("{} {}", number(count), if count == 1 { one } else { many })).collect();
-        (!said.is_empty()).then(|| format!("{} in the trace: clocks or losses", said.join(", ")))
+        (!said.is_empty()).then(|| format!("{} in the trace: clocks, losses or misplaced probes", said.join(", ")))
     }
 }
 

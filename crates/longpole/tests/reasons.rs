@@ -117,7 +117,7 @@ fn served(place: &TempDir, skew: u64, more: &[&str]) -> std::path::PathBuf {
 #[test]
 fn what_in_a_trace_cannot_have_been_is_said_with_the_verdict() {
     let place = TempDir::new().unwrap();
-    let said = "in the trace: clocks or losses.";
+    let said = "in the trace: clocks, losses or misplaced probes.";
     let (clean, text) = verdict(&served(&place, 0, &[]));
     assert_eq!((&clean["kind"], &clean["state"]), (&"bottleneck".into(), &"parse".into()), "{clean}");
     assert_eq!(clean["doubts"], serde_json::json!({"contradictions": 0, "negative_links": 0, "ignored_wakeups": 0}));
