@@ -156,7 +156,8 @@ impl<S: Source> StreamDecoder<S> {
         let (Some(id), Some(time)) = (header.id.high(window.bytes, index), header.time.high(window.bytes, index)) else {
             return false;
         };
-        let Some((class, align, bits)) = stream.ids.quick(header.id.unsigned(id)) else { return false };
+        let id = header.id.unsigned(id);
+        let Some((class, align, bits)) = stream.ids.quick(id).filter(|_| header.ids.contains(&id)) else { return false };
         let begin = align_up(at + header.bits, align);
         let end = begin + bits;
         if end > self.limit {

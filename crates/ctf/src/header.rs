@@ -7,6 +7,7 @@ use crate::exec::{Executor, Stop, Told};
 use crate::plan::{Block, Flattener, Node, NodeMaker, Op, Role};
 use crate::refs::{Choices, ScopeRefs};
 use crate::types::{ByteOrder, Scope, StructType};
+use std::ops::RangeInclusive;
 
 #[derive(Debug)]
 pub(crate) enum HeaderPlan {
@@ -77,10 +78,14 @@ impl HeaderPlan {
     }
 
     pub(crate) fn quick(&self) -> Option<QuickHeader> {
-        let HeaderPlan::Fixed(fixed) = self else { return None };
-        let (id, time) = (fixed.id?, fixed.time?);
+        let (fixed, id, ids) = match self {
+            HeaderPlan::Fixed(fixed) => (fixed, fixed.id?, 0..=u64::MAX),
+            HeaderPlan::Tagged(tagged) => tagged.usual()?,
+            HeaderPlan::Any(_) | HeaderPlan::None => return None,
+        };
+        let time = fixed.time?;
         let time_mask = u64::MAX >> (64 - u32::from(time.leaf.bits));
-        Some(QuickHeader { align: fixed.align, bits: fixed.bits, id: id.load, time: time.load, time_mask })
+        Some(QuickHeader { align: fixed.align, bits: fixed.bits, id: id.load, ids, time: time.load, time_mask })
     }
 
     pub(crate) fn marks(&self) -> u32 {
@@ -119,17 +124,27 @@ impl FixedHeader {
 }
 
 /// A header of fixed layout with an id and a time, for the shortest way through the decoder.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct QuickHeader {
     pub align: u32,
     pub bits: u64,
     pub id: Load,
+    /// Others are of another layout.
+    pub ids: RangeInclusive<u64>,
     pub time: Load,
     /// The bits of a clock's value that the time has.
     pub time_mask: u64,
 }
 
 impl TaggedHeader {
+    /// The header for tags that are ids themselves, and which these are: the option that tracers write as long as ids are small.
+    fn usual(&self) -> Option<(&FixedHeader, Place, RangeInclusive<u64>)> {
+        let choice = self.choices.list.first().filter(|_| self.tag_is_id && !self.choices.signed)?;
+        let option = self.options.get(choice.option as usize).filter(|option| option.id.is_none() && option.bits % 8 == 0)?;
+        let ids = choice.low.try_into().ok()?..=choice.high.try_into().ok()?;
+        Some((option, self.tag, ids))
+    }
+
     #[inline]
     fn decode(&self, x: &mut Executor<'_, '_>) -> Result<(), Stop> {
         let begin = x.at;
