@@ -9,10 +9,10 @@
 
 mod lanes;
 
+use crate::hash::IdMap;
 use crate::interaction::{MachineId, QueueId};
 use crate::names::NameId;
 use lanes::Lanes;
-use std::collections::HashMap;
 use std::collections::VecDeque;
 
 /// What a queue is like.
@@ -93,7 +93,7 @@ struct Queue<O> {
     space: VecDeque<Token<O>>,
     space_units: u64,
     /// Space that machines have taken early.
-    reserved: HashMap<MachineId, VecDeque<Token<O>>>,
+    reserved: IdMap<MachineId, VecDeque<Token<O>>>,
     reserved_units: u64,
     /// The latest arrival.
     newest: u64,
@@ -328,7 +328,7 @@ impl<O: Copy> Queue<O> {
             opener: Origin::None,
             space: VecDeque::new(),
             space_units: 0,
-            reserved: HashMap::new(),
+            reserved: IdMap::default(),
             reserved_units: 0,
             newest: 0,
         };

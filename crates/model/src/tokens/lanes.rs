@@ -1,13 +1,16 @@
 //! The tokens of one queue in their order, those of a flow apart from the others, so that a get of one flow need not look at all.
 
 use super::{append, forget, Count, Order, Origin, Take, Token};
+use crate::hash::IdMap;
 use crate::names::NameId;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 #[derive(Clone, Debug)]
 pub struct Lanes<O> {
     plain: VecDeque<Token<O>>,
-    flows: HashMap<NameId, Lane<O>>,
+    flows: IdMap<NameId, Lane<O>>,
+    /// Emptied ones, for their memory: many flows are one token that comes and goes.
+    spare: Vec<VecDeque<Token<O>>>,
     /// The next token of each flow by arrival.
     next: BTreeMap<u64, NameId>,
     units: u64,
@@ -20,9 +23,12 @@ struct Lane<O> {
     units: u64,
 }
 
+const MOST_SPARE: usize = 4;
+
 impl<O> Default for Lanes<O> {
     fn default() -> Lanes<O> {
-        Lanes { plain: VecDeque::new(), flows: HashMap::new(), next: BTreeMap::new(), units: 0, newest: 0 }
+        let (plain, flows, spare, next) = Default::default();
+        Lanes { plain, flows, spare, next, units: 0, newest: 0 }
     }
 }
 
@@ -57,7 +63,7 @@ impl<O: Copy> Lanes<O> {
         let tokens = match flow {
             None => &mut self.plain,
             Some(flow) => {
-                let lane = self.flows.entry(flow).or_insert_with(|| Lane { tokens: VecDeque::new(), units: 0 });
+                let lane = self.flows.entry(flow).or_insert_with(|| Lane { tokens: self.spare.pop().unwrap_or_default(), units: 0 });
                 lane.units = lane.units.saturating_add(token.n);
                 if let Some(old) = head(&lane.tokens, order) {
                     self.next.remove(&old.seq);
@@ -131,7 +137,8 @@ impl<O: Copy> Lanes<O> {
                 self.next.insert(now.seq, flow);
             }
             None => {
-                self.flows.remove(&flow);
+                let gone = self.flows.remove(&flow);
+                self.spare.extend(gone.map(|lane| lane.tokens).filter(|_| self.spare.len() < MOST_SPARE));
             }
         }
     }
