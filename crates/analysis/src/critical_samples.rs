@@ -19,36 +19,31 @@ pub struct OnPath<'a> {
     path: &'a Path,
     /// The last stretch in which its machine ran without being interrupted.
     own: Option<u32>,
-    /// Of each number of the path's in which something runs.
-    seats: HashMap<u32, Vec<Seat>>,
+    /// Of each number of the path's; empty where nothing runs that a sample could find.
+    seats: Vec<&'a [Seat]>,
     /// Time on the path that a sample could find.
     pub running_ns: u64,
 }
 
 impl<'a> OnPath<'a> {
     /// `seats` are those of the machines by name.
-    pub fn new(path: &'a Path, seats: &HashMap<&str, Vec<Seat>>) -> OnPath<'a> {
-        let is_known = |of: u32| match path.kind(of) {
-            Kind::Running | Kind::SystemCall | Kind::Interrupt => seats.get(path.machine(of)),
-            _ => None,
+    pub fn new(path: &'a Path, seats: &'a HashMap<&str, Vec<Seat>>) -> OnPath<'a> {
+        let known = |of: u32| match path.kind(of) {
+            Kind::Running | Kind::SystemCall | Kind::Interrupt => seats.get(path.machine(of)).map_or(&[][..], Vec::as_slice),
+            _ => &[],
         };
-        let mut known: HashMap<u32, Vec<Seat>> = HashMap::new();
-        let mut running_ns = 0;
-        for stretch in path.stretches() {
-            if let Some(seats) = is_known(stretch.of) {
-                known.entry(stretch.of).or_insert_with(|| seats.clone());
-                running_ns += stretch.end - stretch.start;
-            }
-        }
+        let seats: Vec<&[Seat]> = (0..path.kinds() as u32).map(known).collect();
+        let runs = |stretch: &Stretch| !seats[stretch.of as usize].is_empty();
+        let running_ns = path.stretches().filter(runs).map(|stretch| stretch.end - stretch.start).sum();
         let stretches: Box<dyn Iterator<Item = Stretch>> = Box::new(path.stretches());
-        let mut on_path = OnPath { at: None, stretches, path, own: None, seats: known, running_ns };
+        let mut on_path = OnPath { at: None, stretches, path, own: None, seats, running_ns };
         on_path.advance();
         on_path
     }
 
     fn advance(&mut self) {
         self.at = self.stretches.next();
-        self.own = self.at.as_ref().map(|at| at.of).filter(|&of| self.seats.contains_key(&of) && !self.is_interrupted(of)).or(self.own);
+        self.own = self.at.map(|at| at.of).filter(|&of| !self.seats[of as usize].is_empty() && !self.is_interrupted(of)).or(self.own);
     }
 
     fn is_interrupted(&self, of: u32) -> bool {
@@ -68,7 +63,7 @@ impl<'a> OnPath<'a> {
         };
         let of = stretch.of;
         let own = self.own.filter(|&own| self.is_interrupted(of) && self.path.machine(own) == self.path.machine(of));
-        self.seats.get(&of)?.iter().any(is_here).then_some(own.unwrap_or(of))
+        self.seats[of as usize].iter().any(is_here).then_some(own.unwrap_or(of))
     }
 }
 
@@ -115,7 +110,7 @@ impl Tops {
             row.function = most.and_then(|(names, &samples)| {
                 let CriticalFunction { process, function, module, profile_rank, profile_share, .. } = (*known.get(names)?).clone();
                 let state_samples = of_state.values().sum();
-                Some(Top { process, function, module, samples, state_samples, profile_rank, profile_share })
+                Some(Box::new(Top { process, function, module, samples, state_samples, profile_rank, profile_share }))
             });
         }
     }

@@ -10,7 +10,6 @@ use crate::lineage::{Answer, Kind, Numbered, Path, Row};
 use crate::text::{number, percent};
 use crate::verdict::{too_many_lost, Reason, Verdict, VerdictKind, AGAIN};
 use crate::what_if::{Prediction, Scenario};
-use longpole_model::hash::IdMap;
 use std::collections::{HashMap, HashSet};
 
 const WINDOWS: usize = 12;
@@ -67,26 +66,33 @@ impl Standing {
 /// The states of a path, the largest first.
 pub fn standings(answer: &Answer, path: &Path) -> Vec<Standing> {
     let mut cut = Cut::new(answer, WINDOWS);
-    let mut sums: Vec<((&str, &str), [u64; WINDOWS], IdMap<u32, u64>)> = Vec::new();
-    let mut names = Numbered::new(path.kinds());
+    let mut sums: Vec<((&str, &str), [u64; WINDOWS])> = Vec::new();
+    let (mut names, mut times) = (Numbered::new(path.kinds()), vec![0; path.kinds()]);
     let mut callers = Callers::default();
     for stretch in path.stretches() {
         callers.stretch(path, stretch.of);
         let name = || path.class_and_state(stretch.of);
         let at = names.number(stretch.of, || (there_and_back(name().0), name().1));
         if at == sums.len() {
-            sums.push(((there_and_back(name().0), name().1), [0; WINDOWS], IdMap::default()));
+            sums.push(((there_and_back(name().0), name().1), [0; WINDOWS]));
         }
-        let (_, windows, machines) = &mut sums[at];
-        *machines.entry(stretch.of).or_default() += stretch.end - stretch.start;
-        cut.add(&stretch, windows);
+        times[stretch.of as usize] += stretch.end - stretch.start;
+        cut.add(&stretch, &mut sums[at].1);
+    }
+    let mut most: Vec<Option<(u64, u32)>> = vec![None; sums.len()];
+    for (of, ns) in (0..).zip(times).filter(|&(_, ns)| ns > 0) {
+        let name = || path.class_and_state(of);
+        let most = &mut most[names.number(of, || (there_and_back(name().0), name().1))];
+        if most.is_none_or(|(largest, _)| ns > largest) {
+            *most = Some((ns, of));
+        }
     }
     let mut out: Vec<Standing> = sums
         .into_iter()
-        .map(|((class, state), windows, machines)| {
+        .zip(most)
+        .map(|(((class, state), windows), most)| {
             let whole: u64 = windows.iter().sum();
-            let most = machines.iter().max_by_key(|&(&of, &ns)| (ns, std::cmp::Reverse(of)));
-            let alone = most.filter(|&(_, &ns)| ns as f64 >= 0.9 * whole as f64).map(|(&of, _)| path.machine(of).to_owned());
+            let alone = most.filter(|&(ns, _)| ns as f64 >= 0.9 * whole as f64).map(|(_, of)| path.machine(of).to_owned());
             let call = callers.of(class, state);
             let (class, state) = call.unwrap_or((class, state));
             let shares = cut.shares(&windows);
@@ -94,7 +100,7 @@ pub fn standings(answer: &Answer, path: &Path) -> Vec<Standing> {
                 class: class.to_owned(),
                 state: state.to_owned(),
                 is_call: call.is_some(),
-                kind: most.map_or(Kind::Unknown, |(&of, _)| path.kind(of)),
+                kind: most.map_or(Kind::Unknown, |(_, of)| path.kind(of)),
                 share: whole as f64 / cut.length() as f64,
                 error: error(&shares),
                 machine: alone,
@@ -159,25 +165,29 @@ fn error(shares: &[f64]) -> f64 {
 /// Whether the path goes from one machine to another. The recorder has only begun the command. Where others than the first one have next to nothing of the path, only another
 /// program counts: a page that had to be read once does not make an interrupt or a thread of the kernel one that waits.
 fn anybody_waits(path: &Path, first: &Standing, is_recorder: &dyn Fn(&str) -> bool) -> bool {
+    let mut times = vec![0; path.kinds()];
+    path.stretches().for_each(|stretch| times[stretch.of as usize] += stretch.end - stretch.start);
     let (mut others_ns, mut whole_ns) = (0, 0);
     let mut of_kernel = HashSet::new();
-    for stretch in path.stretches() {
-        let (length, (class, state)) = (stretch.end - stretch.start, path.class_and_state(stretch.of));
-        whole_ns += length;
-        others_ns += if class == first.class || is_recorder(path.machine(stretch.of)) { 0 } else { length };
-        if path.kind(stretch.of) == Kind::Interrupt && state != "interrupted" || state == "kernel" {
-            of_kernel.insert(path.machine(stretch.of));
+    let mut recorded = vec![false; path.kinds()];
+    for (of, ns) in (0..).zip(times).filter(|&(_, ns)| ns > 0) {
+        let (machine, (class, state)) = (path.machine(of), path.class_and_state(of));
+        recorded[of as usize] = is_recorder(machine);
+        whole_ns += ns;
+        others_ns += if class == first.class || recorded[of as usize] { 0 } else { ns };
+        if path.kind(of) == Kind::Interrupt && state != "interrupted" || state == "kernel" {
+            of_kernel.insert(machine);
         }
     }
     let little = (others_ns as f64) < LITTLE * whole_ns as f64;
     let mut last = None;
     path.stretches().filter(|stretch| path.kind(stretch.of) != Kind::Link).any(|stretch| {
-        let machine = path.machine(stretch.of);
+        let (machine, by_recorder) = (path.machine(stretch.of), recorded[stretch.of as usize]);
         if little && of_kernel.contains(machine) {
             return false;
         }
-        let before = last.replace(machine);
-        before.is_some_and(|last| last != machine && !is_recorder(last) && !is_recorder(machine))
+        let before = last.replace((machine, by_recorder));
+        before.is_some_and(|(last, recorder)| last != machine && !recorder && !by_recorder)
     })
 }
 

@@ -26,7 +26,8 @@ pub fn functions(
     read: impl FnOnce(&Input, &mut Gathered) -> anyhow::Result<Trace>,
 ) -> anyhow::Result<Sampled> {
     let Some(path) = &answer.segments else { bail!("internal error: a path without segments") };
-    let on_path = OnPath::new(path, &interactions.seats());
+    let seats = interactions.seats();
+    let on_path = OnPath::new(path, &seats);
     let running = on_path.running_ns as f64 / answer.length_ns.max(1) as f64;
     let mut gathered = Gathered::new(input, None, false)?.on_path(on_path);
     let trace = read(input, &mut gathered)?;

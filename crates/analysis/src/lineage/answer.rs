@@ -38,7 +38,7 @@ pub struct Row {
     /// Of a wait for a CPU: who had it meanwhile. None: it is no such wait, or nobody asked ([`crate::keepers`]).
     pub kept_by: Option<Vec<Keeper>>,
     /// Where most samples of it on the path were taken. None: there are none, or nobody asked ([`crate::critical_samples`]).
-    pub function: Option<Top>,
+    pub function: Option<Box<Top>>,
 }
 
 /// A state as a profiler sees it, and what it is on the path.
@@ -248,9 +248,11 @@ impl Lineage {
                 function: None,
             }
         };
-        let mut rows: Vec<Row> = on.into_iter().map(told).collect();
-        let by_name = |a: &Row, b: &Row| (&a.host, &a.machine, &a.class, &a.state).cmp(&(&b.host, &b.machine, &b.class, &b.state));
-        rows.sort_by(|a, b| b.ns.cmp(&a.ns).then_with(|| by_name(a, b)));
+        let texts = |name: &Name| name.map(|word| called.dictionary.text(word));
+        // There may be millions: they get their texts when they are in their order.
+        let mut on: Vec<(Name, (u64, bool, Slack))> = on.into_iter().collect();
+        on.sort_unstable_by(|(a, (a_ns, ..)), (b, (b_ns, ..))| b_ns.cmp(a_ns).then_with(|| texts(a).cmp(&texts(b))));
+        let rows = on.into_iter().map(told).collect();
         let profiled = first(&code.symbols, called.dictionary).into_iter().map(|(of, ns)| Profiled {
             class: code.class(of).map(|class| called.dictionary.text(class).to_owned()),
             state: called.dictionary.text(of.1).to_owned(),

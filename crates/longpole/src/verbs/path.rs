@@ -140,7 +140,8 @@ fn sampled_stacks(
     answer: &Answer,
 ) -> anyhow::Result<ExitCode> {
     let Some(path) = &answer.segments else { bail!("internal error: a path without segments") };
-    let on_path = OnPath::new(path, &interactions.seats());
+    let seats = interactions.seats();
+    let on_path = OnPath::new(path, &seats);
     let running = on_path.running_ns as f64 / answer.length_ns.max(1) as f64;
     let mut gathered = Gathered::new(input, None, true)?.on_path(on_path);
     let trace = stacks::read(input, &mut gathered)?;
