@@ -30,6 +30,8 @@ use uses::Uses;
 const MOST_PAST: usize = 1 << 19;
 /// Tokens whose origin is kept.
 const MOST_TOKENS: usize = 1 << 20;
+/// Of a machine that has stopped, so few take no more room than they need.
+const FEW: usize = 2;
 /// Blocks through which one chain is followed.
 const MOST_HOPS: usize = 4096;
 /// Blocks that may be looked at before the first interaction, and what each interaction adds to them.
@@ -201,6 +203,10 @@ impl Waits {
                     life.unexplained_ns += now - start;
                 }
                 (life.exists, life.gone, life.context) = (false, Some(now), None);
+                // One that lives once and shortly is remembered for ever, and there may be millions.
+                if life.past.len() <= FEW {
+                    life.past.shrink_to_fit();
+                }
                 return;
             }
             _ => {}
