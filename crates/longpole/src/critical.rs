@@ -87,7 +87,7 @@ fn verdict(
     let fix = standings.first().map(standout::Standing::fix);
     // What the recorder does is nothing to be changed.
     let replay = |options: what_if::Options| -> anyhow::Result<what_if::Answer> {
-        let mut told = interactions.again(kept).what_if(options)?;
+        let mut told = interactions.what_if_again(kept, options)?;
         told.shares.retain(|share| !is_recorder(&share.machine));
         Ok(told)
     };

@@ -3,12 +3,13 @@
 //! A machine log holds them; of any other trace they are composed from its events. Either way they come one by one, in the order of time.
 
 use crate::input::{self, Input};
-use crate::kept::{self, Keeper, Kept};
+use crate::kept::{Keeper, Kept};
 use crate::table::plain;
 use crate::{following, kernel, machine_log, WrongUsage};
 use anyhow::{anyhow, bail, Context};
 use longpole_analysis::lineage::{self, Answer, Lineage, Options, Spill};
 use longpole_analysis::what_if::{self, WhatIf};
+use longpole_model::ahead::Ahead;
 use longpole_model::block::Block;
 use longpole_model::causes::{is_named_as_recorder, About, Composer, Seat, Told};
 use longpole_model::interaction::{Deed, Interaction, Vocabulary};
@@ -40,7 +41,6 @@ pub struct Interactions {
 enum Source {
     Log(Reader<Box<dyn BufRead>>),
     Trace(Box<Composed>),
-    Kept(kept::Reader),
 }
 
 /// A trace whose events are composed.
@@ -82,10 +82,6 @@ pub fn of(path: &Path, part: Part, rules: Rules) -> anyhow::Result<Interactions>
         return Interactions::of_log(path, part);
     }
     Interactions::of_trace(path, part, rules)
-}
-
-fn unread(shown: &str) -> String {
-    format!("what {shown} said cannot be read again")
 }
 
 fn about(trace: &Trace) -> About {
@@ -130,82 +126,85 @@ impl Interactions {
         Interactions { shown, source, part, range: None, over: false, cut: false, probe_ns: 0.0 }
     }
 
-    /// Once more what was kept.
-    pub fn again(&self, kept: &Kept) -> Interactions {
-        let (begin, end) = kept.range();
-        let source = Source::Kept(kept.reader());
-        let range = Some(Range { begin, end });
-        Interactions {
-            shown: self.shown.clone(),
-            source,
-            part: Part::default(),
-            range,
-            over: false,
-            cut: end.is_some(),
-            probe_ns: self.probe_ns,
-        }
-    }
-
     /// The next one up to `--end`. Those before `--begin` come, too: they decide what machines do later.
     pub fn next(&mut self) -> anyhow::Result<Option<Interaction>> {
-        self.next_fed(&mut alone)
-    }
-
-    /// As [`Interactions::next`]; the items of the trace that lead to it go through `feed`.
-    #[inline(always)]
-    fn next_fed(&mut self, feed: &mut Feed<'_>) -> anyhow::Result<Option<Interaction>> {
         if self.over {
             return Ok(None);
         }
         let next = match &mut self.source {
             Source::Log(reader) => reader.next_interaction().map_err(|error| anyhow!("{}: {error}", self.shown))?,
-            Source::Trace(composed) => composed.next(feed)?,
-            Source::Kept(reader) => reader.next().with_context(|| unread(&self.shown))?,
+            Source::Trace(composed) => composed.next()?,
         };
         let Some(interaction) = next else {
             self.over = true;
             return Ok(None);
         };
-        self.resolve_range(&interaction)?;
+        Ok(self.admits(&interaction)?.then_some(interaction))
+    }
+
+    /// Whether it does not lie behind `--end`; none does that comes after one that does.
+    #[inline]
+    fn admits(&mut self, interaction: &Interaction) -> anyhow::Result<bool> {
+        self.resolve_range(interaction)?;
         self.over = self.range().end.is_some_and(|end| interaction.t > end);
         self.cut |= self.over;
-        Ok((!self.over).then_some(interaction))
+        Ok(!self.over)
     }
 
     pub fn vocabulary(&self) -> &Vocabulary {
         match &self.source {
             Source::Log(reader) => reader.vocabulary(),
             Source::Trace(composed) => composed.composer.vocabulary(),
-            Source::Kept(reader) => reader.vocabulary(),
         }
     }
 
-    /// Fills the block with those that come next, as long as it has room. Whether there may be more.
+    /// Fills an empty block with those that come next, as long as it has room. Whether there may be more. The items of the trace that lead to them go through `feed`.
     pub fn fill(&mut self, block: &mut Block, feed: &mut Feed<'_>) -> anyhow::Result<bool> {
-        while let Some(interaction) = self.next_fed(feed)? {
-            if !self.put(block, interaction) {
-                return Ok(true);
+        // They are written to where they are to stand.
+        block.exchange(self.source.ahead());
+        let filled = self.read_ahead(block, feed);
+        block.exchange(self.source.ahead());
+        filled
+    }
+
+    fn read_ahead(&mut self, block: &mut Block, feed: &mut Feed<'_>) -> anyhow::Result<bool> {
+        while !self.over {
+            let before = self.source.ahead().interactions.len();
+            self.over = !match &mut self.source {
+                Source::Log(reader) => reader.read_line().map_err(|error| anyhow!("{}: {error}", self.shown))?,
+                Source::Trace(composed) => composed.read(feed)?,
+            };
+            self.keep_admitted(before)?;
+            let count = self.source.ahead().interactions.len();
+            if count > before {
+                block.note_renames(self.source.vocabulary_mut(), before);
+            }
+            if count >= Block::MOST {
+                break;
             }
         }
-        Ok(false)
+        Ok(!self.over)
     }
 
-    #[inline(always)]
-    fn put(&mut self, block: &mut Block, interaction: Interaction) -> bool {
-        match &mut self.source {
-            Source::Log(reader) => block.push(reader.vocabulary_mut(), interaction),
-            Source::Trace(composed) => block.push(composed.composer.vocabulary_mut(), interaction),
-            Source::Kept(reader) => block.push(reader.vocabulary_mut(), interaction),
+    /// Of those ahead from this one on.
+    #[inline]
+    fn keep_admitted(&mut self, from: usize) -> anyhow::Result<()> {
+        if self.range.is_some_and(|range| range.end.is_none()) {
+            return Ok(());
         }
+        for at in from..self.source.ahead().interactions.len() {
+            let interaction = self.source.ahead().interactions[at];
+            if !self.admits(&interaction)? {
+                self.source.ahead().interactions.truncate(at);
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Blocks will be made of them.
     pub fn note_renames(&mut self) {
-        match &mut self.source {
-            Source::Log(reader) => reader.vocabulary_mut().note_renames(),
-            Source::Trace(composed) => composed.composer.vocabulary_mut().note_renames(),
-            Source::Kept(reader) => reader.vocabulary_mut().note_renames(),
-        }
+        self.source.vocabulary_mut().note_renames();
     }
 
     /// What of the trace lies behind the last interaction that was asked for.
@@ -226,7 +225,7 @@ impl Interactions {
     /// What the interactions of a trace cannot say of themselves, after the last of them.
     pub fn told(&self) -> Option<&Told> {
         match &self.source {
-            Source::Log(_) | Source::Kept(_) => None,
+            Source::Log(_) => None,
             Source::Trace(composed) => Some(composed.composer.told()),
         }
     }
@@ -259,7 +258,7 @@ impl Interactions {
     /// Who composes them.
     pub fn composer(&self) -> Option<&Composer> {
         match &self.source {
-            Source::Log(_) | Source::Kept(_) => None,
+            Source::Log(_) => None,
             Source::Trace(composed) => Some(&composed.composer),
         }
     }
@@ -267,7 +266,7 @@ impl Interactions {
     /// The trace that they are composed of.
     pub fn trace(&self) -> Option<&Trace> {
         match &self.source {
-            Source::Log(_) | Source::Kept(_) => None,
+            Source::Log(_) => None,
             Source::Trace(composed) => Some(&composed.trace),
         }
     }
@@ -275,7 +274,7 @@ impl Interactions {
     /// The trace and the kernel's model, for who has no more questions about machines.
     pub fn into_parts(self) -> Option<(Trace, Linux)> {
         match self.source {
-            Source::Log(_) | Source::Kept(_) => None,
+            Source::Log(_) => None,
             Source::Trace(composed) => Some((composed.trace, composed.composer.into_linux())),
         }
     }
@@ -346,21 +345,7 @@ impl Interactions {
     /// What changes would bring.
     pub fn what_if(mut self, options: what_if::Options) -> anyhow::Result<what_if::Answer> {
         let mut worlds = self.worlds(options);
-        if let Source::Kept(reader) = &mut self.source {
-            // It comes faster than a thread could pass it on, and holds nothing behind the end that was asked for.
-            let Range { begin, end } = self.range.unwrap_or_default();
-            if let Some(begin) = begin {
-                worlds.begin_at(begin);
-            }
-            while let Some(interaction) = reader.next().with_context(|| unread(&self.shown))? {
-                worlds.interaction(reader.vocabulary(), &interaction);
-            }
-            if let Some(end) = end {
-                worlds.until(end);
-            }
-        } else {
-            following::follow(&mut self, |_, _| {}, &mut [&mut worlds])?;
-        }
+        following::follow(&mut self, |_, _| {}, &mut [&mut worlds])?;
         self.predictions(worlds)
     }
 
@@ -369,6 +354,20 @@ impl Interactions {
         let (mut worlds, mut keeper) = (self.worlds(options), Keeper::default());
         following::follow(self, |_, _| {}, &mut [&mut worlds, &mut keeper])?;
         Ok((self.predictions(worlds)?, keeper.kept(self.vocabulary())))
+    }
+
+    /// What changes would bring, from what was kept of all. It comes faster than a thread could pass it on.
+    pub fn what_if_again(&self, kept: &Kept, options: what_if::Options) -> anyhow::Result<what_if::Answer> {
+        let (mut worlds, (begin, end)) = (self.worlds(options), kept.range());
+        if let Some(begin) = begin {
+            worlds.begin_at(begin);
+        }
+        kept.each(|vocabulary, interaction| worlds.interaction(vocabulary, interaction))
+            .with_context(|| format!("what {} said cannot be read again", self.shown))?;
+        if let Some(end) = end {
+            worlds.until(end);
+        }
+        self.predictions(worlds)
     }
 
     /// What changes would bring, from who was told of all.
@@ -403,21 +402,47 @@ impl Interactions {
     }
 }
 
+impl Source {
+    /// What has been read and was not asked for.
+    #[inline]
+    fn ahead(&mut self) -> &mut Ahead {
+        match self {
+            Source::Log(reader) => reader.ahead(),
+            Source::Trace(composed) => composed.composer.ahead(),
+        }
+    }
+
+    fn vocabulary_mut(&mut self) -> &mut Vocabulary {
+        match self {
+            Source::Log(reader) => reader.vocabulary_mut(),
+            Source::Trace(composed) => composed.composer.vocabulary_mut(),
+        }
+    }
+}
+
 impl Composed {
-    #[inline(always)]
-    fn next(&mut self, feed: &mut Feed<'_>) -> anyhow::Result<Option<Interaction>> {
+    fn next(&mut self) -> anyhow::Result<Option<Interaction>> {
         loop {
             if let Some(interaction) = self.composer.next_interaction() {
                 return Ok(Some(interaction));
             }
-            if self.finished {
+            if !self.read(&mut alone)? {
                 return Ok(None);
             }
-            match self.trace.next_with_catalogue()? {
-                Some((item, catalogue)) => feed(Some(&mut self.composer), catalogue, &item),
-                None => self.finish(),
-            }
         }
+    }
+
+    /// One item further; what that leads to is ahead. Whether there was more.
+    #[inline]
+    fn read(&mut self, feed: &mut Feed<'_>) -> anyhow::Result<bool> {
+        if self.finished {
+            return Ok(false);
+        }
+        match self.trace.next_with_catalogue()? {
+            Some((item, catalogue)) => feed(Some(&mut self.composer), catalogue, &item),
+            None => self.finish(),
+        }
+        Ok(true)
     }
 
     fn rest(&mut self, feed: &mut Feed<'_>) -> anyhow::Result<()> {

@@ -24,10 +24,9 @@ pub struct Keeper {
     begin: Option<u64>,
 }
 
-/// All of it, for as many readers as come.
-#[derive(Clone)]
+/// All of it, to be gone through as often as somebody asks.
 pub struct Kept {
-    from: Arc<Keeper>,
+    from: Keeper,
     vocabulary: Arc<Vocabulary>,
 }
 
@@ -71,7 +70,7 @@ impl Keeper {
 
     /// Nothing more is told. The vocabulary is that of who told.
     pub fn kept(self, vocabulary: &Vocabulary) -> Kept {
-        Kept { from: Arc::new(self), vocabulary: Arc::new(vocabulary.clone()) }
+        Kept { from: self, vocabulary: Arc::new(vocabulary.clone()) }
     }
 
     fn read(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
@@ -88,8 +87,24 @@ impl Keeper {
 }
 
 impl Kept {
-    pub fn reader(&self) -> Reader {
-        Reader { kept: self.clone(), offset: 0, piece: Unpack::default() }
+    /// Goes through all of it, with the names as they are at each.
+    pub fn each(&self, mut visit: impl FnMut(&Vocabulary, &Interaction)) -> io::Result<()> {
+        let (from, mut vocabulary) = (&self.from, self.vocabulary.clone());
+        let (mut offset, mut piece) = (0, Unpack::default());
+        while offset < from.written + from.held.len() as u64 {
+            let mut length = [0; LENGTH];
+            from.read(offset, &mut length)?;
+            let length = u32::from_ne_bytes(length) as usize;
+            piece.turn(|bytes| {
+                bytes.resize(length, 0);
+                from.read(offset + LENGTH as u64, bytes)
+            })?;
+            offset += (LENGTH + length) as u64;
+            while let Some(interaction) = piece.next(&mut vocabulary) {
+                visit(&vocabulary, &interaction);
+            }
+        }
+        Ok(())
     }
 
     /// Begin and end of the part that was asked for, where something lies beyond.
@@ -98,47 +113,10 @@ impl Kept {
     }
 }
 
-/// Goes through it once.
-pub struct Reader {
-    kept: Kept,
-    offset: u64,
-    piece: Unpack,
-}
-
-impl Reader {
-    #[inline]
-    pub fn next(&mut self) -> io::Result<Option<Interaction>> {
-        loop {
-            if let Some(interaction) = self.piece.next(&mut self.kept.vocabulary) {
-                return Ok(Some(interaction));
-            }
-            let from = &self.kept.from;
-            if self.offset >= from.written + from.held.len() as u64 {
-                return Ok(None);
-            }
-            let mut length = [0; LENGTH];
-            from.read(self.offset, &mut length)?;
-            let length = u32::from_ne_bytes(length) as usize;
-            self.piece.turn(|piece| {
-                piece.resize(length, 0);
-                from.read(self.offset + LENGTH as u64, piece)
-            })?;
-            self.offset += (LENGTH + length) as u64;
-        }
-    }
-
-    pub fn vocabulary(&self) -> &Vocabulary {
-        &self.kept.vocabulary
-    }
-
-    pub fn vocabulary_mut(&mut self) -> &mut Vocabulary {
-        Arc::make_mut(&mut self.kept.vocabulary)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use longpole_model::ahead::Ahead;
     use longpole_model::block::Told;
     use longpole_model::interaction::Deed;
 
@@ -153,22 +131,23 @@ mod tests {
                 line: number,
                 deed: Deed::State { machine: machines[number as usize % 3], state },
             };
-            let mut block = Block::default();
-            for number in 0..count {
-                if !block.push(&mut vocabulary, at(number)) || number + 1 == count {
-                    block.close(&vocabulary, &mut told);
-                    keeper.block(&mut Vocabulary::default(), &std::mem::take(&mut block));
-                }
+            for from in (0..count).step_by(Block::MOST) {
+                let (mut block, mut ahead) = (Block::default(), Ahead::default());
+                ahead.interactions.extend((from..count).take(Block::MOST).map(at));
+                block.exchange(&mut ahead);
+                block.close(&vocabulary, &mut told);
+                keeper.block(&mut Vocabulary::default(), &block);
             }
             assert_eq!(keeper.written > 0, count > 1_000_000);
             let kept = keeper.kept(&vocabulary);
             for _ in 0..2 {
-                let mut reader = kept.reader();
-                for number in 0..count {
-                    assert_eq!(reader.next().unwrap(), Some(at(number)));
-                }
-                assert_eq!(reader.next().unwrap(), None);
-                assert_eq!(reader.vocabulary().machine_name(machines[2]), "C");
+                let mut number = 0;
+                let each = kept.each(|vocabulary, interaction| {
+                    assert_eq!(*interaction, at(number));
+                    assert_eq!(vocabulary.machine_name(machines[2]), "C");
+                    number += 1;
+                });
+                assert!(each.is_ok() && number == count);
             }
         }
     }

@@ -3,12 +3,13 @@
 //! Names are only ever added, so whoever goes through the blocks in their order learns them a block at a time. What a passing queue is called changes, and is told
 //! where it does.
 
+use crate::ahead::Ahead;
 use crate::interaction::{Interaction, MachineId, QueueId, Vocabulary};
 use crate::names::NameId;
 use std::sync::Arc;
 
-/// Interactions that stand in one block.
-const MOST: usize = 1 << 11;
+/// For those that come at the same moment as the last one.
+const ROOM: usize = 1 << 6;
 
 /// A stretch of interactions, in their order.
 #[derive(Debug, Default)]
@@ -38,18 +39,23 @@ pub(crate) struct New {
 }
 
 impl Block {
-    /// Adds the next interaction, as long as there is room. The vocabulary is that of who tells of it.
+    /// Interactions that stand in one block.
+    pub const MOST: usize = 1 << 11;
+
+    /// Exchanges its interactions, which are none, for others, or back; so others may fill it, up to [`Block::MOST`] or a few more.
+    pub fn exchange(&mut self, ahead: &mut Ahead) {
+        std::mem::swap(&mut self.interactions, &mut ahead.interactions);
+    }
+
+    /// Passing queues are called as they are now from this interaction of the block on. The vocabulary is that of who tells of it.
     #[inline]
-    pub fn push(&mut self, vocabulary: &mut Vocabulary, interaction: Interaction) -> bool {
+    pub fn note_renames(&mut self, vocabulary: &mut Vocabulary, before: usize) {
         if vocabulary.has_renamed() {
-            let before = self.interactions.len();
             vocabulary.each_renamed(|queue, name| {
                 self.texts.push_str(name);
                 self.renames.push(Rename { before, queue, end: self.texts.len() });
             });
         }
-        self.interactions.push(interaction);
-        self.interactions.len() < MOST
     }
 
     /// Closes the block: who reads it has learned `told` by then, what was told of the vocabulary by the blocks before it.
@@ -71,7 +77,7 @@ impl Block {
     }
 
     pub fn with_room() -> Block {
-        Block { interactions: Vec::with_capacity(MOST), ..Block::default() }
+        Block { interactions: Vec::with_capacity(Block::MOST + ROOM), ..Block::default() }
     }
 
     /// Goes through the block, with the names as they are at each of its interactions.

@@ -23,6 +23,7 @@ mod works;
 
 pub use naming::is_named_as_recorder;
 
+use crate::ahead::Ahead;
 use crate::hash::IdMap;
 use crate::interaction::{Cause, Deed, Interaction, MachineId, QueueId, Vocabulary};
 use crate::linux::Linux;
@@ -32,7 +33,7 @@ use crate::names::NameId;
 use crate::rules::{RuleError, Rules};
 use crate::system::System;
 use longpole_trace::event::{Catalogue, Item, StreamKind};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use threads::Thread;
 
 /// The machine that stands for all whose events are missing.
@@ -78,7 +79,7 @@ pub struct Composer {
     about: About,
     words: Words,
     heard: Heard,
-    out: VecDeque<Interaction>,
+    ahead: Ahead,
     now: u64,
     told: Told,
     threads: Vec<Thread>,
@@ -178,7 +179,7 @@ impl Composer {
             about,
             words,
             heard: Heard::default(),
-            out: VecDeque::new(),
+            ahead: Ahead::default(),
             now: 0,
             told: Told::default(),
             threads: Vec::new(),
@@ -246,7 +247,12 @@ impl Composer {
     /// The next interaction that is known by now.
     #[inline]
     pub fn next_interaction(&mut self) -> Option<Interaction> {
-        self.out.pop_front()
+        self.ahead.next()
+    }
+
+    /// What has been composed and was not asked for.
+    pub fn ahead(&mut self) -> &mut Ahead {
+        &mut self.ahead
     }
 
     /// The next event or loss in the order of time.
@@ -336,7 +342,7 @@ impl Composer {
 
     #[inline]
     fn emit(&mut self, deed: Deed) {
-        self.out.push_back(Interaction { t: self.now, line: self.told.events, deed });
+        self.ahead.interactions.push(Interaction { t: self.now, line: self.told.events, deed });
     }
 
     fn unknown(&mut self, group: &'static str) -> Option<Cause> {

@@ -380,7 +380,8 @@ mod tests {
                 }
                 called.push(passing.map(|queue| told_by.queue_name(queue).to_owned()));
                 expected.push(Interaction { t, line, deed });
-                block.push(&mut told_by, Interaction { t, line, deed });
+                block.note_renames(&mut told_by, at);
+                block.interactions.push(Interaction { t, line, deed });
             }
             block.close(&told_by, &mut Told::default());
             let mut bytes = Vec::new();

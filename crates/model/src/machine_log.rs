@@ -12,6 +12,7 @@ mod write;
 
 pub use write::Writer;
 
+use crate::ahead::Ahead;
 use crate::interaction::{Cause, Deed, Interaction, MachineId, QueueId, Vocabulary, Wants};
 use crate::names::NameId;
 use crate::tokens::{Amount, Order, Shape, Unit};
@@ -53,9 +54,7 @@ pub struct Reader<R> {
     line: u64,
     /// What is longer than the input's buffer.
     carry: Vec<u8>,
-    waiting: [Option<Interaction>; 4],
-    filled: usize,
-    given: usize,
+    ahead: Ahead,
 }
 
 /// What the lines so far have told.
@@ -71,7 +70,7 @@ struct Known {
 
 impl<R: BufRead> Reader<R> {
     pub fn new(input: R) -> Reader<R> {
-        Reader { input, known: Known::default(), line: 0, carry: Vec::new(), waiting: [None; 4], filled: 0, given: 0 }
+        Reader { input, known: Known::default(), line: 0, carry: Vec::new(), ahead: Ahead::default() }
     }
 
     pub fn vocabulary(&self) -> &Vocabulary {
@@ -90,19 +89,22 @@ impl<R: BufRead> Reader<R> {
     #[inline]
     pub fn next_interaction(&mut self) -> Result<Option<Interaction>, LogError> {
         loop {
-            if self.given < self.filled {
-                self.given += 1;
-                return Ok(self.waiting[self.given - 1]);
+            if let Some(interaction) = self.ahead.next() {
+                return Ok(Some(interaction));
             }
-            (self.given, self.filled) = (0, 0);
             if !self.read_line()? {
                 return Ok(None);
             }
         }
     }
 
-    /// Whether there was one more.
-    fn read_line(&mut self) -> Result<bool, LogError> {
+    /// What has been read and was not asked for.
+    pub fn ahead(&mut self) -> &mut Ahead {
+        &mut self.ahead
+    }
+
+    /// Reads one line ahead. Whether there was one more.
+    pub fn read_line(&mut self) -> Result<bool, LogError> {
         loop {
             let buffer = self.input.fill_buf()?;
             if buffer.is_empty() {
@@ -126,10 +128,9 @@ impl<R: BufRead> Reader<R> {
             self.line += 1;
             if self.carry.is_empty() && end <= LONGEST_LINE {
                 // The line is read where it lies; what comes of it holds no text.
-                let steps = self.known.read(&buffer[..end], self.line, &mut self.waiting);
+                let read = self.known.read(&buffer[..end], self.line, &mut self.ahead.interactions);
                 self.input.consume(end + 1);
-                self.filled = steps.map_err(|what| LogError::Line { line: self.line, what })?;
-                return Ok(true);
+                return read.map(|()| true).map_err(|what| self.refuse(what));
             }
             self.carry.extend_from_slice(&buffer[..end]);
             self.input.consume(end + 1);
@@ -142,12 +143,12 @@ impl<R: BufRead> Reader<R> {
     }
 
     fn take(&mut self, bytes: &[u8]) -> Result<(), LogError> {
-        let steps = self.known.read(bytes, self.line, &mut self.waiting);
-        self.filled = steps.map_err(|what| self.refuse(what))?;
-        Ok(())
+        self.known.read(bytes, self.line, &mut self.ahead.interactions).map_err(|what| self.refuse(what))
     }
 
-    fn refuse(&self, what: String) -> LogError {
+    #[cold]
+    fn refuse(&mut self, what: String) -> LogError {
+        self.ahead = Ahead::default();
         LogError::Line { line: self.line, what }
     }
 }
@@ -162,28 +163,29 @@ fn newline(text: &[u8]) -> Option<usize> {
 }
 
 impl Known {
-    /// From the text of a line to what it does: so many steps.
+    /// From the text of a line to what it does, added to the steps.
     #[inline]
-    fn read(&mut self, text: &[u8], number: u64, steps: &mut [Option<Interaction>; 4]) -> Result<usize, String> {
+    fn read(&mut self, text: &[u8], number: u64, steps: &mut Vec<Interaction>) -> Result<(), String> {
         let again = repeats::split(text);
         if let Some((t, rest)) = again.filter(|&(t, _)| t >= self.t && self.vocabulary.names.len() <= MOST_NAMES) {
-            if let Some(count) = self.repeats.find(rest, t, number, steps) {
+            if self.repeats.find(rest, t, number, steps) {
                 self.t = t;
-                return Ok(count);
+                return Ok(());
             }
         }
         let mut line = Line::default();
         line.parse(text)?;
-        let count = self.steps(&line, number, steps)?;
+        let before = steps.len();
+        self.steps(&line, number, steps)?;
         if let Some((_, rest)) = again.filter(|_| line.says_the_same_again()) {
-            self.repeats.keep(rest, &steps[..count]);
+            self.repeats.keep(rest, &steps[before..]);
         }
-        Ok(count)
+        Ok(())
     }
 
-    fn steps(&mut self, line: &Line<'_>, number: u64, steps: &mut [Option<Interaction>; 4]) -> Result<usize, String> {
+    fn steps(&mut self, line: &Line<'_>, number: u64, steps: &mut Vec<Interaction>) -> Result<(), String> {
         if line.is_empty {
-            return Ok(0);
+            return Ok(());
         }
         if let Some(t) = line.t {
             if t < self.t {
@@ -194,18 +196,14 @@ impl Known {
         if self.vocabulary.names.len() > MOST_NAMES {
             return Err(format!("more than {MOST_NAMES} different names"));
         }
-        let mut filled = 0;
         let t = self.t;
-        let mut give = |deed| {
-            steps[filled] = Some(Interaction { t, line: number, deed });
-            filled += 1;
-        };
+        let mut give = |deed| steps.push(Interaction { t, line: number, deed });
         if line.queue.is_some() {
             if line.t.is_some() {
                 give(Deed::Now);
             }
             give(self.declaration(line)?);
-            return Ok(filled);
+            return Ok(());
         }
         if line.t.is_none() {
             return Err("`t` is missing: the time in ns".to_owned());
@@ -214,7 +212,7 @@ impl Known {
         if let Some(end) = &line.end {
             line.only(&["end"])?;
             give(Deed::End { machine: self.vocabulary.machine(host, end) });
-            return Ok(filled);
+            return Ok(());
         }
         let Some(machine) = &line.machine else {
             return Err("neither `machine`, `queue` nor `end`: whose line is this?".to_owned());
@@ -245,7 +243,7 @@ impl Known {
         if let Some(state) = &line.state {
             give(Deed::State { machine, state: self.vocabulary.names.intern(state) });
         }
-        Ok(filled)
+        Ok(())
     }
 
     fn cause(&mut self, line: &Line<'_>, host: &str, by: &str) -> Cause {

@@ -165,7 +165,7 @@ const MOST_HELD: usize = 1 << 20;
 
 impl WhatIf {
     pub(super) fn op(&mut self, machine: MachineId, what: What) {
-        let op = Op { t: self.now, what };
+        let t = self.now;
         let life = self.life(machine);
         if !matches!(
             what,
@@ -186,20 +186,20 @@ impl WhatIf {
                 | What::Less { .. }
                 | What::End
         ) {
-            life.since = op.t;
+            life.since = t;
         }
         if !life.replay.pending.is_empty() || !self.is_ready(machine, &what) {
             for slot in slots(&what).into_iter().flatten() {
                 self.slots.hold(slot);
             }
-            self.life(machine).replay.pending.push_back(op);
+            self.life(machine).replay.pending.push_back(Op { t, what });
             self.held += 1;
             if self.held > (self.options.most_bytes / (8 * self.layout.len())).clamp(1 << 10, MOST_HELD) {
                 self.relax("the others are too far ahead of it to be held back");
             }
             return;
         }
-        let woken = self.exec(machine, op);
+        let woken = self.exec(machine, t, &what);
         if !woken.is_empty() {
             self.wake_held(woken);
         }
@@ -219,7 +219,7 @@ impl WhatIf {
             }
             self.life(machine).replay.pending.pop_front();
             self.held -= 1;
-            woken.extend(self.exec(machine, op));
+            woken.extend(self.exec(machine, op.t, &op.what));
             for slot in slots(&op.what).into_iter().flatten() {
                 self.slots.release(slot);
             }
@@ -283,15 +283,15 @@ impl WhatIf {
         }
     }
 
-    /// Does it; returns who may go on now. Whoever made it wait holds its slots.
-    fn exec(&mut self, machine: MachineId, op: Op) -> Vec<u32> {
+    /// Does what lasts until `t` in the trace; returns who may go on now. Whoever made it wait holds its slots.
+    fn exec(&mut self, machine: MachineId, t: u64, what: &What) -> Vec<u32> {
         let (mut woken, mut bits) = (Vec::new(), Vec::new());
         let most = self.most_past;
         let layout = self.layout;
         let replay = &mut self.lives[machine.0 as usize].replay;
         let since = replay.t;
-        let elapsed = op.t.saturating_sub(since) as f64;
-        match op.what {
+        let elapsed = t.saturating_sub(since) as f64;
+        match *what {
             What::Own { key, paid } => {
                 if elapsed > 0.0 {
                     let part = paid.map(|paid| self.part(paid, &mut bits));
@@ -313,7 +313,7 @@ impl WhatIf {
                             work[lane] += less;
                         }
                     }
-                    replay.past.own(since, op.t, key, most);
+                    replay.past.own(since, t, key, most);
                     replay.node = match part {
                         None => self.trail.own(replay.node, key, elapsed),
                         Some(_) => {
@@ -324,13 +324,13 @@ impl WhatIf {
             }
             What::Keep { key } => {
                 if elapsed > 0.0 {
-                    replay.past.jump(since, op.t, &replay.v, replay.node, most);
+                    replay.past.jump(since, t, &replay.v, replay.node, most);
                     replay.v[layout.kept()].iter_mut().for_each(|v| *v += elapsed);
                     replay.node = self.trail.own(replay.node, key, elapsed);
                 }
             }
             What::Fresh => {
-                replay.past.jump(since, op.t, &replay.v, replay.node, most);
+                replay.past.jump(since, t, &replay.v, replay.node, most);
                 replay.v.fill(0.0);
                 (replay.work, replay.base, replay.node) = (None, None, trail::NONE);
             }
@@ -338,11 +338,11 @@ impl WhatIf {
                 let node = self.times_at(machine, at);
                 woken = self.slots.fill(slot, &self.scratch, node);
                 // What it knows now is no deed of its own: its time stands where it stood.
-                debug_assert!(self.lives[machine.0 as usize].replay.t <= op.t);
+                debug_assert!(self.lives[machine.0 as usize].replay.t <= t);
                 return woken;
             }
             What::Leave { slot, passed } => {
-                let mut node = self.times_at(machine, op.t);
+                let mut node = self.times_at(machine, t);
                 match passed {
                     Some(Passed { slot, ns, key }) => {
                         let (other, row) = (self.slots.lanes(slot), &self.rows[key as usize]);
@@ -359,15 +359,15 @@ impl WhatIf {
             What::Meet { slot, ns, key, how, paid } => {
                 self.set_back(machine, slot, ns, key);
                 if paid.is_none() {
-                    self.meet(machine, op.t, slot, ns, key, how);
-                    return self.goes_on(machine, op.t, woken);
+                    self.meet(machine, t, slot, ns, key, how);
+                    return self.goes_on(machine, t, woken);
                 }
                 let mut part = paid.filter(|_| how != How::After).map_or_else(Vec::new, |paid| self.part(paid, &mut bits));
                 // In the bare worlds nothing is noticed late anyway.
                 part.retain(|&(lane, _)| how == How::Carried || !layout.bare().contains(&lane));
                 let replay = &self.lives[machine.0 as usize].replay;
                 let own: Vec<f64> = part.iter().map(|&(lane, _)| replay.v[lane]).collect();
-                self.meet(machine, op.t, slot, ns, key, how);
+                self.meet(machine, t, slot, ns, key, how);
                 let (other, row) = (self.slots.lanes(slot), self.rows[key as usize].as_ref().filter(|_| how == How::Carried));
                 let v = &mut self.lives[machine.0 as usize].replay.v;
                 for (&(lane, part), own) in part.iter().zip(own) {
@@ -377,7 +377,7 @@ impl WhatIf {
             What::Ahead { slot, ns, key } => self.go_ahead(machine, slot, ns, key),
             What::Lock { queue, slot, ns, key, how } => {
                 self.set_back(machine, slot, ns, key);
-                self.lock(machine, op.t, queue, slot, ns, key, how);
+                self.lock(machine, t, queue, slot, ns, key, how);
             }
             What::Got { queue } => {
                 if let Some(lock) = self.locks.get_mut(&queue) {
@@ -386,19 +386,19 @@ impl WhatIf {
                 return woken;
             }
             What::Unlock { queue, slot } => {
-                let node = self.times_at(machine, op.t);
+                let node = self.times_at(machine, t);
                 if let Some(lock) = self.locks.get_mut(&queue) {
                     lock.put(machine, &mut self.scratch);
                 }
                 woken = self.slots.fill(slot, &self.scratch, node);
                 return woken;
             }
-            What::Start { left, off, ns, key, host } => self.start(machine, op.t, (left, off), (ns, key), host),
+            What::Start { left, off, ns, key, host } => self.start(machine, t, (left, off), (ns, key), host),
             What::Arrive { below, key, may_come } => {
                 replay.ends();
                 replay.work = Some(vec![0.0; layout.len()].into());
                 replay.base = may_come.then(|| (replay.v.clone(), since));
-                replay.past.jump(since, op.t, &replay.v, replay.node, most);
+                replay.past.jump(since, t, &replay.v, replay.node, most);
                 match below {
                     Some(below) => {
                         let other = &self.slots.lanes(below)[layout.kept()];
@@ -438,9 +438,9 @@ impl WhatIf {
                 return woken;
             }
             What::Remember => {
-                let node = self.times_at(machine, op.t);
+                let node = self.times_at(machine, t);
                 let (most, times) = (self.most_past, &self.scratch);
-                self.lives[machine.0 as usize].replay.past.mark(op.t, times, node, most);
+                self.lives[machine.0 as usize].replay.past.mark(t, times, node, most);
                 return woken;
             }
             What::Mark(which) => {
@@ -471,7 +471,7 @@ impl WhatIf {
                 return woken;
             }
             What::Interrupted { slot, key } => {
-                replay.past.jump(since, op.t, &replay.v, replay.node, most);
+                replay.past.jump(since, t, &replay.v, replay.node, most);
                 let work = self.slots.lanes(slot);
                 lanes::add_all(&mut replay.v, work);
                 if let Some(own) = &mut replay.work {
@@ -488,9 +488,9 @@ impl WhatIf {
             What::RoomEnd { queue, unit, ns, key, how } => self.room_end(machine, (queue, unit), ns, key, how),
             What::End => self.end = Some(EndMark { machine, v: replay.v.clone(), node: replay.node }),
         }
-        match op.what {
+        match *what {
             What::End => woken,
-            _ => self.goes_on(machine, op.t, woken),
+            _ => self.goes_on(machine, t, woken),
         }
     }
 

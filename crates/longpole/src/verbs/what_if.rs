@@ -100,7 +100,7 @@ fn propose(input: &Input, options: impl Fn(Vec<Scenario>) -> Options) -> anyhow:
     let (mut plain, kept) = interactions.what_if_and_keep(options(Vec::new()))?;
     let is_recorder = interactions.knows_recorder();
     plain.shares.retain(|share| !is_recorder(&share.machine));
-    let pass = |scenarios| interactions.again(&kept).what_if(options(scenarios));
+    let pass = |scenarios| interactions.what_if_again(&kept, options(scenarios));
     let candidates = propose::first(&plain);
     if candidates.is_empty() {
         return Ok((plain, Vec::new()));

@@ -54,19 +54,17 @@ fn place_of(rest: &[u8]) -> usize {
 }
 
 impl Repeats {
-    /// What a line with this behind its time does: fills the steps, and says how many there are.
+    /// Adds what a line with this behind its time does, if that is known.
     #[inline]
-    pub fn find(&self, rest: &[u8], t: u64, line: u64, steps: &mut [Option<Interaction>]) -> Option<usize> {
-        let place = self.places.get(place_of(rest)).filter(|place| place.text[..place.length.into()] == *rest)?;
-        let count = usize::from(place.count);
-        for (step, &deed) in steps.iter_mut().zip(&place.deeds[..count]) {
-            *step = Some(Interaction { t, line, deed });
-        }
-        Some(count)
+    pub fn find(&self, rest: &[u8], t: u64, line: u64, steps: &mut Vec<Interaction>) -> bool {
+        let known = self.places.get(place_of(rest)).filter(|place| place.text[..place.length.into()] == *rest);
+        let Some(place) = known else { return false };
+        steps.extend(place.deeds[..place.count.into()].iter().map(|&deed| Interaction { t, line, deed }));
+        true
     }
 
     /// These are all steps of a line with this behind its time.
-    pub fn keep(&mut self, rest: &[u8], steps: &[Option<Interaction>]) {
+    pub fn keep(&mut self, rest: &[u8], steps: &[Interaction]) {
         if steps.len() > MOST || rest.len() > LONGEST {
             return;
         }
@@ -76,7 +74,7 @@ impl Repeats {
         let place = &mut self.places[place_of(rest)];
         place.text[..rest.len()].copy_from_slice(rest);
         (place.length, place.count) = (rest.len() as u8, steps.len() as u8);
-        for (deed, step) in place.deeds.iter_mut().zip(steps.iter().flatten()) {
+        for (deed, step) in place.deeds.iter_mut().zip(steps) {
             *deed = step.deed;
         }
     }
