@@ -12,14 +12,15 @@ use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
-/// Bytes that a recording takes on the disk.
+/// Bytes that a recording takes on the disk, without what it shares with the others (the kernel's symbols).
 pub fn size(path: &Path) -> u64 {
     let Ok(found) = fs::symlink_metadata(path) else { return 0 };
-    let below = match found.is_dir() {
-        true => fs::read_dir(path).into_iter().flatten().flatten().map(|entry| size(&entry.path())).sum(),
-        false => 0,
-    };
-    found.blocks() * 512 + below
+    let own = found.blocks() * 512;
+    match found.is_dir() {
+        true => own + fs::read_dir(path).into_iter().flatten().flatten().map(|entry| size(&entry.path())).sum::<u64>(),
+        false if found.nlink() > 1 => 0,
+        false => own,
+    }
 }
 
 /// Bytes of what is recorded beside programs and the kernel.
