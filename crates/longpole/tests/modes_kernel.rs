@@ -6,9 +6,9 @@ mod commanded;
 mod place;
 
 use commanded::{description, path, snapshot, Commanded, Session};
-use place::{ok, wait_for, Place, Running};
+use place::{ok, signal, wait_for, Place, Running};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 fn live(what: &str) -> bool {
@@ -76,6 +76,58 @@ fn a_flight_recorder_keeps_the_kernels_events_in_the_kernel_until_a_snapshot_tak
     session.stop();
 }
 
+/// No page of it is damaged, no event was lost, and babeltrace2 counts as many as we do.
+fn is_whole(place: &Place, recording: &Path) {
+    let (events, lost) = told(place, recording);
+    assert_eq!((kernel_events(recording), lost), (events, 0), "{}", recording.display());
+    assert!(!recording.join("kernel/raw").exists() && !recording.join("kernel/damaged").exists());
+    assert_eq!(place.answer("info", recording)["uncounted_losses"], 0, "{}", recording.display());
+}
+
+#[test]
+fn a_snapshot_of_a_flight_recorder_goes_back_beyond_its_chunk() {
+    if !live("a flight recorder of the kernel with a limit") {
+        return;
+    }
+    let place = Place::new();
+    let program = place.build("commanded", &[]);
+    let session = start(&place, &["--mode", "overwrite", "--max-age", "400ms"]);
+    let first = place.newest();
+    let begun = description(&first)["start_ns"].as_u64().unwrap();
+    let mut commanded = Commanded::start(&place, &program);
+    commanded.does("beats 150 10000");
+    // What it leaves goes to the disk, so a chunk follows.
+    commanded.end();
+    wait_for(|| !first.exists());
+    let made = snapshot(&place, &["-o", place.path("elsewhere").to_str().unwrap()]);
+    is_whole(&place, &made);
+    let printed = ok(place.longpole(&["print", "--json"]).arg(made.join("kernel")).output().unwrap()).stdout;
+    let printed = String::from_utf8(printed).unwrap();
+    let earliest = printed.lines().find(|line| line.contains("\"sched_switch\"")).unwrap();
+    let earliest = serde_json::from_str::<serde_json::Value>(earliest).unwrap()["t_ns"].as_u64().unwrap();
+    assert!(earliest < begun + 1_000_000_000, "{} ns of it are missing", earliest - begun);
+    session.stop();
+}
+
+#[test]
+fn chunks_of_a_recorder_that_was_killed_count_what_is_theirs() {
+    if !live("chunks of a killed recorder") {
+        return;
+    }
+    let place = Place::new();
+    let program = place.build("commanded", &[]);
+    let mut record = place.command(env!("CARGO_BIN_EXE_longpole"));
+    record.args(["record", "--stacks", "none", "--kernel", "sched", "--max-age", "4s"]);
+    let recorder = Running::start(record.stdout(Stdio::null()).stderr(Stdio::null()));
+    let mut commanded = Commanded::start(&place, &program);
+    commanded.does("beats 100 1000");
+    wait_for(|| place.recordings().get(1).is_some_and(|second| second.join("longpole.json").exists()));
+    signal(&recorder, "-KILL");
+    drop(recorder);
+    commanded.end();
+    place.recordings().iter().for_each(|chunk| is_whole(&place, chunk));
+}
+
 #[test]
 fn chunks_of_the_kernels_events_follow_each_other_without_a_gap() {
     if !live("chunks of the kernel's events") {
@@ -83,19 +135,24 @@ fn chunks_of_the_kernels_events_follow_each_other_without_a_gap() {
     }
     let place = Place::new();
     let program = place.build("commanded", &[]);
-    let session = start(&place, &["--max-age", "2s"]);
+    let session = start(&place, &["--max-age", "8s"]);
     let mut commanded = Commanded::start(&place, &program);
-    while place.recordings().len() < 3 {
+    while place.recordings().len() < 2 {
         commanded.does("beats 20 1000");
         std::thread::sleep(Duration::from_millis(20));
     }
+    let whole = snapshot(&place, &["-o", place.path("elsewhere").to_str().unwrap()]);
+    // Whoever reads a chunk converts its pages; the others are still there.
+    place.answer("info", &place.recordings()[0]);
+    let partial = snapshot(&place, &["-o", place.path("elsewhere").to_str().unwrap()]);
     commanded.end();
     session.stop();
+    is_whole(&place, &whole);
+    assert!(told(&place, &partial).0 > 0);
+    assert!(description(&partial)["oddities"].to_string().contains("its pages are gone, or were converted"));
     let mut beats = 0;
     for chunk in place.recordings() {
-        let (events, lost) = told(&place, &chunk);
-        assert_eq!((kernel_events(&chunk), lost), (events, 0), "{}", chunk.display());
-        assert!(!chunk.join("kernel/raw").exists() && chunk.join("kernel/metadata").exists());
+        is_whole(&place, &chunk);
         beats += place.answer("info", &chunk)["names"]["mark:beat"].as_u64().unwrap_or(0);
     }
     assert!(beats >= 40 && beats % 20 == 0, "{beats}");

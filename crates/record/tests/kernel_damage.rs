@@ -125,6 +125,35 @@ fn told(kernel: &Path) -> Told {
 }
 
 #[test]
+fn pages_are_as_old_as_the_tracer_whichever_chunk_has_them() {
+    let late = Broken::new();
+    let (begin, end) = late.times;
+    late.edit(|source| {
+        source["begin"] = json!(begin);
+        source["state_dump"] = json!({ "begin": end + 2 * late.second });
+        source["end"] = json!(end + 3 * late.second);
+    });
+    let converted = late.convert().unwrap();
+    late.check(&converted);
+    assert_eq!((converted.damaged_pages, late.trace().gaps), (0, 0), "{converted:?}");
+}
+
+#[test]
+fn a_count_of_pages_that_a_snapshot_left_out_is_no_loss() {
+    let cut = Broken::new();
+    cut.edit(|source| {
+        for cpu in source["cpus"].as_array_mut().unwrap() {
+            cpu["read"] = json!(cpu["read"].as_u64().unwrap() + 1000);
+            cpu["overrun"] = json!(1000);
+            cpu["cut"] = json!(true);
+        }
+    });
+    let converted = cut.convert().unwrap();
+    cut.check(&converted);
+    assert_eq!((converted.lost, cut.trace().gaps), (0, 0), "{converted:?}");
+}
+
+#[test]
 fn one_damaged_bit_of_a_page_s_time_costs_that_page_and_moves_nothing() {
     let whole = Broken::new();
     whole.check(&whole.convert().unwrap());

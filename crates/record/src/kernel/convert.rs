@@ -314,7 +314,7 @@ fn pages_to_ctf(
     for source::Pages { cpu, file, .. } in std::mem::take(&mut description.lanes) {
         let counted = description.counted.get(&cpu);
         let bounds = Bounds {
-            begin: description.begin.saturating_sub(description.second),
+            begin: description.earliest.saturating_sub(description.second),
             end: description.end.map_or(u64::MAX, |end| end.saturating_add(description.second)),
             slack: description.second / 1000,
             most_lost: counted.map_or(u64::MAX, |counted| counted.lost.saturating_add(counted.read)),
@@ -380,6 +380,8 @@ fn pages_to_ctf(
         let lane = &lanes[index];
         let path = || building.join(format!("cpu{}", lane.cpu));
         match description.counted.get(&lane.cpu) {
+            // What was lost in the window is told by its pages: the buffer was emptied.
+            Some(counted) if counted.cut => {}
             // What no page told of: the newest loss has no page behind it, some pages know no count, some were handed out and never
             // reached the disk.
             Some(counted) => {
@@ -393,7 +395,7 @@ fn pages_to_ctf(
         done.bytes += stream.finish().map_err(ConvertError::io("write", path()))?;
     }
     if description.counted.is_empty() {
-        done.note("the recorder did not live to note what the kernel counted as lost; how many events are missing is not known".to_owned());
+        done.note("what the kernel counted as lost was not noted to the end; how many events are missing is not known".to_owned());
     }
     if done.moved > 0 {
         done.note(format!("{} events lay before their predecessor in time, and were moved to it", done.moved));

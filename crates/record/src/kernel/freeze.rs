@@ -96,6 +96,9 @@ impl Source {
             instance.start().map_err(|error| format!("the kernel's tracer could not go on: {error}"))?;
         }
         let gap = frozen.since.elapsed();
+        if self.overwrites {
+            self.note_before();
+        }
         let moved = moved.map_err(|error| format!("the kernel's pages could not be taken: {error}"))?;
         let mut lengths = serde_json::Map::new();
         for &cpu in self.cpus.iter().filter(|_| !self.overwrites) {
@@ -124,6 +127,23 @@ impl Source {
             }
         };
         self.ordered(what)
+    }
+
+    /// What the kernel has counted and is told elsewhere: by the chunks before, or what a snapshot took of a flight recorder's pages.
+    pub(super) fn before(&self, cpu: u32) -> CpuStats {
+        let told = self.told_cpus.get(&cpu).copied().unwrap_or_default();
+        match self.overwrites {
+            true => CpuStats { read: told.read, ..CpuStats::default() },
+            false => told,
+        }
+    }
+
+    /// Writes it down for whoever saves the pages if this recorder is killed.
+    pub(super) fn note_before(&mut self) {
+        self.description["before"] = self.cpus.iter().map(|&cpu| CpuLoss { cpu, stats: self.before(cpu) }.to_json()).collect();
+        if let Err(error) = self.describe() {
+            self.shared.trouble(error.to_string());
+        }
     }
 
     /// Pages go to other files from here on.

@@ -38,17 +38,19 @@ impl Source {
             tidy::announce(&instance.name(), recording);
         }
         let moved = self.shift(files).map_err(KernelError::io("write", old.path()))?;
-        if !self.overwrites {
-            let of_chunk = |counted: CpuLoss, told: CpuStats| {
-                let stats = CpuStats { entries: 0, bytes: 0, ..since(counted.stats, told) };
-                CpuLoss { stats, ..counted }.to_json()
+        let of_chunk = |CpuLoss { cpu, stats }| {
+            let stats = match self.overwrites {
+                // All pages are still in the kernel.
+                true => CpuStats::default(),
+                false => {
+                    let told = self.told_cpus.insert(cpu, stats).unwrap_or_default();
+                    CpuStats { entries: 0, bytes: 0, ..since(stats, told) }
+                }
             };
-            let cpus = moved.cpus.into_iter().map(|counted| {
-                let told = self.told_cpus.insert(counted.cpu, counted.stats).unwrap_or_default();
-                of_chunk(counted, told)
-            });
-            last["cpus"] = cpus.collect();
-        }
+            CpuLoss { cpu, stats }.to_json()
+        };
+        last["cpus"] = moved.cpus.into_iter().map(of_chunk).collect();
+        self.note_before();
         // The buffers are the next recording's.
         last["instance"] = serde_json::Value::Null;
         last["end"] = json!(self.clock.map(|clock| clock.now()));

@@ -56,6 +56,20 @@ impl CpuLoss {
         let CpuStats { entries, overrun, commit_overrun, dropped, read, .. } = self.stats;
         json!({ "cpu": self.cpu, "entries": entries, "overrun": overrun, "commit_overrun": commit_overrun, "dropped": dropped, "read": read })
     }
+
+    /// Of [`CpuLoss::to_json`]; what is missing there is 0.
+    pub(super) fn from_json(told: &Value) -> Option<CpuLoss> {
+        let count = |key: &str| told[key].as_u64().unwrap_or(0);
+        let stats = CpuStats {
+            entries: count("entries"),
+            overrun: count("overrun"),
+            commit_overrun: count("commit_overrun"),
+            dropped: count("dropped"),
+            bytes: 0,
+            read: count("read"),
+        };
+        Some(CpuLoss { cpu: u32::try_from(told["cpu"].as_u64()?).ok()?, stats })
+    }
 }
 
 /// What came of it.
@@ -97,7 +111,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    fn trouble(&self, text: String) {
+    pub(super) fn trouble(&self, text: String) {
         *self.troubles.lock().unwrap_or_else(PoisonError::into_inner).entry(text).or_insert(0) += 1;
     }
 }
@@ -118,7 +132,7 @@ pub struct Source {
     pub(super) cpus: Vec<u32>,
     /// A flight recorder: the pages stay in the kernel until somebody asks for them.
     pub(super) overwrites: bool,
-    /// As of the newest snapshot.
+    /// What the kernel had counted when this chunk began; of a flight recorder, at the newest snapshot.
     pub(super) told_cpus: BTreeMap<u32, CpuStats>,
     /// Before the begin.
     lanes: Vec<Lane>,
@@ -230,6 +244,8 @@ impl Source {
             "missing": missing,
             "instance": instance.name(),
             "foreign_pids": super::has_foreign_pids(),
+            "begin": null,
+            "before": null,
             "state_dump": null,
             "end": null,
             "cpus": null,
@@ -280,6 +296,8 @@ impl Source {
     pub fn begin(&mut self, clock: ClockSource) -> Result<(), KernelError> {
         let Some(instance) = &self.instance else { return Ok(()) };
         let quiet = self.quiet(instance);
+        // Pages outlive chunks and snapshots: none of their events is earlier than this.
+        self.description["begin"] = json!(clock.now());
         instance.start()?;
         self.clock = Some(clock);
         let lanes = std::mem::take(&mut self.lanes);
@@ -354,12 +372,7 @@ impl Source {
         for &cpu in &self.cpus {
             match instance.stats(cpu) {
                 Ok(stats) => {
-                    // What a snapshot took is in the snapshot, and what chunks have is theirs.
-                    let told = self.told_cpus.get(&cpu).copied().unwrap_or_default();
-                    let stats = match self.overwrites {
-                        true => CpuStats { read: stats.read.saturating_sub(told.read), ..stats },
-                        false => freeze::since(stats, told),
-                    };
+                    let stats = freeze::since(stats, self.before(cpu));
                     drained.cpus.push(CpuLoss { cpu, stats });
                 }
                 Err(error) => drained.oddities.push(error.to_string()),

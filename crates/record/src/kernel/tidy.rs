@@ -4,6 +4,7 @@
 //! those only the ones whose recorder is gone. A living recorder holds a lock on its folder of pages, which the kernel releases
 //! at its death; it holds across namespaces, where pids say nothing.
 
+use super::freeze::since;
 use super::masks;
 use super::source::{describe, CpuLoss};
 use crate::folder::Folder;
@@ -203,6 +204,7 @@ fn save(dead: DeadInstance, recording: &Path) -> Result<u64, String> {
     let mut description = read_description(recording).ok_or("its description cannot be read")?;
     let instance = dead.adopt().map_err(|error| text(&error))?;
     let mut saved = 0;
+    let before: Vec<CpuLoss> = description["before"].as_array().into_iter().flatten().filter_map(CpuLoss::from_json).collect();
     let mut cpus = Vec::new();
     let drained: Result<(), String> = (|| {
         for cpu in instance.cpus().map_err(|error| text(&error))? {
@@ -217,7 +219,9 @@ fn save(dead: DeadInstance, recording: &Path) -> Result<u64, String> {
             file.set_len(whole).map_err(|error| text(&error))?;
             file.seek(SeekFrom::Start(whole)).map_err(|error| text(&error))?;
             saved += reader.drain_to(file.as_fd()).map_err(|error| format!("{}: {error}", raw.join(&name).display()))? as u64;
-            cpus.push(CpuLoss { cpu, stats: instance.stats(cpu).map_err(|error| text(&error))? }.to_json());
+            let told = before.iter().find(|before| before.cpu == cpu).map(|before| before.stats).unwrap_or_default();
+            let stats = since(instance.stats(cpu).map_err(|error| text(&error))?, told);
+            cpus.push(CpuLoss { cpu, stats }.to_json());
         }
         Ok(())
     })();

@@ -69,9 +69,17 @@ pub fn complete(path: &Path) -> Result<Completed, Error> {
     }
     let frozen = told["snapshot"]["kernel"].clone();
     if !frozen.is_null() {
-        if let Err(error) = pages((&of, &chunks), path, &frozen, window, &told) {
-            done.notes.push(format!("the kernel's events are not in it: {error}"));
-            let _ = fs::remove_dir_all(path.join("kernel"));
+        match pages((&of, &chunks), path, &frozen, window, &told) {
+            Ok(missing) => {
+                let note = |chunk: &Path| {
+                    format!("the kernel's events of {} are not in it: its pages are gone, or were converted", chunk.display())
+                };
+                done.notes.extend(missing.into_iter().map(note));
+            }
+            Err(error) => {
+                done.notes.push(format!("the kernel's events are not in it: {error}"));
+                let _ = fs::remove_dir_all(path.join("kernel"));
+            }
         }
     }
     told["loss"]["events"] = lost.into();
@@ -198,8 +206,8 @@ fn whole(from: &Path, length: u64, to: &Path) -> io::Result<u64> {
     io::copy(&mut io::Read::take(File::open(from)?, length), &mut File::create_new(to)?)
 }
 
-/// What explains the kernel's pages, and those pages that were on the disk.
-fn pages((of, before): (&Path, &[PathBuf]), path: &Path, frozen: &Value, window: u64, told: &Value) -> io::Result<()> {
+/// What explains the kernel's pages, and those pages that were on the disk. Returns the chunks whose pages are not there any more.
+fn pages<'a>((of, chunks): (&Path, &'a [PathBuf]), path: &Path, frozen: &Value, window: u64, told: &Value) -> io::Result<Vec<&'a Path>> {
     let (from, to) = (of.join(kernel::RAW), path.join(kernel::RAW));
     fs::create_dir_all(&to)?;
     let mut source: Value = serde_json::from_slice(&fs::read(from.join(kernel::DESCRIPTION))?)?;
@@ -220,18 +228,23 @@ fn pages((of, before): (&Path, &[PathBuf]), path: &Path, frozen: &Value, window:
         whole(&of.join(symbols), u64::MAX, &path.join(symbols))?;
     }
     let size = source["page_size"].as_u64().filter(|size| *size >= 64).unwrap_or(4096);
-    let mut cut: Vec<String> = Vec::new();
-    for (name, length) in frozen["pages"].as_object().into_iter().flatten() {
+    // A flight recorder's pages are here already; there were none on the disk.
+    let files = frozen["pages"].as_object().filter(|files| !files.is_empty());
+    let (earlier, missing) = match files {
+        Some(_) => earlier_pages(chunks),
+        None => (Vec::new(), Vec::new()),
+    };
+    let mut cut: Vec<&str> = Vec::new();
+    for (name, length) in files.into_iter().flatten() {
         if let (true, Some(length)) = (is_inside(&format!("raw/{name}")), length.as_u64()) {
             let mut out = File::create_new(to.join(name))?;
-            let mut other = false;
-            for chunk in before {
-                let file = chunk.join(kernel::RAW).join(name);
-                other |= tail_of_pages(&file, fs::metadata(&file)?.len(), size, window, &mut out)?;
+            let mut left_out = false;
+            for (raw, _) in &earlier {
+                let file = raw.join(name);
+                left_out |= tail_of_pages(&file, fs::metadata(&file)?.len(), size, window, &mut out)?;
             }
-            if tail_of_pages(&from.join(name), length, size, window, &mut out)? || other || !before.is_empty() {
-                // The kernel's counts are those of the whole recording, or of its newest chunk.
-                cut.push(name.trim_start_matches("cpu").to_owned());
+            if tail_of_pages(&from.join(name), length, size, window, &mut out)? || left_out {
+                cut.push(name.trim_start_matches("cpu"));
             }
         }
     }
@@ -241,18 +254,48 @@ fn pages((of, before): (&Path, &[PathBuf]), path: &Path, frozen: &Value, window:
         _ => ClockSource::Counter,
     };
     kernel::dump_state(File::create_new(to.join("state.jsonl"))?, kernel::has_foreign_pids(), &|| clock.now())?;
-    let begin = match before.is_empty() {
-        true => source["state_dump"]["begin"].as_u64().unwrap_or(0).max(window),
-        false => window,
-    };
+    let begin = source["begin"].as_u64().unwrap_or(0).max(window);
     source["state_dump"] = json!({ "begin": begin, "end": begin });
     source["instance"] = Value::Null;
     source["end"] = frozen["end"].clone();
-    let counted = frozen["cpus"].as_array().into_iter().flatten().filter(|counted| !cut.contains(&counted["cpu"].to_string()));
-    source["cpus"] = counted.cloned().collect();
+    source["cpus"] = match missing.is_empty() {
+        true => counts(&frozen["cpus"], &earlier, &cut),
+        false => Value::Null,
+    };
     let mut text = serde_json::to_vec_pretty(&source)?;
     text.push(b'\n');
-    fs::write(to.join(kernel::DESCRIPTION), text)
+    fs::write(to.join(kernel::DESCRIPTION), text)?;
+    Ok(missing)
+}
+
+/// The folders of pages of chunks, each with what the kernel counted meanwhile; and the chunks that have none any more.
+fn earlier_pages(chunks: &[PathBuf]) -> (Vec<(PathBuf, Value)>, Vec<&Path>) {
+    let (mut there, mut missing) = (Vec::new(), Vec::new());
+    for chunk in chunks {
+        let raw = chunk.join(kernel::RAW);
+        match fs::read(raw.join(kernel::DESCRIPTION)).ok().and_then(|text| serde_json::from_slice::<Value>(&text).ok()) {
+            Some(source) => there.push((raw, source["cpus"].clone())),
+            None => missing.push(chunk.as_path()),
+        }
+    }
+    (there, missing)
+}
+
+/// What the kernel counted while all these pages were filled. Of a CPU that is `cut`, pages were left out: the count is of more than the others.
+fn counts(newest: &Value, earlier: &[(PathBuf, Value)], cut: &[&str]) -> Value {
+    let of = |counts: &Value, cpu: &Value| counts.as_array().into_iter().flatten().find(|counted| counted["cpu"] == *cpu).cloned();
+    let sum = |newest: &Value| {
+        let mut all = newest.clone();
+        for (_, counts) in earlier {
+            let before = of(counts, &newest["cpu"])?;
+            for key in ["overrun", "commit_overrun", "dropped", "read"] {
+                all[key] = all[key].as_u64()?.saturating_add(before[key].as_u64()?).into();
+            }
+        }
+        all["cut"] = cut.contains(&newest["cpu"].to_string().as_str()).into();
+        Some(all)
+    };
+    newest.as_array().into_iter().flatten().filter_map(sum).collect()
 }
 
 /// Pages begin with the time of their first event, and end where the next one begins. True: some were left out.

@@ -34,6 +34,8 @@ pub struct Description {
     pub uuid: [u8; 16],
     /// Where the streams begin if there is no event.
     pub begin: u64,
+    /// The tracer was started then: no event of the pages is earlier.
+    pub earliest: u64,
     /// What the recorder was asked to tell of every event's thread.
     pub context: Value,
     /// By event: which of it were recorded.
@@ -63,6 +65,8 @@ pub struct Pages {
 pub struct Counted {
     pub lost: u64,
     pub read: u64,
+    /// Of more pages than there are: those before a snapshot's window were left out.
+    pub cut: bool,
 }
 
 impl Description {
@@ -82,6 +86,7 @@ impl Description {
         let mono = source["clock"].as_str() == Some("mono_raw");
         // On a full disk the newest description of the pages may be missing where the recording's found a place.
         let cpus = [&source["cpus"], &whole["kernel_events"]["cpus"]].into_iter().find_map(|cpus| cpus.as_array());
+        let begin = source["state_dump"]["begin"].as_u64().unwrap_or(0);
         let counted: HashMap<u32, Counted> = cpus.into_iter().flatten().filter_map(counted).collect();
         Ok(Description {
             host: text(&whole["host"]),
@@ -91,7 +96,8 @@ impl Description {
             second: frequency(&clock).unwrap_or(1_000_000_000),
             clock,
             uuid: sibling(uuid),
-            begin: source["state_dump"]["begin"].as_u64().unwrap_or(0),
+            begin,
+            earliest: source["begin"].as_u64().unwrap_or(begin),
             end: source["end"].as_u64(),
             context: source["context"].clone(),
             filters: source["filters"].clone(),
@@ -215,7 +221,7 @@ fn counted(cpu: &Value) -> Option<(u32, Counted)> {
     let number = |key: &str| cpu[key].as_u64().unwrap_or(0);
     // What stayed in the buffer is in no page either.
     let lost = ["overrun", "commit_overrun", "dropped", "entries"].into_iter().map(number).fold(0, u64::saturating_add);
-    Some((u32::try_from(cpu["cpu"].as_u64()?).ok()?, Counted { lost, read: number("read") }))
+    Some((u32::try_from(cpu["cpu"].as_u64()?).ok()?, Counted { lost, read: number("read"), cut: cpu["cut"] == true }))
 }
 
 /// Of a clock's block.
