@@ -9,7 +9,7 @@ use crate::oddity::Oddity;
 use crate::shelf::Shelf;
 use crate::trace::Shared;
 use crate::value::Value;
-use linux_perf_data::linux_perf_event_reader::{EventRecord, RecordType, SampleRecord};
+use linux_perf_data::linux_perf_event_reader::{EventRecord, RawEventRecord, ReadFormat, RecordType, SampleFormat, SampleRecord};
 use linux_perf_data::{Endianness, Feature, PerfFile, PerfFileReader, PerfFileRecord, PerfRecordIter};
 use longpole_ftrace::{perf_formats, ByteOrder, EventFormat, Field, Formats};
 use std::collections::HashMap;
@@ -119,6 +119,11 @@ impl PerfSource {
             let lost = match record.record_type {
                 RecordType::LOST => word(&record.data.as_slice(), 8, self.order),
                 RecordType::LOST_SAMPLES => word(&record.data.as_slice(), 0, self.order),
+                RecordType::SAMPLE if !chain_fits(&record, self.order) => {
+                    let error = "a call chain is longer than its sample".to_owned();
+                    shared.oddities.push(Oddity::Damaged { path: self.path.clone(), error });
+                    return Ok(None);
+                }
                 RecordType::SAMPLE => match record.parse() {
                     Ok(EventRecord::Sample(sample)) => {
                         self.raw.clear();
@@ -266,7 +271,38 @@ fn text(section: &[u8], order: ByteOrder) -> Option<String> {
 }
 
 fn word(bytes: &[u8], at: usize, order: ByteOrder) -> Option<u64> {
-    order.unsigned(bytes.get(at..at + 8)?)
+    order.unsigned(bytes.get(at..at.checked_add(8)?)?)
+}
+
+/// Whether a sample's call chain ends within it. The library multiplies the length that is said, whatever it is.
+fn chain_fits(record: &RawEventRecord<'_>, order: ByteOrder) -> bool {
+    let (format, read) = (record.parse_info.sample_format, record.parse_info.read_format);
+    if !format.contains(SampleFormat::CALLCHAIN) {
+        return true;
+    }
+    let data = record.data.as_slice();
+    let told = |at: usize| word(&data, at.checked_mul(8)?, order).and_then(|told| usize::try_from(told).ok());
+    // Before it, each of 8 bytes.
+    let before = SampleFormat::IDENTIFIER
+        | SampleFormat::IP
+        | SampleFormat::TID
+        | SampleFormat::TIME
+        | SampleFormat::ADDR
+        | SampleFormat::ID
+        | SampleFormat::STREAM_ID
+        | SampleFormat::CPU
+        | SampleFormat::PERIOD;
+    let before = (format & before).bits().count_ones() as usize;
+    let has = |what: ReadFormat| usize::from(read.contains(what));
+    let times = has(ReadFormat::TOTAL_TIME_ENABLED) + has(ReadFormat::TOTAL_TIME_RUNNING);
+    // As the library reads them.
+    let values = match (format.contains(SampleFormat::READ), read.contains(ReadFormat::GROUP)) {
+        (false, _) => Some(0),
+        (true, true) => Some(1 + times + has(ReadFormat::ID)),
+        (true, false) => told(before).and_then(|count| count.checked_mul(1 + has(ReadFormat::ID))?.checked_add(1 + times)),
+    };
+    let at = values.and_then(|values| values.checked_add(before));
+    at.is_some_and(|at| told(at).is_some_and(|length| length < data.len() / 8 - at))
 }
 
 /// Bytes of an attribute, in its first version and in any that may come.

@@ -104,3 +104,26 @@ fn a_head_that_lies_is_refused() {
     head[8] = 16;
     assert!(told(&head).contains("written to a pipe"));
 }
+
+#[test]
+fn a_call_chain_that_is_longer_than_its_sample_is_damage() {
+    const IP_TID_TIME_CALLCHAIN: u64 = 1 | 2 | 4 | 0x20;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("perf.data");
+    let put = |bytes: &mut Vec<u8>, words: &[u64]| words.iter().for_each(|word| bytes.extend(word.to_le_bytes()));
+    // Of so many bytes that 64 bits hold what is left of them: 8.
+    for (length, events) in [(1, 2), (2, 1), ((1 << 61) + 1, 1), (u64::MAX, 1)] {
+        let mut data = Vec::new();
+        for (time, length) in [(1000, 1), (2000, length)] {
+            put(&mut data, &[9 | 48 << 48, 0x1000, 7 << 32 | 7, time, length, 0x2000]);
+        }
+        let mut bytes = b"PERFILE2".to_vec();
+        put(&mut bytes, &[104, 144, 104, 144, 248, data.len() as u64]);
+        bytes.resize(104, 0);
+        put(&mut bytes, &[1 | 128 << 32, 0, 1000, IP_TID_TIME_CALLCHAIN]);
+        bytes.resize(248, 0);
+        bytes.extend(data);
+        std::fs::write(&file, bytes).unwrap();
+        assert_eq!(counts(&file).unwrap().0.values().sum::<u64>(), events, "a chain of {length}");
+    }
+}
