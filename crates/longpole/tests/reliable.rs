@@ -1,11 +1,14 @@
 //! Probes in a program's ugly situations: each event that was tried is recorded or counted as lost, none is torn, the program runs as it would
 //! without probes, and nothing is written elsewhere. The long forms, with figures: `make soak`; the table of them: docs/reliability.md.
 
+#[path = "support/commanded.rs"]
+mod commanded;
 #[path = "support/place.rs"]
 mod place;
 #[path = "support/tried.rs"]
 mod tried;
 
+use commanded::{description, Commanded, Session};
 use place::{signal, wait_for, Place, Running};
 use std::process::Stdio;
 use std::thread::sleep;
@@ -201,6 +204,32 @@ fn processes_that_come_and_go_leave_their_events_and_nothing_else() {
     let tried = Tried::record(&place, &[], &[&program, "forks", "spawn", &count, "5"]);
     tried.is_exact("processes that are executed", &["main", "other", "child"], 0);
     assert!(tried.files < 1000, "{}", tried.files);
+}
+
+#[test]
+fn programs_that_come_and_go_give_the_memory_of_their_larger_rings_back() {
+    let place = Place::new();
+    let program = place.build("commanded", &[]);
+    let session = Session::start(&place, &[]);
+    let largest_of = |stem: &str| {
+        let entries = std::fs::read_dir(place.path("runtime")).unwrap().flatten();
+        let its = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(stem));
+        its.filter_map(|entry| Some(entry.metadata().ok()?.len())).max()
+    };
+    // Together they have more than a session may have at once.
+    for nth in 0..130 {
+        let mut program = Commanded::start(&place, &program);
+        let stem = format!("{}-", program.pid());
+        let grown = (0..2000).any(|_| {
+            program.does("marks 10000");
+            sleep(Duration::from_millis(2));
+            largest_of(&stem) > Some(4 << 20)
+        });
+        assert!(grown, "program {nth} had no larger ring");
+        program.end();
+    }
+    let oddities = description(&session.stop())["oddities"].to_string();
+    assert!(!oddities.contains("was used up"), "{oddities}");
 }
 
 #[test]

@@ -56,8 +56,6 @@ impl Recorder {
         for mut source in std::mem::take(&mut subject.sources) {
             self.tail_losses(&subject.process, &mut source, false);
             self.total.waited = self.total.waited.saturating_add(source.ring.waited());
-            let successor = source.successor.as_ref().map_or(0, |successor| successor.size);
-            self.successor_bytes = self.successor_bytes.saturating_sub(successor);
             if let Some(lane) = source.lane {
                 self.close_lane(lane, false);
             }

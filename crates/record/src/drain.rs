@@ -90,6 +90,7 @@ impl Recorder {
                 }
             }
         }
+        self.place.larger = successor::memory(subjects.values().flat_map(|subject| &subject.sources));
         let mut pressure: f64 = 0.0;
         for subject in subjects.values_mut() {
             let final_look = last || subject.ended;
@@ -479,71 +480,6 @@ impl Recorder {
                     self.close_lane(lane, false);
                 }
                 source.over = true;
-            }
-        }
-    }
-
-    /// A ring that was too small gets a successor.
-    pub(crate) fn consider_successor(&mut self, subject: &mut Subject, at: usize, filled: f64, losing: bool) {
-        let wished = subject.buffer;
-        let source = &mut subject.sources[at];
-        if source.successor.is_some() && source.ring.layout().successor.load(Ordering::Acquire) == 0 {
-            // The thread has looked at it. Either it is about to go over, and writes no more here; or it could not, writes on, and will not
-            // be asked again.
-            let now = source.ring.layout().head.load(Ordering::Acquire);
-            match source.answered {
-                None => source.answered = Some(None),
-                Some(None) => source.answered = Some(Some(now)),
-                Some(Some(head)) if now != head && !source.ring.is_ended() => {
-                    source.answered = None;
-                    source.settled = true;
-                    if let Some(untaken) = source.successor.take() {
-                        self.place.runtime.remove(&untaken.name);
-                        self.successor_bytes = self.successor_bytes.saturating_sub(untaken.size);
-                    }
-                }
-                Some(Some(_)) => {}
-            }
-        }
-        let manner = self.manner_of(source.verdict);
-        let other = self.adjust(source, manner);
-        if source.successor.is_some() || source.settled || source.verdict == Verdict::Unwanted {
-            return;
-        }
-        let size = match wished {
-            Some(wished) => wished,
-            None if other => source.ring.size,
-            None if filled > 0.5 || losing => match successor::larger(source.ring.size) {
-                Some(size) => size,
-                None => return,
-            },
-            None => return,
-        };
-        if size <= source.ring.size && !other {
-            return;
-        }
-        let size = size.max(source.ring.size);
-        if wished.is_none() && self.successor_bytes + size > successor::SESSION {
-            self.oddity("a ring was too small, and the session's memory for larger ones is used up".to_owned());
-            source.settled = true;
-            return;
-        }
-        let number = subject.process.next_successor;
-        // The file of the last number was put there by somebody; what the ring names is a number more.
-        let Some(next) = number.checked_add(1) else {
-            source.settled = true;
-            return;
-        };
-        subject.process.next_successor = next;
-        match successor::make(&self.place.runtime, &subject.process.stem, number, &source.ring, (size, manner)) {
-            Ok(ring) => {
-                self.successor_bytes += size;
-                source.answered = None;
-                source.successor = Some(ring);
-            }
-            Err(error) => {
-                source.settled = true;
-                self.oddity(format!("{}: no larger ring: {error}", source.ring.name));
             }
         }
     }

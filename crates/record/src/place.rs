@@ -22,6 +22,8 @@ pub(crate) struct Place {
     pub classes: Classes,
     pub sites: Option<Sites>,
     pub subjects: HashMap<String, Subject>,
+    /// Bytes of the larger rings of its processes, as of this turn.
+    pub larger: u64,
     /// Class of its streams.
     pub stream: u32,
     watch: Option<OwnedFd>,
@@ -45,6 +47,7 @@ impl Place {
             classes: Classes::new(),
             sites: None,
             subjects: HashMap::new(),
+            larger: 0,
             stream,
             watch,
             elsewhere,

@@ -256,6 +256,8 @@ pub struct Source {
     pub successor: Option<Ring>,
     /// The thread did not take a successor; it is not offered another.
     pub settled: bool,
+    /// There was no memory for a larger one when it needed one.
+    pub denied: bool,
     pub lane: Option<usize>,
     /// Index of the policy that wants it; none wants it: None.
     pub verdict: Verdict,
@@ -316,6 +318,7 @@ impl Source {
             ring,
             successor: None,
             settled: false,
+            denied: false,
             lane: None,
             verdict: Verdict::Open,
             thread,

@@ -222,7 +222,6 @@ pub struct Recorder {
     last_second: Instant,
     pub(crate) last_birth: Instant,
     pub(crate) scratch: Vec<u8>,
-    pub(crate) successor_bytes: u64,
     kernel: Option<kernel::Source>,
     /// As the description has it, once it is complete.
     kernel_told: Option<serde_json::Value>,
@@ -370,7 +369,6 @@ impl Recorder {
             last_second: now,
             last_birth: now,
             scratch: Vec::new(),
-            successor_bytes: 0,
             kernel,
             kernel_told: None,
             kernel_trouble,

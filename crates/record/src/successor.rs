@@ -5,6 +5,8 @@
 
 use crate::mapping::Access;
 use crate::policy::Manner;
+use crate::process::{Source, Verdict};
+use crate::recorder::{Recorder, Subject};
 use crate::ring::Ring;
 use crate::runtime::{ring_name, Runtime};
 use longpole_abi::{Ring as Layout, MAGIC, RING_DATA, RING_OWNED, RING_SUBBUFFERS, VERSION};
@@ -15,12 +17,12 @@ use std::sync::atomic::Ordering;
 /// What a busy thread gets first.
 pub const BUSY: u64 = 256 << 10;
 /// What it gets at most without anybody having asked for more.
-pub const LARGEST: u64 = 4 << 20;
+const LARGEST: u64 = 4 << 20;
 /// Memory that all larger rings of a session may take together.
-pub const SESSION: u64 = 512 << 20;
+const SESSION: u64 = 512 << 20;
 
 /// The size that should follow, given that a ring was too small.
-pub fn larger(size: u64) -> Option<u64> {
+fn larger(size: u64) -> Option<u64> {
     match size {
         size if size < BUSY => Some(BUSY),
         // Steps between would cost events at each.
@@ -29,8 +31,87 @@ pub fn larger(size: u64) -> Option<u64> {
     }
 }
 
+/// Bytes of larger rings that these have.
+pub fn memory<'a>(sources: impl Iterator<Item = &'a Source>) -> u64 {
+    let rings = sources.flat_map(|source| [Some(&source.ring), source.successor.as_ref()]);
+    rings.flatten().filter(|ring| !ring.own).map(|ring| ring.size).sum()
+}
+
+impl Recorder {
+    /// Bytes of the larger rings of all places.
+    fn larger_rings(&self) -> u64 {
+        self.others.iter().fold(self.place.larger, |sum, place| sum + place.larger)
+    }
+
+    /// A ring that was too small gets a successor.
+    pub(crate) fn consider_successor(&mut self, subject: &mut Subject, at: usize, filled: f64, losing: bool) {
+        let wished = subject.buffer;
+        let source = &mut subject.sources[at];
+        if source.successor.is_some() && source.ring.layout().successor.load(Ordering::Acquire) == 0 {
+            // The thread has looked at it. Either it is about to go over, and writes no more here; or it could not, writes on, and will not
+            // be asked again.
+            let now = source.ring.layout().head.load(Ordering::Acquire);
+            match source.answered {
+                None => source.answered = Some(None),
+                Some(None) => source.answered = Some(Some(now)),
+                Some(Some(head)) if now != head && !source.ring.is_ended() => {
+                    source.answered = None;
+                    source.settled = true;
+                    if let Some(untaken) = source.successor.take() {
+                        self.place.runtime.remove(&untaken.name);
+                    }
+                }
+                Some(Some(_)) => {}
+            }
+        }
+        let manner = self.manner_of(source.verdict);
+        let other = self.adjust(source, manner);
+        if source.successor.is_some() || source.settled || source.verdict == Verdict::Unwanted {
+            return;
+        }
+        let size = match wished {
+            Some(wished) => wished,
+            None if other => source.ring.size,
+            None if filled > 0.5 || losing => match larger(source.ring.size) {
+                Some(size) => size,
+                None => return,
+            },
+            None => return,
+        };
+        if size <= source.ring.size && !other {
+            return;
+        }
+        let size = size.max(source.ring.size);
+        if wished.is_none() && self.larger_rings() + size > SESSION {
+            // Others may give theirs back.
+            if !std::mem::replace(&mut source.denied, true) {
+                self.oddity("a ring was too small, and the session's memory for larger ones was used up".to_owned());
+            }
+            return;
+        }
+        let number = subject.process.next_successor;
+        // The file of the last number was put there by somebody; what the ring names is a number more.
+        let Some(next) = number.checked_add(1) else {
+            source.settled = true;
+            return;
+        };
+        subject.process.next_successor = next;
+        match make(&self.place.runtime, &subject.process.stem, number, &source.ring, (size, manner)) {
+            Ok(ring) => {
+                self.place.larger += size;
+                source.answered = None;
+                source.successor = Some(ring);
+            }
+            Err(error) => {
+                source.settled = true;
+                self.oddity(format!("{}: no larger ring: {error}", source.ring.name));
+            }
+        }
+    }
+}
+
 /// Makes a ring of `size` bytes to follow `ring`, and says so in `ring`.
-pub fn make(runtime: &Runtime, stem: &str, number: u32, ring: &Ring, (size, manner): (u64, Manner)) -> io::Result<Ring> {
+fn make(runtime: &Runtime, stem: &str, number: u32, ring: &Ring, (size, manner): (u64, Manner)) -> io::Result<Ring> {
     // Whatever is taken here must leave room for the rings that threads make for themselves.
     if runtime.free_memory() / 4 < size {
         return Err(io::ErrorKind::StorageFull.into());
