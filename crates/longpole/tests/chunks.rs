@@ -6,29 +6,37 @@ mod commanded;
 mod place;
 
 use commanded::{counted, description, numbers, snapshot, Commanded, Session};
-use place::{signal, wait_for, Place, Running};
+use place::{ok, signal, wait_for, Place, Running};
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Chunks that are there hold all numbers from some on; those that are not are counted. Returns how many were removed.
-fn are_one_recording(place: &Place, chunks: &[PathBuf], tried: u64) -> u64 {
+/// Of so many events that were tried, chunks that are there hold those that are not counted as removed. Returns how many of these are lost, and
+/// how many chunks were removed.
+fn are_exact(place: &Place, chunks: &[PathBuf], tried: u64) -> (u64, u64) {
     let newest = place.answer("info", chunks.last().unwrap());
     let removed = &newest["chunk"]["removed"];
     let gone = removed["events"].as_u64().unwrap() + removed["lost"].as_u64().unwrap();
-    let (mut recorded, mut lost, mut all) = (0, 0, Vec::new());
+    let (mut recorded, mut lost) = (0, 0);
     for chunk in chunks {
         let of_chunk = counted(chunk, "mark:numbered");
         let info = place.answer("info", chunk);
         assert_eq!((info["events"].as_u64(), info["lost"].as_u64()), (Some(of_chunk.0), Some(of_chunk.1)));
         recorded += of_chunk.0;
         lost += of_chunk.1;
-        all.extend(numbers(chunk));
     }
     assert_eq!(gone + recorded + lost, tried, "{removed}");
+    (lost, removed["chunks"].as_u64().unwrap())
+}
+
+/// And those of one thread are all numbers from some on.
+fn are_one_recording(place: &Place, chunks: &[PathBuf], tried: u64) -> u64 {
+    let (lost, removed) = are_exact(place, chunks, tried);
+    let all: Vec<u64> = chunks.iter().flat_map(|chunk| numbers(chunk)).collect();
     assert!(all.is_sorted(), "a chunk has what is another's");
     // Where the machine is busy, the newest may be among the lost.
     assert!(lost > 0 || all.last() == Some(&(tried - 1)));
-    removed["chunks"].as_u64().unwrap()
+    removed
 }
 
 #[test]
@@ -56,6 +64,24 @@ fn the_oldest_chunk_goes_when_there_is_too_much_and_its_events_are_counted() {
         .sum();
     assert!(bytes < 1_300_000, "{bytes}");
     assert_eq!(description(&newest)["chunk"]["number"], removed + chunks.len() as u64);
+}
+
+#[test]
+fn a_limit_is_one_of_the_disk_also_where_many_threads_write_little() {
+    let place = Place::new();
+    let program = place.build("numbered", &[]);
+    // Each mark becomes a packet of a page.
+    std::fs::write(place.path("often.toml"), "period = \"10ms\"\n").unwrap();
+    let session = Session::start(&place, &["--max-size", "1MiB", "--config", place.path("often.toml").to_str().unwrap()]);
+    ok(place.command(&program).args(["20", "60", "15000"]).output().unwrap());
+    let last = session.stop();
+    let chunks = place.recordings();
+    are_exact(&place, &chunks, 20 * 60);
+    // 1,200 pages were written.
+    let blocks = |file: std::io::Result<std::fs::DirEntry>| file.unwrap().metadata().unwrap().blocks();
+    let bytes: u64 = chunks.iter().flat_map(|chunk| std::fs::read_dir(chunk.join("user")).unwrap()).map(blocks).sum::<u64>() * 512;
+    assert!(bytes < 1_500_000, "{bytes} in {} chunks", chunks.len());
+    assert!(description(&last)["chunk"]["number"].as_u64().unwrap() > 4);
 }
 
 #[test]

@@ -178,7 +178,7 @@ impl Recorder {
             chunks.beside = count::beside(&self.path);
         }
         let captures: u64 = self.captures.values().map(|capture| capture.length()).sum();
-        let bytes = self.total.recorded - chunks.before.recorded + kernel.saturating_sub(chunks.kernel_before) + captures + chunks.beside;
+        let bytes = self.total.written - chunks.before.written + kernel.saturating_sub(chunks.kernel_before) + captures + chunks.beside;
         let large = chunks.max_size.is_some_and(|most| bytes >= (most / u64::from(PARTS)).max(SMALLEST));
         let old = chunks.max_age.is_some_and(|most| chunks.begun.elapsed() >= (most / PARTS).max(SHORTEST));
         if !(large || old) {
@@ -190,7 +190,7 @@ impl Recorder {
         } else if let Err(error) = self.rotate() {
             self.oddity(format!("no new chunk could be begun: {error}"));
             self.chunks.begun = Instant::now();
-            self.chunks.before.recorded = self.total.recorded;
+            self.chunks.before.written = self.total.written;
         }
         self.remove_oldest();
     }

@@ -5,7 +5,7 @@
 
 use crate::clock::following;
 use crate::error::Error;
-use crate::lane::{AppendError, Body, Lane, Stamp};
+use crate::lane::{self, AppendError, Body, Lane, Stamp};
 use crate::pcap::{captured, Capture};
 use crate::policy::{Backend, Packets};
 use crate::process::{Process, Source, Verdict};
@@ -337,7 +337,7 @@ impl Recorder {
         let mut body = source.ring.body(&chunk);
         body.aligned &= !source.hurried;
         match commit(lane, &source.ring, stamp, chunk.tail, reported, Some(body)) {
-            Ok(()) => {}
+            Ok(written) => self.total.written += written,
             Err(AppendError::Source) if !source.ring.intact(&chunk) => return,
             Err(AppendError::Source) => {
                 self.give_up(source, "its file was cut off");
@@ -453,6 +453,7 @@ impl Recorder {
         let mut lane =
             Lane::create(&user, &name, (number, self.place.stream), self.uuid, &process.label, &first).map_err(Error::io("make", &told))?;
         lane.path = told;
+        self.total.written += lane::BARE;
         self.lanes.push(Some(lane));
         source.lane = Some(index);
         source.ring.layout().lane.store(number + 1, Ordering::Relaxed);
@@ -544,7 +545,11 @@ impl Recorder {
             thread: source.thread,
         };
         match commit(lane, &source.ring, stamp, source.ring.tail, reported, None) {
-            Ok(()) | Err(AppendError::Source) => Ok(()),
+            Ok(written) => {
+                self.total.written += written;
+                Ok(())
+            }
+            Err(AppendError::Source) => Ok(()),
             Err(AppendError::Io(error)) => Err(Error::io("write", lane.path.clone())(error)),
         }
     }
@@ -643,7 +648,7 @@ impl Recorder {
 }
 
 /// Writes a packet. Before it is committed, the ring says what it will be, so that a successor of this recorder can tell.
-fn commit(lane: &mut Lane, ring: &Ring, stamp: Stamp, tail: u64, reported: u64, body: Option<Body<'_>>) -> Result<(), AppendError> {
+fn commit(lane: &mut Lane, ring: &Ring, stamp: Stamp, tail: u64, reported: u64, body: Option<Body<'_>>) -> Result<u64, AppendError> {
     let offset = lane.reserve(body.as_ref().map_or(0, |body| body.length)).map_err(AppendError::Io)?;
     let layout = ring.layout();
     layout.spare_reader[0].store(reported, Ordering::Relaxed);

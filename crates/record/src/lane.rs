@@ -23,6 +23,8 @@ use std::sync::atomic::{fence, AtomicU64, Ordering};
 const DIRECT: usize = 64 << 10;
 const FIRST_STEP: u64 = 1 << 20;
 const LARGEST_STEP: u64 = 256 << 20;
+/// Bytes that one takes on the disk before its first packet: an empty packet of a page at its begin, and the one at its end.
+pub const BARE: u64 = 2 * PAGE as u64;
 
 /// What a packet is, beside its events.
 #[derive(Clone, Debug)]
@@ -149,8 +151,8 @@ impl Lane {
         Ok(self.at)
     }
 
-    /// Appends a packet at the place that [`Lane::reserve`] gave.
-    pub fn append(&mut self, stamp: Stamp, body: Option<Body<'_>>) -> Result<(), AppendError> {
+    /// Appends a packet at the place that [`Lane::reserve`] gave. Returns the bytes that it takes on the disk.
+    pub fn append(&mut self, stamp: Stamp, body: Option<Body<'_>>) -> Result<u64, AppendError> {
         let length = body.map_or(0, |body| body.length);
         let size = packet_size(length);
         debug_assert!(self.at + size + PAGE as u64 <= self.size);
@@ -181,7 +183,7 @@ impl Lane {
         self.discarded = stamp.discarded;
         self.recorded += length as u64;
         self.last = Some(stamp);
-        Ok(())
+        Ok(size)
     }
 
     /// The pages behind the first come straight from the ring; then the first page, a copy, commits them. False: refused here.
@@ -277,7 +279,7 @@ impl Lane {
         self.reserve(0)?;
         match self.append(stamp, None) {
             Err(AppendError::Io(error)) => return Err(error),
-            Err(AppendError::Source) | Ok(()) => self.owed = 0,
+            Err(AppendError::Source) | Ok(_) => self.owed = 0,
         }
         Ok(())
     }

@@ -5,7 +5,7 @@
 //! is more is counted as lost, so that a command that prints gigabytes costs neither memory nor the disk.
 
 use crate::clock::Clock;
-use crate::lane::{AppendError, Body, Lane, Stamp};
+use crate::lane::{self, AppendError, Body, Lane, Stamp};
 use crate::mapping::{Access, Mapping};
 use crate::packet::padded;
 use crate::recorder::Recorder;
@@ -186,12 +186,13 @@ impl Recorder {
         let body =
             memory.as_ref().map(|mapping| Body { mapping, offset: 0, length: gathered.events.len(), aligned: false, identity: None });
         lane.reserve(gathered.events.len())?;
-        lane.append(stamp, body).map_err(|error| match error {
+        let written = lane.append(stamp, body).map_err(|error| match error {
             AppendError::Io(error) => error,
             AppendError::Source => io::Error::other("their memory is gone"),
         })?;
         output.position = position;
         output.discarded = discarded;
+        self.total.written += written;
         self.total.recorded += gathered.events.len() as u64;
         self.total.lost = self.total.lost.saturating_add(gathered.lost);
         Ok(())
@@ -205,6 +206,7 @@ impl Recorder {
         let begin = if gathered.events.is_empty() { self.clock.now() } else { gathered.begin };
         let first = Stamp { begin, end: begin, ..stamp(output.name, self.ancestor) };
         let lane = Lane::create(&self.home.path().join("user"), &name, (index as u32, 0), self.uuid, &label, &first)?;
+        self.total.written += lane::BARE;
         self.lanes.push(Some(lane));
         output.lane = Some(index);
         Ok(index)

@@ -242,6 +242,8 @@ pub struct Recorder {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Totals {
     pub recorded: u64,
+    /// Bytes of streams on the disk: packets are padded to pages.
+    pub written: u64,
     pub lost: u64,
     pub refused: u64,
     /// Processes with probes that were seen.

@@ -232,7 +232,7 @@ impl Recorder {
             };
             let write = |writing: &mut Lane, stamp: Stamp, body: Option<Body<'_>>| {
                 writing.reserve(body.as_ref().map_or(0, |body| body.length)).map_err(AppendError::Io)?;
-                writing.append(stamp, body)
+                writing.append(stamp, body).map(|_| ())
             };
             let mut written = Ok(());
             if stamp.discarded > writing.discarded && writing.recorded == 0 {
