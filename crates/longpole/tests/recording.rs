@@ -589,4 +589,14 @@ fn threads_do_not_wait_for_ever_for_their_process() {
     let run = ok(place.longpole(&["record", "--", &program]).output().unwrap());
     let told = String::from_utf8_lossy(&run.stderr);
     assert!(told.contains("1000 events found no memory for a ring"), "{told}");
+    // Also where the recorder comes late to look at it.
+    let mut recorder = place.recorder(&["--all"]);
+    signal(&recorder, "-STOP");
+    ok(place.command(&program).output().unwrap());
+    signal(&recorder, "-CONT");
+    wait_for(|| std::fs::read_dir(place.path("runtime")).unwrap().count() == 2);
+    signal(&recorder, "-INT");
+    recorder.wait().unwrap();
+    let told: serde_json::Value = serde_json::from_slice(&std::fs::read(place.newest().join("longpole.json")).unwrap()).unwrap();
+    assert_eq!(told["loss"]["refused"], 1000);
 }

@@ -170,7 +170,9 @@ impl Recorder {
             self.remove_files(stem, entries);
             return false;
         }
-        if !before {
+        if before {
+            process.forget_refused();
+        } else {
             self.last_birth = Instant::now();
             self.suspect_exec(process.pid);
         }
@@ -387,6 +389,7 @@ impl Recorder {
         if !self.claim(subject) {
             return false;
         }
+        subject.process.forget_refused();
         let entries = self.entries().unwrap_or_default();
         self.take_rings(subject, &entries, false, false);
         true

@@ -69,7 +69,6 @@ impl Process {
         if control.magic.load(Ordering::Acquire) != MAGIC || control.version.load(Ordering::Relaxed) != VERSION {
             return Err(io::Error::other("the control file is of another version"));
         }
-        process.refused_before = control.refused.load(Ordering::Relaxed);
         process.refresh_label();
         Ok(process)
     }
@@ -215,6 +214,11 @@ impl Process {
     /// The recording whose command started this process, as it says itself; 0: none.
     pub fn scope(&self) -> u64 {
         self.control().scope.load(Ordering::Relaxed)
+    }
+
+    /// What was refused until now is none of this recording's.
+    pub fn forget_refused(&mut self) {
+        self.refused_before = self.control().refused.load(Ordering::Relaxed);
     }
 
     pub fn refused(&self) -> u64 {
