@@ -133,6 +133,19 @@ fn a_loss_is_waited_for_where_the_newest_is_discarded() {
 }
 
 #[test]
+fn a_snapshot_whose_asker_was_killed_is_not_waited_for() {
+    let place = Place::new();
+    let _session = Session::start(&place, &["--mode", "overwrite"]);
+    let mut killed = Waiting::start(&place, &["--when", "lost"]);
+    let mut waits = Waiting::start(&place, &["--when", "lost"]);
+    assert_eq!(waits.requests(), 2);
+    killed.1.kill().unwrap();
+    wait_for(|| waits.requests() == 1);
+    sleep(Duration::from_millis(1500));
+    assert!(waits.still_waits() && waits.requests() == 1);
+}
+
+#[test]
 fn nothing_is_recorded_and_nothing_to_wait_for_are_said() {
     let place = Place::new();
     let nobody = place.longpole(&["snapshot"]).output().unwrap();

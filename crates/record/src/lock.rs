@@ -26,10 +26,19 @@ pub fn take(file: &OwnedFd) -> io::Result<bool> {
 
 /// Whether another descriptor has it.
 pub fn is_taken(file: &OwnedFd) -> bool {
+    found(file) == Some(libc::F_WRLCK)
+}
+
+/// Whether surely no other descriptor has it: some file systems have no locks.
+pub fn is_free(file: &OwnedFd) -> bool {
+    found(file) == Some(libc::F_UNLCK)
+}
+
+fn found(file: &OwnedFd) -> Option<i32> {
     let mut request = request(libc::F_RDLCK);
     // SAFETY: as above; the kernel writes the answer into the request.
     let result = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &mut request) };
-    result == 0 && i32::from(request.l_type) == libc::F_WRLCK
+    (result == 0).then_some(i32::from(request.l_type))
 }
 
 /// Gives it back.

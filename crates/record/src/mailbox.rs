@@ -5,6 +5,7 @@
 //! part in it.
 
 use crate::folder::Folder;
+use crate::lock;
 use rustix::fs::inotify;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -79,6 +80,13 @@ impl Mailbox {
         all
     }
 
+    /// Removes a request whose asker was killed: then its lock is gone.
+    pub fn remove_if_left(&self, name: &str) {
+        if self.folder.read(name).is_ok_and(|file| lock::is_free(&file.into())) {
+            let _ = self.folder.remove(name);
+        }
+    }
+
     /// Who asked may have gone away; then nobody reads it.
     pub fn answer(&self, name: &str, answer: &Result<Value, String>) {
         let value = match answer {
@@ -111,6 +119,8 @@ pub(crate) fn left(recording: &Path) {
 pub struct Asked {
     folder: Folder,
     name: String,
+    /// Its lock says that somebody waits for the answer.
+    _file: OwnedFd,
 }
 
 impl Asked {
@@ -122,8 +132,11 @@ impl Asked {
         let hidden = format!(".{name}");
         let mut file = folder.create(&hidden)?;
         file.write_all(&serde_json::to_vec(request)?)?;
+        let file = OwnedFd::from(file);
+        // Where the file system has no locks, nobody sees that who asked was killed.
+        let _ = lock::take(&file);
         folder.rename(&hidden, &folder, &name)?;
-        Ok(Asked { folder, name })
+        Ok(Asked { folder, name, _file: file })
     }
 
     /// None: not yet.

@@ -644,6 +644,7 @@ impl Recorder {
     fn each_second(&mut self) {
         self.directory_changed = true;
         self.deaths = true;
+        self.forget_the_dead();
         self.sample_clock();
         if let Err(error) = self.search_elsewhere(false) {
             self.oddity(error.to_string());

@@ -68,6 +68,14 @@ impl Recorder {
         self.mailbox = Some(mailbox);
     }
 
+    /// Who waited for a snapshot may have been killed.
+    pub(crate) fn forget_the_dead(&mut self) {
+        let Some(mailbox) = &self.mailbox else { return };
+        for watch in &self.watches.all {
+            mailbox.remove_if_left(&watch.name);
+        }
+    }
+
     fn arm(&mut self, name: String, request: Request, condition: Condition) {
         if self.watches.is_empty() {
             // What happened before is not waited for.
