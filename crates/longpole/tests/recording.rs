@@ -7,6 +7,8 @@ use longpole_trace::event::Item;
 use longpole_trace::{Options, Trace};
 use place::{ok, signal, wait_for, Place, Running};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
@@ -387,6 +389,18 @@ fn record_passes_on_the_status_of_its_command() {
     assert_eq!(run.status.code(), Some(7));
     let run = place.longpole(&["record", "--", "/nonexistent/program"]).output().unwrap();
     assert_eq!(run.status.code(), Some(125));
+}
+
+#[test]
+fn a_command_may_have_words_that_are_no_utf_8_and_any_time() {
+    let place = Place::new();
+    let script = r#"[ "$1" = "$(printf '0.1\377')" ] && exit 7"#;
+    for verb in [&["record", "--for", "18446744073709551615s"][..], &["util"]] {
+        let run = place.longpole(verb).args(["--", "sh", "-c", script, "sh"]).arg(OsStr::from_bytes(b"0.1\xff")).output().unwrap();
+        assert_eq!(run.status.code(), Some(7), "{}", String::from_utf8_lossy(&run.stderr));
+    }
+    let told: serde_json::Value = serde_json::from_slice(&std::fs::read(place.newest().join("longpole.json")).unwrap()).unwrap();
+    assert_eq!(told["command"][4], "0.1\u{fffd}");
 }
 
 #[test]

@@ -380,7 +380,7 @@ pub fn parse_size(text: &str) -> Option<u64> {
     number.checked_mul(factor)
 }
 
-/// `100ms`, `1.5s`, `2min`, `10` (seconds).
+/// `100ms`, `1.5s`, `2min`, `10` (seconds). The longest is as many nanoseconds as 64 bits hold: 584 years, which can be added to any moment.
 pub fn parse_duration(text: &str) -> Option<Duration> {
     let text = text.trim();
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -403,7 +403,7 @@ pub fn parse_duration(text: &str) -> Option<Duration> {
     }
     let digits = |text: &str| if text.is_empty() { Some(0) } else { text.parse::<u128>().ok() };
     let ns = digits(whole)?.checked_mul(unit_ns)?.checked_add(digits(fraction)? * unit_ns / 10u128.pow(fraction.len() as u32))?;
-    Some(Duration::new(u64::try_from(ns / 1_000_000_000).ok()?, (ns % 1_000_000_000) as u32))
+    Some(Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX)))
 }
 
 /// A ring's size: at least `bytes`, and such as a ring can have.
@@ -599,6 +599,7 @@ mod tests {
         assert_eq!(parse_duration("1.5s"), Some(Duration::from_millis(1500)));
         assert_eq!(parse_duration("100ms"), Some(Duration::from_millis(100)));
         assert_eq!(parse_duration("2min"), Some(Duration::from_secs(120)));
+        assert_eq!(parse_duration("18446744073709551615s"), Some(Duration::from_nanos(u64::MAX)));
         assert_eq!(parse_duration("x"), None);
         assert_eq!(ring_size(100_000), Some(131_072));
         assert_eq!(ring_size(1), Some(RING_MINIMUM));

@@ -7,6 +7,7 @@ use longpole_record::interfaces::Pattern;
 use longpole_record::kernel::{Context as EventContext, EventWish, Group, Wish, WishError};
 use longpole_record::steady::Steady;
 use longpole_record::{parse_duration, parse_size, InterfacesOutcome, Mode, Options, Outcome, Recorder, Scope, Stop};
+use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
@@ -84,7 +85,7 @@ pub struct Args {
     pub steady: Option<Steady>,
     /// The command to run
     #[arg(last = true, value_name = "CMD")]
-    pub command: Vec<String>,
+    pub command: Vec<OsString>,
 }
 
 /// What is wanted of the kernel.
@@ -260,6 +261,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
 }
 
+/// A command as a description tells it: what is no UTF-8 as far as it is.
+pub fn words(command: &[OsString]) -> Vec<String> {
+    command.iter().map(|word| word.to_string_lossy().into_owned()).collect()
+}
+
 /// Records; `ready` is called once everything that is wanted is recorded.
 pub fn record(args: Args, ready: impl FnOnce(&Recorder)) -> anyhow::Result<ExitCode> {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
@@ -283,7 +289,7 @@ pub fn record(args: Args, ready: impl FnOnce(&Recorder)) -> anyhow::Result<ExitC
         mode: args.mode,
         max_size: args.max_size,
         max_age: args.max_age,
-        command: args.command.clone(),
+        command: words(&args.command),
         probe_cost_ns: crate::overhead::probe_cost(),
         kernel: args.kernel.wish(),
         stacks: args.kernel.stacks(),
@@ -334,7 +340,7 @@ pub fn record(args: Args, ready: impl FnOnce(&Recorder)) -> anyhow::Result<ExitC
                 Err(error) => {
                     // Nothing was recorded; leave no empty recording behind.
                     recorder.abandon();
-                    bail!("cannot run {program}: {error}");
+                    bail!("cannot run {}: {error}", program.to_string_lossy());
                 }
             };
             recorder.follow(child.id() as i32);

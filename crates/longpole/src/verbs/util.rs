@@ -20,6 +20,7 @@ use longpole_trace::{Item, Moment, Trace};
 use rustix::event::{poll, PollFd, PollFlags};
 use rustix::process::{getrlimit, pidfd_open, setrlimit, waitid, Pid, PidfdFlags, Resource, Rlimit, WaitId, WaitIdOptions};
 use serde::Serialize;
+use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -45,7 +46,7 @@ pub struct Args {
     json: bool,
     /// The command to run
     #[arg(last = true, required = true, value_name = "CMD")]
-    command: Vec<String>,
+    command: Vec<OsString>,
 }
 
 #[derive(Serialize)]
@@ -151,7 +152,7 @@ fn start(args: &Args, root: PathBuf) -> Result<Recorder, Error> {
         mode: None,
         max_size: None,
         max_age: None,
-        command: args.command.clone(),
+        command: record::words(&args.command),
         probe_cost_ns: None,
         kernel: Some(Wish { groups: vec![Group::Sched, Group::Irq, Group::Softirq], ..Wish::default() }),
         stacks: None,
@@ -172,7 +173,7 @@ fn spawn(args: &Args, limit: Rlimit) -> anyhow::Result<Child> {
         // The answer stands alone on stdout.
         command.stdout(Stdio::from(rustix::io::dup(io::stderr()).context("cannot pass stderr on")?));
     }
-    command.spawn().with_context(|| format!("cannot run {program}"))
+    command.spawn().with_context(|| format!("cannot run {}", program.to_string_lossy()))
 }
 
 fn recorded(args: &Args, mut recorder: Recorder, limit: Rlimit) -> anyhow::Result<Answer> {
@@ -204,7 +205,7 @@ fn recorded(args: &Args, mut recorder: Recorder, limit: Rlimit) -> anyhow::Resul
     let told = failure.map_or_else(|| of_recording(&outcome.path, pid), Err);
     let mut answer = told.map_err(|error| NoAnswer { status, why: crate::in_one_line(&error) })?;
     answer.status = status;
-    answer.command.clone_from(&args.command);
+    answer.command = record::words(&args.command);
     answer.recording = args.output.as_ref().map(|_| outcome.path.clone());
     answer.count_cycles(rate);
     Ok(answer)
@@ -301,7 +302,7 @@ fn sampled(args: &Args) -> anyhow::Result<Answer> {
     let threads = members.threads.into_iter().map(thread).collect();
     let mut answer = Answer::new("schedstat", total_ns, cpus, threads, Some(unseen_ns), None);
     answer.status = record::code_of(status);
-    answer.command.clone_from(&args.command);
+    answer.command = record::words(&args.command);
     answer.count_cycles(rate);
     Ok(answer)
 }
