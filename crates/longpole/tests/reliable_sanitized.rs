@@ -51,10 +51,10 @@ fn run(place: &Place, compiler: &(&str, &[&str]), sanitizer: &str, runs: &[(&[&s
 #[test]
 fn sanitizers_find_nothing_in_a_recorded_program() {
     let place = Place::new();
-    let (seconds, jumps, forks) = (long_or_short(5, 1), long_or_short(2000, 200), long_or_short(200, 10));
+    let (signals, jumps, forks) = (long_or_short(20_000, 1000), long_or_short(2000, 200), long_or_short(200, 10));
     let (threads, cycles) = (long_or_short(2000, 200), long_or_short(200, 20));
     let address: &[(&[&str], &[&str])] = &[
-        (&["signals", "thread", &seconds], &["main", "handler", "log"]),
+        (&["signals", "thread", &signals], &["main", "handler", "log"]),
         (&["jumps", "plain", &jumps], &["main", "handler"]),
         (&["forks", "fork", &forks, "50"], &["main", "other", "child"]),
         (&["forks", "clone", &forks, "50"], &["main", "other", "child"]),
