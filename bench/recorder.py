@@ -214,7 +214,7 @@ def places():
 def sustained(results, work, quick):
     """The highest rate at which nothing is lost, by bisection; how much is lost where threads do nothing but emit; the recorders' CPU time."""
     loads, rings = Loads(work), 4 * MIB
-    repeated, steps, seconds, most = (1, 4, 0.5, 8_000_000) if quick else (3, 6, 1.0, 20_000_000)
+    repeated, steps, seconds, most = (1, 4, 0.5, 8_000_000) if quick else (7, 6, 1.0, 20_000_000)
     with places() as where:
         at = [None]
         with peers(results, "sustained", work, loads, lambda: where[at[0]]) as makers:
@@ -301,21 +301,31 @@ def consumers_cpu(results, work, quick):
 def memory(results, work, quick):
     """What a recording of silent threads takes: memory, CPU time, and how soon it begins and ends."""
     loads = Loads(work)
+    times = 1 if quick else 7
     with places() as where, peers(results, "memory", work, loads, lambda: where["disk"]) as makers:
         for threads in (1, 10, 100, 1000):
-            for name, maker in makers.items():
-                with maker(None, threads) as session:
-                    empty = sum(map(private, session.pids))
-                    with loads.staying(session, threads, 1, 0) as pid:
-                        time.sleep(1)
-                        buffers, own, program = session.buffers(), sum(map(private, session.pids)), private(pid)
-                session.remove()
-                bare = bare_load(loads, session, threads)
-                total = buffers + own + max(program - bare, 0)
-                results.add("memory", f"{name}, {threads} thread{'s' * (threads > 1)}: KiB of each", f"{total / threads / 1024:.1f}",
-                            buffers=buffers, recorder=own, recorder_before=empty, program=program, program_unrecorded=bare)
-        idle(results, loads, makers, 3 if quick else 10)
+            taken = {name: [] for name in makers}
+            for _ in range(times):
+                for name, maker in makers.items():
+                    taken[name].append(taken_by(loads, maker, threads))
+            for name, all_ in taken.items():
+                data = {key: [one[key] for one in all_] for key in all_[0]}
+                results.add("memory", f"{name}, {threads} thread{'s' * (threads > 1)}: KiB of each", spread(data.pop("kib")), **data)
+        idle(results, loads, makers, times)
         latency(results, loads, makers, 3 if quick else 7)
+
+
+def taken_by(loads, maker, threads):
+    """Memory that a recording of so many silent threads takes: KiB of each thread, and what that is made of."""
+    with maker(None, threads) as session:
+        empty = sum(map(private, session.pids))
+        with loads.staying(session, threads, 1, 0) as pid:
+            time.sleep(1)
+            buffers, own, program = session.buffers(), sum(map(private, session.pids)), private(pid)
+    session.remove()
+    bare = bare_load(loads, session, threads)
+    kib = (buffers + own + max(program - bare, 0)) / threads / 1024
+    return {"kib": kib, "buffers": buffers, "recorder": own, "recorder_before": empty, "program": program, "program_unrecorded": bare}
 
 
 def private(pid):
@@ -340,17 +350,21 @@ def bare_load(loads, session, threads):
             process.wait(timeout=60)
 
 
-def idle(results, loads, makers, seconds):
-    for name, maker in makers.items():
-        with maker(None, 100) as session, loads.staying(session, 100, 1, 0):
-            time.sleep(2)
-            cpu, woken, begin = session.used(), session.wakeups(), time.monotonic()
-            time.sleep(seconds)
-            took = time.monotonic() - begin
-            cpu, woken = session.used() - cpu, session.wakeups() - woken
-        session.remove()
-        results.add("memory", f"{name}, 100 silent threads: CPU of the recorder, ms a second", f"{cpu / took / 1e6:.2f}")
-        results.add("memory", f"{name}, 100 silent threads: wake-ups a second", f"{woken / took:.1f}")
+def idle(results, loads, makers, times):
+    used, wakeups = {name: [] for name in makers}, {name: [] for name in makers}
+    for _ in range(times):
+        for name, maker in makers.items():
+            with maker(None, 100) as session, loads.staying(session, 100, 1, 0):
+                time.sleep(2)
+                cpu, woken, begin = session.used(), session.wakeups(), time.monotonic()
+                time.sleep(3)
+                took = time.monotonic() - begin
+                used[name].append((session.used() - cpu) / took / 1e6)
+                wakeups[name].append((session.wakeups() - woken) / took)
+            session.remove()
+    for name in makers:
+        results.add("memory", f"{name}, 100 silent threads: CPU of the recorder, ms a second", spread(used[name]))
+        results.add("memory", f"{name}, 100 silent threads: wake-ups a second", spread(wakeups[name]))
 
 
 def latency(results, loads, makers, times):
