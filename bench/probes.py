@@ -92,7 +92,7 @@ def rare(subject):
             arrive(1, loop, "leave")
             rows["new thread, another has left"] = told(arrive(STAYING, loop, "leave"))
             break
-    if subject.name in COLUMNS and not subject.name.startswith("Rust"):
+    if subject.name in COLUMNS:
         rows["new call site"] = told([subject.ask("site", n) for n in range(SITES)])
     return rows
 

@@ -4,6 +4,8 @@ use longpole_probe as longpole;
 
 static QUEUE: longpole::Queue = longpole::Queue::new("bench queue", 1024);
 static FRAME: [u8; 64] = [1; 64];
+/// Prints never: the line is not what is measured.
+const NEVER: u32 = i32::MAX as u32;
 
 loops! {
     state(_i) { longpole::state!("machine", "state"); }
@@ -37,6 +39,9 @@ loops! {
     event(i) { longpole::event!("event", a = i, b = i); }
     packet(_i) { longpole::packet!("lo", longpole::Direction::In, &FRAME); }
     text(_i) { longpole::log!("sixteen letters."); }
+    log_tsc(_i) { longpole::log_tsc!(NEVER, "scope"); }
+    trace_tsc(_i) { longpole::trace_tsc!(NEVER, "scope"); }
+    points(_i) { longpole::trace_point_start!(1); longpole::trace_point_stop!(1); }
 }
 
 static LOOPS: &[crate::Loop] = &[
@@ -71,7 +76,36 @@ static LOOPS: &[crate::Loop] = &[
     row!("event, two fields", event, 1, 4, 24),
     row!("packet, 64 bytes", packet, 1, 4, 88),
     row!("log, 16 letters", text, 1, 4, 32),
+    row!("LOG_TSC scope", log_tsc, 0, 2, 0),
+    row!("TRACE_TSC scope", trace_tsc, 0, 2, 0),
+    row!("TRACE_POINT pair", points, 0, 4, 0),
 ];
+
+/// Call sites that are hit for the first time, one after the other.
+macro_rules! sites {
+    ($($name:literal)*) => {
+        &[$({
+            extern "C" fn site(value: u64) {
+                longpole::mark!(concat!("first hit ", $name), value);
+            }
+            site
+        }),*]
+    };
+}
+
+static SITES: &[extern "C" fn(u64)] = sites!(
+    "00" "01" "02" "03" "04" "05" "06" "07" "08" "09" "10" "11" "12" "13" "14" "15"
+    "16" "17" "18" "19" "20" "21" "22" "23" "24" "25" "26" "27" "28" "29" "30" "31"
+);
+
+/// # Safety
+/// `count` is a place to write to.
+#[no_mangle]
+pub unsafe extern "C" fn bench_sites(count: *mut u32) -> *const extern "C" fn(u64) {
+    // SAFETY: the caller's promise.
+    unsafe { count.write(SITES.len() as u32) };
+    SITES.as_ptr()
+}
 
 /// # Safety
 /// `count` is a place to write to.
