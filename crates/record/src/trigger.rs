@@ -77,9 +77,12 @@ impl FromStr for Condition {
         let at = rest.rfind(['>', '<']).ok_or_else(|| wrong("it compares with nothing"))?;
         let order = if rest.as_bytes()[at] == b'>' { Order::Above } else { Order::Below };
         let (name, bound) = (rest[..at].trim(), rest[at + 1..].trim());
-        let name_of = |name: &str| match name.strip_prefix('"').and_then(|name| name.strip_suffix('"')).unwrap_or(name) {
-            "" => Err(wrong("it names nothing")),
-            name => Ok(name.to_owned()),
+        let name_of = |name: &str| match name.strip_prefix('"').and_then(|name| name.strip_suffix('"')) {
+            None if name.contains(['>', '<']) => Err(wrong("a name with > or < stands in quotes")),
+            quoted => match quoted.unwrap_or(name) {
+                "" => Err(wrong("it names nothing")),
+                name => Ok(name.to_owned()),
+            },
         };
         let time = || match (order, parse_duration(bound)) {
             (Order::Above, Some(time)) => Ok(time),
@@ -310,6 +313,7 @@ mod tests {
             ("span > 5ms", "names nothing"),
             ("queue x > 5ms", "only `full`"),
             ("counter x > many", "no number"),
+            ("counter x > 5 > 3", "stands in quotes"),
             ("counter x > nan", "no number"),
             ("spam x > 1", "\"spam\" is no kind"),
         ] {
