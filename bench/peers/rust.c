@@ -32,7 +32,7 @@ const struct table *table_out(void)
 
 static struct longpole_ring *self_ring(void)
 {
-	return longpole_thread;
+	return longpole_is_open(longpole_thread) ? longpole_thread : NULL;
 }
 
 static int begin_recorded(const char *folder)
