@@ -353,6 +353,21 @@ LONGPOLE_SLOW uint32_t longpole_take_slot(struct longpole_process *process)
 	return slot;
 }
 
+/*
+ * While this lock is held, no recorder takes the site table away. Recorders have it for moments; 0: somebody kept it for about a second, and the
+ * process goes on without being recorded.
+ */
+LONGPOLE_SLOW int longpole_lock_births(int directory)
+{
+	const int64_t pause[2] = {0, 1000000};
+	for (int turn = 0; turn < 1000; turn++) {
+		if (longpole_call(SYS_flock, (uintptr_t)directory, 1 | 4 /* LOCK_SH, LOCK_NB */, 0, 0, 0, 0) != -11 /* EAGAIN */)
+			return 1;
+		longpole_call(SYS_nanosleep, (uintptr_t)pause, 0, 0, 0, 0, 0);
+	}
+	return 0;
+}
+
 /* Connects this library with the process's control file; the first library of a process makes it. */
 LONGPOLE_SLOW void longpole_connect(void)
 {
@@ -382,8 +397,10 @@ LONGPOLE_SLOW void longpole_connect(void)
 	length = longpole_append(name, sizeof name, 0, stem);
 	longpole_append(name, sizeof name, length, ".control");
 
-	/* While this lock is held, no recorder takes the site table away. */
-	longpole_call(SYS_flock, (uintptr_t)directory, 1 /* LOCK_SH */, 0, 0, 0, 0);
+	if (!longpole_lock_births((int)directory)) {
+		longpole_close((int)directory);
+		return;
+	}
 	/* Two libraries of one child may come at once: who is second takes what the first one made. */
 	for (int attempt = 0; attempt < 2 && longpole_library.process == NULL; attempt++) {
 		int made = 0;

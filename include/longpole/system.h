@@ -76,6 +76,7 @@ LONGPOLE_INLINE long longpole_call(long number, uintptr_t a, uintptr_t b, uintpt
 #define LONGPOLE_O_RDWR 2u
 #define LONGPOLE_O_CREAT 0100u
 #define LONGPOLE_O_EXCL 0200u
+#define LONGPOLE_O_NONBLOCK 04000u
 #define LONGPOLE_O_CLOEXEC 02000000u
 #if defined(__aarch64__)
 #define LONGPOLE_O_DIRECTORY 040000u
@@ -85,9 +86,10 @@ LONGPOLE_INLINE long longpole_call(long number, uintptr_t a, uintptr_t b, uintpt
 #define LONGPOLE_O_NOFOLLOW 0400000u
 #endif
 
+/* Without waiting: a pipe of that name must not hold the program. */
 LONGPOLE_INLINE long longpole_open(int directory, const char *path, unsigned flags, unsigned mode)
 {
-	return longpole_call(SYS_openat, (uintptr_t)directory, (uintptr_t)path, flags | LONGPOLE_O_CLOEXEC, mode, 0, 0);
+	return longpole_call(SYS_openat, (uintptr_t)directory, (uintptr_t)path, flags | LONGPOLE_O_CLOEXEC | LONGPOLE_O_NONBLOCK, mode, 0, 0);
 }
 
 LONGPOLE_INLINE void longpole_close(int file)

@@ -432,6 +432,18 @@ fn take_slot(process: &Process) -> u32 {
     }
 }
 
+/// While this lock is held, no recorder takes the site table away. Recorders have it for moments; false: somebody kept it for about a second, and
+/// the process goes on without being recorded.
+fn lock_births(directory: &File) -> bool {
+    (0..1000).any(|_| {
+        let held = system::flock(directory.0, system::LOCK_SH | system::LOCK_NB) == -(system::EAGAIN as isize);
+        if held {
+            system::sleep_ns(1_000_000);
+        }
+        !held
+    })
+}
+
 /// Connects this library with the process's control file; the first library of a process makes it.
 fn connect() {
     let mut path = Text::<208>::new();
@@ -450,8 +462,9 @@ fn connect() {
     let Some(directory) = open_directory(&path) else { return };
     let stem = own_stem();
     let name = Text::<64>::of(&[stem.bytes(), b".control"]);
-    // While this lock is held, no recorder takes the site table away.
-    system::flock(directory.0, system::LOCK_SH);
+    if !lock_births(&directory) {
+        return;
+    }
     // Two libraries of one child may come at once: who is second takes what the first one made.
     for _ in 0..2 {
         let (file, temporary) = match open_writable(&directory, &name) {

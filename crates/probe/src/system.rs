@@ -61,6 +61,7 @@ const O_RDONLY: usize = 0;
 const O_RDWR: usize = 2;
 const O_CREAT: usize = 0o100;
 const O_EXCL: usize = 0o200;
+const O_NONBLOCK: usize = 0o4000;
 const O_CLOEXEC: usize = 0o2_000_000;
 #[cfg(target_arch = "aarch64")]
 const O_DIRECTORY: usize = 0o40_000;
@@ -116,6 +117,7 @@ plain! {
 }
 
 pub const LOCK_SH: usize = 1;
+pub const LOCK_NB: usize = 4;
 pub const LOCK_UN: usize = 8;
 
 /// A text of bounded size that ends with NUL: what does not fit is left out.
@@ -226,9 +228,11 @@ pub struct Stat {
 }
 
 impl File {
+    /// Without waiting: a pipe of that name must not hold the program.
     fn open<const N: usize>(directory: usize, name: &Text<N>, flags: usize, mode: usize) -> Result<File, isize> {
+        let flags = flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
         // SAFETY: the name ends with NUL.
-        let file = unsafe { call(number::OPENAT, &[directory, name.address(), flags | O_CLOEXEC | O_NOFOLLOW, mode]) };
+        let file = unsafe { call(number::OPENAT, &[directory, name.address(), flags, mode]) };
         if file < 0 {
             Err(file)
         } else {
