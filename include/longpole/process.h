@@ -75,7 +75,8 @@ struct longpole_library {
 	uint32_t atfork;
 	uint32_t forking; /* a thread is finding out that this is the child of a fork */
 	uint32_t slot; /* its bit among the libraries of the process */
-	uint32_t spare[7];
+	uint32_t user; /* as whom it connected with a directory of that user's own; else LONGPOLE_ANY_USER */
+	uint32_t spare[6];
 	uint64_t closed; /* always 0: the gate of LONGPOLE_NO_RING */
 };
 
@@ -122,13 +123,26 @@ LONGPOLE_SLOW void longpole_unmap_ring(struct longpole_ring *ring, uint64_t size
 	longpole_unmap((char *)ring - LONGPOLE_CONTROL_SIZE, LONGPOLE_CONTROL_SIZE + LONGPOLE_RING_DATA + size);
 }
 
-LONGPOLE_SLOW void longpole_found_forked(void);
+#define LONGPOLE_ANY_USER 0xffffffffu
 
-/* The process's table. A child that a raw clone made learns here that it is one. */
+/*
+ * Whether this is another process than the one that connected: the child of a fork; or one that became another user's before it had a ring, which
+ * has no way to the directory of the first one.
+ */
+LONGPOLE_SLOW int longpole_is_another(const struct longpole_process *process)
+{
+	const uint32_t user = longpole_library.user;
+	return !process->alive || (user != LONGPOLE_ANY_USER && __atomic_load_n(&longpole_page.rings, __ATOMIC_RELAXED) == 0 &&
+	                           user != (uint32_t)longpole_call(SYS_geteuid, 0, 0, 0, 0, 0, 0));
+}
+
+LONGPOLE_SLOW void longpole_begin_anew(void);
+
+/* The process's table. Who is another process by now connects anew. */
 LONGPOLE_INLINE struct longpole_process *longpole_own_process(void)
 {
-	if (longpole_library.process != NULL && LONGPOLE_UNLIKELY(!longpole_library.process->alive))
-		longpole_found_forked();
+	if (longpole_library.process != NULL && LONGPOLE_UNLIKELY(longpole_is_another(longpole_library.process)))
+		longpole_begin_anew();
 	return longpole_library.process;
 }
 
@@ -186,20 +200,50 @@ LONGPOLE_SLOW long longpole_publish(int directory, const char *temporary, const 
 	return result;
 }
 
-/* Opens a runtime directory that is ours alone, or returns -1. */
+/* Opens a runtime directory that is ours alone, or returns -errno. */
 LONGPOLE_SLOW long longpole_open_directory(const char *path)
 {
 	struct longpole_stat stat;
-	longpole_call(SYS_mkdirat, LONGPOLE_AT_FDCWD, (uintptr_t)path, 0700, 0, 0, 0);
 	long directory = longpole_open((int)LONGPOLE_AT_FDCWD, path, LONGPOLE_O_RDONLY | LONGPOLE_O_DIRECTORY | LONGPOLE_O_NOFOLLOW, 0);
 	if (directory < 0)
-		return -1;
+		return directory;
 	const uint32_t self = (uint32_t)longpole_call(SYS_geteuid, 0, 0, 0, 0, 0, 0);
 	if (longpole_stat_of((int)directory, &stat) < 0 || stat.user != self || (stat.mode & 077) != 0) {
 		longpole_close((int)directory);
-		return -1;
+		return -13; /* EACCES */
 	}
 	return directory;
+}
+
+/* A path that does not begin at the root is one from where the library began: the program may change its directory. */
+LONGPOLE_SLOW char *longpole_relative_path(void)
+{
+	static char path[208];
+	return path;
+}
+
+/* Where the runtime directory is. 0: at a path that is too long. `user`: whose number stands in it. */
+LONGPOLE_SLOW int longpole_directory_path(char *path, size_t capacity, uint32_t *user)
+{
+	const char *wanted = longpole_libc_getenv("LONGPOLE_RUNTIME_DIR");
+	char *first = longpole_relative_path();
+	size_t length = 0;
+	*user = LONGPOLE_ANY_USER;
+	if (wanted == NULL || wanted[0] == 0) {
+		*user = (uint32_t)longpole_call(SYS_geteuid, 0, 0, 0, 0, 0, 0);
+		length = longpole_append(path, capacity, 0, "/dev/shm/longpole-");
+		longpole_append_number(path, capacity, length, *user, 10, 0);
+		return 1;
+	}
+	if (wanted[0] != '/') {
+		if (first[0] != '/' && longpole_call(SYS_getcwd, (uintptr_t)first, capacity, 0, 0, 0, 0) < 0)
+			return 0;
+		length = longpole_append(path, capacity, longpole_append(path, capacity, 0, first), "/");
+	}
+	if (length + longpole_length(wanted, capacity) >= capacity)
+		return 0;
+	longpole_append(path, capacity, length, wanted);
+	return path[0] == '/';
 }
 
 /* Maps the site table, making it if need be. */
@@ -271,6 +315,56 @@ LONGPOLE_SLOW void longpole_write_label(const char *text, size_t size)
 	__atomic_fetch_add(&control->label_version, 1, __ATOMIC_ACQ_REL);
 }
 
+/* Whether a name is that of the control file of a process of this execution that has ended, and never had a ring. */
+LONGPOLE_SLOW int longpole_is_left(int directory, const char *name, const char *tail)
+{
+	const char *at = name;
+	uint32_t pid = 0, rings = 1;
+	while (*at >= '0' && *at <= '9' && pid < 100000000u)
+		pid = pid * 10 + (uint32_t)(*at++ - '0');
+	while (*at != 0 && *at == *tail) {
+		at++;
+		tail++;
+	}
+	if (*at != 0 || *tail != 0 || pid == 0 || longpole_call(SYS_kill, pid, 0, 0, 0, 0, 0) != -3 /* ESRCH */)
+		return 0;
+	const long file = longpole_open(directory, name, LONGPOLE_O_RDONLY | LONGPOLE_O_NOFOLLOW, 0);
+	if (file < 0)
+		return 0;
+	longpole_call(SYS_pread64, (uintptr_t)file, (uintptr_t)&rings, sizeof rings, __builtin_offsetof(struct longpole_control, rings), 0, 0);
+	longpole_close((int)file);
+	return rings == 0;
+}
+
+/* Children that end by exec, _exit or a signal leave their control files. While nobody records, one in so many of their siblings clears them away. */
+LONGPOLE_SLOW void longpole_sweep(int directory, const char *stem)
+{
+	struct {
+		uint64_t inode, offset;
+		uint16_t size;
+		uint8_t kind;
+		char name[1];
+	} entry;
+	char entries[2048], tail[32];
+	const size_t head = __builtin_offsetof(__typeof__(entry), name);
+	if ((uint32_t)longpole_getpid() * 0x9e3779b1u >> 27 != 0)
+		return;
+	while (*stem != '-')
+		stem++;
+	longpole_append(tail, sizeof tail, longpole_append(tail, sizeof tail, 0, stem), ".control");
+	for (;;) {
+		const long size = longpole_call(SYS_getdents64, (uintptr_t)directory, (uintptr_t)entries, sizeof entries, 0, 0, 0);
+		if (size <= 0)
+			return;
+		for (long at = 0; at < size; at += entry.size) {
+			const char *name = entries + at + head;
+			__builtin_memcpy(&entry, entries + at, head);
+			if (longpole_is_left(directory, name, tail))
+				longpole_call(SYS_unlinkat, (uintptr_t)directory, (uintptr_t)name, 0, 0, 0, 0);
+		}
+	}
+}
+
 /* Fills a new control file and gives it its name. `control` is its mapping over the page. */
 LONGPOLE_SLOW int longpole_introduce(int directory, struct longpole_control *control, const char *path, const char *stem,
                                      const char *temporary, const char *name)
@@ -322,6 +416,8 @@ LONGPOLE_SLOW int longpole_introduce(int directory, struct longpole_control *con
 				__atomic_store_n(&control->orders.mask, mask, __ATOMIC_RELEASE);
 		}
 	}
+	if (orders.mask == 0)
+		longpole_sweep(directory, stem);
 	return 0;
 }
 
@@ -368,41 +464,48 @@ LONGPOLE_SLOW int longpole_lock_births(int directory)
 	return 0;
 }
 
-/* Connects this library with the process's control file; the first library of a process makes it. */
-LONGPOLE_SLOW void longpole_connect(void)
+LONGPOLE_SLOW uint64_t longpole_hash_bytes(uint64_t hash, const uint8_t *bytes, long size)
+{
+	for (long i = 0; bytes != NULL && i < size; i++)
+		hash = (hash ^ bytes[i]) * 0x100000001b3u;
+	return hash;
+}
+
+/* The name of this execution's files without their ends. */
+LONGPOLE_SLOW void longpole_own_stem(char *stem, size_t capacity)
+{
+	uint8_t space[32];
+	/* The kernel gives every execution 16 random bytes. A hash tells executions apart and gives nothing of them away. */
+	uint64_t hash = longpole_hash_bytes(0xcbf29ce484222325u, (const uint8_t *)longpole_libc_getauxval(25 /* AT_RANDOM */), 16);
+	/* Children in pid namespaces of their own have numbers of their own. */
+	const long size = longpole_call(SYS_readlinkat, LONGPOLE_AT_FDCWD, (uintptr_t)"/proc/self/ns/pid", (uintptr_t)space, sizeof space, 0, 0);
+	hash = longpole_hash_bytes(hash, space, size);
+	hash = (hash ^ (hash >> 29)) * 0xbf58476d1ce4e5b9u;
+	size_t length = longpole_append_number(stem, capacity, 0, (uint64_t)longpole_getpid(), 10, 0);
+	length = longpole_append(stem, capacity, length, "-");
+	longpole_append_number(stem, capacity, length, hash >> 32, 16, 8);
+}
+
+/* Connects this library with the process's control file, which the first library of a process makes. The process's table; NULL: it is not recorded. */
+LONGPOLE_SLOW struct longpole_process *longpole_connect(void)
 {
 	char path[208], stem[32], name[64], temporary[64];
-	const char *wanted = longpole_libc_getenv("LONGPOLE_RUNTIME_DIR");
-	if (wanted != NULL && wanted[0] != 0) {
-		if (longpole_length(wanted, sizeof path) >= sizeof path)
-			return;
-		longpole_append(path, sizeof path, 0, wanted);
-	} else {
-		size_t length = longpole_append(path, sizeof path, 0, "/dev/shm/longpole-");
-		longpole_append_number(path, sizeof path, length, (uint64_t)longpole_call(SYS_geteuid, 0, 0, 0, 0, 0, 0), 10, 0);
-	}
+	struct longpole_process *connected = NULL;
+	uint32_t user;
+	if (!longpole_directory_path(path, sizeof path, &user))
+		return NULL;
+	longpole_call(SYS_mkdirat, LONGPOLE_AT_FDCWD, (uintptr_t)path, 0700, 0, 0, 0);
 	long directory = longpole_open_directory(path);
 	if (directory < 0)
-		return;
-
-	/* The kernel gives every execution 16 random bytes. A hash tells executions apart and gives nothing of them away. */
-	const uint8_t *random = (const uint8_t *)longpole_libc_getauxval(25 /* AT_RANDOM */);
-	uint64_t hash = 0xcbf29ce484222325u;
-	for (int i = 0; random != NULL && i < 16; i++)
-		hash = (hash ^ random[i]) * 0x100000001b3u;
-	hash = (hash ^ (hash >> 29)) * 0xbf58476d1ce4e5b9u;
-	size_t length = longpole_append_number(stem, sizeof stem, 0, (uint64_t)longpole_getpid(), 10, 0);
-	length = longpole_append(stem, sizeof stem, length, "-");
-	longpole_append_number(stem, sizeof stem, length, hash >> 32, 16, 8);
-	length = longpole_append(name, sizeof name, 0, stem);
-	longpole_append(name, sizeof name, length, ".control");
-
+		return NULL;
+	longpole_own_stem(stem, sizeof stem);
+	longpole_append(name, sizeof name, longpole_append(name, sizeof name, 0, stem), ".control");
 	if (!longpole_lock_births((int)directory)) {
 		longpole_close((int)directory);
-		return;
+		return NULL;
 	}
 	/* Two libraries of one child may come at once: who is second takes what the first one made. */
-	for (int attempt = 0; attempt < 2 && longpole_library.process == NULL; attempt++) {
+	for (int attempt = 0; attempt < 2; attempt++) {
 		int made = 0;
 		long file = longpole_open_writable((int)directory, name);
 		if (file == -2 /* ENOENT */) {
@@ -423,8 +526,9 @@ LONGPOLE_SLOW void longpole_connect(void)
 		struct longpole_process *process = (struct longpole_process *)(uintptr_t)control->process;
 		const int known = control->magic == LONGPOLE_ABI_MAGIC && control->version == LONGPOLE_ABI_VERSION;
 		if (known && longpole_is_table(process, stem)) {
-			longpole_library.process = process;
+			longpole_library.user = user;
 			longpole_library.slot = longpole_take_slot(process);
+			connected = process;
 			break;
 		}
 		longpole_map_private(&longpole_page, 1, LONGPOLE_CONTROL_SIZE);
@@ -435,6 +539,7 @@ LONGPOLE_SLOW void longpole_connect(void)
 	}
 	longpole_call(SYS_flock, (uintptr_t)directory, 8 /* LOCK_UN */, 0, 0, 0, 0);
 	longpole_close((int)directory);
+	return connected;
 }
 
 LONGPOLE_SLOW void longpole_thread_exit(void *unused);
@@ -457,16 +562,29 @@ LONGPOLE_SLOW void longpole_disown(struct longpole_ring *ring)
 	longpole_call(SYS_mremap, (uintptr_t)copy, LONGPOLE_RING_DATA + size, LONGPOLE_RING_DATA + size, 3 /* MAYMOVE, FIXED */, (uintptr_t)ring, 0);
 }
 
-/* In the child of a fork: nothing of the parent's may be touched; the child is a process of its own. */
-LONGPOLE_SLOW void longpole_forked(void)
+/* In the child of a fork: nothing of the parent's may be touched. */
+LONGPOLE_SLOW int longpole_disconnect(void)
 {
 	struct longpole_ring *ring = longpole_thread;
-	longpole_map_private(&longpole_page, 1, LONGPOLE_CONTROL_SIZE);
+	const int done = longpole_map_private(&longpole_page, 1, LONGPOLE_CONTROL_SIZE) != NULL;
 	longpole_thread = LONGPOLE_NO_RING;
-	longpole_library.process = NULL;
 	if (ring != LONGPOLE_NO_RING)
 		longpole_disown(ring);
-	longpole_connect();
+	return done;
+}
+
+/*
+ * The child is a process of its own. Where nobody records, it connects at its first probe, for which everything seems to be recorded until then: most
+ * children end without one, by exec or _exit, and would leave a control file behind.
+ */
+LONGPOLE_SLOW void longpole_forked(void)
+{
+	const int later = longpole_library.process != NULL && longpole_page.orders.mask == 0;
+	const int done = longpole_disconnect();
+	if (!later)
+		longpole_library.process = longpole_connect();
+	else if (done)
+		longpole_page.orders.mask = ~0u;
 }
 
 /* Runs once per source file; the first one does the work. */
@@ -479,7 +597,7 @@ __attribute__((constructor(101), unused, no_instrument_function)) static void lo
 	if (longpole_libc_key_create(&key, longpole_thread_exit) == 0)
 		longpole_library.key = key + 1;
 	longpole_libc_atfork(NULL, NULL, longpole_forked);
-	longpole_connect();
+	longpole_library.process = longpole_connect();
 	__atomic_store_n(&longpole_library.state, 2, __ATOMIC_RELEASE);
 }
 

@@ -121,7 +121,7 @@ LONGPOLE_SLOW struct longpole_ring *longpole_make_ring(struct longpole_process *
 		size = LONGPOLE_RING_MINIMUM;
 	long directory = longpole_open_directory(process->directory);
 	if (directory < 0) {
-		control->refused_errno = 2;
+		control->refused_errno = (uint32_t)-directory;
 		return NULL;
 	}
 	struct longpole_ring *ring = NULL;
@@ -253,16 +253,18 @@ LONGPOLE_SLOW struct longpole_entry *longpole_take_entry(struct longpole_process
 	return idle;
 }
 
-/* A raw clone runs no handlers of pthread_atfork. Of the child's threads, and of their handlers, one does what these do. */
-LONGPOLE_SLOW void longpole_found_forked(void)
+/* Of the threads of a child, or of who became another user's, and of their handlers, one connects the process anew. */
+LONGPOLE_SLOW void longpole_begin_anew(void)
 {
 	const int64_t pause[2] = {0, 50000};
 	const uint64_t signals = longpole_block_signals();
 	uint32_t turn = 0;
 	while (__atomic_exchange_n(&longpole_library.forking, 1, __ATOMIC_ACQUIRE) != 0 && turn++ < LONGPOLE_LOCK_TURNS)
 		longpole_call(SYS_nanosleep, (uintptr_t)pause, 0, 0, 0, 0, 0);
-	if (longpole_library.process != NULL && !longpole_library.process->alive)
-		longpole_forked();
+	if (longpole_library.process != NULL && longpole_is_another(longpole_library.process)) {
+		longpole_disconnect();
+		longpole_library.process = longpole_connect();
+	}
 	__atomic_store_n(&longpole_library.forking, 0, __ATOMIC_RELEASE);
 	longpole_restore_signals(signals);
 }

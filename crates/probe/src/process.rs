@@ -118,13 +118,15 @@ pub struct Library {
     forking: AtomicU32,
     /// Its bit among the libraries of the process.
     pub slot: AtomicU32,
-    spare: [u32; 7],
+    /// As whom it connected with a directory of that user's own; else `ANY_USER`.
+    user: AtomicU32,
+    spare: [u32; 6],
     /// Always 0: the gate of no ring, see `Ring::none`.
     closed: AtomicU64,
 }
 
 // As in C: libraries of both languages share these.
-const _: () = assert!(size_of::<Library>() == 64 && offset_of!(Library, forking) == 20 && size_of::<Entry>() == 16);
+const _: () = assert!(size_of::<Library>() == 64 && offset_of!(Library, forking) == 20 && offset_of!(Library, user) == 28 && size_of::<Entry>() == 16);
 const _: () = assert!(offset_of!(Process, directory) == 32 && offset_of!(Process, stem) == 240 && offset_of!(Process, entry) == 272);
 
 /// The control file's page; of zeros where there is none.
@@ -169,17 +171,26 @@ impl Library {
     }
 }
 
-/// The process's table. A child that a raw clone made learns here that it is one.
+const ANY_USER: u32 = u32::MAX;
+
+/// Whether this is another process than the one that connected: the child of a fork; or one that became another user's before it had a ring, which
+/// has no way to the directory of the first one.
+fn is_another(process: &Process) -> bool {
+    let user = library().user.load(Relaxed);
+    !process.is_alive() || (user != ANY_USER && page().rings.load(Relaxed) == 0 && user != system::geteuid() as u32)
+}
+
+/// The process's table. Who is another process by now connects anew.
 pub fn own_process() -> Option<&'static Process> {
-    if library().process().is_some_and(|process| !process.is_alive()) {
-        found_forked();
+    if library().process().is_some_and(is_another) {
+        begin_anew();
     }
     library().process()
 }
 
-/// A raw clone runs no handlers of pthread_atfork. Of the child's threads, and of their handlers, one does what these do.
+/// Of the threads of a child, or of who became another user's, and of their handlers, one connects the process anew.
 #[cold]
-fn found_forked() {
+fn begin_anew() {
     let _signals = Blocked::new();
     let library = library();
     let mut turn = 0;
@@ -187,8 +198,9 @@ fn found_forked() {
         turn += 1;
         system::sleep_ns(50_000);
     }
-    if library.process().is_some_and(|process| !process.is_alive()) {
-        forked();
+    if library.process().is_some_and(is_another) {
+        disconnect();
+        library.process.store(connect(), Relaxed);
     }
     library.forking.store(0, Release);
 }
@@ -258,11 +270,73 @@ pub fn publish<const N: usize>(directory: &File, temporary: &Text<64>, name: &Te
     result
 }
 
-/// Opens a runtime directory that is ours alone.
-pub fn open_directory(path: &Text<208>) -> Option<File> {
-    let directory = File::directory(path).ok()?;
-    let stat = directory.stat()?;
-    (stat.user == system::geteuid() as u32 && stat.mode & 0o77 == 0).then_some(directory)
+/// Opens a runtime directory that is ours alone; else -errno.
+pub fn open_directory(path: &Text<208>) -> Result<File, isize> {
+    let directory = File::directory(path)?;
+    let ours = |stat: system::Stat| stat.user == system::geteuid() as u32 && stat.mode & 0o77 == 0;
+    if directory.stat().is_some_and(ours) {
+        Ok(directory)
+    } else {
+        Err(system::EACCES)
+    }
+}
+
+/// A path that does not begin at the root is one from where the library began: the program may change its directory.
+static FIRST: [AtomicU8; 208] = [const { AtomicU8::new(0) }; 208];
+
+/// Where the runtime directory is, and whose number stands in its path. `None`: at a path that is too long.
+fn directory_path() -> Option<(Text<208>, u32)> {
+    let mut path = Text::<208>::new();
+    let wanted = system::variable(c"LONGPOLE_RUNTIME_DIR").filter(|wanted| !wanted.is_empty());
+    let Some(wanted) = wanted else {
+        let user = system::geteuid() as u32;
+        path.push(b"/dev/shm/longpole-");
+        path.push_number(u64::from(user), 10, 0);
+        return Some((path, user));
+    };
+    if wanted[0] != b'/' {
+        if FIRST[0].load(Relaxed) != b'/' {
+            let mut first = [0u8; 208];
+            system::current_directory(&mut first);
+            store_bytes(&FIRST, &first);
+        }
+        // SAFETY: the kernel's answer ends with NUL, as does what nobody wrote.
+        path.push(unsafe { c_bytes(FIRST.as_ptr().cast(), 207) });
+        path.push(b"/");
+    }
+    let whole = path.bytes().len() + wanted.len() < 208;
+    path.push(wanted);
+    (whole && path.bytes()[0] == b'/').then_some((path, ANY_USER))
+}
+
+/// Whether a name is that of the control file of a process of this execution that has ended, and never had a ring.
+fn is_left(directory: &File, name: &Text<64>, tail: &[u8]) -> bool {
+    let Some(digits) = name.bytes().strip_suffix(tail).filter(|digits| (1..=9).contains(&digits.len())) else { return false };
+    if !digits.iter().all(u8::is_ascii_digit) {
+        return false;
+    }
+    let pid = digits.iter().fold(0, |pid, digit| pid * 10 + usize::from(digit - b'0'));
+    if pid == 0 || system::kill(pid, 0) != system::ESRCH {
+        return false;
+    }
+    let mut rings = [0u8; 4];
+    let read = File::open_read(directory, name).map(|file| system::read_at(&file, &mut rings, offset_of!(Control, rings)));
+    read == Ok(4) && rings == [0; 4]
+}
+
+/// Children that end by exec, _exit or a signal leave their control files. While nobody records, one in so many of their siblings clears them away.
+fn sweep(directory: &File, stem: &Text<32>) {
+    if (system::getpid() as u32).wrapping_mul(0x9e37_79b1) >> 27 != 0 {
+        return;
+    }
+    let tag = stem.bytes().iter().position(|byte| *byte == b'-').unwrap_or(0);
+    let tail = Text::<32>::of(&[&stem.bytes()[tag..], b".control"]);
+    system::names(directory, |name| {
+        let name = Text::<64>::of(&[name]);
+        if is_left(directory, &name, tail.bytes()) {
+            directory.unlink(&name);
+        }
+    });
 }
 
 /// Maps the site table, making it if need be.
@@ -312,7 +386,7 @@ fn read_orders(directory: &File) -> Option<Session> {
     // SAFETY: as many bytes as the structure has; every pattern of bits is one.
     let session = unsafe {
         let bytes = core::slice::from_raw_parts_mut(session.as_mut_ptr().cast::<u8>(), size_of::<Session>());
-        if system::read_at(&file, bytes) != size_of::<Session>() as isize {
+        if system::read_at(&file, bytes, 0) != size_of::<Session>() as isize {
             return None;
         }
         session.assume_init()
@@ -370,7 +444,7 @@ fn introduce(directory: &File, path: &Text<208>, stem: &Text<32>, temporary: &Te
     control.birth.store(system::counter(), Relaxed);
     control.process.store(table.as_ptr() as u64, Relaxed);
     let mut executable = [0u8; 255];
-    system::executable(&mut executable);
+    system::link_target(c"/proc/self/exe", &mut executable);
     store_bytes(&control.executable, &executable);
     // A process that lives for a moment must say itself where it belongs: soon nobody can ask.
     if let Some(scope) = system::variable(c"LONGPOLE_SESSION") {
@@ -388,8 +462,9 @@ fn introduce(directory: &File, path: &Text<208>, stem: &Text<32>, temporary: &Te
     }
     // The file has its name before the orders are read: a recorder that publishes new orders and then looks for control files misses
     // nobody.
-    if let Some(session) = read_orders(directory) {
-        obey(&control.orders, &session.orders);
+    match read_orders(directory).filter(|session| session.orders.mask.load(Relaxed) != 0) {
+        Some(session) => obey(&control.orders, &session.orders),
+        None => sweep(directory, stem),
     }
     Some(())
 }
@@ -406,7 +481,11 @@ fn own_stem() -> Text<32> {
             core::slice::from_raw_parts(random, 16)
         }
     };
-    let mut hash = random.iter().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3));
+    // Children in pid namespaces of their own have numbers of their own.
+    let mut space = [0u8; 32];
+    let size = system::link_target(c"/proc/self/ns/pid", &mut space);
+    let bytes = random.iter().chain(&space[..size]);
+    let mut hash = bytes.fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3));
     hash = (hash ^ (hash >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let mut stem = Text::new();
     stem.push_number(system::getpid() as u64, 10, 0);
@@ -444,27 +523,17 @@ fn lock_births(directory: &File) -> bool {
     })
 }
 
-/// Connects this library with the process's control file; the first library of a process makes it.
-fn connect() {
-    let mut path = Text::<208>::new();
-    match system::variable(c"LONGPOLE_RUNTIME_DIR") {
-        Some(wanted) if !wanted.is_empty() => {
-            if wanted.len() >= 208 {
-                return;
-            }
-            path.push(wanted);
-        }
-        _ => {
-            path.push(b"/dev/shm/longpole-");
-            path.push_number(system::geteuid() as u64, 10, 0);
-        }
-    }
-    let Some(directory) = open_directory(&path) else { return };
+/// Connects this library with the process's control file, which the first library of a process makes. The process's table; null: it is not recorded.
+fn connect() -> *mut Process {
+    let Some((path, user)) = directory_path() else { return null_mut() };
+    File::make_directory(&path);
+    let Ok(directory) = open_directory(&path) else { return null_mut() };
     let stem = own_stem();
     let name = Text::<64>::of(&[stem.bytes(), b".control"]);
     if !lock_births(&directory) {
-        return;
+        return null_mut();
     }
+    let mut connected = null_mut();
     // Two libraries of one child may come at once: who is second takes what the first one made.
     for _ in 0..2 {
         let (file, temporary) = match open_writable(&directory, &name) {
@@ -475,11 +544,19 @@ fn connect() {
             Err(_) => break,
             Ok(file) => (file, None),
         };
-        if !adopt(&directory, file, &path, &stem, temporary.as_ref(), &name) {
-            break;
+        match adopt(&directory, file, &path, &stem, temporary.as_ref(), &name) {
+            Adopted::No => {}
+            Adopted::Never => break,
+            Adopted::Table(process) => {
+                library().user.store(user, Relaxed);
+                library().slot.store(take_slot(process), Relaxed);
+                connected = (&raw const *process).cast_mut();
+                break;
+            }
         }
     }
     system::flock(directory.0, system::LOCK_UN);
+    connected
 }
 
 /// Whether a control file's table is that of this process: every text in it is wiped by fork. The kernel says whether the address can be read at all.
@@ -494,14 +571,21 @@ fn is_table(address: u64, stem: &Text<32>) -> bool {
     alive != 0 && found == stem.bytes()
 }
 
-/// Maps the control file over the page; what is no control file is taken off again. True: there is a reason to try once more.
-fn adopt(directory: &File, file: File, path: &Text<208>, stem: &Text<32>, temporary: Option<&Text<64>>, name: &Text<64>) -> bool {
+enum Adopted {
+    Table(&'static Process),
+    /// There is a reason to try once more.
+    No,
+    Never,
+}
+
+/// Maps the control file over the page; what is no control file is taken off again.
+fn adopt(directory: &File, file: File, path: &Text<208>, stem: &Text<32>, temporary: Option<&Text<64>>, name: &Text<64>) -> Adopted {
     let place = (&raw const longpole_page).cast::<u8>().cast_mut();
     // SAFETY: the page is ours alone, aligned, and as large.
     let mapped = unsafe { file.map_over(place, CONTROL_SIZE) };
     drop(file);
     if mapped.is_null() {
-        return false;
+        return Adopted::Never;
     }
     let made = temporary.is_none_or(|temporary| {
         let introduced = introduce(directory, path, stem, temporary, name);
@@ -514,11 +598,8 @@ fn adopt(directory: &File, file: File, path: &Text<208>, stem: &Text<32>, tempor
     let known = control.magic.load(Relaxed) == MAGIC && control.version.load(Relaxed) == VERSION;
     let process = control.process.load(Relaxed);
     if made && known && is_table(process, stem) {
-        library().process.store(process as *mut Process, Relaxed);
-        if let Some(process) = library().process() {
-            library().slot.store(take_slot(process), Relaxed);
-        }
-        return false;
+        // SAFETY: it is our table, which is never unmapped.
+        return Adopted::Table(unsafe { &*(process as *const Process) });
     }
     // SAFETY: as above.
     unsafe { system::map_private_over(place, CONTROL_SIZE) };
@@ -526,20 +607,35 @@ fn adopt(directory: &File, file: File, path: &Text<208>, stem: &Text<32>, tempor
         // A child that had this number before ended without a word.
         directory.unlink(name);
     }
-    !made || known
+    if !made || known {
+        Adopted::No
+    } else {
+        Adopted::Never
+    }
 }
 
-/// In the child of a fork: nothing of the parent's may be touched; the child is a process of its own.
-pub extern "C" fn forked() {
+/// In the child of a fork: nothing of the parent's may be touched.
+fn disconnect() -> bool {
     let ring = thread::current();
     // SAFETY: the page is ours alone, aligned, and as large.
-    unsafe { system::map_private_over((&raw const longpole_page).cast::<u8>().cast_mut(), CONTROL_SIZE) };
+    let done = unsafe { system::map_private_over((&raw const longpole_page).cast::<u8>().cast_mut(), CONTROL_SIZE) };
     thread::set(Ring::none());
-    library().process.store(null_mut(), Relaxed);
     if ring != Ring::none() {
         thread::disown(ring);
     }
-    connect();
+    done
+}
+
+/// The child is a process of its own. Where nobody records, it connects at its first probe, for which everything seems to be recorded until then: most
+/// children end without one, by exec or _exit, and would leave a control file behind.
+extern "C" fn forked() {
+    let later = library().process().is_some() && page().orders.mask.load(Relaxed) == 0;
+    let done = disconnect();
+    if !later {
+        library().process.store(connect(), Relaxed);
+    } else if done {
+        page().orders.mask.store(u32::MAX, Relaxed);
+    }
 }
 
 /// Runs once per crate and source file of a library; the first one does the work.
@@ -556,7 +652,7 @@ extern "C" fn construct() {
         }
         system::pthread_atfork(None, None, Some(forked));
     }
-    connect();
+    library.process.store(connect(), Relaxed);
     library.state.store(2, Release);
 }
 
@@ -577,7 +673,7 @@ extern "C" fn destruct() {
     if process.libraries.load(Acquire) != 0 || page().rings.load(Relaxed) != 0 {
         return;
     }
-    if let Some(directory) = open_directory(&process.directory()) {
+    if let Ok(directory) = open_directory(&process.directory()) {
         directory.unlink(&Text::<64>::of(&[process.stem().bytes(), b".control"]));
     }
 }

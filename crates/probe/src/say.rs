@@ -17,7 +17,7 @@ pub fn label<const N: usize>(line: &mut Text<N>) {
         return line.push(label);
     }
     let mut path = [0u8; 255];
-    system::executable(&mut path);
+    system::link_target(c"/proc/self/exe", &mut path);
     let end = path.iter().position(|byte| *byte == 0).unwrap_or(path.len());
     line.push(path[..end].rsplit(|byte| *byte == b'/').next().unwrap_or_default());
 }

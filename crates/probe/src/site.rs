@@ -106,7 +106,7 @@ impl Asked<'_> {
             if offset + size > SITE_ARENA_MAXIMUM {
                 return None;
             }
-            let directory = process::open_directory(&self.process.directory())?;
+            let directory = process::open_directory(&self.process.directory()).ok()?;
             let file = process::open_writable(&directory, &Text::<16>::of(&[b"sites"])).ok()?;
             if crate::system::fallocate(file.0, 0, 0, size_of::<Sites>() + (backed + SITE_ARENA_STEP) as usize) < 0 {
                 return None;

@@ -17,6 +17,7 @@ extern "C" {
         parent: Option<extern "C" fn()>,
         child: Option<extern "C" fn()>,
     ) -> c_int;
+    #[cfg(feature = "std")]
     pub fn atexit(function: extern "C" fn()) -> c_int;
     fn pthread_self() -> c_ulong;
     fn pthread_getcpuclockid(thread: c_ulong, clock: *mut c_int) -> c_int;
@@ -35,7 +36,9 @@ pub mod number {
     pub const PRCTL: usize = 157; pub const GETTID: usize = 186; pub const OPENAT: usize = 257;
     pub const MKDIRAT: usize = 258; pub const UNLINKAT: usize = 263; pub const LINKAT: usize = 265; pub const READLINKAT: usize = 267;
     pub const FALLOCATE: usize = 285; pub const STATX: usize = 332; pub const MREMAP: usize = 25; pub const SIGALTSTACK: usize = 131;
-    pub const TKILL: usize = 200; pub const WRITE: usize = 1;
+    pub const TKILL: usize = 200; pub const KILL: usize = 62; pub const GETCWD: usize = 79; pub const GETDENTS: usize = 217;
+    #[cfg(feature = "std")]
+    pub const WRITE: usize = 1;
 }
 #[cfg(target_arch = "aarch64")]
 #[rustfmt::skip]
@@ -46,7 +49,9 @@ pub mod number {
     pub const PRCTL: usize = 167; pub const GETTID: usize = 178; pub const OPENAT: usize = 56;
     pub const MKDIRAT: usize = 34; pub const UNLINKAT: usize = 35; pub const LINKAT: usize = 37; pub const READLINKAT: usize = 78;
     pub const FALLOCATE: usize = 47; pub const STATX: usize = 291; pub const MREMAP: usize = 216; pub const SIGALTSTACK: usize = 132;
-    pub const TKILL: usize = 130; pub const WRITE: usize = 64;
+    pub const TKILL: usize = 130; pub const KILL: usize = 129; pub const GETCWD: usize = 17; pub const GETDENTS: usize = 61;
+    #[cfg(feature = "std")]
+    pub const WRITE: usize = 64;
 }
 
 pub const ENOENT: isize = -2;
@@ -113,6 +118,7 @@ plain! {
     fchmod(file, mode) = FCHMOD;
     flock(file, how) = FLOCK;
     fallocate(file, mode, offset, length) = FALLOCATE;
+    kill(pid, signal) = KILL;
     tkill(tid, signal) = TKILL;
 }
 
@@ -252,10 +258,13 @@ impl File {
         File::open(directory.0, name, O_RDWR | O_CREAT | O_EXCL, 0o400)
     }
 
-    /// Makes the directory if need be.
-    pub fn directory<const N: usize>(path: &Text<N>) -> Result<File, isize> {
+    /// If it is not there.
+    pub fn make_directory<const N: usize>(path: &Text<N>) {
         // SAFETY: the path ends with NUL.
         unsafe { call(number::MKDIRAT, &[AT_FDCWD, path.address(), 0o700]) };
+    }
+
+    pub fn directory<const N: usize>(path: &Text<N>) -> Result<File, isize> {
         File::open(AT_FDCWD, path, O_RDONLY | O_DIRECTORY, 0)
     }
 
@@ -332,9 +341,9 @@ pub fn map_private(size: usize) -> *mut u8 {
 
 /// # Safety
 /// The `size` bytes at `place` are whole pages that belong to nobody else.
-pub unsafe fn map_private_over(place: *mut u8, size: usize) {
+pub unsafe fn map_private_over(place: *mut u8, size: usize) -> bool {
     // SAFETY: the caller's promise.
-    unsafe { map(place as usize, size, 0x02 | 0x10 | 0x20 | 0x4000, usize::MAX) };
+    unsafe { !map(place as usize, size, 0x02 | 0x10 | 0x20 | 0x4000, usize::MAX).is_null() }
 }
 
 /// # Safety
@@ -404,12 +413,32 @@ pub fn wipe_on_fork(place: *mut u8, size: usize) {
     unsafe { call(number::MADVISE, &[place as usize, size, 18]) };
 }
 
-pub fn read_at(file: &File, bytes: &mut [u8]) -> isize {
+pub fn read_at(file: &File, bytes: &mut [u8], offset: usize) -> isize {
     // SAFETY: the bytes are ours to write.
-    unsafe { call(number::PREAD, &[file.0, bytes.as_mut_ptr() as usize, bytes.len(), 0]) }
+    unsafe { call(number::PREAD, &[file.0, bytes.as_mut_ptr() as usize, bytes.len(), offset]) }
+}
+
+/// Tells each name of a directory that was just opened.
+pub fn names(directory: &File, mut tell: impl FnMut(&[u8])) {
+    const HEAD: usize = 19;
+    let mut entries = [0u8; 2048];
+    loop {
+        // SAFETY: the bytes are ours to write.
+        let size = unsafe { call(number::GETDENTS, &[directory.0, entries.as_mut_ptr() as usize, entries.len()]) };
+        let mut left = entries.get(..size.max(0) as usize).unwrap_or_default();
+        if left.is_empty() {
+            return;
+        }
+        while left.len() > HEAD {
+            let whole = usize::from(u16::from_ne_bytes([left[16], left[17]])).clamp(HEAD, left.len());
+            tell(left[HEAD..whole].split(|byte| *byte == 0).next().unwrap_or_default());
+            left = &left[whole..];
+        }
+    }
 }
 
 /// What cannot be written is left out.
+#[cfg(feature = "std")]
 pub fn write(file: usize, bytes: &[u8]) {
     // SAFETY: the kernel reads the bytes only.
     unsafe { call(number::WRITE, &[file, bytes.as_ptr() as usize, bytes.len()]) };
@@ -431,10 +460,17 @@ pub fn is_locked(file: &File) -> bool {
     result == 0 && lock.kind == 1 /* F_WRLCK */
 }
 
-/// The path of this program's file.
-pub fn executable(bytes: &mut [u8]) {
+/// Where a link leads; the text's size, 0 where there is none.
+pub fn link_target(path: &'static core::ffi::CStr, bytes: &mut [u8]) -> usize {
+    // SAFETY: the path ends with NUL, and the bytes are ours to write.
+    let size = unsafe { call(number::READLINKAT, &[AT_FDCWD, path.as_ptr() as usize, bytes.as_mut_ptr() as usize, bytes.len()]) };
+    size.max(0) as usize
+}
+
+/// The path of the current directory; no text where it is too long.
+pub fn current_directory(bytes: &mut [u8]) {
     // SAFETY: the bytes are ours to write.
-    unsafe { call(number::READLINKAT, &[AT_FDCWD, c"/proc/self/exe".as_ptr() as usize, bytes.as_mut_ptr() as usize, bytes.len()]) };
+    unsafe { call(number::GETCWD, &[bytes.as_mut_ptr() as usize, bytes.len()]) };
 }
 
 /// The name of this thread, of at most 15 bytes.

@@ -307,7 +307,10 @@ fn make_ring(process: &Process) -> Option<Ring> {
     let wanted = u64::from(control.orders.ring_size.load(Relaxed));
     let size = if (RING_MINIMUM..=1 << 30).contains(&wanted) && wanted.is_power_of_two() { wanted } else { RING_MINIMUM };
     let whole = RING_DATA + size as usize;
-    let Some(directory) = open_directory(&process.directory()) else { return refuse(system::ENOENT) };
+    let directory = match open_directory(&process.directory()) {
+        Ok(directory) => directory,
+        Err(error) => return refuse(error),
+    };
     let (file, temporary) = match create(&directory, whole) {
         Ok(made) => made,
         Err(error) => return refuse(error),
@@ -471,7 +474,7 @@ pub extern "C" fn exit(_: *mut c_void) {
 
 /// The larger ring that the recorder has made for this thread, mapped, and the bytes of its mapping.
 fn map_successor(process: &Process, number: u32) -> Option<(Ring, usize)> {
-    let directory = open_directory(&process.directory())?;
+    let directory = open_directory(&process.directory()).ok()?;
     let mut name = Text::<64>::of(&[process.stem().bytes(), b".s"]);
     name.push_number(u64::from(number.wrapping_sub(1)), 10, 0);
     name.push(b".ring");
