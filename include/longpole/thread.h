@@ -211,25 +211,44 @@ LONGPOLE_SLOW void longpole_reclaim(struct longpole_process *process)
 	}
 }
 
+/* Bytes of rings of ended threads that wait for the recorder, from which on no more rings are made for the threads that come. */
+#define LONGPOLE_IDLE_MAXIMUM (16u << 20)
+
+/*
+ * A ring whose thread has ended: one with room; without, too, where many wait for a recorder that does not come. What finds no room there is counted
+ * as lost, and memory stays bounded.
+ */
+LONGPOLE_SLOW struct longpole_entry *longpole_idle_entry(struct longpole_process *process)
+{
+	struct longpole_entry *full = NULL;
+	uint64_t waiting = 0;
+	for (uint32_t i = 0; i < process->entries; i++) {
+		struct longpole_entry *entry = &process->entry[i];
+		if (entry->tid != 0)
+			continue;
+		if (longpole_has_room(entry->ring))
+			return entry;
+		full = entry;
+		waiting += entry->ring->size;
+	}
+	return waiting >= LONGPOLE_IDLE_MAXIMUM ? full : NULL;
+}
+
 /* The entry of this thread, taken from the pool or made, with a user more; NULL without memory. The table is locked. */
 LONGPOLE_SLOW struct longpole_entry *longpole_take_entry(struct longpole_process *process)
 {
 	const int tid = longpole_self();
-	struct longpole_entry *idle = NULL;
 	for (uint32_t i = 0; i < process->entries; i++) {
 		struct longpole_entry *entry = &process->entry[i];
 		if (entry->tid == tid) {
 			entry->users |= longpole_library.slot;
 			return entry;
 		}
-		if (idle == NULL && entry->tid == 0 && longpole_has_room(entry->ring))
-			idle = entry;
 	}
+	struct longpole_entry *idle = longpole_idle_entry(process);
 	if (idle == NULL && (process->entries & (process->entries - 1)) == 0 && process->entries >= 8) {
 		longpole_reclaim(process);
-		for (uint32_t i = 0; i < process->entries && idle == NULL; i++)
-			if (process->entry[i].tid == 0 && longpole_has_room(process->entry[i].ring))
-				idle = &process->entry[i];
+		idle = longpole_idle_entry(process);
 	}
 	if (idle == NULL) {
 		/* That somebody gave up waiting for the table says nothing of memory. */

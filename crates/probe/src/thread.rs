@@ -223,6 +223,9 @@ pub const LOCK_TURNS: u32 = 1000;
 /// Whoever failed does not pay for another attempt at every event; about a tenth of a second at 2.5 GHz.
 const RETRY: u64 = 1 << 28;
 
+/// Bytes of rings of ended threads that wait for the recorder, from which on no more rings are made for the threads that come.
+const IDLE_MAXIMUM: u64 = 16 << 20;
+
 /// The process's table, locked. Signals are blocked meanwhile.
 struct Locked<'a> {
     process: &'a Process,
@@ -267,8 +270,18 @@ impl<'a> Locked<'a> {
         &self.process.entry[..count]
     }
 
+    /// A ring whose thread has ended: one with room; without, too, where many wait for a recorder that does not come. What finds no room there is
+    /// counted as lost, and memory stays bounded.
     fn idle(&self) -> Option<&'a Entry> {
-        self.entries().iter().find(|entry| entry.tid.load(Relaxed) == 0 && entry.ring().has_room())
+        let (mut full, mut waiting) = (None, 0);
+        for entry in self.entries().iter().filter(|entry| entry.tid.load(Relaxed) == 0) {
+            if entry.ring().has_room() {
+                return Some(entry);
+            }
+            full = Some(entry);
+            waiting += entry.ring().size.load(Relaxed).min(IDLE_MAXIMUM);
+        }
+        full.filter(|_| waiting >= IDLE_MAXIMUM)
     }
 }
 

@@ -76,9 +76,18 @@ impl Recorder {
         }
         subject.process.refused_before = subject.process.refused_before.wrapping_add(refused as u32);
         self.total.refused += refused;
-        let errno = subject.process.control().refused_errno.load(Ordering::Relaxed);
-        let why = std::io::Error::from_raw_os_error(errno as i32);
-        self.oddity(format!("{}: {refused} events found no memory for a ring ({why}); they are in no stream", subject.process.label));
+        self.why_refused = why_refused(subject.process.control().refused_errno.load(Ordering::Relaxed));
+        self.oddity(format!("{}: {refused} events {}; they are in no stream", subject.process.label, self.why_refused));
+    }
+}
+
+/// Why a thread has no ring, by the number that its process told.
+fn why_refused(errno: u32) -> String {
+    match errno as i32 {
+        libc::EACCES => "found no way to the runtime directory: the process is another user's than when it began".to_owned(),
+        libc::ENOENT => "found no runtime directory: it was removed, or lies outside of what the process sees now (chroot)".to_owned(),
+        libc::EAGAIN => "found no ring: other threads of the process kept its table".to_owned(),
+        errno => format!("found no memory for a ring ({})", std::io::Error::from_raw_os_error(errno)),
     }
 }
 

@@ -216,6 +216,8 @@ pub struct Recorder {
     residual: i64,
     oddities: BTreeMap<String, u64>,
     pub(crate) total: Totals,
+    /// Of the newest events without a ring.
+    pub(crate) why_refused: String,
     pub(crate) last_turn: Instant,
     /// Until the next turn, by how fast rings fill.
     pace: Duration,
@@ -366,6 +368,7 @@ impl Recorder {
             residual: 0,
             oddities: BTreeMap::new(),
             total: Totals::default(),
+            why_refused: String::new(),
             last_turn: now,
             pace: SHORTEST,
             last_second: now,

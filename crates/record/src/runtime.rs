@@ -24,6 +24,9 @@ pub struct Runtime {
     device: OnceLock<String>,
 }
 
+/// Bytes of the path of a runtime directory that programs with probes take.
+const LONGEST_PATH: usize = 207;
+
 /// Where the directories of users are.
 pub(crate) const USERS: &str = "/dev/shm";
 
@@ -63,10 +66,10 @@ pub struct Opened {
 }
 
 impl Runtime {
-    /// `LONGPOLE_RUNTIME_DIR`, else the user's own.
+    /// `LONGPOLE_RUNTIME_DIR`, made absolute; else the user's own.
     pub fn default_path() -> PathBuf {
         match std::env::var_os("LONGPOLE_RUNTIME_DIR") {
-            Some(path) if !path.is_empty() => PathBuf::from(path),
+            Some(path) if !path.is_empty() => std::path::absolute(&path).unwrap_or_else(|_| PathBuf::from(path)),
             _ => PathBuf::from(format!("{USERS}/longpole-{}", rustix::process::geteuid().as_raw())),
         }
     }
@@ -97,8 +100,17 @@ impl Runtime {
         self.owner
     }
 
+    /// Whether programs with probes can have this path, too.
+    pub fn check_length(path: &Path) -> Result<(), Error> {
+        match path.as_os_str().len() {
+            ..=LONGEST_PATH => Ok(()),
+            _ => Err(Error::Unsafe { path: path.to_owned(), why: "programs with probes take paths of up to 207 bytes" }),
+        }
+    }
+
     /// Opens the directory, making it if it is not there.
     pub fn create(path: &Path) -> Result<Runtime, Error> {
+        Runtime::check_length(path)?;
         match fs::mkdir(path, Mode::RWXU) {
             Ok(()) | Err(Errno::EXIST) => Runtime::open(path),
             Err(error) => Err(Error::io("make", path)(error.into())),
@@ -106,6 +118,7 @@ impl Runtime {
     }
 
     pub fn open(path: &Path) -> Result<Runtime, Error> {
+        Runtime::check_length(path)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let directory = match fs::open(path, flags, Mode::empty()) {
             Ok(directory) => directory,

@@ -133,8 +133,10 @@ fn finding(what: &'static str, state: State, detail: impl Into<String>, remedy: 
 fn runtime_directory() -> Finding {
     const WHAT: &str = "runtime directory";
     let path = Runtime::default_path();
-    let path = std::path::absolute(&path).unwrap_or(path);
     let shown = path.display();
+    if let Err(error) = Runtime::check_length(&path) {
+        return finding(WHAT, State::Bad, error.to_string(), Some("set LONGPOLE_RUNTIME_DIR to a shorter path".to_owned()));
+    }
     if path.symlink_metadata().is_ok() {
         return match Runtime::open(&path) {
             Ok(_) => finding(WHAT, State::Good, shown.to_string(), None),
@@ -159,7 +161,6 @@ fn runtime_directory() -> Finding {
 fn memory() -> Finding {
     const WHAT: &str = "shared memory";
     let path = Runtime::default_path();
-    let path = std::path::absolute(&path).unwrap_or(path);
     let place = if path.exists() { path.as_path() } else { path.parent().unwrap_or(Path::new("/")) };
     let Ok(found) = statvfs(place) else {
         return finding(
@@ -331,7 +332,7 @@ fn programs() -> Finding {
                 0 => finding(WHAT, State::Good, detail, None),
                 refused => {
                     let remedy = "mount -o remount,size=1G /dev/shm (in a container: --shm-size=1g)".to_owned();
-                    finding(WHAT, State::Limited, format!("{detail}; {refused} of their events found no memory for a ring"), Some(remedy))
+                    finding(WHAT, State::Limited, format!("{detail}; {refused} of their events found no ring"), Some(remedy))
                 }
             }
         }

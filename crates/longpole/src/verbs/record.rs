@@ -6,7 +6,7 @@ use anyhow::{bail, Context};
 use longpole_record::interfaces::Pattern;
 use longpole_record::kernel::{Context as EventContext, EventWish, Group, Wish, WishError};
 use longpole_record::steady::Steady;
-use longpole_record::{parse_duration, parse_size, InterfacesOutcome, Mode, Options, Outcome, Recorder, Scope, Stop};
+use longpole_record::{parse_duration, parse_size, InterfacesOutcome, Mode, Options, Outcome, Recorder, Runtime, Scope, Stop};
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -316,6 +316,10 @@ pub fn record(args: Args, ready: impl FnOnce(&Recorder)) -> anyhow::Result<ExitC
             let mut command = Command::new(program);
             let steady = args.steady;
             command.args(rest).env(name, value);
+            // Whatever directory its programs are started in.
+            if std::env::var_os("LONGPOLE_RUNTIME_DIR").is_some_and(|path| !path.is_empty()) {
+                command.env("LONGPOLE_RUNTIME_DIR", Runtime::default_path());
+            }
             let output = match args.capture_output.then(|| Prepared::new(&mut command)).transpose() {
                 Ok(output) => output,
                 Err(error) => {

@@ -176,7 +176,7 @@ impl Tried {
         child.stderr.take().unwrap().read_to_string(&mut told).unwrap();
         assert!(status.success(), "{command:?}: {status}: {said}{told}");
         let said = said.lines().filter_map(|line| line.split_once(' ')).map(|(name, count)| (name.to_owned(), count.parse().unwrap()));
-        let note = |line: &str| line.split_once(" events found no memory")?.0.rsplit(' ').next()?.parse::<u64>().ok();
+        let note = |line: &str| line.split_once(" events found no ")?.0.rsplit(' ').next()?.parse::<u64>().ok();
         let refused = told.lines().filter_map(note).sum();
         let recording = place.newest();
         let outside = bytes_below(&own);

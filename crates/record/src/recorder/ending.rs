@@ -130,7 +130,7 @@ impl Recorder {
         } else if !self.config.enable {
             "the configuration says `enable = false`".to_owned()
         } else if total.refused > 0 {
-            format!("{} events found no memory for a ring in {}", total.refused, self.place.runtime.path().display())
+            format!("{} events {}", total.refused, self.why_refused)
         } else if total.packets_only > 0 {
             match total.packets_refused {
                 0 => "no packet was captured, and no policy wanted anything else".to_owned(),
