@@ -317,10 +317,13 @@ LONGPOLE_SLOW struct longpole_ring *longpole_take(int *nested)
 			return ring;
 		}
 		longpole_occupy(ring);
-		if (LONGPOLE_LIKELY(__atomic_load_n(&longpole_thread, __ATOMIC_RELAXED) == ring))
+		const int ended = __atomic_load_n(&ring->state, __ATOMIC_RELAXED) == LONGPOLE_RING_ENDED;
+		if (LONGPOLE_LIKELY(__atomic_load_n(&longpole_thread, __ATOMIC_RELAXED) == ring && !ended))
 			return ring;
-		/* A handler came in between and went over to a larger ring. */
+		/* A handler came in between and went over to a larger ring, or another library did before. */
 		__atomic_store_n(&ring->busy, 0, __ATOMIC_RELAXED);
+		if (ended && __atomic_load_n(&longpole_thread, __ATOMIC_RELAXED) == ring && !longpole_follow(ring))
+			return NULL;
 	}
 }
 

@@ -408,8 +408,7 @@ LONGPOLE_SLOW struct longpole_ring *longpole_succeed(struct longpole_ring *ring,
 	for (uint32_t i = 0; locked && i < process->entries && found == NULL; i++)
 		if (process->entry[i].ring == ring)
 			found = &process->entry[i];
-	/* Another library of this thread holds the old address: stay. */
-	const int goes = found != NULL && found->users == longpole_library.slot && longpole_own_slot() != 0;
+	const int goes = found != NULL;
 	if (goes) {
 		longpole_own(next, ring->tid);
 		next->busy = ring->busy;
@@ -433,11 +432,34 @@ LONGPOLE_SLOW struct longpole_ring *longpole_succeed(struct longpole_ring *ring,
 		return ring;
 	}
 	/*
-	 * We may be a handler that interrupted a probe between its look at the ring and its taking of it. The header stays, sealed: that
-	 * probe will find no room there, and look again.
+	 * We may be a handler that interrupted a probe between its look at the ring and its taking of it, and the thread's other libraries hold the old
+	 * address. The header stays, sealed: who comes there finds no room, and that it has ended.
 	 */
 	longpole_unmap((char *)ring + LONGPOLE_RING_DATA, ring->size);
 	return next;
+}
+
+/* Another library of this thread has left this ring for a larger one, and so does this library. 0: the table was not to be had; the event is counted. */
+LONGPOLE_SLOW int longpole_follow(struct longpole_ring *ring)
+{
+	const uint64_t signals = longpole_block_signals();
+	struct longpole_process *process = longpole_library.process;
+	const int locked = process != NULL && longpole_lock(process);
+	struct longpole_ring *next = LONGPOLE_NO_RING;
+	for (uint32_t i = 0; locked && i < process->entries; i++)
+		if (process->entry[i].tid == ring->tid)
+			next = process->entry[i].ring;
+	if (locked) {
+		longpole_thread = next;
+		longpole_unlock(process);
+	} else {
+		__atomic_fetch_add(&longpole_page.refused, 1, __ATOMIC_RELAXED);
+	}
+	/* Somebody scribbled there. */
+	if (next == ring)
+		ring->state = LONGPOLE_RING_OWNED;
+	longpole_restore_signals(signals);
+	return locked;
 }
 
 #if defined(__cplusplus)

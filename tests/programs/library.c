@@ -1,6 +1,9 @@
 /* A library with a probe, to be loaded at run time. */
 #include <longpole/longpole.h>
 
+#if defined(__cplusplus)
+extern "C"
+#endif
 void probe_of_library(uint64_t number);
 
 void probe_of_library(uint64_t number)

@@ -14,6 +14,7 @@
  *     cancelled COUNT                threads that are cancelled at any instant
  *     destructors COUNT              probes in destructors of thread-local values, also after the ring was given back
  *     library PATH COUNT             a library with probes that comes and goes; a thread that used it goes on
+ *     libraries PATH COUNT           a thread with probes in the program and in a library, and handlers in the latter
  *     processes COUNT EVENTS         children that are forked, emit, and end
  */
 #if !defined(_GNU_SOURCE)
@@ -667,6 +668,39 @@ static int library(void)
 	return 0;
 }
 
+static volatile uint64_t handled;
+
+static void probe_elsewhere(int signal)
+{
+	(void)signal;
+	probe_of_library(nth(2, handled));
+	handled = handled + 1;
+}
+
+/* A thread with probes in two libraries, whose handlers probe in the second one. */
+static int libraries(void)
+{
+	const uint64_t count = strtoull(words[3], NULL, 10);
+	void *loaded = dlopen(words[2], RTLD_NOW);
+	void *found = loaded != NULL ? dlsym(loaded, "probe_of_library") : NULL;
+	if (found == NULL)
+		return 1;
+	memcpy((void *)&probe_of_library, &found, sizeof found);
+	handle(SIGUSR1, probe_elsewhere, SA_RESTART);
+	timer_t timer = ticks(100);
+	for (uint64_t i = 0; i < count; i++) {
+		LONGPOLE_MARK("main", i);
+		probe_of_library(nth(1, i));
+		if (i % 128 == 127)
+			pause_us(1000);
+	}
+	timer_delete(timer);
+	say("ring", longpole_thread->size);
+	say("main", count);
+	say("library", count + handled);
+	return 0;
+}
+
 /* ---- processes */
 
 static int processes(void)
@@ -703,7 +737,7 @@ int main(int count, char **arguments)
 	} ways[] = {
 	    {"signals", 4, signals}, {"jumps", 4, jumping}, {"forks", 5, forks}, {"handler", 4, handlers_that_fork},
 	    {"first", 2, first_in_child}, {"ended", 2, ended_children}, {"threads", 5, threads}, {"silent", 4, silent},
-	    {"cancelled", 3, cancelling}, {"destructors", 3, destructors}, {"library", 4, library}, {"processes", 4, processes}, {"image", 4, image},
+	    {"cancelled", 3, cancelling}, {"destructors", 3, destructors}, {"library", 4, library}, {"libraries", 4, libraries}, {"processes", 4, processes}, {"image", 4, image},
 	};
 	words = arguments;
 	for (size_t i = 0; count > 1 && i < sizeof ways / sizeof ways[0]; i++)

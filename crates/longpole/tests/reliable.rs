@@ -190,6 +190,18 @@ fn a_library_that_comes_and_goes_leaves_its_names_and_its_thread_s_ring() {
 }
 
 #[test]
+fn a_thread_with_probes_in_two_libraries_gets_a_larger_ring_as_any_other() {
+    let place = Place::new();
+    for (language, other) in [("c", "cpp"), ("cpp", "c")] {
+        let library = place.build_as(other, "library", &["-shared", "-fPIC"]);
+        let program = place.build_as(language, "reliable", &["-ldl"]);
+        let tried = Tried::record(&place, &[], &[&program, "libraries", &library, &long_or_short(1_000_000, 50_000)]);
+        tried.is_exact(&format!("two libraries, {language}"), &["main", "library"], 0);
+        assert!(tried.said["ring"] > 32768, "{:?}", tried.said);
+    }
+}
+
+#[test]
 fn processes_that_come_and_go_leave_their_events_and_nothing_else() {
     let place = Place::new();
     let program = place.build_as("cpp", "reliable", &[]);

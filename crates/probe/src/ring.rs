@@ -9,10 +9,10 @@
 use crate::process::page;
 use crate::sync::make_visible;
 use crate::system;
-use crate::thread::{attach, current, succeed, Ring, SIDE_WORDS};
+use crate::thread::{attach, current, follow, succeed, Ring, SIDE_WORDS};
 use core::ptr::{copy_nonoverlapping, write_bytes};
 use core::sync::atomic::{compiler_fence, fence, Ordering::*};
-use longpole_abi::{CLOCK_MONO_RAW, MODE_BLOCK, SIDE_ENTRIES, SUBBUFFER_HEADER};
+use longpole_abi::{CLOCK_MONO_RAW, MODE_BLOCK, RING_ENDED, SIDE_ENTRIES, SUBBUFFER_HEADER};
 
 /// Bytes of the largest event.
 pub const EVENT_MAXIMUM: usize = 4096;
@@ -319,11 +319,15 @@ fn take() -> Taken {
         }
         ring.occupy();
         in_order();
-        if current() == ring {
+        let ended = ring.state.load(Relaxed) == RING_ENDED;
+        if current() == ring && !ended {
             return Taken::Free(ring);
         }
-        // A handler came in between and went over to a larger ring.
+        // A handler came in between and went over to a larger ring, or another library did before.
         ring.busy.store(0, Relaxed);
+        if ended && current() == ring && !follow(ring) {
+            return Taken::None;
+        }
     }
 }
 

@@ -518,9 +518,7 @@ pub fn succeed(ring: Ring, successor: u32) -> Ring {
     let Some((next, whole)) = map_successor(process, successor) else { return ring };
     let table = Locked::new(process);
     let found = table.as_ref().and_then(|table| table.entries().iter().find(|entry| entry.ring() == ring));
-    // Another library of this thread holds the old address: stay.
-    let alone = found.filter(|entry| library().own_slot() != 0 && entry.users.load(Relaxed) == library().own_slot());
-    if let Some(entry) = alone {
+    if let Some(entry) = found {
         next.own(ring.tid.load(Relaxed));
         next.busy.store(ring.busy.load(Relaxed), Relaxed);
         entry.ring.store(next.0, Relaxed);
@@ -536,16 +534,35 @@ pub fn succeed(ring: Ring, successor: u32) -> Ring {
         ring.busy.store(0, Relaxed);
         ring.state.store(RING_ENDED, Release);
     }
-    let moved = alone.is_some();
+    let moved = found.is_some();
     drop(table);
     if !moved {
         // SAFETY: nobody else in this process knows the mapping.
         unsafe { next.unmap(whole) };
         return ring;
     }
-    // We may be a handler that interrupted a probe between its look at the ring and its taking of it. The header stays, sealed: that probe
-    // will find no room there, and look again.
+    // We may be a handler that interrupted a probe between its look at the ring and its taking of it, and the thread's other libraries hold the old
+    // address. The header stays, sealed: who comes there finds no room, and that it has ended.
     // SAFETY: whoever writes into the old ring's data looks for room first, and finds none.
     unsafe { system::unmap(ring.0.cast::<u8>().add(RING_DATA), ring.size.load(Relaxed) as usize) };
     next
+}
+
+/// Another library of this thread has left this ring for a larger one, and so does this library. False: the table was not to be had; the event is counted.
+#[cold]
+pub fn follow(ring: Ring) -> bool {
+    let _signals = Blocked::new();
+    let Some(table) = library().process().and_then(Locked::new) else {
+        page().refused.fetch_add(1, Relaxed);
+        return false;
+    };
+    let tid = ring.tid.load(Relaxed);
+    let found = table.entries().iter().rfind(|entry| entry.tid.load(Relaxed) == tid);
+    let next = found.map_or(Ring::none(), Entry::ring);
+    set(next);
+    if next == ring {
+        // Somebody scribbled there.
+        ring.state.store(RING_OWNED, Relaxed);
+    }
+    true
 }
