@@ -24,21 +24,6 @@ LONGPOLE_INLINE uint64_t longpole_word_of_double(double value)
 	return word;
 }
 
-LONGPOLE_INLINE uint64_t longpole_word_of_integer(uint64_t value)
-{
-	return value;
-}
-
-LONGPOLE_INLINE uint64_t longpole_word_of_signed(int64_t value)
-{
-	return (uint64_t)value;
-}
-
-LONGPOLE_INLINE uint64_t longpole_word_of_pointer(const volatile void *value)
-{
-	return (uint64_t)(uintptr_t)value;
-}
-
 /*
  * A literal is an array and spelled as one: a pointer may be spelled "a" + 1, and an array can change. Any other text travels with the
  * event. What is no name at all finds no association.
@@ -53,14 +38,12 @@ LONGPOLE_INLINE uint64_t longpole_word_of_pointer(const volatile void *value)
 #define LONGPOLE_FUNCTION_ longpole_ref_of_text(__func__, sizeof(__func__) - 1, 1)
 #define LONGPOLE_TEXT_REF_(text) longpole_ref_of_text((text), LONGPOLE_EVENT_MAXIMUM, 0)
 
-#define LONGPOLE_WORD_(value)                                                                                            \
-	_Generic((value), char: longpole_word_of_signed, signed char: longpole_word_of_signed,                               \
-	         unsigned char: longpole_word_of_integer, short: longpole_word_of_signed,                                    \
-	         unsigned short: longpole_word_of_integer, int: longpole_word_of_signed, unsigned: longpole_word_of_integer, \
-	         long: longpole_word_of_signed, unsigned long: longpole_word_of_integer,                                     \
-	         long long: longpole_word_of_signed, unsigned long long: longpole_word_of_integer,                           \
-	         _Bool: longpole_word_of_integer, float: longpole_word_of_double, double: longpole_word_of_double,           \
-	         long double: longpole_word_of_double, default: longpole_word_of_pointer)(value)
+/* Integers, those of bit-fields too, which have types of their own in gcc, and pointers, also to functions. What is neither must be taken before. */
+#define LONGPOLE_WHOLE_(value)                                                                                           \
+	((uint64_t)(uintptr_t)_Generic((value), float: 0, double: 0, long double: 0, struct longpole_array: 0, struct longpole_enum: 0, default: (value)))
+#define LONGPOLE_IS_REAL_(value) _Generic((value), float: 1, double: 1, long double: 1, default: 0)
+#define LONGPOLE_REAL_(value) _Generic((value), float: (value), double: (value), long double: (value), default: 0.0)
+#define LONGPOLE_WORD_(value) (LONGPOLE_IS_REAL_(value) ? longpole_word_of_double((double)LONGPOLE_REAL_(value)) : LONGPOLE_WHOLE_(value))
 
 #define LONGPOLE_COUNTER_CALL_(ref, value)                                                                               \
 	longpole_probe1(longpole_where_, ref, LONGPOLE_KIND_COUNTER, _Generic((value), float: 1u, double: 1u, long double: 1u, default: 0u), \
@@ -70,44 +53,36 @@ LONGPOLE_INLINE uint64_t longpole_word_of_pointer(const volatile void *value)
 #define LONGPOLE_GUARD_ __attribute__((cleanup(longpole_span_close), unused))
 #define LONGPOLE_DISARM_(span)
 
-LONGPOLE_INLINE struct longpole_field longpole_field_signed(const char *name, int64_t value)
+LONGPOLE_INLINE struct longpole_field longpole_field_whole(const char *name, uint64_t value, char type)
 {
-	const struct longpole_field field = {name, (uint64_t)value, NULL, 0, 'i', 0};
+	const struct longpole_field field = {name, value, NULL, 0, type, 0};
 	return field;
 }
 
-LONGPOLE_INLINE struct longpole_field longpole_field_unsigned(const char *name, uint64_t value)
+LONGPOLE_INLINE struct longpole_field longpole_field_double(const char *name, double value, char type)
 {
-	const struct longpole_field field = {name, value, NULL, 0, 'u', 0};
-	return field;
-}
-
-LONGPOLE_INLINE struct longpole_field longpole_field_double(const char *name, double value)
-{
+	(void)type;
 	const struct longpole_field field = {name, longpole_word_of_double(value), NULL, 0, 'd', 0};
 	return field;
 }
 
-LONGPOLE_INLINE struct longpole_field longpole_field_text(const char *name, const char *value)
+LONGPOLE_INLINE struct longpole_field longpole_field_text(const char *name, const char *value, char type)
 {
+	(void)type;
 	const struct longpole_field field = {name, 0, value, LONGPOLE_EVENT_MAXIMUM, 's', 0};
 	return field;
 }
 
-LONGPOLE_INLINE struct longpole_field longpole_field_pointer(const char *name, const volatile void *value)
+LONGPOLE_INLINE struct longpole_field longpole_field_array(const char *name, struct longpole_array value, char type)
 {
-	const struct longpole_field field = {name, longpole_word_of_pointer(value), NULL, 0, 'x', 0};
-	return field;
-}
-
-LONGPOLE_INLINE struct longpole_field longpole_field_array(const char *name, struct longpole_array value)
-{
+	(void)type;
 	const struct longpole_field field = {name, value.count, (const char *)value.elements, 0, value.type, value.width};
 	return field;
 }
 
-LONGPOLE_INLINE struct longpole_field longpole_field_enum(const char *name, struct longpole_enum value)
+LONGPOLE_INLINE struct longpole_field longpole_field_enum(const char *name, struct longpole_enum value, char type)
 {
+	(void)type;
 	const struct longpole_field field = {name, (uint64_t)value.value, value.labels, 0, 'e', 0};
 	return field;
 }
@@ -133,15 +108,18 @@ LONGPOLE_INLINE struct longpole_enum longpole_enum_of(int64_t value, const char 
 	                  (char)sizeof *(elements))
 #define LONGPOLE_ENUM(value, labels) longpole_enum_of((int64_t)(value), (labels))
 
+#define LONGPOLE_WHOLE_TYPE_(value)                                                                                      \
+	_Generic((value), char: 'i', signed char: 'i', short: 'i', int: 'i', long: 'i', long long: 'i', _Bool: 'u', unsigned char: 'u', \
+	         unsigned short: 'u', unsigned: 'u', unsigned long: 'u', unsigned long long: 'u',                            \
+	         default: __builtin_classify_type(value) == 1 /* an integer: a bit-field */ ? 'i' : 'x')
 #define LONGPOLE_FIELD_(name, value)                                                                                     \
-	_Generic((value), char: longpole_field_signed, signed char: longpole_field_signed, short: longpole_field_signed,     \
-	         int: longpole_field_signed, long: longpole_field_signed, long long: longpole_field_signed,                  \
-	         _Bool: longpole_field_unsigned, unsigned char: longpole_field_unsigned,                                     \
-	         unsigned short: longpole_field_unsigned, unsigned: longpole_field_unsigned,                                 \
-	         unsigned long: longpole_field_unsigned, unsigned long long: longpole_field_unsigned,                        \
-	         float: longpole_field_double, double: longpole_field_double, long double: longpole_field_double,            \
-	         char *: longpole_field_text, const char *: longpole_field_text, struct longpole_array: longpole_field_array,                 \
-	         struct longpole_enum: longpole_field_enum, default: longpole_field_pointer)(name, value)
+	_Generic((value), float: longpole_field_double, double: longpole_field_double, long double: longpole_field_double,   \
+	         char *: longpole_field_text, const char *: longpole_field_text, struct longpole_array: longpole_field_array, \
+	         struct longpole_enum: longpole_field_enum, default: longpole_field_whole)(                                  \
+	    name,                                                                                                            \
+	    _Generic((value), float: (value), double: (value), long double: (value), char *: (value), const char *: (value), \
+	             struct longpole_array: (value), struct longpole_enum: (value), default: LONGPOLE_WHOLE_(value)),        \
+	    (char)(LONGPOLE_WHOLE_TYPE_(value)))
 #define LONGPOLE_FIELDS2_(n, v) LONGPOLE_FIELD_(n, v)
 #define LONGPOLE_FIELDS4_(n, v, ...) LONGPOLE_FIELD_(n, v), LONGPOLE_FIELDS2_(__VA_ARGS__)
 #define LONGPOLE_FIELDS6_(n, v, ...) LONGPOLE_FIELD_(n, v), LONGPOLE_FIELDS4_(__VA_ARGS__)
@@ -168,14 +146,21 @@ LONGPOLE_INLINE struct longpole_enum longpole_enum_of(int64_t value, const char 
 	                    LONGPOLE_REST8_, LONGPOLE_ODD_FIELDS_, LONGPOLE_REST6_, LONGPOLE_ODD_FIELDS_,                    \
 	                    LONGPOLE_REST4_, LONGPOLE_ODD_FIELDS_, LONGPOLE_REST2_, LONGPOLE_ODD_FIELDS_,                    \
 	                    LONGPOLE_NO_FIELDS_, )(__VA_ARGS__)
+/* A list without a name before it: none at all, or pairs. */
+#define LONGPOLE_NOTHING_(...) {NULL, 0, NULL, 0, (char)(0 * sizeof(char[sizeof(#__VA_ARGS__) == 1 ? 1 : -1])), 0}
+#define LONGPOLE_FIELDS_ALONE_(...)                                                                                      \
+	LONGPOLE_CHOOSE17__("", __VA_ARGS__, LONGPOLE_FIELDS16_, LONGPOLE_ODD_FIELDS_, LONGPOLE_FIELDS14_, LONGPOLE_ODD_FIELDS_, \
+	                    LONGPOLE_FIELDS12_, LONGPOLE_ODD_FIELDS_, LONGPOLE_FIELDS10_, LONGPOLE_ODD_FIELDS_,              \
+	                    LONGPOLE_FIELDS8_, LONGPOLE_ODD_FIELDS_, LONGPOLE_FIELDS6_, LONGPOLE_ODD_FIELDS_,                \
+	                    LONGPOLE_FIELDS4_, LONGPOLE_ODD_FIELDS_, LONGPOLE_FIELDS2_, LONGPOLE_NOTHING_, )(__VA_ARGS__)
 #define LONGPOLE_EVENT_REF_(ref, ...)                                                                                    \
 	do {                                                                                                                 \
 		const struct longpole_ref longpole_ref_ = ref;                                                                   \
-		const struct longpole_field longpole_fields_[] = {LONGPOLE_FIELDS_(__VA_ARGS__)};                                \
+		const struct longpole_field longpole_fields_[] = {__VA_ARGS__};                                                  \
 		const uint32_t longpole_count_ = longpole_fields_[0].type == 0 ? 0u : (uint32_t)(sizeof longpole_fields_ / sizeof(struct longpole_field)); \
 		longpole_event(&longpole_where_, &longpole_ref_, longpole_fields_, longpole_count_);                             \
 	} while (0)
-#define LONGPOLE_EVENT_NAMED_(...) LONGPOLE_EVENT_REF_(LONGPOLE_REF_(LONGPOLE_FIRST_(__VA_ARGS__)), __VA_ARGS__)
-#define LONGPOLE_EVENT_FUNCTION_(...) LONGPOLE_EVENT_REF_(LONGPOLE_FUNCTION_, "", __VA_ARGS__)
+#define LONGPOLE_EVENT_NAMED_(...) LONGPOLE_EVENT_REF_(LONGPOLE_REF_(LONGPOLE_FIRST_(__VA_ARGS__)), LONGPOLE_FIELDS_(__VA_ARGS__))
+#define LONGPOLE_EVENT_FUNCTION_(...) LONGPOLE_EVENT_REF_(LONGPOLE_FUNCTION_, LONGPOLE_FIELDS_ALONE_(__VA_ARGS__))
 
 #endif

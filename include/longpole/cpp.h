@@ -104,6 +104,8 @@ LONGPOLE_INLINE uint64_t word(Value value)
 		return bits;
 	} else if constexpr (std::is_pointer_v<Value>) {
 		return reinterpret_cast<uintptr_t>(value);
+	} else if constexpr (std::is_null_pointer_v<Value>) {
+		return 0;
 	} else {
 		return static_cast<uint64_t>(value);
 	}
@@ -139,6 +141,8 @@ LONGPOLE_INLINE longpole_field field(const char *name, const Value &value)
 		return {name, static_cast<uint64_t>(value.value), value.labels, 0, 'e', 0};
 	} else if constexpr (std::is_array_v<Value> && !std::is_convertible_v<const Value &, std::string_view>) {
 		return field(name, array(value, std::extent_v<Value>));
+	} else if constexpr (std::is_null_pointer_v<Value>) {
+		return {name, 0, nullptr, 0, 'x', 0};
 	} else if constexpr (is_text_v<Value>) {
 		return {name, 0, value, LONGPOLE_EVENT_MAXIMUM, 's', 0};
 	} else if constexpr (std::is_convertible_v<const Value &, std::string_view>) {
@@ -148,7 +152,7 @@ LONGPOLE_INLINE longpole_field field(const char *name, const Value &value)
 		return field(name, array(value.data(), value.size()));
 	} else if constexpr (std::is_floating_point_v<Value>) {
 		return {name, word(value), nullptr, 0, 'd', 0};
-	} else if constexpr (std::is_pointer_v<Value>) {
+	} else if constexpr (std::is_pointer_v<Value> || std::is_function_v<Value>) {
 		return {name, word(value), nullptr, 0, 'x', 0};
 	} else if constexpr (std::is_enum_v<Value>) {
 		return {name, static_cast<uint64_t>(value), nullptr, 0, std::is_signed_v<std::underlying_type_t<Value>> ? 'i' : 'u', 0};
@@ -178,6 +182,25 @@ LONGPOLE_INLINE void event(longpole_where where, bool literal, Text &&name, cons
 	longpole_event(&where, &called, list, sizeof...(fields) / 2);
 }
 
+// An event that is called as the function in which it stands.
+template <size_t Size>
+struct Here {
+	longpole_where where;
+	const char (&name)[Size];
+
+	template <typename... Fields>
+	__attribute__((always_inline)) LONGPOLE_PLAIN_CODE void operator()(const Fields &...fields) const
+	{
+		event(where, true, name, fields...);
+	}
+};
+
+template <size_t Size>
+LONGPOLE_INLINE Here<Size> here(longpole_where where, const char (&name)[Size])
+{
+	return {where, name};
+}
+
 // Ends the span of a scope. Were this a call, the span would have to lie in memory, whether anybody records it or not.
 struct Close {
 	longpole_span &span;
@@ -203,7 +226,7 @@ struct Close {
 #define LONGPOLE_SPELLED_(name) LONGPOLE_SPELLED__(name)
 #define LONGPOLE_EVENT_NAMED_(...) \
 	::longpole::detail::event(longpole_where_, LONGPOLE_SPELLED_(LONGPOLE_FIRST_(__VA_ARGS__)), __VA_ARGS__)
-#define LONGPOLE_EVENT_FUNCTION_(...) ::longpole::detail::event(longpole_where_, true, __func__, __VA_ARGS__)
+#define LONGPOLE_EVENT_FUNCTION_(...) ::longpole::detail::here(longpole_where_, __func__)(__VA_ARGS__)
 #define LONGPOLE_GUARD_
 #define LONGPOLE_DISARM_(span) [[maybe_unused]] const ::longpole::detail::Close LONGPOLE_JOIN_(span, _close){span};
 

@@ -65,6 +65,14 @@ static inline __attribute__((unused)) void longpole_unused(int first, ...)
 			longpole_unused(0, __VA_ARGS__);                                                                             \
 	} while (0)
 #endif
+/* Where there may be no argument at all. */
+#define LONGPOLE_CHOOSE17__(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, chosen, ...) chosen
+#define LONGPOLE_NOTHING_(...) ((void)0)
+#define LONGPOLE_UNUSED_OR_NOTHING_(...)                                                                                 \
+	LONGPOLE_CHOOSE17__(, __VA_ARGS__, LONGPOLE_UNUSED_, LONGPOLE_UNUSED_, LONGPOLE_UNUSED_, LONGPOLE_UNUSED_,           \
+	                    LONGPOLE_UNUSED_, LONGPOLE_UNUSED_, LONGPOLE_UNUSED_, LONGPOLE_UNUSED_, LONGPOLE_UNUSED_,        \
+	                    LONGPOLE_UNUSED_, LONGPOLE_UNUSED_, LONGPOLE_UNUSED_, LONGPOLE_UNUSED_, LONGPOLE_UNUSED_,        \
+	                    LONGPOLE_UNUSED_, LONGPOLE_NOTHING_, )(__VA_ARGS__)
 #define LONGPOLE_QUEUE_NAME(text, capacity, order, unit) LONGPOLE_NAME(text)
 
 #define LONGPOLE_ARRAY(elements, count) ((void)(count), (elements))
@@ -115,7 +123,7 @@ static inline __attribute__((unused)) void longpole_unused(int first, ...)
 #define LONGPOLE_PACKET(...) LONGPOLE_UNUSED_(__VA_ARGS__)
 #define LONGPOLE_PACKET_HERE(...) LONGPOLE_UNUSED_(__VA_ARGS__)
 #define LONGPOLE_EVENT(...) LONGPOLE_UNUSED_(__VA_ARGS__)
-#define LONGPOLE_EVENT_HERE(...) LONGPOLE_UNUSED_(__VA_ARGS__)
+#define LONGPOLE_EVENT_HERE(...) LONGPOLE_UNUSED_OR_NOTHING_(__VA_ARGS__)
 #define LONGPOLE_LOG(...) LONGPOLE_UNUSED_(__VA_ARGS__)
 #define LONGPOLE_LABEL(...) LONGPOLE_UNUSED_(__VA_ARGS__)
 

@@ -57,6 +57,7 @@ fn every_probe_compiles_without_a_warning_in_every_language_and_compiler() {
     let folder = scratch("headers");
     let source = repository().join("tests/programs/every_probe.c");
     let names = repository().join("tests/programs/names.cc");
+    let odd = repository().join("tests/programs/odd_values.c");
     for (compiler, standards) in MATRIX {
         let cpp = compiler.ends_with("++");
         for (nth, standard) in standards.iter().enumerate() {
@@ -70,6 +71,9 @@ fn every_probe_compiles_without_a_warning_in_every_language_and_compiler() {
                 arguments.extend_from_slice(options);
                 if !must_compile(compiler, &arguments, &source, &folder.join("every_probe")) {
                     break;
+                }
+                if end && arguments.contains(&"-fsyntax-only") {
+                    must_compile(compiler, &arguments, &odd, &folder.join("odd_values"));
                 }
                 if cpp && end && arguments.contains(&"-fsyntax-only") {
                     must_compile(compiler, &arguments, &names, &folder.join("names"));

@@ -30,6 +30,35 @@ fn printed(place: &Place) -> Vec<Value> {
 }
 
 #[test]
+fn bit_fields_functions_and_nothing_are_values_too() {
+    let place = Place::new();
+    for language in ["c", "cpp"] {
+        let program = place.build_as(language, "odd_values", &["-pedantic"]);
+        ok(place.longpole(&["record", "--", &program]).output().unwrap());
+        let events = printed(&place);
+        let fields = |name: &str| {
+            let all: Vec<&Value> = events.iter().filter(|event| event["name"] == name).map(|event| &event["fields"]).collect();
+            assert_eq!(all.len(), 1, "{language}, {name}: {events:#?}");
+            all[0]
+        };
+        let value = |name: &str| &fields(&format!("counter:{name}"))["value"];
+        let counters = ["narrow", "negative", "wide", "changing", "evaluated"].map(value);
+        assert_eq!(counters, [&json!(5), &json!(-3), &json!(1u64 << 39), &json!(7), &json!(2)]);
+        assert_eq!(value("real"), &json!(1.5));
+        let mark = |name: &str| fields(&format!("mark:mark of {name}"));
+        assert_eq!((&mark("bits")["data"], &mark("bits")["object"]), (&json!(1u64 << 39), &json!(5)));
+        let function = &mark("a function")["object"];
+        assert_ne!((function, &mark("nothing")["object"]), (&json!(0), &json!(1)));
+        assert_eq!(mark("nothing")["object"], json!(0));
+        assert_eq!(&fields("link")["from"], function);
+        assert_eq!(fields("event:bits"), &json!({"narrow": 5, "negative": -3, "wide": 1u64 << 39}));
+        assert_eq!(fields("event:pointers"), &json!({"function": function, "nothing": 0}));
+        assert_eq!(fields("event:evaluated"), &json!({"count": 1}));
+        assert_eq!(fields("event:odd_values"), &json!({}));
+    }
+}
+
+#[test]
 fn fields_of_every_kind_are_read_as_they_were_written() {
     let place = Place::new();
     let program = program(&place, "typed");

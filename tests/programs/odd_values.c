@@ -1,0 +1,47 @@
+/* Values that are no plain numbers and pointers, and an event without a field; compiled as C and as C++, with probes and without. */
+#include <longpole/longpole.h>
+
+struct bits {
+	unsigned narrow : 3;
+	int negative : 5;
+	unsigned long wide : 40;
+};
+
+#if defined(__cplusplus)
+#define NOTHING nullptr
+#else
+#define NOTHING NULL
+#endif
+
+static int evaluated;
+
+static int once(void)
+{
+	return ++evaluated;
+}
+
+static int odd_values(void)
+{
+	const struct bits bits = {5, -3, 1ul << 39};
+	volatile int changing = 7;
+	LONGPOLE_COUNTER("narrow", bits.narrow);
+	LONGPOLE_COUNTER("negative", bits.negative);
+	LONGPOLE_COUNTER("wide", bits.wide);
+	LONGPOLE_COUNTER("changing", changing);
+	LONGPOLE_COUNTER("real", 1.5f);
+	LONGPOLE_MARK("mark of bits", bits.wide, bits.narrow);
+	LONGPOLE_MARK("mark of a function", 1, odd_values);
+	LONGPOLE_MARK("mark of nothing", 1, NOTHING);
+	LONGPOLE_LINK(odd_values, &bits);
+	LONGPOLE_EVENT("bits", "narrow", bits.narrow, "negative", bits.negative, "wide", bits.wide);
+	LONGPOLE_EVENT("pointers", "function", odd_values, "nothing", NOTHING);
+	LONGPOLE_EVENT("evaluated", "count", once());
+	LONGPOLE_COUNTER("evaluated", once());
+	LONGPOLE_EVENT_HERE();
+	return 0;
+}
+
+int main(void)
+{
+	return odd_values();
+}
