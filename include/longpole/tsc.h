@@ -34,6 +34,7 @@ extern "C" {
 /* Of a scope, all threads together. */
 struct longpole_tsc_site {
 	uint64_t sum, calls;
+	uint32_t number; /* among those of a shared library, from 1 on; 0: not yet known */
 };
 
 /* Of a scope and a thread: what nobody else was told yet. */
@@ -58,6 +59,76 @@ LONGPOLE_SLOW uint32_t *longpole_tsc_key(void)
 	return &key;
 }
 
+/*
+ * Of the thread-local memory that can be found in one load, a library that is loaded at run time has little: it has a pointer there, to a table of
+ * its scopes. In a program each scope has its own.
+ */
+#if defined(__PIC__) && !defined(__PIE__)
+#define LONGPOLE_TSC_SCOPES 4096u
+#define LONGPOLE_TSC_TABLE_SIZE (LONGPOLE_TSC_SCOPES * sizeof(struct longpole_tsc))
+
+__asm__(".ifndef longpole_tsc_table\n"
+        ".pushsection .tbss.longpole_tsc_table,\"awTG\",@nobits,longpole_tsc_table,comdat\n"
+        ".weak longpole_tsc_table\n.hidden longpole_tsc_table\n.type longpole_tsc_table,@tls_object\n.size longpole_tsc_table,8\n"
+        ".balign 8\nlongpole_tsc_table:\n.zero 8\n"
+        ".popsection\n.endif\n");
+#if defined(LONGPOLE_TLS_DYNAMIC)
+extern __thread struct longpole_tsc *longpole_tsc_table __attribute__((visibility("hidden")));
+#else
+extern __thread struct longpole_tsc *longpole_tsc_table __attribute__((visibility("hidden"), tls_model("initial-exec")));
+#endif
+
+LONGPOLE_SLOW uint32_t *longpole_tsc_count(void)
+{
+	static uint32_t count;
+	return &count;
+}
+
+/* NULL: there is no memory, or no place for so many scopes. */
+LONGPOLE_SLOW struct longpole_tsc *longpole_tsc_first(struct longpole_tsc_site *site)
+{
+	const uint64_t signals = longpole_block_signals();
+	uint32_t number = __atomic_load_n(&site->number, __ATOMIC_RELAXED);
+	if (number == 0) {
+		const uint32_t next = __atomic_add_fetch(longpole_tsc_count(), 1, __ATOMIC_RELAXED);
+		if (__atomic_compare_exchange_n(&site->number, &number, next, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+			number = next;
+	}
+	if (longpole_tsc_table == NULL)
+		longpole_tsc_table = (struct longpole_tsc *)longpole_map_private(NULL, 0, LONGPOLE_TSC_TABLE_SIZE);
+	struct longpole_tsc *table = longpole_tsc_table;
+	longpole_restore_signals(signals);
+	return table != NULL && number < LONGPOLE_TSC_SCOPES ? table + number : NULL;
+}
+
+LONGPOLE_INLINE struct longpole_tsc *longpole_tsc_of(struct longpole_tsc_site *site)
+{
+	struct longpole_tsc *table = longpole_tsc_table;
+	const uint32_t number = __atomic_load_n(&site->number, __ATOMIC_RELAXED);
+	return LONGPOLE_LIKELY(table != NULL) && LONGPOLE_LIKELY(number - 1 < LONGPOLE_TSC_SCOPES - 1) ? table + number : longpole_tsc_first(site);
+}
+
+LONGPOLE_INLINE void longpole_tsc_free(void)
+{
+	if (longpole_tsc_table != NULL)
+		longpole_unmap(longpole_tsc_table, LONGPOLE_TSC_TABLE_SIZE);
+	longpole_tsc_table = NULL;
+}
+
+#define LONGPOLE_TSC_HERE_(at) longpole_tsc_of(&LONGPOLE_JOIN_(longpole_tsc_site_, at))
+#define LONGPOLE_TSC_OWN_(at)
+#else
+#if defined(LONGPOLE_TLS_DYNAMIC)
+#define LONGPOLE_TSC_THREAD_
+#else
+#define LONGPOLE_TSC_THREAD_ __attribute__((tls_model("initial-exec")))
+#endif
+LONGPOLE_INLINE void longpole_tsc_free(void) {}
+
+#define LONGPOLE_TSC_HERE_(at) &LONGPOLE_JOIN_(longpole_tsc_, at)
+#define LONGPOLE_TSC_OWN_(at) static __thread struct longpole_tsc LONGPOLE_JOIN_(longpole_tsc_, at) LONGPOLE_TSC_THREAD_;
+#endif
+
 /* Returns the sum so far, and by `calls` their number. */
 LONGPOLE_SLOW uint64_t longpole_tsc_fold(struct longpole_tsc *here, uint64_t *calls)
 {
@@ -79,6 +150,7 @@ LONGPOLE_SLOW void longpole_tsc_thread_exit(void *first)
 		here->site = NULL;
 		here->next = NULL;
 	}
+	longpole_tsc_free();
 }
 
 LONGPOLE_SLOW void longpole_tsc_tell(const struct longpole_tsc_scope *scope)
@@ -119,7 +191,7 @@ LONGPOLE_SLOW void longpole_tsc_tell(const struct longpole_tsc_scope *scope)
 
 LONGPOLE_INLINE struct longpole_tsc *longpole_tsc_enter(struct longpole_tsc *here)
 {
-	if (here->depth++ == 0)
+	if (here != NULL && here->depth++ == 0)
 		here->begin = longpole_counter();
 	return here;
 }
@@ -128,6 +200,8 @@ LONGPOLE_INLINE void longpole_tsc_leave(const struct longpole_tsc_scope *scope)
 {
 	const uint64_t now = longpole_counter();
 	struct longpole_tsc *here = scope->here;
+	if (here == NULL)
+		return;
 	here->calls++;
 	if (--here->depth == 0) {
 		here->last = now - here->begin;
@@ -150,18 +224,12 @@ __attribute__((destructor(102), unused, no_instrument_function)) static void lon
 }
 #endif
 
-#if defined(LONGPOLE_TLS_DYNAMIC)
-#define LONGPOLE_TSC_THREAD_
-#else
-#define LONGPOLE_TSC_THREAD_ __attribute__((tls_model("initial-exec")))
-#endif
-
 /* The counter is read last on the way in, and first on the way out. */
 #define LONGPOLE_TSC__(at, n, name, traced)                                                                              \
 	static struct longpole_tsc_site LONGPOLE_JOIN_(longpole_tsc_site_, at);                                              \
-	static __thread struct longpole_tsc LONGPOLE_JOIN_(longpole_tsc_, at) LONGPOLE_TSC_THREAD_;                          \
+	LONGPOLE_TSC_OWN_(at)                                                                                                \
 	__attribute__((cleanup(longpole_tsc_leave), unused)) const struct longpole_tsc_scope LONGPOLE_JOIN_(longpole_tsc_scope_, at) = { \
-	    longpole_tsc_enter(&LONGPOLE_JOIN_(longpole_tsc_, at)), &LONGPOLE_JOIN_(longpole_tsc_site_, at), name, (uint64_t)(n), traced}
+	    longpole_tsc_enter(LONGPOLE_TSC_HERE_(at)), &LONGPOLE_JOIN_(longpole_tsc_site_, at), name, (uint64_t)(n), traced}
 #define LONGPOLE_LOG_TSC(n) LONGPOLE_TSC__(__COUNTER__, n, __func__, 0)
 #define LONGPOLE_LOG_TSC_NAMED(n, name) LONGPOLE_TSC__(__COUNTER__, n, name, 0)
 #define LONGPOLE_TRACE_TSC(n) LONGPOLE_TSC__(__COUNTER__, n, __func__, 1)

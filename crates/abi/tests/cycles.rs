@@ -118,6 +118,28 @@ fn names_of_any_length_leave_one_line() {
 }
 
 #[test]
+fn a_library_with_many_scopes_can_be_loaded_at_run_time() {
+    let program = Program::build("tsc", "gcc", &[]);
+    let scopes: String = (0..100).map(|n| format!("void f{n}(void);\nvoid f{n}(void) {{ LONGPOLE_LOG_TSC(1); }}\n")).collect();
+    let loader = "#include <dlfcn.h>\nint main(void) { void *l = dlopen(LIBRARY, RTLD_NOW); void *f = l ? dlsym(l, \"f99\") : 0;
+                  if (!f) return 1; ((void (*)(void))f)(); return 0; }";
+    let library = program.folder.join("library");
+    let compile = |name: &str, text: &str, options: &[&str]| {
+        let source = program.folder.join(name).with_extension("c");
+        std::fs::write(&source, text).unwrap();
+        let mut compiler = Command::new("gcc");
+        compiler.arg("-O2").arg(format!("-DLIBRARY=\"{}\"", library.display())).arg("-I");
+        compiler.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../include")).arg(&source).args(options);
+        assert!(compiler.arg("-o").arg(program.folder.join(name)).status().unwrap().success());
+    };
+    compile("library", &format!("#include <longpole/tsc.h>\n{scopes}"), &["-shared", "-fPIC"]);
+    compile("tsc", loader, &["-ldl"]);
+    let (_, said) = program.run(&[], "");
+    let (label, name, [_, calls, _]) = line(said.trim_end());
+    assert_eq!((label, name, calls), ("tsc", "f99", 1), "{said}");
+}
+
+#[test]
 fn disabled_counters_say_nothing() {
     for name in ["tsc", "points"] {
         let program = Program::build(name, "g++", &["-DLONGPOLE_DISABLE"]);
