@@ -60,7 +60,7 @@ struct All {
     /// Who took the first sample: a child does not print its parent's.
     pid: AtomicI32,
     printed: AtomicU64,
-    /// Cost and what is around it are known.
+    /// Cost and what is around it are known, or being found out.
     measured: AtomicU32,
     cost: AtomicU64,
     cost_around: AtomicU64,
@@ -125,6 +125,10 @@ fn take(mine: &Mine) -> Option<&'static Points> {
         unsafe { system::atexit(at_end) };
     }
     mine.0.set(Some(points));
+    // Not when results are asked for: at the program's end no thread has points of its own any more.
+    if ALL.measured.swap(1, AcqRel) == 0 {
+        measure();
+    }
     Some(points)
 }
 
@@ -193,7 +197,6 @@ fn measure() {
     ALL.cost.store(inner, Relaxed);
     // The outer pair shows itself, too.
     ALL.cost_around.store(outer.saturating_sub(2 * inner), Relaxed);
-    ALL.measured.store(1, Release);
 }
 
 /// Of all threads; none without a sample.
@@ -201,9 +204,6 @@ fn measure() {
 pub fn result(number: u64) -> Option<PointResult> {
     if number >= POINTS {
         return None;
-    }
-    if ALL.measured.load(Acquire) == 0 && all().next().is_some() {
-        measure();
     }
     let (mut result, mut squares) = (PointResult::default(), 0.0);
     for points in all() {

@@ -124,6 +124,14 @@ fn trace_points_nest_interleave_and_count_pairs_only() {
 }
 
 #[test]
+fn what_nobody_asked_for_before_the_end_is_without_the_cost_of_counting_too() {
+    let (_, said) = run(&["unasked"], "");
+    let (_, rest) = said.split_once("what an empty pair shows is subtracted: ").unwrap();
+    let (cost, _) = rest.split_once(';').unwrap();
+    assert!(cost.parse::<u64>().unwrap() > 0, "{said}");
+}
+
+#[test]
 fn the_end_prints_what_was_not_printed() {
     let (told, said) = run(&["rest"], "the label");
     assert!(said.starts_with("[the label] trace points, in cycles\n"), "{said}");
