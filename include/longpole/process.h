@@ -284,14 +284,20 @@ LONGPOLE_SLOW struct longpole_sites *longpole_open_sites(int directory)
 	return sites;
 }
 
-/* What a recorder wants of processes that are born now; nothing, unless a living one holds the lock on the file. */
-LONGPOLE_SLOW void longpole_read_orders(int directory, struct longpole_orders *orders)
+/* Whether a living recorder holds the lock on a file. */
+LONGPOLE_SLOW int longpole_is_locked(int file)
 {
 	struct {
 		int16_t type, whence;
 		int64_t start, length;
 		int32_t pid;
 	} lock = {0 /* F_RDLCK */, 0, 0, 0, 0};
+	return longpole_call(SYS_fcntl, (uintptr_t)file, 36 /* F_OFD_GETLK */, (uintptr_t)&lock, 0, 0, 0) == 0 && lock.type == 1 /* F_WRLCK */;
+}
+
+/* What a recorder wants of processes that are born now; nothing, unless a living one holds the lock on the file. */
+LONGPOLE_SLOW void longpole_read_orders(int directory, struct longpole_orders *orders)
+{
 	struct longpole_session session;
 	__builtin_memset(orders, 0, sizeof *orders);
 	long file = longpole_open(directory, "session", LONGPOLE_O_RDONLY | LONGPOLE_O_NOFOLLOW, 0);
@@ -299,7 +305,7 @@ LONGPOLE_SLOW void longpole_read_orders(int directory, struct longpole_orders *o
 		return;
 	if (longpole_call(SYS_pread64, (uintptr_t)file, (uintptr_t)&session, sizeof session, 0, 0, 0) == (long)sizeof session &&
 	    session.magic == LONGPOLE_ABI_MAGIC && session.version == LONGPOLE_ABI_VERSION &&
-	    longpole_call(SYS_fcntl, (uintptr_t)file, 36 /* F_OFD_GETLK */, (uintptr_t)&lock, 0, 0, 0) == 0 && lock.type == 1 /* F_WRLCK */)
+	    longpole_is_locked((int)file))
 		*orders = session.orders;
 	longpole_close((int)file);
 }

@@ -211,8 +211,26 @@ LONGPOLE_SLOW void longpole_reclaim(struct longpole_process *process)
 	}
 }
 
-/* Bytes of rings of ended threads that wait for the recorder, from which on no more rings are made for the threads that come. */
-#define LONGPOLE_IDLE_MAXIMUM (16u << 20)
+/* Bytes of rings of ended threads that wait for the recorder, from which on no more are made: where it has gone, and where it only does not come. */
+#define LONGPOLE_IDLE_MANY (16u << 20)
+#define LONGPOLE_IDLE_MAXIMUM (256u << 20)
+
+/* Whether there is a recorder that has taken up this process. */
+LONGPOLE_SLOW int longpole_has_recorder(const struct longpole_process *process)
+{
+	char name[64];
+	const long directory = longpole_open_directory(process->directory);
+	if (directory < 0)
+		return 0;
+	longpole_append(name, sizeof name, longpole_append(name, sizeof name, 0, process->stem), ".control");
+	const long file = longpole_open((int)directory, name, LONGPOLE_O_RDONLY | LONGPOLE_O_NOFOLLOW, 0);
+	longpole_close((int)directory);
+	if (file < 0)
+		return 0;
+	const int locked = longpole_is_locked((int)file);
+	longpole_close((int)file);
+	return locked;
+}
 
 /*
  * A ring whose thread has ended: one with room; without, too, where many wait for a recorder that does not come. What finds no room there is counted
@@ -231,7 +249,9 @@ LONGPOLE_SLOW struct longpole_entry *longpole_idle_entry(struct longpole_process
 		full = entry;
 		waiting += entry->ring->size;
 	}
-	return waiting >= LONGPOLE_IDLE_MAXIMUM ? full : NULL;
+	if (waiting < LONGPOLE_IDLE_MANY || (waiting < LONGPOLE_IDLE_MAXIMUM && longpole_has_recorder(process)))
+		return NULL;
+	return full;
 }
 
 /* The entry of this thread, taken from the pool or made, with a user more; NULL without memory. The table is locked. */

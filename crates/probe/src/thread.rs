@@ -223,8 +223,16 @@ pub const LOCK_TURNS: u32 = 1000;
 /// Whoever failed does not pay for another attempt at every event; about a tenth of a second at 2.5 GHz.
 const RETRY: u64 = 1 << 28;
 
-/// Bytes of rings of ended threads that wait for the recorder, from which on no more rings are made for the threads that come.
-const IDLE_MAXIMUM: u64 = 16 << 20;
+/// Bytes of rings of ended threads that wait for the recorder, from which on no more are made: where it has gone, and where it only does not come.
+const IDLE_MANY: u64 = 16 << 20;
+const IDLE_MAXIMUM: u64 = 256 << 20;
+
+/// Whether there is a recorder that has taken up this process.
+fn has_recorder(process: &Process) -> bool {
+    let name = Text::<64>::of(&[process.stem().bytes(), b".control"]);
+    let file = open_directory(&process.directory()).and_then(|directory| File::open_read(&directory, &name));
+    file.is_ok_and(|file| system::is_locked(&file))
+}
 
 /// The process's table, locked. Signals are blocked meanwhile.
 struct Locked<'a> {
@@ -281,7 +289,7 @@ impl<'a> Locked<'a> {
             full = Some(entry);
             waiting += entry.ring().size.load(Relaxed).min(IDLE_MAXIMUM);
         }
-        full.filter(|_| waiting >= IDLE_MAXIMUM)
+        full.filter(|_| waiting >= IDLE_MAXIMUM || (waiting >= IDLE_MANY && !has_recorder(self.process)))
     }
 }
 
