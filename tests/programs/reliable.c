@@ -145,7 +145,7 @@ static int signals(void)
 	/* Ticks that come while one is pending are one: a busy machine delivers fewer a second. This many times as long as it would take, at most. */
 	const uint64_t patience = 300 * wanted * 100000;
 	pthread_t sender;
-	timer_t timer;
+	timer_t timer = 0;
 	uint64_t number = 0;
 	handle(SIGUSR1, count_signal, SA_RESTART);
 	target = pthread_self();

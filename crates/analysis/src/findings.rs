@@ -210,6 +210,7 @@ pub struct PathThresholds {
     pub min_share: f64,
     pub min_gain: f64,
     pub min_of_promise: f64,
+    pub max_of_others: f64,
     pub max_unknown: f64,
 }
 

@@ -219,6 +219,8 @@ pub struct Beside<'a> {
     pub is_recorder: &'a dyn Fn(&str) -> bool,
     /// Classes of threads that wait although a CPU is idle, and which part of the path that is: no further CPU would help them.
     pub idle: &'a [(String, f64)],
+    /// What changes would bring.
+    pub predictions: &'a [Prediction],
 }
 
 /// `fix` is what [`Standing::fix`] of the first would bring, if that was asked.
@@ -363,8 +365,11 @@ fn why_not(
     if gain < thresholds.min_gain {
         return Some(format!("{change} would bring {} only", percent(gain.max(0.0))));
     }
-    let rival = standings.get(1).filter(|second| first.is_rival(second) && gain < thresholds.min_of_promise * first.promise())?;
-    Some(format!("{change} would bring {} only, since {}::{} is nearly as slow", percent(gain), rival.class, rival.state))
+    if let Some(rival) = standings.get(1).filter(|second| first.is_rival(second) && gain < thresholds.min_of_promise * first.promise()) {
+        return Some(format!("{change} would bring {} only, since {}::{} is nearly as slow", percent(gain), rival.class, rival.state));
+    }
+    let (other, more) = beside.best_of_others(standings, first)?;
+    (more > thresholds.max_of_others * gain).then(|| format!("{change} would bring {} only, and {other} {}", percent(gain), percent(more)))
 }
 
 impl Beside<'_> {
@@ -372,6 +377,15 @@ impl Beside<'_> {
     fn mostly_idle(&self, first: &Standing) -> bool {
         let idle: f64 = self.idle.iter().filter(|(class, _)| *class == first.class).map(|(_, share)| share).sum();
         first.kind == Kind::Runnable && idle >= 0.5 * first.share
+    }
+
+    /// What half of the work of another machine's state would bring at most, where the first is work, too.
+    fn best_of_others(&self, standings: &[Standing], first: &Standing) -> Option<(String, f64)> {
+        let is_work = |standing: &Standing| !matches!(standing.kind, Kind::Runnable | Kind::Link | Kind::Blocked | Kind::Unknown);
+        let others = standings.iter().filter(|other| is_work(first) && is_work(other) && other.class != first.class);
+        let changes: HashSet<String> = others.map(|other| other.fix().text).collect();
+        let gains = self.predictions.iter().filter(|prediction| changes.contains(&prediction.change));
+        gains.filter_map(|of| Some((of.change.clone(), of.gain?))).max_by(|a, b| a.1.total_cmp(&b.1))
     }
 }
 

@@ -106,8 +106,9 @@ fn verdict(
         None => predictions(replay, fix.as_ref())?,
     };
     let brings = fix.and_then(|fix| predictions.iter().find(|prediction| prediction.change == fix.text));
-    let beside = Beside { is_recorder: &is_recorder, idle };
-    Ok((standout::judge(answer, segments, &standings, brings, lost, &beside, &rules.path), predictions))
+    let beside = Beside { is_recorder: &is_recorder, idle, predictions: &predictions };
+    let verdict = standout::judge(answer, segments, &standings, brings, lost, &beside, &rules.path);
+    Ok((verdict, predictions))
 }
 
 /// Of what a replay without changes proposes, and of the fix.

@@ -266,3 +266,40 @@ fn where_rings_lose_much_nothing_is_said_to_be_balanced() {
     assert_eq!((&verdict["kind"], &verdict["reason"]), (&"nothing".into(), &"cannot_be_told".into()), "{verdict}");
     assert!(text.starts_with("No bottleneck can be told: ") && text.contains("record again with --buffer 4MiB"), "{text}");
 }
+
+/// In each round `lead` hands one item each to `long` and `short`, who work side by side, and takes both back.
+fn fork_join(place: &TempDir, lead: u64, long: u64, short: u64) -> std::path::PathBuf {
+    let mut log: Vec<(u64, String)> = Vec::new();
+    for round in 0..400 {
+        let begin = round * (lead + long);
+        let mut say = |at: u64, machine: &str, what: &str| log.push((begin + at, format!("\"machine\":\"{machine}\",{what}")));
+        say(0, "lead", "\"state\":\"share_out\"");
+        for (machine, time) in [("long", long), ("short", short)] {
+            say(lead, "lead", &format!("\"put\":\"to_{machine}\""));
+            say(lead, machine, &format!("\"get\":\"to_{machine}\",\"state\":\"work\""));
+            say(lead + time, machine, "\"put\":\"back\"");
+            say(lead + time, machine, &format!("\"blocked\":\"empty\",\"on\":\"to_{machine}\""));
+        }
+        say(lead, "lead", "\"blocked\":\"empty\",\"on\":\"back\"");
+        say(lead + long, "lead", "\"get\":\"back\",\"n\":2");
+    }
+    log.push((400 * (lead + long), "\"end\":\"lead\"".to_owned()));
+    log.sort_by_key(|(t, _)| *t);
+    let path = place.path().join("fork_join.jsonl");
+    fs::write(&path, log.iter().map(|(t, what)| format!("{{\"t\":{t},{what}}}\n")).collect::<String>()).unwrap();
+    path
+}
+
+#[test]
+fn who_has_most_of_the_path_is_no_bottleneck_where_half_of_anothers_work_brings_more() {
+    let place = TempDir::new().unwrap();
+    let (alone, text) = verdict(&fork_join(&place, 10, 30, 5));
+    assert_eq!((&alone["machine"], &alone["state"]), (&"long".into(), &"work".into()), "{text}");
+    let (two, text) = verdict(&fork_join(&place, 10, 30, 26));
+    assert_eq!((&two["kind"], &two["reason"]), (&"nothing".into(), &"nothing_stands_out".into()), "{text}");
+    assert!(
+        text.contains("long::work has the most")
+            && text.contains("long::work x0.5 would bring 11.1 % only, and lead::share_out x0.5 14.2 %"),
+        "{text}"
+    );
+}
