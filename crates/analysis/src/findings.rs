@@ -335,7 +335,7 @@ impl Rules {
 mod tests {
     use super::*;
 
-    const THRESHOLDS: &str = "[verdict]\nmin_busy = 0\nmin_blame = 0\nmin_wait = 0\nmax_unknown = 1\nstands_out = []\nmin_enclosing_share = 0\nmin_service = 0\nmin_calls = 0\nmin_signalling = 0\nmin_stage_blame = 0\nmin_finding = 0\n[path]\nmin_share = 0\nmin_gain = 0\nmin_of_promise = 0\nmax_unknown = 1\n";
+    const THRESHOLDS: &str = "[verdict]\nmin_busy = 0\nmin_blame = 0\nmin_wait = 0\nmax_unknown = 1\nstands_out = []\nmin_enclosing_share = 0\nmin_service = 0\nmin_calls = 0\nmin_signalling = 0\nmin_stage_blame = 0\nmin_finding = 0\n[path]\nmin_share = 0\nmin_gain = 0\nmin_of_promise = 0\nmax_of_others = 9\nmax_unknown = 1\n";
 
     fn refused(rule: &str) -> RuleError {
         Rules::parse("f.toml", &format!("{THRESHOLDS}{rule}")).unwrap_err()

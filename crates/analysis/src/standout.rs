@@ -333,8 +333,8 @@ fn why_not(
     if first.state == "asleep" && !is_asked(answer, path, first) {
         return Some("it sleeps until a time that it set itself, and nobody has asked it before".to_owned());
     }
-    if first.share < thresholds.min_share {
-        return Some(format!("that is below {}", percent(thresholds.min_share)));
+    if first.share - first.error < thresholds.min_share {
+        return Some(format!("that is not beyond the noise above {}", percent(thresholds.min_share)));
     }
     if let Some(second) = standings.get(1) {
         // What one gains, the other loses: their errors go together.
