@@ -383,7 +383,8 @@ impl Beside<'_> {
     fn best_of_others(&self, standings: &[Standing], first: &Standing) -> Option<(String, f64)> {
         let is_work = |standing: &Standing| !matches!(standing.kind, Kind::Runnable | Kind::Link | Kind::Blocked | Kind::Unknown);
         let others = standings.iter().filter(|other| is_work(first) && is_work(other) && other.class != first.class);
-        let changes: HashSet<String> = others.map(|other| other.fix().text).collect();
+        // As they are proposed: machines of a class have their states together.
+        let changes: HashSet<String> = others.map(|other| Scenario::scale(&other.class, &other.state, 0.5).text).collect();
         let gains = self.predictions.iter().filter(|prediction| changes.contains(&prediction.change));
         gains.filter_map(|of| Some((of.change.clone(), of.gain?))).max_by(|a, b| a.1.total_cmp(&b.1))
     }

@@ -95,9 +95,9 @@ impl Verdict {
 
     /// Whether it is the cause of what the other one names: both speak of one machine, and it has more of that one's work than the other's state has of the path.
     pub fn explains(&self, of_path: &Verdict) -> bool {
-        let least = |verdict: &Verdict| verdict.share.zip(verdict.share_error).map(|(share, error)| share - error);
-        let most = |verdict: &Verdict| verdict.share.zip(verdict.share_error).map(|(share, error)| share + error);
-        self.of_cause && self.state.is_some() && self.machine == of_path.machine && least(self) > most(of_path)
+        let known = |verdict: &Verdict| verdict.share.zip(verdict.share_error);
+        let has_more = known(self).zip(known(of_path)).is_some_and(|(own, other)| own.0 - own.1 > other.0 + other.1);
+        self.of_cause && self.state.is_some() && self.machine == of_path.machine && has_more
     }
 
     /// Says beside it what does not fit together.
