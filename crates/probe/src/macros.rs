@@ -143,13 +143,13 @@ macro_rules! span {
         $crate::begin!($name $(, $argument)?);
         let _longpole_span = {
             static END: $crate::__private::Site = $crate::__private::Site::literal($name, ::core::file!(), ::core::line!());
-            $crate::__private::Guard::site(&END)
+            $crate::__private::Guard::of(&END)
         };
     };
     ($name:expr $(, $argument:expr)? $(,)?) => {
         let _longpole_name = &$name;
         $crate::begin!(_longpole_name $(, $argument)?);
-        let _longpole_span = $crate::__private::Guard::named($crate::AsName::as_name(_longpole_name));
+        let _longpole_span = $crate::__private::Guard::of($crate::AsName::as_name(_longpole_name));
     };
 }
 
@@ -163,7 +163,7 @@ macro_rules! span_here {
                 $crate::__private::path_of(here)
             }
             static END: $crate::__private::Site = $crate::__private::Site::function(here, ::core::file!(), ::core::line!());
-            $crate::__private::Guard::site(&END)
+            $crate::__private::Guard::of(&END)
         };
     };
 }
