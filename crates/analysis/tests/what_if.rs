@@ -362,6 +362,8 @@ fn who_is_preempted_waits_as_long_as_its_work_is() {
     }
     text += "{\"t\":131,\"end\":\"w\"}\n";
     assert_eq!(["w::work x1", "w::work x0.5", "w::work x2", "hog::work x0.5"].map(|change| ns(&text, change)), [131, 76, 241, 91]);
+    // The wait itself, as of a quota that is lifted: it is over however long the other has work.
+    assert_eq!(["w::preempted x0.5", "w::preempted x0"].map(|change| ns(&text, change)), [91, 51]);
 }
 
 /// Workers of one class on one CPU, which take turns of 10 ns, the first after 1 ns: each has so much work. As text, and when the last has ended.

@@ -209,6 +209,15 @@ impl WhatIf {
             let node = Node { before: replay.node, other: replay.node, ns: waited, key, kind: Kind::Meet };
             replay.node = self.trail.meet(node, &self.early);
         }
+        if let Some(row) = row {
+            // A wait for a CPU that is itself asked for takes a part of its time, whoever has the CPU meanwhile: a quota that is lifted does not wait for them.
+            for (lane, (v, own)) in replay.v.iter_mut().zip(&self.scratch).enumerate() {
+                *v = own + (*v - own) * row[lane];
+            }
+            for lane in layout.kept().filter(|&lane| row[lane] == 0.0) {
+                self.bits[(lane - KEPT) / 64] &= !(1 << ((lane - KEPT) % 64));
+            }
+        }
         for &(scenario, more) in self.scale.more_cpus() {
             let [lane, bare] = layout.of(scenario);
             let extra = self.extra.entry((host, scenario)).or_insert_with(|| vec![0.0; more as usize]);
