@@ -93,7 +93,7 @@ class Subject:
         self.heard = ""
         self.said = {}
         self.error = None
-        # Events of a loop that were to be recorded, and that were seen at once to be.
+        # Events of a loop that were to be recorded; turns, events that were to be, and those that were seen at once to be.
         self.expected, self.seen = {}, {}
         self.bytes = {}
         self.rounds = {}
@@ -151,16 +151,22 @@ class Subject:
             # As subject.c does before it looks at the clock.
             lap = 2 * (BUFFER // 2 // (size * max(events, 1))) if size else 0
             self.expected[loop] = self.expected.get(loop, 0) + (lap + turns // 8 + 1 + turns) * events * threads
-        if len(words) > threads and events and state in ("on", "overwrite"):
-            size, count = int(words[threads]), int(words[threads + 1])
-            self.bytes[loop] = min(self.bytes.get(loop, size), size // (turns * events))
-            if count:
-                wanted, seen = self.seen.get((state, loop), (0, 0))
-                self.seen[state, loop] = (wanted + turns * events, seen + count)
+        if state in ("on", "overwrite"):
+            self.look(number, state, loop, turns, *(int(word) for word in words[threads:]))
         if number >= 0:
             for thread in range(threads):
                 key = (state, loop, 1 if threads == 1 else 2 + thread)
                 self.rounds.setdefault(key, {})[number] = float(words[thread])
+
+    def look(self, number, state, loop, turns, size=None, count=None):
+        """What a batch recorded, where the subject tells it at once."""
+        events = self.loops[state, loop][0]
+        if size is not None and events:
+            self.bytes[loop] = min(self.bytes.get(loop, size), size // (turns * events))
+        # While a round warms up, what is going to be left out may be recorded still.
+        if count is not None and (events or number >= 0):
+            ran, wanted, seen = self.seen.get((state, loop), (0, 0, 0))
+            self.seen[state, loop] = (ran + turns, wanted + turns * events, seen + count)
 
     def end(self):
         """What it says at its end. The process is gone afterwards."""

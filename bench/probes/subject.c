@@ -7,7 +7,7 @@
  * It reads lines and answers each with lines, of which the last is "." or "! REASON":
  *
  *     loops                       STATE LOOP EVENTS TURNS-DIVISOR: all that it can run
- *     run STATE LOOP THREADS TURNS   ns of a turn for each thread, bytes of an event (or -); CPU times of the thread
+ *     run STATE LOOP THREADS TURNS   ns of a turn for each thread, CPU time; bytes and events of the first one, where they are known at once
  *     thread LOOP stay|leave      ns of the first and of the second turn of a new thread, and the page faults of both
  *     site N                      the same for the Nth call site
  *     clock                       ns of reading the clock of the two above
@@ -253,9 +253,11 @@ static void run(const char *state, const char *name, uint32_t threads, uint64_t 
 	printf("%.4f", taken.ns);
 	if (threads == 2)
 		printf(" %.4f", second.taken.ns);
-	/* What was to be recorded and what was, where the subject can tell at once. */
+	/* What was recorded, where the subject can tell at once. */
 	if (table->bytes != NULL)
-		printf(" %" PRIu64 " %" PRIu64, taken.bytes, taken.events);
+		printf(" %" PRIu64, taken.bytes);
+	if (table->bytes != NULL && table->events != NULL)
+		printf(" %" PRIu64, taken.events);
 	printf("\n.\n");
 }
 
