@@ -21,6 +21,21 @@ const RINGS_A_TURN: u32 = 256;
 /// Turns after which a ring file that was announced is no longer expected.
 const PATIENCE: u32 = 100;
 const MOST_RINGS: usize = 1 << 16;
+/// Processes taken up per turn. Each has files and memory of ours until it was emptied: where thousands have come and gone meanwhile, some of them at a time.
+const PROCESSES_A_TURN: usize = 256;
+
+/// The rings of each process (made by itself, number): sought once, not once for each of thousands that come together.
+type Rings<'a> = HashMap<&'a str, Vec<(bool, u32)>>;
+
+fn rings_of(entries: &[(String, Entry)]) -> Rings<'_> {
+    let mut rings: Rings = HashMap::new();
+    for (_, entry) in entries {
+        if let Entry::Ring { stem, number, own } = entry {
+            rings.entry(stem).or_default().push((*own, *number));
+        }
+    }
+    rings
+}
 
 impl Recorder {
     /// Before anything is ordered: removes what dead processes left, and takes up who lives.
@@ -37,6 +52,7 @@ impl Recorder {
         if own {
             session::tidy(&self.place.runtime);
         }
+        let rings = rings_of(&entries);
         let mut living = 0;
         let mut stems = Vec::new();
         for (name, entry) in &entries {
@@ -44,7 +60,7 @@ impl Recorder {
                 // A thread may be making its ring at this moment.
                 Entry::Temporary if done && !maker_lives(name) => self.place.runtime.remove(name),
                 Entry::Control { stem, pid } => {
-                    if self.admit(name, stem, *pid, &entries, true) {
+                    if self.admit(name, stem, *pid, &rings, true) {
                         stems.push(stem.clone());
                         living += usize::from(self.place.subjects.get(stem).is_none_or(|subject| !subject.ended));
                     }
@@ -78,18 +94,30 @@ impl Recorder {
         self.place.runtime.entries().map_err(Error::io("list", self.place.runtime.path()))
     }
 
-    /// Takes up processes that came since the last time.
+    /// Takes up some of the processes that came since the last time; the others are left to the next turn.
     pub(crate) fn scan(&mut self) -> Result<(), Error> {
+        self.scan_for(PROCESSES_A_TURN)
+    }
+
+    fn scan_for(&mut self, most: usize) -> Result<(), Error> {
         let entries = self.entries()?;
         let is_new = |stem: &String| !self.place.subjects.contains_key(stem) && !self.place.unknown.contains(stem);
         if entries.iter().any(|(_, entry)| matches!(entry, Entry::Control { stem, .. } if is_new(stem))) {
             self.look_at_sites();
         }
-        let mut foreign = 0;
-        for (name, entry) in &entries {
+        let rings = rings_of(&entries);
+        let (mut foreign, mut taken) = (0, 0);
+        // A tmpfs lists the newest first; none shall wait for those that come after it.
+        for (name, entry) in entries.iter().rev() {
             match entry {
                 Entry::Control { stem, pid } if !self.place.subjects.contains_key(stem) && !self.place.unknown.contains(stem) => {
-                    self.admit(name, stem, *pid, &entries, false);
+                    if taken == most {
+                        self.directory_changed = true;
+                        continue;
+                    }
+                    self.admit(name, stem, *pid, &rings, false);
+                    // What is no process of ours is there at the next turn, too, and must not keep others waiting.
+                    taken += usize::from(self.place.subjects.contains_key(stem));
                 }
                 Entry::Foreign => foreign += 1,
                 _ => {}
@@ -130,7 +158,7 @@ impl Recorder {
     }
 
     /// Takes up the process of a control file. `before`: it was there before this recording. False: its files are nobody's.
-    fn admit(&mut self, name: &str, stem: &str, pid: i32, entries: &[(String, Entry)], before: bool) -> bool {
+    fn admit(&mut self, name: &str, stem: &str, pid: i32, rings: &Rings, before: bool) -> bool {
         let mut process = match Process::open(&self.place.runtime, name, stem, pid, Access::Write) {
             Ok(process) => process,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return false,
@@ -167,7 +195,7 @@ impl Recorder {
         }
         if !lives && before && !continued {
             drop(process);
-            self.remove_files(stem, entries);
+            self.remove_files(name, stem, rings);
             return false;
         }
         if before {
@@ -200,21 +228,15 @@ impl Recorder {
         };
         self.decide(&mut subject);
         if self.claim(&mut subject) {
-            self.take_rings(&mut subject, entries, before, continued);
+            self.take_rings(&mut subject, rings, before, continued);
         }
         self.place.subjects.insert(stem.to_owned(), subject);
         true
     }
 
     /// Opens the rings that a process has.
-    fn take_rings(&mut self, subject: &mut Subject, entries: &[(String, Entry)], before: bool, continued: bool) {
-        let mut rings: Vec<(bool, u32)> = entries
-            .iter()
-            .filter_map(|(_, entry)| match entry {
-                Entry::Ring { stem, number, own } if *stem == subject.process.stem => Some((*own, *number)),
-                _ => None,
-            })
-            .collect();
+    fn take_rings(&mut self, subject: &mut Subject, rings: &Rings, before: bool, continued: bool) {
+        let mut rings = rings.get(subject.process.stem.as_str()).cloned().unwrap_or_default();
         rings.sort_unstable();
         for (own, number) in rings.iter().copied() {
             if !own {
@@ -301,12 +323,11 @@ impl Recorder {
         }
     }
 
-    fn remove_files(&self, stem: &str, entries: &[(String, Entry)]) {
-        for (name, entry) in entries {
-            if matches!(entry, Entry::Control { stem: of, .. } | Entry::Ring { stem: of, .. } if of == stem) {
-                self.place.runtime.remove(name);
-            }
+    fn remove_files(&self, control: &str, stem: &str, rings: &Rings) {
+        for (own, number) in rings.get(stem).into_iter().flatten() {
+            self.place.runtime.remove(&ring_name(stem, *number, *own));
         }
+        self.place.runtime.remove(control);
     }
 
     /// Whether and how a process is recorded; its orders are written by the next visit.
@@ -391,7 +412,7 @@ impl Recorder {
         }
         subject.process.forget_refused();
         let entries = self.entries().unwrap_or_default();
-        self.take_rings(subject, &entries, false, false);
+        self.take_rings(subject, &rings_of(&entries), false, false);
         true
     }
 
@@ -400,7 +421,7 @@ impl Recorder {
         self.place.held.quiet();
         // Whoever is being born has read the old orders, but then has its control file before this lock is ours.
         let settled = self.place.runtime.without_births(|| ()).is_some();
-        if !settled || self.scan().is_err() {
+        if !settled || self.scan_for(usize::MAX).is_err() {
             self.oddity("a process may have been born too late to be told that the recording ended".to_owned());
         }
         for subject in self.place.subjects.values_mut().filter(|subject| subject.claimed) {
