@@ -16,7 +16,7 @@ use crate::selection::Part;
 use crate::sites::Sites;
 use crate::successor;
 use crate::takeover::packet_ring;
-use longpole_abi::{Kind, RING_ENDED, RING_OWNED};
+use longpole_abi::{Kind, RING_ENDED, RING_IDLE, RING_OWNED};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -136,6 +136,8 @@ impl Recorder {
         let filled = (look.head - source.ring.tail) as f64 / source.ring.size as f64;
         let losing = look.lost > source.lost_before;
         source.lost_before = look.lost;
+        let (idle, size) = (look.state == RING_IDLE, source.ring.size);
+        source.content = 0;
         source.hurried = filled > HURRY && !source.ring.overwrites;
         let news = look.head != if source.ring.overwrites { source.head_before } else { source.ring.tail };
         if source.refresh_name(&subject.process, self.config.period, news, last) {
@@ -189,7 +191,9 @@ impl Recorder {
         }
         let source = &subject.sources[at];
         if !last && !source.broken && !source.over {
-            self.consider_successor(subject, at, filled, losing);
+            // Threads that come and go, with an event each, end a sub-buffer each: a larger ring would have larger ones, and be full as soon.
+            let padded = idle && filled > 0.5 && source.content < size / 4;
+            self.consider_successor(subject, at, (filled > 0.5 || losing) && !padded);
         }
         if losing {
             filled.max(1.0)
@@ -232,6 +236,7 @@ impl Recorder {
                 self.drop_chunk(source, &chunk);
                 continue;
             }
+            source.content += chunk.to - chunk.from;
             self.packet(process, source, chunk);
             if source.broken {
                 return;

@@ -91,7 +91,7 @@ impl Recorder {
             true => 1.0,
             false => written as f64 / source.ring.size as f64,
         };
-        self.consider_successor(subject, at, filled, false);
+        self.consider_successor(subject, at, filled > 0.5);
     }
 
     /// Takes all that an overwriting ring holds, and counts what it no longer does. For the end: its thread has ended, gone over, or was told to

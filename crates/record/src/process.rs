@@ -292,6 +292,8 @@ pub struct Source {
     pub over: bool,
     /// Of this turn.
     pub look: Option<Look>,
+    /// Bytes of events that were taken in this turn.
+    pub content: u64,
     /// From then on, what is in an unfinished sub-buffer is taken as well.
     pub partial: Instant,
     /// The sub-buffer that `tail` was in when that moment came last.
@@ -341,6 +343,7 @@ impl Source {
             hurried: false,
             over: false,
             look: None,
+            content: 0,
             partial: Instant::now(),
             begun: 0,
         }

@@ -43,8 +43,8 @@ impl Recorder {
         self.others.iter().fold(self.place.larger, |sum, place| sum + place.larger)
     }
 
-    /// A ring that was too small gets a successor.
-    pub(crate) fn consider_successor(&mut self, subject: &mut Subject, at: usize, filled: f64, losing: bool) {
+    /// A ring that was too `small` gets a successor.
+    pub(crate) fn consider_successor(&mut self, subject: &mut Subject, at: usize, small: bool) {
         let wished = subject.buffer;
         let source = &mut subject.sources[at];
         if source.successor.is_some() && source.ring.layout().successor.load(Ordering::Acquire) == 0 {
@@ -72,7 +72,7 @@ impl Recorder {
         let size = match wished {
             Some(wished) => wished,
             None if other => source.ring.size,
-            None if filled > 0.5 || losing => match larger(source.ring.size) {
+            None if small => match larger(source.ring.size) {
                 Some(size) => size,
                 None => return,
             },
