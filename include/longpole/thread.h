@@ -215,13 +215,19 @@ LONGPOLE_SLOW void longpole_reclaim(struct longpole_process *process)
 #define LONGPOLE_IDLE_MANY (16u << 20)
 #define LONGPOLE_IDLE_MAXIMUM (256u << 20)
 
-/* Whether there is a recorder that has taken up this process. */
+/* Whether there is a recorder that has taken up this process, or one that wants those that are born now and has not come yet. */
 LONGPOLE_SLOW int longpole_has_recorder(const struct longpole_process *process)
 {
 	char name[64];
+	struct longpole_orders orders;
 	const long directory = longpole_open_directory(process->directory);
 	if (directory < 0)
 		return 0;
+	longpole_read_orders((int)directory, &orders);
+	if (orders.mask != 0) {
+		longpole_close((int)directory);
+		return 1;
+	}
 	longpole_append(name, sizeof name, longpole_append(name, sizeof name, 0, process->stem), ".control");
 	const long file = longpole_open((int)directory, name, LONGPOLE_O_RDONLY | LONGPOLE_O_NOFOLLOW, 0);
 	longpole_close((int)directory);

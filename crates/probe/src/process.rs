@@ -380,7 +380,7 @@ fn open_sites(directory: &File) -> *mut Sites {
 }
 
 /// What a recorder wants of processes that are born now; nothing, unless a living one holds the lock on the file.
-fn read_orders(directory: &File) -> Option<Session> {
+pub fn read_orders(directory: &File) -> Option<Session> {
     let file = File::open_read(directory, &Text::<16>::of(&[b"session"])).ok()?;
     let mut session = MaybeUninit::<Session>::zeroed();
     // SAFETY: as many bytes as the structure has; every pattern of bits is one.

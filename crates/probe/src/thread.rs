@@ -4,7 +4,7 @@
 //! it was where memory cannot be had. The recorder's side of a ring is only looked at, never waited for; the program's other threads are
 //! waited for, but not for ever.
 
-use crate::process::{self, create, library, open_directory, open_writable, own_process, page, publish, Entry, Process, ENTRIES};
+use crate::process::{self, create, library, open_directory, open_writable, own_process, page, publish, read_orders, Entry, Process, ENTRIES};
 use crate::sync::has_room;
 use crate::system::{self, Blocked, File, Text};
 use core::arch::asm;
@@ -227,11 +227,12 @@ const RETRY: u64 = 1 << 28;
 const IDLE_MANY: u64 = 16 << 20;
 const IDLE_MAXIMUM: u64 = 256 << 20;
 
-/// Whether there is a recorder that has taken up this process.
+/// Whether there is a recorder that has taken up this process, or one that wants those that are born now and has not come yet.
 fn has_recorder(process: &Process) -> bool {
+    let Ok(directory) = open_directory(&process.directory()) else { return false };
     let name = Text::<64>::of(&[process.stem().bytes(), b".control"]);
-    let file = open_directory(&process.directory()).and_then(|directory| File::open_read(&directory, &name));
-    file.is_ok_and(|file| system::is_locked(&file))
+    let comes = read_orders(&directory).is_some_and(|session| session.orders.mask.load(Relaxed) != 0);
+    comes || File::open_read(&directory, &name).is_ok_and(|file| system::is_locked(&file))
 }
 
 /// The process's table, locked. Signals are blocked meanwhile.
