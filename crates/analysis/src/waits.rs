@@ -340,14 +340,15 @@ impl Waits {
             Origin::From(from) => Origin::From((from.moment, Some(queue), from.link)),
         };
         let first = took && taken.units > 0 && self.life(machine).context == Some(false);
+        let mut settled = first;
         if self.life(machine).blocked.is_some() {
+            settled |= !matches!(cause, Origin::None);
             self.unblock(machine, cause);
         } else if let (true, Origin::From(cause)) = (first, cause) {
             self.adopt(machine, Some(cause));
         }
-        if first {
-            self.life(machine).context = Some(true);
-        }
+        let life = self.life(machine);
+        life.context = life.context.map(|before| before || settled);
     }
 
     fn remember(&mut self, machine: MachineId, entry: Entry) {

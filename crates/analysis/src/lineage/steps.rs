@@ -313,7 +313,10 @@ impl Lineage {
         }
         let host = vocabulary.host_id(machine);
         let first = matches!(looked, Looked::Took) && taken.units > 0 && self.life(machine).context.is_some_and(|context| !context.caused);
+        // Whatever a context was waiting for is where its lineage comes from, as with a wake-up: what it takes later is not its first.
+        let mut settled = first;
         if self.life(machine).block.is_some() {
+            settled |= !matches!(taken.cause, Origin::None);
             let cause = match taken.cause {
                 Origin::None => Origin::None,
                 Origin::Unknown => Origin::Unknown,
@@ -335,7 +338,7 @@ impl Lineage {
         if taken.units > 0 {
             self.life(machine).took = Some(self.now);
         }
-        if first {
+        if settled {
             if let Some(context) = &mut self.life(machine).context {
                 context.caused = true;
             }
