@@ -16,14 +16,14 @@ use crate::selection::Part;
 use crate::sites::Sites;
 use crate::successor;
 use crate::takeover::packet_ring;
-use longpole_abi::{Kind, RING_ENDED, RING_IDLE, RING_OWNED};
+use longpole_abi::{Kind, RING_ENDED, RING_IDLE, RING_OWNED, RING_SUBBUFFERS};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 /// Turns after which a process that has ended is forgotten, whatever its rings say: somebody else is still writing to them.
 const TURNS_DEAD: u32 = 100;
-/// A ring that is filled to this is emptied into the page cache: that costs more than writing to the disk, but waits for nothing.
+/// A ring that is filled to this is emptied into the page cache, if the disk may be too slow: that costs more, but waits for nothing.
 const HURRY: f64 = 0.6;
 
 impl Recorder {
@@ -138,7 +138,12 @@ impl Recorder {
         source.lost_before = look.lost;
         let (idle, size) = (look.state == RING_IDLE, source.ring.size);
         source.content = 0;
-        source.hurried = filled > HURRY && !source.ring.overwrites;
+        let now = Instant::now();
+        // Until it is full, if it goes on as since the last look.
+        let left = now.duration_since(source.looked).mul_f64((1.0 - filled).max(0.0) / filled.max(HURRY));
+        source.looked = now;
+        let may_wait = !losing && !self.disk.is_too_slow(source.ring.size / RING_SUBBUFFERS, left);
+        source.hurried = filled > HURRY && !source.ring.overwrites && !may_wait;
         let news = look.head != if source.ring.overwrites { source.head_before } else { source.ring.tail };
         if source.refresh_name(&subject.process, self.config.period, news, last) {
             // Policies choose by it, too.
@@ -153,7 +158,6 @@ impl Recorder {
         }
         // Taking a part of a sub-buffer gives the thread no room, only the reader news, and its two parts cannot bypass the page cache.
         // So it is done once a period, and only where no sub-buffer was completed in that time.
-        let now = Instant::now();
         let mut partial = last || look.state != RING_OWNED;
         if now >= source.partial {
             source.partial = now + self.config.period;
@@ -341,8 +345,14 @@ impl Recorder {
         };
         let mut body = source.ring.body(&chunk);
         body.aligned &= !source.hurried;
+        let (direct, begin) = (lane.takes_directly(&body), Instant::now());
         match commit(lane, &source.ring, stamp, chunk.tail, reported, Some(body)) {
-            Ok(written) => self.total.written += written,
+            Ok(written) => {
+                if direct {
+                    self.disk.took(length, begin.elapsed());
+                }
+                self.total.written += written;
+            }
             Err(AppendError::Source) if !source.ring.intact(&chunk) => return,
             Err(AppendError::Source) => {
                 self.give_up(source, "its file was cut off");

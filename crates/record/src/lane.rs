@@ -151,6 +151,11 @@ impl Lane {
         Ok(self.at)
     }
 
+    /// Whether a packet of these events goes past the page cache.
+    pub fn takes_directly(&self, body: &Body<'_>) -> bool {
+        body.aligned && packet_size(body.length) as usize >= DIRECT && self.direct.is_some()
+    }
+
     /// Appends a packet at the place that [`Lane::reserve`] gave. Returns the bytes that it takes on the disk.
     pub fn append(&mut self, stamp: Stamp, body: Option<Body<'_>>) -> Result<u64, AppendError> {
         let length = body.map_or(0, |body| body.length);
@@ -160,9 +165,7 @@ impl Lane {
         let next = self.at + size;
         let trailer = self.empty(&stamp, self.sequence + 1, self.size - next);
         let whole_pages = match body {
-            Some(body) if body.aligned && size as usize >= DIRECT && self.direct.is_some() => {
-                self.write_direct(body, size, &header, &trailer)?
-            }
+            Some(body) if self.takes_directly(&body) => self.write_direct(body, size, &header, &trailer)?,
             _ => false,
         };
         if !whole_pages {

@@ -19,6 +19,7 @@ mod clock;
 mod comm;
 mod cpus;
 mod discover;
+mod disk;
 mod drain;
 mod elsewhere;
 mod error;

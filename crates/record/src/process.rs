@@ -288,6 +288,8 @@ pub struct Source {
     pub broken: bool,
     /// It fills faster than the disk takes what is in it.
     pub hurried: bool,
+    /// When it was last looked at.
+    pub looked: Instant,
     /// Ended, empty, and without a successor.
     pub over: bool,
     /// Of this turn.
@@ -341,6 +343,7 @@ impl Source {
             answered: None,
             broken: false,
             hurried: false,
+            looked: Instant::now(),
             over: false,
             look: None,
             content: 0,

@@ -11,6 +11,7 @@ mod sources;
 use crate::chunks::{self, Chunks};
 use crate::claim;
 use crate::clock::{unix_now, Calibration, Clock, Source as ClockSource};
+use crate::disk::Disk;
 use crate::elsewhere::Search;
 use crate::error::Error;
 use crate::interfaces;
@@ -221,6 +222,7 @@ pub struct Recorder {
     pub(crate) last_turn: Instant,
     /// Until the next turn, by how fast rings fill.
     pace: Duration,
+    pub(crate) disk: Disk,
     last_second: Instant,
     pub(crate) last_birth: Instant,
     pub(crate) scratch: Vec<u8>,
@@ -371,6 +373,7 @@ impl Recorder {
             why_refused: String::new(),
             last_turn: now,
             pace: SHORTEST,
+            disk: Disk::default(),
             last_second: now,
             last_birth: now,
             scratch: Vec::new(),
