@@ -5,7 +5,8 @@
  *   role NAME [NAME=CHANNEL[,size=N][,sndbuf=N][,rcvbuf=N]]… [seconds=S|items=N] [first_of_all] [first STEP…] loop STEP…
  *
  * Channels: fifo:PATH, listen:PORT and connect:ADDRESS:PORT (TCP), bind:PORT and to:ADDRESS:PORT (UDP; they greet each other first).
- * Steps:    take:CHANNEL, give:CHANNEL, do:SPAN:WORK[:SLEEP_US], store:PATH, append:PATH, pace:US, and the points of a call, call:RPC, returned:RPC, dispatch:RPC, reply:RPC.
+ * Steps:    take:CHANNEL, give:CHANNEL, do:SPAN:WORK[:SLEEP_US], store:PATH, append:PATH, pace:US, hop:N:MS, and the points of a call, call:RPC, returned:RPC, dispatch:RPC, reply:RPC.
+ *           hop:N:MS goes to another CPU every so many ms: of two with N 0 and 1 each has every CPU for half of the time, as equal as CPUs are not.
  *           take:c*32 is done 32 times. A SPAN of `-` is work without a probe. A unit of WORK is a fixed number of multiplications, about 1 us.
  *
  * At its end it prints the items (rounds of the loop) and the time from the first one's end: "items 1234 seconds 1.002".
@@ -29,7 +30,7 @@
 
 enum { CHANNELS = 8, STEPS = 24, LARGEST = 1 << 17 };
 
-enum kind { TAKE, GIVE, DO, STORE, APPEND, PACE, CALL, RETURNED, DISPATCH, REPLY };
+enum kind { TAKE, GIVE, DO, STORE, APPEND, PACE, HOP, CALL, RETURNED, DISPATCH, REPLY };
 
 struct channel {
     char name[16];
@@ -41,7 +42,7 @@ struct channel {
 
 struct step {
     enum kind kind;
-    long times, work, sleep_us;
+    long times, work, sleep_us, number;
     int fd;
     struct channel *channel;
     int has_name;
@@ -247,9 +248,31 @@ static void pace(long us)
     clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &due, NULL);
 }
 
+/* On a CPU that the clock tells, so that two who hop change places. */
+static void hop(long number, long ms)
+{
+    static cpu_set_t all;
+    static int here = -1;
+    if (CPU_COUNT(&all) == 0)
+        sched_getaffinity(0, sizeof all, &all);
+    long turn = (long)(now_us() / (1000 * ms) + number) % CPU_COUNT(&all);
+    int cpu = -1;
+    do
+        cpu++;
+    while (!CPU_ISSET(cpu, &all) || turn-- > 0);
+    if (cpu == here)
+        return;
+    here = cpu;
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    if (sched_setaffinity(0, sizeof one, &one) != 0)
+        fail("cannot hop to", "another CPU");
+}
+
 static void parse(struct step *step, char *text)
 {
-    static const char *const kinds[] = {"take", "give", "do", "store", "append", "pace", "call", "returned", "dispatch", "reply"};
+    static const char *const kinds[] = {"take", "give", "do", "store", "append", "pace", "hop", "call", "returned", "dispatch", "reply"};
     char *times = strchr(text, '*');
     step->times = times ? atol(times + 1) : 1;
     if (times)
@@ -269,7 +292,11 @@ static void parse(struct step *step, char *text)
         step->channel = channel_of(name);
     else if (step->kind == PACE)
         step->sleep_us = atol(name);
-    else if (step->kind == STORE || step->kind == APPEND) {
+    else if (step->kind == HOP) {
+        step->number = atol(name);
+        if (step->work < 1)
+            fail("no time:", text);
+    } else if (step->kind == STORE || step->kind == APPEND) {
         if ((step->fd = open(name, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600)) < 0)
             fail("cannot open", name);
     } else if ((step->has_name = strcmp(name, "-") != 0))
@@ -296,6 +323,7 @@ static void perform(struct step *step)
             fail("cannot", "store");
         break;
     case PACE: pace(step->sleep_us); break;
+    case HOP: hop(step->number, step->work); break;
     case CALL: LONGPOLE_RPC_CALL(&step->name, ++id); break;
     case RETURNED: LONGPOLE_RPC_RETURNED(&step->name, id); break;
     case DISPATCH: LONGPOLE_RPC_DISPATCH(&step->name, id); break;
