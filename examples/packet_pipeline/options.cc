@@ -14,7 +14,7 @@ static const char HELP[] =
     "  --lookup=exceptions|results      a rule that does not match throws, or returns\n"
     "  --timeouts=exact|lazy            one timer RPC per packet, or only when the timer must be armed again\n"
     "  --batch=N                        packets per received signal, good: 150\n"
-    "  --signals=eager|batched          others are signalled after each packet, or once per handled batch\n"
+    "  --signals=eager|batched          others are signalled after each packet, or once per half a queue\n"
     "  --checksum=full|incremental      checksums are summed anew over the whole packet, or updated\n"
     "  --slow                           all five faults: exceptions, exact, 8, eager, full\n"
     "  --one-in=N                       the faults but the batch fall on one packet in N (default 1)\n"

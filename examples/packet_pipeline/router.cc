@@ -18,6 +18,9 @@ constexpr uint32_t PREFETCH = 4; // packets ahead
 // The sink sees packets in groups, as the router sees the source's: a sink that looks at every single descriptor as it is written takes
 // its cache line away from the router each time.
 constexpr uint32_t PUBLISH_AFTER = 32;
+// While the router goes on, the others are woken after so many packets: a wake-up costs as much as a hundred packets where processors are virtual, and
+// half a queue is enough to do for either of them.
+constexpr uint32_t WAKE_AFTER = QUEUE_SLOTS / 2;
 
 longpole::Queue source_submit{N_SOURCE_SUBMIT, QUEUE_USABLE};
 longpole::Queue source_ack{N_SOURCE_ACK, QUEUE_USABLE};
@@ -72,6 +75,7 @@ private:
 	bool timer_gone_ = false;
 	uint32_t packets_ = 0; // written to the submit queue, not yet published
 	uint32_t acks_ = 0;    // the same for the ack queue
+	uint32_t unsignalled_ = 0; // handled since the others were woken
 	bool faulty_ = true; // this packet has the faults
 	uint64_t dice_ = 1;
 	uint64_t until_capture_; // of 2^64 where nothing is to be captured
@@ -110,6 +114,7 @@ void Router::acknowledge()
 // Signals the other sides where they asked for it; the eager router tells them of each packet, asked or not.
 void Router::wake_others(bool unasked)
 {
+	unsignalled_ = 0;
 	bool packet = out_.submit.take_reader_waits() || unasked;
 	bool ack = in_.ack.take_reader_waits() || unasked;
 	bool space = in_.submit.take_writer_waits();
@@ -302,6 +307,7 @@ Router::Blocked Router::forward_batch()
 			break;
 		}
 		forward_packet();
+		unsignalled_++;
 		if (o_.signals_eager && faulty_) {
 			hand_over();
 			acknowledge();
@@ -310,7 +316,8 @@ Router::Blocked Router::forward_batch()
 	}
 	hand_over();
 	acknowledge();
-	wake_others(false);
+	if (!again || unsignalled_ >= WAKE_AFTER)
+		wake_others(false);
 	if (again) {
 		LONGPOLE_SPAN(N_RESUBMIT);
 		submit(s_.signals, ROUTER_PACKET_AVAILABLE);
