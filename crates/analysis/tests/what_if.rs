@@ -347,6 +347,30 @@ fn fewer_calls_save_all_that_the_kernel_does_for_one() {
     assert_eq!((ns(&text, "batch c 2"), ns(&text, "batch c 4")), (320 - 8 * 18 / 2, 320 - 8 * 18 * 3 / 4));
 }
 
+/// Who signals itself to go on pays the way back to its first item, too: from the second time, when it is known who takes the signal.
+#[test]
+fn a_larger_batch_saves_the_way_round() {
+    let mut text = String::from("{\"queue\":\"signal:go\",\"merge\":true}\n{\"t\":0,\"machine\":\"s\",\"put\":\"in\",\"n\":16}\n");
+    for round in 0..8u64 {
+        let mut say = |after: u64, what: &str| {
+            let _ = writeln!(text, "{{\"t\":{},\"machine\":\"r\",{what}}}", 40 * round + after);
+        };
+        say(0, "\"get\":\"in\",\"n\":2,\"state\":\"work\"");
+        say(20, "\"state\":\"again\"");
+        say(22, "\"put\":\"signal:go\",\"state\":\"wait\"");
+        say(36, "\"get\":\"signal:go\",\"n\":\"all\",\"state\":\"work\"");
+    }
+    text += "{\"t\":320,\"end\":\"r\"}\n";
+    let (first, later) = (4, 2 + 14 + 4);
+    assert_eq!(ns(&text, "batch r 4"), 320 - (first + 7 * later) / 2);
+    assert_eq!(ns(&text, "batch r 8"), 320 - (first + 7 * later) * 3 / 4);
+    // Where something else is done before the signal is taken, that is none of its way.
+    let busy = text.replace("\"state\":\"wait\"}", "\"state\":\"wait\"}\n{\"t\":PUT,\"machine\":\"r\",\"put\":\"out\"}");
+    let busy =
+        busy.split("PUT").enumerate().map(|(at, part)| if at == 0 { part.to_owned() } else { format!("{}{part}", 40 * (at - 1) + 22) });
+    assert_eq!(ns(&busy.collect::<String>(), "batch r 4"), 320 - (4 + 7 * (2 + 4)) / 2);
+}
+
 /// Two share a CPU: who has half of the work is put off half as often, and who shares it with whoever has half, half as long. Since when it had the CPU the first time is not known.
 #[test]
 fn who_is_preempted_waits_as_long_as_its_work_is() {

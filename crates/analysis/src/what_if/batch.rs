@@ -7,7 +7,7 @@
 use super::grammar::{Change, Scenario};
 use longpole_model::interaction::{MachineId, QueueId};
 use longpole_model::names::NameId;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// That a scenario has it call less often.
 #[derive(Clone, Debug)]
@@ -30,6 +30,8 @@ pub struct Caller {
     count: u64,
     /// Keys of states: how often it calls in them, and how often it takes items.
     states: HashMap<u32, InState>,
+    /// Signals that it gives to itself.
+    own: HashSet<QueueId>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -48,6 +50,13 @@ pub struct Paid {
     pub items: f64,
     /// The state that is the call.
     pub state: Option<NameId>,
+}
+
+/// It has given a signal to itself, and has done nothing else since.
+#[derive(Clone, Copy, Debug)]
+pub struct Round {
+    pub queue: QueueId,
+    pub paid: Paid,
 }
 
 impl Caller {
@@ -97,6 +106,15 @@ impl Caller {
     pub fn called(&mut self, key: u32) {
         self.states.entry(key).or_default().calls += 1;
         self.count += 1;
+    }
+
+    /// It has taken a signal that it gave.
+    pub fn signals_itself(&mut self, queue: QueueId) {
+        self.own.insert(queue);
+    }
+
+    pub fn is_own(&self, queue: QueueId) -> bool {
+        self.own.contains(&queue)
     }
 
     /// Whether its time in a state belongs to the call.

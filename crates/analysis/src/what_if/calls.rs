@@ -2,9 +2,10 @@
 //!
 //! Where only probes tell of a call, the caller waits for the reply itself: its wait, and what the callee does until it replies, are paid in parts. Where the kernel tells
 //! of the way, too (a call is a write, a wake-up and a read), all that the caller does from the put to the reply is one stretch, and all that the callee does since it was
-//! woken for it is another; each is paid as a whole when it is over, and at its full length until then, so that neither is made shorter twice. So is a state that is a call.
+//! woken for it is another; each is paid as a whole when it is over, and at its full length until then, so that neither is made shorter twice. So is a state that is a call,
+//! and the way of a machine that signals itself, from there to where it takes that signal.
 
-use super::batch::Paid;
+use super::batch::{Paid, Round};
 use super::lanes::KEPT;
 use super::life::{Mark, Run};
 use super::ops::What;
@@ -37,6 +38,7 @@ impl WhatIf {
                 if let Some(caller) = caller.as_mut().filter(|_| life.inside.is_none()) {
                     caller.moved(queue, n);
                 }
+                life.round = None;
                 None
             }
         }
@@ -54,6 +56,10 @@ impl WhatIf {
             (Kind::Calls, _) if life.caller.is_some() && !life.asynchronous && life.calling.is_none() => {
                 life.calling = paid;
                 self.op(machine, What::Mark(Mark::Called));
+            }
+            (Kind::Signals, _) if life.round.is_none() && life.caller.as_ref().is_some_and(|caller| caller.is_own(queue)) => {
+                life.round = paid.map(|paid| Round { queue, paid });
+                self.op(machine, What::Mark(Mark::Signalled));
             }
             (Kind::Replies, Run::Serves(paid)) => life.run = Run::Served(paid),
             (Kind::Replies, _) => {}
@@ -76,6 +82,14 @@ impl WhatIf {
                 let Some(paid) = life.calling.take() else { return false };
                 self.less(machine, Mark::Called, paid);
                 return is_told;
+            }
+            (Kind::Signals, Some(paid)) if is_told && paid.by == machine && life.calling.is_none() => {
+                if let Some(caller) = &mut life.caller {
+                    caller.signals_itself(queue);
+                }
+                if let Some(round) = life.round.take_if(|round| round.queue == queue) {
+                    self.less(machine, Mark::Signalled, round.paid);
+                }
             }
             (Kind::Calls | Kind::Signals, Some(paid)) if is_told && life.calling.is_none() => {
                 let run = if kind == Kind::Calls { Run::Serves(paid) } else { Run::Served(paid) };
@@ -105,7 +119,7 @@ impl WhatIf {
             Kind::Calls | Kind::Signals => life.serving = paid.filter(|_| !matches!(life.run, Run::Serves(_) | Run::Served(_))),
             Kind::Replies => {}
             Kind::Items => {
-                life.serving = None;
+                (life.serving, life.round) = (None, None);
                 life.took = true;
                 if let Some(caller) = life.caller.as_mut().filter(|_| life.inside.is_none()) {
                     caller.moved(queue, taken.units);
@@ -125,6 +139,7 @@ impl WhatIf {
     /// It begins to wait.
     pub(super) fn waits(&mut self, machine: MachineId) {
         if self.is_batched {
+            self.life(machine).round = None;
             self.run_ends(machine);
         }
     }

@@ -1,6 +1,6 @@
 //! One machine: what it does in the trace, and when it would have done so in each world.
 
-use super::batch::{Caller, Paid};
+use super::batch::{Caller, Paid, Round};
 use super::cpus::Left;
 use super::ops::{Op, Passed};
 use crate::lineage::key::State;
@@ -47,6 +47,8 @@ pub struct Life {
     pub calling: Option<Paid>,
     /// It is in a state that is a call by itself.
     pub inside: Option<Paid>,
+    /// It goes back to where it takes its own signal.
+    pub round: Option<Round>,
     /// It did something else once while it waited for a reply.
     pub asynchronous: bool,
     /// What it does since it was woken.
@@ -68,6 +70,7 @@ pub enum Mark {
     Woken,
     Called,
     Entered,
+    Signalled,
 }
 
 /// For whom a machine works since it was woken.
@@ -119,8 +122,8 @@ pub struct Replay {
     pub formerly: Option<Box<[f64]>>,
     /// When it ended what it did as a context before this.
     pub ended: Option<Box<[f64]>>,
-    /// When it was woken, when it called, and when it came into a state that is a call; and the end of its trail then.
-    pub marks: [Option<(Box<[f64]>, u64)>; 3],
+    /// When it was woken, when it called, when it came into a state that is a call, and when it signalled itself; and the end of its trail then.
+    pub marks: [Option<(Box<[f64]>, u64)>; 4],
     /// What comes next need not wait for what it did last, where it comes before that began.
     pub anew: bool,
     /// Those worlds in which the room of the queue in question is another one: their times before it was asked for.
@@ -156,6 +159,7 @@ impl Life {
             serving: None,
             calling: None,
             inside: None,
+            round: None,
             asynchronous: false,
             run: Run::Unknown,
             alone: false,
@@ -193,7 +197,7 @@ impl Replay {
             began: None,
             formerly: None,
             ended: None,
-            marks: [None, None, None],
+            marks: [None, None, None, None],
             anew: false,
             saved: Vec::new(),
             base: None,

@@ -174,14 +174,15 @@ impl WhatIf {
             return;
         }
         let key = life.key;
-        let mut paid = life.serving.filter(|_| life.calling.is_none() && life.inside.is_none());
+        let is_whole = life.calling.is_some() || life.inside.is_some() || life.round.is_some();
+        let mut paid = life.serving.filter(|_| !is_whole);
         let (took, state) = (std::mem::take(&mut life.took), life.state);
         if let Some(caller) = &mut life.caller {
             if took {
                 caller.takes(key);
             }
             let text = if let State::Named(name) = state { vocabulary.names.text(name) } else { "run" };
-            if life.calling.is_none() && life.inside.is_none() && caller.pays(key, text) {
+            if !is_whole && caller.pays(key, text) {
                 paid = Some(Paid { by: machine, items: caller.items(), state: None });
             }
         }
