@@ -149,7 +149,8 @@ impl Masks {
     }
 
     /// After the last answer, every thread is asked once more: cpusets and CPUs that come or go change masks, too, and no call tells. Returns what was missed.
-    pub fn end(mut self, main: &Instance, clock: ClockSource) -> Vec<String> {
+    /// The instance goes with this: the kernel takes 50 ms for that, which need not be recorded.
+    pub fn end(&mut self, main: &Instance, clock: ClockSource) -> Vec<String> {
         self.finish();
         if let Ok(marker) = OpenOptions::new().write(true).open(main.path().join("trace_marker_raw")) {
             Answers { marker, clock, missed: &self.missed }.ask_all();
@@ -157,6 +158,7 @@ impl Masks {
         self.missed.notes()
     }
 
+    /// All calls until now are answered.
     fn finish(&mut self) {
         if let Some(instance) = &self.instance {
             let _ = instance.stop();
@@ -166,15 +168,14 @@ impl Masks {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-        // What cannot be removed is found as that of a dead recorder.
-        let _ = self.instance.take().map(Instance::remove);
     }
 }
 
-/// All calls until now are answered, and the instance is gone.
 impl Drop for Masks {
     fn drop(&mut self) {
         self.finish();
+        // What cannot be removed is found as that of a dead recorder.
+        let _ = self.instance.take().map(Instance::remove);
     }
 }
 

@@ -354,7 +354,7 @@ impl Source {
         if let Some(clock) = self.clock {
             // Until the instance is gone.
             let _quiet = self.quiet(&instance);
-            if let Some(masks) = self.masks.take() {
+            if let Some(masks) = &mut self.masks {
                 drained.oddities.extend(masks.end(&instance, clock));
             }
             drained.grown = self.counters.take().map(|begin| begin.grown(&Counters::read(&|| clock.now())));
@@ -363,6 +363,7 @@ impl Source {
             drained.oddities.push(error.to_string());
         }
         self.description["end"] = json!(self.clock.map(|clock| clock.now()));
+        self.masks = None;
         self.shared.stop.store(true, Ordering::Release);
         let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
         if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
