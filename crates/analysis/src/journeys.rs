@@ -99,6 +99,10 @@ pub struct Journeys {
     pub disciplines: HashMap<u32, String>,
     loops: Vec<bool>,
     wanted: Option<Wanted>,
+    /// What is earlier is not counted: a command that is asked for had not begun.
+    pub since_ns: Option<i64>,
+    /// Nor is what comes now: it has ended.
+    pub over: bool,
     pub told: Option<Journey>,
     pub legs: [Samples; Leg::ALL.len()],
     pub flows: BTreeMap<FlowKey, Flow>,
@@ -549,7 +553,8 @@ impl Journeys {
 
 impl Watch for Journeys {
     fn hopped(&mut self, hop: &Hop<'_>) {
-        self.step(hop);
+        let counted = !self.over && self.since_ns.is_none_or(|since| hop.t_ns >= since);
+        self.step(&Hop { covered: hop.covered && counted, ..*hop });
     }
 
     fn started(&mut self, start: &Start) {

@@ -297,6 +297,27 @@ fn lost_packets_are_named_by_place_and_by_whose_they_were() {
 }
 
 #[test]
+fn packets_before_the_begin_that_was_asked_for_and_after_the_end_are_not_counted() {
+    let mut net = Net::new();
+    for t in [1000, 2000, 3000] {
+        net.send(t, 0x1000, 128);
+        net.drop(t + 100, 0x1000, 77, 0, Val::E(2, "NOT_SPECIFIED"));
+    }
+    let mut linux = Linux::new(i64::MIN, i64::MAX).unwrap();
+    let mut journeys = Journeys::new(None);
+    journeys.since_ns = Some(BEGIN_NS + 1500);
+    net.0.replay(|catalogue, item| {
+        if let Item::Event(event) = item {
+            journeys.over = event.t_ns > BEGIN_NS + 2500;
+            linux.event(catalogue, event, &mut journeys);
+        }
+    });
+    journeys.finish();
+    assert_eq!((journeys.losses.count, journeys.count, journeys.ends[End::Lost as usize]), (1, 1, 1));
+    assert_eq!(journeys.losses.single[0].t_ns, BEGIN_NS + 2100);
+}
+
+#[test]
 fn what_the_kernel_itself_sends_to_find_others_is_not_lost_and_what_a_program_sends_is() {
     let mut net = Net::new();
     net.device(100, 0, "net_dev_queue", 0x1000, 90, "left");

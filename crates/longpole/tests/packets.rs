@@ -196,6 +196,40 @@ fn every_datagram_has_a_journey_and_those_a_full_socket_refused_are_named_with_t
     assert_eq!((&report["findings"][0]["kind"], &report["findings"][0]["count"]), (&"packets_lost".into(), &missing.into()));
 }
 
+/// Its sender goes on, and the recorder has still to read the kernel's counters.
+#[test]
+fn what_is_lost_because_the_command_has_ended_is_told_and_is_no_finding() {
+    let Some(net) = Net::new("packets that are lost after the command's end") else { return };
+    let place = Place::new();
+    let program = place.build("datagrams", &[]);
+    let [left, right] = &net.names;
+    let sends = format!(
+        "until ip netns exec {right} grep -q ':1B58 ' /proc/net/udp; do sleep 0.02; done
+         exec ip netns exec {left} {program} send 10.76.0.2 7000 1000000 100 2000"
+    );
+    let mut sender = place.command("sh").args(["-c", &sends]).spawn().unwrap();
+    let receives = format!("(sleep 0.6; kill -9 $$) & exec {program} receive 7000 8388608 0");
+    let recorder =
+        place.command(env!("CARGO_BIN_EXE_longpole")).args(["record", "--", "ip", "netns", "exec", right, "sh", "-c", &receives]).output();
+    sender.kill().unwrap();
+    sender.wait().unwrap();
+    assert_eq!(recorder.unwrap().status.code(), Some(128 + 9));
+    let recording = place.newest();
+    let after = lost(&packets(&place, &recording), "no_socket", |row| row["protocol"] == "UDP" && row["device"] == *net.devices[1]);
+    assert!(after > 0, "the recording ended with the command");
+    let findings = |options: &[&str]| {
+        let output = place.longpole(&["report", "--json"]).args(options).arg(&recording).output().unwrap();
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let all = report["findings"].as_array().unwrap().clone();
+        all.into_iter()
+            .filter(|finding| finding["kind"] == "packets_lost" && finding["subject"].as_str().unwrap().contains("UDP"))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(findings(&[]), [] as [Value; 0]);
+    // Who asks for all of it gets it.
+    assert_eq!(findings(&["--begin", "+0"])[0]["count"], after);
+}
+
 /// Somebody sends all the time, and whoever reads sleeps after each.
 #[test]
 fn a_socket_that_refuses_most_of_what_comes_is_the_verdict() {

@@ -106,14 +106,18 @@ fn of_one(input: &Input, path: &Path) -> anyhow::Result<Whole> {
     let mut stages = Stages::new(input)?;
     let begin_ns = kernel::begin_ns(input, trace);
     let has_kernel = kernel::sources(&paths, trace) > 0;
+    // Packets that are lost before the command begins, or after it has ended, are none of its losses.
+    let of_command = !ranged && input.begin.is_some();
     // The composer's own model of the kernel knows no range. What the kernel says of the recorder's start is hardly worth a second one.
     let mut model = (has_kernel && ranged).then(|| Model::of(input, trace)).transpose()?;
     let (mut journeys, mut facts, mut turns) = (Journeys::new(None), KernelFacts::default(), keepers::turns());
+    journeys.since_ns = of_command.then_some(begin_ns);
     let passed = Passed::of(&mut interactions, |composer, catalogue, item| {
         match (composer, &mut model) {
             (Some(composer), None) => {
                 composer.item_beside(catalogue, item, &mut (&mut turns, &mut (&mut journeys, &mut facts)));
                 facts.after(composer.linux());
+                journeys.over = of_command && composer.command_is_over();
             }
             (composer, model) => {
                 if let Some(composer) = composer {

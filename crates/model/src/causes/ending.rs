@@ -131,9 +131,14 @@ impl Composer {
         }
     }
 
+    /// The command has ended, and nobody of its process has done anything since.
+    pub fn command_is_over(&self) -> bool {
+        self.ending.main_ended && !self.ending.outlived
+    }
+
     /// After the last event.
     pub(super) fn end(&mut self) {
-        if self.ending.main_ended && !self.ending.outlived {
+        if self.command_is_over() {
             return;
         }
         let Ending { own, started, anybody, main, .. } = self.ending;
