@@ -16,15 +16,13 @@ use crate::selection::Part;
 use crate::sites::Sites;
 use crate::successor;
 use crate::takeover::packet_ring;
-use longpole_abi::{Kind, RING_ENDED, RING_IDLE, RING_OWNED, RING_SUBBUFFERS};
+use longpole_abi::{Kind, RING_ENDED, RING_IDLE, RING_OWNED};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 /// Turns after which a process that has ended is forgotten, whatever its rings say: somebody else is still writing to them.
 const TURNS_DEAD: u32 = 100;
-/// A ring that is filled to this is emptied into the page cache, if the disk may be too slow: that costs more, but waits for nothing.
-const HURRY: f64 = 0.6;
 
 impl Recorder {
     /// Returns the largest share of a ring that had filled up.
@@ -91,6 +89,8 @@ impl Recorder {
             }
         }
         self.place.larger = successor::memory(subjects.values().flat_map(|subject| &subject.sources));
+        let now = Instant::now();
+        self.disk.looked(subjects.values_mut().flat_map(|subject| &mut subject.sources).map(|source| source.waiting(now)));
         let mut pressure: f64 = 0.0;
         for subject in subjects.values_mut() {
             let final_look = last || subject.ended;
@@ -132,18 +132,14 @@ impl Recorder {
 
     fn drain_source(&mut self, subject: &mut Subject, at: usize, last: bool) -> f64 {
         let source = &mut subject.sources[at];
+        source.hurried = self.disk.is_too_slow();
         let Some(mut look) = source.look.take() else { return 0.0 };
-        let filled = (look.head - source.ring.tail) as f64 / source.ring.size as f64;
+        let (idle, size) = (look.state == RING_IDLE, source.ring.size);
+        let filled = (look.head - source.ring.tail) as f64 / size as f64;
         let losing = look.lost > source.lost_before;
         source.lost_before = look.lost;
-        let (idle, size) = (look.state == RING_IDLE, source.ring.size);
         source.content = 0;
         let now = Instant::now();
-        // Until it is full, if it goes on as since the last look.
-        let left = now.duration_since(source.looked).mul_f64((1.0 - filled).max(0.0) / filled.max(HURRY));
-        source.looked = now;
-        let may_wait = !losing && !self.disk.is_too_slow(source.ring.size / RING_SUBBUFFERS, left);
-        source.hurried = filled > HURRY && !source.ring.overwrites && !may_wait;
         let news = look.head != if source.ring.overwrites { source.head_before } else { source.ring.tail };
         if source.refresh_name(&subject.process, self.config.period, news, last) {
             // Policies choose by it, too.

@@ -1,6 +1,7 @@
 //! A process with probes, as its control file and its rings show it.
 
 use crate::comm::{self, Mapped};
+use crate::disk::Waiting;
 use crate::lock;
 use crate::mapping::{Access, Headed, Mapping};
 use crate::ring::{Look, Ring};
@@ -286,7 +287,7 @@ pub struct Source {
     /// The thread was seen to have looked at its successor; and where the head stood a turn later.
     pub answered: Option<Option<u64>>,
     pub broken: bool,
-    /// It fills faster than the disk takes what is in it.
+    /// It must not wait for the disk.
     pub hurried: bool,
     /// When it was last looked at.
     pub looked: Instant,
@@ -349,6 +350,18 @@ impl Source {
             content: 0,
             partial: Instant::now(),
             begun: 0,
+        }
+    }
+
+    /// What is to be written of it, by the newest look.
+    pub fn waiting(&mut self, now: Instant) -> Waiting {
+        let since = now.duration_since(std::mem::replace(&mut self.looked, now));
+        match &self.look {
+            Some(look) if !self.ring.overwrites && self.verdict != Verdict::Unwanted => {
+                let content = look.head - self.ring.tail;
+                Waiting { size: self.ring.size, content, since, is_full: look.lost > self.lost_before }
+            }
+            _ => Waiting::default(),
         }
     }
 
