@@ -15,7 +15,7 @@ use crate::predicted;
 use crate::queues::{QueueAnswer, Queues};
 use crate::session::{Scene, Session};
 use crate::stages::Stages;
-use crate::verdict::{Doubts, Judge, Verdict, VerdictKind};
+use crate::verdict::{again, Doubts, Judge, Verdict, VerdictKind};
 use crate::waits;
 use crate::what_if::Prediction;
 use longpole_model::linux::Linux;
@@ -123,6 +123,8 @@ pub struct Pass {
     lost: Vec<Facts>,
     kernel: OfKernel,
     left_out: Gathered,
+    /// The largest ring that lost events, if the trace tells it.
+    pub full_ring: Option<u64>,
 }
 
 /// What was passed over.
@@ -150,6 +152,7 @@ impl Pass {
             lost: Vec::new(),
             kernel: OfKernel::default(),
             left_out: Gathered::default(),
+            full_ring: None,
         })
     }
 
@@ -241,6 +244,7 @@ impl Pass {
             stages: &self.stages,
             latencies: &self.latencies,
             probe_cost_ps: probe_cost_ns.map_or(0, picoseconds),
+            again: &again(self.full_ring),
             rules: &self.rules,
         };
         let (verdict, others) = judge.judge();

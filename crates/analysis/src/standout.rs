@@ -8,7 +8,7 @@ use crate::cut::Cut;
 use crate::findings::{Evidence, PathThresholds};
 use crate::lineage::{Answer, Kind, Numbered, Path, Row};
 use crate::text::{number, percent};
-use crate::verdict::{too_many_lost, Reason, Verdict, VerdictKind, AGAIN};
+use crate::verdict::{too_many_lost, Reason, Verdict, VerdictKind};
 use crate::what_if::{Prediction, Scenario};
 use std::collections::{HashMap, HashSet};
 
@@ -221,6 +221,8 @@ pub struct Beside<'a> {
     pub idle: &'a [(String, f64)],
     /// What changes would bring.
     pub predictions: &'a [Prediction],
+    /// What helps where events are lost ([`crate::verdict::again`]).
+    pub again: &'a str,
 }
 
 /// `fix` is what [`Standing::fix`] of the first would bring, if that was asked.
@@ -240,8 +242,8 @@ pub fn judge(
     let torn = too_many_lost(lost, answer.interactions);
     let too_little = match (unknown > thresholds.max_unknown, torn) {
         (false, false) => None,
-        (_, true) => Some(AGAIN),
-        (true, false) if lost > 0 => Some(AGAIN),
+        (_, true) => Some(beside.again),
+        (true, false) if lost > 0 => Some(beside.again),
         (true, false) => Some("; `longpole path` says which events would tell it"),
     };
     let reason = if too_little.is_some() { Reason::CannotBeTold } else { Reason::NothingStandsOut };
@@ -289,7 +291,7 @@ pub fn judge(
         lost,
         doubts: None,
         evidence: first.evidence,
-        text: format!("{what}{end}{}{timer}.", if torn { AGAIN } else { "" }),
+        text: format!("{what}{end}{}{timer}.", if torn { beside.again } else { "" }),
         of_stages: false,
         of_cause: false,
     }

@@ -12,12 +12,12 @@ use longpole_analysis::lineage::{self, Answer, Lineage, Path};
 use longpole_analysis::participation::Participation;
 use longpole_analysis::report::Critical;
 use longpole_analysis::standout::{self, Beside};
-use longpole_analysis::verdict::Verdict;
+use longpole_analysis::verdict::{again, Verdict};
 use longpole_analysis::waits::Waits;
 use longpole_analysis::what_if::{self, guess, propose, FullQueue, Prediction, Scenario};
 use longpole_model::causes::Composer;
 use longpole_model::linux::Linux;
-use longpole_trace::{Catalogue, Item};
+use longpole_trace::{Catalogue, Item, Trace};
 
 /// Tokens in flight may take less than where nothing but predictions is asked for: the path remembers them, too.
 const MOST_BYTES: usize = 64 << 20;
@@ -106,7 +106,12 @@ fn verdict(
         None => predictions(replay, fix.as_ref())?,
     };
     let brings = fix.and_then(|fix| predictions.iter().find(|prediction| prediction.change == fix.text));
-    let beside = Beside { is_recorder: &is_recorder, idle, predictions: &predictions };
+    let beside = Beside {
+        is_recorder: &is_recorder,
+        idle,
+        predictions: &predictions,
+        again: &again(interactions.trace().and_then(Trace::full_ring)),
+    };
     let verdict = standout::judge(answer, segments, &standings, brings, lost, &beside, &rules.path);
     Ok((verdict, predictions))
 }

@@ -70,7 +70,7 @@ fn what_lies_between_the_last_event_before_a_loss_and_the_first_after_it_is_unkn
 }
 
 /// A source of items and a sink that is slow; a third thread that does not matter loses most of what it says.
-fn beside(directory: &Path, lost: u64) {
+fn beside(directory: &Path, lost: u64, ring: u64) {
     let mut fake = Fake::new(directory);
     let put = fake.class("queue_put:q", &[("count", Kind::U64)]);
     let get = fake.class("queue_get:q", &[("count", Kind::U64)]);
@@ -100,14 +100,14 @@ fn beside(directory: &Path, lost: u64) {
     other.event(1_000_000, make[0], &[]);
     other.finish();
     fake.finish();
-    fake.describe(r#"{"host":"h","start_ns":5,"end_ns":6}"#);
+    fake.describe(&format!(r#"{{"host":"h","start_ns":5,"end_ns":6,"lanes":[{{"lost_ring_bytes":null}},{{"lost_ring_bytes":{ring}}}]}}"#));
 }
 
 #[test]
 fn a_bottleneck_and_a_prediction_beside_many_losses_say_so() {
     for lost in [0, 10_000] {
         let directory = TempDir::new().unwrap();
-        beside(directory.path(), lost);
+        beside(directory.path(), lost, 256 << 10);
         let report = json("report", directory.path());
         let verdict = &report["verdict"];
         assert_eq!((&verdict["kind"], &verdict["lost"]), (&"bottleneck".into(), &(10 * lost).into()), "{verdict}");
@@ -117,5 +117,17 @@ fn a_bottleneck_and_a_prediction_beside_many_losses_say_so() {
         assert_eq!(head.contains("what is lost is not in it"), lost > 0 && head.contains(" would bring "), "{head}");
         let predicted = text(&["what-if", "source::make x0.5"], directory.path());
         assert_eq!(predicted.contains("100,000 events lost: "), lost > 0, "{predicted}");
+    }
+}
+
+#[test]
+fn larger_rings_are_advised_only_where_those_that_lost_were_smaller() {
+    for (ring, advice) in [(2 << 20, "record again with --buffer 4MiB"), (4 << 20, "rings of 4 MiB were full: record fewer events")] {
+        let directory = TempDir::new().unwrap();
+        beside(directory.path(), 10_000, ring);
+        let verdict = json("report", directory.path())["verdict"]["text"].clone();
+        assert!(verdict.as_str().unwrap().contains(advice), "{verdict}");
+        let predicted = text(&["what-if", "source::make x0.5"], directory.path());
+        assert!(predicted.contains(advice), "{predicted}");
     }
 }

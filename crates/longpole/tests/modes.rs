@@ -48,6 +48,9 @@ fn a_flight_recorder_keeps_the_newest_events_and_counts_the_others_and_a_snapsho
         let (recorded, lost) = counted(recording, "mark:numbered");
         assert_eq!((info["events"].as_u64(), info["lost"].as_u64()), (Some(recorded), Some(lost)));
     }
+    // Whoever is to be told of a larger ring learns which was too small.
+    let description: Value = serde_json::from_slice(&std::fs::read(whole.join("longpole.json")).unwrap()).unwrap();
+    assert!(description["lanes"].as_array().unwrap().iter().any(|lane| lane["lost_ring_bytes"] == 64 << 10), "{description}");
 }
 
 #[test]

@@ -666,5 +666,8 @@ fn commit(lane: &mut Lane, ring: &Ring, stamp: Stamp, tail: u64, reported: u64, 
     layout.spare_reader[1].store(stamp.discarded, Ordering::Relaxed);
     layout.pending_offset.store(offset, Ordering::Relaxed);
     layout.pending_tail.store(tail, Ordering::Release);
+    if stamp.discarded > lane.discarded {
+        lane.lost_ring = lane.lost_ring.max(Some(ring.size));
+    }
     lane.append(stamp, body)
 }

@@ -85,6 +85,8 @@ pub struct Lane {
     pub discarded: u64,
     /// Losses that the disk did not take when they were to be told.
     pub owed: u64,
+    /// The largest of its rings that lost events.
+    pub lost_ring: Option<u64>,
     /// Bytes of events.
     pub recorded: u64,
     pub last: Option<Stamp>,
@@ -115,6 +117,7 @@ impl Lane {
             end: first.begin,
             discarded: 0,
             owed: 0,
+            lost_ring: None,
             recorded: 0,
             last: None,
             of_thread: 0,
@@ -300,6 +303,7 @@ impl Lane {
             "recorded_bytes": self.recorded,
             "bytes": self.at,
             "lost": self.discarded,
+            "lost_ring_bytes": self.lost_ring,
         })
     }
 

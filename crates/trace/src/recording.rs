@@ -122,6 +122,8 @@ pub struct Lane {
     /// Length of the file.
     pub bytes: Option<u64>,
     pub lost: Option<u64>,
+    /// The largest of its rings that lost events.
+    pub lost_ring_bytes: Option<u64>,
 }
 
 impl Recording {

@@ -402,6 +402,11 @@ impl Trace {
         &self.recordings
     }
 
+    /// The largest ring that lost events, if a recorder tells it.
+    pub fn full_ring(&self) -> Option<u64> {
+        self.recordings.iter().flat_map(|recording| &recording.lanes).filter_map(|lane| lane.lost_ring_bytes).max()
+    }
+
     /// The pcapng and pcap files.
     pub fn captures(&self) -> &[Capture] {
         &self.captures

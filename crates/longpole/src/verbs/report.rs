@@ -172,6 +172,7 @@ fn of_one(input: &Input, path: &Path) -> anyhow::Result<Whole> {
     } else {
         trace
     };
+    stages.pass.full_ring = trace.full_ring();
     let mut report = stages.pass.report(probe_cost_ns);
     match critical {
         Ok(critical) => report = Report { functions, ..report.with(critical) },

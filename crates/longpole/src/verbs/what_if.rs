@@ -1,13 +1,14 @@
 //! `longpole what-if`: what a change would bring, before anybody makes it.
 
 use crate::dump::Raw;
+use crate::interactions::{self, Interactions};
 use crate::table::{duration, number, percent, plain, Table};
-use crate::{answer, input::Input, interactions, WrongUsage};
+use crate::{answer, input::Input, WrongUsage};
 use longpole_analysis::predicted::Predicted;
-use longpole_analysis::verdict::{too_many_lost, AGAIN};
+use longpole_analysis::verdict::{again, too_many_lost};
 use longpole_analysis::what_if::propose::{self, Order};
 use longpole_analysis::what_if::{Answer, Options, Prediction, Scenario};
-use longpole_trace::Moment;
+use longpole_trace::{Moment, Trace};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -63,15 +64,17 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (input, scenarios) = asked(&args)?;
     let input = input.of_command()?;
     let options = |scenarios: Vec<Scenario>| Options { scenarios, machine: args.machine.clone(), ..Options::default() };
+    let mut interactions = interactions::open(&input, "predictions are")?;
+    let full_ring = interactions.trace().and_then(Trace::full_ring);
     let (answer, order) = match scenarios.is_empty() {
-        false => (interactions::open(&input, "predictions are")?.what_if(options(scenarios))?, Vec::new()),
-        true => propose(&input, options)?,
+        false => (interactions.what_if(options(scenarios))?, Vec::new()),
+        true => propose(&mut interactions, options)?,
     };
     let tried = answer.predictions.iter().map(|prediction| Predicted { prediction, step: None });
     // The change of a step is all fixes so far.
     let steps = (1..).zip(&order).map(|(step, prediction)| Predicted { prediction, step: Some(step) });
     let rows: Vec<Predicted> = tried.chain(steps).collect();
-    answer::tell(input.json, &rows, |out| print(out, &answer, &order))?;
+    answer::tell(input.json, &rows, |out| print(out, &answer, &order, full_ring))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -95,8 +98,7 @@ fn asked(args: &Args) -> anyhow::Result<(Input, Vec<Scenario>)> {
 }
 
 /// Nobody said what to try: what decides. The trace is read once, what it said is gone through once per round.
-fn propose(input: &Input, options: impl Fn(Vec<Scenario>) -> Options) -> anyhow::Result<(Answer, Vec<Prediction>)> {
-    let mut interactions = interactions::open(input, "predictions are")?;
+fn propose(interactions: &mut Interactions, options: impl Fn(Vec<Scenario>) -> Options) -> anyhow::Result<(Answer, Vec<Prediction>)> {
     let (mut plain, kept) = interactions.what_if_and_keep(options(Vec::new()))?;
     let is_recorder = interactions.knows_recorder();
     plain.shares.retain(|share| !is_recorder(&share.machine));
@@ -117,7 +119,7 @@ fn propose(input: &Input, options: impl Fn(Vec<Scenario>) -> Options) -> anyhow:
     Ok((answer, order.steps))
 }
 
-fn print(out: &mut impl Write, answer: &Answer, order: &[Prediction]) -> io::Result<()> {
+fn print(out: &mut impl Write, answer: &Answer, order: &[Prediction], full_ring: Option<u64>) -> io::Result<()> {
     let end = match answer.end_host.as_str() {
         "" => answer.end_machine.clone(),
         host => format!("{host}/{}", answer.end_machine),
@@ -149,7 +151,7 @@ fn print(out: &mut impl Write, answer: &Answer, order: &[Prediction]) -> io::Res
     }
     writeln!(out, "\n{} interactions", number(answer.interactions))?;
     if too_many_lost(answer.lost, answer.interactions) {
-        writeln!(out, "{} events lost: what happened then is in no prediction{AGAIN}", number(answer.lost))?;
+        writeln!(out, "{} events lost: what happened then is in no prediction{}", number(answer.lost), again(full_ring))?;
     }
     for (count, what) in [
         (answer.contradictions, "contradictions; `longpole path` tells them"),
