@@ -24,11 +24,13 @@ mod life;
 mod locks;
 mod ops;
 pub mod propose;
+mod recorder;
 mod room;
 mod scale;
 mod steps;
 mod stopped;
 mod trail;
+mod what;
 
 pub use answer::{Answer, FullQueue, NoAnswer, Place, Prediction, Share};
 pub(crate) use full::Full;

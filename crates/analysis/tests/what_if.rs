@@ -390,6 +390,49 @@ fn who_is_preempted_waits_as_long_as_its_work_is() {
     assert_eq!(["w::preempted x0.5", "w::preempted x0"].map(|change| ns(&text, change)), [91, 51]);
 }
 
+/// The recorder comes when a timer or a disk lets it, however little it has to do. Where nobody records, those who share its CPU still exclude each other, and who was put off goes on.
+#[test]
+fn nobody_waits_for_the_recorder_or_for_a_cpu_that_it_had() {
+    let after = |recorder: &str| {
+        let mut text = format!("{{\"t\":0,\"machine\":\"{recorder}\",\"blocked\":\"timer\"}}\n");
+        text += "{\"t\":0,\"machine\":\"b\",\"blocked\":\"x\"}\n{\"t\":0,\"machine\":\"a\",\"state\":\"runnable\"}\n{\"t\":0,\"machine\":\"a\",\"state\":\"work\"}
+{\"t\":5,\"machine\":\"b\",\"woken_by\":\"a\"}\n";
+        let _ =
+            writeln!(text, "{{\"t\":8,\"machine\":\"{recorder}\",\"woken_by\":null}}\n{{\"t\":10,\"machine\":\"a\",\"blocked\":\"y\"}}");
+        let _ = writeln!(
+            text,
+            "{{\"t\":10,\"machine\":\"{recorder}\",\"state\":\"drain\"}}\n{{\"t\":30,\"machine\":\"{recorder}\",\"blocked\":\"timer\"}}"
+        );
+        text + "{\"t\":30,\"machine\":\"b\",\"state\":\"rest\"}\n{\"t\":40,\"end\":\"b\"}\n"
+    };
+    let times = |text: &str, change: &str| {
+        let predicted = predicted(text, change);
+        let gain = predicted.gain.unwrap_or_else(|| panic!("{predicted:?}"));
+        (predicted.baseline_ns, predicted.replayed_ns, (predicted.replayed_ns as f64 / (1.0 + gain)).round() as u64)
+    };
+    assert_eq!(
+        ["a::work x1", "a::work x0.5", "a::work x0"].map(|change| times(&after("longpole"), change)),
+        [(40, 20, 20), (40, 20, 15), (40, 20, 10)]
+    );
+    assert_eq!(["a::work x1", "a::work x0.5"].map(|change| times(&after("other"), change)), [(40, 40, 40), (40, 40, 38)]);
+    // One that is put off by it.
+    let mut text = String::from("{\"t\":0,\"machine\":\"longpole\",\"state\":\"runnable\"}\n{\"t\":0,\"machine\":\"w\",\"state\":\"runnable\"}\n{\"t\":1,\"machine\":\"w\",\"state\":\"work\"}\n");
+    for round in 0..4u64 {
+        for (t, off, on) in [(11, "w", "longpole"), (31, "longpole", "w")] {
+            let t = 30 * round + t;
+            let _ = writeln!(
+                text,
+                "{{\"t\":{t},\"machine\":\"{off}\",\"state\":\"preempted\"}}\n{{\"t\":{t},\"machine\":\"{on}\",\"state\":\"work\"}}"
+            );
+        }
+    }
+    text += "{\"t\":131,\"end\":\"w\"}\n";
+    assert_eq!(
+        ["w::work x1", "w::work x0.5", "longpole::work x0"].map(|change| times(&text, change)),
+        [(131, 51, 51), (131, 51, 26), (131, 51, 51)]
+    );
+}
+
 /// Workers of one class on one CPU, which take turns of 10 ns, the first after 1 ns: each has so much work. As text, and when the last has ended.
 fn in_turns(work: &[u64]) -> (String, u64) {
     let mut text: String =

@@ -36,6 +36,7 @@ pub(crate) struct New {
     pub machines: Vec<(NameId, NameId)>,
     pub queues: Vec<NameId>,
     pub of_kernel: Vec<MachineId>,
+    pub recorders: Vec<(MachineId, bool)>,
 }
 
 impl Block {
@@ -101,4 +102,5 @@ pub struct Told {
     pub(crate) machines: usize,
     pub(crate) queues: usize,
     pub(crate) of_kernel: usize,
+    pub(crate) recorders: usize,
 }

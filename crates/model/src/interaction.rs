@@ -134,6 +134,9 @@ pub struct Vocabulary {
     /// Machines that are threads of the kernel; and of each machine, whether it is one.
     of_kernel: Vec<MachineId>,
     is_of_kernel: Vec<bool>,
+    /// Machines that were found to be the recorder, or not to be it after all; and of each machine, whether it is.
+    recorders: Vec<(MachineId, bool)>,
+    is_recorder: Vec<bool>,
     /// What queues that are used for one name after the other are called now.
     passing: IdMap<QueueId, String>,
     /// Those that were called something else since somebody looked. None: nobody does.
@@ -185,6 +188,23 @@ impl Vocabulary {
 
     pub fn is_of_kernel(&self, machine: MachineId) -> bool {
         self.is_of_kernel.get(machine.0 as usize).copied().unwrap_or(false)
+    }
+
+    /// Whether the machine is the recorder of the trace, which is no part of what was recorded.
+    pub fn mark_recorder(&mut self, machine: MachineId, is: bool) {
+        if self.is_recorder(machine) != is {
+            let at = machine.0 as usize;
+            if self.is_recorder.len() <= at {
+                self.is_recorder.resize(at + 1, false);
+            }
+            self.is_recorder[at] = is;
+            self.recorders.push((machine, is));
+        }
+    }
+
+    #[inline]
+    pub fn is_recorder(&self, machine: MachineId) -> bool {
+        self.is_recorder.get(machine.0 as usize).copied().unwrap_or(false)
     }
 
     pub fn host_id(&self, machine: MachineId) -> Option<NameId> {
@@ -251,9 +271,11 @@ impl Vocabulary {
             machines: self.machines[told.machines..].to_vec(),
             queues: self.queues[told.queues..].to_vec(),
             of_kernel: self.of_kernel[told.of_kernel..].to_vec(),
+            recorders: self.recorders[told.recorders..].to_vec(),
         };
-        let (machines, queues, of_kernel) = (self.machines.len(), self.queues.len(), self.of_kernel.len());
-        *told = Told { names: self.names.len(), machines, queues, of_kernel };
+        let (machines, queues) = (self.machines.len(), self.queues.len());
+        let (of_kernel, recorders) = (self.of_kernel.len(), self.recorders.len());
+        *told = Told { names: self.names.len(), machines, queues, of_kernel, recorders };
         new
     }
 
@@ -263,6 +285,7 @@ impl Vocabulary {
         self.machines.extend_from_slice(&new.machines);
         self.queues.extend_from_slice(&new.queues);
         new.of_kernel.iter().for_each(|&machine| self.mark_of_kernel(machine));
+        new.recorders.iter().for_each(|&(machine, is)| self.mark_recorder(machine, is));
     }
 
     /// What it is called now.

@@ -13,6 +13,7 @@ mod write;
 pub use write::Writer;
 
 use crate::ahead::Ahead;
+use crate::causes::is_named_as_recorder;
 use crate::interaction::{Cause, Deed, Interaction, MachineId, QueueId, Vocabulary, Wants};
 use crate::names::NameId;
 use crate::tokens::{Amount, Order, Shape, Unit};
@@ -217,7 +218,9 @@ impl Known {
         let Some(machine) = &line.machine else {
             return Err("neither `machine`, `queue` nor `end`: whose line is this?".to_owned());
         };
+        let is_recorder = is_named_as_recorder(machine);
         let machine = self.vocabulary.machine(host, machine);
+        self.vocabulary.mark_recorder(machine, is_recorder);
         line.check()?;
         if line.of_kernel {
             self.vocabulary.mark_of_kernel(machine);

@@ -8,8 +8,8 @@
 use super::batch::{Paid, Round};
 use super::lanes::KEPT;
 use super::life::{Mark, Run};
-use super::ops::What;
 use super::trail::{self, Node};
+use super::what::What;
 use super::{From, Kind, WhatIf};
 use longpole_model::interaction::{MachineId, QueueId};
 use longpole_model::names::NameId;

@@ -1,8 +1,8 @@
 //! Who has which CPU in the worlds: it is left by one and taken by another, and whoever was put off it goes on later.
 
-use super::lanes::{self, Row, Slots, KEPT, OBSERVED};
-use super::ops::What;
+use super::lanes::{self, Row, Slots, KEPT, OBSERVED, WHOLE};
 use super::trail::{Kind, Node};
+use super::what::What;
 use super::WhatIf;
 use longpole_model::interaction::{MachineId, Vocabulary};
 use longpole_model::names::NameId;
@@ -22,6 +22,11 @@ pub struct Left {
     /// Which CPU that is.
     pub chain: u32,
     pub why: Leaving,
+    /// Who left it.
+    pub by: MachineId,
+    pub by_recorder: bool,
+    /// The recorder has taken it then.
+    pub to_recorder: bool,
 }
 
 /// Why a CPU is left.
@@ -83,6 +88,9 @@ impl WhatIf {
         let free = self.cpus.entry(host).or_default();
         let found = free.iter().rposition(|cpu| cpu.1 == now).or_else(|| (0..free.len()).min_by_key(|&at| free[at].1));
         let cpu = found.map(|at| free.remove(at));
+        if let Some((left, _)) = cpu.filter(|_| self.life(machine).records) {
+            self.gives_way(left);
+        }
         let ns = now - cpu.map_or(ready, |cpu| cpu.1.max(ready)).min(now);
         let waits_as = self.life(machine).waits_as;
         let key = self.state_key(vocabulary, machine, waits_as);
@@ -111,11 +119,11 @@ impl WhatIf {
         if !had {
             self.life(machine).chain = self.new_chain();
         }
-        let (now, host, chain) = (self.now, vocabulary.host_id(machine), self.life(machine).chain);
+        let (now, host) = (self.now, vocabulary.host_id(machine));
+        let (chain, by_recorder) = (self.life(machine).chain, self.life(machine).records);
         let [slot, came, stay, busy] = std::array::from_fn(|_| self.slots.make());
-        let left = Left { slot, came, stay, busy, chain, why };
-        self.op(machine, What::PublishStay { came, stay, busy });
-        self.op(machine, What::Publish { slot: left.slot, at: now });
+        let left = Left { slot, came, stay, busy, chain, why, by: machine, by_recorder, to_recorder: false };
+        self.op(machine, What::LeaveCpu { left });
         if why != Leaving::Done {
             [slot, came, stay, busy].into_iter().for_each(|slot| self.slots.hold(slot));
             self.life(machine).off = Some(left);
@@ -145,15 +153,17 @@ impl WhatIf {
         let replay = &mut self.lives[machine.0 as usize].replay;
         replay.past.jump(replay.t, t, &replay.v, replay.node, most);
         let row = &self.rows[key as usize];
+        let sleeps = std::mem::take(&mut replay.sleeps);
+        let more_cpus = if replay.records { &[][..] } else { self.scale.more_cpus() };
         let turn = off.filter(|off| off.why == Leaving::Taken).map(|off| Turn::of(off, &self.slots, &self.most));
-        let Some(Left { slot, came, busy: busy_slot, chain, why, .. }) = left else {
+        let Some(Left { slot, came, busy: busy_slot, chain, why, by_recorder, .. }) = left else {
             self.scratch.copy_from_slice(&replay.v);
             replay.takes_cpu(None);
             match turn {
                 Some(turn) => turn.add(&mut replay.v, ns, row),
                 None => lanes::add(&mut replay.v, ns, row),
             }
-            for &(scenario, more) in self.scale.more_cpus() {
+            for &(scenario, more) in more_cpus {
                 let [lane, bare] = layout.of(scenario);
                 let extra = self.extra.entry((host, scenario)).or_insert_with(|| vec![0.0; more as usize]);
                 let own = self.scratch[lane];
@@ -179,9 +189,16 @@ impl WhatIf {
         let after = KEPT..layout.len();
         let (v, own, came) = (&mut replay.v[after.clone()], &self.scratch[after.clone()], &came[after]);
         let any = match (off, before) {
-            (Some(_), before) => {
+            (Some(off), before) => {
+                // Without the recorder nobody would have gone from one CPU to another because of it.
+                let moved = before.is_none() && (by_recorder || off.to_recorder);
                 for (at, (v, own)) in v.iter_mut().zip(own).enumerate() {
                     let lane = KEPT + at;
+                    if moved && lane != WHOLE {
+                        // And not longer than with it.
+                        *v = v.min(own + rest * turn.map_or(1.0, |turn| turn.part(lane)));
+                        continue;
+                    }
                     let unchanged = if layout.kept().contains(&lane) { KEPT } else { layout.bare().start };
                     let others = |lane: usize| before.map_or(0.0, |before| busy[lane] - before[lane]);
                     *v = own
@@ -194,7 +211,8 @@ impl WhatIf {
             }
             // Who takes a CPU away does not wait until work is done there: the kernel decided how long.
             (None, _) if why == Leaving::Taken => {
-                v.iter_mut().zip(own).for_each(|(v, own)| *v = own + waited);
+                // Without the recorder it may have been free before.
+                v.iter_mut().zip(own).for_each(|(v, own)| *v = if by_recorder { v.min(own + waited) } else { own + waited });
                 lanes::all(&mut self.early, layout.words_of_kept())
             }
             // Where it would have been ready before the other took the CPU, it has to wait for it no longer than it did: else whoever comes at a fixed time (a timer, a
@@ -218,7 +236,7 @@ impl WhatIf {
                 self.bits[(lane - KEPT) / 64] &= !(1 << ((lane - KEPT) % 64));
             }
         }
-        for &(scenario, more) in self.scale.more_cpus() {
+        for &(scenario, more) in more_cpus {
             let [lane, bare] = layout.of(scenario);
             let extra = self.extra.entry((host, scenario)).or_insert_with(|| vec![0.0; more as usize]);
             // The one that is free for the shortest time when it is needed, or else the first one; one that was added, or the one of the trace.
@@ -237,6 +255,14 @@ impl WhatIf {
         match turn {
             Some(turn) => turn.add(&mut replay.v, ns, row),
             None => lanes::add(&mut replay.v, ns, row),
+        }
+        // Where what it slept for was there before, it would not have slept, and nobody would have had to wake it.
+        if let Some(slept) = replay.slept.as_ref().filter(|_| sleeps && off.is_none()) {
+            for lane in KEPT..layout.len() {
+                if self.scratch[lane] <= slept[lane] {
+                    replay.v[lane] -= ns * row.as_ref().map_or(1.0, |row| row[lane]);
+                }
+            }
         }
         let node = Node { before: replay.node, other: self.slots.node(slot), ns, key, kind: Kind::After };
         replay.node = self.trail.meet(node, &self.bits);

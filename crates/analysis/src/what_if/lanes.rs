@@ -7,7 +7,7 @@
 //! |---|---|
 //! | observed | none: the trace's own time, from which delays are taken |
 //! | gate | the unchanged trace, where only what is explained takes time; the trace itself is judged by it |
-//! | kept | the unchanged trace, the same with what probes cost, then each scenario; a wait of which no cause is known stays as long as it was |
+//! | kept | the unchanged trace without the recorder, the same with it and what probes cost, then each scenario; a wait of which no cause is known stays as long as it was |
 //! | bare | the same once more, where neither such waits nor reactions to tokens take time: the other end of what may be |
 
 use std::ops::Range;
@@ -15,7 +15,7 @@ use std::ops::Range;
 pub const OBSERVED: usize = 0;
 pub const GATE: usize = 1;
 pub const KEPT: usize = 2;
-/// As `KEPT`, with what probes cost: nothing is predicted from it, and it shows how far that is from what was observed.
+/// As `KEPT`, with what recording cost (probes, and what the recorder did): nothing is predicted from it, and it shows how far that is from what was observed.
 pub const WHOLE: usize = 3;
 /// The first scenario's.
 const CHANGED: usize = 4;
@@ -42,6 +42,11 @@ impl Layout {
 
     pub fn bare(self) -> Range<usize> {
         CHANGED + self.scenarios..self.len()
+    }
+
+    /// Those in which nobody records.
+    pub fn unrecorded(self) -> impl Iterator<Item = usize> {
+        (KEPT..self.len()).filter(|&lane| lane != WHOLE)
     }
 
     /// Both lanes of a scenario.

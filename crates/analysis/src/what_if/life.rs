@@ -2,7 +2,8 @@
 
 use super::batch::{Caller, Paid, Round};
 use super::cpus::Left;
-use super::ops::{Op, Passed};
+use super::recorder::Under;
+use super::what::{Op, Passed};
 use crate::lineage::key::State;
 use longpole_model::interaction::MachineId;
 use longpole_model::names::NameId;
@@ -21,6 +22,8 @@ pub struct Life {
     pub ready: Option<u64>,
     /// The name of that wait.
     pub waits_as: State,
+    /// It is the recorder.
+    pub records: bool,
     /// It has left its CPU until a time of its own.
     pub asleep: bool,
     /// It is known to have a CPU.
@@ -117,6 +120,12 @@ pub struct Replay {
     /// The same, and as much later as it waited for something with the CPU in its hand; while it has one.
     pub works_since: Box<[f64]>,
     pub has_cpu: bool,
+    /// It is the recorder; and what is known of the CPU that it has, where nobody records.
+    pub records: bool,
+    pub under: Option<Box<Under>>,
+    /// When it went to sleep, until it has a CPU again.
+    pub slept: Option<Box<[f64]>>,
+    pub sleeps: bool,
     /// When it last began to do something after a wait, or as a context; and the time before that.
     pub began: Option<Box<[f64]>>,
     pub formerly: Option<Box<[f64]>>,
@@ -145,6 +154,7 @@ impl Life {
             block: None,
             ready: None,
             waits_as: State::Runnable,
+            records: false,
             asleep: false,
             on_cpu: false,
             off: None,
@@ -194,6 +204,10 @@ impl Replay {
             busy: vec![0.0; lanes].into(),
             works_since: vec![0.0; lanes].into(),
             has_cpu: false,
+            records: false,
+            under: None,
+            slept: None,
+            sleeps: false,
             began: None,
             formerly: None,
             ended: None,
@@ -253,6 +267,12 @@ impl Replay {
             }
             none => *none = Some((self.v.clone(), self.node)),
         }
+    }
+
+    /// It is about to be woken.
+    pub fn wakes(&mut self) {
+        keep(&mut self.slept, &self.v);
+        self.sleeps = true;
     }
 
     /// It begins to do something, now.

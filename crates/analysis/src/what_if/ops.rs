@@ -1,159 +1,13 @@
 //! What machines do in the worlds: each machine's operations in their order, and those of different machines as soon as what they need is there.
 
-use super::batch::Paid;
-use super::cpus::Left;
 use super::lanes::{self, GATE, KEPT, OBSERVED, WHOLE};
-use super::life::Mark;
 use super::trail::{self, Kind, Node};
+use super::what::{How, Op, Passed, What};
 use super::{EndMark, WhatIf};
 use longpole_model::interaction::{MachineId, QueueId};
-use longpole_model::names::NameId;
-
-/// An operation that lasts until `t` in the trace; since when, its machine knows.
-#[derive(Clone, Copy, Debug)]
-pub struct Op {
-    pub t: u64,
-    pub what: What,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub enum What {
-    /// Time of its own.
-    Own {
-        key: u32,
-        /// It belongs to a call.
-        paid: Option<Paid>,
-    },
-    /// A wait of which no cause is known.
-    Keep {
-        key: u32,
-    },
-    /// It begins anew; nothing of what it was counts.
-    Fresh,
-    /// What it knows at a moment of the trace, for whoever takes it up.
-    Publish {
-        slot: u32,
-        at: u64,
-    },
-    /// As `Publish`, by one that keeps times of its own and holds up nobody: what it passes on comes when it had come to it.
-    Leave {
-        slot: u32,
-        passed: Option<Passed>,
-    },
-    /// It goes on when this has come, too; the delay may belong to a call.
-    Meet {
-        slot: u32,
-        ns: f64,
-        key: u32,
-        how: How,
-        paid: Option<Paid>,
-    },
-    /// A context takes this, too: if that has come before what the context began for, the context begins for it.
-    Ahead {
-        slot: u32,
-        ns: f64,
-        key: u32,
-    },
-    /// As `Meet`, for a lock.
-    Lock {
-        queue: QueueId,
-        slot: u32,
-        ns: f64,
-        key: u32,
-        how: How,
-    },
-    /// It has a lock that was free from the begin.
-    Got {
-        queue: QueueId,
-    },
-    /// As `Publish`, for a lock.
-    Unlock {
-        queue: QueueId,
-        slot: u32,
-    },
-    /// It gets a CPU: the one that was left with this, or one that nobody had. It may have been put off one before.
-    Start {
-        left: Option<Left>,
-        off: Option<Left>,
-        ns: f64,
-        key: u32,
-        host: Option<NameId>,
-    },
-    /// A context begins, whose cause may still come.
-    Arrive {
-        below: Option<u32>,
-        key: u32,
-        may_come: bool,
-    },
-    /// A context begins, whose cause is known.
-    Work,
-    /// The cause of a context has come after all.
-    Rebase,
-    /// What it meets next may come before what it did last, and is then not held up by that.
-    Anew,
-    /// It has met what it waited for.
-    Began,
-    /// Somebody may come back to this moment.
-    Remember,
-    /// What it does from here on may belong to a call.
-    Mark(Mark),
-    /// All that it did since then belongs to this call.
-    Less {
-        since: Mark,
-        paid: Paid,
-        key: u32,
-    },
-    /// What it did itself since it began.
-    PublishWork {
-        slot: u32,
-    },
-    /// When it got the CPU that it leaves, for how long it worked there, and for how long all have by then.
-    PublishStay {
-        came: u32,
-        stay: u32,
-        busy: u32,
-    },
-    /// A context on top of it has ended, which did so much.
-    Interrupted {
-        slot: u32,
-        key: u32,
-    },
-    /// The next meetings are about room in this queue, in those worlds where it is as observed.
-    RoomBegin {
-        queue: QueueId,
-    },
-    /// In the others, the unit of this number is needed.
-    RoomEnd {
-        queue: QueueId,
-        unit: u64,
-        ns: f64,
-        key: u32,
-        how: How,
-    },
-    End,
-}
-
-/// How a delay counts after what was waited for has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum How {
-    /// What is taken needs it to get there.
-    Carried,
-    /// So long the machine took to notice.
-    Reaction,
-    /// It had been there already; why the wait went on is not known.
-    After,
-}
-
-/// What was taken, and the link on which it came.
-#[derive(Clone, Copy, Debug)]
-pub struct Passed {
-    pub slot: u32,
-    pub ns: f64,
-    pub key: u32,
-}
 
 /// When what holds up nobody has come, in every world.
-const LONG_AGO: f64 = -1e18;
+pub(super) const LONG_AGO: f64 = -1e18;
 
 /// Whether it holds up nobody, also some steps later.
 fn is_long_ago(v: f64) -> bool {
@@ -167,29 +21,11 @@ impl WhatIf {
     pub(super) fn op(&mut self, machine: MachineId, what: What) {
         let t = self.now;
         let life = self.life(machine);
-        if !matches!(
-            what,
-            What::Publish { .. }
-                | What::Leave { .. }
-                | What::Unlock { .. }
-                | What::PublishWork { .. }
-                | What::PublishStay { .. }
-                | What::RoomBegin { .. }
-                | What::Got { .. }
-                | What::Work
-                | What::Rebase
-                | What::Anew
-                | What::Began
-                | What::Ahead { .. }
-                | What::Remember
-                | What::Mark(_)
-                | What::Less { .. }
-                | What::End
-        ) {
+        if what.takes_time() {
             life.since = t;
         }
         if !life.replay.pending.is_empty() || !self.is_ready(machine, &what) {
-            for slot in slots(&what).into_iter().flatten() {
+            for slot in what.slots().into_iter().flatten() {
                 self.slots.hold(slot);
             }
             self.life(machine).replay.pending.push_back(Op { t, what });
@@ -220,7 +56,7 @@ impl WhatIf {
             self.life(machine).replay.pending.pop_front();
             self.held -= 1;
             woken.extend(self.exec(machine, op.t, &op.what));
-            for slot in slots(&op.what).into_iter().flatten() {
+            for slot in op.what.slots().into_iter().flatten() {
                 self.slots.release(slot);
             }
         }
@@ -285,6 +121,15 @@ impl WhatIf {
 
     /// Does what lasts until `t` in the trace; returns who may go on now. Whoever made it wait holds its slots.
     fn exec(&mut self, machine: MachineId, t: u64, what: &What) -> Vec<u32> {
+        let woken = self.exec_recorded(machine, t, what);
+        if self.lives[machine.0 as usize].replay.records {
+            self.leave_out(machine);
+        }
+        woken
+    }
+
+    /// The same; the recorder is no exception.
+    fn exec_recorded(&mut self, machine: MachineId, t: u64, what: &What) -> Vec<u32> {
         let (mut woken, mut bits) = (Vec::new(), Vec::new());
         let most = self.most_past;
         let layout = self.layout;
@@ -393,7 +238,12 @@ impl WhatIf {
                 woken = self.slots.fill(slot, &self.scratch, node);
                 return woken;
             }
-            What::Start { left, off, ns, key, host } => self.start(machine, t, (left, off), (ns, key), host),
+            What::Start { left, off, ns, key, host } => {
+                self.start(machine, t, (left, off), (ns, key), host);
+                if self.lives[machine.0 as usize].replay.records {
+                    self.takes_over(machine, left);
+                }
+            }
             What::Arrive { below, key, may_come } => {
                 replay.ends();
                 replay.work = Some(vec![0.0; layout.len()].into());
@@ -460,14 +310,13 @@ impl WhatIf {
                 replay.work = None;
                 return woken;
             }
-            What::PublishStay { came, stay, busy } => {
-                replay.leaves_cpu(&mut self.scratch);
-                // When it came, nobody saw: that was not before it began to do something.
-                let since = if replay.came[OBSERVED] > 0.0 { &replay.came } else { replay.began.as_ref().unwrap_or(&replay.came) };
-                woken = self.slots.fill(came, since, trail::NONE);
-                woken.extend(self.slots.fill(stay, &self.scratch, trail::NONE));
-                woken.extend(self.slots.fill(busy, &replay.busy, trail::NONE));
-                replay.came.fill(0.0);
+            What::LeaveCpu { left } => return self.leaves_cpu(machine, t, left),
+            What::Records(records) => {
+                self.records(machine, t, records);
+                return woken;
+            }
+            What::Wakes => {
+                replay.wakes();
                 return woken;
             }
             What::Interrupted { slot, key } => {
@@ -651,7 +500,7 @@ impl WhatIf {
     }
 
     /// What a machine knew at a moment, into `scratch`; and its trail.
-    fn times_at(&mut self, machine: MachineId, at: u64) -> u64 {
+    pub(super) fn times_at(&mut self, machine: MachineId, at: u64) -> u64 {
         let kept = self.layout.kept();
         let replay = &self.lives[machine.0 as usize].replay;
         let past = &replay.past;
@@ -694,26 +543,4 @@ impl WhatIf {
         self.scratch[OBSERVED] = at as f64;
         node
     }
-}
-
-fn slots(what: &What) -> [Option<u32>; 5] {
-    let first = match *what {
-        What::Publish { slot, .. }
-        | What::Unlock { slot, .. }
-        | What::Meet { slot, .. }
-        | What::Ahead { slot, .. }
-        | What::Lock { slot, .. }
-        | What::PublishWork { slot }
-        | What::Interrupted { slot, .. } => Some(slot),
-        What::Leave { slot, passed } => return [Some(slot), passed.map(|passed| passed.slot), None, None, None],
-        What::PublishStay { came, stay, busy } => return [Some(came), Some(stay), Some(busy), None, None],
-        What::Start { left, off, .. } => {
-            let (left, off) = (left.map(|left| [left.slot, left.came, left.busy]), off.map(|off| [off.stay, off.busy]));
-            let of_left = |at: usize| left.map(|left| left[at]);
-            return [of_left(0), of_left(1), of_left(2), off.map(|off| off[0]), off.map(|off| off[1])];
-        }
-        What::Arrive { below, .. } => below,
-        _ => None,
-    };
-    [first, None, None, None, None]
 }

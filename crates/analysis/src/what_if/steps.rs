@@ -4,9 +4,9 @@ use super::batch::{Caller, Paid};
 use super::cpus::Leaving;
 use super::life::{Block, Context};
 use super::locks::Lock;
-use super::ops::{How, Passed, What};
 use super::room::Room;
 use super::scale::is_of;
+use super::what::{How, Passed, What};
 use super::{From, Kind, Known, WhatIf};
 use crate::lineage::key::{Key, Link, State};
 use crate::lineage::steps::{machine_of, named};
@@ -75,6 +75,7 @@ impl WhatIf {
         if !self.life(machine).seen {
             self.meet_first(vocabulary, machine);
         }
+        self.look_who_records(vocabulary, machine);
         match deed {
             Deed::Class { class, .. } => {
                 self.charge(vocabulary, machine);
@@ -558,12 +559,18 @@ impl WhatIf {
         }
         self.op(machine, What::Fresh);
         self.meet_cause(vocabulary, machine, cause);
+        if self.life(cause.by).records {
+            // What the recorder begins, begins when it did.
+            let records = self.life(machine).records;
+            self.op(machine, What::Records(records));
+        }
         self.begin_life(vocabulary, machine, None);
     }
 
     fn wake(&mut self, vocabulary: &Vocabulary, machine: MachineId, cause: Option<Cause>) {
         let now = self.now;
         if let Some(block) = self.life(machine).block {
+            self.op(machine, What::Wakes);
             if !cause.is_some_and(|cause| self.meet_cause(vocabulary, machine, cause)) {
                 let key = self.state_key(vocabulary, machine, State::Blocked(block.why));
                 self.unexplained(machine, key);

@@ -135,10 +135,7 @@ impl Composer {
         self.class(machine, &class_name);
         let id = self.threads[at as usize].linux;
         let recorder = self.is_recorders(at, &name);
-        match recorder {
-            true => self.naming.recorders.insert(machine),
-            false => self.naming.recorders.remove(&machine),
-        };
+        self.mark_recorder(machine, recorder);
         let thread = &mut self.threads[at as usize];
         thread.machine = Some(machine);
         thread.recorder = recorder;
@@ -171,8 +168,16 @@ impl Composer {
         let thread = &mut self.threads[at as usize];
         (thread.recorder, thread.forked_by_recorder) = (false, false);
         if let Some(machine) = thread.machine {
-            self.naming.recorders.remove(&machine);
+            self.mark_recorder(machine, false);
         }
+    }
+
+    fn mark_recorder(&mut self, machine: MachineId, is: bool) {
+        match is {
+            true => self.naming.recorders.insert(machine),
+            false => self.naming.recorders.remove(&machine),
+        };
+        self.vocabulary.mark_recorder(machine, is);
     }
 
     /// Names of machines that are the recorder.

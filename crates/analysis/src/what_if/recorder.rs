@@ -1,0 +1,89 @@
+//! The recorder is no part of the system that is asked for: where nobody records, it holds up nobody, and takes no CPU.
+//!
+//! What it did is as it was where the trace itself is judged ([`super::lanes`]: observed, gate, whole). In all other worlds whoever follows from it does not wait, and a
+//! CPU that it leaves is handed on as it had got it: whoever had it before still has it for as long as that one would, so those who share a CPU exclude each other as before.
+
+use super::cpus::Left;
+use super::lanes::OBSERVED;
+use super::ops::LONG_AGO;
+use super::what::What;
+use super::{trail, WhatIf};
+use longpole_model::interaction::{MachineId, Vocabulary};
+
+/// What is known of a CPU that the recorder has: when it was left, when that one had got it, for how long it has been had by then; and that one's trail.
+#[derive(Debug)]
+pub struct Under {
+    left: Box<[f64]>,
+    came: Box<[f64]>,
+    busy: Box<[f64]>,
+    node: u64,
+}
+
+impl WhatIf {
+    /// Whether a machine is the recorder, as far as is known now. One whose end is asked for is a part of the system.
+    pub(super) fn look_who_records(&mut self, vocabulary: &Vocabulary, machine: MachineId) {
+        let records = vocabulary.is_recorder(machine) && self.asked != Some(machine);
+        if self.life(machine).records != records {
+            self.life(machine).records = records;
+            self.op(machine, What::Records(records));
+        }
+    }
+
+    /// It begins, or ends, to be the recorder: who was one begins where it stands in the trace.
+    pub(super) fn records(&mut self, machine: MachineId, t: u64, records: bool) {
+        let replay = &mut self.lives[machine.0 as usize].replay;
+        replay.records = records;
+        self.layout.unrecorded().for_each(|lane| replay.v[lane] = t as f64);
+    }
+
+    /// Whatever it did just now, where nobody records it did not.
+    pub(super) fn leave_out(&mut self, machine: MachineId) {
+        let replay = &mut self.lives[machine.0 as usize].replay;
+        self.layout.unrecorded().for_each(|lane| replay.v[lane] = LONG_AGO);
+    }
+
+    /// The recorder takes this CPU: whoever was put off it would have gone on.
+    pub(super) fn gives_way(&mut self, left: Left) {
+        if let Some(off) = self.life(left.by).off.as_mut().filter(|off| off.slot == left.slot) {
+            off.to_recorder = true;
+        }
+    }
+
+    /// The recorder has got a CPU.
+    pub(super) fn takes_over(&mut self, machine: MachineId, left: Option<Left>) {
+        let under = left.map(|left| {
+            let lanes = |slot: u32| self.slots.lanes(slot).into();
+            Box::new(Under { left: lanes(left.slot), came: lanes(left.came), busy: lanes(left.busy), node: self.slots.node(left.slot) })
+        });
+        self.lives[machine.0 as usize].replay.under = under;
+    }
+
+    /// It leaves its CPU: when it had got it, for how long it worked there, and for how long all have by then.
+    pub(super) fn leaves_cpu(&mut self, machine: MachineId, t: u64, left: Left) -> Vec<u32> {
+        let unrecorded = self.layout.unrecorded();
+        let replay = &mut self.lives[machine.0 as usize].replay;
+        let under = replay.under.take();
+        replay.leaves_cpu(&mut self.scratch);
+        let mut woken = self.slots.fill(left.stay, &self.scratch, trail::NONE);
+        // When it came, nobody saw: that was not before it began to do something.
+        let since = if replay.came[OBSERVED] > 0.0 { &replay.came } else { replay.began.as_ref().unwrap_or(&replay.came) };
+        self.scratch.copy_from_slice(since);
+        let is_left_out = replay.records;
+        if is_left_out {
+            for lane in unrecorded {
+                self.scratch[lane] = under.as_ref().map_or(LONG_AGO, |under| under.came[lane]);
+                replay.busy[lane] = under.as_ref().map_or(0.0, |under| under.busy[lane]);
+            }
+        }
+        woken.extend(self.slots.fill(left.came, &self.scratch, trail::NONE));
+        woken.extend(self.slots.fill(left.busy, &replay.busy, trail::NONE));
+        replay.came.fill(0.0);
+        let mut node = self.times_at(machine, t);
+        if let Some(under) = under.filter(|_| is_left_out) {
+            self.layout.unrecorded().for_each(|lane| self.scratch[lane] = under.left[lane]);
+            node = under.node;
+        }
+        woken.extend(self.slots.fill(left.slot, &self.scratch, node));
+        woken
+    }
+}
