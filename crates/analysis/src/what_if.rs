@@ -280,6 +280,10 @@ impl WhatIf {
         self.most_past = (all / machines).clamp(4, 64);
     }
 
+    fn life_is_top(&self, machine: MachineId) -> bool {
+        self.lives.get(machine.0 as usize).is_some_and(|life| life.above == 0)
+    }
+
     fn key(&mut self, vocabulary: &Vocabulary, key: Key) -> u32 {
         let id = self.keys.id(key);
         while self.keys.len() > self.rows.len() {

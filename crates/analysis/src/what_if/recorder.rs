@@ -29,6 +29,14 @@ impl WhatIf {
         }
     }
 
+    /// What the recorder begins, begins when it did.
+    pub(super) fn begins_by(&mut self, machine: MachineId, by: MachineId) {
+        if self.life(by).records {
+            let records = self.life(machine).records;
+            self.op(machine, What::Records(records));
+        }
+    }
+
     /// It begins, or ends, to be the recorder: who was one begins where it stands in the trace.
     pub(super) fn records(&mut self, machine: MachineId, t: u64, records: bool) {
         let replay = &mut self.lives[machine.0 as usize].replay;

@@ -559,11 +559,7 @@ impl WhatIf {
         }
         self.op(machine, What::Fresh);
         self.meet_cause(vocabulary, machine, cause);
-        if self.life(cause.by).records {
-            // What the recorder begins, begins when it did.
-            let records = self.life(machine).records;
-            self.op(machine, What::Records(records));
-        }
+        self.begins_by(machine, cause.by);
         self.begin_life(vocabulary, machine, None);
     }
 
@@ -647,10 +643,6 @@ impl WhatIf {
         }
         self.vanish(vocabulary, machine);
         self.has_stopped(machine);
-    }
-
-    fn life_is_top(&self, machine: MachineId) -> bool {
-        self.lives.get(machine.0 as usize).is_some_and(|life| life.above == 0)
     }
 
     /// What is below a context goes on, so much later.
