@@ -197,6 +197,19 @@ fn events(place: &Place, trace: &Path, name: &str) -> Vec<Value> {
 }
 
 #[test]
+fn a_command_ends_where_it_exits_and_not_with_those_whom_that_kills() {
+    let _alone = alone();
+    if !live("who is killed by an exit") {
+        return;
+    }
+    let place = Place::new();
+    let sleeper = "import threading, time\nthreading.Thread(target=time.sleep, args=(60,), daemon=True).start()\ntime.sleep(0.1)\nprint()";
+    let trace = recorded(&place, &["python3", "-c", sleeper]);
+    // Its threads are PROGRAM/THREAD, but for the first one.
+    assert_eq!(path(&place, &trace)["end_machine"], "python3");
+}
+
+#[test]
 fn the_path_of_a_recorded_command_begins_when_that_is_executed_and_nothing_of_the_recorder_is_to_be_changed() {
     let _alone = alone();
     if !live("where the path of a command begins") {

@@ -109,11 +109,12 @@ impl Composer {
         }
     }
 
-    /// A thread enters or leaves a system call, which it does not in its end.
+    /// A thread enters a system call, which it does not in its end; it may leave one, if it was in it when another one ended them all.
     #[inline]
     pub(super) fn lives_on(&mut self, at: u32) {
         if self.ending.main_ended && !self.ending.outlived {
-            self.ending.outlived = self.is_own(at);
+            let enters = self.threads[at as usize].linux.is_some_and(|id| self.linux.threads[id.0 as usize].call.is_some());
+            self.ending.outlived = enters && self.is_own(at);
         }
     }
 
