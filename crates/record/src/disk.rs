@@ -7,7 +7,9 @@ use longpole_abi::RING_SUBBUFFERS;
 use std::time::{Duration, Instant};
 
 /// Packets of less tell of the call, not of the disk.
-const LEAST: usize = 256 << 10;
+const LEAST: usize = 32 << 10;
+/// A disk that was too slow, or has not shown how fast it is, is tried with one packet so often.
+const AGAIN: Duration = Duration::from_secs(1);
 /// What a packet moves the mean by.
 const NEWEST: f64 = 0.125;
 /// The disk may take this part of the time that is left: it takes longer now and then.
@@ -23,6 +25,8 @@ pub struct Disk {
     pace: Option<f64>,
     /// Since the rings were looked at.
     since: Option<Instant>,
+    /// When it last took something, or was to be tried.
+    tried: Option<Instant>,
     /// Ns that the disk may take before each ring's turn comes, the last ring first.
     spare: Vec<f64>,
 }
@@ -53,6 +57,7 @@ impl Disk {
         if bytes >= LEAST {
             let ns = took.as_nanos() as f64 / bytes as f64;
             self.pace = Some(self.pace.map_or(ns, |mean| mean + NEWEST * (ns - mean)));
+            self.tried = Some(Instant::now());
         }
     }
 
@@ -75,8 +80,14 @@ impl Disk {
 
     /// Whether the next ring must not wait for the disk.
     pub fn is_too_slow(&mut self) -> bool {
-        let passed = self.since.map_or(Duration::ZERO, |since| since.elapsed());
-        self.spare.pop().is_some_and(|spare| spare < SAFE * passed.as_nanos() as f64)
+        let now = Instant::now();
+        let passed = self.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+        let too_slow = self.spare.pop().is_some_and(|spare| spare < SAFE * passed.as_nanos() as f64);
+        let due = too_slow && now.saturating_duration_since(*self.tried.get_or_insert(now)) >= AGAIN;
+        if due {
+            self.tried = Some(now);
+        }
+        too_slow && !due
     }
 }
 
@@ -139,6 +150,19 @@ mod tests {
         // The last of four has 10 ms of disk before it.
         assert_eq!(too_slow(&mut disk, &[ring(75, 13); 4]), [true, true, false, false]);
         assert_eq!(too_slow(&mut disk, &[]), [] as [bool; 0]);
+    }
+
+    #[test]
+    fn a_disk_that_was_too_slow_is_tried_again() {
+        let mut disk = of(1000);
+        assert_eq!(too_slow(&mut disk, &[ring(80, 100); 2]), [true, true]);
+        disk.tried = Instant::now().checked_sub(AGAIN);
+        assert_eq!(too_slow(&mut disk, &[ring(80, 100); 2]), [false, true]);
+        // Nor is one that nobody has tried yet.
+        let mut disk = Disk::default();
+        assert_eq!(too_slow(&mut disk, &[ring(80, 100)]), [true]);
+        disk.tried = Instant::now().checked_sub(AGAIN);
+        assert_eq!(too_slow(&mut disk, &[ring(80, 100)]), [false]);
     }
 
     #[test]

@@ -344,7 +344,8 @@ impl Recorder {
         let (direct, begin) = (lane.takes_directly(&body), Instant::now());
         match commit(lane, &source.ring, stamp, chunk.tail, reported, Some(body)) {
             Ok(written) => {
-                if direct {
+                // One that was refused went another way.
+                if direct && lane.is_direct() {
                     self.disk.took(length, begin.elapsed());
                 }
                 self.total.written += written;

@@ -159,6 +159,10 @@ impl Lane {
         body.aligned && packet_size(body.length) as usize >= DIRECT && self.direct.is_some()
     }
 
+    pub fn is_direct(&self) -> bool {
+        self.direct.is_some()
+    }
+
     /// Appends a packet at the place that [`Lane::reserve`] gave. Returns the bytes that it takes on the disk.
     pub fn append(&mut self, stamp: Stamp, body: Option<Body<'_>>) -> Result<u64, AppendError> {
         let length = body.map_or(0, |body| body.length);
