@@ -207,7 +207,7 @@ pub struct Rules {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PathThresholds {
-    pub min_share: f64,
+    pub stands_out: Vec<Lead>,
     pub min_gain: f64,
     pub min_of_promise: f64,
     pub max_of_others: f64,
@@ -335,7 +335,7 @@ impl Rules {
 mod tests {
     use super::*;
 
-    const THRESHOLDS: &str = "[verdict]\nmin_busy = 0\nmin_blame = 0\nmin_wait = 0\nmax_unknown = 1\nstands_out = []\nmin_enclosing_share = 0\nmin_service = 0\nmin_calls = 0\nmin_signalling = 0\nmin_stage_blame = 0\nmin_finding = 0\n[path]\nmin_share = 0\nmin_gain = 0\nmin_of_promise = 0\nmax_of_others = 9\nmax_unknown = 1\n";
+    const THRESHOLDS: &str = "[verdict]\nmin_busy = 0\nmin_blame = 0\nmin_wait = 0\nmax_unknown = 1\nstands_out = []\nmin_enclosing_share = 0\nmin_service = 0\nmin_calls = 0\nmin_signalling = 0\nmin_stage_blame = 0\nmin_finding = 0\n[path]\nstands_out = []\nmin_gain = 0\nmin_of_promise = 0\nmax_of_others = 9\nmax_unknown = 1\n";
 
     fn refused(rule: &str) -> RuleError {
         Rules::parse("f.toml", &format!("{THRESHOLDS}{rule}")).unwrap_err()

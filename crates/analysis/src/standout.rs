@@ -5,7 +5,7 @@
 //! take turns on the path. The way of calls there and back belongs to who calls. The error is two standard errors over windows of equal width.
 
 use crate::cut::Cut;
-use crate::findings::{Evidence, PathThresholds};
+use crate::findings::{Evidence, Lead, PathThresholds};
 use crate::lineage::{Answer, Kind, Numbered, Path, Row};
 use crate::text::{number, percent};
 use crate::verdict::{too_many_lost, Reason, Verdict, VerdictKind};
@@ -335,20 +335,26 @@ fn why_not(
     if first.state == "asleep" && !is_asked(answer, path, first) {
         return Some("it sleeps until a time that it set itself, and nobody has asked it before".to_owned());
     }
-    if first.share - first.error < thresholds.min_share {
-        return Some(format!("that is not beyond the noise above {}", percent(thresholds.min_share)));
+    let beyond = first.share - first.error;
+    let second = standings.get(1);
+    // What one gains, the other loses: their errors go together.
+    let next = second.map_or(0.0, |second| second.share + second.error);
+    if let Some(second) = second.filter(|_| beyond < next) {
+        return Some(format!(
+            "{}::{} is not behind it beyond the noise ({} ± {})",
+            second.class,
+            second.state,
+            percent(second.share),
+            percent(second.error)
+        ));
     }
-    if let Some(second) = standings.get(1) {
-        // What one gains, the other loses: their errors go together.
-        if first.share - second.share < first.error + second.error {
-            return Some(format!(
-                "{}::{} is not behind it beyond the noise ({} ± {})",
-                second.class,
-                second.state,
-                percent(second.share),
-                percent(second.error)
-            ));
-        }
+    if !thresholds.stands_out.iter().any(|needed| beyond >= needed.share && beyond >= needed.lead * next) {
+        let needed = |of: &Lead| match of.lead > 1.0 {
+            true => format!("{} times the next above {}", of.lead, percent(of.share)),
+            false => percent(of.share),
+        };
+        let needed: Vec<String> = thresholds.stands_out.iter().map(needed).collect();
+        return Some(format!("that is not beyond the noise above {}", needed.join(", nor ")));
     }
     // Who waits for a CPU waits for those that have it.
     if first.kind != Kind::Runnable && !anybody_waits(path, first, beside.is_recorder) {

@@ -151,6 +151,42 @@ fn one_that_is_hardly_slower_and_not_all_the_time_is_no_bottleneck_and_one_that_
     assert_eq!((&slower["machine"], &slower["state"]), (&"a".into(), &"work".into()), "{text}");
 }
 
+/// A client that calls a server of five functions, of which the last one takes so long.
+fn of_five(place: &TempDir, last: u64) -> std::path::PathBuf {
+    let (mut text, mut t) = (String::from("{\"t\":0,\"machine\":\"server\",\"blocked\":\"call\"}\n"), 0);
+    for _ in 0..400 {
+        let mut say = |t: u64, what: &str| text += &format!("{{\"t\":{t},{what}}}\n");
+        say(t, "\"machine\":\"client\",\"state\":\"ask\"");
+        say(t + 1, "\"machine\":\"client\",\"put\":\"rpc:f\"");
+        say(t + 1, "\"machine\":\"client\",\"blocked\":\"rpc\"");
+        say(t + 1, "\"machine\":\"server\",\"get\":\"rpc:f\"");
+        t += 1;
+        for (function, time) in [20, 20, 20, 20, last].into_iter().enumerate() {
+            say(t, &format!("\"machine\":\"server\",\"state\":\"f{function}\""));
+            t += time;
+        }
+        say(t, "\"machine\":\"server\",\"put\":\"rpc:f:reply:1\"");
+        say(t, "\"machine\":\"server\",\"blocked\":\"call\"");
+        say(t, "\"machine\":\"client\",\"get\":\"rpc:f:reply:1\"");
+    }
+    text += &format!("{{\"t\":{t},\"end\":\"client\"}}\n");
+    let path = place.path().join("five.jsonl");
+    fs::write(&path, text).unwrap();
+    path
+}
+
+#[test]
+fn a_smaller_share_is_enough_where_the_next_one_is_far_behind() {
+    let place = TempDir::new().unwrap();
+    let (slow, text) = verdict(&of_five(&place, 30));
+    assert_eq!((&slow["machine"], &slow["state"]), (&"server".into(), &"f4".into()), "{text}");
+    let (slower, text) = verdict(&of_five(&place, 25));
+    assert_eq!((&slower["kind"], &slower["reason"]), (&"nothing".into(), &"nothing_stands_out".into()), "{slower}");
+    assert!(text.contains("server::f4 has the most") && text.contains("above 28.0 %, nor 1.3 times the next above 20.0 %"), "{text}");
+    let (even, text) = verdict(&of_five(&place, 20));
+    assert_eq!((&even["kind"], &even["reason"]), (&"nothing".into(), &"nothing_stands_out".into()), "{text}");
+}
+
 /// A program that computes, and once waits for a page.
 fn alone(place: &TempDir) -> std::path::PathBuf {
     let of_one = |t: u64, said: &str| format!("{{\"t\":{t},\"machine\":\"one\",{said}}}\n");
