@@ -333,7 +333,9 @@ fn why_not(
         return Some("it sleeps until a time that it set itself".to_owned());
     }
     if first.state == "asleep" && !is_asked(answer, path, first) {
-        return Some("it sleeps until a time that it set itself, and nobody has asked it before".to_owned());
+        let gain = fix.and_then(|fix| fix.gain).filter(|&gain| gain >= thresholds.min_gain);
+        let gain = gain.map_or_else(String::new, |gain| format!("; if that is not on purpose, half of it would bring {}", percent(gain)));
+        return Some(format!("it sleeps until a time that it set itself, as one does that makes the pace{gain}"));
     }
     let beyond = first.share - first.error;
     let second = standings.get(1);
