@@ -14,6 +14,7 @@
 
 mod answer;
 mod batch;
+mod busy;
 mod calls;
 mod cpus;
 mod full;
@@ -38,6 +39,7 @@ pub use grammar::{Change, Scenario, Target, GRAMMAR};
 
 use crate::lineage::key::{Key, Keys, State};
 use batch::Paid;
+use busy::{Gone, Together, Used};
 use cpus::Left;
 use lanes::{Layout, Row, Slots};
 use life::Life;
@@ -48,6 +50,7 @@ use longpole_model::names::NameId;
 use longpole_model::tokens::Queues;
 use room::Room;
 use scale::Scale;
+use std::collections::HashMap;
 use stopped::Stopped;
 use trail::Trail;
 
@@ -78,6 +81,7 @@ const TOKEN: usize = 128;
 #[derive(Clone, Copy, Debug)]
 struct From {
     slot: u32,
+    by: MachineId,
     t: u64,
     host: Option<NameId>,
     link: Option<NameId>,
@@ -155,6 +159,9 @@ pub struct WhatIf {
     locks: IdMap<QueueId, Lock>,
     rooms: IdMap<QueueId, Room>,
     cpus: IdMap<Option<NameId>, Vec<(Left, u64)>>,
+    used: IdMap<Option<NameId>, Used>,
+    together: Together,
+    gone: HashMap<(Option<NameId>, u32), Gone>,
     /// Numbers of CPUs so far.
     chains: u32,
     /// Of each host, the CPUs that a scenario adds, by when they are free.
@@ -202,6 +209,9 @@ impl WhatIf {
             locks: IdMap::default(),
             rooms: IdMap::default(),
             cpus: IdMap::default(),
+            used: IdMap::default(),
+            together: Together::default(),
+            gone: HashMap::new(),
             chains: 0,
             extra: IdMap::default(),
             full: Full::default(),

@@ -123,11 +123,13 @@ impl WhatIf {
         let error = if observed > 0.0 { (end.v[GATE] - observed) / observed } else { 0.0 };
         let profiles: Vec<_> = self.trail.profiles(end.node, &self.rows).into_iter().map(largest_first).collect();
         let baseline = profiles.first().map_or(&[][..], |profile| profile);
+        let soonest = self.soonest(vocabulary, &end);
         let begins = if observed > 0.0 { (end.v[WHOLE] - observed) / observed } else { 0.0 };
         let refused = self.refused(vocabulary, observed, (error, begins), baseline);
         let scenarios = (0..self.layout.scenarios).filter(|&at| occurs[at]);
-        let predictions =
-            scenarios.map(|at| self.predict(vocabulary, at, &end, &profiles[Layout::world(at)], error, refused.clone())).collect();
+        let predictions = scenarios
+            .map(|at| self.predict(vocabulary, at, (&end, &soonest), &profiles[Layout::world(at)], error, refused.clone()))
+            .collect();
         let full = self.full.full(vocabulary);
         Ok(Answer {
             end_host: vocabulary.host(end.machine).to_owned(),
@@ -190,7 +192,7 @@ impl WhatIf {
         &self,
         vocabulary: &Vocabulary,
         at: usize,
-        end: &EndMark,
+        (end, soonest): (&EndMark, &[f64]),
         profile: &[(u32, f64)],
         error: f64,
         refused: Option<String>,
@@ -213,7 +215,8 @@ impl WhatIf {
         if prediction.refused.is_some() {
             return prediction;
         }
-        let gain = |lane: usize, unchanged: usize| (end.v[lane] > 0.0).then(|| end.v[unchanged] / end.v[lane] - 1.0);
+        let ends = |lane: usize| end.v[lane].max(soonest[lane]);
+        let gain = |lane: usize, unchanged: usize| (ends(lane) > 0.0).then(|| end.v[unchanged] / ends(lane) - 1.0);
         let point = gain(kept, KEPT);
         let mut range: Vec<f64> = point.into_iter().chain(gain(bare, layout.bare().start)).collect();
         if self.scale.cpus(at) > 0 {
@@ -223,7 +226,7 @@ impl WhatIf {
         let low = range.iter().copied().reduce(f64::min);
         let high = range.iter().copied().reduce(f64::max);
         let slack = |gain: f64| (1.0 + gain) * error.abs();
-        prediction.predicted_ns = Some((observed * end.v[kept] / end.v[KEPT].max(f64::MIN_POSITIVE)).round() as u64);
+        prediction.predicted_ns = Some((observed * ends(kept) / end.v[KEPT].max(f64::MIN_POSITIVE)).round() as u64);
         prediction.gain = point;
         prediction.gain_low = low.map(|low| low - slack(low));
         prediction.gain_high = high.map(|high| high + slack(high));
@@ -231,6 +234,9 @@ impl WhatIf {
             let [_, machine, _, state] = self.words(vocabulary, key);
             Place { machine, state }
         });
+        if end.v[kept] < soonest[kept] {
+            prediction.next = Some(Place { machine: "cpus".to_owned(), state: "busy".to_owned() });
+        }
         prediction
     }
 }

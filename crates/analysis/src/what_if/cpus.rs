@@ -94,6 +94,10 @@ impl WhatIf {
         let ns = now - cpu.map_or(ready, |cpu| cpu.1.max(ready)).min(now);
         let waits_as = self.life(machine).waits_as;
         let key = self.state_key(vocabulary, machine, waits_as);
+        let awaited = cpu.filter(|cpu| cpu.1 == now).map_or(0, |_| now - ready.min(now));
+        if !self.life(machine).on_cpu {
+            self.used.entry(host).or_default().takes(now, awaited);
+        }
         let (left, off) = (cpu.map(|cpu| cpu.0), self.life(machine).off.take());
         self.op(machine, What::Start { left, off, ns: ns as f64, key, host });
         if let Some(off) = off {
@@ -116,8 +120,9 @@ impl WhatIf {
     pub(super) fn leave_cpu(&mut self, vocabulary: &Vocabulary, machine: MachineId, why: Leaving) {
         let had = std::mem::take(&mut self.life(machine).on_cpu);
         // Which one it was, nobody saw.
-        if !had {
-            self.life(machine).chain = self.new_chain();
+        match had {
+            true => self.used.entry(vocabulary.host_id(machine)).or_default().leaves(self.now),
+            false => self.life(machine).chain = self.new_chain(),
         }
         let (now, host) = (self.now, vocabulary.host_id(machine));
         let (chain, by_recorder) = (self.life(machine).chain, self.life(machine).records);

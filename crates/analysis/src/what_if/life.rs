@@ -120,6 +120,8 @@ pub struct Replay {
     /// The same, and as much later as it waited for something with the CPU in its hand; while it has one.
     pub works_since: Box<[f64]>,
     pub has_cpu: bool,
+    /// For how long it has worked on CPUs that it was known to have; nothing: on none.
+    pub worked: Vec<f64>,
     /// It is the recorder; and what is known of the CPU that it has, where nobody records.
     pub records: bool,
     pub under: Option<Box<Under>>,
@@ -204,6 +206,7 @@ impl Replay {
             busy: vec![0.0; lanes].into(),
             works_since: vec![0.0; lanes].into(),
             has_cpu: false,
+            worked: Vec::new(),
             records: false,
             under: None,
             slept: None,
@@ -233,10 +236,13 @@ impl Replay {
 
     /// It leaves that CPU, now. `stay`: for how long it worked there; 0: since when it had it is not known.
     pub fn leaves_cpu(&mut self, stay: &mut [f64]) {
-        self.has_cpu = false;
+        let known = std::mem::take(&mut self.has_cpu);
         for (lane, stay) in stay.iter_mut().enumerate() {
             let worked = (self.v[lane] - self.works_since[lane]).max(0.0);
             self.busy[lane] += worked;
+            if known {
+                self.worked[lane] += self.v[lane] - self.works_since[lane];
+            }
             *stay = if self.came[lane] > 0.0 { worked } else { 0.0 };
         }
     }

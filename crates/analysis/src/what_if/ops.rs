@@ -240,6 +240,7 @@ impl WhatIf {
             }
             What::Start { left, off, ns, key, host } => {
                 self.start(machine, t, (left, off), (ns, key), host);
+                self.lives[machine.0 as usize].replay.works_from_here();
                 if self.lives[machine.0 as usize].replay.records {
                     self.takes_over(machine, left);
                 }
@@ -470,6 +471,7 @@ impl WhatIf {
         let Some(room) = self.rooms.get_mut(&queue) else { return };
         let replay = &mut self.lives[machine.0 as usize].replay;
         let saved = std::mem::take(&mut replay.saved);
+        replay.pauses();
         for &(lane, own) in &saved {
             let Some(scenario) = room.scenario_of(lane, layout) else { continue };
             let is_kept = layout.kept().contains(&lane);
@@ -493,6 +495,7 @@ impl WhatIf {
                 }
             }
         }
+        replay.resumes();
         replay.saved = saved;
         for slot in room.forget(unit) {
             self.slots.release(slot);

@@ -41,7 +41,9 @@ impl WhatIf {
     pub(super) fn records(&mut self, machine: MachineId, t: u64, records: bool) {
         let replay = &mut self.lives[machine.0 as usize].replay;
         replay.records = records;
-        self.layout.unrecorded().for_each(|lane| replay.v[lane] = t as f64);
+        for lane in self.layout.unrecorded() {
+            (replay.v[lane], replay.works_since[lane]) = (t as f64, t as f64);
+        }
     }
 
     /// Whatever it did just now, where nobody records it did not.

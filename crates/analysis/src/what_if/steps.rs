@@ -311,13 +311,13 @@ impl WhatIf {
             false => What::Publish { slot, at: self.now },
         };
         self.op(machine, what);
-        From { slot, t: self.now, host: vocabulary.host_id(machine), link, paid: None }
+        From { slot, by: machine, t: self.now, host: vocabulary.host_id(machine), link, paid: None }
     }
 
     fn unlock(&mut self, vocabulary: &Vocabulary, machine: MachineId, queue: QueueId, link: Option<NameId>) -> From {
         let slot = self.slots.make();
         self.op(machine, What::Unlock { queue, slot });
-        From { slot, t: self.now, host: vocabulary.host_id(machine), link, paid: None }
+        From { slot, by: machine, t: self.now, host: vocabulary.host_id(machine), link, paid: None }
     }
 
     fn settle(&mut self) {
@@ -514,7 +514,8 @@ impl WhatIf {
     }
 
     fn meet_token(&mut self, machine: MachineId, (queue, looked): (QueueId, Looked), from: From, (ns, key, how): (f64, u32, How)) {
-        let From { slot, paid, .. } = from;
+        let From { slot, by, paid, .. } = from;
+        self.have_to_do(machine, by);
         let what = match looked == Looked::Took && self.known(queue).is_lock {
             true => What::Lock { queue, slot, ns, key, how },
             false => What::Meet { slot, ns, key, how, paid },
@@ -538,6 +539,7 @@ impl WhatIf {
         let begin = self.begin.unwrap_or(0);
         let at = cause.at.map_or(self.now, |at| at.saturating_sub(begin)).min(self.now);
         self.charge(vocabulary, cause.by);
+        self.have_to_do(machine, cause.by);
         let slot = self.slots.make();
         self.op(cause.by, What::Publish { slot, at });
         let kind = cause.link.map_or(Link::Wakeup, Link::Named);
@@ -642,7 +644,7 @@ impl WhatIf {
             self.leave(vocabulary, machine, context);
         }
         self.vanish(vocabulary, machine);
-        self.has_stopped(machine);
+        self.has_stopped(vocabulary, machine);
     }
 
     /// What is below a context goes on, so much later.

@@ -2,7 +2,7 @@
 
 use super::life::Replay;
 use super::WhatIf;
-use longpole_model::interaction::MachineId;
+use longpole_model::interaction::{MachineId, Vocabulary};
 use std::collections::VecDeque;
 
 /// In the order in which they stopped, each with the number of its stop.
@@ -13,18 +13,18 @@ pub struct Stopped(VecDeque<(MachineId, u32)>);
 const MOST: usize = 1 << 14;
 
 impl WhatIf {
-    pub(super) fn has_stopped(&mut self, machine: MachineId) {
+    pub(super) fn has_stopped(&mut self, vocabulary: &Vocabulary, machine: MachineId) {
         let life = self.life(machine);
         life.stops += 1;
         let stop = life.stops;
         self.stopped.0.push_back((machine, stop));
         if self.stopped.0.len() > MOST {
-            self.forget_first();
+            self.forget_first(vocabulary);
         }
     }
 
     /// The one that stopped first, unless it lives again, its end may be asked for, or others still wait for what it does.
-    fn forget_first(&mut self) {
+    fn forget_first(&mut self, vocabulary: &Vocabulary) {
         let Some((machine, stop)) = self.stopped.0.pop_front() else { return };
         let ends = self.end.as_ref().map(|end| end.machine);
         let life = self.life(machine);
@@ -36,6 +36,7 @@ impl WhatIf {
             return self.stopped.0.push_back((machine, stop));
         }
         self.set_alone(machine, false);
+        self.work_is_done(vocabulary, machine);
         self.life(machine).forget();
     }
 

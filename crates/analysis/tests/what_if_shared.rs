@@ -1,0 +1,81 @@
+//! What changes would bring where machines share what serves them: CPUs, callees, servers. Against systems that are simulated anew with the change.
+
+use longpole_analysis::what_if::{Options, Prediction, Scenario, WhatIf};
+use longpole_model::machine_log::Reader;
+use std::collections::{BTreeSet, VecDeque};
+use std::fmt::Write;
+
+fn predicted(log: &str, change: &str) -> Prediction {
+    let mut reader = Reader::new(log.as_bytes());
+    let mut worlds = WhatIf::new(Options { scenarios: vec![Scenario::parse(change).unwrap()], ..Options::default() });
+    while let Some(interaction) = reader.next_interaction().unwrap() {
+        worlds.interaction(reader.vocabulary(), &interaction);
+    }
+    worlds.answer(reader.vocabulary()).unwrap().predictions.remove(0)
+}
+
+fn ns(log: &str, change: &str) -> u64 {
+    let prediction = predicted(log, change);
+    prediction.predicted_ns.unwrap_or_else(|| panic!("{prediction:?}"))
+}
+
+/// Workers sleep and work by turns, 50 times; whoever is ready first has a CPU first. `main` waits for all. The log, and when that is.
+fn on_cpus(cpus: usize, work: &[u64], sleep: &[u64]) -> (String, u64) {
+    let mut log = String::from("{\"t\":0,\"machine\":\"main\",\"blocked\":\"join\",\"on\":\"done\"}\n");
+    let (mut events, mut number) = (BTreeSet::new(), work.len());
+    let (mut rounds, mut slept, mut queue, mut free) = (vec![0; work.len()], vec![0; work.len()], VecDeque::new(), cpus);
+    for (w, &sleep) in sleep.iter().enumerate() {
+        let _ = writeln!(log, "{{\"t\":0,\"machine\":\"w{w}\",\"blocked\":\"sleep\"}}");
+        events.insert((sleep, w, w, true));
+    }
+    let mut end = 0;
+    while let Some((t, _, w, wakes)) = events.pop_first() {
+        end = t;
+        if wakes {
+            let _ = writeln!(log, "{{\"t\":{t},\"machine\":\"w{w}\",\"woken_by\":\"w{w}\",\"at\":{},\"link\":\"timer\"}}", slept[w]);
+            if free == 0 {
+                let _ = writeln!(log, "{{\"t\":{t},\"machine\":\"w{w}\",\"state\":\"runnable\"}}");
+            }
+            queue.push_back(w);
+        } else {
+            (free, rounds[w], slept[w]) = (free + 1, rounds[w] + 1, t);
+            if rounds[w] < 50 {
+                let _ = writeln!(log, "{{\"t\":{t},\"machine\":\"w{w}\",\"blocked\":\"sleep\"}}");
+                events.insert((t + sleep[w], number, w, true));
+            } else {
+                let _ =
+                    writeln!(log, "{{\"t\":{t},\"machine\":\"w{w}\",\"put\":\"done\"}}\n{{\"t\":{t},\"machine\":\"w{w}\",\"stop\":true}}");
+            }
+        }
+        while free > 0 {
+            let Some(w) = queue.pop_front() else { break };
+            let _ = writeln!(log, "{{\"t\":{t},\"machine\":\"w{w}\",\"state\":\"work\"}}");
+            free -= 1;
+            events.insert((t + work[w], number + 1, w, false));
+        }
+        number += 2;
+    }
+    let _ = writeln!(log, "{{\"t\":{end},\"machine\":\"main\",\"get\":\"done\",\"n\":{}}}\n{{\"t\":{end},\"end\":\"main\"}}", work.len());
+    (log, end)
+}
+
+/// One CPU that is always busy: whoever sleeps less, or would not wait for it, makes nobody's work there less. With another one it is.
+#[test]
+fn the_end_is_not_before_the_cpus_have_done_the_work() {
+    let work = [50, 20, 10, 10];
+    let (log, _) = on_cpus(1, &work, &[10, 30, 40, 60]);
+    let truth = on_cpus(1, &work, &[5, 15, 20, 30]).1;
+    let all = 50 * work.iter().sum::<u64>();
+    let found = predicted(&log, "link::timer x0.5");
+    assert!(truth.abs_diff(found.predicted_ns.unwrap()) < truth / 500, "{found:?} instead of {truth}");
+    assert_eq!((found.gain_low, found.gain_high), (found.gain, found.gain));
+    assert_eq!(found.next.unwrap().machine, "cpus");
+    assert_eq!(ns(&log, "w0::runnable x0"), all);
+    assert_eq!(ns(&log, "w0::work x0.5 and link::timer x0"), all - 50 * 25);
+    assert_eq!(ns(&log, "link::timer x0 and cpus +1"), 50 * 50);
+    // Of what one does after the end nobody has to wait.
+    let until = log.lines().position(|line| line.contains("\"w1\",\"put\"")).unwrap();
+    let cut: Vec<&str> = log.lines().take(until).collect();
+    let early = cut.join("\n") + &format!("\n{{\"t\":{},\"end\":\"w1\"}}\n", cut.last().unwrap()[5..].split(',').next().unwrap());
+    assert!(ns(&early, "w0::runnable x0") < ns(&early, "w0::work x1"));
+}
