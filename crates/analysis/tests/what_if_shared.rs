@@ -79,3 +79,38 @@ fn the_end_is_not_before_the_cpus_have_done_the_work() {
     let early = cut.join("\n") + &format!("\n{{\"t\":{},\"end\":\"w1\"}}\n", cut.last().unwrap()[5..].split(',').next().unwrap());
     assert!(ns(&early, "w0::runnable x0") < ns(&early, "w0::work x1"));
 }
+
+/// One works, arms and calls for every so many items; the call takes `wire` ns to get there.
+fn arming(per: u64, wire: u64) -> (String, u64) {
+    let mut log = String::from("{\"t\":0,\"machine\":\"T\",\"blocked\":\"empty\"}\n{\"t\":0,\"machine\":\"S\",\"state\":\"work\"}\n");
+    let mut t = 0;
+    for item in 1..=120 {
+        t += 10;
+        let _ = writeln!(log, "{{\"t\":{t},\"machine\":\"S\",\"put\":\"out\"}}");
+        if item % per == 0 {
+            let _ = writeln!(log, "{{\"t\":{t},\"machine\":\"S\",\"state\":\"arm\"}}");
+            let _ = writeln!(log, "{{\"t\":{},\"machine\":\"S\",\"put\":\"rpc:T\",\"link\":\"wire\"}}", t + 2);
+            let _ = writeln!(log, "{{\"t\":{},\"machine\":\"S\",\"blocked\":\"reply\"}}", t + 2);
+            t += 2 + wire;
+            let _ = writeln!(log, "{{\"t\":{t},\"machine\":\"T\",\"get\":\"rpc:T\",\"state\":\"serve\"}}");
+            t += 20;
+            let _ = writeln!(log, "{{\"t\":{t},\"machine\":\"T\",\"put\":\"rpc:T:reply:1\"}}");
+            let _ = writeln!(log, "{{\"t\":{t},\"machine\":\"S\",\"get\":\"rpc:T:reply:1\",\"state\":\"work\"}}");
+            let _ = writeln!(log, "{{\"t\":{t},\"machine\":\"T\",\"blocked\":\"empty\"}}");
+        }
+    }
+    let _ = writeln!(log, "{{\"t\":{t},\"end\":\"S\"}}");
+    (log, t)
+}
+
+/// Only probes tell of the call, and the state that is named contains the wait for it: what the callee does is paid once.
+#[test]
+fn what_is_called_in_a_state_that_is_paid_is_paid_once() {
+    for wire in [0, 3] {
+        let (log, _) = arming(1, wire);
+        for per in [2, 4, 10] {
+            assert_eq!(ns(&log, &format!("batch S::arm {per}")), arming(per, wire).1, "{per} items, {wire} ns");
+            assert!(ns(&log, &format!("batch S {per}")).abs_diff(arming(per, wire).1) < 10, "{per} items, {wire} ns");
+        }
+    }
+}

@@ -3,7 +3,7 @@
 //! Where only probes tell of a call, the caller waits for the reply itself: its wait, and what the callee does until it replies, are paid in parts. Where the kernel tells
 //! of the way, too (a call is a write, a wake-up and a read), all that the caller does from the put to the reply is one stretch, and all that the callee does since it was
 //! woken for it is another; each is paid as a whole when it is over, and at its full length until then, so that neither is made shorter twice. So is a state that is a call,
-//! and the way of a machine that signals itself, from there to where it takes that signal.
+//! and what a callee does for a call that is made in it; and the way of a machine that signals itself, from there to where it takes that signal.
 
 use super::batch::{Paid, Round};
 use super::lanes::KEPT;
@@ -116,7 +116,15 @@ impl WhatIf {
         let life = self.life(machine);
         let paid = if let Origin::From(from) = taken.cause { from.paid } else { None };
         match kind {
-            Kind::Calls | Kind::Signals => life.serving = paid.filter(|_| !matches!(life.run, Run::Serves(_) | Run::Served(_))),
+            Kind::Calls | Kind::Signals => {
+                let paid = paid.filter(|_| !matches!(life.run, Run::Serves(_) | Run::Served(_)));
+                life.serving = paid.filter(|paid| paid.state.is_none());
+                // Whoever called waits in a state that is paid as a whole: what it waits for takes its full time until it is over, too.
+                if let Some(paid) = paid.filter(|paid| paid.state.is_some()) {
+                    life.run = if kind == Kind::Calls { Run::Serves(paid) } else { Run::Served(paid) };
+                    self.op(machine, What::Mark(Mark::Woken));
+                }
+            }
             Kind::Replies => {}
             Kind::Items => {
                 (life.serving, life.round) = (None, None);

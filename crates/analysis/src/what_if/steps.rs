@@ -515,6 +515,8 @@ impl WhatIf {
 
     fn meet_token(&mut self, machine: MachineId, (queue, looked): (QueueId, Looked), from: From, (ns, key, how): (f64, u32, How)) {
         let From { slot, by, paid, .. } = from;
+        // The way of what is put in a state that is a call is a part of that state.
+        let paid = paid.filter(|paid| paid.state.is_none());
         self.have_to_do(machine, by);
         let what = match looked == Looked::Took && self.known(queue).is_lock {
             true => What::Lock { queue, slot, ns, key, how },
