@@ -8,6 +8,7 @@ use linux_support::{each_interaction, simulate, text, Kernel, Val};
 use longpole_analysis::lineage::{Answer, Lineage, Options};
 use longpole_model::causes::{About, Composer, Told};
 use longpole_model::machine_log::{Reader, Writer};
+use longpole_model::rules::Rules;
 use longpole_trace::event::{Loss, StreamId};
 use proptest::prelude::*;
 
@@ -526,6 +527,68 @@ fn equal_names_are_told_apart_while_they_live_and_fold_by_class() {
     kernel.probe(110, second, "span_begin:a");
     let log = compose(&kernel, About::default()).log;
     assert!(log.contains(r#""machine":"same.12","class":"same""#), "{log}");
+}
+
+/// With a user's rules: what was done to the queue `box`, and the states of `busy`.
+fn ruled(kernel: &Kernel, rules: &str) -> String {
+    let mut own = Rules::default();
+    own.add("mine.toml", rules).unwrap();
+    let mut composer = Composer::with_rules(own.with_built_in().unwrap(), About::default()).unwrap();
+    let mut log = Vec::new();
+    let mut writer = Writer::new(&mut log);
+    each_interaction(kernel, &mut composer, |vocabulary, interaction| writer.write(vocabulary, interaction).unwrap());
+    let log = String::from_utf8(log).unwrap();
+    assert_eq!(of_log(&log).contradictions, 0, "{log}");
+    log.lines().filter(|line| ["box", "busy"].iter().any(|word| line.contains(word))).map(|line| line.to_owned() + "\n").collect()
+}
+
+fn rule(event: &str, what: &str, name: &str) -> String {
+    format!("[[rule]]\nevent = \"{event}\"\ndo = \"{what}\"\nname = \"{name}\"\n")
+}
+
+#[test]
+fn what_a_user_s_rule_says_of_a_kernel_event_is_done_by_who_has_its_cpu() {
+    let mut kernel = two_cpus();
+    kernel.switch(110, 1, 0, 0, 12);
+    kernel.syscall(150, 0, "write", None);
+    kernel.syscall(160, 0, "write", Some(1));
+    kernel.syscall(170, 1, "read", None);
+    kernel.syscall(180, 1, "read", Some(1));
+    // Who leaves its CPU has done that itself.
+    kernel.switch(200, 0, 11, BLOCKED, 13);
+    let rules =
+        [rule("syscall_exit_write", "put", "box"), rule("syscall_exit_read", "get", "box"), rule("syscall_entry_write", "begin", "busy")];
+    assert_eq!(
+        ruled(&kernel, &rules.concat()),
+        "{\"t\":150,\"machine\":\"t11\",\"state\":\"busy\"}\n{\"t\":160,\"machine\":\"t11\",\"put\":\"box\"}\n\
+         {\"t\":180,\"machine\":\"t12\",\"get\":\"box\"}\n"
+    );
+    let switches = format!("{}when = \"prev_tid == 11\"\n", rule("sched_switch", "put", "box"));
+    assert_eq!(ruled(&kernel, &switches), "{\"t\":200,\"machine\":\"t11\",\"put\":\"box\"}\n");
+    let named = format!("{}as = \"clerk\"\n", rule("syscall_exit_write", "put", "box"));
+    assert_eq!(ruled(&kernel, &named), "{\"t\":160,\"machine\":\"clerk\",\"put\":\"box\"}\n");
+}
+
+#[test]
+fn what_a_user_s_rule_says_of_an_event_in_an_interrupt_is_the_interrupt_s() {
+    let mut kernel = two_cpus();
+    kernel.irq(120, 0, 36, true);
+    kernel.event(130, 0, "device_read", &[("count", Val::I(2))]);
+    kernel.irq(140, 0, 36, false);
+    kernel.syscall(150, 0, "read", None);
+    kernel.syscall(160, 0, "read", Some(1));
+    let rules = [rule("irq_handler_entry", "begin", "busy"), rule("device_read", "put", "box"), rule("syscall_exit_read", "get", "box")];
+    let told = ruled(&kernel, &rules.concat());
+    let irq = "irq 36 dev cpu0";
+    assert!(told.starts_with(&format!("{{\"t\":120,\"machine\":\"{irq}\",\"state\":\"busy\"}}\n")), "{told}");
+    assert!(told.contains(&format!("{{\"t\":130,\"machine\":\"{irq}\",\"put\":\"box\"}}")), "{told}");
+    assert!(told.ends_with("{\"t\":160,\"machine\":\"t11\",\"get\":\"box\"}\n"), "{told}");
+    // What ends the interrupt is still done by it, and what it did last is over when it comes again.
+    kernel.irq(220, 0, 36, true);
+    kernel.irq(240, 0, 36, false);
+    let told = ruled(&kernel, &[rule("irq_handler_exit", "put", "box"), rule("device_read", "begin", "busy")].concat());
+    assert_eq!(told.matches(&format!("\"machine\":\"{irq}\",\"put\":\"box\"")).count(), 2, "{told}");
+    assert!(told.contains("busy") && !told.lines().any(|line| line.starts_with("{\"t\":2") && line.contains("busy")), "{told}");
 }
 
 proptest! {

@@ -15,6 +15,7 @@ mod contexts;
 mod devices;
 mod early;
 mod ending;
+mod kernel_rules;
 mod naming;
 mod probes;
 mod threads;
@@ -85,6 +86,8 @@ pub struct Composer {
     threads: Vec<Thread>,
     of_linux: Vec<Option<u32>>,
     of_system: Vec<Option<u32>>,
+    /// Contexts of which a user's rules have told.
+    of_context: IdMap<MachineId, u32>,
     /// Threads of which only the probes have told, by number.
     probed: HashMap<i32, u32>,
     naming: naming::Naming,
@@ -185,6 +188,7 @@ impl Composer {
             threads: Vec::new(),
             of_linux: Vec::new(),
             of_system: Vec::new(),
+            of_context: IdMap::default(),
             probed: HashMap::new(),
             naming: naming::Naming::default(),
             contexts: contexts::Contexts::default(),
@@ -270,15 +274,16 @@ impl Composer {
                     Some(StreamKind::Kernel) => {
                         self.release_on(catalogue, event.cpu);
                         self.at(event.t_ns);
+                        let said = if self.system.has_own_rules() { self.said(catalogue, event) } else { None };
                         self.linux.event(catalogue, event, &mut (&mut self.heard, watch));
+                        let said = said.and_then(|said| self.is_said(catalogue, event.cpu, said));
                         if let Some(cpu) = event.cpu {
                             self.close_contexts(cpu);
                             self.heed(catalogue);
                             self.open_contexts(cpu);
                         }
-                        if self.system.has_own_rules() {
-                            let step = self.system.step(catalogue, event);
-                            self.step(catalogue, &step);
+                        if let Some(said) = said {
+                            self.was_said(catalogue, event, said);
                         }
                     }
                     Some(StreamKind::User) => {

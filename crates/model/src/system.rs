@@ -72,31 +72,44 @@ impl System {
     /// What the event means. An event that no rule knows is [`Op::Other`]: it still shows that its thread is alive.
     #[inline]
     pub fn step(&mut self, catalogue: &Catalogue, event: &Event<'_>) -> Step {
-        let mut machine = self.machine(catalogue, event);
+        let machine = self.machine(catalogue, event);
+        let (op, whom) = self.meaning(catalogue, event);
+        let machine = whom.unwrap_or(machine);
+        if op != Op::Other {
+            self.machines[machine.0 as usize].steps += 1;
+        }
+        Step { t_ns: event.t_ns, machine, op }
+    }
+
+    /// What the event means, whoever does it, and the machine that the rule names for that.
+    #[inline]
+    pub fn meaning(&mut self, catalogue: &Catalogue, event: &Event<'_>) -> (Op, Option<MachineId>) {
         let at = event.class.0 as usize;
         if self.plans.get(at).is_none_or(Option::is_none) {
             self.compile(catalogue, at);
         }
         // The plan leaves its place while names may be interned, so that nothing of it is copied.
         let plan = self.plans.get_mut(at).and_then(Option::take).unwrap_or_default();
-        let op = match plan.choose(event.fields) {
+        let meaning = match plan.choose(event.fields) {
             Some(alternative) => {
                 self.matched[alternative.rule] += 1;
-                if let Some(whom) = alternative.whom {
+                let whom = alternative.whom.map(|whom| {
                     let name = self.name(whom, event.fields);
-                    machine = self.named_machine(name);
-                }
-                self.op(alternative, event.fields)
+                    self.named_machine(name)
+                });
+                (self.op(alternative, event.fields), whom)
             }
-            None => Op::Other,
+            None => (Op::Other, None),
         };
         if let Some(place) = self.plans.get_mut(at) {
             *place = Some(plan);
         }
-        if op != Op::Other {
-            self.machines[machine.0 as usize].steps += 1;
-        }
-        Step { t_ns: event.t_ns, machine, op }
+        meaning
+    }
+
+    /// Who the event says that it is of.
+    pub fn whose(&mut self, catalogue: &Catalogue, event: &Event<'_>) -> MachineId {
+        self.machine(catalogue, event)
     }
 
     /// Whether there are rules beside the built-in ones: only those speak of what is no probe's.

@@ -25,9 +25,9 @@ pub(super) struct Contexts {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Known {
-    machine: MachineId,
-    state: NameId,
+pub(super) struct Known {
+    pub machine: MachineId,
+    pub state: NameId,
 }
 
 #[derive(Debug, Default)]
@@ -126,7 +126,7 @@ impl Composer {
         let over = self.contexts.cpu(cpu).open.len();
         let below = self.below(cpu, over);
         self.emit(Deed::Push { machine, below, cause });
-        self.emit(Deed::State { machine, state });
+        self.is_in(machine, state, true);
         let raise = raise.filter(|raise| !raise.caused);
         let timer = said.is_none() && raise.map_or_else(|| self.is_timer(id), |raise| raise.timer);
         self.contexts.cpu(cpu).open.push(Open {
@@ -179,11 +179,11 @@ impl Composer {
             let below = self.below(cpu, place);
             self.emit(Deed::Pop { machine });
             self.emit(Deed::Push { machine, below, cause: None });
-            self.emit(Deed::State { machine, state });
+            self.is_in(machine, state, true);
         }
     }
 
-    fn context(&mut self, cpu: CpuId, id: ContextId) -> Known {
+    pub(super) fn context(&mut self, cpu: CpuId, id: ContextId) -> Known {
         let machines = &mut self.contexts.machines;
         if machines.len() <= id.0 as usize {
             machines.resize_with(id.0 as usize + 1, Vec::new);
@@ -278,7 +278,7 @@ impl Composer {
         if cause.is_some() {
             self.emit(Deed::Wake { machine, cause });
             let state = self.context(cpu, id).state;
-            self.emit(Deed::State { machine, state });
+            self.is_in(machine, state, false);
         }
         machine
     }

@@ -20,7 +20,11 @@ impl Composer {
         }
         self.probed(at);
         self.machine(catalogue, at);
-        match step.op {
+        self.does(catalogue, at, step.op);
+    }
+
+    pub(super) fn does(&mut self, catalogue: &Catalogue, at: u32, op: Op) {
+        match op {
             Op::Wait => self.explicit(catalogue, at, For::Signal),
             Op::WaitEmpty { queue } => {
                 let queue = self.queue(queue);
@@ -124,7 +128,7 @@ impl Composer {
             }
         }
         self.look(catalogue, at);
-        self.may_be_idle(catalogue, at, step.op);
+        self.may_be_idle(catalogue, at, op);
     }
 
     /// A rule says that the one wakes the other.

@@ -90,14 +90,18 @@ impl Linux {
     }
 
     pub(super) fn wake(&self, cpu: CpuId, t_ns: i64) -> Wake {
+        Wake { t_ns, cpu, waker: self.on(cpu) }
+    }
+
+    /// Whatever the CPU does.
+    pub(crate) fn on(&self, cpu: CpuId) -> Waker {
         let place = &self.cpus[cpu.0 as usize];
-        let waker = match (place.open.last(), place.base) {
+        match (place.open.last(), place.base) {
             (Some(open), _) => Waker::Context { id: open.id, began_ns: open.began_ns },
             (None, Base::Thread(thread)) => Waker::Thread(thread),
             (None, Base::Idle) => Waker::Idle,
             (None, Base::Unknown) => Waker::Unknown,
-        };
-        Wake { t_ns, cpu, waker }
+        }
     }
 
     pub(super) fn enter<W: Watch + ?Sized>(&mut self, cpu: CpuId, t_ns: i64, key: Key, name: &[u8], watch: &mut W) {
