@@ -10,6 +10,22 @@ use longpole_trace::event::{Class, Value};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Plan {
     pub alternatives: Vec<Alternative>,
+    /// Rules whose name matches the class, and what keeps each from its events.
+    pub spoken_of: Vec<(usize, Never)>,
+}
+
+/// Why a rule is for no event of a trace. What comes later is nearer to a match.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Never {
+    /// None has the name.
+    #[default]
+    Absent,
+    /// None of this name has the field.
+    Lacks(String),
+    /// A rule before it has them all.
+    Covered,
+    /// Its condition holds for none, or a rule before it has those.
+    NotHeld,
 }
 
 #[derive(Clone, Debug)]
@@ -50,9 +66,19 @@ pub(crate) enum KindSource {
 
 impl Plan {
     pub(crate) fn compile(rules: &Rules, class: &Class, names: &mut Names) -> Plan {
-        let mut alternatives = Vec::new();
+        let (mut alternatives, mut spoken_of, mut last) = (Vec::new(), Vec::new(), false);
         for (at, rule) in rules.rules.iter().enumerate() {
             let Some(captures) = rule.pattern.captures(&class.event_name) else { continue };
+            let lacks = |field: &&str| field_of(class, field).is_none();
+            if let Some(field) = rule.needed_fields().find(lacks) {
+                // A rule that asks for a name this class does not have speaks of another class of the same name.
+                spoken_of.push((at, Never::Lacks(field.to_owned())));
+                continue;
+            }
+            if last {
+                spoken_of.push((at, Never::Covered));
+                continue;
+            }
             let mut name_source = |template: &Option<Template>| match template {
                 None => Some(NameSource::Fixed(names.intern(""))),
                 Some(Template::Text(text)) => Some(NameSource::Fixed(names.intern(text))),
@@ -60,7 +86,6 @@ impl Plan {
                 Some(Template::Field(field)) => Some(NameSource::Field(field_of(class, field)?)),
                 Some(Template::TextAndField(text, field)) => Some(NameSource::TextAndField(names.intern(text), field_of(class, field)?)),
             };
-            // A rule that asks for a name this class does not have speaks of another class of the same name.
             let (Some(name), Some(machine)) = (name_source(&rule.name), name_source(&rule.machine)) else { continue };
             let whom = match &rule.whom {
                 None => None,
@@ -79,7 +104,9 @@ impl Plan {
                 Some(Template::TextAndField(..)) => NumberSource::None,
             };
             let when = rule.when.as_ref().map(|when| (when.clone(), when.names().iter().map(|name| field_of(class, name)).collect()));
-            let last = when.is_none();
+            last = when.is_none();
+            let unmet = rule.when.iter().flat_map(|when| when.names()).find(|name| field_of(class, name).is_none());
+            spoken_of.push((at, unmet.map_or(Never::NotHeld, |name| Never::Lacks(name.to_owned()))));
             alternatives.push(Alternative {
                 rule: at,
                 whom,
@@ -93,11 +120,8 @@ impl Plan {
                 object: number(&rule.object),
                 kind: kind_source(&rule.kind, class),
             });
-            if last {
-                break;
-            }
         }
-        Plan { alternatives }
+        Plan { alternatives, spoken_of }
     }
 
     #[inline]

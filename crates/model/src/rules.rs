@@ -238,6 +238,16 @@ struct Entry {
     kind: Option<Spanned<String>>,
 }
 
+impl Rule {
+    /// Without which it says nothing.
+    pub fn needed_fields(&self) -> impl Iterator<Item = &str> {
+        [&self.name, &self.machine, &self.whom].into_iter().flatten().filter_map(|template| match template {
+            Template::Field(field) | Template::TextAndField(_, field) => Some(field.as_str()),
+            Template::Text(_) | Template::Capture(_) => None,
+        })
+    }
+}
+
 impl Rules {
     /// The rules that every trace is read with.
     pub fn built_in() -> Result<Rules, RuleError> {

@@ -4,6 +4,7 @@
 
 use crate::hash::IdMap;
 use crate::names::{NameId, Names};
+pub use crate::plan::Never;
 use crate::plan::{Alternative, NameSource, Plan};
 use crate::rules::{Action, Origin, RuleError, Rules};
 use crate::step::{MachineId, Op, QueueId, Step};
@@ -26,6 +27,8 @@ pub struct System {
     machine_of_name: IdMap<u32, MachineId>,
     /// By rule: the events that it told the meaning of.
     matched: Vec<u64>,
+    /// By rule: why there were none, as far as is known.
+    never: Vec<Never>,
 }
 
 /// A thread, and what the trace calls it.
@@ -56,6 +59,7 @@ impl System {
     pub fn with_rules(rules: Rules) -> System {
         System {
             matched: vec![0; rules.len()],
+            never: vec![Never::Absent; rules.len()],
             rules,
             plans: Vec::new(),
             names: Names::default(),
@@ -117,9 +121,10 @@ impl System {
         self.rules.has_own()
     }
 
-    /// The rules that are not built in, and how many events each told the meaning of.
-    pub fn own_rules(&self) -> impl Iterator<Item = (Origin, u64)> + '_ {
-        self.rules.own().zip(self.matched.iter().copied())
+    /// The rules that are not built in, how many events each told the meaning of, and where these are none, why.
+    pub fn own_rules(&self) -> impl Iterator<Item = (Origin, u64, Option<&Never>)> + '_ {
+        let found = self.matched.iter().zip(&self.never);
+        self.rules.own().zip(found).map(|(rule, (&events, never))| (rule, events, (events == 0).then_some(never)))
     }
 
     /// The machine that a rule calls so: one that rules name, or else a thread of this name.
@@ -259,7 +264,12 @@ impl System {
     fn compile(&mut self, catalogue: &Catalogue, at: usize) {
         let unknown = Class::default();
         let class = catalogue.classes.get(at).unwrap_or(&unknown);
-        let plan = Plan::compile(&self.rules, class, &mut self.names);
+        let mut plan = Plan::compile(&self.rules, class, &mut self.names);
+        for (rule, why) in std::mem::take(&mut plan.spoken_of) {
+            if why > self.never[rule] {
+                self.never[rule] = why;
+            }
+        }
         let fixed: Vec<NameId> = plan
             .alternatives
             .iter()

@@ -6,6 +6,7 @@ use crate::table::{number, plain};
 use crate::{answer, in_one_line, interactions, rules};
 use longpole_analysis::lineage::{Lineage, Options};
 use longpole_model::rules::Rules;
+use longpole_model::system::Never;
 use serde::Serialize;
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -76,6 +77,8 @@ struct Matched {
     line: usize,
     event: String,
     events: u64,
+    /// Why it matched none. None: it did.
+    never: Option<String>,
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
@@ -110,7 +113,12 @@ fn held_against(traces: Vec<PathBuf>, rules: Vec<PathBuf>, raw: Raw) -> anyhow::
     let composer = interactions.composer();
     let matched = composer.into_iter().flat_map(|composer| composer.system().own_rules());
     Ok(OfTrace {
-        matched: matched.map(|(rule, events)| Matched { file: rule.file, line: rule.line, event: rule.event, events }).collect(),
+        matched: matched
+            .map(|(rule, events, never)| {
+                let never = never.map(|why| never_matched(&rule.event, why));
+                Matched { file: rule.file, line: rule.line, event: rule.event, events, never }
+            })
+            .collect(),
         contradictions: answer.as_ref().map_or(0, |answer| answer.contradictions),
         contradiction_list: answer
             .into_iter()
@@ -121,6 +129,15 @@ fn held_against(traces: Vec<PathBuf>, rules: Vec<PathBuf>, raw: Raw) -> anyhow::
         from_before: told.from_before,
         kernel_contradictions: composer.map_or(0, |composer| composer.linux().contradictions),
     })
+}
+
+fn never_matched(event: &str, why: &Never) -> String {
+    match why {
+        Never::Absent => format!("no event \"{event}\" is in the trace"),
+        Never::Lacks(field) => format!("no event \"{event}\" of the trace has the field \"{field}\""),
+        Never::Covered => format!("rules before it take every event \"{event}\" of the trace"),
+        Never::NotHeld => format!("its condition holds for no event \"{event}\" of the trace that the rules before it leave"),
+    }
 }
 
 fn print(out: &mut impl Write, answer: &Answer) -> io::Result<()> {
@@ -135,10 +152,10 @@ fn print(out: &mut impl Write, answer: &Answer) -> io::Result<()> {
         }
     }
     let Some(trace) = &answer.trace else { return Ok(()) };
-    for Matched { file, line, event, events } in &trace.matched {
-        match events {
-            0 => writeln!(out, "never  {file}:{line}: no event \"{event}\" that this rule is for is in the trace")?,
-            _ => writeln!(out, "{} events  {file}:{line}: {event}", number(*events))?,
+    for Matched { file, line, event, events, never } in &trace.matched {
+        match never {
+            Some(why) => writeln!(out, "never  {file}:{line}: {}", plain(why.clone()))?,
+            None => writeln!(out, "{} events  {file}:{line}: {event}", number(*events))?,
         }
     }
     for (count, what) in [
