@@ -189,6 +189,35 @@ fn a_user_s_rule_gives_events_another_meaning_and_one_that_never_matches_is_told
     assert_eq!(time(&path, |_, state| state == "grind"), 0);
 }
 
+#[test]
+fn a_user_s_queue_of_kernel_events_has_its_threads_and_a_field_that_is_missing_is_told() {
+    let _alone = alone();
+    if !live("rules on the kernel's events") {
+        return;
+    }
+    let place = Place::new();
+    let trace = recorded(&place, &["dd", "if=/dev/zero", "of=/dev/null", "bs=7777", "count=50"]);
+    let text = "[[rule]]\nevent = \"syscall_exit_read\"\nwhen = \"ret == 7777\"\ndo = \"put\"\nname = \"blocks\"\n\n\
+                [[rule]]\nevent = \"syscall_exit_write\"\nwhen = \"ret == 7777\"\ndo = \"get\"\nname = \"blocks\"\n\n\
+                [[rule]]\nevent = \"syscall_exit_*\"\ndo = \"begin\"\nname = \"@colour\"\n\n\
+                [[rule]]\nevent = \"no_such_event\"\ndo = \"wait\"\n";
+    let checked = ok(rules(&place, text, &[trace.to_str().unwrap(), "--json"]));
+    let answer: Value = serde_json::from_slice(&checked.stdout).unwrap();
+    schema::check(&schema::schema("rules"), &answer);
+    let never: Vec<Option<&str>> = answer["trace"]["matched"].as_array().unwrap().iter().map(|rule| rule["never"].as_str()).collect();
+    let lacks = Some("no event \"syscall_exit_*\" of the trace has the field \"colour\"");
+    assert_eq!(never, [None, None, lacks, Some("no event \"no_such_event\" is in the trace")]);
+    let file = place.path("mine.toml");
+    let model = ok(place.longpole(&["model", "--rules"]).arg(&file).arg(&trace).output().unwrap());
+    let model = String::from_utf8(model.stdout).unwrap();
+    let of = |what: &str| model.lines().filter(|line| line.contains("\"dd") && line.contains(what)).count();
+    assert_eq!((of("\"put\":\"blocks\""), of("\"get\":\"blocks\"")), (50, 50));
+    let queues = ok(place.longpole(&["queues", "--json", "--rules"]).arg(&file).arg(&trace).output().unwrap());
+    let queues: Value = serde_json::from_slice(&queues.stdout).unwrap();
+    schema::check(&schema::schema("queues"), &queues);
+    assert_eq!((queues[0]["name"].as_str(), queues[0]["puts"].as_u64(), queues[1].is_null()), (Some("blocks"), Some(50), true), "{queues}");
+}
+
 /// Each event of this name, with its fields.
 fn events(place: &Place, trace: &Path, name: &str) -> Vec<Value> {
     let printed = ok(place.longpole(&["print", "--json"]).arg(trace).output().unwrap()).stdout;

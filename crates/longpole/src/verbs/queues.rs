@@ -1,11 +1,13 @@
 //! `longpole queues`: how deep queues are, how often full and empty, in what portions they are emptied.
 
 use crate::input::Input;
-use crate::interactions::Interactions;
+use crate::interactions::{self, Interactions};
 use crate::table::{bytes, duration, number, percent, rate, Table};
 use crate::{machine_log, pass};
 use longpole_analysis::machine_queues::MachineQueues;
 use longpole_analysis::queues::QueueAnswer;
+use longpole_analysis::report::Pass;
+use std::collections::HashSet;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -27,20 +29,43 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         return of_log(&args.input, log);
     }
     let (pass, trace) = pass::read(&args.input, None)?;
-    let answer = pass.queues();
+    let mut answer = pass.queues();
+    answer.extend(of_rules(&args.input, &pass, &answer)?);
     pass::write(&args.input, (&pass, &trace), &answer, |out, answer| print(out, answer))
 }
 
-fn of_log(input: &Input, mut log: Interactions) -> anyhow::Result<ExitCode> {
+/// Queues of which only the user's rules on the kernel's events tell: who puts and takes, the kernel's model knows.
+fn of_rules(input: &Input, pass: &Pass, known: &[QueueAnswer]) -> anyhow::Result<Vec<QueueAnswer>> {
+    let paths = input.paths()?;
+    let [path] = paths.as_slice() else { return Ok(Vec::new()) };
+    let rules = input.rules()?;
+    if !rules.has_own() || pass.inputs().kernel_events == 0 {
+        return Ok(Vec::new());
+    }
+    let mut interactions = interactions::of(path, input.options(), rules)?;
+    let (_, mut answer) = measured(&mut interactions)?;
+    let system = interactions.composer().map(|composer| composer.system());
+    let told: HashSet<&str> =
+        system.into_iter().flat_map(|system| system.queues.iter().map(|queue| system.names.text(queue.name))).collect();
+    answer.retain(|queue| told.contains(queue.name.as_str()) && known.iter().all(|other| other.name != queue.name));
+    Ok(answer)
+}
+
+/// So many interactions, and what they say of queues.
+fn measured(interactions: &mut Interactions) -> anyhow::Result<(u64, Vec<QueueAnswer>)> {
     let mut queues = MachineQueues::default();
-    let count = machine_log::each(&mut log, |_, interaction, begin| {
+    let count = machine_log::each(interactions, |_, interaction, begin| {
         queues.begin_at(begin);
         queues.interaction(interaction);
     })?;
-    if let Some(end) = log.until() {
+    if let Some(end) = interactions.until() {
         queues.until(end);
     }
-    let answer = queues.answer(log.vocabulary());
+    Ok((count, queues.answer(interactions.vocabulary())))
+}
+
+fn of_log(input: &Input, mut log: Interactions) -> anyhow::Result<ExitCode> {
+    let (count, answer) = measured(&mut log)?;
     machine_log::write(input, count, &answer, |out| match answer.is_empty() {
         true => writeln!(out, "no queue in this machine log"),
         false => print(out, &answer),
