@@ -358,6 +358,19 @@ fn long_log((kinds, some): &(Vec<Kind>, Vec<Line>)) -> String {
     walk::log(kinds, &many)
 }
 
+#[test]
+fn what_ends_a_context_s_block_settles_its_lineage_and_not_the_get_that_follows() {
+    let until = "0 A state=run\n0 B state=run\n0 T state=run\n1 A put=seen\n2 T blocked=recv\n3 B put=rx\n4 irq on_top_of=null\n5 irq blocked=look\n";
+    let after = "7 irq get=rx\n8 irq put=done\n8 irq pop=true\n9 T get=done\n10 - end=T\n";
+    for by in ["6 irq peek=seen", "6 irq get=seen", "6 irq woken_by=A at=1 link=queued"] {
+        let answer = with(options(Mode::Global, None), &lines(&format!("{until}{by}\n{after}")));
+        let link = if by.contains("woken") { "link" } else { "seen" };
+        let wanted = format!("0-1 A::run, 1-6 {link}::queued, 6-8 irq::run, 8-9 done::queued, 9-10 T::run");
+        let told = drawn(&answer).replace("6-8 irq::runnable", "6-8 irq::run");
+        assert_eq!(told, wanted, "{by}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 
