@@ -21,6 +21,11 @@ pub fn number(value: u64) -> String {
     out
 }
 
+/// So many of something whose plural has an s: `1 link`, `2 links`.
+pub fn counted(count: u64, what: &str) -> String {
+    format!("{} {what}{}", number(count), if count == 1 { "" } else { "s" })
+}
+
 /// A fraction from 0 to 1 as a percentage with one digit; what is there but would round to nothing stays visible.
 pub fn percent(share: f64) -> String {
     match share * 100.0 {

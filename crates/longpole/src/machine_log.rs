@@ -3,7 +3,7 @@
 use crate::answer;
 use crate::input::Input;
 use crate::interactions::{self, Interactions};
-use crate::table::number;
+use crate::table::counted;
 use longpole_model::interaction::{Deed, Interaction, Vocabulary};
 use longpole_model::machine_log::opens_like_one;
 use serde::Serialize;
@@ -58,7 +58,7 @@ pub fn write<T: Serialize>(
 ) -> anyhow::Result<ExitCode> {
     answer::tell(input.json, answer, |out| {
         print(out)?;
-        writeln!(out, "\n{} interactions", number(interactions))
+        writeln!(out, "\n{}", counted(interactions, "interaction"))
     })?;
     Ok(ExitCode::SUCCESS)
 }

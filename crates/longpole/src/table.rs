@@ -2,7 +2,7 @@
 //!
 //! A table is built whole and printed at once. It must not be used for output that grows with the trace.
 
-pub use longpole_analysis::text::{number, percent};
+pub use longpole_analysis::text::{counted, number, percent};
 use std::io::{self, Write};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

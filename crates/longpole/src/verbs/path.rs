@@ -3,7 +3,7 @@
 use crate::interactions::{self, Interactions};
 use crate::sampled::{self, Sampled};
 use crate::stacks::{self, Gathered};
-use crate::table::{duration, number, percent, plain, Table};
+use crate::table::{counted, duration, number, percent, plain, Table};
 use crate::{answer, flame, input::Input, keepers};
 use anyhow::{bail, Context};
 use longpole_analysis::critical_samples::{CriticalFunction, OnPath};
@@ -237,9 +237,9 @@ fn print(out: &mut impl Write, answer: &Answer, with_segments: bool) -> io::Resu
         }
     }
     let unknown = if answer.length_ns == 0 { 0.0 } else { answer.unknown_ns as f64 / answer.length_ns as f64 };
-    writeln!(out, "\n{} interactions, {} of the path unknown", number(answer.interactions), percent(unknown))?;
+    writeln!(out, "\n{}, {} of the path unknown", counted(answer.interactions, "interaction"), percent(unknown))?;
     if answer.contradictions > 0 {
-        writeln!(out, "{} contradictions; what they caused is unknown:", number(answer.contradictions))?;
+        writeln!(out, "{}; what comes of that is unknown:", counted(answer.contradictions, "contradiction"))?;
         for contradiction in &answer.contradiction_list {
             writeln!(out, "  line {}: {}", contradiction.line, plain(contradiction.what.clone()))?;
         }

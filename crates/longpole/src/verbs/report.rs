@@ -4,7 +4,7 @@ use crate::critical::{self, Passed};
 use crate::input::Input;
 use crate::kernel::{self, Model, Reading};
 use crate::packets::kernel::Kernel;
-use crate::table::{duration, number, percent, plain, Table};
+use crate::table::{counted, duration, number, percent, plain, Table};
 use crate::verbs::{latency, queues};
 use crate::{answer, interactions, keepers, pass, profiler, repeated, sampled, stacks, strip};
 use anyhow::{bail, Context};
@@ -185,7 +185,7 @@ fn of_machines(json: bool, report: &Report) -> anyhow::Result<ExitCode> {
     answer::tell(json, report, |out| {
         head(out, report)?;
         findings(out, report)?;
-        writeln!(out, "\n{} interactions", number(report.inputs.events))
+        writeln!(out, "\n{}", counted(report.inputs.events, "interaction"))
     })?;
     Ok(ExitCode::SUCCESS)
 }
@@ -239,6 +239,10 @@ fn head(out: &mut impl Write, report: &Report) -> io::Result<()> {
     }
     keepers::lines(rows).try_for_each(|line| writeln!(out, "{line}"))?;
     let inputs = &report.inputs;
+    if inputs.contradictions > 0 {
+        let count = counted(inputs.contradictions, "contradiction");
+        writeln!(out, "{count} on the way: what comes of that is unknown (longpole path tells more)")?;
+    }
     for (count, what) in [
         (inputs.contradictions, "contradictions on the way: what they caused is unknown (longpole path tells them)"),
         (inputs.negative_links, "links end before they begin: clocks differ, and the verdict may be wrong"),

@@ -2,7 +2,7 @@
 
 use crate::dump::Raw;
 use crate::interactions::{self, Interactions};
-use crate::table::{duration, number, percent, plain, Table};
+use crate::table::{counted, duration, number, percent, plain, Table};
 use crate::{answer, input::Input, WrongUsage};
 use longpole_analysis::predicted::Predicted;
 use longpole_analysis::verdict::{again, too_many_lost};
@@ -149,17 +149,15 @@ fn print(out: &mut impl Write, answer: &Answer, order: &[Prediction], full_ring:
         }
         table.print(out)?;
     }
-    writeln!(out, "\n{} interactions", number(answer.interactions))?;
+    writeln!(out, "\n{}", counted(answer.interactions, "interaction"))?;
     if too_many_lost(answer.lost, answer.interactions) {
         writeln!(out, "{} events lost: what happened then is in no prediction{}", number(answer.lost), again(full_ring))?;
     }
-    for (count, what) in [
-        (answer.contradictions, "contradictions; `longpole path` tells them"),
-        (answer.forgotten_causes, "causes lie further back than is remembered"),
-    ] {
-        if count > 0 {
-            writeln!(out, "{} {what}", number(count))?;
-        }
+    if answer.contradictions > 0 {
+        writeln!(out, "{}: see `longpole path`", counted(answer.contradictions, "contradiction"))?;
+    }
+    if answer.forgotten_causes > 0 {
+        writeln!(out, "{} causes lie further back than is remembered", number(answer.forgotten_causes))?;
     }
     Ok(())
 }
