@@ -4,6 +4,9 @@
 //! other one, or whose last part is the same, is nearer than any that does not. Long names are compared by their beginning only, since
 //! the names of a foreign trace may be of any length.
 
+use crate::text::place;
+use longpole_model::interaction::{MachineId, Vocabulary};
+
 const COMPARED: usize = 128;
 
 /// At most `most` of the candidates, the nearest first.
@@ -19,6 +22,15 @@ pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>, mo
     ranked.sort_unstable();
     ranked.dedup();
     ranked.into_iter().take(most).map(|(.., candidate)| candidate).collect()
+}
+
+/// That the path is to lead to the end of a machine of which there is no line before, and which of those that are there may be meant.
+pub(crate) fn ends_nowhere(vocabulary: &Vocabulary, machine: MachineId, is_there: impl Fn(&MachineId) -> bool) -> String {
+    let full = |machine| place(vocabulary.host(machine), vocabulary.machine_name(machine));
+    let there: Vec<String> = vocabulary.machines().filter(is_there).map(full).collect();
+    let near = nearest(&full(machine), there.iter().map(String::as_str), 1);
+    let near = near.first().map_or_else(String::new, |near| format!("; the nearest machine is \"{near}\""));
+    format!("\"{}\", whose end it is to be, has done nothing before it{near}", full(machine))
 }
 
 fn letters(name: &str) -> Vec<char> {

@@ -244,6 +244,7 @@ pub fn judge(
         (false, false) => None,
         (_, true) => Some(beside.again),
         (true, false) if lost > 0 => Some(beside.again),
+        (true, false) if answer.contradictions > 0 => Some("; `longpole path` says what contradicts itself"),
         (true, false) => Some("; `longpole path` says which events would tell it"),
     };
     let reason = if too_little.is_some() { Reason::CannotBeTold } else { Reason::NothingStandsOut };

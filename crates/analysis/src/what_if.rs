@@ -172,6 +172,8 @@ pub struct WhatIf {
     held: usize,
     /// Why a scenario cannot be followed.
     still: Vec<Option<&'static str>>,
+    /// What is wrong with the end that was told last.
+    no_end: Option<String>,
     begin: Option<u64>,
     asked_begin: u64,
     now: u64,
@@ -219,6 +221,7 @@ impl WhatIf {
             held: 0,
             is_batched: options.scenarios.iter().any(Scenario::batches),
             still: vec![None; layout.scenarios],
+            no_end: None,
             begin: None,
             asked_begin: 0,
             now: 0,

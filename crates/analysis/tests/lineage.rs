@@ -371,6 +371,19 @@ fn what_ends_a_context_s_block_settles_its_lineage_and_not_the_get_that_follows(
     }
 }
 
+#[test]
+fn an_end_of_a_machine_without_a_line_is_a_contradiction_that_names_the_nearest() {
+    let log = lines("0 h1/A state=run\n0 h2/C state=run\n5 h1/A state=more\n9 - end=C\n");
+    let answer = with(options(Mode::Global, None), &log);
+    assert_eq!((answer.length_ns, answer.unknown_ns, answer.contradictions), (9, 9, 1));
+    let told = &answer.contradiction_list[0];
+    assert_eq!(told.line, 4);
+    assert_eq!(told.what, "\"C\", whose end it is to be, has done nothing before it; the nearest machine is \"h2/C\"");
+    // Of a machine that is asked for by name, the line says only when.
+    let asked = with(options(Mode::Global, Some("h2/C")), &log);
+    assert_eq!((asked.length_ns, asked.unknown_ns, asked.contradictions), (9, 0, 0));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 

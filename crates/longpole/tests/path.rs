@@ -131,6 +131,22 @@ fn verbs_that_read_recordings_and_verbs_that_read_machine_logs_say_what_they_can
 }
 
 #[test]
+fn an_end_of_a_machine_that_is_on_another_host_is_told_with_its_line_and_the_one_that_may_be_meant() {
+    let place = TempDir::new().unwrap();
+    let text = "{\"t\":0,\"host\":\"h1\",\"machine\":\"A\"}\n{\"t\":0,\"host\":\"h2\",\"machine\":\"C\"}\n{\"t\":9,\"end\":\"C\"}\n";
+    let log = log(&place, text);
+    let told = "\"C\", whose end it is to be, has done nothing before it; the nearest machine is \"h2/C\"";
+    let said = String::from_utf8(run("path", &[], &log).stdout).unwrap();
+    assert!(said.contains("1 contradiction; what comes of that is unknown:\n  line 3: "), "{said}");
+    assert!(said.contains(told), "{said}");
+    assert_eq!(json(&["--json"], &log)["contradiction_list"][0]["line"], 3);
+    let predicted = String::from_utf8(run("what-if", &["A::run x0.5"], &log).stdout).unwrap();
+    assert!(predicted.contains(&format!("no predictions: {told}")), "{predicted}");
+    let report = String::from_utf8(run("report", &[], &log).stdout).unwrap();
+    assert!(report.contains("`longpole path` says what contradicts itself"), "{report}");
+}
+
+#[test]
 fn a_log_comes_from_a_pipe_as_well() {
     use std::io::Write;
     use std::process::Stdio;

@@ -207,6 +207,10 @@ impl Vocabulary {
         self.is_recorder.get(machine.0 as usize).copied().unwrap_or(false)
     }
 
+    pub fn machines(&self) -> impl Iterator<Item = MachineId> {
+        (0..self.machines.len() as u32).map(MachineId)
+    }
+
     pub fn host_id(&self, machine: MachineId) -> Option<NameId> {
         self.machines.get(machine.0 as usize).map(|machine| machine.0)
     }

@@ -3,6 +3,7 @@
 use super::key::State;
 use super::life::{Block, Context, Tip};
 use super::{segments, EndMark, From, Lineage, Maybe, Total};
+use crate::nearest::ends_nowhere;
 use longpole_model::interaction::{Cause, Deed, MachineId, QueueId, Vocabulary};
 use longpole_model::names::NameId;
 use longpole_model::tokens::{Origin, Taken};
@@ -24,7 +25,14 @@ impl Lineage {
             Deed::Declare { .. } | Deed::Now => return,
             // What ended before the begin is not what is asked for.
             Deed::End { .. } if self.now < self.begin.unwrap_or(0) => return,
-            Deed::End { machine } => return self.mark_end(machine),
+            Deed::End { machine } => {
+                if self.options.machine.is_none() && !self.life(machine).seen {
+                    let seen = |id: &MachineId| self.lives.get(id.0 as usize).is_some_and(|life| life.seen);
+                    let what = ends_nowhere(vocabulary, machine, seen);
+                    self.contradiction(line, what);
+                }
+                return self.mark_end(machine);
+            }
             Deed::Fork { machine, cause } => self.fork(vocabulary, line, machine, cause),
             Deed::Class { machine, class } => self.class(machine, class),
             Deed::Push { machine, below, cause } => self.push(vocabulary, line, machine, below, cause),

@@ -3,7 +3,8 @@
 use super::lanes::{Layout, GATE, KEPT, OBSERVED, WHOLE};
 use super::{EndMark, WhatIf};
 use crate::lineage::key::{Key, Link, State};
-use longpole_model::interaction::Vocabulary;
+use crate::nearest::ends_nowhere;
+use longpole_model::interaction::{MachineId, Vocabulary};
 use serde::Serialize;
 
 /// The replays of the unchanged trace, both the one where only what is explained takes time and the one that predictions begin from, may differ from what was observed
@@ -167,7 +168,7 @@ impl WhatIf {
     /// Why nothing can be predicted from this trace.
     fn refused(&self, vocabulary: &Vocabulary, observed: f64, (error, begins): (f64, f64), baseline: &[(u32, f64)]) -> Option<String> {
         if observed <= 0.0 {
-            return Some("no time passes until the end".to_owned());
+            return Some(self.no_end.clone().unwrap_or_else(|| "no time passes until the end".to_owned()));
         }
         let differs =
             |error: f64| format!("{:.1} % {} than what was observed", 100.0 * error.abs(), if error < 0.0 { "shorter" } else { "longer" });
@@ -186,6 +187,14 @@ impl WhatIf {
             );
         }
         Some(said)
+    }
+
+    /// The path is to lead to the end of this machine: one that has done nothing is a contradiction.
+    pub(super) fn doubt_end(&mut self, vocabulary: &Vocabulary, machine: MachineId) {
+        let seen = |id: &MachineId| self.lives.get(id.0 as usize).is_some_and(|life| life.seen);
+        let doubted = self.options.machine.is_none() && !seen(&machine);
+        self.no_end = doubted.then(|| ends_nowhere(vocabulary, machine, seen));
+        self.counts.contradictions += u64::from(doubted);
     }
 
     fn predict(

@@ -680,6 +680,7 @@ impl WhatIf {
     }
 
     fn mark_end(&mut self, vocabulary: &Vocabulary, machine: MachineId) {
+        self.doubt_end(vocabulary, machine);
         let machine = match self.options.machine {
             Some(_) => self.asked,
             None => Some(machine),
