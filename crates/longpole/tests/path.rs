@@ -147,6 +147,16 @@ fn an_end_of_a_machine_that_is_on_another_host_is_told_with_its_line_and_the_one
 }
 
 #[test]
+fn what_stands_on_samples_is_not_told_of_a_machine_log() {
+    let place = TempDir::new().unwrap();
+    let log = log(&place, WAKE);
+    for arguments in [&["--functions"][..], &["--folded"], &["--flame", "/dev/null"]] {
+        let wanted = format!("longpole: {} needs the samples of a recording: a machine log has none", arguments[0]);
+        assert_eq!(refusal("path", arguments, &log), (Some(1), wanted));
+    }
+}
+
+#[test]
 fn a_log_comes_from_a_pipe_as_well() {
     use std::io::Write;
     use std::process::Stdio;

@@ -87,6 +87,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let input = args.input.of_command()?;
     let mut interactions = interactions::open(&input, "critical paths are")?;
     let is_trace = interactions.trace().is_some();
+    let asked = [(args.functions, "--functions"), (args.folded, "--folded"), (args.flame.is_some(), "--flame")];
+    if let (false, Some((_, option))) = (is_trace, asked.into_iter().find(|asked| asked.0)) {
+        bail!("{option} needs the samples of a recording: a machine log has none");
+    }
     let mode = match args.mode {
         Way::Global => Mode::Global,
         Way::Active => Mode::Active,
