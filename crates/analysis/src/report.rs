@@ -271,6 +271,15 @@ impl Pass {
 }
 
 impl Report {
+    /// The verdict's state, or where nothing stands out, the path's first: of which [`Report::stability`] tells.
+    pub fn foremost(&self) -> Option<(&str, &str)> {
+        let first = || self.participation.as_ref()?.rows.first().map(|row| (row.machine.as_str(), row.state.as_str()));
+        match self.verdict.kind {
+            VerdictKind::Nothing => first(),
+            VerdictKind::Bottleneck => self.verdict.machine.as_deref().zip(self.verdict.state.as_deref()),
+        }
+    }
+
     /// Of a trace that holds nothing but machines.
     pub fn of_machines(critical: Critical) -> Report {
         let answer = &critical.answer;
@@ -311,13 +320,9 @@ impl Report {
         self.verdict = self.verdict.or_lost(self.losses.as_ref()).doubted(Some(doubts));
         self.findings.extend(findings);
         self.findings.sort_by_key(|finding| (!finding.is_foremost(), !finding.is_cause()));
-        let first = participation.rows.first().map(|row| (row.machine.as_str(), row.state.as_str()));
-        let named = match self.verdict.kind {
-            VerdictKind::Nothing => first,
-            VerdictKind::Bottleneck => self.verdict.machine.as_deref().zip(self.verdict.state.as_deref()),
-        };
-        self.stability = named.and_then(|(machine, state)| participation.stability(machine, state));
         self.participation = Some(participation);
+        let of_foremost = |(machine, state)| self.participation.as_ref()?.stability(machine, state);
+        self.stability = self.foremost().and_then(of_foremost);
         predictions.sort_by(|a, b| b.gain.unwrap_or(f64::MIN).total_cmp(&a.gain.unwrap_or(f64::MIN)));
         self.path = Some(PathFacts {
             end_machine: answer.end_machine,

@@ -1,15 +1,19 @@
 //! Which state has the critical path at which time, as lines of blocks.
 
-use crate::table::{duration, percent, Table};
+use crate::table::{duration, percent, plain, Table};
 use longpole_analysis::participation::Participation;
+use longpole_analysis::report::Report;
 use std::io::{self, Write};
 
 const BLOCKS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 /// Who has less than this share in every window is not worth a line.
 const LEAST: f64 = 0.1;
 
-pub fn print(out: &mut impl Write, path: &Participation, stability: Option<f64>) -> io::Result<()> {
+pub fn print(out: &mut impl Write, path: &Participation, report: &Report) -> io::Result<()> {
     let width = (path.end_ns - path.start_ns) / path.windows.max(1) as u64;
+    if width == 0 {
+        return Ok(());
+    }
     writeln!(out, "\nOVER TIME (share of the path in {} windows of {})", path.windows, duration(width))?;
     let mut table = Table::new(&["", ""]);
     for row in path.rows.iter().filter(|row| row.shares.iter().any(|&share| share >= LEAST)) {
@@ -19,9 +23,10 @@ pub fn print(out: &mut impl Write, path: &Participation, stability: Option<f64>)
         table.row(["(others)".to_owned(), blocks(&path.others)]);
     }
     table.print(out)?;
-    match stability {
-        Some(share) => {
-            writeln!(out, "what is first has the most in {} of all parts that are a quarter of it long", percent(share))
+    match report.stability.zip(report.foremost()) {
+        Some((share, (machine, state))) => {
+            let state = plain(format!("{machine}::{state}"));
+            writeln!(out, "of all quarters of the path, wherever one begins, {state} has the most in {}", percent(share))
         }
         None => Ok(()),
     }

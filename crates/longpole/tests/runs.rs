@@ -145,6 +145,15 @@ fn the_path_over_time_shows_when_another_state_takes_over() {
     let said = text(&["report"], &[&log]);
     let strip = format!("a::first   {}", "█".repeat(40));
     assert!(said.contains("OVER TIME") && said.contains(&strip), "{said}");
+    assert!(said.contains("of all quarters of the path, wherever one begins, a::first has the most in 71.7 %"), "{said}");
+    // Windows of less than a ns show nothing.
+    for (text, count) in [
+        ("{\"t\":5,\"machine\":\"a\"}\n", "1 interaction\n"),
+        ("{\"t\":0,\"machine\":\"a\"}\n{\"t\":59,\"end\":\"a\"}\n", "2 interactions\n"),
+    ] {
+        let said = self::text(&["report"], &[&store(&place, "short", text)]);
+        assert!(!said.contains("OVER TIME") && said.ends_with(&format!("\n{count}")), "{said}");
+    }
 }
 
 #[test]

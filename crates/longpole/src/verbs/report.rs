@@ -244,7 +244,6 @@ fn head(out: &mut impl Write, report: &Report) -> io::Result<()> {
         writeln!(out, "{count} on the way: what comes of that is unknown (longpole path tells more)")?;
     }
     for (count, what) in [
-        (inputs.contradictions, "contradictions on the way: what they caused is unknown (longpole path tells them)"),
         (inputs.negative_links, "links end before they begin: clocks differ, and the verdict may be wrong"),
         (inputs.forgotten_causes, "causes lie further back than is remembered"),
         (
@@ -258,7 +257,7 @@ fn head(out: &mut impl Write, report: &Report) -> io::Result<()> {
     }
     profiler::discordant(report).iter().try_for_each(|line| writeln!(out, "{line}"))?;
     match &report.participation {
-        Some(participation) => strip::print(out, participation, report.stability),
+        Some(participation) => strip::print(out, participation, report),
         None => Ok(()),
     }
 }
