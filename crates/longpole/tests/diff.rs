@@ -188,6 +188,16 @@ fn machine_logs_may_come_through_pipes() {
 }
 
 #[test]
+fn what_cannot_be_opened_is_said_once() {
+    let place = TempDir::new().unwrap();
+    let (whole, empty) = (log(&place, "whole", 100), place.path().join("empty"));
+    fs::write(&empty, "").unwrap();
+    let output = diff(&empty, &whole, &[]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), said.matches("the file is empty").count()), (Some(1), 1), "{said}");
+}
+
+#[test]
 fn a_range_that_holds_nothing_has_no_difference() {
     let place = TempDir::new().unwrap();
     let log = log(&place, "log", 100);

@@ -101,11 +101,12 @@ fn side(path: &Path, part: Options, rules: &Rules) -> anyhow::Result<Side> {
         }
         Err(NoPath { error, .. }) if is_log => return Err(error),
         Err(NoPath { error, unread }) => {
-            eprintln!("longpole: note: without critical path: {}", plain(error.to_string()));
             if unread {
                 pass = pass_with(rules)?;
+                // What cannot be opened at all is no note: that is the error.
                 pass::feed(&mut input::open(&[path.to_owned()], part)?, &mut pass, None)?;
             }
+            eprintln!("longpole: note: without critical path: {}", plain(error.to_string()));
         }
     }
     if is_log {
