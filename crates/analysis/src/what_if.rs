@@ -172,6 +172,8 @@ pub struct WhatIf {
     held: usize,
     /// Why a scenario cannot be followed.
     still: Vec<Option<&'static str>>,
+    /// Scenarios in which something is paid for more items at once.
+    is_paid: Vec<bool>,
     /// What is wrong with the end that was told last.
     no_end: Option<String>,
     begin: Option<u64>,
@@ -221,6 +223,7 @@ impl WhatIf {
             held: 0,
             is_batched: options.scenarios.iter().any(Scenario::batches),
             still: vec![None; layout.scenarios],
+            is_paid: vec![false; layout.scenarios],
             no_end: None,
             begin: None,
             asked_begin: 0,

@@ -101,6 +101,15 @@ fn a_name_that_does_not_occur_is_told_with_the_nearest() {
 }
 
 #[test]
+fn a_machine_that_neither_calls_nor_signals_has_nothing_to_batch() {
+    let place = TempDir::new().unwrap();
+    let log = log(&place, &pair(50));
+    let answer = json(&["batch maker 3"], &log);
+    assert_eq!(answer[0]["refused"], "maker pays for no call and no signal, so there is nothing to batch");
+    assert!(answer[0]["gain"].is_null());
+}
+
+#[test]
 fn hidden_causes_are_refused_with_the_machine_that_waited() {
     let place = TempDir::new().unwrap();
     // The same, but nobody says what moved from the maker to the taker.

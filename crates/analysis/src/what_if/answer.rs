@@ -1,7 +1,7 @@
 //! What is predicted, or why nothing is.
 
 use super::lanes::{Layout, GATE, KEPT, OBSERVED, WHOLE};
-use super::{EndMark, WhatIf};
+use super::{Change, EndMark, WhatIf};
 use crate::lineage::key::{Key, Link, State};
 use crate::nearest::ends_nowhere;
 use longpole_model::interaction::{MachineId, Vocabulary};
@@ -197,6 +197,16 @@ impl WhatIf {
         self.counts.contradictions += u64::from(doubted);
     }
 
+    /// Where a change is to batch what the machine does not do.
+    fn nothing_to_batch(&self, at: usize) -> Option<String> {
+        let batched = self.options.scenarios[at].changes.iter().find_map(|change| match change {
+            Change::Batch { target, .. } => Some(target),
+            _ => None,
+        })?;
+        let said = || format!("{} pays for no call and no signal, so there is nothing to batch", batched.text);
+        (!self.is_paid[at] && !self.options.guessed).then(said)
+    }
+
     fn predict(
         &self,
         vocabulary: &Vocabulary,
@@ -209,6 +219,7 @@ impl WhatIf {
         let (observed, layout) = (end.v[OBSERVED], self.layout);
         let [kept, bare] = layout.of(at);
         let refused = refused.or_else(|| self.still[at].map(|why| format!("with so little room {why}")));
+        let refused = refused.or_else(|| self.nothing_to_batch(at));
         let mut prediction = Prediction {
             change: self.options.scenarios[at].text.clone(),
             baseline_ns: observed as u64,

@@ -189,18 +189,20 @@ impl WhatIf {
     }
 
     /// Lanes of the worlds in which less is paid, and which part of it; a bit for each of the others.
-    pub(super) fn part(&self, paid: Paid, bits: &mut Vec<u64>) -> Vec<(usize, f64)> {
+    pub(super) fn part(&mut self, paid: Paid, bits: &mut Vec<u64>) -> Vec<(usize, f64)> {
         bits.resize(self.layout.words(), u64::MAX);
         let caller = self.lives.get(paid.by.0 as usize).and_then(|life| life.caller.as_ref());
+        let (layout, is_paid) = (self.layout, &mut self.is_paid);
         caller
             .into_iter()
             .flat_map(|caller| caller.pays_less(paid))
             .flat_map(|(scenario, items)| {
+                is_paid[scenario] = true;
                 let part = paid.items / items;
                 if part < 1.0 {
                     bits[(scenario + 1) / 64] &= !(1 << ((scenario + 1) % 64));
                 }
-                self.layout.of(scenario).map(|lane| (lane, part))
+                layout.of(scenario).map(|lane| (lane, part))
             })
             .collect()
     }
