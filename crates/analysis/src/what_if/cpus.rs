@@ -261,8 +261,9 @@ impl WhatIf {
             Some(turn) => turn.add(&mut replay.v, ns, row),
             None => lanes::add(&mut replay.v, ns, row),
         }
-        // Where what it slept for was there before, it would not have slept, and nobody would have had to wake it.
-        if let Some(slept) = replay.slept.as_ref().filter(|_| sleeps && off.is_none()) {
+        // Where what it slept for was there before, it would not have slept, and nobody would have had to wake it; but where it was there in the trace, it was woken all the same.
+        let would_sleep = |slept: &[f64]| self.scratch[OBSERVED] > slept[OBSERVED];
+        if let Some(slept) = replay.slept.as_ref().filter(|slept| sleeps && off.is_none() && would_sleep(slept)) {
             for lane in KEPT..layout.len() {
                 if self.scratch[lane] <= slept[lane] {
                     replay.v[lane] -= ns * row.as_ref().map_or(1.0, |row| row[lane]);
