@@ -28,6 +28,7 @@ pub mod propose;
 mod recorder;
 mod room;
 mod scale;
+mod served;
 mod steps;
 mod stopped;
 mod trail;
@@ -107,6 +108,9 @@ struct Known {
     is_lock: bool,
     /// Its room is another one in some world.
     has_room: bool,
+    /// Who put what was first taken from it; and another one has, too.
+    by: Option<MachineId>,
+    is_shared: bool,
     /// The key of what is queued in it.
     queued: Option<u32>,
 }

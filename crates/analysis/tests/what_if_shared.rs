@@ -114,3 +114,52 @@ fn what_is_called_in_a_state_that_is_paid_is_paid_once() {
         }
     }
 }
+
+/// Clients of one server: each prepares, calls, and uses the reply. The log until the first has called so often, and when that is.
+fn clients(prepare: [u64; 2], serve: u64, calls: u64) -> (String, u64) {
+    let mut log = String::from("{\"t\":0,\"machine\":\"srv\",\"blocked\":\"empty\"}\n");
+    let (mut next, mut free, mut count) = (prepare, 0, 0);
+    let _ = writeln!(log, "{{\"t\":0,\"machine\":\"c0\",\"state\":\"prep\"}}\n{{\"t\":0,\"machine\":\"c1\",\"state\":\"prep\"}}");
+    let mut lines: Vec<(u64, u64, String)> = Vec::new();
+    let mut end = 0;
+    while count < calls {
+        let c = usize::from(next[1] < next[0]);
+        let (came, begin) = (next[c], next[c].max(free));
+        let number = lines.len() as u64;
+        let mut say = |t: u64, order: u64, text: String| lines.push((t, 4 * number + order, text));
+        say(came, 0, format!("\"machine\":\"c{c}\",\"put\":\"rpc:X\""));
+        say(came, 1, format!("\"machine\":\"c{c}\",\"blocked\":\"reply\""));
+        say(begin, 2, "\"machine\":\"srv\",\"get\":\"rpc:X\",\"state\":\"serve\"".to_owned());
+        free = begin + serve;
+        say(free, 3, format!("\"machine\":\"srv\",\"put\":\"rpc:X:reply:{c}\""));
+        say(free, 4, format!("\"machine\":\"c{c}\",\"get\":\"rpc:X:reply:{c}\",\"state\":\"prep\""));
+        // Whether it waits then is known when the other one has called, or not.
+        next[c] = free + prepare[c];
+        if next[0].min(next[1]) > free {
+            say(free, 5, "\"machine\":\"srv\",\"blocked\":\"empty\"".to_owned());
+        }
+        count += u64::from(c == 0);
+        end = if c == 0 { free } else { end };
+    }
+    lines.sort();
+    for (t, _, text) in lines.iter().filter(|line| line.0 <= end) {
+        let _ = writeln!(log, "{{\"t\":{t},{text}}}");
+    }
+    let _ = writeln!(log, "{{\"t\":{end},\"end\":\"c0\"}}");
+    (log, end)
+}
+
+/// Whoever calls sooner than in the trace is served before another one, who comes more seldom and keeps its times; the order of the trace is one end of what may be, and this the other.
+#[test]
+fn in_which_order_a_server_serves_is_between_the_ends_of_the_interval() {
+    for (prepare, serve) in [([100, 300], 20)] {
+        let (log, before) = clients(prepare, serve, 200);
+        for (change, of) in [("c0::prep x0.1", 10), ("c0::prep x0.5", 50), ("c0::prep x0.8", 80)] {
+            let truth = clients([of, prepare[1]], serve, 200).1;
+            let gain = before as f64 / truth as f64 - 1.0;
+            let found = predicted(&log, change);
+            let (low, high) = (found.gain_low.unwrap(), found.gain_high.unwrap());
+            assert!(low <= gain && 1.0 + gain <= 1.1 * (1.0 + high), "{prepare:?} {change}: {gain} and not from {low} to {high}");
+        }
+    }
+}

@@ -148,6 +148,16 @@ impl WhatIf {
         })
     }
 
+    /// The end that counts: the last one that was marked, or else here.
+    fn finish(&mut self, vocabulary: &Vocabulary) {
+        if let (None, Some(last)) = (&self.end, self.last.or(self.asked)) {
+            self.mark_end(vocabulary, last);
+        }
+        if self.held > 0 {
+            self.relax("the machines stand still: each waits for room that only a later deed gives");
+        }
+    }
+
     fn words(&self, vocabulary: &Vocabulary, key: u32) -> [String; 4] {
         self.keys.iter().nth(key as usize).map(|key| key.words(vocabulary)).unwrap_or_default()
     }

@@ -3,6 +3,7 @@
 use super::batch::{Caller, Paid, Round};
 use super::cpus::Left;
 use super::recorder::Under;
+use super::served::{Server, Takes};
 use super::what::{Op, Passed};
 use crate::lineage::key::State;
 use longpole_model::interaction::MachineId;
@@ -62,6 +63,7 @@ pub struct Life {
     pub passed: Option<Passed>,
     /// It is a thread of the kernel, which does what others have for it, one thing after the other and each for itself.
     pub serves_anyone: bool,
+    pub takes: Takes,
     /// How often it has stopped.
     pub stops: u32,
     pub is_forgotten: bool,
@@ -144,6 +146,8 @@ pub struct Replay {
     pub past: Past,
     /// What it cannot do yet.
     pub pending: VecDeque<Op>,
+    /// It serves several machines.
+    pub server: Option<Box<Server>>,
 }
 
 impl Life {
@@ -177,6 +181,7 @@ impl Life {
             alone: false,
             passed: None,
             serves_anyone: false,
+            takes: Takes::default(),
             stops: 0,
             is_forgotten: false,
             replay: Replay::new(lanes),
@@ -220,6 +225,7 @@ impl Replay {
             base: None,
             past: Past::default(),
             pending: VecDeque::new(),
+            server: None,
         }
     }
 

@@ -336,6 +336,14 @@ impl WhatIf {
                 return woken;
             }
             What::RoomEnd { queue, unit, ns, key, how } => self.room_end(machine, (queue, unit), ns, key, how),
+            What::Serves { slot } => {
+                self.begins_serving(machine, t, slot);
+                return woken;
+            }
+            What::Served => {
+                self.ends_serving(machine, t);
+                return woken;
+            }
             What::End => self.end = Some(EndMark { machine, v: replay.v.clone(), node: replay.node }),
         }
         match *what {

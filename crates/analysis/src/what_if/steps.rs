@@ -46,7 +46,7 @@ impl WhatIf {
             self.known.resize(at + 1, Known::default());
         }
         let known = &mut self.known[at];
-        *known = Known { kind: Some(kind), is_lock: known.is_lock || is_lock, has_room: known.has_room || has_room, queued: known.queued };
+        *known = Known { kind: Some(kind), is_lock: known.is_lock || is_lock, has_room: known.has_room || has_room, ..*known };
     }
 
     /// A queue that nobody declared is met at its first use.
@@ -113,6 +113,7 @@ impl WhatIf {
                     None => life.block = Some(Block { why, start: now }),
                 }
                 if begins {
+                    self.has_served(machine);
                     self.waits(machine);
                 }
             }
@@ -126,15 +127,20 @@ impl WhatIf {
                 };
                 self.queues.put(queue, n, flow, From { paid, ..from });
                 self.begin_call(machine, queue, paid);
+                self.has_put(machine);
                 self.settle();
             }
             Deed::Get { queue, amount, flow, .. } => {
                 self.run(vocabulary, machine);
                 self.used(vocabulary, queue);
                 let taken = self.queues.get(queue, amount, flow);
+                if self.known(queue).is_shared {
+                    self.has_served(machine);
+                }
                 if !self.end_call(machine, queue, &taken) {
                     self.found(vocabulary, machine, queue, &taken, Looked::Took);
                 }
+                self.serves(machine, queue, &taken);
                 self.serve(machine, queue, &taken);
                 if taken.units > 0 {
                     self.give(vocabulary, machine, queue, taken.units);
@@ -679,7 +685,7 @@ impl WhatIf {
         (life.exists, life.block, life.ready, life.context) = (false, None, None, None);
     }
 
-    fn mark_end(&mut self, vocabulary: &Vocabulary, machine: MachineId) {
+    pub(super) fn mark_end(&mut self, vocabulary: &Vocabulary, machine: MachineId) {
         self.doubt_end(vocabulary, machine);
         let machine = match self.options.machine {
             Some(_) => self.asked,
@@ -688,16 +694,7 @@ impl WhatIf {
         let Some(machine) = machine else { return };
         self.remember(machine);
         self.charge(vocabulary, machine);
+        self.has_served(machine);
         self.op(machine, What::End);
-    }
-
-    /// The end that counts: the last one that was marked, or else here.
-    pub(super) fn finish(&mut self, vocabulary: &Vocabulary) {
-        if let (None, Some(last)) = (&self.end, self.last.or(self.asked)) {
-            self.mark_end(vocabulary, last);
-        }
-        if self.held > 0 {
-            self.relax("the machines stand still: each waits for room that only a later deed gives");
-        }
     }
 }

@@ -129,6 +129,11 @@ pub enum What {
         key: u32,
         how: How,
     },
+    /// It serves whoever put this, until `Served`.
+    Serves {
+        slot: u32,
+    },
+    Served,
     End,
 }
 
@@ -173,6 +178,8 @@ impl What {
                 | What::Remember
                 | What::Mark(_)
                 | What::Less { .. }
+                | What::Serves { .. }
+                | What::Served
                 | What::End
         )
     }
@@ -186,6 +193,7 @@ impl What {
             | What::Ahead { slot, .. }
             | What::Lock { slot, .. }
             | What::PublishWork { slot }
+            | What::Serves { slot, .. }
             | What::Interrupted { slot, .. } => Some(slot),
             What::Leave { slot, passed } => return [Some(slot), passed.map(|passed| passed.slot), None, None, None],
             What::LeaveCpu { left } => return [Some(left.slot), Some(left.came), Some(left.stay), Some(left.busy), None],
