@@ -456,8 +456,13 @@ fn the_documentation_gives_the_rules_figures() {
     }
     let of_path = doc.split_once("### The path's").unwrap().1.split_once("### The stages'").unwrap().0;
     for (name, value) in rules["path"].as_table().unwrap() {
-        let value = value.as_float().unwrap();
-        assert!(said(of_path, value), "{name} = {value}");
+        match value {
+            toml::Value::Float(value) => assert!(said(of_path, *value), "{name} = {value}"),
+            leads => leads.as_array().unwrap().iter().for_each(|needed| {
+                let (share, lead) = (needed["share"].as_float().unwrap(), needed["lead"].as_float().unwrap());
+                assert!(said(of_path, share) && (lead <= 1.0 || said(of_path, lead)), "{needed}");
+            }),
+        }
     }
     let promised = rules["path"]["min_of_promise"].as_float().unwrap();
     for page in [include_str!("../../../docs/verbs/report.md"), include_str!("../../../ARCHITECTURE.md")] {

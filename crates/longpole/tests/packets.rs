@@ -205,7 +205,7 @@ fn what_is_lost_because_the_command_has_ended_is_told_and_is_no_finding() {
     let [left, right] = &net.names;
     let sends = format!(
         "until ip netns exec {right} grep -q ':1B58 ' /proc/net/udp; do sleep 0.02; done
-         exec ip netns exec {left} {program} send 10.76.0.2 7000 1000000 100 2000"
+         exec ip netns exec {left} {program} send 10.76.0.2 7000 1000000 100 500"
     );
     let mut sender = place.command("sh").args(["-c", &sends]).spawn().unwrap();
     let receives = format!("(sleep 0.6; kill -9 $$) & exec {program} receive 7000 8388608 0");

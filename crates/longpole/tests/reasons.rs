@@ -55,7 +55,7 @@ fn a_path_that_is_known_and_balanced_says_that_nothing_stands_out_and_a_torn_one
     assert_eq!((&torn["kind"], &torn["reason"]), (&"nothing".into(), &"cannot_be_told".into()), "{torn}");
     assert!(torn["unknown_share"].as_f64().unwrap() > 0.05, "{torn}");
     assert!(
-        text.starts_with("No bottleneck can be told: ") && text.contains("; `longpole path` says which events would tell it"),
+        text.starts_with("No bottleneck can be told: ") && text.contains("; `longpole path` says what contradicts itself"),
         "{text}"
     );
 }
