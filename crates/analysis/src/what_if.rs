@@ -20,6 +20,7 @@ mod cpus;
 mod full;
 mod grammar;
 pub mod guess;
+mod idle;
 mod lanes;
 mod life;
 mod locks;

@@ -3,35 +3,14 @@
 //! The simulator here is small and knows nothing of the replay: stages with queues between them, computed item by item from the definition of a
 //! bounded queue; workers that join; a lock; calls. It writes the machine log of the unchanged run, and says how long any run takes.
 
+mod worlds;
+
 use longpole_analysis::what_if::propose::{self, Order};
-use longpole_analysis::what_if::{Answer, NoAnswer, Options, Prediction, Scenario, WhatIf};
+use longpole_analysis::what_if::{NoAnswer, Options, Scenario, WhatIf};
 use longpole_model::machine_log::Reader;
 use proptest::prelude::*;
 use std::fmt::Write;
-
-fn ask(log: &str, scenarios: &[&str]) -> Result<Answer, NoAnswer> {
-    ask_recorded(log, scenarios, 0.0)
-}
-
-/// Of a log whose every event cost so many ns.
-fn ask_recorded(log: &str, scenarios: &[&str], probe_ns: f64) -> Result<Answer, NoAnswer> {
-    let scenarios = scenarios.iter().map(|text| Scenario::parse(text).unwrap()).collect();
-    let mut reader = Reader::new(log.as_bytes());
-    let mut worlds = WhatIf::new(Options { scenarios, probe_ns, ..Options::default() });
-    while let Some(interaction) = reader.next_interaction().unwrap() {
-        worlds.interaction(reader.vocabulary(), &interaction);
-    }
-    worlds.answer(reader.vocabulary())
-}
-
-fn predicted(log: &str, change: &str) -> Prediction {
-    ask(log, &[change]).unwrap().predictions.remove(0)
-}
-
-fn ns(log: &str, change: &str) -> u64 {
-    let prediction = predicted(log, change);
-    prediction.predicted_ns.unwrap_or_else(|| panic!("{prediction:?}"))
-}
+use worlds::{ask, ask_recorded, ns, predicted};
 
 /// A small generator of numbers, so that a test is the same everywhere.
 struct Draw(u64);
@@ -303,182 +282,6 @@ fn a_call_and_a_timer_follow_from_the_callee_and_from_who_armed_it() {
     assert_eq!(ns(text, "batch c 2"), 110 - 20 - 3);
 }
 
-/// Where calls take their time on the way, there and back, fewer of them save it.
-#[test]
-fn calls_in_batches_save_their_way_too() {
-    let mut text = String::from("{\"t\":0,\"machine\":\"s\",\"blocked\":\"call\"}\n{\"t\":0,\"machine\":\"c\",\"state\":\"ask\"}\n");
-    for item in 0..8u64 {
-        let t = 20 * item;
-        text += &format!(
-            "{{\"t\":{t},\"machine\":\"c\",\"put\":\"out\",\"state\":\"ask\"}}\n{{\"t\":{t},\"machine\":\"c\",\"put\":\"rpc:f\"}}\n{{\"t\":{t},\"machine\":\"c\",\"blocked\":\"rpc\"}}
-{{\"t\":{},\"machine\":\"s\",\"get\":\"rpc:f\",\"state\":\"serve\"}}\n{{\"t\":{},\"machine\":\"s\",\"put\":\"rpc:f:reply:1\"}}\n{{\"t\":{},\"machine\":\"s\",\"blocked\":\"call\"}}
-{{\"t\":{},\"machine\":\"c\",\"get\":\"rpc:f:reply:1\",\"state\":\"work\"}}\n",
-            t + 6,
-            t + 9,
-            t + 9,
-            t + 13
-        );
-    }
-    text += "{\"t\":160,\"end\":\"c\"}\n";
-    assert_eq!((ns(&text, "batch c 2"), ns(&text, "batch c 4")), (160 - 8 * 13 / 2, 160 - 8 * 13 * 3 / 4));
-}
-
-/// What the kernel does for a call, and what the callee does before it takes it and after it has replied, belongs to the call, too.
-#[test]
-fn fewer_calls_save_all_that_the_kernel_does_for_one() {
-    let mut text = String::from("{\"t\":0,\"machine\":\"s\",\"blocked\":\"poll\"}\n{\"t\":0,\"machine\":\"c\",\"state\":\"work\"}\n");
-    for item in 0..8u64 {
-        let mut say = |after: u64, machine: &str, what: &str| {
-            let _ = writeln!(text, "{{\"t\":{},\"machine\":\"{machine}\",{what}}}", 40 * item + after);
-        };
-        say(0, "c", "\"put\":\"out\",\"state\":\"ask\"");
-        say(0, "c", "\"put\":\"rpc:f\",\"state\":\"rpc\"");
-        say(1, "s", "\"woken_by\":\"c\"");
-        say(2, "c", "\"blocked\":\"rpc\"");
-        say(3, "s", "\"state\":\"receive\"");
-        say(6, "s", "\"get\":\"rpc:f\",\"state\":\"serve\"");
-        say(9, "s", "\"put\":\"rpc:f:reply:1\",\"state\":\"send\"");
-        say(11, "c", "\"woken_by\":\"s\"");
-        say(14, "s", "\"blocked\":\"poll\"");
-        say(15, "c", "\"state\":\"return\"");
-        say(18, "c", "\"get\":\"rpc:f:reply:1\",\"state\":\"work\"");
-    }
-    text += "{\"t\":320,\"end\":\"c\"}\n";
-    assert_eq!((ns(&text, "batch c 2"), ns(&text, "batch c 4")), (320 - 8 * 18 / 2, 320 - 8 * 18 * 3 / 4));
-}
-
-/// Who signals itself to go on pays the way back to its first item, too: from the second time, when it is known who takes the signal.
-#[test]
-fn a_larger_batch_saves_the_way_round() {
-    let mut text = String::from("{\"queue\":\"signal:go\",\"merge\":true}\n{\"t\":0,\"machine\":\"s\",\"put\":\"in\",\"n\":16}\n");
-    for round in 0..8u64 {
-        let mut say = |after: u64, what: &str| {
-            let _ = writeln!(text, "{{\"t\":{},\"machine\":\"r\",{what}}}", 40 * round + after);
-        };
-        say(0, "\"get\":\"in\",\"n\":2,\"state\":\"work\"");
-        say(20, "\"state\":\"again\"");
-        say(22, "\"put\":\"signal:go\",\"state\":\"wait\"");
-        say(36, "\"get\":\"signal:go\",\"n\":\"all\",\"state\":\"work\"");
-    }
-    text += "{\"t\":320,\"end\":\"r\"}\n";
-    let (first, later) = (4, 2 + 14 + 4);
-    assert_eq!(ns(&text, "batch r 4"), 320 - (first + 7 * later) / 2);
-    assert_eq!(ns(&text, "batch r 8"), 320 - (first + 7 * later) * 3 / 4);
-    // Where something else is done before the signal is taken, that is none of its way.
-    let busy = text.replace("\"state\":\"wait\"}", "\"state\":\"wait\"}\n{\"t\":PUT,\"machine\":\"r\",\"put\":\"out\"}");
-    let busy =
-        busy.split("PUT").enumerate().map(|(at, part)| if at == 0 { part.to_owned() } else { format!("{}{part}", 40 * (at - 1) + 22) });
-    assert_eq!(ns(&busy.collect::<String>(), "batch r 4"), 320 - (4 + 7 * (2 + 4)) / 2);
-}
-
-/// Two share a CPU: who has half of the work is put off half as often, and who shares it with whoever has half, half as long. Since when it had the CPU the first time is not known.
-#[test]
-fn who_is_preempted_waits_as_long_as_its_work_is() {
-    let mut text = String::from("{\"t\":0,\"machine\":\"hog\",\"state\":\"runnable\"}\n{\"t\":0,\"machine\":\"w\",\"state\":\"runnable\"}\n{\"t\":1,\"machine\":\"w\",\"state\":\"work\"}\n");
-    for round in 0..4u64 {
-        for (t, off, on) in [(11, "w", "hog"), (31, "hog", "w")] {
-            let t = 30 * round + t;
-            let _ = writeln!(
-                text,
-                "{{\"t\":{t},\"machine\":\"{off}\",\"state\":\"preempted\"}}\n{{\"t\":{t},\"machine\":\"{on}\",\"state\":\"work\"}}"
-            );
-        }
-    }
-    text += "{\"t\":131,\"end\":\"w\"}\n";
-    assert_eq!(["w::work x1", "w::work x0.5", "w::work x2", "hog::work x0.5"].map(|change| ns(&text, change)), [131, 76, 241, 91]);
-    // The wait itself, as of a quota that is lifted: it is over however long the other has work.
-    assert_eq!(["w::preempted x0.5", "w::preempted x0"].map(|change| ns(&text, change)), [91, 51]);
-}
-
-/// The recorder comes when a timer or a disk lets it, however little it has to do. Where nobody records, those who share its CPU still exclude each other, and who was put off goes on.
-#[test]
-fn nobody_waits_for_the_recorder_or_for_a_cpu_that_it_had() {
-    let after = |recorder: &str| {
-        let mut text = format!("{{\"t\":0,\"machine\":\"{recorder}\",\"blocked\":\"timer\"}}\n");
-        text += "{\"t\":0,\"machine\":\"b\",\"blocked\":\"x\"}\n{\"t\":0,\"machine\":\"a\",\"state\":\"runnable\"}\n{\"t\":0,\"machine\":\"a\",\"state\":\"work\"}
-{\"t\":5,\"machine\":\"b\",\"woken_by\":\"a\"}\n";
-        let _ =
-            writeln!(text, "{{\"t\":8,\"machine\":\"{recorder}\",\"woken_by\":null}}\n{{\"t\":10,\"machine\":\"a\",\"blocked\":\"y\"}}");
-        let _ = writeln!(
-            text,
-            "{{\"t\":10,\"machine\":\"{recorder}\",\"state\":\"drain\"}}\n{{\"t\":30,\"machine\":\"{recorder}\",\"blocked\":\"timer\"}}"
-        );
-        text + "{\"t\":30,\"machine\":\"b\",\"state\":\"rest\"}\n{\"t\":40,\"end\":\"b\"}\n"
-    };
-    let times = |text: &str, change: &str| {
-        let predicted = predicted(text, change);
-        let gain = predicted.gain.unwrap_or_else(|| panic!("{predicted:?}"));
-        (predicted.baseline_ns, predicted.replayed_ns, (predicted.replayed_ns as f64 / (1.0 + gain)).round() as u64)
-    };
-    assert_eq!(
-        ["a::work x1", "a::work x0.5", "a::work x0"].map(|change| times(&after("longpole"), change)),
-        [(40, 20, 20), (40, 20, 15), (40, 20, 10)]
-    );
-    assert_eq!(["a::work x1", "a::work x0.5"].map(|change| times(&after("other"), change)), [(40, 40, 40), (40, 40, 38)]);
-    // One that is put off by it.
-    let mut text = String::from("{\"t\":0,\"machine\":\"longpole\",\"state\":\"runnable\"}\n{\"t\":0,\"machine\":\"w\",\"state\":\"runnable\"}\n{\"t\":1,\"machine\":\"w\",\"state\":\"work\"}\n");
-    for round in 0..4u64 {
-        for (t, off, on) in [(11, "w", "longpole"), (31, "longpole", "w")] {
-            let t = 30 * round + t;
-            let _ = writeln!(
-                text,
-                "{{\"t\":{t},\"machine\":\"{off}\",\"state\":\"preempted\"}}\n{{\"t\":{t},\"machine\":\"{on}\",\"state\":\"work\"}}"
-            );
-        }
-    }
-    text += "{\"t\":131,\"end\":\"w\"}\n";
-    assert_eq!(
-        ["w::work x1", "w::work x0.5", "longpole::work x0"].map(|change| times(&text, change)),
-        [(131, 51, 51), (131, 51, 26), (131, 51, 51)]
-    );
-}
-
-/// Workers of one class on one CPU, which take turns of 10 ns, the first after 1 ns: each has so much work. As text, and when the last has ended.
-fn in_turns(work: &[u64]) -> (String, u64) {
-    let mut text: String =
-        (0..work.len()).map(|w| format!("{{\"t\":0,\"machine\":\"w{w}\",\"class\":\"w\",\"state\":\"runnable\"}}\n")).collect();
-    let mut queue: std::collections::VecDeque<(usize, u64)> = work.iter().copied().enumerate().collect();
-    let (mut t, mut last) = (1, 0);
-    while let Some((w, left)) = queue.pop_front() {
-        let _ = writeln!(text, "{{\"t\":{t},\"machine\":\"w{w}\",\"state\":\"work\"}}");
-        t += left.min(10);
-        last = w;
-        match left > 10 {
-            true => queue.push_back((w, left - 10)),
-            false => {
-                let _ = writeln!(text, "{{\"t\":{t},\"machine\":\"w{w}\",\"blocked\":\"over\"}}");
-                continue;
-            }
-        }
-        if queue.len() > 1 {
-            let _ = writeln!(text, "{{\"t\":{t},\"machine\":\"w{w}\",\"state\":\"preempted\"}}");
-        }
-    }
-    let _ = writeln!(text, "{{\"t\":{t},\"end\":\"w{last}\"}}");
-    (text, t)
-}
-
-/// All who share a CPU are faster: each is put off less often, and the others are done in fewer turns. That is the same saving, and counts once.
-#[test]
-fn who_take_turns_and_are_all_faster_bring_no_more_than_that() {
-    for of in [1, 2, 3, 4] {
-        let work = |ns: u64| in_turns(&vec![ns; of]);
-        let ((text, _), (_, halved), (_, doubled)) = (work(4000), work(2000), work(8000));
-        let near = |change: &str, truth: u64| {
-            let error = ns(&text, change) as f64 / truth as f64 - 1.0;
-            assert!((-0.001..0.03).contains(&error), "{of} workers, {change}: {error}");
-        };
-        near("w::work x0.5", halved);
-        near("w::work x2", doubled);
-        assert!(predicted(&text, "w::work x0.5").gain.unwrap() <= 1.0);
-    }
-    // Of two, one is faster: until it is done, it has the CPU as often as the other.
-    let (text, _) = in_turns(&[4000, 4000]);
-    let truth = in_turns(&[4000, 2000]).1;
-    let found = ns(&text, "w0::work x0.5");
-    assert!(found.abs_diff(truth) < truth / 30, "{found} instead of {truth}");
-}
-
 /// A thread that keeps times of its own and whom another follows. What is predicted from must be what was observed, too, not only the replay that the trace is judged by.
 #[test]
 fn a_replay_that_loses_what_others_waited_for_predicts_nothing() {
@@ -563,25 +366,6 @@ fn what_probes_cost_is_no_part_of_what_is_predicted() {
     assert_eq!(of(10.0).gain, Some(1200.0 / 700.0 - 1.0));
     // The trace is judged as it is.
     assert_eq!((of(10.0).baseline_ns, of(10.0).baseline_error, of(10.0).replayed_ns), (1405, 0.0, 1200));
-}
-
-/// A system call that waits, such as fsync: all of it is paid once for so many items, and what it gives to the disk is none of them.
-#[test]
-fn a_state_that_waits_is_a_call_when_it_is_named() {
-    let mut text = String::from("{\"t\":0,\"machine\":\"s\",\"state\":\"work\"}\n");
-    for item in 0..8u64 {
-        let mut say = |after: u64, machine: &str, what: &str| {
-            let _ = writeln!(text, "{{\"t\":{},\"machine\":\"{machine}\",{what}}}", 40 * item + after);
-        };
-        say(10, "s", "\"put\":\"done\",\"state\":\"fsync\"");
-        say(12, "s", "\"put\":\"disk\",\"n\":5");
-        say(12, "s", "\"blocked\":\"io\"");
-        say(32, "s", &format!("\"woken_by\":\"s\",\"at\":{},\"link\":\"disk\"", 40 * item + 12));
-        say(35, "s", "\"state\":\"fsync\"");
-        say(40, "s", "\"state\":\"work\"");
-    }
-    text += "{\"t\":320,\"end\":\"s\"}\n";
-    assert_eq!((ns(&text, "batch s::fsync 2"), ns(&text, "batch s::fsync 8")), (320 - 8 * 30 / 2, 320 - 8 * 30 * 7 / 8));
 }
 
 /// A thread of the kernel does what two have for it, one after the other: who comes earlier in a world does not wait until the other one, who keeps its times, has come.

@@ -1,23 +1,10 @@
 //! What changes would bring where machines share what serves them: CPUs, callees, servers. Against systems that are simulated anew with the change.
 
-use longpole_analysis::what_if::{Options, Prediction, Scenario, WhatIf};
-use longpole_model::machine_log::Reader;
+mod worlds;
+
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt::Write;
-
-fn predicted(log: &str, change: &str) -> Prediction {
-    let mut reader = Reader::new(log.as_bytes());
-    let mut worlds = WhatIf::new(Options { scenarios: vec![Scenario::parse(change).unwrap()], ..Options::default() });
-    while let Some(interaction) = reader.next_interaction().unwrap() {
-        worlds.interaction(reader.vocabulary(), &interaction);
-    }
-    worlds.answer(reader.vocabulary()).unwrap().predictions.remove(0)
-}
-
-fn ns(log: &str, change: &str) -> u64 {
-    let prediction = predicted(log, change);
-    prediction.predicted_ns.unwrap_or_else(|| panic!("{prediction:?}"))
-}
+use worlds::{ns, predicted};
 
 /// Workers sleep and work by turns, 50 times; whoever is ready first has a CPU first. `main` waits for all. The log, and when that is.
 fn on_cpus(cpus: usize, work: &[u64], sleep: &[u64]) -> (String, u64) {
@@ -162,4 +149,112 @@ fn in_which_order_a_server_serves_is_between_the_ends_of_the_interval() {
             assert!(low <= gain && 1.0 + gain <= 1.1 * (1.0 + high), "{prepare:?} {change}: {gain} and not from {low} to {high}");
         }
     }
+}
+
+/// Two share a CPU: who has half of the work is put off half as often, and who shares it with whoever has half, half as long. Since when it had the CPU the first time is not known.
+#[test]
+fn who_is_preempted_waits_as_long_as_its_work_is() {
+    let mut text = String::from("{\"t\":0,\"machine\":\"hog\",\"state\":\"runnable\"}\n{\"t\":0,\"machine\":\"w\",\"state\":\"runnable\"}\n{\"t\":1,\"machine\":\"w\",\"state\":\"work\"}\n");
+    for round in 0..4u64 {
+        for (t, off, on) in [(11, "w", "hog"), (31, "hog", "w")] {
+            let t = 30 * round + t;
+            let _ = writeln!(
+                text,
+                "{{\"t\":{t},\"machine\":\"{off}\",\"state\":\"preempted\"}}\n{{\"t\":{t},\"machine\":\"{on}\",\"state\":\"work\"}}"
+            );
+        }
+    }
+    text += "{\"t\":131,\"end\":\"w\"}\n";
+    assert_eq!(["w::work x1", "w::work x0.5", "w::work x2", "hog::work x0.5"].map(|change| ns(&text, change)), [131, 76, 241, 91]);
+    // The wait itself, as of a quota that is lifted: it is over however long the other has work.
+    assert_eq!(["w::preempted x0.5", "w::preempted x0"].map(|change| ns(&text, change)), [91, 51]);
+}
+
+/// The recorder comes when a timer or a disk lets it, however little it has to do. Where nobody records, those who share its CPU still exclude each other, and who was put off goes on.
+#[test]
+fn nobody_waits_for_the_recorder_or_for_a_cpu_that_it_had() {
+    let after = |recorder: &str| {
+        let mut text = format!("{{\"t\":0,\"machine\":\"{recorder}\",\"blocked\":\"timer\"}}\n");
+        text += "{\"t\":0,\"machine\":\"b\",\"blocked\":\"x\"}\n{\"t\":0,\"machine\":\"a\",\"state\":\"runnable\"}\n{\"t\":0,\"machine\":\"a\",\"state\":\"work\"}
+{\"t\":5,\"machine\":\"b\",\"woken_by\":\"a\"}\n";
+        let _ =
+            writeln!(text, "{{\"t\":8,\"machine\":\"{recorder}\",\"woken_by\":null}}\n{{\"t\":10,\"machine\":\"a\",\"blocked\":\"y\"}}");
+        let _ = writeln!(
+            text,
+            "{{\"t\":10,\"machine\":\"{recorder}\",\"state\":\"drain\"}}\n{{\"t\":30,\"machine\":\"{recorder}\",\"blocked\":\"timer\"}}"
+        );
+        text + "{\"t\":30,\"machine\":\"b\",\"state\":\"rest\"}\n{\"t\":40,\"end\":\"b\"}\n"
+    };
+    let times = |text: &str, change: &str| {
+        let predicted = predicted(text, change);
+        let gain = predicted.gain.unwrap_or_else(|| panic!("{predicted:?}"));
+        (predicted.baseline_ns, predicted.replayed_ns, (predicted.replayed_ns as f64 / (1.0 + gain)).round() as u64)
+    };
+    assert_eq!(
+        ["a::work x1", "a::work x0.5", "a::work x0"].map(|change| times(&after("longpole"), change)),
+        [(40, 20, 20), (40, 20, 15), (40, 20, 10)]
+    );
+    assert_eq!(["a::work x1", "a::work x0.5"].map(|change| times(&after("other"), change)), [(40, 40, 40), (40, 40, 38)]);
+    // One that is put off by it.
+    let mut text = String::from("{\"t\":0,\"machine\":\"longpole\",\"state\":\"runnable\"}\n{\"t\":0,\"machine\":\"w\",\"state\":\"runnable\"}\n{\"t\":1,\"machine\":\"w\",\"state\":\"work\"}\n");
+    for round in 0..4u64 {
+        for (t, off, on) in [(11, "w", "longpole"), (31, "longpole", "w")] {
+            let t = 30 * round + t;
+            let _ = writeln!(
+                text,
+                "{{\"t\":{t},\"machine\":\"{off}\",\"state\":\"preempted\"}}\n{{\"t\":{t},\"machine\":\"{on}\",\"state\":\"work\"}}"
+            );
+        }
+    }
+    text += "{\"t\":131,\"end\":\"w\"}\n";
+    assert_eq!(
+        ["w::work x1", "w::work x0.5", "longpole::work x0"].map(|change| times(&text, change)),
+        [(131, 51, 51), (131, 51, 26), (131, 51, 51)]
+    );
+}
+
+/// Workers of one class on one CPU, which take turns of 10 ns, the first after 1 ns: each has so much work. As text, and when the last has ended.
+fn in_turns(work: &[u64]) -> (String, u64) {
+    let mut text: String =
+        (0..work.len()).map(|w| format!("{{\"t\":0,\"machine\":\"w{w}\",\"class\":\"w\",\"state\":\"runnable\"}}\n")).collect();
+    let mut queue: std::collections::VecDeque<(usize, u64)> = work.iter().copied().enumerate().collect();
+    let (mut t, mut last) = (1, 0);
+    while let Some((w, left)) = queue.pop_front() {
+        let _ = writeln!(text, "{{\"t\":{t},\"machine\":\"w{w}\",\"state\":\"work\"}}");
+        t += left.min(10);
+        last = w;
+        match left > 10 {
+            true => queue.push_back((w, left - 10)),
+            false => {
+                let _ = writeln!(text, "{{\"t\":{t},\"machine\":\"w{w}\",\"blocked\":\"over\"}}");
+                continue;
+            }
+        }
+        if queue.len() > 1 {
+            let _ = writeln!(text, "{{\"t\":{t},\"machine\":\"w{w}\",\"state\":\"preempted\"}}");
+        }
+    }
+    let _ = writeln!(text, "{{\"t\":{t},\"end\":\"w{last}\"}}");
+    (text, t)
+}
+
+/// All who share a CPU are faster: each is put off less often, and the others are done in fewer turns. That is the same saving, and counts once.
+#[test]
+fn who_take_turns_and_are_all_faster_bring_no_more_than_that() {
+    for of in [1, 2, 3, 4] {
+        let work = |ns: u64| in_turns(&vec![ns; of]);
+        let ((text, _), (_, halved), (_, doubled)) = (work(4000), work(2000), work(8000));
+        let near = |change: &str, truth: u64| {
+            let error = ns(&text, change) as f64 / truth as f64 - 1.0;
+            assert!((-0.001..0.03).contains(&error), "{of} workers, {change}: {error}");
+        };
+        near("w::work x0.5", halved);
+        near("w::work x2", doubled);
+        assert!(predicted(&text, "w::work x0.5").gain.unwrap() <= 1.0);
+    }
+    // Of two, one is faster: until it is done, it has the CPU as often as the other.
+    let (text, _) = in_turns(&[4000, 4000]);
+    let truth = in_turns(&[4000, 2000]).1;
+    let found = ns(&text, "w0::work x0.5");
+    assert!(found.abs_diff(truth) < truth / 30, "{found} instead of {truth}");
 }

@@ -54,10 +54,7 @@ fn a_path_that_is_known_and_balanced_says_that_nothing_stands_out_and_a_torn_one
     let (torn, text) = verdict(&turns(&place, 3));
     assert_eq!((&torn["kind"], &torn["reason"]), (&"nothing".into(), &"cannot_be_told".into()), "{torn}");
     assert!(torn["unknown_share"].as_f64().unwrap() > 0.05, "{torn}");
-    assert!(
-        text.starts_with("No bottleneck can be told: ") && text.contains("; `longpole path` says what contradicts itself"),
-        "{text}"
-    );
+    assert!(text.starts_with("No bottleneck can be told: ") && text.contains("; `longpole path` says what contradicts itself"), "{text}");
 }
 
 /// A makes items in 100 ns, B takes them in as long as it says, through a queue of four.

@@ -111,11 +111,6 @@ impl System {
         meaning
     }
 
-    /// Who the event says that it is of.
-    pub fn whose(&mut self, catalogue: &Catalogue, event: &Event<'_>) -> MachineId {
-        self.machine(catalogue, event)
-    }
-
     /// Whether there are rules beside the built-in ones: only those speak of what is no probe's.
     pub fn has_own_rules(&self) -> bool {
         self.rules.has_own()
@@ -215,7 +210,7 @@ impl System {
     }
 
     #[inline]
-    fn machine(&mut self, catalogue: &Catalogue, event: &Event<'_>) -> MachineId {
+    pub(crate) fn machine(&mut self, catalogue: &Catalogue, event: &Event<'_>) -> MachineId {
         let known = self.machine_of_subject.get(event.subject.0 as usize).copied().flatten();
         let machine = match known {
             Some(machine) => machine,

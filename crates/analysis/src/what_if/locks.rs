@@ -2,12 +2,10 @@
 //! after it: the time for which the lock would lie idle is theirs, if their usual hold fits into it. If it then lasts longer, the lock is
 //! free so much later: it is never held for more than all of the time.
 
+use super::idle::Idle;
 use super::lanes::Layout;
 use longpole_model::hash::IdMap;
 use longpole_model::interaction::MachineId;
-
-/// Idle times that are remembered of a lock in each world.
-const MOST_IDLE: usize = 64;
 
 #[derive(Debug)]
 pub struct Lock {
@@ -22,24 +20,9 @@ pub struct Lock {
 struct Lane {
     /// When it is free for good, and times before when it is idle.
     end: f64,
-    idle: Vec<(f64, f64)>,
+    idle: Idle,
     /// Until when the idle time lasts in which it is held now.
     within: Option<f64>,
-}
-
-impl Lane {
-    fn is_idle(&mut self, from: f64, to: f64) {
-        if from < to {
-            if self.idle.len() >= MOST_IDLE {
-                let (mut oldest, mut until) = (0, f64::INFINITY);
-                for (at, &(_, to)) in self.idle.iter().enumerate() {
-                    (oldest, until) = if to < until { (at, to) } else { (oldest, until) };
-                }
-                self.idle.swap_remove(oldest);
-            }
-            self.idle.push((from, to));
-        }
-    }
 }
 
 impl Lock {
@@ -53,22 +36,13 @@ impl Lock {
         let lane = &mut self.lanes[lane];
         lane.within = None;
         if turn <= own {
-            lane.is_idle(lane.end, own);
+            lane.idle.add(lane.end, own);
             return own;
         }
         let Some(hold) = holds else { return turn };
-        let mut first = None;
-        for (at, &(from, to)) in lane.idle.iter().enumerate() {
-            let start = if from > own { from } else { own };
-            if start + hold <= to && first.is_none_or(|(_, before)| start < before) {
-                first = Some((at, start));
-            }
-        }
-        let Some((at, _)) = first else { return turn };
-        let (from, to) = lane.idle.swap_remove(at);
-        let start = from.max(own);
+        let Some((from, to, start)) = lane.idle.take(own, |start, to| start + hold <= to) else { return turn };
         if from + hold <= start {
-            lane.is_idle(from, start);
+            lane.idle.add(from, start);
         }
         lane.within = Some(to);
         start
@@ -84,7 +58,7 @@ impl Lock {
         for (at, (v, lane)) in v.iter_mut().zip(&mut self.lanes).enumerate() {
             holds[at] = *v - self.got[at];
             match lane.within.take() {
-                Some(to) if *v <= to => lane.is_idle(*v, to),
+                Some(to) if *v <= to => lane.idle.add(*v, to),
                 Some(to) => lane.end += *v - to,
                 None => lane.end = lane.end.max(*v),
             }

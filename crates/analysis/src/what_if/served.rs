@@ -6,14 +6,12 @@
 //!
 //! Only where each taking is for itself: one that joins what it takes from several waits for all of them. It puts something after some takings and not after others.
 
+use super::idle::Idle;
 use super::lanes::Layout;
 use super::what::What;
 use super::{From, Kind, WhatIf};
 use longpole_model::interaction::{MachineId, QueueId};
 use longpole_model::tokens::{Origin, Taken};
-
-/// Idle times that are remembered in each world.
-const MOST_IDLE: usize = 64;
 
 /// What a machine does with what it takes, as the trace tells.
 #[derive(Clone, Copy, Debug, Default)]
@@ -38,42 +36,21 @@ pub struct Server {
 struct Lane {
     /// When it is free in its order, and times before when it is idle.
     free: f64,
-    idle: Vec<(f64, f64)>,
+    idle: Idle,
     /// It serves in an idle time, until then; and when it goes on in its order.
     within: Option<(f64, f64)>,
 }
 
 impl Lane {
-    fn is_idle(&mut self, from: f64, to: f64) {
-        if from < to {
-            if self.idle.len() >= MOST_IDLE {
-                let (mut oldest, mut until) = (0, f64::INFINITY);
-                for (at, &(_, to)) in self.idle.iter().enumerate() {
-                    (oldest, until) = if to < until { (at, to) } else { (oldest, until) };
-                }
-                self.idle.swap_remove(oldest);
-            }
-            self.idle.push((from, to));
-        }
-    }
-
     /// Something has come that it takes at `own` in its order. Returns when it takes it.
     fn takes(&mut self, came: f64, own: f64) -> f64 {
         if came > self.free {
-            self.is_idle(self.free, came);
+            self.idle.add(self.free, came);
             return own;
         }
-        let mut first = None;
-        for (at, &(from, to)) in self.idle.iter().enumerate() {
-            let begin = if from > came { from } else { came };
-            // Where it lasts longer, it goes on so much later in its order.
-            if begin < to && first.is_none_or(|(_, before)| begin < before) {
-                first = Some((at, begin));
-            }
-        }
-        let Some((at, begin)) = first else { return own };
-        let (from, to) = self.idle.swap_remove(at);
-        self.is_idle(from, begin);
+        // Where it lasts longer, it goes on so much later in its order.
+        let Some((from, to, begin)) = self.idle.take(came, |begin, to| begin < to) else { return own };
+        self.idle.add(from, begin);
         self.within = Some((to, own));
         begin
     }
@@ -82,7 +59,7 @@ impl Lane {
     fn ends(&mut self, v: f64) -> f64 {
         self.free = match self.within.take() {
             Some((to, own)) => {
-                self.is_idle(v, to);
+                self.idle.add(v, to);
                 own + (v - to).max(0.0)
             }
             None => v,

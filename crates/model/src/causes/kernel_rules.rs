@@ -65,7 +65,7 @@ impl Composer {
             (_, Waker::Thread(thread)) if same => self.thread_does(catalogue, thread, said.op),
             (Some(cpu), by @ Waker::Context { id, .. }) if self.is_open(cpu, id) => self.context_does(catalogue, cpu, by, said.op),
             _ => {
-                let machine = said.whom.unwrap_or_else(|| self.system.whose(catalogue, event));
+                let machine = said.whom.unwrap_or_else(|| self.system.machine(catalogue, event));
                 self.step(catalogue, &Step { t_ns: event.t_ns, machine, op: said.op });
             }
         }

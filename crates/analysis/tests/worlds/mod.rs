@@ -1,0 +1,29 @@
+//! Asks of a machine log what changes would bring.
+#![allow(dead_code)] // each test file asks some of it
+
+use longpole_analysis::what_if::{Answer, NoAnswer, Options, Prediction, Scenario, WhatIf};
+use longpole_model::machine_log::Reader;
+
+pub fn ask(log: &str, scenarios: &[&str]) -> Result<Answer, NoAnswer> {
+    ask_recorded(log, scenarios, 0.0)
+}
+
+/// Of a log whose every event cost so many ns.
+pub fn ask_recorded(log: &str, scenarios: &[&str], probe_ns: f64) -> Result<Answer, NoAnswer> {
+    let scenarios = scenarios.iter().map(|text| Scenario::parse(text).unwrap()).collect();
+    let mut reader = Reader::new(log.as_bytes());
+    let mut worlds = WhatIf::new(Options { scenarios, probe_ns, ..Options::default() });
+    while let Some(interaction) = reader.next_interaction().unwrap() {
+        worlds.interaction(reader.vocabulary(), &interaction);
+    }
+    worlds.answer(reader.vocabulary())
+}
+
+pub fn predicted(log: &str, change: &str) -> Prediction {
+    ask(log, &[change]).unwrap().predictions.remove(0)
+}
+
+pub fn ns(log: &str, change: &str) -> u64 {
+    let prediction = predicted(log, change);
+    prediction.predicted_ns.unwrap_or_else(|| panic!("{prediction:?}"))
+}
