@@ -113,3 +113,33 @@ fn of_several_programs_with_probes_the_command_s_own_is_the_end() {
     assert_eq!(end_of(&kernel, Some(10)), of_command("mine", 400));
     assert_eq!(end_of(&kernel, None), of_command("other", 400));
 }
+
+#[test]
+fn where_all_programs_wait_at_last_the_path_ends_with_the_last_that_one_did() {
+    let mut kernel = beside_another();
+    kernel.switch(1600, 0, 11, BLOCKED, 0);
+    kernel.syscall(1800, 1, "getpid", None);
+    kernel.switch(1900, 1, 20, BLOCKED, 0);
+    assert_eq!(end_of(&kernel, None), of_command("t20", 1900));
+    // It is the last as long as nobody runs again.
+    kernel.switch(1950, 0, 0, 0, 11);
+    assert_eq!(end_of(&kernel, None), of_command("t10/t11", 2000));
+}
+
+#[test]
+fn a_long_wait_of_all_programs_is_what_a_trace_tells_of() {
+    let mut kernel = Kernel::new(2);
+    kernel.dump(90, 20, WAITS, 0);
+    kernel.switch(100, 1, 0, 0, 20);
+    kernel.switch(700, 1, 20, BLOCKED, 0);
+    kernel.dump(2000, 21, WAITS, 0);
+    assert_eq!(end_of(&kernel, None), of_command("t20", 2000));
+}
+
+#[test]
+fn who_runs_at_the_end_stands_before_who_ran_last_and_waits() {
+    let mut kernel = beside_another();
+    kernel.switch(1000, 1, 20, BLOCKED, 0);
+    kernel.syscall(1900, 0, "getppid", None);
+    assert_eq!(end_of(&kernel, None), of_command("t10/t11", 2000));
+}

@@ -2,9 +2,13 @@
 //!
 //! A command that ends within the trace ends there. One that goes on, or a trace cut before, is asked for through whoever of it can say something: a thread that only
 //! waits for the others would make the end of the path unknown.
+//!
+//! Without a command it is whoever did something last. Where all programs wait from then on, the path ends there, since what they wait for is not in the trace; but where
+//! that is a large part of it, it is what the trace tells of.
 
 use super::Composer;
 use crate::interaction::Deed;
+use crate::linux_watch::Base;
 use longpole_trace::event::Catalogue;
 
 /// Who is of the command that was recorded.
@@ -39,10 +43,14 @@ pub(super) struct Ending {
     /// Another thread of its process has done something since.
     pub outlived: bool,
     pub over: bool,
+    /// Since when no program has run; the end was told then.
+    rests: Option<u64>,
 }
 
 /// A thread that has waited for more than this part of the trace, and still waits at its end, says too little of it.
 const LONG: u64 = 20;
+/// All programs may wait for this part of the trace at its end without that being what it tells of.
+const SHORT: u64 = 4;
 
 impl Composer {
     /// Of the command's own process, by what the kernel or its probes say.
@@ -77,6 +85,7 @@ impl Composer {
 
     #[inline]
     pub(super) fn probed(&mut self, at: u32) {
+        self.ending.rests = None;
         if self.ending.anybody.probed == Some(at) {
             return;
         }
@@ -91,14 +100,15 @@ impl Composer {
     /// A thread of a program runs.
     #[inline]
     pub(super) fn ran(&mut self, at: u32) {
+        self.ending.rests = None;
         if self.ending.anybody.ran == Some(at) {
             return;
         }
         self.ending.anybody.ran = Some(at);
+        self.ending.begin.get_or_insert(self.now);
         if self.about.command.is_none() {
             return;
         }
-        self.ending.begin.get_or_insert(self.now);
         match self.kin(at) {
             Kin::Own => self.ending.own.ran = Some(at),
             Kin::Started => self.ending.started.ran = Some(at),
@@ -137,19 +147,41 @@ impl Composer {
         self.ending.main_ended && !self.ending.outlived
     }
 
+    /// The thread blocks. Where no program runs any more, this may have been the last that was done.
+    pub(super) fn rests(&mut self, catalogue: &Catalogue, at: u32) {
+        let Last { probed, ran } = self.ending.anybody;
+        if self.about.command.is_some() || probed.or(ran) != Some(at) {
+            return;
+        }
+        if self.linux.cpus.iter().filter_map(|cpu| self.program_on(cpu.base)).all(|other| other == at) {
+            let machine = self.machine(catalogue, at);
+            self.emit(Deed::End { machine });
+            self.ending.rests = Some(self.now);
+        }
+    }
+
+    /// Neither a thread of the kernel's own nor one of the recorder's.
+    fn program_on(&self, base: Base) -> Option<u32> {
+        let Base::Thread(id) = base else { return None };
+        let at = self.of_linux.get(id.0 as usize).copied().flatten()?;
+        (!self.linux.threads[id.0 as usize].kernel && !self.threads[at as usize].recorder).then_some(at)
+    }
+
     /// After the last event.
     pub(super) fn end(&mut self) {
-        if self.command_is_over() {
+        let is_short = |since: u64| self.now - since <= self.length() / SHORT;
+        if self.command_is_over() || self.ending.rests.is_some_and(is_short) {
             return;
         }
         let Ending { own, started, anybody, main, .. } = self.ending;
         let of_command = [own.probed, main, own.ran, started.probed, started.ran];
-        let any = [anybody.probed, anybody.ran];
         let lives = |at: &u32| self.threads[*at as usize].machine.is_some();
         let candidates = || of_command.into_iter().flatten().filter(lives);
         let last = candidates().find(|&at| !self.waits_long(at)).or_else(|| candidates().next());
         // Nothing of the command lives that has outlived its main thread: the last of it was the end.
-        let last = last.or_else(|| any.into_iter().flatten().filter(|_| !self.ending.main_ended).find(lives));
+        let on_cpu = self.linux.cpus.iter().filter_map(|cpu| self.program_on(cpu.base));
+        let any = || [anybody.probed, anybody.ran].into_iter().flatten().chain(on_cpu.clone()).filter(|_| !self.ending.main_ended).filter(lives);
+        let last = last.or_else(|| any().find(|&at| !self.waits_long(at))).or_else(|| any().next());
         if let Some(machine) = last.and_then(|at| self.threads[at as usize].machine) {
             self.emit(Deed::End { machine });
         }
@@ -157,7 +189,11 @@ impl Composer {
 
     fn waits_long(&self, at: u32) -> bool {
         let thread = &self.threads[at as usize];
-        let length = self.now - self.ending.begin.unwrap_or(self.now);
-        thread.blocked && self.now.saturating_sub(thread.since) > length / LONG
+        thread.blocked && self.now.saturating_sub(thread.since) > self.length() / LONG
+    }
+
+    /// Since the first program ran.
+    fn length(&self) -> u64 {
+        self.now - self.ending.begin.unwrap_or(self.now)
     }
 }
