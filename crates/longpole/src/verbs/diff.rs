@@ -7,7 +7,7 @@ use crate::table::{duration, number, percent, plain, rate, Table};
 use crate::{answer, command, following, interactions, kernel, pass, rules, WrongUsage};
 use anyhow::{anyhow, bail, Context};
 use longpole_analysis::change::Change;
-use longpole_analysis::diff::{can_be_asked, diff, Diff, Side, WINDOWS};
+use longpole_analysis::diff::{can_be_asked, diff, Diff, Side, VerdictKind, WINDOWS};
 use longpole_analysis::findings::Rules as Thresholds;
 use longpole_analysis::lineage::{self, Answer, Lineage};
 use longpole_analysis::report::Pass;
@@ -194,6 +194,9 @@ fn print(out: &mut impl Write, answer: &Diff) -> io::Result<()> {
         if let Some(missing) = known.missing() {
             writeln!(out, "  {which}: {missing}")?;
         }
+    }
+    if answer.verdict.kind == VerdictKind::Changed {
+        writeln!(out, "  \"certain\" is said of these two runs; how much two runs of the same system differ, a second recording of the first tells")?;
     }
     let share = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), percent);
     if !answer.states.is_empty() {
