@@ -196,7 +196,7 @@ fn print(out: &mut impl Write, answer: &Diff) -> io::Result<()> {
         }
     }
     if answer.verdict.kind == VerdictKind::Changed {
-        writeln!(out, "  \"certain\" is said of these two runs; how much two runs of the same system differ, a second recording of the first tells")?;
+        writeln!(out, "  \"certain\" is said of these two runs; how two runs of one system differ, a second recording of the first tells")?;
     }
     let share = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), percent);
     if !answer.states.is_empty() {

@@ -180,7 +180,8 @@ impl Composer {
         let last = candidates().find(|&at| !self.waits_long(at)).or_else(|| candidates().next());
         // Nothing of the command lives that has outlived its main thread: the last of it was the end.
         let on_cpu = self.linux.cpus.iter().filter_map(|cpu| self.program_on(cpu.base));
-        let any = || [anybody.probed, anybody.ran].into_iter().flatten().chain(on_cpu.clone()).filter(|_| !self.ending.main_ended).filter(lives);
+        let any =
+            || [anybody.probed, anybody.ran].into_iter().flatten().chain(on_cpu.clone()).filter(|_| !self.ending.main_ended).filter(lives);
         let last = last.or_else(|| any().find(|&at| !self.waits_long(at))).or_else(|| any().next());
         if let Some(machine) = last.and_then(|at| self.threads[at as usize].machine) {
             self.emit(Deed::End { machine });
