@@ -17,6 +17,8 @@ const WINDOWS: usize = 12;
 const FEWER_CALLS: u64 = 16;
 /// Of the path: who has less has no part in it.
 const LITTLE: f64 = 0.01;
+/// Who has more has most of it.
+const MOST: f64 = 0.6;
 
 /// A state on the path, of all machines of its class.
 #[derive(Clone, Debug)]
@@ -267,7 +269,16 @@ pub fn judge(
     let name = format!("{}::{}", first.class, first.state);
     let said = format!("{} ± {} of the critical path", percent(first.share), percent(first.error));
     if let Some(why) = why_not(answer, path, standings, first, fix, beside, thresholds) {
-        return nothing(format!("{name} has the most, {said}, but {why}"));
+        return nothing(match spread(standings, first) {
+            Some(whole) => {
+                let (whole, share, error) = (percent(whole), percent(first.share), percent(first.error));
+                format!(
+                    "{} has {whole} of the critical path, and {} is the largest part ({share} ± {error}), but {why}",
+                    first.class, first.state
+                )
+            }
+            None => format!("{name} has the most, {said}, but {why}"),
+        });
     }
     let what = match first.kind {
         Kind::Runnable if beside.mostly_idle(first) => format!("{} waits for a CPU, although one is idle, for {said}", first.class),
@@ -296,6 +307,12 @@ pub fn judge(
         of_stages: false,
         of_cause: false,
     }
+}
+
+/// What the first one's class has of the path, where that is most of it, and in several states.
+fn spread(standings: &[Standing], first: &Standing) -> Option<f64> {
+    let whole: f64 = standings.iter().filter(|other| other.class == first.class).map(|other| other.share).sum();
+    (whole >= MOST && first.share <= 0.75 * whole && first.kind != Kind::Link).then_some(whole)
 }
 
 /// Calls after which the kernel sends a signal when the time has come.

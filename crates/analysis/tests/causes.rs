@@ -188,6 +188,47 @@ fn work_that_an_interrupt_queued_long_ago_leads_to_its_device() {
     assert_eq!(drawn, expected);
 }
 
+/// What thread 11 writes is sent when a timer goes off that was set meanwhile, and wakes thread 12 on the other CPU. `set` sets it, and says when it goes off.
+fn sent_by_a_timer(set: impl FnOnce(&mut Kernel), goes_off: impl FnOnce(&mut Kernel)) -> String {
+    let packet = |length: i64| [("skbaddr", Val::I(0x1000)), ("len", Val::I(length)), ("name", text("left"))];
+    let mut kernel = two_cpus();
+    kernel.switch(110, 1, 0, 0, 12);
+    kernel.switch(130, 1, 12, BLOCKED, 0);
+    kernel.syscall(150, 0, "write", None);
+    set(&mut kernel);
+    kernel.syscall(170, 0, "write", Some(1));
+    kernel.syscall(250, 0, "pause", None);
+    kernel.switch(260, 0, 11, BLOCKED, 0);
+    kernel.softirq(300, 0, 8, "entry");
+    goes_off(&mut kernel);
+    kernel.event(320, 0, "net_dev_queue", &packet(114));
+    kernel.softirq(325, 0, 3, "raise");
+    kernel.softirq(330, 0, 8, "exit");
+    kernel.softirq(340, 0, 3, "entry");
+    kernel.event(350, 0, "net_if_receive_skb", &packet(100));
+    kernel.waking(360, 0, 12, 1);
+    kernel.softirq(370, 0, 3, "exit");
+    kernel.switch(400, 1, 0, 0, 12);
+    path(&kernel)
+}
+
+#[test]
+fn what_the_kernel_sends_when_a_timer_goes_off_leads_to_who_set_that() {
+    let timer = [("hrtimer", Val::I(0x77)), ("softexpires", Val::I(1300)), ("expires", Val::I(1300))];
+    let off = [("hrtimer", Val::I(0x77)), ("now", Val::I(1310)), ("function", Val::I(0x99))];
+    let set = |kernel: &mut Kernel| kernel.event(160, 0, "timer_hrtimer_start", &timer);
+    let known = sent_by_a_timer(set, |kernel| kernel.event(310, 0, "timer_hrtimer_expire_entry", &off));
+    assert_eq!(
+        known,
+        "100-150 t11::run, 150-160 t11::write, 160-310 link::timer, 310-325 softirq HRTIMER cpu0::HRTIMER, 325-340 link::raise, \
+         340-360 softirq NET_RX cpu0::NET_RX, 360-400 t12::runnable"
+    );
+    // Of another timer nobody knows who set it.
+    let other = [("hrtimer", Val::I(0x78)), ("now", Val::I(1310)), ("function", Val::I(0x99))];
+    let unknown = sent_by_a_timer(set, |kernel| kernel.event(310, 0, "timer_hrtimer_expire_entry", &other));
+    assert!(!unknown.contains("t11"), "{unknown}");
+}
+
 #[test]
 fn what_a_device_brings_from_outside_is_told_as_such() {
     let mut kernel = two_cpus();

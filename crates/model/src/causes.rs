@@ -19,6 +19,7 @@ mod kernel_rules;
 mod naming;
 mod probes;
 mod threads;
+mod timers;
 mod waits;
 mod works;
 
@@ -96,6 +97,7 @@ pub struct Composer {
     waits: waits::Waits,
     early: early::Early,
     works: works::Works,
+    timers: timers::Timers,
     linux_names: Vec<Option<NameId>>,
     system_names: Vec<Option<NameId>>,
     /// Of the probes' names, those of spans as states.
@@ -196,6 +198,7 @@ impl Composer {
             waits: waits::Waits::default(),
             early: early::Early::default(),
             works: works::Works::default(),
+            timers: timers::Timers::default(),
             linux_names: Vec::new(),
             system_names: Vec::new(),
             span_names: Vec::new(),

@@ -402,9 +402,15 @@ impl Linux {
                     watch.faulted(thread, name, t_ns);
                 }
             }
-            Fact::TimerStart { timer, at } => self.timers.start(timer, at),
+            Fact::TimerStart { timer, at } => {
+                self.timers.start(timer, at);
+                watch.moment(Moment::TimerSet { cpu, timer, by: self.wake(cpu, t_ns).waker });
+            }
             Fact::TimerCancel { timer } => self.timers.cancel(timer),
-            Fact::TimerEnter { timer, function, now } => self.timers.enter(cpu, t_ns, timer, function, now),
+            Fact::TimerEnter { timer, function, now } => {
+                self.timers.enter(cpu, t_ns, timer, function, now);
+                watch.moment(Moment::TimerGoesOff { cpu, timer, by: self.wake(cpu, t_ns).waker });
+            }
             Fact::TimerLeave { timer } => {
                 if let Some(expiry) = self.timers.leave(cpu, t_ns, timer) {
                     let covers = self.covers(t_ns);

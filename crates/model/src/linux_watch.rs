@@ -285,6 +285,17 @@ pub enum Moment {
         thread: ThreadId,
         work: u64,
     },
+    /// A timer of the kernel's, or its function is called.
+    TimerSet {
+        cpu: CpuId,
+        timer: u64,
+        by: Waker,
+    },
+    TimerGoesOff {
+        cpu: CpuId,
+        timer: u64,
+        by: Waker,
+    },
 }
 
 /// One who listens. All that it does not care for is empty.

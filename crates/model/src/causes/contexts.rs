@@ -3,6 +3,7 @@
 //! A softirq is caused by whoever raised it. An interrupt says nothing of its cause: it has the lineage of the first request or packet that it takes, and
 //! where it takes none that is known, its device is the cause, which is a machine of its own: what it waits for is outside of the system.
 
+use super::timers::Set;
 use super::{Composer, Seat};
 use crate::interaction::{Cause, Deed, MachineId};
 use crate::linux_rules::Key;
@@ -44,8 +45,10 @@ struct Open {
     caused: bool,
     /// Who raised it, if that one has no lineage of its own.
     raise: Option<Raise>,
-    /// A timer has led to it, and nobody knows who armed that.
+    /// A timer has led to it.
     timer: bool,
+    /// Who set that, if it is known.
+    set: Option<Set>,
     /// Who has caused what it does now, and since when it does that.
     of: Option<MachineId>,
     since: u64,
@@ -135,6 +138,7 @@ impl Composer {
             caused: said.is_some(),
             raise,
             timer,
+            set: None,
             of: said.map(|raise| raise.by),
             since: self.now,
         });
@@ -162,25 +166,46 @@ impl Composer {
     /// the next one leads to: so that is another life of it. Packets of one sender go on together (`is_stream`); whoever issues requests does it for many.
     pub(super) fn turns_to(&mut self, cpu: CpuId, by: Waker, (of, is_stream): (MachineId, bool), t: u64) {
         let Waker::Context { id, .. } = by else { return };
-        let now = self.now;
         let place = self.contexts.cpu(cpu).open.len().saturating_sub(1);
         let Some(open) = self.contexts.cpu(cpu).open.last_mut().filter(|open| open.id == id) else { return };
         // What it has sent itself meanwhile is caused by what it does now.
         let same = is_stream && open.of == Some(of) || of == open.machine && t >= open.since;
         let again = open.caused && !same;
         if again {
-            (open.caused, open.raise, open.timer, open.since) = (false, None, false, now);
+            (open.timer, open.set) = (false, None);
         }
         if !same {
             open.of = Some(of);
         }
         if again {
-            let Known { machine, state } = self.context(cpu, id);
-            let below = self.below(cpu, place);
-            self.emit(Deed::Pop { machine });
-            self.emit(Deed::Push { machine, below, cause: None });
-            self.is_in(machine, state, true);
+            self.lives_anew(cpu, place);
         }
+    }
+
+    /// A timer has gone off in this context: what it does now is for who has set that, if it is known.
+    pub(super) fn acts_for(&mut self, cpu: CpuId, id: ContextId, set: Option<Set>) {
+        let place = self.contexts.cpu(cpu).open.len().saturating_sub(1);
+        let Some(open) = self.contexts.cpu(cpu).open.last_mut().filter(|open| open.id == id && open.timer) else { return };
+        open.set = set;
+        if open.caused {
+            self.lives_anew(cpu, place);
+        }
+        if set.is_some() {
+            self.context_that_acts(cpu, id);
+        }
+    }
+
+    /// What the context at this place has done is no cause of what it does now.
+    fn lives_anew(&mut self, cpu: CpuId, place: usize) {
+        let now = self.now;
+        let open = &mut self.contexts.cpu(cpu).open[place];
+        (open.caused, open.raise, open.since) = (false, None, now);
+        let id = open.id;
+        let Known { machine, state } = self.context(cpu, id);
+        let below = self.below(cpu, place);
+        self.emit(Deed::Pop { machine });
+        self.emit(Deed::Push { machine, below, cause: None });
+        self.is_in(machine, state, true);
     }
 
     pub(super) fn context(&mut self, cpu: CpuId, id: ContextId) -> Known {
@@ -242,7 +267,7 @@ impl Composer {
         })
     }
 
-    /// Whether a timer has led to what this context does now.
+    /// Whether a timer of which nobody knows who set it has led to what this context does now.
     pub(super) fn is_timed(&mut self, cpu: CpuId, id: ContextId) -> bool {
         let open = self.contexts.cpu(cpu).open.iter().rfind(|open| open.id == id).copied();
         open.map_or_else(|| self.is_timer(id), |open| open.timer && !open.caused)
@@ -261,7 +286,9 @@ impl Composer {
         if open.caused {
             return machine;
         }
+        let of_timer = open.set.map(|Set { by, t }| Cause { by, at: Some(t), link: Some(self.words.timer) });
         let cause = match (open.raise, self.linux.contexts[id.0 as usize].key) {
+            _ if of_timer.is_some() => of_timer,
             _ if open.timer => self.unknown("timer"),
             (Some(raise), _) => Some(Cause { by: raise.by, at: Some(raise.t), link: Some(self.words.raise) }),
             // A disk's interrupt tells that a request is done, whichever; the oldest one, where none has been told by now.
@@ -316,7 +343,9 @@ impl Composer {
                 let open = self.contexts.cpu(cpu).open.last().filter(|open| open.id == id).copied();
                 open.map(|open| {
                     // What raises without a lineage of its own leaves it to the softirq to find one.
-                    let caused = open.caused || !open.timer && matches!(self.linux.contexts[id.0 as usize].key, Key::Softirq(_));
+                    let caused = open.caused
+                        || open.set.is_some()
+                        || !open.timer && matches!(self.linux.contexts[id.0 as usize].key, Key::Softirq(_));
                     let by = if caused { self.context_that_acts(cpu, id) } else { open.machine };
                     Raise { by, t: self.now, caused, context: Some(id), timer: open.timer && !open.caused }
                 })
@@ -324,6 +353,24 @@ impl Composer {
             Waker::Idle | Waker::Unknown => None,
         };
         self.contexts.cpu(cpu).raised[usize::from(number)] = raise;
+    }
+
+    /// The machine of who does something now, if what has led to that is known.
+    pub(super) fn actor(&mut self, catalogue: &Catalogue, cpu: CpuId, by: Waker) -> Option<MachineId> {
+        match by {
+            Waker::Thread(id) if self.linux.calls_nothing(id) || self.linux.untold_context(id).is_some() => None,
+            Waker::Thread(id) => {
+                let at = self.thread_of_linux(id);
+                Some(self.machine(catalogue, at))
+            }
+            Waker::Context { id, .. } if self.is_open(cpu, id) && !self.is_timed(cpu, id) => Some(self.context_that_acts(cpu, id)),
+            Waker::Context { .. } | Waker::Idle | Waker::Unknown => None,
+        }
+    }
+
+    /// Who set the timer that has led to what this context does now.
+    pub(super) fn timer_of(&mut self, cpu: CpuId, id: ContextId) -> Option<MachineId> {
+        self.contexts.cpu(cpu).open.iter().rfind(|open| open.id == id).and_then(|open| open.set).map(|set| set.by)
     }
 
     /// The machine of who did something now, if it is known.

@@ -232,7 +232,7 @@ impl Composer {
         }
         let known = self.devices.packets.get(&hop.packet).copied();
         if hop.out.is_some() && known.is_none() && matches!(hop.by, Waker::Context { id, .. } if self.is_timed(hop.cpu, id)) {
-            // What the stack sends by a timer of its own says no more than the timer.
+            // What the stack sends by a timer says no more than the timer, where nobody knows who set that.
             return;
         }
         match &hop.out {

@@ -126,6 +126,7 @@ impl Composer {
             Moment::Lost { thread, begin_ns } => {
                 let at = self.thread_of_linux(thread);
                 self.lost(catalogue, at, begin_ns);
+                self.forget_timers();
             }
             Moment::Forked { thread, parent } => self.forked(catalogue, thread, parent),
             Moment::Killed { thread, by, t_ns } => self.killed(catalogue, thread, by, t_ns),
@@ -133,6 +134,8 @@ impl Composer {
             Moment::Issued { cpu, device, sector, by } => self.issued(catalogue, cpu, device, sector, by),
             Moment::WorkQueued { cpu, work, by } => self.work_queued(catalogue, cpu, work, by),
             Moment::WorkBegins { thread, work } => self.work_begins(catalogue, thread, work),
+            Moment::TimerSet { cpu, timer, by } => self.timer_is_set(catalogue, cpu, timer, by),
+            Moment::TimerGoesOff { cpu, timer, by } => self.timer_goes_off(cpu, timer, by),
             Moment::Completed { cpu, device, sector, by } => self.completed(catalogue, cpu, device, sector, by),
         }
     }
@@ -270,7 +273,8 @@ impl Composer {
                 Some(Cause { by, at: when, link: None })
             }
             Waker::Context { id, .. } => {
-                if self.is_timed(wake.cpu, id) {
+                let its_own = self.timer_of(wake.cpu, id).is_some_and(|by| Some(by) == self.threads[at as usize].machine);
+                if its_own || self.is_timed(wake.cpu, id) {
                     return self.timer(catalogue, at);
                 }
                 let by = self.context_that_acts(wake.cpu, id);

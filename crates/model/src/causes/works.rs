@@ -27,16 +27,7 @@ struct Queued {
 
 impl Composer {
     pub(super) fn work_queued(&mut self, catalogue: &Catalogue, cpu: CpuId, work: u64, by: Waker) {
-        let by = match by {
-            Waker::Thread(id) if self.linux.calls_nothing(id) || self.linux.untold_context(id).is_some() => None,
-            Waker::Thread(id) => {
-                let at = self.thread_of_linux(id);
-                Some(self.machine(catalogue, at))
-            }
-            Waker::Context { id, .. } if self.is_open(cpu, id) && !self.is_timed(cpu, id) => Some(self.context_that_acts(cpu, id)),
-            Waker::Context { .. } => None,
-            Waker::Idle | Waker::Unknown => None,
-        };
+        let by = self.actor(catalogue, cpu, by);
         // It may turn out to be the cause only when the work begins.
         if let Some(machine) = by {
             self.emit(Deed::Here { machine });

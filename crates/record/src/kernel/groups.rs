@@ -149,10 +149,17 @@ impl Group {
 
     /// Further events of which only a part is wanted, with the filter that chooses it.
     pub fn filtered(self) -> Option<(&'static [&'static str], String)> {
-        // futex, futex_waitv, futex_wake, futex_wait, futex_requeue: but for the first they have one number on every architecture.
-        let numbers = [libc::SYS_futex, 449, 454, 455, 456];
-        let filter = numbers.map(|number| format!("id == {number}")).join(" || ");
-        (self == Group::Futex).then_some((&["raw_syscalls:sys_enter", "raw_syscalls:sys_exit"], filter))
+        match self {
+            Group::Futex => {
+                // futex, futex_waitv, futex_wake, futex_wait, futex_requeue: but for the first they have one number on every architecture.
+                let numbers = [libc::SYS_futex, 449, 454, 455, 456];
+                let filter = numbers.map(|number| format!("id == {number}")).join(" || ");
+                Some((&["raw_syscalls:sys_enter", "raw_syscalls:sys_exit"], filter))
+            }
+            // TCP keeps its pace by a timer of each connection: what it sends then was put there before.
+            Group::Net => Some((&["timer:hrtimer_start", "timer:hrtimer_expire_entry"], "function.function == tcp_pace_kick".to_owned())),
+            _ => None,
+        }
     }
 }
 
@@ -290,10 +297,12 @@ mod tests {
     }
 
     #[test]
-    fn the_filter_of_futex_names_its_system_calls() {
+    fn of_some_events_a_group_wants_a_part() {
         let (events, filter) = Group::Futex.filtered().unwrap();
         assert_eq!(events.len(), 2);
         assert!(filter.starts_with(&format!("id == {} || ", libc::SYS_futex)), "{filter}");
+        let (events, filter) = Group::Net.filtered().unwrap();
+        assert!(events.contains(&"timer:hrtimer_start") && filter.contains("tcp_pace_kick"), "{filter}");
         assert_eq!(Group::Syscall.filtered(), None);
     }
 }
