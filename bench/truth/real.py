@@ -145,6 +145,8 @@ class Trial:
         row["events"] = report["inputs"]["events"] + report["inputs"]["kernel_events"]
         if expected.get("change"):
             self.predict(row, recording, {**names, "left": None}, place.left)
+        elif expected["truth"] != "nothing":
+            row.update(predicted=None, refused="what-if knows no change that would mend this")
         return row
 
     def predict(self, row, recording, names, left):
@@ -238,7 +240,7 @@ def table(rows):
 
 def sums(rows):
     """Prints them; whether all bars are met. A scenario is right if it is at all its strengths and in all its runs, and the verdict is what must be right; a scenario of which one run is
-    refused counts as refused. Bars of the unknown share and of errors are those of the medians of each scenario; beside them stands the worst single run."""
+    refused, or of which no change can be predicted, counts as refused. Bars of the unknown share and of errors are those of the medians of each scenario; beside them stands the worst single run."""
     bar = THRESHOLDS["real"]
     faults = [row for row in rows if row["truth"] != "nothing"]
     controls = [row for row in rows if row["truth"] == "nothing"]
