@@ -11,7 +11,7 @@ use crate::table::{number, plain};
 use anyhow::{bail, Context};
 use longpole_model::linux::{Count, Linux};
 use longpole_model::linux_watch::Watch;
-use longpole_trace::{Catalogue, Item, Kallsyms, Moment, Options, Stream, StreamKind, Trace};
+use longpole_trace::{recording_at, Catalogue, Item, Kallsyms, Moment, Options, Stream, StreamKind, Trace};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -107,7 +107,9 @@ pub fn sources(paths: &[PathBuf], trace: &Trace) -> usize {
 pub fn symbols(paths: &[PathBuf], addresses: &[u64]) -> Kallsyms {
     let mut symbols = Kallsyms::default();
     for path in paths.iter().filter(|_| !addresses.is_empty()) {
-        match Kallsyms::of_recording(path, addresses.iter().copied()) {
+        // What was named may be the folder that the recording lies in.
+        let path = recording_at(path).unwrap_or_else(|| path.clone());
+        match Kallsyms::of_recording(&path, addresses.iter().copied()) {
             Ok(found) if !found.is_empty() => symbols = found,
             Ok(_) => {}
             Err(error) => eprintln!("longpole: note: functions have no names: {}: {error}", path.join("symbols/kallsyms").display()),
