@@ -73,18 +73,16 @@ pub fn standings(answer: &Answer, path: &Path) -> Vec<Standing> {
     let mut callers = Callers::default();
     for stretch in path.stretches() {
         callers.stretch(path, stretch.of);
-        let name = || path.class_and_state(stretch.of);
-        let at = names.number(stretch.of, || (there_and_back(name().0), name().1));
+        let at = names.number(stretch.of, || pooled(path, stretch.of));
         if at == sums.len() {
-            sums.push(((there_and_back(name().0), name().1), [0; WINDOWS]));
+            sums.push((pooled(path, stretch.of), [0; WINDOWS]));
         }
         times[stretch.of as usize] += stretch.end - stretch.start;
         cut.add(&stretch, &mut sums[at].1);
     }
     let mut most: Vec<Option<(u64, u32)>> = vec![None; sums.len()];
     for (of, ns) in (0..).zip(times).filter(|&(_, ns)| ns > 0) {
-        let name = || path.class_and_state(of);
-        let most = &mut most[names.number(of, || (there_and_back(name().0), name().1))];
+        let most = &mut most[names.number(of, || pooled(path, of))];
         if most.is_none_or(|(largest, _)| ns > largest) {
             *most = Some((ns, of));
         }
@@ -96,7 +94,11 @@ pub fn standings(answer: &Answer, path: &Path) -> Vec<Standing> {
             let whole: u64 = windows.iter().sum();
             let alone = most.filter(|&(ns, _)| ns as f64 >= 0.9 * whole as f64).map(|(_, of)| path.machine(of).to_owned());
             let call = callers.of(class, state);
-            let (class, state) = call.unwrap_or((class, state));
+            let (class, state) = match most {
+                // As most of it is called.
+                Some((_, of)) if path.kind(of) == Kind::Runnable => (class, path.class_and_state(of).1),
+                _ => call.unwrap_or((class, state)),
+            };
             let shares = cut.shares(&windows);
             Standing {
                 class: class.to_owned(),
@@ -113,6 +115,12 @@ pub fn standings(answer: &Answer, path: &Path) -> Vec<Standing> {
         .collect();
     out.sort_by(|a, b| b.share.total_cmp(&a.share).then_with(|| (&a.class, &a.state).cmp(&(&b.class, &b.state))));
     out
+}
+
+/// What is one: the way of a call there and back, and all that a class waits for a CPU, never put on one or taken off it.
+fn pooled(path: &Path, of: u32) -> (&str, &str) {
+    let (class, state) = path.class_and_state(of);
+    (there_and_back(class), if path.kind(of) == Kind::Runnable { "runnable" } else { state })
 }
 
 /// Who calls: whom the path left last before it went the way of a call.

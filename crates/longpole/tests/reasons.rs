@@ -179,9 +179,42 @@ fn a_smaller_share_is_enough_where_the_next_one_is_far_behind() {
     assert_eq!((&slow["machine"], &slow["state"]), (&"server".into(), &"f4".into()), "{text}");
     let (slower, text) = verdict(&of_five(&place, 25));
     assert_eq!((&slower["kind"], &slower["reason"]), (&"nothing".into(), &"nothing_stands_out".into()), "{slower}");
-    assert!(text.contains("server::f4 has the most") && text.contains("above 28.0 %, nor 1.3 times the next above 20.0 %"), "{text}");
+    assert!(text.contains("and f4 is the largest part (") && text.contains("above 28.0 %, nor 1.3 times the next above 20.0 %"), "{text}");
     let (even, text) = verdict(&of_five(&place, 20));
     assert_eq!((&even["kind"], &even["reason"]), (&"nothing".into(), &"nothing_stands_out".into()), "{text}");
+}
+
+/// A server that waits for its CPU before it begins, and loses it in the middle.
+fn without_a_cpu(place: &TempDir) -> std::path::PathBuf {
+    let mut text = String::new();
+    let mut say = |t: u64, said: &str| text.push_str(&format!("{{\"t\":{t},{said}}}\n"));
+    let mut t = 0;
+    for _ in 0..200 {
+        say(t, "\"machine\":\"server\",\"blocked\":\"call\"");
+        say(t, "\"machine\":\"client\",\"state\":\"work\"");
+        t += 30;
+        say(t, "\"machine\":\"client\",\"put\":\"jobs\"");
+        say(t, "\"machine\":\"client\",\"blocked\":\"reply\"");
+        say(t, "\"machine\":\"server\",\"get\":\"jobs\"");
+        for (state, time) in [("runnable", 26), ("work", 10), ("preempted", 24), ("work", 10)] {
+            say(t, &format!("\"machine\":\"server\",\"state\":\"{state}\""));
+            t += time;
+        }
+        say(t, "\"machine\":\"server\",\"put\":\"replies\"");
+        say(t, "\"machine\":\"client\",\"get\":\"replies\"");
+    }
+    say(t, "\"end\":\"client\"");
+    let path = place.path().join("without.jsonl");
+    fs::write(&path, text).unwrap();
+    path
+}
+
+#[test]
+fn all_waiting_for_a_cpu_is_one() {
+    let place = TempDir::new().unwrap();
+    let (_, text) = verdict(&without_a_cpu(&place));
+    assert!(text.contains("server has 70.0 % of the critical path, and runnable is the largest part (50.0 %"), "{text}");
+    assert!(text.contains("but cpus +1 would bring 0.0 % only"), "{text}");
 }
 
 /// A program that computes, and once waits for a page.
