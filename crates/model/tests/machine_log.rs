@@ -80,8 +80,7 @@ fn own_keys_blank_lines_escapes_and_a_missing_last_newline_are_fine() {
 #[test]
 fn a_line_is_the_same_however_the_input_comes_in_pieces() {
     let log =
-        "{\"queue\":\"q\",\"capacity\":4}\n{\"t\":1,\"machine\":\"A\",\"put\":\"q\",\"n\":3,\"flow\":7,\"link\":\"dma\",\"state\":\"s\"}\n"
-            .repeat(1);
+        "{\"queue\":\"q\",\"capacity\":4}\n{\"t\":1,\"machine\":\"A\",\"put\":\"q\",\"n\":3,\"flow\":7,\"link\":\"dma\",\"state\":\"s\"}\n";
     let whole = read(log.as_bytes()).unwrap();
     for size in 1..40 {
         assert_eq!(read(BufReader::with_capacity(size, log.as_bytes())).unwrap(), whole);

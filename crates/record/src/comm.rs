@@ -74,7 +74,7 @@ fn numbers(status: &str) -> Option<(i32, i32)> {
     let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
     let mut all = line.split_whitespace().filter_map(|number| number.parse().ok());
     let outer = all.next()?;
-    Some((outer, all.last().unwrap_or(outer)))
+    Some((outer, all.next_back().unwrap_or(outer)))
 }
 
 /// Processes that call themselves by another pid than we do: (ours, theirs).

@@ -145,7 +145,7 @@ fn one_journey(args: &Args, trace: &mut Trace, kernel: Option<&Kernel>, wanted: 
         }
         journey.probes = Some(consumer.found()).filter(|probes| !probes.is_empty());
     }
-    kernel::write(&args.input, &kernel.reading, &journey, |out, journey| ways::journey(out, journey))
+    kernel::write(&args.input, &kernel.reading, &journey, ways::journey)
 }
 
 fn each_loss(args: &Args, kernel: Option<&Kernel>, places: &Places) -> anyhow::Result<ExitCode> {

@@ -97,7 +97,7 @@ fn pages(raw: &Path) -> Option<u64> {
     for entry in fs::read_dir(raw).ok()?.flatten() {
         let name = entry.file_name();
         if name.to_str().and_then(|name| name.strip_prefix("cpu")?.parse::<u32>().ok()).is_some() {
-            let mut stream = PageStream::new(File::open(entry.path()).ok()?, layout.clone());
+            let mut stream = PageStream::new(File::open(entry.path()).ok()?, layout);
             stream.for_each(|item| events += u64::from(matches!(item, Item::Event(_))), |_| damaged = true);
         }
     }
