@@ -4,7 +4,7 @@
 mod linux_support;
 mod support;
 
-use linux_support::{each_interaction, simulate, text, Kernel, Val};
+use linux_support::{each_interaction, simulate, text, Kernel, Val, RCU};
 use longpole_analysis::lineage::{Answer, Lineage, Options};
 use longpole_model::causes::{About, Composer, Told};
 use longpole_model::machine_log::{Reader, Writer};
@@ -186,6 +186,39 @@ fn work_that_an_interrupt_queued_long_ago_leads_to_its_device() {
     });
     let expected = "100-140 device dev::UNKNOWN, 140-150 device dev::outside, 150-175 link::workqueue, 175-200 t12::run, 200-210 t14::runnable, 210-300 t14::run";
     assert_eq!(drawn, expected);
+}
+
+/// Threads 11 and 12 each ask, from CPU 0, for a grace period; `between` is what 11 does after its own is over.
+fn two_grace_periods(between: impl FnOnce(&mut Kernel)) -> String {
+    let mut kernel = two_cpus();
+    let dumped = [("tid", RCU), ("pid", RCU), ("status", 5), ("cpu", 1), ("type", 1)].map(|(name, value)| (name, Val::I(i64::from(value))));
+    kernel.event(101, 1, "lttng_statedump_process_state", &[&dumped[..], &[("name", text("rcu_exp"))]].concat());
+    kernel.syscall(105, 0, "umount", None);
+    let asks = |kernel: &mut Kernel, t: i64, tid: i32| {
+        kernel.waking(t, 0, RCU, 1);
+        kernel.switch(t + 10, 0, tid, BLOCKED, 0);
+        kernel.switch(t + 10, 1, 0, 0, RCU);
+        kernel.waking(t + 20, 1, tid, 0);
+        kernel.switch(t + 25, 1, RCU, BLOCKED, 0);
+        kernel.switch(t + 30, 0, 0, 0, tid);
+    };
+    asks(&mut kernel, 110, 11);
+    between(&mut kernel);
+    kernel.switch(500, 0, 0, 0, 12);
+    kernel.syscall(600, 0, "umount", None);
+    asks(&mut kernel, 610, 12);
+    kernel.syscall(700, 0, "umount", Some(0));
+    path(&kernel)
+}
+
+#[test]
+fn who_had_its_grace_period_and_waits_for_something_else_does_not_wait_for_the_next_one() {
+    let end = "610-620 rcu_exp::runnable, 620-630 rcu_exp::kernel, 630-640 t12::runnable, 640-700 t12::umount";
+    let waits = two_grace_periods(|kernel| {
+        kernel.syscall(150, 0, "read", None);
+        kernel.switch(160, 0, 11, BLOCKED, 0);
+    });
+    assert!(waits.ends_with(&format!("600-610 t12::umount, {end}")), "{waits}");
 }
 
 /// What thread 11 writes is sent when a timer goes off that was set meanwhile, and wakes thread 12 on the other CPU. `set` sets it, and says when it goes off.

@@ -536,10 +536,10 @@ impl Linux {
         Some(cpu.since_ns)
     }
 
-    /// In no system call, as far as is known.
+    /// In no system call, as far as is known, nor at its end, which is the kernel's work.
     pub fn runs_a_program(&self, id: ThreadId) -> bool {
         let thread = &self.threads[id.0 as usize];
-        !thread.kernel && thread.mode != Mode::Syscall
+        !thread.kernel && !thread.exiting && thread.mode != Mode::Syscall
     }
 
     /// It is known to be in no system call: where the trace tells of calls, also who has made none by now.
@@ -559,8 +559,7 @@ impl Linux {
 
     /// The same, if it leaves open who does what seems to be done by this thread: it is in no system call, so what has interrupted it does.
     pub fn untold_context(&self, id: ThreadId) -> Option<&'static str> {
-        // Who exits wakes others itself.
-        self.untold_contexts().filter(|_| self.calls_nothing(id) && !self.threads[id.0 as usize].exiting)
+        self.untold_contexts().filter(|_| self.calls_nothing(id))
     }
 
     /// To be called once, after the last event.

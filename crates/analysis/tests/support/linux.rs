@@ -198,7 +198,13 @@ impl Kernel {
     }
 }
 
+/// A thread of the kernel that ends grace periods.
+pub const RCU: i32 = 9;
+
 pub fn comm(tid: i32) -> String {
+    if tid == RCU {
+        return "rcu_exp".to_owned();
+    }
     if tid == 0 {
         "swapper/0".to_owned()
     } else {

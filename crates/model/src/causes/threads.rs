@@ -58,8 +58,8 @@ pub(super) struct Thread {
     pub deeds: [Option<super::waits::Done>; 4],
     /// Who has ended its last block, and when, if it has done nothing for others since then.
     pub woken: Option<(MachineId, u64)>,
-    /// Who has woken it so that it does something for that one, where others wake it, too.
-    pub asked_by: Option<u32>,
+    /// Who has woken it so that it does something for that one, where others wake it, too; and when.
+    pub asked_by: Option<(u32, u64)>,
     /// Calls that it serves, with their slots.
     pub serving: Vec<(NameId, u32)>,
     pub serves: bool,
@@ -261,13 +261,14 @@ impl Composer {
                 }
                 let other = self.thread_of_linux(id);
                 if self.waits_for_all_cpus(at) {
-                    // So does a CPU that does something for itself while whoever has asked for it still waits.
-                    let asked = self.threads[at as usize].asked_by.filter(|&asked| asked != other);
-                    if asked.is_some_and(|asked| self.threads[asked as usize].blocked) {
+                    // So does a CPU that does something for itself while whoever has asked for it still waits for that.
+                    let asked = self.threads[at as usize].asked_by.filter(|&(asked, _)| asked != other);
+                    let waits = |of: &Thread, t| of.blocked && of.resumed <= t;
+                    if asked.is_some_and(|(asked, t)| waits(&self.threads[asked as usize], t)) {
                         let (by, since) = (self.machine(catalogue, at), self.threads[at as usize].since);
                         return Some(Cause { by, at: Some(since), link: Some(self.words.interrupt) });
                     }
-                    self.threads[at as usize].asked_by = Some(other);
+                    self.threads[at as usize].asked_by = Some((other, self.now));
                 }
                 let by = self.machine(catalogue, other);
                 Some(Cause { by, at: when, link: None })
