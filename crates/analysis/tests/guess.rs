@@ -1,8 +1,9 @@
-//! What is guessed from the path is answered as if it had been asked for, or not at all.
+//! What is guessed from the path is answered as if it had been asked for, and what nobody guessed is asked alone.
 
 use longpole_analysis::lineage::{self, Lineage};
 use longpole_analysis::waits::Waits;
-use longpole_analysis::what_if::{guess, propose, Answer, FullQueue, Options, Scenario, WhatIf};
+use longpole_analysis::what_if::guess::{self, Asked};
+use longpole_analysis::what_if::{propose, Answer, FullQueue, Options, Scenario, WhatIf};
 use longpole_model::machine_log::Reader;
 use std::fmt::Write;
 
@@ -62,21 +63,27 @@ fn what_was_guessed_is_answered_as_if_it_had_been_asked() {
     let fix = Scenario::scale("sink", "use", 0.5);
     let mut asked = propose::first(&plain);
     assert!(asked.contains(&fix) && asked.len() > 1, "{asked:?}");
-    let answers = guess::answers(&guessed, replay(&log, &guessed, true), Some(&fix)).unwrap();
+    let answers = Asked::new(replay(&log, &guessed, true), Some(&fix)).predictions().unwrap();
     assert_eq!(answers, replay(&log, &asked, false).predictions);
     // What occurs beside is answered last, and what does not occur is left out.
     let other = Scenario::scale("source", "make", 0.5);
     let (known, unknown) = (Scenario::scale("sink", "use", 0.25), Scenario::scale("nobody", "nothing", 0.5));
     let guessed: Vec<Scenario> = asked.iter().chain([&other, &known, &unknown]).cloned().collect();
     let told = replay(&log, &guessed, true);
-    assert_eq!(guess::answers(&guessed, told.clone(), Some(&unknown)).unwrap(), answers);
+    assert_eq!(Asked::new(told.clone(), Some(&unknown)).predictions().unwrap(), answers);
     asked.push(known.clone());
-    assert_eq!(guess::answers(&guessed, told, Some(&known)).unwrap(), replay(&log, &asked, false).predictions);
+    assert_eq!(Asked::new(told, Some(&known)).predictions().unwrap(), replay(&log, &asked, false).predictions);
 }
 
 #[test]
-fn a_guess_that_misses_something_answers_nothing() {
+fn what_was_not_guessed_is_answered_by_a_replay_of_that_alone() {
     let log = two_stages(200);
-    let guessed = [Scenario::scale("source", "make", 0.5)];
-    assert_eq!(guess::answers(&guessed, replay(&log, &guessed, true), None), None);
+    let plain = propose::first(&replay(&log, &[], false));
+    let (guessed, rest) = plain.split_at(1);
+    assert!(!rest.is_empty(), "{plain:?}");
+    let mut asked = Asked::new(replay(&log, guessed, true), None);
+    assert_eq!(asked.missed(), rest);
+    assert_eq!(asked.predictions(), None);
+    asked.learn(replay(&log, rest, true).predictions);
+    assert_eq!(asked.predictions().unwrap(), replay(&log, &plain, false).predictions);
 }

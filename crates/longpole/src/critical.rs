@@ -14,7 +14,8 @@ use longpole_analysis::report::Critical;
 use longpole_analysis::standout::{self, Beside};
 use longpole_analysis::verdict::{again, Verdict};
 use longpole_analysis::waits::Waits;
-use longpole_analysis::what_if::{self, guess, propose, FullQueue, Prediction, Scenario};
+use longpole_analysis::what_if::guess::{self, Asked};
+use longpole_analysis::what_if::{self, propose, FullQueue, Prediction, Scenario};
 use longpole_model::causes::Composer;
 use longpole_model::linux::Linux;
 use longpole_trace::{Catalogue, Item, Trace};
@@ -96,8 +97,13 @@ fn verdict(
         Some(fix) => {
             let mut guessed = guess::scenarios(answer, segments, full);
             guessed.extend(Some(fix).filter(|fix| !guessed.contains(fix)).cloned());
-            let told = replay(what_if::Options { guessed: true, ..worlds(guessed.clone()) })?;
-            guess::answers(&guessed, told, Some(fix))
+            let guesses = |scenarios: Vec<Scenario>| replay(what_if::Options { guessed: true, ..worlds(scenarios) });
+            let mut asked = Asked::new(guesses(guessed)?, Some(fix));
+            let missed = asked.missed();
+            if !missed.is_empty() {
+                asked.learn(guesses(missed)?.predictions);
+            }
+            asked.predictions()
         }
         None => None,
     };

@@ -1,7 +1,7 @@
 //! What will be proposed, guessed from the critical path, so that one replay tells it and answers it.
 //!
 //! What is proposed follows from a replay without changes ([`propose::first`]); that world stands beside the others in each replay. So a replay of what the
-//! path lets expect says itself whether it answers all that is to be asked. If it does not, nothing is lost but the time.
+//! path lets expect says itself whether it answers all that is to be asked. What it does not is asked in a second one.
 
 use super::propose::{self, LEAST_SHARE, STATES};
 use super::{Answer, FullQueue, Prediction, Scenario, Share};
@@ -44,14 +44,39 @@ fn share(row: &Row) -> Share {
     Share { host, machine, class, state, share: *share, scales: !is_wait }
 }
 
-/// The predictions of what is to be asked after all, if all of it was guessed. `fix` is asked beside what is proposed, if its names occur.
-pub fn answers(guessed: &[Scenario], answer: Answer, fix: Option<&Scenario>) -> Option<Vec<Prediction>> {
-    let mut asked = propose::first(&answer);
-    let occurs = |scenario: &Scenario| answer.predictions.iter().any(|prediction| prediction.change == scenario.text);
-    if !asked.iter().all(|scenario| guessed.contains(scenario) && occurs(scenario)) {
-        return None;
+/// What is to be asked after all, and what a replay of guesses has answered of it.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    scenarios: Vec<Scenario>,
+    answered: Vec<Prediction>,
+}
+
+impl Asked {
+    /// `fix` is asked beside what is proposed, if its names occur.
+    pub fn new(answer: Answer, fix: Option<&Scenario>) -> Asked {
+        let mut scenarios = propose::first(&answer);
+        let answered = answer.predictions;
+        let is_answered = |scenario: &Scenario| answered.iter().any(|prediction| prediction.change == scenario.text);
+        scenarios.extend(fix.filter(|fix| !scenarios.contains(fix) && is_answered(fix)).cloned());
+        Asked { scenarios, answered }
     }
-    asked.extend(fix.filter(|fix| !asked.contains(fix) && occurs(fix)).cloned());
-    let of = |scenario: &Scenario| answer.predictions.iter().find(|prediction| prediction.change == scenario.text).cloned();
-    asked.iter().map(of).collect()
+
+    /// What nobody guessed. A replay of that alone answers the rest, since no world knows of the others.
+    pub fn missed(&self) -> Vec<Scenario> {
+        self.scenarios.iter().filter(|scenario| self.of(scenario).is_none()).cloned().collect()
+    }
+
+    /// That replay's answers.
+    pub fn learn(&mut self, more: Vec<Prediction>) {
+        self.answered.extend(more);
+    }
+
+    /// None: something is missed.
+    pub fn predictions(&self) -> Option<Vec<Prediction>> {
+        self.scenarios.iter().map(|scenario| self.of(scenario).cloned()).collect()
+    }
+
+    fn of(&self, scenario: &Scenario) -> Option<&Prediction> {
+        self.answered.iter().find(|prediction| prediction.change == scenario.text)
+    }
 }
