@@ -33,8 +33,7 @@ impl<'a> OnPath<'a> {
             _ => &[],
         };
         let seats: Vec<&[Seat]> = (0..path.kinds() as u32).map(known).collect();
-        let runs = |stretch: &Stretch| !seats[stretch.of as usize].is_empty();
-        let running_ns = path.stretches().filter(runs).map(|stretch| stretch.end - stretch.start).sum();
+        let running_ns = seats.iter().zip(path.times()).filter(|(seats, _)| !seats.is_empty()).map(|(_, ns)| ns).sum();
         let stretches: Box<dyn Iterator<Item = Stretch>> = Box::new(path.stretches());
         let mut on_path = OnPath { at: None, stretches, path, own: None, seats, running_ns };
         on_path.advance();

@@ -150,13 +150,9 @@ pub(crate) struct PathShares {
 impl OnPath {
     /// `seats` are those of the machines by name.
     pub fn new(path: &Path, (start, length): (u64, u64), seats: &HashMap<&str, Vec<Seat>>) -> OnPath {
-        let mut times = vec![0u64; path.kinds()];
-        for stretch in path.stretches().filter(|stretch| path.kind(stretch.of) != Kind::Link) {
-            times[stretch.of as usize] += stretch.end - stretch.start;
-        }
         let mut out = OnPath { start_ns: start as i64, end_ns: start.saturating_add(length) as i64, ..OnPath::default() };
         let mut of_threads: HashMap<(i32, &str), u64> = HashMap::new();
-        for (of, ns) in (0..).zip(times).filter(|&(_, ns)| ns > 0) {
+        for (of, &ns) in (0..).zip(path.times()).filter(|&(of, &ns)| ns > 0 && path.kind(of) != Kind::Link) {
             let (class, _) = path.class_and_state(of);
             let share = ns as f64 / length.max(1) as f64;
             let shares = out.shares.entry(class.to_owned()).or_default();

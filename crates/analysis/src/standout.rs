@@ -10,6 +10,7 @@ use crate::lineage::{Answer, Kind, Numbered, Path, Row};
 use crate::text::{number, percent};
 use crate::verdict::{too_many_lost, Reason, Verdict, VerdictKind};
 use crate::what_if::{Prediction, Scenario};
+use longpole_model::hash::IdMap;
 use std::collections::{HashMap, HashSet};
 
 const WINDOWS: usize = 12;
@@ -69,19 +70,19 @@ impl Standing {
 pub fn standings(answer: &Answer, path: &Path) -> Vec<Standing> {
     let mut cut = Cut::new(answer, WINDOWS);
     let mut sums: Vec<((&str, &str), [u64; WINDOWS])> = Vec::new();
-    let (mut names, mut times) = (Numbered::new(path.kinds()), vec![0; path.kinds()]);
-    let mut callers = Callers::default();
+    let mut names = Numbered::new(path.kinds());
+    let mut calling = Calling::new(path);
     for stretch in path.stretches() {
-        callers.stretch(path, stretch.of);
+        calling.stretch(stretch.of);
         let at = names.number(stretch.of, || pooled(path, stretch.of));
         if at == sums.len() {
             sums.push((pooled(path, stretch.of), [0; WINDOWS]));
         }
-        times[stretch.of as usize] += stretch.end - stretch.start;
         cut.add(&stretch, &mut sums[at].1);
     }
+    let callers = calling.callers(path);
     let mut most: Vec<Option<(u64, u32)>> = vec![None; sums.len()];
-    for (of, ns) in (0..).zip(times).filter(|&(_, ns)| ns > 0) {
+    for (of, &ns) in (0..).zip(path.times()).filter(|&(_, &ns)| ns > 0) {
         let most = &mut most[names.number(of, || pooled(path, of))];
         if most.is_none_or(|(largest, _)| ns > largest) {
             *most = Some((ns, of));
@@ -126,25 +127,62 @@ fn pooled(path: &Path, of: u32) -> (&str, &str) {
 /// Who calls: whom the path left last before it went the way of a call.
 #[derive(Default)]
 struct Callers<'a> {
-    last: Option<&'a str>,
     counts: HashMap<&'a str, HashMap<&'a str, u64>>,
 }
 
-impl<'a> Callers<'a> {
-    fn stretch(&mut self, path: &'a Path, of: u32) {
-        let (class, state) = path.class_and_state(of);
-        match call(class, state) {
-            // What comes back was left by who is called.
-            Some(_) if class == there_and_back(class) => {
+/// The same, as stretches come.
+struct Calling {
+    /// Of each number of stretches.
+    ways: Vec<Way>,
+    last: Option<u32>,
+    counts: IdMap<(u32, u32), u64>,
+}
+
+#[derive(Clone, Copy)]
+enum Way {
+    Call,
+    /// What comes back was left by who is called.
+    Machine,
+    Other,
+}
+
+impl Calling {
+    fn new(path: &Path) -> Calling {
+        let way = |of: u32| {
+            let (class, state) = path.class_and_state(of);
+            match call(class, state) {
+                Some(_) if class == there_and_back(class) => Way::Call,
+                _ if path.kind(of) != Kind::Link => Way::Machine,
+                _ => Way::Other,
+            }
+        };
+        Calling { ways: (0..path.kinds() as u32).map(way).collect(), last: None, counts: IdMap::default() }
+    }
+
+    #[inline]
+    fn stretch(&mut self, of: u32) {
+        match self.ways.get(of as usize) {
+            Some(Way::Call) => {
                 if let Some(last) = self.last {
-                    *self.counts.entry(class).or_default().entry(last).or_default() += 1;
+                    *self.counts.entry((of, last)).or_default() += 1;
                 }
             }
-            _ if path.kind(of) != Kind::Link => self.last = Some(class),
-            _ => {}
+            Some(Way::Machine) => self.last = Some(of),
+            Some(Way::Other) | None => {}
         }
     }
 
+    fn callers(self, path: &Path) -> Callers<'_> {
+        let mut callers = Callers::default();
+        for ((of, last), count) in self.counts {
+            let by = callers.counts.entry(path.class_and_state(of).0).or_default();
+            *by.entry(path.class_and_state(last).0).or_default() += count;
+        }
+        callers
+    }
+}
+
+impl<'a> Callers<'a> {
     fn of(&self, class: &'a str, state: &str) -> Option<(&'a str, &'a str)> {
         let caller = self.counts.get(class)?.iter().max_by_key(|&(name, &count)| (count, std::cmp::Reverse(*name)))?;
         Some((caller.0, call(class, state)?))
@@ -175,12 +213,10 @@ fn error(shares: &[f64]) -> f64 {
 /// Whether the path goes from one machine to another. The recorder has only begun the command. Where others than the first one have next to nothing of the path, only another
 /// program counts: a page that had to be read once does not make an interrupt or a thread of the kernel one that waits.
 fn anybody_waits(path: &Path, first: &Standing, is_recorder: &dyn Fn(&str) -> bool) -> bool {
-    let mut times = vec![0; path.kinds()];
-    path.stretches().for_each(|stretch| times[stretch.of as usize] += stretch.end - stretch.start);
     let (mut others_ns, mut whole_ns) = (0, 0);
     let mut of_kernel = HashSet::new();
     let mut recorded = vec![false; path.kinds()];
-    for (of, ns) in (0..).zip(times).filter(|&(_, ns)| ns > 0) {
+    for (of, &ns) in (0..).zip(path.times()).filter(|&(_, &ns)| ns > 0) {
         let (machine, (class, state)) = (path.machine(of), path.class_and_state(of));
         recorded[of as usize] = is_recorder(machine);
         whole_ns += ns;

@@ -173,11 +173,9 @@ impl Lineage {
             .map(|(key, name)| if state(name) == "preempted" { Kind::Runnable } else { self.kind(vocabulary, key) })
             .collect();
         let unknown = profile.iter().filter(|(key, _)| of_unknown.get(**key as usize) == Some(&true)).map(|(_, ns)| ns).sum();
-        let segments = path.map(|path| Path::new(path, dictionary, names, kinds));
-        if let Some(segments) = &segments {
-            let reached = segments.stretches().try_fold(start, |at, next| if next.start == at { Ok(next.end) } else { Err(at) });
-            let (Ok(reached) | Err(reached)) = reached;
-            conserved(length, reached - start)?;
+        let mut segments = path.map(|path| Path::new(path, dictionary, names, kinds));
+        if let Some(segments) = &mut segments {
+            conserved(length, segments.sum(start) - start)?;
         }
         Ok(Answer {
             mode: if is_active { "active" } else { "global" },

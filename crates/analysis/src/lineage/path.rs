@@ -29,6 +29,8 @@ pub struct Path {
     classes: Vec<usize>,
     /// Of keys with the same words the first one.
     same: Vec<u32>,
+    /// The time of each number of stretches.
+    times: Vec<u64>,
 }
 
 /// A stretch of the path; [`Path::class_and_state`] and [`Path::kind`] say of what.
@@ -48,7 +50,27 @@ impl Path {
             alike.iter().for_each(|&key| same[key as usize] = alike[0]);
         }
         let classes = names.iter().map(|&[_, machine, ..]| queue_of_calls(dictionary.text(machine)).len()).collect();
-        Path { pieces, same, dictionary, names, kinds, classes }
+        Path { pieces, same, dictionary, times: vec![0; names.len()], names, kinds, classes }
+    }
+
+    /// Sums up what it is made of, from `start` on. Returns how far it reaches without a gap.
+    pub(super) fn sum(&mut self, start: u64) -> u64 {
+        let mut times = std::mem::take(&mut self.times);
+        let mut reached = Ok(start);
+        for Stretch { of, start, end } in self.stretches() {
+            if let Some(time) = times.get_mut(of as usize) {
+                *time += end - start;
+            }
+            reached = reached.and_then(|at| if start == at { Ok(end) } else { Err(at) });
+        }
+        self.times = times;
+        let (Ok(reached) | Err(reached)) = reached;
+        reached
+    }
+
+    /// Of each number of stretches, their time.
+    pub fn times(&self) -> &[u64] {
+        &self.times
     }
 
     pub fn stretches(&self) -> impl Iterator<Item = Stretch> + '_ {
