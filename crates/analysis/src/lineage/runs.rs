@@ -61,20 +61,19 @@ impl Runs {
         Ok(())
     }
 
-    /// The pieces of a run from `start` to `end`. Less than that if the file cannot be read.
-    pub fn read(&self, run: u32, start: u64, end: u64) -> Reading {
-        Reading {
-            file: self.file.clone(),
-            offset: self.offsets.get(run as usize).copied().unwrap_or(u64::MAX),
-            buffer: Vec::new(),
-            at: 0,
-            now: start,
-            end,
-        }
+    /// The pieces of a run from `start` to `end`. Less than that if the file cannot be read. `buffer` is memory that is no longer used.
+    pub fn read(&self, run: u32, start: u64, end: u64, mut buffer: Vec<u8>) -> Reading {
+        buffer.clear();
+        let offset = self.offsets.get(run as usize).copied().unwrap_or(self.end);
+        let until = self.offsets.get(run as usize + 1).copied().unwrap_or(self.end);
+        Reading { file: self.file.clone(), offset, until, buffer, at: 0, now: start, end }
     }
 }
 
 const CHUNK: usize = 1 << 16;
+
+/// Bytes that a number takes at most.
+const LONGEST: usize = 10;
 
 fn put(buffer: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
@@ -84,11 +83,26 @@ fn put(buffer: &mut Vec<u8>, mut number: u64) {
     buffer.push(number as u8);
 }
 
+/// A number, and how many bytes it takes.
+#[inline]
+fn number_in(bytes: &[u8]) -> Option<(u64, usize)> {
+    let mut number = 0;
+    for (at, &byte) in bytes.iter().take(LONGEST).enumerate() {
+        number |= u64::from(byte & 0x7f) << (7 * at);
+        if byte < 0x80 {
+            return Some((number, at + 1));
+        }
+    }
+    None
+}
+
 /// A walk along a run.
 #[derive(Debug)]
 pub struct Reading {
     file: Option<Arc<File>>,
     offset: u64,
+    /// Where the run ends in the file.
+    until: u64,
     buffer: Vec<u8>,
     at: usize,
     now: u64,
@@ -96,6 +110,20 @@ pub struct Reading {
 }
 
 impl Reading {
+    pub fn into_buffer(self) -> Vec<u8> {
+        self.buffer
+    }
+
+    /// Key and length of a piece, where they lie in the buffer as a whole.
+    #[inline]
+    fn whole(&mut self) -> Option<(u64, u64)> {
+        let rest = self.buffer.get(self.at..self.at + 2 * LONGEST)?;
+        let (key, first) = number_in(rest)?;
+        let (ns, second) = number_in(&rest[first..])?;
+        self.at += first + second;
+        Some((key, ns))
+    }
+
     #[inline]
     fn byte(&mut self) -> Option<u8> {
         if self.at == self.buffer.len() {
@@ -108,7 +136,8 @@ impl Reading {
 
     #[cold]
     fn fill(&mut self) -> Option<()> {
-        self.buffer.resize(CHUNK, 0);
+        let count = usize::try_from(self.until.saturating_sub(self.offset)).unwrap_or(CHUNK).min(CHUNK);
+        self.buffer.resize(count, 0);
         let count = self.file.as_ref()?.read_at(&mut self.buffer, self.offset).unwrap_or(0);
         self.buffer.truncate(count);
         self.offset += count as u64;
@@ -142,7 +171,10 @@ impl Iterator for Reading {
         if self.now >= self.end {
             return None;
         }
-        let (key, ns) = (self.number()?, self.number()?);
+        let (key, ns) = match self.whole() {
+            Some(piece) => piece,
+            None => (self.number()?, self.number()?),
+        };
         let start = self.now;
         self.now = start.saturating_add(ns).min(self.end);
         Some((key as u32, start, self.now))

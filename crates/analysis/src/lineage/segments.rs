@@ -288,7 +288,7 @@ impl Forward {
     }
 
     pub fn pieces(&self) -> Pieces<'_> {
-        Pieces { parts: self.parts.iter(), runs: &self.runs, run: None }
+        Pieces { parts: self.parts.iter(), runs: &self.runs, run: None, buffer: Vec::new() }
     }
 }
 
@@ -298,6 +298,16 @@ pub struct Pieces<'a> {
     parts: std::slice::Iter<'a, Part>,
     runs: &'a Runs,
     run: Option<Reading>,
+    /// Memory for the next run.
+    buffer: Vec<u8>,
+}
+
+impl Pieces<'_> {
+    fn leave_run(&mut self) {
+        if let Some(run) = self.run.take() {
+            self.buffer = run.into_buffer();
+        }
+    }
 }
 
 impl Iterator for Pieces<'_> {
@@ -311,10 +321,13 @@ impl Iterator for Pieces<'_> {
             }
             match *self.parts.next()? {
                 Part::Piece(piece) => {
-                    self.run = None;
+                    self.leave_run();
                     return Some(piece);
                 }
-                Part::Run { number, start, end } => self.run = Some(self.runs.read(number, start, end)),
+                Part::Run { number, start, end } => {
+                    self.leave_run();
+                    self.run = Some(self.runs.read(number, start, end, std::mem::take(&mut self.buffer)));
+                }
             }
         }
     }
