@@ -50,6 +50,9 @@ impl Record {
 
 const FIRST_CLEARING: usize = 1 << 16;
 
+/// For segments of the interaction with which it is to be cleared.
+const ROOM: usize = 1 << 8;
+
 #[derive(Clone, Debug)]
 pub struct Segments {
     records: Vec<Record>,
@@ -219,7 +222,12 @@ impl Segments {
         tips(&mut |tip| *tip = place_of(*tip));
         let least = self.spill.map_or(FIRST_CLEARING, |spill| FIRST_CLEARING.min(spill.from.max(1)));
         self.clear_at = least.max(kept * 2);
-        self.records.shrink_to(self.clear_at);
+        let room = self.clear_at + ROOM;
+        // Memory that is given back and comes again is cleared by the kernel each time.
+        if self.records.capacity() > 2 * room {
+            self.records.shrink_to(room);
+        }
+        self.records.reserve_exact(room - kept);
     }
 }
 
