@@ -1,6 +1,6 @@
 //! The critical path of a trace with its verdict and what changes would bring: what `report` says beyond the stages.
 
-use crate::following;
+use crate::following::{self, Follower};
 use crate::interactions::{self, Interactions};
 use crate::keepers;
 use crate::kept::{Keeper, Kept};
@@ -40,7 +40,8 @@ impl Passed {
     pub fn of(interactions: &mut Interactions, feed: impl FnMut(Option<&mut Composer>, &Catalogue, &Item<'_>)) -> anyhow::Result<Passed> {
         let options = lineage::Options { segments: true, spill: Some(interactions::SPILL), ..lineage::Options::default() };
         let mut passed = Passed { lineage: Lineage::new(options), waits: Waits::default(), keeper: Keeper::default() };
-        following::follow_fed(interactions, feed, &mut [&mut passed.lineage, &mut passed.waits, &mut passed.keeper])?;
+        let Passed { lineage, waits, keeper } = &mut passed;
+        following::follow_fed(interactions, feed, [&mut [lineage as &mut dyn Follower][..], &mut [waits, keeper]])?;
         Ok(passed)
     }
 }

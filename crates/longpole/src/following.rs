@@ -60,7 +60,7 @@ impl Sent {
     }
 }
 
-/// Tells all interactions to all followers, and all items of the trace that they are composed of to `beside`, in this thread.
+/// Tells all interactions to all followers, each in a thread of its own, and all items of the trace that they are composed of to `beside`, in this thread.
 pub fn follow(
     interactions: &mut Interactions,
     mut beside: impl FnMut(&Catalogue, &Item<'_>),
@@ -70,21 +70,21 @@ pub fn follow(
         beside(catalogue, item);
         interactions::alone(composer, catalogue, item);
     };
-    follow_fed(interactions, feed, followers)
+    follow_fed(interactions, feed, followers.iter_mut().map(std::slice::from_mut))
 }
 
-/// The same; all items go through `feed`, which gives them to the composer.
-pub fn follow_fed(
+/// The same; all items go through `feed`, which gives them to the composer. Those who do little are told in one thread: to wake another one costs as much.
+pub fn follow_fed<'a, 'b: 'a>(
     interactions: &mut Interactions,
     mut feed: impl FnMut(Option<&mut Composer>, &Catalogue, &Item<'_>),
-    followers: &mut [&mut dyn Follower],
+    followers: impl IntoIterator<Item = &'a mut [&'b mut dyn Follower]>,
 ) -> anyhow::Result<()> {
     thread::scope(|scope| {
         let (mut senders, mut threads) = (Vec::new(), Vec::new());
-        for follower in followers {
+        for together in followers {
             let (sender, receiver) = sync_channel::<Arc<Parcel>>(UNDER_WAY);
             senders.push(sender);
-            threads.push(scope.spawn(move || attend(*follower, &receiver)));
+            threads.push(scope.spawn(move || attend(together, &receiver)));
         }
         let told = tell(interactions, &mut feed, |parcel| {
             // One that is gone has panicked, and says so when it is joined.
@@ -100,15 +100,18 @@ pub fn follow_fed(
     })
 }
 
-fn attend(follower: &mut dyn Follower, parcels: &Receiver<Arc<Parcel>>) {
-    let mut vocabulary = Vocabulary::default();
+fn attend(followers: &mut [&mut dyn Follower], parcels: &Receiver<Arc<Parcel>>) {
+    // Names change on the way, so each has them as they are where it stands.
+    let mut vocabularies: Vec<Vocabulary> = followers.iter().map(|_| Vocabulary::default()).collect();
     for parcel in parcels {
-        if let Some(begin) = parcel.begin {
-            follower.begin_at(begin);
-        }
-        follower.block(&mut vocabulary, &parcel.block);
-        if let Some(until) = parcel.until {
-            follower.until(until);
+        for (follower, vocabulary) in followers.iter_mut().zip(&mut vocabularies) {
+            if let Some(begin) = parcel.begin {
+                follower.begin_at(begin);
+            }
+            follower.block(vocabulary, &parcel.block);
+            if let Some(until) = parcel.until {
+                follower.until(until);
+            }
         }
     }
 }

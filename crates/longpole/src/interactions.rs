@@ -2,10 +2,11 @@
 //!
 //! A machine log holds them; of any other trace they are composed from its events. Either way they come one by one, in the order of time.
 
+use crate::following::{self, Follower};
 use crate::input::{self, Input};
 use crate::kept::{Keeper, Kept};
 use crate::table::plain;
-use crate::{following, kernel, machine_log, WrongUsage};
+use crate::{kernel, machine_log, WrongUsage};
 use anyhow::{anyhow, bail, Context};
 use longpole_analysis::lineage::{self, Answer, Lineage, Options, Spill};
 use longpole_analysis::what_if::{self, WhatIf};
@@ -323,7 +324,7 @@ impl Interactions {
                 composer.item_beside(catalogue, item, watch);
             }
         };
-        following::follow_fed(self, feed, &mut [&mut lineage])?;
+        following::follow_fed(self, feed, [&mut [&mut lineage as &mut dyn Follower][..]])?;
         self.finish_linux(watch);
         self.path(lineage)
     }
