@@ -1,93 +1,151 @@
 //! A sparse profile: how many ns of each key. Few entries in most nodes, hundreds in some.
 
-#[derive(Clone, Debug, Default)]
-pub struct Profile(Vec<(u32, u64)>);
+/// In the order of keys.
+#[derive(Clone, Debug)]
+pub struct Profile(Entries);
+
+/// Few stand in the node itself: what lies elsewhere has left the processor's caches by the time at which a node is given up.
+#[derive(Clone, Debug)]
+enum Entries {
+    Few { count: u8, keys: [u32; WITHIN], ns: [u64; WITHIN] },
+    Many(Vec<(u32, u64)>),
+}
+
+const WITHIN: usize = 3;
 
 /// Entries that are sought one by one.
 const FEW: usize = 4;
 
+impl Default for Profile {
+    fn default() -> Profile {
+        Profile(Entries::Few { count: 0, keys: [0; WITHIN], ns: [0; WITHIN] })
+    }
+}
+
 impl Profile {
     pub fn add(&mut self, key: u32, ns: u64) {
-        match self.find(key) {
-            Ok(at) => self.0[at].1 += ns,
-            Err(at) => {
-                // A token's profile has often one entry, and there may be a million of them.
-                if self.0.capacity() == 0 {
-                    self.0.reserve_exact(1);
+        match &mut self.0 {
+            Entries::Few { count, keys, ns: times } => {
+                let used = usize::from(*count);
+                let at = keys[..used].iter().position(|&known| known >= key).unwrap_or(used);
+                if at < used && keys[at] == key {
+                    times[at] += ns;
+                } else if used < WITHIN {
+                    keys.copy_within(at..used, at + 1);
+                    times.copy_within(at..used, at + 1);
+                    (keys[at], times[at], *count) = (key, ns, *count + 1);
+                } else {
+                    let mut many = Vec::with_capacity(2 * FEW);
+                    many.extend(keys.iter().copied().zip(times.iter().copied()));
+                    many.insert(at, (key, ns));
+                    self.0 = Entries::Many(many);
                 }
-                self.0.insert(at, (key, ns));
             }
+            Entries::Many(many) => match find(many, key) {
+                Ok(at) => many[at].1 += ns,
+                Err(at) => many.insert(at, (key, ns)),
+            },
         }
     }
 
     /// Says whether there was as much.
     pub fn subtract(&mut self, key: u32, ns: u64) -> bool {
-        let Ok(at) = self.find(key) else { return ns == 0 };
-        let enough = self.0[at].1 >= ns;
-        self.0[at].1 = self.0[at].1.saturating_sub(ns);
-        if self.0[at].1 == 0 {
-            self.0.remove(at);
+        match &mut self.0 {
+            Entries::Few { count, keys, ns: times } => {
+                let used = usize::from(*count);
+                let Some(at) = keys[..used].iter().position(|&known| known == key) else { return ns == 0 };
+                let enough = times[at] >= ns;
+                times[at] = times[at].saturating_sub(ns);
+                if times[at] == 0 {
+                    keys.copy_within(at + 1..used, at);
+                    times.copy_within(at + 1..used, at);
+                    *count -= 1;
+                }
+                enough
+            }
+            Entries::Many(many) => {
+                let Ok(at) = find(many, key) else { return ns == 0 };
+                let enough = many[at].1 >= ns;
+                many[at].1 = many[at].1.saturating_sub(ns);
+                if many[at].1 == 0 {
+                    many.remove(at);
+                }
+                enough
+            }
         }
-        enough
     }
 
-    fn find(&self, key: u32) -> Result<usize, usize> {
-        if self.0.len() <= 8 {
-            let at = self.0.iter().position(|entry| entry.0 >= key).unwrap_or(self.0.len());
-            return if self.0.get(at).is_some_and(|entry| entry.0 == key) { Ok(at) } else { Err(at) };
+    fn len(&self) -> usize {
+        match &self.0 {
+            Entries::Few { count, .. } => usize::from(*count),
+            Entries::Many(many) => many.len(),
         }
-        self.0.binary_search_by_key(&key, |entry| entry.0)
     }
 
     /// Takes over all of the other one, the smaller into the larger.
     pub fn absorb(&mut self, other: &mut Profile) {
-        if self.0.len() < other.0.len() {
+        if self.len() < other.len() {
             std::mem::swap(self, other);
         }
-        match other.0.len() {
-            0..=FEW => other.0.iter().for_each(|&(key, ns)| self.add(key, ns)),
-            _ => self.merge(&other.0),
+        match (&mut self.0, &other.0) {
+            (Entries::Many(many), Entries::Many(other)) if other.len() > FEW => merge(many, other),
+            _ => other.iter().for_each(|(key, ns)| self.add(key, ns)),
         }
-        other.0.clear();
-    }
-
-    /// Both are in the order of keys: from the back, so that each entry is moved once.
-    fn merge(&mut self, other: &[(u32, u64)]) {
-        let mut from = self.0.len();
-        let own = self.0.as_slice();
-        let mut at = 0;
-        let is_new = |&&(key, _): &&(u32, u64)| {
-            while own.get(at).is_some_and(|entry| entry.0 < key) {
-                at += 1;
-            }
-            own.get(at).is_none_or(|entry| entry.0 != key)
-        };
-        let new = other.iter().filter(is_new).count();
-        let mut to = from + new;
-        self.0.resize(to, (0, 0));
-        for &(key, ns) in other.iter().rev() {
-            while from > 0 && self.0[from - 1].0 > key {
-                (from, to) = (from - 1, to - 1);
-                self.0[to] = self.0[from];
-            }
-            to -= 1;
-            let mut sum = ns;
-            if from > 0 && self.0[from - 1].0 == key {
-                from -= 1;
-                sum += self.0[from].1;
-            }
-            // Its place may be the one that was just read.
-            self.0[to] = (key, sum);
-        }
+        other.clear();
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
-        self.0.iter().copied()
+        let (few, many) = match &self.0 {
+            Entries::Few { count, keys, ns } => (keys[..usize::from(*count)].iter().zip(ns), &[][..]),
+            Entries::Many(many) => ([].iter().zip(&[]), many.as_slice()),
+        };
+        few.map(|(&key, &ns)| (key, ns)).chain(many.iter().copied())
     }
 
     /// Empties it and keeps its memory.
     pub fn clear(&mut self) {
-        self.0.clear();
+        match &mut self.0 {
+            Entries::Few { count, .. } => *count = 0,
+            Entries::Many(many) => many.clear(),
+        }
+    }
+}
+
+fn find(many: &[(u32, u64)], key: u32) -> Result<usize, usize> {
+    if many.len() <= 8 {
+        let at = many.iter().position(|entry| entry.0 >= key).unwrap_or(many.len());
+        return if many.get(at).is_some_and(|entry| entry.0 == key) { Ok(at) } else { Err(at) };
+    }
+    many.binary_search_by_key(&key, |entry| entry.0)
+}
+
+/// Both are in the order of keys: from the back, so that each entry is moved once.
+fn merge(into: &mut Vec<(u32, u64)>, other: &[(u32, u64)]) {
+    let mut from = into.len();
+    let own = into.as_slice();
+    let mut at = 0;
+    let is_new = |&&(key, _): &&(u32, u64)| {
+        while own.get(at).is_some_and(|entry| entry.0 < key) {
+            at += 1;
+        }
+        own.get(at).is_none_or(|entry| entry.0 != key)
+    };
+    let new = other.iter().filter(is_new).count();
+    let mut to = from + new;
+    into.resize(to, (0, 0));
+    for &(key, ns) in other.iter().rev() {
+        while from > 0 && into[from - 1].0 > key {
+            (from, to) = (from - 1, to - 1);
+            into[to] = into[from];
+        }
+        to -= 1;
+        let mut sum = ns;
+        if from > 0 && into[from - 1].0 == key {
+            from -= 1;
+            sum += into[from].1;
+        }
+        // Its place may be the one that was just read.
+        into[to] = (key, sum);
     }
 }
 
