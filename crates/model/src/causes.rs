@@ -27,7 +27,7 @@ pub use naming::is_named_as_recorder;
 
 use crate::ahead::Ahead;
 use crate::hash::IdMap;
-use crate::interaction::{Cause, Deed, Interaction, MachineId, QueueId, Vocabulary};
+use crate::interaction::{Cause, Deed, Interaction, MachineId, Vocabulary};
 use crate::linux::Linux;
 use crate::linux_net::Hop;
 use crate::linux_watch::{Moment, Watch, Why};
@@ -403,5 +403,4 @@ impl Slots {
     }
 }
 
-type Queues = IdMap<u32, QueueId>;
 type Machines = HashMap<MachineId, u32>;

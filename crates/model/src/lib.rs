@@ -10,6 +10,7 @@ pub mod ahead;
 pub mod block;
 pub mod causes;
 pub mod compact;
+mod dense;
 pub mod hash;
 pub mod interaction;
 pub mod linux;

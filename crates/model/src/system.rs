@@ -2,6 +2,7 @@
 //!
 //! Memory grows with the number of distinct names, threads and classes, never with the number of events.
 
+use crate::dense::Dense;
 use crate::hash::IdMap;
 use crate::names::{NameId, Names};
 pub use crate::plan::Never;
@@ -18,11 +19,12 @@ pub struct System {
     plans: Vec<Option<Plan>>,
     pub names: Names,
     pub queues: Vec<Queue>,
-    queue_ids: IdMap<u32, QueueId>,
+    /// By name.
+    queue_ids: Dense<QueueId>,
     pub machines: Vec<Machine>,
     machine_of_subject: Vec<Option<MachineId>>,
     machine_of_thread: HashMap<(String, i32, i32), MachineId>,
-    machine_of_stream: IdMap<u32, MachineId>,
+    machine_of_stream: Dense<MachineId>,
     /// Those that rules name.
     machine_of_name: IdMap<u32, MachineId>,
     /// By rule: the events that it told the meaning of.
@@ -64,11 +66,11 @@ impl System {
             plans: Vec::new(),
             names: Names::default(),
             queues: Vec::new(),
-            queue_ids: IdMap::default(),
+            queue_ids: Dense::default(),
             machines: Vec::new(),
             machine_of_subject: Vec::new(),
             machine_of_thread: HashMap::new(),
-            machine_of_stream: IdMap::default(),
+            machine_of_stream: Dense::default(),
             machine_of_name: IdMap::default(),
         }
     }
@@ -141,7 +143,7 @@ impl System {
 
     /// Who wrote last on a stream: whom a loss on it concerns.
     pub fn machine_of_stream(&self, stream: StreamId) -> Option<MachineId> {
-        self.machine_of_stream.get(&stream.0).copied()
+        self.machine_of_stream.get(stream.0).copied()
     }
 
     pub fn queue_name(&self, queue: QueueId) -> &str {
@@ -216,12 +218,7 @@ impl System {
             Some(machine) => machine,
             None => self.meet(catalogue, event),
         };
-        match self.machine_of_stream.get_mut(&event.stream.0) {
-            Some(place) => *place = machine,
-            None => {
-                self.machine_of_stream.insert(event.stream.0, machine);
-            }
-        }
+        *self.machine_of_stream.place(event.stream.0) = Some(machine);
         machine
     }
 
@@ -300,7 +297,7 @@ impl System {
 
     fn queue(&mut self, name: NameId) -> QueueId {
         let next = QueueId(self.queues.len() as u32);
-        let queue = *self.queue_ids.entry(name.0).or_insert(next);
+        let queue = *self.queue_ids.place(name.0).get_or_insert(next);
         if queue == next {
             self.queues.push(Queue { name, capacity: None, lifo: false, bytes: false });
         }

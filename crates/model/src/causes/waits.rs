@@ -1,8 +1,8 @@
 //! What threads wait for by what their probes say: tokens, space, signals, replies; and when a wake-up by the kernel is the one waited for.
 
 use super::threads::Kernel;
-use super::{Composer, Queues, Slots};
-use crate::hash::IdMap;
+use super::{Composer, Slots};
+use crate::dense::Dense;
 use crate::interaction::{Cause, Deed, MachineId, QueueId, Wants};
 use crate::linux_watch::{Wake, Waker};
 use crate::names::NameId;
@@ -124,12 +124,13 @@ impl Taker {
 
 #[derive(Debug, Default)]
 pub(super) struct Waits {
-    queues: Queues,
-    signals: Queues,
+    /// Of the probes' queues, signals and calls, by their numbers.
+    queues: Dense<QueueId>,
+    signals: Dense<QueueId>,
     /// The same queues, for who asks whether one is of a signal.
     of_signals: HashSet<QueueId>,
-    calls: Queues,
-    levels: IdMap<QueueId, Level>,
+    calls: Dense<QueueId>,
+    levels: Dense<Level>,
     replies: HashMap<u32, HashMap<u32, QueueId>>,
     under_way: HashMap<u32, Call>,
     by_id: HashMap<(NameId, u64), u32>,
@@ -157,7 +158,7 @@ struct Call {
 impl Composer {
     /// The queue that the probes call so.
     pub(super) fn queue(&mut self, id: step::QueueId) -> QueueId {
-        if let Some(&queue) = self.waits.queues.get(&id.0) {
+        if let Some(&queue) = self.waits.queues.get(id.0) {
             return queue;
         }
         let known = &self.system.queues[id.0 as usize];
@@ -169,36 +170,36 @@ impl Composer {
         };
         let name = self.system.queue_name(id).to_owned();
         let queue = self.vocabulary.queue(&name);
-        self.waits.queues.insert(id.0, queue);
+        *self.waits.queues.place(id.0) = Some(queue);
         self.declare(queue, shape);
         queue
     }
 
     fn declare(&mut self, queue: QueueId, shape: Shape) {
-        self.waits.levels.insert(queue, Level { capacity: shape.capacity, ..Level::default() });
+        *self.waits.levels.place(queue.0) = Some(Level { capacity: shape.capacity, ..Level::default() });
         if shape != Shape::default() {
             self.emit(Deed::Declare { queue, shape });
         }
     }
 
     pub(super) fn signal(&mut self, context: NameId) -> QueueId {
-        if let Some(&queue) = self.waits.signals.get(&context.0) {
+        if let Some(&queue) = self.waits.signals.get(context.0) {
             return queue;
         }
         let queue = self.vocabulary.queue(&format!("signal:{}", self.system.names.text(context)));
-        self.waits.signals.insert(context.0, queue);
+        *self.waits.signals.place(context.0) = Some(queue);
         self.waits.of_signals.insert(queue);
         self.declare(queue, Shape { merge: true, ..Shape::default() });
         queue
     }
 
     pub(super) fn level(&mut self, queue: QueueId) -> &mut Level {
-        self.waits.levels.entry(queue).or_default()
+        self.waits.levels.place(queue.0).get_or_insert_default()
     }
 
     /// Of a queue that the probes call so, once something was done to it.
     pub(super) fn level_of(&self, id: step::QueueId) -> Option<&Level> {
-        self.waits.levels.get(self.waits.queues.get(&id.0)?)
+        self.waits.levels.get(self.waits.queues.get(id.0)?.0)
     }
 
     pub(super) fn put(&mut self, at: u32, machine: MachineId, queue: QueueId, n: u64) {
@@ -470,11 +471,11 @@ impl Composer {
             }
         }
         let text = self.system.names.text(name).to_owned();
-        let request = match self.waits.calls.get(&name.0) {
+        let request = match self.waits.calls.get(name.0) {
             Some(queue) => *queue,
             None => {
                 let queue = self.vocabulary.queue(&format!("rpc:{text}"));
-                self.waits.calls.insert(name.0, queue);
+                *self.waits.calls.place(name.0) = Some(queue);
                 queue
             }
         };

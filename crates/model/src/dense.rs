@@ -1,0 +1,27 @@
+//! A table by small numbers that were given one after the other, most of which have an entry.
+
+#[derive(Clone, Debug)]
+pub struct Dense<T>(Vec<Option<T>>);
+
+impl<T> Default for Dense<T> {
+    fn default() -> Dense<T> {
+        Dense(Vec::new())
+    }
+}
+
+impl<T> Dense<T> {
+    #[inline]
+    pub fn get(&self, at: u32) -> Option<&T> {
+        self.0.get(at as usize)?.as_ref()
+    }
+
+    /// The place of a number, with an entry or without.
+    #[inline]
+    pub fn place(&mut self, at: u32) -> &mut Option<T> {
+        let at = at as usize;
+        if self.0.len() <= at {
+            self.0.resize_with(at + 1, || None);
+        }
+        &mut self.0[at]
+    }
+}
