@@ -14,6 +14,7 @@ mod answer;
 pub(crate) mod key;
 mod life;
 mod loom;
+pub(crate) mod meaning;
 pub(crate) mod path;
 mod profile;
 mod runs;
@@ -36,6 +37,7 @@ use longpole_model::interaction::{Cause, Deed, Interaction, MachineId, QueueId, 
 use longpole_model::names::NameId;
 use longpole_model::tokens::{Origin, Queues};
 use loom::{Loom, Windows};
+use meaning::Meanings;
 use segments::Segments;
 use std::collections::VecDeque;
 use tree::Tree;
@@ -188,6 +190,7 @@ pub struct Lineage {
     /// Of lineages that are charged as they come.
     segments: Option<Segments>,
     keys: Keys,
+    meanings: Meanings,
     lives: Vec<Life>,
     /// How much of a machine's past is kept.
     most_past: usize,
@@ -233,6 +236,7 @@ impl Lineage {
             loom,
             segments,
             keys: Keys::default(),
+            meanings: Meanings::default(),
             lives: Vec::new(),
             most_past: 0,
             queues: Queues::new(options.most_tokens),

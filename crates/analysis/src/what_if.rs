@@ -40,6 +40,7 @@ pub(crate) use full::Full;
 pub use grammar::{Change, Scenario, Target, GRAMMAR};
 
 use crate::lineage::key::{Key, Keys, State};
+use crate::lineage::meaning::Meanings;
 use batch::Paid;
 use busy::{Gone, Together, Used};
 use cpus::Left;
@@ -146,6 +147,7 @@ pub struct WhatIf {
     /// In each world, the largest factor of a state.
     most: Vec<f64>,
     keys: Keys,
+    meanings: Meanings,
     rows: Vec<Row>,
     /// Of each link's key.
     delays: Vec<Delay>,
@@ -206,6 +208,7 @@ impl WhatIf {
             most: scale.most(layout),
             scale,
             keys: Keys::default(),
+            meanings: Meanings::default(),
             rows: Vec::new(),
             delays: Vec::new(),
             first_unexplained: IdMap::default(),

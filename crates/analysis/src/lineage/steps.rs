@@ -55,7 +55,7 @@ impl Lineage {
         match deed {
             Deed::Here { .. } => self.mark(machine),
             Deed::State { state, .. } => {
-                let state = named(vocabulary, state);
+                let state = self.meanings.of(vocabulary, state).state;
                 self.life(machine).state = state;
                 match self.life(machine).block {
                     Some(_) => self.unblock(machine, Origin::None),
@@ -436,16 +436,5 @@ pub(crate) fn machine_of(deed: Deed) -> MachineId {
         | Deed::Stop { machine }
         | Deed::End { machine } => machine,
         Deed::Declare { .. } | Deed::Now => MachineId(0),
-    }
-}
-
-/// A state that bears the name of one of ours is that one.
-pub(crate) fn named(vocabulary: &Vocabulary, state: NameId) -> State {
-    match vocabulary.names.text(state) {
-        "run" => State::Run,
-        "runnable" => State::Runnable,
-        "interrupted" => State::Interrupted,
-        "UNKNOWN" => State::Unknown,
-        _ => State::Named(state),
     }
 }

@@ -9,7 +9,8 @@ use super::scale::is_of;
 use super::what::{How, Passed, What};
 use super::{From, Kind, Known, WhatIf};
 use crate::lineage::key::{Key, Link, State};
-use crate::lineage::steps::{machine_of, named};
+use crate::lineage::meaning::Says;
+use crate::lineage::steps::machine_of;
 use longpole_model::interaction::{Cause, Deed, MachineId, QueueId, Vocabulary};
 use longpole_model::names::NameId;
 use longpole_model::tokens::{Origin, Shape, Taken};
@@ -268,15 +269,12 @@ impl WhatIf {
     }
 
     fn state(&mut self, vocabulary: &Vocabulary, machine: MachineId, name: NameId) {
-        let text = vocabulary.names.text(name);
-        let (preempted, asleep) = (text == "preempted", text == "asleep");
-        if text == "kernel" && vocabulary.is_of_kernel(machine) {
+        let meaning = self.meanings.of(vocabulary, name);
+        let (preempted, asleep) = (meaning.says == Says::Preempted, meaning.says == Says::Asleep);
+        if meaning.says == Says::Kernel && vocabulary.is_of_kernel(machine) {
             self.life(machine).serves_anyone = true;
         }
-        let state = match named(vocabulary, name) {
-            State::Named(_) if preempted => State::Runnable,
-            state => state,
-        };
+        let state = if preempted { State::Runnable } else { meaning.state };
         let block = self.life(machine).block.take();
         if let Some(block) = block {
             let key = self.state_key(vocabulary, machine, State::Blocked(block.why));
@@ -296,7 +294,7 @@ impl WhatIf {
         } else {
             self.run(vocabulary, machine);
             if self.is_batched && !asleep {
-                self.enters(machine, name, text);
+                self.enters(machine, name, vocabulary.names.text(name));
             }
             if asleep && self.life(machine).on_cpu {
                 self.leave_cpu(vocabulary, machine, Leaving::Done);
