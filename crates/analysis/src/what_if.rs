@@ -17,6 +17,7 @@ mod batch;
 mod busy;
 mod calls;
 mod cpus;
+mod few;
 mod full;
 mod grammar;
 pub mod guess;
@@ -44,6 +45,7 @@ use crate::lineage::meaning::Meanings;
 use batch::Paid;
 use busy::{Gone, Together, Used};
 use cpus::Left;
+use few::Few;
 use lanes::{Layout, Row, Slots};
 use life::Life;
 use locks::Lock;
@@ -165,14 +167,15 @@ pub struct WhatIf {
     is_batched: bool,
     locks: IdMap<QueueId, Lock>,
     rooms: IdMap<QueueId, Room>,
-    cpus: IdMap<Option<NameId>, Vec<(Left, u64)>>,
-    used: IdMap<Option<NameId>, Used>,
+    /// Of each host.
+    cpus: Few<Option<NameId>, Vec<(Left, u64)>>,
+    used: Few<Option<NameId>, Used>,
     together: Together,
     gone: HashMap<(Option<NameId>, u32), Gone>,
     /// Numbers of CPUs so far.
     chains: u32,
     /// Of each host, the CPUs that a scenario adds, by when they are free.
-    extra: IdMap<(Option<NameId>, usize), Vec<f64>>,
+    extra: Few<(Option<NameId>, usize), Vec<f64>>,
     full: Full,
     trail: Trail,
     /// Machines whose operations wait, and how many operations.
@@ -220,12 +223,12 @@ impl WhatIf {
             known: Vec::new(),
             locks: IdMap::default(),
             rooms: IdMap::default(),
-            cpus: IdMap::default(),
-            used: IdMap::default(),
+            cpus: Few::default(),
+            used: Few::default(),
             together: Together::default(),
             gone: HashMap::new(),
             chains: 0,
-            extra: IdMap::default(),
+            extra: Few::default(),
             full: Full::default(),
             trail: Trail::new(layout.kept().len()),
             held: 0,

@@ -122,7 +122,7 @@ impl WhatIf {
     pub(super) fn soonest(&mut self, vocabulary: &Vocabulary, end: &EndMark) -> Vec<f64> {
         let mut soonest = vec![0.0; self.layout.len()];
         let known: Vec<(Option<NameId>, u32)> =
-            self.used.iter().filter_map(|(&host, used)| Some((host, used.count(end.v[OBSERVED])?))).collect();
+            self.used.iter().filter_map(|(host, used)| Some((*host, used.count(end.v[OBSERVED])?))).collect();
         if known.is_empty() {
             return soonest;
         }

@@ -1,5 +1,6 @@
 //! Who has which CPU in the worlds: it is left by one and taken by another, and whoever was put off it goes on later.
 
+use super::busy::Used;
 use super::lanes::{self, Row, Slots, KEPT, OBSERVED, WHOLE};
 use super::trail::{Kind, Node};
 use super::what::What;
@@ -85,7 +86,7 @@ impl WhatIf {
     pub(super) fn run(&mut self, vocabulary: &Vocabulary, machine: MachineId) {
         let Some(ready) = self.life(machine).ready.take() else { return };
         let (now, host) = (self.now, vocabulary.host_id(machine));
-        let free = self.cpus.entry(host).or_default();
+        let free = self.cpus.of(host, Vec::new);
         let found = free.iter().rposition(|cpu| cpu.1 == now).or_else(|| (0..free.len()).min_by_key(|&at| free[at].1));
         let cpu = found.map(|at| free.remove(at));
         if let Some((left, _)) = cpu.filter(|_| self.life(machine).records) {
@@ -96,7 +97,7 @@ impl WhatIf {
         let key = self.state_key(vocabulary, machine, waits_as);
         let awaited = cpu.filter(|cpu| cpu.1 == now).map_or(0, |_| now - ready.min(now));
         if !self.life(machine).on_cpu {
-            self.used.entry(host).or_default().takes(now, awaited);
+            self.used.of(host, Used::default).takes(now, awaited);
         }
         let (left, off) = (cpu.map(|cpu| cpu.0), self.life(machine).off.take());
         self.op(machine, What::Start { left, off, ns: ns as f64, key, host });
@@ -121,7 +122,7 @@ impl WhatIf {
         let had = std::mem::take(&mut self.life(machine).on_cpu);
         // Which one it was, nobody saw.
         match had {
-            true => self.used.entry(vocabulary.host_id(machine)).or_default().leaves(self.now),
+            true => self.used.of(vocabulary.host_id(machine), Used::default).leaves(self.now),
             false => self.life(machine).chain = self.new_chain(),
         }
         let (now, host) = (self.now, vocabulary.host_id(machine));
@@ -133,7 +134,7 @@ impl WhatIf {
             [slot, came, stay, busy].into_iter().for_each(|slot| self.slots.hold(slot));
             self.life(machine).off = Some(left);
         }
-        let free = self.cpus.entry(host).or_default();
+        let free = self.cpus.of(host, Vec::new);
         free.push((left, now));
         if free.len() > MOST_CPUS {
             let (left, _) = free.remove(0);
@@ -170,7 +171,7 @@ impl WhatIf {
             }
             for &(scenario, more) in more_cpus {
                 let [lane, bare] = layout.of(scenario);
-                let extra = self.extra.entry((host, scenario)).or_insert_with(|| vec![0.0; more as usize]);
+                let extra = self.extra.of((host, scenario), || vec![0.0; more as usize]);
                 let own = self.scratch[lane];
                 // Whoever took the CPU takes the other one, which stays as it is for the next: for all that is known it would have been enough.
                 if extra.iter().any(|&free| free <= own) {
@@ -243,7 +244,7 @@ impl WhatIf {
         }
         for &(scenario, more) in more_cpus {
             let [lane, bare] = layout.of(scenario);
-            let extra = self.extra.entry((host, scenario)).or_insert_with(|| vec![0.0; more as usize]);
+            let extra = self.extra.of((host, scenario), || vec![0.0; more as usize]);
             // The one that is free for the shortest time when it is needed, or else the first one; one that was added, or the one of the trace.
             let own = self.scratch[lane];
             let best = |a: f64, b: f64| if (a <= own) == (b <= own) { (a <= own) == (a > b) && a != b } else { a <= own };

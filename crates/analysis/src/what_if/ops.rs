@@ -515,8 +515,8 @@ impl WhatIf {
         let kept = self.layout.kept();
         let replay = &self.lives[machine.0 as usize].replay;
         let past = &replay.past;
-        if let Ok(marked) = past.marks.binary_search_by_key(&at, |mark| mark.t) {
-            if at < replay.t {
+        if at < replay.t {
+            if let Ok(marked) = past.marks.binary_search_by_key(&at, |mark| mark.t) {
                 self.scratch.copy_from_slice(&past.marks[marked].v);
                 return past.marks[marked].node;
             }

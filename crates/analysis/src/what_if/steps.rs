@@ -371,7 +371,8 @@ impl WhatIf {
             return;
         }
         let from = self.knows(vocabulary, machine, None);
-        if let Some(room) = self.rooms.get_mut(&queue) {
+        let room = if self.known(queue).has_room { self.rooms.get_mut(&queue) } else { None };
+        if let Some(room) = room {
             self.slots.hold(from.slot);
             let (waiting, old) = room.give(n, from.slot);
             if let Some(old) = old {

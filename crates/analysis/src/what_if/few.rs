@@ -1,0 +1,25 @@
+//! A table of few entries: one after the other is quicker looked at than one hash is made.
+
+#[derive(Clone, Debug)]
+pub struct Few<K, V>(Vec<(K, V)>);
+
+impl<K, V> Default for Few<K, V> {
+    fn default() -> Few<K, V> {
+        Few(Vec::new())
+    }
+}
+
+impl<K: Copy + PartialEq, V> Few<K, V> {
+    #[inline]
+    pub fn of(&mut self, key: K, make: impl FnOnce() -> V) -> &mut V {
+        let at = self.0.iter().position(|entry| entry.0 == key).unwrap_or_else(|| {
+            self.0.push((key, make()));
+            self.0.len() - 1
+        });
+        &mut self.0[at].1
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &(K, V)> {
+        self.0.iter()
+    }
+}
