@@ -4,6 +4,7 @@ mod calls;
 mod contention;
 mod controls;
 mod devices;
+mod orders;
 mod pipelines;
 
 use crate::sketch::Sketch;
@@ -41,6 +42,16 @@ pub const ALL: &[Scenario] = &[
     },
     Scenario { name: "control_light", about: "a pipeline that could do five times as much", items: 1500, build: controls::light },
     Scenario { name: "control_even", about: "one thread with many equal states", items: 1500, build: controls::even },
+    // For predictions where an order is an accident; nothing else is expected of them.
+    Scenario { name: "order_clients", about: "two clients of one server, of equal pace", items: 600, build: |s| orders::clients(s, &[1.0]) },
+    Scenario { name: "order_seldom", about: "the same, one of them three times as slow", items: 600, build: |s| orders::clients(s, &[3.0]) },
+    Scenario { name: "order_often", about: "the same, one of them three times as fast", items: 600, build: |s| orders::clients(s, &[0.3]) },
+    Scenario { name: "order_three", about: "three clients of one server", items: 600, build: |s| orders::clients(s, &[0.7, 2.0]) },
+    Scenario { name: "order_lock", about: "two loops with one lock", items: 600, build: orders::lock },
+    Scenario { name: "order_producers", about: "two producers of a bounded queue", items: 600, build: |s| orders::producers(s, 0.7) },
+    Scenario { name: "order_full", about: "the same, with too slow a consumer", items: 600, build: |s| orders::producers(s, 1.3) },
+    Scenario { name: "order_pool", about: "a pool of two workers at one queue", items: 600, build: orders::pool },
+    Scenario { name: "order_threads", about: "two threads of one CPU, with pauses", items: 600, build: orders::threads },
     // For the cost of the pass; nothing is expected of it.
     Scenario { name: "leak", about: "a pipeline whose every item leaves a token that nobody takes", items: 2000, build: pipelines::leak },
 ];
