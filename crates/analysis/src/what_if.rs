@@ -5,7 +5,9 @@
 //! world; so does a lock, a reply, a wake-up, a CPU that was handed on. Blocked time is never kept, it follows. So a change moves the bottleneck as
 //! it would in the system, which subtracting its share from the path does not.
 //!
-//! What cannot follow is what the trace does not say. Who takes which token, and in which order a lock is taken, stays as observed. A wait without a known cause
+//! Who shares a server, a lock, the room of a queue or the only CPU with others has it in the order in which they come in that world ([`line`]), which is the trace's as long as nothing changes it.
+//!
+//! What cannot follow is what the trace does not say. Who of several takes which token, or has which of several CPUs, stays as observed. A wait without a known cause
 //! takes no time in one replay of the unchanged trace (the gate): if that one's end differs by more than 5 % from the observed end, nothing is
 //! predicted. In the predictions such waits stay as they were, and the interval says what they are worth.
 //!
@@ -21,12 +23,14 @@ mod few;
 mod full;
 mod grammar;
 pub mod guess;
-mod idle;
 mod lanes;
 mod life;
+mod line;
 mod locks;
+mod one_cpu;
 mod ops;
 pub mod propose;
+mod queues;
 mod recorder;
 mod room;
 mod scale;
@@ -53,8 +57,10 @@ use longpole_model::hash::IdMap;
 use longpole_model::interaction::{Deed, Interaction, MachineId, QueueId, Vocabulary};
 use longpole_model::names::NameId;
 use longpole_model::tokens::Queues;
+use one_cpu::OneCpu;
 use room::Room;
 use scale::Scale;
+use served::Asked;
 use std::collections::HashMap;
 use stopped::Stopped;
 use trail::Trail;
@@ -110,6 +116,14 @@ struct Known {
     /// None: it was not met yet.
     kind: Option<Kind>,
     is_lock: bool,
+    /// Of a queue with room for so many, of which one is put and taken at a time.
+    room: Option<u64>,
+    /// How often something was put, and taken; what is there from the begin was put.
+    puts: u64,
+    takes: u64,
+    /// Who takes from it, if it is only one.
+    taker: Option<MachineId>,
+    is_lifo: bool,
     /// Its room is another one in some world.
     has_room: bool,
     /// Who put what was first taken from it; and another one has, too.
@@ -167,9 +181,14 @@ pub struct WhatIf {
     is_batched: bool,
     locks: IdMap<QueueId, Lock>,
     rooms: IdMap<QueueId, Room>,
+    asked_room: IdMap<QueueId, Asked>,
+    lines_made: usize,
+    /// How many takings each line remembers.
+    most_in_line: usize,
     /// Of each host.
     cpus: Few<Option<NameId>, Vec<(Left, u64)>>,
     used: Few<Option<NameId>, Used>,
+    one_cpus: IdMap<Option<NameId>, OneCpu>,
     together: Together,
     gone: HashMap<(Option<NameId>, u32), Gone>,
     /// Numbers of CPUs so far.
@@ -223,8 +242,12 @@ impl WhatIf {
             known: Vec::new(),
             locks: IdMap::default(),
             rooms: IdMap::default(),
+            asked_room: IdMap::default(),
+            lines_made: 0,
+            most_in_line: line::MOST,
             cpus: Few::default(),
             used: Few::default(),
+            one_cpus: IdMap::default(),
             together: Together::default(),
             gone: HashMap::new(),
             chains: 0,

@@ -43,8 +43,18 @@ pub const ALL: &[Scenario] = &[
     Scenario { name: "control_light", about: "a pipeline that could do five times as much", items: 1500, build: controls::light },
     Scenario { name: "control_even", about: "one thread with many equal states", items: 1500, build: controls::even },
     // For predictions where an order is an accident; nothing else is expected of them.
-    Scenario { name: "order_clients", about: "two clients of one server, of equal pace", items: 600, build: |s| orders::clients(s, &[1.0]) },
-    Scenario { name: "order_seldom", about: "the same, one of them three times as slow", items: 600, build: |s| orders::clients(s, &[3.0]) },
+    Scenario {
+        name: "order_clients",
+        about: "two clients of one server, of equal pace",
+        items: 600,
+        build: |s| orders::clients(s, &[1.0]),
+    },
+    Scenario {
+        name: "order_seldom",
+        about: "the same, one of them three times as slow",
+        items: 600,
+        build: |s| orders::clients(s, &[3.0]),
+    },
     Scenario { name: "order_often", about: "the same, one of them three times as fast", items: 600, build: |s| orders::clients(s, &[0.3]) },
     Scenario { name: "order_three", about: "three clients of one server", items: 600, build: |s| orders::clients(s, &[0.7, 2.0]) },
     Scenario { name: "order_lock", about: "two loops with one lock", items: 600, build: orders::lock },

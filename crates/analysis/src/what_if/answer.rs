@@ -11,6 +11,9 @@ use serde::Serialize;
 /// by so much of it.
 pub const GATE_SHARE: f64 = 0.05;
 
+/// An end that is no later than this times that at which the CPUs can have done the work is one that they decide.
+const ALL_BUSY: f64 = 1.01;
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Place {
     pub machine: String,
@@ -125,11 +128,12 @@ impl WhatIf {
         let profiles: Vec<_> = self.trail.profiles(end.node, &self.rows).into_iter().map(largest_first).collect();
         let baseline = profiles.first().map_or(&[][..], |profile| profile);
         let soonest = self.soonest(vocabulary, &end);
+        let hangs = self.hangs(&end);
         let begins = if observed > 0.0 { (end.v[WHOLE] - observed) / observed } else { 0.0 };
         let refused = self.refused(vocabulary, observed, (error, begins), baseline);
         let scenarios = (0..self.layout.scenarios).filter(|&at| occurs[at]);
         let predictions = scenarios
-            .map(|at| self.predict(vocabulary, at, (&end, &soonest), &profiles[Layout::world(at)], error, refused.clone()))
+            .map(|at| self.predict(vocabulary, at, (&end, &soonest, hangs[at]), &profiles[Layout::world(at)], error, refused.clone()))
             .collect();
         let full = self.full.full(vocabulary);
         Ok(Answer {
@@ -221,7 +225,7 @@ impl WhatIf {
         &self,
         vocabulary: &Vocabulary,
         at: usize,
-        (end, soonest): (&EndMark, &[f64]),
+        (end, soonest, hangs): (&EndMark, &[f64], f64),
         profile: &[(u32, f64)],
         error: f64,
         refused: Option<String>,
@@ -253,6 +257,10 @@ impl WhatIf {
             // How the kernel would use them is not known: between nobody having one in time and everybody.
             range.push(0.0);
         }
+        if let (Some(gain), true) = (point, hangs > 0.0) {
+            let until = ends(kept);
+            range.extend([until - hangs, until + hangs].map(|other| (1.0 + gain) * until / other - 1.0));
+        }
         let low = range.iter().copied().reduce(f64::min);
         let high = range.iter().copied().reduce(f64::max);
         let slack = |gain: f64| (1.0 + gain) * error.abs();
@@ -264,7 +272,7 @@ impl WhatIf {
             let [_, machine, _, state] = self.words(vocabulary, key);
             Place { machine, state }
         });
-        if end.v[kept] < soonest[kept] {
+        if end.v[kept] < ALL_BUSY * soonest[kept] {
             prediction.next = Some(Place { machine: "cpus".to_owned(), state: "busy".to_owned() });
         }
         prediction

@@ -47,6 +47,10 @@ impl Used {
         self.since = now;
     }
 
+    pub fn several(&self) -> bool {
+        self.most > 1
+    }
+
     /// How many there are, if it is known.
     fn count(&self, until: f64) -> Option<u32> {
         (self.most > 0 && self.awaited as f64 >= LEAST_WAITS * until).then_some(self.most)
@@ -72,7 +76,7 @@ impl Together {
         }
     }
 
-    fn find(&mut self, machine: u32) -> u32 {
+    pub fn find(&mut self, machine: u32) -> u32 {
         let known = self.0.len() as u32;
         if machine >= known {
             self.0.extend(known..=machine);

@@ -158,12 +158,17 @@ impl WhatIf {
         let (layout, most) = (self.layout, self.most_past);
         let replay = &mut self.lives[machine.0 as usize].replay;
         replay.past.jump(replay.t, t, &replay.v, replay.node, most);
+        let one_cpu = self.one_cpus.entry(host).or_default();
+        let is_taken = [left, off].into_iter().flatten().any(|left| left.why == Leaving::Taken);
+        one_cpu.is_over(is_taken || self.used.get(&host).is_some_and(Used::several));
+        replay.has_one_of = Some(host);
         let row = &self.rows[key as usize];
         let sleeps = std::mem::take(&mut replay.sleeps);
         let more_cpus = if replay.records { &[][..] } else { self.scale.more_cpus() };
         let turn = off.filter(|off| off.why == Leaving::Taken).map(|off| Turn::of(off, &self.slots, &self.most));
         let Some(Left { slot, came, busy: busy_slot, chain, why, by_recorder, .. }) = left else {
             self.scratch.copy_from_slice(&replay.v);
+            one_cpu.is_had(machine, &self.scale, layout, &self.scratch, None, &mut replay.v);
             replay.takes_cpu(None);
             match turn {
                 Some(turn) => turn.add(&mut replay.v, ns, row),
@@ -233,6 +238,7 @@ impl WhatIf {
             let node = Node { before: replay.node, other: replay.node, ns: waited, key, kind: Kind::Meet };
             replay.node = self.trail.meet(node, &self.early);
         }
+        one_cpu.is_had(machine, &self.scale, layout, &self.scratch, Some(other), &mut replay.v);
         if let Some(row) = row {
             // A wait for a CPU that is itself asked for takes a part of its time, whoever has the CPU meanwhile: a quota that is lifted does not wait for them.
             for (lane, (v, own)) in replay.v.iter_mut().zip(&self.scratch).enumerate() {

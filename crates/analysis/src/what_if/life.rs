@@ -122,6 +122,8 @@ pub struct Replay {
     /// The same, and as much later as it waited for something with the CPU in its hand; while it has one.
     pub works_since: Box<[f64]>,
     pub has_cpu: bool,
+    /// The host whose CPU it has.
+    pub has_one_of: Option<Option<NameId>>,
     /// For how long it has worked on CPUs that it was known to have; nothing: on none.
     pub worked: Vec<f64>,
     /// It is the recorder; and what is known of the CPU that it has, where nobody records.
@@ -211,6 +213,7 @@ impl Replay {
             busy: vec![0.0; lanes].into(),
             works_since: vec![0.0; lanes].into(),
             has_cpu: false,
+            has_one_of: None,
             worked: Vec::new(),
             records: false,
             under: None,

@@ -10,7 +10,7 @@ use longpole_model::interaction::{MachineId, QueueId};
 pub(super) const LONG_AGO: f64 = -1e18;
 
 /// Whether it holds up nobody, also some steps later.
-fn is_long_ago(v: f64) -> bool {
+pub(super) fn is_long_ago(v: f64) -> bool {
     v < 0.5 * LONG_AGO
 }
 
@@ -226,14 +226,15 @@ impl WhatIf {
             }
             What::Got { queue } => {
                 if let Some(lock) = self.locks.get_mut(&queue) {
-                    lock.is_got(&replay.v);
+                    let own = replay.v.clone();
+                    lock.is_got(machine, layout, &own, &mut replay.v, self.most_in_line, |_| {});
                 }
                 return woken;
             }
             What::Unlock { queue, slot } => {
                 let node = self.times_at(machine, t);
                 if let Some(lock) = self.locks.get_mut(&queue) {
-                    lock.put(machine, &mut self.scratch);
+                    lock.put(machine, layout, &mut self.scratch);
                 }
                 woken = self.slots.fill(slot, &self.scratch, node);
                 return woken;
@@ -336,12 +337,20 @@ impl WhatIf {
                 return woken;
             }
             What::RoomEnd { queue, unit, ns, key, how } => self.room_end(machine, (queue, unit), ns, key, how),
-            What::Serves { slot } => {
-                self.begins_serving(machine, t, slot);
+            What::Serves { slot, by, waits, put } => {
+                self.begins_serving(machine, t, (slot, by), waits, put);
                 return woken;
             }
             What::Served => {
                 self.ends_serving(machine, t);
+                return woken;
+            }
+            What::Asks { queue } => {
+                self.asks(machine, queue);
+                return woken;
+            }
+            What::HasRoom { queue, taker, put, taken } => {
+                self.has_room(machine, t, queue, taker, (put, taken));
                 return woken;
             }
             What::End => self.end = Some(EndMark { machine, v: replay.v.clone(), node: replay.node }),
@@ -453,7 +462,7 @@ impl WhatIf {
         replay.resumes();
     }
 
-    /// The machine gets a lock: in its turn, or before where another one comes later than in the trace.
+    /// The machine gets a lock: in its turn, or when it comes in a world where that is sooner than in the trace.
     #[allow(clippy::too_many_arguments)]
     fn lock(&mut self, machine: MachineId, t: u64, queue: QueueId, slot: u32, ns: f64, key: u32, how: How) {
         let own = self.lives[machine.0 as usize].replay.v.clone();
@@ -461,16 +470,11 @@ impl WhatIf {
         let layout = self.layout;
         let Some(lock) = self.locks.get_mut(&queue) else { return };
         let v = &mut self.lives[machine.0 as usize].replay.v;
-        for scenario in 0..layout.scenarios {
-            for lane in layout.of(scenario) {
-                let turn = v[lane];
-                v[lane] = lock.get(machine, lane, own[lane], turn);
-                if v[lane] < turn && layout.kept().contains(&lane) {
-                    self.trail.unset(lane - KEPT);
-                }
+        lock.is_got(machine, layout, &own, v, self.most_in_line, |lane| {
+            if layout.kept().contains(&lane) {
+                self.trail.unset(lane - KEPT);
             }
-        }
-        lock.is_got(v);
+        });
     }
 
     /// Where a queue has another capacity, room comes from another get.

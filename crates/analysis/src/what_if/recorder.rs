@@ -93,6 +93,7 @@ impl WhatIf {
             self.layout.unrecorded().for_each(|lane| self.scratch[lane] = under.left[lane]);
             node = under.node;
         }
+        self.leaves_one_cpu(machine, left);
         woken.extend(self.slots.fill(left.slot, &self.scratch, node));
         woken
     }

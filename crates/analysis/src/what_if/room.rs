@@ -13,6 +13,8 @@ const MOST_RETURNS: usize = 1 << 14;
 pub struct Room {
     /// Scenario, and units that are free from the begin; none: unlimited.
     scenarios: Vec<(usize, Option<u64>)>,
+    /// Units that are there from the begin.
+    initial: u64,
     /// Units got: the number of the first, how many, and what the get knew.
     returns: VecDeque<(u64, u64, u32)>,
     got: u64,
@@ -24,7 +26,7 @@ pub struct Room {
 impl Room {
     pub fn new(initial: u64, scenarios: &[(usize, Option<u64>)]) -> Room {
         let scenarios = scenarios.iter().map(|&(scenario, units)| (scenario, units.map(|units| units.saturating_sub(initial)))).collect();
-        Room { scenarios, returns: VecDeque::new(), got: 0, put: 0, reserved: IdMap::default(), waiting: Vec::new() }
+        Room { scenarios, initial, returns: VecDeque::new(), got: 0, put: 0, reserved: IdMap::default(), waiting: Vec::new() }
     }
 
     pub fn lanes(&self, layout: Layout) -> impl Iterator<Item = usize> + '_ {
@@ -33,6 +35,12 @@ impl Room {
 
     pub fn scenario_of(&self, lane: usize, layout: Layout) -> Option<usize> {
         self.scenarios.iter().position(|&(scenario, _)| layout.of(scenario).contains(&lane))
+    }
+
+    /// Room for how many units in a scenario, if that is changed.
+    pub fn units(&self, scenario: usize) -> Option<u64> {
+        let &(_, free) = self.scenarios.iter().find(|changed| changed.0 == scenario)?;
+        Some(free.map_or(u64::MAX, |free| free + self.initial))
     }
 
     /// The number of the last unit that a put takes which is not reserved.

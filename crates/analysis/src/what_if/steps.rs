@@ -3,17 +3,15 @@
 use super::batch::{Caller, Paid};
 use super::cpus::Leaving;
 use super::life::{Block, Context};
-use super::locks::Lock;
-use super::room::Room;
 use super::scale::is_of;
 use super::what::{How, Passed, What};
-use super::{From, Kind, Known, WhatIf};
+use super::{From, WhatIf};
 use crate::lineage::key::{Key, Link, State};
 use crate::lineage::meaning::Says;
 use crate::lineage::steps::machine_of;
 use longpole_model::interaction::{Cause, Deed, MachineId, QueueId, Vocabulary};
 use longpole_model::names::NameId;
-use longpole_model::tokens::{Origin, Shape, Taken};
+use longpole_model::tokens::{Origin, Taken};
 
 /// What a deed looked for in a queue.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -24,48 +22,6 @@ enum Looked {
 }
 
 impl WhatIf {
-    pub(super) fn declare(&mut self, vocabulary: &Vocabulary, queue: QueueId, shape: Shape) {
-        let asked = self.scale.queue(vocabulary.queue_name(queue));
-        let has_room = !asked.is_empty();
-        if has_room {
-            self.rooms.insert(queue, Room::new(shape.initial, &asked));
-        }
-        self.full.declare(queue, shape);
-        let name = vocabulary.queue_name(queue);
-        let kind = match name.strip_prefix("rpc:") {
-            Some(call) if call.contains(":reply:") => Kind::Replies,
-            Some(_) => Kind::Calls,
-            None if shape.merge => Kind::Signals,
-            None => Kind::Items,
-        };
-        let is_lock = shape.capacity == Some(1) && shape.initial == 1;
-        if is_lock {
-            self.locks.insert(queue, Lock::new(self.layout));
-        }
-        let at = queue.0 as usize;
-        if at >= self.known.len() {
-            self.known.resize(at + 1, Known::default());
-        }
-        let known = &mut self.known[at];
-        *known = Known { kind: Some(kind), is_lock: known.is_lock || is_lock, has_room: known.has_room || has_room, ..*known };
-    }
-
-    /// A queue that nobody declared is met at its first use.
-    fn used(&mut self, vocabulary: &Vocabulary, queue: QueueId) {
-        if self.known(queue).kind.is_none() {
-            self.declare(vocabulary, queue, Shape::default());
-        }
-    }
-
-    pub(super) fn kind(&self, queue: QueueId) -> Kind {
-        self.known(queue).kind.unwrap_or(Kind::Items)
-    }
-
-    #[inline]
-    fn known(&self, queue: QueueId) -> Known {
-        self.known.get(queue.0 as usize).copied().unwrap_or_default()
-    }
-
     pub(super) fn step(&mut self, vocabulary: &Vocabulary, deed: Deed) {
         match deed {
             Deed::Declare { .. } | Deed::Now => return,
@@ -356,10 +312,14 @@ impl WhatIf {
         if changed.is_some() {
             self.op(machine, What::RoomBegin { queue });
         }
+        let is_asked = self.may_ask(machine, queue, n, early);
         let (ns, key, how) = self.found(vocabulary, machine, queue, &taken, Looked::Room);
         // What was put beyond the capacity had no room in the trace, and needs none in a world.
         if let (Some(Some(unit)), 0) = (changed, taken.missing) {
             self.op(machine, What::RoomEnd { queue, unit, ns, key, how });
+        }
+        if let Some(what) = is_asked {
+            self.op(machine, what);
         }
         self.settle();
     }

@@ -3,7 +3,8 @@
 use super::batch::Paid;
 use super::cpus::Left;
 use super::life::Mark;
-use longpole_model::interaction::QueueId;
+use super::line::Waits;
+use longpole_model::interaction::{MachineId, QueueId};
 use longpole_model::names::NameId;
 
 /// An operation that lasts until `t` in the trace; since when, its machine knows.
@@ -129,11 +130,25 @@ pub enum What {
         key: u32,
         how: How,
     },
-    /// It serves whoever put this, until `Served`.
+    /// It serves whoever put this, and may wait for it, until `Served`.
     Serves {
         slot: u32,
+        by: MachineId,
+        waits: Waits,
+        /// The queue, and the how many-eth put, if whoever put it may have asked for room.
+        put: Option<(QueueId, u64)>,
     },
     Served,
+    /// It asks for room in a queue that several fill, and has it: in the order of the trace, or as soon as one is taken by this machine who came before it.
+    Asks {
+        queue: QueueId,
+    },
+    HasRoom {
+        queue: QueueId,
+        taker: MachineId,
+        put: u64,
+        taken: u64,
+    },
     End,
 }
 
@@ -180,6 +195,8 @@ impl What {
                 | What::Less { .. }
                 | What::Serves { .. }
                 | What::Served
+                | What::Asks { .. }
+                | What::HasRoom { .. }
                 | What::End
         )
     }

@@ -11,7 +11,10 @@ pub fn clients(s: &mut Sketch, others: &[f64]) {
     let mean = s.pick.int(20_000, 60_000);
     let serve = (mean as f64 * s.pick.real(0.2, 0.5)) as u64;
     let (call, served) = (s.call("rpc.server"), s.state("server.serve"));
-    s.machine("server", vec![forever(vec![Step::Serve { queue: call }, work(served, Dist::around(serve, 0.3)), Step::Reply { queue: call }])]);
+    s.machine(
+        "server",
+        vec![forever(vec![Step::Serve { queue: call }, work(served, Dist::around(serve, 0.3)), Step::Reply { queue: call }])],
+    );
     let prepared = s.state("first.prepare");
     let first = vec![work(prepared, Dist::around(mean, 0.4)), Step::Call { queue: call }];
     s.system.end = s.machine("first", vec![repeat(s.items, first)]);

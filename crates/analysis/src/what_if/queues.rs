@@ -1,0 +1,62 @@
+//! What the queues are for, as they are declared or met.
+
+use super::locks::Lock;
+use super::room::Room;
+use super::{Kind, Known, WhatIf};
+use longpole_model::interaction::{QueueId, Vocabulary};
+use longpole_model::tokens::{Order, Shape, Unit};
+
+impl WhatIf {
+    pub(super) fn declare(&mut self, vocabulary: &Vocabulary, queue: QueueId, shape: Shape) {
+        let asked = self.scale.queue(vocabulary.queue_name(queue));
+        let has_room = !asked.is_empty();
+        if has_room {
+            self.rooms.insert(queue, Room::new(shape.initial, &asked));
+        }
+        self.full.declare(queue, shape);
+        let name = vocabulary.queue_name(queue);
+        let kind = match name.strip_prefix("rpc:") {
+            Some(call) if call.contains(":reply:") => Kind::Replies,
+            Some(_) => Kind::Calls,
+            None if shape.merge => Kind::Signals,
+            None => Kind::Items,
+        };
+        let is_lock = shape.capacity == Some(1) && shape.initial == 1;
+        if is_lock {
+            self.more_lines();
+            self.locks.insert(queue, Lock::new(self.layout));
+        }
+        let at = queue.0 as usize;
+        if at >= self.known.len() {
+            self.known.resize(at + 1, Known::default());
+        }
+        let known = &mut self.known[at];
+        let is_lifo = shape.order == Order::Lifo;
+        let room = shape.capacity.filter(|_| !is_lifo && shape.unit == Unit::Items && !shape.merge);
+        *known = Known {
+            kind: Some(kind),
+            is_lock: known.is_lock || is_lock,
+            room,
+            puts: shape.initial,
+            is_lifo,
+            has_room: known.has_room || has_room,
+            ..*known
+        };
+    }
+
+    /// A queue that nobody declared is met at its first use.
+    pub(super) fn used(&mut self, vocabulary: &Vocabulary, queue: QueueId) {
+        if self.known(queue).kind.is_none() {
+            self.declare(vocabulary, queue, Shape::default());
+        }
+    }
+
+    pub(super) fn kind(&self, queue: QueueId) -> Kind {
+        self.known(queue).kind.unwrap_or(Kind::Items)
+    }
+
+    #[inline]
+    pub(super) fn known(&self, queue: QueueId) -> Known {
+        self.known.get(queue.0 as usize).copied().unwrap_or_default()
+    }
+}
