@@ -10,7 +10,7 @@ use longpole_model::interaction::MachineId;
 use std::collections::VecDeque;
 
 /// So many takings are remembered, or fewer, where there are many lines. Who falls back further finds what it found on the average before.
-pub const MOST: usize = 256;
+pub const MOST: usize = 64;
 const LEAST: usize = 16;
 
 /// So many clients are told from each other.
