@@ -188,7 +188,7 @@ pub struct WhatIf {
     /// Of each host.
     cpus: Few<Option<NameId>, Vec<(Left, u64)>>,
     used: Few<Option<NameId>, Used>,
-    one_cpus: IdMap<Option<NameId>, OneCpu>,
+    one_cpus: Few<Option<NameId>, OneCpu>,
     together: Together,
     gone: HashMap<(Option<NameId>, u32), Gone>,
     /// Numbers of CPUs so far.
@@ -247,7 +247,7 @@ impl WhatIf {
             most_in_line: line::MOST,
             cpus: Few::default(),
             used: Few::default(),
-            one_cpus: IdMap::default(),
+            one_cpus: Few::default(),
             together: Together::default(),
             gone: HashMap::new(),
             chains: 0,

@@ -2,6 +2,7 @@
 
 use super::busy::Used;
 use super::lanes::{self, Row, Slots, KEPT, OBSERVED, WHOLE};
+use super::one_cpu::OneCpu;
 use super::trail::{Kind, Node};
 use super::what::What;
 use super::WhatIf;
@@ -158,9 +159,9 @@ impl WhatIf {
         let (layout, most) = (self.layout, self.most_past);
         let replay = &mut self.lives[machine.0 as usize].replay;
         replay.past.jump(replay.t, t, &replay.v, replay.node, most);
-        let one_cpu = self.one_cpus.entry(host).or_default();
+        let one_cpu = self.one_cpus.of(host, OneCpu::default);
         let is_taken = [left, off].into_iter().flatten().any(|left| left.why == Leaving::Taken);
-        one_cpu.is_over(is_taken || self.used.get(&host).is_some_and(Used::several));
+        one_cpu.is_over(is_taken || self.used.get(host).is_some_and(Used::several));
         replay.has_one_of = Some(host);
         let row = &self.rows[key as usize];
         let sleeps = std::mem::take(&mut replay.sleeps);

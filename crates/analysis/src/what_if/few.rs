@@ -19,6 +19,14 @@ impl<K: Copy + PartialEq, V> Few<K, V> {
         &mut self.0[at].1
     }
 
+    pub fn get(&self, key: K) -> Option<&V> {
+        self.0.iter().find(|entry| entry.0 == key).map(|entry| &entry.1)
+    }
+
+    pub fn get_mut(&mut self, key: K) -> Option<&mut V> {
+        self.0.iter_mut().find(|entry| entry.0 == key).map(|entry| &mut entry.1)
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = &(K, V)> {
         self.0.iter()
     }

@@ -50,7 +50,7 @@ impl WhatIf {
     /// It leaves it; `scratch` is when, and becomes when it is free for the next one in the order of the trace.
     pub(super) fn leaves_one_cpu(&mut self, machine: MachineId, left: Left) {
         let replay = &mut self.lives[machine.0 as usize].replay;
-        let Some(one) = replay.has_one_of.take().and_then(|host| self.one_cpus.get_mut(&host)) else { return };
+        let Some(one) = replay.has_one_of.take().and_then(|host| self.one_cpus.get_mut(host)) else { return };
         if one.by.take_if(|by| *by == machine).is_none() {
             return;
         }

@@ -107,7 +107,7 @@ impl WhatIf {
         }
         let together = &mut self.together;
         self.locks.values().filter(|lock| lock.by.is_some_and(|by| together.find(by.0) == root)).for_each(|lock| add(&lock.lines));
-        self.one_cpus.values().for_each(|one| add(&one.lines));
+        self.one_cpus.iter().for_each(|(_, one)| add(&one.lines));
         for (scenario, hangs) in hangs.iter_mut().enumerate() {
             *hangs = hangs.min(MOST_HANGS * end.v[self.layout.of(scenario)[0]]);
         }
