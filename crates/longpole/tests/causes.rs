@@ -234,8 +234,9 @@ fn a_command_ends_where_it_exits_and_not_with_those_whom_that_kills() {
     let place = Place::new();
     let sleeper = "import threading, time\nthreading.Thread(target=time.sleep, args=(60,), daemon=True).start()\ntime.sleep(0.1)\nprint()";
     let trace = recorded(&place, &["python3", "-c", sleeper]);
-    // Its threads are PROGRAM/THREAD, but for the first one.
-    assert_eq!(path(&place, &trace)["end_machine"], "python3");
+    // Its threads are PROGRAM/THREAD, but for the first one, which has its number where another program of that name runs.
+    let end = path(&place, &trace)["end_machine"].as_str().unwrap().to_owned();
+    assert!(end.starts_with("python3") && !end.contains('/'), "{end}");
 }
 
 #[test]
