@@ -202,7 +202,7 @@ class Log:
         label = known and (cause.label or ("queued" if cause.machine.host == m.host else "wire"))
         cause = cause._replace(name=name, label=label) if known else cause
         if m.block is not None:
-            m.block, m.settled = None, m.settled or cause is not None
+            m.block, m.settled = None, m.settled or cause is not None or action == "get" and bool(taken)  # R11d: an initial token, too
             m.note(at, t, *(("freed", cause, m.began) if cause else ()))  # without a cause the block stays, and so does the lineage
         elif action == "get" and taken and m.context and not m.given and not m.settled:
             m.settled = True
