@@ -120,7 +120,7 @@ fn functions_that_are_short_and_many_are_left_out_and_told() {
     assert!(counts["tiny"] >= 256 && counts["tiny"] < calls["tiny"] / 4, "{counts:?}");
     // Before it was long it was left out; of its long calls one in some thousands shows that it is.
     let grown = calls["grown"];
-    assert!(told.contains(&"grown") && counts["grown"] > 256 && counts["grown"] < grown / 4 + 20_000, "{counts:?} {told:?}");
+    assert!(told.contains(&"grown") && counts["grown"] > 256 && counts["grown"] < grown / 4 + 100_000, "{counts:?} {told:?}");
     assert!(counts["grown"] > 10_000 - lost, "{counts:?}");
     for name in ["long_one", "left", "jumped"] {
         assert!((calls[name] - lost..=calls[name]).contains(&counts[name]), "{name}: {counts:?}");
