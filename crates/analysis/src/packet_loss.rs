@@ -148,7 +148,10 @@ impl Losses {
     /// The table, what counts as lost first, then by number. Rows of equal words are one.
     pub fn table(&self, places: &Places, names: &dyn Names) -> Vec<LossLine> {
         let mut lines: BTreeMap<(String, String, Option<String>), LossLine> = BTreeMap::new();
-        for (kind, row) in &self.rows {
+        // Of rows that become one, the first one's words stand.
+        let mut rows: Vec<(&LossKind, &Row)> = self.rows.iter().collect();
+        rows.sort_by_key(|(kind, row)| (row.first_ns, row.last_ns, kind.cpu, kind.location, kind.device, kind.socket));
+        for (kind, row) in rows {
             let line = places.line(kind, names);
             let key = (line.text.clone(), line.reason.clone().unwrap_or_default(), line.symbol.clone());
             let known = lines.entry(key).or_insert_with(|| LossLine { first_ns: row.first_ns, last_ns: row.last_ns, ..line.clone() });
