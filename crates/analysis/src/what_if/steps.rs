@@ -312,13 +312,13 @@ impl WhatIf {
         if changed.is_some() {
             self.op(machine, What::RoomBegin { queue });
         }
-        let is_asked = self.may_ask(machine, queue, n, early);
+        let asks = self.may_ask(machine, queue, n, early);
         let (ns, key, how) = self.found(vocabulary, machine, queue, &taken, Looked::Room);
         // What was put beyond the capacity had no room in the trace, and needs none in a world.
         if let (Some(Some(unit)), 0) = (changed, taken.missing) {
             self.op(machine, What::RoomEnd { queue, unit, ns, key, how });
         }
-        if let Some(what) = is_asked {
+        if let Some(what) = asks {
             self.op(machine, what);
         }
         self.settle();

@@ -147,10 +147,10 @@ impl Composer {
         self.ending.main_ended && !self.ending.outlived
     }
 
-    /// The thread blocks. Where no program runs any more, this may have been the last that was done.
+    /// The thread blocks, but for a sleep. Where no program runs any more, this may have been the last that was done.
     pub(super) fn rests(&mut self, catalogue: &Catalogue, at: u32) {
         let Last { probed, ran } = self.ending.anybody;
-        if self.about.command.is_some() || probed.or(ran) != Some(at) {
+        if self.about.command.is_some() || probed.or(ran) != Some(at) || self.sleeps(at) {
             return;
         }
         if self.linux.cpus.iter().filter_map(|cpu| self.program_on(cpu.base)).all(|other| other == at) {

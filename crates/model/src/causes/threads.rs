@@ -161,9 +161,7 @@ impl Composer {
             ThreadState::Dead => return self.dies(catalogue, at),
             ThreadState::Blocked(reason) => {
                 self.threads[at as usize].kernel = Kernel::Blocked;
-                if !self.sleeps(at) {
-                    self.rests(catalogue, at);
-                }
+                self.rests(catalogue, at);
                 if self.threads[at as usize].wait.is_some() {
                     self.blocks_in_wait(catalogue, at);
                 } else if self.sleeps(at) {
