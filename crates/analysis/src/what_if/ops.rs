@@ -226,8 +226,8 @@ impl WhatIf {
             }
             What::Got { queue } => {
                 if let Some(lock) = self.locks.get_mut(&queue) {
-                    let own = replay.v.clone();
-                    lock.is_got(machine, layout, &own, &mut replay.v, self.most_in_line, |_| {});
+                    self.scratch.copy_from_slice(&replay.v);
+                    lock.is_got(machine, layout, &self.scratch, &mut replay.v, self.most_in_line, |_| {});
                 }
                 return woken;
             }
