@@ -15,7 +15,7 @@ const NEWEST: f64 = 0.125;
 /// The disk may take this part of the time that is left: it takes longer now and then.
 const SAFE: f64 = 0.5;
 /// A ring that is filled to this is nearly full.
-const NEARLY: f64 = 0.6;
+pub const NEARLY: f64 = 0.6;
 /// Ns a byte of a disk that has not shown any yet: it is not trusted with anything.
 const UNKNOWN: f64 = 1e9;
 

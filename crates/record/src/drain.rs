@@ -4,6 +4,7 @@
 //! at the look has its class by then.
 
 use crate::clock::following;
+use crate::disk::NEARLY;
 use crate::error::Error;
 use crate::lane::{self, AppendError, Body, Lane, Stamp};
 use crate::pcap::{captured, Capture};
@@ -137,6 +138,7 @@ impl Recorder {
         let (idle, size) = (look.state == RING_IDLE, source.ring.size);
         let filled = (look.head - source.ring.tail) as f64 / size as f64;
         let losing = look.lost > source.lost_before;
+        source.has_room = filled <= NEARLY && !losing;
         source.lost_before = look.lost;
         source.content = 0;
         let now = Instant::now();
@@ -236,6 +238,9 @@ impl Recorder {
                 self.drop_chunk(source, &chunk);
                 continue;
             }
+            if self.companion(source, look, &chunk).is_some_and(|second| self.both(process, source, [&chunk, &second])) {
+                continue;
+            }
             source.content += chunk.to - chunk.from;
             self.packet(process, source, chunk);
             if source.broken {
@@ -329,16 +334,7 @@ impl Recorder {
             Err(error) => return self.not_written(source, &chunk, unreadable, reported, walked, std::io::Error::other(error.to_string())),
         };
         let Some(lane) = &mut self.lanes[index] else { return };
-        let stamp = Stamp {
-            begin: chunk.begin,
-            end: chunk.end,
-            discarded: lane.discarded.saturating_add(delta),
-            pid: process.pid_of(chunk.pid),
-            tid: process.tid(chunk.tid),
-            position: chunk.tail,
-            ring: packet_ring(&source.ring),
-            thread: source.thread,
-        };
+        let stamp = stamp(process, source, &chunk, lane.discarded.saturating_add(delta));
         let mut body = source.ring.body(&chunk);
         body.aligned &= !source.hurried;
         let (direct, begin) = (lane.takes_directly(&body), Instant::now());
@@ -659,16 +655,35 @@ impl Recorder {
     }
 }
 
-/// Writes a packet. Before it is committed, the ring says what it will be, so that a successor of this recorder can tell.
-fn commit(lane: &mut Lane, ring: &Ring, stamp: Stamp, tail: u64, reported: u64, body: Option<Body<'_>>) -> Result<u64, AppendError> {
-    let offset = lane.reserve(body.as_ref().map_or(0, |body| body.length)).map_err(AppendError::Io)?;
+/// What a chunk's packet is.
+pub(crate) fn stamp(process: &Process, source: &Source, chunk: &Chunk, discarded: u64) -> Stamp {
+    Stamp {
+        begin: chunk.begin,
+        end: chunk.end,
+        discarded,
+        pid: process.pid_of(chunk.pid),
+        tid: process.tid(chunk.tid),
+        position: chunk.tail,
+        ring: packet_ring(&source.ring),
+        thread: source.thread,
+    }
+}
+
+/// Before anything is committed at `offset`, the ring says what it will be, so that a successor of this recorder can tell.
+pub(crate) fn announce(lane: &mut Lane, ring: &Ring, (offset, tail): (u64, u64), (reported, discarded): (u64, u64)) {
     let layout = ring.layout();
     layout.spare_reader[0].store(reported, Ordering::Relaxed);
-    layout.spare_reader[1].store(stamp.discarded, Ordering::Relaxed);
+    layout.spare_reader[1].store(discarded, Ordering::Relaxed);
     layout.pending_offset.store(offset, Ordering::Relaxed);
     layout.pending_tail.store(tail, Ordering::Release);
-    if stamp.discarded > lane.discarded {
+    if discarded > lane.discarded {
         lane.lost_ring = lane.lost_ring.max(Some(ring.size));
     }
+}
+
+/// Writes a packet.
+fn commit(lane: &mut Lane, ring: &Ring, stamp: Stamp, tail: u64, reported: u64, body: Option<Body<'_>>) -> Result<u64, AppendError> {
+    let offset = lane.reserve(body.as_ref().map_or(0, |body| body.length)).map_err(AppendError::Io)?;
+    announce(lane, ring, (offset, tail), (reported, stamp.discarded));
     lane.append(stamp, body)
 }

@@ -23,6 +23,8 @@ use std::sync::atomic::{fence, AtomicU64, Ordering};
 const DIRECT: usize = 64 << 10;
 const FIRST_STEP: u64 = 1 << 20;
 const LARGEST_STEP: u64 = 256 << 20;
+/// Packets that one write takes past the page cache: each write waits for the disk, and has a header to commit.
+const TOGETHER: usize = 2;
 /// Bytes that one takes on the disk before its first packet: an empty packet of a page at its begin, and the one at its end.
 pub const BARE: u64 = 2 * PAGE as u64;
 
@@ -125,7 +127,7 @@ impl Lane {
         };
         lane.file.set_len(lane.size)?;
         let start = Stamp { end: first.begin, discarded: 0, position: first.position, ..first.clone() };
-        lane.file.write_all_at(&lane.header(&start, HEADER as u64, PAGE as u64), 0)?;
+        lane.file.write_all_at(&lane.header(&start, 0, 0), 0)?;
         lane.sequence = 1;
         lane.last = Some(start);
         lane.file.write_all_at(&lane.rest(), lane.at)?;
@@ -140,11 +142,19 @@ impl Lane {
 
     /// Where the next packet of so many bytes of events will stand. Extends the file if need be.
     pub fn reserve(&mut self, length: usize) -> io::Result<u64> {
-        let packet = packet_size(length);
-        if self.at + packet + PAGE as u64 > self.size {
+        self.make_room(packet_size(length))
+    }
+
+    /// The same for two packets that stand one behind the other.
+    pub fn reserve_both(&mut self, lengths: [usize; TOGETHER]) -> io::Result<u64> {
+        self.make_room(lengths.into_iter().map(packet_size).sum())
+    }
+
+    fn make_room(&mut self, bytes: u64) -> io::Result<u64> {
+        if self.at + bytes + PAGE as u64 > self.size {
             self.step = (self.step * 2).min(LARGEST_STEP);
             let begin = self.size;
-            let size = begin + self.step.max(packet + PAGE as u64);
+            let size = begin + self.step.max(bytes + PAGE as u64);
             self.file.set_len(size)?;
             self.size = size;
             self.at = begin;
@@ -168,16 +178,36 @@ impl Lane {
         let length = body.map_or(0, |body| body.length);
         let size = packet_size(length);
         debug_assert!(self.at + size + PAGE as u64 <= self.size);
-        let header = self.header(&stamp, (HEADER + length) as u64, size);
-        let next = self.at + size;
-        let trailer = self.empty(&stamp, self.sequence + 1, self.size - next);
+        let header = self.header(&stamp, self.sequence, length);
+        let trailer = self.empty(&stamp, self.sequence + 1, self.size - self.at - size);
         let whole_pages = match body {
-            Some(body) if self.takes_directly(&body) => self.write_direct(body, size, &header, &trailer)?,
+            Some(body) if self.takes_directly(&body) => self.write_direct(&[(header, body)], &trailer)?,
             _ => false,
         };
         if !whole_pages {
             self.write_plain(body, length, size, &header, &trailer)?;
         }
+        self.advance(stamp, length);
+        Ok(size)
+    }
+
+    /// Appends two packets at the place that [`Lane::reserve_both`] gave, with one write past the page cache. None: refused here, they must go one by one.
+    pub fn append_both(&mut self, packets: [(Stamp, Body<'_>); TOGETHER]) -> Result<Option<u64>, AppendError> {
+        let [(first, one), (second, two)] = packets;
+        let size = packet_size(one.length) + packet_size(two.length);
+        debug_assert!(self.at + size + PAGE as u64 <= self.size);
+        let headers = [self.header(&first, self.sequence, one.length), self.header(&second, self.sequence + 1, two.length)];
+        let trailer = self.empty(&second, self.sequence + 2, self.size - self.at - size);
+        if !self.write_direct(&[(headers[0], one), (headers[1], two)], &trailer)? {
+            return Ok(None);
+        }
+        self.advance(first, one.length);
+        self.advance(second, two.length);
+        Ok(Some(size))
+    }
+
+    /// A packet has been written.
+    fn advance(&mut self, stamp: Stamp, length: usize) {
         if let Some(last) = &self.last {
             if (last.pid, last.tid) != (stamp.pid, stamp.tid) {
                 // Should it fail, the thread has two names.
@@ -187,25 +217,32 @@ impl Lane {
                 self.renamed |= last.thread != stamp.thread;
             }
         }
-        self.at = next;
+        self.at += packet_size(length);
         self.sequence += 1;
         self.end = stamp.end;
         self.discarded = stamp.discarded;
         self.recorded += length as u64;
         self.last = Some(stamp);
-        Ok(size)
     }
 
-    /// The pages behind the first come straight from the ring; then the first page, a copy, commits them. False: refused here.
-    fn write_direct(&mut self, body: Body<'_>, size: u64, header: &[u8; HEADER], trailer: &[u8; HEADER]) -> Result<bool, AppendError> {
+    /// The pages behind the first one come straight from the ring, but for those with headers; then the first, a copy, commits them all. False: refused here.
+    fn write_direct(&mut self, packets: &[([u8; HEADER], Body<'_>)], trailer: &[u8; HEADER]) -> Result<bool, AppendError> {
         let Some(direct) = &self.direct else { return Ok(false) };
-        let mut trailing = Page([0; PAGE]);
-        trailing.0[..HEADER].copy_from_slice(trailer);
-        let begin = body.offset - HEADER;
-        let rest = body.mapping.io_vector(begin + PAGE, size as usize - PAGE).ok_or(AppendError::Source)?;
-        let vectors = [rest, vector(&trailing.0)];
-        let at = self.at + PAGE as u64;
-        match write_vectors(direct, &vectors, at) {
+        let mut pages = vec![Page([0; PAGE]); packets.len() + 1];
+        pages[packets.len()].0[..HEADER].copy_from_slice(trailer);
+        for ((header, body), page) in packets.iter().zip(&mut pages) {
+            if !body.mapping.copy(body.offset - HEADER, &mut page.0) {
+                return Err(AppendError::Source);
+            }
+            page.0[..HEADER].copy_from_slice(header);
+        }
+        let mut vectors = [vector(&[]); 2 * TOGETHER];
+        for (at, (_, body)) in packets.iter().enumerate() {
+            let rest = packet_size(body.length) as usize - PAGE;
+            vectors[2 * at] = body.mapping.io_vector(body.offset - HEADER + PAGE, rest).ok_or(AppendError::Source)?;
+            vectors[2 * at + 1] = vector(&pages[at + 1].0);
+        }
+        match write_vectors(direct, &vectors[..2 * packets.len()], self.at + PAGE as u64) {
             Ok(()) => {}
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
                 self.direct = None;
@@ -213,15 +250,10 @@ impl Lane {
             }
             Err(error) => return Err(failure(error)),
         }
-        let mut first = Page([0; PAGE]);
-        if !body.mapping.copy(begin, &mut first.0) || body.mapping.poisoned() {
+        if packets.iter().any(|(_, body)| body.mapping.poisoned() || !body.is_intact()) {
             return Err(AppendError::Source);
         }
-        if !body.is_intact() {
-            return Err(AppendError::Source);
-        }
-        first.0[..HEADER].copy_from_slice(header);
-        self.file.write_all_at(&first.0, self.at).map_err(AppendError::Io)?;
+        self.file.write_all_at(&pages[0].0, self.at).map_err(AppendError::Io)?;
         Ok(true)
     }
 
@@ -316,13 +348,14 @@ impl Lane {
         self.file.set_len(self.at)
     }
 
-    fn header(&self, stamp: &Stamp, content: u64, size: u64) -> [u8; HEADER] {
+    /// Of a packet with so many bytes of events.
+    fn header(&self, stamp: &Stamp, sequence: u64, length: usize) -> [u8; HEADER] {
         let header = Header {
             begin: stamp.begin,
             end: stamp.end,
-            content,
-            size,
-            sequence: self.sequence,
+            content: (HEADER + length) as u64,
+            size: packet_size(length),
+            sequence,
             discarded: stamp.discarded,
             pid: stamp.pid,
             tid: stamp.tid,
@@ -366,6 +399,7 @@ impl Lane {
     }
 }
 
+#[derive(Clone)]
 #[repr(align(4096))]
 struct Page([u8; PAGE]);
 

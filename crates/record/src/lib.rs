@@ -58,6 +58,7 @@ mod stuck;
 pub mod subjects;
 mod successor;
 mod takeover;
+mod together;
 mod trigger;
 mod watch;
 

@@ -289,6 +289,8 @@ pub struct Source {
     pub broken: bool,
     /// It must not wait for the disk.
     pub hurried: bool,
+    /// It is not nearly full, and loses nothing.
+    pub has_room: bool,
     /// When it was last looked at.
     pub looked: Instant,
     /// Ended, empty, and without a successor.
@@ -344,6 +346,7 @@ impl Source {
             answered: None,
             broken: false,
             hurried: false,
+            has_room: false,
             looked: Instant::now(),
             over: false,
             look: None,

@@ -71,8 +71,15 @@ impl Predecessor {
         let offset = layout.pending_offset.load(Ordering::Relaxed);
         let lane = layout.lane.load(Ordering::Relaxed);
         let Some((_, file)) = lane.checked_sub(1).and_then(|lane| self.lanes.get(&lane)) else { return };
-        let Some(header) = header_at(file, offset, &self.uuid) else { return };
-        if header.position == tail && header.discarded == discarded && header.ring == packet_ring(ring) {
+        let Some(first) = header_at(file, offset, &self.uuid) else { return };
+        // One of two that were written together says what both are, but for the tail behind them: that is in the second.
+        let header = match first.position {
+            NOWHERE => None,
+            position if position == tail => Some(first),
+            _ => offset.checked_add(first.size).and_then(|next| header_at(file, next, &self.uuid)),
+        };
+        let is_it = |header: Header| header.position == tail && header.discarded == discarded && header.ring == packet_ring(ring);
+        if header.is_some_and(is_it) {
             let tail = ring.tail.max(tail);
             let reported = ring.reported.max(lost);
             ring.release(tail, reported);
@@ -168,4 +175,83 @@ fn read(path: &Path) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     file.take(64 << 20).read_to_end(&mut bytes).ok()?;
     Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mapping::Access;
+    use crate::packet::PAGE;
+    use longpole_abi::{MAGIC, RING_DATA, VERSION};
+
+    const SIZE: u64 = 32 << 10;
+    const QUARTER: u64 = SIZE / 4;
+
+    fn ring(directory: &Path) -> Ring {
+        let runtime = crate::runtime::private(directory);
+        let mut bytes = vec![0; RING_DATA + SIZE as usize];
+        for (at, word) in [(16, SIZE - 1), (128, MAGIC), (136, u64::from(VERSION)), (144, SIZE), (152, QUARTER)] {
+            bytes[at..at + 8].copy_from_slice(&word.to_ne_bytes());
+        }
+        fs::write(directory.join("1-a.0.ring"), bytes).unwrap();
+        Ring::open(&runtime, "1-a.0.ring", 0, true, Access::Write).unwrap()
+    }
+
+    fn header(ring: &Ring, position: u64, discarded: u64) -> Header {
+        Header {
+            begin: 1,
+            end: 2,
+            content: HEADER as u64,
+            size: PAGE as u64,
+            sequence: 1,
+            discarded,
+            pid: 1,
+            tid: 1,
+            position,
+            label: [0; 128],
+            thread: [0; 32],
+            lane: 0,
+            ring: packet_ring(ring),
+            stream: 0,
+        }
+    }
+
+    /// Where the tail is, after packets with these tails (and losses) stood at the place that the ring tells, and the ring told this tail.
+    fn settled(packets: &[(u64, u64)], told: (u64, u64)) -> u64 {
+        let directory = tempfile::tempdir().unwrap();
+        let mut ring = ring(directory.path());
+        let uuid = Uuid::parse("00010203-0405-4607-8809-0a0b0c0d0e0f").unwrap();
+        let path = directory.path().join("p-0");
+        let file = fs::OpenOptions::new().read(true).write(true).create_new(true).open(&path).unwrap();
+        for (at, (position, discarded)) in packets.iter().enumerate() {
+            file.write_all_at(&header(&ring, *position, *discarded).encode(&uuid), ((at + 1) * PAGE) as u64).unwrap();
+        }
+        let layout = ring.layout();
+        layout.lane.store(1, Ordering::Relaxed);
+        layout.pending_offset.store(PAGE as u64, Ordering::Relaxed);
+        layout.pending_tail.store(told.0, Ordering::Relaxed);
+        layout.spare_reader[1].store(told.1, Ordering::Relaxed);
+        Predecessor { session: 1, path, uuid, lanes: HashMap::from([(0, ("p-0".to_owned(), file))]) }.settle(&mut ring);
+        ring.tail
+    }
+
+    #[test]
+    fn what_was_committed_is_not_taken_again_and_what_was_not_is() {
+        assert_eq!(settled(&[(QUARTER, 0)], (QUARTER, 0)), QUARTER);
+        assert_eq!(settled(&[], (QUARTER, 0)), 0);
+        // An empty packet covers the place.
+        assert_eq!(settled(&[(NOWHERE, 0)], (QUARTER, 0)), 0);
+        // Another one, or the same with other losses.
+        assert_eq!(settled(&[(QUARTER, 0)], (2 * QUARTER, 0)), 0);
+        assert_eq!(settled(&[(QUARTER, 5)], (QUARTER, 6)), 0);
+    }
+
+    #[test]
+    fn of_two_that_were_written_together_the_header_of_the_first_commits_both() {
+        assert_eq!(settled(&[(QUARTER, 3), (2 * QUARTER, 7)], (2 * QUARTER, 7)), 2 * QUARTER);
+        // The second is written before the first is committed.
+        assert_eq!(settled(&[(NOWHERE, 0), (2 * QUARTER, 7)], (2 * QUARTER, 7)), 0);
+        assert_eq!(settled(&[(QUARTER, 3), (2 * QUARTER, 8)], (2 * QUARTER, 7)), 0);
+        assert_eq!(settled(&[(QUARTER, 3), (NOWHERE, 7)], (2 * QUARTER, 7)), 0);
+    }
 }
