@@ -107,7 +107,7 @@ install-headers:
 	install -d $(DESTDIR)$(prefix)/include/longpole $(DESTDIR)$(prefix)/share/pkgconfig $(DESTDIR)$(prefix)/share/cmake/longpole
 	install -m 644 include/longpole/*.h $(DESTDIR)$(prefix)/include/longpole
 	install -m 644 share/pkgconfig/longpole.pc $(DESTDIR)$(prefix)/share/pkgconfig
-	install -m 644 share/cmake/longpole/*.cmake $(DESTDIR)$(prefix)/share/cmake/longpole
+	install -m 644 share/cmake/longpole/* $(DESTDIR)$(prefix)/share/cmake/longpole
 
 clean:
 	cargo clean

@@ -84,4 +84,9 @@ fn cmake_finds_the_headers_and_the_recorded_functions() {
         run(Command::new("objdump").args(["-d", "--disassemble=main", &place.path(program)])).contains("__cyg_profile_func_enter")
     };
     assert!(calls("build/recorded") && !calls("build/plain"));
+    // What is behind the hooks is compiled once for a program, not in each of its files.
+    let object = run(Command::new("nm").arg(place.path("build/CMakeFiles/recorded.dir/main.c.o")));
+    assert!(!object.contains("longpole_auto"), "{object}");
+    let program = run(Command::new("nm").arg(place.path("build/recorded")));
+    assert!(program.contains("longpole_auto_enter") || program.contains(" __cyg_profile_func_enter"), "{program}");
 }

@@ -1,0 +1,1 @@
+#include <longpole/auto.h>
