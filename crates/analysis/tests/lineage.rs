@@ -280,6 +280,14 @@ fn a_hot_machine_that_nobody_waits_for_is_not_on_the_path() {
 }
 
 #[test]
+fn run_is_no_code_that_two_programs_share() {
+    let text = "0 A class=a state=run\n0 B class=b state=run\n0 C class=c state=parse\n9 B stop=true\n9 C stop=true\n10 - end=A";
+    let answer = with(options(Mode::Global, None), &lines(text));
+    let profile: Vec<(Option<&str>, &str)> = answer.profile.iter().map(|it| (it.class.as_deref(), it.state.as_str())).collect();
+    assert_eq!(profile, [(Some("a"), "run"), (Some("c"), "parse"), (Some("b"), "run")]);
+}
+
+#[test]
 fn equal_states_share_a_rank_and_links_have_none() {
     let text = "0 A state=a\n0 B state=b\n0 C state=c\n2 A put=q\n2 A stop=true\n2 B stop=true\n3 C blocked=x\n4 C get=q\n6 - end=C";
     let answer = with(options(Mode::Global, None), &lines(text));

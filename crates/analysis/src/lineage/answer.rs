@@ -263,7 +263,7 @@ impl Lineage {
 
 /// Whether the state has a name of its own, so that a profiler adds up what bears it anywhere. Else it is whatever code of its program.
 pub fn is_symbol(state: &str) -> bool {
-    !matches!(state, "user" | "kernel")
+    !matches!(state, "user" | "kernel" | "run")
 }
 
 /// Class and state.
