@@ -8,6 +8,7 @@
  *     directory moved N           marks in another directory than the program began in
  *     directory user N            becomes another user, marks; prints as above
  *     directory late N            marks, becomes another user; a thread marks
+ *     directory kept N            a mark, becomes another user; N times as many marks as a small ring cannot hold, and a pause
  */
 #define _GNU_SOURCE
 #include <longpole/longpole.h>
@@ -99,6 +100,13 @@ int main(int argc, char **argv)
 		marks(count, 0);
 		become_another();
 		threads(1, count);
+	} else if (strcmp(argv[1], "kept") == 0) {
+		marks(1, 0);
+		become_another();
+		for (uint64_t i = 0; i < count; i++) {
+			marks(20000, 0);
+			usleep(20000);
+		}
 	} else {
 		marks(count, 0);
 	}

@@ -156,5 +156,8 @@ fn who_becomes_another_user_is_recorded_as_that_one_or_told_why_not() {
         let told = String::from_utf8_lossy(&run.stderr).into_owned();
         assert_eq!(place.counts().0.get("mark:numbered"), Some(&100), "{told}");
         assert!(told.contains("100 events found no way to the runtime directory: the process is another user's"), "{told}");
+        let run = record("kept 40");
+        let told = String::from_utf8_lossy(&run.stderr).into_owned();
+        assert!(told.contains("a thread could not go over to a larger ring, and stays in one of 32 KiB"), "{told}");
     }
 }

@@ -59,6 +59,9 @@ impl Recorder {
                     source.settled = true;
                     if let Some(untaken) = source.successor.take() {
                         self.place.runtime.remove(&untaken.name);
+                        let (label, size) = (&subject.process.label, source.ring.size >> 10);
+                        let text = format!("{label}: a thread could not go over to a larger ring, and stays in one of {size} KiB; --buffer gives it a larger one from the begin");
+                        self.oddity(text);
                     }
                 }
                 Some(Some(_)) => {}

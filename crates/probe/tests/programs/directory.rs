@@ -88,6 +88,14 @@ fn main() {
             become_another();
             threads(1, number(1));
         }
+        "kept" => {
+            marks(1, 0);
+            become_another();
+            for _ in 0..number(1) {
+                marks(20_000, 0);
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
         _ => marks(number(1), 0),
     }
     println!("{}", MET.load(Relaxed));
