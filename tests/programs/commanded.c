@@ -7,6 +7,7 @@
  *     full US          waits so long because the queue "line" is full
  *     beats N US       N marks "beat", one in so many microseconds
  *     thread N         N marks of a thread that ends
+ *     slowly N         the same, with a pause of 50 us behind every fourth
  *     end              ends the program, as a crash would: without a destructor
  */
 #define _GNU_SOURCE
@@ -28,6 +29,16 @@ static void *marks(void *argument)
 	return NULL;
 }
 
+static void *slow_marks(void *argument)
+{
+	for (uint64_t n = strtoull(argument, NULL, 10); n > 0; n--) {
+		LONGPOLE_MARK("numbered", number++);
+		if (n % 4 == 0)
+			usleep(50);
+	}
+	return NULL;
+}
+
 int main(void)
 {
 	char line[256];
@@ -38,9 +49,9 @@ int main(void)
 		*argument++ = 0;
 		if (strcmp(line, "marks") == 0) {
 			marks(argument);
-		} else if (strcmp(line, "thread") == 0) {
+		} else if (strcmp(line, "thread") == 0 || strcmp(line, "slowly") == 0) {
 			pthread_t thread;
-			pthread_create(&thread, NULL, marks, argument);
+			pthread_create(&thread, NULL, *line == 't' ? marks : slow_marks, argument);
 			pthread_join(thread, NULL);
 		} else if (strcmp(line, "span") == 0) {
 			LONGPOLE_BEGIN("request");

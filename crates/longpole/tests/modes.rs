@@ -130,3 +130,20 @@ fn waited(place: &Place) -> u64 {
     let rings = rings.filter(|path| path.extension().is_some_and(|extension| extension == "ring"));
     rings.map(|path| u64::from_ne_bytes(std::fs::read(path).unwrap()[224..232].try_into().unwrap())).sum()
 }
+
+#[test]
+fn a_new_thread_is_looked_at_as_often_as_it_needs_however_calm_it_was_before() {
+    let place = Place::new();
+    let program = place.build("commanded", &[]);
+    std::fs::write(place.path("calm.toml"), "period = \"1s\"\n").unwrap();
+    let session = Session::start(&place, &["--config", place.path("calm.toml").to_str().unwrap()]);
+    let mut commanded = Commanded::start(&place, &program);
+    commanded.does("marks 1");
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    // At least for half a second, and its first ring is full in a tenth of one.
+    let tried = commanded.does("slowly 32000");
+    commanded.end();
+    let (recorded, lost) = counted(&session.stop(), "mark:numbered");
+    assert_eq!(recorded + lost, tried);
+    assert!(lost < tried / 4, "{lost} of {tried}");
+}

@@ -157,8 +157,10 @@ impl Recorder {
         // Taking a part of a sub-buffer gives the thread no room, only the reader news, and its two parts cannot bypass the page cache.
         // So it is done once a period, and only where no sub-buffer was completed in that time.
         let mut partial = last || look.state != RING_OWNED;
+        let mut early = None;
         if now >= source.partial {
             source.partial = now + self.config.period;
+            early = self.early(source);
             let (before, begun) = (source.begun, source.ring.begun());
             source.begun = begun;
             partial |= before == begun;
@@ -195,7 +197,9 @@ impl Recorder {
         if !last && !source.broken && !source.over {
             // Threads that come and go, with an event each, end a sub-buffer each: a larger ring would have larger ones, and be full as soon.
             let padded = idle && filled > 0.5 && source.content < size / 4;
-            self.consider_successor(subject, at, (filled > 0.5 || losing) && !padded);
+            let small = (filled > 0.5 || losing) && !padded;
+            let larger = if small { successor::larger(size) } else { early };
+            self.consider_successor(subject, at, larger);
         }
         if losing {
             filled.max(1.0)

@@ -91,7 +91,8 @@ impl Recorder {
             true => 1.0,
             false => written as f64 / source.ring.size as f64,
         };
-        self.consider_successor(subject, at, filled > 0.5);
+        let larger = if filled > 0.5 { successor::larger(source.ring.size) } else { None };
+        self.consider_successor(subject, at, larger);
     }
 
     /// Takes all that an overwriting ring holds, and counts what it no longer does. For the end: its thread has ended, gone over, or was told to

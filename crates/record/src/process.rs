@@ -299,6 +299,8 @@ pub struct Source {
     pub look: Option<Look>,
     /// Bytes of events that were taken in this turn.
     pub content: u64,
+    /// In which it was looked at.
+    pub periods: u32,
     /// From then on, what is in an unfinished sub-buffer is taken as well.
     pub partial: Instant,
     /// The sub-buffer that `tail` was in when that moment came last.
@@ -351,6 +353,7 @@ impl Source {
             over: false,
             look: None,
             content: 0,
+            periods: 0,
             partial: Instant::now(),
             begun: 0,
         }

@@ -221,7 +221,7 @@ pub struct Recorder {
     pub(crate) why_refused: String,
     pub(crate) last_turn: Instant,
     /// Until the next turn, by how fast rings fill.
-    pace: Duration,
+    pub(crate) pace: Duration,
     pub(crate) disk: Disk,
     last_second: Instant,
     pub(crate) last_birth: Instant,
@@ -603,11 +603,12 @@ impl Recorder {
         if now - self.last_birth < UNKNOWN {
             return SHORTEST.min(period);
         }
-        // `pressure` is the largest share of a ring that filled up meanwhile; aim at three eighths. Who was slow for a moment may have had no
-        // CPU, and be faster than before when he has one again: so it becomes longer in steps.
-        let calm = match pressure > 0.0 {
-            true => since.max(SHORTEST).mul_f64((0.375 / pressure).min(1000.0)),
-            false => period,
+        // `pressure` is the largest share of a ring that filled up meanwhile; aim at three eighths. How fast a ring fills that was full is not known. Who was
+        // slow for a moment may have had no CPU, and be faster than before when he has one again: so it becomes longer in steps.
+        let calm = match pressure {
+            full if full >= 1.0 => SHORTEST,
+            some if some > 0.0 => since.max(SHORTEST).mul_f64((0.375 / some).min(1000.0)),
+            _ => period,
         };
         calm.min(self.pace.max(SHORTEST) * 2).clamp(SHORTEST.min(period), period)
     }

@@ -18,11 +18,17 @@ use std::sync::atomic::Ordering;
 pub const BUSY: u64 = 256 << 10;
 /// What it gets at most without anybody having asked for more.
 const LARGEST: u64 = 4 << 20;
+/// A thread that was there for longer than so many periods gets one before it is busy,
+const SETTLED: u32 = 1;
+/// as long as there are no more than these, and than CPUs,
+const EARLY: u64 = 4;
+/// and so many times its memory is free.
+const PLENTY: u64 = 16;
 /// Memory that all larger rings of a session may take together.
 const SESSION: u64 = 512 << 20;
 
 /// The size that should follow, given that a ring was too small.
-fn larger(size: u64) -> Option<u64> {
+pub fn larger(size: u64) -> Option<u64> {
     match size {
         size if size < BUSY => Some(BUSY),
         // Steps between would cost events at each.
@@ -43,8 +49,21 @@ impl Recorder {
         self.others.iter().fold(self.place.larger, |sum, place| sum + place.larger)
     }
 
-    /// A ring that was too `small` gets a successor.
-    pub(crate) fn consider_successor(&mut self, subject: &mut Subject, at: usize, small: bool) {
+    /// The size that should follow a ring, asked once a period. The first ring of a thread is full within milliseconds, and as long as little is in it the
+    /// recorder looks once a period: of whoever is busy all of a sudden that would lose most of it. So the first threads get what they would get then.
+    pub(crate) fn early(&self, source: &mut Source) -> Option<u64> {
+        source.periods = source.periods.saturating_add(1);
+        let may = source.periods > SETTLED
+            && source.ring.size < LARGEST
+            && !source.ring.overwrites
+            && source.successor.is_none()
+            && !source.settled;
+        let most = EARLY.max(std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u64)) * LARGEST;
+        (may && self.larger_rings() + LARGEST <= most && self.place.runtime.free_memory() / PLENTY >= LARGEST).then_some(LARGEST)
+    }
+
+    /// A ring that should be larger gets a successor.
+    pub(crate) fn consider_successor(&mut self, subject: &mut Subject, at: usize, larger: Option<u64>) {
         let wished = subject.buffer;
         let source = &mut subject.sources[at];
         if source.successor.is_some() && source.ring.layout().successor.load(Ordering::Acquire) == 0 {
@@ -75,11 +94,10 @@ impl Recorder {
         let size = match wished {
             Some(wished) => wished,
             None if other => source.ring.size,
-            None if small => match larger(source.ring.size) {
+            None => match larger {
                 Some(size) => size,
                 None => return,
             },
-            None => return,
         };
         if size <= source.ring.size && !other {
             return;

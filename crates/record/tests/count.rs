@@ -207,6 +207,25 @@ fn what_a_handler_put_aside_counts_as_lost_when_its_program_is_killed() {
 }
 
 #[test]
+fn the_first_threads_have_larger_rings_before_they_are_busy() {
+    let place = Place::new();
+    let recorder = place.recorder("0", None);
+    let program = Running::start(&mut place.numbered(20, 0, 1, 20_000, "p"));
+    let larger = || {
+        let rings =
+            std::fs::read_dir(place.runtime()).unwrap().flatten().filter(|entry| entry.file_name().to_string_lossy().ends_with(".ring"));
+        rings.filter(|ring| ring.metadata().is_ok_and(|found| found.len() > 4 << 20)).count()
+    };
+    // As many as there are CPUs, and four at least.
+    let most = std::thread::available_parallelism().map_or(4, |cpus| cpus.get().max(4));
+    support::until(|| larger() == most.min(20));
+    sleep(Duration::from_millis(300));
+    assert_eq!(larger(), most.min(20));
+    program.kill();
+    assert_eq!(recorder.finish().lost, 0);
+}
+
+#[test]
 fn a_larger_ring_that_its_thread_could_not_take_gives_its_memory_back() {
     let place = Place::new();
     let recorder = place.recorder("0", None);
@@ -226,5 +245,5 @@ fn a_larger_ring_that_its_thread_could_not_take_gives_its_memory_back() {
     let counts = numbered(&ended.path);
     let count = counts[&(pid, 0)];
     assert_eq!((count.recorded * 16, count.lost), (ended.recorded, ended.lost), "{:?}", ended.oddities);
-    assert!(count.lost > 0 && ended.oddities.is_empty(), "{:?}", ended.oddities);
+    assert!(count.lost > 0 && ended.oddities.iter().all(|text| text.contains("could not go over")), "{:?}", ended.oddities);
 }
