@@ -1,6 +1,7 @@
 //! The probes. Each looks at the enable word first: one load and one branch, and no argument is evaluated while nothing is recorded.
 //!
-//! The arms are told apart by how a name is spelled: a literal has its class id in a static of the call site.
+//! The arms are told apart by how a name is spelled: a literal has its class id in a static of the call site. What a macro declares beside an
+//! argument has a name that no program has: statics and functions, other than variables, would hide those of the program.
 
 /// If the category is on, an event of this class. A name `@here` is that of the function around.
 #[doc(hidden)]
@@ -8,17 +9,17 @@
 macro_rules! __probe {
     ($category:ident, $class:expr, @here $(, $word:expr)*) => {
         if $crate::__private::on($crate::__private::Category::$category) {
-            fn here() -> &'static str {
-                $crate::__private::path_of(here)
+            fn __longpole_here() -> &'static str {
+                $crate::__private::path_of(__longpole_here)
             }
-            static SITE: $crate::__private::Site = $crate::__private::Site::function(here, ::core::file!(), ::core::line!());
-            $crate::__private::probe(&SITE, &$class, [$($word),*]);
+            static __LONGPOLE_SITE: $crate::__private::Site = $crate::__private::Site::function(__longpole_here, ::core::file!(), ::core::line!());
+            $crate::__private::probe(&__LONGPOLE_SITE, &$class, [$($word),*]);
         }
     };
     ($category:ident, $class:expr, $name:literal $(, $word:expr)*) => {
         if $crate::__private::on($crate::__private::Category::$category) {
-            static SITE: $crate::__private::Site = $crate::__private::Site::literal($name, ::core::file!(), ::core::line!());
-            $crate::__private::probe(&SITE, &$class, [$($word),*]);
+            static __LONGPOLE_SITE: $crate::__private::Site = $crate::__private::Site::literal($name, ::core::file!(), ::core::line!());
+            $crate::__private::probe(&__LONGPOLE_SITE, &$class, [$($word),*]);
         }
     };
     ($category:ident, $class:expr, $name:expr $(, $word:expr)*) => {
@@ -34,18 +35,18 @@ macro_rules! __probe {
 macro_rules! __with_name {
     ($category:ident, |$named:ident| $call:expr, @here) => {
         if $crate::__private::on($crate::__private::Category::$category) {
-            fn here() -> &'static str {
-                $crate::__private::path_of(here)
+            fn __longpole_here() -> &'static str {
+                $crate::__private::path_of(__longpole_here)
             }
-            static SITE: $crate::__private::Site = $crate::__private::Site::function(here, ::core::file!(), ::core::line!());
-            let $named = $crate::__private::Named::Site(&SITE);
+            static __LONGPOLE_SITE: $crate::__private::Site = $crate::__private::Site::function(__longpole_here, ::core::file!(), ::core::line!());
+            let $named = $crate::__private::Named::Site(&__LONGPOLE_SITE);
             $call;
         }
     };
     ($category:ident, |$named:ident| $call:expr, $name:literal) => {
         if $crate::__private::on($crate::__private::Category::$category) {
-            static SITE: $crate::__private::Site = $crate::__private::Site::literal($name, ::core::file!(), ::core::line!());
-            let $named = $crate::__private::Named::Site(&SITE);
+            static __LONGPOLE_SITE: $crate::__private::Site = $crate::__private::Site::literal($name, ::core::file!(), ::core::line!());
+            let $named = $crate::__private::Named::Site(&__LONGPOLE_SITE);
             $call;
         }
     };
@@ -87,8 +88,8 @@ macro_rules! state {
 macro_rules! __state {
     ($machine:expr, $state:literal) => {
         if $crate::__private::on($crate::__private::Category::State) {
-            static SITE: $crate::__private::Site = $crate::__private::Site::state($machine, $state, ::core::file!(), ::core::line!());
-            $crate::__private::probe(&SITE, &$crate::__private::STATE, []);
+            static __LONGPOLE_SITE: $crate::__private::Site = $crate::__private::Site::state($machine, $state, ::core::file!(), ::core::line!());
+            $crate::__private::probe(&__LONGPOLE_SITE, &$crate::__private::STATE, []);
         }
     };
 }
@@ -142,8 +143,8 @@ macro_rules! span {
     ($name:literal $(, $argument:expr)? $(,)?) => {
         $crate::begin!($name $(, $argument)?);
         let _longpole_span = {
-            static END: $crate::__private::Site = $crate::__private::Site::literal($name, ::core::file!(), ::core::line!());
-            $crate::__private::Guard::of(&END)
+            static __LONGPOLE_END: $crate::__private::Site = $crate::__private::Site::literal($name, ::core::file!(), ::core::line!());
+            $crate::__private::Guard::of(&__LONGPOLE_END)
         };
     };
     ($name:expr $(, $argument:expr)? $(,)?) => {
@@ -159,11 +160,11 @@ macro_rules! span_here {
     () => {
         $crate::begin_here!();
         let _longpole_span = {
-            fn here() -> &'static str {
-                $crate::__private::path_of(here)
+            fn __longpole_here() -> &'static str {
+                $crate::__private::path_of(__longpole_here)
             }
-            static END: $crate::__private::Site = $crate::__private::Site::function(here, ::core::file!(), ::core::line!());
-            $crate::__private::Guard::of(&END)
+            static __LONGPOLE_END: $crate::__private::Site = $crate::__private::Site::function(__longpole_here, ::core::file!(), ::core::line!());
+            $crate::__private::Guard::of(&__LONGPOLE_END)
         };
     };
 }
@@ -201,8 +202,8 @@ macro_rules! mark_here {
 macro_rules! counter {
     ($name:literal, $value:expr $(,)?) => {
         if $crate::__private::on($crate::__private::Category::Counter) {
-            static SITE: $crate::__private::Site = $crate::__private::Site::literal($name, ::core::file!(), ::core::line!());
-            $crate::__private::counter(&SITE, $value);
+            static __LONGPOLE_SITE: $crate::__private::Site = $crate::__private::Site::literal($name, ::core::file!(), ::core::line!());
+            $crate::__private::counter(&__LONGPOLE_SITE, $value);
         }
     };
     ($name:expr, $value:expr $(,)?) => {
@@ -217,11 +218,11 @@ macro_rules! counter {
 macro_rules! counter_here {
     ($value:expr $(,)?) => {
         if $crate::__private::on($crate::__private::Category::Counter) {
-            fn here() -> &'static str {
-                $crate::__private::path_of(here)
+            fn __longpole_here() -> &'static str {
+                $crate::__private::path_of(__longpole_here)
             }
-            static SITE: $crate::__private::Site = $crate::__private::Site::function(here, ::core::file!(), ::core::line!());
-            $crate::__private::counter(&SITE, $value);
+            static __LONGPOLE_SITE: $crate::__private::Site = $crate::__private::Site::function(__longpole_here, ::core::file!(), ::core::line!());
+            $crate::__private::counter(&__LONGPOLE_SITE, $value);
         }
     };
 }

@@ -136,18 +136,20 @@ impl Drop for Scope<'_> {
 macro_rules! __tsc {
     ($traced:literal, $n:expr, $name:expr) => {
         let _longpole_tsc = {
-            static SITE: $crate::__private::TscSite = $crate::__private::TscSite::new();
+            static __LONGPOLE_SITE: $crate::__private::TscSite = $crate::__private::TscSite::new();
             ::std::thread_local! {
-                static HERE: $crate::__private::TscHere = const { $crate::__private::TscHere::new() };
+                static __LONGPOLE_HERE: $crate::__private::TscHere = const { $crate::__private::TscHere::new() };
             }
-            $crate::__private::TscScope::new(&HERE, &SITE, $name, $n as u64, $traced)
+            $crate::__private::TscScope::new(&__LONGPOLE_HERE, &__LONGPOLE_SITE, $name, $n as u64, $traced)
         };
     };
     ($traced:literal, $n:expr) => {
-        fn _longpole_here() -> &'static str {
-            $crate::__private::path_of(_longpole_here)
-        }
-        $crate::__tsc!($traced, $n, $crate::__private::function_name(_longpole_here()));
+        $crate::__tsc!($traced, $n, {
+            fn __longpole_here() -> &'static str {
+                $crate::__private::path_of(__longpole_here)
+            }
+            $crate::__private::function_name(__longpole_here())
+        });
     };
 }
 

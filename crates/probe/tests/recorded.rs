@@ -68,6 +68,10 @@ fn what_only_rust_has_is_recorded_too() {
     assert_eq!(of("mark:more"), [json!({"data": 5})], "a closure is named as the function around");
     let bytes = of("event:bytes");
     assert_eq!((bytes.len(), &bytes[0]["type"]), (1, &json!(1)), "{bytes:?}");
+    assert_eq!((of("mark:own"), of("mark:of_the_program")), (vec![json!({"data": 6})], vec![json!({"data": 9})]));
+    assert_eq!((of("span_begin:own"), of("counter:own")), (vec![json!({"arg": 7})], vec![json!({"value": 8})]));
+    assert_eq!((of("event:own"), of("event:of_the_program")), (vec![json!({"site": 6, "here": 9})], vec![json!({"here": 9})]));
+    assert_eq!((of("counter:of_the_program"), of("rpc_call:of_the_program")), (vec![json!({"value": 9})], vec![json!({"id": 9})]));
     let texts = of("log");
     assert_eq!(texts.last().unwrap(), &json!({"text": "number 0 of 10"}));
     if let Some(read) = place.babeltrace() {

@@ -48,6 +48,8 @@ fn threads() {
 
 fn traced() {
     longpole::trace_tsc!(2);
+    // A second one in the same scope.
+    longpole::trace_tsc!(1000);
 }
 
 fn traced_name() {

@@ -70,6 +70,25 @@ fn more(i: i32) {
     closure();
 }
 
+/// What a program calls its own statics and functions is its own matter, also where they are arguments.
+fn of_the_program() {
+    static SITE: u64 = 6;
+    static END: u64 = 7;
+    const HERE: u64 = 8;
+    fn here() -> u64 {
+        9
+    }
+    longpole::mark!("own", SITE);
+    longpole::mark_here!(here());
+    longpole::span!("own", END);
+    longpole::counter!("own", HERE);
+    longpole::counter_here!(here());
+    longpole::event!("own", site = SITE, here = here());
+    longpole::event_here!(here = here());
+    longpole::rpc_call_here!(here());
+    longpole::state!("own", "state");
+}
+
 fn main() {
     longpole::label!("tests -> every probe");
     let queue = Queue::new("made at run time", 5);
@@ -79,5 +98,6 @@ fn main() {
     }
     if std::env::args().nth(1).is_some() {
         more(0);
+        of_the_program();
     }
 }
