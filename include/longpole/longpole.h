@@ -7,6 +7,8 @@
 #ifndef LONGPOLE_LONGPOLE_H
 #define LONGPOLE_LONGPOLE_H
 
+#include "platform.h"
+
 #define LONGPOLE_UNKNOWN 0u
 #define LONGPOLE_IN 1u
 #define LONGPOLE_OUT 2u

@@ -14,6 +14,7 @@
 #ifndef LONGPOLE_POINTS_H
 #define LONGPOLE_POINTS_H
 
+#include "platform.h"
 #include "types.h"
 
 /* Numbers from 0; others are passed over. */

@@ -8,12 +8,9 @@
 #ifndef LONGPOLE_SYSTEM_H
 #define LONGPOLE_SYSTEM_H
 
+#include "platform.h"
 #include "types.h"
 #include <sys/syscall.h>
-
-#if !defined(__linux__) || !(defined(__x86_64__) || defined(__aarch64__))
-#error "Longpole's probes run on Linux on x86-64 and arm64; define LONGPOLE_DISABLE elsewhere"
-#endif
 
 #if defined(__cplusplus)
 extern "C" {

@@ -13,6 +13,7 @@
 #ifndef LONGPOLE_UTILISATION_H
 #define LONGPOLE_UTILISATION_H
 
+#include "platform.h"
 #include "types.h"
 
 struct longpole_utilisation {

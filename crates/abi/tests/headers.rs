@@ -282,6 +282,42 @@ fn what_is_no_name_is_refused_by_the_compiler_in_a_sentence() {
 }
 
 #[test]
+fn where_there_are_no_probes_the_compiler_says_that_and_nothing_else() {
+    let folder = scratch("elsewhere");
+    for header in WHOLE {
+        let source = folder.join("elsewhere.c");
+        let probe = if matches!(header, "points.h" | "utilisation.h") { "" } else { "LONGPOLE_MARK(\"mark\", 1); LONGPOLE_SPAN_HERE();" };
+        std::fs::write(&source, format!("#include <longpole/{header}>\nint main(void)\n{{\n\t{probe}\n\treturn 0;\n}}\n")).unwrap();
+        for (compiler, arguments, message) in [
+            ("gcc", &["-std=c11", "-m32", "-fsyntax-only"][..], "run on Linux on x86-64 and arm64"),
+            ("gcc", &["-std=c11", "-mx32", "-fsyntax-only"], "run on Linux on x86-64 and arm64"),
+            ("clang", &["-std=c11", "-m32", "-fsyntax-only"], "run on Linux on x86-64 and arm64"),
+            ("g++", &["-std=c++14", "-xc++", "-fsyntax-only"], "need C++17"),
+        ] {
+            if cfg!(not(target_arch = "x86_64")) && compiler != "g++" {
+                println!("skipped: headers for another machine (the options are those of x86-64)");
+                continue;
+            }
+            let Some(result) = compile(compiler, arguments, &source, &folder) else {
+                println!("skipped: headers for another machine with {compiler} (not installed)");
+                continue;
+            };
+            let said = result.expect_err(message);
+            let errors: Vec<&str> = said.lines().filter(|line| line.contains("error:")).collect();
+            assert!(errors[0].contains(message), "{header}, {compiler} {arguments:?}: {said}");
+            // What C++17 brings is not to be had before.
+            assert!(errors.len() == 1 || compiler == "g++", "{header}, {compiler} {arguments:?}: {said}");
+            if compiler != "g++" {
+                compile(compiler, &[arguments, &["-DLONGPOLE_DISABLE"]].concat(), &source, &folder)
+                    .unwrap()
+                    .unwrap_or_else(|e| panic!("{e}"));
+            }
+        }
+    }
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
 fn a_disabled_probe_evaluates_none_of_its_arguments() {
     let folder = scratch("unevaluated");
     let program = folder.join("unevaluated");

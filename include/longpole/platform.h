@@ -1,0 +1,16 @@
+/* Where probes run. Elsewhere this is the only error that the compiler has to tell: what follows is compiled as with LONGPOLE_DISABLE. */
+#ifndef LONGPOLE_PLATFORM_H
+#define LONGPOLE_PLATFORM_H
+
+#if defined(__cplusplus) && __cplusplus < 201703L
+#error "Longpole's headers need C++17"
+#endif
+
+#if !defined(LONGPOLE_DISABLE)
+#if !defined(__linux__) || !(defined(__x86_64__) || defined(__aarch64__)) || defined(__ILP32__) || defined(__AARCH64EB__)
+#error "Longpole's probes run on Linux on x86-64 and arm64 (64 bits, little endian); define LONGPOLE_DISABLE elsewhere"
+#define LONGPOLE_DISABLE 1
+#endif
+#endif
+
+#endif
