@@ -21,7 +21,7 @@
 #define GENODE_TRACE_DURATION(data) LONGPOLE_SCOPE1_(__COUNTER__, LONGPOLE_FUNCTION_, LONGPOLE_FUNCTION_, data);
 #endif
 
-#if defined(__cplusplus) && !defined(LONGPOLE_DISABLE)
+#if defined(__cplusplus)
 
 extern "C++" {
 
@@ -30,16 +30,26 @@ namespace Trace {
 
 using Timestamp = uint64_t;
 
-LONGPOLE_INLINE Timestamp timestamp()
+inline __attribute__((always_inline, no_instrument_function)) Timestamp timestamp()
 {
+#if !defined(LONGPOLE_DISABLE)
 	return longpole_counter();
+#elif defined(__x86_64__) || defined(__i386__)
+	return __builtin_ia32_rdtsc();
+#elif defined(__aarch64__)
+	Timestamp value;
+	__asm__ __volatile__("mrs %0, cntvct_el0" : "=r"(value));
+	return value;
+#else
+	return 0;
+#endif
 }
 
 // Making one records it; its name travels with the event.
 struct Checkpoint {
 	enum Type : unsigned char { UNDEF = 0x0, START = 0x1, END = 0x2, OBJ_NEW = 0x10, OBJ_DEL = 0x11, OBJ_STATE = 0x12, EXCEPTION = 0xfe, FAILURE = 0xff };
 
-	LONGPOLE_PLAIN_CODE Checkpoint(const char *name, unsigned long data, const void *address, Type type = UNDEF)
+	__attribute__((no_instrument_function)) Checkpoint(const char *name, unsigned long data, const void *address, Type type = UNDEF)
 	{
 		switch (type) {
 		case START:
@@ -67,6 +77,25 @@ struct Checkpoint {
 			LONGPOLE_MARK(name, data, address);
 		}
 	}
+};
+
+// A checkpoint at its making, and one at its end.
+class Duration
+{
+public:
+	__attribute__((no_instrument_function)) Duration(const char *name, unsigned long data) : _name(name), _data(data)
+	{
+		Checkpoint(_name, _data, nullptr, Checkpoint::START);
+	}
+
+	__attribute__((no_instrument_function)) ~Duration() { Checkpoint(_name, _data, nullptr, Checkpoint::END); }
+
+	Duration(const Duration &) = delete;
+	Duration &operator=(const Duration &) = delete;
+
+private:
+	const char *_name;
+	unsigned long _data;
 };
 
 } // namespace Trace

@@ -44,7 +44,7 @@ static void as_in_genode(void)
 	{
 		GENODE_TRACE_DURATION_NAMED(N, "duration");
 	}
-#if defined(__cplusplus) && !defined(LONGPOLE_DISABLE)
+#if defined(__cplusplus)
 	using Genode::Trace::Checkpoint;
 	const unsigned long data = Genode::Trace::timestamp() != 0;
 	Checkpoint("undefined", data, nullptr);
@@ -52,6 +52,7 @@ static void as_in_genode(void)
 	Checkpoint("began", data, nullptr, Checkpoint::END);
 	Checkpoint("made", data, &evaluated, Checkpoint::OBJ_NEW);
 	Checkpoint("failed", data, &evaluated, Checkpoint::FAILURE);
+	Genode::Trace::Duration duration("takes", data);
 #endif
 }
 
