@@ -1,8 +1,11 @@
 //! Every probe as nothing: no argument is evaluated, and none counts as unused. Names and values are still what the compiler checks.
 
 use crate::plain::{Order, Unit};
+use crate::word::Word;
+use core::ops::Deref;
 
 /// A name, which nobody asks for.
+#[derive(Debug)]
 pub struct Name(());
 
 impl Name {
@@ -12,16 +15,62 @@ impl Name {
 }
 
 /// A queue, of which nobody asks.
-pub struct Queue(());
+#[derive(Debug)]
+pub struct Queue(Name);
 
 impl Queue {
     pub const fn new(_: &str, _: u64) -> Queue {
-        Queue(())
+        Queue(Name(()))
     }
 
     pub const fn with(_: &str, _: u64, _: Order, _: Unit) -> Queue {
-        Queue(())
+        Queue(Name(()))
     }
+}
+
+impl Deref for Queue {
+    type Target = Name;
+
+    fn deref(&self) -> &Name {
+        &self.0
+    }
+}
+
+/// The value of a gauge, which nobody reads.
+pub trait Value: Word {}
+
+/// A field of an event that nobody records.
+pub trait Field {}
+
+macro_rules! values {
+    ($($name:ident)*) => { $(
+        impl Value for $name {}
+        impl Field for $name {}
+        impl Field for [$name] {}
+        impl<const N: usize> Field for [$name; N] {}
+    )* };
+}
+
+values!(u8 u16 u32 u64 usize i8 i16 i32 i64 isize f32 f64);
+
+impl Value for bool {}
+impl Field for bool {}
+impl Field for str {}
+impl Field for Enumeration {}
+impl<T: ?Sized> Field for *const T {}
+impl<T: ?Sized> Field for *mut T {}
+impl<T: Field + ?Sized> Field for &T {}
+
+#[cfg(feature = "std")]
+mod with_std {
+    use super::Field;
+
+    impl Field for std::string::String {}
+    impl Field for std::borrow::Cow<'_, str> {}
+    impl<T> Field for std::vec::Vec<T> where [T]: Field {}
+    impl<T: Field + ?Sized> Field for std::boxed::Box<T> {}
+    impl<T: Field + ?Sized> Field for std::rc::Rc<T> {}
+    impl<T: Field + ?Sized> Field for std::sync::Arc<T> {}
 }
 
 /// A value of which nobody asks.
@@ -57,6 +106,13 @@ pub mod tracing {
     /// A layer that records nothing.
     pub fn layer() -> Layer {
         Layer(())
+    }
+
+    impl Layer {
+        #[must_use]
+        pub fn with_lives(self, _: bool) -> Layer {
+            self
+        }
     }
 
     impl<S: tracing_core::Subscriber> tracing_subscriber::Layer<S> for Layer {}

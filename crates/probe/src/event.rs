@@ -1,6 +1,7 @@
 //! Probes whose events have a size of their own: packets, user-defined events, texts.
 
-use crate::name::{cut, on, probe, probe_named, Class, Ref, Site, EVENT, PACKET};
+use crate::as_name::Ref;
+use crate::name::{cut, on, probe, probe_named, Class, Site, EVENT, PACKET};
 use crate::plain::Direction;
 use crate::process::page;
 use crate::ring::{emit, emit_parts, Part, EVENT_MAXIMUM};
@@ -80,7 +81,11 @@ pub fn describe<'a>(fields: impl Iterator<Item = (Type, &'a str)> + Clone) -> Te
                 *byte = b'_';
             }
         }
-        if name.is_empty() || has_twin(&text, begin) {
+        // The name with its number may be another field's.
+        for _ in 0..=nth {
+            if text.bytes().len() != begin && !has_twin(&text, begin) {
+                break;
+            }
             text.push(b"_");
             text.push_number(nth as u64, 10, 0);
         }
@@ -238,6 +243,8 @@ mod tests {
         let fields = [(b'i', "a"), (b'u', "r#type"), (b's', "a.b"), (b'd', "a"), (b'x', ""), (b'i', "1st")];
         let fields = fields.map(|(letter, name)| (Type::Plain(letter), name));
         assert_eq!(describe(fields.into_iter()).bytes(), b"i:a,u:type,s:a_b,d:a_3,x:_4,i:_st");
+        let fields = ["a_2", "a", "a", "a b", "a_b"].map(|name| (Type::Plain(b'i'), name));
+        assert_eq!(describe(fields.into_iter()).bytes(), b"i:a_2,i:a,i:a_2_2,i:a_b,i:a_b_4");
         let fields = [(Type::Array("u2[]"), "a"), (Type::Labels("a=1;b c=-2"), "a"), (Type::Labels("a="), "b")];
         assert_eq!(describe(fields.into_iter()).bytes(), b"u2[]:a,e[a=1;b c=-2]:a_1,i:b");
     }

@@ -32,9 +32,13 @@
 #[cfg(feature = "std")]
 extern crate std;
 
+mod as_name;
 mod plain;
+mod word;
 
+pub use as_name::{AsName, Ref};
 pub use plain::{Direction, MarkKind, Order, Unit};
+pub use word::{Object, Word};
 
 /// Modules of which there is nothing where probes are nothing.
 macro_rules! recording {
@@ -51,7 +55,7 @@ mod disabled;
 ))]
 pub use disabled::tracing;
 #[cfg(not(all(not(feature = "disable"), target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
-pub use disabled::{Enumeration, Name, PointResult, Queue};
+pub use disabled::{Enumeration, Field, Name, PointResult, Queue, Value};
 
 recording! {
     mod event;
@@ -74,10 +78,10 @@ recording! {
     #[cfg(feature = "std")]
     mod tsc;
 
-    pub use name::{AsName, Name, Queue, Ref};
+    pub use name::{Name, Queue};
     #[cfg(feature = "std")]
     pub use points::PointResult;
-    pub use value::{Enumeration, Field, Object, Value, Word};
+    pub use value::{Enumeration, Field, Value};
 
     /// How threads and processes hand something over, for a model checker.
     #[doc(hidden)]

@@ -1,11 +1,13 @@
 //! What a probe is called. A literal is resolved once per call site; a handle ([`Name`], [`Queue`]) is resolved once per kind of probe,
 //! wherever it is used; any other text travels with each event.
 
+use crate::as_name::Ref;
 use crate::plain::{Order, Unit};
 use crate::process::mask;
 use crate::ring::{emit, emit_parts, emit_slow, three, Part};
 use crate::site::{remember, resolve, Key};
 use crate::system::Text;
+use core::fmt::{self, Debug, Formatter};
 use core::marker::PhantomData;
 use core::ops::Deref;
 use core::sync::atomic::{AtomicU32, Ordering::*};
@@ -67,8 +69,20 @@ impl Name {
     }
 }
 
+impl Debug for Name {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Name").field(&core::str::from_utf8(self.bytes()).unwrap_or_default()).finish()
+    }
+}
+
 /// A queue: its name and what is known of it.
 pub struct Queue(Name);
+
+impl Debug for Queue {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Queue").field(&core::str::from_utf8(self.bytes()).unwrap_or_default()).finish()
+    }
+}
 
 impl Queue {
     /// A queue of items, first in, first out. Capacity 0: unlimited, or not known.
@@ -92,72 +106,12 @@ impl Deref for Queue {
     }
 }
 
-/// The name argument of a probe that is no literal.
-#[derive(Clone, Copy)]
-pub enum Ref<'a> {
-    Handle(&'a Name),
-    Text(&'a str),
-}
-
 impl<'a> Ref<'a> {
-    pub fn bytes(&self) -> &'a [u8] {
+    pub(crate) fn bytes(&self) -> &'a [u8] {
         match self {
             Ref::Handle(name) => name.bytes(),
             Ref::Text(text) => text.as_bytes(),
         }
-    }
-}
-
-/// What may be a probe's name: a handle, or a text.
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` is no name of a probe",
-    note = "a name is a literal, a `&str` or `String`, or a handle: `longpole::Name`, `longpole::Queue`"
-)]
-pub trait AsName {
-    fn as_name(&self) -> Ref<'_>;
-}
-
-impl AsName for Name {
-    #[inline(always)]
-    fn as_name(&self) -> Ref<'_> {
-        Ref::Handle(self)
-    }
-}
-
-impl AsName for Queue {
-    #[inline(always)]
-    fn as_name(&self) -> Ref<'_> {
-        Ref::Handle(&self.0)
-    }
-}
-
-impl AsName for str {
-    #[inline(always)]
-    fn as_name(&self) -> Ref<'_> {
-        Ref::Text(self)
-    }
-}
-
-#[cfg(feature = "std")]
-impl AsName for std::string::String {
-    #[inline(always)]
-    fn as_name(&self) -> Ref<'_> {
-        Ref::Text(self)
-    }
-}
-
-#[cfg(feature = "std")]
-impl AsName for std::borrow::Cow<'_, str> {
-    #[inline(always)]
-    fn as_name(&self) -> Ref<'_> {
-        Ref::Text(self)
-    }
-}
-
-impl<T: AsName + ?Sized> AsName for &T {
-    #[inline(always)]
-    fn as_name(&self) -> Ref<'_> {
-        (**self).as_name()
     }
 }
 
@@ -277,7 +231,7 @@ impl Site {
 
 impl Ref<'_> {
     /// The class id of a handle. A handle has no place of its own, so that it is one class in all programs. A text is of the overflow class.
-    pub fn resolve(&self, class: &Class, fields: &[u8]) -> u32 {
+    pub(crate) fn resolve(&self, class: &Class, fields: &[u8]) -> u32 {
         let Ref::Handle(name) = self else { return class.kind };
         let attributes = name.attributes();
         let key = Key { kind: class.kind, line: 0, name: name.bytes(), fields, file: b"", attributes: attributes.bytes() };
@@ -285,16 +239,11 @@ impl Ref<'_> {
     }
 
     #[inline(always)]
-    pub fn known(&self, class: &Class) -> u32 {
+    pub(crate) fn known(&self, class: &Class) -> u32 {
         match self {
             Ref::Handle(name) => name.id(class).load(Relaxed),
             Ref::Text(_) => 0,
         }
-    }
-
-    /// The name as a part of an event.
-    pub fn part(&self) -> Part<'_> {
-        cut(self.bytes())
     }
 }
 

@@ -1,26 +1,15 @@
 //! What values a probe takes, and how they lie in an event.
 
 use crate::name::{Class, COUNTER, COUNTER_REAL};
-use crate::plain::MarkKind;
 use crate::ring::Part;
 use crate::system::Text;
+use crate::word::Word;
 use core::mem::{size_of, size_of_val};
-
-/// A number that an event holds in one word.
-#[diagnostic::on_unimplemented(message = "`{Self}` is no number that a probe records", note = "integers, floating point, `bool`, pointers and `MarkKind` are")]
-pub trait Word {
-    fn word(self) -> u64;
-}
 
 /// The value of a gauge: an integer or floating point.
 pub trait Value: Word {
     #[doc(hidden)]
     const CLASS: Class;
-}
-
-/// An object that a mark or a link is about: known by its address, or by a number.
-pub trait Object {
-    fn address(self) -> u64;
 }
 
 /// What a description of fields says of one.
@@ -93,22 +82,8 @@ pub trait Field {
 
 macro_rules! integers {
     ($letter:literal: $($name:ident)*) => { $(
-        impl Word for $name {
-            #[inline(always)]
-            fn word(self) -> u64 {
-                self as u64
-            }
-        }
-
         impl Value for $name {
             const CLASS: Class = COUNTER;
-        }
-
-        impl Object for $name {
-            #[inline(always)]
-            fn address(self) -> u64 {
-                self as u64
-            }
         }
 
         impl Field for $name {
@@ -125,13 +100,6 @@ integers!(b'i': i8 i16 i32 i64 isize);
 
 macro_rules! reals {
     ($($name:ident)*) => { $(
-        impl Word for $name {
-            #[inline(always)]
-            fn word(self) -> u64 {
-                f64::from(self).to_bits()
-            }
-        }
-
         impl Value for $name {
             const CLASS: Class = COUNTER_REAL;
         }
@@ -149,20 +117,6 @@ reals!(f32 f64);
 
 macro_rules! pointers {
     ($($pointer:ty),*) => { $(
-        impl<T: ?Sized> Word for $pointer {
-            #[inline(always)]
-            fn word(self) -> u64 {
-                self.address()
-            }
-        }
-
-        impl<T: ?Sized> Object for $pointer {
-            #[inline(always)]
-            fn address(self) -> u64 {
-                self.cast::<u8>() as usize as u64
-            }
-        }
-
         impl<T: ?Sized> Field for $pointer {
             #[inline(always)]
             fn typed(&self) -> (Type, Part<'_>) {
@@ -173,20 +127,6 @@ macro_rules! pointers {
 }
 
 pointers!(*const T, *mut T);
-
-impl<T: ?Sized> Object for &T {
-    #[inline(always)]
-    fn address(self) -> u64 {
-        core::ptr::from_ref(self).address()
-    }
-}
-
-impl<T: ?Sized> Object for &mut T {
-    #[inline(always)]
-    fn address(self) -> u64 {
-        core::ptr::from_ref(self).address()
-    }
-}
 
 impl Field for str {
     #[inline(always)]
@@ -259,16 +199,19 @@ impl Field for std::borrow::Cow<'_, str> {
     }
 }
 
-impl<T: Field + ?Sized> Field for &T {
-    #[inline(always)]
-    fn typed(&self) -> (Type, Part<'_>) {
-        (**self).typed()
-    }
+/// What leads to a field is one, too.
+macro_rules! leading {
+    ($($pointer:ty),*) => { $(
+        impl<T: Field + ?Sized> Field for $pointer {
+            #[inline(always)]
+            fn typed(&self) -> (Type, Part<'_>) {
+                (**self).typed()
+            }
+        }
+    )* };
 }
 
-impl Word for MarkKind {
-    #[inline(always)]
-    fn word(self) -> u64 {
-        self as u64
-    }
-}
+leading!(&T);
+
+#[cfg(feature = "std")]
+leading!(std::boxed::Box<T>, std::rc::Rc<T>, std::sync::Arc<T>);

@@ -1,5 +1,5 @@
 //! Gives every probe arguments that tell when they are evaluated; prints how many were. Built by a test, with and without `disable`.
-use longpole::{Direction, Enumeration, MarkKind, Name, Order, Queue, Unit};
+use longpole::{AsName, Direction, Enumeration, Field, MarkKind, Name, Object, Order, Queue, Ref, Unit, Value, Word};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 static EVALUATED: AtomicU32 = AtomicU32::new(0);
@@ -13,6 +13,33 @@ fn number() -> u64 {
 fn text() -> &'static str {
     number();
     "text"
+}
+
+/// Types of the program, which are built in the same way with the feature and without.
+#[derive(Debug)]
+struct Channel {
+    probe: std::sync::Arc<Queue>,
+}
+
+impl AsName for Channel {
+    fn as_name(&self) -> Ref<'_> {
+        self.probe.as_name()
+    }
+}
+
+struct Id(u64);
+
+impl Word for Id {
+    fn word(self) -> u64 {
+        self.0
+    }
+}
+
+fn wrapped(queue: &impl AsName, value: impl Value, object: impl Object, field: impl Field) {
+    longpole::queue_put!(queue, Id(number()));
+    longpole::counter!(queue, value);
+    longpole::mark!(queue, number(), object);
+    longpole::event!(queue, field = field);
 }
 
 /// Those that need no recorder.
@@ -85,5 +112,10 @@ fn main() {
     longpole::event!("wide", array = [number()], colour = Enumeration::new(number() as i64, "red=0"));
     longpole::log!(text());
     longpole::log!("{} {}", number(), text());
+    let channel = Channel { probe: std::sync::Arc::new(Queue::new("channel", 5)) };
+    let same: &Name = &channel.probe;
+    longpole::begin!(same, number());
+    wrapped(&channel, 5i32, &channel, [1u16, 2]);
+    wrapped(&channel.probe, 0.5, 7u8, std::sync::Arc::<str>::from("text"));
     println!("{}", EVALUATED.load(Relaxed));
 }
