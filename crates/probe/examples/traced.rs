@@ -20,6 +20,13 @@ fn price(order: &Order, customer: &str) -> u64 {
     cents
 }
 
+/// A task that another one leads to, and that ends in another thread than it began in; a library that uses `log`.
+fn follower(before: &Span) {
+    let span = info_span!(parent: before, "follower");
+    span.follows_from(before);
+    let _ = std::thread::spawn(move || span.in_scope(|| log::warn!(target: "library", "said by {}", "log"))).join();
+}
+
 /// What a task of an asynchronous program does: a span that two threads enter one after the other.
 fn two_threads(span: Span) {
     let other = span.clone();
@@ -35,14 +42,16 @@ fn optional(first: Option<u64>, second: Option<u64>) {
 
 fn main() {
     let filter = Targets::new().with_default(LevelFilter::DEBUG).with_target("noisy", LevelFilter::WARN);
-    tracing_subscriber::registry().with(longpole_probe::tracing::layer().with_filter(filter)).init();
+    tracing_subscriber::registry().with(longpole_probe::tracing::layer().with_lives(true).with_filter(filter)).init();
 
     info!("open");
     for count in 0..3 {
         let cents = price(&Order { article: 7, count }, "somebody");
         info!(cents, ok = true, change = -5i64, "sold");
     }
-    two_threads(info_span!("task", number = 4));
+    let task = info_span!("task", number = 4);
+    follower(&task);
+    two_threads(task);
     optional(Some(1), None);
     optional(None, Some(2));
     optional(Some(3), Some(4));

@@ -10,7 +10,9 @@
 //! | a span is entered, left | `span_begin:NAME` with `arg`, the span's number; `span_end:NAME`; in the thread that does it |
 //! | a span is made with fields, or is given some later | `event:NAME` with `span`, its number, and the fields |
 //! | an event with fields | `event:NAME` with `level`, `message` and the fields, typed; NAME is its target, unless it was given a name |
-//! | an event that is a message only | `log`: `LEVEL target: message` |
+//! | an event that is a message only, and a record of `log` (by `tracing-log`) | `log`: `LEVEL target: message` |
+//! | `follows_from` | `event:NAME` with `span`, the span's number, and `follows_from`, that of the one before |
+//! | a span is made, closed | with [`Layer::with_lives`], `mark:NAME` with the parent's number as `data`, its own as `object`, and the `kind` |
 //!
 //! Integers, floating point, `bool`, texts and bytes keep their type; what is recorded by `Debug` or `Display` is a text, formatted only if it
 //! is recorded, and without memory from anybody. A span that several threads enter one after the other (a task of an asynchronous program)
@@ -18,7 +20,8 @@
 //! `tracing-subscriber`: `layer().with_filter(LevelFilter::INFO)`, `layer().with_filter(Targets::new()…)`.
 
 use crate::event::{describe, fit, Buffer, FIELDS};
-use crate::name::{cut, emit_named, on, Class, BEGIN_ARG, END, EVENT};
+use crate::name::{cut, emit_named, on, Class, BEGIN_ARG, END, EVENT, MARK_KIND};
+use crate::plain::MarkKind;
 use crate::ring::{emit, emit_parts, Part};
 use crate::value::Type;
 use crate::site::{resolve, Key};
@@ -35,13 +38,32 @@ use tracing_subscriber::registry::LookupSpan;
 
 const FIRST: u32 = FIRST_SITE_ID as u32;
 
-/// Records spans and events. It holds nothing; there may be any number of them, but each records everything.
+/// Records spans and events. There may be any number of them, but each records everything.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Layer(());
+pub struct Layer {
+    lives: bool,
+}
 
 /// A layer that records what passes its filters.
 pub fn layer() -> Layer {
-    Layer(())
+    Layer::default()
+}
+
+impl Layer {
+    /// Whether the life of each span is recorded, too, from its making to its closing, as that of an object: `longpole latency` tells then how long
+    /// a task took that several threads worked on in turns. Two events more for each span.
+    #[must_use]
+    pub fn with_lives(self, lives: bool) -> Layer {
+        Layer { lives }
+    }
+
+    /// A span begins or ends to be.
+    fn life<S: Subscriber + for<'a> LookupSpan<'a>>(self, id: &Id, parent: u64, kind: MarkKind, context: &Context<'_, S>) {
+        let wanted = self.lives && on(Category::Mark);
+        if let Some(metadata) = wanted.then(|| context.metadata(id)).flatten() {
+            edge(metadata, &MARK_KIND, [parent, id.into_u64(), kind as u64]);
+        }
+    }
 }
 
 /// Class ids of call sites of `tracing`, found by the address of what it knows of a call site, which never moves. Nobody waits, and nothing is
@@ -144,6 +166,14 @@ impl Fields {
         }
     }
 
+    /// The text of a field.
+    fn said(&self, name: &str) -> &[u8] {
+        match self.list[..self.count].iter().find(|(known, _, _)| *known == name) {
+            Some((_, _, Value::Text(begin, end))) => &self.buffer.bytes()[*begin..*end],
+            _ => &[],
+        }
+    }
+
     fn text(&mut self, field: &Field, write: impl FnOnce(&mut Buffer) -> fmt::Result) {
         let begin = self.buffer.bytes().len();
         // What does not fit is left out.
@@ -227,6 +257,11 @@ impl Visit for Fields {
     }
 }
 
+/// Whether an event is a record of `log`, passed on by `tracing-log`: one call site for each level, and where it was said in fields.
+fn is_record(metadata: &Metadata<'_>) -> bool {
+    metadata.target() == "log" && metadata.name() == "log event"
+}
+
 /// What an event is called: `event FILE:LINE` is what `tracing` calls those without a name.
 fn event_name(metadata: &'static Metadata<'static>) -> &'static str {
     let name = metadata.name();
@@ -248,7 +283,12 @@ fn span_fields(metadata: &'static Metadata<'static>, id: &Id, record: impl FnOnc
 }
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>> tracing_subscriber::Layer<S> for Layer {
-    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, _: Context<'_, S>) {
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
+        if self.lives {
+            let around = || attributes.is_contextual().then(|| context.lookup_current()).flatten().map(|span| span.id());
+            let parent = attributes.parent().cloned().or_else(around).map_or(0, |parent| parent.into_u64());
+            self.life(id, parent, MarkKind::ObjectNew, &context);
+        }
         if on(Category::Event) && !attributes.values().is_empty() {
             span_fields(attributes.metadata(), id, |fields| attributes.record(fields));
         }
@@ -258,6 +298,16 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> tracing_subscriber::Layer<S> for La
         if let Some(metadata) = on(Category::Event).then(|| context.metadata(id)).flatten() {
             span_fields(metadata, id, |fields| values.record(fields));
         }
+    }
+
+    fn on_follows_from(&self, id: &Id, follows: &Id, context: Context<'_, S>) {
+        if let Some(metadata) = on(Category::Event).then(|| context.metadata(id)).flatten() {
+            span_fields(metadata, id, |fields| fields.push("follows_from", b'u', Value::Word(follows.into_u64())));
+        }
+    }
+
+    fn on_close(&self, id: Id, context: Context<'_, S>) {
+        self.life(&id, 0, MarkKind::ObjectDelete, &context);
     }
 
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
@@ -270,14 +320,18 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> tracing_subscriber::Layer<S> for La
         fields.buffer.push(metadata.level().as_str().as_bytes());
         fields.message_only = true;
         event.record(&mut fields);
-        if !fields.message_only || fields.count != 2 {
+        let foreign = is_record(metadata);
+        if !foreign && (!fields.message_only || fields.count != 2) {
             if on(Category::Event) {
                 fields.emit(metadata, event_name(metadata));
             }
         } else if on(Category::Log) {
-            let (message, mut text) = (&fields.buffer.bytes()[metadata.level().as_str().len()..], Buffer::new());
-            let _ = write!(text, "{} {}: ", metadata.level(), metadata.target());
-            text.push(message);
+            let mut text = Buffer::new();
+            text.push(metadata.level().as_str().as_bytes());
+            text.push(b" ");
+            text.push(if foreign { fields.said("log.target") } else { metadata.target().as_bytes() });
+            text.push(b": ");
+            text.push(fields.said("message"));
             emit_parts(Kind::Log as u32, &[Part::text(text.bytes())], false);
         }
     }

@@ -66,6 +66,38 @@ fn a_span_that_two_threads_enter_is_in_both_of_them() {
 }
 
 #[test]
+fn a_span_tells_what_it_follows_from_and_how_long_it_is_there() {
+    let place = Place::new();
+    place.record(&[], &example("traced"), &[]);
+    let events = place.events();
+    let number = |name: &str| of(&events, &format!("span_begin:{name}"))[0]["arg"].clone();
+    let (task, follower) = (number("task"), number("follower"));
+    assert_eq!(of(&events, "event:follower"), [json!({"span": follower, "follows_from": task})]);
+    // The life of a span begins with its number and its parent's.
+    let lives = of(&events, "mark:follower");
+    assert_eq!(lives.len(), 2);
+    assert_eq!((&lives[0]["data"], &lives[0]["object"], &lives[1]["object"]), (&task, &follower, &follower));
+    let position = |name: &str| events.iter().position(|event| event["name"] == name).unwrap();
+    assert!(position("mark:follower") < position("span_begin:follower"));
+    let output = support::ok(place.longpole(&["latency", "--json"]).arg(place.recording()).output().unwrap());
+    let told: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+    let lives: Vec<_> =
+        told.iter().filter(|line| line["kind"] == "object").map(|line| (line["name"].as_str().unwrap(), &line["count"])).collect();
+    for (name, count) in [("price", 3), ("task", 1), ("follower", 1)] {
+        assert!(lives.contains(&(name, &json!(count))), "{lives:?}");
+    }
+}
+
+#[test]
+fn a_record_of_log_is_a_text_with_its_own_target() {
+    let place = Place::new();
+    place.record(&[], &example("traced"), &[]);
+    let events = place.events();
+    assert!(of(&events, "log").contains(&json!({"text": "WARN library: said by log"})));
+    assert!(!events.iter().any(|event| event["name"].as_str().unwrap().contains("log event")));
+}
+
+#[test]
 fn levels_and_targets_are_chosen_by_filters() {
     let place = Place::new();
     place.record(&[], &example("traced"), &[]);
@@ -84,5 +116,5 @@ fn what_a_policy_leaves_out_is_not_recorded() {
     let (counts, lost) = place.counts();
     let kinds: Vec<&str> = counts.keys().map(|name| name.split(':').next().unwrap()).collect();
     assert!(kinds.iter().all(|kind| ["log", "span_begin", "span_end"].contains(kind)), "{counts:?}");
-    assert_eq!((counts["span_begin:price"], counts["log"], lost), (3, 3, 0));
+    assert_eq!((counts["span_begin:price"], counts["log"], lost), (3, 4, 0));
 }
