@@ -83,14 +83,17 @@ pub struct Latencies {
     signals: IdMap<(u32, u32, u32), Signals>,
     activities: IdMap<u32, Histogram>,
     objects: IdMap<u32, Histogram>,
-    open_objects: HashMap<(NameId, u64), i64>,
-    object_order: VecDeque<(NameId, u64)>,
+    open_objects: HashMap<Object, i64>,
+    object_order: VecDeque<(Object, i64)>,
     threads: Vec<Thread>,
     /// Of the thread of the next step, by the kernel's events; none without.
     pub account: Option<Account>,
     /// Calls and objects that were given up.
     pub given_up: u64,
 }
+
+/// An object is known by its address or number, which says something in its process only.
+type Object = (Option<i32>, NameId, u64);
 
 #[derive(Debug, Default)]
 struct Calls {
@@ -162,8 +165,9 @@ struct OpenSpan {
 }
 
 impl Observer for Latencies {
-    fn step(&mut self, _scene: Scene<'_>, step: &Step, outcome: &Outcome) {
+    fn step(&mut self, scene: Scene<'_>, step: &Step, outcome: &Outcome) {
         let at = step.machine.0 as usize;
+        let process = || scene.system.machines.get(at).and_then(|machine| machine.pid);
         if self.threads.len() <= at {
             self.threads.resize_with(at + 1, Thread::default);
         }
@@ -240,16 +244,13 @@ impl Observer for Latencies {
                 }
             }
             Op::Mark { name, object, kind: MarkKind::ObjectNew } => {
-                if self.open_objects.insert((name, object), step.t_ns).is_none() {
-                    self.object_order.push_back((name, object));
-                }
-                while self.object_order.len() > MOST_IN_FLIGHT {
-                    let oldest = self.object_order.pop_front();
-                    self.given_up += u64::from(oldest.is_some_and(|key| self.open_objects.remove(&key).is_some()));
-                }
+                let key = (process(), name, object);
+                self.open_objects.insert(key, step.t_ns);
+                self.object_order.push_back((key, step.t_ns));
+                self.forget_objects();
             }
             Op::Mark { name, object, kind: MarkKind::ObjectDelete } => {
-                if let Some(begin) = self.open_objects.remove(&(name, object)) {
+                if let Some(begin) = self.open_objects.remove(&(process(), name, object)) {
                     self.objects.entry(name.0).or_default().record(since(begin, step.t_ns));
                 }
             }
@@ -277,6 +278,21 @@ impl Latencies {
             }
             self.call_order.pop_front();
             self.given_up += u64::from(self.open_calls.remove(&oldest).is_some());
+        }
+    }
+
+    /// Gives up the oldest objects where too many are open. Addresses are used again: a life that is over says nothing of the one that is there now.
+    fn forget_objects(&mut self) {
+        let open = &mut self.open_objects;
+        if self.object_order.len() > 2 * MOST_IN_FLIGHT {
+            self.object_order.retain(|(object, begin)| open.get(object) == Some(begin));
+        }
+        while open.len() > MOST_IN_FLIGHT {
+            let Some((oldest, begin)) = self.object_order.pop_front() else { break };
+            if open.get(&oldest) == Some(&begin) {
+                open.remove(&oldest);
+                self.given_up += 1;
+            }
         }
     }
 

@@ -131,3 +131,16 @@ fn names_beyond_the_class_ids_travel_with_their_events() {
     assert!((count - 65_536..count - 60_000).contains(&overflowed), "{overflowed}");
     assert!((0..count).all(|number| seen[&format!("name {number}")] == json!(number)));
 }
+
+#[test]
+fn an_object_lives_in_its_process_and_an_address_has_many_lives() {
+    let place = Place::new();
+    let program = place.build("objects", &[]);
+    for (arguments, lives) in [(&["processes"][..], 2), (&["again", "140000"], 140_001)] {
+        ok(place.longpole(&["record", "--buffer", "16MiB", "--", &program]).args(arguments).output().unwrap());
+        assert_eq!(place.answer("info", &place.newest())["lost"], 0);
+        let told = place.answer("latency", &place.newest());
+        let objects: Vec<&Value> = told.as_array().unwrap().iter().filter(|line| line["kind"] == "object").collect();
+        assert_eq!((objects.len(), &objects[0]["count"]), (1, &json!(lives)), "{told}");
+    }
+}
