@@ -94,7 +94,14 @@ LONGPOLE_INLINE longpole_ref scope_ref(Text &&text, bool literal)
 	return ref(static_cast<Text &&>(text), literal);
 }
 
+// An object that is a number in disguise: std::atomic, std::integral_constant.
+template <typename Value, typename = void>
+constexpr bool holds_number_v = false;
 template <typename Value>
+constexpr bool holds_number_v<Value, std::enable_if_t<std::is_class_v<Value> && std::is_convertible_v<const Value &, typename Value::value_type>>> =
+    std::is_scalar_v<typename Value::value_type>;
+
+template <typename Value, std::enable_if_t<!std::is_class_v<Value>, int> = 0>
 LONGPOLE_INLINE uint64_t word(Value value)
 {
 	if constexpr (std::is_floating_point_v<Value>) {
@@ -111,11 +118,29 @@ LONGPOLE_INLINE uint64_t word(Value value)
 	}
 }
 
-template <typename Value>
+template <typename Value, std::enable_if_t<std::is_class_v<Value>, int> = 0>
+LONGPOLE_INLINE uint64_t word(const Value &value)
+{
+	if constexpr (holds_number_v<Value>)
+		return word(static_cast<typename Value::value_type>(value));
+	else
+		return static_cast<uint64_t>(value);
+}
+
+template <typename Value, std::enable_if_t<!std::is_class_v<Value>, int> = 0>
 LONGPOLE_INLINE void counter(longpole_where where, longpole_ref ref, Value value)
 {
 	constexpr bool real = std::is_floating_point_v<Value>;
 	longpole_probe1(where, ref, LONGPOLE_KIND_COUNTER, real ? 1 : 0, real ? "d:value" : "i:value", word(value));
+}
+
+template <typename Value, std::enable_if_t<std::is_class_v<Value>, int> = 0>
+LONGPOLE_INLINE void counter(longpole_where where, longpole_ref ref, const Value &value)
+{
+	if constexpr (holds_number_v<Value>)
+		counter(where, ref, static_cast<typename Value::value_type>(value));
+	else
+		counter(where, ref, static_cast<uint64_t>(value));
 }
 
 template <typename Element>
@@ -139,7 +164,10 @@ LONGPOLE_INLINE longpole_field field(const char *name, const Value &value)
 		return {name, value.count, static_cast<const char *>(value.elements), 0, value.type, value.width};
 	} else if constexpr (std::is_same_v<Value, longpole_enum>) {
 		return {name, static_cast<uint64_t>(value.value), value.labels, 0, 'e', 0};
-	} else if constexpr (std::is_array_v<Value> && !std::is_convertible_v<const Value &, std::string_view>) {
+	} else if constexpr (std::is_array_v<Value> && std::is_convertible_v<const Value &, const char *>) {
+		// Text of a fixed size may fill all of it.
+		return {name, 0, value, std::extent_v<Value>, 's', 0};
+	} else if constexpr (std::is_array_v<Value>) {
 		return field(name, array(value, std::extent_v<Value>));
 	} else if constexpr (std::is_null_pointer_v<Value>) {
 		return {name, 0, nullptr, 0, 'x', 0};
@@ -150,6 +178,8 @@ LONGPOLE_INLINE longpole_field field(const char *name, const Value &value)
 		return {name, 0, text.data(), text.size(), 's', 0};
 	} else if constexpr (is_range_v<Value>) {
 		return field(name, array(value.data(), value.size()));
+	} else if constexpr (holds_number_v<Value>) {
+		return field(name, static_cast<typename Value::value_type>(value));
 	} else if constexpr (std::is_floating_point_v<Value>) {
 		return {name, word(value), nullptr, 0, 'd', 0};
 	} else if constexpr (std::is_pointer_v<Value> || std::is_function_v<Value>) {

@@ -405,6 +405,16 @@ LONGPOLE_SLOW size_t longpole_append_type(char *buffer, size_t capacity, size_t 
 	return longpole_append(buffer, capacity, longpole_append(buffer, capacity, length, type), ":");
 }
 
+/* Whether the name that ends the description of fields, from `begin` on, stands before, too. No type holds a colon. */
+LONGPOLE_SLOW int longpole_is_twin(const char *text, size_t begin, size_t length)
+{
+	const size_t size = length - begin;
+	for (size_t at = 1; at + size < begin; at++)
+		if (text[at - 1] == ':' && text[at + size] == ',' && __builtin_memcmp(text + at, text + begin, size) == 0)
+			return 1;
+	return 0;
+}
+
 LONGPOLE_SLOW void longpole_event_slow(const struct longpole_where *where, const struct longpole_ref *ref,
                                        const struct longpole_field *fields, uint32_t count)
 {
@@ -430,10 +440,8 @@ LONGPOLE_SLOW void longpole_event_slow(const struct longpole_where *where, const
 				if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (digit && at != begin)))
 					text[at] = '_';
 			}
-			int again = length == begin;
-			for (uint32_t j = 0; j < i; j++)
-				again |= __builtin_strcmp(fields[j].name, fields[i].name) == 0;
-			if (again)
+			/* Nor could two of one name be told apart, and the name with its number may be another field's. */
+			for (uint32_t turn = 0; turn <= i && (length == begin || longpole_is_twin(text, begin, length)); turn++)
 				length = longpole_append_number(text, sizeof text, longpole_append(text, sizeof text, length, "_"), i, 10, 0);
 		}
 		/* A description that was cut describes another event. */

@@ -2,6 +2,7 @@
 #include <longpole/longpole.h>
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <string>
@@ -25,6 +26,16 @@ int main()
 		LONGPOLE_EVENT("colour", "as", LONGPOLE_ENUM(colour, "red=-1;dark green=5"), "raw", colour, "bad", LONGPOLE_ENUM(colour, "red="));
 	// The array is cut where the event is full, and of the text behind it nothing is left.
 	LONGPOLE_EVENT("cut", "many", many, "many_length", 3, "text", "behind");
+	// Names of fields that are equal once they are identifiers; numbers that are objects; a text without an end.
+	LONGPOLE_EVENT("twins", "a.b", 1, "a_b", 2, "c_4", 3, "c", 4, "c", 5, "", 6);
+	const std::atomic<int> whole{-3};
+	const std::atomic<double> part{0.5};
+	const struct {
+		char name[4], after[4];
+	} fixed = {{'f', 'u', 'l', 'l'}, "no"};
+	LONGPOLE_EVENT("held", "whole", whole, "part", part, "constant", std::integral_constant<short, -7>(), "fixed", fixed.name, "after", fixed.after);
+	LONGPOLE_COUNTER("held", part);
+	LONGPOLE_MARK("held", whole);
 	// A description that is too long leaves the name.
 	const std::string names(900, 'n');
 	const std::string labels = "a=1;" + std::string(200, 'b') + "=2";
