@@ -277,7 +277,7 @@ fn name(lines: Vec<&str>, found: &Found, functions: &Functions) -> String {
             continue;
         };
         let Some((kind, _)) = lines[class.name_line].strip_prefix(NAME).and_then(|name| name.split_once(':')) else { continue };
-        changed.insert(class.name_line, format!("{NAME}{kind}:{}\";\n", literal(without_arguments(&function.name))));
+        changed.insert(class.name_line, format!("{NAME}{kind}:{}\";\n", literal(without_type(without_arguments(&function.name)))));
         let uri = match (&function.file, function.line, uri.split_once("&line=0")) {
             (Some(file), Some(line), Some((_, rest))) => format!("{SITE}{}&line={line}{rest}", encoded(file)),
             _ => uri,
@@ -307,6 +307,24 @@ fn without_arguments(name: &str) -> &str {
         }
     }
     name
+}
+
+/// Without the type that it returns, which stands before the name of what was made of a template, and nowhere else.
+fn without_type(name: &str) -> &str {
+    if !name.ends_with('>') {
+        return name;
+    }
+    let (mut open, mut begin) = (0, 0);
+    // What follows that word has brackets and spaces of its own.
+    for (at, c) in name[..name.rfind("operator").unwrap_or(name.len())].char_indices() {
+        match c {
+            '<' | '(' | '{' | '[' => open += 1,
+            '>' | ')' | '}' | ']' => open -= 1,
+            ' ' if open == 0 => begin = at + 1,
+            _ => {}
+        }
+    }
+    &name[begin..]
 }
 
 /// The inside of a string literal.
@@ -353,6 +371,22 @@ mod tests {
             ("", ""),
         ] {
             assert_eq!(without_arguments(whole), name, "{whole}");
+        }
+    }
+
+    #[test]
+    fn what_a_function_returns_is_no_part_of_its_name() {
+        for (whole, name) in [
+            ("int twice<int>(int)", "twice<int>"),
+            ("std::vector<int, std::allocator<int> > const& a::get<unsigned long>(int)", "a::get<unsigned long>"),
+            ("void run<main::{lambda(int, int)#1}>(main::{lambda(int, int)#1})", "run<main::{lambda(int, int)#1}>"),
+            ("int (anonymous namespace)::f<int>(int)", "(anonymous namespace)::f<int>"),
+            ("std::ostream& std::operator<< <char>(std::ostream&, char)", "std::operator<< <char>"),
+            ("a::operator std::vector<int>() const", "a::operator std::vector<int>"),
+            ("a::C<unsigned long>::method(int)", "a::C<unsigned long>::method"),
+            ("a::operator int()", "a::operator int"),
+        ] {
+            assert_eq!(without_type(without_arguments(whole)), name, "{whole}");
         }
     }
 
