@@ -181,6 +181,18 @@ fn a_file_that_is_not_as_it_was_gives_no_names() {
     }
 }
 
+/// Whether this tool may attach to a program; if not, what it is that is missing is said.
+fn may_attach(tool: &str) -> bool {
+    let missing = match Command::new(tool).arg("--version").output() {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => format!("{tool} is not installed"),
+        Err(error) => format!("{tool} cannot be run: {error}"),
+        Ok(_) if !rustix::process::geteuid().is_root() => "needs root".to_owned(),
+        Ok(_) => return true,
+    };
+    println!("skipped: USDT probes with {tool} ({missing})");
+    false
+}
+
 #[test]
 fn bpftrace_lists_and_takes_every_probe() {
     let place = Place::new();
@@ -193,9 +205,7 @@ fn bpftrace_lists_and_takes_every_probe() {
     for kind in &kinds {
         assert_eq!(String::from_utf8_lossy(&notes.stdout).matches(&format!("Name: {kind}\n")).count(), 1, "{kind}");
     }
-    let root = rustix::process::geteuid().is_root();
-    if !root || Command::new("bpftrace").arg("--version").output().is_err() {
-        println!("skipped: USDT probes with bpftrace (needs root and bpftrace)");
+    if !may_attach("bpftrace") {
         return;
     }
     let on = |what: &str| format!("usdt:{}:longpole:{what}", program.display());
@@ -232,8 +242,7 @@ impl Drop for PerfProbe {
 #[test]
 fn perf_lists_and_takes_every_probe() {
     let perf = |arguments: &[&str]| Command::new("perf").args(arguments).output();
-    if !rustix::process::geteuid().is_root() || perf(&["--version"]).is_err() {
-        println!("skipped: USDT probes with perf (needs root and perf)");
+    if !may_attach("perf") {
         return;
     }
     let place = Place::new();

@@ -129,8 +129,13 @@ fn perf(place: &Place, program: &str, expected: [f64; 3]) {
         .arg(&data)
         .args(["--", program, "shares", "1"])
         .output();
-    if !run.is_ok_and(|run| run.status.success()) {
-        println!("skipped: comparison with perf (linux-perf is not installed, or cannot record)");
+    let missing = match run {
+        Ok(run) if run.status.success() => None,
+        Ok(run) => Some(format!("it cannot record here: {}", text(&run.stderr).trim().lines().last().unwrap_or_default())),
+        Err(error) => Some(format!("it cannot be run: {error}")),
+    };
+    if let Some(missing) = missing {
+        println!("skipped: comparison with perf ({missing})");
         return;
     }
     let report = Command::new("perf").args(["script", "-F", "comm,ip,sym", "-i"]).arg(&data).stderr(Stdio::null()).output().unwrap();

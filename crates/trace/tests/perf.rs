@@ -26,15 +26,13 @@ fn recorded(folder: &Path) -> Option<std::path::PathBuf> {
     let data = folder.join("perf.data");
     let mut perf = Command::new("perf");
     perf.args(["record", "-q", "-a", "-R", "-e", "sched:sched_switch,sched:sched_waking", "-o"]).arg(&data);
-    let made =
-        perf.args(["--", "sh", "-c", "for i in 1 2 3 4 5; do sleep 0.002; done"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
-    match made {
-        Ok(status) if status.success() && data.exists() => Some(data),
-        _ => {
-            println!("skipped: perf.data beside perf (needs perf and root)");
-            None
-        }
-    }
+    let missing = match perf.args(["--", "sh", "-c", "for i in 1 2 3 4 5; do sleep 0.002; done"]).output() {
+        Ok(made) if made.status.success() && data.exists() => return Some(data),
+        Ok(made) => format!("it cannot record here: {}", String::from_utf8_lossy(&made.stderr).trim().lines().last().unwrap_or_default()),
+        Err(error) => format!("it cannot be run: {error}"),
+    };
+    println!("skipped: perf.data beside perf ({missing})");
+    None
 }
 
 #[test]
