@@ -327,11 +327,11 @@ __attribute__((destructor(102), unused, no_instrument_function)) static void lon
 }
 #endif
 
-#define LONGPOLE_TRACE_POINT_START(i) longpole_point_start(i)
-#define LONGPOLE_TRACE_POINT_STOP(i) longpole_point_stop(i)
+#define LONGPOLE_TRACE_POINT_START(i) longpole_point_start((uint64_t)(i))
+#define LONGPOLE_TRACE_POINT_STOP(i) longpole_point_stop((uint64_t)(i))
 #define LONGPOLE_TRACE_POINT_PRINT() longpole_points_print()
 #define LONGPOLE_TRACE_POINT_RESET() longpole_points_reset()
-#define LONGPOLE_TRACE_POINT_RESULT(i, result) longpole_point_result(i, result)
+#define LONGPOLE_TRACE_POINT_RESULT(i, result) longpole_point_result((uint64_t)(i), result)
 
 #endif
 

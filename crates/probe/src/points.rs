@@ -294,8 +294,8 @@ extern "C" fn at_end() {
     }
 }
 
-/// `trace_point_start!(i)`: cycles of the number `i` count from here to [`trace_point_stop!`]. Results: [`trace_point_result!`], and a table on stderr by
-/// [`trace_point_print!`] and at the program's end.
+/// `trace_point_start!(i)`: cycles of the number `i` count from here to [`trace_point_stop!`](crate::trace_point_stop). Results: [`trace_point_result!`](crate::trace_point_result), and a table on stderr by
+/// [`trace_point_print!`](crate::trace_point_print) and at the program's end.
 #[macro_export]
 macro_rules! trace_point_start {
     ($number:expr $(,)?) => {
