@@ -120,39 +120,49 @@ LONGPOLE_INLINE struct longpole_enum longpole_enum_of(int64_t value, const char 
 	    _Generic((value), float: (value), double: (value), long double: (value), char *: (value), const char *: (value), \
 	             struct longpole_array: (value), struct longpole_enum: (value), default: LONGPOLE_WHOLE_(value)),        \
 	    (char)(LONGPOLE_WHOLE_TYPE_(value)))
-#define LONGPOLE_FIELDS2_(n, v) LONGPOLE_FIELD_(n, v)
-#define LONGPOLE_FIELDS4_(n, v, ...) LONGPOLE_FIELD_(n, v), LONGPOLE_FIELDS2_(__VA_ARGS__)
-#define LONGPOLE_FIELDS6_(n, v, ...) LONGPOLE_FIELD_(n, v), LONGPOLE_FIELDS4_(__VA_ARGS__)
-#define LONGPOLE_FIELDS8_(n, v, ...) LONGPOLE_FIELD_(n, v), LONGPOLE_FIELDS6_(__VA_ARGS__)
-#define LONGPOLE_FIELDS10_(n, v, ...) LONGPOLE_FIELD_(n, v), LONGPOLE_FIELDS8_(__VA_ARGS__)
-#define LONGPOLE_FIELDS12_(n, v, ...) LONGPOLE_FIELD_(n, v), LONGPOLE_FIELDS10_(__VA_ARGS__)
-#define LONGPOLE_FIELDS14_(n, v, ...) LONGPOLE_FIELD_(n, v), LONGPOLE_FIELDS12_(__VA_ARGS__)
-#define LONGPOLE_FIELDS16_(n, v, ...) LONGPOLE_FIELD_(n, v), LONGPOLE_FIELDS14_(__VA_ARGS__)
-/* The list begins with the event's name: so it is never empty. */
-#define LONGPOLE_CHOOSE17__(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, chosen, ...) chosen
-#define LONGPOLE_NO_FIELDS_(...) {NULL, 0, NULL, 0, 0, 0}
+/* An event has its pairs, and behind them one argument that is empty: so no list is. */
+#define LONGPOLE_FIELDS0_(...) {NULL, 0, NULL, 0, 0, 0}
+#define LONGPOLE_FIELDS1_(n, v, ...) LONGPOLE_FIELD_(n, v)
+#define LONGPOLE_FIELDS2_(n, v, ...) LONGPOLE_FIELD_(n, v), LONGPOLE_FIELDS1_(__VA_ARGS__)
+#define LONGPOLE_FIELDS3_(n, v, ...) LONGPOLE_FIELD_(n, v), LONGPOLE_FIELDS2_(__VA_ARGS__)
+#define LONGPOLE_FIELDS4_(n, v, ...) LONGPOLE_FIELD_(n, v), LONGPOLE_FIELDS3_(__VA_ARGS__)
+#define LONGPOLE_FIELDS5_(n, v, ...) LONGPOLE_FIELD_(n, v), LONGPOLE_FIELDS4_(__VA_ARGS__)
+#define LONGPOLE_FIELDS6_(n, v, ...) LONGPOLE_FIELD_(n, v), LONGPOLE_FIELDS5_(__VA_ARGS__)
+#define LONGPOLE_FIELDS7_(n, v, ...) LONGPOLE_FIELD_(n, v), LONGPOLE_FIELDS6_(__VA_ARGS__)
+#define LONGPOLE_FIELDS8_(n, v, ...) LONGPOLE_FIELD_(n, v), LONGPOLE_FIELDS7_(__VA_ARGS__)
+#define LONGPOLE_FIELDS9_(n, v, ...) LONGPOLE_FIELD_(n, v), LONGPOLE_FIELDS8_(__VA_ARGS__)
+#define LONGPOLE_FIELDS10_(n, v, ...) LONGPOLE_FIELD_(n, v), LONGPOLE_FIELDS9_(__VA_ARGS__)
+#define LONGPOLE_FIELDS11_(n, v, ...) LONGPOLE_FIELD_(n, v), LONGPOLE_FIELDS10_(__VA_ARGS__)
+#define LONGPOLE_FIELDS12_(n, v, ...) LONGPOLE_FIELD_(n, v), LONGPOLE_FIELDS11_(__VA_ARGS__)
+#define LONGPOLE_FIELDS13_(n, v, ...) LONGPOLE_FIELD_(n, v), LONGPOLE_FIELDS12_(__VA_ARGS__)
+#define LONGPOLE_FIELDS14_(n, v, ...) LONGPOLE_FIELD_(n, v), LONGPOLE_FIELDS13_(__VA_ARGS__)
+#define LONGPOLE_FIELDS15_(n, v, ...) LONGPOLE_FIELD_(n, v), LONGPOLE_FIELDS14_(__VA_ARGS__)
+#define LONGPOLE_FIELDS16_(n, v, ...) LONGPOLE_FIELD_(n, v), LONGPOLE_FIELDS15_(__VA_ARGS__)
 #define LONGPOLE_ODD_FIELDS_(...) longpole_each_field_is_a_name_and_a_value
-#define LONGPOLE_REST2_(name, ...) LONGPOLE_FIELDS2_(__VA_ARGS__)
-#define LONGPOLE_REST4_(name, ...) LONGPOLE_FIELDS4_(__VA_ARGS__)
-#define LONGPOLE_REST6_(name, ...) LONGPOLE_FIELDS6_(__VA_ARGS__)
-#define LONGPOLE_REST8_(name, ...) LONGPOLE_FIELDS8_(__VA_ARGS__)
-#define LONGPOLE_REST10_(name, ...) LONGPOLE_FIELDS10_(__VA_ARGS__)
-#define LONGPOLE_REST12_(name, ...) LONGPOLE_FIELDS12_(__VA_ARGS__)
-#define LONGPOLE_REST14_(name, ...) LONGPOLE_FIELDS14_(__VA_ARGS__)
-#define LONGPOLE_REST16_(name, ...) LONGPOLE_FIELDS16_(__VA_ARGS__)
-#define LONGPOLE_FIELDS_(...)                                                                                            \
-	LONGPOLE_CHOOSE17__(__VA_ARGS__, LONGPOLE_REST16_, LONGPOLE_ODD_FIELDS_, LONGPOLE_REST14_, LONGPOLE_ODD_FIELDS_,     \
-	                    LONGPOLE_REST12_, LONGPOLE_ODD_FIELDS_, LONGPOLE_REST10_, LONGPOLE_ODD_FIELDS_,                  \
-	                    LONGPOLE_REST8_, LONGPOLE_ODD_FIELDS_, LONGPOLE_REST6_, LONGPOLE_ODD_FIELDS_,                    \
-	                    LONGPOLE_REST4_, LONGPOLE_ODD_FIELDS_, LONGPOLE_REST2_, LONGPOLE_ODD_FIELDS_,                    \
-	                    LONGPOLE_NO_FIELDS_, )(__VA_ARGS__)
-/* A list without a name before it: none at all, or pairs. */
-#define LONGPOLE_NOTHING_(...) {NULL, 0, NULL, 0, (char)(0 * sizeof(char[sizeof(#__VA_ARGS__) == 1 ? 1 : -1])), 0}
-#define LONGPOLE_FIELDS_ALONE_(...)                                                                                      \
-	LONGPOLE_CHOOSE17__("", __VA_ARGS__, LONGPOLE_FIELDS16_, LONGPOLE_ODD_FIELDS_, LONGPOLE_FIELDS14_, LONGPOLE_ODD_FIELDS_, \
-	                    LONGPOLE_FIELDS12_, LONGPOLE_ODD_FIELDS_, LONGPOLE_FIELDS10_, LONGPOLE_ODD_FIELDS_,              \
-	                    LONGPOLE_FIELDS8_, LONGPOLE_ODD_FIELDS_, LONGPOLE_FIELDS6_, LONGPOLE_ODD_FIELDS_,                \
-	                    LONGPOLE_FIELDS4_, LONGPOLE_ODD_FIELDS_, LONGPOLE_FIELDS2_, LONGPOLE_NOTHING_, )(__VA_ARGS__)
+#define LONGPOLE_MANY_FIELDS_(...) longpole_an_event_has_up_to_16_fields
+/* One argument: none, if it is empty. */
+#define LONGPOLE_LONE_FIELD_(...)                                                                                        \
+	{NULL, 0, NULL, 0, (char)(0 * sizeof(struct { int longpole_each_field_is_a_name_and_a_value : sizeof(#__VA_ARGS__) == 2 ? 1 : -1; })), 0}
+/* What takes the pairs behind the first argument; there are up to 16. */
+#define LONGPOLE_CHOOSE50__(                                                                                            \
+	a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, a17, a18, a19, a20, a21, a22, a23, a24,      \
+	a25, a26, a27, a28, a29, a30, a31, a32, a33, a34, a35, a36, a37, a38, a39, a40, a41, a42, a43, a44, a45, a46,       \
+	a47, a48, a49, a50, chosen, ...) chosen
+#define LONGPOLE_PAIRS_(...)                                                                                            \
+	LONGPOLE_CHOOSE50__(__VA_ARGS__, LONGPOLE_MANY_FIELDS_, LONGPOLE_MANY_FIELDS_, LONGPOLE_MANY_FIELDS_,               \
+	LONGPOLE_MANY_FIELDS_, LONGPOLE_MANY_FIELDS_, LONGPOLE_MANY_FIELDS_, LONGPOLE_MANY_FIELDS_,                         \
+	LONGPOLE_MANY_FIELDS_, LONGPOLE_MANY_FIELDS_, LONGPOLE_MANY_FIELDS_, LONGPOLE_MANY_FIELDS_,                         \
+	LONGPOLE_MANY_FIELDS_, LONGPOLE_MANY_FIELDS_, LONGPOLE_MANY_FIELDS_, LONGPOLE_MANY_FIELDS_,                         \
+	LONGPOLE_MANY_FIELDS_, LONGPOLE_MANY_FIELDS_, LONGPOLE_FIELDS16_, LONGPOLE_ODD_FIELDS_, LONGPOLE_FIELDS15_,         \
+	LONGPOLE_ODD_FIELDS_, LONGPOLE_FIELDS14_, LONGPOLE_ODD_FIELDS_, LONGPOLE_FIELDS13_, LONGPOLE_ODD_FIELDS_,           \
+	LONGPOLE_FIELDS12_, LONGPOLE_ODD_FIELDS_, LONGPOLE_FIELDS11_, LONGPOLE_ODD_FIELDS_, LONGPOLE_FIELDS10_,             \
+	LONGPOLE_ODD_FIELDS_, LONGPOLE_FIELDS9_, LONGPOLE_ODD_FIELDS_, LONGPOLE_FIELDS8_, LONGPOLE_ODD_FIELDS_,             \
+	LONGPOLE_FIELDS7_, LONGPOLE_ODD_FIELDS_, LONGPOLE_FIELDS6_, LONGPOLE_ODD_FIELDS_, LONGPOLE_FIELDS5_,                \
+	LONGPOLE_ODD_FIELDS_, LONGPOLE_FIELDS4_, LONGPOLE_ODD_FIELDS_, LONGPOLE_FIELDS3_, LONGPOLE_ODD_FIELDS_,             \
+	LONGPOLE_FIELDS2_, LONGPOLE_ODD_FIELDS_, LONGPOLE_FIELDS1_, LONGPOLE_LONE_FIELD_, LONGPOLE_FIELDS0_, )
+#define LONGPOLE_BEHIND__(fields, first, ...) fields(__VA_ARGS__)
+#define LONGPOLE_BEHIND_(fields, ...) LONGPOLE_BEHIND__(fields, __VA_ARGS__)
+#define LONGPOLE_FIELDS_(...) LONGPOLE_BEHIND_(LONGPOLE_PAIRS_(__VA_ARGS__), __VA_ARGS__, )
 #define LONGPOLE_EVENT_REF_(ref, ...)                                                                                    \
 	do {                                                                                                                 \
 		const struct longpole_ref longpole_ref_ = ref;                                                                   \
@@ -161,6 +171,6 @@ LONGPOLE_INLINE struct longpole_enum longpole_enum_of(int64_t value, const char 
 		longpole_event(&longpole_where_, &longpole_ref_, longpole_fields_, longpole_count_);                             \
 	} while (0)
 #define LONGPOLE_EVENT_NAMED_(...) LONGPOLE_EVENT_REF_(LONGPOLE_REF_(LONGPOLE_FIRST_(__VA_ARGS__)), LONGPOLE_FIELDS_(__VA_ARGS__))
-#define LONGPOLE_EVENT_FUNCTION_(...) LONGPOLE_EVENT_REF_(LONGPOLE_FUNCTION_, LONGPOLE_FIELDS_ALONE_(__VA_ARGS__))
+#define LONGPOLE_EVENT_FUNCTION_(...) LONGPOLE_EVENT_REF_(LONGPOLE_FUNCTION_, LONGPOLE_FIELDS_("", __VA_ARGS__))
 
 #endif

@@ -205,7 +205,7 @@ template <typename Text, typename... Fields>
 LONGPOLE_INLINE void event(longpole_where where, bool literal, Text &&name, const Fields &...fields)
 {
 	static_assert(sizeof...(fields) % 2 == 0, "each field is a name and a value");
-	static_assert(sizeof...(fields) <= 16, "an event has up to 8 fields");
+	static_assert(sizeof...(fields) <= 2 * LONGPOLE_EVENT_FIELDS, "an event has up to 16 fields");
 	longpole_field list[sizeof...(fields) / 2 + 1] = {};
 	collect(list, fields...);
 	const longpole_ref called = ref(name, literal);

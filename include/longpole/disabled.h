@@ -66,13 +66,17 @@ static inline __attribute__((unused)) void longpole_unused(int first, ...)
 	} while (0)
 #endif
 /* Where there may be no argument at all. */
-#define LONGPOLE_CHOOSE17__(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, chosen, ...) chosen
+#define LONGPOLE_CHOOSE33__(                                                                                            \
+	a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, a17, a18, a19, a20, a21, a22, a23, a24, a25, \
+	a26, a27, a28, a29, a30, a31, a32, a33, chosen, ...) chosen
 #define LONGPOLE_NOTHING_(...) ((void)0)
-#define LONGPOLE_UNUSED_OR_NOTHING_(...)                                                                                 \
-	LONGPOLE_CHOOSE17__(, __VA_ARGS__, LONGPOLE_UNUSED_, LONGPOLE_UNUSED_, LONGPOLE_UNUSED_, LONGPOLE_UNUSED_,           \
-	                    LONGPOLE_UNUSED_, LONGPOLE_UNUSED_, LONGPOLE_UNUSED_, LONGPOLE_UNUSED_, LONGPOLE_UNUSED_,        \
-	                    LONGPOLE_UNUSED_, LONGPOLE_UNUSED_, LONGPOLE_UNUSED_, LONGPOLE_UNUSED_, LONGPOLE_UNUSED_,        \
-	                    LONGPOLE_UNUSED_, LONGPOLE_NOTHING_, )(__VA_ARGS__)
+#define LONGPOLE_UNUSED_OR_NOTHING_(...)                                                                                \
+	LONGPOLE_CHOOSE33__(, __VA_ARGS__, LONGPOLE_UNUSED_, LONGPOLE_UNUSED_, LONGPOLE_UNUSED_, LONGPOLE_UNUSED_,          \
+	LONGPOLE_UNUSED_, LONGPOLE_UNUSED_, LONGPOLE_UNUSED_, LONGPOLE_UNUSED_, LONGPOLE_UNUSED_, LONGPOLE_UNUSED_,         \
+	LONGPOLE_UNUSED_, LONGPOLE_UNUSED_, LONGPOLE_UNUSED_, LONGPOLE_UNUSED_, LONGPOLE_UNUSED_, LONGPOLE_UNUSED_,         \
+	LONGPOLE_UNUSED_, LONGPOLE_UNUSED_, LONGPOLE_UNUSED_, LONGPOLE_UNUSED_, LONGPOLE_UNUSED_, LONGPOLE_UNUSED_,         \
+	LONGPOLE_UNUSED_, LONGPOLE_UNUSED_, LONGPOLE_UNUSED_, LONGPOLE_UNUSED_, LONGPOLE_UNUSED_, LONGPOLE_UNUSED_,         \
+	LONGPOLE_UNUSED_, LONGPOLE_UNUSED_, LONGPOLE_UNUSED_, LONGPOLE_NOTHING_, )(__VA_ARGS__)
 #define LONGPOLE_QUEUE_NAME(text, capacity, order, unit) LONGPOLE_NAME(text)
 
 #define LONGPOLE_ARRAY(elements, count) ((void)(count), (elements))

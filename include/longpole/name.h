@@ -353,6 +353,9 @@ struct longpole_enum {
 	const char *labels; /* "red=0;green=1" */
 };
 
+/* Fields of one event. */
+#define LONGPOLE_EVENT_FIELDS 16u
+
 /* One field of a user-defined event. */
 struct longpole_field {
 	const char *name;
@@ -418,8 +421,8 @@ LONGPOLE_SLOW int longpole_is_twin(const char *text, size_t begin, size_t length
 LONGPOLE_SLOW void longpole_event_slow(const struct longpole_where *where, const struct longpole_ref *ref,
                                        const struct longpole_field *fields, uint32_t count)
 {
-	struct longpole_part parts[17];
-	uint64_t counts[8];
+	struct longpole_part parts[2 * LONGPOLE_EVENT_FIELDS];
+	uint64_t counts[LONGPOLE_EVENT_FIELDS];
 	uint32_t made = 0;
 	size_t room = LONGPOLE_EVENT_MAXIMUM - 8 - 16 * (size_t)count;
 	uint32_t id = longpole_known_id(where, ref, LONGPOLE_KIND_EVENT, 0);

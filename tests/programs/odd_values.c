@@ -5,6 +5,7 @@ struct bits {
 	unsigned narrow : 3;
 	int negative : 5;
 	unsigned long wide : 40;
+	short sixteenth;
 };
 
 #if defined(__cplusplus)
@@ -22,7 +23,7 @@ static int once(void)
 
 static int odd_values(void)
 {
-	const struct bits bits = {5, -3, 1ul << 39};
+	const struct bits bits = {5, -3, 1ul << 39, 16};
 	volatile int changing = 7;
 	LONGPOLE_COUNTER("narrow", bits.narrow);
 	LONGPOLE_COUNTER("negative", bits.negative);
@@ -37,6 +38,8 @@ static int odd_values(void)
 	LONGPOLE_EVENT("pointers", "function", odd_values, "nothing", NOTHING);
 	LONGPOLE_EVENT("evaluated", "count", once());
 	LONGPOLE_COUNTER("evaluated", once());
+	LONGPOLE_EVENT("sixteen", "a", 1, "b", 2, "c", 3, "d", 4, "e", 5, "f", "six", "g", 7, "h", 8, "i", 9, "j", 10, "k", 11, "l", 12, "m", 13, "n", 14, "o", 15,
+	               "p", LONGPOLE_ARRAY(&bits.sixteenth, 1));
 	LONGPOLE_EVENT_HERE();
 	return 0;
 }

@@ -251,6 +251,10 @@ fn names_that_are_made_at_run_time_are_read_while_they_live() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
+const TOO_MANY: &str =
+    "LONGPOLE_EVENT(\"many\", \"a\", 1, \"b\", 2, \"c\", 3, \"d\", 4, \"e\", 5, \"f\", 6, \"g\", 7, \"h\", 8, \"i\", 9, \"j\", 10, \
+                        \"k\", 11, \"l\", 12, \"m\", 13, \"n\", 14, \"o\", 15, \"p\", 16, \"q\", 17);";
+
 #[test]
 fn what_is_no_name_is_refused_by_the_compiler_in_a_sentence() {
     let folder = scratch("refused");
@@ -258,6 +262,9 @@ fn what_is_no_name_is_refused_by_the_compiler_in_a_sentence() {
         ("g++", "LONGPOLE_SPAN(std::string(\"temporary\"));", "the name of a span must outlive the span"),
         ("g++", "static const longpole::Queue queue{\"q\"}; LONGPOLE_QUEUE_PUT(queue, 1);", "use of deleted function"),
         ("g++", "LONGPOLE_EVENT(\"odd\", \"field\");", "each field is a name and a value"),
+        ("gcc", "LONGPOLE_EVENT_HERE(\"field\");", "longpole_each_field_is_a_name_and_a_value"),
+        ("gcc", TOO_MANY, "longpole_an_event_has_up_to_16_fields"),
+        ("g++", TOO_MANY, "an event has up to 16 fields"),
         ("g++", "LONGPOLE_MARK(5);", "no matching function for call to"),
         ("gcc", "LONGPOLE_MARK(5);", "is not compatible with any association"),
         (

@@ -55,6 +55,10 @@ fn bit_fields_functions_and_nothing_are_values_too() {
         assert_eq!(fields("event:pointers"), &json!({"function": function, "nothing": 0}));
         assert_eq!(fields("event:evaluated"), &json!({"count": 1}));
         assert_eq!(fields("event:odd_values"), &json!({}));
+        let sixteen = fields("event:sixteen");
+        let numbers = ["a", "b", "c", "d", "e", "g", "h", "i", "j", "k", "l", "m", "n", "o"].map(|name| sixteen[name].as_i64().unwrap());
+        assert_eq!(numbers, [1, 2, 3, 4, 5, 7, 8, 9, 10, 11, 12, 13, 14, 15]);
+        assert_eq!((&sixteen["f"], &sixteen["p"]), (&json!("six"), &json!([16])));
     }
 }
 
