@@ -50,6 +50,9 @@ LONGPOLE_INLINE uint64_t longpole_word_of_double(double value)
 	                _Generic((value), float: "d:value", double: "d:value", long double: "d:value", default: "i:value"),  \
 	                LONGPOLE_WORD_(value))
 
+/* Where a call site keeps its class ids. */
+#define LONGPOLE_IDS_(ids, count) static uint32_t ids[count]
+
 #define LONGPOLE_GUARD_ __attribute__((cleanup(longpole_span_close), unused))
 #define LONGPOLE_DISARM_(span)
 

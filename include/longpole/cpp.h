@@ -231,6 +231,13 @@ LONGPOLE_INLINE Here<Size> here(longpole_where where, const char (&name)[Size])
 	return {where, name};
 }
 
+// The class ids of a call site, which a type of its own names. A static of an inline function would be unique in the process, and a library with such a
+// one is never unloaded.
+template <typename Site, unsigned Count>
+struct __attribute__((visibility("hidden"))) Ids {
+	static inline uint32_t here[Count] = {};
+};
+
 // Ends the span of a scope. Were this a call, the span would have to lie in memory, whether anybody records it or not.
 struct Close {
 	longpole_span &span;
@@ -257,6 +264,9 @@ struct Close {
 #define LONGPOLE_EVENT_NAMED_(...) \
 	::longpole::detail::event(longpole_where_, LONGPOLE_SPELLED_(LONGPOLE_FIRST_(__VA_ARGS__)), __VA_ARGS__)
 #define LONGPOLE_EVENT_FUNCTION_(...) ::longpole::detail::here(longpole_where_, __func__)(__VA_ARGS__)
+#define LONGPOLE_IDS_(ids, count)  \
+	struct LONGPOLE_JOIN_(ids, _site); \
+	uint32_t *const ids = ::longpole::detail::Ids<struct LONGPOLE_JOIN_(ids, _site), count>::here
 #define LONGPOLE_GUARD_
 #define LONGPOLE_DISARM_(span) [[maybe_unused]] const ::longpole::detail::Close LONGPOLE_JOIN_(span, _close){span};
 

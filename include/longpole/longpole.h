@@ -45,7 +45,7 @@
 #define LONGPOLE_WHEN_(category, call)                                                                                   \
 	do {                                                                                                                 \
 		if (LONGPOLE_WANTED_(category)) {                                                                                \
-			static uint32_t longpole_ids_[1];                                                                            \
+			LONGPOLE_IDS_(longpole_ids_, 1);                                                                             \
 			const struct longpole_where longpole_where_ = {longpole_ids_, __FILE__, __LINE__};                           \
 			call;                                                                                                        \
 		}                                                                                                                \
@@ -72,7 +72,7 @@
 #define LONGPOLE_END_HERE() LONGPOLE_EDGE0_(LONGPOLE_KIND_SPAN_END, LONGPOLE_FUNCTION_)
 
 #define LONGPOLE_SCOPE_(n, name, begin)                                                                                  \
-	static uint32_t LONGPOLE_JOIN_(longpole_ids_, n)[2];                                                                 \
+	LONGPOLE_IDS_(LONGPOLE_JOIN_(longpole_ids_, n), 2);                                                                  \
 	LONGPOLE_GUARD_ struct longpole_span LONGPOLE_JOIN_(longpole_span_, n) = {                                           \
 	    {LONGPOLE_JOIN_(longpole_ids_, n) + 1, __FILE__, __LINE__}, name};                                               \
 	LONGPOLE_DISARM_(LONGPOLE_JOIN_(longpole_span_, n))                                                                  \

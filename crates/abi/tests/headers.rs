@@ -256,6 +256,25 @@ const TOO_MANY: &str =
                         \"k\", 11, \"l\", 12, \"m\", 13, \"n\", 14, \"o\", 15, \"p\", 16, \"q\", 17);";
 
 #[test]
+fn a_library_with_probes_in_inline_functions_is_unloaded() {
+    let folder = scratch("unloaded");
+    let (library, loader, program) = (folder.join("library.so"), folder.join("loader.c"), folder.join("loader"));
+    let text = "#include <dlfcn.h>\nint main(int count, char **path)\n{\n\tfor (int i = 0; i < 3; i++) {\n\t\tvoid *library = dlopen(path[count - 1], RTLD_NOW);\n\
+                \t\tvoid (*all)(int) = (void (*)(int))(long)dlsym(library, \"all_of_library\");\n\t\tall(i);\n\t\tdlclose(library);\n\
+                \t\tif (dlopen(path[count - 1], RTLD_NOW | RTLD_NOLOAD) != 0)\n\t\t\treturn 1;\n\t}\n\treturn 0;\n}\n";
+    std::fs::write(&loader, text).unwrap();
+    compile("gcc", &["-std=gnu11", "-Wno-pedantic"], &loader, &program).expect("gcc is given").unwrap();
+    let source = repository().join("tests/programs/inline.cc");
+    for compiler in ["g++", "clang++"] {
+        if must_compile(compiler, &["-std=c++17", "-O2", "-fPIC", "-shared", "-DLIBRARY"], &source, &library) {
+            let run = Command::new(&program).arg(&library).env("LONGPOLE_RUNTIME_DIR", &folder).output().unwrap();
+            assert!(run.status.success(), "{compiler}: {}", run.status);
+        }
+    }
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
 fn what_is_no_name_is_refused_by_the_compiler_in_a_sentence() {
     let folder = scratch("refused");
     let cases = [

@@ -151,3 +151,51 @@ fn an_object_lives_in_its_process_and_an_address_has_many_lives() {
         assert_eq!((objects.len(), &objects[0]["count"]), (1, &json!(lives)), "{told}");
     }
 }
+
+#[test]
+fn probes_in_headers_are_the_same_in_every_file_whoever_compiled_it() {
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let include = repository.join("include");
+    let source = repository.join("tests/programs/inline.cc");
+    for compilers in [["g++", "g++"], ["g++", "clang++"]] {
+        let place = Place::new();
+        let mut link = Command::new("g++");
+        for (compiler, (name, options)) in compilers.iter().zip([("first.o", &["-O2"][..]), ("second.o", &["-O0", "-DSECOND"])]) {
+            let mut compile = Command::new(compiler);
+            compile.args(["-std=c++17", "-Wall", "-Wextra", "-Werror", "-pedantic", "-c", "-I"]).arg(&include).args(options).arg(&source);
+            let Ok(run) = compile.arg("-o").arg(place.path(name)).output() else {
+                println!("skipped: probes in headers with {compiler} (not installed)");
+                return;
+            };
+            ok(run);
+            link.arg(place.path(name));
+        }
+        ok(link.arg("-o").arg(place.path("inline")).output().unwrap());
+        ok(place.longpole(&["record", "--", place.path("inline").to_str().unwrap()]).output().unwrap());
+        let told: Vec<(String, Value)> =
+            printed(&place).into_iter().map(|event| (event["name"].as_str().unwrap().to_owned(), event["fields"].clone())).collect();
+        let of_one = |x: i32| {
+            [
+                ("mark:first", json!({"data": x})),
+                ("mark:second", json!({"data": x})),
+                ("span_begin:outer", json!({})),
+                ("span_begin:inner", json!({"arg": x})),
+                ("counter:third", json!({"value": x})),
+                ("event:fourth", json!({"y": x})),
+                ("span_end:inner", json!({})),
+                ("span_end:outer", json!({})),
+                ("event:any", json!({"value": x})),
+                ("mark:of a template", json!({})),
+                ("event:any", json!({"value": "text"})),
+                ("mark:of a template", json!({})),
+                ("mark:made", json!({})),
+                ("span_begin:number", json!({})),
+                ("span_end:number", json!({})),
+                ("mark:rare", json!({"data": 5 + x})),
+                ("mark:gone", json!({})),
+            ]
+        };
+        let expected: Vec<(String, Value)> = [1, 2].into_iter().flat_map(of_one).map(|(name, fields)| (name.to_owned(), fields)).collect();
+        assert_eq!(told, expected, "{compilers:?}");
+    }
+}
