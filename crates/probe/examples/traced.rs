@@ -40,6 +40,15 @@ fn optional(first: Option<u64>, second: Option<u64>) {
     info!(name: "optional", first, second);
 }
 
+/// As many fields as `tracing` takes.
+fn many() {
+    info!(
+        name: "many",
+        a = 1, b = 2, c = 3, d = 4, e = 5, f = 6, g = 7, h = 8, i = 9, j = 10, k = 11, l = 12, m = 13, n = 14, o = 15, p = 16,
+        aa = 17, bb = 18, cc = 19, dd = 20, ee = 21, ff = 22, gg = 23, hh = 24, ii = 25, jj = 26, kk = 27, ll = 28, mm = 29, nn = 30, oo = 31, pp = 32
+    );
+}
+
 fn main() {
     let filter = Targets::new().with_default(LevelFilter::DEBUG).with_target("noisy", LevelFilter::WARN);
     tracing_subscriber::registry().with(longpole_probe::tracing::layer().with_lives(true).with_filter(filter)).init();
@@ -52,6 +61,7 @@ fn main() {
     let task = info_span!("task", number = 4);
     follower(&task);
     two_threads(task);
+    many();
     optional(Some(1), None);
     optional(None, Some(2));
     optional(Some(3), Some(4));

@@ -137,9 +137,12 @@ enum Value {
     Bytes(usize, usize),
 }
 
+/// Those that a call site may have, and its level or its number.
+const MOST: usize = FIELDS + 1;
+
 /// What the fields of one event or span are.
 struct Fields {
-    list: [(&'static str, u8, Value); FIELDS],
+    list: [(&'static str, u8, Value); MOST],
     count: usize,
     /// Which of the call site's fields there are.
     present: u64,
@@ -150,7 +153,7 @@ struct Fields {
 
 impl Fields {
     fn new() -> Fields {
-        Fields { list: [("", 0, Value::Word(0)); FIELDS], count: 0, present: 0, message_only: true, buffer: Buffer::new() }
+        Fields { list: [("", 0, Value::Word(0)); MOST], count: 0, present: 0, message_only: true, buffer: Buffer::new() }
     }
 
     fn visit(&mut self, field: &Field, kind: u8, value: Value) {
@@ -192,7 +195,7 @@ impl Fields {
     /// Records an event of these fields.
     fn emit(&self, metadata: &'static Metadata<'static>, name: &str) {
         let list = &self.list[..self.count];
-        let mut parts = [Part::Word(0); FIELDS];
+        let mut parts = [Part::Word(0); MOST];
         for (part, (_, _, value)) in parts.iter_mut().zip(list) {
             *part = match *value {
                 Value::Word(word) => Part::Word(word),

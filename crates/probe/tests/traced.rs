@@ -40,6 +40,9 @@ fn a_program_that_uses_tracing_is_recorded_with_its_spans_and_typed_fields() {
         optional,
         [json!({"level": level, "first": 1}), json!({"level": level, "second": 2}), json!({"level": level, "first": 3, "second": 4})]
     );
+    // All of them are there, and the level.
+    let many = &of(&events, "event:many")[0];
+    assert_eq!((many.as_object().unwrap().len(), &many["a"], &many["p"], &many["pp"]), (33, &json!(1), &json!(16), &json!(32)));
     // A text that is too long is cut, and nothing is torn.
     let long = own.last().unwrap()["text"].as_str().unwrap();
     assert!(long.len() > 3500 && "long ".repeat(2000).starts_with(long), "{}", long.len());
