@@ -36,7 +36,8 @@ extern "C" {
 /* Open calls of a thread that are kept. */
 #define LONGPOLE_AUTO_FRAMES 120u
 
-enum { LONGPOLE_FRAME_RECORDED = 1, LONGPOLE_FRAME_SAMPLED = 2 };
+/* Above these bits: how deep the thread was before. */
+enum { LONGPOLE_FRAME_RECORDED = 1, LONGPOLE_FRAME_SAMPLED = 2, LONGPOLE_FRAME_DEPTH = 8 };
 
 /* An open call. */
 struct longpole_frame {
@@ -208,8 +209,8 @@ LONGPOLE_SLOW void longpole_frame_close(struct longpole_frames *frames, const st
 {
 	if (frame->flags & LONGPOLE_FRAME_SAMPLED)
 		return;
-	if (longpole_auto.depth != 0 && frames->depth != 0)
-		frames->depth--;
+	/* What was within it may have been left by a jump, without an end. */
+	frames->depth = frame->flags >> LONGPOLE_FRAME_DEPTH;
 	/* If it stays for good since, its end was written as every other's. */
 	const uint64_t ids = __atomic_load_n(&frame->slot->ids, __ATOMIC_RELAXED);
 	if ((frame->flags & LONGPOLE_FRAME_RECORDED) && (ids == 0 || ids == LONGPOLE_AUTO_IS_SHORT || longpole_auto.depth != 0))
@@ -267,6 +268,7 @@ LONGPOLE_SLOW void longpole_auto_begin_slow(uint64_t address, uint32_t at)
 	LONGPOLE_COMPILER_BARRIER();
 	if (!busy)
 		longpole_frames_leave(frames, stack);
+	const uint32_t depth = (uint32_t)frames->depth << LONGPOLE_FRAME_DEPTH;
 	if (ids == LONGPOLE_AUTO_IS_SHORT) {
 		thread->skip = LONGPOLE_AUTO_SKIP;
 		flags = LONGPOLE_FRAME_SAMPLED;
@@ -279,8 +281,9 @@ LONGPOLE_SLOW void longpole_auto_begin_slow(uint64_t address, uint32_t at)
 		if (flags != 0)
 			longpole_auto_write(address, slot->known & 0xffff);
 	}
-	if (!busy && (ids == 0 || ids == LONGPOLE_AUTO_IS_SHORT))
-		longpole_frame_open(frames, slot, flags, stack, entered);
+	/* Where depth counts, every open call is kept: one that is left by a jump is no deeper for ever. */
+	if (!busy && (ids == 0 || ids == LONGPOLE_AUTO_IS_SHORT || longpole_auto.depth != 0))
+		longpole_frame_open(frames, slot, flags | depth, stack, entered);
 	LONGPOLE_COMPILER_BARRIER();
 	thread->busy = busy;
 }

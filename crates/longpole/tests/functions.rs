@@ -130,6 +130,25 @@ fn functions_that_are_short_and_many_are_left_out_and_told() {
 }
 
 #[test]
+fn who_leaves_functions_by_jumps_gets_no_deeper() {
+    let place = Place::new();
+    let (include, program) = (repository().join("include"), place.path("jumps"));
+    let how = ["-std=c11", "-O1", "-finstrument-functions", "-include", "longpole/auto.h", "-I"];
+    run(Command::new("cc").args(how).arg(include).arg(repository().join("tests/programs/jumps.c")).arg("-o").arg(&program));
+    for (depth, names) in [("2", &["jumps", "main"][..]), ("9", &["jumps", "leaves", "main", "returns", "within"])] {
+        let mut command = place.longpole(&["record", "--buffer", "4MiB", "--"]);
+        command.arg(&program).arg("500").env("LONGPOLE_AUTO_DEPTH", depth).env("LONGPOLE_AUTO_SHORT", "0");
+        ok(command.output().unwrap());
+        // Each begin has its end: where depth counts, what was left by a jump ends with what is around it.
+        let counts = spans(&place, &place.newest());
+        assert_eq!(counts.keys().map(String::as_str).collect::<Vec<_>>(), names, "{depth}");
+        for (name, count) in counts {
+            assert_eq!(count, if name == "main" { 1 } else { 500 }, "{name} {depth}");
+        }
+    }
+}
+
+#[test]
 fn nothing_is_left_out_of_what_was_wished_for() {
     let place = Place::new();
     let program = build(&place, &["-g"]);
