@@ -143,11 +143,23 @@ LONGPOLE_INLINE void counter(longpole_where where, longpole_ref ref, const Value
 		counter(where, ref, static_cast<uint64_t>(value));
 }
 
+// What an enumeration is made of; any other type is itself.
+template <typename Value, bool = std::is_enum_v<Value>>
+struct Whole {
+	using Type = Value;
+};
+template <typename Value>
+struct Whole<Value, true> {
+	using Type = std::underlying_type_t<Value>;
+};
+
 template <typename Element>
 LONGPOLE_INLINE longpole_array array(const Element *elements, size_t count)
 {
-	static_assert(std::is_arithmetic_v<Element> && sizeof(Element) <= 8, "an array has integers or floating-point values of up to 8 bytes");
-	constexpr char type = std::is_floating_point_v<Element> ? 'd' : std::is_signed_v<Element> ? 'i' : 'u';
+	using Number = typename Whole<Element>::Type;
+	static_assert(std::is_arithmetic_v<Number> && sizeof(Number) <= 8,
+	              "an array has integers, enumerations or floating-point values of up to 8 bytes");
+	constexpr char type = std::is_floating_point_v<Number> ? 'd' : std::is_signed_v<Number> ? 'i' : 'u';
 	return {elements, count, type, static_cast<char>(sizeof(Element))};
 }
 

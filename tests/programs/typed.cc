@@ -3,6 +3,7 @@
 
 #include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <string>
@@ -34,6 +35,9 @@ int main()
 		char name[4], after[4];
 	} fixed = {{'f', 'u', 'l', 'l'}, "no"};
 	LONGPOLE_EVENT("held", "whole", whole, "part", part, "constant", std::integral_constant<short, -7>(), "fixed", fixed.name, "after", fixed.after);
+	const std::array<std::byte, 2> raw{{std::byte{1}, std::byte{255}}};
+	const Colour colours[] = {Colour::red, Colour::green};
+	LONGPOLE_EVENT("enumerations", "bytes", raw, "colours", colours);
 	LONGPOLE_COUNTER("held", part);
 	LONGPOLE_MARK("held", whole);
 	// A description that is too long leaves the name.

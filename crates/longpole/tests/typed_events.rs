@@ -90,6 +90,8 @@ fn fields_of_every_kind_are_read_as_they_were_written() {
     assert_eq!((&cut["many_length"], &cut["text"]), (&json!(3), &json!("")));
     assert_eq!(fields("event:twins"), [json!({"a_b": 1, "a_b_1": 2, "c_4": 3, "c": 4, "c_4_4": 5, "_5": 6})]);
     assert_eq!(fields("event:held"), [json!({"whole": -3, "part": 0.5, "constant": -7, "fixed": "full", "after": "no"})]);
+    let both = &fields("event:enumerations")[0];
+    assert_eq!((&both["bytes"], &both["colours"]), (&json!("01ff"), &json!([-1, 5])));
     assert_eq!((fields("counter:held"), fields("mark:held")), (vec![json!({"value": 0.5})], vec![json!({"data": u64::MAX - 2})]));
     assert_eq!(fields("event").iter().map(|event| &event["name"]).collect::<Vec<_>>(), [&json!("too long"), &json!("made at run time")]);
     // That is said, too.
