@@ -8,7 +8,7 @@ use std::os::unix::fs::{symlink, FileExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Command;
-use support::{figures, numbered, soak, until, Count, Place, Running};
+use support::{figures, soak, sum, until, Count, Place, Running};
 
 fn is_root() -> bool {
     // SAFETY: geteuid has no preconditions.
@@ -17,11 +17,9 @@ fn is_root() -> bool {
 
 /// What the recording has of one program.
 fn count(recording: &Path, pid: i32) -> Count {
-    let counts = numbered(recording);
-    counts
-        .iter()
-        .filter(|(key, _)| key.0 == pid)
-        .fold(Count::default(), |sum, (_, count)| Count { recorded: sum.recorded + count.recorded, lost: sum.lost + count.lost })
+    let mut all = Count::default();
+    sum(&[recording]).into_iter().filter(|(key, _)| key.0 == pid).for_each(|(_, count)| all.add(count));
+    all
 }
 
 /// The recording without the lanes of others, which may hold anything.
@@ -37,8 +35,10 @@ fn lanes_of(recording: &Path, label: &str) -> tempfile::TempDir {
     copy
 }
 
-/// Whoever behaves, beside what `meanwhile` does; returns what the recorder said.
-fn behaves_beside(what: &str, place: &Place, meanwhile: impl FnOnce()) -> Vec<String> {
+/// Whoever behaves, beside what `meanwhile` does; returns what the recorder said. `known`: files that `meanwhile` makes.
+fn behaves_beside(what: &str, place: &Place, known: &[&str], meanwhile: impl FnOnce()) -> Vec<String> {
+    // The streams of those who behave are compared here, without the others.
+    place.damages();
     let mut recorder = place.recorder("0", None);
     let early = Running::start(&mut place.numbered(2, 0, 100, 1000, "early"));
     // The recorder knows it, and its class.
@@ -46,12 +46,14 @@ fn behaves_beside(what: &str, place: &Place, meanwhile: impl FnOnce()) -> Vec<St
     meanwhile();
     let late = Running::start(&mut place.numbered(2, 30_000, 100, 1000, "late"));
     let (early_pid, late_pid) = (early.pid(), late.pid());
-    late.succeed();
+    let mut faults = late.ended();
     assert!(recorder.is_alive(), "{what}: the recorder died");
-    early.kill();
+    faults += early.killed();
     let ended = recorder.finish();
     let clean = lanes_of(&ended.path, "numbered");
     let (early, late) = (count(clean.path(), early_pid), count(clean.path(), late_pid));
+    let mut all = early;
+    all.add(late);
     // Without a session file it may be recorded a moment after its birth.
     let came = place.met("late", 0) + place.met("late", 1);
     assert_eq!(late.recorded + late.lost, came, "{what}: {:?}", ended.oddities);
@@ -62,7 +64,7 @@ fn behaves_beside(what: &str, place: &Place, meanwhile: impl FnOnce()) -> Vec<St
     if (1..=2).contains(&found.saturating_sub(tried)) {
         tried = found;
     }
-    figures(what, tried + came, Count { recorded: early.recorded + late.recorded, lost: early.lost + late.lost });
+    figures(what, tried + came, all, faults, place.outside(&[&["early", "late"], known].concat()));
     if let Some((read, said)) = support::tool("babeltrace2", &[Path::new("-o"), Path::new("dummy"), &clean.path().join("user")]) {
         assert!(read, "{what}: {said}");
     }
@@ -78,7 +80,7 @@ fn a_program_that_scribbles_into_its_files_while_they_are_read_harms_only_itself
     for seed in 0..if soak() { 10 } else { 2 } {
         let place = Place::new();
         let millis = if soak() { "3000" } else { "300" };
-        behaves_beside("a program that scribbles into its control file and rings", &place, || {
+        behaves_beside("a program that scribbles into its control file and rings", &place, &[], || {
             let mut scribbler = place.program("scribbler", &[millis, &seed.to_string()]);
             // It may fall over its own rings.
             let _ = scribbler.status().unwrap();
@@ -89,7 +91,7 @@ fn a_program_that_scribbles_into_its_files_while_they_are_read_harms_only_itself
 #[test]
 fn a_site_table_that_is_cut_off_costs_only_the_classes_that_nobody_has_learnt() {
     let place = Place::new();
-    let oddities = behaves_beside("a site table that is cut off and put back", &place, || {
+    let oddities = behaves_beside("a site table that is cut off and put back", &place, &[], || {
         let path = place.runtime().join("sites");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         let file = File::options().read(true).write(true).open(&path).unwrap();
@@ -108,7 +110,7 @@ fn a_site_table_that_is_cut_off_costs_only_the_classes_that_nobody_has_learnt() 
 #[test]
 fn a_site_table_that_is_replaced_has_its_events_told_apart_or_left_out() {
     let place = Place::new();
-    let oddities = behaves_beside("a site table that is replaced", &place, || {
+    let oddities = behaves_beside("a site table that is replaced", &place, &[], || {
         fs::remove_file(place.runtime().join("sites")).unwrap();
         // It makes a table of its own, in which there are classes that the first one does not have.
         assert!(place.program("packets", &["3"]).status().unwrap().success());
@@ -142,7 +144,7 @@ fn a_session_file_that_is_cut_off_or_removed_leaves_the_recording_what_it_is() {
     for remove in [false, true] {
         let place = Place::new();
         let path = place.runtime().join("session");
-        behaves_beside("a session file that is cut off or removed", &place, || {
+        behaves_beside("a session file that is cut off or removed", &place, &[], || {
             if remove {
                 fs::remove_file(&path).unwrap();
             } else {
@@ -167,7 +169,7 @@ fn whatever_kind_of_file_has_a_name_of_the_layout_it_is_left_as_it_is() {
     fs::set_permissions(&precious, fs::Permissions::from_mode(0o640)).unwrap();
     let name = |number: u32, kind: &str| runtime.join(format!("{own}-0000000{number}.{kind}"));
     let listener = std::cell::RefCell::new(None);
-    let oddities = behaves_beside("sockets, devices, pipes, folders, links of both kinds", &place, || {
+    let oddities = behaves_beside("sockets, devices, pipes, folders, links of both kinds", &place, &["precious"], || {
         // A second name of somebody's file: as a control file, as a ring, as what a thread is making.
         for path in [name(1, "control"), name(1, "0.ring"), runtime.join(".new-1-abc")] {
             fs::hard_link(&precious, path).unwrap();
@@ -197,7 +199,7 @@ fn whatever_kind_of_file_has_a_name_of_the_layout_it_is_left_as_it_is() {
 #[test]
 fn files_that_grow_or_are_replaced_while_they_are_mapped_change_nothing_for_others() {
     let place = Place::new();
-    behaves_beside("rings and control files that grow, are replaced, or removed", &place, || {
+    behaves_beside("rings and control files that grow, are replaced, or removed", &place, &["victim"], || {
         let victim = Running::start(&mut place.numbered(3, 0, 100, 1000, "victim"));
         until(|| place.begun("victim", 3));
         let stem = format!("{}-", victim.pid());

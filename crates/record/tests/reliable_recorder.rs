@@ -34,7 +34,7 @@ fn gets_on(place: &Place, file: &str, by: u64) {
 }
 
 /// What a program tried, if it has ended by itself; of one that was killed one event more may be complete for each thread.
-fn compare(place: &Place, what: &str, recordings: &[PathBuf], programs: &[(i32, &str, bool)]) {
+fn compare(place: &Place, what: &str, recordings: &[PathBuf], programs: &[(i32, &str, bool)], faults: u64) {
     let recordings: Vec<&std::path::Path> = recordings.iter().map(PathBuf::as_path).collect();
     let counts = sum(&recordings);
     let (mut tried, mut all) = (0, Count::default());
@@ -47,11 +47,12 @@ fn compare(place: &Place, what: &str, recordings: &[PathBuf], programs: &[(i32, 
             }
             assert_eq!(count.recorded + count.lost, met, "{what}: {file}, thread {thread}: {count:?}");
             tried += met;
-            (all.recorded, all.lost) = (all.recorded + count.recorded, all.lost + count.lost);
+            all.add(count);
         }
     }
     assert!(all.recorded > 0);
-    figures(what, tried, all);
+    let known: Vec<&str> = programs.iter().map(|(_, file, _)| *file).chain(["discard.toml", "overwrite.toml", "block.toml"]).collect();
+    figures(what, tried, all, faults, place.outside(&known));
 }
 
 #[test]
@@ -64,17 +65,17 @@ fn a_recorder_that_stands_still_costs_events_and_holds_nobody() {
         recorder.signal(libc::SIGSTOP);
         gets_on(&place, "stays", 20_000);
         // One is killed meanwhile, one comes and ends.
-        goes.kill();
+        let mut faults = goes.killed();
         let comes = Running::start(&mut place.numbered(3, 20_000, 300, 1000, "comes"));
         let comes_pid = comes.pid();
-        comes.succeed();
+        faults += comes.ended();
         sleep(Duration::from_millis(if soak() { 5000 } else { 200 }));
         recorder.signal(libc::SIGCONT);
         gets_on(&place, "stays", 20_000);
-        stays.kill();
+        faults += stays.killed();
         let ended = recorder.finish();
         let programs = [(stays_pid, "stays", true), (goes_pid, "goes", true), (comes_pid, "comes", false)];
-        compare(&place, &format!("{mode}: the recorder stands still"), &[ended.path], &programs);
+        compare(&place, &format!("{mode}: the recorder stands still"), &[ended.path], &programs, faults);
     }
 }
 
@@ -94,8 +95,14 @@ fn a_recorder_that_is_killed_holds_nobody_and_its_successors_have_the_rest() {
             now = recorder(&place, mode);
         }
         gets_on(&place, "stays", 3_000);
-        stays.kill();
+        let faults = stays.killed();
         recordings.push(now.finish().path);
-        compare(&place, &format!("{mode}: the recorder is killed, {} recordings", recordings.len()), &recordings, &[(pid, "stays", true)]);
+        compare(
+            &place,
+            &format!("{mode}: the recorder is killed, {} recordings", recordings.len()),
+            &recordings,
+            &[(pid, "stays", true)],
+            faults,
+        );
     }
 }

@@ -2,6 +2,10 @@
 //! where LONGPOLE_KEEP_FAILED is set.
 #![allow(dead_code)]
 
+#[path = "alike.rs"]
+pub mod alike;
+
+use std::cell::Cell;
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -11,6 +15,7 @@ use std::time::Duration;
 
 pub struct Place {
     folder: tempfile::TempDir,
+    damage: Cell<bool>,
 }
 
 impl Drop for Place {
@@ -19,18 +24,26 @@ impl Drop for Place {
             self.folder.disable_cleanup(true);
             println!("kept: {}", self.folder.path().display());
         }
+        if !std::thread::panicking() && !self.damage.get() {
+            alike::hold_all(Path::new(env!("CARGO_BIN_EXE_longpole")), &self.path("traces"));
+        }
     }
 }
 
 impl Place {
     pub fn new() -> Place {
-        let place = Place { folder: tempfile::tempdir().unwrap() };
+        let place = Place { folder: tempfile::tempdir().unwrap(), damage: Cell::new(false) };
         for name in ["runtime", "traces"] {
             let path = place.path(name);
             std::fs::create_dir(&path).unwrap();
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700)).unwrap();
         }
         place
+    }
+
+    /// The point of the test is damage: other tools need not read its recordings as we do.
+    pub fn damages(&self) {
+        self.damage.set(true);
     }
 
     pub fn path(&self, name: &str) -> PathBuf {

@@ -1,6 +1,9 @@
 //! A place of its own for recordings by the command, and the programs of these tests. Removed at the end.
 #![allow(dead_code)]
 
+#[path = "../../../longpole/tests/support/alike.rs"]
+pub mod alike;
+
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
@@ -26,6 +29,15 @@ pub fn repository() -> PathBuf {
 
 pub struct Place {
     folder: tempfile::TempDir,
+}
+
+impl Drop for Place {
+    /// What the recordings hold, babeltrace2 reads as we do; see [`alike`].
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            alike::hold_all(&built().join("longpole"), &self.path("traces"));
+        }
+    }
 }
 
 impl Place {

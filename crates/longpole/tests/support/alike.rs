@@ -1,0 +1,96 @@
+//! Whether babeltrace2 reads a recording as `longpole info` does: the same events and the same lost ones, of programs, of the kernel and of stacks. Each place
+//! for recordings holds those that are left in it to that at its end, so no test need think of it; one in which damage is the point says so.
+#![allow(dead_code)]
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Streams that babeltrace2 merges at once: it looks at all of them for each event, and of thousands would read for hours.
+const MERGED: usize = 32;
+/// Beyond this many events of a trace the lost ones are compared only by whether there are some: babeltrace2 tells their number where it prints every event,
+/// half a million a second.
+const PRINTED: u64 = 2_000_000;
+
+/// Events and lost events.
+pub type Counts = (u64, u64);
+
+/// Asserts it of one recording. None: babeltrace2 is not installed.
+pub fn hold(longpole: &Path, recording: &Path) -> Option<()> {
+    let output = Command::new(longpole).args(["info", "--json"]).arg(recording).output().unwrap();
+    assert!(output.status.success(), "{}: {}", recording.display(), String::from_utf8_lossy(&output.stderr));
+    let info: Value = serde_json::from_slice(&output.stdout).unwrap();
+    for (kind, folder) in [("user", "user"), ("kernel", "kernel"), ("samples", "samples")] {
+        let trace = recording.join(folder);
+        if !trace.join("metadata").exists() {
+            continue;
+        }
+        let of = |key: &str| {
+            let streams = info["streams"].as_array().unwrap().iter().filter(|stream| stream["kind"] == kind);
+            streams.map(|stream| stream[key].as_u64().unwrap()).sum::<u64>()
+        };
+        let ours = (of("events"), of("lost"));
+        let theirs = counted(&trace, ours)?;
+        assert_eq!(ours, theirs, "events and lost events of {}: we, and babeltrace2", trace.display());
+    }
+    Some(())
+}
+
+/// What babeltrace2 makes of a trace in which others found `told`.
+fn counted(trace: &Path, told: Counts) -> Option<Counts> {
+    let entries = std::fs::read_dir(trace).unwrap().map(|entry| entry.unwrap().path());
+    let is_stream =
+        |path: &PathBuf| path.is_file() && !path.file_name().unwrap().to_string_lossy().starts_with(['.']) && !path.ends_with("metadata");
+    let streams: Vec<PathBuf> = entries.filter(is_stream).collect();
+    if streams.len() <= MERGED {
+        return of_part(trace, told);
+    }
+    let mut sum = (0, 0);
+    for some in streams.chunks(MERGED) {
+        let part = tempfile::tempdir().unwrap();
+        for path in some.iter().chain([&trace.join("metadata")]) {
+            std::os::unix::fs::symlink(path.canonicalize().unwrap(), part.path().join(path.file_name().unwrap())).unwrap();
+        }
+        let (events, lost) = of_part(part.path(), told)?;
+        sum = (sum.0 + events, sum.1 + lost);
+    }
+    Some(sum)
+}
+
+fn of_part(trace: &Path, told: Counts) -> Option<Counts> {
+    if told.1 > 0 && told.0 <= PRINTED {
+        return printed(trace);
+    }
+    let run = Command::new("babeltrace2").arg(trace).args(["-c", "sink.utils.counter"]).output().ok()?;
+    assert!(run.status.success(), "{}: {}", trace.display(), String::from_utf8_lossy(&run.stderr));
+    let text = String::from_utf8_lossy(&run.stdout).into_owned();
+    let number = |what: &str| {
+        let line = text.lines().rev().find(|line| line.contains(what)).unwrap_or_else(|| panic!("{text}"));
+        line.trim().split(' ').next().unwrap().replace(',', "").parse::<u64>().unwrap()
+    };
+    let (events, losses) = (number(" Event message"), number(" Discarded event message"));
+    // It counts places at which events were lost.
+    Some((events, if told.1 > 0 && losses > 0 { told.1 } else { losses }))
+}
+
+/// By what it prints.
+fn printed(trace: &Path) -> Option<Counts> {
+    let run = Command::new("babeltrace2").arg(trace).output().ok()?;
+    let talk = String::from_utf8_lossy(&run.stderr);
+    assert!(run.status.success(), "{}: {talk}", trace.display());
+    let lost = |line: &str| {
+        let (_, rest) = line.split_once("Tracer discarded ").or_else(|| line.split_once("Tracer may have discarded "))?;
+        rest.split(' ').next()?.parse::<u64>().ok()
+    };
+    Some((run.stdout.iter().filter(|byte| **byte == b'\n').count() as u64, talk.lines().filter_map(lost).sum()))
+}
+
+/// Of all recordings in a folder.
+pub fn hold_all(longpole: &Path, recordings: &Path) {
+    for entry in std::fs::read_dir(recordings).into_iter().flatten().flatten() {
+        if entry.path().join("longpole.json").is_file() && hold(longpole, &entry.path()).is_none() {
+            println!("skipped: comparing recordings with babeltrace2 (it is not installed)");
+            return;
+        }
+    }
+}
