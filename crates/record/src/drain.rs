@@ -618,6 +618,11 @@ impl Recorder {
     pub(crate) fn release_subject(&mut self, stem: &str, remove: bool) {
         let Some(mut subject) = self.place.subjects.remove(stem) else { return };
         self.count_refused(&mut subject);
+        let pid = subject.process.pid;
+        // One that executes another program goes on as that.
+        if !self.place.subjects.values().any(|other| other.process.pid == pid) {
+            self.watched_process_is_gone(pid);
+        }
         // Another recorder may have it.
         let remove = remove && subject.claimed;
         if subject.order.mask == 0 && (!subject.wanted || self.config.for_process(&subject.process.label).is_none()) {

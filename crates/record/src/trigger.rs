@@ -65,45 +65,58 @@ impl FromStr for Condition {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Condition, String> {
-        let wrong = |why: &str| {
-            let known = "`span NAME > 5ms`, `queue NAME full > 10ms`, `counter NAME > 100`, `rate NAME < 100`, `lost`";
-            format!("{text:?} is nothing to wait for: {why} (there are {known})")
-        };
+        let wrong = |part: &str, why: &str| draw(text, part, why);
         let trimmed = text.trim();
         if trimmed == "lost" {
             return Ok(Condition::Lost);
         }
-        let (kind, rest) = trimmed.split_once(char::is_whitespace).ok_or_else(|| wrong("it names nothing"))?;
-        let at = rest.rfind(['>', '<']).ok_or_else(|| wrong("it compares with nothing"))?;
-        let order = if rest.as_bytes()[at] == b'>' { Order::Above } else { Order::Below };
-        let (name, bound) = (rest[..at].trim(), rest[at + 1..].trim());
+        let (kind, rest) = trimmed.split_at(trimmed.find(|c: char| c.is_whitespace() || "<>".contains(c)).unwrap_or(trimmed.len()));
+        if !["span", "queue", "counter", "rate"].contains(&kind) {
+            return Err(match kind {
+                "lost" => wrong(rest.trim(), "nothing stands behind `lost`"),
+                "" => wrong(rest, "it says nothing"),
+                _ => wrong(kind, &format!("there is no {kind:?} to wait for")),
+            });
+        }
+        let sign = rest.rfind(['>', '<']).ok_or_else(|| wrong(&rest[rest.trim_end().len()..], "it compares with nothing"))?;
+        let order = if rest.as_bytes()[sign] == b'>' { Order::Above } else { Order::Below };
+        let (name, bound) = (rest[..sign].trim(), rest[sign + 1..].trim());
+        let comparison = &rest[sign..=sign];
         let name_of = |name: &str| match name.strip_prefix('"').and_then(|name| name.strip_suffix('"')) {
-            None if name.contains(['>', '<']) => Err(wrong("a name with > or < stands in quotes")),
+            None if name.contains(['>', '<']) => Err(wrong(name, "a name with > or < stands in quotes")),
             quoted => match quoted.unwrap_or(name) {
-                "" => Err(wrong("it names nothing")),
+                "" => Err(wrong(if name.is_empty() { comparison } else { name }, "it names nothing")),
                 name => Ok(name.to_owned()),
             },
         };
         let time = || match (order, parse_duration(bound)) {
             (Order::Above, Some(time)) => Ok(time),
-            (Order::Below, _) => Err(wrong("only what takes longer can be waited for")),
-            (_, None) => Err(wrong(&format!("{bound:?} is no time"))),
+            (Order::Below, _) => Err(wrong(comparison, "only what takes longer can be waited for")),
+            (_, None) => Err(wrong(bound, &format!("{bound:?} is no time; write, for example, 5ms or 1.5s"))),
         };
         let number = || match bound.parse::<f64>() {
             Ok(number) if number.is_finite() => Ok(number),
-            _ => Err(wrong(&format!("{bound:?} is no number"))),
+            _ => Err(wrong(bound, &format!("{bound:?} is no number"))),
         };
         match kind {
             "span" => Ok(Condition::Span(name_of(name)?, time()?)),
-            "queue" => match name.strip_suffix("full").filter(|name| name.ends_with(char::is_whitespace)) {
+            "queue" => match name.strip_suffix("full").filter(|name| name.is_empty() || name.ends_with(char::is_whitespace)) {
                 Some(name) => Ok(Condition::Queue(name_of(name.trim())?, time()?)),
-                None => Err(wrong("of a queue, only `full` can be waited for")),
+                None => Err(wrong(comparison, "of a queue, only `full` can be waited for")),
             },
             "counter" => Ok(Condition::Counter(name_of(name)?, order, number()?)),
-            "rate" => Ok(Condition::Rate(name_of(name)?, order, number()?)),
-            _ => Err(wrong(&format!("{kind:?} is no kind of it"))),
+            _ => Ok(Condition::Rate(name_of(name)?, order, number()?)),
         }
     }
+}
+
+/// What is wrong, and where; `part` is a piece of `text`.
+fn draw(text: &str, part: &str, why: &str) -> String {
+    let at = (part.as_ptr() as usize).checked_sub(text.as_ptr() as usize).filter(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    let shown: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let (before, width) = (text[..at].chars().count(), part.chars().count().max(1));
+    let known = "`span NAME > 5ms`, `queue NAME full > 10ms`, `counter NAME > 100`, `rate NAME < 100` or `lost`";
+    format!("{why}\n   |\n   | {shown}\n   | {}{}\nIt may be {known}.", " ".repeat(before), "^".repeat(width))
 }
 
 /// An event as a trigger sees it.
@@ -134,10 +147,12 @@ pub struct Trigger {
     condition: Condition,
     /// Ticks of a second.
     frequency: u64,
-    /// Begins of spans and of waits that have not ended, innermost last.
+    /// Begins of spans that have not ended, innermost last.
     open: HashMap<Thread, Vec<u64>>,
-    /// Queues that said that they are full, and since when.
-    full: HashMap<String, u64>,
+    /// Who waits for room, in which queue and since when.
+    waits: HashMap<Thread, (String, u64)>,
+    /// Queues that said that they are full, since when, and the process that said so last.
+    full: HashMap<String, (u64, i32)>,
     /// Begin of the step that counts now; numbers of those before.
     step: u64,
     counts: VecDeque<u64>,
@@ -150,6 +165,7 @@ impl Trigger {
             condition,
             frequency: frequency.max(1),
             open: HashMap::new(),
+            waits: HashMap::new(),
             full: HashMap::new(),
             step: now,
             counts: VecDeque::from([0]),
@@ -196,27 +212,29 @@ impl Trigger {
             Condition::Queue(name, most) => {
                 let most = self.ticks(*most);
                 let named = glob::matches(name, seen.name);
-                // Whatever a thread does ends its wait.
-                let ended = self.open.remove(&seen.thread).and_then(|waits| waits.last().copied());
-                let full = match seen.kind {
-                    Kind::QueueWaitFull if named && self.open.len() < MOST => {
-                        self.open.insert(seen.thread, vec![seen.time]);
-                        None
+                let waits = named && seen.kind == Kind::QueueWaitFull;
+                if waits && self.waits.get(&seen.thread).is_some_and(|(queue, _)| queue == seen.name) {
+                    // It has looked again, in vain.
+                    return;
+                }
+                // Whatever else a thread does ends its wait.
+                let ended = self.waits.remove(&seen.thread);
+                if waits && self.waits.len() < MOST {
+                    self.waits.insert(seen.thread, (seen.name.to_owned(), seen.time));
+                }
+                let mut full = None;
+                if named && seen.kind == Kind::QueueSize {
+                    let is_full = seen.capacity.is_some_and(|capacity| seen.value >= capacity as f64);
+                    if is_full && self.full.len() < MOST {
+                        self.full.entry(seen.name.to_owned()).or_insert((seen.time, 0)).1 = seen.thread.0;
+                    } else {
+                        full = self.full.remove(seen.name).map(|(begin, _)| (seen.name.to_owned(), begin));
                     }
-                    Kind::QueueSize if named => match seen.capacity.is_some_and(|capacity| seen.value >= capacity as f64) {
-                        true if self.full.len() < MOST => {
-                            self.full.entry(seen.name.to_owned()).or_insert(seen.time);
-                            None
-                        }
-                        _ => self.full.remove(seen.name),
-                    },
-                    _ => None,
-                };
-                for begin in [ended, full].into_iter().flatten() {
+                }
+                for (queue, begin) in [ended, full].into_iter().flatten() {
                     let took = seen.time.saturating_sub(begin);
                     if took > most {
-                        let told = format!("queue {} was full for {:.3} ms", if named { seen.name } else { "" }, self.ms(took));
-                        self.fire(Some(seen.time), told.replace("  ", " "));
+                        self.fire(Some(seen.time), format!("queue {queue} was full for {:.3} ms", self.ms(took)));
                     }
                 }
             }
@@ -236,9 +254,17 @@ impl Trigger {
         }
     }
 
-    /// Events of a thread were lost, or overwritten before they were seen: what it had begun may have ended.
+    /// Events of a thread were lost, or overwritten before they were seen, and what it had begun may have ended; or it has itself.
     pub fn missed(&mut self, thread: Thread) {
         self.open.remove(&thread);
+        self.waits.remove(&thread);
+    }
+
+    /// A process has ended, and everything that it had begun.
+    pub fn gone(&mut self, pid: i32) {
+        self.open.retain(|thread, _| thread.0 != pid);
+        self.waits.retain(|thread, _| thread.0 != pid);
+        self.full.retain(|_, (_, process)| *process != pid);
     }
 
     pub fn lost(&mut self, now: u64, told: &str) {
@@ -252,10 +278,11 @@ impl Trigger {
         match &self.condition {
             Condition::Span(name, most) | Condition::Queue(name, most) => {
                 let ticks = self.ticks(*most);
-                let begun = self.open.iter().filter_map(|(thread, begins)| Some((*begins.first()?, thread.1)));
-                let full = self.full.values().map(|begin| (*begin, 0));
-                let oldest = begun.chain(full).min();
-                if let Some((begin, thread)) = oldest.filter(|(begin, _)| now.saturating_sub(*begin) > ticks) {
+                let begun = self.open.iter().filter_map(|(thread, begins)| Some((*begins.first()?, name, thread.1)));
+                let waits = self.waits.values().map(|(queue, begin)| (*begin, queue, 0));
+                let full = self.full.iter().map(|(queue, (begin, _))| (*begin, queue, 0));
+                let oldest = begun.chain(waits).chain(full).min();
+                if let Some((begin, name, thread)) = oldest.filter(|(begin, ..)| now.saturating_sub(*begin) > ticks) {
                     let since = self.ms(now.saturating_sub(begin));
                     let told = match &self.condition {
                         Condition::Span(..) => format!("span {name} of thread {thread} has not ended for {since:.3} ms"),
@@ -297,6 +324,22 @@ mod tests {
         Seen { thread: (1, 2), time, kind, name, value, capacity: None }
     }
 
+    #[test]
+    fn the_place_of_what_is_wrong_is_drawn() {
+        for (text, lines) in [
+            ("counter a::b > many", ["counter a::b > many", "               ^^^^"]),
+            (" span  é > soon", [" span  é > soon", "           ^^^^"]),
+            ("span x < 5ms", ["span x < 5ms", "       ^"]),
+            ("span x\t", ["span x ", "      ^"]),
+            ("spam x > 1", ["spam x > 1", "^^^^"]),
+            ("counter x > 5 > 3", ["counter x > 5 > 3", "        ^^^^^"]),
+        ] {
+            let error = text.parse::<Condition>().unwrap_err();
+            let drawn: Vec<&str> = error.lines().skip(2).take(2).map(|line| line.strip_prefix("   | ").unwrap()).collect();
+            assert_eq!(drawn, lines, "{text}");
+        }
+    }
+
     /// A clock of one tick a microsecond.
     fn trigger(text: &str) -> Trigger {
         Trigger::new(text.parse().unwrap(), 1_000_000, 0)
@@ -305,17 +348,21 @@ mod tests {
     #[test]
     fn what_is_nothing_to_wait_for_is_refused_with_its_reason() {
         for (text, reason) in [
-            ("", "names nothing"),
-            ("span", "names nothing"),
+            ("", "says nothing"),
+            ("> 5", "says nothing"),
+            ("lost 5", "nothing stands behind"),
+            ("span", "compares with nothing"),
             ("span x", "compares with nothing"),
             ("span x > soon", "\"soon\" is no time"),
             ("span x < 5ms", "takes longer"),
             ("span > 5ms", "names nothing"),
+            ("span \"\" > 5ms", "names nothing"),
+            ("queue full > 5ms", "names nothing"),
             ("queue x > 5ms", "only `full`"),
             ("counter x > many", "no number"),
             ("counter x > 5 > 3", "stands in quotes"),
             ("counter x > nan", "no number"),
-            ("spam x > 1", "\"spam\" is no kind"),
+            ("spam x > 1", "no \"spam\""),
         ] {
             let error = text.parse::<Condition>().unwrap_err();
             assert!(error.contains(reason), "{text}: {error}");
@@ -347,6 +394,38 @@ mod tests {
         assert_eq!(full.time(50_000), None, "whatever the thread does ends the wait");
         full.event(seen(60_000, Kind::QueueWaitFull, "in", 0.0));
         assert!(full.time(70_001).is_some());
+        full.event(seen(80_000, Kind::Mark, "x", 0.0));
+        let _ = full.time(80_000);
+        // Who looks again and again waits on.
+        for time in (100_000..110_000).step_by(1000) {
+            full.event(seen(time, Kind::QueueWaitFull, "in", 0.0));
+            assert_eq!(full.time(time), None);
+        }
+        assert_eq!(full.time(110_001).unwrap().told, "queue in has been full for 10.001 ms");
+    }
+
+    #[test]
+    fn what_a_thread_or_a_process_had_begun_ends_with_it() {
+        for by in ["thread", "process"] {
+            let mut late = trigger("span work > 5ms");
+            let mut full = trigger("queue in full > 5ms");
+            late.event(seen(0, Kind::SpanBegin, "work", 0.0));
+            full.event(seen(0, Kind::QueueWaitFull, "in", 0.0));
+            for trigger in [&mut late, &mut full] {
+                if by == "thread" {
+                    trigger.missed((1, 2));
+                } else {
+                    trigger.gone(1);
+                }
+                assert_eq!(trigger.time(1_000_000), None);
+            }
+        }
+        let mut full = trigger("queue in full > 5ms");
+        full.event(Seen { capacity: Some(8), ..seen(0, Kind::QueueSize, "in", 8.0) });
+        full.gone(7);
+        full.event(Seen { capacity: Some(8), ..seen(4000, Kind::QueueSize, "in", 8.0) });
+        full.gone(1);
+        assert_eq!(full.time(1_000_000), None);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::recorder::Recorder;
 use crate::ring::{Fault, Look};
 use crate::snapshot::Cause;
 use crate::trigger::{Condition, Fired, Seen, Trigger};
-use longpole_abi::FieldType;
+use longpole_abi::{FieldType, RING_IDLE};
 use std::time::{Duration, Instant};
 
 /// Longest time between two looks.
@@ -96,7 +96,7 @@ impl Recorder {
 
     /// Shows the triggers what a ring has new. The classes of its events are known.
     pub(crate) fn observe(&mut self, process: &Process, source: &mut Source, look: &Look) {
-        let thread = (process.pid, source.tid);
+        let mut thread = (process.pid, source.tid);
         if look.lost > source.lost_before {
             let told = format!("{} events of thread {} were lost", look.lost - source.lost_before, source.tid);
             for watch in &mut self.watches.all {
@@ -122,14 +122,27 @@ impl Recorder {
                 self.watches.all.iter_mut().for_each(|watch| watch.trigger.missed(thread));
             }
             source.seen_events = chunk.events_after;
+            if chunk.tid != thread.1 {
+                // It has ended, or it would have kept its ring.
+                self.watches.all.iter_mut().for_each(|watch| watch.trigger.missed(thread));
+                thread.1 = chunk.tid;
+            }
             let mut bytes = std::mem::take(&mut self.scratch);
             if source.ring.copy(&chunk, &mut bytes) && source.ring.intact(&chunk) {
-                self.show(&bytes, (process.pid, chunk.tid), chunk.begin);
+                self.show(&bytes, thread, chunk.begin);
             }
             self.scratch = bytes;
             at = chunk.tail;
         }
         source.watched = Some(at.max(source.watched.unwrap_or(0)));
+        if look.state == RING_IDLE && at >= look.head {
+            self.watches.all.iter_mut().for_each(|watch| watch.trigger.missed(thread));
+        }
+    }
+
+    /// A process has ended, and all that it did was seen.
+    pub(crate) fn watched_process_is_gone(&mut self, pid: i32) {
+        self.watches.all.iter_mut().for_each(|watch| watch.trigger.gone(pid));
     }
 
     fn show(&mut self, bytes: &[u8], thread: (i32, i32), begin: u64) {
