@@ -149,7 +149,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("longpole: {}", in_one_line(&error));
+            eprintln!("longpole: {}", told(&error));
             if error.is::<WrongUsage>() {
                 ExitCode::from(2)
             } else {
@@ -179,13 +179,23 @@ pub(crate) fn say(line: impl std::fmt::Display) -> io::Result<()> {
 
 /// The error and its causes, in which a foreign name steers no terminal. Errors of libraries name their cause themselves, so that they can stand alone; it is not said twice.
 pub(crate) fn in_one_line(error: &anyhow::Error) -> String {
+    table::plain(chained(error))
+}
+
+/// The same on as many lines as it has: some draw the place of which they speak.
+pub(crate) fn told(error: &anyhow::Error) -> String {
+    let whole = chained(error);
+    whole.lines().map(|line| table::plain(line.to_owned())).collect::<Vec<_>>().join("\n")
+}
+
+fn chained(error: &anyhow::Error) -> String {
     let mut line = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
         if !line.ends_with(&cause) {
             line.extend([": ", &cause]);
         }
     }
-    table::plain(line)
+    line
 }
 
 /// `longpole print | head` must end quietly: who reads no further is not an error.

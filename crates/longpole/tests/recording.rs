@@ -8,6 +8,7 @@ use longpole_trace::{Options, Trace};
 use place::{ok, signal, wait_for, Place, Running};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
+use std::io::BufReader;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -389,6 +390,51 @@ fn record_passes_on_the_status_of_its_command() {
     assert_eq!(run.status.code(), Some(7));
     let run = place.longpole(&["record", "--", "/nonexistent/program"]).output().unwrap();
     assert_eq!(run.status.code(), Some(125));
+}
+
+#[test]
+fn signals_that_are_sent_to_the_recorder_reach_its_command() {
+    let place = Place::new();
+    let script = "trap 'echo one' USR1; trap 'echo two' USR2; trap 'echo three; exit 3' QUIT; echo ready; while :; do sleep 0.01; done";
+    let mut recorder = place.command("env");
+    recorder.args([
+        "--default-signal",
+        env!("CARGO_BIN_EXE_longpole"),
+        "record",
+        "--kernel",
+        "none",
+        "--stacks",
+        "none",
+        "--",
+        "bash",
+        "-c",
+        script,
+    ]);
+    let mut recorder = Running::start(recorder.stdout(Stdio::piped()).stderr(Stdio::null()));
+    let mut lines = std::io::BufRead::lines(BufReader::new(recorder.stdout.take().unwrap()));
+    let mut next = move || lines.next().unwrap().unwrap();
+    assert_eq!(next(), "ready");
+    for (name, said) in [("-USR1", "one"), ("-USR2", "two"), ("-QUIT", "three")] {
+        signal(&recorder, name);
+        assert_eq!(next(), said);
+    }
+    assert_eq!(recorder.wait().unwrap().code(), Some(3));
+}
+
+#[test]
+fn what_is_wrong_in_a_configuration_is_drawn() {
+    let place = Place::new();
+    let config = place.path("bad.toml");
+    std::fs::write(&config, "period = \"50ms\"\n[[policy]]\nevents = [\"queue\", \"spam\"]\n").unwrap();
+    for (arguments, status) in [(&["--", "true"][..], 125), (&["--for", "1s"], 1)] {
+        let refused = place.longpole(&["record", "-c"]).arg(&config).args(arguments).output().unwrap();
+        assert_eq!(refused.status.code(), Some(status));
+        let said = String::from_utf8(refused.stderr).unwrap();
+        let lines: Vec<&str> = said.lines().collect();
+        assert!(lines[0].contains("bad.toml:3:20: \"spam\" is no event category"), "{said}");
+        assert_eq!(lines[2..], [" 3 | events = [\"queue\", \"spam\"]", "   |                    ^^^^^^"]);
+    }
+    assert!(place.recordings().is_empty());
 }
 
 #[test]

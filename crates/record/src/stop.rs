@@ -13,8 +13,13 @@ static COUNT: AtomicI32 = AtomicI32::new(0);
 static WAKE: AtomicI32 = AtomicI32::new(-1);
 static OPEN: OnceLock<OwnedFd> = OnceLock::new();
 
+/// Those that are a command's, a bit each, since they were taken last.
+static PASSED: AtomicI32 = AtomicI32::new(0);
+
 /// The signals that end a recording.
-pub(crate) const ENDING: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+pub(crate) const ENDING: [i32; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
+/// Those that mean nothing to a recorder, and may mean something to its command.
+const PASSED_ON: [i32; 2] = [libc::SIGUSR1, libc::SIGUSR2];
 
 /// Whether the end was asked for.
 pub(crate) fn asked() -> bool {
@@ -26,7 +31,7 @@ pub(crate) fn asked() -> bool {
 pub struct Stop;
 
 impl Stop {
-    /// Takes over SIGINT, SIGTERM, SIGHUP and SIGCHLD of this process. One that was ignored at the start (as `nohup` has it) stays ignored.
+    /// Takes over SIGINT, SIGTERM, SIGHUP, SIGQUIT and SIGCHLD of this process. One that was ignored at the start (as `nohup` has it) stays ignored.
     pub fn install() -> io::Result<Stop> {
         if OPEN.get().is_none() {
             let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
@@ -37,7 +42,17 @@ impl Stop {
                 WAKE.store(wake.as_raw_fd(), Ordering::Release);
             }
         }
-        for signal in ENDING.into_iter().chain([libc::SIGCHLD]) {
+        Stop::take_over(ENDING.into_iter().chain([libc::SIGCHLD]))?;
+        Ok(Stop)
+    }
+
+    /// Takes over SIGUSR1 and SIGUSR2, too, for [`Stop::passed`].
+    pub fn pass_on(&self) -> io::Result<()> {
+        Stop::take_over(PASSED_ON.into_iter())
+    }
+
+    fn take_over(signals: impl Iterator<Item = i32>) -> io::Result<()> {
+        for signal in signals {
             // SAFETY: a zeroed, then filled sigaction; the handler only stores to atomics and writes to an eventfd.
             let result = unsafe {
                 let mut action: libc::sigaction = std::mem::zeroed();
@@ -55,7 +70,13 @@ impl Stop {
                 return Err(io::Error::last_os_error());
             }
         }
-        Ok(Stop)
+        Ok(())
+    }
+
+    /// The signals that came for the command since this was asked last.
+    pub fn passed(&self) -> impl Iterator<Item = i32> {
+        let came = PASSED.swap(0, Ordering::AcqRel);
+        PASSED_ON.into_iter().filter(move |signal| came & (1 << signal) != 0)
     }
 
     /// The signal that asked for the end.
@@ -92,7 +113,9 @@ pub fn leave_streams() {
 }
 
 extern "C" fn handle(signal: libc::c_int, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
-    if signal != libc::SIGCHLD {
+    if PASSED_ON.contains(&signal) {
+        PASSED.fetch_or(1 << signal, Ordering::AcqRel);
+    } else if signal != libc::SIGCHLD {
         // SAFETY: the kernel passes a valid siginfo.
         let code = unsafe { (*info).si_code };
         DIRECTED.store(code <= 0, Ordering::Release);

@@ -254,7 +254,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match record(args, |_| {}) {
         Ok(code) => Ok(code),
         Err(error) if with_command => {
-            eprintln!("longpole: {}", crate::in_one_line(&error));
+            eprintln!("longpole: {}", crate::told(&error));
             Ok(ExitCode::from(OWN_FAILURE))
         }
         Err(error) => Err(error),
@@ -271,6 +271,9 @@ pub fn record(args: Args, ready: impl FnOnce(&Recorder)) -> anyhow::Result<ExitC
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     let nice = rustix::process::getpriority_process(None).unwrap_or(0);
     let stop = Stop::install().context("cannot handle signals")?;
+    if !args.command.is_empty() {
+        stop.pass_on().context("cannot handle signals")?;
+    }
     let scope = match args.pid {
         Some(pid) => Scope::Process(pid),
         None if args.command.is_empty() || args.all => Scope::Everything,
@@ -425,6 +428,9 @@ pub fn run_until_the_end(
         if pid.is_some_and(|pid| !lives(pid)) {
             return Ok(None);
         }
+        if let Some(child) = child.as_deref() {
+            stop.passed().for_each(|signal| pass_on(child, signal));
+        }
         let now = Instant::now();
         if let Some(end) = end {
             if now >= end {
@@ -436,11 +442,7 @@ pub fn run_until_the_end(
             let Some(child) = child.as_deref() else { return Ok(None) };
             // The terminal told the command, too; somebody who signalled this process alone did not.
             if asked.is_none() && stop.directed() {
-                if let (Some(pid), Some(signal)) =
-                    (rustix::process::Pid::from_raw(child.id() as i32), rustix::process::Signal::from_named_raw(signal))
-                {
-                    let _ = rustix::process::kill_process(pid, signal);
-                }
+                pass_on(child, signal);
             }
             let since = *asked.get_or_insert(now);
             if stop.count() > 1 || now - since >= GRACE {
@@ -450,6 +452,13 @@ pub fn run_until_the_end(
             longest = longest.min(GRACE - (now - since));
         }
         recorder.wait(longest);
+    }
+}
+
+fn pass_on(child: &Child, signal: i32) {
+    if let (Some(pid), Some(signal)) = (rustix::process::Pid::from_raw(child.id() as i32), rustix::process::Signal::from_named_raw(signal))
+    {
+        let _ = rustix::process::kill_process(pid, signal);
     }
 }
 
@@ -489,7 +498,10 @@ pub fn tell(outcome: &Outcome, said: &[String]) {
             && outcome.lost == 0
             && (outcome.kernel.is_some() || outcome.samples.is_some() || outcome.interfaces.is_some()) => {}
         None if outcome.recorded == 0 => eprintln!("longpole: {} packets captured{lost}", crate::table::number(outcome.packets)),
-        None => eprintln!("longpole: {} of events in {} streams{lost}", crate::table::bytes(outcome.recorded), outcome.lanes),
+        None => {
+            let streams = if outcome.lanes == 1 { "stream" } else { "streams" };
+            eprintln!("longpole: {} of events in {} {streams}{lost}", crate::table::bytes(outcome.recorded), outcome.lanes);
+        }
     }
     if let Some(kernel) = &outcome.kernel {
         let number = crate::table::number;

@@ -101,7 +101,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::from(answer.status))
         }
         Err(error) => {
-            eprintln!("longpole: {}", crate::in_one_line(&error));
+            eprintln!("longpole: {}", crate::told(&error));
             // The command ran, and whoever waits for it wants its status.
             Ok(ExitCode::from(error.downcast_ref::<NoAnswer>().map_or(record::OWN_FAILURE, |ran| ran.status)))
         }
