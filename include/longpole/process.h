@@ -295,19 +295,35 @@ LONGPOLE_SLOW int longpole_is_locked(int file)
 	return longpole_call(SYS_fcntl, (uintptr_t)file, 36 /* F_OFD_GETLK */, (uintptr_t)&lock, 0, 0, 0) == 0 && lock.type == 1 /* F_WRLCK */;
 }
 
-/* What a recorder wants of processes that are born now; nothing, unless a living one holds the lock on the file. */
-LONGPOLE_SLOW void longpole_read_orders(int directory, struct longpole_orders *orders)
+/* 0: no living recorder holds the lock on the file. */
+LONGPOLE_SLOW int longpole_read_session(int directory, const char *name, struct longpole_orders *orders)
 {
 	struct longpole_session session;
-	__builtin_memset(orders, 0, sizeof *orders);
-	long file = longpole_open(directory, "session", LONGPOLE_O_RDONLY | LONGPOLE_O_NOFOLLOW, 0);
+	long file = longpole_open(directory, name, LONGPOLE_O_RDONLY | LONGPOLE_O_NOFOLLOW, 0);
 	if (file < 0)
-		return;
-	if (longpole_call(SYS_pread64, (uintptr_t)file, (uintptr_t)&session, sizeof session, 0, 0, 0) == (long)sizeof session &&
-	    session.magic == LONGPOLE_ABI_MAGIC && session.version == LONGPOLE_ABI_VERSION &&
-	    longpole_is_locked((int)file))
-		*orders = session.orders;
+		return 0;
+	const int held = longpole_call(SYS_pread64, (uintptr_t)file, (uintptr_t)&session, sizeof session, 0, 0, 0) == (long)sizeof session &&
+	                 session.magic == LONGPOLE_ABI_MAGIC && session.version == LONGPOLE_ABI_VERSION && longpole_is_locked((int)file);
 	longpole_close((int)file);
+	if (held)
+		*orders = session.orders;
+	return held;
+}
+
+/*
+ * What a recorder wants of processes that are born now. One that started this process by its command, beside a recorder of whoever comes, has a file of
+ * its own for them.
+ */
+LONGPOLE_SLOW void longpole_read_orders(int directory, struct longpole_orders *orders)
+{
+	char name[32];
+	__builtin_memset(orders, 0, sizeof *orders);
+	if (longpole_page.scope != 0) {
+		longpole_append_number(name, sizeof name, longpole_append(name, sizeof name, 0, "session-c"), longpole_page.scope, 10, 0);
+		if (longpole_read_session(directory, name, orders))
+			return;
+	}
+	longpole_read_session(directory, "session", orders);
 }
 
 LONGPOLE_SLOW void longpole_write_label(const char *text, size_t size)

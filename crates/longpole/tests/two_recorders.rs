@@ -50,7 +50,7 @@ fn a_second_recorder_of_the_same_programs_is_refused_and_told_who_the_first_one_
     let recording = path(&ok(place.longpole(&["start"]).output().unwrap()));
     let status: serde_json::Value = serde_json::from_slice(&ok(place.longpole(&["status", "--json"]).output().unwrap()).stdout).unwrap();
     let pid = status["recording"]["pid"].to_string();
-    for arguments in [&["start"][..], &["record", "--for", "1s"], &["record", "--", "true"]] {
+    for arguments in [&["start"][..], &["record", "--for", "1s"], &["record", "--all", "--", "true"]] {
         let refused = place.longpole(arguments).output().unwrap();
         assert!(!refused.status.success());
         let why = String::from_utf8_lossy(&refused.stderr).into_owned();
@@ -160,4 +160,125 @@ fn a_process_that_the_recorder_of_a_command_leaves_out_can_have_one_of_its_own()
     assert_eq!(counted(&of_command, "mark:numbered"), (inside, 0));
     outside.end();
     newcomer.end();
+}
+
+/// A recorder of a command, which does what it is told.
+fn commanded(place: &Place, program: &str) -> Commanded {
+    Commanded::of(place.longpole(&["record", "--", program]).stderr(std::process::Stdio::null()))
+}
+
+/// The recording of a recorder.
+fn of_recorder(place: &Place, pid: &str) -> Value {
+    let of = || recordings(place).into_iter().find(|told| told["pid"].to_string() == pid);
+    wait_for(|| of().is_some());
+    of().unwrap()
+}
+
+#[test]
+fn two_commands_are_recorded_at_the_same_time_each_by_its_own_recorder() {
+    let place = Place::new();
+    let program = place.build("commanded", &[]);
+    let mut commands = [commanded(&place, &program), commanded(&place, &program), commanded(&place, &program)];
+    let first: Vec<u64> =
+        commands.iter_mut().zip(["marks 1000", "marks 77", "marks 5"]).map(|(command, line)| command.does(line)).collect();
+    let paths: Vec<_> = commands.iter().map(|command| of_recorder(&place, &command.pid())["path"].as_str().unwrap().to_owned()).collect();
+    let told = of_recorder(&place, &commands[2].pid());
+    assert_eq!((&told["command"], &told["of_pid"]), (&serde_json::json!([program]), &Value::Null));
+    // The one that was there first ends first; whoever comes then is not recorded, and those that stay are.
+    let [one, mut other, mut third] = commands;
+    one.end();
+    let stranger = Commanded::start(&place, &program);
+    let tried = [first[0], other.does("marks 40"), third.does("marks 6")];
+    stranger.end();
+    third.end();
+    other.end();
+    for (recording, tried) in paths.iter().zip(tried) {
+        assert_eq!(counted(Path::new(recording), "mark:numbered"), (tried, 0), "{recording}");
+        assert_eq!(description(Path::new(recording))["oddities"], serde_json::json!([]), "{recording}");
+    }
+    assert_eq!(place.recordings().len(), 3);
+    assert_eq!(sessions(&place), ["session"]);
+}
+
+/// Files of recorders.
+fn sessions(place: &Place) -> Vec<String> {
+    let names = std::fs::read_dir(place.path("runtime")).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| name.starts_with("session")).collect()
+}
+
+#[test]
+fn hundreds_of_processes_of_two_commands_are_recorded_by_the_right_one_from_their_first_event_on() {
+    let place = Place::new();
+    let programs = [place.build_as("c", "reliable", &[]), place.build_as("cpp", "reliable", &[])];
+    let begun: Vec<_> = programs
+        .iter()
+        .map(|program| {
+            let mut command = place.longpole(&["record", "--", program, "forks", "spawn", "300", "20"]);
+            command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap()
+        })
+        .collect();
+    let mut tried = Vec::new();
+    for child in begun {
+        let output = ok(child.wait_with_output().unwrap());
+        let said = String::from_utf8(output.stdout).unwrap();
+        tried.push(said.lines().filter_map(|line| line.split_once(' ')?.1.parse::<u64>().ok()).sum::<u64>());
+    }
+    let mut found: Vec<u64> =
+        place.recordings().iter().map(|recording| counted(recording, "mark:")).map(|(events, lost)| events + lost).collect();
+    found.sort_unstable();
+    tried.sort_unstable();
+    assert_eq!(found, tried);
+}
+
+#[test]
+fn a_recorder_of_all_leaves_what_a_command_starts_to_that_one_s_recorder_and_takes_up_what_stays() {
+    let place = Place::new();
+    let program = place.build("commanded", &[]);
+    let of_all = path(&ok(place.longpole(&["start"]).output().unwrap()));
+    let mut beside = Commanded::start(&place, &program);
+    let mut inside = commanded(&place, &program);
+    let (outer, inner) = (beside.does("marks 80"), inside.does("marks 500"));
+    let of_command = of_recorder(&place, &inside.pid())["path"].as_str().unwrap().to_owned();
+    inside.end();
+    beside.end();
+    assert_eq!(path(&ok(place.longpole(&["stop"]).output().unwrap())), of_all);
+    assert_eq!(counted(Path::new(&of_command), "mark:numbered"), (inner, 0));
+    assert_eq!(counted(&of_all, "mark:numbered"), (outer, 0));
+    let oddities = description(&of_all)["oddities"].to_string();
+    assert!(oddities.contains("what a command starts is recorded by process") && oddities.contains(&of_command), "{oddities}");
+}
+
+#[test]
+fn a_command_that_records_a_command_leaves_that_to_the_inner_recorder() {
+    let place = Place::new();
+    let program = place.build("numbered", &[]);
+    let longpole = env!("CARGO_BIN_EXE_longpole");
+    let script = format!("{program} 1 100; {longpole} record --kernel none --stacks none -- {program} 2 1000; {program} 1 10");
+    ok(place.longpole(&["record", "--", "sh", "-c", &script]).output().unwrap());
+    let count = |recording: &std::path::PathBuf| {
+        let (events, lost) = counted(recording, ":numbered");
+        events + lost
+    };
+    let mut found: Vec<_> = place.recordings().iter().map(count).collect();
+    found.sort_unstable();
+    assert_eq!(found, [110, 2000]);
+}
+
+#[test]
+fn what_a_killed_recorder_of_a_second_command_leaves_is_cleared_away() {
+    let place = Place::new();
+    let program = place.build("commanded", &[]);
+    let first = commanded(&place, &program);
+    of_recorder(&place, &first.pid());
+    let mut second = place::Running::start(place.longpole(&["record", "--", "sleep", "20"]).stderr(std::process::Stdio::null()));
+    let pid = second.id().to_string();
+    of_recorder(&place, &pid);
+    assert_eq!(sessions(&place).len(), 2);
+    second.kill().unwrap();
+    second.wait().unwrap();
+    first.end();
+    let next = commanded(&place, &program);
+    of_recorder(&place, &next.pid());
+    next.end();
+    assert_eq!(sessions(&place), ["session"]);
 }

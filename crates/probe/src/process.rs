@@ -379,9 +379,19 @@ fn open_sites(directory: &File) -> *mut Sites {
     }
 }
 
-/// What a recorder wants of processes that are born now; nothing, unless a living one holds the lock on the file.
+/// What a recorder wants of processes that are born now. One that started this process by its command, beside a recorder of whoever comes, has a file of
+/// its own for them.
 pub fn read_orders(directory: &File) -> Option<Session> {
-    let file = File::open_read(directory, &Text::<16>::of(&[b"session"])).ok()?;
+    let scope = page().scope.load(Relaxed);
+    let mut name = Text::of(&[b"session-c"]);
+    name.push_number(scope, 10, 0);
+    let own = if scope != 0 { read_session(directory, &name) } else { None };
+    own.or_else(|| read_session(directory, &Text::of(&[b"session"])))
+}
+
+/// `None`: no living recorder holds the lock on the file.
+fn read_session(directory: &File, name: &Text<32>) -> Option<Session> {
+    let file = File::open_read(directory, name).ok()?;
     let mut session = MaybeUninit::<Session>::zeroed();
     // SAFETY: as many bytes as the structure has; every pattern of bits is one.
     let session = unsafe {

@@ -3,31 +3,49 @@
 //!
 //! A recorder of whoever comes claims all at first, since newcomers do what it says in `session` before it has looked at them. Those that it
 //! does not record it leaves again, once they are silent; those that are another's it leaves alone, and takes up when that one has ended. A
-//! recorder of a single process claims that one, and has nothing to do with others.
+//! recorder of a single process claims that one, and has nothing to do with others; nor has one of a command that found another of whoever comes:
+//! what its command starts does what it says from the beginning, and is left to it.
 
 use crate::error::Error;
 use crate::mapping::Access;
 use crate::process::Process;
 use crate::recorder::{Recorder, Scope, Subject};
 use crate::runtime::{Entry, Runtime};
-use crate::session::{self, Held, Running, Unfinished};
+use crate::session::{self, Held, Running, Unfinished, Whose};
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A process is left when nothing came from it in so many turns, after it was told to say nothing.
 const SILENT_TURNS: u32 = 3;
 /// A recorder that leaves a process at this moment is waited for.
 const TRIES: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(10);
+/// Between two looks whether the recorder of another command is still there.
+const ANOTHERS: Duration = Duration::from_millis(50);
 
 impl Recorder {
-    /// It records one process, and says nothing to others.
+    /// It says nothing to others than its own process, or what its command starts.
     pub(crate) fn is_alone(&self) -> bool {
-        self.options.scope.alone().is_some()
+        self.place.held.whose() != Whose::All
+    }
+
+    /// Another recorder's command has started it, and that recorder is there.
+    pub(crate) fn is_of_another_command(&self, process: &Process) -> bool {
+        let number = process.scope();
+        number != 0 && number != self.session && session::is_held(&self.place.runtime, Whose::Command(number))
     }
 
     /// Makes a process this recorder's, if it has to be and is no other's.
     pub(crate) fn claim(&mut self, subject: &mut Subject) -> bool {
+        let now = Instant::now();
+        if subject.anothers_until.is_some_and(|until| now < until) {
+            return false;
+        }
+        subject.anothers_until = self.is_of_another_command(&subject.process).then(|| now + ANOTHERS);
+        if subject.anothers_until.is_some() {
+            self.tell_of_another_command(subject);
+            return false;
+        }
         subject.claimed = (subject.order.mask != 0 || !self.is_alone()) && subject.process.claim();
         if !subject.claimed && subject.order.mask != 0 && !subject.told_taken {
             subject.told_taken = true;
@@ -39,7 +57,28 @@ impl Recorder {
             let (pid, label) = (subject.process.pid, &subject.process.label);
             self.oddity(format!("process {pid} ({label}) is recorded by {holder}, and not here while that goes on"));
         }
+        if subject.claimed
+            && subject.order.mask != 0
+            && matches!(self.place.held.whose(), Whose::Command(_))
+            && subject.process.scope() != self.session
+        {
+            let told = "programs of the command without its LONGPOLE_SESSION in their environment are recorded from when they were found, since another \
+                        recorder has those that come";
+            self.oddity(told.to_owned());
+        }
         subject.claimed
+    }
+
+    /// Once for all of the command's processes: there may be thousands.
+    fn tell_of_another_command(&mut self, subject: &mut Subject) {
+        if subject.order.mask == 0 || std::mem::replace(&mut subject.told_taken, true) {
+            return;
+        }
+        self.total.taken += 1;
+        let running = holder(&self.place.runtime, subject.process.scope());
+        let whose =
+            running.map_or_else(|| "another one".to_owned(), |running| format!("process {} to {}", running.pid, running.path.display()));
+        self.oddity(format!("what a command starts is recorded by {whose}, and not here while that goes on"));
     }
 
     /// A process that is to say nothing and is silent may be another recorder's.
@@ -96,10 +135,23 @@ fn holder(runtime: &Runtime, number: u64) -> Option<Running> {
     session::running(runtime).ok()?.into_iter().find(|running| running.session == number)
 }
 
-/// The session's file of a recorder, unless what it is to record is another's.
-pub(crate) fn take(runtime: &Runtime, scope: Scope) -> Result<(Held, Option<Unfinished>), Error> {
-    let Some(wanted) = scope.alone() else { return Held::take(runtime, None) };
-    let taken = match Held::take(runtime, Some(wanted)) {
+/// The session's file of a recorder, by what it records. `number`: of its recording.
+pub(crate) fn hold(runtime: &Runtime, scope: Scope, number: u64) -> Result<(Held, Option<Unfinished>), Error> {
+    match scope {
+        Scope::Everything => Held::take(runtime, Whose::All),
+        Scope::Process(pid) => Held::take(runtime, Whose::Process(pid)),
+        // As the one of whoever comes it hears of programs of the command that say nothing of that. Else they are found by their parents.
+        Scope::Descendants => match Held::take(runtime, Whose::All) {
+            Err(Error::Busy { .. }) => Held::take(runtime, Whose::Command(number)),
+            other => other,
+        },
+    }
+}
+
+/// The same, unless what it is to record is another's.
+pub(crate) fn take(runtime: &Runtime, scope: Scope, number: u64) -> Result<(Held, Option<Unfinished>), Error> {
+    let Scope::Process(wanted) = scope else { return hold(runtime, scope, number) };
+    let taken = match hold(runtime, scope, number) {
         Err(Error::Busy { pid, path }) => return Err(Error::Taken { process: wanted, pid, path }),
         other => other?,
     };

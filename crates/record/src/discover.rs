@@ -8,7 +8,7 @@ use crate::process::{Process, Source, Verdict};
 use crate::recorder::{Recorder, Scope, Subject, TOKEN_PROCESS};
 use crate::ring::Ring;
 use crate::runtime::{ring_name, Entry};
-use crate::session;
+use crate::session::{self, Whose};
 use crate::sites::Sites;
 use rustix::event::epoll;
 use std::collections::HashMap;
@@ -81,7 +81,7 @@ impl Recorder {
             self.place.runtime.without_births(|| {
                 let runtime = &self.place.runtime;
                 let nobody = runtime.entries().is_ok_and(|all| !all.iter().any(|(_, entry)| matches!(entry, Entry::Control { .. })))
-                    && session::running(runtime).is_ok_and(|all| all.iter().all(|running| running.of.is_none()));
+                    && session::running(runtime).is_ok_and(|all| all.iter().all(|running| running.whose == Whose::All));
                 if nobody {
                     self.place.runtime.remove("sites");
                 }
@@ -189,7 +189,7 @@ impl Recorder {
             return true;
         }
         let strange = self.options.scope.alone().is_some_and(|wanted| wanted != process.pid);
-        if !lives && !continued && (strange || process.is_taken()) {
+        if !lives && !continued && (strange || process.is_taken() || self.is_of_another_command(&process)) {
             // Whoever records it takes the rest, and its files.
             return true;
         }
@@ -219,6 +219,7 @@ impl Recorder {
             wanted: false,
             claimed: false,
             told_taken: false,
+            anothers_until: None,
             silent_turns: 0,
             order: Default::default(),
             buffer: None,

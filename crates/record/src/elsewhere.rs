@@ -9,13 +9,13 @@
 //!   Each step is held by a descriptor before the file system that it led to is asked anything.
 //! * What its session file says of earlier recordings is not believed.
 
+use crate::claim;
 use crate::comm;
 use crate::error::Error;
 use crate::metadata;
 use crate::place::Place;
 use crate::recorder::{Recorder, Scope};
 use crate::runtime::Runtime;
-use crate::session::Held;
 use rustix::fs::{self, Mode, OFlags, ResolveFlags};
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -227,7 +227,7 @@ impl Recorder {
             return Err(Error::Foreign(format!("there are more than {MOST} such directories")));
         }
         let runtime = Runtime::at(found.directory, &found.path, found.owner)?;
-        let (held, _) = Held::take(&runtime, self.options.scope.alone())?;
+        let (held, _) = claim::hold(&runtime, self.options.scope, self.session)?;
         self.streams += 1;
         let mut text = String::new();
         metadata::place(&mut text, self.streams);

@@ -12,9 +12,9 @@ pub enum Error {
     /// Another user could put files there.
     #[error("{} is no safe runtime directory: {why}", path.display())]
     Unsafe { path: PathBuf, why: &'static str },
-    #[error("a recording is running already: process {pid} writes {path} (`longpole stop` ends it)")]
+    #[error("a recording is running already: {}", first(*pid, path))]
     Busy { pid: i32, path: String },
-    #[error("process {process} is recorded already: process {pid} writes {path} (`longpole stop` ends it)")]
+    #[error("process {process} is recorded already: {}", first(*pid, path))]
     Taken { process: i32, pid: i32, path: String },
     #[error(transparent)]
     Policy(#[from] PolicyError),
@@ -26,6 +26,14 @@ pub enum Error {
     Kernel(#[from] crate::kernel::KernelError),
     #[error(transparent)]
     Interfaces(#[from] crate::interfaces::InterfaceError),
+}
+
+/// The recorder that was there first. One that begins or ends at this moment does not say who it is.
+fn first(pid: i32, path: &str) -> String {
+    match pid {
+        0 => "by a recorder that does not say who it is; it may be beginning or ending".to_owned(),
+        pid => format!("process {pid} writes {path} (`longpole stop` ends it)"),
+    }
 }
 
 impl Error {

@@ -164,6 +164,8 @@ pub(crate) struct Subject {
     pub claimed: bool,
     /// It was said that it is another's.
     pub told_taken: bool,
+    /// It is of another recorder's command; not asked again before.
+    pub anothers_until: Option<Instant>,
     /// In which nothing came from it, though it is claimed and not to be recorded.
     pub silent_turns: u32,
     pub order: Order,
@@ -295,7 +297,10 @@ impl Recorder {
         let config_seen = options.config.as_deref().and_then(version);
         raise_file_limit();
         let runtime = Runtime::create(&Runtime::default_path())?;
-        let (held, unfinished) = claim::take(&runtime, options.scope)?;
+        let start = unix_now();
+        // Microseconds, so that readers of JSON that know only doubles keep it exact.
+        let session = start / 1000;
+        let (held, unfinished) = claim::take(&runtime, options.scope, session)?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|error| Error::io("make", "epoll")(error.into()))?;
         if let Some(wake) = stop.and_then(Stop::wake) {
             let _ = epoll::add(&epoll, wake, epoll::EventData::new_u64(TOKEN_STOP), epoll::EventFlags::IN);
@@ -304,7 +309,6 @@ impl Recorder {
         let root = options.root.clone().or_else(|| config.root.clone()).unwrap_or_else(recording::root);
         let predecessor = unfinished.as_ref().and_then(Predecessor::open);
         let tidied = kernel::tidy::all();
-        let start = unix_now();
         let path = recording::create(&root, start)?;
         let home = Home::open(&path)?;
         // What this takes falls into the time that the calibration waits anyway.
@@ -349,8 +353,7 @@ impl Recorder {
             home,
             uuid,
             clock,
-            // Microseconds, so that readers of JSON that know only doubles keep it exact.
-            session: start / 1000,
+            session,
             metadata,
             lanes: Vec::new(),
             closed: BTreeMap::new(),

@@ -165,12 +165,12 @@ impl Runtime {
         Ok(all)
     }
 
-    /// The files of recorders, with the process of those that record one.
-    pub fn sessions(&self) -> io::Result<Vec<(String, Option<i32>)>> {
+    /// The files of recorders.
+    pub fn sessions(&self) -> io::Result<Vec<(String, session::Whose)>> {
         let mut all = Vec::new();
         for entry in Dir::read_from(&self.directory)? {
             let name = entry?.file_name().to_string_lossy().into_owned();
-            all.extend(session::parse_name(&name).map(|of| (name, of)));
+            all.extend(session::parse_name(&name).map(|whose| (name, whose)));
         }
         Ok(all)
     }

@@ -1,5 +1,6 @@
 //! The file `session`: who records, where to, and what processes that are born now shall do. A recorder of a single process has
-//! `session-<pid>` in its place, and orders nothing of newcomers: so there may be several, beside one of all others.
+//! `session-<pid>` in its place, and orders nothing of newcomers: so there may be several, beside one of all others. One of a command that finds
+//! `session` taken has `session-c<number of its recording>`, which is for those alone whom that command starts: they know the number.
 //!
 //! The recorder holds an open-file-description lock on it, which the kernel takes away when it dies. Only what stands in the file
 //! under such a lock is an order.
@@ -23,20 +24,36 @@ const _: () = assert!(size_of::<Layout>() <= SIZE as usize);
 /// How often the file may be taken away while it is opened.
 const TRIES: u32 = 100;
 
-/// The file of a recorder of one process, or of all.
-fn name_of(alone: Option<i32>) -> String {
-    alone.map_or_else(|| NAME.to_owned(), |pid| format!("{NAME}-{pid}"))
+/// For whom a recorder is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Whose {
+    /// Whoever comes, of whom it may leave some out.
+    All,
+    Process(i32),
+    /// What a command starts, beside a recorder of whoever comes; by the recording's number.
+    Command(u64),
 }
 
-/// The process of whose recorder this is the file; Some(None): of all.
-pub(crate) fn parse_name(name: &str) -> Option<Option<i32>> {
-    match name.strip_prefix(NAME)? {
-        "" => Some(None),
-        rest => {
-            let pid = rest.strip_prefix('-')?.parse().ok()?;
-            (pid > 0 && name == name_of(Some(pid))).then_some(Some(pid))
+impl Whose {
+    fn name(self) -> String {
+        match self {
+            Whose::All => NAME.to_owned(),
+            Whose::Process(pid) => format!("{NAME}-{pid}"),
+            Whose::Command(number) => format!("{NAME}-c{number}"),
         }
     }
+}
+
+/// Whose recorder this is the file of.
+pub(crate) fn parse_name(name: &str) -> Option<Whose> {
+    let rest = name.strip_prefix(NAME)?;
+    let whose = match (rest, rest.strip_prefix("-c"), rest.strip_prefix('-')) {
+        ("", ..) => Whose::All,
+        (_, Some(number), _) => Whose::Command(number.parse().ok().filter(|number| *number > 0)?),
+        (_, _, Some(pid)) => Whose::Process(pid.parse().ok().filter(|pid| *pid > 0)?),
+        _ => return None,
+    };
+    (whose.name() == name).then_some(whose)
 }
 
 /// What a process is told to do.
@@ -87,15 +104,15 @@ pub struct Unfinished {
 /// The lock, held.
 #[derive(Debug)]
 pub struct Held {
-    name: String,
+    whose: Whose,
     _file: OwnedFd,
     mapping: Mapping,
 }
 
 impl Held {
-    /// Takes the lock of a recorder of one process or of all, or says who holds it.
-    pub fn take(runtime: &Runtime, alone: Option<i32>) -> Result<(Held, Option<Unfinished>), Error> {
-        let name = name_of(alone);
+    /// Takes the lock, or says who holds it.
+    pub fn take(runtime: &Runtime, whose: Whose) -> Result<(Held, Option<Unfinished>), Error> {
+        let name = whose.name();
         let path = runtime.path().join(&name);
         let mut tries = 0;
         let (file, mapping) = loop {
@@ -116,7 +133,7 @@ impl Held {
             let mapping =
                 Mapping::new(std::os::fd::AsFd::as_fd(&file.file), SIZE as usize, Access::Write).map_err(Error::io("map", &path))?;
             if !lock::take(&file.file).map_err(Error::io("lock", &path))? {
-                let running = layout(&mapping).map(|layout| read(layout, alone));
+                let running = layout(&mapping).map(|layout| read(layout, whose));
                 return Err(Error::Busy {
                     pid: running.as_ref().map_or(0, |running| running.pid),
                     path: running.map_or_else(String::new, |running| running.path.display().to_string()),
@@ -128,16 +145,20 @@ impl Held {
             }
             tries += 1;
         };
-        let held = Held { name, _file: file.file, mapping };
+        let held = Held { whose, _file: file.file, mapping };
         let mut unfinished = None;
         if let Some(layout) = layout(&held.mapping) {
             let session = layout.orders.session.load(Ordering::Relaxed);
             if layout.magic.load(Ordering::Relaxed) == MAGIC && layout.version.load(Ordering::Relaxed) == VERSION && session != 0 {
-                unfinished = Some(Unfinished { session, path: read(layout, alone).path });
+                unfinished = Some(Unfinished { session, path: read(layout, whose).path });
             }
             layout.orders.mask.store(0, Ordering::Release);
         }
         Ok((held, unfinished))
+    }
+
+    pub fn whose(&self) -> Whose {
+        self.whose
     }
 
     /// Says where the recording is and what is to be done from now on.
@@ -180,8 +201,8 @@ impl Held {
             layout.orders.mask.store(0, Ordering::SeqCst);
             layout.orders.session.store(0, Ordering::SeqCst);
         }
-        if self.name != NAME {
-            runtime.remove(&self.name);
+        if self.whose != Whose::All {
+            runtime.remove(&self.whose.name());
         }
     }
 }
@@ -193,22 +214,36 @@ pub struct Running {
     pub pid: i32,
     pub path: PathBuf,
     pub session: u64,
-    /// The process that it records, if it is one.
-    pub of: Option<i32>,
+    pub whose: Whose,
 }
 
-/// The recordings that are in progress for this runtime directory: that of whoever comes first, then those of single processes.
+impl Running {
+    /// The process that it records, if it is one.
+    pub fn of(&self) -> Option<i32> {
+        match self.whose {
+            Whose::Process(pid) => Some(pid),
+            _ => None,
+        }
+    }
+}
+
+/// The recordings that are in progress for this runtime directory: that of whoever comes first, then those of single processes, then those of commands.
 pub fn running(runtime: &Runtime) -> Result<Vec<Running>, Error> {
     let names = runtime.sessions().map_err(Error::io("list", runtime.path()))?;
     let mut all = Vec::new();
-    for (name, of) in names {
-        all.extend(of_file(runtime, &name, of)?);
+    for (name, whose) in names {
+        all.extend(of_file(runtime, &name, whose)?);
     }
-    all.sort_by_key(|running| running.of);
+    all.sort_by_key(|running| running.whose);
     Ok(all)
 }
 
-fn of_file(runtime: &Runtime, name: &str, of: Option<i32>) -> Result<Option<Running>, Error> {
+/// Whether such a recorder is there.
+pub(crate) fn is_held(runtime: &Runtime, whose: Whose) -> bool {
+    runtime.open_readable(&whose.name()).is_ok_and(|file| lock::is_taken(&file.file))
+}
+
+fn of_file(runtime: &Runtime, name: &str, whose: Whose) -> Result<Option<Running>, Error> {
     let path = runtime.path().join(name);
     let file = match runtime.open_readable(name) {
         Ok(file) if file.size >= SIZE => file,
@@ -221,13 +256,18 @@ fn of_file(runtime: &Runtime, name: &str, of: Option<i32>) -> Result<Option<Runn
     }
     let mapping = Mapping::new(std::os::fd::AsFd::as_fd(&file.file), SIZE as usize, Access::Read).map_err(Error::io("map", path))?;
     // Between taking the lock and its first orders the recorder has not said who it is.
-    Ok(layout(&mapping).map(|layout| read(layout, of)).filter(|running| running.session != 0 && comm::alive(running.pid)))
+    Ok(layout(&mapping).map(|layout| read(layout, whose)).filter(|running| running.session != 0 && comm::alive(running.pid)))
 }
 
-/// Removes what killed recorders of single processes left, of which nobody can go on: their process is gone.
+/// Removes what killed recorders left with which nobody can go on: of processes that are gone, and of commands.
 pub(crate) fn tidy(runtime: &Runtime) {
-    for (name, of) in runtime.sessions().unwrap_or_default() {
-        if of.is_some_and(|pid| !comm::alive(pid)) && runtime.open_readable(&name).is_ok_and(|file| !lock::is_taken(&file.file)) {
+    for (name, whose) in runtime.sessions().unwrap_or_default() {
+        let over = match whose {
+            Whose::All => false,
+            Whose::Process(pid) => !comm::alive(pid),
+            Whose::Command(_) => true,
+        };
+        if over && runtime.open_readable(&name).is_ok_and(|file| !lock::is_taken(&file.file)) {
             runtime.remove(&name);
         }
     }
@@ -237,7 +277,7 @@ fn layout(mapping: &Mapping) -> Option<&Layout> {
     mapping.get::<Layout>(0)
 }
 
-fn read(layout: &Layout, of: Option<i32>) -> Running {
+fn read(layout: &Layout, whose: Whose) -> Running {
     use std::os::unix::ffi::OsStringExt;
     let mut path: Vec<u8> = layout.path.iter().map(|byte| byte.load(Ordering::Relaxed)).collect();
     path.truncate(path.iter().position(|byte| *byte == 0).unwrap_or(path.len()));
@@ -245,7 +285,7 @@ fn read(layout: &Layout, of: Option<i32>) -> Running {
         pid: layout.recorder.load(Ordering::Relaxed),
         path: PathBuf::from(std::ffi::OsString::from_vec(path)),
         session: layout.orders.session.load(Ordering::Relaxed),
-        of,
+        whose,
     }
 }
 
@@ -266,37 +306,37 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let runtime = crate::runtime::private(directory.path());
         assert_eq!(running(&runtime).unwrap(), []);
-        let (held, unfinished) = Held::take(&runtime, None).unwrap();
+        let (held, unfinished) = Held::take(&runtime, Whose::All).unwrap();
         assert!(unfinished.is_none());
         held.publish(std::path::Path::new("/some/where"), &Order { mask: 1, session: 7, ..Order::default() });
-        let expected = Running { pid: std::process::id() as i32, path: "/some/where".into(), session: 7, of: None };
+        let expected = Running { pid: std::process::id() as i32, path: "/some/where".into(), session: 7, whose: Whose::All };
         assert_eq!(running(&runtime).unwrap(), [expected]);
-        match Held::take(&runtime, None) {
+        match Held::take(&runtime, Whose::All) {
             Err(Error::Busy { pid, path }) => assert_eq!((pid, path.as_str()), (std::process::id() as i32, "/some/where")),
             other => panic!("{other:?}"),
         }
         drop(held);
         assert_eq!(running(&runtime).unwrap(), []);
-        let (held, unfinished) = Held::take(&runtime, None).unwrap();
+        let (held, unfinished) = Held::take(&runtime, Whose::All).unwrap();
         assert_eq!(unfinished.map(|unfinished| unfinished.session), Some(7));
         held.finished(&runtime);
         drop(held);
-        assert!(Held::take(&runtime, None).unwrap().1.is_none());
+        assert!(Held::take(&runtime, Whose::All).unwrap().1.is_none());
     }
     #[test]
-    fn recorders_of_single_processes_stand_beside_one_of_all_and_leave_no_file() {
+    fn recorders_of_single_processes_and_of_commands_stand_beside_one_of_all_and_leave_no_file() {
         let directory = tempfile::tempdir().unwrap();
         let runtime = crate::runtime::private(directory.path());
         let order = |session| Order { session, ..Order::default() };
-        let begin = |alone, session| {
-            let (held, _) = Held::take(&runtime, alone).unwrap();
+        let begin = |whose, session| {
+            let (held, _) = Held::take(&runtime, whose).unwrap();
             held.publish(std::path::Path::new("/some/where"), &order(session));
             held
         };
-        let held = [begin(Some(30), 1), begin(None, 2), begin(Some(4), 3)];
-        let all: Vec<_> = running(&runtime).unwrap().into_iter().map(|running| (running.of, running.session)).collect();
-        assert_eq!(all, [(None, 2), (Some(4), 3), (Some(30), 1)]);
-        assert!(matches!(Held::take(&runtime, Some(4)), Err(Error::Busy { .. })));
+        let held = [begin(Whose::Process(30), 1), begin(Whose::Command(9), 4), begin(Whose::All, 2), begin(Whose::Process(4), 3)];
+        let all: Vec<_> = running(&runtime).unwrap().into_iter().map(|running| (running.whose, running.session)).collect();
+        assert_eq!(all, [(Whose::All, 2), (Whose::Process(4), 3), (Whose::Process(30), 1), (Whose::Command(9), 4)]);
+        assert!(matches!(Held::take(&runtime, Whose::Process(4)), Err(Error::Busy { .. })));
         assert_eq!(runtime.entries().unwrap(), [], "none of their files is a program's, or foreign");
         held.iter().for_each(|held| held.finished(&runtime));
         drop(held);
@@ -309,19 +349,32 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let runtime = crate::runtime::private(directory.path());
         let own = std::process::id() as i32;
-        for pid in [own, i32::MAX] {
-            let (held, _) = Held::take(&runtime, Some(pid)).unwrap();
+        for whose in [Whose::Process(own), Whose::Process(i32::MAX), Whose::Command(7)] {
+            let (held, _) = Held::take(&runtime, whose).unwrap();
             held.publish(std::path::Path::new("/some/where"), &Order { session: 1, ..Order::default() });
         }
         tidy(&runtime);
-        assert_eq!(runtime.sessions().unwrap(), [(format!("{NAME}-{own}"), Some(own))]);
-        assert_eq!(Held::take(&runtime, Some(own)).unwrap().1.map(|unfinished| unfinished.session), Some(1), "one can go on");
+        assert_eq!(runtime.sessions().unwrap(), [(format!("{NAME}-{own}"), Whose::Process(own))]);
+        assert_eq!(Held::take(&runtime, Whose::Process(own)).unwrap().1.map(|unfinished| unfinished.session), Some(1), "one can go on");
     }
 
     #[test]
     fn only_names_of_the_layout_are_those_of_sessions() {
-        assert_eq!((parse_name("session"), parse_name("session-7")), (Some(None), Some(Some(7))));
-        for name in ["sessions", "session-", "session-07", "session--7", "session-0", "session-7-8", "x"] {
+        assert_eq!((parse_name("session"), parse_name("session-7")), (Some(Whose::All), Some(Whose::Process(7))));
+        assert_eq!(parse_name("session-c7"), Some(Whose::Command(7)));
+        for name in [
+            "sessions",
+            "session-",
+            "session-07",
+            "session--7",
+            "session-0",
+            "session-7-8",
+            "session-c",
+            "session-c0",
+            "session-c07",
+            "session-c-7",
+            "x",
+        ] {
             assert_eq!(parse_name(name), None, "{name}");
         }
     }

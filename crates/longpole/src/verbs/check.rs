@@ -4,7 +4,11 @@ use crate::dump::Raw;
 use crate::in_progress;
 use crate::say;
 use crate::table::{bytes, number, plain};
-use longpole_record::{counter_is_a_clock, kernel, root, session::Running, subjects, Runtime};
+use longpole_record::{
+    counter_is_a_clock, kernel, root,
+    session::{Running, Whose},
+    subjects, Runtime,
+};
 use longpole_trace::event::Item;
 use longpole_trace::{Oddity, Options};
 use rustix::fs::{access, statvfs, Access};
@@ -302,9 +306,12 @@ fn recorder() -> Finding {
         Ok((all, _)) => {
             let told = |running: &Running| {
                 let (pid, path) = (running.pid, running.path.display());
-                match running.of {
-                    Some(of) => format!("process {pid} is recording process {of} to {path}; a second one of that is refused"),
-                    None => format!("process {pid} is recording to {path}; a second one is refused"),
+                match running.whose {
+                    Whose::Process(of) => format!("process {pid} is recording process {of} to {path}; a second one of that is refused"),
+                    Whose::Command(_) => format!("process {pid} is recording {} to {path}", in_progress::of(running)),
+                    Whose::All => {
+                        format!("process {pid} is recording to {path}; a second one is refused, but for one of a process or a command")
+                    }
                 }
             };
             let detail = all.iter().map(told).collect::<Vec<_>>().join("; ");

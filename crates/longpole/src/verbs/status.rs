@@ -42,14 +42,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 fn told(running: &Running) -> Value {
-    let text = std::fs::read(running.path.join("longpole.json")).unwrap_or_default();
-    let description: Value = serde_json::from_slice(&text).unwrap_or(Value::Null);
+    let description = in_progress::description(running);
     let lanes = description["lanes"].as_array().map_or(&[][..], Vec::as_slice);
     let recorded: u64 = lanes.iter().filter_map(|lane| lane["recorded_bytes"].as_u64()).sum();
     json!({
         "path": running.path,
         "pid": running.pid,
-        "of_pid": running.of,
+        "of_pid": running.of(),
+        "command": description["command"],
         "start_ns": description["start_ns"].as_u64(),
         "streams": lanes.len(),
         "recorded_bytes": recorded,
@@ -64,14 +64,15 @@ fn show(running: &Running) -> anyhow::Result<()> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos() as u64);
     say(format_args!("recording  {}", running.path.display()))?;
     say(format_args!("recorder   process {}", running.pid))?;
-    if let Some(pid) = running.of {
-        say(format_args!("of         process {pid}"))?;
+    if running.of().is_some() || in_progress::command(running).is_some() {
+        say(format_args!("of         {}", in_progress::of(running)))?;
     }
     if let Some(start) = told["start_ns"].as_u64() {
         say(format_args!("for        {}", duration(now.saturating_sub(start))))?;
     }
     let (recorded, lost) = (told["recorded_bytes"].as_u64().unwrap_or(0), told["lost"].as_u64().unwrap_or(0));
-    say(format_args!("so far     {} in {} streams, {} events lost", bytes(recorded), told["streams"], number(lost)))?;
+    let streams = if told["streams"] == 1 { "stream" } else { "streams" };
+    say(format_args!("so far     {} in {} {streams}, {} events lost", bytes(recorded), told["streams"], number(lost)))?;
     if let Some(kernel) = told["kernel_bytes"].as_u64() {
         say(format_args!("kernel     {}", bytes(kernel)))?;
     }
