@@ -123,6 +123,8 @@ impl Recorder {
 /// Why a thread has no ring, by the number that its process told.
 fn why_refused(errno: u32) -> String {
     match errno as i32 {
+        // In the instant in which a handler made the process, within a probe.
+        0 => "found no ring".to_owned(),
         libc::EACCES => "found no way to the runtime directory: the process is another user's than when it began".to_owned(),
         libc::ENOENT => "found no runtime directory: it was removed, or lies outside of what the process sees now (chroot)".to_owned(),
         libc::EAGAIN => "found no ring: other threads of the process kept its table".to_owned(),

@@ -7,7 +7,7 @@ use crate::mapping::Access;
 use crate::process::{Process, Source, Verdict};
 use crate::recorder::{Recorder, Scope, Subject, TOKEN_PROCESS};
 use crate::ring::Ring;
-use crate::runtime::{ring_name, Entry};
+use crate::runtime::{classify, ring_name, Entry};
 use crate::session::{self, Whose};
 use crate::sites::Sites;
 use rustix::event::epoll;
@@ -129,18 +129,39 @@ impl Recorder {
         Ok(())
     }
 
+    /// The same of those of whom was heard. Looking at all files at each newcomer would take ever longer, and wait for the lock of the folder, which
+    /// newcomers have while they wait for a CPU.
+    pub(crate) fn take_up_heard(&mut self) {
+        if self.place.heard.is_empty() {
+            return;
+        }
+        let mut names = std::mem::take(&mut self.place.heard);
+        self.place.heard = names.split_off(names.len().min(PROCESSES_A_TURN));
+        self.look_at_sites();
+        for name in names {
+            match classify(&name) {
+                Entry::Control { stem, pid } if !self.place.subjects.contains_key(&stem) && !self.place.unknown.contains(&stem) => {
+                    // Whatever rings it has, it says how many.
+                    self.admit(&name, &stem, pid, &Rings::new(), false);
+                }
+                _ => {}
+            }
+        }
+    }
+
     /// Whether a file that has two names may be about to have one: then somebody looks again soon.
-    fn is_being_named(&mut self, stem: &str) -> bool {
+    fn is_being_named(&mut self, name: &str, stem: &str) -> bool {
         if self.place.being_named.len() >= MOST_RINGS {
             return false;
         }
         let looks = self.place.being_named.entry(stem.to_owned()).or_insert(0);
         *looks += 1;
-        if *looks < PATIENCE {
-            self.directory_changed = true;
-            self.last_birth = Instant::now();
+        if *looks >= PATIENCE {
+            return false;
         }
-        *looks < PATIENCE
+        self.place.heard.push(name.to_owned());
+        self.last_birth = Instant::now();
+        true
     }
 
     /// Newcomers have the table that is there now.
@@ -162,7 +183,7 @@ impl Recorder {
         let mut process = match Process::open(&self.place.runtime, name, stem, pid, Access::Write) {
             Ok(process) => process,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return false,
-            Err(error) if error.kind() == io::ErrorKind::ResourceBusy && self.is_being_named(stem) => return true,
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy && self.is_being_named(name, stem) => return true,
             Err(error) => {
                 self.oddity(format!("{name} was ignored: {error}"));
                 return false;

@@ -7,12 +7,13 @@
 use crate::class::Classes;
 use crate::elsewhere::Identity;
 use crate::recorder::{Recorder, Subject, TOKEN_DIRECTORY};
-use crate::runtime::Runtime;
+use crate::runtime::{Runtime, CONTROL};
 use crate::session::Held;
 use crate::sites::Sites;
 use rustix::event::epoll;
 use rustix::fs::inotify;
 use std::collections::{HashMap, HashSet};
+use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 #[derive(Debug)]
@@ -33,7 +34,14 @@ pub(crate) struct Place {
     pub unknown: HashSet<String>,
     /// Looks at control files that had two names.
     pub being_named: HashMap<String, u32>,
+    /// Control files of which was heard and that nobody has looked at.
+    pub heard: Vec<String>,
+    /// More than that came: only a look at all files tells.
+    pub missed: bool,
 }
+
+/// Names that wait to be looked at.
+const MOST_HEARD: usize = 1 << 16;
 
 impl Place {
     pub fn new(runtime: Runtime, held: Held, stream: u32, elsewhere: Option<Identity>, epoll: &OwnedFd) -> Place {
@@ -53,14 +61,22 @@ impl Place {
             elsewhere,
             unknown: HashSet::new(),
             being_named: HashMap::new(),
+            heard: Vec::new(),
+            missed: false,
         }
     }
 
-    /// What was told has been heard.
-    pub fn heard(&self) {
-        if let Some(watch) = &self.watch {
-            let mut buffer = [0u8; 4096];
-            while matches!(rustix::io::read(watch, &mut buffer), Ok(read) if read > 0) {}
+    /// Takes what is told of files that appear. Rings are known by what their process says.
+    pub fn hear(&mut self) {
+        let Some(watch) = &self.watch else { return };
+        let mut buffer = [MaybeUninit::uninit(); 4096];
+        let mut reader = inotify::Reader::new(watch, &mut buffer);
+        while let Ok(event) = reader.next() {
+            self.missed |= event.events().contains(inotify::ReadFlags::QUEUE_OVERFLOW) || self.heard.len() >= MOST_HEARD;
+            let name = event.file_name().and_then(|name| name.to_str().ok());
+            if let Some(name) = name.filter(|name| name.ends_with(CONTROL) && self.heard.len() < MOST_HEARD) {
+                self.heard.push(name.to_owned());
+            }
         }
     }
 }

@@ -547,8 +547,10 @@ impl Recorder {
         let (changed, deaths) = (std::mem::take(&mut self.directory_changed), std::mem::take(&mut self.deaths));
         let mut pressure: f64 = 0.0;
         self.in_each_place(|recorder| {
-            if changed {
+            if changed || std::mem::take(&mut recorder.place.missed) {
                 recorder.scan()?;
+            } else {
+                recorder.take_up_heard();
             }
             if deaths {
                 recorder.mourn();
@@ -629,9 +631,8 @@ impl Recorder {
         for token in &tokens[..count] {
             match *token {
                 TOKEN_DIRECTORY => {
-                    self.directory_changed = true;
-                    self.place.heard();
-                    self.others.iter().for_each(Place::heard);
+                    self.place.hear();
+                    self.others.iter_mut().for_each(Place::hear);
                 }
                 TOKEN_NEIGHBOURS => {
                     if let Some(neighbours) = &mut self.neighbours {

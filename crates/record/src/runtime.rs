@@ -272,7 +272,10 @@ impl Runtime {
     }
 }
 
-fn classify(name: &str) -> Entry {
+/// How names of control files end.
+pub(crate) const CONTROL: &str = ".control";
+
+pub(crate) fn classify(name: &str) -> Entry {
     if name.starts_with(".new-") {
         return Entry::Temporary;
     }
