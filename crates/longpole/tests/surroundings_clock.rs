@@ -66,13 +66,13 @@ impl Shifted {
         let program = self.place.build("clocked", &[]);
         let mut child = Running::start(self.under(self.place.command(program)).stdin(Stdio::piped()).stdout(Stdio::piped()));
         let (input, output) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
-        Clocked { _child: child, input, output, count: 0 }
+        Clocked { child, input, output, count: 0 }
     }
 }
 
 /// The program that writes so many events when it is told to.
 struct Clocked {
-    _child: Running,
+    child: Running,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
     count: u64,
@@ -84,13 +84,26 @@ impl Clocked {
         self.output.read_line(&mut String::new()).unwrap();
         self.count += events;
     }
+
+    /// What became of its events, which carry times that rise, and of itself: it writes when it is told to, and runs until the test ends.
+    fn figures(&mut self, shifted: &Shifted, times: &[(i64, i64)]) -> Figures {
+        let mut figures = Figures {
+            tried: self.count,
+            recorded: times.len() as u64,
+            torn: times.windows(2).filter(|pair| pair[1].1 < pair[0].1).count() as u64,
+            faults: u64::from(self.child.try_wait().unwrap().is_some()),
+            ..Figures::default()
+        };
+        figures.look_outside(&shifted.place, &["shifted", "shift", "clocked"]);
+        figures
+    }
 }
 
 fn description(recording: &Path) -> serde_json::Value {
     serde_json::from_slice(&fs::read(recording.join("longpole.json")).unwrap()).unwrap()
 }
 
-/// Times in Unix ns, and what the events carry.
+/// Times in Unix ns, and what the events carry. None are lost.
 fn times(recording: &Path) -> Vec<(i64, i64)> {
     let mut trace = Trace::open(&[recording], Options::default()).unwrap();
     let mut times = Vec::new();
@@ -122,7 +135,8 @@ fn their_times(recording: &Path) -> Option<Vec<(i64, i64)>> {
 }
 
 /// No event is earlier than what it carries, nor later than what the next one does.
-fn hold(recording: &Path, count: u64, what: &str) {
+fn hold(recording: &Path, shifted: &Shifted, program: &mut Clocked, what: &str) {
+    let count = program.count;
     let offset = description(recording)["clock"]["offset_ns"].as_i64().unwrap();
     let ours = times(recording);
     for (reader, times) in [("ours", Some(ours.clone())), ("babeltrace2", their_times(recording))] {
@@ -136,7 +150,7 @@ fn hold(recording: &Path, count: u64, what: &str) {
         let last = times[times.len() - 1];
         assert!(last.0 - offset - last.1 < 3600 * SECOND, "{reader}: {what}");
     }
-    println!("figures: {what}: tried {count}, recorded {}, lost 0, torn 0, faults 0, bytes outside 0", ours.len());
+    program.figures(shifted, &ours).hold(what);
 }
 
 #[test]
@@ -177,7 +191,12 @@ fn events_have_their_times_after_any_silence_and_when_the_counter_passes_its_48_
         signal(&recorder, "-INT");
         let run = wait(recorder);
         assert!(run.contains("exit status: 0"), "{run}");
-        hold(&shifted.place.newest(), program.count, &format!("{mode}: a counter that passes 2^48, and silences of up to 5,000 h"));
+        hold(
+            &shifted.place.newest(),
+            &shifted,
+            &mut program,
+            &format!("{mode}: a counter that passes 2^48, and silences of up to 5,000 h"),
+        );
     }
 }
 
@@ -214,7 +233,7 @@ fn the_system_clock_may_be_set_by_hours_and_no_event_moves() {
     assert!(begin <= times[0].0 && times[times.len() - 1].0 <= end && end - begin < 600 * SECOND, "{begin} {end}");
     // And it is said how far the clock went.
     assert!((number(&description["clock"]["residual_ns"]).abs() - 2 * HOUR).abs() < 10 * SECOND, "{}", description["clock"]);
-    println!("figures: the system's clock set five times: tried {0}, recorded {0}, lost 0, torn 0, faults 0, bytes outside 0", times.len());
+    program.figures(&shifted, &times).hold("the system's clock set five times");
 }
 
 #[test]

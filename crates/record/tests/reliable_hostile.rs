@@ -65,9 +65,7 @@ fn behaves_beside(what: &str, place: &Place, known: &[&str], meanwhile: impl FnO
         tried = found;
     }
     figures(what, tried + came, all, faults, place.outside(&[&["early", "late"], known].concat()));
-    if let Some((read, said)) = support::tool("babeltrace2", &[Path::new("-o"), Path::new("dummy"), &clean.path().join("user")]) {
-        assert!(read, "{what}: {said}");
-    }
+    support::alike_beside_damage(clean.path());
     ended.oddities
 }
 

@@ -282,6 +282,16 @@ fn compiled(name: &str) -> PathBuf {
     target
 }
 
+/// A copy without what is damaged is read by babeltrace2 as by `longpole info`, as [`Place`] has it of recordings without damage.
+pub fn alike_beside_damage(copy: &Path) {
+    let longpole = built().join("longpole");
+    if !longpole.exists() {
+        println!("skipped: comparing recordings with babeltrace2 (cargo build --release -p longpole)");
+    } else if alike::hold(&longpole, copy).is_none() {
+        println!("skipped: comparing recordings with babeltrace2 (it is not installed)");
+    }
+}
+
 /// The folder of what cargo has built.
 fn built() -> PathBuf {
     let own = std::env::current_exe().unwrap();
