@@ -106,5 +106,5 @@ fn who_is_recorded_already_is_named_with_who_does() {
     let told = String::from_utf8_lossy(&run.stderr);
     assert!(told.contains("programs of user 4321 (as process") && told.contains("are not recorded while that goes on"), "{told}");
     assert!(told.contains("longpole: a recording is running already: process"), "{told}");
-    assert!(told.contains("of events in 1 streams"), "{told}");
+    assert!(told.contains("of events in 1 stream\n"), "{told}");
 }

@@ -3,13 +3,13 @@
 
 #![allow(dead_code)] // Each test file uses its part.
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Mutex;
 
 #[path = "../../../longpole/tests/support/alike.rs"]
@@ -28,7 +28,7 @@ pub fn live(what: &str) -> bool {
 
 pub struct Place {
     pub directory: tempfile::TempDir,
-    damage: Cell<bool>,
+    damage: AtomicBool,
 }
 
 impl Drop for Place {
@@ -36,7 +36,7 @@ impl Drop for Place {
     fn drop(&mut self) {
         let longpole = built().join("longpole");
         match longpole.exists() {
-            _ if std::thread::panicking() || self.damage.get() => {}
+            _ if std::thread::panicking() || self.damage.load(Ordering::Relaxed) => {}
             true => alike::hold_all(&longpole, &self.root()),
             false => println!("skipped: comparing recordings with babeltrace2 (cargo build --release -p longpole)"),
         }
@@ -52,33 +52,29 @@ impl Place {
             false => tempfile::tempdir(),
         }
         .expect("a temporary directory");
-        let place = Place { directory, damage: Cell::new(false) };
+        let place = Place { directory, damage: AtomicBool::new(false) };
         fs::create_dir(place.runtime()).unwrap();
-        fs::create_dir(place.own()).unwrap();
+        fs::create_dir(place.home()).unwrap();
         fs::set_permissions(place.runtime(), fs::Permissions::from_mode(0o700)).unwrap();
         place
     }
 
     /// The point of the test is damage: other tools need not read its recordings as we do.
     pub fn damages(&self) {
-        self.damage.set(true);
+        self.damage.store(true, Ordering::Relaxed);
     }
 
-    /// Where recorders and programs run, have their home and put temporary files.
-    fn own(&self) -> PathBuf {
-        self.directory.path().join("own")
+    /// Where recorders run, and the home of programs and theirs.
+    fn home(&self) -> PathBuf {
+        self.directory.path().join("home")
     }
 
     /// Bytes that somebody wrote elsewhere than into recordings and the runtime directory; `known` are files of the test's.
     pub fn outside(&self, known: &[&str]) -> u64 {
-        let folders = [self.directory.path().to_owned(), self.own()];
+        let folders = [self.directory.path().to_owned(), self.home()];
         let entries = folders.iter().flat_map(|folder| fs::read_dir(folder).unwrap().map(Result::unwrap));
-        let strange = entries.filter(|entry| !["run", "traces", "own"].iter().chain(known).any(|name| entry.file_name() == **name));
+        let strange = entries.filter(|entry| !["run", "traces", "home"].iter().chain(known).any(|name| entry.file_name() == **name));
         strange.inspect(|entry| println!("outside: {}", entry.path().display())).map(|entry| entry.metadata().unwrap().len().max(1)).sum()
-    }
-
-    fn at_home(&self, command: &mut Command) {
-        command.current_dir(self.own()).env("HOME", self.own()).env("TMPDIR", self.own());
     }
 
     pub fn runtime(&self) -> PathBuf {
@@ -136,7 +132,7 @@ impl Place {
     pub fn program(&self, name: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new(compiled(name));
         command.args(arguments).env("LONGPOLE_RUNTIME_DIR", self.runtime()).env_remove("LONGPOLE_LABEL");
-        self.at_home(&mut command);
+        command.env("HOME", self.home()).env("TMPDIR", self.home());
         command
     }
 
@@ -156,7 +152,7 @@ impl Place {
             command.arg(config);
         }
         command.env("LONGPOLE_RUNTIME_DIR", self.runtime()).stdout(Stdio::piped());
-        self.at_home(&mut command);
+        command.current_dir(self.home()).env("HOME", self.home()).env("TMPDIR", self.home());
         let mut child = command.spawn().expect("the recorder starts");
         let mut out = BufReader::new(child.stdout.take().unwrap());
         let mut path = String::new();
