@@ -11,6 +11,7 @@ use crate::stacks::{Counts, FunctionShare};
 use crate::windows::probe_ns;
 use longpole_model::activity::{Outcome, State, Total};
 use longpole_model::linux::Linux;
+use longpole_model::names;
 use longpole_model::step::{MachineId, Op, Step};
 use longpole_model::system::System;
 use serde::Serialize;
@@ -295,7 +296,9 @@ impl ThreadTime {
 pub fn state_name(system: &System, state: State) -> String {
     match state {
         State::Run => "run".to_owned(),
-        State::Span(name) | State::Declared(name) | State::Call(name) | State::Service(name) => system.names.text(name).to_owned(),
+        State::Span(name) | State::Declared(name) | State::Call(name) | State::Service(name) => {
+            names::of_program(system.names.text(name)).into_owned()
+        }
         State::Reentry => "re-entry".to_owned(),
         State::WaitSignal(_) => "wait".to_owned(),
         State::WaitEmpty(queue) => format!("wait: {} empty", system.queue_name(queue)),

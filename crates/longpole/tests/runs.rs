@@ -296,16 +296,19 @@ fn the_wait_graph_is_told_as_in_figure_4_of_wperf() {
     assert_eq!(run(&["graph", "--waits", "--machine", "user"], &[&case]).status.code(), Some(2));
 }
 
-/// A program's span that bears the name of a state of the kernel's is another one.
+/// A program's span that bears the name of a state that the model gives is another one.
 #[test]
-fn a_span_that_is_called_like_a_state_of_the_kernel_s_is_a_span() {
+fn a_span_that_is_called_like_a_state_of_the_model_s_is_a_span() {
     let place = TempDir::new().unwrap();
     let trace = place.path().join("trace");
-    let names = ["kernel", "preempted", "runnable", "asleep", "outside", "interrupted", "UNKNOWN"];
+    let of_threads = ["run", "user", "kernel", "preempted", "runnable", "asleep", "outside", "interrupted", "UNKNOWN"];
+    let of_probes = ["wait", "lost", "re-entry", "signal", "blocked:disk", "wait: call", "span:run"];
+    let names = [&of_threads[..], &of_probes].concat();
     let mut fake = Fake::new(&trace);
-    let classes = names.map(|name| [fake.class(&format!("span_begin:{name}"), &[]), fake.class(&format!("span_end:{name}"), &[])]);
+    let mut class = |name: &&str| [fake.class(&format!("span_begin:{name}"), &[]), fake.class(&format!("span_end:{name}"), &[])];
+    let classes: Vec<_> = names.iter().map(&mut class).collect();
     let mut lane = fake.lane("mill", "main", 10, 10);
-    for n in 0..70u64 {
+    for n in 0..160u64 {
         let [begin, end] = classes[n as usize % names.len()];
         lane.event(n * 1_000, begin, &[]);
         lane.event(n * 1_000 + 700, end, &[]);
@@ -314,15 +317,38 @@ fn a_span_that_is_called_like_a_state_of_the_kernel_s_is_a_span() {
     fake.finish();
     let log = text(&["model"], &[&trace]);
     assert!(!log.contains("x_kernel"), "{log}");
-    for name in names {
-        assert!(log.contains(&format!("\"state\":\"span:{name}\"")) && !log.contains(&format!("\"state\":\"{name}\"")), "{log}");
-        let change = format!("mill::span:{name} x0.5");
+    let json = |verb: &str| -> Value { serde_json::from_str(&text(&[verb, "--json"], &[&trace])).unwrap() };
+    let path = json("path");
+    let on_path = |state: &str| {
+        let mut rows = path["criticality"].as_array().unwrap().iter().filter(|row| row["state"] == *state);
+        let row = rows.next().map(|row| (row["ns"].as_u64().unwrap(), row["profile_share"].as_f64()));
+        assert!(rows.next().is_none(), "{state}: {path}");
+        row
+    };
+    let cpu = json("cpu");
+    let states = cpu["threads"][0]["states"].as_array().unwrap();
+    let gain = |state: &str| {
+        let change = format!("mill::{state} x0.5");
         let output = run(&["what-if", "--json"], &[&trace, Path::new(&change)]);
-        let gain = serde_json::from_slice::<Value>(&output.stdout).unwrap()[0]["gain"].as_f64();
-        assert!(gain.is_some_and(|gain| (0.04..0.07).contains(&gain)), "{name}: {gain:?}");
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()[0]["gain"].as_f64()
+    };
+    for name in &names {
+        let state = format!("span:{name}");
+        assert!(log.contains(&format!("\"state\":\"{state}\"")), "{state}: {log}");
+        let (ns, share) = on_path(&state).unwrap_or_else(|| panic!("{state}: {path}"));
+        assert!(ns == 7_000 && share.is_some_and(|share| (0.04..0.05).contains(&share)), "{state}: {ns} {share:?}");
+        assert_eq!(states.iter().filter(|row| row["state"] == *state && row["ns"] == 7_000).count(), 1, "{state}: {states:#?}");
+        assert!(gain(&state).is_some_and(|gain| (0.02..0.03).contains(&gain)), "{state}: {:?}", gain(&state));
     }
-    let path: Value = serde_json::from_str(&text(&["path", "--json"], &[&trace])).unwrap();
-    assert_eq!(path["unknown_ns"], 0, "{path}");
+    // What is left is where nothing is open: 300 ns after each but the last one.
+    assert_eq!((on_path("run").map(|row| row.0), path["unknown_ns"].as_u64()), (Some(159 * 300), Some(0)), "{path}");
+    assert!(gain("run").is_some_and(|gain| (0.15..0.2).contains(&gain)), "{:?}", gain("run"));
+    assert!(states.iter().any(|row| row["state"] == "run" && row["ns"] == 159 * 300), "{states:#?}");
+    let others = names.iter().filter(|name| !["run", "span:run"].contains(name));
+    for name in others {
+        assert!(on_path(name).is_none() && !log.contains(&format!("\"state\":\"{name}\"")), "{name}: {path}");
+        assert!(states.iter().all(|row| row["state"] != **name), "{name}: {states:#?}");
+    }
 }
 
 #[test]

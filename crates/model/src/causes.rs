@@ -372,7 +372,7 @@ impl Composer {
 }
 
 #[inline]
-fn translated<'a>(known: &mut Vec<Option<NameId>>, name: NameId, into: &mut Vocabulary, text: impl Fn(NameId) -> &'a str) -> NameId {
+fn translated<T: AsRef<str>>(known: &mut Vec<Option<NameId>>, name: NameId, into: &mut Vocabulary, text: impl Fn(NameId) -> T) -> NameId {
     let at = name.0 as usize;
     if let Some(Some(known)) = known.get(at) {
         return *known;
@@ -380,7 +380,7 @@ fn translated<'a>(known: &mut Vec<Option<NameId>>, name: NameId, into: &mut Voca
     if known.len() <= at {
         known.resize(at + 1, None);
     }
-    *known[at].insert(into.names.intern(text(name)))
+    *known[at].insert(into.names.intern(text(name).as_ref()))
 }
 
 /// Numbers that are given away again when they are free.

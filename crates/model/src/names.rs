@@ -1,5 +1,6 @@
 //! Names, each kept once. Everything downstream compares numbers.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -8,6 +9,26 @@ pub struct NameId(pub u32);
 
 /// Under which names are gathered where there are too many.
 pub const OTHER_NAMES: &str = "(other names)";
+
+/// What a program's own state (a span, a service, a declared state) is called beside those that the models give: one that bears the name of such a state is
+/// `span:NAME`, so that the two are never one. What is called `span:NAME` itself gets one more, if it would be taken for that.
+pub fn of_program(name: &str) -> Cow<'_, str> {
+    let mut bare = name;
+    while let Some(rest) = bare.strip_prefix("span:") {
+        bare = rest;
+    }
+    match is_given(bare) {
+        true => Cow::Owned(format!("span:{name}")),
+        false => Cow::Borrowed(name),
+    }
+}
+
+/// Whether a model gives a state this name: in what the kernel has a thread, what it waits for, that nothing is open, that nobody knows.
+fn is_given(state: &str) -> bool {
+    let of_threads = ["run", "user", "runnable", "preempted", "asleep", "outside", "kernel", "interrupted", "UNKNOWN"];
+    let of_probes = ["wait", "re-entry", "lost", "signal"];
+    of_threads.contains(&state) || of_probes.contains(&state) || ["blocked:", "wait: "].iter().any(|begin| state.starts_with(begin))
+}
 
 /// Names beyond this that stand in events, not in classes, are not kept.
 const MOST_NAMES: usize = 1 << 16;

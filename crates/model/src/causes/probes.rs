@@ -5,7 +5,7 @@ use super::waits::For;
 use super::{translated, Composer};
 use crate::interaction::Cause;
 use crate::linux_watch::ThreadId;
-use crate::names::NameId;
+use crate::names::{of_program, NameId};
 use crate::step::{MachineId, Op, Step};
 use longpole_trace::event::Catalogue;
 
@@ -215,14 +215,14 @@ impl Composer {
 
     /// The state of whoever is inside it.
     fn span(&mut self, name: NameId) -> NameId {
-        translated(&mut self.span_names, name, &mut self.vocabulary, |name| not_ours(self.system.names.text(name)))
+        translated(&mut self.span_names, name, &mut self.vocabulary, |name| of_program(self.system.names.text(name)))
     }
 
     fn declared(&mut self, at: u32, machine: NameId, state: NameId) {
         let system = &self.system;
         let label = self.threads[at as usize].system.map_or("", |id| system.machines[id.0 as usize].label.as_str());
         let (of, state_name) = (system.names.text(machine), system.names.text(state));
-        let name = if of == label { not_ours(state_name).to_owned() } else { format!("{of}::{state_name}") };
+        let name = if of == label { of_program(state_name).into_owned() } else { format!("{of}::{state_name}") };
         self.threads[at as usize].declared = Some(self.vocabulary.names.intern(&name));
     }
 
@@ -288,19 +288,5 @@ impl Composer {
             _ => {}
         }
         self.look(catalogue, at);
-    }
-}
-
-/// Names that say in what the kernel has a thread, or that nobody knows: a program's own state of such a name is another one.
-fn not_ours(name: &str) -> &str {
-    match name {
-        "runnable" => "span:runnable",
-        "preempted" => "span:preempted",
-        "asleep" => "span:asleep",
-        "outside" => "span:outside",
-        "kernel" => "span:kernel",
-        "interrupted" => "span:interrupted",
-        "UNKNOWN" => "span:UNKNOWN",
-        _ => name,
     }
 }
