@@ -382,6 +382,16 @@ impl Lineage {
         }
     }
 
+    /// The opposite.
+    fn uncount(&mut self, key: u32, from: u64, to: u64) {
+        let behind = self.end.as_ref().map_or(0, |end| to.saturating_sub(end.t.max(from)));
+        let Some(total) = self.totals.get_mut(key as usize) else { return };
+        total.ns = total.ns.saturating_sub(to.saturating_sub(from));
+        if total.mark == self.marks {
+            total.behind = total.behind.saturating_sub(behind).min(total.ns);
+        }
+    }
+
     /// After something about the machine changed: which key its time goes to from now on.
     fn look(&mut self, machine: MachineId) {
         let life = self.life(machine);

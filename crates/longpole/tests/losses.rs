@@ -131,3 +131,41 @@ fn larger_rings_are_advised_only_where_those_that_lost_were_smaller() {
         assert!(predicted.contains(advice), "{predicted}");
     }
 }
+
+#[test]
+fn what_was_open_when_a_loss_began_has_no_running_time_of_it() {
+    let directory = TempDir::new().unwrap();
+    let mut fake = Fake::new(directory.path());
+    let edges = |fake: &mut Fake, name: &str| ["begin", "end"].map(|edge| fake.class(&format!("span_{edge}:{name}"), &[]));
+    let [configure, serve, leave] = ["configure", "serve", "leave"].map(|name| edges(&mut fake, name));
+    let mut master = fake.lane("master", "main", 10, 10);
+    // The end of the span is lost, and the thread says nothing more until the very end.
+    master.event(0, configure[0], &[]);
+    master.event(1_000, configure[0], &[]);
+    master.packet();
+    master.discarded += 50;
+    master.event(1_000_000, leave[0], &[]);
+    master.event(1_001_000, leave[1], &[]);
+    master.finish();
+    let mut worker = fake.lane("worker", "main", 20, 20);
+    for n in 0..100 {
+        worker.event(n * 10_000, serve[0], &[]);
+        worker.event(n * 10_000 + 9_000, serve[1], &[]);
+    }
+    worker.finish();
+    fake.finish();
+    let path = json("path", directory.path());
+    let share = |state: &str| {
+        let profile = path["profile"].as_array().unwrap();
+        profile.iter().find(|row| row["state"] == state).map_or(0.0, |row| row["share"].as_f64().unwrap())
+    };
+    assert!(share("configure") < 0.01 && share("serve") > 0.8, "{}", path["profile"]);
+    let configure: u64 = path["criticality"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|row| row["state"] == "configure")
+        .map(|row| row["ns"].as_u64().unwrap())
+        .sum();
+    assert_eq!((configure, path["unknown_ns"].as_u64()), (1_000, Some(999_000)), "{path}");
+}

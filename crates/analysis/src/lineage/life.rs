@@ -38,6 +38,8 @@ pub struct Life {
     pub past: Past,
     /// When it took something last.
     pub took: Option<u64>,
+    /// Until when it is settled that what it did is not known after all.
+    pub unsaid: u64,
 }
 
 /// A block that has not ended.
@@ -73,6 +75,7 @@ impl Default for Life {
             key: 0,
             past: Past::default(),
             took: None,
+            unsaid: 0,
         }
     }
 }

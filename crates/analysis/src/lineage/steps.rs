@@ -175,7 +175,10 @@ impl Lineage {
     }
 
     fn wake(&mut self, vocabulary: &Vocabulary, line: u64, machine: MachineId, cause: Option<Cause>) {
-        if self.life(machine).block.is_some() {
+        if let Some(block) = self.life(machine).block {
+            if let Some(at) = cause.and_then(|cause| self.is_loss(vocabulary, machine, cause)) {
+                self.unsay(machine, at, block.start);
+            }
             let cause = match cause.map(|cause| self.caused(cause).ok_or(cause)) {
                 Some(Ok(tip)) => Origin::From(tip),
                 Some(Err(cause)) => {
@@ -194,6 +197,24 @@ impl Lineage {
         match (self.life(machine).context, cause) {
             (Some(Context { caused: false, .. }), cause) => self.adopt(vocabulary, line, machine, cause),
             _ => self.counts.ignored_wakeups += 1,
+        }
+    }
+
+    /// Since when it is not known what the machine did, if that is what the wake-up tells.
+    fn is_loss(&mut self, vocabulary: &Vocabulary, machine: MachineId, cause: Cause) -> Option<u64> {
+        let is_unknown = cause.link.is_some_and(|link| self.meanings.of(vocabulary, link).state == State::Unknown);
+        cause.at.filter(|_| is_unknown && cause.by == machine)
+    }
+
+    /// A loss is told when it is over: until then its time was counted as that of the state that was seen last, which may have ended long before.
+    fn unsay(&mut self, machine: MachineId, from: u64, to: u64) {
+        let begin = self.begin.unwrap_or(0);
+        let life = self.life(machine);
+        let from = from.max(life.unsaid).max(begin);
+        life.unsaid = life.unsaid.max(to);
+        let charged: Vec<_> = life.past.charges(from, to).map(|(key, start, end)| (key, start.max(from), end)).collect();
+        for (key, start, end) in charged {
+            self.uncount(key, start, end);
         }
     }
 
