@@ -340,5 +340,6 @@ fn inputs(runs: &[Run]) -> Inputs {
         forgotten_causes: sum(|it| it.forgotten_causes),
         cut_waits: sum(|it| it.cut_waits),
         left_out: left_out::together(runs.iter().flat_map(|run| &run.report.inputs.left_out)),
+        tells_running: runs.iter().all(|run| run.report.inputs.tells_running),
     }
 }

@@ -110,6 +110,8 @@ pub struct Inputs {
     pub cut_waits: u64,
     /// Functions that were too short to be recorded (`longpole/auto.h`), the longest first.
     pub left_out: Vec<LeftOut>,
+    /// Something tells when threads run: the kernel's switches, or samples. Else what lies between two probes of a thread may be work or a wait.
+    pub tells_running: bool,
 }
 
 /// All analyses of a pass together.
@@ -125,6 +127,8 @@ pub struct Pass {
     left_out: Gathered,
     /// The largest ring that lost events, if the trace tells it.
     pub full_ring: Option<u64>,
+    /// See [`Inputs::tells_running`].
+    pub tells_running: bool,
 }
 
 /// What was passed over.
@@ -153,6 +157,7 @@ impl Pass {
             kernel: OfKernel::default(),
             left_out: Gathered::default(),
             full_ring: None,
+            tells_running: true,
         })
     }
 
@@ -233,8 +238,14 @@ impl Pass {
             kernel_lost: self.kernel.lost,
             uncounted_kernel_losses: self.kernel.uncounted,
             left_out: self.left_out.answer(),
+            tells_running: self.tells_running,
             ..Inputs::default()
         }
+    }
+
+    /// Whether it has threads of which only their probes tell: where those have a number, a kernel could tell more.
+    pub fn has_threads(&self) -> bool {
+        self.session.system.machines.iter().any(|machine| machine.tid.is_some() && machine.steps > 0)
     }
 
     pub fn report(&self, probe_cost_ns: Option<f64>) -> Report {
@@ -287,6 +298,7 @@ impl Report {
             start_ns: Some(answer.start_ns as i64),
             end_ns: Some(answer.end_ns as i64),
             events: answer.interactions,
+            tells_running: true,
             ..Inputs::default()
         };
         let report = Report {

@@ -21,6 +21,9 @@ const LITTLE: f64 = 0.01;
 /// Who has more has most of it.
 const MOST: f64 = 0.6;
 
+/// Said of a state where nothing tells when threads run.
+const OPEN: &str = "; whether it runs or waits there the trace does not tell (`longpole record --kernel sched`, as root, does)";
+
 /// A state on the path, of all machines of its class.
 #[derive(Clone, Debug)]
 pub struct Standing {
@@ -269,6 +272,8 @@ pub struct Beside<'a> {
     pub predictions: &'a [Prediction],
     /// What helps where events are lost ([`crate::verdict::again`]).
     pub again: &'a str,
+    /// Something tells when threads run.
+    pub tells_running: bool,
 }
 
 /// `fix` is what [`Standing::fix`] of the first would bring, if that was asked.
@@ -336,6 +341,7 @@ pub fn judge(
     let timer = timer(answer, first).map_or_else(String::new, |(machine, call)| {
         format!("; {machine} has set a timer ({call}): if that is what ends it, no change makes it shorter")
     });
+    let open = (first.kind == Kind::Running && !beside.tells_running).then_some(OPEN).unwrap_or_default();
     Verdict {
         kind: VerdictKind::Bottleneck,
         reason: None,
@@ -347,7 +353,7 @@ pub fn judge(
         lost,
         doubts: None,
         evidence: first.evidence,
-        text: format!("{what}{end}{}{timer}.", if torn { beside.again } else { "" }),
+        text: format!("{what}{end}{}{timer}{open}.", if torn { beside.again } else { "" }),
         of_stages: false,
         of_cause: false,
     }

@@ -46,12 +46,12 @@ impl Passed {
     }
 }
 
-/// The path, what decides, and what changing that brings. `lost`: events that are missing in the trace.
+/// The path, what decides, and what changing that brings. `lost`: events that are missing in the trace. `tells_running`: it tells when threads run.
 /// `kernel`: what the kernel's events tell beside that. `turns`: who had the CPUs.
 pub fn read(
     interactions: &Interactions,
     passed: Passed,
-    lost: u64,
+    (lost, tells_running): (u64, bool),
     kernel: Option<(&KernelFacts, &Linux)>,
     turns: &Turns,
 ) -> anyhow::Result<Critical> {
@@ -67,7 +67,7 @@ pub fn read(
     let findings = Critical::findings(&participation, &waits, told, &rules);
     let in_vain = findings.iter().filter(|finding| matches!(finding.of, Scope::Held | Scope::Idle));
     let idle: Vec<_> = in_vain.map(|finding| (finding.subject.clone(), finding.share)).collect();
-    let (verdict, predictions) = verdict(interactions, &kept, (&answer, &segments), (&idle, &full), lost, &rules)?;
+    let (verdict, predictions) = verdict(interactions, &kept, (&answer, &segments), (&idle, &full), (lost, tells_running), &rules)?;
     let decides = standout::decides(&verdict, &rules.path);
     answer.segments = Some(segments);
     keepers::tell(interactions, turns, &mut answer)?;
@@ -80,7 +80,7 @@ fn verdict(
     kept: &Kept,
     (answer, segments): (&Answer, &Path),
     (idle, full): (&[(String, f64)], &[FullQueue]),
-    lost: u64,
+    (lost, tells_running): (u64, bool),
     rules: &Rules,
 ) -> anyhow::Result<(Verdict, Vec<Prediction>)> {
     let is_recorder = interactions.knows_recorder();
@@ -118,6 +118,7 @@ fn verdict(
         idle,
         predictions: &predictions,
         again: &again(interactions.trace().and_then(Trace::full_ring)),
+        tells_running,
     };
     let verdict = standout::judge(answer, segments, &standings, brings, lost, &beside, &rules.path);
     Ok((verdict, predictions))

@@ -6,6 +6,7 @@ use crate::table::{number, percent, plain};
 use longpole_analysis::critical_samples::CriticalFunction;
 use longpole_analysis::lineage::{Profiled, Row};
 use longpole_analysis::report::Report;
+use longpole_analysis::what_if::{Prediction, Scenario};
 
 /// A profiler's first state with less than this share of the path is said.
 const HARDLY_CRITICAL: f64 = 0.05;
@@ -27,6 +28,13 @@ pub fn first(report: &Report) -> String {
         return format!("A profiler would point to {} ({} of {} samples){part}.", called(first), percent(first.profile_share), number(all));
     }
     match report.path.as_ref().and_then(|path| path.profile.first()) {
+        Some(first) if !report.inputs.tells_running => format!(
+            "What a profiler would point to cannot be told: {} has most of the time that probes tell of ({}; {} of the critical path), and whether threads ran or \
+             waited in it is not in the trace; `longpole record --kernel sched`, as root, tells that.",
+            state(first),
+            percent(first.profile_share),
+            percent(first.path_share)
+        ),
         Some(first) => format!(
             "A profiler would point to {} ({} of the running time), which has {} of the critical path.",
             state(first),
@@ -37,20 +45,29 @@ pub fn first(report: &Report) -> String {
     }
 }
 
+/// Whether what the change makes shorter may be a wait, for all that the trace tells.
+pub fn is_open(report: &Report, prediction: &Prediction) -> bool {
+    let rows = report.criticality.iter().flatten().filter(|row| row.profile_rank.is_some());
+    let owners = rows.flat_map(|row| [(&row.class, &row.state), (&row.machine, &row.state)]);
+    !report.inputs.tells_running && owners.into_iter().any(|(owner, state)| Scenario::scale(owner, state, 0.5).text == prediction.change)
+}
+
 /// What stands beside a state of the path.
 pub struct Columns {
     has_functions: bool,
+    tells_running: bool,
 }
 
 impl Columns {
     pub fn of(report: &Report) -> Columns {
-        Columns { has_functions: sampled(report).is_some() }
+        Columns { has_functions: sampled(report).is_some(), tells_running: report.inputs.tells_running }
     }
 
     pub fn heads(&self) -> &'static [&'static str] {
-        match self.has_functions {
-            true => &["function (sampled)", ">profiler rank", ">profile"],
-            false => &[">profiler rank", ">profile"],
+        match (self.has_functions, self.tells_running) {
+            (true, _) => &["function (sampled)", ">profiler rank", ">profile"],
+            (false, true) => &[">profiler rank", ">profile"],
+            (false, false) => &[">rank by time", ">of all time"],
         }
     }
 
@@ -74,6 +91,8 @@ impl Columns {
 pub fn discordant(report: &Report) -> Vec<String> {
     let (hidden, busy) = match (sampled(report), &report.path) {
         (Some(functions), _) => (hidden_functions(functions), busy_functions(functions)),
+        // What has most of the time may have waited for it.
+        (None, _) if !report.inputs.tells_running => return Vec::new(),
         (None, Some(path)) => (hidden_states(report.criticality.as_deref().unwrap_or_default()), busy_states(&path.profile)),
         (None, None) => return Vec::new(),
     };

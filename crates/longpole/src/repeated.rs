@@ -11,19 +11,23 @@ const MOST_ROWS: usize = 15;
 pub fn print(out: &mut impl Write, all: &Repeated) -> io::Result<()> {
     writeln!(out, "{}", plain(all.verdict.text.clone()))?;
     let predictions = all.predictions.as_deref().unwrap_or_default();
+    let rows = all.criticality.as_deref().unwrap_or_default();
+    let scaled = |row: &Row| Scenario::scale(&row.machine, &row.state, 0.5).text;
+    let tells_running = all.inputs.tells_running;
     let signed = |gain: f64| format!("{}{}", if gain < 0.0 { "" } else { "+" }, percent(gain));
     if let Some(best) = predictions.iter().find(|it| it.gain.is_some_and(|gain| gain > 0.0)) {
         let range =
             best.gain_low.zip(best.gain_high).map_or_else(String::new, |(low, high)| format!(" ({} to {})", signed(low), signed(high)));
-        writeln!(out, "{} would bring {}{range}.", plain(best.change.clone()), signed(best.gain.unwrap_or(0.0)))?;
+        let is_state = rows.iter().any(|row| row.profile_rank.is_some() && scaled(row) == best.change);
+        let open = if is_state && !tells_running { ", if that is work and no wait" } else { "" };
+        writeln!(out, "{} would bring {}{range}{open}.", plain(best.change.clone()), signed(best.gain.unwrap_or(0.0)))?;
     }
-    let rows = all.criticality.as_deref().unwrap_or_default();
     if !rows.is_empty() {
         writeln!(out, "\nCRITICAL PATH (mean share, and the interval of the mean in 95 of 100 cases)")?;
-        let mut table =
-            Table::new(&["state", ">criticality", ">±", ">least", ">most", ">recordings", ">profiler rank", ">half of it gains"]);
+        let rank = if tells_running { ">profiler rank" } else { ">rank by time" };
+        let mut table = Table::new(&["state", ">criticality", ">±", ">least", ">most", ">recordings", rank, ">half of it gains"]);
         let gain = |row: &Row| {
-            let text = Scenario::scale(&row.machine, &row.state, 0.5).text;
+            let text = scaled(row);
             predictions.iter().find(|it| it.change == text).and_then(|it| it.gain)
         };
         for row in rows.iter().take(MOST_ROWS) {

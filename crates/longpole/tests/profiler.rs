@@ -4,12 +4,15 @@
 mod place;
 #[path = "support/schema.rs"]
 mod schema;
+#[path = "../../trace/tests/support/mod.rs"]
+mod support;
 
 use place::{ok, Place};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
+use support::{Fake, Field, Kind};
 
 fn text(place: &Place, arguments: &[&str], trace: &Path) -> String {
     String::from_utf8(ok(place.longpole(arguments).arg(trace).output().unwrap()).stdout).unwrap()
@@ -132,4 +135,72 @@ fn where_there_are_samples_the_profiler_points_to_functions() {
     let told = report["functions"].as_array().unwrap().iter().find(|row| row["function"] == "work_of_three").unwrap();
     assert_eq!((&told["profile_rank"], &told["profile_share"]), (&top["profile_rank"], &top["profile_share"]));
     assert!(text.lines().any(|line| line.contains("::user ") && line.contains(" work_of_three ")), "{text}");
+}
+
+/// A server that polls in a function, and says nothing of that being a wait; it hands what it has to another thread.
+fn polling(place: &Place) -> std::path::PathBuf {
+    let trace = place.path("polling");
+    let mut fake = Fake::new(&trace);
+    let mut edges = |name: &str| ["begin", "end"].map(|edge| fake.class(&format!("span_{edge}:{name}"), &[]));
+    let (poll, work) = (edges("poll"), edges("work"));
+    let (put, get) = (fake.class("queue_put:q", &[("count", Kind::U64)]), fake.class("queue_get:q", &[("count", Kind::U64)]));
+    let wait = fake.class("queue_wait_empty:q", &[]);
+    let (mut server, mut sink) = (fake.lane("server", "main", 10, 10), fake.lane("sink", "main", 20, 20));
+    for t in (0..400).map(|n| n * 10_000) {
+        server.event(t, poll[0], &[]);
+        server.event(t + 8_000, poll[1], &[]);
+        server.event(t + 8_100, put, &[Field::U64(1)]);
+        sink.event(t + 100, wait, &[]);
+        sink.event(t + 8_200, get, &[Field::U64(1)]);
+        sink.event(t + 8_300, work[0], &[]);
+        sink.event(t + 9_000, work[1], &[]);
+    }
+    server.finish();
+    sink.finish();
+    fake.finish();
+    trace
+}
+
+#[test]
+fn without_switches_and_samples_nothing_is_said_of_running_time() {
+    let place = Place::new();
+    let trace = polling(&place);
+    let report = place.answer("report", &trace);
+    schema::check(&schema::schema("report"), &report);
+    assert_eq!(report["inputs"]["tells_running"], false, "{}", report["inputs"]);
+    let of_path = report["criticality"].as_array().unwrap().iter().find(|row| row["state"] == "poll").unwrap();
+    assert_eq!(of_path["profile_rank"], 1, "{of_path}");
+    let said = text(&place, &["report"], &trace);
+    for wrong in ["running time", "A profiler would", "profiler rank", "busy, but"] {
+        assert!(!said.contains(wrong), "{wrong}: {said}");
+    }
+    let lines: Vec<&str> = said.lines().collect();
+    assert!(lines[1].contains("server::poll x0.5 would bring +") && lines[1].contains(", if that is work and no wait"), "{said}");
+    assert!(
+        lines[2].contains("cannot be told: server::poll has most of the time") && lines[2].contains("--kernel sched`, as root"),
+        "{said}"
+    );
+    // Several recordings say no more than one.
+    let several = String::from_utf8(ok(place.longpole(&["report"]).args([&trace, &trace]).output().unwrap()).stdout).unwrap();
+    assert!(!several.contains("profiler rank") && several.contains(", if that is work and no wait"), "{several}");
+    // A machine log says itself what waits.
+    let log = log(&place);
+    assert_eq!(place.answer("report", &log)["inputs"]["tells_running"], true);
+}
+
+#[test]
+fn with_the_kernel_s_switches_it_is_running_time() {
+    if !fs::exists("/sys/kernel/tracing/instances").unwrap_or(false) {
+        println!("skipped: running time by the kernel's switches (needs root and tracefs)");
+        return;
+    }
+    let place = Place::new();
+    let program = place.build("handover", &[]);
+    for (kernel, tells) in [("sched", true), ("none", false)] {
+        let mut record = place.command(env!("CARGO_BIN_EXE_longpole"));
+        ok(record.args(["record", "--stacks", "none", "--kernel", kernel, "--", &program]).output().unwrap());
+        let trace = place.newest();
+        assert_eq!(place.answer("report", &trace)["inputs"]["tells_running"], tells, "{kernel}");
+        assert_eq!(text(&place, &["report"], &trace).contains("A profiler would point to"), tells, "{kernel}");
+    }
 }

@@ -17,6 +17,7 @@ use longpole_analysis::text::place;
 use longpole_analysis::verdict::too_many_lost;
 use longpole_analysis::what_if::Scenario;
 use longpole_model::causes::Composer;
+use longpole_model::linux::Linux;
 use longpole_trace::Trace;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -87,6 +88,12 @@ impl Stages {
         Ok(Stages { pass, places })
     }
 
+    /// Whether anything tells when the threads run of which probes tell.
+    fn tells_running(&self, trace: Option<&Trace>, linux: Option<&Linux>) -> bool {
+        let has_switches = linux.is_some_and(|linux| linux.switches.in_all > 0 && linux.switch_filter.is_none());
+        has_switches || trace.is_some_and(stacks::are_in) || !self.pass.has_threads()
+    }
+
     fn heard_of(&mut self, kernel: &Kernel) {
         self.pass.lost(&kernel.packets(|packets| packets.losses(&self.places)), kernel.journeys.count);
     }
@@ -100,7 +107,7 @@ fn of_one(input: &Input, path: &Path) -> anyhow::Result<Whole> {
     let mut interactions = interactions::of(path, input.options(), input.rules()?)?;
     let Some(trace) = interactions.trace() else {
         let passed = Passed::of(&mut interactions, interactions::alone)?;
-        let critical = critical::read(&interactions, passed, 0, None, &keepers::turns())?;
+        let critical = critical::read(&interactions, passed, (0, true), None, &keepers::turns())?;
         return Ok(Whole { report: Report::of_machines(critical), from: None });
     };
     let mut stages = Stages::new(input)?;
@@ -148,8 +155,11 @@ fn of_one(input: &Input, path: &Path) -> anyhow::Result<Whole> {
     if let Some(linux) = linux {
         facts.after(linux);
     }
+    let tells_running = stages.tells_running(interactions.trace(), linux);
+    stages.pass.tells_running = tells_running;
     // A trace that tells nothing of who moves whom has a report all the same.
-    let mut critical = critical::read(&interactions, passed, lost + kernel_lost, linux.map(|linux| (&facts, linux)), &turns);
+    let mut critical =
+        critical::read(&interactions, passed, (lost + kernel_lost, tells_running), linux.map(|linux| (&facts, linux)), &turns);
     let functions = match &mut critical {
         Ok(critical) if interactions.trace().is_some_and(stacks::are_in) => {
             match sampled::functions(input, &interactions, &mut critical.answer, stacks::gather) {
@@ -205,8 +215,9 @@ fn head(out: &mut impl Write, report: &Report) -> io::Result<()> {
                 best.gain_low.zip(best.gain_high).map_or_else(String::new, |(low, high)| format!(" ({} to {})", signed(low), signed(high)));
             let next = best.next.as_ref().map_or_else(String::new, |next| format!("; then {}::{} decides", next.machine, next.state));
             let torn = too_many_lost(report.verdict.lost, report.inputs.events).then_some("; what is lost is not in it");
-            let line =
-                format!("{} would bring {}{range}{next}{}.", best.change, signed(best.gain.unwrap_or(0.0)), torn.unwrap_or_default());
+            let open = profiler::is_open(report, best).then_some(", if that is work and no wait");
+            let (open, torn) = (open.unwrap_or_default(), torn.unwrap_or_default());
+            let line = format!("{} would bring {}{range}{open}{next}{torn}.", best.change, signed(best.gain.unwrap_or(0.0)));
             writeln!(out, "{}", plain(line))?;
         }
         (None, Some(refused)) => writeln!(out, "What a change would bring cannot be told: {}.", plain(refused.clone()))?,
