@@ -341,7 +341,7 @@ pub fn judge(
     let timer = timer(answer, first).map_or_else(String::new, |(machine, call)| {
         format!("; {machine} has set a timer ({call}): if that is what ends it, no change makes it shorter")
     });
-    let open = (first.kind == Kind::Running && !beside.tells_running).then_some(OPEN).unwrap_or_default();
+    let open = if first.kind == Kind::Running && !beside.tells_running { OPEN } else { "" };
     Verdict {
         kind: VerdictKind::Bottleneck,
         reason: None,
