@@ -111,8 +111,8 @@ fn whoever_is_enabled_is_recorded_and_whoever_is_not_is_not() {
     assert_eq!(mounted.read(&format!("{first}/events")), last);
 
     // A larger ring is there when its thread has gone over to it.
-    fs::write(mounted.path(&format!("{process}/buffer_size")), "1MiB").unwrap();
-    wait_for(|| mounted.read(&format!("{second}/buffer_size")) == "1048576\n");
+    fs::write(mounted.path(&format!("{process}/buffer_size")), "8MiB").unwrap();
+    wait_for(|| mounted.read(&format!("{second}/buffer_size")) == "8388608\n");
 
     let refused = |name: &str, text: &str| fs::write(mounted.path(name), text).unwrap_err().raw_os_error();
     assert_eq!(refused("numbered/enable", "yes"), Some(22));
