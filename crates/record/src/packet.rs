@@ -5,6 +5,8 @@ use crate::metadata::Uuid;
 pub const HEADER: usize = 256;
 /// Packets are padded to this; a write of one such page commits a packet.
 pub const PAGE: usize = 4096;
+/// What hostile rings claim to have lost adds up to no more than this: babeltrace2 takes a counter of 2^64 - 1 for none, and aborts.
+pub const MOST_DISCARDED: u64 = u64::MAX - 1;
 /// Where the thread's name stands in it.
 pub const THREAD: u64 = 216;
 pub const CTF_MAGIC: u32 = 0xc1fc_1fc1;
@@ -38,7 +40,7 @@ impl Header {
         bytes[0..4].copy_from_slice(&CTF_MAGIC.to_ne_bytes());
         bytes[4..20].copy_from_slice(&uuid.0);
         bytes[20..24].copy_from_slice(&self.stream.to_ne_bytes());
-        let words = [self.begin, self.end, self.content * 8, self.size * 8, self.sequence, self.discarded];
+        let words = [self.begin, self.end, self.content * 8, self.size * 8, self.sequence, self.discarded.min(MOST_DISCARDED)];
         for (at, word) in words.iter().enumerate() {
             bytes[24 + 8 * at..32 + 8 * at].copy_from_slice(&word.to_ne_bytes());
         }

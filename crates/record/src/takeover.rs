@@ -5,7 +5,7 @@
 //! what it was to be, and the file says whether it got there.
 
 use crate::metadata::Uuid;
-use crate::packet::{Header, HEADER, NOWHERE};
+use crate::packet::{Header, HEADER, MOST_DISCARDED, NOWHERE};
 use crate::ring::Ring;
 use crate::session::Unfinished;
 use rustix::fs::OFlags;
@@ -67,7 +67,7 @@ impl Predecessor {
         let layout = ring.layout();
         let tail = layout.pending_tail.load(Ordering::Relaxed);
         let lost = layout.spare_reader[0].load(Ordering::Relaxed);
-        let discarded = layout.spare_reader[1].load(Ordering::Relaxed);
+        let discarded = layout.spare_reader[1].load(Ordering::Relaxed).min(MOST_DISCARDED);
         let offset = layout.pending_offset.load(Ordering::Relaxed);
         let lane = layout.lane.load(Ordering::Relaxed);
         let Some((_, file)) = lane.checked_sub(1).and_then(|lane| self.lanes.get(&lane)) else { return };
