@@ -13,6 +13,7 @@ use longpole_abi::{Ring as Layout, MAGIC, RING_DATA, RING_OWNED, RING_SUBBUFFERS
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
+use std::sync::OnceLock;
 
 /// What a busy thread gets first.
 pub const BUSY: u64 = 256 << 10;
@@ -26,6 +27,12 @@ const EARLY: u64 = 4;
 const PLENTY: u64 = 16;
 /// Memory that all larger rings of a session may take together.
 const SESSION: u64 = 512 << 20;
+
+/// Bytes of the larger rings that threads get before they are busy. How many CPUs there are is asked once: the answer takes files of the control groups.
+fn most_early() -> u64 {
+    static MOST: OnceLock<u64> = OnceLock::new();
+    *MOST.get_or_init(|| EARLY.max(std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u64)) * LARGEST)
+}
 
 /// The size that should follow, given that a ring was too small.
 pub fn larger(size: u64) -> Option<u64> {
@@ -58,8 +65,7 @@ impl Recorder {
             && !source.ring.overwrites
             && source.successor.is_none()
             && !source.settled;
-        let most = EARLY.max(std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u64)) * LARGEST;
-        (may && self.larger_rings() + LARGEST <= most && self.place.runtime.free_memory() / PLENTY >= LARGEST).then_some(LARGEST)
+        (may && self.larger_rings() + LARGEST <= most_early() && self.place.runtime.free_memory() / PLENTY >= LARGEST).then_some(LARGEST)
     }
 
     /// A ring that should be larger gets a successor.
