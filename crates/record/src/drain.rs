@@ -272,10 +272,7 @@ impl Recorder {
     pub(crate) fn packet(&mut self, process: &Process, source: &mut Source, mut chunk: Chunk) {
         // Events of this chunk that nobody could read.
         let mut unreadable = 0;
-        let policy = match source.verdict {
-            Verdict::Policy(index) => self.config.policy.get(index),
-            _ => None,
-        };
+        let policy = self.policy_of(source.verdict);
         let ctf = policy.is_none_or(|policy| policy.has(Backend::Ctf));
         let pcapng = policy.is_none_or(|policy| policy.has(Backend::Pcapng));
         let packets = policy.map(|policy| policy.packets.clone()).unwrap_or_default();
@@ -620,7 +617,7 @@ impl Recorder {
         self.count_refused(&mut subject);
         let pid = subject.process.pid;
         // One that executes another program goes on as that.
-        if !self.place.subjects.values().any(|other| other.process.pid == pid) {
+        if !self.watches.is_empty() && !self.place.subjects.values().any(|other| other.process.pid == pid) {
             self.watched_process_is_gone(pid);
         }
         // Another recorder may have it.

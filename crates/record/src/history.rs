@@ -6,7 +6,7 @@
 //! each sub-buffer knows the count at its begin: what is missing is known exactly.
 
 use crate::lane::Body;
-use crate::policy::{Manner, Mode};
+use crate::policy::{Manner, Mode, Policy};
 use crate::process::{Process, Source, Verdict};
 use crate::recorder::{Recorder, Subject};
 use crate::ring::{Chunk, Fault, Look, Ring};
@@ -61,13 +61,17 @@ impl Ring {
 }
 
 impl Recorder {
-    /// What a full ring does.
-    pub(crate) fn manner_of(&self, verdict: Verdict) -> Manner {
-        let policy = match verdict {
+    /// The policy that wants a ring.
+    pub(crate) fn policy_of(&self, verdict: Verdict) -> Option<&Policy> {
+        match verdict {
             Verdict::Policy(index) => self.config.policy.get(index),
             _ => None,
-        };
-        self.manner(self.config.manner(policy))
+        }
+    }
+
+    /// What a full ring does.
+    pub(crate) fn manner_of(&self, verdict: Verdict) -> Manner {
+        self.manner(self.config.manner(self.policy_of(verdict)))
     }
 
     /// The same, as the options have it.

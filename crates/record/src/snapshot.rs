@@ -276,10 +276,7 @@ impl Recorder {
         if !self.place.classes.packets || source.ring.layout().packets.load(Ordering::Relaxed) == 0 {
             return;
         }
-        let policy = match source.verdict {
-            Verdict::Policy(index) => self.config.policy.get(index),
-            _ => None,
-        };
+        let policy = self.policy_of(source.verdict);
         if policy.is_some_and(|policy| !policy.has(Backend::Pcapng)) {
             return;
         }

@@ -21,7 +21,7 @@ pub const BUSY: u64 = 256 << 10;
 const LARGEST: u64 = 4 << 20;
 /// A thread that was there for longer than so many periods gets one before it is busy,
 const SETTLED: u32 = 1;
-/// as long as there are no more than these, and than CPUs,
+/// as long as no more have one than there are CPUs; so many may in any case,
 const EARLY: u64 = 4;
 /// and so many times its memory is free.
 const PLENTY: u64 = 16;

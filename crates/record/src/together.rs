@@ -5,7 +5,7 @@
 
 use crate::drain::{announce, stamp};
 use crate::policy::Backend;
-use crate::process::{Process, Source, Verdict};
+use crate::process::{Process, Source};
 use crate::recorder::Recorder;
 use crate::ring::{Chunk, Look};
 use std::sync::atomic::Ordering;
@@ -19,10 +19,7 @@ impl Recorder {
         if source.hurried || !source.has_room || ring.overwrites || !complete(first) {
             return None;
         }
-        let policy = match source.verdict {
-            Verdict::Policy(index) => self.config.policy.get(index),
-            _ => None,
-        };
+        let policy = self.policy_of(source.verdict);
         let wants = |backend| policy.is_none_or(|policy| policy.has(backend));
         let packets = self.place.classes.packets && ring.layout().packets.load(Ordering::Relaxed) != 0;
         if self.place.classes.invalid || self.metadata.is_behind() || !wants(Backend::Ctf) || (packets && wants(Backend::Pcapng)) {
