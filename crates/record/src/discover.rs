@@ -420,8 +420,6 @@ impl Recorder {
                     subject.process.missing = PATIENCE - 1;
                 } else {
                     subject.process.missing = 0;
-                    // How fast it fills is not known yet.
-                    self.pace = Duration::ZERO;
                 }
                 subject.process.rings_seen += 1;
             }

@@ -223,7 +223,7 @@ pub struct Recorder {
     pub(crate) why_refused: String,
     pub(crate) last_turn: Instant,
     /// Until the next turn, by how fast rings fill.
-    pub(crate) pace: Duration,
+    pace: Duration,
     pub(crate) disk: Disk,
     last_second: Instant,
     pub(crate) last_birth: Instant,
@@ -631,6 +631,8 @@ impl Recorder {
         for token in &tokens[..count] {
             match *token {
                 TOKEN_DIRECTORY => {
+                    // How fast a new ring fills is not known yet, nor may its process have said that it is there.
+                    self.pace = Duration::ZERO;
                     self.place.hear();
                     self.others.iter_mut().for_each(Place::hear);
                 }
