@@ -14,16 +14,21 @@ pub(crate) struct Window<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LeafKind {
     Unsigned,
+    /// Likewise unsigned: a byte of a text or a BLOB, which is there as a whole or not.
+    Byte,
     Signed,
     Float,
+    Bool,
 }
 
-/// A number of 1 to 64 bits.
+/// A number of 1 to 64 bits, or a wide floating point number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Leaf {
     pub bits: u8,
     pub order: ByteOrder,
     pub kind: LeafKind,
+    /// See [`IntType::reversed`](crate::types::IntType::reversed).
+    pub reversed: bool,
 }
 
 impl Leaf {
@@ -37,9 +42,12 @@ impl Leaf {
 }
 
 impl<'a> Window<'a> {
-    /// The bits of a leaf, sign-extended where it is signed.
+    /// The bits of a leaf of at most 64, sign-extended where it is signed.
     #[inline(always)]
     pub(crate) fn raw(&self, at: u64, leaf: Leaf) -> u64 {
+        if leaf.reversed {
+            return self.raw_reversed(at, leaf);
+        }
         let relative = at.wrapping_sub(self.base);
         let (index, shift) = ((relative >> 3) as usize, (relative & 7) as u32);
         let unused = 64 - u32::from(leaf.bits);
@@ -54,6 +62,40 @@ impl<'a> Window<'a> {
             ByteOrder::Big => word.swap_bytes() << shift,
         };
         leaf.lower(high, unused)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn raw_reversed(&self, at: u64, leaf: Leaf) -> u64 {
+        let usual = self.raw(at, Leaf { kind: LeafKind::Unsigned, reversed: false, ..leaf });
+        leaf.lower(usual.reverse_bits(), 64 - u32::from(leaf.bits))
+    }
+
+    /// A floating point number of any size.
+    pub(crate) fn float(&self, at: u64, leaf: Leaf) -> f64 {
+        match leaf.bits {
+            16 => half(self.raw(at, leaf) as u16),
+            32 => f64::from(f32::from_bits(self.raw(at, leaf) as u32)),
+            64 => f64::from_bits(self.raw(at, leaf)),
+            bits => {
+                // In halves of a byte's multiple, the more significant one first or last.
+                let low_bits = 64;
+                let high_bits = bits.saturating_sub(low_bits).clamp(1, 64);
+                let part = |at, bits| self.raw(at, Leaf { bits, kind: LeafKind::Unsigned, reversed: false, ..leaf });
+                let (high, low) = match leaf.order {
+                    ByteOrder::Little => (part(at + u64::from(low_bits), high_bits), part(at, low_bits)),
+                    ByteOrder::Big => (part(at, high_bits), part(at + u64::from(high_bits), low_bits)),
+                };
+                let mut all = u128::from(high) << 64 | u128::from(low);
+                if leaf.reversed {
+                    all = all.reverse_bits() >> (128 - u32::from(bits));
+                }
+                match bits {
+                    80 => extended(all),
+                    _ => quadruple(all),
+                }
+            }
+        }
     }
 
     /// Near the end of the bytes, or over nine of them.
@@ -95,11 +137,62 @@ impl<'a> Window<'a> {
         nul(self.slice(at, limit.saturating_sub(at) >> 3)).map(|len| len as u64)
     }
 
+    /// The same with a NUL of `unit` bytes, in bytes.
+    pub(crate) fn wide_text_len(&self, at: u64, limit: u64, unit: u64) -> Option<u64> {
+        let bytes = self.slice(at, limit.saturating_sub(at) >> 3);
+        bytes.chunks_exact(unit as usize).position(|unit| unit.iter().all(|b| *b == 0)).map(|index| index as u64 * unit)
+    }
+
     /// What lies before the first NUL of so many bytes; `at` is a multiple of 8.
     #[inline]
     pub(crate) fn text(&self, at: u64, bytes: u64) -> &'a [u8] {
         let bytes = self.slice(at, bytes);
         nul(bytes).map_or(bytes, |end| &bytes[..end])
+    }
+}
+
+/// Of 16 bits: 5 of exponent, 10 of fraction.
+fn half(bits: u16) -> f64 {
+    let sign = if bits >> 15 == 1 { -1.0 } else { 1.0 };
+    let (exponent, fraction) = (i32::from(bits >> 10 & 31), f64::from(bits & 1023));
+    sign * match exponent {
+        0 => fraction * 2f64.powi(-24),
+        31 if fraction == 0.0 => f64::INFINITY,
+        31 => f64::NAN,
+        _ => (1024.0 + fraction) * 2f64.powi(exponent - 25),
+    }
+}
+
+/// Of 128 bits: 15 of exponent, 112 of fraction; rounded to the nearest that 64 bits can hold.
+fn quadruple(bits: u128) -> f64 {
+    let fraction = bits & ((1 << 112) - 1);
+    let exponent = (bits >> 112 & 0x7fff) as i32;
+    // Subnormal numbers of this size are far below what 64 bits can hold.
+    let significand = if exponent == 0 { 0 } else { fraction | 1 << 112 };
+    wide(bits >> 127 == 1, exponent, fraction == 0, significand, 112)
+}
+
+/// Of 80 bits, as the x87 stores them: 15 of exponent, 64 with the leading one said.
+fn extended(bits: u128) -> f64 {
+    let significand = bits & u128::from(u64::MAX);
+    wide(bits >> 79 & 1 == 1, (bits >> 64 & 0x7fff) as i32, significand << 1 & u128::from(u64::MAX) == 0, significand, 63)
+}
+
+fn wide(negative: bool, exponent: i32, no_fraction: bool, significand: u128, point: i32) -> f64 {
+    let value = match exponent {
+        0x7fff if no_fraction => f64::INFINITY,
+        0x7fff => f64::NAN,
+        // In two steps, so that neither factor is beyond what 64 bits can hold. The conversion of the integer rounds once; the
+        // second rounding of a result that is subnormal in 64 bits may differ in its last bit.
+        _ => {
+            let scale = (exponent - 16383 - point).clamp(-2000, 2000);
+            significand as f64 * 2f64.powi(scale / 2) * 2f64.powi(scale - scale / 2)
+        }
+    };
+    if negative {
+        -value
+    } else {
+        value
     }
 }
 
@@ -134,8 +227,11 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// Nothing if the number might lie over nine bytes.
+    /// Nothing if the number might lie over nine bytes, or its bits are reversed.
     pub(crate) fn new(offset: u64, leaf: Leaf) -> Option<Load> {
+        if leaf.reversed || leaf.bits > 64 {
+            return None;
+        }
         let (shift, unused) = ((offset % 8) as u8, 64 - leaf.bits);
         let byte = u32::try_from(offset / 8).ok()?;
         let big = leaf.order == ByteOrder::Big;
@@ -204,7 +300,7 @@ mod tests {
             bytes in proptest::collection::vec(any::<u8>(), 8..40), offset in 0u64..160, bits in 1u8..=64, big: bool,
         ) {
             let order = if big { ByteOrder::Big } else { ByteOrder::Little };
-            let leaf = Leaf { bits, order, kind: LeafKind::Unsigned };
+            let leaf = Leaf { bits, order, kind: LeafKind::Unsigned, reversed: false };
             let load = Load::new(offset, leaf);
             prop_assert_eq!(load.is_some(), offset % 8 + u64::from(bits) <= 64);
             if let Some((load, high)) = load.and_then(|l| l.high(&bytes, 1).map(|h| (l, h))) {
@@ -222,8 +318,37 @@ mod tests {
                 bits,
                 order: if big { ByteOrder::Big } else { ByteOrder::Little },
                 kind: if signed { LeafKind::Signed } else { LeafKind::Unsigned },
+                reversed: false,
             };
             prop_assert_eq!(Window { bytes: &bytes, base: 0 }.raw(at, leaf), slow(&bytes, at, leaf));
+        }
+
+        #[test]
+        fn reversed_bits_read_backwards(
+            bytes in proptest::collection::vec(any::<u8>(), 0..24), at in 0u64..200, bits in 1u8..=64, big: bool,
+        ) {
+            let order = if big { ByteOrder::Big } else { ByteOrder::Little };
+            let leaf = Leaf { bits, order, kind: LeafKind::Unsigned, reversed: false };
+            let window = Window { bytes: &bytes, base: 0 };
+            let usual = window.raw(at, leaf);
+            let backwards = (0..bits).fold(0, |value, bit| value << 1 | usual >> bit & 1);
+            prop_assert_eq!(window.raw(at, Leaf { reversed: true, ..leaf }), backwards);
+            let signed = window.raw(at, Leaf { reversed: true, kind: LeafKind::Signed, ..leaf });
+            prop_assert_eq!(signed << (64 - bits), backwards << (64 - bits));
+            prop_assert_eq!((signed as i64) < 0, backwards >> (bits - 1) & 1 == 1);
+        }
+
+        #[test]
+        fn a_narrow_number_is_the_same_in_wider_forms(fraction in 0u32..1024, exponent in 1u32..31, negative: bool) {
+            // The same value put together from the definition of each size.
+            let sign = u32::from(negative);
+            let half = (sign << 15 | exponent << 10 | fraction) as u16;
+            let single = f32::from_bits(sign << 31 | (exponent + 112) << 23 | fraction << 13);
+            prop_assert_eq!(super::half(half), f64::from(single));
+            let quad = u128::from(sign) << 127 | u128::from(exponent + 16368) << 112 | u128::from(fraction) << 102;
+            prop_assert_eq!(super::quadruple(quad), f64::from(single));
+            let x87 = u128::from(sign) << 79 | u128::from(exponent + 16368) << 64 | 1 << 63 | u128::from(fraction) << 53;
+            prop_assert_eq!(super::extended(x87), f64::from(single));
         }
 
         #[test]

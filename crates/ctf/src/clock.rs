@@ -4,16 +4,37 @@
 //! runs once per event, so it must not divide 128-bit numbers; it must also be exact, or events of two traces with the same
 //! clock would change places. Hence a multiplication by the reciprocal with an exact correction.
 
+use crate::types::Identity;
+
+/// Where a clock's zero lies.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Origin {
+    /// Said nowhere: the same for clocks of the same identity only.
+    #[default]
+    Unknown,
+    UnixEpoch,
+    /// Shared by clocks that name the same.
+    Custom {
+        namespace: Option<String>,
+        name: String,
+        uid: String,
+    },
+}
+
 /// A clock of the metadata.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Clock {
     pub name: String,
     pub uuid: Option<[u8; 16]>,
+    pub identity: Identity,
+    pub origin: Origin,
     pub description: String,
     /// Cycles per second; never 0.
     pub frequency: u64,
     /// Uncertainty in cycles.
     pub precision: u64,
+    /// Greatest systematic error in cycles, where it is known.
+    pub accuracy: Option<u64>,
     /// Offset from the origin in seconds.
     pub offset_s: i64,
     /// Offset from the origin in cycles, added to that in seconds.
@@ -25,16 +46,7 @@ pub struct Clock {
 impl Clock {
     /// A clock of `frequency` Hz without offset.
     pub fn new(name: &str, frequency: u64) -> Clock {
-        Clock {
-            name: name.to_owned(),
-            uuid: None,
-            description: String::new(),
-            frequency: frequency.max(1),
-            precision: 0,
-            offset_s: 0,
-            offset: 0,
-            absolute: false,
-        }
+        Clock { name: name.to_owned(), frequency: frequency.max(1), ..Clock::default() }
     }
 
     /// Nanoseconds from the origin, rounded down; saturates at the ends of `i64`.

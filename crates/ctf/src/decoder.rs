@@ -10,13 +10,13 @@ use crate::bits::{align_up, Window};
 use crate::clock::{extend, low_bits};
 use crate::error::{DecodeError, DecodeErrorKind};
 use crate::event::{EventRef, Item};
-use crate::exec::{Executor, Mark, Record, Stop, Told};
+use crate::exec::{Executor, Mark, Record, Stop, Told, ToldOfPacket};
 use crate::metadata::{marks, Metadata, StreamPlan};
 use crate::packet::{discarded_events, discarded_packets, Loss, Packet};
-use crate::plan::{Block, Field};
+use crate::plan::{Beyond, Block, Field};
 use crate::source::Source;
-use crate::types::{ByteOrder, Type};
-use crate::value::{Located, OwnedValue};
+use crate::types::ByteOrder;
+use crate::value::{Located, Value, Values};
 
 /// First bytes of a packet, as a number.
 const MAGIC: u64 = 0xC1FC_1FC1;
@@ -72,6 +72,8 @@ pub struct StreamDecoder<S> {
     /// Of the current event.
     class: usize,
     ns: i64,
+    /// Of the event in which decoding failed, the number of fields before that.
+    partial: Option<usize>,
     /// Index in the packet of the event that is decoded next.
     event_index: u64,
     marks: Vec<Mark>,
@@ -95,6 +97,7 @@ impl<S: Source> StreamDecoder<S> {
             clock: 0,
             class: 0,
             ns: 0,
+            partial: None,
             event_index: 0,
             marks: marks(&metadata.plan),
             slots: vec![0; metadata.plan.slots],
@@ -198,6 +201,15 @@ impl<S: Source> StreamDecoder<S> {
         }
     }
 
+    /// After an error in an event: the event, with the fields before the damage. None if not even its class is known, or the error was
+    /// elsewhere.
+    pub fn partial(&self) -> Option<EventRef<'_>> {
+        let event = self.event();
+        self.partial
+            .filter(|_| self.state == State::Broken)
+            .map(|fields| EventRef { fields: event.fields.get(..fields).unwrap_or(&[]), ..event })
+    }
+
     /// Goes on behind the current packet, without its remaining events. After an error in a packet's header there is no
     /// telling where the next one begins: then the stream has ended.
     pub fn skip_packet(&mut self) {
@@ -284,11 +296,7 @@ impl<S: Source> StreamDecoder<S> {
             told: Told::default(),
         };
         stream.header.decode(&mut x)?;
-        let class = match x.told.id {
-            Some(id) => stream.ids.get(id).ok_or(Stop::UnknownEvent { at: x.at, id })?,
-            // Without an id there can be only one class.
-            None => stream.ids.get(0).or_else(|| (stream.events.len() == 1).then_some(0)).ok_or(Stop::UnknownEvent { at: x.at, id: 0 })?,
-        };
+        let class = stream.class_of(x.told.id).ok_or(Stop::UnknownEvent { at: x.at, id: x.told.id.unwrap_or(0) })?;
         self.class = class;
         x.run(&stream.events[class].ops)?;
         if x.at == self.at {
@@ -325,7 +333,44 @@ impl<S: Source> StreamDecoder<S> {
         // The class that was found last is that of this event, unless its header did not fit.
         let fields = self.stream.as_ref().and_then(|s| s.events.get(self.class)).map_or(&[][..], |b| &b.fields);
         let stop = first_beyond(stop, fields, self.limit);
+        // One of no bits would be there again and again.
+        self.partial = if matches!(stop, Stop::Empty { .. }) { None } else { self.decode_partly() };
         Err(self.fail(stop, Some(self.event_index)))
+    }
+
+    /// What there is of an event that cannot be decoded as a whole: how many of its fields.
+    fn decode_partly(&mut self) -> Option<usize> {
+        let Self { stream, source, packet, marks, slots, records, .. } = self;
+        let stream = stream.as_ref()?;
+        records.clear();
+        let mut x = Executor {
+            window: window(source, packet.offset),
+            at: self.at,
+            limit: self.limit,
+            last: self.last,
+            marks,
+            slots,
+            records,
+            told: Told::default(),
+        };
+        stream.header.decode(&mut x).ok()?;
+        let headless = x.at == self.at;
+        let class = stream.class_of(x.told.id)?;
+        let plan = &stream.events[class];
+        let progress = x.run_partly(&plan.ops);
+        if headless && progress.nothing {
+            return None;
+        }
+        self.class = class;
+        if let Some((low, bits)) = x.told.time {
+            self.clock = extend(self.clock, low, low_bits(bits));
+            self.ns = stream.converter.ns(self.clock);
+        }
+        let there = |field: &&Field| match progress.open {
+            Some((mark, at)) if field.mark == mark => field.first_beyond(at, self.limit).is_none(),
+            _ => field.mark < progress.marks,
+        };
+        Some(plan.fields.iter().take_while(there).count())
     }
 
     /// Moves the window so that it begins at bit `from` and reaches beyond the limit; false if there is no more data.
@@ -375,7 +420,8 @@ impl<S: Source> StreamDecoder<S> {
         let content = self.packet.content_bits;
         let data = self.data_end.saturating_sub(self.packet.offset).saturating_mul(8);
         let (at, kind) = match stop {
-            Stop::Limit { at, bits, .. } if self.packet.sized && at.saturating_add(bits) > content => {
+            Stop::Limit { at, bits, opaque, .. } if self.packet.sized && at.saturating_add(bits) > content => {
+                let (at, bits) = opaque.unwrap_or((at, bits));
                 (at, DecodeErrorKind::BeyondContent { bits, remaining: content.saturating_sub(at) })
             }
             Stop::Limit { at, bits, .. } => (at, DecodeErrorKind::Truncated { bits: at.saturating_add(bits).saturating_sub(data) }),
@@ -386,6 +432,7 @@ impl<S: Source> StreamDecoder<S> {
                 let stream = self.metadata.streams.get(self.packet.stream).map_or(0, |s| s.id);
                 (at, DecodeErrorKind::UnknownEvent { stream, id })
             }
+            Stop::Oversized { at } => (at, DecodeErrorKind::OversizedInteger),
             Stop::Empty { at } => (at, DecodeErrorKind::EmptyEvent),
         };
         self.leave_packet();
@@ -423,19 +470,19 @@ impl<S: Source> StreamDecoder<S> {
         self.set_limit();
 
         let metadata = self.metadata.clone();
-        self.block(&metadata.plan.packet_header)?;
-        self.read_header(&metadata)?;
+        let told = self.block(&metadata.plan.packet_header)?;
+        self.read_header(&metadata, told.packet)?;
         let Some(stream) = metadata.plan.streams.get(self.packet.stream) else { return Ok(()) };
         self.stream = Some(stream.clone());
-        self.block(&stream.packet_context)?;
-        self.read_context(stream)?;
+        let told = self.block(&stream.packet_context)?;
+        self.read_context(stream, told)?;
         self.set_limit();
         self.next = offset.saturating_add(self.packet.packet_bits / 8);
         Ok(())
     }
 
-    /// Runs a block of the packet's header or context.
-    fn block(&mut self, block: &Block) -> Result<(), Box<DecodeError>> {
+    /// Runs a block of the packet's header or context; returns what its fields told.
+    fn block(&mut self, block: &Block) -> Result<Told, Box<DecodeError>> {
         loop {
             self.records.clear();
             let from = self.at;
@@ -450,11 +497,11 @@ impl<S: Source> StreamDecoder<S> {
                 told: Told::default(),
             };
             let result = x.run(&block.ops);
-            let (at, last) = (x.at, x.last);
+            let (at, last, told) = (x.at, x.last, x.told);
             match result {
                 Ok(()) => {
                     (self.at, self.last) = (at, last);
-                    return Ok(());
+                    return Ok(told);
                 }
                 Err(stop) => {
                     if let Stop::Limit { at, bits, .. } = stop {
@@ -470,28 +517,28 @@ impl<S: Source> StreamDecoder<S> {
         }
     }
 
-    fn owned_fields<'b>(&self, block: &'b Block) -> Vec<(&'b Field, OwnedValue)> {
+    /// The values of a block that was just run.
+    fn values<'b>(&'b self, block: &'b Block) -> Values<'b> {
         let located = Located { window: window(&self.source, self.packet.offset), marks: &self.marks, records: &self.records };
-        block.fields.iter().map(|f| (f, located.value(f).to_owned())).collect()
+        Values { located, fields: block.fields.iter() }
     }
 
-    fn read_header(&mut self, metadata: &Metadata) -> Result<(), Box<DecodeError>> {
-        let mut stream_id = None;
-        for (field, value) in self.owned_fields(&metadata.plan.packet_header) {
-            match (last_name(&field.name), &value) {
-                ("magic", OwnedValue::U64(magic)) if *magic != MAGIC => {
-                    return Err(self.fail_packet(0, DecodeErrorKind::BadMagic { found: *magic }));
-                }
-                ("uuid", OwnedValue::Bytes(uuid)) if uuid.len() == 16 && metadata.trace.uuid.is_some_and(|u| u != uuid[..]) => {
-                    return Err(self.fail_packet(0, DecodeErrorKind::WrongUuid));
-                }
-                ("stream_id", OwnedValue::U64(id)) => stream_id = Some(*id),
-                ("stream_instance_id", OwnedValue::U64(id)) => self.packet.stream_instance = Some(*id),
-                _ => {}
+    fn read_header(&mut self, metadata: &Metadata, told: ToldOfPacket) -> Result<(), Box<DecodeError>> {
+        if let Some(found) = told.magic.filter(|magic| *magic != MAGIC) {
+            return Err(self.fail_packet(0, DecodeErrorKind::BadMagic { found }));
+        }
+        if let (Some(index), Some(wanted)) = (metadata.plan.uuid, metadata.trace.uuid) {
+            let other = match self.values(&metadata.plan.packet_header).nth(index) {
+                Some(Value::Bytes(uuid)) => uuid.len() == 16 && *uuid != wanted,
+                _ => false,
+            };
+            if other {
+                return Err(self.fail_packet(0, DecodeErrorKind::WrongUuid));
             }
         }
+        self.packet.stream_instance = told.stream_instance;
         let only = || (metadata.streams.len() == 1).then_some(0);
-        let found = match stream_id {
+        let found = match told.stream_id {
             Some(id) => metadata.plan.by_id.get(&id).copied(),
             None => metadata.plan.by_id.get(&0).copied().or_else(only),
         };
@@ -501,47 +548,36 @@ impl<S: Source> StreamDecoder<S> {
                 Ok(())
             }
             None => {
-                let id = stream_id.unwrap_or(0);
+                let id = told.stream_id.unwrap_or(0);
                 Err(self.fail_packet(self.at, DecodeErrorKind::UnknownStream { id }))
             }
         }
     }
 
-    fn read_context(&mut self, stream: &StreamPlan) -> Result<(), Box<DecodeError>> {
-        let fields = self.owned_fields(&stream.packet_context);
-        let (mut content, mut total) = (None, None);
-        let mut end = None;
-        for (field, value) in &fields {
-            let OwnedValue::U64(value) = *value else { continue };
-            let bits = match &field.ty {
-                Type::Int(int) => int.size,
-                Type::Enum(e) => e.int.size,
-                _ => 64,
-            };
-            match last_name(&field.name) {
-                "content_size" => content = Some(value),
-                "packet_size" => total = Some(value),
-                "timestamp_begin" => {
-                    self.clock = extend(self.clock, value, low_bits(bits));
-                    self.packet.begin = Some(self.clock);
-                }
-                "timestamp_end" => end = Some((value, bits)),
-                "events_discarded" => (self.packet.discarded, self.packet.discarded_bits) = (Some(value), bits),
-                "packet_seq_num" => self.packet.sequence = Some(value),
-                "cpu_id" => self.packet.cpu_id = Some(value),
-                _ => {}
-            }
+    fn read_context(&mut self, stream: &StreamPlan, told: Told) -> Result<(), Box<DecodeError>> {
+        let of_packet = told.packet;
+        if let Some((value, bits)) = told.time {
+            self.clock = extend(self.clock, value, low_bits(bits));
+            self.packet.begin = Some(self.clock);
         }
         // The end may be a short counter, too, and comes at or after the begin.
-        self.packet.end = end.map(|(value, bits)| extend(self.clock, value, low_bits(bits)));
+        self.packet.end = of_packet.end_time.map(|(value, bits)| extend(self.clock, value, low_bits(bits)));
         self.packet.begin_ns = self.packet.begin.map(|c| stream.converter.ns(c));
         self.packet.end_ns = self.packet.end.map(|c| stream.converter.ns(c));
         self.ns = stream.converter.ns(self.clock);
-        self.packet.context = fields.into_iter().map(|(f, v)| (f.name.clone(), v)).collect();
+        if let Some((value, bits)) = of_packet.discarded {
+            (self.packet.discarded, self.packet.discarded_bits) = (Some(value), bits);
+        }
+        self.packet.sequence = of_packet.sequence;
+        self.packet.cpu_id = of_packet.cpu;
+        let fields = &stream.packet_context.fields;
+        let context = fields.iter().zip(self.values(&stream.packet_context)).map(|(f, v)| (f.name.clone(), v.to_owned())).collect();
+        self.packet.context = context;
 
         let data = self.packet.content_bits;
-        if let Some(total) = total.or(content) {
-            let content = content.unwrap_or(total);
+        // A packet that says only where its events end is followed by the next byte.
+        if let Some(total) = of_packet.packet_size.or(of_packet.content_size.map(|bits| bits.saturating_add(7) & !7)) {
+            let content = of_packet.content_size.unwrap_or(total);
             if total % 8 != 0 {
                 return Err(self.fail_packet(self.at, DecodeErrorKind::OddPacketSize { bits: total }));
             }
@@ -565,12 +601,18 @@ impl<S: Source> StreamDecoder<S> {
 /// Narrows the place of a run that does not fit to the first of its fields that does not.
 fn first_beyond(stop: Stop, fields: &[Field], limit: u64) -> Stop {
     let Stop::Limit { at, run: Some(mark), .. } = stop else { return stop };
-    let beyond = fields.iter().filter(|f| f.mark == mark).find_map(|f| f.first_beyond(at, limit));
-    beyond.map_or(stop, |(at, bits)| Stop::Limit { at, bits, run: None })
-}
-
-fn last_name(name: &str) -> &str {
-    name.rsplit('.').next().unwrap_or(name)
+    let mut end = at;
+    let beyond = fields.iter().filter(|f| f.mark == mark).find_map(|f| {
+        // Of a run that begins before the limit, already the padding before a field may lie beyond.
+        let padding = at + f.offset > limit && end <= limit;
+        let beyond = match padding {
+            true => Some(Beyond { at: limit, bits: at + f.offset - limit, opaque: Some((end, at + f.offset - end)) }),
+            false => f.first_beyond(at, limit),
+        };
+        end = f.end(at).unwrap_or(end);
+        beyond
+    });
+    beyond.map_or(stop, |Beyond { at, bits, opaque }| Stop::Limit { at, bits, run: None, opaque })
 }
 
 /// The visible bytes of the packet that begins at byte `offset` of the stream.

@@ -26,8 +26,10 @@ pub struct MetadataError {
     pub column: usize,
     /// Bytes of the text.
     pub span: Span,
-    /// The offending line, without its end, cut to a readable length.
+    /// The offending line, without its end; of a long one the part around the place.
     pub text: String,
+    /// Column in `text` of what is wrong, from 0, and how many characters of it are.
+    pub mark: (usize, usize),
     pub message: String,
 }
 
@@ -38,18 +40,21 @@ impl fmt::Display for MetadataError {
         }
         writeln!(f, "metadata:{}:{}: {}", self.line, self.column, self.message)?;
         writeln!(f, "  {}", self.text)?;
-        write!(f, "  {:>width$}", "^", width = self.column.min(MAX_LINE))
+        let (at, len) = self.mark;
+        write!(f, "  {:at$}^{:~<rest$}", "", "", rest = len.saturating_sub(1))
     }
 }
 
 impl std::error::Error for MetadataError {}
 
-const MAX_LINE: usize = 200;
+/// Of a line that is longer, this much before the place is shown, and this much in all.
+const BEFORE: usize = 60;
+const MAX_LINE: usize = 120;
 
 impl MetadataError {
     /// An error that has no place in the text.
     pub(crate) fn whole(message: impl Into<String>) -> MetadataError {
-        MetadataError { line: 0, column: 0, span: Span::default(), text: String::new(), message: message.into() }
+        MetadataError { line: 0, column: 0, span: Span::default(), text: String::new(), mark: (0, 0), message: message.into() }
     }
 
     pub(crate) fn at(source: &str, span: Span, message: impl Into<String>) -> MetadataError {
@@ -58,12 +63,19 @@ impl MetadataError {
         let line_start = before.iter().rposition(|&b| b == b'\n').map_or(0, |i| i + 1);
         let rest = &source.as_bytes()[line_start..];
         let line_end = rest.iter().position(|&b| b == b'\n').unwrap_or(rest.len());
-        let text = String::from_utf8_lossy(&rest[..line_end]);
+        let line = String::from_utf8_lossy(&rest[..line_end]);
+        let column = String::from_utf8_lossy(&before[line_start..]).chars().count();
+        let line: Vec<char> = line.trim_end_matches('\r').chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let wrong = source.get(start..span.end.clamp(start, line_start + line_end)).map_or(1, |wrong| wrong.chars().count());
+        let first = if line.len() > MAX_LINE { column.saturating_sub(BEFORE) } else { 0 };
+        let shown: String = line.iter().skip(first).take(MAX_LINE).collect();
+        let room = shown.chars().count().saturating_sub(column - first);
         MetadataError {
             line: before.iter().filter(|&&b| b == b'\n').count() + 1,
-            column: String::from_utf8_lossy(&before[line_start..]).chars().count() + 1,
+            column: column + 1,
             span,
-            text: text.trim_end_matches('\r').replace('\t', " ").chars().take(MAX_LINE).collect(),
+            text: shown,
+            mark: (column - first, wrong.clamp(1, room.max(1))),
             message: message.into(),
         }
     }
@@ -129,6 +141,8 @@ pub enum DecodeErrorKind {
     MixedByteOrder { from: ByteOrder, to: ByteOrder },
     #[error("an array of {length} elements that may be empty is not backed by data")]
     UnbackedLength { length: u64 },
+    #[error("a variable-length integer needs more than 64 bits")]
+    OversizedInteger,
     #[error("an event of no bits never ends")]
     EmptyEvent,
     #[error("reading failed: {0}")]

@@ -1,10 +1,10 @@
 //! The executor: runs the steps of a plan over the bytes of a packet. This is the loop that runs a billion times; it
 //! allocates nothing but what a tree needs, and what it needs is backed by bytes of the packet.
 
-use crate::bits::{align_up, Leaf, Window};
-use crate::plan::{stride, Child, Count, Node, Op, Role};
+use crate::bits::{align_up, Leaf, LeafKind, Window};
+use crate::plan::{stride, Child, Count, Node, Op, VarInt};
 use crate::refs::Choices;
-use crate::types::ByteOrder;
+use crate::types::{ByteOrder, Roles};
 
 /// Where a step found its field: a bit of the packet and, for texts and sequences, how many bytes or elements. For a tree,
 /// the first of its records and their number.
@@ -18,7 +18,7 @@ pub(crate) struct Mark {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Record {
     pub at: u64,
-    /// Bytes of a text, elements of an array, option of a variant.
+    /// Bytes of a text, elements of an array, option of a variant, 1 of an optional that is there, value of a variable-length integer.
     pub len: u64,
     /// Records of this node with all below it.
     pub size: u32,
@@ -32,6 +32,8 @@ pub(crate) enum Stop {
         at: u64,
         bits: u64,
         run: Option<u32>,
+        /// Begin and bits of what is read as a whole where the end of the content is known.
+        opaque: Option<(u64, u64)>,
     },
     MixedOrder {
         at: u64,
@@ -49,6 +51,10 @@ pub(crate) enum Stop {
     UnknownEvent {
         at: u64,
         id: u64,
+    },
+    /// A variable-length integer of more than 64 bits.
+    Oversized {
+        at: u64,
     },
     /// An event took no bits.
     Empty {
@@ -74,21 +80,78 @@ pub(crate) struct Executor<'a, 'b> {
     pub told: Told,
 }
 
+/// How far a list of steps came.
+pub(crate) struct Progress {
+    /// Marks that are noted.
+    pub marks: u32,
+    /// The run that begins within the limit and does not end there; its mark is noted.
+    pub open: Option<(u32, u64)>,
+    /// Nothing of it is there: already the padding before it does not fit.
+    pub nothing: bool,
+}
+
 /// What fields with a role said.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Told {
+    /// Of the event's class.
     pub id: Option<u64>,
     /// The value of a clock's lowest bits, and how many.
     pub time: Option<(u64, u32)>,
+    /// What only packets tell.
+    pub packet: ToldOfPacket,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ToldOfPacket {
+    pub magic: Option<u64>,
+    pub stream_id: Option<u64>,
+    pub stream_instance: Option<u64>,
+    pub packet_size: Option<u64>,
+    pub content_size: Option<u64>,
+    /// As [`Told::time`].
+    pub end_time: Option<(u64, u32)>,
+    /// The counter, and how many bits it has.
+    pub discarded: Option<(u64, u32)>,
+    pub sequence: Option<u64>,
+    pub cpu: Option<u64>,
 }
 
 impl Told {
     #[inline]
-    fn tell(&mut self, role: Role, value: u64, leaf: Leaf) {
-        match role {
-            Role::Nothing => {}
-            Role::EventId => self.id = Some(value),
-            Role::Time => self.time = Some((value, u32::from(leaf.bits))),
+    fn tell(&mut self, roles: Roles, value: u64, bits: u32) {
+        if roles.has(Roles::EVENT_ID) {
+            self.id = Some(value);
+        }
+        if roles.has(Roles::TIME) {
+            self.time = Some((value, bits));
+        }
+        if !roles.within(Roles::OF_PACKETS).is_empty() {
+            self.packet.tell(roles, value, bits);
+        }
+    }
+}
+
+impl ToldOfPacket {
+    #[cold]
+    fn tell(&mut self, roles: Roles, value: u64, bits: u32) {
+        let plain = [
+            (Roles::MAGIC, &mut self.magic),
+            (Roles::STREAM_ID, &mut self.stream_id),
+            (Roles::STREAM_INSTANCE, &mut self.stream_instance),
+            (Roles::PACKET_SIZE, &mut self.packet_size),
+            (Roles::CONTENT_SIZE, &mut self.content_size),
+            (Roles::SEQUENCE, &mut self.sequence),
+            (Roles::CPU, &mut self.cpu),
+        ];
+        for (role, told) in plain {
+            if roles.has(role) {
+                *told = Some(value);
+            }
+        }
+        for (role, told) in [(Roles::END_TIME, &mut self.end_time), (Roles::DISCARDED, &mut self.discarded)] {
+            if roles.has(role) {
+                *told = Some((value, bits));
+            }
         }
     }
 }
@@ -100,11 +163,30 @@ impl Executor<'_, '_> {
         let at = align_up(self.at, align);
         let end = at + bits;
         if end > self.limit {
-            return Err(self.stop(at, bits));
+            return Err(self.stop_behind_padding(at, bits));
         }
         self.at = end;
         self.last = last;
         Ok(at)
+    }
+
+    /// Where the next field of this alignment begins.
+    #[inline]
+    fn aligned(&self, align: u32) -> Result<u64, Stop> {
+        let at = align_up(self.at, align);
+        if at > self.limit {
+            return Err(self.stop_behind_padding(at, 0));
+        }
+        Ok(at)
+    }
+
+    /// If already the padding does not fit, it is what stops.
+    #[cold]
+    fn stop_behind_padding(&self, at: u64, bits: u64) -> Stop {
+        match at > self.limit {
+            true => Stop::Limit { at: self.limit, bits: at - self.limit, run: None, opaque: Some((self.at, at - self.at)) },
+            false => self.stop(at, bits),
+        }
     }
 
     #[inline]
@@ -113,19 +195,29 @@ impl Executor<'_, '_> {
             match op {
                 Op::Run { align, bits, mark, last } => match self.pass(*align, *bits, *last) {
                     Ok(at) => self.note(*mark, Mark { at, len: 0 }),
-                    Err(Stop::Limit { at, bits, .. }) => return Err(Stop::Limit { at, bits, run: Some(*mark) }),
+                    Err(Stop::Limit { at, bits, .. }) if at == align_up(self.at, *align) => {
+                        return Err(Stop::Limit { at, bits, run: Some(*mark), opaque: None });
+                    }
                     Err(stop) => return Err(stop),
                 },
                 Op::Save { slot, mark, offset, leaf } => {
                     let value = self.window.raw(self.marked(*mark) + offset, *leaf);
                     self.save(*slot, value);
                 }
-                Op::Tell { role, mark, offset, leaf } => {
+                Op::Tell { roles, mark, offset, leaf } => {
                     let value = self.window.raw(self.marked(*mark) + offset, *leaf);
-                    self.told.tell(*role, value, *leaf);
+                    self.told.tell(*roles, value, u32::from(leaf.bits));
                 }
                 Op::Text { mark } => {
                     let (at, len) = self.text()?;
+                    self.note(*mark, Mark { at, len });
+                }
+                Op::WideText { mark, unit } => {
+                    let (at, len) = self.wide_text(*unit)?;
+                    self.note(*mark, Mark { at, len });
+                }
+                Op::VarInt { mark, int } => {
+                    let (at, len) = self.var_int(int)?;
                     self.note(*mark, Mark { at, len });
                 }
                 Op::Sequence { mark, slot, leaf, stride, align } => {
@@ -141,6 +233,29 @@ impl Executor<'_, '_> {
             }
         }
         Ok(())
+    }
+
+    /// Runs the steps that can be run of a list that fails.
+    #[cold]
+    pub(crate) fn run_partly(&mut self, ops: &[Op]) -> Progress {
+        let mut progress = Progress { marks: 0, open: None, nothing: false };
+        for op in ops {
+            if self.run(std::slice::from_ref(op)).is_err() {
+                if let Op::Run { align, mark, .. } = op {
+                    let at = align_up(self.at, *align);
+                    progress.nothing = progress.marks == 0 && at > self.limit;
+                    if at <= self.limit {
+                        self.note(*mark, Mark { at, len: 0 });
+                        progress.open = Some((*mark, at));
+                    }
+                }
+                break;
+            }
+            if !matches!(op, Op::Save { .. } | Op::Tell { .. }) {
+                progress.marks += 1;
+            }
+        }
+        progress
     }
 
     #[inline]
@@ -169,12 +284,12 @@ impl Executor<'_, '_> {
 
     #[cold]
     fn stop(&self, at: u64, bits: u64) -> Stop {
-        Stop::Limit { at, bits, run: None }
+        Stop::Limit { at, bits, run: None, opaque: None }
     }
 
     #[inline]
     fn text(&mut self) -> Result<(u64, u64), Stop> {
-        let at = align_up(self.at, 8);
+        let at = self.aligned(8)?;
         // Only whole bytes count: a limit within a byte leaves none for the text's end.
         match self.window.text_len(at, self.limit & !7) {
             Some(len) => {
@@ -185,16 +300,66 @@ impl Executor<'_, '_> {
         }
     }
 
+    fn wide_text(&mut self, unit: u64) -> Result<(u64, u64), Stop> {
+        let at = self.aligned(8)?;
+        let limit = self.limit & !7;
+        match self.window.wide_text_len(at, limit, unit) {
+            Some(len) => {
+                self.at = at + (len + unit) * 8;
+                Ok((at, len))
+            }
+            None => {
+                let whole = limit.saturating_sub(at) / (unit * 8);
+                Err(self.stop(at + whole * unit * 8, unit * 8))
+            }
+        }
+    }
+
+    /// Passes an integer of seven bits a byte, the lowest first, all bytes but the last with the highest bit set. Returns where it begins
+    /// and its value.
+    fn var_int(&mut self, int: &VarInt) -> Result<(u64, u64), Stop> {
+        let begin = self.aligned(8)?;
+        let (mut at, mut value, mut bits) = (begin, 0u128, 0u32);
+        loop {
+            if at + 8 > self.limit {
+                return Err(self.stop(at, 8));
+            }
+            let byte = self.window.slice(at, 1).first().copied().unwrap_or(0);
+            at += 8;
+            // More than ten bytes may only repeat what ten have said; nobody writes so, and no 64 bits need it.
+            if bits == 70 {
+                return Err(Stop::Oversized { at: begin });
+            }
+            value |= u128::from(byte & 0x7f) << bits;
+            bits += 7;
+            if byte & 0x80 == 0 {
+                break;
+            }
+        }
+        let value = if int.signed {
+            // Sign-extended from the last bit; 64 bits must be able to hold it.
+            let value = (value as i128) << (128 - bits) >> (128 - bits);
+            i64::try_from(value).map(|value| value as u64)
+        } else {
+            u64::try_from(value)
+        };
+        let value = value.map_err(|_| Stop::Oversized { at: begin })?;
+        self.at = at;
+        int.saves.iter().for_each(|&slot| self.save(slot, value));
+        self.told.tell(int.roles, value, bits.min(64));
+        Ok((begin, value))
+    }
+
     /// Passes `len` numbers; returns where they begin.
     #[inline]
     fn numbers(&mut self, len: u64, leaf: Leaf, stride: u64, align: u32) -> Result<u64, Stop> {
-        let at = align_up(self.at, align);
-        let room = self.limit.saturating_sub(at);
+        let at = self.aligned(align)?;
+        let room = self.limit - at;
         let bits = match len {
             0 => 0,
             _ => stride.saturating_mul(len - 1).saturating_add(u64::from(leaf.bits)),
         };
-        if bits > room || at > self.limit {
+        if bits > room {
             return Err(self.stop_in_array(at, leaf, stride, room, bits));
         }
         self.at = at + bits;
@@ -206,14 +371,15 @@ impl Executor<'_, '_> {
     #[cold]
     fn stop_in_array(&self, at: u64, leaf: Leaf, stride: u64, room: u64, bits: u64) -> Stop {
         let whole = (room + stride).saturating_sub(u64::from(leaf.bits)) / stride;
-        Stop::Limit { at: at + whole * stride, bits: bits.saturating_sub(whole * stride), run: None }
+        let opaque = (leaf.kind == LeafKind::Byte).then_some((at, bits));
+        Stop::Limit { at: at + whole * stride, bits: bits.saturating_sub(whole * stride), run: None, opaque }
     }
 
     fn walk(&mut self, node: &Node) -> Result<(), Stop> {
         let index = self.records.len();
         match node {
-            Node::Number { leaf, align, save, role } => {
-                let at = align_up(self.at, *align);
+            Node::Number { leaf, align, saves, roles } => {
+                let at = self.aligned(*align)?;
                 let bits = u64::from(leaf.bits);
                 if at % 8 != 0 && self.last != leaf.order {
                     return Err(Stop::MixedOrder { at, from: self.last, to: leaf.order });
@@ -224,22 +390,28 @@ impl Executor<'_, '_> {
                 self.records.push(Record { at, len: 0, size: 1 });
                 self.at = at + bits;
                 self.last = leaf.order;
-                if save.is_some() || *role != Role::Nothing {
+                if !saves.is_empty() || !roles.is_empty() {
                     let value = self.window.raw(at, *leaf);
-                    if let Some(slot) = save {
-                        self.save(*slot, value);
-                    }
-                    self.told.tell(*role, value, *leaf);
+                    saves.iter().for_each(|&slot| self.save(slot, value));
+                    self.told.tell(*roles, value, u32::from(leaf.bits));
                 }
                 return Ok(());
             }
-            Node::Text => {
-                let (at, len) = self.text()?;
+            Node::VarInt(int) => {
+                let (at, len) = self.var_int(int)?;
+                self.records.push(Record { at, len, size: 1 });
+                return Ok(());
+            }
+            Node::Text(encoding) => {
+                let (at, len) = match encoding.unit() {
+                    1 => self.text()?,
+                    unit => self.wide_text(unit)?,
+                };
                 self.records.push(Record { at, len, size: 1 });
                 return Ok(());
             }
             Node::Struct { align, children } => {
-                self.at = align_up(self.at, *align);
+                self.at = self.aligned(*align)?;
                 self.records.push(Record { at: self.at, len: 0, size: 1 });
                 for child in children {
                     self.walk(&child.node)?;
@@ -251,15 +423,15 @@ impl Executor<'_, '_> {
                     Count::Slot(slot) => self.saved(*slot),
                 };
                 if let Some((leaf, leaf_align)) = element.plain_leaf() {
-                    let at = align_up(self.at, leaf_align);
+                    let at = self.aligned(*align)?;
                     if at % 8 != 0 && self.last != leaf.order && len > 0 {
                         return Err(Stop::MixedOrder { at, from: self.last, to: leaf.order });
                     }
-                    let at = self.numbers(len, leaf, stride(leaf, leaf_align), leaf_align)?;
+                    let at = self.numbers(len, leaf, stride(leaf, leaf_align), *align)?;
                     self.records.push(Record { at, len, size: 1 });
                     return Ok(());
                 }
-                self.at = align_up(self.at, *align);
+                self.at = self.aligned(*align)?;
                 self.records.push(Record { at: self.at, len, size: 1 });
                 if *least_bits == 0 && len > MAX_UNBACKED {
                     return Err(Stop::Unbacked { at: self.at, length: len });
@@ -277,6 +449,13 @@ impl Executor<'_, '_> {
                 let (option, child) = self.choose(tag, choices, options)?;
                 self.records.push(Record { at: self.at, len: u64::from(option), size: 1 });
                 self.walk(&child.node)?;
+            }
+            Node::Optional { slot, choices, inner } => {
+                let there = choices.find(choices.value(self.saved(*slot))).is_some();
+                self.records.push(Record { at: self.at, len: u64::from(there), size: 1 });
+                if there {
+                    self.walk(inner)?;
+                }
             }
         }
         let size = self.records.len() - index;

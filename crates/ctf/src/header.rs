@@ -4,9 +4,9 @@
 use crate::bits::{Leaf, LeafKind, Load, Window};
 use crate::error::SpanError;
 use crate::exec::{Executor, Stop, Told};
-use crate::plan::{Block, Flattener, Node, NodeMaker, Op, Role};
+use crate::plan::{Block, Child, Flattener, Node, NodeMaker, Op};
 use crate::refs::{Choices, ScopeRefs};
-use crate::types::{ByteOrder, Scope, StructType};
+use crate::types::{ByteOrder, Roles, Scope, StructType, Type, Version};
 use std::ops::RangeInclusive;
 
 #[derive(Debug)]
@@ -63,9 +63,9 @@ pub(crate) struct TaggedHeader {
 }
 
 impl HeaderPlan {
-    pub(crate) fn new(ty: Option<&StructType>, refs: Option<&ScopeRefs>) -> Result<HeaderPlan, SpanError> {
+    pub(crate) fn new(version: Version, ty: Option<&StructType>, refs: Option<&ScopeRefs>) -> Result<HeaderPlan, SpanError> {
         let Some(ty) = ty else { return Ok(HeaderPlan::None) };
-        let node = || NodeMaker { refs, header: true, place: Vec::new() }.structure(ty);
+        let node = || NodeMaker::new(version, Scope::EventHeader, refs).structure(ty);
         if let Some(tagged) = tagged(node()?, refs) {
             return Ok(HeaderPlan::Tagged(Box::new(tagged)));
         }
@@ -179,13 +179,14 @@ fn fixed(block: &Block) -> Option<FixedHeader> {
     let Op::Run { align, bits, last, .. } = *first else { return None };
     let mut fixed = FixedHeader { align, bits, last, id: None, time: None };
     for op in told {
-        let Op::Tell { role, offset, leaf, .. } = *op else { return None };
+        let Op::Tell { roles, offset, leaf, .. } = *op else { return None };
         // A signed id would need its sign; nobody writes one.
         let place = Some(Place::new(offset, leaf).filter(|p| p.leaf.kind == LeafKind::Unsigned)?);
-        match role {
-            Role::EventId => fixed.id = place,
-            Role::Time => fixed.time = place,
-            Role::Nothing => {}
+        if roles.has(Roles::EVENT_ID) {
+            fixed.id = place;
+        }
+        if roles.has(Roles::TIME) {
+            fixed.time = place;
         }
     }
     Some(fixed)
@@ -199,15 +200,17 @@ fn tagged(node: Node, refs: Option<&ScopeRefs>) -> Option<TaggedHeader> {
     }
     let Node::Struct { align, children } = node else { return None };
     let [tag, variant] = <[_; 2]>::try_from(children).ok()?;
-    let Node::Number { leaf, align: tag_align, save: Some(tag_slot), role } = tag.node else { return None };
+    let Node::Number { leaf, align: tag_align, saves, roles } = tag.node else { return None };
+    let [tag_slot] = saves[..] else { return None };
     let Node::Variant { slot, choices, options } = variant.node else { return None };
-    if slot != tag_slot || align < 8 {
+    // A time in the tag itself would need the general form.
+    if slot != tag_slot || align < 8 || roles.has(Roles::TIME) {
         return None;
     }
-    let number = |role| Node::Number { leaf, align: tag_align, save: None, role };
     let whole = |name: &str, node: Option<Node>| {
-        let child = |name: &str, ty: &crate::types::Type, node| crate::plan::Child { name: name.into(), ty: ty.clone(), node };
-        let mut children = vec![child("tag", &tag.ty, number(Role::EventId))];
+        let child = |name: &str, ty: &Type, node| Child { name: name.into(), ty: ty.clone(), node };
+        let number = Node::Number { leaf, align: tag_align, saves: Vec::new(), roles: Roles::EVENT_ID };
+        let mut children = vec![child("tag", &tag.ty, number)];
         children.extend(node.map(|n| child(name, &variant.ty, n)));
         fixed(&flat(Node::Struct { align, children }))
     };
@@ -232,7 +235,7 @@ fn tagged(node: Node, refs: Option<&ScopeRefs>) -> Option<TaggedHeader> {
         bits: head.bits,
         tag: head.id?,
         tag_slot,
-        tag_is_id: role == Role::EventId,
+        tag_is_id: roles.has(Roles::EVENT_ID),
         choices,
         options: fixed_options,
     })

@@ -3,7 +3,7 @@
 //! The constraints under which this crate is built:
 //!
 //! - *Pure.* Metadata is a byte slice, a stream is a [`Source`]; the crate opens no files and knows no product.
-//! - *Compiled once.* Metadata text becomes an immutable [`Schema`], that a plan per event class, and a small executor
+//! - *Compiled once.* Metadata, the text of CTF 1.8 or the JSON of CTF 2, becomes an immutable [`Schema`], that a plan per event class, and a small executor
 //!   runs plans over packets. Events of fixed layout cost one bounds check, and their fields are decoded when looked at.
 //! - *Constant memory.* One packet's facts and one event's marks; nothing grows with the stream.
 //! - *Errors have a place.* Line and column in metadata, packet and bit in streams. Whatever the bytes are, nothing
@@ -29,12 +29,14 @@
 //! ```
 
 mod bits;
+mod bounds;
 mod clock;
 mod decoder;
 mod error;
 mod event;
 mod exec;
 mod header;
+mod json;
 mod metadata;
 mod packet;
 mod plan;
@@ -44,7 +46,7 @@ mod tsdl;
 pub mod types;
 mod value;
 
-pub use clock::Clock;
+pub use clock::{Clock, Origin};
 pub use decoder::{Step, StreamDecoder};
 pub use error::{DecodeError, DecodeErrorKind, MetadataError, Span};
 pub use event::{EventRef, Item};
@@ -54,4 +56,4 @@ pub use plan::Field;
 pub use source::{BytesSource, FileBuffer, FileSource, Source};
 pub use tsdl::write;
 pub use types::{EnvValue, Schema};
-pub use value::{Array, Compound, CompoundKind, OwnedValue, Value, Values};
+pub use value::{Array, Compound, CompoundKind, OwnedValue, Value, Values, WideText};

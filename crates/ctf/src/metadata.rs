@@ -8,6 +8,7 @@ use crate::clock::Converter;
 use crate::error::{MetadataError, SpanError};
 use crate::exec::Mark;
 use crate::header::{HeaderPlan, QuickHeader};
+use crate::json;
 use crate::plan::{Block, Field, Flattener, NodeMaker};
 use crate::refs::{find, Counters, ScopeRefs, Scopes};
 use crate::tsdl;
@@ -38,6 +39,8 @@ impl Deref for Metadata {
 #[derive(Debug)]
 pub(crate) struct TracePlan {
     pub packet_header: Block,
+    /// Index of the field of the packet header that has the uuid.
+    pub uuid: Option<usize>,
     /// In the order of the schema's streams.
     pub streams: Vec<Arc<StreamPlan>>,
     pub by_id: HashMap<u64, usize>,
@@ -60,6 +63,17 @@ pub(crate) struct StreamPlan {
     /// The clock of this stream's timestamps.
     pub clock: Option<usize>,
     pub converter: Converter,
+}
+
+impl StreamPlan {
+    /// The class of an event by what its header told. Without an id there can be only one class.
+    #[inline]
+    pub(crate) fn class_of(&self, id: Option<u64>) -> Option<usize> {
+        match id {
+            Some(id) => self.ids.get(id),
+            None => self.ids.get(0).or_else(|| (self.events.len() == 1).then_some(0)),
+        }
+    }
 }
 
 /// From an event's id to its index.
@@ -128,10 +142,7 @@ impl Metadata {
 
     /// Parses metadata text.
     pub fn from_text(text: &str) -> Result<Metadata, MetadataError> {
-        if text.starts_with('\u{1e}') {
-            return Err(MetadataError::whole("this is CTF 2 metadata (JSON text sequence), which is not read yet"));
-        }
-        let schema = tsdl::parse(text)?;
+        let schema = if json::is_text_sequence(text) { json::parse(text)? } else { tsdl::parse(text)? };
         compile(schema).map_err(|e| MetadataError::at(text, e.span, e.message))
     }
 
@@ -246,13 +257,14 @@ fn compile(schema: Schema) -> Result<Metadata, SpanError> {
     }
 
     let shared = counters.shared;
-    let packet_header = block([(Scope::PacketHeader, header)], &header_refs, &HashMap::new())?;
+    let version = schema.version;
+    let packet_header = block(version, [(Scope::PacketHeader, header)], &header_refs, &HashMap::new())?;
     let mut marks = packet_header.marks;
     let mut streams = Vec::with_capacity(schema.streams.len());
     for (stream, mut found) in schema.streams.iter().zip(found) {
         let refs = &found.shared;
-        let packet_context = block([(Scope::PacketContext, stream.packet_context.as_deref())], refs, refs)?;
-        let header = HeaderPlan::new(stream.event_header.as_deref(), refs.get(&Scope::EventHeader))?;
+        let packet_context = block(version, [(Scope::PacketContext, stream.packet_context.as_deref())], refs, refs)?;
+        let header = HeaderPlan::new(version, stream.event_header.as_deref(), refs.get(&Scope::EventHeader))?;
         let mut events = Vec::with_capacity(stream.events.len());
         for (event, own) in stream.events.iter().zip(&mut found.events) {
             own.values_mut().for_each(|refs| refs.number(shared));
@@ -261,12 +273,15 @@ fn compile(schema: Schema) -> Result<Metadata, SpanError> {
                 (Scope::EventContext, event.context.as_deref()),
                 (Scope::EventFields, event.payload.as_deref()),
             ];
-            let plan = block(roots, refs, own)?;
+            let plan = block(version, roots, refs, own)?;
             marks = marks.max(plan.marks);
             events.push(plan);
         }
         marks = marks.max(packet_context.marks).max(header.marks());
-        let clock = stream_clock(stream, schema.clocks.len());
+        let clock = match version {
+            Version::V1_8 => stream_clock(stream, schema.clocks.len()),
+            Version::V2 => stream.clock,
+        };
         let converter = match clock.and_then(|c| schema.clocks.get(c)) {
             Some(clock) => Converter::new(clock),
             None => Converter::new(&crate::clock::Clock::new("default", 1_000_000_000)),
@@ -284,12 +299,18 @@ fn compile(schema: Schema) -> Result<Metadata, SpanError> {
         }));
     }
     let by_id = schema.streams.iter().enumerate().map(|(i, s)| (s.id, i)).collect();
-    let plan = TracePlan { packet_header, streams, by_id, slots: (shared + most_local) as usize, marks: marks as usize };
+    let uuid = packet_header.fields.iter().position(|field| match (version, &field.ty) {
+        (Version::V2, Type::Blob(blob)) => blob.roles.has(Roles::UUID),
+        (Version::V2, _) => false,
+        (Version::V1_8, _) => field.name.rsplit('.').next() == Some("uuid"),
+    });
+    let plan = TracePlan { packet_header, uuid, streams, by_id, slots: (shared + most_local) as usize, marks: marks as usize };
     Ok(Metadata { schema, plan })
 }
 
 /// Flattens the given scopes into one block.
 fn block<const N: usize>(
+    version: Version,
     roots: [(Scope, Option<&StructType>); N],
     shared: &HashMap<Scope, ScopeRefs>,
     own: &HashMap<Scope, ScopeRefs>,
@@ -298,8 +319,7 @@ fn block<const N: usize>(
     for (scope, root) in roots {
         let Some(root) = root else { continue };
         let refs = own.get(&scope).or_else(|| shared.get(&scope));
-        let mut maker = NodeMaker { refs, header: false, place: Vec::new() };
-        flattener.scope(scope, maker.structure(root)?);
+        flattener.scope(scope, NodeMaker::new(version, scope, refs).structure(root)?);
     }
     Ok(flattener.finish())
 }

@@ -9,18 +9,9 @@
 use std::sync::Arc;
 
 use crate::bits::{align_up, Leaf, LeafKind, Load};
-use crate::error::SpanError;
+use crate::error::{Span, SpanError};
 use crate::refs::{Choices, Place, ScopeRefs, Use, ELEMENT};
 use crate::types::*;
-
-/// What a field of the event header tells the decoder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
-    Nothing,
-    EventId,
-    /// The lowest bits of a clock's value.
-    Time,
-}
 
 #[derive(Debug)]
 pub(crate) enum Op {
@@ -40,7 +31,7 @@ pub(crate) enum Op {
     },
     /// Tells the value of an integer located before.
     Tell {
-        role: Role,
+        roles: Roles,
         mark: u32,
         offset: u64,
         leaf: Leaf,
@@ -48,6 +39,16 @@ pub(crate) enum Op {
     /// A text up to its NUL.
     Text {
         mark: u32,
+    },
+    /// The same of wider code units, of so many bytes.
+    WideText {
+        mark: u32,
+        unit: u64,
+    },
+    /// An integer of as many bytes as it needs; its value is what is noted.
+    VarInt {
+        mark: u32,
+        int: VarInt,
     },
     /// As many numbers as a slot says.
     Sequence {
@@ -66,11 +67,20 @@ pub(crate) enum Op {
 /// A type with everything looked up.
 #[derive(Debug)]
 pub(crate) enum Node {
-    Number { leaf: Leaf, align: u32, save: Option<u32>, role: Role },
-    Text,
+    Number { leaf: Leaf, align: u32, saves: Vec<u32>, roles: Roles },
+    VarInt(VarInt),
+    Text(Encoding),
     Struct { align: u32, children: Vec<Child> },
-    Array { align: u32, count: Count, element: Box<Node>, text: bool, least_bits: u64 },
+    Array { align: u32, count: Count, element: Box<Node>, text: Encoding, least_bits: u64 },
     Variant { slot: u32, choices: Choices, options: Vec<Child> },
+    Optional { slot: u32, choices: Choices, inner: Box<Node> },
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct VarInt {
+    pub signed: bool,
+    pub saves: Vec<u32>,
+    pub roles: Roles,
 }
 
 #[derive(Debug)]
@@ -91,10 +101,11 @@ impl Node {
     fn least_bits(&self) -> u64 {
         match self {
             Node::Number { leaf, .. } => u64::from(leaf.bits),
-            Node::Text => 8,
+            Node::VarInt(_) => 8,
+            Node::Text(encoding) => encoding.unit() * 8,
             Node::Struct { children, .. } => children.iter().fold(0, |sum, c| c.node.least_bits().saturating_add(sum)),
             Node::Array { count: Count::Fixed(n), least_bits, .. } => n.saturating_mul(*least_bits),
-            Node::Array { .. } => 0,
+            Node::Array { .. } | Node::Optional { .. } => 0,
             Node::Variant { options, .. } => options.iter().map(|o| o.node.least_bits()).min().unwrap_or(0),
         }
     }
@@ -102,7 +113,7 @@ impl Node {
     /// A number that nobody but the reader of its value cares for.
     pub(crate) fn plain_leaf(&self) -> Option<(Leaf, u32)> {
         match self {
-            Node::Number { leaf, align, save: None, role: Role::Nothing } => Some((*leaf, *align)),
+            Node::Number { leaf, align, saves, roles } if saves.is_empty() && roles.is_empty() => Some((*leaf, *align)),
             _ => None,
         }
     }
@@ -117,9 +128,10 @@ pub(crate) fn stride(leaf: Leaf, align: u32) -> u64 {
 #[derive(Clone, Debug)]
 pub(crate) enum Shape {
     Number(Leaf),
-    Array { leaf: Leaf, stride: u64, count: u64, text: bool },
-    Sequence { leaf: Leaf, stride: u64, text: bool },
-    Text,
+    Array { leaf: Leaf, stride: u64, count: u64, text: Encoding },
+    Sequence { leaf: Leaf, stride: u64, text: Encoding },
+    Text(Encoding),
+    VarInt { signed: bool },
     Tree(Arc<Node>),
 }
 
@@ -130,6 +142,8 @@ pub struct Field {
     pub name: Arc<str>,
     pub ty: Type,
     pub scope: Scope,
+    /// What it tells the reader of the stream.
+    pub roles: Roles,
     pub(crate) mark: u32,
     /// Bits from the mark.
     pub(crate) offset: u64,
@@ -157,7 +171,7 @@ pub(crate) enum QuickKind {
 impl Quick {
     fn new(offset: u64, shape: &Shape) -> Quick {
         let leaf = match shape {
-            Shape::Array { leaf, stride: 8, text: true, .. } if leaf.bits == 8 => {
+            Shape::Array { leaf, stride: 8, text: Encoding::Utf8 | Encoding::Ascii, .. } if leaf.bits == 8 => {
                 return Quick { load: Load::default(), kind: QuickKind::Text };
             }
             Shape::Number(leaf) => Load::new(offset, *leaf).map(|load| (load, *leaf)),
@@ -165,25 +179,27 @@ impl Quick {
         };
         let Some((load, leaf)) = leaf else { return Quick { load: Load::default(), kind: QuickKind::No } };
         let kind = match leaf.kind {
-            LeafKind::Unsigned => QuickKind::Unsigned,
+            LeafKind::Unsigned | LeafKind::Byte => QuickKind::Unsigned,
             LeafKind::Signed => QuickKind::Signed,
-            LeafKind::Float => QuickKind::No,
+            LeafKind::Float | LeafKind::Bool => QuickKind::No,
         };
         Quick { load, kind }
     }
 }
 
 impl Field {
-    /// The labels of an enumeration's value.
+    /// The labels of an enumeration's value, or of the bits that are set in a bit map.
     pub fn labels(&self, value: i128) -> Vec<&str> {
         match &self.ty {
             Type::Enum(e) => e.labels(value).collect(),
+            Type::VarInt(int) => labels(&int.mappings, value).collect(),
+            Type::Bits(bits) => bits.set(value as u64).collect(),
             _ => Vec::new(),
         }
     }
 
     /// For a field of a run that begins at bit `begin`: its first part that does not fit before `limit`, and its bits.
-    pub(crate) fn first_beyond(&self, begin: u64, limit: u64) -> Option<(u64, u64)> {
+    pub(crate) fn first_beyond(&self, begin: u64, limit: u64) -> Option<Beyond> {
         let at = begin + self.offset;
         let (leaf, stride, count) = match &self.shape {
             Shape::Number(leaf) => (leaf, 1, 1),
@@ -196,7 +212,19 @@ impl Field {
         } else {
             limit.saturating_sub(at).saturating_add(stride).saturating_sub(bits) / stride
         };
-        (whole < count).then(|| (at + whole * stride, bits))
+        let opaque = (leaf.kind == LeafKind::Byte).then_some((at, stride.saturating_mul(count)));
+        (whole < count).then(|| Beyond { at: at + whole * stride, bits, opaque })
+    }
+
+    /// For a field of a run that begins at bit `begin`: where it ends.
+    pub(crate) fn end(&self, begin: u64) -> Option<u64> {
+        let at = begin + self.offset;
+        match &self.shape {
+            Shape::Number(leaf) => Some(at + u64::from(leaf.bits)),
+            Shape::Array { count: 0, .. } => Some(at),
+            Shape::Array { leaf, stride, count, .. } => Some(at + stride * (count - 1) + u64::from(leaf.bits)),
+            _ => None,
+        }
     }
 
     /// The preferred base for display: 2, 8, 10 or 16. That of an array is its elements'.
@@ -208,9 +236,19 @@ impl Field {
         match ty {
             Type::Int(i) => i.base,
             Type::Enum(e) => e.int.base,
+            Type::VarInt(i) => i.base,
+            Type::Bits(bits) => bits.int.base,
             _ => 10,
         }
     }
+}
+
+/// The first part of a field that does not fit.
+pub(crate) struct Beyond {
+    pub at: u64,
+    pub bits: u64,
+    /// See [`Stop::Limit`](crate::exec::Stop::Limit).
+    pub opaque: Option<(u64, u64)>,
 }
 
 /// One or more scopes, flat.
@@ -225,25 +263,61 @@ pub(crate) struct Block {
 
 /// Makes nodes of the types of one scope.
 pub(crate) struct NodeMaker<'r> {
-    pub refs: Option<&'r ScopeRefs>,
-    /// Whether fields may have roles: only in the event header.
-    pub header: bool,
-    pub place: Place,
+    refs: Option<&'r ScopeRefs>,
+    version: Version,
+    scope: Scope,
+    place: Place,
 }
 
-impl NodeMaker<'_> {
-    fn save(&self) -> Option<u32> {
-        self.refs.and_then(|r| r.saves.get(&self.place).copied())
+impl<'r> NodeMaker<'r> {
+    pub(crate) fn new(version: Version, scope: Scope, refs: Option<&'r ScopeRefs>) -> NodeMaker<'r> {
+        NodeMaker { refs, version, scope, place: Vec::new() }
     }
 
-    fn role(&self, name: &str, int: &IntType) -> Role {
-        match (self.header, name) {
-            (false, _) => Role::Nothing,
-            (true, "id") => Role::EventId,
-            // Without a mapping the name decides, as babeltrace2 does.
-            (true, name) if int.clock.is_some() || name == "timestamp" => Role::Time,
-            _ => Role::Nothing,
+    fn saves(&self) -> Vec<u32> {
+        self.refs.and_then(|r| r.saves.get(&self.place)).cloned().unwrap_or_default()
+    }
+
+    fn roles(&self, name: &str, int: &IntType) -> Roles {
+        match self.version {
+            Version::V2 => self.told_here(int.roles),
+            // By the names of CTF 1.8.
+            Version::V1_8 => match (self.scope, name) {
+                (Scope::EventHeader, "id") => Roles::EVENT_ID,
+                // Without a mapping the name decides, as babeltrace2 does.
+                (Scope::EventHeader, name) if int.clock.is_some() || name == "timestamp" => Roles::TIME,
+                (Scope::PacketHeader | Scope::PacketContext, _) if int.signed => Roles::NONE,
+                (Scope::PacketHeader, "magic") => Roles::MAGIC,
+                (Scope::PacketHeader, "stream_id") => Roles::STREAM_ID,
+                (Scope::PacketHeader, "stream_instance_id") => Roles::STREAM_INSTANCE,
+                (Scope::PacketContext, "content_size") => Roles::CONTENT_SIZE,
+                (Scope::PacketContext, "packet_size") => Roles::PACKET_SIZE,
+                (Scope::PacketContext, "timestamp_begin") => Roles::TIME,
+                (Scope::PacketContext, "timestamp_end") => Roles::END_TIME,
+                (Scope::PacketContext, "events_discarded") => Roles::DISCARDED,
+                (Scope::PacketContext, "packet_seq_num") => Roles::SEQUENCE,
+                (Scope::PacketContext, "cpu_id") => Roles::CPU,
+                _ => Roles::NONE,
+            },
         }
+    }
+
+    /// A role elsewhere than in its scope means nothing.
+    fn told_here(&self, roles: Roles) -> Roles {
+        const HEADER: Roles = Roles::MAGIC.and(Roles::UUID).and(Roles::STREAM_ID).and(Roles::STREAM_INSTANCE);
+        const CONTEXT: Roles = Roles::PACKET_SIZE
+            .and(Roles::CONTENT_SIZE)
+            .and(Roles::TIME)
+            .and(Roles::END_TIME)
+            .and(Roles::DISCARDED)
+            .and(Roles::SEQUENCE)
+            .and(Roles::CPU);
+        roles.within(match self.scope {
+            Scope::PacketHeader => HEADER,
+            Scope::PacketContext => CONTEXT,
+            Scope::EventHeader => Roles::TIME.and(Roles::EVENT_ID),
+            Scope::StreamEventContext | Scope::EventContext | Scope::EventFields => Roles::NONE,
+        })
     }
 
     pub(crate) fn structure(&mut self, ty: &StructType) -> Result<Node, SpanError> {
@@ -253,8 +327,11 @@ impl NodeMaker<'_> {
     fn children(&mut self, members: &[Member]) -> Result<Vec<Child>, SpanError> {
         let mut children = Vec::with_capacity(members.len());
         for (index, member) in members.iter().enumerate() {
+            let name = match self.version {
+                Version::V1_8 => display_name(&member.name),
+                Version::V2 => &member.name,
+            };
             self.place.push(index as u32);
-            let name = display_name(&member.name);
             let node = self.node(&member.ty, name)?;
             self.place.pop();
             children.push(Child { name: Arc::from(name), ty: member.ty.clone(), node });
@@ -262,41 +339,83 @@ impl NodeMaker<'_> {
         Ok(children)
     }
 
+    fn number(&self, int: &IntType, kind: LeafKind, roles: Roles) -> Node {
+        let leaf = Leaf { bits: int.size as u8, order: int.byte_order, kind, reversed: int.reversed };
+        Node::Number { leaf, align: int.align, saves: self.saves(), roles }
+    }
+
     fn node(&mut self, ty: &Type, name: &str) -> Result<Node, SpanError> {
-        let number = |int: &IntType| {
-            let kind = if int.signed { LeafKind::Signed } else { LeafKind::Unsigned };
-            let leaf = Leaf { bits: int.size as u8, order: int.byte_order, kind };
-            Node::Number { leaf, align: int.align, save: self.save(), role: self.role(name, int) }
+        let kind = |int: &IntType| match (int.signed, int.encoding) {
+            (true, _) => LeafKind::Signed,
+            (false, Encoding::None) => LeafKind::Unsigned,
+            (false, _) => LeafKind::Byte,
         };
         Ok(match ty {
-            Type::Int(int) => number(int),
-            Type::Enum(e) => number(&e.int),
-            Type::Float(float) => {
-                let leaf = Leaf { bits: float.size as u8, order: float.byte_order, kind: LeafKind::Float };
-                Node::Number { leaf, align: float.align, save: None, role: Role::Nothing }
+            Type::Int(int) => self.number(int, kind(int), self.roles(name, int)),
+            Type::Enum(e) => self.number(&e.int, kind(&e.int), self.roles(name, &e.int)),
+            Type::Bool(int) => self.number(int, LeafKind::Bool, Roles::NONE),
+            Type::Bits(bits) => self.number(&bits.int, LeafKind::Unsigned, Roles::NONE),
+            Type::VarInt(int) => {
+                let roles = if self.version == Version::V2 { self.told_here(int.roles) } else { Roles::NONE };
+                Node::VarInt(VarInt { signed: int.signed, saves: self.saves(), roles })
             }
-            Type::String(_) => Node::Text,
+            Type::Float(float) => {
+                let leaf = Leaf { bits: float.size as u8, order: float.byte_order, kind: LeafKind::Float, reversed: float.reversed };
+                Node::Number { leaf, align: float.align, saves: Vec::new(), roles: Roles::NONE }
+            }
+            Type::String(encoding) => Node::Text(*encoding),
+            Type::Text(text) => {
+                let encoding = if text.encoding == Encoding::None { Encoding::Utf8 } else { text.encoding };
+                self.bytes(&text.length, encoding, text.span)?
+            }
+            Type::Blob(blob) => self.bytes(&blob.length, Encoding::None, blob.span)?,
             Type::Struct(s) => self.structure(s)?,
             Type::Array(array) => {
-                let count = match (array.length(), self.refs.and_then(|r| r.uses.get(&self.place))) {
-                    (Length::Fixed(count), _) => Count::Fixed(*count),
-                    (Length::Field(_), Some(Use::Length { slot })) => Count::Slot(*slot),
-                    _ => return Err(SpanError::new(array.span(), "this length refers to nothing")),
-                };
+                let count = self.count(array.length(), array.span())?;
                 self.place.push(ELEMENT);
                 let element = Box::new(self.node(array.element(), "")?);
                 self.place.pop();
-                let text = matches!(array.element(), Type::Int(i) if i.encoding != Encoding::None && i.size == 8 && i.align == 8);
+                let text = match array.element() {
+                    Type::Int(i) if i.size == 8 && i.align == 8 && !i.reversed => i.encoding,
+                    _ => Encoding::None,
+                };
                 let least_bits = element.least_bits();
-                Node::Array { align: array.element().align(), count, element, text, least_bits }
+                Node::Array { align: array.align(), count, element, text, least_bits }
             }
             Type::Variant(variant) => {
-                let Some(Use::Tag { slot, choices }) = self.refs.and_then(|r| r.uses.get(&self.place)).cloned() else {
+                let Some(Use::Tag { slot, choices }) = self.usage() else {
                     return Err(SpanError::new(variant.tag().span, "this tag refers to nothing"));
                 };
                 Node::Variant { slot, choices, options: self.children(variant.options())? }
             }
+            Type::Optional(optional) => {
+                let Some(Use::Tag { slot, choices }) = self.usage() else {
+                    return Err(SpanError::new(optional.selector().span, "this selector refers to nothing"));
+                };
+                self.place.push(0);
+                let inner = Box::new(self.node(optional.ty(), name)?);
+                self.place.pop();
+                Node::Optional { slot, choices, inner }
+            }
         })
+    }
+
+    fn usage(&self) -> Option<Use> {
+        self.refs.and_then(|r| r.uses.get(&self.place)).cloned()
+    }
+
+    fn count(&self, length: &Length, span: Span) -> Result<Count, SpanError> {
+        match (length, self.usage()) {
+            (Length::Fixed(count), _) => Ok(Count::Fixed(*count)),
+            (Length::Field(_), Some(Use::Length { slot })) => Ok(Count::Slot(slot)),
+            _ => Err(SpanError::new(span, "this length refers to nothing")),
+        }
+    }
+
+    fn bytes(&self, length: &Length, text: Encoding, span: Span) -> Result<Node, SpanError> {
+        let leaf = Leaf { bits: 8, order: ByteOrder::Little, kind: LeafKind::Byte, reversed: false };
+        let element = Box::new(Node::Number { leaf, align: 8, saves: Vec::new(), roles: Roles::NONE });
+        Ok(Node::Array { align: 8, count: self.count(length, span)?, element, text, least_bits: 8 })
     }
 }
 
@@ -388,7 +507,15 @@ impl Flattener {
     fn field(&mut self, scope: Scope, name: String, ty: Option<Type>, mark: u32, offset: u64, shape: Shape) {
         if let Some(ty) = ty {
             let quick = Quick::new(offset, &shape);
-            self.block.fields.push(Field { name: Arc::from(name), ty, scope, mark, offset, quick, shape });
+            let roles = Roles::NONE;
+            self.block.fields.push(Field { name: Arc::from(name), ty, scope, roles, mark, offset, quick, shape });
+        }
+    }
+
+    /// Says what the field that was added last tells.
+    fn tells(&mut self, roles: Roles) {
+        if let Some(field) = self.block.fields.last_mut() {
+            field.roles = roles;
         }
     }
 
@@ -413,33 +540,48 @@ impl Flattener {
                     self.flatten(scope, path, child.node, Some(child.ty));
                 }
             }
-            Node::Number { leaf, align, save, role } => {
+            Node::Number { leaf, align, ref saves, roles } => {
                 let Some((mark, offset)) = self.extend(leaf, align, u64::from(leaf.bits)) else {
                     return self.tree(scope, name, ty, node);
                 };
                 let run = self.run.as_mut();
                 if let Some(run) = run {
-                    if let Some(slot) = save {
-                        run.after.push(Op::Save { slot, mark, offset, leaf });
-                    }
-                    if role != Role::Nothing {
-                        run.after.push(Op::Tell { role, mark, offset, leaf });
+                    run.after.extend(saves.iter().map(|&slot| Op::Save { slot, mark, offset, leaf }));
+                    if !roles.is_empty() {
+                        run.after.push(Op::Tell { roles, mark, offset, leaf });
                     }
                 }
                 self.field(scope, name, ty, mark, offset, Shape::Number(leaf));
+                self.tells(roles);
             }
-            Node::Text => {
+            Node::VarInt(int) => {
                 self.close();
                 let mark = self.mark();
-                self.block.ops.push(Op::Text { mark });
+                let (signed, roles) = (int.signed, int.roles);
+                self.block.ops.push(Op::VarInt { mark, int });
                 self.at_byte = true;
-                self.field(scope, name, ty, mark, 0, Shape::Text);
+                self.field(scope, name, ty, mark, 0, Shape::VarInt { signed });
+                self.tells(roles);
             }
-            Node::Array { count, ref element, text, .. } => {
+            Node::Text(encoding) => {
+                self.close();
+                let mark = self.mark();
+                self.block.ops.push(match encoding.unit() {
+                    1 => Op::Text { mark },
+                    unit => Op::WideText { mark, unit },
+                });
+                self.at_byte = true;
+                self.field(scope, name, ty, mark, 0, Shape::Text(encoding));
+            }
+            Node::Array { align: outer, count, ref element, text, .. } => {
                 let Some((leaf, align)) = element.plain_leaf() else {
                     return self.tree(scope, name, ty, node);
                 };
                 let stride = stride(leaf, align);
+                // Beyond that of its elements; where no run can know the place, the walk of the tree aligns.
+                if outer > align && !self.aligned(outer) {
+                    return self.tree(scope, name, ty, node);
+                }
                 match count {
                     Count::Fixed(count) => {
                         let bits = match count {
@@ -460,13 +602,13 @@ impl Flattener {
                         }
                         self.close();
                         let mark = self.mark();
-                        self.block.ops.push(Op::Sequence { mark, slot, leaf, stride, align });
+                        self.block.ops.push(Op::Sequence { mark, slot, leaf, stride, align: align.max(outer) });
                         self.at_byte = leaf.bits % 8 == 0;
                         self.field(scope, name, ty, mark, 0, Shape::Sequence { leaf, stride, text });
                     }
                 }
             }
-            Node::Variant { .. } => self.tree(scope, name, ty, node),
+            Node::Variant { .. } | Node::Optional { .. } => self.tree(scope, name, ty, node),
         }
     }
 }

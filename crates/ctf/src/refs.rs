@@ -42,8 +42,8 @@ pub(crate) enum Use {
 /// The slots of one structure at the root of a scope.
 #[derive(Debug, Default)]
 pub(crate) struct ScopeRefs {
-    /// Fields to save.
-    pub saves: HashMap<Place, u32>,
+    /// Fields to save, each to one or more slots.
+    pub saves: HashMap<Place, Vec<u32>>,
     /// Arrays and variants that need them.
     pub uses: HashMap<Place, Use>,
 }
@@ -56,7 +56,7 @@ impl ScopeRefs {
                 *slot = (*slot & !LOCAL) + shared;
             }
         };
-        self.saves.values_mut().for_each(number);
+        self.saves.values_mut().flatten().for_each(number);
         for usage in self.uses.values_mut() {
             match usage {
                 Use::Length { slot } | Use::Tag { slot, .. } => number(slot),
@@ -79,8 +79,6 @@ pub(crate) struct Counters {
 
 struct Frame<'s> {
     ty: &'s StructType,
-    /// Fields before this one are decoded, this one is being decoded.
-    current: usize,
     /// Length of the place up to this structure.
     depth: usize,
 }
@@ -103,14 +101,9 @@ struct Finder<'s, 'r> {
 
 impl<'s> Finder<'s, '_> {
     fn structure(&mut self, ty: &'s StructType) -> Result<()> {
-        self.frames.push(Frame { ty, current: 0, depth: self.place.len() });
+        self.frames.push(Frame { ty, depth: self.place.len() });
         for (index, field) in ty.fields().iter().enumerate() {
-            if let Some(frame) = self.frames.last_mut() {
-                frame.current = index;
-            }
-            self.place.push(index as u32);
-            self.ty(&field.ty)?;
-            self.place.pop();
+            self.within(index as u32, &field.ty)?;
         }
         self.frames.pop();
         Ok(())
@@ -120,123 +113,221 @@ impl<'s> Finder<'s, '_> {
         match ty {
             Type::Struct(s) => self.structure(s),
             Type::Array(array) => {
-                if let Length::Field(path) = array.length() {
-                    let (scope, place, target) = self.resolve(path)?;
-                    match target {
-                        Type::Int(IntType { signed: false, .. }) => {}
-                        Type::Enum(e) if !e.int.signed => {}
-                        _ => return wrong(path, "an array's length is an unsigned integer", target),
-                    }
-                    let slot = self.slot(scope, place);
-                    self.note(Use::Length { slot });
-                }
-                self.place.push(ELEMENT);
-                self.ty(array.element())?;
-                self.place.pop();
-                Ok(())
+                self.length(array.length())?;
+                self.within(ELEMENT, array.element())
             }
+            Type::Text(text) => self.length(&text.length),
+            Type::Blob(blob) => self.length(&blob.length),
             Type::Variant(variant) => {
                 let path = variant.tag();
-                let (scope, place, target) = self.resolve(path)?;
-                let Type::Enum(tag) = target else {
-                    return wrong(path, "a variant's tag is an enumeration", target);
+                let found = self.resolve(path)?;
+                let choices = match variant.ranges() {
+                    Some(ranges) => {
+                        let signed = selector(path, &found, "a variant's selector is an integer")?;
+                        let list = ranges.iter().enumerate().flat_map(|(option, ranges)| choices(ranges, option as u32)).collect();
+                        Choices { signed, list }
+                    }
+                    None => by_labels(path, &found, variant.options())?,
                 };
-                let by_label: HashMap<&str, u32> = variant.options().iter().enumerate().map(|(i, o)| (o.name.as_str(), i as u32)).collect();
-                let list = tag
-                    .mappings
-                    .iter()
-                    .filter_map(|m| by_label.get(m.label.as_str()).map(|&option| Choice { low: m.low, high: m.high, option }))
-                    .collect();
-                let choices = Choices { signed: tag.int.signed, list };
-                let slot = self.slot(scope, place);
+                let slot = self.slot(&found);
                 self.note(Use::Tag { slot, choices });
                 for (index, option) in variant.options().iter().enumerate() {
-                    self.place.push(index as u32);
-                    self.ty(&option.ty)?;
-                    self.place.pop();
+                    self.within(index as u32, &option.ty)?;
                 }
                 Ok(())
             }
-            _ => Ok(()),
+            Type::Optional(optional) => {
+                let path = optional.selector();
+                let found = self.resolve(path)?;
+                let choices = match optional.ranges() {
+                    Some(ranges) => {
+                        let signed = selector(path, &found, "an optional's selector is an integer if it has ranges")?;
+                        Choices { signed, list: choices(ranges, 0).collect() }
+                    }
+                    None => {
+                        if let Some((.., other)) = found.iter().find(|(.., ty)| !matches!(ty, Type::Bool(_))) {
+                            return wrong(path, "an optional's selector is a boolean if it has no ranges", other);
+                        }
+                        Choices { signed: false, list: vec![Choice { low: 1, high: i128::MAX, option: 0 }] }
+                    }
+                };
+                let slot = self.slot(&found);
+                self.note(Use::Tag { slot, choices });
+                self.within(0, optional.ty())
+            }
+            Type::Int(_) | Type::Float(_) | Type::Enum(_) | Type::Bool(_) | Type::Bits(_) | Type::VarInt(_) | Type::String(_) => Ok(()),
         }
+    }
+
+    fn within(&mut self, part: u32, ty: &'s Type) -> Result<()> {
+        self.place.push(part);
+        self.ty(ty)?;
+        self.place.pop();
+        Ok(())
+    }
+
+    fn length(&mut self, length: &'s Length) -> Result<()> {
+        let Length::Field(path) = length else { return Ok(()) };
+        let found = self.resolve(path)?;
+        for (.., target) in &found {
+            match target {
+                Type::Int(IntType { signed: false, .. }) => {}
+                Type::Enum(e) if !e.int.signed => {}
+                Type::VarInt(int) if !int.signed => {}
+                _ => return wrong(path, "a length is an unsigned integer", target),
+            }
+        }
+        let slot = self.slot(&found);
+        self.note(Use::Length { slot });
+        Ok(())
     }
 
     fn note(&mut self, usage: Use) {
         self.refs.entry(self.scope).or_default().uses.insert(self.place.clone(), usage);
     }
 
-    fn slot(&mut self, scope: Scope, place: Place) -> u32 {
-        let counters = &mut *self.counters;
-        *self.refs.entry(scope).or_default().saves.entry(place).or_insert_with(|| {
-            let (counter, mark) = match scope {
-                Scope::EventContext | Scope::EventFields => (&mut counters.local, LOCAL),
-                _ => (&mut counters.shared, 0),
-            };
-            *counter += 1;
-            (*counter - 1) | mark
-        })
+    /// A slot that all of these save to. They are one field, or alternatives of which one is decoded at a time.
+    fn slot(&mut self, found: &[Found<'s>]) -> u32 {
+        let slots = |(scope, place, _): &Found<'s>| self.refs.get(scope).and_then(|refs| refs.saves.get(place));
+        let mut common: Vec<u32> = found.first().and_then(slots).cloned().unwrap_or_default();
+        for other in found.iter().skip(1) {
+            common.retain(|slot| slots(other).is_some_and(|slots| slots.contains(slot)));
+        }
+        if let Some(&slot) = common.first() {
+            return slot;
+        }
+        let (counter, mark) = match found.first().map(|(scope, ..)| scope) {
+            Some(Scope::EventContext | Scope::EventFields) => (&mut self.counters.local, LOCAL),
+            _ => (&mut self.counters.shared, 0),
+        };
+        let slot = *counter | mark;
+        *counter += 1;
+        for (scope, place, _) in found {
+            self.refs.entry(*scope).or_default().saves.entry(place.clone()).or_default().push(slot);
+        }
+        slot
     }
 
-    fn resolve(&self, path: &FieldPath) -> Result<(Scope, Place, &'s Type)> {
-        let found = match path.scope {
-            Some(scope) if scope == self.scope => self.in_frame(0, &path.names),
-            Some(scope) => self
-                .earlier
-                .iter()
-                .find(|(s, _)| *s == scope)
-                .and_then(|(s, root)| descend(root, &path.names, Vec::new()).map(|(place, ty)| (*s, place, ty))),
-            // Relative: the nearest structure outwards, then the scopes decoded before, the latest first.
-            None => (0..self.frames.len()).rev().find_map(|f| self.in_frame(f, &path.names)).or_else(|| {
-                self.earlier
-                    .iter()
-                    .rev()
-                    .find_map(|(scope, root)| descend(root, &path.names, Vec::new()).map(|(place, ty)| (*scope, place, ty)))
-            }),
+    /// The fields that a path leads to, all in one scope: several if it leads through a variant.
+    fn resolve(&self, path: &FieldPath) -> Result<Vec<Found<'s>>> {
+        let in_frame = |frame: usize| -> Vec<Found<'s>> {
+            let Some(f) = self.frames.get(frame) else { return Vec::new() };
+            let mut search = Search { here: &self.place, exact: path.up.is_some(), found: Vec::new() };
+            search.structure(f.ty, &path.names, &mut self.place[..f.depth].to_vec(), true);
+            search.found.into_iter().map(|(place, ty)| (self.scope, place, ty)).collect()
         };
-        found.ok_or_else(|| {
+        let in_scope = |(scope, root): &(Scope, &'s StructType)| -> Vec<Found<'s>> {
+            let mut search = Search { here: &[], exact: path.up.is_some(), found: Vec::new() };
+            search.structure(root, &path.names, &mut Vec::new(), false);
+            search.found.into_iter().map(|(place, ty)| (*scope, place, ty)).collect()
+        };
+        let found = match (path.scope, path.up) {
+            (Some(scope), _) if scope == self.scope => in_frame(0),
+            (Some(scope), _) => self.earlier.iter().find(|(s, _)| *s == scope).map_or(Vec::new(), in_scope),
+            (None, Some(up)) => (self.frames.len().checked_sub(up + 1)).map_or(Vec::new(), in_frame),
+            // The nearest structure outwards, then the scopes decoded before, the latest first.
+            (None, None) => {
+                let outwards = (0..self.frames.len()).rev().map(in_frame);
+                let before = self.earlier.iter().rev().map(in_scope);
+                outwards.chain(before).find(|found| !found.is_empty()).unwrap_or_default()
+            }
+        };
+        if found.is_empty() {
             let scope = path.scope.map_or(String::new(), |s| format!("{}.", s.path()));
             let message = format!("no field `{scope}{}` is decoded before this one", path.names.join("."));
-            SpanError::new(path.span, message)
-        })
-    }
-
-    /// Looks for `names` in a structure that is being decoded.
-    fn in_frame(&self, frame: usize, names: &[String]) -> Option<(Scope, Place, &'s Type)> {
-        let f = self.frames.get(frame)?;
-        let (first, rest) = names.split_first()?;
-        let index = position(f.ty, first)?;
-        let mut place = self.place[..f.depth].to_vec();
-        if index < f.current {
-            place.push(index as u32);
-            let ty = &f.ty.fields()[index].ty;
-            if rest.is_empty() {
-                return Some((self.scope, place, ty));
-            }
-            let Type::Struct(inner) = ty else { return None };
-            return descend(inner, rest, place).map(|(place, ty)| (self.scope, place, ty));
+            return Err(SpanError::new(path.span, message));
         }
-        // The field in which the reference itself stands: only what was decoded of it is visible.
-        let inner = self.frames.get(frame + 1)?;
-        (index == f.current && inner.depth == f.depth + 1 && !rest.is_empty()).then(|| self.in_frame(frame + 1, rest))?
+        Ok(found)
     }
 }
 
-fn position(ty: &StructType, name: &str) -> Option<usize> {
-    ty.fields().iter().position(|f| f.name == name)
+/// A field, and where it is.
+type Found<'s> = (Scope, Place, &'s Type);
+
+/// Follows names down a type.
+struct Search<'h, 's> {
+    /// Where the reference stands, if it stands in the same scope: of what it stands in, only what was decoded is visible.
+    here: &'h [u32],
+    /// By the rules of CTF 2: through arrays, optionals and all options of variants.
+    exact: bool,
+    found: Vec<(Place, &'s Type)>,
 }
 
-fn descend<'s>(ty: &'s StructType, names: &[String], mut place: Place) -> Option<(Place, &'s Type)> {
-    let (first, rest) = names.split_first()?;
-    let index = position(ty, first)?;
-    place.push(index as u32);
-    let field = &ty.fields()[index].ty;
-    if rest.is_empty() {
-        return Some((place, field));
+impl<'s> Search<'_, 's> {
+    /// `around`: the reference stands within what is at `place`.
+    fn structure(&mut self, ty: &'s StructType, names: &[String], place: &mut Place, around: bool) {
+        let Some((first, rest)) = names.split_first() else { return };
+        let Some(index) = ty.fields().iter().position(|f| f.name == *first) else { return };
+        let current = if around { self.here.get(place.len()).copied() } else { None };
+        let index_here = index as u32;
+        if current.is_some_and(|current| index_here > current) {
+            return;
+        }
+        place.push(index_here);
+        self.ty(&ty.fields()[index].ty, rest, place, current == Some(index_here));
+        place.pop();
     }
-    match field {
-        Type::Struct(inner) => descend(inner, rest, place),
-        _ => None,
+
+    fn ty(&mut self, ty: &'s Type, names: &[String], place: &mut Place, around: bool) {
+        let mut part = |search: &mut Self, index: u32, ty: &'s Type| {
+            let here = if around { search.here.get(place.len()).copied() } else { None };
+            // Of a variant that the reference stands in, no other option is there.
+            if here.is_none_or(|here| here == index) {
+                place.push(index);
+                search.ty(ty, names, place, here.is_some());
+                place.pop();
+            }
+        };
+        match ty {
+            Type::Variant(variant) if self.exact => {
+                for (index, option) in variant.options().iter().enumerate() {
+                    part(self, index as u32, &option.ty);
+                }
+            }
+            Type::Optional(optional) if self.exact => part(self, 0, optional.ty()),
+            Type::Array(array) if self.exact && !names.is_empty() => part(self, ELEMENT, array.element()),
+            Type::Struct(inner) if !names.is_empty() => self.structure(inner, names, place, around),
+            _ if names.is_empty() && !around => self.found.push((place.clone(), ty)),
+            _ => {}
+        }
     }
+}
+
+fn choices(ranges: &Ranges, option: u32) -> impl Iterator<Item = Choice> + '_ {
+    ranges.iter().map(move |&(low, high)| Choice { low, high, option })
+}
+
+/// Whether a selector is signed: all of its alternatives are, or none is.
+fn selector(path: &FieldPath, found: &[Found<'_>], rule: &str) -> Result<bool> {
+    let mut signed = None;
+    for (.., ty) in found {
+        let this = match ty {
+            Type::Int(int) => int.signed,
+            Type::Enum(e) => e.int.signed,
+            Type::VarInt(int) => int.signed,
+            other => return wrong(path, rule, other),
+        };
+        if signed.replace(this).is_some_and(|other| other != this) {
+            return Err(SpanError::new(path.span, "this leads to signed and to unsigned integers"));
+        }
+    }
+    Ok(signed.unwrap_or(false))
+}
+
+/// What a tag's labels select. Where one field has several alternatives, CTF 1.8 knows none of them.
+fn by_labels(path: &FieldPath, found: &[Found<'_>], options: &[Member]) -> Result<Choices> {
+    let tag = match found {
+        [(.., Type::Enum(tag))] => tag,
+        [(.., other), ..] => return wrong(path, "a variant's tag is an enumeration", other),
+        [] => return Err(SpanError::new(path.span, "this leads to nothing")),
+    };
+    let by_label: HashMap<&str, u32> = options.iter().enumerate().map(|(i, o)| (o.name.as_str(), i as u32)).collect();
+    let list = tag
+        .mappings
+        .iter()
+        .filter_map(|m| by_label.get(m.label.as_str()).map(|&option| Choice { low: m.low, high: m.high, option }))
+        .collect();
+    Ok(Choices { signed: tag.int.signed, list })
 }
 
 fn wrong<T>(path: &FieldPath, rule: &str, found: &Type) -> Result<T> {

@@ -1,6 +1,6 @@
 //! The immutable description of a trace: what its metadata says, freed from the syntax it was said in.
 //!
-//! A *schema* is what every metadata front end (the text of CTF 1.8, later the JSON of CTF 2) produces and what the plan
+//! A *schema* is what every metadata front end (the text of CTF 1.8, the JSON of CTF 2) produces and what the plan
 //! compiler and the writer consume. It must not know text positions beyond the [`Span`]s that make good errors, and it
 //! must not know how bytes are decoded.
 
@@ -10,22 +10,88 @@ use crate::clock::Clock;
 use crate::error::Span;
 
 /// Order of the bytes, and with it of the bits, of a number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ByteOrder {
+    #[default]
     Little,
     Big,
 }
 
-/// Whether an integer is a character of a text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// How a text is stored; for an integer, whether it is a character of one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Encoding {
+    #[default]
     None,
     Utf8,
     Ascii,
+    Utf16Be,
+    Utf16Le,
+    Utf32Be,
+    Utf32Le,
+}
+
+impl Encoding {
+    /// Bytes of a code unit: also of the NUL that ends a text.
+    pub fn unit(self) -> u64 {
+        match self {
+            Encoding::None | Encoding::Utf8 | Encoding::Ascii => 1,
+            Encoding::Utf16Be | Encoding::Utf16Le => 2,
+            Encoding::Utf32Be | Encoding::Utf32Le => 4,
+        }
+    }
+}
+
+/// What a field tells the reader of a stream. CTF 2 says so with each field; in CTF 1.8 names and places decide.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Roles(u16);
+
+impl Roles {
+    pub const NONE: Roles = Roles(0);
+    pub const MAGIC: Roles = Roles(1);
+    pub const UUID: Roles = Roles(1 << 1);
+    /// Id of the stream class.
+    pub const STREAM_ID: Roles = Roles(1 << 2);
+    /// Id of the stream within its class.
+    pub const STREAM_INSTANCE: Roles = Roles(1 << 3);
+    pub const PACKET_SIZE: Roles = Roles(1 << 4);
+    pub const CONTENT_SIZE: Roles = Roles(1 << 5);
+    /// The lowest bits of the clock's value: in a packet's context at its begin, in an event's header at the event.
+    pub const TIME: Roles = Roles(1 << 6);
+    /// The lowest bits of the clock's value at the packet's end.
+    pub const END_TIME: Roles = Roles(1 << 7);
+    pub const DISCARDED: Roles = Roles(1 << 8);
+    pub const SEQUENCE: Roles = Roles(1 << 9);
+    /// Id of the event class.
+    pub const EVENT_ID: Roles = Roles(1 << 10);
+    /// The CPU on which the packet was recorded: by name, CTF 2 has no such role.
+    pub const CPU: Roles = Roles(1 << 11);
+    /// Those that only packets have.
+    pub(crate) const OF_PACKETS: Roles = Roles(!(Roles::TIME.0 | Roles::EVENT_ID.0));
+
+    #[inline]
+    pub const fn has(self, role: Roles) -> bool {
+        self.0 & role.0 != 0
+    }
+
+    #[inline]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    #[must_use]
+    pub const fn and(self, other: Roles) -> Roles {
+        Roles(self.0 | other.0)
+    }
+
+    /// Only those that are in `other` as well.
+    #[must_use]
+    pub const fn within(self, other: Roles) -> Roles {
+        Roles(self.0 & other.0)
+    }
 }
 
 /// An integer of 1 to 64 bits.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IntType {
     /// Size in bits, 1 to 64.
     pub size: u32,
@@ -33,19 +99,59 @@ pub struct IntType {
     pub align: u32,
     pub signed: bool,
     pub byte_order: ByteOrder,
+    /// Whether the first bit is the least significant one in big-endian data, the most significant one in little-endian data: the other
+    /// way round than usual.
+    pub reversed: bool,
     /// Preferred base for display: 2, 8, 10 or 16.
     pub base: u8,
     pub encoding: Encoding,
     /// Index into [`Schema::clocks`] of the clock whose value this is.
     pub clock: Option<usize>,
+    /// What it tells, where the metadata says so itself.
+    pub roles: Roles,
 }
 
-/// An IEEE 754 number of 32 or 64 bits.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// An IEEE 754 number of 16, 32, 64 or 128 bits, or the 80 bits of x87.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FloatType {
     pub size: u32,
     pub align: u32,
     pub byte_order: ByteOrder,
+    /// See [`IntType::reversed`].
+    pub reversed: bool,
+}
+
+/// Bits that are no number: all of them as one word, of which ranges may have names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BitsType {
+    /// Unsigned.
+    pub int: IntType,
+    /// Names of ranges of bits, counted from the least significant one; empty for a plain array of bits.
+    pub flags: Vec<Mapping>,
+}
+
+impl BitsType {
+    /// The names of which at least one bit is set, each once.
+    pub fn set(&self, value: u64) -> impl Iterator<Item = &str> {
+        let mut last = "";
+        self.flags.iter().filter_map(move |flag| {
+            let bits = (flag.low.clamp(0, 63), flag.high.clamp(0, 63));
+            let mask = u64::MAX >> (63 - (bits.1 - bits.0).clamp(0, 63)) << bits.0;
+            (value & mask != 0 && last != flag.label).then(|| {
+                last = &flag.label;
+                last
+            })
+        })
+    }
+}
+
+/// An integer of as many bytes as its value needs (LEB128), up to 64 bits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VarIntType {
+    pub signed: bool,
+    pub base: u8,
+    pub mappings: Vec<Mapping>,
+    pub roles: Roles,
 }
 
 /// A label and the values it stands for, both ends included.
@@ -66,8 +172,12 @@ pub struct EnumType {
 impl EnumType {
     /// The labels of `value`, in the order of the metadata; a value may have none or several.
     pub fn labels(&self, value: i128) -> impl Iterator<Item = &str> {
-        self.mappings.iter().filter(move |m| m.low <= value && value <= m.high).map(|m| m.label.as_str())
+        labels(&self.mappings, value)
     }
+}
+
+pub(crate) fn labels(mappings: &[Mapping], value: i128) -> impl Iterator<Item = &str> {
+    mappings.iter().filter(move |m| m.low <= value && value <= m.high).map(|m| m.label.as_str())
 }
 
 /// A field of a structure, or an option of a variant.
@@ -128,6 +238,18 @@ impl ArrayType {
         ArrayType { element, length, span, measure }
     }
 
+    /// With at least this alignment, in bits.
+    #[must_use]
+    pub fn aligned(mut self, min_align: u32) -> ArrayType {
+        self.measure.align = self.measure.align.max(min_align);
+        self
+    }
+
+    /// Alignment of its begin, in bits.
+    pub fn align(&self) -> u32 {
+        self.measure.align
+    }
+
     pub fn element(&self) -> &Type {
         &self.element
     }
@@ -141,18 +263,83 @@ impl ArrayType {
     }
 }
 
-/// One of several types, by the label of an enumeration decoded before.
+/// A text of so many bytes, up to its NUL if it has one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TextType {
+    /// In bytes.
+    pub length: Length,
+    pub encoding: Encoding,
+    /// Place of the length in the metadata.
+    pub span: Span,
+}
+
+/// Bytes that are opaque here.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BlobType {
+    pub length: Length,
+    pub media_type: String,
+    pub roles: Roles,
+    /// Place of the length in the metadata.
+    pub span: Span,
+}
+
+/// Values from the first to the second, both included.
+pub type Ranges = Vec<(i128, i128)>;
+
+/// A type that is there or not, by a boolean or an integer decoded before.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OptionalType {
+    selector: FieldPath,
+    ranges: Option<Ranges>,
+    ty: Type,
+    measure: Measure,
+}
+
+impl OptionalType {
+    /// `ranges` are the values with which it is there; none if the selector is a boolean.
+    pub fn new(selector: FieldPath, ranges: Option<Ranges>, ty: Type) -> OptionalType {
+        let inner = ty.measure();
+        let measure = Measure { align: 1, depth: inner.depth + 1, weight: inner.weight.saturating_add(1) };
+        OptionalType { selector, ranges, ty, measure }
+    }
+
+    pub fn selector(&self) -> &FieldPath {
+        &self.selector
+    }
+
+    pub fn ranges(&self) -> Option<&Ranges> {
+        self.ranges.as_ref()
+    }
+
+    pub fn ty(&self) -> &Type {
+        &self.ty
+    }
+}
+
+/// One of several types, by an integer decoded before.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VariantType {
     tag: FieldPath,
     options: Vec<Member>,
+    ranges: Option<Vec<Ranges>>,
     measure: Measure,
 }
 
 impl VariantType {
     pub fn new(tag: FieldPath, options: Vec<Member>) -> VariantType {
         let measure = Measure { align: 1, ..Measure::of(&options) };
-        VariantType { tag, options, measure }
+        VariantType { tag, options, ranges: None, measure }
+    }
+
+    /// Whose options are chosen by values of the tag, not by its labels: one list for each option.
+    #[must_use]
+    pub fn by_ranges(mut self, ranges: Vec<Ranges>) -> VariantType {
+        self.ranges = Some(ranges);
+        self
+    }
+
+    pub fn ranges(&self) -> Option<&[Ranges]> {
+        self.ranges.as_deref()
     }
 
     pub fn tag(&self) -> &FieldPath {
@@ -190,9 +377,12 @@ impl Scope {
 }
 
 /// A reference to a field: absolute in a scope, or relative to where it stands.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct FieldPath {
     pub scope: Option<Scope>,
+    /// Of a relative path, from how many structures outwards it starts, 0 being the one it stands in; if not said, from the nearest in
+    /// which it leads to something.
+    pub up: Option<usize>,
     pub names: Vec<String>,
     pub span: Span,
 }
@@ -202,24 +392,33 @@ pub enum Type {
     Int(IntType),
     Float(FloatType),
     Enum(Arc<EnumType>),
+    /// An integer that is true where it is not 0.
+    Bool(IntType),
+    Bits(Arc<BitsType>),
+    VarInt(Arc<VarIntType>),
     /// Bytes up to a NUL.
     String(Encoding),
+    Text(Arc<TextType>),
+    Blob(Arc<BlobType>),
     Struct(Arc<StructType>),
     Array(Arc<ArrayType>),
     Variant(Arc<VariantType>),
+    Optional(Arc<OptionalType>),
 }
 
 impl Type {
     fn measure(&self) -> Measure {
         let leaf = |align| Measure { align, depth: 1, weight: 1 };
         match self {
-            Type::Int(int) => leaf(int.align),
+            Type::Int(int) | Type::Bool(int) => leaf(int.align),
             Type::Float(float) => leaf(float.align),
             Type::Enum(e) => leaf(e.int.align),
-            Type::String(_) => leaf(8),
+            Type::Bits(bits) => leaf(bits.int.align),
+            Type::VarInt(_) | Type::String(_) | Type::Text(_) | Type::Blob(_) => leaf(8),
             Type::Struct(s) => s.measure,
             Type::Array(a) => a.measure,
             Type::Variant(v) => v.measure,
+            Type::Optional(o) => o.measure,
         }
     }
 
@@ -244,22 +443,28 @@ impl Type {
             Type::Int(_) => "integer",
             Type::Float(_) => "floating point number",
             Type::Enum(_) => "enumeration",
-            Type::String(_) => "string",
+            Type::Bool(_) => "boolean",
+            Type::Bits(bits) if bits.flags.is_empty() => "bit array",
+            Type::Bits(_) => "bit map",
+            Type::VarInt(_) => "variable-length integer",
+            Type::String(_) | Type::Text(_) => "string",
+            Type::Blob(_) => "BLOB",
             Type::Struct(_) => "structure",
             Type::Array(a) if matches!(a.length, Length::Fixed(_)) => "array",
             Type::Array(_) => "sequence",
             Type::Variant(_) => "variant",
+            Type::Optional(_) => "optional",
         }
     }
 
     /// An unsigned decimal integer.
     pub fn unsigned(size: u32, align: u32, byte_order: ByteOrder) -> Type {
-        Type::Int(IntType { size, align, signed: false, byte_order, base: 10, encoding: Encoding::None, clock: None })
+        Type::Int(IntType { size, align, byte_order, base: 10, ..IntType::default() })
     }
 
     /// A signed decimal integer.
     pub fn signed(size: u32, align: u32, byte_order: ByteOrder) -> Type {
-        Type::Int(IntType { size, align, signed: true, byte_order, base: 10, encoding: Encoding::None, clock: None })
+        Type::Int(IntType { size, align, signed: true, byte_order, base: 10, ..IntType::default() })
     }
 }
 
@@ -298,28 +503,46 @@ pub enum EnvValue {
     Text(String),
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct EventClass {
     pub id: u64,
+    /// Empty where CTF 2 gives none.
     pub name: String,
+    pub identity: Identity,
     pub loglevel: Option<i64>,
     pub model_emf_uri: Option<String>,
+    /// What CTF 2 attaches to it, as JSON.
+    pub attributes: Option<String>,
     pub context: Option<Arc<StructType>>,
     pub payload: Option<Arc<StructType>>,
+}
+
+/// What makes a CTF 2 name unique.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Identity {
+    pub namespace: Option<String>,
+    pub uid: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct StreamClass {
     pub id: u64,
+    pub name: Option<String>,
+    pub identity: Identity,
+    /// Index of the clock of its timestamps, where the metadata says so itself.
+    pub clock: Option<usize>,
     pub packet_context: Option<Arc<StructType>>,
     pub event_header: Option<Arc<StructType>>,
     pub event_context: Option<Arc<StructType>>,
     pub events: Vec<EventClass>,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct TraceClass {
+    /// Of the metadata and its streams.
     pub uuid: Option<[u8; 16]>,
+    pub name: Option<String>,
+    pub identity: Identity,
     pub byte_order: ByteOrder,
     pub packet_header: Option<Arc<StructType>>,
     /// Facts about the traced system, in the order of the metadata.
@@ -339,9 +562,20 @@ impl TraceClass {
     }
 }
 
+/// Which metadata language, and with it which rules.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Version {
+    /// Names decide what fields of packets and event headers tell, and hide one leading underscore.
+    #[default]
+    V1_8,
+    /// Roles do, and names are as they are.
+    V2,
+}
+
 /// Everything the metadata says.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Schema {
+    pub version: Version,
     pub trace: TraceClass,
     pub clocks: Vec<Clock>,
     pub streams: Vec<StreamClass>,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::bits::{Leaf, LeafKind, Window};
 use crate::exec::{Mark, Record};
 use crate::plan::{stride, Field, Node, QuickKind, Shape};
+use crate::types::Encoding;
 
 /// The value of a field.
 #[derive(Clone, Copy, Debug)]
@@ -13,9 +14,14 @@ pub enum Value<'a> {
     U64(u64),
     I64(i64),
     F64(f64),
+    Bool(bool),
+    /// An optional that is not there.
+    Nothing,
     /// A text without its NUL, as it was recorded: usually, but not surely, UTF-8. See [`Value::text`].
     Str(&'a [u8]),
-    /// An array of unsigned 8-bit integers.
+    /// The same in UTF-16 or UTF-32.
+    Wide(WideText<'a>),
+    /// An array of unsigned 8-bit integers, or a BLOB.
     Bytes(&'a [u8]),
     /// An array of other numbers.
     Array(Array<'a>),
@@ -29,6 +35,9 @@ pub enum OwnedValue {
     U64(u64),
     I64(i64),
     F64(f64),
+    Bool(bool),
+    Nothing,
+    /// Wide texts become UTF-8.
     Str(Vec<u8>),
     Bytes(Vec<u8>),
     List(Vec<OwnedValue>),
@@ -56,6 +65,8 @@ impl OwnedValue {
             OwnedValue::U64(v) => Some(Value::U64(*v)),
             OwnedValue::I64(v) => Some(Value::I64(*v)),
             OwnedValue::F64(v) => Some(Value::F64(*v)),
+            OwnedValue::Bool(v) => Some(Value::Bool(*v)),
+            OwnedValue::Nothing => Some(Value::Nothing),
             OwnedValue::Str(v) => Some(Value::Str(v)),
             OwnedValue::Bytes(v) => Some(Value::Bytes(v)),
             OwnedValue::List(_) | OwnedValue::Fields(_) => None,
@@ -96,6 +107,7 @@ impl<'a> Value<'a> {
     pub fn text(&self) -> Option<Cow<'a, str>> {
         match self {
             Value::Str(v) => Some(String::from_utf8_lossy(v)),
+            Value::Wide(v) => Some(Cow::Owned(v.decode())),
             _ => None,
         }
     }
@@ -105,6 +117,9 @@ impl<'a> Value<'a> {
             Value::U64(v) => OwnedValue::U64(*v),
             Value::I64(v) => OwnedValue::I64(*v),
             Value::F64(v) => OwnedValue::F64(*v),
+            Value::Bool(v) => OwnedValue::Bool(*v),
+            Value::Nothing => OwnedValue::Nothing,
+            Value::Wide(v) => OwnedValue::Str(v.decode().into_bytes()),
             Value::Str(v) => OwnedValue::Str(v.to_vec()),
             Value::Bytes(v) => OwnedValue::Bytes(v.to_vec()),
             Value::Array(a) => OwnedValue::List(a.iter().map(|v| v.to_owned()).collect()),
@@ -116,24 +131,81 @@ impl<'a> Value<'a> {
     }
 }
 
-fn number<'a>(window: Window<'a>, at: u64, leaf: Leaf) -> Value<'a> {
-    let raw = window.raw(at, leaf);
-    match leaf.kind {
-        LeafKind::Unsigned => Value::U64(raw),
-        LeafKind::Signed => Value::I64(raw as i64),
-        LeafKind::Float if leaf.bits == 32 => Value::F64(f64::from(f32::from_bits(raw as u32))),
-        LeafKind::Float => Value::F64(f64::from_bits(raw)),
+/// A text of code units wider than a byte, without its NUL.
+#[derive(Clone, Copy, Debug)]
+pub struct WideText<'a> {
+    bytes: &'a [u8],
+    encoding: Encoding,
+}
+
+impl<'a> WideText<'a> {
+    /// As it was recorded.
+    pub fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    pub fn encoding(&self) -> Encoding {
+        self.encoding
+    }
+
+    /// As UTF-8; what is no character is replaced.
+    pub fn decode(&self) -> String {
+        let replaced = |c: Option<char>| c.unwrap_or(char::REPLACEMENT_CHARACTER);
+        match self.encoding {
+            Encoding::Utf16Be | Encoding::Utf16Le => {
+                let little = self.encoding == Encoding::Utf16Le;
+                let units =
+                    self.bytes.as_chunks::<2>().0.iter().map(|b| if little { u16::from_le_bytes(*b) } else { u16::from_be_bytes(*b) });
+                char::decode_utf16(units).map(|c| replaced(c.ok())).collect()
+            }
+            Encoding::Utf32Be | Encoding::Utf32Le => {
+                let little = self.encoding == Encoding::Utf32Le;
+                let units =
+                    self.bytes.as_chunks::<4>().0.iter().map(|b| if little { u32::from_le_bytes(*b) } else { u32::from_be_bytes(*b) });
+                units.map(|unit| replaced(char::from_u32(unit))).collect()
+            }
+            Encoding::None | Encoding::Utf8 | Encoding::Ascii => String::from_utf8_lossy(self.bytes).into_owned(),
+        }
     }
 }
 
-fn array<'a>(window: Window<'a>, at: u64, len: u64, leaf: Leaf, stride: u64, text: bool) -> Value<'a> {
-    if leaf.bits == 8 && stride == 8 && at % 8 == 0 && (text || leaf.kind == LeafKind::Unsigned) {
-        return match text {
-            true => Value::Str(window.text(at, len)),
-            false => Value::Bytes(window.slice(at, len)),
-        };
+fn number<'a>(window: Window<'a>, at: u64, leaf: Leaf) -> Value<'a> {
+    match leaf.kind {
+        LeafKind::Unsigned | LeafKind::Byte => Value::U64(window.raw(at, leaf)),
+        LeafKind::Signed => Value::I64(window.raw(at, leaf) as i64),
+        LeafKind::Bool => Value::Bool(window.raw(at, leaf) != 0),
+        LeafKind::Float => Value::F64(window.float(at, leaf)),
     }
-    Value::Array(Array { window, at, len, leaf, stride })
+}
+
+fn var_int<'a>(signed: bool, value: u64) -> Value<'a> {
+    if signed {
+        Value::I64(value as i64)
+    } else {
+        Value::U64(value)
+    }
+}
+
+fn text<'a>(bytes: &'a [u8], encoding: Encoding) -> Value<'a> {
+    match encoding.unit() {
+        1 => Value::Str(bytes),
+        _ => Value::Wide(WideText { bytes, encoding }),
+    }
+}
+
+fn array<'a>(window: Window<'a>, at: u64, len: u64, leaf: Leaf, stride: u64, encoding: Encoding) -> Value<'a> {
+    let bytes = leaf.bits == 8 && stride == 8 && at % 8 == 0 && !leaf.reversed;
+    match (encoding, encoding.unit()) {
+        (Encoding::None, _) if bytes && matches!(leaf.kind, LeafKind::Unsigned | LeafKind::Byte) => Value::Bytes(window.slice(at, len)),
+        (Encoding::None, _) => Value::Array(Array { window, at, len, leaf, stride }),
+        _ if !bytes => Value::Array(Array { window, at, len, leaf, stride }),
+        (_, 1) => Value::Str(window.text(at, len)),
+        (_, unit) => {
+            let end = at.saturating_add(len.saturating_mul(8));
+            let len = window.wide_text_len(at, end, unit).unwrap_or(len);
+            text(window.slice(at, len), encoding)
+        }
+    }
 }
 
 /// An array of numbers that are not bytes.
@@ -192,6 +264,12 @@ impl<'a> Compound<'a> {
         }
     }
 
+    /// Of a variant, the index of the option that was recorded.
+    pub fn chosen(&self) -> Option<usize> {
+        let variant = matches!(self.node, Node::Variant { .. });
+        self.records.first().filter(|_| variant).map(|record| record.len as usize)
+    }
+
     /// The parts in order, with their names where they have some.
     pub fn iter(&self) -> impl Iterator<Item = (Option<&'a Arc<str>>, Value<'a>)> + use<'a> {
         let (window, node) = (self.window, self.node);
@@ -219,12 +297,15 @@ fn tree<'a>(window: Window<'a>, node: &'a Node, records: &'a [Record]) -> Value<
     let Record { at, len, .. } = records.first().copied().unwrap_or_default();
     match node {
         Node::Number { leaf, .. } => number(window, at, *leaf),
-        Node::Text => Value::Str(window.slice(at, len)),
+        Node::VarInt(int) => var_int(int.signed, len),
+        Node::Text(encoding) => text(window.slice(at, len), *encoding),
         Node::Array { element, text, .. } => match element.plain_leaf() {
             Some((leaf, align)) => array(window, at, len, leaf, stride(leaf, align), *text),
             None => Value::Compound(Compound { window, node, records }),
         },
         Node::Struct { .. } | Node::Variant { .. } => Value::Compound(Compound { window, node, records }),
+        Node::Optional { .. } if len == 0 => Value::Nothing,
+        Node::Optional { inner, .. } => tree(window, inner, records.get(1..).unwrap_or(&[])),
     }
 }
 
@@ -272,7 +353,8 @@ impl<'a> Located<'a> {
             Shape::Number(leaf) => number(self.window, mark.at + field.offset, *leaf),
             Shape::Array { leaf, stride, count, text } => array(self.window, mark.at + field.offset, *count, *leaf, *stride, *text),
             Shape::Sequence { leaf, stride, text } => array(self.window, mark.at, mark.len, *leaf, *stride, *text),
-            Shape::Text => Value::Str(self.window.slice(mark.at, mark.len)),
+            Shape::Text(encoding) => text(self.window.slice(mark.at, mark.len), *encoding),
+            Shape::VarInt { signed } => var_int(*signed, mark.len),
             Shape::Tree(node) => {
                 let (start, len) = (mark.at as usize, mark.len as usize);
                 let records = self.records.get(start..start.saturating_add(len)).unwrap_or(&[]);

@@ -33,30 +33,32 @@ fn schema(name: &str, env: &str, payload: Vec<Member>) -> Schema {
         name: name.to_owned(),
         loglevel: Some(-1),
         model_emf_uri: Some("http://example.org/?a=\"b\"".to_owned()),
-        context: None,
         payload: Some(Arc::new(StructType::new(64, payload))),
+        ..EventClass::default()
     };
     Schema {
+        version: Version::V1_8,
         trace: TraceClass {
             uuid: Some([0xab; 16]),
             byte_order: order,
             packet_header: Some(Arc::new(StructType::new(1, vec![member("magic", Type::unsigned(32, 8, order))]))),
             env: vec![("hostname".to_owned(), EnvValue::Text(env.to_owned())), ("n".to_owned(), EnvValue::Int(i64::MIN))],
+            ..TraceClass::default()
         },
         clocks: vec![clock],
         streams: vec![StreamClass {
             id: 4,
             packet_context: Some(Arc::new(StructType::new(1, context))),
             event_header: Some(Arc::new(header)),
-            event_context: None,
             events: vec![event],
+            ..StreamClass::default()
         }],
     }
 }
 
 fn everything() -> Vec<Member> {
     let order = ByteOrder::Big;
-    let path = |name: &str| FieldPath { scope: None, names: vec![name.to_owned()], span: Span::default() };
+    let path = |name: &str| FieldPath { names: vec![name.to_owned()], ..FieldPath::default() };
     let Type::Int(int) = Type::signed(5, 1, order) else { unreachable!() };
     let tag = EnumType {
         int: IntType { base: 16, ..int },
@@ -71,7 +73,7 @@ fn everything() -> Vec<Member> {
         member("n", Type::unsigned(8, 8, order)),
         member("tag", Type::Enum(Arc::new(tag))),
         member("v", Type::Variant(Arc::new(VariantType::new(path("tag"), options)))),
-        member("f", Type::Float(FloatType { size: 64, align: 32, byte_order: order })),
+        member("f", Type::Float(FloatType { size: 64, align: 32, byte_order: order, reversed: false })),
         member("grid", Type::Array(Arc::new(ArrayType::new(Type::Array(Arc::new(sequence)), Length::Fixed(2), Span::default())))),
     ]
 }

@@ -100,7 +100,10 @@ pub fn text(out: &mut Vec<u8>, value: &Value<'_>, base: u8) {
         Value::I64(value) if base == 10 || *value < 0 => signed(out, *value),
         Value::I64(value) => based(out, *value as u64, base),
         Value::F64(value) => float(out, *value),
+        Value::Bool(value) => out.extend_from_slice(if *value { b"true" } else { b"false" }),
+        Value::Nothing => out.extend_from_slice(b"<none>"),
         Value::Str(value) => quoted(out, value),
+        Value::Wide(value) => quoted(out, value.decode().as_bytes()),
         Value::Bytes(bytes) => {
             out.extend_from_slice(b"[ ");
             for byte in *bytes {
@@ -171,8 +174,10 @@ pub fn json(out: &mut Vec<u8>, value: &Value<'_>) {
         Value::U64(value) => unsigned(out, *value),
         Value::I64(value) => signed(out, *value),
         Value::F64(value) if value.is_finite() => float(out, *value),
-        Value::F64(_) => out.extend_from_slice(b"null"),
+        Value::F64(_) | Value::Nothing => out.extend_from_slice(b"null"),
+        Value::Bool(value) => out.extend_from_slice(if *value { b"true" } else { b"false" }),
         Value::Str(value) => quoted(out, value),
+        Value::Wide(value) => quoted(out, value.decode().as_bytes()),
         Value::Bytes(bytes) => {
             out.push(b'"');
             bytes.iter().for_each(|byte| hex(out, *byte));

@@ -8,6 +8,7 @@ use crate::sink::{Deed, Sink, Wait};
 use crate::system::{each_step, Id, Step, System};
 use longpole_ctf::types::{
     ArrayType, ByteOrder, Encoding, EnvValue, EventClass, IntType, Length, Member, Schema, StreamClass, StructType, TraceClass, Type,
+    Version,
 };
 use longpole_ctf::{write, Clock, Span};
 use std::collections::{HashMap, VecDeque};
@@ -116,8 +117,8 @@ impl Ctf {
                 name: name.to_owned(),
                 loglevel: None,
                 model_emf_uri: uri.map(str::to_owned),
-                context: None,
                 payload: Some(Arc::new(StructType::new(64, fields.iter().map(member).collect()))),
+                ..EventClass::default()
             });
             next
         });
@@ -319,6 +320,7 @@ fn schema(events: Vec<EventClass>) -> Schema {
     let mut clock = Clock::new("longpole", 1_000_000_000);
     (clock.offset_s, clock.absolute, clock.uuid) = (EPOCH_S, true, Some(UUID));
     Schema {
+        version: Version::V1_8,
         trace: TraceClass {
             uuid: Some(UUID),
             byte_order: order,
@@ -332,14 +334,15 @@ fn schema(events: Vec<EventClass>) -> Schema {
                 number("probe_cost_ps", 0),
                 text("clock_source", "mono_raw"),
             ],
+            ..TraceClass::default()
         },
         clocks: vec![clock],
         streams: vec![StreamClass {
             id: 0,
             packet_context: Some(Arc::new(StructType::new(1, context))),
             event_header: Some(Arc::new(StructType::new(64, vec![member("id", plain(16)), member("timestamp", time(48, 8))]))),
-            event_context: None,
             events,
+            ..StreamClass::default()
         }],
     }
 }

@@ -1,6 +1,6 @@
 //! The value of a field, whatever format it was stored in and whether it still lies in the decoder or was kept aside.
 
-use longpole_ctf::{CompoundKind, OwnedValue};
+use longpole_ctf::{CompoundKind, OwnedValue, WideText};
 use std::borrow::Cow;
 
 /// The value of a field. Numbers and texts are what rules and analyses look at; the rest is there to be shown.
@@ -9,9 +9,14 @@ pub enum Value<'a> {
     U64(u64),
     I64(i64),
     F64(f64),
+    Bool(bool),
+    /// An optional that is not there.
+    Nothing,
     /// A text without its NUL, as it was recorded: usually, but not surely, UTF-8. See [`Value::text`].
     Str(&'a [u8]),
-    /// An array of unsigned 8-bit integers.
+    /// The same of wider code units.
+    Wide(WideText<'a>),
+    /// An array of unsigned 8-bit integers, or a BLOB.
     Bytes(&'a [u8]),
     /// An enumeration's value with its label, the first of several; empty where the metadata has none for it.
     Enum {
@@ -56,6 +61,7 @@ impl<'a> Value<'a> {
             Value::U64(value) => Some(i128::from(*value)),
             Value::I64(value) => Some(i128::from(*value)),
             Value::Enum { value, .. } => Some(*value),
+            Value::Bool(value) => Some(i128::from(*value)),
             _ => None,
         }
     }
@@ -64,6 +70,7 @@ impl<'a> Value<'a> {
     pub fn text(&self) -> Option<Cow<'a, str>> {
         match self {
             Value::Str(text) => Some(String::from_utf8_lossy(text)),
+            Value::Wide(text) => Some(Cow::Owned(text.decode())),
             Value::Enum { label, .. } if !label.is_empty() => Some(Cow::Borrowed(label)),
             _ => None,
         }
@@ -77,6 +84,9 @@ impl<'a> From<longpole_ctf::Value<'a>> for Value<'a> {
             longpole_ctf::Value::U64(value) => Value::U64(value),
             longpole_ctf::Value::I64(value) => Value::I64(value),
             longpole_ctf::Value::F64(value) => Value::F64(value),
+            longpole_ctf::Value::Bool(value) => Value::Bool(value),
+            longpole_ctf::Value::Nothing => Value::Nothing,
+            longpole_ctf::Value::Wide(text) => Value::Wide(text),
             longpole_ctf::Value::Str(text) => Value::Str(text),
             longpole_ctf::Value::Bytes(bytes) => Value::Bytes(bytes),
             nested => Value::Nested(Nested(Place::Stored(nested))),
@@ -90,6 +100,8 @@ impl<'a> From<&'a OwnedValue> for Value<'a> {
             OwnedValue::U64(value) => Value::U64(*value),
             OwnedValue::I64(value) => Value::I64(*value),
             OwnedValue::F64(value) => Value::F64(*value),
+            OwnedValue::Bool(value) => Value::Bool(*value),
+            OwnedValue::Nothing => Value::Nothing,
             OwnedValue::Str(text) => Value::Str(text),
             OwnedValue::Bytes(bytes) => Value::Bytes(bytes),
             nested => Value::Nested(Nested(Place::Kept(nested))),
@@ -151,6 +163,9 @@ impl Owned {
             Value::U64(value) => OwnedValue::U64(value),
             Value::I64(value) => OwnedValue::I64(value),
             Value::F64(value) => OwnedValue::F64(value),
+            Value::Bool(value) => OwnedValue::Bool(value),
+            Value::Nothing => OwnedValue::Nothing,
+            Value::Wide(text) => OwnedValue::Str(text.decode().into_bytes()),
             Value::Str(text) => OwnedValue::Str(text.to_vec()),
             Value::Bytes(bytes) => OwnedValue::Bytes(bytes.to_vec()),
             Value::Enum { value, label } => return Owned::Enum(value, label.to_owned()),

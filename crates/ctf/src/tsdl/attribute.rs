@@ -101,8 +101,8 @@ pub(super) fn field_path(names: &[String], span: Span) -> FieldPath {
         let prefix = scope.path().split('.');
         let len = prefix.clone().count();
         if names.len() > len && prefix.eq(names[..len].iter().map(String::as_str)) {
-            return FieldPath { scope: Some(scope), names: names[len..].to_vec(), span };
+            return FieldPath { scope: Some(scope), names: names[len..].to_vec(), span, up: None };
         }
     }
-    FieldPath { scope: None, names: names.to_vec(), span }
+    FieldPath { names: names.to_vec(), span, ..FieldPath::default() }
 }

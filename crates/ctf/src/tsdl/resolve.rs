@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::attribute::{alignment, assignments, base, encoding, fail, field_path, number, text, truth, uuid, word, Result};
 use super::syntax::*;
+use crate::bounds::bounded;
 use crate::clock::Clock;
 use crate::error::Span;
 use crate::types::*;
@@ -36,7 +37,7 @@ pub(crate) fn schema(items: &[Item]) -> Result<Schema> {
             }
         }
     }
-    let mut trace = TraceClass { uuid: None, byte_order, packet_header: None, env: Vec::new() };
+    let mut trace = TraceClass { byte_order, ..TraceClass::default() };
     let mut streams: Vec<(StreamClass, Span)> = Vec::new();
     let mut events: Vec<(Option<u64>, EventClass, Span)> = Vec::new();
     for item in items {
@@ -66,7 +67,7 @@ pub(crate) fn schema(items: &[Item]) -> Result<Schema> {
     }
     attach(events, &mut streams)?;
     let streams = streams.into_iter().map(|(s, _)| s).collect();
-    Ok(Schema { trace, clocks: resolver.clocks, streams })
+    Ok(Schema { version: Version::V1_8, trace, clocks: resolver.clocks, streams })
 }
 
 /// Gives each event to its stream.
@@ -265,7 +266,7 @@ impl Resolver {
         self.scoped(|this| {
             let mut name = None;
             let mut stream = None;
-            let mut event = EventClass { id: 0, name: String::new(), loglevel: None, model_emf_uri: None, context: None, payload: None };
+            let mut event = EventClass::default();
             for item in items {
                 match &item.kind {
                     ItemKind::Assign { left, value, value_span } => match left.as_str() {
@@ -465,8 +466,7 @@ impl Resolver {
     fn integer(&self, attributes: &[Item], span: Span) -> Result<IntType> {
         let mut size = None;
         let mut align = None;
-        let mut int =
-            IntType { size: 0, align: 1, signed: false, byte_order: self.byte_order, base: 10, encoding: Encoding::None, clock: None };
+        let mut int = IntType { align: 1, byte_order: self.byte_order, base: 10, ..IntType::default() };
         for (name, value, span) in assignments(attributes) {
             match name {
                 "size" => {
@@ -517,24 +517,18 @@ impl Resolver {
             }
         }
         let size = match (exponent, mantissa) {
+            (5, 11) => 16,
             (8, 24) => 32,
             (11, 53) => 64,
-            _ => return fail(span, "a floating point number has exp_dig and mant_dig of 8 and 24, or 11 and 53"),
+            (15, 64) => 80,
+            (15, 113) => 128,
+            _ => {
+                return fail(
+                    span,
+                    "a floating point number has exp_dig and mant_dig of 5 and 11, 8 and 24, 11 and 53, 15 and 64, or 15 and 113",
+                )
+            }
         };
-        Ok(FloatType { size, align: align.unwrap_or(8), byte_order })
+        Ok(FloatType { size, align: align.unwrap_or(8), byte_order, reversed: false })
     }
-}
-
-/// Far above what tools write: LTTng's largest event has some hundred fields, on four levels.
-const MAX_WEIGHT: u32 = 1 << 16;
-const MAX_DEPTH: u32 = 64;
-
-fn bounded(ty: &Type, span: Span) -> Result<()> {
-    if ty.depth() > MAX_DEPTH {
-        return fail(span, format!("more than {MAX_DEPTH} levels of nesting"));
-    }
-    if ty.weight() > MAX_WEIGHT {
-        return fail(span, format!("more than {MAX_WEIGHT} fields in one type"));
-    }
-    Ok(())
 }

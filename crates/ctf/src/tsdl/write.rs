@@ -2,7 +2,7 @@
 //!
 //! Every function yields whole blocks, so a recorder may write the first part at its start and append an event's block
 //! whenever a new class appears; what is in the file at any moment can be read. Types are written in full where they are
-//! used: longer than with aliases, but a block needs nothing before it.
+//! used: longer than with aliases, but a block needs nothing before it. A schema that has what only CTF 2 knows must be lowered before.
 
 use std::fmt::Write;
 
@@ -223,9 +223,16 @@ impl<'s> Out<'s> {
 
     fn ty(&mut self, ty: &Type) -> String {
         match ty {
-            Type::Int(int) => self.integer(int),
+            Type::Int(int) | Type::Bool(int) => self.integer(int),
+            Type::Bits(bits) => self.integer(&bits.int),
             Type::Float(float) => {
-                let (exponent, mantissa) = if float.size == 32 { (8, 24) } else { (11, 53) };
+                let (exponent, mantissa) = match float.size {
+                    16 => (5, 11),
+                    32 => (8, 24),
+                    80 => (15, 64),
+                    128 => (15, 113),
+                    _ => (11, 53),
+                };
                 format!(
                     "floating_point {{ exp_dig = {exponent}; mant_dig = {mantissa}; align = {}; byte_order = {}; }}",
                     float.align,
@@ -243,6 +250,8 @@ impl<'s> Out<'s> {
             Type::Variant(v) => format!("variant <{}> {}", field_path(v.tag()), self.members(v.options())),
             // Only within members can an array be written.
             Type::Array(array) => self.ty(array.element()),
+            // What CTF 1.8 has no words for; see the begin of this file.
+            Type::VarInt(_) | Type::Text(_) | Type::Blob(_) | Type::Optional(_) => "string".to_owned(),
         }
     }
 
@@ -256,8 +265,8 @@ impl<'s> Out<'s> {
         }
         match int.encoding {
             Encoding::None => {}
-            Encoding::Utf8 => out.push_str(" encoding = UTF8;"),
             Encoding::Ascii => out.push_str(" encoding = ASCII;"),
+            _ => out.push_str(" encoding = UTF8;"),
         }
         if let Some(clock) = int.clock.and_then(|c| self.schema.clocks.get(c)) {
             let _ = write!(out, " map = clock.{}.value;", identifier(&clock.name));

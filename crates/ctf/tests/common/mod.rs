@@ -6,7 +6,8 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use longpole_ctf::{CompoundKind, DecodeError, Item, Metadata, Source, StreamDecoder, Value};
+use longpole_ctf::types::Type;
+use longpole_ctf::{CompoundKind, DecodeError, EventRef, Item, Metadata, Source, StreamDecoder, Value};
 
 /// Every item of a stream as text, one line each, and how it ended.
 pub fn dump<S: Source>(metadata: &Arc<Metadata>, source: S) -> (String, Result<u64, Box<DecodeError>>) {
@@ -16,14 +17,15 @@ pub fn dump<S: Source>(metadata: &Arc<Metadata>, source: S) -> (String, Result<u
     loop {
         match stream.next() {
             Ok(None) => return (out, Ok(events)),
-            Err(e) => return (out, Err(e)),
+            Err(e) => {
+                if let Some(event) = stream.partial() {
+                    show_event(&mut out, "part of event", &event);
+                }
+                return (out, Err(e));
+            }
             Ok(Some(Item::Event(event))) => {
                 events += 1;
-                let _ = write!(out, "event {} {} at {} = {} ns", event.class().id, event.name(), event.cycles(), event.ns());
-                for (field, value) in event.fields().iter().zip(event.values()) {
-                    let _ = write!(out, ", {}: {}", field.name, show(&value));
-                }
-                out.push('\n');
+                show_event(&mut out, "event", &event);
             }
             Ok(Some(Item::PacketBegin(packet))) => {
                 let _ = write!(
@@ -51,11 +53,28 @@ pub fn dump<S: Source>(metadata: &Arc<Metadata>, source: S) -> (String, Result<u
     }
 }
 
+fn show_event(out: &mut String, what: &str, event: &EventRef<'_>) {
+    let _ = write!(out, "{what} {} {} at {} = {} ns", event.class().id, event.name(), event.cycles(), event.ns());
+    for (field, value) in event.fields().iter().zip(event.values()) {
+        let _ = write!(out, ", {}: {}", field.name, show(&value));
+        if let Some(number) = value.as_i64() {
+            let labels = field.labels(i128::from(number));
+            if !labels.is_empty() && matches!(field.ty, Type::Bits(_) | Type::VarInt(_)) {
+                let _ = write!(out, " ({})", labels.join(", "));
+            }
+        }
+    }
+    out.push('\n');
+}
+
 pub fn show(value: &Value<'_>) -> String {
     match value {
         Value::U64(v) => v.to_string(),
         Value::I64(v) => format!("{v:+}"),
         Value::F64(v) => format!("{v:?}f"),
+        Value::Bool(v) => v.to_string(),
+        Value::Nothing => "nothing".to_owned(),
+        Value::Wide(v) => format!("{:?} of {:?}", v.decode(), v.encoding()),
         Value::Str(v) => format!("{:?}", String::from_utf8_lossy(v)),
         Value::Bytes(v) => format!("bytes {v:02x?}"),
         Value::Array(a) => format!("[{}]", a.iter().map(|v| show(&v)).collect::<Vec<_>>().join(", ")),
