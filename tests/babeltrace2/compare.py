@@ -1,0 +1,316 @@
+#!/usr/bin/env python3
+"""`longpole print --json` against babeltrace2, event by event: number, order, names, times to the nanosecond, every value of every field.
+
+    compare.py --longpole PATH [--timeout SECONDS] [--ours LINES] TRACE…
+    compare.py --longpole PATH --expected TABLE          the rows of CTF 1.8 in `expected.tsv`, whose folder is that of the traces
+    compare.py --longpole PATH --golden FOLDER           the cases of `crates/ctf/tests/golden` that come to their end, as traces
+
+Prints a line per trace: the number of events and of values that were compared, and each kind of difference that has a reason, with its
+number. Differences without one are printed with the event; exit status 1. What babeltrace2 says is read by `dump.py` beside this file.
+"""
+
+import argparse
+import collections
+import itertools
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+PYTHON = "/usr/bin/python3"
+
+# What babeltrace2 does with some traces, by what it writes then.
+FAULTS = [
+    (r"precondition not satisfied|Aborting|Assertion", "aborts on its own precondition"),
+    (r"timestamp is less than muxer's|not monotonic", "refuses times that run backwards"),
+]
+BACKWARDS = FAULTS[1][1]
+
+# Faults of babeltrace2 that show in the values, by the end of the trace's path.
+KNOWN = {
+    "ctf-1/pass-multiple-dst-id-fl-ints/trace": "takes the first of two ids in an event's header, and reads on with a wrong class",
+}
+
+NUMBER = re.compile(r'"(?:[^"\\]|\\.)*" : container = (-?\d+) \)|<unknown> : container = (-?\d+) \)|"(?:[^"\\]|\\.)*"')
+
+
+class Pairs(list):
+    """Members of an object, in order: names may stand in it twice."""
+
+
+class Difference(Exception):
+    pass
+
+
+def ours(longpole, trace):
+    """Events and losses of `print --json`, the numbers of enumerations by `print`, its errors and its status."""
+    run = subprocess.run([longpole, "print", "--json", trace], capture_output=True, timeout=600)
+    lines = [json.loads(line, object_pairs_hook=Pairs) for line in run.stdout.decode().splitlines()]
+    items = [dict(line) for line in lines]
+    return items, run.stderr.decode(), run.returncode
+
+
+def numbers(longpole, trace):
+    """Per line of `print`, the numbers of its enumerations in order."""
+    run = subprocess.run([longpole, "print", trace], capture_output=True, timeout=600)
+    lines = run.stdout.decode(errors="replace").splitlines()
+    return [[int(a or b) for a, b in NUMBER.findall(line) if a or b] for line in lines]
+
+
+def theirs(trace, timeout):
+    """Lines of `dump.py`, and why it did not come to the end, if it did not."""
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
+        try:
+            status = subprocess.run([PYTHON, HERE / "dump.py", trace], stdout=out, stderr=errors, timeout=timeout).returncode
+        except subprocess.TimeoutExpired:
+            status = None
+        out.seek(0)
+        errors.seek(0)
+        lines = []
+        for line in out:
+            try:
+                lines.append(json.loads(line))
+            except ValueError:
+                break  # the last one of a reader that was killed
+        text = errors.read().decode(errors="replace")
+    if lines and lines[-1].get("end"):
+        return lines[:-1], None
+    if status is not None and status < 0:
+        return lines, f"crashes by signal {-status}"
+    if status is None:
+        return lines, f"does not end within {timeout} s"
+    for pattern, reason in FAULTS:
+        if re.search(pattern, text):
+            return lines, reason
+    said = re.search(r" E [A-Z/-]+ .*?\.c:\d+ (?:\[[^]]*\] )?(.*)", text) or re.search(r"^\w*Error: (.*)", text, re.M)
+    return lines, "refuses it: " + (re.sub(r": [a-z-]+=.*", "", said[1]) if said else f"status {status}")
+
+
+def flat(pairs, prefix=""):
+    """Structures within structures are flat in ours, with dotted names."""
+    for name, value in pairs:
+        if isinstance(value, dict) and "struct" in value:
+            yield from flat(value["struct"], f"{prefix}{name}.")
+        else:
+            yield prefix + name, value
+
+
+class Comparison:
+    def __init__(self):
+        self.values = 0
+        self.reasons = collections.Counter()
+
+    def same(self, mine, value, where):
+        """Compares a value with babeltrace2's."""
+        self.values += 1
+        match value:
+            case {"enum": number, "labels": labels}:
+                if mine == number and isinstance(mine, int):
+                    return
+                if not (isinstance(mine, str) and labels and mine == labels[0]):
+                    self.differ(mine, value, where)
+            case {"float": _}:
+                if mine is not None:
+                    self.differ(mine, value, where)
+                self.reasons["a number that JSON has not is null in ours"] += 1
+            case {"text": None}:
+                if not (isinstance(mine, str) and "\ufffd" in mine):
+                    self.differ(mine, value, where)
+                self.reasons["a text that is no UTF-8, which the bindings of babeltrace2 cannot yield"] += 1
+            case {"struct": pairs} | {"option": pairs}:
+                self.members(mine, pairs, where)
+            case list():
+                if isinstance(mine, str):  # unsigned bytes
+                    if not all(isinstance(element, int) and 0 <= element < 256 for element in value) or bytes(value).hex() != mine:
+                        self.differ(mine, value, where)
+                elif not isinstance(mine, list) or isinstance(mine, Pairs) and mine or len(mine) != len(value):
+                    self.differ(mine, value, where)
+                else:
+                    for index, (one, other) in enumerate(zip(mine, value)):
+                        self.same(one, other, f"{where}[{index}]")
+            case float():
+                # 2.0 is a whole number in our JSON.
+                if not isinstance(mine, (int, float)) or float(mine) != value:
+                    self.differ(mine, value, where)
+            case _:
+                if type(mine) is not type(value) or mine != value:
+                    self.differ(mine, value, where)
+
+    def members(self, mine, pairs, where):
+        if not isinstance(mine, list) or [name for name, _ in mine] != [name for name, _ in pairs]:
+            self.differ(mine, pairs, where)
+        for (name, one), (_, other) in zip(mine, pairs):
+            self.same(one, other, f"{where}.{name}" if where else name)
+
+    def differ(self, mine, value, where):
+        raise Difference(f"{where}: {json.dumps(mine)} instead of {json.dumps(value)}")
+
+    def event(self, mine, theirs, enums):
+        if mine["name"] != theirs["name"]:
+            raise Difference(f"name {mine['name']!r} instead of {theirs['name']!r}")
+        if mine["t_ns"] != theirs["exact_ns"]:
+            raise Difference(f"time {mine['t_ns']} instead of {theirs['exact_ns']}")
+        context = list(flat(theirs["context"]))
+        # Without a context of the event, ours has what is known of who did it.
+        if context:
+            self.members(mine["context"], context, "context")
+        fields = list(flat(theirs["fields"]))
+        self.members(mine["fields"], fields, "")
+        if enums is not None:
+            wanted = [value["enum"] for _, value in context + fields if isinstance(value, dict) and "enum" in value]
+            if enums != wanted:
+                raise Difference(f"numbers of enumerations {enums} instead of {wanted}")
+        packet = list(flat(theirs["packet"]))
+        if "packet" in mine:
+            self.members(mine["packet"], packet, "packet")
+        elif packet:
+            cpu = dict(packet).get("cpu_id")
+            if isinstance(cpu, int) and cpu != mine["cpu"]:
+                raise Difference(f"cpu {mine['cpu']} instead of {cpu}")
+            if any(name != "cpu_id" for name, _ in packet):
+                self.reasons["fields of the packet's context are not in ours"] += 1
+
+
+def exact(event, clocks):
+    """Nanoseconds from the origin, as the metadata say."""
+    if "clock" not in event:
+        return None
+    clock = clocks[event["clock"]]
+    return clock["offset_s"] * 10**9 + (clock["offset"] + event["cycles"]) * 10**9 // clock["frequency"]
+
+
+def compare(longpole, trace, timeout, accept=None):
+    """Returns a line of text, and whether all is well."""
+    items, errors, status = ours(longpole, trace)
+    mine = [item for item in items if "name" in item]
+    lines, fault = theirs(trace, timeout)
+    clocks = [line for line in lines if "frequency" in line]
+    other = [line for line in lines if "name" in line]
+    result = Comparison()
+    if status and accept:
+        return f"REFUSED: {errors.strip()}", False
+    if fault and not other:
+        if accept is False:
+            return f"{len(mine)} events before the error; babeltrace2 {fault}", True
+        return f"{len(mine)} events; nothing to compare: babeltrace2 {fault}", True
+    if fault:
+        result.reasons[f"babeltrace2 stops after {len(other)} events: it {fault}"] += 1
+    elif len(mine) != len(other):
+        return f"{len(mine)} EVENTS INSTEAD OF {len(other)}", False
+    enums = None
+    if any(isinstance(value, dict) and "enum" in value for line in other for _, value in line["context"] + line["fields"]):
+        lines_of_text = numbers(longpole, trace)
+        if len(lines_of_text) == len(items):
+            enums = [found for found, item in zip(lines_of_text, items) if "name" in item]
+    for event in other:
+        event["exact_ns"] = exact(event, clocks)
+        if event["exact_ns"] is not None and event["t_ns"] != event["exact_ns"]:
+            result.reasons["babeltrace2 rounds the time otherwise: it converts cycles and offset apart, or in floating point"] += 1
+            if event["t_ns"] is not None and abs(event["t_ns"] - event["exact_ns"]) > 1 + event["cycles"] * 10**9 // clocks[event["clock"]]["frequency"] // 2**51:
+                return f"{trace}: babeltrace2's {event['t_ns']} is not {event['exact_ns']}", False
+    if any(one["exact_ns"] is not None and one["exact_ns"] > two["exact_ns"] for one, two in zip(other, other[1:])):
+        result.reasons["with babeltrace2's rounded times the order is another"] += 1
+        other.sort(key=lambda event: event["exact_ns"])
+    known = next((reason for end, reason in KNOWN.items() if trace.endswith(end)), None)
+    if known:
+        return f"{len(mine)} events; not compared: babeltrace2 {known}", True
+    at = 0
+    wrong = []
+    stream = lambda name: pathlib.PurePath(name or "").name
+    pairs = []
+    if fault == BACKWARDS:
+        # What it gave is in no order: each of its events must be one of ours.
+        places = collections.defaultdict(list)
+        for index, event in enumerate(mine):
+            places[event["t_ns"], event["name"]].append(index)
+        for event in other:
+            found = places[event["exact_ns"], event["name"]]
+            pairs.append((found.pop(0) if found else None, event))
+        other = []
+    for _, group in itertools.groupby(other, key=lambda event: event["exact_ns"]):
+        group = list(group)
+        part = list(range(at, min(at + len(group), len(mine))))
+        at += len(group)
+        # Events of one time may come in any order of their streams.
+        if len(group) > 1:
+            if [stream(mine[index]["stream"]) for index in part] != [stream(event["stream"]) for event in group]:
+                result.reasons["events of one time come in another order of their streams"] += 1
+            part.sort(key=lambda index: stream(mine[index]["stream"]))
+            group.sort(key=lambda event: stream(event["stream"]))
+        pairs += zip(part, group)
+    for index, event in pairs:
+        if index is None:
+            wrong.append(f"{event['name']} at {event['exact_ns']} is not in ours")
+            continue
+        if event["exact_ns"] is None:
+            event["exact_ns"] = mine[index]["t_ns"]
+            result.reasons["events without a time are at the origin in ours"] += 1
+        try:
+            result.event(mine[index], event, enums and enums[index])
+        except Difference as difference:
+            wrong.append(f"event {index}, {event['name']} at {event['exact_ns']}: {difference}")
+    lost = sum(item["lost"] or 0 for item in items if "lost" in item)
+    their_lost = sum(line["lost_events"] or 0 for line in lines if "lost_events" in line)
+    if not fault and lost != their_lost:
+        wrong.append(f"{lost} lost events instead of {their_lost}")
+    text = f"{len(pairs)} events, {result.values} values"
+    if lost:
+        text += f", {lost} lost events"
+    text += " the same" if not wrong else f", {len(wrong)} DIFFER"
+    for reason, count in sorted(result.reasons.items()):
+        text += f"\n    {count} x {reason}"
+    for line in wrong[:5]:
+        text += f"\n    ! {line}"
+    return text, not wrong
+
+
+def golden(case, folder):
+    """Writes a golden case as a trace."""
+    metadata, _, rest = case.read_text().partition("--- bytes\n")
+    content = bytearray()
+    for line in rest.partition("--- expect\n")[0].splitlines():
+        for index, part in enumerate(line.split("#")[0].split('"')):
+            content += part.encode() if index % 2 else bytes.fromhex(part)
+    trace = pathlib.Path(folder, case.stem)
+    trace.mkdir()
+    (trace / "metadata").write_text(metadata)
+    (trace / "stream").write_bytes(content)
+    return str(trace)
+
+
+def rows(table):
+    """Traces of CTF 1.8 with what is to come of them: True, False, or None where an error comes after events."""
+    for line in table.read_text().splitlines()[1:]:
+        trace, version, verdict = line.split("\t")[:3]
+        if version == "1.8":
+            yield str(table.parent / trace), {"accept": True, "reject": False}.get(verdict)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--longpole", required=True)
+    parser.add_argument("--expected", type=pathlib.Path)
+    parser.add_argument("--golden", type=pathlib.Path)
+    parser.add_argument("--timeout", type=float, default=20)
+    parser.add_argument("traces", nargs="*")
+    arguments = parser.parse_args()
+    traces = [(trace, None) for trace in arguments.traces]
+    if arguments.expected:
+        traces += rows(arguments.expected)
+    scratch = tempfile.TemporaryDirectory()
+    if arguments.golden:
+        traces += [(golden(case, scratch.name), True) for case in sorted(arguments.golden.glob("pass-*.txt"))]
+    bad = 0
+    for trace, accept in traces:
+        text, good = compare(arguments.longpole, trace, arguments.timeout, accept)
+        bad += not good
+        print(f"{'ok  ' if good else 'WRONG'} {trace}: {text}", flush=True)
+    print(f"{len(traces)} traces, {bad} with differences that have no reason")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
