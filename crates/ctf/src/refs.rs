@@ -120,7 +120,10 @@ impl<'s> Finder<'s, '_> {
             Type::Blob(blob) => self.length(&blob.length),
             Type::Variant(variant) => {
                 let path = variant.tag();
-                let found = self.resolve(path)?;
+                let found = match variant.ranges() {
+                    Some(_) => self.resolve(path, |ty| matches!(ty, Type::Int(_) | Type::Enum(_) | Type::VarInt(_)))?,
+                    None => self.resolve(path, |ty| matches!(ty, Type::Enum(_)))?,
+                };
                 let choices = match variant.ranges() {
                     Some(ranges) => {
                         let signed = selector(path, &found, "a variant's selector is an integer")?;
@@ -138,7 +141,7 @@ impl<'s> Finder<'s, '_> {
             }
             Type::Optional(optional) => {
                 let path = optional.selector();
-                let found = self.resolve(path)?;
+                let found = self.resolve(path, |_| true)?;
                 let choices = match optional.ranges() {
                     Some(ranges) => {
                         let signed = selector(path, &found, "an optional's selector is an integer if it has ranges")?;
@@ -168,14 +171,15 @@ impl<'s> Finder<'s, '_> {
 
     fn length(&mut self, length: &'s Length) -> Result<()> {
         let Length::Field(path) = length else { return Ok(()) };
-        let found = self.resolve(path)?;
-        for (.., target) in &found {
-            match target {
-                Type::Int(IntType { signed: false, .. }) => {}
-                Type::Enum(e) if !e.int.signed => {}
-                Type::VarInt(int) if !int.signed => {}
-                _ => return wrong(path, "a length is an unsigned integer", target),
-            }
+        let fits = |ty: &Type| match ty {
+            Type::Int(int) => !int.signed,
+            Type::Enum(e) => !e.int.signed,
+            Type::VarInt(int) => !int.signed,
+            _ => false,
+        };
+        let found = self.resolve(path, fits)?;
+        if let Some((.., other)) = found.iter().find(|(.., ty)| !fits(ty)) {
+            return wrong(path, "a length is an unsigned integer", other);
         }
         let slot = self.slot(&found);
         self.note(Use::Length { slot });
@@ -208,8 +212,10 @@ impl<'s> Finder<'s, '_> {
         slot
     }
 
-    /// The fields that a path leads to, all in one scope: several if it leads through a variant.
-    fn resolve(&self, path: &FieldPath) -> Result<Vec<Found<'s>>> {
+    /// The fields that a path leads to, all in one scope: several if it leads through a variant. Of CTF 1.8's relative paths the nearest
+    /// field that fits is meant, and if none does the nearest at all. So a name within a type that was declared further out is not
+    /// hidden by another field of where the type is used.
+    fn resolve(&self, path: &FieldPath, fits: impl Fn(&Type) -> bool) -> Result<Vec<Found<'s>>> {
         let in_frame = |frame: usize| -> Vec<Found<'s>> {
             let Some(f) = self.frames.get(frame) else { return Vec::new() };
             let mut search = Search { here: &self.place, exact: path.up.is_some(), found: Vec::new() };
@@ -229,7 +235,16 @@ impl<'s> Finder<'s, '_> {
             (None, None) => {
                 let outwards = (0..self.frames.len()).rev().map(in_frame);
                 let before = self.earlier.iter().rev().map(in_scope);
-                outwards.chain(before).find(|found| !found.is_empty()).unwrap_or_default()
+                let mut nearest = Vec::new();
+                let mut all = outwards.chain(before).filter(|found| !found.is_empty());
+                let fitting = all.find(|found| {
+                    let found_fits = found.iter().all(|(.., ty)| fits(ty));
+                    if !found_fits && nearest.is_empty() {
+                        nearest.clone_from(found);
+                    }
+                    found_fits
+                });
+                fitting.unwrap_or(nearest)
             }
         };
         if found.is_empty() {
@@ -322,11 +337,14 @@ fn by_labels(path: &FieldPath, found: &[Found<'_>], options: &[Member]) -> Resul
         [] => return Err(SpanError::new(path.span, "this leads to nothing")),
     };
     let by_label: HashMap<&str, u32> = options.iter().enumerate().map(|(i, o)| (o.name.as_str(), i as u32)).collect();
-    let list = tag
+    let list: Vec<Choice> = tag
         .mappings
         .iter()
         .filter_map(|m| by_label.get(m.label.as_str()).map(|&option| Choice { low: m.low, high: m.high, option }))
         .collect();
+    if list.is_empty() {
+        return Err(SpanError::new(path.span, "no label of this tag is the name of an option"));
+    }
     Ok(Choices { signed: tag.int.signed, list })
 }
 

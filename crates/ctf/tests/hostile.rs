@@ -24,10 +24,10 @@ stream {
     event.context := struct { u8 n; };
 };
 stream { id = 1; event.header := struct { u8 id; }; };
-event { name = a; id = 0; fields := struct { u64 n; u64 list[n]; string s; }; };
-event { name = b; id = 1; fields := struct { u8 n; struct { u8 m; struct { } inner[m]; string names[m]; } list[n]; }; };
-event { name = c; id = 2; fields := struct { integer { size = 3; } x; integer { size = 61; align = 1; } y; enum : u8 { A = 0 ... 99, B } t; variant <t> { u8 A; string B; } v; }; };
-event { name = d; id = 3; fields := struct { u64 n; struct { } list[n]; integer { size = 8; encoding = UTF8; } text[1000000000000]; }; };
+event { name = a; stream_id = 0; id = 0; fields := struct { u64 n; u64 list[n]; string s; }; };
+event { name = b; stream_id = 0; id = 1; fields := struct { u8 n; struct { u8 m; struct { } inner[m]; string names[m]; } list[n]; }; };
+event { name = c; stream_id = 0; id = 2; fields := struct { integer { size = 3; } x; integer { size = 61; align = 1; } y; enum : u8 { A = 0 ... 99, B } t; variant <t> { u8 A; string B; } v; }; };
+event { name = d; stream_id = 0; id = 3; fields := struct { u64 n; struct { } list[n]; integer { size = 8; encoding = UTF8; } text[1000000000000]; }; };
 event { name = e; stream_id = 1; id = 7; fields := struct { u8 a; floating_point { exp_dig = 8; mant_dig = 24; align = 32; } f; }; };
 "#;
 

@@ -1,5 +1,7 @@
 //! Values of attributes: the texts, numbers, truths and words that TSDL's assignments may hold, each refused with its place.
 
+use std::collections::HashSet;
+
 use super::syntax::*;
 use crate::error::{Span, SpanError};
 use crate::types::*;
@@ -35,7 +37,7 @@ pub(super) fn number<T: TryFrom<i128>>(value: &Value, span: Span, what: &str) ->
 
 pub(super) fn truth(value: &Value, span: Span) -> Result<bool> {
     match value {
-        Value::Int(i) => Ok(*i != 0),
+        Value::Int(i @ (0 | 1)) => Ok(*i == 1),
         _ => match word(value) {
             Some("true" | "TRUE") => Ok(true),
             Some("false" | "FALSE") => Ok(false),
@@ -46,16 +48,38 @@ pub(super) fn truth(value: &Value, span: Span) -> Result<bool> {
 
 pub(super) fn uuid(value: &Value, span: Span) -> Result<[u8; 16]> {
     let text = text(value, span)?;
-    let digits: Vec<u8> = text.bytes().filter(|b| *b != b'-').collect();
+    let parts: Vec<usize> = text.split('-').map(str::len).collect();
+    let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
     let mut uuid = [0; 16];
-    if digits.len() != 32 || !digits.is_ascii() {
-        return fail(span, "a uuid has 32 hexadecimal digits");
+    if parts != [8, 4, 4, 4, 12] || digits.len() != 32 {
+        return fail(span, "a uuid has 32 hexadecimal digits in groups of 8, 4, 4, 4 and 12");
     }
     for (byte, pair) in uuid.iter_mut().zip(digits.chunks(2)) {
         let pair = std::str::from_utf8(pair).unwrap_or("");
-        *byte = u8::from_str_radix(pair, 16).or_else(|_| fail(span, "a uuid has 32 hexadecimal digits"))?;
+        *byte = u8::from_str_radix(pair, 16).unwrap_or(0);
     }
     Ok(uuid)
+}
+
+/// Refuses what is said twice in a block.
+pub(super) fn unique(items: &[Item]) -> Result<()> {
+    let mut said = HashSet::new();
+    for item in items {
+        if let ItemKind::Assign { left, .. } | ItemKind::AssignType { left, .. } = &item.kind {
+            if !said.insert(left.as_str()) {
+                return fail(item.span, format!("a second `{left}` in the same block"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The values that an integer can have.
+pub(super) fn range(int: &IntType) -> (i128, i128) {
+    match int.signed {
+        true => (-(1 << (int.size - 1)), (1 << (int.size - 1)) - 1),
+        false => (0, (1 << int.size) - 1),
+    }
 }
 
 pub(super) fn assignments(items: &[Item]) -> impl Iterator<Item = (&str, &Value, Span)> {
@@ -86,10 +110,10 @@ pub(super) fn base(value: &Value, span: Span) -> Result<u8> {
 }
 
 pub(super) fn encoding(value: &Value, span: Span) -> Result<Encoding> {
-    match text(value, span)?.to_ascii_lowercase().as_str() {
-        "none" => Ok(Encoding::None),
-        "utf8" | "utf-8" => Ok(Encoding::Utf8),
-        "ascii" => Ok(Encoding::Ascii),
+    match word(value).map(str::to_ascii_lowercase).as_deref() {
+        Some("none") => Ok(Encoding::None),
+        Some("utf8") => Ok(Encoding::Utf8),
+        Some("ascii") => Ok(Encoding::Ascii),
         _ => fail(span, "an encoding is `none`, `UTF8` or `ASCII`"),
     }
 }

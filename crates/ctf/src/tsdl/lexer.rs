@@ -30,6 +30,10 @@ const MARKS: [&str; 19] = ["...", "->", ":=", "{", "}", "(", ")", "[", "]", "<",
 
 pub(crate) fn tokens(text: &str) -> Result<Tokens, SpanError> {
     let bytes = text.as_bytes();
+    signature(text)?;
+    if let Some(at) = bytes.iter().position(|&b| b == 0) {
+        return Err(SpanError::new(Span { start: at, end: at + 1 }, "a NUL byte is no text"));
+    }
     let mut out = Vec::new();
     let mut at = 0;
     while at < bytes.len() {
@@ -37,6 +41,8 @@ pub(crate) fn tokens(text: &str) -> Result<Tokens, SpanError> {
         let here = |len: usize| Span { start: at, end: at + len };
         match rest[0] {
             b' ' | b'\t' | b'\r' | b'\n' | 0x0b | 0x0c => at += 1,
+            b'\\' if rest.starts_with(b"\\\n") => at += 2,
+            b'\\' if rest.starts_with(b"\\\r\n") => at += 3,
             b'/' if rest.starts_with(b"//") => at += rest.iter().position(|&b| b == b'\n').unwrap_or(rest.len()),
             b'/' if rest.starts_with(b"/*") => match rest[2..].windows(2).position(|w| w == b"*/") {
                 Some(len) => at += len + 4,
@@ -80,6 +86,19 @@ pub(crate) fn tokens(text: &str) -> Result<Tokens, SpanError> {
         }
     }
     Ok(out)
+}
+
+/// The comment by which metadata begin, where they have it, says their version.
+fn signature(text: &str) -> Result<(), SpanError> {
+    let start = text.len() - text.trim_start().len();
+    let Some(version) = text[start..].strip_prefix("/* CTF ") else { return Ok(()) };
+    let end = version.find("*/").unwrap_or(0);
+    if version[..end].trim() == "1.8" {
+        return Ok(());
+    }
+    let line = text[start..].lines().next().unwrap_or("").len();
+    let len = if end == 0 { line } else { "/* CTF ".len() + end + 2 };
+    Err(SpanError::new(Span { start, end: start + len }, "only version 1.8 of the format has this syntax"))
 }
 
 /// `L"…"` is a text, any other word that begins with L is a word.

@@ -13,6 +13,28 @@ const MAX_DEPTH: usize = 100;
 const C_WORDS: [&str; 13] =
     ["void", "char", "short", "int", "long", "float", "double", "signed", "unsigned", "_Bool", "_Complex", "_Imaginary", "const"];
 
+/// Words that name neither a field nor a type: tracers write an underscore before them. Those of C may, since tracers do so.
+const RESERVED: [&str; 15] = [
+    "align",
+    "callsite",
+    "clock",
+    "enum",
+    "env",
+    "event",
+    "floating_point",
+    "integer",
+    "stream",
+    "string",
+    "struct",
+    "trace",
+    "typealias",
+    "typedef",
+    "variant",
+];
+
+/// Words that begin a type of their own.
+const TYPES: [&str; 6] = ["integer", "floating_point", "string", "struct", "variant", "enum"];
+
 const BLOCKS: [&str; 6] = ["trace", "env", "clock", "stream", "event", "callsite"];
 
 pub(crate) fn parse(tokens: &Tokens, end: usize) -> Result<Vec<Item>> {
@@ -88,6 +110,16 @@ impl Parser<'_> {
         }
     }
 
+    /// A word that may name something of the trace.
+    fn identifier(&mut self, what: &str) -> Result<String> {
+        let span = self.span();
+        let word = self.word(what)?;
+        if RESERVED.contains(&word.as_str()) {
+            return Err(SpanError::new(span, format!("`{word}` is a reserved word and cannot be {what}")));
+        }
+        Ok(word)
+    }
+
     fn nested<T>(&mut self, parse: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         if self.depth == MAX_DEPTH {
             return Err(SpanError::new(self.span(), format!("more than {MAX_DEPTH} levels of nesting")));
@@ -148,16 +180,9 @@ impl Parser<'_> {
                 let ty = self.type_expr()?;
                 let declarators = self.abstract_declarators()?;
                 self.expect(":=")?;
-                let mut name = vec![self.word("the alias's name")?];
-                while let Some(word) = self.peek_word() {
-                    name.push(word.to_owned());
-                    self.at += 1;
-                }
-                while self.eat("*") {
-                    name.push("*".to_owned());
-                }
+                let name = self.type_name("the alias's name")?;
                 self.expect(";")?;
-                let kind = ItemKind::Alias { ty, declarators, names: vec![name.join(" ")] };
+                let kind = ItemKind::Alias { ty, declarators, names: vec![name] };
                 Ok(Some(Item { span: self.from(start), kind }))
             }
             Some("typedef") => {
@@ -169,6 +194,30 @@ impl Parser<'_> {
                 Ok(Some(Item { span: self.from(start), kind: ItemKind::Alias { ty, declarators, names } }))
             }
             _ => Ok(None),
+        }
+    }
+
+    /// Words of C, or one other word, and stars behind them: `unsigned long *`. Who reads a trace does not care for `const`.
+    fn type_name(&mut self, what: &str) -> Result<String> {
+        let mut name = String::new();
+        while let Some(word) = self.peek_word().filter(|w| C_WORDS.contains(w)) {
+            if word != "const" {
+                name.push_str(if name.is_empty() { "" } else { " " });
+                name.push_str(word);
+            }
+            self.at += 1;
+        }
+        if name.is_empty() {
+            name = self.identifier(what)?;
+        }
+        loop {
+            if self.eat("*") {
+                name.push_str(" *");
+            } else if self.peek_word() == Some("const") {
+                self.at += 1;
+            } else {
+                return Ok(name);
+            }
         }
     }
 
@@ -224,17 +273,20 @@ impl Parser<'_> {
         Ok(path)
     }
 
+    /// A path to a field; only one of several words may begin with a reserved one.
+    fn reference(&mut self, what: &str) -> Result<Vec<String>> {
+        if self.is_mark(1, ".") || self.is_mark(1, "->") {
+            return self.path(what);
+        }
+        Ok(vec![self.identifier(what)?])
+    }
+
     fn value(&mut self) -> Result<Value> {
         match self.peek() {
             Some(Token::Word(_)) => Ok(Value::Path(self.path("a value")?)),
             Some(Token::Text(text)) => {
-                let mut text = text.clone();
+                let text = text.clone();
                 self.at += 1;
-                // As in C, literals side by side are one.
-                while let Some(Token::Text(more)) = self.peek() {
-                    text.push_str(more);
-                    self.at += 1;
-                }
                 Ok(Value::Text(text))
             }
             _ => Ok(Value::Int(self.int("a value")?)),
@@ -269,13 +321,18 @@ impl Parser<'_> {
         while self.peek_word() == Some("const") {
             self.at += 1;
         }
-        let word = self.word("a type")?;
+        let Some(word) = self.peek_word().map(str::to_owned) else { return self.wrong("a type") };
+        if !TYPES.contains(&word.as_str()) {
+            let kind = TypeKind::Named(self.type_name("a type")?);
+            return Ok(TypeExpr { span: self.from(start), kind });
+        }
+        self.at += 1;
         let kind = match word.as_str() {
             "integer" => TypeKind::Integer(self.attributes()?),
             "floating_point" => TypeKind::Float(self.attributes()?),
             "string" => TypeKind::String(if self.is_mark(0, "{") { self.attributes()? } else { Vec::new() }),
             "struct" => {
-                let name = self.optional_name();
+                let name = self.optional_name()?;
                 let body = self.optional_body()?;
                 let mut align = None;
                 if self.peek_word() == Some("align") && self.is_mark(1, "(") {
@@ -290,11 +347,11 @@ impl Parser<'_> {
                 TypeKind::Struct { name, body, align }
             }
             "variant" => {
-                let name = self.optional_name();
+                let name = self.optional_name()?;
                 let tag_start = self.span();
                 let mut tag = None;
                 if self.eat("<") {
-                    let path = self.path("the tag's name")?;
+                    let path = self.reference("the tag's name")?;
                     self.expect(">")?;
                     tag = Some((path, self.from(tag_start)));
                 }
@@ -305,7 +362,7 @@ impl Parser<'_> {
                 TypeKind::Variant { name, tag, body }
             }
             "enum" => {
-                let name = self.optional_name();
+                let name = self.optional_name()?;
                 let base = if self.eat(":") { Some(Box::new(self.type_expr()?)) } else { None };
                 let body = if self.is_mark(0, "{") { Some(self.enumerators()?) } else { None };
                 if name.is_none() && body.is_none() {
@@ -313,34 +370,17 @@ impl Parser<'_> {
                 }
                 TypeKind::Enum { name, base, body }
             }
-            c if C_WORDS.contains(&c) => {
-                let mut name = word;
-                while let Some(next) = self.peek_word().filter(|w| C_WORDS.contains(w)) {
-                    if next != "const" {
-                        name = format!("{name} {next}");
-                    }
-                    self.at += 1;
-                }
-                TypeKind::Named(name)
-            }
-            _ => TypeKind::Named(word),
+            _ => return self.wrong("a type"),
         };
-        let mut ty = TypeExpr { span: self.from(start), kind };
-        // A pointer type is a type of its own, whose name ends in a star.
-        while self.eat("*") {
-            match &mut ty.kind {
-                TypeKind::Named(name) => name.push_str(" *"),
-                _ => return Err(SpanError::new(ty.span, "a pointer to this is not in the language")),
-            }
-            ty.span = self.from(start);
+        let ty = TypeExpr { span: self.from(start), kind };
+        if self.is_mark(0, "*") {
+            return Err(SpanError::new(ty.span, "a pointer to this is not in the language"));
         }
         Ok(ty)
     }
 
-    fn optional_name(&mut self) -> Option<String> {
-        let name = self.peek_word()?.to_owned();
-        self.at += 1;
-        Some(name)
+    fn optional_name(&mut self) -> Result<Option<String>> {
+        self.peek_word().is_some().then_some(()).map(|()| self.identifier("a type's name")).transpose()
     }
 
     fn optional_body(&mut self) -> Result<Option<Vec<Item>>> {
@@ -351,10 +391,11 @@ impl Parser<'_> {
     }
 
     fn enumerators(&mut self) -> Result<Vec<Enumerator>> {
+        let start = self.span();
         self.expect("{")?;
         let mut list = Vec::new();
         while !self.eat("}") {
-            let span = self.span();
+            let label_start = self.span();
             let label = match self.peek() {
                 Some(Token::Text(text)) => {
                     let text = text.clone();
@@ -369,10 +410,13 @@ impl Parser<'_> {
                 let high = if self.eat("...") { self.int("the last value")? } else { low };
                 range = Some((low, high));
             }
-            list.push(Enumerator { label, span, range });
+            list.push(Enumerator { label, span: self.from(label_start), range });
             if !self.eat(",") && !self.is_mark(0, "}") {
                 return self.wrong("`,` or `}`");
             }
+        }
+        if list.is_empty() {
+            return Err(SpanError::new(self.from(start), "an enumeration has no label"));
         }
         Ok(list)
     }
@@ -381,7 +425,7 @@ impl Parser<'_> {
         let mut list = Vec::new();
         loop {
             let span = self.span();
-            let name = self.word("a field's name")?;
+            let name = self.identifier("a name")?;
             let lengths = self.lengths()?;
             list.push(Declarator { name, span, lengths });
             if !self.eat(",") {
@@ -405,7 +449,7 @@ impl Parser<'_> {
             }
             let start = self.span();
             let bound = match self.peek() {
-                Some(Token::Word(_)) => Bound::Field(self.path("a length")?),
+                Some(Token::Word(_)) => Bound::Field(self.reference("a length")?),
                 _ => {
                     let value = self.int("a length")?;
                     match u64::try_from(value) {

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::attribute::{alignment, assignments, base, encoding, fail, field_path, number, text, truth, uuid, word, Result};
+use super::attribute::{alignment, assignments, base, encoding, fail, field_path, number, range, text, truth, unique, uuid, word, Result};
 use super::syntax::*;
 use crate::bounds::bounded;
 use crate::clock::Clock;
@@ -21,6 +21,9 @@ struct Names {
 
 struct Resolver {
     names: Vec<Names>,
+    /// Types of the whole file whose lengths are found where they are used, and the names of all types that are used.
+    loose: Vec<(String, Span, String)>,
+    used: HashSet<String>,
     byte_order: ByteOrder,
     clocks: Vec<Clock>,
 }
@@ -28,11 +31,14 @@ struct Resolver {
 pub(crate) fn schema(items: &[Item]) -> Result<Schema> {
     // The native byte order and the clocks may be declared after the types that need them.
     let byte_order = native_byte_order(items)?;
-    let mut resolver = Resolver { names: vec![Names::default()], byte_order, clocks: Vec::new() };
+    let mut resolver = Resolver { names: vec![Names::default()], loose: Vec::new(), used: HashSet::new(), byte_order, clocks: Vec::new() };
     for item in items {
         if let ItemKind::Block { keyword, items } = &item.kind {
             if keyword == "clock" {
                 let clock = clock(items, item.span)?;
+                if resolver.clocks.iter().any(|known| known.name == clock.name) {
+                    return fail(item.span, format!("a second clock with the name `{}`", clock.name));
+                }
                 resolver.clocks.push(clock);
             }
         }
@@ -46,7 +52,7 @@ pub(crate) fn schema(items: &[Item]) -> Result<Schema> {
             continue;
         };
         match keyword.as_str() {
-            "trace" => resolver.trace(items, &mut trace)?,
+            "trace" => resolver.trace(items, &mut trace, item.span)?,
             "env" => env(items, &mut trace.env)?,
             "stream" => {
                 let stream = resolver.stream(items)?;
@@ -61,6 +67,9 @@ pub(crate) fn schema(items: &[Item]) -> Result<Schema> {
             }
             _ => {}
         }
+    }
+    if let Some((_, span, path)) = resolver.loose.iter().find(|(name, ..)| !resolver.used.contains(name)) {
+        return fail(*span, format!("no field `{path}` is in reach of this type, which nobody uses"));
     }
     if streams.is_empty() && events.iter().all(|(stream, ..)| stream.unwrap_or(0) == 0) {
         streams.push((StreamClass::default(), Span::default()));
@@ -78,7 +87,7 @@ fn attach(events: Vec<(Option<u64>, EventClass, Span)>, streams: &mut [(StreamCl
         let found = match stream_id {
             Some(id) => index.get(&id).copied(),
             None if streams.len() == 1 => Some(0),
-            None => index.get(&0).copied(),
+            None => return fail(span, format!("event `{}` needs a `stream_id`, since there are several streams", event.name)),
         };
         let Some(stream) = found else {
             let id = stream_id.unwrap_or(0);
@@ -100,7 +109,9 @@ fn native_byte_order(items: &[Item]) -> Result<ByteOrder> {
         if keyword != "trace" {
             continue;
         }
-        trace = Some(item.span);
+        if trace.replace(item.span).is_some() {
+            return fail(item.span, "a second trace block");
+        }
         for item in items {
             if let ItemKind::Assign { left, value, value_span } = &item.kind {
                 if left == "byte_order" {
@@ -135,6 +146,7 @@ fn env(items: &[Item], env: &mut Vec<(String, EnvValue)>) -> Result<()> {
 }
 
 fn clock(items: &[Item], span: Span) -> Result<Clock> {
+    unique(items)?;
     let mut clock = Clock::new("", 1_000_000_000);
     for (name, value, span) in assignments(items) {
         match name {
@@ -196,6 +208,13 @@ impl Resolver {
                         Some(declarator) => self.arrays(base.clone(), declarator)?,
                         None => base.clone(),
                     };
+                    if let (1, Some((Bound::Field(path), span))) =
+                        (self.names.len(), declarators.get(index).and_then(|d| d.lengths.first()))
+                    {
+                        if field_path(path, *span).scope.is_none() {
+                            self.loose.push((name.clone(), *span, path.join(".")));
+                        }
+                    }
                     if self.scope().aliases.insert(name.clone(), ty).is_some() {
                         return fail(item.span, format!("a second type with the name `{name}`"));
                     }
@@ -204,16 +223,16 @@ impl Resolver {
             }
             // A variant without a tag is only a name for its options.
             ItemKind::Declare(TypeExpr { kind: TypeKind::Variant { name: Some(name), tag: None, body: Some(body) }, .. }) => {
-                let options = self.scoped(|r| r.members(body))?;
-                self.scope().variants.insert(name.clone(), options);
-                Ok(())
+                let options = self.options(body, item.span)?;
+                self.name_variant(name, &options, item.span)
             }
             ItemKind::Declare(ty) => self.ty(ty).map(|_| ()),
             _ => Ok(()),
         }
     }
 
-    fn trace(&mut self, items: &[Item], trace: &mut TraceClass) -> Result<()> {
+    fn trace(&mut self, items: &[Item], trace: &mut TraceClass, span: Span) -> Result<()> {
+        unique(items)?;
         self.names.push(Names::default());
         let (mut major, mut minor) = (None, None);
         for item in items {
@@ -231,17 +250,18 @@ impl Resolver {
             }
         }
         self.names.pop();
-        for (found, wanted) in [(major, 1), (minor, 8)] {
-            if let Some((version, span)) = found {
-                if version != wanted {
-                    return fail(span, "only version 1.8 of the format has this syntax");
-                }
+        for (what, found, wanted) in [("major", major, 1), ("minor", minor, 8)] {
+            match found {
+                None => return fail(span, format!("the trace block has no `{what}`")),
+                Some((version, _)) if version == wanted => {}
+                Some((_, span)) => return fail(span, "only version 1.8 of the format has this syntax"),
             }
         }
         Ok(())
     }
 
     fn stream(&mut self, items: &[Item]) -> Result<StreamClass> {
+        unique(items)?;
         self.scoped(|this| {
             let mut stream = StreamClass::default();
             for item in items {
@@ -263,6 +283,7 @@ impl Resolver {
     }
 
     fn event(&mut self, items: &[Item], span: Span) -> Result<(Option<u64>, EventClass)> {
+        unique(items)?;
         self.scoped(|this| {
             let mut name = None;
             let mut stream = None;
@@ -310,12 +331,16 @@ impl Resolver {
     fn unbounded(&mut self, expr: &TypeExpr) -> Result<Type> {
         match &expr.kind {
             TypeKind::Named(name) => match self.find(|n| n.aliases.get(name)) {
-                Some(ty) => Ok(ty),
+                Some(ty) => {
+                    self.used.insert(name.clone());
+                    Ok(ty)
+                }
                 None => fail(expr.span, format!("unknown type `{name}`")),
             },
             TypeKind::Integer(attributes) => self.integer(attributes, expr.span).map(Type::Int),
             TypeKind::Float(attributes) => self.float(attributes, expr.span).map(Type::Float),
             TypeKind::String(attributes) => {
+                unique(attributes)?;
                 let mut kind = Encoding::Utf8;
                 for (name, value, span) in assignments(attributes) {
                     if name == "encoding" {
@@ -328,9 +353,9 @@ impl Resolver {
             TypeKind::Variant { name, tag, body } => {
                 let options = match (body, name) {
                     (Some(body), _) => {
-                        let options = self.scoped(|r| r.members(body))?;
+                        let options = self.options(body, expr.span)?;
                         if let Some(name) = name {
-                            self.scope().variants.insert(name.clone(), options.clone());
+                            self.name_variant(name, &options, expr.span)?;
                         }
                         options
                     }
@@ -346,6 +371,21 @@ impl Resolver {
                 Ok(Type::Variant(Arc::new(VariantType::new(field_path(tag, *span), options))))
             }
             TypeKind::Enum { name, base, body } => self.enum_type(expr.span, name, base, body).map(Type::Enum),
+        }
+    }
+
+    fn options(&mut self, body: &[Item], span: Span) -> Result<Vec<Member>> {
+        let options = self.scoped(|r| r.members(body))?;
+        if options.is_empty() {
+            return fail(span, "a variant has no option");
+        }
+        Ok(options)
+    }
+
+    fn name_variant(&mut self, name: &str, options: &[Member], span: Span) -> Result<()> {
+        match self.scope().variants.insert(name.to_owned(), options.to_vec()) {
+            None => Ok(()),
+            Some(_) => fail(span, format!("a second variant with the name `{name}`")),
         }
     }
 
@@ -365,7 +405,9 @@ impl Resolver {
                 let fields = self.scoped(|r| r.members(body))?;
                 let ty = Arc::new(StructType::new(min_align, fields));
                 if let Some(name) = name {
-                    self.scope().structs.insert(name.clone(), ty.clone());
+                    if self.scope().structs.insert(name.clone(), ty.clone()).is_some() {
+                        return fail(span, format!("a second structure with the name `{name}`"));
+                    }
                 }
                 Ok(ty)
             }
@@ -403,6 +445,7 @@ impl Resolver {
             Type::Int(int) => int,
             other => return fail(span, format!("an enumeration is an integer, not of kind {}", other.kind())),
         };
+        let (least, most) = range(&int);
         let mut next = 0i128;
         let mut mappings = Vec::with_capacity(body.len());
         for Enumerator { label, span, range } in body {
@@ -410,12 +453,18 @@ impl Resolver {
             if low > high {
                 return fail(*span, format!("the range of `{label}` ends before it begins"));
             }
+            if low < least || high > most {
+                let sign = if int.signed { "a signed" } else { "an unsigned" };
+                return fail(*span, format!("`{label}` is out of range: {sign} integer of {} bits is {least} to {most}", int.size));
+            }
             next = high + 1;
             mappings.push(Mapping { label: label.clone(), low, high });
         }
         let ty = Arc::new(EnumType { int, mappings });
         if let Some(name) = name {
-            self.scope().enums.insert(name.clone(), ty.clone());
+            if self.scope().enums.insert(name.clone(), ty.clone()).is_some() {
+                return fail(span, format!("a second enumeration with the name `{name}`"));
+            }
         }
         Ok(ty)
     }
@@ -464,6 +513,7 @@ impl Resolver {
     }
 
     fn integer(&self, attributes: &[Item], span: Span) -> Result<IntType> {
+        unique(attributes)?;
         let mut size = None;
         let mut align = None;
         let mut int = IntType { align: 1, byte_order: self.byte_order, base: 10, ..IntType::default() };
@@ -505,6 +555,7 @@ impl Resolver {
     }
 
     fn float(&self, attributes: &[Item], span: Span) -> Result<FloatType> {
+        unique(attributes)?;
         let (mut exponent, mut mantissa, mut align) = (0u32, 0u32, None);
         let mut byte_order = self.byte_order;
         for (name, value, span) in assignments(attributes) {
