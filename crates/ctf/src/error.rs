@@ -1,6 +1,7 @@
 //! What can go wrong, and where. Every error carries its place: a line of the metadata, or a packet and a bit of a stream.
 
 use std::fmt;
+use std::ops::Range;
 
 use crate::types::ByteOrder;
 
@@ -26,10 +27,10 @@ pub struct MetadataError {
     pub column: usize,
     /// Bytes of the text.
     pub span: Span,
-    /// The offending line, without its end; of a long one the part around the place.
+    /// The offending line, without its end, or the part of a long one around the place.
     pub text: String,
-    /// Column in `text` of what is wrong, from 0, and how many characters of it are.
-    pub mark: (usize, usize),
+    /// Characters of `text` that are wrong.
+    pub marked: Range<usize>,
     pub message: String,
 }
 
@@ -40,21 +41,20 @@ impl fmt::Display for MetadataError {
         }
         writeln!(f, "metadata:{}:{}: {}", self.line, self.column, self.message)?;
         writeln!(f, "  {}", self.text)?;
-        let (at, len) = self.mark;
-        write!(f, "  {:at$}^{:~<rest$}", "", "", rest = len.saturating_sub(1))
+        write!(f, "  {:begin$}^{:~<rest$}", "", "", begin = self.marked.start, rest = self.marked.len().saturating_sub(1))
     }
 }
 
 impl std::error::Error for MetadataError {}
 
-/// Of a line that is longer, this much before the place is shown, and this much in all.
+/// Characters of a line that are shown, and how many of them before the place.
+const MAX_LINE: usize = 160;
 const BEFORE: usize = 60;
-const MAX_LINE: usize = 120;
 
 impl MetadataError {
     /// An error that has no place in the text.
     pub(crate) fn whole(message: impl Into<String>) -> MetadataError {
-        MetadataError { line: 0, column: 0, span: Span::default(), text: String::new(), mark: (0, 0), message: message.into() }
+        MetadataError { line: 0, column: 0, span: Span::default(), text: String::new(), marked: 0..0, message: message.into() }
     }
 
     pub(crate) fn at(source: &str, span: Span, message: impl Into<String>) -> MetadataError {
@@ -63,19 +63,21 @@ impl MetadataError {
         let line_start = before.iter().rposition(|&b| b == b'\n').map_or(0, |i| i + 1);
         let rest = &source.as_bytes()[line_start..];
         let line_end = rest.iter().position(|&b| b == b'\n').unwrap_or(rest.len());
-        let line = String::from_utf8_lossy(&rest[..line_end]);
+        let line: Vec<char> = String::from_utf8_lossy(&rest[..line_end]).chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         let column = String::from_utf8_lossy(&before[line_start..]).chars().count();
-        let line: Vec<char> = line.trim_end_matches('\r').chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-        let wrong = source.get(start..span.end.clamp(start, line_start + line_end)).map_or(1, |wrong| wrong.chars().count());
-        let first = if line.len() > MAX_LINE { column.saturating_sub(BEFORE) } else { 0 };
-        let shown: String = line.iter().skip(first).take(MAX_LINE).collect();
-        let room = shown.chars().count().saturating_sub(column - first);
+        let shown = if line.len() <= MAX_LINE { 0 } else { column.saturating_sub(BEFORE).min(line.len() - MAX_LINE) };
+        let text: String = line[shown..].iter().take(MAX_LINE).collect();
+        let text = text.trim_end();
+        // What goes on in other lines is marked to the end of this one.
+        let end = span.end.clamp(start, line_start + line_end);
+        let marked = String::from_utf8_lossy(&source.as_bytes()[start..end]).trim_end().chars().count().max(1);
+        let begin = column - shown;
         MetadataError {
             line: before.iter().filter(|&&b| b == b'\n').count() + 1,
             column: column + 1,
             span,
-            text: shown,
-            mark: (column - first, wrong.clamp(1, room.max(1))),
+            text: text.to_owned(),
+            marked: begin..(begin + marked).min(text.chars().count().max(begin + 1)),
             message: message.into(),
         }
     }

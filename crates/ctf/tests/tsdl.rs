@@ -323,3 +323,20 @@ fn what_means_nothing_is_refused_with_its_reason() {
         ("float of unknown size", fields("floating_point { exp_dig = 9; mant_dig = 24; } a;"), "floating point", "floating_point { exp_dig = 9; mant_dig = 24; }"),
     ]);
 }
+
+#[test]
+fn the_wrong_part_of_the_line_is_drawn_also_of_a_long_one() {
+    let drawn = |text: &str| Metadata::from_text(text).unwrap_err().to_string();
+    assert_eq!(
+        drawn(&format!("{TRACE}event {{\n\tname = \"grün\";\tid = -7;\n}};")),
+        "metadata:4:22: -7 is out of range for an event's id\n   name = \"grün\"; id = -7;\n                       ^~"
+    );
+    // Over several lines, to the end of the first.
+    assert_eq!(drawn("trace {\r\n major = 1; };"), "metadata:1:1: the trace block has no `byte_order`\n  trace {\n  ^~~~~~~");
+    let padded = fields(&format!("{}nothing here; {}", " ".repeat(300), " ".repeat(200)));
+    let error = Metadata::from_text(&padded).unwrap_err();
+    assert!(error.text.chars().count() <= 160);
+    assert_eq!(error.text.chars().skip(error.marked.start).take(error.marked.len()).collect::<String>(), "nothing");
+    // At the very end there is nothing to underline.
+    assert!(drawn(&format!("{TRACE}event {{")).ends_with("\n  event {\n         ^"));
+}
