@@ -133,11 +133,29 @@ impl EventIds {
     }
 }
 
+/// The byte order of packetised metadata.
+fn packets_order(bytes: &[u8]) -> Option<ByteOrder> {
+    match *bytes.first_chunk::<4>()? {
+        magic if u32::from_le_bytes(magic) == PACKET_MAGIC => Some(ByteOrder::Little),
+        magic if u32::from_be_bytes(magic) == PACKET_MAGIC => Some(ByteOrder::Big),
+        _ => None,
+    }
+}
+
 impl Metadata {
     /// Parses the bytes of a `metadata` file: plain text or packets.
     pub fn parse(bytes: &[u8]) -> Result<Metadata, MetadataError> {
         let text = Metadata::text(bytes)?;
-        Metadata::from_text(&text)
+        let metadata = Metadata::from_text(&text)?;
+        let packets = match packets_order(bytes) {
+            Some(order) if !text.starts_with('\u{1e}') => order,
+            _ => return Ok(metadata),
+        };
+        if packets != metadata.trace.byte_order {
+            let own = metadata.trace.byte_order;
+            return Err(MetadataError::whole(format!("the packets of the metadata are {packets:?} endian, the trace is {own:?} endian")));
+        }
+        Ok(metadata)
     }
 
     /// Parses metadata text.
@@ -153,16 +171,11 @@ impl Metadata {
 
     /// The text in the bytes of a `metadata` file, packets taken off.
     pub fn text(bytes: &[u8]) -> Result<String, MetadataError> {
-        let magic = bytes.first_chunk::<4>().copied().unwrap_or_default();
-        let little = match (u32::from_le_bytes(magic), u32::from_be_bytes(magic)) {
-            (PACKET_MAGIC, _) => true,
-            (_, PACKET_MAGIC) => false,
-            _ => {
-                return match std::str::from_utf8(bytes) {
-                    Ok(text) => Ok(text.to_owned()),
-                    Err(_) => Ok(String::from_utf8_lossy(bytes).into_owned()),
-                }
-            }
+        let Some(order) = packets_order(bytes) else {
+            return match std::str::from_utf8(bytes) {
+                Ok(text) => Ok(text.to_owned()),
+                Err(_) => Ok(String::from_utf8_lossy(bytes).into_owned()),
+            };
         };
         let mut text = Vec::with_capacity(bytes.len());
         let mut rest = bytes;
@@ -172,18 +185,23 @@ impl Metadata {
             let header = rest.first_chunk::<PACKET_HEADER>().ok_or_else(|| wrong("the header is cut off"))?;
             let word = |offset: usize| {
                 let bytes = [header[offset], header[offset + 1], header[offset + 2], header[offset + 3]];
-                if little {
-                    u32::from_le_bytes(bytes)
-                } else {
-                    u32::from_be_bytes(bytes)
+                match order {
+                    ByteOrder::Little => u32::from_le_bytes(bytes),
+                    ByteOrder::Big => u32::from_be_bytes(bytes),
                 }
             };
             if word(0) != PACKET_MAGIC {
                 return Err(wrong("wrong magic number"));
             }
             let (content, packet) = (word(24) as usize / 8, word(28) as usize / 8);
+            if header[4..20] != bytes[4..20] {
+                return Err(wrong("its uuid is not that of the packet before it"));
+            }
             if header[32] != 0 || header[33] != 0 {
                 return Err(wrong("compressed or encrypted metadata is not read"));
+            }
+            if header[34] != 0 {
+                return Err(wrong("metadata with a checksum is not read"));
             }
             if content < PACKET_HEADER || packet < content {
                 return Err(wrong("impossible sizes"));

@@ -340,3 +340,52 @@ fn the_wrong_part_of_the_line_is_drawn_also_of_a_long_one() {
     // At the very end there is nothing to underline.
     assert!(drawn(&format!("{TRACE}event {{")).ends_with("\n  event {\n         ^"));
 }
+
+/// A packet of metadata.
+fn packet(text: &str, big: bool, change: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
+    let word = |value: u32| if big { value.to_be_bytes() } else { value.to_le_bytes() };
+    let mut bytes = word(0x75d1_1d57).to_vec();
+    bytes.extend_from_slice(&[7; 16]);
+    bytes.extend_from_slice(&word(0));
+    let bits = (37 + text.len() as u32) * 8;
+    bytes.extend_from_slice(&word(bits));
+    bytes.extend_from_slice(&word(bits + 64));
+    bytes.extend_from_slice(&[0, 0, 0, 1, 8]);
+    bytes.extend_from_slice(text.as_bytes());
+    bytes.extend_from_slice(&[0; 8]);
+    change(&mut bytes);
+    bytes
+}
+
+#[test]
+fn packets_of_metadata_are_put_together_in_both_byte_orders() {
+    for (big, order) in [(false, "le"), (true, "be")] {
+        let text = after("event { name = first; }; event { name = second; id = 1; };")
+            .replace("byte_order = le", &format!("byte_order = {order}"));
+        // Cut within a word: packets are no units of the text.
+        let (one, two) = text.split_at(text.find("rst").unwrap());
+        let whole = |_: &mut Vec<u8>| {};
+        let bytes = [packet(one, big, whole), packet(two, big, whole)].concat();
+        let metadata = Metadata::parse(&bytes).unwrap();
+        assert_eq!(metadata.streams[0].events.len(), 2);
+        assert_eq!(metadata.streams[0].events[0].name, "first");
+
+        let other = text.replace(&format!("byte_order = {order}"), if big { "byte_order = le" } else { "byte_order = be" });
+        let first = packet(one, big, whole);
+        let cases: [(&str, Vec<u8>); 9] = [
+            ("endian, the trace is", packet(&other, big, whole)),
+            ("uuid", [first.clone(), packet(two, big, |b| b[5] = 8)].concat()),
+            ("compressed or encrypted", packet(&text, big, |b| b[32] = 1)),
+            ("compressed or encrypted", packet(&text, big, |b| b[33] = 1)),
+            ("checksum", packet(&text, big, |b| b[34] = 1)),
+            ("magic", [first.clone(), packet(two, big, |b| b[0] ^= 1)].concat()),
+            ("impossible sizes", packet(&text, big, |b| b[24..28].fill(0))),
+            ("content is cut off", first[..first.len() - 20].to_vec()),
+            ("header is cut off", [first.clone(), vec![0x57; 30]].concat()),
+        ];
+        for (reason, bytes) in cases {
+            let error = Metadata::parse(&bytes).unwrap_err();
+            assert!(error.message.contains(reason), "{reason}: {error}");
+        }
+    }
+}
