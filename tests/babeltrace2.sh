@@ -16,3 +16,8 @@ if [ -n "${LONGPOLE_CORPORA:-}" ]; then
 else
 	echo "not at hand: traces of other tools (LONGPOLE_CORPORA): comparison of every value with babeltrace2"
 fi
+if command -v lttng-sessiond >/dev/null && pkg-config --exists lttng-ust; then
+	tests/babeltrace2/lttng.py --longpole "$target/longpole"
+else
+	echo "skipped: recordings of LTTng-UST beside babeltrace2 (lttng-tools and liblttng-ust-dev are not installed)"
+fi

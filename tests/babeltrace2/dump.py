@@ -6,7 +6,7 @@
 Runs with the Python for which Debian's python3-bt2 is made. A line of an event has `t_ns` and `cycles`, `clock` (index of a line with
 `frequency`, `offset_s` and `offset`), `stream`, `name`, and as lists of pairs `packet`, `context` and `fields`. An enumeration is
 {"enum": number, "labels": [...]}, a structure {"struct": pairs}, a variant {"option": one pair}; numbers that JSON has not
-are {"float": text}, texts that are no UTF-8 {"text": null}.
+are {"float": text}, and bytes that are no UTF-8 are surrogates.
 """
 
 import json
@@ -32,10 +32,7 @@ def value(field):
         number = float(field)
         return number if math.isfinite(number) else {"float": repr(number)}
     if isinstance(field, bt2._StringFieldConst):
-        try:
-            return str(field)
-        except UnicodeDecodeError:
-            return {"text": None}
+        return str(field)
     if isinstance(field, bt2._StructureFieldConst):
         return {"struct": pairs(field)}
     if isinstance(field, bt2._VariantFieldConst):
