@@ -2,7 +2,7 @@
 
 use crate::dump::Raw;
 use crate::table::plain;
-use crate::{command, machine_log, rules, WrongUsage};
+use crate::{command, machine_log, rules, unpacked, WrongUsage};
 use anyhow::{anyhow, bail, Context};
 use longpole_model::rules::Rules;
 use longpole_record::{kernel, Stop};
@@ -15,7 +15,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 #[derive(clap::Args)]
 pub struct Input {
-    /// Recordings or foreign traces (CTF, pcapng, pcap); none: the newest recording under the root ($LONGPOLE_ROOT or ./traces)
+    /// Recordings or foreign traces (CTF, pcapng, pcap, perf.data, Chrome's JSON, also in tar, zip, gzip, zstd); none: the newest recording under the root ($LONGPOLE_ROOT or ./traces)
     #[arg(value_name = "TRACE")]
     pub traces: Vec<PathBuf>,
 
@@ -66,9 +66,18 @@ impl Input {
 
     /// The traces that were named, or else the newest recording.
     pub fn paths(&self) -> anyhow::Result<Vec<PathBuf>> {
-        let paths = self.named()?;
+        let paths = self.contents()?;
         paths.iter().for_each(|path| complete(path));
         Ok(paths)
+    }
+
+    /// The same; of archives, what was in them.
+    fn contents(&self) -> anyhow::Result<Vec<PathBuf>> {
+        match self.raw.dump() {
+            None => self.named()?.iter().map(|path| unpacked::content(path)).collect(),
+            // What says nothing of itself may look like anything.
+            Some(_) => self.named(),
+        }
     }
 
     /// The same, as they are.
@@ -82,7 +91,7 @@ impl Input {
 
     /// The recording whose samples are read, completed or not; of several at once the names of one would be wrong for the others.
     pub fn sampled(&self) -> anyhow::Result<Option<PathBuf>> {
-        let paths = self.named()?;
+        let paths = self.contents()?;
         let [one] = paths.as_slice() else { return Ok(None) };
         Ok(longpole_trace::recording_at(one).filter(|recording| recording.join("samples/metadata").is_file()))
     }
@@ -193,13 +202,26 @@ impl Patience {
 
 /// Opens all paths as one trace; what cannot be opened is said with what to do about it.
 pub fn open(paths: &[PathBuf], options: Options) -> anyhow::Result<Trace> {
-    if let Some(log) = paths.iter().find(|path| options.dump.is_none() && machine_log::is_one(path)) {
+    open_any(paths, options, false)
+}
+
+/// The same, as what it is stored: for who shows events and asks nothing of them.
+pub fn open_stored(paths: &[PathBuf], options: Options) -> anyhow::Result<Trace> {
+    open_any(paths, options.as_stored(), true)
+}
+
+fn open_any(paths: &[PathBuf], options: Options, logs: bool) -> anyhow::Result<Trace> {
+    let unpack = |path: &PathBuf| unpacked::content(path);
+    let paths = &*if options.dump.is_none() { paths.iter().map(unpack).collect::<Result<Vec<_>, _>>()? } else { paths.to_vec() };
+    if let Some(log) = paths.iter().find(|path| !logs && options.dump.is_none() && machine_log::is_one(path)) {
         bail!("{} is a machine log, which this verb does not read; `longpole path` and `longpole model` do", log.display());
     }
-    let trace = Trace::open(paths, options).map_err(|error| match remedy(&error) {
+    let mut trace = Trace::open(paths, options).map_err(|error| match remedy(&error) {
+        Some(remedy) if error.to_string().contains('\n') => anyhow!("{error}\n{remedy}"),
         Some(remedy) => anyhow!("{error}; {remedy}"),
         None => error.into(),
     })?;
+    trace.note(paths.iter().flat_map(|path| unpacked::oddities(path)));
     // Only now is it known when what is relative begins or ends.
     let (begin, end) = trace.range();
     match options.begin.is_some() && options.end.is_some() && end < begin {

@@ -31,6 +31,7 @@ mod show;
 mod stacks;
 mod strip;
 mod table;
+mod unpacked;
 mod verbs;
 mod waits;
 mod waits_drawing;
@@ -114,6 +115,10 @@ fn main() -> ExitCode {
         relay::pass_on();
         return ExitCode::SUCCESS;
     }
+    if std::env::args_os().nth(1).is_some_and(|verb| verb == unpacked::VERB) {
+        unpacked::remove_afterwards();
+        return ExitCode::SUCCESS;
+    }
     let outcome = match Command::parse().verb {
         Verb::Record(args) => verbs::record::run(*args),
         Verb::Start(args) => verbs::start::run(args),
@@ -145,7 +150,7 @@ fn main() -> ExitCode {
         Verb::Completions(args) => verbs::completions::run(args),
         Verb::Man(args) => verbs::man::run(args),
     };
-    match outcome {
+    let code = match outcome {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
@@ -156,7 +161,9 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         }
-    }
+    };
+    unpacked::remove();
+    code
 }
 
 /// Arguments that contradict each other; what clap finds itself it reports alike.

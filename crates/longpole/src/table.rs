@@ -2,6 +2,7 @@
 //!
 //! A table is built whole and printed at once. It must not be used for output that grows with the trace.
 
+use crate::unpacked;
 pub use longpole_analysis::text::{counted, number, percent};
 use std::io::{self, Write};
 
@@ -81,6 +82,7 @@ impl Table {
 
 /// A name that steers no terminal and stays in its line: any program may name its threads anything.
 pub fn plain(text: String) -> String {
+    let text = unpacked::renamed(text);
     if !text.contains(char::is_control) {
         return text;
     }

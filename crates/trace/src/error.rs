@@ -12,6 +12,8 @@ pub enum Error {
     NotATrace { path: PathBuf, tried: String },
     #[error("{} holds {count} recordings; name one, e.g. {}", path.display(), example.display())]
     SeveralRecordings { path: PathBuf, count: usize, example: PathBuf },
+    #[error("{} cannot be unpacked: {what}{}", path.display(), entry.as_deref().map_or(String::new(), |entry| format!(" (in {entry})")))]
+    Archive { path: PathBuf, entry: Option<String>, what: String },
     #[error("{}: {source}", path.display())]
     Metadata { path: PathBuf, source: longpole_ctf::MetadataError },
     #[error("{}: {what}", path.display())]

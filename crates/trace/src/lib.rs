@@ -1,12 +1,13 @@
 //! Opens any trace and yields one stream of events, ordered by time.
 //!
-//! A trace is a Longpole recording, any number of CTF traces (LTTng's, Genode's, barectf's, …), a perf.data, a pcapng or pcap file, or several
-//! of these at once. What is inside is recognised by content, but for raw logs of seL4, of which the caller says what they are. [`Trace::next_item`] then yields events and losses, merged over all
+//! A trace is a Longpole recording, any number of CTF traces (LTTng's, Genode's, barectf's, …), a perf.data, a pcapng or pcap file, Chrome's JSON, a
+//! machine log, or several of these at once, also in an archive. What is inside is recognised by content, but for raw logs of seL4, of which the caller says what they are. [`Trace::next_item`] then yields events and losses, merged over all
 //! streams; memory does not grow with the length of the trace.
 //!
 //! Damage is data: a stream that ends inside a packet, runs backwards in time or cannot be decoded further does not hide the other
 //! streams. What was wrong is told by [`Trace::oddities`]. This crate interprets no event; that is the model's work.
 
+mod archive;
 mod capture;
 mod chains;
 mod ctf;
@@ -14,6 +15,8 @@ mod error;
 pub mod event;
 mod file;
 mod follow;
+mod format;
+mod json;
 mod kallsyms;
 mod merge;
 mod moment;
@@ -21,6 +24,7 @@ mod oddity;
 mod perf;
 mod recognise;
 mod recording;
+mod scratch;
 mod sel4;
 mod shelf;
 mod subject;
@@ -28,6 +32,7 @@ mod trace;
 mod value;
 mod window;
 
+pub use archive::{remove_if_left, unpack, Unpacked};
 pub use capture::{Capture, Frame, InterfaceCount, Traffic};
 pub use error::Error;
 pub use event::{Catalogue, Class, ClassId, Event, Item, Loss, Nested, Stream, StreamId, StreamKind, Subject, SubjectId, Value};

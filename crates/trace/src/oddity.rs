@@ -13,6 +13,14 @@ pub enum Oddity {
     Truncated { path: PathBuf, place: String },
     /// From here on the stream cannot be decoded.
     Damaged { path: PathBuf, error: String },
+    /// A record that cannot be understood, and is left out.
+    Wrong { path: PathBuf, error: String },
+    /// A part of a trace that cannot be opened, beside others that can.
+    Closed { path: PathBuf, error: String },
+    /// Files beside those of the trace that are none of it, with what some of them are.
+    Beside { path: PathBuf, files: u64, examples: String },
+    /// Links, devices and the like in an archive; they are not unpacked.
+    NotUnpacked { path: PathBuf, entries: u64, example: String },
     /// Events that lay before their predecessor in the file and were sorted.
     Sorted { stream: String, events: u64 },
     /// Events that came too late to be sorted; they are yielded out of order.
@@ -51,6 +59,8 @@ impl Oddity {
         matches!(
             self,
             Oddity::Damaged { .. }
+                | Oddity::Wrong { .. }
+                | Oddity::Closed { .. }
                 | Oddity::Altered { .. }
                 | Oddity::DamagedPages { .. }
                 | Oddity::Unconverted { .. }
@@ -67,6 +77,14 @@ impl fmt::Display for Oddity {
                 write!(f, "{} ends inside a packet (still being written, or its writer was killed): {place}", path.display())
             }
             Oddity::Damaged { path, error } => write!(f, "{}: {error}; the rest of this packet is not read", path.display()),
+            Oddity::Wrong { path, error } => write!(f, "{}: {error}", path.display()),
+            Oddity::Closed { path, error } => write!(f, "{} is not in what follows: {error}", path.display()),
+            Oddity::Beside { path, files, examples } => {
+                write!(f, "{}: {files} {} of no trace and not read: {examples}", path.display(), if *files == 1 { "file is" } else { "files are" })
+            }
+            Oddity::NotUnpacked { path, entries, example } => {
+                write!(f, "{}: {entries} entries are neither files nor folders and are not unpacked, the first {example}", path.display())
+            }
             Oddity::Sorted { stream, events } => write!(f, "{stream}: {events} events were not in the order of time; sorted"),
             Oddity::Late { stream, events } => {
                 write!(f, "{stream}: {events} events came too late to be put into the order of time")

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 
 /// The first bytes of the file, as perf writes it in either byte order.
 pub(crate) fn is_perf(first: &[u8]) -> bool {
-    matches!(first, b"PERF" | b"2ELI")
+    first.starts_with(b"PERF") || first.starts_with(b"2ELI")
 }
 
 pub(crate) struct PerfSource {

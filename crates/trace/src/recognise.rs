@@ -1,31 +1,45 @@
-//! What a path holds, judged by content: a recording, CTF traces at any depth below it, captures.
+//! What a path holds, judged by content: a recording, CTF traces at any depth below it, files of other formats, or all of them.
 //!
 //! File names decide only where the format itself does so (`metadata` beside its streams, `longpole.json`). Directories are
 //! walked to a fixed depth and a fixed number of entries, and links are not followed into directories, so that a wrong path
 //! (say, `/`) is refused soon instead of searched for long.
 
+use crate::archive;
 use crate::error::Error;
-use crate::{perf, recording};
-use std::fs::{self, File};
-use std::io::Read;
+use crate::format::{self, Format, Head};
+use crate::oddity::Oddity;
+use crate::recording;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 const MOST_DEPTH: usize = 16;
 const MOST_ENTRIES: usize = 1_000_000;
+/// Files that are no trace, of which is told what they are.
+const MOST_EXAMPLES: usize = 4;
 
 /// The parts that were found, in the order of their paths.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub(crate) struct Found {
     /// The directory of `longpole.json`, if this is a recording.
     pub recording: Option<PathBuf>,
     /// Directories with a CTF `metadata` file.
     pub ctf: Vec<PathBuf>,
-    /// pcapng and pcap files.
-    pub captures: Vec<PathBuf>,
-    /// A perf.data.
-    pub perf: Option<PathBuf>,
+    /// Files that are a trace each.
+    pub files: Vec<(Format, PathBuf)>,
     /// Pages of the kernel that are no trace yet.
     pub raw: Option<PathBuf>,
+    /// What else lies there.
+    pub beside: Option<Oddity>,
+}
+
+impl Found {
+    fn is_empty(&self) -> bool {
+        self.ctf.is_empty() && self.files.is_empty()
+    }
+
+    fn file(format: Format, path: &Path) -> Found {
+        Found { files: vec![(format, path.to_owned())], ..Found::default() }
+    }
 }
 
 pub(crate) fn recognise(path: &Path) -> Result<Found, Error> {
@@ -40,18 +54,28 @@ pub(crate) fn recognise(path: &Path) -> Result<Found, Error> {
     walk.directory(path, 0)?;
     match walk.recordings.as_slice() {
         [] => {}
-        [one] if walk.found.ctf.is_empty() && walk.found.captures.is_empty() => return in_recording(one),
+        [one] if walk.found.is_empty() => return in_recording(one),
         [one, ..] => {
             let (count, example) = (walk.recordings.len(), one.clone());
             return Err(Error::SeveralRecordings { path: path.to_owned(), count, example });
         }
     }
-    if walk.found.ctf.is_empty() && walk.found.captures.is_empty() {
-        let tried = match walk.entries {
-            0 => "the directory is empty",
-            _ => "neither in it nor below is a recording (longpole.json), a CTF trace (metadata) or a capture (pcapng, pcap)",
+    if walk.found.is_empty() {
+        let tried = match (walk.entries, walk.examples.as_slice()) {
+            (0, _) => "the directory is empty".to_owned(),
+            (_, []) => "neither in it nor below is a recording (longpole.json), a CTF trace (metadata), or any file".to_owned(),
+            (_, examples) => format!(
+                "neither in it nor below is a recording (longpole.json), a CTF trace (metadata), or a file that is a trace by itself. Of {}:\n  {}",
+                if walk.others == 1 { "one file".to_owned() } else { format!("{} files", walk.others) },
+                examples.join("\n  "),
+            ),
         };
-        return Err(Error::NotATrace { path: path.to_owned(), tried: tried.to_owned() });
+        return Err(Error::NotATrace { path: path.to_owned(), tried });
+    }
+    if walk.others > 0 {
+        let more = if walk.others > walk.examples.len() as u64 { ", …" } else { "" };
+        let examples = walk.examples.join(", ") + more;
+        walk.found.beside = Some(Oddity::Beside { path: path.to_owned(), files: walk.others, examples });
     }
     Ok(walk.found)
 }
@@ -74,6 +98,7 @@ fn in_recording(directory: &Path) -> Result<Found, Error> {
             walk.directory(&part, 0)?;
         }
     }
+    walk.found.files.retain(|(format, _)| *format == Format::Capture);
     // Beside the kernel's trace its pages may lie, or a part of what they become; it is a trace once it has metadata.
     let kernel = directory.join("kernel");
     if kernel.join("metadata").is_file() {
@@ -90,28 +115,19 @@ fn in_recording(directory: &Path) -> Result<Found, Error> {
 }
 
 fn file(path: &Path) -> Result<Found, Error> {
-    let first = first_bytes(path)?;
+    let head = Head::of(path)?;
+    if let Some(format) = format::of(&head) {
+        return Ok(Found::file(format, path));
+    }
     let parent = path.parent().unwrap_or(Path::new("."));
     let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-    if is_capture(&first) {
-        return Ok(Found { captures: vec![path.to_owned()], ..Found::default() });
-    }
-    if perf::is_perf(&first) {
-        return Ok(Found { perf: Some(path.to_owned()), ..Found::default() });
-    }
     if path.file_name().is_some_and(|name| name == recording::FILE_NAME) {
         return in_recording(parent);
     }
     if path.file_name().is_some_and(|name| name == "metadata") {
         return Ok(Found { ctf: vec![parent.to_owned()], ..Found::default() });
     }
-    let tried = match first.as_slice() {
-        [0xc1, 0xfc, 0x1f, 0xc1] | [0xc1, 0x1f, 0xfc, 0xc1] => "it is a CTF stream; name its directory".to_owned(),
-        [b'{', ..] => "it looks like JSON lines; only verbs that analyse machines read a machine log".to_owned(),
-        [] => "the file is empty".to_owned(),
-        first => format!("the file begins with \"{}\": it is neither perf.data nor pcapng nor pcap", first.escape_ascii()),
-    };
-    Err(Error::NotATrace { path: path.to_owned(), tried })
+    Err(Error::NotATrace { path: path.to_owned(), tried: format::why_none(&head) })
 }
 
 #[derive(Default)]
@@ -119,6 +135,9 @@ struct Walk {
     found: Found,
     recordings: Vec<PathBuf>,
     entries: usize,
+    /// Files that are no trace.
+    others: u64,
+    examples: Vec<String>,
 }
 
 impl Walk {
@@ -143,30 +162,30 @@ impl Walk {
                 self.recordings.push(below);
             } else if kind.is_dir() && depth < MOST_DEPTH {
                 self.directory(&below, depth + 1)?;
-            } else if kind.is_file() && first_bytes(&below).is_ok_and(|first| is_capture(&first)) {
-                self.found.captures.push(below);
+            } else if kind.is_file() {
+                self.file(below);
             }
         }
         Ok(())
     }
-}
 
-fn first_bytes(path: &Path) -> Result<Vec<u8>, Error> {
-    let mut first = Vec::with_capacity(4);
-    File::open(path).and_then(|file| file.take(4).read_to_end(&mut first)).map_err(Error::io(path))?;
-    Ok(first)
-}
-
-/// The magic numbers of pcapng, and of pcap in both byte orders with microseconds and nanoseconds.
-fn is_capture(first: &[u8]) -> bool {
-    matches!(
-        first,
-        [0x0a, 0x0d, 0x0d, 0x0a]
-            | [0xa1, 0xb2, 0xc3, 0xd4]
-            | [0xd4, 0xc3, 0xb2, 0xa1]
-            | [0xa1, 0xb2, 0x3c, 0x4d]
-            | [0x4d, 0x3c, 0xb2, 0xa1]
-    )
+    fn file(&mut self, path: PathBuf) {
+        let head = Head::of(&path);
+        if let Some(format) = head.as_ref().ok().and_then(format::of) {
+            self.found.files.push((format, path));
+            return;
+        }
+        self.others += 1;
+        if self.examples.len() < MOST_EXAMPLES {
+            let why = match head {
+                Ok(head) if archive::packing(&head).is_some() => "an archive: name it by itself".to_owned(),
+                Ok(head) => format::in_short(&head),
+                Err(error) => error.to_string(),
+            };
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            self.examples.push(format!("{name} ({why})"));
+        }
+    }
 }
 
 /// The files of a CTF directory that hold streams: all but the metadata, indexes and hidden ones.

@@ -1,9 +1,13 @@
 //! The reader of a whole trace: its streams, merged.
 
+use crate::archive::{self, Unpacked};
 use crate::capture::{Capture, CaptureSource};
 use crate::ctf::{self, CtfSource};
 use crate::error::Error;
 use crate::event::{Catalogue, Class, ClassId, Item, Loss, Stream, StreamId, StreamKind, Subject, SubjectId};
+use crate::format::Format;
+use crate::json::chrome::ChromeSource;
+use crate::json::lines::LogSource;
 use crate::merge::{Heap, Key};
 use crate::moment::Moment;
 use crate::oddity::Oddity;
@@ -52,6 +56,8 @@ pub struct Trace {
     probe_cost_ns: Option<f64>,
     sources: Vec<String>,
     finished: bool,
+    /// Archives, which are there unpacked while they are read.
+    unpacked: Vec<Unpacked>,
 }
 
 /// What all streams add to while they are read.
@@ -94,6 +100,8 @@ pub(crate) enum Source {
     Capture(Box<CaptureSource>),
     Perf(Box<PerfSource>),
     Dump(Box<DumpSource>),
+    Chrome(Box<ChromeSource>),
+    Log(Box<LogSource>),
     /// Events that are there but cannot be read yet: a loss that nobody counted.
     Missing {
         loss: Loss,
@@ -110,6 +118,8 @@ impl Source {
             Source::Capture(source) => source.advance(shared),
             Source::Perf(source) => source.advance(shared),
             Source::Dump(source) => source.advance(),
+            Source::Chrome(source) => source.advance(shared),
+            Source::Log(source) => source.advance(shared),
             Source::Missing { loss, told } => Ok((!std::mem::replace(told, true)).then_some(loss.end_ns)),
         }
     }
@@ -122,6 +132,8 @@ impl Source {
             Source::Capture(source) => source.item(shelf),
             Source::Perf(source) => source.item(shelf),
             Source::Dump(source) => source.item(shelf),
+            Source::Chrome(source) => source.item(shelf),
+            Source::Log(source) => source.item(shelf),
             Source::Missing { loss, .. } => Item::Loss(*loss),
         }
     }
@@ -133,7 +145,7 @@ impl Source {
     fn leave(&mut self, end_ns: i64) -> bool {
         match self {
             Source::Ctf(source) => source.leave(end_ns),
-            Source::Capture(_) | Source::Perf(_) | Source::Dump(_) | Source::Missing { .. } => false,
+            _ => false,
         }
     }
 }
@@ -185,21 +197,34 @@ impl Trace {
             probe_cost_ns: None,
             sources: Vec::new(),
             finished: false,
+            unpacked: Vec::new(),
         };
         let several = paths.len() > 1;
         for path in paths {
             let path = path.as_ref();
             match options.dump {
                 Some(dump) => trace.add_dump(path, dump, several)?,
-                None => trace.add(path, recognise(path)?, several)?,
+                None => trace.add_path(path, several)?,
             }
         }
         trace.prime(options)?;
         Ok(trace)
     }
 
-    fn add(&mut self, root: &Path, found: Found, several: bool) -> Result<(), Error> {
-        let name = |path: &Path| stream_name(root, path, several);
+    fn add_path(&mut self, path: &Path, several: bool) -> Result<(), Error> {
+        let Some(mut unpacked) = archive::unpack(path)? else { return self.add(path, path, recognise(path)?, several) };
+        let content = unpacked.content().to_owned();
+        self.shared.oddities.append(&mut unpacked.oddities);
+        self.unpacked.push(unpacked);
+        self.add(path, &content, recognise(&content)?, several)
+    }
+
+    /// `root` is where it lies, and `shown` how it is called.
+    fn add(&mut self, shown: &Path, root: &Path, found: Found, several: bool) -> Result<(), Error> {
+        let name = |path: &Path| match path.strip_prefix(root) {
+            Ok(below) if root != shown => stream_name(shown, &shown.join(below), several),
+            _ => stream_name(root, path, several),
+        };
         let in_recording = found.recording.is_some();
         if let Some(directory) = found.recording {
             let recording = Recording::read(&directory)?.unwrap_or_default();
@@ -212,17 +237,12 @@ impl Trace {
             self.probe_cost_ns = self.probe_cost_ns.or(recording.probe_cost_ns);
             self.recordings.push(recording);
         }
+        self.shared.oddities.extend(found.beside);
+        // Beside other parts one that cannot be opened hides none of them; alone it is why there is no trace.
+        let only = found.ctf.len() + found.files.len() == 1;
         for directory in found.ctf {
-            let opened = ctf::open(&directory, &mut self.shared, &name)?;
-            self.clock.source = self.clock.source.take().or(opened.clock.source);
-            self.clock.frequency_hz = self.clock.frequency_hz.or(opened.clock.frequency_hz);
-            self.clock.offset_ns = self.clock.offset_ns.or(opened.clock.offset_ns);
-            self.probe_cost_ns = self.probe_cost_ns.or(opened.probe_cost_ns);
-            self.add_source(opened.tracer);
-            for source in opened.streams {
-                let window = (!opened.ordered).then(Window::default);
-                self.slots.push(Slot { source: Source::Ctf(Box::new(source)), window });
-            }
+            let done = self.add_ctf(&directory, &name);
+            self.or_closed(done, directory, only)?;
         }
         if let Some(path) = found.raw {
             let recording = self.recordings.last();
@@ -234,25 +254,72 @@ impl Trace {
             }
             self.shared.oddities.push(Oddity::Unconverted { path });
         }
-        if let Some(path) = found.perf {
-            let source = PerfSource::open(&path, name(&path), &mut self.shared)?;
-            // Its records are in order but where perf itself was late.
-            self.slots.push(Slot { source: Source::Perf(Box::new(source)), window: Some(Window::default()) });
-            self.add_source("perf".to_owned());
-        }
-        for path in found.captures {
-            // The packets that the programs of a recording captured are events of its user trace already.
-            let of_interfaces = || self.recordings.last().is_some_and(|recording| recording.is_of_interfaces(&path));
-            let told = !in_recording || of_interfaces();
-            let capture = Capture { name: name(&path), path };
-            if told {
-                let source = CaptureSource::open(&capture, &mut self.shared)?;
-                self.slots.push(Slot { source: Source::Capture(Box::new(source)), window: Some(Window::default()) });
-                self.add_source("packets".to_owned());
-            }
-            self.captures.push(capture);
+        for (format, path) in found.files {
+            let done = self.add_file(format, &path, name(&path), in_recording);
+            self.or_closed(done, path, only)?;
         }
         Ok(())
+    }
+
+    fn or_closed(&mut self, done: Result<(), Error>, path: PathBuf, only: bool) -> Result<(), Error> {
+        match done {
+            Err(error) if !only => {
+                self.shared.oddities.push(Oddity::Closed { path, error: error.to_string() });
+                Ok(())
+            }
+            done => done,
+        }
+    }
+
+    fn add_ctf(&mut self, directory: &Path, name: &dyn Fn(&Path) -> String) -> Result<(), Error> {
+        let opened = ctf::open(directory, &mut self.shared, &name)?;
+        self.clock.source = self.clock.source.take().or(opened.clock.source);
+        self.clock.frequency_hz = self.clock.frequency_hz.or(opened.clock.frequency_hz);
+        self.clock.offset_ns = self.clock.offset_ns.or(opened.clock.offset_ns);
+        self.probe_cost_ns = self.probe_cost_ns.or(opened.probe_cost_ns);
+        self.add_source(opened.tracer);
+        for source in opened.streams {
+            self.add_slot(Source::Ctf(Box::new(source)), !opened.ordered);
+        }
+        Ok(())
+    }
+
+    fn add_file(&mut self, format: Format, path: &Path, name: String, in_recording: bool) -> Result<(), Error> {
+        match format {
+            Format::Capture => {
+                // The packets that the programs of a recording captured are events of its user trace already.
+                let of_interfaces = || self.recordings.last().is_some_and(|recording| recording.is_of_interfaces(path));
+                let told = !in_recording || of_interfaces();
+                let capture = Capture { name, path: path.to_owned() };
+                if told {
+                    let source = CaptureSource::open(&capture, &mut self.shared)?;
+                    self.add_slot(Source::Capture(Box::new(source)), true);
+                    self.add_source("packets".to_owned());
+                }
+                self.captures.push(capture);
+            }
+            Format::Perf => {
+                let source = PerfSource::open(path, name, &mut self.shared)?;
+                // Its records are in order but where perf itself was late.
+                self.add_slot(Source::Perf(Box::new(source)), true);
+                self.add_source("perf".to_owned());
+            }
+            Format::ChromeJson => {
+                let source = ChromeSource::open(path, name, &mut self.shared)?;
+                self.add_slot(Source::Chrome(Box::new(source)), false);
+                self.add_source("chrome".to_owned());
+            }
+            Format::MachineLog => {
+                let source = LogSource::open(path, name, &mut self.shared)?;
+                self.add_slot(Source::Log(Box::new(source)), false);
+                self.add_source("machine log".to_owned());
+            }
+        }
+        Ok(())
+    }
+
+    fn add_slot(&mut self, source: Source, sort: bool) {
+        self.slots.push(Slot { source, window: sort.then(Window::default) });
     }
 
     fn add_dump(&mut self, path: &Path, dump: Dump, several: bool) -> Result<(), Error> {
@@ -295,7 +362,7 @@ impl Trace {
         while let Some(key) = self.heap.pop() {
             let kind = match &self.slots[key.stream as usize].source {
                 Source::Ctf(source) => Some(self.shared.catalogue.streams[source.stream().0 as usize].kind),
-                Source::Capture(_) | Source::Perf(_) | Source::Dump(_) | Source::Missing { .. } => None,
+                _ => None,
             };
             if kind.is_none_or(|kind| !kinds.contains(&kind)) {
                 kept.push(key);
@@ -380,6 +447,11 @@ impl Trace {
     /// What was wrong with the trace as far as it was read.
     pub fn oddities(&self) -> &[Oddity] {
         &self.shared.oddities
+    }
+
+    /// Adds what the caller knows to be odd about what was opened.
+    pub fn note(&mut self, oddities: impl IntoIterator<Item = Oddity>) {
+        self.shared.oddities.extend(oddities);
     }
 
     /// Whether something could not be decoded.

@@ -296,7 +296,7 @@ fn what_is_no_trace_is_refused_with_what_was_tried() {
     assert!(refused(&directory.path().join("nowhere")).contains("nowhere"));
     let text = directory.path().join("notes.txt");
     std::fs::write(&text, "hello").unwrap();
-    assert!(refused(&text).contains("neither perf.data nor pcapng nor pcap"));
+    assert!(refused(&text).contains("perf.data       begins with PERFILE2"));
     for name in ["a", "b"] {
         small(&directory.path().join(name));
     }

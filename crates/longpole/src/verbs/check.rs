@@ -60,7 +60,7 @@ const DISK_WANTED: u64 = 1 << 30;
 
 /// Reads every event.
 fn validate(traces: &[PathBuf], raw: &Raw, as_json: bool) -> anyhow::Result<ExitCode> {
-    let mut trace = crate::input::open(traces, Options { dump: raw.dump(), ..Options::default() }.as_stored())?;
+    let mut trace = crate::input::open_stored(traces, Options { dump: raw.dump(), ..Options::default() })?;
     let (mut events, mut lost, mut gaps) = (0u64, 0u64, 0u64);
     let failure = loop {
         match trace.next_item() {
@@ -82,6 +82,7 @@ fn validate(traces: &[PathBuf], raw: &Raw, as_json: bool) -> anyhow::Result<Exit
     let damaged = failure.is_some() || odd.iter().any(Oddity::is_damage);
     let mut oddities: Vec<String> = odd.iter().map(ToString::to_string).collect();
     oddities.extend(failure.map(|error| error.to_string()));
+    let oddities: Vec<String> = oddities.into_iter().map(crate::unpacked::renamed).collect();
     if as_json {
         say(json!({ "damaged": damaged, "events": events, "lost": lost, "uncounted_losses": gaps, "oddities": oddities }))?;
     } else {

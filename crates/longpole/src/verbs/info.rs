@@ -2,6 +2,7 @@
 
 use crate::input::{self, Input};
 use crate::table::{duration, number, percent, plain, rate, utc, Table};
+use crate::unpacked;
 use longpole_trace::{Item, StreamKind, Trace};
 use serde_json::{json, Map, Value};
 use std::collections::BTreeMap;
@@ -27,10 +28,10 @@ pub struct Args {
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let paths = args.input.paths()?;
-    let mut trace = input::open(&paths, args.input.options().as_stored())?;
+    let mut trace = input::open_stored(&paths, args.input.options())?;
     let mut counts = Counts::read(&mut trace)?;
     counts.captures(&trace)?;
-    let path = paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" ");
+    let path = unpacked::renamed(paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" "));
     let mut out = io::BufWriter::new(io::stdout().lock());
     if args.input.json {
         writeln!(out, "{:#}", counts.json(&trace, &path, args.histogram))?;
@@ -159,7 +160,7 @@ impl Counts {
                 "residual_ns": clock.residual_ns,
             },
             "probe_cost_ns": trace.probe_cost_ns(),
-            "oddities": self.oddities,
+            "oddities": self.oddities.iter().cloned().map(unpacked::renamed).collect::<Vec<_>>(),
             "without_fields": self.without_fields(trace),
         });
         if let Some(recording) = trace.recordings().first() {

@@ -25,7 +25,7 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let mut trace = input::open(&args.input.paths()?, args.input.options().as_stored())?;
+    let mut trace = input::open_stored(&args.input.paths()?, args.input.options())?;
     let mut printer = Printer::new(io::stdout().lock());
     loop {
         let (item, catalogue) = match trace.next_with_catalogue() {

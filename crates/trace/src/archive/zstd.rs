@@ -1,0 +1,62 @@
+//! zstd as a stream: frames, one after the other, as parallel writers leave them, and frames to be skipped.
+
+use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
+use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
+use std::io::{self, BufRead, Read};
+
+/// What `zstd --long` needs; memory of who unpacks.
+const MOST_WINDOW: u64 = 128 << 20;
+
+pub struct Frames<R> {
+    input: R,
+    decoder: FrameDecoder,
+    within: bool,
+}
+
+impl<R: BufRead> Frames<R> {
+    pub fn new(input: R) -> Frames<R> {
+        let mut decoder = FrameDecoder::new();
+        decoder.set_max_window_size(MOST_WINDOW);
+        Frames { input, decoder, within: false }
+    }
+
+    /// Whether there is one more frame.
+    fn begin(&mut self) -> io::Result<bool> {
+        while !self.input.fill_buf()?.is_empty() {
+            match self.decoder.reset(&mut self.input) {
+                Ok(()) => return Ok(true),
+                Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame { length, .. })) => {
+                    let skipped = io::copy(&mut self.input.by_ref().take(length.into()), &mut io::sink())?;
+                    if skipped < length.into() {
+                        return Err(io::ErrorKind::UnexpectedEof.into());
+                    }
+                }
+                Err(error) => return Err(io::Error::other(error)),
+            }
+        }
+        Ok(false)
+    }
+}
+
+impl<R: BufRead> Read for Frames<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if into.is_empty() {
+            return Ok(0);
+        }
+        loop {
+            if !self.within {
+                if !self.begin()? {
+                    return Ok(0);
+                }
+                self.within = true;
+            }
+            while self.decoder.can_collect() == 0 && !self.decoder.is_finished() {
+                self.decoder.decode_blocks(&mut self.input, BlockDecodingStrategy::UptoBlocks(1)).map_err(io::Error::other)?;
+            }
+            match self.decoder.read(into)? {
+                0 => self.within = false,
+                count => return Ok(count),
+            }
+        }
+    }
+}

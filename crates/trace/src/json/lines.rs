@@ -1,0 +1,117 @@
+//! A machine log as events: each line is one, named by what the machine does, its keys the fields.
+//!
+//! Here lines are shown, not understood: what a line means, and whether it may stand where it does, says the model's reader.
+
+use super::names::{Classes, Subjects};
+use super::object::{Object, Wanted};
+use super::scan::{Fault, Text};
+use super::tell;
+use crate::error::Error;
+use crate::event::{Event, Item, StreamId, StreamKind, Subject};
+use crate::shelf::Shelf;
+use crate::trace::Shared;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+const LONGEST_LINE: usize = 1 << 20;
+const WANTED: Wanted = Wanted { raw: &["t"], flat: "", first: "" };
+/// What a line does, of which a line has mostly one; the first that it has names the event.
+const DEEDS: [&str; 14] =
+    ["queue", "end", "blocked", "put", "get", "peek", "reserve", "woken_by", "on_top_of", "pop", "stop", "forked_by", "state", "class"];
+
+pub(crate) struct LogSource {
+    path: PathBuf,
+    text: Text<File>,
+    stream: StreamId,
+    classes: Classes,
+    subjects: Subjects,
+    object: Object,
+    line: u64,
+    t_ns: i64,
+    event: Option<Event<'static>>,
+    ended: bool,
+    errors: u32,
+}
+
+impl LogSource {
+    pub fn open(path: &Path, name: String, shared: &mut Shared) -> Result<LogSource, Error> {
+        Ok(LogSource {
+            path: path.to_owned(),
+            text: Text::new(File::open(path).map_err(Error::io(path))?),
+            stream: shared.stream(name, StreamKind::User),
+            classes: Classes::default(),
+            subjects: Subjects::default(),
+            object: Object::default(),
+            line: 0,
+            t_ns: 0,
+            event: None,
+            ended: false,
+            errors: 0,
+        })
+    }
+
+    pub fn advance(&mut self, shared: &mut Shared) -> Result<Option<i64>, Error> {
+        while !self.ended {
+            let (length, consumed) = match self.text.line(LONGEST_LINE) {
+                Ok(Some(found)) => found,
+                Ok(None) => break,
+                Err(Fault::Io(source)) => return Err(Error::Io { path: self.path.clone(), source }),
+                Err(_) => break,
+            };
+            self.line += 1;
+            let read = match length {
+                None => Err(format!("longer than {LONGEST_LINE} bytes")),
+                Some(length) => self.read(length, shared),
+            };
+            self.text.consume(consumed);
+            match read {
+                Ok(true) => return Ok(Some(self.t_ns)),
+                Ok(false) => {}
+                Err(what) => {
+                    // Who reads it as machines ends there, too.
+                    self.ended = true;
+                    tell(
+                        shared,
+                        &self.path,
+                        &mut self.errors,
+                        &Fault::wrong(self.text.offset() - consumed as u64, format!("line {}: {what}", self.line)),
+                    );
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether the line holds something.
+    fn read(&mut self, length: usize, shared: &mut Shared) -> Result<bool, String> {
+        let bytes = self.text.bytes(length).trim_ascii();
+        if bytes.is_empty() {
+            return Ok(false);
+        }
+        let raw = self.object.read(bytes, &WANTED).map_err(|error| error.to_string())?;
+        if let Some(t) = raw[0] {
+            let t_ns = t.parse().ok().filter(|t| *t >= 0).ok_or_else(|| format!("`t` is {t}; it is an integer of ns"))?;
+            if t_ns < self.t_ns {
+                return Err(format!("`t` is {t_ns} after {}: the time of lines never decreases", self.t_ns));
+            }
+            self.t_ns = t_ns;
+        }
+        let names = || self.object.names.split(|&byte| byte == 0);
+        let text = |wanted: &str| {
+            let at = names().position(|name| name == wanted.as_bytes())?;
+            self.object.values.get(at)?.value().text().map(|text| text.into_owned())
+        };
+        let name = DEEDS.into_iter().find(|deed| names().any(|name| name == deed.as_bytes())).unwrap_or("machine");
+        let (host, label) = (text("host").unwrap_or_default(), text("machine").or_else(|| text("end")).unwrap_or_default());
+        let subject =
+            self.subjects.of([&host, &label], shared, || Subject { host: host.clone(), label: label.clone(), ..Subject::default() });
+        let class = self.classes.of(name, &mut self.object, shared);
+        let (t_ns, stream) = (self.t_ns, self.stream);
+        self.event = Some(Event { t_ns, stream, subject, class, cpu: None, fields: &[], context: &[] });
+        Ok(true)
+    }
+
+    pub fn item<'a>(&'a self, shelf: &'a mut Shelf) -> Item<'a> {
+        super::item(&self.event, self.stream, shelf, &self.object.values)
+    }
+}

@@ -1,0 +1,79 @@
+//! What repeats in events of JSON, told to the catalogue once: which fields an event of this name has, and whose it is.
+//!
+//! In JSON anybody may name anything, so both have limits: beyond them an event keeps its name as a field, and a thread its numbers.
+
+use super::object::Object;
+use crate::event::{Class, ClassId, Subject, SubjectId};
+use crate::trace::Shared;
+use crate::value::Owned;
+use longpole_ctf::OwnedValue;
+use std::collections::HashMap;
+
+const MOST_CLASSES: usize = 1 << 16;
+const MOST_SUBJECTS: usize = 1 << 20;
+
+#[derive(Default)]
+pub struct Classes {
+    /// By the event's name and those of its fields.
+    known: HashMap<Box<[u8]>, ClassId>,
+    other: Option<ClassId>,
+    key: Vec<u8>,
+}
+
+impl Classes {
+    /// Of an event with these fields. If there are too many, they become one field, beside the name.
+    pub fn of(&mut self, name: &str, object: &mut Object, shared: &mut Shared) -> ClassId {
+        self.key.clear();
+        self.key.extend_from_slice(name.as_bytes());
+        self.key.push(0);
+        self.key.extend_from_slice(&object.names);
+        if let Some(&class) = self.known.get(self.key.as_slice()) {
+            return class;
+        }
+        if self.known.len() < MOST_CLASSES {
+            let class = shared.class(Class { event_name: name.to_owned(), fields: object.names(), ..Class::default() });
+            self.known.insert(self.key.as_slice().into(), class);
+            return class;
+        }
+        let fields = object.names().into_iter().map(|name| name.as_str().into()).zip(object.values.drain(..).map(part)).collect();
+        object.values.extend([OwnedValue::Str(name.as_bytes().to_vec()), OwnedValue::Fields(fields)].map(Owned::Value));
+        *self.other.get_or_insert_with(|| {
+            let fields = ["name", "fields"].map(str::to_owned).to_vec();
+            shared.class(Class { event_name: "event".to_owned(), fields, ..Class::default() })
+        })
+    }
+}
+
+fn part(value: Owned) -> OwnedValue {
+    match value {
+        Owned::Value(value) => value,
+        Owned::Enum(_, label) => OwnedValue::Str(label.into_bytes()),
+    }
+}
+
+#[derive(Default)]
+pub struct Subjects {
+    known: HashMap<Box<str>, SubjectId>,
+    nobody: Option<SubjectId>,
+    key: String,
+}
+
+impl Subjects {
+    /// Of these texts as they stand in the file.
+    pub fn of(&mut self, texts: [&str; 2], shared: &mut Shared, make: impl FnOnce() -> Subject) -> SubjectId {
+        self.key.clear();
+        texts.iter().for_each(|text| {
+            self.key.push_str(text);
+            self.key.push('\0');
+        });
+        if let Some(&subject) = self.known.get(self.key.as_str()) {
+            return subject;
+        }
+        if self.known.len() >= MOST_SUBJECTS {
+            return *self.nobody.get_or_insert_with(|| shared.subject(Subject::default()));
+        }
+        let subject = shared.subject(make());
+        self.known.insert(self.key.as_str().into(), subject);
+        subject
+    }
+}

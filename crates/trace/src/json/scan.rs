@@ -1,0 +1,325 @@
+//! Where JSON values end, without reading what is in them.
+//!
+//! A file is a row of small values or a few huge ones; what is skipped is never in memory, and what is asked for is as long as it really is
+//! there, up to a limit. Whether a value is JSON beyond its brackets and strings says who reads it.
+
+use std::io::{self, Read};
+
+/// A longer value is skipped.
+pub const LONGEST: usize = 16 << 20;
+const WINDOW: usize = 256 << 10;
+
+/// What is wrong, and at which byte of the file.
+#[derive(Debug)]
+pub enum Fault {
+    Io(io::Error),
+    /// The file ends here, inside of something.
+    Ends {
+        at: u64,
+    },
+    Wrong {
+        at: u64,
+        what: String,
+    },
+}
+
+impl Fault {
+    pub fn wrong(at: u64, what: impl Into<String>) -> Fault {
+        Fault::Wrong { at, what: what.into() }
+    }
+}
+
+impl std::fmt::Display for Fault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Fault::Io(error) => write!(f, "cannot be read: {error}"),
+            Fault::Ends { at } => write!(f, "the file ends at byte {at}"),
+            Fault::Wrong { at, what } => write!(f, "at byte {at}: {what}"),
+        }
+    }
+}
+
+/// Passes over one value, in as many pieces as it comes.
+#[derive(Default)]
+struct Scan {
+    depth: u64,
+    begun: bool,
+    in_string: bool,
+    escaped: bool,
+}
+
+impl Scan {
+    /// How many of these bytes belong to the value, if it ends among them.
+    fn feed(&mut self, bytes: &[u8]) -> Option<usize> {
+        let mut at = 0;
+        while at < bytes.len() {
+            let byte = bytes[at];
+            at += 1;
+            if self.in_string {
+                if self.escaped {
+                    self.escaped = false;
+                } else if byte == b'\\' {
+                    self.escaped = true;
+                } else if byte == b'"' {
+                    self.in_string = false;
+                    if self.depth == 0 {
+                        return Some(at);
+                    }
+                }
+                continue;
+            }
+            match byte {
+                b'"' => self.in_string = true,
+                b'{' | b'[' => self.depth += 1,
+                b'}' | b']' if self.depth <= 1 => return Some(if self.depth == 1 { at } else { (at - 1).max(usize::from(!self.begun)) }),
+                b'}' | b']' => self.depth -= 1,
+                b',' | b':' | b' ' | b'\n' | b'\r' | b'\t' if self.depth == 0 => return Some((at - 1).max(usize::from(!self.begun))),
+                _ => {}
+            }
+            self.begun = true;
+        }
+        None
+    }
+
+    /// Whether the end of the file may be the end of the value: so it is of a number.
+    fn may_end(&self) -> bool {
+        self.begun && self.depth == 0 && !self.in_string
+    }
+}
+
+/// The text of a file through a window.
+pub struct Text<R> {
+    input: R,
+    window: Vec<u8>,
+    start: usize,
+    end: usize,
+    /// Of `start` in the file.
+    offset: u64,
+}
+
+impl<R: Read> Text<R> {
+    pub fn new(input: R) -> Text<R> {
+        Text { input, window: Vec::new(), start: 0, end: 0, offset: 0 }
+    }
+
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Whether there was more to be read.
+    fn more(&mut self) -> Result<bool, Fault> {
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+        }
+        if self.end == self.window.len() {
+            if self.start > 0 {
+                self.window.copy_within(self.start..self.end, 0);
+                self.end -= self.start;
+                self.start = 0;
+            } else {
+                let size = (self.window.len() * 2).max(WINDOW);
+                self.window.resize(size, 0);
+            }
+        }
+        loop {
+            match self.input.read(&mut self.window[self.end..]) {
+                Ok(count) => {
+                    self.end = (self.end + count).min(self.window.len());
+                    return Ok(count > 0);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(Fault::Io(error)),
+            }
+        }
+    }
+
+    pub fn consume(&mut self, count: usize) {
+        self.start += count;
+        self.offset += count as u64;
+    }
+
+    /// The next byte that is no blank, which stays; none at the end.
+    pub fn peek(&mut self) -> Result<Option<u8>, Fault> {
+        loop {
+            let blanks = self.window[self.start..self.end].iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+            self.consume(blanks);
+            if self.start < self.end {
+                // A byte order mark is none of JSON, and some write it.
+                if self.offset == 0 && self.window[self.start] == 0xef {
+                    while self.end - self.start < 3 && self.more()? {}
+                    if self.window[self.start..self.end].starts_with(b"\xef\xbb\xbf") {
+                        self.consume(3);
+                        continue;
+                    }
+                }
+                return Ok(Some(self.window[self.start]));
+            }
+            if !self.more()? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// The length of the value that begins here, which then is in the window; none if it is longer than what is accepted, and it is skipped.
+    pub fn value(&mut self) -> Result<Option<usize>, Fault> {
+        let mut scan = Scan::default();
+        let mut seen = 0;
+        loop {
+            if let Some(length) = scan.feed(&self.window[self.start + seen..self.end]) {
+                return Ok(Some(seen + length));
+            }
+            seen = self.end - self.start;
+            if seen > LONGEST {
+                self.consume(seen);
+                self.pass(scan)?;
+                return Ok(None);
+            }
+            if !self.more()? {
+                return if scan.may_end() { Ok(Some(seen)) } else { Err(Fault::Ends { at: self.offset + seen as u64 }) };
+            }
+        }
+    }
+
+    /// The bytes of a value whose length is known.
+    pub fn bytes(&self, length: usize) -> &[u8] {
+        &self.window[self.start..self.start + length]
+    }
+
+    /// Passes over the value that begins here, however long.
+    pub fn skip(&mut self) -> Result<(), Fault> {
+        self.pass(Scan::default())
+    }
+
+    fn pass(&mut self, mut scan: Scan) -> Result<(), Fault> {
+        loop {
+            if let Some(length) = scan.feed(&self.window[self.start..self.end]) {
+                self.consume(length);
+                return Ok(());
+            }
+            self.consume(self.end - self.start);
+            if !self.more()? {
+                return if scan.may_end() { Ok(()) } else { Err(Fault::Ends { at: self.offset }) };
+            }
+        }
+    }
+
+    /// The next line without its end, of which so many bytes are to be consumed; none at the end of the file, and `None` in it if it is too long.
+    #[allow(clippy::type_complexity)]
+    pub fn line(&mut self, longest: usize) -> Result<Option<(Option<usize>, usize)>, Fault> {
+        let mut seen = 0;
+        loop {
+            let window = &self.window[self.start + seen..self.end];
+            if let Some(at) = window.iter().position(|&byte| byte == b'\n') {
+                let length = seen + at;
+                return Ok(Some(((length <= longest).then_some(length), length + 1)));
+            }
+            seen = self.end - self.start;
+            if seen > longest {
+                return Ok(Some((None, seen)));
+            }
+            if !self.more()? {
+                return Ok((seen > 0).then_some((Some(seen), seen)));
+            }
+        }
+    }
+}
+
+/// What the keys of the object say that begins in `bytes`.
+pub enum Keys {
+    /// All of it is there.
+    All(Vec<String>),
+    /// There is more of it.
+    Some(Vec<String>),
+    Wrong,
+}
+
+/// The keys of an object of which the begin is known.
+pub fn keys(bytes: &[u8]) -> Keys {
+    let mut text = Text::new(bytes);
+    let mut found = Vec::new();
+    let mut read = || -> Result<bool, Fault> {
+        if text.peek()? != Some(b'{') {
+            return Ok(false);
+        }
+        text.consume(1);
+        loop {
+            match text.peek()? {
+                Some(b'}') => return Ok(true),
+                Some(b',') => text.consume(1),
+                Some(b'"') => {
+                    let Some(key) = key(&mut text)? else { return Ok(false) };
+                    found.push(key);
+                    text.skip()?;
+                }
+                Some(_) => return Ok(false),
+                None => return Err(Fault::Ends { at: 0 }),
+            }
+        }
+    };
+    match read() {
+        Ok(true) => Keys::All(found),
+        Ok(false) => Keys::Wrong,
+        Err(_) => Keys::Some(found),
+    }
+}
+
+/// A key and the colon behind it; none where there is something else.
+pub fn key<R: Read>(text: &mut Text<R>) -> Result<Option<String>, Fault> {
+    let Some(length) = text.value()? else { return Ok(None) };
+    let key = serde_json::from_slice::<String>(text.bytes(length)).ok();
+    text.consume(length);
+    if text.peek()? != Some(b':') {
+        return Ok(None);
+    }
+    text.consume(1);
+    text.peek()?;
+    Ok(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Yields one byte at a time, so that every place is a border.
+    struct Drip<'a>(&'a [u8]);
+
+    impl Read for Drip<'_> {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            match (self.0.split_first(), into.first_mut()) {
+                (Some((first, rest)), Some(place)) => {
+                    *place = *first;
+                    self.0 = rest;
+                    Ok(1)
+                }
+                _ => Ok(0),
+            }
+        }
+    }
+
+    fn values(text: &str) -> Vec<String> {
+        let mut text = Text::new(Drip(text.as_bytes()));
+        let mut out = Vec::new();
+        while text.peek().unwrap().is_some() {
+            let length = text.value().unwrap().unwrap();
+            out.push(String::from_utf8(text.bytes(length).to_vec()).unwrap());
+            text.consume(length);
+        }
+        out
+    }
+
+    #[test]
+    fn values_end_where_their_brackets_and_strings_do() {
+        assert_eq!(values(r#" {"a":"}\"]"} [1,[2]] "x" 12 true"#), [r#"{"a":"}\"]"}"#, "[1,[2]]", r#""x""#, "12", "true"]);
+    }
+
+    #[test]
+    fn brackets_that_close_nothing_are_values_of_one_byte_so_that_reading_goes_on() {
+        assert_eq!(values("}],"), ["}", "]", ","]);
+    }
+
+    #[test]
+    fn a_value_that_does_not_end_is_told_with_its_place() {
+        let mut text = Text::new(&br#"{"a":"#[..]);
+        assert!(matches!(text.value(), Err(Fault::Ends { at: 5 })));
+    }
+}

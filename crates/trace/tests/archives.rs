@@ -1,0 +1,238 @@
+//! Traces in archives open like what is in them, and nothing of an archive is believed.
+
+mod support;
+
+use flate2::write::GzEncoder;
+use flate2::Compression;
+use longpole_trace::{unpack, Error, Item, Oddity, Options, Trace};
+use std::fs;
+use std::io::{Cursor, Write};
+use std::path::{Path, PathBuf};
+use support::{Fake, Field, Kind};
+use tempfile::TempDir;
+use zip::write::SimpleFileOptions;
+
+/// A CTF trace of so many events.
+fn folder(place: &Path, events: u64) -> PathBuf {
+    let mut fake = Fake::new(&place.join("recorded"));
+    let class = fake.class("put", &[("n", Kind::U64)]);
+    let mut lane = fake.lane("a", "t", 1, 1);
+    (0..events).for_each(|t| lane.event(t, class, &[Field::U64(t * t)]));
+    lane.finish();
+    fake.finish();
+    place.join("recorded")
+}
+
+fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        match path.is_dir() {
+            true => found.extend(files(&path).into_iter().map(|(below, bytes)| (format!("{name}/{below}"), bytes))),
+            false => found.push((name, fs::read(&path).unwrap())),
+        }
+    }
+    found.sort();
+    found
+}
+
+/// One header of a tar with its content, as any writer of archives may make it.
+fn tar_entry(name: &str, kind: u8, link: &str, content: &[u8]) -> Vec<u8> {
+    let mut header = [0u8; 512];
+    header[..name.len()].copy_from_slice(name.as_bytes());
+    header[100..107].copy_from_slice(b"0000644");
+    header[124..135].copy_from_slice(format!("{:011o}", content.len()).as_bytes());
+    header[136..147].copy_from_slice(b"00000000000");
+    header[156] = kind;
+    header[157..157 + link.len()].copy_from_slice(link.as_bytes());
+    header[257..265].copy_from_slice(b"ustar\x0000");
+    header[148..156].fill(b' ');
+    let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
+    header[148..155].copy_from_slice(format!("{sum:06o}\0").as_bytes());
+    let mut out = [&header[..], content].concat();
+    out.resize(out.len().next_multiple_of(512), 0);
+    out
+}
+
+fn tar(files: &[(String, Vec<u8>)]) -> Vec<u8> {
+    let mut out: Vec<u8> = files.iter().flat_map(|(name, bytes)| tar_entry(&format!("./run/{name}"), b'0', "", bytes)).collect();
+    out.extend([0; 1024]);
+    out
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut out = GzEncoder::new(Vec::new(), Compression::default());
+    out.write_all(bytes).unwrap();
+    out.finish().unwrap()
+}
+
+/// Two frames with one between them that is to be skipped.
+fn zstd(bytes: &[u8]) -> Vec<u8> {
+    let frame = |bytes: &[u8]| ruzstd::encoding::compress_to_vec(bytes, ruzstd::encoding::CompressionLevel::Fastest);
+    let (first, second) = bytes.split_at(bytes.len() / 3);
+    [frame(first), b"\x51\x2a\x4d\x18\x03\0\0\0abc".to_vec(), frame(second)].concat()
+}
+
+fn zip(files: &[(String, Vec<u8>)]) -> Vec<u8> {
+    let mut out = zip::ZipWriter::new(Cursor::new(Vec::new()));
+    for (name, bytes) in files {
+        out.start_file(name, SimpleFileOptions::default().compression_method(zip::CompressionMethod::Deflated)).unwrap();
+        out.write_all(bytes).unwrap();
+    }
+    out.finish().unwrap().into_inner()
+}
+
+fn packed(place: &Path, name: &str, bytes: &[u8]) -> PathBuf {
+    let path = place.join(name);
+    fs::write(&path, bytes).unwrap();
+    path
+}
+
+fn told(path: &Path) -> Result<(Vec<String>, Vec<Oddity>), Error> {
+    let mut trace = Trace::open(&[path], Options::default())?;
+    let mut lines = Vec::new();
+    while let Some((item, catalogue)) = trace.next_with_catalogue()? {
+        lines.push(match item {
+            Item::Event(event) => format!("{} {} {:?}", event.t_ns, catalogue.classes[event.class.0 as usize].event_name, event.fields),
+            Item::Loss(loss) => format!("{loss:?}"),
+        });
+    }
+    Ok((lines, trace.oddities().to_vec()))
+}
+
+#[test]
+fn an_archive_of_any_kind_opens_like_what_is_in_it() {
+    let place = TempDir::new().unwrap();
+    let plain = folder(place.path(), 20_000);
+    let (expected, _) = told(&plain).unwrap();
+    assert_eq!(expected.len(), 20_000);
+    let files = files(&plain);
+    let tar = tar(&files);
+    let all = [("x.tar", tar.clone()), ("x.tar.gz", gzip(&tar)), ("tar.zst", zstd(&tar)), ("x", zip(&files)), ("y.zip", zip(&files))];
+    for (name, bytes) in all {
+        let (lines, oddities) = told(&packed(place.path(), name, &bytes)).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(lines == expected, "{name}: {} events", lines.len());
+        assert!(!oddities.iter().any(Oddity::is_damage), "{name}: {oddities:?}");
+    }
+}
+
+#[test]
+fn a_packed_file_opens_like_the_file() {
+    let place = TempDir::new().unwrap();
+    let json = br#"[{"name":"a","ph":"i","ts":1.5}]"#;
+    for bytes in [gzip(json), zstd(json)] {
+        assert_eq!(told(&packed(place.path(), "trace.json.gz", &bytes)).unwrap().0, ["1500 a [Str([105])]"]);
+    }
+}
+
+#[test]
+fn the_folder_goes_with_its_reader() {
+    let place = TempDir::new().unwrap();
+    let archive = packed(place.path(), "x.tar", &tar(&files(&folder(place.path(), 3))));
+    let unpacked = unpack(&archive).unwrap().unwrap();
+    let root = unpacked.root().to_owned();
+    assert!(root.join("x.tar/run/user/metadata").is_file());
+    // Another one leaves alone what is in use.
+    drop(unpack(&archive).unwrap());
+    assert!(root.exists());
+    drop(unpacked);
+    assert!(!root.exists());
+    assert!(unpack(&folder(place.path(), 1)).unwrap().is_none());
+}
+
+#[test]
+fn no_entry_leads_out_of_the_folder() {
+    let place = TempDir::new().unwrap();
+    let outside = place.path().join("outside");
+    fs::create_dir(&outside).unwrap();
+    let out = outside.to_str().unwrap();
+    let json = br#"[{"name":"a","ph":"i","ts":1}]"#;
+    let bytes = [
+        tar_entry("../../../../../../outside/a", b'0', "", b"a"),
+        tar_entry(&format!("{out}/b"), b'0', "", b"b"),
+        tar_entry("link", b'2', out, b""),
+        tar_entry("link/c", b'0', "", b"c"),
+        tar_entry("hard", b'1', "/etc/passwd", b""),
+        tar_entry("pipe", b'6', "", b""),
+        tar_entry("good.json", b'0', "", json),
+        vec![0; 1024],
+    ]
+    .concat();
+    let (lines, oddities) = told(&packed(place.path(), "x.tar", &bytes)).unwrap();
+    assert_eq!(lines.len(), 1);
+    assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
+    assert!(oddities.iter().any(|odd| matches!(odd, Oddity::NotUnpacked { entries: 3, .. })), "{oddities:?}");
+    assert!(oddities.iter().any(|odd| odd.to_string().contains("leads out of the archive")), "{oddities:?}");
+}
+
+#[test]
+fn what_grows_out_of_all_proportion_is_refused() {
+    let place = TempDir::new().unwrap();
+    // A frame without a known length of blocks that repeat one byte.
+    let mut bomb = b"\x28\xb5\x2f\xfd\x00\x58".to_vec();
+    for _ in 0..3000 {
+        bomb.extend_from_slice(&(2u32 | (128 << 10) << 3).to_le_bytes()[..3]);
+        bomb.push(b'x');
+    }
+    let error = told(&packed(place.path(), "bomb.zst", &bomb)).err().unwrap();
+    assert!(matches!(error, Error::Archive { .. }) && error.to_string().contains("which no trace does"), "{error}");
+    // A name of which the archive claims that it is long, and says so much of it.
+    let long = gzip(&[tar_entry("././@LongLink", b'L', "", &vec![b'n'; 64 << 20]), tar_entry("x", b'0', "", b"x")].concat());
+    let error = told(&packed(place.path(), "long.tar.gz", &long)).err().unwrap();
+    assert!(error.to_string().contains("headers of an entry are longer"), "{error}");
+}
+
+#[test]
+fn of_an_archive_that_ends_too_soon_everything_before_is_read() {
+    let place = TempDir::new().unwrap();
+    let files = files(&folder(place.path(), 200));
+    let tar = tar(&files);
+    let mut read = 0;
+    for (name, whole) in [("x.tar", tar.clone()), ("x.tar.gz", gzip(&tar)), ("x.tar.zst", zstd(&tar)), ("x.zip", zip(&files))] {
+        for part in 1..20 {
+            let path = packed(place.path(), name, &whole[..whole.len() * part / 20]);
+            match told(&path) {
+                Ok((lines, oddities)) => {
+                    read += lines.len();
+                    assert!(lines.len() <= 200);
+                    assert!(!oddities.is_empty(), "{name} {part}");
+                }
+                Err(error) => assert!(error.to_string().contains(name), "{name} {part}: {error}"),
+            }
+        }
+    }
+    assert!(read > 0);
+}
+
+#[test]
+fn damaged_archives_end_in_an_error_or_in_events_and_in_nothing_else() {
+    let place = TempDir::new().unwrap();
+    let files = files(&folder(place.path(), 20));
+    let tar = tar(&files);
+    let mut random = 1u64;
+    let mut next = |below: usize| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (random >> 33) as usize % below
+    };
+    for whole in [tar.clone(), gzip(&tar), zstd(&tar), zip(&files)] {
+        for _ in 0..150 {
+            let mut bytes = whole.clone();
+            for _ in 0..1 + next(8) {
+                let at = next(bytes.len());
+                bytes[at] = [0, 0xff, bytes[at] ^ (1 << next(8)), next(256) as u8][next(4)];
+            }
+            match told(&packed(place.path(), "x", &bytes)) {
+                Ok(_) => {}
+                Err(error) => drop(error.to_string()),
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_packed_otherwise_is_told_by_name() {
+    let place = TempDir::new().unwrap();
+    let error = told(&packed(place.path(), "x.tar.xz", b"\xfd7zXZ\0\0\x04abc")).err().unwrap().to_string();
+    assert!(error.contains("it is xz") && error.contains("xz -dk"), "{error}");
+}

@@ -1,0 +1,215 @@
+//! Chrome's JSON and machine logs as traces.
+
+use longpole_trace::{Item, Oddity, Options, Trace};
+use proptest::prelude::*;
+use std::fs;
+use tempfile::TempDir;
+
+fn open(text: &[u8]) -> Result<Trace, String> {
+    let place = TempDir::new().unwrap();
+    let path = place.path().join("x.json");
+    fs::write(&path, text).unwrap();
+    Trace::open(&[&path], Options::default()).map_err(|error| error.to_string())
+}
+
+/// `time who name {fields}` of each event, and what was odd.
+fn told(text: impl AsRef<[u8]>) -> (Vec<String>, Vec<Oddity>) {
+    let mut trace = open(text.as_ref()).unwrap_or_else(|error| panic!("{error}"));
+    let mut lines = Vec::new();
+    while let Some((item, catalogue)) = trace.next_with_catalogue().unwrap() {
+        let Item::Event(event) = item else { continue };
+        let class = &catalogue.classes[event.class.0 as usize];
+        let who = &catalogue.subjects[event.subject.0 as usize];
+        let value = |value: &longpole_trace::Value<'_>| match value.text() {
+            Some(text) => format!("{text:?}"),
+            None => value.as_f64().map_or(format!("{value:?}"), |number| number.to_string()),
+        };
+        assert_eq!(class.fields.len(), event.fields.len());
+        let fields: Vec<String> = class.fields.iter().zip(event.fields).map(|(name, field)| format!("{name}={}", value(field))).collect();
+        lines.push(format!("{} {}:{} {} {}", event.t_ns, who.label, who.thread, class.event_name, fields.join(" ")));
+    }
+    let oddities = trace.oddities().to_vec();
+    (lines, oddities)
+}
+
+#[test]
+fn events_come_in_the_order_of_time_with_the_names_that_stand_behind_them() {
+    let (lines, oddities) = told(
+        r#"{ "metadata": {"clock": "x"}, "traceEvents" : [
+        {"ph":"X","name":"work","cat":"c","ts":10.5,"dur":3.25,"pid":7,"tid":8,"args":{"n":-1,"s":"t"}},
+        {"ph":"B","name":"b","ts":2,"pid":7,"tid":9},
+        {"name":"E?","ph":"E","ts":"3","pid":"one","tid":"two"},
+        {"ph":"M","name":"process_name","pid":7,"args":{"name":"prog"}},
+        {"ph":"M","name":"thread_name","pid":7,"tid":8,"args":{"name":"main"}},
+        {"ph":"C","name":"ctr","ts":1763679845000000.123,"pid":7,"args":{"a":1,"b":2.5}},
+        {} ], "displayTimeUnit": "ns" }"#,
+    );
+    assert_eq!(
+        lines,
+        [
+            r#"2000 prog: b ph="B""#,
+            r#"3000 one:two E? ph="E""#,
+            r#"10500 prog:main work ph="X" cat="c" dur=3.25 args.n=-1 args.s="t""#,
+            r#"1763679845000000123 prog: ctr ph="C" args.a=1 args.b=2.5"#,
+        ]
+    );
+    assert_eq!(oddities, []);
+}
+
+#[test]
+fn a_list_need_not_be_closed_but_may_not_end_in_an_event() {
+    let whole = r#"[{"name":"a","ph":"i","ts":1},{"name":"b","ph":"i","ts":2}"#;
+    for end in ["]", "", ",", ",\n", " ] \n"] {
+        let (lines, oddities) = told(format!("\u{feff}{whole}{end}"));
+        assert_eq!((lines.len(), oddities.len()), (2, 0), "{end:?}");
+    }
+    let (lines, oddities) = told(&whole[..whole.len() - 3]);
+    assert_eq!(lines.len(), 1);
+    assert!(matches!(oddities.as_slice(), [Oddity::Truncated { .. }]), "{oddities:?}");
+    // An object says where its list ends.
+    let (lines, oddities) = told(format!("{{\"traceEvents\":{whole}"));
+    assert_eq!(lines.len(), 2);
+    assert!(matches!(oddities.as_slice(), [Oddity::Truncated { .. }]), "{oddities:?}");
+    assert_eq!(told("[]").0.len() + told("[").0.len() + told(r#"{"traceEvents":[]}"#).0.len(), 0);
+}
+
+#[test]
+fn what_is_no_event_is_told_with_its_place_and_hides_no_other() {
+    let (lines, oddities) =
+        told(r#"[{"name":"a","ph":"i","ts":1},{"name":"b","ph":"i","ts":"soon"},{"ph" "i"},7,{"name":"c","ph":"i","ts":3}]"#);
+    assert_eq!(lines.len(), 2);
+    let places: Vec<String> = oddities.iter().map(ToString::to_string).collect();
+    assert_eq!(places.len(), 3, "{places:?}");
+    assert!(places[0].contains("at byte 30: `ts` is no time: \"soon\""), "{places:?}");
+    assert!(oddities.iter().all(Oddity::is_damage));
+}
+
+#[test]
+fn json_of_other_kinds_is_refused_with_the_reason() {
+    let refused = |text: &str| open(text.as_bytes()).err().unwrap_or_else(|| panic!("{text} is a trace"));
+    assert!(refused(r#"{"a":1,"b":2}"#).contains("neither `traceEvents` nor `t`, only `a`, `b`"));
+    assert!(refused(r#"[{"a":1}]"#).contains("the first has no `ph`, only `a`"));
+    assert!(refused(r#"{"displayTimeUnit":"ms","traceEvents":7}"#).contains("traceEvents"));
+    // Over several lines it is no line of a log.
+    assert!(refused("{\n\"t\":1,\n\"x\":2}\n").contains("neither"));
+}
+
+#[test]
+fn a_machine_log_is_events_named_by_what_machines_do() {
+    let (lines, oddities) = told(
+        "{\"queue\":\"q\",\"capacity\":2}\n\n{\"t\":3,\"host\":\"h\",\"machine\":\"A\",\"state\":\"run\"}\n{\"t\":4,\"machine\":\"A\",\"put\":\"q\",\"n\":2}\n{\"t\":9,\"end\":\"A\"}",
+    );
+    assert_eq!(
+        lines,
+        [
+            r#"0 : queue queue="q" capacity=2"#,
+            r#"3 A: state host="h" machine="A" state="run""#,
+            r#"4 A: put machine="A" put="q" n=2"#,
+            r#"9 A: end end="A""#,
+        ]
+    );
+    assert_eq!(oddities, []);
+}
+
+#[test]
+fn a_machine_log_ends_at_the_line_that_is_wrong() {
+    let (lines, oddities) = told("{\"t\":3,\"machine\":\"A\"}\n{\"t\":2,\"machine\":\"A\"}\n{\"t\":4,\"machine\":\"A\"}\n");
+    assert_eq!(lines.len(), 1);
+    assert!(oddities[0].to_string().contains("line 2: `t` is 2 after 3") && oddities[0].is_damage(), "{oddities:?}");
+    let (lines, oddities) = told("{\"t\":3,\"machine\":\"A\"}\nnonsense\n");
+    assert_eq!(lines.len(), 1);
+    assert!(oddities[0].to_string().contains("line 2"), "{oddities:?}");
+}
+
+#[test]
+fn names_that_never_repeat_do_not_fill_the_catalogue() {
+    let events: Vec<String> = (0..70_000).map(|n| format!(r#"{{"name":"e{n}","ph":"i","ts":{n},"args":{{"n":{n}}}}}"#)).collect();
+    let mut trace = open(format!("[{}]", events.join(",")).as_bytes()).unwrap();
+    let mut last = String::new();
+    let mut count = 0;
+    while let Some((item, catalogue)) = trace.next_with_catalogue().unwrap() {
+        if let Item::Event(event) = item {
+            count += 1;
+            last = format!("{} {:?}", catalogue.classes[event.class.0 as usize].event_name, event.fields[0].text());
+        }
+    }
+    assert_eq!((count, last.as_str()), (70_000, r#"event Some("e69999")"#));
+    assert!(trace.catalogue().classes.len() < 66_000);
+}
+
+/// Files that are as they should be, and what is done to them.
+fn seeds() -> Vec<Vec<u8>> {
+    let chrome = r#"{"displayTimeUnit":"ns","otherData":{"a":[1,2,{"b":"\u00e4\""}]},"traceEvents":[
+        {"ph":"M","name":"thread_name","pid":1,"tid":2,"args":{"name":"main"}},
+        {"ph":"X","name":"w\u0000\"","ts":-10.5e1,"dur":3.25,"pid":1,"tid":2,"args":{"n":-1,"l":[true,null,{"k":1e300}]}},
+        {"ph":"s","id":"0x1","name":"f","ts":2,"pid":1,"tid":2,"bp":"e"},{"ph":"i","name":"x","ts":18446744073709551616}],"stackFrames":{}}"#;
+    let list = r#"[{"name":"b","ph":"i","ts":2,"args":7},{"name":"a","ph":"b","ts":1.25,"id2":{"local":"1"},"args":[1]},"#;
+    let log = "{\"queue\":\"q\"}\n{\"t\":3,\"machine\":\"A\",\"put\":\"q\",\"x_y\":[1,{}]}\n{\"t\":4,\"machine\":\"A\",\"blocked\":\"w\"}\n{\"t\":5,\"machine\":\"A\",\"woken_by\":null}\n";
+    [chrome, list, log].map(|text| text.as_bytes().to_vec()).to_vec()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 3000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn damaged_json_ends_in_an_error_or_in_events_and_in_nothing_else(
+        seed in 0usize..3,
+        changes in prop::collection::vec((0usize..10_000, 0u8..6, any::<u8>(), 0usize..40), 0..6),
+        cut in prop::option::of(0usize..10_000),
+    ) {
+        let mut bytes = seeds()[seed].clone();
+        for (at, how, byte, length) in changes {
+            let at = at % bytes.len();
+            let end = (at + length).min(bytes.len());
+            match how {
+                0 => bytes[at] = byte,
+                1 => bytes[at] ^= 1 << (byte & 7),
+                2 => drop(bytes.drain(at..end)),
+                3 => { let part = bytes[at..end].to_vec(); bytes.splice(at..at, part); }
+                4 => { bytes.splice(at..at, *b"[{\"\\"); }
+                _ => { bytes.splice(at..end, b"99999999999999999999e9".iter().copied()); }
+            }
+            if bytes.is_empty() {
+                bytes.push(byte);
+            }
+        }
+        if let Some(cut) = cut {
+            bytes.truncate(cut % bytes.len() + 1);
+        }
+        if let Ok(mut trace) = open(&bytes) {
+            while let Ok(Some(item)) = trace.next_item() {
+                if let Item::Event(event) = item {
+                    let _ = format!("{:?}", event.fields);
+                }
+            }
+            trace.oddities().iter().for_each(|oddity| drop(oddity.to_string()));
+        }
+    }
+
+    #[test]
+    fn every_event_comes_out_once_and_in_order_whatever_its_place_in_the_file(times in prop::collection::vec(-1000i64..1000, 0..60)) {
+        let events: Vec<String> = times.iter().map(|t| format!(r#"{{"ph":"i","name":"n","ts":{t},"args":{{"t":{t}}}}}"#)).collect();
+        let (lines, oddities) = told(format!("[{}]", events.join(",\n")));
+        let mut sorted = times.clone();
+        sorted.sort_unstable();
+        let expected: Vec<String> = sorted.iter().map(|t| format!("{} : n ph=\"i\" args.t={t}", t * 1000)).collect();
+        prop_assert_eq!(lines, expected);
+        prop_assert_eq!(oddities, []);
+    }
+}
+
+/// Kept so that what was found once is looked at each time.
+#[test]
+fn texts_that_were_found_by_damaging_others_are_answered() {
+    let found: [&[u8]; 4] = [
+        b"[{\"ph\":\"i\",\"ts\":\"\xc3\xa4aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\"}]",
+        b"[}",
+        b"{\"t\"",
+        b"[{\"ph\":\"i\",\"ts\":1}}",
+    ];
+    for text in found {
+        if let Ok(mut trace) = open(text) {
+            while let Ok(Some(_)) = trace.next_item() {}
+        }
+    }
+}
