@@ -1,8 +1,8 @@
 //! Reads a trace directory and prints how many events each stream has, and how fast they were decoded.
 //!
-//!     count [--fields] [--print] [--pread] DIR…
+//!     count [--fields] [--columns] [--print] [--pread] DIR…
 //!
-//! `--fields` looks at every field of every event, `--print` prints them, `--pread` reads files through a window instead
+//! `--fields` looks at every field of every event, `--columns` at the same by columns (the sums are equal), `--print` prints them, `--pread` reads files through a window instead
 //! of whole. A directory is a trace if it holds a file `metadata`; directories below it are searched.
 
 use std::error::Error;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use longpole_ctf::{BytesSource, FileSource, Metadata, Source, Step, StreamDecoder, Value};
+use longpole_ctf::{Batch, BytesSource, Column, FileSource, Metadata, OwnedValue, Source, Step, StreamDecoder, Value};
 
 #[derive(Default)]
 struct Sums {
@@ -25,6 +25,7 @@ struct Sums {
 #[derive(Clone, Copy, Default)]
 struct Options {
     fields: bool,
+    columns: bool,
     print: bool,
     pread: bool,
 }
@@ -35,6 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for argument in std::env::args().skip(1) {
         match argument.as_str() {
             "--fields" => options.fields = true,
+            "--columns" => options.columns = true,
             "--print" => options.print = true,
             "--pread" => options.pread = true,
             path => find_traces(Path::new(path), &mut traces)?,
@@ -78,6 +80,9 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn count<S: Source>(mut stream: StreamDecoder<S>, options: Options, sums: &mut Sums) -> Result<(), Box<dyn Error>> {
+    if options.columns {
+        return count_columns(stream, sums);
+    }
     while let Some(step) = stream.advance()? {
         match step {
             Step::Event => {
@@ -110,6 +115,49 @@ fn count<S: Source>(mut stream: StreamDecoder<S>, options: Options, sums: &mut S
     Ok(())
 }
 
+fn count_columns<S: Source>(mut stream: StreamDecoder<S>, sums: &mut Sums) -> Result<(), Box<dyn Error>> {
+    let mut batch = Batch::new();
+    while let Some(step) = stream.advance_batch(&mut batch)? {
+        match step {
+            Step::Event => {
+                sums.events += batch.len() as u64;
+                for table in batch.tables() {
+                    let times = table.ns().iter().fold(0u64, |sum, ns| sum.wrapping_add(*ns as u64));
+                    let values = table.columns().iter().map(sum_of).fold(times, u64::wrapping_add);
+                    sums.sum = sums.sum.wrapping_add(values);
+                }
+            }
+            Step::DiscardedEvents(loss) => sums.discarded_events += loss.count.unwrap_or(0),
+            Step::DiscardedPackets(loss) => sums.discarded_packets += loss.count.unwrap_or(0),
+            Step::PacketBegin | Step::PacketEnd => {}
+        }
+    }
+    Ok(())
+}
+
+/// The same sum as that of [`look`] over all values.
+fn sum_of(column: &Column) -> u64 {
+    match column {
+        Column::U64(values) => values.iter().fold(0, |sum, v| sum.wrapping_add(*v)),
+        Column::I64(values) => values.iter().fold(0, |sum, v| sum.wrapping_add(*v as u64)),
+        Column::F64(values) => values.iter().fold(0, |sum, v| sum.wrapping_add(v.to_bits())),
+        column => (0..column.len()).filter_map(|index| column.get(index)).fold(0, |sum, value| sum.wrapping_add(owned(&value))),
+    }
+}
+
+fn owned(value: &OwnedValue) -> u64 {
+    match value {
+        OwnedValue::U64(v) => *v,
+        OwnedValue::I64(v) => *v as u64,
+        OwnedValue::F64(v) => v.to_bits(),
+        OwnedValue::Bool(v) => u64::from(*v),
+        OwnedValue::Nothing => 0,
+        OwnedValue::Str(v) | OwnedValue::Bytes(v) => v.len() as u64,
+        OwnedValue::List(parts) => parts.iter().fold(0, |sum, v| sum.wrapping_add(owned(v))),
+        OwnedValue::Fields(parts) => parts.iter().fold(0, |sum, (_, v)| sum.wrapping_add(owned(v))),
+    }
+}
+
 fn look(value: &Value<'_>) -> u64 {
     match value {
         Value::U64(v) => *v,
@@ -117,7 +165,7 @@ fn look(value: &Value<'_>) -> u64 {
         Value::F64(v) => v.to_bits(),
         Value::Bool(v) => u64::from(*v),
         Value::Nothing => 0,
-        Value::Wide(v) => v.bytes().len() as u64,
+        Value::Wide(v) => v.decode().len() as u64,
         Value::Str(v) | Value::Bytes(v) => v.len() as u64,
         Value::Array(a) => a.iter().fold(0, |sum, v| sum.wrapping_add(look(&v))),
         Value::Compound(c) => c.iter().fold(0, |sum, (_, v)| sum.wrapping_add(look(&v))),

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use crate::batch::{self, Batch};
 use crate::bits::{align_up, Window};
 use crate::clock::{extend, low_bits};
 use crate::error::{DecodeError, DecodeErrorKind};
@@ -74,6 +75,8 @@ pub struct StreamDecoder<S> {
     ns: i64,
     /// Of the event in which decoding failed, the number of fields before that.
     partial: Option<usize>,
+    /// An error that comes after the events of the last batch.
+    waiting: Option<Box<DecodeError>>,
     /// Index in the packet of the event that is decoded next.
     event_index: u64,
     marks: Vec<Mark>,
@@ -98,6 +101,7 @@ impl<S: Source> StreamDecoder<S> {
             class: 0,
             ns: 0,
             partial: None,
+            waiting: None,
             event_index: 0,
             marks: marks(&metadata.plan),
             slots: vec![0; metadata.plan.slots],
@@ -145,6 +149,86 @@ impl<S: Source> StreamDecoder<S> {
             return self.advance_in_packet();
         }
         self.between()
+    }
+
+    /// The same as [`advance`](Self::advance), but [`Step::Event`] stands for all events in `batch`: those of the packet, or part of them
+    /// where they are many.
+    pub fn advance_batch(&mut self, batch: &mut Batch) -> Result<Option<Step>, Box<DecodeError>> {
+        if let Some(error) = self.waiting.take() {
+            return Err(error);
+        }
+        loop {
+            let Some(stream) = self.stream.clone().filter(|_| self.state == State::Events && self.at < self.packet.content_bits) else {
+                return self.between();
+            };
+            batch.begin(&stream, self.packet.stream);
+            let step = self.fill(&stream, batch);
+            batch.finish(&stream.converter);
+            match step {
+                Ok(step) if batch.is_empty() && step.is_some() => return Ok(step),
+                Ok(_) => {}
+                Err(error) if batch.is_empty() => return Err(error),
+                Err(error) => self.waiting = Some(error),
+            }
+            if !batch.is_empty() {
+                return Ok(Some(Step::Event));
+            }
+        }
+    }
+
+    /// Decodes events until the batch is full or the packet has no more of them; then, if there was none at all, the step at its end.
+    fn fill(&mut self, stream: &Arc<StreamPlan>, batch: &mut Batch) -> Result<Option<Step>, Box<DecodeError>> {
+        loop {
+            self.glance_at_many(stream, batch);
+            if self.at >= self.packet.content_bits || batch.is_full() {
+                batch.take(window(&self.source, self.packet.offset).bytes);
+                return Ok(None);
+            }
+            if let Err(stop) = self.decode_event() {
+                // What comes may move the window.
+                batch.take(window(&self.source, self.packet.offset).bytes);
+                if self.event_stopped(stop)?.is_none() {
+                    // Only padding is left.
+                    if batch.is_empty() {
+                        return Ok(Some(self.end_packet()));
+                    }
+                    self.at = self.packet.content_bits;
+                    return Ok(None);
+                }
+            }
+            // Near the end of the window an event of fixed layout is decoded as others are.
+            if batch.awaits(self.class) {
+                batch.take(window(&self.source, self.packet.offset).bytes);
+            }
+            batch.push(&self.event());
+        }
+    }
+
+    /// As [`glance`](Self::glance), as often as that succeeds; the events are only noted.
+    #[inline(never)]
+    fn glance_at_many(&mut self, stream: &StreamPlan, batch: &mut Batch) {
+        let Some(header) = &stream.quick_header else { return };
+        let window = window(&self.source, self.packet.offset);
+        let (mut at, mut clock) = (self.at, self.clock);
+        let mut events = 0;
+        for _ in batch.len()..batch::MOST {
+            let begin = align_up(at, header.align);
+            let index = window.index(begin);
+            let (Some(id), Some(time)) = (header.id.high(window.bytes, index), header.time.high(window.bytes, index)) else { break };
+            let id = header.id.unsigned(id);
+            let Some((class, align, bits)) = stream.ids.quick(id).filter(|_| header.ids.contains(&id)) else { break };
+            let begin = align_up(begin + header.bits, align);
+            let end = begin + bits;
+            if end > self.limit {
+                break;
+            }
+            at = end;
+            clock = extend(clock, header.time.unsigned(time), header.time_mask);
+            batch.push_begin(class, window.index(begin) as u32, clock);
+            events += 1;
+        }
+        (self.at, self.clock) = (at, clock);
+        self.event_index += events;
     }
 
     /// The usual event in the fewest instructions: header and event of fixed layout, all of it visible. False, with nothing

@@ -28,6 +28,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod batch;
 mod bits;
 mod bounds;
 mod clock;
@@ -46,6 +47,7 @@ mod tsdl;
 pub mod types;
 mod value;
 
+pub use batch::{Batch, Bytes, Column, Table};
 pub use clock::{Clock, Origin};
 pub use decoder::{Step, StreamDecoder};
 pub use error::{DecodeError, DecodeErrorKind, MetadataError, Span};

@@ -216,6 +216,17 @@ impl Field {
         (whole < count).then(|| Beyond { at: at + whole * stride, bits, opaque })
     }
 
+    /// Whether its value is bytes or a text whatever the event: an array of bytes that begins with one.
+    pub(crate) fn is_bytes(&self) -> bool {
+        match &self.shape {
+            Shape::Array { leaf, stride, text, .. } | Shape::Sequence { leaf, stride, text } => {
+                let of_bytes = leaf.bits == 8 && *stride == 8 && !leaf.reversed && self.offset % 8 == 0;
+                of_bytes && (*text != Encoding::None || matches!(leaf.kind, LeafKind::Unsigned | LeafKind::Byte))
+            }
+            _ => false,
+        }
+    }
+
     /// For a field of a run that begins at bit `begin`: where it ends.
     pub(crate) fn end(&self, begin: u64) -> Option<u64> {
         let at = begin + self.offset;

@@ -345,6 +345,17 @@ impl<'a> Located<'a> {
         f(self.long_value(field))
     }
 
+    /// The value of a field of an event of fixed layout that begins at bit `at`.
+    pub(crate) fn fixed(window: Window<'a>, at: u64, field: &'a Field) -> Value<'a> {
+        let at = at + field.offset;
+        match &field.shape {
+            Shape::Number(leaf) => number(window, at, *leaf),
+            Shape::Array { leaf, stride, count, text } => array(window, at, *count, *leaf, *stride, *text),
+            // No run has others.
+            Shape::Sequence { .. } | Shape::Text(_) | Shape::VarInt { .. } | Shape::Tree(_) => Value::Nothing,
+        }
+    }
+
     /// What is no integer in one word. By value, so that the usual way need not keep all this in memory.
     #[inline(never)]
     fn long_value(self, field: &'a Field) -> Value<'a> {

@@ -9,7 +9,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use longpole_ctf::types::Type;
-use longpole_ctf::{BytesSource, CompoundKind, DecodeError, Metadata, Step, StreamDecoder, Value};
+use longpole_ctf::{BytesSource, CompoundKind, DecodeError, FileSource, Metadata, Step, StreamDecoder, Value};
 
 /// Rows that are known not to come out right yet, with the reason. A row that does must leave this list.
 const OPEN: [(&str, &str); 0] = [];
@@ -244,6 +244,27 @@ fn every_field_decodes_to_the_value_that_babeltrace_expects() {
     }
     assert!(count > 190, "only {count} cases");
     assert!(wrong.is_empty(), "\n{wrong}");
+}
+
+#[test]
+fn columns_hold_the_values_of_single_events() {
+    let Some(corpora) = common::corpora("traces of other tools, by columns") else { return };
+    let table = std::fs::read_to_string(corpora.join("expected.tsv")).unwrap();
+    let mut events = 0;
+    for name in table.lines().skip(1).filter_map(|line| line.split('\t').next()) {
+        let trace = corpora.join(name);
+        let Ok(metadata) = metadata(&trace) else { continue };
+        for path in streams(&trace) {
+            let whole = std::fs::read(&path).unwrap();
+            let rows = common::dump_rows(&metadata, BytesSource(&whole));
+            // All at once, and through a window that moves.
+            let file = FileSource::new(std::fs::File::open(&path).unwrap()).unwrap();
+            assert!(common::dump_columns(&metadata, BytesSource(&whole)) == rows, "{}", path.display());
+            assert!(common::dump_columns(&metadata, file) == rows, "{} as a file", path.display());
+            events += rows.0.len();
+        }
+    }
+    assert!(events > 100_000, "only {events} events");
 }
 
 #[test]

@@ -52,6 +52,7 @@ fn run(metadata: &str, bytes: &[u8]) -> (String, bool) {
     std::fs::remove_file(&path).unwrap();
     let (from_file, file_end) = common::dump(&metadata, source);
     assert_eq!(dump, from_file);
+    assert_eq!(common::dump_columns(&metadata, BytesSource(bytes)), common::dump_rows(&metadata, BytesSource(bytes)));
     let text = |end: &Result<u64, Box<longpole_ctf::DecodeError>>| match end {
         Ok(events) => format!("{events} events\n"),
         Err(e) => format!("error: {e}\n"),

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use longpole_ctf::types::Type;
-use longpole_ctf::{CompoundKind, DecodeError, EventRef, Item, Metadata, Source, StreamDecoder, Value};
+use longpole_ctf::{Batch, CompoundKind, DecodeError, EventRef, Item, Metadata, OwnedValue, Source, Step, StreamDecoder, Value};
 
 /// Every item of a stream as text, one line each, and how it ended.
 pub fn dump<S: Source>(metadata: &Arc<Metadata>, source: S) -> (String, Result<u64, Box<DecodeError>>) {
@@ -50,6 +50,66 @@ pub fn dump<S: Source>(metadata: &Arc<Metadata>, source: S) -> (String, Result<u
                 let _ = writeln!(out, "discarded packets: {:?} from {:?} to {:?}", loss.count, loss.begin, loss.end);
             }
         }
+    }
+}
+
+/// The same stream by columns, as lines of [`dump`] without those of packets and losses: what a batch has is put in order again.
+pub fn dump_columns<S: Source>(metadata: &Arc<Metadata>, source: S) -> (Vec<String>, Result<u64, String>) {
+    let mut stream = StreamDecoder::new(metadata.clone(), source);
+    let mut batch = Batch::new();
+    let (mut lines, mut events) = (Vec::new(), 0);
+    loop {
+        match stream.advance_batch(&mut batch) {
+            Ok(None) => return (lines, Ok(events)),
+            Err(e) => return (lines, Err(e.to_string())),
+            Ok(Some(Step::Event)) => {
+                let mut rows = vec![String::new(); batch.len()];
+                for table in batch.tables() {
+                    let fields = metadata.fields(batch.stream_index(), table.class_index());
+                    for (row, order) in table.order().iter().enumerate() {
+                        let mut line = format!("{} {} {}", table.class_index(), table.cycles()[row], table.ns()[row]);
+                        for (field, column) in fields.iter().zip(table.columns()) {
+                            assert_eq!(column.len(), table.len());
+                            let _ = write!(line, " {}={:?}", field.name, plain(column.get(row).unwrap()));
+                        }
+                        rows[*order as usize] = line;
+                    }
+                }
+                events += batch.len() as u64;
+                lines.append(&mut rows);
+            }
+            Ok(Some(_)) => {}
+        }
+    }
+}
+
+/// What [`dump_columns`] must yield, from single events.
+pub fn dump_rows<S: Source>(metadata: &Arc<Metadata>, source: S) -> (Vec<String>, Result<u64, String>) {
+    let mut stream = StreamDecoder::new(metadata.clone(), source);
+    let (mut lines, mut events) = (Vec::new(), 0);
+    loop {
+        match stream.advance() {
+            Ok(None) => return (lines, Ok(events)),
+            Err(e) => return (lines, Err(e.to_string())),
+            Ok(Some(Step::Event)) => {
+                let event = stream.event();
+                let mut line = format!("{} {} {}", event.class_index(), event.cycles(), event.ns());
+                for (field, value) in event.fields().iter().zip(event.values()) {
+                    let _ = write!(line, " {}={:?}", field.name, plain(value.to_owned()));
+                }
+                lines.push(line);
+                events += 1;
+            }
+            Ok(Some(_)) => {}
+        }
+    }
+}
+
+/// In a column texts are bytes.
+fn plain(value: OwnedValue) -> OwnedValue {
+    match value {
+        OwnedValue::Str(text) => OwnedValue::Bytes(text),
+        other => other,
     }
 }
 

@@ -1,0 +1,356 @@
+//! Columns: the events of a packet by class and by field, for who computes over many of them.
+//!
+//! Events of fixed layout are passed twice: first only their headers, which yields where each begins and its time, then field by field all
+//! of a class, which is one load and two shifts a value without a branch on what the field is. Everything else is decoded as a single event
+//! is and its values are appended.
+
+use crate::bits::{Load, Window};
+use crate::clock::Converter;
+use crate::event::EventRef;
+use crate::metadata::StreamPlan;
+use crate::plan::{Field, QuickKind, Shape};
+use crate::value::{Located, OwnedValue, Value};
+use std::sync::Arc;
+
+/// As many events at most are in a batch: their columns stay in the second-level cache.
+pub(crate) const MOST: usize = 1 << 13;
+
+/// Events that follow each other in a stream; filled by [`StreamDecoder::advance_batch`](crate::StreamDecoder::advance_batch), which uses
+/// its memory again.
+#[derive(Debug, Default)]
+pub struct Batch {
+    /// By index of the event class in the stream class of `stream`.
+    tables: Vec<Table>,
+    /// Those that have events, in the order in which they came up.
+    used: Vec<u32>,
+    stream: Option<Arc<StreamPlan>>,
+    stream_index: usize,
+    len: usize,
+}
+
+/// The events of one class.
+#[derive(Debug, Default)]
+pub struct Table {
+    class: usize,
+    /// Which of the batch's events, from 0.
+    order: Vec<u32>,
+    cycles: Vec<u64>,
+    ns: Vec<i64>,
+    columns: Vec<Column>,
+    /// Of events whose fields are not in the columns yet: where in the window they begin, in bytes.
+    begins: Vec<u32>,
+}
+
+/// The values of one field.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Column {
+    U64(Vec<u64>),
+    I64(Vec<i64>),
+    F64(Vec<f64>),
+    Bool(Vec<bool>),
+    /// Texts, byte arrays and BLOBs.
+    Bytes(Bytes),
+    /// Values with parts, and those that may be missing.
+    Values(Vec<OwnedValue>),
+}
+
+/// Byte strings, one behind the other.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Bytes {
+    data: Vec<u8>,
+    ends: Vec<u32>,
+}
+
+impl Bytes {
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    pub fn get(&self, index: usize) -> Option<&[u8]> {
+        let end = *self.ends.get(index)? as usize;
+        let begin = index.checked_sub(1).map_or(0, |before| self.ends[before] as usize);
+        self.data.get(begin..end)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        (0..self.len()).map_while(|index| self.get(index))
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        self.data.extend_from_slice(bytes);
+        self.ends.push(self.data.len() as u32);
+    }
+}
+
+impl Batch {
+    pub fn new() -> Batch {
+        Batch::default()
+    }
+
+    /// Events in it.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Index of the stream class in the schema.
+    pub fn stream_index(&self) -> usize {
+        self.stream_index
+    }
+
+    /// The classes that have events here.
+    pub fn tables(&self) -> impl Iterator<Item = &Table> {
+        self.used.iter().filter_map(|class| self.tables.get(*class as usize))
+    }
+
+    /// Whether so much is in it that it should be looked at.
+    pub(crate) fn is_full(&self) -> bool {
+        // Texts are bounded by the window or by a packet; of many long ones few are in a batch.
+        self.len >= MOST || self.tables().any(|table| table.columns.iter().any(Column::is_large))
+    }
+
+    pub(crate) fn begin(&mut self, stream: &Arc<StreamPlan>, index: usize) {
+        let same = self.stream.as_ref().is_some_and(|known| Arc::ptr_eq(known, stream));
+        for class in self.used.drain(..) {
+            if let Some(table) = self.tables.get_mut(class as usize) {
+                table.clear();
+            }
+        }
+        self.len = 0;
+        if !same {
+            self.tables.clear();
+            self.stream = Some(stream.clone());
+            self.stream_index = index;
+        }
+    }
+
+    fn table(&mut self, class: usize) -> &mut Table {
+        if self.tables.len() <= class {
+            self.tables.resize_with(class + 1, Table::default);
+        }
+        let (table, stream) = (&mut self.tables[class], &self.stream);
+        if table.order.is_empty() {
+            self.used.push(class as u32);
+            if table.columns.is_empty() {
+                table.class = class;
+                let fields = stream.as_ref().and_then(|s| s.events.get(class)).map_or(&[][..], |plan| &plan.fields);
+                table.columns = fields.iter().map(Column::of).collect();
+            }
+        }
+        table
+    }
+
+    /// An event of fixed layout, whose fields are taken by [`Batch::take`].
+    #[inline(always)]
+    pub(crate) fn push_begin(&mut self, class: usize, begin: u32, cycles: u64) {
+        let order = self.len as u32;
+        let table = match self.tables.get_mut(class) {
+            Some(table) if !table.order.is_empty() => table,
+            _ => self.table(class),
+        };
+        table.order.push(order);
+        table.cycles.push(cycles);
+        table.begins.push(begin);
+        self.len += 1;
+    }
+
+    /// Whether fields of this class must be taken before another of its events is pushed.
+    pub(crate) fn awaits(&self, class: usize) -> bool {
+        self.tables.get(class).is_some_and(|table| !table.begins.is_empty())
+    }
+
+    /// An event that was decoded.
+    pub(crate) fn push(&mut self, event: &EventRef<'_>) {
+        let order = self.len as u32;
+        let table = self.table(event.class);
+        table.order.push(order);
+        table.cycles.push(event.cycles);
+        table.columns.iter_mut().zip(event.values()).for_each(|(column, value)| column.push(value));
+        self.len += 1;
+    }
+
+    /// Fills the columns of events of fixed layout; their bytes must be what they were when they were pushed.
+    pub(crate) fn take(&mut self, bytes: &[u8]) {
+        let Some(stream) = &self.stream else { return };
+        for class in &self.used {
+            let (Some(table), Some(plan)) = (self.tables.get_mut(*class as usize), stream.events.get(*class as usize)) else { continue };
+            if !table.begins.is_empty() {
+                for (column, field) in table.columns.iter_mut().zip(&plan.fields) {
+                    column.take(field, &table.begins, bytes);
+                }
+                table.begins.clear();
+            }
+        }
+    }
+
+    /// The times of all events.
+    pub(crate) fn finish(&mut self, converter: &Converter) {
+        for class in &self.used {
+            if let Some(table) = self.tables.get_mut(*class as usize) {
+                table.ns.extend(table.cycles.iter().map(|cycles| converter.ns(*cycles)));
+            }
+        }
+    }
+}
+
+impl Table {
+    /// Index of the event class in its stream class.
+    pub fn class_index(&self) -> usize {
+        self.class
+    }
+
+    pub fn len(&self) -> usize {
+        self.order.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.order.is_empty()
+    }
+
+    /// For each event, its index in the batch: events of all classes in this order are as they are in the stream.
+    pub fn order(&self) -> &[u32] {
+        &self.order
+    }
+
+    /// For each event the clock's full value.
+    pub fn cycles(&self) -> &[u64] {
+        &self.cycles
+    }
+
+    /// For each event the nanoseconds from the clock's origin.
+    pub fn ns(&self) -> &[i64] {
+        &self.ns
+    }
+
+    /// One for each of [`Metadata::fields`](crate::Metadata::fields).
+    pub fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    fn clear(&mut self) {
+        self.order.clear();
+        self.cycles.clear();
+        self.ns.clear();
+        self.begins.clear();
+        self.columns.iter_mut().for_each(Column::clear);
+    }
+}
+
+impl Column {
+    fn of(field: &Field) -> Column {
+        use crate::bits::LeafKind;
+        match &field.shape {
+            Shape::Number(leaf) => match leaf.kind {
+                LeafKind::Unsigned | LeafKind::Byte => Column::U64(Vec::new()),
+                LeafKind::Signed => Column::I64(Vec::new()),
+                LeafKind::Float => Column::F64(Vec::new()),
+                LeafKind::Bool => Column::Bool(Vec::new()),
+            },
+            Shape::VarInt { signed: true } => Column::I64(Vec::new()),
+            Shape::VarInt { signed: false } => Column::U64(Vec::new()),
+            Shape::Text(_) => Column::Bytes(Bytes::default()),
+            // An array of bytes is one only where it begins with a byte, which only the event tells.
+            Shape::Array { .. } | Shape::Sequence { .. } if field.is_bytes() => Column::Bytes(Bytes::default()),
+            Shape::Array { .. } | Shape::Sequence { .. } | Shape::Tree(_) => Column::Values(Vec::new()),
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        match self {
+            Column::U64(values) => values.len(),
+            Column::I64(values) => values.len(),
+            Column::F64(values) => values.len(),
+            Column::Bool(values) => values.len(),
+            Column::Bytes(values) => values.len(),
+            Column::Values(values) => values.len(),
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// A value as a single event has it; a text of wider code units is UTF-8 here.
+    pub fn get(&self, index: usize) -> Option<OwnedValue> {
+        Some(match self {
+            Column::U64(values) => OwnedValue::U64(*values.get(index)?),
+            Column::I64(values) => OwnedValue::I64(*values.get(index)?),
+            Column::F64(values) => OwnedValue::F64(*values.get(index)?),
+            Column::Bool(values) => OwnedValue::Bool(*values.get(index)?),
+            Column::Bytes(values) => OwnedValue::Bytes(values.get(index)?.to_vec()),
+            Column::Values(values) => values.get(index)?.clone(),
+        })
+    }
+
+    fn is_large(&self) -> bool {
+        match self {
+            Column::Bytes(bytes) => bytes.data.len() > 1 << 20,
+            _ => false,
+        }
+    }
+
+    fn clear(&mut self) {
+        match self {
+            Column::U64(values) => values.clear(),
+            Column::I64(values) => values.clear(),
+            Column::F64(values) => values.clear(),
+            Column::Bool(values) => values.clear(),
+            Column::Bytes(values) => {
+                values.data.clear();
+                values.ends.clear();
+            }
+            Column::Values(values) => values.clear(),
+        }
+    }
+
+    fn push(&mut self, value: Value<'_>) {
+        match (self, value) {
+            (Column::U64(values), Value::U64(value)) => values.push(value),
+            (Column::I64(values), Value::I64(value)) => values.push(value),
+            (Column::F64(values), Value::F64(value)) => values.push(value),
+            (Column::Bool(values), Value::Bool(value)) => values.push(value),
+            (Column::Bytes(values), Value::Str(bytes) | Value::Bytes(bytes)) => values.push(bytes),
+            (Column::Bytes(values), Value::Wide(text)) => values.push(text.decode().as_bytes()),
+            (Column::Values(values), value) => values.push(value.to_owned()),
+            // The column's kind is that of its field, and so is the value's.
+            (column, _) => debug_assert!(false, "a value of another kind than {column:?}"),
+        }
+    }
+
+    /// A field of events of fixed layout.
+    fn take(&mut self, field: &Field, begins: &[u32], bytes: &[u8]) {
+        let load = field.quick.load;
+        match (&mut *self, field.quick.kind) {
+            (Column::U64(values), QuickKind::Unsigned) => {
+                each(values, begins, bytes, load, |high| load.unsigned(high), |at| field_at(field, at, bytes).as_u64().unwrap_or(0));
+            }
+            (Column::I64(values), QuickKind::Signed) => {
+                each(values, begins, bytes, load, |high| load.signed(high), |at| field_at(field, at, bytes).as_i64().unwrap_or(0));
+            }
+            _ => begins.iter().for_each(|begin| self.push(field_at(field, *begin, bytes))),
+        }
+    }
+}
+
+/// The loop that runs a billion times: `value` makes a number of a word, `rest` is for the few at the end of the window.
+#[inline(always)]
+fn each<T>(values: &mut Vec<T>, begins: &[u32], bytes: &[u8], load: Load, value: impl Fn(u64) -> T, rest: impl Fn(u32) -> T) {
+    values.extend(begins.iter().map(|begin| match load.high(bytes, *begin as usize) {
+        Some(high) => value(high),
+        None => rest(*begin),
+    }));
+}
+
+/// The value of a field of an event that begins at this byte of the window.
+fn field_at<'b>(field: &'b Field, begin: u32, bytes: &'b [u8]) -> Value<'b> {
+    let at = u64::from(begin) * 8;
+    Located::fixed(Window { bytes, base: 0 }, at, field)
+}
