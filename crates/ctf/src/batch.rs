@@ -87,6 +87,32 @@ impl Bytes {
     }
 }
 
+const RUN: usize = 64;
+
+/// Events of one class that follow each other: where they begin in the window, in bytes, and their times.
+pub(crate) struct Run {
+    begins: [u32; RUN],
+    cycles: [u64; RUN],
+    len: usize,
+}
+
+impl Default for Run {
+    fn default() -> Run {
+        Run { begins: [0; RUN], cycles: [0; RUN], len: 0 }
+    }
+}
+
+impl Run {
+    /// True if it is full.
+    #[inline(always)]
+    pub(crate) fn push(&mut self, begin: u32, cycles: u64) -> bool {
+        let at = self.len % RUN;
+        (self.begins[at], self.cycles[at]) = (begin, cycles);
+        self.len = at + 1;
+        self.len == RUN
+    }
+}
+
 impl Batch {
     pub fn new() -> Batch {
         Batch::default()
@@ -148,18 +174,19 @@ impl Batch {
         table
     }
 
-    /// An event of fixed layout, whose fields are taken by [`Batch::take`].
-    #[inline(always)]
-    pub(crate) fn push_begin(&mut self, class: usize, begin: u32, cycles: u64) {
+    /// Events of fixed layout, whose fields are taken by [`Batch::take`]; empties the run.
+    #[inline]
+    pub(crate) fn push_run(&mut self, class: usize, run: &mut Run) {
+        let count = std::mem::take(&mut run.len).min(RUN);
+        if count == 0 {
+            return;
+        }
         let order = self.len as u32;
-        let table = match self.tables.get_mut(class) {
-            Some(table) if !table.order.is_empty() => table,
-            _ => self.table(class),
-        };
-        table.order.push(order);
-        table.cycles.push(cycles);
-        table.begins.push(begin);
-        self.len += 1;
+        let table = self.table(class);
+        table.order.extend(order..order + count as u32);
+        table.cycles.extend_from_slice(&run.cycles[..count]);
+        table.begins.extend_from_slice(&run.begins[..count]);
+        self.len += count;
     }
 
     /// Whether fields of this class must be taken before another of its events is pushed.

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use crate::batch::{self, Batch};
+use crate::batch::{self, Batch, Run};
 use crate::bits::{align_up, Window};
 use crate::clock::{extend, low_bits};
 use crate::error::{DecodeError, DecodeErrorKind};
@@ -21,6 +21,9 @@ use crate::value::{Located, Value, Values};
 
 /// First bytes of a packet, as a number.
 const MAGIC: u64 = 0xC1FC_1FC1;
+
+/// An id and a class of it that fits no limit, so that whoever has this id is looked up.
+const NO_CLASS: (u64, (usize, u32, u64)) = (u64::MAX, (0, 1, 1 << 60));
 
 /// What comes next in a stream.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,6 +71,10 @@ pub struct StreamDecoder<S> {
     /// The end of the data as far as it is known, in bytes of the file.
     data_end: u64,
     last: ByteOrder,
+    /// The last event of fixed layout: its id, and index, alignment and bits of its class. Where the next event begins hangs on the class of
+    /// this one; as long as that is the same, the processor need not wait for the look into the table, since it guesses the branch.
+    last_id: u64,
+    last_class: (usize, u32, u64),
     /// Full value of the stream's clock.
     clock: u64,
     /// Of the current event.
@@ -97,6 +104,8 @@ impl<S: Source> StreamDecoder<S> {
             limit: 0,
             data_end: source.len(),
             last: ByteOrder::Little,
+            last_id: NO_CLASS.0,
+            last_class: NO_CLASS.1,
             clock: 0,
             class: 0,
             ns: 0,
@@ -210,13 +219,20 @@ impl<S: Source> StreamDecoder<S> {
         let Some(header) = &stream.quick_header else { return };
         let window = window(&self.source, self.packet.offset);
         let (mut at, mut clock) = (self.at, self.clock);
-        let mut events = 0;
-        for _ in batch.len()..batch::MOST {
+        let mut run = Run::default();
+        let (mut last_id, mut last) = (self.last_id, self.last_class);
+        let room = batch::MOST.saturating_sub(batch.len());
+        for _ in 0..room {
             let begin = align_up(at, header.align);
             let index = window.index(begin);
             let (Some(id), Some(time)) = (header.id.high(window.bytes, index), header.time.high(window.bytes, index)) else { break };
             let id = header.id.unsigned(id);
-            let Some((class, align, bits)) = stream.ids.quick(id).filter(|_| header.ids.contains(&id)) else { break };
+            if id != last_id {
+                let Some(found) = stream.ids.quick(id).filter(|_| header.ids.contains(&id)) else { break };
+                batch.push_run(last.0, &mut run);
+                (last_id, last) = (id, found);
+            }
+            let (class, align, bits) = last;
             let begin = align_up(begin + header.bits, align);
             let end = begin + bits;
             if end > self.limit {
@@ -224,11 +240,13 @@ impl<S: Source> StreamDecoder<S> {
             }
             at = end;
             clock = extend(clock, header.time.unsigned(time), header.time_mask);
-            batch.push_begin(class, window.index(begin) as u32, clock);
-            events += 1;
+            if run.push(window.index(begin) as u32, clock) {
+                batch.push_run(class, &mut run);
+            }
         }
-        (self.at, self.clock) = (at, clock);
-        self.event_index += events;
+        batch.push_run(last.0, &mut run);
+        (self.at, self.clock, self.last_id, self.last_class) = (at, clock, last_id, last);
+        self.event_index += (batch.len() + room).saturating_sub(batch::MOST) as u64;
     }
 
     /// The usual event in the fewest instructions: header and event of fixed layout, all of it visible. False, with nothing
@@ -244,7 +262,11 @@ impl<S: Source> StreamDecoder<S> {
             return false;
         };
         let id = header.id.unsigned(id);
-        let Some((class, align, bits)) = stream.ids.quick(id).filter(|_| header.ids.contains(&id)) else { return false };
+        if id != self.last_id {
+            let Some(found) = stream.ids.quick(id).filter(|_| header.ids.contains(&id)) else { return false };
+            (self.last_id, self.last_class) = (id, found);
+        }
+        let (class, align, bits) = self.last_class;
         let begin = align_up(at + header.bits, align);
         let end = begin + bits;
         if end > self.limit {
@@ -558,6 +580,7 @@ impl<S: Source> StreamDecoder<S> {
         self.read_header(&metadata, told.packet)?;
         let Some(stream) = metadata.plan.streams.get(self.packet.stream) else { return Ok(()) };
         self.stream = Some(stream.clone());
+        (self.last_id, self.last_class) = NO_CLASS;
         let told = self.block(&stream.packet_context)?;
         self.read_context(stream, told)?;
         self.set_limit();
