@@ -17,7 +17,7 @@ pub fn part(path: &Path, part: Options) -> Options {
     if part.begin.is_some() || part.dump.is_some() || machine_log::is_one(path) || machine_log::is_pipe(path) {
         return part;
     }
-    match begin(path, part) {
+    match begin(path, part.clone()) {
         Some((begin, before)) => {
             let before = duration(before);
             eprintln!("longpole: note: the path begins with the command, {before} after the recording did (--begin +0 takes that, too)");

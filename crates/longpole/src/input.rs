@@ -1,6 +1,7 @@
 //! The arguments that all reading verbs share: which trace, which part of it, for whom the answer is.
 
 use crate::dump::Raw;
+use crate::offset::{self, Offset};
 use crate::table::plain;
 use crate::{command, machine_log, rules, unpacked, WrongUsage};
 use anyhow::{anyhow, bail, Context};
@@ -35,6 +36,10 @@ pub struct Input {
     #[arg(long, value_name = "FILE")]
     pub rules: Vec<PathBuf>,
 
+    /// Add TIME to all times of PATH, one of the traces or a part of one: --offset b.pcapng=-1.5ms (s, ms, us, ns)
+    #[arg(long = "offset", value_name = "PATH=TIME", value_parser = Offset::parse)]
+    pub offsets: Vec<Offset>,
+
     #[command(flatten)]
     pub raw: Raw,
 }
@@ -52,6 +57,7 @@ impl Input {
             end: self.end,
             json: self.json,
             rules: self.rules.clone(),
+            offsets: self.offsets.clone(),
             raw: self.raw.clone(),
         }
     }
@@ -83,6 +89,7 @@ impl Input {
     /// The same, as they are.
     fn named(&self) -> anyhow::Result<Vec<PathBuf>> {
         self.check_range()?;
+        offset::check(&self.offsets, &self.traces)?;
         Ok(match self.traces.as_slice() {
             [] => vec![newest_recording(&root())?],
             named => named.to_vec(),
@@ -116,7 +123,7 @@ impl Input {
     }
 
     pub fn options(&self) -> Options {
-        Options { begin: self.begin, end: self.end, dump: self.raw.dump() }
+        Options { begin: self.begin, end: self.end, dump: self.raw.dump(), shifts: offset::shifts(&self.offsets), ..Options::default() }
     }
 
     /// Opens all traces as one.
@@ -216,6 +223,7 @@ fn open_any(paths: &[PathBuf], options: Options, logs: bool) -> anyhow::Result<T
     if let Some(log) = paths.iter().find(|path| !logs && options.dump.is_none() && machine_log::is_one(path)) {
         bail!("{} is a machine log, which this verb does not read; `longpole path` and `longpole model` do", log.display());
     }
+    let ranged = options.begin.is_some() && options.end.is_some();
     let mut trace = Trace::open(paths, options).map_err(|error| match remedy(&error) {
         Some(remedy) if error.to_string().contains('\n') => anyhow!("{error}\n{remedy}"),
         Some(remedy) => anyhow!("{error}; {remedy}"),
@@ -224,7 +232,7 @@ fn open_any(paths: &[PathBuf], options: Options, logs: bool) -> anyhow::Result<T
     trace.note(paths.iter().flat_map(|path| unpacked::oddities(path)));
     // Only now is it known when what is relative begins or ends.
     let (begin, end) = trace.range();
-    match options.begin.is_some() && options.end.is_some() && end < begin {
+    match ranged && end < begin {
         true => Err(ends_before_it_begins()),
         false => Ok(trace),
     }

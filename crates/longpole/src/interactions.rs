@@ -111,7 +111,7 @@ impl Interactions {
     /// It is read from its begin on also where only a later part is asked for.
     fn of_trace(path: &Path, part: Part, rules: Rules) -> anyhow::Result<Interactions> {
         let paths = [path.to_owned()];
-        let trace = input::open(&paths, Part { begin: None, ..part })?;
+        let trace = input::open(&paths, Part { begin: None, ..part.clone() })?;
         if let several @ 2.. = kernel::sources(&paths, &trace) {
             bail!("the kernel's events of {several} recordings cannot be told as one, since their threads and times are not the same; ask each by itself");
         }

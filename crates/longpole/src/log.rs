@@ -4,7 +4,7 @@
 //! recorder nor the programs: the recording is the buffer.
 
 use crate::chain::Chain;
-use crate::verbs::print::Printer;
+use crate::printer::Printer;
 use longpole_trace::Item;
 use std::io::{self, Write};
 use std::path::PathBuf;

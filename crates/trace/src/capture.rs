@@ -4,6 +4,7 @@ use crate::error::Error;
 use crate::event::{Class, ClassId, Event, Item, Loss, StreamId, StreamKind, Subject, SubjectId};
 use crate::oddity::{Oddity, MOST_ERRORS};
 use crate::shelf::Shelf;
+use crate::shift::Shift;
 use crate::trace::Shared;
 use crate::value::Value;
 use longpole_pcapng::{Block, Direction, InterfaceInfo, PacketBlock, Reader};
@@ -12,11 +13,13 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 /// A capture file of a trace.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Capture {
     /// As a stream of the trace is named.
     pub name: String,
     pub path: PathBuf,
+    /// What is added to its times.
+    pub shift: Shift,
 }
 
 /// Packets that went one way.
@@ -48,6 +51,8 @@ impl Traffic {
 pub struct Frame<'a> {
     pub t_ns: i64,
     pub interface: &'a str,
+    /// What its bytes begin with: a number of tcpdump.org/linktypes.html.
+    pub link_type: u16,
     /// None: nobody said.
     pub outbound: Option<bool>,
     /// On the wire.
@@ -165,20 +170,22 @@ impl Capture {
     /// Shows the packets between two times, both included, in the file's order. What is truncated or damaged ends it.
     pub fn frames(&self, begin_ns: i64, end_ns: i64, mut visit: impl FnMut(&Frame<'_>)) -> Result<(), Error> {
         let mut reader = open(&self.path)?;
-        let mut names: Interfaces<String> = Interfaces::default();
+        let mut names: Interfaces<(String, u16)> = Interfaces::default();
         loop {
             match reader.next_block() {
                 Ok(Some(Block::Interface(block))) => {
-                    names.insert(block.section, block.id, interface_name(block.info, block.id));
+                    names.insert(block.section, block.id, (interface_name(block.info, block.id), block.info.link_type.0));
                 }
                 Ok(Some(Block::Packet(packet))) => {
-                    let Some(t_ns) = packet.time_ns().map(time).filter(|t_ns| (begin_ns..=end_ns).contains(t_ns)) else { continue };
-                    let Some(interface) = names.get(packet.section, packet.interface) else { continue };
+                    let t_ns = packet.time_ns().map(|t_ns| self.shift.apply(time(t_ns)));
+                    let Some(t_ns) = t_ns.filter(|t_ns| (begin_ns..=end_ns).contains(t_ns)) else { continue };
+                    let Some((interface, link_type)) = names.get(packet.section, packet.interface) else { continue };
                     let outbound = match packet.direction() {
                         Direction::Unknown => None,
                         direction => Some(direction == Direction::Outbound),
                     };
-                    visit(&Frame { t_ns, interface, outbound, length: packet.original_len, bytes: packet.data });
+                    let (link_type, length) = (*link_type, packet.original_len);
+                    visit(&Frame { t_ns, interface, link_type, outbound, length, bytes: packet.data });
                 }
                 Ok(Some(_)) => {}
                 Err(error) if error.is_recoverable() => {}
@@ -246,7 +253,7 @@ impl Capture {
                     settle(&mut counts, dropped.insert(block.section, block.id, (index, Dropped::default())));
                 }
                 Ok(Some(Block::Packet(packet))) => {
-                    let t_ns = packet.time_ns().map(time);
+                    let t_ns = packet.time_ns().map(|t_ns| self.shift.apply(time(t_ns)));
                     let Some((index, lost)) = dropped.get_mut(packet.section, packet.interface) else { continue };
                     if let Some(count) = packet.drop_count {
                         lost.more(count);
@@ -289,7 +296,7 @@ fn settle(counts: &mut [InterfaceCount], ended: BTreeMap<u32, (usize, Dropped)>)
 
 fn oddity(path: &Path, error: &longpole_pcapng::Error) -> Oddity {
     match error.is_truncation() {
-        true => Oddity::Truncated { path: path.to_owned(), place: error.to_string() },
+        true => Oddity::Truncated { path: path.to_owned(), place: error.to_string(), at: None },
         false => Oddity::Damaged { path: path.to_owned(), error: error.to_string() },
     }
 }
@@ -309,6 +316,8 @@ pub(crate) struct CaptureSource {
     waiting: Option<Head>,
     head: Option<Head>,
     errors: u32,
+    /// It is not read behind its first damage, which was reached.
+    pub broken: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -336,6 +345,7 @@ impl CaptureSource {
             waiting: None,
             head: None,
             errors: 0,
+            broken: false,
         })
     }
 
@@ -380,7 +390,8 @@ impl CaptureSource {
                     if self.errors <= MOST_ERRORS {
                         shared.oddities.push(oddity(&self.path, &error));
                     }
-                    if !error.is_recoverable() {
+                    self.broken = shared.strict;
+                    if !error.is_recoverable() || shared.strict {
                         return Ok(None);
                     }
                 }

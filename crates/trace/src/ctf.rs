@@ -4,7 +4,7 @@ use crate::chains::{Chains, MOST_CHAINS};
 use crate::error::Error;
 use crate::event::{Class, ClassId, Event, Item, Loss, StreamId, StreamKind, Subject, SubjectId};
 use crate::file::{FileWindow, StreamFile};
-use crate::oddity::{Oddity, MOST_ERRORS};
+use crate::oddity::{Oddity, Place, MOST_ERRORS};
 use crate::recognise::stream_files;
 use crate::recording::Clock;
 use crate::shelf::Shelf;
@@ -151,6 +151,7 @@ fn intern(metadata: &Metadata, shared: &mut Shared, before: Option<&Plan>) -> Ve
                     fields: payload.iter().map(name).collect(),
                     bases: payload.iter().map(Field::base).collect(),
                     context: context.iter().map(name).collect(),
+                    context_bases: context.iter().map(Field::base).collect(),
                     attributes: event.model_emf_uri.as_deref().map(attributes).unwrap_or_default(),
                 })
             });
@@ -220,6 +221,8 @@ pub(crate) struct CtfSource {
     fresh: bool,
     last_ns: i64,
     errors: u32,
+    /// It is not read behind its first damage, which was reached.
+    pub broken: bool,
     packets_lost: u64,
 }
 
@@ -247,12 +250,17 @@ impl CtfSource {
             fresh: false,
             last_ns: i64::MIN,
             errors: 0,
+            broken: false,
             packets_lost: 0,
         }
     }
 
     pub fn stream(&self) -> StreamId {
         self.stream
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Goes on behind the packet at this place, which was read before: what was lost since is told.
@@ -421,17 +429,22 @@ impl CtfSource {
         // Sources of the same file tell it once.
         if self.chains.as_ref().is_none_or(|(_, own)| *own == 0) {
             self.errors += 1;
+            let at = Place::of(error);
             match error.kind {
                 DecodeErrorKind::Truncated { .. } => {
-                    shared.oddities.push(Oddity::Truncated { path, place: error.to_string() });
+                    shared.oddities.push(Oddity::Truncated { path, place: error.to_string(), at: Some(at) });
                 }
                 _ if self.errors <= MOST_ERRORS => {
-                    shared.oddities.push(Oddity::Damaged { path, error: error.to_string() });
+                    shared.oddities.push(Oddity::Undecodable { path, at, reason: error.kind.to_string() });
                 }
                 _ => {}
             }
         }
-        self.decoder.skip_packet();
+        // A decoder that has failed and is not told to go on has ended.
+        match shared.strict {
+            true => self.broken = true,
+            false => self.decoder.skip_packet(),
+        }
         self.yield_waiting();
     }
 

@@ -28,6 +28,8 @@ pub struct Class {
     pub bases: Vec<u8>,
     /// Names of the values of [`Event::context`].
     pub context: Vec<String>,
+    /// As `bases`, of these.
+    pub context_bases: Vec<u8>,
     /// Key and value pairs of a `longpole:site?…` attribute (file, line, capacity, order, unit), decoded.
     pub attributes: Vec<(String, String)>,
 }

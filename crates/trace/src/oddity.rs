@@ -1,7 +1,7 @@
 //! What was wrong or unusual about a trace, without being a reason to stop reading it.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Errors of one file that are told one by one; what is told must not grow with the trace.
 pub(crate) const MOST_ERRORS: u32 = 8;
@@ -10,7 +10,9 @@ pub(crate) const MOST_ERRORS: u32 = 8;
 #[non_exhaustive]
 pub enum Oddity {
     /// The file ends inside its last packet: it is still being written, or its writer was killed.
-    Truncated { path: PathBuf, place: String },
+    Truncated { path: PathBuf, place: String, at: Option<Place> },
+    /// From here on a packet of a stream cannot be decoded.
+    Undecodable { path: PathBuf, at: Place, reason: String },
     /// From here on the stream cannot be decoded.
     Damaged { path: PathBuf, error: String },
     /// A record that cannot be understood, and is left out.
@@ -53,6 +55,32 @@ pub enum Oddity {
     NoEntry { path: PathBuf, error: String },
 }
 
+/// A place in a stream of packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Index of the packet in its file, from 0.
+    pub packet: u64,
+    /// Where the packet begins, in bytes of the file.
+    pub packet_offset: u64,
+    /// In bits from the packet's begin.
+    pub bit: u64,
+    /// Index in its packet of the event that is being decoded, if it is one.
+    pub event: Option<u64>,
+}
+
+impl Place {
+    pub(crate) fn of(error: &longpole_ctf::DecodeError) -> Place {
+        Place { packet: error.packet, packet_offset: error.packet_offset, bit: error.bit_offset, event: error.event }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "packet {} at byte {}, bit {}", self.packet, self.packet_offset, self.bit)?;
+        self.event.map_or(Ok(()), |event| write!(f, ", event {event}"))
+    }
+}
+
 impl Oddity {
     /// Whether the trace is less than what was written to it.
     pub fn is_damage(&self) -> bool {
@@ -61,6 +89,7 @@ impl Oddity {
             Oddity::Damaged { .. }
                 | Oddity::Wrong { .. }
                 | Oddity::Closed { .. }
+                | Oddity::Undecodable { .. }
                 | Oddity::Altered { .. }
                 | Oddity::DamagedPages { .. }
                 | Oddity::Unconverted { .. }
@@ -70,11 +99,47 @@ impl Oddity {
     }
 }
 
+impl Oddity {
+    /// Whether a file ends before it should.
+    pub fn is_cut(&self) -> bool {
+        matches!(self, Oddity::Truncated { .. })
+    }
+
+    /// The file, and the place in it, if it is one.
+    pub fn place(&self) -> Option<(&Path, Option<Place>)> {
+        Some(match self {
+            Oddity::Truncated { path, at, .. } => (path, *at),
+            Oddity::Undecodable { path, at, .. } => (path, Some(*at)),
+            Oddity::Damaged { path, .. }
+            | Oddity::Altered { path, .. }
+            | Oddity::Unconverted { path }
+            | Oddity::DamagedPages { path, .. }
+            | Oddity::BeyondCap { path, .. }
+            | Oddity::Unfinished { path }
+            | Oddity::Saturated { path, .. }
+            | Oddity::Untimed { path }
+            | Oddity::Nobody { path }
+            | Oddity::Cycles { path }
+            | Oddity::Overlapping { path, .. }
+            | Oddity::Unnamed { path, .. }
+            | Oddity::NoEntry { path, .. }
+            | Oddity::Wrong { path, .. }
+            | Oddity::Closed { path, .. }
+            | Oddity::Beside { path, .. }
+            | Oddity::NotUnpacked { path, .. } => (path, None),
+            Oddity::Sorted { .. } | Oddity::Late { .. } | Oddity::PacketsLost { .. } => return None,
+        })
+    }
+}
+
 impl fmt::Display for Oddity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Oddity::Truncated { path, place } => {
+            Oddity::Truncated { path, place, .. } => {
                 write!(f, "{} ends inside a packet (still being written, or its writer was killed): {place}", path.display())
+            }
+            Oddity::Undecodable { path, at, reason } => {
+                write!(f, "{}: {at}: {reason}; the rest of this packet is not read", path.display())
             }
             Oddity::Damaged { path, error } => write!(f, "{}: {error}; the rest of this packet is not read", path.display()),
             Oddity::Wrong { path, error } => write!(f, "{}: {error}", path.display()),

@@ -16,12 +16,13 @@ use crate::recognise::{recognise, Found};
 use crate::recording::{Clock, Recording};
 use crate::sel4::{Dump, DumpSource};
 use crate::shelf::Shelf;
+use crate::shift::{Shift, Shifts};
 use crate::window::Window;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 /// Which part of a trace is asked for.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Items before it are left out.
     pub begin: Option<Moment>,
@@ -29,6 +30,21 @@ pub struct Options {
     pub end: Option<Moment>,
     /// The files are what a kernel logged, and say nothing of themselves.
     pub dump: Option<Dump>,
+    /// What is added to the times of which path.
+    pub shifts: Shifts,
+    pub damage: Damage,
+}
+
+/// What to do where a stream is damaged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Damage {
+    /// Goes on with the next packet, if there is one that can be read.
+    #[default]
+    Pass,
+    /// That stream ends there; the others are read.
+    EndsStream,
+    /// All ends there.
+    EndsTrace,
 }
 
 impl Options {
@@ -55,9 +71,12 @@ pub struct Trace {
     clock: Clock,
     probe_cost_ns: Option<f64>,
     sources: Vec<String>,
+    /// At the first stream that ends at damage.
+    stops: bool,
     finished: bool,
     /// Archives, which are there unpacked while they are read.
     unpacked: Vec<Unpacked>,
+    shifts: Shifts,
 }
 
 /// What all streams add to while they are read.
@@ -65,6 +84,10 @@ pub struct Trace {
 pub(crate) struct Shared {
     pub catalogue: Catalogue,
     pub oddities: Vec<Oddity>,
+    /// A stream ends at its first damage.
+    pub strict: bool,
+    /// A stream has come to its end at damage.
+    broken: bool,
     subjects: HashMap<Subject, SubjectId>,
 }
 
@@ -140,6 +163,14 @@ impl Source {
 }
 
 impl Source {
+    fn is_broken(&self) -> bool {
+        match self {
+            Source::Ctf(source) => source.broken,
+            Source::Capture(source) => source.broken,
+            _ => false,
+        }
+    }
+
     /// Turns to the loss of the packet that was reached if that loss began by `end_ns`; false if there is none.
     #[cold]
     fn leave(&mut self, end_ns: i64) -> bool {
@@ -154,27 +185,39 @@ impl Source {
 struct Slot {
     source: Source,
     window: Option<Window>,
+    shift: Shift,
 }
 
 impl Slot {
     #[inline]
     fn advance(&mut self, shared: &mut Shared, shelf: &mut Shelf) -> Result<Option<i64>, Error> {
-        match &mut self.window {
+        let advanced = match &mut self.window {
             None => self.source.advance(shared),
             Some(window) => window.advance(&mut self.source, shared, shelf),
+        };
+        if shared.strict && matches!(advanced, Ok(None)) {
+            shared.broken |= self.source.is_broken();
+        }
+        match self.shift.is_none() {
+            true => advanced,
+            false => advanced.map(|t_ns| t_ns.map(|t_ns| self.shift.apply(t_ns))),
         }
     }
 
     /// As [`Source::leave`]. In a sorted stream a loss that is not yet in the window is not found.
     fn leave(&mut self, end_ns: i64) -> bool {
-        self.window.is_none() && self.source.leave(end_ns)
+        self.window.is_none() && self.source.leave(self.shift.undo(end_ns))
     }
 
     #[inline]
     fn item<'a>(&'a self, shelf: &'a mut Shelf) -> Item<'a> {
-        match &self.window {
+        let item = match &self.window {
             None => self.source.item(shelf),
             Some(window) => window.item(shelf),
+        };
+        match self.shift.is_none() {
+            true => item,
+            false => self.shift.item(item),
         }
     }
 }
@@ -196,9 +239,13 @@ impl Trace {
             clock: Clock::default(),
             probe_cost_ns: None,
             sources: Vec::new(),
+            stops: false,
             finished: false,
             unpacked: Vec::new(),
+            shifts: options.shifts.clone(),
         };
+        trace.shared.strict = options.damage != Damage::Pass;
+        trace.stops = options.damage == Damage::EndsTrace;
         let several = paths.len() > 1;
         for path in paths {
             let path = path.as_ref();
@@ -207,7 +254,7 @@ impl Trace {
                 None => trace.add_path(path, several)?,
             }
         }
-        trace.prime(options)?;
+        trace.prime(&options)?;
         Ok(trace)
     }
 
@@ -227,7 +274,10 @@ impl Trace {
         };
         let in_recording = found.recording.is_some();
         if let Some(directory) = found.recording {
-            let recording = Recording::read(&directory)?.unwrap_or_default();
+            let mut recording = Recording::read(&directory)?.unwrap_or_default();
+            let shift = self.shifts.of(&directory);
+            recording.start_ns = recording.start_ns.map(|t_ns| shift.apply(t_ns));
+            recording.end_ns = recording.end_ns.map(|t_ns| shift.apply(t_ns));
             self.shared.oddities.extend(recording.altered(&directory));
             if recording.end_ns.is_none() {
                 self.shared.oddities.push(Oddity::Unfinished { path: directory });
@@ -250,7 +300,8 @@ impl Trace {
                 let end_ns = recording.and_then(|recording| recording.end_ns).unwrap_or(begin_ns);
                 let stream = self.shared.stream(name(&path), StreamKind::Kernel);
                 let loss = Loss { stream, begin_ns, end_ns, events: None };
-                self.slots.push(Slot { source: Source::Missing { loss, told: false }, window: None });
+                // Its times are those of the recording, which are corrected already.
+                self.slots.push(Slot { source: Source::Missing { loss, told: false }, window: None, shift: Shift::default() });
             }
             self.shared.oddities.push(Oddity::Unconverted { path });
         }
@@ -279,21 +330,23 @@ impl Trace {
         self.probe_cost_ns = self.probe_cost_ns.or(opened.probe_cost_ns);
         self.add_source(opened.tracer);
         for source in opened.streams {
-            self.add_slot(Source::Ctf(Box::new(source)), !opened.ordered);
+            let shift = self.shifts.of(source.path());
+            self.add_slot(Source::Ctf(Box::new(source)), !opened.ordered, shift);
         }
         Ok(())
     }
 
     fn add_file(&mut self, format: Format, path: &Path, name: String, in_recording: bool) -> Result<(), Error> {
+        let shift = self.shifts.of(path);
         match format {
             Format::Capture => {
                 // The packets that the programs of a recording captured are events of its user trace already.
                 let of_interfaces = || self.recordings.last().is_some_and(|recording| recording.is_of_interfaces(path));
                 let told = !in_recording || of_interfaces();
-                let capture = Capture { name, path: path.to_owned() };
+                let capture = Capture { name, path: path.to_owned(), shift };
                 if told {
                     let source = CaptureSource::open(&capture, &mut self.shared)?;
-                    self.add_slot(Source::Capture(Box::new(source)), true);
+                    self.add_slot(Source::Capture(Box::new(source)), true, shift);
                     self.add_source("packets".to_owned());
                 }
                 self.captures.push(capture);
@@ -301,30 +354,30 @@ impl Trace {
             Format::Perf => {
                 let source = PerfSource::open(path, name, &mut self.shared)?;
                 // Its records are in order but where perf itself was late.
-                self.add_slot(Source::Perf(Box::new(source)), true);
+                self.add_slot(Source::Perf(Box::new(source)), true, shift);
                 self.add_source("perf".to_owned());
             }
             Format::ChromeJson => {
                 let source = ChromeSource::open(path, name, &mut self.shared)?;
-                self.add_slot(Source::Chrome(Box::new(source)), false);
+                self.add_slot(Source::Chrome(Box::new(source)), false, shift);
                 self.add_source("chrome".to_owned());
             }
             Format::MachineLog => {
                 let source = LogSource::open(path, name, &mut self.shared)?;
-                self.add_slot(Source::Log(Box::new(source)), false);
+                self.add_slot(Source::Log(Box::new(source)), false, shift);
                 self.add_source("machine log".to_owned());
             }
         }
         Ok(())
     }
 
-    fn add_slot(&mut self, source: Source, sort: bool) {
-        self.slots.push(Slot { source, window: sort.then(Window::default) });
+    fn add_slot(&mut self, source: Source, sort: bool, shift: Shift) {
+        self.slots.push(Slot { source, window: sort.then(Window::default), shift });
     }
 
     fn add_dump(&mut self, path: &Path, dump: Dump, several: bool) -> Result<(), Error> {
         let source = DumpSource::open(path, stream_name(path, path, several), dump, &mut self.shared)?;
-        self.slots.push(Slot { source: Source::Dump(Box::new(source)), window: None });
+        self.slots.push(Slot { source: Source::Dump(Box::new(source)), window: None, shift: self.shifts.of(path) });
         self.clock.source = Some("the kernel's counter".to_owned());
         self.clock.frequency_hz = dump.frequency_hz;
         self.add_source("seL4".to_owned());
@@ -338,7 +391,7 @@ impl Trace {
     }
 
     /// Decodes the first item of every stream; then the trace's begin is known.
-    fn prime(&mut self, options: Options) -> Result<(), Error> {
+    fn prime(&mut self, options: &Options) -> Result<(), Error> {
         for (index, slot) in self.slots.iter_mut().enumerate() {
             if let Some(t_ns) = slot.advance(&mut self.shared, &mut self.shelf)? {
                 self.heap.push(Key { t_ns, stream: index as u32 });
@@ -350,7 +403,7 @@ impl Trace {
         self.end_ns = options.end.map_or(i64::MAX, |end| end.resolve(start_ns));
         for slot in &mut self.slots {
             if let Source::Ctf(source) = &mut slot.source {
-                source.skip_to(self.begin_ns);
+                source.skip_to(slot.shift.undo(self.begin_ns));
             }
         }
         Ok(())
@@ -403,6 +456,9 @@ impl Trace {
                     None => self.heap.pop(),
                 },
             };
+            if self.stops && self.shared.broken && self.is_damaged_strictly() {
+                return Ok(self.finish());
+            }
             let Some(key) = next else { return Ok(self.finish()) };
             let index = key.stream as usize;
             self.current = Some(index);
@@ -457,6 +513,12 @@ impl Trace {
     /// Whether something could not be decoded.
     pub fn is_damaged(&self) -> bool {
         self.shared.oddities.iter().any(Oddity::is_damage)
+    }
+
+    /// Whether it is, or a file ends before it should: a recording may be read while it goes on, all others are whole or they are not.
+    pub fn is_damaged_strictly(&self) -> bool {
+        let lenient = !self.recordings.is_empty();
+        self.shared.oddities.iter().any(|oddity| oddity.is_damage() || !lenient && oddity.is_cut())
     }
 
     /// Time of the trace's first item, whatever part was asked for; none if it has no item.

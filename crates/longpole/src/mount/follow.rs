@@ -3,7 +3,7 @@
 use super::tree::Tree;
 use crate::chain::Chain;
 use crate::log::LATE;
-use crate::verbs::print::Printer;
+use crate::printer::Printer;
 use longpole_record::selection::Part;
 use longpole_trace::{Catalogue, Item, StreamId, Subject};
 use std::collections::HashMap;

@@ -1,16 +1,17 @@
 //! `longpole check`: what can be recorded here, and the exact remedy for what cannot; or whether a trace is sound. Changes nothing.
 
+mod validate;
+
 use crate::dump::Raw;
 use crate::in_progress;
+use crate::offset::Offset;
 use crate::say;
-use crate::table::{bytes, number, plain};
+use crate::table::bytes;
 use longpole_record::{
     counter_is_a_clock, kernel, root,
     session::{Running, Whose},
     subjects, Runtime,
 };
-use longpole_trace::event::Item;
-use longpole_trace::{Oddity, Options};
 use rustix::fs::{access, statvfs, Access};
 use rustix::process::{getrlimit, Resource};
 use serde_json::json;
@@ -33,6 +34,9 @@ pub struct Args {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    /// Add TIME to all times of PATH, one of the traces or a part of one: --offset b.pcapng=-1.5ms (s, ms, us, ns)
+    #[arg(long = "offset", value_name = "PATH=TIME", value_parser = Offset::parse)]
+    offsets: Vec<Offset>,
     #[command(flatten)]
     raw: Raw,
 }
@@ -58,49 +62,9 @@ const MEMORY_WANTED: u64 = 64 << 20;
 const FILES_WANTED: u64 = 4096;
 const DISK_WANTED: u64 = 1 << 30;
 
-/// Reads every event.
-fn validate(traces: &[PathBuf], raw: &Raw, as_json: bool) -> anyhow::Result<ExitCode> {
-    let mut trace = crate::input::open_stored(traces, Options { dump: raw.dump(), ..Options::default() })?;
-    let (mut events, mut lost, mut gaps) = (0u64, 0u64, 0u64);
-    let failure = loop {
-        match trace.next_item() {
-            Ok(Some(Item::Event(_))) => events += 1,
-            Ok(Some(Item::Loss(loss))) => match loss.events {
-                Some(events) => lost += events,
-                None => gaps += 1,
-            },
-            Ok(None) => break None,
-            Err(error) => break Some(error),
-        }
-    };
-    // What programs captured is told by their events, so nobody has looked into those files yet.
-    let mut odd = trace.oddities().to_vec();
-    for capture in trace.captures() {
-        let found = capture.check()?;
-        odd.extend(found.into_iter().filter(|found| !trace.oddities().contains(found)));
-    }
-    let damaged = failure.is_some() || odd.iter().any(Oddity::is_damage);
-    let mut oddities: Vec<String> = odd.iter().map(ToString::to_string).collect();
-    oddities.extend(failure.map(|error| error.to_string()));
-    let oddities: Vec<String> = oddities.into_iter().map(crate::unpacked::renamed).collect();
-    if as_json {
-        say(json!({ "damaged": damaged, "events": events, "lost": lost, "uncounted_losses": gaps, "oddities": oddities }))?;
-    } else {
-        oddities.iter().try_for_each(|oddity| say(plain(oddity.clone())))?;
-        let word = match (damaged, gaps) {
-            (true, _) => "damaged",
-            (false, 0) => "sound",
-            (false, _) => "sound, with gaps",
-        };
-        let more = if gaps > 0 { format!(" and {} gaps that nobody counted", number(gaps)) } else { String::new() };
-        say(format_args!("{word}: {} events, {} lost{more}", number(events), number(lost)))?;
-    }
-    Ok(if damaged { ExitCode::FAILURE } else { ExitCode::SUCCESS })
-}
-
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if !args.traces.is_empty() {
-        return validate(&args.traces, &args.raw, args.json);
+        return validate::run(args);
     }
     let findings = [runtime_directory(), memory(), clock(), disk(), files(), recorder(), programs(), kernel_events(), stacks(), packets()];
     let bad = findings.iter().any(|finding| finding.state == State::Bad);

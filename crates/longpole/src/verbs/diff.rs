@@ -67,12 +67,12 @@ const FAILED: u8 = 3;
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let conditions = args.fail_if.iter().map(|text| parsed(text)).collect::<Result<Vec<_>, WrongUsage>>()?;
-    let part = Options { begin: args.begin, end: args.end, dump: args.raw.dump() };
+    let part = Options { begin: args.begin, end: args.end, dump: args.raw.dump(), ..Options::default() };
     let [a, b] = args.traces.as_slice() else {
         return Err(WrongUsage("a difference is between two traces; name two".to_owned()).into());
     };
     let rules = rules::read(&rules::files(&args.rules)?)?;
-    let (a, b) = (side(a, part, &rules)?, side(b, part, &rules)?);
+    let (a, b) = (side(a, part.clone(), &rules)?, side(b, part, &rules)?);
     let thresholds = Thresholds::built_in().context("a built-in rule file is wrong")?.path;
     let mut answer = diff(&a, &b, thresholds.max_unknown);
     answer.check(&conditions).map_err(|error| anyhow!(error))?;
@@ -94,7 +94,7 @@ fn side(path: &Path, part: Options, rules: &Rules) -> anyhow::Result<Side> {
     let part = command::part(path, part);
     let mut side = Side::default();
     let mut pass = pass_with(rules)?;
-    match path_beside(path, part, rules, &mut pass) {
+    match path_beside(path, part.clone(), rules, &mut pass) {
         Ok((answer, seen)) => {
             side.path(&answer);
             side.seen(seen);
@@ -104,7 +104,7 @@ fn side(path: &Path, part: Options, rules: &Rules) -> anyhow::Result<Side> {
             if unread {
                 pass = pass_with(rules)?;
                 // What cannot be opened at all is no note: that is the error.
-                pass::feed(&mut input::open(&[path.to_owned()], part)?, &mut pass, None)?;
+                pass::feed(&mut input::open(&[path.to_owned()], part.clone())?, &mut pass, None)?;
             }
             eprintln!("longpole: note: without critical path: {}", plain(error.to_string()));
         }
@@ -139,7 +139,7 @@ const OF_THREADS: [&str; 1] = ["preempted"];
 /// The critical path and the names of all states, and beside it all analyses of the same part, in one pass.
 fn path_beside(path: &Path, part: Options, rules: &Rules, pass: &mut Pass) -> Result<(Answer, BTreeSet<String>), NoPath> {
     let unread = |error| NoPath { error, unread: true };
-    let mut interactions = interactions::of(path, part, rules.clone()).map_err(unread)?;
+    let mut interactions = interactions::of(path, part.clone(), rules.clone()).map_err(unread)?;
     let begin_ns = interactions.trace().map_or(i64::MIN, |trace| kernel::begin_of(part.begin, trace));
     let mut lineage = Lineage::new(lineage::Options { segments: true, spill: Some(interactions::SPILL), ..lineage::Options::default() });
     let beside = |catalogue: &Catalogue, item: &Item<'_>| {

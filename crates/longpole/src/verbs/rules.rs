@@ -99,7 +99,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 fn held_against(traces: Vec<PathBuf>, rules: Vec<PathBuf>, raw: Raw) -> anyhow::Result<OfTrace> {
-    let input = Input { traces, begin: None, end: None, json: false, rules, raw };
+    let input = Input { traces, begin: None, end: None, json: false, rules, offsets: Vec::new(), raw };
     let mut interactions = interactions::open(&input, "rules are checked")?;
     let answer = {
         let mut lineage = Lineage::new(Options::default());

@@ -224,7 +224,15 @@ fn of_recording(path: &std::path::Path, pid: i32) -> anyhow::Result<Answer> {
         bail!("the kernel's events do not tell the command's begin and end; they are lost");
     };
     let range = (Some(Moment::At(begin_ns)), Some(Moment::At(end_ns)));
-    let input = Input { traces: vec![path.to_owned()], begin: range.0, end: range.1, json: false, rules: Vec::new(), raw: Raw::default() };
+    let input = Input {
+        traces: vec![path.to_owned()],
+        begin: range.0,
+        end: range.1,
+        json: false,
+        rules: Vec::new(),
+        offsets: Vec::new(),
+        raw: Raw::default(),
+    };
     let mut times = CpuTimes::default();
     let Reading { linux, .. } = reading::read(&input, &mut times, |_, _| {})?;
     let total_ns = (end_ns - begin_ns) as u64;

@@ -2,6 +2,7 @@
 
 use crate::dump::Raw;
 use crate::interactions::{self, Interactions};
+use crate::offset::Offset;
 use crate::table::{counted, duration, number, percent, plain, Table};
 use crate::{answer, input::Input, WrongUsage};
 use longpole_analysis::predicted::Predicted;
@@ -53,6 +54,10 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     rules: Vec<PathBuf>,
 
+    /// Add TIME to all times of PATH, the trace or a part of it: --offset DIR/kernel=-1.5ms (s, ms, us, ns)
+    #[arg(long = "offset", value_name = "PATH=TIME", value_parser = Offset::parse)]
+    offsets: Vec<Offset>,
+
     #[command(flatten)]
     raw: Raw,
 }
@@ -94,7 +99,18 @@ fn asked(args: &Args) -> anyhow::Result<(Input, Vec<Scenario>)> {
     if scenarios.len() > MOST_SCENARIOS {
         return Err(WrongUsage(format!("more than {MOST_SCENARIOS} scenarios")).into());
     }
-    Ok((Input { traces, begin: args.begin, end: args.end, json: args.json, rules: args.rules.clone(), raw: args.raw.clone() }, scenarios))
+    Ok((
+        Input {
+            traces,
+            begin: args.begin,
+            end: args.end,
+            json: args.json,
+            rules: args.rules.clone(),
+            offsets: args.offsets.clone(),
+            raw: args.raw.clone(),
+        },
+        scenarios,
+    ))
 }
 
 /// Nobody said what to try: what decides. The trace is read once, what it said is gone through once per round.

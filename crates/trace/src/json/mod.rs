@@ -94,7 +94,7 @@ fn tell(shared: &mut Shared, path: &Path, errors: &mut u32, fault: &Fault) {
         return;
     }
     shared.oddities.push(match fault {
-        Fault::Ends { .. } => Oddity::Truncated { path: path.to_owned(), place: fault.to_string() },
+        Fault::Ends { .. } => Oddity::Truncated { path: path.to_owned(), place: fault.to_string(), at: None },
         fault => Oddity::Wrong { path: path.to_owned(), error: fault.to_string() },
     });
 }

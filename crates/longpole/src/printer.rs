@@ -1,0 +1,419 @@
+//! Events and losses as lines: text near to babeltrace2's, and JSON. Names and subjects repeat, so their bytes are made once; an event's line is put
+//! together from them in one buffer that is written when it is full.
+
+use crate::filter::Patterns;
+use crate::show::{self, TimeOfDay};
+use crate::table::plain;
+use longpole_trace::event::StreamId;
+use longpole_trace::{Catalogue, Event, Item, Loss, Value};
+use std::collections::VecDeque;
+use std::io::{self, Write};
+
+const FULL: usize = 64 << 10;
+
+/// Shows items as lines; who uses one asks it to flush.
+pub(crate) struct Printer<W> {
+    sink: W,
+    line: Vec<u8>,
+    time: TimeOfDay,
+    last_ns: Option<i64>,
+    streams: Vec<Named>,
+    subjects: Vec<Subject>,
+    classes: Vec<Class>,
+    /// Which fields and contexts are shown; none: all.
+    fields: Option<Patterns>,
+    /// Before who did it its host is named.
+    hosts: bool,
+}
+
+/// A name as it is, and as a JSON string.
+struct Named {
+    text: Vec<u8>,
+    json: Vec<u8>,
+}
+
+struct Subject {
+    /// Who it was, for events of which nothing else says it. Empty if nothing is known, then the stream is named instead.
+    whole: Vec<u8>,
+    /// Beside a context that names threads: the host and what all its threads have in common.
+    common: Vec<u8>,
+    /// Beside a context that names the program, too.
+    host: Vec<u8>,
+    /// The members of the `context` object.
+    json: Vec<u8>,
+}
+
+struct Class {
+    name: Named,
+    fields: Members,
+    context: Members,
+    says: Says,
+}
+
+/// What the contexts of a class say of who it was.
+#[derive(Clone, Copy)]
+enum Says {
+    Nothing,
+    Threads,
+    Programs,
+}
+
+/// The values of an event that are shown: all have an entry, those that are not shown are hidden.
+struct Members {
+    members: Vec<Member>,
+    /// What closes the structures in which the last one lies.
+    end: Vec<u8>,
+}
+
+struct Member {
+    /// `name = `, with what separates it from the one before, and what opens the structures in which it lies.
+    text: Vec<u8>,
+    /// `"name":`, likewise.
+    json: Vec<u8>,
+    base: u8,
+    hidden: bool,
+}
+
+impl<W: Write> Printer<W> {
+    pub fn new(sink: W) -> Printer<W> {
+        Printer {
+            sink,
+            line: Vec::with_capacity(FULL + (4 << 10)),
+            time: TimeOfDay::default(),
+            last_ns: None,
+            streams: Vec::new(),
+            subjects: Vec::new(),
+            classes: Vec::new(),
+            fields: None,
+            hosts: false,
+        }
+    }
+
+    /// Only these fields and contexts are shown.
+    pub fn only(self, fields: Option<Patterns>) -> Printer<W> {
+        Printer { fields, ..self }
+    }
+
+    /// Where a trace is of several hosts, each line names its own.
+    pub fn name_hosts(&mut self, catalogue: &Catalogue) {
+        let mut hosts = catalogue.subjects.iter().map(|subject| &subject.host).filter(|host| !host.is_empty());
+        let first = hosts.next();
+        self.hosts = hosts.any(|host| Some(host) != first);
+    }
+
+    /// What follows is of another catalogue.
+    pub fn begin_anew(&mut self) {
+        self.streams.clear();
+        self.subjects.clear();
+        self.classes.clear();
+    }
+
+    /// Makes the bytes of what is new in the catalogue.
+    #[inline]
+    fn learn(&mut self, catalogue: &Catalogue) {
+        if self.streams.len() < catalogue.streams.len()
+            || self.subjects.len() < catalogue.subjects.len()
+            || self.classes.len() < catalogue.classes.len()
+        {
+            self.learn_new(catalogue);
+        }
+    }
+
+    #[cold]
+    fn learn_new(&mut self, catalogue: &Catalogue) {
+        self.streams.extend(catalogue.streams[self.streams.len()..].iter().map(|stream| named(&stream.name)));
+        let hosts = self.hosts;
+        self.subjects.extend(catalogue.subjects[self.subjects.len()..].iter().map(|one| subject(one, hosts)));
+        let Printer { classes, fields, .. } = self;
+        for class in &catalogue.classes[classes.len()..] {
+            let shown =
+                |scope: &str, name: &str| fields.as_ref().is_none_or(|fields| fields.hold(name) || fields.hold(&format!("{scope}.{name}")));
+            let has = |names: &[&str]| class.context.iter().any(|name| names.contains(&name.as_str()));
+            classes.push(Class {
+                name: named(&class.event_name),
+                fields: members(&class.fields, &class.bases, |name| shown("field", name)),
+                context: members(&class.context, &class.context_bases, |name| shown("context", name)),
+                says: match (has(&["procname"]), has(&["tid", "vtid", "pid", "vpid"])) {
+                    (true, _) => Says::Programs,
+                    (false, true) => Says::Threads,
+                    (false, false) => Says::Nothing,
+                },
+            });
+        }
+    }
+
+    pub fn event(&mut self, event: &Event<'_>, catalogue: &Catalogue) {
+        self.learn(catalogue);
+        self.when(event.t_ns);
+        let Printer { line, streams, subjects, classes, .. } = self;
+        let (class, subject) = (&classes[event.class.0 as usize], &subjects[event.subject.0 as usize]);
+        let who = match class.says {
+            Says::Nothing if subject.whole.is_empty() => &streams[event.stream.0 as usize].text,
+            Says::Nothing => &subject.whole,
+            Says::Threads => &subject.common,
+            Says::Programs => &subject.host,
+        };
+        if !who.is_empty() {
+            line.extend_from_slice(who);
+            line.push(b' ');
+        }
+        line.extend_from_slice(&class.name.text);
+        line.extend_from_slice(b": {");
+        if let Some(cpu) = event.cpu {
+            line.extend_from_slice(b" cpu_id = ");
+            show::unsigned(line, u64::from(cpu));
+            line.extend_from_slice(b" }, {");
+        }
+        if !event.context.is_empty() {
+            class.context.text(line, event.context);
+            line.extend_from_slice(b" }, {");
+        }
+        class.fields.text(line, event.fields);
+        line.extend_from_slice(b" }\n");
+    }
+
+    /// An item's line as it stands behind one of `last_ns`, which becomes that of this one.
+    pub fn line_after(&mut self, last_ns: &mut Option<i64>, item: &Item<'_>, catalogue: &Catalogue) -> &[u8] {
+        self.line.clear();
+        std::mem::swap(&mut self.last_ns, last_ns);
+        match item {
+            Item::Event(event) => self.event(event, catalogue),
+            Item::Loss(loss) => self.loss(loss, catalogue),
+        }
+        std::mem::swap(&mut self.last_ns, last_ns);
+        &self.line
+    }
+
+    /// `[time] (+delta) `
+    #[inline]
+    fn when(&mut self, t_ns: i64) {
+        self.line.push(b'[');
+        self.time.show(&mut self.line, t_ns);
+        match self.last_ns.replace(t_ns) {
+            None => self.line.extend_from_slice(b"] (+?.?????????) "),
+            Some(last) => {
+                self.line.extend_from_slice(if t_ns < last { b"] (-" } else { b"] (+" });
+                show::seconds(&mut self.line, t_ns.abs_diff(last));
+                self.line.extend_from_slice(b") ");
+            }
+        }
+    }
+
+    pub fn loss(&mut self, loss: &Loss, catalogue: &Catalogue) {
+        self.learn(catalogue);
+        self.when(loss.end_ns);
+        let Printer { line, streams, .. } = self;
+        line.extend_from_slice(&streams[loss.stream.0 as usize].text);
+        line.extend_from_slice(b": ");
+        match loss.events {
+            Some(events) => show::unsigned(line, events),
+            None => line.extend_from_slice(b"an unknown number of"),
+        }
+        line.extend_from_slice(b" events lost since [");
+        self.time.show(line, loss.begin_ns);
+        line.extend_from_slice(b"]\n");
+    }
+
+    #[inline]
+    fn where_json(&mut self, t_ns: i64, stream: StreamId) {
+        self.line.extend_from_slice(b"{\"t_ns\":");
+        show::signed(&mut self.line, t_ns);
+        self.line.extend_from_slice(b",\"stream\":");
+        self.line.extend_from_slice(&self.streams[stream.0 as usize].json);
+    }
+
+    pub fn event_json(&mut self, event: &Event<'_>, catalogue: &Catalogue) {
+        self.learn(catalogue);
+        self.where_json(event.t_ns, event.stream);
+        let Printer { line, subjects, classes, .. } = self;
+        let class = &classes[event.class.0 as usize];
+        line.extend_from_slice(b",\"cpu\":");
+        match event.cpu {
+            Some(cpu) => show::unsigned(line, u64::from(cpu)),
+            None => line.extend_from_slice(b"null"),
+        }
+        line.extend_from_slice(b",\"name\":");
+        line.extend_from_slice(&class.name.json);
+        line.extend_from_slice(b",\"fields\":{");
+        class.fields.json(line, event.fields);
+        line.extend_from_slice(b"},\"context\":{");
+        if event.context.is_empty() {
+            line.extend_from_slice(&subjects[event.subject.0 as usize].json);
+        }
+        class.context.json(line, event.context);
+        line.extend_from_slice(b"}}\n");
+    }
+
+    pub fn loss_json(&mut self, loss: &Loss, catalogue: &Catalogue) {
+        self.learn(catalogue);
+        self.where_json(loss.end_ns, loss.stream);
+        let line = &mut self.line;
+        line.extend_from_slice(b",\"lost\":");
+        match loss.events {
+            Some(events) => show::unsigned(line, events),
+            None => line.extend_from_slice(b"null"),
+        }
+        line.extend_from_slice(b",\"since_ns\":");
+        show::signed(line, loss.begin_ns);
+        line.extend_from_slice(b"}\n");
+    }
+
+    #[inline]
+    pub fn flush_if_full(&mut self) -> io::Result<()> {
+        if self.line.len() >= FULL {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.sink.write_all(&self.line)?;
+        self.line.clear();
+        self.sink.flush()
+    }
+}
+
+fn named(name: &str) -> Named {
+    let mut json = Vec::new();
+    show::quoted(&mut json, name.as_bytes());
+    Named { text: plain(name.to_owned()).into_bytes(), json }
+}
+
+fn subject(subject: &longpole_trace::Subject, hosts: bool) -> Subject {
+    let longpole_trace::Subject { host, label, thread, pid, tid } = subject;
+    let mut whole = label.clone();
+    if !thread.is_empty() && thread != label {
+        if !whole.is_empty() {
+            whole.push(':');
+        }
+        whole.push_str(thread);
+    }
+    if let Some(tid) = tid.filter(|_| !whole.is_empty()) {
+        whole.push_str(&format!("({tid})"));
+    }
+    // A program whose threads are not known.
+    let program = match pid {
+        Some(pid) if !label.is_empty() => format!("{label}:({pid})"),
+        _ => label.clone(),
+    };
+    let of_host = |program: &str| match (host.is_empty(), program.is_empty()) {
+        (false, false) => format!("{host}:{program}"),
+        (false, true) => host.clone(),
+        (true, _) => program.to_owned(),
+    };
+    if whole.is_empty() || (thread.is_empty() && tid.is_none()) {
+        whole = of_host(&program);
+    } else if hosts && !host.is_empty() {
+        whole = format!("{host} {whole}");
+    }
+    let mut json = Vec::new();
+    let mut member = |name: &str, show: &dyn Fn(&mut Vec<u8>)| {
+        if !json.is_empty() {
+            json.push(b',');
+        }
+        show::quoted(&mut json, name.as_bytes());
+        json.push(b':');
+        show(&mut json);
+    };
+    for (name, value) in [("label", label), ("thread", thread)] {
+        if !value.is_empty() {
+            member(name, &|out| show::quoted(out, value.as_bytes()));
+        }
+    }
+    for (name, value) in [("pid", pid), ("tid", tid)] {
+        if let Some(value) = value {
+            member(name, &|out| show::signed(out, i64::from(*value)));
+        }
+    }
+    let bytes = |text: String| plain(text).into_bytes();
+    Subject { whole: bytes(whole), common: bytes(of_host(&program)), host: bytes(host.clone()), json }
+}
+
+impl Members {
+    #[inline]
+    fn text(&self, line: &mut Vec<u8>, values: &[Value<'_>]) {
+        for (member, value) in self.members.iter().zip(values) {
+            if !member.hidden {
+                line.extend_from_slice(&member.text);
+                show::text(line, value, member.base);
+            }
+        }
+        line.extend_from_slice(&self.end);
+    }
+
+    #[inline]
+    fn json(&self, line: &mut Vec<u8>, values: &[Value<'_>]) {
+        for (member, value) in self.members.iter().zip(values) {
+            if !member.hidden {
+                line.extend_from_slice(&member.json);
+                show::json(line, value);
+            }
+        }
+    }
+}
+
+/// Nested structures come flat, with dotted names; for people they are nested again.
+fn members(names: &[String], bases: &[u8], shown: impl Fn(&str) -> bool) -> Members {
+    let mut members = Vec::with_capacity(names.len());
+    // The structures in which the last one lies.
+    let mut open: Vec<&str> = Vec::new();
+    let mut first = true;
+    for (index, name) in names.iter().enumerate() {
+        let base = bases.get(index).copied().unwrap_or(10);
+        if !shown(name) {
+            members.push(Member { text: Vec::new(), json: Vec::new(), base, hidden: true });
+            continue;
+        }
+        let mut outer: Vec<&str> = name.split('.').collect();
+        let inner = outer.pop().unwrap_or_default();
+        let same = open.iter().zip(&outer).take_while(|(open, outer)| open == outer).count();
+        let mut text = " }".repeat(open.len() - same);
+        text.push_str(if first { " " } else { ", " });
+        outer[same..].iter().for_each(|outer| text.push_str(&format!("{outer} = {{ ")));
+        text.push_str(&format!("{inner} = "));
+        open = outer;
+        let mut json = if first { Vec::new() } else { vec![b','] };
+        show::quoted(&mut json, name.as_bytes());
+        json.push(b':');
+        members.push(Member { text: plain(text).into_bytes(), json, base, hidden: false });
+        first = false;
+    }
+    Members { members, end: " }".repeat(open.len()).into_bytes() }
+}
+
+/// The last lines, and no more.
+pub struct Tail {
+    most: usize,
+    lines: VecDeque<Vec<u8>>,
+}
+
+impl Tail {
+    pub fn new(most: usize) -> Tail {
+        Tail { most, lines: VecDeque::new() }
+    }
+}
+
+impl<W: Write> Printer<W> {
+    /// Puts the line that was made last aside instead of writing it.
+    pub fn put_aside(&mut self, tail: &mut Tail) {
+        let mut line = match tail.lines.len() < tail.most {
+            true => Vec::new(),
+            false => tail.lines.pop_front().unwrap_or_default(),
+        };
+        line.clear();
+        line.extend_from_slice(&self.line);
+        self.line.clear();
+        if tail.most > 0 {
+            tail.lines.push_back(line);
+        }
+    }
+
+    /// Writes what was put aside.
+    pub fn put_back(&mut self, tail: Tail) -> io::Result<()> {
+        for line in tail.lines {
+            self.line.extend_from_slice(&line);
+            self.flush_if_full()?;
+        }
+        self.flush()
+    }
+}

@@ -1,0 +1,127 @@
+//! `longpole check TRACE`: reads all of a trace and lists what is odd about it, with its place. A stream is read up to its first damage: what can be made of the
+//! bytes behind that is a guess.
+
+use super::Args;
+use crate::table::{number, plain};
+use crate::unpacked::renamed;
+use crate::{offset, say};
+use longpole_trace::{Damage, Error, Item, Oddity, Options, Trace};
+use serde_json::{json, Value};
+use std::process::ExitCode;
+
+#[derive(Default)]
+struct Counts {
+    events: u64,
+    lost: u64,
+    /// Losses that nobody counted.
+    gaps: u64,
+}
+
+impl Counts {
+    fn read(&mut self, trace: &mut Trace) -> Result<(), Error> {
+        while let Some(item) = trace.next_item()? {
+            match item {
+                Item::Event(_) => self.events += 1,
+                Item::Loss(loss) => match loss.events {
+                    Some(events) => self.lost += events,
+                    None => self.gaps += 1,
+                },
+            }
+        }
+        Ok(())
+    }
+}
+
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    offset::check(&args.offsets, &args.traces)?;
+    let options =
+        Options { dump: args.raw.dump(), shifts: offset::shifts(&args.offsets), damage: Damage::EndsStream, ..Options::default() };
+    let mut counts = Counts::default();
+    let (mut odd, mut damaged) = (Vec::new(), false);
+    let failure;
+    match crate::input::open_stored(&args.traces, options) {
+        Ok(mut trace) => {
+            failure = counts.read(&mut trace).err();
+            odd.extend_from_slice(trace.oddities());
+            // What programs captured is told by their events, so nobody has looked into those files yet.
+            for capture in trace.captures() {
+                let found = capture.check()?;
+                odd.extend(found.into_iter().filter(|found| !trace.oddities().contains(found)));
+            }
+            damaged = trace.is_damaged_strictly() || odd.iter().any(Oddity::is_damage);
+        }
+        // Metadata that cannot be understood is damage of a trace, and not the lack of one.
+        Err(error) => match error.downcast::<Error>() {
+            Ok(error @ Error::Metadata { .. }) => failure = Some(error),
+            Ok(error) => return Err(error.into()),
+            Err(error) => return Err(error),
+        },
+    }
+    damaged |= failure.is_some();
+    match args.json {
+        true => say(as_json(&counts, &odd, failure.as_ref(), damaged))?,
+        false => as_text(&counts, &odd, failure.as_ref(), damaged)?,
+    }
+    Ok(if damaged { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn as_text(counts: &Counts, odd: &[Oddity], failure: Option<&Error>, damaged: bool) -> anyhow::Result<()> {
+    odd.iter().try_for_each(|oddity| say(plain(renamed(oddity.to_string()))))?;
+    if let Some(failure) = failure {
+        // Metadata is drawn on several lines.
+        renamed(failure.to_string()).lines().try_for_each(|line| say(plain(line.to_owned())))?;
+    }
+    let word = match (damaged, counts.gaps) {
+        (true, _) => "damaged",
+        (false, 0) => "sound",
+        (false, _) => "sound, with gaps",
+    };
+    let more = if counts.gaps > 0 { format!(" and {} gaps that nobody counted", number(counts.gaps)) } else { String::new() };
+    say(format_args!("{word}: {} events, {} lost{more}", number(counts.events), number(counts.lost)))?;
+    Ok(())
+}
+
+fn as_json(counts: &Counts, odd: &[Oddity], failure: Option<&Error>, damaged: bool) -> Value {
+    let mut oddities: Vec<String> = odd.iter().map(|oddity| renamed(oddity.to_string())).collect();
+    oddities.extend(failure.map(|error| renamed(error.to_string())));
+    let mut places: Vec<Value> = odd.iter().map(place).collect();
+    places.extend(failure.map(failed_at));
+    json!({
+        "damaged": damaged,
+        "events": counts.events,
+        "lost": counts.lost,
+        "uncounted_losses": counts.gaps,
+        "oddities": oddities,
+        "places": places,
+    })
+}
+
+/// Where an oddity is; in the same order as the texts.
+fn place(oddity: &Oddity) -> Value {
+    let found = oddity.place();
+    let at = found.and_then(|(_, at)| at);
+    json!({
+        "damage": oddity.is_damage() || oddity.is_cut(),
+        "path": found.map(|(path, _)| renamed(path.display().to_string())),
+        "packet": at.map(|at| at.packet),
+        "packet_offset": at.map(|at| at.packet_offset),
+        "bit": at.map(|at| at.bit),
+        "event": at.and_then(|at| at.event),
+    })
+}
+
+fn failed_at(error: &Error) -> Value {
+    match error {
+        Error::Metadata { path, source } => {
+            let known = |place: usize| (source.line > 0).then_some(place);
+            json!({
+                "damage": true,
+                "path": renamed(path.display().to_string()),
+                "line": known(source.line),
+                "column": known(source.column),
+                "text": source.text,
+            })
+        }
+        _ => json!({ "damage": true, "path": null }),
+    }
+}

@@ -1,0 +1,196 @@
+//! `print` and `check` of traces that other tracers wrote: the form of a line, what is asked for, and what happens at damage.
+
+#[path = "support/plain_ctf.rs"]
+mod plain_ctf;
+#[path = "support/schema.rs"]
+mod schema;
+
+use plain_ctf::{packet, write, Payload::*};
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Output};
+use tempfile::TempDir;
+
+fn longpole(arguments: &[&str], traces: &[&Path]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_longpole")).args(arguments).args(traces).output().unwrap()
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+/// Its answer, which must be a success.
+fn lines(arguments: &[&str], trace: &Path) -> Vec<String> {
+    let output = longpole(arguments, &[trace]);
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    text(&output).lines().map(str::to_owned).collect()
+}
+
+/// Four events of two CPUs, the last one of each a packet of its own.
+fn trace() -> TempDir {
+    let directory = TempDir::new().unwrap();
+    let first = vec![
+        packet(0, &[(100, 7, Switch("kworker/0:1", -5, 2, (3, 4))), (200, 7, Rx(1500, 2, [10, 11]))]),
+        packet(0, &[(500, 8, Switch("a \"b\"\n", 20, 9, (0, 65_535)))]),
+    ];
+    let second = vec![packet(1, &[(300, 9, Rx(60, 0, [1, 2]))])];
+    write(directory.path(), &[("one", first), ("two", second)]);
+    directory
+}
+
+#[test]
+fn a_line_is_as_babeltrace2_writes_it() {
+    let trace = trace();
+    let expected = [
+        "[22:13:20.000000100] (+?.?????????) far sched_switch: { cpu_id = 0 }, { vtid = 7, ip = 0xABC }, { prev_comm = \"kworker/0:1\", prev_prio = -5, state = ( \"blocked\" : container = 2 ), at = { x = 3, y = 4 } }",
+        "[22:13:20.000000200] (+0.000000100) far net:rx: { cpu_id = 0 }, { vtid = 7, ip = 0xABC }, { len = 1500, n = 2, part = [ [0] = 10, [1] = 11 ] }",
+        "[22:13:20.000000300] (+0.000000100) far net:rx: { cpu_id = 1 }, { vtid = 9, ip = 0xABC }, { len = 60, n = 0, part = [ [0] = 1, [1] = 2 ] }",
+        "[22:13:20.000000500] (+0.000000200) far sched_switch: { cpu_id = 0 }, { vtid = 8, ip = 0xABC }, { prev_comm = \"a \\\"b\\\"\\n\", prev_prio = 20, state = ( <unknown> : container = 9 ), at = { x = 0, y = 65535 } }",
+    ];
+    assert_eq!(lines(&["print"], trace.path()), expected);
+    let theirs = Command::new("babeltrace2").args(["--clock-gmt"]).arg(trace.path()).output();
+    match theirs {
+        Ok(theirs) => assert_eq!(text(&theirs).lines().collect::<Vec<_>>(), expected),
+        Err(_) => eprintln!("babeltrace2 is not here; not compared"),
+    }
+}
+
+/// The times of what is printed, in ns of the second.
+fn shown(arguments: &[&str], trace: &Path) -> Vec<i64> {
+    let arguments: Vec<&str> = ["print", "--json"].iter().chain(arguments).copied().collect();
+    let times = lines(&arguments, trace).into_iter().map(|line| serde_json::from_str::<Value>(&line).unwrap()["t_ns"].as_i64().unwrap());
+    times.map(|t_ns| t_ns - 1_700_000_000_000_000_000).collect()
+}
+
+#[test]
+fn events_are_chosen_by_name_filter_and_from_the_end() {
+    let trace = trace();
+    let path = trace.path();
+    assert_eq!(shown(&["--names", "net:*"], path), [200, 300]);
+    assert_eq!(shown(&["--names", "sched_switch,net:r?"], path), [100, 200, 300, 500]);
+    assert_eq!(shown(&["--filter", "cpu == 0 && name ~ \"sched*\""], path), [100, 500]);
+    assert_eq!(shown(&["--filter", "state == 'blocked' || part[1] == 2"], path), [100, 300]);
+    assert_eq!(shown(&["--filter", "at.y > 4"], path), [500]);
+    assert_eq!(shown(&["--filter", "t > +150ns and t <= '1970-01-01T00:00Z'"], path), [0; 0]);
+    assert_eq!(shown(&["--filter", "t > +150ns and t <= \"22:13:20.0000003\""], path), [300]);
+    assert_eq!(shown(&["--filter", "vtid & 8"], path), [300, 500]);
+    assert_eq!(shown(&["--tail", "2"], path), [300, 500]);
+    assert_eq!(shown(&["--tail", "1", "--names", "net:rx"], path), [300]);
+    assert_eq!(shown(&["--tail", "0"], path), [0; 0]);
+    assert_eq!(shown(&["--tail", "99"], path), [100, 200, 300, 500]);
+}
+
+#[test]
+fn a_wrong_filter_is_refused_with_its_place() {
+    let trace = trace();
+    let output = longpole(&["print", "--filter", "cpu == ) && x"], &[trace.path()]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("found `)`\n  cpu == ) && x\n         ^"), "{said}");
+    let output = longpole(&["print", "--filter", "prev_com == 'x'"], &[trace.path()]);
+    assert!(output.status.success() && output.stdout.is_empty());
+    assert!(String::from_utf8(output.stderr).unwrap().contains("`prev_com`"));
+}
+
+#[test]
+fn fields_and_contexts_are_chosen_by_name() {
+    let trace = trace();
+    let shown = lines(&["print", "--fields", "at.y,prev_*,context.v*", "--names", "sched*", "--tail", "1"], trace.path());
+    assert_eq!(
+        shown,
+        ["[22:13:20.000000500] (+0.000000400) far sched_switch: { cpu_id = 0 }, { vtid = 8 }, { prev_comm = \"a \\\"b\\\"\\n\", prev_prio = 20, at = { y = 65535 } }"]
+    );
+    let shown = lines(&["print", "--json", "--fields", "len", "--names", "net:rx", "--tail", "1"], trace.path());
+    let line: Value = serde_json::from_str(&shown[0]).unwrap();
+    assert_eq!((&line["fields"], &line["context"]), (&serde_json::json!({ "len": 60 }), &serde_json::json!({})));
+}
+
+/// The first packet of a stream is damaged behind its first event; another one follows, and another stream.
+fn damaged() -> TempDir {
+    let directory = TempDir::new().unwrap();
+    let first = vec![
+        packet(0, &[(100, 7, Rx(1, 1, [1, 1])), (200, 7, Unknown), (300, 7, Rx(2, 2, [2, 2]))]),
+        packet(0, &[(500, 7, Rx(3, 3, [3, 3]))]),
+    ];
+    write(directory.path(), &[("one", first), ("two", vec![packet(1, &[(600, 7, Rx(4, 4, [4, 4]))])])]);
+    directory
+}
+
+#[test]
+fn print_goes_on_behind_damage_and_strictly_it_stops_there() {
+    let trace = damaged();
+    let times = |output: &Output| text(output).lines().map(|line| line[16..19].to_owned()).collect::<Vec<_>>();
+    let output = longpole(&["print"], &[trace.path()]);
+    assert_eq!((output.status.code(), times(&output)), (Some(1), vec!["100".to_owned(), "500".to_owned(), "600".to_owned()]));
+    let output = longpole(&["print", "--strict"], &[trace.path()]);
+    assert_eq!((output.status.code(), times(&output)), (Some(1), vec!["100".to_owned()]));
+    let said = String::from_utf8(output.stderr).unwrap();
+    // 36 bytes of header, then an event of 10 + 8 + 7 bytes, and the header of the next one.
+    assert!(said.contains("one: packet 0 at byte 0, bit 568, event 1: "), "{said}");
+}
+
+#[test]
+fn check_reads_each_stream_up_to_its_first_damage_and_says_where_it_is() {
+    let trace = damaged();
+    let output = longpole(&["check", "--json"], &[trace.path()]);
+    assert_eq!(output.status.code(), Some(1));
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    schema::check(&schema::schema("check"), &answer);
+    assert_eq!((&answer["events"], &answer["damaged"]), (&2.into(), &true.into()));
+    let place = &answer["places"][0];
+    assert_eq!((&place["packet"], &place["bit"], &place["event"]), (&0.into(), &568.into(), &1.into()));
+    assert!(place["path"].as_str().unwrap().ends_with("/one"));
+    let output = longpole(&["check"], &[trace.path()]);
+    assert!(text(&output).ends_with("damaged: 2 events, 0 lost\n"), "{}", text(&output));
+}
+
+#[test]
+fn check_wants_all_of_a_foreign_trace() {
+    let trace = trace();
+    assert_eq!(longpole(&["check"], &[trace.path()]).status.code(), Some(0));
+    let stream = trace.path().join("two");
+    let length = std::fs::metadata(&stream).unwrap().len();
+    std::fs::File::options().write(true).open(&stream).unwrap().set_len(length - 3).unwrap();
+    let output = longpole(&["check"], &[trace.path()]);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+    assert!(text(&output).contains("two ends inside a packet"), "{}", text(&output));
+    // What is still being written is no reason not to show the rest.
+    assert_eq!(longpole(&["print"], &[trace.path()]).status.code(), Some(0));
+    assert_eq!(longpole(&["print", "--strict"], &[trace.path()]).status.code(), Some(1));
+}
+
+#[test]
+fn check_draws_what_is_wrong_with_metadata() {
+    let trace = trace();
+    std::fs::write(trace.path().join("metadata"), "/* CTF 1.8 */\ntrace { major = 1; minor = 8; byte_order = xx; };\n").unwrap();
+    let output = longpole(&["check"], &[trace.path()]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output).contains("metadata:2:") && text(&output).contains("byte_order = xx"), "{}", text(&output));
+    assert!(text(&output).contains("damaged: 0 events"));
+    let output = longpole(&["check", "--json"], &[trace.path()]);
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    schema::check(&schema::schema("check"), &answer);
+    assert_eq!(answer["places"][0]["line"], 2);
+    assert!(answer["places"][0]["text"].as_str().unwrap().contains("byte_order = xx"));
+}
+
+#[test]
+fn offsets_bring_several_inputs_onto_one_clock() {
+    let (a, b) = (trace(), trace());
+    let offset = format!("{}=-250ns", b.path().display());
+    let output = longpole(&["print", "--offset", &offset], &[a.path(), b.path()]);
+    let times: Vec<String> = text(&output).lines().map(|line| line[7..19].to_owned()).collect();
+    let all =
+        ["19.999999850", "19.999999950", "20.000000050", "20.000000100", "20.000000200", "20.000000250", "20.000000300", "20.000000500"];
+    assert_eq!(times, all, "{}", String::from_utf8_lossy(&output.stderr));
+    let output =
+        longpole(&["print", "--offset", &offset, "--begin", "22:13:20.00000025", "--end", "22:13:20.0000003"], &[a.path(), b.path()]);
+    assert_eq!(text(&output).lines().count(), 2);
+    // A part of a trace has its own.
+    let part = a.path().join("two");
+    let offset_of_part = format!("{}=1us", part.display());
+    assert_eq!(shown(&["--offset", &offset_of_part], a.path()), [100, 200, 500, 1300]);
+    let output = longpole(&["print", "--offset", &offset], &[a.path()]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("neither a trace that is named nor a part of one"));
+}

@@ -1,0 +1,138 @@
+//! How the clock of one input is corrected, so that it can be one trace with others whose clocks say something else.
+//!
+//! A correction is an offset and, for clocks that do not run alike, a drift. It is added to what an input says of its times, and to nothing
+//! else: values of fields are left as they are.
+
+use crate::event::{Event, Item, Loss};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What is added to the times of an input.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Shift {
+    pub offset_ns: i64,
+    /// ns more for each ns since `since_ns`, by the input's own clock.
+    pub drift: f64,
+    pub since_ns: i64,
+}
+
+impl Shift {
+    pub fn by(offset_ns: i64) -> Shift {
+        Shift { offset_ns, ..Shift::default() }
+    }
+
+    #[inline]
+    pub fn is_none(&self) -> bool {
+        self.offset_ns == 0 && self.drift == 0.0
+    }
+
+    /// The corrected time of what the input says happened at `t_ns`.
+    #[inline]
+    pub fn apply(&self, t_ns: i64) -> i64 {
+        let shifted = t_ns.saturating_add(self.offset_ns);
+        match self.drift == 0.0 {
+            true => shifted,
+            false => shifted.saturating_add(self.drifted(t_ns)),
+        }
+    }
+
+    /// An item of the input, corrected.
+    #[cold]
+    pub(crate) fn item<'a>(&self, item: Item<'a>) -> Item<'a> {
+        match item {
+            Item::Event(event) => Item::Event(Event { t_ns: self.apply(event.t_ns), ..event }),
+            Item::Loss(loss) => Item::Loss(Loss { begin_ns: self.apply(loss.begin_ns), end_ns: self.apply(loss.end_ns), ..loss }),
+        }
+    }
+
+    #[inline]
+    fn drifted(&self, t_ns: i64) -> i64 {
+        (t_ns.saturating_sub(self.since_ns) as f64 * self.drift).round() as i64
+    }
+
+    /// A time of the input whose correction is not after `t_ns`, by a few ns at most.
+    pub fn undo(&self, t_ns: i64) -> i64 {
+        // The ends of time stay where they are.
+        if t_ns == i64::MIN || t_ns == i64::MAX || self.is_none() {
+            return t_ns;
+        }
+        let about = t_ns.saturating_sub(self.offset_ns);
+        let since = about.saturating_sub(self.since_ns) as f64;
+        match self.drift == 0.0 {
+            true => about,
+            false => about.saturating_sub((since - since / (1.0 + self.drift)).round() as i64).saturating_sub(2),
+        }
+    }
+
+    /// First this one, then another.
+    pub fn then(&self, other: &Shift) -> Shift {
+        // At `since_ns` both are exact; the drifts multiply.
+        let since_ns = self.since_ns;
+        Shift {
+            offset_ns: other.apply(self.apply(since_ns)).saturating_sub(since_ns),
+            drift: (1.0 + self.drift) * (1.0 + other.drift) - 1.0,
+            since_ns,
+        }
+    }
+}
+
+/// The corrections of several inputs: a path's own is also that of all below it.
+#[derive(Clone, Debug, Default)]
+pub struct Shifts(Arc<[(PathBuf, Shift)]>);
+
+impl Shifts {
+    pub fn new(shifts: Vec<(PathBuf, Shift)>) -> Shifts {
+        let resolved = shifts.into_iter().map(|(path, shift)| (absolute(&path), shift));
+        Shifts(resolved.collect())
+    }
+
+    /// What is said of `path`; of several the one nearest to it.
+    pub fn of(&self, path: &Path) -> Shift {
+        if self.0.is_empty() {
+            return Shift::default();
+        }
+        let path = absolute(path);
+        let nearest = self.0.iter().filter(|(above, _)| path.starts_with(above)).max_by_key(|(above, _)| above.components().count());
+        nearest.map_or(Shift::default(), |(_, shift)| *shift)
+    }
+}
+
+fn absolute(path: &Path) -> PathBuf {
+    fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_nearest_correction_above_a_path_counts() {
+        let directory = tempfile::TempDir::new().unwrap();
+        let inner = directory.path().join("a/b");
+        fs::create_dir_all(&inner).unwrap();
+        let shifts = Shifts::new(vec![(directory.path().to_owned(), Shift::by(1)), (inner.clone(), Shift::by(2))]);
+        assert_eq!(shifts.of(&inner.join("gone")).offset_ns, 2);
+        assert_eq!(shifts.of(&inner.join("../b")).offset_ns, 2);
+        assert_eq!(shifts.of(&directory.path().join("a")).offset_ns, 1);
+        assert_eq!(shifts.of(Path::new("/")).offset_ns, 0);
+    }
+
+    proptest! {
+        #[test]
+        fn a_correction_is_undone_and_combined(
+            t_ns in 1_600_000_000_000_000_000i64..1_800_000_000_000_000_000,
+            offset_ns in -1_000_000_000_000i64..1_000_000_000_000,
+            drift in -1e-3f64..1e-3,
+            since in -3_600_000_000_000i64..3_600_000_000_000,
+        ) {
+            let shift = Shift { offset_ns, drift, since_ns: t_ns + since };
+            let undone = shift.undo(shift.apply(t_ns));
+            prop_assert!(undone <= t_ns && t_ns - undone <= 8, "{}", t_ns - undone);
+            let other = Shift { offset_ns: 77, drift: -drift / 2.0, since_ns: t_ns - since };
+            let both = shift.then(&other).apply(t_ns);
+            prop_assert!(both.abs_diff(other.apply(shift.apply(t_ns))) <= 3, "{} {}", both, other.apply(shift.apply(t_ns)));
+        }
+    }
+}
