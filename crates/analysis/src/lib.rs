@@ -9,6 +9,7 @@
 
 pub mod blame;
 pub mod change;
+pub mod clock_sync;
 pub mod consumer;
 pub mod counters;
 pub mod cpu;

@@ -33,6 +33,7 @@ mod sampled;
 mod show;
 mod stacks;
 mod strip;
+mod sync;
 mod table;
 mod unpacked;
 mod verbs;
@@ -71,6 +72,8 @@ enum Verb {
     Info(verbs::info::Args),
     /// Print the events of a trace in the order of time
     Print(verbs::print::Args),
+    /// Bring the clocks of several hosts together
+    Merge(verbs::merge::Args),
     /// Measure latencies: calls, spans, signals, activity, or between any two events
     Latency(Box<verbs::latency::Args>),
     /// Measure queues: depth, full and empty shares, batches, residence
@@ -132,6 +135,7 @@ fn main() -> ExitCode {
         Verb::Check(args) => verbs::check::run(args),
         Verb::Info(args) => verbs::info::run(args),
         Verb::Print(args) => verbs::print::run(args),
+        Verb::Merge(args) => verbs::merge::run(args),
         Verb::Latency(args) => verbs::latency::run(*args),
         Verb::Queues(args) => verbs::queues::run(args),
         Verb::Cpu(args) => verbs::cpu::run(args),

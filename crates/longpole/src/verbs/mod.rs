@@ -11,6 +11,7 @@ pub mod irq;
 pub mod latency;
 pub mod list;
 pub mod man;
+pub mod merge;
 pub mod model;
 pub mod mount;
 pub mod overhead;

@@ -1,0 +1,188 @@
+//! Two clocks brought together by the messages that went between their hosts.
+//!
+//! No message arrives before it was sent. So one from here to there says that the other clock was at most that far behind, and one back that it was at least
+//! that far; what all of them allow is a band. Clocks that run evenly differ by a straight line, which must lie within the band. The convex hulls of both sides hold
+//! all that matters of the messages. Of the lines that fit the one in the middle of the steepest and the flattest is taken; the error that is told is the farthest that any other line
+//! that fits is from it, over the time that was asked for. It is no estimate: if both clocks run evenly, the truth is within it.
+//!
+//! After A. Duda, G. Harrus, Y. Haddad, G. Bernard, Estimating global time in distributed systems, ICDCS 1987; the hulls as in P. Ashton, Algorithms for off-line
+//! clock synchronisation, 1995.
+
+use longpole_trace::Shift;
+
+/// Which way a message went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// From the host whose clock is the reference.
+    There,
+    /// To it.
+    Back,
+}
+
+/// A message, by the clocks of both ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Message {
+    pub way: Way,
+    /// On the clock of reference.
+    pub reference_ns: i64,
+    /// On the clock that is to be corrected.
+    pub other_ns: i64,
+}
+
+/// How to correct the other clock.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    pub shift: Shift,
+    /// The correction is not farther from the truth than this, at any time of the range.
+    pub error_ns: u64,
+    /// The least and the greatest drift that fit.
+    pub drifts: (f64, f64),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+pub enum Failure {
+    #[error("no packet was seen on both")]
+    Nothing,
+    /// Only an end of the band is known.
+    #[error("all packets that were seen on both went one way")]
+    OneWay {
+        way: Way,
+        /// What would have to be added to the other clock is at most (where they went back) or at least this.
+        bound_ns: i64,
+    },
+    #[error("some packet would have arrived {by_ns} ns or more before it was sent, whatever the offset and the drift (up to 1000 ppm)")]
+    Contradiction { by_ns: u64 },
+}
+
+/// Clocks that differ by more are broken.
+const MOST_DRIFT: f64 = 1e-3;
+/// Halvings and thirdings: beyond the resolution of the numbers.
+const ROUNDS: usize = 200;
+/// Times of captures are often rounded down to µs, so that a packet there and one back may seem this much too fast together.
+const ROUNDING_NS: f64 = 2_000.0;
+
+/// Finds the correction. `range`: times of the other clock for which the error is told, beside those of the messages.
+pub fn estimate(messages: &[Message], range: Option<(i64, i64)>) -> Result<Estimate, Failure> {
+    let Some(first) = messages.first() else { return Err(Failure::Nothing) };
+    // What has to be added to the other clock, over its time; both from the first message on, so that they are exact as floating point numbers.
+    let wanted = |message: &Message| message.reference_ns.saturating_sub(message.other_ns);
+    let (since_ns, base_ns) = (messages.iter().map(|message| message.other_ns).min().unwrap_or(0), wanted(first));
+    let point = |message: &Message| {
+        let x = message.other_ns.saturating_sub(since_ns) as f64;
+        (x, wanted(message).saturating_sub(base_ns) as f64)
+    };
+    let of = |way: Way| messages.iter().filter(move |message| message.way == way);
+    let bounds = |way: Way| of(way).map(point).collect::<Vec<_>>();
+    // Received here after it was sent there: the correction is at most that.
+    let (upper, lower) = (lower_hull(bounds(Way::Back), 1.0), lower_hull(bounds(Way::There), -1.0));
+    match (upper.is_empty(), lower.is_empty()) {
+        (false, false) => {}
+        (false, true) => {
+            let bound_ns = of(Way::Back).map(wanted).min().unwrap_or(0);
+            return Err(Failure::OneWay { way: Way::Back, bound_ns });
+        }
+        _ => {
+            let bound_ns = of(Way::There).map(wanted).max().unwrap_or(0);
+            return Err(Failure::OneWay { way: Way::There, bound_ns });
+        }
+    }
+    let band = Band { upper, lower };
+    let drift = greatest(-MOST_DRIFT, MOST_DRIFT, |drift| band.room(drift));
+    let room = band.room(drift);
+    if room < -ROUNDING_NS {
+        return Err(Failure::Contradiction { by_ns: (-room / 2.0) as u64 });
+    }
+    // A band that rounding has closed is opened by as much, and the error holds it.
+    let slack = (-room).max(0.0);
+    let fits = |drift: f64| band.room(drift) >= -slack;
+    let (flattest, steepest) = (farthest(drift, -MOST_DRIFT, fits), farthest(drift, MOST_DRIFT, fits));
+    let middle = (flattest + steepest) / 2.0;
+    let at_zero = (band.top(middle) + band.bottom(middle)) / 2.0;
+    let last = messages.iter().map(|message| message.other_ns).max().unwrap_or(since_ns);
+    let (begin, end) = range.map_or((since_ns, last), |(begin, end)| (begin.min(since_ns), end.max(last)));
+    let mut error = 0.0f64;
+    for t_ns in [begin, end] {
+        let x = t_ns as i128 - i128::from(since_ns);
+        let x = x as f64;
+        let here = at_zero + middle * x;
+        let high = greatest(flattest, steepest, |drift| band.top(drift) + drift * x);
+        let low = greatest(flattest, steepest, |drift| -(band.bottom(drift) + drift * x));
+        error = error.max(band.top(high) + high * x - here).max(here - (band.bottom(low) + low * x));
+    }
+    Ok(Estimate {
+        shift: Shift { offset_ns: base_ns.saturating_add(at_zero.round() as i64), drift: middle, since_ns },
+        // The last ns is that of the rounding.
+        error_ns: (error + slack).ceil() as u64 + 1,
+        drifts: (flattest, steepest),
+    })
+}
+
+/// What the messages allow.
+struct Band {
+    upper: Vec<(f64, f64)>,
+    lower: Vec<(f64, f64)>,
+}
+
+impl Band {
+    /// The highest line of this slope that no point of the upper side is below: where it is at 0.
+    fn top(&self, drift: f64) -> f64 {
+        self.upper.iter().map(|(x, y)| y - drift * x).fold(f64::INFINITY, f64::min)
+    }
+
+    fn bottom(&self, drift: f64) -> f64 {
+        self.lower.iter().map(|(x, y)| y - drift * x).fold(f64::NEG_INFINITY, f64::max)
+    }
+
+    fn room(&self, drift: f64) -> f64 {
+        self.top(drift) - self.bottom(drift)
+    }
+}
+
+/// The corners below all points; with `side` −1 those above.
+fn lower_hull(mut points: Vec<(f64, f64)>, side: f64) -> Vec<(f64, f64)> {
+    points.sort_by(|a, b| a.0.total_cmp(&b.0).then((side * a.1).total_cmp(&(side * b.1))));
+    let mut hull: Vec<(f64, f64)> = Vec::new();
+    for point in points {
+        while let [.., a, b] = hull[..] {
+            let turn = (b.0 - a.0) * side * (point.1 - a.1) - side * (b.1 - a.1) * (point.0 - a.0);
+            if turn > 0.0 {
+                break;
+            }
+            hull.pop();
+        }
+        // Of those at one time only the first is a corner.
+        if hull.last().is_none_or(|last| last.0 < point.0) {
+            hull.push(point);
+        }
+    }
+    hull
+}
+
+/// Where a concave function is greatest.
+fn greatest(mut low: f64, mut high: f64, function: impl Fn(f64) -> f64) -> f64 {
+    for _ in 0..ROUNDS {
+        let (a, b) = (low + (high - low) / 3.0, high - (high - low) / 3.0);
+        if function(a) < function(b) {
+            low = a;
+        } else {
+            high = b;
+        }
+    }
+    (low + high) / 2.0
+}
+
+/// The farthest from `inside`, which fits, towards `end` that does.
+fn farthest(inside: f64, end: f64, fits: impl Fn(f64) -> bool) -> f64 {
+    if fits(end) {
+        return end;
+    }
+    let (mut fitting, mut not) = (inside, end);
+    for _ in 0..ROUNDS {
+        let between = (fitting + not) / 2.0;
+        match fits(between) {
+            true => fitting = between,
+            false => not = between,
+        }
+    }
+    fitting
+}

@@ -1,0 +1,247 @@
+//! `merge --sync packets`: the clocks of several hosts, brought together by the TCP segments and UDP datagrams that two of them have captured.
+//!
+//! A packet that occurs once in the captures of each of two hosts is a message from one to the other. Which way it went says the capture; where it does not, that follows from
+//! cause and effect: of the two hosts that an address may be of, only one lets all packets arrive after they were sent. What occurs twice on a host (a packet that was sent again without
+//! any change) is left out, since nobody knows which is which.
+//!
+//! The first host is the reference. Each other one is corrected to the one with which it has the smallest error, if need be over several hosts; then the errors add up.
+
+mod key;
+
+use anyhow::bail;
+use longpole_analysis::clock_sync::{estimate, Estimate, Failure, Message, Way};
+use longpole_trace::{Shift, Trace};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+/// Packets that are held of a host; of more, a part that is chosen by their content, and so is the same on all hosts.
+const MOST_HELD: usize = 1 << 20;
+
+/// The correction of a host.
+pub struct Synced {
+    pub path: PathBuf,
+    pub shift: Shift,
+    /// 0 for the reference.
+    pub error_ns: u64,
+    /// The host to which it was compared; none for the reference.
+    pub to: Option<PathBuf>,
+    /// Packets from that host and back.
+    pub there: usize,
+    pub back: usize,
+    /// Packets that occur more than once, and say nothing.
+    pub ambiguous: usize,
+    pub drifts_ppm: (f64, f64),
+}
+
+/// What a host captured.
+struct Host {
+    path: PathBuf,
+    seen: HashMap<u64, Seen>,
+    /// Only those whose hash ends in so many zeros are held.
+    sparse: u32,
+    packets: u64,
+    begin_ns: i64,
+    end_ns: i64,
+}
+
+#[derive(Clone, Copy)]
+struct Seen {
+    t_ns: i64,
+    source: u64,
+    outbound: Option<bool>,
+    again: bool,
+}
+
+/// The corrections of all of them, the first first.
+pub fn by_packets(paths: &[PathBuf]) -> anyhow::Result<Vec<Synced>> {
+    let hosts = paths.iter().map(|path| Host::read(path)).collect::<anyhow::Result<Vec<_>>>()?;
+    let reference = Synced {
+        path: paths[0].clone(),
+        shift: Shift::default(),
+        error_ns: 0,
+        to: None,
+        there: 0,
+        back: 0,
+        ambiguous: 0,
+        drifts_ppm: (0.0, 0.0),
+    };
+    let mut synced: Vec<Option<Synced>> = hosts.iter().map(|_| None).collect();
+    synced[0] = Some(reference);
+    let mut why: Vec<Vec<String>> = hosts.iter().map(|_| Vec::new()).collect();
+    let mut tried: HashMap<(usize, usize), Option<Pair>> = HashMap::new();
+    while synced.iter().any(Option::is_none) {
+        let mut best: Option<(u64, usize, usize)> = None;
+        for known in 0..hosts.len() {
+            let Some(so_far) = synced[known].as_ref().map(|known| known.error_ns) else { continue };
+            for other in (0..hosts.len()).filter(|other| synced[*other].is_none()) {
+                let pair = tried.entry((known, other)).or_insert_with(|| match Pair::between(&hosts[known], &hosts[other]) {
+                    Ok(pair) => Some(pair),
+                    Err(failure) => {
+                        why[other].push(format!("{}: {failure}", hosts[known].path.display()));
+                        None
+                    }
+                });
+                let error = pair.as_ref().map(|pair| so_far.saturating_add(pair.estimate.error_ns));
+                if let Some(error) = error.filter(|error| best.is_none_or(|(least, ..)| *error < least)) {
+                    best = Some((error, known, other));
+                }
+            }
+        }
+        let Some((error_ns, known, other)) = best else {
+            let left = synced.iter().position(Option::is_none).unwrap_or(0);
+            bail!(
+                "the clock of {} cannot be brought to that of another host by packets, compared with {}; --offset PATH=TIME tells what is known of it otherwise",
+                hosts[left].path.display(),
+                why[left].join("; with ")
+            );
+        };
+        if let (Some(Some(pair)), Some(to)) = (tried.remove(&(known, other)), synced[known].as_ref().map(|known| known.shift)) {
+            synced[other] = Some(Synced {
+                path: hosts[other].path.clone(),
+                shift: pair.estimate.shift.then(&to),
+                error_ns,
+                to: Some(hosts[known].path.clone()),
+                there: pair.there,
+                back: pair.back,
+                ambiguous: pair.ambiguous,
+                drifts_ppm: (pair.estimate.drifts.0 * 1e6, pair.estimate.drifts.1 * 1e6),
+            });
+        }
+    }
+    Ok(synced.into_iter().flatten().collect())
+}
+
+impl Host {
+    fn read(path: &Path) -> anyhow::Result<Host> {
+        let trace: Trace = crate::input::open(&[path.to_owned()], longpole_trace::Options::default())?;
+        let mut host = Host { path: path.to_owned(), seen: HashMap::new(), sparse: 0, packets: 0, begin_ns: i64::MAX, end_ns: i64::MIN };
+        if trace.captures().is_empty() {
+            bail!("{} holds no packets (pcapng or pcap), so --sync packets has nothing to compare", path.display());
+        }
+        for capture in trace.captures() {
+            capture.frames(i64::MIN, i64::MAX, |frame| {
+                let Some(key) = key::of(frame.link_type, frame.bytes) else { return };
+                host.packets += 1;
+                host.add(key, frame.t_ns, frame.outbound.or(key.outbound));
+            })?;
+        }
+        if host.packets == 0 {
+            bail!("{} holds no packet of TCP or UDP between hosts, so --sync packets has nothing to compare", path.display());
+        }
+        Ok(host)
+    }
+
+    fn add(&mut self, key: key::Key, t_ns: i64, outbound: Option<bool>) {
+        self.begin_ns = self.begin_ns.min(t_ns);
+        self.end_ns = self.end_ns.max(t_ns);
+        if !self.holds(key.hash) {
+            return;
+        }
+        let seen = Seen { t_ns, source: key.source, outbound, again: false };
+        self.seen.entry(key.hash).and_modify(|seen| seen.again = true).or_insert(seen);
+        if self.seen.len() > MOST_HELD {
+            self.sparse += 1;
+            let sparse = self.sparse;
+            self.seen.retain(|hash, _| hash.trailing_zeros() >= sparse);
+        }
+    }
+
+    fn holds(&self, hash: u64) -> bool {
+        hash.trailing_zeros() >= self.sparse
+    }
+}
+
+struct Pair {
+    estimate: Estimate,
+    there: usize,
+    back: usize,
+    ambiguous: usize,
+}
+
+impl Pair {
+    fn between(a: &Host, b: &Host) -> Result<Pair, String> {
+        let mut ambiguous = 0;
+        let mut known: Vec<Message> = Vec::new();
+        // By the address that they are from.
+        let mut unknown: HashMap<u64, Vec<(i64, i64)>> = HashMap::new();
+        for (hash, here) in a.seen.iter().filter(|(hash, _)| b.holds(**hash)) {
+            let Some(there) = b.seen.get(hash) else { continue };
+            if here.again || there.again {
+                ambiguous += 1;
+                continue;
+            }
+            let way = match (here.outbound, there.outbound) {
+                (Some(true), Some(false) | None) | (None, Some(false)) => Way::There,
+                (Some(false), Some(true) | None) | (None, Some(true)) => Way::Back,
+                (None, None) => {
+                    unknown.entry(here.source).or_default().push((here.t_ns, there.t_ns));
+                    continue;
+                }
+                // Both have sent it, or received it: neither is its other end.
+                (Some(true), Some(true)) | (Some(false), Some(false)) => continue,
+            };
+            known.push(Message { way, reference_ns: here.t_ns, other_ns: there.t_ns });
+        }
+        let range = Some((b.begin_ns, b.end_ns));
+        let both =
+            |messages: &[Message]| [Way::There, Way::Back].map(|way| messages.iter().any(|message| message.way == way)) == [true, true];
+        let messages = if both(&known) || unknown.is_empty() { known } else { oriented(known, unknown)? };
+        let count = |way: Way| messages.iter().filter(|message| message.way == way).count();
+        let (there, back) = (count(Way::There), count(Way::Back));
+        let estimate = estimate(&messages, range).map_err(|failure| told(&failure, there + back, ambiguous))?;
+        Ok(Pair { estimate, there, back, ambiguous })
+    }
+}
+
+fn told(failure: &Failure, messages: usize, ambiguous: usize) -> String {
+    let ns = |ns: i64| {
+        format!("{}{}.{:09} s", if ns < 0 { '-' } else { '+' }, ns.unsigned_abs() / 1_000_000_000, ns.unsigned_abs() % 1_000_000_000)
+    };
+    match failure {
+        Failure::Nothing if ambiguous > 0 => {
+            format!("{ambiguous} packets were seen on both, each more than once, so nobody knows which is which")
+        }
+        Failure::OneWay { way: Way::There, bound_ns } => {
+            format!("{failure} ({messages} from it, none to it): the offset is at least {}, and nothing says how much more", ns(*bound_ns))
+        }
+        Failure::OneWay { way: Way::Back, bound_ns } => {
+            format!("{failure} ({messages} to it, none from it): the offset is at most {}, and nothing says how much less", ns(*bound_ns))
+        }
+        _ => failure.to_string(),
+    }
+}
+
+/// Packets of unknown way become messages: of the addresses that most are from, one is of the one host and the other of the other.
+fn oriented(known: Vec<Message>, unknown: HashMap<u64, Vec<(i64, i64)>>) -> Result<Vec<Message>, String> {
+    let mut groups: Vec<(u64, Vec<(i64, i64)>)> = unknown.into_iter().collect();
+    // The hash of an address orders those with equally many packets.
+    groups.sort_by_key(|(source, packets)| (std::cmp::Reverse(packets.len()), *source));
+    groups.truncate(2);
+    let [first, second] = groups.as_slice() else {
+        let packets = groups.first().map_or(0, |(_, packets)| packets.len());
+        return Err(format!(
+            "the captures do not say which way packets went, and all {packets} that were seen on both are from one address: they bound the offset from one side only"
+        ));
+    };
+    let with = |ways: [Way; 2]| {
+        let mut messages = known.clone();
+        for ((_, packets), way) in [first, second].into_iter().zip(ways) {
+            messages.extend(packets.iter().map(|&(reference_ns, other_ns)| Message { way, reference_ns, other_ns }));
+        }
+        messages
+    };
+    let tried = [with([Way::There, Way::Back]), with([Way::Back, Way::There])];
+    let fit = tried.each_ref().map(|messages| estimate(messages, None).is_ok());
+    let [one, other] = tried;
+    match fit {
+        [true, false] => Ok(one),
+        [false, true] => Ok(other),
+        [true, true] => {
+            Err("the captures do not say which way packets went, and their times allow either; capture with the direction (pcapng)"
+                .to_owned())
+        }
+        [false, false] => {
+            Err("whichever way packets went, some would have arrived before they were sent: a clock was set meanwhile".to_owned())
+        }
+    }
+}
