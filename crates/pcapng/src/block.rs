@@ -12,6 +12,11 @@ pub(crate) const NAME_RESOLUTION: u32 = 4;
 pub(crate) const INTERFACE_STATISTICS: u32 = 5;
 pub(crate) const ENHANCED_PACKET: u32 = 6;
 
+pub(crate) const JOURNAL_ENTRY: u32 = 9;
+pub(crate) const SECRETS: u32 = 10;
+pub(crate) const CUSTOM: u32 = 0x0000_0bad;
+pub(crate) const CUSTOM_NOT_COPIED: u32 = 0x4000_0bad;
+
 pub(crate) const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
 
 /// The byte order of a section.
@@ -101,7 +106,10 @@ pub enum Block<'a> {
     Packet(PacketBlock<'a>),
     Statistics(StatisticsBlock<'a>),
     Names(NamesBlock<'a>),
-    /// Custom blocks, secrets, journal entries and everything else: the bytes as they are.
+    Secrets(SecretsBlock<'a>),
+    Journal(JournalBlock<'a>),
+    Custom(CustomBlock<'a>),
+    /// Everything else: the bytes as they are.
     Raw(RawBlock<'a>),
 }
 
@@ -204,6 +212,21 @@ impl PacketBlock<'_> {
         self.ticks.map(|ticks| self.info.ns(ticks))
     }
 
+    /// `epb_queue`: of the interface, from which it came.
+    pub fn queue(&self) -> Option<u32> {
+        self.options.u32(crate::options::EPB_QUEUE).filter(|_| self.form == PacketForm::Enhanced)
+    }
+
+    /// `epb_verdict`: what was done with the packet, by whom in the first byte (0 hardware, 1 Linux eBPF TC, 2 XDP).
+    pub fn verdict(&self) -> Option<&[u8]> {
+        self.options.get(crate::options::EPB_VERDICT).filter(|_| self.form == PacketForm::Enhanced)
+    }
+
+    /// `epb_hash`: algorithm in the first byte (0 two's complement, 1 XOR, 2 CRC32, 3 MD5, 4 SHA-1, 5 Toeplitz).
+    pub fn hash(&self) -> Option<&[u8]> {
+        self.options.get(crate::options::EPB_HASH)
+    }
+
     pub fn direction(&self) -> Direction {
         self.flags.map_or(Direction::Unknown, Direction::from_flags)
     }
@@ -251,6 +274,78 @@ pub struct NamesBlock<'a> {
     pub section: u32,
     pub records: NameRecords<'a>,
     pub options: Options<'a>,
+}
+
+/// Decryption secrets block: keys for the packets that follow.
+#[derive(Debug)]
+pub struct SecretsBlock<'a> {
+    pub section: u32,
+    /// What kind of secrets: see [`SecretsBlock::kind_name`].
+    pub kind: u32,
+    pub data: &'a [u8],
+    pub options: Options<'a>,
+}
+
+impl SecretsBlock<'_> {
+    /// Of the kinds that the format knows.
+    pub fn kind_name(&self) -> Option<&'static str> {
+        Some(match self.kind {
+            0x544c_534b => "TLS key log",
+            0x5353_484b => "SSH key log",
+            0x5747_4b4c => "WireGuard key log",
+            0x5a4e_574b => "ZigBee NWK key",
+            0x5a41_5053 => "ZigBee APS key",
+            0x5541_4b4c => "OPC UA key log",
+            _ => return None,
+        })
+    }
+}
+
+/// An entry of systemd's journal, in its export format.
+#[derive(Debug)]
+pub struct JournalBlock<'a> {
+    pub section: u32,
+    /// With the zeros that pad it.
+    pub entry: &'a [u8],
+}
+
+impl<'a> JournalBlock<'a> {
+    /// Names and values in the entry's order. What is not of the form ends it.
+    pub fn fields(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
+        let mut rest = self.entry;
+        std::iter::from_fn(move || {
+            let end = rest.iter().position(|&byte| byte == b'\n')?;
+            let (line, after) = (&rest[..end], &rest[end + 1..]);
+            if let Some(at) = line.iter().position(|&byte| byte == b'=') {
+                rest = after;
+                return Some((&line[..at], &line[at + 1..]));
+            }
+            // A value that has line ends stands behind its length, which is of little order everywhere.
+            let length = usize::try_from(u64::from_le_bytes(*after.first_chunk()?)).ok()?;
+            let value = after.get(8..length.checked_add(8)?)?;
+            rest = after.get(8 + length + 1..).unwrap_or(&[]);
+            (!line.is_empty()).then_some((line, value))
+        })
+    }
+
+    /// Unix time in nanoseconds, if the entry tells it.
+    pub fn time_ns(&self) -> Option<i128> {
+        let (_, value) = self.fields().find(|(name, _)| *name == b"__REALTIME_TIMESTAMP")?;
+        Some(std::str::from_utf8(value).ok()?.parse::<u64>().ok().map(i128::from)? * 1000)
+    }
+}
+
+/// A block of somebody's own.
+#[derive(Clone, Copy, Debug)]
+pub struct CustomBlock<'a> {
+    pub section: u32,
+    pub order: ByteOrder,
+    /// The private enterprise number of who defined it.
+    pub enterprise: u32,
+    /// Whether who changes the file may keep it.
+    pub copied: bool,
+    /// Data, and options where that one has some: only who defined it knows where they begin.
+    pub data: &'a [u8],
 }
 
 /// A block that this crate does not look into.

@@ -4,9 +4,9 @@
 //! reader able to go on with the next block.
 
 use crate::block::{
-    Block, ByteOrder, InterfaceBlock, InterfaceInfo, LinkType, NamesBlock, PacketBlock, PacketForm, RawBlock, SectionBlock,
-    StatisticsBlock, ENHANCED_PACKET, INTERFACE_DESCRIPTION, INTERFACE_STATISTICS, NAME_RESOLUTION, OBSOLETE_PACKET, SECTION_HEADER,
-    SIMPLE_PACKET,
+    Block, ByteOrder, CustomBlock, InterfaceBlock, InterfaceInfo, JournalBlock, LinkType, NamesBlock, PacketBlock, PacketForm, RawBlock,
+    SecretsBlock, SectionBlock, StatisticsBlock, CUSTOM, CUSTOM_NOT_COPIED, ENHANCED_PACKET, INTERFACE_DESCRIPTION, INTERFACE_STATISTICS,
+    JOURNAL_ENTRY, NAME_RESOLUTION, OBSOLETE_PACKET, SECRETS, SECTION_HEADER, SIMPLE_PACKET,
 };
 use crate::classic;
 use crate::error::{Error, ErrorKind};
@@ -73,6 +73,8 @@ pub(crate) fn least_len(block_type: u32) -> u32 {
         ENHANCED_PACKET | OBSOLETE_PACKET => 32,
         SIMPLE_PACKET => 16,
         INTERFACE_STATISTICS => 24,
+        SECRETS => 20,
+        CUSTOM | CUSTOM_NOT_COPIED => 16,
         _ => 12,
     }
 }
@@ -102,6 +104,20 @@ impl Context {
                 let options = self.options(body, options)?;
                 Ok(Block::Names(NamesBlock { section: self.section, records, options }))
             }
+            SECRETS => {
+                let length = self.order.u32(body, 4);
+                let data = self.captured(body, 8, length)?;
+                let options = self.options(body, 8 + data.len().next_multiple_of(4))?;
+                Ok(Block::Secrets(SecretsBlock { section: self.section, kind: self.order.u32(body, 0), data, options }))
+            }
+            JOURNAL_ENTRY => Ok(Block::Journal(JournalBlock { section: self.section, entry: body })),
+            CUSTOM | CUSTOM_NOT_COPIED => Ok(Block::Custom(CustomBlock {
+                section: self.section,
+                order: self.order,
+                enterprise: self.order.u32(body, 0),
+                copied: block_type == CUSTOM,
+                data: &body[4..],
+            })),
             _ => Ok(Block::Raw(RawBlock { section: self.section, block_type, order: self.order, body })),
         }
     }

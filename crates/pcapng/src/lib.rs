@@ -24,13 +24,13 @@ mod time;
 mod writer;
 
 pub use block::{
-    Block, ByteOrder, Direction, InterfaceBlock, InterfaceInfo, LinkType, NamesBlock, PacketBlock, PacketForm, RawBlock, SectionBlock,
-    StatisticsBlock,
+    Block, ByteOrder, CustomBlock, Direction, InterfaceBlock, InterfaceInfo, JournalBlock, LinkType, NamesBlock, PacketBlock, PacketForm,
+    RawBlock, SecretsBlock, SectionBlock, StatisticsBlock,
 };
 pub use content::{MAX_INTERFACES, MAX_INTERFACE_TEXT};
 pub use error::{Error, ErrorKind};
 pub use names::{NameRecord, NameRecords};
-pub use options::{Opt, Options};
+pub use options::{Address, Opt, Options};
 pub use reader::{Reader, MAX_BLOCK_LEN};
 pub use time::Resolution;
 pub use writer::{Interface, InterfaceId, Packet, Section, Statistics, WriteError, Writer, MAX_CAPTURED_LEN, MAX_TEXT_LEN};

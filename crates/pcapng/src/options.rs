@@ -2,6 +2,9 @@
 //!
 //! A list ends with code 0 or with the block. Values are padded to 4 bytes, the padding is not part of the length.
 
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
 use crate::block::ByteOrder;
 use crate::error::{Error, ErrorKind};
 
@@ -14,12 +17,24 @@ pub(crate) const SHB_USERAPPL: u16 = 4;
 
 pub(crate) const IF_NAME: u16 = 2;
 pub(crate) const IF_DESCRIPTION: u16 = 3;
+pub(crate) const IF_IPV4: u16 = 4;
+pub(crate) const IF_IPV6: u16 = 5;
+pub(crate) const IF_MAC: u16 = 6;
+pub(crate) const IF_EUI: u16 = 7;
+pub(crate) const IF_SPEED: u16 = 8;
+pub(crate) const IF_FILTER: u16 = 11;
+pub(crate) const IF_OS: u16 = 12;
+pub(crate) const IF_FCSLEN: u16 = 13;
+pub(crate) const IF_HARDWARE: u16 = 15;
 pub(crate) const IF_TSRESOL: u16 = 9;
 pub(crate) const IF_TSOFFSET: u16 = 14;
 
 pub(crate) const EPB_FLAGS: u16 = 2;
 pub(crate) const EPB_DROPCOUNT: u16 = 4;
+pub(crate) const EPB_HASH: u16 = 3;
 pub(crate) const EPB_PACKETID: u16 = 5;
+pub(crate) const EPB_QUEUE: u16 = 6;
+pub(crate) const EPB_VERDICT: u16 = 7;
 
 pub(crate) const ISB_STARTTIME: u16 = 2;
 pub(crate) const ISB_ENDTIME: u16 = 3;
@@ -84,10 +99,103 @@ impl<'a> Options<'a> {
 
     /// The first option `code` as text; what is not UTF-8 is replaced, trailing zeros that some writers add are dropped.
     pub fn text(&self, code: u16) -> Option<String> {
-        self.get(code).map(|value| String::from_utf8_lossy(value).trim_end_matches('\0').to_owned())
+        self.get(code).map(lossy)
+    }
+
+    /// The value of the first option `code`, if it has the size of a number.
+    pub fn u32(&self, code: u16) -> Option<u32> {
+        self.get(code).filter(|value| value.len() == 4).map(|value| self.order.u32(value, 0))
+    }
+
+    /// The same of 64 bits.
+    pub fn u64(&self, code: u16) -> Option<u64> {
+        self.get(code).filter(|value| value.len() == 8).map(|value| self.order.u64(value, 0))
+    }
+
+    /// All comments in their order; the first is [`Options::comment`].
+    pub fn comments(&self) -> impl Iterator<Item = String> + use<'a> {
+        self.iter().filter(|option| option.code == COMMENT).map(|option| lossy(option.value))
     }
 
     pub fn comment(&self) -> Option<String> {
         self.text(COMMENT)
+    }
+}
+
+fn lossy(value: &[u8]) -> String {
+    String::from_utf8_lossy(value).trim_end_matches('\0').to_owned()
+}
+
+/// An address of an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// With the bits of its network.
+    Ip(IpAddr, u8),
+    /// A MAC of 6 bytes, or an EUI of 8.
+    Hardware([u8; 8], usize),
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Ip(address, bits) => write!(f, "{address}/{bits}"),
+            Address::Hardware(bytes, length) => {
+                let bytes: Vec<String> = bytes[..*length].iter().map(|byte| format!("{byte:02x}")).collect();
+                f.write_str(&bytes.join(":"))
+            }
+        }
+    }
+}
+
+/// What the options of an interface block say.
+impl Options<'_> {
+    /// Its addresses, in their order.
+    pub fn addresses(&self) -> impl Iterator<Item = Address> + use<'_> {
+        self.iter().filter_map(|option| {
+            let hardware = |length: usize| {
+                let mut bytes = [0; 8];
+                bytes.get_mut(..length)?.copy_from_slice(option.value);
+                Some(Address::Hardware(bytes, length))
+            };
+            match (option.code, option.value.len()) {
+                (IF_IPV4, 8) => {
+                    let (address, mask) = option.value.split_first_chunk::<4>()?;
+                    let mask = u32::from_be_bytes(*mask.first_chunk()?);
+                    Some(Address::Ip(Ipv4Addr::from(*address).into(), mask.count_ones() as u8))
+                }
+                (IF_IPV6, 17) => {
+                    let (address, bits) = option.value.split_first_chunk::<16>()?;
+                    Some(Address::Ip(Ipv6Addr::from(*address).into(), bits[0]))
+                }
+                (IF_MAC, 6) => hardware(6),
+                (IF_EUI, 8) => hardware(8),
+                _ => None,
+            }
+        })
+    }
+
+    /// Bits per second.
+    pub fn speed(&self) -> Option<u64> {
+        self.u64(IF_SPEED)
+    }
+
+    /// What was captured only, as an expression of libpcap; none also where it is a program.
+    pub fn filter(&self) -> Option<String> {
+        let (&kind, text) = self.get(IF_FILTER)?.split_first()?;
+        (kind == 0).then(|| lossy(text))
+    }
+
+    /// Of the machine where the interface is.
+    pub fn interface_os(&self) -> Option<String> {
+        self.text(IF_OS)
+    }
+
+    pub fn interface_hardware(&self) -> Option<String> {
+        self.text(IF_HARDWARE)
+    }
+
+    /// Bytes of the frame check sequence at the end of each packet.
+    pub fn fcs_length(&self) -> Option<u8> {
+        self.get(IF_FCSLEN)?.first().copied()
     }
 }

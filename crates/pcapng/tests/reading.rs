@@ -2,25 +2,13 @@
 
 mod common;
 
-use common::{block, interface, section, summarise, words};
+use common::{block, interface, option, section, summarise, words};
 use longpole_pcapng::{Block, ErrorKind, LinkType, Reader, Resolution, MAX_BLOCK_LEN};
 
 /// An enhanced packet of three bytes, with options behind it.
 fn packet(big: bool, id: u32, ticks: u64, options: &[u8]) -> Vec<u8> {
     let head = words(big, &[id, (ticks >> 32) as u32, ticks as u32, 3, 60]);
     block(big, 6, &[&head[..], &[1, 2, 3, 0], options].concat())
-}
-
-fn option(big: bool, code: u16, value: &[u8]) -> Vec<u8> {
-    let half = |value: u16| {
-        if big {
-            value.to_be_bytes()
-        } else {
-            value.to_le_bytes()
-        }
-    };
-    let padding = vec![0; value.len().next_multiple_of(4) - value.len()];
-    [&half(code)[..], &half(value.len() as u16), value, &padding].concat()
 }
 
 #[test]
@@ -80,12 +68,92 @@ fn obsolete_packets_are_read_with_their_own_drop_count() {
 
 #[test]
 fn unknown_blocks_come_out_as_they_are() {
-    let file = [section(false), block(false, 0x4000_0bad, &[1, 2, 3, 4])].concat();
+    let file = [section(false), block(false, 0x4000_0bae, &[1, 2, 3, 4])].concat();
     let mut reader = Reader::new(&file[..]);
     reader.next_block().unwrap();
     let Some(Block::Raw(raw)) = reader.next_block().unwrap() else { panic!("no raw block") };
-    assert_eq!((raw.block_type, raw.body), (0x4000_0bad, &[1, 2, 3, 4][..]));
+    assert_eq!((raw.block_type, raw.body), (0x4000_0bae, &[1, 2, 3, 4][..]));
     assert_eq!(reader.offset(), 28);
+}
+
+#[test]
+fn secrets_journal_entries_and_custom_blocks_are_told_in_both_byte_orders() {
+    for big in [false, true] {
+        let secrets = [words(big, &[0x544c_534b, 6]), b"CLIENT\0\0".to_vec(), option(big, 1, b"keys")].concat();
+        let mut entry = b"__REALTIME_TIMESTAMP=1700000000000005\nMESSAGE\n\x03\0\0\0\0\0\0\0a\nb\nPRIORITY=6\n".to_vec();
+        entry.resize(entry.len().next_multiple_of(4), 0);
+        let file = [
+            section(big),
+            block(big, 10, &secrets),
+            block(big, 9, &entry),
+            block(big, 0xbad, &[words(big, &[32_473]), b"data".to_vec()].concat()),
+            block(big, 0x4000_0bad, &words(big, &[7])),
+        ]
+        .concat();
+        let mut reader = Reader::new(&file[..]);
+        reader.next_block().unwrap();
+        let Some(Block::Secrets(secrets)) = reader.next_block().unwrap() else { panic!("no secrets") };
+        assert_eq!((secrets.kind_name(), secrets.data), (Some("TLS key log"), &b"CLIENT"[..]));
+        assert_eq!(secrets.options.comment().as_deref(), Some("keys"));
+        let Some(Block::Journal(journal)) = reader.next_block().unwrap() else { panic!("no entry") };
+        let fields: Vec<_> =
+            journal.fields().map(|(name, value)| [name, value].map(|text| String::from_utf8_lossy(text).into_owned())).collect();
+        assert_eq!(fields, [["__REALTIME_TIMESTAMP", "1700000000000005"], ["MESSAGE", "a\nb"], ["PRIORITY", "6"]]);
+        assert_eq!(journal.time_ns(), Some(1_700_000_000_000_005_000));
+        let Some(Block::Custom(custom)) = reader.next_block().unwrap() else { panic!("no custom block") };
+        assert_eq!((custom.enterprise, custom.copied, custom.data), (32_473, true, &b"data"[..]));
+        let Some(Block::Custom(custom)) = reader.next_block().unwrap() else { panic!("no custom block") };
+        assert_eq!((custom.enterprise, custom.copied, custom.data), (7, false, &b""[..]));
+    }
+}
+
+#[test]
+fn every_option_of_a_packet_and_an_interface_is_told() {
+    for big in [false, true] {
+        let number = |value: u32| if big { value.to_be_bytes() } else { value.to_le_bytes() };
+        let long = |value: u64| if big { value.to_be_bytes() } else { value.to_le_bytes() };
+        let link = words(big, &[if big { 0x0001_0000 } else { 1 }, 0]);
+        let declared = [
+            link,
+            option(big, 2, b"eth0"),
+            option(big, 4, &[192, 168, 1, 9, 255, 255, 255, 0]),
+            option(big, 5, &[&[0xfe, 0x80][..], &[0; 13], &[1, 64]].concat()),
+            option(big, 6, &[2, 0, 0, 0, 0, 0x17]),
+            option(big, 7, &[1, 2, 3, 4, 5, 6, 7, 8]),
+            option(big, 8, &long(100_000_000)),
+            option(big, 11, b"\0port 80"),
+            option(big, 12, b"an os"),
+            option(big, 13, &[4]),
+            option(big, 15, b"a card"),
+        ]
+        .concat();
+        let options = [
+            option(big, 1, b"first"),
+            option(big, 2, &number(0x0000_0005)),
+            option(big, 3, &[2, 0xde, 0xad, 0xbe, 0xef]),
+            option(big, 4, &long(9)),
+            option(big, 5, &long(77)),
+            option(big, 6, &number(3)),
+            option(big, 7, &[1, 0, 0, 0, 0, 0, 0, 0, 2]),
+            option(big, 1, b"second"),
+            option(big, 0, b""),
+        ]
+        .concat();
+        let file = [section(big), block(big, 1, &declared), packet(big, 0, 5, &options)].concat();
+        let mut reader = Reader::new(&file[..]);
+        reader.next_block().unwrap();
+        let Some(Block::Interface(found)) = reader.next_block().unwrap() else { panic!("no interface") };
+        let addresses: Vec<String> = found.options.addresses().map(|address| address.to_string()).collect();
+        assert_eq!(addresses, ["192.168.1.9/24", "fe80::1/64", "02:00:00:00:00:17", "01:02:03:04:05:06:07:08"]);
+        assert_eq!((found.options.speed(), found.options.filter().as_deref()), (Some(100_000_000), Some("port 80")));
+        assert_eq!(found.options.interface_os().as_deref(), Some("an os"));
+        assert_eq!((found.options.interface_hardware().as_deref(), found.options.fcs_length()), (Some("a card"), Some(4)));
+        let Some(Block::Packet(packet)) = reader.next_block().unwrap() else { panic!("no packet") };
+        assert_eq!(packet.options.comments().collect::<Vec<_>>(), ["first", "second"]);
+        assert_eq!((packet.flags, packet.drop_count, packet.packet_id, packet.queue()), (Some(5), Some(9), Some(77), Some(3)));
+        assert_eq!(packet.verdict(), Some(&[1, 0, 0, 0, 0, 0, 0, 0, 2][..]));
+        assert_eq!(packet.hash(), Some(&[2, 0xde, 0xad, 0xbe, 0xef][..]));
+    }
 }
 
 #[test]

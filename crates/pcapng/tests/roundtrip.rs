@@ -117,6 +117,27 @@ proptest! {
     }
 
     #[test]
+    fn damage_in_blocks_of_every_kind_never_brings_the_reader_down(
+        big in any::<bool>(),
+        hits in vec((any::<prop::sample::Index>(), any::<u8>(), any::<bool>()), 0..6),
+        cut in option::of(any::<prop::sample::Index>()),
+    ) {
+        let mut file = [common::everything(big), common::everything(!big)].concat();
+        prop_assert!(!hits.is_empty() || common::summarise(&file).errors.is_empty());
+        for (place, value, flips) in hits {
+            let at = place.index(file.len());
+            file[at] = if flips { file[at] ^ (1 << (value & 7)) } else { value };
+        }
+        if let Some(cut) = cut {
+            file.truncate(cut.index(file.len()));
+        }
+        let summary = summarise(&file);
+        // What is before the damage is there, and an error says where it is.
+        prop_assert!(summary.errors.iter().all(|error| error.offset <= file.len() as u64));
+        prop_assert!(!summary.errors.is_empty() || summary.blocks.len() <= 24);
+    }
+
+    #[test]
     fn noise_never_brings_the_reader_down(noise in vec(any::<u8>(), 0..200)) {
         summarise(&noise);
         summarise(&[&0xa1b2_c3d4u32.to_le_bytes()[..], &noise].concat());
