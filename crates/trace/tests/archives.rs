@@ -1,6 +1,8 @@
 //! Traces in archives open like what is in them, and nothing of an archive is believed.
 
 mod support;
+#[path = "support/tar_entry.rs"]
+mod tar_entry;
 
 use flate2::write::GzEncoder;
 use flate2::Compression;
@@ -9,6 +11,7 @@ use std::fs;
 use std::io::{Cursor, Write};
 use std::path::{Path, PathBuf};
 use support::{Fake, Field, Kind};
+use tar_entry::tar_entry;
 use tempfile::TempDir;
 use zip::write::SimpleFileOptions;
 
@@ -35,24 +38,6 @@ fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
     }
     found.sort();
     found
-}
-
-/// One header of a tar with its content, as any writer of archives may make it.
-fn tar_entry(name: &str, kind: u8, link: &str, content: &[u8]) -> Vec<u8> {
-    let mut header = [0u8; 512];
-    header[..name.len()].copy_from_slice(name.as_bytes());
-    header[100..107].copy_from_slice(b"0000644");
-    header[124..135].copy_from_slice(format!("{:011o}", content.len()).as_bytes());
-    header[136..147].copy_from_slice(b"00000000000");
-    header[156] = kind;
-    header[157..157 + link.len()].copy_from_slice(link.as_bytes());
-    header[257..265].copy_from_slice(b"ustar\x0000");
-    header[148..156].fill(b' ');
-    let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
-    header[148..155].copy_from_slice(format!("{sum:06o}\0").as_bytes());
-    let mut out = [&header[..], content].concat();
-    out.resize(out.len().next_multiple_of(512), 0);
-    out
 }
 
 fn tar(files: &[(String, Vec<u8>)]) -> Vec<u8> {

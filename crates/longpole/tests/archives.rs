@@ -1,0 +1,106 @@
+//! Archives that are named as traces: told by their own names, and gone from the disk however the command ends.
+
+#[path = "../../trace/tests/support/tar_entry.rs"]
+mod tar_entry;
+
+use longpole_pcapng::{Interface, Packet, Section, Writer};
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+use tar_entry::tar_entry;
+use tempfile::TempDir;
+
+/// A tar of a capture with so many packets.
+fn archive(place: &Path, packets: u64) -> PathBuf {
+    let mut bytes = Vec::new();
+    let mut writer = Writer::new(&mut bytes, &Section::default()).unwrap();
+    let interface = writer.add_interface(&Interface::ethernet("wire", 64)).unwrap();
+    for time in 0..packets {
+        writer.packet(&Packet::new(interface, time, &[0x5a; 64])).unwrap();
+    }
+    drop(writer);
+    let path = place.join("taken.tar");
+    fs::write(&path, [tar_entry("run/net.pcapng", b'0', "", &bytes), vec![0; 1024]].concat()).unwrap();
+    path
+}
+
+fn longpole(place: &Path, arguments: &[&str], archive: &Path) -> Command {
+    let scratch = place.join("scratch");
+    fs::create_dir_all(&scratch).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_longpole"));
+    command.env("TMPDIR", scratch).env_remove("LONGPOLE_ROOT").args(arguments).arg(archive);
+    command
+}
+
+fn left(place: &Path) -> Vec<String> {
+    let entries = fs::read_dir(place.join("scratch")).unwrap();
+    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+#[test]
+fn an_archive_is_told_by_its_own_name_and_leaves_nothing_behind() {
+    let place = TempDir::new().unwrap();
+    let archive = archive(place.path(), 3);
+    let named = archive.to_str().unwrap();
+    for verb in [&["info"][..], &["print", "--json"], &["check"], &["packets"]] {
+        let output = longpole(place.path(), verb, &archive).output().unwrap();
+        let said = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success() && !said.contains("scratch"), "{verb:?}: {said}");
+        assert_eq!(left(place.path()), [""; 0], "{verb:?}");
+    }
+    let output = longpole(place.path(), &["info", "--json"], &archive).output().unwrap();
+    let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((answer["path"].as_str(), answer["streams"][0]["name"].as_str()), (Some(named), Some("run/net.pcapng")));
+
+    // Damage in the archive is damage of the trace, with its place.
+    let whole = fs::read(&archive).unwrap();
+    fs::write(&archive, &whole[..whole.len() - 1200]).unwrap();
+    let output = longpole(place.path(), &["check"], &archive).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains(named) && said.contains("run/net.pcapng") && said.contains("2 events"), "{said}");
+    assert_eq!(left(place.path()), [""; 0]);
+}
+
+/// A command that prints more than a pipe holds to nobody, once it has begun to.
+fn held(place: &Path, archive: &Path) -> Child {
+    let mut child = longpole(place, &["print"], archive).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdout.as_mut().unwrap().read_exact(&mut [0; 10]).unwrap();
+    assert_eq!(left(place).len(), 1);
+    child
+}
+
+#[test]
+fn the_folder_of_an_archive_goes_also_when_the_command_is_killed() {
+    let place = TempDir::new().unwrap();
+    let archive = archive(place.path(), 20_000);
+    for signal in [rustix::process::Signal::INT, rustix::process::Signal::KILL] {
+        let mut child = held(place.path(), &archive);
+        rustix::process::kill_process(rustix::process::Pid::from_child(&child), signal).unwrap();
+        assert!(!child.wait().unwrap().success());
+        // Another process does it, soon.
+        while !left(place.path()).is_empty() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+#[test]
+fn what_nobody_could_remove_goes_with_the_next_archive_and_what_is_in_use_stays() {
+    let place = TempDir::new().unwrap();
+    let archive = archive(place.path(), 20_000);
+    let mut child = held(place.path(), &archive);
+    let used = left(place.path());
+    let old = place.path().join("scratch/longpole-unpacked-old");
+    fs::create_dir(&old).unwrap();
+    fs::write(old.join(".lock"), "").unwrap();
+    fs::create_dir(place.path().join("scratch/longpole-of-somebody")).unwrap();
+    assert!(longpole(place.path(), &["info"], &archive).output().unwrap().status.success());
+    let mut after = left(place.path());
+    after.sort();
+    assert_eq!(after, [&["longpole-of-somebody".to_owned()][..], &used].concat());
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
