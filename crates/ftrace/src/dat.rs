@@ -1,8 +1,8 @@
 //! trace.dat, the file of trace-cmd: versions 6 (parts in a fixed order) and 7 (sections that options point to, perhaps compressed).
 //!
 //! Everything but the events is read when the file is opened: formats, symbols, names, options, and where each CPU's pages are.
-//! The pages go through the page decoder, straight from the file, or chunk by chunk through the decompressor. Only zstd is
-//! built in; a file that another method compressed is refused with the command that decompresses it.
+//! The pages go through the page decoder, straight from the file, or chunk by chunk through the decompressor. zlib and zstd, those
+//! of trace-cmd, are built in; a file that another method compressed is refused with the command that decompresses it.
 //!
 //! Lengths are checked against the file before anything is allocated for them.
 
@@ -10,15 +10,18 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 
 use crate::error::{DatError, DatErrorKind};
 use crate::format::{EventFormat, Formats, HeaderEvent};
 use crate::page::{ByteOrder, PageLayout};
 use crate::stream::PageStream;
 
+mod clock;
 mod data;
 mod parts;
 
+pub use clock::Clock;
 pub use data::CpuReader;
 use parts::Cursor;
 
@@ -36,6 +39,26 @@ impl ReadAt for File {
 
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         FileExt::read_exact_at(self, buffer, offset)
+    }
+}
+
+impl<S: ReadAt + ?Sized> ReadAt for &S {
+    fn size(&self) -> io::Result<u64> {
+        (**self).size()
+    }
+
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        (**self).read_exact_at(buffer, offset)
+    }
+}
+
+impl<S: ReadAt + ?Sized> ReadAt for Arc<S> {
+    fn size(&self) -> io::Result<u64> {
+        (**self).size()
+    }
+
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        (**self).read_exact_at(buffer, offset)
     }
 }
 
@@ -67,17 +90,39 @@ pub struct Buffer {
     pub clock: Option<String>,
     pub page_size: u32,
     pub cpus: Vec<CpuData>,
+    /// Of a tracer that writes text: the content of the kernel's file `trace`, instead of pages.
+    pub text: Option<Extent>,
 }
 
 /// Where a CPU's pages are in the file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuData {
     pub cpu: u32,
+    pub extent: Extent,
+}
+
+/// A part of the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
     pub offset: u64,
     /// Bytes in the file.
     pub size: u64,
-    /// In chunks, each decompressed for itself.
-    pub compressed: bool,
+    /// In chunks, each compressed for itself.
+    pub compressed: Option<Method>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    Zlib,
+    Zstd,
+}
+
+/// What the kernel counted of a CPU's buffer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BufferStats {
+    pub cpu: u32,
+    /// Events that were overwritten before they were read, and those that found no room.
+    pub lost: u64,
 }
 
 /// An opened trace.dat.
@@ -93,6 +138,7 @@ pub struct Dat<S> {
     cmdlines: Vec<u8>,
     options: Vec<DatOption>,
     buffers: Vec<Buffer>,
+    trace_clock: Vec<u8>,
 }
 
 const MAGIC: &[u8; 10] = b"\x17\x08\x44tracing";
@@ -129,6 +175,7 @@ impl<S: ReadAt> Dat<S> {
             cmdlines: parts.cmdlines,
             options: parts.options,
             buffers: parts.buffers,
+            trace_clock: parts.clock,
             source,
         })
     }
@@ -173,12 +220,44 @@ impl<S: ReadAt> Dat<S> {
         &self.options
     }
 
-    /// The clock of the recording: the name in brackets of option 4.
+    /// The clock of the recording: the name in brackets of the kernel's `trace_clock`.
     pub fn clock(&self) -> Option<String> {
-        let option = self.options.iter().find(|o| o.id == parts::TRACECLOCK)?;
+        let option = self.options.iter().find(|o| o.id == parts::TRACECLOCK);
+        let texts = option.map(|option| &option.data).into_iter().chain([&self.trace_clock]);
+        texts.filter_map(|bytes| Some(text(bytes).split_once('[')?.1.split_once(']')?.0.to_owned())).next()
+    }
+
+    /// What makes times of the file's events.
+    pub fn times(&self) -> Clock {
+        Clock::of(&self.options, self.order)
+    }
+
+    /// What `uname` said: of the fields of it, the name of the machine is the second.
+    pub fn host(&self) -> Option<String> {
+        const UNAME: u16 = 5;
+        let option = self.options.iter().find(|o| o.id == UNAME)?;
         let text = text(&option.data);
-        let (_, rest) = text.split_once('[')?;
-        Some(rest.split_once(']')?.0.to_owned())
+        text.trim_end_matches('\0').split_whitespace().nth(1).map(str::to_owned)
+    }
+
+    /// What the kernel counted, where the file says it and has one buffer: it does not say of which it is.
+    pub fn stats(&self) -> Vec<BufferStats> {
+        const CPUSTAT: u16 = 2;
+        let count = |text: &str, what: &str| -> u64 {
+            let line = text.lines().find_map(|line| line.trim().strip_prefix(what));
+            line.and_then(|number| number.trim().parse().ok()).unwrap_or(0)
+        };
+        if self.buffers.len() != 1 {
+            return Vec::new();
+        }
+        let mut all = Vec::new();
+        for option in self.options.iter().filter(|o| o.id == CPUSTAT) {
+            let text = text(&option.data);
+            let cpu = text.lines().find_map(|line| line.trim().strip_prefix("CPU:")).and_then(|number| number.trim().parse().ok());
+            let Some(cpu) = cpu else { continue };
+            all.push(BufferStats { cpu, lost: count(&text, "overrun:").saturating_add(count(&text, "dropped events:")) });
+        }
+        all
     }
 
     pub fn buffers(&self) -> &[Buffer] {
@@ -186,7 +265,19 @@ impl<S: ReadAt> Dat<S> {
     }
 
     /// The events of one CPU of a buffer.
-    pub fn stream(&self, buffer: usize, cpu: u32) -> Result<PageStream<CpuReader<'_, S>>, DatError> {
+    pub fn stream(&self, buffer: usize, cpu: u32) -> Result<PageStream<CpuReader<&S>>, DatError> {
+        self.pages(buffer, cpu, &self.source)
+    }
+
+    /// The same, for who keeps it longer than this.
+    pub fn shared_stream(&self, buffer: usize, cpu: u32) -> Result<PageStream<CpuReader<S>>, DatError>
+    where
+        S: Clone,
+    {
+        self.pages(buffer, cpu, self.source.clone())
+    }
+
+    fn pages<R: ReadAt>(&self, buffer: usize, cpu: u32, source: R) -> Result<PageStream<CpuReader<R>>, DatError> {
         let none = || DatError { offset: 0, kind: DatErrorKind::NoSuchStream { buffer, cpu } };
         let in_file = self.buffers.get(buffer).ok_or_else(none)?;
         let data = in_file.cpus.iter().find(|c| c.cpu == cpu).ok_or_else(none)?;
@@ -194,7 +285,16 @@ impl<S: ReadAt> Dat<S> {
             0 => self.layout,
             size => self.layout.with_page_size(size as usize),
         };
-        Ok(PageStream::new(CpuReader::new(&self.source, data, self.order), layout))
+        Ok(PageStream::new(CpuReader::new(source, &data.extent, self.order), layout))
+    }
+
+    /// The text of a buffer that has one.
+    pub fn text(&self, buffer: usize) -> Option<CpuReader<S>>
+    where
+        S: Clone,
+    {
+        let text = self.buffers.get(buffer)?.text?;
+        Some(CpuReader::new(self.source.clone(), &text, self.order))
     }
 }
 

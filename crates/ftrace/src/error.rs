@@ -105,8 +105,6 @@ pub enum DatErrorKind {
     Loop,
     #[error("option {id} has {length} bytes, too few")]
     Option { id: u16, length: usize },
-    #[error("a text recording (latency tracer) holds no events to decode")]
-    Latency,
     #[error("{what}: {error}")]
     Format { what: String, error: FormatError },
     #[error("there is no buffer {buffer} or no data of its cpu {cpu}")]

@@ -191,7 +191,8 @@ impl Field {
         let shape = match (location, brackets) {
             (Some(shape), _) => shape,
             (None, Some(inside)) => Shape::Array { elements: inside.parse().unwrap_or(0) },
-            (None, None) if type_text.ends_with(']') => Shape::Array { elements: 0 },
+            // Without a size it goes on to the record's end, whether it is written as an array or, as older kernels do, not.
+            (None, None) if type_text.ends_with(']') || size == 0 => Shape::Array { elements: 0 },
             (None, None) => Shape::Scalar,
         };
         let type_text = match shape {

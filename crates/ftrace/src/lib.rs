@@ -1,9 +1,11 @@
 //! The event tracer of the Linux kernel: its formats, its pages, its files, and the recordings that trace-cmd makes of them.
 //!
-//! Four parts, each usable alone:
+//! Six parts, each usable alone:
 //!
 //! * [`format`]: the text of `events/*/*/format` becomes an [`EventFormat`], which reads fields from a record's bytes;
 //! * [`page`] and [`stream`]: ring-buffer pages as `trace_pipe_raw` gives them become events and losses;
+//! * [`printk`]: what `trace_printk` stores becomes the text that it would have printed;
+//! * [`text`]: lines of `trace` and `trace_pipe`, and of `trace-cmd report`, become names, times and fields;
 //! * [`tracefs`] and [`instance`]: a private instance of the tracer, which goes away when it is dropped;
 //! * [`dat`]: trace.dat, versions 6 and 7, through the same page decoder.
 //!
@@ -19,11 +21,13 @@ mod error;
 pub mod format;
 pub mod instance;
 pub mod page;
+pub mod printk;
 mod raw;
 pub mod stream;
+pub mod text;
 pub mod tracefs;
 
-pub use dat::{perf_formats, Dat};
+pub use dat::{perf_formats, Dat, ReadAt};
 pub use error::{DatError, DatErrorKind, FieldError, FormatError, FormatErrorKind, PageError, PageErrorKind, TraceFsError};
 pub use format::{EventFormat, Field, Formats};
 pub use instance::{CpuStats, DeadInstance, Instance};

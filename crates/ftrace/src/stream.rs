@@ -30,6 +30,17 @@ pub struct PageStream<R> {
     page: u64,
     offset: u64,
     state: State,
+    last: Last,
+}
+
+/// The event that was yielded last: where it lies in the page.
+#[derive(Clone, Copy, Debug, Default)]
+struct Last {
+    time: u64,
+    id: u16,
+    start: usize,
+    end: usize,
+    offset: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +53,23 @@ enum State {
 
 impl<R: Read> PageStream<R> {
     pub fn new(input: R, layout: PageLayout) -> PageStream<R> {
-        PageStream { input, layout, buffer: Vec::new(), filled: 0, page: 0, offset: 0, state: State::NeedsPage }
+        PageStream { input, layout, buffer: Vec::new(), filled: 0, page: 0, offset: 0, state: State::NeedsPage, last: Last::default() }
+    }
+
+    /// The same without the input's type.
+    pub fn boxed(self) -> PageStream<Box<dyn Read + Send>>
+    where
+        R: Send + 'static,
+    {
+        let PageStream { input, layout, buffer, filled, page, offset, state, last } = self;
+        PageStream { input: Box::new(input), layout, buffer, filled, page, offset, state, last }
+    }
+
+    /// The event that was yielded last, until the next item is asked for; an empty one where there was none.
+    #[inline]
+    pub fn event(&self) -> Record<'_> {
+        let Last { time, id, start, end, offset } = self.last;
+        Record { time, id, data: self.buffer.get(start..end).unwrap_or_default(), offset }
     }
 
     /// The next event or loss; none at the end. After an error the next call goes on with the next page.
@@ -65,6 +92,7 @@ impl<R: Read> PageStream<R> {
                         Ok(Record { time, id, data, offset }) => {
                             let start = data.as_ptr() as usize - self.buffer.as_ptr() as usize;
                             let data = &self.buffer[start..start + data.len()];
+                            self.last = Last { time, id, start, end: start + data.len(), offset };
                             Ok(Some(Item::Event(Record { time, id, data, offset })))
                         }
                         Err(error) => {

@@ -609,7 +609,12 @@ impl Linux {
             kernel = None;
         }
         let hop = if foreign { None } else { self.hop_rules.compile(class) };
-        let plan = Plan { kernel, hop, foreign, names_thread: class.context.iter().any(|name| name == "tid" || name == "_tid") };
+        let plan = Plan {
+            kernel,
+            hop,
+            foreign,
+            names_thread: class.context.iter().any(|name| matches!(name.as_str(), "tid" | "_tid" | "common_pid")),
+        };
         if at < catalogue.classes.len() {
             if self.plans.len() <= at {
                 self.plans.resize(at + 1, None);

@@ -4,7 +4,7 @@
 //! it is opened. The rows are tried in their order, which matters nowhere: no two formats begin alike.
 
 use crate::error::Error;
-use crate::{archive, json, perf};
+use crate::{archive, dat, ftrace_text, json, perf};
 use std::fmt::Write;
 use std::fs::File;
 use std::io::Read;
@@ -16,6 +16,10 @@ pub(crate) enum Format {
     /// pcapng or pcap.
     Capture,
     Perf,
+    /// Of trace-cmd.
+    TraceDat,
+    /// Of the kernel's tracer: `trace`, `trace_pipe`.
+    FtraceText,
     ChromeJson,
     MachineLog,
 }
@@ -79,6 +83,12 @@ const ALL: &[Row] = &[
         name: "perf.data",
         expects: "begins with PERFILE2 in either byte order",
         fits: |head| when(perf::is_perf(&head.bytes), Format::Perf),
+    },
+    Row { name: "trace.dat", expects: "begins with 17 08 44 \"tracing\"", fits: |head| when(dat::is_dat(&head.bytes), Format::TraceDat) },
+    Row {
+        name: "ftrace's text",
+        expects: "is lines like those of the tracer's files trace and trace_pipe",
+        fits: |head| when(ftrace_text::is_text(&head.bytes), Format::FtraceText),
     },
     Row { name: "CTF", expects: "is a directory with a file `metadata`", fits: ctf },
     Row {

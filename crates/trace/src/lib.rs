@@ -1,7 +1,7 @@
 //! Opens any trace and yields one stream of events, ordered by time.
 //!
-//! A trace is a Longpole recording, any number of CTF traces (LTTng's, Genode's, barectf's, …), a perf.data, a pcapng or pcap file, Chrome's JSON, a
-//! machine log, or several of these at once, also in an archive. What is inside is recognised by content, but for raw logs of seL4, of which the caller says what they are. [`Trace::next_item`] then yields events and losses, merged over all
+//! A trace is a Longpole recording, any number of CTF traces (LTTng's, Genode's, barectf's, …), a perf.data, a trace.dat, the text or the raw pages of the
+//! kernel's tracer, a pcapng or pcap file, Chrome's JSON, a machine log, or several of these at once, also in an archive. What is inside is recognised by content, but for raw logs of seL4, of which the caller says what they are. [`Trace::next_item`] then yields events and losses, merged over all
 //! streams; memory does not grow with the length of the trace.
 //!
 //! Damage is data: a stream that ends inside a packet, runs backwards in time or cannot be decoded further does not hide the other
@@ -11,11 +11,13 @@ mod archive;
 mod capture;
 mod chains;
 mod ctf;
+mod dat;
 mod error;
 pub mod event;
 mod file;
 mod follow;
 mod format;
+mod ftrace_text;
 mod json;
 mod kallsyms;
 mod merge;
@@ -30,6 +32,7 @@ mod shelf;
 mod shift;
 mod subject;
 mod trace;
+mod tracepoint;
 mod value;
 mod window;
 

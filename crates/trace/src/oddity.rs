@@ -51,6 +51,12 @@ pub enum Oddity {
     Overlapping { path: PathBuf, entries: u64 },
     /// System calls with numbers that a kernel of the named configuration does not have.
     Unnamed { path: PathBuf, entries: u64 },
+    /// Times are counted by a clock that does not count ns.
+    Ticks { path: PathBuf, clock: String },
+    /// Lines of the kernel's tracer that say how long a call took, and not when.
+    WithoutTime { path: PathBuf, lines: u64 },
+    /// Lines that are none of the kernel's tracer.
+    NoEvents { path: PathBuf, lines: u64 },
     /// From here on a kernel's log cannot be read.
     NoEntry { path: PathBuf, error: String },
 }
@@ -204,6 +210,15 @@ impl fmt::Display for Oddity {
                 "{}: {entries} system calls have numbers that this kernel does not have; is it of the other configuration (--mcs)?",
                 path.display()
             ),
+            Oddity::Ticks { path, clock } => {
+                write!(f, "{}: times are counts of its clock ({clock}), which are told as ns", path.display())
+            }
+            Oddity::WithoutTime { path, lines } => write!(
+                f,
+                "{}: {lines} lines say how long a call took and not when, and are left out (the tracer's option funcgraph-abstime adds the time)",
+                path.display()
+            ),
+            Oddity::NoEvents { path, lines } => write!(f, "{}: {lines} lines are no events of the kernel's tracer, and are left out", path.display()),
             Oddity::NoEntry { path, error } => write!(f, "{}: {error}; what follows is not read", path.display()),
         }
     }

@@ -8,7 +8,7 @@ use crate::archive;
 use crate::error::Error;
 use crate::format::{self, Format, Head};
 use crate::oddity::Oddity;
-use crate::recording;
+use crate::{dat, recording};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -26,6 +26,8 @@ pub(crate) struct Found {
     pub ctf: Vec<PathBuf>,
     /// Files that are a trace each.
     pub files: Vec<(Format, PathBuf)>,
+    /// A folder that was copied from the kernel's tracer.
+    pub pages: Option<PathBuf>,
     /// Pages of the kernel that are no trace yet.
     pub raw: Option<PathBuf>,
     /// What else lies there.
@@ -49,6 +51,9 @@ pub(crate) fn recognise(path: &Path) -> Result<Found, Error> {
     }
     if is_recording(path) {
         return in_recording(path);
+    }
+    if dat::is_raw(path) {
+        return Ok(Found { pages: Some(path.to_owned()), ..Found::default() });
     }
     let mut walk = Walk::default();
     walk.directory(path, 0)?;

@@ -3,9 +3,11 @@
 use crate::archive::{self, Unpacked};
 use crate::capture::{Capture, CaptureSource};
 use crate::ctf::{self, CtfSource};
+use crate::dat::{self, PageSource};
 use crate::error::Error;
 use crate::event::{Catalogue, Class, ClassId, Item, Loss, Stream, StreamId, StreamKind, Subject, SubjectId};
 use crate::format::Format;
+use crate::ftrace_text::{self, TextSource};
 use crate::json::chrome::ChromeSource;
 use crate::json::lines::LogSource;
 use crate::merge::{Heap, Key};
@@ -125,6 +127,8 @@ pub(crate) enum Source {
     Dump(Box<DumpSource>),
     Chrome(Box<ChromeSource>),
     Log(Box<LogSource>),
+    Pages(Box<PageSource>),
+    Text(Box<TextSource>),
     /// Events that are there but cannot be read yet: a loss that nobody counted.
     Missing {
         loss: Loss,
@@ -143,6 +147,8 @@ impl Source {
             Source::Dump(source) => source.advance(),
             Source::Chrome(source) => source.advance(shared),
             Source::Log(source) => source.advance(shared),
+            Source::Pages(source) => source.advance(shared),
+            Source::Text(source) => source.advance(shared),
             Source::Missing { loss, told } => Ok((!std::mem::replace(told, true)).then_some(loss.end_ns)),
         }
     }
@@ -157,6 +163,8 @@ impl Source {
             Source::Dump(source) => source.item(shelf),
             Source::Chrome(source) => source.item(shelf),
             Source::Log(source) => source.item(shelf),
+            Source::Pages(source) => source.item(shelf),
+            Source::Text(source) => source.item(shelf),
             Source::Missing { loss, .. } => Item::Loss(*loss),
         }
     }
@@ -305,6 +313,10 @@ impl Trace {
             }
             self.shared.oddities.push(Oddity::Unconverted { path });
         }
+        if let Some(folder) = found.pages {
+            let opened = dat::open_raw(&folder, &name(&folder), &mut self.shared)?;
+            self.add_kernel(opened);
+        }
         for (format, path) in found.files {
             let done = self.add_file(format, &path, name(&path), in_recording);
             self.or_closed(done, path, only)?;
@@ -367,12 +379,30 @@ impl Trace {
                 self.add_slot(Source::Log(Box::new(source)), false, shift);
                 self.add_source("machine log".to_owned());
             }
+            Format::TraceDat => {
+                let opened = dat::open(path, &name, &mut self.shared)?;
+                self.add_kernel(opened);
+            }
+            Format::FtraceText => {
+                let source = ftrace_text::open(path, name, &mut self.shared)?;
+                self.add_slot(Source::Text(Box::new(source)), true);
+                self.add_source("ftrace".to_owned());
+            }
         }
         Ok(())
     }
 
     fn add_slot(&mut self, source: Source, sort: bool, shift: Shift) {
         self.slots.push(Slot { source, window: sort.then(Window::default), shift });
+    }
+
+    fn add_kernel(&mut self, opened: dat::Opened) {
+        for source in opened.sources {
+            let window = matches!(source, Source::Text(_)).then(Window::default);
+            self.slots.push(Slot { source, window });
+        }
+        self.clock.source = self.clock.source.take().or(opened.clock);
+        self.add_source("ftrace".to_owned());
     }
 
     fn add_dump(&mut self, path: &Path, dump: Dump, several: bool) -> Result<(), Error> {
@@ -489,6 +519,8 @@ impl Trace {
             match &slot.source {
                 Source::Ctf(source) => source.tell(&mut self.shared),
                 Source::Dump(source) => source.tell(&mut self.shared),
+                Source::Pages(source) => source.tell(&mut self.shared),
+                Source::Text(source) => source.tell(&mut self.shared),
                 _ => {}
             }
         }

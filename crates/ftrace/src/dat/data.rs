@@ -1,9 +1,9 @@
-//! The pages of one CPU in a trace.dat as a byte source: in place, or in compressed chunks.
+//! The pages of one CPU in a trace.dat (or the text of a tracer) as a byte source: in place, or in compressed chunks.
 
 use std::io::{self, Read};
 
 use super::parts::MAX_PART;
-use super::{CpuData, ReadAt};
+use super::{Extent, Method, ReadAt};
 use crate::error::DatErrorKind;
 use crate::page::ByteOrder;
 
@@ -12,20 +12,20 @@ const MAX_CHUNK: u64 = 64 << 20;
 
 /// Reads a CPU's pages in order.
 #[derive(Debug)]
-pub struct CpuReader<'a, S> {
-    source: &'a S,
+pub struct CpuReader<S> {
+    source: S,
     order: ByteOrder,
     at: u64,
     end: u64,
-    compressed: bool,
+    compressed: Option<Method>,
     /// Chunks left; none before the count was read.
     chunks: Option<u32>,
     plain: Vec<u8>,
     taken: usize,
 }
 
-impl<'a, S: ReadAt> CpuReader<'a, S> {
-    pub(super) fn new(source: &'a S, data: &CpuData, order: ByteOrder) -> CpuReader<'a, S> {
+impl<S: ReadAt> CpuReader<S> {
+    pub(super) fn new(source: S, data: &Extent, order: ByteOrder) -> CpuReader<S> {
         let end = data.offset.saturating_add(data.size);
         CpuReader { source, order, at: data.offset, end, compressed: data.compressed, chunks: None, plain: Vec::new(), taken: 0 }
     }
@@ -41,7 +41,7 @@ impl<'a, S: ReadAt> CpuReader<'a, S> {
     }
 
     /// Decompresses the next chunk; false at the end.
-    fn chunk(&mut self) -> io::Result<bool> {
+    fn chunk(&mut self, method: Method) -> io::Result<bool> {
         let left = match self.chunks {
             None if self.at >= self.end => return Ok(false),
             None => {
@@ -67,24 +67,24 @@ impl<'a, S: ReadAt> CpuReader<'a, S> {
         let mut bytes = vec![0; packed as usize];
         self.source.read_exact_at(&mut bytes, self.at)?;
         self.at += u64::from(packed);
-        self.plain = decompress(&bytes, plain.into()).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e.to_string()))?;
+        self.plain = decompress(method, &bytes, plain.into()).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e.to_string()))?;
         self.taken = 0;
         Ok(true)
     }
 }
 
-impl<S: ReadAt> Read for CpuReader<'_, S> {
+impl<S: ReadAt> Read for CpuReader<S> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        if !self.compressed {
+        let Some(method) = self.compressed else {
             // A table that points behind the file's end describes what was not written: the pages simply end.
             let end = self.end.min(self.source.size()?);
             let count = (out.len() as u64).min(end.saturating_sub(self.at)) as usize;
             self.source.read_exact_at(&mut out[..count], self.at)?;
             self.at += count as u64;
             return Ok(count);
-        }
+        };
         while self.taken == self.plain.len() {
-            if !self.chunk()? {
+            if !self.chunk(method)? {
                 return Ok(0);
             }
         }
@@ -95,15 +95,23 @@ impl<S: ReadAt> Read for CpuReader<'_, S> {
     }
 }
 
-/// Decompresses zstd; what comes out is what the bytes give, never more than `plain` and one byte, which is an error.
-pub fn decompress(packed: &[u8], plain: u64) -> Result<Vec<u8>, DatErrorKind> {
+/// What comes out is what the bytes give, never more than `plain` and one byte, which is an error.
+pub fn decompress(method: Method, packed: &[u8], plain: u64) -> Result<Vec<u8>, DatErrorKind> {
     if plain > MAX_PART {
         return Err(DatErrorKind::TooLong { length: plain, limit: MAX_PART });
     }
     let damaged = |e: String| DatErrorKind::Damaged(e);
-    let decoder = ruzstd::decoding::StreamingDecoder::new(packed).map_err(|e| damaged(e.to_string()))?;
-    let mut out = Vec::new();
-    decoder.take(plain + 1).read_to_end(&mut out).map_err(|e| damaged(e.to_string()))?;
+    let out = match method {
+        Method::Zlib => {
+            miniz_oxide::inflate::decompress_to_vec_zlib_with_limit(packed, plain as usize + 1).map_err(|e| damaged(e.to_string()))?
+        }
+        Method::Zstd => {
+            let decoder = ruzstd::decoding::StreamingDecoder::new(packed).map_err(|e| damaged(e.to_string()))?;
+            let mut out = Vec::new();
+            decoder.take(plain + 1).read_to_end(&mut out).map_err(|e| damaged(e.to_string()))?;
+            out
+        }
+    };
     if out.len() as u64 != plain {
         return Err(damaged(format!("{} bytes came out instead of {plain}", out.len())));
     }

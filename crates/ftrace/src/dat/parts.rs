@@ -1,18 +1,20 @@
 //! The parts of a trace.dat before its pages, in both versions' arrangement.
 
 use super::data::decompress;
-use super::{Buffer, CpuData, DatOption, ReadAt, Visited};
+use super::{Buffer, CpuData, DatOption, Extent, Method, ReadAt, Visited};
 use crate::error::{DatError, DatErrorKind};
 use crate::page::ByteOrder;
 
 pub const BUFFER: u16 = 3;
 pub const TRACECLOCK: u16 = 4;
+const CPUCOUNT: u16 = 8;
 const HEADER_INFO: u16 = 16;
 const FTRACE_EVENTS: u16 = 17;
 const EVENT_FORMATS: u16 = 18;
 const KALLSYMS: u16 = 19;
 const PRINTK: u16 = 20;
 const CMDLINES: u16 = 21;
+const BUFFER_TEXT: u16 = 22;
 /// The symbols of a large kernel are some 20 MB.
 pub const MAX_PART: u64 = 256 << 20;
 const MAX_CPUS: u32 = 1 << 16;
@@ -29,6 +31,8 @@ pub struct Parts {
     pub cmdlines: Vec<u8>,
     pub options: Vec<DatOption>,
     pub buffers: Vec<Buffer>,
+    /// The content of `trace_clock`, which version 6 has behind the table of the CPUs' pages.
+    pub clock: Vec<u8>,
 }
 
 /// Reads numbers and texts, from the file or from a section in memory.
@@ -60,6 +64,10 @@ impl<'a> Cursor<'a> {
 
     pub fn error(&self, kind: DatErrorKind) -> DatError {
         DatError { offset: self.at, kind }
+    }
+
+    pub fn left(&self) -> u64 {
+        self.len.saturating_sub(self.at)
     }
 
     pub fn bytes(&mut self, length: u64) -> Result<Vec<u8>, DatError> {
@@ -99,7 +107,7 @@ impl<'a> Cursor<'a> {
         Ok(self.number(4)? as u32)
     }
 
-    fn u64(&mut self) -> Result<u64, DatError> {
+    pub fn u64(&mut self) -> Result<u64, DatError> {
         self.number(8)
     }
 
@@ -201,7 +209,7 @@ pub fn version_6(at: &mut Cursor<'_>, page_size: u32) -> Result<Parts, DatError>
     parts.printk = at.short_part()?;
     parts.cmdlines = at.long_part()?;
     let cpus = at.cpu_count()?;
-    let first = flyrecord(at, &mut parts, String::new(), page_size, cpus)?;
+    let first = content(at, &mut parts, String::new(), page_size, cpus)?;
     parts.buffers.push(first);
     // Each instance has an option: an offset and a name; what is there looks like the end of the main part.
     let instances: Vec<Vec<u8>> = parts.options.iter().filter(|o| o.id == BUFFER).map(|o| o.data.clone()).collect();
@@ -210,15 +218,16 @@ pub fn version_6(at: &mut Cursor<'_>, page_size: u32) -> Result<Parts, DatError>
         let offset = option.u64().map_err(|_| at.error(DatErrorKind::Option { id: BUFFER, length: data.len() }))?;
         let name = option.string().unwrap_or_default();
         at.at = offset;
-        let instance = flyrecord(at, &mut parts, name, page_size, cpus)?;
+        let instance = content(at, &mut parts, name, page_size, cpus)?;
         parts.buffers.push(instance);
     }
     Ok(parts)
 }
 
-/// Options, if any, then the table of the CPUs' pages.
-fn flyrecord(at: &mut Cursor<'_>, parts: &mut Parts, name: String, page_size: u32, cpus: u32) -> Result<Buffer, DatError> {
+/// Options, if any, then the table of the CPUs' pages, or a text up to the end of the file.
+fn content(at: &mut Cursor<'_>, parts: &mut Parts, name: String, page_size: u32, cpus: u32) -> Result<Buffer, DatError> {
     let mut count = cpus;
+    let mut has_clock = false;
     loop {
         let begin = at.at;
         match at.bytes(10)?.as_slice() {
@@ -228,8 +237,9 @@ fn flyrecord(at: &mut Cursor<'_>, parts: &mut Parts, name: String, page_size: u3
                     id => {
                         let length = at.u32()?;
                         at.push_option(parts, id, length)?;
-                        // An instance may have seen other CPUs than the top buffer.
-                        if id == 8 && !name.is_empty() {
+                        has_clock |= id == TRACECLOCK;
+                        // Some files say here what is true, where the number before is of the machine that wrote them.
+                        if id == CPUCOUNT {
                             let data = parts.options.last().map(|o| o.data.clone()).unwrap_or_default();
                             count = Cursor::memory(&data, at.order).cpu_count().unwrap_or(cpus);
                         }
@@ -237,16 +247,31 @@ fn flyrecord(at: &mut Cursor<'_>, parts: &mut Parts, name: String, page_size: u3
                 }
             },
             b"flyrecord\0" => break,
-            b"latency  \0" => return Err(at.error(DatErrorKind::Latency)),
+            b"latency  \0" => {
+                let text = Extent { offset: at.at, size: at.len.saturating_sub(at.at), compressed: None };
+                return Ok(Buffer { name, clock: None, page_size, cpus: Vec::new(), text: Some(text) });
+            }
             _ => return Err(DatError { offset: begin, kind: DatErrorKind::Expected { expected: "flyrecord" } }),
         }
     }
     let mut list = Vec::new();
     for cpu in 0..count {
         let (offset, size) = (at.u64()?, at.u64()?);
-        list.push(CpuData { cpu, offset, size, compressed: false });
+        list.push(CpuData { cpu, extent: Extent { offset, size, compressed: None } });
     }
-    Ok(Buffer { name, clock: None, page_size, cpus: list })
+    // The table of the machine's own number of CPUs, for readers that do not know the option.
+    if cpus < count {
+        at.bytes(16)?;
+    }
+    if has_clock && name.is_empty() {
+        // Early writers promised the clock and did not write it: what is there then is a page.
+        let end = at.at;
+        match at.long_part() {
+            Ok(clock) if clock.len() < 4096 => parts.clock = clock,
+            _ => at.at = end,
+        }
+    }
+    Ok(Buffer { name, clock: None, page_size, cpus: list, text: None })
 }
 
 pub fn version_7(at: &mut Cursor<'_>) -> Result<Parts, DatError> {
@@ -273,23 +298,20 @@ pub fn version_7(at: &mut Cursor<'_>) -> Result<Parts, DatError> {
     }
     let options = std::mem::take(&mut parts.options);
     for DatOption { id, data } in &options {
-        if !matches!(*id, BUFFER | HEADER_INFO..=CMDLINES | 22) {
+        if !matches!(*id, BUFFER | HEADER_INFO..=CMDLINES | BUFFER_TEXT) {
             continue;
         }
         let mut option = Cursor::memory(data, at.order);
         let place = at.at;
         let short = || DatError { offset: place, kind: DatErrorKind::Option { id: *id, length: data.len() } };
         let offset = option.u64().map_err(|_| short())?;
-        if *id == BUFFER {
-            let buffer = buffer_7(at, &mut option, offset, &method).map_err(|e| match e.kind {
+        if matches!(*id, BUFFER | BUFFER_TEXT) {
+            let buffer = buffer_7(at, *id, &mut option, offset, &method).map_err(|e| match e.kind {
                 DatErrorKind::Truncated { .. } => short(),
                 _ => e,
             })?;
             parts.buffers.push(buffer);
             continue;
-        }
-        if *id == 22 {
-            return Err(at.error(DatErrorKind::Latency));
         }
         let bytes = section(at, offset, *id, &method)?;
         let mut inside = Cursor::memory(&bytes, at.order);
@@ -307,23 +329,36 @@ pub fn version_7(at: &mut Cursor<'_>) -> Result<Parts, DatError> {
 }
 
 /// The description of a buffer; its pages stay where they are.
-fn buffer_7(at: &mut Cursor<'_>, option: &mut Cursor<'_>, offset: u64, method: &str) -> Result<Buffer, DatError> {
+fn buffer_7(at: &mut Cursor<'_>, id: u16, option: &mut Cursor<'_>, offset: u64, method: &str) -> Result<Buffer, DatError> {
     at.at = offset;
     let (_, flags) = (at.u16()?, at.u16()?);
-    let compressed = flags & 1 != 0;
-    if compressed && method != "zstd" {
-        return Err(at.error(DatErrorKind::Compression(method.to_owned())));
-    }
+    at.u32()?;
+    let size = at.u64()?;
+    let compressed = compression(at, flags, method)?;
     let name = option.string()?;
     let clock = Some(option.string()?);
+    if id == BUFFER_TEXT {
+        let text = Extent { offset: at.at, size, compressed };
+        return Ok(Buffer { name, clock, page_size: 0, cpus: Vec::new(), text: Some(text) });
+    }
     let page_size = option.u32()?;
     let mut cpus = Vec::new();
     for _ in 0..option.cpu_count()? {
         let cpu = option.u32()?;
         let (offset, size) = (option.u64()?, option.u64()?);
-        cpus.push(CpuData { cpu, offset, size, compressed });
+        cpus.push(CpuData { cpu, extent: Extent { offset, size, compressed } });
     }
-    Ok(Buffer { name, clock, page_size, cpus })
+    Ok(Buffer { name, clock, page_size, cpus, text: None })
+}
+
+/// By what a section is compressed, if it is.
+fn compression(at: &Cursor<'_>, flags: u16, method: &str) -> Result<Option<Method>, DatError> {
+    match (flags & 1 != 0, method) {
+        (false, _) => Ok(None),
+        (true, "zstd") => Ok(Some(Method::Zstd)),
+        (true, "zlib") => Ok(Some(Method::Zlib)),
+        (true, method) => Err(at.error(DatErrorKind::Compression(method.to_owned()))),
+    }
 }
 
 /// The content of a section, decompressed.
@@ -335,14 +370,11 @@ fn section(at: &mut Cursor<'_>, offset: u64, id: u16, method: &str) -> Result<Ve
     if found != id {
         return Err(DatError { offset, kind: DatErrorKind::Section { expected: id, found } });
     }
-    if flags & 1 == 0 {
+    let Some(method) = compression(at, flags, method)? else {
         return at.bytes(size);
-    }
-    if method != "zstd" {
-        return Err(at.error(DatErrorKind::Compression(method.to_owned())));
-    }
+    };
     let (packed, plain) = (at.u32()?, at.u32()?);
     let begin = at.at;
     let packed = at.bytes(packed.into())?;
-    decompress(&packed, plain.into()).map_err(|kind| DatError { offset: begin, kind })
+    decompress(method, &packed, plain.into()).map_err(|kind| DatError { offset: begin, kind })
 }
