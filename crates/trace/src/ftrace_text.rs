@@ -40,7 +40,7 @@ pub(crate) struct TextSource {
     subjects: HashMap<(Vec<u8>, Option<i32>, Option<i32>), SubjectId>,
     file: StreamId,
     cpus: HashMap<u32, Lane>,
-    /// What was said of lost events before the event, and behind it.
+    /// What was said of lost events before the event, the first one last; and what was said behind it.
     lost: Vec<Lost>,
     coming: Vec<Lost>,
     /// Comes behind the losses that were told before it.
@@ -156,14 +156,14 @@ impl TextSource {
             if gathered.is_none() {
                 if let Some(head) = self.ahead.take() {
                     std::mem::swap(&mut self.line, &mut self.next);
-                    self.lost.append(&mut self.coming);
+                    self.lost.extend(self.coming.drain(..).rev());
                     gathered = Some(head);
                 }
             }
             if self.ended || !self.read_line()? {
                 self.ended = true;
                 if gathered.is_none() {
-                    self.lost.append(&mut self.coming);
+                    self.lost.extend(self.coming.drain(..).rev());
                 }
                 return Ok(gathered);
             }

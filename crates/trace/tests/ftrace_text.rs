@@ -1,0 +1,300 @@
+//! The text of the kernel's tracer: what `trace`, `trace_pipe` and `trace-cmd report` print, in all their columns.
+
+use longpole_trace::{Item, Options, Trace, Value};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn shown(value: &Value<'_>) -> String {
+    match value {
+        Value::Str(text) => String::from_utf8_lossy(text).into_owned(),
+        Value::Enum { value, label } => format!("{label}={value}"),
+        value => value.as_i64().map(|number| number.to_string()).or_else(|| value.as_u64().map(|number| number.to_string())).unwrap(),
+    }
+}
+
+/// Events as `time cpu comm-tid/pid name {flags} field=value`, losses as `time cpu lost events since`.
+fn read(path: &Path) -> Result<(Vec<String>, Vec<String>), String> {
+    let mut trace = Trace::open(&[path], Options::default()).map_err(|error| error.to_string())?;
+    let mut lines = Vec::new();
+    while let Some((item, catalogue)) = trace.next_with_catalogue().map_err(|error| error.to_string())? {
+        lines.push(match item {
+            Item::Event(event) => {
+                let class = &catalogue.classes[event.class.0 as usize];
+                let who = &catalogue.subjects[event.subject.0 as usize];
+                let pid = who.pid.map(|pid| format!("/{pid}")).unwrap_or_default();
+                let flags: String = event.context.iter().map(|flags| format!(" {{{}}}", shown(flags))).collect();
+                let mut line = format!(
+                    "{} {} {}-{}{pid} {}{flags}",
+                    event.t_ns,
+                    event.cpu.unwrap(),
+                    who.label,
+                    who.tid.map_or("?".to_owned(), |tid| tid.to_string()),
+                    class.event_name
+                );
+                assert_eq!(class.fields.len(), event.fields.len());
+                class.fields.iter().zip(event.fields).for_each(|(name, value)| line.push_str(&format!(" {name}={}", shown(value))));
+                line
+            }
+            Item::Loss(loss) => {
+                let stream = &catalogue.streams[loss.stream.0 as usize].name;
+                format!("{} {} lost {:?} since {}", loss.end_ns, stream.split('/').next_back().unwrap(), loss.events, loss.begin_ns)
+            }
+        });
+    }
+    Ok((lines, trace.oddities().iter().map(ToString::to_string).collect()))
+}
+
+fn of(text: &str) -> (Vec<String>, Vec<String>) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace");
+    std::fs::write(&path, text).unwrap();
+    read(&path).unwrap()
+}
+
+fn lines(text: &str) -> Vec<String> {
+    let (lines, oddities) = of(text);
+    assert_eq!(oddities, [""; 0]);
+    lines
+}
+
+const NOP: &str = "\
+# tracer: nop
+#
+# entries-in-buffer/entries-written: 6/6   #P:4
+#
+#                                _-----=> irqs-off/BH-disabled
+#                               / _----=> need-resched
+#           TASK-PID     CPU#  |||||  TIMESTAMP  FUNCTION
+#              | |         |   |||||     |         |
+            bash-1977    [000] d..2. 17284.993652: sched_switch: prev_comm=bash prev_pid=1977 prev_prio=120 prev_state=R+ ==> next_comm=a b=c next_pid=12 next_prio=98
+          <idle>-0       [003] dNh4. 17284.993660: sched_wakeup: comm=x y pid=77 prio=120 target_cpu=003
+ Web Content [1]-99      [001] ..... 17284.993661: irq_handler_entry: irq=30 name=eth0
+            bash-1977    [000] ..... 17284.993700: tracing_mark_write: B|1977|frame=2
+           <...>-5       [002] d.h1. 17284.993710: softirq_raise: vec=1 [action=TIMER]
+            sh -x-31     [002] d.h1. 17284.993711: hrtimer_start: hrtimer=00000000d3f1a2b3 function=tick_sched_timer expires=500 mode=ABS|PINNED, last=-1
+";
+
+#[test]
+fn the_file_trace_is_read_with_its_columns() {
+    assert_eq!(
+        lines(NOP),
+        [
+            "17284993652000 0 bash-1977 sched_switch {d..2.} prev_comm=bash prev_pid=1977 prev_prio=120 prev_state=R+=256 next_comm=a b=c next_pid=12 next_prio=98",
+            "17284993660000 3 <idle>-0 sched_wakeup {dNh4.} comm=x y pid=77 prio=120 target_cpu=003",
+            "17284993661000 1 Web Content [1]-99 irq_handler_entry {.....} irq=30 name=eth0",
+            "17284993700000 0 bash-1977 tracing_mark_write {.....} text=B|1977|frame=2",
+            "17284993710000 2 <...>-5 softirq_raise {d.h1.} vec=1 action=TIMER",
+            "17284993711000 2 sh -x-31 hrtimer_start {d.h1.} hrtimer=00000000d3f1a2b3 function=tick_sched_timer expires=500 mode=ABS|PINNED last=-1",
+        ]
+    );
+}
+
+#[test]
+fn columns_may_be_missing_or_more() {
+    assert_eq!(
+        lines(
+            "     bash-1977  [000]   123.4: x: a=1\n  bash-1977    ( 1970) [001] .... 123.500000001: x: a=2\n\
+             \n   w-5 (-----) [002] d..1 124.000000: x: a=0x1F\n"
+        ),
+        ["123400000000 0 bash-1977 x a=1", "123500000001 1 bash-1977/1970 x {....} a=2", "124000000000 2 w-5 x {d..1} a=31"]
+    );
+}
+
+#[test]
+fn a_task_may_be_called_like_the_rest_of_a_line() {
+    assert_eq!(
+        lines(
+            "  a [000] 1.5: b-7 [001] .... 2.000000: x: a=1\n   -3-4 [001] .... 3.000000: y:\n  a-1 [000]-5 [002] .... 4.000000: z: text\n"
+        ),
+        ["2000000000 1 a [000] 1.5: b-7 x {....} a=1", "3000000000 1 -3-4 y {....}", "4000000000 2 a-1 [000]-5 z {....} text=text"]
+    );
+}
+
+#[test]
+fn lost_events_are_losses_of_their_cpu() {
+    let text =
+        "  a-1 [000] .... 1.000000: x: a=1\nCPU:0 [LOST 12 EVENTS]\n##### CPU 1 buffer started ####\n  a-1 [001] .... 2.000000: x: a=2\n\
+         CPU:1 [LOST EVENTS]\nCPU:0 [7 EVENTS DROPPED]\n  a-1 [000] .... 3.000000: x: a=3\nCPU:1 [LOST 4 EVENTS]\n";
+    assert_eq!(
+        lines(text),
+        [
+            "1000000000 0 a-1 x {....} a=1",
+            "2000000000 cpu0 lost Some(12) since 1000000000",
+            "2000000000 1 a-1 x {....} a=2",
+            "3000000000 cpu1 lost None since 2000000000",
+            "3000000000 cpu0 lost Some(7) since 1000000000",
+            "3000000000 0 a-1 x {....} a=3",
+            "3000000000 cpu1 lost Some(4) since 2000000000",
+        ]
+    );
+    let head = "# tracer: nop\n# entries-in-buffer/entries-written: 1/251   #P:2\n  a-1 [000] .... 1.000000: x: a=1\n";
+    assert_eq!(lines(head), ["1000000000 trace lost Some(250) since 1000000000", "1000000000 0 a-1 x {....} a=1"]);
+}
+
+#[test]
+fn calls_stacks_and_messages_of_several_lines_are_events() {
+    let text = "# tracer: function\n  sh-9 [001] .... 5.000001: do_sys_open <-__x64_sys_open\n  sh-9 [001] .... 5.000002: <stack trace>\n => a\n => b\n\
+         sh-9 [001] .... 5.000003: do_it: first\n second\n  sh-9 [001] .... 5.000004: sys_write(fd: 1, buf: 7ffc0, count: 5)\n\
+         sh-9 [001] .... 5.000005: sys_write -> 0x5\n  sh-9 [001] .... 5.000006: sys_enter: NR 39 (0, 7f, 2)\n\
+         sh-9 [001] .... 5.000007: sys_exit: NR 39 = -22\n  sh-9 [001] .... 5.000008: funcgraph_entry:   0.5 us |  foo();\n";
+    assert_eq!(
+        lines(text),
+        [
+            "5000001000 1 sh-9 function {....} ip=do_sys_open parent_ip=__x64_sys_open",
+            "5000002000 1 sh-9 kernel_stack {....} stack==> a\n => b",
+            "5000003000 1 sh-9 do_it {....} text=first\n second",
+            "5000004000 1 sh-9 sys_enter_write {....} fd=1 buf=524224 count=5",
+            "5000005000 1 sh-9 sys_exit_write {....} ret=5",
+            "5000006000 1 sh-9 sys_enter {....} id=39 args=0, 7f, 2",
+            "5000007000 1 sh-9 sys_exit {....} id=39 ret=-22",
+            "5000008000 1 sh-9 funcgraph_entry {....} text=0.5 us |  foo();",
+        ]
+    );
+}
+
+#[test]
+fn function_graph_needs_its_times() {
+    let text = "# tracer: function_graph\n#\n# CPU  DURATION                  FUNCTION CALLS\n 0)               |  sys_open() {\n 0)   1.234 us    |    foo();\n\
+         ------------------------------------------\n 0)  bash-1  =>  ls-2\n ------------------------------------------\n\n";
+    let (lines, oddities) = of(text);
+    assert_eq!(lines, [""; 0]);
+    assert!(oddities.len() == 1 && oddities[0].contains("2 lines say how long a call took and not when"), "{oddities:?}");
+    let timed = "# tracer: function_graph\n  12.000010 |   0)    bash-77   |   1.234 us    |  foo();\n  12.000012 |   1)               |  bar() {\n";
+    assert_eq!(
+        self::lines(timed),
+        ["12000010000 0 bash-77 funcgraph text=1.234 us    |  foo();", "12000012000 1 -? funcgraph text=|  bar() {"]
+    );
+}
+
+#[test]
+fn latency_tracers_and_counting_clocks_are_read() {
+    let text =
+        "# tracer: irqsoff\n#  cmd     pid   ||||| time  |   caller\n  <idle>-0       0d.s2    0us+: _raw_spin_lock_irq <-run_timer\n\
+         my task-31     3dNs3   17us : trace_hardirqs_on <-run_timer\n";
+    assert_eq!(
+        lines(text),
+        [
+            "0 0 <idle>-0 function {d.s2} ip=_raw_spin_lock_irq parent_ip=run_timer",
+            "17000 3 my task-31 function {dNs3} ip=trace_hardirqs_on parent_ip=run_timer",
+        ]
+    );
+    let (lines, oddities) = of("  a-1 [000] .... 5678901: x: a=1\n");
+    assert_eq!(lines, ["5678901 0 a-1 x {....} a=1"]);
+    assert!(oddities.len() == 1 && oddities[0].contains("times are counts"), "{oddities:?}");
+}
+
+#[test]
+fn the_scheduler_as_trace_cmd_prints_it_has_the_kernels_fields() {
+    let text = "cpus=2\n  a-1 [000]   7.000000001: sched_switch:  my sh:1 [120] S ==> kworker/0:1:18 [0]\n\
+         <idle>-0 [001]   7.000000002: sched_wakeup:  my sh:1 [120] success=1 CPU:001\n  <idle>-0 [001]   7.000000003: sched_waking:  x:5 [98] CPU:000\n";
+    assert_eq!(
+        lines(text),
+        [
+            "7000000001 0 a-1 sched_switch prev_comm=my sh prev_pid=1 prev_prio=120 prev_state=S=1 next_comm=kworker/0:1 next_pid=18 next_prio=0",
+            "7000000002 1 <idle>-0 sched_wakeup comm=my sh pid=1 prio=120 target_cpu=1",
+            "7000000003 1 <idle>-0 sched_waking comm=x pid=5 prio=98 target_cpu=0",
+        ]
+    );
+}
+
+#[test]
+fn what_is_no_line_of_a_tracer_is_counted_and_a_file_without_one_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("notes");
+    std::fs::write(&path, "some notes\n[   12.345] kernel: usb 1-1\nJan 01 00:00:00 host sshd[12]: a b\n").unwrap();
+    assert!(read(&path).unwrap_err().contains("no text of the kernel's tracer"));
+    let (lines, oddities) = of("a line\nanother\n  a-1 [000] .... 1.000000: x: a=1\n");
+    assert_eq!(lines.len(), 1);
+    assert!(oddities.len() == 1 && oddities[0].contains("2 lines are no events"), "{oddities:?}");
+}
+
+/// What `trace-cmd report` prints of a file has the same events, at the same times, as the file.
+#[test]
+fn a_report_of_a_file_is_the_file() {
+    let Some(folder) = std::env::var_os("LONGPOLE_CORPORA").map(|path| PathBuf::from(path).join("ftrace")) else {
+        println!("not at hand: traces of other tools (LONGPOLE_CORPORA)");
+        return;
+    };
+    let place = tempfile::tempdir().unwrap();
+    for (name, least) in [("trace.dat", 500), ("raw_trace.dat", 700)] {
+        let Ok(report) = Command::new("trace-cmd").args(["report", "-t", "-i"]).arg(folder.join(name)).output() else {
+            println!("skipped: a report beside its file (trace-cmd is not installed)");
+            return;
+        };
+        let path = place.path().join(name);
+        std::fs::write(&path, report.stdout).unwrap();
+        let heads = |path: &Path| -> Vec<String> {
+            let (lines, _) = read_heads(path);
+            lines
+        };
+        let (from_text, from_file) = (heads(&path), heads(&folder.join(name)));
+        assert!(from_file.len() >= least);
+        assert_eq!(from_text, from_file);
+    }
+    for (name, events) in [("raw_trace.txt", 3), ("trace_sched.txt", 11)] {
+        let (lines, oddities) = read_heads(&folder.join(name));
+        assert_eq!((lines.len(), oddities.len()), (events, 0));
+    }
+}
+
+/// Time, CPU, thread and name of each event.
+fn read_heads(path: &Path) -> (Vec<String>, Vec<String>) {
+    let mut trace = Trace::open(&[path], Options::default()).unwrap();
+    let mut lines = Vec::new();
+    while let Some((item, catalogue)) = trace.next_with_catalogue().unwrap() {
+        let Item::Event(event) = item else { panic!("{item:?}") };
+        let (who, class) = (&catalogue.subjects[event.subject.0 as usize], &catalogue.classes[event.class.0 as usize]);
+        lines.push(format!("{} {:?} {}-{:?} {}", event.t_ns, event.cpu, who.label.replace(' ', ""), who.tid, class.event_name));
+    }
+    (lines, trace.oddities().iter().map(ToString::to_string).collect())
+}
+
+/// A folder in memory, where the machine has one: writing a file anew thousands of times takes seconds on some disks.
+fn in_memory() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
+#[test]
+fn damaged_text_is_read_to_its_end() {
+    let folder = in_memory();
+    let path = folder.path().join("trace");
+    let mut seed = 0x2545_f491_4f6c_dd1du64;
+    let mut below = |limit: usize| {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        (seed % limit as u64) as usize
+    };
+    for case in 0..3000 {
+        let mut bytes = [NOP, "CPU:2 [LOST 3 EVENTS]\n x-1 0d.s2 17us+: a <-b\n 1.5 | 0) a-1 | 1 us | f();\n"].concat().into_bytes();
+        for _ in 0..=below(12) {
+            let at = below(bytes.len());
+            match below(4) {
+                0 => bytes[at] = below(256) as u8,
+                1 => bytes[at] = b"[]():-=. \n#|,\xff\0"[below(15)],
+                2 => {
+                    bytes.remove(at);
+                }
+                _ => {
+                    let from = below(bytes.len());
+                    let piece = bytes[from..(from + 30).min(bytes.len())].to_vec();
+                    bytes.splice(at..at, piece);
+                }
+            }
+        }
+        std::fs::write(&path, &bytes).unwrap();
+        if let Ok((lines, _)) = read(&path) {
+            assert!(lines.len() <= bytes.len() / 8, "case {case}");
+        }
+    }
+    // A line without end, and very many events of names of their own.
+    std::fs::write(
+        &path,
+        [b"  a-1 [000] .... 1.000000: x: a=".as_slice(), &[b'y'; 1 << 20], b"\n  a-1 [000] .... 2.000000: x: a=1\n"].concat(),
+    )
+    .unwrap();
+    assert_eq!(read(&path).unwrap().0.len(), 2);
+    let many: String = (0..6000).map(|number| format!("  a-{number} [{number}] .... {number}.000000: x{number}: a=1\n")).collect();
+    std::fs::write(&path, many).unwrap();
+    assert_eq!(read(&path).unwrap().0.len(), 6000);
+}
