@@ -99,7 +99,7 @@ impl LogSource {
         let names = || self.object.names.split(|&byte| byte == 0);
         let text = |wanted: &str| {
             let at = names().position(|name| name == wanted.as_bytes())?;
-            self.object.values.get(at)?.value().text().map(|text| text.into_owned())
+            self.object.values.get(at)?.text().map(|text| text.into_owned())
         };
         let name = DEEDS.into_iter().find(|deed| names().any(|name| name == deed.as_bytes())).unwrap_or("machine");
         let (host, label) = (text("host").unwrap_or_default(), text("machine").or_else(|| text("end")).unwrap_or_default());

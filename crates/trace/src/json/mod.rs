@@ -12,7 +12,7 @@ use crate::format::Head;
 use crate::oddity::{Oddity, MOST_ERRORS};
 use crate::shelf::Shelf;
 use crate::trace::Shared;
-use crate::value::Owned;
+use longpole_ctf::OwnedValue;
 use scan::{Fault, Keys};
 use std::path::Path;
 
@@ -100,9 +100,9 @@ fn tell(shared: &mut Shared, path: &Path, errors: &mut u32, fault: &Fault) {
 }
 
 /// The event that was read last, with its values.
-fn item<'a>(event: &Option<Event<'static>>, stream: StreamId, shelf: &'a mut Shelf, values: &'a [Owned]) -> Item<'a> {
+fn item<'a>(event: &Option<Event<'static>>, stream: StreamId, shelf: &'a mut Shelf, values: &'a [OwnedValue]) -> Item<'a> {
     match event {
-        Some(event) => Item::Event(Event { fields: shelf.put(values.iter().map(Owned::value)), ..*event }),
+        Some(event) => Item::Event(Event { fields: shelf.put(values.iter().map(Into::into)), ..*event }),
         // The trace asks only for what `advance` has found.
         None => Item::Loss(Loss { stream, begin_ns: 0, end_ns: 0, events: Some(0) }),
     }

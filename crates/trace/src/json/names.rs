@@ -5,7 +5,6 @@
 use super::object::Object;
 use crate::event::{Class, ClassId, Subject, SubjectId};
 use crate::trace::Shared;
-use crate::value::Owned;
 use longpole_ctf::OwnedValue;
 use std::collections::HashMap;
 
@@ -35,19 +34,12 @@ impl Classes {
             self.known.insert(self.key.as_slice().into(), class);
             return class;
         }
-        let fields = object.names().into_iter().map(|name| name.as_str().into()).zip(object.values.drain(..).map(part)).collect();
-        object.values.extend([OwnedValue::Str(name.as_bytes().to_vec()), OwnedValue::Fields(fields)].map(Owned::Value));
+        let fields = object.names().into_iter().map(|name| name.as_str().into()).zip(object.values.drain(..)).collect();
+        object.values.extend([OwnedValue::Str(name.as_bytes().to_vec()), OwnedValue::Fields(fields)]);
         *self.other.get_or_insert_with(|| {
             let fields = ["name", "fields"].map(str::to_owned).to_vec();
             shared.class(Class { event_name: "event".to_owned(), fields, ..Class::default() })
         })
-    }
-}
-
-fn part(value: Owned) -> OwnedValue {
-    match value {
-        Owned::Value(value) => value,
-        Owned::Enum(_, label) => OwnedValue::Str(label.into_bytes()),
     }
 }
 

@@ -3,7 +3,6 @@
 //! What the caller looks at itself (names, times, numbers of threads) comes as the text that stands in the file, so that a time of 17 digits
 //! keeps all of them; the rest becomes values in the order of the file.
 
-use crate::value::Owned;
 use longpole_ctf::OwnedValue;
 use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
@@ -15,7 +14,7 @@ use std::fmt;
 pub struct Object {
     /// Names of the fields, each ended by a zero byte.
     pub names: Vec<u8>,
-    pub values: Vec<Owned>,
+    pub values: Vec<OwnedValue>,
 }
 
 /// What is wanted of an object.
@@ -74,7 +73,7 @@ impl Object {
         Ok(raw)
     }
 
-    fn push(&mut self, prefix: &str, name: &str, value: Owned, first: bool) {
+    fn push(&mut self, prefix: &str, name: &str, value: OwnedValue, first: bool) {
         let mut bytes = Vec::new();
         let names = if first { &mut bytes } else { &mut self.names };
         if !prefix.is_empty() {
@@ -119,7 +118,7 @@ impl<'de> DeserializeSeed<'de> for Members<'_, 'de> {
 }
 
 impl Members<'_, '_> {
-    fn alone(self, value: Owned) {
+    fn alone(self, value: OwnedValue) {
         let prefix = self.prefix;
         self.object.push("", prefix, value, false);
     }
@@ -149,7 +148,7 @@ impl<'de> Visitor<'de> for Members<'_, 'de> {
     }
 
     fn visit_bool<E: de::Error>(self, value: bool) -> Result<(), E> {
-        self.alone(truth(value));
+        self.alone(OwnedValue::Bool(value));
         Ok(())
     }
 
@@ -159,34 +158,30 @@ impl<'de> Visitor<'de> for Members<'_, 'de> {
     }
 
     fn visit_u64<E: de::Error>(self, value: u64) -> Result<(), E> {
-        self.alone(Owned::Value(OwnedValue::U64(value)));
+        self.alone(OwnedValue::U64(value));
         Ok(())
     }
 
     fn visit_i64<E: de::Error>(self, value: i64) -> Result<(), E> {
-        self.alone(Owned::Value(OwnedValue::I64(value)));
+        self.alone(OwnedValue::I64(value));
         Ok(())
     }
 
     fn visit_f64<E: de::Error>(self, value: f64) -> Result<(), E> {
-        self.alone(Owned::Value(OwnedValue::F64(value)));
+        self.alone(OwnedValue::F64(value));
         Ok(())
     }
 
     fn visit_str<E: de::Error>(self, value: &str) -> Result<(), E> {
-        self.alone(Owned::Value(OwnedValue::Str(value.as_bytes().to_vec())));
+        self.alone(OwnedValue::Str(value.as_bytes().to_vec()));
         Ok(())
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<(), A::Error> {
         let parts = parts(seq)?;
-        self.alone(Owned::Value(parts));
+        self.alone(parts);
         Ok(())
     }
-}
-
-fn truth(value: bool) -> Owned {
-    Owned::Enum(i128::from(value), if value { "true" } else { "false" }.to_owned())
 }
 
 /// A key, borrowed where it has no escapes.
@@ -214,8 +209,8 @@ impl<'de> Deserialize<'de> for Key<'de> {
     }
 }
 
-/// A field's value. A truth is a number with a label.
-struct Any(Owned);
+/// A value of any kind.
+struct Any(OwnedValue);
 
 impl<'de> Deserialize<'de> for Any {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Any, D::Error> {
@@ -228,56 +223,44 @@ impl<'de> Deserialize<'de> for Any {
             }
 
             fn visit_bool<E>(self, value: bool) -> Result<Any, E> {
-                Ok(Any(truth(value)))
+                Ok(Any(OwnedValue::Bool(value)))
             }
 
             fn visit_unit<E>(self) -> Result<Any, E> {
-                Ok(Any(Owned::Enum(0, "null".to_owned())))
+                Ok(Any(OwnedValue::Nothing))
             }
 
             fn visit_u64<E>(self, value: u64) -> Result<Any, E> {
-                Ok(Any(Owned::Value(OwnedValue::U64(value))))
+                Ok(Any(OwnedValue::U64(value)))
             }
 
             fn visit_i64<E>(self, value: i64) -> Result<Any, E> {
-                Ok(Any(Owned::Value(OwnedValue::I64(value))))
+                Ok(Any(OwnedValue::I64(value)))
             }
 
             fn visit_f64<E>(self, value: f64) -> Result<Any, E> {
-                Ok(Any(Owned::Value(OwnedValue::F64(value))))
+                Ok(Any(OwnedValue::F64(value)))
             }
 
             fn visit_str<E>(self, text: &str) -> Result<Any, E> {
-                Ok(Any(Owned::Value(OwnedValue::Str(text.as_bytes().to_vec()))))
+                Ok(Any(OwnedValue::Str(text.as_bytes().to_vec())))
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Any, A::Error> {
-                parts(seq).map(|parts| Any(Owned::Value(parts)))
+                parts(seq).map(Any)
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Any, A::Error> {
-                members(map).map(|parts| Any(Owned::Value(parts)))
+                members(map).map(Any)
             }
         }
         deserializer.deserialize_any(Visit)
     }
 }
 
-/// A value within another one, where a truth and what is nothing are texts.
-struct Part(OwnedValue);
-
-impl<'de> Deserialize<'de> for Part {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Part, D::Error> {
-        Any::deserialize(deserializer).map(|Any(value)| match value {
-            Owned::Value(value) => Part(value),
-            Owned::Enum(_, label) => Part(OwnedValue::Str(label.into_bytes())),
-        })
-    }
-}
-
 fn parts<'de, A: SeqAccess<'de>>(mut seq: A) -> Result<OwnedValue, A::Error> {
     let mut parts = Vec::new();
-    while let Some(Part(part)) = seq.next_element()? {
+    while let Some(Any(part)) = seq.next_element()? {
         parts.push(part);
     }
     Ok(OwnedValue::List(parts))
@@ -286,7 +269,7 @@ fn parts<'de, A: SeqAccess<'de>>(mut seq: A) -> Result<OwnedValue, A::Error> {
 fn members<'de, A: MapAccess<'de>>(mut map: A) -> Result<OwnedValue, A::Error> {
     let mut parts = Vec::new();
     while let Some(Key(key)) = map.next_key()? {
-        let Part(part) = map.next_value()?;
+        let Any(part) = map.next_value()?;
         parts.push((key.as_ref().into(), part));
     }
     Ok(OwnedValue::Fields(parts))
