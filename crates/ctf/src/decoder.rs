@@ -399,7 +399,7 @@ impl<S: Source> StreamDecoder<S> {
             marks,
             slots,
             records,
-            told: Told::default(),
+            told: Told::new(self.clock),
         };
         stream.header.decode(&mut x)?;
         let class = stream.class_of(x.told.id).ok_or(Stop::UnknownEvent { at: x.at, id: x.told.id.unwrap_or(0) })?;
@@ -410,8 +410,8 @@ impl<S: Source> StreamDecoder<S> {
         }
         self.at = x.at;
         self.last = x.last;
-        if let Some((low, bits)) = x.told.time {
-            self.clock = extend(self.clock, low, low_bits(bits));
+        if x.told.time.is_some() {
+            self.clock = x.told.clock;
             self.ns = stream.converter.ns(self.clock);
         }
         self.event_index += 1;
@@ -457,7 +457,7 @@ impl<S: Source> StreamDecoder<S> {
             marks,
             slots,
             records,
-            told: Told::default(),
+            told: Told::new(self.clock),
         };
         stream.header.decode(&mut x).ok()?;
         let headless = x.at == self.at;
@@ -468,8 +468,8 @@ impl<S: Source> StreamDecoder<S> {
             return None;
         }
         self.class = class;
-        if let Some((low, bits)) = x.told.time {
-            self.clock = extend(self.clock, low, low_bits(bits));
+        if x.told.time.is_some() {
+            self.clock = x.told.clock;
             self.ns = stream.converter.ns(self.clock);
         }
         let there = |field: &&Field| match progress.open {
@@ -601,7 +601,7 @@ impl<S: Source> StreamDecoder<S> {
                 marks: &mut self.marks,
                 slots: &mut self.slots,
                 records: &mut self.records,
-                told: Told::default(),
+                told: Told::new(self.clock),
             };
             let result = x.run(&block.ops);
             let (at, last, told) = (x.at, x.last, x.told);
@@ -663,10 +663,7 @@ impl<S: Source> StreamDecoder<S> {
 
     fn read_context(&mut self, stream: &StreamPlan, told: Told) -> Result<(), Box<DecodeError>> {
         let of_packet = told.packet;
-        if let Some((value, bits)) = told.time {
-            self.clock = extend(self.clock, value, low_bits(bits));
-            self.packet.begin = Some(self.clock);
-        }
+        (self.clock, self.packet.begin) = (told.clock, told.time);
         // The end may be a short counter, too, and comes at or after the begin.
         self.packet.end = of_packet.end_time.map(|(value, bits)| extend(self.clock, value, low_bits(bits)));
         self.packet.begin_ns = self.packet.begin.map(|c| stream.converter.ns(c));

@@ -2,6 +2,7 @@
 //! allocates nothing but what a tree needs, and what it needs is backed by bytes of the packet.
 
 use crate::bits::{align_up, Leaf, LeafKind, Window};
+use crate::clock::{extend, low_bits};
 use crate::plan::{stride, Child, Count, Node, Op, VarInt};
 use crate::refs::Choices;
 use crate::types::{ByteOrder, Roles};
@@ -95,8 +96,10 @@ pub(crate) struct Progress {
 pub(crate) struct Told {
     /// Of the event's class.
     pub id: Option<u64>,
-    /// The value of a clock's lowest bits, and how many.
-    pub time: Option<(u64, u32)>,
+    /// Full value of the clock, which each field with a time brings forward.
+    pub clock: u64,
+    /// What it became by the first of them.
+    pub time: Option<u64>,
     /// What only packets tell.
     pub packet: ToldOfPacket,
 }
@@ -108,7 +111,7 @@ pub(crate) struct ToldOfPacket {
     pub stream_instance: Option<u64>,
     pub packet_size: Option<u64>,
     pub content_size: Option<u64>,
-    /// As [`Told::time`].
+    /// The value of a clock's lowest bits, and how many.
     pub end_time: Option<(u64, u32)>,
     /// The counter, and how many bits it has.
     pub discarded: Option<(u64, u32)>,
@@ -117,13 +120,23 @@ pub(crate) struct ToldOfPacket {
 }
 
 impl Told {
+    pub(crate) fn new(clock: u64) -> Told {
+        Told { clock, ..Told::default() }
+    }
+
+    #[inline]
+    pub(crate) fn time(&mut self, low: u64, bits: u32) {
+        self.clock = extend(self.clock, low, low_bits(bits));
+        self.time.get_or_insert(self.clock);
+    }
+
     #[inline]
     fn tell(&mut self, roles: Roles, value: u64, bits: u32) {
         if roles.has(Roles::EVENT_ID) {
             self.id = Some(value);
         }
         if roles.has(Roles::TIME) {
-            self.time = Some((value, bits));
+            self.time(value, bits);
         }
         if !roles.within(Roles::OF_PACKETS).is_empty() {
             self.packet.tell(roles, value, bits);

@@ -118,7 +118,7 @@ impl FixedHeader {
             told.id = Some(id.value(at, window));
         }
         if let Some(time) = self.time {
-            told.time = Some((time.value(at, window), u32::from(time.leaf.bits)));
+            told.time(time.value(at, window), u32::from(time.leaf.bits));
         }
     }
 }
@@ -186,6 +186,10 @@ fn fixed(block: &Block) -> Option<FixedHeader> {
             fixed.id = place;
         }
         if roles.has(Roles::TIME) {
+            // Several bring the clock forward one after another.
+            if fixed.time.is_some() {
+                return None;
+            }
             fixed.time = place;
         }
     }

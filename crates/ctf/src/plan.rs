@@ -308,6 +308,7 @@ impl<'r> NodeMaker<'r> {
                 (Scope::PacketContext, "events_discarded") => Roles::DISCARDED,
                 (Scope::PacketContext, "packet_seq_num") => Roles::SEQUENCE,
                 (Scope::PacketContext, "cpu_id") => Roles::CPU,
+                (Scope::PacketContext, _) if int.clock.is_some() => Roles::TIME,
                 _ => Roles::NONE,
             },
         }

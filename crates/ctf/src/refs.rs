@@ -263,7 +263,7 @@ type Found<'s> = (Scope, Place, &'s Type);
 struct Search<'h, 's> {
     /// Where the reference stands, if it stands in the same scope: of what it stands in, only what was decoded is visible.
     here: &'h [u32],
-    /// By the rules of CTF 2: through arrays, optionals and all options of variants.
+    /// By the rules of CTF 2: through arrays and optionals. Through all options of variants goes every name that leads further.
     exact: bool,
     found: Vec<(Place, &'s Type)>,
 }
@@ -294,7 +294,7 @@ impl<'s> Search<'_, 's> {
             }
         };
         match ty {
-            Type::Variant(variant) if self.exact => {
+            Type::Variant(variant) if self.exact || !names.is_empty() => {
                 for (index, option) in variant.options().iter().enumerate() {
                     part(self, index as u32, &option.ty);
                 }
@@ -331,11 +331,15 @@ fn selector(path: &FieldPath, found: &[Found<'_>], rule: &str) -> Result<bool> {
 
 /// What a tag's labels select. Where one field has several alternatives, CTF 1.8 knows none of them.
 fn by_labels(path: &FieldPath, found: &[Found<'_>], options: &[Member]) -> Result<Choices> {
-    let tag = match found {
-        [(.., Type::Enum(tag))] => tag,
-        [(.., other), ..] => return wrong(path, "a variant's tag is an enumeration", other),
-        [] => return Err(SpanError::new(path.span, "this leads to nothing")),
+    let Some((.., Type::Enum(tag))) = found.first() else {
+        let other = found.first().map_or("", |(.., ty)| ty.kind());
+        return Err(SpanError::new(path.span, format!("a variant's tag is an enumeration; `{}` is of kind {other}", path.names.join("."))));
     };
+    // Through a variant several lead here: whichever was decoded must select by the same labels.
+    let alike = |ty: &Type| matches!(ty, Type::Enum(e) if e.mappings == tag.mappings && e.int.signed == tag.int.signed);
+    if !found.iter().all(|(.., ty)| alike(ty)) {
+        return Err(SpanError::new(path.span, "the tags that this may lead to have different labels"));
+    }
     let by_label: HashMap<&str, u32> = options.iter().enumerate().map(|(i, o)| (o.name.as_str(), i as u32)).collect();
     let list: Vec<Choice> = tag
         .mappings
