@@ -128,6 +128,9 @@ impl Oddity {
             | Oddity::Cycles { path }
             | Oddity::Overlapping { path, .. }
             | Oddity::Unnamed { path, .. }
+            | Oddity::Ticks { path, .. }
+            | Oddity::WithoutTime { path, .. }
+            | Oddity::NoEvents { path, .. }
             | Oddity::NoEntry { path, .. }
             | Oddity::Wrong { path, .. }
             | Oddity::Closed { path, .. }

@@ -315,7 +315,8 @@ impl Trace {
         }
         if let Some(folder) = found.pages {
             let opened = dat::open_raw(&folder, &name(&folder), &mut self.shared)?;
-            self.add_kernel(opened);
+            let shift = self.shifts.of(&folder);
+            self.add_kernel(opened, shift);
         }
         for (format, path) in found.files {
             let done = self.add_file(format, &path, name(&path), in_recording);
@@ -381,11 +382,11 @@ impl Trace {
             }
             Format::TraceDat => {
                 let opened = dat::open(path, &name, &mut self.shared)?;
-                self.add_kernel(opened);
+                self.add_kernel(opened, shift);
             }
             Format::FtraceText => {
                 let source = ftrace_text::open(path, name, &mut self.shared)?;
-                self.add_slot(Source::Text(Box::new(source)), true);
+                self.add_slot(Source::Text(Box::new(source)), true, shift);
                 self.add_source("ftrace".to_owned());
             }
         }
@@ -396,10 +397,10 @@ impl Trace {
         self.slots.push(Slot { source, window: sort.then(Window::default), shift });
     }
 
-    fn add_kernel(&mut self, opened: dat::Opened) {
+    fn add_kernel(&mut self, opened: dat::Opened, shift: Shift) {
         for source in opened.sources {
-            let window = matches!(source, Source::Text(_)).then(Window::default);
-            self.slots.push(Slot { source, window });
+            let sort = matches!(source, Source::Text(_));
+            self.add_slot(source, sort, shift);
         }
         self.clock.source = self.clock.source.take().or(opened.clock);
         self.add_source("ftrace".to_owned());
