@@ -169,7 +169,7 @@ impl<W: Write> Printer<W> {
             line.extend_from_slice(b" }, {");
         }
         class.fields.text(line, event.fields);
-        line.extend_from_slice(b" }\n");
+        line.extend_from_slice(if event.is_partial(catalogue) { b" <damaged> }\n" } else { b" }\n" });
     }
 
     /// An item's line as it stands behind one of `last_ns`, which becomes that of this one.
@@ -241,7 +241,11 @@ impl<W: Write> Printer<W> {
             line.extend_from_slice(&subjects[event.subject.0 as usize].json);
         }
         class.context.json(line, event.context);
-        line.extend_from_slice(b"}}\n");
+        line.push(b'}');
+        if event.is_partial(catalogue) {
+            line.extend_from_slice(b",\"partial\":true");
+        }
+        line.extend_from_slice(b"}\n");
     }
 
     pub fn loss_json(&mut self, loss: &Loss, catalogue: &Catalogue) {

@@ -49,11 +49,9 @@ fn printed(trace: &Path, verdict: &str, count: Option<u64>) -> Result<(), String
     let Ran { status, stdout, stderr } = run(&["print", "--strict", "--json"], trace)?;
     let events = stdout.lines().filter(|line| line.contains("\"name\":")).count() as u64;
     let said = || format!("print: status {status:?}, {events} events, {verdict} {count:?}\n{stderr}");
-    // A number beside a refusal counts the event in which it happens.
-    let in_event = u64::from(stderr.contains(", event "));
     match verdict {
         "accept" if status == Some(0) && count.is_none_or(|count| count == events) => Ok(()),
-        "reject" if status == Some(1) && count.is_none_or(|count| count == events + in_event) => refused(trace, &stderr),
+        "reject" if status == Some(1) && count.is_none_or(|count| count == events) => refused(trace, &stderr),
         "error after events" if status == Some(1) && events > 0 => refused(trace, &stderr),
         _ => Err(said()),
     }

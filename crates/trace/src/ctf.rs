@@ -223,6 +223,8 @@ pub(crate) struct CtfSource {
     errors: u32,
     /// It is not read behind its first damage, which was reached.
     pub broken: bool,
+    /// The item is what is there of the event in which decoding failed.
+    part: bool,
     packets_lost: u64,
 }
 
@@ -251,6 +253,7 @@ impl CtfSource {
             last_ns: i64::MIN,
             errors: 0,
             broken: false,
+            part: false,
             packets_lost: 0,
         }
     }
@@ -281,7 +284,13 @@ impl CtfSource {
     #[inline]
     pub fn advance(&mut self, shared: &mut Shared) -> Result<Option<i64>, Error> {
         self.loss = None;
+        if self.part {
+            self.go_on(shared);
+        }
         loop {
+            if let Some(loss) = self.loss {
+                return Ok(Some(loss.end_ns));
+            }
             match self.decoder.advance() {
                 Ok(Some(Step::Event)) => {
                     let event = self.decoder.event();
@@ -297,10 +306,15 @@ impl CtfSource {
                         return Ok(found);
                     }
                 }
-                Err(error) => self.failed(&error, shared),
-            }
-            if let Some(loss) = self.loss {
-                return Ok(Some(loss.end_ns));
+                Err(error) => {
+                    self.failed(&error, shared);
+                    if let Some(event) = self.decoder.partial().filter(|_| shared.parts) {
+                        self.part = true;
+                        self.last_ns = event.ns();
+                        return Ok(Some(self.last_ns));
+                    }
+                    self.go_on(shared);
+                }
             }
         }
     }
@@ -440,6 +454,12 @@ impl CtfSource {
                 _ => {}
             }
         }
+    }
+
+    /// Behind damage.
+    #[cold]
+    fn go_on(&mut self, shared: &Shared) {
+        self.part = false;
         // A decoder that has failed and is not told to go on has ended.
         match shared.strict {
             true => self.broken = true,
@@ -453,7 +473,7 @@ impl CtfSource {
         if let Some(loss) = self.loss {
             return Item::Loss(loss);
         }
-        let event = self.decoder.event();
+        let event = if self.part { self.decoder.partial() } else { None }.unwrap_or_else(|| self.decoder.event());
         let class = &self.plan.classes[event.stream_index()][event.class_index()];
         let values: &[Value] = if event.fields().is_empty() {
             &[]

@@ -84,6 +84,14 @@ pub struct Event<'a> {
     pub context: &'a [Value<'a>],
 }
 
+impl Event<'_> {
+    /// Whether the stream is damaged in this event: then the fields before the damage are there.
+    pub fn is_partial(&self, catalogue: &Catalogue) -> bool {
+        let class = &catalogue.classes[self.class.0 as usize];
+        self.fields.len() < class.fields.len()
+    }
+}
+
 /// Events that are missing: they belong somewhere between `begin_ns` and `end_ns`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loss {

@@ -35,6 +35,8 @@ pub struct Options {
     /// What is added to the times of which path.
     pub shifts: Shifts,
     pub damage: Damage,
+    /// The event in which a stream is damaged is yielded, too, with the fields before the damage: see [`Event::is_partial`](crate::Event::is_partial).
+    pub parts: bool,
 }
 
 /// What to do where a stream is damaged.
@@ -50,9 +52,10 @@ pub enum Damage {
 }
 
 impl Options {
-    /// For who shows what is stored: an event for each entry of a log, none for what follows from it.
+    /// For who shows what is stored: an event for each entry of a log, none for what follows from it, and also that one of which damage left
+    /// a part.
     pub fn as_stored(self) -> Options {
-        Options { dump: self.dump.map(|dump| Dump { ends: false, ..dump }), ..self }
+        Options { dump: self.dump.map(|dump| Dump { ends: false, ..dump }), parts: true, ..self }
     }
 }
 
@@ -88,6 +91,8 @@ pub(crate) struct Shared {
     pub oddities: Vec<Oddity>,
     /// A stream ends at its first damage.
     pub strict: bool,
+    /// See [`Options::parts`].
+    pub parts: bool,
     /// A stream has come to its end at damage.
     broken: bool,
     subjects: HashMap<Subject, SubjectId>,
@@ -253,6 +258,7 @@ impl Trace {
             shifts: options.shifts.clone(),
         };
         trace.shared.strict = options.damage != Damage::Pass;
+        trace.shared.parts = options.parts;
         trace.stops = options.damage == Damage::EndsTrace;
         let several = paths.len() > 1;
         for path in paths {

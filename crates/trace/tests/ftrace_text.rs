@@ -202,7 +202,7 @@ fn what_is_no_line_of_a_tracer_is_counted_and_a_file_without_one_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("notes");
     std::fs::write(&path, "some notes\n[   12.345] kernel: usb 1-1\nJan 01 00:00:00 host sshd[12]: a b\n").unwrap();
-    assert!(read(&path).unwrap_err().contains("no text of the kernel's tracer"));
+    assert!(read(&path).unwrap_err().contains("is no trace"));
     let (lines, oddities) = of("a line\nanother\n  a-1 [000] .... 1.000000: x: a=1\n");
     assert_eq!(lines.len(), 1);
     assert!(oddities.len() == 1 && oddities[0].contains("2 lines are no events"), "{oddities:?}");
