@@ -168,6 +168,7 @@ fn lengths_and_tags_are_found_in_every_scope() {
         ("sequence length of an enumeration", fields("enum : u8 { A } n; u8 a[n];")),
         ("text", fields("u8 n; integer { size = 8; encoding = UTF8; } a[n]; integer { size = 8; encoding = ascii; } b[4];")),
         ("array of nothing", fields("u8 a[0];")),
+        ("length in the environment, also of one that comes later", format!("{}env {{ n = 3; }};", fields("u8 a[env.n]; u8 b[2][env.n]; typedef u8 t[env.n]; t c;"))),
         ("tag of the event's header", after("stream { event.header := struct { enum : u8 { A, B } id; variant <id> { u8 A; u32 B; } v; }; }; event { name = e; id = 0; };")),
     ]);
 }
@@ -203,6 +204,13 @@ fn blocks_have_their_attributes() {
         ("blank lines before the signature", format!("\n\n{TRACE}")),
         ("stray semicolons", format!("{TRACE};; event {{ ; name = e; ; }};;")),
     ]);
+}
+
+#[test]
+fn texts_have_the_escapes_of_c_and_keep_what_is_none() {
+    let text = r#"a\\b \"q\" \'\?\a\b\f\n\r\t\v|\101\60\1018|\x41\x4aB\u00fc\U0001F600|C:\dir \u \xyz"#;
+    let metadata = Metadata::from_text(&format!("{TRACE}env {{ string = \"{text}\"; }};")).unwrap();
+    assert_eq!(metadata.trace.env_text("string"), Some("a\\b \"q\" '?\u{7}\u{8}\u{c}\n\r\t\u{b}|A0A8|AJBü\u{1F600}|C:\\dir \\u \\xyz"));
 }
 
 #[test]
@@ -301,6 +309,10 @@ fn what_means_nothing_is_refused_with_its_reason() {
         ("length is signed", fields("i8 n; u8 a[n];"), "unsigned", "n"),
         ("length is a string", fields("string n; u8 a[n];"), "unsigned", "n"),
         ("length without any field in reach", after("typedef u8 t[x];"), "no field", "x"),
+        ("length of an environment that is not there", fields("u8 a[env.n];"), "the environment has no `n`", "env.n"),
+        ("length of no entry", format!("{}env {{ n = 3; }};", fields("u8 a[env.n.m];")), "expected `env.NAME`", "env.n.m"),
+        ("negative length in the environment", format!("{}env {{ n = -3; }};", fields("u8 a[env.n];")), "negative", "env.n"),
+        ("text as length in the environment", format!("{}env {{ n = \"3\"; }};", fields("u8 a[env.n];")), "is a text", "env.n"),
         ("uuid too short", format!("{TYPES}trace {{ major = 1; minor = 8; byte_order = le; uuid = \"2a6422d0-6cee-11e0-8c08-cb07d7b3a56\"; }};"), "a uuid", "\"2a6422d0-6cee-11e0-8c08-cb07d7b3a56\""),
         ("uuid too long", format!("{TYPES}trace {{ major = 1; minor = 8; byte_order = le; uuid = \"2a6422d0-6cee-11e0-8c08-cb07d7b3a5640\"; }};"), "a uuid", "\"2a6422d0-6cee-11e0-8c08-cb07d7b3a5640\""),
         ("uuid without its dashes", format!("{TYPES}trace {{ major = 1; minor = 8; byte_order = le; uuid = \"2a6422d06cee-11e0-8c08-cb07d7b3a564-\"; }};"), "a uuid", "\"2a6422d06cee-11e0-8c08-cb07d7b3a564-\""),

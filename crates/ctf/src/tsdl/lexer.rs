@@ -163,21 +163,19 @@ fn quoted(bytes: &[u8], start: usize, quote: u8) -> Result<(String, usize), Span
                         at += len - 1;
                         value.push(v as u8);
                     }
-                    b'x' => {
+                    b'x' if bytes.get(at).is_some_and(u8::is_ascii_hexdigit) => {
                         let (v, len) = digits(at, 2, 16);
                         at += len;
                         value.push(v as u8);
                     }
-                    b'u' | b'U' => {
+                    b'u' | b'U' if bytes.get(at).is_some_and(u8::is_ascii_hexdigit) => {
                         let (v, len) = digits(at, if escape == b'u' { 4 } else { 8 }, 16);
                         at += len;
                         let c = char::from_u32(v).unwrap_or(char::REPLACEMENT_CHARACTER);
                         value.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
                     }
-                    _ => {
-                        let span = Span { start: at - 2, end: at };
-                        return Err(SpanError::new(span, format!("unknown escape `\\{}`", escape as char)));
-                    }
+                    // Tracers write texts of programs as they are: a path may have backslashes.
+                    _ => value.extend_from_slice(&[b'\\', escape]),
                 }
             }
             _ => value.push(byte),

@@ -26,12 +26,20 @@ struct Resolver {
     used: HashSet<String>,
     byte_order: ByteOrder,
     clocks: Vec<Clock>,
+    env: Vec<(String, EnvValue)>,
 }
 
 pub(crate) fn schema(items: &[Item]) -> Result<Schema> {
-    // The native byte order and the clocks may be declared after the types that need them.
+    // The native byte order, the clocks and the environment may be declared after the types that need them.
     let byte_order = native_byte_order(items)?;
-    let mut resolver = Resolver { names: vec![Names::default()], loose: Vec::new(), used: HashSet::new(), byte_order, clocks: Vec::new() };
+    let mut resolver = Resolver {
+        names: vec![Names::default()],
+        loose: Vec::new(),
+        used: HashSet::new(),
+        byte_order,
+        clocks: Vec::new(),
+        env: Vec::new(),
+    };
     for item in items {
         if let ItemKind::Block { keyword, items } = &item.kind {
             if keyword == "clock" {
@@ -41,9 +49,12 @@ pub(crate) fn schema(items: &[Item]) -> Result<Schema> {
                 }
                 resolver.clocks.push(clock);
             }
+            if keyword == "env" {
+                env(items, &mut resolver.env)?;
+            }
         }
     }
-    let mut trace = TraceClass { byte_order, ..TraceClass::default() };
+    let mut trace = TraceClass { byte_order, env: resolver.env.clone(), ..TraceClass::default() };
     let mut streams: Vec<(StreamClass, Span)> = Vec::new();
     let mut events: Vec<(Option<u64>, EventClass, Span)> = Vec::new();
     for item in items {
@@ -53,7 +64,6 @@ pub(crate) fn schema(items: &[Item]) -> Result<Schema> {
         };
         match keyword.as_str() {
             "trace" => resolver.trace(items, &mut trace, item.span)?,
-            "env" => env(items, &mut trace.env)?,
             "stream" => {
                 let stream = resolver.stream(items)?;
                 if streams.iter().any(|(s, _)| s.id == stream.id) {
@@ -211,7 +221,7 @@ impl Resolver {
                     if let (1, Some((Bound::Field(path), span))) =
                         (self.names.len(), declarators.get(index).and_then(|d| d.lengths.first()))
                     {
-                        if field_path(path, *span).scope.is_none() {
+                        if path.first().is_some_and(|word| word != "env") && field_path(path, *span).scope.is_none() {
                             self.loose.push((name.clone(), *span, path.join(".")));
                         }
                     }
@@ -495,12 +505,25 @@ impl Resolver {
         for (bound, span) in declarator.lengths.iter().rev() {
             let length = match bound {
                 Bound::Fixed(length) => Length::Fixed(*length),
+                Bound::Field(path) if path.first().is_some_and(|word| word == "env") => Length::Fixed(self.env_length(path, *span)?),
                 Bound::Field(path) => Length::Field(field_path(path, *span)),
             };
             ty = Type::Array(Arc::new(ArrayType::new(ty, length, *span)));
             bounded(&ty, *span)?;
         }
         Ok(ty)
+    }
+
+    /// `x[env.NAME]`: as many as the environment says.
+    fn env_length(&self, path: &[String], span: Span) -> Result<u64> {
+        let [_, name] = path else { return fail(span, "expected `env.NAME`") };
+        match self.env.iter().find(|(known, _)| known == name) {
+            Some((_, EnvValue::Int(length))) => {
+                u64::try_from(*length).or_else(|_| fail(span, format!("an array's length cannot be negative; `env.{name}` is {length}")))
+            }
+            Some(_) => fail(span, format!("a length is an integer; `env.{name}` is a text")),
+            None => fail(span, format!("the environment has no `{name}`")),
+        }
     }
 
     fn order(&self, value: &Value, span: Span) -> Result<ByteOrder> {
