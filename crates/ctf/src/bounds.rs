@@ -5,7 +5,7 @@ use crate::types::Type;
 
 /// Far above what tools write: LTTng's largest event has some hundred fields, on four levels.
 const MAX_WEIGHT: u32 = 1 << 16;
-const MAX_DEPTH: u32 = 64;
+const MAX_DEPTH: u32 = 270;
 
 /// Refuses a type that is beyond these bounds.
 pub(crate) fn bounded(ty: &Type, span: Span) -> Result<(), SpanError> {

@@ -1,6 +1,6 @@
 //! The metadata language of CTF 1.8, clause by clause: what must be read, and what must be refused, with the place and the reason.
 
-use longpole_ctf::Metadata;
+use longpole_ctf::{BytesSource, Metadata, Step, StreamDecoder};
 
 const TRACE: &str = "/* CTF 1.8 */\ntrace { major = 1; minor = 8; byte_order = le; };\n";
 
@@ -398,6 +398,45 @@ fn packets_of_metadata_are_put_together_in_both_byte_orders() {
         for (reason, bytes) in cases {
             let error = Metadata::parse(&bytes).unwrap_err();
             assert!(error.message.contains(reason), "{reason}: {error}");
+        }
+    }
+}
+
+#[test]
+fn types_are_nested_as_deep_as_test_suites_do_and_no_deeper_than_the_stack_allows() {
+    // That of a program's first thread: what is compiled without optimisation needs more than the 2 MiB of others.
+    std::thread::Builder::new().stack_size(8 << 20).spawn(nesting).unwrap().join().unwrap();
+}
+
+fn nesting() {
+    let nested =
+        |open: &str, close: &str, levels: usize| fields(&format!("{}u8 a; string b;{}", open.repeat(levels), close.repeat(levels)));
+    let structures = |levels| nested("struct { ", " } s;", levels);
+    let metadata = std::sync::Arc::new(Metadata::from_text(&structures(256)).unwrap());
+    let mut stream = StreamDecoder::new(metadata, BytesSource(*b"\x07x\0"));
+    while !matches!(stream.advance().unwrap(), Some(Step::Event)) {}
+    let event = stream.event();
+    assert_eq!(event.fields().len(), 2);
+    assert_eq!(event.fields()[0].name.matches('.').count(), 256);
+    assert_eq!(event.value(1).unwrap().text().unwrap(), "x");
+
+    for (what, text) in [
+        ("structures", structures(400)),
+        ("many structures", structures(100_000)),
+        ("variants", fields(&format!("enum : u8 {{ a }} t; {}u8 a;{}", "variant <t> { ".repeat(100_000), " } a;".repeat(100_000)))),
+        ("arrays", fields(&format!("u8 a{};", "[1]".repeat(100_000)))),
+        ("blocks", format!("{TRACE}{}", "event { name = e; fields := struct { integer { ".repeat(100_000))),
+        ("pointers", fields(&format!("typealias u8 := char {}; char a;", "* ".repeat(100_000)))),
+    ] {
+        match Metadata::from_text(&text) {
+            Err(error) => assert!(
+                error.message.contains("nesting")
+                    || error.message.contains("dimensions")
+                    || error.message.contains("expected")
+                    || error.message.contains("unknown type"),
+                "{what}: {error}"
+            ),
+            Ok(_) => panic!("{what}: is read"),
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::error::{Span, SpanError};
 type Result<T> = std::result::Result<T, SpanError>;
 
 /// More than any tool writes, little enough for a thread's stack.
-const MAX_DEPTH: usize = 100;
+const MAX_DEPTH: usize = 540;
 
 /// Words of C that may follow one another in a type's name.
 const C_WORDS: [&str; 13] =
