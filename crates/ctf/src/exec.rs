@@ -213,6 +213,7 @@ impl Executor<'_, '_> {
                     }
                     Err(stop) => return Err(stop),
                 },
+                Op::Align(align) => self.at = self.aligned(*align)?,
                 Op::Save { slot, mark, offset, leaf } => {
                     let value = self.window.raw(self.marked(*mark) + offset, *leaf);
                     self.save(*slot, value);
@@ -264,7 +265,7 @@ impl Executor<'_, '_> {
                 }
                 break;
             }
-            if !matches!(op, Op::Save { .. } | Op::Tell { .. }) {
+            if !matches!(op, Op::Save { .. } | Op::Tell { .. } | Op::Align(_)) {
                 progress.marks += 1;
             }
         }

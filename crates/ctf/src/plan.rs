@@ -22,6 +22,8 @@ pub(crate) enum Op {
         mark: u32,
         last: ByteOrder,
     },
+    /// Goes to an alignment within a byte, which no run can know of.
+    Align(u32),
     /// Saves the value of an integer located before.
     Save {
         slot: u32,
@@ -544,8 +546,8 @@ impl Flattener {
     fn flatten(&mut self, scope: Scope, name: String, node: Node, ty: Option<Type>) {
         match node {
             Node::Struct { align, children } => {
-                if align > 1 {
-                    self.aligned(align);
+                if align > 1 && !self.aligned(align) {
+                    self.block.ops.push(Op::Align(align));
                 }
                 for child in children {
                     let path = if name.is_empty() { child.name.to_string() } else { format!("{name}.{}", child.name) };
