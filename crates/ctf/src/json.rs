@@ -12,7 +12,7 @@ use crate::error::{MetadataError, SpanError};
 use crate::types::Schema;
 
 /// The character that begins each text of a sequence.
-const RECORD_SEPARATOR: char = '\u{1e}';
+pub(crate) const RECORD_SEPARATOR: char = '\u{1e}';
 
 /// Whether metadata is in this language; none of CTF 1.8 begins so.
 pub(crate) fn is_text_sequence(text: &str) -> bool {

@@ -46,6 +46,7 @@ mod source;
 mod tsdl;
 pub mod types;
 mod value;
+pub mod write;
 
 pub use batch::{Batch, Bytes, Column, Table};
 pub use clock::{Clock, Origin};
@@ -56,6 +57,5 @@ pub use metadata::Metadata;
 pub use packet::{Loss, Packet};
 pub use plan::Field;
 pub use source::{BytesSource, FileBuffer, FileSource, Source};
-pub use tsdl::write;
 pub use types::{EnvValue, Schema};
 pub use value::{Array, Compound, CompoundKind, OwnedValue, Value, Values, WideText};

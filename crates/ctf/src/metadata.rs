@@ -228,16 +228,26 @@ impl Metadata {
     }
 }
 
-fn compile(schema: Schema) -> Result<Metadata, SpanError> {
+/// All references of a schema.
+pub(crate) struct Refs {
+    pub header: HashMap<Scope, ScopeRefs>,
+    /// In the order of the schema's streams.
+    pub streams: Vec<StreamRefs>,
+    /// Slots that all of them need.
+    pub slots: u32,
+}
+
+pub(crate) struct StreamRefs {
+    pub shared: HashMap<Scope, ScopeRefs>,
+    /// In the order of the stream's events.
+    pub events: Vec<HashMap<Scope, ScopeRefs>>,
+}
+
+/// Finds them first: an event may refer to a field of any scope before it, also of the packet's header.
+pub(crate) fn refs(schema: &Schema) -> Result<Refs, SpanError> {
     let mut counters = Counters::default();
     let mut header_refs: HashMap<Scope, ScopeRefs> = HashMap::new();
     let header = schema.trace.packet_header.as_deref();
-
-    // References first: an event may refer to a field of any scope before it, also of the packet's header.
-    struct Found {
-        shared: HashMap<Scope, ScopeRefs>,
-        events: Vec<HashMap<Scope, ScopeRefs>>,
-    }
     let mut found = Vec::with_capacity(schema.streams.len());
     let mut most_local = 0;
     if let Some(header) = header {
@@ -271,21 +281,29 @@ fn compile(schema: Schema) -> Result<Metadata, SpanError> {
             most_local = most_local.max(counters.local);
         }
         header_refs.extend(refs.remove(&Scope::PacketHeader).map(|r| (Scope::PacketHeader, r)));
-        found.push(Found { shared: refs, events });
+        found.push(StreamRefs { shared: refs, events });
     }
 
     let shared = counters.shared;
+    for stream in &mut found {
+        stream.events.iter_mut().flat_map(HashMap::values_mut).for_each(|refs| refs.number(shared));
+    }
+    Ok(Refs { header: header_refs, streams: found, slots: shared + most_local })
+}
+
+fn compile(schema: Schema) -> Result<Metadata, SpanError> {
+    let Refs { header: header_refs, streams: found, slots } = refs(&schema)?;
+    let header = schema.trace.packet_header.as_deref();
     let version = schema.version;
     let packet_header = block(version, [(Scope::PacketHeader, header)], &header_refs, &HashMap::new())?;
     let mut marks = packet_header.marks;
     let mut streams = Vec::with_capacity(schema.streams.len());
-    for (stream, mut found) in schema.streams.iter().zip(found) {
+    for (stream, found) in schema.streams.iter().zip(found) {
         let refs = &found.shared;
         let packet_context = block(version, [(Scope::PacketContext, stream.packet_context.as_deref())], refs, refs)?;
         let header = HeaderPlan::new(version, stream.event_header.as_deref(), refs.get(&Scope::EventHeader))?;
         let mut events = Vec::with_capacity(stream.events.len());
-        for (event, own) in stream.events.iter().zip(&mut found.events) {
-            own.values_mut().for_each(|refs| refs.number(shared));
+        for (event, own) in stream.events.iter().zip(&found.events) {
             let roots = [
                 (Scope::StreamEventContext, stream.event_context.as_deref()),
                 (Scope::EventContext, event.context.as_deref()),
@@ -322,7 +340,7 @@ fn compile(schema: Schema) -> Result<Metadata, SpanError> {
         (Version::V2, _) => false,
         (Version::V1_8, _) => field.name.rsplit('.').next() == Some("uuid"),
     });
-    let plan = TracePlan { packet_header, uuid, streams, by_id, slots: (shared + most_local) as usize, marks: marks as usize };
+    let plan = TracePlan { packet_header, uuid, streams, by_id, slots: slots as usize, marks: marks as usize };
     Ok(Metadata { schema, plan })
 }
 
@@ -344,7 +362,7 @@ fn block<const N: usize>(
 
 /// The clock that the timestamps of a stream are of: the first that an event's header or a packet's context names; else the
 /// only one there is.
-fn stream_clock(stream: &StreamClass, clocks: usize) -> Option<usize> {
+pub(crate) fn stream_clock(stream: &StreamClass, clocks: usize) -> Option<usize> {
     fn first(ty: &StructType) -> Option<usize> {
         ty.fields().iter().find_map(|f| of(&f.ty))
     }

@@ -35,7 +35,7 @@ pub struct Packet {
     /// All fields of the packet's context, nested ones with dotted names.
     pub context: Vec<(Arc<str>, OwnedValue)>,
     /// Width of the counter of discarded events, in bits.
-    pub(crate) discarded_bits: u32,
+    pub discarded_bits: u32,
 }
 
 impl Packet {

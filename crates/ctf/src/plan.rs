@@ -282,6 +282,28 @@ pub(crate) struct NodeMaker<'r> {
     place: Place,
 }
 
+/// What an integer tells by the names of CTF 1.8.
+pub(crate) fn roles_by_name(scope: Scope, name: &str, int: &IntType) -> Roles {
+    match (scope, name) {
+        (Scope::EventHeader, "id") => Roles::EVENT_ID,
+        // Without a mapping the name decides, as babeltrace2 does.
+        (Scope::EventHeader, name) if int.clock.is_some() || name == "timestamp" => Roles::TIME,
+        (Scope::PacketHeader | Scope::PacketContext, _) if int.signed => Roles::NONE,
+        (Scope::PacketHeader, "magic") => Roles::MAGIC,
+        (Scope::PacketHeader, "stream_id") => Roles::STREAM_ID,
+        (Scope::PacketHeader, "stream_instance_id") => Roles::STREAM_INSTANCE,
+        (Scope::PacketContext, "content_size") => Roles::CONTENT_SIZE,
+        (Scope::PacketContext, "packet_size") => Roles::PACKET_SIZE,
+        (Scope::PacketContext, "timestamp_begin") => Roles::TIME,
+        (Scope::PacketContext, "timestamp_end") => Roles::END_TIME,
+        (Scope::PacketContext, "events_discarded") => Roles::DISCARDED,
+        (Scope::PacketContext, "packet_seq_num") => Roles::SEQUENCE,
+        (Scope::PacketContext, "cpu_id") => Roles::CPU,
+        (Scope::PacketContext, _) if int.clock.is_some() => Roles::TIME,
+        _ => Roles::NONE,
+    }
+}
+
 impl<'r> NodeMaker<'r> {
     pub(crate) fn new(version: Version, scope: Scope, refs: Option<&'r ScopeRefs>) -> NodeMaker<'r> {
         NodeMaker { refs, version, scope, place: Vec::new() }
@@ -294,25 +316,7 @@ impl<'r> NodeMaker<'r> {
     fn roles(&self, name: &str, int: &IntType) -> Roles {
         match self.version {
             Version::V2 => self.told_here(int.roles),
-            // By the names of CTF 1.8.
-            Version::V1_8 => match (self.scope, name) {
-                (Scope::EventHeader, "id") => Roles::EVENT_ID,
-                // Without a mapping the name decides, as babeltrace2 does.
-                (Scope::EventHeader, name) if int.clock.is_some() || name == "timestamp" => Roles::TIME,
-                (Scope::PacketHeader | Scope::PacketContext, _) if int.signed => Roles::NONE,
-                (Scope::PacketHeader, "magic") => Roles::MAGIC,
-                (Scope::PacketHeader, "stream_id") => Roles::STREAM_ID,
-                (Scope::PacketHeader, "stream_instance_id") => Roles::STREAM_INSTANCE,
-                (Scope::PacketContext, "content_size") => Roles::CONTENT_SIZE,
-                (Scope::PacketContext, "packet_size") => Roles::PACKET_SIZE,
-                (Scope::PacketContext, "timestamp_begin") => Roles::TIME,
-                (Scope::PacketContext, "timestamp_end") => Roles::END_TIME,
-                (Scope::PacketContext, "events_discarded") => Roles::DISCARDED,
-                (Scope::PacketContext, "packet_seq_num") => Roles::SEQUENCE,
-                (Scope::PacketContext, "cpu_id") => Roles::CPU,
-                (Scope::PacketContext, _) if int.clock.is_some() => Roles::TIME,
-                _ => Roles::NONE,
-            },
+            Version::V1_8 => roles_by_name(self.scope, name, int),
         }
     }
 

@@ -77,10 +77,30 @@ pub(crate) struct Counters {
     pub local: u32,
 }
 
-struct Frame<'s> {
-    ty: &'s StructType,
+/// A structure that is being walked.
+#[derive(Clone, Copy)]
+pub(crate) struct Frame<'s> {
+    pub ty: &'s StructType,
     /// Length of the place up to this structure.
-    depth: usize,
+    pub depth: usize,
+}
+
+/// Where a reference stands.
+pub(crate) struct Standpoint<'s, 'p> {
+    pub scope: Scope,
+    /// The scopes that are decoded before.
+    pub earlier: &'p [(Scope, &'s StructType)],
+    /// The structures around, outermost first.
+    pub frames: &'p [Frame<'s>],
+    pub place: &'p [u32],
+}
+
+/// What a reference leads to.
+pub(crate) struct Target<'s> {
+    /// Index of the frame that the path was found from; none if it is another scope.
+    pub frame: Option<usize>,
+    /// Several if it leads through a variant; all in one scope.
+    pub found: Vec<Found<'s>>,
 }
 
 /// Finds all references of the structure at `roots[index]`. `refs` yields the slots of each scope.
@@ -212,13 +232,20 @@ impl<'s> Finder<'s, '_> {
         slot
     }
 
+    fn resolve(&self, path: &FieldPath, fits: impl Fn(&Type) -> bool) -> Result<Vec<Found<'s>>> {
+        let Finder { scope, earlier, frames, place, .. } = self;
+        Ok(Standpoint { scope: *scope, earlier, frames, place }.resolve(path, fits)?.found)
+    }
+}
+
+impl<'s> Standpoint<'s, '_> {
     /// The fields that a path leads to, all in one scope: several if it leads through a variant. Of CTF 1.8's relative paths the nearest
     /// field that fits is meant, and if none does the nearest at all. So a name within a type that was declared further out is not
     /// hidden by another field of where the type is used.
-    fn resolve(&self, path: &FieldPath, fits: impl Fn(&Type) -> bool) -> Result<Vec<Found<'s>>> {
+    pub(crate) fn resolve(&self, path: &FieldPath, fits: impl Fn(&Type) -> bool) -> Result<Target<'s>> {
         let in_frame = |frame: usize| -> Vec<Found<'s>> {
             let Some(f) = self.frames.get(frame) else { return Vec::new() };
-            let mut search = Search { here: &self.place, exact: path.up.is_some(), found: Vec::new() };
+            let mut search = Search { here: self.place, exact: path.up.is_some(), found: Vec::new() };
             search.structure(f.ty, &path.names, &mut self.place[..f.depth].to_vec(), true);
             search.found.into_iter().map(|(place, ty)| (self.scope, place, ty)).collect()
         };
@@ -227,19 +254,22 @@ impl<'s> Finder<'s, '_> {
             search.structure(root, &path.names, &mut Vec::new(), false);
             search.found.into_iter().map(|(place, ty)| (*scope, place, ty)).collect()
         };
-        let found = match (path.scope, path.up) {
-            (Some(scope), _) if scope == self.scope => in_frame(0),
-            (Some(scope), _) => self.earlier.iter().find(|(s, _)| *s == scope).map_or(Vec::new(), in_scope),
-            (None, Some(up)) => (self.frames.len().checked_sub(up + 1)).map_or(Vec::new(), in_frame),
+        let (frame, found) = match (path.scope, path.up) {
+            (Some(scope), _) if scope == self.scope => (Some(0), in_frame(0)),
+            (Some(scope), _) => (None, self.earlier.iter().find(|(s, _)| *s == scope).map_or(Vec::new(), in_scope)),
+            (None, Some(up)) => {
+                let frame = up.checked_add(1).and_then(|up| self.frames.len().checked_sub(up));
+                (frame, frame.map_or(Vec::new(), in_frame))
+            }
             // The nearest structure outwards, then the scopes decoded before, the latest first.
             (None, None) => {
-                let outwards = (0..self.frames.len()).rev().map(in_frame);
-                let before = self.earlier.iter().rev().map(in_scope);
-                let mut nearest = Vec::new();
-                let mut all = outwards.chain(before).filter(|found| !found.is_empty());
+                let outwards = (0..self.frames.len()).rev().map(|frame| (Some(frame), in_frame(frame)));
+                let before = self.earlier.iter().rev().map(|scope| (None, in_scope(scope)));
+                let mut nearest = (None, Vec::new());
+                let mut all = outwards.chain(before).filter(|(_, found)| !found.is_empty());
                 let fitting = all.find(|found| {
-                    let found_fits = found.iter().all(|(.., ty)| fits(ty));
-                    if !found_fits && nearest.is_empty() {
+                    let found_fits = found.1.iter().all(|(.., ty)| fits(ty));
+                    if !found_fits && nearest.1.is_empty() {
                         nearest.clone_from(found);
                     }
                     found_fits
@@ -252,12 +282,12 @@ impl<'s> Finder<'s, '_> {
             let message = format!("no field `{scope}{}` is decoded before this one", path.names.join("."));
             return Err(SpanError::new(path.span, message));
         }
-        Ok(found)
+        Ok(Target { frame, found })
     }
 }
 
 /// A field, and where it is.
-type Found<'s> = (Scope, Place, &'s Type);
+pub(crate) type Found<'s> = (Scope, Place, &'s Type);
 
 /// Follows names down a type.
 struct Search<'h, 's> {
@@ -330,7 +360,7 @@ fn selector(path: &FieldPath, found: &[Found<'_>], rule: &str) -> Result<bool> {
 }
 
 /// What a tag's labels select. Where one field has several alternatives, CTF 1.8 knows none of them.
-fn by_labels(path: &FieldPath, found: &[Found<'_>], options: &[Member]) -> Result<Choices> {
+pub(crate) fn by_labels(path: &FieldPath, found: &[Found<'_>], options: &[Member]) -> Result<Choices> {
     let Some((.., Type::Enum(tag))) = found.first() else {
         let other = found.first().map_or("", |(.., ty)| ty.kind());
         return Err(SpanError::new(path.span, format!("a variant's tag is an enumeration; `{}` is of kind {other}", path.names.join("."))));

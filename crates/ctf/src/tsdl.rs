@@ -1,4 +1,4 @@
-//! The metadata language of CTF 1.8 (TSDL): text → tokens → syntax tree → [`Schema`](crate::types::Schema), and back.
+//! The metadata language of CTF 1.8 (TSDL): text → tokens → syntax tree → [`Schema`](crate::types::Schema).
 //!
 //! One front end among others: nothing outside this folder knows the syntax.
 
@@ -7,7 +7,6 @@ mod lexer;
 mod parser;
 mod resolve;
 pub(crate) mod syntax;
-pub mod write;
 
 use crate::error::{MetadataError, SpanError};
 use crate::types::Schema;

@@ -93,7 +93,7 @@ fn events_can_be_appended_block_by_block() {
     let mut schema = schema("span_begin:find", "host", everything());
     let mut text = write::metadata(&schema);
     let more = EventClass { id: 9, name: "queue_put:a b".to_owned(), ..schema.streams[0].events[0].clone() };
-    text.push_str(&write::event(&schema, 4, &more));
+    text.push_str(&write::tsdl::event(&schema, 4, &more));
     schema.streams[0].events.push(more);
     assert_eq!(Metadata::from_text(&text).unwrap().schema(), &schema);
 }

@@ -2,6 +2,9 @@
 
 #![allow(dead_code)] // Each test file uses its part.
 
+pub mod generate;
+pub mod oracle;
+
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::sync::Arc;

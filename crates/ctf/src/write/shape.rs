@@ -1,0 +1,237 @@
+//! A schema prepared for writing: of each scope a tree that says where each value goes, and which others hang on it.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use crate::bits::Leaf;
+use crate::error::{MetadataError, SpanError};
+use crate::metadata::{refs, Metadata, Refs};
+use crate::plan::{stride, Child, Count, Node, NodeMaker};
+use crate::refs::{Choices, Place, ScopeRefs, ELEMENT};
+use crate::types::*;
+
+/// What [`StreamWriter`](super::StreamWriter)s of a trace share.
+#[derive(Debug)]
+pub struct Layout {
+    pub(super) metadata: Arc<Metadata>,
+    pub(super) packet_header: Shape,
+    /// The name of the field of the packet header that has the uuid.
+    pub(super) uuid: Option<Arc<str>>,
+    /// In the order of the schema's streams.
+    pub(super) streams: Vec<StreamLayout>,
+    /// Of the slots of selectors, values of which each selects another option.
+    pub(super) tags: HashMap<u32, Vec<(i128, i128)>>,
+    pub(super) slots: usize,
+}
+
+#[derive(Debug)]
+pub(super) struct StreamLayout {
+    pub context: Shape,
+    pub event_header: Option<Shape>,
+    /// Of each event class its scopes in their order.
+    pub events: Vec<Vec<Shape>>,
+    /// What the packet's context tells.
+    pub told: Roles,
+}
+
+/// Which fields of a scope have no value of their own: what they hold follows from the next field.
+pub(super) type Made = HashSet<Place>;
+
+/// By the indices of stream and event class, and the scope.
+pub(super) type MadeFields = HashMap<(Option<usize>, Option<usize>, Scope), Made>;
+
+/// A type with everything looked up.
+#[derive(Debug)]
+pub(super) enum Shape {
+    Number {
+        leaf: Leaf,
+        align: u32,
+        saves: Vec<u32>,
+        roles: Roles,
+    },
+    VarInt {
+        signed: bool,
+        saves: Vec<u32>,
+        roles: Roles,
+    },
+    Text(Encoding),
+    Struct {
+        align: u32,
+        parts: Vec<Part>,
+    },
+    /// A structure that only exists so that a made field has a place before the last part, whose value is that of the whole.
+    Wrapped {
+        align: u32,
+        parts: Vec<Part>,
+    },
+    Array {
+        align: u32,
+        count: Count,
+        element: Box<Shape>,
+        text: Encoding,
+        /// Of numbers that nothing hangs on: what they are, and their distance.
+        plain: Option<(Leaf, u64)>,
+        /// Whether an element may have no bits.
+        empty: bool,
+    },
+    Variant {
+        slot: u32,
+        choices: Choices,
+        options: Vec<Part>,
+        /// It stands for an optional: of the first option nothing is there.
+        optional: bool,
+    },
+    Optional {
+        slot: u32,
+        choices: Choices,
+        inner: Box<Shape>,
+    },
+}
+
+#[derive(Debug)]
+pub(super) struct Part {
+    pub name: Arc<str>,
+    pub shape: Shape,
+    pub made: bool,
+}
+
+impl Layout {
+    pub fn new(metadata: Arc<Metadata>) -> Result<Layout, MetadataError> {
+        Layout::with(metadata, &MadeFields::new())
+    }
+
+    pub(super) fn with(metadata: Arc<Metadata>, made: &MadeFields) -> Result<Layout, MetadataError> {
+        build(metadata, made).map_err(|e| MetadataError::whole(e.message))
+    }
+
+    pub fn metadata(&self) -> &Arc<Metadata> {
+        &self.metadata
+    }
+}
+
+fn build(metadata: Arc<Metadata>, made: &MadeFields) -> Result<Layout, SpanError> {
+    let schema = metadata.schema();
+    let Refs { header: header_refs, streams: found, slots } = refs(schema)?;
+    let version = schema.version;
+    let nothing = Made::new();
+    let mut tags = HashMap::new();
+    let mut shape = |at: (Option<usize>, Option<usize>), scope, ty: Option<&StructType>, refs: Option<&ScopeRefs>| {
+        let Some(ty) = ty else { return Ok(None) };
+        let made = made.get(&(at.0, at.1, scope)).unwrap_or(&nothing);
+        let node = NodeMaker::new(version, scope, refs).structure(ty)?;
+        Ok(Some(Shaper { made, place: Vec::new(), tags: &mut tags }.shape(node)))
+    };
+    let empty = || Shape::Struct { align: 1, parts: Vec::new() };
+    let header = schema.trace.packet_header.as_deref();
+    let packet_header = shape((None, None), Scope::PacketHeader, header, header_refs.get(&Scope::PacketHeader))?;
+    let mut streams = Vec::with_capacity(schema.streams.len());
+    for (index, (stream, found)) in schema.streams.iter().zip(&found).enumerate() {
+        let mut shared = |scope, ty: Option<&StructType>| shape((Some(index), None), scope, ty, found.shared.get(&scope));
+        let context = shared(Scope::PacketContext, stream.packet_context.as_deref())?.unwrap_or_else(empty);
+        let event_header = shared(Scope::EventHeader, stream.event_header.as_deref())?;
+        let mut events = Vec::with_capacity(stream.events.len());
+        for (class, (event, own)) in stream.events.iter().zip(&found.events).enumerate() {
+            let scopes = [
+                (Scope::StreamEventContext, stream.event_context.as_deref()),
+                (Scope::EventContext, event.context.as_deref()),
+                (Scope::EventFields, event.payload.as_deref()),
+            ];
+            let mut shapes = Vec::new();
+            for (scope, ty) in scopes {
+                let (at, refs) = match scope {
+                    Scope::StreamEventContext => ((Some(index), None), found.shared.get(&scope)),
+                    _ => ((Some(index), Some(class)), own.get(&scope)),
+                };
+                shapes.extend(shape(at, scope, ty, refs)?);
+            }
+            events.push(shapes);
+        }
+        let told = context.told();
+        streams.push(StreamLayout { context, event_header, events, told });
+    }
+    let uuid = metadata.plan.uuid.and_then(|index| metadata.plan.packet_header.fields.get(index)).map(|f| f.name.clone());
+    let packet_header = packet_header.unwrap_or_else(empty);
+    Ok(Layout { metadata, packet_header, uuid, streams, tags, slots: slots as usize })
+}
+
+impl Shape {
+    fn told(&self) -> Roles {
+        let all = |parts: &[Part]| parts.iter().fold(Roles::NONE, |roles, part| roles.and(part.shape.told()));
+        match self {
+            Shape::Number { roles, .. } | Shape::VarInt { roles, .. } => *roles,
+            Shape::Struct { parts, .. } | Shape::Wrapped { parts, .. } => all(parts),
+            _ => Roles::NONE,
+        }
+    }
+
+    /// What it is, for messages.
+    pub fn is_optional(&self) -> bool {
+        matches!(self, Shape::Optional { .. } | Shape::Variant { optional: true, .. })
+    }
+}
+
+struct Shaper<'m> {
+    made: &'m Made,
+    place: Place,
+    tags: &'m mut HashMap<u32, Vec<(i128, i128)>>,
+}
+
+impl Shaper<'_> {
+    fn shape(&mut self, node: Node) -> Shape {
+        match node {
+            Node::Number { leaf, align, saves, roles } => Shape::Number { leaf, align, saves, roles },
+            Node::VarInt(int) => Shape::VarInt { signed: int.signed, saves: int.saves, roles: int.roles },
+            Node::Text(encoding) => Shape::Text(encoding),
+            Node::Struct { align, children } => {
+                let wrapped = self.made.contains(&self.place);
+                let parts = self.parts(children);
+                match wrapped {
+                    true => Shape::Wrapped { align, parts },
+                    false => Shape::Struct { align, parts },
+                }
+            }
+            Node::Array { align, count, element, text, least_bits } => {
+                let plain = element.plain_leaf().map(|(leaf, align)| (leaf, stride(leaf, align)));
+                let element = Box::new(self.within(ELEMENT, *element));
+                Shape::Array { align, count, element, text, plain, empty: least_bits == 0 }
+            }
+            Node::Variant { slot, choices, options } => {
+                self.tag(slot, &choices);
+                Shape::Variant { slot, choices, options: self.parts(options), optional: false }
+            }
+            Node::Optional { slot, choices, inner } => {
+                self.tag(slot, &choices);
+                Shape::Optional { slot, choices, inner: Box::new(self.within(0, *inner)) }
+            }
+        }
+    }
+
+    fn tag(&mut self, slot: u32, choices: &Choices) {
+        self.tags.entry(slot).or_insert_with(|| choices.list.iter().map(|c| (c.low, c.high)).collect());
+    }
+
+    fn within(&mut self, part: u32, node: Node) -> Shape {
+        self.place.push(part);
+        let shape = self.shape(node);
+        self.place.pop();
+        shape
+    }
+
+    fn parts(&mut self, children: Vec<Child>) -> Vec<Part> {
+        let mut parts: Vec<Part> = Vec::with_capacity(children.len());
+        for (index, child) in children.into_iter().enumerate() {
+            let mut shape = self.within(index as u32, child.node);
+            self.place.push(index as u32);
+            let made = !matches!(shape, Shape::Struct { .. } | Shape::Wrapped { .. }) && self.made.contains(&self.place);
+            self.place.pop();
+            // A tag of one bit says whether an optional is there; see `lower`.
+            if let (Some(Part { shape: Shape::Number { leaf, .. }, made: true, .. }), Shape::Variant { optional, .. }) =
+                (parts.last(), &mut shape)
+            {
+                *optional = leaf.bits == super::lower::OPTIONAL_BITS;
+            }
+            parts.push(Part { name: child.name, shape, made });
+        }
+        parts
+    }
+}
