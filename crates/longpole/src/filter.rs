@@ -51,7 +51,8 @@ impl Patterns {
 pub struct Sieve {
     filter: Option<Filter>,
     names: Option<Patterns>,
-    start_ns: i64,
+    /// Where moments relative to the trace's begin count from; that of the first event if nobody says so.
+    start_ns: Option<i64>,
     /// By class.
     classes: Vec<Bound>,
     /// By name of the filter: whether any class has it.
@@ -59,16 +60,20 @@ pub struct Sieve {
 }
 
 impl Sieve {
-    /// `start_ns`: where moments relative to the trace's begin count from.
-    pub fn new(filter: Option<Filter>, names: Option<Patterns>, start_ns: i64) -> Sieve {
+    pub fn new(filter: Option<Filter>, names: Option<Patterns>) -> Sieve {
         let found = vec![false; filter.as_ref().map_or(0, |filter| filter.names.len())];
-        Sieve { filter, names, start_ns, classes: Vec::new(), found }
+        Sieve { filter, names, start_ns: None, classes: Vec::new(), found }
+    }
+
+    pub fn begins_at(&mut self, start_ns: i64) {
+        self.start_ns = Some(start_ns);
     }
 
     #[inline]
     pub fn passes(&mut self, event: &Event<'_>, catalogue: &Catalogue) -> bool {
         let class = event.class.0 as usize;
         if class >= self.classes.len() {
+            self.start_ns.get_or_insert(event.t_ns);
             self.learn(catalogue);
         }
         self.classes[class].holds(event, catalogue)
@@ -76,6 +81,7 @@ impl Sieve {
 
     #[cold]
     fn learn(&mut self, catalogue: &Catalogue) {
+        let start_ns = self.start_ns.unwrap_or(0);
         for class in &catalogue.classes[self.classes.len()..] {
             let named = self.names.as_ref().is_none_or(|names| names.hold(&class.event_name));
             let bound = match (&self.filter, named) {
@@ -86,7 +92,7 @@ impl Sieve {
                     for (found, source) in self.found.iter_mut().zip(&sources) {
                         *found |= !matches!(source, Source::Nothing);
                     }
-                    Binder { class, sources: &sources, start_ns: self.start_ns }.bind(&filter.root)
+                    Binder { class, sources: &sources, start_ns }.bind(&filter.root)
                 }
             };
             self.classes.push(bound);
@@ -458,7 +464,9 @@ mod tests {
         ];
         let (stream, subject, class) = (StreamId(0), SubjectId(0), ClassId(0));
         let event = Event { t_ns: 2_000_000_000, stream, subject, class, cpu: Some(3), fields: &fields, context: &[Value::U64(42)] };
-        Sieve::new(Some(Filter::parse(filter).unwrap_or_else(|wrong| panic!("{wrong}"))), None, 500_000_000).passes(&event, &catalogue)
+        let mut sieve = Sieve::new(Some(Filter::parse(filter).unwrap_or_else(|wrong| panic!("{wrong}"))), None);
+        sieve.begins_at(500_000_000);
+        sieve.passes(&event, &catalogue)
     }
 
     #[test]
@@ -532,7 +540,7 @@ mod tests {
     fn what_a_class_decides_by_its_name_needs_no_look_at_its_events() {
         let class = Class { event_name: "a".to_owned(), fields: vec!["x".to_owned()], ..Class::default() };
         let catalogue = Catalogue { classes: vec![class], ..Catalogue::default() };
-        let mut sieve = Sieve::new(Some(Filter::parse("name == 'b' && x == 1 || y == 2").unwrap()), None, 0);
+        let mut sieve = Sieve::new(Some(Filter::parse("name == 'b' && x == 1 || y == 2").unwrap()), None);
         sieve.learn(&catalogue);
         assert!(matches!(sieve.classes[0], Bound::Constant(false)), "{:?}", sieve.classes[0]);
         assert_eq!(sieve.unknown(), ["y"]);

@@ -86,6 +86,11 @@ impl Input {
         }
     }
 
+    /// The same, not touched: they may be being written.
+    pub fn paths_as_they_are(&self) -> anyhow::Result<Vec<PathBuf>> {
+        self.named()
+    }
+
     /// The same, as they are.
     fn named(&self) -> anyhow::Result<Vec<PathBuf>> {
         self.check_range()?;

@@ -194,3 +194,24 @@ fn offsets_bring_several_inputs_onto_one_clock() {
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8(output.stderr).unwrap().contains("neither a trace that is named nor a part of one"));
 }
+
+#[test]
+fn info_tells_what_a_foreign_trace_says_of_itself() {
+    let trace = trace();
+    let output = longpole(&["info", "--json"], &[trace.path()]);
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    schema::check(&schema::schema("info"), &answer);
+    let told = &answer["traces"][0];
+    assert_eq!((&told["environment"]["hostname"], &told["environment"]["tracer_name"]), (&"far".into(), &"other".into()));
+    let clock = &told["clocks"][0];
+    assert_eq!((&clock["name"], &clock["frequency_hz"]), (&"c".into(), &1_000_000_000.into()));
+    assert_eq!(clock["offset_ns"].as_i64(), Some(1_700_000_000_000_000_000));
+    let stream = answer["streams"].as_array().unwrap().iter().find(|stream| stream["name"] == "one").unwrap();
+    assert_eq!((&stream["packets"], &stream["packets_lost"], &stream["events"]), (&2.into(), &0.into(), &3.into()));
+    assert_eq!(stream["bytes"].as_u64(), Some(std::fs::metadata(trace.path().join("one")).unwrap().len()));
+    assert_eq!(stream["end_ns"].as_i64().unwrap() - stream["start_ns"].as_i64().unwrap(), 400);
+    let text = text(&longpole(&["info"], &[trace.path()]));
+    for part in ["hostname     far", "c, 1,000,000,000 Hz, 0 is 2023-11-14 22:13:20.000000000Z", "in 3 packets"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}

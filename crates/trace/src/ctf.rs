@@ -5,6 +5,7 @@ use crate::error::Error;
 use crate::event::{Class, ClassId, Event, Item, Loss, StreamId, StreamKind, Subject, SubjectId};
 use crate::file::{FileWindow, StreamFile};
 use crate::oddity::{Oddity, Place, MOST_ERRORS};
+use crate::part::{self, Part, PartClock};
 use crate::recognise::stream_files;
 use crate::recording::Clock;
 use crate::shelf::Shelf;
@@ -29,6 +30,7 @@ pub(crate) struct Opened {
     pub streams: Vec<CtfSource>,
     /// Whether the tracer is known to write each stream in the order of time.
     pub ordered: bool,
+    pub part: Part,
 }
 
 /// What all streams of a trace share.
@@ -68,19 +70,14 @@ pub(crate) fn open(directory: &Path, shared: &mut Shared, name: &dyn Fn(&Path) -
     if let Some(pages) = number("damaged_pages").and_then(|pages| u64::try_from(pages).ok()).filter(|pages| *pages > 0) {
         shared.oddities.push(Oddity::DamagedPages { path: directory.to_owned(), pages });
     }
-    let subject = Subject {
-        host: env("hostname").unwrap_or("").to_owned(),
-        label: env("procname").unwrap_or("").to_owned(),
-        pid: number("vpid").and_then(|pid| i32::try_from(pid).ok()),
-        ..Subject::default()
-    };
-    let plan = Rc::new(Plan { classes: intern(&metadata, shared, None), subject });
+    let plan = Rc::new(Plan { classes: intern(&metadata, shared, None), subject: subject_of_trace(&metadata) });
     let ordered = matches!(env("tracer_name"), Some("longpole" | "lttng-ust" | "lttng-modules"));
     let ours = env("tracer_name") == Some("longpole") && kind == StreamKind::User;
     let mut streams = Vec::new();
     let count = files.len();
     for file in &files {
         let id = shared.stream(name(&file.path), kind);
+        shared.packets(id).bytes = file.length;
         let chains = if ordered { 1 } else { Chains::count(&metadata, file, count)? };
         for own in 0..chains {
             let decoder = decoder(&metadata, file, count)?;
@@ -102,6 +99,7 @@ pub(crate) fn open(directory: &Path, shared: &mut Shared, name: &dyn Fn(&Path) -
         probe_cost_ns: number("probe_cost_ps").filter(|&cost| cost > 0).map(|cost| cost as f64 / 1000.0),
         streams,
         ordered,
+        part: part(directory, &metadata),
     })
 }
 
@@ -110,11 +108,37 @@ pub(crate) fn decoder(metadata: &Arc<Metadata>, file: &StreamFile, streams: usiz
     Ok(StreamDecoder::new(metadata.clone(), window))
 }
 
+/// Whom its environment names.
+fn subject_of_trace(metadata: &Metadata) -> Subject {
+    let env = |key: &str| metadata.trace.env_text(key).unwrap_or("").to_owned();
+    let pid = match metadata.trace.env("vpid") {
+        Some(EnvValue::Int(pid)) => i32::try_from(*pid).ok(),
+        _ => None,
+    };
+    Subject { host: env("hostname"), label: env("procname"), pid, ..Subject::default() }
+}
+
+/// What it says of itself.
+fn part(directory: &Path, metadata: &Metadata) -> Part {
+    let clock = |clock: &longpole_ctf::Clock| PartClock {
+        name: clock.name.clone(),
+        description: clock.description.clone(),
+        uuid: clock.uuid.as_ref().map(part::uuid),
+        frequency_hz: clock.frequency,
+        offset_ns: clock.ns(0),
+    };
+    Part {
+        path: directory.to_owned(),
+        uuid: metadata.trace.uuid.as_ref().map(part::uuid),
+        environment: metadata.trace.env.clone(),
+        clocks: metadata.clocks.iter().map(clock).collect(),
+    }
+}
+
 impl Plan {
     /// Of metadata that a recorder still writes: classes that `before` has keep their ids. Metadata only grows, so they stand where they stood.
     pub fn grown(metadata: &Metadata, shared: &mut Shared, before: Option<&Plan>) -> Plan {
-        let host = metadata.trace.env_text("hostname").unwrap_or("").to_owned();
-        Plan { classes: intern(metadata, shared, before), subject: Subject { host, ..Subject::default() } }
+        Plan { classes: intern(metadata, shared, before), subject: subject_of_trace(metadata) }
     }
 }
 
@@ -225,7 +249,10 @@ pub(crate) struct CtfSource {
     pub broken: bool,
     /// The item is what is there of the event in which decoding failed.
     part: bool,
+    /// What is missing at its end is just being written.
+    pub grows: bool,
     packets_lost: u64,
+    packets: u64,
 }
 
 impl CtfSource {
@@ -254,12 +281,19 @@ impl CtfSource {
             errors: 0,
             broken: false,
             part: false,
+            grows: false,
             packets_lost: 0,
+            packets: 0,
         }
     }
 
     pub fn stream(&self) -> StreamId {
         self.stream
+    }
+
+    /// Whether the item that was decoded last is an event.
+    pub fn has_event(&self) -> bool {
+        self.loss.is_none()
     }
 
     pub fn path(&self) -> &Path {
@@ -308,7 +342,7 @@ impl CtfSource {
                 }
                 Err(error) => {
                     self.failed(&error, shared);
-                    if let Some(event) = self.decoder.partial().filter(|_| shared.parts) {
+                    if let Some(event) = self.decoder.partial().filter(|_| shared.parts && !self.grows) {
                         self.part = true;
                         self.last_ns = event.ns();
                         return Ok(Some(self.last_ns));
@@ -354,6 +388,7 @@ impl CtfSource {
                         self.last_ns = end_ns.unwrap_or(self.last_ns);
                     }
                 } else {
+                    self.packets += 1;
                     let subject = shared.subject(subject);
                     if self.own {
                         self.date(begin_ns, subject == self.packet_subject);
@@ -416,6 +451,9 @@ impl CtfSource {
 
     /// Says at the end what was counted on the way.
     pub fn tell(&self, shared: &mut Shared) {
+        let packets = shared.packets(self.stream);
+        packets.packets += self.packets;
+        packets.lost = packets.lost.saturating_add(self.packets_lost);
         if self.packets_lost > 0 {
             let stream = shared.stream_name(self.stream);
             shared.oddities.push(Oddity::PacketsLost { stream, packets: self.packets_lost });
@@ -445,6 +483,7 @@ impl CtfSource {
             self.errors += 1;
             let at = Place::of(error);
             match error.kind {
+                DecodeErrorKind::Truncated { .. } if self.grows => {}
                 DecodeErrorKind::Truncated { .. } => {
                     shared.oddities.push(Oddity::Truncated { path, place: error.to_string(), at: Some(at) });
                 }

@@ -13,6 +13,7 @@ use crate::json::lines::LogSource;
 use crate::merge::{Heap, Key};
 use crate::moment::Moment;
 use crate::oddity::Oddity;
+use crate::part::{Packets, Part};
 use crate::perf::PerfSource;
 use crate::recognise::{recognise, Found};
 use crate::recording::{Clock, Recording};
@@ -73,6 +74,7 @@ pub struct Trace {
     start_ns: Option<i64>,
     recordings: Vec<Recording>,
     captures: Vec<Capture>,
+    parts: Vec<Part>,
     clock: Clock,
     probe_cost_ns: Option<f64>,
     sources: Vec<String>,
@@ -93,6 +95,8 @@ pub(crate) struct Shared {
     pub strict: bool,
     /// See [`Options::parts`].
     pub parts: bool,
+    /// By stream.
+    packets: Vec<Packets>,
     /// A stream has come to its end at damage.
     broken: bool,
     subjects: HashMap<Subject, SubjectId>,
@@ -117,6 +121,14 @@ impl Shared {
     pub fn stream(&mut self, name: String, kind: StreamKind) -> StreamId {
         self.catalogue.streams.push(Stream { name, kind });
         StreamId(self.catalogue.streams.len() as u32 - 1)
+    }
+
+    pub fn packets(&mut self, stream: StreamId) -> &mut Packets {
+        let index = stream.0 as usize;
+        if index >= self.packets.len() {
+            self.packets.resize(index + 1, Packets::default());
+        }
+        &mut self.packets[index]
     }
 
     pub fn stream_name(&self, stream: StreamId) -> String {
@@ -249,6 +261,7 @@ impl Trace {
             start_ns: None,
             recordings: Vec::new(),
             captures: Vec::new(),
+            parts: Vec::new(),
             clock: Clock::default(),
             probe_cost_ns: None,
             sources: Vec::new(),
@@ -348,6 +361,7 @@ impl Trace {
         self.clock.offset_ns = self.clock.offset_ns.or(opened.clock.offset_ns);
         self.probe_cost_ns = self.probe_cost_ns.or(opened.probe_cost_ns);
         self.add_source(opened.tracer);
+        self.parts.push(opened.part);
         for source in opened.streams {
             let shift = self.shifts.of(source.path());
             self.add_slot(Source::Ctf(Box::new(source)), !opened.ordered, shift);
@@ -585,6 +599,16 @@ impl Trace {
         &self.captures
     }
 
+    /// What its CTF traces say of themselves.
+    pub fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
+    /// The packets of a stream of CTF: none before the trace was read to its end.
+    pub fn packets(&self, stream: StreamId) -> Packets {
+        self.shared.packets.get(stream.0 as usize).copied().unwrap_or_default()
+    }
+
     pub fn clock(&self) -> &Clock {
         &self.clock
     }
@@ -601,7 +625,7 @@ impl Trace {
 }
 
 /// The path below the trace's own, and with it where several traces are open.
-fn stream_name(root: &Path, path: &Path, several: bool) -> String {
+pub(crate) fn stream_name(root: &Path, path: &Path, several: bool) -> String {
     let below = match path.strip_prefix(root) {
         Ok(below) if !below.as_os_str().is_empty() => below.to_owned(),
         _ => path.file_name().map_or_else(|| path.to_owned(), PathBuf::from),

@@ -1,5 +1,7 @@
 //! `longpole print`: the events of a trace as lines, in the order of time.
 
+mod follow;
+
 use crate::filter::{Filter, Patterns, Sieve};
 use crate::input::{self, Input};
 use crate::printer::{Printer, Tail};
@@ -20,6 +22,7 @@ Examples:
   longpole print --names 'sched_*' --fields 'prev_*,next_*' DIR
   longpole print --filter 'cpu == 0 && name ~ \"net_*\" && len > 1000' DIR
   longpole print --tail 20 --strict ~/lttng-traces/run1 capture.pcapng
+  longpole print --follow --tail 10 ~/lttng-traces/live
   longpole print --json | jq 'select(.name == \"log\").fields.text'")]
 pub struct Args {
     #[command(flatten)]
@@ -44,15 +47,23 @@ pub struct Args {
     /// Stop at the first damage, and exit with 1
     #[arg(long)]
     strict: bool,
+
+    /// Go on with what is written to the trace meanwhile: until its recorder ends, or SIGINT (Ctrl+C)
+    #[arg(long)]
+    follow: bool,
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let options = Options { damage: if args.strict { Damage::EndsTrace } else { Damage::Pass }, ..args.input.options() };
-    let mut trace = input::open_stored(&args.input.paths()?, options)?;
-    let sieve = Sieve::new(args.filter, args.names, trace.start_ns().unwrap_or(0));
-    let mut printer = Printer::new(io::stdout().lock()).only(args.fields);
-    printer.name_hosts(trace.catalogue());
+    let printer = Printer::new(io::stdout().lock()).only(args.fields);
+    let sieve = Sieve::new(args.filter, args.names);
     let mut lines = Lines { printer, sieve, json: args.input.json, tail: args.tail.map(Tail::new) };
+    if args.follow {
+        return follow::run(&args.input.paths_as_they_are()?, options, args.strict, lines);
+    }
+    let mut trace = input::open_stored(&args.input.paths()?, options)?;
+    lines.printer.name_hosts(trace.catalogue());
+    lines.sieve.begins_at(trace.start_ns().unwrap_or(0));
     let told = lines.all(&mut trace);
     lines.end()?;
     told?;
@@ -102,11 +113,16 @@ impl<W: Write> Lines<W> {
         Ok(())
     }
 
-    fn end(&mut self) -> io::Result<()> {
+    /// What follows comes later.
+    fn so_far(&mut self) -> io::Result<()> {
         match self.tail.take() {
-            Some(tail) => self.printer.put_back(tail)?,
-            None => self.printer.flush()?,
+            Some(tail) => self.printer.put_back(tail),
+            None => self.printer.flush(),
         }
+    }
+
+    fn end(&mut self) -> io::Result<()> {
+        self.so_far()?;
         for name in self.sieve.unknown() {
             eprintln!("longpole: note: no event of this trace has `{}`, of which the filter speaks", plain(name.to_owned()));
         }

@@ -1,4 +1,5 @@
 //! A CTF trace of another tracer: packets that name a CPU, events with a context, nested fields.
+#![allow(dead_code)]
 
 use std::fs;
 use std::path::Path;

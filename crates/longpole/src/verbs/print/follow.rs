@@ -1,0 +1,137 @@
+//! `print --follow`: what is written while it is printed, until the recorder ends or somebody stops it.
+
+use super::Lines;
+use crate::table::plain;
+use crate::WrongUsage;
+use longpole_record::Stop;
+use longpole_trace::{Catalogue, Error, Follower, Item, Live, Moment, Oddity, Options, Recording};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(50);
+/// After so long what programs have written is in the files of their recording: three periods of a recorder as it is by default, and its turn.
+const LATE: Duration = Duration::from_millis(350);
+
+/// What grows.
+enum Growing {
+    Recording(Box<Follower>, PathBuf),
+    Foreign(Box<Live>),
+}
+
+pub fn run(paths: &[PathBuf], options: Options, strict: bool, mut lines: Lines<impl Write>) -> anyhow::Result<ExitCode> {
+    let stop = Stop::install()?;
+    let mut growing = Growing::open(paths, &options)?;
+    let mut part = Part { begin: options.begin, end: options.end, range: None };
+    let mut told = 0;
+    loop {
+        // Before the look: what was written before this was said is seen.
+        let stopped = stop.count() > 0;
+        let last = stopped || growing.has_ended();
+        growing.look(last)?;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let until = if last { i64::MAX } else { i64::try_from(now.saturating_sub(LATE).as_nanos()).unwrap_or(i64::MAX) };
+        while let Some((item, catalogue)) = growing.next(until)? {
+            if part.holds(&item) {
+                lines.item(&item, catalogue)?;
+            }
+            // Whoever writes faster than this prints is not caught up with, and must be left all the same.
+            if stopped && stop.count() > 1 {
+                break;
+            }
+        }
+        lines.so_far()?;
+        let odd = growing.oddities();
+        odd[told.min(odd.len())..].iter().for_each(say);
+        told = odd.len();
+        let damaged = odd.iter().any(Oddity::is_damage);
+        if last || strict && damaged {
+            lines.end()?;
+            return Ok(if damaged { ExitCode::FAILURE } else { ExitCode::SUCCESS });
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+fn say(oddity: &Oddity) {
+    eprintln!("longpole: {}", plain(oddity.to_string()));
+}
+
+impl Growing {
+    fn open(paths: &[PathBuf], options: &Options) -> anyhow::Result<Growing> {
+        if options.dump.is_some() {
+            return Err(WrongUsage("a raw log of a kernel does not grow; leave --follow out".to_owned()).into());
+        }
+        let recordings: Vec<PathBuf> = paths.iter().filter_map(|path| longpole_trace::recording_at(path)).collect();
+        match (recordings.as_slice(), paths.len()) {
+            ([], _) => Ok(Growing::Foreign(Box::new(Live::open(paths, options.shifts.clone())?))),
+            ([recording], 1) => Ok(Growing::Recording(Box::new(Follower::open(recording)?), recording.clone())),
+            _ => Err(WrongUsage("a recording is followed alone".to_owned()).into()),
+        }
+    }
+
+    /// The recorder has ended, or is not there any more.
+    fn has_ended(&self) -> bool {
+        let Growing::Recording(_, path) = self else { return false };
+        match Recording::read(path) {
+            Ok(Some(recording)) => {
+                let gone = |pid: i32| !Path::new("/proc").join(pid.to_string()).exists();
+                recording.end_ns.is_some() || recording.recorder_pid.is_some_and(gone)
+            }
+            _ => false,
+        }
+    }
+
+    fn look(&mut self, last: bool) -> Result<(), Error> {
+        match self {
+            Growing::Recording(follower, _) if last => follower.refresh_all(),
+            Growing::Recording(follower, _) => follower.refresh(),
+            Growing::Foreign(live) => {
+                live.refresh()?;
+                if last {
+                    live.end();
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn next(&mut self, until: i64) -> Result<Option<(Item<'_>, &Catalogue)>, Error> {
+        match self {
+            Growing::Recording(follower, _) => follower.next_until(until),
+            // Its clock may be any; nothing is held back.
+            Growing::Foreign(live) => live.next(),
+        }
+    }
+
+    fn oddities(&self) -> &[Oddity] {
+        match self {
+            Growing::Recording(follower, _) => follower.oddities(),
+            Growing::Foreign(live) => live.oddities(),
+        }
+    }
+}
+
+/// The time that was asked for.
+struct Part {
+    begin: Option<Moment>,
+    end: Option<Moment>,
+    /// Known with the first item.
+    range: Option<(i64, i64)>,
+}
+
+impl Part {
+    fn holds(&mut self, item: &Item<'_>) -> bool {
+        let (from, to) = match item {
+            Item::Event(event) => (event.t_ns, event.t_ns),
+            Item::Loss(loss) => (loss.begin_ns, loss.end_ns),
+        };
+        let (begin, end) = *self.range.get_or_insert_with(|| {
+            let resolve = |moment: Option<Moment>, else_ns: i64| moment.map_or(else_ns, |moment| moment.resolve(to));
+            (resolve(self.begin, i64::MIN), resolve(self.end, i64::MAX))
+        });
+        to >= begin && from <= end
+    }
+}
