@@ -1,9 +1,9 @@
 //! `longpole info`: what a trace holds. It reads everything once and keeps counts only.
 
 use crate::input::{self, Input};
-use crate::table::{duration, number, percent, plain, rate, utc, Table};
+use crate::table::{bytes, duration, number, percent, plain, rate, utc, Table};
 use crate::unpacked;
-use longpole_trace::{Item, StreamKind, Trace};
+use longpole_trace::{EnvValue, Item, Packets, Part, StreamId, StreamKind, Trace};
 use serde_json::{json, Map, Value};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -63,6 +63,10 @@ struct StreamCount {
     kind: Option<StreamKind>,
     events: u64,
     lost: u64,
+    start_ns: Option<i64>,
+    end_ns: Option<i64>,
+    /// Of streams of CTF.
+    packets: Option<Packets>,
 }
 
 impl Counts {
@@ -75,7 +79,10 @@ impl Counts {
                     counts.start_ns = Some(counts.start_ns.map_or(event.t_ns, |start| start.min(event.t_ns)));
                     counts.end_ns = Some(counts.end_ns.map_or(event.t_ns, |end| end.max(event.t_ns)));
                     *grown(&mut counts.classes, event.class.0) += 1;
-                    grown(&mut counts.streams, event.stream.0).events += 1;
+                    let stream = grown(&mut counts.streams, event.stream.0);
+                    stream.events += 1;
+                    stream.start_ns.get_or_insert(event.t_ns);
+                    stream.end_ns = Some(event.t_ns);
                     counts.histogram.add(event.t_ns);
                 }
                 Item::Loss(loss) => {
@@ -90,6 +97,7 @@ impl Counts {
             let count = grown(&mut counts.streams, index as u32);
             count.name.clone_from(&stream.name);
             count.kind = Some(stream.kind);
+            count.packets = Some(trace.packets(StreamId(index as u32))).filter(|packets| packets.bytes > 0);
         }
         counts.oddities = trace.oddities().iter().map(ToString::to_string).collect();
         Ok(counts)
@@ -105,7 +113,7 @@ impl Counts {
             let packets = interfaces.iter().flat_map(|interface| interface.directions).map(|traffic| traffic.packets).sum();
             let lost = interfaces.iter().filter_map(|interface| interface.dropped).sum();
             let name = capture.name.clone();
-            self.streams.push(StreamCount { name, kind: Some(StreamKind::Packets), events: packets, lost });
+            self.streams.push(StreamCount { name, kind: Some(StreamKind::Packets), events: packets, lost, ..StreamCount::default() });
             self.oddities.extend(oddities.iter().map(ToString::to_string));
         }
         Ok(())
@@ -139,7 +147,17 @@ impl Counts {
             .iter()
             .map(|stream| {
                 let kind = stream.kind.map(kind_name);
-                json!({"name": stream.name, "kind": kind, "events": stream.events, "lost": stream.lost})
+                json!({
+                    "name": stream.name,
+                    "kind": kind,
+                    "events": stream.events,
+                    "lost": stream.lost,
+                    "start_ns": stream.start_ns,
+                    "end_ns": stream.end_ns,
+                    "packets": stream.packets.map(|packets| packets.packets),
+                    "packets_lost": stream.packets.map(|packets| packets.lost),
+                    "bytes": stream.packets.map(|packets| packets.bytes),
+                })
             })
             .collect();
         let clock = trace.clock();
@@ -153,6 +171,7 @@ impl Counts {
             "names": names,
             "streams": streams,
             "sources": trace.sources(),
+            "traces": trace.parts().iter().map(part_json).collect::<Vec<_>>(),
             "clock": {
                 "source": clock.source,
                 "frequency_hz": clock.frequency_hz,
@@ -259,10 +278,16 @@ impl Counts {
         if let Some(cost) = trace.probe_cost_ns() {
             head.row(["probe cost".to_owned(), format!("{cost:.1} ns")]);
         }
+        let of_packets = |of: fn(&Packets) -> u64| self.streams.iter().filter_map(|stream| stream.packets.as_ref()).map(of).sum::<u64>();
+        let stored = of_packets(|packets| packets.bytes);
+        if stored > 0 {
+            head.row(["stored".to_owned(), format!("{} in {} packets", bytes(stored), number(of_packets(|packets| packets.packets)))]);
+        }
         head.print(out)?;
+        parts(trace, out)?;
 
         writeln!(out, "\nStreams")?;
-        let mut streams = Table::new(&["name", "kind", ">events", ">share", ">lost"]);
+        let mut streams = Table::new(&["name", "kind", ">events", ">share", ">lost", ">packets"]);
         for stream in &self.streams {
             let share = match stream.kind {
                 // What lies beside the events is no share of them.
@@ -271,7 +296,11 @@ impl Counts {
                 _ => percent(stream.events as f64 / self.events as f64),
             };
             let kind = stream.kind.map_or("", kind_name);
-            streams.row([stream.name.as_str(), kind, &number(stream.events), &share, &number(stream.lost)]);
+            let packets = stream.packets.map_or(String::new(), |packets| match packets.lost {
+                0 => number(packets.packets),
+                lost => format!("{}, {} missing", number(packets.packets), number(lost)),
+            });
+            streams.row([stream.name.as_str(), kind, &number(stream.events), &share, &number(stream.lost), &packets]);
         }
         streams.print(out)?;
 
@@ -301,6 +330,77 @@ impl Counts {
             }
         }
         Ok(())
+    }
+}
+
+/// Traces of which all is told in the text.
+const MOST_PARTS: usize = 16;
+
+fn part_json(part: &Part) -> Value {
+    let environment: Map<String, Value> = part
+        .environment
+        .iter()
+        .map(|(name, value)| {
+            let value = match value {
+                EnvValue::Int(value) => Value::from(*value),
+                EnvValue::Text(text) => Value::from(text.as_str()),
+            };
+            (name.clone(), value)
+        })
+        .collect();
+    let clocks: Vec<Value> = part
+        .clocks
+        .iter()
+        .map(|clock| {
+            json!({
+                "name": clock.name,
+                "uuid": clock.uuid,
+                "description": clock.description,
+                "frequency_hz": clock.frequency_hz,
+                "offset_ns": clock.offset_ns,
+            })
+        })
+        .collect();
+    json!({
+        "path": unpacked::renamed(part.path.display().to_string()),
+        "uuid": part.uuid,
+        "environment": environment,
+        "clocks": clocks,
+    })
+}
+
+/// What CTF traces say of themselves: those of a recorder of our own are described above already.
+fn parts(trace: &Trace, out: &mut impl Write) -> io::Result<()> {
+    let foreign = || trace.parts().iter().filter(|part| part.text("tracer_name") != Some("longpole"));
+    if !trace.recordings().is_empty() || foreign().next().is_none() {
+        return Ok(());
+    }
+    writeln!(out, "\nTraces")?;
+    for part in foreign().take(MOST_PARTS) {
+        let mut told = Table::new(&["", ""]);
+        for (name, value) in &part.environment {
+            let value = match value {
+                EnvValue::Int(value) => value.to_string(),
+                EnvValue::Text(text) => text.clone(),
+            };
+            told.row([name.clone(), plain(value)]);
+        }
+        for clock in &part.clocks {
+            let of = clock.uuid.as_deref().map_or(String::new(), |uuid| format!(", {uuid}"));
+            told.row([
+                "clock".to_owned(),
+                plain(format!("{}, {} Hz, 0 is {}{of}", clock.name, number(clock.frequency_hz), utc(clock.offset_ns))),
+            ]);
+        }
+        if let Some(uuid) = &part.uuid {
+            told.row(["uuid".to_owned(), uuid.clone()]);
+        }
+        writeln!(out, "  {}", plain(unpacked::renamed(part.path.display().to_string())))?;
+        told.print(out)?;
+    }
+    match foreign().count().saturating_sub(MOST_PARTS) {
+        0 => Ok(()),
+        more => writeln!(out, "  and {} more", number(more as u64)),
     }
 }
 
