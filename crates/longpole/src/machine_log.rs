@@ -5,10 +5,10 @@ use crate::input::Input;
 use crate::interactions::{self, Interactions};
 use crate::table::counted;
 use longpole_model::interaction::{Deed, Interaction, Vocabulary};
-use longpole_model::machine_log::opens_like_one;
+use longpole_model::machine_log::{opens_like_one, Reader};
 use serde::Serialize;
 use std::fs::File;
-use std::io::{self, BufWriter, Read, StdoutLock, Write};
+use std::io::{self, BufReader, BufWriter, Read, StdoutLock, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -18,6 +18,18 @@ pub fn is_one(path: &Path) -> bool {
     let Some(file) = is_file.then(|| File::open(path).ok()).flatten() else { return false };
     let mut begin = Vec::new();
     file.take(1 << 16).read_to_end(&mut begin).is_ok() && opens_like_one(&begin)
+}
+
+/// What is wrong with it, where something is: a line that means nothing.
+pub fn trouble(path: &Path) -> anyhow::Result<Option<String>> {
+    let mut reader = Reader::new(BufReader::new(File::open(path)?));
+    loop {
+        match reader.next_interaction() {
+            Ok(Some(_)) => {}
+            Ok(None) => return Ok(None),
+            Err(error) => return Ok(Some(error.to_string())),
+        }
+    }
 }
 
 /// A pipe can be read once only: what is in it shows when it is read.

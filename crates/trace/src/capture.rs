@@ -1,13 +1,15 @@
-//! Captures: a pcapng or pcap file as events, and as counts per interface and direction.
+//! Captures: a pcapng or pcap file as events, as counts per interface and direction, and as what it says of itself.
+
+mod describe;
+mod source;
+
+pub use describe::{CaptureInterface, Counted, Description};
+pub(crate) use source::CaptureSource;
 
 use crate::error::Error;
-use crate::event::{Class, ClassId, Event, Item, Loss, StreamId, StreamKind, Subject, SubjectId};
 use crate::oddity::{Oddity, MOST_ERRORS};
-use crate::shelf::Shelf;
 use crate::shift::Shift;
-use crate::trace::Shared;
-use crate::value::Value;
-use longpole_pcapng::{Block, Direction, InterfaceInfo, PacketBlock, Reader};
+use longpole_pcapng::{Block, Direction, InterfaceInfo, Reader, StatisticsBlock};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -265,8 +267,8 @@ impl Capture {
                     }
                 }
                 Ok(Some(Block::Statistics(block))) => {
-                    if let (Some(sum), Some((_, lost))) = (block.dropped, dropped.get_mut(block.section, block.interface)) {
-                        lost.sum(sum);
+                    if let (Some(sum), Some((_, told))) = (lost(&block), dropped.get_mut(block.section, block.interface)) {
+                        told.sum(sum);
                     }
                 }
                 Ok(Some(_)) => {}
@@ -295,143 +297,18 @@ fn settle(counts: &mut [InterfaceCount], ended: BTreeMap<u32, (usize, Dropped)>)
 }
 
 fn oddity(path: &Path, error: &longpole_pcapng::Error) -> Oddity {
-    match error.is_truncation() {
-        true => Oddity::Truncated { path: path.to_owned(), place: error.to_string(), at: None },
-        false => Oddity::Damaged { path: path.to_owned(), error: error.to_string() },
+    let path = path.to_owned();
+    match (error.is_truncation(), error.is_recoverable()) {
+        (true, _) => Oddity::Truncated { path, place: error.to_string(), at: None },
+        (_, true) => Oddity::Wrong { path, error: format!("{error}; this block is left out") },
+        _ => Oddity::Wrong { path, error: format!("{error}; what is behind it cannot be found") },
     }
 }
 
-/// A capture as a stream of events `packet`.
-pub(crate) struct CaptureSource {
-    path: PathBuf,
-    reader: Reader<File>,
-    stream: StreamId,
-    class: ClassId,
-    subject: SubjectId,
-    names: Interfaces<String>,
-    dropped: Interfaces<Dropped>,
-    /// Time of the last packet; what has no time of its own happened then.
-    last_ns: i64,
-    /// A loss comes before the packet that told it.
-    waiting: Option<Head>,
-    head: Option<Head>,
-    errors: u32,
-    /// It is not read behind its first damage, which was reached.
-    pub broken: bool,
-}
-
-#[derive(Clone, Copy)]
-enum Head {
-    Packet { t_ns: i64, section: u32, interface: u32, direction: u64, length: u64, captured: u64 },
-    Loss(Loss),
-}
-
-impl CaptureSource {
-    pub fn open(capture: &Capture, shared: &mut Shared) -> Result<CaptureSource, Error> {
-        let class = Class {
-            event_name: "packet".to_owned(),
-            fields: ["interface", "direction", "length", "captured"].map(str::to_owned).to_vec(),
-            ..Class::default()
-        };
-        Ok(CaptureSource {
-            reader: open(&capture.path)?,
-            path: capture.path.clone(),
-            stream: shared.stream(capture.name.clone(), StreamKind::Packets),
-            class: shared.class(class),
-            subject: shared.subject(Subject::default()),
-            names: Interfaces::default(),
-            dropped: Interfaces::default(),
-            last_ns: 0,
-            waiting: None,
-            head: None,
-            errors: 0,
-            broken: false,
-        })
-    }
-
-    pub fn advance(&mut self, shared: &mut Shared) -> Result<Option<i64>, Error> {
-        self.head = self.waiting.take();
-        while self.head.is_none() {
-            match self.reader.next_block() {
-                Ok(None) => return Ok(None),
-                Ok(Some(Block::Interface(block))) => {
-                    self.names.insert(block.section, block.id, interface_name(block.info, block.id));
-                }
-                Ok(Some(Block::Packet(packet))) => {
-                    let head = packet_head(&packet, self.last_ns);
-                    let lost = packet
-                        .drop_count
-                        .filter(|&count| count > 0)
-                        .map(|count| self.dropped.entry(packet.section, packet.interface).more(count));
-                    let begin_ns = self.last_ns;
-                    self.last_ns = head.t_ns();
-                    match lost {
-                        None => self.head = Some(head),
-                        Some(events) => {
-                            let (stream, end_ns) = (self.stream, self.last_ns);
-                            let begin_ns = begin_ns.min(end_ns);
-                            self.head = Some(Head::Loss(Loss { stream, begin_ns, end_ns, events: Some(events) }));
-                            self.waiting = Some(head);
-                        }
-                    }
-                }
-                Ok(Some(Block::Statistics(block))) => {
-                    let Some(sum) = block.dropped else { continue };
-                    let news = self.dropped.entry(block.section, block.interface).sum(sum);
-                    if news > 0 {
-                        let end_ns = time(block.time_ns());
-                        let begin_ns = block.start_ns().map_or(self.last_ns, time).min(end_ns);
-                        self.head = Some(Head::Loss(Loss { stream: self.stream, begin_ns, end_ns, events: Some(news) }));
-                    }
-                }
-                Ok(Some(_)) => {}
-                Err(error) => {
-                    self.errors += 1;
-                    if self.errors <= MOST_ERRORS {
-                        shared.oddities.push(oddity(&self.path, &error));
-                    }
-                    self.broken = shared.strict;
-                    if !error.is_recoverable() || shared.strict {
-                        return Ok(None);
-                    }
-                }
-            }
-        }
-        Ok(self.head.map(|head| head.t_ns()))
-    }
-
-    pub fn item<'a>(&'a self, shelf: &'a mut Shelf) -> Item<'a> {
-        match self.head {
-            Some(Head::Packet { t_ns, section, interface, direction, length, captured }) => {
-                let name = self.names.get(section, interface).map_or("", String::as_str);
-                let numbers = [direction, length, captured].map(Value::U64);
-                let fields = shelf.put(std::iter::once(Value::Str(name.as_bytes())).chain(numbers));
-                let Self { stream, subject, class, .. } = *self;
-                Item::Event(Event { t_ns, stream, subject, class, cpu: None, fields, context: &[] })
-            }
-            Some(Head::Loss(loss)) => Item::Loss(loss),
-            // The trace asks only for what `advance` has found.
-            None => Item::Loss(Loss { stream: self.stream, begin_ns: self.last_ns, end_ns: self.last_ns, events: Some(0) }),
-        }
-    }
-}
-
-impl Head {
-    fn t_ns(&self) -> i64 {
-        match self {
-            Head::Packet { t_ns, .. } => *t_ns,
-            Head::Loss(loss) => loss.end_ns,
-        }
-    }
-}
-
-fn packet_head(packet: &PacketBlock, last_ns: i64) -> Head {
-    Head::Packet {
-        t_ns: packet.time_ns().map_or(last_ns, time),
-        section: packet.section,
-        interface: packet.interface,
-        direction: direction_index(packet.direction()) as u64,
-        length: u64::from(packet.original_len),
-        captured: packet.data.len() as u64,
+/// Packets that the interface lost by then, and those that the operating system lost behind it.
+fn lost(block: &StatisticsBlock) -> Option<u64> {
+    match (block.dropped, block.os_dropped) {
+        (None, None) => None,
+        (interface, os) => Some(interface.unwrap_or(0).saturating_add(os.unwrap_or(0))),
     }
 }

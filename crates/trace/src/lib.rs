@@ -39,7 +39,7 @@ mod value;
 mod window;
 
 pub use archive::{remove_if_left, unpack, Unpacked};
-pub use capture::{Capture, Frame, InterfaceCount, Traffic};
+pub use capture::{Capture, CaptureInterface, Counted, Description, Frame, InterfaceCount, Traffic};
 pub use error::Error;
 pub use event::{Catalogue, Class, ClassId, Event, Item, Loss, Nested, Stream, StreamId, StreamKind, Subject, SubjectId, Value};
 pub use follow::Follower;

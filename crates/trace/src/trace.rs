@@ -192,6 +192,8 @@ impl Source {
         match self {
             Source::Ctf(source) => source.broken,
             Source::Capture(source) => source.broken,
+            Source::Chrome(source) => source.broken,
+            Source::Log(source) => source.broken,
             _ => false,
         }
     }

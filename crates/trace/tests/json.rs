@@ -213,3 +213,24 @@ fn texts_that_were_found_by_damaging_others_are_answered() {
         }
     }
 }
+
+#[test]
+fn who_asks_for_it_gets_nothing_behind_the_first_damage() {
+    let place = TempDir::new().unwrap();
+    let path = place.path().join("x");
+    let texts = [
+        r#"[{"ph":"i","ts":1},{"ph" 7},{"ph":"i","ts":2}]"#,
+        r#"[{"ph":"i","ts":9},{"ph":"i","ts":1},{"ph":"i","ts":{}},{"ph":"i","ts":2}]"#,
+        "{\"t\":1,\"machine\":\"A\"}\n{\"t\":x}\n{\"t\":2,\"machine\":\"A\"}\n",
+    ];
+    for (text, before) in texts.iter().zip([1, 2, 1]) {
+        fs::write(&path, text).unwrap();
+        let options = Options { damage: longpole_trace::Damage::EndsStream, ..Options::default() };
+        let mut trace = Trace::open(&[&path], options).unwrap();
+        let mut events = 0;
+        while trace.next_item().unwrap().is_some() {
+            events += 1;
+        }
+        assert_eq!((events, trace.is_damaged_strictly()), (before, true), "{text}");
+    }
+}

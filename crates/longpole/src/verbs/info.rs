@@ -1,9 +1,10 @@
 //! `longpole info`: what a trace holds. It reads everything once and keeps counts only.
 
 use crate::input::{self, Input};
+use crate::packets::described;
 use crate::table::{bytes, duration, number, percent, plain, rate, utc, Table};
 use crate::unpacked;
-use longpole_trace::{EnvValue, Item, Packets, Part, StreamId, StreamKind, Trace};
+use longpole_trace::{Description, EnvValue, Item, Packets, Part, StreamId, StreamKind, Trace};
 use serde_json::{json, Map, Value};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -55,6 +56,8 @@ struct Counts {
     streams: Vec<StreamCount>,
     histogram: Histogram,
     oddities: Vec<String>,
+    /// What captures say of themselves, by the names of their streams.
+    described: Vec<(String, Description)>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -105,6 +108,11 @@ impl Counts {
 
     /// Captures of a recording are no streams of its events, but they are files that somebody wants to know of.
     fn captures(&mut self, trace: &Trace) -> anyhow::Result<()> {
+        // Those of a recording say what it says itself.
+        let foreign = trace.captures().iter().filter(|_| trace.recordings().is_empty());
+        for capture in foreign {
+            self.described.push((capture.name.clone(), capture.describe()?.0));
+        }
         for capture in trace.captures() {
             if self.streams.iter().any(|stream| stream.name == capture.name) {
                 continue;
@@ -182,6 +190,9 @@ impl Counts {
             "oddities": self.oddities.iter().cloned().map(unpacked::renamed).collect::<Vec<_>>(),
             "without_fields": self.without_fields(trace),
         });
+        if !self.described.is_empty() {
+            answer["captures"] = self.described.iter().map(|(name, capture)| described::json(name, capture)).collect();
+        }
         if let Some(recording) = trace.recordings().first() {
             if let Some(chunk) = &recording.chunk {
                 let removed = &chunk.removed;
@@ -303,6 +314,10 @@ impl Counts {
             streams.row([stream.name.as_str(), kind, &number(stream.events), &share, &number(stream.lost), &packets]);
         }
         streams.print(out)?;
+
+        for (name, capture) in &self.described {
+            described::text(name, capture, out)?;
+        }
 
         writeln!(out, "\nEvents")?;
         let mut names = Table::new(&["name", ">events", ">share"]);

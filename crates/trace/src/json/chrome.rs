@@ -16,6 +16,8 @@ use crate::event::{Event, Item, StreamId, StreamKind, Subject};
 use crate::oddity::MOST_ERRORS;
 use crate::shelf::Shelf;
 use crate::trace::Shared;
+use longpole_ctf::OwnedValue;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read;
@@ -162,21 +164,25 @@ impl Named {
             Some(name) if !name.is_empty() => name.to_string(),
             _ => match pid_text.parse::<i64>() {
                 Ok(pid) => format!("pid {pid}"),
-                Err(_) => pid_text.clone(),
+                Err(_) => pid_text.to_string(),
             },
         };
         let thread = match self.threads.get(&(pid.into(), tid.into())) {
             Some(name) => name.to_string(),
             None if tid_text.parse::<i64>().is_ok() => String::new(),
-            None => tid_text.clone(),
+            None => tid_text.to_string(),
         };
         Subject { label, thread, pid: pid_text.parse().ok(), tid: tid_text.parse().ok(), ..Subject::default() }
     }
 }
 
 /// A text of JSON, or a number.
-fn unquoted(raw: &str) -> String {
-    serde_json::from_str(raw).unwrap_or_else(|_| raw.to_owned())
+fn unquoted(raw: &str) -> Cow<'_, str> {
+    match raw.strip_prefix('"').and_then(|raw| raw.strip_suffix('"')) {
+        Some(plain) if !plain.contains('\\') => Cow::Borrowed(plain),
+        Some(_) => serde_json::from_str::<String>(raw).map_or(Cow::Borrowed(raw), Cow::Owned),
+        None => Cow::Borrowed(raw),
+    }
 }
 
 /// Nanoseconds of a number of microseconds as it stands in the file, cut off below the nanosecond; also of one in quotes.
@@ -227,6 +233,10 @@ pub(crate) struct ChromeSource {
     last_ns: Option<i64>,
     event: Option<Event<'static>>,
     errors: u32,
+    /// Where the first damage lies, behind which nothing is read.
+    until: Option<u64>,
+    /// That was reached.
+    pub broken: bool,
 }
 
 enum From {
@@ -251,7 +261,7 @@ fn look(bytes: &[u8], at: u64, mut naming: impl FnMut(&str, &Raw<'_>)) -> Result
     let is_metadata = raw[4] == Some("\"M\"");
     if is_metadata {
         let name = raw[0].map(unquoted).unwrap_or_default();
-        if NAMING.contains(&name.as_str()) {
+        if NAMING.contains(&&*name) {
             naming(&name, &raw);
             return Ok(Seen::Nothing);
         }
@@ -278,7 +288,7 @@ impl ChromeSource {
         };
         let mut named = Named::default();
         let mut order = Order::default();
-        let mut errors = 0;
+        let (mut errors, mut until) = (0, None);
         let (mut start_ns, mut last_ns) = (None::<i64>, None::<i64>);
         let mut first = elements(open()?)?;
         loop {
@@ -303,7 +313,13 @@ impl ChromeSource {
                 }
                 Ok((.., Seen::Nothing)) => {}
                 Err(Fault::Io(source)) => return Err(Error::Io { path: path.to_owned(), source }),
-                Err(fault) => tell(shared, path, &mut errors, &fault),
+                Err(fault) => {
+                    tell(shared, path, &mut errors, &fault);
+                    if shared.strict {
+                        until = Some(first.text.offset());
+                        break;
+                    }
+                }
             }
         }
         let from = match order.unsorted() {
@@ -324,52 +340,83 @@ impl ChromeSource {
             last_ns: None,
             event: None,
             errors: errors.min(MOST_ERRORS),
+            until,
+            broken: false,
         })
     }
 
     pub fn advance(&mut self, shared: &mut Shared) -> Result<Option<i64>, Error> {
         loop {
-            let at = match &mut self.from {
-                From::Order(sorted) => {
-                    let Some(place) = sorted.next().map_err(Error::io(&self.path))? else { return Ok(None) };
-                    self.buffer.resize(place.length as usize, 0);
-                    self.file.read_exact_at(&mut self.buffer, place.offset).map_err(Error::io(&self.path))?;
-                    place.offset
-                }
-                From::File(elements) => match elements.next() {
-                    Ok(None) => return Ok(None),
-                    Ok(Some((at, length))) => {
-                        self.buffer.clear();
-                        self.buffer.extend_from_slice(elements.text.bytes(length));
-                        elements.text.consume(length);
-                        at
+            let Some(at) = self.next()? else {
+                self.broken = self.until.is_some();
+                return Ok(None);
+            };
+            match self.read(shared) {
+                Ok(Some(t_ns)) => return Ok(Some(t_ns)),
+                // What the first look has refused is told already.
+                Ok(None) => {}
+                Err(error) => {
+                    if look(&self.buffer, at, |_, _| {}).is_ok() {
+                        tell(shared, &self.path, &mut self.errors, &Fault::wrong(at, format!("this is no event: {error}")));
+                        if shared.strict {
+                            self.broken = true;
+                            return Ok(None);
+                        }
                     }
-                    Err(Fault::Io(source)) => return Err(Error::Io { path: self.path.clone(), source }),
-                    // It was told when the file was opened.
-                    Err(_) => continue,
-                },
-            };
-            let t_ns = match look(&self.buffer, at, |_, _| {}) {
-                Ok(Seen::At(t_ns)) => t_ns,
-                Ok(Seen::Untimed) => self.last_ns.unwrap_or(self.start_ns),
-                Ok(Seen::Nothing) | Err(_) => continue,
-            };
-            match self.read(t_ns, shared) {
-                Ok(()) => return Ok(Some(t_ns)),
-                Err(error) => tell(shared, &self.path, &mut self.errors, &Fault::wrong(at, format!("this is no event: {error}"))),
+                }
             }
         }
     }
 
-    fn read(&mut self, t_ns: i64, shared: &mut Shared) -> Result<(), serde_json::Error> {
+    /// Brings the next event into the buffer and returns where it lies.
+    fn next(&mut self) -> Result<Option<u64>, Error> {
+        let elements = match &mut self.from {
+            From::Order(sorted) => {
+                let Some(place) = sorted.next().map_err(Error::io(&self.path))? else { return Ok(None) };
+                self.buffer.resize(place.length as usize, 0);
+                self.file.read_exact_at(&mut self.buffer, place.offset).map_err(Error::io(&self.path))?;
+                return Ok(Some(place.offset));
+            }
+            From::File(elements) => elements,
+        };
+        loop {
+            match elements.next() {
+                Ok(None) => return Ok(None),
+                Ok(Some((at, _))) if self.until.is_some_and(|until| at >= until) => return Ok(None),
+                Ok(Some((at, length))) => {
+                    self.buffer.clear();
+                    self.buffer.extend_from_slice(elements.text.bytes(length));
+                    elements.text.consume(length);
+                    return Ok(Some(at));
+                }
+                Err(Fault::Io(source)) => return Err(Error::Io { path: self.path.clone(), source }),
+                // It was told when the file was opened.
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// The event in the buffer, and when it was; none if there is none to be told.
+    fn read(&mut self, shared: &mut Shared) -> Result<Option<i64>, serde_json::Error> {
+        if matches!(self.buffer.as_slice(), b"{}" | b"null") {
+            return Ok(None);
+        }
         let raw = self.object.read(&self.buffer, &FULL)?;
+        let is_metadata =
+            self.object.names.starts_with(b"ph\0") && matches!(self.object.values.first(), Some(OwnedValue::Str(ph)) if ph == b"M");
         let name = raw[0].map(unquoted).unwrap_or_default();
+        let t_ns = match raw[1].map(ns) {
+            _ if is_metadata && NAMING.contains(&&*name) => return Ok(None),
+            Some(Some(t_ns)) => t_ns,
+            None if is_metadata => self.last_ns.unwrap_or(self.start_ns),
+            Some(None) | None => return Ok(None),
+        };
         let (pid, tid) = (raw[2].unwrap_or_default(), raw[3].unwrap_or_default());
         let subject = self.subjects.of([pid, tid], shared, || self.named.subject(pid, tid));
         let class = self.classes.of(&name, &mut self.object, shared);
         self.last_ns = Some(t_ns);
         self.event = Some(Event { t_ns, stream: self.stream, subject, class, cpu: None, fields: &[], context: &[] });
-        Ok(())
+        Ok(Some(t_ns))
     }
 
     pub fn item<'a>(&'a self, shelf: &'a mut Shelf) -> Item<'a> {

@@ -29,7 +29,8 @@ pub(crate) struct LogSource {
     line: u64,
     t_ns: i64,
     event: Option<Event<'static>>,
-    ended: bool,
+    /// Nothing is read behind a line that is wrong, which was reached.
+    pub broken: bool,
     errors: u32,
 }
 
@@ -45,13 +46,13 @@ impl LogSource {
             line: 0,
             t_ns: 0,
             event: None,
-            ended: false,
+            broken: false,
             errors: 0,
         })
     }
 
     pub fn advance(&mut self, shared: &mut Shared) -> Result<Option<i64>, Error> {
-        while !self.ended {
+        while !self.broken {
             let (length, consumed) = match self.text.line(LONGEST_LINE) {
                 Ok(Some(found)) => found,
                 Ok(None) => break,
@@ -69,7 +70,7 @@ impl LogSource {
                 Ok(false) => {}
                 Err(what) => {
                     // Who reads it as machines ends there, too.
-                    self.ended = true;
+                    self.broken = true;
                     tell(
                         shared,
                         &self.path,

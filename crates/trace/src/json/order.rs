@@ -19,9 +19,9 @@ pub struct Place {
 
 const BYTES: usize = 20;
 /// Records that are sorted at once.
-const RUN: usize = 1 << 19;
+const RUN: usize = 1 << 17;
 /// Records of a run that are in memory while runs are merged.
-const PIECE: usize = 1 << 10;
+const PIECE: usize = 1 << 8;
 
 #[derive(Default)]
 pub struct Order {

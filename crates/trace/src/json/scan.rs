@@ -39,6 +39,17 @@ impl std::fmt::Display for Fault {
     }
 }
 
+/// Bytes that open or close something, or change what the next one means.
+const MEANS: [bool; 256] = {
+    let mut means = [false; 256];
+    let mut at = 0;
+    while at < 6 {
+        means[b"\"\\{}[]"[at] as usize] = true;
+        at += 1;
+    }
+    means
+};
+
 /// Passes over one value, in as many pieces as it comes.
 #[derive(Default)]
 struct Scan {
@@ -53,6 +64,13 @@ impl Scan {
     fn feed(&mut self, bytes: &[u8]) -> Option<usize> {
         let mut at = 0;
         while at < bytes.len() {
+            // Within brackets most bytes mean nothing here.
+            if self.depth > 0 && !self.escaped {
+                at += bytes[at..].iter().take_while(|byte| !MEANS[usize::from(**byte)]).count();
+                if at == bytes.len() {
+                    break;
+                }
+            }
             let byte = bytes[at];
             at += 1;
             if self.in_string {

@@ -4,7 +4,7 @@
 use super::Args;
 use crate::table::{number, plain};
 use crate::unpacked::renamed;
-use crate::{offset, say};
+use crate::{machine_log, offset, say};
 use longpole_trace::{Damage, Error, Item, Oddity, Options, Trace};
 use serde_json::{json, Value};
 use std::process::ExitCode;
@@ -49,6 +49,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
                 odd.extend(found.into_iter().filter(|found| !trace.oddities().contains(found)));
             }
             damaged = trace.is_damaged_strictly() || odd.iter().any(Oddity::is_damage);
+            // A line that can be shown may mean nothing.
+            for path in args.traces.iter().filter(|path| !damaged && args.raw.dump().is_none() && machine_log::is_one(path)) {
+                let trouble = machine_log::trouble(path)?;
+                odd.extend(trouble.map(|error| Oddity::Wrong { path: path.clone(), error }));
+            }
+            damaged |= odd.iter().any(Oddity::is_damage);
         }
         // Metadata that cannot be understood is damage of a trace, and not the lack of one.
         Err(error) => match error.downcast::<Error>() {

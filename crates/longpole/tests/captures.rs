@@ -1,0 +1,138 @@
+//! What `info`, `print`, `packets` and `check` tell of captures of others: all that stands in them, and up to where they can be read.
+
+#[path = "../../pcapng/tests/common/mod.rs"]
+mod common;
+#[path = "support/schema.rs"]
+mod schema;
+
+use common::{block, everything, option, section, words};
+use serde_json::{json, Value};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
+
+fn written(place: &TempDir, bytes: &[u8]) -> PathBuf {
+    let path = place.path().join("x.pcapng");
+    std::fs::write(&path, bytes).unwrap();
+    path
+}
+
+fn ask(arguments: &[&str], capture: &Path) -> (Option<i32>, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_longpole")).env_remove("LONGPOLE_ROOT").args(arguments).arg(capture).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn info_tells_who_took_a_capture_and_everything_beside_its_packets() {
+    let place = TempDir::new().unwrap();
+    let capture = written(&place, &[everything(false), everything(true)].concat());
+    let (code, told, said) = ask(&["info", "--json"], &capture);
+    assert_eq!(code, Some(0), "{said}");
+    let answer: Value = serde_json::from_str(&told).unwrap();
+    schema::check(&schema::schema("info"), &answer);
+    let capture_told = &answer["captures"][0];
+    assert_eq!(capture_told["sections"], 2);
+    assert_eq!(capture_told["comments"], json!(["names", "names"]));
+    assert_eq!(capture_told["packet_comments"], 2);
+    assert_eq!(capture_told["names"][0], json!({"address": "127.0.0.1", "names": ["home"]}));
+    assert_eq!(capture_told["secrets"], json!({"TLS key log": 2}));
+    assert_eq!(capture_told["custom"], json!({"9": 4}));
+    assert_eq!(capture_told["unknown"], json!({"77": 2}));
+    let interface = &capture_told["interfaces"][1];
+    assert_eq!((&interface["section"], &interface["name"], &interface["packets"]), (&json!(1), &json!("eth0"), &json!(3)));
+    assert_eq!((&interface["resolution"], &interface["offset_s"], &interface["snaplen"]), (&json!("10^-9 s"), &json!(5), &json!(40)));
+    assert_eq!((&interface["statistics"]["dropped"], &interface["statistics"]["os_dropped"]), (&json!(3), &json!(4)));
+    // What the interface and the system dropped is lost, in each section.
+    assert_eq!(answer["lost"], 14);
+    assert_eq!(answer["names"], json!({"packet": 6, "journal": 2}));
+
+    let (_, told, _) = ask(&["info"], &capture);
+    for part in
+        ["pcapng, 2 sections", "eth0", "10^-9 s", "comment: names", "name: 127.0.0.1 is home", "secrets: 2 of TLS key log", "type 0x4d: 2"]
+    {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+}
+
+#[test]
+fn print_shows_comments_and_other_options_of_packets_and_entries_of_the_journal() {
+    let place = TempDir::new().unwrap();
+    let number = |value: u64| value.to_le_bytes();
+    let options = [
+        option(false, 1, b"one"),
+        option(false, 1, "zw\u{f6}lf".as_bytes()),
+        option(false, 2, &[9, 0, 1, 0]),
+        option(false, 5, &number(77)),
+        option(false, 6, &[3, 0, 0, 0]),
+    ]
+    .concat();
+    let more = block(false, 6, &[&words(false, &[0, 1, 2, 0, 60])[..], &options].concat());
+    let capture = written(&place, &[everything(false), more].concat());
+    let (code, told, said) = ask(&["print", "--json"], &capture);
+    assert_eq!(code, Some(0), "{said}");
+    let lines: Vec<Value> = told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    lines.iter().for_each(|line| schema::check(&schema::schema("print"), line));
+    let fields: Vec<&Value> = lines.iter().map(|line| &line["fields"]).collect();
+    assert!(
+        fields.contains(&&json!({"interface": "eth0", "direction": 1, "length": 60, "captured": 3, "comment": "hello", "flags": 4})),
+        "{told}"
+    );
+    let full = json!({"interface": "eth0", "direction": 1, "length": 60, "captured": 0, "comment": ["one", "zw\u{f6}lf"], "flags": 65544, "packet_id": 77, "queue": 3});
+    assert!(fields.contains(&&full), "{told}");
+    let entry = lines.iter().find(|line| line["name"] == "journal").unwrap();
+    assert_eq!((&entry["t_ns"], &entry["fields"]), (&json!(1_700_000_000_000_005_000u64), &json!({"MESSAGE": "a\nb"})));
+    assert!(lines.iter().any(|line| line["lost"] == 7), "{told}");
+}
+
+#[test]
+fn of_a_damaged_capture_everything_before_comes_out_and_the_place_is_told() {
+    let place = TempDir::new().unwrap();
+    let whole = everything(false);
+    let packet = |options: &[u8]| block(false, 6, &[&words(false, &[0, 1, 2, 0, 60])[..], options].concat());
+    // An option that does not fit into its block, then a block whose lengths differ.
+    let bad_option = packet(&[1, 0, 99, 0]);
+    let mut torn = packet(&[]);
+    let last = torn.len() - 4;
+    torn[last] ^= 1;
+    let at = whole.len();
+    let capture = written(&place, &[&whole[..], &bad_option, &packet(&[]), &torn, &packet(&[])].concat());
+    let (code, told, _) = ask(&["check"], &capture);
+    assert_eq!(code, Some(1));
+    assert!(told.contains(&format!("at byte {}: option 1 of 99 bytes", at + 28)) && told.contains("this block is left out"), "{told}");
+    let behind = at + bad_option.len() + packet(&[]).len();
+    assert!(
+        told.contains(&format!("at byte {behind}: the block's length is")) && told.contains("what is behind it cannot be found"),
+        "{told}"
+    );
+    assert!(told.contains("damaged: 4 events, 7 lost"), "{told}");
+    let (_, told, _) = ask(&["print"], &capture);
+    assert_eq!(told.lines().filter(|line| line.contains(" packet: ")).count(), 4, "{told}");
+    // A file that just ends is read up to there.
+    let capture = written(&place, &[&whole[..], &packet(&[])[..20]].concat());
+    let (code, told, _) = ask(&["check"], &capture);
+    assert!(code == Some(1) && told.contains(&format!("at byte {at}: the file ends inside a block: 20 of 32 bytes are there")), "{told}");
+}
+
+#[test]
+fn a_pcap_of_the_modified_form_is_refused_by_name() {
+    let place = TempDir::new().unwrap();
+    for big in [false, true] {
+        let (code, _, said) = ask(&["info"], &written(&place, &words(big, &[0xa1b2_cd34, 0x0004_0002, 0, 0, 100, 1])));
+        assert!(code == Some(1) && said.contains("modified form") && said.contains("editcap"), "{said}");
+    }
+    let (code, _, said) = ask(&["info"], &written(&place, &section(false)[..20]));
+    assert!(code == Some(0) || said.contains("ends"), "{said}");
+}
+
+#[test]
+fn check_refuses_a_machine_log_whose_lines_mean_nothing() {
+    let place = TempDir::new().unwrap();
+    let log = place.path().join("log");
+    std::fs::write(&log, "{\"t\":1,\"machine\":\"A\",\"state\":\"run\"}\n{\"t\":2,\"machine\":\"A\",\"stat\":\"x\"}\n").unwrap();
+    let (code, told, _) = ask(&["check"], &log);
+    assert!(code == Some(1) && told.contains("line 2") && told.contains("stat"), "{told}");
+    std::fs::write(&log, "{\"t\":1,\"machine\":\"A\",\"state\":\"run\"}\n").unwrap();
+    let (code, told, _) = ask(&["check"], &log);
+    assert!(code == Some(0) && told.contains("sound: 1 events"), "{told}");
+}
