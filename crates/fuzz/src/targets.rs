@@ -2,6 +2,7 @@
 //!
 //! A target never fails on an input that it refuses: it fails by a panic, by not ending, or by taking memory without end.
 
+mod foreign;
 mod kernel;
 mod shared;
 mod texts;
@@ -32,6 +33,8 @@ pub const ALL: &[Target] = &[
     traces::PCAPNG,
     traces::PERF,
     traces::SEL4,
+    foreign::JSON,
+    foreign::ARCHIVES,
     kernel::FORMATS,
     kernel::PAGES,
     kernel::TRACE_DAT,

@@ -234,6 +234,12 @@ fn open_any(paths: &[PathBuf], options: Options, logs: bool) -> anyhow::Result<T
         Some(remedy) => anyhow!("{error}; {remedy}"),
         None => error.into(),
     })?;
+    if !logs && trace.sources() == ["machine log"] {
+        bail!(
+            "{} holds a machine log and nothing else: name the log itself",
+            paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" ")
+        );
+    }
     trace.note(paths.iter().flat_map(|path| unpacked::oddities(path)));
     // Only now is it known when what is relative begins or ends.
     let (begin, end) = trace.range();

@@ -5,7 +5,7 @@ mod tar_entry;
 
 use longpole_pcapng::{Interface, Packet, Section, Writer};
 use std::fs;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -103,4 +103,28 @@ fn what_nobody_could_remove_goes_with_the_next_archive_and_what_is_in_use_stays(
     assert_eq!(after, [&["longpole-of-somebody".to_owned()][..], &used].concat());
     child.kill().unwrap();
     child.wait().unwrap();
+}
+
+#[test]
+fn a_packed_machine_log_is_analysed_as_one() {
+    let place = TempDir::new().unwrap();
+    let lines = "{\"t\":0,\"machine\":\"A\",\"state\":\"run\"}\n{\"t\":9,\"end\":\"A\"}\n";
+    let packed = place.path().join("log.jsonl.gz");
+    let mut gzip = flate2::write::GzEncoder::new(fs::File::create(&packed).unwrap(), flate2::Compression::default());
+    gzip.write_all(lines.as_bytes()).unwrap();
+    gzip.finish().unwrap();
+    let said = |verb: &str, of: &Path| {
+        let output = longpole(place.path(), &[verb], of).output().unwrap();
+        String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap()
+    };
+    assert!(said("path", &packed).contains("path to the end of A: 9 ns"), "{}", said("path", &packed));
+    assert!(said("info", &packed).contains("log.jsonl"));
+    let cpu = said("cpu", &packed);
+    assert!(cpu.contains(&format!("{} is a machine log, which this verb does not read", packed.display())), "{cpu}");
+    // In a tar it lies beside whatever else may be there.
+    let tar = place.path().join("log.tar");
+    fs::write(&tar, [tar_entry("log.jsonl", b'0', "", lines.as_bytes()), vec![0; 1024]].concat()).unwrap();
+    assert!(said("path", &tar).contains("name the log itself"), "{}", said("path", &tar));
+    assert!(said("print", &tar).contains("A state: {"));
+    assert_eq!(left(place.path()), [""; 0]);
 }

@@ -298,7 +298,7 @@ impl Trace {
     /// `root` is where it lies, and `shown` how it is called.
     fn add(&mut self, shown: &Path, root: &Path, found: Found, several: bool) -> Result<(), Error> {
         let name = |path: &Path| match path.strip_prefix(root) {
-            Ok(below) if root != shown => stream_name(shown, &shown.join(below), several),
+            Ok(below) if root != shown && !below.as_os_str().is_empty() => stream_name(shown, &shown.join(below), several),
             _ => stream_name(root, path, several),
         };
         let in_recording = found.recording.is_some();

@@ -95,6 +95,7 @@ fn subjects_of_lttng_come_from_the_contexts_of_its_events() {
 
 /// Two interfaces, three packets out of order, one drop.
 fn capture(path: &Path) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
     let mut writer = Writer::new(fs::File::create(path).unwrap(), &Section::default()).unwrap();
     let up = writer.add_interface(&Interface::ethernet("up", 100)).unwrap();
     let down = writer.add_interface(&Interface::ethernet("down", 100)).unwrap();
@@ -167,4 +168,66 @@ fn several_paths_are_one_trace() {
     let mut trace = Trace::open(&paths, Options::default()).unwrap();
     assert_eq!(count(&mut trace), (6, 10, false));
     assert_eq!(count(&mut open(directory.path())), (6, 10, false));
+}
+
+/// A CTF trace with one event at each of these times.
+fn ctf(place: &Path, times: &[u64]) {
+    let recorded = place.with_extension("recorded");
+    let mut fake = support::Fake::new(&recorded);
+    let mark = fake.class("mark:m", &[]);
+    let mut lane = fake.lane("a", "t", 1, 1);
+    times.iter().for_each(|&t| lane.event(t, mark, &[]));
+    lane.finish();
+    fake.finish();
+    fs::create_dir_all(place.parent().unwrap()).unwrap();
+    fs::rename(recorded.join("user"), place).unwrap();
+    fs::remove_dir(recorded).unwrap();
+}
+
+#[test]
+fn a_folder_of_many_things_is_one_trace_and_says_what_is_none_of_it() {
+    let place = TempDir::new().unwrap();
+    let root = place.path().join("session");
+    // As LTTng leaves rotated chunks of several hosts.
+    for (chunk, times) in [(1, [1, 5]), (2, [7, 9])] {
+        for host in ["a", "b"] {
+            ctf(&root.join(format!("{host}/archives/chunk-{chunk}/ust/uid/0/64-bit")), &times);
+        }
+    }
+    capture(&root.join("net/x.pcapng"));
+    fs::write(root.join("net/trace.json"), r#"[{"ph":"i","name":"j","ts":1}]"#).unwrap();
+    fs::write(root.join("notes.txt"), "hello").unwrap();
+    fs::create_dir_all(root.join("c/damaged")).unwrap();
+    fs::write(root.join("c/damaged/metadata"), "/* CTF 1.8 */ trace { nonsense").unwrap();
+    let mut trace = open(&root);
+    assert_eq!(count(&mut trace), (8 + 3 + 1, 5, false));
+    let odd: Vec<String> = trace.oddities().iter().filter(|odd| !matches!(odd, Oddity::Sorted { .. })).map(ToString::to_string).collect();
+    assert_eq!(odd.len(), 2, "{odd:?}");
+    assert!(odd.iter().any(|odd| odd.contains("1 file is of no trace") && odd.contains("notes.txt (begins with \"hello\")")), "{odd:?}");
+    assert!(odd.iter().any(|odd| odd.contains("c/damaged is not in what follows: ") && odd.contains("metadata")), "{odd:?}");
+    assert!(trace.is_damaged());
+    // Alone it is why there is no trace.
+    assert!(matches!(Trace::open(&[root.join("c")], Options::default()), Err(longpole_trace::Error::Metadata { .. })));
+    let names: Vec<&str> = trace.catalogue().streams.iter().map(|stream| stream.name.as_str()).collect();
+    assert!(names.contains(&"a/archives/chunk-1/ust/uid/0/64-bit/a-0") && names.contains(&"net/trace.json"), "{names:?}");
+}
+
+#[test]
+fn a_folder_without_a_trace_says_what_lies_in_it() {
+    let place = TempDir::new().unwrap();
+    fs::create_dir(place.path().join("below")).unwrap();
+    fs::write(place.path().join("below/a.txt"), "hello").unwrap();
+    fs::write(place.path().join("b.json"), r#"{"x":1}"#).unwrap();
+    fs::write(place.path().join("c.zip"), b"PK\x03\x04").unwrap();
+    fs::write(place.path().join("d"), b"").unwrap();
+    let error = Trace::open(&[place.path()], Options::default()).err().unwrap().to_string();
+    for part in [
+        "Of 4 files",
+        "a.txt (begins with \"hello\")",
+        "b.json (it is an object of JSON",
+        "c.zip (an archive: name it by itself)",
+        "d (empty)",
+    ] {
+        assert!(error.contains(part), "{part}: {error}");
+    }
 }

@@ -55,13 +55,15 @@ pub struct Fill {
     other: String,
     refused: Vec<String>,
     buffer: Vec<u8>,
+    /// Where that lies which was packed without an archive around it.
+    pub alone: Option<PathBuf>,
 }
 
 impl Fill {
     pub fn new(unpacked: &Unpacked, packed: u64) -> Fill {
         let most = |(base, ratio): (u64, u64)| base.saturating_add(packed.saturating_mul(ratio));
         Fill {
-            content: unpacked.content().to_owned(),
+            content: unpacked.folder().to_owned(),
             archive: unpacked.archive().to_owned(),
             most_bytes: most(MOST_BYTES),
             most_length: most(MOST_LENGTH),
@@ -76,6 +78,7 @@ impl Fill {
             other: String::new(),
             refused: Vec::new(),
             buffer: vec![0; PIECE],
+            alone: None,
         }
     }
 
@@ -159,6 +162,7 @@ impl Fill {
     /// The one file that is packed without an archive around it, without the end of its name that says so.
     pub fn alone(&mut self, mut from: impl Read) -> Result<(), Stop> {
         let name = self.archive.file_stem().map_or_else(|| b"content".to_vec(), |stem| stem.as_bytes().to_vec());
+        self.alone = Some(self.content.join(OsStr::from_bytes(&name)));
         self.file(&name, &mut from)?;
         self.entry = None;
         Ok(())

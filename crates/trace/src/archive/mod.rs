@@ -101,6 +101,7 @@ fn unpacked(path: &Path, packing: Packing) -> Result<Unpacked, Error> {
     if fill.files() == 0 || failed.is_some() && fill.is_empty() {
         return Err(refused(failed.unwrap_or_else(|| "it holds no file".to_owned()), fill.entry()));
     }
+    unpacked.alone = fill.alone.take();
     let oddities = fill.oddities(path);
     unpacked.oddities.extend(oddities);
     if let Some(what) = failed {

@@ -21,6 +21,7 @@ const LOCK: &str = ".lock";
 pub struct Unpacked {
     root: PathBuf,
     content: PathBuf,
+    pub(super) alone: Option<PathBuf>,
     archive: PathBuf,
     /// What is odd about the archive.
     pub oddities: Vec<Oddity>,
@@ -50,7 +51,7 @@ impl Unpacked {
         let _ = own.keep();
         let name = archive.file_name().map_or_else(|| "archive".into(), PathBuf::from);
         let content = root.join(name);
-        let unpacked = Unpacked { root, content, archive: archive.to_owned(), oddities: Vec::new(), _lock: lock };
+        let unpacked = Unpacked { root, content, alone: None, archive: archive.to_owned(), oddities: Vec::new(), _lock: lock };
         fs::DirBuilder::new().mode(0o700).create(&unpacked.content).map_err(failed("cannot make a folder"))?;
         Ok(unpacked)
     }
@@ -60,8 +61,12 @@ impl Unpacked {
         &self.root
     }
 
-    /// What was in the archive.
+    /// What was in the archive: a folder, or the one file that was packed.
     pub fn content(&self) -> &Path {
+        self.alone.as_deref().unwrap_or(&self.content)
+    }
+
+    pub(super) fn folder(&self) -> &Path {
         &self.content
     }
 
