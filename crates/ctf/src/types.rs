@@ -135,9 +135,7 @@ impl BitsType {
     pub fn set(&self, value: u64) -> impl Iterator<Item = &str> {
         let mut last = "";
         self.flags.iter().filter_map(move |flag| {
-            let bits = (flag.low.clamp(0, 63), flag.high.clamp(0, 63));
-            let mask = u64::MAX >> (63 - (bits.1 - bits.0).clamp(0, 63)) << bits.0;
-            (value & mask != 0 && last != flag.label).then(|| {
+            (value & flag.mask() != 0 && last != flag.label).then(|| {
                 last = &flag.label;
                 last
             })
@@ -160,6 +158,15 @@ pub struct Mapping {
     pub label: String,
     pub low: i128,
     pub high: i128,
+}
+
+impl Mapping {
+    /// Of a flag, whose range is one of bits: these bits.
+    pub fn mask(&self) -> u64 {
+        let (low, high) = (self.low.clamp(0, 64) as u32, self.high.clamp(-1, 63) as i64);
+        let bits = (high + 1 - i64::from(low)).clamp(0, 64) as u32;
+        u64::MAX.checked_shr(64 - bits).unwrap_or(0).checked_shl(low).unwrap_or(0)
+    }
 }
 
 /// An integer with names for some of its values.

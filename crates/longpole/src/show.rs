@@ -121,6 +121,17 @@ pub fn text(out: &mut Vec<u8>, value: &Value<'_>, base: u8) {
             }
             let _ = write!(out, " : container = {value} )");
         }
+        Value::Flags { value, flags } => {
+            out.extend_from_slice(b"( ");
+            let mut known = false;
+            for label in flags.set(*value) {
+                out.extend_from_slice(if known { b", " } else { b"" });
+                quoted(out, label.as_bytes());
+                known = true;
+            }
+            out.extend_from_slice(if known { b"" } else { b"<unknown>" });
+            let _ = write!(out, " : container = {value:#x} )");
+        }
         Value::Nested(nested) => nested_text(out, nested, base),
     }
 }
@@ -187,6 +198,21 @@ pub fn json(out: &mut Vec<u8>, value: &Value<'_>) {
             let _ = write!(out, "{value}");
         }
         Value::Enum { label, .. } => quoted(out, label.as_bytes()),
+        Value::Flags { value, flags } => {
+            out.push(b'[');
+            let mut known = 0;
+            for (index, flag) in flags.flags.iter().filter(|flag| value & flag.mask() != 0).enumerate() {
+                out.extend_from_slice(if index == 0 { b"" } else { b"," });
+                quoted(out, flag.label.as_bytes());
+                known |= flag.mask();
+            }
+            // Bits without a name stand for themselves.
+            if value & !known != 0 {
+                out.extend_from_slice(if known & value == 0 { b"" } else { b"," });
+                unsigned(out, value & !known);
+            }
+            out.push(b']');
+        }
         Value::Nested(nested) => {
             let named = nested.is_named();
             out.push(if named { b'{' } else { b'[' });

@@ -215,3 +215,44 @@ fn info_tells_what_a_foreign_trace_says_of_itself() {
         assert!(text.contains(part), "{part}: {text}");
     }
 }
+
+#[test]
+fn values_of_ctf_2_are_shown_with_the_names_that_their_types_give_them_also_in_parts_of_others() {
+    let directory = TempDir::new().unwrap();
+    let class = |ty: &str, more: &str| format!(r#"{{"type":"{ty}","length":8,"byte-order":"little-endian","alignment":8{more}}}"#);
+    let color = class("fixed-length-unsigned-integer", r#","mappings":{"red":[[1,1]],"blue":[[2,3]]}"#);
+    let flags = class("fixed-length-bit-map", r#","flags":{"read":[[0,0]],"write":[[1,1]]}"#);
+    let member = |name: &str, ty: &str| format!(r#"{{"name":"{name}","field-class":{ty}}}"#);
+    let inner = format!(r#"{{"type":"structure","member-classes":[{},{}]}}"#, member("c", &color), member("f", &flags));
+    let optional = format!(r#"{{"type":"optional","selector-field-location":{{"path":["is"]}},"field-class":{color}}}"#);
+    let fields = [
+        member("one", &color),
+        member("flags", &flags),
+        member("many", &format!(r#"{{"type":"static-length-array","length":2,"element-field-class":{inner}}}"#)),
+        member("size", r#"{"type":"variable-length-unsigned-integer","mappings":{"huge":[[1000,9999]]}}"#),
+        member("is", &class("fixed-length-boolean", "")),
+        member("may", &optional),
+        member("wide", r#"{"type":"null-terminated-string","encoding":"utf-16le"}"#),
+    ];
+    let metadata = format!(
+        "\u{1e}{{\"type\":\"preamble\",\"version\":2}}\n\u{1e}{{\"type\":\"data-stream-class\"}}\n\u{1e}{{\"type\":\"event-record-class\",\"name\":\"e\",\"payload-field-class\":{{\"type\":\"structure\",\"member-classes\":[{}]}}}}\n",
+        fields.join(",")
+    );
+    std::fs::write(directory.path().join("metadata"), metadata).unwrap();
+    let first = [1, 0b11, 2, 0b101, 9, 0, 0xd0, 0x0f, 1, 3, 0xe9, 0, 0, 0];
+    let second = [7, 0, 1, 2, 2, 1, 5, 0, 0, 0];
+    std::fs::write(directory.path().join("stream"), [&first[..], &second].concat()).unwrap();
+    let shown = lines(&["print"], directory.path());
+    assert_eq!(
+        shown[0].split_once("e: ").unwrap().1,
+        r#"{ one = ( "red" : container = 1 ), flags = ( "read", "write" : container = 0x3 ), many = [ [0] = { c = ( "blue" : container = 2 ), f = ( "read" : container = 0x5 ) }, [1] = { c = ( <unknown> : container = 9 ), f = ( <unknown> : container = 0x0 ) } ], size = ( "huge" : container = 2000 ), is = true, may = ( "blue" : container = 3 ), wide = "é" }"#
+    );
+    let values: Vec<Value> = lines(&["print", "--json"], directory.path()).iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let expected = [
+        r#"{"one":"red","flags":["read","write"],"many":[{"c":"blue","f":["read",4]},{"c":9,"f":[]}],"size":"huge","is":true,"may":"blue","wide":"é"}"#,
+        r#"{"one":7,"flags":[],"many":[{"c":"red","f":["write"]},{"c":"blue","f":["read"]}],"size":5,"is":false,"may":null,"wide":""}"#,
+    ];
+    for (value, expected) in values.iter().zip(expected) {
+        assert_eq!(value["fields"], serde_json::from_str::<Value>(expected).unwrap());
+    }
+}

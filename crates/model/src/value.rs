@@ -12,6 +12,7 @@ pub fn datum<'a>(value: &Value<'a>) -> Datum<'a> {
         Value::Enum { value, label: "" } => Datum::Integer(value),
         Value::Enum { value, label } => Datum::Labelled(value, label),
         Value::Bool(value) => Datum::Integer(i128::from(value)),
+        Value::Flags { value, .. } => Datum::Integer(i128::from(value)),
         // No rule is about what needs decoding to be compared.
         Value::Nothing | Value::Wide(_) | Value::Bytes(_) | Value::Nested(_) => Datum::Unknown,
     }

@@ -11,8 +11,8 @@ use crate::recording::Clock;
 use crate::shelf::Shelf;
 use crate::subject::{subject_of_packet, EventSubjects};
 use crate::trace::Shared;
-use crate::value::Value;
-use longpole_ctf::types::{EnumType, Scope, Type};
+use crate::value::{has_names, Value};
+use longpole_ctf::types::Scope;
 use longpole_ctf::{DecodeErrorKind, EnvValue, Field, Metadata, Step, StreamDecoder};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -45,8 +45,8 @@ struct ClassPlan {
     id: ClassId,
     /// Fields that are context; the payload's follow.
     contexts: usize,
-    /// Empty if no field is an enumeration.
-    enums: Vec<Option<Arc<EnumType>>>,
+    /// Whether values of a field have names.
+    named: bool,
     subjects: Option<EventSubjects>,
 }
 
@@ -179,17 +179,8 @@ fn intern(metadata: &Metadata, shared: &mut Shared, before: Option<&Plan>) -> Ve
                     attributes: event.model_emf_uri.as_deref().map(attributes).unwrap_or_default(),
                 })
             });
-            let mut enums: Vec<Option<Arc<EnumType>>> = fields
-                .iter()
-                .map(|field| match &field.ty {
-                    Type::Enum(labels) => Some(labels.clone()),
-                    _ => None,
-                })
-                .collect();
-            if enums.iter().all(Option::is_none) {
-                enums.clear();
-            }
-            plans.push(ClassPlan { id, contexts, enums, subjects: EventSubjects::find(context) });
+            let named = fields.iter().any(|field| has_names(&field.ty));
+            plans.push(ClassPlan { id, contexts, named, subjects: EventSubjects::find(context) });
         }
         streams.push(plans);
     }
@@ -516,24 +507,14 @@ impl CtfSource {
         let class = &self.plan.classes[event.stream_index()][event.class_index()];
         let values: &[Value] = if event.fields().is_empty() {
             &[]
-        } else if class.enums.is_empty() {
-            shelf.put(event.values().map(Value::from))
+        } else if class.named {
+            shelf.put(event.fields().iter().zip(event.values()).map(|(field, value)| Value::of(value, &field.ty)))
         } else {
-            shelf.put(event.values().zip(&class.enums).map(|(value, labels)| labelled(value.into(), labels.as_deref())))
+            shelf.put(event.values().map(Value::from))
         };
         let (context, fields) = values.split_at(class.contexts.min(values.len()));
         Item::Event(Event { t_ns: event.ns(), stream: self.stream, subject: self.subject, class: class.id, cpu: self.cpu, fields, context })
     }
-}
-
-fn labelled<'a>(value: Value<'a>, labels: Option<&'a EnumType>) -> Value<'a> {
-    let Some(labels) = labels else { return value };
-    let number = match value {
-        Value::U64(value) => i128::from(value),
-        Value::I64(value) => i128::from(value),
-        value => return value,
-    };
-    Value::Enum { value: number, label: labels.labels(number).next().unwrap_or("") }
 }
 
 #[cfg(test)]

@@ -1,7 +1,9 @@
 //! The value of a field, whatever format it was stored in and whether it still lies in the decoder or was kept aside.
 
+use longpole_ctf::types::{display_name, BitsType, Mapping, Type};
 use longpole_ctf::{CompoundKind, OwnedValue, WideText};
 use std::borrow::Cow;
+use std::sync::Arc;
 
 /// The value of a field. Numbers and texts are what rules and analyses look at; the rest is there to be shown.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +24,11 @@ pub enum Value<'a> {
     Enum {
         value: i128,
         label: &'a str,
+    },
+    /// Bits of which ranges have names.
+    Flags {
+        value: u64,
+        flags: &'a BitsType,
     },
     /// Arrays, structures and variants.
     Nested(Nested<'a>),
@@ -62,6 +69,7 @@ impl<'a> Value<'a> {
             Value::I64(value) => Some(i128::from(*value)),
             Value::Enum { value, .. } => Some(*value),
             Value::Bool(value) => Some(i128::from(*value)),
+            Value::Flags { value, .. } => Some(i128::from(*value)),
             _ => None,
         }
     }
@@ -89,7 +97,7 @@ impl<'a> From<longpole_ctf::Value<'a>> for Value<'a> {
             longpole_ctf::Value::Wide(text) => Value::Wide(text),
             longpole_ctf::Value::Str(text) => Value::Str(text),
             longpole_ctf::Value::Bytes(bytes) => Value::Bytes(bytes),
-            nested => Value::Nested(Nested(Place::Stored(nested))),
+            nested => Value::Nested(Nested(Place::Stored(nested, None))),
         }
     }
 }
@@ -104,8 +112,58 @@ impl<'a> From<&'a OwnedValue> for Value<'a> {
             OwnedValue::Nothing => Value::Nothing,
             OwnedValue::Str(text) => Value::Str(text),
             OwnedValue::Bytes(bytes) => Value::Bytes(bytes),
-            nested => Value::Nested(Nested(Place::Kept(nested))),
+            nested => Value::Nested(Nested(Place::Kept(nested, None))),
         }
+    }
+}
+
+impl<'a> Value<'a> {
+    /// The value of a field of this type: with the names that the type gives it, also in its parts.
+    #[inline]
+    pub(crate) fn of(stored: longpole_ctf::Value<'a>, ty: &'a Type) -> Value<'a> {
+        Value::from(stored).named(ty)
+    }
+
+    /// The same of a copy.
+    fn kept(value: &'a OwnedValue, ty: Option<&'a Type>) -> Value<'a> {
+        let value = Value::from(value);
+        ty.map_or(value, |ty| value.named(ty))
+    }
+
+    #[inline]
+    fn named(self, ty: &'a Type) -> Value<'a> {
+        let labelled = |mappings: &'a [Mapping]| match self.integer() {
+            Some(number) => {
+                let label = mappings.iter().find(|mapping| mapping.low <= number && number <= mapping.high);
+                Value::Enum { value: number, label: label.map_or("", |mapping| &mapping.label) }
+            }
+            None => self,
+        };
+        match (ty, self) {
+            (Type::Enum(e), _) => labelled(&e.mappings),
+            (Type::VarInt(int), _) if !int.mappings.is_empty() => labelled(&int.mappings),
+            (Type::Bits(bits), Value::U64(value)) if !bits.flags.is_empty() => Value::Flags { value, flags: bits },
+            (Type::Optional(_), Value::Nothing) => self,
+            // One that is there is its content.
+            (Type::Optional(optional), _) => self.named(optional.ty()),
+            (_, Value::Nested(Nested(Place::Stored(stored, _)))) => Value::Nested(Nested(Place::Stored(stored, Some(ty)))),
+            (_, Value::Nested(Nested(Place::Kept(kept, _)))) => Value::Nested(Nested(Place::Kept(kept, Some(ty)))),
+            _ => self,
+        }
+    }
+}
+
+/// Whether values of this type, or parts of them, have names.
+pub(crate) fn has_names(ty: &Type) -> bool {
+    match ty {
+        Type::Enum(_) => true,
+        Type::VarInt(int) => !int.mappings.is_empty(),
+        Type::Bits(bits) => !bits.flags.is_empty(),
+        Type::Struct(s) => s.fields().iter().any(|field| has_names(&field.ty)),
+        Type::Variant(variant) => variant.options().iter().any(|option| has_names(&option.ty)),
+        Type::Array(array) => has_names(array.element()),
+        Type::Optional(optional) => has_names(optional.ty()),
+        _ => false,
     }
 }
 
@@ -115,38 +173,71 @@ pub struct Nested<'a>(Place<'a>);
 
 #[derive(Clone, Copy, Debug)]
 enum Place<'a> {
-    Stored(longpole_ctf::Value<'a>),
-    Kept(&'a OwnedValue),
+    /// With its type, if its parts have names.
+    Stored(longpole_ctf::Value<'a>, Option<&'a Type>),
+    Kept(&'a OwnedValue, Option<&'a Type>),
 }
 
 impl<'a> Nested<'a> {
     /// Whether the parts have names: a structure, or the chosen option of a variant.
     pub fn is_named(&self) -> bool {
         match self.0 {
-            Place::Stored(longpole_ctf::Value::Compound(compound)) => compound.kind() != CompoundKind::Array,
-            Place::Kept(OwnedValue::Fields(_)) => true,
+            Place::Stored(longpole_ctf::Value::Compound(compound), _) => compound.kind() != CompoundKind::Array,
+            Place::Kept(OwnedValue::Fields(_), _) => true,
             _ => false,
         }
     }
 
     /// Calls `visit` for each part in order, with its name where it has one, until it fails.
     pub fn each<E>(&self, mut visit: impl FnMut(Option<&str>, Value<'a>) -> Result<(), E>) -> Result<(), E> {
+        let value = |part, ty: Option<&'a Type>| ty.map_or_else(|| Value::from(part), |ty| Value::of(part, ty));
         match self.0 {
-            Place::Stored(longpole_ctf::Value::Array(array)) => array.iter().try_for_each(|part| visit(None, part.into())),
-            Place::Stored(longpole_ctf::Value::Compound(compound)) => {
-                compound.iter().try_for_each(|(name, part)| visit(name.map(|name| &**name), part.into()))
+            Place::Stored(longpole_ctf::Value::Array(array), ty) => {
+                let ty = ty.and_then(|ty| part_of(ty, 0, None));
+                array.iter().try_for_each(|part| visit(None, value(part, ty)))
             }
-            Place::Kept(OwnedValue::List(parts)) => parts.iter().try_for_each(|part| visit(None, part.into())),
-            Place::Kept(OwnedValue::Fields(parts)) => parts.iter().try_for_each(|(name, part)| visit(Some(name), part.into())),
-            Place::Stored(_) | Place::Kept(_) => Ok(()),
+            Place::Stored(longpole_ctf::Value::Compound(compound), ty) => {
+                compound.iter().enumerate().try_for_each(|(index, (name, part))| {
+                    let ty = ty.and_then(|ty| part_of(ty, index, compound.chosen()));
+                    visit(name.map(|name| &**name), value(part, ty))
+                })
+            }
+            Place::Kept(OwnedValue::List(parts), ty) => {
+                let ty = ty.and_then(|ty| part_of(ty, 0, None));
+                parts.iter().try_for_each(|part| visit(None, Value::kept(part, ty)))
+            }
+            Place::Kept(OwnedValue::Fields(parts), ty) => parts.iter().enumerate().try_for_each(|(index, (name, part))| {
+                let chosen = match ty {
+                    Some(Type::Variant(variant)) => variant.options().iter().position(|option| display_name(&option.name) == &**name),
+                    _ => None,
+                };
+                visit(Some(name), Value::kept(part, ty.and_then(|ty| part_of(ty, index, chosen))))
+            }),
+            Place::Stored(..) | Place::Kept(..) => Ok(()),
+        }
+    }
+
+    fn ty(&self) -> Option<&'a Type> {
+        match self.0 {
+            Place::Stored(_, ty) | Place::Kept(_, ty) => ty,
         }
     }
 
     fn to_owned(self) -> OwnedValue {
         match self.0 {
-            Place::Stored(value) => value.to_owned(),
-            Place::Kept(value) => value.clone(),
+            Place::Stored(value, _) => value.to_owned(),
+            Place::Kept(value, _) => value.clone(),
         }
+    }
+}
+
+/// The type of a part of a value.
+fn part_of(ty: &Type, index: usize, chosen: Option<usize>) -> Option<&Type> {
+    match ty {
+        Type::Array(array) => Some(array.element()),
+        Type::Struct(s) => s.fields().get(index).map(|field| &field.ty),
+        Type::Variant(variant) => variant.options().get(chosen?).map(|option| &option.ty),
+        _ => None,
     }
 }
 
@@ -155,6 +246,9 @@ impl<'a> Nested<'a> {
 pub(crate) enum Owned {
     Value(OwnedValue),
     Enum(i128, String),
+    Flags(u64, Arc<BitsType>),
+    /// Of parts that have names by this type.
+    Parts(OwnedValue, Type),
 }
 
 impl Owned {
@@ -169,7 +263,11 @@ impl Owned {
             Value::Str(text) => OwnedValue::Str(text.to_vec()),
             Value::Bytes(bytes) => OwnedValue::Bytes(bytes.to_vec()),
             Value::Enum { value, label } => return Owned::Enum(value, label.to_owned()),
-            Value::Nested(nested) => nested.to_owned(),
+            Value::Flags { value, flags } => return Owned::Flags(value, Arc::new(flags.clone())),
+            Value::Nested(nested) => match nested.ty() {
+                Some(ty) => return Owned::Parts(nested.to_owned(), ty.clone()),
+                None => nested.to_owned(),
+            },
         })
     }
 
@@ -177,6 +275,8 @@ impl Owned {
         match self {
             Owned::Value(value) => value.into(),
             Owned::Enum(value, label) => Value::Enum { value: *value, label },
+            Owned::Flags(value, flags) => Value::Flags { value: *value, flags },
+            Owned::Parts(value, ty) => Value::kept(value, Some(ty)),
         }
     }
 }
