@@ -12,7 +12,7 @@ use crate::shelf::Shelf;
 use crate::subject::{subject_of_packet, EventSubjects};
 use crate::trace::Shared;
 use crate::value::{has_names, Value};
-use longpole_ctf::types::Scope;
+use longpole_ctf::types::{Roles, Scope, StructType, Type};
 use longpole_ctf::{DecodeErrorKind, EnvValue, Field, Metadata, Step, StreamDecoder};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -70,6 +70,10 @@ pub(crate) fn open(directory: &Path, shared: &mut Shared, name: &dyn Fn(&Path) -
     if let Some(pages) = number("damaged_pages").and_then(|pages| u64::try_from(pages).ok()).filter(|pages| *pages > 0) {
         shared.oddities.push(Oddity::DamagedPages { path: directory.to_owned(), pages });
     }
+    let contexts: Vec<&StructType> = metadata.streams.iter().filter_map(|stream| stream.packet_context.as_deref()).collect();
+    if !contexts.is_empty() && !contexts.iter().any(|context| counts_losses(context)) {
+        shared.oddities.push(Oddity::Uncounted { path: directory.to_owned() });
+    }
     let plan = Rc::new(Plan { classes: intern(&metadata, shared, None), subject: subject_of_trace(&metadata) });
     let ordered = matches!(env("tracer_name"), Some("longpole" | "lttng-ust" | "lttng-modules"));
     let ours = env("tracer_name") == Some("longpole") && kind == StreamKind::User;
@@ -100,6 +104,20 @@ pub(crate) fn open(directory: &Path, shared: &mut Shared, name: &dyn Fn(&Path) -
         streams,
         ordered,
         part: part(directory, &metadata),
+    })
+}
+
+/// Whether the context of a packet says how many events or packets there were before.
+fn counts_losses(context: &StructType) -> bool {
+    context.fields().iter().any(|member| match &member.ty {
+        Type::Int(int) => {
+            matches!(member.name.as_str(), "events_discarded" | "packet_seq_num")
+                || int.roles.has(Roles::DISCARDED)
+                || int.roles.has(Roles::SEQUENCE)
+        }
+        Type::VarInt(int) => int.roles.has(Roles::DISCARDED) || int.roles.has(Roles::SEQUENCE),
+        Type::Struct(inner) => counts_losses(inner),
+        _ => false,
     })
 }
 

@@ -29,6 +29,8 @@ pub enum Oddity {
     Late { stream: String, events: u64 },
     /// Packets are missing, and nobody counted their events.
     PacketsLost { stream: String, packets: u64 },
+    /// Nothing in the packets of a CTF trace counts events or packets: what was lost is not known.
+    Uncounted { path: PathBuf },
     /// A file of a recording that ended is not there, or is not as long as its recorder left it.
     Altered { path: PathBuf, left: u64, found: Option<u64> },
     /// Pages of the kernel's tracer that were not converted; their events are not in the trace.
@@ -122,6 +124,7 @@ impl Oddity {
             | Oddity::DamagedPages { path, .. }
             | Oddity::BeyondCap { path, .. }
             | Oddity::Unfinished { path }
+            | Oddity::Uncounted { path }
             | Oddity::Saturated { path, .. }
             | Oddity::Untimed { path }
             | Oddity::Nobody { path }
@@ -198,6 +201,9 @@ impl fmt::Display for Oddity {
                  lay within another",
                 path.display()
             ),
+            Oddity::Uncounted { path } => {
+                write!(f, "{}: its packets count neither events nor packets, so nothing tells whether any were lost", path.display())
+            }
             Oddity::Nobody { path } => write!(
                 f,
                 "{}: the log names no thread and no wake-up: between its entries a program ran or nothing did, and who waited for whom is not known; this is \

@@ -81,7 +81,7 @@ fn packets_of_two_threads_in_one_file_are_put_into_the_order_of_time() {
     let (events, _, backwards) = count(&mut trace);
     assert!(events > 6);
     assert!(!backwards);
-    assert_eq!(trace.oddities(), []);
+    assert!(matches!(trace.oddities(), [Oddity::Uncounted { .. }]), "{:?}", trace.oddities());
 }
 
 #[test]
@@ -158,6 +158,29 @@ fn interfaces_that_change_their_ids_between_sections_keep_their_packets() {
     let (interfaces, _) = trace.captures()[0].count(i64::MIN, i64::MAX).unwrap();
     assert_eq!(interfaces.len(), 2);
     assert!(interfaces.iter().all(|interface| interface.directions.iter().map(|t| t.packets).sum::<u64>() == 2));
+}
+
+#[test]
+fn a_trace_that_counts_no_losses_says_so() {
+    let directory = TempDir::new().unwrap();
+    for (context, counted) in [
+        ("u8 packet_size;", false),
+        ("u8 packet_size; u8 cpu_id;", false),
+        ("u8 packet_size; u8 events_discarded;", true),
+        ("u8 packet_size; struct { u8 packet_seq_num; } inner;", true),
+    ] {
+        let metadata = format!(
+            "/* CTF 1.8 */ trace {{ major = 1; minor = 8; byte_order = le; }}; typealias integer {{ size = 8; }} := u8;
+             stream {{ packet.context := struct {{ {context} }}; }}; event {{ name = e; fields := struct {{ u8 x; }}; }};"
+        );
+        fs::write(directory.path().join("metadata"), metadata).unwrap();
+        fs::write(directory.path().join("stream"), [24, 0, 7]).unwrap();
+        let mut trace = open(directory.path());
+        count(&mut trace);
+        let says = trace.oddities().iter().any(|odd| matches!(odd, Oddity::Uncounted { .. }));
+        assert_eq!(says, !counted, "{context}: {:?}", trace.oddities());
+        assert!(!trace.is_damaged());
+    }
 }
 
 #[test]
