@@ -12,7 +12,7 @@ target=${CARGO_TARGET_DIR:-target}/release
 compare=(tests/babeltrace2/compare.py --longpole "$target/longpole")
 "${compare[@]}" --golden crates/ctf/tests/golden
 if [ -n "${LONGPOLE_CORPORA:-}" ]; then
-	"${compare[@]}" --expected "$LONGPOLE_CORPORA/expected.tsv" "$LONGPOLE_CORPORA"/genode/{ctf,nm,tree}
+	"${compare[@]}" --rewritten --expected "$LONGPOLE_CORPORA/expected.tsv" "$LONGPOLE_CORPORA"/genode/{ctf,nm,tree}
 else
 	echo "not at hand: traces of other tools (LONGPOLE_CORPORA): comparison of every value with babeltrace2"
 fi

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """`longpole print --json` against babeltrace2, event by event: number, order, names, times to the nanosecond, every value of every field.
 
-    compare.py --longpole PATH [--timeout SECONDS] [--ours LINES] TRACE…
+    compare.py --longpole PATH [--timeout SECONDS] [--rewritten] TRACE…
     compare.py --longpole PATH --expected TABLE          the rows of CTF 1.8 in `expected.tsv`, whose folder is that of the traces
     compare.py --longpole PATH --golden FOLDER           the cases of `crates/ctf/tests/golden` that come to their end, as traces
 
@@ -285,6 +285,17 @@ def golden(case, folder):
     return str(trace)
 
 
+def rewritten(trace, folder, timeout):
+    """The trace as babeltrace2 writes it anew; None if it does not come to that."""
+    copy = pathlib.Path(folder, str(len(list(pathlib.Path(folder).iterdir()))))
+    command = ["babeltrace2", "--output-format=ctf", f"--output={copy}", trace]
+    try:
+        written = subprocess.run(command, capture_output=True, timeout=timeout).returncode == 0
+    except subprocess.TimeoutExpired:
+        written = False
+    return str(copy) if written and any(copy.rglob("metadata")) else None
+
+
 def rows(table):
     """Traces of CTF 1.8 with what is to come of them: True, False, or None where an error comes after events."""
     for line in table.read_text().splitlines()[1:]:
@@ -298,7 +309,8 @@ def main():
     parser.add_argument("--longpole", required=True)
     parser.add_argument("--expected", type=pathlib.Path)
     parser.add_argument("--golden", type=pathlib.Path)
-    parser.add_argument("--timeout", type=float, default=20)
+    parser.add_argument("--timeout", type=float, default=60)
+    parser.add_argument("--rewritten", action="store_true", help="also what babeltrace2 makes of each trace that it reads")
     parser.add_argument("traces", nargs="*")
     arguments = parser.parse_args()
     traces = [(trace, None) for trace in arguments.traces]
@@ -312,6 +324,11 @@ def main():
         text, good = compare(arguments.longpole, trace, arguments.timeout, accept)
         bad += not good
         print(f"{'ok  ' if good else 'WRONG'} {trace}: {text}", flush=True)
+        copy = rewritten(trace, scratch.name, arguments.timeout) if arguments.rewritten and accept is not False else None
+        if copy:
+            text, good = compare(arguments.longpole, copy, arguments.timeout, True)
+            bad += not good
+            print(f"{'ok  ' if good else 'WRONG'} {trace} as babeltrace2 writes it: {text}", flush=True)
     print(f"{len(traces)} traces, {bad} with differences that have no reason")
     return 1 if bad else 0
 
