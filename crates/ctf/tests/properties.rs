@@ -204,6 +204,37 @@ fn damaged(version: Version, tape: &[u8], flips: &[(u16, u8)]) -> Outcome<()> {
     Ok(())
 }
 
+/// A value of a lowered trace as that of CTF 2 which it was, without what was made for it.
+fn lifted(value: OwnedValue) -> OwnedValue {
+    match plain(value) {
+        OwnedValue::Bool(v) => OwnedValue::U64(u64::from(v)),
+        OwnedValue::List(list) => OwnedValue::List(list.into_iter().map(lifted).collect()),
+        OwnedValue::Fields(fields) => {
+            let fields: Vec<_> = fields.into_iter().filter(|(name, _)| !is_made(name)).map(|(n, v)| (n, lifted(v))).collect();
+            match &fields[..] {
+                [(name, _)] if **name == *"none" => OwnedValue::Nothing,
+                [(name, value)] if **name == *"content" => value.clone(),
+                _ => OwnedValue::Fields(fields),
+            }
+        }
+        other => other,
+    }
+}
+
+fn is_made(name: &str) -> bool {
+    let name = name.rsplit('.').next().unwrap_or(name);
+    name.starts_with("tag_of_") || name.starts_with("length_of_")
+}
+
+/// Events of a lowered trace in terms of CTF 2.
+fn lifted_events(metadata: &Metadata, events: &oracle::Events) -> oracle::Events {
+    let values = |class: usize, values: &[OwnedValue]| {
+        let named = metadata.fields(0, class).iter().zip(values);
+        named.filter(|(field, _)| !is_made(&field.name)).map(|(_, value)| lifted(value.clone())).collect()
+    };
+    events.iter().map(|(class, time, of)| (*class, *time, values(*class, of))).collect()
+}
+
 fn tape() -> impl Strategy<Value = Vec<u8>> {
     proptest::collection::vec(any::<u8>(), 0..900)
 }
@@ -240,5 +271,26 @@ proptest! {
         let again = read(&other, BytesSource(&copy));
         prop_assert_eq!(&again.events, &found.events, "{}", text);
         prop_assert_eq!(&again.error, &None);
+    }
+    #[test]
+    fn a_stream_of_ctf_2_keeps_its_values_in_ctf_1(tape in tape()) {
+        let case = case(Version::V2, &tape);
+        let metadata = Arc::new(Metadata::from_schema(case.schema.clone()).map_err(fail("schema"))?);
+        let bytes = written(&case, layout(&metadata)?)?;
+        let layout = Arc::new(Layout::to_ctf1(&case.schema).map_err(fail("lowered"))?);
+        let text = write::metadata(layout.metadata().schema());
+        let lowered = Arc::new(Metadata::parse(text.as_bytes()).map_err(fail(&text))?);
+        prop_assert_eq!(lowered.schema(), layout.metadata().schema(), "{}", text);
+        let found = read(&metadata, BytesSource(&bytes));
+        let copy = copied(&metadata, &bytes, layout.clone())?;
+        let again = read(&lowered, BytesSource(&copy));
+        prop_assert_eq!(&again.error, &None, "{}\n{:02x?}", text, copy);
+        let events = lifted_events(&metadata, &found.events);
+        prop_assert_eq!(&lifted_events(&lowered, &again.events), &events, "{}", text);
+        // The same from a tree of values.
+        let direct = read(&lowered, BytesSource(written(&case, layout)?));
+        prop_assert_eq!(direct.error, None);
+        let values = |events: &oracle::Events| events.iter().map(|(class, _, values)| (*class, values.clone())).collect::<Vec<_>>();
+        prop_assert_eq!(values(&lifted_events(&lowered, &direct.events)), values(&events));
     }
 }

@@ -1,2 +1,400 @@
+//! A schema of CTF 2 as one that CTF 1.8 has words for, and where the values go.
+//!
+//! What has the same meaning keeps its place and size: integers, floating point numbers, structures, arrays. The rest becomes what is nearest:
+//!
+//! | CTF 2 | CTF 1.8 |
+//! |---|---|
+//! | variable-length integer | integer of 64 bits |
+//! | boolean | enumeration of `false` and `true`, of the same size |
+//! | array of bits, bit map | unsigned integer |
+//! | reversed order of bits | the usual one |
+//! | text of UTF-8 with a length | array or sequence of characters; a string where 1.8 cannot say where the length is |
+//! | text of UTF-16 or UTF-32 | string of UTF-8 |
+//! | BLOB | array or sequence of bytes |
+//! | optional | variant of `none` (an empty structure) and `content` |
+//! | variant by ranges | variant by labels |
+//! | event header | an id and a time of all bits, whatever the header was |
+//!
+//! Variants need a tag, and arrays whose length 1.8 cannot refer to need a length: such a field is made, and stands before what needs it
+//! (`tag_of_NAME`, `length_of_NAME`), in a structure of its own where there is none around; babeltrace2 does the same. Nobody gives values
+//! for what is made; the writer finds them.
+//!
+//! Fields with a role get the name that has that role in 1.8. Every other name gets an underscore, which readers take off, and what no
+//! identifier may hold becomes one.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::shape::{Made, MadeFields};
+use super::tsdl::identifier;
+use crate::bounds::bounded;
+use crate::error::{Span, SpanError};
+use crate::plan::roles_by_name;
+use crate::refs::{Frame, Standpoint, ELEMENT};
+use crate::types::*;
+use crate::{Clock, Origin};
+
+type Result<T> = std::result::Result<T, SpanError>;
+
 /// Bits of the tag of a variant that stands for an optional; those of other variants have others.
 pub(super) const OPTIONAL_BITS: u8 = 8;
+
+/// Of a schema of CTF 2.
+pub(super) fn lower(schema: &Schema) -> Result<(Schema, MadeFields)> {
+    let mut all = MadeFields::new();
+    let mut lowered = |key: (Option<usize>, Option<usize>), scope, clock, earlier: &[(Scope, &StructType)], ty: Option<&StructType>| {
+        let Some(ty) = ty else { return Ok(None) };
+        let mut lowerer = Lowerer { scope, clock, earlier, frames: Vec::new(), place: Vec::new(), to: Vec::new(), made: Made::new() };
+        let ty = lowerer.structure(ty)?;
+        bounded(&Type::Struct(Arc::new(ty.clone())), Span::default())?;
+        all.insert((key.0, key.1, scope), lowerer.made);
+        Ok(Some(Arc::new(ty)))
+    };
+    let header = schema.trace.packet_header.as_deref();
+    let mut out = Schema { version: Version::V1_8, ..schema.clone() };
+    out.trace = TraceClass { name: None, identity: Identity::default(), ..schema.trace.clone() };
+    out.trace.packet_header = lowered((None, None), Scope::PacketHeader, None, &[], header)?;
+    for (name, _) in &mut out.trace.env {
+        *name = identifier(name);
+    }
+    out.clocks = clocks(&schema.clocks);
+    for (index, (stream, out_stream)) in schema.streams.iter().zip(&mut out.streams).enumerate() {
+        let mut scopes: Vec<(Scope, &StructType)> = header.map(|h| (Scope::PacketHeader, h)).into_iter().collect();
+        let key = (Some(index), None);
+        let context = stream.packet_context.as_deref();
+        out_stream.packet_context = lowered(key, Scope::PacketContext, stream.clock, &scopes, context)?;
+        scopes.extend(context.map(|ty| (Scope::PacketContext, ty)));
+        let event_header = stream.event_header.as_deref();
+        out_stream.event_header = event_header.map(|ty| Arc::new(plain_header(stream, ty)));
+        scopes.extend(event_header.map(|ty| (Scope::EventHeader, ty)));
+        let common = stream.event_context.as_deref();
+        out_stream.event_context = lowered(key, Scope::StreamEventContext, None, &scopes, common)?;
+        scopes.extend(common.map(|ty| (Scope::StreamEventContext, ty)));
+        for (class, (event, out_event)) in stream.events.iter().zip(&mut out_stream.events).enumerate() {
+            let (mut scopes, key) = (scopes.clone(), (Some(index), Some(class)));
+            out_event.context = lowered(key, Scope::EventContext, None, &scopes, event.context.as_deref())?;
+            scopes.extend(event.context.as_deref().map(|ty| (Scope::EventContext, ty)));
+            out_event.payload = lowered(key, Scope::EventFields, None, &scopes, event.payload.as_deref())?;
+            (out_event.attributes, out_event.identity) = (None, Identity::default());
+        }
+        (out_stream.name, out_stream.identity, out_stream.clock) = (None, Identity::default(), None);
+    }
+    Ok((out, all))
+}
+
+/// With names that are identifiers.
+fn clocks(clocks: &[Clock]) -> Vec<Clock> {
+    let mut taken = HashSet::new();
+    let lowered = |clock: &Clock| {
+        let name = free(&identifier(&clock.name), &mut taken);
+        let absolute = clock.absolute || clock.origin == Origin::UnixEpoch;
+        Clock { name, absolute, identity: Identity::default(), origin: Origin::Unknown, accuracy: None, ..clock.clone() }
+    };
+    clocks.iter().map(lowered).collect()
+}
+
+/// The name, with a number if it is taken.
+fn free(name: &str, taken: &mut HashSet<String>) -> String {
+    let mut free = name.to_owned();
+    let mut number = 1u64;
+    while !taken.insert(free.clone()) {
+        number += 1;
+        free = format!("{name}_{number}");
+    }
+    free
+}
+
+/// What an event's header tells, in as many bits as that may need.
+fn plain_header(stream: &StreamClass, ty: &StructType) -> StructType {
+    fn roles(ty: &Type) -> Roles {
+        match ty {
+            Type::Int(int) => int.roles,
+            Type::Enum(e) => e.int.roles,
+            Type::VarInt(int) => int.roles,
+            Type::Struct(s) => all(s.fields()),
+            Type::Variant(variant) => all(variant.options()),
+            Type::Optional(optional) => roles(optional.ty()),
+            _ => Roles::NONE,
+        }
+    }
+    fn all(members: &[Member]) -> Roles {
+        members.iter().fold(Roles::NONE, |sum, member| sum.and(roles(&member.ty)))
+    }
+    let told = all(ty.fields());
+    let mut fields = Vec::new();
+    if told.has(Roles::EVENT_ID) {
+        let wide = stream.events.iter().any(|e| e.id > u64::from(u32::MAX));
+        fields.push(Member { name: "id".to_owned(), ty: Type::unsigned(if wide { 64 } else { 32 }, 8, ByteOrder::Little) });
+    }
+    if told.has(Roles::TIME) {
+        let int = IntType { size: 64, align: 8, base: 10, clock: stream.clock, ..IntType::default() };
+        fields.push(Member { name: "timestamp".to_owned(), ty: Type::Int(int) });
+    }
+    StructType::new(8, fields)
+}
+
+/// The names of a scope's fields, or of a variant's options.
+fn names(scope: Scope, members: &[Member]) -> Vec<String> {
+    let mut taken = HashSet::new();
+    let name = |member: &Member| {
+        let plain = IntType::default();
+        let (int, roles) = match &member.ty {
+            Type::Int(int) => (int, int.roles),
+            Type::Enum(e) => (&e.int, e.int.roles),
+            Type::VarInt(int) => (&plain, int.roles),
+            Type::Blob(blob) => (&plain, blob.roles),
+            _ => (&plain, Roles::NONE),
+        };
+        if let Some((_, name)) = NAMES.iter().find(|(of, name)| roles.has(role(*of, name)) && *of == scope) {
+            return free(name, &mut taken);
+        }
+        let mut name = format!("_{}", member.name);
+        if !member.name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') || member.name.is_empty() {
+            name = format!("_{}", identifier(&member.name));
+        }
+        // It would tell something; that it is on which CPU is known by its name in both versions.
+        let told = roles_by_name(scope, display_name(&name), int);
+        if !told.is_empty() && !told.has(Roles::CPU) || scope == Scope::PacketHeader && name == "_uuid" {
+            name.push('_');
+        }
+        free(&name, &mut taken)
+    };
+    members.iter().map(name).collect()
+}
+
+/// What tells something by its name.
+const NAMES: [(Scope, &str); 12] = [
+    (Scope::PacketHeader, "magic"),
+    (Scope::PacketHeader, "uuid"),
+    (Scope::PacketHeader, "stream_id"),
+    (Scope::PacketHeader, "stream_instance_id"),
+    (Scope::PacketContext, "packet_size"),
+    (Scope::PacketContext, "content_size"),
+    (Scope::PacketContext, "timestamp_begin"),
+    (Scope::PacketContext, "timestamp_end"),
+    (Scope::PacketContext, "events_discarded"),
+    (Scope::PacketContext, "packet_seq_num"),
+    (Scope::EventHeader, "id"),
+    (Scope::EventHeader, "timestamp"),
+];
+
+fn role(scope: Scope, name: &str) -> Roles {
+    match name {
+        "uuid" => Roles::UUID,
+        name => roles_by_name(scope, name, &IntType::default()),
+    }
+}
+
+/// What has to be made before a field.
+enum Need {
+    Presence,
+    Tag(usize),
+    Length,
+}
+
+struct Lowerer<'s, 'e> {
+    scope: Scope,
+    /// Of times.
+    clock: Option<usize>,
+    earlier: &'e [(Scope, &'s StructType)],
+    /// Where we are in what is lowered, and in what comes out.
+    frames: Vec<Frame<'s>>,
+    place: Vec<u32>,
+    to: Vec<u32>,
+    made: Made,
+}
+
+impl<'s> Lowerer<'s, '_> {
+    fn structure(&mut self, ty: &'s StructType) -> Result<StructType> {
+        self.frames.push(Frame { ty, depth: self.place.len() });
+        let mut fields = Vec::new();
+        for (index, (name, member)) in names(self.scope, ty.fields()).into_iter().zip(ty.fields()).enumerate() {
+            self.place.push(index as u32);
+            let need = self.need(&member.ty);
+            let path = need.map(|need| self.make(need, display_name(&name), &mut fields, &member.ty));
+            self.to.push(fields.len() as u32);
+            let ty = self.ty(&member.ty, path)?;
+            self.to.pop();
+            self.place.pop();
+            fields.push(Member { name, ty });
+        }
+        self.frames.pop();
+        Ok(StructType::new(ty.min_align(), fields))
+    }
+
+    /// Makes the field that another one needs before it.
+    fn make(&mut self, need: Need, name: &str, fields: &mut Vec<Member>, of: &Type) -> FieldPath {
+        self.to.push(fields.len() as u32);
+        self.made.insert(self.to.clone());
+        self.to.pop();
+        let int = |size| IntType { size, align: 8, base: 10, ..IntType::default() };
+        let tag = |size, labels: Vec<String>| {
+            let mapping = |(value, label)| Mapping { label, low: value as i128, high: value as i128 };
+            Type::Enum(Arc::new(EnumType { int: int(size), mappings: labels.into_iter().enumerate().map(mapping).collect() }))
+        };
+        let (kind, ty) = match (need, of) {
+            (Need::Length, _) => ("length", Type::Int(int(64))),
+            (Need::Tag(options), Type::Variant(variant)) => {
+                let size = if options > 1 << 16 { 32 } else { 16 };
+                ("tag", tag(size, names(self.scope, variant.options())))
+            }
+            _ => ("tag", tag(u32::from(OPTIONAL_BITS), vec!["none".to_owned(), "content".to_owned()])),
+        };
+        let name = format!("{kind}_of_{name}");
+        fields.push(Member { name: name.clone(), ty });
+        FieldPath { names: vec![name], ..FieldPath::default() }
+    }
+
+    fn need(&self, ty: &Type) -> Option<Need> {
+        let length = |length: &Length| match length {
+            Length::Field(path) if self.path(path).is_none() => Some(Need::Length),
+            _ => None,
+        };
+        match ty {
+            Type::Optional(_) => Some(Need::Presence),
+            Type::Variant(variant) => Some(Need::Tag(variant.options().len())),
+            Type::Array(array) => length(array.length()),
+            Type::Blob(blob) => length(&blob.length),
+            _ => None,
+        }
+    }
+
+    /// What stands in no structure: an element, an option, what is optional. Gets one if something must be made.
+    fn part(&mut self, from: u32, to: u32, ty: &'s Type) -> Result<Type> {
+        self.place.push(from);
+        self.to.push(to);
+        let lowered = match self.need(ty) {
+            None => self.ty(ty, None)?,
+            Some(need) => {
+                self.made.insert(self.to.clone());
+                let mut fields = Vec::new();
+                let path = self.make(need, "content", &mut fields, ty);
+                self.to.push(1);
+                let ty = self.ty(ty, Some(path))?;
+                self.to.pop();
+                fields.push(Member { name: "content".to_owned(), ty });
+                Type::Struct(Arc::new(StructType::new(1, fields)))
+            }
+        };
+        self.to.pop();
+        self.place.pop();
+        Ok(lowered)
+    }
+
+    /// `made` leads to what was made for it.
+    fn ty(&mut self, ty: &'s Type, made: Option<FieldPath>) -> Result<Type> {
+        let array = |element, length| Type::Array(Arc::new(ArrayType::new(element, length, Span::default())));
+        let byte = IntType { size: 8, align: 8, base: 10, ..IntType::default() };
+        Ok(match ty {
+            Type::Int(int) => Type::Int(self.integer(int)),
+            Type::Enum(e) => enumeration(self.integer(&e.int), &e.mappings),
+            Type::Bool(int) => {
+                let most = i128::from(u64::MAX >> (64 - int.size.clamp(1, 64)));
+                let mapping = |label: &str, low, high| Mapping { label: label.to_owned(), low, high };
+                let int = IntType { signed: false, roles: Roles::NONE, ..self.integer(int) };
+                enumeration(int, &[mapping("false", 0, 0), mapping("true", 1, most)])
+            }
+            Type::Bits(bits) => Type::Int(IntType { signed: false, roles: Roles::NONE, ..self.integer(&bits.int) }),
+            Type::VarInt(int) => {
+                let clock = self.clock_of(int.roles);
+                enumeration(IntType { size: 64, signed: int.signed, base: int.base, clock, ..byte }, &int.mappings)
+            }
+            Type::Float(float) => Type::Float(FloatType { reversed: false, ..float.clone() }),
+            Type::String(_) => Type::String(Encoding::Utf8),
+            Type::Text(text) => match self.length(&text.length) {
+                Some(length) if text.encoding.unit() == 1 => array(Type::Int(IntType { encoding: Encoding::Utf8, ..byte }), length),
+                _ => Type::String(Encoding::Utf8),
+            },
+            Type::Blob(blob) => {
+                let length = made.map(Length::Field).or_else(|| self.length(&blob.length));
+                array(Type::Int(byte), length.unwrap_or(Length::Fixed(0)))
+            }
+            Type::Struct(s) => Type::Struct(Arc::new(self.structure(s)?)),
+            Type::Array(of) => {
+                let length = made.map(Length::Field).or_else(|| self.length(of.length()));
+                array(self.part(ELEMENT, ELEMENT, of.element())?, length.unwrap_or(Length::Fixed(0)))
+            }
+            Type::Variant(variant) => {
+                let mut options = Vec::with_capacity(variant.options().len());
+                for (index, (name, option)) in names(self.scope, variant.options()).into_iter().zip(variant.options()).enumerate() {
+                    options.push(Member { name, ty: self.part(index as u32, index as u32, &option.ty)? });
+                }
+                Type::Variant(Arc::new(VariantType::new(made.unwrap_or_default(), options)))
+            }
+            Type::Optional(optional) => {
+                let none = Type::Struct(Arc::new(StructType::new(1, Vec::new())));
+                let content = self.part(0, 1, optional.ty())?;
+                let options = vec![Member { name: "none".to_owned(), ty: none }, Member { name: "content".to_owned(), ty: content }];
+                Type::Variant(Arc::new(VariantType::new(made.unwrap_or_default(), options)))
+            }
+        })
+    }
+
+    fn clock_of(&self, roles: Roles) -> Option<usize> {
+        self.clock.filter(|_| roles.has(Roles::TIME) || roles.has(Roles::END_TIME))
+    }
+
+    fn integer(&self, int: &IntType) -> IntType {
+        let clock = self.clock_of(int.roles);
+        IntType { reversed: false, encoding: Encoding::None, roles: Roles::NONE, clock, ..int.clone() }
+    }
+
+    fn length(&self, length: &Length) -> Option<Length> {
+        match length {
+            Length::Fixed(length) => Some(Length::Fixed(*length)),
+            Length::Field(path) => self.path(path).map(Length::Field),
+        }
+    }
+
+    /// The path by which CTF 1.8 finds the same field, if it does.
+    fn path(&self, path: &FieldPath) -> Option<FieldPath> {
+        let standpoint = Standpoint { scope: self.scope, earlier: self.earlier, frames: &self.frames, place: &self.place };
+        let target = standpoint.resolve(path, |_| true).ok()?;
+        let [(scope, place, _)] = target.found.as_slice() else { return None };
+        let Some(index) = target.frame else {
+            // Of an event's header little is left.
+            let (_, root) = self.earlier.iter().find(|(s, _)| s == scope && *s != Scope::EventHeader)?;
+            return Some(FieldPath { scope: Some(*scope), names: down(*scope, root, place)?, ..FieldPath::default() });
+        };
+        let frame = self.frames.get(index)?;
+        let names = down(*scope, frame.ty, place.get(frame.depth..)?)?;
+        // The nearest structure that has such a field is the one that is meant.
+        let has = |f: &Frame<'_>| names.first().is_some_and(|first| self::names(self.scope, f.ty.fields()).contains(first));
+        let nearer = self.frames.iter().skip(index + 1).any(has);
+        if !nearer {
+            return Some(FieldPath { names, ..FieldPath::default() });
+        }
+        let root = self.frames.first()?;
+        Some(FieldPath { scope: Some(*scope), names: down(*scope, root.ty, place)?, ..FieldPath::default() })
+    }
+}
+
+/// The names on the way to a place, if only structures are on it.
+fn down(scope: Scope, root: &StructType, place: &[u32]) -> Option<Vec<String>> {
+    let (mut at, mut path) = (Some(root), Vec::new());
+    for &index in place {
+        let ty = at?;
+        path.push(names(scope, ty.fields()).into_iter().nth(index as usize)?);
+        at = match &ty.fields().get(index as usize)?.ty {
+            Type::Struct(inner) => Some(inner),
+            _ => None,
+        };
+    }
+    Some(path)
+}
+
+/// An enumeration of the labels that the integer can have; without any it is just that.
+fn enumeration(int: IntType, mappings: &[Mapping]) -> Type {
+    let bits = int.size.clamp(1, 64);
+    let (least, most) = match int.signed {
+        true => (-(1i128 << (bits - 1)), (1i128 << (bits - 1)) - 1),
+        false => (0, (1i128 << bits) - 1),
+    };
+    let within = mappings.iter().filter(|m| m.low <= most && m.high >= least);
+    let mappings: Vec<Mapping> =
+        within.map(|m| Mapping { label: m.label.clone(), low: m.low.max(least), high: m.high.min(most) }).collect();
+    match mappings.is_empty() {
+        true => Type::Int(int),
+        false => Type::Enum(Arc::new(EnumType { int, mappings })),
+    }
+}

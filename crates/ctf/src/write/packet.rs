@@ -451,7 +451,10 @@ impl<'v> Feed<'v> for Named<'v> {
         if let Some((_, uuid)) = self.uuid.filter(|(full, _)| is(full)) {
             return Ok(Some(Datum::Value(Value::Bytes(uuid))));
         }
-        Ok(self.fields.iter().find(|(full, _)| is(full)).map(|(_, value)| value.into()))
+        let found = self.fields.iter().find(|(full, _)| is(full));
+        // It may have become another one's identifier.
+        let alike = || self.fields.iter().find(|(full, _)| same(full, &format!("{}{name}", self.path)));
+        Ok(found.or_else(alike).map(|(_, value)| value.into()))
     }
 }
 

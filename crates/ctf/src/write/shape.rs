@@ -100,7 +100,22 @@ impl Layout {
         Layout::with(metadata, &MadeFields::new())
     }
 
-    pub(super) fn with(metadata: Arc<Metadata>, made: &MadeFields) -> Result<Layout, MetadataError> {
+    /// For values of a trace of CTF 2 that become one of CTF 1.8; what its schema then is, [`metadata`](Self::metadata) tells. See the table
+    /// of what becomes what in the guide to this module.
+    pub fn to_ctf1(schema: &Schema) -> Result<Layout, MetadataError> {
+        let (schema, made) = match schema.version {
+            Version::V1_8 => (schema.clone(), MadeFields::new()),
+            Version::V2 => super::lower::lower(schema).map_err(|e| MetadataError::whole(e.message))?,
+        };
+        Layout::with(Arc::new(Metadata::from_schema(schema)?), &made)
+    }
+
+    /// For values of a trace of CTF 1.8 that become one of CTF 2; what its schema then is, [`metadata`](Self::metadata) tells.
+    pub fn to_ctf2(schema: &Schema) -> Result<Layout, MetadataError> {
+        Layout::new(Arc::new(Metadata::from_schema(super::to_ctf2(schema)?)?))
+    }
+
+    fn with(metadata: Arc<Metadata>, made: &MadeFields) -> Result<Layout, MetadataError> {
         build(metadata, made).map_err(|e| MetadataError::whole(e.message))
     }
 
