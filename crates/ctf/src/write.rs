@@ -6,6 +6,7 @@
 
 mod datum;
 mod error;
+mod fields;
 pub mod json;
 mod lower;
 mod packet;

@@ -85,6 +85,16 @@ fn printed(line: &str) -> Vec<String> {
             skip = name.starts_with("tag_of_") || name.starts_with("length_of_");
         }
         rest = rest[at + 1..].trim_start();
+        // An option that is no structure has no name.
+        while rest.starts_with('{') {
+            let inner = rest[1..].trim_start();
+            let word = inner.split(' ').next().unwrap();
+            let text = inner.starts_with('"');
+            if !inner.starts_with('{') && !text && (inner[word.len()..].starts_with(" =") || word.starts_with(['}', '(', '['])) {
+                break;
+            }
+            rest = inner;
+        }
         let end = match rest.as_bytes()[0] {
             b'"' => rest[1..].find('"').unwrap() + 2,
             b'{' | b'[' | b'(' => continue,
@@ -110,6 +120,8 @@ fn is(leaf: &Leaf, text: &str) -> bool {
     };
     match leaf {
         Leaf::Float => true,
+        // Of an array of no characters babeltrace2 prints the text of the event before.
+        Leaf::Text(wanted) if wanted.is_empty() => text.starts_with('"'),
         Leaf::Text(wanted) => text.strip_prefix('"').and_then(|t| t.strip_suffix('"')) == Some(wanted),
         Leaf::Number(wanted) => {
             let Some(found) = number(text) else { return false };
