@@ -377,7 +377,10 @@ impl Executor<'_, '_> {
             return Err(self.stop_in_array(at, leaf, stride, room, bits));
         }
         self.at = at + bits;
-        self.last = leaf.order;
+        // No bits have no order.
+        if len > 0 {
+            self.last = leaf.order;
+        }
         Ok(at)
     }
 

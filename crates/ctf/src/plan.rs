@@ -509,7 +509,7 @@ impl Flattener {
         }
         if let Some(run) = &self.run {
             // An error of the data, which the walk of the tree reports.
-            if run.bits % 8 != 0 && run.last != leaf.order {
+            if run.bits % 8 != 0 && run.last != leaf.order && bits > 0 {
                 return None;
             }
         }
@@ -518,7 +518,9 @@ impl Flattener {
         let end = run.bits.checked_add(bits).filter(|end| *end < 1 << 48)?;
         let at = run.bits;
         run.bits = end;
-        run.last = leaf.order;
+        if bits > 0 {
+            run.last = leaf.order;
+        }
         Some((run.mark, at))
     }
 
