@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::clock::Converter;
-use crate::error::{MetadataError, SpanError};
+use crate::error::{MetadataError, Span, SpanError};
 use crate::exec::Mark;
 use crate::header::{HeaderPlan, QuickHeader};
 use crate::json;
@@ -228,6 +228,25 @@ impl Metadata {
     }
 }
 
+/// Far above what tools write: the events of LTTng's kernel tracer have some ten thousand fields.
+const MAX_FIELDS: u64 = 1 << 20;
+
+/// Refuses a schema of many large types: a small text can name each of them again and again.
+fn bounded_together(schema: &Schema) -> Result<(), SpanError> {
+    let weight = |ty: &Option<Arc<StructType>>| ty.as_ref().map_or(0, |ty| u64::from(Type::Struct(ty.clone()).weight()));
+    let mut sum = weight(&schema.trace.packet_header);
+    for stream in &schema.streams {
+        sum += weight(&stream.packet_context) + weight(&stream.event_header);
+        for event in &stream.events {
+            sum += weight(&stream.event_context) + weight(&event.context) + weight(&event.payload);
+            if sum > MAX_FIELDS {
+                return Err(SpanError::new(Span::default(), format!("more than {MAX_FIELDS} fields in all events together")));
+            }
+        }
+    }
+    Ok(())
+}
+
 /// All references of a schema.
 pub(crate) struct Refs {
     pub header: HashMap<Scope, ScopeRefs>,
@@ -248,6 +267,7 @@ pub(crate) fn refs(schema: &Schema) -> Result<Refs, SpanError> {
     let mut counters = Counters::default();
     let mut header_refs: HashMap<Scope, ScopeRefs> = HashMap::new();
     let header = schema.trace.packet_header.as_deref();
+    bounded_together(schema)?;
     let mut found = Vec::with_capacity(schema.streams.len());
     let mut most_local = 0;
     if let Some(header) = header {
