@@ -1,0 +1,331 @@
+//! The writer of packets: what it fills in by itself, and what it refuses.
+
+mod common;
+
+use std::sync::Arc;
+
+use longpole_ctf::write::{self, Layout, StreamWriter, WriteErrorKind};
+use longpole_ctf::{BytesSource, Item, Metadata, OwnedValue, Packet, StreamDecoder};
+
+use OwnedValue::{Bool, Fields, List, Nothing, Str, F64, I64, U64};
+
+fn text(text: &str) -> OwnedValue {
+    Str(text.as_bytes().to_vec())
+}
+
+fn layout(metadata: &str) -> Arc<Layout> {
+    let metadata = Metadata::from_text(metadata).unwrap_or_else(|e| panic!("{e}"));
+    Arc::new(Layout::new(Arc::new(metadata)).unwrap())
+}
+
+/// An event of CTF 1.8 with these fields.
+fn fields(fields: &str) -> Arc<Layout> {
+    layout(&format!(
+        "trace {{ major = 1; minor = 8; byte_order = le; }};
+         typealias integer {{ size = 8; }} := u8; typealias integer {{ size = 8; signed = true; }} := s8;
+         event {{ name = e; fields := struct {{ {fields} }}; }};"
+    ))
+}
+
+/// The bytes of one event, or what is wrong with its values.
+fn one(layout: &Arc<Layout>, values: &[OwnedValue]) -> Result<Vec<u8>, String> {
+    let mut writer = StreamWriter::new(layout.clone(), 0);
+    writer.event(0, 0, values).map_err(|e| e.to_string())?;
+    writer.end().map_err(|e| e.to_string())?;
+    Ok(writer.take())
+}
+
+#[test]
+fn values_that_do_not_fit_are_refused_with_their_field() {
+    let cases = [
+        ("u8 a;", vec![U64(256)], "field `a`: 256 does not fit an unsigned integer of 8 bits"),
+        ("u8 a;", vec![I64(-1)], "field `a`: -1 does not fit an unsigned integer of 8 bits"),
+        ("s8 a;", vec![U64(128)], "field `a`: 128 does not fit a signed integer of 8 bits"),
+        ("struct { u8 in; } a;", vec![text("x")], "field `a.in`: expected an integer, found a text"),
+        ("u8 a; u8 b;", vec![U64(1)], "field `b`: there is no value for this"),
+        ("u8 a;", vec![U64(1), U64(2)], "there are more values than fields"),
+        ("string a;", vec![text("a\0b")], "field `a`: a NUL within a text that ends with one"),
+        ("u8 n; u8 a[n];", vec![U64(2), OwnedValue::Bytes(vec![1, 2, 3])], "field `a`: 3 elements where the length is 2"),
+        ("u8 n; string a[n];", vec![U64(2), List(vec![text("x")])], "field `a`: 1 elements where the length is 2"),
+        ("integer { size = 8; encoding = UTF8; } a[2];", vec![text("abc")], "field `a`: 3 elements where the length is 2"),
+        (
+            "enum : u8 { x, y } t; variant <t> { u8 x; string y; } v;",
+            vec![U64(7), Fields(vec![("x".into(), U64(1))])],
+            "field `v`: no option of the variant is selected by the tag value 7",
+        ),
+        (
+            "enum : u8 { x, y } t; variant <t> { u8 x; string y; } v;",
+            vec![U64(1), Fields(vec![("x".into(), U64(1))])],
+            "field `v`: the option is `x` where the tag selects `y`",
+        ),
+        (
+            "struct { u8 x; u8 y; } a[1];",
+            vec![List(vec![Fields(vec![("y".into(), U64(1)), ("x".into(), U64(1))])])],
+            "field `a.x`: `y` stands where this field is due",
+        ),
+        (
+            "integer { size = 3; byte_order = be; align = 1; } a; integer { size = 5; align = 1; } b;",
+            vec![U64(1), U64(1)],
+            "field `b`: byte order changes from Big to Little within a byte",
+        ),
+        ("struct { } a;", vec![], "an event of no bits"),
+    ];
+    for (members, values, expected) in cases {
+        assert_eq!(one(&fields(members), &values).unwrap_err(), expected, "{members}");
+    }
+}
+
+#[test]
+fn an_optional_is_there_if_its_selector_says_so() {
+    let metadata = r#"{"type": "preamble", "version": 2}
+{"type": "data-stream-class"}
+{"type": "event-record-class", "payload-field-class": {"type": "structure", "member-classes": [
+  {"name": "is", "field-class": {"type": "fixed-length-boolean", "length": 8, "byte-order": "little-endian", "alignment": 8}},
+  {"name": "o", "field-class": {"type": "optional", "selector-field-location": {"path": ["is"]}, "field-class": {"type": "variable-length-unsigned-integer"}}}]}}"#;
+    let layout = layout(metadata);
+    assert_eq!(one(&layout, &[Bool(true), U64(300)]).unwrap(), [1, 0xac, 2]);
+    assert_eq!(one(&layout, &[Bool(false), Nothing]).unwrap(), [0]);
+    assert_eq!(one(&layout, &[Bool(true), Nothing]).unwrap_err(), "field `o`: nothing where the selector tells of a value");
+    assert_eq!(one(&layout, &[Bool(false), U64(1)]).unwrap_err(), "field `o`: a value where the selector tells of none");
+    assert_eq!(one(&layout, &[F64(1.0), U64(1)]).unwrap_err(), "field `is`: expected a boolean, found a floating point number");
+}
+
+const LTTNG: &str = "
+trace { major = 1; minor = 8; byte_order = le; uuid = \"0a0b0c0d-0102-0304-0506-0708090a0b0c\";
+  packet.header := struct { integer { size = 32; } magic; integer { size = 8; } uuid[16]; integer { size = 32; } stream_id; }; };
+clock { name = c; freq = 1000000000; };
+typealias integer { size = 64; map = clock.c.value; } := t64;
+typealias integer { size = 64; } := u64;
+stream { id = 5;
+  packet.context := struct { t64 timestamp_begin; t64 timestamp_end; u64 content_size; u64 packet_size; u64 packet_seq_num;
+    integer { size = 16; } events_discarded; integer { size = 32; } cpu_id; };
+  event.header := struct {
+    enum : integer { size = 5; align = 1; } { compact = 0 ... 30, extended = 31 } id;
+    variant <id> {
+      struct { integer { size = 27; align = 1; map = clock.c.value; } timestamp; } compact;
+      struct { integer { size = 32; } id; t64 timestamp; } extended;
+    } v;
+  } align(8);
+};
+event { name = small; id = 3; stream_id = 5; fields := struct { integer { size = 8; } x; }; };
+event { name = large; id = 3000; stream_id = 5; fields := struct { integer { size = 8; } x; }; };
+";
+
+/// Begin, end, number, counter and CPU of each packet, and the events in it.
+fn packets(layout: &Layout, bytes: &[u8]) -> Vec<String> {
+    let mut stream = StreamDecoder::new(layout.metadata().clone(), BytesSource(bytes));
+    let mut out = Vec::new();
+    loop {
+        match stream.next().unwrap() {
+            None => return out,
+            Some(Item::PacketBegin(p)) => {
+                out.push(format!(
+                    "{:?}-{:?} #{:?} lost {:?} cpu {:?}:",
+                    p.begin.unwrap(),
+                    p.end.unwrap(),
+                    p.sequence.unwrap(),
+                    p.discarded.unwrap(),
+                    p.cpu_id.unwrap()
+                ));
+            }
+            Some(Item::Event(event)) => {
+                let line = format!(" {}@{}={}", event.name(), event.cycles(), event.value(0).unwrap().as_u64().unwrap());
+                out.last_mut().unwrap().push_str(&line);
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+#[test]
+fn a_header_has_the_form_that_tells_id_and_time_and_else_a_packet_begins() {
+    let layout = layout(LTTNG);
+    let mut writer = StreamWriter::new(layout.clone(), 0);
+    let mut packet = Packet::default();
+    (packet.begin, packet.sequence, packet.cpu_id) = (Some(1 << 40), Some(7), Some(2));
+    writer.begin(&packet).unwrap();
+    let mut time = 1 << 40;
+    for (class, step, x) in [(0, 5, 1u64), (1, 6, 2), (0, (1 << 27) - 1, 3), (0, 1 << 27, 4), (0, 0, 5)] {
+        time += step;
+        writer.event(class, time, &[U64(x)]).unwrap();
+    }
+    // A time before the last is told by 64 bits only.
+    writer.event(1, 1 << 40, &[U64(6)]).unwrap();
+    writer.packet_mut().discarded = Some(9);
+    writer.end().unwrap();
+    let bytes = writer.take();
+    let begin = 1u64 << 40;
+    let expected = format!(
+        "{begin}-{begin} #7 lost 9 cpu 2: small@{}=1 large@{}=2 small@{}=3 small@{}=4 small@{}=5 large@{begin}=6",
+        begin + 5,
+        begin + 11,
+        begin + 10 + (1 << 27),
+        begin + 10 + (2 << 27),
+        begin + 10 + (2 << 27)
+    );
+    assert_eq!(packets(&layout, &bytes), [expected]);
+    // 5 bits of the id and 27 of the time, or 5 bits, an id of 4 bytes and a time of 8, and the field.
+    assert_eq!(bytes.len(), 24 + 46 + 3 * 5 + 3 * 14);
+}
+
+#[test]
+fn where_a_time_cannot_be_told_a_packet_begins() {
+    let short = "event.header := struct { integer { size = 8; } id; integer { size = 24; map = clock.c.value; } timestamp; }; };";
+    let (head, rest) = LTTNG.split_once("event.header").unwrap();
+    let (_, events) = rest.split_once("event {").unwrap();
+    let layout = layout(&format!("{head}{short} event {{{}", events.replace("3000", "200")));
+    let mut writer = StreamWriter::new(layout.clone(), 0);
+    let mut packet = Packet::default();
+    (packet.begin, packet.sequence, packet.discarded) = (Some(100), Some(1), Some(3));
+    writer.begin(&packet).unwrap();
+    writer.event(0, 100, &[U64(1)]).unwrap();
+    writer.event(0, 100 + (1 << 24), &[U64(2)]).unwrap();
+    writer.event(1, 50, &[U64(3)]).unwrap();
+    // The numbers go on behind those that were not given.
+    packet.sequence = Some(2);
+    packet.begin = Some(60);
+    writer.begin(&packet).unwrap();
+    writer.event(1, 60, &[U64(4)]).unwrap();
+    writer.end().unwrap();
+    assert_eq!(
+        packets(&layout, writer.bytes()),
+        [
+            "100-100 #1 lost 3 cpu 0: small@100=1",
+            "16777316-16777316 #2 lost 3 cpu 0: small@16777316=2",
+            "50-50 #3 lost 3 cpu 0: large@50=3",
+            "60-60 #4 lost 3 cpu 0: large@60=4"
+        ]
+    );
+}
+
+#[test]
+fn what_fails_leaves_no_trace() {
+    let layout = layout(LTTNG);
+    let mut writer = StreamWriter::new(layout.clone(), 0);
+    writer.event(0, 10, &[U64(1)]).unwrap();
+    assert_eq!(writer.event(1, 20, &[U64(256)]).unwrap_err().kind, WriteErrorKind::OutOfRange { value: 256, bits: 8, signed: false });
+    assert_eq!(writer.event(7, 20, &[U64(2)]).unwrap_err().kind, WriteErrorKind::UnknownClass { index: 7 });
+    assert!(writer.event(0, 20, &[] as &[OwnedValue]).is_err());
+    writer.event(0, 30, &[U64(3)]).unwrap();
+    writer.end().unwrap();
+    assert_eq!(packets(&layout, writer.bytes()), ["10-30 #0 lost 0 cpu 0: small@10=1 small@30=3"]);
+}
+
+#[test]
+fn a_packet_has_its_limit_and_one_without_sizes_is_the_last() {
+    let layout = fields("string s;");
+    let mut writer = StreamWriter::new(layout.clone(), 0).limit(8);
+    writer.event(0, 0, &[text("abc")]).unwrap();
+    assert_eq!(writer.event(0, 0, &[text("abcd")]).unwrap_err().kind, WriteErrorKind::TooLarge { limit: 8 });
+    writer.event(0, 0, &[text("def")]).unwrap();
+    writer.end().unwrap();
+    assert_eq!(writer.bytes(), b"abc\0def\0");
+    assert_eq!(writer.event(0, 0, &[text("x")]).unwrap_err().kind, WriteErrorKind::UntoldEnd);
+}
+
+#[test]
+fn names_that_ctf_1_has_other_words_for_are_no_obstacle() {
+    let metadata = r#"{"type": "preamble", "version": 2}
+{"type": "clock-class", "id": "my clock", "frequency": 1000000000, "origin": "unix-epoch"}
+{"type": "trace-class", "environment": {"some thing": "x\"y"}}
+{"type": "data-stream-class", "default-clock-class-id": "my clock", "event-record-header-field-class": {"type": "structure", "member-classes": [
+  {"name": "when", "field-class": {"type": "variable-length-unsigned-integer", "roles": ["default-clock-timestamp"]}}]}}
+{"type": "event-record-class", "name": "e", "payload-field-class": {"type": "structure", "member-classes": [
+  {"name": "struct", "field-class": {"type": "variable-length-signed-integer", "mappings": {"minus": [[-1, -1]]}}},
+  {"name": "a b", "field-class": {"type": "null-terminated-string", "encoding": "utf-16le"}},
+  {"name": "a-b", "field-class": {"type": "static-length-blob", "length": 2}},
+  {"name": "_x", "field-class": {"type": "variant", "selector-field-location": {"path": ["struct"]}, "options": [
+    {"selector-field-ranges": [[-5, -1]], "field-class": {"type": "null-terminated-string"}},
+    {"name": "stream", "selector-field-ranges": [[0, 9]], "field-class": {"type": "structure"}}]}}]}}"#;
+    let schema = Metadata::from_text(metadata).unwrap().schema().clone();
+    let layout = Arc::new(Layout::to_ctf1(&schema).unwrap());
+    let text = write::metadata(layout.metadata());
+    let read = Arc::new(Metadata::from_text(&text).unwrap_or_else(|e| panic!("{e}\n{text}")));
+    let mut writer = StreamWriter::new(layout, 0);
+    let option = Fields(vec![("_".into(), Str(b"opt".to_vec()))]);
+    writer.event(0, 77, &[I64(-1), self::text("hé"), OwnedValue::Bytes(vec![1, 2]), option]).unwrap();
+    writer.end().unwrap();
+    let (dump, end) = common::dump(&read, BytesSource(writer.take()));
+    assert!(end.is_ok(), "{dump}");
+    let expected = "at 77 = 77 ns, struct: -1, a_b: \"hé\", a_b_2: bytes [01, 02], tag_of__x: 0, _x: <_: \"opt\">";
+    assert!(dump.contains(expected), "{dump}\n{text}");
+}
+
+#[test]
+fn log_levels_and_clocks_survive_the_way_to_ctf_2_and_fragments_are_appended() {
+    let text = "trace { major = 1; minor = 8; byte_order = be; };
+        clock { name = c; uuid = \"0a0b0c0d-0102-0304-0506-0708090a0b0c\"; freq = 1000; offset_s = 5; offset = -300; absolute = true; precision = 4; };
+        stream { event.header := struct { integer { size = 8; } id; integer { size = 32; map = clock.c.value; } timestamp; }; };
+        event { name = \"a:b\"; id = 1; loglevel = 13; model.emf.uri = \"http://example.org\"; fields := struct { string _struct; }; };";
+    let old = Metadata::from_text(text).unwrap();
+    let mut raised = write::to_ctf2(&old).unwrap();
+    let last = raised.streams[0].events.pop().unwrap();
+    let mut json = write::metadata(&raised);
+    json.push_str(&write::json::event(0, &last));
+    let new = Metadata::from_text(&json).unwrap_or_else(|e| panic!("{e}\n{json}"));
+    let event = &new.streams[0].events[0];
+    assert_eq!((event.loglevel, event.model_emf_uri.as_deref(), event.name.as_str()), (Some(13), Some("http://example.org"), "a:b"));
+    assert_eq!(event.payload.as_ref().unwrap().fields()[0].name, "struct");
+    for cycles in [0, 1, 299, 301, u64::from(u32::MAX)] {
+        assert_eq!(new.clocks[0].ns(cycles), old.clocks[0].ns(cycles));
+    }
+    assert_eq!((new.clocks[0].uuid, new.clocks[0].absolute, new.clocks[0].precision), (old.clocks[0].uuid, true, 4));
+    // And back again, to other names and the same meaning.
+    let back = Layout::to_ctf1(&new).unwrap();
+    let event = &back.metadata().streams[0].events[0];
+    assert_eq!((event.loglevel, event.payload.as_ref().unwrap().fields()[0].name.as_str()), (Some(13), "_struct"));
+    assert_eq!(back.metadata().clocks[0].ns(301), old.clocks[0].ns(301));
+}
+
+#[test]
+fn fields_of_a_type_are_found_again_by_their_roles() {
+    // Every field of a packet of CTF 2, whatever it is called, comes into its place in 1.8.
+    let metadata = r#"{"type": "preamble", "version": 2, "uuid": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16]}
+{"type": "clock-class", "id": "c", "frequency": 1000000000}
+{"type": "trace-class", "packet-header-field-class": {"type": "structure", "member-classes": [
+  {"name": "m", "field-class": {"type": "fixed-length-unsigned-integer", "length": 32, "byte-order": "big-endian", "alignment": 8, "roles": ["packet-magic-number"]}},
+  {"name": "u", "field-class": {"type": "static-length-blob", "length": 16, "roles": ["metadata-stream-uuid"]}},
+  {"name": "s", "field-class": {"type": "variable-length-unsigned-integer", "roles": ["data-stream-class-id"]}},
+  {"name": "i", "field-class": {"type": "variable-length-unsigned-integer", "roles": ["data-stream-id"]}}]}}
+{"type": "data-stream-class", "id": 300, "default-clock-class-id": "c", "packet-context-field-class": {"type": "structure", "member-classes": [
+  {"name": "p", "field-class": {"type": "variable-length-unsigned-integer", "roles": ["packet-total-length"]}},
+  {"name": "c", "field-class": {"type": "variable-length-unsigned-integer", "roles": ["packet-content-length"]}},
+  {"name": "b", "field-class": {"type": "variable-length-unsigned-integer", "roles": ["default-clock-timestamp"]}},
+  {"name": "e", "field-class": {"type": "variable-length-unsigned-integer", "roles": ["packet-end-default-clock-timestamp"]}},
+  {"name": "d", "field-class": {"type": "variable-length-unsigned-integer", "roles": ["discarded-event-record-counter-snapshot"]}},
+  {"name": "q", "field-class": {"type": "variable-length-unsigned-integer", "roles": ["packet-sequence-number"]}},
+  {"name": "packet_size", "field-class": {"type": "fixed-length-unsigned-integer", "length": 8, "byte-order": "big-endian"}},
+  {"name": "cpu_id", "field-class": {"type": "fixed-length-unsigned-integer", "length": 8, "byte-order": "big-endian"}}]},
+  "event-record-header-field-class": {"type": "structure", "member-classes": [
+  {"name": "t", "field-class": {"type": "variable-length-unsigned-integer", "roles": ["default-clock-timestamp"]}}]}}
+{"type": "event-record-class", "data-stream-class-id": 300, "name": "e", "payload-field-class": {"type": "structure", "member-classes": [
+  {"name": "x", "field-class": {"type": "fixed-length-unsigned-integer", "length": 3, "byte-order": "big-endian"}}]}}"#;
+    let schema = Metadata::from_text(metadata).unwrap().schema().clone();
+    for layout in [Layout::new(Arc::new(Metadata::from_text(metadata).unwrap())), Layout::to_ctf1(&schema)] {
+        let layout = Arc::new(layout.unwrap());
+        let mut writer = StreamWriter::new(layout.clone(), 0);
+        let mut packet = Packet::default();
+        (packet.begin, packet.end, packet.sequence) = (Some(1000), Some(5000), Some(3));
+        (packet.discarded, packet.stream_instance) = (Some(12), Some(4));
+        packet.context = vec![("packet_size".into(), U64(99)), ("cpu_id".into(), U64(6))];
+        for round in 0..2 {
+            writer.begin(&packet).unwrap();
+            writer.event(0, 2000, &[U64(5 + round)]).unwrap();
+        }
+        writer.end().unwrap();
+        let bytes = writer.take();
+        let mut stream = StreamDecoder::new(layout.metadata().clone(), BytesSource(&bytes));
+        let mut count = 0;
+        while let Some(item) = stream.next().unwrap() {
+            if let Item::PacketBegin(p) = item {
+                assert_eq!((p.begin, p.end, p.sequence, p.discarded), (Some(1000), Some(5000), Some(3), Some(12)));
+                assert_eq!((p.stream_instance, p.sized), (Some(4), true));
+                let plain = p.context.iter().filter(|(name, _)| name.starts_with("packet_size") || **name == *"cpu_id");
+                assert!(plain.map(|(_, value)| value).any(|value| *value == U64(6)), "{:?}", p.context);
+                assert_eq!(p.content_bits % 8, 3);
+                count += 1;
+            }
+        }
+        assert_eq!(count, 2);
+    }
+}
