@@ -27,6 +27,35 @@
 //! assert_eq!(sum, 3);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! What is read can be [written](write) again, also in the other version of the format; values go from the reader to the writer as they are:
+//!
+//! ```
+//! use std::sync::Arc;
+//! use longpole_ctf::write::{self, Layout, StreamWriter};
+//! use longpole_ctf::{BytesSource, Item, Metadata, StreamDecoder};
+//!
+//! let metadata = Arc::new(Metadata::from_text(
+//!     "trace { major = 1; minor = 8; byte_order = le; };
+//!      event { name = said; fields := struct { string text; integer { size = 8; } volume; }; };",
+//! )?);
+//! let layout = Arc::new(Layout::to_ctf2(&metadata)?);
+//! let text = write::metadata(layout.metadata());
+//! assert!(text.contains(r#"{"type": "preamble", "version": 2}"#));
+//!
+//! let mut stream = StreamDecoder::new(metadata, BytesSource(b"hello\0\x05bye\0\x01"));
+//! let mut writer = StreamWriter::new(layout, 0);
+//! while let Some(item) = stream.next()? {
+//!     match item {
+//!         Item::PacketBegin(packet) => writer.begin(packet)?,
+//!         Item::Event(event) => writer.event(event.class_index(), event.cycles(), event.values())?,
+//!         Item::PacketEnd(_) => writer.end()?,
+//!         Item::DiscardedEvents(_) | Item::DiscardedPackets(_) => {}
+//!     }
+//! }
+//! assert_eq!(writer.take(), b"hello\0\x05bye\0\x01");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod batch;
 mod bits;

@@ -101,7 +101,7 @@ impl Layout {
     }
 
     /// For values of a trace of CTF 2 that become one of CTF 1.8; what its schema then is, [`metadata`](Self::metadata) tells. See the table
-    /// of what becomes what in the guide to this module.
+    /// of what becomes what in the source of `lower`.
     pub fn to_ctf1(schema: &Schema) -> Result<Layout, MetadataError> {
         let (schema, made) = match schema.version {
             Version::V1_8 => (schema.clone(), MadeFields::new()),

@@ -85,7 +85,11 @@ pub fn clock(clock: &Clock) -> String {
 pub fn stream(schema: &Schema, stream: &StreamClass) -> String {
     let mut out = Out::new(schema);
     out.open("stream {");
-    out.line(&format!("id = {};", stream.id));
+    // Without a field that tells it, babeltrace2 takes an id for an error.
+    let told = schema.trace.packet_header.as_ref().is_some_and(|h| h.fields().iter().any(|f| display_name(&f.name) == "stream_id"));
+    if told || stream.id != 0 {
+        out.line(&format!("id = {};", stream.id));
+    }
     out.structure("packet.context", stream.packet_context.as_deref());
     out.structure("event.header", stream.event_header.as_deref());
     out.structure("event.context", stream.event_context.as_deref());
