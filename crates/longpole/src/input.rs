@@ -222,6 +222,11 @@ pub fn open_stored(paths: &[PathBuf], options: Options) -> anyhow::Result<Trace>
     open_any(paths, options.as_stored(), true)
 }
 
+/// The same; of an event in which a stream is damaged nothing: for who writes events.
+pub fn open_whole(paths: &[PathBuf], options: Options) -> anyhow::Result<Trace> {
+    open_any(paths, Options { parts: false, ..options.as_stored() }, true)
+}
+
 fn open_any(paths: &[PathBuf], options: Options, logs: bool) -> anyhow::Result<Trace> {
     let unpack = |path: &PathBuf| unpacked::content(path);
     let paths = &*if options.dump.is_none() { paths.iter().map(unpack).collect::<Result<Vec<_>, _>>()? } else { paths.to_vec() };

@@ -72,7 +72,9 @@ enum Verb {
     Info(verbs::info::Args),
     /// Print the events of a trace in the order of time
     Print(verbs::print::Args),
-    /// Bring the clocks of several hosts together
+    /// Write a trace in another format: CTF 1.8, CTF 2, JSON lines
+    Convert(verbs::convert::Args),
+    /// Make several traces one, on one clock
     Merge(verbs::merge::Args),
     /// Measure latencies: calls, spans, signals, activity, or between any two events
     Latency(Box<verbs::latency::Args>),
@@ -135,6 +137,7 @@ fn main() -> ExitCode {
         Verb::Check(args) => verbs::check::run(args),
         Verb::Info(args) => verbs::info::run(args),
         Verb::Print(args) => verbs::print::run(args),
+        Verb::Convert(args) => verbs::convert::run(args),
         Verb::Merge(args) => verbs::merge::run(args),
         Verb::Latency(args) => verbs::latency::run(*args),
         Verb::Queues(args) => verbs::queues::run(args),

@@ -75,7 +75,7 @@ pub(crate) fn open(directory: &Path, shared: &mut Shared, name: &dyn Fn(&Path) -
         shared.oddities.push(Oddity::Uncounted { path: directory.to_owned() });
     }
     let plan = Rc::new(Plan { classes: intern(&metadata, shared, None), subject: subject_of_trace(&metadata) });
-    let ordered = matches!(env("tracer_name"), Some("longpole" | "lttng-ust" | "lttng-modules"));
+    let ordered = matches!(env("tracer_name"), Some("longpole" | "longpole-convert" | "lttng-ust" | "lttng-modules"));
     let ours = env("tracer_name") == Some("longpole") && kind == StreamKind::User;
     let mut streams = Vec::new();
     let count = files.len();

@@ -37,6 +37,7 @@ mod trace;
 mod tracepoint;
 mod value;
 mod window;
+mod written;
 
 pub use archive::{remove_if_left, unpack, Unpacked};
 pub use capture::{Capture, CaptureInterface, Counted, Description, Frame, InterfaceCount, Traffic};
@@ -55,3 +56,4 @@ pub use recording::{Clock, Lane, Losses, Recording};
 pub use sel4::{Dump, Log, Word};
 pub use shift::{Shift, Shifts};
 pub use trace::{Damage, Options, Trace};
+pub use written::{CtfWriter, Version, Written};

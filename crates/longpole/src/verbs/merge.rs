@@ -1,27 +1,45 @@
 //! `longpole merge`: several traces become one, on one clock.
 
+use super::convert::{self, Form};
+use crate::filter::Sieve;
+use crate::input;
 use crate::offset::{self, Offset};
 use crate::sync::{self, Synced};
 use crate::table::{duration, number, plain};
 use crate::{say, WrongUsage};
+use longpole_trace::{Options, Shifts};
 use serde_json::{json, Value};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Bring the clocks of several hosts together.
+/// Make several traces one, on one clock.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   longpole merge --sync packets a.pcapng b.pcapng      the offset and drift of b's clock, with the error that remains
+  longpole merge --sync packets host1/ host2/ -o both  and both as one trace
+  longpole merge kernel/ ust/ --offset ust=+20us -o both
   longpole print a.pcapng b.pcapng --offset b.pcapng=-1.5ms")]
 pub struct Args {
     /// Traces of several hosts; the clock of the first is the reference
     #[arg(value_name = "TRACE", required = true, num_args = 2..)]
     traces: Vec<PathBuf>,
 
-    /// How the clocks are brought together
-    #[arg(long, value_name = "HOW", required = true)]
-    sync: Sync,
+    /// Where the trace is written that holds all of them: a folder that is made, or is empty
+    #[arg(short, long, value_name = "DIR", required_unless_present = "sync")]
+    output: Option<PathBuf>,
+
+    /// As what it is written
+    #[arg(long, value_name = "FORMAT", default_value = "ctf", requires = "output")]
+    to: To,
+
+    /// How the clocks are brought together; left out: by what they say themselves
+    #[arg(long, value_name = "HOW")]
+    sync: Option<Sync>,
+
+    /// Add TIME to all times of PATH, one of the traces or a part of one: --offset b.pcapng=-1.5ms (s, ms, us, ns)
+    #[arg(long = "offset", value_name = "PATH=TIME", value_parser = Offset::parse, conflicts_with = "sync")]
+    offsets: Vec<Offset>,
 
     /// Answer in JSON, for programs
     #[arg(long)]
@@ -34,17 +52,50 @@ enum Sync {
     Packets,
 }
 
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+enum To {
+    /// CTF 1.8
+    Ctf,
+    /// CTF 2
+    Ctf2,
+}
+
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let Sync::Packets = args.sync;
     if args.traces.iter().enumerate().any(|(at, path)| args.traces[..at].contains(path)) {
         return Err(WrongUsage("the same trace is named twice".to_owned()).into());
     }
-    let synced = sync::by_packets(&args.traces)?;
-    match args.json {
-        true => say(json!({ "inputs": synced.iter().map(as_json).collect::<Vec<_>>() }))?,
-        false => as_text(&synced)?,
+    offset::check(&args.offsets, &args.traces)?;
+    let synced = match args.sync {
+        Some(Sync::Packets) => sync::by_packets(&args.traces)?,
+        None => Vec::new(),
+    };
+    let mut merged = None;
+    if let Some(output) = &args.output {
+        let found = synced.iter().map(|host| (host.path.clone(), host.shift)).collect();
+        let shifts = if synced.is_empty() { offset::shifts(&args.offsets) } else { Shifts::new(found) };
+        args.traces.iter().for_each(|path| input::complete(path));
+        let mut trace = input::open_whole(&args.traces, Options { shifts, ..Options::default() })?;
+        let form = if args.to == To::Ctf { Form::Ctf } else { Form::Ctf2 };
+        let written = convert::write(&mut trace, output, form, Sieve::new(None, None))?;
+        convert::tell_oddities(&trace);
+        merged = Some((output, written, trace.is_damaged()));
     }
-    Ok(ExitCode::SUCCESS)
+    match args.json {
+        true => {
+            let inputs = synced.iter().map(as_json).collect::<Vec<_>>();
+            let output = merged.map(
+                |(output, written, _)| json!({ "path": output.display().to_string(), "events": written.events, "lost": written.lost }),
+            );
+            say(json!({ "inputs": inputs, "output": output }))?;
+        }
+        false => {
+            as_text(&synced)?;
+            if let Some((output, written, _)) = merged {
+                say(convert::told(output, &written))?;
+            }
+        }
+    }
+    Ok(if merged.is_some_and(|(.., damaged)| damaged) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 fn as_json(host: &Synced) -> Value {

@@ -1,0 +1,125 @@
+//! `longpole convert`: a trace in another format.
+
+use crate::filter::{Filter, Patterns, Sieve};
+use crate::input::{self, Input};
+use crate::printer::Printer;
+use crate::say;
+use crate::table::{number, plain};
+use crate::unpacked::renamed;
+use crate::WrongUsage;
+use longpole_trace::{CtfWriter, EnvValue, Item, Trace, Version, Written};
+use std::fs::OpenOptions;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Write a trace in another format.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  longpole convert --to ctf -o out capture.pcapng            what babeltrace2 and Trace Compass open
+  longpole convert --to ctf2 -o out --begin +1s --end +2s DIR
+  longpole convert --to json --names 'sched_*' DIR | jq .fields")]
+pub struct Args {
+    #[command(flatten)]
+    input: Input,
+
+    /// The format
+    #[arg(long, value_name = "FORMAT")]
+    to: Form,
+
+    /// CTF: a folder that is made, or is empty. JSON: a file that is not there; left out: stdout
+    #[arg(short, long, value_name = "PATH")]
+    output: Option<PathBuf>,
+
+    /// Only events with these names, separated by commas; * ? and [a-z] stand for others
+    #[arg(long, value_name = "LIST", value_parser = Patterns::parse)]
+    names: Option<Patterns>,
+
+    /// Only events of which this is true: as `print --filter`
+    #[arg(long, value_name = "EXPR", value_parser = Filter::parse)]
+    filter: Option<Filter>,
+}
+
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// CTF 1.8
+    Ctf,
+    /// CTF 2
+    Ctf2,
+    /// A line of JSON for each event and loss, as `print --json`
+    Json,
+}
+
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let sieve = Sieve::new(args.filter, args.names);
+    let output = match (args.to, args.output) {
+        (Form::Json, output) => output,
+        (_, Some(output)) => Some(output),
+        (_, None) => return Err(WrongUsage("CTF is a folder; say which: -o DIR".to_owned()).into()),
+    };
+    let mut trace = input::open_whole(&args.input.paths()?, args.input.options())?;
+    match (args.to, output) {
+        (Form::Json, Some(output)) => {
+            let file = OpenOptions::new().write(true).create_new(true).open(&output);
+            let file = file.map_err(|error| anyhow::anyhow!("cannot write {}: {error}", output.display()))?;
+            lines(&mut trace, BufWriter::new(file), sieve)?;
+        }
+        (Form::Json, None) => lines(&mut trace, io::stdout().lock(), sieve)?,
+        (form, output) => {
+            let output = output.unwrap_or_default();
+            let written = write(&mut trace, &output, form, sieve)?;
+            say(told(&output, &written))?;
+        }
+    }
+    tell_oddities(&trace);
+    Ok(if trace.is_damaged() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn lines(trace: &mut Trace, sink: impl Write, mut sieve: Sieve) -> anyhow::Result<()> {
+    sieve.begins_at(trace.start_ns().unwrap_or(0));
+    let mut printer = Printer::new(sink);
+    while let Some((item, catalogue)) = trace.next_with_catalogue()? {
+        match &item {
+            Item::Event(event) if sieve.passes(event, catalogue) => printer.event_json(event, catalogue),
+            Item::Event(_) => {}
+            Item::Loss(loss) => printer.loss_json(loss, catalogue),
+        }
+        printer.flush_if_full()?;
+    }
+    Ok(printer.flush()?)
+}
+
+/// All of the trace as CTF.
+pub fn write(trace: &mut Trace, directory: &Path, form: Form, mut sieve: Sieve) -> anyhow::Result<Written> {
+    let version = if form == Form::Ctf2 { Version::Two } else { Version::One };
+    let start_ns = trace.start_ns().unwrap_or(0);
+    sieve.begins_at(start_ns);
+    let mut environment = vec![("converted_from".to_owned(), EnvValue::Text(trace.sources().join(", ")))];
+    if let Some(cost_ns) = trace.probe_cost_ns() {
+        environment.push(("probe_cost_ps".to_owned(), EnvValue::Int((cost_ns * 1000.0) as i64)));
+    }
+    let mut writer = CtfWriter::create(directory, version, start_ns, environment)?;
+    while let Some((item, catalogue)) = trace.next_with_catalogue()? {
+        match &item {
+            Item::Event(event) if !sieve.passes(event, catalogue) => {}
+            item => writer.item(item, catalogue)?,
+        }
+    }
+    Ok(writer.finish(trace.catalogue())?)
+}
+
+pub fn told(output: &Path, written: &Written) -> String {
+    let mut told = format!("{}: {} events, {} lost", plain(output.display().to_string()), number(written.events), number(written.lost));
+    if written.uncounted > 0 {
+        told.push_str(&format!(" and {} gaps that nobody counted", number(written.uncounted)));
+    }
+    if written.untold > 0 {
+        told.push_str(&format!("; {} losses of streams without events have no place in CTF", number(written.untold)));
+    }
+    told
+}
+
+pub fn tell_oddities(trace: &Trace) {
+    trace.oddities().iter().for_each(|oddity| eprintln!("longpole: {}", plain(renamed(oddity.to_string()))));
+}

@@ -1,0 +1,163 @@
+//! `convert` and `merge -o`: what is written says the same as what was read.
+
+#[path = "support/plain_ctf.rs"]
+mod plain_ctf;
+#[path = "support/schema.rs"]
+mod schema;
+#[path = "../../trace/tests/support/mod.rs"]
+mod support;
+
+use plain_ctf::{packet, write, Payload::*};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use support::{babeltrace2, corpus, Fake, Field, Kind};
+use tempfile::TempDir;
+
+fn longpole(arguments: &[&str], paths: &[&Path]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_longpole")).args(arguments).args(paths).output().unwrap()
+}
+
+/// Events and losses, without the names of streams, which are names of files.
+fn printed(trace: &Path) -> Vec<Value> {
+    let output = longpole(&["print", "--json"], &[trace]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let lines = String::from_utf8(output.stdout).unwrap();
+    let mut lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    lines.iter_mut().for_each(|line| drop(line.as_object_mut().unwrap().remove("stream")));
+    lines
+}
+
+fn converted(to: &str, trace: &Path, directory: &Path) -> PathBuf {
+    let out = directory.join(to);
+    let output = longpole(&["convert", "--to", to, "-o", out.to_str().unwrap()], &[trace]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    out
+}
+
+/// In both versions of CTF the same comes out as went in.
+fn assert_same(trace: &Path) {
+    let directory = TempDir::new().unwrap();
+    let expected = printed(trace);
+    assert!(!expected.is_empty());
+    for to in ["ctf", "ctf2"] {
+        let out = converted(to, trace, directory.path());
+        let found = printed(&out);
+        for (found, expected) in found.iter().zip(&expected) {
+            assert_eq!(found, expected, "{to} {}", trace.display());
+        }
+        assert_eq!(found.len(), expected.len(), "{to} {}", trace.display());
+        let check = longpole(&["check"], &[&out]);
+        assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stdout));
+        if to == "ctf" {
+            if let Some((events, lost)) = babeltrace2(&out) {
+                let told = expected.iter().filter_map(|line| line["lost"].as_u64()).sum::<u64>();
+                assert_eq!(events, expected.iter().filter(|line| line["name"].is_string()).count() as u64);
+                assert_eq!(lost, told);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_foreign_trace_stays_what_it_was() {
+    let directory = TempDir::new().unwrap();
+    let first = vec![
+        packet(0, &[(100, 7, Switch("kworker/0:1", -5, 2, (3, 4))), (200, 7, Rx(1500, 2, [10, 11]))]),
+        packet(0, &[(500, 8, Switch("a \"b\"\n", 20, 9, (0, 65_535))), (600, 8, Switch("", 0, 0, (1, 1)))]),
+    ];
+    write(directory.path(), &[("one", first), ("two", vec![packet(1, &[(300, 9, Rx(60, 0, [1, 2]))])])]);
+    assert_same(directory.path());
+}
+
+#[test]
+fn a_recording_stays_what_it_was_with_its_losses_and_threads() {
+    let directory = TempDir::new().unwrap();
+    let mut fake = Fake::new(directory.path());
+    let begin = fake.class("span_begin:parse", &[]);
+    let event = fake.class("event:mixed", &[("i", Kind::I64), ("f", Kind::F64), ("text", Kind::Text)]);
+    let packet =
+        fake.class("packet:eth0", &[("direction", Kind::U32), ("length", Kind::U32), ("captured", Kind::U64), ("bytes", Kind::Bytes)]);
+    let mut first = fake.lane("init -> router", "ep", 10, 11);
+    first.event(100, begin, &[]);
+    first.packet();
+    first.discarded = 7;
+    first.event(900, event, &[Field::I64(-4), Field::F64(0.5), Field::Text("grün")]);
+    first.finish();
+    let mut second = fake.lane("init -> sink", "main", 20, 21);
+    for n in 0..3 {
+        second.event(200 + 100 * n, packet, &[Field::U32(1), Field::U32(60), Field::U64(n), Field::Bytes(&[1, 2, 255][..n as usize])]);
+    }
+    second.finish();
+    fake.finish();
+    fake.describe(r#"{"host":"h","start_ns":5,"end_ns":6}"#);
+    assert_same(directory.path());
+}
+
+#[test]
+fn traces_of_other_tools_stay_what_they_were() {
+    for name in [
+        "tracecompass-test-traces/context-switches",
+        "tracecompass-test-traces/hello-lost",
+        "babeltrace/ctf-traces/1/succeed/wk-heartbeat-u",
+        "genode/ctf",
+    ] {
+        if let Some(trace) = corpus(name) {
+            assert_same(&trace);
+        }
+    }
+}
+
+#[test]
+fn json_lines_are_those_of_print() {
+    let directory = TempDir::new().unwrap();
+    let trace = directory.path().join("trace");
+    write(&trace, &[("one", vec![packet(0, &[(100, 7, Rx(1, 2, [3, 4])), (200, 7, Switch("x", 1, 0, (0, 0)))])])]);
+    let print = longpole(&["print", "--json"], &[&trace]).stdout;
+    assert_eq!(longpole(&["convert", "--to", "json"], &[&trace]).stdout, print);
+    let file = directory.path().join("lines.json");
+    let arguments = ["convert", "--to", "json", "-o", file.to_str().unwrap()];
+    assert!(longpole(&arguments, &[&trace]).status.success());
+    assert_eq!(std::fs::read(&file).unwrap(), print);
+    // What is there is not written over.
+    assert_eq!(longpole(&arguments, &[&trace]).status.code(), Some(1));
+    let some = longpole(&["convert", "--to", "json", "--filter", "len == 1"], &[&trace]).stdout;
+    assert_eq!(some, print[..print.iter().position(|byte| *byte == b'\n').unwrap() + 1]);
+}
+
+#[test]
+fn a_folder_that_holds_something_is_left_alone() {
+    let directory = TempDir::new().unwrap();
+    let trace = directory.path().join("trace");
+    write(&trace, &[("one", vec![packet(0, &[(100, 7, Rx(1, 2, [3, 4]))])])]);
+    let output = longpole(&["convert", "--to", "ctf", "-o", directory.path().to_str().unwrap()], &[&trace]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("not empty"));
+    assert_eq!(longpole(&["convert", "--to", "ctf"], &[&trace]).status.code(), Some(2));
+}
+
+#[test]
+fn merged_traces_are_one_on_one_clock() {
+    let directory = TempDir::new().unwrap();
+    let paths = ["a", "b"].map(|name| directory.path().join(name));
+    for (path, at) in paths.iter().zip([0u64, 1_000]) {
+        write(path, &[("one", vec![packet(0, &[(at + 100, 7, Rx(at as u16, 2, [3, 4])), (at + 200, 7, Switch("x", 1, 0, (0, 0)))])])]);
+    }
+    let out = directory.path().join("both");
+    let offset = format!("{}=-950ns", paths[1].display());
+    let arguments = ["merge", "--json", "-o", out.to_str().unwrap(), "--offset", &offset];
+    let output = longpole(&arguments, &[&paths[0], &paths[1]]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    schema::check(&schema::schema("merge"), &answer);
+    assert_eq!(answer["output"]["events"], 4);
+    let expected =
+        Command::new(env!("CARGO_BIN_EXE_longpole")).args(["print", "--json", "--offset", &offset]).args(&paths).output().unwrap();
+    let mut expected: Vec<Value> =
+        String::from_utf8(expected.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    expected.iter_mut().for_each(|line| drop(line.as_object_mut().unwrap().remove("stream")));
+    assert_eq!(printed(&out), expected);
+    let times: Vec<i64> = expected.iter().map(|line| line["t_ns"].as_i64().unwrap() - 1_700_000_000_000_000_000).collect();
+    assert_eq!(times, [100, 150, 200, 250]);
+    assert_eq!(longpole(&["merge"], &[&paths[0], &paths[1]]).status.code(), Some(2));
+}
