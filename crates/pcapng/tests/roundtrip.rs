@@ -78,7 +78,7 @@ fn write(packets: &[Made], snaplen: u32) -> (Vec<u8>, Vec<Seen>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 4096, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn what_was_written_is_read(packets in vec(made(), 0..20), snaplen in prop_oneof![Just(0u32), 1..90u32]) {
