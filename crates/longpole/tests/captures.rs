@@ -136,3 +136,17 @@ fn check_refuses_a_machine_log_whose_lines_mean_nothing() {
     let (code, told, _) = ask(&["check"], &log);
     assert!(code == Some(0) && told.contains("sound: 1 events"), "{told}");
 }
+
+#[test]
+fn what_has_no_time_happened_when_the_packet_before_it_did_or_else_the_first_one() {
+    let place = TempDir::new().unwrap();
+    let simple = block(false, 3, &[words(false, &[3]), vec![1, 2, 3, 0]].concat());
+    let packet = |t: u32| block(false, 6, &words(false, &[0, 0, t, 0, 60]));
+    // Statistics without a time that tell of 5 dropped packets.
+    let statistics = block(false, 5, &[words(false, &[0, 0, 0]), option(false, 5, &5u64.to_le_bytes())].concat());
+    let file = [section(false), common::interface(false, 0), simple.clone(), packet(7), simple, statistics, packet(9)].concat();
+    let (code, told, said) = ask(&["print", "--json"], &written(&place, &file));
+    assert_eq!(code, Some(0), "{said}");
+    let times: Vec<i64> = told.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["t_ns"].as_i64().unwrap()).collect();
+    assert_eq!(times, [7000, 7000, 7000, 7000, 9000], "{told}");
+}

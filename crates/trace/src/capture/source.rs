@@ -17,6 +17,8 @@ use std::path::PathBuf;
 const FIELDS: [&str; 4] = ["interface", "direction", "length", "captured"];
 /// Bits of `epb_flags` that tell the direction, which is a field of its own.
 const DIRECTION: u32 = 3;
+/// Bytes among which a first time is looked for.
+const FIRST: u64 = 1 << 20;
 /// Different sets of fields in entries of the journal; what is beyond is told as one field.
 const MOST_CLASSES: usize = 4096;
 /// Fields of an entry that are told.
@@ -33,7 +35,7 @@ pub(crate) struct CaptureSource {
     subject: SubjectId,
     names: Interfaces<String>,
     dropped: Interfaces<Dropped>,
-    /// Time of the last packet; what has no time of its own happened then.
+    /// Time of the last packet, at first of the first one; what has no time of its own happened then.
     last_ns: i64,
     /// A loss comes before the packet that told it.
     waiting: Option<Head>,
@@ -81,6 +83,26 @@ impl Classes {
     }
 }
 
+/// The time of the first packet that has one: those before it happened then at the latest. None of them may lie far behind the begin.
+fn first_time(capture: &Capture) -> Result<i64, Error> {
+    let mut reader = open(&capture.path)?;
+    loop {
+        match reader.next_block() {
+            Ok(Some(Block::Packet(packet))) => {
+                if let Some(t_ns) = packet.time_ns() {
+                    return Ok(time(t_ns));
+                }
+            }
+            Ok(Some(_)) => {}
+            Err(error) if error.is_recoverable() => {}
+            Ok(None) | Err(_) => return Ok(0),
+        }
+        if reader.offset() > FIRST {
+            return Ok(0);
+        }
+    }
+}
+
 impl CaptureSource {
     pub fn open(capture: &Capture, shared: &mut Shared) -> Result<CaptureSource, Error> {
         Ok(CaptureSource {
@@ -91,7 +113,7 @@ impl CaptureSource {
             subject: shared.subject(Subject::default()),
             names: Interfaces::default(),
             dropped: Interfaces::default(),
-            last_ns: 0,
+            last_ns: first_time(capture)?,
             waiting: None,
             head: None,
             errors: 0,
@@ -128,7 +150,8 @@ impl CaptureSource {
                     let Some(sum) = lost(&block) else { continue };
                     let news = self.dropped.entry(block.section, block.interface).sum(sum);
                     if news > 0 {
-                        let end_ns = time(block.time_ns());
+                        // A writer that leaves the time out leaves zeros.
+                        let end_ns = if block.ticks == 0 { self.last_ns } else { time(block.time_ns()) };
                         let begin_ns = block.start_ns().map_or(self.last_ns, time).min(end_ns);
                         self.head = Some(Head::Loss(Loss { stream: self.stream, begin_ns, end_ns, events: Some(news) }));
                     }
