@@ -76,7 +76,7 @@ fn held(place: &Path, archive: &Path) -> Child {
 fn the_folder_of_an_archive_goes_also_when_the_command_is_killed() {
     let place = TempDir::new().unwrap();
     let archive = archive(place.path(), 20_000);
-    for signal in [rustix::process::Signal::INT, rustix::process::Signal::KILL] {
+    for signal in [rustix::process::Signal::TERM, rustix::process::Signal::KILL] {
         let mut child = held(place.path(), &archive);
         rustix::process::kill_process(rustix::process::Pid::from_child(&child), signal).unwrap();
         assert!(!child.wait().unwrap().success());
