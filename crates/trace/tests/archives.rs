@@ -9,6 +9,7 @@ use flate2::Compression;
 use longpole_trace::{unpack, Error, Item, Oddity, Options, Trace};
 use std::fs;
 use std::io::{Cursor, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use support::{Fake, Field, Kind};
 use tar_entry::tar_entry;
@@ -118,6 +119,8 @@ fn the_folder_goes_with_its_reader() {
     let unpacked = unpack(&archive).unwrap().unwrap();
     let root = unpacked.root().to_owned();
     assert!(root.join("x.tar/run/user/metadata").is_file());
+    // Nobody else looks into it.
+    assert_eq!(fs::metadata(&root).unwrap().permissions().mode() & 0o777, 0o700);
     // Another one leaves alone what is in use.
     drop(unpack(&archive).unwrap());
     assert!(root.exists());

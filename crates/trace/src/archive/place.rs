@@ -9,7 +9,7 @@ use crate::scratch;
 use rustix::fs::{flock, FlockOperation};
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// What the names of these folders begin with.
@@ -41,7 +41,11 @@ impl Unpacked {
                 what: format!("{what} in {}: {source} (TMPDIR names another place)", folder.display()),
             }
         };
-        let own = tempfile::Builder::new().prefix(".longpole-").tempdir_in(&folder).map_err(failed("cannot make a folder"))?;
+        let own = tempfile::Builder::new()
+            .prefix(".longpole-")
+            .permissions(fs::Permissions::from_mode(0o700))
+            .tempdir_in(&folder)
+            .map_err(failed("cannot make a folder"))?;
         let lock = File::create(own.path().join(LOCK)).map_err(failed("cannot make a file"))?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|error| failed("cannot lock a file")(error.into()))?;
         let name = own.path().file_name().unwrap_or_default().to_string_lossy().replace(".longpole-", PREFIX);
