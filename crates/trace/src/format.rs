@@ -26,6 +26,7 @@ pub(crate) enum Format {
 
 /// As much of a file as tells what it is.
 const HEAD: usize = 64 << 10;
+const SHORT: usize = 4 << 10;
 /// Of it is shown.
 const SHOWN: usize = 16;
 
@@ -38,13 +39,18 @@ pub(crate) struct Head {
 
 impl Head {
     pub fn of(path: &Path) -> Result<Head, Error> {
-        Head::read(File::open(path).map_err(Error::io(path))?).map_err(Error::io(path))
+        Head::up_to(HEAD, path)
     }
 
-    pub fn read(mut from: impl Read) -> std::io::Result<Head> {
-        let mut bytes = Vec::with_capacity(HEAD);
-        from.by_ref().take(HEAD as u64).read_to_end(&mut bytes)?;
-        Ok(Head { whole: bytes.len() < HEAD, bytes })
+    /// Of one of many files, most of which are no trace.
+    pub fn of_many(path: &Path) -> Result<Head, Error> {
+        Head::up_to(SHORT, path)
+    }
+
+    fn up_to(most: usize, path: &Path) -> Result<Head, Error> {
+        let mut bytes = Vec::new();
+        File::open(path).and_then(|file| file.take(most as u64).read_to_end(&mut bytes)).map_err(Error::io(path))?;
+        Ok(Head { whole: bytes.len() < most, bytes })
     }
 
     pub fn begins(&self, with: &[u8]) -> bool {

@@ -175,7 +175,7 @@ impl Walk {
     }
 
     fn file(&mut self, path: PathBuf) {
-        let head = Head::of(&path);
+        let head = Head::of_many(&path);
         if let Some(format) = head.as_ref().ok().and_then(format::of) {
             self.found.files.push((format, path));
             return;

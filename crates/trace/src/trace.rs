@@ -340,7 +340,14 @@ impl Trace {
             self.add_kernel(opened, shift);
         }
         for (format, path) in found.files {
-            let done = self.add_file(format, &path, name(&path), in_recording);
+            let done = match self.add_file(format, &path, name(&path), in_recording) {
+                // It only began like one.
+                Err(Error::NotATrace { path, tried }) if !only => {
+                    self.shared.oddities.push(Oddity::Beside { path, files: 1, examples: tried });
+                    Ok(())
+                }
+                done => done,
+            };
             self.or_closed(done, path, only)?;
         }
         Ok(())

@@ -220,12 +220,14 @@ fn a_folder_of_many_things_is_one_trace_and_says_what_is_none_of_it() {
     capture(&root.join("net/x.pcapng"));
     fs::write(root.join("net/trace.json"), r#"[{"ph":"i","name":"j","ts":1}]"#).unwrap();
     fs::write(root.join("notes.txt"), "hello").unwrap();
+    fs::write(root.join("large.json"), format!("{{\"text\":\"{}\"}}", "x".repeat(100_000))).unwrap();
     fs::create_dir_all(root.join("c/damaged")).unwrap();
     fs::write(root.join("c/damaged/metadata"), "/* CTF 1.8 */ trace { nonsense").unwrap();
     let mut trace = open(&root);
     assert_eq!(count(&mut trace), (8 + 3 + 1, 5, false));
     let odd: Vec<String> = trace.oddities().iter().filter(|odd| !matches!(odd, Oddity::Sorted { .. })).map(ToString::to_string).collect();
-    assert_eq!(odd.len(), 2, "{odd:?}");
+    assert_eq!(odd.len(), 3, "{odd:?}");
+    assert!(odd.iter().any(|odd| odd.contains("large.json: 1 file is of no trace") && odd.contains("traceEvents")), "{odd:?}");
     assert!(odd.iter().any(|odd| odd.contains("1 file is of no trace") && odd.contains("notes.txt (begins with \"hello\")")), "{odd:?}");
     assert!(odd.iter().any(|odd| odd.contains("c/damaged is not in what follows: ") && odd.contains("metadata")), "{odd:?}");
     assert!(trace.is_damaged());
