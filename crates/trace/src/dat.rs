@@ -107,7 +107,10 @@ pub(crate) fn open_raw(folder: &Path, name: &str, shared: &mut Shared) -> Result
             formats.add(format.map_err(|error| Error::Recording { path, what: error.to_string() })?);
         }
     }
-    let order = orders.into_iter().find(|order| files.iter().all(|(_, path, _)| begins_well(path, &header, *order)));
+    // In the wrong one a page is damaged, or seems to be empty.
+    let events = |order| files.iter().try_fold(0, |sum, (_, path, _)| Some(sum + first_events(path, &header, order)?));
+    let found = orders.into_iter().rev().filter_map(|order| Some((events(order)?, order)));
+    let order = found.max_by_key(|(events, _)| *events).map(|(_, order)| order);
     let order = order.ok_or_else(|| wrong("its pages are not laid out as events/header_page says, in neither byte order".to_owned()))?;
     let layout = PageLayout::parse(&header, order).map_err(|error| wrong(format!("events/header_page: {error}")))?;
     let layout = formats.iter().next().map_or(layout, |format| layout.with_ids_of(format));
@@ -131,12 +134,13 @@ pub(crate) fn open_raw(folder: &Path, name: &str, shared: &mut Shared) -> Result
     Ok(Opened { sources, clock })
 }
 
-/// Whether a file's first page has a length and events in this byte order.
-fn begins_well(path: &Path, header: &str, order: ByteOrder) -> bool {
-    let Ok(layout) = PageLayout::parse(header, order) else { return false };
+/// Events in a file's first page, if it is laid out as this byte order has it.
+fn first_events(path: &Path, header: &str, order: ByteOrder) -> Option<usize> {
+    let layout = PageLayout::parse(header, order).ok()?;
     let mut page = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(layout.page_size() as u64).read_to_end(&mut page));
-    read.is_ok() && longpole_ftrace::Page::new(&layout, &page, 0, 0).is_ok_and(|page| page.events().all(|event| event.is_ok()))
+    File::open(path).and_then(|file| file.take(layout.page_size() as u64).read_to_end(&mut page)).ok()?;
+    let page = longpole_ftrace::Page::new(&layout, &page, 0, 0).ok()?;
+    page.events().try_fold(0, |count, event| event.ok().map(|_| count + 1))
 }
 
 /// No file of the tracer that is text is longer.

@@ -1,21 +1,32 @@
-//! perf.data: the samples of tracepoints as the kernel's events, with the names and fields that the file's own formats tell.
+//! perf.data: samples, with the fields of tracepoints as the file's own formats tell them; and what else the kernel recorded of threads and
+//! memory. Written to a file or through a pipe, compressed or not, in either byte order.
 //!
-//! The records are read and brought into order by the crate `linux-perf-data`. It believes the lengths that a file states, so they are held
-//! against the file's size first.
+//! `file` knows what the file says of itself, `records` gives its records in the order of time, `sample` and `others` know what is in them.
+//! Threads are called what the records say until then.
 
+mod file;
+mod others;
+mod records;
+mod sample;
+
+use self::file::About;
+use self::others::{Layout, Shape, COMM, FORK, LAYOUTS, LOST, LOST_SAMPLES};
+use self::records::{Record, Records, Trouble, SAMPLE};
 use crate::error::Error;
 use crate::event::{Class, ClassId, Event, Item, Loss, StreamId, StreamKind, Subject, SubjectId};
-use crate::oddity::Oddity;
+use crate::oddity::{Oddity, MOST_ERRORS};
 use crate::shelf::Shelf;
 use crate::trace::Shared;
+use crate::tracepoint::{Machine, Made, Plans};
 use crate::value::Value;
-use linux_perf_data::linux_perf_event_reader::{EventRecord, RawEventRecord, ReadFormat, RecordType, SampleFormat, SampleRecord};
-use linux_perf_data::{Endianness, Feature, PerfFile, PerfFileReader, PerfFileRecord, PerfRecordIter};
-use longpole_ftrace::{perf_formats, ByteOrder, EventFormat, Field, Formats};
+use longpole_ctf::OwnedValue;
+use longpole_ftrace::format::Shape as FieldShape;
+use longpole_ftrace::printk::Printk;
+use longpole_ftrace::Formats;
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{BufReader, Read, Seek, SeekFrom};
-use std::ops::RangeInclusive;
+use std::io::{BufReader, Seek, SeekFrom};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// The first bytes of the file, as perf writes it in either byte order.
@@ -26,22 +37,24 @@ pub(crate) fn is_perf(first: &[u8]) -> bool {
 pub(crate) struct PerfSource {
     path: PathBuf,
     name: String,
-    file: PerfFile,
-    records: PerfRecordIter<BufReader<File>>,
-    order: ByteOrder,
-    formats: Formats,
-    host: String,
-    /// What brings its clock to Unix time, where the file tells.
-    offset_ns: i64,
+    about: About,
+    records: Records<BufReader<File>>,
     cpus: HashMap<u32, Lane>,
-    /// By the id of the format, and by the index of what is no tracepoint.
-    tracepoints: HashMap<u16, Plan>,
-    others: HashMap<usize, ClassId>,
+    /// Of the formats that were known when they were made.
+    plans: Option<(u32, Plans)>,
+    /// By the event and, for a tracepoint, the id in its bytes.
+    samples: HashMap<(usize, Option<u16>), ClassId>,
+    others: HashMap<u32, ClassId>,
     subjects: HashMap<(Option<i32>, Option<i32>), SubjectId>,
+    /// By thread.
+    names: HashMap<i32, String>,
     last_ns: i64,
+    errors: u32,
     head: Option<Head>,
-    /// The bytes of the tracepoint that was read last.
-    raw: Vec<u8>,
+    record: Record,
+    /// What a sample has beside a tracepoint's bytes.
+    parts: Vec<OwnedValue>,
+    made: Made,
 }
 
 /// One CPU's events.
@@ -51,148 +64,224 @@ struct Lane {
     last_ns: i64,
 }
 
-struct Plan {
-    class: ClassId,
-    fields: Vec<Field>,
-}
-
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 enum Head {
-    Tracepoint { t_ns: i64, stream: StreamId, cpu: Option<u32>, subject: SubjectId, id: u16 },
-    Sample { t_ns: i64, stream: StreamId, cpu: Option<u32>, subject: SubjectId, class: ClassId, ip: u64, period: u64 },
+    Tracepoint { at: At, id: u16, raw: Range<usize> },
+    Sample { at: At },
+    Other { at: At, layout: &'static Layout, length: usize },
     Loss(Loss),
 }
 
+#[derive(Clone, Copy)]
+struct At {
+    t_ns: i64,
+    stream: StreamId,
+    cpu: Option<u32>,
+    subject: SubjectId,
+    class: ClassId,
+}
+
+/// Threads that are remembered; a hostile file could name any number.
+const MOST_KNOWN: usize = 1 << 16;
+
 impl PerfSource {
     pub fn open(path: &Path, name: String, shared: &mut Shared) -> Result<PerfSource, Error> {
-        let damaged = |what: String| Error::Recording { path: path.to_owned(), what };
         let mut reader = BufReader::with_capacity(1 << 20, File::open(path).map_err(Error::io(path))?);
-        check(&mut reader, path)?;
-        let PerfFileReader { perf_file: file, record_iter: records } =
-            PerfFileReader::parse_file(reader).map_err(|error| damaged(error.to_string()))?;
-        let order = match file.endian() {
-            Endianness::LittleEndian => ByteOrder::Little,
-            Endianness::BigEndian => ByteOrder::Big,
-        };
-        let formats = match file.feature_section_data(Feature::TRACING_DATA) {
-            Some(section) => perf_formats(section).map_err(|error| damaged(format!("formats of its events: {error}")))?.0,
-            None => Formats::default(),
-        };
-        let clock = file.clock_data().ok().flatten();
-        let offset_ns = clock.map_or(0, |clock| clock.wall_clock_ns.wrapping_sub(clock.clockid_time_ns) as i64);
-        let host = file.feature_section_data(Feature::HOSTNAME).and_then(|section| text(section, order)).unwrap_or_default();
+        let about = About::read(&mut reader, path)?;
+        reader.seek(SeekFrom::Start(about.begin)).map_err(Error::io(path))?;
+        if about.end.is_none() && !about.is_pipe {
+            let place = "its head does not say where its records end".to_owned();
+            shared.oddities.push(Oddity::Truncated { path: path.to_owned(), place, at: None });
+        }
         let mut source = PerfSource {
             path: path.to_owned(),
             name,
-            file,
-            records,
-            order,
-            formats,
-            host,
-            offset_ns,
+            records: Records::new(reader, &about),
+            about,
             cpus: HashMap::new(),
-            tracepoints: HashMap::new(),
+            plans: None,
+            samples: HashMap::new(),
             others: HashMap::new(),
             subjects: HashMap::new(),
+            names: HashMap::from([(0, "swapper".to_owned())]),
             last_ns: 0,
+            errors: 0,
             head: None,
-            raw: Vec::new(),
+            record: Record::default(),
+            parts: Vec::new(),
+            made: Made::default(),
         };
         source.lane(None, shared);
         Ok(source)
     }
 
+    /// The clock that the recording was told to take.
+    pub fn clock(&self) -> Option<String> {
+        let name = match self.about.attributes.iter().find_map(|attribute| attribute.clock)? {
+            0 => "CLOCK_REALTIME",
+            1 => "CLOCK_MONOTONIC",
+            4 => "CLOCK_MONOTONIC_RAW",
+            7 => "CLOCK_BOOTTIME",
+            11 => "CLOCK_TAI",
+            _ => return None,
+        };
+        Some(name.to_owned())
+    }
+
     pub fn advance(&mut self, shared: &mut Shared) -> Result<Option<i64>, Error> {
         loop {
-            let (index, record) = match self.records.next_record(&mut self.file) {
-                Ok(None) => return Ok(None),
-                Ok(Some(PerfFileRecord::EventRecord { attr_index, record })) => (attr_index, record),
-                Ok(Some(PerfFileRecord::UserRecord(_))) => continue,
-                Err(error) => {
-                    shared.oddities.push(Oddity::Damaged { path: self.path.clone(), error: error.to_string() });
+            let record = match self.records.next(&mut self.about) {
+                Ok(Some(record)) => record,
+                Ok(None) => {
+                    if self.about.attributes.is_empty() {
+                        self.damaged("it names no event".to_owned(), shared);
+                        self.about.attributes.push(Default::default());
+                    }
                     return Ok(None);
                 }
-            };
-            let cpu = record.common_data().ok().and_then(|common| common.cpu);
-            let t_ns = record.timestamp().map_or(self.last_ns, |t| (t as i64).wrapping_add(self.offset_ns));
-            // Only what is needed is parsed: the library trusts the inside of some other records.
-            let lost = match record.record_type {
-                RecordType::LOST => word(&record.data.as_slice(), 8, self.order),
-                RecordType::LOST_SAMPLES => word(&record.data.as_slice(), 0, self.order),
-                RecordType::SAMPLE if !chain_fits(&record, self.order) => {
-                    let error = "a call chain is longer than its sample".to_owned();
-                    shared.oddities.push(Oddity::Damaged { path: self.path.clone(), error });
-                    return Ok(None);
+                Err(Trouble::Io(source)) => return Err(Error::Io { path: self.path.clone(), source }),
+                Err(Trouble::Truncated { at }) => {
+                    shared.oddities.push(Oddity::Truncated { path: self.path.clone(), place: format!("at byte {at}"), at: None });
+                    continue;
                 }
-                RecordType::SAMPLE => match record.parse() {
-                    Ok(EventRecord::Sample(sample)) => {
-                        self.raw.clear();
-                        let raw = sample.raw.map(|raw| self.raw.extend_from_slice(&raw.as_slice())).is_some();
-                        let sample = Sample { index, t_ns, raw, ..Sample::of(&sample) };
-                        self.last_ns = t_ns;
-                        self.sample(sample, shared);
-                        return Ok(Some(t_ns));
-                    }
-                    Ok(_) => None,
-                    Err(error) => {
-                        shared.oddities.push(Oddity::Damaged { path: self.path.clone(), error: error.to_string() });
-                        return Ok(None);
-                    }
-                },
-                _ => None,
+                Err(Trouble::Damaged { at, what }) => {
+                    self.damaged(format!("at byte {at}: {what}"), shared);
+                    continue;
+                }
             };
-            self.last_ns = t_ns;
-            if let Some(events) = lost.filter(|&events| events > 0) {
-                let lane = self.lane(cpu, shared);
-                let begin_ns = if lane.last_ns == 0 { t_ns } else { lane.last_ns.min(t_ns) };
-                self.head = Some(Head::Loss(Loss { stream: lane.stream, begin_ns, end_ns: t_ns, events: Some(events) }));
+            let before = std::mem::replace(&mut self.record, record);
+            self.records.give_back(before);
+            if let Some(head) = self.turn(shared) {
+                let t_ns = match &head {
+                    Head::Tracepoint { at, .. } | Head::Sample { at } | Head::Other { at, .. } => at.t_ns,
+                    Head::Loss(loss) => loss.end_ns,
+                };
+                self.last_ns = t_ns;
+                self.head = Some(head);
                 return Ok(Some(t_ns));
             }
         }
     }
 
-    fn sample(&mut self, sample: Sample, shared: &mut Shared) {
-        let Sample { t_ns, cpu, .. } = sample;
-        let lane = self.lane(cpu, shared);
-        let stream = lane.stream;
-        self.cpus.insert(cpu.unwrap_or(u32::MAX), Lane { last_ns: t_ns, ..lane });
-        let subject = self.subject(sample.pid, sample.tid, shared);
-        // The bytes of a tracepoint begin with its id.
-        let id = sample.raw.then(|| self.order.unsigned(self.raw.get(..2)?)).flatten().map(|id| id as u16);
-        let id = id.filter(|&id| self.plan(id, shared));
-        self.head = Some(match id {
-            Some(id) => Head::Tracepoint { t_ns, stream, cpu, subject, id },
-            None => {
-                let class = self.class(sample.index, shared);
-                Head::Sample { t_ns, stream, cpu, subject, class, ip: sample.ip, period: sample.period }
+    fn damaged(&mut self, error: String, shared: &mut Shared) {
+        self.errors = self.errors.saturating_add(1);
+        if self.errors <= MOST_ERRORS {
+            shared.oddities.push(Oddity::Damaged { path: self.path.clone(), error });
+        }
+    }
+
+    /// What the record is; none where it tells nothing.
+    fn turn(&mut self, shared: &mut Shared) -> Option<Head> {
+        let Record { kind, misc, attribute, place, time, .. } = self.record;
+        let order = self.about.order;
+        let t_ns = (time as i64).wrapping_add(self.about.offset_ns);
+        let lost = match kind {
+            LOST => Some(file::word(&self.record.body, 8, order)?),
+            LOST_SAMPLES => Some(file::word(&self.record.body, 0, order)?),
+            _ => None,
+        };
+        let lane = self.lane(place.cpu, shared);
+        if let Some(events) = lost {
+            let begin_ns = if lane.last_ns == 0 { t_ns } else { lane.last_ns.min(t_ns) };
+            return (events > 0).then_some(Head::Loss(Loss { stream: lane.stream, begin_ns, end_ns: t_ns, events: Some(events) }));
+        }
+        self.cpus.insert(place.cpu.unwrap_or(u32::MAX), Lane { last_ns: t_ns, ..lane });
+        let mut at = At { t_ns, stream: lane.stream, cpu: place.cpu, subject: SubjectId(0), class: ClassId(0) };
+        if kind != SAMPLE {
+            let layout = LAYOUTS.iter().find(|layout| layout.kind == kind)?;
+            let behind = self.about.attributes.get(attribute).map_or(0, sample::trailer_length);
+            let length = self.record.body.len().saturating_sub(behind);
+            let values: Vec<Value<'_>> = layout.values(&self.record.body[..length], misc, order).collect();
+            let number = |name: &str| {
+                let at = layout.fields.iter().position(|(field, _)| *field == name)?;
+                values.get(at).and_then(Value::as_u64).map(|number| number as u32 as i32)
+            };
+            let (pid, tid, parent) = (number("pid"), number("tid"), number("ptid"));
+            let comm = values.last().and_then(|comm| comm.text()).map(|comm| comm.into_owned());
+            match kind {
+                COMM => self.rename(tid, comm),
+                FORK => self.rename(tid, parent.and_then(|parent| self.names.get(&parent).cloned())),
+                _ => {}
             }
-        });
+            at.subject = self.subject(place.pid.or(pid), place.tid.or(tid), shared);
+            at.class = self.class_of_other(layout, shared);
+            return Some(Head::Other { at, layout, length });
+        }
+        let known = self.about.attributes.get(attribute)?;
+        let Some(raw) = sample::read(known, &self.record.body, order, &mut self.parts) else {
+            self.damaged(format!("a sample of {} bytes is shorter than what it has to hold", self.record.body.len()), shared);
+            return None;
+        };
+        let is_tracepoint = known.tracepoint().is_some();
+        at.subject = self.subject(place.pid, place.tid, shared);
+        // The bytes of a tracepoint begin with its id.
+        let id = order.unsigned(self.record.body[raw.clone()].get(..2).unwrap_or_default()).map(|id| id as u16);
+        let id = id.filter(|id| is_tracepoint && self.has_plan(*id, shared));
+        at.class = self.class_of_sample(attribute, id, shared);
+        Some(match (id, &self.plans) {
+            (Some(id), Some((_, plans))) => {
+                plans.make(id, &self.record.body[raw.clone()], &mut self.made);
+                Head::Tracepoint { at, id, raw }
+            }
+            _ => Head::Sample { at },
+        })
     }
 
     /// Whether there is a format of this id.
-    fn plan(&mut self, id: u16, shared: &mut Shared) -> bool {
-        if self.tracepoints.contains_key(&id) {
-            return true;
+    fn has_plan(&mut self, id: u16, shared: &mut Shared) -> bool {
+        let known = self.about.formats_known;
+        if self.plans.as_ref().is_none_or(|(of, _)| *of != known) {
+            let machine = Machine { order: self.about.order, long: long_of(&self.about.formats) };
+            self.plans = Some((known, Plans::new(&self.about.formats, Printk::default(), machine, false, shared)));
+            self.samples.clear();
         }
-        let Some(format) = self.formats.by_id(id) else { return false };
-        let EventFormat { name, fields, .. } = format;
-        let class = Class {
-            event_name: name.clone(),
-            fields: fields.iter().map(|field| field.name.clone()).collect(),
-            bases: vec![10; fields.len()],
-            ..Class::default()
-        };
-        self.tracepoints.insert(id, Plan { class: shared.class(class), fields: fields.clone() });
-        true
+        self.plans.as_ref().is_some_and(|(_, plans)| plans.get(id).is_some())
     }
 
-    /// Of what is no tracepoint: a counter, a clock.
-    fn class(&mut self, index: usize, shared: &mut Shared) -> ClassId {
-        let name = self.file.event_attributes().get(index).and_then(|attribute| attribute.name());
-        *self.others.entry(index).or_insert_with(|| {
-            let fields = ["ip", "period"].map(str::to_owned).to_vec();
-            shared.class(Class { event_name: name.unwrap_or("sample").to_owned(), fields, bases: vec![16, 10], ..Class::default() })
+    fn class_of_sample(&mut self, attribute: usize, id: Option<u16>, shared: &mut Shared) -> ClassId {
+        if let Some(known) = self.samples.get(&(attribute, id)) {
+            return *known;
+        }
+        let known = &self.about.attributes[attribute];
+        let parts = sample::parts(known);
+        let names: Vec<String> = parts.iter().map(|(name, _)| (*name).to_owned()).collect();
+        let class = match (id, &self.plans) {
+            (Some(id), Some((_, plans))) => {
+                let class = shared.catalogue.classes[plans.class(id).0 as usize].clone();
+                Class { context: names, ..class }
+            }
+            _ => Class {
+                event_name: known.name.clone().unwrap_or_else(|| known.usual_name()),
+                bases: parts.iter().map(|(_, is_hex)| if *is_hex { 16 } else { 10 }).collect(),
+                fields: names,
+                ..Class::default()
+            },
+        };
+        let class = shared.class(class);
+        self.samples.insert((attribute, id), class);
+        class
+    }
+
+    fn class_of_other(&mut self, layout: &'static Layout, shared: &mut Shared) -> ClassId {
+        *self.others.entry(layout.kind).or_insert_with(|| {
+            shared.class(Class {
+                event_name: layout.name.to_owned(),
+                fields: layout.fields.iter().map(|(name, _)| (*name).to_owned()).collect(),
+                bases: layout.fields.iter().map(|(_, shape)| if *shape == Shape::Address { 16 } else { 10 }).collect(),
+                ..Class::default()
+            })
         })
+    }
+
+    fn rename(&mut self, tid: Option<i32>, name: Option<String>) {
+        let (Some(tid), Some(name)) = (tid, name) else { return };
+        if self.names.len() >= MOST_KNOWN && !self.names.contains_key(&tid) {
+            return;
+        }
+        if self.names.get(&tid) != Some(&name) {
+            self.names.insert(tid, name);
+            self.subjects.retain(|(_, known), _| *known != Some(tid));
+        }
     }
 
     fn lane(&mut self, cpu: Option<u32>, shared: &mut Shared) -> Lane {
@@ -200,220 +289,60 @@ impl PerfSource {
             Some(cpu) => format!("{}/cpu{cpu}", self.name),
             None => self.name.clone(),
         };
-        *self.cpus.entry(cpu.unwrap_or(u32::MAX)).or_insert_with(|| Lane { stream: shared.stream(name(), StreamKind::Kernel), last_ns: 0 })
+        let all = self.cpus.get(&u32::MAX).copied().filter(|_| self.cpus.len() >= MOST_KNOWN);
+        let key = cpu.unwrap_or(u32::MAX);
+        match (self.cpus.get(&key), all) {
+            (Some(known), _) => *known,
+            // More than any machine has.
+            (None, Some(all)) => all,
+            (None, None) => {
+                let lane = Lane { stream: shared.stream(name(), StreamKind::Kernel), last_ns: 0 };
+                self.cpus.insert(key, lane);
+                lane
+            }
+        }
     }
 
     fn subject(&mut self, pid: Option<i32>, tid: Option<i32>, shared: &mut Shared) -> SubjectId {
-        let host = &self.host;
-        *self.subjects.entry((pid, tid)).or_insert_with(|| shared.subject(Subject { host: host.clone(), pid, tid, ..Subject::default() }))
+        if self.subjects.len() >= MOST_KNOWN {
+            self.subjects.clear();
+        }
+        let (host, names) = (&self.about.host, &self.names);
+        *self.subjects.entry((pid, tid)).or_insert_with(|| {
+            let label = tid.and_then(|tid| names.get(&tid).cloned()).unwrap_or_default();
+            shared.subject(Subject { host: host.clone(), label, pid, tid, ..Subject::default() })
+        })
     }
 
     pub fn item<'a>(&'a self, shelf: &'a mut Shelf) -> Item<'a> {
-        match self.head {
-            Some(Head::Tracepoint { t_ns, stream, cpu, subject, id }) => {
-                // A head is made of what has a plan.
-                let Some(plan) = self.tracepoints.get(&id) else { return self.nothing() };
-                let fields = shelf.put(plan.fields.iter().map(|field| value(field, &self.raw, self.order)));
-                Item::Event(Event { t_ns, stream, subject, class: plan.class, cpu, fields, context: &[] })
+        let event = |at: &At, fields, context| {
+            let At { t_ns, stream, cpu, subject, class } = *at;
+            Item::Event(Event { t_ns, stream, subject, class, cpu, fields, context })
+        };
+        let parts = self.parts.iter().map(Value::from);
+        match (&self.head, &self.plans) {
+            (Some(Head::Tracepoint { at, id, raw }), Some((_, plans))) => {
+                let (values, _) = plans.values(*id, &self.record.body[raw.clone()], &self.made);
+                let values = shelf.put(values.chain(parts));
+                let (fields, context) = values.split_at(values.len() - self.parts.len());
+                event(at, fields, context)
             }
-            Some(Head::Sample { t_ns, stream, cpu, subject, class, ip, period }) => {
-                let fields = shelf.put([Value::U64(ip), Value::U64(period)]);
-                Item::Event(Event { t_ns, stream, subject, class, cpu, fields, context: &[] })
+            (Some(Head::Sample { at }), _) => event(at, shelf.put(parts), &[]),
+            (Some(Head::Other { at, layout, length }), _) => {
+                let values = layout.values(&self.record.body[..*length], self.record.misc, self.about.order);
+                event(at, shelf.put(values), &[])
             }
-            Some(Head::Loss(loss)) => Item::Loss(loss),
-            None => self.nothing(),
+            (Some(Head::Loss(loss)), _) => Item::Loss(*loss),
+            // The trace asks only for what `advance` has found.
+            _ => Item::Loss(Loss { stream: StreamId(0), begin_ns: self.last_ns, end_ns: self.last_ns, events: Some(0) }),
         }
     }
-
-    /// The trace asks only for what `advance` has found.
-    fn nothing(&self) -> Item<'_> {
-        Item::Loss(Loss { stream: StreamId(0), begin_ns: self.last_ns, end_ns: self.last_ns, events: Some(0) })
-    }
 }
 
-/// What is kept of a sample while the reader goes on.
-#[derive(Clone, Copy)]
-struct Sample {
-    index: usize,
-    t_ns: i64,
-    cpu: Option<u32>,
-    pid: Option<i32>,
-    tid: Option<i32>,
-    ip: u64,
-    period: u64,
-    raw: bool,
-}
-
-impl Sample {
-    fn of(sample: &SampleRecord<'_>) -> Sample {
-        let (ip, period) = (sample.ip.unwrap_or(0), sample.period.unwrap_or(0));
-        Sample { index: 0, t_ns: 0, cpu: sample.cpu, pid: sample.pid, tid: sample.tid, ip, period, raw: false }
-    }
-}
-
-/// A field that the record is too short for is empty.
-fn value<'a>(field: &'a Field, record: &'a [u8], order: ByteOrder) -> Value<'a> {
-    if field.is_text() {
-        return Value::Str(field.text(record, order).unwrap_or_default());
-    }
-    match field.int(record, order) {
-        Ok(value) => u64::try_from(value).map_or_else(|_| Value::I64(value as i64), Value::U64),
-        Err(_) => Value::Bytes(field.bytes(record, order).unwrap_or_default()),
-    }
-}
-
-/// A text with its length before it, up to its first NUL.
-fn text(section: &[u8], order: ByteOrder) -> Option<String> {
-    let length = usize::try_from(order.unsigned(section.get(..4)?)?).ok()?;
-    let text = section.get(4..length.checked_add(4)?)?;
-    let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
-    Some(String::from_utf8_lossy(&text[..end]).into_owned())
-}
-
-fn word(bytes: &[u8], at: usize, order: ByteOrder) -> Option<u64> {
-    order.unsigned(bytes.get(at..at.checked_add(8)?)?)
-}
-
-/// Whether a sample's call chain ends within it. The library multiplies the length that is said, whatever it is.
-fn chain_fits(record: &RawEventRecord<'_>, order: ByteOrder) -> bool {
-    let (format, read) = (record.parse_info.sample_format, record.parse_info.read_format);
-    if !format.contains(SampleFormat::CALLCHAIN) {
-        return true;
-    }
-    let data = record.data.as_slice();
-    let told = |at: usize| word(&data, at.checked_mul(8)?, order).and_then(|told| usize::try_from(told).ok());
-    // Before it, each of 8 bytes.
-    let before = SampleFormat::IDENTIFIER
-        | SampleFormat::IP
-        | SampleFormat::TID
-        | SampleFormat::TIME
-        | SampleFormat::ADDR
-        | SampleFormat::ID
-        | SampleFormat::STREAM_ID
-        | SampleFormat::CPU
-        | SampleFormat::PERIOD;
-    let before = (format & before).bits().count_ones() as usize;
-    let has = |what: ReadFormat| usize::from(read.contains(what));
-    let times = has(ReadFormat::TOTAL_TIME_ENABLED) + has(ReadFormat::TOTAL_TIME_RUNNING);
-    // As the library reads them.
-    let values = match (format.contains(SampleFormat::READ), read.contains(ReadFormat::GROUP)) {
-        (false, _) => Some(0),
-        (true, true) => Some(1 + times + has(ReadFormat::ID)),
-        (true, false) => told(before).and_then(|count| count.checked_mul(1 + has(ReadFormat::ID))?.checked_add(1 + times)),
-    };
-    let at = values.and_then(|values| values.checked_add(before));
-    at.is_some_and(|at| told(at).is_some_and(|length| length < data.len() / 8 - at))
-}
-
-/// Bytes of an attribute, in its first version and in any that may come.
-const ATTRIBUTES: RangeInclusive<u64> = 64..=4096;
-/// Numbers of sections that the library reads when it opens a file.
-const EVENT_DESCRIPTION: u32 = 12;
-const SIMPLEPERF: u32 = 129;
-
-/// Walks the section that describes the events; none where it says of more than it has.
-fn described_events(bytes: &[u8], order: ByteOrder) -> Option<()> {
-    let mut rest = bytes;
-    let mut take = |length: u64| {
-        let (taken, behind) = rest.split_at_checked(usize::try_from(length).ok()?)?;
-        rest = behind;
-        Some(taken)
-    };
-    let (count, size) = (order.unsigned(take(4)?)?, order.unsigned(take(4)?)?);
-    if !ATTRIBUTES.contains(&size) {
-        return None;
-    }
-    for _ in 0..count {
-        take(size)?;
-        let ids = order.unsigned(take(4)?)?;
-        let name = order.unsigned(take(4)?)?;
-        take(name)?;
-        take(ids.checked_mul(8)?)?;
-    }
-    Some(())
-}
-
-/// Refuses a file whose sections, or traces within it, are said to be longer than the file.
-fn check(reader: &mut BufReader<File>, path: &Path) -> Result<(), Error> {
-    const AUXTRACE: u32 = 71;
-    let io = || Error::io(path);
-    let refused = |what: String| Error::Recording { path: path.to_owned(), what };
-    let length = reader.get_ref().metadata().map_err(io())?.len();
-    let mut head = [0; 104];
-    reader.read_exact(&mut head).map_err(|_| refused("it ends within its head".to_owned()))?;
-    let order = if head.starts_with(b"PERFILE2") { ByteOrder::Little } else { ByteOrder::Big };
-    let word = |bytes: &[u8], at: usize| word(bytes, at, order).unwrap_or(0);
-    if word(&head, 8) != 104 {
-        return Err(refused("it was written to a pipe; write it to a file (perf record -o FILE)".to_owned()));
-    }
-    let within = |what: &str, at: u64, size: u64| match at.checked_add(size) {
-        Some(end) if end <= length => Ok(end),
-        _ => Err(refused(format!(
-            "{what} is said to be {size} bytes at byte {at}, and the file has {length}; was perf ended before it wrote its head?"
-        ))),
-    };
-    let attribute = word(&head, 16);
-    if !ATTRIBUTES.contains(&attribute) {
-        return Err(refused(format!(
-            "its attributes are said to have {attribute} bytes each; perf's have {} at least",
-            ATTRIBUTES.start()
-        )));
-    }
-    within("the section of attributes", word(&head, 24), word(&head, 32))?;
-    let (begin, size) = (word(&head, 40), word(&head, 48));
-    let end = within("the section of data", begin, size)?;
-    within("the section of event types", word(&head, 56), word(&head, 64))?;
-    let features: Vec<u32> = (0..256).filter(|bit| word(&head, 72 + 8 * (bit / 64) as usize) >> (bit % 64) & 1 != 0).collect();
-    let mut table = vec![0; 16 * features.len()];
-    reader.seek(SeekFrom::Start(end)).map_err(io())?;
-    reader.read_exact(&mut table).map_err(|_| refused("it ends within the table of its sections".to_owned()))?;
-    let (mut sum, mut described) = (0u64, false);
-    for (section, feature) in table.chunks_exact(16).zip(&features) {
-        let (at, size) = (word(section, 0), word(section, 8));
-        within("a section", at, size)?;
-        // All of them are kept, and they may lie over each other.
-        sum = sum.saturating_add(size);
-        within("what its sections have together", 0, sum)?;
-        if *feature == EVENT_DESCRIPTION {
-            described = true;
-            let mut bytes = vec![0; size as usize];
-            reader.seek(SeekFrom::Start(at)).and_then(|_| reader.read_exact(&mut bytes)).map_err(io())?;
-            if described_events(&bytes, order).is_none() {
-                return Err(refused("the section that describes its events is shorter than it says".to_owned()));
-            }
-        }
-    }
-    // Without that section each attribute names a list of ids, in one of two places.
-    if !described {
-        let types = ((word(&head, 56), word(&head, 64)), attribute + 16, attribute);
-        let within_attributes = ((word(&head, 24), word(&head, 32)), attribute, attribute - 16);
-        let lists = if word(&head, 64) != 0 { Some(types) } else { features.contains(&SIMPLEPERF).then_some(within_attributes) };
-        if let Some(((begin, size), each, ids)) = lists {
-            let mut sum = 0u64;
-            let mut entry = vec![0; each as usize];
-            reader.seek(SeekFrom::Start(begin)).map_err(io())?;
-            for _ in 0..size / each {
-                reader.read_exact(&mut entry).map_err(io())?;
-                let list = &entry[ids as usize..];
-                within("a list of ids", word(list, 0), word(list, 8))?;
-                sum = sum.saturating_add(word(list, 8));
-                within("what its lists of ids have together", 0, sum)?;
-            }
-        }
-    }
-    // What a hardware trace adds to a record stands in the record itself.
-    let mut at = begin;
-    reader.seek(SeekFrom::Start(begin)).map_err(io())?;
-    while at + 16 <= end {
-        let mut record = [0; 16];
-        reader.read_exact(&mut record).map_err(io())?;
-        let (kind, size) = (order.unsigned(&record[..4]).unwrap_or(0), order.unsigned(&record[6..8]).unwrap_or(0));
-        let more = if kind == u64::from(AUXTRACE) { word(&record, 8) } else { 0 };
-        if size < 8 {
-            break;
-        }
-        at = within("a record", at + size, more)?;
-        reader.seek_relative((size + more) as i64 - 16).map_err(io())?;
-    }
-    reader.rewind().map_err(io())
+/// Bytes of the machine's `long`, as a format has one.
+fn long_of(formats: &Formats) -> u32 {
+    let fields = formats.iter().flat_map(|format| &format.fields);
+    let mut longs =
+        fields.filter(|field| field.shape == FieldShape::Scalar && matches!(field.type_text.as_str(), "unsigned long" | "long"));
+    longs.next().map_or(8, |field| field.size)
 }

@@ -395,6 +395,7 @@ impl Trace {
             }
             Format::Perf => {
                 let source = PerfSource::open(path, name, &mut self.shared)?;
+                self.clock.source = self.clock.source.take().or(source.clock());
                 // Its records are in order but where perf itself was late.
                 self.add_slot(Source::Perf(Box::new(source)), true, shift);
                 self.add_source("perf".to_owned());

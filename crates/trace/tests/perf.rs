@@ -45,14 +45,15 @@ fn it_holds_what_perf_reads_in_it() {
         let name = line.trim().trim_end_matches(':').trim_start_matches("sched:").to_owned();
         *theirs.entry(name).or_default() += 1;
     }
-    let (ours, _) = counts(&data).unwrap();
+    let (mut ours, _) = counts(&data).unwrap();
+    ours.retain(|name, _| !name.starts_with("PERF_RECORD_"));
     assert!(ours["sched_switch"] > 5);
     assert_eq!(ours, theirs);
 }
 
 #[test]
 fn damage_anywhere_is_an_error_or_less_events() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
     let Some(data) = recorded(folder.path()) else { return };
     let whole = std::fs::read(&data).unwrap();
     let all: u64 = counts(&data).unwrap().0.values().sum();
@@ -90,17 +91,18 @@ fn a_head_that_lies_is_refused() {
     // A description of four billion events in eight bytes.
     let mut described = head.clone();
     described[72 + 1] = 1 << 4;
-    described.extend([0; 24]);
+    described.extend([0; 32]);
     described[40..48].copy_from_slice(&104u64.to_le_bytes());
-    described[104..112].copy_from_slice(&120u64.to_le_bytes());
-    described[112..120].copy_from_slice(&8u64.to_le_bytes());
-    described[120..124].fill(0xff);
-    described[124..128].copy_from_slice(&136u32.to_le_bytes());
+    described[48..56].copy_from_slice(&8u64.to_le_bytes());
+    described[112..120].copy_from_slice(&128u64.to_le_bytes());
+    described[120..128].copy_from_slice(&8u64.to_le_bytes());
+    described[128..132].fill(0xff);
+    described[132..136].copy_from_slice(&136u32.to_le_bytes());
     assert!(told(&described).contains("shorter than it says"));
     head[48..56].copy_from_slice(&(1u64 << 62).to_le_bytes());
     assert!(told(&head).contains("section of data is said to be 4611686018427387904 bytes"));
-    head[8] = 16;
-    assert!(told(&head).contains("written to a pipe"));
+    head[8] = 17;
+    assert!(told(&head).contains("its head is said to have 17 bytes"));
 }
 
 #[test]

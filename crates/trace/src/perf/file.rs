@@ -1,0 +1,334 @@
+//! What a perf.data says of itself: its events and how their samples are laid out, and what it knows of the machine.
+//!
+//! A file has a table of sections; what came through a pipe (`perf record -o -`) says the same in records before the data, which
+//! [`About::learn`] takes in. Both exist in both byte orders. Lengths are held against the file before anything is read for them.
+//! The layouts are those of the kernel's `perf_event.h` and `tools/perf/Documentation/perf.data-file-format.txt`.
+
+use crate::error::Error;
+use longpole_ftrace::{perf_formats, ByteOrder, Formats};
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::ops::RangeInclusive;
+use std::path::Path;
+
+/// Numbers of sections that are read.
+const TRACING_DATA: u32 = 1;
+const HOSTNAME: u32 = 3;
+const EVENT_DESCRIPTION: u32 = 12;
+const CLOCK_DATA: u32 = 29;
+
+/// Bytes of an attribute, in its first version and in any that may come.
+const ATTRIBUTES: RangeInclusive<u64> = 64..=4096;
+const MOST_EVENTS: usize = 1 << 16;
+/// The formats of all events of a kernel are some 4 MB.
+pub(super) const MOST_FORMATS: u64 = 256 << 20;
+
+/// The number of a kind of event that is a tracepoint.
+const TRACEPOINT: u32 = 2;
+const SAMPLE_ID_ALL: u32 = 18;
+const USE_CLOCKID: u32 = 25;
+
+/// An event that was recorded.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Attribute {
+    pub kind: u32,
+    pub config: u64,
+    pub sample_type: u64,
+    pub read_format: u64,
+    pub branch_type: u64,
+    pub user_regs: u64,
+    pub intr_regs: u64,
+    /// Whether other records bear the same ids and times as samples do.
+    pub id_all: bool,
+    pub clock: Option<u32>,
+    pub name: Option<String>,
+    pub ids: Vec<u64>,
+}
+
+impl Attribute {
+    /// Of the bytes that the file has of it; none where they are too few.
+    fn parse(bytes: &[u8], order: ByteOrder) -> Option<Attribute> {
+        let word = |at: usize| bytes.get(at..at + 8).and_then(|bytes| order.unsigned(bytes)).unwrap_or(0);
+        let half = |at: usize| bytes.get(at..at + 4).and_then(|bytes| order.unsigned(bytes)).unwrap_or(0) as u32;
+        if (bytes.len() as u64) < *ATTRIBUTES.start() {
+            return None;
+        }
+        // Bits of a machine of the other order begin at the other end.
+        let flags = word(40);
+        let flag = |bit: u32| if order == ByteOrder::Little { flags >> bit & 1 != 0 } else { flags >> (63 - bit) & 1 != 0 };
+        Some(Attribute {
+            kind: half(0),
+            config: word(8),
+            sample_type: word(24),
+            read_format: word(32),
+            branch_type: word(72),
+            user_regs: word(80),
+            intr_regs: word(96),
+            id_all: flag(SAMPLE_ID_ALL),
+            clock: flag(USE_CLOCKID).then(|| half(92)),
+            name: None,
+            ids: Vec::new(),
+        })
+    }
+
+    /// The id of the tracepoint that it is.
+    pub fn tracepoint(&self) -> Option<u16> {
+        (self.kind == TRACEPOINT).then(|| u16::try_from(self.config).ok()).flatten()
+    }
+
+    /// What perf calls it, where nobody has named it.
+    pub fn usual_name(&self) -> String {
+        const HARDWARE: [&str; 10] = [
+            "cycles",
+            "instructions",
+            "cache-references",
+            "cache-misses",
+            "branches",
+            "branch-misses",
+            "bus-cycles",
+            "stalled-cycles-frontend",
+            "stalled-cycles-backend",
+            "ref-cycles",
+        ];
+        const SOFTWARE: [&str; 12] = [
+            "cpu-clock",
+            "task-clock",
+            "page-faults",
+            "context-switches",
+            "cpu-migrations",
+            "minor-faults",
+            "major-faults",
+            "alignment-faults",
+            "emulation-faults",
+            "dummy",
+            "bpf-output",
+            "cgroup-switches",
+        ];
+        let names: &[&str] = match self.kind {
+            0 => &HARDWARE,
+            1 => &SOFTWARE,
+            _ => &[],
+        };
+        usize::try_from(self.config)
+            .ok()
+            .and_then(|config| names.get(config))
+            .map_or_else(|| "sample".to_owned(), |name| (*name).to_owned())
+    }
+}
+
+/// What is known of a file.
+pub(super) struct About {
+    pub order: ByteOrder,
+    pub attributes: Vec<Attribute>,
+    by_id: HashMap<u64, usize>,
+    pub formats: Formats,
+    /// Counts up with each set of formats that came.
+    pub formats_known: u32,
+    pub host: String,
+    /// What brings its clock to Unix time, where the file tells.
+    pub offset_ns: i64,
+    /// Where the records are; to the end of the file where nobody has said how many there are.
+    pub begin: u64,
+    pub end: Option<u64>,
+    pub is_pipe: bool,
+}
+
+impl About {
+    pub fn attribute_of(&self, id: u64) -> Option<usize> {
+        self.by_id.get(&id).copied()
+    }
+
+    /// Reads the head and the sections.
+    pub fn read(reader: &mut BufReader<File>, path: &Path) -> Result<About, Error> {
+        let refused = |what: String| Error::Recording { path: path.to_owned(), what };
+        let io = || Error::io(path);
+        let length = reader.get_ref().metadata().map_err(io())?.len();
+        let short = |_| refused("it ends within its head".to_owned());
+        let mut head = [0; 104];
+        reader.read_exact(&mut head[..16]).map_err(short)?;
+        let order = match &head[..8] {
+            b"PERFILE2" => ByteOrder::Little,
+            b"2ELIFREP" => ByteOrder::Big,
+            other => return Err(refused(format!("its head begins with \"{}\", which is of no known version", other.escape_ascii()))),
+        };
+        let mut about = About {
+            order,
+            attributes: Vec::new(),
+            by_id: HashMap::new(),
+            formats: Formats::default(),
+            formats_known: 0,
+            host: String::new(),
+            offset_ns: 0,
+            begin: 16,
+            end: None,
+            is_pipe: true,
+        };
+        match word(&head, 8, order) {
+            Some(16) => return Ok(about),
+            Some(104) => {}
+            size => return Err(refused(format!("its head is said to have {} bytes", size.unwrap_or(0)))),
+        }
+        reader.read_exact(&mut head[16..]).map_err(short)?;
+        let word = |bytes: &[u8], at: usize| word(bytes, at, order).unwrap_or(0);
+        let within = |what: &str, at: u64, size: u64| match at.checked_add(size) {
+            Some(end) if end <= length => Ok(end),
+            _ => Err(refused(format!(
+                "{what} is said to be {size} bytes at byte {at}, and the file has {length}; was perf ended before it wrote its head?"
+            ))),
+        };
+        let each = word(&head, 16);
+        if !ATTRIBUTES.contains(&each) {
+            return Err(refused(format!("its attributes are said to have {each} bytes each; perf's have {} at least", ATTRIBUTES.start())));
+        }
+        let (at, size) = (word(&head, 24), word(&head, 32));
+        within("the section of attributes", at, size)?;
+        about.begin = word(&head, 40);
+        about.is_pipe = false;
+        let data = word(&head, 48);
+        let end = within("the section of data", about.begin, data)?;
+        about.end = Some(end).filter(|_| data > 0);
+        let mut section = |at: u64, size: u64| -> Result<Vec<u8>, Error> {
+            let mut bytes = vec![0; size as usize];
+            reader.seek(SeekFrom::Start(at)).and_then(|_| reader.read_exact(&mut bytes)).map_err(Error::io(path))?;
+            Ok(bytes)
+        };
+        let mut listed = 0u64;
+        for entry in section(at, size.min(MOST_EVENTS as u64 * each))?.chunks_exact(each as usize) {
+            let attribute = Attribute::parse(&entry[..entry.len() - 16], order);
+            let (at, size) = (word(entry, entry.len() - 16), word(entry, entry.len() - 8));
+            within("a list of ids", at, size)?;
+            // They may lie over each other.
+            listed = listed.saturating_add(size);
+            within("what its lists of ids have together", 0, listed)?;
+            let ids = section(at, size)?.chunks_exact(8).map(|id| word(id, 0)).collect();
+            about.add(Attribute { ids, ..attribute.unwrap_or_default() });
+        }
+        // Without a length nobody has written what stands behind the records.
+        let features: Vec<u32> =
+            (0..256).filter(|bit| data > 0 && word(&head, 72 + 8 * (bit / 64) as usize) >> (bit % 64) & 1 != 0).collect();
+        within("the table of its sections", end, 16 * features.len() as u64)
+            .map_err(|_| refused("it ends within the table of its sections".to_owned()))?;
+        let table = section(end, 16 * features.len() as u64)?;
+        for (entry, feature) in table.chunks_exact(16).zip(&features) {
+            let (at, size) = (word(entry, 0), word(entry, 8));
+            within("a section", at, size)?;
+            let limit = match *feature {
+                TRACING_DATA => MOST_FORMATS,
+                HOSTNAME | CLOCK_DATA => 4096,
+                EVENT_DESCRIPTION => 64 << 20,
+                _ => continue,
+            };
+            let bytes = section(at, size.min(limit))?;
+            about.feature(*feature, &bytes).map_err(refused)?;
+        }
+        if about.attributes.is_empty() {
+            return Err(refused("it names no event".to_owned()));
+        }
+        Ok(about)
+    }
+
+    fn add(&mut self, attribute: Attribute) {
+        if self.attributes.len() < MOST_EVENTS {
+            self.by_id.extend(attribute.ids.iter().map(|id| (*id, self.attributes.len())));
+            self.attributes.push(attribute);
+        }
+    }
+
+    fn feature(&mut self, feature: u32, bytes: &[u8]) -> Result<(), String> {
+        match feature {
+            TRACING_DATA => return self.tracing_data(bytes),
+            HOSTNAME => self.host = text(bytes, self.order).unwrap_or_default(),
+            EVENT_DESCRIPTION if self.described_events(bytes).is_none() => {
+                return Err("the section that describes its events is shorter than it says".to_owned());
+            }
+            CLOCK_DATA => {
+                if let (Some(wall), Some(own)) = (word(bytes, 8, self.order), word(bytes, 16, self.order)) {
+                    self.offset_ns = wall.wrapping_sub(own) as i64;
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    pub fn tracing_data(&mut self, bytes: &[u8]) -> Result<(), String> {
+        self.formats = perf_formats(bytes).map_err(|error| format!("formats of its events: {error}"))?.0;
+        self.formats_known += 1;
+        Ok(())
+    }
+
+    /// Names of events, by their ids, or by their place where they have none.
+    fn described_events(&mut self, bytes: &[u8]) -> Option<()> {
+        let mut rest = bytes;
+        let mut take = |length: u64| {
+            let (taken, behind) = rest.split_at_checked(usize::try_from(length).ok()?)?;
+            rest = behind;
+            Some(taken)
+        };
+        let order = self.order;
+        let (count, size) = (order.unsigned(take(4)?)?, order.unsigned(take(4)?)?);
+        if !ATTRIBUTES.contains(&size) {
+            return None;
+        }
+        for index in 0..count {
+            take(size)?;
+            let ids = order.unsigned(take(4)?)?;
+            let length = order.unsigned(take(4)?)?;
+            let name = take(length)?;
+            let ids = take(ids.checked_mul(8)?)?;
+            let name = &name[..name.iter().position(|byte| *byte == 0).unwrap_or(name.len())];
+            let first = ids.get(..8).and_then(|id| order.unsigned(id));
+            let known = first.and_then(|id| self.attribute_of(id)).or_else(|| usize::try_from(index).ok());
+            if let Some(attribute) = known.and_then(|index| self.attributes.get_mut(index)) {
+                attribute.name = Some(String::from_utf8_lossy(name).into_owned());
+            }
+        }
+        Some(())
+    }
+
+    /// Takes in a record that perf wrote for who reads: of these kinds only.
+    pub fn learn(&mut self, kind: u32, body: &[u8]) -> Result<(), String> {
+        const HEADER_ATTRIBUTE: u32 = 64;
+        const EVENT_UPDATE: u32 = 78;
+        const HEADER_FEATURE: u32 = 80;
+        const NAME: u64 = 2;
+        match kind {
+            HEADER_ATTRIBUTE => {
+                let size = body.get(4..8).and_then(|size| self.order.unsigned(size)).unwrap_or(0);
+                let size = if size == 0 { *ATTRIBUTES.start() } else { size } as usize;
+                let (bytes, ids) = body.split_at_checked(size).ok_or("an attribute is longer than its record")?;
+                let attribute = Attribute::parse(bytes, self.order).ok_or_else(|| format!("an attribute has {size} bytes"))?;
+                let ids = ids.chunks_exact(8).filter_map(|id| self.order.unsigned(id)).collect();
+                self.add(Attribute { ids, ..attribute });
+            }
+            EVENT_UPDATE if word(body, 0, self.order) == Some(NAME) => {
+                let named = word(body, 8, self.order).and_then(|id| self.attribute_of(id));
+                if let Some(attribute) = named.and_then(|index| self.attributes.get_mut(index)) {
+                    let name = body.get(16..).unwrap_or_default();
+                    let name = &name[..name.iter().position(|byte| *byte == 0).unwrap_or(name.len())];
+                    attribute.name = Some(String::from_utf8_lossy(name).into_owned());
+                }
+            }
+            HEADER_FEATURE => {
+                if let (Some(feature), Some(bytes)) = (word(body, 0, self.order), body.get(8..)) {
+                    self.feature(u32::try_from(feature).unwrap_or(u32::MAX), bytes)?;
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// A text with its length before it, up to its first NUL.
+fn text(section: &[u8], order: ByteOrder) -> Option<String> {
+    let length = usize::try_from(order.unsigned(section.get(..4)?)?).ok()?;
+    let text = section.get(4..length.checked_add(4)?)?;
+    let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
+    Some(String::from_utf8_lossy(&text[..end]).into_owned())
+}
+
+pub(super) fn word(bytes: &[u8], at: usize, order: ByteOrder) -> Option<u64> {
+    order.unsigned(bytes.get(at..at.checked_add(8)?)?)
+}

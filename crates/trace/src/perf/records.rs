@@ -1,0 +1,393 @@
+//! The records of a perf.data in the order of time.
+//!
+//! perf writes what it took from each CPU's buffer one after the other, and says after each turn that it did: what is then older than the
+//! newest record of the turn before cannot be preceded by anything that is still to come. So many records wait, and in a file that says nothing of
+//! turns as many as [`MOST_WAITING`] bytes allow. Records that are compressed come out of the decompressor first; it gives the last
+//! ones only at the end, so turns mean nothing there.
+
+use super::file::{word, About, MOST_FORMATS};
+use super::sample::{trailer, Place};
+use longpole_ftrace::ByteOrder;
+use ruzstd::decoding::FrameDecoder;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io::{self, Read};
+
+pub(super) const SAMPLE: u32 = 9;
+/// From here on records are perf's own.
+const OWN: u32 = 64;
+const HEADER_TRACING_DATA: u32 = 66;
+const FINISHED_ROUND: u32 = 68;
+const AUXTRACE: u32 = 71;
+const COMPRESSED: u32 = 81;
+const COMPRESSED2: u32 = 83;
+
+const MOST_WAITING: usize = 32 << 20;
+/// Records without a time that wait for the first one that has one.
+const MOST_UNDATED: usize = 1 << 16;
+
+/// A record as it was written, without its head.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Record {
+    pub kind: u32,
+    pub misc: u16,
+    pub body: Vec<u8>,
+    /// Of which event it is, as far as it tells.
+    pub attribute: usize,
+    pub place: Place,
+    /// On perf's clock.
+    pub time: u64,
+}
+
+/// What is wrong, and where.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    /// The data ends within a record.
+    Truncated {
+        at: u64,
+    },
+    Damaged {
+        at: u64,
+        what: String,
+    },
+    Io(io::Error),
+}
+
+pub(super) struct Records<R> {
+    input: R,
+    at: u64,
+    end: Option<u64>,
+    waiting: BinaryHeap<Reverse<Waiting>>,
+    waiting_bytes: usize,
+    /// Records of perf's own making have no time; they are as old as what follows them.
+    undated: Vec<Record>,
+    sequence: u64,
+    newest: u64,
+    /// The newest time of the turn before.
+    settled: Option<u64>,
+    before: Option<u64>,
+    unpacker: Option<Box<Unpacker>>,
+    spare: Vec<Vec<u8>>,
+    ended: bool,
+    trouble: Option<Trouble>,
+}
+
+struct Waiting(u64, u64, Record);
+
+impl PartialEq for Waiting {
+    fn eq(&self, other: &Waiting) -> bool {
+        (self.0, self.1) == (other.0, other.1)
+    }
+}
+
+impl Eq for Waiting {}
+
+impl PartialOrd for Waiting {
+    fn partial_cmp(&self, other: &Waiting) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Waiting {
+    fn cmp(&self, other: &Waiting) -> std::cmp::Ordering {
+        (self.0, self.1).cmp(&(other.0, other.1))
+    }
+}
+
+impl<R: Read> Records<R> {
+    /// `input` stands where the records begin.
+    pub fn new(input: R, about: &About) -> Records<R> {
+        Records {
+            input,
+            at: about.begin,
+            end: about.end,
+            waiting: BinaryHeap::new(),
+            waiting_bytes: 0,
+            undated: Vec::new(),
+            sequence: 0,
+            newest: 0,
+            settled: None,
+            before: None,
+            unpacker: None,
+            spare: Vec::new(),
+            ended: false,
+            trouble: None,
+        }
+    }
+
+    /// The next record in the order of time; what perf wrote for its readers is learnt on the way. What is wrong is told once, after all that
+    /// was read before.
+    pub fn next(&mut self, about: &mut About) -> Result<Option<Record>, Trouble> {
+        loop {
+            let is_due = self.waiting.peek().is_some_and(|Reverse(Waiting(time, ..))| {
+                self.ended || self.waiting_bytes > MOST_WAITING || self.settled.is_some_and(|settled| *time <= settled)
+            });
+            if is_due {
+                let Some(Reverse(Waiting(_, _, record))) = self.waiting.pop() else { continue };
+                self.waiting_bytes = self.waiting_bytes.saturating_sub(cost(&record));
+                return Ok(Some(record));
+            }
+            if self.ended {
+                return match self.trouble.take() {
+                    Some(trouble) => Err(trouble),
+                    None => Ok(None),
+                };
+            }
+            if let Err(trouble) = self.read(about) {
+                self.trouble = Some(trouble);
+                self.end_of_input(about);
+            }
+        }
+    }
+
+    /// The memory of a record that was dealt with.
+    pub fn give_back(&mut self, record: Record) {
+        if self.spare.len() < 64 && record.body.capacity() <= 4096 {
+            self.spare.push(record.body);
+        }
+    }
+
+    fn end_of_input(&mut self, about: &mut About) {
+        self.ended = true;
+        if let Some(mut unpacker) = self.unpacker.take() {
+            unpacker.finish();
+            if let Err(what) = self.unpack(&mut unpacker, about) {
+                self.trouble.get_or_insert(Trouble::Damaged { at: self.at, what });
+            }
+        }
+        // Nothing has a time.
+        for record in std::mem::take(&mut self.undated) {
+            self.wait(0, record);
+        }
+    }
+
+    /// Reads one record of the file.
+    fn read(&mut self, about: &mut About) -> Result<(), Trouble> {
+        let begin = self.at;
+        let mut head = [0; 8];
+        if self.end.is_some_and(|end| begin >= end) || !self.fill(&mut head, begin)? {
+            self.end_of_input(about);
+            return Ok(());
+        }
+        let order = about.order;
+        let (kind, misc, size) = heads(&head, order);
+        let damaged = |what: String| Trouble::Damaged { at: begin, what };
+        if size < 8 {
+            return Err(damaged(format!("a record is said to have {size} bytes")));
+        }
+        let mut body = self.spare.pop().unwrap_or_default();
+        body.clear();
+        body.resize(size - 8, 0);
+        if !self.fill(&mut body, begin)? && size > 8 {
+            return Err(Trouble::Truncated { at: begin });
+        }
+        match kind {
+            HEADER_TRACING_DATA => {
+                let length = body.get(..4).and_then(|length| order.unsigned(length)).unwrap_or(0);
+                if length > MOST_FORMATS {
+                    return Err(damaged(format!("the formats of its events are said to have {length} bytes")));
+                }
+                let mut formats = Vec::new();
+                let read = (&mut self.input).take(length).read_to_end(&mut formats).map_err(Trouble::Io)?;
+                self.at += read as u64;
+                if (read as u64) < length {
+                    return Err(Trouble::Truncated { at: begin });
+                }
+                about.tracing_data(&formats).map_err(damaged)?;
+            }
+            AUXTRACE => {
+                let length = word(&body, 0, order).unwrap_or(0);
+                let passed = io::copy(&mut (&mut self.input).take(length), &mut io::sink()).map_err(Trouble::Io)?;
+                self.at += passed;
+                if passed < length {
+                    return Err(Trouble::Truncated { at: begin });
+                }
+            }
+            FINISHED_ROUND if self.unpacker.is_none() => {
+                self.settled = self.before;
+                self.before = Some(self.newest);
+            }
+            COMPRESSED | COMPRESSED2 => {
+                let packed = match kind {
+                    COMPRESSED => &body[..],
+                    _ => {
+                        let length = word(&body, 0, order).and_then(|length| usize::try_from(length).ok());
+                        let packed = length.and_then(|length| body.get(8..)?.get(..length));
+                        packed.ok_or_else(|| damaged("compressed data is longer than its record".to_owned()))?
+                    }
+                };
+                let mut unpacker = self.unpacker.take().unwrap_or_default();
+                unpacker.packed.extend_from_slice(packed);
+                let done = self.unpack(&mut unpacker, about);
+                self.unpacker = Some(unpacker);
+                done.map_err(damaged)?;
+            }
+            kind => self.take(kind, misc, body, about).map_err(damaged)?,
+        }
+        Ok(())
+    }
+
+    /// Fills the buffer; false at the end of the file, if nothing was missing.
+    fn fill(&mut self, buffer: &mut [u8], begin: u64) -> Result<bool, Trouble> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match self.input.read(&mut buffer[filled..]) {
+                Ok(0) => break,
+                Ok(count) => filled += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(Trouble::Io(error)),
+            }
+        }
+        self.at += filled as u64;
+        match filled {
+            0 if self.end.is_none() => Ok(false),
+            filled if filled == buffer.len() => Ok(true),
+            _ => Err(Trouble::Truncated { at: begin }),
+        }
+    }
+
+    /// Takes the records out of what the decompressor gives.
+    fn unpack(&mut self, unpacker: &mut Unpacker, about: &mut About) -> Result<(), String> {
+        while unpacker.step()? {
+            let mut at = 0;
+            while let Some(head) = unpacker.plain.get(at..at + 8) {
+                let (kind, misc, size) = heads(head, about.order);
+                if size < 8 {
+                    return Err(format!("a record that was compressed is said to have {size} bytes"));
+                }
+                let Some(content) = unpacker.plain.get(at + 8..at + size) else { break };
+                let mut body = self.spare.pop().unwrap_or_default();
+                body.clear();
+                body.extend_from_slice(content);
+                at += size;
+                self.take(kind, misc, body, about)?;
+            }
+            unpacker.plain.drain(..at);
+        }
+        Ok(())
+    }
+
+    /// Puts a record where it belongs.
+    fn take(&mut self, kind: u32, misc: u16, body: Vec<u8>, about: &mut About) -> Result<(), String> {
+        if kind >= OWN {
+            about.learn(kind, &body)?;
+            self.spare.push(body);
+            self.spare.truncate(64);
+            return Ok(());
+        }
+        let attribute = attribute(kind, &body, about);
+        let place = about.attributes.get(attribute).map(|known| match kind {
+            SAMPLE => Place::of_sample(known, &body, about.order),
+            _ => trailer(known, &body, about.order),
+        });
+        let place = place.unwrap_or_default();
+        let record = Record { kind, misc, body, attribute, place, time: place.time.unwrap_or(0) };
+        match place.time.filter(|time| *time > 0) {
+            Some(time) => {
+                for undated in std::mem::take(&mut self.undated) {
+                    self.wait(time, undated);
+                }
+                self.newest = self.newest.max(time);
+                self.wait(time, record);
+            }
+            None if self.newest > 0 => self.wait(self.newest, record),
+            None if self.undated.len() < MOST_UNDATED => self.undated.push(record),
+            None => {}
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, time: u64, record: Record) {
+        self.waiting_bytes += cost(&record);
+        self.sequence += 1;
+        self.waiting.push(Reverse(Waiting(time, self.sequence, Record { time, ..record })));
+    }
+}
+
+fn cost(record: &Record) -> usize {
+    record.body.capacity() + size_of::<Waiting>()
+}
+
+fn heads(head: &[u8], order: ByteOrder) -> (u32, u16, usize) {
+    let number = |range: std::ops::Range<usize>| head.get(range).and_then(|bytes| order.unsigned(bytes)).unwrap_or(0);
+    (number(0..4) as u32, number(4..6) as u16, number(6..8) as usize)
+}
+
+/// Which event a record is of. Its id is where all events have it: at the begin of a sample and at the end of others, or where the first event's
+/// layout says.
+fn attribute(kind: u32, body: &[u8], about: &About) -> usize {
+    if about.attributes.len() < 2 {
+        return 0;
+    }
+    let id = super::sample::id_of(&about.attributes[0], kind == SAMPLE, body, about.order);
+    id.and_then(|id| about.attribute_of(id)).unwrap_or(0)
+}
+
+/// A stream of zstd in pieces. One block is decoded at a time, so that few bytes cannot become many at once.
+#[derive(Default)]
+struct Unpacker {
+    decoder: Option<FrameDecoder>,
+    packed: Vec<u8>,
+    plain: Vec<u8>,
+    finished: bool,
+}
+
+/// The longest head of a frame.
+const FRAME_HEAD: usize = 18;
+const MOST_WINDOW: u64 = 64 << 20;
+
+impl Unpacker {
+    /// perf does not end its frame: an empty last block does, and then the decoder gives what it kept.
+    fn finish(&mut self) {
+        if self.decoder.is_some() {
+            self.packed.clear();
+            self.packed.extend([1, 0, 0, 0, 0, 0, 0]);
+        }
+        self.finished = true;
+    }
+
+    /// Decodes one block into `plain`; false where it needs more.
+    fn step(&mut self) -> Result<bool, String> {
+        let failed = |error: &dyn std::fmt::Display| format!("its compressed data is damaged: {error}");
+        if self.decoder.is_none() {
+            if self.packed.is_empty() || (self.packed.len() < FRAME_HEAD && !self.finished) {
+                return Ok(false);
+            }
+            let mut decoder = FrameDecoder::new();
+            decoder.set_max_window_size(MOST_WINDOW);
+            let mut rest = &self.packed[..];
+            decoder.init(&mut rest).map_err(|error| failed(&error))?;
+            let head = self.packed.len() - rest.len();
+            self.packed.drain(..head);
+            self.decoder = Some(decoder);
+        }
+        let Some(decoder) = &mut self.decoder else { return Ok(false) };
+        let Some(&[first, second, third]) = self.packed.first_chunk::<3>() else { return Ok(false) };
+        let head = u32::from_le_bytes([first, second, third, 0]);
+        let is_last = head & 1 != 0;
+        let content = if head >> 1 & 3 == 1 { 1 } else { (head >> 3) as usize };
+        let block = 3 + content;
+        if self.packed.len() < block {
+            return Ok(false);
+        }
+        // The checksum behind the last block is passed over with it.
+        let block = if is_last { (block + 4).min(self.packed.len()) } else { block };
+        let mut buffer = [0; 16 << 10];
+        let (taken, mut count) = decoder.decode_from_to(&self.packed[..block], &mut buffer).map_err(|error| failed(&error))?;
+        self.packed.drain(..taken.max(3).min(block));
+        loop {
+            self.plain.extend_from_slice(&buffer[..count]);
+            if count == 0 {
+                break;
+            }
+            count = decoder.read(&mut buffer).map_err(|error| failed(&error))?;
+        }
+        if is_last {
+            self.decoder = None;
+            if self.finished {
+                self.packed.clear();
+            }
+        }
+        Ok(true)
+    }
+}
