@@ -10,7 +10,7 @@ use super::sample::{trailer, Place};
 use longpole_ftrace::ByteOrder;
 use ruzstd::decoding::FrameDecoder;
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 use std::io::{self, Read};
 
 pub(super) const SAMPLE: u32 = 9;
@@ -59,8 +59,9 @@ pub(super) struct Records<R> {
     end: Option<u64>,
     waiting: BinaryHeap<Reverse<Waiting>>,
     waiting_bytes: usize,
-    /// Records of perf's own making have no time; they are as old as what follows them.
-    undated: Vec<Record>,
+    /// Records of perf's own making have no time: they come first, and are as old as what follows them.
+    undated: VecDeque<Record>,
+    following: Option<Record>,
     sequence: u64,
     newest: u64,
     /// The newest time of the turn before.
@@ -103,7 +104,8 @@ impl<R: Read> Records<R> {
             end: about.end,
             waiting: BinaryHeap::new(),
             waiting_bytes: 0,
-            undated: Vec::new(),
+            undated: VecDeque::new(),
+            following: None,
             sequence: 0,
             newest: 0,
             settled: None,
@@ -119,15 +121,29 @@ impl<R: Read> Records<R> {
     /// was read before.
     pub fn next(&mut self, about: &mut About) -> Result<Option<Record>, Trouble> {
         loop {
+            if let Some(following) = &self.following {
+                return Ok(match self.undated.pop_front() {
+                    Some(record) => Some(Record { time: following.time, ..record }),
+                    None => self.following.take(),
+                });
+            }
             let is_due = self.waiting.peek().is_some_and(|Reverse(Waiting(time, ..))| {
                 self.ended || self.waiting_bytes > MOST_WAITING || self.settled.is_some_and(|settled| *time <= settled)
             });
             if is_due {
                 let Some(Reverse(Waiting(_, _, record))) = self.waiting.pop() else { continue };
                 self.waiting_bytes = self.waiting_bytes.saturating_sub(cost(&record));
-                return Ok(Some(record));
+                if record.time == 0 && self.undated.len() < MOST_UNDATED {
+                    self.undated.push_back(record);
+                } else {
+                    self.following = Some(record);
+                }
+                continue;
             }
             if self.ended {
+                if let Some(record) = self.undated.pop_front() {
+                    return Ok(Some(record));
+                }
                 return match self.trouble.take() {
                     Some(trouble) => Err(trouble),
                     None => Ok(None),
@@ -154,10 +170,6 @@ impl<R: Read> Records<R> {
             if let Err(what) = self.unpack(&mut unpacker, about) {
                 self.trouble.get_or_insert(Trouble::Damaged { at: self.at, what });
             }
-        }
-        // Nothing has a time.
-        for record in std::mem::take(&mut self.undated) {
-            self.wait(0, record);
         }
     }
 
@@ -284,15 +296,10 @@ impl<R: Read> Records<R> {
         let record = Record { kind, misc, body, attribute, place, time: place.time.unwrap_or(0) };
         match place.time.filter(|time| *time > 0) {
             Some(time) => {
-                for undated in std::mem::take(&mut self.undated) {
-                    self.wait(time, undated);
-                }
                 self.newest = self.newest.max(time);
                 self.wait(time, record);
             }
-            None if self.newest > 0 => self.wait(self.newest, record),
-            None if self.undated.len() < MOST_UNDATED => self.undated.push(record),
-            None => {}
+            None => self.wait(self.newest, record),
         }
         Ok(())
     }
