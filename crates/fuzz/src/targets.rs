@@ -38,6 +38,7 @@ pub const ALL: &[Target] = &[
     kernel::FORMATS,
     kernel::PAGES,
     kernel::TRACE_DAT,
+    kernel::FTRACE_TEXT,
 ];
 
 /// What must be found: whether these are is what tells that the others would be.

@@ -260,6 +260,10 @@ fn a_full_buffer_is_said_to_be_saturated_and_one_with_room_is_not() {
         let said = stderr(&run(verb, &ENTRIES, &frame(&folder, &full, 1 << 20)));
         assert_eq!(said.matches("the log is saturated").count(), 1, "{verb}: {said}");
     }
+    for verb in ["info", "check"] {
+        let said = run(verb, &ENTRIES, &frame(&folder, &full, 1 << 20)).stdout;
+        assert_eq!(String::from_utf8_lossy(&said).matches("the log is saturated").count(), 1, "{verb}");
+    }
     assert_eq!(saturation(&ENTRIES, &frame(&folder, &full[1..], 1 << 20)), (0, 0, 0));
 
     // Of tracepoints the kernel counts also those for which there was no room.

@@ -8,6 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use support::{format, Buffer, Compression, Machine, Page, Record, TraceDat};
 
+const ZLIB: Compression = Compression { name: "zlib", pack: Some(|bytes| miniz_oxide::deflate::compress_to_vec_zlib(bytes, 6)) };
+const ZSTD: Compression =
+    Compression { name: "zstd", pack: Some(|bytes| ruzstd::encoding::compress_to_vec(bytes, ruzstd::encoding::CompressionLevel::Fastest)) };
+
 /// An event as text: `time cpu comm-tid name field=value …`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Row {
@@ -363,7 +367,7 @@ fn each_kind_of_field_of_each_machine_is_read_from_both_versions() {
         let losses = [(stream.clone(), late, late + 10, Some(7)), (stream, late + 50, late + 70, None)];
         assert_eq!(old.losses, losses);
         assert_eq!(old.oddities, [""; 0]);
-        for compression in [Compression::None, Compression::Zlib, Compression::Zstd] {
+        for compression in [Compression::NONE, ZLIB, ZSTD] {
             let new = read(&written(folder.path(), &file.version_7(compression))).unwrap();
             assert_eq!(new, old, "{machine:?} {compression:?}");
         }
@@ -375,7 +379,7 @@ fn trace_cmd_reads_the_same_of_each_field() {
     let folder = tempfile::tempdir().unwrap();
     for machine in Machine::ALL {
         let file = full(machine);
-        for bytes in [file.version_6(), file.version_7(Compression::None), file.version_7(Compression::Zstd)] {
+        for bytes in [file.version_6(), file.version_7(Compression::NONE), file.version_7(ZSTD)] {
             let path = written(folder.path(), &bytes);
             let Some(theirs) = theirs(&path, &["-R"]) else { return };
             same(&read(&path).unwrap().rows, &theirs, machine);
@@ -453,7 +457,7 @@ fn pages_that_a_kernel_wrote_are_read_as_trace_cmd_reads_them() {
     let ours = read(&path).unwrap();
     assert!(ours.rows.len() > 100);
     assert!(ours.losses.iter().any(|(stream, ..)| stream.ends_with("cpu2")), "{:?}", ours.losses);
-    let again = read(&written(folder.path(), &file.version_7(Compression::Zlib))).unwrap();
+    let again = read(&written(folder.path(), &file.version_7(ZLIB))).unwrap();
     assert_eq!(again, ours);
     let Some(theirs) = theirs(&written(folder.path(), &file.version_6()), &["-R"]) else { return };
     same(&ours.rows, &theirs, machine);
@@ -475,7 +479,7 @@ fn instances_are_streams_beside_the_top_buffer_and_may_have_more_cpus() {
             buffer(machine, "one", "local", &[(0, 0), (1, 300), (2, 400)]),
             buffer(machine, "two", "local", &[(0, 100), (1, 200)]),
         ];
-        for bytes in [file.version_6(), file.version_7(Compression::Zstd)] {
+        for bytes in [file.version_6(), file.version_7(ZSTD)] {
             let path = written(folder.path(), &bytes);
             let mut trace = Trace::open(&[&path], Options::default()).unwrap();
             let mut found = Vec::new();
@@ -500,7 +504,7 @@ fn what_a_latency_tracer_wrote_is_read_as_its_text() {
     let folder = tempfile::tempdir().unwrap();
     let mut file = example(Machine::ALL[0]);
     file.text = Some(text.to_owned());
-    for bytes in [file.version_6(), file.version_7(Compression::None), file.version_7(Compression::Zlib)] {
+    for bytes in [file.version_6(), file.version_7(Compression::NONE), file.version_7(ZLIB)] {
         let rows = read(&written(folder.path(), &bytes)).unwrap().rows;
         let told: Vec<_> = rows.iter().map(|row| (row.t_ns, row.cpu, row.who.as_str(), row.name.as_str())).collect();
         assert_eq!(told, [(17_000, 1, "<idle>-0", "function"), (19_000, 1, "sh-1234", "sched_switch")]);
@@ -542,7 +546,7 @@ fn times_are_brought_to_the_clock_that_the_file_says() {
             file.buffers = vec![buffer(machine, "", "local", &[(0, 1_000), (1, 6_000)])];
             let late = Page::new(machine, 20_000).event(0, &switch(machine, 28, 1, 27)).bytes();
             file.buffers[0].cpus[0].1.extend(late);
-            let path = written(folder.path(), &file.version_7(Compression::None));
+            let path = written(folder.path(), &file.version_7(Compression::NONE));
             let times: Vec<i64> = read(&path).unwrap().rows.iter().map(|row| row.t_ns).collect();
             assert_eq!(times, expected, "{what}");
             let Some(theirs) = theirs(&path, &["-R"]) else { continue };
@@ -563,7 +567,7 @@ fn a_clock_that_counts_no_time_is_said_and_so_is_what_only_the_final_count_has()
         (2, text.into_bytes())
     };
     file.options = vec![stats(0, 10), stats(2, 0)];
-    for bytes in [file.version_6(), file.version_7(Compression::None)] {
+    for bytes in [file.version_6(), file.version_7(Compression::NONE)] {
         let read = read(&written(folder.path(), &bytes)).unwrap();
         assert!(read.oddities.len() == 1 && read.oddities[0].contains("counts of its clock (counter)"), "{:?}", read.oddities);
         let counted: Vec<(&str, Option<u64>)> = read.losses.iter().map(|loss| (loss.0.as_str(), loss.3)).collect();
@@ -593,9 +597,7 @@ fn damage_anywhere_is_an_error_or_other_events_and_never_more_than_there_is_room
     for machine in Machine::ALL {
         let mut file = full(machine);
         file.buffers.push(buffer(machine, "one", "local", &[(0, 300), (1, 400)]));
-        for whole in
-            [file.version_6(), file.version_7(Compression::None), file.version_7(Compression::Zlib), file.version_7(Compression::Zstd)]
-        {
+        for whole in [file.version_6(), file.version_7(Compression::NONE), file.version_7(ZLIB), file.version_7(ZSTD)] {
             for case in 0..250 {
                 let mut bytes = whole.clone();
                 for _ in 0..=random.below(4) {

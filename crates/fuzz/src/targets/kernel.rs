@@ -2,7 +2,8 @@
 
 use super::Target;
 use crate::seeds::{self, FORMAT, HEADER_PAGE};
-use longpole_ftrace::{ByteOrder, Dat, EventFormat, Field, Item, PageLayout, PageStream};
+use longpole_ftrace::{text, ByteOrder, Dat, EventFormat, Field, Item, PageLayout, PageStream};
+use longpole_trace::Options;
 use std::io::Cursor;
 
 fn touch(field: &Field, record: &[u8]) {
@@ -91,8 +92,9 @@ pub const TRACE_DAT: Target = Target {
         "7\0",
         "sched\0",
     ],
-    run: |input, _| match Dat::open(Cursor::new(input)) {
+    run: |input, folder| match Dat::open(Cursor::new(input)) {
         Ok(dat) => {
+            super::traces::file(input, folder, Options::default());
             for (index, buffer) in dat.buffers().iter().enumerate() {
                 for cpu in buffer.cpus.iter().take(8) {
                     if let Ok(mut stream) = dat.stream(index, cpu.cpu) {
@@ -105,3 +107,49 @@ pub const TRACE_DAT: Target = Target {
         Err(error) => drop(error.to_string()),
     },
 };
+
+pub const FTRACE_TEXT: Target = Target {
+    name: "ftrace_text",
+    what: "text of the tracer, and of trace-cmd report",
+    seeds: |_| {
+        let mut all = vec![TEXT.as_bytes().to_vec()];
+        all.extend(seeds::corpora("ftrace", 64 << 10));
+        Ok(all)
+    },
+    words: &[
+        "# tracer: nop\n",
+        " [000] ",
+        " d..2. ",
+        " 123.456789: ",
+        "(  12) ",
+        "CPU:3 [LOST 12 EVENTS]\n",
+        " ==> ",
+        " <-",
+        "sched_switch: ",
+        "prev_state=D|K",
+        "sys_write(fd: 1)",
+        " -> 0x5",
+        "NR 1 (2)",
+        " 17us+: ",
+        " | 0) ",
+        "entries-in-buffer/entries-written: 1/2",
+        "=",
+        "\n => ",
+    ],
+    run: |input, folder| {
+        let mut found = Vec::new();
+        for line in input.split(|byte| *byte == b'\n') {
+            if let text::Line::Event(head) = text::line(line) {
+                text::fields(line, head.rest, &mut found);
+            }
+        }
+        super::traces::file(input, folder, Options::default());
+    },
+};
+
+const TEXT: &str = "# tracer: nop\n#\n# entries-in-buffer/entries-written: 6/9   #P:4\n\
+    bash-1977    [000] d..2. 17284.993652: sched_switch: prev_comm=bash prev_pid=1977 prev_state=R+ ==> next_comm=a b=c next_pid=12\n\
+    CPU:3 [LOST 12 EVENTS]\n  <idle>-0 ( 1970) [003] dNh4. 17284.993660: softirq_raise: vec=1 [action=TIMER]\n\
+    sh-9 [001] .... 5.000001: do_sys_open <-__x64_sys_open\n => a\n  sh-9 [001] .... 5.000004: sys_write(fd: 1, buf: 7ffc0)\n\
+    <idle>-0       0d.s2    0us+: _raw_spin_lock_irq <-run_timer\n  12.000010 |   0)    bash-77   |   1.234 us    |  foo();\n\
+    a-1 [000]   7.000000001: sched_switch:  my sh:1 [120] S ==> kworker/0:1:18 [0]\n  sh-9 [001] .... 5.000006: sys_exit: NR 39 = -22\n";

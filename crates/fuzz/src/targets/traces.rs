@@ -32,7 +32,7 @@ fn touch(value: &Value<'_>) {
     let _ = (value.as_u64(), format!("{value:?}"));
 }
 
-fn file(input: &[u8], folder: &Path, options: Options) {
+pub(super) fn file(input: &[u8], folder: &Path, options: Options) {
     let path = folder.join("input");
     if std::fs::write(&path, input).is_ok() {
         read(&path, options);

@@ -175,29 +175,15 @@ impl Page {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Compression {
-    None,
-    Zlib,
-    Zstd,
+/// By what a file is compressed; the tests that need it bring it.
+#[derive(Clone, Copy, Debug)]
+pub struct Compression {
+    pub name: &'static str,
+    pub pack: Option<fn(&[u8]) -> Vec<u8>>,
 }
 
 impl Compression {
-    fn name(self) -> &'static str {
-        match self {
-            Compression::None => "none",
-            Compression::Zlib => "zlib",
-            Compression::Zstd => "zstd",
-        }
-    }
-
-    fn pack(self, bytes: &[u8]) -> Vec<u8> {
-        match self {
-            Compression::None => bytes.to_vec(),
-            Compression::Zlib => miniz_oxide::deflate::compress_to_vec_zlib(bytes, 6),
-            Compression::Zstd => ruzstd::encoding::compress_to_vec(bytes, ruzstd::encoding::CompressionLevel::Fastest),
-        }
-    }
+    pub const NONE: Compression = Compression { name: "none", pack: None };
 }
 
 /// A buffer: the top one has no name.
@@ -341,13 +327,13 @@ impl TraceDat {
     fn section(&self, out: &mut Vec<u8>, id: u16, compression: Compression, bytes: &[u8]) -> u64 {
         let begin = out.len() as u64;
         out.extend(self.number(id.into(), 2));
-        let packed = compression != Compression::None;
+        let packed = compression.pack.is_some();
         out.extend(self.number(packed.into(), 2));
         out.extend(self.number(0, 4));
-        let content = match packed {
-            false => bytes.to_vec(),
-            true => {
-                let content = compression.pack(bytes);
+        let content = match compression.pack {
+            None => bytes.to_vec(),
+            Some(pack) => {
+                let content = pack(bytes);
                 [self.number(content.len() as u64, 4), self.number(bytes.len() as u64, 4), content].concat()
             }
         };
@@ -358,13 +344,11 @@ impl TraceDat {
 
     /// Compressed data of a buffer, in chunks of two pages; none for nothing.
     fn chunks(&self, compression: Compression, bytes: &[u8]) -> Vec<u8> {
-        if compression == Compression::None || bytes.is_empty() {
-            return bytes.to_vec();
-        }
+        let Some(pack) = compression.pack.filter(|_| !bytes.is_empty()) else { return bytes.to_vec() };
         let chunks: Vec<&[u8]> = bytes.chunks(2 * PAGE).collect();
         let mut out = self.number(chunks.len() as u64, 4);
         for chunk in chunks {
-            let packed = compression.pack(chunk);
+            let packed = pack(chunk);
             out.extend(self.number(packed.len() as u64, 4));
             out.extend(self.number(chunk.len() as u64, 4));
             out.extend(packed);
@@ -374,7 +358,7 @@ impl TraceDat {
 
     pub fn version_7(&self, compression: Compression) -> Vec<u8> {
         let mut out = self.head(b"7");
-        out.extend(compression.name().bytes().chain(*b"\x001.5\0"));
+        out.extend(compression.name.bytes().chain(*b"\x001.5\0"));
         let first_options = out.len();
         out.extend([0; 8]);
         let mut options = Vec::new();
@@ -392,26 +376,26 @@ impl TraceDat {
         }
         // Two sections of options, the second one behind the pages.
         let strings: Vec<u8> = b"headers\0buffer\0".to_vec();
-        self.section(&mut out, 15, Compression::None, &strings);
+        self.section(&mut out, 15, Compression::NONE, &strings);
         for (id, data) in &self.options {
             options.extend(self.option(*id, data));
         }
         options.extend(self.option(4, format!("local [{}]\0", self.buffers[0].clock).as_bytes()));
-        let begin = self.section(&mut out, 0, Compression::None, &[options, self.option(0, &[0; 8])].concat());
+        let begin = self.section(&mut out, 0, Compression::NONE, &[options, self.option(0, &[0; 8])].concat());
         out[first_options..first_options + 8].copy_from_slice(&self.number(begin, 8));
         let next = out.len() - 8;
         let mut options = Vec::new();
         if let Some(text) = &self.text {
             let at = out.len() as u64;
             let content = self.chunks(compression, text.as_bytes());
-            out.extend([self.number(22, 2), self.number((compression != Compression::None).into(), 2), self.number(0, 4)].concat());
+            out.extend([self.number(22, 2), self.number(compression.pack.is_some().into(), 2), self.number(0, 4)].concat());
             out.extend(self.number(content.len() as u64, 8));
             out.extend(content);
             options.extend(self.option(22, &[self.number(at, 8), b"\0local\0".to_vec()].concat()));
         }
         for buffer in self.buffers.iter().filter(|_| self.text.is_none()) {
             let at = out.len();
-            out.extend([self.number(3, 2), self.number((compression != Compression::None).into(), 2), self.number(0, 4)].concat());
+            out.extend([self.number(3, 2), self.number(compression.pack.is_some().into(), 2), self.number(0, 4)].concat());
             out.extend([0; 8]);
             out.resize(out.len().next_multiple_of(PAGE), 0);
             let mut table = Vec::new();
