@@ -209,7 +209,11 @@ impl PerfSource {
         }
         let known = self.about.attributes.get(attribute)?;
         let Some(raw) = sample::read(known, &self.record.body, order, &mut self.parts) else {
-            self.damaged(format!("a sample of {} bytes is shorter than what it has to hold", self.record.body.len()), shared);
+            self.errors = self.errors.saturating_add(1);
+            if self.errors <= MOST_ERRORS {
+                let error = format!("a sample of {} bytes is shorter than what it has to hold", self.record.body.len());
+                shared.oddities.push(Oddity::Wrong { path: self.path.clone(), error });
+            }
             return None;
         };
         let is_tracepoint = known.tracepoint().is_some();

@@ -95,7 +95,9 @@ fn each_sample_is_whose_and_when_perf_script_says_however_it_was_written() {
             let number = |name| part(event, catalogue, name).map_or(Some(1), |value| value.as_u64()).unwrap();
             let name = class.event_name.rsplit(':').next().unwrap();
             let ids = format!("{}/{}", who.pid.unwrap(), who.tid.unwrap());
-            (event.t_ns, format!("{} {ids}", who.label), format!("{} {name} {:x}", number("period"), number("ip")))
+            // A thread that ends may have no number any more, and nobody's name.
+            let label = if who.label.is_empty() { format!(":{}", who.tid.unwrap()) } else { who.label.clone() };
+            (event.t_ns, format!("{label} {ids}"), format!("{} {name} {:x}", number("period"), number("ip")))
         });
         assert!(ours.len() >= least, "{options}: {} samples", ours.len());
         let first: i64 = theirs[0].split(' ').rev().nth(3).unwrap().parse().unwrap();
