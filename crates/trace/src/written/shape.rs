@@ -28,7 +28,7 @@ pub enum Shape {
 impl Shape {
     fn of(value: &Value<'_>) -> Shape {
         match value {
-            Value::U64(_) => Shape::Unsigned,
+            Value::U64(_) | Value::Flags { .. } => Shape::Unsigned,
             Value::I64(_) => Shape::Signed,
             Value::F64(_) => Shape::Real,
             Value::Bool(_) => Shape::Bool,
@@ -66,7 +66,7 @@ impl Shape {
     /// Whether the value can be written so.
     fn fits(&self, value: &Value<'_>) -> bool {
         match (self, value) {
-            (Shape::Unsigned, Value::U64(_))
+            (Shape::Unsigned, Value::U64(_) | Value::Flags { .. })
             | (Shape::Signed, Value::I64(_))
             | (Shape::Real, Value::F64(_))
             | (Shape::Bool, Value::Bool(_))
@@ -85,7 +85,7 @@ impl Shape {
 
     fn put(&self, value: &Value<'_>, out: &mut Vec<u8>) {
         match value {
-            Value::U64(value) => out.extend(value.to_le_bytes()),
+            Value::U64(value) | Value::Flags { value, .. } => out.extend(value.to_le_bytes()),
             Value::I64(value) => out.extend(value.to_le_bytes()),
             Value::F64(value) => out.extend(value.to_le_bytes()),
             Value::Bool(value) => out.push(u8::from(*value)),
