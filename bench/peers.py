@@ -82,20 +82,26 @@ class LttngUst(Peer):
         return told
 
 
+def barectf_made():
+    """The folder with the tracer that barectf makes, and its metadata."""
+    place = BUILT / "barectf"
+    stamp = place / "installed"
+    if not stamp.exists() or stamp.read_text() != " ".join(BARECTF):
+        shutil.rmtree(place, ignore_errors=True)
+        venv.create(place, with_pip=True)
+        run(place / "bin/pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", *BARECTF, timeout=300)
+        stamp.write_text(" ".join(BARECTF))
+    made = BUILT / "barectf-made"
+    made.mkdir(parents=True, exist_ok=True)
+    run(place / "bin/barectf", "generate", "--metadata-dir", made, "--headers-dir", made, "--code-dir", made, PEERS / "barectf.yaml")
+    return made
+
+
 class Barectf(Peer):
     title, budget = "barectf", 1.5
 
     def make(self):
-        place = BUILT / "barectf"
-        stamp = place / "installed"
-        if not stamp.exists() or stamp.read_text() != " ".join(BARECTF):
-            shutil.rmtree(place, ignore_errors=True)
-            venv.create(place, with_pip=True)
-            run(place / "bin/pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", *BARECTF, timeout=300)
-            stamp.write_text(" ".join(BARECTF))
-        made = BUILT / "barectf-made"
-        made.mkdir(parents=True, exist_ok=True)
-        run(place / "bin/barectf", "generate", "--metadata-dir", made, "--headers-dir", made, "--code-dir", made, PEERS / "barectf.yaml")
+        made = barectf_made()
         tracer = compiled(made / "barectf.c", "barectf", "-fPIE", "-I", made)
         part = compiled(PEERS / "barectf.c", "peer-barectf", "-fPIE", "-I", made)
         folder = self.work / "barectf"

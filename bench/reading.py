@@ -1,0 +1,150 @@
+"""Reading CTF beside babeltrace2: bench/run reading.
+
+Traces of three tracers: LTTng-UST's compact events, barectf's, and ours in one stream and in 16. Each reader is a whole process over the same
+trace, in turns, and what it takes is CPU time. Ours looks at every field of every event, by columns and event by event, and both must come to
+the same sum; babeltrace2's `dummy` sink is given each event and looks at none of its fields. As text, both print to /dev/null.
+"""
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+
+import recorder
+from common import HERE, Lttng, Open, ROOT, TARGET, build, interval, outcome, run, shown
+from peers import BUILT, barectf_made, counted
+
+COUNT = TARGET / "examples/count"
+LONGPOLE = TARGET / "longpole"
+# By events: the trace is named, how many times faster than babeltrace2 its events are to be read, and its text printed.
+LEAST_TEXT = 10
+MIB = 1 << 20
+
+
+def lttng(work, events):
+    load = build(HERE / "recorder/load.c", work / "load-lttng", "-DLTTNG", "-lpthread", "-llttng-ust", "-ldl")
+    trace = work / "lttng"
+    with Lttng(work) as daemon:
+        daemon.lttng("create", "bench", "--output", trace)
+        daemon.lttng("enable-channel", "-u", "ch", "--subbuf-size=4M", "--num-subbuf=8")
+        daemon.lttng("enable-event", "-u", "-c", "ch", "longpole_bench:one")
+        daemon.lttng("start")
+        run(load, 1, events, 1_500_000, "now", env=daemon.environment)
+        daemon.lttng("stop")
+        daemon.lttng("destroy")
+    return trace
+
+
+def barectf(work, events):
+    made = barectf_made()
+    program = work / "barectf"
+    run(os.environ.get("CC", "cc"), "-O2", "-I", made, made / "barectf.c", HERE / "reading/barectf.c", "-o", program)
+    trace = work / "barectf-trace"
+    trace.mkdir()
+    shutil.copy(made / "metadata", trace)
+    run(program, trace / "stream", events)
+    return trace
+
+
+def ours(work, threads, events):
+    load = build(HERE / "recorder/load.c", work / f"load-{threads}-{events}", "-lpthread")
+    output = pathlib.Path(tempfile.mkdtemp(prefix="ours-", dir=work))
+    session = recorder.Ours(output, "--buffer", "32MiB")
+    with session:
+        # `now` would not wait until it is recorded.
+        run(load, threads, events // threads, 3_000_000 // threads, env=session.environment)
+    return session.trace / "user"
+
+
+def spent(*command):
+    """CPU seconds and greatest memory (bytes) of a process, and what it printed; what goes to /dev/null is not looked at."""
+    with tempfile.TemporaryFile("w+") as said:
+        child = subprocess.Popen([str(c) for c in command], stdout=said if "count" in str(command[0]) else subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        error = child.stderr.read()
+        _, status, used = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        if child.returncode != 0:
+            raise Open(f"{pathlib.Path(str(command[0])).name}: {(error.strip() or 'failed').splitlines()[-1]}")
+        said.seek(0)
+        return used.ru_utime + used.ru_stime, used.ru_maxrss * 1024, said.read()
+
+
+def told(printed, key):
+    words = printed.split()
+    return int(words[words.index(key) + 1])
+
+
+def reading(results, work, quick):
+    if not COUNT.exists():
+        run("cargo", "build", "--release", "-p", "longpole-ctf", "--example", "count", cwd=ROOT)
+    rounds = 3 if quick else 7
+    tenth = 10 if quick else 1
+    traces = [
+        ("LTTng-UST", 12, 5_000_000 // tenth, lambda n: lttng(work, n)),
+        ("barectf", 20, 10_000_000 // tenth, lambda n: barectf(work, n)),
+        ("Longpole, one stream", 20, 50_000_000 // tenth, lambda n: ours(work, 1, n)),
+        ("Longpole, 16 streams", 20, 50_000_000 // tenth, lambda n: ours(work, 16, n)),
+    ]
+    for name, least, wanted, make in traces:
+        try:
+            trace = make(wanted)
+            compare(results, name, trace, least, rounds)
+            if "Longpole" not in name:
+                text(results, name, trace, 1 if quick else 3)
+        except Open as error:
+            results.open("reading", name, error)
+    memory(results, work, tenth)
+
+
+def compare(results, name, trace, least, rounds):
+    commands = {
+        "babeltrace2": ["babeltrace2", "--output-format=dummy", trace],
+        "by columns": [COUNT, "--columns", "--pread", trace],
+        "by events": [COUNT, "--fields", "--pread", trace],
+    }
+    measured = {reader: [] for reader in commands}
+    for n in range(rounds):
+        order = list(commands)
+        for reader in order if n % 2 == 0 else reversed(order):
+            measured[reader].append(spent(*commands[reader]))
+    columns, rows = measured["by columns"][0][2], measured["by events"][0][2]
+    events = told(columns, "events")
+    if events != told(rows, "events") or told(columns, "sum") != told(rows, "sum"):
+        raise Open("columns and single events differ")
+    theirs = counted(trace)
+    if events != theirs:
+        raise Open(f"{events} events, of which babeltrace2 counts {theirs}")
+    for reader, runs in measured.items():
+        rate = interval([events / max(cpu, 1e-6) / 1e6 for cpu, *_ in runs])
+        results.add("reading", f"{name}, {reader}, M events/s", shown(rate), events=events)
+    for reader, bound in (("by columns", least), ("by events", None)):
+        ratio = interval([t[0] / max(o[0], 1e-6) for t, o in zip(measured["babeltrace2"], measured[reader])])
+        budget = f">= {bound} x" if bound else ""
+        results.add("reading", f"{name}, {reader}, to babeltrace2", shown(ratio, " x"), budget, outcome(ratio, least=bound) if bound else "")
+
+
+def text(results, name, trace, rounds):
+    theirs, ours = [], []
+    for n in range(rounds):
+        turns = [(theirs, ("babeltrace2", trace)), (ours, (LONGPOLE, "print", trace))]
+        for measured, command in turns if n % 2 == 0 else reversed(turns):
+            measured.append(spent(*command)[0])
+    ratio = interval([t / max(o, 1e-6) for t, o in zip(theirs, ours)])
+    outcome_of = outcome(ratio, least=LEAST_TEXT)
+    if outcome_of == "not resolved" and min(t / max(o, 1e-6) for t, o in zip(theirs, ours)) >= LEAST_TEXT:
+        outcome_of = "met in each round"
+    results.add("reading", f"{name}, as text, to babeltrace2", shown(ratio, " x"), f">= {LEAST_TEXT} x", outcome_of)
+
+
+def memory(results, work, tenth):
+    """The same whatever the length: a hundred times the events."""
+    sizes = (1_000_000 // tenth, 100_000_000 // tenth)
+    try:
+        small, large = (ours(work, 1, events) for events in sizes)
+        for what, command in (("print", [LONGPOLE, "print"]), ("check", [LONGPOLE, "check"]), ("columns", [COUNT, "--columns", "--pread"])):
+            little, much = (spent(*command, trace)[1] for trace in (small, large))
+            change = much / little
+            results.add("reading", f"memory of {what}, {sizes[0]:,} and {sizes[1]:,} events", f"{little / MIB:.1f} and {much / MIB:.1f} MiB", "within 10 %",
+                        "met" if 0.9 <= change <= 1.1 else "missed")
+    except Open as error:
+        results.open("reading", "memory", error)
