@@ -31,7 +31,7 @@ pub(crate) struct Member {
 }
 
 /// Enough for the levels that types may have, each of which is up to three here; little enough for a thread's stack.
-const MAX_DEPTH: usize = 256;
+const MAX_DEPTH: usize = 900;
 
 /// All texts of a sequence.
 pub(crate) fn sequence(text: &str) -> Result<Vec<Json>> {

@@ -51,7 +51,8 @@ pub(super) struct Told<'p> {
     pub sequence: Option<u64>,
     pub stream: u64,
     pub begin: u64,
-    pub time: Option<(u64, u32)>,
+    /// What the clock becomes by the first time, and by the last.
+    pub times: Option<(u64, u64)>,
 }
 
 /// What an event's header tells.
@@ -63,7 +64,8 @@ pub(super) struct Header {
     /// There are other ways.
     pub more: bool,
     pub told_id: Option<u64>,
-    pub told_time: Option<(u64, u32)>,
+    /// What the clock becomes.
+    pub told_time: Option<u64>,
 }
 
 /// Where numbers come from that nobody gives.
@@ -380,7 +382,9 @@ impl Put<'_> {
             Auto::Nothing => {}
             Auto::Packet(told) => {
                 if roles.has(Roles::TIME) {
-                    told.time = Some((value, bits));
+                    let (first, clock) = told.times.unwrap_or((self.clock, self.clock));
+                    let clock = extend(clock, value, low_bits(bits));
+                    told.times = Some((told.times.map_or(clock, |_| first), clock));
                 }
                 let roles = roles.within(LATE);
                 if !roles.is_empty() {
@@ -393,7 +397,8 @@ impl Put<'_> {
                     header.told_id = Some(value);
                 }
                 if roles.has(Roles::TIME) {
-                    header.told_time = Some((value, bits));
+                    let clock = header.told_time.unwrap_or(self.clock);
+                    header.told_time = Some(extend(clock, value, low_bits(bits)));
                 }
             }
         }

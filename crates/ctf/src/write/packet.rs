@@ -141,7 +141,7 @@ impl StreamWriter {
             sequence: packet.sequence.map(|n| n.wrapping_add(self.extra)),
             stream: schema.streams.get(self.stream).map_or(0, |s| s.id),
             begin,
-            time: None,
+            times: None,
         };
         let clock = self.clock;
         let mut put = self.put(clock, Auto::Packet(told));
@@ -149,16 +149,16 @@ impl StreamWriter {
         put.flat(&layout.packet_header, &mut Named { fields: &[], uuid, path: String::new() })?;
         put.flat(context, &mut Named { fields: &packet.context, uuid: None, path: String::new() })?;
         let (at, last) = (put.at, put.last);
-        let time = match put.auto {
-            Auto::Packet(told) => told.time,
+        let times = match put.auto {
+            Auto::Packet(told) => told.times,
             _ => None,
         };
         (self.at, self.last) = (at, last);
-        if let Some((low, bits)) = time {
-            if extend(clock, low, low_bits(bits)) != begin {
+        if let Some((first, last)) = times {
+            if first != begin {
                 return Err(WriteErrorKind::UntoldTime { last: clock, cycles: begin }.into());
             }
-            self.clock = begin;
+            self.clock = last;
         }
         Ok(())
     }
@@ -246,9 +246,7 @@ impl StreamWriter {
                 (Ok(()), told, _) if told.is_some_and(|told| told != id) || told.is_none() && plan.class_of(None) != Some(class) => {
                     WriteErrorKind::UntoldId { id }.into()
                 }
-                (Ok(()), _, Some((low, bits))) if extend(clock, low, low_bits(bits)) != cycles => {
-                    WriteErrorKind::UntoldTime { last: clock, cycles }.into()
-                }
+                (Ok(()), _, Some(told)) if told != cycles => WriteErrorKind::UntoldTime { last: clock, cycles }.into(),
                 (Ok(()), _, time) => {
                     (self.at, self.last) = (at, last_order);
                     return Ok(time.is_some());

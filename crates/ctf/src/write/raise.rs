@@ -228,21 +228,28 @@ impl<'s> Raiser<'s, '_> {
             Some((_, frame)) => (Some(frame.ty), frame.depth),
             None => (self.earlier.iter().find(|(s, _)| s == scope).map(|(_, ty)| *ty), 0),
         };
-        let mut names = Vec::new();
-        let mut at = root;
-        for &index in place.get(from..).unwrap_or(&[]) {
-            let Some(ty) = at else { break };
-            names.extend(self::names(ty.fields()).into_iter().nth(index as usize));
-            at = match ty.fields().get(index as usize).map(|f| &f.ty) {
-                Some(Type::Struct(inner)) => Some(&**inner),
-                _ => None,
-            };
-        }
+        let names = root.map_or(Vec::new(), |root| down(root, place.get(from..).unwrap_or(&[])));
         Ok(match frame {
             Some((frame, _)) => FieldPath { scope: None, up: Some(self.frames.len() - 1 - frame), names, span: path.span },
             None => FieldPath { scope: Some(*scope), up: Some(0), names, span: path.span },
         })
     }
+}
+
+/// The names on the way to a place: options of variants have none on it.
+fn down(root: &StructType, place: &[u32]) -> Vec<String> {
+    let Some((&first, mut rest)) = place.split_first() else { return Vec::new() };
+    let Some(field) = root.fields().get(first as usize) else { return Vec::new() };
+    let mut path: Vec<String> = names(root.fields()).into_iter().nth(first as usize).into_iter().collect();
+    let mut ty = &field.ty;
+    while let (Type::Variant(variant), Some((&option, after))) = (ty, rest.split_first()) {
+        let Some(option) = variant.options().get(option as usize) else { return path };
+        (ty, rest) = (&option.ty, after);
+    }
+    if let Type::Struct(inner) = ty {
+        path.extend(down(inner, rest));
+    }
+    path
 }
 
 /// For each option the values that choose it. Where ranges of several overlap, the first in the list is meant.

@@ -47,8 +47,6 @@ impl Tape<'_> {
 struct Anchor {
     names: Vec<String>,
     tag: bool,
-    /// Only by the rules of CTF 2.
-    exact: bool,
 }
 
 /// A structure that is being made; anchors are relative to it.
@@ -313,7 +311,7 @@ impl Maker<'_> {
     }
 
     fn anchor(&mut self, name: &str, tag: bool) {
-        self.frames.last_mut().unwrap().anchors.push(Anchor { names: vec![name.to_owned()], tag, exact: false });
+        self.frames.last_mut().unwrap().anchors.push(Anchor { names: vec![name.to_owned()], tag });
     }
 
     fn field(&mut self, scope: Scope, fields: &mut Vec<Member>, depth: u32) {
@@ -324,7 +322,7 @@ impl Maker<'_> {
             return self.tag_field(fields);
         }
         // A variant of structures that all have the same length.
-        if self.v2() && self.tape.one_in(12) && depth < DEPTH {
+        if self.tape.one_in(12) && depth < DEPTH {
             return self.alternatives(scope, fields);
         }
         let name = self.name("f");
@@ -389,9 +387,12 @@ impl Maker<'_> {
             member(&format!("o{index}"), Type::Struct(Arc::new(StructType::new(1, inner))))
         });
         let options = options.collect();
-        let variant = VariantType::new(tag, options).by_ranges(ranges.into_iter().map(|r| vec![r]).collect());
+        let mut variant = VariantType::new(tag, options);
+        if self.v2() {
+            variant = variant.by_ranges(ranges.into_iter().map(|r| vec![r]).collect());
+        }
         fields.push(member(&name, Type::Variant(Arc::new(variant))));
-        let anchor = Anchor { names: vec![name, length], tag: false, exact: true };
+        let anchor = Anchor { names: vec![name, length], tag: false };
         self.frames.last_mut().unwrap().anchors.push(anchor);
     }
 
@@ -401,7 +402,7 @@ impl Maker<'_> {
         let v2 = self.v2();
         let last = self.frames.len() - 1;
         for (index, frame) in self.frames.iter().enumerate() {
-            for anchor in frame.anchors.iter().filter(|a| a.tag == tag && (v2 || !a.exact)) {
+            for anchor in frame.anchors.iter().filter(|a| a.tag == tag) {
                 let (up, names) = (v2.then_some(last - index), anchor.names.clone());
                 found.push(FieldPath { scope: None, up, names: names.clone(), ..FieldPath::default() });
                 if index == 0 {
