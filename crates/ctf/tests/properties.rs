@@ -10,9 +10,10 @@ use std::sync::Arc;
 
 use common::generate::{case, Case};
 use common::oracle;
+use common::values::{copied, lifted_events, plain, plain_events};
 use longpole_ctf::types::*;
 use longpole_ctf::write::{self, Layout, StreamWriter};
-use longpole_ctf::{BytesSource, FileSource, Item, Metadata, OwnedValue, Packet, Source, StreamDecoder};
+use longpole_ctf::{BytesSource, FileSource, Item, Metadata, Packet, Source, StreamDecoder};
 use proptest::prelude::*;
 
 /// A stream of which no more is visible than was asked for.
@@ -70,22 +71,6 @@ fn read<S: Source>(metadata: &Arc<Metadata>, source: S) -> Read {
             }
         }
     }
-}
-
-/// Bytes as a list, and all that is not a number the same, so that values compare.
-fn plain(value: OwnedValue) -> OwnedValue {
-    match value {
-        OwnedValue::Bytes(bytes) => OwnedValue::List(bytes.into_iter().map(|b| OwnedValue::U64(u64::from(b))).collect()),
-        OwnedValue::F64(v) if v.is_nan() => OwnedValue::Str(b"NaN".to_vec()),
-        OwnedValue::F64(v) => OwnedValue::Str(format!("{:x}", v.to_bits()).into_bytes()),
-        OwnedValue::List(list) => OwnedValue::List(list.into_iter().map(plain).collect()),
-        OwnedValue::Fields(fields) => OwnedValue::Fields(fields.into_iter().map(|(n, v)| (n, plain(v))).collect()),
-        other => other,
-    }
-}
-
-fn plain_events(events: &oracle::Events) -> oracle::Events {
-    events.iter().map(|(class, time, values)| (*class, *time, values.iter().cloned().map(plain).collect())).collect()
 }
 
 /// One number for every value of every event.
@@ -161,24 +146,9 @@ fn comes_back(version: Version, tape: &[u8]) -> Outcome<()> {
     prop_assert_eq!(checksum(&seen), checksum(&found.events));
 
     // What a reader hands out is written to the same bytes.
-    let again = copied(&metadata, &bytes, layout(&metadata)?)?;
+    let again = copied(&metadata, &bytes, layout(&metadata)?, 0).map_err(fail("copy"))?;
     prop_assert_eq!(&again, &bytes, "{}", text);
     Ok(())
-}
-
-/// Reads a stream and writes it again, in another layout perhaps, without a tree of values between.
-fn copied(metadata: &Arc<Metadata>, bytes: &[u8], to: Arc<Layout>) -> Outcome<Vec<u8>> {
-    let mut stream = StreamDecoder::new(metadata.clone(), BytesSource(bytes));
-    let mut writer = StreamWriter::new(to, 0);
-    while let Some(item) = stream.next().map_err(fail("read"))? {
-        match item {
-            Item::PacketBegin(packet) => writer.begin(packet).map_err(fail("packet"))?,
-            Item::Event(event) => writer.event(event.class_index(), event.cycles(), event.values()).map_err(fail("event"))?,
-            Item::PacketEnd(_) => writer.end().map_err(fail("end"))?,
-            _ => {}
-        }
-    }
-    Ok(writer.take())
 }
 
 fn damaged(version: Version, tape: &[u8], flips: &[(u16, u8)]) -> Outcome<()> {
@@ -202,37 +172,6 @@ fn damaged(version: Version, tape: &[u8], flips: &[(u16, u8)]) -> Outcome<()> {
     let narrow = read(&metadata, Narrow { bytes, start: 0, len: 0 });
     prop_assert_eq!(narrow, found);
     Ok(())
-}
-
-/// A value of a lowered trace as that of CTF 2 which it was, without what was made for it.
-fn lifted(value: OwnedValue) -> OwnedValue {
-    match plain(value) {
-        OwnedValue::Bool(v) => OwnedValue::U64(u64::from(v)),
-        OwnedValue::List(list) => OwnedValue::List(list.into_iter().map(lifted).collect()),
-        OwnedValue::Fields(fields) => {
-            let fields: Vec<_> = fields.into_iter().filter(|(name, _)| !is_made(name)).map(|(n, v)| (n, lifted(v))).collect();
-            match &fields[..] {
-                [(name, _)] if **name == *"none" => OwnedValue::Nothing,
-                [(name, value)] if **name == *"content" => value.clone(),
-                _ => OwnedValue::Fields(fields),
-            }
-        }
-        other => other,
-    }
-}
-
-fn is_made(name: &str) -> bool {
-    let name = name.rsplit('.').next().unwrap_or(name);
-    name.starts_with("tag_of_") || name.starts_with("length_of_")
-}
-
-/// Events of a lowered trace in terms of CTF 2.
-fn lifted_events(metadata: &Metadata, events: &oracle::Events) -> oracle::Events {
-    let values = |class: usize, values: &[OwnedValue]| {
-        let named = metadata.fields(0, class).iter().zip(values);
-        named.filter(|(field, _)| !is_made(&field.name)).map(|(_, value)| lifted(value.clone())).collect()
-    };
-    events.iter().map(|(class, time, of)| (*class, *time, values(*class, of))).collect()
 }
 
 fn tape() -> impl Strategy<Value = Vec<u8>> {
@@ -267,7 +206,7 @@ proptest! {
         let other = Arc::new(Metadata::parse(text.as_bytes()).map_err(fail(&text))?);
         prop_assert_eq!(other.schema(), &raised, "{}", text);
         let found = read(&metadata, BytesSource(&bytes));
-        let copy = copied(&metadata, &bytes, layout(&other)?)?;
+        let copy = copied(&metadata, &bytes, layout(&other)?, 0).map_err(fail("copy"))?;
         let again = read(&other, BytesSource(&copy));
         prop_assert_eq!(&again.events, &found.events, "{}", text);
         prop_assert_eq!(&again.error, &None);
@@ -282,15 +221,15 @@ proptest! {
         let lowered = Arc::new(Metadata::parse(text.as_bytes()).map_err(fail(&text))?);
         prop_assert_eq!(lowered.schema(), layout.metadata().schema(), "{}", text);
         let found = read(&metadata, BytesSource(&bytes));
-        let copy = copied(&metadata, &bytes, layout.clone())?;
+        let copy = copied(&metadata, &bytes, layout.clone(), 0).map_err(fail("copy"))?;
         let again = read(&lowered, BytesSource(&copy));
         prop_assert_eq!(&again.error, &None, "{}\n{:02x?}", text, copy);
-        let events = lifted_events(&metadata, &found.events);
-        prop_assert_eq!(&lifted_events(&lowered, &again.events), &events, "{}", text);
+        let events = lifted_events(&metadata, 0, &found.events);
+        prop_assert_eq!(&lifted_events(&lowered, 0, &again.events), &events, "{}", text);
         // The same from a tree of values.
         let direct = read(&lowered, BytesSource(written(&case, layout)?));
         prop_assert_eq!(direct.error, None);
         let values = |events: &oracle::Events| events.iter().map(|(class, _, values)| (*class, values.clone())).collect::<Vec<_>>();
-        prop_assert_eq!(values(&lifted_events(&lowered, &direct.events)), values(&events));
+        prop_assert_eq!(values(&lifted_events(&lowered, 0, &direct.events)), values(&events));
     }
 }

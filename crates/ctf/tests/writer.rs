@@ -329,3 +329,24 @@ fn fields_of_a_type_are_found_again_by_their_roles() {
         assert_eq!(count, 2);
     }
 }
+
+#[test]
+fn types_nested_as_deep_as_may_be_are_written_in_both_versions() {
+    // With the stack of a program's first thread, which what is compiled without optimisation needs.
+    let deep = || {
+        let (open, close) = ("struct { ".repeat(256), "} s;".repeat(256));
+        let old = Metadata::from_text(&format!(
+            "trace {{ major = 1; minor = 8; byte_order = le; }};
+             event {{ name = e; fields := struct {{ {open} integer {{ size = 8; }} x; {close} }}; }};"
+        ));
+        let schema = old.unwrap().schema().clone();
+        for layout in [Layout::to_ctf1(&schema), Layout::to_ctf2(&schema)] {
+            let layout = Arc::new(layout.unwrap());
+            let text = write::metadata(layout.metadata());
+            let read = Metadata::from_text(&text).unwrap_or_else(|e| panic!("{}", e.message));
+            assert_eq!(read.schema(), layout.metadata().schema());
+            assert_eq!(one(&layout, &[U64(7)]).unwrap(), [7]);
+        }
+    };
+    std::thread::Builder::new().stack_size(8 << 20).spawn(deep).unwrap().join().unwrap();
+}

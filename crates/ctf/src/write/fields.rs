@@ -344,12 +344,14 @@ impl Put<'_> {
                     }
                     Some(told.stream)
                 }
-                roles if roles.has(Roles::STREAM_INSTANCE) => told.packet.stream_instance,
+                roles if roles.has(Roles::STREAM_INSTANCE) => Some(told.packet.stream_instance.unwrap_or(0)),
                 roles if roles.has(Roles::TIME) => Some(told.begin),
-                roles if roles.has(Roles::SEQUENCE) => told.sequence,
+                roles if roles.has(Roles::SEQUENCE) => Some(told.sequence.unwrap_or(0)),
                 roles if roles.has(Roles::CPU) => told.packet.cpu_id,
-                roles if roles.has(Roles::DISCARDED) => told.packet.discarded,
-                _ => None,
+                // What it is, the packet's end will tell.
+                roles if roles.has(Roles::DISCARDED) => Some(told.packet.discarded.unwrap_or(0)),
+                roles if roles.has(Roles::END_TIME) => Some(told.packet.end.unwrap_or(told.begin)),
+                roles => (!roles.within(LATE).is_empty()).then_some(0),
             }),
             Auto::Header(header, layout) => {
                 let choices = saves.iter().find_map(|slot| layout.tags.get(slot));
@@ -551,5 +553,6 @@ pub(super) fn each<'v>(datum: Datum<'v>, mut f: impl FnMut(Datum<'v>) -> Result<
 
 /// Whether two names mean the same field: one may be an identifier made of the other.
 pub(super) fn same(a: &str, b: &str) -> bool {
-    a == b || super::tsdl::field_identifier(a) == super::tsdl::field_identifier(b)
+    let plain = |name| super::tsdl::identifier(name);
+    a == b || plain(a).trim_matches('_') == plain(b).trim_matches('_')
 }

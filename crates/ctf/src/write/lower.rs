@@ -13,6 +13,7 @@
 //! | BLOB | array or sequence of bytes |
 //! | optional | variant of `none` (an empty structure) and `content` |
 //! | variant by ranges | variant by labels |
+//! | packet without a size | one with its sizes |
 //! | event header | an id and a time of all bits, whatever the header was |
 //!
 //! Variants need a tag, and arrays whose length 1.8 cannot refer to need a length: such a field is made, and stands before what needs it
@@ -62,7 +63,7 @@ pub(super) fn lower(schema: &Schema) -> Result<(Schema, MadeFields)> {
         let mut scopes: Vec<(Scope, &StructType)> = header.map(|h| (Scope::PacketHeader, h)).into_iter().collect();
         let key = (Some(index), None);
         let context = stream.packet_context.as_deref();
-        out_stream.packet_context = lowered(key, Scope::PacketContext, stream.clock, &scopes, context)?;
+        out_stream.packet_context = sized(lowered(key, Scope::PacketContext, stream.clock, &scopes, context)?);
         scopes.extend(context.map(|ty| (Scope::PacketContext, ty)));
         let event_header = stream.event_header.as_deref();
         out_stream.event_header = event_header.map(|ty| Arc::new(plain_header(stream, ty)));
@@ -80,6 +81,21 @@ pub(super) fn lower(schema: &Schema) -> Result<(Schema, MadeFields)> {
         (out_stream.name, out_stream.identity, out_stream.clock) = (None, Identity::default(), None);
     }
     Ok((out, all))
+}
+
+/// With fields for its sizes: without them a packet ends with its file, whose last byte events must fill.
+fn sized(context: Option<Arc<StructType>>) -> Option<Arc<StructType>> {
+    let mut fields = context.as_ref().map_or(Vec::new(), |context| context.fields().to_vec());
+    let before = fields.len();
+    for name in ["content_size", "packet_size"] {
+        if !fields.iter().any(|f| f.name == name) {
+            fields.push(Member { name: name.to_owned(), ty: Type::unsigned(64, 8, ByteOrder::Little) });
+        }
+    }
+    match fields.len() == before {
+        true => context,
+        false => Some(Arc::new(StructType::new(context.map_or(1, |context| context.min_align()), fields))),
+    }
 }
 
 /// With names that are identifiers.
@@ -122,7 +138,8 @@ fn plain_header(stream: &StreamClass, ty: &StructType) -> StructType {
     }
     let told = all(ty.fields());
     let mut fields = Vec::new();
-    if told.has(Roles::EVENT_ID) {
+    // A header must have some bits if nothing else of an event has.
+    if told.has(Roles::EVENT_ID) || !told.has(Roles::TIME) {
         let wide = stream.events.iter().any(|e| e.id > u64::from(u32::MAX));
         fields.push(Member { name: "id".to_owned(), ty: Type::unsigned(if wide { 64 } else { 32 }, 8, ByteOrder::Little) });
     }

@@ -4,6 +4,7 @@
 
 pub mod generate;
 pub mod oracle;
+pub mod values;
 
 use std::fmt::Write;
 use std::path::PathBuf;
