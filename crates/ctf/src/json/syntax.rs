@@ -30,8 +30,8 @@ pub(crate) struct Member {
     pub value: Json,
 }
 
-/// Enough for the levels that types may have, each of which is up to three here; little enough for a thread's stack.
-const MAX_DEPTH: usize = 900;
+/// More than any tool writes, little enough for a thread's stack. Deeper types have aliases.
+const MAX_DEPTH: usize = 256;
 
 /// All texts of a sequence.
 pub(crate) fn sequence(text: &str) -> Result<Vec<Json>> {

@@ -1,6 +1,6 @@
 //! Schema to text: the writer of CTF 2 metadata.
 //!
-//! Every function yields one fragment, with the record separator before it and a line's end behind, so a recorder may write the first ones
+//! Every function yields a fragment (before it aliases of types that are very deep), with the record separator before it and a line's end behind, so a recorder may write the first ones
 //! at its start and append an event record class whenever a new one appears. Types are written in full where they are used. A schema of
 //! CTF 1.8 must be raised before ([`to_ctf2`](super::to_ctf2)): there names say what roles say here, and references are looked up otherwise.
 
@@ -98,8 +98,9 @@ pub fn trace(schema: &Schema) -> String {
         }
         out.put("environment", env.once());
     }
-    out.scope("packet-header-field-class", trace.packet_header.as_deref());
-    out.fragment()
+    let mut aliases = Aliases::new("trace".to_owned());
+    out.scope("packet-header-field-class", trace.packet_header.as_deref(), &mut aliases);
+    aliases.text + &out.fragment()
 }
 
 /// The fragment of a data stream class. `schema` is only asked for the ids of clocks.
@@ -113,10 +114,11 @@ pub fn stream(schema: &Schema, stream: &StreamClass) -> String {
     if let Some(clock) = stream.clock.filter(|&clock| clock < schema.clocks.len()) {
         out.text("default-clock-class-id", &clock_id(schema, clock));
     }
-    out.scope("packet-context-field-class", stream.packet_context.as_deref());
-    out.scope("event-record-header-field-class", stream.event_header.as_deref());
-    out.scope("event-record-common-context-field-class", stream.event_context.as_deref());
-    out.fragment()
+    let mut aliases = Aliases::new(format!("stream-{}", stream.id));
+    out.scope("packet-context-field-class", stream.packet_context.as_deref(), &mut aliases);
+    out.scope("event-record-header-field-class", stream.event_header.as_deref(), &mut aliases);
+    out.scope("event-record-common-context-field-class", stream.event_context.as_deref(), &mut aliases);
+    aliases.text + &out.fragment()
 }
 
 /// The fragment of an event record class.
@@ -146,9 +148,10 @@ pub fn event(stream_id: u64, event: &EventClass) -> String {
         }
         None => {}
     }
-    out.scope("specific-context-field-class", event.context.as_deref());
-    out.scope("payload-field-class", event.payload.as_deref());
-    out.fragment()
+    let mut aliases = Aliases::new(format!("event-{stream_id}-{}", event.id));
+    out.scope("specific-context-field-class", event.context.as_deref(), &mut aliases);
+    out.scope("payload-field-class", event.payload.as_deref(), &mut aliases);
+    aliases.text + &out.fragment()
 }
 
 /// A clock's name, made unique.
@@ -220,8 +223,8 @@ impl Object {
         self.opt_text("uid", identity.uid.as_deref());
     }
 
-    fn scope(&mut self, name: &str, ty: Option<&StructType>) {
-        self.opt(name, ty.map(structure));
+    fn scope(&mut self, name: &str, ty: Option<&StructType>, aliases: &mut Aliases) {
+        self.opt(name, ty.map(|ty| structure(ty, aliases)));
     }
 
     /// Without what is there a second time.
@@ -235,7 +238,45 @@ impl Object {
     }
 }
 
-fn structure(ty: &StructType) -> Json {
+/// Parts of types that are so deep that no reader would follow them in one JSON text.
+struct Aliases {
+    /// Begin of their names.
+    prefix: String,
+    count: usize,
+    /// Their fragments.
+    text: String,
+}
+
+/// Levels of types, each of which has up to three of JSON.
+const LEVELS: u32 = 32;
+
+impl Aliases {
+    fn new(prefix: String) -> Aliases {
+        Aliases { prefix, count: 0, text: String::new() }
+    }
+
+    /// The name of an alias for it.
+    fn add(&mut self, class: Json) -> Json {
+        self.count += 1;
+        let name = format!("{}-{}", self.prefix, self.count);
+        let mut out = Object::of("field-class-alias");
+        out.text("name", &name);
+        out.put("field-class", class);
+        self.text.push_str(&out.fragment());
+        Json::Text(name)
+    }
+}
+
+/// A type, or the name of its alias.
+fn class(ty: &Type, aliases: &mut Aliases) -> Json {
+    let class = full_class(ty, aliases);
+    match ty.depth() % LEVELS {
+        0 => aliases.add(class),
+        _ => class,
+    }
+}
+
+fn structure(ty: &StructType, aliases: &mut Aliases) -> Json {
     let mut out = Object::of("structure");
     if ty.min_align() > 1 {
         out.int("minimum-alignment", ty.min_align());
@@ -244,7 +285,7 @@ fn structure(ty: &StructType) -> Json {
         let members = ty.fields().iter().map(|member| {
             let mut out = Object::default();
             out.text("name", &member.name);
-            out.put("field-class", class(&member.ty));
+            out.put("field-class", class(&member.ty, aliases));
             out.into()
         });
         out.put("member-classes", Json::List(members.collect()));
@@ -252,7 +293,7 @@ fn structure(ty: &StructType) -> Json {
     out.into()
 }
 
-fn class(ty: &Type) -> Json {
+fn full_class(ty: &Type, aliases: &mut Aliases) -> Json {
     let mut out;
     match ty {
         Type::Int(int) => out = integer(int, &[]),
@@ -293,13 +334,13 @@ fn class(ty: &Type) -> Json {
                 roles(&mut out, blob.roles);
             }
         }
-        Type::Struct(s) => return structure(s),
+        Type::Struct(s) => return structure(s, aliases),
         Type::Array(array) => {
             out = sized("array", array.length());
             if array.align() > array.element().align() {
                 out.int("minimum-alignment", array.align());
             }
-            out.put("element-field-class", class(array.element()));
+            out.put("element-field-class", class(array.element(), aliases));
         }
         Type::Variant(variant) => {
             out = Object::of("variant");
@@ -311,7 +352,7 @@ fn class(ty: &Type) -> Json {
                 }
                 let ranges = variant.ranges().and_then(|ranges| ranges.get(index));
                 out.put("selector-field-ranges", self::ranges(ranges.map_or(&[], Vec::as_slice)));
-                out.put("field-class", class(&option.ty));
+                out.put("field-class", class(&option.ty, aliases));
                 out.into()
             });
             out.put("options", Json::List(options.collect()));
@@ -320,7 +361,7 @@ fn class(ty: &Type) -> Json {
             out = Object::of("optional");
             out.put("selector-field-location", location(optional.selector()));
             out.opt("selector-field-ranges", optional.ranges().map(|ranges| self::ranges(ranges)));
-            out.put("field-class", class(optional.ty()));
+            out.put("field-class", class(optional.ty(), aliases));
         }
     }
     out.into()
