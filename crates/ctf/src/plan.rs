@@ -315,6 +315,8 @@ impl<'r> NodeMaker<'r> {
 
     fn roles(&self, name: &str, int: &IntType) -> Roles {
         match self.version {
+            // There is no role for a CPU: of that the name tells in either version.
+            Version::V2 if (self.scope, name) == (Scope::PacketContext, "cpu_id") && !int.signed && int.roles.is_empty() => Roles::CPU,
             Version::V2 => self.told_here(int.roles),
             Version::V1_8 => roles_by_name(self.scope, name, int),
         }
