@@ -256,3 +256,23 @@ fn values_of_ctf_2_are_shown_with_the_names_that_their_types_give_them_also_in_p
         assert_eq!(value["fields"], serde_json::from_str::<Value>(expected).unwrap());
     }
 }
+
+#[test]
+fn inputs_with_a_common_clock_are_brought_to_what_the_first_one_says_of_it() {
+    let (a, b) = (trace(), trace());
+    let said = |offset: &str, uuid: &str| {
+        plain_ctf::METADATA.replace("clock { name = c;", &format!("clock {{ name = c; uuid = \"{uuid}\"; offset = {offset};"))
+    };
+    let uuid = "f9888afb-e5cd-4d55-8592-e050aa5b9613";
+    std::fs::write(a.path().join("metadata"), said("0", uuid)).unwrap();
+    std::fs::write(b.path().join("metadata"), said("50", uuid)).unwrap();
+    let times = |output: &Output| text(output).lines().map(|line| line[16..19].parse::<u32>().unwrap()).collect::<Vec<_>>();
+    let output = longpole(&["print"], &[a.path(), b.path()]);
+    assert_eq!(times(&output), [100, 100, 200, 200, 300, 300, 500, 500]);
+    assert!(String::from_utf8(output.stderr).unwrap().contains("-50 ns bring its times"));
+    // Who says the offset knows better, and clocks of other names are others.
+    let output = longpole(&["print", "--offset", &format!("{}=+10ns", b.path().display())], &[a.path(), b.path()]);
+    assert_eq!(times(&output), [100, 160, 200, 260, 300, 360, 500, 560]);
+    std::fs::write(b.path().join("metadata"), said("50", "f9888afb-e5cd-4d55-8592-e050aa5b9614")).unwrap();
+    assert_eq!(times(&longpole(&["print"], &[a.path(), b.path()])), [100, 150, 200, 250, 300, 350, 500, 550]);
+}

@@ -338,9 +338,10 @@ impl CtfSource {
                 Ok(Some(Step::Event)) => {
                     let event = self.decoder.event();
                     let class = &self.plan.classes[event.stream_index()][event.class_index()];
-                    if let Some(subjects) = &class.subjects {
-                        self.subject = subjects.subject(&event, &self.plan.subject, shared);
-                    }
+                    self.subject = match &class.subjects {
+                        Some(subjects) => subjects.subject(&event, &self.plan.subject, shared),
+                        None => self.packet_subject,
+                    };
                     self.last_ns = event.ns();
                     return Ok(Some(self.last_ns));
                 }

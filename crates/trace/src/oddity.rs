@@ -19,6 +19,8 @@ pub enum Oddity {
     Wrong { path: PathBuf, error: String },
     /// A part of a trace that cannot be opened, beside others that can.
     Closed { path: PathBuf, error: String },
+    /// The clock of an input is that of another one, which says something else of its origin; that is taken for both.
+    CommonClock { path: PathBuf, by_ns: i64 },
     /// Files beside those of the trace that are none of it, with what some of them are.
     Beside { path: PathBuf, files: u64, examples: String },
     /// Links, devices and the like in an archive; they are not unpacked.
@@ -135,6 +137,7 @@ impl Oddity {
             | Oddity::WithoutTime { path, .. }
             | Oddity::NoEvents { path, .. }
             | Oddity::NoEntry { path, .. }
+            | Oddity::CommonClock { path, .. }
             | Oddity::Wrong { path, .. }
             | Oddity::Closed { path, .. }
             | Oddity::Beside { path, .. }
@@ -154,6 +157,9 @@ impl fmt::Display for Oddity {
                 write!(f, "{}: {at}: {reason}; the rest of this packet is not read", path.display())
             }
             Oddity::Damaged { path, error } => write!(f, "{}: {error}; the rest of this packet is not read", path.display()),
+            Oddity::CommonClock { path, by_ns } => {
+                write!(f, "{}: its clock is that of another input; {by_ns:+} ns bring its times to what that says of it", path.display())
+            }
             Oddity::Wrong { path, error } => write!(f, "{}: {error}", path.display()),
             Oddity::Closed { path, error } => write!(f, "{} is not in what follows: {error}", path.display()),
             Oddity::Beside { path, files, examples } => {

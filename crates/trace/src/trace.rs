@@ -84,7 +84,21 @@ pub struct Trace {
     /// Archives, which are there unpacked while they are read.
     unpacked: Vec<Unpacked>,
     shifts: Shifts,
+    /// By uuid, what was said of a clock first.
+    clocks: HashMap<String, KnownClock>,
+    /// Which of the paths is being opened.
+    root: usize,
 }
+
+/// A clock that several inputs may have in common.
+struct KnownClock {
+    root: usize,
+    frequency_hz: u64,
+    offset_ns: i64,
+}
+
+/// Clocks of one uuid that differ by more are no common clock, but one that was started anew.
+const MOST_APART: u64 = 1_000_000_000;
 
 /// What all streams add to while they are read.
 #[derive(Default)]
@@ -271,12 +285,15 @@ impl Trace {
             finished: false,
             unpacked: Vec::new(),
             shifts: options.shifts.clone(),
+            clocks: HashMap::new(),
+            root: 0,
         };
         trace.shared.strict = options.damage != Damage::Pass;
         trace.shared.parts = options.parts;
         trace.stops = options.damage == Damage::EndsTrace;
         let several = paths.len() > 1;
-        for path in paths {
+        for (root, path) in paths.iter().enumerate() {
+            trace.root = root;
             let path = path.as_ref();
             match options.dump {
                 Some(dump) => trace.add_dump(path, dump, several)?,
@@ -370,12 +387,32 @@ impl Trace {
         self.clock.offset_ns = self.clock.offset_ns.or(opened.clock.offset_ns);
         self.probe_cost_ns = self.probe_cost_ns.or(opened.probe_cost_ns);
         self.add_source(opened.tracer);
+        let opened_part = opened.part.clone();
         self.parts.push(opened.part);
+        let common_ns = self.common_clock(&opened_part);
         for source in opened.streams {
-            let shift = self.shifts.of(source.path());
+            let mut shift = self.shifts.of(source.path());
+            if shift.is_none() {
+                shift = Shift::by(common_ns);
+            }
             self.add_slot(Source::Ctf(Box::new(source)), !opened.ordered, shift);
         }
         Ok(())
+    }
+
+    /// What brings the clock of an input to what another input says of the same clock: each measured by itself where its 0 is.
+    fn common_clock(&mut self, part: &Part) -> i64 {
+        let Some((uuid, clock)) = part.clocks.first().and_then(|clock| Some((clock.uuid.clone()?, clock))) else { return 0 };
+        let root = self.root;
+        let own = KnownClock { root, frequency_hz: clock.frequency_hz, offset_ns: clock.offset_ns };
+        let known = self.clocks.entry(uuid).or_insert(own);
+        let by_ns = known.offset_ns.saturating_sub(clock.offset_ns);
+        let same = known.root != root && known.frequency_hz == clock.frequency_hz;
+        if !same || by_ns == 0 || by_ns.unsigned_abs() > MOST_APART {
+            return 0;
+        }
+        self.shared.oddities.push(Oddity::CommonClock { path: part.path.clone(), by_ns });
+        by_ns
     }
 
     fn add_file(&mut self, format: Format, path: &Path, name: String, in_recording: bool) -> Result<(), Error> {
