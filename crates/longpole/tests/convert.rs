@@ -44,12 +44,20 @@ fn assert_same(trace: &Path) {
         let out = converted(to, trace, directory.path());
         let found = printed(&out);
         for (found, expected) in found.iter().zip(&expected) {
-            assert_eq!(found, expected, "{to} {}", trace.display());
+            let mut found = found.clone();
+            // A loss that began before events which were not lost is told with the packet of those.
+            if let Some(since) = expected.get("since_ns") {
+                assert!(found["since_ns"].as_i64() <= since.as_i64(), "{found} {expected}");
+                found["since_ns"] = since.clone();
+            }
+            assert_eq!(found, *expected, "{to} {}", trace.display());
         }
         assert_eq!(found.len(), expected.len(), "{to} {}", trace.display());
         let check = longpole(&["check"], &[&out]);
         assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stdout));
-        if to == "ctf" {
+        // What babeltrace2 refuses (packets that overlap) it refuses here, too.
+        let is_read = || Command::new("babeltrace2").arg(trace).output().is_ok_and(|output| output.status.success());
+        if to == "ctf" && is_read() {
             if let Some((events, lost)) = babeltrace2(&out) {
                 let told = expected.iter().filter_map(|line| line["lost"].as_u64()).sum::<u64>();
                 assert_eq!(events, expected.iter().filter(|line| line["name"].is_string()).count() as u64);

@@ -184,7 +184,8 @@ impl CtfWriter {
             StreamKind::Packets => "packets",
             StreamKind::Samples => "samples",
         };
-        let wanted = if host.is_empty() { domain.to_owned() } else { format!("{}-{domain}", tame(host)) };
+        // A folder `user` would be that of a recording.
+        let wanted = format!("{}-{domain}", if host.is_empty() { "trace".to_owned() } else { tame(host) });
         let taken = |name: &str| self.groups.iter().any(|group| group.name == name);
         let name = (2..).map(|n| format!("{wanted}-{n}")).find(|name| !taken(name)).filter(|_| taken(&wanted)).unwrap_or(wanted);
         let (classes, by_class, files) = (Vec::new(), HashMap::new(), HashMap::new());
@@ -199,7 +200,7 @@ impl CtfWriter {
         let count = files.entry(wanted.clone()).or_insert(0);
         *count += 1;
         let file = if *count == 1 { wanted } else { format!("{wanted}.{count}") };
-        let (cpu, subject, begin_ns, end_ns) = (event.cpu, event.subject, event.t_ns, event.t_ns);
+        let (cpu, subject, begin_ns, end_ns) = (event.cpu, event.subject, event.t_ns, i64::MIN);
         self.outs.push(Out { group, file, form, cpu, subject, begin_ns, end_ns, sequence: 0, discarded: 0, events: Vec::new() });
         self.outs.len() - 1
     }
@@ -228,22 +229,44 @@ impl CtfWriter {
         classes.len() - 1
     }
 
-    /// A loss lies between two packets without events, of its begin and of its end: readers see steps only.
+    /// A loss lies between two packets without events, of its begin and of its end: readers see steps only. One that began before the last event is told by the packet
+    /// of that, as tracers do: times never run backwards.
     fn loss(&mut self, out: usize, loss: &Loss, catalogue: &Catalogue) -> Result<(), Error> {
-        self.flush(out, catalogue)?;
-        let begin_ns = loss.begin_ns.min(loss.end_ns);
-        self.packet(out, begin_ns, begin_ns, catalogue)?;
+        let Out { begin_ns, end_ns, sequence, ref events, .. } = self.outs[out];
+        let begun = !events.is_empty() && loss.begin_ns < end_ns;
         match loss.events {
-            Some(events) => {
-                self.outs[out].discarded = self.outs[out].discarded.wrapping_add(events);
-                self.written.lost += events;
+            Some(count) if begun => {
+                if sequence == 0 {
+                    let pending = std::mem::take(&mut self.outs[out].events);
+                    self.packet(out, begin_ns, begin_ns, catalogue)?;
+                    self.outs[out].events = pending;
+                }
+                self.lose(out, count);
+                self.packet(out, begin_ns, loss.end_ns.max(end_ns), catalogue)?;
             }
-            None => {
-                self.outs[out].sequence += 1;
-                self.written.uncounted += 1;
+            told => {
+                self.flush(out, catalogue)?;
+                let begin_ns = loss.begin_ns.min(loss.end_ns).max(end_ns);
+                self.packet(out, begin_ns, begin_ns, catalogue)?;
+                match told {
+                    Some(count) => self.lose(out, count),
+                    None => {
+                        self.outs[out].sequence += 1;
+                        self.written.uncounted += 1;
+                    }
+                }
+                let end_ns = loss.end_ns.max(begin_ns);
+                self.packet(out, end_ns, end_ns, catalogue)?;
             }
         }
-        self.packet(out, loss.end_ns, loss.end_ns, catalogue)
+        let out = &mut self.outs[out];
+        out.end_ns = out.end_ns.max(loss.end_ns);
+        Ok(())
+    }
+
+    fn lose(&mut self, out: usize, events: u64) {
+        self.outs[out].discarded = self.outs[out].discarded.wrapping_add(events);
+        self.written.lost += events;
     }
 
     fn flush(&mut self, out: usize, catalogue: &Catalogue) -> Result<(), Error> {

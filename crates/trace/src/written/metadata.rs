@@ -51,52 +51,60 @@ fn address(attributes: &[(String, String)]) -> String {
 
 /// Members of a structure: nested structures come flat, with dotted names, and are nested again.
 enum Member<'a> {
-    Field(String, &'a Field, Option<String>),
-    Structure(String, Vec<Member<'a>>),
+    /// With the path of the field that has its length, if it is an array.
+    Field(String, &'a Field, Option<Vec<String>>),
+    Structure {
+        name: String,
+        /// The name that it had.
+        of: String,
+        inside: Vec<Member<'a>>,
+    },
 }
 
-/// `named`: how a name is written; names of one structure differ.
+/// A name that no other one of its structure has.
+fn free(taken: &mut HashSet<Vec<String>>, path: &[String], name: String) -> String {
+    let mut path: Vec<String> = path.iter().cloned().chain([name]).collect();
+    while !taken.insert(path.clone()) {
+        path.last_mut().into_iter().for_each(|name| name.push('_'));
+    }
+    path.pop().unwrap_or_default()
+}
+
+/// `named`: how a name is written.
 fn members<'a>(fields: &'a Fields, named: &dyn Fn(&str) -> String) -> Vec<Member<'a>> {
-    // The path of each field that others may refer to, as it is written.
-    let mut written: Vec<String> = Vec::new();
-    let mut out: Vec<Member<'a>> = Vec::new();
+    // The path of each field, to which others may refer.
+    let mut written: Vec<Vec<String>> = Vec::new();
     let mut taken = HashSet::new();
+    let mut out: Vec<Member<'a>> = Vec::new();
     for field in &fields.0 {
         let mut outer: Vec<&str> = field.name.split('.').collect();
-        // A length is found where it stands only if it stands beside.
-        let refers = matches!(field.length, Length::Of(_) | Length::Own);
-        if outer.iter().any(|part| part.is_empty()) || refers {
+        if outer.iter().any(|part| part.is_empty()) {
             outer = vec![&field.name];
         }
         let inner = outer.pop().unwrap_or_default();
         let mut level = &mut out;
-        for name in &outer {
-            let name = named(name);
-            if !matches!(level.last(), Some(Member::Structure(last, _)) if *last == name) {
-                level.push(Member::Structure(name, Vec::new()));
+        let mut path: Vec<String> = Vec::new();
+        for part in outer {
+            if !matches!(level.last(), Some(Member::Structure { of, .. }) if of == part) {
+                let name = free(&mut taken, &path, named(part));
+                level.push(Member::Structure { name, of: part.to_owned(), inside: Vec::new() });
             }
             level = match level.last_mut() {
-                Some(Member::Structure(_, inside)) => inside,
+                Some(Member::Structure { name, inside, .. }) => {
+                    path.push(name.clone());
+                    inside
+                }
                 _ => return out,
             };
         }
-        let mut name = named(inner);
-        let path = outer.join(".");
-        while !taken.insert(format!("{path}.{name}")) {
-            name.push('_');
-        }
+        let name = free(&mut taken, &path, named(inner));
+        let beside = |name: String| path.iter().cloned().chain([name]).collect::<Vec<String>>();
         let length = match field.length {
             Length::Of(at) => written.get(at).cloned(),
-            Length::Own => {
-                let mut length = format!("{name}_length");
-                while !taken.insert(format!("{path}.{length}")) {
-                    length.push('_');
-                }
-                Some(length)
-            }
+            Length::Own => Some(beside(free(&mut taken, &path, format!("{name}_length")))),
             Length::None | Length::Fixed(_) => None,
         };
-        written.push(name.clone());
+        written.push(beside(name.clone()));
         level.push(Member::Field(name, field, length));
     }
     out
@@ -144,7 +152,7 @@ pub fn text(described: &Described<'_>) -> String {
         for (scope, fields) in [("context", &class.context), ("fields", &class.fields)] {
             if scope == "fields" || !fields.0.is_empty() {
                 out.push_str(&format!("\t{scope} := struct {{\n"));
-                text_members(&members(fields, &identifier), 2, &mut out);
+                text_members(&members(fields, &identifier), (scope, &[]), 2, &mut out);
                 out.push_str("\t};\n");
             }
         }
@@ -162,27 +170,31 @@ fn integer(size: u32) -> String {
     format!("integer {{ size = {size}; align = 8; signed = false; }}")
 }
 
-fn text_members(members: &[Member<'_>], depth: usize, out: &mut String) {
+/// `place`: the scope, and the structures in which these are.
+fn text_members(members: &[Member<'_>], place: (&str, &[String]), depth: usize, out: &mut String) {
     let tabs = "\t".repeat(depth);
+    let (scope, path) = place;
     for member in members {
         match member {
-            Member::Structure(name, inside) => {
+            Member::Structure { name, inside, .. } => {
                 out.push_str(&format!("{tabs}struct {{\n"));
-                text_members(inside, depth + 1, out);
+                let path: Vec<String> = path.iter().chain([name]).cloned().collect();
+                text_members(inside, (scope, &path), depth + 1, out);
                 out.push_str(&format!("{tabs}}} {name};\n"));
             }
             Member::Field(name, field, length) => {
-                if let Some(length) = length.as_ref().filter(|_| field.length == Length::Own) {
-                    out.push_str(&format!("{tabs}{} {length};\n", integer(32)));
+                if let (Some([.., own]), Length::Own) = (length.as_deref(), field.length) {
+                    out.push_str(&format!("{tabs}{} {own};\n", integer(32)));
                 }
                 let ty = match &field.shape {
                     Shape::Bytes => integer(8),
                     Shape::List(element) => text_type(element.as_deref().unwrap_or(&Shape::Unsigned), field),
                     shape => text_type(shape, field),
                 };
-                let of = match (field.length, length) {
+                let of = match (field.length, length.as_deref()) {
                     (Length::Fixed(length), _) => format!("[{length}]"),
-                    (_, Some(length)) => format!("[{length}]"),
+                    (_, Some([beside @ .., length])) if beside == path => format!("[{length}]"),
+                    (_, Some(length)) => format!("[event.{scope}.{}]", length.join(".")),
                     (_, None) => String::new(),
                 };
                 out.push_str(&format!("{tabs}{ty} {name}{of};\n"));
@@ -303,8 +315,8 @@ pub fn fragments(described: &Described<'_>) -> String {
                 json_members(&members(&class.context, &str::to_owned), "event-record-specific-context");
         }
         if !class.attributes.is_empty() {
-            // Where babeltrace2 keeps what CTF 1.8 has as `model.emf.uri`.
-            fragment["attributes"] = json!({ "babeltrace.org,2020": { "emf-uri": address(&class.attributes) } });
+            // Where LTTng keeps what CTF 1.8 has as `model.emf.uri`.
+            fragment["attributes"] = json!({ "lttng.org,2009": { "emf-uri": address(&class.attributes) } });
         }
         all.push(fragment);
     }
@@ -315,12 +327,12 @@ fn json_members(members: &[Member<'_>], scope: &str) -> Value {
     let mut out = Vec::new();
     for member in members {
         match member {
-            Member::Structure(name, inside) => out.push(json!({ "name": name, "field-class": json_members(inside, scope) })),
+            Member::Structure { name, inside, .. } => out.push(json!({ "name": name, "field-class": json_members(inside, scope) })),
             Member::Field(name, field, length) => {
-                if let Some(length) = length.as_ref().filter(|_| field.length == Length::Own) {
+                if let (Some([.., own]), Length::Own) = (length.as_deref(), field.length) {
                     let class =
                         json!({ "type": "fixed-length-unsigned-integer", "length": 32, "byte-order": "little-endian", "alignment": 8 });
-                    out.push(json!({ "name": length, "field-class": class }));
+                    out.push(json!({ "name": own, "field-class": class }));
                 }
                 let mut class = match &field.shape {
                     Shape::Bytes => json!({ "type": "blob" }),
@@ -337,7 +349,7 @@ fn json_members(members: &[Member<'_>], scope: &str) -> Value {
                     }
                     (_, Some(length)) => {
                         class["type"] = json!(format!("dynamic-length-{kind}"));
-                        class["length-field-location"] = json!({ "origin": scope, "path": [length] });
+                        class["length-field-location"] = json!({ "origin": scope, "path": length });
                     }
                     (_, None) => {}
                 }
