@@ -286,8 +286,17 @@ fn leading(text: &[u8]) -> usize {
     text.iter().take_while(|byte| **byte == b' ' || **byte == b'\t').count()
 }
 
+/// Where a text is that is not empty.
 fn find(text: &[u8], what: &[u8]) -> Option<usize> {
-    text.windows(what.len()).position(|window| window == what)
+    let first = what[0];
+    let mut from = 0;
+    loop {
+        from += text[from..].iter().position(|byte| *byte == first)?;
+        if text[from..].starts_with(what) {
+            return Some(from);
+        }
+        from += 1;
+    }
 }
 
 fn contains(text: &[u8], what: &[u8]) -> bool {
