@@ -86,6 +86,7 @@ pub(crate) fn open_raw(folder: &Path, name: &str, shared: &mut Shared) -> Result
     let wrong = |what: String| Error::Recording { path: folder.to_owned(), what };
     let text = |file: &str| limited(&folder.join(file)).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     let header = text("events/header_page")?;
+    let layout = PageLayout::parse(&header, ByteOrder::NATIVE).map_err(|error| wrong(format!("events/header_page: {error}")))?;
     // Nothing in such a folder says it.
     let orders = [ByteOrder::NATIVE, if ByteOrder::NATIVE == ByteOrder::Little { ByteOrder::Big } else { ByteOrder::Little }];
     let mut files = Vec::new();
@@ -112,8 +113,8 @@ pub(crate) fn open_raw(folder: &Path, name: &str, shared: &mut Shared) -> Result
     let found = orders.into_iter().rev().filter_map(|order| Some((events(order)?, order)));
     let order = found.max_by_key(|(events, _)| *events).map(|(_, order)| order);
     let order = order.ok_or_else(|| wrong("its pages are not laid out as events/header_page says, in neither byte order".to_owned()))?;
-    let layout = PageLayout::parse(&header, order).map_err(|error| wrong(format!("events/header_page: {error}")))?;
-    let layout = formats.iter().next().map_or(layout, |format| layout.with_ids_of(format));
+    let mut layout = formats.iter().next().map_or(layout, |format| layout.with_ids_of(format));
+    layout.order = order;
     let machine = Machine { order, long: layout.long_size() as u32 };
     let printk = Printk::parse(&limited(&folder.join("printk_formats")).unwrap_or_default());
     let names = text("saved_cmdlines").unwrap_or_default();

@@ -84,7 +84,7 @@ fn the_file_trace_is_read_with_its_columns() {
             "17284993661000 1 Web Content [1]-99 irq_handler_entry {.....} irq=30 name=eth0",
             "17284993700000 0 bash-1977 tracing_mark_write {.....} text=B|1977|frame=2",
             "17284993710000 2 <...>-5 softirq_raise {d.h1.} vec=1 action=TIMER",
-            "17284993711000 2 sh -x-31 hrtimer_start {d.h1.} hrtimer=00000000d3f1a2b3 function=tick_sched_timer expires=500 mode=ABS|PINNED last=-1",
+            "17284993711000 2 sh -x-31 hrtimer_start {d.h1.} hrtimer=3555828403 function=tick_sched_timer expires=500 mode=ABS|PINNED last=-1",
         ]
     );
 }

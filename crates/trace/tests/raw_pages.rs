@@ -80,4 +80,6 @@ fn a_folder_whose_pages_are_none_is_refused_with_the_reason() {
     fs::write(folder.path().join("events/odd/one/format"), "name: one\n").unwrap();
     let error = read(folder.path()).unwrap_err();
     assert!(error.contains("events/odd/one/format") && error.contains("no line `ID:`"), "{error}");
+    fs::write(folder.path().join("events/header_page"), "\tfield: u64 timestamp;\toffset:0;").unwrap();
+    assert!(read(folder.path()).unwrap_err().contains("events/header_page: line 1"));
 }

@@ -184,6 +184,11 @@ fn kind(key: &[u8], value: &[u8]) -> Kind {
         Some(digits) => (true, digits),
         None => (false, value),
     };
+    // An address as `%p` prints it.
+    if value.len() == 16 && value.iter().all(u8::is_ascii_hexdigit) && (value[0] == b'0' || value.iter().any(u8::is_ascii_alphabetic)) {
+        let address = std::str::from_utf8(value).ok().and_then(|digits| u64::from_str_radix(digits, 16).ok());
+        return address.map_or(Kind::Text, Kind::Unsigned);
+    }
     if digits.len() > 1 && digits.starts_with(b"0") {
         return Kind::Text;
     }
