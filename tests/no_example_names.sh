@@ -3,7 +3,7 @@
 # A few names are ordinary words of any program; these must not stand there as text in quotes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-ordinary=" consume copy generate lookup source.start "
+ordinary=" checksum consume copy forward generate lookup source.start "
 names=$(grep -rhoE '^#define [A-Z_0-9]+ "[^"]+"' examples/*/names.h | sed -E 's/^[^"]*"([^"]+)"$/\1/' | sort -u)
 [ -n "$names" ]
 files=(--include='*.rs' --include='*.toml' --include='*.c' --include='*.h' --include='*.cc')
