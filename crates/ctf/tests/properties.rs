@@ -136,8 +136,12 @@ fn comes_back(version: Version, tape: &[u8]) -> Outcome<()> {
     std::fs::write(&path, &bytes).map_err(fail("file"))?;
     let file = std::fs::File::open(&path).and_then(FileSource::new).map_err(fail("file"))?;
     prop_assert_eq!(&read(&metadata, file), &found);
-    let narrow = Narrow { bytes: bytes.clone(), start: 0, len: 0 };
-    prop_assert_eq!(&read(&metadata, narrow), &found);
+    let narrow = || Narrow { bytes: bytes.clone(), start: 0, len: 0 };
+    prop_assert_eq!(&read(&metadata, narrow()), &found);
+    // By columns it is the same again.
+    let rows = common::dump_rows(&metadata, BytesSource(&bytes));
+    prop_assert_eq!(&common::dump_columns(&metadata, BytesSource(&bytes)), &rows);
+    prop_assert_eq!(&common::dump_columns(&metadata, narrow()), &rows);
 
     let (seen, good) = oracle::events(&case.schema, &bytes);
     prop_assert!(good, "{}\n{:02x?}", text, bytes);
@@ -169,8 +173,11 @@ fn damaged(version: Version, tape: &[u8], flips: &[(u16, u8)]) -> Outcome<()> {
     // Up to where one of them stops, both see the same.
     let both = seen.len().min(found.events.len());
     prop_assert_eq!(&seen[..both], &found.events[..both]);
-    let narrow = read(&metadata, Narrow { bytes, start: 0, len: 0 });
-    prop_assert_eq!(narrow, found);
+    let narrow = || Narrow { bytes: bytes.clone(), start: 0, len: 0 };
+    prop_assert_eq!(read(&metadata, narrow()), found);
+    let rows = common::dump_rows(&metadata, BytesSource(&bytes));
+    prop_assert_eq!(&common::dump_columns(&metadata, BytesSource(&bytes)), &rows);
+    prop_assert_eq!(&common::dump_columns(&metadata, narrow()), &rows);
     Ok(())
 }
 
