@@ -35,9 +35,7 @@ fn write_trace(folder: &Path, layout: Layout) -> Result<(), Box<dyn Error>> {
     let mut writer = StreamWriter::new(Arc::new(layout), 0);
     let text = |text: &str| OwnedValue::Str(text.as_bytes().to_vec());
     let begin = 1_700_000_000_000_000_000;
-    let mut packet = Packet::default();
-    packet.begin = Some(begin);
-    writer.begin(&packet)?;
+    writer.begin(&Packet { begin: Some(begin), ..Packet::default() })?;
     for index in 0..10u64 {
         let failed = index % 3 == 2;
         let code = if failed { OwnedValue::U64(500 + index) } else { OwnedValue::Nothing };

@@ -199,3 +199,27 @@ fn babeltrace2_reads_what_is_written() {
         "{compared} events, {lowered} lowered traces, {limits} that babeltrace2 does not read"
     );
 }
+
+#[test]
+fn babeltrace2_reads_streams_of_which_no_field_tells_an_id() {
+    if Command::new("babeltrace2").arg("--version").output().is_err() {
+        eprintln!("not at hand: babeltrace2");
+        return;
+    }
+    let metadata = Metadata::from_text(
+        r#"{"type": "preamble", "version": 2}
+{"type": "data-stream-class"}
+{"type": "event-record-class", "name": "e", "payload-field-class": {"type": "structure", "member-classes": [
+  {"name": "s", "field-class": {"type": "null-terminated-string"}}]}}"#,
+    );
+    let layout = Arc::new(Layout::to_ctf1(&metadata.unwrap()).unwrap());
+    let folder = std::env::temp_dir().join(format!("longpole-ctf-babeltrace-no-id-{}", std::process::id()));
+    let text = |text: &str| vec![OwnedValue::Str(text.as_bytes().to_vec())];
+    let schema = layout.metadata().schema().clone();
+    let case = common::generate::Case { schema: schema.clone(), events: vec![(0, 0, text("x")), (0, 0, text("y"))], context: Vec::new() };
+    write_trace(&folder, &schema, layout, &case);
+    let output = Command::new("babeltrace2").arg(&folder).output().unwrap();
+    let _ = std::fs::remove_dir_all(&folder);
+    let lines: Vec<String> = String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect();
+    assert_eq!(lines, [r#"e: { s = "x" }"#, r#"e: { s = "y" }"#], "{}", String::from_utf8_lossy(&output.stderr));
+}

@@ -308,18 +308,13 @@ impl Oracle<'_> {
                             ("id", tag) if self.extended(tag) => "extended",
                             ("id", _) => "compact",
                             (_, 5) => "o2",
-                            (_, tag) if tag > 3 || tag < -5 => return None,
+                            (_, tag) if !(-5..=3).contains(&tag) => return None,
                             (_, tag) => self.label(name, tag),
                         };
                         variant.options().iter().find(|o| o.name == label)?
                     }
                 };
-                let value = self.value("", &option.ty, head);
-                let value = match &option.ty {
-                    // The header's id and time are fields of its options.
-                    Type::Struct(_) => value?,
-                    _ => value?,
-                };
+                let value = self.value("", &option.ty, head)?;
                 OwnedValue::Fields(vec![(Arc::from(&*option.name), value)])
             }
             Type::Optional(optional) => {
