@@ -37,7 +37,7 @@ pub(crate) struct TextSource {
     key: Vec<u8>,
     /// Of an event whose class is one too many.
     other: ClassId,
-    subjects: HashMap<(Vec<u8>, Option<i32>, Option<i32>), SubjectId>,
+    subjects: HashMap<Who, SubjectId>,
     file: StreamId,
     cpus: HashMap<u32, Lane>,
     /// What was said of lost events before the event, the first one last; and what was said behind it.
@@ -54,6 +54,9 @@ pub(crate) struct TextSource {
     strange: u64,
     last_ns: i64,
 }
+
+/// Name, thread and thread group.
+type Who = (Vec<u8>, Option<i32>, Option<i32>);
 
 #[derive(Clone, Copy)]
 struct Lane {
@@ -307,7 +310,7 @@ impl TextSource {
         match self.head {
             Some(Head::Loss(loss)) => Item::Loss(loss),
             Some(Head::Event { t_ns, stream, cpu, subject, class, is_whole }) => {
-                let found = is_whole.then_some(&self.fields[..]).unwrap_or_default();
+                let found = if is_whole { &self.fields[..] } else { &[] };
                 let flags = Some(&self.line[self.flags.clone()]).filter(|flags| is_whole && !flags.is_empty());
                 let whole = (!is_whole).then(|| [&self.line[self.rest.clone()]]);
                 let values = found.iter().map(|field| value(field, &self.line));

@@ -121,7 +121,7 @@ impl Plans {
             match planned.kind {
                 Kind::Numbers(element) => {
                     let numbers = field.ints(record, order, element).into_iter().flatten();
-                    made.0.push(OwnedValue::List(numbers.map(|number| owned(number)).collect()));
+                    made.0.push(OwnedValue::List(numbers.map(owned).collect()));
                 }
                 Kind::Address => {
                     let address = field.u64(record, order).unwrap_or(0);

@@ -79,8 +79,11 @@ fn read(path: &Path) -> Result<Read, String> {
     Ok(out)
 }
 
+/// Time, CPU, thread, name and the fields as one text.
+type Their = (i64, u32, String, String, String);
+
 /// What trace-cmd reads; the fields as one text, since their names are known from ours. None where it is not installed.
-fn theirs(path: &Path, more: &[&str]) -> Option<Vec<(i64, u32, String, String, String)>> {
+fn theirs(path: &Path, more: &[&str]) -> Option<Vec<Their>> {
     let output = match Command::new("trace-cmd").args(["report", "-t", "-N"]).args(more).arg("-i").arg(path).output() {
         Ok(output) => output,
         Err(_) => {
@@ -90,7 +93,7 @@ fn theirs(path: &Path, more: &[&str]) -> Option<Vec<(i64, u32, String, String, S
     };
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let mut rows: Vec<(i64, u32, String, String, String)> = Vec::new();
+    let mut rows: Vec<Their> = Vec::new();
     for line in text.lines() {
         let parsed = (|| {
             let (who, rest) = line.split_once(" [")?;
@@ -110,7 +113,7 @@ fn theirs(path: &Path, more: &[&str]) -> Option<Vec<(i64, u32, String, String, S
 }
 
 /// Compares every field by what its value means.
-fn same(ours: &[Row], theirs: &[(i64, u32, String, String, String)], machine: Machine) {
+fn same(ours: &[Row], theirs: &[Their], machine: Machine) {
     for (our, their) in ours.iter().zip(theirs) {
         let head = (our.t_ns, our.cpu, our.who.replace(' ', ""), our.name.clone());
         assert_eq!(head, (their.0, their.1, their.2.replace(' ', ""), their.3.clone()), "{our:?}\n{their:?}");

@@ -84,7 +84,7 @@ impl Clock {
             time = samples.0.time(samples.1, time);
         }
         if let Some(Cycles { multiplier, shift }) = self.cycles {
-            time = (u128::from(time) * u128::from(multiplier) >> shift) as u64;
+            time = ((u128::from(time) * u128::from(multiplier)) >> shift) as u64;
         }
         time.wrapping_add(self.offset_ns as u64)
     }
@@ -139,7 +139,7 @@ impl Shift {
             let part = (i128::from(time) - i128::from(first.time)) * (i128::from(second.offset) - i128::from(first.offset));
             offset += (part + length / 2) / length;
         }
-        ((u128::from(time) * u128::from(first.scaling) >> first.fraction) as u64).wrapping_add(offset as u64)
+        (((u128::from(time) * u128::from(first.scaling)) >> first.fraction) as u64).wrapping_add(offset as u64)
     }
 }
 
