@@ -181,17 +181,17 @@ fn without_a_trace_the_newest_recording_under_the_root_is_read() {
 
 const READING: [&str; 8] = ["info", "print", "report", "latency", "queues", "cpu", "packets", "check"];
 
-/// The one line that is said of a path that cannot be read.
-fn refusal(verb: &str, output: Output) -> String {
+/// What is said of a path that cannot be read, on so many lines at most.
+fn refusal(verb: &str, output: Output, lines: usize) -> String {
     let talk = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{verb}: {talk}");
     assert!(output.stdout.is_empty(), "{verb}");
-    assert_eq!(talk.lines().count(), 1, "{verb}: {talk}");
+    assert!((1..=lines).contains(&talk.lines().count()), "{verb}: {talk}");
     talk
 }
 
 #[test]
-fn what_is_no_trace_is_refused_in_one_line_that_says_what_to_do() {
+fn what_is_no_trace_is_refused_with_what_was_tried_and_what_to_do() {
     let directory = TempDir::new().unwrap();
     let path = |name: &str| directory.path().join(name);
     fs::create_dir(path("empty")).unwrap();
@@ -203,12 +203,14 @@ fn what_is_no_trace_is_refused_in_one_line_that_says_what_to_do() {
         ("missing", "No such file or directory", "longpole list --recordings"),
         ("empty", "the directory is empty", "name a recording"),
         ("zero", "the file is empty", "name a recording"),
-        ("text", "the file begins with \"hell\"", "name a recording"),
+        ("text", "pcapng          begins with 0a 0d 0d 0a", "name a recording"),
         ("other", "neither in it nor below", "name a recording"),
     ];
     for verb in READING {
         for (name, why, next) in cases {
-            let talk = refusal(verb, run(verb, &[], &path(name)));
+            // A line for each format where there is something to look at.
+            let lines = if matches!(name, "text" | "other") { 20 } else { 1 };
+            let talk = refusal(verb, run(verb, &[], &path(name)), lines);
             for part in [path(name).to_str().unwrap(), why, next] {
                 assert_eq!(talk.matches(part).count(), 1, "{verb} {name}: {part:?} in {talk}");
             }
@@ -233,7 +235,7 @@ fn what_may_not_be_read_is_refused_in_one_line() {
         if root {
             command.uid(65_534).gid(65_534);
         }
-        let talk = refusal(verb, command.output().unwrap());
+        let talk = refusal(verb, command.output().unwrap(), 1);
         for part in [closed.to_str().unwrap(), "Permission denied", "run as"] {
             assert_eq!(talk.matches(part).count(), 1, "{verb}: {part:?} in {talk}");
         }
