@@ -330,11 +330,21 @@ impl<S: Source> StreamDecoder<S> {
 
     /// Goes on with the packet at this byte of the file, as told by [`Packet::offset`]. What was lost before it is unknown.
     pub fn seek(&mut self, offset: u64, index: u64) {
+        self.seek_at(offset, index, 0);
+    }
+
+    /// The same where the clock's full value at or before the packet's begin is known, which streams need that tell its lowest bits only.
+    pub fn seek_at(&mut self, offset: u64, index: u64, clock: u64) {
         self.next = offset;
         self.next_index = index;
         self.previous.iter_mut().for_each(|p| *p = None);
-        self.clock = 0;
+        self.clock = clock;
+        self.waiting = None;
         self.state = State::Between;
+    }
+
+    pub fn source(&self) -> &S {
+        &self.source
     }
 
     #[cold]

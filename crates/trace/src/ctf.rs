@@ -4,6 +4,7 @@ use crate::chains::{Chains, MOST_CHAINS};
 use crate::error::Error;
 use crate::event::{Class, ClassId, Event, Item, Loss, StreamId, StreamKind, Subject, SubjectId};
 use crate::file::{FileWindow, StreamFile};
+use crate::index::Index;
 use crate::oddity::{Oddity, Place, MOST_ERRORS};
 use crate::part::{self, Part, PartClock};
 use crate::recognise::stream_files;
@@ -13,7 +14,7 @@ use crate::subject::{subject_of_packet, EventSubjects};
 use crate::trace::Shared;
 use crate::value::{has_names, Value};
 use longpole_ctf::types::{Roles, Scope, StructType, Type};
-use longpole_ctf::{DecodeErrorKind, EnvValue, Field, Metadata, Step, StreamDecoder};
+use longpole_ctf::{DecodeErrorKind, EnvValue, Field, Metadata, Source, Step, StreamDecoder};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -320,8 +321,18 @@ impl CtfSource {
         }
     }
 
+    /// What is before it is of no interest.
     pub fn skip_to(&mut self, begin_ns: i64) {
         self.begin_ns = begin_ns;
+        // Chains of packets are told apart by all packets before; who follows a file passes it anyway.
+        if begin_ns <= self.last_ns || self.chains.is_some() || self.grows {
+            return;
+        }
+        let file = StreamFile { path: self.path.clone(), length: self.decoder.source().len() };
+        let index = Index::of(&file, self.decoder.metadata(), || file.window(1));
+        if let Some(position) = index.and_then(|index| index.position(begin_ns)).filter(|to| to.packet > self.decoder.packet().index) {
+            self.decoder.seek_at(position.offset, position.packet, position.clock);
+        }
     }
 
     #[inline]

@@ -18,6 +18,7 @@ mod file;
 mod follow;
 mod format;
 mod ftrace_text;
+mod index;
 mod json;
 mod kallsyms;
 mod live;

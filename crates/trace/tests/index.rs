@@ -1,0 +1,120 @@
+//! The index of a long stream: what is asked for from a late moment on is found without passing all before it, and is the same.
+
+use longpole_trace::{Item, Moment, Options, Trace};
+use std::fs::{self, File, OpenOptions};
+use std::io::{Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+const METADATA: &str = "/* CTF 1.8 */
+trace { major = 1; minor = 8; byte_order = le; packet.header := struct { integer { size = 32; } magic; }; };
+clock { name = c; freq = 1000000000; };
+stream {
+  packet.context := struct {
+    integer { size = 64; map = clock.c.value; } timestamp_begin; integer { size = 64; map = clock.c.value; } timestamp_end;
+    integer { size = 64; } content_size; integer { size = 64; } packet_size; integer { size = 64; } events_discarded;
+  };
+  event.header := struct { integer { size = 32; map = clock.c.value; } timestamp; };
+};
+event { name = e; fields := struct { integer { size = 64; } n; }; };
+";
+const PACKET: usize = 4096;
+const PACKETS: u64 = 3000;
+const SECOND: u64 = 1_000_000_000;
+
+/// Twenty events in half a second; between two packets half a second without any, and every tenth packet tells of losses before it.
+fn packet(number: u64) -> Vec<u8> {
+    let begin = 5_000 * SECOND + number * SECOND;
+    let mut bytes = 0xC1FC_1FC1u32.to_le_bytes().to_vec();
+    let content = 4 + 5 * 8 + 20 * 12;
+    for value in [begin, begin + SECOND / 2, content * 8, PACKET as u64 * 8, number / 10 * 7] {
+        bytes.extend(value.to_le_bytes());
+    }
+    for event in 0..20 {
+        bytes.extend(((begin + event * 20_000_000) as u32).to_le_bytes());
+        bytes.extend((number * 20 + event).to_le_bytes());
+    }
+    bytes.resize(PACKET, 0);
+    bytes
+}
+
+fn read(trace: &Path, begin_ns: Option<i64>) -> (Vec<(i64, String)>, Vec<String>) {
+    let begin = begin_ns.map(Moment::At);
+    let mut trace = Trace::open(&[trace], Options { begin, ..Options::default() }).unwrap();
+    let mut items = Vec::new();
+    while let Some(item) = trace.next_item().unwrap() {
+        items.push(match item {
+            Item::Event(event) => (event.t_ns, format!("{:?}", event.fields)),
+            Item::Loss(loss) => (loss.end_ns, format!("{} {:?}", loss.begin_ns, loss.events)),
+        });
+    }
+    (items, trace.oddities().iter().map(ToString::to_string).collect())
+}
+
+/// Overwrites bytes so that neither the size nor the time of change tells of it.
+fn overwrite(path: &Path, at: u64, bytes: &[u8]) {
+    let before = fs::metadata(path).unwrap().modified().unwrap();
+    let mut file = OpenOptions::new().write(true).open(path).unwrap();
+    file.seek(SeekFrom::Start(at)).unwrap();
+    file.write_all(bytes).unwrap();
+    file.set_modified(before).unwrap();
+}
+
+#[test]
+fn what_is_late_in_a_long_stream_is_found_by_an_index_and_is_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    std::env::set_var("XDG_CACHE_HOME", folder.path().join("cache"));
+    let trace = folder.path().join("trace");
+    fs::create_dir(&trace).unwrap();
+    fs::write(trace.join("metadata"), METADATA).unwrap();
+    let stream = trace.join("stream");
+    fs::write(&stream, (0..PACKETS).flat_map(packet).collect::<Vec<u8>>()).unwrap();
+    let whole = read(&trace, None).0;
+    assert_eq!(whole.iter().filter(|(_, what)| what.contains("U64")).count() as u64, PACKETS * 20);
+    let index = trace.join("derived/stream.index");
+    assert!(!index.exists(), "nobody asked for a moment");
+
+    let from = |begin: i64| whole.iter().filter(|(t_ns, _)| *t_ns >= begin).cloned().collect::<Vec<_>>();
+    let at = |packet: u64, ns: u64| (5_000 * SECOND + packet * SECOND + ns) as i64;
+    // Within a packet, at its first event, between two, where something is lost, at the begin, behind the end.
+    let moments = [at(2500, 33_000_000), at(1234, 0), at(700, 700_000_000), at(2009, 900_000_000), at(1, 0), at(0, 0), at(PACKETS, 0)];
+    for begin in moments {
+        // Once it is built, and once it is there.
+        for _ in 0..2 {
+            assert!(read(&trace, Some(begin)).0 == from(begin), "from {begin}");
+            assert!(begin == at(0, 0) || index.exists());
+        }
+    }
+
+    // A packet that need not be passed is not looked at.
+    let good = packet(100);
+    overwrite(&stream, 100 * PACKET as u64, &[0xff; 200]);
+    let (items, oddities) = read(&trace, Some(moments[0]));
+    assert!(items == from(moments[0]));
+    assert!(oddities.is_empty(), "{oddities:?}");
+    assert!(!read(&trace, None).1.is_empty());
+
+    // An index that is damaged, or of other headers, is made anew; here up to where the stream is damaged, so that this is met.
+    let kept = fs::read(&index).unwrap();
+    overwrite(&index, kept.len() as u64 / 2, &[!kept[kept.len() / 2]]);
+    assert!(!read(&trace, Some(moments[0])).1.is_empty());
+    overwrite(&stream, 100 * PACKET as u64, &good);
+    fs::write(&index, b"LPINDEX1").unwrap();
+    assert!(read(&trace, Some(moments[0])) == (from(moments[0]), Vec::new()));
+    assert_eq!(fs::read(&index).unwrap(), kept);
+
+    // Of a stream that has grown it is not.
+    OpenOptions::new().append(true).open(&stream).unwrap().write_all(&packet(PACKETS)).unwrap();
+    let more = read(&trace, Some(moments[0])).0;
+    assert!(more.len() >= from(moments[0]).len() + 20 && more[..from(moments[0]).len()] == from(moments[0])[..]);
+    assert_ne!(fs::read(&index).unwrap(), kept);
+
+    // Where there can be none beside the trace it is in the cache folder.
+    fs::remove_dir_all(trace.join("derived")).unwrap();
+    File::create(trace.join("derived")).unwrap();
+    let again = read(&trace, Some(moments[0])).0;
+    assert!(again == more);
+    let cached: Vec<PathBuf> =
+        fs::read_dir(folder.path().join("cache/longpole/index")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(cached.len(), 1);
+    assert!(read(&trace, Some(moments[0])).0 == more);
+}
