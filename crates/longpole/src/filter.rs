@@ -65,6 +65,11 @@ impl Sieve {
         Sieve { filter, names, start_ns: None, classes: Vec::new(), found }
     }
 
+    /// Whether nothing is asked for.
+    pub fn passes_all(&self) -> bool {
+        self.filter.is_none() && self.names.is_none()
+    }
+
     pub fn begins_at(&mut self, start_ns: i64) {
         self.start_ns = Some(start_ns);
     }

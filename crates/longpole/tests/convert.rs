@@ -76,6 +76,17 @@ fn a_foreign_trace_stays_what_it_was() {
     ];
     write(directory.path(), &[("one", first), ("two", vec![packet(1, &[(300, 9, Rx(60, 0, [1, 2]))])])]);
     assert_same(directory.path());
+    // All that CTF 1.8 has words for CTF 2 has, too: nothing in the packets changes, neither widths nor paddings nor labels that overlap.
+    let out = TempDir::new().unwrap();
+    let other = converted("ctf2", directory.path(), out.path());
+    for stream in ["one", "two"] {
+        assert!(std::fs::read(other.join(stream)).unwrap() == std::fs::read(directory.path().join(stream)).unwrap());
+    }
+    // What chooses goes another way, and says the same.
+    let chosen = out.path().join("chosen");
+    let output = longpole(&["convert", "--to", "ctf", "--names", "*", "-o", chosen.to_str().unwrap()], &[directory.path()]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(printed(&chosen), printed(directory.path()));
 }
 
 #[test]

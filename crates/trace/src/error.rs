@@ -18,6 +18,8 @@ pub enum Error {
     Metadata { path: PathBuf, source: longpole_ctf::MetadataError },
     #[error("{}: {what}", path.display())]
     Recording { path: PathBuf, what: String },
+    #[error("{} cannot be written anew: {source}", path.display())]
+    Unwritable { path: PathBuf, source: Box<longpole_ctf::write::WriteError> },
     #[error("more than {limit} {what}")]
     TooMany { what: &'static str, limit: usize },
 }

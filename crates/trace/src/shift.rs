@@ -87,6 +87,10 @@ impl Shifts {
         Shifts(resolved.collect())
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// What is said of `path`; of several the one nearest to it.
     pub fn of(&self, path: &Path) -> Shift {
         if self.0.is_empty() {

@@ -53,6 +53,11 @@ pub enum Damage {
 }
 
 impl Options {
+    /// Whether all of the trace is asked for, as it is.
+    pub fn is_all(&self) -> bool {
+        self.begin.is_none() && self.end.is_none() && self.dump.is_none() && self.shifts.is_empty()
+    }
+
     /// For who shows what is stored: an event for each entry of a log, none for what follows from it, and also that one of which damage left
     /// a part.
     pub fn as_stored(self) -> Options {

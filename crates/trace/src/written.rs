@@ -91,14 +91,20 @@ struct Out {
     events: Vec<u8>,
 }
 
+/// Makes the folder, if it is not there; what is in it is nobody's to overwrite.
+pub(crate) fn empty_folder(directory: &Path) -> Result<(), Error> {
+    fs::create_dir_all(directory).map_err(Error::io(directory))?;
+    if fs::read_dir(directory).map_err(Error::io(directory))?.next().is_some() {
+        let source = std::io::Error::new(std::io::ErrorKind::AlreadyExists, "the folder is not empty");
+        return Err(Error::Io { path: directory.to_owned(), source });
+    }
+    Ok(())
+}
+
 impl CtfWriter {
     /// Into a folder, which is made, or is empty. `base_ns`: no time is before. `environment`: what is to be said beside host and domain.
     pub fn create(directory: &Path, version: Version, base_ns: i64, environment: Vec<(String, EnvValue)>) -> Result<CtfWriter, Error> {
-        fs::create_dir_all(directory).map_err(Error::io(directory))?;
-        if fs::read_dir(directory).map_err(Error::io(directory))?.next().is_some() {
-            let source = std::io::Error::new(std::io::ErrorKind::AlreadyExists, "the folder is not empty");
-            return Err(Error::Io { path: directory.to_owned(), source });
-        }
+        empty_folder(directory)?;
         Ok(CtfWriter {
             directory: directory.to_owned(),
             version,

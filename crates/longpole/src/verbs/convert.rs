@@ -7,7 +7,7 @@ use crate::say;
 use crate::table::{number, plain};
 use crate::unpacked::renamed;
 use crate::WrongUsage;
-use longpole_trace::{CtfWriter, EnvValue, Item, Trace, Version, Written};
+use longpole_trace::{rewrite, CtfWriter, EnvValue, Item, Trace, Version, Written};
 use std::fs::OpenOptions;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -51,6 +51,15 @@ pub enum Form {
     Json,
 }
 
+impl Form {
+    fn version(self) -> Version {
+        match self {
+            Form::Ctf2 => Version::Two,
+            Form::Ctf | Form::Json => Version::One,
+        }
+    }
+}
+
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let sieve = Sieve::new(args.filter, args.names);
     let output = match (args.to, args.output) {
@@ -58,7 +67,16 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         (_, Some(output)) => Some(output),
         (_, None) => return Err(WrongUsage("CTF is a folder; say which: -o DIR".to_owned()).into()),
     };
-    let mut trace = input::open_whole(&args.input.paths()?, args.input.options())?;
+    let paths = args.input.paths()?;
+    let options = args.input.options();
+    if let ([path], Some(output), true) = (&paths[..], &output, args.to != Form::Json && sieve.passes_all() && options.is_all()) {
+        if let Some((written, oddities)) = rewrite(path, output, args.to.version())? {
+            say(told(output, &written))?;
+            oddities.iter().for_each(|oddity| eprintln!("longpole: {}", plain(oddity.to_string())));
+            return Ok(if oddities.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+        }
+    }
+    let mut trace = input::open_whole(&paths, options)?;
     match (args.to, output) {
         (Form::Json, Some(output)) => {
             let file = OpenOptions::new().write(true).create_new(true).open(&output);
@@ -92,7 +110,7 @@ fn lines(trace: &mut Trace, sink: impl Write, mut sieve: Sieve) -> anyhow::Resul
 
 /// All of the trace as CTF.
 pub fn write(trace: &mut Trace, directory: &Path, form: Form, mut sieve: Sieve) -> anyhow::Result<Written> {
-    let version = if form == Form::Ctf2 { Version::Two } else { Version::One };
+    let version = form.version();
     let start_ns = trace.start_ns().unwrap_or(0);
     sieve.begins_at(start_ns);
     let mut environment = vec![("converted_from".to_owned(), EnvValue::Text(trace.sources().join(", ")))];
