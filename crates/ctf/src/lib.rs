@@ -28,6 +28,32 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! Who computes over many events takes them by columns, which is faster and yields the same values:
+//!
+//! ```
+//! use std::sync::Arc;
+//! use longpole_ctf::{Batch, BytesSource, Column, Metadata, Step, StreamDecoder};
+//!
+//! let metadata = Arc::new(Metadata::from_text(
+//!     "trace { major = 1; minor = 8; byte_order = le; };
+//!      event { name = tick; fields := struct { integer { size = 16; } n; }; };",
+//! )?);
+//! let mut stream = StreamDecoder::new(metadata, BytesSource([1, 0, 2, 0]));
+//! let mut batch = Batch::new();
+//! let mut sum = 0;
+//! while let Some(step) = stream.advance_batch(&mut batch)? {
+//!     if step == Step::Event {
+//!         for table in batch.tables() {
+//!             if let Some(Column::U64(values)) = table.columns().first() {
+//!                 sum += values.iter().sum::<u64>();
+//!             }
+//!         }
+//!     }
+//! }
+//! assert_eq!(sum, 3);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! What is read can be [written](write) again, also in the other version of the format; values go from the reader to the writer as they are:
 //!
 //! ```
