@@ -529,7 +529,8 @@ static int silent(void)
 	pause_us(200000);
 	say("resident_last", resident_kib());
 	say("thread", count * events);
-	/* And the process, with a thread in the midst of it. */
+	/* And the process, with a thread in the midst of it, which waits at the end: a barrier of nobody divides by zero. */
+	pthread_barrier_init(&barrier, NULL, 2);
 	pthread_t other;
 	pthread_create(&other, NULL, emit_thread, NULL);
 	syscall(SYS_exit_group, 0);

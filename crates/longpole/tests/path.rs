@@ -117,7 +117,7 @@ fn machines_of_one_name_on_two_hosts_are_told_apart() {
 fn verbs_that_read_recordings_and_verbs_that_read_machine_logs_say_what_they_cannot_read() {
     let place = TempDir::new().unwrap();
     let path = log(&place, WAKE);
-    for verb in ["info", "print", "cpu"] {
+    for verb in ["sched", "irq", "cpu"] {
         let (status, said) = refusal(verb, &[], &path);
         assert!(status == Some(1) && said.contains("is a machine log") && said.contains("longpole path"), "{verb}: {said}");
     }
