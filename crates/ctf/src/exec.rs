@@ -361,6 +361,10 @@ impl Executor<'_, '_> {
         self.at = at;
         int.saves.iter().for_each(|&slot| self.save(slot, value));
         self.told.tell(int.roles, value, bits.min(64));
+        if int.roles.has(Roles::DISCARDED) {
+            // It has as many bits as it needs, and never wraps.
+            self.told.packet.discarded = Some((value, 64));
+        }
         Ok((begin, value))
     }
 

@@ -67,8 +67,11 @@ pub(crate) fn discarded_events(previous: Option<&Packet>, packet: &Packet) -> Op
         None => None,
         Some(before) if before == now => return None,
         Some(before) if now > before => Some(now - before),
-        // A narrow counter wraps; a full one that falls was set anew.
-        Some(before) if packet.discarded_bits < 64 => Some(now.wrapping_sub(before) & ((1 << packet.discarded_bits) - 1)),
+        // A narrow counter wraps; one that falls otherwise was set anew, and then nobody knows.
+        Some(before) if packet.discarded_bits < 64 => {
+            let step = now.wrapping_sub(before) & ((1 << packet.discarded_bits) - 1);
+            (step < 1 << (packet.discarded_bits - 1)).then_some(step)
+        }
         Some(_) => None,
     };
     let from_previous = previous.filter(|p| p.end.is_some());

@@ -230,7 +230,9 @@ pub fn open_whole(paths: &[PathBuf], options: Options) -> anyhow::Result<Trace> 
 fn open_any(paths: &[PathBuf], options: Options, logs: bool) -> anyhow::Result<Trace> {
     let unpack = |path: &PathBuf| unpacked::content(path);
     let paths = &*if options.dump.is_none() { paths.iter().map(unpack).collect::<Result<Vec<_>, _>>()? } else { paths.to_vec() };
-    if let Some(log) = paths.iter().find(|path| !logs && options.dump.is_none() && machine_log::is_one(path)) {
+    // What is no file is not looked into: a pipe would have lost its begin when it is opened.
+    let is_log = |path: &&PathBuf| !logs && options.dump.is_none() && path.is_file() && machine_log::is_one(path);
+    if let Some(log) = paths.iter().find(is_log) {
         bail!("{} is a machine log, which this verb does not read; `longpole path` and `longpole model` do", log.display());
     }
     let ranged = options.begin.is_some() && options.end.is_some();

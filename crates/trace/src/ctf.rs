@@ -88,7 +88,7 @@ pub(crate) fn open(directory: &Path, shared: &mut Shared, name: &dyn Fn(&Path) -
             let decoder = decoder(&metadata, file, count)?;
             let chains = (chains > 1).then(|| (Chains::default(), own));
             let source = CtfSource::new(decoder, plan.clone(), id, file.path.clone(), chains);
-            streams.push(CtfSource { own: ours, ..source });
+            streams.push(CtfSource { own: ours, ordered, ..source });
         }
     }
     let clock = metadata.streams.iter().enumerate().find_map(|(index, _)| metadata.stream_clock(index));
@@ -257,6 +257,10 @@ pub(crate) struct CtfSource {
     errors: u32,
     /// It is not read behind its first damage, which was reached.
     pub broken: bool,
+    /// Written by a tracer that keeps the order of time, so that nobody sorts.
+    pub ordered: bool,
+    /// Events that came after a later one.
+    backwards: u64,
     /// The item is what is there of the event in which decoding failed.
     part: bool,
     /// What is missing at its end is just being written.
@@ -290,6 +294,8 @@ impl CtfSource {
             last_ns: i64::MIN,
             errors: 0,
             broken: false,
+            ordered: false,
+            backwards: 0,
             part: false,
             grows: false,
             packets_lost: 0,
@@ -353,8 +359,10 @@ impl CtfSource {
                         Some(subjects) => subjects.subject(&event, &self.plan.subject, shared),
                         None => self.packet_subject,
                     };
-                    self.last_ns = event.ns();
-                    return Ok(Some(self.last_ns));
+                    let ns = event.ns();
+                    self.backwards += u64::from(ns < self.last_ns);
+                    self.last_ns = ns;
+                    return Ok(Some(ns));
                 }
                 Ok(step) => {
                     if let Some(found) = self.between(step, shared) {
@@ -472,6 +480,10 @@ impl CtfSource {
 
     /// Says at the end what was counted on the way.
     pub fn tell(&self, shared: &mut Shared) {
+        if self.ordered && self.backwards > 0 {
+            let stream = shared.stream_name(self.stream);
+            shared.oddities.push(Oddity::Late { stream, events: self.backwards });
+        }
         let packets = shared.packets(self.stream);
         packets.packets += self.packets;
         packets.lost = packets.lost.saturating_add(self.packets_lost);

@@ -7,6 +7,7 @@
 use crate::file::{FileWindow, StreamFile};
 use crate::recognise::is_recording;
 use longpole_ctf::{Metadata, Step, StreamDecoder};
+use rustix::process::geteuid;
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hasher};
 use std::io::{self, Write};
@@ -129,7 +130,9 @@ impl Index {
     }
 
     fn read(place: &Path, identity: &Identity, stream: &File) -> Option<Index> {
-        if fs::metadata(place).ok()?.len() > (FIXED + MOST_ENTRIES * ENTRY + 8) as u64 {
+        // In a foreign folder anything may lie: a pipe would never end, a link lead elsewhere.
+        let facts = fs::symlink_metadata(place).ok()?;
+        if !facts.is_file() || facts.len() > (FIXED + MOST_ENTRIES * ENTRY + 8) as u64 {
             return None;
         }
         let bytes = fs::read(place).ok()?;
@@ -191,6 +194,11 @@ fn places(stream: &Path) -> Vec<PathBuf> {
 fn store(place: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = place.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder)?;
+    // Nobody else chooses where we write.
+    let facts = fs::symlink_metadata(folder)?;
+    if !facts.is_dir() || facts.uid() != geteuid().as_raw() {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
     let made = folder.join(format!(".{}-{}", place.file_name().unwrap_or_default().to_string_lossy(), std::process::id()));
     let written = File::create_new(&made).and_then(|mut file| file.write_all(bytes)).and_then(|()| fs::rename(&made, place));
     if written.is_err() {

@@ -47,6 +47,10 @@ impl Found {
 pub(crate) fn recognise(path: &Path) -> Result<Found, Error> {
     let meta = fs::metadata(path).map_err(Error::io(path))?;
     if !meta.is_dir() {
+        if !meta.is_file() {
+            let tried = "it is a pipe or a device, and a trace is read more than once: write it to a file and name that".to_owned();
+            return Err(Error::NotATrace { path: path.to_owned(), tried });
+        }
         return file(path);
     }
     if is_recording(path) {

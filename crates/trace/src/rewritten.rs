@@ -28,7 +28,14 @@ pub fn rewrite(path: &Path, directory: &Path, version: Version) -> Result<Option
     for trace in &found.ctf {
         let place = trace.strip_prefix(path).map_or(directory.to_owned(), |below| directory.join(below));
         fs::create_dir_all(&place).map_err(Error::io(&place))?;
-        one(trace, &place, version, &mut written, &mut oddities)?;
+        match one(trace, &place, version, &mut written, &mut oddities) {
+            // Beside others one that cannot be read hides none of them; alone it is why nothing is written.
+            Err(error @ (Error::Metadata { .. } | Error::NotATrace { .. })) if found.ctf.len() > 1 => {
+                let _ = fs::remove_dir(&place);
+                oddities.push(Oddity::Closed { path: trace.clone(), error: error.to_string() });
+            }
+            done => done?,
+        }
     }
     Ok(Some((written, oddities)))
 }
