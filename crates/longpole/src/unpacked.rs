@@ -10,6 +10,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, Stdio};
 use std::sync::Mutex;
+use std::time::Duration;
 
 /// First argument of the process that removes.
 pub const VERB: &str = "--remove-afterwards";
@@ -73,5 +74,12 @@ fn watch(root: &Path) -> Option<ChildStdin> {
 pub fn remove_afterwards() {
     let Some(root) = std::env::args_os().nth(2).map(PathBuf::from) else { return };
     let _ = io::stdin().read_to_end(&mut Vec::new());
-    remove_if_left(&root);
+    // A process that ends closes its files one after the other, and the lock on the folder may be behind the pipe.
+    for _ in 0..200 {
+        remove_if_left(&root);
+        if !root.exists() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
