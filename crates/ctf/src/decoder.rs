@@ -4,9 +4,10 @@
 //! recording may rightly contain (times that run backwards, lost packets, empty packets); where the bytes cannot be
 //! understood it says so once, with the place, and can go on with the next packet.
 
+mod columns;
+
 use std::sync::Arc;
 
-use crate::batch::{self, Batch, Run};
 use crate::bits::{align_up, Window};
 use crate::clock::{extend, low_bits};
 use crate::error::{DecodeError, DecodeErrorKind};
@@ -160,95 +161,6 @@ impl<S: Source> StreamDecoder<S> {
         self.between()
     }
 
-    /// The same as [`advance`](Self::advance), but [`Step::Event`] stands for all events in `batch`: those of the packet, or part of them
-    /// where they are many.
-    pub fn advance_batch(&mut self, batch: &mut Batch) -> Result<Option<Step>, Box<DecodeError>> {
-        if let Some(error) = self.waiting.take() {
-            return Err(error);
-        }
-        loop {
-            let Some(stream) = self.stream.clone().filter(|_| self.state == State::Events && self.at < self.packet.content_bits) else {
-                return self.between();
-            };
-            batch.begin(&stream, self.packet.stream);
-            let step = self.fill(&stream, batch);
-            batch.finish(&stream.converter);
-            match step {
-                Ok(step) if batch.is_empty() && step.is_some() => return Ok(step),
-                Ok(_) => {}
-                Err(error) if batch.is_empty() => return Err(error),
-                Err(error) => self.waiting = Some(error),
-            }
-            if !batch.is_empty() {
-                return Ok(Some(Step::Event));
-            }
-        }
-    }
-
-    /// Decodes events until the batch is full or the packet has no more of them; then, if there was none at all, the step at its end.
-    fn fill(&mut self, stream: &Arc<StreamPlan>, batch: &mut Batch) -> Result<Option<Step>, Box<DecodeError>> {
-        loop {
-            self.glance_at_many(stream, batch);
-            if self.at >= self.packet.content_bits || batch.is_full() {
-                batch.take(window(&self.source, self.packet.offset).bytes);
-                return Ok(None);
-            }
-            if let Err(stop) = self.decode_event() {
-                // What comes may move the window.
-                batch.take(window(&self.source, self.packet.offset).bytes);
-                if self.event_stopped(stop)?.is_none() {
-                    // Only padding is left.
-                    if batch.is_empty() {
-                        return Ok(Some(self.end_packet()));
-                    }
-                    self.at = self.packet.content_bits;
-                    return Ok(None);
-                }
-            }
-            // Near the end of the window an event of fixed layout is decoded as others are.
-            if batch.awaits(self.class) {
-                batch.take(window(&self.source, self.packet.offset).bytes);
-            }
-            batch.push(&self.event());
-        }
-    }
-
-    /// As [`glance`](Self::glance), as often as that succeeds; the events are only noted.
-    #[inline(never)]
-    fn glance_at_many(&mut self, stream: &StreamPlan, batch: &mut Batch) {
-        let Some(header) = &stream.quick_header else { return };
-        let window = window(&self.source, self.packet.offset);
-        let (mut at, mut clock) = (self.at, self.clock);
-        let mut run = Run::default();
-        let (mut last_id, mut last) = (self.last_id, self.last_class);
-        let room = batch::MOST.saturating_sub(batch.len());
-        for _ in 0..room {
-            let begin = align_up(at, header.align);
-            let index = window.index(begin);
-            let (Some(id), Some(time)) = (header.id.high(window.bytes, index), header.time.high(window.bytes, index)) else { break };
-            let id = header.id.unsigned(id);
-            if id != last_id {
-                let Some(found) = stream.ids.quick(id).filter(|_| header.ids.contains(&id)) else { break };
-                batch.push_run(last.0, &mut run);
-                (last_id, last) = (id, found);
-            }
-            let (class, align, bits) = last;
-            let begin = align_up(begin + header.bits, align);
-            let end = begin + bits;
-            if end > self.limit {
-                break;
-            }
-            at = end;
-            clock = extend(clock, header.time.unsigned(time), header.time_mask);
-            if run.push(window.index(begin) as u32, clock) {
-                batch.push_run(class, &mut run);
-            }
-        }
-        batch.push_run(last.0, &mut run);
-        (self.at, self.clock, self.last_id, self.last_class) = (at, clock, last_id, last);
-        self.event_index += (batch.len() + room).saturating_sub(batch::MOST) as u64;
-    }
-
     /// The usual event in the fewest instructions: header and event of fixed layout, all of it visible. False, with nothing
     /// changed, for every other.
     #[inline(always)]
@@ -395,34 +307,33 @@ impl<S: Source> StreamDecoder<S> {
         self.state = State::Between;
     }
 
-    fn decode_event(&mut self) -> Result<(), Stop> {
+    /// What decodes the event at the cursor, and its stream's plan.
+    #[inline]
+    fn begin_event(&mut self) -> Option<(&StreamPlan, Executor<'_, '_>)> {
         let Self { stream, source, packet, marks, slots, records, .. } = self;
-        let Some(stream) = stream else { return Ok(()) };
         if !records.is_empty() {
             records.clear();
         }
-        let mut x = Executor {
-            window: window(source, packet.offset),
-            at: self.at,
-            limit: self.limit,
-            last: self.last,
-            marks,
-            slots,
-            records,
-            told: Told::new(self.clock),
-        };
+        let window = window(source, packet.offset);
+        let told = Told::new(self.clock);
+        Some((stream.as_deref()?, Executor { window, at: self.at, limit: self.limit, last: self.last, marks, slots, records, told }))
+    }
+
+    fn decode_event(&mut self) -> Result<(), Stop> {
+        let Some((stream, mut x)) = self.begin_event() else { return Ok(()) };
         stream.header.decode(&mut x)?;
         let class = stream.class_of(x.told.id).ok_or(Stop::UnknownEvent { at: x.at, id: x.told.id.unwrap_or(0) })?;
+        let ran = x.run(&stream.events[class].ops);
+        let (at, last, clock) = (x.at, x.last, x.told.time.map(|_| (x.told.clock, stream.converter.ns(x.told.clock))));
+        // Also of an event that does not end here: its class tells which field it is that does not fit.
         self.class = class;
-        x.run(&stream.events[class].ops)?;
-        if x.at == self.at {
-            return Err(Stop::Empty { at: x.at });
+        ran?;
+        if at == self.at {
+            return Err(Stop::Empty { at });
         }
-        self.at = x.at;
-        self.last = x.last;
-        if x.told.time.is_some() {
-            self.clock = x.told.clock;
-            self.ns = stream.converter.ns(self.clock);
+        (self.at, self.last) = (at, last);
+        if let Some(clock) = clock {
+            (self.clock, self.ns) = clock;
         }
         self.event_index += 1;
         Ok(())
@@ -456,37 +367,27 @@ impl<S: Source> StreamDecoder<S> {
 
     /// What there is of an event that cannot be decoded as a whole: how many of its fields.
     fn decode_partly(&mut self) -> Option<usize> {
-        let Self { stream, source, packet, marks, slots, records, .. } = self;
-        let stream = stream.as_ref()?;
-        records.clear();
-        let mut x = Executor {
-            window: window(source, packet.offset),
-            at: self.at,
-            limit: self.limit,
-            last: self.last,
-            marks,
-            slots,
-            records,
-            told: Told::new(self.clock),
-        };
+        let (begin, limit) = (self.at, self.limit);
+        let (stream, mut x) = self.begin_event()?;
         stream.header.decode(&mut x).ok()?;
-        let headless = x.at == self.at;
+        let headless = x.at == begin;
         let class = stream.class_of(x.told.id)?;
         let plan = &stream.events[class];
         let progress = x.run_partly(&plan.ops);
         if headless && progress.nothing {
             return None;
         }
-        self.class = class;
-        if x.told.time.is_some() {
-            self.clock = x.told.clock;
-            self.ns = stream.converter.ns(self.clock);
-        }
         let there = |field: &&Field| match progress.open {
-            Some((mark, at)) if field.mark == mark => field.first_beyond(at, self.limit).is_none(),
+            Some((mark, at)) if field.mark == mark => field.first_beyond(at, limit).is_none(),
             _ => field.mark < progress.marks,
         };
-        Some(plan.fields.iter().take_while(there).count())
+        let fields = plan.fields.iter().take_while(there).count();
+        let clock = x.told.time.map(|_| (x.told.clock, stream.converter.ns(x.told.clock)));
+        self.class = class;
+        if let Some(clock) = clock {
+            (self.clock, self.ns) = clock;
+        }
+        Some(fields)
     }
 
     /// Moves the window so that it begins at bit `from` and reaches beyond the limit; false if there is no more data.

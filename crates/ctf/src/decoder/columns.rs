@@ -1,0 +1,102 @@
+//! The decoder's way to [columns](crate::batch): as many events at once as a batch holds.
+
+use std::sync::Arc;
+
+use super::{window, State, Step, StreamDecoder};
+use crate::batch::{self, Batch, Run};
+use crate::bits::align_up;
+use crate::clock::extend;
+use crate::error::DecodeError;
+use crate::metadata::StreamPlan;
+use crate::source::Source;
+
+impl<S: Source> StreamDecoder<S> {
+    /// The same as [`advance`](Self::advance), but [`Step::Event`] stands for all events in `batch`: those of the packet, or part of them
+    /// where they are many.
+    pub fn advance_batch(&mut self, batch: &mut Batch) -> Result<Option<Step>, Box<DecodeError>> {
+        if let Some(error) = self.waiting.take() {
+            return Err(error);
+        }
+        loop {
+            let Some(stream) = self.stream.clone().filter(|_| self.state == State::Events && self.at < self.packet.content_bits) else {
+                return self.between();
+            };
+            batch.begin(&stream, self.packet.stream);
+            let step = self.fill(&stream, batch);
+            batch.finish(&stream.converter);
+            match step {
+                Ok(step) if batch.is_empty() && step.is_some() => return Ok(step),
+                Ok(_) => {}
+                Err(error) if batch.is_empty() => return Err(error),
+                Err(error) => self.waiting = Some(error),
+            }
+            if !batch.is_empty() {
+                return Ok(Some(Step::Event));
+            }
+        }
+    }
+
+    /// Decodes events until the batch is full or the packet has no more of them; then, if there was none at all, the step at its end.
+    fn fill(&mut self, stream: &Arc<StreamPlan>, batch: &mut Batch) -> Result<Option<Step>, Box<DecodeError>> {
+        loop {
+            self.glance_at_many(stream, batch);
+            if self.at >= self.packet.content_bits || batch.is_full() {
+                batch.take(window(&self.source, self.packet.offset).bytes);
+                return Ok(None);
+            }
+            if let Err(stop) = self.decode_event() {
+                // What comes may move the window.
+                batch.take(window(&self.source, self.packet.offset).bytes);
+                if self.event_stopped(stop)?.is_none() {
+                    // Only padding is left.
+                    if batch.is_empty() {
+                        return Ok(Some(self.end_packet()));
+                    }
+                    self.at = self.packet.content_bits;
+                    return Ok(None);
+                }
+            }
+            // Near the end of the window an event of fixed layout is decoded as others are.
+            if batch.awaits(self.class) {
+                batch.take(window(&self.source, self.packet.offset).bytes);
+            }
+            batch.push(&self.event());
+        }
+    }
+
+    /// As [`glance`](Self::glance), as often as that succeeds; the events are only noted.
+    #[inline(never)]
+    fn glance_at_many(&mut self, stream: &StreamPlan, batch: &mut Batch) {
+        let Some(header) = &stream.quick_header else { return };
+        let window = window(&self.source, self.packet.offset);
+        let (mut at, mut clock) = (self.at, self.clock);
+        let mut run = Run::default();
+        let (mut last_id, mut last) = (self.last_id, self.last_class);
+        let room = batch::MOST.saturating_sub(batch.len());
+        for _ in 0..room {
+            let begin = align_up(at, header.align);
+            let index = window.index(begin);
+            let (Some(id), Some(time)) = (header.id.high(window.bytes, index), header.time.high(window.bytes, index)) else { break };
+            let id = header.id.unsigned(id);
+            if id != last_id {
+                let Some(found) = stream.ids.quick(id).filter(|_| header.ids.contains(&id)) else { break };
+                batch.push_run(last.0, &mut run);
+                (last_id, last) = (id, found);
+            }
+            let (class, align, bits) = last;
+            let begin = align_up(begin + header.bits, align);
+            let end = begin + bits;
+            if end > self.limit {
+                break;
+            }
+            at = end;
+            clock = extend(clock, header.time.unsigned(time), header.time_mask);
+            if run.push(window.index(begin) as u32, clock) {
+                batch.push_run(class, &mut run);
+            }
+        }
+        batch.push_run(last.0, &mut run);
+        (self.at, self.clock, self.last_id, self.last_class) = (at, clock, last_id, last);
+        self.event_index += (batch.len() + room).saturating_sub(batch::MOST) as u64;
+    }
+}
