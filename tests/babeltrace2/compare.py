@@ -257,8 +257,11 @@ def compare(longpole, trace, timeout, accept=None):
         except Difference as difference:
             wrong.append(f"event {index}, {event['name']} at {event['exact_ns']}: {difference}")
     lost = sum(item["lost"] or 0 for item in items if "lost" in item)
-    their_lost = sum(line["lost_events"] or 0 for line in lines if "lost_events" in line)
-    if not fault and lost != their_lost:
+    their_losses = [line["lost_events"] or 0 for line in lines if "lost_events" in line]
+    their_lost = sum(their_losses)
+    if max(their_losses, default=0) >= 2**63:
+        result.reasons["babeltrace2 takes a counter of losses that falls for one that has counted beyond 64 bits"] += 1
+    elif not fault and lost != their_lost:
         wrong.append(f"{lost} lost events instead of {their_lost}")
     text = f"{len(pairs)} events, {result.values} values"
     if lost:
