@@ -103,13 +103,22 @@ impl Default for Run {
 }
 
 impl Run {
-    /// True if it is full.
     #[inline(always)]
-    pub(crate) fn push(&mut self, begin: u32, cycles: u64) -> bool {
+    pub(crate) fn push(&mut self, begin: u32, cycles: u64) {
         let at = self.len % RUN;
         (self.begins[at], self.cycles[at]) = (begin, cycles);
         self.len = at + 1;
-        self.len == RUN
+    }
+
+    #[inline(always)]
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// How many more it holds.
+    #[inline(always)]
+    pub(crate) fn room(&self) -> usize {
+        RUN - self.len
     }
 }
 
@@ -222,7 +231,7 @@ impl Batch {
     pub(crate) fn finish(&mut self, converter: &Converter) {
         for class in &self.used {
             if let Some(table) = self.tables.get_mut(*class as usize) {
-                table.ns.extend(table.cycles.iter().map(|cycles| converter.ns(*cycles)));
+                converter.ns_of_all(&table.cycles, &mut table.ns);
             }
         }
     }

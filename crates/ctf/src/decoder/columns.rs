@@ -72,31 +72,52 @@ impl<S: Source> StreamDecoder<S> {
         let (mut at, mut clock) = (self.at, self.clock);
         let mut run = Run::default();
         let (mut last_id, mut last) = (self.last_id, self.last_class);
-        let room = batch::MOST.saturating_sub(batch.len());
-        for _ in 0..room {
+        let before = batch.len();
+        while batch.len() + run.len() < batch::MOST {
             let begin = align_up(at, header.align);
             let index = window.index(begin);
             let (Some(id), Some(time)) = (header.id.high(window.bytes, index), header.time.high(window.bytes, index)) else { break };
             let id = header.id.unsigned(id);
-            if id != last_id {
+            let again = id == last_id;
+            if !again {
                 let Some(found) = stream.ids.quick(id).filter(|_| header.ids.contains(&id)) else { break };
                 batch.push_run(last.0, &mut run);
                 (last_id, last) = (id, found);
             }
             let (class, align, bits) = last;
-            let begin = align_up(begin + header.bits, align);
-            let end = begin + bits;
+            let payload = align_up(begin + header.bits, align);
+            let end = payload + bits;
             if end > self.limit {
                 break;
             }
             at = end;
             clock = extend(clock, header.time.unsigned(time), header.time_mask);
-            if run.push(window.index(begin) as u32, clock) {
+            run.push(window.index(payload) as u32, clock);
+            if again {
+                // As long as the class is the same and the distance is a multiple of what it is aligned to, of each event only the time hangs
+                // on the one before.
+                let stride = align_up(end, header.align) - begin;
+                if stride & (u64::from(header.align.max(align).max(8)) - 1) == 0 {
+                    let bytes = stride as usize / 8;
+                    let (mut index, mut payload) = (index, window.index(payload));
+                    for _ in 0..run.room().min((batch::MOST - run.len()).saturating_sub(batch.len())) {
+                        (index, payload) = (index.wrapping_add(bytes), payload.wrapping_add(bytes));
+                        let (Some(next), Some(time)) = (header.id.high(window.bytes, index), header.time.high(window.bytes, index)) else { break };
+                        if header.id.unsigned(next) != id || at + stride > self.limit {
+                            break;
+                        }
+                        at += stride;
+                        clock = extend(clock, header.time.unsigned(time), header.time_mask);
+                        run.push(payload as u32, clock);
+                    }
+                }
+            }
+            if run.room() == 0 {
                 batch.push_run(class, &mut run);
             }
         }
         batch.push_run(last.0, &mut run);
         (self.at, self.clock, self.last_id, self.last_class) = (at, clock, last_id, last);
-        self.event_index += (batch.len() + room).saturating_sub(batch::MOST) as u64;
+        self.event_index += (batch.len() - before) as u64;
     }
 }
