@@ -56,6 +56,8 @@ impl Clock {
 }
 
 const NANO: u64 = 1_000_000_000;
+/// As far from 0 as a base or a time beside it may be, so that their sum fits.
+const QUARTER: u64 = (1 << 62) - 1;
 
 /// A clock prepared for conversion.
 #[derive(Clone, Copy, Debug)]
@@ -90,7 +92,7 @@ impl Converter {
         let seconds = i128::from(clock.offset).div_euclid(i128::from(frequency));
         let base_ns = (i128::from(clock.offset_s) + seconds) * i128::from(NANO);
         // A quarter of the range for the base leaves the sum of both in range, see `ns`.
-        let narrow = base_ns.unsigned_abs() < 1 << 62;
+        let narrow = base_ns.unsigned_abs() <= u128::from(QUARTER);
         Converter {
             frequency,
             offset: i128::from(clock.offset).rem_euclid(i128::from(frequency)) as u64,
@@ -115,9 +117,12 @@ impl Converter {
             let estimate = ((u128::from(total) * u128::from(self.reciprocal)) >> 64) as u64;
             let rest = total.wrapping_mul(NANO).wrapping_sub(estimate.wrapping_mul(self.frequency));
             let ns = estimate + u64::from(rest >= self.frequency);
-            if ns < 1 << 62 {
+            if ns <= QUARTER {
                 return self.base_ns_small + ns as i64;
             }
+        }
+        if let (Way::Identity, Some(total @ 0..=QUARTER)) = (self.way, cycles.checked_add(self.offset)) {
+            return self.base_ns_small + total as i64;
         }
         self.slower(cycles)
     }
@@ -137,7 +142,6 @@ impl Converter {
     fn slower(&self, cycles: u64) -> i64 {
         let Some(total) = cycles.checked_add(self.offset) else { return self.wide(cycles) };
         let ns = match self.way {
-            Way::Identity => total,
             Way::Divide => {
                 let seconds = total / self.frequency;
                 let rest = (total % self.frequency) * NANO / self.frequency;
@@ -146,9 +150,9 @@ impl Converter {
                     None => return self.wide(cycles),
                 }
             }
-            Way::Multiply | Way::Wide => return self.wide(cycles),
+            Way::Identity | Way::Multiply | Way::Wide => return self.wide(cycles),
         };
-        if ns < 1 << 62 {
+        if ns <= QUARTER {
             self.base_ns_small + ns as i64
         } else {
             self.wide(cycles)
