@@ -451,6 +451,7 @@ impl<S: Source> StreamDecoder<S> {
             }
             Stop::Oversized { at } => (at, DecodeErrorKind::OversizedInteger),
             Stop::Empty { at } => (at, DecodeErrorKind::EmptyEvent),
+            Stop::TooMany { at } => (at, DecodeErrorKind::TooManyParts),
         };
         self.leave_packet();
         self.state = State::Broken;

@@ -147,6 +147,8 @@ pub enum DecodeErrorKind {
     OversizedInteger,
     #[error("an event of no bits never ends")]
     EmptyEvent,
+    #[error("more than four million parts in one event")]
+    TooManyParts,
     #[error("reading failed: {0}")]
     Io(String),
 }

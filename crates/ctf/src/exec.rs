@@ -5,6 +5,7 @@ use crate::bits::{align_up, Leaf, LeafKind, Window};
 use crate::clock::{extend, low_bits};
 use crate::plan::{stride, Child, Count, Node, Op, VarInt};
 use crate::refs::Choices;
+use crate::rigid::Rigid;
 use crate::types::{ByteOrder, Roles};
 
 /// Where a step found its field: a bit of the packet and, for texts and sequences, how many bytes or elements. For a tree,
@@ -61,10 +62,17 @@ pub(crate) enum Stop {
     Empty {
         at: u64,
     },
+    /// It has more parts than are noted of one event.
+    TooMany {
+        at: u64,
+    },
 }
 
 /// An array whose elements may take no bits may have this many, more than any tool writes.
 const MAX_UNBACKED: u64 = 1 << 12;
+
+/// Parts of an event that are noted, of those whose places hang on the data: some hundred megabytes. No tool writes so many.
+const MAX_RECORDS: usize = 1 << 22;
 
 /// What survives from one step to the next.
 pub(crate) struct Executor<'a, 'b> {
@@ -408,7 +416,7 @@ impl Executor<'_, '_> {
                 if at + bits > self.limit {
                     return Err(self.stop(at, bits));
                 }
-                self.records.push(Record { at, len: 0, size: 1 });
+                self.record(at, 0)?;
                 self.at = at + bits;
                 self.last = leaf.order;
                 if !saves.is_empty() || !roles.is_empty() {
@@ -420,7 +428,7 @@ impl Executor<'_, '_> {
             }
             Node::VarInt(int) => {
                 let (at, len) = self.var_int(int)?;
-                self.records.push(Record { at, len, size: 1 });
+                self.record(at, len)?;
                 return Ok(());
             }
             Node::Text(encoding) => {
@@ -428,12 +436,12 @@ impl Executor<'_, '_> {
                     1 => self.text()?,
                     unit => self.wide_text(unit)?,
                 };
-                self.records.push(Record { at, len, size: 1 });
+                self.record(at, len)?;
                 return Ok(());
             }
-            Node::Struct { align, children } => {
+            Node::Struct { align, children, .. } => {
                 self.at = self.aligned(*align)?;
-                self.records.push(Record { at: self.at, len: 0, size: 1 });
+                self.record(self.at, 0)?;
                 for child in children {
                     self.walk(&child.node)?;
                 }
@@ -449,11 +457,14 @@ impl Executor<'_, '_> {
                         return Err(Stop::MixedOrder { at, from: self.last, to: leaf.order });
                     }
                     let at = self.numbers(len, leaf, stride(leaf, leaf_align), *align)?;
-                    self.records.push(Record { at, len, size: 1 });
+                    self.record(at, len)?;
                     return Ok(());
                 }
                 self.at = self.aligned(*align)?;
-                self.records.push(Record { at: self.at, len, size: 1 });
+                if let Some(rigid) = element.rigid().filter(|_| len > 0) {
+                    return self.rigid_array(len, element, rigid);
+                }
+                self.record(self.at, len)?;
                 if *least_bits == 0 && len > MAX_UNBACKED {
                     return Err(Stop::Unbacked { at: self.at, length: len });
                 }
@@ -468,12 +479,12 @@ impl Executor<'_, '_> {
             Node::Variant { slot, choices, options } => {
                 let tag = self.saved(*slot);
                 let (option, child) = self.choose(tag, choices, options)?;
-                self.records.push(Record { at: self.at, len: u64::from(option), size: 1 });
+                self.record(self.at, u64::from(option))?;
                 self.walk(&child.node)?;
             }
             Node::Optional { slot, choices, inner } => {
                 let there = choices.find(choices.value(self.saved(*slot))).is_some();
-                self.records.push(Record { at: self.at, len: u64::from(there), size: 1 });
+                self.record(self.at, u64::from(there))?;
                 if there {
                     self.walk(inner)?;
                 }
@@ -483,6 +494,37 @@ impl Executor<'_, '_> {
         if let Some(record) = self.records.get_mut(index) {
             record.size = size as u32;
         }
+        Ok(())
+    }
+
+    /// Passes elements at constant distances: one record, whatever their number.
+    fn rigid_array(&mut self, len: u64, element: &Node, rigid: Rigid) -> Result<(), Stop> {
+        let at = align_up(self.at, rigid.align);
+        let (stride, room) = (rigid.stride(), self.limit.saturating_sub(at));
+        let bits = stride.saturating_mul(len - 1).saturating_add(rigid.bits);
+        let in_order = at % 8 == 0 || rigid.order == Some(self.last);
+        if bits <= room && in_order {
+            self.record(at, len)?;
+            self.at = at + bits;
+            self.last = rigid.order.unwrap_or(self.last);
+            return Ok(());
+        }
+        // The first one that does not fit tells where it ends.
+        let whole = if in_order { (room + stride).saturating_sub(rigid.bits) / stride } else { 0 };
+        if whole > 0 {
+            self.at = at + (whole - 1) * stride + rigid.bits;
+            self.last = rigid.order.unwrap_or(self.last);
+        }
+        self.walk(element)?;
+        Err(self.stop(self.at, bits))
+    }
+
+    /// Notes a node; what is in it is counted when it was walked.
+    fn record(&mut self, at: u64, len: u64) -> Result<(), Stop> {
+        if self.records.len() >= MAX_RECORDS {
+            return Err(Stop::TooMany { at });
+        }
+        self.records.push(Record { at, len, size: 1 });
         Ok(())
     }
 

@@ -202,7 +202,7 @@ fn tagged(node: Node, refs: Option<&ScopeRefs>) -> Option<TaggedHeader> {
     if refs?.saves.len() != 1 {
         return None;
     }
-    let Node::Struct { align, children } = node else { return None };
+    let Node::Struct { align, children, .. } = node else { return None };
     let [tag, variant] = <[_; 2]>::try_from(children).ok()?;
     let Node::Number { leaf, align: tag_align, saves, roles } = tag.node else { return None };
     let [tag_slot] = saves[..] else { return None };
@@ -216,7 +216,7 @@ fn tagged(node: Node, refs: Option<&ScopeRefs>) -> Option<TaggedHeader> {
         let number = Node::Number { leaf, align: tag_align, saves: Vec::new(), roles: Roles::EVENT_ID };
         let mut children = vec![child("tag", &tag.ty, number)];
         children.extend(node.map(|n| child(name, &variant.ty, n)));
-        fixed(&flat(Node::Struct { align, children }))
+        fixed(&flat(Node::structure(align, children)))
     };
     let head = whole("", None)?;
     let mut fixed_options = Vec::with_capacity(options.len());

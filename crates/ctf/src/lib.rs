@@ -97,6 +97,7 @@ mod metadata;
 mod packet;
 mod plan;
 mod refs;
+mod rigid;
 mod source;
 mod tsdl;
 pub mod types;

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use crate::bits::{align_up, Leaf, LeafKind, Load};
 use crate::error::{Span, SpanError};
 use crate::refs::{Choices, Place, ScopeRefs, Use, ELEMENT};
+use crate::rigid::Rigid;
 use crate::types::*;
 
 #[derive(Debug)]
@@ -72,7 +73,7 @@ pub(crate) enum Node {
     Number { leaf: Leaf, align: u32, saves: Vec<u32>, roles: Roles },
     VarInt(VarInt),
     Text(Encoding),
-    Struct { align: u32, children: Vec<Child> },
+    Struct { align: u32, children: Vec<Child>, rigid: Option<Rigid> },
     Array { align: u32, count: Count, element: Box<Node>, text: Encoding, least_bits: u64 },
     Variant { slot: u32, choices: Choices, options: Vec<Child> },
     Optional { slot: u32, choices: Choices, inner: Box<Node> },
@@ -99,6 +100,11 @@ pub(crate) enum Count {
 }
 
 impl Node {
+    pub(crate) fn structure(align: u32, children: Vec<Child>) -> Node {
+        let rigid = Rigid::of_structure(align, &children);
+        Node::Struct { align, children, rigid }
+    }
+
     /// The least bits that this takes, not counting its alignment.
     fn least_bits(&self) -> u64 {
         match self {
@@ -341,7 +347,7 @@ impl<'r> NodeMaker<'r> {
     }
 
     pub(crate) fn structure(&mut self, ty: &StructType) -> Result<Node, SpanError> {
-        Ok(Node::Struct { align: ty.align(), children: self.children(ty.fields())? })
+        Ok(Node::structure(ty.align(), self.children(ty.fields())?))
     }
 
     fn children(&mut self, members: &[Member]) -> Result<Vec<Child>, SpanError> {
@@ -553,7 +559,7 @@ impl Flattener {
     /// `ty` is missing for the root, which is no field.
     fn flatten(&mut self, scope: Scope, name: String, node: Node, ty: Option<Type>) {
         match node {
-            Node::Struct { align, children } => {
+            Node::Struct { align, children, .. } => {
                 if align > 1 && !self.aligned(align) {
                     self.block.ops.push(Op::Align(align));
                 }

@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::bits::{Leaf, LeafKind, Window};
+use crate::bits::{align_up, Leaf, LeafKind, Window};
 use crate::exec::{Mark, Record};
-use crate::plan::{stride, Field, Node, QuickKind, Shape};
+use crate::plan::{stride, Count, Field, Node, QuickKind, Shape};
 use crate::types::Encoding;
 
 /// The value of a field.
@@ -252,7 +252,15 @@ pub enum CompoundKind {
 pub struct Compound<'a> {
     window: Window<'a>,
     node: &'a Node,
-    records: &'a [Record],
+    parts: Parts<'a>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Parts<'a> {
+    /// Its record and those of all below it.
+    Noted(&'a [Record]),
+    /// So many elements, or a structure, at constant distances from a bit of the packet.
+    Rigid { at: u64, len: u64 },
 }
 
 impl<'a> Compound<'a> {
@@ -266,28 +274,44 @@ impl<'a> Compound<'a> {
 
     /// Of a variant, the index of the option that was recorded.
     pub fn chosen(&self) -> Option<usize> {
-        let variant = matches!(self.node, Node::Variant { .. });
-        self.records.first().filter(|_| variant).map(|record| record.len as usize)
+        match (self.node, self.parts) {
+            (Node::Variant { .. }, Parts::Noted(records)) => records.first().map(|record| record.len as usize),
+            _ => None,
+        }
     }
 
     /// The parts in order, with their names where they have some.
     pub fn iter(&self) -> impl Iterator<Item = (Option<&'a Arc<str>>, Value<'a>)> + use<'a> {
-        let (window, node) = (self.window, self.node);
-        let chosen = self.records.first().map_or(0, |r| r.len as usize);
-        let mut rest = self.records.get(1..).unwrap_or(&[]);
+        let Compound { window, node, mut parts } = *self;
+        let chosen = self.chosen().unwrap_or(0);
+        if let Parts::Noted(records) = &mut parts {
+            *records = records.get(1..).unwrap_or(&[]);
+        }
         let mut index = 0;
         std::iter::from_fn(move || {
-            let size = rest.first()?.size as usize;
-            let (records, after) = rest.split_at_checked(size.max(1))?;
             let (name, child) = match node {
                 Node::Struct { children, .. } => children.get(index).map(|c| (Some(&c.name), &c.node))?,
                 Node::Array { element, .. } => (None, &**element),
                 Node::Variant { options, .. } => options.get(chosen).map(|c| (Some(&c.name), &c.node))?,
                 _ => return None,
             };
-            rest = after;
             index += 1;
-            Some((name, tree(window, child, records)))
+            let value = match &mut parts {
+                Parts::Noted(rest) => {
+                    let size = rest.first()?.size as usize;
+                    let (records, after) = rest.split_at_checked(size.max(1))?;
+                    *rest = after;
+                    tree(window, child, records)
+                }
+                Parts::Rigid { at, len } => {
+                    *len = len.checked_sub(1)?;
+                    let layout = child.rigid()?;
+                    let begin = align_up(*at, layout.align);
+                    *at = begin + layout.bits;
+                    rigid(window, child, begin)
+                }
+            };
+            Some((name, value))
         })
     }
 }
@@ -299,14 +323,42 @@ fn tree<'a>(window: Window<'a>, node: &'a Node, records: &'a [Record]) -> Value<
         Node::Number { leaf, .. } => number(window, at, *leaf),
         Node::VarInt(int) => var_int(int.signed, len),
         Node::Text(encoding) => text(window.slice(at, len), *encoding),
-        Node::Array { element, text, .. } => match element.plain_leaf() {
-            Some((leaf, align)) => array(window, at, len, leaf, stride(leaf, align), *text),
-            None => Value::Compound(Compound { window, node, records }),
-        },
-        Node::Struct { .. } | Node::Variant { .. } => Value::Compound(Compound { window, node, records }),
+        Node::Array { element, text, .. } => elements(window, node, element, *text, at, len, records),
+        Node::Struct { .. } | Node::Variant { .. } => Value::Compound(Compound { window, node, parts: Parts::Noted(records) }),
         Node::Optional { .. } if len == 0 => Value::Nothing,
         Node::Optional { inner, .. } => tree(window, inner, records.get(1..).unwrap_or(&[])),
     }
+}
+
+/// The value of a node that begins at bit `at` and whose parts are at constant distances.
+fn rigid<'a>(window: Window<'a>, node: &'a Node, at: u64) -> Value<'a> {
+    match node {
+        Node::Number { leaf, .. } => number(window, at, *leaf),
+        Node::Array { element, text, count: Count::Fixed(len), .. } => elements(window, node, element, *text, at, *len, &[]),
+        Node::Struct { children, .. } => Value::Compound(Compound { window, node, parts: Parts::Rigid { at, len: children.len() as u64 } }),
+        // The others are not rigid.
+        _ => Value::Nothing,
+    }
+}
+
+/// The value of an array; `records` are its own where its elements' places hang on the data.
+fn elements<'a>(
+    window: Window<'a>,
+    node: &'a Node,
+    element: &'a Node,
+    text: Encoding,
+    at: u64,
+    len: u64,
+    records: &'a [Record],
+) -> Value<'a> {
+    if let Some((leaf, align)) = element.plain_leaf() {
+        return array(window, at, len, leaf, stride(leaf, align), text);
+    }
+    let parts = match element.rigid() {
+        Some(_) => Parts::Rigid { at, len },
+        None => Parts::Noted(records),
+    };
+    Value::Compound(Compound { window, node, parts })
 }
 
 /// Everything that makes values of marks.

@@ -102,7 +102,9 @@ impl<S: Source> StreamDecoder<S> {
                     let (mut index, mut payload) = (index, window.index(payload));
                     for _ in 0..run.room().min((batch::MOST - run.len()).saturating_sub(batch.len())) {
                         (index, payload) = (index.wrapping_add(bytes), payload.wrapping_add(bytes));
-                        let (Some(next), Some(time)) = (header.id.high(window.bytes, index), header.time.high(window.bytes, index)) else { break };
+                        let (Some(next), Some(time)) = (header.id.high(window.bytes, index), header.time.high(window.bytes, index)) else {
+                            break;
+                        };
                         if header.id.unsigned(next) != id || at + stride > self.limit {
                             break;
                         }

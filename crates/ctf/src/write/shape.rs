@@ -197,7 +197,7 @@ impl Shaper<'_> {
             Node::Number { leaf, align, saves, roles } => Shape::Number { leaf, align, saves, roles },
             Node::VarInt(int) => Shape::VarInt { signed: int.signed, saves: int.saves, roles: int.roles },
             Node::Text(encoding) => Shape::Text(encoding),
-            Node::Struct { align, children } => {
+            Node::Struct { align, children, .. } => {
                 let wrapped = self.made.contains(&self.place);
                 let parts = self.parts(children);
                 match wrapped {

@@ -1,0 +1,60 @@
+//! Types whose parts all lie at constant distances from where they begin: an array of them needs one place, however many elements it has.
+
+use crate::bits::align_up;
+use crate::plan::{Child, Count, Node};
+use crate::types::ByteOrder;
+
+/// The layout of such a type, seen from a begin that is aligned to it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rigid {
+    pub align: u32,
+    pub bits: u64,
+    /// That of all its bits. None: it changes, but only between whole bytes, if it begins with one.
+    pub order: Option<ByteOrder>,
+}
+
+impl Rigid {
+    /// Distance of the elements of an array, in bits.
+    pub fn stride(&self) -> u64 {
+        align_up(self.bits, self.align)
+    }
+
+    pub fn of_structure(align: u32, children: &[Child]) -> Option<Rigid> {
+        let (mut whole, mut bytewise) = (Rigid { align, bits: 0, order: None }, true);
+        for child in children {
+            let part = child.node.rigid().filter(|part| part.align <= align)?;
+            let at = align_up(whole.bits, part.align);
+            let order = match whole.bits {
+                0 => part.order,
+                _ => whole.order.filter(|order| part.order == Some(*order)),
+            };
+            bytewise &= at % 8 == 0 && part.bits % 8 == 0;
+            if order.is_none() && !bytewise {
+                return None;
+            }
+            whole = Rigid { align, bits: at.checked_add(part.bits).filter(|bits| *bits < 1 << 48)?, order };
+        }
+        (whole.bits > 0).then_some(whole)
+    }
+
+    fn of_array(align: u32, count: u64, element: Rigid) -> Option<Rigid> {
+        let bits = element.stride().checked_mul(count.checked_sub(1)?)?.checked_add(element.bits)?;
+        // A change of order is at a byte's begin in all elements, or it is not known where.
+        let sound = element.order.is_some() || element.stride() % 8 == 0;
+        (sound && bits < 1 << 48).then_some(Rigid { align: align.max(element.align), bits, ..element })
+    }
+}
+
+impl Node {
+    pub(crate) fn rigid(&self) -> Option<Rigid> {
+        match self {
+            Node::Number { leaf, .. } => {
+                let (leaf, align) = self.plain_leaf().filter(|_| leaf.bits > 0)?;
+                Some(Rigid { align, bits: u64::from(leaf.bits), order: Some(leaf.order) })
+            }
+            Node::Struct { rigid, .. } => *rigid,
+            Node::Array { align, count: Count::Fixed(count), element, .. } => Rigid::of_array(*align, *count, element.rigid()?),
+            Node::Array { .. } | Node::VarInt(_) | Node::Text(_) | Node::Variant { .. } | Node::Optional { .. } => None,
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Events of very many parts: what they take of memory hangs on what is shown, not on the number of parts.
+
+use longpole_ctf::{BytesSource, DecodeErrorKind, Metadata, Step, StreamDecoder, Value};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+struct Counting;
+
+static NOW: AtomicUsize = AtomicUsize::new(0);
+static MOST: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: the system's allocator does the work, with what it was asked for.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        MOST.fetch_max(NOW.fetch_add(layout.size(), Relaxed) + layout.size(), Relaxed);
+        // SAFETY: as above.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        NOW.fetch_sub(layout.size(), Relaxed);
+        // SAFETY: as above.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// One measures at a time.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// Greatest memory in bytes beyond what there was.
+fn most(work: impl FnOnce()) -> usize {
+    let _turn = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let before = NOW.load(Relaxed);
+    MOST.store(before, Relaxed);
+    work();
+    MOST.load(Relaxed) - before
+}
+
+fn decoder(fields: &str, bytes: Vec<u8>) -> StreamDecoder<BytesSource<Vec<u8>>> {
+    let text = format!(
+        "/* CTF 1.8 */ trace {{ major = 1; minor = 8; byte_order = le; }};
+        typealias integer {{ size = 1; align = 1; }} := bit; typealias integer {{ size = 32; align = 1; }} := length;
+        event {{ name = e; fields := struct {{ {fields} }}; }};"
+    );
+    StreamDecoder::new(Arc::new(Metadata::from_text(&text).unwrap()), BytesSource(bytes))
+}
+
+#[test]
+fn an_array_of_structures_of_constant_layout_takes_one_place() {
+    let count = 8_000_000u32;
+    let mut bytes = count.to_le_bytes().to_vec();
+    bytes.extend((0..count / 8).map(|byte| (byte % 251) as u8));
+    let mut decoder = decoder("length n; struct { bit a; struct { bit b; } c; bit d[2]; } list[n];", bytes);
+    let taken = most(|| {
+        // 8 million elements of four bits are twice what there is, so this file ends in the midst of them.
+        while let Ok(Some(_)) = decoder.advance() {}
+    });
+    assert!(taken < 1 << 20, "{taken} bytes");
+    let mut bytes = (count / 4).to_le_bytes().to_vec();
+    bytes.extend((0..count / 8).map(|byte| (byte % 251) as u8));
+    let mut decoder = self::decoder("length n; struct { bit a; struct { bit b; } c; bit d[2]; } list[n];", bytes);
+    let mut sum = 0;
+    let taken = most(|| {
+        assert_eq!(decoder.advance().unwrap(), Some(Step::PacketBegin));
+        assert_eq!(decoder.advance().unwrap(), Some(Step::Event));
+        sum = ones(&decoder.event().get("list").unwrap());
+    });
+    assert!(taken < 1 << 20, "{taken} bytes");
+    assert_eq!(sum, (0..count / 8).map(|byte| ((byte % 251) as u8).count_ones()).sum::<u32>());
+    assert_eq!(decoder.advance().unwrap(), Some(Step::PacketEnd));
+}
+
+fn ones(value: &Value<'_>) -> u32 {
+    match value {
+        Value::U64(bit) => *bit as u32,
+        Value::Array(array) => array.iter().map(|part| ones(&part)).sum(),
+        Value::Compound(parts) => parts.iter().map(|(_, part)| ones(&part)).sum(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn parts_whose_places_hang_on_the_data_are_noted_up_to_a_number() {
+    let count = 8_000_000u32;
+    let mut bytes = count.to_le_bytes().to_vec();
+    bytes.resize(4 + 1_000_000, 0);
+    let fields = "length n; struct { enum : bit { none = 0, one = 1 } tag; variant <tag> { struct { } none; bit one; } v; } list[n];";
+    let mut decoder = decoder(fields, bytes);
+    let mut stopped = None;
+    let taken = most(|| {
+        stopped = loop {
+            match decoder.advance() {
+                Ok(Some(_)) => {}
+                Ok(None) => break None,
+                Err(error) => break Some(error.kind),
+            }
+        };
+    });
+    assert_eq!(stopped, Some(DecodeErrorKind::TooManyParts));
+    assert!(taken < 256 << 20, "{taken} bytes");
+}
