@@ -3,16 +3,18 @@
 use crate::chains::{Chains, MOST_CHAINS};
 use crate::error::Error;
 use crate::event::{Class, ClassId, Event, Item, Loss, StreamId, StreamKind, Subject, SubjectId};
-use crate::file::{FileWindow, StreamFile};
+use crate::file::{FileWindow, StreamFile, MOST_OPEN};
 use crate::index::Index;
 use crate::oddity::{Oddity, Place, MOST_ERRORS};
 use crate::part::{self, Part, PartClock};
 use crate::recognise::stream_files;
 use crate::recording::Clock;
+use crate::scout::Scout;
 use crate::shelf::Shelf;
 use crate::subject::{subject_of_packet, EventSubjects};
 use crate::trace::Shared;
 use crate::value::{has_names, Value};
+use crate::window::Window;
 use longpole_ctf::types::{Roles, Scope, StructType, Type};
 use longpole_ctf::{DecodeErrorKind, EnvValue, Field, Metadata, Source, Step, StreamDecoder};
 use std::fs;
@@ -79,7 +81,9 @@ pub(crate) fn open(directory: &Path, shared: &mut Shared, name: &dyn Fn(&Path) -
     let ordered = matches!(env("tracer_name"), Some("longpole" | "longpole-convert" | "lttng-ust" | "lttng-modules"));
     let ours = env("tracer_name") == Some("longpole") && kind == StreamKind::User;
     let mut streams = Vec::new();
-    let count = files.len();
+    // A scout has a window of its own.
+    let scouts = !ordered && files.len() * 2 <= MOST_OPEN;
+    let count = if scouts { files.len() * 2 } else { files.len() };
     for file in &files {
         let id = shared.stream(name(&file.path), kind);
         shared.packets(id).bytes = file.length;
@@ -87,8 +91,12 @@ pub(crate) fn open(directory: &Path, shared: &mut Shared, name: &dyn Fn(&Path) -
         for own in 0..chains {
             let decoder = decoder(&metadata, file, count)?;
             let chains = (chains > 1).then(|| (Chains::default(), own));
+            let scout = match scouts && chains.is_none() {
+                true => Some(Box::new(Scout::new(self::decoder(&metadata, file, count)?))),
+                false => None,
+            };
             let source = CtfSource::new(decoder, plan.clone(), id, file.path.clone(), chains);
-            streams.push(CtfSource { own: ours, ordered, ..source });
+            streams.push(CtfSource { own: ours, ordered, scout, ..source });
         }
     }
     let clock = metadata.streams.iter().enumerate().find_map(|(index, _)| metadata.stream_clock(index));
@@ -259,6 +267,8 @@ pub(crate) struct CtfSource {
     pub broken: bool,
     /// Written by a tracer that keeps the order of time, so that nobody sorts.
     pub ordered: bool,
+    /// For who sorts.
+    pub scout: Option<Box<Scout>>,
     /// Events that came after a later one.
     backwards: u64,
     /// The item is what is there of the event in which decoding failed.
@@ -295,6 +305,7 @@ impl CtfSource {
             errors: 0,
             broken: false,
             ordered: false,
+            scout: None,
             backwards: 0,
             part: false,
             grows: false,
@@ -327,9 +338,12 @@ impl CtfSource {
         }
     }
 
-    /// What is before it is of no interest.
-    pub fn skip_to(&mut self, begin_ns: i64) {
+    /// What is before it is of no interest; the window that sorts its events is told.
+    pub fn skip_to(&mut self, begin_ns: i64, window: &mut Option<Window>) {
         self.begin_ns = begin_ns;
+        if let Some(window) = window.as_mut().filter(|_| begin_ns > i64::MIN) {
+            window.skip(begin_ns, self.decoder.packet().index);
+        }
         // Chains of packets are told apart by all packets before; who follows a file passes it anyway.
         if begin_ns <= self.last_ns || self.chains.is_some() || self.grows {
             return;
@@ -338,6 +352,9 @@ impl CtfSource {
         let index = Index::of(&file, self.decoder.metadata(), || file.window(1));
         if let Some(position) = index.and_then(|index| index.position(begin_ns)).filter(|to| to.packet > self.decoder.packet().index) {
             self.decoder.seek_at(position.offset, position.packet, position.clock);
+            if let Some(window) = window {
+                window.restart_at(position);
+            }
         }
     }
 

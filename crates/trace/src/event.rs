@@ -108,3 +108,12 @@ pub enum Item<'a> {
     /// Comes at its `end_ns`.
     Loss(Loss),
 }
+
+impl Item<'_> {
+    pub fn stream(&self) -> StreamId {
+        match self {
+            Item::Event(event) => event.stream,
+            Item::Loss(loss) => loss.stream,
+        }
+    }
+}

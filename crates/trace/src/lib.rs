@@ -30,6 +30,7 @@ mod perf;
 mod recognise;
 mod recording;
 mod rewritten;
+mod scout;
 mod scratch;
 mod sel4;
 mod shelf;

@@ -207,6 +207,15 @@ impl Source {
 }
 
 impl Source {
+    /// Whether the item that was decoded last is an event.
+    #[inline]
+    pub fn has_event(&self) -> bool {
+        match self {
+            Source::Ctf(source) => source.has_event(),
+            _ => true,
+        }
+    }
+
     fn is_broken(&self) -> bool {
         match self {
             Source::Ctf(source) => source.broken,
@@ -257,13 +266,17 @@ impl Slot {
 
     #[inline]
     fn item<'a>(&'a self, shelf: &'a mut Shelf) -> Item<'a> {
-        let item = match &self.window {
-            None => self.source.item(shelf),
-            Some(window) => window.item(shelf),
-        };
         match self.shift.is_none() {
-            true => item,
-            false => self.shift.item(item),
+            true => self.unshifted(shelf),
+            false => self.shift.item(self.unshifted(shelf)),
+        }
+    }
+
+    #[inline(always)]
+    fn unshifted<'a>(&'a self, shelf: &'a mut Shelf) -> Item<'a> {
+        match &self.window {
+            None => self.source.item(shelf),
+            Some(window) => window.item(&self.source, shelf),
         }
     }
 }
@@ -395,12 +408,13 @@ impl Trace {
         let opened_part = opened.part.clone();
         self.parts.push(opened.part);
         let common_ns = self.common_clock(&opened_part);
-        for source in opened.streams {
+        for mut source in opened.streams {
             let mut shift = self.shifts.of(source.path());
             if shift.is_none() {
                 shift = Shift::by(common_ns);
             }
-            self.add_slot(Source::Ctf(Box::new(source)), !opened.ordered, shift);
+            let window = (!opened.ordered).then(|| Window::new(source.scout.take()));
+            self.slots.push(Slot { source: Source::Ctf(Box::new(source)), window, shift });
         }
         Ok(())
     }
@@ -506,7 +520,7 @@ impl Trace {
         self.end_ns = options.end.map_or(i64::MAX, |end| end.resolve(start_ns));
         for slot in &mut self.slots {
             if let Source::Ctf(source) = &mut slot.source {
-                source.skip_to(slot.shift.undo(self.begin_ns));
+                source.skip_to(slot.shift.undo(self.begin_ns), &mut slot.window);
             }
         }
         Ok(())

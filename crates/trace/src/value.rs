@@ -271,6 +271,16 @@ impl Owned {
         })
     }
 
+    /// About how many bytes it takes.
+    pub fn size(&self) -> usize {
+        let more = match self {
+            Owned::Value(value) | Owned::Parts(value, _) => size_below(value),
+            Owned::Enum(_, label) => label.len(),
+            Owned::Flags(..) => 0,
+        };
+        size_of::<Owned>() + more
+    }
+
     pub fn value(&self) -> Value<'_> {
         match self {
             Owned::Value(value) => value.into(),
@@ -278,5 +288,14 @@ impl Owned {
             Owned::Flags(value, flags) => Value::Flags { value: *value, flags },
             Owned::Parts(value, ty) => Value::kept(value, Some(ty)),
         }
+    }
+}
+
+fn size_below(value: &OwnedValue) -> usize {
+    match value {
+        OwnedValue::Str(bytes) | OwnedValue::Bytes(bytes) => bytes.len(),
+        OwnedValue::List(parts) => parts.iter().map(|part| size_of::<OwnedValue>() + size_below(part)).sum(),
+        OwnedValue::Fields(parts) => parts.iter().map(|(_, part)| size_of::<OwnedValue>() + size_below(part)).sum(),
+        _ => 0,
     }
 }

@@ -1,0 +1,182 @@
+//! Streams that are not in the order of time come out as a window of 1024 items sorts them, whether it looks ahead or holds back.
+
+use longpole_trace::{Item, Moment, Oddity, Options, Trace};
+use proptest::prelude::*;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::fs;
+
+/// Where packets that overlap in time say so, they are read as streams of their own: those here say their times only where they do not.
+fn metadata(timed: bool) -> String {
+    let (ty, begin, end) = if timed { ("stamp", "timestamp_begin", "timestamp_end") } else { ("u64", "first", "last") };
+    METADATA.replace("STAMP", ty).replace("BEGIN", begin).replace("END", end)
+}
+
+const METADATA: &str = "/* CTF 1.8 */
+typealias integer { size = 8; } := u8; typealias integer { size = 32; } := u32; typealias integer { size = 64; } := u64;
+trace { major = 1; minor = 8; byte_order = le; packet.header := struct { u32 magic; }; };
+clock { name = c; freq = 1000000000; };
+typealias integer { size = 64; map = clock.c.value; } := stamp;
+stream {
+    packet.context := struct { u64 packet_size; u64 content_size; STAMP BEGIN; STAMP END; u64 events_discarded; };
+    event.header := struct { u8 id; stamp timestamp; };
+};
+event { name = e; id = 1; fields := struct { u32 n; string text; }; };";
+
+/// Packets of (time, discarded before its end): each event has its number in the stream.
+fn stream(packets: &[(Vec<u64>, u64)]) -> Vec<u8> {
+    let (mut bytes, mut number, mut discarded) = (Vec::new(), 0u32, 0);
+    for (times, lost) in packets {
+        discarded += lost;
+        let mut events = Vec::new();
+        for time in times {
+            events.push(1);
+            events.extend(time.to_le_bytes());
+            events.extend(number.to_le_bytes());
+            events.extend(format!("{}\0", number % 1000).bytes());
+            number += 1;
+        }
+        let bits = (44 + events.len() as u64) * 8;
+        bytes.extend(0xc1fc_1fc1u32.to_le_bytes());
+        let (begin, end) = (times.iter().min().unwrap_or(&0), times.iter().max().unwrap_or(&0));
+        for word in [bits, bits, *begin, *end, discarded] {
+            bytes.extend(word.to_le_bytes());
+        }
+        bytes.extend(events);
+    }
+    bytes
+}
+
+/// A window that always holds as many items as it can: times and numbers as they come out, how many were sorted, and how many were too late.
+fn sorted(times: impl Iterator<Item = u64>) -> (Vec<(i64, u32)>, u64, u64) {
+    let mut times = times.zip(0u32..);
+    let (mut held, mut out) = (BinaryHeap::new(), Vec::new());
+    let (mut last_in, mut last_out, mut sorted, mut late) = (0, 0, 0, 0);
+    loop {
+        while held.len() < 1024 {
+            let Some(item) = times.next() else { break };
+            sorted += u64::from(item.0 < last_in);
+            last_in = last_in.max(item.0);
+            held.push(Reverse(item));
+        }
+        let Some(Reverse((time, number))) = held.pop() else { return (out, sorted - late, late) };
+        late += u64::from(time < last_out);
+        last_out = last_out.max(time);
+        out.push((time as i64, number));
+    }
+}
+
+struct Read {
+    events: Vec<(i64, u32)>,
+    /// Where losses were told: events before, and their number.
+    losses: Vec<(usize, Option<u64>)>,
+    sorted: u64,
+    late: u64,
+}
+
+fn read(bytes: &[u8], timed: bool, begin: Option<i64>) -> Read {
+    let folder = tempfile::TempDir::new().unwrap();
+    fs::write(folder.path().join("metadata"), metadata(timed)).unwrap();
+    fs::write(folder.path().join("stream"), bytes).unwrap();
+    let options = Options { begin: begin.map(Moment::At), ..Options::default() };
+    let mut trace = Trace::open(&[folder.path()], options).unwrap();
+    let mut read = Read { events: Vec::new(), losses: Vec::new(), sorted: 0, late: 0 };
+    while let Some(item) = trace.next_item().unwrap() {
+        match item {
+            Item::Event(event) => {
+                let number = event.fields[0].as_u64().unwrap() as u32;
+                assert_eq!(event.fields[1].text().unwrap(), (number % 1000).to_string());
+                read.events.push((event.t_ns, number));
+            }
+            Item::Loss(loss) => read.losses.push((read.events.len(), loss.events)),
+        }
+    }
+    for oddity in trace.oddities() {
+        match oddity {
+            Oddity::Sorted { events, .. } => read.sorted = *events,
+            Oddity::Late { events, .. } => read.late = *events,
+            other => panic!("{other}"),
+        }
+    }
+    read
+}
+
+/// Times that ascend, but for one in `each` that belongs up to `back` events before.
+fn times(back: i64, each: u32) -> impl Strategy<Value = Vec<u64>> {
+    prop::collection::vec((1i64..100, prop_oneof![each => Just(0), 1 => 0..back]), 0..6000).prop_map(|steps| {
+        let mut now = 1_000_000;
+        let times = steps.iter().map(|(step, back)| {
+            now += step;
+            (now - back * 50) as u64
+        });
+        times.collect()
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+    #[test]
+    fn a_stream_comes_out_as_a_window_sorts_it(
+        times in prop_oneof![times(1, 1), times(20, 30), times(900, 300), times(2500, 30), times(1300, 2000)], sizes in prop::collection::vec(1usize..900, 1..40), begin in prop::option::of(0i64..300_000),
+    ) {
+        let mut packets = Vec::new();
+        let (mut rest, mut sizes) = (times.as_slice(), sizes.iter().cycle());
+        while !rest.is_empty() {
+            let (packet, after) = rest.split_at(rest.len().min(*sizes.next().unwrap()));
+            packets.push((packet.to_vec(), 0));
+            rest = after;
+        }
+        let timed = packets.windows(2).all(|two| two[1].0.iter().min() >= two[0].0.iter().max());
+        let bytes = stream(&packets);
+        let (events, sorted, late) = sorted(times.iter().copied());
+        let whole = read(&bytes, timed, None);
+        prop_assert_eq!(&whole.events, &events);
+        prop_assert_eq!((whole.sorted, whole.late), (sorted, late));
+        if let Some(begin) = begin.map(|begin| 1_000_000 + begin) {
+            let mut expected: Vec<_> = events.into_iter().filter(|(time, _)| *time >= begin).collect();
+            let mut found = read(&bytes, timed, Some(begin)).events;
+            if late > 0 {
+                // Where packets before were passed over, more of the window is left for what is late.
+                expected.sort_unstable();
+                found.sort_unstable();
+            }
+            prop_assert_eq!(found, expected);
+        }
+    }
+}
+
+#[test]
+fn a_loss_stands_behind_its_packet_also_where_the_stream_was_in_order_before() {
+    let ascending = |from: u64, count: u64| (from..from + count).collect::<Vec<_>>();
+    let packets = [(ascending(10, 3000), 0), (ascending(5000, 10), 7), (ascending(6000, 2000), 0)];
+    let read = read(&stream(&packets), true, None);
+    assert_eq!(read.losses, [(3010, Some(7))]);
+    assert_eq!(read.events.len(), 5010);
+    assert!(read.events.is_sorted());
+    assert_eq!((read.sorted, read.late), (0, 0));
+}
+
+#[test]
+fn damage_is_told_and_what_is_behind_it_is_there() {
+    let times = |from: u64| (from..from + 1500).collect::<Vec<_>>();
+    let (first, second) = (stream(&[(times(0), 0)]), stream(&[(times(0), 0), (times(2000), 0)]));
+    let mut bytes = second.clone();
+    // An event of a class that nobody knows, in the second packet.
+    bytes[first.len() + 44 + 100 * 17] = 9;
+    let folder = tempfile::TempDir::new().unwrap();
+    fs::write(folder.path().join("metadata"), metadata(true)).unwrap();
+    bytes.extend(stream(&[(times(4000), 0)]));
+    fs::write(folder.path().join("stream"), &bytes).unwrap();
+    let mut trace = Trace::open(&[folder.path()], Options::default()).unwrap();
+    let mut last = None;
+    let mut events = 0;
+    while let Some(item) = trace.next_item().unwrap() {
+        if let Item::Event(event) = item {
+            assert!(last.is_none_or(|last| last < event.t_ns));
+            last = Some(event.t_ns);
+            events += 1;
+        }
+    }
+    assert!(trace.is_damaged());
+    assert!((3000..4500).contains(&events) && last == Some(5499), "{events} {last:?}");
+}
