@@ -2,7 +2,7 @@
 //! together from them in one buffer that is written when it is full.
 
 use crate::filter::Patterns;
-use crate::show::{self, TimeOfDay};
+use crate::show::{self, Piece, TimeOfDay};
 use crate::table::plain;
 use longpole_trace::event::StreamId;
 use longpole_trace::{Catalogue, Event, Item, Loss, Value};
@@ -28,19 +28,19 @@ pub(crate) struct Printer<W> {
 
 /// A name as it is, and as a JSON string.
 struct Named {
-    text: Vec<u8>,
-    json: Vec<u8>,
+    text: Piece,
+    json: Piece,
 }
 
 struct Subject {
     /// Who it was, for events of which nothing else says it. Empty if nothing is known, then the stream is named instead.
-    whole: Vec<u8>,
+    whole: Piece,
     /// Beside a context that names threads: the host and what all its threads have in common.
-    common: Vec<u8>,
+    common: Piece,
     /// Beside a context that names the program, too.
-    host: Vec<u8>,
+    host: Piece,
     /// The members of the `context` object.
-    json: Vec<u8>,
+    json: Piece,
 }
 
 struct Class {
@@ -67,9 +67,9 @@ struct Members {
 
 struct Member {
     /// `name = `, with what separates it from the one before, and what opens the structures in which it lies.
-    text: Vec<u8>,
+    text: Piece,
     /// `"name":`, likewise.
-    json: Vec<u8>,
+    json: Piece,
     base: u8,
     hidden: bool,
 }
@@ -154,10 +154,10 @@ impl<W: Write> Printer<W> {
             Says::Programs => &subject.host,
         };
         if !who.is_empty() {
-            line.extend_from_slice(who);
+            who.put(line);
             line.push(b' ');
         }
-        line.extend_from_slice(&class.name.text);
+        class.name.text.put(line);
         line.extend_from_slice(b": {");
         if let Some(cpu) = event.cpu {
             line.extend_from_slice(b" cpu_id = ");
@@ -184,26 +184,17 @@ impl<W: Write> Printer<W> {
         &self.line
     }
 
-    /// `[time] (+delta) `
     #[inline]
     fn when(&mut self, t_ns: i64) {
-        self.line.push(b'[');
-        self.time.show(&mut self.line, t_ns);
-        match self.last_ns.replace(t_ns) {
-            None => self.line.extend_from_slice(b"] (+?.?????????) "),
-            Some(last) => {
-                self.line.extend_from_slice(if t_ns < last { b"] (-" } else { b"] (+" });
-                show::seconds(&mut self.line, t_ns.abs_diff(last));
-                self.line.extend_from_slice(b") ");
-            }
-        }
+        let last_ns = self.last_ns.replace(t_ns);
+        self.time.show_since(&mut self.line, t_ns, last_ns);
     }
 
     pub fn loss(&mut self, loss: &Loss, catalogue: &Catalogue) {
         self.learn(catalogue);
         self.when(loss.end_ns);
         let Printer { line, streams, .. } = self;
-        line.extend_from_slice(&streams[loss.stream.0 as usize].text);
+        streams[loss.stream.0 as usize].text.put(line);
         line.extend_from_slice(b": ");
         match loss.events {
             Some(events) => show::unsigned(line, events),
@@ -219,7 +210,7 @@ impl<W: Write> Printer<W> {
         self.line.extend_from_slice(b"{\"t_ns\":");
         show::signed(&mut self.line, t_ns);
         self.line.extend_from_slice(b",\"stream\":");
-        self.line.extend_from_slice(&self.streams[stream.0 as usize].json);
+        self.streams[stream.0 as usize].json.put(&mut self.line);
     }
 
     pub fn event_json(&mut self, event: &Event<'_>, catalogue: &Catalogue) {
@@ -233,12 +224,12 @@ impl<W: Write> Printer<W> {
             None => line.extend_from_slice(b"null"),
         }
         line.extend_from_slice(b",\"name\":");
-        line.extend_from_slice(&class.name.json);
+        class.name.json.put(line);
         line.extend_from_slice(b",\"fields\":{");
         class.fields.json(line, event.fields);
         line.extend_from_slice(b"},\"context\":{");
         if event.context.is_empty() {
-            line.extend_from_slice(&subjects[event.subject.0 as usize].json);
+            subjects[event.subject.0 as usize].json.put(line);
         }
         class.context.json(line, event.context);
         line.push(b'}');
@@ -280,7 +271,7 @@ impl<W: Write> Printer<W> {
 fn named(name: &str) -> Named {
     let mut json = Vec::new();
     show::quoted(&mut json, name.as_bytes());
-    Named { text: plain(name.to_owned()).into_bytes(), json }
+    Named { text: plain(name.to_owned()).into_bytes().into(), json: json.into() }
 }
 
 fn subject(subject: &longpole_trace::Subject, hosts: bool) -> Subject {
@@ -329,8 +320,8 @@ fn subject(subject: &longpole_trace::Subject, hosts: bool) -> Subject {
             member(name, &|out| show::signed(out, i64::from(*value)));
         }
     }
-    let bytes = |text: String| plain(text).into_bytes();
-    Subject { whole: bytes(whole), common: bytes(of_host(&program)), host: bytes(host.clone()), json }
+    let piece = |text: String| Piece::from(plain(text).into_bytes());
+    Subject { whole: piece(whole), common: piece(of_host(&program)), host: piece(host.clone()), json: json.into() }
 }
 
 impl Members {
@@ -338,7 +329,7 @@ impl Members {
     fn text(&self, line: &mut Vec<u8>, values: &[Value<'_>]) {
         for (member, value) in self.members.iter().zip(values) {
             if !member.hidden {
-                line.extend_from_slice(&member.text);
+                member.text.put(line);
                 show::text(line, value, member.base);
             }
         }
@@ -349,7 +340,7 @@ impl Members {
     fn json(&self, line: &mut Vec<u8>, values: &[Value<'_>]) {
         for (member, value) in self.members.iter().zip(values) {
             if !member.hidden {
-                line.extend_from_slice(&member.json);
+                member.json.put(line);
                 show::json(line, value);
             }
         }
@@ -365,7 +356,7 @@ fn members(names: &[String], bases: &[u8], shown: impl Fn(&str) -> bool) -> Memb
     for (index, name) in names.iter().enumerate() {
         let base = bases.get(index).copied().unwrap_or(10);
         if !shown(name) {
-            members.push(Member { text: Vec::new(), json: Vec::new(), base, hidden: true });
+            members.push(Member { text: Piece::default(), json: Piece::default(), base, hidden: true });
             continue;
         }
         let mut outer: Vec<&str> = name.split('.').collect();
@@ -379,7 +370,7 @@ fn members(names: &[String], bases: &[u8], shown: impl Fn(&str) -> bool) -> Memb
         let mut json = if first { Vec::new() } else { vec![b','] };
         show::quoted(&mut json, name.as_bytes());
         json.push(b':');
-        members.push(Member { text: plain(text).into_bytes(), json, base, hidden: false });
+        members.push(Member { text: plain(text).into_bytes().into(), json: json.into(), base, hidden: false });
         first = false;
     }
     Members { members, end: " }".repeat(open.len()).into_bytes() }

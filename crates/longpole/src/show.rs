@@ -7,25 +7,85 @@ use std::io::Write;
 const PAIRS: &[u8; 200] = b"0001020304050607080910111213141516171819202122232425262728293031323334353637383940414243444546474849\
 5051525354555657585960616263646566676869707172737475767778798081828384858687888990919293949596979899";
 
+/// Bytes that come again and again. Up to a number of them are copied as a block of constant size, of which too much is cut off again: that
+/// needs no call.
+#[derive(Default)]
+pub struct Piece {
+    block: [u8; Piece::SHORT],
+    bytes: Vec<u8>,
+}
+
+impl Piece {
+    const SHORT: usize = 32;
+
+    #[inline(always)]
+    pub fn put(&self, out: &mut Vec<u8>) {
+        if self.bytes.len() <= Piece::SHORT {
+            put_first(out, &self.block, self.bytes.len());
+        } else {
+            out.extend_from_slice(&self.bytes);
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+}
+
+impl From<Vec<u8>> for Piece {
+    fn from(bytes: Vec<u8>) -> Piece {
+        let mut block = [0; Piece::SHORT];
+        let short = bytes.len().min(Piece::SHORT);
+        block[..short].copy_from_slice(&bytes[..short]);
+        Piece { block, bytes }
+    }
+}
+
+#[inline(always)]
+fn put_first<const N: usize>(out: &mut Vec<u8>, block: &[u8; N], count: usize) {
+    let end = out.len() + count;
+    out.extend_from_slice(block);
+    out.truncate(end);
+}
+
+const EIGHT: u64 = 100_000_000;
+
+/// The eight decimal digits of a number below 10⁸, as bytes from 0 to 9, the first one lowest: three steps halve lanes of a word.
+#[inline(always)]
+fn eight_digits(value: u64) -> u64 {
+    let fours = (value / 10_000) | (value % 10_000) << 32;
+    let hundreds = (fours * 10_486 >> 20) & 0x0000_007f_0000_007f;
+    let twos = (fours - hundreds * 100) << 16 | hundreds;
+    let tens = (twos * 103 >> 10) & 0x000f_000f_000f_000f;
+    (twos - tens * 10) << 8 | tens
+}
+
+const ZEROS: u64 = u64::from_le_bytes(*b"00000000");
+
 /// Appends decimal digits.
 #[inline]
-pub fn unsigned(out: &mut Vec<u8>, mut value: u64) {
-    let mut digits = [0; 20];
-    let mut at = digits.len();
-    while value >= 100 {
-        let pair = (value % 100) as usize * 2;
-        value /= 100;
-        at -= 2;
-        digits[at..at + 2].copy_from_slice(&PAIRS[pair..pair + 2]);
+pub fn unsigned(out: &mut Vec<u8>, value: u64) {
+    let (first, second) = (value / EIGHT, value % EIGHT);
+    if first == 0 {
+        return leading(out, second);
     }
-    if value >= 10 {
-        at -= 2;
-        digits[at..at + 2].copy_from_slice(&PAIRS[value as usize * 2..value as usize * 2 + 2]);
-    } else {
-        at -= 1;
-        digits[at] = b'0' + value as u8;
+    match first / EIGHT {
+        0 => leading(out, first),
+        top => {
+            leading(out, top);
+            out.extend_from_slice(&(eight_digits(first % EIGHT) | ZEROS).to_le_bytes());
+        }
     }
-    out.extend_from_slice(&digits[at..]);
+    out.extend_from_slice(&(eight_digits(second) | ZEROS).to_le_bytes());
+}
+
+/// Appends a number below 10⁸ without zeros before it.
+#[inline(always)]
+fn leading(out: &mut Vec<u8>, value: u64) {
+    let digits = eight_digits(value);
+    // The last digit stays also where it is 0.
+    let zeros = (digits | 1 << 56).trailing_zeros() / 8;
+    put_first(out, &((digits | ZEROS) >> (zeros * 8)).to_le_bytes(), 8 - zeros as usize);
 }
 
 #[inline]
@@ -36,52 +96,94 @@ pub fn signed(out: &mut Vec<u8>, value: i64) {
     unsigned(out, value.unsigned_abs());
 }
 
-/// Appends exactly nine digits; `value` is below 10⁹.
-#[inline]
-pub fn nine_digits(out: &mut Vec<u8>, mut value: u32) {
-    let mut digits = [0; 9];
-    for at in [7, 5, 3, 1] {
-        let pair = (value % 100) as usize * 2;
-        value /= 100;
-        digits[at..at + 2].copy_from_slice(&PAIRS[pair..pair + 2]);
-    }
-    digits[0] = b'0' + (value % 10) as u8;
-    out.extend_from_slice(&digits);
+/// Exactly nine digits; `value` is below 10⁹.
+#[inline(always)]
+fn nine_digits(value: u64) -> [u8; 9] {
+    let mut digits = [b'0' + (value / EIGHT) as u8; 9];
+    digits[1..].copy_from_slice(&(eight_digits(value % EIGHT) | ZEROS).to_le_bytes());
+    digits
 }
 
 /// Appends seconds with nine decimals.
 #[inline]
 pub fn seconds(out: &mut Vec<u8>, ns: u64) {
-    unsigned(out, ns / 1_000_000_000);
+    unsigned(out, ns / SECOND);
     out.push(b'.');
-    nine_digits(out, (ns % 1_000_000_000) as u32);
+    out.extend_from_slice(&nine_digits(ns % SECOND));
 }
+
+const SECOND: u64 = 1_000_000_000;
 
 /// The clock time of day, UTC. Neighbouring events mostly share the second, whose text is kept.
 pub struct TimeOfDay {
-    second: i64,
+    begin_ns: i64,
     text: [u8; 9],
 }
 
 impl Default for TimeOfDay {
     fn default() -> TimeOfDay {
-        TimeOfDay { second: 0, text: *b"00:00:00." }
+        TimeOfDay { begin_ns: 0, text: *b"00:00:00." }
     }
 }
 
 impl TimeOfDay {
     #[inline]
     pub fn show(&mut self, out: &mut Vec<u8>, ns: i64) {
-        let second = ns.div_euclid(1_000_000_000);
-        if second != self.second {
-            self.second = second;
-            let of_day = second.rem_euclid(86_400) as usize;
-            for (at, value) in [(0, of_day / 3600), (3, of_day / 60 % 60), (6, of_day % 60)] {
-                self.text[at..at + 2].copy_from_slice(&PAIRS[2 * value..2 * value + 2]);
+        out.extend_from_slice(&self.text_of(ns));
+    }
+
+    #[inline(always)]
+    fn text_of(&mut self, ns: i64) -> [u8; 18] {
+        let mut within = ns.wrapping_sub(self.begin_ns) as u64;
+        if within >= SECOND {
+            within = self.turn_to(ns);
+        }
+        let mut text = [0; 18];
+        text[..9].copy_from_slice(&self.text);
+        text[9..].copy_from_slice(&nine_digits(within));
+        text
+    }
+
+    /// Makes the text of the second; returns the nanoseconds in it.
+    #[cold]
+    fn turn_to(&mut self, ns: i64) -> u64 {
+        let within = ns.rem_euclid(SECOND as i64);
+        // The first second of all begins before what can be said.
+        self.begin_ns = ns.wrapping_sub(within);
+        let of_day = ns.div_euclid(SECOND as i64).rem_euclid(86_400) as usize;
+        for (at, value) in [(0, of_day / 3600), (3, of_day / 60 % 60), (6, of_day % 60)] {
+            self.text[at..at + 2].copy_from_slice(&PAIRS[2 * value..2 * value + 2]);
+        }
+        within as u64
+    }
+
+    /// Appends `[time] (+since) `: since the last event, if there was one.
+    #[inline]
+    pub fn show_since(&mut self, out: &mut Vec<u8>, ns: i64, last_ns: Option<i64>) {
+        let time = self.text_of(ns);
+        match last_ns {
+            Some(last) if ns.abs_diff(last) < SECOND => {
+                let mut text = *b"[00:00:00.000000000] (+0.000000000) ";
+                text[1..19].copy_from_slice(&time);
+                if ns < last {
+                    text[22] = b'-';
+                }
+                text[25..34].copy_from_slice(&nine_digits(ns.abs_diff(last)));
+                out.extend_from_slice(&text);
+            }
+            _ => {
+                out.push(b'[');
+                out.extend_from_slice(&time);
+                match last_ns {
+                    None => out.extend_from_slice(b"] (+?.?????????) "),
+                    Some(last) => {
+                        out.extend_from_slice(if ns < last { b"] (-" } else { b"] (+" });
+                        seconds(out, ns.abs_diff(last));
+                        out.extend_from_slice(b") ");
+                    }
+                }
             }
         }
-        out.extend_from_slice(&self.text);
-        nine_digits(out, ns.rem_euclid(1_000_000_000) as u32);
     }
 }
 
@@ -285,8 +387,14 @@ mod tests {
         for value in [0, -1, i64::MIN, i64::MAX] {
             assert_eq!(shown(|out| signed(out, value)), value.to_string());
         }
-        assert_eq!(shown(|out| nine_digits(out, 1_020_304)), "001020304");
-        assert_eq!(shown(|out| nine_digits(out, 999_999_999)), "999999999");
+        let mut value = 1u64;
+        while let Some(next) = value.checked_mul(7) {
+            for value in [value, value.next_power_of_two() % value, 10u64.pow(value.ilog10()), 10u64.pow(value.ilog10()) - 1] {
+                assert_eq!(shown(|out| unsigned(out, value)), value.to_string());
+                assert_eq!(nine_digits(value % SECOND).as_slice(), format!("{:09}", value % SECOND).as_bytes());
+            }
+            value = next;
+        }
         assert_eq!(shown(|out| seconds(out, 1_000_000_007)), "1.000000007");
     }
 
@@ -296,6 +404,17 @@ mod tests {
         assert_eq!(shown(|out| time.show(out, 1_763_679_845_000_000_001)), "23:04:05.000000001");
         assert_eq!(shown(|out| time.show(out, -1)), "23:59:59.999999999");
         assert_eq!(shown(|out| time.show(out, 5)), "00:00:00.000000005");
+    }
+
+    #[test]
+    fn times_say_how_long_after_the_last_they_are() {
+        let mut time = TimeOfDay::default();
+        let mut line = |ns, last| shown(|out| time.show_since(out, ns, last));
+        assert_eq!(line(5, None), "[00:00:00.000000005] (+?.?????????) ");
+        assert_eq!(line(1_000_000_004, Some(5)), "[00:00:01.000000004] (+0.999999999) ");
+        assert_eq!(line(1_000_000_004, Some(4)), "[00:00:01.000000004] (+1.000000000) ");
+        assert_eq!(line(7, Some(1_000_000_004)), "[00:00:00.000000007] (-0.999999997) ");
+        assert_eq!(line(i64::MIN, Some(i64::MAX)), "[00:12:43.145224192] (-18446744073.709551615) ");
     }
 
     #[test]
