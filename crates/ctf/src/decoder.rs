@@ -584,7 +584,9 @@ impl<S: Source> StreamDecoder<S> {
         if let Some((value, bits)) = of_packet.discarded {
             (self.packet.discarded, self.packet.discarded_bits) = (Some(value), bits);
         }
-        self.packet.sequence = of_packet.sequence;
+        if let Some((value, bits)) = of_packet.sequence {
+            (self.packet.sequence, self.packet.sequence_bits) = (Some(value), bits);
+        }
         self.packet.cpu_id = of_packet.cpu;
         let fields = &stream.packet_context.fields;
         let context = fields.iter().zip(self.values(&stream.packet_context)).map(|(f, v)| (f.name.clone(), v.to_owned())).collect();

@@ -123,7 +123,7 @@ pub(crate) struct ToldOfPacket {
     pub end_time: Option<(u64, u32)>,
     /// The counter, and how many bits it has.
     pub discarded: Option<(u64, u32)>,
-    pub sequence: Option<u64>,
+    pub sequence: Option<(u64, u32)>,
     pub cpu: Option<u64>,
 }
 
@@ -161,7 +161,6 @@ impl ToldOfPacket {
             (Roles::STREAM_INSTANCE, &mut self.stream_instance),
             (Roles::PACKET_SIZE, &mut self.packet_size),
             (Roles::CONTENT_SIZE, &mut self.content_size),
-            (Roles::SEQUENCE, &mut self.sequence),
             (Roles::CPU, &mut self.cpu),
         ];
         for (role, told) in plain {
@@ -169,7 +168,9 @@ impl ToldOfPacket {
                 *told = Some(value);
             }
         }
-        for (role, told) in [(Roles::END_TIME, &mut self.end_time), (Roles::DISCARDED, &mut self.discarded)] {
+        let counters =
+            [(Roles::END_TIME, &mut self.end_time), (Roles::DISCARDED, &mut self.discarded), (Roles::SEQUENCE, &mut self.sequence)];
+        for (role, told) in counters {
             if roles.has(role) {
                 *told = Some((value, bits));
             }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::clock::low_bits;
 use crate::value::OwnedValue;
 
 /// A packet of a stream file.
@@ -34,7 +35,8 @@ pub struct Packet {
     pub stream_instance: Option<u64>,
     /// All fields of the packet's context, nested ones with dotted names.
     pub context: Vec<(Arc<str>, OwnedValue)>,
-    /// Width of the counter of discarded events, in bits.
+    /// Widths of the two counters, in bits.
+    pub sequence_bits: u32,
     pub discarded_bits: u32,
 }
 
@@ -43,6 +45,20 @@ impl Packet {
     pub fn field(&self, name: &str) -> Option<&OwnedValue> {
         self.context.iter().find(|(n, _)| **n == *name).map(|(_, v)| v)
     }
+
+    /// How many packets after the one with this sequence number it was written; none if its number is a smaller one that is no wrap.
+    pub fn steps_from(&self, sequence: u64) -> Option<u64> {
+        step(sequence, self.sequence?, self.sequence_bits)
+    }
+}
+
+/// How far a counter went on. A narrow one wraps; one that falls otherwise was set anew, and then nobody knows.
+fn step(before: u64, now: u64, bits: u32) -> Option<u64> {
+    if now >= before || bits >= 64 {
+        return now.checked_sub(before);
+    }
+    let step = now.wrapping_sub(before) & low_bits(bits);
+    (step < 1 << (bits - 1)).then_some(step)
 }
 
 /// Something that was lost between two packets.
@@ -66,13 +82,7 @@ pub(crate) fn discarded_events(previous: Option<&Packet>, packet: &Packet) -> Op
         None if now == 0 => return None,
         None => None,
         Some(before) if before == now => return None,
-        Some(before) if now > before => Some(now - before),
-        // A narrow counter wraps; one that falls otherwise was set anew, and then nobody knows.
-        Some(before) if packet.discarded_bits < 64 => {
-            let step = now.wrapping_sub(before) & ((1 << packet.discarded_bits) - 1);
-            (step < 1 << (packet.discarded_bits - 1)).then_some(step)
-        }
-        Some(_) => None,
+        Some(before) => step(before, now, packet.discarded_bits),
     };
     let from_previous = previous.filter(|p| p.end.is_some());
     Some(Loss {
@@ -87,7 +97,7 @@ pub(crate) fn discarded_events(previous: Option<&Packet>, packet: &Packet) -> Op
 /// The packets lost before `packet`.
 pub(crate) fn discarded_packets(previous: Option<&Packet>, packet: &Packet) -> Option<Loss> {
     let previous = previous?;
-    let step = packet.sequence?.checked_sub(previous.sequence?)?;
+    let step = packet.steps_from(previous.sequence?)?;
     (step > 1).then(|| Loss {
         count: Some(step - 1),
         begin: previous.end,
