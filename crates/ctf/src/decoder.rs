@@ -5,6 +5,7 @@
 //! understood it says so once, with the place, and can go on with the next packet.
 
 mod columns;
+mod search;
 
 use std::sync::Arc;
 
@@ -16,12 +17,10 @@ use crate::exec::{Executor, Mark, Record, Stop, Told, ToldOfPacket};
 use crate::metadata::{marks, Metadata, StreamPlan};
 use crate::packet::{discarded_events, discarded_packets, Loss, Packet};
 use crate::plan::{Beyond, Block, Field};
+use crate::sign::MAGIC;
 use crate::source::Source;
 use crate::types::ByteOrder;
 use crate::value::{Located, Value, Values};
-
-/// First bytes of a packet, as a number.
-const MAGIC: u64 = 0xC1FC_1FC1;
 
 /// An id and a class of it that fits no limit, so that whoever has this id is looked up.
 const NO_CLASS: (u64, (usize, u32, u64)) = (u64::MAX, (0, 1, 1 << 60));
@@ -63,6 +62,10 @@ pub struct StreamDecoder<S> {
     /// Where the next packet begins in the file, in bytes.
     next: u64,
     next_index: u64,
+    /// Packets in a row whose header could not be read.
+    unreadable: u32,
+    /// The header of the packet could not be read, and the next one was not looked for yet.
+    lost: bool,
     /// Per stream class, the last packet: only its sizes, times and counters.
     previous: Vec<Option<Packet>>,
     /// Bits from the packet's begin.
@@ -100,6 +103,8 @@ impl<S: Source> StreamDecoder<S> {
             stream: None,
             next: 0,
             next_index: 0,
+            unreadable: 0,
+            lost: false,
             previous: vec![None; metadata.streams.len()],
             at: 0,
             limit: 0,
@@ -228,14 +233,16 @@ impl<S: Source> StreamDecoder<S> {
             .map(|fields| EventRef { fields: event.fields.get(..fields).unwrap_or(&[]), ..event })
     }
 
-    /// Goes on behind the current packet, without its remaining events. After an error in a packet's header there is no
-    /// telling where the next one begins: then the stream has ended.
+    /// Goes on behind the current packet, without its remaining events; after an error with the [next packet](Self::next_packet).
     pub fn skip_packet(&mut self) {
         match self.state {
             State::Events | State::Announce(_) => {
                 self.leave_packet();
             }
-            State::Broken => self.state = State::Between,
+            State::Broken => {
+                self.next_packet();
+                self.state = State::Between;
+            }
             State::Between => {}
         }
     }
@@ -434,6 +441,12 @@ impl<S: Source> StreamDecoder<S> {
 
     /// Turns a stop into an error, and the decoder into one that has failed.
     fn fail(&mut self, stop: Stop, event: Option<u64>) -> Box<DecodeError> {
+        self.leave_packet();
+        self.state = State::Broken;
+        self.error_of(stop, event)
+    }
+
+    fn error_of(&self, stop: Stop, event: Option<u64>) -> Box<DecodeError> {
         let content = self.packet.content_bits;
         let data = self.data_end.saturating_sub(self.packet.offset).saturating_mul(8);
         let (at, kind) = match stop {
@@ -453,15 +466,12 @@ impl<S: Source> StreamDecoder<S> {
             Stop::Empty { at } => (at, DecodeErrorKind::EmptyEvent),
             Stop::TooMany { at } => (at, DecodeErrorKind::TooManyParts),
         };
-        self.leave_packet();
-        self.state = State::Broken;
         self.error(at, event, kind)
     }
 
     /// Fails in the header or context, after which nobody knows where the next packet begins.
     fn fail_packet(&mut self, at: u64, kind: DecodeErrorKind) -> Box<DecodeError> {
-        self.state = State::Broken;
-        self.next = self.data_end;
+        self.lose_packet();
         self.error(at, None, kind)
     }
 
@@ -479,6 +489,8 @@ impl<S: Source> StreamDecoder<S> {
         self.next_index += 1;
         self.at = 0;
         self.event_index = 0;
+        self.partial = None;
+        self.lost = false;
         self.last = ByteOrder::Little;
         self.records.clear();
         self.load(offset, available.min(1 << 12))?;
@@ -497,6 +509,7 @@ impl<S: Source> StreamDecoder<S> {
         self.read_context(stream, told)?;
         self.set_limit();
         self.next = offset.saturating_add(self.packet.packet_bits / 8);
+        self.unreadable = 0;
         Ok(())
     }
 
@@ -528,9 +541,8 @@ impl<S: Source> StreamDecoder<S> {
                             continue;
                         }
                     }
-                    let error = self.fail(first_beyond(stop, &block.fields, self.limit), None);
-                    self.next = self.data_end;
-                    return Err(error);
+                    self.lose_packet();
+                    return Err(self.error_of(first_beyond(stop, &block.fields, self.limit), None));
                 }
             }
         }

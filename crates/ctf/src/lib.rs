@@ -98,6 +98,7 @@ mod packet;
 mod plan;
 mod refs;
 mod rigid;
+mod sign;
 mod source;
 mod tsdl;
 pub mod types;

@@ -11,6 +11,7 @@ use crate::header::{HeaderPlan, QuickHeader};
 use crate::json;
 use crate::plan::{Block, Field, Flattener, NodeMaker};
 use crate::refs::{find, Counters, ScopeRefs, Scopes};
+use crate::sign::Sign;
 use crate::tsdl;
 use crate::types::*;
 
@@ -41,6 +42,8 @@ pub(crate) struct TracePlan {
     pub packet_header: Block,
     /// Index of the field of the packet header that has the uuid.
     pub uuid: Option<usize>,
+    /// By what the begin of a packet is known.
+    pub sign: Option<Sign>,
     /// In the order of the schema's streams.
     pub streams: Vec<Arc<StreamPlan>>,
     pub by_id: HashMap<u64, usize>,
@@ -360,7 +363,8 @@ fn compile(schema: Schema) -> Result<Metadata, SpanError> {
         (Version::V2, _) => false,
         (Version::V1_8, _) => field.name.rsplit('.').next() == Some("uuid"),
     });
-    let plan = TracePlan { packet_header, uuid, streams, by_id, slots: slots as usize, marks: marks as usize };
+    let sign = Sign::of(&packet_header, uuid.zip(schema.trace.uuid));
+    let plan = TracePlan { packet_header, uuid, sign, streams, by_id, slots: slots as usize, marks: marks as usize };
     Ok(Metadata { schema, plan })
 }
 

@@ -2,10 +2,12 @@
 
 mod common;
 
+use std::fs::File;
+use std::io::Write;
 use std::sync::Arc;
 
 use longpole_ctf::write::{self, Layout, StreamWriter};
-use longpole_ctf::{BytesSource, Metadata, OwnedValue};
+use longpole_ctf::{BytesSource, DecodeErrorKind, FileSource, Metadata, OwnedValue, Source, Step, StreamDecoder};
 use proptest::prelude::*;
 
 /// Something of everything, with lengths and tags that mutated bytes will make absurd.
@@ -78,6 +80,14 @@ fn everything(metadata: Metadata, values: &[OwnedValue]) -> Result<(), TestCaseE
     Ok(())
 }
 
+/// A file without a name.
+fn tempfile() -> File {
+    let path = std::env::temp_dir().join(format!("longpole-ctf-hostile-{}", std::process::id()));
+    let file = File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    file
+}
+
 fn value() -> impl Strategy<Value = OwnedValue> {
     let leaf = prop_oneof![
         (0u64..6).prop_map(OwnedValue::U64),
@@ -112,7 +122,123 @@ fn many_large_types_are_refused_together() {
     assert!(error.to_string().contains("in all events together"), "{error}");
 }
 
+/// Packets of one byte each, with the trace's uuid or without; `damage` is written at these bytes of the file.
+fn packets(uuid: bool, order: &str, count: u8, damage: &[(usize, u8)]) -> (Arc<Metadata>, Vec<u8>, usize) {
+    let (told, member) = match uuid {
+        true => ("uuid = \"00112233-4455-6677-8899-aabbccddeeff\";", "integer { size = 8; } uuid[16];"),
+        false => ("", ""),
+    };
+    let text = format!(
+        "trace {{ major = 1; minor = 8; byte_order = {order}; {told}
+            packet.header := struct {{ integer {{ size = 32; }} magic; {member} integer {{ size = 8; }} stream_id; }}; }};
+         stream {{ id = 3; packet.context := struct {{ integer {{ size = 16; }} packet_size; }}; }};
+         event {{ name = e; stream_id = 3; fields := struct {{ integer {{ size = 8; }} n; }}; }};"
+    );
+    let mut bytes = Vec::new();
+    for n in 0..count {
+        let magic = 0xc1fc_1fc1u32;
+        bytes.extend_from_slice(&if order == "le" { magic.to_le_bytes() } else { magic.to_be_bytes() });
+        if uuid {
+            bytes.extend((0..16).map(|n| n * 0x11));
+        }
+        bytes.push(3);
+        let size = (8 + if uuid { 16u16 } else { 0 }) * 8;
+        bytes.extend_from_slice(&if order == "le" { size.to_le_bytes() } else { size.to_be_bytes() });
+        bytes.push(n);
+    }
+    for (at, value) in damage {
+        bytes[*at] = *value;
+    }
+    let length = bytes.len() / usize::from(count);
+    (Arc::new(Metadata::from_text(&text).unwrap()), bytes, length)
+}
+
+/// The events' values and the errors, each with the packet that was found behind it.
+fn going_on(metadata: &Arc<Metadata>, source: impl Source) -> (Vec<u64>, Vec<(DecodeErrorKind, Option<u64>)>) {
+    let mut stream = StreamDecoder::new(metadata.clone(), source);
+    let (mut values, mut errors) = (Vec::new(), Vec::new());
+    loop {
+        match stream.advance() {
+            Ok(None) => return (values, errors),
+            Ok(Some(Step::Event)) => values.push(stream.event().get("n").unwrap().as_u64().unwrap()),
+            Ok(Some(_)) => {}
+            Err(error) => {
+                errors.push((error.kind, stream.next_packet()));
+                stream.skip_packet();
+            }
+        }
+    }
+}
+
+#[test]
+fn behind_a_header_that_cannot_be_read_the_next_packet_is_found_by_what_packets_begin_with() {
+    let (metadata, bytes, length) = packets(true, "le", 4, &[]);
+    assert_eq!(going_on(&metadata, BytesSource(&bytes)), (vec![0, 1, 2, 3], vec![]));
+    let third = 2 * length as u64;
+    // The magic number, the uuid, the stream, the size.
+    let size = DecodeErrorKind::PacketTooSmall { bits: 8 };
+    let kinds = [
+        (0, DecodeErrorKind::BadMagic { found: 0xc1fc_1f08 }),
+        (9, DecodeErrorKind::WrongUuid),
+        (20, DecodeErrorKind::UnknownStream { id: 8 }),
+        (21, size),
+    ];
+    for (at, kind) in kinds {
+        let (_, bytes, _) = packets(true, "le", 4, &[(length + at, 8)]);
+        assert_eq!(going_on(&metadata, BytesSource(&bytes)), (vec![0, 2, 3], vec![(kind, Some(third))]), "byte {at}");
+    }
+    // A magic number alone is none of this trace's packets, and behind the last one there is none.
+    let (_, mut bytes, _) = packets(true, "le", 4, &[(3 * length, 0)]);
+    bytes.extend_from_slice(&[0xc1, 0x1f, 0xfc, 0xc1]);
+    let last = (DecodeErrorKind::BadMagic { found: 0xc1fc_1f00 }, None);
+    assert_eq!(going_on(&metadata, BytesSource(&bytes)), (vec![0, 1, 2], vec![last]));
+}
+
+#[test]
+fn without_anything_that_packets_begin_with_the_rest_of_the_file_is_left_out() {
+    let text = "trace { major = 1; minor = 8; byte_order = le; packet.header := struct { integer { size = 8; } stream_id; }; };
+        stream { id = 3; packet.context := struct { integer { size = 8; } packet_size; }; };
+        event { name = e; stream_id = 3; fields := struct { integer { size = 8; } n; }; };";
+    let metadata = Arc::new(Metadata::from_text(text).unwrap());
+    let found = going_on(&metadata, BytesSource([3, 24, 1, 4, 24, 2, 3, 24, 3]));
+    assert_eq!(found, (vec![1], vec![(DecodeErrorKind::UnknownStream { id: 4 }, None)]));
+}
+
+#[test]
+fn what_only_looks_like_packets_is_given_up() {
+    let (metadata, bytes, length) = packets(false, "be", 1, &[]);
+    let mut many = bytes.clone();
+    let mut wrong = bytes.clone();
+    wrong[4] = 9;
+    many.extend(wrong.repeat(1000));
+    many.extend(&bytes);
+    let (values, errors) = going_on(&metadata, BytesSource(&many));
+    assert_eq!(values, [0]);
+    assert!(errors.len() < 100, "{} attempts", errors.len());
+    assert_eq!(errors[0], (DecodeErrorKind::UnknownStream { id: 9 }, Some(2 * length as u64)));
+    assert_eq!(errors.last().unwrap().1, None);
+}
+
 proptest! {
+    #[test]
+    fn damage_in_a_header_costs_no_other_packet(
+        uuid: bool, big: bool, gap in 0usize..200_000, at in 0usize..4, value: u8, noise: u8,
+    ) {
+        let (metadata, bytes, length) = packets(uuid, if big { "be" } else { "le" }, 5, &[]);
+        prop_assume!(bytes[length + at] != value && noise != 0xc1);
+        // Bytes of no packet between two, too, and further than a window reaches.
+        let mut damaged = bytes[..2 * length].to_vec();
+        damaged[length + at] = value;
+        damaged.resize(damaged.len() + gap, noise);
+        damaged.extend_from_slice(&bytes[2 * length..]);
+        let (values, errors) = going_on(&metadata, BytesSource(&damaged));
+        prop_assert_eq!(&values, &[0, 2, 3, 4]);
+        prop_assert_eq!(errors.len(), 1);
+        let mut file = tempfile();
+        file.write_all(&damaged).unwrap();
+        prop_assert_eq!(going_on(&metadata, FileSource::new(file).unwrap()), (values, errors));
+    }
+
     #[test]
     fn whatever_metadata_says_is_written_and_no_value_harms_the_writer(
         index: prop::sample::Index, values in proptest::collection::vec(value(), 0..12),
