@@ -135,6 +135,11 @@ impl<S: Source> StreamDecoder<S> {
         &self.packet
     }
 
+    /// How many events of the packet were decoded.
+    pub fn events(&self) -> u64 {
+        self.event_index
+    }
+
     /// Whether the packet that begins has no event.
     pub fn packet_is_empty(&self) -> bool {
         self.at >= self.packet.content_bits

@@ -1,6 +1,7 @@
 //! CTF traces: metadata into the catalogue, stream files into sources, and who did what from the contexts that tracers write.
 
 use crate::chains::{Chains, MOST_CHAINS};
+use crate::claims::Claims;
 use crate::error::Error;
 use crate::event::{Class, ClassId, Event, Item, Loss, StreamId, StreamKind, Subject, SubjectId};
 use crate::file::{FileWindow, StreamFile, MOST_OPEN};
@@ -16,7 +17,7 @@ use crate::trace::Shared;
 use crate::value::{has_names, Value};
 use crate::window::Window;
 use longpole_ctf::types::{Roles, Scope, StructType, Type};
-use longpole_ctf::{DecodeErrorKind, EnvValue, Field, Metadata, Source, Step, StreamDecoder};
+use longpole_ctf::{EnvValue, Field, Metadata, Source, Step, StreamDecoder};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -24,6 +25,9 @@ use std::sync::Arc;
 
 /// Metadata beyond this is no metadata.
 const MOST_METADATA: u64 = 1 << 30;
+
+/// Files that are named where there are many.
+const MOST_EXAMPLES: usize = 3;
 
 /// A CTF directory, opened.
 pub(crate) struct Opened {
@@ -65,6 +69,9 @@ pub(crate) fn open(directory: &Path, shared: &mut Shared, name: &dyn Fn(&Path) -
         Some(EnvValue::Int(value)) => Some(*value),
         _ => None,
     };
+    if env("tracer_name") != Some("longpole") {
+        shared.oddities.extend(empty(directory, &files));
+    }
     let kind = match env("domain") {
         Some("kernel") => StreamKind::Kernel,
         Some("longpole-samples") => StreamKind::Samples,
@@ -114,6 +121,18 @@ pub(crate) fn open(directory: &Path, shared: &mut Shared, name: &dyn Fn(&Path) -
         ordered,
         part: part(directory, &metadata),
     })
+}
+
+/// Says which of the files hold nothing. Our own recorder makes them before it writes.
+fn empty(directory: &Path, files: &[StreamFile]) -> Option<Oddity> {
+    let mut names = files.iter().filter(|file| file.length == 0).filter_map(|file| Some(file.path.file_name()?.to_string_lossy()));
+    let mut examples: Vec<_> = names.by_ref().take(MOST_EXAMPLES).collect();
+    let more = names.count();
+    if more > 0 {
+        examples.push("…".into());
+    }
+    let files = (examples.len().min(MOST_EXAMPLES) + more) as u64;
+    (files > 0).then(|| Oddity::Empty { path: directory.to_owned(), files, examples: examples.join(", ") })
 }
 
 /// Whether the context of a packet says how many events or packets there were before.
@@ -277,6 +296,7 @@ pub(crate) struct CtfSource {
     pub grows: bool,
     packets_lost: u64,
     packets: u64,
+    claims: Claims,
 }
 
 impl CtfSource {
@@ -311,6 +331,7 @@ impl CtfSource {
             grows: false,
             packets_lost: 0,
             packets: 0,
+            claims: Claims::default(),
         }
     }
 
@@ -377,6 +398,7 @@ impl CtfSource {
                         None => self.packet_subject,
                     };
                     let ns = event.ns();
+                    self.claims.event(ns, || Place::of_event(&self.decoder));
                     self.backwards += u64::from(ns < self.last_ns);
                     self.last_ns = ns;
                     return Ok(Some(ns));
@@ -427,6 +449,9 @@ impl CtfSource {
                 self.cpu = packet.cpu_id.and_then(|cpu| u32::try_from(cpu).ok());
                 let subject = subject_of_packet(packet, &self.plan.subject);
                 let (begin_ns, end_ns) = (packet.begin_ns, packet.end_ns);
+                if self.speaks() {
+                    self.claims.packet(self.decoder.packet(), &subject, self.ordered);
+                }
                 if before || !self.owns_packet() {
                     self.waiting = None;
                     self.decoder.skip_packet();
@@ -435,6 +460,7 @@ impl CtfSource {
                     }
                 } else {
                     self.packets += 1;
+                    self.claims.enter(self.decoder.packet());
                     let subject = shared.subject(subject);
                     if self.own {
                         self.date(begin_ns, subject == self.packet_subject);
@@ -501,6 +527,7 @@ impl CtfSource {
             let stream = shared.stream_name(self.stream);
             shared.oddities.push(Oddity::Late { stream, events: self.backwards });
         }
+        self.claims.tell(&self.path, shared);
         let packets = shared.packets(self.stream);
         packets.packets += self.packets;
         packets.lost = packets.lost.saturating_add(self.packets_lost);
@@ -517,6 +544,11 @@ impl CtfSource {
         self.loss.is_some_and(|loss| loss.begin_ns <= end_ns)
     }
 
+    /// Sources of the same file tell once what they all see.
+    fn speaks(&self) -> bool {
+        self.chains.as_ref().is_none_or(|(_, own)| *own == 0)
+    }
+
     fn owns_packet(&mut self) -> bool {
         match &mut self.chains {
             None => true,
@@ -527,21 +559,16 @@ impl CtfSource {
     /// The rest of the packet is lost to us; the next one may be whole.
     #[cold]
     fn failed(&mut self, error: &longpole_ctf::DecodeError, shared: &mut Shared) {
-        let path = self.path.clone();
-        // Sources of the same file tell it once.
-        if self.chains.as_ref().is_none_or(|(_, own)| *own == 0) {
-            self.errors += 1;
-            let at = Place::of(error);
-            match error.kind {
-                DecodeErrorKind::Truncated { .. } if self.grows => {}
-                DecodeErrorKind::Truncated { .. } => {
-                    shared.oddities.push(Oddity::Truncated { path, place: error.to_string(), at: Some(at) });
-                }
-                _ if self.errors <= MOST_ERRORS => {
-                    shared.oddities.push(Oddity::Undecodable { path, at, reason: error.kind.to_string() });
-                }
-                _ => {}
-            }
+        if !self.speaks() {
+            return;
+        }
+        self.errors += 1;
+        // Strictly the stream ends here.
+        let next = if shared.strict { None } else { self.decoder.next_packet() };
+        let oddity = Oddity::of_packet(&self.path, error, next);
+        let told = if oddity.is_cut() { !self.grows } else { self.errors <= MOST_ERRORS };
+        if told {
+            shared.oddities.push(oddity);
         }
     }
 

@@ -10,6 +10,7 @@
 mod archive;
 mod capture;
 mod chains;
+mod claims;
 mod ctf;
 mod dat;
 mod error;
@@ -52,7 +53,7 @@ pub use live::Live;
 pub use longpole_ctf::EnvValue;
 pub use longpole_ftrace::ByteOrder;
 pub use moment::Moment;
-pub use oddity::{Oddity, Place};
+pub use oddity::{Contradiction, LeftOut, Oddity, Place};
 pub use part::{Packets, Part, PartClock};
 pub use recognise::{is_recording, recording_at};
 pub use recording::{Clock, Lane, Losses, Recording};

@@ -1,5 +1,6 @@
 //! What was wrong or unusual about a trace, without being a reason to stop reading it.
 
+use longpole_ctf::{DecodeErrorKind, Source, StreamDecoder};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -12,7 +13,11 @@ pub enum Oddity {
     /// The file ends inside its last packet: it is still being written, or its writer was killed.
     Truncated { path: PathBuf, place: String, at: Option<Place> },
     /// From here on a packet of a stream cannot be decoded.
-    Undecodable { path: PathBuf, at: Place, reason: String },
+    Undecodable { path: PathBuf, at: Place, reason: String, left_out: LeftOut },
+    /// What packets say that does not fit together, so many times, of which this is the first.
+    Contradiction { path: PathBuf, what: Contradiction, times: u64, at: Place },
+    /// Stream files without anything in them.
+    Empty { path: PathBuf, files: u64, examples: String },
     /// From here on the stream cannot be decoded.
     Damaged { path: PathBuf, error: String },
     /// A record that cannot be understood, and is left out.
@@ -65,6 +70,48 @@ pub enum Oddity {
     NoEntry { path: PathBuf, error: String },
 }
 
+/// What is not read behind damage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeftOut {
+    /// So many bytes up to the next packet.
+    Bytes(u64),
+    /// There is no packet behind it, or it cannot be found.
+    File,
+}
+
+impl fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LeftOut::Bytes(bytes) => write!(f, "{bytes} bytes up to the next packet are not read"),
+            LeftOut::File => write!(f, "the rest of this file is not read"),
+        }
+    }
+}
+
+/// See [`Oddity::Contradiction`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Contradiction {
+    /// A packet ends before it begins.
+    EndsFirst,
+    /// An event is before its packet's begin or after its end.
+    EventOutside,
+    /// A packet begins before an earlier one of the same stream ends.
+    Overlap,
+    /// The sequence number of a packet is that of the one before it, or smaller.
+    OutOfSequence,
+}
+
+impl fmt::Display for Contradiction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Contradiction::EndsFirst => "the packet ends before it begins",
+            Contradiction::EventOutside => "the event is before its packet's begin or after its end",
+            Contradiction::Overlap => "the packet begins before an earlier one of its stream has ended",
+            Contradiction::OutOfSequence => "the packet's sequence number is not above that of the packet before it",
+        })
+    }
+}
+
 /// A place in a stream of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
@@ -72,26 +119,48 @@ pub struct Place {
     pub packet: u64,
     /// Where the packet begins, in bytes of the file.
     pub packet_offset: u64,
-    /// In bits from the packet's begin.
-    pub bit: u64,
-    /// Index in its packet of the event that is being decoded, if it is one.
+    /// In bits from the packet's begin; none where it is told of the packet or the event as a whole.
+    pub bit: Option<u64>,
+    /// Index in its packet of the event, if it is one.
     pub event: Option<u64>,
 }
 
 impl Place {
     pub(crate) fn of(error: &longpole_ctf::DecodeError) -> Place {
-        Place { packet: error.packet, packet_offset: error.packet_offset, bit: error.bit_offset, event: error.event }
+        Place { packet: error.packet, packet_offset: error.packet_offset, bit: Some(error.bit_offset), event: error.event }
+    }
+}
+
+impl Place {
+    /// Of the event that was decoded last.
+    pub(crate) fn of_event<S: Source>(decoder: &StreamDecoder<S>) -> Place {
+        let packet = decoder.packet();
+        Place { packet: packet.index, packet_offset: packet.offset, bit: None, event: decoder.events().checked_sub(1) }
     }
 }
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "packet {} at byte {}, bit {}", self.packet, self.packet_offset, self.bit)?;
+        write!(f, "packet {} at byte {}", self.packet, self.packet_offset)?;
+        self.bit.map_or(Ok(()), |bit| write!(f, ", bit {bit}"))?;
         self.event.map_or(Ok(()), |event| write!(f, ", event {event}"))
     }
 }
 
 impl Oddity {
+    /// What ended the decoding of a packet, and where the next one begins in the file, if it is known.
+    pub(crate) fn of_packet(path: &Path, error: &longpole_ctf::DecodeError, next: Option<u64>) -> Oddity {
+        let (path, at) = (path.to_owned(), Place::of(error));
+        match (&error.kind, next) {
+            (DecodeErrorKind::Truncated { .. }, None) => Oddity::Truncated { path, place: error.to_string(), at: Some(at) },
+            (kind, next) => {
+                let damaged = error.packet_offset + error.bit_offset / 8;
+                let left_out = next.map_or(LeftOut::File, |next| LeftOut::Bytes(next.saturating_sub(damaged)));
+                Oddity::Undecodable { path, at, reason: kind.to_string(), left_out }
+            }
+        }
+    }
+
     /// Whether the trace is less than what was written to it.
     pub fn is_damage(&self) -> bool {
         matches!(
@@ -119,7 +188,7 @@ impl Oddity {
     pub fn place(&self) -> Option<(&Path, Option<Place>)> {
         Some(match self {
             Oddity::Truncated { path, at, .. } => (path, *at),
-            Oddity::Undecodable { path, at, .. } => (path, Some(*at)),
+            Oddity::Undecodable { path, at, .. } | Oddity::Contradiction { path, at, .. } => (path, Some(*at)),
             Oddity::Damaged { path, .. }
             | Oddity::Altered { path, .. }
             | Oddity::Unconverted { path }
@@ -141,6 +210,7 @@ impl Oddity {
             | Oddity::Wrong { path, .. }
             | Oddity::Closed { path, .. }
             | Oddity::Beside { path, .. }
+            | Oddity::Empty { path, .. }
             | Oddity::NotUnpacked { path, .. } => (path, None),
             Oddity::Sorted { .. } | Oddity::Late { .. } | Oddity::PacketsLost { .. } => return None,
         })
@@ -153,8 +223,11 @@ impl fmt::Display for Oddity {
             Oddity::Truncated { path, place, .. } => {
                 write!(f, "{} ends inside a packet (still being written, or its writer was killed): {place}", path.display())
             }
-            Oddity::Undecodable { path, at, reason } => {
-                write!(f, "{}: {at}: {reason}; the rest of this packet is not read", path.display())
+            Oddity::Undecodable { path, at, reason, left_out } => write!(f, "{}: {at}: {reason}; {left_out}", path.display()),
+            Oddity::Contradiction { path, what, times: 1, at } => write!(f, "{}: {at}: {what}", path.display()),
+            Oddity::Contradiction { path, what, times, at } => write!(f, "{}: {at}: {what}; {times} times in this file", path.display()),
+            Oddity::Empty { path, files, examples } => {
+                write!(f, "{}: {files} stream {} empty: {examples}", path.display(), if *files == 1 { "file is" } else { "files are" })
             }
             Oddity::Damaged { path, error } => write!(f, "{}: {error}; the rest of this packet is not read", path.display()),
             Oddity::CommonClock { path, by_ns } => {

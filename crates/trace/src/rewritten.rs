@@ -4,11 +4,11 @@
 use crate::ctf::{decoder, read_metadata};
 use crate::error::Error;
 use crate::file::StreamFile;
-use crate::oddity::{Oddity, Place};
+use crate::oddity::Oddity;
 use crate::recognise::{recognise, stream_files};
 use crate::written::{empty_folder, Version, Written};
 use longpole_ctf::write::{self, Layout, StreamWriter, WriteError};
-use longpole_ctf::{DecodeErrorKind, Metadata, Step};
+use longpole_ctf::{Metadata, Step};
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
@@ -91,11 +91,7 @@ fn stream(
             },
             Ok(Some(Step::DiscardedPackets(_))) => written.uncounted += 1,
             Err(error) => {
-                let (path, at) = (path.to_owned(), Place::of(&error));
-                oddities.push(match error.kind {
-                    DecodeErrorKind::Truncated { .. } => Oddity::Truncated { path, place: error.to_string(), at: Some(at) },
-                    _ => Oddity::Undecodable { path, at, reason: error.kind.to_string() },
-                });
+                oddities.push(Oddity::of_packet(path, &error, decoder.next_packet()));
                 // The packet ends with the last event that could be read.
                 if error.event.is_some() {
                     writer.end().map_err(unwritable)?;

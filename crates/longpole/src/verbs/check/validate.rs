@@ -111,7 +111,7 @@ fn place(oddity: &Oddity) -> Value {
         "path": found.map(|(path, _)| renamed(path.display().to_string())),
         "packet": at.map(|at| at.packet),
         "packet_offset": at.map(|at| at.packet_offset),
-        "bit": at.map(|at| at.bit),
+        "bit": at.and_then(|at| at.bit),
         "event": at.and_then(|at| at.event),
     })
 }

@@ -1,0 +1,182 @@
+//! Packets that say what does not fit together: their events come out all the same, and what does not fit is told with its place.
+
+use longpole_trace::{Contradiction, Damage, Item, LeftOut, Oddity, Options, Place, Trace};
+use std::fs;
+use std::path::Path;
+use tempfile::TempDir;
+
+const METADATA: &str = "/* CTF 1.8 */
+trace { major = 1; minor = 8; byte_order = le; packet.header := struct { integer { size = 32; } magic; integer { size = 32; } stream_id; }; };
+clock { name = c; freq = 1000000000; };
+typealias integer { size = 64; map = clock.c.value; } := time;
+stream {
+  id = 0;
+  packet.context := struct {
+    time timestamp_begin; time timestamp_end; integer { size = 32; } content_size; integer { size = 32; } packet_size;
+    integer { size = 16; } packet_seq_num; integer { size = 16; } cpu_id;
+  };
+  event.header := struct { time timestamp; };
+};
+event { name = e; stream_id = 0; };
+";
+const HEADER: usize = 8 + 16 + 8 + 4;
+
+struct Packet<'a> {
+    begin: u64,
+    end: u64,
+    sequence: u16,
+    cpu: u16,
+    events: &'a [u64],
+}
+
+impl Packet<'_> {
+    fn bytes(&self) -> Vec<u8> {
+        let mut bytes = 0xc1fc_1fc1_u64.to_le_bytes().to_vec();
+        bytes.extend(self.begin.to_le_bytes());
+        bytes.extend(self.end.to_le_bytes());
+        let bits = 8 * (HEADER + self.events.len() * 8) as u32;
+        bytes.extend([bits, bits].map(u32::to_le_bytes).concat());
+        bytes.extend([self.sequence, self.cpu].map(u16::to_le_bytes).concat());
+        bytes.extend(self.events.iter().flat_map(|t| t.to_le_bytes()));
+        bytes
+    }
+}
+
+/// Of LTTng, which looks at the clock for a packet's end after it did for the next one's begin.
+const LTTNG: &str = "env { tracer_name = \"lttng-ust\"; };\n";
+
+fn trace(files: &[(&str, Vec<u8>)]) -> TempDir {
+    let place = tempfile::tempdir().unwrap();
+    fs::write(place.path().join("metadata"), METADATA).unwrap();
+    for (name, bytes) in files {
+        fs::write(place.path().join(name), bytes).unwrap();
+    }
+    place
+}
+
+/// The times of the events, and what was odd but for what is sorted.
+fn read(trace: &Path, damage: Damage) -> (Vec<i64>, Vec<Oddity>, bool) {
+    let mut trace = Trace::open(&[trace], Options { damage, ..Options::default() }).unwrap();
+    let mut times = Vec::new();
+    while let Some(item) = trace.next_item().unwrap() {
+        if let Item::Event(event) = item {
+            times.push(event.t_ns);
+        }
+    }
+    let odd = trace.oddities().iter().filter(|odd| !matches!(odd, Oddity::Sorted { .. } | Oddity::Late { .. })).cloned().collect();
+    (times, odd, trace.is_damaged_strictly())
+}
+
+fn found(packets: &[Packet]) -> Vec<(Contradiction, u64, u64, Option<u64>)> {
+    let place = trace(&[("s", packets.iter().flat_map(Packet::bytes).collect())]);
+    let (times, odd, damaged) = read(place.path(), Damage::EndsStream);
+    assert!(!damaged, "{odd:?}");
+    let mut expected: Vec<i64> = packets.iter().flat_map(|packet| packet.events).map(|t| *t as i64).collect();
+    expected.sort();
+    assert_eq!(times, expected);
+    let told = odd.iter().map(|odd| match odd {
+        Oddity::Contradiction { path, what, times, at } => {
+            assert_eq!(*path, place.path().join("s"));
+            let before: usize = packets.iter().take(at.packet as usize).map(|packet| packet.bytes().len()).sum();
+            assert_eq!((at.packet_offset, at.bit), (before as u64, None));
+            (*what, *times, at.packet, at.event)
+        }
+        other => panic!("{other}"),
+    });
+    told.collect()
+}
+
+fn packet(begin: u64, end: u64, sequence: u16, events: &[u64]) -> Packet<'_> {
+    Packet { begin, end, sequence, cpu: 0, events }
+}
+
+#[test]
+fn packets_that_fit_are_not_talked_of() {
+    assert_eq!(found(&[packet(10, 20, 0xffff, &[10, 15, 20]), packet(20, 20, 0, &[20]), packet(30, 40, 1, &[])]), []);
+}
+
+#[test]
+fn a_packet_that_ends_before_it_begins_is_told() {
+    assert_eq!(
+        found(&[packet(10, 20, 1, &[15]), packet(50, 30, 2, &[51]), packet(80, 70, 3, &[])]),
+        [(Contradiction::EndsFirst, 2, 1, None)]
+    );
+}
+
+#[test]
+fn events_outside_of_their_packet_are_counted_and_the_first_one_is_told() {
+    let packets = [packet(10, 20, 1, &[10, 20]), packet(30, 40, 2, &[29, 35, 41]), packet(50, 60, 3, &[61])];
+    assert_eq!(found(&packets), [(Contradiction::EventOutside, 3, 1, Some(0))]);
+}
+
+#[test]
+fn packets_of_one_stream_that_overlap_are_told_and_those_of_two_cpus_in_one_file_are_not() {
+    let packets = [packet(10, 50, 1, &[10, 50]), packet(20, 30, 2, &[25]), packet(40, 60, 3, &[60]), packet(60, 70, 4, &[65])];
+    assert_eq!(found(&packets), [(Contradiction::Overlap, 2, 1, None)]);
+    let [a, b, ..] = packets;
+    assert_eq!(found(&[a, Packet { cpu: 1, ..b }]), []);
+}
+
+#[test]
+fn packets_of_lttng_may_overlap_a_little_and_end_in_their_order() {
+    let told = |packets: [Packet; 2]| {
+        let place = trace(&[("s", packets.iter().flat_map(Packet::bytes).collect())]);
+        fs::write(place.path().join("metadata"), format!("{METADATA}{LTTNG}")).unwrap();
+        read(place.path(), Damage::EndsStream).1.len()
+    };
+    assert_eq!(told([packet(10, 50, 1, &[]), packet(45, 60, 2, &[])]), 0);
+    assert_eq!(told([packet(10, 50, 1, &[]), packet(45, 48, 2, &[])]), 1);
+}
+
+#[test]
+fn sequence_numbers_that_run_back_or_stand_still_are_told_and_wraps_are_not() {
+    let numbered = |numbers: &[u16]| {
+        let packets: Vec<_> = numbers.iter().enumerate().map(|(at, &n)| packet(10 * at as u64, 10 * at as u64 + 5, n, &[])).collect();
+        found(&packets)
+    };
+    assert_eq!(numbered(&[0xfffe, 0xffff, 0, 1]), []);
+    assert_eq!(numbered(&[5, 6, 6, 7, 3, 4]), [(Contradiction::OutOfSequence, 2, 2, None)]);
+}
+
+#[test]
+fn a_text_names_file_packet_and_event() {
+    let place = trace(&[("s", packet(10, 20, 1, &[12, 21, 22]).bytes())]);
+    let (_, odd, _) = read(place.path(), Damage::Pass);
+    let path = place.path().join("s").display().to_string();
+    assert_eq!(
+        odd.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        [format!("{path}: packet 0 at byte 0, event 1: the event is before its packet's begin or after its end; 2 times in this file")]
+    );
+}
+
+#[test]
+fn stream_files_without_anything_in_them_are_named() {
+    let full = packet(10, 20, 1, &[12]).bytes();
+    let place = trace(&[("a", vec![]), ("b", full), ("c", vec![]), ("d", vec![]), ("e", vec![])]);
+    let (times, odd, damaged) = read(place.path(), Damage::EndsStream);
+    assert_eq!((times, damaged), (vec![12], false));
+    assert_eq!(odd, [Oddity::Empty { path: place.path().to_owned(), files: 4, examples: "a, c, d, …".to_owned() }]);
+}
+
+#[test]
+fn behind_a_packet_whose_header_is_damaged_reading_goes_on_and_says_how_much_is_missing() {
+    let packets = [packet(10, 20, 1, &[12]), packet(30, 40, 2, &[32, 33]), packet(50, 60, 3, &[52])];
+    let mut bytes: Vec<u8> = packets.iter().flat_map(Packet::bytes).collect();
+    let second = packets[0].bytes().len();
+    bytes[second] = 0;
+    let place = trace(&[("s", bytes)]);
+    let damage = |left_out| Oddity::Undecodable {
+        path: place.path().join("s"),
+        at: Place { packet: 1, packet_offset: second as u64, bit: Some(0), event: None },
+        reason: "wrong magic number 0xc1fc1f00".to_owned(),
+        left_out,
+    };
+    let (times, odd, damaged) = read(place.path(), Damage::Pass);
+    assert_eq!((times, damaged), (vec![12, 52], true));
+    let left_out = LeftOut::Bytes(packets[1].bytes().len() as u64);
+    assert!(odd.contains(&damage(left_out)), "{odd:?}");
+    assert!(odd.iter().any(|odd| matches!(odd, Oddity::PacketsLost { packets: 1, .. })), "{odd:?}");
+    assert!(damage(left_out).to_string().ends_with("; 52 bytes up to the next packet are not read"), "{}", damage(left_out));
+    let (times, odd, _) = read(place.path(), Damage::EndsStream);
+    assert_eq!((times, odd), (vec![12], vec![damage(LeftOut::File)]));
+}
