@@ -1,11 +1,11 @@
 //! CTF traces: metadata into the catalogue, stream files into sources, and who did what from the contexts that tracers write.
 
-use crate::chains::{Chains, MOST_CHAINS};
+use crate::chains::{Chains, Listed, Share, Way};
 use crate::claims::Claims;
 use crate::error::Error;
 use crate::event::{Class, ClassId, Event, Item, Loss, StreamId, StreamKind, Subject, SubjectId};
 use crate::file::{FileWindow, StreamFile, MOST_OPEN};
-use crate::index::Index;
+use crate::index::{self, FileIndex, LEAST_FILE};
 use crate::oddity::{Oddity, Place, MOST_ERRORS};
 use crate::part::{self, Part, PartClock};
 use crate::recognise::stream_files;
@@ -63,7 +63,12 @@ pub(crate) fn open(directory: &Path, shared: &mut Shared, name: &dyn Fn(&Path) -
     for path in stream_files(directory)? {
         files.push(StreamFile::look(&path).map_err(Error::io(&path))?);
     }
-    let metadata = Arc::new(read_metadata(&directory.join("metadata"))?);
+    let path = directory.join("metadata");
+    let metadata = Arc::new(read_metadata(&path)?);
+    let text = match files.iter().any(|file| file.length >= LEAST_FILE) {
+        true => index::hash(&fs::read(&path).map_err(Error::io(&path))?),
+        false => 0,
+    };
     let env = |key: &str| metadata.trace.env_text(key).filter(|text| !text.is_empty());
     let number = |key: &str| match metadata.trace.env(key) {
         Some(EnvValue::Int(value)) => Some(*value),
@@ -94,16 +99,17 @@ pub(crate) fn open(directory: &Path, shared: &mut Shared, name: &dyn Fn(&Path) -
     for file in &files {
         let id = shared.stream(name(&file.path), kind);
         shared.packets(id).bytes = file.length;
-        let chains = if ordered { 1 } else { Chains::count(&metadata, file, count)? };
-        for own in 0..chains {
+        let index = FileIndex::new(file, &metadata, text, ordered, count);
+        for share in if ordered { vec![Share::All] } else { shares(&metadata, file, index.as_ref(), shared.late, count)? } {
             let decoder = decoder(&metadata, file, count)?;
-            let chains = (chains > 1).then(|| (Chains::default(), own));
-            let scout = match scouts && chains.is_none() {
+            let scout = match scouts && matches!(share, Share::All) {
                 true => Some(Box::new(Scout::new(self::decoder(&metadata, file, count)?))),
                 false => None,
             };
-            let source = CtfSource::new(decoder, plan.clone(), id, file.path.clone(), chains);
-            streams.push(CtfSource { own: ours, ordered, scout, ..source });
+            let source = CtfSource::new(decoder, plan.clone(), id, file.path.clone());
+            let mut source = CtfSource { own: ours, ordered, share, index: index.clone(), scout, ..source };
+            source.leave_out(None);
+            streams.push(source);
         }
     }
     let clock = metadata.streams.iter().enumerate().find_map(|(index, _)| metadata.stream_clock(index));
@@ -120,6 +126,29 @@ pub(crate) fn open(directory: &Path, shared: &mut Shared, name: &dyn Fn(&Path) -
         streams,
         ordered,
         part: part(directory, &metadata),
+    })
+}
+
+/// Who reads which packets of a file whose tracer may not keep the order of time.
+fn shares(
+    metadata: &Arc<Metadata>,
+    file: &StreamFile,
+    index: Option<&Rc<FileIndex>>,
+    late: bool,
+    streams: usize,
+) -> Result<Vec<Share>, Error> {
+    // Who reads all of a file needs no list of its packets, and finds more that is odd about them.
+    if let Some((index, chains)) = index.filter(|_| late).and_then(|index| Some((index, index.chains()?))).filter(|(_, chains)| *chains > 1)
+    {
+        return Ok((0..chains).map(|chain| Share::Listed(Listed::new(index.clone(), chain))).collect());
+    }
+    let readers = match index.and_then(|index| index.readers_if_known()) {
+        Some(readers) => readers,
+        None => Chains::count(metadata, file, streams)?,
+    };
+    Ok(match readers {
+        1 => vec![Share::All],
+        _ => (0..readers).map(|own| Share::Rule(Chains::default(), own)).collect(),
     })
 }
 
@@ -265,8 +294,10 @@ pub(crate) struct CtfSource {
     plan: Rc<Plan>,
     stream: StreamId,
     path: PathBuf,
-    /// Which packets of the file are this source's, where not all are.
-    chains: Option<(Chains, usize)>,
+    /// Which packets of the file are this source's.
+    share: Share,
+    /// Of a long file.
+    index: Option<Rc<FileIndex>>,
     /// What is before it is of no interest; packets that end before are skipped.
     begin_ns: i64,
     packet_subject: SubjectId,
@@ -300,19 +331,14 @@ pub(crate) struct CtfSource {
 }
 
 impl CtfSource {
-    pub fn new(
-        decoder: StreamDecoder<FileWindow>,
-        plan: Rc<Plan>,
-        stream: StreamId,
-        path: PathBuf,
-        chains: Option<(Chains, usize)>,
-    ) -> CtfSource {
+    pub fn new(decoder: StreamDecoder<FileWindow>, plan: Rc<Plan>, stream: StreamId, path: PathBuf) -> CtfSource {
         CtfSource {
             decoder,
             plan,
             stream,
             path,
-            chains,
+            share: Share::All,
+            index: None,
             begin_ns: i64::MIN,
             packet_subject: SubjectId(0),
             own: false,
@@ -362,20 +388,36 @@ impl CtfSource {
     /// What is before it is of no interest; the window that sorts its events is told.
     pub fn skip_to(&mut self, begin_ns: i64, window: &mut Option<Window>) {
         self.begin_ns = begin_ns;
+        let packet = self.decoder.packet().index;
         if let Some(window) = window.as_mut().filter(|_| begin_ns > i64::MIN) {
-            window.skip(begin_ns, self.decoder.packet().index);
+            window.skip(begin_ns, packet);
         }
-        // Chains of packets are told apart by all packets before; who follows a file passes it anyway.
-        if begin_ns <= self.last_ns || self.chains.is_some() || self.grows {
+        // Who follows a file passes it anyway.
+        if begin_ns <= self.last_ns || self.grows {
             return;
         }
-        let file = StreamFile { path: self.path.clone(), length: self.decoder.source().len() };
-        let index = Index::of(&file, self.decoder.metadata(), || file.window(1));
-        if let Some(position) = index.and_then(|index| index.position(begin_ns)).filter(|to| to.packet > self.decoder.packet().index) {
-            self.decoder.seek_at(position.offset, position.packet, position.clock);
-            if let Some(window) = window {
-                window.restart_at(position);
+        if let Share::Listed(listed) = &mut self.share {
+            if listed.skip_to(begin_ns) {
+                self.leave_out(Some(packet));
             }
+        }
+        if let Some(index) = self.index.as_ref().filter(|_| matches!(self.share, Share::All)) {
+            if let Some(to) = index.position(begin_ns).filter(|to| to.packet > packet) {
+                self.decoder.seek_at(to.offset, to.packet, to.clock);
+                if let Some(window) = window {
+                    window.restart_at(to);
+                }
+            }
+        }
+    }
+
+    /// Behind a packet: what the index says is of others.
+    fn leave_out(&mut self, passed: Option<u64>) {
+        let Share::Listed(listed) = &mut self.share else { return };
+        match listed.go_on(passed) {
+            Way::On => {}
+            Way::To(position) => self.decoder.seek_at(position.offset, position.packet, position.clock),
+            Way::End => self.decoder.seek(self.decoder.source().len(), self.decoder.packet().index),
         }
     }
 
@@ -449,12 +491,13 @@ impl CtfSource {
                 self.cpu = packet.cpu_id.and_then(|cpu| u32::try_from(cpu).ok());
                 let subject = subject_of_packet(packet, &self.plan.subject);
                 let (begin_ns, end_ns) = (packet.begin_ns, packet.end_ns);
-                if self.speaks() {
+                if self.share.is_first() {
                     self.claims.packet(self.decoder.packet(), &subject, self.ordered);
                 }
                 if before || !self.owns_packet() {
                     self.waiting = None;
                     self.decoder.skip_packet();
+                    self.leave_out(Some(self.decoder.packet().index));
                     if self.own {
                         self.last_ns = end_ns.unwrap_or(self.last_ns);
                     }
@@ -470,6 +513,7 @@ impl CtfSource {
                 }
             }
             Some(Step::PacketEnd) => {
+                self.leave_out(Some(self.decoder.packet().index));
                 self.fresh = false;
                 if !self.own || self.waiting.is_some_and(|loss| loss.end_ns > loss.begin_ns) {
                     self.yield_waiting();
@@ -544,22 +588,14 @@ impl CtfSource {
         self.loss.is_some_and(|loss| loss.begin_ns <= end_ns)
     }
 
-    /// Sources of the same file tell once what they all see.
-    fn speaks(&self) -> bool {
-        self.chains.as_ref().is_none_or(|(_, own)| *own == 0)
-    }
-
     fn owns_packet(&mut self) -> bool {
-        match &mut self.chains {
-            None => true,
-            Some((chains, own)) => chains.of(self.decoder.packet(), MOST_CHAINS) == *own,
-        }
+        self.share.has(self.decoder.packet())
     }
 
     /// The rest of the packet is lost to us; the next one may be whole.
     #[cold]
     fn failed(&mut self, error: &longpole_ctf::DecodeError, shared: &mut Shared) {
-        if !self.speaks() {
+        if !self.share.is_first() {
             return;
         }
         self.errors += 1;

@@ -165,7 +165,7 @@ impl Follower {
         let tail = &mut self.tails[index];
         let file = StreamFile { path: tail.path.clone(), length: end };
         let decoder = decoder(&self.metadata, &file, self.live)?;
-        let mut source = CtfSource::new(decoder, self.plan.clone(), tail.stream, tail.path.clone(), None);
+        let mut source = CtfSource::new(decoder, self.plan.clone(), tail.stream, tail.path.clone());
         if let Some(before) = tail.last {
             source.resume_behind(before);
         }

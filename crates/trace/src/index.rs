@@ -2,168 +2,392 @@
 //!
 //! An index is built once, by one pass over the packets' headers, and kept in `derived/` beside the stream, or in the user's cache folder where
 //! nothing can be written there. It is believed only if it fits the file: its size, its time of change, its metadata, and the headers of some
-//! packets, which are read again. Whatever is wrong with it, the trace is read without it.
+//! packets, which are read again. It is made of blocks, each with a sum of its own, of which a search reads as many as it has steps. Whatever
+//! is wrong with it, it is made anew, and where that cannot be done the trace is read without it.
+//!
+//! The packets of a file that is read as several [chains](crate::chains) are listed by chain: each of them is searched, and read, for itself.
 
-use crate::file::{FileWindow, StreamFile};
+use crate::chains::{Chains, MOST_CHAINS};
+use crate::file::StreamFile;
 use crate::recognise::is_recording;
-use longpole_ctf::{Metadata, Step, StreamDecoder};
+use longpole_ctf::{Metadata, Source, Step, StreamDecoder};
+use rustix::fs::OFlags;
 use rustix::process::geteuid;
-use std::fs::{self, File};
+use std::cell::{Cell, RefCell};
+use std::fs::{self, File, OpenOptions};
 use std::hash::{DefaultHasher, Hasher};
 use std::io::{self, Write};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// Smaller files are passed as soon as an index is read.
-const LEAST_FILE: u64 = 4 << 20;
-/// More entries would be no index any more: 24 bytes each.
-const MOST_ENTRIES: usize = 1 << 24;
-const MAGIC: &[u8; 8] = b"LPINDEX1";
+pub(crate) const LEAST_FILE: u64 = 4 << 20;
+/// More entries would be no index any more.
+const MOST_ENTRIES: u64 = 1 << 24;
+const MAGIC: u64 = u64::from_le_bytes(*b"LPINDEX2");
 /// Bytes of a packet that are its header for the check, and of how many packets.
 const HEADER: usize = 64;
 const CHECKED: usize = 16;
-const FIXED: usize = 8 + 4 * 8;
-const ENTRY: usize = 3 * 8;
 
-/// A packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Entry {
-    /// In bytes of the file.
-    offset: u64,
-    /// The clock's full value when it begins.
-    begin: u64,
-    /// When it, or one before it, ends at the latest.
-    end_ns: i64,
-}
+/// Words of an entry, and of a block without its sum.
+const ENTRY: usize = 5;
+const WORDS: usize = 511;
+const BLOCK: usize = (WORDS + 1) * 8;
+const IN_BLOCK: u64 = (WORDS / ENTRY) as u64;
 
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Index {
-    entries: Vec<Entry>,
-}
+type Words = [u64; WORDS];
 
-/// Where to go on with a stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Where to go on with a stream: at the begin of a packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Position {
+    /// In bytes of the file.
     pub offset: u64,
     /// Number of the packet in the file.
     pub packet: u64,
+    /// The clock's full value when it begins.
     pub clock: u64,
 }
 
-/// What an index must fit.
-struct Identity {
-    size: u64,
-    changed: u64,
-    metadata: u64,
+/// A packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// Its number in the file.
+    pub packet: u64,
+    /// The packet before it of the same stream class; of the first one itself.
+    pub before: Position,
+    /// When it, or one before it in its chain, ends at the latest.
+    pub end_ns: i64,
 }
+
+/// What an index says of the file as a whole.
+#[derive(Debug, PartialEq, Eq)]
+struct Head {
+    /// Size, time of change and metadata of the file that it is of.
+    identity: [u64; 3],
+    /// Readers that the file needs: see [`Chains::readers`].
+    readers: u64,
+    /// Whether all packets of the file are listed; else those before the first of which something is not known.
+    complete: bool,
+    /// Where packets begin that are looked at again, and the sum of what is there.
+    checked: Vec<u64>,
+    headers: u64,
+    /// Entries of each chain.
+    entries: Vec<u64>,
+}
+
+struct Index {
+    head: Head,
+    blocks: Blocks,
+    /// The block that was looked at last.
+    last: RefCell<Option<(u64, Box<Words>)>>,
+}
+
+enum Blocks {
+    Stored(File),
+    /// As it was to be stored.
+    Built(Vec<u8>),
+}
+
+/// The index of a file, for all readers of it.
+pub(crate) struct FileIndex {
+    file: StreamFile,
+    metadata: Arc<Metadata>,
+    /// Sum of the metadata's bytes.
+    text: u64,
+    /// The tracer keeps the order of time: there is one chain.
+    ordered: bool,
+    streams: usize,
+    index: RefCell<Option<Rc<Index>>>,
+    /// Nothing can be built.
+    hopeless: Cell<bool>,
+}
+
+impl FileIndex {
+    /// None of a short file.
+    pub fn new(file: &StreamFile, metadata: &Arc<Metadata>, text: u64, ordered: bool, streams: usize) -> Option<Rc<FileIndex>> {
+        let (file, metadata) = (file.clone(), metadata.clone());
+        let index = FileIndex { file, metadata, text, ordered, streams, index: RefCell::default(), hopeless: Cell::default() };
+        (index.file.length >= LEAST_FILE).then(|| Rc::new(index))
+    }
+
+    /// How many readers the file needs, if an index is there that tells it.
+    pub fn readers_if_known(&self) -> Option<usize> {
+        let mut index = self.index.borrow_mut();
+        if index.is_none() {
+            *index = self.read().map(Rc::new);
+        }
+        index.as_ref().map(|index| index.head.readers as usize)
+    }
+
+    /// How many chains of packets it lists, each of which can be read by itself.
+    pub fn chains(&self) -> Option<usize> {
+        let index = self.get()?;
+        (index.head.complete && index.head.entries.len() as u64 == index.head.readers).then_some(index.head.entries.len())
+    }
+
+    /// A packet of a chain, by its number in that.
+    pub fn entry(&self, chain: usize, number: u64) -> Option<Entry> {
+        self.ask(|index| index.entry(chain, number))?
+    }
+
+    /// The number of a chain's first packet that ends at `begin_ns` or later, in O(log packets).
+    pub fn first_from(&self, chain: usize, begin_ns: i64) -> u64 {
+        self.ask(|index| index.first_from(chain, begin_ns)).unwrap_or(0)
+    }
+
+    /// In a file of one chain, the packet before the first that ends at `begin_ns` or later: by its counters that one tells what was lost.
+    pub fn position(&self, begin_ns: i64) -> Option<Position> {
+        let index = self.get().filter(|index| index.head.readers == 1)?;
+        let last = index.head.entries.first()?.checked_sub(1)?;
+        Some(self.entry(0, self.first_from(0, begin_ns).min(last))?.before)
+    }
+
+    /// What the index says; if a block of it is damaged, what one says that is built anew.
+    fn ask<T>(&self, question: impl Fn(&Index) -> Result<T, Damaged>) -> Option<T> {
+        question(&*self.get()?).or_else(|_| question(&*self.build().ok_or(Damaged)?)).ok()
+    }
+
+    fn get(&self) -> Option<Rc<Index>> {
+        self.readers_if_known();
+        let known = self.index.borrow().clone();
+        known.or_else(|| self.build())
+    }
+
+    fn identity(&self, stream: &File) -> Option<[u64; 3]> {
+        let facts = stream.metadata().ok()?;
+        let changed = facts.mtime().wrapping_mul(1_000_000_000).wrapping_add(facts.mtime_nsec()) as u64;
+        Some([self.file.length, changed, self.text])
+    }
+
+    fn read(&self) -> Option<Index> {
+        let stream = File::open(&self.file.path).ok()?;
+        let identity = self.identity(&stream)?;
+        places(&self.file.path).iter().find_map(|place| Index::read(place, identity, &stream))
+    }
+
+    /// Passes over all packets, and keeps what it finds if there is a place.
+    fn build(&self) -> Option<Rc<Index>> {
+        if self.hopeless.get() {
+            return None;
+        }
+        let built = self.built();
+        self.hopeless.set(built.is_none());
+        *self.index.borrow_mut() = built.map(Rc::new);
+        self.index.borrow().clone()
+    }
+
+    fn built(&self) -> Option<Index> {
+        let stream = File::open(&self.file.path).ok()?;
+        let identity = self.identity(&stream)?;
+        let decoder = StreamDecoder::new(self.metadata.clone(), self.file.window(self.streams).ok()?);
+        let (readers, complete, lists) = pass(decoder, self.ordered);
+        let index = Index::new(identity, &stream, (readers as u64, complete), lists);
+        if let Blocks::Built(bytes) = &index.blocks {
+            let _ = places(&self.file.path).iter().any(|place| store(place, bytes).is_ok());
+        }
+        Some(index)
+    }
+}
+
+/// How many readers a stream needs, whether all packets are listed, and the packets by chain.
+fn pass<S: Source>(mut decoder: StreamDecoder<S>, ordered: bool) -> (usize, bool, Vec<Vec<Entry>>) {
+    let (mut chains, mut lists, mut count) = (Chains::default(), vec![Vec::new()], 0);
+    // By stream class, the packet before.
+    let mut before: Vec<Option<Position>> = Vec::new();
+    let mut complete = true;
+    loop {
+        match decoder.advance() {
+            Ok(None) => break,
+            // The reader of the events will say what it is.
+            Err(_) => {
+                complete = false;
+                break;
+            }
+            Ok(Some(Step::PacketBegin)) => {
+                let packet = decoder.packet();
+                let chain = if ordered { 0 } else { chains.of(packet) };
+                complete &= packet.begin.is_some() && packet.end_ns.is_some() && count < MOST_ENTRIES;
+                if let (true, Some(clock), Some(end_ns)) = (complete, packet.begin, packet.end_ns) {
+                    let here = Position { offset: packet.offset, packet: packet.index, clock };
+                    if before.len() <= packet.stream {
+                        before.resize(packet.stream + 1, None);
+                    }
+                    let before = before[packet.stream].replace(here).unwrap_or(here);
+                    if lists.len() <= chain {
+                        lists.resize_with(chain + 1, Vec::new);
+                    }
+                    lists[chain].push(Entry { packet: packet.index, before, end_ns });
+                    count += 1;
+                }
+                decoder.skip_packet();
+            }
+            Ok(Some(_)) => {}
+        }
+    }
+    let readers = chains.readers();
+    if readers == 1 && lists.len() > 1 {
+        lists = vec![lists.concat()];
+        lists[0].sort_unstable_by_key(|entry| entry.packet);
+    }
+    for list in &mut lists {
+        list.iter_mut().fold(i64::MIN, |end_ns, entry| {
+            entry.end_ns = entry.end_ns.max(end_ns);
+            entry.end_ns
+        });
+    }
+    (readers, complete, lists)
+}
+
+/// A block is not what was written.
+struct Damaged;
 
 impl Index {
-    /// That of a stream file, read or built; none if it is short or nothing can be said of the times of its packets.
-    pub fn of(file: &StreamFile, metadata: &Arc<Metadata>, source: impl FnOnce() -> io::Result<FileWindow>) -> Option<Index> {
-        if file.length < LEAST_FILE {
-            return None;
-        }
-        let stream = File::open(&file.path).ok()?;
-        let facts = stream.metadata().ok()?;
-        let text = fs::read(file.path.parent()?.join("metadata")).ok()?;
-        let changed = facts.mtime().wrapping_mul(1_000_000_000).wrapping_add(facts.mtime_nsec()) as u64;
-        let identity = Identity { size: file.length, changed, metadata: hash(&text) };
-        let places = places(&file.path);
-        if let Some(known) = places.iter().find_map(|place| Index::read(place, &identity, &stream)) {
-            return known.usable();
-        }
-        let built = Index::build(metadata, source().ok()?);
-        let bytes = built.bytes(&identity, &stream);
-        let _ = places.iter().any(|place| store(place, &bytes).is_ok());
-        built.usable()
-    }
-
-    /// The last packet before which nothing ends at `begin_ns` or later, or the one before that: by its counters the next one tells what was
-    /// lost. In O(log packets).
-    pub fn position(&self, begin_ns: i64) -> Option<Position> {
-        let first = self.entries.partition_point(|entry| entry.end_ns < begin_ns);
-        let packet = first.checked_sub(1)?;
-        let entry = self.entries.get(packet)?;
-        Some(Position { offset: entry.offset, packet: packet as u64, clock: entry.begin })
-    }
-
-    fn usable(self) -> Option<Index> {
-        (self.entries.len() > 1).then_some(self)
-    }
-
-    /// Up to the first packet of which something is not known; empty if packets of several classes are in the file, each of which counts for
-    /// itself.
-    fn build(metadata: &Arc<Metadata>, source: FileWindow) -> Index {
-        let mut decoder = StreamDecoder::new(metadata.clone(), source);
-        let (mut entries, mut end_ns, mut class) = (Vec::new(), i64::MIN, None);
-        while let Ok(Some(step)) = decoder.advance() {
-            if step != Step::PacketBegin {
-                continue;
-            }
-            let packet = decoder.packet();
-            let (Some(begin), Some(end)) = (packet.begin, packet.end_ns) else { break };
-            if class.replace(packet.stream).is_some_and(|class| class != packet.stream) || entries.len() == MOST_ENTRIES {
-                return Index { entries: Vec::new() };
-            }
-            end_ns = end_ns.max(end);
-            entries.push(Entry { offset: packet.offset, begin, end_ns });
-            decoder.skip_packet();
-        }
-        Index { entries }
-    }
-
-    fn bytes(&self, identity: &Identity, stream: &File) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(FIXED + self.entries.len() * ENTRY + 8);
-        bytes.extend_from_slice(MAGIC);
-        for value in [identity.size, identity.changed, identity.metadata, self.headers(stream)] {
-            bytes.extend_from_slice(&value.to_le_bytes());
-        }
-        for entry in &self.entries {
-            for value in [entry.offset, entry.begin, entry.end_ns as u64] {
-                bytes.extend_from_slice(&value.to_le_bytes());
+    fn new(identity: [u64; 3], stream: &File, (readers, complete): (u64, bool), lists: Vec<Vec<Entry>>) -> Index {
+        let count: usize = lists.iter().map(Vec::len).sum();
+        let step = count.div_ceil(CHECKED).max(1);
+        let checked: Vec<u64> = lists.iter().flatten().step_by(step).map(|entry| entry.before.offset).collect();
+        let headers = headers(stream, &checked);
+        let entries = lists.iter().map(|list| list.len() as u64).collect();
+        let head = Head { identity, readers, complete, checked, headers, entries };
+        let mut bytes = block(head.words());
+        for list in lists {
+            for part in list.chunks(IN_BLOCK as usize) {
+                bytes.extend(block(part.iter().flat_map(|entry| entry.words())));
             }
         }
-        let sum = hash(&bytes);
-        bytes.extend_from_slice(&sum.to_le_bytes());
-        bytes
+        Index { head, blocks: Blocks::Built(bytes), last: RefCell::default() }
     }
 
-    fn read(place: &Path, identity: &Identity, stream: &File) -> Option<Index> {
+    fn read(place: &Path, identity: [u64; 3], stream: &File) -> Option<Index> {
         // In a foreign folder anything may lie: a pipe would never end, a link lead elsewhere.
-        let facts = fs::symlink_metadata(place).ok()?;
-        if !facts.is_file() || facts.len() > (FIXED + MOST_ENTRIES * ENTRY + 8) as u64 {
-            return None;
-        }
-        let bytes = fs::read(place).ok()?;
-        let (content, sum) = bytes.split_last_chunk::<8>()?;
-        if hash(content) != u64::from_le_bytes(*sum) {
-            return None;
-        }
-        let (words, []) = content.strip_prefix(MAGIC)?.as_chunks::<8>() else { return None };
-        let words: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
-        let ([size, changed, metadata, headers], entries) = words.split_first_chunk::<4>()?;
-        let (entries, []) = entries.as_chunks::<3>() else { return None };
-        let entries = entries.iter().map(|&[offset, begin, end]| Entry { offset, begin, end_ns: end as i64 }).collect();
-        let index = Index { entries };
-        let fits = [*size, *changed, *metadata] == [identity.size, identity.changed, identity.metadata];
-        (fits && *headers == index.headers(stream)).then_some(index)
+        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
+        let file = OpenOptions::new().read(true).custom_flags(flags).open(place).ok()?;
+        let facts = file.metadata().ok().filter(|facts| facts.is_file())?;
+        let blocks = Blocks::Stored(file);
+        let head = Head::of(&*blocks.read(0).ok()?)?;
+        let fits = head.identity == identity && head.blocks() * BLOCK as u64 == facts.len();
+        (fits && head.headers == headers(stream, &head.checked)).then(|| Index { head, blocks, last: RefCell::default() })
     }
 
-    /// Of the headers of some packets, spread over the file.
-    fn headers(&self, stream: &File) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        let step = self.entries.len().div_ceil(CHECKED).max(1);
-        for entry in self.entries.iter().step_by(step).chain(self.entries.last()) {
-            let mut header = [0; HEADER];
-            let read = stream.read_at(&mut header, entry.offset).unwrap_or(0);
-            hasher.write(&header[..read]);
+    fn entry(&self, chain: usize, number: u64) -> Result<Option<Entry>, Damaged> {
+        if self.head.entries.get(chain).is_none_or(|&entries| number >= entries) {
+            return Ok(None);
         }
-        hasher.finish()
+        let wanted = self.head.first_block(chain) + number / IN_BLOCK;
+        let mut last = self.last.borrow_mut();
+        if last.as_ref().is_none_or(|(known, _)| *known != wanted) {
+            *last = Some((wanted, self.blocks.read(wanted)?));
+        }
+        let at = (number % IN_BLOCK) as usize * ENTRY;
+        let words = last.as_ref().and_then(|(_, words)| words[at..].first_chunk::<ENTRY>()).ok_or(Damaged)?;
+        Ok(Some(Entry::of(words)))
+    }
+
+    fn first_from(&self, chain: usize, begin_ns: i64) -> Result<u64, Damaged> {
+        let (mut low, mut high) = (0, self.head.entries.get(chain).copied().unwrap_or(0));
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match self.entry(chain, middle)? {
+                Some(entry) if entry.end_ns < begin_ns => low = middle + 1,
+                _ => high = middle,
+            }
+        }
+        Ok(low)
     }
 }
 
-fn hash(bytes: &[u8]) -> u64 {
+impl Head {
+    fn words(&self) -> Vec<u64> {
+        let mut words = vec![MAGIC];
+        words.extend(self.identity);
+        words.extend([self.readers, self.complete.into(), self.headers, self.checked.len() as u64]);
+        words.extend(&self.checked);
+        words.push(self.entries.len() as u64);
+        words.extend(&self.entries);
+        words
+    }
+
+    fn of(words: &Words) -> Option<Head> {
+        let ([magic, size, changed, text, readers, complete, headers, checked], rest) = words.split_first_chunk::<8>()?;
+        let (checked, rest) = rest.split_at_checked(usize::try_from(*checked).ok().filter(|&n| n <= CHECKED + 1)?)?;
+        let (&chains, rest) = rest.split_first()?;
+        let entries = rest.get(..usize::try_from(chains).ok().filter(|&n| n <= MOST_CHAINS)?)?;
+        let bounded = entries.iter().all(|&n| n <= MOST_ENTRIES) && (1..=MOST_CHAINS as u64).contains(readers);
+        (*magic == MAGIC && bounded).then(|| Head {
+            identity: [*size, *changed, *text],
+            readers: *readers,
+            complete: *complete != 0,
+            checked: checked.to_vec(),
+            headers: *headers,
+            entries: entries.to_vec(),
+        })
+    }
+
+    /// The first block of a chain; the head is a block, too.
+    fn first_block(&self, chain: usize) -> u64 {
+        1 + self.entries.iter().take(chain).map(|entries| entries.div_ceil(IN_BLOCK)).sum::<u64>()
+    }
+
+    fn blocks(&self) -> u64 {
+        self.first_block(self.entries.len())
+    }
+}
+
+impl Entry {
+    fn words(&self) -> [u64; ENTRY] {
+        [self.packet, self.before.offset, self.before.packet, self.before.clock, self.end_ns as u64]
+    }
+
+    fn of(&[packet, offset, before, clock, end_ns]: &[u64; ENTRY]) -> Entry {
+        Entry { packet, before: Position { offset, packet: before, clock }, end_ns: end_ns as i64 }
+    }
+}
+
+impl Blocks {
+    fn read(&self, number: u64) -> Result<Box<Words>, Damaged> {
+        let mut read = [0; BLOCK];
+        match self {
+            Blocks::Stored(file) => file.read_exact_at(&mut read, number * BLOCK as u64).map_err(|_| Damaged)?,
+            Blocks::Built(bytes) => {
+                let begin = number as usize * BLOCK;
+                read.copy_from_slice(bytes.get(begin..begin + BLOCK).ok_or(Damaged)?);
+            }
+        }
+        let (content, sum) = read.split_last_chunk::<8>().ok_or(Damaged)?;
+        if hash(content) != u64::from_le_bytes(*sum) {
+            return Err(Damaged);
+        }
+        let mut words = Box::new([0; WORDS]);
+        for (word, bytes) in words.iter_mut().zip(content.as_chunks::<8>().0) {
+            *word = u64::from_le_bytes(*bytes);
+        }
+        Ok(words)
+    }
+}
+
+/// Words as a block, with their sum.
+fn block(words: impl IntoIterator<Item = u64>) -> Vec<u8> {
+    let mut bytes: Vec<u8> = words.into_iter().flat_map(u64::to_le_bytes).collect();
+    bytes.resize(WORDS * 8, 0);
+    let sum = hash(&bytes);
+    bytes.extend(sum.to_le_bytes());
+    bytes
+}
+
+/// Sum of the headers of packets.
+fn headers(stream: &File, offsets: &[u64]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for offset in offsets {
+        let mut header = [0; HEADER];
+        let read = stream.read_at(&mut header, *offset).unwrap_or(0);
+        hasher.write(&header[..read]);
+    }
+    hasher.finish()
+}
+
+pub(crate) fn hash(bytes: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write(bytes);
     hasher.finish()

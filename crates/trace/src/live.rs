@@ -259,7 +259,7 @@ impl Live {
         }
         let source = |end| -> Result<CtfSource, Error> {
             let file = StreamFile { path: tail.path.clone(), length: end };
-            let mut source = CtfSource::new(decoder(metadata, &file, streams)?, plan.clone(), tail.stream, tail.path.clone(), None);
+            let mut source = CtfSource::new(decoder(metadata, &file, streams)?, plan.clone(), tail.stream, tail.path.clone());
             source.grows = true;
             Ok(source)
         };

@@ -114,6 +114,8 @@ pub(crate) struct Shared {
     pub strict: bool,
     /// See [`Options::parts`].
     pub parts: bool,
+    /// Only what is after a moment is asked for.
+    pub late: bool,
     /// By stream.
     packets: Vec<Packets>,
     /// A stream has come to its end at damage.
@@ -308,6 +310,7 @@ impl Trace {
         };
         trace.shared.strict = options.damage != Damage::Pass;
         trace.shared.parts = options.parts;
+        trace.shared.late = options.begin.is_some();
         trace.stops = options.damage == Damage::EndsTrace;
         let several = paths.len() > 1;
         for (root, path) in paths.iter().enumerate() {

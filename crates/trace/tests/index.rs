@@ -118,3 +118,101 @@ fn what_is_late_in_a_long_stream_is_found_by_an_index_and_is_the_same() {
     assert_eq!(cached.len(), 1);
     assert!(read(&trace, Some(moments[0])).0 == more);
 }
+
+/// Packets of several threads in one file, which overlap in time: one of all the time, one that is there at the begin only, one at both ends, and
+/// four that take turns. The context names the thread.
+fn threads(trace: &Path, packets: u64) {
+    const SIZE: usize = 512;
+    let of = |number: u64| match number {
+        0 => ("all", packets),
+        1 => ("early", 1),
+        n if n == 2 || n == packets - 1 => ("twice", 1),
+        n => (["w0", "w1", "w2", "w3"][n as usize % 4], 2),
+    };
+    let packet = |number: u64| {
+        let (thread, seconds) = of(number);
+        let begin = 5_000 * SECOND + number * SECOND;
+        let mut bytes = 0xC1FC_1FC1u32.to_le_bytes().to_vec();
+        let content = 4 + 8 + 5 * 8 + 20 * 12;
+        bytes.extend(format!("{thread:\0<8}").bytes());
+        for value in [begin, begin + seconds * SECOND, content * 8, SIZE as u64 * 8, number / 10 * 7] {
+            bytes.extend(value.to_le_bytes());
+        }
+        for event in 0..20 {
+            bytes.extend(((begin + event * 20_000_000) as u32).to_le_bytes());
+            bytes.extend((number * 20 + event).to_le_bytes());
+        }
+        bytes.resize(SIZE, 0);
+        bytes
+    };
+    fs::create_dir(trace).unwrap();
+    let context = "packet.context := struct {";
+    fs::write(trace.join("metadata"), METADATA.replace(context, &format!("{context} integer {{ size = 8; encoding = UTF8; }} thread[8];")))
+        .unwrap();
+    fs::write(trace.join("stream"), (0..packets).flat_map(packet).collect::<Vec<u8>>()).unwrap();
+}
+
+/// Bytes that this thread has read from files so far.
+fn bytes_read() -> u64 {
+    let text = fs::read_to_string("/proc/thread-self/io").unwrap();
+    text.lines().find_map(|line| line.strip_prefix("rchar: ")).unwrap().parse().unwrap()
+}
+
+/// The items of two seconds from a moment on, and how many bytes were read for them.
+fn two_seconds(trace: &Path, begin_ns: i64) -> (usize, u64) {
+    let before = bytes_read();
+    let (begin, end) = (Some(Moment::At(begin_ns)), Some(Moment::At(begin_ns + 2 * SECOND as i64)));
+    let mut trace = Trace::open(&[trace], Options { begin, end, ..Options::default() }).unwrap();
+    let mut items = 0;
+    while trace.next_item().unwrap().is_some() {
+        items += 1;
+    }
+    (items, bytes_read() - before)
+}
+
+#[test]
+fn late_moments_of_overlapping_packets_are_found_by_the_index_and_are_the_same() {
+    const PACKETS: u64 = 9000;
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("trace");
+    threads(&trace, PACKETS);
+    let (whole, odd) = read(&trace, None);
+    assert!(odd.is_empty(), "{odd:?}");
+    assert_eq!(whole.iter().filter(|(_, what)| what.contains("U64")).count() as u64, PACKETS * 20);
+    let from = |begin: i64| whole.iter().filter(|(t_ns, _)| *t_ns >= begin).cloned().collect::<Vec<_>>();
+    let at = |second: u64, ns: u64| ((5_000 + second) * SECOND + ns) as i64;
+    let index = trace.join("derived/stream.index");
+    for begin in [at(4500, 33_000_000), at(8998, 0), at(3, 700_000_000), at(0, 0), at(9001, 0)] {
+        for _ in 0..2 {
+            assert!(read(&trace, Some(begin)).0 == from(begin), "from {begin}");
+            assert!(index.exists());
+        }
+    }
+
+    // Whichever block of it is damaged.
+    let kept = fs::read(&index).unwrap();
+    for block in (0..kept.len() / 4096).step_by(5) {
+        overwrite(&index, block as u64 * 4096 + 24, &[0xff; 16]);
+        let begin = at(100 * block as u64, 0);
+        assert!(read(&trace, Some(begin)).0 == from(begin), "block {block}");
+        fs::write(&index, &kept).unwrap();
+    }
+}
+
+#[test]
+fn a_moment_costs_no_more_in_a_long_stream_than_in_a_short_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut costs = Vec::new();
+    for packets in [10_000, 120_000] {
+        let trace = folder.path().join(packets.to_string());
+        threads(&trace, packets);
+        let begin = ((5_000 + packets / 2) * SECOND) as i64;
+        let (first, built) = two_seconds(&trace, begin);
+        let (items, cost) = two_seconds(&trace, begin);
+        assert_eq!(items, first);
+        assert!(items > 40 && built > fs::metadata(trace.join("stream")).unwrap().len(), "{items} items, {built} bytes");
+        costs.push(cost);
+    }
+    // Eleven times as many packets are four steps of a search more, of 4 KiB at most, for each of seven threads.
+    assert!(costs[1] < costs[0] + 7 * 4 * 4096, "{costs:?}");
+}
