@@ -39,7 +39,7 @@ pub use datum::Datum;
 pub use error::{WriteError, WriteErrorKind};
 pub use packet::StreamWriter;
 pub use raise::to_ctf2;
-pub use shape::Layout;
+pub use shape::{EventLayout, Layout};
 
 use crate::types::{Schema, Version};
 

@@ -350,3 +350,50 @@ fn types_nested_as_deep_as_may_be_are_written_in_both_versions() {
     };
     std::thread::Builder::new().stack_size(8 << 20).spawn(deep).unwrap().join().unwrap();
 }
+
+/// The same events by classes of the schema, and by classes that appear one by one.
+fn assert_appended(schema: &longpole_ctf::Schema, prepared: fn(&longpole_ctf::Schema) -> Layout, events: &[(usize, u64, Vec<OwnedValue>)]) {
+    let mut bare = schema.clone();
+    let classes = std::mem::take(&mut bare.streams[0].events);
+    let (whole, bare) = (Arc::new(prepared(schema)), Arc::new(prepared(&bare)));
+    let mut writers = [StreamWriter::new(whole, 0), StreamWriter::new(bare.clone(), 0)];
+    for (class, cycles, values) in events {
+        writers[0].event(*class, *cycles, values).unwrap();
+        let class = bare.event(&classes[*class]).unwrap();
+        writers[1].new_event(&class, *cycles, values).unwrap();
+    }
+    writers.iter_mut().for_each(|writer| writer.end().unwrap());
+    assert!(!writers[0].bytes().is_empty());
+    assert_eq!(writers[0].bytes(), writers[1].bytes());
+}
+
+#[test]
+fn a_class_that_appears_later_is_written_like_one_of_the_schema() {
+    let old = Metadata::from_text(LTTNG).unwrap().schema().clone();
+    let layout = |schema: &longpole_ctf::Schema| Layout::new(Arc::new(Metadata::from_schema(schema.clone()).unwrap())).unwrap();
+    assert_appended(&old, layout, &[(0, 5, vec![U64(1)]), (1, 6, vec![U64(2)]), (0, 7, vec![U64(3)])]);
+    assert_appended(&old, |schema| Layout::to_ctf2(schema).unwrap(), &[(1, 6, vec![U64(2)])]);
+    let metadata = r#"{"type": "preamble", "version": 2}
+{"type": "data-stream-class", "packet-context-field-class": {"type": "structure", "member-classes": [
+    {"name": "n", "field-class": {"type": "fixed-length-unsigned-integer", "length": 8, "byte-order": "little-endian"}}]},
+  "event-record-header-field-class": {"type": "structure", "member-classes": [
+    {"name": "i", "field-class": {"type": "variable-length-unsigned-integer", "roles": ["event-record-class-id"]}}]},
+  "event-record-common-context-field-class": {"type": "structure", "member-classes": [
+    {"name": "l", "field-class": {"type": "fixed-length-unsigned-integer", "length": 8, "byte-order": "little-endian"}},
+    {"name": "b", "field-class": {"type": "dynamic-length-blob", "length-field-location": {"path": ["l"]}}}]}}
+{"type": "event-record-class", "id": 70, "specific-context-field-class": {"type": "structure", "member-classes": [
+    {"name": "is", "field-class": {"type": "fixed-length-boolean", "length": 8, "byte-order": "little-endian"}}]},
+  "payload-field-class": {"type": "structure", "member-classes": [
+    {"name": "o", "field-class": {"type": "optional", "selector-field-location": {"origin": "event-record-specific-context", "path": ["is"]},
+      "field-class": {"type": "null-terminated-string"}}}]}}
+{"type": "event-record-class", "id": 71, "payload-field-class": {"type": "structure", "member-classes": [
+    {"name": "o", "field-class": {"type": "dynamic-length-blob", "length-field-location": {"origin": "packet-context", "path": ["n"]}}}]}}"#;
+    let mut schema = Metadata::from_text(metadata).unwrap().schema().clone();
+    // What depends on a field of the packet must be known before it begins.
+    let class = schema.streams[0].events.pop().unwrap();
+    assert!(layout(&schema).event(&class).is_err());
+    let blob = || [U64(2), OwnedValue::Bytes(vec![7, 8])];
+    let events = [(0, 0, [&blob()[..], &[Bool(true), text("x")]].concat()), (0, 0, [&blob()[..], &[Bool(false), Nothing]].concat())];
+    assert_appended(&schema, layout, &events);
+    assert_appended(&schema, |schema| Layout::to_ctf1(schema).unwrap(), &events);
+}

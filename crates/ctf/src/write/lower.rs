@@ -169,9 +169,11 @@ fn names(scope: Scope, members: &[Member]) -> Vec<String> {
         if !member.name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') || member.name.is_empty() {
             name = format!("_{}", identifier(&member.name));
         }
-        // It would tell something; that it is on which CPU is known by its name in both versions.
         let told = roles_by_name(scope, display_name(&name), int);
-        if !told.is_empty() && !told.has(Roles::CPU) || scope == Scope::PacketHeader && name == "_uuid" {
+        // On which CPU it is tells its name in both versions, to some readers without an underscore only.
+        if told.has(Roles::CPU) {
+            name = member.name.clone();
+        } else if !told.is_empty() || scope == Scope::PacketHeader && name == "_uuid" {
             name.push('_');
         }
         free(&name, &mut taken)

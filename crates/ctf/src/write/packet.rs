@@ -11,7 +11,7 @@ use super::datum::Datum;
 use super::error::{WriteError, WriteErrorKind};
 use super::fields::{padded, Auto, Header, InOrder, Late, Named, Put, Result, Told};
 use super::put::Buffer;
-use super::shape::{Layout, Shape};
+use super::shape::{EventLayout, Layout, Shape, StreamLayout};
 use crate::bits::align_up;
 use crate::clock::{extend, low_bits};
 use crate::packet::Packet;
@@ -173,12 +173,44 @@ impl StreamWriter {
         let Some(stream) = layout.streams.get(self.stream) else {
             return Err(WriteErrorKind::UnknownStream { index: self.stream }.into());
         };
-        let Some(scopes) = stream.events.get(class) else { return Err(WriteErrorKind::UnknownClass { index: class }.into()) };
+        let Some(event) = stream.events.get(class) else { return Err(WriteErrorKind::UnknownClass { index: class }.into()) };
+        let only = layout.metadata.plan.streams.get(self.stream).is_some_and(|plan| plan.class_of(None) == Some(class));
+        self.event_of(&layout, stream, event, only, cycles, &mut values.into_iter())
+    }
+
+    /// The same of a class that the schema does not have: one that [`Layout::event`] has prepared.
+    pub fn new_event<'v, V: Into<Datum<'v>>>(
+        &mut self,
+        class: &EventLayout,
+        cycles: u64,
+        values: impl IntoIterator<Item = V>,
+    ) -> Result<()> {
+        let layout = self.layout.clone();
+        let Some(stream) = layout.streams.get(self.stream) else {
+            return Err(WriteErrorKind::UnknownStream { index: self.stream }.into());
+        };
+        let slots = class.first_slot + class.slots;
+        if self.slots.len() < slots {
+            self.slots.resize(slots, 0);
+        }
+        self.event_of(&layout, stream, class, false, cycles, &mut values.into_iter())
+    }
+
+    /// `only`: a reader takes an event for one of this class where nothing tells its id.
+    fn event_of<'v, V: Into<Datum<'v>>>(
+        &mut self,
+        layout: &Layout,
+        stream: &StreamLayout,
+        class: &EventLayout,
+        only: bool,
+        cycles: u64,
+        values: &mut dyn Iterator<Item = V>,
+    ) -> Result<()> {
         if !self.open {
             self.begin(&Packet { begin: Some(cycles), ..Packet::default() })?;
         }
         let mut before = self.place();
-        let mut header = self.header(&layout, class, cycles);
+        let mut header = self.header(layout, stream, class.id, only, cycles);
         // A packet's begin may tell what an event's header cannot.
         if header.as_ref().is_err_and(|e| is_time(e)) && stream.told.has(Roles::TIME) {
             let mut next = self.packet.clone();
@@ -188,10 +220,10 @@ impl StreamWriter {
             next.begin = Some(cycles);
             self.begin(&next)?;
             before = self.place();
-            header = self.header(&layout, class, cycles);
+            header = self.header(layout, stream, class.id, only, cycles);
         }
         let written = header.and_then(|timed| {
-            self.body(scopes, &mut values.into_iter())?;
+            self.body(stream, class, values)?;
             match self.at == before.at {
                 true => Err(WriteErrorKind::EmptyEvent.into()),
                 false => Ok(timed),
@@ -223,12 +255,9 @@ impl StreamWriter {
     }
 
     /// Writes a header; whether it tells the time.
-    fn header(&mut self, layout: &Layout, class: usize, cycles: u64) -> Result<bool> {
-        let stream = &layout.streams[self.stream];
-        let id = layout.metadata.schema().streams[self.stream].events[class].id;
-        let plan = &layout.metadata.plan.streams[self.stream];
+    fn header(&mut self, layout: &Layout, stream: &StreamLayout, id: u64, only: bool, cycles: u64) -> Result<bool> {
         let Some(shape) = &stream.event_header else {
-            return match plan.class_of(None) == Some(class) {
+            return match only {
                 true => Ok(false),
                 false => Err(WriteErrorKind::UntoldId { id }.into()),
             };
@@ -243,7 +272,7 @@ impl StreamWriter {
             let Auto::Header(header, _) = put.auto else { break };
             let wrong = match (result, header.told_id, header.told_time) {
                 (Err(e), ..) => e,
-                (Ok(()), told, _) if told.is_some_and(|told| told != id) || told.is_none() && plan.class_of(None) != Some(class) => {
+                (Ok(()), told, _) if told.is_some_and(|told| told != id) || told.is_none() && !only => {
                     WriteErrorKind::UntoldId { id }.into()
                 }
                 (Ok(()), _, Some(told)) if told != cycles => WriteErrorKind::UntoldTime { last: clock, cycles }.into(),
@@ -265,10 +294,22 @@ impl StreamWriter {
         Err(untold.unwrap_or_else(|| WriteErrorKind::UntoldId { id }.into()))
     }
 
-    fn body<'v, V: Into<Datum<'v>>>(&mut self, scopes: &[Shape], values: &mut dyn Iterator<Item = V>) -> Result<()> {
+    fn body<'v, V: Into<Datum<'v>>>(
+        &mut self,
+        stream: &StreamLayout,
+        class: &EventLayout,
+        values: &mut dyn Iterator<Item = V>,
+    ) -> Result<()> {
         let clock = self.clock;
         let mut put = self.put(clock, Auto::Nothing);
-        for shape in scopes {
+        if let Some(shape) = &stream.event_context {
+            put.flat(shape, &mut InOrder(values))?;
+        }
+        if class.first_slot > 0 {
+            let slots = std::mem::take(&mut put.slots);
+            put.slots = slots.get_mut(class.first_slot..).unwrap_or_default();
+        }
+        for shape in &class.scopes {
             put.flat(shape, &mut InOrder(values))?;
         }
         let (at, last) = (put.at, put.last);

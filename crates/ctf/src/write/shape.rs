@@ -14,6 +14,8 @@ use crate::types::*;
 #[derive(Debug)]
 pub struct Layout {
     pub(super) metadata: Arc<Metadata>,
+    /// Of the schema in whose terms values are given.
+    from: Version,
     pub(super) packet_header: Shape,
     /// The name of the field of the packet header that has the uuid.
     pub(super) uuid: Option<Arc<str>>,
@@ -28,10 +30,23 @@ pub struct Layout {
 pub(super) struct StreamLayout {
     pub context: Shape,
     pub event_header: Option<Shape>,
-    /// Of each event class its scopes in their order.
-    pub events: Vec<Vec<Shape>>,
+    pub event_context: Option<Shape>,
+    /// In the order of the schema's events.
+    pub events: Vec<EventLayout>,
     /// What the packet's context tells.
     pub told: Roles,
+}
+
+/// An event class that is prepared for writing: one of a schema, or one that appeared later; see [`Layout::event`].
+#[derive(Debug)]
+pub struct EventLayout {
+    pub(super) id: u64,
+    /// Its context and its fields, as far as it has them.
+    pub(super) scopes: Vec<Shape>,
+    /// Where the slots begin that its shapes count from.
+    pub(super) first_slot: usize,
+    /// So many does it need from there.
+    pub(super) slots: usize,
 }
 
 /// Which fields of a scope have no value of their own: what they hold follows from the next field.
@@ -103,16 +118,37 @@ impl Layout {
     /// For values of a trace of CTF 2 that become one of CTF 1.8; what its schema then is, [`metadata`](Self::metadata) tells. See the table
     /// of what becomes what in the source of `lower`.
     pub fn to_ctf1(schema: &Schema) -> Result<Layout, MetadataError> {
-        let (schema, made) = match schema.version {
+        let from = schema.version;
+        let (schema, made) = match from {
             Version::V1_8 => (schema.clone(), MadeFields::new()),
             Version::V2 => super::lower::lower(schema).map_err(|e| MetadataError::whole(e.message))?,
         };
-        Layout::with(Arc::new(Metadata::from_schema(schema)?), &made)
+        Ok(Layout { from, ..Layout::with(Arc::new(Metadata::from_schema(schema)?), &made)? })
     }
 
     /// For values of a trace of CTF 1.8 that become one of CTF 2; what its schema then is, [`metadata`](Self::metadata) tells.
     pub fn to_ctf2(schema: &Schema) -> Result<Layout, MetadataError> {
-        Layout::new(Arc::new(Metadata::from_schema(super::to_ctf2(schema)?)?))
+        let layout = Layout::new(Arc::new(Metadata::from_schema(super::to_ctf2(schema)?)?))?;
+        Ok(Layout { from: schema.version, ..layout })
+    }
+
+    /// Prepares an event class that is not in the schema: who learns of classes while events come need not begin anew, and adds them to the
+    /// metadata that it writes. `class` is in the terms of the schema that this was made of, and what depends on a field there depends on
+    /// one of its own.
+    pub fn event(&self, class: &EventClass) -> Result<EventLayout, MetadataError> {
+        let alone = Schema {
+            version: self.from,
+            trace: TraceClass { byte_order: self.metadata.trace.byte_order, ..TraceClass::default() },
+            clocks: Vec::new(),
+            streams: vec![StreamClass { events: vec![EventClass { id: 0, ..class.clone() }], ..StreamClass::default() }],
+        };
+        let mut layout = match self.metadata.version {
+            Version::V1_8 => Layout::to_ctf1(&alone)?,
+            Version::V2 => Layout::to_ctf2(&alone)?,
+        };
+        let prepared = layout.streams.pop().and_then(|mut stream| stream.events.pop());
+        let scopes = prepared.map_or(Vec::new(), |event| event.scopes);
+        Ok(EventLayout { id: class.id, scopes, first_slot: self.slots, slots: layout.slots })
     }
 
     fn with(metadata: Arc<Metadata>, made: &MadeFields) -> Result<Layout, MetadataError> {
@@ -144,29 +180,22 @@ fn build(metadata: Arc<Metadata>, made: &MadeFields) -> Result<Layout, SpanError
         let mut shared = |scope, ty: Option<&StructType>| shape((Some(index), None), scope, ty, found.shared.get(&scope));
         let context = shared(Scope::PacketContext, stream.packet_context.as_deref())?.unwrap_or_else(empty);
         let event_header = shared(Scope::EventHeader, stream.event_header.as_deref())?;
+        let event_context = shared(Scope::StreamEventContext, stream.event_context.as_deref())?;
         let mut events = Vec::with_capacity(stream.events.len());
         for (class, (event, own)) in stream.events.iter().zip(&found.events).enumerate() {
-            let scopes = [
-                (Scope::StreamEventContext, stream.event_context.as_deref()),
-                (Scope::EventContext, event.context.as_deref()),
-                (Scope::EventFields, event.payload.as_deref()),
-            ];
-            let mut shapes = Vec::new();
-            for (scope, ty) in scopes {
-                let (at, refs) = match scope {
-                    Scope::StreamEventContext => ((Some(index), None), found.shared.get(&scope)),
-                    _ => ((Some(index), Some(class)), own.get(&scope)),
-                };
-                shapes.extend(shape(at, scope, ty, refs)?);
+            let mut scopes = Vec::new();
+            for (scope, ty) in [(Scope::EventContext, event.context.as_deref()), (Scope::EventFields, event.payload.as_deref())] {
+                scopes.extend(shape((Some(index), Some(class)), scope, ty, own.get(&scope))?);
             }
-            events.push(shapes);
+            events.push(EventLayout { id: event.id, scopes, first_slot: 0, slots: slots as usize });
         }
         let told = context.told();
-        streams.push(StreamLayout { context, event_header, events, told });
+        streams.push(StreamLayout { context, event_header, event_context, events, told });
     }
     let uuid = metadata.plan.uuid.and_then(|index| metadata.plan.packet_header.fields.get(index)).map(|f| f.name.clone());
     let packet_header = packet_header.unwrap_or_else(empty);
-    Ok(Layout { metadata, packet_header, uuid, streams, tags, slots: slots as usize })
+    let from = version;
+    Ok(Layout { metadata, from, packet_header, uuid, streams, tags, slots: slots as usize })
 }
 
 impl Shape {
