@@ -8,6 +8,8 @@ use std::path::PathBuf;
 pub enum Error {
     #[error("cannot read {}: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
+    #[error("cannot write {}: {source}", path.display())]
+    Write { path: PathBuf, source: io::Error },
     #[error("{} is no trace: {tried}", path.display())]
     NotATrace { path: PathBuf, tried: String },
     #[error("{} holds {count} recordings; name one, e.g. {}", path.display(), example.display())]
@@ -28,5 +30,15 @@ impl Error {
     pub(crate) fn io(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Error {
         let path = path.into();
         move |source| Error::Io { path, source }
+    }
+
+    pub(crate) fn write(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Error {
+        let path = path.into();
+        move |source| Error::Write { path, source }
+    }
+
+    pub(crate) fn metadata(path: impl Into<PathBuf>) -> impl FnOnce(longpole_ctf::MetadataError) -> Error {
+        let path = path.into();
+        move |source| Error::Metadata { path, source }
     }
 }

@@ -4,18 +4,24 @@
 //! metadata is written last, when all classes and labels are known: what is not finished is no trace. Files are opened for each packet anew, since a trace may
 //! have more streams than a process may have open files.
 
-mod metadata;
+mod classes;
+mod schema;
 mod shape;
+mod text;
 
 use crate::error::Error;
 use crate::event::{Catalogue, Event, Item, Loss, StreamId, StreamKind, SubjectId};
-use longpole_ctf::EnvValue;
-use metadata::{Class, Described, Form};
-use shape::{put_text, Fields};
+use crate::value::Value;
+use classes::Classes;
+use longpole_ctf::write::{self, Layout, StreamWriter, WriteError};
+use longpole_ctf::{EnvValue, Metadata, MetadataError, OwnedValue, Packet};
+use schema::Form;
+use shape::{plain, spread, until_nul};
 use std::collections::HashMap;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Which CTF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,12 +35,8 @@ pub enum Version {
 const PACKET: usize = 64 << 10;
 const PENDING: usize = 64 << 20;
 const LEAST_PACKET: usize = 2 << 10;
-/// Classes of one name that differ in the lengths of arrays.
-const MANY: usize = 8;
-/// Classes of one name that differ in what their events look like; a trace of which every event is another one is none.
-const MOST_SHAPES: usize = 4096;
-
-const MAGIC: u32 = 0xC1FC_1FC1;
+/// Files for a stream that is not in the order of time: each of them is.
+const MOST_FILES: usize = 16;
 
 /// See the module.
 pub struct CtfWriter {
@@ -45,12 +47,14 @@ pub struct CtfWriter {
     groups: Vec<Group>,
     by_group: HashMap<(String, StreamKind), usize>,
     outs: Vec<Out>,
-    by_stream: HashMap<(StreamId, Option<u32>, Form, usize), usize>,
-    /// The out that a stream's last event went to.
-    last: HashMap<StreamId, usize>,
+    by_stream: HashMap<Key, usize>,
+    /// Of streams that had an event, where the last one belonged.
+    last: HashMap<StreamId, Last>,
     /// Losses of streams that had no event yet.
     early: HashMap<StreamId, Vec<Loss>>,
-    scratch: Vec<u8>,
+    layouts: HashMap<Form, Arc<Layout>>,
+    /// Values of an event that are not written as they are.
+    values: Vec<OwnedValue>,
     written: Written,
 }
 
@@ -64,6 +68,21 @@ pub struct Written {
     pub uncounted: u64,
     /// Losses of streams without any event.
     pub untold: u64,
+    /// Events that stand behind later ones, of streams whose order is too far from that of time.
+    pub late: u64,
+}
+
+/// What has a file of its own: a stream, the CPU of its events, the form of its packets, the trace; and the number of the file, for what comes too late for those before.
+type Key = (StreamId, Option<u32>, Form, usize, usize);
+
+#[derive(Clone, Copy)]
+struct Last {
+    subject: SubjectId,
+    cpu: Option<u32>,
+    /// No context says who it was.
+    alone: bool,
+    key: Key,
+    out: usize,
 }
 
 /// A CTF trace.
@@ -71,9 +90,7 @@ struct Group {
     name: String,
     host: String,
     kind: StreamKind,
-    classes: Vec<Class>,
-    /// Of each class of the catalogue in each form: those that it became, the last used first.
-    by_class: HashMap<(u32, Form), Vec<usize>>,
+    classes: Classes,
     files: HashMap<String, usize>,
 }
 
@@ -82,13 +99,18 @@ struct Out {
     group: usize,
     file: String,
     form: Form,
+    layout: Arc<Layout>,
+    writer: StreamWriter,
+    /// A packet is.
+    open: bool,
     cpu: Option<u32>,
     subject: SubjectId,
-    begin_ns: i64,
     end_ns: i64,
+    /// Packets so far, with those that are missing.
     sequence: u64,
     discarded: u64,
-    events: Vec<u8>,
+    /// There is a file.
+    made: bool,
 }
 
 /// Makes the folder, if it is not there; what is in it is nobody's to overwrite.
@@ -116,7 +138,8 @@ impl CtfWriter {
             by_stream: HashMap::new(),
             last: HashMap::new(),
             early: HashMap::new(),
-            scratch: Vec::new(),
+            layouts: HashMap::new(),
+            values: Vec::new(),
             written: Written::default(),
         })
     }
@@ -125,7 +148,7 @@ impl CtfWriter {
         match item {
             Item::Event(event) => self.event(event, catalogue),
             Item::Loss(loss) => match self.last.get(&loss.stream) {
-                Some(&out) => self.loss(out, loss, catalogue),
+                Some(last) => self.loss(last.out, loss, catalogue),
                 None => {
                     self.early.entry(loss.stream).or_default().push(*loss);
                     Ok(())
@@ -135,46 +158,94 @@ impl CtfWriter {
     }
 
     fn event(&mut self, event: &Event<'_>, catalogue: &Catalogue) -> Result<(), Error> {
-        let (stream, subject) = (&catalogue.streams[event.stream.0 as usize], &catalogue.subjects[event.subject.0 as usize]);
-        let group = match self.by_group.get(&(subject.host.clone(), stream.kind)) {
-            Some(&group) => group,
-            None => self.group(&subject.host, stream.kind),
-        };
-        // Contexts say who it was where there are some.
-        let alone = event.context.is_empty();
-        let names = alone && !(subject.label.is_empty() && subject.thread.is_empty());
-        let form = Form { cpu: event.cpu.is_some(), names, ids: names && subject.pid.is_some() && subject.tid.is_some() };
-        let key = (event.stream, event.cpu, form, group);
-        let out = match self.by_stream.get(&key) {
-            Some(&out) => out,
-            None => {
-                let out = self.out(group, &stream.name, form, event);
-                self.by_stream.insert(key, out);
-                out
-            }
-        };
-        if self.last.insert(event.stream, out).is_none() {
+        let (out, is_new) = self.place(event, catalogue)?;
+        if is_new {
             for loss in self.early.remove(&event.stream).unwrap_or_default() {
                 self.loss(out, &loss, catalogue)?;
             }
         }
+        if self.outs[out].sequence == 0 {
+            // Readers see steps of counters, and the first is from here.
+            self.begin(out, event.t_ns, catalogue)?;
+            self.end(out)?;
+        }
         let most = (PENDING / self.outs.len()).clamp(LEAST_PACKET, PACKET);
-        let full = self.outs[out].events.len() >= most;
-        if full || (form.names && self.outs[out].subject != event.subject) {
-            self.flush(out, catalogue)?;
+        let Out { form, open, writer, subject, .. } = &self.outs[out];
+        if *open && (writer.packet_bits() / 8 >= most as u64 || (form.names && *subject != event.subject)) {
+            self.end(out)?;
         }
-        let stamp = self.stamp(event.t_ns);
-        let class = self.class(group, form, event, catalogue);
-        let Self { groups, outs, .. } = self;
-        let (class, out) = (&mut groups[group].classes[class], &mut outs[out]);
-        if out.events.is_empty() {
-            (out.begin_ns, out.subject) = (event.t_ns, event.subject);
+        if !self.outs[out].open {
+            self.outs[out].subject = event.subject;
+            self.begin(out, event.t_ns, catalogue)?;
         }
-        out.end_ns = event.t_ns.max(out.begin_ns);
-        out.events.extend(class.id.to_le_bytes());
-        out.events.extend(stamp.to_le_bytes());
-        class.context.put(event.context, &mut out.events);
-        class.fields.put(event.fields, &mut out.events);
+        self.put(out, event, catalogue)
+    }
+
+    /// Where an event belongs, and whether it is the first of its stream.
+    fn place(&mut self, event: &Event<'_>, catalogue: &Catalogue) -> Result<(usize, bool), Error> {
+        // Contexts say who it was where there are some.
+        let alone = event.context.is_empty();
+        let last = self.last.get(&event.stream).copied();
+        let (key, first) = match last {
+            Some(last) if (last.subject, last.cpu, last.alone) == (event.subject, event.cpu, alone) => (last.key, last.out),
+            _ => {
+                let (stream, subject) = (&catalogue.streams[event.stream.0 as usize], &catalogue.subjects[event.subject.0 as usize]);
+                let group = match self.by_group.get(&(subject.host.clone(), stream.kind)) {
+                    Some(&group) => group,
+                    None => self.group(&subject.host, stream.kind),
+                };
+                let names = alone && !(subject.label.is_empty() && subject.thread.is_empty());
+                let form = Form { cpu: event.cpu.is_some(), names, ids: names && subject.pid.is_some() && subject.tid.is_some() };
+                let key = (event.stream, event.cpu, form, group, 0);
+                let out = self.out(key, event, catalogue)?;
+                self.last.insert(event.stream, Last { subject: event.subject, cpu: event.cpu, alone, key, out });
+                (key, out)
+            }
+        };
+        let mut out = first;
+        // Readers want each file in the order of time, and bring all of them together.
+        for number in 1..MOST_FILES {
+            if self.outs[out].end_ns <= event.t_ns {
+                break;
+            }
+            out = self.out((key.0, key.1, key.2, key.3, number), event, catalogue)?;
+        }
+        self.written.late += u64::from(self.outs[out].end_ns > event.t_ns);
+        Ok((out, last.is_none()))
+    }
+
+    /// Writes an event into the packet that is open.
+    fn put(&mut self, out: usize, event: &Event<'_>, catalogue: &Catalogue) -> Result<(), Error> {
+        let cycles = self.stamp(event.t_ns);
+        let Self { groups, outs, values, .. } = self;
+        let out = &mut outs[out];
+        let classes = &mut groups[out.group].classes;
+        let done = match classes.of(out.form, event, catalogue, &out.layout) {
+            Some(class) => {
+                let class = &mut classes.all[class];
+                class.learn(event);
+                let all = event.context.iter().chain(event.fields);
+                if class.plain {
+                    out.writer.new_event(&class.layout, cycles, all.map(plain))
+                } else {
+                    values.clear();
+                    let shapes = class.signature.context.iter().chain(&class.signature.fields);
+                    all.zip(shapes).for_each(|(value, shape)| spread(value, shape, values));
+                    out.writer.new_event(&class.layout, cycles, &*values)
+                }
+            }
+            None => {
+                let told = &catalogue.classes[event.class.0 as usize];
+                let (class, named) = classes.other(out.form, event, catalogue, &out.layout).map_err(Error::metadata(&self.directory))?;
+                let texts = [text::object(&told.context, event.context), text::object(&told.fields, event.fields)];
+                let context = (!event.context.is_empty()).then_some(Value::Str(&texts[0]));
+                let name = named.then_some(Value::Str(told.event_name.as_bytes()));
+                let all = context.into_iter().chain(name).chain([Value::Str(&texts[1])]);
+                out.writer.new_event(&classes.all[class].layout, cycles, all.map(|value| plain(&value)))
+            }
+        };
+        done.map_err(unwritable(&out.file))?;
+        out.end_ns = event.t_ns.max(out.end_ns);
         self.written.events += 1;
         Ok(())
     }
@@ -194,66 +265,62 @@ impl CtfWriter {
         let wanted = format!("{}-{domain}", if host.is_empty() { "trace".to_owned() } else { tame(host) });
         let taken = |name: &str| self.groups.iter().any(|group| group.name == name);
         let name = (2..).map(|n| format!("{wanted}-{n}")).find(|name| !taken(name)).filter(|_| taken(&wanted)).unwrap_or(wanted);
-        let (classes, by_class, files) = (Vec::new(), HashMap::new(), HashMap::new());
-        self.groups.push(Group { name, host: host.to_owned(), kind, classes, by_class, files });
+        self.groups.push(Group { name, host: host.to_owned(), kind, classes: Classes::default(), files: HashMap::new() });
         self.by_group.insert((host.to_owned(), kind), self.groups.len() - 1);
         self.groups.len() - 1
     }
 
-    fn out(&mut self, group: usize, stream: &str, form: Form, event: &Event<'_>) -> usize {
-        let wanted = tame(stream);
+    fn out(&mut self, key: Key, event: &Event<'_>, catalogue: &Catalogue) -> Result<usize, Error> {
+        if let Some(&out) = self.by_stream.get(&key) {
+            return Ok(out);
+        }
+        let (_, cpu, form, group, _) = key;
+        let layout = match self.layouts.get(&form) {
+            Some(layout) => layout.clone(),
+            None => {
+                let bare = schema::schema(Vec::new(), self.base_s, vec![(form, Vec::new())]);
+                let layout = Arc::new(self.version.layout(bare).map_err(Error::metadata(&self.directory))?);
+                self.layouts.insert(form, layout.clone());
+                layout
+            }
+        };
+        let wanted = tame(&catalogue.streams[event.stream.0 as usize].name);
         let files = &mut self.groups[group].files;
         let count = files.entry(wanted.clone()).or_insert(0);
         *count += 1;
         let file = if *count == 1 { wanted } else { format!("{wanted}.{count}") };
-        let (cpu, subject, begin_ns, end_ns) = (event.cpu, event.subject, event.t_ns, i64::MIN);
-        self.outs.push(Out { group, file, form, cpu, subject, begin_ns, end_ns, sequence: 0, discarded: 0, events: Vec::new() });
-        self.outs.len() - 1
-    }
-
-    /// The class of events that look like this one.
-    fn class(&mut self, group: usize, form: Form, event: &Event<'_>, catalogue: &Catalogue) -> usize {
-        let Group { classes, by_class, .. } = &mut self.groups[group];
-        let known = by_class.entry((event.class.0, form)).or_default();
-        let fits = |class: &usize| classes[*class].fields.fit(event.fields) && classes[*class].context.fit(event.context);
-        if let Some(at) = known.iter().position(fits) {
-            known.swap(0, at);
-            return known[0];
-        }
-        let told = &catalogue.classes[event.class.0 as usize];
-        let (id, many) = (classes.len() as u32, known.len() >= MANY);
-        classes.push(Class {
+        self.outs.push(Out {
+            group,
+            file,
             form,
-            id,
-            name: told.event_name.clone(),
-            attributes: told.attributes.clone(),
-            context: Fields::of(&told.context, &told.context_bases, event.context, many),
-            fields: Fields::of(&told.fields, &told.bases, event.fields, many),
+            writer: StreamWriter::new(layout.clone(), 0),
+            layout,
+            open: false,
+            cpu,
+            subject: event.subject,
+            end_ns: i64::MIN,
+            sequence: 0,
+            discarded: 0,
+            made: false,
         });
-        known.push(classes.len() - 1);
-        known.truncate(MOST_SHAPES);
-        classes.len() - 1
+        self.by_stream.insert(key, self.outs.len() - 1);
+        Ok(self.outs.len() - 1)
     }
 
     /// A loss lies between two packets without events, of its begin and of its end: readers see steps only. One that began before the last event is told by the packet
     /// of that, as tracers do: times never run backwards.
     fn loss(&mut self, out: usize, loss: &Loss, catalogue: &Catalogue) -> Result<(), Error> {
-        let Out { begin_ns, end_ns, sequence, ref events, .. } = self.outs[out];
-        let begun = !events.is_empty() && loss.begin_ns < end_ns;
+        let Out { end_ns, open, .. } = self.outs[out];
         match loss.events {
-            Some(count) if begun => {
-                if sequence == 0 {
-                    let pending = std::mem::take(&mut self.outs[out].events);
-                    self.packet(out, begin_ns, begin_ns, catalogue)?;
-                    self.outs[out].events = pending;
-                }
+            Some(count) if open && loss.begin_ns < end_ns => {
                 self.lose(out, count);
-                self.packet(out, begin_ns, loss.end_ns.max(end_ns), catalogue)?;
+                self.outs[out].end_ns = loss.end_ns.max(end_ns);
             }
             told => {
-                self.flush(out, catalogue)?;
                 let begin_ns = loss.begin_ns.min(loss.end_ns).max(end_ns);
-                self.packet(out, begin_ns, begin_ns, catalogue)?;
+                self.end(out)?;
+                self.begin(out, begin_ns, catalogue)?;
+                self.end(out)?;
                 match told {
                     Some(count) => self.lose(out, count),
                     None => {
@@ -261,13 +328,10 @@ impl CtfWriter {
                         self.written.uncounted += 1;
                     }
                 }
-                let end_ns = loss.end_ns.max(begin_ns);
-                self.packet(out, end_ns, end_ns, catalogue)?;
+                self.begin(out, loss.end_ns.max(begin_ns), catalogue)?;
             }
         }
-        let out = &mut self.outs[out];
-        out.end_ns = out.end_ns.max(loss.end_ns);
-        Ok(())
+        self.end(out)
     }
 
     fn lose(&mut self, out: usize, events: u64) {
@@ -275,55 +339,64 @@ impl CtfWriter {
         self.written.lost += events;
     }
 
-    fn flush(&mut self, out: usize, catalogue: &Catalogue) -> Result<(), Error> {
-        match self.outs[out].events.is_empty() {
-            true => Ok(()),
-            false => self.packet(out, self.outs[out].begin_ns, self.outs[out].end_ns, catalogue),
+    /// Begins a packet.
+    fn begin(&mut self, out: usize, begin_ns: i64, catalogue: &Catalogue) -> Result<(), Error> {
+        let begin = self.stamp(begin_ns);
+        let out = &mut self.outs[out];
+        let who = catalogue.subjects.get(out.subject.0 as usize);
+        let text = |text: Option<&str>| OwnedValue::Str(until_nul(text.unwrap_or_default().as_bytes()).to_vec());
+        let id = |id: Option<i32>| OwnedValue::I64(i64::from(id.unwrap_or(0)));
+        let mut context: Vec<(Arc<str>, OwnedValue)> = Vec::new();
+        if out.form.names {
+            context.push(("label".into(), text(who.map(|who| who.label.as_str()))));
+            context.push(("thread".into(), text(who.map(|who| who.thread.as_str()))));
+        }
+        if out.form.ids {
+            context.push(("pid".into(), id(who.and_then(|who| who.pid))));
+            context.push(("tid".into(), id(who.and_then(|who| who.tid))));
+        }
+        let packet =
+            Packet { begin: Some(begin), sequence: Some(out.sequence), cpu_id: out.cpu.map(u64::from), context, ..Packet::default() };
+        out.writer.begin(&packet).map_err(unwritable(&out.file))?;
+        (out.open, out.end_ns) = (true, begin_ns.max(out.end_ns));
+        out.sequence += 1;
+        Ok(())
+    }
+
+    /// Ends the packet that is open, if one is.
+    fn end(&mut self, out: usize) -> Result<(), Error> {
+        let end = self.stamp(self.outs[out].end_ns);
+        let most = PENDING / self.outs.len();
+        let one = &mut self.outs[out];
+        if !std::mem::take(&mut one.open) {
+            return Ok(());
+        }
+        let packet = one.writer.packet_mut();
+        (packet.end, packet.discarded) = (Some(end), Some(one.discarded));
+        one.writer.end().map_err(unwritable(&one.file))?;
+        match one.writer.bytes().len() >= most.min(PACKET) {
+            true => self.store(out),
+            false => Ok(()),
         }
     }
 
-    /// Writes what is pending.
-    fn packet(&mut self, out: usize, begin_ns: i64, end_ns: i64, catalogue: &Catalogue) -> Result<(), Error> {
-        let stamps = [self.stamp(begin_ns), self.stamp(end_ns)];
-        let Out { form, cpu, subject, sequence, discarded, group, file, events, .. } = &mut self.outs[out];
-        let mut rest = Vec::new();
-        if let Some(cpu) = cpu {
-            rest.extend(cpu.to_le_bytes());
-        }
-        let who = catalogue.subjects.get(subject.0 as usize);
-        if form.names {
-            put_text(who.map_or("", |who| &who.label).as_bytes(), &mut rest);
-            put_text(who.map_or("", |who| &who.thread).as_bytes(), &mut rest);
-        }
-        if form.ids {
-            for id in [who.and_then(|who| who.pid), who.and_then(|who| who.tid)] {
-                rest.extend(id.unwrap_or(0).to_le_bytes());
-            }
-        }
-        let bits = 8 * (8 + 6 * 8 + rest.len() + events.len()) as u64;
-        let bytes = &mut self.scratch;
-        bytes.clear();
-        bytes.extend(MAGIC.to_le_bytes());
-        bytes.extend(form.id().to_le_bytes());
-        for value in [stamps[0], stamps[1], bits, bits, *sequence, *discarded] {
-            bytes.extend(value.to_le_bytes());
-        }
-        bytes.extend_from_slice(&rest);
-        bytes.append(events);
-        *sequence += 1;
-        let folder = self.directory.join(&self.groups[*group].name);
-        let path = folder.join(&*file);
-        if *sequence == 1 {
-            fs::create_dir_all(&folder).map_err(Error::io(&folder))?;
+    /// Brings the packets that have ended into their file.
+    fn store(&mut self, out: usize) -> Result<(), Error> {
+        let out = &mut self.outs[out];
+        let folder = self.directory.join(&self.groups[out.group].name);
+        let path = folder.join(&out.file);
+        if !std::mem::replace(&mut out.made, true) {
+            fs::create_dir_all(&folder).map_err(Error::write(&folder))?;
         }
         let opened = OpenOptions::new().append(true).create(true).open(&path);
-        opened.and_then(|mut file| file.write_all(bytes)).map_err(Error::io(&path))
+        opened.and_then(|mut file| file.write_all(&out.writer.take())).map_err(Error::write(&path))
     }
 
     /// Writes the rest, and the metadata. What was one trace lies in the folder itself.
-    pub fn finish(mut self, catalogue: &Catalogue) -> Result<Written, Error> {
+    pub fn finish(mut self) -> Result<Written, Error> {
         for out in 0..self.outs.len() {
-            self.flush(out, catalogue)?;
+            self.end(out)?;
+            self.store(out)?;
         }
         self.written.untold = self.early.values().map(|losses| losses.len() as u64).sum();
         let alone = self.groups.len() == 1;
@@ -343,27 +416,43 @@ impl CtfWriter {
             let mut forms: Vec<Form> = self.outs.iter().filter(|out| out.group == index).map(|out| out.form).collect();
             forms.sort();
             forms.dedup();
-            let described = Described { environment: &environment, base_s: self.base_s, forms: &forms, classes: &group.classes };
-            let text = match self.version {
-                Version::One => metadata::text(&described),
-                Version::Two => metadata::fragments(&described),
-            };
+            let text = self.metadata(environment, &forms, &group.classes).map_err(Error::metadata(&folder))?;
             let place = if alone { self.directory.clone() } else { folder.clone() };
             if alone {
                 for out in &self.outs {
                     let path = folder.join(&out.file);
-                    // A stream of which nothing was written has no file.
-                    if path.exists() {
-                        fs::rename(&path, place.join(&out.file)).map_err(Error::io(&path))?;
-                    }
+                    fs::rename(&path, place.join(&out.file)).map_err(Error::write(&path))?;
                 }
-                fs::remove_dir(&folder).map_err(Error::io(&folder))?;
+                fs::remove_dir(&folder).map_err(Error::write(&folder))?;
             }
             let path = place.join("metadata");
-            fs::write(&path, text).map_err(Error::io(&path))?;
+            fs::write(&path, text).map_err(Error::write(&path))?;
         }
         Ok(self.written)
     }
+
+    fn metadata(&self, environment: Vec<(String, EnvValue)>, forms: &[Form], classes: &Classes) -> Result<String, MetadataError> {
+        let of = |form: &Form| {
+            let classes = classes.all.iter().enumerate().filter(|(_, class)| class.signature.form == *form);
+            (*form, classes.map(|(id, class)| class.told(id as u64)).collect())
+        };
+        let schema = schema::schema(environment, self.base_s, forms.iter().map(of).collect());
+        Ok(write::metadata(self.version.layout(schema)?.metadata()))
+    }
+}
+
+impl Version {
+    /// How a schema of CTF 2 is written.
+    fn layout(self, schema: longpole_ctf::Schema) -> Result<Layout, MetadataError> {
+        match self {
+            Version::One => Layout::to_ctf1(&schema),
+            Version::Two => Layout::new(Arc::new(Metadata::from_schema(schema)?)),
+        }
+    }
+}
+
+fn unwritable(file: &str) -> impl FnOnce(Box<WriteError>) -> Error + '_ {
+    move |source| Error::Unwritable { path: PathBuf::from(file), source }
 }
 
 /// A name of a file.

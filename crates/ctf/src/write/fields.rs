@@ -551,8 +551,14 @@ pub(super) fn each<'v>(datum: Datum<'v>, mut f: impl FnMut(Datum<'v>) -> Result<
     }
 }
 
-/// Whether two names mean the same field: one may be an identifier made of the other.
+/// Whether two names mean the same field: one may be an identifier made of the other, with a number where another one had that already.
 pub(super) fn same(a: &str, b: &str) -> bool {
-    let plain = |name| super::tsdl::identifier(name);
-    a == b || plain(a).trim_matches('_') == plain(b).trim_matches('_')
+    if a == b {
+        return true;
+    }
+    let plain = |name| super::tsdl::identifier(name).trim_matches('_').to_owned();
+    let (a, b) = (plain(a), plain(b));
+    let numbered =
+        |more: &str, less: &str| more.strip_prefix(less).and_then(|rest| rest.trim_start_matches('_').parse::<u64>().ok()).is_some();
+    a == b || numbered(&a, &b) || numbered(&b, &a)
 }

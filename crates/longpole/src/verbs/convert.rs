@@ -124,7 +124,7 @@ pub fn write(trace: &mut Trace, directory: &Path, form: Form, mut sieve: Sieve) 
             item => writer.item(item, catalogue)?,
         }
     }
-    Ok(writer.finish(trace.catalogue())?)
+    Ok(writer.finish()?)
 }
 
 pub fn told(output: &Path, written: &Written) -> String {

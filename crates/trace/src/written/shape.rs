@@ -1,228 +1,243 @@
-//! What the values of an event look like: the types with which they are written.
+//! What the values of an event look like.
 //!
-//! A trace tells values and not types, since it may come from any format. Numbers become 64 bits wide and keep base and labels. An array's length is that of a field before it
-//! that has its value anyway, as tracers write it; or else it is fixed; or, of one that has many lengths, it is in a field of its own.
+//! A trace tells values and not types, since it may come from any format. Events of one class whose values look alike are written alike: numbers are 64 bits wide, and an
+//! array's length is that of a field before it which has its value anyway, as tracers write it; or else it is fixed; or, of one that has had many, in a field of its own.
 
-use crate::value::Value;
-use std::collections::BTreeMap;
-use std::convert::Infallible;
+use super::schema::Form;
+use crate::event::ClassId;
+use crate::value::{Nested, Value};
+use longpole_ctf::write::Datum;
+use longpole_ctf::OwnedValue;
 
-/// Labels of an enumeration that are kept.
-const MOST_LABELS: usize = 1 << 16;
+/// Parts of an event that are fields of their own.
+const MOST_PARTS: u32 = 1 << 12;
+/// Elements without any bits; more no reader takes.
+const MOST_EMPTY: u64 = 1 << 10;
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Shape {
     Unsigned,
     Signed,
+    /// An integer of which some values have labels.
+    Labelled {
+        signed: bool,
+    },
+    /// An integer of which some bits have names.
+    Flags,
     Real,
     Bool,
     Text,
     /// Optional, and not there.
     Nothing,
-    Bytes,
-    /// Elements of one shape; of an empty one it is not known.
-    List(Option<Box<Shape>>),
+    Bytes(Length),
+    /// Elements of one shape.
+    List(Length, Box<Shape>),
     Fields(Vec<(String, Shape)>),
 }
 
-impl Shape {
-    fn of(value: &Value<'_>) -> Shape {
-        match value {
-            Value::U64(_) | Value::Flags { .. } => Shape::Unsigned,
-            Value::I64(_) => Shape::Signed,
-            Value::F64(_) => Shape::Real,
-            Value::Bool(_) => Shape::Bool,
-            Value::Nothing => Shape::Nothing,
-            Value::Str(_) | Value::Wide(_) => Shape::Text,
-            Value::Bytes(_) => Shape::Bytes,
-            Value::Enum { value, .. } if i64::try_from(*value).is_ok() => Shape::Signed,
-            Value::Enum { .. } => Shape::Unsigned,
-            Value::Nested(_) => {
-                let parts = parts(value);
-                match parts.iter().all(|(name, _)| name.is_none()) {
-                    true => {
-                        let mut shapes = parts.iter().map(|(_, part)| Shape::inner(part));
-                        match shapes.next() {
-                            None => Shape::List(None),
-                            Some(first) if shapes.all(|shape| shape == first) => Shape::List(Some(Box::new(first))),
-                            Some(_) => Shape::Fields(numbered(&parts)),
-                        }
-                    }
-                    false => Shape::Fields(numbered(&parts)),
-                }
-            }
-        }
-    }
-
-    /// Within another value: what has no fixed number of parts there has numbered ones.
-    fn inner(value: &Value<'_>) -> Shape {
-        match value {
-            Value::Bytes(bytes) => Shape::Fields((0..bytes.len()).map(|at| (at.to_string(), Shape::Unsigned)).collect()),
-            Value::Nested(_) => Shape::Fields(numbered(&parts(value))),
-            value => Shape::of(value),
-        }
-    }
-
-    /// Whether the value can be written so.
-    fn fits(&self, value: &Value<'_>) -> bool {
-        match (self, value) {
-            (Shape::Unsigned, Value::U64(_) | Value::Flags { .. })
-            | (Shape::Signed, Value::I64(_))
-            | (Shape::Real, Value::F64(_))
-            | (Shape::Bool, Value::Bool(_))
-            | (Shape::Nothing, Value::Nothing)
-            | (Shape::Text, Value::Str(_) | Value::Wide(_))
-            | (Shape::Bytes, Value::Bytes(_)) => true,
-            (Shape::Signed, Value::Enum { value, .. }) => i64::try_from(*value).is_ok(),
-            (Shape::Unsigned, Value::Enum { value, .. }) => u64::try_from(*value).is_ok(),
-            (shape, Value::Nested(_)) => match (shape, Shape::of(value)) {
-                (Shape::List(_), Shape::List(None)) => true,
-                (shape, found) => *shape == found,
-            },
-            _ => false,
-        }
-    }
-
-    fn put(&self, value: &Value<'_>, out: &mut Vec<u8>) {
-        match value {
-            Value::U64(value) | Value::Flags { value, .. } => out.extend(value.to_le_bytes()),
-            Value::I64(value) => out.extend(value.to_le_bytes()),
-            Value::F64(value) => out.extend(value.to_le_bytes()),
-            Value::Bool(value) => out.push(u8::from(*value)),
-            Value::Nothing => {}
-            Value::Enum { value, .. } => out.extend((*value as u64).to_le_bytes()),
-            Value::Str(text) => put_text(text, out),
-            Value::Wide(text) => put_text(text.decode().as_bytes(), out),
-            Value::Bytes(bytes) if *self == Shape::Bytes => out.extend_from_slice(bytes),
-            Value::Bytes(bytes) => bytes.iter().for_each(|byte| out.extend(u64::from(*byte).to_le_bytes())),
-            Value::Nested(nested) => {
-                let mut index = 0;
-                let done: Result<(), Infallible> = nested.each(|_, part| {
-                    match self {
-                        Shape::Fields(fields) => fields.get(index).into_iter().for_each(|(_, shape)| shape.put(&part, out)),
-                        Shape::List(Some(shape)) => shape.put(&part, out),
-                        _ => {}
-                    }
-                    index += 1;
-                    Ok(())
-                });
-                let Ok(()) = done;
-            }
-        }
-    }
-}
-
-/// A text ends at its first NUL.
-pub fn put_text(text: &[u8], out: &mut Vec<u8>) {
-    let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
-    out.extend_from_slice(&text[..end]);
-    out.push(0);
-}
-
-fn parts<'a>(value: &Value<'a>) -> Vec<(Option<String>, Value<'a>)> {
-    let mut parts = Vec::new();
-    if let Value::Nested(nested) = value {
-        let done: Result<(), Infallible> = nested.each(|name, part| {
-            parts.push((name.map(str::to_owned), part));
-            Ok(())
-        });
-        let Ok(()) = done;
-    }
-    parts
-}
-
-fn numbered(parts: &[(Option<String>, Value<'_>)]) -> Vec<(String, Shape)> {
-    parts.iter().enumerate().map(|(at, (name, part))| (name.clone().unwrap_or_else(|| at.to_string()), Shape::inner(part))).collect()
-}
-
-fn length(value: &Value<'_>) -> Option<usize> {
-    match value {
-        Value::Bytes(bytes) => Some(bytes.len()),
-        Value::Nested(_) => Some(parts(value).len()),
-        _ => None,
-    }
-}
-
 /// Where the length of an array is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Length {
-    /// It is no array.
-    None,
-    /// The value of another field.
-    Of(usize),
-    Fixed(usize),
+    /// The value of the field before.
+    Before,
+    Fixed(u64),
     /// A field of its own.
     Own,
 }
 
-/// A field of a class, as it is written.
-#[derive(Clone, Debug)]
-pub struct Field {
-    pub name: String,
-    pub shape: Shape,
-    pub base: u8,
-    pub length: Length,
-    pub labels: BTreeMap<i128, String>,
-    pub is_enum: bool,
+/// All by which events are told apart that are written differently.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Signature {
+    pub class: ClassId,
+    pub form: Form,
+    pub context: Vec<Shape>,
+    pub fields: Vec<Shape>,
 }
 
-/// The fields of an event, or its context.
-#[derive(Clone, Debug, Default)]
-pub struct Fields(pub Vec<Field>);
+/// There are more parts than fields should be made of.
+#[derive(Debug)]
+pub struct TooMany;
 
-impl Fields {
-    /// `many`: arrays have had many lengths.
-    pub fn of(names: &[String], bases: &[u8], values: &[Value<'_>], many: bool) -> Fields {
-        let mut fields: Vec<Field> = Vec::with_capacity(values.len());
-        for (at, value) in values.iter().enumerate() {
-            let name = names.get(at).cloned().unwrap_or_else(|| at.to_string());
-            let shape = Shape::of(value);
-            let before = || {
-                let before = at.checked_sub(1).filter(|before| fields[*before].shape == Shape::Unsigned && !fields[*before].is_enum)?;
-                (values[before].as_u64() == length(value).map(|length| length as u64)).then_some(Length::Of(before))
-            };
-            let length = match shape {
-                Shape::Bytes | Shape::List(_) => {
-                    before().unwrap_or(if many { Length::Own } else { Length::Fixed(length(value).unwrap_or(0)) })
-                }
-                _ => Length::None,
-            };
-            fields.push(Field {
-                name,
-                shape,
-                base: bases.get(at).copied().unwrap_or(10),
-                length,
-                labels: BTreeMap::new(),
-                is_enum: matches!(value, Value::Enum { .. }),
-            });
-        }
-        Fields(fields)
-    }
-
-    pub fn fit(&self, values: &[Value<'_>]) -> bool {
-        let one = |(field, value): (&Field, &Value<'_>)| {
-            field.shape.fits(value)
-                && field.is_enum == matches!(value, Value::Enum { .. })
-                && match field.length {
-                    Length::Of(at) => values[at].as_u64() == length(value).map(|length| length as u64),
-                    Length::Fixed(fixed) => length(value) == Some(fixed),
-                    Length::None | Length::Own => true,
-                }
+/// The shapes of an event's values. `like`: what an array without elements looks like is what it did there. `many`: arrays have had many lengths.
+pub fn shapes(values: &[Value<'_>], like: &[Shape], many: bool, out: &mut Vec<Shape>) -> Result<(), TooMany> {
+    let mut parts = MOST_PARTS;
+    out.clear();
+    for (at, value) in values.iter().enumerate() {
+        let before = at.checked_sub(1).map(|before| &values[before]);
+        let length = |length: u64| match before {
+            Some(Value::U64(before)) if *before == length => Length::Before,
+            _ if many => Length::Own,
+            _ => Length::Fixed(length),
         };
-        self.0.len() == values.len() && self.0.iter().zip(values).all(one)
+        out.push(match value {
+            Value::Bytes(bytes) => Shape::Bytes(length(bytes.len() as u64)),
+            value => match shape(value, like.get(at), &mut parts)? {
+                Shape::List(Length::Fixed(count), element) => Shape::List(length(count), element),
+                shape => shape,
+            },
+        });
     }
+    Ok(())
+}
 
-    pub fn put(&mut self, values: &[Value<'_>], out: &mut Vec<u8>) {
-        for (field, value) in self.0.iter_mut().zip(values) {
-            if field.length == Length::Own {
-                out.extend((length(value).unwrap_or(0) as u32).to_le_bytes());
-            }
-            if let Value::Enum { value, label } = value {
-                if !label.is_empty() && field.labels.len() < MOST_LABELS && !field.labels.contains_key(value) {
-                    field.labels.insert(*value, (*label).to_owned());
+fn shape(value: &Value<'_>, like: Option<&Shape>, parts: &mut u32) -> Result<Shape, TooMany> {
+    Ok(match value {
+        Value::U64(_) => Shape::Unsigned,
+        Value::I64(_) => Shape::Signed,
+        Value::F64(_) => Shape::Real,
+        Value::Bool(_) => Shape::Bool,
+        Value::Nothing => Shape::Nothing,
+        Value::Str(_) | Value::Wide(_) => Shape::Text,
+        Value::Bytes(bytes) => Shape::Bytes(Length::Fixed(bytes.len() as u64)),
+        Value::Enum { value, .. } => Shape::Labelled { signed: i64::try_from(*value).is_ok() },
+        Value::Flags { .. } => Shape::Flags,
+        Value::Nested(nested) if nested.is_named() => {
+            let mut fields = Vec::new();
+            nested.each(|name, part| {
+                *parts = parts.checked_sub(1).ok_or(TooMany)?;
+                fields.push((name.map_or_else(|| fields.len().to_string(), str::to_owned), shape(&part, None, parts)?));
+                Ok(())
+            })?;
+            Shape::Fields(fields)
+        }
+        Value::Nested(nested) => list(nested, like, parts)?,
+    })
+}
+
+/// Elements that are not all alike are fields with numbers for names.
+fn list(nested: &Nested<'_>, like: Option<&Shape>, parts: &mut u32) -> Result<Shape, TooMany> {
+    let mut count = 0u64;
+    let mut first: Option<Shape> = None;
+    let mut rest: Vec<Shape> = Vec::new();
+    nested.each(|_, part| {
+        let left = *parts;
+        let found = shape(&part, None, parts)?;
+        match &first {
+            None => first = Some(found),
+            Some(first) if rest.is_empty() && *first == found => *parts = left,
+            Some(first) => {
+                if rest.is_empty() {
+                    let alike = u32::try_from(count).map_err(|_| TooMany)?;
+                    *parts = parts.checked_sub(alike).ok_or(TooMany)?;
+                    rest.extend((1..count).map(|_| first.clone()));
                 }
+                *parts = parts.checked_sub(1).ok_or(TooMany)?;
+                rest.push(found);
             }
-            field.shape.put(value, out);
+        }
+        count += 1;
+        Ok(())
+    })?;
+    match first {
+        Some(first) if rest.is_empty() && first.is_empty() && count > MOST_EMPTY => Err(TooMany),
+        Some(first) if rest.is_empty() => Ok(Shape::List(Length::Fixed(count), Box::new(first))),
+        Some(first) => {
+            let all = std::iter::once(first).chain(rest).enumerate();
+            Ok(Shape::Fields(all.map(|(at, shape)| (at.to_string(), shape)).collect()))
+        }
+        None => {
+            let element = match like {
+                Some(Shape::List(_, element)) => element.clone(),
+                _ => Box::new(Shape::Unsigned),
+            };
+            Ok(Shape::List(Length::Fixed(0), element))
         }
     }
+}
+
+impl Shape {
+    /// Whether values of it have no bits.
+    fn is_empty(&self) -> bool {
+        match self {
+            Shape::Nothing | Shape::Bytes(Length::Fixed(0)) | Shape::List(Length::Fixed(0), _) => true,
+            Shape::List(Length::Fixed(_), element) => element.is_empty(),
+            Shape::Fields(fields) => fields.iter().all(|(_, shape)| shape.is_empty()),
+            _ => false,
+        }
+    }
+
+    /// Whether a value of it is written as it is.
+    pub fn is_plain(&self) -> bool {
+        !matches!(self, Shape::Nothing | Shape::Bytes(Length::Own) | Shape::List(..) | Shape::Fields(_))
+    }
+}
+
+/// A text ends at its first NUL.
+pub fn until_nul(text: &[u8]) -> &[u8] {
+    &text[..text.iter().position(|byte| *byte == 0).unwrap_or(text.len())]
+}
+
+/// A value of a plain shape.
+#[inline]
+pub fn plain<'v>(value: &Value<'v>) -> Datum<'v> {
+    use longpole_ctf::Value as Stored;
+    Datum::Value(match *value {
+        Value::U64(value) | Value::Flags { value, .. } => Stored::U64(value),
+        Value::I64(value) => Stored::I64(value),
+        Value::F64(value) => Stored::F64(value),
+        Value::Bool(value) => Stored::Bool(value),
+        Value::Str(text) => Stored::Str(until_nul(text)),
+        Value::Wide(text) => Stored::Wide(text),
+        Value::Bytes(bytes) => Stored::Bytes(bytes),
+        Value::Enum { value, .. } => i64::try_from(value).map_or(Stored::U64(value as u64), Stored::I64),
+        Value::Nothing | Value::Nested(_) => Stored::Nothing,
+    })
+}
+
+/// Any value as those of the fields that it is written to: none, one, or several.
+pub fn spread(value: &Value<'_>, shape: &Shape, out: &mut Vec<OwnedValue>) {
+    match (shape, value) {
+        (Shape::Nothing, _) => {}
+        (Shape::Fields(fields), Value::Nested(nested)) => {
+            each(nested, fields, |_, shape, part| spread(&part, shape, out));
+        }
+        (Shape::Bytes(Length::Own), Value::Bytes(bytes)) => {
+            out.extend([OwnedValue::U64(bytes.len() as u64), OwnedValue::Bytes(bytes.to_vec())]);
+        }
+        (Shape::List(Length::Own, _), _) => {
+            let list = one(value, shape);
+            let length = if let OwnedValue::List(list) = &list { list.len() } else { 0 };
+            out.extend([OwnedValue::U64(length as u64), list]);
+        }
+        _ => out.push(one(value, shape)),
+    }
+}
+
+/// A value as one: that of a field, or of an element.
+fn one(value: &Value<'_>, shape: &Shape) -> OwnedValue {
+    match (value, shape) {
+        (Value::U64(value) | Value::Flags { value, .. }, _) => OwnedValue::U64(*value),
+        (Value::I64(value), _) => OwnedValue::I64(*value),
+        (Value::F64(value), _) => OwnedValue::F64(*value),
+        (Value::Bool(value), _) => OwnedValue::Bool(*value),
+        (Value::Str(text), _) => OwnedValue::Str(until_nul(text).to_vec()),
+        (Value::Wide(text), _) => OwnedValue::Str(until_nul(text.decode().as_bytes()).to_vec()),
+        (Value::Bytes(bytes), _) => OwnedValue::Bytes(bytes.to_vec()),
+        (Value::Enum { value, .. }, _) => i64::try_from(*value).map_or(OwnedValue::U64(*value as u64), OwnedValue::I64),
+        (Value::Nested(nested), Shape::List(_, element)) => {
+            let mut list = Vec::new();
+            let Ok(()) = nested.each(|_, part| {
+                list.push(one(&part, element));
+                Ok::<(), std::convert::Infallible>(())
+            });
+            OwnedValue::List(list)
+        }
+        (Value::Nested(nested), Shape::Fields(fields)) => {
+            let mut parts = Vec::with_capacity(fields.len());
+            each(nested, fields, |name, shape, part| parts.push((name.into(), one(&part, shape))));
+            OwnedValue::Fields(parts)
+        }
+        // A structure without fields.
+        (Value::Nothing | Value::Nested(_), _) => OwnedValue::Fields(Vec::new()),
+    }
+}
+
+fn each<'v>(nested: &Nested<'v>, fields: &[(String, Shape)], mut visit: impl FnMut(&str, &Shape, Value<'v>)) {
+    let mut fields = fields.iter();
+    let Ok(()) = nested.each(|_, part| {
+        if let Some((name, shape)) = fields.next() {
+            visit(name, shape, part);
+        }
+        Ok::<(), std::convert::Infallible>(())
+    });
 }

@@ -1,0 +1,226 @@
+//! The classes of events that are written: one for each look that events of a class have, found by it.
+//!
+//! A tracer's events of one class look alike, or nearly. In JSON each event may have other members, and a class for each would be metadata without end that no reader takes. So
+//! there is a limit, beyond which the fields of an event are one text of JSON.
+
+use super::schema::{address, scope, Field, Form};
+use super::shape::{shapes, Shape, Signature};
+use crate::event::{Catalogue, ClassId, Event};
+use crate::value::Value;
+use longpole_ctf::types::{EventClass, Scope, Type};
+use longpole_ctf::write::{EventLayout, Layout};
+use longpole_ctf::MetadataError;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Classes of one class of events after which lengths of arrays do not make others.
+const MANY: u32 = 8;
+/// Classes of one name.
+const MOST_SHAPES: u32 = 1 << 10;
+/// Classes of a trace: as many as a recording may have.
+const MOST_CLASSES: usize = 1 << 16;
+/// Their fields; readers take twice as many.
+const MOST_FIELDS: u64 = 1 << 19;
+/// Labels of an enumeration that are kept.
+const MOST_LABELS: usize = 1 << 16;
+
+pub struct Class {
+    name: String,
+    attributes: Vec<(String, String)>,
+    pub signature: Rc<Signature>,
+    context: Vec<Field>,
+    fields: Vec<Field>,
+    pub layout: EventLayout,
+    /// All of its values are written as they are.
+    pub plain: bool,
+    /// Some of them may have labels.
+    labelled: bool,
+}
+
+/// Of a class of the catalogue.
+#[derive(Clone, Copy, Default)]
+struct Recent {
+    /// The class that it became last.
+    class: Option<u32>,
+    /// How many it has become.
+    shapes: u32,
+}
+
+pub struct Classes {
+    pub all: Vec<Class>,
+    known: HashMap<Rc<Signature>, u32>,
+    recent: Vec<Recent>,
+    /// How many classes have this name.
+    names: HashMap<String, u32>,
+    /// Those that have text, by the name, the form, and whether there is a context.
+    others: HashMap<(Option<String>, Form, bool), u32>,
+    fields: u64,
+    /// Of the event that is looked at.
+    signature: Signature,
+}
+
+impl Classes {
+    pub fn new() -> Classes {
+        let form = Form { cpu: false, names: false, ids: false };
+        Classes {
+            all: Vec::new(),
+            known: HashMap::new(),
+            recent: Vec::new(),
+            names: HashMap::new(),
+            others: HashMap::new(),
+            fields: 0,
+            signature: Signature { class: ClassId(0), form, context: Vec::new(), fields: Vec::new() },
+        }
+    }
+
+    /// The class of events that look like this one; none if there are too many already.
+    pub fn of(&mut self, form: Form, event: &Event<'_>, catalogue: &Catalogue, layout: &Layout) -> Option<usize> {
+        let at = event.class.0 as usize;
+        if self.recent.len() <= at {
+            self.recent.resize(at + 1, Recent::default());
+        }
+        let recent = self.recent[at];
+        let last = recent.class.and_then(|class| self.all.get(class as usize)).map(|class| class.signature.clone());
+        let like = last.as_deref().map_or((&[][..], &[][..]), |last| (&last.context, &last.fields));
+        (self.signature.class, self.signature.form) = (event.class, form);
+        let many = recent.shapes >= MANY;
+        shapes(event.context, like.0, many, &mut self.signature.context).ok()?;
+        shapes(event.fields, like.1, many, &mut self.signature.fields).ok()?;
+        if last.is_some_and(|last| *last == self.signature) {
+            return recent.class.map(|class| class as usize);
+        }
+        let found = match self.known.get(&self.signature) {
+            Some(found) => *found,
+            None => self.make(event, catalogue, layout)?,
+        };
+        self.recent[at].class = Some(found);
+        Some(found as usize)
+    }
+
+    fn make(&mut self, event: &Event<'_>, catalogue: &Catalogue, layout: &Layout) -> Option<u32> {
+        let told = &catalogue.classes[event.class.0 as usize];
+        let of_name = self.names.get(&told.event_name).copied().unwrap_or(0);
+        if of_name >= MOST_SHAPES || self.all.len() >= MOST_CLASSES || self.fields >= MOST_FIELDS {
+            return None;
+        }
+        let signature = Rc::new(self.signature.clone());
+        let context = fields(&told.context, &told.context_bases, event.context);
+        let fields = fields(&told.fields, &told.bases, event.fields);
+        let class = self.push(&told.event_name, &told.attributes, signature.clone(), context, fields, layout).ok()?;
+        self.known.insert(signature, class);
+        self.names.insert(told.event_name.clone(), of_name + 1);
+        self.recent[event.class.0 as usize].shapes += 1;
+        Some(class)
+    }
+
+    /// The class of events of which the fields, and the context, are one text; and whether its first field is the name.
+    pub fn other(&mut self, form: Form, event: &Event<'_>, catalogue: &Catalogue, layout: &Layout) -> Result<(usize, bool), MetadataError> {
+        let name = &catalogue.classes[event.class.0 as usize].event_name;
+        let has_context = !event.context.is_empty();
+        let key = |own: bool| (own.then(|| name.clone()), form, has_context);
+        // Of names there may be too many, too.
+        let own = self.others.contains_key(&key(true)) || self.all.len() < MOST_CLASSES;
+        let key = key(own);
+        let class = match self.others.get(&key) {
+            Some(class) => *class,
+            None => {
+                let named =
+                    |names: &[&str]| names.iter().map(|name| Field { name: (*name).to_owned(), ..Field::default() }).collect::<Vec<_>>();
+                let context = named(if has_context { &["context"] } else { &[] });
+                let fields = named(if own { &["fields"] } else { &["name", "fields"] });
+                let texts = |fields: &[Field]| vec![Shape::Text; fields.len()];
+                let signature = Signature { class: event.class, form, context: texts(&context), fields: texts(&fields) };
+                let called = if own { name } else { "event" };
+                let class = self.push(called, &[], Rc::new(signature), context, fields, layout)?;
+                self.others.insert(key, class);
+                class
+            }
+        };
+        Ok((class as usize, !own))
+    }
+
+    fn push(
+        &mut self,
+        name: &str,
+        attributes: &[(String, String)],
+        signature: Rc<Signature>,
+        context: Vec<Field>,
+        fields: Vec<Field>,
+        layout: &Layout,
+    ) -> Result<u32, MetadataError> {
+        // There are never nearly as many.
+        let id = self.all.len() as u32;
+        let told = describe(u64::from(id), name, attributes, &signature, &context, &fields);
+        let prepared = layout.event(&told)?;
+        let weight = |ty: &Option<Arc<_>>| ty.as_ref().map_or(0, |ty| u64::from(Type::Struct(Arc::clone(ty)).weight()));
+        self.fields += weight(&told.context) + weight(&told.payload);
+        let all = || signature.context.iter().chain(&signature.fields);
+        self.all.push(Class {
+            name: name.to_owned(),
+            attributes: attributes.to_vec(),
+            plain: all().all(Shape::is_plain),
+            labelled: all().any(|shape| matches!(shape, Shape::Labelled { .. })),
+            layout: prepared,
+            signature: signature.clone(),
+            context,
+            fields,
+        });
+        Ok(id)
+    }
+}
+
+impl Class {
+    /// Keeps the labels of the values, which are written with the metadata.
+    pub fn learn(&mut self, event: &Event<'_>) {
+        if !self.labelled {
+            return;
+        }
+        let fields = self.context.iter_mut().chain(&mut self.fields);
+        for (field, value) in fields.zip(event.context.iter().chain(event.fields)) {
+            if let Value::Enum { value, label } = value {
+                if !label.is_empty() && field.labels.len() < MOST_LABELS && !field.labels.contains_key(value) {
+                    field.labels.insert(*value, (*label).to_owned());
+                }
+            }
+        }
+    }
+
+    pub fn told(&self, id: u64) -> EventClass {
+        describe(id, &self.name, &self.attributes, &self.signature, &self.context, &self.fields)
+    }
+}
+
+fn describe(
+    id: u64,
+    name: &str,
+    attributes: &[(String, String)],
+    signature: &Signature,
+    context: &[Field],
+    fields: &[Field],
+) -> EventClass {
+    EventClass {
+        id,
+        name: name.to_owned(),
+        model_emf_uri: (!attributes.is_empty()).then(|| address(attributes)),
+        context: (!context.is_empty()).then(|| Arc::new(scope(Scope::EventContext, context, &signature.context))),
+        payload: Some(Arc::new(scope(Scope::EventFields, fields, &signature.fields))),
+        ..EventClass::default()
+    }
+}
+
+fn fields(names: &[String], bases: &[u8], values: &[Value<'_>]) -> Vec<Field> {
+    let field = |(at, value): (usize, &Value<'_>)| Field {
+        name: names.get(at).cloned().unwrap_or_else(|| at.to_string()),
+        base: bases.get(at).copied().unwrap_or(10),
+        flags: if let Value::Flags { flags, .. } = value { flags.flags.clone() } else { Vec::new() },
+        ..Field::default()
+    };
+    values.iter().enumerate().map(field).collect()
+}
+
+impl Default for Classes {
+    fn default() -> Classes {
+        Classes::new()
+    }
+}

@@ -1,0 +1,221 @@
+//! What is written as a schema of CTF 2, which the writer brings to the version that is wanted.
+
+use super::shape::{Length as Kept, Shape};
+use longpole_ctf::types::*;
+use longpole_ctf::{Clock, EnvValue, Origin, Span};
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+const ORDER: ByteOrder = ByteOrder::Little;
+
+/// A kind of packets: which of these their context names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Form {
+    pub cpu: bool,
+    pub names: bool,
+    pub ids: bool,
+}
+
+/// A field as it is called and shown.
+#[derive(Clone, Debug, Default)]
+pub struct Field {
+    pub name: String,
+    pub base: u8,
+    pub labels: BTreeMap<i128, String>,
+    pub flags: Vec<Mapping>,
+}
+
+fn member(name: &str, ty: Type) -> Member {
+    Member { name: name.to_owned(), ty }
+}
+
+fn integer(size: u32, roles: Roles) -> Type {
+    let clock = (roles.has(Roles::TIME) || roles.has(Roles::END_TIME)).then_some(0);
+    Type::Int(IntType { size, align: 8, byte_order: ORDER, base: 10, roles, clock, ..IntType::default() })
+}
+
+fn structure(members: Vec<Member>) -> Option<Arc<StructType>> {
+    Some(Arc::new(StructType::new(8, members)))
+}
+
+/// A trace of streams of these forms, the clock of which counts ns from a moment.
+pub fn schema(environment: Vec<(String, EnvValue)>, base_s: i64, forms: Vec<(Form, Vec<EventClass>)>) -> Schema {
+    let header = vec![member("magic", integer(32, Roles::MAGIC)), member("stream_id", integer(32, Roles::STREAM_ID))];
+    let clock = Clock {
+        origin: Origin::UnixEpoch,
+        description: "ns".to_owned(),
+        offset_s: base_s,
+        absolute: true,
+        ..Clock::new("monotonic", 1_000_000_000)
+    };
+    Schema {
+        version: Version::V2,
+        trace: TraceClass { packet_header: structure(header), env: environment, ..TraceClass::default() },
+        clocks: vec![clock],
+        streams: forms.into_iter().map(|(form, events)| form.stream(events)).collect(),
+    }
+}
+
+impl Form {
+    pub fn id(self) -> u64 {
+        u64::from(self.cpu) + 2 * u64::from(self.names) + 4 * u64::from(self.ids)
+    }
+
+    fn stream(self, events: Vec<EventClass>) -> StreamClass {
+        let mut context = vec![
+            member("timestamp_begin", integer(64, Roles::TIME)),
+            member("timestamp_end", integer(64, Roles::END_TIME)),
+            member("content_size", integer(64, Roles::CONTENT_SIZE)),
+            member("packet_size", integer(64, Roles::PACKET_SIZE)),
+            member("packet_seq_num", integer(64, Roles::SEQUENCE)),
+            member("events_discarded", integer(64, Roles::DISCARDED)),
+        ];
+        if self.cpu {
+            context.push(member("cpu_id", integer(32, Roles::NONE)));
+        }
+        if self.names {
+            context.extend(["label", "thread"].map(|name| member(name, Type::String(Encoding::Utf8))));
+        }
+        if self.ids {
+            context.extend(["pid", "tid"].map(|name| member(name, Type::signed(32, 8, ORDER))));
+        }
+        StreamClass {
+            id: self.id(),
+            clock: Some(0),
+            packet_context: structure(context),
+            event_header: structure(vec![member("id", integer(32, Roles::EVENT_ID)), member("timestamp", integer(64, Roles::TIME))]),
+            events,
+            ..StreamClass::default()
+        }
+    }
+}
+
+/// `longpole:site?file=a%20b&line=3`, as pairs become an address.
+pub fn address(attributes: &[(String, String)]) -> String {
+    let coded = |text: &str| {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~/:".contains(&byte);
+        text.bytes()
+            .fold(String::new(), |out, byte| if plain(byte) { out + &char::from(byte).to_string() } else { out + &format!("%{byte:02X}") })
+    };
+    let pairs: Vec<String> = attributes.iter().map(|(key, value)| format!("{}={}", coded(key), coded(value))).collect();
+    format!("longpole:site?{}", pairs.join("&"))
+}
+
+/// The structure of the fields of a scope. Nested structures come flat, with dotted names, and are nested again.
+pub fn scope(scope: Scope, fields: &[Field], shapes: &[Shape]) -> StructType {
+    let mut root = Open::default();
+    let mut before = Vec::new();
+    for (field, shape) in fields.iter().zip(shapes) {
+        let mut outer: Vec<&str> = field.name.split('.').collect();
+        if outer.iter().any(|part| part.is_empty()) {
+            outer = vec![&field.name];
+        }
+        let inner = outer.pop().unwrap_or_default();
+        let (mut level, mut path) = (&mut root, Vec::new());
+        for part in outer {
+            level = level.enter(part, &mut path);
+        }
+        let name = level.free(inner);
+        let length = match shape {
+            Shape::Bytes(Kept::Own) | Shape::List(Kept::Own, _) => {
+                let length = level.free(&format!("{name}_length"));
+                level.members.push(Inside::Field(member(&length, integer(32, Roles::NONE))));
+                Length::Field(FieldPath { up: Some(0), names: vec![length], ..FieldPath::default() })
+            }
+            Shape::Bytes(Kept::Before) | Shape::List(Kept::Before, _) => {
+                Length::Field(FieldPath { scope: Some(scope), names: before, ..FieldPath::default() })
+            }
+            Shape::Bytes(Kept::Fixed(length)) | Shape::List(Kept::Fixed(length), _) => Length::Fixed(*length),
+            _ => Length::Fixed(0),
+        };
+        level.members.push(Inside::Field(Member { name: name.clone(), ty: ty(shape, length, field) }));
+        path.push(name);
+        before = path;
+    }
+    root.structure()
+}
+
+/// A structure as it grows.
+#[derive(Default)]
+struct Open {
+    members: Vec<Inside>,
+    taken: HashSet<String>,
+}
+
+enum Inside {
+    Field(Member),
+    Structure {
+        name: String,
+        /// As it was called: another one may have had that name.
+        of: String,
+        inside: Open,
+    },
+}
+
+impl Open {
+    /// The structure of this name, if it is the last member; else a new one.
+    fn enter(&mut self, of: &str, path: &mut Vec<String>) -> &mut Open {
+        if !matches!(self.members.last(), Some(Inside::Structure { of: last, .. }) if last == of) {
+            let name = self.free(of);
+            self.members.push(Inside::Structure { name, of: of.to_owned(), inside: Open::default() });
+        }
+        let Some(Inside::Structure { name, inside, .. }) = self.members.last_mut() else { unreachable!("it was made") };
+        path.push(name.clone());
+        inside
+    }
+
+    /// A name that no other member has.
+    fn free(&mut self, name: &str) -> String {
+        let mut name = name.to_owned();
+        while !self.taken.insert(name.clone()) {
+            name.push('_');
+        }
+        name
+    }
+
+    fn structure(self) -> StructType {
+        let member = |inside| match inside {
+            Inside::Field(member) => member,
+            Inside::Structure { name, inside, .. } => Member { name, ty: Type::Struct(Arc::new(inside.structure())) },
+        };
+        StructType::new(1, self.members.into_iter().map(member).collect())
+    }
+}
+
+fn ty(shape: &Shape, length: Length, field: &Field) -> Type {
+    let int = |signed| IntType { size: 64, align: 8, signed, byte_order: ORDER, base: field.base, ..IntType::default() };
+    let span = Span::default();
+    match shape {
+        Shape::Unsigned => Type::Int(int(false)),
+        Shape::Signed => Type::Int(int(true)),
+        Shape::Labelled { signed } if field.labels.is_empty() => Type::Int(int(*signed)),
+        Shape::Labelled { signed } => {
+            let mapping = |(value, label): (&i128, &String)| Mapping { label: label.clone(), low: *value, high: *value };
+            Type::Enum(Arc::new(EnumType { int: int(*signed), mappings: field.labels.iter().map(mapping).collect() }))
+        }
+        Shape::Flags => Type::Bits(Arc::new(BitsType { int: int(false), flags: field.flags.clone() })),
+        Shape::Real => Type::Float(FloatType { size: 64, align: 8, byte_order: ORDER, reversed: false }),
+        Shape::Bool => Type::Bool(IntType { size: 8, align: 8, byte_order: ORDER, base: 10, ..IntType::default() }),
+        Shape::Text => Type::String(Encoding::Utf8),
+        Shape::Nothing => Type::Struct(Arc::new(StructType::new(1, Vec::new()))),
+        Shape::Bytes(_) => Type::Blob(Arc::new(BlobType { length, media_type: String::new(), roles: Roles::NONE, span })),
+        Shape::List(_, element) => Type::Array(Arc::new(ArrayType::new(inner(element, field), length, span))),
+        Shape::Fields(fields) => {
+            let mut open = Open::default();
+            for (name, shape) in fields {
+                let name = open.free(name);
+                open.members.push(Inside::Field(Member { name, ty: inner(shape, field) }));
+            }
+            Type::Struct(Arc::new(open.structure()))
+        }
+    }
+}
+
+/// Of a part of a field: its length is always the same.
+fn inner(shape: &Shape, field: &Field) -> Type {
+    let length = match shape {
+        Shape::Bytes(Kept::Fixed(length)) | Shape::List(Kept::Fixed(length), _) => *length,
+        _ => 0,
+    };
+    ty(shape, Length::Fixed(length), field)
+}
