@@ -70,6 +70,8 @@ pub struct Written {
     pub untold: u64,
     /// Events that stand behind later ones, of streams whose order is too far from that of time.
     pub late: u64,
+    /// Events before the clock's begin, which have its time.
+    pub moved: u64,
 }
 
 /// What has a file of its own: a stream, the CPU of its events, the form of its packets, the trace; and the number of the file, for what comes too late for those before.
@@ -124,13 +126,14 @@ pub(crate) fn empty_folder(directory: &Path) -> Result<(), Error> {
 }
 
 impl CtfWriter {
-    /// Into a folder, which is made, or is empty. `base_ns`: no time is before. `environment`: what is to be said beside host and domain.
-    pub fn create(directory: &Path, version: Version, base_ns: i64, environment: Vec<(String, EnvValue)>) -> Result<CtfWriter, Error> {
+    /// Into a folder, which is made, or is empty. `begin_ns`: about the first time; the clock begins then or at 0, whichever is earlier, since in a
+    /// trace that is not in order anything may come late. `environment`: what is to be said beside host and domain.
+    pub fn create(directory: &Path, version: Version, begin_ns: i64, environment: Vec<(String, EnvValue)>) -> Result<CtfWriter, Error> {
         empty_folder(directory)?;
         Ok(CtfWriter {
             directory: directory.to_owned(),
             version,
-            base_s: base_ns.div_euclid(1_000_000_000),
+            base_s: begin_ns.div_euclid(1_000_000_000).min(0),
             environment,
             groups: Vec::new(),
             by_group: HashMap::new(),
@@ -217,6 +220,7 @@ impl CtfWriter {
     /// Writes an event into the packet that is open.
     fn put(&mut self, out: usize, event: &Event<'_>, catalogue: &Catalogue) -> Result<(), Error> {
         let cycles = self.stamp(event.t_ns);
+        self.written.moved += u64::from(event.t_ns.div_euclid(1_000_000_000) < self.base_s);
         let Self { groups, outs, values, .. } = self;
         let out = &mut outs[out];
         let classes = &mut groups[out.group].classes;

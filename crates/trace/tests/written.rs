@@ -329,3 +329,17 @@ fn of_events_that_all_look_different_most_have_text_and_none_is_lost() {
         }
     }
 }
+
+#[test]
+fn an_event_that_comes_too_late_keeps_its_time() {
+    let directory = TempDir::new().unwrap();
+    let (path, catalogue) = (directory.path().join("out"), catalogue());
+    let mut writer = CtfWriter::create(&path, Version::One, 2_000_000_000, Vec::new()).unwrap();
+    for t_ns in [2_000_000_000, 5, 3_000_000_000] {
+        let event = Event { t_ns, stream: StreamId(0), subject: SubjectId(0), class: ClassId(2), cpu: None, fields: &[], context: &[] };
+        writer.item(&Item::Event(event), &catalogue).unwrap();
+    }
+    assert_eq!(writer.finish().unwrap().moved, 0);
+    let times: Vec<i64> = read(&path).0.into_iter().map(|(t_ns, ..)| t_ns).collect();
+    assert_eq!(times, [5, 2_000_000_000, 3_000_000_000]);
+}

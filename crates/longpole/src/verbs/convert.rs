@@ -135,6 +135,9 @@ pub fn told(output: &Path, written: &Written) -> String {
     if written.untold > 0 {
         told.push_str(&format!("; {} losses of streams without events have no place in CTF", number(written.untold)));
     }
+    if written.moved > 0 {
+        told.push_str(&format!("; {} events before the begin of time have that time", number(written.moved)));
+    }
     told
 }
 
