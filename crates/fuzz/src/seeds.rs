@@ -1,9 +1,12 @@
 //! What inputs are made of: files as our own generators and other tools write them.
 
 use anyhow::Context;
+use longpole_ctf::write::{self, Layout};
+use longpole_ctf::Metadata;
 use longpole_pcapng::{Direction, Interface, Packet, Section, Statistics, Writer};
 use longpole_sim::{ctf::Ctf, engine, log::Log, scenarios};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 pub const FORMAT: &str = include_str!("../../ftrace/tests/fixtures/sched.sched_switch.format");
 pub const HEADER_PAGE: &str = include_str!("../../ftrace/tests/fixtures/header_page");
@@ -12,6 +15,61 @@ pub const PAGES: &[u8] = include_bytes!("../../ftrace/tests/fixtures/cpu0");
 
 /// Between the files of one input.
 pub const BORDER: &[u8] = b"\n%%%%\n";
+
+/// Descriptions with something of everything, with lengths and tags that damage makes absurd.
+const EVERYTHING: &str = r#"/* CTF 1.8 */
+trace { major = 1; minor = 8; byte_order = le; packet.header := struct { integer { size = 32; } magic; integer { size = 8; } stream_id; }; };
+clock { name = c; freq = 1234567; offset_s = 9; };
+typealias integer { size = 64; } := u64;
+typealias integer { size = 8; } := u8;
+typealias integer { size = 27; align = 1; map = clock.c.value; } := stamp;
+stream {
+    id = 0;
+    packet.context := struct { u64 packet_size; u64 content_size; u64 timestamp_begin; u8 events_discarded; u8 packet_seq_num; };
+    event.header := struct {
+        enum : integer { size = 5; align = 1; } { compact = 0 ... 30, extended = 31 } id;
+        variant <id> { struct { stamp timestamp; } compact; struct { u8 id; u64 timestamp; } extended; } v;
+    } align(8);
+    event.context := struct { u8 n; };
+};
+event { name = a; id = 0; fields := struct { u64 n; u64 list[n]; string s; }; };
+event { name = b; id = 1; fields := struct { u8 n; struct { u8 m; struct { } inner[m]; string names[m]; } list[n]; }; };
+event { name = c; id = 2; fields := struct { integer { size = 3; } x; integer { size = 61; align = 1; } y; enum : u8 { A = 0 ... 99, B } t; variant <t> { u8 A; string B; } v; }; };
+event { name = d; id = 3; fields := struct { u64 n; struct { } list[n]; integer { size = 8; encoding = UTF8; } text[1000000000000]; }; };
+"#;
+
+/// The same of what only CTF 2 has.
+const FRAGMENTS: [&str; 7] = [
+    r#"{"type":"preamble","version":2}"#,
+    r#"{"type":"field-class-alias","name":"u8","field-class":{"type":"fixed-length-unsigned-integer","length":8,"byte-order":"little-endian"}}"#,
+    r#"{"type":"trace-class","packet-header-field-class":{"type":"structure","member-classes":[
+ {"name":"magic","field-class":{"type":"fixed-length-unsigned-integer","length":32,"byte-order":"little-endian","roles":["packet-magic-number"]}},
+ {"name":"id","field-class":{"type":"fixed-length-unsigned-integer","length":8,"byte-order":"little-endian","roles":["data-stream-class-id"]}}]}}"#,
+    r#"{"type":"clock-class","id":"c","frequency":1234567,"offset-from-origin":{"seconds":9,"cycles":5},"origin":"unix-epoch"}"#,
+    r#"{"type":"data-stream-class","default-clock-class-id":"c",
+ "packet-context-field-class":{"type":"structure","member-classes":[
+  {"name":"size","field-class":{"type":"fixed-length-unsigned-integer","length":64,"byte-order":"little-endian","roles":["packet-total-length"]}},
+  {"name":"content","field-class":{"type":"fixed-length-unsigned-integer","length":64,"byte-order":"little-endian","roles":["packet-content-length"]}},
+  {"name":"lost","field-class":{"type":"fixed-length-unsigned-integer","length":8,"byte-order":"big-endian","roles":["discarded-event-record-counter-snapshot"]}}]},
+ "event-record-header-field-class":{"type":"structure","member-classes":[
+  {"name":"id","field-class":{"type":"variable-length-unsigned-integer","roles":["event-record-class-id"]}},
+  {"name":"t","field-class":{"type":"fixed-length-unsigned-integer","length":27,"byte-order":"little-endian","roles":["default-clock-timestamp"]}}]},
+ "event-record-common-context-field-class":{"type":"structure","member-classes":[{"name":"n","field-class":"u8"}]}}"#,
+    r#"{"type":"event-record-class","id":7,"name":"a","payload-field-class":{"type":"structure","member-classes":[
+ {"name":"n","field-class":{"type":"variable-length-signed-integer","mappings":{"x":[[0,9]],"y":[[-1,-1]]}}},
+ {"name":"has","field-class":{"type":"fixed-length-boolean","length":8,"byte-order":"little-endian"}},
+ {"name":"maybe","field-class":{"type":"optional","selector-field-location":{"path":["has"]},"field-class":{"type":"static-length-string","length":4,"encoding":"utf-16be"}}},
+ {"name":"blob","field-class":{"type":"dynamic-length-blob","length-field-location":{"origin":"event-record-common-context","path":["n"]},"media-type":"x/y"}},
+ {"name":"list","field-class":{"type":"dynamic-length-array","minimum-alignment":16,"length-field-location":{"origin":"event-record-common-context","path":["n"]},
+  "element-field-class":{"type":"structure","member-classes":[{"name":"deep","field-class":{"type":"dynamic-length-string","length-field-location":{"origin":"event-record-common-context","path":["n"]}}}]}}},
+ {"name":"bits","field-class":{"type":"fixed-length-bit-map","length":5,"byte-order":"little-endian","bit-order":"last-to-first","flags":{"f":[[0,2]],"g":[[3,4]]}}}]}}"#,
+    r#"{"type":"event-record-class","id":1,"name":"b","payload-field-class":{"type":"structure","minimum-alignment":32,"member-classes":[
+ {"name":"tag","field-class":"u8"},
+ {"name":"v","field-class":{"type":"variant","selector-field-location":{"path":["tag"]},"options":[
+  {"name":"p","selector-field-ranges":[[0,3]],"field-class":{"type":"null-terminated-string","encoding":"utf-32le"}},
+  {"selector-field-ranges":[[4,200]],"field-class":{"type":"fixed-length-floating-point-number","length":16,"byte-order":"big-endian"}}]}},
+ {"name":"s","field-class":{"type":"static-length-array","length":3,"element-field-class":{"type":"static-length-blob","length":2}}}]}}"#,
+];
 
 /// Files of other tools, up to so many bytes each, where there are any.
 pub fn corpora(folder: &str, largest: u64) -> Vec<Vec<u8>> {
@@ -37,7 +95,7 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>, depth: usize) {
 }
 
 /// The CTF traces below a folder: metadata, and the begin of some streams.
-pub fn ctf_traces(root: &Path) -> Vec<Vec<u8>> {
+fn ctf_below(root: &Path) -> Vec<Vec<u8>> {
     let mut files = Vec::new();
     collect(root, &mut files, 0);
     files.sort();
@@ -53,10 +111,6 @@ pub fn ctf_traces(root: &Path) -> Vec<Vec<u8>> {
         Some(input)
     };
     traces.filter_map(whole).collect()
-}
-
-pub fn corpora_ctf(folder: &str) -> Vec<Vec<u8>> {
-    std::env::var_os("LONGPOLE_CORPORA").map_or_else(Vec::new, |root| ctf_traces(&PathBuf::from(root).join(folder)))
 }
 
 /// Systems that are simulated, as machine logs.
@@ -81,7 +135,30 @@ pub fn simulated_traces(folder: &Path) -> anyhow::Result<Vec<Vec<u8>>> {
             ctf.finish()?;
         }
     }
-    Ok(ctf_traces(folder))
+    Ok(ctf_below(folder))
+}
+
+/// All CTF traces that there are, of both versions.
+pub fn ctf_traces(folder: &Path) -> anyhow::Result<Vec<Vec<u8>>> {
+    let mut all = simulated_traces(folder)?;
+    // A packet of the first stream class, whose sizes are known.
+    let with_packet = |metadata: &str, number: u8| {
+        let magic_and_class = [0xc1, 0x1f, 0xfc, 0xc1, 0];
+        let sizes = (100u64 * 8).to_le_bytes();
+        [metadata.as_bytes(), BORDER, &magic_and_class, &sizes, &sizes, &[number; 79]].concat()
+    };
+    let one = Arc::new(Metadata::from_text(EVERYTHING)?);
+    let two = write::metadata(Layout::to_ctf2(&one)?.metadata());
+    let fragments: String = FRAGMENTS.iter().map(|fragment| format!("\x1e{fragment}\n")).collect();
+    for text in [EVERYTHING, &fragments, &two] {
+        all.extend([with_packet(text, 7), with_packet(text, 1), with_packet(text, 0x42)]);
+    }
+    if let Some(root) = std::env::var_os("LONGPOLE_CORPORA").map(PathBuf::from) {
+        for folder in ["babeltrace", "yactfr", "tracecompass-test-traces", "genode"] {
+            all.extend(ctf_below(&root.join(folder)));
+        }
+    }
+    Ok(all)
 }
 
 pub fn capture() -> anyhow::Result<Vec<u8>> {

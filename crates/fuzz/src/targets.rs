@@ -2,11 +2,14 @@
 //!
 //! A target never fails on an input that it refuses: it fails by a panic, by not ending, or by taking memory without end.
 
+mod ctf;
 mod foreign;
+mod index;
 mod kernel;
 mod shared;
 mod texts;
 mod traces;
+mod written;
 
 use std::path::Path;
 
@@ -28,8 +31,13 @@ pub const ALL: &[Target] = &[
     texts::EXPRESSIONS,
     texts::RULES,
     texts::MACHINE_LOG,
-    traces::CTF_METADATA,
-    traces::CTF,
+    ctf::CTF_METADATA,
+    ctf::CTF2_METADATA,
+    ctf::CTF,
+    ctf::CTF2,
+    written::REWRITTEN,
+    written::WRITTEN,
+    index::INDEX,
     traces::PCAPNG,
     traces::PERF,
     traces::SEL4,
