@@ -1,12 +1,12 @@
 //! The text of the kernel's tracer as a source: a file, or the part of a trace.dat that a latency tracer wrote.
 //!
-//! Lines are read one after the other, each as far as [`MOST_LINE`]; what no event begins with goes on from the event before it (messages of
-//! several lines, stacks). An event's class is its name and the names of its fields, which the line itself tells; so one name may have
+//! Lines are read one after the other, each as far as [`MOST_LINE`], and where one is longer that is told; what no event begins with goes on from
+//! the event before it (messages of several lines, stacks). An event's class is its name and the names of its fields, which the line itself tells; so one name may have
 //! several classes. What a line says of lost events is a loss on its CPU, up to the next event.
 
 use crate::error::Error;
 use crate::event::{Class, ClassId, Event, Item, Loss, StreamId, StreamKind, Subject, SubjectId};
-use crate::oddity::Oddity;
+use crate::oddity::{Oddity, MOST_ERRORS};
 use crate::shelf::Shelf;
 use crate::trace::Shared;
 use crate::value::Value;
@@ -16,7 +16,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-/// Longer lines are cut.
+/// Longer lines are cut, and events of several lines that are longer together.
 const MOST_LINE: usize = 64 << 10;
 /// Classes and threads that are remembered; a hostile file could name any number.
 const MOST_CLASSES: usize = 4096;
@@ -52,7 +52,29 @@ pub(crate) struct TextSource {
     ticks: bool,
     untimed: u64,
     strange: u64,
+    cut: Cuts,
+    /// Bytes of the line that was read last.
+    length: u64,
     last_ns: i64,
+}
+
+/// Lines that were not kept whole, the first ones with their places.
+#[derive(Default)]
+struct Cuts {
+    /// Of the line that is read: its number, from 1, and its first byte in the file.
+    line: u64,
+    begin: u64,
+    told: Vec<String>,
+    others: u64,
+}
+
+impl Cuts {
+    fn tell(&mut self, what: &str) {
+        match self.told.len() < MOST_ERRORS as usize {
+            true => self.told.push(format!("line {} at byte {}: {what}", self.line, self.begin)),
+            false => self.others += 1,
+        }
+    }
 }
 
 /// Name, thread and thread group.
@@ -114,6 +136,8 @@ impl TextSource {
             ticks: false,
             untimed: 0,
             strange: 0,
+            cut: Cuts::default(),
+            length: 0,
             last_ns: 0,
         }
     }
@@ -187,7 +211,10 @@ impl TextSource {
                         self.line.extend_from_slice(&self.next);
                         head.rest.end = self.line.len();
                     }
-                    _ => self.strange += 1,
+                    Some(_) => {
+                        self.cut.tell(&format!("the event that goes on here is longer than {MOST_LINE} bytes; this line is left out"))
+                    }
+                    None => self.strange += 1,
                 },
             }
         }
@@ -203,27 +230,23 @@ impl TextSource {
     /// The next line, without its end; false at the end of the file.
     fn read_line(&mut self) -> Result<bool, Error> {
         self.next.clear();
+        self.cut.begin += self.length;
+        self.cut.line += 1;
         let io = || Error::io(&self.path);
         let limit = MOST_LINE as u64;
         let read = (&mut self.input).take(limit).read_until(b'\n', &mut self.next).map_err(io())?;
+        self.length = read as u64;
         if read == 0 {
             return Ok(false);
         }
         if self.next.last() == Some(&b'\n') {
             self.next.pop();
         } else if read == MOST_LINE {
-            // The rest of the line is passed over.
-            loop {
-                let buffer = self.input.fill_buf().map_err(io())?;
-                let length = buffer.len();
-                match buffer.iter().position(|byte| *byte == b'\n') {
-                    Some(end) => {
-                        self.input.consume(end + 1);
-                        break;
-                    }
-                    None if length == 0 => break,
-                    None => self.input.consume(length),
-                }
+            let rest = self.input.skip_until(b'\n').map_err(io())? as u64;
+            self.length += rest;
+            // The line may have ended there.
+            if rest > 1 {
+                self.cut.tell(&format!("the line has {} bytes; what is behind the first {MOST_LINE} is left out", self.length));
             }
         }
         if self.next.last() == Some(&b'\r') {
@@ -327,6 +350,8 @@ impl TextSource {
     /// Says at the end what was left out.
     pub fn tell(&self, shared: &mut Shared) {
         let path = || self.path.clone();
+        let others = (self.cut.others > 0).then(|| format!("{} more lines are not read whole", self.cut.others));
+        shared.oddities.extend(self.cut.told.iter().cloned().chain(others).map(|error| Oddity::Wrong { path: path(), error }));
         if self.ticks {
             shared.oddities.push(Oddity::Ticks { path: path(), clock: "not named there".to_owned() });
         }

@@ -80,7 +80,7 @@ fn the_file_trace_is_read_with_its_columns() {
         lines(NOP),
         [
             "17284993652000 0 bash-1977 sched_switch {d..2.} prev_comm=bash prev_pid=1977 prev_prio=120 prev_state=R+=256 next_comm=a b=c next_pid=12 next_prio=98",
-            "17284993660000 3 <idle>-0 sched_wakeup {dNh4.} comm=x y pid=77 prio=120 target_cpu=003",
+            "17284993660000 3 <idle>-0 sched_wakeup {dNh4.} comm=x y pid=77 prio=120 target_cpu=3",
             "17284993661000 1 Web Content [1]-99 irq_handler_entry {.....} irq=30 name=eth0",
             "17284993700000 0 bash-1977 tracing_mark_write {.....} text=B|1977|frame=2",
             "17284993710000 2 <...>-5 softirq_raise {d.h1.} vec=1 action=TIMER",
@@ -208,6 +208,53 @@ fn what_is_no_line_of_a_tracer_is_counted_and_a_file_without_one_is_refused() {
     assert!(oddities.len() == 1 && oddities[0].contains("2 lines are no events"), "{oddities:?}");
 }
 
+#[test]
+fn what_is_a_number_as_a_whole_is_one_and_names_end_where_the_kernel_ends_them() {
+    let text = "\
+        a-1 [000] .... 1.000000: x: a=007 b=-1 c=-9223372036854775808 d=-9223372036854775809 e=18446744073709551615 f=18446744073709551616 g=0x1f h=0xz i=1.5 j=1a\n\
+        a-1 [000] .... 2.000000: x: at=ffff888100a0b0c0 skbaddr=c0a81234 order=12345678 target_mask=00000012 name=007\n\
+        a-1 [000] .... 3.000000: i2c_read: i2c-0 #0 a=050 f=0001 l=010\n\
+        a-1 [000] .... 4.000000: task_newtask: pid=5 comm=a clone_flags=7 clone_flags=3d0f00 oom_score_adj=-10\n\
+        a-1 [000] .... 5.000000: sched_switch: prev_comm=a=b prev_pid=9 prev_pid=1 prev_prio=120 prev_state=S ==> next_comm=,( ==> next_pid=2 next_prio=-1\n\
+        a-1 [000] .... 6.000000: sched_waking: comm= x=1 [  pid=77 prio=120 target_cpu=010\n\
+        a-1 [000] .... 7.000000: sched_process_fork: comm=a pid=1 child_comm=x pid=3 child_pid=4\n\
+        a-1 [000] .... 8.000000: sched_process_exec: filename=/a b/pid=3 c pid=4 pid=5 old_pid=5\n\
+        a-1 [000] .... 9.000000: task_rename: pid=6 oldcomm=a newcomm=x newcomm=b oom_score_adj=0\n\
+        a-1 [000] .... 10.000000: sched_switch: a ==> b:1 [1] S ==> c ==> d:2 [2]\n";
+    assert_eq!(
+        lines(text),
+        [
+            "1000000000 0 a-1 x {....} a=7 b=-1 c=-9223372036854775808 d=-9223372036854775809 e=18446744073709551615 f=18446744073709551616 g=31 h=0xz i=1.5 j=1a",
+            "2000000000 0 a-1 x {....} at=18446612686375530688 skbaddr=3232240180 order=12345678 target_mask=18 name=007",
+            "3000000000 0 a-1 i2c_read {....} text=i2c-0 #0 a=050 f=0001 l=010 a=80 f=1 l=10",
+            "4000000000 0 a-1 task_newtask {....} pid=5 comm=a clone_flags=7 clone_flags=4001536 oom_score_adj=-10",
+            "5000000000 0 a-1 sched_switch {....} prev_comm=a=b prev_pid=9 prev_pid=1 prev_prio=120 prev_state=S=1 next_comm=,( ==> next_pid=2 next_prio=-1",
+            "6000000000 0 a-1 sched_waking {....} comm= x=1 [  pid=77 prio=120 target_cpu=10",
+            "7000000000 0 a-1 sched_process_fork {....} comm=a pid=1 child_comm=x pid=3 child_pid=4",
+            "8000000000 0 a-1 sched_process_exec {....} filename=/a b/pid=3 c pid=4 pid=5 old_pid=5",
+            "9000000000 0 a-1 task_rename {....} pid=6 oldcomm=a newcomm=x newcomm=b oom_score_adj=0",
+            "10000000000 0 a-1 sched_switch {....} prev_comm=a ==> b prev_pid=1 prev_prio=1 prev_state=S=1 next_comm=c ==> d next_pid=2 next_prio=2",
+        ]
+    );
+    // Which are the names is seen by their number.
+    let counts: Vec<usize> = numbers_of_fields(text);
+    assert_eq!(counts, [10, 5, 4, 4, 7, 4, 4, 3, 4, 7]);
+}
+
+/// How many fields each event has.
+fn numbers_of_fields(text: &str) -> Vec<usize> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace");
+    std::fs::write(&path, text).unwrap();
+    let mut trace = Trace::open(&[&path], Options::default()).unwrap();
+    let mut counts = Vec::new();
+    while let Some(item) = trace.next_item().unwrap() {
+        let Item::Event(event) = item else { panic!("{item:?}") };
+        counts.push(event.fields.len());
+    }
+    counts
+}
+
 /// What `trace-cmd report` prints of a file has the same events, at the same times, as the file.
 #[test]
 fn a_report_of_a_file_is_the_file() {
@@ -216,7 +263,7 @@ fn a_report_of_a_file_is_the_file() {
         return;
     };
     let place = tempfile::tempdir().unwrap();
-    for (name, least) in [("trace.dat", 500), ("raw_trace.dat", 700)] {
+    for (name, least, named) in [("trace.dat", 500, 30), ("raw_trace.dat", 700, 4500)] {
         let Ok(report) = Command::new("trace-cmd").args(["report", "-t", "-i"]).arg(folder.join(name)).output() else {
             println!("skipped: a report beside its file (trace-cmd is not installed)");
             return;
@@ -230,11 +277,42 @@ fn a_report_of_a_file_is_the_file() {
         let (from_text, from_file) = (heads(&path), heads(&folder.join(name)));
         assert!(from_file.len() >= least);
         assert_eq!(from_text, from_file);
+        // Numbers and names that have a field of that name in the file are those of it.
+        let (texts, values) = (fields(&path), fields(&folder.join(name)));
+        let mut compared = 0;
+        for (texts, values) in texts.iter().zip(&values) {
+            // Of a state the letters leave out some bits.
+            let told = |name: &str, found: &str| name.ends_with("comm") || (found.parse::<i128>().is_ok() && name != "prev_state");
+            for (name, found) in texts.iter().filter(|(name, found)| told(name, found)) {
+                let Some((_, expected)) = values.iter().find(|(known, _)| known == name) else { continue };
+                assert_eq!(found, expected, "{name} of {texts:?} and {values:?}");
+                compared += 1;
+            }
+        }
+        println!("{name}: {compared} fields compared");
+        assert!(compared >= named, "{compared}");
     }
     for (name, events) in [("raw_trace.txt", 3), ("trace_sched.txt", 11)] {
         let (lines, oddities) = read_heads(&folder.join(name));
         assert_eq!((lines.len(), oddities.len()), (events, 0));
     }
+}
+
+/// Names and values of each event's fields.
+fn fields(path: &Path) -> Vec<Vec<(String, String)>> {
+    let mut trace = Trace::open(&[path], Options::default()).unwrap();
+    let mut all = Vec::new();
+    while let Some((item, catalogue)) = trace.next_with_catalogue().unwrap() {
+        let Item::Event(event) = item else { panic!("{item:?}") };
+        let names = &catalogue.classes[event.class.0 as usize].fields;
+        let told = |value: &Value<'_>| match value {
+            Value::Enum { value, .. } => value.to_string(),
+            Value::Nested(_) | Value::Bytes(_) => String::new(),
+            value => shown(value),
+        };
+        all.push(names.iter().cloned().zip(event.fields.iter().map(told)).collect());
+    }
+    all
 }
 
 /// Time, CPU, thread and name of each event.
@@ -287,14 +365,33 @@ fn damaged_text_is_read_to_its_end() {
             assert!(lines.len() <= bytes.len() / 8, "case {case}");
         }
     }
-    // A line without end, and very many events of names of their own.
-    std::fs::write(
-        &path,
-        [b"  a-1 [000] .... 1.000000: x: a=".as_slice(), &[b'y'; 1 << 20], b"\n  a-1 [000] .... 2.000000: x: a=1\n"].concat(),
-    )
-    .unwrap();
-    assert_eq!(read(&path).unwrap().0.len(), 2);
+    // Very many events of names of their own.
     let many: String = (0..6000).map(|number| format!("  a-{number} [{number}] .... {number}.000000: x{number}: a=1\n")).collect();
     std::fs::write(&path, many).unwrap();
     assert_eq!(read(&path).unwrap().0.len(), 6000);
+}
+
+#[test]
+fn what_is_longer_than_a_line_may_be_is_told_with_its_place() {
+    let first = "  a-1 [000] .... 1.000000: x: a=";
+    let last = "\n  a-1 [000] .... 9.000000: x: a=1\n";
+    // As long as it may be, with and without its end, and a byte more.
+    for (extra, told) in [(0, false), (1, false), (2, true), (1 << 20, true)] {
+        let text = [first, &"y".repeat((64 << 10) - first.len() - 1 + extra), last].concat();
+        let (lines, oddities) = of(&format!("# tracer: nop\n{text}"));
+        assert_eq!(lines.len(), 2, "{extra}");
+        let expected =
+            format!("line 2 at byte 14: the line has {} bytes; what is behind the first 65536 is left out", text.len() - last.len() + 1);
+        assert_eq!(
+            oddities.iter().map(|oddity| oddity.ends_with(&expected)).collect::<Vec<_>>(),
+            vec![true; usize::from(told)],
+            "{oddities:?}"
+        );
+    }
+    // Lines of one event that are too long together, of which some are told one by one.
+    let (lines, oddities) = of(&[first, &"\nmore".repeat(20_000), last].concat());
+    assert_eq!(lines.len(), 2);
+    assert_eq!(oddities.len(), 9);
+    assert!(oddities[0].contains("line 13102 at byte 65533: the event that goes on here is longer than 65536 bytes"), "{}", oddities[0]);
+    assert!(oddities[8].ends_with("6892 more lines are not read whole"), "{}", oddities[8]);
 }

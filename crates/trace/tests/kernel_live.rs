@@ -4,7 +4,7 @@
 mod support;
 
 use longpole_ftrace::{Instance, TraceFs};
-use longpole_trace::{Item, Options, Trace};
+use longpole_trace::{Item, Options, Trace, Value};
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::fd::AsFd;
@@ -26,10 +26,21 @@ fn read(path: &Path) -> (Vec<String>, usize) {
         let (who, class) = (&catalogue.subjects[event.subject.0 as usize], &catalogue.classes[event.class.0 as usize]);
         // The text rounds to microseconds.
         let micros = (event.t_ns + 500) / 1000;
-        let known = ["next_pid", "child_pid", "pid", "id", "vec"];
-        let number = known.iter().find_map(|known| class.fields.iter().position(|name| name == known));
-        let number = number.and_then(|at| event.fields[at].as_i64());
-        events.push(format!("{micros} cpu{} {:?} {} {number:?}", event.cpu.unwrap(), who.tid, class.event_name));
+        let known: &[&str] = match class.event_name.as_str() {
+            "sched_switch" => &["prev_comm", "prev_pid", "prev_prio", "prev_state", "next_comm", "next_pid", "next_prio"],
+            "sched_waking" | "sched_wakeup" | "sched_wakeup_new" => &["comm", "pid", "prio", "target_cpu"],
+            "sched_process_exit" | "sched_process_free" | "sched_process_wait" => &["comm", "pid", "prio"],
+            "sched_process_fork" => &["child_comm", "child_pid"],
+            "sched_process_exec" => &["filename", "pid", "old_pid"],
+            "sched_migrate_task" => &["comm", "pid", "orig_cpu", "dest_cpu"],
+            "sched_stat_runtime" => &["comm", "pid"],
+            _ => &["id", "vec"],
+        };
+        let places = known.iter().filter_map(|known| Some((known, class.fields.iter().position(|name| name == known)?)));
+        let told =
+            |value: &Value<'_>| value.as_i64().map_or_else(|| value.text().unwrap_or_default().into_owned(), |number| number.to_string());
+        let fields: String = places.map(|(name, at)| format!(" {name}={}", told(&event.fields[at]))).collect();
+        events.push(format!("{micros} cpu{} {:?} {}{fields}", event.cpu.unwrap(), who.tid, class.event_name));
     }
     assert_eq!(trace.oddities(), []);
     // Of one microsecond the order is not said.
@@ -75,6 +86,11 @@ fn text_pages_and_trace_dat_of_one_recording_are_the_same_events() {
     for _ in 0..20 {
         Command::new("true").status().unwrap();
     }
+    // Who may be called like fields.
+    for name in ["a pid=7 b=1", " ==> x=1 pid=2 ", "[,(", "prev_state=S", "007"] {
+        let sleeps = || std::thread::sleep(std::time::Duration::from_millis(1));
+        std::thread::Builder::new().name(name.to_owned()).spawn(sleeps).unwrap().join().unwrap();
+    }
     instance.stop().unwrap();
     fs::write(folder.path().join("trace.txt"), instance.get("trace").unwrap()).unwrap();
     let mut pages = Vec::new();
@@ -90,6 +106,7 @@ fn text_pages_and_trace_dat_of_one_recording_are_the_same_events() {
 
     let (from_text, _) = read(&folder.path().join("trace.txt"));
     assert!(from_text.len() > 100, "{} events", from_text.len());
+    assert!(from_text.iter().any(|event| event.contains("comm=a pid=7 b=1 ")), "{from_text:?}");
     let (from_pages, _) = read(&raw);
     assert_eq!(from_pages, from_text);
     let machine = Machine { big: cfg!(target_endian = "big"), long: size_of::<usize>() };

@@ -80,7 +80,7 @@ pub fn fields(line: &[u8], rest: Span, out: &mut Vec<Found>) -> Name {
         b"print" | b"bprint" | b"bputs" | b"tracing_mark_write" | b"funcgraph_entry" | b"funcgraph_exit" => {
             out.push(whole(Key::Known("text"), begin..end));
         }
-        _ => pairs(line, begin..end, out),
+        _ => pairs(line, name.clone(), begin..end, out),
     }
     Name::At(name)
 }
@@ -110,8 +110,8 @@ fn leading_all(text: &[u8]) -> usize {
     text.len() - text.trim_ascii_start().len()
 }
 
-/// `key=value …`.
-fn pairs(line: &[u8], span: Span, out: &mut Vec<Found>) {
+/// `key=value …` of a named event.
+fn pairs(line: &[u8], name: Span, span: Span, out: &mut Vec<Found>) {
     let mut open: Option<(Span, usize, u8)> = None;
     let mut at = span.start;
     let mut before = b' ';
@@ -129,10 +129,16 @@ fn pairs(line: &[u8], span: Span, out: &mut Vec<Found>) {
                 out.push(whole(Key::Known("text"), span.clone()));
             }
             if let Some(open) = open.take() {
-                out.push(field(line, open, at));
+                out.push(field(line, name.clone(), open, at));
             }
             if out.len() >= MOST_FIELDS {
                 return;
+            }
+            if let Some(end) = known_end(&line[name.clone()], &line[at..equals], line, equals + 1..span.end) {
+                out.push(whole(Key::At(at..equals), equals + 1..end));
+                before = b' ';
+                at = end;
+                continue;
             }
             open = Some((at..equals, equals + 1, before));
             at = equals + 1;
@@ -144,14 +150,33 @@ fn pairs(line: &[u8], span: Span, out: &mut Vec<Found>) {
         at += step;
     }
     match open {
-        Some(open) => out.push(field(line, open, span.end)),
-        None if span.is_empty() => {}
+        Some(open) => out.push(field(line, name, open, span.end)),
+        None if span.is_empty() || !out.is_empty() => {}
         None => out.push(whole(Key::Known("text"), span)),
     }
 }
 
+/// Bytes of a task's name without its NUL.
+const MOST_COMM: usize = 15;
+
+/// Where a name ends that may look like fields: at the last place at which the field may begin that the kernel prints behind it.
+fn known_end(event: &[u8], key: &[u8], line: &[u8], span: Span) -> Option<usize> {
+    let (prefix, next, most): (&[u8], &[u8], usize) = match (event, key) {
+        (b"task_rename", b"oldcomm") => (b"", b"newcomm=", MOST_COMM),
+        (b"task_rename", b"newcomm") | (b"oom_score_adj_update", b"comm") => (b"", b"oom_score_adj=", MOST_COMM),
+        (b"task_newtask", b"comm") => (b"", b"clone_flags=", MOST_COMM),
+        (b"sched_process_exec", b"filename") => (b"", b"pid=", usize::MAX),
+        // `comm` before `pid`, `prev_comm` before `prev_pid`.
+        (_, key) => (key.strip_suffix(b"comm")?, b"pid=", MOST_COMM),
+    };
+    let value = &line[span.clone()];
+    let follows =
+        |at: &usize| value[*at..].strip_prefix(b" ").and_then(|rest| rest.strip_prefix(prefix)).is_some_and(|rest| rest.starts_with(next));
+    (0..=most.min(value.len())).rev().find(follows).map(|at| span.start + at)
+}
+
 /// A field whose value goes on to `end`, without what separates it from the next.
-fn field(line: &[u8], (key, begin, before): (Span, usize, u8), end: usize) -> Found {
+fn field(line: &[u8], name: Span, (key, begin, before): (Span, usize, u8), end: usize) -> Found {
     let mut value = line[begin..end].trim_ascii_end();
     for separator in [&b"==>"[..], b",", b"[", b"("] {
         value = value.strip_suffix(separator).unwrap_or(value).trim_ascii_end();
@@ -164,38 +189,49 @@ fn field(line: &[u8], (key, begin, before): (Span, usize, u8), end: usize) -> Fo
     };
     value = value.strip_suffix(closing).unwrap_or(value).trim_ascii_end();
     let span = begin..begin + value.len();
-    let kind = kind(&line[key.clone()], value);
+    let kind = kind(&line[name], &line[key.clone()], value);
     Found { key: Key::At(key), value: span, kind }
 }
 
-/// Numbers are numbers; names are not, whatever they look like, nor is what begins with zeroes.
-fn kind(key: &[u8], value: &[u8]) -> Kind {
+/// Fields that the kernel prints as hexadecimal numbers without 0x: addresses (`%p`) of any event, and others (`%x`, `%lx`) of these.
+const ADDRESSES: &[&[u8]] = &[
+    b"ctx", b"fence", b"fl", b"hrtimer", b"mm", b"netdev", b"page", b"ptr", b"qdisc", b"req", b"rx_sk", b"sk", b"skaddr", b"skb",
+    b"skbaddr", b"timer", b"vma", b"work",
+];
+const HEXADECIMAL: &[(&[u8], &[&[u8]])] = &[
+    (b"i2c_", &[b"a", b"f"]),
+    (b"regmap_", &[b"reg", b"val"]),
+    (b"signal_deliver", &[b"sa_handler", b"sa_flags"]),
+    (b"smbus_", &[b"a", b"f", b"c"]),
+    (b"task_newtask", &[b"clone_flags"]),
+];
+
+fn is_hexadecimal(event: &[u8], key: &[u8], value: &[u8]) -> bool {
+    // What `%p` prints where an address has 64 bits, whatever it is called.
+    let is_address = value.len() == 16 && (value[0] == b'0' || value.iter().any(u8::is_ascii_alphabetic));
+    let is_listed = || HEXADECIMAL.iter().any(|(events, keys)| event.starts_with(events) && keys.contains(&key));
+    is_address || key.ends_with(b"mask") || (value.len() >= 8 && ADDRESSES.contains(&key)) || is_listed()
+}
+
+/// What is a number as a whole is one; names are not, whatever they look like. Zeroes before a decimal number mean nothing.
+fn kind(event: &[u8], key: &[u8], value: &[u8]) -> Kind {
     if key.ends_with(b"comm") || key.ends_with(b"name") {
         return Kind::Text;
     }
     if key == b"prev_state" && value.first().is_some_and(u8::is_ascii_alphabetic) {
         return state(value).map_or(Kind::Text, Kind::State);
     }
-    if let Some(digits) = value.strip_prefix(b"0x") {
-        let digits = std::str::from_utf8(digits).ok().filter(|digits| !digits.starts_with('+'));
-        return digits.and_then(|digits| u64::from_str_radix(digits, 16).ok()).map_or(Kind::Text, Kind::Unsigned);
-    }
-    let (negative, digits) = match value.strip_prefix(b"-") {
-        Some(digits) => (true, digits),
-        None => (false, value),
+    let hexadecimal = match value.strip_prefix(b"0x") {
+        None => is_hexadecimal(event, key, value).then_some(value),
+        digits => digits,
     };
-    // An address as `%p` prints it.
-    if value.len() == 16 && value.iter().all(u8::is_ascii_hexdigit) && (value[0] == b'0' || value.iter().any(u8::is_ascii_alphabetic)) {
-        let address = std::str::from_utf8(value).ok().and_then(|digits| u64::from_str_radix(digits, 16).ok());
-        return address.map_or(Kind::Text, Kind::Unsigned);
+    if let Some(digits) = hexadecimal.filter(|digits| digits.iter().all(u8::is_ascii_hexdigit)) {
+        let number = std::str::from_utf8(digits).ok().and_then(|digits| u64::from_str_radix(digits, 16).ok());
+        return number.map_or(Kind::Text, Kind::Unsigned);
     }
-    if digits.len() > 1 && digits.starts_with(b"0") {
-        return Kind::Text;
-    }
-    match (number(digits), negative) {
-        (Some(number), false) => Kind::Unsigned(number),
-        (Some(number), true) => number.try_into().map_or(Kind::Text, |number: i64| Kind::Signed(-number)),
-        (None, _) => Kind::Text,
+    match value.strip_prefix(b"-") {
+        None => number(value).map_or(Kind::Text, Kind::Unsigned),
+        Some(digits) => number(digits).and_then(|number| 0i64.checked_sub_unsigned(number)).map_or(Kind::Text, Kind::Signed),
     }
 }
 
@@ -259,14 +295,14 @@ fn numbered_call(line: &[u8], span: Span, enters: bool, out: &mut Vec<Found>) ->
     let id = begin..begin + length;
     let rest = &text[length..];
     let after = span.end - rest.len();
-    let found = Found { kind: kind(b"id", &line[id.clone()]), key: Key::Known("id"), value: id };
+    let found = Found { kind: kind(b"", b"id", &line[id.clone()]), key: Key::Known("id"), value: id };
     let (key, value, kind) = if enters {
         let inside = rest.trim_ascii_start().strip_prefix(b"(")?.strip_suffix(b")")?;
         let start = span.end - 1 - inside.len();
         ("args", start..start + inside.len(), Kind::Text)
     } else {
         let value = rest.strip_prefix(b" = ")?;
-        ("ret", after + 3..span.end, kind(b"ret", value))
+        ("ret", after + 3..span.end, kind(b"", b"ret", value))
     };
     out.push(found);
     out.push(Found { key: Key::Known(key), value, kind });
@@ -287,15 +323,19 @@ fn plugin_task(line: &[u8], begin: usize, end: usize) -> Option<[Span; 3]> {
 
 fn push_task(line: &[u8], task: [Span; 3], keys: [&'static str; 3], out: &mut Vec<Found>) {
     for (value, key) in task.into_iter().zip(keys) {
-        let kind = if key.ends_with("comm") { Kind::Text } else { kind(key.as_bytes(), &line[value.clone()]) };
+        let kind = if key.ends_with("comm") { Kind::Text } else { kind(b"", key.as_bytes(), &line[value.clone()]) };
         out.push(Found { key: Key::Known(key), value, kind });
     }
 }
 
 /// `a:1 [120] S ==> b:2 [120]`.
 fn plugin_switch(line: &[u8], span: Span, out: &mut Vec<Found>) -> Option<()> {
-    let text = &line[span.clone()];
-    let arrow = span.start + find(text, b" ==> ")?;
+    // A task may be called like what stands between two.
+    let mut arrows = line[span.clone()].windows(5).enumerate().filter(|(_, window)| *window == b" ==> ");
+    arrows.find_map(|(at, _)| plugin_switch_at(line, &span, span.start + at, out))
+}
+
+fn plugin_switch_at(line: &[u8], span: &Span, arrow: usize, out: &mut Vec<Found>) -> Option<()> {
     let space = span.start + line[span.start..arrow].iter().rposition(|byte| *byte == b' ')?;
     let letters = space + 1..arrow;
     let bits = state(&line[letters.clone()])?;
