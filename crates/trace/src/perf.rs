@@ -1,17 +1,20 @@
 //! perf.data: samples, with the fields of tracepoints as the file's own formats tell them; and what else the kernel recorded of threads and
 //! memory. Written to a file or through a pipe, compressed or not, in either byte order.
 //!
-//! `file` knows what the file says of itself, `records` gives its records in the order of time, `sample` and `others` know what is in them.
+//! `file` knows what the file says of itself, `records` gives its records in the order of time, `folder` those of several files, `sample` and `others` know what is in them.
 //! Threads are called what the records say until then.
 
 mod file;
+mod folder;
 mod others;
 mod records;
 mod sample;
 
 use self::file::About;
+pub(crate) use self::folder::is_folder;
+use self::folder::Files;
 use self::others::{Layout, Shape, COMM, FORK, LAYOUTS, LOST, LOST_SAMPLES};
-use self::records::{Record, Records, Trouble, SAMPLE};
+use self::records::{Record, Trouble, SAMPLE};
 use crate::error::Error;
 use crate::event::{Class, ClassId, Event, Item, Loss, StreamId, StreamKind, Subject, SubjectId};
 use crate::oddity::{Oddity, MOST_ERRORS};
@@ -24,8 +27,6 @@ use longpole_ftrace::format::Shape as FieldShape;
 use longpole_ftrace::printk::Printk;
 use longpole_ftrace::Formats;
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::{BufReader, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -38,7 +39,7 @@ pub(crate) struct PerfSource {
     path: PathBuf,
     name: String,
     about: About,
-    records: Records<BufReader<File>>,
+    files: Files,
     cpus: HashMap<u32, Lane>,
     /// Of the formats that were known when they were made.
     plans: Option<(u32, Plans)>,
@@ -86,9 +87,7 @@ const MOST_KNOWN: usize = 1 << 16;
 
 impl PerfSource {
     pub fn open(path: &Path, name: String, shared: &mut Shared) -> Result<PerfSource, Error> {
-        let mut reader = BufReader::with_capacity(1 << 20, File::open(path).map_err(Error::io(path))?);
-        let about = About::read(&mut reader, path)?;
-        reader.seek(SeekFrom::Start(about.begin)).map_err(Error::io(path))?;
+        let (about, files) = Files::open(path)?;
         if about.end.is_none() && !about.is_pipe {
             let place = "its head does not say where its records end".to_owned();
             shared.oddities.push(Oddity::Truncated { path: path.to_owned(), place, at: None });
@@ -96,7 +95,7 @@ impl PerfSource {
         let mut source = PerfSource {
             path: path.to_owned(),
             name,
-            records: Records::new(reader, &about),
+            files,
             about,
             cpus: HashMap::new(),
             plans: None,
@@ -130,27 +129,27 @@ impl PerfSource {
 
     pub fn advance(&mut self, shared: &mut Shared) -> Result<Option<i64>, Error> {
         loop {
-            let record = match self.records.next(&mut self.about) {
+            let record = match self.files.next(&mut self.about) {
                 Ok(Some(record)) => record,
                 Ok(None) => {
                     if self.about.attributes.is_empty() {
-                        self.damaged("it names no event".to_owned(), shared);
+                        self.damaged(self.path.clone(), "it names no event".to_owned(), shared);
                         self.about.attributes.push(Default::default());
                     }
                     return Ok(None);
                 }
-                Err(Trouble::Io(source)) => return Err(Error::Io { path: self.path.clone(), source }),
-                Err(Trouble::Truncated { at }) => {
-                    shared.oddities.push(Oddity::Truncated { path: self.path.clone(), place: format!("at byte {at}"), at: None });
+                Err((path, Trouble::Io(source))) => return Err(Error::Io { path, source }),
+                Err((path, Trouble::Truncated { at })) => {
+                    shared.oddities.push(Oddity::Truncated { path, place: format!("at byte {at}"), at: None });
                     continue;
                 }
-                Err(Trouble::Damaged { at, what }) => {
-                    self.damaged(format!("at byte {at}: {what}"), shared);
+                Err((path, Trouble::Damaged { at, what })) => {
+                    self.damaged(path, format!("at byte {at}: {what}"), shared);
                     continue;
                 }
             };
             let before = std::mem::replace(&mut self.record, record);
-            self.records.give_back(before);
+            self.files.give_back(before);
             if let Some(head) = self.turn(shared) {
                 let t_ns = match &head {
                     Head::Tracepoint { at, .. } | Head::Sample { at } | Head::Other { at, .. } => at.t_ns,
@@ -163,10 +162,10 @@ impl PerfSource {
         }
     }
 
-    fn damaged(&mut self, error: String, shared: &mut Shared) {
+    fn damaged(&mut self, path: PathBuf, error: String, shared: &mut Shared) {
         self.errors = self.errors.saturating_add(1);
         if self.errors <= MOST_ERRORS {
-            shared.oddities.push(Oddity::Damaged { path: self.path.clone(), error });
+            shared.oddities.push(Oddity::Damaged { path, error });
         }
     }
 

@@ -8,7 +8,7 @@ use crate::archive;
 use crate::error::Error;
 use crate::format::{self, Format, Head};
 use crate::oddity::Oddity;
-use crate::{dat, recording};
+use crate::{dat, perf, recording};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -153,6 +153,10 @@ impl Walk {
     fn directory(&mut self, path: &Path, depth: usize) -> Result<(), Error> {
         if path.join("metadata").is_file() {
             self.found.ctf.push(path.to_owned());
+            return Ok(());
+        }
+        if perf::is_folder(path) {
+            self.found.files.push((Format::Perf, path.to_owned()));
             return Ok(());
         }
         let mut entries = Vec::new();

@@ -240,6 +240,41 @@ fn what_a_killed_perf_left_is_read_to_its_end() {
     assert!(oddities.iter().all(|oddity| oddity.contains("perf.data ends inside")) && oddities.len() == 2, "{oddities:?}");
 }
 
+/// As `perf record --threads` makes it.
+#[test]
+fn the_files_of_a_folder_are_one_recording() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("perf.data");
+    std::fs::create_dir(&place).unwrap();
+    let machine = Machine { big: false };
+    let put = |name: &str, bytes: &[u8]| std::fs::write(place.join(name), bytes).unwrap();
+    // A time between and behind those of the others, in an order that is that of numbers and not of names.
+    put("data", &machine.file());
+    put("data.0", &[machine.full_sample(3500), machine.full_sample(5000)].concat());
+    put("data.2", &machine.full_sample(500));
+    put("data.10", &machine.full_sample(3500));
+    put("data.old", b"something else");
+    let times = |path: &Path| {
+        let (lines, oddities) = read(path).unwrap();
+        let times: Vec<String> = lines.iter().map(|line| line.split(' ').next().unwrap().to_owned()).collect();
+        (times, lines[0].clone(), oddities)
+    };
+    let (all, first, oddities) = times(&place);
+    assert_eq!(all, ["500", "500", "1000", "2500", "3000", "3500", "3500", "3500", "3600", "4000", "5000"]);
+    assert!(first.contains("PERF_RECORD_COMM"), "{first}");
+    assert_eq!(oddities, [""; 0]);
+    // Below another folder; and where one of the files is damaged.
+    assert_eq!(times(folder.path()).0, all);
+    put("data.2", &machine.full_sample(500)[..100]);
+    put("data.10", &[9, 0, 0, 0, 0, 0, 1, 0]);
+    let (less, _, oddities) = times(&place);
+    assert_eq!(less, ["1000", "1000", "2500", "3000", "3500", "3500", "3600", "4000", "5000"]);
+    assert!(
+        oddities.len() == 2 && oddities[0].contains("data.2 ends inside") && oddities[1].contains("data.10: at byte 0"),
+        "{oddities:?}"
+    );
+}
+
 #[test]
 fn thousands_of_damaged_files_are_an_error_or_other_events() {
     let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();

@@ -9,6 +9,8 @@ const WORK: &str = "for i in 1 2 3; do ls / >/dev/null; sleep 0.005; done";
 /// Records a little work, into a file or through a pipe; none where perf cannot.
 fn recorded(folder: &Path, options: &str, is_pipe: bool) -> Option<PathBuf> {
     let data = folder.join("perf.data");
+    // Those of several threads make a folder.
+    let _ = std::fs::remove_dir_all(&data);
     let mut perf = Command::new("perf");
     perf.args(["record", "-q"]).args(options.split(' ')).arg("-o");
     match is_pipe {
@@ -73,6 +75,8 @@ fn each_sample_is_whose_and_when_perf_script_says_however_it_was_written() {
         ("-a -e sched:sched_switch,sched:sched_waking", false, 10),
         ("-e sched:sched_switch,cpu-clock -F 999", true, 5),
         ("-e page-faults -c 1 -z", true, 10),
+        ("-a -e sched:sched_switch,cpu-clock -F 999 --threads", false, 10),
+        ("-a -e sched:sched_switch,page-faults -c 1 --threads=core -z", false, 10),
     ] {
         let Some(data) = recorded(folder.path(), options, is_pipe) else { continue };
         let mut theirs: Vec<String> = script(&data, "comm,pid,tid,time,event,period,ip,sym")

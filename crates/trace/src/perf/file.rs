@@ -16,6 +16,7 @@ use std::path::Path;
 const TRACING_DATA: u32 = 1;
 const HOSTNAME: u32 = 3;
 const EVENT_DESCRIPTION: u32 = 12;
+const DIR_FORMAT: u32 = 24;
 const CLOCK_DATA: u32 = 29;
 
 /// Bytes of an attribute, in its first version and in any that may come.
@@ -132,6 +133,8 @@ pub(super) struct About {
     pub begin: u64,
     pub end: Option<u64>,
     pub is_pipe: bool,
+    /// It is one of several files in a folder.
+    pub has_others: bool,
 }
 
 impl About {
@@ -163,6 +166,7 @@ impl About {
             begin: 16,
             end: None,
             is_pipe: true,
+            has_others: false,
         };
         match word(&head, 8, order) {
             Some(16) => return Ok(about),
@@ -207,6 +211,7 @@ impl About {
         // Without a length nobody has written what stands behind the records.
         let features: Vec<u32> =
             (0..256).filter(|bit| data > 0 && word(&head, 72 + 8 * (bit / 64) as usize) >> (bit % 64) & 1 != 0).collect();
+        about.has_others = features.contains(&DIR_FORMAT);
         within("the table of its sections", end, 16 * features.len() as u64)
             .map_err(|_| refused("it ends within the table of its sections".to_owned()))?;
         let table = section(end, 16 * features.len() as u64)?;

@@ -22,7 +22,7 @@ const AUXTRACE: u32 = 71;
 const COMPRESSED: u32 = 81;
 const COMPRESSED2: u32 = 83;
 
-const MOST_WAITING: usize = 32 << 20;
+pub(super) const MOST_WAITING: usize = 32 << 20;
 /// Records without a time that wait for the first one that has one.
 const MOST_UNDATED: usize = 1 << 16;
 
@@ -37,6 +37,8 @@ pub(super) struct Record {
     pub place: Place,
     /// On perf's clock.
     pub time: u64,
+    /// It has no time of its own, but that of what follows it.
+    pub is_undated: bool,
 }
 
 /// What is wrong, and where.
@@ -59,6 +61,7 @@ pub(super) struct Records<R> {
     end: Option<u64>,
     waiting: BinaryHeap<Reverse<Waiting>>,
     waiting_bytes: usize,
+    most_waiting: usize,
     /// Records of perf's own making have no time: they come first, and are as old as what follows them.
     undated: VecDeque<Record>,
     following: Option<Record>,
@@ -96,14 +99,15 @@ impl Ord for Waiting {
 }
 
 impl<R: Read> Records<R> {
-    /// `input` stands where the records begin.
-    pub fn new(input: R, about: &About) -> Records<R> {
+    /// `input` stands where the records begin, which is that byte of the file; `most_waiting` bytes of them at most wait for earlier ones.
+    pub fn new(input: R, begin: u64, end: Option<u64>, most_waiting: usize) -> Records<R> {
         Records {
             input,
-            at: about.begin,
-            end: about.end,
+            at: begin,
+            end,
             waiting: BinaryHeap::new(),
             waiting_bytes: 0,
+            most_waiting,
             undated: VecDeque::new(),
             following: None,
             sequence: 0,
@@ -123,12 +127,12 @@ impl<R: Read> Records<R> {
         loop {
             if let Some(following) = &self.following {
                 return Ok(match self.undated.pop_front() {
-                    Some(record) => Some(Record { time: following.time, ..record }),
+                    Some(record) => Some(Record { time: following.time, is_undated: true, ..record }),
                     None => self.following.take(),
                 });
             }
             let is_due = self.waiting.peek().is_some_and(|Reverse(Waiting(time, ..))| {
-                self.ended || self.waiting_bytes > MOST_WAITING || self.settled.is_some_and(|settled| *time <= settled)
+                self.ended || self.waiting_bytes > self.most_waiting || self.settled.is_some_and(|settled| *time <= settled)
             });
             if is_due {
                 let Some(Reverse(Waiting(_, _, record))) = self.waiting.pop() else { continue };
@@ -142,7 +146,7 @@ impl<R: Read> Records<R> {
             }
             if self.ended {
                 if let Some(record) = self.undated.pop_front() {
-                    return Ok(Some(record));
+                    return Ok(Some(Record { is_undated: true, ..record }));
                 }
                 return match self.trouble.take() {
                     Some(trouble) => Err(trouble),
@@ -293,7 +297,7 @@ impl<R: Read> Records<R> {
             _ => trailer(known, &body, about.order),
         });
         let place = place.unwrap_or_default();
-        let record = Record { kind, misc, body, attribute, place, time: place.time.unwrap_or(0) };
+        let record = Record { kind, misc, body, attribute, place, time: place.time.unwrap_or(0), is_undated: false };
         match place.time.filter(|time| *time > 0) {
             Some(time) => {
                 self.newest = self.newest.max(time);

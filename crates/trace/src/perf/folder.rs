@@ -1,0 +1,112 @@
+//! The files of one recording: a perf.data, or those of a folder as `perf record --threads` makes one. There `data` says what all have in common, and has
+//! what perf wrote by itself; `data.0`, `data.1`, … have the records of one buffer each, and no head.
+
+use super::file::About;
+use super::records::{Record, Records, Trouble, MOST_WAITING};
+use crate::error::Error;
+use std::fs::{self, File};
+use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+/// More than buffers of any machine.
+const MOST_FILES: usize = 4096;
+/// Bytes that are read at a time, and records that wait to be put in order: of one file, and of all together.
+const BUFFER: usize = 1 << 20;
+const LEAST_BUFFER: usize = 16 << 10;
+const LEAST_WAITING: usize = 256 << 10;
+
+/// Whether a folder is such a one, which its names tell; killed, perf says nothing of it in the file.
+pub(crate) fn is_folder(path: &Path) -> bool {
+    let is_file = |name: &str| fs::symlink_metadata(path.join(name)).is_ok_and(|found| found.is_file());
+    let mut first = [0; 8];
+    is_file("data")
+        && is_file("data.0")
+        && File::open(path.join("data")).and_then(|mut file| file.read_exact(&mut first)).is_ok()
+        && super::is_perf(&first)
+}
+
+/// The files beside the one with the head, by their numbers.
+fn beside(folder: &Path) -> Result<Vec<PathBuf>, Error> {
+    let mut numbers = Vec::new();
+    for entry in fs::read_dir(folder).map_err(Error::io(folder))? {
+        let entry = entry.map_err(Error::io(folder))?;
+        let name = entry.file_name();
+        let number = name.to_str().and_then(|name| name.strip_prefix("data.")?.parse::<u32>().ok());
+        if let Some(number) = number.filter(|_| entry.file_type().is_ok_and(|kind| kind.is_file())) {
+            numbers.push((number, entry.path()));
+        }
+        if numbers.len() > MOST_FILES {
+            return Err(Error::TooMany { what: "files of a folder of perf", limit: MOST_FILES });
+        }
+    }
+    numbers.sort();
+    Ok(numbers.into_iter().map(|(_, path)| path).collect())
+}
+
+/// Their records, in the order of time.
+pub(super) struct Files {
+    parts: Vec<Part>,
+    /// Where the last record came from.
+    last: usize,
+}
+
+struct Part {
+    path: PathBuf,
+    records: Records<BufReader<File>>,
+    next: Option<Record>,
+    ended: bool,
+}
+
+impl Files {
+    /// Of a file, or of a folder; also where only the file with the head is named.
+    pub fn open(path: &Path) -> Result<(About, Files), Error> {
+        let main = if path.is_dir() { path.join("data") } else { path.to_owned() };
+        let mut reader = BufReader::with_capacity(BUFFER, File::open(&main).map_err(Error::io(&main))?);
+        let about = About::read(&mut reader, &main)?;
+        reader.seek(SeekFrom::Start(about.begin)).map_err(Error::io(&main))?;
+        let others = match main.parent().filter(|_| path.is_dir() || about.has_others) {
+            Some(folder) => beside(if folder.as_os_str().is_empty() { Path::new(".") } else { folder })?,
+            None => Vec::new(),
+        };
+        let count = others.len() + 1;
+        let waiting = (4 * MOST_WAITING / count).clamp(LEAST_WAITING, MOST_WAITING);
+        let mut parts = vec![Part::new(main, Records::new(reader, about.begin, about.end, waiting))];
+        for other in others {
+            let file = File::open(&other).map_err(Error::io(&other))?;
+            let reader = BufReader::with_capacity((4 * BUFFER / count).clamp(LEAST_BUFFER, BUFFER), file);
+            parts.push(Part::new(other, Records::new(reader, 0, None, waiting)));
+        }
+        Ok((about, Files { parts, last: 0 }))
+    }
+
+    /// The next record in the order of time, or what is wrong with which file.
+    pub fn next(&mut self, about: &mut About) -> Result<Option<Record>, (PathBuf, Trouble)> {
+        let alone = self.parts.len() == 1;
+        for part in &mut self.parts {
+            if part.next.is_none() && !part.ended {
+                part.next = part.records.next(about).map_err(|trouble| (part.path.clone(), trouble))?;
+                part.ended = part.next.is_none();
+            }
+        }
+        if alone {
+            return Ok(self.parts[0].next.take());
+        }
+        let waiting = || self.parts.iter().enumerate().filter_map(|(index, part)| Some((index, part.next.as_ref()?)));
+        let Some((first, record)) = waiting().min_by_key(|(index, record)| (record.time, *index)) else { return Ok(None) };
+        let time = record.time;
+        // What perf made by itself comes before all that is recorded, whichever file that is in.
+        self.last = waiting().find(|(_, record)| record.is_undated).map_or(first, |(index, _)| index);
+        Ok(self.parts[self.last].next.take().map(|record| Record { time: record.time.min(time), ..record }))
+    }
+
+    /// The memory of a record that was dealt with.
+    pub fn give_back(&mut self, record: Record) {
+        self.parts[self.last].records.give_back(record);
+    }
+}
+
+impl Part {
+    fn new(path: PathBuf, records: Records<BufReader<File>>) -> Part {
+        Part { path, records, next: None, ended: false }
+    }
+}
