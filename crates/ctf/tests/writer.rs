@@ -169,6 +169,18 @@ fn a_header_has_the_form_that_tells_id_and_time_and_else_a_packet_begins() {
 }
 
 #[test]
+fn a_header_without_a_time_is_none_for_an_event_that_is_later() {
+    // Small ids have no time.
+    let layout = layout(&LTTNG.replace("integer { size = 27; align = 1; map = clock.c.value; } timestamp;", ""));
+    let mut writer = StreamWriter::new(layout.clone(), 0);
+    for (time, x) in [(100, 1u64), (107, 2), (107, 3)] {
+        writer.event(0, time, &[U64(x)]).unwrap();
+    }
+    writer.end().unwrap();
+    assert_eq!(packets(&layout, writer.bytes()), ["100-107 #0 lost 0 cpu 0: small@100=1 small@107=2 small@107=3"]);
+}
+
+#[test]
 fn where_a_time_cannot_be_told_a_packet_begins() {
     let short = "event.header := struct { integer { size = 8; } id; integer { size = 24; map = clock.c.value; } timestamp; }; };";
     let (head, rest) = LTTNG.split_once("event.header").unwrap();

@@ -276,6 +276,8 @@ impl StreamWriter {
                     WriteErrorKind::UntoldId { id }.into()
                 }
                 (Ok(()), _, Some(told)) if told != cycles => WriteErrorKind::UntoldTime { last: clock, cycles }.into(),
+                // Another way may tell it.
+                (Ok(()), _, None) if clock != cycles && header.more => WriteErrorKind::UntoldTime { last: clock, cycles }.into(),
                 (Ok(()), _, time) => {
                     (self.at, self.last) = (at, last_order);
                     return Ok(time.is_some());
