@@ -34,6 +34,9 @@ KNOWN = {
     "ctf-1/pass-multiple-dst-id-fl-ints/trace": "takes the first of two ids in an event's header, and reads on with a wrong class",
 }
 
+# Of a packet's context, what in ours is who it was.
+SUBJECT = {"label": "label", "session_label": "label", "thread": "thread", "thread_name": "thread", "pid": "pid", "vpid": "pid", "tid": "tid", "vtid": "tid"}
+
 NUMBER = re.compile(r'"(?:[^"\\]|\\.)*" : container = (-?\d+) \)|<unknown> : container = (-?\d+) \)|"(?:[^"\\]|\\.)*"')
 
 
@@ -164,18 +167,19 @@ class Comparison:
         fields = list(flat(theirs["fields"]))
         self.members(mine["fields"], fields, "")
         if enums is not None:
-            wanted = [value["enum"] for _, value in context + fields if isinstance(value, dict) and "enum" in value]
+            wanted = [value["enum"] for _, value in list(flat(theirs["packet"])) + context + fields if isinstance(value, dict) and "enum" in value]
             if enums != wanted:
                 raise Difference(f"numbers of enumerations {enums} instead of {wanted}")
         packet = list(flat(theirs["packet"]))
-        if "packet" in mine:
-            self.members(mine["packet"], packet, "packet")
-        elif packet:
-            cpu = dict(packet).get("cpu_id")
-            if isinstance(cpu, int) and cpu != mine["cpu"]:
-                raise Difference(f"cpu {mine['cpu']} instead of {cpu}")
-            if any(name != "cpu_id" for name, _ in packet):
-                self.reasons["fields of the packet's context are not in ours"] += 1
+        shown = mine.get("packet", Pairs())
+        names = {name for name, _ in shown}
+        for name, value in packet:
+            if name == "cpu_id" and name not in names:
+                self.same(mine["cpu"], value, "cpu")
+            elif name in SUBJECT and name not in names and not context:
+                self.same(dict(mine["context"]).get(SUBJECT[name], ""), value, name)
+        told = [(name, value) for name, value in packet if name in names or name not in SUBJECT and name != "cpu_id"]
+        self.members(shown, told, "packet")
 
 
 def exact(event, clocks):
@@ -205,7 +209,7 @@ def compare(longpole, trace, timeout, accept=None):
     elif len(mine) != len(other):
         return f"{len(mine)} EVENTS INSTEAD OF {len(other)}", False
     enums = None
-    if any(isinstance(value, dict) and "enum" in value for line in other for _, value in line["context"] + line["fields"]):
+    if any(isinstance(value, dict) and "enum" in value for line in other for _, value in line["packet"] + line["context"] + line["fields"]):
         lines_of_text = numbers(longpole, trace)
         if len(lines_of_text) == len(items):
             enums = [found for found, item in zip(lines_of_text, items) if "name" in item]

@@ -225,6 +225,11 @@ impl Metadata {
         self.plan.streams.get(stream).and_then(|s| s.events.get(event)).map_or(&[], |b| &b.fields)
     }
 
+    /// The fields of the context of a stream class's packets, flat, as those of [`Packet::context`](crate::Packet::context). Takes an index.
+    pub fn packet_fields(&self, stream: usize) -> &[Field] {
+        self.plan.streams.get(stream).map_or(&[], |s| &s.packet_context.fields)
+    }
+
     /// The clock of a stream class's timestamps.
     pub fn stream_clock(&self, stream: usize) -> Option<usize> {
         self.plan.streams.get(stream).and_then(|s| s.clock)

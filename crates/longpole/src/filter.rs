@@ -126,6 +126,7 @@ enum Source {
     Tid,
     Field(usize, Vec<Step>),
     Context(usize, Vec<Step>),
+    Packet(usize, Vec<Step>),
 }
 
 /// A way into a nested value.
@@ -139,6 +140,7 @@ impl Source {
     fn find(name: &str, class: &Class) -> Source {
         let field = |name: &str| among(&class.fields, name).map(|(at, steps)| Source::Field(at, steps));
         let context = |name: &str| among(&class.context, name).map(|(at, steps)| Source::Context(at, steps));
+        let packet = |name: &str| among(&class.packet, name).map(|(at, steps)| Source::Packet(at, steps));
         match name {
             "name" => return Source::Name,
             "t" => return Source::Time,
@@ -147,7 +149,7 @@ impl Source {
             _ => {}
         }
         let rest = |prefixes: [&str; 2]| prefixes.iter().find_map(|prefix| name.strip_prefix(prefix));
-        if let Some(found) = field(name).or_else(|| context(name)) {
+        if let Some(found) = field(name).or_else(|| context(name)).or_else(|| packet(name)) {
             return found;
         }
         if let Some(rest) = rest(["field.", "fields."]) {
@@ -155,6 +157,9 @@ impl Source {
         }
         if let Some(rest) = rest(["context.", "$ctx."]) {
             return context(rest).or_else(|| Source::who(rest)).unwrap_or(Source::Nothing);
+        }
+        if let Some(rest) = name.strip_prefix("packet.") {
+            return packet(rest).unwrap_or(Source::Nothing);
         }
         Source::who(name).unwrap_or(Source::Nothing)
     }
@@ -187,6 +192,7 @@ impl Source {
             Source::Tid => number(subject().tid),
             Source::Field(at, steps) => event.fields.get(*at).map_or(Datum::Nothing, |value| part(*value, steps)),
             Source::Context(at, steps) => event.context.get(*at).map_or(Datum::Nothing, |value| part(*value, steps)),
+            Source::Packet(at, steps) => event.packet.get(*at).map_or(Datum::Nothing, |value| part(value, steps)),
         }
     }
 }
@@ -468,7 +474,16 @@ mod tests {
             Value::Bytes(&[7, 8]),
         ];
         let (stream, subject, class) = (StreamId(0), SubjectId(0), ClassId(0));
-        let event = Event { t_ns: 2_000_000_000, stream, subject, class, cpu: Some(3), fields: &fields, context: &[Value::U64(42)] };
+        let event = Event {
+            t_ns: 2_000_000_000,
+            stream,
+            subject,
+            class,
+            cpu: Some(3),
+            fields: &fields,
+            context: &[Value::U64(42)],
+            packet: Default::default(),
+        };
         let mut sieve = Sieve::new(Some(Filter::parse(filter).unwrap_or_else(|wrong| panic!("{wrong}"))), None);
         sieve.begins_at(500_000_000);
         sieve.passes(&event, &catalogue)

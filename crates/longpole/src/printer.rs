@@ -6,6 +6,7 @@ use crate::show::{self, Piece, TimeOfDay};
 use crate::table::plain;
 use longpole_trace::event::StreamId;
 use longpole_trace::{Catalogue, Event, Item, Loss, Value};
+use std::borrow::Borrow;
 use std::collections::VecDeque;
 use std::io::{self, Write};
 
@@ -20,7 +21,7 @@ pub(crate) struct Printer<W> {
     streams: Vec<Named>,
     subjects: Vec<Subject>,
     classes: Vec<Class>,
-    /// Which fields and contexts are shown; none: all.
+    /// Which fields, contexts and values of packets are shown; none: all.
     fields: Option<Patterns>,
     /// Before who did it its host is named.
     hosts: bool,
@@ -47,6 +48,7 @@ struct Class {
     name: Named,
     fields: Members,
     context: Members,
+    packet: Members,
     says: Says,
 }
 
@@ -61,6 +63,8 @@ enum Says {
 /// The values of an event that are shown: all have an entry, those that are not shown are hidden.
 struct Members {
     members: Vec<Member>,
+    /// Some are shown.
+    any: bool,
     /// What closes the structures in which the last one lies.
     end: Vec<u8>,
 }
@@ -89,7 +93,7 @@ impl<W: Write> Printer<W> {
         }
     }
 
-    /// Only these fields and contexts are shown.
+    /// Only these fields, contexts and values of packets are shown.
     pub fn only(self, fields: Option<Patterns>) -> Printer<W> {
         Printer { fields, ..self }
     }
@@ -133,6 +137,7 @@ impl<W: Write> Printer<W> {
                 name: named(&class.event_name),
                 fields: members(&class.fields, &class.bases, |name| shown("field", name)),
                 context: members(&class.context, &class.context_bases, |name| shown("context", name)),
+                packet: members(&class.packet, &class.packet_bases, |name| shown("packet", name)),
                 says: match (has(&["procname"]), has(&["tid", "vtid", "pid", "vpid"])) {
                     (true, _) => Says::Programs,
                     (false, true) => Says::Threads,
@@ -162,9 +167,15 @@ impl<W: Write> Printer<W> {
         if let Some(cpu) = event.cpu {
             line.extend_from_slice(b" cpu_id = ");
             show::unsigned(line, u64::from(cpu));
+        }
+        if class.packet.any {
+            line.extend_from_slice(if event.cpu.is_some() { b"," } else { b"" });
+            class.packet.text(line, event.packet.iter());
+        }
+        if event.cpu.is_some() || class.packet.any {
             line.extend_from_slice(b" }, {");
         }
-        if !event.context.is_empty() {
+        if class.context.any && !event.context.is_empty() {
             class.context.text(line, event.context);
             line.extend_from_slice(b" }, {");
         }
@@ -233,6 +244,11 @@ impl<W: Write> Printer<W> {
         }
         class.context.json(line, event.context);
         line.push(b'}');
+        if class.packet.any {
+            line.extend_from_slice(b",\"packet\":{");
+            class.packet.json(line, event.packet.iter());
+            line.push(b'}');
+        }
         if event.is_partial(catalogue) {
             line.extend_from_slice(b",\"partial\":true");
         }
@@ -326,22 +342,22 @@ fn subject(subject: &longpole_trace::Subject, hosts: bool) -> Subject {
 
 impl Members {
     #[inline]
-    fn text(&self, line: &mut Vec<u8>, values: &[Value<'_>]) {
+    fn text<'a>(&self, line: &mut Vec<u8>, values: impl IntoIterator<Item = impl Borrow<Value<'a>>>) {
         for (member, value) in self.members.iter().zip(values) {
             if !member.hidden {
                 member.text.put(line);
-                show::text(line, value, member.base);
+                show::text(line, value.borrow(), member.base);
             }
         }
         line.extend_from_slice(&self.end);
     }
 
     #[inline]
-    fn json(&self, line: &mut Vec<u8>, values: &[Value<'_>]) {
+    fn json<'a>(&self, line: &mut Vec<u8>, values: impl IntoIterator<Item = impl Borrow<Value<'a>>>) {
         for (member, value) in self.members.iter().zip(values) {
             if !member.hidden {
                 member.json.put(line);
-                show::json(line, value);
+                show::json(line, value.borrow());
             }
         }
     }
@@ -373,7 +389,7 @@ fn members(names: &[String], bases: &[u8], shown: impl Fn(&str) -> bool) -> Memb
         members.push(Member { text: plain(text).into_bytes().into(), json: json.into(), base, hidden: false });
         first = false;
     }
-    Members { members, end: " }".repeat(open.len()).into_bytes() }
+    Members { members, any: !first, end: " }".repeat(open.len()).into_bytes() }
 }
 
 /// The last lines, and no more.

@@ -105,6 +105,52 @@ fn fields_and_contexts_are_chosen_by_name() {
     assert_eq!((&line["fields"], &line["context"]), (&serde_json::json!({ "len": 60 }), &serde_json::json!({})));
 }
 
+/// Packets of two streams that say something of their events: the one of the stream `named` names a thread, which is who did it.
+fn told_by_packets() -> TempDir {
+    let directory = TempDir::new().unwrap();
+    let metadata = "/* CTF 1.8 */ typealias integer { size = 8; } := u8; typealias integer { size = 8; base = 16; } := x8;
+        trace { major = 1; minor = 8; byte_order = le; packet.header := struct { u8 stream_id; }; };
+        clock { name = c; freq = 1000000000; }; typealias integer { size = 8; map = clock.c.value; } := stamp;
+        stream { id = 0; event.header := struct { stamp t; };
+            packet.context := struct { u8 packet_size; u8 cpu_id; x8 at; enum : u8 { idle, busy } mode; struct { u8 n; u8 each[n]; } list; string _text; }; };
+        stream { id = 1; event.header := struct { stamp t; }; event.context := struct { u8 c; };
+            packet.context := struct { u8 packet_size; string thread; u8 tid; u8 events_discarded; }; };
+        event { name = a; stream_id = 0; fields := struct { u8 x; }; }; event { name = b; stream_id = 1; fields := struct { u8 text; }; };";
+    std::fs::write(directory.path().join("metadata"), metadata).unwrap();
+    let bits = |bytes: &[u8]| [&[bytes[0], bytes.len() as u8 * 8 + 8][..], &bytes[1..]].concat();
+    let first = [bits(b"\0\x03\x2a\x01\x02\x07\x08hi\0\x04\x02\x05\x01"), bits(b"\0\x03\x2b\x09\0\0\x09\x03")].concat();
+    std::fs::write(directory.path().join("plain"), first).unwrap();
+    std::fs::write(directory.path().join("named"), bits(b"\x01worker\0\x2c\0\x06\x05\x09")).unwrap();
+    directory
+}
+
+#[test]
+fn what_a_packet_says_of_its_events_stands_beside_the_cpu() {
+    let trace = told_by_packets();
+    let packet = r#"{ cpu_id = 3, at = 0x2A, mode = ( "busy" : container = 1 ), list = { n = 2, each = [ 07 08 ] }, text = "hi" }"#;
+    let expected = [
+        format!("[00:00:00.000000004] (+?.?????????) plain a: {packet}, {{ x = 2 }}"),
+        format!("[00:00:00.000000005] (+0.000000001) plain a: {packet}, {{ x = 1 }}"),
+        "[00:00:00.000000006] (+0.000000001) worker(44) b: { c = 5 }, { text = 9 }".to_owned(),
+        "[00:00:00.000000009] (+0.000000003) plain a: { cpu_id = 3, at = 0x2B, mode = ( <unknown> : container = 9 ), list = { n = 0, each = [ ] }, text = \"\" }, { x = 3 }".to_owned(),
+    ];
+    assert_eq!(lines(&["print"], trace.path()), expected);
+    let json: Vec<Value> = lines(&["print", "--json"], trace.path()).iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    json.iter().for_each(|line| schema::check(&schema::schema("print"), line));
+    let told = serde_json::json!({ "at": 42, "mode": "busy", "list.n": 2, "list.each": "0708", "text": "hi" });
+    assert_eq!((&json[0]["packet"], &json[1]["packet"], json[2].get("packet")), (&told, &told, None));
+    assert_eq!(json[3]["packet"]["mode"], 9);
+    let chosen = |arguments: &[&str]| lines(&[&["print"], arguments].concat(), trace.path());
+    assert_eq!(
+        chosen(&["--fields", "packet.m*,x", "--tail", "1"])[0].split_once("a: ").unwrap().1,
+        "{ cpu_id = 3, mode = ( <unknown> : container = 9 ) }, { x = 3 }"
+    );
+    assert!(chosen(&["--fields", "x", "--tail", "1"])[0].ends_with("a: { cpu_id = 3 }, { x = 3 }"));
+    assert_eq!(chosen(&["--filter", "mode == 'busy' && packet.list.each[1] == 8"]).len(), 2);
+    assert_eq!(chosen(&["--filter", "packet.text == 'hi' || text == 9"]).len(), 3);
+    assert_eq!(chosen(&["--filter", "packet.at > 0x2a"]).len(), 1);
+}
+
 /// The first packet of a stream is damaged behind its first event; another one follows, and another stream.
 fn damaged() -> TempDir {
     let directory = TempDir::new().unwrap();

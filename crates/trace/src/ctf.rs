@@ -12,9 +12,9 @@ use crate::recognise::stream_files;
 use crate::recording::Clock;
 use crate::scout::Scout;
 use crate::shelf::Shelf;
-use crate::subject::{subject_of_packet, EventSubjects};
+use crate::subject::{names_subject, subject_of_packet, EventSubjects};
 use crate::trace::Shared;
-use crate::value::{has_names, Value};
+use crate::value::{has_names, Owned, PacketValues, SharedValues, Value};
 use crate::window::Window;
 use longpole_ctf::types::{Roles, Scope, StructType, Type};
 use longpole_ctf::{EnvValue, Field, Metadata, Source, Step, StreamDecoder};
@@ -44,6 +44,8 @@ pub(crate) struct Opened {
 pub(crate) struct Plan {
     /// By indices of stream class and event class.
     classes: Vec<Vec<ClassPlan>>,
+    /// By index of stream class: the fields of a packet's context that its events show.
+    packets: Vec<Vec<usize>>,
     /// Defaults from the trace's environment.
     subject: Subject,
 }
@@ -89,7 +91,7 @@ pub(crate) fn open(directory: &Path, shared: &mut Shared, name: &dyn Fn(&Path) -
     if !contexts.is_empty() && !contexts.iter().any(|context| counts_losses(context)) {
         shared.oddities.push(Oddity::Uncounted { path: directory.to_owned() });
     }
-    let plan = Rc::new(Plan { classes: intern(&metadata, shared, None), subject: subject_of_trace(&metadata) });
+    let plan = Rc::new(Plan::grown(&metadata, shared, None));
     let ordered = matches!(env("tracer_name"), Some("longpole" | "longpole-convert" | "lttng-ust" | "lttng-modules"));
     let ours = env("tracer_name") == Some("longpole") && kind == StreamKind::User;
     let mut streams = Vec::new();
@@ -213,7 +215,9 @@ fn part(directory: &Path, metadata: &Metadata) -> Part {
 impl Plan {
     /// Of metadata that a recorder still writes: classes that `before` has keep their ids. Metadata only grows, so they stand where they stood.
     pub fn grown(metadata: &Metadata, shared: &mut Shared, before: Option<&Plan>) -> Plan {
-        Plan { classes: intern(metadata, shared, before), subject: subject_of_trace(metadata) }
+        let packets: Vec<Vec<usize>> = (0..metadata.streams.len()).map(|stream| shown_of_packets(metadata, stream)).collect();
+        let classes = intern(metadata, shared, &packets, before);
+        Plan { classes, packets, subject: subject_of_trace(metadata) }
     }
 }
 
@@ -234,10 +238,23 @@ pub(crate) fn read_metadata(path: &Path) -> Result<Metadata, Error> {
     })
 }
 
-fn intern(metadata: &Metadata, shared: &mut Shared, before: Option<&Plan>) -> Vec<Vec<ClassPlan>> {
+/// What the packets of a stream class say of their events beside what a reader makes of them. Our recorder's say nothing else.
+fn shown_of_packets(metadata: &Metadata, stream: usize) -> Vec<usize> {
+    let fields = metadata.packet_fields(stream);
+    if metadata.trace.env_text("tracer_name") == Some("longpole") {
+        return Vec::new();
+    }
+    let context = |event| metadata.fields(stream, event).split(|field| field.scope == Scope::EventFields).next().unwrap_or(&[]);
+    let by_event = (0..metadata.streams[stream].events.len()).any(|event| EventSubjects::find(context(event)).is_some());
+    let shown = |field: &(usize, &Field)| field.1.roles.is_empty() && (by_event || !names_subject(field.1, fields));
+    fields.iter().enumerate().filter(shown).map(|(index, _)| index).collect()
+}
+
+fn intern(metadata: &Metadata, shared: &mut Shared, packets: &[Vec<usize>], before: Option<&Plan>) -> Vec<Vec<ClassPlan>> {
     let mut streams = Vec::with_capacity(metadata.streams.len());
     for (stream, class) in metadata.streams.iter().enumerate() {
         let mut plans = Vec::with_capacity(class.events.len());
+        let packet: Vec<&Field> = packets[stream].iter().map(|&index| &metadata.packet_fields(stream)[index]).collect();
         for (index, event) in class.events.iter().enumerate() {
             let fields = metadata.fields(stream, index);
             let contexts = fields.iter().take_while(|field| field.scope != Scope::EventFields).count();
@@ -251,6 +268,8 @@ fn intern(metadata: &Metadata, shared: &mut Shared, before: Option<&Plan>) -> Ve
                     bases: payload.iter().map(Field::base).collect(),
                     context: context.iter().map(name).collect(),
                     context_bases: context.iter().map(Field::base).collect(),
+                    packet: packet.iter().map(|field| name(field)).collect(),
+                    packet_bases: packet.iter().map(|field| field.base()).collect(),
                     attributes: event.model_emf_uri.as_deref().map(attributes).unwrap_or_default(),
                 })
             });
@@ -301,6 +320,8 @@ pub(crate) struct CtfSource {
     /// What is before it is of no interest; packets that end before are skipped.
     begin_ns: i64,
     packet_subject: SubjectId,
+    /// What it says of its events besides.
+    packet_values: SharedValues,
     /// Written by our probes: a loss that a packet tells lies before all of its events.
     own: bool,
     subject: SubjectId,
@@ -341,6 +362,7 @@ impl CtfSource {
             index: None,
             begin_ns: i64::MIN,
             packet_subject: SubjectId(0),
+            packet_values: None,
             own: false,
             subject: SubjectId(0),
             cpu: None,
@@ -510,6 +532,7 @@ impl CtfSource {
                     }
                     self.packet_subject = subject;
                     self.subject = subject;
+                    self.packet_values = self.values_of_packet();
                 }
             }
             Some(Step::PacketEnd) => {
@@ -526,6 +549,14 @@ impl CtfSource {
             }
         }
         None
+    }
+
+    fn values_of_packet(&self) -> SharedValues {
+        let (packet, metadata) = (self.decoder.packet(), self.decoder.metadata());
+        let shown = self.plan.packets.get(packet.stream).filter(|shown| !shown.is_empty())?;
+        let fields = metadata.packet_fields(packet.stream);
+        let value = |&index: &usize| Some(Owned::of(&Value::kept(&packet.context.get(index)?.1, Some(&fields.get(index)?.ty))));
+        shown.iter().map(value).collect()
     }
 
     fn waits(&mut self, mut loss: Loss) {
@@ -635,7 +666,8 @@ impl CtfSource {
             shelf.put(event.values().map(Value::from))
         };
         let (context, fields) = values.split_at(class.contexts.min(values.len()));
-        Item::Event(Event { t_ns: event.ns(), stream: self.stream, subject: self.subject, class: class.id, cpu: self.cpu, fields, context })
+        let (stream, subject, packet) = (self.stream, self.subject, PacketValues::of(&self.packet_values));
+        Item::Event(Event { t_ns: event.ns(), stream, subject, class: class.id, cpu: self.cpu, fields, context, packet })
     }
 }
 

@@ -7,7 +7,7 @@
 //! Times are those of the recording's clock, which is not Unix time unless the file says what makes it so.
 
 use crate::error::Error;
-use crate::event::{Event, Item, Loss, StreamId, StreamKind, Subject, SubjectId};
+use crate::event::{Event, Item, Loss, PacketValues, StreamId, StreamKind, Subject, SubjectId};
 use crate::ftrace_text::TextSource;
 use crate::oddity::{Oddity, MOST_ERRORS};
 use crate::shelf::Shelf;
@@ -328,7 +328,16 @@ impl PageSource {
                 let values = shelf.put(values);
                 let (fields, context) = values.split_at(values.len() - beside);
                 let class = self.kernel.plans.class(record.id);
-                Item::Event(Event { t_ns, stream: self.stream, subject, class, cpu: Some(self.cpu), fields, context })
+                Item::Event(Event {
+                    t_ns,
+                    stream: self.stream,
+                    subject,
+                    class,
+                    cpu: Some(self.cpu),
+                    fields,
+                    context,
+                    packet: PacketValues::default(),
+                })
             }
         }
     }

@@ -3,7 +3,7 @@
 //! This is the seam between reading and understanding. A reader interns what repeats (classes, streams, subjects) and hands out
 //! small copies; an analysis never asks where an event was stored. Nothing here interprets an event: that is the model's work.
 
-pub use crate::value::{Nested, Value};
+pub use crate::value::{Nested, PacketValues, Value};
 
 /// Index into [`Catalogue::classes`]. Two classes of equal name are two entries (two call sites).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -30,6 +30,10 @@ pub struct Class {
     pub context: Vec<String>,
     /// As `bases`, of these.
     pub context_bases: Vec<u8>,
+    /// Names of the values of [`Event::packet`].
+    pub packet: Vec<String>,
+    /// As `bases`, of these.
+    pub packet_bases: Vec<u8>,
     /// Key and value pairs of a `longpole:site?…` attribute (file, line, capacity, order, unit), decoded.
     pub attributes: Vec<(String, String)>,
 }
@@ -82,6 +86,9 @@ pub struct Event<'a> {
     pub fields: &'a [Value<'a>],
     /// What a foreign tracer adds to every event (LTTng: `vpid`, `vtid`, `procname`, …); empty where the subject says it all.
     pub context: &'a [Value<'a>],
+    /// What a foreign tracer says of all events of a packet, but for what each packet has (times, sizes, counters), the CPU, and who it was where
+    /// that is the subject.
+    pub packet: PacketValues<'a>,
 }
 
 impl Event<'_> {

@@ -5,7 +5,7 @@
 //! several classes. What a line says of lost events is a loss on its CPU, up to the next event.
 
 use crate::error::Error;
-use crate::event::{Class, ClassId, Event, Item, Loss, StreamId, StreamKind, Subject, SubjectId};
+use crate::event::{Class, ClassId, Event, Item, Loss, PacketValues, StreamId, StreamKind, Subject, SubjectId};
 use crate::oddity::{Oddity, MOST_ERRORS};
 use crate::shelf::Shelf;
 use crate::trace::Shared;
@@ -340,7 +340,7 @@ impl TextSource {
                 let texts = whole.into_iter().flatten().chain(flags).map(Value::Str);
                 let values = shelf.put(values.chain(texts));
                 let (fields, context) = values.split_at(values.len() - usize::from(flags.is_some()));
-                Item::Event(Event { t_ns, stream, subject, class, cpu: Some(cpu), fields, context })
+                Item::Event(Event { t_ns, stream, subject, class, cpu: Some(cpu), fields, context, packet: PacketValues::default() })
             }
             // The trace asks only for what `advance` has found.
             None => Item::Loss(Loss { stream: self.file, begin_ns: self.last_ns, end_ns: self.last_ns, events: Some(0) }),

@@ -46,7 +46,9 @@ mod written;
 pub use archive::{remove_if_left, unpack, Unpacked};
 pub use capture::{Capture, CaptureInterface, Counted, Description, Frame, InterfaceCount, Traffic};
 pub use error::Error;
-pub use event::{Catalogue, Class, ClassId, Event, Item, Loss, Nested, Stream, StreamId, StreamKind, Subject, SubjectId, Value};
+pub use event::{
+    Catalogue, Class, ClassId, Event, Item, Loss, Nested, PacketValues, Stream, StreamId, StreamKind, Subject, SubjectId, Value,
+};
 pub use follow::Follower;
 pub use kallsyms::Kallsyms;
 pub use live::Live;

@@ -16,7 +16,7 @@ use self::folder::Files;
 use self::others::{Layout, Shape, COMM, FORK, LAYOUTS, LOST, LOST_SAMPLES};
 use self::records::{Record, Trouble, SAMPLE};
 use crate::error::Error;
-use crate::event::{Class, ClassId, Event, Item, Loss, StreamId, StreamKind, Subject, SubjectId};
+use crate::event::{Class, ClassId, Event, Item, Loss, PacketValues, StreamId, StreamKind, Subject, SubjectId};
 use crate::oddity::{Oddity, MOST_ERRORS};
 use crate::shelf::Shelf;
 use crate::trace::Shared;
@@ -320,7 +320,7 @@ impl PerfSource {
     pub fn item<'a>(&'a self, shelf: &'a mut Shelf) -> Item<'a> {
         let event = |at: &At, fields, context| {
             let At { t_ns, stream, cpu, subject, class } = *at;
-            Item::Event(Event { t_ns, stream, subject, class, cpu, fields, context })
+            Item::Event(Event { t_ns, stream, subject, class, cpu, fields, context, packet: PacketValues::default() })
         };
         let parts = self.parts.iter().map(Value::from);
         match (&self.head, &self.plans) {

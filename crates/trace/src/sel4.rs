@@ -11,7 +11,7 @@ mod layout;
 
 use self::layout::{Entry, Extent, Layout, What, SYSCALL};
 use crate::error::Error;
-use crate::event::{Class, ClassId, Event, Item, Loss, StreamId, StreamKind, Subject, SubjectId};
+use crate::event::{Class, ClassId, Event, Item, Loss, PacketValues, StreamId, StreamKind, Subject, SubjectId};
 use crate::oddity::Oddity;
 use crate::shelf::Shelf;
 use crate::trace::Shared;
@@ -308,7 +308,16 @@ impl DumpSource {
 
     pub fn item<'a>(&'a self, shelf: &'a mut Shelf) -> Item<'a> {
         let event = |t_ns, class, fields| {
-            Item::Event(Event { t_ns, stream: self.stream, subject: self.subject, class, cpu: None, fields, context: &[] })
+            Item::Event(Event {
+                t_ns,
+                stream: self.stream,
+                subject: self.subject,
+                class,
+                cpu: None,
+                fields,
+                context: &[],
+                packet: PacketValues::default(),
+            })
         };
         match self.head {
             Head::Begin(t_ns) => event(t_ns, self.classes.begin, &[]),

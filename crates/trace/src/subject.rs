@@ -2,9 +2,16 @@
 
 use crate::event::{Subject, SubjectId};
 use crate::trace::Shared;
+use longpole_ctf::types::{Encoding, Type};
 use longpole_ctf::{EventRef, Field, OwnedValue, Packet, Value};
 use std::cell::RefCell;
 use std::collections::HashMap;
+
+/// What names the subject: of two names the first that is there.
+const LABEL: [&str; 2] = ["label", "session_label"];
+const THREAD: [&str; 2] = ["thread", "thread_name"];
+const PID: [&str; 2] = ["pid", "vpid"];
+const TID: [&str; 2] = ["tid", "vtid"];
 
 /// The subject that a packet's context names; what it does not say is taken from `default`.
 pub(crate) fn subject_of_packet(packet: &Packet, default: &Subject) -> Subject {
@@ -15,11 +22,32 @@ pub(crate) fn subject_of_packet(packet: &Packet, default: &Subject) -> Subject {
     };
     Subject {
         host: default.host.clone(),
-        label: text(["label", "session_label"]).map_or_else(|| default.label.clone(), |label| label.into_owned()),
-        thread: text(["thread", "thread_name"]).map_or_else(|| default.thread.clone(), |thread| thread.into_owned()),
-        pid: number(["pid", "vpid"]).or(default.pid),
-        tid: number(["tid", "vtid"]).or(default.tid),
+        label: text(LABEL).map_or_else(|| default.label.clone(), |label| label.into_owned()),
+        thread: text(THREAD).map_or_else(|| default.thread.clone(), |thread| thread.into_owned()),
+        pid: number(PID).or(default.pid),
+        tid: number(TID).or(default.tid),
     }
+}
+
+/// Whether [`subject_of_packet`] takes all that this field of a packet's context says.
+pub(crate) fn names_subject(field: &Field, context: &[Field]) -> bool {
+    let first = |names: [&str; 2], holds: fn(&Type) -> bool| {
+        let found = names.iter().find_map(|name| context.iter().find(|other| *other.name == **name && holds(&other.ty)));
+        found.is_some_and(|found| found.name == field.name)
+    };
+    first(LABEL, is_text) || first(THREAD, is_text) || first(PID, is_id) || first(TID, is_id)
+}
+
+fn is_text(ty: &Type) -> bool {
+    match ty {
+        Type::String(_) | Type::Text(_) => true,
+        Type::Array(array) => matches!(array.element(), Type::Int(int) if int.encoding != Encoding::None),
+        _ => false,
+    }
+}
+
+fn is_id(ty: &Type) -> bool {
+    matches!(ty, Type::Int(int) if int.size <= 32)
 }
 
 /// Where an event class has the fields that name its subject. Ids of the whole machine are preferred to those of a namespace,

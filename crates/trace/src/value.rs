@@ -125,7 +125,7 @@ impl<'a> Value<'a> {
     }
 
     /// The same of a copy.
-    fn kept(value: &'a OwnedValue, ty: Option<&'a Type>) -> Value<'a> {
+    pub(crate) fn kept(value: &'a OwnedValue, ty: Option<&'a Type>) -> Value<'a> {
         let value = Value::from(value);
         ty.map_or(value, |ty| value.named(ty))
     }
@@ -297,5 +297,35 @@ fn size_below(value: &OwnedValue) -> usize {
         OwnedValue::List(parts) => parts.iter().map(|part| size_of::<OwnedValue>() + size_below(part)).sum(),
         OwnedValue::Fields(parts) => parts.iter().map(|(_, part)| size_of::<OwnedValue>() + size_below(part)).sum(),
         _ => 0,
+    }
+}
+
+/// The values of a packet, decoded once for all its events; none if it has none of its own.
+pub(crate) type SharedValues = Option<Arc<[Owned]>>;
+
+/// The same, as an event has them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PacketValues<'a>(Option<&'a Arc<[Owned]>>);
+
+impl<'a> PacketValues<'a> {
+    pub(crate) fn of(values: &'a SharedValues) -> PacketValues<'a> {
+        PacketValues(values.as_ref())
+    }
+
+    pub(crate) fn share(&self) -> SharedValues {
+        self.0.cloned()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    pub fn get(&self, index: usize) -> Option<Value<'a>> {
+        self.0?.get(index).map(Owned::value)
+    }
+
+    /// In the order of [`Class::packet`](crate::Class::packet).
+    pub fn iter(&self) -> impl Iterator<Item = Value<'a>> + use<'a> {
+        self.0.into_iter().flat_map(|values| values.iter()).map(Owned::value)
     }
 }

@@ -12,7 +12,7 @@ use crate::oddity::Oddity;
 use crate::scout::Scout;
 use crate::shelf::Shelf;
 use crate::trace::{Shared, Source};
-use crate::value::Owned;
+use crate::value::{Owned, PacketValues, SharedValues};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -51,6 +51,7 @@ struct Held {
     bytes: usize,
     fields: Vec<Owned>,
     context: Vec<Owned>,
+    packet: SharedValues,
 }
 
 #[derive(Clone, Copy)]
@@ -148,19 +149,21 @@ impl Window {
     fn keep(&mut self, item: &Item<'_>) -> usize {
         let place = self.free.pop().unwrap_or_else(|| {
             let nothing = Loss { stream: StreamId(0), begin_ns: 0, end_ns: 0, events: None };
-            self.held.push(Held { head: HeldHead::Loss(nothing), bytes: 0, fields: Vec::new(), context: Vec::new() });
+            self.held.push(Held { head: HeldHead::Loss(nothing), bytes: 0, fields: Vec::new(), context: Vec::new(), packet: None });
             self.held.len() - 1
         });
         let held = &mut self.held[place];
         match item {
             Item::Loss(loss) => held.head = HeldHead::Loss(*loss),
-            Item::Event(Event { t_ns, stream, subject, class, cpu, fields, context }) => {
+            Item::Event(Event { t_ns, stream, subject, class, cpu, fields, context, packet }) => {
                 held.fields.extend(fields.iter().map(Owned::of));
                 held.context.extend(context.iter().map(Owned::of));
                 held.bytes = held.fields.iter().chain(&held.context).map(Owned::size).sum();
                 self.bytes += held.bytes;
+                held.packet = packet.share();
                 let (t_ns, stream, subject, class, cpu) = (*t_ns, *stream, *subject, *class, *cpu);
-                held.head = HeldHead::Event(Event { t_ns, stream, subject, class, cpu, fields: &[], context: &[] });
+                let packet = PacketValues::default();
+                held.head = HeldHead::Event(Event { t_ns, stream, subject, class, cpu, fields: &[], context: &[], packet });
             }
         }
         place
@@ -185,7 +188,7 @@ impl Window {
             HeldHead::Event(event) => {
                 let values = shelf.put(held.fields.iter().chain(&held.context).map(Owned::value));
                 let (fields, context) = values.split_at(held.fields.len());
-                Item::Event(Event { fields, context, ..event })
+                Item::Event(Event { fields, context, packet: PacketValues::of(&held.packet), ..event })
             }
         }
     }

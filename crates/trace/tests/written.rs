@@ -4,8 +4,8 @@ mod support;
 
 use longpole_ctf::OwnedValue;
 use longpole_trace::{
-    Catalogue, Class, ClassId, CtfWriter, Event, Item, Loss, Oddity, Options, Stream, StreamId, StreamKind, Subject, SubjectId, Trace,
-    Value, Version, Written,
+    Catalogue, Class, ClassId, CtfWriter, Event, Item, Loss, Oddity, Options, PacketValues, Stream, StreamId, StreamKind, Subject,
+    SubjectId, Trace, Value, Version, Written,
 };
 use proptest::prelude::*;
 use std::path::Path;
@@ -188,8 +188,16 @@ fn checked(all: &[Happened], version: Version) -> Result<(), TestCaseError> {
         let (fields, rest) = values.split_at(class.fields.len().min(values.len()));
         let stream = StreamId(one.stream);
         let context = &rest[..class.context.len()];
-        let event =
-            Event { t_ns, stream, subject: SubjectId(one.subject), class: ClassId(one.class as u32), cpu: one.cpu, fields, context };
+        let event = Event {
+            t_ns,
+            stream,
+            subject: SubjectId(one.subject),
+            class: ClassId(one.class as u32),
+            cpu: one.cpu,
+            fields,
+            context,
+            packet: Default::default(),
+        };
         writer.item(&Item::Event(event), &catalogue).unwrap();
         expected.push(told(&event, &catalogue));
         has_events[one.stream as usize] = true;
@@ -269,7 +277,7 @@ fn write(path: &Path, version: Version, catalogue: &Catalogue, events: impl Iter
     for (t_ns, values) in events {
         let values: Vec<Value<'_>> = values.iter().map(Value::from).collect();
         let (stream, subject, class) = (StreamId(0), SubjectId(2), ClassId(0));
-        let event = Event { t_ns, stream, subject, class, cpu: None, fields: &values, context: &[] };
+        let event = Event { t_ns, stream, subject, class, cpu: None, fields: &values, context: &[], packet: PacketValues::default() };
         writer.item(&Item::Event(event), catalogue).unwrap();
     }
     writer.finish().unwrap()
@@ -336,7 +344,16 @@ fn an_event_that_comes_too_late_keeps_its_time() {
     let (path, catalogue) = (directory.path().join("out"), catalogue());
     let mut writer = CtfWriter::create(&path, Version::One, 2_000_000_000, Vec::new()).unwrap();
     for t_ns in [2_000_000_000, 5, 3_000_000_000] {
-        let event = Event { t_ns, stream: StreamId(0), subject: SubjectId(0), class: ClassId(2), cpu: None, fields: &[], context: &[] };
+        let event = Event {
+            t_ns,
+            stream: StreamId(0),
+            subject: SubjectId(0),
+            class: ClassId(2),
+            cpu: None,
+            fields: &[],
+            context: &[],
+            packet: PacketValues::default(),
+        };
         writer.item(&Item::Event(event), &catalogue).unwrap();
     }
     assert_eq!(writer.finish().unwrap().moved, 0);

@@ -184,6 +184,7 @@ impl Kernel {
                 cpu: of_kernel.then_some(*cpu),
                 fields: &values,
                 context: &[],
+                packet: Default::default(),
             };
             each(&self.catalogue, &Item::Event(event));
         }

@@ -101,6 +101,7 @@ impl Trace {
                 cpu: None,
                 fields: &values,
                 context: &[],
+                packet: Default::default(),
             };
             each(&self.catalogue, &Item::Event(event));
         }

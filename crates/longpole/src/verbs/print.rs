@@ -32,7 +32,7 @@ pub struct Args {
     #[arg(long, value_name = "LIST", value_parser = Patterns::parse)]
     names: Option<Patterns>,
 
-    /// Only these fields and contexts (`context.NAME`), separated by commas; * ? and [a-z] stand for others
+    /// Only these fields, contexts (`context.NAME`) and values of packets (`packet.NAME`), separated by commas; * ? and [a-z] stand for others
     #[arg(long, value_name = "LIST", value_parser = Patterns::parse)]
     fields: Option<Patterns>,
 

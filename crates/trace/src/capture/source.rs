@@ -2,7 +2,7 @@
 
 use super::{direction_index, interface_name, lost, oddity, open, time, Capture, Dropped, Interfaces};
 use crate::error::Error;
-use crate::event::{Class, ClassId, Event, Item, Loss, StreamId, StreamKind, Subject, SubjectId};
+use crate::event::{Class, ClassId, Event, Item, Loss, PacketValues, StreamId, StreamKind, Subject, SubjectId};
 use crate::oddity::MOST_ERRORS;
 use crate::shelf::Shelf;
 use crate::trace::Shared;
@@ -174,7 +174,9 @@ impl CaptureSource {
 
     pub fn item<'a>(&'a self, shelf: &'a mut Shelf) -> Item<'a> {
         let Self { stream, subject, .. } = *self;
-        let event = |t_ns, class, fields| Item::Event(Event { t_ns, stream, subject, class, cpu: None, fields, context: &[] });
+        let event = |t_ns, class, fields| {
+            Item::Event(Event { t_ns, stream, subject, class, cpu: None, fields, context: &[], packet: PacketValues::default() })
+        };
         match &self.head {
             Some(Head::Packet { t_ns, section, interface, numbers, class, more }) => {
                 let name = self.names.get(*section, *interface).map_or("", String::as_str);

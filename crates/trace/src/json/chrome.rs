@@ -12,7 +12,7 @@ use super::order::{Order, Place, Sorted};
 use super::scan::{self, Fault, Text, LONGEST};
 use super::tell;
 use crate::error::Error;
-use crate::event::{Event, Item, StreamId, StreamKind, Subject};
+use crate::event::{Event, Item, PacketValues, StreamId, StreamKind, Subject};
 use crate::oddity::MOST_ERRORS;
 use crate::shelf::Shelf;
 use crate::trace::Shared;
@@ -415,7 +415,16 @@ impl ChromeSource {
         let subject = self.subjects.of([pid, tid], shared, || self.named.subject(pid, tid));
         let class = self.classes.of(&name, &mut self.object, shared);
         self.last_ns = Some(t_ns);
-        self.event = Some(Event { t_ns, stream: self.stream, subject, class, cpu: None, fields: &[], context: &[] });
+        self.event = Some(Event {
+            t_ns,
+            stream: self.stream,
+            subject,
+            class,
+            cpu: None,
+            fields: &[],
+            context: &[],
+            packet: PacketValues::default(),
+        });
         Ok(Some(t_ns))
     }
 

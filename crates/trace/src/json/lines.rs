@@ -7,7 +7,7 @@ use super::object::{Object, Wanted};
 use super::scan::{Fault, Text};
 use super::tell;
 use crate::error::Error;
-use crate::event::{Event, Item, StreamId, StreamKind, Subject};
+use crate::event::{Event, Item, PacketValues, StreamId, StreamKind, Subject};
 use crate::shelf::Shelf;
 use crate::trace::Shared;
 use std::fs::File;
@@ -108,7 +108,7 @@ impl LogSource {
             self.subjects.of([&host, &label], shared, || Subject { host: host.clone(), label: label.clone(), ..Subject::default() });
         let class = self.classes.of(name, &mut self.object, shared);
         let (t_ns, stream) = (self.t_ns, self.stream);
-        self.event = Some(Event { t_ns, stream, subject, class, cpu: None, fields: &[], context: &[] });
+        self.event = Some(Event { t_ns, stream, subject, class, cpu: None, fields: &[], context: &[], packet: PacketValues::default() });
         Ok(true)
     }
 
