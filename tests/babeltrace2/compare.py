@@ -95,7 +95,7 @@ def theirs(trace, timeout):
 def flat(pairs, prefix=""):
     """Structures within structures are flat in ours, with dotted names."""
     for name, value in pairs:
-        if isinstance(value, dict) and "struct" in value:
+        if isinstance(value, dict) and value.get("struct"):
             yield from flat(value["struct"], f"{prefix}{name}.")
         else:
             yield prefix + name, value
@@ -147,6 +147,11 @@ class Comparison:
                     self.differ(mine, value, where)
 
     def members(self, mine, pairs, where):
+        names = {name for name, _ in mine} if isinstance(mine, list) else set()
+        padding = [name for name, value in pairs if value == {"struct": []} and name not in names]
+        if padding:
+            self.reasons["structures without fields that only align what follows are not in ours"] += 1
+            pairs = [(name, value) for name, value in pairs if name not in padding]
         if not isinstance(mine, list) or [name for name, _ in mine] != [name for name, _ in pairs]:
             self.differ(mine, pairs, where)
         for (name, one), (_, other) in zip(mine, pairs):
@@ -160,7 +165,10 @@ class Comparison:
             raise Difference(f"name {mine['name']!r} instead of {theirs['name']!r}")
         if mine["t_ns"] != theirs["exact_ns"]:
             raise Difference(f"time {mine['t_ns']} instead of {theirs['exact_ns']}")
-        context = list(flat(theirs["context"]))
+        common = dict(flat(theirs["common"]))
+        # A context of the event's own that has the name of a common one.
+        specific = [(f"event.{name}" if name in common else name, value) for name, value in flat(theirs["specific"])]
+        context = list(common.items()) + specific
         # Without a context of the event, ours has what is known of who did it.
         if context:
             self.members(mine["context"], context, "context")
@@ -209,7 +217,7 @@ def compare(longpole, trace, timeout, accept=None):
     elif len(mine) != len(other):
         return f"{len(mine)} EVENTS INSTEAD OF {len(other)}", False
     enums = None
-    if any(isinstance(value, dict) and "enum" in value for line in other for _, value in line["packet"] + line["context"] + line["fields"]):
+    if any(isinstance(value, dict) and "enum" in value for line in other for _, value in line["packet"] + line["common"] + line["specific"] + line["fields"]):
         lines_of_text = numbers(longpole, trace)
         if len(lines_of_text) == len(items):
             enums = [found for found, item in zip(lines_of_text, items) if "name" in item]

@@ -4,7 +4,7 @@
     dump.py TRACE
 
 Runs with the Python for which Debian's python3-bt2 is made. A line of an event has `t_ns` and `cycles`, `clock` (index of a line with
-`frequency`, `offset_s` and `offset`), `stream`, `name`, and as lists of pairs `packet`, `context` and `fields`. An enumeration is
+`frequency`, `offset_s` and `offset`), `stream`, `name`, and as lists of pairs `packet`, `common`, `specific` and `fields`. An enumeration is
 {"enum": number, "labels": [...]}, a structure {"struct": pairs}, a variant {"option": one pair}; numbers that JSON has not
 are {"float": text}, and bytes that are no UTF-8 are surrogates.
 """
@@ -97,7 +97,8 @@ def main(trace, copies):
                     line["t_ns"] = None
             context = event.packet.context_field if event.stream.cls.supports_packets else None
             line["packet"] = pairs(context)
-            line["context"] = pairs(event.common_context_field) + pairs(event.specific_context_field)
+            line["common"] = pairs(event.common_context_field)
+            line["specific"] = pairs(event.specific_context_field)
             line["fields"] = pairs(event.payload_field)
             put(line)
         elif isinstance(message, bt2._DiscardedEventsMessageConst):

@@ -6,6 +6,7 @@
 //! sequences are steps of their own. What cannot be flat (variants, arrays of structures, bits at unknown places) is a
 //! *tree*, which the executor walks node by node.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::bits::{align_up, Leaf, LeafKind, Load};
@@ -143,7 +144,8 @@ pub(crate) enum Shape {
     Tree(Arc<Node>),
 }
 
-/// A field of an event class or a packet: nested structures are flat, with dotted names.
+/// A field of an event class or a packet: nested structures are flat, with dotted names. One without fields is a field itself, unless it has an
+/// alignment: then it is padding.
 #[derive(Clone, Debug)]
 pub struct Field {
     /// The name to show: without the leading underscore of LTTng, nested ones as `outer.inner`.
@@ -352,13 +354,13 @@ impl<'r> NodeMaker<'r> {
 
     fn children(&mut self, members: &[Member]) -> Result<Vec<Child>, SpanError> {
         let mut children = Vec::with_capacity(members.len());
-        for (index, member) in members.iter().enumerate() {
-            let name = match self.version {
-                Version::V1_8 => display_name(&member.name),
-                Version::V2 => &member.name,
-            };
+        let names = match self.version {
+            Version::V1_8 => display_names(members).into_iter().map(Cow::Borrowed).collect(),
+            Version::V2 => undotted_names(members),
+        };
+        for (index, (member, name)) in members.iter().zip(names).enumerate() {
             self.place.push(index as u32);
-            let node = self.node(&member.ty, name)?;
+            let node = self.node(&member.ty, &name)?;
             self.place.pop();
             children.push(Child { name: Arc::from(name), ty: member.ty.clone(), node });
         }
@@ -559,6 +561,8 @@ impl Flattener {
     /// `ty` is missing for the root, which is no field.
     fn flatten(&mut self, scope: Scope, name: String, node: Node, ty: Option<Type>) {
         match node {
+            // One without fields is a value itself, unless it is there to align what follows.
+            Node::Struct { align: ..=1, ref children, .. } if children.is_empty() && ty.is_some() => self.tree(scope, name, ty, node),
             Node::Struct { align, children, .. } => {
                 if align > 1 && !self.aligned(align) {
                     self.block.ops.push(Op::Align(align));

@@ -4,6 +4,8 @@
 //! compiler and the writer consume. It must not know text positions beyond the [`Span`]s that make good errors, and it
 //! must not know how bytes are decoded.
 
+use std::borrow::Cow;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::clock::Clock;
@@ -502,6 +504,38 @@ impl StructType {
 /// keywords, and readers take it off again.
 pub fn display_name(name: &str) -> &str {
     name.strip_prefix('_').unwrap_or(name)
+}
+
+/// The names to show for all fields of a structure or options of a variant of CTF 1.8: an underscore stays where another one is shown by the
+/// name without it, as `len` beside `_len`.
+pub(crate) fn display_names(members: &[Member]) -> Vec<&str> {
+    let names = || members.iter().map(|member| member.name.as_str());
+    let all: HashSet<&str> = names().filter(|name| name.starts_with('_')).collect();
+    let mut kept = HashSet::new();
+    for plain in names().filter(|name| !all.is_empty() && !name.starts_with('_')) {
+        let mut longer = format!("_{plain}");
+        while let Some(name) = all.get(longer.as_str()) {
+            kept.insert(*name);
+            longer.insert(0, '_');
+        }
+    }
+    names().map(|name| if kept.contains(name) { name } else { display_name(name) }).collect()
+}
+
+/// Dots of one name at which it is looked for a structure of the name before.
+const MOST_DOTS: usize = 64;
+
+/// The names to show for all fields of a structure of CTF 2. Fields of structures are flat, with a dot: the dots of a field `a.b` beside a
+/// structure `a`, which may have a field `b`, are `\.`.
+pub(crate) fn undotted_names(fields: &[Member]) -> Vec<Cow<'_, str>> {
+    let structures: HashSet<&str> = fields.iter().filter(|f| matches!(f.ty, Type::Struct(_))).map(|f| f.name.as_str()).collect();
+    let beside = |name: &str| name.match_indices('.').take(MOST_DOTS).any(|(dot, _)| structures.contains(&name[..dot]));
+    let names = fields.iter().map(|field| field.name.as_str());
+    let shown = names.map(|name| match !structures.is_empty() && beside(name) {
+        true => Cow::Owned(name.replace('.', "\\.")),
+        false => Cow::Borrowed(name),
+    });
+    shown.collect()
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -68,7 +68,8 @@ fn values_that_do_not_fit_are_refused_with_their_field() {
             vec![U64(1), U64(1)],
             "field `b`: byte order changes from Big to Little within a byte",
         ),
-        ("struct { } a;", vec![], "an event of no bits"),
+        ("struct { } a;", vec![Fields(vec![])], "an event of no bits"),
+        ("struct { } a; u8 b;", vec![U64(1)], "field `a`: expected fields, found an integer"),
     ];
     for (members, values, expected) in cases {
         assert_eq!(one(&fields(members), &values).unwrap_err(), expected, "{members}");

@@ -367,7 +367,7 @@ impl Members {
 fn members(names: &[String], bases: &[u8], shown: impl Fn(&str) -> bool) -> Members {
     let mut members = Vec::with_capacity(names.len());
     // The structures in which the last one lies.
-    let mut open: Vec<&str> = Vec::new();
+    let mut open: Vec<String> = Vec::new();
     let mut first = true;
     for (index, name) in names.iter().enumerate() {
         let base = bases.get(index).copied().unwrap_or(10);
@@ -375,7 +375,8 @@ fn members(names: &[String], bases: &[u8], shown: impl Fn(&str) -> bool) -> Memb
             members.push(Member { text: Piece::default(), json: Piece::default(), base, hidden: true });
             continue;
         }
-        let mut outer: Vec<&str> = name.split('.').collect();
+        // Dots of a name itself stand behind a backslash.
+        let mut outer: Vec<String> = name.replace("\\.", "\0").split('.').map(|part| part.replace('\0', ".")).collect();
         let inner = outer.pop().unwrap_or_default();
         let same = open.iter().zip(&outer).take_while(|(open, outer)| open == outer).count();
         let mut text = " }".repeat(open.len() - same);

@@ -304,6 +304,34 @@ fn values_of_ctf_2_are_shown_with_the_names_that_their_types_give_them_also_in_p
 }
 
 #[test]
+fn fields_that_could_have_one_name_stay_apart_and_empty_structures_are_there() {
+    let directory = TempDir::new().unwrap();
+    let shown = |metadata: &str, stream: &[u8], filter: &str| {
+        std::fs::write(directory.path().join("metadata"), metadata).unwrap();
+        std::fs::write(directory.path().join("stream"), stream).unwrap();
+        let text = lines(&["print", "--filter", filter], directory.path()).remove(0);
+        (text.split_once("stream e: ").unwrap().1.to_owned(), lines(&["print", "--json"], directory.path()).remove(0))
+    };
+    let metadata = "/* CTF 1.8 */ typealias integer { size = 8; } := u8; trace { major = 1; minor = 8; byte_order = le; };
+        stream { event.context := struct { u8 a; u8 b; }; };
+        event { name = e; context := struct { u8 a; u8 c; }; fields := struct { u8 _len; struct { } none; u8 len; struct { u8 _x; } _s; }; };";
+    let (text, json) = shown(metadata, &[1, 2, 3, 4, 5, 6, 7], "_len == 5 && len == 6 && event.a == 3 && s.x == 7 && none");
+    assert_eq!(text, "{ a = 1, b = 2, event = { a = 3 }, c = 4 }, { _len = 5, none = { }, len = 6, s = { x = 7 } }");
+    let told = r#""fields":{"_len":5,"none":{},"len":6,"s.x":7},"context":{"a":1,"b":2,"event.a":3,"c":4}}"#;
+    assert!(json.ends_with(told), "{json}");
+    let u8 = r#"{"type":"fixed-length-unsigned-integer","length":8,"byte-order":"little-endian"}"#;
+    let of = |members: &str| format!(r#"{{"type":"structure","member-classes":[{members}]}}"#);
+    let member = |name: &str, ty: &str| format!(r#"{{"name":"{name}","field-class":{ty}}}"#);
+    let payload = of(&[member("a.b", u8), member("a", &of(&member("b", u8))), member("none", &of(""))].join(","));
+    let metadata = format!(
+        "\u{1e}{{\"type\":\"preamble\",\"version\":2}}\n\u{1e}{{\"type\":\"data-stream-class\"}}\n\u{1e}{{\"type\":\"event-record-class\",\"name\":\"e\",\"payload-field-class\":{payload}}}\n"
+    );
+    let (text, json) = shown(&metadata, &[1, 2], r"`a\.b` == 1 && a.b == 2");
+    assert_eq!(text, "{ a.b = 1, a = { b = 2 }, none = { } }");
+    assert!(json.ends_with(r#""fields":{"a\\.b":1,"a.b":2,"none":{}},"context":{}}"#), "{json}");
+}
+
+#[test]
 fn inputs_with_a_common_clock_are_brought_to_what_the_first_one_says_of_it() {
     let (a, b) = (trace(), trace());
     let said = |offset: &str, uuid: &str| {

@@ -18,6 +18,7 @@ use crate::value::{has_names, Owned, PacketValues, SharedValues, Value};
 use crate::window::Window;
 use longpole_ctf::types::{Roles, Scope, StructType, Type};
 use longpole_ctf::{EnvValue, Field, Metadata, Source, Step, StreamDecoder};
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -259,7 +260,12 @@ fn intern(metadata: &Metadata, shared: &mut Shared, packets: &[Vec<usize>], befo
             let fields = metadata.fields(stream, index);
             let contexts = fields.iter().take_while(|field| field.scope != Scope::EventFields).count();
             let (context, payload) = fields.split_at(contexts);
-            let name = |field: &Field| field.name.to_string();
+            let of_stream: HashSet<&str> = context.iter().filter(|f| f.scope == Scope::StreamEventContext).map(|f| &*f.name).collect();
+            let name = |field: &Field| match field.scope {
+                // What the contexts of all events have, too.
+                Scope::EventContext if of_stream.contains(&*field.name) => format!("event.{}", field.name),
+                _ => field.name.to_string(),
+            };
             let known = before.and_then(|plan| plan.classes.get(stream)?.get(index)).map(|class| class.id);
             let id = known.unwrap_or_else(|| {
                 shared.class(Class {

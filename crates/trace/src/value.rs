@@ -208,7 +208,10 @@ impl<'a> Nested<'a> {
             }
             Place::Kept(OwnedValue::Fields(parts), ty) => parts.iter().enumerate().try_for_each(|(index, (name, part))| {
                 let chosen = match ty {
-                    Some(Type::Variant(variant)) => variant.options().iter().position(|option| display_name(&option.name) == &**name),
+                    Some(Type::Variant(variant)) => {
+                        let is = |shown: fn(&str) -> &str| variant.options().iter().position(|option| shown(&option.name) == &**name);
+                        is(|name| name).or_else(|| is(display_name))
+                    }
                     _ => None,
                 };
                 visit(Some(name), Value::kept(part, ty.and_then(|ty| part_of(ty, index, chosen))))

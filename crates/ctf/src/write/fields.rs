@@ -173,7 +173,7 @@ impl Put<'_> {
         let mut next = None;
         for (index, part) in parts.iter().enumerate() {
             let result = match &part.shape {
-                Shape::Struct { .. } => {
+                Shape::Struct { parts, align } if !parts.is_empty() || *align > 1 => {
                     feed.enter(&part.name);
                     let result = self.flat(&part.shape, feed);
                     feed.leave();

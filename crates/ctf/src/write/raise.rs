@@ -4,7 +4,7 @@
 //! readers show them, without the underscore that hides keywords. Packets of either schema are the same bytes, but for floating point
 //! numbers of 80 bits, which CTF 2 does not know: they get 128.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::error::{MetadataError, SpanError};
@@ -87,23 +87,6 @@ fn tells_time(ty: &StructType) -> bool {
     ty.fields().iter().any(|f| of(&f.ty))
 }
 
-/// The names that fields or options get: each as it is shown, as long as no other one is called so.
-fn names(members: &[Member]) -> Vec<String> {
-    let all: HashSet<&str> = members.iter().map(|m| m.name.as_str()).collect();
-    let mut taken = HashSet::new();
-    let shown = |name: &str| {
-        let shown = display_name(name);
-        // `_a` and `a` stay apart.
-        let free = shown == name || !all.contains(shown);
-        if free && taken.insert(shown.to_owned()) {
-            return shown.to_owned();
-        }
-        taken.insert(name.to_owned());
-        name.to_owned()
-    };
-    members.iter().map(|m| m.name.as_str()).map(shown).collect()
-}
-
 struct Raiser<'s, 'e> {
     scope: Scope,
     earlier: &'e [(Scope, &'s StructType)],
@@ -120,11 +103,11 @@ impl<'s> Raiser<'s, '_> {
     }
 
     fn members(&mut self, members: &'s [Member]) -> Result<Vec<Member>> {
-        let named = names(members).into_iter().zip(members).enumerate();
+        let named = display_names(members).into_iter().zip(members).enumerate();
         named
             .map(|(index, (name, member))| {
-                let ty = self.within(index as u32, &member.ty, display_name(&member.name), index == 0)?;
-                Ok(Member { name, ty })
+                let ty = self.within(index as u32, &member.ty, name, index == 0)?;
+                Ok(Member { name: name.to_owned(), ty })
             })
             .collect()
     }
@@ -240,7 +223,7 @@ impl<'s> Raiser<'s, '_> {
 fn down(root: &StructType, place: &[u32]) -> Vec<String> {
     let Some((&first, mut rest)) = place.split_first() else { return Vec::new() };
     let Some(field) = root.fields().get(first as usize) else { return Vec::new() };
-    let mut path: Vec<String> = names(root.fields()).into_iter().nth(first as usize).into_iter().collect();
+    let mut path: Vec<String> = display_names(root.fields()).into_iter().nth(first as usize).map(str::to_owned).into_iter().collect();
     let mut ty = &field.ty;
     while let (Type::Variant(variant), Some((&option, after))) = (ty, rest.split_first()) {
         let Some(option) = variant.options().get(option as usize) else { return path };

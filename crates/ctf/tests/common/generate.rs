@@ -545,7 +545,7 @@ impl Maker<'_> {
     fn flat(&mut self, ty: &StructType, path: &str, out: &mut Vec<(Arc<str>, OwnedValue)>) {
         for Member { name, ty } in ty.fields() {
             match ty {
-                Type::Struct(inner) => self.flat(inner, &format!("{path}{name}."), out),
+                Type::Struct(inner) if !inner.fields().is_empty() || inner.align() > 1 => self.flat(inner, &format!("{path}{name}."), out),
                 _ => {
                     let value = self.value(name, ty);
                     out.push((Arc::from(format!("{path}{name}")), value));

@@ -149,7 +149,7 @@ impl Oracle<'_> {
         self.align(ty.align());
         for field in ty.fields() {
             match &field.ty {
-                Type::Struct(inner) => self.flat(inner, out, head)?,
+                Type::Struct(inner) if !inner.fields().is_empty() || inner.align() > 1 => self.flat(inner, out, head)?,
                 ty => {
                     let value = self.value(&field.name, ty, head)?;
                     out.push(value);
