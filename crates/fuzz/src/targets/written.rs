@@ -83,7 +83,7 @@ fn write(from: &Path, to: &Path, version: Version) -> Result<u64, Option<String>
     while let Some((item, catalogue)) = trace.next_with_catalogue().map_err(|_| None)? {
         writer.item(&item, catalogue).map_err(said)?;
     }
-    let written = writer.finish(trace.catalogue()).map_err(said)?;
+    let written = writer.finish().map_err(said)?;
     if written.moved > 0 {
         return Err(None);
     }
