@@ -49,6 +49,12 @@ impl Clock {
         Clock { name: name.to_owned(), frequency: frequency.max(1), ..Clock::default() }
     }
 
+    /// The offset in seconds, and cycles of less than a second, as CTF 2 wants it.
+    pub(crate) fn split_offset(&self) -> (i64, i64) {
+        let (cycles, frequency) = (i128::from(self.offset), i128::from(self.frequency.max(1)));
+        (self.offset_s.saturating_add(cycles.div_euclid(frequency) as i64), cycles.rem_euclid(frequency) as i64)
+    }
+
     /// Nanoseconds from the origin, rounded down; saturates at the ends of `i64`.
     pub fn ns(&self, cycles: u64) -> i64 {
         Converter::new(self).ns(cycles)

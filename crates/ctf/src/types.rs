@@ -416,6 +416,20 @@ pub enum Type {
 }
 
 impl Type {
+    fn tells_time(&self) -> bool {
+        let tell = |roles: Roles| roles.has(Roles::TIME) || roles.has(Roles::END_TIME);
+        match self {
+            Type::Int(int) => tell(int.roles),
+            Type::Enum(labelled) => tell(labelled.int.roles),
+            Type::VarInt(int) => tell(int.roles),
+            Type::Struct(inner) => inner.tells_time(),
+            Type::Variant(variant) => variant.options().iter().any(|option| option.ty.tells_time()),
+            Type::Optional(optional) => optional.ty.tells_time(),
+            Type::Array(array) => array.element().tells_time(),
+            _ => false,
+        }
+    }
+
     fn measure(&self) -> Measure {
         let leaf = |align| Measure { align, depth: 1, weight: 1 };
         match self {
@@ -497,6 +511,11 @@ impl StructType {
     /// Alignment in bits: the greatest of the declared one and those of the fields.
     pub fn align(&self) -> u32 {
         self.measure.align
+    }
+
+    /// Whether by its roles a field tells a value of the stream's clock.
+    pub(crate) fn tells_time(&self) -> bool {
+        self.fields.iter().any(|field| field.ty.tells_time())
     }
 }
 

@@ -5,6 +5,7 @@ mod common;
 use std::sync::Arc;
 
 use longpole_ctf::types::*;
+use longpole_ctf::write::Layout;
 use longpole_ctf::{write, BytesSource, Clock, Metadata, Span};
 use proptest::prelude::*;
 
@@ -111,4 +112,18 @@ fn a_schema_made_in_memory_decodes_without_text() {
     let (dump, end) = common::dump(&metadata, BytesSource(bytes));
     assert!(end.is_ok(), "{dump}");
     assert!(dump.contains("event 3 e at 250 = 1700000000000000098 ns, a: 42"), "{dump}");
+}
+
+#[test]
+fn an_offset_of_years_in_cycles_is_one_of_seconds_in_ctf_2() {
+    // As LTTng writes it.
+    let text = "/* CTF 1.8 */ trace { major = 1; minor = 8; byte_order = le; };
+        clock { name = monotonic; freq = 1000000000; offset = 1326476837897235420; };
+        stream { event.header := struct { integer { size = 64; map = clock.monotonic.value; } timestamp; }; };
+        event { name = e; };";
+    let metadata = Arc::new(Metadata::from_text(text).unwrap());
+    let raised = Metadata::from_text(&write::metadata(Layout::to_ctf2(&metadata).unwrap().metadata())).unwrap();
+    let clock = &raised.clocks[0];
+    assert_eq!((clock.offset_s, clock.offset), (1_326_476_837, 897_235_420));
+    assert_eq!(clock.ns(5), metadata.clocks[0].ns(5));
 }

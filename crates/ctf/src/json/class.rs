@@ -44,15 +44,20 @@ impl Aliases {
         let name = object.need("type")?;
         let of = text(name, "type")?;
         let object = object.called(of);
+        object.plain()?;
         Ok(match of {
             "fixed-length-bit-array" => Type::Bits(Arc::new(BitsType { int: integer(object, false)?, flags: Vec::new() })),
             "fixed-length-bit-map" => {
                 let flags = object.need("flags")?;
-                let flags = mappings(Object::of(flags, "flags")?)?;
-                if let Some(flag) = flags.iter().find(|flag| flag.low < 0) {
-                    return fail(object.span, format!("flag `{}` begins before the first bit", flag.label));
+                let (int, bits) = (integer(object, false)?, Object::of(flags, "flags")?);
+                let flags = mappings(bits)?;
+                if flags.is_empty() {
+                    return fail(bits.span, "a bit map has at least one flag");
                 }
-                Type::Bits(Arc::new(BitsType { int: integer(object, false)?, flags }))
+                if let Some(flag) = flags.iter().find(|flag| flag.low < 0 || flag.high >= i128::from(int.size)) {
+                    return fail(bits.span, format!("flag `{}` has bits that are not in a map of {} bits", flag.label, int.size));
+                }
+                Type::Bits(Arc::new(BitsType { int, flags }))
             }
             "fixed-length-boolean" => Type::Bool(integer(object, false)?),
             "fixed-length-unsigned-integer" | "fixed-length-signed-integer" => {
@@ -72,7 +77,7 @@ impl Aliases {
             "variable-length-unsigned-integer" | "variable-length-signed-integer" => {
                 let signed = of == "variable-length-signed-integer";
                 let mappings = object.object("mappings")?.map(mappings).transpose()?.unwrap_or_default();
-                Type::VarInt(Arc::new(VarIntType { signed, base: base(object)?, mappings, roles: roles(object, signed)? }))
+                Type::VarInt(Arc::new(VarIntType { signed, base: base(object)?, mappings, roles: number_roles(object, signed)? }))
             }
             "null-terminated-string" => Type::String(encoding(object)?),
             "static-length-string" | "dynamic-length-string" => {
@@ -83,7 +88,10 @@ impl Aliases {
                 let fixed = of == "static-length-blob";
                 let (length, span) = self.length(object, fixed)?;
                 let media_type = object.text("media-type")?.unwrap_or("application/octet-stream").to_owned();
-                let roles = if fixed { roles(object, false)? } else { Roles::NONE };
+                let roles = roles(object)?;
+                if roles != Roles::NONE && (roles != Roles::UUID || !fixed) {
+                    return fail(object.need("roles")?.span, "only a BLOB of static length has a role, which is `metadata-stream-uuid`");
+                }
                 if roles.has(Roles::UUID) && length != Length::Fixed(16) {
                     return fail(span, "the uuid of a metadata stream has 16 bytes");
                 }
@@ -121,6 +129,7 @@ impl Aliases {
         let mut members = Vec::new();
         for item in list(items, "member-classes")? {
             let member = Object::of(item, "a structure's member class")?;
+            member.plain()?;
             let name = member.need_text("name")?;
             if !taken.insert(name) {
                 return fail(member.need("name")?.span, format!("a second member with the name `{name}`"));
@@ -140,6 +149,7 @@ impl Aliases {
         let mut taken = HashSet::new();
         for item in list {
             let option = Object::of(item, "a variant's option")?;
+            option.plain()?;
             let name = option.text("name")?;
             if name.is_some_and(|name| !taken.insert(name)) {
                 return fail(option.need("name")?.span, "a second option with this name");
@@ -180,7 +190,7 @@ fn bits(object: Object<'_>, most: u32) -> Result<IntType> {
 }
 
 fn integer(object: Object<'_>, signed: bool) -> Result<IntType> {
-    Ok(IntType { signed, base: base(object)?, roles: roles(object, signed)?, ..bits(object, 64)? })
+    Ok(IntType { signed, base: base(object)?, roles: number_roles(object, signed)?, ..bits(object, 64)? })
 }
 
 fn alignment(object: Object<'_>, name: &str) -> Result<u32> {
@@ -210,7 +220,17 @@ fn encoding(object: Object<'_>) -> Result<Encoding> {
     })
 }
 
-fn roles(object: Object<'_>, signed: bool) -> Result<Roles> {
+/// Of a number.
+fn number_roles(object: Object<'_>, signed: bool) -> Result<Roles> {
+    let roles = roles(object)?;
+    match object.get("roles") {
+        Some(json) if signed && !roles.is_empty() => fail(json.span, "only an unsigned integer has roles"),
+        Some(json) if roles.has(Roles::UUID) => fail(json.span, "a uuid is a BLOB of static length"),
+        _ => Ok(roles),
+    }
+}
+
+fn roles(object: Object<'_>) -> Result<Roles> {
     let Some(json) = object.get("roles") else { return Ok(Roles::NONE) };
     let mut roles = Roles::NONE;
     for item in list(json, "roles")? {
@@ -228,9 +248,6 @@ fn roles(object: Object<'_>, signed: bool) -> Result<Roles> {
             "event-record-class-id" => Roles::EVENT_ID,
             _ => return fail(item.span, "there is no such role"),
         });
-    }
-    if signed && !roles.is_empty() {
-        return fail(json.span, "only an unsigned integer has roles");
     }
     Ok(roles)
 }
@@ -251,7 +268,11 @@ fn location(object: Object<'_>, name: &str) -> Result<FieldPath> {
     };
     let path = location.need("path")?;
     let (mut up, mut names) = (0, Vec::new());
-    for item in list(path, "path")? {
+    let items = list(path, "path")?;
+    if let Some(last) = items.last().filter(|last| matches!(last.kind, Kind::Null)) {
+        return fail(last.span, "the last element of a path names a field");
+    }
+    for item in items {
         match &item.kind {
             Kind::Text(name) => names.push(name.clone()),
             // To the structure around: takes back the name before, if there is one.

@@ -47,23 +47,14 @@ impl Builder<'_> {
         if let Some(json) = object.get("uuid") {
             self.schema.trace.uuid = Some(uuid(json)?);
         }
-        // An extension may change what everything else means.
-        let extensions = object.object("extensions")?.map_or(&[][..], |object| object.members());
-        for Member { name: namespace, value } in extensions {
-            if let Some(extension) = Object::of(value, "extensions of a namespace")?.members().first() {
-                let name = &extension.name;
-                return fail(
-                    value.span,
-                    format!("the extension `{name}` of `{namespace}` is not known here, and without it nothing can be read"),
-                );
-            }
-        }
+        object.plain()?;
         self.schema.version = Version::V2;
         Ok(())
     }
 
     fn fragment(&mut self, object: Object<'_>) -> Result<()> {
         let of = object.called("a fragment").need("type")?;
+        object.plain()?;
         match text(of, "type")? {
             "preamble" => fail(of.span, "there is a second preamble"),
             "field-class-alias" => {
@@ -100,7 +91,11 @@ impl Builder<'_> {
         clock.accuracy = object.number("accuracy")?;
         if let Some(offset) = object.object("offset-from-origin")? {
             clock.offset_s = offset.number("seconds")?.unwrap_or(0);
-            clock.offset = offset.number::<u64>("cycles")?.unwrap_or(0) as i64;
+            let cycles: u64 = offset.number("cycles")?.unwrap_or(0);
+            if cycles >= clock.frequency {
+                return fail(offset.need("cycles")?.span, "an offset in cycles is less than a second: less than the frequency");
+            }
+            clock.offset = i64::try_from(cycles).or_else(|_| fail(offset.span, "this offset is out of range"))?;
         }
         if let Some(json) = object.get("origin") {
             clock.origin = match &json.kind {
@@ -158,6 +153,15 @@ impl Builder<'_> {
             },
         };
         let scope = |name: &str| object.get(name).map(|json| self.aliases.structure(json)).transpose();
+        for name in ["packet-context-field-class", "event-record-header-field-class"] {
+            let timed = scope(name)?.is_some_and(|scope| scope.tells_time());
+            if let (true, None, Some(json)) = (timed, clock, object.get(name)) {
+                return fail(
+                    Span { end: json.span.start + 1, ..json.span },
+                    "a time is in here, and the data stream class has no default clock class",
+                );
+            }
+        }
         let stream = StreamClass {
             id,
             name: object.owned_text("name")?,

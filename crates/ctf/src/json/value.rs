@@ -47,6 +47,18 @@ impl<'j> Object<'j> {
         }
     }
 
+    /// Refuses what may change what everything else means: an extension. Attributes of users are passed over.
+    pub fn plain(&self) -> Result<()> {
+        self.object("attributes")?;
+        for Member { name: namespace, value } in self.object("extensions")?.map_or(&[][..], |object| object.members) {
+            if let Some(Member { name, .. }) = Object::of(value, "extensions of a namespace")?.members.first() {
+                let message = format!("the extension `{name}` of `{namespace}` is not known here, and without it nothing can be read");
+                return fail(value.span, message);
+            }
+        }
+        Ok(())
+    }
+
     pub fn text(&self, name: &str) -> Result<Option<&'j str>> {
         self.get(name).map(|value| text(value, name)).transpose()
     }

@@ -59,7 +59,7 @@ pub fn clock(schema: &Schema, index: usize) -> String {
         out.int("precision", clock.precision);
     }
     out.opt("accuracy", clock.accuracy.map(|cycles| Json::Int(i128::from(cycles))));
-    let (seconds, cycles) = offset(clock);
+    let (seconds, cycles) = clock.split_offset();
     if (seconds, cycles) != (0, 0) {
         let mut offset = Object::default();
         offset.int("seconds", seconds);
@@ -163,15 +163,6 @@ fn clock_id(schema: &Schema, index: usize) -> String {
         return own;
     }
     (before..).map(|n| format!("{own}-{n}")).find(|id| schema.clocks.iter().all(|c| c.name != *id)).unwrap_or(own)
-}
-
-/// Seconds, and cycles of which there are no negative ones here.
-fn offset(clock: &Clock) -> (i64, i64) {
-    let frequency = i128::from(clock.frequency.max(1));
-    match i64::try_from(i128::from(clock.offset).div_euclid(frequency)) {
-        Ok(seconds) if clock.offset < 0 => (clock.offset_s.saturating_add(seconds), i128::from(clock.offset).rem_euclid(frequency) as i64),
-        _ => (clock.offset_s, clock.offset),
-    }
 }
 
 enum Json {

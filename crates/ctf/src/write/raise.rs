@@ -58,7 +58,7 @@ fn raise(schema: &Schema) -> Result<Schema> {
     // Times without a clock are taken for nanoseconds; CTF 2 has no times without a clock.
     let clock = out.clocks.len();
     for stream in &mut out.streams {
-        let times = [&stream.packet_context, &stream.event_header].into_iter().flatten().any(|s| tells_time(s));
+        let times = [&stream.packet_context, &stream.event_header].into_iter().flatten().any(|s| s.tells_time());
         if times && stream.clock.is_none() {
             stream.clock = Some(clock);
         }
@@ -67,24 +67,12 @@ fn raise(schema: &Schema) -> Result<Schema> {
         out.clocks.push(Clock::new("nanoseconds", 1_000_000_000));
     }
     for clock in &mut out.clocks {
+        (clock.offset_s, clock.offset) = clock.split_offset();
         if clock.absolute {
             clock.origin = crate::Origin::UnixEpoch;
         }
     }
     Ok(out)
-}
-
-fn tells_time(ty: &StructType) -> bool {
-    fn of(ty: &Type) -> bool {
-        match ty {
-            Type::Int(int) => int.roles.has(Roles::TIME) || int.roles.has(Roles::END_TIME),
-            Type::Enum(e) => e.int.roles.has(Roles::TIME) || e.int.roles.has(Roles::END_TIME),
-            Type::Struct(s) => tells_time(s),
-            Type::Variant(v) => v.options().iter().any(|o| of(&o.ty)),
-            _ => false,
-        }
-    }
-    ty.fields().iter().any(|f| of(&f.ty))
 }
 
 struct Raiser<'s, 'e> {

@@ -124,7 +124,9 @@ impl Maker<'_> {
     fn case(&mut self) -> Case {
         self.order = self.tape.pick(&[ByteOrder::Little, ByteOrder::Big]);
         let mut clock = Clock::new("c", self.tape.pick(&[1_000_000_000, 2_500_000_000, 1]));
-        (clock.offset_s, clock.offset) = (self.tape.below(1000) as i64, self.tape.below(10) as i64);
+        // In CTF 2 of less than a second.
+        let most = if self.v2() { clock.frequency.min(10) } else { 10 };
+        (clock.offset_s, clock.offset) = (self.tape.below(1000) as i64, self.tape.below(most) as i64);
         let header = self.packet_header();
         let context = self.packet_context();
         let (event_header, classes) = self.event_header();
