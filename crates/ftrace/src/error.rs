@@ -101,7 +101,7 @@ pub enum DatErrorKind {
     Damaged(String),
     #[error("a section of kind {expected} is expected, this is kind {found}")]
     Section { expected: u16, found: u16 },
-    #[error("the option sections form a loop")]
+    #[error("several options lead to one section")]
     Loop,
     #[error("option {id} has {length} bytes, too few")]
     Option { id: u16, length: usize },

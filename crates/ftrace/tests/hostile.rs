@@ -116,3 +116,52 @@ proptest! {
         }
     }
 }
+
+/// A part that thousands of options lead to would be read, and kept, thousands of times.
+#[test]
+fn many_ways_to_one_part_of_a_trace_dat_are_refused() {
+    let part = |bytes: &mut Vec<u8>, name: &str, text: &str| {
+        bytes.extend(name.bytes());
+        bytes.extend((text.len() as u64).to_le_bytes());
+        bytes.extend(text.bytes());
+    };
+    // Version 7: the options are a section, which ends with the place of the next one.
+    let mut seven = b"\x17\x08\x44tracing7\0\0\x08\0\x10\0\0none\0\0".to_vec();
+    let (begin, options) = (seven.len() as u64 + 8, 60_000u32);
+    let formats = begin + 16 + u64::from(options) * 14 + 14;
+    seven.extend(begin.to_le_bytes());
+    seven.extend([0u8; 8]);
+    seven.extend((u64::from(options) * 14 + 14).to_le_bytes());
+    for _ in 0..options {
+        seven.extend([18, 0, 8, 0, 0, 0]);
+        seven.extend(formats.to_le_bytes());
+    }
+    seven.extend([0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    seven.extend([18, 0, 0, 0, 0, 0, 0, 0]);
+    seven.extend(((1u64 << 20) + 18).to_le_bytes());
+    seven.extend([1, 0, 0, 0, b's', 0, 1, 0, 0, 0]);
+    seven.extend((1u64 << 20).to_le_bytes());
+    seven.resize(seven.len() + (1 << 20), b' ');
+    let error = Dat::open(Cursor::new(&seven)).unwrap_err().to_string();
+    assert!(error.contains("several options lead to one section"), "{error}");
+
+    // Version 6: instances, each with the table of all CPUs.
+    let mut six = b"\x17\x08\x44tracing6\0\0\x08\0\x10\0\0".to_vec();
+    part(&mut six, "header_page\0", HEADER);
+    part(&mut six, "header_event\0", "");
+    // No formats, symbols, texts and names; so many CPUs.
+    six.extend([0; 4 + 4 + 4 + 4 + 8]);
+    six.extend(60_000u32.to_le_bytes());
+    six.extend(b"options  \0");
+    let table = six.len() as u64 + 60_000 * 16 + 2;
+    for _ in 0..60_000 {
+        six.extend([3, 0, 10, 0, 0, 0]);
+        six.extend(table.to_le_bytes());
+        six.extend(b"i\0");
+    }
+    six.extend([0, 0]);
+    six.extend(b"flyrecord\0");
+    six.resize(six.len() + 60_000 * 16, 0);
+    let error = Dat::open(Cursor::new(&six)).unwrap_err().to_string();
+    assert!(error.contains("several options lead to one section"), "{error}");
+}

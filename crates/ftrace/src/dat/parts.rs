@@ -18,6 +18,8 @@ const BUFFER_TEXT: u16 = 22;
 /// The symbols of a large kernel are some 20 MB.
 pub const MAX_PART: u64 = 256 << 20;
 const MAX_CPUS: u32 = 1 << 16;
+/// CPUs of all buffers together.
+const MAX_STREAMS: u64 = 1 << 20;
 const MAX_OPTIONS: usize = 1 << 16;
 
 #[derive(Default)]
@@ -26,11 +28,13 @@ pub struct Parts {
     pub header_event: Vec<u8>,
     /// System and text.
     pub formats: Vec<(String, Vec<u8>)>,
+    formats_size: u64,
     pub kallsyms: Vec<u8>,
     pub printk: Vec<u8>,
     pub cmdlines: Vec<u8>,
     pub options: Vec<DatOption>,
     pub buffers: Vec<Buffer>,
+    streams: u64,
     /// The content of `trace_clock`, which version 6 has behind the table of the CPUs' pages.
     pub clock: Vec<u8>,
 }
@@ -150,7 +154,12 @@ impl<'a> Cursor<'a> {
     fn formats_of(&mut self, system: &str, parts: &mut Parts) -> Result<(), DatError> {
         for _ in 0..self.u32()? {
             let length = self.u64()?;
-            parts.formats.push((system.to_owned(), self.bytes(length)?));
+            let text = self.bytes(length)?;
+            parts.formats_size += (system.len() + text.len()) as u64;
+            if parts.formats_size > MAX_PART {
+                return Err(self.error(DatErrorKind::TooLong { length: parts.formats_size, limit: MAX_PART }));
+            }
+            parts.formats.push((system.to_owned(), text));
         }
         Ok(())
     }
@@ -179,6 +188,15 @@ impl<'a> Cursor<'a> {
             return Err(self.error(DatErrorKind::TooLong { length: count.into(), limit: MAX_CPUS.into() }));
         }
         Ok(count)
+    }
+
+    fn push_buffer(&mut self, parts: &mut Parts, buffer: Buffer) -> Result<(), DatError> {
+        parts.streams += buffer.cpus.len() as u64;
+        if parts.streams > MAX_STREAMS {
+            return Err(self.error(DatErrorKind::TooLong { length: parts.streams, limit: MAX_STREAMS }));
+        }
+        parts.buffers.push(buffer);
+        Ok(())
     }
 
     fn push_option(&mut self, parts: &mut Parts, id: u16, length: u32) -> Result<(), DatError> {
@@ -210,16 +228,20 @@ pub fn version_6(at: &mut Cursor<'_>, page_size: u32) -> Result<Parts, DatError>
     parts.cmdlines = at.long_part()?;
     let cpus = at.cpu_count()?;
     let first = content(at, &mut parts, String::new(), page_size, cpus)?;
-    parts.buffers.push(first);
+    at.push_buffer(&mut parts, first)?;
     // Each instance has an option: an offset and a name; what is there looks like the end of the main part.
     let instances: Vec<Vec<u8>> = parts.options.iter().filter(|o| o.id == BUFFER).map(|o| o.data.clone()).collect();
+    let mut visited = Visited::new();
     for data in instances {
         let mut option = Cursor::memory(&data, at.order);
         let offset = option.u64().map_err(|_| at.error(DatErrorKind::Option { id: BUFFER, length: data.len() }))?;
         let name = option.string().unwrap_or_default();
         at.at = offset;
+        if !visited.insert(offset) {
+            return Err(at.error(DatErrorKind::Loop));
+        }
         let instance = content(at, &mut parts, name, page_size, cpus)?;
-        parts.buffers.push(instance);
+        at.push_buffer(&mut parts, instance)?;
     }
     Ok(parts)
 }
@@ -297,6 +319,7 @@ pub fn version_7(at: &mut Cursor<'_>) -> Result<Parts, DatError> {
         }
     }
     let options = std::mem::take(&mut parts.options);
+    let mut read = 0;
     for DatOption { id, data } in &options {
         if !matches!(*id, BUFFER | HEADER_INFO..=CMDLINES | BUFFER_TEXT) {
             continue;
@@ -310,10 +333,15 @@ pub fn version_7(at: &mut Cursor<'_>) -> Result<Parts, DatError> {
                 DatErrorKind::Truncated { .. } => short(),
                 _ => e,
             })?;
-            parts.buffers.push(buffer);
+            at.push_buffer(&mut parts, buffer)?;
             continue;
         }
-        let bytes = section(at, offset, *id, &method)?;
+        // Each is read once, and all of them together are no more than a few parts.
+        let bytes = if visited.insert(offset) { section(at, offset, *id, &method)? } else { return Err(at.error(DatErrorKind::Loop)) };
+        read += bytes.len() as u64;
+        if read > 4 * MAX_PART {
+            return Err(at.error(DatErrorKind::TooLong { length: read, limit: 4 * MAX_PART }));
+        }
         let mut inside = Cursor::memory(&bytes, at.order);
         match *id {
             HEADER_INFO => inside.headers(&mut parts)?,

@@ -22,6 +22,8 @@ const CLOCK_DATA: u32 = 29;
 /// Bytes of an attribute, in its first version and in any that may come.
 const ATTRIBUTES: RangeInclusive<u64> = 64..=4096;
 const MOST_EVENTS: usize = 1 << 16;
+/// Of all events together; each has one for each CPU or thread.
+const MOST_IDS: usize = 1 << 22;
 /// The formats of all events of a kernel are some 4 MB.
 pub(super) const MOST_FORMATS: u64 = 256 << 20;
 
@@ -233,8 +235,9 @@ impl About {
         Ok(about)
     }
 
-    fn add(&mut self, attribute: Attribute) {
+    fn add(&mut self, mut attribute: Attribute) {
         if self.attributes.len() < MOST_EVENTS {
+            attribute.ids.truncate(MOST_IDS.saturating_sub(self.by_id.len()));
             self.by_id.extend(attribute.ids.iter().map(|id| (*id, self.attributes.len())));
             self.attributes.push(attribute);
         }

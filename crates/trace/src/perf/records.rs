@@ -64,6 +64,7 @@ pub(super) struct Records<R> {
     most_waiting: usize,
     /// Records of perf's own making have no time: they come first, and are as old as what follows them.
     undated: VecDeque<Record>,
+    undated_bytes: usize,
     following: Option<Record>,
     sequence: u64,
     newest: u64,
@@ -109,6 +110,7 @@ impl<R: Read> Records<R> {
             waiting_bytes: 0,
             most_waiting,
             undated: VecDeque::new(),
+            undated_bytes: 0,
             following: None,
             sequence: 0,
             newest: 0,
@@ -137,7 +139,8 @@ impl<R: Read> Records<R> {
             if is_due {
                 let Some(Reverse(Waiting(_, _, record))) = self.waiting.pop() else { continue };
                 self.waiting_bytes = self.waiting_bytes.saturating_sub(cost(&record));
-                if record.time == 0 && self.undated.len() < MOST_UNDATED {
+                if record.time == 0 && self.undated.len() < MOST_UNDATED && self.undated_bytes < self.most_waiting {
+                    self.undated_bytes += cost(&record);
                     self.undated.push_back(record);
                 } else {
                     self.following = Some(record);
