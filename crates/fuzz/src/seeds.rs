@@ -16,6 +16,21 @@ pub const PAGES: &[u8] = include_bytes!("../../ftrace/tests/fixtures/cpu0");
 /// Between the files of one input.
 pub const BORDER: &[u8] = b"\n%%%%\n";
 
+/// Puts the files of an input into a folder, which it gives back; what is missing is empty.
+pub fn part(input: &[u8], folder: &Path, names: &[&str]) -> PathBuf {
+    let mut rest = input;
+    for name in names {
+        let border = rest.windows(BORDER.len()).position(|window| window == BORDER);
+        let part = &rest[..border.unwrap_or(rest.len())];
+        if std::fs::write(folder.join(name), part).is_err() {
+            let _ = std::fs::create_dir(folder);
+            let _ = std::fs::write(folder.join(name), part);
+        }
+        rest = border.map_or(&[], |at| &rest[at + BORDER.len()..]);
+    }
+    folder.to_owned()
+}
+
 /// Descriptions with something of everything, with lengths and tags that damage makes absurd.
 const EVERYTHING: &str = r#"/* CTF 1.8 */
 trace { major = 1; minor = 8; byte_order = le; packet.header := struct { integer { size = 32; } magic; integer { size = 8; } stream_id; }; };
@@ -230,6 +245,13 @@ pub fn trace_dat() -> Vec<u8> {
     bytes.resize(begin, 0);
     bytes.extend(PAGES);
     bytes
+}
+
+/// As if several threads had written a perf.data: its records once more, in files beside it.
+pub fn perf_folder(file: &[u8]) -> Option<Vec<u8>> {
+    let word = |at: usize| file.get(at..at + 8)?.try_into().ok().map(u64::from_le_bytes).map(|word| word as usize);
+    let records = file.get(word(40)?..)?.get(..word(48)?)?;
+    Some([file, BORDER, records, BORDER, &records[..records.len().min(2000)]].concat())
 }
 
 /// What `perf record` writes; nothing where there is no perf, or it may not.

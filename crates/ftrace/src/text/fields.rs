@@ -156,8 +156,9 @@ fn pairs(line: &[u8], name: Span, span: Span, out: &mut Vec<Found>) {
     }
 }
 
-/// Bytes of a task's name without its NUL.
+/// Bytes of a task's name without its NUL, and of a path.
 const MOST_COMM: usize = 15;
+const MOST_PATH: usize = 4096;
 
 /// Where a name ends that may look like fields: at the last place at which the field may begin that the kernel prints behind it.
 fn known_end(event: &[u8], key: &[u8], line: &[u8], span: Span) -> Option<usize> {
@@ -165,7 +166,7 @@ fn known_end(event: &[u8], key: &[u8], line: &[u8], span: Span) -> Option<usize>
         (b"task_rename", b"oldcomm") => (b"", b"newcomm=", MOST_COMM),
         (b"task_rename", b"newcomm") | (b"oom_score_adj_update", b"comm") => (b"", b"oom_score_adj=", MOST_COMM),
         (b"task_newtask", b"comm") => (b"", b"clone_flags=", MOST_COMM),
-        (b"sched_process_exec", b"filename") => (b"", b"pid=", usize::MAX),
+        (b"sched_process_exec", b"filename") => (b"", b"pid=", MOST_PATH),
         // `comm` before `pid`, `prev_comm` before `prev_pid`.
         (_, key) => (key.strip_suffix(b"comm")?, b"pid=", MOST_COMM),
     };

@@ -5,7 +5,6 @@ use crate::seeds::{self, BORDER};
 use longpole_ctf::write::{self, Layout};
 use longpole_ctf::Metadata;
 use longpole_trace::Options;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -67,20 +66,9 @@ fn describe(input: &[u8], _: &Path) {
     }
 }
 
-/// The folder of an input's files.
+/// The folder of an input's metadata and streams.
 pub fn place(input: &[u8], folder: &Path) -> PathBuf {
-    let folder = folder.join("ctf");
-    let mut rest = input;
-    for name in ["metadata", "stream0", "stream1", "stream2"] {
-        let border = rest.windows(BORDER.len()).position(|window| window == BORDER);
-        let part = &rest[..border.unwrap_or(rest.len())];
-        if fs::write(folder.join(name), part).is_err() {
-            let _ = fs::create_dir(&folder);
-            let _ = fs::write(folder.join(name), part);
-        }
-        rest = border.map_or(&[], |at| &rest[at + BORDER.len()..]);
-    }
-    folder
+    seeds::part(input, &folder.join("ctf"), &["metadata", "stream0", "stream1", "stream2"])
 }
 
 pub const WORDS: &[&str] = &[

@@ -1,7 +1,7 @@
 //! Traces as files: of ours, and of other tools.
 
 use super::Target;
-use crate::seeds;
+use crate::seeds::{self, BORDER};
 use longpole_trace::{ByteOrder, Dump, Item, Log, Options, Trace, Value, Word};
 use std::path::Path;
 
@@ -53,15 +53,19 @@ pub const PCAPNG: Target = Target {
 
 pub const PERF: Target = Target {
     name: "perf",
-    what: "perf.data",
+    what: "perf.data, and folders of them",
     seeds: |folder| {
         let mut all = seeds::perf_data(folder);
         all.extend(seeds::corpora("perf-data", 1 << 20));
+        all.extend(all.iter().filter_map(|file| seeds::perf_folder(file)).collect::<Vec<_>>());
         all.push(b"PERFILE2\x68\0\0\0\0\0\0\0\x88\0\0\0\0\0\0\0".to_vec());
         Ok(all)
     },
-    words: &["PERFILE2", "2ELIFREP"],
-    run: |input, folder| file(input, folder, Options::default()),
+    words: &["PERFILE2", "2ELIFREP", "\n%%%%\n"],
+    run: |input, folder| match input.windows(BORDER.len()).any(|window| window == BORDER) {
+        true => read(&seeds::part(input, &folder.join("perf"), &["data", "data.0", "data.1"]), Options::default()),
+        false => file(input, folder, Options::default()),
+    },
 };
 
 /// The first byte says how the rest is laid out.
