@@ -17,8 +17,10 @@ use crate::error::{Error, ErrorKind};
 use crate::options::Options;
 use crate::time::Resolution;
 
-/// The longest block that is accepted; also Wireshark's limit.
-pub const MAX_BLOCK_LEN: u32 = 16 << 20;
+/// The longest block that is accepted. The format knows no limit, and a block is in memory as a whole.
+pub const MAX_BLOCK_LEN: u32 = 256 << 20;
+/// A window that has grown beyond this for one block goes with it.
+const USUAL_WINDOW: usize = 1 << 20;
 const FIRST_WINDOW: usize = 64 << 10;
 
 /// Reads pcapng and classic pcap from any byte source, a slice included. It buffers by itself.
@@ -77,6 +79,11 @@ impl<R: Read> Reader<R> {
         self.start += self.taken;
         self.offset += self.taken as u64;
         self.taken = 0;
+        if self.window.len() > USUAL_WINDOW && self.end - self.start < FIRST_WINDOW {
+            let mut window = self.window[self.start..self.end].to_vec();
+            window.resize(FIRST_WINDOW, 0);
+            (self.window, self.start, self.end) = (window, 0, self.end - self.start);
+        }
         if self.format == Format::NotYetKnown {
             self.recognise().inspect_err(|_| self.format = Format::Ended)?;
             if let Format::Classic(resolution) = self.format {

@@ -240,6 +240,24 @@ fn a_file_cut_anywhere_yields_the_whole_blocks_and_the_place_of_the_cut() {
     }
 }
 
+#[test]
+fn a_packet_is_as_long_as_the_file_has_bytes_for_it() {
+    let data: Vec<u8> = (0..64u32 << 20).map(|at| (at / 4096) as u8).collect();
+    let length = data.len() as u32;
+    let long = [words(false, &[0, 0, 7, length, length]), data.clone()].concat();
+    let file = [section(false), interface(false, 0), block(false, 6, &long), packet(false, 0, 8, &[]), block(false, 6, &long)].concat();
+    let lengths = |file: &[u8]| summarise(file).packets.iter().map(|packet| packet.data.len()).collect::<Vec<_>>();
+    let summary = summarise(&file);
+    assert!(summary.errors.is_empty(), "{:?}", summary.errors);
+    assert!(summary.packets[0].data == data);
+    assert_eq!(lengths(&file), [64 << 20, 3, 64 << 20]);
+    // What is only claimed is none.
+    let cut = summarise(&file[..file.len() - 1]);
+    assert!(cut.errors[0].is_truncation() && cut.packets.len() == 2);
+    let classic = [words(false, &[0xa1b2_c3d4, 4 << 16 | 2, 0, 0, 0, 1]), words(false, &[1, 0, length, length]), data].concat();
+    assert_eq!(lengths(&classic), [64 << 20]);
+}
+
 /// The only error of a section header, an interface and `rest`, and the number of packets that came out.
 fn damaged(rest: &[u8]) -> (ErrorKind, u64, usize) {
     let file = [&section(false)[..], &interface(false, 0), rest].concat();

@@ -59,7 +59,7 @@ pub use oddity::{Contradiction, LeftOut, Oddity, Place};
 pub use part::{Packets, Part, PartClock};
 pub use recognise::{is_recording, recording_at};
 pub use recording::{Clock, Lane, Losses, Recording};
-pub use rewritten::rewrite;
+pub use rewritten::{rewrite, Rewritten};
 pub use sel4::{Dump, Log, Word};
 pub use shift::{Shift, Shifts};
 pub use trace::{Damage, Options, Trace};

@@ -66,6 +66,8 @@ pub enum Oddity {
     WithoutTime { path: PathBuf, lines: u64 },
     /// Lines that are none of the kernel's tracer.
     NoEvents { path: PathBuf, lines: u64 },
+    /// Numbers that neither 64 bits nor a floating point number hold.
+    Numbers { path: PathBuf, numbers: u64 },
     /// From here on a kernel's log cannot be read.
     NoEntry { path: PathBuf, error: String },
 }
@@ -205,6 +207,7 @@ impl Oddity {
             | Oddity::Ticks { path, .. }
             | Oddity::WithoutTime { path, .. }
             | Oddity::NoEvents { path, .. }
+            | Oddity::Numbers { path, .. }
             | Oddity::NoEntry { path, .. }
             | Oddity::CommonClock { path, .. }
             | Oddity::Wrong { path, .. }
@@ -307,6 +310,12 @@ impl fmt::Display for Oddity {
                 path.display()
             ),
             Oddity::NoEvents { path, lines } => write!(f, "{}: {lines} lines are no events of the kernel's tracer, and are left out", path.display()),
+            Oddity::Numbers { path, numbers: 1 } => {
+                write!(f, "{}: a number fits neither 64 bits nor a floating point number; it is told as its text", path.display())
+            }
+            Oddity::Numbers { path, numbers } => {
+                write!(f, "{}: {numbers} numbers fit neither 64 bits nor a floating point number; they are told as their text", path.display())
+            }
             Oddity::NoEntry { path, error } => write!(f, "{}: {error}; what follows is not read", path.display()),
         }
     }

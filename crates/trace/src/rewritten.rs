@@ -12,16 +12,25 @@ use longpole_ctf::{Metadata, Step};
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Writes all CTF traces at or below `path` to the same places below `directory`, which is made, or is empty. None, with nothing written,
-/// if something else than CTF traces is there.
-pub fn rewrite(path: &Path, directory: &Path, version: Version) -> Result<Option<(Written, Vec<Oddity>)>, Error> {
+/// What became of a trace.
+#[derive(Debug)]
+pub enum Rewritten {
+    Done(Written, Vec<Oddity>),
+    /// Something else than CTF traces is there, and nothing is written.
+    Other,
+    /// The events of this stream are not in the order of time, which is what other readers want. Nothing is written.
+    Disordered(PathBuf),
+}
+
+/// Writes all CTF traces at or below `path` to the same places below `directory`, which is made, or is empty.
+pub fn rewrite(path: &Path, directory: &Path, version: Version) -> Result<Rewritten, Error> {
     // Who opens it says what is wrong with it.
-    let Some(found) = path.is_dir().then(|| recognise(path).ok()).flatten() else { return Ok(None) };
+    let Some(found) = path.is_dir().then(|| recognise(path).ok()).flatten() else { return Ok(Rewritten::Other) };
     if found.ctf.is_empty() || found.recording.is_some() || !found.files.is_empty() || found.pages.is_some() {
-        return Ok(None);
+        return Ok(Rewritten::Other);
     }
     empty_folder(directory)?;
     let (mut written, mut oddities) = (Written::default(), Vec::new());
@@ -34,13 +43,29 @@ pub fn rewrite(path: &Path, directory: &Path, version: Version) -> Result<Option
                 let _ = fs::remove_dir(&place);
                 oddities.push(Oddity::Closed { path: trace.clone(), error: error.to_string() });
             }
-            done => done?,
+            done => {
+                if let Some(stream) = done? {
+                    empty(directory)?;
+                    return Ok(Rewritten::Disordered(stream));
+                }
+            }
         }
     }
-    Ok(Some((written, oddities)))
+    Ok(Rewritten::Done(written, oddities))
 }
 
-fn one(trace: &Path, place: &Path, version: Version, written: &mut Written, oddities: &mut Vec<Oddity>) -> Result<(), Error> {
+/// Removes what is in a folder that was empty.
+fn empty(directory: &Path) -> Result<(), Error> {
+    for entry in fs::read_dir(directory).map_err(Error::io(directory))? {
+        let path = entry.map_err(Error::io(directory))?.path();
+        let removed = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+        removed.map_err(Error::write(&path))?;
+    }
+    Ok(())
+}
+
+/// The stream that is not in the order of time, if there is one; then there is no metadata.
+fn one(trace: &Path, place: &Path, version: Version, written: &mut Written, oddities: &mut Vec<Oddity>) -> Result<Option<PathBuf>, Error> {
     let metadata = Arc::new(read_metadata(&trace.join("metadata"))?);
     let layout = match version {
         Version::One => Layout::to_ctf1(&metadata),
@@ -49,13 +74,40 @@ fn one(trace: &Path, place: &Path, version: Version, written: &mut Written, oddi
     let layout = Arc::new(layout.map_err(|source| Error::Metadata { path: trace.join("metadata"), source })?);
     for path in stream_files(trace)? {
         let to = place.join(path.file_name().unwrap_or_default());
-        stream(&metadata, &layout, &path, &to, written, oddities)?;
+        if !stream(&metadata, &layout, &path, &to, written, oddities)? {
+            return Ok(Some(path));
+        }
     }
     // Last: what is not finished is no trace.
     let to = place.join("metadata");
-    fs::write(&to, write::metadata(layout.metadata())).map_err(Error::io(&to))
+    fs::write(&to, write::metadata(layout.metadata())).map_err(Error::write(&to))?;
+    Ok(None)
 }
 
+/// A writer for the packets of one class of streams.
+struct Part {
+    writer: StreamWriter,
+    /// Of the last event, or of the packet's begin.
+    last: u64,
+}
+
+impl Part {
+    /// Whether a time is not before those that were.
+    fn follows(&mut self, cycles: u64) -> bool {
+        let before = std::mem::replace(&mut self.last, cycles);
+        cycles >= before
+    }
+
+    /// Ends the packet. Some tracers say ends that are before the last event, or after the next packet has begun: what other readers refuse.
+    fn end(&mut self, next: Option<u64>) -> Result<Vec<u8>, Box<WriteError>> {
+        let packet = self.writer.packet_mut();
+        packet.end = packet.end.map(|end| next.map_or(end, |next| end.min(next)).max(self.last));
+        self.writer.end()?;
+        Ok(self.writer.take())
+    }
+}
+
+/// Whether its times are in order; if not, only a part of it is written.
 fn stream(
     metadata: &Arc<Metadata>,
     layout: &Arc<Layout>,
@@ -63,28 +115,41 @@ fn stream(
     to: &Path,
     written: &mut Written,
     oddities: &mut Vec<Oddity>,
-) -> Result<(), Error> {
+) -> Result<bool, Error> {
     let unwritable = |source: Box<WriteError>| Error::Unwritable { path: path.to_owned(), source };
     let mut decoder = decoder(metadata, &StreamFile::look(path).map_err(Error::io(path))?, 1)?;
-    let mut out = BufWriter::new(File::create_new(to).map_err(Error::io(to))?);
+    let mut out = BufWriter::new(File::create_new(to).map_err(Error::write(to))?);
     // One for each class of streams that has packets in the file.
-    let mut writers: HashMap<usize, StreamWriter> = HashMap::new();
+    let mut parts: HashMap<usize, Part> = HashMap::new();
+    // The class of the packet that has come to its end, which the next one may correct.
+    let mut ended: Option<usize> = None;
     loop {
         let step = decoder.advance();
         let class = decoder.packet().stream;
-        let writer = writers.entry(class).or_insert_with(|| StreamWriter::new(layout.clone(), class));
+        if let Some(ended) = ended.take_if(|_| matches!(step, Ok(None | Some(Step::PacketBegin)) | Err(_))) {
+            let next = decoder.packet().begin.filter(|_| ended == class && matches!(step, Ok(Some(_))));
+            if let Some(part) = parts.get_mut(&ended) {
+                out.write_all(&part.end(next).map_err(unwritable)?).map_err(Error::write(to))?;
+            }
+        }
+        let part = parts.entry(class).or_insert_with(|| Part { writer: StreamWriter::new(layout.clone(), class), last: 0 });
         match step {
             Ok(None) => break,
-            Ok(Some(Step::PacketBegin)) => writer.begin(decoder.packet()).map_err(unwritable)?,
+            Ok(Some(Step::PacketBegin)) => {
+                part.writer.begin(decoder.packet()).map_err(unwritable)?;
+                if decoder.packet().begin.is_some_and(|begin| !part.follows(begin)) {
+                    return Ok(false);
+                }
+            }
             Ok(Some(Step::Event)) => {
                 let event = decoder.event();
-                writer.event(event.class_index(), event.cycles(), event.values()).map_err(unwritable)?;
+                if !part.follows(event.cycles()) {
+                    return Ok(false);
+                }
+                part.writer.event(event.class_index(), event.cycles(), event.values()).map_err(unwritable)?;
                 written.events += 1;
             }
-            Ok(Some(Step::PacketEnd)) => {
-                writer.end().map_err(unwritable)?;
-                out.write_all(&writer.take()).map_err(Error::io(to))?;
-            }
+            Ok(Some(Step::PacketEnd)) => ended = Some(class),
             Ok(Some(Step::DiscardedEvents(loss))) => match loss.count {
                 Some(count) => written.lost = written.lost.saturating_add(count),
                 None => written.uncounted += 1,
@@ -94,12 +159,12 @@ fn stream(
                 oddities.push(Oddity::of_packet(path, &error, decoder.next_packet()));
                 // The packet ends with the last event that could be read.
                 if error.event.is_some() {
-                    writer.end().map_err(unwritable)?;
-                    out.write_all(&writer.take()).map_err(Error::io(to))?;
+                    out.write_all(&part.end(None).map_err(unwritable)?).map_err(Error::write(to))?;
                 }
                 decoder.skip_packet();
             }
         }
     }
-    out.flush().map_err(Error::io(to))
+    out.flush().map_err(Error::write(to))?;
+    Ok(true)
 }

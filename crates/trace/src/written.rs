@@ -117,10 +117,10 @@ struct Out {
 
 /// Makes the folder, if it is not there; what is in it is nobody's to overwrite.
 pub(crate) fn empty_folder(directory: &Path) -> Result<(), Error> {
-    fs::create_dir_all(directory).map_err(Error::io(directory))?;
+    fs::create_dir_all(directory).map_err(Error::write(directory))?;
     if fs::read_dir(directory).map_err(Error::io(directory))?.next().is_some() {
         let source = std::io::Error::new(std::io::ErrorKind::AlreadyExists, "the folder is not empty");
-        return Err(Error::Io { path: directory.to_owned(), source });
+        return Err(Error::Write { path: directory.to_owned(), source });
     }
     Ok(())
 }

@@ -22,6 +22,9 @@ fn told(text: impl AsRef<[u8]>) -> (Vec<String>, Vec<Oddity>) {
         let who = &catalogue.subjects[event.subject.0 as usize];
         let value = |value: &longpole_trace::Value<'_>| match value.text() {
             Some(text) => format!("{text:?}"),
+            None if value.as_i64().is_some() || value.as_u64().is_some() => {
+                value.as_i64().map_or_else(|| value.as_u64().unwrap_or(0).to_string(), |number| number.to_string())
+            }
             None => value.as_f64().map_or(format!("{value:?}"), |number| number.to_string()),
         };
         assert_eq!(class.fields.len(), event.fields.len());
@@ -82,6 +85,31 @@ fn what_is_no_event_is_told_with_its_place_and_hides_no_other() {
     assert_eq!(places.len(), 3, "{places:?}");
     assert!(places[0].contains("at byte 30: `ts` is no time: \"soon\""), "{places:?}");
     assert!(oddities.iter().all(Oddity::is_damage));
+}
+
+#[test]
+fn numbers_keep_their_digits_and_none_hides_its_event() {
+    let args = [
+        (r#"{"id":9007199254740993,"most":18446744073709551615,"least":-9223372036854775808}"#, 0),
+        (r#"{"v":1e400,"w":-18446744073709551616,"x":5}"#, 2),
+        (r#"{"l":[1e999,{"k":12345678901234567890123,"s":"1e999"},null],"f":1e30}"#, 2),
+        ("-1e999", 1),
+    ];
+    let events: Vec<String> = (1..).zip(args).map(|(t, (args, _))| format!(r#"{{"ph":"i","name":"n","ts":{t},"args":{args}}}"#)).collect();
+    let (lines, oddities) = told(format!("[{}]", events.join(",")));
+    assert_eq!(lines.len(), 4, "{oddities:?}");
+    assert!(lines[0].ends_with("args.id=9007199254740993 args.most=18446744073709551615 args.least=-9223372036854775808"), "{lines:?}");
+    assert!(lines[1].ends_with(r#"args.v="1e400" args.w="-18446744073709551616" args.x=5"#), "{lines:?}");
+    for text in ["1e999", "12345678901234567890123"] {
+        assert!(lines[2].contains(&format!("{:?}", text.as_bytes())), "{lines:?}");
+    }
+    assert!(lines[3].ends_with(r#"args="-1e999""#), "{lines:?}");
+    let numbers: u64 = args.iter().map(|(_, numbers)| numbers).sum();
+    assert!(matches!(oddities.as_slice(), [Oddity::Numbers { numbers: found, .. }] if *found == numbers), "{oddities:?}");
+    assert!(!oddities[0].is_damage());
+    // Where numbers are looked at as they stand, values may not be nested deeper than elsewhere.
+    let deep = format!(r#"[{{"ph":"i","name":"n","ts":1,"args":{{"v":1e400,"d":{}1{}}}}}]"#, "[".repeat(100_000), "]".repeat(100_000));
+    assert!(matches!(told(deep).1.as_slice(), [Oddity::Wrong { .. }]));
 }
 
 #[test]

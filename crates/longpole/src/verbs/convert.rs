@@ -7,7 +7,7 @@ use crate::say;
 use crate::table::{number, plain};
 use crate::unpacked::renamed;
 use crate::WrongUsage;
-use longpole_trace::{rewrite, CtfWriter, EnvValue, Item, Trace, Version, Written};
+use longpole_trace::{rewrite, CtfWriter, EnvValue, Item, Rewritten, Trace, Version, Written};
 use std::fs::OpenOptions;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -70,10 +70,17 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let paths = args.input.paths()?;
     let options = args.input.options();
     if let ([path], Some(output), true) = (&paths[..], &output, args.to != Form::Json && sieve.passes_all() && options.is_all()) {
-        if let Some((written, oddities)) = rewrite(path, output, args.to.version())? {
-            say(told(output, &written))?;
-            oddities.iter().for_each(|oddity| eprintln!("longpole: {}", plain(oddity.to_string())));
-            return Ok(if oddities.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+        match rewrite(path, output, args.to.version())? {
+            Rewritten::Done(written, oddities) => {
+                say(told(output, &written))?;
+                oddities.iter().for_each(|oddity| eprintln!("longpole: {}", plain(oddity.to_string())));
+                return Ok(if oddities.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+            }
+            Rewritten::Disordered(stream) => eprintln!(
+                "longpole: {}: not in the order of time, which other readers want; all events are sorted, and written by their values",
+                plain(stream.display().to_string())
+            ),
+            Rewritten::Other => {}
         }
     }
     let mut trace = input::open_whole(&paths, options)?;
@@ -131,6 +138,12 @@ pub fn told(output: &Path, written: &Written) -> String {
     let mut told = format!("{}: {} events, {} lost", plain(output.display().to_string()), number(written.events), number(written.lost));
     if written.uncounted > 0 {
         told.push_str(&format!(" and {} gaps that nobody counted", number(written.uncounted)));
+    }
+    if written.late > 0 {
+        told.push_str(&format!(
+            "; {} events stand behind later ones, since the trace is too far from the order of time",
+            number(written.late)
+        ));
     }
     if written.untold > 0 {
         told.push_str(&format!("; {} losses of streams without events have no place in CTF", number(written.untold)));

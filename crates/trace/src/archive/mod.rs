@@ -34,6 +34,8 @@ const TAR_BLOCK: usize = 512;
 const BUFFER: usize = 256 << 10;
 /// Bytes of headers before an entry of a tar: names of any sensible length.
 const MOST_HEADERS: u64 = 1 << 20;
+/// Bytes behind the end of a tar that are looked through.
+const MOST_BEHIND: u64 = 16 << 20;
 
 pub(crate) fn packing(head: &Head) -> Option<Packing> {
     match head.bytes.as_slice() {
@@ -84,9 +86,10 @@ fn unpacked(path: &Path, packing: Packing) -> Result<Unpacked, Error> {
     let length = file.metadata().map_err(Error::io(path))?.len();
     let mut unpacked = Unpacked::new(path)?;
     let mut fill = Fill::new(&unpacked, length);
-    let read = BufReader::with_capacity(BUFFER, file);
+    let ended = Rc::new(Cell::new(false));
+    let read = BufReader::with_capacity(BUFFER, Ending { input: file, ended: ended.clone() });
     let done = match packing {
-        Packing::Zip => zip(path, &mut fill),
+        Packing::Zip => zip(path, &mut fill, &ended),
         Packing::Tar => tar(read, &mut fill),
         Packing::Gzip => stream(MultiGzDecoder::new(read), &mut fill),
         Packing::Zstd => stream(zstd::Frames::new(read), &mut fill),
@@ -96,6 +99,7 @@ fn unpacked(path: &Path, packing: Packing) -> Result<Unpacked, Error> {
         Ok(()) => None,
         Err(Stop::Limit(what)) => return Err(refused(what, fill.entry())),
         Err(Stop::Write(source)) => return Err(refused(format!("cannot write to {}: {source}", unpacked.root().display()), fill.entry())),
+        Err(Stop::Damaged(what)) if ended.get() => Some(format!("it ends at byte {length}, too soon: {what}")),
         Err(Stop::Damaged(what)) => Some(what),
     };
     if fill.files() == 0 || failed.is_some() && fill.is_empty() {
@@ -116,9 +120,11 @@ fn unpacked(path: &Path, packing: Packing) -> Result<Unpacked, Error> {
 fn stream(mut unpacked: impl Read, fill: &mut Fill) -> Result<(), Stop> {
     let mut head = Vec::new();
     let begin = unpacked.by_ref().take(TAR_BLOCK as u64).read_to_end(&mut head);
-    let whole = io::Cursor::new(head.clone()).chain(Broken(begin.err())).chain(unpacked);
+    let mut whole = io::Cursor::new(head.clone()).chain(Broken(begin.err())).chain(unpacked);
     if is_tar(&head) {
-        tar(whole, fill)
+        tar(&mut whole, fill)?;
+        // What is behind the end of the tar fills it up; whether all of it came tells the end of its packing.
+        io::copy(&mut whole.take(MOST_BEHIND), &mut io::sink()).map(drop).map_err(Stop::damaged)
     } else {
         fill.alone(whole)
     }
@@ -134,13 +140,15 @@ impl Read for Broken {
 }
 
 fn tar(input: impl Read, fill: &mut Fill) -> Result<(), Stop> {
-    let budget = Rc::new(Cell::new(MOST_HEADERS));
-    let mut archive = ::tar::Archive::new(Headers { input, budget: budget.clone() });
+    let (budget, ended) = (Rc::new(Cell::new(MOST_HEADERS)), Rc::new(Cell::new(false)));
+    let mut archive = ::tar::Archive::new(Headers { input: Ending { input, ended: ended.clone() }, budget: budget.clone() });
     let mut entries = archive.entries().map_err(Stop::damaged)?;
     loop {
         // A name is in memory as a whole, so there must be an end to it.
         budget.set(MOST_HEADERS);
-        let Some(entry) = entries.next() else { return Ok(()) };
+        let Some(entry) = entries.next() else {
+            return if ended.get() { Err(Stop::damaged("a tar has empty blocks at its end")) } else { Ok(()) };
+        };
         let mut entry = entry.map_err(Stop::damaged)?;
         budget.set(u64::MAX);
         let kind = entry.header().entry_type();
@@ -152,6 +160,22 @@ fn tar(input: impl Read, fill: &mut Fill) -> Result<(), Stop> {
         } else if !kind.is_pax_global_extensions() {
             fill.other(&name, if kind.is_symlink() || kind.is_hard_link() { "a link" } else { "a device" });
         }
+    }
+}
+
+/// Remembers that somebody wanted more than there was.
+struct Ending<R> {
+    input: R,
+    ended: Rc<Cell<bool>>,
+}
+
+impl<R: Read> Read for Ending<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let count = self.input.read(into)?;
+        if count == 0 && !into.is_empty() {
+            self.ended.set(true);
+        }
+        Ok(count)
     }
 }
 
@@ -176,12 +200,13 @@ impl<R: Read> Read for Headers<R> {
     }
 }
 
-fn zip(path: &Path, fill: &mut Fill) -> Result<(), Stop> {
+fn zip(path: &Path, fill: &mut Fill, ended: &Cell<bool>) -> Result<(), Stop> {
     let open = || File::open(path).map(|file| BufReader::with_capacity(BUFFER, file)).map_err(Stop::damaged);
     let mut archive = match ::zip::ZipArchive::new(open()?) {
         Ok(archive) => archive,
         // Its directory is at the end, which is not there; the entries may be.
         Err(error) => {
+            ended.set(true);
             let mut input = open()?;
             while let Ok(Some(mut entry)) = ::zip::read::read_zipfile_from_stream(&mut input) {
                 zip_entry(&mut entry, fill)?;

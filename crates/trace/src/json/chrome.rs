@@ -10,7 +10,7 @@ use super::names::{Classes, Subjects};
 use super::object::{self, Object, Raw, Wanted};
 use super::order::{Order, Place, Sorted};
 use super::scan::{self, Fault, Text, LONGEST};
-use super::tell;
+use super::{tell, tell_texts};
 use crate::error::Error;
 use crate::event::{Event, Item, PacketValues, StreamId, StreamKind, Subject};
 use crate::oddity::MOST_ERRORS;
@@ -233,6 +233,8 @@ pub(crate) struct ChromeSource {
     last_ns: Option<i64>,
     event: Option<Event<'static>>,
     errors: u32,
+    /// Numbers that are told as text.
+    texts: u64,
     /// Where the first damage lies, behind which nothing is read.
     until: Option<u64>,
     /// That was reached.
@@ -340,6 +342,7 @@ impl ChromeSource {
             last_ns: None,
             event: None,
             errors: errors.min(MOST_ERRORS),
+            texts: 0,
             until,
             broken: false,
         })
@@ -349,6 +352,7 @@ impl ChromeSource {
         loop {
             let Some(at) = self.next()? else {
                 self.broken = self.until.is_some();
+                tell_texts(shared, &self.path, &mut self.texts);
                 return Ok(None);
             };
             match self.read(shared) {
@@ -415,6 +419,7 @@ impl ChromeSource {
         let subject = self.subjects.of([pid, tid], shared, || self.named.subject(pid, tid));
         let class = self.classes.of(&name, &mut self.object, shared);
         self.last_ns = Some(t_ns);
+        self.texts += self.object.texts;
         self.event = Some(Event {
             t_ns,
             stream: self.stream,

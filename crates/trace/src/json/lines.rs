@@ -5,7 +5,7 @@
 use super::names::{Classes, Subjects};
 use super::object::{Object, Wanted};
 use super::scan::{Fault, Text};
-use super::tell;
+use super::{tell, tell_texts};
 use crate::error::Error;
 use crate::event::{Event, Item, PacketValues, StreamId, StreamKind, Subject};
 use crate::shelf::Shelf;
@@ -32,6 +32,8 @@ pub(crate) struct LogSource {
     /// Nothing is read behind a line that is wrong, which was reached.
     pub broken: bool,
     errors: u32,
+    /// Numbers that are told as text.
+    texts: u64,
 }
 
 impl LogSource {
@@ -48,6 +50,7 @@ impl LogSource {
             event: None,
             broken: false,
             errors: 0,
+            texts: 0,
         })
     }
 
@@ -80,6 +83,7 @@ impl LogSource {
                 }
             }
         }
+        tell_texts(shared, &self.path, &mut self.texts);
         Ok(None)
     }
 
@@ -106,6 +110,7 @@ impl LogSource {
         let (host, label) = (text("host").unwrap_or_default(), text("machine").or_else(|| text("end")).unwrap_or_default());
         let subject =
             self.subjects.of([&host, &label], shared, || Subject { host: host.clone(), label: label.clone(), ..Subject::default() });
+        self.texts += self.object.texts;
         let class = self.classes.of(name, &mut self.object, shared);
         let (t_ns, stream) = (self.t_ns, self.stream);
         self.event = Some(Event { t_ns, stream, subject, class, cpu: None, fields: &[], context: &[], packet: PacketValues::default() });

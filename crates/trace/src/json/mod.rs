@@ -99,6 +99,13 @@ fn tell(shared: &mut Shared, path: &Path, errors: &mut u32, fault: &Fault) {
     });
 }
 
+/// Says at the end how many numbers became text.
+fn tell_texts(shared: &mut Shared, path: &Path, texts: &mut u64) {
+    if let numbers @ 1.. = std::mem::take(texts) {
+        shared.oddities.push(Oddity::Numbers { path: path.to_owned(), numbers });
+    }
+}
+
 /// The event that was read last, with its values.
 fn item<'a>(event: &Option<Event<'static>>, stream: StreamId, shelf: &'a mut Shelf, values: &'a [OwnedValue]) -> Item<'a> {
     match event {

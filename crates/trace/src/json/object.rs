@@ -1,7 +1,8 @@
 //! One object of JSON as the fields of an event.
 //!
 //! What the caller looks at itself (names, times, numbers of threads) comes as the text that stands in the file, so that a time of 17 digits
-//! keeps all of them; the rest becomes values in the order of the file.
+//! keeps all of them; the rest becomes values in the order of the file. Integers of 64 bits keep all digits. Numbers that neither these nor
+//! floating point numbers hold become the text that they are: they are rare, so an object is looked through for them only if it has one.
 
 use longpole_ctf::OwnedValue;
 use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
@@ -15,6 +16,12 @@ pub struct Object {
     /// Names of the fields, each ended by a zero byte.
     pub names: Vec<u8>,
     pub values: Vec<OwnedValue>,
+    /// How many numbers of the object are text.
+    pub texts: u64,
+    /// An integer may have become a floating point number.
+    rounded: bool,
+    /// Numbers are looked at as they stand.
+    exact: bool,
 }
 
 /// What is wanted of an object.
@@ -64,6 +71,18 @@ pub fn brief<'a>(text: &'a [u8], keys: &'static [&'static str]) -> Result<Raw<'a
 impl Object {
     /// Reads all of `text`, which must be an object.
     pub fn read<'a>(&mut self, text: &'a [u8], wanted: &Wanted) -> Result<Raw<'a>, serde_json::Error> {
+        (self.texts, self.rounded, self.exact) = (0, false, false);
+        match self.pass(text, wanted) {
+            Ok(raw) if !self.rounded => Ok(raw),
+            // A number that is out of range is an error there.
+            _ => {
+                self.exact = true;
+                self.pass(text, wanted)
+            }
+        }
+    }
+
+    fn pass<'a>(&mut self, text: &'a [u8], wanted: &Wanted) -> Result<Raw<'a>, serde_json::Error> {
         self.names.clear();
         self.values.clear();
         let mut raw = Raw::default();
@@ -71,6 +90,33 @@ impl Object {
         Members { object: self, wanted, raw: &mut raw, prefix: "" }.deserialize(&mut reader)?;
         reader.end()?;
         Ok(raw)
+    }
+
+    /// A value as it stands.
+    fn exactly(&mut self, raw: &RawValue, depth: u32) -> Result<OwnedValue, serde_json::Error> {
+        let text = raw.get();
+        let deeper = || depth.checked_sub(1).ok_or_else(|| de::Error::custom("it is nested too deep"));
+        match text.as_bytes().first() {
+            Some(b'[') => {
+                let parts: Vec<&RawValue> = serde_json::from_str(text)?;
+                let depth = deeper()?;
+                Ok(OwnedValue::List(parts.into_iter().map(|part| self.exactly(part, depth)).collect::<Result<_, _>>()?))
+            }
+            Some(b'{') => {
+                let Parts(parts) = serde_json::from_str(text)?;
+                let depth = deeper()?;
+                let part = |(Key(key), part)| Ok((key.as_ref().into(), self.exactly(part, depth)?));
+                Ok(OwnedValue::Fields(parts.into_iter().map(part).collect::<Result<_, serde_json::Error>>()?))
+            }
+            Some(b'-' | b'0'..=b'9') => Ok(match serde_json::from_str(text) {
+                Ok(Any(value)) if !(may_be_rounded(&value) && text.bytes().all(|byte| byte == b'-' || byte.is_ascii_digit())) => value,
+                _ => {
+                    self.texts += 1;
+                    OwnedValue::Str(text.as_bytes().to_vec())
+                }
+            }),
+            _ => serde_json::from_str(text).map(|Any(value)| value),
+        }
     }
 
     fn push(&mut self, prefix: &str, name: &str, value: OwnedValue, first: bool) {
@@ -94,6 +140,19 @@ impl Object {
     pub fn names(&self) -> Vec<String> {
         let names = self.names.split(|&byte| byte == 0).map(|name| String::from_utf8_lossy(name).into_owned());
         names.take(self.values.len()).collect()
+    }
+}
+
+/// As deep as values are nested in JSON that is read at once.
+const DEEPEST: u32 = 127;
+
+/// Whether a number, or one in it, may have been an integer beyond 64 bits.
+fn may_be_rounded(value: &OwnedValue) -> bool {
+    match value {
+        OwnedValue::F64(value) => value.abs() >= 9.0e18,
+        OwnedValue::List(parts) => parts.iter().any(may_be_rounded),
+        OwnedValue::Fields(parts) => parts.iter().any(|(_, part)| may_be_rounded(part)),
+        _ => false,
     }
 }
 
@@ -138,9 +197,27 @@ impl<'de> Visitor<'de> for Members<'_, 'de> {
                 self.raw[at] = Some(map.next_value::<&RawValue>()?.get());
             } else if top && !self.wanted.flat.is_empty() && key == self.wanted.flat {
                 let Members { object, wanted, raw, .. } = &mut self;
-                map.next_value_seed(Members { object, wanted, raw, prefix: wanted.flat })?;
+                let prefix = wanted.flat;
+                if object.exact {
+                    let text: &RawValue = map.next_value()?;
+                    if text.get().starts_with('{') {
+                        let mut reader = serde_json::Deserializer::from_str(text.get());
+                        Members { object, wanted, raw, prefix }.deserialize(&mut reader).map_err(de::Error::custom)?;
+                    } else if text.get() != "null" {
+                        let value = object.exactly(text, DEEPEST).map_err(de::Error::custom)?;
+                        object.push("", prefix, value, false);
+                    }
+                } else {
+                    map.next_value_seed(Members { object, wanted, raw, prefix })?;
+                }
             } else {
-                let Any(value) = map.next_value()?;
+                let value = if self.object.exact {
+                    self.object.exactly(map.next_value()?, DEEPEST).map_err(de::Error::custom)?
+                } else {
+                    let Any(value) = map.next_value()?;
+                    self.object.rounded |= may_be_rounded(&value);
+                    value
+                };
                 self.object.push(self.prefix, &key, value, top && key == self.wanted.first);
             }
         }
@@ -168,7 +245,9 @@ impl<'de> Visitor<'de> for Members<'_, 'de> {
     }
 
     fn visit_f64<E: de::Error>(self, value: f64) -> Result<(), E> {
-        self.alone(OwnedValue::F64(value));
+        let value = OwnedValue::F64(value);
+        self.object.rounded |= may_be_rounded(&value);
+        self.alone(value);
         Ok(())
     }
 
@@ -179,6 +258,7 @@ impl<'de> Visitor<'de> for Members<'_, 'de> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<(), A::Error> {
         let parts = parts(seq)?;
+        self.object.rounded |= may_be_rounded(&parts);
         self.alone(parts);
         Ok(())
     }
@@ -255,6 +335,31 @@ impl<'de> Deserialize<'de> for Any {
             }
         }
         deserializer.deserialize_any(Visit)
+    }
+}
+
+/// The members of an object, each as it stands.
+struct Parts<'a>(Vec<(Key<'a>, &'a RawValue)>);
+
+impl<'de> Deserialize<'de> for Parts<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Parts<'de>, D::Error> {
+        struct Visit;
+        impl<'de> Visitor<'de> for Visit {
+            type Value = Parts<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Parts<'de>, A::Error> {
+                let mut parts = Vec::new();
+                while let Some(part) = map.next_entry()? {
+                    parts.push(part);
+                }
+                Ok(Parts(parts))
+            }
+        }
+        deserializer.deserialize_map(Visit)
     }
 }
 
