@@ -403,6 +403,12 @@ impl CtfWriter {
             self.store(out)?;
         }
         self.written.untold = self.early.values().map(|losses| losses.len() as u64).sum();
+        if self.groups.is_empty() {
+            // Nobody did anything, and that is a trace, too.
+            let text = self.metadata(self.environment.clone(), &[], &Classes::default()).map_err(Error::metadata(&self.directory))?;
+            let path = self.directory.join("metadata");
+            fs::write(&path, text).map_err(Error::write(&path))?;
+        }
         let alone = self.groups.len() == 1;
         for (index, group) in self.groups.iter().enumerate() {
             let folder = self.directory.join(&group.name);

@@ -5,9 +5,10 @@ use crate::input::{self, Input};
 use crate::printer::Printer;
 use crate::say;
 use crate::table::{number, plain};
-use crate::unpacked::renamed;
+use crate::unpacked::{self, renamed};
 use crate::WrongUsage;
-use longpole_trace::{rewrite, CtfWriter, EnvValue, Item, Rewritten, Trace, Version, Written};
+use anyhow::bail;
+use longpole_trace::{rewrite, CtfWriter, EnvValue, Item, Oddity, Rewritten, Trace, Version, Written};
 use std::fs::OpenOptions;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -69,16 +70,21 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let paths = args.input.paths()?;
     let options = args.input.options();
+    if let Some(output) = &output {
+        apart(output, &paths)?;
+    }
     if let ([path], Some(output), true) = (&paths[..], &output, args.to != Form::Json && sieve.passes_all() && options.is_all()) {
         match rewrite(path, output, args.to.version())? {
             Rewritten::Done(written, oddities) => {
                 say(told(output, &written))?;
-                oddities.iter().for_each(|oddity| eprintln!("longpole: {}", plain(oddity.to_string())));
-                return Ok(if oddities.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+                let packed = unpacked::oddities(path);
+                let damaged = !oddities.is_empty() || packed.iter().any(Oddity::is_damage);
+                packed.iter().chain(&oddities).for_each(|oddity| eprintln!("longpole: {}", plain(renamed(oddity.to_string()))));
+                return Ok(if damaged { ExitCode::FAILURE } else { ExitCode::SUCCESS });
             }
             Rewritten::Disordered(stream) => eprintln!(
                 "longpole: {}: not in the order of time, which other readers want; all events are sorted, and written by their values",
-                plain(stream.display().to_string())
+                plain(renamed(stream.display().to_string()))
             ),
             Rewritten::Other => {}
         }
@@ -99,6 +105,17 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     tell_oddities(&trace);
     Ok(if trace.is_damaged() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// What is written must not become a part of what is read.
+pub fn apart(output: &Path, inputs: &[PathBuf]) -> anyhow::Result<()> {
+    let above = std::path::absolute(output)?.ancestors().find_map(|above| above.canonicalize().ok());
+    for input in inputs.iter().filter(|input| input.is_dir()) {
+        if above.as_ref().zip(input.canonicalize().ok()).is_some_and(|(above, input)| above.starts_with(input)) {
+            bail!("{} lies in {}, and would be a part of it; say another place", output.display(), input.display());
+        }
+    }
+    Ok(())
 }
 
 fn lines(trace: &mut Trace, sink: impl Write, mut sieve: Sieve) -> anyhow::Result<()> {

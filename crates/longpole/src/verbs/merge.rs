@@ -65,6 +65,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         return Err(WrongUsage("the same trace is named twice".to_owned()).into());
     }
     offset::check(&args.offsets, &args.traces)?;
+    if let Some(output) = &args.output {
+        convert::apart(output, &args.traces)?;
+    }
     let synced = match args.sync {
         Some(Sync::Packets) => sync::by_packets(&args.traces)?,
         None => Vec::new(),

@@ -1,0 +1,75 @@
+//! CTF traces that become CTF again: what babeltrace2 refuses for its times is written so that it does not.
+
+mod support;
+
+use longpole_trace::{rewrite, Rewritten, Version};
+use std::fs;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+const METADATA: &str = "/* CTF 1.8 */
+trace { major = 1; minor = 8; byte_order = le; };
+clock { name = c; freq = 1000000000; };
+typealias integer { size = 64; align = 8; map = clock.c.value; } := t64;
+typealias integer { size = 64; align = 8; } := u64;
+stream {
+  packet.context := struct { t64 timestamp_begin; t64 timestamp_end; u64 content_size; u64 packet_size; };
+  event.header := struct { t64 timestamp; };
+};
+event { name = e; fields := struct { integer { size = 16; align = 8; signed = true; } n; }; };
+";
+
+/// A trace of packets: their begin, their end, and the times of their events.
+fn trace(place: &Path, packets: &[(u64, u64, &[u64])]) -> PathBuf {
+    let path = place.join("trace");
+    fs::create_dir(&path).unwrap();
+    fs::write(path.join("metadata"), METADATA).unwrap();
+    let mut bytes = Vec::new();
+    for (begin, end, times) in packets {
+        let bits = 8 * (32 + 10 * times.len() as u64);
+        [*begin, *end, bits, bits].iter().for_each(|value| bytes.extend(value.to_le_bytes()));
+        for time in *times {
+            bytes.extend(time.to_le_bytes());
+            bytes.extend((*time as i16).to_le_bytes());
+        }
+    }
+    fs::write(path.join("stream"), bytes).unwrap();
+    path
+}
+
+#[test]
+fn a_packet_that_ends_after_the_next_begins_is_told_to_end_before_it() {
+    let place = TempDir::new().unwrap();
+    let source = trace(place.path(), &[(10, 30, &[11, 12]), (20, 22, &[21, 25]), (26, 40, &[])]);
+    for (version, name) in [(Version::One, "1"), (Version::Two, "2")] {
+        let out = place.path().join(name);
+        let Rewritten::Done(written, oddities) = rewrite(&source, &out, version).unwrap() else { panic!("it is not written") };
+        assert_eq!((written.events, oddities.len()), (4, 0));
+        let read = fs::read(out.join("stream")).unwrap();
+        // Nothing else has changed.
+        let before = fs::read(source.join("stream")).unwrap();
+        let changed: Vec<usize> = (0..before.len()).filter(|at| before[*at] != read[*at]).collect();
+        assert_eq!((before.len(), changed), (read.len(), vec![8, 52 + 8]));
+        assert_eq!((read[8], read[52 + 8]), (20, 25));
+        if version == Version::One {
+            if let Some(found) = support::babeltrace2(&out) {
+                assert_eq!(found, (4, 0));
+            }
+        }
+    }
+}
+
+#[test]
+fn events_that_are_not_in_the_order_of_time_are_left_to_who_sorts_them() {
+    let place = TempDir::new().unwrap();
+    let times: [&[(u64, u64, &[u64])]; 3] = [&[(10, 30, &[12, 11])], &[(10, 30, &[11, 12]), (11, 40, &[13])], &[(10, 30, &[9])]];
+    for packets in times {
+        let source = trace(place.path(), packets);
+        let out = place.path().join("out");
+        let done = rewrite(&source, &out, Version::One).unwrap();
+        assert!(matches!(&done, Rewritten::Disordered(stream) if *stream == source.join("stream")), "{done:?}");
+        // Who does finds an empty folder.
+        assert_eq!(fs::read_dir(&out).unwrap().count(), 0);
+        fs::remove_dir_all(source).unwrap();
+    }
+}
