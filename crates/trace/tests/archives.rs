@@ -155,6 +155,86 @@ fn no_entry_leads_out_of_the_folder() {
 }
 
 #[test]
+fn a_link_to_a_file_of_the_archive_is_that_file() {
+    let place = TempDir::new().unwrap();
+    let json = |t: u32| format!(r#"[{{"name":"a","ph":"i","ts":{t}}}]"#).into_bytes();
+    let bytes = [
+        // To what comes later, over another link, and round about.
+        tar_entry("run/first.json", b'2', "../other/second.json", b""),
+        tar_entry("other/second.json", b'2', "real.json", b""),
+        tar_entry("round.json", b'2', "round.json", b""),
+        tar_entry("other/real.json", b'0', "", &json(1)),
+        tar_entry("hard.json", b'1', "./other/real.json", b""),
+        vec![0; 1024],
+    ]
+    .concat();
+    let (lines, oddities) = told(&packed(place.path(), "x.tar", &bytes)).unwrap();
+    assert_eq!(lines.len(), 4);
+    assert!(matches!(oddities.as_slice(), [Oddity::NotUnpacked { entries: 1, .. }]), "{oddities:?}");
+    let mut zip = zip::ZipWriter::new(Cursor::new(Vec::new()));
+    zip.add_symlink("link.json", "in/real.json", SimpleFileOptions::default()).unwrap();
+    zip.add_symlink("out.json", "../../etc/passwd", SimpleFileOptions::default()).unwrap();
+    zip.start_file("in/real.json", SimpleFileOptions::default()).unwrap();
+    zip.write_all(&json(2)).unwrap();
+    let (lines, oddities) = told(&packed(place.path(), "x.zip", &zip.finish().unwrap().into_inner())).unwrap();
+    assert_eq!(lines.len(), 2);
+    assert!(matches!(oddities.as_slice(), [Oddity::NotUnpacked { entries: 1, .. }]), "{oddities:?}");
+}
+
+/// A record of a pax header.
+fn record(key: &str, value: &str) -> String {
+    let rest = key.len() + value.len() + 3;
+    let length = (rest..).find(|length| length.to_string().len() + rest == *length).unwrap();
+    format!("{length} {key}={value}\n")
+}
+
+#[test]
+fn a_sparse_file_has_its_holes_in_each_way_to_say_them() {
+    let place = TempDir::new().unwrap();
+    let text = br#"[{"name":"a","ph":"i","ts":1},{"name":"b","ph":"i","ts":2}]"#;
+    let (first, second) = text.split_at(30);
+    let content = |name: &str, bytes: &[u8]| {
+        let unpacked = unpack(&packed(place.path(), "x.tar", bytes)).unwrap().unwrap();
+        (fs::read(unpacked.content().join(name)).unwrap(), unpacked.oddities.clone())
+    };
+    let mut expected = first.to_vec();
+    expected.resize(5000, 0);
+    expected.extend(second);
+    expected.resize(9000, 0);
+    let said =
+        |records: &[(&str, &str)]| records.iter().map(|(key, value)| record(&format!("GNU.sparse.{key}"), value)).collect::<String>();
+    let map = format!("2\n0\n30\n5000\n{}\n", second.len());
+    let before = [map.as_bytes(), &vec![0; 512 - map.len()], text].concat();
+    let numbers = format!("0,30,5000,{}", second.len());
+    let length = second.len().to_string();
+    let ways = [
+        (said(&[("major", "1"), ("minor", "0"), ("name", "d/x"), ("realsize", "9000")]), before.clone()),
+        (said(&[("size", "9000"), ("numblocks", "2"), ("name", "d/x"), ("map", &numbers)]), text.to_vec()),
+        (
+            said(&[("size", "9000"), ("offset", "0"), ("numbytes", "30"), ("offset", "5000"), ("numbytes", &length), ("name", "d/x")]),
+            text.to_vec(),
+        ),
+    ];
+    for (header, stored) in ways {
+        let bytes =
+            [tar_entry("h", b'x', "", header.as_bytes()), tar_entry("GNUSparseFile.0/x", b'0', "", &stored), vec![0; 1024]].concat();
+        let (found, oddities) = content("d/x", &bytes);
+        assert!(found == expected, "{header}");
+        assert_eq!(oddities, []);
+    }
+    // What it says of its parts may be wrong.
+    let header = said(&[("major", "1"), ("minor", "0"), ("name", "x"), ("realsize", "9000")]);
+    for wrong in ["2\n10\n30\n0\n5\n", "99999999\n", "1\n0\n99999999999999999999999\n", "x\n", "1\n0\n4000\n"] {
+        let stored = [wrong.as_bytes(), &vec![b'\n'; 1024 - wrong.len()]].concat();
+        let bytes = [tar_entry("h", b'x', "", header.as_bytes()), tar_entry("x", b'0', "", &stored), vec![0; 1024]].concat();
+        match unpack(&packed(place.path(), "x.tar", &bytes)) {
+            Ok(unpacked) => assert!(unpacked.unwrap().oddities.iter().any(Oddity::is_damage), "{wrong:?}"),
+            Err(error) => assert!(error.to_string().contains("x.tar"), "{error}"),
+        }
+    }
+}
+
+#[test]
 fn what_grows_out_of_all_proportion_is_refused() {
     let place = TempDir::new().unwrap();
     // A frame without a known length of blocks that repeat one byte.

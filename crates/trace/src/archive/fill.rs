@@ -21,6 +21,8 @@ const KEPT_FREE: u64 = 256 << 20;
 const LOOK: u64 = 64 << 20;
 const PIECE: usize = 128 << 10;
 const BLOCK: usize = 4096;
+/// Links to links that are followed.
+const MOST_LINKED: u32 = 8;
 /// Entries that are told of.
 const MOST_TOLD: usize = 8;
 
@@ -54,6 +56,8 @@ pub struct Fill {
     others: u64,
     other: String,
     refused: Vec<String>,
+    /// Where a link lies, and what it leads to.
+    links: Vec<(PathBuf, PathBuf)>,
     buffer: Vec<u8>,
     /// Where that lies which was packed without an archive around it.
     pub alone: Option<PathBuf>,
@@ -77,6 +81,7 @@ impl Fill {
             others: 0,
             other: String::new(),
             refused: Vec::new(),
+            links: Vec::new(),
             buffer: vec![0; PIECE],
             alone: None,
         }
@@ -159,6 +164,49 @@ impl Fill {
         }
     }
 
+    /// A link. Where it leads to a file of the archive, which may come later, it is that file; no other one is made.
+    pub fn link(&mut self, name: &[u8], target: &[u8], symbolic: bool) -> Result<(), Stop> {
+        self.enter(name)?;
+        let below = inside(name);
+        let target = match &below {
+            Some(below) if symbolic => led(below, Path::new(OsStr::from_bytes(target))),
+            _ => inside(target),
+        };
+        match below.zip(target) {
+            Some(link) => self.links.push(link),
+            None => self.other(name, "a link"),
+        }
+        Ok(())
+    }
+
+    /// Makes the files that links are, when all others are there.
+    pub fn finish_links(&mut self) -> Result<(), Stop> {
+        let mut left = std::mem::take(&mut self.links);
+        // A link may lead to another one, but not on and on.
+        for _ in 0..MOST_LINKED {
+            if left.is_empty() {
+                break;
+            }
+            for (link, target) in std::mem::take(&mut left) {
+                let (path, from) = (self.content.join(&link), self.content.join(&target));
+                let length = from.symlink_metadata().ok().filter(|found| found.is_file()).map(|found| found.len());
+                let made = path.parent().map_or(Ok(()), make).and_then(|()| fs::hard_link(&from, &path));
+                match length.filter(|_| made.is_ok()) {
+                    Some(length) => {
+                        self.files += 1;
+                        self.length = self.length.saturating_add(length);
+                        if self.length > self.most_length {
+                            return Err(self.too_much(self.most_length));
+                        }
+                    }
+                    None => left.push((link, target)),
+                }
+            }
+        }
+        left.iter().for_each(|(link, _)| self.other(link.as_os_str().as_bytes(), "a link"));
+        Ok(())
+    }
+
     /// The one file that is packed without an archive around it, without the end of its name that says so.
     pub fn alone(&mut self, mut from: impl Read) -> Result<(), Stop> {
         let name = self.archive.file_stem().map_or_else(|| b"content".to_vec(), |stem| stem.as_bytes().to_vec());
@@ -237,6 +285,20 @@ fn inside(name: &[u8]) -> Option<PathBuf> {
     Some(below)
 }
 
+/// Where a symbolic link leads to; none if that is outside.
+fn led(link: &Path, target: &Path) -> Option<PathBuf> {
+    let mut below = link.parent()?.to_owned();
+    for part in target.components() {
+        match part {
+            Component::Normal(part) => below.push(part),
+            Component::CurDir => {}
+            Component::ParentDir if below.pop() => {}
+            Component::ParentDir | Component::RootDir | Component::Prefix(_) => return None,
+        }
+    }
+    Some(below)
+}
+
 fn make(folder: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
@@ -251,5 +313,8 @@ mod tests {
         assert_eq!(inside(b"/etc/passwd"), Some("etc/passwd".into()));
         assert_eq!(inside(b"a/../../b"), None);
         assert_eq!(inside(b".."), None);
+        let led = |link: &str, target: &str| led(Path::new(link), Path::new(target));
+        assert_eq!(led("a/b", "../c/./d"), Some("c/d".into()));
+        assert_eq!((led("a/b", "../../c"), led("a/b", "/c"), led("b", "..")), (None, None, None));
     }
 }

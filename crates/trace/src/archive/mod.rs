@@ -1,11 +1,12 @@
 //! Traces in archives: tar and zip, packed by gzip and zstd, and single files that are packed so.
 //!
 //! Readers seek, and a trace is many files; so an archive is unpacked into a folder that is removed afterwards, and what comes out of it is
-//! opened like any other. Nothing of an archive is believed: names do not lead out of the folder, links are not made, and what grows out of
+//! opened like any other. Nothing of an archive is believed: names do not lead out of the folder, nor do links, and what grows out of
 //! all proportion, or beyond the disk, ends with an error. Holes stay holes: half-empty packets of LTTng are mostly zeros.
 
 mod fill;
 mod place;
+mod sparse;
 mod zstd;
 
 pub use place::{remove_if_left, Unpacked};
@@ -15,6 +16,7 @@ use crate::format::Head;
 use crate::oddity::Oddity;
 use fill::{Fill, Stop};
 use flate2::bufread::MultiGzDecoder;
+use sparse::Sparse;
 use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -34,6 +36,8 @@ const TAR_BLOCK: usize = 512;
 const BUFFER: usize = 256 << 10;
 /// Bytes of headers before an entry of a tar: names of any sensible length.
 const MOST_HEADERS: u64 = 1 << 20;
+/// Bytes of what a link leads to.
+const MOST_TARGET: u64 = 4096;
 /// Bytes behind the end of a tar that are looked through.
 const MOST_BEHIND: u64 = 16 << 20;
 
@@ -94,6 +98,7 @@ fn unpacked(path: &Path, packing: Packing) -> Result<Unpacked, Error> {
         Packing::Gzip => stream(MultiGzDecoder::new(read), &mut fill),
         Packing::Zstd => stream(zstd::Frames::new(read), &mut fill),
     };
+    let done = fill.finish_links().and(done);
     let refused = |what: String, entry: Option<String>| Error::Archive { path: path.to_owned(), entry, what };
     let failed = match done {
         Ok(()) => None,
@@ -155,12 +160,24 @@ fn tar(input: impl Read, fill: &mut Fill) -> Result<(), Stop> {
         let name = entry.path_bytes().into_owned();
         if kind.is_dir() {
             fill.folder(&name)?;
+        } else if let Some(sparse) = sparse(&mut entry)?.filter(|_| kind.is_file()) {
+            let name = if sparse.name.is_empty() { name } else { sparse.name.clone() };
+            fill.file(&name, &mut sparse.read(&mut entry).map_err(Stop::damaged)?)?;
         } else if kind.is_file() || kind.is_contiguous() || kind.is_gnu_sparse() {
             fill.file(&name, &mut entry)?;
+        } else if kind.is_symlink() || kind.is_hard_link() {
+            let target = entry.link_name_bytes().map_or(Vec::new(), |target| target.into_owned());
+            fill.link(&name, &target, kind.is_symlink())?;
         } else if !kind.is_pax_global_extensions() {
-            fill.other(&name, if kind.is_symlink() || kind.is_hard_link() { "a link" } else { "a device" });
+            fill.other(&name, "a device");
         }
     }
+}
+
+fn sparse(entry: &mut ::tar::Entry<'_, impl Read>) -> Result<Option<Sparse>, Stop> {
+    let Some(extensions) = entry.pax_extensions().map_err(Stop::damaged)? else { return Ok(None) };
+    let pairs: Vec<_> = extensions.filter_map(Result::ok).collect();
+    Ok(Sparse::of(pairs.iter().filter_map(|pair| Some((pair.key().ok()?, pair.value_bytes())))))
 }
 
 /// Remembers that somebody wanted more than there was.
@@ -224,8 +241,9 @@ fn zip(path: &Path, fill: &mut Fill, ended: &Cell<bool>) -> Result<(), Stop> {
 fn zip_entry<R: Read>(entry: &mut ::zip::read::ZipFile<'_, R>, fill: &mut Fill) -> Result<(), Stop> {
     let name = entry.name_raw().to_vec();
     if entry.is_symlink() {
-        fill.other(&name, "a link");
-        Ok(())
+        let mut target = Vec::new();
+        entry.take(MOST_TARGET).read_to_end(&mut target).map_err(Stop::damaged)?;
+        fill.link(&name, &target, true)
     } else if entry.is_dir() {
         fill.folder(&name)
     } else {
