@@ -404,8 +404,9 @@ impl CtfWriter {
         }
         self.written.untold = self.early.values().map(|losses| losses.len() as u64).sum();
         if self.groups.is_empty() {
-            // Nobody did anything, and that is a trace, too.
-            let text = self.metadata(self.environment.clone(), &[], &Classes::default()).map_err(Error::metadata(&self.directory))?;
+            // Nobody did anything, and that is a trace, too; CTF 2 wants streams to be described.
+            let form = Form { cpu: false, names: false, ids: false };
+            let text = self.metadata(self.environment.clone(), &[form], &Classes::default()).map_err(Error::metadata(&self.directory))?;
             let path = self.directory.join("metadata");
             fs::write(&path, text).map_err(Error::write(&path))?;
         }

@@ -2,7 +2,7 @@
 
 mod support;
 
-use longpole_trace::{rewrite, Rewritten, Version};
+use longpole_trace::{rewrite, Item, Options, Rewritten, Trace, Version};
 use std::fs;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
@@ -72,4 +72,38 @@ fn events_that_are_not_in_the_order_of_time_are_left_to_who_sorts_them() {
         assert_eq!(fs::read_dir(&out).unwrap().count(), 0);
         fs::remove_dir_all(source).unwrap();
     }
+}
+
+fn events(path: &Path) -> u64 {
+    let mut trace = Trace::open(&[path], Options::default()).unwrap();
+    let mut events = 0;
+    while let Some(item) = trace.next_item().unwrap() {
+        events += u64::from(matches!(item, Item::Event(_)));
+    }
+    events
+}
+
+#[test]
+fn every_sound_trace_of_other_tools_is_written_in_both_versions_and_back() {
+    let Some(corpora) = support::corpus("") else { return };
+    let rows = fs::read_to_string(corpora.join("expected.tsv")).unwrap();
+    let mut traces = 0;
+    for row in rows.lines().map(|row| row.split('\t').collect::<Vec<_>>()).filter(|row| row[2] == "accept") {
+        let source = corpora.join(row[0]);
+        if !source.is_dir() {
+            continue;
+        }
+        let expected = events(&source);
+        for [first, second] in [[Version::One, Version::Two], [Version::Two, Version::One]] {
+            let place = TempDir::new().unwrap();
+            let (there, back) = (place.path().join("there"), place.path().join("back"));
+            for (from, to, version) in [(&source, &there, first), (&there, &back, second)] {
+                let done = rewrite(from, to, version).unwrap_or_else(|error| panic!("{}: {error}", row[0]));
+                assert!(matches!(&done, Rewritten::Done(written, _) if written.events == expected), "{}: {done:?}", row[0]);
+                assert_eq!(events(to), expected, "{}", row[0]);
+            }
+        }
+        traces += 1;
+    }
+    assert!(traces > 200, "{traces}");
 }

@@ -251,6 +251,16 @@ proptest! {
 }
 
 #[test]
+fn without_events_there_is_a_trace_without_events() {
+    for version in [Version::One, Version::Two] {
+        let directory = TempDir::new().unwrap();
+        let path = directory.path().join("out");
+        let written = write(&path, version, &catalogue(), std::iter::empty());
+        assert_eq!((written, read(&path)), (Written::default(), (Vec::new(), Vec::new())));
+    }
+}
+
+#[test]
 fn a_folder_that_is_not_empty_is_refused() {
     let directory = TempDir::new().unwrap();
     std::fs::write(directory.path().join("x"), "").unwrap();

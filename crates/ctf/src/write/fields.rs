@@ -556,9 +556,24 @@ pub(super) fn same(a: &str, b: &str) -> bool {
     if a == b {
         return true;
     }
-    let plain = |name| super::tsdl::identifier(name).trim_matches('_').to_owned();
-    let (a, b) = (plain(a), plain(b));
-    let numbered =
-        |more: &str, less: &str| more.strip_prefix(less).and_then(|rest| rest.trim_start_matches('_').parse::<u64>().ok()).is_some();
-    a == b || numbered(&a, &b) || numbered(&b, &a)
+    let (mut a, mut b) = (without_edges(a).chars(), without_edges(b).chars());
+    loop {
+        match (a.as_str(), b.as_str()) {
+            ("", rest) | (rest, "") => return without_edges(rest).bytes().all(|byte| byte.is_ascii_digit()),
+            _ if a.next().map(in_identifier) == b.next().map(in_identifier) => {}
+            _ => return false,
+        }
+    }
+}
+
+fn in_identifier(c: char) -> char {
+    if c.is_ascii_alphanumeric() {
+        c
+    } else {
+        '_'
+    }
+}
+
+fn without_edges(name: &str) -> &str {
+    name.trim_matches(|c| in_identifier(c) == '_')
 }

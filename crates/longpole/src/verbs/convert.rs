@@ -94,9 +94,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         (Form::Json, Some(output)) => {
             let file = OpenOptions::new().write(true).create_new(true).open(&output);
             let file = file.map_err(|error| anyhow::anyhow!("cannot write {}: {error}", output.display()))?;
-            lines(&mut trace, BufWriter::new(file), sieve)?;
+            let unwritable = |error: io::Error| anyhow::anyhow!("cannot write {}: {error}", output.display());
+            lines(&mut trace, BufWriter::new(file), sieve, unwritable)?;
         }
-        (Form::Json, None) => lines(&mut trace, io::stdout().lock(), sieve)?,
+        (Form::Json, None) => lines(&mut trace, io::stdout().lock(), sieve, anyhow::Error::from)?,
         (form, output) => {
             let output = output.unwrap_or_default();
             let written = write(&mut trace, &output, form, sieve)?;
@@ -118,7 +119,7 @@ pub fn apart(output: &Path, inputs: &[PathBuf]) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn lines(trace: &mut Trace, sink: impl Write, mut sieve: Sieve) -> anyhow::Result<()> {
+fn lines(trace: &mut Trace, sink: impl Write, mut sieve: Sieve, unwritable: impl Fn(io::Error) -> anyhow::Error) -> anyhow::Result<()> {
     sieve.begins_at(trace.start_ns().unwrap_or(0));
     let mut printer = Printer::new(sink);
     while let Some((item, catalogue)) = trace.next_with_catalogue()? {
@@ -127,9 +128,9 @@ fn lines(trace: &mut Trace, sink: impl Write, mut sieve: Sieve) -> anyhow::Resul
             Item::Event(_) => {}
             Item::Loss(loss) => printer.loss_json(loss, catalogue),
         }
-        printer.flush_if_full()?;
+        printer.flush_if_full().map_err(&unwritable)?;
     }
-    Ok(printer.flush()?)
+    printer.flush().map_err(&unwritable)
 }
 
 /// All of the trace as CTF.

@@ -119,7 +119,7 @@ pub fn scope(scope: Scope, fields: &[Field], shapes: &[Shape]) -> StructType {
         let length = match shape {
             Shape::Bytes(Kept::Own) | Shape::List(Kept::Own, _) => {
                 let length = level.free(&format!("{name}_length"));
-                level.members.push(Inside::Field(member(&length, integer(32, Roles::NONE))));
+                level.push(&length, integer(32, Roles::NONE));
                 Length::Field(FieldPath { up: Some(0), names: vec![length], ..FieldPath::default() })
             }
             Shape::Bytes(Kept::Before) | Shape::List(Kept::Before, _) => {
@@ -128,7 +128,7 @@ pub fn scope(scope: Scope, fields: &[Field], shapes: &[Shape]) -> StructType {
             Shape::Bytes(Kept::Fixed(length)) | Shape::List(Kept::Fixed(length), _) => Length::Fixed(*length),
             _ => Length::Fixed(0),
         };
-        level.members.push(Inside::Field(Member { name: name.clone(), ty: ty(shape, length, field) }));
+        level.push(&name, ty(shape, length, field));
         path.push(name);
         before = path;
     }
@@ -142,26 +142,31 @@ struct Open {
     taken: HashSet<String>,
 }
 
-enum Inside {
-    Field(Member),
-    Structure {
-        name: String,
-        /// As it was called: another one may have had that name.
-        of: String,
-        inside: Open,
-    },
+/// A field, or a structure.
+struct Inside {
+    name: String,
+    /// As a structure was called: another one may have had that name.
+    of: Option<String>,
+    ty: Type,
+    inside: Open,
 }
 
 impl Open {
+    fn push(&mut self, name: &str, ty: Type) {
+        self.members.push(Inside { name: name.to_owned(), of: None, ty, inside: Open::default() });
+    }
+
     /// The structure of this name, if it is the last member; else a new one.
     fn enter(&mut self, of: &str, path: &mut Vec<String>) -> &mut Open {
-        if !matches!(self.members.last(), Some(Inside::Structure { of: last, .. }) if last == of) {
+        if self.members.last().and_then(|last| last.of.as_deref()) != Some(of) {
             let name = self.free(of);
-            self.members.push(Inside::Structure { name, of: of.to_owned(), inside: Open::default() });
+            self.push(&name, ty(&Shape::Nothing, Length::Fixed(0), &Field::default()));
         }
-        let Some(Inside::Structure { name, inside, .. }) = self.members.last_mut() else { unreachable!("it was made") };
-        path.push(name.clone());
-        inside
+        let last = self.members.len() - 1;
+        let structure = &mut self.members[last];
+        structure.of = Some(of.to_owned());
+        path.push(structure.name.clone());
+        &mut structure.inside
     }
 
     /// A name that no other member has.
@@ -174,9 +179,9 @@ impl Open {
     }
 
     fn structure(self) -> StructType {
-        let member = |inside| match inside {
-            Inside::Field(member) => member,
-            Inside::Structure { name, inside, .. } => Member { name, ty: Type::Struct(Arc::new(inside.structure())) },
+        let member = |Inside { name, of, ty, inside }| match of {
+            None => Member { name, ty },
+            Some(_) => Member { name, ty: Type::Struct(Arc::new(inside.structure())) },
         };
         StructType::new(1, self.members.into_iter().map(member).collect())
     }
@@ -204,7 +209,7 @@ fn ty(shape: &Shape, length: Length, field: &Field) -> Type {
             let mut open = Open::default();
             for (name, shape) in fields {
                 let name = open.free(name);
-                open.members.push(Inside::Field(Member { name, ty: inner(shape, field) }));
+                open.push(&name, inner(shape, field));
             }
             Type::Struct(Arc::new(open.structure()))
         }
