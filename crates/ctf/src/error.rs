@@ -36,12 +36,22 @@ pub struct MetadataError {
 
 impl fmt::Display for MetadataError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.line == 0 {
-            return write!(f, "metadata: {}", self.message);
+        self.in_file("metadata").fmt(f)
+    }
+}
+
+/// A [`MetadataError`] with the name of its file.
+struct InFile<'a, F>(&'a MetadataError, F);
+
+impl<F: fmt::Display> fmt::Display for InFile<'_, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let InFile(error, file) = self;
+        if error.line == 0 {
+            return write!(f, "{file}: {}", error.message);
         }
-        writeln!(f, "metadata:{}:{}: {}", self.line, self.column, self.message)?;
-        writeln!(f, "  {}", self.text)?;
-        write!(f, "  {:begin$}^{:~<rest$}", "", "", begin = self.marked.start, rest = self.marked.len().saturating_sub(1))
+        writeln!(f, "{file}:{}:{}: {}", error.line, error.column, error.message)?;
+        writeln!(f, "  {}", error.text)?;
+        write!(f, "  {:begin$}^{:~<rest$}", "", "", begin = error.marked.start, rest = error.marked.len().saturating_sub(1))
     }
 }
 
@@ -52,6 +62,11 @@ const MAX_LINE: usize = 160;
 const BEFORE: usize = 60;
 
 impl MetadataError {
+    /// As it is told where the file has this name: the place, and the line drawn below it.
+    pub fn in_file<F: fmt::Display>(&self, file: F) -> impl fmt::Display + use<'_, F> {
+        InFile(self, file)
+    }
+
     /// An error that has no place in the text.
     pub(crate) fn whole(message: impl Into<String>) -> MetadataError {
         MetadataError { line: 0, column: 0, span: Span::default(), text: String::new(), marked: 0..0, message: message.into() }
@@ -111,6 +126,13 @@ pub struct DecodeError {
     pub kind: DecodeErrorKind,
 }
 
+pub(crate) fn word(order: &ByteOrder) -> &'static str {
+    match order {
+        ByteOrder::Little => "little",
+        ByteOrder::Big => "big",
+    }
+}
+
 fn event_note(event: &Option<u64>) -> String {
     event.map_or(String::new(), |e| format!(", event {e}"))
 }
@@ -119,7 +141,7 @@ fn event_note(event: &Option<u64>) -> String {
 #[non_exhaustive]
 pub enum DecodeErrorKind {
     /// The file ends inside the packet: the recorder was interrupted, or the file is being written.
-    #[error("the data ends here, {bits} bits more are needed")]
+    #[error("the data ends here, {bits} bit{} needed", if *.bits == 1 { " more is" } else { "s more are" })]
     Truncated { bits: u64 },
     #[error("{bits} bits go beyond the end of the packet's content ({remaining} bits remain)")]
     BeyondContent { bits: u64, remaining: u64 },
@@ -139,7 +161,7 @@ pub enum DecodeErrorKind {
     PacketTooSmall { bits: u64 },
     #[error("no option of the variant is selected by the tag value {tag}")]
     NoOption { tag: i128 },
-    #[error("byte order changes from {from:?} to {to:?} within a byte")]
+    #[error("byte order changes from {} to {} endian within a byte", word(.from), word(.to))]
     MixedByteOrder { from: ByteOrder, to: ByteOrder },
     #[error("an array of {length} elements that may be empty is not backed by data")]
     UnbackedLength { length: u64 },

@@ -66,7 +66,7 @@ fn values_that_do_not_fit_are_refused_with_their_field() {
         (
             "integer { size = 3; byte_order = be; align = 1; } a; integer { size = 5; align = 1; } b;",
             vec![U64(1), U64(1)],
-            "field `b`: byte order changes from Big to Little within a byte",
+            "field `b`: byte order changes from big to little endian within a byte",
         ),
         ("struct { } a;", vec![Fields(vec![])], "an event of no bits"),
         ("struct { } a; u8 b;", vec![U64(1)], "field `a`: expected fields, found an integer"),

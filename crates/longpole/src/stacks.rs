@@ -2,7 +2,7 @@
 
 use crate::input::{self, Input};
 use crate::profiler;
-use crate::table::{number, percent, plain, Table};
+use crate::table::{number, percent, plain, plain_lines, Table};
 use anyhow::bail;
 use longpole_analysis::cpu::Cpu;
 use longpole_analysis::critical_samples::{self, CriticalFunction, OnPath, Tops};
@@ -138,7 +138,7 @@ pub fn are_in(trace: &Trace) -> bool {
 pub fn read(input: &Input, gathered: &mut Gathered) -> anyhow::Result<Trace> {
     let trace = gather(input, gathered)?;
     for oddity in trace.oddities() {
-        eprintln!("longpole: {}", plain(oddity.to_string()));
+        eprintln!("longpole: {}", plain_lines(oddity.to_string()));
     }
     if !are_in(&trace) {
         bail!("the trace holds no samples of stacks; record them as root with `longpole record --stacks 99`");

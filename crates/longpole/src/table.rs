@@ -96,6 +96,11 @@ pub fn plain(text: String) -> String {
     out
 }
 
+/// The same of a text that may have several lines, as errors of metadata are drawn; those behind the first are indented.
+pub fn plain_lines(text: String) -> String {
+    text.lines().map(|line| plain(line.to_owned())).collect::<Vec<_>>().join("\n  ")
+}
+
 fn width(cell: &str) -> usize {
     cell.chars().count()
 }

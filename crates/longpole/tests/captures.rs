@@ -134,7 +134,7 @@ fn check_refuses_a_machine_log_whose_lines_mean_nothing() {
     assert!(code == Some(1) && told.contains("line 2") && told.contains("stat"), "{told}");
     std::fs::write(&log, "{\"t\":1,\"machine\":\"A\",\"state\":\"run\"}\n").unwrap();
     let (code, told, _) = ask(&["check"], &log);
-    assert!(code == Some(0) && told.contains("sound: 1 events"), "{told}");
+    assert!(code == Some(0) && told.contains("sound: 1 event"), "{told}");
 }
 
 #[test]

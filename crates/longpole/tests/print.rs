@@ -213,11 +213,34 @@ fn check_draws_what_is_wrong_with_metadata() {
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output).contains("metadata:2:") && text(&output).contains("byte_order = xx"), "{}", text(&output));
     assert!(text(&output).contains("damaged: 0 events"));
+    assert_eq!(text(&output).matches("metadata").count(), 1);
     let output = longpole(&["check", "--json"], &[trace.path()]);
     let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
     schema::check(&schema::schema("check"), &answer);
     assert_eq!(answer["places"][0]["line"], 2);
     assert!(answer["places"][0]["text"].as_str().unwrap().contains("byte_order = xx"));
+}
+
+#[test]
+fn what_is_drawn_of_a_part_that_cannot_be_opened_is_drawn_on_lines_of_its_own() {
+    let (parts, whole) = (TempDir::new().unwrap(), trace());
+    std::fs::rename(whole.path(), parts.path().join("whole")).unwrap();
+    std::fs::create_dir(parts.path().join("odd")).unwrap();
+    std::fs::write(parts.path().join("odd/metadata"), "/* CTF 1.8 */\ntrace { major = 1; minor = 8; byte_order = xx; };\n").unwrap();
+    let odd = parts.path().join("odd/metadata");
+    let drawn = format!("{}:2:44: ", odd.display());
+    for arguments in [&["check"][..], &["print", "--tail", "0"], &["info"]] {
+        let output = longpole(arguments, &[parts.path()]);
+        let said = text(&output) + &String::from_utf8(output.stderr.clone()).unwrap();
+        let at = said.find(&format!("not in what follows: {drawn}")).unwrap_or_else(|| panic!("{arguments:?}: {said}"));
+        let mut lines = said[at..].lines();
+        let (line, mark) = (lines.nth(1).unwrap(), lines.next().unwrap());
+        assert_eq!(line.find("xx"), mark.find("^~"), "{said}");
+        assert!(line.starts_with("    ") && !said.contains("\\n"), "{said}");
+        assert_eq!(said.matches(&*odd.to_string_lossy()).count(), 1, "{said}");
+    }
+    let answer: Value = serde_json::from_slice(&longpole(&["check", "--json"], &[parts.path()]).stdout).unwrap();
+    assert!(answer["oddities"][0].as_str().unwrap().contains("byte_order = xx; };\n"));
 }
 
 #[test]

@@ -16,7 +16,7 @@ pub enum Error {
     SeveralRecordings { path: PathBuf, count: usize, example: PathBuf },
     #[error("{} cannot be unpacked: {what}{}", path.display(), entry.as_deref().map_or(String::new(), |entry| format!(" (in {entry})")))]
     Archive { path: PathBuf, entry: Option<String>, what: String },
-    #[error("{}: {source}", path.display())]
+    #[error("{}", source.in_file(path.display()))]
     Metadata { path: PathBuf, source: longpole_ctf::MetadataError },
     #[error("{}: {what}", path.display())]
     Recording { path: PathBuf, what: String },

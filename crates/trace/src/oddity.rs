@@ -237,6 +237,8 @@ impl fmt::Display for Oddity {
                 write!(f, "{}: its clock is that of another input; {by_ns:+} ns bring its times to what that says of it", path.display())
             }
             Oddity::Wrong { path, error } => write!(f, "{}: {error}", path.display()),
+            // Usually the error names what could not be opened.
+            Oddity::Closed { path, error } if error.contains(&path.display().to_string()) => write!(f, "not in what follows: {error}"),
             Oddity::Closed { path, error } => write!(f, "{} is not in what follows: {error}", path.display()),
             Oddity::Beside { path, files, examples } => {
                 write!(f, "{}: {files} {} of no trace and not read: {examples}", path.display(), if *files == 1 { "file is" } else { "files are" })

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::error::word;
 use crate::types::ByteOrder;
 
 /// A value that does not fit the field that it is for.
@@ -77,7 +78,7 @@ pub enum WriteErrorKind {
     UntoldId { id: u64 },
     #[error("the fields for times cannot tell {cycles} after {last}")]
     UntoldTime { last: u64, cycles: u64 },
-    #[error("byte order changes from {from:?} to {to:?} within a byte")]
+    #[error("byte order changes from {} to {} endian within a byte", word(.from), word(.to))]
     MixedByteOrder { from: ByteOrder, to: ByteOrder },
     #[error("an event of no bits")]
     EmptyEvent,

@@ -1,6 +1,6 @@
 //! Traffic per interface and direction, from the captures of a trace or else from its `packet` events.
 
-use crate::table::{bytes, number, plain, rate, Table};
+use crate::table::{bytes, number, plain_lines, rate, Table};
 use longpole_trace::{InterfaceCount, Item, Trace, Traffic, Value};
 use serde_json::json;
 use std::borrow::Cow;
@@ -36,7 +36,7 @@ pub fn count(trace: &mut Trace) -> anyhow::Result<(Vec<Group>, bool)> {
 
 fn say(oddities: &[String]) {
     for oddity in oddities {
-        eprintln!("longpole: {}", plain(oddity.to_string()));
+        eprintln!("longpole: {}", plain_lines(oddity.to_string()));
     }
 }
 

@@ -4,7 +4,7 @@ use crate::filter::{Filter, Patterns, Sieve};
 use crate::input::{self, Input};
 use crate::printer::Printer;
 use crate::say;
-use crate::table::{number, plain};
+use crate::table::{number, plain, plain_lines};
 use crate::unpacked::{self, renamed};
 use crate::WrongUsage;
 use anyhow::bail;
@@ -79,7 +79,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
                 say(told(output, &written))?;
                 let packed = unpacked::oddities(path);
                 let damaged = !oddities.is_empty() || packed.iter().any(Oddity::is_damage);
-                packed.iter().chain(&oddities).for_each(|oddity| eprintln!("longpole: {}", plain(renamed(oddity.to_string()))));
+                packed.iter().chain(&oddities).for_each(|oddity| eprintln!("longpole: {}", plain_lines(renamed(oddity.to_string()))));
                 return Ok(if damaged { ExitCode::FAILURE } else { ExitCode::SUCCESS });
             }
             Rewritten::Disordered(stream) => eprintln!(
@@ -173,5 +173,5 @@ pub fn told(output: &Path, written: &Written) -> String {
 }
 
 pub fn tell_oddities(trace: &Trace) {
-    trace.oddities().iter().for_each(|oddity| eprintln!("longpole: {}", plain(renamed(oddity.to_string()))));
+    trace.oddities().iter().for_each(|oddity| eprintln!("longpole: {}", plain_lines(oddity.to_string())));
 }

@@ -2,7 +2,7 @@
 
 use crate::input::{self, Input};
 use crate::packets::described;
-use crate::table::{bytes, duration, number, percent, plain, rate, utc, Table};
+use crate::table::{bytes, duration, number, percent, plain, plain_lines, rate, utc, Table};
 use crate::unpacked;
 use longpole_trace::{Description, EnvValue, Item, Packets, Part, StreamId, StreamKind, Trace};
 use serde_json::{json, Map, Value};
@@ -341,7 +341,7 @@ impl Counts {
         if !self.oddities.is_empty() {
             writeln!(out, "\nOddities")?;
             for oddity in &self.oddities {
-                writeln!(out, "  {}", plain(oddity.to_string()))?;
+                writeln!(out, "  {}", plain_lines(oddity.to_string()))?;
             }
         }
         Ok(())

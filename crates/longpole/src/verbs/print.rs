@@ -5,8 +5,7 @@ mod follow;
 use crate::filter::{Filter, Patterns, Sieve};
 use crate::input::{self, Input};
 use crate::printer::{Printer, Tail};
-use crate::table::plain;
-use crate::unpacked::renamed;
+use crate::table::{plain, plain_lines};
 use longpole_trace::{Catalogue, Damage, Item, Options, Trace};
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -68,7 +67,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     lines.end()?;
     told?;
     for oddity in trace.oddities() {
-        eprintln!("longpole: {}", plain(renamed(oddity.to_string())));
+        eprintln!("longpole: {}", plain_lines(oddity.to_string()));
     }
     let damaged = if args.strict { trace.is_damaged_strictly() } else { trace.is_damaged() };
     Ok(if damaged { ExitCode::FAILURE } else { ExitCode::SUCCESS })

@@ -2,7 +2,7 @@
 //! bytes behind that is a guess.
 
 use super::Args;
-use crate::table::{number, plain};
+use crate::table::{number, plain, plain_lines};
 use crate::unpacked::renamed;
 use crate::{machine_log, offset, say};
 use longpole_trace::{Damage, Error, Item, Oddity, Options, Trace};
@@ -72,10 +72,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 fn as_text(counts: &Counts, odd: &[Oddity], failure: Option<&Error>, damaged: bool) -> anyhow::Result<()> {
-    odd.iter().try_for_each(|oddity| say(plain(renamed(oddity.to_string()))))?;
+    odd.iter().try_for_each(|oddity| say(plain_lines(oddity.to_string())))?;
     if let Some(failure) = failure {
         // Metadata is drawn on several lines.
-        renamed(failure.to_string()).lines().try_for_each(|line| say(plain(line.to_owned())))?;
+        failure.to_string().lines().try_for_each(|line| say(plain(line.to_owned())))?;
     }
     let word = match (damaged, counts.gaps) {
         (true, _) => "damaged",
@@ -83,7 +83,8 @@ fn as_text(counts: &Counts, odd: &[Oddity], failure: Option<&Error>, damaged: bo
         (false, _) => "sound, with gaps",
     };
     let more = if counts.gaps > 0 { format!(" and {} gaps that nobody counted", number(counts.gaps)) } else { String::new() };
-    say(format_args!("{word}: {} events, {} lost{more}", number(counts.events), number(counts.lost)))?;
+    let events = if counts.events == 1 { "event" } else { "events" };
+    say(format_args!("{word}: {} {events}, {} lost{more}", number(counts.events), number(counts.lost)))?;
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! `print --follow`: what is written while it is printed, until the recorder ends or somebody stops it.
 
 use super::Lines;
-use crate::table::plain;
+use crate::table::plain_lines;
 use crate::WrongUsage;
 use longpole_record::Stop;
 use longpole_trace::{Catalogue, Error, Follower, Item, Live, Moment, Oddity, Options, Recording};
@@ -56,7 +56,7 @@ pub fn run(paths: &[PathBuf], options: Options, strict: bool, mut lines: Lines<i
 }
 
 fn say(oddity: &Oddity) {
-    eprintln!("longpole: {}", plain(oddity.to_string()));
+    eprintln!("longpole: {}", plain_lines(oddity.to_string()));
 }
 
 impl Growing {
