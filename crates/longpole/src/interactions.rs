@@ -5,7 +5,7 @@
 use crate::following::{self, Follower};
 use crate::input::{self, Input};
 use crate::kept::{Keeper, Kept};
-use crate::table::plain;
+use crate::table::plain_lines;
 use crate::{kernel, machine_log, WrongUsage};
 use anyhow::{anyhow, bail, Context};
 use longpole_analysis::lineage::{self, Answer, Lineage, Options, Spill};
@@ -22,7 +22,7 @@ use longpole_trace::{Catalogue, Item, Moment, Options as Part, Recording, Trace}
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Where a long path goes; the file has no name, so nothing of it stays, whatever ends us.
 pub const SPILL: Spill = Spill { make: tempfile::tempfile, from: 1 << 16 };
@@ -68,21 +68,23 @@ pub fn alone(composer: Option<&mut Composer>, catalogue: &Catalogue, item: &Item
     }
 }
 
-/// Of the one trace that was named. `what` is told of it, for who names several.
-pub fn open(input: &Input, what: &str) -> anyhow::Result<Interactions> {
-    let paths = input.paths()?;
-    let [path] = paths.as_slice() else {
-        return Err(WrongUsage(format!("{what} of one trace; name one")).into());
-    };
-    of(path, input.options(), input.rules()?)
+/// Of all that was named, as one trace.
+pub fn open(input: &Input) -> anyhow::Result<Interactions> {
+    of_all(&input.paths()?, input.options(), input.rules()?)
 }
 
 /// Of this trace.
 pub fn of(path: &Path, part: Part, rules: Rules) -> anyhow::Result<Interactions> {
-    if part.dump.is_none() && (machine_log::is_one(path) || machine_log::is_pipe(path)) {
-        return Interactions::of_log(path, part);
+    of_all(&[path.to_owned()], part, rules)
+}
+
+fn of_all(paths: &[PathBuf], part: Part, rules: Rules) -> anyhow::Result<Interactions> {
+    let is_log = |path: &&PathBuf| part.dump.is_none() && (machine_log::is_one(path) || machine_log::is_pipe(path));
+    match (paths.iter().find(is_log), paths.len()) {
+        (None, _) => Interactions::of_trace(paths, part, rules),
+        (Some(log), 1) => Interactions::of_log(log, part),
+        (Some(log), _) => Err(WrongUsage(format!("{} is a machine log, which is a trace of its own; name it alone", log.display())).into()),
     }
-    Interactions::of_trace(path, part, rules)
 }
 
 fn about(trace: &Trace) -> About {
@@ -105,25 +107,24 @@ impl Interactions {
         }
         let file = File::open(path).with_context(|| format!("{} cannot be opened", path.display()))?;
         let input: Box<dyn BufRead> = Box::new(BufReader::with_capacity(1 << 18, file));
-        Ok(Interactions::new(path, Source::Log(Reader::new(input)), part))
+        Ok(Interactions::new(&[path.to_owned()], Source::Log(Reader::new(input)), part))
     }
 
     /// It is read from its begin on also where only a later part is asked for.
-    fn of_trace(path: &Path, part: Part, rules: Rules) -> anyhow::Result<Interactions> {
-        let paths = [path.to_owned()];
-        let trace = input::open(&paths, Part { begin: None, ..part.clone() })?;
-        if let several @ 2.. = kernel::sources(&paths, &trace) {
+    fn of_trace(paths: &[PathBuf], part: Part, rules: Rules) -> anyhow::Result<Interactions> {
+        let trace = input::open(paths, Part { begin: None, ..part.clone() })?;
+        if let several @ 2.. = kernel::sources(paths, &trace) {
             bail!("the kernel's events of {several} recordings cannot be told as one, since their threads and times are not the same; ask each by itself");
         }
         let about = about(&trace);
         let composer = Composer::with_rules(rules, about).context("a built-in rule file is wrong")?;
         let probe_ns = trace.probe_cost_ns().unwrap_or(0.0);
         let composed = Composed { trace, composer, finished: false };
-        Ok(Interactions { probe_ns, ..Interactions::new(path, Source::Trace(Box::new(composed)), part) })
+        Ok(Interactions { probe_ns, ..Interactions::new(paths, Source::Trace(Box::new(composed)), part) })
     }
 
-    fn new(path: &Path, source: Source, part: Part) -> Interactions {
-        let shown = path.display().to_string();
+    fn new(paths: &[PathBuf], source: Source, part: Part) -> Interactions {
+        let shown = paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" ");
         Interactions { shown, source, part, range: None, over: false, cut: false, probe_ns: 0.0 }
     }
 
@@ -460,7 +461,7 @@ impl Composed {
         self.finished = true;
         self.composer.finish(self.trace.catalogue());
         for oddity in self.trace.oddities() {
-            eprintln!("longpole: {}", plain(oddity.to_string()));
+            eprintln!("longpole: {}", plain_lines(oddity.to_string()));
         }
     }
 }

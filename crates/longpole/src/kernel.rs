@@ -7,7 +7,7 @@ pub use crate::answer::write;
 
 use crate::answer::Told;
 use crate::input::{self, Input};
-use crate::table::{number, plain};
+use crate::table::{number, plain_lines};
 use anyhow::{bail, Context};
 use longpole_model::linux::{Count, Linux};
 use longpole_model::linux_watch::Watch;
@@ -48,7 +48,7 @@ pub fn read_beside<W: Watch>(
     }
     model.linux.finish(watch);
     for oddity in trace.oddities() {
-        eprintln!("longpole: {}", plain(oddity.to_string()));
+        eprintln!("longpole: {}", plain_lines(oddity.to_string()));
     }
     Ok(Reading { linux: model.linux, trace })
 }

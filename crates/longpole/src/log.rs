@@ -118,7 +118,7 @@ fn follow(
             continue;
         }
         for oddity in chain.oddities() {
-            eprintln!("longpole: log: {}", crate::table::plain(oddity.to_string()));
+            eprintln!("longpole: log: {}", crate::table::plain_lines(oddity.to_string()));
         }
         if chain.go_on()? {
             printer.begin_anew();

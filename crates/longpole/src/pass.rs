@@ -5,7 +5,7 @@ pub use crate::answer::write;
 use crate::answer::Told;
 use crate::input::Input;
 use crate::kernel;
-use crate::table::{number, plain};
+use crate::table::{number, plain, plain_lines};
 use anyhow::Context;
 use longpole_analysis::distinct::{MOST_NAMES, OTHER_NAMES};
 use longpole_analysis::left_out::LeftOut;
@@ -21,7 +21,7 @@ pub fn read(input: &Input, mut pairs: Option<&mut Pairs>) -> anyhow::Result<(Pas
     let mut trace = input.open()?;
     feed(&mut trace, &mut pass, pairs.as_deref_mut())?;
     for oddity in trace.oddities() {
-        eprintln!("longpole: {}", plain(oddity.to_string()));
+        eprintln!("longpole: {}", plain_lines(oddity.to_string()));
     }
     if let Some(pairs) = pairs {
         pairs.check(trace.catalogue())?;

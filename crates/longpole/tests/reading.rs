@@ -344,6 +344,50 @@ fn contradicting_arguments_are_wrong_usage() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("no command stands behind"));
 }
 
+/// One program, which puts items into a queue, or takes them; recorded by itself.
+fn side(directory: &Path, label: &str, pid: i32, (op, states, first): (&str, [&str; 2], u64)) {
+    let mut fake = Fake::new(directory);
+    let classes = states.map(|name| fake.class(name, &[]));
+    let queue = fake.class(op, &[("count", Kind::U64)]);
+    let mut lane = fake.lane(label, "main", pid, pid);
+    for round in 0..3 {
+        let begin = first + 1000 * round;
+        lane.event(begin, classes[0], &[]);
+        lane.event(begin + 400, queue, &[Field::U64(1)]);
+        lane.event(begin + 450, classes[1], &[]);
+    }
+    lane.finish();
+    fake.finish();
+    fake.describe(r#"{"host":"h","start_ns":5,"end_ns":6}"#);
+}
+
+#[test]
+fn what_was_recorded_of_one_run_by_several_is_one_trace_of_which_the_path_is_told() {
+    let place = TempDir::new().unwrap();
+    let [source, sink, whole] = ["source", "sink", "whole"].map(|name| place.path().join(name));
+    side(&source, "source", 10, ("queue_put:q", ["span_begin:make", "span_end:make"], 100));
+    side(&sink, "sink", 20, ("queue_get:q", ["span_begin:use", "span_end:use"], 300));
+    let of = |verb: &str, arguments: &[&str], traces: &[&Path]| {
+        let output = longpole().arg(verb).args(arguments).args(traces).output().unwrap();
+        assert!(output.status.success(), "{verb}: {}", String::from_utf8_lossy(&output.stderr));
+        text(&output)
+    };
+    of("merge", &["-o", &whole.to_string_lossy()], &[&source, &sink]);
+    for (verb, arguments) in [("path", &["--json"][..]), ("model", &[]), ("graph", &[]), ("what-if", &["cpus +1", "--json"])] {
+        let both = of(verb, arguments, &[&source, &sink]);
+        assert_eq!(both, of(verb, arguments, &[&whole]), "{verb}");
+        if verb == "path" {
+            let machines = ["source", "sink"].map(|label| both.contains(&format!("\"{label}")));
+            assert_eq!(machines, [true; 2], "{both}");
+        }
+    }
+    let log = place.path().join("log");
+    fs::write(&log, "{\"t\":1,\"machine\":\"A\",\"state\":\"run\"}\n").unwrap();
+    let output = longpole().arg("path").args([&source, &log]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("is a machine log, which is a trace of its own"));
+}
+
 #[test]
 fn a_pipe_that_is_named_like_a_rule_file_is_refused_and_not_waited_for() {
     let place = TempDir::new().unwrap();

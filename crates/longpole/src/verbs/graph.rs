@@ -111,7 +111,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Way::Active => Mode::Active,
     };
     let options = Options { mode, machine: args.machine, segments: true, spill: Some(interactions::SPILL), ..Options::default() };
-    let mut interactions = interactions::open(&args.input.of_command()?, "graphs are")?;
+    let mut interactions = interactions::open(&args.input.of_command()?)?;
     let mut answer = interactions.lineage(options)?;
     answer.lost = interactions.told().map_or(0, |told| told.lost);
     let Some(segments) = &answer.segments else { anyhow::bail!("internal error: a path without segments") };
@@ -122,7 +122,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 fn of_waits(args: &Args, format: Format) -> anyhow::Result<ExitCode> {
-    let answer = waits::read(&mut interactions::open(&args.input.of_command()?, "graphs are")?)?;
+    let answer = waits::read(&mut interactions::open(&args.input.of_command()?)?)?;
     to(args.output.as_deref(), |mut out| {
         match format {
             Format::Json => {

@@ -18,7 +18,7 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let interactions = interactions::open(&args.input, "machines are")?;
+    let interactions = interactions::open(&args.input)?;
     if args.input.begin.is_some() {
         return Err(
             WrongUsage("--begin: what machines did before decides what they do later; only --end cuts a machine log".to_owned()).into()

@@ -30,6 +30,7 @@ Examples:
   longpole path simulation.jsonl                              of a machine log, from its end
   longpole path --machine sink --segments simulation.jsonl    from the end of one machine, with each segment
   longpole path --mode active --machine sink simulation.jsonl
+  longpole path client/ server/                               of one run that two have recorded, on one clock
   longpole path --functions                                   the functions on the path, by samples (`longpole record --stacks 999`)
   longpole path --flame path.svg                              the sampled stacks of nothing but the path
   longpole path --json --no-segments simulation.jsonl | jq '.criticality[0]'")]
@@ -85,7 +86,7 @@ enum Way {
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let input = args.input.of_command()?;
-    let mut interactions = interactions::open(&input, "critical paths are")?;
+    let mut interactions = interactions::open(&input)?;
     let is_trace = interactions.trace().is_some();
     let asked = [(args.functions, "--functions"), (args.folded, "--folded"), (args.flame.is_some(), "--flame")];
     if let (false, Some((_, option))) = (is_trace, asked.into_iter().find(|asked| asked.0)) {

@@ -100,7 +100,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 fn held_against(traces: Vec<PathBuf>, rules: Vec<PathBuf>, raw: Raw) -> anyhow::Result<OfTrace> {
     let input = Input { traces, begin: None, end: None, json: false, rules, offsets: Vec::new(), raw };
-    let mut interactions = interactions::open(&input, "rules are checked")?;
+    let mut interactions = interactions::open(&input)?;
     let answer = {
         let mut lineage = Lineage::new(Options::default());
         while let Some(interaction) = interactions.next()? {

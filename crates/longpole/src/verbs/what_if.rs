@@ -69,7 +69,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (input, scenarios) = asked(&args)?;
     let input = input.of_command()?;
     let options = |scenarios: Vec<Scenario>| Options { scenarios, machine: args.machine.clone(), ..Options::default() };
-    let mut interactions = interactions::open(&input, "predictions are")?;
+    let mut interactions = interactions::open(&input)?;
     let full_ring = interactions.trace().and_then(Trace::full_ring);
     let (answer, order) = match scenarios.is_empty() {
         false => (interactions.what_if(options(scenarios))?, Vec::new()),
