@@ -10,6 +10,7 @@
 pub mod glob;
 mod parse;
 
+use crate::table::plain;
 use longpole_trace::{Catalogue, Class, Event, Moment, Value};
 use parse::{Comparison, Node, Operand};
 use std::borrow::Cow;
@@ -45,6 +46,11 @@ impl Patterns {
     pub fn hold(&self, name: &str) -> bool {
         self.0.iter().any(|pattern| glob::matches(pattern, name.as_bytes()))
     }
+
+    /// As [`Patterns::hold`], of a field or a structure in which it lies.
+    pub fn hold_part(&self, name: &str) -> bool {
+        self.hold(name) || name.match_indices('.').any(|(dot, _)| self.hold(&name[..dot]))
+    }
 }
 
 /// Lets the events pass that are asked for.
@@ -57,12 +63,15 @@ pub struct Sieve {
     classes: Vec<Bound>,
     /// By name of the filter: whether any class has it.
     found: Vec<bool>,
+    /// By pattern: whether it matches the name of any class.
+    matched: Vec<bool>,
 }
 
 impl Sieve {
     pub fn new(filter: Option<Filter>, names: Option<Patterns>) -> Sieve {
         let found = vec![false; filter.as_ref().map_or(0, |filter| filter.names.len())];
-        Sieve { filter, names, start_ns: None, classes: Vec::new(), found }
+        let matched = vec![false; names.as_ref().map_or(0, |names| names.0.len())];
+        Sieve { filter, names, start_ns: None, classes: Vec::new(), found, matched }
     }
 
     /// Whether nothing is asked for.
@@ -88,6 +97,9 @@ impl Sieve {
     fn learn(&mut self, catalogue: &Catalogue) {
         let start_ns = self.start_ns.unwrap_or(0);
         for class in &catalogue.classes[self.classes.len()..] {
+            for (pattern, matched) in self.names.iter().flat_map(|names| &names.0).zip(&mut self.matched) {
+                *matched = *matched || glob::matches(pattern, class.event_name.as_bytes());
+            }
             let named = self.names.as_ref().is_none_or(|names| names.hold(&class.event_name));
             let bound = match (&self.filter, named) {
                 (_, false) => Bound::Constant(false),
@@ -104,10 +116,13 @@ impl Sieve {
         }
     }
 
-    /// Names of the filter that no class of events has.
-    pub fn unknown(&self) -> Vec<&str> {
-        let names = self.filter.iter().flat_map(|filter| &filter.names);
-        names.zip(&self.found).filter(|(_, found)| !**found).map(|(name, _)| name.as_str()).collect()
+    /// What is asked for that no class of events has.
+    pub fn notes(&self) -> Vec<String> {
+        let names = self.filter.iter().flat_map(|filter| &filter.names).zip(&self.found).filter(|(_, found)| !**found);
+        let patterns = self.names.iter().flat_map(|names| &names.0).zip(&self.matched).filter(|(_, matched)| !**matched);
+        let unknown = names.map(|(name, _)| format!("no event of this trace has `{name}`, of which the filter speaks"));
+        let unmatched = patterns.map(|(pattern, _)| format!("no event of this trace is called `{}`", String::from_utf8_lossy(pattern)));
+        unknown.chain(unmatched).map(plain).collect()
     }
 }
 
@@ -167,6 +182,9 @@ impl Source {
     fn who(name: &str) -> Option<Source> {
         Some(match name {
             "host" => Source::Host,
+            // As text and JSON call them.
+            "cpu_id" => Source::Cpu,
+            "t_ns" => Source::Time,
             "label" => Source::Label,
             "thread" => Source::Thread,
             "pid" => Source::Pid,
@@ -563,6 +581,6 @@ mod tests {
         let mut sieve = Sieve::new(Some(Filter::parse("name == 'b' && x == 1 || y == 2").unwrap()), None);
         sieve.learn(&catalogue);
         assert!(matches!(sieve.classes[0], Bound::Constant(false)), "{:?}", sieve.classes[0]);
-        assert_eq!(sieve.unknown(), ["y"]);
+        assert_eq!(sieve.notes(), ["no event of this trace has `y`, of which the filter speaks"]);
     }
 }

@@ -130,8 +130,9 @@ impl<W: Write> Printer<W> {
         self.subjects.extend(catalogue.subjects[self.subjects.len()..].iter().map(|one| subject(one, hosts)));
         let Printer { classes, fields, .. } = self;
         for class in &catalogue.classes[classes.len()..] {
-            let shown =
-                |scope: &str, name: &str| fields.as_ref().is_none_or(|fields| fields.hold(name) || fields.hold(&format!("{scope}.{name}")));
+            let shown = |scope: &str, name: &str| {
+                fields.as_ref().is_none_or(|fields| fields.hold_part(name) || fields.hold_part(&format!("{scope}.{name}")))
+            };
             let has = |names: &[&str]| class.context.iter().any(|name| names.contains(&name.as_str()));
             classes.push(Class {
                 name: named(&class.event_name),

@@ -71,6 +71,7 @@ fn events_are_chosen_by_name_filter_and_from_the_end() {
     assert_eq!(shown(&["--filter", "cpu == 0 && name ~ \"sched*\""], path), [100, 500]);
     assert_eq!(shown(&["--filter", "state == 'blocked' || part[1] == 2"], path), [100, 300]);
     assert_eq!(shown(&["--filter", "at.y > 4"], path), [500]);
+    assert_eq!(shown(&["--filter", "cpu_id == 1 && t_ns > 1700000000000000000"], path), [300]);
     assert_eq!(shown(&["--filter", "t > +150ns and t <= '1970-01-01T00:00Z'"], path), [0; 0]);
     assert_eq!(shown(&["--filter", "t > +150ns and t <= \"22:13:20.0000003\""], path), [300]);
     assert_eq!(shown(&["--filter", "vtid & 8"], path), [300, 500]);
@@ -90,6 +91,9 @@ fn a_wrong_filter_is_refused_with_its_place() {
     let output = longpole(&["print", "--filter", "prev_com == 'x'"], &[trace.path()]);
     assert!(output.status.success() && output.stdout.is_empty());
     assert!(String::from_utf8(output.stderr).unwrap().contains("`prev_com`"));
+    let output = longpole(&["print", "--names", "net:*,sched_wakeup"], &[trace.path()]);
+    assert_eq!(output.stdout.iter().filter(|byte| **byte == b'\n').count(), 2);
+    assert_eq!(String::from_utf8(output.stderr).unwrap().matches("note: no event of this trace is called `sched_wakeup`").count(), 1);
 }
 
 #[test]
@@ -100,6 +104,8 @@ fn fields_and_contexts_are_chosen_by_name() {
         shown,
         ["[22:13:20.000000500] (+0.000000400) far sched_switch: { cpu_id = 0 }, { vtid = 8 }, { prev_comm = \"a \\\"b\\\"\\n\", prev_prio = 20, at = { y = 65535 } }"]
     );
+    let shown = lines(&["print", "--fields", "at", "--tail", "1"], trace.path());
+    assert!(shown[0].ends_with(" far sched_switch: { cpu_id = 0 }, { at = { x = 0, y = 65535 } }"), "{shown:?}");
     let shown = lines(&["print", "--json", "--fields", "len", "--names", "net:rx", "--tail", "1"], trace.path());
     let line: Value = serde_json::from_str(&shown[0]).unwrap();
     assert_eq!((&line["fields"], &line["context"]), (&serde_json::json!({ "len": 60 }), &serde_json::json!({})));

@@ -62,7 +62,7 @@ impl Form {
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let sieve = Sieve::new(args.filter, args.names);
+    let mut sieve = Sieve::new(args.filter, args.names);
     let output = match (args.to, args.output) {
         (Form::Json, output) => output,
         (_, Some(output)) => Some(output),
@@ -95,15 +95,16 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             let file = OpenOptions::new().write(true).create_new(true).open(&output);
             let file = file.map_err(|error| anyhow::anyhow!("cannot write {}: {error}", output.display()))?;
             let unwritable = |error: io::Error| anyhow::anyhow!("cannot write {}: {error}", output.display());
-            lines(&mut trace, BufWriter::new(file), sieve, unwritable)?;
+            lines(&mut trace, BufWriter::new(file), &mut sieve, unwritable)?;
         }
-        (Form::Json, None) => lines(&mut trace, io::stdout().lock(), sieve, anyhow::Error::from)?,
+        (Form::Json, None) => lines(&mut trace, io::stdout().lock(), &mut sieve, anyhow::Error::from)?,
         (form, output) => {
             let output = output.unwrap_or_default();
-            let written = write(&mut trace, &output, form, sieve)?;
+            let written = write(&mut trace, &output, form, &mut sieve)?;
             say(told(&output, &written))?;
         }
     }
+    sieve.notes().iter().for_each(|note| eprintln!("longpole: note: {note}"));
     tell_oddities(&trace);
     Ok(if trace.is_damaged() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
@@ -119,7 +120,7 @@ pub fn apart(output: &Path, inputs: &[PathBuf]) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn lines(trace: &mut Trace, sink: impl Write, mut sieve: Sieve, unwritable: impl Fn(io::Error) -> anyhow::Error) -> anyhow::Result<()> {
+fn lines(trace: &mut Trace, sink: impl Write, sieve: &mut Sieve, unwritable: impl Fn(io::Error) -> anyhow::Error) -> anyhow::Result<()> {
     sieve.begins_at(trace.start_ns().unwrap_or(0));
     let mut printer = Printer::new(sink);
     while let Some((item, catalogue)) = trace.next_with_catalogue()? {
@@ -134,7 +135,7 @@ fn lines(trace: &mut Trace, sink: impl Write, mut sieve: Sieve, unwritable: impl
 }
 
 /// All of the trace as CTF.
-pub fn write(trace: &mut Trace, directory: &Path, form: Form, mut sieve: Sieve) -> anyhow::Result<Written> {
+pub fn write(trace: &mut Trace, directory: &Path, form: Form, sieve: &mut Sieve) -> anyhow::Result<Written> {
     let version = form.version();
     let start_ns = trace.start_ns().unwrap_or(0);
     sieve.begins_at(start_ns);

@@ -79,7 +79,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         args.traces.iter().for_each(|path| input::complete(path));
         let mut trace = input::open_whole(&args.traces, Options { shifts, ..Options::default() })?;
         let form = if args.to == To::Ctf { Form::Ctf } else { Form::Ctf2 };
-        let written = convert::write(&mut trace, output, form, Sieve::new(None, None))?;
+        let written = convert::write(&mut trace, output, form, &mut Sieve::new(None, None))?;
         convert::tell_oddities(&trace);
         merged = Some((output, written, trace.is_damaged()));
     }

@@ -5,7 +5,7 @@ mod follow;
 use crate::filter::{Filter, Patterns, Sieve};
 use crate::input::{self, Input};
 use crate::printer::{Printer, Tail};
-use crate::table::{plain, plain_lines};
+use crate::table::plain_lines;
 use longpole_trace::{Catalogue, Damage, Item, Options, Trace};
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -122,9 +122,7 @@ impl<W: Write> Lines<W> {
 
     fn end(&mut self) -> io::Result<()> {
         self.so_far()?;
-        for name in self.sieve.unknown() {
-            eprintln!("longpole: note: no event of this trace has `{}`, of which the filter speaks", plain(name.to_owned()));
-        }
+        self.sieve.notes().iter().for_each(|note| eprintln!("longpole: note: {note}"));
         Ok(())
     }
 }
