@@ -2,7 +2,7 @@
 
 use super::{ctf, Target};
 use crate::seeds;
-use longpole_trace::{rewrite, CtfWriter, Item, Options, Trace, Value, Version};
+use longpole_trace::{rewrite, CtfWriter, Item, Options, Rewritten, Trace, Value, Version};
 use std::convert::Infallible;
 use std::fs;
 use std::hash::{DefaultHasher, Hasher};
@@ -18,7 +18,7 @@ pub const REWRITTEN: Target = Target {
         for version in [Version::One, Version::Two] {
             let to = empty(folder);
             match rewrite(&from, &to, version) {
-                Ok(Some((written, oddities))) if oddities.is_empty() => {
+                Ok(Rewritten::Done(written, oddities)) if oddities.is_empty() => {
                     let is_ours = |name: &str| name.starts_with("tag_of_") || name.starts_with("length_of_");
                     let again = content(&to, is_ours);
                     assert_eq!(again.as_ref().map(|content| content.events), Ok(written.events), "{version:?}");
