@@ -13,7 +13,7 @@ const MOST_STREAMS: usize = 64;
 pub(crate) struct Claims {
     /// Where the events of the current packet must be, if it says so.
     begin_ns: i64,
-    end_ns: i64,
+    length_ns: u64,
     ends: Vec<End>,
     /// By stream class, the last sequence number.
     sequences: Vec<Option<u64>>,
@@ -31,7 +31,7 @@ struct End {
 
 impl Default for Claims {
     fn default() -> Claims {
-        Claims { begin_ns: i64::MIN, end_ns: i64::MAX, ends: Vec::new(), sequences: Vec::new(), found: Vec::new() }
+        Claims { begin_ns: i64::MIN, length_ns: u64::MAX, ends: Vec::new(), sequences: Vec::new(), found: Vec::new() }
     }
 }
 
@@ -40,15 +40,19 @@ impl Claims {
     pub fn enter(&mut self, packet: &Packet) {
         let (begin_ns, end_ns) = (packet.begin_ns.unwrap_or(i64::MIN), packet.end_ns.unwrap_or(i64::MAX));
         // Nothing can be between an end and a later begin, which is told of the packet.
-        (self.begin_ns, self.end_ns) = if begin_ns <= end_ns { (begin_ns, end_ns) } else { (i64::MIN, i64::MAX) };
+        let (begin_ns, end_ns) = if begin_ns <= end_ns { (begin_ns, end_ns) } else { (i64::MIN, i64::MAX) };
+        (self.begin_ns, self.length_ns) = (begin_ns, end_ns.wrapping_sub(begin_ns) as u64);
     }
 
-    /// An event of it.
+    /// Whether an event is not in the packet that was entered.
     #[inline]
-    pub fn event(&mut self, ns: i64, place: impl FnOnce() -> Place) {
-        if ns < self.begin_ns || ns > self.end_ns {
-            self.found(Contradiction::EventOutside, place());
-        }
+    pub fn is_outside(&self, ns: i64) -> bool {
+        ns.wrapping_sub(self.begin_ns) as u64 > self.length_ns
+    }
+
+    #[cold]
+    pub fn outside(&mut self, event: Place) {
+        self.found(Contradiction::EventOutside, event);
     }
 
     /// Each packet of the file, in its order; of a tracer that keeps the order of time or not.

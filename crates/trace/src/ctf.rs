@@ -468,7 +468,9 @@ impl CtfSource {
                         None => self.packet_subject,
                     };
                     let ns = event.ns();
-                    self.claims.event(ns, || Place::of_event(&self.decoder));
+                    if self.claims.is_outside(ns) {
+                        self.claims.outside(Place::of_event(&self.decoder));
+                    }
                     self.backwards += u64::from(ns < self.last_ns);
                     self.last_ns = ns;
                     return Ok(Some(ns));
