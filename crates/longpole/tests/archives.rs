@@ -61,6 +61,11 @@ fn an_archive_is_told_by_its_own_name_and_leaves_nothing_behind() {
     let said = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains(named) && said.contains("run/net.pcapng") && said.contains("2 events"), "{said}");
+    assert!(said.contains(&format!("it ends at byte {}", whole.len() - 1200)), "{said}");
+    let out = place.path().join("out");
+    let output = longpole(place.path(), &["convert", "--to", "ctf", "-o", out.to_str().unwrap()], &archive).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("it ends at byte"));
     assert_eq!(left(place.path()), [""; 0]);
 }
 

@@ -180,3 +180,52 @@ fn merged_traces_are_one_on_one_clock() {
     assert_eq!(times, [100, 150, 200, 250]);
     assert_eq!(longpole(&["merge"], &[&paths[0], &paths[1]]).status.code(), Some(2));
 }
+
+#[test]
+fn what_is_not_in_the_order_of_time_is_sorted_which_is_said() {
+    let directory = TempDir::new().unwrap();
+    let trace = directory.path().join("trace");
+    let events = [300, 100, 200].map(|t_ns| (t_ns, 7, Rx(t_ns as u16, 2, [3, 4])));
+    write(&trace, &[("one", vec![packet(0, &events)])]);
+    let out = directory.path().join("out");
+    let output = longpole(&["convert", "--to", "ctf", "-o", out.to_str().unwrap()], &[&trace]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && said.contains("trace/one: not in the order of time"), "{said}");
+    let times = |trace: &Path| printed(trace).iter().map(|line| line["t_ns"].as_i64().unwrap()).collect::<Vec<_>>();
+    assert_eq!(times(&out), times(&trace));
+    if let Some(found) = babeltrace2(&out) {
+        assert_eq!(found, (3, 0));
+    }
+}
+
+#[test]
+fn nothing_is_written_into_what_is_read() {
+    let directory = TempDir::new().unwrap();
+    let (trace, other) = (directory.path().join("trace"), directory.path().join("other"));
+    for path in [&trace, &other] {
+        write(path, &[("one", vec![packet(0, &[(100, 7, Rx(1, 2, [3, 4]))])])]);
+    }
+    std::os::unix::fs::symlink(&trace, directory.path().join("link")).unwrap();
+    for out in ["trace", "trace/out", "trace/a/b", "link/out"] {
+        let out = directory.path().join(out);
+        let out = out.to_str().unwrap();
+        for arguments in [&["convert", "--to", "ctf", "-o", out][..], &["convert", "--to", "json", "-o", out]] {
+            let output = longpole(arguments, &[&trace]);
+            let said = String::from_utf8(output.stderr).unwrap();
+            assert!(output.status.code() == Some(1) && said.contains("would be a part of it"), "{arguments:?}: {said}");
+        }
+        assert_eq!(longpole(&["merge", "-o", out], &[&other, &trace]).status.code(), Some(1));
+    }
+    assert_eq!(std::fs::read_dir(&trace).unwrap().count(), 2);
+}
+
+#[test]
+fn where_nothing_can_be_written_is_an_error() {
+    let directory = TempDir::new().unwrap();
+    let trace = directory.path().join("trace");
+    write(&trace, &[("one", vec![packet(0, &[(100, 7, Rx(1, 2, [3, 4]))])])]);
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_longpole")).args(["convert", "--to", "json"]).arg(&trace).stdout(full).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(1) && said.contains("No space left"), "{said}");
+}
