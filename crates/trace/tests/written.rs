@@ -267,8 +267,11 @@ fn a_folder_that_is_not_empty_is_refused() {
     assert!(CtfWriter::create(directory.path(), Version::One, 0, Vec::new()).is_err());
 }
 
-/// Times and fields of all that is read, and what was odd about it.
-fn read(path: &Path) -> (Vec<(i64, String, Vec<String>)>, Vec<Oddity>) {
+/// Time, name and fields of an event.
+type Told = (i64, String, Vec<String>);
+
+/// All that is read, and what was odd about it.
+fn read(path: &Path) -> (Vec<Told>, Vec<Oddity>) {
     let mut trace = Trace::open(&[path], Options::default()).unwrap();
     let mut found = Vec::new();
     while let Some((item, catalogue)) = trace.next_with_catalogue().unwrap() {
