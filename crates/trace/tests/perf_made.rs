@@ -113,9 +113,13 @@ impl Machine {
     }
 
     fn file(self) -> Vec<u8> {
+        self.file_of(self.data())
+    }
+
+    fn file_of(self, data: Vec<u8>) -> Vec<u8> {
         let magic: &[u8] = if self.big { b"2ELIFREP" } else { b"PERFILE2" };
         let attributes = [self.attribute(0, ALL), self.words(&[0, 0]), self.attribute(2, ALL), self.words(&[0, 0])].concat();
-        let (data, ids) = (self.data(), self.words(&IDS));
+        let ids = self.words(&IDS);
         let at_attributes = 104 + ids.len();
         let at_data = at_attributes + attributes.len();
         let end = at_data + data.len();
@@ -263,6 +267,13 @@ fn the_files_of_a_folder_are_one_recording() {
     assert_eq!(all, ["500", "500", "1000", "2500", "3000", "3500", "3500", "3500", "3600", "4000", "5000"]);
     assert!(first.contains("PERF_RECORD_COMM"), "{first}");
     assert_eq!(oddities, [""; 0]);
+    // What perf itself made has the time of what comes first, also where nothing else is beside it.
+    put(
+        "data",
+        &machine.file_of(machine.record(3, 0, &[machine.halves(&[40, 41]), b"a\0\0\0\0\0\0\0".to_vec(), machine.trailer(0)].concat())),
+    );
+    assert_eq!(times(&place).0, ["500", "500", "3500", "3500", "5000"]);
+    put("data", &machine.file());
     // Below another folder; and where one of the files is damaged.
     assert_eq!(times(folder.path()).0, all);
     put("data.2", &machine.full_sample(500)[..100]);

@@ -92,11 +92,16 @@ impl Files {
             return Ok(self.parts[0].next.take());
         }
         let waiting = || self.parts.iter().enumerate().filter_map(|(index, part)| Some((index, part.next.as_ref()?)));
-        let Some((first, record)) = waiting().min_by_key(|(index, record)| (record.time, *index)) else { return Ok(None) };
-        let time = record.time;
+        let earliest = waiting().filter(|(_, record)| !record.is_undated).map(|(index, record)| (record.time, index)).min();
         // What perf made by itself comes before all that is recorded, whichever file that is in.
-        self.last = waiting().find(|(_, record)| record.is_undated).map_or(first, |(index, _)| index);
-        Ok(self.parts[self.last].next.take().map(|record| Record { time: record.time.min(time), ..record }))
+        let undated = waiting().find(|(_, record)| record.is_undated).map(|(index, _)| index);
+        let Some(index) = undated.or(earliest.map(|(_, index)| index)) else { return Ok(None) };
+        self.last = index;
+        let Some(record) = self.parts[index].next.take() else { return Ok(None) };
+        // It has the time of what follows it, in its own file or in another one.
+        let times = [record.time, earliest.map_or(0, |(time, _)| time)];
+        let time = times.into_iter().filter(|time| *time > 0).min().unwrap_or(0);
+        Ok(Some(Record { time, ..record }))
     }
 
     /// The memory of a record that was dealt with.
