@@ -91,7 +91,7 @@ fn packets_streams_traces_and_metadata_that_come_are_printed() {
     late[8..12].copy_from_slice(&bits);
     late[12..16].copy_from_slice(&bits);
     append(&trace.join("two"), &late);
-    assert_ends(&following.next(1), &["late: { cpu_id = 0 }, { }, { x = 77 }"]);
+    assert_ends(&following.next(1), &["late: { cpu_id = 0 }, { x = 77 }"]);
 
     // Another trace, and the first one is moved as LTTng moves what it has rotated.
     write(&directory.path().join("second"), &[("one", vec![packet(0, &[(500, 1, rx(5))])])]);
