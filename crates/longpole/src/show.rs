@@ -65,6 +65,9 @@ const ZEROS: u64 = u64::from_le_bytes(*b"00000000");
 /// Appends decimal digits.
 #[inline]
 pub fn unsigned(out: &mut Vec<u8>, value: u64) {
+    if value < 10 {
+        return out.push(b'0' + value as u8);
+    }
     let (first, second) = (value / EIGHT, value % EIGHT);
     if first == 0 {
         return leading(out, second);

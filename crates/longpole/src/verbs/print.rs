@@ -83,10 +83,15 @@ struct Lines<W> {
 
 impl<W: Write> Lines<W> {
     fn all(&mut self, trace: &mut Trace) -> anyhow::Result<()> {
-        while let Some((item, catalogue)) = trace.next_with_catalogue()? {
-            self.item(&item, catalogue)?;
+        loop {
+            // Looked at where it is: an item is many bytes to be moved.
+            let next = trace.next_with_catalogue();
+            match &next {
+                Ok(Some((item, catalogue))) => self.item(item, catalogue)?,
+                Ok(None) => return Ok(()),
+                Err(_) => drop(next?),
+            }
         }
-        Ok(())
     }
 
     #[inline]
