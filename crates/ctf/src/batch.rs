@@ -12,9 +12,6 @@ use crate::plan::{Field, QuickKind, Shape};
 use crate::value::{Located, OwnedValue, Value};
 use std::sync::Arc;
 
-/// As many events at most are in a batch: their columns stay in the second-level cache.
-pub(crate) const MOST: usize = 1 << 13;
-
 /// Events that follow each other in a stream; filled by [`StreamDecoder::advance_batch`](crate::StreamDecoder::advance_batch), which uses
 /// its memory again.
 #[derive(Debug, Default)]
@@ -87,6 +84,92 @@ impl Bytes {
     }
 }
 
+/// The times of events that follow each other in a stream; filled by [`StreamDecoder::advance_times`](crate::StreamDecoder::advance_times).
+#[derive(Debug, Default)]
+pub struct Times {
+    cycles: Vec<u64>,
+    ns: Vec<i64>,
+}
+
+impl Times {
+    pub fn new() -> Times {
+        Times::default()
+    }
+
+    /// For each event the clock's full value.
+    pub fn cycles(&self) -> &[u64] {
+        &self.cycles
+    }
+
+    /// For each event the nanoseconds from the clock's origin.
+    pub fn ns(&self) -> &[i64] {
+        &self.ns
+    }
+}
+
+/// What the decoder puts many events into.
+pub(crate) trait Gather {
+    /// As many at most.
+    const MOST: usize;
+
+    fn begin(&mut self, stream: &Arc<StreamPlan>, index: usize);
+
+    fn len(&self) -> usize;
+
+    /// Whether so much is in it that it should be looked at.
+    fn is_full(&self) -> bool {
+        self.len() >= Self::MOST
+    }
+
+    /// Events of fixed layout, whose fields are taken by [`Gather::take`]; empties the run.
+    fn push_run(&mut self, class: usize, run: &mut Run);
+
+    /// An event that was decoded.
+    fn push(&mut self, event: &EventRef<'_>);
+
+    /// Whether fields of this class must be taken before another of its events is pushed.
+    fn awaits(&self, class: usize) -> bool;
+
+    /// Takes fields of events of fixed layout; their bytes must be what they were when they were pushed.
+    fn take(&mut self, bytes: &[u8]);
+
+    /// There are no more.
+    fn finish(&mut self, converter: &Converter);
+}
+
+impl Gather for Times {
+    const MOST: usize = 1 << 10;
+
+    fn begin(&mut self, _: &Arc<StreamPlan>, _: usize) {
+        self.cycles.clear();
+        self.ns.clear();
+    }
+
+    fn len(&self) -> usize {
+        self.cycles.len()
+    }
+
+    #[inline]
+    fn push_run(&mut self, _: usize, run: &mut Run) {
+        let count = std::mem::take(&mut run.len).min(RUN);
+        self.cycles.extend_from_slice(&run.cycles[..count]);
+    }
+
+    fn push(&mut self, event: &EventRef<'_>) {
+        self.cycles.push(event.cycles);
+    }
+
+    fn awaits(&self, _: usize) -> bool {
+        false
+    }
+
+    fn take(&mut self, _: &[u8]) {}
+
+    fn finish(&mut self, converter: &Converter) {
+        converter.ns_of_all(&self.cycles, &mut self.ns);
+    }
+}
+
 const RUN: usize = 64;
 
 /// Events of one class that follow each other: where they begin in the window, in bytes, and their times.
@@ -146,27 +229,6 @@ impl Batch {
         self.used.iter().filter_map(|class| self.tables.get(*class as usize))
     }
 
-    /// Whether so much is in it that it should be looked at.
-    pub(crate) fn is_full(&self) -> bool {
-        // Texts are bounded by the window or by a packet; of many long ones few are in a batch.
-        self.len >= MOST || self.tables().any(|table| table.columns.iter().any(Column::is_large))
-    }
-
-    pub(crate) fn begin(&mut self, stream: &Arc<StreamPlan>, index: usize) {
-        let same = self.stream.as_ref().is_some_and(|known| Arc::ptr_eq(known, stream));
-        for class in self.used.drain(..) {
-            if let Some(table) = self.tables.get_mut(class as usize) {
-                table.clear();
-            }
-        }
-        self.len = 0;
-        if !same {
-            self.tables.clear();
-            self.stream = Some(stream.clone());
-            self.stream_index = index;
-        }
-    }
-
     fn table(&mut self, class: usize) -> &mut Table {
         if self.tables.len() <= class {
             self.tables.resize_with(class + 1, Table::default);
@@ -182,10 +244,38 @@ impl Batch {
         }
         table
     }
+}
 
-    /// Events of fixed layout, whose fields are taken by [`Batch::take`]; empties the run.
+impl Gather for Batch {
+    /// Their columns stay in the second-level cache.
+    const MOST: usize = 1 << 13;
+
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn is_full(&self) -> bool {
+        // Texts are bounded by the window or by a packet; of many long ones few are in a batch.
+        self.len >= Self::MOST || self.tables().any(|table| table.columns.iter().any(Column::is_large))
+    }
+
+    fn begin(&mut self, stream: &Arc<StreamPlan>, index: usize) {
+        let same = self.stream.as_ref().is_some_and(|known| Arc::ptr_eq(known, stream));
+        for class in self.used.drain(..) {
+            if let Some(table) = self.tables.get_mut(class as usize) {
+                table.clear();
+            }
+        }
+        self.len = 0;
+        if !same {
+            self.tables.clear();
+            self.stream = Some(stream.clone());
+            self.stream_index = index;
+        }
+    }
+
     #[inline]
-    pub(crate) fn push_run(&mut self, class: usize, run: &mut Run) {
+    fn push_run(&mut self, class: usize, run: &mut Run) {
         let count = std::mem::take(&mut run.len).min(RUN);
         if count == 0 {
             return;
@@ -198,13 +288,11 @@ impl Batch {
         self.len += count;
     }
 
-    /// Whether fields of this class must be taken before another of its events is pushed.
-    pub(crate) fn awaits(&self, class: usize) -> bool {
+    fn awaits(&self, class: usize) -> bool {
         self.tables.get(class).is_some_and(|table| !table.begins.is_empty())
     }
 
-    /// An event that was decoded.
-    pub(crate) fn push(&mut self, event: &EventRef<'_>) {
+    fn push(&mut self, event: &EventRef<'_>) {
         let order = self.len as u32;
         let table = self.table(event.class);
         table.order.push(order);
@@ -213,8 +301,7 @@ impl Batch {
         self.len += 1;
     }
 
-    /// Fills the columns of events of fixed layout; their bytes must be what they were when they were pushed.
-    pub(crate) fn take(&mut self, bytes: &[u8]) {
+    fn take(&mut self, bytes: &[u8]) {
         let Some(stream) = &self.stream else { return };
         for class in &self.used {
             let (Some(table), Some(plan)) = (self.tables.get_mut(*class as usize), stream.events.get(*class as usize)) else { continue };
@@ -227,8 +314,7 @@ impl Batch {
         }
     }
 
-    /// The times of all events.
-    pub(crate) fn finish(&mut self, converter: &Converter) {
+    fn finish(&mut self, converter: &Converter) {
         for class in &self.used {
             if let Some(table) = self.tables.get_mut(*class as usize) {
                 converter.ns_of_all(&table.cycles, &mut table.ns);

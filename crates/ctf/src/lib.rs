@@ -105,7 +105,7 @@ pub mod types;
 mod value;
 pub mod write;
 
-pub use batch::{Batch, Bytes, Column, Table};
+pub use batch::{Batch, Bytes, Column, Table, Times};
 pub use clock::{Clock, Origin};
 pub use decoder::{Step, StreamDecoder};
 pub use error::{DecodeError, DecodeErrorKind, MetadataError, Span};

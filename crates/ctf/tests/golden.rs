@@ -52,7 +52,9 @@ fn run(metadata: &str, bytes: &[u8]) -> (String, bool) {
     std::fs::remove_file(&path).unwrap();
     let (from_file, file_end) = common::dump(&metadata, source);
     assert_eq!(dump, from_file);
-    assert_eq!(common::dump_columns(&metadata, BytesSource(bytes)), common::dump_rows(&metadata, BytesSource(bytes)));
+    let rows = common::dump_rows(&metadata, BytesSource(bytes));
+    assert_eq!(common::dump_columns(&metadata, BytesSource(bytes)), rows);
+    assert_eq!(common::dump_times(&metadata, BytesSource(bytes)), common::times_of(&rows));
     let text = |end: &Result<u64, Box<longpole_ctf::DecodeError>>| match end {
         Ok(events) => format!("{events} events\n"),
         Err(e) => format!("error: {e}\n"),

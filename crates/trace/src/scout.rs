@@ -3,10 +3,11 @@
 //! A copy of an event costs many times its decoding, so that decoding each twice is the faster way for the streams that are sound, which are nearly all.
 
 use crate::file::FileWindow;
-use longpole_ctf::{Step, StreamDecoder};
+use longpole_ctf::{Step, StreamDecoder, Times};
 
 pub(crate) struct Scout {
     decoder: StreamDecoder<FileWindow>,
+    times: Times,
     /// Events that it has passed.
     seen: u64,
     /// Of the first this many events some are not where they belong; all behind them are at or after all before them, as far as it has looked.
@@ -25,6 +26,7 @@ impl Scout {
     pub fn new(decoder: StreamDecoder<FileWindow>) -> Scout {
         Scout {
             decoder,
+            times: Times::new(),
             seen: 0,
             mixed: 0,
             latest_ns: i64::MIN,
@@ -45,17 +47,18 @@ impl Scout {
         self.mixed
     }
 
-    #[inline]
     fn step(&mut self) {
-        match self.decoder.advance() {
+        match self.decoder.advance_times(&mut self.times) {
             Ok(Some(Step::Event)) => {
-                let ns = self.decoder.event().ns();
-                self.seen += 1;
-                if ns < self.latest_ns || self.lossy {
-                    self.mixed = self.seen;
-                    self.lossy = self.lossy_packet;
+                let times = self.times.ns();
+                for (ns, number) in times.iter().zip(self.seen + 1..) {
+                    if *ns < self.latest_ns || self.lossy {
+                        self.mixed = number;
+                        self.lossy = self.lossy_packet;
+                    }
+                    self.latest_ns = self.latest_ns.max(*ns);
                 }
-                self.latest_ns = self.latest_ns.max(ns);
+                self.seen += times.len() as u64;
             }
             step => self.between(step.ok()),
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{window, State, Step, StreamDecoder};
-use crate::batch::{self, Batch, Run};
+use crate::batch::{Batch, Gather, Run, Times};
 use crate::bits::align_up;
 use crate::clock::extend;
 use crate::error::DecodeError;
@@ -14,6 +14,15 @@ impl<S: Source> StreamDecoder<S> {
     /// The same as [`advance`](Self::advance), but [`Step::Event`] stands for all events in `batch`: those of the packet, or part of them
     /// where they are many.
     pub fn advance_batch(&mut self, batch: &mut Batch) -> Result<Option<Step>, Box<DecodeError>> {
+        self.advance_many(batch)
+    }
+
+    /// The same for times only, which is the fastest way through a stream.
+    pub fn advance_times(&mut self, times: &mut Times) -> Result<Option<Step>, Box<DecodeError>> {
+        self.advance_many(times)
+    }
+
+    fn advance_many<G: Gather>(&mut self, events: &mut G) -> Result<Option<Step>, Box<DecodeError>> {
         if let Some(error) = self.waiting.take() {
             return Err(error);
         }
@@ -21,35 +30,35 @@ impl<S: Source> StreamDecoder<S> {
             let Some(stream) = self.stream.clone().filter(|_| self.state == State::Events && self.at < self.packet.content_bits) else {
                 return self.between();
             };
-            batch.begin(&stream, self.packet.stream);
-            let step = self.fill(&stream, batch);
-            batch.finish(&stream.converter);
+            events.begin(&stream, self.packet.stream);
+            let step = self.fill(&stream, events);
+            events.finish(&stream.converter);
             match step {
-                Ok(step) if batch.is_empty() && step.is_some() => return Ok(step),
+                Ok(step) if events.len() == 0 && step.is_some() => return Ok(step),
                 Ok(_) => {}
-                Err(error) if batch.is_empty() => return Err(error),
+                Err(error) if events.len() == 0 => return Err(error),
                 Err(error) => self.waiting = Some(error),
             }
-            if !batch.is_empty() {
+            if events.len() > 0 {
                 return Ok(Some(Step::Event));
             }
         }
     }
 
-    /// Decodes events until the batch is full or the packet has no more of them; then, if there was none at all, the step at its end.
-    fn fill(&mut self, stream: &Arc<StreamPlan>, batch: &mut Batch) -> Result<Option<Step>, Box<DecodeError>> {
+    /// Decodes events until enough are gathered or the packet has no more of them; then, if there was none at all, the step at its end.
+    fn fill<G: Gather>(&mut self, stream: &Arc<StreamPlan>, events: &mut G) -> Result<Option<Step>, Box<DecodeError>> {
         loop {
-            self.glance_at_many(stream, batch);
-            if self.at >= self.packet.content_bits || batch.is_full() {
-                batch.take(window(&self.source, self.packet.offset).bytes);
+            self.glance_at_many(stream, events);
+            if self.at >= self.packet.content_bits || events.is_full() {
+                events.take(window(&self.source, self.packet.offset).bytes);
                 return Ok(None);
             }
             if let Err(stop) = self.decode_event() {
                 // What comes may move the window.
-                batch.take(window(&self.source, self.packet.offset).bytes);
+                events.take(window(&self.source, self.packet.offset).bytes);
                 if self.event_stopped(stop)?.is_none() {
                     // Only padding is left.
-                    if batch.is_empty() {
+                    if events.len() == 0 {
                         return Ok(Some(self.end_packet()));
                     }
                     self.at = self.packet.content_bits;
@@ -57,23 +66,23 @@ impl<S: Source> StreamDecoder<S> {
                 }
             }
             // Near the end of the window an event of fixed layout is decoded as others are.
-            if batch.awaits(self.class) {
-                batch.take(window(&self.source, self.packet.offset).bytes);
+            if events.awaits(self.class) {
+                events.take(window(&self.source, self.packet.offset).bytes);
             }
-            batch.push(&self.event());
+            events.push(&self.event());
         }
     }
 
     /// As [`glance`](Self::glance), as often as that succeeds; the events are only noted.
     #[inline(never)]
-    fn glance_at_many(&mut self, stream: &StreamPlan, batch: &mut Batch) {
+    fn glance_at_many<G: Gather>(&mut self, stream: &StreamPlan, events: &mut G) {
         let Some(header) = &stream.quick_header else { return };
         let window = window(&self.source, self.packet.offset);
         let (mut at, mut clock) = (self.at, self.clock);
         let mut run = Run::default();
         let (mut last_id, mut last) = (self.last_id, self.last_class);
-        let before = batch.len();
-        while batch.len() + run.len() < batch::MOST {
+        let before = events.len();
+        while events.len() + run.len() < G::MOST {
             let begin = align_up(at, header.align);
             let index = window.index(begin);
             let (Some(id), Some(time)) = (header.id.high(window.bytes, index), header.time.high(window.bytes, index)) else { break };
@@ -81,7 +90,7 @@ impl<S: Source> StreamDecoder<S> {
             let again = id == last_id;
             if !again {
                 let Some(found) = stream.ids.quick(id).filter(|_| header.ids.contains(&id)) else { break };
-                batch.push_run(last.0, &mut run);
+                events.push_run(last.0, &mut run);
                 (last_id, last) = (id, found);
             }
             let (class, align, bits) = last;
@@ -100,7 +109,7 @@ impl<S: Source> StreamDecoder<S> {
                 if stride & (u64::from(header.align.max(align).max(8)) - 1) == 0 {
                     let bytes = stride as usize / 8;
                     let (mut index, mut payload) = (index, window.index(payload));
-                    for _ in 0..run.room().min((batch::MOST - run.len()).saturating_sub(batch.len())) {
+                    for _ in 0..run.room().min((G::MOST - run.len()).saturating_sub(events.len())) {
                         (index, payload) = (index.wrapping_add(bytes), payload.wrapping_add(bytes));
                         let (Some(next), Some(time)) = (header.id.high(window.bytes, index), header.time.high(window.bytes, index)) else {
                             break;
@@ -115,11 +124,11 @@ impl<S: Source> StreamDecoder<S> {
                 }
             }
             if run.room() == 0 {
-                batch.push_run(class, &mut run);
+                events.push_run(class, &mut run);
             }
         }
-        batch.push_run(last.0, &mut run);
+        events.push_run(last.0, &mut run);
         (self.at, self.clock, self.last_id, self.last_class) = (at, clock, last_id, last);
-        self.event_index += (batch.len() - before) as u64;
+        self.event_index += (events.len() - before) as u64;
     }
 }

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use longpole_ctf::types::Type;
-use longpole_ctf::{Batch, CompoundKind, DecodeError, EventRef, Item, Metadata, OwnedValue, Source, Step, StreamDecoder, Value};
+use longpole_ctf::{Batch, CompoundKind, DecodeError, EventRef, Item, Metadata, OwnedValue, Source, Step, StreamDecoder, Times, Value};
 
 /// Every item of a stream as text, one line each, and how it ended.
 pub fn dump<S: Source>(metadata: &Arc<Metadata>, source: S) -> (String, Result<u64, Box<DecodeError>>) {
@@ -107,6 +107,30 @@ pub fn dump_rows<S: Source>(metadata: &Arc<Metadata>, source: S) -> (Vec<String>
             Ok(Some(_)) => {}
         }
     }
+}
+
+/// The times of the same events without their fields, as lines `CYCLES NS`.
+pub fn dump_times<S: Source>(metadata: &Arc<Metadata>, source: S) -> (Vec<String>, Result<u64, String>) {
+    let mut stream = StreamDecoder::new(metadata.clone(), source);
+    let mut times = Times::new();
+    let mut lines = Vec::new();
+    loop {
+        match stream.advance_times(&mut times) {
+            Ok(None) => {
+                let events = lines.len() as u64;
+                return (lines, Ok(events));
+            }
+            Err(e) => return (lines, Err(e.to_string())),
+            Ok(Some(Step::Event)) => lines.extend(times.cycles().iter().zip(times.ns()).map(|(cycles, ns)| format!("{cycles} {ns}"))),
+            Ok(Some(_)) => {}
+        }
+    }
+}
+
+/// What [`dump_times`] must yield, of [`dump_rows`].
+pub fn times_of((lines, ended): &(Vec<String>, Result<u64, String>)) -> (Vec<String>, Result<u64, String>) {
+    let times = lines.iter().map(|line| line.split(' ').skip(1).take(2).collect::<Vec<_>>().join(" "));
+    (times.collect(), ended.clone())
 }
 
 /// In a column texts are bytes.
