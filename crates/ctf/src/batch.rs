@@ -371,7 +371,7 @@ impl Column {
         use crate::bits::LeafKind;
         match &field.shape {
             Shape::Number(leaf) => match leaf.kind {
-                LeafKind::Unsigned | LeafKind::Byte => Column::U64(Vec::new()),
+                LeafKind::Unsigned | LeafKind::Named | LeafKind::Byte => Column::U64(Vec::new()),
                 LeafKind::Signed => Column::I64(Vec::new()),
                 LeafKind::Float => Column::F64(Vec::new()),
                 LeafKind::Bool => Column::Bool(Vec::new()),

@@ -14,6 +14,8 @@ pub(crate) struct Window<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LeafKind {
     Unsigned,
+    /// Likewise unsigned, and an element of an array: its values have names, so that the array is none of bytes.
+    Named,
     /// Likewise unsigned: a byte of a text or a BLOB, which is there as a whole or not.
     Byte,
     Signed,

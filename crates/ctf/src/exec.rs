@@ -68,8 +68,8 @@ pub(crate) enum Stop {
     },
 }
 
-/// An array whose elements may take no bits may have this many, more than any tool writes.
-const MAX_UNBACKED: u64 = 1 << 12;
+/// An array may have this many elements that take no bits; of those that take some, the data backs the number.
+const MAX_EMPTY: u64 = 1 << 16;
 
 /// Parts of an event that are noted, of those whose places hang on the data: some hundred megabytes. No tool writes so many.
 const MAX_RECORDS: usize = 1 << 22;
@@ -447,7 +447,7 @@ impl Executor<'_, '_> {
                     self.walk(&child.node)?;
                 }
             }
-            Node::Array { align, count, element, least_bits, .. } => {
+            Node::Array { align, count, element, .. } => {
                 let len = match count {
                     Count::Fixed(len) => *len,
                     Count::Slot(slot) => self.saved(*slot),
@@ -466,15 +466,14 @@ impl Executor<'_, '_> {
                     return self.rigid_array(len, element, rigid);
                 }
                 self.record(self.at, len)?;
-                if *least_bits == 0 && len > MAX_UNBACKED {
-                    return Err(Stop::Unbacked { at: self.at, length: len });
-                }
+                let mut empty = 0;
                 for _ in 0..len {
-                    // Arrays of nothing in arrays of nothing multiply.
-                    if *least_bits == 0 && self.records.len() as u64 > MAX_UNBACKED + self.limit {
+                    let begin = self.at;
+                    self.walk(element)?;
+                    empty += u64::from(self.at == begin);
+                    if empty > MAX_EMPTY {
                         return Err(Stop::Unbacked { at: self.at, length: len });
                     }
-                    self.walk(element)?;
                 }
             }
             Node::Variant { slot, choices, options } => {

@@ -75,7 +75,7 @@ pub(crate) enum Node {
     VarInt(VarInt),
     Text(Encoding),
     Struct { align: u32, children: Vec<Child>, rigid: Option<Rigid> },
-    Array { align: u32, count: Count, element: Box<Node>, text: Encoding, least_bits: u64 },
+    Array { align: u32, count: Count, element: Box<Node>, text: Encoding },
     Variant { slot: u32, choices: Choices, options: Vec<Child> },
     Optional { slot: u32, choices: Choices, inner: Box<Node> },
 }
@@ -104,19 +104,6 @@ impl Node {
     pub(crate) fn structure(align: u32, children: Vec<Child>) -> Node {
         let rigid = Rigid::of_structure(align, &children);
         Node::Struct { align, children, rigid }
-    }
-
-    /// The least bits that this takes, not counting its alignment.
-    fn least_bits(&self) -> u64 {
-        match self {
-            Node::Number { leaf, .. } => u64::from(leaf.bits),
-            Node::VarInt(_) => 8,
-            Node::Text(encoding) => encoding.unit() * 8,
-            Node::Struct { children, .. } => children.iter().fold(0, |sum, c| c.node.least_bits().saturating_add(sum)),
-            Node::Array { count: Count::Fixed(n), least_bits, .. } => n.saturating_mul(*least_bits),
-            Node::Array { .. } | Node::Optional { .. } => 0,
-            Node::Variant { options, .. } => options.iter().map(|o| o.node.least_bits()).min().unwrap_or(0),
-        }
     }
 
     /// A number that nobody but the reader of its value cares for.
@@ -189,7 +176,7 @@ impl Quick {
         };
         let Some((load, leaf)) = leaf else { return Quick { load: Load::default(), kind: QuickKind::No } };
         let kind = match leaf.kind {
-            LeafKind::Unsigned | LeafKind::Byte => QuickKind::Unsigned,
+            LeafKind::Unsigned | LeafKind::Named | LeafKind::Byte => QuickKind::Unsigned,
             LeafKind::Signed => QuickKind::Signed,
             LeafKind::Float | LeafKind::Bool => QuickKind::No,
         };
@@ -401,14 +388,16 @@ impl<'r> NodeMaker<'r> {
             Type::Array(array) => {
                 let count = self.count(array.length(), array.span())?;
                 self.place.push(ELEMENT);
-                let element = Box::new(self.node(array.element(), "")?);
+                let mut element = Box::new(self.node(array.element(), "")?);
                 self.place.pop();
+                if let (Node::Number { leaf, .. }, true) = (&mut *element, array.element().has_names()) {
+                    leaf.kind = if leaf.kind == LeafKind::Unsigned { LeafKind::Named } else { leaf.kind };
+                }
                 let text = match array.element() {
                     Type::Int(i) if i.size == 8 && i.align == 8 && !i.reversed => i.encoding,
                     _ => Encoding::None,
                 };
-                let least_bits = element.least_bits();
-                Node::Array { align: array.align(), count, element, text, least_bits }
+                Node::Array { align: array.align(), count, element, text }
             }
             Type::Variant(variant) => {
                 let Some(Use::Tag { slot, choices }) = self.usage() else {
@@ -443,7 +432,7 @@ impl<'r> NodeMaker<'r> {
     fn bytes(&self, length: &Length, text: Encoding, span: Span) -> Result<Node, SpanError> {
         let leaf = Leaf { bits: 8, order: ByteOrder::Little, kind: LeafKind::Byte, reversed: false };
         let element = Box::new(Node::Number { leaf, align: 8, saves: Vec::new(), roles: Roles::NONE });
-        Ok(Node::Array { align: 8, count: self.count(length, span)?, element, text, least_bits: 8 })
+        Ok(Node::Array { align: 8, count: self.count(length, span)?, element, text })
     }
 }
 

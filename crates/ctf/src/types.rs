@@ -416,6 +416,16 @@ pub enum Type {
 }
 
 impl Type {
+    /// Whether values of this type itself have names.
+    pub fn has_names(&self) -> bool {
+        match self {
+            Type::Enum(_) => true,
+            Type::VarInt(int) => !int.mappings.is_empty(),
+            Type::Bits(bits) => !bits.flags.is_empty(),
+            _ => false,
+        }
+    }
+
     fn tells_time(&self) -> bool {
         let tell = |roles: Roles| roles.has(Roles::TIME) || roles.has(Roles::END_TIME);
         match self {

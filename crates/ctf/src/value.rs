@@ -171,7 +171,7 @@ impl<'a> WideText<'a> {
 
 fn number<'a>(window: Window<'a>, at: u64, leaf: Leaf) -> Value<'a> {
     match leaf.kind {
-        LeafKind::Unsigned | LeafKind::Byte => Value::U64(window.raw(at, leaf)),
+        LeafKind::Unsigned | LeafKind::Named | LeafKind::Byte => Value::U64(window.raw(at, leaf)),
         LeafKind::Signed => Value::I64(window.raw(at, leaf) as i64),
         LeafKind::Bool => Value::Bool(window.raw(at, leaf) != 0),
         LeafKind::Float => Value::F64(window.float(at, leaf)),

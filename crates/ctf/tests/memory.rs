@@ -103,3 +103,19 @@ fn parts_whose_places_hang_on_the_data_are_noted_up_to_a_number() {
     assert_eq!(stopped, Some(DecodeErrorKind::TooManyParts));
     assert!(taken < 256 << 20, "{taken} bytes");
 }
+
+#[test]
+fn elements_that_may_be_empty_and_are_not_are_backed_by_the_data() {
+    let count = 6000u32;
+    let variants = "length n; enum : bit { none = 0, one = 1 } tag; integer { size = 7; align = 1; } rest; variant <tag> { struct { } none; bit one; } list[n];";
+    for (tag, bytes) in [(0, 0), (1, 750)] {
+        let mut content = count.to_le_bytes().to_vec();
+        content.push(tag);
+        content.resize(5 + bytes, 0xff);
+        let mut decoder = decoder(variants, content);
+        while decoder.advance().unwrap() != Some(Step::Event) {}
+        let Some(Value::Compound(list)) = decoder.event().get("list") else { panic!("no list") };
+        assert_eq!(list.iter().count(), 6000);
+        assert_eq!(decoder.advance().unwrap(), Some(Step::PacketEnd));
+    }
+}

@@ -37,7 +37,7 @@ pub(crate) struct Opened {
     pub probe_cost_ns: Option<f64>,
     pub streams: Vec<CtfSource>,
     /// Whether the tracer is known to write each stream in the order of time.
-    pub ordered: bool,
+    pub trusted: bool,
     pub part: Part,
 }
 
@@ -93,11 +93,13 @@ pub(crate) fn open(directory: &Path, shared: &mut Shared, name: &dyn Fn(&Path) -
         shared.oddities.push(Oddity::Uncounted { path: directory.to_owned() });
     }
     let plan = Rc::new(Plan::grown(&metadata, shared, None));
+    // Its packets follow one another in each file; that its events do within them, nobody's name proves but our own.
     let ordered = matches!(env("tracer_name"), Some("longpole" | "longpole-convert" | "lttng-ust" | "lttng-modules"));
+    let trusted = matches!(env("tracer_name"), Some("longpole" | "longpole-convert"));
     let ours = env("tracer_name") == Some("longpole") && kind == StreamKind::User;
     let mut streams = Vec::new();
     // A scout has a window of its own.
-    let scouts = !ordered && files.len() * 2 <= MOST_OPEN;
+    let scouts = !trusted && files.len() * 2 <= MOST_OPEN;
     let count = if scouts { files.len() * 2 } else { files.len() };
     for file in &files {
         let id = shared.stream(name(&file.path), kind);
@@ -110,7 +112,7 @@ pub(crate) fn open(directory: &Path, shared: &mut Shared, name: &dyn Fn(&Path) -
                 false => None,
             };
             let source = CtfSource::new(decoder, plan.clone(), id, file.path.clone());
-            let mut source = CtfSource { own: ours, ordered, share, index: index.clone(), scout, ..source };
+            let mut source = CtfSource { own: ours, ordered, trusted, share, index: index.clone(), scout, ..source };
             source.leave_out(None);
             streams.push(source);
         }
@@ -127,7 +129,7 @@ pub(crate) fn open(directory: &Path, shared: &mut Shared, name: &dyn Fn(&Path) -
         },
         probe_cost_ns: number("probe_cost_ps").filter(|&cost| cost > 0).map(|cost| cost as f64 / 1000.0),
         streams,
-        ordered,
+        trusted,
         part: part(directory, &metadata),
     })
 }
@@ -342,8 +344,10 @@ pub(crate) struct CtfSource {
     errors: u32,
     /// It is not read behind its first damage, which was reached.
     pub broken: bool,
-    /// Written by a tracer that keeps the order of time, so that nobody sorts.
+    /// Written by a tracer whose packets follow one another in each file.
     pub ordered: bool,
+    /// Written by one that keeps the order of time, so that nobody sorts.
+    trusted: bool,
     /// For who sorts.
     pub scout: Option<Box<Scout>>,
     /// Events that came after a later one.
@@ -379,6 +383,7 @@ impl CtfSource {
             errors: 0,
             broken: false,
             ordered: false,
+            trusted: false,
             scout: None,
             backwards: 0,
             part: false,
@@ -509,8 +514,8 @@ impl CtfSource {
                     let begin_ns = loss.begin_ns.unwrap_or(self.last_ns);
                     let end_ns = loss.end_ns.unwrap_or(begin_ns).max(begin_ns);
                     self.packets_lost = self.packets_lost.saturating_add(loss.count.unwrap_or(0));
-                    // Where the tracer counts events, those of the missing packets are in its count.
-                    if self.waiting.is_none() {
+                    // Only our recorder counts the events of packets that are missing; LTTng does not count those that it overwrote.
+                    if !(self.own && self.waiting.is_some()) {
                         self.loss = Some(Loss { stream: self.stream, begin_ns, end_ns, events: None });
                     }
                 }
@@ -606,7 +611,7 @@ impl CtfSource {
 
     /// Says at the end what was counted on the way.
     pub fn tell(&self, shared: &mut Shared) {
-        if self.ordered && self.backwards > 0 {
+        if self.trusted && self.backwards > 0 {
             let stream = shared.stream_name(self.stream);
             shared.oddities.push(Oddity::Late { stream, events: self.backwards });
         }

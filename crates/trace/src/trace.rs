@@ -416,7 +416,7 @@ impl Trace {
             if shift.is_none() {
                 shift = Shift::by(common_ns);
             }
-            let window = (!opened.ordered).then(|| Window::new(source.scout.take()));
+            let window = (!opened.trusted).then(|| Window::new(source.scout.take()));
             self.slots.push(Slot { source: Source::Ctf(Box::new(source)), window, shift });
         }
         Ok(())

@@ -156,14 +156,11 @@ impl<'a> Value<'a> {
 /// Whether values of this type, or parts of them, have names.
 pub(crate) fn has_names(ty: &Type) -> bool {
     match ty {
-        Type::Enum(_) => true,
-        Type::VarInt(int) => !int.mappings.is_empty(),
-        Type::Bits(bits) => !bits.flags.is_empty(),
         Type::Struct(s) => s.fields().iter().any(|field| has_names(&field.ty)),
         Type::Variant(variant) => variant.options().iter().any(|option| has_names(&option.ty)),
         Type::Array(array) => has_names(array.element()),
         Type::Optional(optional) => has_names(optional.ty()),
-        _ => false,
+        ty => ty.has_names(),
     }
 }
 

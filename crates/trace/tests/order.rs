@@ -180,3 +180,18 @@ fn damage_is_told_and_what_is_behind_it_is_there() {
     assert!(trace.is_damaged());
     assert!((3000..4500).contains(&events) && last == Some(5499), "{events} {last:?}");
 }
+
+#[test]
+fn a_stream_is_sorted_whoever_wrote_it() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let named = metadata(true).replace("clock {", "env { tracer_name = \"lttng-ust\"; };\nclock {");
+    fs::write(folder.path().join("metadata"), named).unwrap();
+    fs::write(folder.path().join("stream"), stream(&[(vec![10, 30, 20, 40], 0), (vec![50, 70, 60], 0)])).unwrap();
+    let mut trace = Trace::open(&[folder.path()], Options::default()).unwrap();
+    let mut times = Vec::new();
+    while let Some(Item::Event(event)) = trace.next_item().unwrap() {
+        times.push(event.t_ns);
+    }
+    assert_eq!(times, [10, 20, 30, 40, 50, 60, 70]);
+    assert!(matches!(trace.oddities(), [Oddity::Sorted { events: 2, .. }]), "{:?}", trace.oddities());
+}

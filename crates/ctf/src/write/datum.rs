@@ -88,7 +88,7 @@ impl<'v> Datum<'v> {
     #[inline]
     pub(super) fn raw(&self, leaf: Leaf) -> Result<u64> {
         match leaf.kind {
-            LeafKind::Unsigned | LeafKind::Byte => self.integer(u32::from(leaf.bits), false),
+            LeafKind::Unsigned | LeafKind::Named | LeafKind::Byte => self.integer(u32::from(leaf.bits), false),
             LeafKind::Signed => self.integer(u32::from(leaf.bits), true),
             LeafKind::Bool => match *self {
                 Datum::Value(Value::Bool(v)) => Ok(u64::from(v)),

@@ -18,8 +18,8 @@ pub(super) type Result<T> = std::result::Result<T, Box<WriteError>>;
 /// What the first bytes of a packet are as a number.
 const MAGIC: u64 = 0xC1FC_1FC1;
 
-/// An array whose elements have no bits has no more of them than a reader takes.
-const MAX_UNBACKED: u64 = 1 << 12;
+/// An array has no more elements without any bits than a reader takes.
+const MAX_EMPTY: u64 = 1 << 16;
 
 /// Bytes of a variable-length integer that has room for any of 64 bits.
 const WIDEST: usize = 10;
@@ -465,7 +465,7 @@ impl Put<'_> {
     }
 
     fn array(&mut self, shape: &Shape, datum: Option<Datum<'_>>) -> Result<()> {
-        let Shape::Array { align, count, element, text, plain, empty } = shape else { return Ok(()) };
+        let Shape::Array { align, count, element, text, plain } = shape else { return Ok(()) };
         let count = match count {
             Count::Fixed(count) => *count,
             Count::Slot(slot) => self.saved(*slot),
@@ -477,12 +477,19 @@ impl Put<'_> {
         };
         let Some((leaf, stride)) = *plain else {
             self.at = at;
-            if *empty && count > MAX_UNBACKED {
-                return Err(WriteErrorKind::UnbackedLength { length: count }.into());
-            }
-            let Some(datum) = datum else { return (0..count).try_for_each(|_| self.walk(element, None)) };
+            let mut nothing = 0;
+            let mut one = |datum: Option<Datum<'_>>| {
+                let begin = self.at;
+                self.walk(element, datum)?;
+                nothing += u64::from(self.at == begin);
+                match nothing > MAX_EMPTY {
+                    true => Err(WriteErrorKind::UnbackedLength { length: count }.into()),
+                    false => Ok(()),
+                }
+            };
+            let Some(datum) = datum else { return (0..count).try_for_each(|_| one(None)) };
             fits(datum.len()?)?;
-            return each(datum, |datum| self.walk(element, Some(datum)));
+            return each(datum, |datum| one(Some(datum)));
         };
         let bits = match count {
             0 => 0,

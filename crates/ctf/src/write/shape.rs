@@ -86,8 +86,6 @@ pub(super) enum Shape {
         text: Encoding,
         /// Of numbers that nothing hangs on: what they are, and their distance.
         plain: Option<(Leaf, u64)>,
-        /// Whether an element may have no bits.
-        empty: bool,
     },
     Variant {
         slot: u32,
@@ -234,10 +232,10 @@ impl Shaper<'_> {
                     false => Shape::Struct { align, parts },
                 }
             }
-            Node::Array { align, count, element, text, least_bits } => {
+            Node::Array { align, count, element, text } => {
                 let plain = element.plain_leaf().map(|(leaf, align)| (leaf, stride(leaf, align)));
                 let element = Box::new(self.within(ELEMENT, *element));
-                Shape::Array { align, count, element, text, plain, empty: least_bits == 0 }
+                Shape::Array { align, count, element, text, plain }
             }
             Node::Variant { slot, choices, options } => {
                 self.tag(slot, &choices);
