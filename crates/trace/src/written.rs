@@ -340,7 +340,7 @@ impl CtfWriter {
 
     fn lose(&mut self, out: usize, events: u64) {
         self.outs[out].discarded = self.outs[out].discarded.wrapping_add(events);
-        self.written.lost += events;
+        self.written.lost = self.written.lost.saturating_add(events);
     }
 
     /// Begins a packet.

@@ -373,3 +373,29 @@ fn an_event_that_comes_too_late_keeps_its_time() {
     let times: Vec<i64> = read(&path).0.into_iter().map(|(t_ns, ..)| t_ns).collect();
     assert_eq!(times, [5, 2_000_000_000, 3_000_000_000]);
 }
+
+#[test]
+fn of_more_losses_than_a_counter_holds_the_first_is_counted_and_the_others_are_told() {
+    for version in [Version::One, Version::Two] {
+        let directory = TempDir::new().unwrap();
+        let (path, catalogue) = (directory.path().join("out"), catalogue());
+        let mut writer = CtfWriter::create(&path, version, 0, Vec::new()).unwrap();
+        let (stream, subject, class) = (StreamId(0), SubjectId(2), ClassId(2));
+        for t_ns in [100, 200, 300] {
+            let event = Event { t_ns, stream, subject, class, cpu: None, fields: &[], context: &[], packet: PacketValues::default() };
+            writer.item(&Item::Event(event), &catalogue).unwrap();
+            let loss = Loss { stream, begin_ns: t_ns + 1, end_ns: t_ns + 2, events: Some(u64::MAX - 2) };
+            writer.item(&Item::Loss(loss), &catalogue).unwrap();
+        }
+        let written = writer.finish().unwrap();
+        assert_eq!((written.events, written.lost), (3, u64::MAX));
+        let mut trace = Trace::open(&[&path], Options::default()).unwrap();
+        let mut losses = Vec::new();
+        while let Some(item) = trace.next_item().unwrap() {
+            if let Item::Loss(loss) = item {
+                losses.push(loss.events);
+            }
+        }
+        assert_eq!(losses, [Some(u64::MAX - 2), None, None], "{version:?}");
+    }
+}
