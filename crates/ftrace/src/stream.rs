@@ -8,6 +8,9 @@ use std::io::{self, Read};
 use crate::error::{PageError, PageErrorKind};
 use crate::page::{Loss, Page, PageLayout, Position, Record};
 
+/// Bytes that a page takes at first, a page of most machines.
+const FIRST_READ: usize = 4 << 10;
+
 /// What a stream yields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Item<'a> {
@@ -167,9 +170,13 @@ impl<R: Read> PageStream<R> {
 
     /// Reads one page; false at the end of the input.
     fn fill(&mut self) -> Result<bool, PageError> {
-        self.buffer.resize(self.layout.page_size(), 0);
+        let size = self.layout.page_size();
         self.filled = 0;
-        while self.filled < self.buffer.len() {
+        while self.filled < size {
+            if self.filled == self.buffer.len() {
+                // Memory comes as the input backs it: a file with many CPUs may say that pages are long.
+                self.buffer.resize((2 * self.filled).max(FIRST_READ).min(size), 0);
+            }
             match self.input.read(&mut self.buffer[self.filled..]) {
                 Ok(0) => break,
                 Ok(count) => self.filled = (self.filled + count).min(self.buffer.len()),

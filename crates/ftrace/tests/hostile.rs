@@ -1,6 +1,6 @@
 //! Bytes that no kernel wrote: whatever they are, there is an answer or an error, in bounded steps.
 
-use std::io::Cursor;
+use std::io::{Cursor, Read};
 
 use longpole_ftrace::{ByteOrder, Dat, EventFormat, Field, Item, Page, PageLayout, PageStream};
 use proptest::prelude::*;
@@ -20,6 +20,36 @@ fn touch(field: &Field, record: &[u8]) {
         let _ = field.text(record, order);
         let _ = field.ints(record, order, field.element_size(8).unwrap_or(1)).map(|ints| ints.count());
     }
+}
+
+/// Notes the longest buffer that it was asked to fill.
+struct Noting<'a> {
+    bytes: &'a [u8],
+    longest: &'a mut usize,
+}
+
+impl Read for Noting<'_> {
+    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+        *self.longest = out.len().max(*self.longest);
+        self.bytes.read(out)
+    }
+}
+
+#[test]
+fn a_page_that_says_to_be_long_takes_memory_as_its_input_backs_it() {
+    let layout = layout().with_page_size(2 << 20);
+    for length in [0, 100, 4096, 10_000] {
+        let (bytes, mut longest) = (vec![0; length], 0);
+        PageStream::new(Noting { bytes: &bytes, longest: &mut longest }, layout).for_each(|_| {}, |_| {});
+        assert!(longest <= (2 * length).max(4096), "{length} bytes were read into {longest}");
+    }
+    let (mut whole, mut events) = (vec![0; 2 << 20], 0);
+    // A page full of events without data: each has its type's length and a step of time in one word.
+    let commit = (whole.len() - 16) as u64;
+    whole[8..16].copy_from_slice(&commit.to_le_bytes());
+    whole[16..].chunks_exact_mut(8).for_each(|event| event.copy_from_slice(&[1, 0, 0, 0, 7, 0, 0, 0]));
+    PageStream::new(&whole[..], layout).for_each(|_| events += 1, |error| panic!("{error}"));
+    assert_eq!(events, commit / 8);
 }
 
 proptest! {
