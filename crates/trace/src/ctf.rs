@@ -4,7 +4,7 @@ use crate::chains::{Chains, Listed, Share, Way};
 use crate::claims::Claims;
 use crate::error::Error;
 use crate::event::{Class, ClassId, Event, Item, Loss, StreamId, StreamKind, Subject, SubjectId};
-use crate::file::{FileWindow, StreamFile, MOST_OPEN};
+use crate::file::{FileWindow, StreamFile};
 use crate::index::{self, FileIndex, LEAST_FILE};
 use crate::oddity::{Oddity, Place, MOST_ERRORS};
 use crate::part::{self, Part, PartClock};
@@ -99,15 +99,14 @@ pub(crate) fn open(directory: &Path, shared: &mut Shared, name: &dyn Fn(&Path) -
     let ours = env("tracer_name") == Some("longpole") && kind == StreamKind::User;
     let mut streams = Vec::new();
     // A scout has a window of its own.
-    let scouts = !trusted && files.len() * 2 <= MOST_OPEN;
-    let count = if scouts { files.len() * 2 } else { files.len() };
+    let count = if trusted { files.len() } else { files.len() * 2 };
     for file in &files {
         let id = shared.stream(name(&file.path), kind);
         shared.packets(id).bytes = file.length;
         let index = FileIndex::new(file, &metadata, text, ordered, count);
         for share in if ordered { vec![Share::All] } else { shares(&metadata, file, index.as_ref(), shared.late, count)? } {
             let decoder = decoder(&metadata, file, count)?;
-            let scout = match scouts && matches!(share, Share::All) {
+            let scout = match !trusted && matches!(share, Share::All) {
                 true => Some(Box::new(Scout::new(self::decoder(&metadata, file, count)?))),
                 false => None,
             };

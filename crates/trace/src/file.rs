@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// Files that are kept open.
-pub(crate) const MOST_OPEN: usize = 256;
+const MOST_OPEN: usize = 256;
 /// Bytes of all windows together, as far as the least size of one allows.
 const ALL_WINDOWS: usize = 64 << 20;
 const LEAST_WINDOW: usize = 16 << 10;

@@ -1,6 +1,6 @@
 //! Sorts a stream whose events are not in the order of time, within a bounded look-ahead.
 //!
-//! Tracers that write a thread's ring in order need no sorting, and a decoder's borrowed values need no copy; nor do they where a
+//! What our own recorder writes is in order and needs no sorting, and a decoder's borrowed values need no copy; nor do they where a
 //! [`Scout`] sees that as many events as the window holds are in order. For all others the last items are kept as copies, and the
 //! earliest of them comes out next. What comes later than the window is long comes out late, with its own time, and is counted:
 //! moving it would be a lie, and holding everything back would need memory without end.
