@@ -90,7 +90,7 @@ fn count<S: Source>(mut stream: StreamDecoder<S>, options: Options, sums: &mut S
                 if options.fields {
                     let event = stream.event();
                     sums.sum = sums.sum.wrapping_add(event.ns() as u64);
-                    event.values().for_each(|value| {
+                    event.each(|_, value| {
                         sums.sum = sums.sum.wrapping_add(match value {
                             Value::U64(v) => v,
                             Value::I64(v) => v as u64,
@@ -101,9 +101,7 @@ fn count<S: Source>(mut stream: StreamDecoder<S>, options: Options, sums: &mut S
                 if options.print {
                     let event = stream.event();
                     print!("{} {}:", event.ns(), event.name());
-                    for (field, value) in event.fields().iter().zip(event.values()) {
-                        print!(" {} = {:?}", field.name, value.to_owned());
-                    }
+                    event.each(|field, value| print!(" {} = {:?}", field.name, value.to_owned()));
                     println!();
                 }
             }

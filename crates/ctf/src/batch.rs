@@ -297,7 +297,12 @@ impl Gather for Batch {
         let table = self.table(event.class);
         table.order.push(order);
         table.cycles.push(event.cycles);
-        table.columns.iter_mut().zip(event.values()).for_each(|(column, value)| column.push(value));
+        let mut columns = table.columns.iter_mut();
+        event.each(|_, value| {
+            if let Some(column) = columns.next() {
+                column.push(value)
+            }
+        });
         self.len += 1;
     }
 

@@ -5,6 +5,7 @@
 //! understood it says so once, with the place, and can go on with the next packet.
 
 mod columns;
+mod resume;
 mod search;
 
 use std::sync::Arc;
@@ -463,6 +464,7 @@ impl<S: Source> StreamDecoder<S> {
             Stop::MixedOrder { at, from, to } => (at, DecodeErrorKind::MixedByteOrder { from, to }),
             Stop::NoOption { at, tag } => (at, DecodeErrorKind::NoOption { tag }),
             Stop::Unbacked { at, length } => (at, DecodeErrorKind::UnbackedLength { length }),
+            Stop::CutUnit { at, unit } => (at, DecodeErrorKind::CutUnit { unit }),
             Stop::UnknownEvent { at, id } => {
                 let stream = self.metadata.streams.get(self.packet.stream).map_or(0, |s| s.id);
                 (at, DecodeErrorKind::UnknownEvent { stream, id })

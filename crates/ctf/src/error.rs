@@ -32,6 +32,8 @@ pub struct MetadataError {
     /// Characters of `text` that are wrong.
     pub marked: Range<usize>,
     pub message: String,
+    /// Whether the text ends there in the midst of something: with more of it, it might be right.
+    pub cut: bool,
 }
 
 impl fmt::Display for MetadataError {
@@ -69,7 +71,8 @@ impl MetadataError {
 
     /// An error that has no place in the text.
     pub(crate) fn whole(message: impl Into<String>) -> MetadataError {
-        MetadataError { line: 0, column: 0, span: Span::default(), text: String::new(), marked: 0..0, message: message.into() }
+        let span = Span::default();
+        MetadataError { line: 0, column: 0, span, text: String::new(), marked: 0..0, message: message.into(), cut: false }
     }
 
     pub(crate) fn at(source: &str, span: Span, message: impl Into<String>) -> MetadataError {
@@ -87,6 +90,7 @@ impl MetadataError {
         let end = span.end.clamp(start, line_start + line_end);
         let marked = String::from_utf8_lossy(&source.as_bytes()[start..end]).trim_end().chars().count().max(1);
         let begin = column - shown;
+        let told = source.trim_end();
         MetadataError {
             line: before.iter().filter(|&&b| b == b'\n').count() + 1,
             column: column + 1,
@@ -94,6 +98,7 @@ impl MetadataError {
             text: text.to_owned(),
             marked: begin..(begin + marked).min(text.chars().count().max(begin + 1)),
             message: message.into(),
+            cut: span.end >= told.len() && (start >= told.len() || !told.ends_with(';')),
         }
     }
 }
@@ -133,6 +138,16 @@ pub(crate) fn word(order: &ByteOrder) -> &'static str {
     }
 }
 
+/// A number of bits, and what they do. Sums of lengths saturate; no file has so many.
+fn counted_bits(bits: u64, one: &str, many: &str) -> String {
+    const NONE_HAS: u64 = 1 << 62;
+    match bits {
+        1 => format!("1 bit{one}"),
+        NONE_HAS.. => format!("more bits than any file has{}", many.trim_start_matches(" more")),
+        bits => format!("{bits} bits{many}"),
+    }
+}
+
 fn event_note(event: &Option<u64>) -> String {
     event.map_or(String::new(), |e| format!(", event {e}"))
 }
@@ -141,9 +156,9 @@ fn event_note(event: &Option<u64>) -> String {
 #[non_exhaustive]
 pub enum DecodeErrorKind {
     /// The file ends inside the packet: the recorder was interrupted, or the file is being written.
-    #[error("the data ends here, {bits} bit{} needed", if *.bits == 1 { " more is" } else { "s more are" })]
+    #[error("the data ends here, {} needed", counted_bits(*.bits, " more is", " more are"))]
     Truncated { bits: u64 },
-    #[error("{bits} bits go beyond the end of the packet's content ({remaining} bits remain)")]
+    #[error("{} beyond the end of the packet's content ({})", counted_bits(*.bits, " goes", " go"), counted_bits(*.remaining, " remains", " remain"))]
     BeyondContent { bits: u64, remaining: u64 },
     #[error("wrong magic number {found:#x}")]
     BadMagic { found: u64 },
@@ -165,6 +180,8 @@ pub enum DecodeErrorKind {
     MixedByteOrder { from: ByteOrder, to: ByteOrder },
     #[error("an array of {length} elements that may be empty is not backed by data")]
     UnbackedLength { length: u64 },
+    #[error("the text ends within a code unit of {unit} bytes")]
+    CutUnit { unit: u64 },
     #[error("a variable-length integer needs more than 64 bits")]
     OversizedInteger,
     #[error("an event of no bits never ends")]

@@ -77,6 +77,14 @@ impl<'a> EventRef<'a> {
         Values { located: self.located, fields: self.fields.iter() }
     }
 
+    /// Hands out all fields with their values: the fastest way through them.
+    #[inline(always)]
+    pub fn each(&self, mut see: impl FnMut(&'a Field, Value<'a>)) {
+        for field in self.fields {
+            self.located.with(field, |value| see(field, value));
+        }
+    }
+
     /// A value by its field's name; of several the last, which is the payload's.
     pub fn get(&self, name: &str) -> Option<Value<'a>> {
         self.fields.iter().rev().find(|f| *f.name == *name).map(|f| self.located.value(f))

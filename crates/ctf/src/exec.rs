@@ -50,6 +50,11 @@ pub(crate) enum Stop {
         at: u64,
         length: u64,
     },
+    /// A text without a NUL ends in a code unit of so many bytes.
+    CutUnit {
+        at: u64,
+        unit: u64,
+    },
     UnknownEvent {
         at: u64,
         id: u64,
@@ -447,7 +452,7 @@ impl Executor<'_, '_> {
                     self.walk(&child.node)?;
                 }
             }
-            Node::Array { align, count, element, .. } => {
+            Node::Array { align, count, element, text } => {
                 let len = match count {
                     Count::Fixed(len) => *len,
                     Count::Slot(slot) => self.saved(*slot),
@@ -458,6 +463,10 @@ impl Executor<'_, '_> {
                         return Err(Stop::MixedOrder { at, from: self.last, to: leaf.order });
                     }
                     let at = self.numbers(len, leaf, stride(leaf, leaf_align), *align)?;
+                    let unit = text.unit();
+                    if len % unit != 0 && self.window.wide_text_len(at, self.at, unit).is_none() {
+                        return Err(Stop::CutUnit { at: self.at - len % unit * 8, unit });
+                    }
                     self.record(at, len)?;
                     return Ok(());
                 }

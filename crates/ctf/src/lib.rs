@@ -93,6 +93,7 @@ mod event;
 mod exec;
 mod header;
 mod json;
+mod mappings;
 mod metadata;
 mod packet;
 mod plan;

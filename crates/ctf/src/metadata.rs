@@ -21,6 +21,9 @@ const PACKET_MAGIC: u32 = 0x75D1_1D57;
 /// Bytes of the header of such a packet.
 const PACKET_HEADER: usize = 37;
 
+/// Bytes of the header that CTF2-PMETA-1.0 describes, which says its own size. LTTng puts the shorter one before CTF 2, too.
+const LONG_PACKET_HEADER: usize = 44;
+
 /// What the metadata of a trace says, ready to decode its streams. Dereferences to the [`Schema`].
 #[derive(Debug)]
 pub struct Metadata {
@@ -151,7 +154,7 @@ impl Metadata {
         let text = Metadata::text(bytes)?;
         let metadata = Metadata::from_text(&text)?;
         let packets = match packets_order(bytes) {
-            Some(order) if !text.starts_with('\u{1e}') => order,
+            Some(order) if !json::is_text_sequence(&text) => order,
             _ => return Ok(metadata),
         };
         if packets != metadata.trace.byte_order {
@@ -180,23 +183,19 @@ impl Metadata {
                 Err(_) => Ok(String::from_utf8_lossy(bytes).into_owned()),
             };
         };
+        let word = |bytes: &[u8], offset: usize| {
+            let bytes = *bytes.get(offset..)?.first_chunk()?;
+            Some(if order == ByteOrder::Little { u32::from_le_bytes(bytes) } else { u32::from_be_bytes(bytes) })
+        };
         let mut text = Vec::with_capacity(bytes.len());
         let mut rest = bytes;
         while !rest.is_empty() {
             let at = bytes.len() - rest.len();
             let wrong = |message: &str| MetadataError::whole(format!("packet at byte {at}: {message}"));
             let header = rest.first_chunk::<PACKET_HEADER>().ok_or_else(|| wrong("the header is cut off"))?;
-            let word = |offset: usize| {
-                let bytes = [header[offset], header[offset + 1], header[offset + 2], header[offset + 3]];
-                match order {
-                    ByteOrder::Little => u32::from_le_bytes(bytes),
-                    ByteOrder::Big => u32::from_be_bytes(bytes),
-                }
-            };
-            if word(0) != PACKET_MAGIC {
+            if word(rest, 0) != Some(PACKET_MAGIC) {
                 return Err(wrong("wrong magic number"));
             }
-            let (content, packet) = (word(24) as usize / 8, word(28) as usize / 8);
             if header[4..20] != bytes[4..20] {
                 return Err(wrong("its uuid is not that of the packet before it"));
             }
@@ -206,10 +205,19 @@ impl Metadata {
             if header[34] != 0 {
                 return Err(wrong("metadata with a checksum is not read"));
             }
-            if content < PACKET_HEADER || packet < content {
+            let begin = match header[35..] {
+                // No text begins with these bytes.
+                [2, 0] if word(rest, 40) == Some(LONG_PACKET_HEADER as u32 * 8) => LONG_PACKET_HEADER,
+                [1, 8] | [2, 0] => PACKET_HEADER,
+                [major, minor] => return Err(wrong(&format!("metadata of version {major}.{minor} is not read, only 1.8 and 2.0"))),
+                _ => return Err(wrong("the header is cut off")),
+            };
+            let size = |offset: usize| word(rest, offset).filter(|bits| bits % 8 == 0).map_or(0, |bits| bits as usize / 8);
+            let (content, packet) = (size(24), size(28));
+            if content < begin || packet < content {
                 return Err(wrong("impossible sizes"));
             }
-            text.extend_from_slice(rest.get(PACKET_HEADER..content).ok_or_else(|| wrong("the content is cut off"))?);
+            text.extend_from_slice(rest.get(begin..content).ok_or_else(|| wrong("the content is cut off"))?);
             rest = rest.get(packet..).unwrap_or(&[]);
         }
         String::from_utf8(text).or_else(|e| Ok(String::from_utf8_lossy(e.as_bytes()).into_owned()))
@@ -233,6 +241,11 @@ impl Metadata {
     /// The clock of a stream class's timestamps.
     pub fn stream_clock(&self, stream: usize) -> Option<usize> {
         self.plan.streams.get(stream).and_then(|s| s.clock)
+    }
+
+    /// Whether each event of such a stream has a time of its own.
+    pub fn has_times(&self, stream: usize) -> bool {
+        self.schema().streams.get(stream).and_then(|s| s.event_header.as_ref()).is_some_and(|header| mapped_clock(header).is_some())
     }
 }
 
@@ -392,20 +405,22 @@ fn block<const N: usize>(
 /// The clock that the timestamps of a stream are of: the first that an event's header or a packet's context names; else the
 /// only one there is.
 pub(crate) fn stream_clock(stream: &StreamClass, clocks: usize) -> Option<usize> {
-    fn first(ty: &StructType) -> Option<usize> {
-        ty.fields().iter().find_map(|f| of(&f.ty))
-    }
+    let named = [&stream.event_header, &stream.packet_context].into_iter().flatten().find_map(|s| mapped_clock(s));
+    named.or((clocks == 1).then_some(0))
+}
+
+/// The clock of the first member that has a clock's value.
+fn mapped_clock(ty: &StructType) -> Option<usize> {
     fn of(ty: &Type) -> Option<usize> {
         match ty {
             Type::Int(int) => int.clock,
             Type::Enum(e) => e.int.clock,
-            Type::Struct(s) => first(s),
+            Type::Struct(s) => mapped_clock(s),
             Type::Variant(v) => v.options().iter().find_map(|o| of(&o.ty)),
             _ => None,
         }
     }
-    let named = [&stream.event_header, &stream.packet_context].into_iter().flatten().find_map(|s| first(s));
-    named.or((clocks == 1).then_some(0))
+    ty.fields().iter().find_map(|f| of(&f.ty))
 }
 
 /// Room for the marks of any plan.

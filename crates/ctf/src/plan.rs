@@ -188,8 +188,8 @@ impl Field {
     /// The labels of an enumeration's value, or of the bits that are set in a bit map.
     pub fn labels(&self, value: i128) -> Vec<&str> {
         match &self.ty {
-            Type::Enum(e) => e.labels(value).collect(),
-            Type::VarInt(int) => labels(&int.mappings, value).collect(),
+            Type::Enum(e) => e.mappings.labels(value).collect(),
+            Type::VarInt(int) => int.mappings.labels(value).collect(),
             Type::Bits(bits) => bits.set(value as u64).collect(),
             _ => Vec::new(),
         }
@@ -599,6 +599,11 @@ impl Flattener {
                     return self.tree(scope, name, ty, node);
                 };
                 let stride = stride(leaf, align);
+                // Only a walk looks whether a text ends within a code unit.
+                let whole = matches!(count, Count::Fixed(bytes) if bytes % text.unit() == 0);
+                if text.unit() > 1 && !whole {
+                    return self.tree(scope, name, ty, node);
+                }
                 // Beyond that of its elements; where no run can know the place, the walk of the tree aligns.
                 if outer > align && !self.aligned(outer) {
                     return self.tree(scope, name, ty, node);

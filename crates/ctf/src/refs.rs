@@ -106,13 +106,22 @@ pub(crate) struct Target<'s> {
 /// Finds all references of the structure at `roots[index]`. `refs` yields the slots of each scope.
 pub(crate) fn find<'s>(scopes: &Scopes<'s>, index: usize, refs: &mut HashMap<Scope, ScopeRefs>, counters: &mut Counters) -> Result<()> {
     let (scope, root) = scopes.roots[index];
-    let mut finder = Finder { scope, earlier: &scopes.roots[..index], frames: Vec::new(), place: Vec::new(), refs, counters };
+    let mut finder = Finder { scope, earlier: &scopes.roots[..index], alone: false, frames: Vec::new(), place: Vec::new(), refs, counters };
     finder.structure(root)
+}
+
+/// Checks the references within a structure that is nowhere used; what they lead to outside of it nobody knows.
+pub(crate) fn check_alone(root: &StructType) -> Result<()> {
+    let (refs, counters) = (&mut HashMap::new(), &mut Counters::default());
+    let scope = Scope::EventFields;
+    Finder { scope, earlier: &[], alone: true, frames: Vec::new(), place: Vec::new(), refs, counters }.structure(root)
 }
 
 struct Finder<'s, 'r> {
     scope: Scope,
     earlier: &'r [(Scope, &'s StructType)],
+    /// Whether a reference may lead to nothing.
+    alone: bool,
     frames: Vec<Frame<'s>>,
     place: Place,
     refs: &'r mut HashMap<Scope, ScopeRefs>,
@@ -144,16 +153,18 @@ impl<'s> Finder<'s, '_> {
                     Some(_) => self.resolve(path, |ty| matches!(ty, Type::Int(_) | Type::Enum(_) | Type::VarInt(_)))?,
                     None => self.resolve(path, |ty| matches!(ty, Type::Enum(_)))?,
                 };
-                let choices = match variant.ranges() {
-                    Some(ranges) => {
-                        let signed = selector(path, &found, "a variant's selector is an integer")?;
-                        let list = ranges.iter().enumerate().flat_map(|(option, ranges)| choices(ranges, option as u32)).collect();
-                        Choices { signed, list }
-                    }
-                    None => by_labels(path, &found, variant.options())?,
-                };
-                let slot = self.slot(&found);
-                self.note(Use::Tag { slot, choices });
+                if let Some(found) = found {
+                    let choices = match variant.ranges() {
+                        Some(ranges) => {
+                            let signed = selector(path, &found, "a variant's selector is an integer")?;
+                            let list = ranges.iter().enumerate().flat_map(|(option, ranges)| choices(ranges, option as u32)).collect();
+                            Choices { signed, list }
+                        }
+                        None => by_labels(path, &found, variant.options())?,
+                    };
+                    let slot = self.slot(&found);
+                    self.note(Use::Tag { slot, choices });
+                }
                 for (index, option) in variant.options().iter().enumerate() {
                     self.within(index as u32, &option.ty)?;
                 }
@@ -161,18 +172,16 @@ impl<'s> Finder<'s, '_> {
             }
             Type::Optional(optional) => {
                 let path = optional.selector();
-                let found = self.resolve(path, |_| true)?;
-                let choices = match optional.ranges() {
-                    Some(ranges) => {
+                let Some(found) = self.resolve(path, |_| true)? else { return Ok(()) };
+                let other = found.iter().find(|(.., ty)| !matches!(ty, Type::Bool(_)));
+                let choices = match (optional.ranges(), other) {
+                    // A boolean needs no ranges, and has no use for them.
+                    (_, None) => Choices { signed: false, list: vec![Choice { low: 1, high: i128::MAX, option: 0 }] },
+                    (Some(ranges), Some(_)) => {
                         let signed = selector(path, &found, "an optional's selector is an integer if it has ranges")?;
                         Choices { signed, list: choices(ranges, 0).collect() }
                     }
-                    None => {
-                        if let Some((.., other)) = found.iter().find(|(.., ty)| !matches!(ty, Type::Bool(_))) {
-                            return wrong(path, "an optional's selector is a boolean if it has no ranges", other);
-                        }
-                        Choices { signed: false, list: vec![Choice { low: 1, high: i128::MAX, option: 0 }] }
-                    }
+                    (None, Some((.., other))) => return wrong(path, "an optional's selector is a boolean if it has no ranges", other),
                 };
                 let slot = self.slot(&found);
                 self.note(Use::Tag { slot, choices });
@@ -197,9 +206,15 @@ impl<'s> Finder<'s, '_> {
             Type::VarInt(int) => !int.signed,
             _ => false,
         };
-        let found = self.resolve(path, fits)?;
+        let Some(found) = self.resolve(path, fits)? else { return Ok(()) };
         if let Some((.., other)) = found.iter().find(|(.., ty)| !fits(ty)) {
-            return wrong(path, "a length is an unsigned integer", other);
+            let rule = "a length is an unsigned integer";
+            return match other {
+                Type::Int(_) | Type::Enum(_) | Type::VarInt(_) => {
+                    Err(SpanError::new(path.span, format!("{rule}; `{}` is a signed one", path.names.join("."))))
+                }
+                other => wrong(path, rule, other),
+            };
         }
         let slot = self.slot(&found);
         self.note(Use::Length { slot });
@@ -232,9 +247,13 @@ impl<'s> Finder<'s, '_> {
         slot
     }
 
-    fn resolve(&self, path: &FieldPath, fits: impl Fn(&Type) -> bool) -> Result<Vec<Found<'s>>> {
+    fn resolve(&self, path: &FieldPath, fits: impl Fn(&Type) -> bool) -> Result<Option<Vec<Found<'s>>>> {
         let Finder { scope, earlier, frames, place, .. } = self;
-        Ok(Standpoint { scope: *scope, earlier, frames, place }.resolve(path, fits)?.found)
+        match (Standpoint { scope: *scope, earlier, frames, place }.resolve(path, fits)) {
+            Ok(target) => Ok(Some(target.found)),
+            Err(_) if self.alone => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 }
 
@@ -293,7 +312,8 @@ pub(crate) type Found<'s> = (Scope, Place, &'s Type);
 struct Search<'h, 's> {
     /// Where the reference stands, if it stands in the same scope: of what it stands in, only what was decoded is visible.
     here: &'h [u32],
-    /// By the rules of CTF 2: through arrays and optionals. Through all options of variants goes every name that leads further.
+    /// By the rules of CTF 2: through optionals, and through an array to the element that the reference stands in. Through all options of
+    /// variants goes every name that leads further.
     exact: bool,
     found: Vec<(Place, &'s Type)>,
 }
@@ -330,7 +350,7 @@ impl<'s> Search<'_, 's> {
                 }
             }
             Type::Optional(optional) if self.exact => part(self, 0, optional.ty()),
-            Type::Array(array) if self.exact && !names.is_empty() => part(self, ELEMENT, array.element()),
+            Type::Array(array) if self.exact && around && !names.is_empty() => part(self, ELEMENT, array.element()),
             Type::Struct(inner) if !names.is_empty() => self.structure(inner, names, place, around),
             _ if names.is_empty() && !around => self.found.push((place.clone(), ty)),
             _ => {}

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use crate::clock::Clock;
 use crate::error::Span;
+pub use crate::mappings::Mappings;
 
 /// Order of the bytes, and with it of the bits, of a number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -150,7 +151,7 @@ impl BitsType {
 pub struct VarIntType {
     pub signed: bool,
     pub base: u8,
-    pub mappings: Vec<Mapping>,
+    pub mappings: Mappings,
     pub roles: Roles,
 }
 
@@ -163,6 +164,11 @@ pub struct Mapping {
 }
 
 impl Mapping {
+    #[inline]
+    pub fn holds(&self, value: i128) -> bool {
+        self.low <= value && value <= self.high
+    }
+
     /// Of a flag, whose range is one of bits: these bits.
     pub fn mask(&self) -> u64 {
         let (low, high) = (self.low.clamp(0, 64) as u32, self.high.clamp(-1, 63) as i64);
@@ -175,18 +181,7 @@ impl Mapping {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EnumType {
     pub int: IntType,
-    pub mappings: Vec<Mapping>,
-}
-
-impl EnumType {
-    /// The labels of `value`, in the order of the metadata; a value may have none or several.
-    pub fn labels(&self, value: i128) -> impl Iterator<Item = &str> {
-        labels(&self.mappings, value)
-    }
-}
-
-pub(crate) fn labels(mappings: &[Mapping], value: i128) -> impl Iterator<Item = &str> {
-    mappings.iter().filter(move |m| m.low <= value && value <= m.high).map(|m| m.label.as_str())
+    pub mappings: Mappings,
 }
 
 /// A field of a structure, or an option of a variant.
@@ -426,16 +421,17 @@ impl Type {
         }
     }
 
-    fn tells_time(&self) -> bool {
-        let tell = |roles: Roles| roles.has(Roles::TIME) || roles.has(Roles::END_TIME);
+    /// Whether it, or anything in it, has one of these roles.
+    pub(crate) fn tells(&self, roles: Roles) -> bool {
         match self {
-            Type::Int(int) => tell(int.roles),
-            Type::Enum(labelled) => tell(labelled.int.roles),
-            Type::VarInt(int) => tell(int.roles),
-            Type::Struct(inner) => inner.tells_time(),
-            Type::Variant(variant) => variant.options().iter().any(|option| option.ty.tells_time()),
-            Type::Optional(optional) => optional.ty.tells_time(),
-            Type::Array(array) => array.element().tells_time(),
+            Type::Int(int) => int.roles.has(roles),
+            Type::Enum(labelled) => labelled.int.roles.has(roles),
+            Type::VarInt(int) => int.roles.has(roles),
+            Type::Blob(blob) => blob.roles.has(roles),
+            Type::Struct(inner) => inner.tells(roles),
+            Type::Variant(variant) => variant.options().iter().any(|option| option.ty.tells(roles)),
+            Type::Optional(optional) => optional.ty.tells(roles),
+            Type::Array(array) => array.element().tells(roles),
             _ => false,
         }
     }
@@ -523,9 +519,14 @@ impl StructType {
         self.measure.align
     }
 
+    /// Whether a field, or anything in one, has one of these roles.
+    pub(crate) fn tells(&self, roles: Roles) -> bool {
+        self.fields.iter().any(|field| field.ty.tells(roles))
+    }
+
     /// Whether by its roles a field tells a value of the stream's clock.
     pub(crate) fn tells_time(&self) -> bool {
-        self.fields.iter().any(|field| field.ty.tells_time())
+        self.tells(Roles::TIME.and(Roles::END_TIME))
     }
 }
 
@@ -571,6 +572,13 @@ pub(crate) fn undotted_names(fields: &[Member]) -> Vec<Cow<'_, str>> {
 pub enum EnvValue {
     Int(i64),
     Text(String),
+}
+
+impl EnvValue {
+    /// Its digits where it is too large.
+    pub(crate) fn integer(value: i128) -> EnvValue {
+        i64::try_from(value).map_or_else(|_| EnvValue::Text(value.to_string()), EnvValue::Int)
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -427,7 +427,7 @@ impl<'a> Located<'a> {
     }
 }
 
-/// The values of an event's fields in order. `for_each` and the like are the fastest way through them.
+/// The values of an event's fields in order.
 #[derive(Clone, Debug)]
 pub struct Values<'a> {
     pub(crate) located: Located<'a>,
@@ -444,12 +444,6 @@ impl<'a> Iterator for Values<'a> {
 
     fn size_hint(&self) -> (usize, Option<usize>) {
         self.fields.size_hint()
-    }
-
-    #[inline]
-    fn fold<B, F: FnMut(B, Value<'a>) -> B>(self, init: B, mut f: F) -> B {
-        let located = self.located;
-        self.fields.fold(init, |folded, field| located.with(field, |value| f(folded, value)))
     }
 }
 

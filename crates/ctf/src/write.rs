@@ -28,6 +28,7 @@ mod datum;
 mod error;
 mod fields;
 pub mod json;
+mod keywords;
 mod lower;
 mod packet;
 mod put;

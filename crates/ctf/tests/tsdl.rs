@@ -1,6 +1,6 @@
 //! The metadata language of CTF 1.8, clause by clause: what must be read, and what must be refused, with the place and the reason.
 
-use longpole_ctf::{BytesSource, Metadata, Step, StreamDecoder};
+use longpole_ctf::{BytesSource, EnvValue, Metadata, Step, StreamDecoder};
 
 const TRACE: &str = "/* CTF 1.8 */\ntrace { major = 1; minor = 8; byte_order = le; };\n";
 
@@ -100,6 +100,9 @@ fn structures_variants_and_enumerations_are_declared_and_used() {
     all_pass(&[
         ("named and used", fields("struct s { u8 a; }; struct s x; struct s y[2];")),
         ("declared with its use", fields("struct s { u8 a; } x; struct s y;")),
+        ("one semicolon for several", after("struct s { u8 a; }\nstruct t { struct s x; } enum e : u8 { A }; event { name = e; fields := struct { struct t x; enum e y; }; };")),
+        ("nobody uses it", after("struct s { u8 a[n]; enum : u8 { A } t; variant <t> { struct { variant <far> { u8 A; } v; } A; } v; };")),
+        ("inner name of the wrong kind, outer one meant", after("struct s { string n; u8 a[n]; }; event { name = e; fields := struct { u8 n; struct s x; }; };")),
         ("align", fields("struct { u8 a; } align(32) x; struct { } align(1) y;")),
         ("align less than its fields'", fields("struct { u8 a; } align(4) x;")),
         ("enum anonymous", fields("enum : u8 { A, B = 4, C } a;")),
@@ -208,9 +211,23 @@ fn blocks_have_their_attributes() {
 
 #[test]
 fn texts_have_the_escapes_of_c_and_keep_what_is_none() {
-    let text = r#"a\\b \"q\" \'\?\a\b\f\n\r\t\v|\101\60\1018|\x41\x4aB\u00fc\U0001F600|C:\dir \u \xyz"#;
+    let text = r#"a\\b \"q\" \'\?\a\b\f\n\r\t\v|\101\60\1018|\x41\x4a|\x041\x0231\u00fc\U0001F600|C:\dir \u \xyz"#;
     let metadata = Metadata::from_text(&format!("{TRACE}env {{ string = \"{text}\"; }};")).unwrap();
-    assert_eq!(metadata.trace.env_text("string"), Some("a\\b \"q\" '?\u{7}\u{8}\u{c}\n\r\t\u{b}|A0A8|AJBü\u{1F600}|C:\\dir \\u \\xyz"));
+    assert_eq!(metadata.trace.env_text("string"), Some("a\\b \"q\" '?\u{7}\u{8}\u{c}\n\r\t\u{b}|A0A8|AJ|A#1ü\u{1F600}|C:\\dir \\u \\xyz"));
+}
+
+#[test]
+fn integers_of_the_environment_that_are_too_large_keep_their_digits() {
+    let one = format!("{TRACE}env {{ large = 18446744073709551615; small = -9223372036854775808; }};");
+    let environment = "{\"large\": 18446744073709551615, \"small\": -9223372036854775808}";
+    let two = format!(
+        "{{\"type\": \"preamble\", \"version\": 2}} {{\"type\": \"trace-class\", \"environment\": {environment}}} {{\"type\": \"data-stream-class\"}}"
+    );
+    for text in [one, two] {
+        let metadata = Metadata::from_text(&text).unwrap();
+        assert_eq!(metadata.trace.env_text("large"), Some("18446744073709551615"));
+        assert_eq!(metadata.trace.env("small"), Some(&EnvValue::Int(i64::MIN)));
+    }
 }
 
 #[test]
@@ -221,8 +238,10 @@ fn syntax_errors_stand_where_they_are() {
         ("no semicolon after an attribute", fields("integer { size = 8 } a;"), "expected `;`", "}"),
         ("unclosed block", format!("{TRACE}event {{ name = e;"), "end of the metadata", ""),
         ("unclosed bracket", fields("u8 a[3;"), "expected `]`", ";"),
-        ("unclosed text", format!("{TRACE}env {{ a = \"b; }};"), "no end", "\""),
-        ("unclosed comment", format!("{TRACE}/* env"), "no end", "/*"),
+        ("unclosed text", format!("{TRACE}env {{ a = \"b; }};"), "no end", "\"b; };"),
+        ("text over two lines", format!("{TRACE}env {{ a = \"b\nc\"; }};"), "no end", "\""),
+        ("unclosed comment", format!("{TRACE}/* env"), "no end", "/* env"),
+        ("typedef of a word of C", after("typedef u8 int;"), "reserved word", "int"),
         ("half a number", fields("u8 a[0x];"), "no integer", "0x"),
         ("digits of another base", fields("u8 a[09];"), "no integer", "09"),
         ("number of more than 64 bits", fields("u8 a[18446744073709551616];"), "more than 64 bits", "18446744073709551616"),
@@ -256,8 +275,10 @@ fn syntax_errors_stand_where_they_are() {
 fn what_means_nothing_is_refused_with_its_reason() {
     all_fail(&[
         ("integer without a size", fields("integer { align = 8; } a;"), "needs a `size`", "integer { align = 8; }"),
-        ("integer of no bits", fields("integer { size = 0; } a;"), "1 to 64", "0"),
-        ("integer of too many bits", fields("integer { size = 65; } a;"), "1 to 64", "65"),
+        ("enumeration of no bits", fields("enum : integer { size = 0; } { A } a;"), "1 to 64", "enum : integer { size = 0; } { A }"),
+        ("enumeration of too many bits", fields("enum : integer { size = 65; } { A } a;"), "1 to 64", "enum : integer { size = 65; } { A }"),
+        ("clock of too many bits", after("clock { name = c; }; event { name = e; fields := struct { integer { size = 65; map = clock.c.value; } a; }; };"), "1 to 64", "65"),
+        ("length of too many bits", fields("integer { size = 65; } n; u8 a[n];"), "unsigned integer", "n"),
         ("integer of negative size", fields("integer { size = -8; } a;"), "out of range", "-8"),
         ("size is a text", fields("integer { size = \"8\"; } a;"), "expected an integer", "\"8\""),
         ("alignment is negative", fields("integer { size = 8; align = -8; } a;"), "power of two", "-8"),
@@ -300,6 +321,9 @@ fn what_means_nothing_is_refused_with_its_reason() {
         ("variant without a tag", fields("enum : u8 { A } t; variant { u8 A; } v;"), "needs a tag", "variant { u8 A; }"),
         ("variant without options", fields("enum : u8 { A } t; variant <t> { } v;"), "no option", "variant <t> { }"),
         ("variant none of whose options has a label", fields("enum : u8 { \" A \" } t; variant <t> { u8 A; } v;"), "no label", "<t>"),
+        ("variant of a structure that nobody uses", after("struct s { enum : u8 { \" A \" } t; variant <t> { u8 A; } v; };"), "no label", "<t>"),
+        ("tag in a structure that nobody uses", after("struct s { floating_point { exp_dig = 8; mant_dig = 24; } t; variant <t> { u8 A; } v; };"), "tag is an enumeration", "<t>"),
+        ("length in a structure that nobody uses", after("struct s { string n; struct { u8 a[n]; } x; };"), "unsigned", "n"),
         ("tag is an integer", fields("u8 t; variant <t> { u8 A; } v;"), "tag is an enumeration", "<t>"),
         ("tag is a float", fields("floating_point { exp_dig = 8; mant_dig = 24; } t; variant <t> { u8 A; } v;"), "tag is an enumeration", "<t>"),
         ("tag comes later", fields("variant <t> { u8 A; } v; enum : u8 { A } t;"), "decoded before", "<t>"),
@@ -396,6 +420,54 @@ fn packets_of_metadata_are_put_together_in_both_byte_orders() {
             ("header is cut off", [first.clone(), vec![0x57; 30]].concat()),
         ];
         for (reason, bytes) in cases {
+            let error = Metadata::parse(&bytes).unwrap_err();
+            assert!(error.message.contains(reason), "{reason}: {error}");
+        }
+    }
+}
+
+#[test]
+fn packets_of_ctf_2_have_the_header_of_ctf_1_8_or_a_longer_one() {
+    let text = "\u{1e}{\"type\": \"preamble\", \"version\": 2}\u{1e}{\"type\": \"data-stream-class\", \"id\": 7}\n";
+    for big in [false, true] {
+        let word = |value: u32| if big { value.to_be_bytes() } else { value.to_le_bytes() };
+        let short = |text: &str| packet(text, big, |b| b[35..37].copy_from_slice(&[2, 0]));
+        // Three reserved bytes and the size of the header behind the version.
+        let long = |text: &str| {
+            packet(text, big, |b| {
+                b[35..37].copy_from_slice(&[2, 0]);
+                b.splice(37..37, [[0; 3].as_slice(), &word(352)].concat());
+                let bits = (44 + text.len() as u32) * 8;
+                b[24..28].copy_from_slice(&word(bits));
+                b[28..32].copy_from_slice(&word(bits + 64));
+            })
+        };
+        let (one, two) = text.split_at(25);
+        for (what, bytes) in [
+            ("short", [short(one), short(two)].concat()),
+            ("long", [long(one), long(""), long(two)].concat()),
+            ("both", [long(one), short(two)].concat()),
+            ("without separators", long(&text.replace('\u{1e}', "\n"))),
+        ] {
+            match Metadata::parse(&bytes) {
+                Ok(metadata) => assert_eq!(metadata.streams[0].id, 7, "{what}"),
+                Err(error) => panic!("{what}: {error}"),
+            }
+        }
+        let changed = |at: usize, with: &[u8]| {
+            let mut bytes = long(text);
+            bytes[at..at + with.len()].copy_from_slice(with);
+            bytes
+        };
+        for (reason, bytes) in [
+            ("version 3.0", changed(35, &[3])),
+            ("version 2.1", changed(36, &[1])),
+            ("version 1.0", changed(35, &[1])),
+            ("impossible sizes", changed(28, &word(344))),
+            ("impossible sizes", changed(28, &word((52 + text.len() as u32) * 8 + 1))),
+            ("impossible sizes", changed(24, &word(43 * 8))),
+            ("end", long(&text[..text.len() - 4])),
+        ] {
             let error = Metadata::parse(&bytes).unwrap_err();
             assert!(error.message.contains(reason), "{reason}: {error}");
         }

@@ -63,7 +63,7 @@ fn everything() -> Vec<Member> {
     let Type::Int(int) = Type::signed(5, 1, order) else { unreachable!() };
     let tag = EnumType {
         int: IntType { base: 16, ..int },
-        mappings: vec![Mapping { label: "one".to_owned(), low: -3, high: 1 }, Mapping { label: "two".to_owned(), low: 2, high: 2 }],
+        mappings: vec![Mapping { label: "one".to_owned(), low: -3, high: 1 }, Mapping { label: "two".to_owned(), low: 2, high: 2 }].into(),
     };
     let options = vec![
         member("one", Type::String(Encoding::Utf8)),

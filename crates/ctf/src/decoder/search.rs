@@ -19,9 +19,15 @@ impl<S: Source> StreamDecoder<S> {
         (self.next < self.data_end).then_some(self.next)
     }
 
+    /// Whether packets begin with something by which they are found.
+    pub fn finds_packets(&self) -> bool {
+        self.metadata.plan.sign.is_some()
+    }
+
     /// Nobody knows where the packet ends.
     pub(super) fn lose_packet(&mut self) {
         self.state = State::Broken;
+        self.stream = None;
         self.next = self.data_end;
         self.lost = true;
         self.unreadable += 1;

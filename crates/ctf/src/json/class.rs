@@ -63,7 +63,7 @@ impl Aliases {
             "fixed-length-unsigned-integer" | "fixed-length-signed-integer" => {
                 let int = integer(object, of == "fixed-length-signed-integer")?;
                 match object.object("mappings")? {
-                    Some(labels) => Type::Enum(Arc::new(EnumType { int, mappings: mappings(labels)? })),
+                    Some(labels) => Type::Enum(Arc::new(EnumType { int, mappings: mappings(labels)?.into() })),
                     None => Type::Int(int),
                 }
             }
@@ -76,7 +76,7 @@ impl Aliases {
             }
             "variable-length-unsigned-integer" | "variable-length-signed-integer" => {
                 let signed = of == "variable-length-signed-integer";
-                let mappings = object.object("mappings")?.map(mappings).transpose()?.unwrap_or_default();
+                let mappings = object.object("mappings")?.map(mappings).transpose()?.unwrap_or_default().into();
                 Type::VarInt(Arc::new(VarIntType { signed, base: base(object)?, mappings, roles: number_roles(object, signed)? }))
             }
             "null-terminated-string" => Type::String(encoding(object)?),

@@ -126,13 +126,16 @@ impl Builder<'_> {
         for Member { name, value } in object.object("environment")?.map_or(&[][..], |object| object.members()) {
             let value = match &value.kind {
                 Kind::Text(text) => EnvValue::Text(text.clone()),
-                _ => EnvValue::Int(number(value, name)?),
+                _ => EnvValue::integer(number(value, name)?),
             };
             trace.env.push((name.clone(), value));
         }
         if let Some(json) = object.get("packet-header-field-class") {
             let header = self.aliases.structure(json)?;
             magic_is_first(&header, json.span)?;
+            if trace.uuid.is_none() && header.tells(Roles::UUID) {
+                return fail(json.span, "the uuid of the metadata stream is in here, and the preamble has no `uuid`");
+            }
             trace.packet_header = Some(header);
         }
         Ok(())
@@ -222,12 +225,11 @@ fn identity(object: Object<'_>) -> Result<Identity> {
 
 /// By the magic number a reader knows the byte order and that it is at a packet's begin.
 fn magic_is_first(header: &StructType, span: Span) -> Result<()> {
-    let is_magic = |ty: &Type| matches!(ty, Type::Int(int) if int.roles.has(Roles::MAGIC));
-    for (index, member) in header.fields().iter().enumerate() {
+    for (index, member) in header.fields().iter().enumerate().filter(|(_, member)| member.ty.tells(Roles::MAGIC)) {
         match &member.ty {
-            ty if is_magic(ty) && index > 0 => return fail(span, "the packet's magic number is the first member of the packet header"),
-            Type::Int(int) if is_magic(&member.ty) && int.size != 32 => return fail(span, "the packet's magic number has 32 bits"),
-            _ => {}
+            Type::Int(int) if index == 0 && int.size == 32 => {}
+            Type::Int(_) if index == 0 => return fail(span, "the packet's magic number has 32 bits"),
+            _ => return fail(span, "the packet's magic number is the first member of the packet header"),
         }
     }
     Ok(())

@@ -131,11 +131,8 @@ impl Reader<'_> {
         }
         loop {
             items.push(self.value()?);
-            if self.eat(b']') {
+            if !self.more(b']', "`,` or `]`")? {
                 return Ok(Kind::List(items));
-            }
-            if !self.eat(b',') {
-                return self.wrong("`,` or `]`");
             }
         }
     }
@@ -162,12 +159,22 @@ impl Reader<'_> {
             }
             let value = self.value()?;
             members.push(Member { name, value });
-            if self.eat(b'}') {
+            if !self.more(b'}', "`,` or `}`")? {
                 return Ok(Kind::Object(members));
             }
-            if !self.eat(b',') {
-                return self.wrong("`,` or `}`");
-            }
+        }
+    }
+
+    /// Whether another item follows. A comma behind the last is none of JSON's, but people write it, and json-c reads it.
+    fn more(&mut self, end: u8, wanted: &str) -> Result<bool> {
+        let comma = self.eat(b',');
+        if self.eat(end) {
+            return Ok(false);
+        }
+        if comma {
+            Ok(true)
+        } else {
+            self.wrong(wanted)
         }
     }
 

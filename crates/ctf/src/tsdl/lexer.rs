@@ -46,7 +46,7 @@ pub(crate) fn tokens(text: &str) -> Result<Tokens, SpanError> {
             b'/' if rest.starts_with(b"//") => at += rest.iter().position(|&b| b == b'\n').unwrap_or(rest.len()),
             b'/' if rest.starts_with(b"/*") => match rest[2..].windows(2).position(|w| w == b"*/") {
                 Some(len) => at += len + 4,
-                None => return Err(SpanError::new(here(2), "this comment has no end")),
+                None => return Err(SpanError::new(here(rest.len()), "this comment has no end")),
             },
             b'_' | b'a'..=b'z' | b'A'..=b'Z' if !is_text_start(rest) => {
                 let len = rest.iter().take_while(|b| b.is_ascii_alphanumeric() || **b == b'_').count();
@@ -132,17 +132,18 @@ fn integer(literal: &str, span: Span) -> Result<u64, SpanError> {
 fn quoted(bytes: &[u8], start: usize, quote: u8) -> Result<(String, usize), SpanError> {
     let mut value: Vec<u8> = Vec::new();
     let mut at = start;
-    let unended = || SpanError::new(Span { start: start - 1, end: start }, "this literal has no end");
+    let unended = |end: usize| SpanError::new(Span { start: start - 1, end }, "this literal has no end");
+    let cut = || unended(bytes.len());
     loop {
-        let &byte = bytes.get(at).ok_or_else(unended)?;
+        let &byte = bytes.get(at).ok_or_else(cut)?;
         at += 1;
         if byte == quote {
             return Ok((String::from_utf8_lossy(&value).into_owned(), at - start));
         }
         match byte {
-            b'\n' => return Err(unended()),
+            b'\n' => return Err(unended(start)),
             b'\\' => {
-                let &escape = bytes.get(at).ok_or_else(unended)?;
+                let &escape = bytes.get(at).ok_or_else(cut)?;
                 at += 1;
                 let digits = |from: usize, most: usize, radix: u32| {
                     let digits = bytes[from..].iter().take(most).take_while(|b| (**b as char).is_digit(radix)).count();
@@ -164,7 +165,8 @@ fn quoted(bytes: &[u8], start: usize, quote: u8) -> Result<(String, usize), Span
                         value.push(v as u8);
                     }
                     b'x' if bytes.get(at).is_some_and(u8::is_ascii_hexdigit) => {
-                        let (v, len) = digits(at, 2, 16);
+                        // As many as babeltrace takes: C has no limit, and what is more is no byte.
+                        let (v, len) = digits(at, 3, 16);
                         at += len;
                         value.push(v as u8);
                     }

@@ -151,11 +151,13 @@ impl Parser<'_> {
         matches!(self.peek_word(), Some("struct" | "variant" | "enum")) && !self.is_mark(1, "=") && !self.is_mark(1, ".")
     }
 
-    /// `struct name { … };`
+    /// `struct name { … };`. By the grammar several may stand before one semicolon, as in C.
     fn named_type(&mut self) -> Result<Item> {
         let start = self.span();
         let ty = self.type_expr()?;
-        self.expect(";")?;
+        if !self.is_named_type() {
+            self.expect(";")?;
+        }
         Ok(Item { span: self.from(start), kind: ItemKind::Declare(ty) })
     }
 
@@ -189,6 +191,10 @@ impl Parser<'_> {
                 self.at += 1;
                 let ty = self.type_expr()?;
                 let declarators = self.declarators()?;
+                // A `typealias` may give such a word a meaning; to a `typedef` it is none that could be a name.
+                if let Some(Declarator { name, span, .. }) = declarators.iter().find(|d| C_WORDS.contains(&d.name.as_str())) {
+                    return Err(SpanError::new(*span, format!("`{name}` is a reserved word and cannot be the name of a typedef")));
+                }
                 self.expect(";")?;
                 let names = declarators.iter().map(|d| d.name.clone()).collect();
                 Ok(Some(Item { span: self.from(start), kind: ItemKind::Alias { ty, declarators, names } }))

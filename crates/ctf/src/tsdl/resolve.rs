@@ -8,6 +8,7 @@ use super::syntax::*;
 use crate::bounds::bounded;
 use crate::clock::Clock;
 use crate::error::Span;
+use crate::refs::check_alone;
 use crate::types::*;
 
 /// Names of one `{ … }`. Tags of structures, variants and enumerations are name spaces of their own, as in C.
@@ -24,6 +25,9 @@ struct Resolver {
     /// Types of the whole file whose lengths are found where they are used, and the names of all types that are used.
     loose: Vec<(String, Span, String)>,
     used: HashSet<String>,
+    /// Structures of the whole file, and the names of all that are used.
+    structs: Vec<(String, Arc<StructType>)>,
+    used_structs: HashSet<String>,
     byte_order: ByteOrder,
     clocks: Vec<Clock>,
     env: Vec<(String, EnvValue)>,
@@ -36,6 +40,8 @@ pub(crate) fn schema(items: &[Item]) -> Result<Schema> {
         names: vec![Names::default()],
         loose: Vec::new(),
         used: HashSet::new(),
+        structs: Vec::new(),
+        used_structs: HashSet::new(),
         byte_order,
         clocks: Vec::new(),
         env: Vec::new(),
@@ -80,6 +86,9 @@ pub(crate) fn schema(items: &[Item]) -> Result<Schema> {
     }
     if let Some((_, span, path)) = resolver.loose.iter().find(|(name, ..)| !resolver.used.contains(name)) {
         return fail(*span, format!("no field `{path}` is in reach of this type, which nobody uses"));
+    }
+    for (_, unused) in resolver.structs.iter().filter(|(name, _)| !resolver.used_structs.contains(name)) {
+        check_alone(unused)?;
     }
     if streams.is_empty() && events.iter().all(|(stream, ..)| stream.unwrap_or(0) == 0) {
         streams.push((StreamClass::default(), Span::default()));
@@ -144,10 +153,7 @@ fn native_byte_order(items: &[Item]) -> Result<ByteOrder> {
 fn env(items: &[Item], env: &mut Vec<(String, EnvValue)>) -> Result<()> {
     for (name, value, span) in assignments(items) {
         let value = match value {
-            Value::Int(i) => match i64::try_from(*i) {
-                Ok(i) => EnvValue::Int(i),
-                Err(_) => return fail(span, format!("{i} is out of range for an environment value")),
-            },
+            Value::Int(i) => EnvValue::integer(*i),
             other => EnvValue::Text(text(other, span)?),
         };
         env.push((name.to_owned(), value));
@@ -236,7 +242,15 @@ impl Resolver {
                 let options = self.options(body, item.span)?;
                 self.name_variant(name, &options, item.span)
             }
-            ItemKind::Declare(ty) => self.ty(ty).map(|_| ()),
+            ItemKind::Declare(ty) => {
+                let declared = self.ty(ty)?;
+                if let (1, Type::Struct(structure), TypeKind::Struct { name: Some(name), body: Some(_), .. }) =
+                    (self.names.len(), declared, &ty.kind)
+                {
+                    self.structs.push((name.clone(), structure));
+                }
+                Ok(())
+            }
             _ => Ok(()),
         }
     }
@@ -347,7 +361,7 @@ impl Resolver {
                 }
                 None => fail(expr.span, format!("unknown type `{name}`")),
             },
-            TypeKind::Integer(attributes) => self.integer(attributes, expr.span).map(Type::Int),
+            TypeKind::Integer(attributes) => self.integer(attributes, expr.span),
             TypeKind::Float(attributes) => self.float(attributes, expr.span).map(Type::Float),
             TypeKind::String(attributes) => {
                 unique(attributes)?;
@@ -421,13 +435,18 @@ impl Resolver {
                 }
                 Ok(ty)
             }
-            (None, Some(name)) => match self.find(|n| n.structs.get(name)) {
+            (None, Some(name)) => match self.structure_called(name) {
                 Some(ty) if min_align <= ty.min_align() => Ok(ty),
                 Some(ty) => Ok(Arc::new(StructType::new(min_align, ty.fields().to_vec()))),
                 None => fail(span, format!("unknown structure `{name}`")),
             },
             (None, None) => fail(span, "a structure needs a name or fields"),
         }
+    }
+
+    fn structure_called(&mut self, name: &str) -> Option<Arc<StructType>> {
+        self.used_structs.insert(name.to_owned());
+        self.find(|n| n.structs.get(name))
     }
 
     fn enum_type(
@@ -453,7 +472,7 @@ impl Resolver {
         };
         let int = match base {
             Type::Int(int) => int,
-            other => return fail(span, format!("an enumeration is an integer, not of kind {}", other.kind())),
+            other => return fail(span, format!("an enumeration is an integer of 1 to 64 bits, not of kind {}", other.kind())),
         };
         let (least, most) = range(&int);
         let mut next = 0i128;
@@ -470,7 +489,7 @@ impl Resolver {
             next = high + 1;
             mappings.push(Mapping { label: label.clone(), low, high });
         }
-        let ty = Arc::new(EnumType { int, mappings });
+        let ty = Arc::new(EnumType { int, mappings: mappings.into() });
         if let Some(name) = name {
             if self.scope().enums.insert(name.clone(), ty.clone()).is_some() {
                 return fail(span, format!("a second enumeration with the name `{name}`"));
@@ -535,20 +554,14 @@ impl Resolver {
         }
     }
 
-    fn integer(&self, attributes: &[Item], span: Span) -> Result<IntType> {
+    fn integer(&self, attributes: &[Item], span: Span) -> Result<Type> {
         unique(attributes)?;
         let mut size = None;
         let mut align = None;
         let mut int = IntType { align: 1, byte_order: self.byte_order, base: 10, ..IntType::default() };
         for (name, value, span) in assignments(attributes) {
             match name {
-                "size" => {
-                    let bits = number::<u32>(value, span, "an integer's size")?;
-                    if !(1..=64).contains(&bits) {
-                        return fail(span, "an integer has 1 to 64 bits");
-                    }
-                    size = Some(bits);
-                }
+                "size" => size = Some((number(value, span, "an integer's size")?, span)),
                 "align" => align = Some(alignment(number(value, span, "an alignment")?, span)?),
                 "signed" => int.signed = truth(value, span)?,
                 "byte_order" => int.byte_order = self.order(value, span)?,
@@ -558,12 +571,14 @@ impl Resolver {
                 _ => {}
             }
         }
+        let Some((size, size_span)) = size else { return fail(span, "an integer needs a `size`") };
+        int.size = size;
+        int.align = align.unwrap_or(if size % 8 == 0 { 8 } else { 1 });
         match size {
-            Some(bits) => int.size = bits,
-            None => return fail(span, "an integer needs a `size`"),
+            1..=64 => Ok(Type::Int(int)),
+            _ if int.clock.is_some() => fail(size_span, "the value of a clock has 1 to 64 bits"),
+            _ => Ok(in_parts(int, size_span)),
         }
-        int.align = align.unwrap_or(if int.size % 8 == 0 { 8 } else { 1 });
-        Ok(int)
     }
 
     fn clock_of(&self, value: &Value, span: Span) -> Result<Option<usize>> {
@@ -605,4 +620,14 @@ impl Resolver {
         };
         Ok(FloatType { size, align: align.unwrap_or(8), byte_order, reversed: false })
     }
+}
+
+/// An integer that is none of a machine's, of 0 or more than 64 bits: the fewest words of one size that it consists of, as they lie in the
+/// stream.
+fn in_parts(int: IntType, span: Span) -> Type {
+    let part = (1..=64).rev().find(|part| int.size % part == 0).unwrap_or(1);
+    let base = if int.base == 10 { 16 } else { int.base };
+    let element = IntType { size: part, align: 1, base, byte_order: int.byte_order, ..IntType::default() };
+    let parts = ArrayType::new(Type::Int(element), Length::Fixed(u64::from(int.size / part)), span);
+    Type::Array(Arc::new(parts.aligned(int.align)))
 }

@@ -410,8 +410,7 @@ fn enumeration(int: IntType, mappings: &[Mapping]) -> Type {
         false => (0, (1i128 << bits) - 1),
     };
     let within = mappings.iter().filter(|m| m.low <= most && m.high >= least);
-    let mappings: Vec<Mapping> =
-        within.map(|m| Mapping { label: m.label.clone(), low: m.low.max(least), high: m.high.min(most) }).collect();
+    let mappings: Mappings = within.map(|m| Mapping { label: m.label.clone(), low: m.low.max(least), high: m.high.min(most) }).collect();
     match mappings.is_empty() {
         true => Type::Int(int),
         false => Type::Enum(Arc::new(EnumType { int, mappings })),

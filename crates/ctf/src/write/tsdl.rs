@@ -6,6 +6,7 @@
 
 use std::fmt::Write;
 
+use super::keywords::Keywords;
 use crate::clock::Clock;
 use crate::types::*;
 
@@ -14,7 +15,8 @@ pub const HEAD: &str = "/* CTF 1.8 */\n";
 
 /// All of a schema.
 pub fn metadata(schema: &Schema) -> String {
-    let mut out = format!("{HEAD}\n{}\n", trace(schema));
+    let words = Keywords::of(schema);
+    let mut out = format!("{HEAD}\n{}\n", trace_block(Out::new(schema, &words)));
     if !schema.trace.env.is_empty() {
         out.push_str(&env(&schema.trace.env));
         out.push('\n');
@@ -24,12 +26,12 @@ pub fn metadata(schema: &Schema) -> String {
         out.push('\n');
     }
     for stream in &schema.streams {
-        out.push_str(&self::stream(schema, stream));
+        out.push_str(&stream_block(Out::new(schema, &words), stream));
         out.push('\n');
     }
     for stream in &schema.streams {
         for event in &stream.events {
-            out.push_str(&self::event(schema, stream.id, event));
+            out.push_str(&event_block(Out::new(schema, &words), stream.id, event));
             out.push('\n');
         }
     }
@@ -38,7 +40,11 @@ pub fn metadata(schema: &Schema) -> String {
 
 /// The trace block.
 pub fn trace(schema: &Schema) -> String {
-    let mut out = Out::new(schema);
+    trace_block(Out::new(schema, &Keywords::default()))
+}
+
+fn trace_block(mut out: Out<'_>) -> String {
+    let schema = out.schema;
     out.open("trace {");
     out.line("major = 1;");
     out.line("minor = 8;");
@@ -83,7 +89,11 @@ pub fn clock(clock: &Clock) -> String {
 
 /// A stream block.
 pub fn stream(schema: &Schema, stream: &StreamClass) -> String {
-    let mut out = Out::new(schema);
+    stream_block(Out::new(schema, &Keywords::default()), stream)
+}
+
+fn stream_block(mut out: Out<'_>, stream: &StreamClass) -> String {
+    let schema = out.schema;
     out.open("stream {");
     // Without a field that tells it, babeltrace2 takes an id for an error.
     let told = schema.trace.packet_header.as_ref().is_some_and(|h| h.fields().iter().any(|f| display_name(&f.name) == "stream_id"));
@@ -98,7 +108,10 @@ pub fn stream(schema: &Schema, stream: &StreamClass) -> String {
 
 /// An event block. `schema` is only asked for the names of clocks.
 pub fn event(schema: &Schema, stream_id: u64, event: &EventClass) -> String {
-    let mut out = Out::new(schema);
+    event_block(Out::new(schema, &Keywords::default()), stream_id, event)
+}
+
+fn event_block(mut out: Out<'_>, stream_id: u64, event: &EventClass) -> String {
     out.open("event {");
     out.line(&format!("name = {};", quote(&event.name)));
     out.line(&format!("id = {};", event.id));
@@ -165,13 +178,14 @@ fn order(order: ByteOrder) -> &'static str {
 
 struct Out<'s> {
     schema: &'s Schema,
+    words: &'s Keywords,
     text: String,
     indent: usize,
 }
 
 impl<'s> Out<'s> {
-    fn new(schema: &'s Schema) -> Out<'s> {
-        Out { schema, text: String::new(), indent: 0 }
+    fn new(schema: &'s Schema, words: &'s Keywords) -> Out<'s> {
+        Out { schema, words, text: String::new(), indent: 0 }
     }
 
     fn line(&mut self, line: &str) {
@@ -214,12 +228,12 @@ impl<'s> Out<'s> {
             while let Type::Array(array) = element {
                 let _ = match array.length() {
                     Length::Fixed(length) => write!(lengths, "[{length}]"),
-                    Length::Field(path) => write!(lengths, "[{}]", field_path(path)),
+                    Length::Field(path) => write!(lengths, "[{}]", self.field_path(path)),
                 };
                 element = array.element();
             }
             let element = self.ty(element);
-            let _ = writeln!(out, "{tabs}{element} {name}{lengths};");
+            let _ = writeln!(out, "{tabs}{element} {}{lengths};", self.words.name(name));
         }
         self.indent -= 1;
         out + &"\t".repeat(self.indent) + "}"
@@ -251,7 +265,7 @@ impl<'s> Out<'s> {
             Type::String(Encoding::Ascii) => "string { encoding = ASCII; }".to_owned(),
             Type::String(_) => "string".to_owned(),
             Type::Struct(s) => self.struct_type(s),
-            Type::Variant(v) => format!("variant <{}> {}", field_path(v.tag()), self.members(v.options())),
+            Type::Variant(v) => format!("variant <{}> {}", self.field_path(v.tag()), self.members(v.options())),
             // Only within members can an array be written.
             Type::Array(array) => self.ty(array.element()),
             // What CTF 1.8 has no words for; see the begin of this file.
@@ -277,9 +291,10 @@ impl<'s> Out<'s> {
         }
         out + " }"
     }
-}
 
-fn field_path(path: &FieldPath) -> String {
-    let scope = path.scope.map_or(String::new(), |s| format!("{}.", s.path()));
-    scope + &path.names.join(".")
+    fn field_path(&self, path: &FieldPath) -> String {
+        let scope = path.scope.map_or(String::new(), |s| format!("{}.", s.path()));
+        let names: Vec<String> = path.names.iter().map(|name| self.words.name(name)).collect();
+        scope + &names.join(".")
+    }
 }

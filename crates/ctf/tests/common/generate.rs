@@ -1,7 +1,7 @@
 //! Random schemas of either version, and random values for them, out of a tape of bytes: an empty tape is the simplest case, so that what
 //! fails can be made small.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use longpole_ctf::types::*;
@@ -74,6 +74,7 @@ pub fn case(version: Version, tape: &[u8]) -> Case {
         scopes: Vec::new(),
         tags: HashMap::new(),
         env: HashMap::new(),
+        wide: HashSet::new(),
     };
     maker.case()
 }
@@ -89,6 +90,8 @@ struct Maker<'t> {
     tags: HashMap<String, Vec<(i128, i128)>>,
     /// Lengths and tags of the values that are made.
     env: HashMap<String, i128>,
+    /// Lengths of texts of wide code units.
+    wide: HashSet<String>,
 }
 
 const MOST_FIELDS: u64 = 5;
@@ -189,7 +192,7 @@ impl Maker<'_> {
         if self.v2() {
             int.roles = roles;
             if self.tape.one_in(5) && !roles.has(Roles::MAGIC) {
-                let int = VarIntType { signed: false, base: 10, mappings: Vec::new(), roles };
+                let int = VarIntType { signed: false, base: 10, mappings: Mappings::default(), roles };
                 return member(name, Type::VarInt(Arc::new(int)));
             }
         } else if roles.has(Roles::TIME) || roles.has(Roles::END_TIME) {
@@ -270,7 +273,7 @@ impl Maker<'_> {
                 let (size, most, align) = self.tape.pick(&[(5, 30, 1), (16, 65534, 8)]);
                 let mapping = |label: &str, low, high| Mapping { label: label.to_owned(), low, high };
                 let mappings = vec![mapping("compact", 0, most), mapping("extended", most + 1, most + 1)];
-                let tag = EnumType { int: id(size, align), mappings };
+                let tag = EnumType { int: id(size, align), mappings: mappings.into() };
                 let small = StructType::new(1, vec![member("timestamp", time(if size == 5 { 27 } else { 32 }, align))]);
                 let large = StructType::new(8, vec![member("id", Type::Int(id(32, 8))), member("timestamp", time(64, 8))]);
                 let path = FieldPath { names: vec!["id".to_owned()], up: v2.then_some(0), ..FieldPath::default() };
@@ -346,7 +349,9 @@ impl Maker<'_> {
     fn length_field(&mut self, fields: &mut Vec<Member>) {
         let name = self.name("n");
         let ty = match self.tape.below(3) {
-            0 if self.v2() => Type::VarInt(Arc::new(VarIntType { signed: false, base: 10, mappings: Vec::new(), roles: Roles::NONE })),
+            0 if self.v2() => {
+                Type::VarInt(Arc::new(VarIntType { signed: false, base: 10, mappings: Mappings::default(), roles: Roles::NONE }))
+            }
             _ => Type::Int(IntType { signed: false, ..self.integer() }),
         };
         fields.push(member(&name, ty));
@@ -369,8 +374,10 @@ impl Maker<'_> {
         self.tags.insert(name.clone(), ranges);
         let ty = match self.tape.below(3) {
             0 if self.v2() => Type::Int(int),
-            1 if self.v2() => Type::VarInt(Arc::new(VarIntType { signed: int.signed, base: 10, mappings, roles: Roles::NONE })),
-            _ => Type::Enum(Arc::new(EnumType { int, mappings })),
+            1 if self.v2() => {
+                Type::VarInt(Arc::new(VarIntType { signed: int.signed, base: 10, mappings: mappings.into(), roles: Roles::NONE }))
+            }
+            _ => Type::Enum(Arc::new(EnumType { int, mappings: mappings.into() })),
         };
         fields.push(member(&name, ty));
         self.anchor(&name, true);
@@ -479,7 +486,7 @@ impl Maker<'_> {
                 let int = self.integer();
                 let label = |label: &str, low, high| Mapping { label: label.to_owned(), low, high };
                 let mappings = if int.size == 1 { vec![label("zero", 0, 0)] } else { vec![label("one", 0, 1), label("two words", 1, 1)] };
-                Type::Enum(Arc::new(EnumType { int, mappings }))
+                Type::Enum(Arc::new(EnumType { int, mappings: mappings.into() }))
             }
             2 => {
                 let sizes: &[u32] = if self.v2() { &[64, 32, 16, 128] } else { &[64, 32, 16, 80, 128] };
@@ -495,7 +502,14 @@ impl Maker<'_> {
                 Type::Array(Arc::new(if self.v2() { array.aligned(min_align) } else { array }))
             }
             6 => {
-                let (length, encoding) = (self.length(scope), self.encoding());
+                let (mut length, encoding) = (self.length(scope), self.encoding());
+                // A text has no part of a code unit.
+                if encoding.unit() > 1 {
+                    match &mut length {
+                        Length::Fixed(length) => *length &= !3,
+                        Length::Field(path) => drop(self.wide.insert(path.names.last().unwrap().clone())),
+                    }
+                }
                 match self.version {
                     Version::V2 => Type::Text(Arc::new(TextType { length, encoding, span })),
                     Version::V1_8 => {
@@ -521,8 +535,8 @@ impl Maker<'_> {
                 Type::Blob(Arc::new(BlobType { length: self.length(scope), media_type, roles: Roles::NONE, span }))
             }
             11 if self.v2() => match self.tape.below(4) {
-                0 => Type::VarInt(Arc::new(VarIntType { signed: false, base: 16, mappings: Vec::new(), roles: Roles::NONE })),
-                1 => Type::VarInt(Arc::new(VarIntType { signed: true, base: 10, mappings: Vec::new(), roles: Roles::NONE })),
+                0 => Type::VarInt(Arc::new(VarIntType { signed: false, base: 16, mappings: Mappings::default(), roles: Roles::NONE })),
+                1 => Type::VarInt(Arc::new(VarIntType { signed: true, base: 10, mappings: Mappings::default(), roles: Roles::NONE })),
                 2 => Type::Bool(IntType { signed: false, ..self.integer() }),
                 _ => {
                     let flags = vec![Mapping { label: "low".to_owned(), low: 0, high: 0 }];
@@ -559,6 +573,7 @@ impl Maker<'_> {
     fn number(&mut self, name: &str, size: u32, signed: bool) -> OwnedValue {
         let mask = u64::MAX >> (64 - size);
         let raw = match name.as_bytes()[0] {
+            b'n' if self.wide.contains(name) => self.tape.below(9) & mask & !3,
             b'n' => self.tape.below(6) & mask,
             b't' if self.tags.contains_key(name) => {
                 let ranges = self.tags[name].clone();

@@ -1,0 +1,69 @@
+//! The labels of an enumeration. Hardly any has ranges that overlap, and who looks a value up must not pay for those that do: whether there are some is
+//! found once.
+
+use crate::types::Mapping;
+use std::collections::HashMap;
+use std::ops::Deref;
+
+/// In the order of the metadata.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mappings {
+    all: Vec<Mapping>,
+    /// Where ranges overlap: each label once for each value that it has, all ranges of a label where its first one is. Else empty.
+    overlapping: Vec<Mapping>,
+}
+
+impl Mappings {
+    /// The mappings among which a value can have several, each of another label; none if no value has more than one.
+    #[inline]
+    pub fn overlapping(&self) -> &[Mapping] {
+        &self.overlapping
+    }
+
+    /// The labels of `value`, in the order of the metadata; a value may have none or several.
+    pub fn labels(&self, value: i128) -> impl Iterator<Item = &str> {
+        let among = if self.overlapping.is_empty() { &self.all } else { &self.overlapping };
+        among.iter().filter(move |mapping| mapping.holds(value)).map(|mapping| mapping.label.as_str())
+    }
+}
+
+impl Deref for Mappings {
+    type Target = [Mapping];
+
+    #[inline]
+    fn deref(&self) -> &[Mapping] {
+        &self.all
+    }
+}
+
+impl From<Vec<Mapping>> for Mappings {
+    fn from(all: Vec<Mapping>) -> Mappings {
+        let mut ranges: Vec<(i128, i128)> = all.iter().map(|mapping| (mapping.low, mapping.high)).collect();
+        ranges.sort_unstable();
+        let overlap = ranges.windows(2).any(|pair| pair[1].0 <= pair[0].1);
+        let overlapping = if overlap { by_label(&all) } else { Vec::new() };
+        Mappings { all, overlapping }
+    }
+}
+
+impl FromIterator<Mapping> for Mappings {
+    fn from_iter<I: IntoIterator<Item = Mapping>>(mappings: I) -> Mappings {
+        Vec::from_iter(mappings).into()
+    }
+}
+
+/// The mappings of a label one after the other, those of its ranges that overlap as one.
+fn by_label(all: &[Mapping]) -> Vec<Mapping> {
+    let mut first: HashMap<&str, usize> = HashMap::new();
+    let mut sorted: Vec<(usize, &Mapping)> =
+        all.iter().enumerate().map(|(at, mapping)| (*first.entry(&mapping.label).or_insert(at), mapping)).collect();
+    sorted.sort_unstable_by_key(|(first, mapping)| (*first, mapping.low));
+    let mut grouped: Vec<Mapping> = Vec::with_capacity(all.len());
+    for (_, mapping) in sorted {
+        match grouped.last_mut() {
+            Some(last) if last.label == mapping.label && mapping.low <= last.high => last.high = last.high.max(mapping.high),
+            _ => grouped.push(mapping.clone()),
+        }
+    }
+    grouped
+}

@@ -1,0 +1,95 @@
+//! Words of CTF 1.8's language that are names of fields. Our parser knows by the place what is meant; other readers refuse them.
+//! The recorder, which does not depend on this crate, has a list of its own.
+
+use crate::types::{Member, Schema, StructType, Type};
+use std::collections::BTreeSet;
+
+const WORDS: [&str; 25] = [
+    "align",
+    "callsite",
+    "char",
+    "clock",
+    "const",
+    "double",
+    "enum",
+    "env",
+    "event",
+    "float",
+    "floating_point",
+    "int",
+    "integer",
+    "long",
+    "short",
+    "signed",
+    "stream",
+    "string",
+    "struct",
+    "trace",
+    "typealias",
+    "typedef",
+    "unsigned",
+    "variant",
+    "void",
+];
+
+/// Those that can be written with the underscore that readers take off.
+#[derive(Default)]
+pub struct Keywords(BTreeSet<&'static str>);
+
+impl Keywords {
+    pub fn of(schema: &Schema) -> Keywords {
+        let mut found = Found::default();
+        let scope = |ty: &Option<std::sync::Arc<StructType>>, found: &mut Found| {
+            if let Some(ty) = ty {
+                found.members(ty.fields(), false);
+            }
+        };
+        scope(&schema.trace.packet_header, &mut found);
+        for stream in &schema.streams {
+            [&stream.packet_context, &stream.event_header, &stream.event_context].into_iter().for_each(|ty| scope(ty, &mut found));
+            for event in &stream.events {
+                [&event.context, &event.payload].into_iter().for_each(|ty| scope(ty, &mut found));
+            }
+        }
+        Keywords(found.names.difference(&found.kept).copied().collect())
+    }
+
+    /// As a field is to be called that has this name; also in paths.
+    pub fn name(&self, name: &str) -> String {
+        match self.0.contains(name) {
+            true => format!("_{name}"),
+            false => name.to_owned(),
+        }
+    }
+}
+
+#[derive(Default)]
+struct Found {
+    names: BTreeSet<&'static str>,
+    /// Where the other name is that of another field, or an option's, which a label must be like.
+    kept: BTreeSet<&'static str>,
+}
+
+impl Found {
+    fn members(&mut self, members: &[Member], options: bool) {
+        for member in members {
+            if let Some(word) = WORDS.into_iter().find(|word| *word == member.name) {
+                let taken = members.iter().any(|other| other.name.strip_prefix('_') == Some(word));
+                if options || taken {
+                    self.kept.insert(word);
+                }
+                self.names.insert(word);
+            }
+            self.look(&member.ty);
+        }
+    }
+
+    fn look(&mut self, ty: &Type) {
+        match ty {
+            Type::Struct(structure) => self.members(structure.fields(), false),
+            Type::Variant(variant) => self.members(variant.options(), true),
+            Type::Array(array) => self.look(array.element()),
+            _ => {}
+        }
+    }
+}
