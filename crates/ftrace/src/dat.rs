@@ -23,6 +23,7 @@ mod parts;
 
 pub use clock::Clock;
 pub use data::CpuReader;
+use data::{ALL_CHUNKS, MAX_CHUNK};
 use parts::Cursor;
 
 /// Bytes that can be read at any place.
@@ -154,6 +155,7 @@ impl<S: ReadAt> Dat<S> {
             "7" => parts::version_7(&mut at)?,
             _ => return Err(at.error(DatErrorKind::Version(version))),
         };
+        apart(&parts.buffers)?;
         let format_error = |what: String| move |error| DatError { offset: 0, kind: DatErrorKind::Format { what, error } };
         HeaderEvent::parse(&text(&parts.header_event)).map_err(format_error("header_event".into()))?;
         let mut layout = PageLayout::parse(&text(&parts.header_page), order).map_err(format_error("header_page".into()))?;
@@ -285,7 +287,9 @@ impl<S: ReadAt> Dat<S> {
             0 => self.layout,
             size => self.layout.with_page_size(size as usize),
         };
-        Ok(PageStream::new(CpuReader::new(source, &data.extent, self.order), layout))
+        let streams: usize = self.buffers.iter().map(|buffer| buffer.cpus.len()).sum();
+        let most = (ALL_CHUNKS / streams.max(1) as u64).max(16 * layout.page_size() as u64).min(MAX_CHUNK);
+        Ok(PageStream::new(CpuReader::new(source, &data.extent, self.order, most), layout))
     }
 
     /// The text of a buffer that has one.
@@ -294,7 +298,26 @@ impl<S: ReadAt> Dat<S> {
         S: Clone,
     {
         let text = self.buffers.get(buffer)?.text?;
-        Some(CpuReader::new(self.source.clone(), &text, self.order))
+        Some(CpuReader::new(self.source.clone(), &text, self.order, MAX_CHUNK))
+    }
+}
+
+/// Refuses data that is told of two CPUs. No recorder writes that, and a small file could have any number of streams, each with pages of its own in memory.
+fn apart(buffers: &[Buffer]) -> Result<(), DatError> {
+    let mut all: Vec<(u64, u64, u32)> = Vec::new();
+    for buffer in buffers {
+        let mut seen = HashSet::new();
+        for CpuData { cpu, extent } in buffer.cpus.iter().filter(|data| data.extent.size > 0) {
+            if !seen.insert(*cpu) {
+                return Err(DatError { offset: extent.offset, kind: DatErrorKind::Twice { cpu: *cpu } });
+            }
+            all.push((extent.offset, extent.offset.saturating_add(extent.size), *cpu));
+        }
+    }
+    all.sort_unstable();
+    match all.windows(2).find(|pair| pair[1].0 < pair[0].1) {
+        Some(pair) => Err(DatError { offset: pair[1].0, kind: DatErrorKind::Shared { cpu: pair[1].2 } }),
+        None => Ok(()),
     }
 }
 

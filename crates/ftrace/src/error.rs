@@ -107,6 +107,10 @@ pub enum DatErrorKind {
     Option { id: u16, length: usize },
     #[error("{what}: {error}")]
     Format { what: String, error: FormatError },
+    #[error("the data of cpu {cpu} is also that of another cpu")]
+    Shared { cpu: u32 },
+    #[error("a buffer has data of cpu {cpu} twice")]
+    Twice { cpu: u32 },
     #[error("there is no buffer {buffer} or no data of its cpu {cpu}")]
     NoSuchStream { buffer: usize, cpu: u32 },
 }

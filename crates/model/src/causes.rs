@@ -305,7 +305,7 @@ impl Composer {
                     return;
                 }
                 match loss.events {
-                    Some(events) => self.told.lost += events,
+                    Some(events) => self.told.lost = self.told.lost.saturating_add(events),
                     None => self.told.uncounted_losses += 1,
                 }
                 self.linux.loss(catalogue, loss, &mut (&mut self.heard, watch));

@@ -71,7 +71,7 @@ impl Linux {
         }
         if loss.end_ns >= self.asked.0 && loss.begin_ns <= self.asked.1 {
             match loss.events {
-                Some(events) => self.lost += events,
+                Some(events) => self.lost = self.lost.saturating_add(events),
                 None => self.uncounted_losses += 1,
             }
         }
@@ -97,7 +97,7 @@ impl Linux {
         let asked = loss.end_ns >= self.asked.0 && loss.begin_ns <= self.asked.1;
         let place = &mut self.cpus[id.0 as usize];
         if asked {
-            place.lost += loss.events.unwrap_or(1);
+            place.lost = place.lost.saturating_add(loss.events.unwrap_or(1));
         }
         let since = place.since_ns;
         if loss.begin_ns < since {

@@ -11,6 +11,7 @@ pub fn datum<'a>(value: &Value<'a>) -> Datum<'a> {
         Value::Str(text) => std::str::from_utf8(text).map_or(Datum::Unknown, Datum::Text),
         Value::Enum { value, label: "" } => Datum::Integer(value),
         Value::Enum { value, label } => Datum::Labelled(value, label),
+        Value::Several { value: number, .. } => Datum::Labelled(number, value.labels().next().unwrap_or_default()),
         Value::Bool(value) => Datum::Integer(i128::from(value)),
         Value::Flags { value, .. } => Datum::Integer(i128::from(value)),
         // No rule is about what needs decoding to be compared.
@@ -24,7 +25,7 @@ pub fn as_u64(value: &Value<'_>) -> Option<u64> {
     match *value {
         Value::U64(value) => Some(value),
         Value::I64(value) => u64::try_from(value).ok(),
-        Value::Enum { value, .. } => u64::try_from(value).ok(),
+        Value::Enum { value, .. } | Value::Several { value, .. } => u64::try_from(value).ok(),
         Value::Bool(value) => Some(u64::from(value)),
         _ => None,
     }

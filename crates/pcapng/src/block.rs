@@ -185,6 +185,8 @@ pub enum PacketForm {
 /// A packet, whatever form it was stored in.
 #[derive(Debug)]
 pub struct PacketBlock<'a> {
+    /// Where the block begins in the input.
+    pub offset: u64,
     pub form: PacketForm,
     pub section: u32,
     /// Valid within its section only; two sections may use one id for different interfaces.
@@ -235,6 +237,8 @@ impl PacketBlock<'_> {
 /// Interface statistics block. Counts are since the begin of the capture.
 #[derive(Debug)]
 pub struct StatisticsBlock<'a> {
+    /// Where the block begins in the input.
+    pub offset: u64,
     pub section: u32,
     pub interface: u32,
     pub info: &'a InterfaceInfo,

@@ -169,6 +169,7 @@ impl Context {
             Some(self.order.u16(body, 2)).filter(|&count| count != u16::MAX).map(u64::from)
         };
         Ok(Block::Packet(PacketBlock {
+            offset: self.offset,
             form: if enhanced { PacketForm::Enhanced } else { PacketForm::Obsolete },
             section: self.section,
             interface,
@@ -189,6 +190,7 @@ impl Context {
         // Its captured length is not stored; it follows from the snaplen of the section's first interface.
         let captured = if info.snaplen == 0 { original_len } else { original_len.min(info.snaplen) };
         Ok(Block::Packet(PacketBlock {
+            offset: self.offset,
             form: PacketForm::Simple,
             section: self.section,
             interface: 0,
@@ -209,6 +211,7 @@ impl Context {
         let options = self.options(body, 12)?;
         let time = |code| -> Result<Option<u64>, Error> { Ok(self.sized(&options, code, 8)?.map(|value| self.order.ticks(value, 0))) };
         Ok(Block::Statistics(StatisticsBlock {
+            offset: self.offset,
             section: self.section,
             interface,
             info,
@@ -227,6 +230,7 @@ impl Context {
     pub(crate) fn classic<'a>(&self, record: &'a [u8], resolution: Resolution, interfaces: &'a Interfaces) -> Result<Block<'a>, Error> {
         let word = |at| self.order.u32(record, at);
         Ok(Block::Packet(PacketBlock {
+            offset: self.offset,
             form: PacketForm::Classic,
             section: 0,
             interface: 0,

@@ -14,6 +14,8 @@ const TIME_SHIFT: u16 = 12;
 const TSC2NSEC: u16 = 14;
 /// Of the flags of `TIME_SHIFT`.
 const INTERPOLATE: u32 = 1;
+/// Beyond any time, and small enough to be multiplied by 32 bits.
+const MOST_CYCLES: i128 = 1 << 92;
 
 /// What makes times of the stamps in the pages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,7 +25,7 @@ pub struct Clock {
     /// By what cycles become ns.
     pub cycles: Option<Cycles>,
     shift: Option<Shift>,
-    offset_ns: i64,
+    offset_ns: i128,
 }
 
 /// A cycle is `multiplier / 2^shift` ns.
@@ -55,8 +57,8 @@ impl Clock {
             let mut at = Cursor::memory(data, order);
             match *id {
                 // Stored as text: the one in microseconds, the other in nanoseconds.
-                DATE => clock.offset_ns = clock.offset_ns.wrapping_add(number(data).wrapping_mul(1000)),
-                OFFSET => clock.offset_ns = clock.offset_ns.wrapping_add(number(data)),
+                DATE => clock.offset_ns = clock.offset_ns + i128::from(number(data)) * 1000,
+                OFFSET => clock.offset_ns = clock.offset_ns + i128::from(number(data)),
                 TRACEID => clock.trace_id = at.u64().ok(),
                 TIME_SHIFT => clock.shift = Shift::parse(&mut at),
                 TSC2NSEC => {
@@ -76,17 +78,17 @@ impl Clock {
         *self == Clock { trace_id: self.trace_id, ..Clock::default() }
     }
 
-    /// The time of a stamp that a CPU took.
+    /// The time in ns of a stamp that a CPU took: exact, and within a quarter of what 128 bits hold.
     #[inline]
-    pub fn time(&self, cpu: u32, stamp: u64) -> u64 {
-        let mut time = stamp;
+    pub fn time(&self, cpu: u32, stamp: u64) -> i128 {
+        let mut time = i128::from(stamp);
         if let Some(samples) = self.shift.as_ref().and_then(|shift| Some((shift, shift.cpus.get(cpu as usize)?))) {
-            time = samples.0.time(samples.1, time);
+            time = samples.0.time(samples.1, stamp);
         }
         if let Some(Cycles { multiplier, shift }) = self.cycles {
-            time = ((u128::from(time) * u128::from(multiplier)) >> shift) as u64;
+            time = (time.clamp(-MOST_CYCLES, MOST_CYCLES) * i128::from(multiplier)) >> shift;
         }
-        time.wrapping_add(self.offset_ns as u64)
+        time + self.offset_ns
     }
 }
 
@@ -123,10 +125,10 @@ impl Shift {
         Some(Shift { interpolate, cpus })
     }
 
-    fn time(&self, samples: &[Sample], time: u64) -> u64 {
+    fn time(&self, samples: &[Sample], time: u64) -> i128 {
         let (first, second) = match samples {
-            [] => return time,
-            [one] => return time.wrapping_add(one.offset as u64),
+            [] => return time.into(),
+            [one] => return i128::from(time) + i128::from(one.offset),
             // The two around it, or the nearest two.
             several => {
                 let after = several.partition_point(|sample| sample.time <= time).clamp(1, several.len() - 1);
@@ -136,10 +138,12 @@ impl Shift {
         let mut offset = i128::from(first.offset);
         let length = i128::from(second.time) - i128::from(first.time);
         if self.interpolate && length > 0 {
-            let part = (i128::from(time) - i128::from(first.time)) * (i128::from(second.offset) - i128::from(first.offset));
-            offset += (part + length / 2) / length;
+            let change = i128::from(second.offset) - i128::from(first.offset);
+            let part = (i128::from(time) - i128::from(first.time)).saturating_mul(change);
+            offset = offset.saturating_add(part.saturating_add(length / 2) / length).clamp(-MOST_CYCLES, MOST_CYCLES);
         }
-        (((u128::from(time) * u128::from(first.scaling)) >> first.fraction) as u64).wrapping_add(offset as u64)
+        let scaled = (u128::from(time) * u128::from(first.scaling)) >> first.fraction;
+        scaled.min(MOST_CYCLES as u128) as i128 + offset
     }
 }
 

@@ -8,7 +8,9 @@ use crate::error::DatErrorKind;
 use crate::page::ByteOrder;
 
 /// A chunk is what trace-cmd packs at once, some ten pages; the limit bounds memory, not the format.
-const MAX_CHUNK: u64 = 64 << 20;
+pub(super) const MAX_CHUNK: u64 = 64 << 20;
+/// Of the chunks of all CPUs together, each of which has one in memory.
+pub(super) const ALL_CHUNKS: u64 = 256 << 20;
 
 /// Reads a CPU's pages in order.
 #[derive(Debug)]
@@ -20,14 +22,16 @@ pub struct CpuReader<S> {
     compressed: Option<Method>,
     /// Chunks left; none before the count was read.
     chunks: Option<u32>,
+    /// Bytes that may come out of one.
+    most: u64,
     plain: Vec<u8>,
     taken: usize,
 }
 
 impl<S: ReadAt> CpuReader<S> {
-    pub(super) fn new(source: S, data: &Extent, order: ByteOrder) -> CpuReader<S> {
+    pub(super) fn new(source: S, data: &Extent, order: ByteOrder, most: u64) -> CpuReader<S> {
         let end = data.offset.saturating_add(data.size);
-        CpuReader { source, order, at: data.offset, end, compressed: data.compressed, chunks: None, plain: Vec::new(), taken: 0 }
+        CpuReader { source, order, at: data.offset, end, compressed: data.compressed, chunks: None, most, plain: Vec::new(), taken: 0 }
     }
 
     fn u32(&mut self) -> io::Result<u32> {
@@ -60,8 +64,8 @@ impl<S: ReadAt> CpuReader<S> {
         if u64::from(packed) > self.end.saturating_sub(self.at) {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        if u64::from(plain) > MAX_CHUNK {
-            let error = DatErrorKind::TooLong { length: plain.into(), limit: MAX_CHUNK };
+        if u64::from(plain) > self.most {
+            let error = DatErrorKind::TooLong { length: plain.into(), limit: self.most };
             return Err(io::Error::new(io::ErrorKind::InvalidData, error.to_string()));
         }
         let mut bytes = vec![0; packed as usize];

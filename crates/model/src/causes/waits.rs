@@ -206,7 +206,7 @@ impl Composer {
         let now = self.now;
         let level = *self.level(queue);
         let above = level.above(n).min(level.units);
-        if above > 0 && self.told.lost + self.told.uncounted_losses > 0 {
+        if above > 0 && self.told.lost.saturating_add(self.told.uncounted_losses) > 0 {
             // Whoever took so many did it where events are missing: the only one who ever takes from it, if there is one.
             let machine = self.nobody();
             if let Taker::One(by) = level.taker {

@@ -1,6 +1,7 @@
 //! One line of the log as text: which keys it has, of which type, and which of them go together.
 
 use super::quick;
+use longpole_trace::MACHINE_LOG_KEYS as KEYS;
 use serde::de::{self, DeserializeSeed, IgnoredAny, MapAccess, Visitor};
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -57,37 +58,6 @@ pub struct Line<'a> {
 
 /// The machine is a thread of the kernel.
 pub const OF_KERNEL: &str = "x_kernel";
-
-const KEYS: [&str; 28] = [
-    "t",
-    "host",
-    "machine",
-    "class",
-    "state",
-    "blocked",
-    "on",
-    "for",
-    "put",
-    "get",
-    "peek",
-    "reserve",
-    "n",
-    "flow",
-    "woken_by",
-    "forked_by",
-    "at",
-    "link",
-    "on_top_of",
-    "pop",
-    "stop",
-    "end",
-    "queue",
-    "capacity",
-    "order",
-    "unit",
-    "initial",
-    "merge",
-];
 
 pub(super) const fn bit(name: &str) -> u32 {
     let mut at = 0;
