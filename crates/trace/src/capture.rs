@@ -6,6 +6,7 @@ mod source;
 pub use describe::{CaptureInterface, Counted, Description};
 pub(crate) use source::CaptureSource;
 
+use crate::beyond::{nearest, Beyond};
 use crate::error::Error;
 use crate::oddity::{Oddity, MOST_ERRORS};
 use crate::shift::Shift;
@@ -89,8 +90,9 @@ fn interface_name(info: &InterfaceInfo, id: u32) -> String {
     }
 }
 
-fn time(ns: i128) -> i64 {
-    ns.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
+/// The place of a block.
+fn at_byte(at: u64) -> String {
+    format!("at byte {at}")
 }
 
 fn open(path: &PathBuf) -> Result<Reader<File>, Error> {
@@ -179,7 +181,7 @@ impl Capture {
                     names.insert(block.section, block.id, (interface_name(block.info, block.id), block.info.link_type.0));
                 }
                 Ok(Some(Block::Packet(packet))) => {
-                    let t_ns = packet.time_ns().map(|t_ns| self.shift.apply(time(t_ns)));
+                    let t_ns = packet.time_ns().map(|t_ns| self.shift.apply(nearest(t_ns)));
                     let Some(t_ns) = t_ns.filter(|t_ns| (begin_ns..=end_ns).contains(t_ns)) else { continue };
                     let Some((interface, link_type)) = names.get(packet.section, packet.interface) else { continue };
                     let outbound = match packet.direction() {
@@ -200,7 +202,7 @@ impl Capture {
     pub fn check(&self) -> Result<Vec<Oddity>, Error> {
         let mut reader = open(&self.path)?;
         let mut oddities = Vec::new();
-        let mut beyond = Vec::new();
+        let (mut beyond, mut times) = (Vec::new(), Beyond::default());
         let mut settle = |caps: BTreeMap<u32, (String, u32, u64)>| {
             let room = (MOST_ERRORS as usize).saturating_sub(beyond.len());
             let found = caps.into_values().filter(|(_, _, packets)| *packets > 0).take(room);
@@ -213,6 +215,9 @@ impl Capture {
                     settle(caps.insert(block.section, block.id, (interface_name(block.info, block.id), block.info.snaplen, 0)));
                 }
                 Ok(Some(Block::Packet(packet))) => {
+                    if let Some(ns) = packet.time_ns() {
+                        times.ns(ns, &self.path, || at_byte(packet.offset), &mut oddities);
+                    }
                     let Some((_, cap, beyond)) = caps.get_mut(packet.section, packet.interface) else { continue };
                     // 0 is no cap.
                     let most = if *cap == 0 { packet.original_len } else { packet.original_len.min(*cap) };
@@ -242,7 +247,7 @@ impl Capture {
         let mut counts: Vec<InterfaceCount> = Vec::new();
         let mut dropped: Interfaces<(usize, Dropped)> = Interfaces::default();
         let mut by_name: HashMap<String, usize> = HashMap::new();
-        let mut oddities = Vec::new();
+        let (mut oddities, mut times) = (Vec::new(), Beyond::default());
         loop {
             match reader.next_block() {
                 Ok(None) => break,
@@ -255,7 +260,8 @@ impl Capture {
                     settle(&mut counts, dropped.insert(block.section, block.id, (index, Dropped::default())));
                 }
                 Ok(Some(Block::Packet(packet))) => {
-                    let t_ns = packet.time_ns().map(|t_ns| self.shift.apply(time(t_ns)));
+                    let t_ns =
+                        packet.time_ns().map(|t_ns| self.shift.apply(times.ns(t_ns, &self.path, || at_byte(packet.offset), &mut oddities)));
                     let Some((index, lost)) = dropped.get_mut(packet.section, packet.interface) else { continue };
                     if let Some(count) = packet.drop_count {
                         lost.more(count);

@@ -5,13 +5,12 @@
 //! the packets of the others. It computes this rule for itself from the packets it passes, so that nothing needs to be kept per
 //! packet, and memory does not grow with the file; or an index of the file tells it which packets are its own.
 
-use crate::ctf::decoder;
 use crate::error::Error;
 use crate::event::Subject;
 use crate::file::StreamFile;
 use crate::index::{Entry, FileIndex, Position};
 use crate::subject::subject_of_packet;
-use longpole_ctf::{Metadata, Packet};
+use longpole_ctf::{Metadata, Packet, StreamDecoder};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -71,7 +70,8 @@ impl Chains {
 
     /// That of a file, by passing over all its packets.
     pub fn count(metadata: &Arc<Metadata>, file: &StreamFile, streams: usize) -> Result<usize, Error> {
-        let mut decoder = decoder(metadata, file, streams)?;
+        let window = file.skim(streams).map_err(Error::io(&file.path))?;
+        let mut decoder = StreamDecoder::new(metadata.clone(), window);
         let mut chains = Chains::default();
         // An error ends the count; the reader of the events will say what it is.
         while let Ok(Some(step)) = decoder.advance() {

@@ -1,6 +1,7 @@
 //! What packets say of themselves, and of those before them in their file, that does not fit together. Their events are all there, so it is no
 //! damage; but who reasons about times or losses must know. It is counted by kind and told once for each file, with the first place.
 
+use crate::beyond::is_saturated;
 use crate::event::Subject;
 use crate::oddity::{Contradiction, Oddity, Place};
 use crate::trace::Shared;
@@ -9,6 +10,9 @@ use std::path::Path;
 
 /// Streams of one file that are told apart; of those beyond it is not said whether their packets overlap.
 const MOST_STREAMS: usize = 64;
+/// Beside these are only times that saturate.
+const EARLIEST: i64 = i64::MIN + 1;
+const LATEST: i64 = i64::MAX - 1;
 
 pub(crate) struct Claims {
     /// Where the events of the current packet must be, if it says so.
@@ -31,20 +35,28 @@ struct End {
 
 impl Default for Claims {
     fn default() -> Claims {
-        Claims { begin_ns: i64::MIN, length_ns: u64::MAX, ends: Vec::new(), sequences: Vec::new(), found: Vec::new() }
+        let mut claims = Claims { begin_ns: 0, length_ns: 0, ends: Vec::new(), sequences: Vec::new(), found: Vec::new() };
+        claims.between(EARLIEST, LATEST);
+        claims
     }
 }
 
 impl Claims {
     /// A packet whose events follow.
     pub fn enter(&mut self, packet: &Packet) {
-        let (begin_ns, end_ns) = (packet.begin_ns.unwrap_or(i64::MIN), packet.end_ns.unwrap_or(i64::MAX));
+        let (begin_ns, end_ns) = (packet.begin_ns.unwrap_or(i64::MIN).max(EARLIEST), packet.end_ns.unwrap_or(i64::MAX).min(LATEST));
         // Nothing can be between an end and a later begin, which is told of the packet.
-        let (begin_ns, end_ns) = if begin_ns <= end_ns { (begin_ns, end_ns) } else { (i64::MIN, i64::MAX) };
+        match begin_ns <= end_ns {
+            true => self.between(begin_ns, end_ns),
+            false => self.between(EARLIEST, LATEST),
+        }
+    }
+
+    fn between(&mut self, begin_ns: i64, end_ns: i64) {
         (self.begin_ns, self.length_ns) = (begin_ns, end_ns.wrapping_sub(begin_ns) as u64);
     }
 
-    /// Whether an event is not in the packet that was entered.
+    /// Whether an event is not in the packet that was entered; always true of one whose time saturates.
     #[inline]
     pub fn is_outside(&self, ns: i64) -> bool {
         ns.wrapping_sub(self.begin_ns) as u64 > self.length_ns
@@ -58,6 +70,9 @@ impl Claims {
     /// Each packet of the file, in its order; of a tracer that keeps the order of time or not.
     pub fn packet(&mut self, packet: &Packet, subject: &Subject, ordered: bool) {
         let place = Place { packet: packet.index, packet_offset: packet.offset, bit: None, event: None };
+        if packet.begin_ns.is_some_and(is_saturated) || packet.end_ns.is_some_and(is_saturated) {
+            self.found(Contradiction::BeyondTime, place);
+        }
         if let (Some(begin_ns), Some(end_ns)) = (packet.begin_ns, packet.end_ns) {
             if end_ns < begin_ns {
                 self.found(Contradiction::EndsFirst, place);

@@ -1,5 +1,12 @@
 //! CTF traces: metadata into the catalogue, stream files into sources, and who did what from the contexts that tracers write.
 
+mod about;
+mod growth;
+
+pub(crate) use about::{is_trusted, kind, oddities, part};
+pub(crate) use growth::Growth;
+
+use crate::beyond::{is_saturated, Beyond};
 use crate::chains::{Chains, Listed, Share, Way};
 use crate::claims::Claims;
 use crate::error::Error;
@@ -7,16 +14,18 @@ use crate::event::{Class, ClassId, Event, Item, Loss, StreamId, StreamKind, Subj
 use crate::file::{FileWindow, StreamFile};
 use crate::index::{self, FileIndex, LEAST_FILE};
 use crate::oddity::{Oddity, Place, MOST_ERRORS};
-use crate::part::{self, Part, PartClock};
+use crate::part::Part;
 use crate::recognise::stream_files;
 use crate::recording::Clock;
 use crate::scout::Scout;
 use crate::shelf::Shelf;
+use crate::site;
 use crate::subject::{names_subject, subject_of_packet, EventSubjects};
 use crate::trace::Shared;
 use crate::value::{has_names, Owned, PacketValues, SharedValues, Value};
 use crate::window::Window;
-use longpole_ctf::types::{Roles, Scope, StructType, Type};
+use about::env_number;
+use longpole_ctf::types::Scope;
 use longpole_ctf::{EnvValue, Field, Metadata, Source, Step, StreamDecoder};
 use std::collections::HashSet;
 use std::fs;
@@ -73,29 +82,15 @@ pub(crate) fn open(directory: &Path, shared: &mut Shared, name: &dyn Fn(&Path) -
         false => 0,
     };
     let env = |key: &str| metadata.trace.env_text(key).filter(|text| !text.is_empty());
-    let number = |key: &str| match metadata.trace.env(key) {
-        Some(EnvValue::Int(value)) => Some(*value),
-        _ => None,
-    };
     if env("tracer_name") != Some("longpole") {
         shared.oddities.extend(empty(directory, &files));
     }
-    let kind = match env("domain") {
-        Some("kernel") => StreamKind::Kernel,
-        Some("longpole-samples") => StreamKind::Samples,
-        _ => StreamKind::User,
-    };
-    if let Some(pages) = number("damaged_pages").and_then(|pages| u64::try_from(pages).ok()).filter(|pages| *pages > 0) {
-        shared.oddities.push(Oddity::DamagedPages { path: directory.to_owned(), pages });
-    }
-    let contexts: Vec<&StructType> = metadata.streams.iter().filter_map(|stream| stream.packet_context.as_deref()).collect();
-    if !contexts.is_empty() && !contexts.iter().any(|context| counts_losses(context)) {
-        shared.oddities.push(Oddity::Uncounted { path: directory.to_owned() });
-    }
+    let kind = kind(&metadata);
+    shared.oddities.extend(oddities(directory, &metadata));
     let plan = Rc::new(Plan::grown(&metadata, shared, None));
     // Its packets follow one another in each file; that its events do within them, nobody's name proves but our own.
     let ordered = matches!(env("tracer_name"), Some("longpole" | "longpole-convert" | "lttng-ust" | "lttng-modules"));
-    let trusted = matches!(env("tracer_name"), Some("longpole" | "longpole-convert"));
+    let trusted = is_trusted(&metadata);
     let ours = env("tracer_name") == Some("longpole") && kind == StreamKind::User;
     let mut streams = Vec::new();
     // A scout has a window of its own.
@@ -105,12 +100,10 @@ pub(crate) fn open(directory: &Path, shared: &mut Shared, name: &dyn Fn(&Path) -
         shared.packets(id).bytes = file.length;
         let index = FileIndex::new(file, &metadata, text, ordered, count);
         for share in if ordered { vec![Share::All] } else { shares(&metadata, file, index.as_ref(), shared.late, count)? } {
-            let decoder = decoder(&metadata, file, count)?;
-            let scout = match !trusted && matches!(share, Share::All) {
-                true => Some(Box::new(Scout::new(self::decoder(&metadata, file, count)?))),
-                false => None,
-            };
-            let source = CtfSource::new(decoder, plan.clone(), id, file.path.clone());
+            let mut window = file.window(count).map_err(Error::io(&file.path))?;
+            let decoder = |window| StreamDecoder::new(metadata.clone(), window);
+            let scout = (!trusted && matches!(share, Share::All)).then(|| Box::new(Scout::new(decoder(window.twin()))));
+            let source = CtfSource::new(decoder(window), plan.clone(), id, file.path.clone());
             let mut source = CtfSource { own: ours, ordered, trusted, share, index: index.clone(), scout, ..source };
             source.leave_out(None);
             streams.push(source);
@@ -126,7 +119,7 @@ pub(crate) fn open(directory: &Path, shared: &mut Shared, name: &dyn Fn(&Path) -
             offset_ns: clock.map(|clock| clock.ns(0)),
             residual_ns: None,
         },
-        probe_cost_ns: number("probe_cost_ps").filter(|&cost| cost > 0).map(|cost| cost as f64 / 1000.0),
+        probe_cost_ns: env_number(&metadata, "probe_cost_ps").filter(|&cost| cost > 0).map(|cost| cost as f64 / 1000.0),
         streams,
         trusted,
         part: part(directory, &metadata),
@@ -157,7 +150,7 @@ fn shares(
 }
 
 /// Says which of the files hold nothing. Our own recorder makes them before it writes.
-fn empty(directory: &Path, files: &[StreamFile]) -> Option<Oddity> {
+pub(crate) fn empty(directory: &Path, files: &[StreamFile]) -> Option<Oddity> {
     let mut names = files.iter().filter(|file| file.length == 0).filter_map(|file| Some(file.path.file_name()?.to_string_lossy()));
     let mut examples: Vec<_> = names.by_ref().take(MOST_EXAMPLES).collect();
     let more = names.count();
@@ -166,20 +159,6 @@ fn empty(directory: &Path, files: &[StreamFile]) -> Option<Oddity> {
     }
     let files = (examples.len().min(MOST_EXAMPLES) + more) as u64;
     (files > 0).then(|| Oddity::Empty { path: directory.to_owned(), files, examples: examples.join(", ") })
-}
-
-/// Whether the context of a packet says how many events or packets there were before.
-fn counts_losses(context: &StructType) -> bool {
-    context.fields().iter().any(|member| match &member.ty {
-        Type::Int(int) => {
-            matches!(member.name.as_str(), "events_discarded" | "packet_seq_num")
-                || int.roles.has(Roles::DISCARDED)
-                || int.roles.has(Roles::SEQUENCE)
-        }
-        Type::VarInt(int) => int.roles.has(Roles::DISCARDED) || int.roles.has(Roles::SEQUENCE),
-        Type::Struct(inner) => counts_losses(inner),
-        _ => false,
-    })
 }
 
 pub(crate) fn decoder(metadata: &Arc<Metadata>, file: &StreamFile, streams: usize) -> Result<StreamDecoder<FileWindow>, Error> {
@@ -195,23 +174,6 @@ fn subject_of_trace(metadata: &Metadata) -> Subject {
         _ => None,
     };
     Subject { host: env("hostname"), label: env("procname"), pid, ..Subject::default() }
-}
-
-/// What it says of itself.
-fn part(directory: &Path, metadata: &Metadata) -> Part {
-    let clock = |clock: &longpole_ctf::Clock| PartClock {
-        name: clock.name.clone(),
-        description: clock.description.clone(),
-        uuid: clock.uuid.as_ref().map(part::uuid),
-        frequency_hz: clock.frequency,
-        offset_ns: clock.ns(0),
-    };
-    Part {
-        path: directory.to_owned(),
-        uuid: metadata.trace.uuid.as_ref().map(part::uuid),
-        environment: metadata.trace.env.clone(),
-        clocks: metadata.clocks.iter().map(clock).collect(),
-    }
 }
 
 impl Plan {
@@ -234,7 +196,7 @@ pub(crate) fn read_metadata(path: &Path) -> Result<Metadata, Error> {
         // A recorder that was killed, or that is just writing, may leave its last block unfinished. No packet needs it yet.
         let whole = bytes.windows(4).rposition(|end| end == b"\n};\n").map_or(0, |at| at + 4);
         match Metadata::parse(&bytes[..whole]) {
-            Ok(metadata) if whole > 0 && whole < bytes.len() => Ok(metadata),
+            Ok(metadata) if source.cut && whole > 0 => Ok(metadata),
             _ => Err(Error::Metadata { path: path.to_owned(), source }),
         }
     })
@@ -277,7 +239,7 @@ fn intern(metadata: &Metadata, shared: &mut Shared, packets: &[Vec<usize>], befo
                     context_bases: context.iter().map(Field::base).collect(),
                     packet: packet.iter().map(|field| name(field)).collect(),
                     packet_bases: packet.iter().map(|field| field.base()).collect(),
-                    attributes: event.model_emf_uri.as_deref().map(attributes).unwrap_or_default(),
+                    attributes: event.model_emf_uri.as_deref().map(site::attributes).unwrap_or_default(),
                 })
             });
             let named = fields.iter().any(|field| has_names(&field.ty));
@@ -286,32 +248,6 @@ fn intern(metadata: &Metadata, shared: &mut Shared, packets: &[Vec<usize>], befo
         streams.push(plans);
     }
     streams
-}
-
-/// `longpole:site?file=router.cpp&line=120` as pairs; other addresses say nothing to us.
-fn attributes(uri: &str) -> Vec<(String, String)> {
-    let Some(query) = uri.strip_prefix("longpole:site?") else { return Vec::new() };
-    let pairs = query.split('&').filter(|pair| !pair.is_empty());
-    pairs.map(|pair| pair.split_once('=').unwrap_or((pair, ""))).map(|(key, value)| (decoded(key), decoded(value))).collect()
-}
-
-fn decoded(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&first, after)) = rest.split_first() {
-        let digit = |at: usize| after.get(at).and_then(|&byte| char::from(byte).to_digit(16));
-        match (first, digit(0).zip(digit(1))) {
-            (b'%', Some((high, low))) => {
-                bytes.push((high * 16 + low) as u8);
-                rest = &after[2..];
-            }
-            _ => {
-                bytes.push(first);
-                rest = after;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// One stream file, or one chain of its packets.
@@ -353,11 +289,12 @@ pub(crate) struct CtfSource {
     backwards: u64,
     /// The item is what is there of the event in which decoding failed.
     part: bool,
-    /// What is missing at its end is just being written.
-    pub grows: bool,
+    growth: Growth,
+    unknown: bool,
     packets_lost: u64,
     packets: u64,
     claims: Claims,
+    beyond: Beyond,
 }
 
 impl CtfSource {
@@ -386,10 +323,12 @@ impl CtfSource {
             scout: None,
             backwards: 0,
             part: false,
-            grows: false,
+            growth: Growth::None,
+            unknown: false,
             packets_lost: 0,
             packets: 0,
             claims: Claims::default(),
+            beyond: Beyond::default(),
         }
     }
 
@@ -406,17 +345,6 @@ impl CtfSource {
         &self.path
     }
 
-    /// Goes on behind the packet at this place, which was read before: what was lost since is told.
-    pub fn resume_behind(&mut self, (offset, index): (u64, u64)) {
-        self.decoder.seek(offset, index);
-        while let Ok(Some(step)) = self.decoder.advance() {
-            if step == Step::PacketBegin {
-                self.decoder.skip_packet();
-                return;
-            }
-        }
-    }
-
     /// What is before it is of no interest; the window that sorts its events is told.
     pub fn skip_to(&mut self, begin_ns: i64, window: &mut Option<Window>) {
         self.begin_ns = begin_ns;
@@ -425,7 +353,7 @@ impl CtfSource {
             window.skip(begin_ns, packet);
         }
         // Who follows a file passes it anyway.
-        if begin_ns <= self.last_ns || self.grows {
+        if begin_ns <= self.last_ns || self.growth != Growth::None {
             return;
         }
         if let Share::Listed(listed) = &mut self.share {
@@ -472,8 +400,8 @@ impl CtfSource {
                         None => self.packet_subject,
                     };
                     let ns = event.ns();
-                    if self.claims.is_outside(ns) {
-                        self.claims.outside(Place::of_event(&self.decoder));
+                    if self.claims.is_outside(ns) && self.outside(ns, shared) {
+                        continue;
                     }
                     self.backwards += u64::from(ns < self.last_ns);
                     self.last_ns = ns;
@@ -485,8 +413,11 @@ impl CtfSource {
                     }
                 }
                 Err(error) => {
+                    if self.waits_for(&error.kind) {
+                        return Ok(None);
+                    }
                     self.failed(&error, shared);
-                    if let Some(event) = self.decoder.partial().filter(|_| shared.parts && !self.grows) {
+                    if let Some(event) = self.decoder.partial().filter(|_| shared.parts) {
                         self.part = true;
                         self.last_ns = event.ns();
                         return Ok(Some(self.last_ns));
@@ -635,6 +566,23 @@ impl CtfSource {
         self.share.has(self.decoder.packet())
     }
 
+    /// An event that is not in its packet. True where it has no time that can be said, and the stream ends there.
+    #[cold]
+    fn outside(&mut self, ns: i64, shared: &mut Shared) -> bool {
+        let place = Place::of_event(&self.decoder);
+        if !is_saturated(ns) {
+            self.claims.outside(place);
+            return false;
+        }
+        self.beyond.tell(&self.path, || place, Some(place), &mut shared.oddities);
+        if shared.strict {
+            self.broken = true;
+            self.decoder.seek(self.decoder.source().len(), self.decoder.packet().index);
+            self.yield_waiting();
+        }
+        shared.strict
+    }
+
     /// The rest of the packet is lost to us; the next one may be whole.
     #[cold]
     fn failed(&mut self, error: &longpole_ctf::DecodeError, shared: &mut Shared) {
@@ -644,9 +592,12 @@ impl CtfSource {
         self.errors += 1;
         // Strictly the stream ends here.
         let next = if shared.strict { None } else { self.decoder.next_packet() };
+        // The next packet may be none yet, but it is known where it will be.
+        let packet = self.decoder.packet();
+        let end = packet.offset.saturating_add(packet.packet_bits / 8);
+        let next = next.or((self.growth != Growth::None && error.event.is_some() && packet.sized).then_some(end));
         let oddity = Oddity::of_packet(&self.path, error, next);
-        let told = if oddity.is_cut() { !self.grows } else { self.errors <= MOST_ERRORS };
-        if told {
+        if oddity.is_cut() || self.errors <= MOST_ERRORS {
             shared.oddities.push(oddity);
         }
     }
@@ -670,31 +621,14 @@ impl CtfSource {
         }
         let event = if self.part { self.decoder.partial() } else { None }.unwrap_or_else(|| self.decoder.event());
         let class = &self.plan.classes[event.stream_index()][event.class_index()];
-        let values: &[Value] = if event.fields().is_empty() {
-            &[]
-        } else if class.named {
-            shelf.put(event.fields().iter().zip(event.values()).map(|(field, value)| Value::of(value, &field.ty)))
+        let values = shelf.lend();
+        if class.named {
+            event.each(|field, value| values.push(Value::of(value, &field.ty)));
         } else {
-            shelf.put(event.values().map(Value::from))
-        };
+            event.each(|_, value| values.push(Value::from(value)));
+        }
         let (context, fields) = values.split_at(class.contexts.min(values.len()));
         let (stream, subject, packet) = (self.stream, self.subject, PacketValues::of(&self.packet_values));
         Item::Event(Event { t_ns: event.ns(), stream, subject, class: class.id, cpu: self.cpu, fields, context, packet })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn attributes_of_a_site_are_decoded() {
-        let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
-        assert_eq!(
-            attributes("longpole:site?file=a%20b%2Fc.cpp&line=12&capacity=1023"),
-            [pair("file", "a b/c.cpp"), pair("line", "12"), pair("capacity", "1023")]
-        );
-        assert_eq!(attributes("longpole:site?x%2&%zz=%41"), [pair("x%2", ""), pair("%zz", "A")]);
-        assert_eq!(attributes("http://example.org/?file=x"), []);
     }
 }

@@ -6,6 +6,7 @@
 //!
 //! Times are those of the recording's clock, which is not Unix time unless the file says what makes it so.
 
+use crate::beyond::Beyond;
 use crate::error::Error;
 use crate::event::{Event, Item, Loss, PacketValues, StreamId, StreamKind, Subject, SubjectId};
 use crate::ftrace_text::TextSource;
@@ -204,6 +205,7 @@ pub(crate) struct PageSource {
     /// Events before their predecessor.
     late: u64,
     errors: u32,
+    beyond: Beyond,
     /// What the kernel counted, less what pages told.
     lost: u64,
     head: Head,
@@ -232,6 +234,7 @@ impl PageSource {
             last_ns: i64::MIN,
             late: 0,
             errors: 0,
+            beyond: Beyond::default(),
             lost,
             head: Head::Loss(Loss { stream, begin_ns: 0, end_ns: 0, events: Some(0) }),
             made: Made::default(),
@@ -246,7 +249,7 @@ impl PageSource {
                     (record.id, record.time, pid.map(|pid| pid as i32))
                 }
                 Ok(Some(Stored::Loss { time, loss })) => {
-                    let t_ns = self.time(time);
+                    let t_ns = self.time(time, shared);
                     return Ok(Some(self.turn_to_loss(t_ns, loss.count)));
                 }
                 Ok(None) => return Ok(self.rest()),
@@ -259,7 +262,7 @@ impl PageSource {
                     continue;
                 }
             };
-            let t_ns = self.time(time);
+            let t_ns = self.time(time, shared);
             if t_ns < self.last_ns {
                 self.late += 1;
             }
@@ -274,8 +277,9 @@ impl PageSource {
     }
 
     #[inline]
-    fn time(&self, stamp: u64) -> i64 {
-        i64::try_from(self.kernel.clock.time(self.cpu, stamp)).unwrap_or(i64::MAX)
+    fn time(&mut self, stamp: u64, shared: &mut Shared) -> i64 {
+        let ns = self.kernel.clock.time(self.cpu, stamp);
+        self.beyond.ns(ns, &self.kernel.path, || format!("cpu {}, stamp {stamp}", self.cpu), &mut shared.oddities)
     }
 
     fn turn_to_loss(&mut self, end_ns: i64, events: Option<u64>) -> i64 {

@@ -5,9 +5,11 @@
 //! are many, files are opened for each window anew and windows are small.
 
 use longpole_ctf::{FileBuffer, Source};
+use std::cell::RefCell;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 /// Files that are kept open.
 const MOST_OPEN: usize = 256;
@@ -30,19 +32,69 @@ impl StreamFile {
 
     /// A window on the file, one of `streams` that are read at once.
     pub fn window(&self, streams: usize) -> io::Result<FileWindow> {
-        let file = if streams <= MOST_OPEN { Some(File::open(&self.path)?) } else { None };
-        let size = (ALL_WINDOWS / streams.max(1)).clamp(LEAST_WINDOW, MOST_WINDOW);
-        Ok(FileWindow { path: self.path.clone(), file, length: self.length, size, buffer: FileBuffer::default() })
+        self.open(streams, (ALL_WINDOWS / streams.max(1)).clamp(LEAST_WINDOW, MOST_WINDOW))
+    }
+
+    /// The same for who looks at the headers of packets alone, which are far between.
+    pub fn skim(&self, streams: usize) -> io::Result<FileWindow> {
+        self.open(streams, LEAST_WINDOW)
+    }
+
+    fn open(&self, streams: usize, size: usize) -> io::Result<FileWindow> {
+        let file = if streams <= MOST_OPEN { Some(Rc::new(File::open(&self.path)?)) } else { None };
+        Ok(FileWindow { path: self.path.clone(), file, length: self.length, size, buffer: Rc::default(), pair: None })
     }
 }
 
 #[derive(Debug)]
 pub(crate) struct FileWindow {
     path: PathBuf,
-    file: Option<File>,
+    file: Option<Rc<File>>,
     length: u64,
     size: usize,
-    buffer: FileBuffer,
+    buffer: Rc<FileBuffer>,
+    pair: Option<Rc<RefCell<Pair>>>,
+}
+
+/// What two windows on a file have in common: one of them follows the other and needs the same bytes a little later.
+#[derive(Debug, Default)]
+struct Pair {
+    /// What was read last.
+    latest: Rc<FileBuffer>,
+    /// What neither of them shows, to be used again.
+    spare: Rc<FileBuffer>,
+}
+
+impl FileWindow {
+    /// Another window on the file. What one of them has just read, the other need not read.
+    pub fn twin(&mut self) -> FileWindow {
+        let pair = self.pair.get_or_insert_default().clone();
+        FileWindow { path: self.path.clone(), file: self.file.clone(), buffer: Rc::default(), pair: Some(pair), ..*self }
+    }
+
+    fn show(&mut self, buffer: Rc<FileBuffer>, spare: &mut Rc<FileBuffer>) {
+        let before = std::mem::replace(&mut self.buffer, buffer);
+        if Rc::strong_count(&before) == 1 {
+            *spare = before;
+        }
+    }
+
+    fn read(&self, buffer: &mut Rc<FileBuffer>, start: u64, want: usize) -> io::Result<()> {
+        let opened;
+        let file = match &self.file {
+            Some(file) => file.as_ref(),
+            None => {
+                opened = File::open(&self.path)?;
+                &opened
+            }
+        };
+        let size = self.length.saturating_sub(start).min(want.max(self.size) as u64) as usize;
+        if Rc::get_mut(buffer).is_none() {
+            *buffer = Rc::default();
+        }
+        // It is nobody else's now.
+        Rc::get_mut(buffer).map_or(Ok(()), |buffer| buffer.load(file, start, size))
+    }
 }
 
 impl Source for FileWindow {
@@ -61,15 +113,19 @@ impl Source for FileWindow {
     }
 
     fn load(&mut self, start: u64, want: usize) -> io::Result<()> {
-        let opened;
-        let file = match &self.file {
-            Some(file) => file,
-            None => {
-                opened = File::open(&self.path)?;
-                &opened
-            }
+        let Some(pair) = self.pair.clone() else {
+            let mut buffer = std::mem::take(&mut self.buffer);
+            let read = self.read(&mut buffer, start, want);
+            self.buffer = buffer;
+            return read;
         };
-        let size = self.length.saturating_sub(start).min(want.max(self.size) as u64) as usize;
-        self.buffer.load(file, start, size)
+        let Pair { latest, spare } = &mut *pair.borrow_mut();
+        let end = start.saturating_add(want as u64).min(self.length);
+        if start < latest.start() || end > latest.start() + latest.bytes().len() as u64 {
+            self.read(spare, start, want)?;
+            *latest = std::mem::take(spare);
+        }
+        self.show(latest.clone(), spare);
+        Ok(())
     }
 }

@@ -4,6 +4,7 @@
 //! the event before it (messages of several lines, stacks). An event's class is its name and the names of its fields, which the line itself tells; so one name may have
 //! several classes. What a line says of lost events is a loss on its CPU, up to the next event.
 
+use crate::beyond::Beyond;
 use crate::error::Error;
 use crate::event::{Class, ClassId, Event, Item, Loss, PacketValues, StreamId, StreamKind, Subject, SubjectId};
 use crate::oddity::{Oddity, MOST_ERRORS};
@@ -53,6 +54,7 @@ pub(crate) struct TextSource {
     untimed: u64,
     strange: u64,
     cut: Cuts,
+    beyond: Beyond,
     /// Bytes of the line that was read last.
     length: u64,
     last_ns: i64,
@@ -137,6 +139,7 @@ impl TextSource {
             untimed: 0,
             strange: 0,
             cut: Cuts::default(),
+            beyond: Beyond::default(),
             length: 0,
             last_ns: 0,
         }
@@ -257,7 +260,8 @@ impl TextSource {
 
     fn event(&mut self, head: text::Head, shared: &mut Shared) -> Head {
         let name = text::fields(&self.line, head.rest.clone(), &mut self.fields);
-        let t_ns = i64::try_from(head.time.number()).unwrap_or(i64::MAX);
+        let ns = head.time.number();
+        let t_ns = self.beyond.ns(ns.into(), &self.path, || format!("an event of the time {ns}"), &mut shared.oddities);
         self.ticks |= matches!(head.time, Time::Ticks(_));
         let class = self.class(&name, !head.flags.is_empty(), shared);
         let subject = self.subject(&head, shared);

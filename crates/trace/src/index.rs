@@ -181,7 +181,7 @@ impl FileIndex {
     fn built(&self) -> Option<Index> {
         let stream = File::open(&self.file.path).ok()?;
         let identity = self.identity(&stream)?;
-        let decoder = StreamDecoder::new(self.metadata.clone(), self.file.window(self.streams).ok()?);
+        let decoder = StreamDecoder::new(self.metadata.clone(), self.file.skim(self.streams).ok()?);
         let (readers, complete, lists) = pass(decoder, self.ordered);
         let index = Index::new(identity, &stream, (readers as u64, complete), lists);
         if let Blocks::Built(bytes) = &index.blocks {

@@ -8,9 +8,11 @@
 //! streams. What was wrong is told by [`Trace::oddities`]. This crate interprets no event; that is the model's work.
 
 mod archive;
+mod beyond;
 mod capture;
 mod chains;
 mod claims;
+mod common_clock;
 mod ctf;
 mod dat;
 mod error;
@@ -25,6 +27,7 @@ mod kallsyms;
 mod live;
 mod merge;
 mod moment;
+mod no_event;
 mod oddity;
 mod part;
 mod perf;
@@ -36,6 +39,7 @@ mod scratch;
 mod sel4;
 mod shelf;
 mod shift;
+mod site;
 mod subject;
 mod trace;
 mod tracepoint;
@@ -50,11 +54,13 @@ pub use event::{
     Catalogue, Class, ClassId, Event, Item, Loss, Nested, PacketValues, Stream, StreamId, StreamKind, Subject, SubjectId, Value,
 };
 pub use follow::Follower;
+pub use json::lines::KEYS as MACHINE_LOG_KEYS;
 pub use kallsyms::Kallsyms;
 pub use live::Live;
 pub use longpole_ctf::EnvValue;
 pub use longpole_ftrace::ByteOrder;
 pub use moment::Moment;
+pub use no_event::NoEvent;
 pub use oddity::{Contradiction, LeftOut, Oddity, Place};
 pub use part::{Packets, Part, PartClock};
 pub use recognise::{is_recording, recording_at};

@@ -1,47 +1,60 @@
 //! Reads CTF traces while their tracers still write them: more packets in files that are there, files and traces that come, more metadata.
 //!
 //! Nothing of a tracer is known but its files. A packet that says how long it is is read once it is there as a whole; in a stream that is one packet without an end
-//! each event is. What is new at one look comes in the order of time. A tracer may write what happened before later than that: then it comes later, with its own
+//! each event is. Each file has one decoder, which goes on where it came to the end; so all that a reader of the whole file says of it is said here,
+//! too. What is new at one look comes in the order of time. A tracer may write what happened before later than that: then it comes later, with its own
 //! time. For Longpole's own recordings, of which more is known, see [`crate::Follower`].
 
-use crate::ctf::{decoder, read_metadata, CtfSource, Plan};
+mod tail;
+
+use crate::common_clock::CommonClocks;
+use crate::ctf::{self, decoder, read_metadata, CtfSource, Plan};
 use crate::error::Error;
-use crate::event::{Catalogue, Item, StreamId, StreamKind};
+use crate::event::{Catalogue, Item};
 use crate::file::StreamFile;
 use crate::merge::{Heap, Key};
 use crate::oddity::Oddity;
 use crate::recognise::{recognise, stream_files};
 use crate::shelf::Shelf;
 use crate::shift::{Shift, Shifts};
-use crate::trace::{stream_name, Shared};
-use longpole_ctf::{Metadata, Step};
+use crate::trace::{stream_name, Shared, Slot, Source};
+use crate::window::Window;
+use longpole_ctf::Metadata;
 use std::collections::HashMap;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
+use tail::{Identity, Look, Tail};
 
 /// Between two looks for new traces.
 const SEARCH: Duration = Duration::from_millis(500);
+/// After so long what is not there, or does not fit, is not just being moved or written.
+const SETTLED: Duration = Duration::from_secs(2);
 /// Things that were wrong, of which each is told once.
-const MOST_ODDITIES: usize = 100;
+const MOST_ODDITIES: usize = 1000;
 
 /// See the module.
 pub struct Live {
     paths: Vec<PathBuf>,
     shifts: Shifts,
+    clocks: CommonClocks,
     shared: Shared,
     searched: Option<Instant>,
+    /// By path, what else lies there.
+    beside: Vec<Option<Oddity>>,
     traces: Vec<Growing>,
     tails: Vec<Tail>,
     /// A file stays the same one where its tracer moves it (as LTTng does with what it has rotated).
-    known: HashMap<(u64, u64), usize>,
+    known: HashMap<Identity, usize>,
     idle: Vec<usize>,
     heap: Heap,
     current: Option<usize>,
     shelf: Shelf,
+    /// Nobody will look again.
+    last: bool,
+    told: bool,
 }
 
 /// A CTF directory.
@@ -49,27 +62,15 @@ struct Growing {
     directory: PathBuf,
     /// Index of the path below which it was found.
     root: usize,
-    /// Bytes of metadata that were looked at.
-    length: u64,
+    /// Length and time of the metadata that was looked at.
+    stamp: Option<(u64, Option<SystemTime>)>,
     /// None: nothing of it can be read yet.
     read: Option<(Arc<Metadata>, Rc<Plan>)>,
-    shift: Shift,
-}
-
-/// A stream file, and how far it was read.
-struct Tail {
-    trace: usize,
-    path: PathBuf,
-    stream: StreamId,
-    /// Bytes at the last look.
-    length: u64,
-    /// Offset and index of the last packet that was read.
-    last: Option<(u64, u64)>,
-    /// Where the next one begins.
-    next: u64,
-    /// It is one packet without an end, of which so many events were read.
-    endless: Option<u64>,
-    source: Option<Box<CtfSource>>,
+    common: Shift,
+    /// The metadata that is there now is not what it was with more behind it: so it is just being written, or is another trace's.
+    unsettled: bool,
+    /// It is another trace's.
+    replaced: bool,
 }
 
 impl Live {
@@ -77,8 +78,10 @@ impl Live {
     pub fn open<P: AsRef<Path>>(paths: &[P], shifts: Shifts) -> Result<Live, Error> {
         let paths: Vec<PathBuf> = paths.iter().map(|path| path.as_ref().to_owned()).collect();
         let mut live = Live {
+            beside: vec![None; paths.len()],
             paths,
             shifts,
+            clocks: CommonClocks::default(),
             shared: Shared::default(),
             searched: None,
             traces: Vec::new(),
@@ -88,7 +91,10 @@ impl Live {
             heap: Heap::default(),
             current: None,
             shelf: Shelf::default(),
+            last: false,
+            told: false,
         };
+        live.shared.parts = true;
         for path in &live.paths {
             let found = recognise(path)?;
             if found.ctf.is_empty() || found.recording.is_some() {
@@ -102,7 +108,7 @@ impl Live {
 
     /// Looks for what has been written since the last time.
     pub fn refresh(&mut self) -> Result<(), Error> {
-        if self.searched.is_none_or(|searched| searched.elapsed() >= SEARCH) {
+        if self.last || self.searched.is_none_or(|searched| searched.elapsed() >= SEARCH) {
             self.searched = Some(Instant::now());
             self.search();
         }
@@ -117,18 +123,26 @@ impl Live {
         Ok(())
     }
 
+    /// As [`Live::refresh`], where nobody will look again: also what is no whole packet yet is read, as far as it goes. What is odd about files and streams as
+    /// a whole is known once there is no [`Live::next`] item.
+    pub fn refresh_all(&mut self) -> Result<(), Error> {
+        self.last = true;
+        self.refresh()
+    }
+
     /// The next of what was there at the last look.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<Option<(Item<'_>, &Catalogue)>, Error> {
         if let Some(current) = self.current.take() {
             self.decode(current)?;
         }
-        let Some(key) = self.heap.pop() else { return Ok(None) };
+        let Some(key) = self.heap.pop() else {
+            self.tell();
+            return Ok(None);
+        };
         let index = key.stream as usize;
         self.current = Some(index);
-        let tail = &self.tails[index];
-        let shift = self.traces[tail.trace].shift;
-        Ok(tail.source.as_ref().map(|source| (shift.item(source.item(&mut self.shelf)), &self.shared.catalogue)))
+        Ok(Some((self.tails[index].slot.item(&mut self.shelf), &self.shared.catalogue)))
     }
 
     /// What was wrong.
@@ -136,14 +150,19 @@ impl Live {
         &self.shared.oddities
     }
 
-    /// Nobody will look again: says which files end in something that is no whole packet.
-    pub fn end(&mut self) {
-        for tail in &self.tails {
-            let length = fs::metadata(&tail.path).map_or(tail.length, |found| found.len());
-            if tail.endless.is_none() && length > tail.next {
-                let place = format!("{} bytes behind byte {} are no whole packet", length - tail.next, tail.next);
-                self.shared.oddities.push(Oddity::Truncated { path: tail.path.clone(), place, at: None });
-            }
+    /// What is known at the end.
+    fn tell(&mut self) {
+        if !self.last || std::mem::replace(&mut self.told, true) {
+            return;
+        }
+        self.shared.oddities.extend(self.beside.iter().flatten().cloned());
+        for (index, trace) in self.traces.iter().enumerate() {
+            let file = |tail: &Tail| StreamFile { path: tail.path.clone(), length: tail.seen };
+            let files: Vec<_> = self.tails.iter().filter(|tail| tail.trace == index).map(file).collect();
+            self.shared.oddities.extend(ctf::empty(&trace.directory, &files));
+        }
+        for tail in &mut self.tails {
+            tail.tell(&mut self.shared);
         }
     }
 
@@ -151,136 +170,112 @@ impl Live {
     fn search(&mut self) {
         for root in 0..self.paths.len() {
             let Ok(found) = recognise(&self.paths[root]) else { continue };
+            self.beside[root] = found.beside;
             for directory in found.ctf {
                 if !self.traces.iter().any(|trace| trace.directory == directory) {
-                    let shift = self.shifts.of(&directory);
-                    self.traces.push(Growing { directory, root, length: 0, read: None, shift });
+                    self.add(directory, root);
                 }
             }
         }
+    }
+
+    fn add(&mut self, directory: PathBuf, root: usize) {
+        let common = Shift::default();
+        self.traces.push(Growing { directory, root, stamp: None, read: None, common, unsettled: false, replaced: false });
     }
 
     /// Reads the metadata of a trace again if there is more of it. What cannot be understood is just being written.
     fn learn(&mut self, index: usize) {
         let trace = &mut self.traces[index];
         let path = trace.directory.join("metadata");
-        let Ok(length) = fs::metadata(&path).map(|found| found.len()) else { return };
-        if length == trace.length {
+        let Ok(found) = fs::metadata(&path) else { return };
+        let stamp = Some((found.len(), found.modified().ok()));
+        if trace.replaced || stamp == trace.stamp {
             return;
         }
-        if let Ok(metadata) = read_metadata(&path) {
-            let before = trace.read.as_ref().map(|(_, plan)| &**plan);
-            let plan = Rc::new(Plan::grown(&metadata, &mut self.shared, before));
-            trace.read = Some((Arc::new(metadata), plan));
-            trace.length = length;
+        let Ok(metadata) = read_metadata(&path) else { return };
+        match &trace.read {
+            None => {
+                self.shared.oddities.extend(ctf::oddities(&trace.directory, &metadata));
+                let part = ctf::part(&trace.directory, &metadata);
+                trace.common = Shift::by(self.clocks.shift(trace.root, &part, &mut self.shared.oddities));
+            }
+            Some((before, _)) if grew(before, &metadata) => {}
+            Some(_) => {
+                trace.unsettled = true;
+                if found.modified().ok().and_then(|modified| modified.elapsed().ok()).is_some_and(|since| since >= SETTLED) {
+                    trace.replaced = true;
+                    let (directory, root) = (trace.directory.clone(), trace.root);
+                    self.add(directory, root);
+                }
+                return;
+            }
         }
+        let plan = Rc::new(Plan::grown(&metadata, &mut self.shared, trace.read.as_ref().map(|(_, plan)| &**plan)));
+        (trace.read, trace.stamp, trace.unsettled) = (Some((Arc::new(metadata), plan)), stamp, false);
     }
 
     /// Takes up the stream files of a trace.
     fn list(&mut self, index: usize) -> Result<(), Error> {
         let trace = &self.traces[index];
-        if trace.read.is_none() {
-            return Ok(());
-        }
+        let Some((metadata, plan)) = trace.read.as_ref().filter(|_| !trace.replaced && !trace.unsettled) else { return Ok(()) };
         let Ok(files) = stream_files(&trace.directory) else { return Ok(()) };
         for path in files {
             let Ok(found) = fs::metadata(&path) else { continue };
-            match self.known.get(&(found.dev(), found.ino())) {
-                Some(&known) if self.tails[known].path == path => {}
-                Some(&known) => self.tails[known].path = path,
-                None => {
-                    let name = stream_name(&self.paths[trace.root], &path, self.paths.len() > 1);
-                    let stream = self.shared.stream(name, StreamKind::User);
-                    self.known.insert((found.dev(), found.ino()), self.tails.len());
-                    self.idle.push(self.tails.len());
-                    let (last, endless, source) = (None, None, None);
-                    self.tails.push(Tail { trace: index, path, stream, length: 0, last, next: 0, endless, source });
+            let identity = Identity::of(&found);
+            if let Some(&known) = self.known.get(&identity) {
+                let tail = &mut self.tails[known];
+                tail.is_at(&path);
+                if !tail.is_replaced() {
+                    continue;
                 }
             }
+            let name = stream_name(&self.paths[trace.root], &path, self.paths.len() > 1);
+            let stream = self.shared.stream(name, ctf::kind(metadata));
+            let nothing = StreamFile { path: path.clone(), length: 0 };
+            let shift = Some(self.shifts.of(&path)).filter(|shift| !shift.is_none()).unwrap_or(trace.common);
+            let source =
+                Source::Ctf(Box::new(CtfSource::new(decoder(metadata, &nothing, usize::MAX)?, plan.clone(), stream, path.clone())));
+            let window = (!ctf::is_trusted(metadata)).then(Window::default);
+            self.known.insert(identity, self.tails.len());
+            self.idle.push(self.tails.len());
+            self.tails.push(Tail::new(index, path, identity, Slot { source, window, shift }, metadata.clone()));
         }
         Ok(())
     }
 
     /// Decodes the next item of a stream, of what was there at the last look.
     fn decode(&mut self, index: usize) -> Result<(), Error> {
+        let streams = self.tails.len();
+        let tail = &mut self.tails[index];
         loop {
-            let tail = &mut self.tails[index];
-            if let Some(source) = &mut tail.source {
-                if let Some(t_ns) = source.advance(&mut self.shared)? {
-                    if let Some(events) = tail.endless.as_mut().filter(|_| source.has_event()) {
-                        *events += 1;
-                    }
-                    self.heap.push(Key { t_ns: self.traces[tail.trace].shift.apply(t_ns), stream: index as u32 });
-                    return Ok(());
-                }
-                tail.source = None;
+            if let Some(t_ns) = tail.slot.advance(&mut self.shared, &mut self.shelf)? {
+                self.heap.push(Key { t_ns, stream: index as u32 });
+                return Ok(());
             }
-            if !self.go_on(index)? {
+            let trace = &self.traces[tail.trace];
+            let Some(read) = &trace.read else { return Ok(()) };
+            let look = Look { read, streams, last: self.last };
+            if !tail.go_on(&look, &mut self.shared)? {
                 self.idle.push(index);
                 return Ok(());
             }
         }
     }
+}
 
-    /// Reads on if there is more than at the last look.
-    fn go_on(&mut self, index: usize) -> Result<bool, Error> {
-        let streams = self.tails.len();
-        let tail = &mut self.tails[index];
-        let Some((metadata, plan)) = &self.traces[tail.trace].read else { return Ok(false) };
-        // It may be gone, or about to be found elsewhere.
-        let Ok(file) = StreamFile::look(&tail.path) else { return Ok(false) };
-        if file.length <= tail.length {
-            return Ok(false);
-        }
-        tail.length = file.length;
-        let mut end = tail.next;
-        let mut last = None;
-        if tail.endless.is_none() {
-            // Only headers are looked at.
-            let mut headers = decoder(metadata, &file, streams)?;
-            headers.seek(tail.next, tail.last.map_or(0, |(_, index)| index + 1));
-            // One that cannot be understood is just being written.
-            while let Ok(Some(step)) = headers.advance() {
-                if step != Step::PacketBegin {
-                    continue;
-                }
-                let packet = headers.packet();
-                if !packet.sized {
-                    tail.endless = Some(0);
-                    break;
-                }
-                let behind = packet.offset.saturating_add(packet.packet_bits / 8);
-                if behind > file.length {
-                    break;
-                }
-                (end, last) = (behind, Some((packet.offset, packet.index)));
-                headers.skip_packet();
-            }
-        }
-        let source = |end| -> Result<CtfSource, Error> {
-            let file = StreamFile { path: tail.path.clone(), length: end };
-            let mut source = CtfSource::new(decoder(metadata, &file, streams)?, plan.clone(), tail.stream, tail.path.clone());
-            source.grows = true;
-            Ok(source)
+/// Whether all that the metadata says is what it said before, at the same places, and maybe more.
+fn grew(before: &Metadata, now: &Metadata) -> bool {
+    let same = |stream: usize| {
+        let (before_class, class) = (&before.streams[stream], &now.streams[stream]);
+        let same = |event: usize| {
+            let fields = before.fields(stream, event).iter().zip(now.fields(stream, event));
+            let count = before.fields(stream, event).len() == now.fields(stream, event).len();
+            let (event, now_event) = (&before_class.events[event], &class.events[event]);
+            (event.id, &event.name) == (now_event.id, &now_event.name) && count && fields.into_iter().all(|(one, other)| one.ty == other.ty)
         };
-        match (tail.endless, last) {
-            (Some(events), _) => {
-                let mut source = source(file.length)?;
-                let mut before = 0;
-                while before < events && source.advance(&mut self.shared)?.is_some() {
-                    before += u64::from(source.has_event());
-                }
-                tail.source = Some(Box::new(source));
-            }
-            (None, Some(_)) => {
-                let mut source = source(end)?;
-                if let Some(before) = tail.last {
-                    source.resume_behind(before);
-                }
-                (tail.last, tail.next, tail.source) = (last, end, Some(Box::new(source)));
-            }
-            (None, None) => return Ok(false),
-        }
-        Ok(true)
-    }
+        before_class.id == class.id && before_class.events.len() <= class.events.len() && (0..before_class.events.len()).all(same)
+    };
+    let uuid = before.trace.uuid == now.trace.uuid;
+    uuid && before.streams.len() <= now.streams.len() && (0..before.streams.len()).all(same)
 }

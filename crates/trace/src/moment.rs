@@ -22,21 +22,21 @@ impl Moment {
         }
     }
 
-    /// `+1.5s`, `+20ms` (units s, ms, us, ns, m, h); `1763679845123456789` (ns); `1763679845.123` (s); `2025-11-20T23:04:05.5Z`;
-    /// `23:04:05.123456789`.
+    /// `+1.5s`, `+20ms` (units s, ms, us, ns, m, h); `1763679845123456789` (ns); `1763679845.123` (s); dates as RFC 3339 has them and shorter,
+    /// `2025-11-20T23:04:05.5Z`, `2025-11-21 00:04+01:00`, `2025-11-20`; `23:04:05.123456789`. Without a zone UTC is meant.
     pub fn parse(text: &str) -> Result<Moment, String> {
         let wrong = || {
             format!(
                 "`{text}` is no time; write +1.5s (from the trace's begin; s, ms, us, ns, m, h), 23:04:05.5 (UTC), \
-                 2025-11-20T23:04:05.5Z, or Unix time as ns or with a point as seconds"
+                 2025-11-20T23:04:05.5Z (or +01:00), 2025-11-20, or Unix time as ns or with a point as seconds"
             )
         };
         let parsed = if let Some(relative) = text.strip_prefix('+') {
             span(relative).map(Moment::AfterStart)
-        } else if let Some((date, time)) = text.split_once(['T', ' ']).filter(|_| text.contains('-')) {
-            days(date)
-                .zip(of_day(time.strip_suffix('Z').unwrap_or(time)))
-                .and_then(|(days, ns)| days.checked_mul(DAY).and_then(|begin| begin.checked_add(ns)).map(Moment::At))
+        } else if text.contains('-') {
+            let (date, time) = text.split_once(['T', 't', ' ']).unwrap_or((text, "00:00"));
+            let days = days(date).ok_or_else(wrong)??;
+            zoned(time).and_then(|ns| days.checked_mul(DAY)?.checked_add(ns)).map(Moment::At)
         } else if text.contains(':') {
             of_day(text.strip_suffix('Z').unwrap_or(text)).map(Moment::OfDay)
         } else if text.contains('.') {
@@ -88,16 +88,35 @@ fn of_day(text: &str) -> Option<i64> {
     Some((i64::from(hour) * 60 + i64::from(minute)) * 60_000_000_000 + seconds)
 }
 
-/// Days from 1970-01-01 to a civil date; years begin in March so that the leap day is the last of its year.
-fn days(text: &str) -> Option<i64> {
+/// `23:04:05.5`, with `Z`, with a zone's offset as `+01:00`, or UTC; in ns since midnight UTC of the date that is written beside it.
+fn zoned(text: &str) -> Option<i64> {
+    let Some((time, offset)) = text.rfind(['+', '-']).map(|at| text.split_at(at)) else {
+        return of_day(text.strip_suffix(['Z', 'z']).unwrap_or(text));
+    };
+    let (hours, minutes) = offset[1..].split_once(':').filter(|(hours, minutes)| hours.len() == 2 && minutes.len() == 2)?;
+    let ahead = of_day(&format!("{hours}:{minutes}"))?;
+    of_day(time)?.checked_sub(if offset.starts_with('-') { -ahead } else { ahead })
+}
+
+/// Days from 1970-01-01 to a civil date; years begin in March so that the leap day is the last of its year. None of what is no date; of a date that
+/// its month does not have, why.
+fn days(text: &str) -> Option<Result<i64, String>> {
     let mut parts = text.splitn(3, '-');
-    let year = parts.next()?.parse::<i64>().ok().filter(|year| (1..=9999).contains(year))?;
-    let month = parts.next()?.parse::<i64>().ok().filter(|month| (1..=12).contains(month))?;
-    let day = parts.next()?.parse::<i64>().ok().filter(|day| (1..=31).contains(day))?;
+    let mut number = |most| parts.next()?.parse::<i64>().ok().filter(|number| (1..=most).contains(number));
+    let (year, month, day) = (number(9999)?, number(12)?, number(31)?);
+    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let length = match month {
+        2 => 28 + i64::from(leap),
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    };
+    if day > length {
+        return Some(Err(format!("there is no {text}: that month has {length} days")));
+    }
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let era = year.div_euclid(400);
     let of_era = year.rem_euclid(400);
-    Some(era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + (153 * month + 2) / 5 + day - 1 - 719_468)
+    Some(Ok(era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + (153 * month + 2) / 5 + day - 1 - 719_468))
 }
 
 #[cfg(test)]
@@ -114,16 +133,46 @@ mod tests {
         assert_eq!(Moment::parse("1763679845.123456789"), Ok(Moment::At(1_763_679_845_123_456_789)));
         assert_eq!(Moment::parse("2025-11-20T23:04:05.123456789Z"), Ok(Moment::At(1_763_679_845_123_456_789)));
         assert_eq!(Moment::parse("2025-11-20 23:04"), Ok(Moment::At(1_763_679_840_000_000_000)));
+        for same in ["2025-11-21T00:04:05+01:00", "2025-11-20t15:34:05-07:30", "2025-11-20 23:04:05z", "2025-11-20T23:04:05.000-00:00"] {
+            assert_eq!(Moment::parse(same), Ok(Moment::At(1_763_679_845_000_000_000)), "{same}");
+        }
+        assert_eq!(Moment::parse("2025-11-20"), Ok(Moment::At(1_763_596_800_000_000_000)));
+        assert_eq!(Moment::parse("2024-02-29"), Ok(Moment::At(1_709_164_800_000_000_000)));
         assert_eq!(Moment::parse("00:00:01.5"), Ok(Moment::OfDay(1_500_000_000)));
     }
 
     #[test]
     fn what_is_no_moment_is_refused_with_the_ways_to_write_one() {
-        for text in ["", "+", "+s", "+1.5.5s", "+1x", "25:00", "1.", "-5-5T0:0", "9999-13-01T00:00", "soon", "+99999999999h"] {
+        for text in [
+            "",
+            "+",
+            "+s",
+            "+1.5.5s",
+            "+1x",
+            "25:00",
+            "1.",
+            "-5-5T0:0",
+            "9999-13-01T00:00",
+            "soon",
+            "+99999999999h",
+            "2025-11",
+            "2025-11-20T",
+            "2025-11-20T+01:00",
+            "2025-11-20T10:00+1",
+            "2025-11-20T10:00+25:00",
+            "2025-11-20T10:00Z+01:00",
+        ] {
             match Moment::parse(text) {
                 Err(message) => assert!(message.contains("+1.5s"), "{message}"),
                 Ok(moment) => assert_eq!((text, moment), ("1.", Moment::At(1_000_000_000))),
             }
+        }
+    }
+
+    #[test]
+    fn dates_that_are_none_are_refused_with_how_long_their_month_is() {
+        for (text, length) in [("2024-02-30T00:00Z", 29), ("2025-02-29", 28), ("1900-02-29", 28), ("2025-11-31 10:00", 30)] {
+            assert!(Moment::parse(text).unwrap_err().contains(&format!("has {length} days")), "{text}");
         }
     }
 

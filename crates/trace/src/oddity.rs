@@ -20,6 +20,8 @@ pub enum Oddity {
     Empty { path: PathBuf, files: u64, examples: String },
     /// From here on the stream cannot be decoded.
     Damaged { path: PathBuf, error: String },
+    /// From here on the file has times that 64 bits of ns do not hold.
+    BeyondTime { path: PathBuf, place: String, at: Option<Place> },
     /// A record that cannot be understood, and is left out.
     Wrong { path: PathBuf, error: String },
     /// A part of a trace that cannot be opened, beside others that can.
@@ -40,6 +42,10 @@ pub enum Oddity {
     Uncounted { path: PathBuf },
     /// A file of a recording that ended is not there, or is not as long as its recorder left it.
     Altered { path: PathBuf, left: u64, found: Option<u64> },
+    /// A file was made shorter while it was read; what is written to it from then on is not read.
+    Shortened { path: PathBuf, from: u64, to: u64 },
+    /// A file was removed while it was read, or another one put in its place, after so many bytes of it were seen.
+    Removed { path: PathBuf, seen: u64 },
     /// Pages of the kernel's tracer that were not converted; their events are not in the trace.
     Unconverted { path: PathBuf },
     /// Pages of the kernel's tracer that could not be read, or not wholly, when they were converted.
@@ -84,7 +90,7 @@ pub enum LeftOut {
 impl fmt::Display for LeftOut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            LeftOut::Bytes(bytes) => write!(f, "{bytes} bytes up to the next packet are not read"),
+            LeftOut::Bytes(bytes) => write!(f, "{} up to the next packet {} not read", some(*bytes, "byte", "bytes"), are(*bytes)),
             LeftOut::File => write!(f, "the rest of this file is not read"),
         }
     }
@@ -101,6 +107,8 @@ pub enum Contradiction {
     Overlap,
     /// The sequence number of a packet is that of the one before it, or smaller.
     OutOfSequence,
+    /// A packet begins or ends at a time that 64 bits of ns do not hold.
+    BeyondTime,
 }
 
 impl fmt::Display for Contradiction {
@@ -110,6 +118,7 @@ impl fmt::Display for Contradiction {
             Contradiction::EventOutside => "the event is before its packet's begin or after its end",
             Contradiction::Overlap => "the packet begins before an earlier one of its stream has ended",
             Contradiction::OutOfSequence => "the packet's sequence number is not above that of the packet before it",
+            Contradiction::BeyondTime => "the packet begins or ends at a time that 64 bits of ns do not hold",
         })
     }
 }
@@ -168,10 +177,12 @@ impl Oddity {
         matches!(
             self,
             Oddity::Damaged { .. }
+                | Oddity::BeyondTime { .. }
                 | Oddity::Wrong { .. }
                 | Oddity::Closed { .. }
                 | Oddity::Undecodable { .. }
                 | Oddity::Altered { .. }
+                | Oddity::Shortened { .. }
                 | Oddity::DamagedPages { .. }
                 | Oddity::Unconverted { .. }
                 | Oddity::BeyondCap { .. }
@@ -189,10 +200,12 @@ impl Oddity {
     /// The file, and the place in it, if it is one.
     pub fn place(&self) -> Option<(&Path, Option<Place>)> {
         Some(match self {
-            Oddity::Truncated { path, at, .. } => (path, *at),
+            Oddity::Truncated { path, at, .. } | Oddity::BeyondTime { path, at, .. } => (path, *at),
             Oddity::Undecodable { path, at, .. } | Oddity::Contradiction { path, at, .. } => (path, Some(*at)),
             Oddity::Damaged { path, .. }
             | Oddity::Altered { path, .. }
+            | Oddity::Shortened { path, .. }
+            | Oddity::Removed { path, .. }
             | Oddity::Unconverted { path }
             | Oddity::DamagedPages { path, .. }
             | Oddity::BeyondCap { path, .. }
@@ -220,19 +233,38 @@ impl Oddity {
     }
 }
 
+/// A number of things.
+fn some(count: u64, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
+fn are(count: u64) -> &'static str {
+    if count == 1 {
+        "is"
+    } else {
+        "are"
+    }
+}
+
 impl fmt::Display for Oddity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Oddity::Truncated { path, place, .. } => {
-                write!(f, "{} ends inside a packet (still being written, or its writer was killed): {place}", path.display())
+            Oddity::Truncated { path, place, at } => {
+                let within = if at.is_some() { "a packet" } else { "an entry" };
+                write!(f, "{} ends inside {within} (still being written, or its writer was killed): {place}", path.display())
             }
             Oddity::Undecodable { path, at, reason, left_out } => write!(f, "{}: {at}: {reason}; {left_out}", path.display()),
             Oddity::Contradiction { path, what, times: 1, at } => write!(f, "{}: {at}: {what}", path.display()),
             Oddity::Contradiction { path, what, times, at } => write!(f, "{}: {at}: {what}; {times} times in this file", path.display()),
             Oddity::Empty { path, files, examples } => {
-                write!(f, "{}: {files} stream {} empty: {examples}", path.display(), if *files == 1 { "file is" } else { "files are" })
+                write!(f, "{}: {} {} empty: {examples}", path.display(), some(*files, "stream file", "stream files"), are(*files))
             }
             Oddity::Damaged { path, error } => write!(f, "{}: {error}; the rest of this packet is not read", path.display()),
+            Oddity::BeyondTime { path, place, .. } => write!(
+                f,
+                "{}: {place}: 64 bits of ns do not hold this time; it, and others like it in this file, are told as the nearest that they hold",
+                path.display()
+            ),
             Oddity::CommonClock { path, by_ns } => {
                 write!(f, "{}: its clock is that of another input; {by_ns:+} ns bring its times to what that says of it", path.display())
             }
@@ -241,32 +273,50 @@ impl fmt::Display for Oddity {
             Oddity::Closed { path, error } if error.contains(&path.display().to_string()) => write!(f, "not in what follows: {error}"),
             Oddity::Closed { path, error } => write!(f, "{} is not in what follows: {error}", path.display()),
             Oddity::Beside { path, files, examples } => {
-                write!(f, "{}: {files} {} of no trace and not read: {examples}", path.display(), if *files == 1 { "file is" } else { "files are" })
+                write!(f, "{}: {} {} of no trace and not read: {examples}", path.display(), some(*files, "file", "files"), are(*files))
             }
             Oddity::NotUnpacked { path, entries, example } => {
-                write!(f, "{}: {entries} entries are neither files nor folders and are not unpacked, the first {example}", path.display())
+                let (entries, are) = (some(*entries, "entry", "entries"), are(*entries));
+                write!(f, "{}: {entries} {are} neither file nor folder and {are} not unpacked, the first {example}", path.display())
             }
-            Oddity::Sorted { stream, events } => write!(f, "{stream}: {events} events were not in the order of time; sorted"),
+            Oddity::Sorted { stream, events } => {
+                let were = if *events == 1 { "was" } else { "were" };
+                write!(f, "{stream}: {} {were} not in the order of time; sorted", some(*events, "event", "events"))
+            }
             Oddity::Late { stream, events } => {
-                write!(f, "{stream}: {events} events came too late to be put into the order of time")
+                write!(f, "{stream}: {} came too late to be put into the order of time", some(*events, "event", "events"))
             }
-            Oddity::PacketsLost { stream, packets } => write!(f, "{stream}: {packets} packets are missing"),
+            Oddity::PacketsLost { stream, packets } => {
+                write!(f, "{stream}: {} {} missing", some(*packets, "packet", "packets"), are(*packets))
+            }
             Oddity::Altered { path, found: None, .. } => write!(f, "{} is missing: its recorder left it there", path.display()),
             Oddity::Altered { path, left, found: Some(found) } => {
                 write!(f, "{} has {found} bytes: its recorder left {left}", path.display())
+            }
+            Oddity::Shortened { path, from, to } => write!(
+                f,
+                "{} was made shorter while it was read: it had {from} bytes and has {to}; what is written to it from here on is not read",
+                path.display()
+            ),
+            Oddity::Removed { path, seen } => {
+                write!(f, "{} was removed or replaced while it was read; it had {seen} bytes at the last look", path.display())
             }
             Oddity::Unconverted { path } => {
                 write!(f, "{}: the kernel's events are not converted yet, and not in what follows", path.display())
             }
             Oddity::DamagedPages { path, pages } => {
-                write!(f, "{}: {pages} pages of the kernel were damaged; some of their events are missing", path.display())
+                let (pages, were) = (some(*pages, "page", "pages"), if *pages == 1 { "was" } else { "were" });
+                write!(f, "{}: {pages} of the kernel {were} damaged; events are missing", path.display())
             }
             Oddity::BeyondCap { path, interface, cap, packets } => {
                 let cap = if *cap == 0 { "none".to_owned() } else { format!("{cap} bytes") };
                 write!(
                     f,
-                    "{}: {packets} packets of {interface} hold more than its cap ({cap}) or than their own length allows",
-                    path.display()
+                    "{}: {} of {interface} {} more than its cap ({cap}) or than {} own length allows",
+                    path.display(),
+                    some(*packets, "packet", "packets"),
+                    if *packets == 1 { "holds" } else { "hold" },
+                    if *packets == 1 { "its" } else { "their" }
                 )
             }
             Oddity::Unfinished { path } => {
@@ -277,7 +327,7 @@ impl fmt::Display for Oddity {
                     Some(lost) => format!("{lost} more were not logged"),
                     None => "what came later was not logged, and not counted".to_owned(),
                 };
-                write!(f, "{}: the log is saturated: it was full after {entries} entries; {lost}", path.display())
+                write!(f, "{}: the log is saturated: it was full after {}; {lost}", path.display(), some(*entries, "entry", "entries"))
             }
             Oddity::Untimed { path } => write!(
                 f,
@@ -296,22 +346,29 @@ impl fmt::Display for Oddity {
             ),
             Oddity::Cycles { path } => write!(f, "{}: times are cycles of its counter, told as ns (--frequency HZ makes them time)", path.display()),
             Oddity::Overlapping { path, entries } => {
-                write!(f, "{}: {entries} entries begin before the one before them has ended (several cores); that one is told up to there", path.display())
+                let entries = some(*entries, "entry begins", "entries begin");
+                write!(f, "{}: {entries} before the one before has ended (several cores); that one is told up to there", path.display())
             }
             Oddity::Unnamed { path, entries } => write!(
                 f,
-                "{}: {entries} system calls have numbers that this kernel does not have; is it of the other configuration (--mcs)?",
-                path.display()
+                "{}: {} that this kernel does not have; is it of the other configuration (--mcs)?",
+                path.display(),
+                some(*entries, "system call has a number", "system calls have numbers")
             ),
             Oddity::Ticks { path, clock } => {
                 write!(f, "{}: times are counts of its clock ({clock}), which are told as ns", path.display())
             }
             Oddity::WithoutTime { path, lines } => write!(
                 f,
-                "{}: {lines} lines say how long a call took and not when, and are left out (the tracer's option funcgraph-abstime adds the time)",
-                path.display()
+                "{}: {} how long a call took and not when, and {} left out (the tracer's option funcgraph-abstime adds the time)",
+                path.display(),
+                some(*lines, "line says", "lines say"),
+                are(*lines)
             ),
-            Oddity::NoEvents { path, lines } => write!(f, "{}: {lines} lines are no events of the kernel's tracer, and are left out", path.display()),
+            Oddity::NoEvents { path, lines } => {
+                let (some, are) = (some(*lines, "line is no event", "lines are no events"), are(*lines));
+                write!(f, "{}: {some} of the kernel's tracer, and {are} left out", path.display())
+            }
             Oddity::Numbers { path, numbers: 1 } => {
                 write!(f, "{}: a number fits neither 64 bits nor a floating point number; it is told as its text", path.display())
             }

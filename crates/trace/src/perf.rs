@@ -15,6 +15,7 @@ pub(crate) use self::folder::is_folder;
 use self::folder::Files;
 use self::others::{Layout, Shape, COMM, FORK, LAYOUTS, LOST, LOST_SAMPLES};
 use self::records::{Record, Trouble, SAMPLE};
+use crate::beyond::Beyond;
 use crate::error::Error;
 use crate::event::{Class, ClassId, Event, Item, Loss, PacketValues, StreamId, StreamKind, Subject, SubjectId};
 use crate::oddity::{Oddity, MOST_ERRORS};
@@ -51,6 +52,7 @@ pub(crate) struct PerfSource {
     names: HashMap<i32, String>,
     last_ns: i64,
     errors: u32,
+    beyond: Beyond,
     head: Option<Head>,
     record: Record,
     /// What a sample has beside a tracepoint's bytes.
@@ -105,6 +107,7 @@ impl PerfSource {
             names: HashMap::from([(0, "swapper".to_owned())]),
             last_ns: 0,
             errors: 0,
+            beyond: Beyond::default(),
             head: None,
             record: Record::default(),
             parts: Vec::new(),
@@ -173,7 +176,8 @@ impl PerfSource {
     fn turn(&mut self, shared: &mut Shared) -> Option<Head> {
         let Record { kind, misc, attribute, place, time, .. } = self.record;
         let order = self.about.order;
-        let t_ns = (time as i64).wrapping_add(self.about.offset_ns);
+        let ns = i128::from(time) + self.about.offset_ns;
+        let t_ns = self.beyond.ns(ns, &self.path, || format!("a record of the time {time}"), &mut shared.oddities);
         let lost = match kind {
             LOST => Some(file::word(&self.record.body, 8, order)?),
             LOST_SAMPLES => Some(file::word(&self.record.body, 0, order)?),

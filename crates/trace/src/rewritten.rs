@@ -87,6 +87,8 @@ fn one(trace: &Path, place: &Path, version: Version, written: &mut Written, oddi
 /// A writer for the packets of one class of streams.
 struct Part {
     writer: StreamWriter,
+    /// Index of its file, once there is a packet.
+    file: Option<usize>,
     /// Of the last event, or of the packet's begin.
     last: u64,
 }
@@ -118,7 +120,11 @@ fn stream(
 ) -> Result<bool, Error> {
     let unwritable = |source: Box<WriteError>| Error::Unwritable { path: path.to_owned(), source };
     let mut decoder = decoder(metadata, &StreamFile::look(path).map_err(Error::io(path))?, 1)?;
-    let mut out = BufWriter::new(File::create_new(to).map_err(Error::write(to))?);
+    let mut files = vec![Out::create(to.to_owned())?];
+    let mut begun = false;
+    // Other readers of CTF 1.8 want the packets of a file to be of one class. Without times only the file tells their order.
+    let timed = (0..metadata.streams.len()).all(|class| metadata.has_times(class));
+    let apart = timed && layout.metadata().schema().version == longpole_ctf::types::Version::V1_8;
     // One for each class of streams that has packets in the file.
     let mut parts: HashMap<usize, Part> = HashMap::new();
     // The class of the packet that has come to its end, which the next one may correct.
@@ -129,13 +135,20 @@ fn stream(
         if let Some(ended) = ended.take_if(|_| matches!(step, Ok(None | Some(Step::PacketBegin)) | Err(_))) {
             let next = decoder.packet().begin.filter(|_| ended == class && matches!(step, Ok(Some(_))));
             if let Some(part) = parts.get_mut(&ended) {
-                out.write_all(&part.end(next).map_err(unwritable)?).map_err(Error::write(to))?;
+                let bytes = part.end(next).map_err(unwritable)?;
+                files[part.file.unwrap_or(0)].put(&bytes)?;
             }
         }
-        let part = parts.entry(class).or_insert_with(|| Part { writer: StreamWriter::new(layout.clone(), class), last: 0 });
+        let part = parts.entry(class).or_insert_with(|| Part { writer: StreamWriter::new(layout.clone(), class), file: None, last: 0 });
         match step {
             Ok(None) => break,
             Ok(Some(Step::PacketBegin)) => {
+                if part.file.is_none() {
+                    if apart && begun {
+                        files.push(Out::create(free(path, to))?);
+                    }
+                    (part.file, begun) = (Some(files.len() - 1), true);
+                }
                 part.writer.begin(decoder.packet()).map_err(unwritable)?;
                 if decoder.packet().begin.is_some_and(|begin| !part.follows(begin)) {
                     return Ok(false);
@@ -159,12 +172,42 @@ fn stream(
                 oddities.push(Oddity::of_packet(path, &error, decoder.next_packet()));
                 // The packet ends with the last event that could be read.
                 if error.event.is_some() {
-                    out.write_all(&part.end(None).map_err(unwritable)?).map_err(Error::write(to))?;
+                    let bytes = part.end(None).map_err(unwritable)?;
+                    files[part.file.unwrap_or(0)].put(&bytes)?;
                 }
                 decoder.skip_packet();
             }
         }
     }
-    out.flush().map_err(Error::write(to))?;
+    files.iter_mut().try_for_each(Out::end)?;
     Ok(true)
+}
+
+/// A name like that of `to`, which no file has: neither there nor beside `from`, the files of which come to the same folder.
+fn free(from: &Path, to: &Path) -> PathBuf {
+    let name = to.file_name().unwrap_or_default().to_string_lossy();
+    let names = (2u64..).map(|number| format!("{name}.{number}"));
+    let is_free = |name: &String| !to.with_file_name(name).exists() && !from.with_file_name(name).exists();
+    to.with_file_name(names.into_iter().find(is_free).unwrap_or_default())
+}
+
+/// A stream file.
+struct Out {
+    path: PathBuf,
+    file: BufWriter<File>,
+}
+
+impl Out {
+    fn create(path: PathBuf) -> Result<Out, Error> {
+        let file = File::create_new(&path).map_err(Error::write(&path))?;
+        Ok(Out { path, file: BufWriter::new(file) })
+    }
+
+    fn put(&mut self, packet: &[u8]) -> Result<(), Error> {
+        self.file.write_all(packet).map_err(Error::write(&self.path))
+    }
+
+    fn end(&mut self) -> Result<(), Error> {
+        self.file.flush().map_err(Error::write(&self.path))
+    }
 }

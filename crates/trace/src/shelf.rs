@@ -1,7 +1,7 @@
 //! Where the values of an item lie while the caller looks at them, if they are not at rest in a decoder already.
 //!
 //! One vector serves all items of a trace, so that yielding allocates nothing. What it holds is only valid during one loan, which
-//! the type of [`Shelf::put`] enforces; in between its content is dead and never looked at.
+//! the type of [`Shelf::lend`] enforces; in between its content is dead and never looked at.
 
 use crate::value::Value;
 
@@ -12,17 +12,20 @@ pub(crate) struct Shelf {
 }
 
 impl Shelf {
-    pub fn put<'a>(&'a mut self, values: impl IntoIterator<Item = Value<'a>>) -> &'a [Value<'a>] {
+    /// Empty, for as long as this loan.
+    #[inline]
+    pub fn lend<'a>(&'a mut self) -> &'a mut Vec<Value<'a>> {
         self.values.clear();
         let values_at_rest: *mut Vec<Value<'static>> = &mut self.values;
         // SAFETY: only the lifetime differs. The values put in live for 'a, as long as this loan of `self`; afterwards nothing
         // reads them, since this is the only access to the vector and clears it first, and a `Value` is `Copy`, so that
         // clearing or dropping the vector does not look at them either.
-        let shelf: &'a mut Vec<Value<'a>> = unsafe { &mut *values_at_rest.cast::<Vec<Value<'a>>>() };
-        let values = values.into_iter();
-        shelf.reserve(values.size_hint().0);
-        // Not by `extend`, which asks for one after the other: a decoder is faster through all of them.
-        values.for_each(|value| shelf.push(value));
+        unsafe { &mut *values_at_rest.cast::<Vec<Value<'a>>>() }
+    }
+
+    pub fn put<'a>(&'a mut self, values: impl IntoIterator<Item = Value<'a>>) -> &'a [Value<'a>] {
+        let shelf = self.lend();
+        shelf.extend(values);
         shelf
     }
 }

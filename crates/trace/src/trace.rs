@@ -2,6 +2,7 @@
 
 use crate::archive::{self, Unpacked};
 use crate::capture::{Capture, CaptureSource};
+use crate::common_clock::CommonClocks;
 use crate::ctf::{self, CtfSource};
 use crate::dat::{self, PageSource};
 use crate::error::Error;
@@ -12,6 +13,7 @@ use crate::json::chrome::ChromeSource;
 use crate::json::lines::LogSource;
 use crate::merge::{Heap, Key};
 use crate::moment::Moment;
+use crate::no_event::NoEvent;
 use crate::oddity::Oddity;
 use crate::part::{Packets, Part};
 use crate::perf::PerfSource;
@@ -86,24 +88,14 @@ pub struct Trace {
     /// At the first stream that ends at damage.
     stops: bool,
     finished: bool,
+    no_event: Option<NoEvent>,
     /// Archives, which are there unpacked while they are read.
     unpacked: Vec<Unpacked>,
     shifts: Shifts,
-    /// By uuid, what was said of a clock first.
-    clocks: HashMap<String, KnownClock>,
+    clocks: CommonClocks,
     /// Which of the paths is being opened.
     root: usize,
 }
-
-/// A clock that several inputs may have in common.
-struct KnownClock {
-    root: usize,
-    frequency_hz: u64,
-    offset_ns: i64,
-}
-
-/// Clocks of one uuid that differ by more are no common clock, but one that was started anew.
-const MOST_APART: u64 = 1_000_000_000;
 
 /// What all streams add to while they are read.
 #[derive(Default)]
@@ -239,15 +231,15 @@ impl Source {
 }
 
 /// A source, and the window in which it is sorted where its order is not to be trusted.
-struct Slot {
-    source: Source,
-    window: Option<Window>,
-    shift: Shift,
+pub(crate) struct Slot {
+    pub source: Source,
+    pub window: Option<Window>,
+    pub shift: Shift,
 }
 
 impl Slot {
     #[inline]
-    fn advance(&mut self, shared: &mut Shared, shelf: &mut Shelf) -> Result<Option<i64>, Error> {
+    pub fn advance(&mut self, shared: &mut Shared, shelf: &mut Shelf) -> Result<Option<i64>, Error> {
         let advanced = match &mut self.window {
             None => self.source.advance(shared),
             Some(window) => window.advance(&mut self.source, shared, shelf),
@@ -267,7 +259,7 @@ impl Slot {
     }
 
     #[inline]
-    fn item<'a>(&'a self, shelf: &'a mut Shelf) -> Item<'a> {
+    pub fn item<'a>(&'a self, shelf: &'a mut Shelf) -> Item<'a> {
         match self.shift.is_none() {
             true => self.unshifted(shelf),
             false => self.shift.item(self.unshifted(shelf)),
@@ -303,9 +295,10 @@ impl Trace {
             sources: Vec::new(),
             stops: false,
             finished: false,
+            no_event: None,
             unpacked: Vec::new(),
             shifts: options.shifts.clone(),
-            clocks: HashMap::new(),
+            clocks: CommonClocks::default(),
             root: 0,
         };
         trace.shared.strict = options.damage != Damage::Pass;
@@ -408,9 +401,8 @@ impl Trace {
         self.clock.offset_ns = self.clock.offset_ns.or(opened.clock.offset_ns);
         self.probe_cost_ns = self.probe_cost_ns.or(opened.probe_cost_ns);
         self.add_source(opened.tracer);
-        let opened_part = opened.part.clone();
+        let common_ns = self.clocks.shift(self.root, &opened.part, &mut self.shared.oddities);
         self.parts.push(opened.part);
-        let common_ns = self.common_clock(&opened_part);
         for mut source in opened.streams {
             let mut shift = self.shifts.of(source.path());
             if shift.is_none() {
@@ -420,21 +412,6 @@ impl Trace {
             self.slots.push(Slot { source: Source::Ctf(Box::new(source)), window, shift });
         }
         Ok(())
-    }
-
-    /// What brings the clock of an input to what another input says of the same clock: each measured by itself where its 0 is.
-    fn common_clock(&mut self, part: &Part) -> i64 {
-        let Some((uuid, clock)) = part.clocks.first().and_then(|clock| Some((clock.uuid.clone()?, clock))) else { return 0 };
-        let root = self.root;
-        let own = KnownClock { root, frequency_hz: clock.frequency_hz, offset_ns: clock.offset_ns };
-        let known = self.clocks.entry(uuid).or_insert(own);
-        let by_ns = known.offset_ns.saturating_sub(clock.offset_ns);
-        let same = known.root != root && known.frequency_hz == clock.frequency_hz;
-        if !same || by_ns == 0 || by_ns.unsigned_abs() > MOST_APART {
-            return 0;
-        }
-        self.shared.oddities.push(Oddity::CommonClock { path: part.path.clone(), by_ns });
-        by_ns
     }
 
     fn add_file(&mut self, format: Format, path: &Path, name: String, in_recording: bool) -> Result<(), Error> {
@@ -562,13 +539,26 @@ impl Trace {
         }
     }
 
+    /// The same, looked at where it is: an item is many bytes to be moved.
+    #[inline]
+    pub fn see_next<T>(&mut self, see: impl FnOnce(&Item<'_>, &Catalogue) -> T) -> Result<Option<T>, Error> {
+        if !self.step()? {
+            return Ok(None);
+        }
+        let Some(index) = self.current else { return Ok(None) };
+        let item = self.slots[index].item(&mut self.shelf);
+        Ok(Some(see(&item, &self.shared.catalogue)))
+    }
+
     /// Makes the stream with the next item within the range the current one.
     #[inline]
     fn step(&mut self) -> Result<bool, Error> {
+        if self.finished {
+            return Ok(false);
+        }
+        // Behind an item it is the current one.
+        let is_first = self.current.is_none();
         loop {
-            if self.finished {
-                return Ok(false);
-            }
             let next = match self.current.take() {
                 None => self.heap.pop(),
                 Some(index) => match self.slots[index].advance(&mut self.shared, &mut self.shelf)? {
@@ -579,7 +569,12 @@ impl Trace {
             if self.stops && self.shared.broken && self.is_damaged_strictly() {
                 return Ok(self.finish());
             }
-            let Some(key) = next else { return Ok(self.finish()) };
+            let Some(key) = next else {
+                if is_first {
+                    self.tell_nothing();
+                }
+                return Ok(self.finish());
+            };
             let index = key.stream as usize;
             self.current = Some(index);
             if key.t_ns > self.end_ns {
@@ -596,6 +591,13 @@ impl Trace {
                 return Ok(true);
             }
         }
+    }
+
+    /// Nothing came. Where all that is left of a stream is damage, that is why.
+    #[cold]
+    fn tell_nothing(&mut self) {
+        let why = NoEvent::why(self.slots.len(), self.start_ns, (self.begin_ns, self.end_ns));
+        self.no_event = why.filter(|_| !self.is_damaged());
     }
 
     #[cold]
@@ -625,6 +627,11 @@ impl Trace {
     /// What was wrong with the trace as far as it was read.
     pub fn oddities(&self) -> &[Oddity] {
         &self.shared.oddities
+    }
+
+    /// Why nothing came; none where something did, before the end, or where damage is why.
+    pub fn no_event(&self) -> Option<NoEvent> {
+        self.no_event
     }
 
     /// Adds what the caller knows to be odd about what was opened.

@@ -1,6 +1,6 @@
 //! The value of a field, whatever format it was stored in and whether it still lies in the decoder or was kept aside.
 
-use longpole_ctf::types::{display_name, BitsType, Mapping, Type};
+use longpole_ctf::types::{display_name, BitsType, Mapping, Mappings, Type};
 use longpole_ctf::{CompoundKind, OwnedValue, WideText};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -20,10 +20,15 @@ pub enum Value<'a> {
     Wide(WideText<'a>),
     /// An array of unsigned 8-bit integers, or a BLOB.
     Bytes(&'a [u8]),
-    /// An enumeration's value with its label, the first of several; empty where the metadata has none for it.
+    /// An enumeration's value with its label; empty where the metadata has none for it.
     Enum {
         value: i128,
         label: &'a str,
+    },
+    /// An enumeration's value in the ranges of several labels: those of these mappings that hold it, of which the first one does.
+    Several {
+        value: i128,
+        mappings: &'a [Mapping],
     },
     /// Bits of which ranges have names.
     Flags {
@@ -67,19 +72,32 @@ impl<'a> Value<'a> {
         match self {
             Value::U64(value) => Some(i128::from(*value)),
             Value::I64(value) => Some(i128::from(*value)),
-            Value::Enum { value, .. } => Some(*value),
+            Value::Enum { value, .. } | Value::Several { value, .. } => Some(*value),
             Value::Bool(value) => Some(i128::from(*value)),
             Value::Flags { value, .. } => Some(i128::from(*value)),
             _ => None,
         }
     }
 
-    /// The text, or an enumeration's label; what is not UTF-8 is replaced.
+    /// The labels of an enumeration's value, in the order of the metadata, or of the bits that are set in a bit map.
+    pub fn labels(&self) -> impl Iterator<Item = &'a str> {
+        let (one, several, flags) = match *self {
+            Value::Enum { label, .. } => (Some(label), None, None),
+            Value::Several { value, mappings } => (None, Some((value, mappings)), None),
+            Value::Flags { value, flags } => (None, None, Some((value, flags))),
+            _ => (None, None, None),
+        };
+        let several = several.into_iter().flat_map(|(value, mappings)| mappings.iter().filter(move |mapping| mapping.holds(value)));
+        let flags = flags.into_iter().flat_map(|(value, flags)| flags.set(value));
+        one.into_iter().filter(|label| !label.is_empty()).chain(several.map(|mapping| mapping.label.as_str())).chain(flags)
+    }
+
+    /// The text, or an enumeration's label, the first of several; what is not UTF-8 is replaced.
     pub fn text(&self) -> Option<Cow<'a, str>> {
         match self {
             Value::Str(text) => Some(String::from_utf8_lossy(text)),
             Value::Wide(text) => Some(Cow::Owned(text.decode())),
-            Value::Enum { label, .. } if !label.is_empty() => Some(Cow::Borrowed(label)),
+            Value::Enum { .. } | Value::Several { .. } => self.labels().next().map(Cow::Borrowed),
             _ => None,
         }
     }
@@ -132,11 +150,12 @@ impl<'a> Value<'a> {
 
     #[inline]
     fn named(self, ty: &'a Type) -> Value<'a> {
-        let labelled = |mappings: &'a [Mapping]| match self.integer() {
-            Some(number) => {
-                let label = mappings.iter().find(|mapping| mapping.low <= number && number <= mapping.high);
-                Value::Enum { value: number, label: label.map_or("", |mapping| &mapping.label) }
+        let labelled = |mappings: &'a Mappings| match self.integer() {
+            Some(value) if mappings.overlapping().is_empty() => {
+                let label = mappings.iter().find(|mapping| mapping.holds(value));
+                Value::Enum { value, label: label.map_or("", |mapping| &mapping.label) }
             }
+            Some(value) => Value::labelled(value, mappings.overlapping()),
             None => self,
         };
         match (ty, self) {
@@ -149,6 +168,18 @@ impl<'a> Value<'a> {
             (_, Value::Nested(Nested(Place::Stored(stored, _)))) => Value::Nested(Nested(Place::Stored(stored, Some(ty)))),
             (_, Value::Nested(Nested(Place::Kept(kept, _)))) => Value::Nested(Nested(Place::Kept(kept, Some(ty)))),
             _ => self,
+        }
+    }
+}
+
+impl<'a> Value<'a> {
+    /// Of an enumeration whose ranges overlap.
+    fn labelled(value: i128, mappings: &'a [Mapping]) -> Value<'a> {
+        let holds = |mapping: &Mapping| mapping.holds(value);
+        let Some(first) = mappings.iter().position(holds) else { return Value::Enum { value, label: "" } };
+        match mappings[first + 1..].iter().any(holds) {
+            true => Value::Several { value, mappings: &mappings[first..] },
+            false => Value::Enum { value, label: &mappings[first].label },
         }
     }
 }
@@ -183,6 +214,12 @@ impl<'a> Nested<'a> {
             Place::Kept(OwnedValue::Fields(_), _) => true,
             _ => false,
         }
+    }
+
+    /// Whether there may be labels in it, at any depth.
+    #[inline]
+    pub fn may_have_labels(&self) -> bool {
+        self.ty().is_some()
     }
 
     /// Calls `visit` for each part in order, with its name where it has one, until it fails.
@@ -246,6 +283,8 @@ fn part_of(ty: &Type, index: usize, chosen: Option<usize>) -> Option<&Type> {
 pub(crate) enum Owned {
     Value(OwnedValue),
     Enum(i128, String),
+    /// With the mappings that hold the value.
+    Several(i128, Vec<Mapping>),
     Flags(u64, Arc<BitsType>),
     /// Of parts that have names by this type.
     Parts(OwnedValue, Type),
@@ -263,6 +302,9 @@ impl Owned {
             Value::Str(text) => OwnedValue::Str(text.to_vec()),
             Value::Bytes(bytes) => OwnedValue::Bytes(bytes.to_vec()),
             Value::Enum { value, label } => return Owned::Enum(value, label.to_owned()),
+            Value::Several { value, mappings } => {
+                return Owned::Several(value, mappings.iter().filter(|mapping| mapping.holds(value)).cloned().collect());
+            }
             Value::Flags { value, flags } => return Owned::Flags(value, Arc::new(flags.clone())),
             Value::Nested(nested) => match nested.ty() {
                 Some(ty) => return Owned::Parts(nested.to_owned(), ty.clone()),
@@ -276,6 +318,7 @@ impl Owned {
         let more = match self {
             Owned::Value(value) | Owned::Parts(value, _) => size_below(value),
             Owned::Enum(_, label) => label.len(),
+            Owned::Several(_, mappings) => mappings.iter().map(|mapping| size_of::<Mapping>() + mapping.label.len()).sum(),
             Owned::Flags(..) => 0,
         };
         size_of::<Owned>() + more
@@ -285,6 +328,7 @@ impl Owned {
         match self {
             Owned::Value(value) => value.into(),
             Owned::Enum(value, label) => Value::Enum { value: *value, label },
+            Owned::Several(value, mappings) => Value::Several { value: *value, mappings },
             Owned::Flags(value, flags) => Value::Flags { value: *value, flags },
             Owned::Parts(value, ty) => Value::kept(value, Some(ty)),
         }
@@ -314,6 +358,15 @@ impl<'a> PacketValues<'a> {
 
     pub(crate) fn share(&self) -> SharedValues {
         self.0.cloned()
+    }
+
+    /// Whether they are those of the same packet.
+    pub(crate) fn are(&self, other: &SharedValues) -> bool {
+        match (self.0, other) {
+            (Some(values), Some(other)) => Arc::ptr_eq(values, other),
+            (None, None) => true,
+            _ => false,
+        }
     }
 
     pub fn is_empty(&self) -> bool {

@@ -131,6 +131,11 @@ impl Window {
         }
     }
 
+    /// The source has come to its end, which was none.
+    pub fn resume(&mut self) {
+        self.ended = false;
+    }
+
     /// The source passes over packets behind the one with this index that end before `begin_ns`.
     pub fn skip(&mut self, begin_ns: i64, behind: u64) {
         if let Some(scout) = &mut self.scout {

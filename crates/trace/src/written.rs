@@ -5,16 +5,19 @@
 //! have more streams than a process may have open files.
 
 mod classes;
+mod names;
+mod packets;
 mod schema;
 mod shape;
 mod text;
 
 use crate::error::Error;
 use crate::event::{Catalogue, Event, Item, Loss, StreamId, StreamKind, SubjectId};
-use crate::value::Value;
+use crate::value::{SharedValues, Value};
 use classes::Classes;
 use longpole_ctf::write::{self, Layout, StreamWriter, WriteError};
 use longpole_ctf::{EnvValue, Metadata, MetadataError, OwnedValue, Packet};
+use packets::PacketKinds;
 use schema::Form;
 use shape::{plain, spread, until_nul};
 use std::collections::HashMap;
@@ -35,6 +38,10 @@ pub enum Version {
 const PACKET: usize = 64 << 10;
 const PENDING: usize = 64 << 20;
 const LEAST_PACKET: usize = 2 << 10;
+/// Packets are of one thread each. Where threads take turns so often, and with fewer events than this each time, each of so many has files of its own.
+const MANY_TURNS: u64 = 256;
+const SHORT_TURN: u64 = 64;
+const MOST_THREADS: u32 = 1024;
 /// Files for a stream that is not in the order of time: each of them is.
 const MOST_FILES: usize = 16;
 
@@ -53,6 +60,7 @@ pub struct CtfWriter {
     /// Losses of streams that had no event yet.
     early: HashMap<StreamId, Vec<Loss>>,
     layouts: HashMap<Form, Arc<Layout>>,
+    kinds: PacketKinds,
     /// Values of an event that are not written as they are.
     values: Vec<OwnedValue>,
     written: Written,
@@ -74,17 +82,21 @@ pub struct Written {
     pub moved: u64,
 }
 
-/// What has a file of its own: a stream, the CPU of its events, the form of its packets, the trace; and the number of the file, for what comes too late for those before.
-type Key = (StreamId, Option<u32>, Form, usize, usize);
+/// What has a file of its own: a stream, the CPU of its events, the form of its packets, the trace, the thread where threads are kept apart; and the number of the
+/// file, for what comes too late for those before.
+type Key = (StreamId, Option<u32>, Form, usize, Option<u32>, usize);
 
-#[derive(Clone, Copy)]
 struct Last {
     subject: SubjectId,
     cpu: Option<u32>,
+    packet: SharedValues,
     /// No context says who it was.
     alone: bool,
     key: Key,
     out: usize,
+    events: u64,
+    /// How often another thread had its turn.
+    turns: u64,
 }
 
 /// A CTF trace.
@@ -107,6 +119,8 @@ struct Out {
     open: bool,
     cpu: Option<u32>,
     subject: SubjectId,
+    /// What its packets say besides.
+    packet: SharedValues,
     end_ns: i64,
     /// Packets so far, with those that are missing.
     sequence: u64,
@@ -142,6 +156,7 @@ impl CtfWriter {
             last: HashMap::new(),
             early: HashMap::new(),
             layouts: HashMap::new(),
+            kinds: PacketKinds::default(),
             values: Vec::new(),
             written: Written::default(),
         })
@@ -173,12 +188,14 @@ impl CtfWriter {
             self.end(out)?;
         }
         let most = (PENDING / self.outs.len()).clamp(LEAST_PACKET, PACKET);
-        let Out { form, open, writer, subject, .. } = &self.outs[out];
-        if *open && (writer.packet_bits() / 8 >= most as u64 || (form.names && *subject != event.subject)) {
+        let Out { form, open, writer, subject, packet, .. } = &self.outs[out];
+        let other = (form.names && *subject != event.subject) || (form.kind > 0 && !event.packet.are(packet));
+        if *open && (writer.packet_bits() / 8 >= most as u64 || other) {
             self.end(out)?;
         }
         if !self.outs[out].open {
             self.outs[out].subject = event.subject;
+            self.outs[out].packet = event.packet.share();
             self.begin(out, event.t_ns, catalogue)?;
         }
         self.put(out, event, catalogue)
@@ -188,20 +205,29 @@ impl CtfWriter {
     fn place(&mut self, event: &Event<'_>, catalogue: &Catalogue) -> Result<(usize, bool), Error> {
         // Contexts say who it was where there are some.
         let alone = event.context.is_empty();
-        let last = self.last.get(&event.stream).copied();
+        let last = self.last.get_mut(&event.stream);
+        let is_first = last.is_none();
         let (key, first) = match last {
-            Some(last) if (last.subject, last.cpu, last.alone) == (event.subject, event.cpu, alone) => (last.key, last.out),
-            _ => {
+            Some(last) if (last.subject, last.cpu, last.alone) == (event.subject, event.cpu, alone) && event.packet.are(&last.packet) => {
+                last.events += 1;
+                (last.key, last.out)
+            }
+            last => {
+                let (events, turns) = last.map_or((1, 0), |last| (last.events + 1, last.turns + u64::from(last.subject != event.subject)));
                 let (stream, subject) = (&catalogue.streams[event.stream.0 as usize], &catalogue.subjects[event.subject.0 as usize]);
                 let group = match self.by_group.get(&(subject.host.clone(), stream.kind)) {
                     Some(&group) => group,
                     None => self.group(&subject.host, stream.kind),
                 };
                 let names = alone && !(subject.label.is_empty() && subject.thread.is_empty());
-                let form = Form { cpu: event.cpu.is_some(), names, ids: names && subject.pid.is_some() && subject.tid.is_some() };
-                let key = (event.stream, event.cpu, form, group, 0);
+                let kind = self.kinds.of(event, catalogue);
+                let (pid, tid) = (names && subject.pid.is_some(), names && subject.tid.is_some());
+                let form = Form { cpu: event.cpu.is_some(), names, pid, tid, kind };
+                let apart = names && turns >= MANY_TURNS && events / turns < SHORT_TURN;
+                let key = (event.stream, event.cpu, form, group, apart.then_some(event.subject.0 % MOST_THREADS), 0);
                 let out = self.out(key, event, catalogue)?;
-                self.last.insert(event.stream, Last { subject: event.subject, cpu: event.cpu, alone, key, out });
+                let (subject, cpu, packet) = (event.subject, event.cpu, event.packet.share());
+                self.last.insert(event.stream, Last { subject, cpu, packet, alone, key, out, events, turns });
                 (key, out)
             }
         };
@@ -211,10 +237,10 @@ impl CtfWriter {
             if self.outs[out].end_ns <= event.t_ns {
                 break;
             }
-            out = self.out((key.0, key.1, key.2, key.3, number), event, catalogue)?;
+            out = self.out((key.0, key.1, key.2, key.3, key.4, number), event, catalogue)?;
         }
         self.written.late += u64::from(self.outs[out].end_ns > event.t_ns);
-        Ok((out, last.is_none()))
+        Ok((out, is_first))
     }
 
     /// Writes an event into the packet that is open.
@@ -278,11 +304,11 @@ impl CtfWriter {
         if let Some(&out) = self.by_stream.get(&key) {
             return Ok(out);
         }
-        let (_, cpu, form, group, _) = key;
+        let (_, cpu, form, group, ..) = key;
         let layout = match self.layouts.get(&form) {
             Some(layout) => layout.clone(),
             None => {
-                let bare = schema::schema(Vec::new(), self.base_s, vec![(form, Vec::new())]);
+                let bare = schema::schema(Vec::new(), self.base_s, vec![(form, Vec::new())], &self.kinds);
                 let layout = Arc::new(self.version.layout(bare).map_err(Error::metadata(&self.directory))?);
                 self.layouts.insert(form, layout.clone());
                 layout
@@ -302,6 +328,7 @@ impl CtfWriter {
             open: false,
             cpu,
             subject: event.subject,
+            packet: event.packet.share(),
             end_ns: i64::MIN,
             sequence: 0,
             discarded: 0,
@@ -355,9 +382,15 @@ impl CtfWriter {
             context.push(("label".into(), text(who.map(|who| who.label.as_str()))));
             context.push(("thread".into(), text(who.map(|who| who.thread.as_str()))));
         }
-        if out.form.ids {
+        if out.form.pid {
             context.push(("pid".into(), id(who.and_then(|who| who.pid))));
+        }
+        if out.form.tid {
             context.push(("tid".into(), id(who.and_then(|who| who.tid))));
+        }
+        if out.form.kind > 0 {
+            let fields = out.layout.metadata().packet_fields(0).iter().skip(out.form.fields());
+            context.extend(fields.map(|field| field.name.clone()).zip(self.kinds.values(out.form.kind, &out.packet)));
         }
         let packet =
             Packet { begin: Some(begin), sequence: Some(out.sequence), cpu_id: out.cpu.map(u64::from), context, ..Packet::default() };
@@ -405,7 +438,7 @@ impl CtfWriter {
         self.written.untold = self.early.values().map(|losses| losses.len() as u64).sum();
         if self.groups.is_empty() {
             // Nobody did anything, and that is a trace, too; CTF 2 wants streams to be described.
-            let form = Form { cpu: false, names: false, ids: false };
+            let form = Form::default();
             let text = self.metadata(self.environment.clone(), &[form], &Classes::default()).map_err(Error::metadata(&self.directory))?;
             let path = self.directory.join("metadata");
             fs::write(&path, text).map_err(Error::write(&path))?;
@@ -447,7 +480,7 @@ impl CtfWriter {
             let classes = classes.all.iter().enumerate().filter(|(_, class)| class.signature.form == *form);
             (*form, classes.map(|(id, class)| class.told(id as u64)).collect())
         };
-        let schema = schema::schema(environment, self.base_s, forms.iter().map(of).collect());
+        let schema = schema::schema(environment, self.base_s, forms.iter().map(of).collect(), &self.kinds);
         Ok(write::metadata(self.version.layout(schema)?.metadata()))
     }
 }

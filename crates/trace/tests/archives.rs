@@ -312,6 +312,25 @@ fn damaged_archives_end_in_an_error_or_in_events_and_in_nothing_else() {
 }
 
 #[test]
+fn where_an_archive_is_cut_it_is_said_in_words() {
+    let place = TempDir::new().unwrap();
+    let tar = tar(&files(&folder(place.path(), 20)));
+    for whole in [gzip(&tar), zstd(&tar)] {
+        let mut cut = 0;
+        for length in (5..whole.len() - 4).step_by(whole.len() / 40) {
+            let said = match told(&packed(place.path(), "x", &whole[..length])) {
+                Ok((_, oddities)) => oddities.iter().map(Oddity::to_string).collect::<Vec<_>>().join("\n"),
+                Err(error) => error.to_string(),
+            };
+            // What came out of it may be wrong before that, for being short.
+            cut += u32::from(said.contains(&format!("it ends at byte {length}, too soon")));
+            assert!(!said.contains("Error"), "{said}");
+        }
+        assert!(cut > 3, "{cut}");
+    }
+}
+
+#[test]
 fn what_is_packed_otherwise_is_told_by_name() {
     let place = TempDir::new().unwrap();
     let error = told(&packed(place.path(), "x.tar.xz", b"\xfd7zXZ\0\0\x04abc")).err().unwrap().to_string();

@@ -4,7 +4,7 @@
 mod common;
 
 use common::everything;
-use longpole_trace::{Item, Options, Trace};
+use longpole_trace::{Damage, Item, Oddity, Options, Trace};
 use proptest::prelude::*;
 use std::fs;
 use tempfile::TempDir;
@@ -59,4 +59,53 @@ proptest! {
             capture.frames(i64::MIN, i64::MAX, |frame| assert!(frame.bytes.len() <= bytes.len())).unwrap();
         }
     }
+}
+
+/// A section with an interface of seconds since `offset_s`, and packets.
+fn seconds(offset_s: i64, packets: &[u64]) -> Vec<u8> {
+    let block = |kind: u32, body: &[u8]| {
+        let length = (12 + body.len() as u32).to_le_bytes();
+        [&kind.to_le_bytes(), &length, body, &length].concat()
+    };
+    let header = block(0x0a0d_0d0a, &[&0x1a2b_3c4d_u32.to_le_bytes()[..], &[1, 0, 0, 0], &[0xff; 8]].concat());
+    let options = [&[9, 0, 1, 0, 0, 0, 0, 0, 14, 0, 8, 0][..], &offset_s.to_le_bytes(), &[0; 4]].concat();
+    let interface = block(1, &[&[1, 0, 0, 0, 0, 0, 0, 0][..], &options].concat());
+    let packet = |ticks: &u64| {
+        let words = [0, (ticks >> 32) as u32, *ticks as u32, 4, 4, 0];
+        block(6, &words.map(u32::to_le_bytes).concat())
+    };
+    [vec![header, interface], packets.iter().map(packet).collect()].concat().concat()
+}
+
+#[test]
+fn packets_whose_time_64_bits_of_ns_do_not_hold_are_damage_told_once_with_its_place() {
+    let place = TempDir::new().unwrap();
+    let path = place.path().join("x.pcapng");
+    let read = |damage| {
+        let mut trace = Trace::open(&[&path], Options { damage, ..Options::default() }).unwrap();
+        let mut times = Vec::new();
+        while let Some(item) = trace.next_item().unwrap() {
+            if let Item::Event(event) = item {
+                times.push(event.t_ns);
+            }
+        }
+        let told: Vec<String> = trace.oddities().iter().map(ToString::to_string).collect();
+        let capture = &trace.captures()[0];
+        let is_beyond = |odd: &Oddity| matches!(odd, Oddity::BeyondTime { .. });
+        for odd in [capture.check().unwrap(), capture.count(i64::MIN, i64::MAX).unwrap().1] {
+            assert_eq!(odd.iter().any(is_beyond), told.iter().any(|text| text.contains("64 bits of ns")), "{odd:?}");
+        }
+        (times, told, trace.is_damaged())
+    };
+    let bytes = seconds(0, &[7, 9_223_372_037, 9_223_372_038]);
+    fs::write(&path, &bytes).unwrap();
+    let (times, told, damaged) = read(Damage::Pass);
+    assert_eq!((times, damaged), (vec![7_000_000_000, i64::MAX, i64::MAX], true));
+    assert!(told.len() == 1 && told[0].contains(&format!("x.pcapng: at byte {}: 64 bits", bytes.len() - 2 * 36)), "{told:?}");
+    let (times, told, damaged) = read(Damage::EndsTrace);
+    assert_eq!((times, told.len(), damaged), (vec![7_000_000_000], 1, true));
+    fs::write(&path, seconds(i64::MIN, &[7])).unwrap();
+    assert_eq!(read(Damage::Pass).0, [i64::MIN]);
+    fs::write(&path, seconds(-9_223_372_040, &[9_223_372_041])).unwrap();
+    assert_eq!(read(Damage::Pass), (vec![1_000_000_000], vec![], false));
 }

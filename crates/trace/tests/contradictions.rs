@@ -1,6 +1,6 @@
 //! Packets that say what does not fit together: their events come out all the same, and what does not fit is told with its place.
 
-use longpole_trace::{Contradiction, Damage, Item, LeftOut, Oddity, Options, Place, Trace};
+use longpole_trace::{Contradiction, Damage, Item, LeftOut, Moment, NoEvent, Oddity, Options, Place, Trace};
 use std::fs;
 use std::path::Path;
 use tempfile::TempDir;
@@ -179,4 +179,67 @@ fn behind_a_packet_whose_header_is_damaged_reading_goes_on_and_says_how_much_is_
     assert!(damage(left_out).to_string().ends_with("; 52 bytes up to the next packet are not read"), "{}", damage(left_out));
     let (times, odd, _) = read(place.path(), Damage::EndsStream);
     assert_eq!((times, odd), (vec![12], vec![damage(LeftOut::File)]));
+}
+
+#[test]
+fn events_whose_time_64_bits_of_ns_do_not_hold_are_damage_told_once_with_its_place() {
+    let beyond = i64::MAX as u64 + 7;
+    let stamps = [32, beyond, beyond + 9];
+    let packets = [packet(10, 20, 1, &[12]), packet(30, u64::MAX, 2, &stamps)];
+    let place = trace(&[("s", packets.iter().flat_map(Packet::bytes).collect())]);
+    let path = place.path().join("s");
+    let at = |event| Place { packet: 1, packet_offset: packets[0].bytes().len() as u64, bit: None, event };
+    let of_event = Oddity::BeyondTime { path: path.clone(), place: at(Some(1)).to_string(), at: Some(at(Some(1))) };
+    let of_packet = Oddity::Contradiction { path: path.clone(), what: Contradiction::BeyondTime, times: 1, at: at(None) };
+    let (times, odd, damaged) = read(place.path(), Damage::Pass);
+    assert_eq!((times, damaged), (vec![12, 32, i64::MAX, i64::MAX], true));
+    assert_eq!(odd, [of_event.clone(), of_packet.clone()]);
+    for damage in [Damage::EndsStream, Damage::EndsTrace] {
+        let (times, odd, damaged) = read(place.path(), damage);
+        assert_eq!((times, damaged), (vec![12, 32], true));
+        assert!(odd.contains(&of_event), "{odd:?}");
+    }
+    let text = of_event.to_string();
+    assert!(text.starts_with(&format!("{}: packet 1 at byte 44, event 1: 64 bits of ns do not hold", path.display())), "{text}");
+}
+
+#[test]
+fn an_offset_of_a_clock_that_no_time_fits_makes_every_event_damage_and_one_that_cycles_bring_back_does_not() {
+    let told = |clock: &str, cycles: u64| {
+        let place = trace(&[("s", packet(cycles, cycles + 5, 1, &[cycles, cycles + 1]).bytes())]);
+        fs::write(place.path().join("metadata"), METADATA.replace("freq = 1000000000;", clock)).unwrap();
+        let (times, odd, damaged) = read(place.path(), Damage::Pass);
+        (times, odd.len(), damaged)
+    };
+    // 400 years, 584 years, and a second before 1677.
+    assert_eq!(told("freq = 1000000000; offset_s = 12622780800;", 5), (vec![i64::MAX; 2], 2, true));
+    assert_eq!(told("freq = 1;", 18_446_744_073), (vec![i64::MAX; 2], 2, true));
+    assert_eq!(told("freq = 1000000000; offset_s = -9223372037;", 0), (vec![i64::MIN; 2], 2, true));
+    assert_eq!(
+        told("freq = 1000000000; offset_s = -9223372037;", 1_000_000_000),
+        (vec![-9_223_372_036_000_000_000, -9_223_372_035_999_999_999], 0, false)
+    );
+}
+
+#[test]
+fn where_no_event_comes_it_is_said_why() {
+    let told = |files: &[(&str, Vec<u8>)], begin, end| {
+        let place = trace(files);
+        let options = Options { begin: Option::map(begin, Moment::At), end: Option::map(end, Moment::At), ..Options::default() };
+        let mut trace = Trace::open(&[place.path()], options).unwrap();
+        while trace.next_item().unwrap().is_some() {}
+        assert!(!trace.is_damaged());
+        trace.no_event()
+    };
+    let full = || [("s", packet(10, 20, 1, &[12, 14]).bytes())];
+    assert_eq!(told(&[], None, None), Some(NoEvent::NoStream));
+    assert_eq!(told(&[("s", packet(10, 20, 1, &[]).bytes())], None, None), Some(NoEvent::Anywhere));
+    assert_eq!(told(&full(), None, None), None);
+    assert_eq!(told(&full(), Some(14), None), None);
+    assert_eq!(told(&full(), Some(15), None), Some(NoEvent::InPart { first_ns: 12, begin_ns: Some(15), end_ns: None }));
+    assert_eq!(told(&full(), None, Some(11)), Some(NoEvent::InPart { first_ns: 12, begin_ns: None, end_ns: Some(11) }));
+    assert_eq!(
+        NoEvent::InPart { first_ns: 12, begin_ns: Some(15), end_ns: Some(17) }.to_string(),
+        "there is no event in the part that was asked for: the first one of all is at 12 ns, and none from 15 ns on up to 17 ns"
+    );
 }

@@ -184,6 +184,13 @@ fn latency_tracers_and_counting_clocks_are_read() {
 }
 
 #[test]
+fn a_time_that_64_bits_of_ns_do_not_hold_is_told_as_the_nearest_with_a_word() {
+    let (lines, odd) = of("  a-1 [000] .... 1.000000: x: a=1\n  a-1 [000] .... 9223372037.000000: x: a=2\n");
+    assert_eq!(lines, ["1000000000 0 a-1 x {....} a=1".to_owned(), format!("{} 0 a-1 x {{....}} a=2", i64::MAX)]);
+    assert!(odd.len() == 1 && odd[0].contains("an event of the time 9223372037000000000: 64 bits of ns"), "{odd:?}");
+}
+
+#[test]
 fn the_scheduler_as_trace_cmd_prints_it_has_the_kernels_fields() {
     let text = "cpus=2\n  a-1 [000]   7.000000001: sched_switch:  my sh:1 [120] S ==> kworker/0:1:18 [0]\n\
          <idle>-0 [001]   7.000000002: sched_wakeup:  my sh:1 [120] success=1 CPU:001\n  <idle>-0 [001]   7.000000003: sched_waking:  x:5 [98] CPU:000\n";

@@ -147,6 +147,22 @@ fn a_machine_log_ends_at_the_line_that_is_wrong() {
     let (lines, oddities) = told("{\"t\":3,\"machine\":\"A\"}\nnonsense\n");
     assert_eq!(lines.len(), 1);
     assert!(oddities[0].to_string().contains("line 2"), "{oddities:?}");
+    for (key, shown) in [("foo", "foo"), ("stateful", "stateful"), ("X_own", "X_own"), ("s\u{7}", "s\\u{7}")] {
+        let (lines, oddities) = told(&format!(
+            "{{\"t\":3,\"machine\":\"A\",\"x_own\":{{\"foo\":1}}}}\n{{\"t\":4,\"machine\":\"A\",{}:1}}\n",
+            serde_json::to_string(key).unwrap()
+        ));
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        let unknown = format!("line 2: unknown key `{shown}` (own keys begin with x_)");
+        assert!(oddities[0].to_string().contains(&unknown) && oddities[0].is_damage(), "{oddities:?}");
+    }
+}
+
+#[test]
+fn a_cut_list_of_events_has_no_packets() {
+    let (lines, oddities) = told("{\"traceEvents\":[{\"ph\":\"i\",\"ts\":1,\"name\":\"a\",\"pid\":1,\"tid\":1},{\"ph\":\"i\",\"ts");
+    assert_eq!(lines.len(), 1);
+    assert!(oddities[0].to_string().contains("ends inside an entry (still being written"), "{oddities:?}");
 }
 
 #[test]

@@ -232,6 +232,27 @@ fn every_part_of_a_sample_is_read_in_both_byte_orders_from_files_and_pipes() {
 }
 
 #[test]
+fn a_record_whose_time_64_bits_of_ns_do_not_hold_is_told_and_never_has_another_time() {
+    let folder = tempfile::tempdir().unwrap();
+    for big in [false, true] {
+        let machine = Machine { big };
+        let data = [machine.full_sample(3000), machine.full_sample(i64::MAX as u64), machine.full_sample(u64::MAX)].concat();
+        let path = written(folder.path(), &machine.file_of(data));
+        let mut trace = Trace::open(&[&path], Options::default()).unwrap();
+        let mut times = Vec::new();
+        while let Some(item) = trace.next_item().unwrap() {
+            if let Item::Event(event) = item {
+                times.push(event.t_ns);
+            }
+        }
+        assert_eq!(times, [1_700_000_000_000_003_000, i64::MAX, i64::MAX]);
+        let odd: Vec<String> = trace.oddities().iter().map(ToString::to_string).collect();
+        assert!(odd.len() == 1 && odd[0].contains("a record of the time 9223372036854775807: 64 bits of ns"), "{odd:?}");
+        assert!(trace.is_damaged());
+    }
+}
+
+#[test]
 fn what_a_killed_perf_left_is_read_to_its_end() {
     let folder = tempfile::tempdir().unwrap();
     let mut bytes = Machine { big: false }.file();

@@ -236,12 +236,21 @@ fn metadata_whose_last_block_is_unfinished_is_read_up_to_there() {
     let directory = TempDir::new().unwrap();
     let fake = small(directory.path());
     let path = directory.path().join("user/metadata");
-    let unfinished = fake.metadata() + "event {\n\tname = \"mark:n";
-    std::fs::write(&path, unfinished).unwrap();
-    assert_eq!(lines(&mut open(directory.path())).len(), 6);
-    std::fs::write(&path, "/* CTF 1.8 */\ntrace {\n};\nnonsense").unwrap();
-    let refused = Trace::open(&[directory.path()], Options::default()).err().unwrap().to_string();
-    assert!(refused.contains("user/metadata"), "{refused}");
+    let block = "event {\n\tname = \"mark:n\";\n\tid = 4000; /* \\n */\n\tfields := struct { integer { size = 0x10; } a[2]; };\n};\n";
+    for end in 1..block.len() {
+        std::fs::write(&path, fake.metadata() + &block[..end]).unwrap();
+        assert_eq!(lines(&mut open(directory.path())).len(), 6, "{}", &block[..end]);
+    }
+    let refused = |metadata: &str| {
+        std::fs::write(&path, metadata).unwrap();
+        let refused = Trace::open(&[directory.path()], Options::default()).err().unwrap().to_string();
+        assert!(refused.contains("user/metadata"), "{refused}");
+    };
+    refused("/* CTF 1.8 */\ntrace {\n};\nnonsense");
+    // What is finished and wrong is no sign of a recorder that was killed.
+    for wrong in ["typedef integer { size = 8; } a[-1];\n", "struct s {\n\tunknown a;\n};", "event {\n\tname = \"b;\n\tid = 1;\n};"] {
+        refused(&(fake.metadata() + wrong));
+    }
 }
 
 #[test]

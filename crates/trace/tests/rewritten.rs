@@ -2,7 +2,7 @@
 
 mod support;
 
-use longpole_trace::{rewrite, Item, Options, Rewritten, Trace, Version};
+use longpole_trace::{rewrite, Item, Options, Rewritten, Trace, Value, Version};
 use std::fs;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
@@ -106,4 +106,81 @@ fn every_sound_trace_of_other_tools_is_written_in_both_versions_and_back() {
         traces += 1;
     }
     assert!(traces > 200, "{traces}");
+}
+
+/// Names of fields that are words of the language, in a file of packets of two classes.
+const ODD: &str = "/* CTF 1.8 */
+trace { major = 1; minor = 8; byte_order = le; packet.header := struct { integer { size = 8; } stream_id; }; };
+clock { name = c; freq = 1000000000; };
+typealias integer { size = 8; } := u8;
+typealias integer { size = 8; map = clock.c.value; } := time;
+stream { id = 0; packet.context := struct { u8 content_size; u8 packet_size; }; event.header := struct { time timestamp; }; };
+stream { id = 1; packet.context := struct { u8 content_size; u8 packet_size; u8 signed; }; event.header := struct { time timestamp; }; };
+event { name = one; id = 0; stream_id = 0; fields := struct { u8 int; u8 double[int]; struct { u8 x; u8 y; } float; }; };
+event { name = two; id = 0; stream_id = 1; fields := struct { enum : u8 { a = 0, b } short; variant <short> { u8 a; u8 b; } long; }; };
+";
+
+#[test]
+fn packets_of_several_classes_and_names_that_are_words_are_written_as_others_read_them() {
+    let place = TempDir::new().unwrap();
+    let source = place.path().join("trace");
+    fs::create_dir(&source).unwrap();
+    fs::write(source.join("metadata"), ODD).unwrap();
+    let packets =
+        [[0, 72, 72, 1, 2, 8, 9, 1, 2].as_slice(), &[1, 56, 56, 7, 2, 1, 33], &[0, 56, 56, 3, 0, 3, 4], &[1, 56, 56, 6, 4, 0, 44]];
+    fs::write(source.join("stream"), packets.concat()).unwrap();
+    // A file of the name that another would get.
+    fs::write(source.join("stream.2"), packets[1]).unwrap();
+    let shown = |path: &Path| {
+        let mut trace = Trace::open(&[path], Options::default()).unwrap();
+        let mut lines = Vec::new();
+        while let Some((item, catalogue)) = trace.next_with_catalogue().unwrap() {
+            let Item::Event(event) = item else { continue };
+            let class = &catalogue.classes[event.class.0 as usize];
+            let packet: Vec<_> = event.packet.iter().collect();
+            let mut parts = Vec::new();
+            for value in event.fields {
+                match value {
+                    Value::Nested(nested) => nested
+                        .each(|name, part| {
+                            parts.push(format!("{name:?} {part:?}"));
+                            Ok::<(), ()>(())
+                        })
+                        .unwrap(),
+                    value => parts.push(format!("{value:?}")),
+                }
+            }
+            lines.push(format!("{} {:?} {:?} {parts:?} {packet:?}", class.event_name, class.fields, class.packet));
+        }
+        assert!(!trace.is_damaged());
+        lines.sort();
+        lines
+    };
+    let expected = shown(&source);
+    assert_eq!(expected.len(), 5);
+    let out = place.path().join("out");
+    let Rewritten::Done(written, oddities) = rewrite(&source, &out, Version::One).unwrap() else { panic!("it is not written") };
+    assert_eq!((written.events, oddities.len()), (5, 0));
+    assert_eq!(shown(&out), expected);
+    assert_eq!(fs::read(out.join("stream")).unwrap(), [packets[0], packets[2]].concat());
+    assert_eq!(fs::read(out.join("stream.3")).unwrap(), [packets[1], packets[3]].concat());
+    if let Some(found) = support::babeltrace2(&out) {
+        assert_eq!(found, (5, 0));
+    }
+}
+
+#[test]
+fn packets_of_a_class_without_times_stay_where_they_are() {
+    let place = TempDir::new().unwrap();
+    let source = place.path().join("trace");
+    fs::create_dir(&source).unwrap();
+    let header = " event.header := struct { time timestamp; };";
+    let at = ODD.rfind(header).unwrap();
+    fs::write(source.join("metadata"), [&ODD[..at], &ODD[at + header.len()..]].concat()).unwrap();
+    let packets = [[0, 72, 72, 1, 2, 8, 9, 1, 2].as_slice(), &[1, 48, 48, 7, 1, 33], &[0, 56, 56, 3, 0, 3, 4]].concat();
+    fs::write(source.join("stream"), &packets).unwrap();
+    let out = place.path().join("out");
+    assert!(matches!(rewrite(&source, &out, Version::One).unwrap(), Rewritten::Done(written, _) if written.events == 3));
+    assert_eq!(fs::read(out.join("stream")).unwrap(), packets);
+    assert_eq!(fs::read_dir(&out).unwrap().count(), 2);
 }

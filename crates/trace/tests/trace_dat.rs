@@ -6,7 +6,7 @@ mod support;
 use longpole_trace::{Catalogue, Event, Item, Options, Trace, Value};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use support::{format, Buffer, Compression, Machine, Page, Record, TraceDat};
+use support::{format, Buffer, Compression, Machine, Page, Record, TraceDat, PAGE};
 
 const ZLIB: Compression = Compression { name: "zlib", pack: Some(|bytes| miniz_oxide::deflate::compress_to_vec_zlib(bytes, 6)) };
 const ZSTD: Compression =
@@ -555,6 +555,57 @@ fn times_are_brought_to_the_clock_that_the_file_says() {
             let Some(theirs) = theirs(&path, &["-R"]) else { continue };
             assert_eq!(times, theirs.iter().map(|row| row.0).collect::<Vec<i64>>(), "{what}, {machine:?}, beside trace-cmd");
         }
+    }
+}
+
+#[test]
+fn cpus_that_have_the_same_bytes_or_the_same_number_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    for machine in Machine::ALL {
+        let mut file = example(machine);
+        file.buffers = vec![buffer(machine, "", "local", &[(0, 1_000), (1, 6_000)])];
+        let whole = file.version_7(Compression::NONE);
+        assert_eq!(read(&written(folder.path(), &whole)).unwrap().rows.len(), 2);
+        // The table: cpu, place and size of each.
+        let place = |cpu: u64| {
+            let row = |bytes: &[u8]| bytes[..4] == machine.number(cpu, 4) && bytes[12..] == machine.number(PAGE as u64, 8);
+            whole.windows(20).rposition(row).unwrap()
+        };
+        let (first, second) = (place(0), place(1));
+        let refused = |bytes: &[u8]| read(&written(folder.path(), bytes)).unwrap_err();
+        let mut forged = whole.clone();
+        forged.copy_within(first + 4..first + 12, second + 4);
+        assert!(refused(&forged).contains("the data of cpu 1 is also that of another cpu"), "{}", refused(&forged));
+        let mut forged = whole.clone();
+        forged.copy_within(first..first + 4, second);
+        assert!(refused(&forged).contains("a buffer has data of cpu 0 twice"), "{}", refused(&forged));
+    }
+}
+
+#[test]
+fn stamps_that_64_bits_of_ns_do_not_hold_are_told_once_and_times_before_0_are_times() {
+    let folder = tempfile::tempdir().unwrap();
+    for machine in Machine::ALL {
+        let with = |options: Vec<(u16, Vec<u8>)>, stamp: u64| {
+            let mut file = example(machine);
+            file.options = options;
+            file.buffers = vec![buffer(machine, "", "local", &[(0, stamp), (1, stamp)])];
+            let read = read(&written(folder.path(), &file.version_7(Compression::NONE))).unwrap();
+            (read.rows.iter().map(|row| row.t_ns).collect::<Vec<_>>(), read.oddities)
+        };
+        assert_eq!(with(vec![(7, b"-4000\0".to_vec())], 1_000), (vec![-3_000; 2], vec![]));
+        let cycles = [machine.number(u32::MAX.into(), 4), machine.number(0, 4), machine.number(0, 8)].concat();
+        for options in [vec![], vec![(14, cycles)]] {
+            let (times, odd) = with(options, 1 << 63);
+            assert_eq!(times, [i64::MAX; 2]);
+            assert!(odd.len() == 1 && odd[0].contains(": cpu 0, stamp 9223372036854775808: 64 bits of ns do not hold"), "{odd:?}");
+        }
+        // What lies between two samples that are as far apart as can be.
+        let words = |words: &[u64]| words.iter().flat_map(|word| machine.number(*word, 8)).collect::<Vec<u8>>();
+        let ends = words(&[1, u64::MAX, i64::MIN as u64, i64::MAX as u64, u64::MAX, u64::MAX]);
+        let one = [machine.number(2, 4), ends].concat();
+        let samples = [words(&[77]), machine.number(1, 4), machine.number(2, 4), one.clone(), one].concat();
+        assert_eq!(with(vec![(12, samples)], 1 << 62).1.len(), 1);
     }
 }
 

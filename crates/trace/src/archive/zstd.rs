@@ -2,6 +2,7 @@
 
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
+use std::error::Error;
 use std::io::{self, BufRead, Read};
 
 /// What `zstd --long` needs; memory of who unpacks.
@@ -31,10 +32,23 @@ impl<R: BufRead> Frames<R> {
                         return Err(io::ErrorKind::UnexpectedEof.into());
                     }
                 }
-                Err(error) => return Err(io::Error::other(error)),
+                Err(error) => return Err(plainly(&error)),
             }
         }
         Ok(false)
+    }
+}
+
+/// The cause alone: what stands around it are names of types.
+fn plainly(error: &FrameDecoderError) -> io::Error {
+    let mut cause: &dyn Error = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    match cause.downcast_ref::<io::Error>() {
+        Some(cause) if cause.kind() == io::ErrorKind::UnexpectedEof => io::Error::new(cause.kind(), "zstd's data end inside a frame"),
+        Some(cause) => io::Error::new(cause.kind(), cause.to_string()),
+        None => io::Error::other(format!("zstd's data are damaged: {cause}")),
     }
 }
 
@@ -51,7 +65,7 @@ impl<R: BufRead> Read for Frames<R> {
                 self.within = true;
             }
             while self.decoder.can_collect() == 0 && !self.decoder.is_finished() {
-                self.decoder.decode_blocks(&mut self.input, BlockDecodingStrategy::UptoBlocks(1)).map_err(io::Error::other)?;
+                self.decoder.decode_blocks(&mut self.input, BlockDecodingStrategy::UptoBlocks(1)).map_err(|error| plainly(&error))?;
             }
             match self.decoder.read(into)? {
                 0 => self.within = false,

@@ -1,6 +1,7 @@
 //! What a capture says of itself beside its packets: who took it, on which interfaces, what was counted, named and added.
 
-use super::{interface_name, oddity, open, time, Capture};
+use super::{interface_name, oddity, open, Capture};
+use crate::beyond::nearest;
 use crate::error::Error;
 use crate::oddity::{Oddity, MOST_ERRORS};
 use longpole_pcapng::{Block, Options, PacketForm, Resolution};
@@ -161,7 +162,7 @@ impl Capture {
                     all.comments(&block.options);
                     if let Some(interface) = of(&mut all.interfaces[first..], block.interface) {
                         interface.statistics = Some(Counted {
-                            t_ns: time(block.time_ns()),
+                            t_ns: nearest(block.time_ns()),
                             received: block.received,
                             dropped: block.dropped,
                             accepted: block.accepted,

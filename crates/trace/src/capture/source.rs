@@ -1,6 +1,7 @@
 //! A capture as a stream: packets, entries of the journal, and what was lost between them.
 
-use super::{direction_index, interface_name, lost, oddity, open, time, Capture, Dropped, Interfaces};
+use super::{at_byte, direction_index, interface_name, lost, oddity, open, Capture, Dropped, Interfaces};
+use crate::beyond::{nearest, Beyond};
 use crate::error::Error;
 use crate::event::{Class, ClassId, Event, Item, Loss, PacketValues, StreamId, StreamKind, Subject, SubjectId};
 use crate::oddity::MOST_ERRORS;
@@ -41,6 +42,7 @@ pub(crate) struct CaptureSource {
     waiting: Option<Head>,
     head: Option<Head>,
     errors: u32,
+    beyond: Beyond,
     /// It is not read behind its first damage, which was reached.
     pub broken: bool,
 }
@@ -90,7 +92,7 @@ fn first_time(capture: &Capture) -> Result<i64, Error> {
         match reader.next_block() {
             Ok(Some(Block::Packet(packet))) => {
                 if let Some(t_ns) = packet.time_ns() {
-                    return Ok(time(t_ns));
+                    return Ok(nearest(t_ns));
                 }
             }
             Ok(Some(_)) => {}
@@ -117,6 +119,7 @@ impl CaptureSource {
             waiting: None,
             head: None,
             errors: 0,
+            beyond: Beyond::default(),
             broken: false,
         })
     }
@@ -132,7 +135,9 @@ impl CaptureSource {
                 Ok(Some(Block::Packet(packet))) => {
                     let told = packet.drop_count.filter(|&count| count > 0);
                     let told = told.map(|count| self.dropped.entry(packet.section, packet.interface).more(count));
-                    let head = packet_head(&packet, self.last_ns, &mut self.classes, shared);
+                    let ns = packet.time_ns().unwrap_or(self.last_ns.into());
+                    let t_ns = self.beyond.ns(ns, &self.path, || at_byte(packet.offset), &mut shared.oddities);
+                    let head = packet_head(&packet, t_ns, &mut self.classes, shared);
                     let begin_ns = self.last_ns;
                     self.last_ns = head.t_ns();
                     match told {
@@ -145,12 +150,17 @@ impl CaptureSource {
                         }
                     }
                 }
-                Ok(Some(Block::Journal(journal))) => self.head = Some(entry_head(&journal, self.last_ns, &mut self.classes, shared)),
+                Ok(Some(Block::Journal(journal))) => {
+                    let ns = journal.time_ns().unwrap_or(self.last_ns.into());
+                    let t_ns = self.beyond.ns(ns, &self.path, || "an entry of the journal", &mut shared.oddities);
+                    self.head = Some(entry_head(&journal, t_ns, &mut self.classes, shared));
+                }
                 Ok(Some(Block::Statistics(block))) => {
                     let Some(sum) = lost(&block) else { continue };
                     let news = self.dropped.entry(block.section, block.interface).sum(sum);
                     if news > 0 {
                         // A writer that leaves the time out leaves zeros.
+                        let mut time = |ns| self.beyond.ns(ns, &self.path, || at_byte(block.offset), &mut shared.oddities);
                         let end_ns = if block.ticks == 0 { self.last_ns } else { time(block.time_ns()) };
                         let begin_ns = block.start_ns().map_or(self.last_ns, time).min(end_ns);
                         self.head = Some(Head::Loss(Loss { stream: self.stream, begin_ns, end_ns, events: Some(news) }));
@@ -168,6 +178,10 @@ impl CaptureSource {
                     }
                 }
             }
+        }
+        if shared.strict && self.beyond.is_told() {
+            self.broken = true;
+            return Ok(None);
         }
         Ok(self.head.as_ref().map(Head::t_ns))
     }
@@ -200,7 +214,7 @@ impl Head {
     }
 }
 
-fn packet_head(packet: &PacketBlock, last_ns: i64, classes: &mut Classes, shared: &mut Shared) -> Head {
+fn packet_head(packet: &PacketBlock, t_ns: i64, classes: &mut Classes, shared: &mut Shared) -> Head {
     let mut names: Vec<&str> = Vec::new();
     let mut more = Vec::new();
     // Most packets say no more of themselves.
@@ -229,7 +243,7 @@ fn packet_head(packet: &PacketBlock, last_ns: i64, classes: &mut Classes, shared
         add("hash", packet.hash().map(bytes));
     }
     Head::Packet {
-        t_ns: packet.time_ns().map_or(last_ns, time),
+        t_ns,
         section: packet.section,
         interface: packet.interface,
         numbers: [direction_index(packet.direction()) as u64, u64::from(packet.original_len), packet.data.len() as u64],
@@ -238,8 +252,7 @@ fn packet_head(packet: &PacketBlock, last_ns: i64, classes: &mut Classes, shared
     }
 }
 
-fn entry_head(journal: &JournalBlock, last_ns: i64, classes: &mut Classes, shared: &mut Shared) -> Head {
-    let t_ns = journal.time_ns().map_or(last_ns, time);
+fn entry_head(journal: &JournalBlock, t_ns: i64, classes: &mut Classes, shared: &mut Shared) -> Head {
     // The journal knows no longer names.
     let fields = || journal.fields().filter(|(name, _)| name.len() <= 64 && *name != b"__REALTIME_TIMESTAMP").take(MOST_FIELDS);
     let value = |value: &[u8]| OwnedValue::Str(value[..value.len().min(MOST_VALUE)].to_vec());

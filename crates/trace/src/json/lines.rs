@@ -15,6 +15,37 @@ use std::path::{Path, PathBuf};
 
 const LONGEST_LINE: usize = 1 << 20;
 const WANTED: Wanted = Wanted { raw: &["t"], flat: "", first: "" };
+/// The keys of the format; own ones begin with `x_`, and others are refused (docs/formats/machine-log.md).
+pub const KEYS: [&str; 28] = [
+    "t",
+    "host",
+    "machine",
+    "class",
+    "state",
+    "blocked",
+    "on",
+    "for",
+    "put",
+    "get",
+    "peek",
+    "reserve",
+    "n",
+    "flow",
+    "woken_by",
+    "forked_by",
+    "at",
+    "link",
+    "on_top_of",
+    "pop",
+    "stop",
+    "end",
+    "queue",
+    "capacity",
+    "order",
+    "unit",
+    "initial",
+    "merge",
+];
 /// What a line does, of which a line has mostly one; the first that it has names the event.
 const DEEDS: [&str; 14] =
     ["queue", "end", "blocked", "put", "get", "peek", "reserve", "woken_by", "on_top_of", "pop", "stop", "forked_by", "state", "class"];
@@ -102,6 +133,10 @@ impl LogSource {
             self.t_ns = t_ns;
         }
         let names = || self.object.names.split(|&byte| byte == 0);
+        let of_format = |name: &[u8]| name.starts_with(b"x_") || name.is_empty() || KEYS.iter().any(|key| begins_with_key(name, key));
+        if let Some(name) = names().find(|name| !of_format(name)) {
+            return Err(format!("unknown key `{}` (own keys begin with x_)", String::from_utf8_lossy(name).escape_debug()));
+        }
         let text = |wanted: &str| {
             let at = names().position(|name| name == wanted.as_bytes())?;
             self.object.values.get(at)?.text().map(|text| text.into_owned())
@@ -120,4 +155,9 @@ impl LogSource {
     pub fn item<'a>(&'a self, shelf: &'a mut Shelf) -> Item<'a> {
         super::item(&self.event, self.stream, shelf, &self.object.values)
     }
+}
+
+/// Whether it is this key, or a part of what stands behind it.
+fn begins_with_key(name: &[u8], key: &str) -> bool {
+    name.strip_prefix(key.as_bytes()).is_some_and(|rest| matches!(rest.first(), None | Some(b'.')))
 }

@@ -130,7 +130,7 @@ pub(super) struct About {
     pub formats_known: u32,
     pub host: String,
     /// What brings its clock to Unix time, where the file tells.
-    pub offset_ns: i64,
+    pub offset_ns: i128,
     /// Where the records are; to the end of the file where nobody has said how many there are.
     pub begin: u64,
     pub end: Option<u64>,
@@ -252,7 +252,7 @@ impl About {
             }
             CLOCK_DATA => {
                 if let (Some(wall), Some(own)) = (word(bytes, 8, self.order), word(bytes, 16, self.order)) {
-                    self.offset_ns = wall.wrapping_sub(own) as i64;
+                    self.offset_ns = i128::from(wall) - i128::from(own);
                 }
             }
             _ => {}

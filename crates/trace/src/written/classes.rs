@@ -10,7 +10,7 @@ use crate::value::Value;
 use longpole_ctf::types::{EventClass, Scope, Type};
 use longpole_ctf::write::{EventLayout, Layout};
 use longpole_ctf::MetadataError;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ const MOST_SHAPES: u32 = 1 << 10;
 const MOST_CLASSES: usize = 1 << 16;
 /// Their fields; readers take twice as many.
 const MOST_FIELDS: u64 = 1 << 19;
-/// Labels of an enumeration that are kept.
+/// Labels of a class that are kept.
 const MOST_LABELS: usize = 1 << 16;
 
 pub struct Class {
@@ -36,6 +36,8 @@ pub struct Class {
     pub plain: bool,
     /// Some of them may have labels.
     labelled: bool,
+    /// How many labels more are kept.
+    room: usize,
 }
 
 /// Of a class of the catalogue.
@@ -62,7 +64,7 @@ pub struct Classes {
 
 impl Classes {
     pub fn new() -> Classes {
-        let form = Form { cpu: false, names: false, ids: false };
+        let form = Form::default();
         Classes {
             all: Vec::new(),
             known: HashMap::new(),
@@ -160,7 +162,8 @@ impl Classes {
             name: name.to_owned(),
             attributes: attributes.to_vec(),
             plain: all().all(Shape::is_plain),
-            labelled: all().any(|shape| matches!(shape, Shape::Labelled { .. })),
+            labelled: all().any(Shape::has_names),
+            room: MOST_LABELS,
             layout: prepared,
             signature: signature.clone(),
             context,
@@ -177,12 +180,10 @@ impl Class {
             return;
         }
         let fields = self.context.iter_mut().chain(&mut self.fields);
-        for (field, value) in fields.zip(event.context.iter().chain(event.fields)) {
-            if let Value::Enum { value, label } = value {
-                if !label.is_empty() && field.labels.len() < MOST_LABELS && !field.labels.contains_key(value) {
-                    field.labels.insert(*value, (*label).to_owned());
-                }
-            }
+        let shapes = self.signature.context.iter().chain(&self.signature.fields);
+        let values = event.context.iter().chain(event.fields);
+        for ((field, shape), value) in fields.zip(shapes).zip(values) {
+            field.names.learn(value, shape, &mut self.room);
         }
     }
 
@@ -203,20 +204,19 @@ fn describe(
         id,
         name: name.to_owned(),
         model_emf_uri: (!attributes.is_empty()).then(|| address(attributes)),
-        context: (!context.is_empty()).then(|| Arc::new(scope(Scope::EventContext, context, &signature.context))),
-        payload: Some(Arc::new(scope(Scope::EventFields, fields, &signature.fields))),
+        context: (!context.is_empty()).then(|| Arc::new(scope(Scope::EventContext, HashSet::new(), context, &signature.context))),
+        payload: Some(Arc::new(scope(Scope::EventFields, HashSet::new(), fields, &signature.fields))),
         ..EventClass::default()
     }
 }
 
 fn fields(names: &[String], bases: &[u8], values: &[Value<'_>]) -> Vec<Field> {
-    let field = |(at, value): (usize, &Value<'_>)| Field {
+    let field = |at: usize| Field {
         name: names.get(at).cloned().unwrap_or_else(|| at.to_string()),
         base: bases.get(at).copied().unwrap_or(10),
-        flags: if let Value::Flags { flags, .. } = value { flags.flags.clone() } else { Vec::new() },
         ..Field::default()
     };
-    values.iter().enumerate().map(field).collect()
+    (0..values.len()).map(field).collect()
 }
 
 impl Default for Classes {

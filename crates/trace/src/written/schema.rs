@@ -1,19 +1,24 @@
 //! What is written as a schema of CTF 2, which the writer brings to the version that is wanted.
 
+use super::names::Names;
+use super::packets::{PacketKind, PacketKinds};
 use super::shape::{Length as Kept, Shape};
 use longpole_ctf::types::*;
 use longpole_ctf::{Clock, EnvValue, Origin, Span};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 const ORDER: ByteOrder = ByteOrder::Little;
 
 /// A kind of packets: which of these their context names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Form {
     pub cpu: bool,
     pub names: bool,
-    pub ids: bool,
+    pub pid: bool,
+    pub tid: bool,
+    /// What else they say: a number in [`PacketKinds`](super::packets::PacketKinds).
+    pub kind: usize,
 }
 
 /// A field as it is called and shown.
@@ -21,8 +26,7 @@ pub struct Form {
 pub struct Field {
     pub name: String,
     pub base: u8,
-    pub labels: BTreeMap<i128, String>,
-    pub flags: Vec<Mapping>,
+    pub names: Names,
 }
 
 fn member(name: &str, ty: Type) -> Member {
@@ -39,7 +43,7 @@ fn structure(members: Vec<Member>) -> Option<Arc<StructType>> {
 }
 
 /// A trace of streams of these forms, the clock of which counts ns from a moment.
-pub fn schema(environment: Vec<(String, EnvValue)>, base_s: i64, forms: Vec<(Form, Vec<EventClass>)>) -> Schema {
+pub fn schema(environment: Vec<(String, EnvValue)>, base_s: i64, forms: Vec<(Form, Vec<EventClass>)>, kinds: &PacketKinds) -> Schema {
     let header = vec![member("magic", integer(32, Roles::MAGIC)), member("stream_id", integer(32, Roles::STREAM_ID))];
     let clock = Clock {
         origin: Origin::UnixEpoch,
@@ -52,16 +56,21 @@ pub fn schema(environment: Vec<(String, EnvValue)>, base_s: i64, forms: Vec<(For
         version: Version::V2,
         trace: TraceClass { packet_header: structure(header), env: environment, ..TraceClass::default() },
         clocks: vec![clock],
-        streams: forms.into_iter().map(|(form, events)| form.stream(events)).collect(),
+        streams: forms.into_iter().map(|(form, events)| form.stream(events, kinds.get(form.kind))).collect(),
     }
 }
 
 impl Form {
     pub fn id(self) -> u64 {
-        u64::from(self.cpu) + 2 * u64::from(self.names) + 4 * u64::from(self.ids)
+        u64::from(self.cpu) + 2 * u64::from(self.names) + 4 * u64::from(self.pid) + 8 * u64::from(self.tid) + 16 * self.kind as u64
     }
 
-    fn stream(self, events: Vec<EventClass>) -> StreamClass {
+    /// How many fields come before what else its packets say.
+    pub fn fields(self) -> usize {
+        6 + usize::from(self.cpu) + 2 * usize::from(self.names) + usize::from(self.pid) + usize::from(self.tid)
+    }
+
+    fn stream(self, events: Vec<EventClass>, kind: Option<&PacketKind>) -> StreamClass {
         let mut context = vec![
             member("timestamp_begin", integer(64, Roles::TIME)),
             member("timestamp_end", integer(64, Roles::END_TIME)),
@@ -76,8 +85,11 @@ impl Form {
         if self.names {
             context.extend(["label", "thread"].map(|name| member(name, Type::String(Encoding::Utf8))));
         }
-        if self.ids {
-            context.extend(["pid", "tid"].map(|name| member(name, Type::signed(32, 8, ORDER))));
+        let ids = [("pid", self.pid), ("tid", self.tid)].into_iter().filter(|(_, there)| *there);
+        context.extend(ids.map(|(name, _)| member(name, Type::signed(32, 8, ORDER))));
+        if let Some(PacketKind { fields, shapes, .. }) = kind {
+            let taken = context.iter().map(|member| member.name.clone()).collect();
+            context.extend(scope(Scope::PacketContext, taken, fields, shapes).fields().iter().cloned());
         }
         StreamClass {
             id: self.id(),
@@ -101,9 +113,9 @@ pub fn address(attributes: &[(String, String)]) -> String {
     format!("longpole:site?{}", pairs.join("&"))
 }
 
-/// The structure of the fields of a scope. Nested structures come flat, with dotted names, and are nested again.
-pub fn scope(scope: Scope, fields: &[Field], shapes: &[Shape]) -> StructType {
-    let mut root = Open::default();
+/// The structure of the fields of a scope, in which these names are taken. Nested structures come flat, with dotted names, and are nested again.
+pub fn scope(scope: Scope, taken: HashSet<String>, fields: &[Field], shapes: &[Shape]) -> StructType {
+    let mut root = Open { taken, ..Open::default() };
     let mut before = Vec::new();
     for (field, shape) in fields.iter().zip(shapes) {
         let mut outer: Vec<&str> = field.name.split('.').collect();
@@ -128,7 +140,7 @@ pub fn scope(scope: Scope, fields: &[Field], shapes: &[Shape]) -> StructType {
             Shape::Bytes(Kept::Fixed(length)) | Shape::List(Kept::Fixed(length), _) => Length::Fixed(*length),
             _ => Length::Fixed(0),
         };
-        level.push(&name, ty(shape, length, field));
+        level.push(&name, ty(shape, length, field.base, Some(&field.names)));
         path.push(name);
         before = path;
     }
@@ -160,7 +172,7 @@ impl Open {
     fn enter(&mut self, of: &str, path: &mut Vec<String>) -> &mut Open {
         if self.members.last().and_then(|last| last.of.as_deref()) != Some(of) {
             let name = self.free(of);
-            self.push(&name, ty(&Shape::Nothing, Length::Fixed(0), &Field::default()));
+            self.push(&name, ty(&Shape::Nothing, Length::Fixed(0), 10, None));
         }
         let last = self.members.len() - 1;
         let structure = &mut self.members[last];
@@ -187,29 +199,33 @@ impl Open {
     }
 }
 
-fn ty(shape: &Shape, length: Length, field: &Field) -> Type {
-    let int = |signed| IntType { size: 64, align: 8, signed, byte_order: ORDER, base: field.base, ..IntType::default() };
+/// `names`: of its values.
+fn ty(shape: &Shape, length: Length, base: u8, names: Option<&Names>) -> Type {
+    let int = |signed| IntType { size: 64, align: 8, signed, byte_order: ORDER, base, ..IntType::default() };
     let span = Span::default();
     match shape {
         Shape::Unsigned => Type::Int(int(false)),
         Shape::Signed => Type::Int(int(true)),
-        Shape::Labelled { signed } if field.labels.is_empty() => Type::Int(int(*signed)),
-        Shape::Labelled { signed } => {
-            let mapping = |(value, label): (&i128, &String)| Mapping { label: label.clone(), low: *value, high: *value };
-            Type::Enum(Arc::new(EnumType { int: int(*signed), mappings: field.labels.iter().map(mapping).collect() }))
+        Shape::Labelled { signed } => match names.map(Names::mappings).filter(|mappings| !mappings.is_empty()) {
+            Some(mappings) => Type::Enum(Arc::new(EnumType { int: int(*signed), mappings: mappings.into() })),
+            None => Type::Int(int(*signed)),
+        },
+        Shape::Flags => {
+            Type::Bits(Arc::new(BitsType { int: int(false), flags: names.map(|names| names.flags.clone()).unwrap_or_default() }))
         }
-        Shape::Flags => Type::Bits(Arc::new(BitsType { int: int(false), flags: field.flags.clone() })),
         Shape::Real => Type::Float(FloatType { size: 64, align: 8, byte_order: ORDER, reversed: false }),
         Shape::Bool => Type::Bool(IntType { size: 8, align: 8, byte_order: ORDER, base: 10, ..IntType::default() }),
         Shape::Text => Type::String(Encoding::Utf8),
         Shape::Nothing => Type::Struct(Arc::new(StructType::new(1, Vec::new()))),
         Shape::Bytes(_) => Type::Blob(Arc::new(BlobType { length, media_type: String::new(), roles: Roles::NONE, span })),
-        Shape::List(_, element) => Type::Array(Arc::new(ArrayType::new(inner(element, field), length, span))),
+        Shape::List(_, element) => {
+            Type::Array(Arc::new(ArrayType::new(inner(element, base, names.and_then(|names| names.part(0))), length, span)))
+        }
         Shape::Fields(fields) => {
             let mut open = Open::default();
-            for (name, shape) in fields {
+            for (at, (name, shape)) in fields.iter().enumerate() {
                 let name = open.free(name);
-                open.push(&name, inner(shape, field));
+                open.push(&name, inner(shape, base, names.and_then(|names| names.part(at))));
             }
             Type::Struct(Arc::new(open.structure()))
         }
@@ -217,10 +233,10 @@ fn ty(shape: &Shape, length: Length, field: &Field) -> Type {
 }
 
 /// Of a part of a field: its length is always the same.
-fn inner(shape: &Shape, field: &Field) -> Type {
+fn inner(shape: &Shape, base: u8, names: Option<&Names>) -> Type {
     let length = match shape {
         Shape::Bytes(Kept::Fixed(length)) | Shape::List(Kept::Fixed(length), _) => *length,
         _ => 0,
     };
-    ty(shape, Length::Fixed(length), field)
+    ty(shape, Length::Fixed(length), base, names)
 }

@@ -89,7 +89,7 @@ fn shape(value: &Value<'_>, like: Option<&Shape>, parts: &mut u32) -> Result<Sha
         Value::Nothing => Shape::Nothing,
         Value::Str(_) | Value::Wide(_) => Shape::Text,
         Value::Bytes(bytes) => Shape::Bytes(Length::Fixed(bytes.len() as u64)),
-        Value::Enum { value, .. } => Shape::Labelled { signed: i64::try_from(*value).is_ok() },
+        Value::Enum { value, .. } | Value::Several { value, .. } => Shape::Labelled { signed: i64::try_from(*value).is_ok() },
         Value::Flags { .. } => Shape::Flags,
         Value::Nested(nested) if nested.is_named() => {
             let mut fields = Vec::new();
@@ -156,6 +156,16 @@ impl Shape {
         }
     }
 
+    /// Whether values of it, or of its parts, may have names.
+    pub fn has_names(&self) -> bool {
+        match self {
+            Shape::Labelled { .. } | Shape::Flags => true,
+            Shape::List(_, element) => element.has_names(),
+            Shape::Fields(fields) => fields.iter().any(|(_, shape)| shape.has_names()),
+            _ => false,
+        }
+    }
+
     /// Whether a value of it is written as it is.
     pub fn is_plain(&self) -> bool {
         !matches!(self, Shape::Nothing | Shape::Bytes(Length::Own) | Shape::List(..) | Shape::Fields(_))
@@ -179,7 +189,7 @@ pub fn plain<'v>(value: &Value<'v>) -> Datum<'v> {
         Value::Str(text) => Stored::Str(until_nul(text)),
         Value::Wide(text) => Stored::Wide(text),
         Value::Bytes(bytes) => Stored::Bytes(bytes),
-        Value::Enum { value, .. } => i64::try_from(value).map_or(Stored::U64(value as u64), Stored::I64),
+        Value::Enum { value, .. } | Value::Several { value, .. } => i64::try_from(value).map_or(Stored::U64(value as u64), Stored::I64),
         Value::Nothing | Value::Nested(_) => Stored::Nothing,
     })
 }
@@ -187,8 +197,7 @@ pub fn plain<'v>(value: &Value<'v>) -> Datum<'v> {
 /// Any value as those of the fields that it is written to: none, one, or several.
 pub fn spread(value: &Value<'_>, shape: &Shape, out: &mut Vec<OwnedValue>) {
     match (shape, value) {
-        (Shape::Nothing, _) => {}
-        (Shape::Fields(fields), Value::Nested(nested)) => {
+        (Shape::Fields(fields), Value::Nested(nested)) if !fields.is_empty() => {
             each(nested, fields, |_, shape, part| spread(&part, shape, out));
         }
         (Shape::Bytes(Length::Own), Value::Bytes(bytes)) => {
@@ -213,7 +222,9 @@ fn one(value: &Value<'_>, shape: &Shape) -> OwnedValue {
         (Value::Str(text), _) => OwnedValue::Str(until_nul(text).to_vec()),
         (Value::Wide(text), _) => OwnedValue::Str(until_nul(text.decode().as_bytes()).to_vec()),
         (Value::Bytes(bytes), _) => OwnedValue::Bytes(bytes.to_vec()),
-        (Value::Enum { value, .. }, _) => i64::try_from(*value).map_or(OwnedValue::U64(*value as u64), OwnedValue::I64),
+        (Value::Enum { value, .. } | Value::Several { value, .. }, _) => {
+            i64::try_from(*value).map_or(OwnedValue::U64(*value as u64), OwnedValue::I64)
+        }
         (Value::Nested(nested), Shape::List(_, element)) => {
             let mut list = Vec::new();
             let Ok(()) = nested.each(|_, part| {
@@ -232,7 +243,7 @@ fn one(value: &Value<'_>, shape: &Shape) -> OwnedValue {
     }
 }
 
-fn each<'v>(nested: &Nested<'v>, fields: &[(String, Shape)], mut visit: impl FnMut(&str, &Shape, Value<'v>)) {
+pub fn each<'v>(nested: &Nested<'v>, fields: &[(String, Shape)], mut visit: impl FnMut(&str, &Shape, Value<'v>)) {
     let mut fields = fields.iter();
     let Ok(()) = nested.each(|_, part| {
         if let Some((name, shape)) = fields.next() {

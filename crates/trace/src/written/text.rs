@@ -38,7 +38,7 @@ impl Serialize for Json<'_> {
             Value::Wide(text) => serializer.serialize_str(&text.decode()),
             Value::Bytes(bytes) => serializer.serialize_str(&bytes.iter().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"))),
             Value::Enum { value, label: "" } => serializer.serialize_i128(*value),
-            Value::Enum { label, .. } => serializer.serialize_str(label),
+            Value::Enum { .. } | Value::Several { .. } => serializer.serialize_str(self.0.labels().next().unwrap_or_default()),
             Value::Nested(nested) if nested.is_named() => {
                 let mut map = serializer.serialize_map(None)?;
                 nested.each(|name, part| map.serialize_entry(name.unwrap_or_default(), &Json(&part)))?;

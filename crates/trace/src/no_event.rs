@@ -1,0 +1,40 @@
+//! Why a trace, or what was asked of it, has nothing to show: whoever sees nothing must know that it is not the question.
+
+use std::fmt;
+
+/// See [`Trace::no_event`](crate::Trace::no_event).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoEvent {
+    /// There is no stream.
+    NoStream,
+    /// All streams are empty.
+    Anywhere,
+    /// There are items, but none in the part that was asked for.
+    InPart { first_ns: i64, begin_ns: Option<i64>, end_ns: Option<i64> },
+}
+
+impl NoEvent {
+    /// Of a trace whose first item is at `first_ns`, and of a part of it: the ends of `i64` where nothing was asked for. None where all was, and there is something.
+    pub(crate) fn why(streams: usize, first_ns: Option<i64>, (begin_ns, end_ns): (i64, i64)) -> Option<NoEvent> {
+        let (begin_ns, end_ns) = ((begin_ns > i64::MIN).then_some(begin_ns), (end_ns < i64::MAX).then_some(end_ns));
+        match (streams, first_ns) {
+            (0, _) => Some(NoEvent::NoStream),
+            (_, None) => Some(NoEvent::Anywhere),
+            (_, Some(first_ns)) => (begin_ns.is_some() || end_ns.is_some()).then_some(NoEvent::InPart { first_ns, begin_ns, end_ns }),
+        }
+    }
+}
+
+impl fmt::Display for NoEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            NoEvent::NoStream => write!(f, "there is no event: there is metadata, and no stream beside it"),
+            NoEvent::Anywhere => write!(f, "there is no event in any stream"),
+            NoEvent::InPart { first_ns, begin_ns, end_ns } => {
+                write!(f, "there is no event in the part that was asked for: the first one of all is at {first_ns} ns, and none")?;
+                begin_ns.map_or(Ok(()), |begin_ns| write!(f, " from {begin_ns} ns on"))?;
+                end_ns.map_or(Ok(()), |end_ns| write!(f, " up to {end_ns} ns"))
+            }
+        }
+    }
+}
