@@ -142,7 +142,7 @@ impl Side {
     /// How many events there are and are missing, also where there is no path.
     pub fn events(&mut self, inputs: &Inputs) {
         self.known.events = inputs.events + inputs.kernel_events;
-        self.known.lost = inputs.lost + inputs.kernel_lost;
+        self.known.lost = inputs.lost.saturating_add(inputs.kernel_lost);
         self.known.uncounted_losses = inputs.uncounted_losses + inputs.uncounted_kernel_losses;
     }
 

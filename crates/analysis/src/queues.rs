@@ -352,7 +352,7 @@ impl Queues {
             let seconds = since(first_ns, end_ns) as f64 / 1e9;
             let rate = |count: u64| (seconds > 0.0).then(|| count as f64 / seconds);
             let users = state.producers.iter().chain(state.consumers.iter().filter(|user| !state.producers.contains(user)));
-            let lost = users.map(|&machine| lost_of(machine)).sum();
+            let lost = users.map(|&machine| lost_of(machine)).fold(0, u64::saturating_add);
             out.push(QueueAnswer {
                 name: scene.system.queue_name(queue).to_owned(),
                 capacity: described.capacity,

@@ -119,7 +119,7 @@ fn verdict(runs: &[Run], rows: Option<&[Row]>) -> (Verdict, f64) {
     let most = runs.iter().max_by_key(|run| count(&named(run)));
     let agreed = most.map_or(0, |run| count(&named(run)));
     let agreement = agreed as f64 / runs.len().max(1) as f64;
-    let lost: u64 = runs.iter().map(|run| run.report.verdict.lost).sum();
+    let lost = runs.iter().map(|run| run.report.verdict.lost).fold(0, u64::saturating_add);
     let of: Vec<&Run> = runs.iter().filter(|run| most.is_some_and(|most| named(most) == named(run))).collect();
     let unknown: Vec<f64> = of.iter().filter_map(|run| run.report.verdict.unknown_share).collect();
     let strongest = of.iter().max_by(|a, b| a.report.verdict.share.unwrap_or(0.0).total_cmp(&b.report.verdict.share.unwrap_or(0.0)));
@@ -324,7 +324,7 @@ fn predictions(runs: &[Run]) -> Vec<Prediction> {
 }
 
 fn inputs(runs: &[Run]) -> Inputs {
-    let sum = |value: fn(&Inputs) -> u64| runs.iter().map(|run| value(&run.report.inputs)).sum();
+    let sum = |value: fn(&Inputs) -> u64| runs.iter().map(|run| value(&run.report.inputs)).fold(0, u64::saturating_add);
     Inputs {
         start_ns: runs.iter().filter_map(|run| run.report.inputs.start_ns).min(),
         end_ns: runs.iter().filter_map(|run| run.report.inputs.end_ns).max(),

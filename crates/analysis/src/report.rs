@@ -184,7 +184,7 @@ impl Pass {
         if kind == Some(StreamKind::Kernel) {
             match item {
                 Item::Event(_) => self.kernel.events += 1,
-                Item::Loss(Loss { events: Some(events), .. }) => self.kernel.lost += events,
+                Item::Loss(Loss { events: Some(events), .. }) => self.kernel.lost = self.kernel.lost.saturating_add(*events),
                 Item::Loss(_) => self.kernel.uncounted += 1,
             }
             return;

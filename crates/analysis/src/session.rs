@@ -76,12 +76,13 @@ impl Session {
     pub fn loss(&mut self, loss: &Loss, observers: &mut [&mut dyn Observer]) {
         self.extend(loss.end_ns);
         match loss.events {
-            Some(events) => self.lost += events,
+            Some(events) => self.lost = self.lost.saturating_add(events),
             None => self.uncounted_losses += 1,
         }
         let machine = self.system.machine_of_stream(loss.stream);
         if let Some(machine) = machine {
-            *self.lost_of.entry(machine).or_default() += loss.events.unwrap_or(1);
+            let lost = self.lost_of.entry(machine).or_default();
+            *lost = lost.saturating_add(loss.events.unwrap_or(1));
             self.activity.loss(machine, loss.begin_ns, loss.end_ns);
         }
         let scene = Scene { system: &self.system, activity: &self.activity };

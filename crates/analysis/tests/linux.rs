@@ -415,6 +415,18 @@ fn a_loss_that_is_told_late_takes_the_longest_silence_back() {
 }
 
 #[test]
+fn more_losses_than_a_number_holds_are_its_most() {
+    let mut kernel = Kernel::new(1);
+    kernel.switch(0, 0, 0, 0, 10);
+    for t_ns in [1_000, 2_000] {
+        kernel.losses.push(Loss { stream: StreamId(0), begin_ns: t_ns, end_ns: t_ns + 500, events: Some(u64::MAX) });
+    }
+    kernel.switch(3_000, 0, 10, 1, 0);
+    let (linux, times) = pass::<CpuTimes>(&kernel, ALL);
+    assert_eq!((linux.lost, times.cpus(&linux)[0].lost), (u64::MAX, u64::MAX));
+}
+
+#[test]
 fn events_of_programs_are_no_kernel_events() {
     let mut kernel = nested();
     kernel.catalogue.streams[0].kind = StreamKind::User;

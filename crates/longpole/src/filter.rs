@@ -274,6 +274,8 @@ enum Datum<'a> {
     Text(Cow<'a, [u8]>),
     /// An enumeration's value: compares as number and as text.
     Labelled(i128, &'a [u8]),
+    /// The same with several labels.
+    Several(Vec<Datum<'a>>),
     /// Is there, and cannot be compared.
     Other,
 }
@@ -289,6 +291,9 @@ impl<'a> Datum<'a> {
             Value::Bool(value) => Datum::Integer(i128::from(value)),
             Value::Nothing => Datum::Nothing,
             Value::Enum { value, label } => Datum::Labelled(value, label.as_bytes()),
+            Value::Several { value: number, .. } => {
+                Datum::Several(value.labels().map(|label| Datum::Labelled(number, label.as_bytes())).collect())
+            }
             _ => Datum::Other,
         }
     }
@@ -338,6 +343,16 @@ impl<'a> Datum<'a> {
 }
 
 fn compare(left: &Datum<'_>, how: Comparison, right: &Datum<'_>) -> bool {
+    // What is asked for is one of the labels, and what is not to be is none of them.
+    let of_labels = |labels: &[Datum<'_>], holds: &dyn Fn(&Datum<'_>) -> bool| match how {
+        Comparison::Different | Comparison::Unlike => labels.iter().all(holds),
+        _ => labels.iter().any(holds),
+    };
+    match (left, right) {
+        (Datum::Several(labels), right) => return of_labels(labels, &|left| compare(left, how, right)),
+        (left, Datum::Several(labels)) => return of_labels(labels, &|right| compare(left, how, right)),
+        _ => {}
+    }
     let order = || left.order(right);
     let like = || left.text().zip(right.text()).map(|(text, pattern)| glob::matches(pattern, text));
     match how {

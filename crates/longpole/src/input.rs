@@ -20,7 +20,7 @@ pub struct Input {
     #[arg(value_name = "TRACE")]
     pub traces: Vec<PathBuf>,
 
-    /// Leave out what is before TIME: +1.5s (from the trace's begin), 23:04:05.5, 2025-11-20T23:04:05Z, or Unix time in ns
+    /// Leave out what is before TIME: +1.5s (from the trace's begin), 23:04:05.5, 2025-11-20T23:04:05Z (or +01:00), 2025-11-20, or Unix time in ns; without a zone it is UTC
     #[arg(long, value_name = "TIME", value_parser = Moment::parse)]
     pub begin: Option<Moment>,
 

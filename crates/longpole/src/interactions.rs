@@ -460,6 +460,7 @@ impl Composed {
     fn finish(&mut self) {
         self.finished = true;
         self.composer.finish(self.trace.catalogue());
+        crate::verbs::convert::tell_no_event(&self.trace);
         for oddity in self.trace.oddities() {
             eprintln!("longpole: {}", plain_lines(oddity.to_string()));
         }

@@ -47,6 +47,7 @@ pub fn read_beside<W: Watch>(
         other(&mut model.linux, watch, catalogue, &item, in_part);
     }
     model.linux.finish(watch);
+    crate::verbs::convert::tell_no_event(&trace);
     for oddity in trace.oddities() {
         eprintln!("longpole: {}", plain_lines(oddity.to_string()));
     }

@@ -20,6 +20,7 @@ pub fn read(input: &Input, mut pairs: Option<&mut Pairs>) -> anyhow::Result<(Pas
     let mut pass = Pass::with_rules(input.rules()?).context("a built-in rule file is wrong")?;
     let mut trace = input.open()?;
     feed(&mut trace, &mut pass, pairs.as_deref_mut())?;
+    crate::verbs::convert::tell_no_event(&trace);
     for oddity in trace.oddities() {
         eprintln!("longpole: {}", plain_lines(oddity.to_string()));
     }

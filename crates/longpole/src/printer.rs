@@ -18,7 +18,7 @@ pub(crate) struct Printer<W> {
     line: Vec<u8>,
     time: TimeOfDay,
     last_ns: Option<i64>,
-    streams: Vec<Named>,
+    streams: Vec<Stream>,
     subjects: Vec<Subject>,
     classes: Vec<Class>,
     /// Which fields, contexts and values of packets are shown; none: all.
@@ -33,6 +33,13 @@ struct Named {
     json: Piece,
 }
 
+struct Stream {
+    /// In the place of a subject of which nothing is known.
+    who: Piece,
+    name: Named,
+}
+
+/// Who it was, each with the blank behind it.
 struct Subject {
     /// Who it was, for events of which nothing else says it. Empty if nothing is known, then the stream is named instead.
     whole: Piece,
@@ -40,16 +47,21 @@ struct Subject {
     common: Piece,
     /// Beside a context that names the program, too.
     host: Piece,
-    /// The members of the `context` object.
+    /// The members of the `context` object, all of them, and each with what it says.
     json: Piece,
+    members: Vec<(Who, Vec<u8>)>,
 }
 
 struct Class {
-    name: Named,
+    /// The name, and what opens the values.
+    head: Piece,
+    json: Piece,
     fields: Members,
     context: Members,
     packet: Members,
     says: Says,
+    /// What the contexts say themselves of who it was.
+    told: Vec<Who>,
 }
 
 /// What the contexts of a class say of who it was.
@@ -60,13 +72,47 @@ enum Says {
     Programs,
 }
 
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Who {
+    Host,
+    Label,
+    Thread,
+    Pid,
+    Tid,
+}
+
+impl Who {
+    fn called(self) -> &'static str {
+        match self {
+            Who::Host => "host",
+            Who::Label => "label",
+            Who::Thread => "thread",
+            Who::Pid => "pid",
+            Who::Tid => "tid",
+        }
+    }
+
+    /// As which a tracer's context says it.
+    fn of_context(name: &str) -> Option<Who> {
+        Some(match name {
+            "host" => Who::Host,
+            "label" | "procname" => Who::Label,
+            "thread" => Who::Thread,
+            "pid" | "vpid" => Who::Pid,
+            "tid" | "vtid" => Who::Tid,
+            _ => return None,
+        })
+    }
+}
+
 /// The values of an event that are shown: all have an entry, those that are not shown are hidden.
 struct Members {
     members: Vec<Member>,
+    names: Vec<String>,
     /// Some are shown.
     any: bool,
-    /// What closes the structures in which the last one lies.
-    end: Vec<u8>,
+    /// What closes the structures in which the last one lies, and all of them.
+    end: Piece,
 }
 
 struct Member {
@@ -125,7 +171,8 @@ impl<W: Write> Printer<W> {
 
     #[cold]
     fn learn_new(&mut self, catalogue: &Catalogue) {
-        self.streams.extend(catalogue.streams[self.streams.len()..].iter().map(|stream| named(&stream.name)));
+        let stream = |stream: &longpole_trace::Stream| Stream { who: who(&stream.name), name: named(&stream.name) };
+        self.streams.extend(catalogue.streams[self.streams.len()..].iter().map(stream));
         let hosts = self.hosts;
         self.subjects.extend(catalogue.subjects[self.subjects.len()..].iter().map(|one| subject(one, hosts)));
         let Printer { classes, fields, .. } = self;
@@ -135,7 +182,8 @@ impl<W: Write> Printer<W> {
             };
             let has = |names: &[&str]| class.context.iter().any(|name| names.contains(&name.as_str()));
             classes.push(Class {
-                name: named(&class.event_name),
+                head: piece(format!("{}: {{", class.event_name)),
+                json: quoted(&class.event_name),
                 fields: members(&class.fields, &class.bases, |name| shown("field", name)),
                 context: members(&class.context, &class.context_bases, |name| shown("context", name)),
                 packet: members(&class.packet, &class.packet_bases, |name| shown("packet", name)),
@@ -144,6 +192,7 @@ impl<W: Write> Printer<W> {
                     (false, true) => Says::Threads,
                     (false, false) => Says::Nothing,
                 },
+                told: class.context.iter().filter_map(|name| Who::of_context(name)).collect(),
             });
         }
     }
@@ -154,17 +203,13 @@ impl<W: Write> Printer<W> {
         let Printer { line, streams, subjects, classes, .. } = self;
         let (class, subject) = (&classes[event.class.0 as usize], &subjects[event.subject.0 as usize]);
         let who = match class.says {
-            Says::Nothing if subject.whole.is_empty() => &streams[event.stream.0 as usize].text,
+            Says::Nothing if subject.whole.is_empty() => &streams[event.stream.0 as usize].who,
             Says::Nothing => &subject.whole,
             Says::Threads => &subject.common,
             Says::Programs => &subject.host,
         };
-        if !who.is_empty() {
-            who.put(line);
-            line.push(b' ');
-        }
-        class.name.text.put(line);
-        line.extend_from_slice(b": {");
+        who.put(line);
+        class.head.put(line);
         if let Some(cpu) = event.cpu {
             line.extend_from_slice(b" cpu_id = ");
             show::unsigned(line, u64::from(cpu));
@@ -172,16 +217,22 @@ impl<W: Write> Printer<W> {
         if class.packet.any {
             line.extend_from_slice(if event.cpu.is_some() { b"," } else { b"" });
             class.packet.text(line, event.packet.iter());
-        }
-        if event.cpu.is_some() || class.packet.any {
+            line.extend_from_slice(b", {");
+        } else if event.cpu.is_some() {
             line.extend_from_slice(b" }, {");
         }
         if class.context.any && !event.context.is_empty() {
             class.context.text(line, event.context);
-            line.extend_from_slice(b" }, {");
+            line.extend_from_slice(b", {");
         }
         class.fields.text(line, event.fields);
-        line.extend_from_slice(if event.is_partial(catalogue) { b" <damaged> }\n" } else { b" }\n" });
+        match event.is_partial(catalogue) {
+            false => line.push(b'\n'),
+            true => {
+                line.truncate(line.len() - 1);
+                line.extend_from_slice(b"<damaged> }\n");
+            }
+        }
     }
 
     /// An item's line as it stands behind one of `last_ns`, which becomes that of this one.
@@ -206,7 +257,7 @@ impl<W: Write> Printer<W> {
         self.learn(catalogue);
         self.when(loss.end_ns);
         let Printer { line, streams, .. } = self;
-        streams[loss.stream.0 as usize].text.put(line);
+        streams[loss.stream.0 as usize].name.text.put(line);
         line.extend_from_slice(b": ");
         match loss.events {
             Some(events) => show::unsigned(line, events),
@@ -222,7 +273,7 @@ impl<W: Write> Printer<W> {
         self.line.extend_from_slice(b"{\"t_ns\":");
         show::signed(&mut self.line, t_ns);
         self.line.extend_from_slice(b",\"stream\":");
-        self.streams[stream.0 as usize].json.put(&mut self.line);
+        self.streams[stream.0 as usize].name.json.put(&mut self.line);
     }
 
     pub fn event_json(&mut self, event: &Event<'_>, catalogue: &Catalogue) {
@@ -236,19 +287,28 @@ impl<W: Write> Printer<W> {
             None => line.extend_from_slice(b"null"),
         }
         line.extend_from_slice(b",\"name\":");
-        class.name.json.put(line);
+        class.json.put(line);
         line.extend_from_slice(b",\"fields\":{");
-        class.fields.json(line, event.fields);
+        let mut labelled = class.fields.json(line, event.fields);
         line.extend_from_slice(b"},\"context\":{");
+        let subject = &subjects[event.subject.0 as usize];
         if event.context.is_empty() {
-            subjects[event.subject.0 as usize].json.put(line);
+            subject.json.put(line);
+        } else {
+            labelled |= class.context.json(line, event.context);
+            for (_, member) in subject.members.iter().filter(|(who, _)| !class.told.contains(who)) {
+                line.extend_from_slice(if line.ends_with(b"{") { b"" } else { b"," });
+                line.extend_from_slice(member);
+            }
         }
-        class.context.json(line, event.context);
         line.push(b'}');
         if class.packet.any {
             line.extend_from_slice(b",\"packet\":{");
-            class.packet.json(line, event.packet.iter());
+            labelled |= class.packet.json(line, event.packet.iter());
             line.push(b'}');
+        }
+        if labelled {
+            class.labelled_json(line, event);
         }
         if event.is_partial(catalogue) {
             line.extend_from_slice(b",\"partial\":true");
@@ -285,10 +345,45 @@ impl<W: Write> Printer<W> {
     }
 }
 
-fn named(name: &str) -> Named {
+impl Class {
+    /// Where values have labels, their numbers and all of their labels.
+    #[cold]
+    fn labelled_json(&self, line: &mut Vec<u8>, event: &Event<'_>) {
+        let begin = line.len();
+        line.extend_from_slice(b",\"labelled\":{");
+        let empty = line.len();
+        self.fields.labelled_json(line, "fields", event.fields);
+        self.context.labelled_json(line, "context", event.context);
+        self.packet.labelled_json(line, "packet", event.packet.iter());
+        match line.len() == empty {
+            true => line.truncate(begin),
+            false => line.push(b'}'),
+        }
+    }
+}
+
+/// For people.
+fn piece(text: String) -> Piece {
+    plain(text).into_bytes().into()
+}
+
+/// With what separates it from what follows.
+fn who(name: &str) -> Piece {
+    if name.is_empty() {
+        Piece::default()
+    } else {
+        piece(format!("{name} "))
+    }
+}
+
+fn quoted(name: &str) -> Piece {
     let mut json = Vec::new();
     show::quoted(&mut json, name.as_bytes());
-    Named { text: plain(name.to_owned()).into_bytes().into(), json: json.into() }
+    json.into()
+}
+
+fn named(name: &str) -> Named {
+    Named { text: piece(name.to_owned()), json: quoted(name) }
 }
 
 fn subject(subject: &longpole_trace::Subject, hosts: bool) -> Subject {
@@ -318,27 +413,25 @@ fn subject(subject: &longpole_trace::Subject, hosts: bool) -> Subject {
     } else if hosts && !host.is_empty() {
         whole = format!("{host} {whole}");
     }
-    let mut json = Vec::new();
-    let mut member = |name: &str, show: &dyn Fn(&mut Vec<u8>)| {
-        if !json.is_empty() {
-            json.push(b',');
-        }
-        show::quoted(&mut json, name.as_bytes());
-        json.push(b':');
+    let mut members = Vec::new();
+    let mut member = |who: Who, show: &dyn Fn(&mut Vec<u8>)| {
+        let mut json = format!("\"{}\":", who.called()).into_bytes();
         show(&mut json);
+        members.push((who, json));
     };
-    for (name, value) in [("label", label), ("thread", thread)] {
+    let host_of_several = if hosts { host.as_str() } else { "" };
+    for (who, value) in [(Who::Host, host_of_several), (Who::Label, label), (Who::Thread, thread)] {
         if !value.is_empty() {
-            member(name, &|out| show::quoted(out, value.as_bytes()));
+            member(who, &|out| show::quoted(out, value.as_bytes()));
         }
     }
-    for (name, value) in [("pid", pid), ("tid", tid)] {
+    for (who, value) in [(Who::Pid, pid), (Who::Tid, tid)] {
         if let Some(value) = value {
-            member(name, &|out| show::signed(out, i64::from(*value)));
+            member(who, &|out| show::signed(out, i64::from(*value)));
         }
     }
-    let piece = |text: String| Piece::from(plain(text).into_bytes());
-    Subject { whole: piece(whole), common: piece(of_host(&program)), host: piece(host.clone()), json: json.into() }
+    let json = members.iter().map(|(_, json)| json.as_slice()).collect::<Vec<_>>().join(&b',');
+    Subject { whole: who(&whole), common: who(&of_host(&program)), host: who(host), json: json.into(), members }
 }
 
 impl Members {
@@ -350,16 +443,36 @@ impl Members {
                 show::text(line, value.borrow(), member.base);
             }
         }
-        line.extend_from_slice(&self.end);
+        self.end.put(line);
     }
 
+    /// Returns whether some of them may have labels.
     #[inline]
-    fn json<'a>(&self, line: &mut Vec<u8>, values: impl IntoIterator<Item = impl Borrow<Value<'a>>>) {
+    fn json<'a>(&self, line: &mut Vec<u8>, values: impl IntoIterator<Item = impl Borrow<Value<'a>>>) -> bool {
+        let mut labelled = false;
         for (member, value) in self.members.iter().zip(values) {
             if !member.hidden {
                 member.json.put(line);
                 show::json(line, value.borrow());
+                labelled |= show::may_be_labelled(value.borrow());
             }
+        }
+        labelled
+    }
+
+    fn labelled_json<'a>(&self, line: &mut Vec<u8>, scope: &str, values: impl IntoIterator<Item = impl Borrow<Value<'a>>>) {
+        let begin = line.len();
+        line.extend_from_slice(if line.ends_with(b"{") { b"" } else { b"," });
+        line.extend_from_slice(format!("\"{scope}\":{{").as_bytes());
+        let empty = line.len();
+        for ((member, name), value) in self.members.iter().zip(&self.names).zip(values) {
+            if !member.hidden && show::may_be_labelled(value.borrow()) {
+                show::labelled(line, &mut name.clone(), value.borrow());
+            }
+        }
+        match line.len() == empty {
+            true => line.truncate(begin),
+            false => line.push(b'}'),
         }
     }
 }
@@ -388,10 +501,10 @@ fn members(names: &[String], bases: &[u8], shown: impl Fn(&str) -> bool) -> Memb
         let mut json = if first { Vec::new() } else { vec![b','] };
         show::quoted(&mut json, name.as_bytes());
         json.push(b':');
-        members.push(Member { text: plain(text).into_bytes().into(), json: json.into(), base, hidden: false });
+        members.push(Member { text: piece(text), json: json.into(), base, hidden: false });
         first = false;
     }
-    Members { members, any: !first, end: " }".repeat(open.len()).into_bytes() }
+    Members { members, names: names.to_vec(), any: !first, end: piece(" }".repeat(open.len() + 1)) }
 }
 
 /// The last lines, and no more.

@@ -70,25 +70,29 @@ pub fn unsigned(out: &mut Vec<u8>, value: u64) {
     }
     let (first, second) = (value / EIGHT, value % EIGHT);
     if first == 0 {
-        return leading(out, second);
+        return leading(out, [second]);
     }
     match first / EIGHT {
-        0 => leading(out, first),
-        top => {
-            leading(out, top);
-            out.extend_from_slice(&(eight_digits(first % EIGHT) | ZEROS).to_le_bytes());
-        }
+        0 => leading(out, [first, second]),
+        top => leading(out, [top, first % EIGHT, second]),
     }
-    out.extend_from_slice(&(eight_digits(second) | ZEROS).to_le_bytes());
 }
 
-/// Appends a number below 10⁸ without zeros before it.
+/// Appends a number whose parts are below 10⁸ without zeros before it.
 #[inline(always)]
-fn leading(out: &mut Vec<u8>, value: u64) {
-    let digits = eight_digits(value);
+fn leading<const N: usize>(out: &mut Vec<u8>, parts: [u64; N]) {
+    let first = eight_digits(parts[0]);
     // The last digit stays also where it is 0.
-    let zeros = (digits | 1 << 56).trailing_zeros() / 8;
-    put_first(out, &((digits | ZEROS) >> (zeros * 8)).to_le_bytes(), 8 - zeros as usize);
+    let zeros = ((first | 1 << 56).trailing_zeros() / 8) as usize;
+    let begin = out.len();
+    // Room for all of them at once, in which each part is put to its place.
+    out.extend_from_slice([[0; 8]; N].as_flattened());
+    let room = &mut out[begin..];
+    room[..8].copy_from_slice(&((first | ZEROS) >> (zeros * 8)).to_le_bytes());
+    for (index, &part) in parts.iter().enumerate().skip(1) {
+        room[index * 8 - zeros..][..8].copy_from_slice(&(eight_digits(part) | ZEROS).to_le_bytes());
+    }
+    out.truncate(begin + 8 * N - zeros);
 }
 
 #[inline]
@@ -101,18 +105,24 @@ pub fn signed(out: &mut Vec<u8>, value: i64) {
 
 /// Exactly nine digits; `value` is below 10⁹.
 #[inline(always)]
-fn nine_digits(value: u64) -> [u8; 9] {
-    let mut digits = [b'0' + (value / EIGHT) as u8; 9];
-    digits[1..].copy_from_slice(&(eight_digits(value % EIGHT) | ZEROS).to_le_bytes());
-    digits
+fn put_nine_digits(place: &mut [u8], value: u64) {
+    place[0] = b'0' + (value / EIGHT) as u8;
+    place[1..].copy_from_slice(&(eight_digits(value % EIGHT) | ZEROS).to_le_bytes());
+}
+
+/// Appends bytes, which are returned to be written upon.
+#[inline(always)]
+fn put<'a, const N: usize>(out: &'a mut Vec<u8>, bytes: &[u8; N]) -> &'a mut [u8; N] {
+    out.extend_from_slice(bytes);
+    out.last_chunk_mut().expect("so many were appended")
 }
 
 /// Appends seconds with nine decimals.
 #[inline]
 pub fn seconds(out: &mut Vec<u8>, ns: u64) {
     unsigned(out, ns / SECOND);
-    out.push(b'.');
-    out.extend_from_slice(&nine_digits(ns % SECOND));
+    let [_, decimals @ ..] = put(out, b".000000000");
+    put_nine_digits(decimals, ns % SECOND);
 }
 
 const SECOND: u64 = 1_000_000_000;
@@ -132,19 +142,18 @@ impl Default for TimeOfDay {
 impl TimeOfDay {
     #[inline]
     pub fn show(&mut self, out: &mut Vec<u8>, ns: i64) {
-        out.extend_from_slice(&self.text_of(ns));
+        self.write(put(out, b"00:00:00.000000000"), ns);
     }
 
     #[inline(always)]
-    fn text_of(&mut self, ns: i64) -> [u8; 18] {
+    fn write(&mut self, place: &mut [u8], ns: i64) {
         let mut within = ns.wrapping_sub(self.begin_ns) as u64;
         if within >= SECOND {
             within = self.turn_to(ns);
         }
-        let mut text = [0; 18];
-        text[..9].copy_from_slice(&self.text);
-        text[9..].copy_from_slice(&nine_digits(within));
-        text
+        let (second, decimals) = place.split_at_mut(9);
+        second.copy_from_slice(&self.text);
+        put_nine_digits(decimals, within);
     }
 
     /// Makes the text of the second; returns the nanoseconds in it.
@@ -163,24 +172,21 @@ impl TimeOfDay {
     /// Appends `[time] (+since) `: since the last event, if there was one.
     #[inline]
     pub fn show_since(&mut self, out: &mut Vec<u8>, ns: i64, last_ns: Option<i64>) {
-        let time = self.text_of(ns);
         match last_ns {
             Some(last) if ns.abs_diff(last) < SECOND => {
-                let mut text = *b"[00:00:00.000000000] (+0.000000000) ";
-                text[1..19].copy_from_slice(&time);
+                let line = put(out, b"[00:00:00.000000000] (+0.000000000) ");
+                self.write(&mut line[1..19], ns);
                 if ns < last {
-                    text[22] = b'-';
+                    line[22] = b'-';
                 }
-                text[25..34].copy_from_slice(&nine_digits(ns.abs_diff(last)));
-                out.extend_from_slice(&text);
+                put_nine_digits(&mut line[25..34], ns.abs_diff(last));
             }
             _ => {
-                out.push(b'[');
-                out.extend_from_slice(&time);
+                self.write(&mut put(out, b"[00:00:00.000000000] (")[1..19], ns);
                 match last_ns {
-                    None => out.extend_from_slice(b"] (+?.?????????) "),
+                    None => out.extend_from_slice(b"+?.?????????) "),
                     Some(last) => {
-                        out.extend_from_slice(if ns < last { b"] (-" } else { b"] (+" });
+                        out.push(if ns < last { b'-' } else { b'+' });
                         seconds(out, ns.abs_diff(last));
                         out.extend_from_slice(b") ");
                     }
@@ -190,6 +196,7 @@ impl TimeOfDay {
     }
 }
 
+/// Infinities and what is no number are `inf`, `-inf` and `NaN`.
 fn float(out: &mut Vec<u8>, value: f64) {
     let size = value.abs();
     let plain = size == 0.0 || (1e-5..1e16).contains(&size) || !size.is_finite();
@@ -224,21 +231,37 @@ pub fn text(out: &mut Vec<u8>, value: &Value<'_>, base: u8) {
             } else {
                 quoted(out, label.as_bytes());
             }
-            let _ = write!(out, " : container = {value} )");
+            container(out, *value, base);
         }
-        Value::Flags { value, flags } => {
-            out.extend_from_slice(b"( ");
-            let mut known = false;
-            for label in flags.set(*value) {
-                out.extend_from_slice(if known { b", " } else { b"" });
-                quoted(out, label.as_bytes());
-                known = true;
-            }
-            out.extend_from_slice(if known { b"" } else { b"<unknown>" });
-            let _ = write!(out, " : container = {value:#x} )");
+        Value::Several { value: number, .. } => {
+            labels_text(out, value);
+            container(out, *number, base);
+        }
+        Value::Flags { value: bits, .. } => {
+            labels_text(out, value);
+            let _ = write!(out, " : container = {bits:#x} )");
         }
         Value::Nested(nested) => nested_text(out, nested, base),
     }
+}
+
+fn labels_text(out: &mut Vec<u8>, value: &Value<'_>) {
+    out.extend_from_slice(b"( ");
+    let begin = out.len();
+    for label in value.labels() {
+        out.extend_from_slice(if out.len() > begin { b", " } else { b"" });
+        quoted(out, label.as_bytes());
+    }
+    out.extend_from_slice(if out.len() > begin { b"" } else { b"<unknown>" });
+}
+
+fn container(out: &mut Vec<u8>, value: i128, base: u8) {
+    out.extend_from_slice(b" : container = ");
+    match u64::try_from(value) {
+        Ok(value) => based(out, value, base),
+        Err(_) => drop(write!(out, "{value}")),
+    }
+    out.extend_from_slice(b" )");
 }
 
 fn nested_text(out: &mut Vec<u8>, nested: &Nested<'_>, base: u8) {
@@ -283,14 +306,19 @@ fn hex(out: &mut Vec<u8>, byte: u8) {
     out.extend_from_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
 }
 
-/// For programs: bytes are a string of hexadecimal digits, an enumeration is its label (or its number, where it has none),
-/// what is no number is null.
+/// For programs: bytes are a string of hexadecimal digits, an enumeration is its label, the first of several (or its number, where it has none),
+/// what JSON has no number for is a text.
 pub fn json(out: &mut Vec<u8>, value: &Value<'_>) {
     match value {
         Value::U64(value) => unsigned(out, *value),
         Value::I64(value) => signed(out, *value),
         Value::F64(value) if value.is_finite() => float(out, *value),
-        Value::F64(_) | Value::Nothing => out.extend_from_slice(b"null"),
+        Value::F64(value) => {
+            out.push(b'"');
+            float(out, *value);
+            out.push(b'"');
+        }
+        Value::Nothing => out.extend_from_slice(b"null"),
         Value::Bool(value) => out.extend_from_slice(if *value { b"true" } else { b"false" }),
         Value::Str(value) => quoted(out, value),
         Value::Wide(value) => quoted(out, value.decode().as_bytes()),
@@ -302,7 +330,7 @@ pub fn json(out: &mut Vec<u8>, value: &Value<'_>) {
         Value::Enum { value, label: "" } => {
             let _ = write!(out, "{value}");
         }
-        Value::Enum { label, .. } => quoted(out, label.as_bytes()),
+        Value::Enum { .. } | Value::Several { .. } => quoted(out, value.labels().next().unwrap_or_default().as_bytes()),
         Value::Flags { value, flags } => {
             out.push(b'[');
             let mut known = 0;
@@ -337,6 +365,51 @@ pub fn json(out: &mut Vec<u8>, value: &Value<'_>) {
             out.push(if named { b'}' } else { b']' });
         }
     }
+}
+
+/// Whether [`labelled`] tells something of it.
+#[inline]
+pub fn may_be_labelled(value: &Value<'_>) -> bool {
+    match value {
+        Value::Enum { .. } | Value::Several { .. } | Value::Flags { .. } => true,
+        Value::Nested(nested) => nested.may_have_labels(),
+        _ => false,
+    }
+}
+
+/// For programs: a member for each enumeration and bit map, with its number and all of its labels. It is called as a filter calls it; `path` is how its
+/// value is.
+pub fn labelled(out: &mut Vec<u8>, path: &mut String, value: &Value<'_>) {
+    let number = match value {
+        Value::Enum { value, .. } | Value::Several { value, .. } => *value,
+        Value::Flags { value, .. } => i128::from(*value),
+        Value::Nested(nested) if nested.may_have_labels() => {
+            let (length, mut index) = (path.len(), 0);
+            let ended: Result<(), std::convert::Infallible> = nested.each(|name, part| {
+                match name {
+                    Some(name) => path.extend([".", name]),
+                    None => path.push_str(&format!("[{index}]")),
+                }
+                labelled(out, path, &part);
+                path.truncate(length);
+                index += 1;
+                Ok(())
+            });
+            let Ok(()) = ended;
+            return;
+        }
+        _ => return,
+    };
+    if !out.ends_with(b"{") {
+        out.push(b',');
+    }
+    quoted(out, path.as_bytes());
+    let _ = write!(out, ":{{\"value\":{number},\"labels\":[");
+    for (index, label) in value.labels().enumerate() {
+        out.extend_from_slice(if index == 0 { b"" } else { b"," });
+        quoted(out, label.as_bytes());
+    }
+    out.extend_from_slice(b"]}");
 }
 
 /// Appends a JSON string, which is also how texts are shown to people. What is not UTF-8 is replaced.
@@ -394,7 +467,9 @@ mod tests {
         while let Some(next) = value.checked_mul(7) {
             for value in [value, value.next_power_of_two() % value, 10u64.pow(value.ilog10()), 10u64.pow(value.ilog10()) - 1] {
                 assert_eq!(shown(|out| unsigned(out, value)), value.to_string());
-                assert_eq!(nine_digits(value % SECOND).as_slice(), format!("{:09}", value % SECOND).as_bytes());
+                let mut decimals = [0; 9];
+                put_nine_digits(&mut decimals, value % SECOND);
+                assert_eq!(decimals.as_slice(), format!("{:09}", value % SECOND).as_bytes());
             }
             value = next;
         }

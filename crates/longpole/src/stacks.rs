@@ -86,7 +86,7 @@ impl<'a> Gathered<'a> {
             }
             Item::Loss(loss) => {
                 if in_part {
-                    self.lost += loss.events.unwrap_or(0);
+                    self.lost = self.lost.saturating_add(loss.events.unwrap_or(0));
                 }
             }
         }

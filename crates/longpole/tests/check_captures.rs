@@ -78,6 +78,6 @@ print(subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL).returncode, resour
         let parts = if last { [section.repeat(20), lower.clone()] } else { [lower.clone(), section.repeat(20)] };
         std::fs::write(&path, parts.concat()).unwrap();
         let (code, said) = check(&path);
-        assert!(said.contains("1 packets of wire hold more than its cap (60 bytes)") && code == Some(1), "{last}: {said}");
+        assert!(said.contains("1 packet of wire holds more than its cap (60 bytes)") && code == Some(1), "{last}: {said}");
     }
 }

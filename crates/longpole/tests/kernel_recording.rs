@@ -184,7 +184,7 @@ fn damaged_pages_are_told_by_every_later_verb() {
         assert_eq!(output.status.code(), Some(1), "{verb_name}: {}", said(&output));
         // `info` tells it among its answers.
         let all = said(&output) + &String::from_utf8_lossy(&output.stdout);
-        assert!(all.contains("1 pages of the kernel were damaged"), "{verb_name}: {all}");
+        assert!(all.contains("1 page of the kernel was damaged"), "{verb_name}: {all}");
     }
 }
 

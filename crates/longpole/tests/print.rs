@@ -379,3 +379,104 @@ fn inputs_with_a_common_clock_are_brought_to_what_the_first_one_says_of_it() {
     std::fs::write(b.path().join("metadata"), said("50", "f9888afb-e5cd-4d55-8592-e050aa5b9614")).unwrap();
     assert_eq!(times(&longpole(&["print"], &[a.path(), b.path()])), [100, 150, 200, 250, 300, 350, 500, 550]);
 }
+
+/// A trace of one class `e`, whose metadata say so much of streams and events.
+fn small(streams: &str, fields: &str, stream: &[u8]) -> TempDir {
+    let directory = TempDir::new().unwrap();
+    let metadata = format!(
+        "/* CTF 1.8 */ typealias integer {{ size = 8; }} := u8; trace {{ major = 1; minor = 8; byte_order = le; }}; {streams}
+         event {{ name = e; fields := struct {{ {fields} }}; }};"
+    );
+    std::fs::write(directory.path().join("metadata"), metadata).unwrap();
+    std::fs::write(directory.path().join("stream"), stream).unwrap();
+    directory
+}
+
+fn json(arguments: &[&str], trace: &Path) -> Vec<Value> {
+    let lines = lines(&[&["print", "--json"], arguments].concat(), trace);
+    let schema = schema::schema("print");
+    lines.iter().map(|line| serde_json::from_str(line).unwrap()).inspect(|line| schema::check(&schema, line)).collect()
+}
+
+#[test]
+fn a_value_in_the_ranges_of_several_labels_has_all_of_them() {
+    let fields = "enum : integer { size = 8; signed = true; } { \"A\" = 0 ... 3, B = 3 ... 5, C = 3, \"A\" = 2 ... 4, B = -1 } v;
+        enum : integer { size = 8; base = 16; } { N = 17 } w; u8 n; struct { enum : u8 { x = 0 ... 9, y = 1 } o; } list[n];";
+    let trace = small("", fields, &[1, 17, 0, 3, 17, 2, 1, 2, 4, 18, 0, 9, 17, 0, 255, 17, 0]);
+    let shown: Vec<String> = lines(&["print"], trace.path()).iter().map(|line| line.split_once("stream ").unwrap().1.to_owned()).collect();
+    let expected = [
+        r#"e: { v = ( "A" : container = 1 ), w = ( "N" : container = 0x11 ), n = 0, list = [ ] }"#,
+        r#"e: { v = ( "A", "B", "C" : container = 3 ), w = ( "N" : container = 0x11 ), n = 2, list = [ [0] = { o = ( "x", "y" : container = 1 ) }, [1] = { o = ( "x" : container = 2 ) } ] }"#,
+        r#"e: { v = ( "A", "B" : container = 4 ), w = ( <unknown> : container = 0x12 ), n = 0, list = [ ] }"#,
+        r#"e: { v = ( <unknown> : container = 9 ), w = ( "N" : container = 0x11 ), n = 0, list = [ ] }"#,
+        r#"e: { v = ( "B" : container = -1 ), w = ( "N" : container = 0x11 ), n = 0, list = [ ] }"#,
+    ];
+    assert_eq!(shown, expected);
+    match Command::new("babeltrace2").arg(trace.path()).output() {
+        Ok(theirs) => assert_eq!(text(&theirs).lines().collect::<Vec<_>>(), expected),
+        Err(_) => eprintln!("babeltrace2 is not here; not compared"),
+    }
+    let events = json(&[], trace.path());
+    assert_eq!(events[1]["fields"].to_string(), r#"{"list":[{"o":"x"},{"o":"x"}],"n":2,"v":"A","w":"N"}"#);
+    assert_eq!(
+        events[1]["labelled"].to_string(),
+        r#"{"fields":{"list[0].o":{"labels":["x","y"],"value":1},"list[1].o":{"labels":["x"],"value":2},"v":{"labels":["A","B","C"],"value":3},"w":{"labels":["N"],"value":17}}}"#
+    );
+    assert_eq!(events[3]["labelled"]["fields"]["v"].to_string(), r#"{"labels":[],"value":9}"#);
+    assert_eq!(json(&["--fields", "n"], trace.path())[0]["labelled"], Value::Null);
+    let chosen = |filter: &str| {
+        let events = json(&["--filter", filter], trace.path());
+        events.iter().map(|event| event["labelled"]["fields"]["v"]["value"].as_i64().unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(chosen("v == 'B'"), [3, 4, -1]);
+    assert_eq!(chosen("v != 'B'"), [1, 9]);
+    assert_eq!(chosen("v ~ 'C*' || v == 4"), [3, 4]);
+    assert_eq!(chosen("v !~ '[AC]'"), [9, -1]);
+    assert_eq!(chosen("v & 2 && 'B' == v"), [3, -1]);
+    assert_eq!(chosen("list[0].o == 'y'"), [3]);
+}
+
+#[test]
+fn what_is_written_anew_has_all_labels_too() {
+    let trace = small("", "enum : u8 { A = 0 ... 3, B = 3 ... 5 } v;", &[1, 3, 5, 7]);
+    let folder = TempDir::new().unwrap();
+    let copy = folder.path().join("copy");
+    let log = folder.path().join("log");
+    std::fs::write(&log, "{\"t\":5,\"machine\":\"m\"}\n").unwrap();
+    // Beside another format it is not copied but written event by event.
+    for inputs in [vec![trace.path()], vec![trace.path(), &log]] {
+        let to = ["--to", "ctf2", "--output", copy.to_str().unwrap()];
+        let verb = if inputs.len() > 1 { "merge" } else { "convert" };
+        let merged = longpole(&[&[verb], &to[..]].concat(), &inputs);
+        assert!(merged.status.success(), "{}", String::from_utf8_lossy(&merged.stderr));
+        let shown = lines(&["print", "--names", "*e"], &copy).join("\n");
+        assert!(shown.contains(r#"v = ( "A", "B" : container = 3 )"#) && shown.contains(r#"v = ( "B" : container = 5 )"#), "{shown}");
+        std::fs::remove_dir_all(&copy).unwrap();
+    }
+}
+
+#[test]
+fn numbers_that_json_has_not_are_told_as_texts() {
+    let float = "floating_point { exp_dig = 8; mant_dig = 24; align = 8; byte_order = le; }";
+    let values = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 0.5];
+    let trace = small("", &format!("{float} f;"), &values.map(f32::to_le_bytes).concat());
+    let told: Vec<String> = json(&[], trace.path()).iter().map(|event| event["fields"]["f"].to_string()).collect();
+    assert_eq!(told, ["\"NaN\"", "\"inf\"", "\"-inf\"", "0.5"]);
+}
+
+#[test]
+fn who_it_was_is_told_beside_a_context_that_does_not_say_it() {
+    let packet =
+        "packet.context := struct { u8 content_size; string label; string thread; integer { size = 32; align = 8; } pid; u8 tid; };";
+    let bytes = [136, b'p', b'r', 0, b't', 0, 7, 0, 0, 0, 9, 1, 2, 3, 4, 5, 6];
+    let context = |fields: &str| {
+        let trace = small(&format!("stream {{ {packet} event.context := struct {{ {fields} }}; }};"), "u8 x;", &bytes);
+        let event = &json(&[], trace.path())[0];
+        (event["context"].to_string(), event["packet"].to_string())
+    };
+    assert_eq!(context("u8 mode;"), (r#"{"label":"pr","mode":1,"pid":7,"thread":"t","tid":9}"#.to_owned(), "null".to_owned()));
+    // Who it was is of the event, and the packet says what it says.
+    let of_packet = r#"{"label":"pr","pid":7,"thread":"t","tid":9}"#.to_owned();
+    assert_eq!(context("u8 vtid;"), (r#"{"vtid":1}"#.to_owned(), of_packet.clone()));
+    assert_eq!(context("u8 vpid; u8 label;"), (r#"{"label":2,"vpid":1}"#.to_owned(), of_packet));
+}

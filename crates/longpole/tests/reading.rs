@@ -91,6 +91,26 @@ fn info_counts_what_babeltrace2_counts() {
 }
 
 #[test]
+fn more_losses_than_a_number_holds_are_its_most() {
+    let directory = TempDir::new().unwrap();
+    let mut fake = Fake::new(directory.path());
+    let begin = fake.class("span_begin:parse", &[]);
+    for (tid, lost) in [(11, u64::MAX - 1), (21, 7)] {
+        let mut lane = fake.lane("init", "ep", 10, tid);
+        lane.event(100, begin, &[]);
+        lane.packet();
+        lane.discarded = lost;
+        lane.event(900, begin, &[]);
+        lane.finish();
+    }
+    fake.finish();
+    for verb in ["info", "check"] {
+        assert_eq!(json(verb, &["--json"], directory.path())["lost"], u64::MAX, "{verb}");
+    }
+    assert_eq!(json("report", &["--json"], directory.path())["inputs"]["lost"], u64::MAX);
+}
+
+#[test]
 fn print_shows_events_and_losses_as_lines_in_the_order_of_time() {
     let directory = TempDir::new().unwrap();
     recording(directory.path());

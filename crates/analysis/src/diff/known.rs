@@ -27,7 +27,7 @@ pub struct Doubts {
 
 impl Known {
     fn loses(&self) -> bool {
-        self.uncounted_losses > 0 || self.lost as f64 > MOST_LOST * (self.events + self.lost) as f64
+        self.uncounted_losses > 0 || self.lost as f64 > MOST_LOST * self.events.saturating_add(self.lost) as f64
     }
 
     fn losses(&self) -> String {

@@ -39,7 +39,7 @@ pub const INDEX: Target = Target {
         let entries = &index[FIXED..index.len() - 8];
         Ok([100, 200].iter().flat_map(|from| [[&[*from, 0], &index[..]].concat(), [&[*from, 1], entries].concat()]).collect())
     },
-    words: &["LPINDEX1"],
+    words: &["LPINDEX2"],
     run: |input, folder| {
         let (Some((&[from, how], rest)), Ok(sound)) = (input.split_first_chunk::<2>(), sound(folder)) else { return };
         let is_forged = how & 1 != 0;

@@ -8,7 +8,7 @@ use crate::table::{number, plain, plain_lines};
 use crate::unpacked::{self, renamed};
 use crate::WrongUsage;
 use anyhow::bail;
-use longpole_trace::{rewrite, CtfWriter, EnvValue, Item, Oddity, Rewritten, Trace, Version, Written};
+use longpole_trace::{rewrite, CtfWriter, EnvValue, Item, NoEvent, Oddity, Rewritten, Trace, Version, Written};
 use std::fs::OpenOptions;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -77,6 +77,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         match rewrite(path, output, args.to.version())? {
             Rewritten::Done(written, oddities) => {
                 say(told(output, &written))?;
+                if (written.events, written.lost, written.uncounted) == (0, 0, 0) {
+                    eprintln!("longpole: note: {}", NoEvent::Anywhere);
+                }
                 let packed = unpacked::oddities(path);
                 let damaged = !oddities.is_empty() || packed.iter().any(Oddity::is_damage);
                 packed.iter().chain(&oddities).for_each(|oddity| eprintln!("longpole: {}", plain_lines(renamed(oddity.to_string()))));
@@ -173,6 +176,12 @@ pub fn told(output: &Path, written: &Written) -> String {
     told
 }
 
+/// Where nothing came.
+pub fn tell_no_event(trace: &Trace) {
+    trace.no_event().iter().for_each(|why| eprintln!("longpole: note: {why}"));
+}
+
 pub fn tell_oddities(trace: &Trace) {
+    tell_no_event(trace);
     trace.oddities().iter().for_each(|oddity| eprintln!("longpole: {}", plain_lines(oddity.to_string())));
 }

@@ -90,9 +90,10 @@ impl Counts {
                 }
                 Item::Loss(loss) => {
                     let lost = loss.events.unwrap_or(0);
-                    counts.lost += lost;
+                    counts.lost = counts.lost.saturating_add(lost);
                     counts.uncounted += u64::from(loss.events.is_none());
-                    grown(&mut counts.streams, loss.stream.0).lost += lost;
+                    let of_stream = &mut grown(&mut counts.streams, loss.stream.0).lost;
+                    *of_stream = of_stream.saturating_add(lost);
                 }
             }
         }
@@ -103,6 +104,7 @@ impl Counts {
             count.packets = Some(trace.packets(StreamId(index as u32))).filter(|packets| packets.bytes > 0);
         }
         counts.oddities = trace.oddities().iter().map(ToString::to_string).collect();
+        counts.oddities.extend(trace.no_event().map(|why| why.to_string()));
         Ok(counts)
     }
 
@@ -119,7 +121,7 @@ impl Counts {
             }
             let (interfaces, oddities) = capture.count(i64::MIN, i64::MAX)?;
             let packets = interfaces.iter().flat_map(|interface| interface.directions).map(|traffic| traffic.packets).sum();
-            let lost = interfaces.iter().filter_map(|interface| interface.dropped).sum();
+            let lost = interfaces.iter().filter_map(|interface| interface.dropped).fold(0, u64::saturating_add);
             let name = capture.name.clone();
             self.streams.push(StreamCount { name, kind: Some(StreamKind::Packets), events: packets, lost, ..StreamCount::default() });
             self.oddities.extend(oddities.iter().map(ToString::to_string));
@@ -251,7 +253,7 @@ impl Counts {
         }
         let per_second = if length_ns > 0 { self.events as f64 * 1e9 / length_ns as f64 } else { 0.0 };
         head.row(["events".to_owned(), format!("{} ({})", number(self.events), rate(per_second, "events"))]);
-        let all = self.events + self.lost;
+        let all = self.events.saturating_add(self.lost);
         let share = if all > 0 { self.lost as f64 / all as f64 } else { 0.0 };
         let uncounted = match self.uncounted {
             0 => String::new(),

@@ -2,6 +2,7 @@
 
 mod follow;
 
+use super::convert;
 use crate::filter::{Filter, Patterns, Sieve};
 use crate::input::{self, Input};
 use crate::printer::{Printer, Tail};
@@ -66,6 +67,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let told = lines.all(&mut trace);
     lines.end()?;
     told?;
+    convert::tell_no_event(&trace);
     for oddity in trace.oddities() {
         eprintln!("longpole: {}", plain_lines(oddity.to_string()));
     }
@@ -83,15 +85,10 @@ struct Lines<W> {
 
 impl<W: Write> Lines<W> {
     fn all(&mut self, trace: &mut Trace) -> anyhow::Result<()> {
-        loop {
-            // Looked at where it is: an item is many bytes to be moved.
-            let next = trace.next_with_catalogue();
-            match &next {
-                Ok(Some((item, catalogue))) => self.item(item, catalogue)?,
-                Ok(None) => return Ok(()),
-                Err(_) => drop(next?),
-            }
+        while let Some(shown) = trace.see_next(|item, catalogue| self.item(item, catalogue))? {
+            shown?;
         }
+        Ok(())
     }
 
     #[inline]

@@ -140,9 +140,9 @@ fn of_one(input: &Input, path: &Path) -> anyhow::Result<Whole> {
             stages.pass.item(catalogue, item);
         }
     })?;
-    let (lost, kernel_lost) = {
+    let lost = {
         let inputs = stages.pass.inputs();
-        (inputs.lost, inputs.kernel_lost)
+        inputs.lost.saturating_add(inputs.kernel_lost)
     };
     match &mut model {
         None => interactions.finish_linux(&mut (&mut turns, &mut (&mut journeys, &mut facts))),
@@ -158,8 +158,7 @@ fn of_one(input: &Input, path: &Path) -> anyhow::Result<Whole> {
     let tells_running = stages.tells_running(interactions.trace(), linux);
     stages.pass.tells_running = tells_running;
     // A trace that tells nothing of who moves whom has a report all the same.
-    let mut critical =
-        critical::read(&interactions, passed, (lost + kernel_lost, tells_running), linux.map(|linux| (&facts, linux)), &turns);
+    let mut critical = critical::read(&interactions, passed, (lost, tells_running), linux.map(|linux| (&facts, linux)), &turns);
     let functions = match &mut critical {
         Ok(critical) if interactions.trace().is_some_and(stacks::are_in) => {
             match sampled::functions(input, &interactions, &mut critical.answer, stacks::gather) {

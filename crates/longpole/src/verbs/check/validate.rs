@@ -23,7 +23,7 @@ impl Counts {
             match item {
                 Item::Event(_) => self.events += 1,
                 Item::Loss(loss) => match loss.events {
-                    Some(events) => self.lost += events,
+                    Some(events) => self.lost = self.lost.saturating_add(events),
                     None => self.gaps += 1,
                 },
             }

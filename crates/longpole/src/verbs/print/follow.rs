@@ -88,13 +88,8 @@ impl Growing {
         match self {
             Growing::Recording(follower, _) if last => follower.refresh_all(),
             Growing::Recording(follower, _) => follower.refresh(),
-            Growing::Foreign(live) => {
-                live.refresh()?;
-                if last {
-                    live.end();
-                }
-                Ok(())
-            }
+            Growing::Foreign(live) if last => live.refresh_all(),
+            Growing::Foreign(live) => live.refresh(),
         }
     }
 
