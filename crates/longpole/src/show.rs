@@ -70,29 +70,35 @@ pub fn unsigned(out: &mut Vec<u8>, value: u64) {
     }
     let (first, second) = (value / EIGHT, value % EIGHT);
     if first == 0 {
-        return leading(out, [second]);
+        return up_to_eight(out, second);
     }
-    match first / EIGHT {
-        0 => leading(out, [first, second]),
-        top => leading(out, [top, first % EIGHT, second]),
+    let (top, first) = (first / EIGHT, first % EIGHT);
+    if top > 0 {
+        up_to_eight(out, top);
+        return out.extend_from_slice(&sixteen_digits(first, second).to_le_bytes());
     }
+    let digits = sixteen_digits(first, second);
+    let zeros = leading_zeros(digits as u64);
+    put_first(out, &(digits >> (8 * zeros)).to_le_bytes(), 16 - zeros);
 }
 
-/// Appends a number whose parts are below 10⁸ without zeros before it.
+/// Without zeros before it.
 #[inline(always)]
-fn leading<const N: usize>(out: &mut Vec<u8>, parts: [u64; N]) {
-    let first = eight_digits(parts[0]);
-    // The last digit stays also where it is 0.
-    let zeros = ((first | 1 << 56).trailing_zeros() / 8) as usize;
-    let begin = out.len();
-    // Room for all of them at once, in which each part is put to its place.
-    out.extend_from_slice([[0; 8]; N].as_flattened());
-    let room = &mut out[begin..];
-    room[..8].copy_from_slice(&((first | ZEROS) >> (zeros * 8)).to_le_bytes());
-    for (index, &part) in parts.iter().enumerate().skip(1) {
-        room[index * 8 - zeros..][..8].copy_from_slice(&(eight_digits(part) | ZEROS).to_le_bytes());
-    }
-    out.truncate(begin + 8 * N - zeros);
+fn up_to_eight(out: &mut Vec<u8>, value: u64) {
+    let digits = eight_digits(value) | ZEROS;
+    let zeros = leading_zeros(digits);
+    put_first(out, &(digits >> (8 * zeros)).to_le_bytes(), 8 - zeros);
+}
+
+#[inline(always)]
+fn sixteen_digits(first: u64, second: u64) -> u128 {
+    u128::from(eight_digits(first) | ZEROS) | u128::from(eight_digits(second) | ZEROS) << 64
+}
+
+/// Of eight digits; the last one stays also where it is 0.
+#[inline(always)]
+fn leading_zeros(digits: u64) -> usize {
+    (((digits ^ ZEROS) | 1 << 56).trailing_zeros() / 8) as usize
 }
 
 #[inline]
@@ -205,9 +211,16 @@ fn float(out: &mut Vec<u8>, value: f64) {
 }
 
 /// For people, near to what babeltrace2 prints.
+#[inline(always)]
 pub fn text(out: &mut Vec<u8>, value: &Value<'_>, base: u8) {
     match value {
         Value::U64(value) if base == 10 => unsigned(out, *value),
+        value => other_text(out, value, base),
+    }
+}
+
+fn other_text(out: &mut Vec<u8>, value: &Value<'_>, base: u8) {
+    match value {
         Value::U64(value) => based(out, *value, base),
         Value::I64(value) if base == 10 || *value < 0 => signed(out, *value),
         Value::I64(value) => based(out, *value as u64, base),
