@@ -25,19 +25,22 @@ const PACKETS: u64 = 80;
 /// More than are sorted at a time in some of the packets, so that there is something to pass over.
 const EVENTS: u64 = 50;
 const SECOND: u64 = 1_000_000_000;
-/// Magic, size, time of change, and hashes of metadata and of headers.
-const FIXED: usize = 8 + 4 * 8;
-/// As many packets are looked at.
-const CHECKED: usize = 16;
+/// What a block holds before its sum.
+const CONTENT: usize = 511 * 8;
+/// Magic, size, time of change and metadata: what an index must have to be looked at.
+const IDENTITY: usize = 4 * 8;
+/// Where the first block has the sum of headers, and behind it where in the stream they are: their number, and them.
+const HEADERS: usize = 6 * 8;
+const CHECKED: usize = 8 * 8;
 
-/// The first byte says from where on is read; of the second, whether the rest is the file, or its entries in one that is otherwise right.
+/// The first byte says from where on is read; of the second, whether the rest is the file, or what blocks hold whose sums are right.
 pub const INDEX: Target = Target {
     name: "index",
     what: "indexes of a stream's packets, beside one that is sound",
     seeds: |folder| {
         let Sound { index, .. } = sound(folder)?;
-        let entries = &index[FIXED..index.len() - 8];
-        Ok([100, 200].iter().flat_map(|from| [[&[*from, 0], &index[..]].concat(), [&[*from, 1], entries].concat()]).collect())
+        let contents = contents(index);
+        Ok([100, 200].iter().flat_map(|from| [[&[*from, 0], &index[..]].concat(), [&[*from, 1], &contents[..]].concat()]).collect())
     },
     words: &["LPINDEX2"],
     run: |input, folder| {
@@ -50,7 +53,7 @@ pub const INDEX: Target = Target {
         }
         let found = read(&folder.join("sound"), Some(begin));
         // Who knows how checks are made can write an index that leaves something out, but none that does harm.
-        if !is_forged || rest == &sound.index[FIXED..sound.index.len() - 8] {
+        if !is_forged || rest == contents(&sound.index) {
             let expected = sound.items.iter().filter(|(t_ns, _)| *t_ns >= begin);
             assert!(found.unwrap_or_default().iter().eq(expected), "other items from {begin} on");
         }
@@ -109,19 +112,30 @@ fn read(trace: &Path, begin_ns: Option<i64>) -> Result<Vec<(i64, String)>, longp
     Ok(items)
 }
 
-/// An index with these entries, and all else as it must be.
-fn forged(sound: &Sound, entries: &[u8]) -> Vec<u8> {
+/// What the blocks of an index hold, without their sums.
+fn contents(index: &[u8]) -> Vec<u8> {
+    index.chunks(CONTENT + 8).flat_map(|block| &block[..block.len() - 8]).copied().collect()
+}
+
+/// An index of this stream whose blocks hold this, with all sums as they must be.
+fn forged(sound: &Sound, contents: &[u8]) -> Vec<u8> {
+    let mut contents = contents.to_vec();
+    contents.resize(contents.len().next_multiple_of(CONTENT).max(CONTENT), 0);
+    contents[..IDENTITY].copy_from_slice(&sound.index[..IDENTITY]);
+    let (offsets, _) = contents[CHECKED..CONTENT].as_chunks::<8>();
+    let count = u64::from_le_bytes(*contents[CHECKED - 8..].first_chunk().expect("a block is longer"));
     let mut headers = DefaultHasher::new();
-    let (entries, _) = entries.as_chunks::<24>();
-    let step = entries.len().div_ceil(CHECKED).max(1);
-    for entry in entries.iter().step_by(step).chain(entries.last()) {
-        let offset = entry.first_chunk().map_or(0, |offset| u64::from_le_bytes(*offset));
-        let rest = usize::try_from(offset).ok().and_then(|offset| sound.stream.get(offset..)).unwrap_or_default();
+    for offset in offsets.iter().take(usize::try_from(count).unwrap_or(usize::MAX)) {
+        let rest = usize::try_from(u64::from_le_bytes(*offset)).ok().and_then(|offset| sound.stream.get(offset..)).unwrap_or_default();
         headers.write(&rest[..rest.len().min(64)]);
     }
-    let mut bytes = [&sound.index[..FIXED - 8], &headers.finish().to_le_bytes(), entries.as_flattened()].concat();
-    let mut all = DefaultHasher::new();
-    all.write(&bytes);
-    bytes.extend(all.finish().to_le_bytes());
+    contents[HEADERS..HEADERS + 8].copy_from_slice(&headers.finish().to_le_bytes());
+    let mut bytes = Vec::new();
+    for content in contents.chunks(CONTENT) {
+        let mut sum = DefaultHasher::new();
+        sum.write(content);
+        bytes.extend(content);
+        bytes.extend(sum.finish().to_le_bytes());
+    }
     bytes
 }
