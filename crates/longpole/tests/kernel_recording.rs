@@ -1,5 +1,9 @@
 //! `longpole record` and the kernel: what is asked for is recorded, refused, or said to be missing.
 
+#[path = "support/program.rs"]
+mod program;
+
+use program::copy_program;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -207,7 +211,7 @@ fn an_ordinary_user_is_told_that_the_kernel_is_not_recorded_and_can_silence_it()
         std::os::unix::fs::chown(path, Some(65_534), Some(65_534)).unwrap();
     }
     let program = place.0.path().join("longpole");
-    std::fs::copy(env!("CARGO_BIN_EXE_longpole"), &program).unwrap();
+    copy_program(env!("CARGO_BIN_EXE_longpole"), &program);
     for (words, told) in [(&["--for", "10ms"][..], true), (&["--kernel", "none", "--for", "10ms"], false)] {
         let mut command = Command::new("setpriv");
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]).arg(&program).arg("record").args(words);

@@ -3,10 +3,13 @@
 #[path = "support/place.rs"]
 #[allow(dead_code)]
 mod place;
+#[path = "support/program.rs"]
+mod program;
 #[path = "support/schema.rs"]
 mod schema;
 
 use place::{wait_for, Place, Running};
+use program::copy_program;
 use serde_json::{json, Value};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -133,7 +136,7 @@ fn a_call_from_another_pid_namespace_is_about_the_thread_that_has_the_number_the
     }
     let place = Place::new();
     let (program, sleeper) = (place.build("masks", &[]), place.path("nsleeper"));
-    std::fs::copy("/bin/sleep", &sleeper).unwrap();
+    copy_program("/bin/sleep", &sleeper);
     // The sleeper is number 2 there, which is a thread of the kernel's outside.
     let script = "$SLEEPER 60 & echo sleeper $!; $MASKS 3 $!; kill $!";
     let mut command = place.command(env!("CARGO_BIN_EXE_longpole"));

@@ -1,10 +1,13 @@
 //! The verbs that read: what they answer, in which form, and with which exit status.
 
+#[path = "support/program.rs"]
+mod program;
 #[path = "support/schema.rs"]
 mod schema;
 #[path = "../../trace/tests/support/mod.rs"]
 mod support;
 
+use program::copy_program;
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -244,7 +247,7 @@ fn what_may_not_be_read_is_refused_in_one_line() {
     // Others must reach the command, and not what it reads.
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let command = directory.path().join("longpole");
-    fs::copy(env!("CARGO_BIN_EXE_longpole"), &command).unwrap();
+    copy_program(env!("CARGO_BIN_EXE_longpole"), &command);
     let closed = directory.path().join("closed");
     recording(&closed);
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).unwrap();

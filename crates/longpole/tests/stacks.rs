@@ -2,12 +2,15 @@
 
 #[path = "support/place.rs"]
 mod place;
+#[path = "support/program.rs"]
+mod program;
 #[path = "support/schema.rs"]
 mod schema;
 
 use longpole_symbols::{Origin, Stacks};
 use longpole_trace::{Item, Options, StreamKind, Trace};
 use place::{ok, signal, wait_for, Place, Running};
+use program::copy_program;
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -316,7 +319,7 @@ fn programs_that_are_spoilt_meanwhile_keep_their_offsets_and_fail_nothing() {
     let contents = [&whole[..whole.len() / 3], &whole[..64], b"\x7fELF\x02\x01\x01nonsense".as_slice(), &[], &whole];
     let pids = contents.map(|content| {
         let copy = place.path(&format!("copy of {}", content.len()));
-        fs::copy(&program, &copy).unwrap();
+        copy_program(&program, &copy);
         let output = ok(place.command(&copy).args(["shares", "0.1"]).output().unwrap());
         let mut file = fs::OpenOptions::new().write(true).truncate(true).open(&copy).unwrap();
         std::io::Write::write_all(&mut file, content).unwrap();

@@ -2,8 +2,11 @@
 
 #[path = "support/place.rs"]
 mod place;
+#[path = "support/program.rs"]
+mod program;
 
 use place::{ok, Place};
+use program::copy_program;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
@@ -21,7 +24,7 @@ fn live() -> bool {
 fn alone(place: &Place, script: &str) -> Output {
     let numbered = place.build("numbered", &[]);
     let longpole = place.path("longpole");
-    std::fs::copy(env!("CARGO_BIN_EXE_longpole"), &longpole).unwrap();
+    copy_program(env!("CARGO_BIN_EXE_longpole"), &longpole);
     std::fs::set_permissions(place.path(""), std::fs::Permissions::from_mode(0o755)).unwrap();
     let script = format!(
         "set -e; mount -t tmpfs -o mode=1777 none /dev/shm; longpole={}; numbered={numbered}\n\
