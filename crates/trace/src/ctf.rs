@@ -76,7 +76,9 @@ pub(crate) fn open(directory: &Path, shared: &mut Shared, name: &dyn Fn(&Path) -
         files.push(StreamFile::look(&path).map_err(Error::io(&path))?);
     }
     let path = directory.join("metadata");
-    let metadata = Arc::new(read_metadata(&path)?);
+    let (metadata, cut) = metadata_and_cut(&path)?;
+    let metadata = Arc::new(metadata);
+    shared.oddities.extend(cut);
     let text = match files.iter().any(|file| file.length >= LEAST_FILE) {
         true => index::hash(&fs::read(&path).map_err(Error::io(&path))?),
         false => 0,
@@ -186,17 +188,25 @@ impl Plan {
 }
 
 pub(crate) fn read_metadata(path: &Path) -> Result<Metadata, Error> {
+    Ok(metadata_and_cut(path)?.0)
+}
+
+/// Also what is not read of it.
+fn metadata_and_cut(path: &Path) -> Result<(Metadata, Option<Oddity>), Error> {
     let length = fs::metadata(path).map_err(Error::io(path))?.len();
     if length > MOST_METADATA {
         let tried = format!("{length} bytes are too many for metadata");
         return Err(Error::NotATrace { path: path.to_owned(), tried });
     }
     let bytes = fs::read(path).map_err(Error::io(path))?;
-    Metadata::parse(&bytes).or_else(|source| {
+    Metadata::parse(&bytes).map(|metadata| (metadata, None)).or_else(|source| {
         // A recorder that was killed, or that is just writing, may leave its last block unfinished. No packet needs it yet.
         let whole = bytes.windows(4).rposition(|end| end == b"\n};\n").map_or(0, |at| at + 4);
         match Metadata::parse(&bytes[..whole]) {
-            Ok(metadata) if source.cut && whole > 0 => Ok(metadata),
+            Ok(metadata) if source.cut && whole > 0 => {
+                let line = 1 + bytes[..whole].iter().filter(|&&byte| byte == b'\n').count();
+                Ok((metadata, Some(Oddity::CutMetadata { path: path.to_owned(), line, bytes: (bytes.len() - whole) as u64 })))
+            }
             _ => Err(Error::Metadata { path: path.to_owned(), source }),
         }
     })

@@ -12,6 +12,8 @@ pub(crate) const MOST_ERRORS: u32 = 8;
 pub enum Oddity {
     /// The file ends inside its last packet: it is still being written, or its writer was killed.
     Truncated { path: PathBuf, place: String, at: Option<Place> },
+    /// The metadata end inside a block, which begins in this line.
+    CutMetadata { path: PathBuf, line: usize, bytes: u64 },
     /// From here on a packet of a stream cannot be decoded.
     Undecodable { path: PathBuf, at: Place, reason: String, left_out: LeftOut },
     /// What packets say that does not fit together, so many times, of which this is the first.
@@ -194,7 +196,7 @@ impl Oddity {
 impl Oddity {
     /// Whether a file ends before it should.
     pub fn is_cut(&self) -> bool {
-        matches!(self, Oddity::Truncated { .. })
+        matches!(self, Oddity::Truncated { .. } | Oddity::CutMetadata { .. })
     }
 
     /// The file, and the place in it, if it is one.
@@ -203,6 +205,7 @@ impl Oddity {
             Oddity::Truncated { path, at, .. } | Oddity::BeyondTime { path, at, .. } => (path, *at),
             Oddity::Undecodable { path, at, .. } | Oddity::Contradiction { path, at, .. } => (path, Some(*at)),
             Oddity::Damaged { path, .. }
+            | Oddity::CutMetadata { path, .. }
             | Oddity::Altered { path, .. }
             | Oddity::Shortened { path, .. }
             | Oddity::Removed { path, .. }
@@ -253,6 +256,13 @@ impl fmt::Display for Oddity {
                 let within = if at.is_some() { "a packet" } else { "an entry" };
                 write!(f, "{} ends inside {within} (still being written, or its writer was killed): {place}", path.display())
             }
+            Oddity::CutMetadata { path, line, bytes } => write!(
+                f,
+                "{}:{line}: the metadata end inside this block (still being written, or their writer was killed); {} {} not read",
+                path.display(),
+                some(*bytes, "byte", "bytes"),
+                are(*bytes)
+            ),
             Oddity::Undecodable { path, at, reason, left_out } => write!(f, "{}: {at}: {reason}; {left_out}", path.display()),
             Oddity::Contradiction { path, what, times: 1, at } => write!(f, "{}: {at}: {what}", path.display()),
             Oddity::Contradiction { path, what, times, at } => write!(f, "{}: {at}: {what}; {times} times in this file", path.display()),

@@ -239,7 +239,13 @@ fn metadata_whose_last_block_is_unfinished_is_read_up_to_there() {
     let block = "event {\n\tname = \"mark:n\";\n\tid = 4000; /* \\n */\n\tfields := struct { integer { size = 0x10; } a[2]; };\n};\n";
     for end in 1..block.len() {
         std::fs::write(&path, fake.metadata() + &block[..end]).unwrap();
-        assert_eq!(lines(&mut open(directory.path())).len(), 6, "{}", &block[..end]);
+        let mut trace = open(directory.path());
+        assert_eq!(lines(&mut trace).len(), 6, "{}", &block[..end]);
+        // Without its last line break it is whole.
+        let line = 1 + fake.metadata().lines().count();
+        let cut = (end < block.len() - 1).then(|| Oddity::CutMetadata { path: path.clone(), line, bytes: end as u64 });
+        let told = trace.oddities().iter().find(|oddity| matches!(oddity, Oddity::CutMetadata { .. }));
+        assert_eq!(told, cut.as_ref(), "{}", &block[..end]);
     }
     let refused = |metadata: &str| {
         std::fs::write(&path, metadata).unwrap();
