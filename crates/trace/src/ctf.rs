@@ -192,7 +192,7 @@ pub(crate) fn read_metadata(path: &Path) -> Result<Metadata, Error> {
 }
 
 /// Also what is not read of it.
-fn metadata_and_cut(path: &Path) -> Result<(Metadata, Option<Oddity>), Error> {
+pub(crate) fn metadata_and_cut(path: &Path) -> Result<(Metadata, Option<Oddity>), Error> {
     let length = fs::metadata(path).map_err(Error::io(path))?.len();
     if length > MOST_METADATA {
         let tried = format!("{length} bytes are too many for metadata");

@@ -8,7 +8,7 @@
 mod tail;
 
 use crate::common_clock::CommonClocks;
-use crate::ctf::{self, decoder, read_metadata, CtfSource, Plan};
+use crate::ctf::{self, decoder, metadata_and_cut, CtfSource, Plan};
 use crate::error::Error;
 use crate::event::{Catalogue, Item};
 use crate::file::StreamFile;
@@ -66,6 +66,8 @@ struct Growing {
     stamp: Option<(u64, Option<SystemTime>)>,
     /// None: nothing of it can be read yet.
     read: Option<(Arc<Metadata>, Rc<Plan>)>,
+    /// What of it is not, so far.
+    cut: Option<Oddity>,
     common: Shift,
     /// The metadata that is there now is not what it was with more behind it: so it is just being written, or is another trace's.
     unsettled: bool,
@@ -160,6 +162,7 @@ impl Live {
             let file = |tail: &Tail| StreamFile { path: tail.path.clone(), length: tail.seen };
             let files: Vec<_> = self.tails.iter().filter(|tail| tail.trace == index).map(file).collect();
             self.shared.oddities.extend(ctf::empty(&trace.directory, &files));
+            self.shared.oddities.extend(trace.cut.clone());
         }
         for tail in &mut self.tails {
             tail.tell(&mut self.shared);
@@ -181,7 +184,7 @@ impl Live {
 
     fn add(&mut self, directory: PathBuf, root: usize) {
         let common = Shift::default();
-        self.traces.push(Growing { directory, root, stamp: None, read: None, common, unsettled: false, replaced: false });
+        self.traces.push(Growing { directory, root, stamp: None, read: None, cut: None, common, unsettled: false, replaced: false });
     }
 
     /// Reads the metadata of a trace again if there is more of it. What cannot be understood is just being written.
@@ -193,7 +196,7 @@ impl Live {
         if trace.replaced || stamp == trace.stamp {
             return;
         }
-        let Ok(metadata) = read_metadata(&path) else { return };
+        let Ok((metadata, cut)) = metadata_and_cut(&path) else { return };
         match &trace.read {
             None => {
                 self.shared.oddities.extend(ctf::oddities(&trace.directory, &metadata));
@@ -212,7 +215,7 @@ impl Live {
             }
         }
         let plan = Rc::new(Plan::grown(&metadata, &mut self.shared, trace.read.as_ref().map(|(_, plan)| &**plan)));
-        (trace.read, trace.stamp, trace.unsettled) = (Some((Arc::new(metadata), plan)), stamp, false);
+        (trace.read, trace.cut, trace.stamp, trace.unsettled) = (Some((Arc::new(metadata), plan)), cut, stamp, false);
     }
 
     /// Takes up the stream files of a trace.

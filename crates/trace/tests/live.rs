@@ -207,6 +207,18 @@ fn an_event_waits_for_the_metadata_that_knows_it() {
 }
 
 #[test]
+fn metadata_whose_end_never_comes_are_told_at_the_end() {
+    let place = TempDir::new().unwrap();
+    let metadata = place.path().join("metadata");
+    fs::write(&metadata, METADATA.to_owned() + "env {\n};\nevent { id = 1; name").unwrap();
+    append(&place.path().join("stream"), &packet(10, 30, 0, 0, &[(0, 20)]));
+    let followed = followed(open(place.path()), Vec::new());
+    assert_eq!(followed, read(place.path()));
+    let told = format!("{}:14: the metadata end inside this block", metadata.display());
+    assert!(followed.1.len() == 1 && followed.1[0].starts_with(&told), "{:?}", followed.1);
+}
+
+#[test]
 fn a_stream_without_packets_goes_on_within_an_event() {
     let directory = TempDir::new().unwrap();
     let metadata = "/* CTF 1.8 */\ntrace { major = 1; minor = 8; byte_order = le; };\nevent { name = tick; fields := struct { integer { size = 16; } n; integer { size = 8; } l; integer { size = 8; } a[l]; }; };\n";
