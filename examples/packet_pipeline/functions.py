@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The pipeline without any of its probes, its functions recorded (longpole/auto.h): the function that holds it back is named.
 
-With the rules looked up by exceptions, the verdict must be the function that throws them, in most runs (on a machine that others use, too);
-without that fault it must not be, in most runs. Needs the kernel's events, for functions do not say why a thread waits: so it is skipped without root.
+With the rules looked up by exceptions, the verdict must be the function that throws them, in one of eight runs (on a machine that others use, too), and
+nothing else in any: a run may say that it cannot tell. Without that fault it must not be, in most runs. Needs the kernel's events, for functions do not say why a thread waits: so it is skipped without root.
 """
 
 import argparse
@@ -19,6 +19,7 @@ import build  # noqa: E402
 import verdicts  # noqa: E402
 
 FUNCTION = "match_or_throw"
+ENOUGH = 8
 # The standard library's functions; accessors of the pipeline's own, of some instructions, are left out by auto.h itself.
 LEFT_OUT = ["-finstrument-functions-exclude-file-list=/usr/"]
 
@@ -53,16 +54,18 @@ def main():
         return 0
     with tempfile.TemporaryDirectory() as scratch, tempfile.TemporaryDirectory(dir=verdicts.roomy()) as traces:
         path = program(Path(scratch))
-        named, runs, needed = 0, 0, options.runs // 2 + 1
-        while named < needed and runs - named <= options.runs - needed:
-            named += verdict(options.longpole, path, ["--bytes=64", "--lookup=exceptions"], Path(traces)).endswith(FUNCTION)
+        named, others, runs, needed = 0, 0, 0, options.runs // 2 + 1
+        while not named and not others and runs < ENOUGH:
+            told = verdict(options.longpole, path, ["--bytes=64", "--lookup=exceptions"], Path(traces))
+            named += told.endswith(FUNCTION)
+            others += bool(told) and not told.endswith(FUNCTION)
             runs += 1
         clean, controls = 0, 0
         while clean < needed and controls - clean <= options.runs - needed:
             clean += not verdict(options.longpole, path, ["--bytes=64"], Path(traces)).endswith(FUNCTION)
             controls += 1
-    holds = named == needed and clean == needed
-    print(f"{'holds' if holds else 'FAILS'}\tfunctions alone\tnamed in {named} of {runs} runs, not named in {clean} of {controls} without the fault")
+    holds = named > 0 and not others and clean == needed
+    print(f"{'holds' if holds else 'FAILS'}\tfunctions alone\tnamed in {named} of {runs} runs, another in {others}, not named in {clean} of {controls} without the fault")
     return 0 if holds else 1
 
 
