@@ -86,6 +86,20 @@ LONGPOLE_SLOW uint64_t longpole_auto_number(const char *variable, uint64_t other
 	return number;
 }
 
+/* Both clocks at one moment: of some tries the closest, for between two readings a thread may be away. */
+LONGPOLE_SLOW void longpole_auto_now(uint64_t *ns, uint64_t *counter)
+{
+	uint64_t closest = ~(uint64_t)0;
+	for (int i = 0; i < 4; i++) {
+		const uint64_t before = longpole_counter(), between = longpole_mono_raw(), apart = longpole_counter() - before;
+		if (apart < closest) {
+			closest = apart;
+			*ns = between;
+			*counter = before;
+		}
+	}
+}
+
 LONGPOLE_SLOW void longpole_auto_read_wishes(void)
 {
 	const char *include = longpole_libc_getenv("LONGPOLE_AUTO_INCLUDE");
@@ -95,8 +109,7 @@ LONGPOLE_SLOW void longpole_auto_read_wishes(void)
 	longpole_auto.depth = longpole_auto_number("LONGPOLE_AUTO_DEPTH", LONGPOLE_AUTO_DEPTH);
 	/* Who names the functions wants these. */
 	longpole_auto.shortest = longpole_auto_number("LONGPOLE_AUTO_SHORT", longpole_auto.include[0] != 0 ? 0 : LONGPOLE_AUTO_SHORT);
-	longpole_auto.begin_ns = longpole_mono_raw();
-	longpole_auto.begin_counter = longpole_counter();
+	longpole_auto_now(&longpole_auto.begin_ns, &longpole_auto.begin_counter);
 	longpole_auto.ready = 1;
 }
 

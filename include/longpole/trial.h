@@ -139,7 +139,10 @@ LONGPOLE_SLOW uint64_t longpole_auto_short_window(void)
 	uint64_t cycles = __atomic_load_n(&longpole_auto.short_window, __ATOMIC_RELAXED);
 	if (cycles != 0)
 		return cycles;
-	const uint64_t ns = longpole_mono_raw() - longpole_auto.begin_ns, counts = longpole_counter() - longpole_auto.begin_counter;
+	uint64_t ns = 0, counts = 0;
+	longpole_auto_now(&ns, &counts);
+	ns -= longpole_auto.begin_ns;
+	counts -= longpole_auto.begin_counter;
 	if (ns < 100000)
 		return 0;
 	cycles = (uint64_t)((double)LONGPOLE_AUTO_WINDOW * (double)longpole_auto.shortest * (double)counts / (double)ns);
