@@ -308,8 +308,11 @@ LONGPOLE_SLOW struct longpole_ring *longpole_take(int *nested)
 			return NULL;
 		if (__atomic_load_n(&ring->busy, __ATOMIC_RELAXED) != 0) {
 			if (longpole_was_left(ring, here)) {
-				/* Nobody has seen what it wrote: it may have left its event, or not. What handlers put aside is taken in. */
+				/* Nobody has seen what it wrote: it may have left its event, or not. What handlers put aside is taken in. A sub-buffer
+				 * without an event is begun anew. */
 				longpole_left_aside(ring);
+				if (ring->end - ring->head > ring->subbuffer - LONGPOLE_SUBBUFFER_HEADER)
+					longpole_seal(ring);
 				longpole_abandon(ring);
 				continue;
 			}

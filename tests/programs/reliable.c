@@ -4,6 +4,7 @@
  *
  *     signals timer|thread COUNT     10,000 signals a second into a thread that probes all the time, until so many were delivered; handlers probe, too
  *     jumps plain|stack COUNT        handlers that leave by siglongjmp, on the thread's stack or on one of their own
+ *     steps COUNT                    the same behind each of the first so many instructions of a probe that begins a sub-buffer
  *     forks fork|clone|clone3|files|vfork|shared|exec|spawn COUNT EVENTS
  *                                    children that emit, while another thread does
  *     handler fork|clone COUNT       handlers that fork, also when they interrupted a probe; the child goes on in that probe
@@ -222,6 +223,67 @@ static int jumping(void)
 	while (jumps < wanted)
 		emit_deep((int)(begun % 7));
 	timer_delete(timer);
+	say("main", begun);
+	say("left", left);
+	say("handler", jumps);
+	return 0;
+}
+
+/* Single steps are a flag of the processor; elsewhere than on x86-64 no handler comes. */
+static void trap(void)
+{
+#if defined(__x86_64__)
+	__asm__ __volatile__("leaq -128(%%rsp), %%rsp\n\tpushfq\n\torq $0x100, (%%rsp)\n\tpopfq\n\tleaq 128(%%rsp), %%rsp" ::: "memory", "cc");
+#endif
+}
+
+static void trap_no_more(void)
+{
+#if defined(__x86_64__)
+	__asm__ __volatile__("leaq -128(%%rsp), %%rsp\n\tpushfq\n\tandq $~0x100, (%%rsp)\n\tpopfq\n\tleaq 128(%%rsp), %%rsp" ::: "memory", "cc");
+#endif
+}
+
+static volatile uint64_t steps;
+
+static void step(int number)
+{
+	steps = steps - 1;
+	if (steps == 0)
+		jump(number);
+}
+
+static void emit_one(int stepped)
+{
+	begun = begun + 1;
+	if (stepped)
+		trap();
+	LONGPOLE_MARK("main", begun - 1);
+	if (stepped)
+		trap_no_more();
+	returned = returned + 1;
+}
+
+static int stepping(void)
+{
+	const uint64_t wanted = strtoull(words[2], NULL, 10);
+	static volatile uint64_t turn;
+	handle(SIGTRAP, step, 0);
+	for (turn = 1; turn <= wanted; turn = turn + 1) {
+		/* Up to where a sub-buffer is full, and beyond it. */
+		do {
+			emit_one(0);
+			if (begun % 64 == 0)
+				pause_us(200);
+		} while (longpole_thread->head + 16 <= longpole_thread->limit);
+		steps = turn;
+		if (sigsetjmp(place, 1) == 0) {
+			emit_one(1);
+		} else if (begun != returned) {
+			left = left + 1;
+			returned = begun;
+		}
+	}
 	say("main", begun);
 	say("left", left);
 	say("handler", jumps);
@@ -737,7 +799,7 @@ int main(int count, char **arguments)
 		int count;
 		int (*run)(void);
 	} ways[] = {
-	    {"signals", 4, signals}, {"jumps", 4, jumping}, {"forks", 5, forks}, {"handler", 4, handlers_that_fork},
+	    {"signals", 4, signals}, {"jumps", 4, jumping}, {"steps", 3, stepping}, {"forks", 5, forks}, {"handler", 4, handlers_that_fork},
 	    {"first", 2, first_in_child}, {"ended", 2, ended_children}, {"threads", 5, threads}, {"silent", 4, silent},
 	    {"cancelled", 3, cancelling}, {"destructors", 3, destructors}, {"library", 4, library}, {"libraries", 4, libraries}, {"processes", 4, processes}, {"image", 4, image},
 	};

@@ -50,6 +50,19 @@ fn a_handler_that_leaves_an_interrupted_probe_by_a_jump_costs_that_event_alone()
 }
 
 #[test]
+fn a_probe_that_begins_a_sub_buffer_may_be_left_behind_any_instruction() {
+    let place = Place::new();
+    for language in ["c", "cpp"] {
+        let program = place.build_as(language, "reliable", &[]);
+        // A ring of the first size: who goes over to a larger one blocks signals, and a step would end the program.
+        let tried = Tried::record(&place, &["--buffer", "32KiB"], &[&program, "steps", "400"]);
+        let left = tried.said["left"];
+        tried.is_exact(&format!("steps, {language}"), &["main", "handler"], left);
+        assert!(left > 100 || cfg!(not(target_arch = "x86_64")), "{left}: a probe that begins a sub-buffer has more instructions");
+    }
+}
+
+#[test]
 fn children_of_every_kind_of_fork_write_into_rings_of_their_own() {
     let place = Place::new();
     let ways = ["fork", "clone", "clone3", "files", "vfork", "shared", "exec", "spawn"];
