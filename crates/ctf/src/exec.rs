@@ -348,6 +348,8 @@ impl Executor<'_, '_> {
     fn var_int(&mut self, int: &VarInt) -> Result<(u64, u64), Stop> {
         let begin = self.aligned(8)?;
         let (mut at, mut value, mut bits) = (begin, 0u128, 0u32);
+        // The tenth byte is the one that goes beyond 64 bits.
+        let oversized = Stop::Oversized { at: begin + 72 };
         loop {
             if at + 8 > self.limit {
                 return Err(self.stop(at, 8));
@@ -356,7 +358,7 @@ impl Executor<'_, '_> {
             at += 8;
             // More than ten bytes may only repeat what ten have said; nobody writes so, and no 64 bits need it.
             if bits == 70 {
-                return Err(Stop::Oversized { at: begin });
+                return Err(oversized);
             }
             value |= u128::from(byte & 0x7f) << bits;
             bits += 7;
@@ -371,7 +373,7 @@ impl Executor<'_, '_> {
         } else {
             u64::try_from(value)
         };
-        let value = value.map_err(|_| Stop::Oversized { at: begin })?;
+        let value = value.map_err(|_| oversized)?;
         self.at = at;
         int.saves.iter().for_each(|&slot| self.save(slot, value));
         self.told.tell(int.roles, value, bits.min(64));
