@@ -567,6 +567,34 @@ fn the_time_of_a_loss_is_unknown_and_what_was_blocked_in_it_has_no_timer() {
     assert_eq!(composed.answer.unknown_ns, 250);
 }
 
+/// It may have ended at any time.
+#[test]
+fn a_span_that_was_open_where_a_loss_of_its_thread_begins_is_in_nothing_that_happens_within_the_loss() {
+    let mut kernel = two_cpus();
+    let [work, last] = [("work", 11), ("last", 12)].map(|(name, tid)| kernel.thread(name, "", tid, tid));
+    kernel.probe(110, work, "span_begin:step");
+    kernel.switch(120, 1, 0, 0, 12);
+    kernel.probe(125, last, "span_begin:use");
+    kernel.switch(130, 1, 12, BLOCKED, 0);
+    kernel.losses.push(Loss { stream: StreamId(work), begin_ns: 200, end_ns: 900, events: Some(9) });
+    // It is preempted, wakes the other and blocks, all without a word; and again, woken by it.
+    kernel.switch(220, 0, 11, 0, 13);
+    kernel.switch(230, 0, 13, BLOCKED, 11);
+    kernel.waking(250, 0, 12, 1);
+    kernel.switch(257, 1, 0, 0, 12);
+    kernel.switch(300, 0, 11, BLOCKED, 0);
+    kernel.waking(400, 1, 11, 0);
+    kernel.switch(400, 0, 0, 0, 11);
+    kernel.switch(410, 1, 12, BLOCKED, 0);
+    kernel.waking(500, 0, 12, 1);
+    kernel.switch(500, 1, 0, 0, 12);
+    kernel.probe(950, last, "span_end:use");
+    let path = path(&kernel);
+    let expected = "100-110 work::run, 110-200 work::step, 200-220 work::UNKNOWN, 220-230 work::preempted, 230-250 work::UNKNOWN, \
+                    250-257 last::runnable, 257-400 last::use, 400-500 work::UNKNOWN, 500-950 last::use";
+    assert_eq!(path, expected);
+}
+
 /// Whoever always takes from a queue has taken from it in a loss, too: only the time of the loss is unknown.
 #[test]
 fn what_is_taken_in_a_loss_is_taken_by_the_one_who_takes() {

@@ -496,7 +496,7 @@ mod tests {
         };
         let subject = Subject { label: "router".to_owned(), tid: Some(7), ..Subject::default() };
         let stream = Stream { name: "kernel/cpu0".to_owned(), kind: StreamKind::Kernel };
-        let catalogue = Catalogue { classes: vec![class], streams: vec![stream], subjects: vec![subject], foreign_pids: false };
+        let catalogue = Catalogue { classes: vec![class], streams: vec![stream], subjects: vec![subject], ..Catalogue::default() };
         let fields = [
             Value::Str(b"kworker/0:1"),
             Value::I64(-5),

@@ -74,7 +74,7 @@ impl Model {
             Item::Event(event) => self.linux.event(catalogue, event, watch),
             Item::Loss(loss) => self.linux.loss(catalogue, loss, watch),
         }
-        time_of(item) >= self.begin_ns
+        item.t_ns() >= self.begin_ns
     }
 }
 
@@ -85,14 +85,6 @@ pub fn begin_ns(input: &Input, trace: &Trace) -> i64 {
 
 pub fn begin_of(begin: Option<Moment>, trace: &Trace) -> i64 {
     begin.map_or(i64::MIN, |begin| begin.resolve(trace.start_ns().unwrap_or(0)))
-}
-
-/// By which an item is in that part or not.
-pub fn time_of(item: &Item<'_>) -> i64 {
-    match item {
-        Item::Event(event) => event.t_ns,
-        Item::Loss(loss) => loss.end_ns,
-    }
 }
 
 /// How many of the paths hold a kernel's events.

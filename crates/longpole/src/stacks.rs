@@ -157,11 +157,7 @@ pub fn gather(input: &Input, gathered: &mut Gathered) -> anyhow::Result<Trace> {
         trace = input::open(&[recording.join("samples")], Options { end, ..Options::default() })?;
     }
     while let Some((item, catalogue)) = trace.next_with_catalogue()? {
-        let t_ns = match &item {
-            Item::Event(event) => event.t_ns,
-            Item::Loss(loss) => loss.end_ns,
-        };
-        gathered.item(catalogue, &item, t_ns >= begin_ns);
+        gathered.item(catalogue, &item, item.t_ns() >= begin_ns);
     }
     Ok(trace)
 }

@@ -34,7 +34,7 @@ use crate::linux_watch::{Moment, Watch, Why};
 use crate::names::NameId;
 use crate::rules::{RuleError, Rules};
 use crate::system::System;
-use longpole_trace::event::{Catalogue, Item, StreamKind};
+use longpole_trace::event::{Catalogue, Item, Loss, StreamKind};
 use std::collections::{BTreeMap, HashMap};
 use threads::Thread;
 
@@ -104,6 +104,8 @@ pub struct Composer {
     span_names: Vec<Option<NameId>>,
     reasons: IdMap<Why, NameId>,
     ending: ending::Ending,
+    /// Of probes, that the reader has come to and time has not.
+    losses_ahead: Vec<Loss>,
     seats: Vec<(MachineId, Seat)>,
 }
 
@@ -204,6 +206,7 @@ impl Composer {
             span_names: Vec::new(),
             reasons: IdMap::default(),
             ending: ending::Ending::default(),
+            losses_ahead: Vec::new(),
             seats: Vec::new(),
         }
     }
@@ -269,6 +272,10 @@ impl Composer {
 
     /// The same; `watch` listens to the kernel's model, too, so that nobody needs a second one.
     pub fn item_beside<W: Watch>(&mut self, catalogue: &Catalogue, item: &Item<'_>, watch: &mut W) {
+        self.losses_ahead.extend(&catalogue.losses_ahead);
+        if !self.losses_ahead.is_empty() {
+            self.losses_begin(catalogue, item.t_ns());
+        }
         match item {
             Item::Event(event) => {
                 self.told.events += 1;

@@ -399,6 +399,7 @@ impl CtfSource {
         }
         loop {
             if let Some(loss) = self.loss {
+                shared.loss_ahead = Some(loss);
                 return Ok(Some(loss.end_ns));
             }
             match self.decoder.advance() {

@@ -72,6 +72,18 @@ pub struct Catalogue {
     pub subjects: Vec<Subject>,
     /// The kernel's events name threads by other numbers than the probes do: those of another pid namespace.
     pub foreign_pids: bool,
+    /// Losses that the reader came to since the item before, at most one of a stream: until it yields them, at their end, that stream says nothing.
+    pub losses_ahead: Vec<Loss>,
+}
+
+impl Catalogue {
+    #[cold]
+    pub(crate) fn comes_to(&mut self, loss: Loss) {
+        match self.losses_ahead.iter_mut().find(|known| known.stream == loss.stream) {
+            Some(known) => *known = loss,
+            None => self.losses_ahead.push(loss),
+        }
+    }
 }
 
 /// One event. `fields` borrows from the reader until the next item is asked for.
@@ -117,6 +129,14 @@ pub enum Item<'a> {
 }
 
 impl Item<'_> {
+    /// By which items are in order: of a loss the end.
+    pub fn t_ns(&self) -> i64 {
+        match self {
+            Item::Event(event) => event.t_ns,
+            Item::Loss(loss) => loss.end_ns,
+        }
+    }
+
     pub fn stream(&self) -> StreamId {
         match self {
             Item::Event(event) => event.stream,

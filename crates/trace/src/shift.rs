@@ -42,8 +42,13 @@ impl Shift {
     pub(crate) fn item<'a>(&self, item: Item<'a>) -> Item<'a> {
         match item {
             Item::Event(event) => Item::Event(Event { t_ns: self.apply(event.t_ns), ..event }),
-            Item::Loss(loss) => Item::Loss(Loss { begin_ns: self.apply(loss.begin_ns), end_ns: self.apply(loss.end_ns), ..loss }),
+            Item::Loss(loss) => Item::Loss(self.loss(loss)),
         }
+    }
+
+    /// The same of a loss.
+    pub fn loss(&self, loss: Loss) -> Loss {
+        Loss { begin_ns: self.apply(loss.begin_ns), end_ns: self.apply(loss.end_ns), ..loss }
     }
 
     #[inline]

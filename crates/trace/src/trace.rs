@@ -112,6 +112,8 @@ pub(crate) struct Shared {
     packets: Vec<Packets>,
     /// A stream has come to its end at damage.
     broken: bool,
+    /// The stream that goes on has come to it.
+    pub loss_ahead: Option<Loss>,
     subjects: HashMap<Subject, SubjectId>,
 }
 
@@ -246,6 +248,9 @@ impl Slot {
         };
         if shared.strict && matches!(advanced, Ok(None)) {
             shared.broken |= self.source.is_broken();
+        }
+        if let Some(loss) = shared.loss_ahead.take() {
+            shared.catalogue.comes_to(self.shift.loss(loss));
         }
         match self.shift.is_none() {
             true => advanced,
@@ -558,6 +563,9 @@ impl Trace {
         }
         // Behind an item it is the current one.
         let is_first = self.current.is_none();
+        if !is_first {
+            self.shared.catalogue.losses_ahead.clear();
+        }
         loop {
             let next = match self.current.take() {
                 None => self.heap.pop(),

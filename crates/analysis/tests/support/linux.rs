@@ -160,13 +160,18 @@ impl Kernel {
     pub fn replay(&self, mut each: impl FnMut(&Catalogue, &Item<'_>)) {
         let mut losses = self.losses.clone();
         losses.sort_by_key(|loss| loss.end_ns);
+        let mut ahead = losses.clone();
         let mut losses = losses.iter().peekable();
+        let mut catalogue = self.catalogue.clone();
         let mut events: Vec<_> = self.events.iter().collect();
         events.sort_by_key(|(t_ns, ..)| *t_ns);
         for (t_ns, cpu, class, fields) in events {
             while let Some(loss) = losses.next_if(|loss| loss.end_ns <= *t_ns) {
-                each(&self.catalogue, &Item::Loss(*loss));
+                catalogue.losses_ahead = ahead.extract_if(.., |ahead| ahead.begin_ns <= loss.end_ns).collect();
+                each(&catalogue, &Item::Loss(*loss));
             }
+            // As the reader, which decodes what comes next of a stream before it goes on.
+            catalogue.losses_ahead = ahead.extract_if(.., |ahead| ahead.begin_ns <= *t_ns).collect();
             let values: Vec<Value<'_>> = fields
                 .iter()
                 .map(|value| match value {
@@ -186,7 +191,7 @@ impl Kernel {
                 context: &[],
                 packet: Default::default(),
             };
-            each(&self.catalogue, &Item::Event(event));
+            each(&catalogue, &Item::Event(event));
         }
     }
 

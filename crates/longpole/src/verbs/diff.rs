@@ -143,7 +143,7 @@ fn path_beside(path: &Path, part: Options, rules: &Rules, pass: &mut Pass) -> Re
     let begin_ns = interactions.trace().map_or(i64::MIN, |trace| kernel::begin_of(part.begin, trace));
     let mut lineage = Lineage::new(lineage::Options { segments: true, spill: Some(interactions::SPILL), ..lineage::Options::default() });
     let beside = |catalogue: &Catalogue, item: &Item<'_>| {
-        if kernel::time_of(item) >= begin_ns {
+        if item.t_ns() >= begin_ns {
             pass.item(catalogue, item);
         }
     };

@@ -136,7 +136,7 @@ fn of_one(input: &Input, path: &Path) -> anyhow::Result<Whole> {
                 }
             }
         }
-        if kernel::time_of(item) >= begin_ns {
+        if item.t_ns() >= begin_ns {
             stages.pass.item(catalogue, item);
         }
     })?;

@@ -7,7 +7,7 @@ use crate::interaction::Cause;
 use crate::linux_watch::ThreadId;
 use crate::names::{of_program, NameId};
 use crate::step::{MachineId, Op, Step};
-use longpole_trace::event::Catalogue;
+use longpole_trace::event::{Catalogue, Loss};
 
 /// A hostile trace may open spans for ever.
 const MOST_FRAMES: usize = 1024;
@@ -266,6 +266,20 @@ impl Composer {
         at
     }
 
+    /// Of threads whose losses begin until then nothing is known from there on. Who has no kernel's events either says so at its next one.
+    #[cold]
+    pub(super) fn losses_begin(&mut self, catalogue: &Catalogue, t_ns: i64) {
+        let mut begun: Vec<Loss> = self.losses_ahead.extract_if(.., |loss| loss.begin_ns <= t_ns).collect();
+        begun.sort_by_key(|loss| loss.begin_ns);
+        for loss in begun {
+            let machine = self.system.machine_of_stream(loss.stream);
+            let Some(at) = machine.and_then(|id| self.of_system.get(id.0 as usize).copied().flatten()) else { continue };
+            self.at(loss.begin_ns);
+            self.threads[at as usize].silent = true;
+            self.look(catalogue, at);
+        }
+    }
+
     /// Events of the probes of this machine are missing.
     pub(super) fn probes_lost(&mut self, catalogue: &Catalogue, id: MachineId, begin_ns: i64) {
         let Some(at) = self.of_system.get(id.0 as usize).copied().flatten() else { return };
@@ -273,6 +287,7 @@ impl Composer {
         thread.frames.clear();
         thread.serving.clear();
         thread.too_deep = 0;
+        let told = std::mem::take(&mut thread.silent);
         let kernel = thread.kernel;
         if thread.wait.take().is_some() && kernel != Kernel::Blocked {
             let cause = self.unknown("lost");
@@ -284,7 +299,7 @@ impl Composer {
                 self.threads[at as usize].kernel = Kernel::Silent;
             }
             // The span that it was in by then may have ended long ago.
-            Kernel::Runs if !self.threads[at as usize].blocked => self.astray(catalogue, at, begin_ns),
+            Kernel::Runs if !told && !self.threads[at as usize].blocked => self.astray(catalogue, at, begin_ns),
             _ => {}
         }
         self.look(catalogue, at);

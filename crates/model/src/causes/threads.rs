@@ -48,6 +48,8 @@ pub(super) struct Thread {
     pub state: Option<NameId>,
     /// Events were lost while it was blocked.
     pub gap: bool,
+    /// A loss of its probes' events has begun: the span that it was in may end at any time.
+    pub silent: bool,
     /// Open spans and services by what the probes say, and the state that was declared.
     pub frames: Vec<NameId>,
     /// More of them than are kept.
@@ -463,6 +465,7 @@ impl Composer {
             Kernel::Ready => self.words.runnable,
             Kernel::Preempted => self.words.preempted,
             Kernel::Unsure => self.words.unknown,
+            Kernel::Runs | Kernel::Asleep if thread.silent => self.words.unknown,
             Kernel::Blocked => return,
             Kernel::Silent | Kernel::Runs | Kernel::Asleep => {
                 if let (Kernel::Runs, false, Some(id)) = (thread.kernel, thread.recorder, thread.linux) {
