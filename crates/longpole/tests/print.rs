@@ -225,6 +225,17 @@ fn check_draws_what_is_wrong_with_metadata() {
     schema::check(&schema::schema("check"), &answer);
     assert_eq!(answer["places"][0]["line"], 2);
     assert!(answer["places"][0]["text"].as_str().unwrap().contains("byte_order = xx"));
+
+    // A block that a recorder left unfinished.
+    let trace = self::trace();
+    let metadata = trace.path().join("metadata");
+    let whole = std::fs::read_to_string(&metadata).unwrap() + "\nenv {\n\ta = 1;\n};\n";
+    std::fs::write(&metadata, format!("{whole}event {{\n\tname = \"x\";\n")).unwrap();
+    let output = longpole(&["check", "--json"], &[trace.path()]);
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    schema::check(&schema::schema("check"), &answer);
+    let place = answer["places"].as_array().unwrap().iter().find(|place| place["damage"] == true).unwrap();
+    assert_eq!(place["line"], whole.lines().count() + 1, "{answer}");
 }
 
 #[test]

@@ -105,6 +105,9 @@ fn as_json(counts: &Counts, odd: &[Oddity], failure: Option<&Error>, damaged: bo
 
 /// Where an oddity is; in the same order as the texts.
 fn place(oddity: &Oddity) -> Value {
+    if let Oddity::CutMetadata { path, line, .. } = oddity {
+        return json!({ "damage": true, "path": renamed(path.display().to_string()), "line": line });
+    }
     let found = oddity.place();
     let at = found.and_then(|(_, at)| at);
     json!({
