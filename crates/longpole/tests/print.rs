@@ -391,6 +391,20 @@ fn inputs_with_a_common_clock_are_brought_to_what_the_first_one_says_of_it() {
     assert_eq!(times(&longpole(&["print"], &[a.path(), b.path()])), [100, 150, 200, 250, 300, 350, 500, 550]);
 }
 
+#[test]
+fn inputs_that_begin_days_apart_are_told_for_their_clocks_are_hardly_one() {
+    let (a, b) = (trace(), trace());
+    let told = |offset: &str| {
+        let offset = format!("{}={offset}", b.path().display());
+        let output = longpole(&["print", "--offset", &offset], &[a.path(), b.path()]);
+        String::from_utf8(output.stderr).unwrap().lines().find(|line| line.contains("different origins")).map(str::to_owned)
+    };
+    assert_eq!(told("+86399s"), None);
+    let (begins, other) = (format!("{}: it begins 2 days after", b.path().display()), a.path().display().to_string());
+    assert!(told("+200000s").is_some_and(|line| line.contains(&begins) && line.contains(&other)), "{:?}", told("+200000s"));
+    assert!(told("-100000s").is_some_and(|line| line.contains("1 day before")));
+}
+
 /// A trace of one class `e`, whose metadata say so much of streams and events.
 fn small(streams: &str, fields: &str, stream: &[u8]) -> TempDir {
     let directory = TempDir::new().unwrap();

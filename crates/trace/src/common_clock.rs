@@ -1,8 +1,9 @@
-//! A clock that several inputs have in common, each of which measured by itself where its 0 is.
+//! A clock that several inputs have in common, each of which measured by itself where its 0 is; and inputs whose clocks cannot be one.
 
 use crate::oddity::Oddity;
 use crate::part::Part;
 use std::collections::HashMap;
+use std::path::PathBuf;
 
 /// Clocks of one uuid that differ by more are no common clock, but one that was started anew.
 const MOST_APART: u64 = 1_000_000_000;
@@ -31,4 +32,15 @@ impl CommonClocks {
         oddities.push(Oddity::CommonClock { path: part.path.clone(), by_ns });
         by_ns
     }
+}
+
+const DAY: u64 = 86_400_000_000_000;
+
+/// What was recorded together begins within a day. `inputs`: each with the time of its first event, if it has one.
+pub(crate) fn apart(inputs: Vec<(PathBuf, Option<i64>)>) -> Vec<Oddity> {
+    let mut begins = inputs.into_iter().filter_map(|(path, begin_ns)| Some((path, begin_ns?)));
+    let Some((first, reference_ns)) = begins.next() else { return Vec::new() };
+    let days = |begin_ns: i64| (begin_ns.abs_diff(reference_ns) / DAY, begin_ns > reference_ns);
+    let apart = begins.map(|(path, begin_ns)| (path, days(begin_ns))).filter(|(_, (days, _))| *days > 0);
+    apart.map(|(path, (days, later))| Oddity::ClocksApart { path, other: first.clone(), days, later }).collect()
 }

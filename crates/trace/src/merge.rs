@@ -17,6 +17,11 @@ pub(crate) struct Heap {
 }
 
 impl Heap {
+    /// In no order but that the first is the least.
+    pub fn keys(&self) -> &[Key] {
+        &self.keys
+    }
+
     pub fn push(&mut self, key: Key) {
         self.keys.push(key);
         let mut at = self.keys.len() - 1;

@@ -30,6 +30,8 @@ pub enum Oddity {
     Closed { path: PathBuf, error: String },
     /// The clock of an input is that of another one, which says something else of its origin; that is taken for both.
     CommonClock { path: PathBuf, by_ns: i64 },
+    /// It begins so many days before or after another input.
+    ClocksApart { path: PathBuf, other: PathBuf, days: u64, later: bool },
     /// Files beside those of the trace that are none of it, with what some of them are.
     Beside { path: PathBuf, files: u64, examples: String },
     /// Links, devices and the like in an archive; they are not unpacked.
@@ -226,6 +228,7 @@ impl Oddity {
             | Oddity::Numbers { path, .. }
             | Oddity::NoEntry { path, .. }
             | Oddity::CommonClock { path, .. }
+            | Oddity::ClocksApart { path, .. }
             | Oddity::Wrong { path, .. }
             | Oddity::Closed { path, .. }
             | Oddity::Beside { path, .. }
@@ -278,6 +281,14 @@ impl fmt::Display for Oddity {
             Oddity::CommonClock { path, by_ns } => {
                 write!(f, "{}: its clock is that of another input; {by_ns:+} ns bring its times to what that says of it", path.display())
             }
+            Oddity::ClocksApart { path, other, days, later } => write!(
+                f,
+                "{}: it begins {} {} {}; if both are of one run, their clocks have different origins: --offset PATH=TIME brings them together",
+                path.display(),
+                some(*days, "day", "days"),
+                if *later { "after" } else { "before" },
+                other.display()
+            ),
             Oddity::Wrong { path, error } => write!(f, "{}: {error}", path.display()),
             // Usually the error names what could not be opened.
             Oddity::Closed { path, error } if error.contains(&path.display().to_string()) => write!(f, "not in what follows: {error}"),

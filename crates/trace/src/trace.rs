@@ -2,7 +2,7 @@
 
 use crate::archive::{self, Unpacked};
 use crate::capture::{Capture, CaptureSource};
-use crate::common_clock::CommonClocks;
+use crate::common_clock::{apart, CommonClocks};
 use crate::ctf::{self, CtfSource};
 use crate::dat::{self, PageSource};
 use crate::error::Error;
@@ -311,6 +311,7 @@ impl Trace {
         trace.shared.late = options.begin.is_some();
         trace.stops = options.damage == Damage::EndsTrace;
         let several = paths.len() > 1;
+        let mut slots = Vec::new();
         for (root, path) in paths.iter().enumerate() {
             trace.root = root;
             let path = path.as_ref();
@@ -318,8 +319,15 @@ impl Trace {
                 Some(dump) => trace.add_dump(path, dump, several)?,
                 None => trace.add_path(path, several)?,
             }
+            slots.push(trace.slots.len());
         }
         trace.prime(&options)?;
+        let begin_of = |root: usize| {
+            let before = if root == 0 { 0 } else { slots[root - 1] };
+            trace.heap.keys().iter().filter(|key| (before..slots[root]).contains(&(key.stream as usize))).map(|key| key.t_ns).min()
+        };
+        let begins = paths.iter().enumerate().map(|(root, path)| (path.as_ref().to_owned(), begin_of(root))).collect();
+        trace.shared.oddities.append(&mut apart(begins));
         Ok(trace)
     }
 
