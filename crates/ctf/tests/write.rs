@@ -127,3 +127,18 @@ fn an_offset_of_years_in_cycles_is_one_of_seconds_in_ctf_2() {
     assert_eq!((clock.offset_s, clock.offset), (1_326_476_837, 897_235_420));
     assert_eq!(clock.ns(5), metadata.clocks[0].ns(5));
 }
+
+/// A role of what the preamble does not say is refused.
+#[test]
+fn a_uuid_in_packets_of_metadata_without_one_is_bytes_in_ctf_2() {
+    for (said, is_told) in [("uuid = \"2a6422d0-6cee-11e0-8c08-cb07d7b3a564\";", true), ("", false)] {
+        let text = format!(
+            "/* CTF 1.8 */\ntrace {{ major = 1; minor = 8; byte_order = le; {said}\n\tpacket.header := struct {{ \
+             integer {{ size = 8; align = 8; }} uuid[16]; }};\n}};\n"
+        );
+        let metadata = Arc::new(Metadata::from_text(&text).unwrap());
+        let raised = write::metadata(Layout::to_ctf2(&metadata).unwrap().metadata());
+        assert_eq!(raised.contains("metadata-stream-uuid"), is_told, "{raised}");
+        Metadata::from_text(&raised).unwrap();
+    }
+}

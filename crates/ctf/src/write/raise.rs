@@ -32,7 +32,8 @@ fn raise(schema: &Schema) -> Result<Schema> {
     let mut scopes: Vec<(Scope, &StructType)> = Vec::new();
     let raised = |scopes: &[(Scope, &StructType)], scope, ty: Option<&StructType>| -> Result<Option<Arc<StructType>>> {
         let Some(ty) = ty else { return Ok(None) };
-        let mut raiser = Raiser { scope, earlier: scopes, frames: Vec::new(), place: Vec::new() };
+        let has_uuid = schema.trace.uuid.is_some();
+        let mut raiser = Raiser { scope, has_uuid, earlier: scopes, frames: Vec::new(), place: Vec::new() };
         Ok(Some(Arc::new(raiser.structure(ty)?)))
     };
     out.trace.packet_header = raised(&scopes, Scope::PacketHeader, header)?;
@@ -77,6 +78,8 @@ fn raise(schema: &Schema) -> Result<Schema> {
 
 struct Raiser<'s, 'e> {
     scope: Scope,
+    /// A uuid in the packets that no metadata say is bytes as any others.
+    has_uuid: bool,
     earlier: &'e [(Scope, &'s StructType)],
     frames: Vec<Frame<'s>>,
     place: Vec<u32>,
@@ -149,7 +152,8 @@ impl<'s> Raiser<'s, '_> {
             Some(int) if int.encoding != Encoding::None => Ok(Type::Text(Arc::new(TextType { length, encoding: Encoding::Utf8, span }))),
             Some(int) if self.scope == Scope::PacketHeader && name == "uuid" && length == Length::Fixed(16) && !int.signed => {
                 let media_type = "application/octet-stream".to_owned();
-                Ok(Type::Blob(Arc::new(BlobType { length, media_type, roles: Roles::UUID, span })))
+                let roles = if self.has_uuid { Roles::UUID } else { Roles::NONE };
+                Ok(Type::Blob(Arc::new(BlobType { length, media_type, roles, span })))
             }
             _ => {
                 let element = self.within(ELEMENT, array.element(), "", false)?;
