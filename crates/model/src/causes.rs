@@ -272,8 +272,7 @@ impl Composer {
 
     /// The same; `watch` listens to the kernel's model, too, so that nobody needs a second one.
     pub fn item_beside<W: Watch>(&mut self, catalogue: &Catalogue, item: &Item<'_>, watch: &mut W) {
-        self.losses_ahead.extend(&catalogue.losses_ahead);
-        if !self.losses_ahead.is_empty() {
+        if !(catalogue.losses_ahead.is_empty() && self.losses_ahead.is_empty()) {
             self.losses_begin(catalogue, item.t_ns());
         }
         match item {

@@ -269,6 +269,7 @@ impl Composer {
     /// Of threads whose losses begin until then nothing is known from there on. Who has no kernel's events either says so at its next one.
     #[cold]
     pub(super) fn losses_begin(&mut self, catalogue: &Catalogue, t_ns: i64) {
+        self.losses_ahead.extend(&catalogue.losses_ahead);
         let mut begun: Vec<Loss> = self.losses_ahead.extract_if(.., |loss| loss.begin_ns <= t_ns).collect();
         begun.sort_by_key(|loss| loss.begin_ns);
         for loss in begun {
