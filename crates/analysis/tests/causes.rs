@@ -1,51 +1,20 @@
 //! From events to interactions: small systems by hand whose machines and paths are known, and a toy kernel at random.
 
+#[path = "support/composed.rs"]
+mod composed;
 #[path = "support/linux.rs"]
 mod linux_support;
 mod support;
 
+use composed::{compose, drawn, options, path, probes, two_cpus, Composed, BLOCKED};
 use linux_support::{each_interaction, simulate, text, Kernel, Val, RCU};
-use longpole_analysis::lineage::{Answer, Lineage, Options};
-use longpole_model::causes::{About, Composer, Told};
+use longpole_analysis::lineage::{Answer, Lineage};
+use longpole_model::causes::{About, Composer};
 use longpole_model::machine_log::{Reader, Writer};
 use longpole_model::rules::Rules;
-use longpole_trace::event::{Loss, StreamId};
 use proptest::prelude::*;
 
-const BLOCKED: i64 = 1;
 const DEAD: i64 = 0x20;
-
-struct Composed {
-    log: String,
-    told: Told,
-    answer: Answer,
-}
-
-fn options() -> Options {
-    Options { segments: true, ..Options::default() }
-}
-
-fn compose(kernel: &Kernel, about: About) -> Composed {
-    let mut composer = Composer::built_in(about).unwrap();
-    let mut lineage = Lineage::new(options());
-    let mut log = Vec::new();
-    let mut writer = Writer::new(&mut log);
-    each_interaction(kernel, &mut composer, |vocabulary, interaction| {
-        lineage.interaction(vocabulary, interaction);
-        writer.write(vocabulary, interaction).unwrap();
-    });
-    let answer = lineage.answer(composer.vocabulary()).unwrap();
-    Composed { log: String::from_utf8(log).unwrap(), told: composer.told().clone(), answer }
-}
-
-fn path(kernel: &Kernel) -> String {
-    drawn(&compose(kernel, About::default()).answer)
-}
-
-fn drawn(answer: &Answer) -> String {
-    let segments = answer.segments.as_ref().unwrap().segments();
-    segments.map(|it| format!("{}-{} {}::{}", it.start_ns, it.end_ns, it.machine, it.state)).collect::<Vec<_>>().join(", ")
-}
 
 fn of_log(log: &str) -> Answer {
     let mut reader = Reader::new(log.as_bytes());
@@ -54,14 +23,6 @@ fn of_log(log: &str) -> Answer {
         lineage.interaction(reader.vocabulary(), &interaction);
     }
     lineage.answer(reader.vocabulary()).unwrap()
-}
-
-/// CPU 0 runs `t11`, CPU 1 nobody.
-fn two_cpus() -> Kernel {
-    let mut kernel = Kernel::new(2);
-    kernel.switch(100, 1, 0, 0, 0);
-    kernel.switch(100, 0, 0, 0, 11);
-    kernel
 }
 
 #[test]
@@ -374,15 +335,6 @@ fn who_polls_without_blocking_has_waited_as_well() {
     assert_eq!(path(&kernel), "100-165 feeder::run, 165-220 work::queued, 220-300 worker::run");
 }
 
-/// Probes alone.
-fn probes() -> (Kernel, u32, u32) {
-    let mut kernel = Kernel::new(0);
-    let one = kernel.thread("one", "", 11, 11);
-    let two = kernel.thread("two", "", 12, 12);
-    kernel.probe(100, one, "span_begin:make");
-    (kernel, one, two)
-}
-
 #[test]
 fn without_the_kernel_the_waits_are_the_blocks() {
     let (mut kernel, one, two) = probes();
@@ -549,75 +501,6 @@ fn a_size_differs_only_where_nobody_has_the_difference_in_hand() {
         compose(&kernel, About::default()).told.size_mismatches
     };
     assert_eq!([6, 7, 15, 16].map(mismatches), [1, 0, 0, 1]);
-}
-
-#[test]
-fn the_time_of_a_loss_is_unknown_and_what_was_blocked_in_it_has_no_timer() {
-    let mut kernel = two_cpus();
-    kernel.syscall(150, 0, "getpid", None);
-    kernel.losses.push(Loss { stream: StreamId(0), begin_ns: 200, end_ns: 400, events: Some(9) });
-    kernel.switch(450, 0, 11, 0, 0);
-    let composed = compose(&kernel, About::default());
-    assert_eq!(composed.told.lost, 9);
-    assert!(
-        drawn(&composed.answer).contains("150-200 t11::getpid, 200-400 link::UNKNOWN, 400-450 t11::UNKNOWN"),
-        "{}",
-        drawn(&composed.answer)
-    );
-    assert_eq!(composed.answer.unknown_ns, 250);
-}
-
-/// It may have ended at any time.
-#[test]
-fn a_span_that_was_open_where_a_loss_of_its_thread_begins_is_in_nothing_that_happens_within_the_loss() {
-    let mut kernel = two_cpus();
-    let [work, last] = [("work", 11), ("last", 12)].map(|(name, tid)| kernel.thread(name, "", tid, tid));
-    kernel.probe(110, work, "span_begin:step");
-    kernel.switch(120, 1, 0, 0, 12);
-    kernel.probe(125, last, "span_begin:use");
-    kernel.switch(130, 1, 12, BLOCKED, 0);
-    kernel.losses.push(Loss { stream: StreamId(work), begin_ns: 200, end_ns: 900, events: Some(9) });
-    // It is preempted, wakes the other and blocks, all without a word; and again, woken by it.
-    kernel.switch(220, 0, 11, 0, 13);
-    kernel.switch(230, 0, 13, BLOCKED, 11);
-    kernel.waking(250, 0, 12, 1);
-    kernel.switch(257, 1, 0, 0, 12);
-    kernel.switch(300, 0, 11, BLOCKED, 0);
-    kernel.waking(400, 1, 11, 0);
-    kernel.switch(400, 0, 0, 0, 11);
-    kernel.switch(410, 1, 12, BLOCKED, 0);
-    kernel.waking(500, 0, 12, 1);
-    kernel.switch(500, 1, 0, 0, 12);
-    kernel.probe(950, last, "span_end:use");
-    let path = path(&kernel);
-    let expected = "100-110 work::run, 110-200 work::step, 200-220 work::UNKNOWN, 220-230 work::preempted, 230-250 work::UNKNOWN, \
-                    250-257 last::runnable, 257-400 last::use, 400-500 work::UNKNOWN, 500-950 last::use";
-    assert_eq!(path, expected);
-}
-
-/// Whoever always takes from a queue has taken from it in a loss, too: only the time of the loss is unknown.
-#[test]
-fn what_is_taken_in_a_loss_is_taken_by_the_one_who_takes() {
-    let (mut kernel, one, two) = probes();
-    kernel.counted(110, one, "queue_put:work", 1);
-    kernel.catalogue.classes.iter_mut().filter(|class| class.event_name == "queue_put:work").for_each(|class| {
-        class.attributes.push(("capacity".to_owned(), "1".to_owned()));
-    });
-    kernel.counted(120, two, "queue_get:work", 1);
-    kernel.probe(125, two, "span_begin:use");
-    kernel.counted(140, one, "queue_put:work", 1);
-    kernel.probe(145, one, "queue_wait_full:work");
-    kernel.losses.push(Loss { stream: StreamId(two), begin_ns: 150, end_ns: 200, events: Some(2) });
-    kernel.probe(210, two, "span_begin:use");
-    kernel.counted(220, one, "queue_put:work", 1);
-    kernel.probe(300, one, "span_end:make");
-    let composed = compose(&kernel, About::default());
-    assert_eq!(
-        drawn(&composed.answer),
-        "100-120 two::UNKNOWN, 120-125 two::run, 125-150 two::use, 150-200 link::UNKNOWN, 200-210 two::run, 210-220 two::use, 220-300 one::make"
-    );
-    // Before its first event, and the loss.
-    assert_eq!((composed.answer.contradictions, composed.answer.unknown_ns), (0, 20 + 50));
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! A clock that several inputs have in common, each of which measured by itself where its 0 is; and inputs whose clocks cannot be one.
 
+use crate::merge::Key;
 use crate::oddity::Oddity;
 use crate::part::Part;
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::Path;
 
 /// Clocks of one uuid that differ by more are no common clock, but one that was started anew.
 const MOST_APART: u64 = 1_000_000_000;
@@ -36,11 +37,21 @@ impl CommonClocks {
 
 const DAY: u64 = 86_400_000_000_000;
 
-/// What was recorded together begins within a day. `inputs`: each with the time of its first event, if it has one.
-pub(crate) fn apart(inputs: Vec<(PathBuf, Option<i64>)>) -> Vec<Oddity> {
-    let mut begins = inputs.into_iter().filter_map(|(path, begin_ns)| Some((path, begin_ns?)));
-    let Some((first, reference_ns)) = begins.next() else { return Vec::new() };
-    let days = |begin_ns: i64| (begin_ns.abs_diff(reference_ns) / DAY, begin_ns > reference_ns);
-    let apart = begins.map(|(path, begin_ns)| (path, days(begin_ns))).filter(|(_, (days, _))| *days > 0);
-    apart.map(|(path, (days, later))| Oddity::ClocksApart { path, other: first.clone(), days, later }).collect()
+/// What was recorded together begins within a day. `ends`: the number behind the last stream of each path; `firsts`: when streams begin.
+pub(crate) fn apart<P: AsRef<Path>>(paths: &[P], ends: &[usize], firsts: &[Key]) -> Vec<Oddity> {
+    let mut begins = vec![None; paths.len()];
+    for first in firsts {
+        let begin = &mut begins[ends.partition_point(|end| *end <= first.stream as usize)];
+        *begin = Some(begin.map_or(first.t_ns, |known: i64| known.min(first.t_ns)));
+    }
+    let mut begins = paths.iter().zip(begins).filter_map(|(path, begin_ns)| Some((path.as_ref(), begin_ns?)));
+    let Some((other, reference_ns)) = begins.next() else { return Vec::new() };
+    let apart = begins.filter(|(_, begin_ns)| begin_ns.abs_diff(reference_ns) >= DAY);
+    let told = |(path, begin_ns): (&Path, i64)| Oddity::ClocksApart {
+        path: path.to_owned(),
+        other: other.to_owned(),
+        days: begin_ns.abs_diff(reference_ns) / DAY,
+        later: begin_ns > reference_ns,
+    };
+    apart.map(told).collect()
 }

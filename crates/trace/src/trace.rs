@@ -112,7 +112,7 @@ pub(crate) struct Shared {
     packets: Vec<Packets>,
     /// A stream has come to its end at damage.
     broken: bool,
-    /// The stream that goes on has come to it.
+    /// The stream that was advanced last has come to it, on its own clock.
     pub loss_ahead: Option<Loss>,
     subjects: HashMap<Subject, SubjectId>,
 }
@@ -311,7 +311,7 @@ impl Trace {
         trace.shared.late = options.begin.is_some();
         trace.stops = options.damage == Damage::EndsTrace;
         let several = paths.len() > 1;
-        let mut slots = Vec::new();
+        let mut ends = Vec::with_capacity(paths.len());
         for (root, path) in paths.iter().enumerate() {
             trace.root = root;
             let path = path.as_ref();
@@ -319,15 +319,10 @@ impl Trace {
                 Some(dump) => trace.add_dump(path, dump, several)?,
                 None => trace.add_path(path, several)?,
             }
-            slots.push(trace.slots.len());
+            ends.push(trace.slots.len());
         }
         trace.prime(&options)?;
-        let begin_of = |root: usize| {
-            let before = if root == 0 { 0 } else { slots[root - 1] };
-            trace.heap.keys().iter().filter(|key| (before..slots[root]).contains(&(key.stream as usize))).map(|key| key.t_ns).min()
-        };
-        let begins = paths.iter().enumerate().map(|(root, path)| (path.as_ref().to_owned(), begin_of(root))).collect();
-        trace.shared.oddities.append(&mut apart(begins));
+        trace.shared.oddities.extend(apart(paths, &ends, trace.heap.keys()));
         Ok(trace)
     }
 

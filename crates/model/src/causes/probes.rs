@@ -275,6 +275,10 @@ impl Composer {
         for loss in begun {
             let machine = self.system.machine_of_stream(loss.stream);
             let Some(at) = machine.and_then(|id| self.of_system.get(id.0 as usize).copied().flatten()) else { continue };
+            // Other tracers count what was lost until a packet's end, and it has events: those are told, and the loss's end takes back the rest.
+            if u64::try_from(loss.begin_ns).is_ok_and(|begin_ns| begin_ns < self.now) {
+                continue;
+            }
             self.at(loss.begin_ns);
             self.threads[at as usize].silent = true;
             self.look(catalogue, at);

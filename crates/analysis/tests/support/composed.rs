@@ -1,0 +1,58 @@
+//! What is composed of a toy kernel's events, and its path.
+#![allow(dead_code)] // each test file uses its part
+
+use super::linux_support::{each_interaction, Kernel};
+use longpole_analysis::lineage::{Answer, Lineage, Options};
+use longpole_model::causes::{About, Composer, Told};
+use longpole_model::machine_log::Writer;
+
+pub const BLOCKED: i64 = 1;
+
+pub struct Composed {
+    pub log: String,
+    pub told: Told,
+    pub answer: Answer,
+}
+
+pub fn options() -> Options {
+    Options { segments: true, ..Options::default() }
+}
+
+pub fn compose(kernel: &Kernel, about: About) -> Composed {
+    let mut composer = Composer::built_in(about).unwrap();
+    let mut lineage = Lineage::new(options());
+    let mut log = Vec::new();
+    let mut writer = Writer::new(&mut log);
+    each_interaction(kernel, &mut composer, |vocabulary, interaction| {
+        lineage.interaction(vocabulary, interaction);
+        writer.write(vocabulary, interaction).unwrap();
+    });
+    let answer = lineage.answer(composer.vocabulary()).unwrap();
+    Composed { log: String::from_utf8(log).unwrap(), told: composer.told().clone(), answer }
+}
+
+pub fn path(kernel: &Kernel) -> String {
+    drawn(&compose(kernel, About::default()).answer)
+}
+
+pub fn drawn(answer: &Answer) -> String {
+    let segments = answer.segments.as_ref().unwrap().segments();
+    segments.map(|it| format!("{}-{} {}::{}", it.start_ns, it.end_ns, it.machine, it.state)).collect::<Vec<_>>().join(", ")
+}
+
+/// CPU 0 runs `t11`, CPU 1 nobody.
+pub fn two_cpus() -> Kernel {
+    let mut kernel = Kernel::new(2);
+    kernel.switch(100, 1, 0, 0, 0);
+    kernel.switch(100, 0, 0, 0, 11);
+    kernel
+}
+
+/// Probes alone.
+pub fn probes() -> (Kernel, u32, u32) {
+    let mut kernel = Kernel::new(0);
+    let one = kernel.thread("one", "", 11, 11);
+    let two = kernel.thread("two", "", 12, 12);
+    kernel.probe(100, one, "span_begin:make");
+    (kernel, one, two)
+}
