@@ -1,6 +1,6 @@
 # `make demo` and `make test` are all that a newcomer needs. Everything is built into target/release, once.
 
-.PHONY: all demo test bench soak fuzz truth truth-sim truth-real truth-robust truth-cost truth-kernel pipeline-table pipeline-scrambled affinity install install-headers clean
+.PHONY: all demo test bench soak fuzz truth truth-sim truth-real truth-robust truth-cost truth-kernel truth-wild pipeline-table pipeline-scrambled affinity install install-headers clean
 
 prefix ?= /usr/local
 
@@ -55,6 +55,12 @@ truth-real:
 	scripts/setup test
 	cargo build --release -p longpole
 	bench/truth/real.py $(if $(filter file,$(origin SEED)),,--seed $(SEED)) $(REAL)
+
+# Bottlenecks in real software; as root, on a quiet machine. WILD has options of bench/truth/wild/run.py.
+truth-wild:
+	scripts/setup wild
+	cargo build --release -p longpole
+	bench/truth/wild/run.py $(WILD)
 
 # The answers of the simulated part when events are missing and clocks differ, and what the critical path costs.
 truth-robust:

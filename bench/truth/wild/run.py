@@ -1,0 +1,325 @@
+#!/usr/bin/env python3
+"""The truth suite, wild part: real software with a bottleneck that was put in and can be removed.
+
+    bench/truth/wild/run.py [NAME…] [--unseen] [--keep DIR] [--json FILE] [--longpole PROGRAM]
+
+Each system (a file in seen/ or unseen/, see system.py) runs three times: with its fault, without
+it, and with it under `longpole record`. What the first sentence of `longpole report` says is held
+against the truth:
+
+    right              it names the component and the mechanism
+    vague              it names nothing, or the component without the mechanism
+    wrong              it names something else, and says that it is not sure
+    confidently wrong  it names something else without a word of warning
+    failed             the system did not run, or longpole did not end with 0
+
+A control has no bottleneck worth naming: right if nothing is named, or what it declares as
+acceptable. The gain is the rate without the fault by that with it, less 1, unrecorded; the
+prediction is `longpole what-if` of the system's own `change` on the recording.
+
+Needs root, tracefs, and the programs of `scripts/setup wild`; a system whose programs are missing
+is skipped. With --keep each recording stays in DIR/NAME, with a line in DIR/index.tsv.
+Ends with 1 if a system is not right.
+"""
+import argparse
+import importlib.util
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+import system  # noqa: E402
+
+ROOT = HERE.parent.parent.parent
+TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release"
+# Of the machine: what may run beside a system at its begin, and how long to wait for less.
+QUIET, PATIENCE = 0.1, 60
+# Of a verdict: from so much unknown on it counts as unsure.
+UNKNOWN = 0.05
+LIMIT = 120
+
+
+def declared(folder):
+    """All systems of a folder, in the order of the files' names."""
+    systems = []
+    for path in sorted(folder.glob("*.py")):
+        spec = importlib.util.spec_from_file_location(f"{folder.name}_{path.stem}", path)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        systems += module.SYSTEMS
+    return systems
+
+
+def busy(seconds=0.5):
+    """Share of all CPUs' time that is not idle."""
+    def read():
+        values = [int(value) for value in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+        return sum(values), values[3] + values[4]
+    all_before, idle_before = read()
+    time.sleep(seconds)
+    all_after, idle_after = read()
+    return 1 - (idle_after - idle_before) / max(all_after - all_before, 1)
+
+
+def wait_for_quiet():
+    end = time.monotonic() + PATIENCE
+    while (load := busy()) > QUIET:
+        if time.monotonic() > end:
+            print(f"  {load:.0%} of the CPUs are busy with something else", file=sys.stderr)
+            return
+
+
+def finished(words, **options):
+    """Output of a command; its whole session ends with it."""
+    process = subprocess.Popen([str(word) for word in words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, **options)
+    try:
+        out, error = process.communicate(timeout=LIMIT)
+    finally:
+        system.ended(process, signal.SIGKILL) if process.poll() is None else None
+    if process.returncode:
+        raise RuntimeError(f"{Path(words[0]).name} {words[1] if len(words) > 1 else ''}: status {process.returncode}: {(error or out).strip()[-400:]}")
+    return out
+
+
+class Trial:
+    """One system, run as often as its row of the table needs."""
+
+    def __init__(self, options, scratch, of):
+        self.options, self.scratch, self.of = options, scratch, of
+        self.count = 0
+        self.environment = dict(os.environ, LONGPOLE_RUNTIME_DIR=str(scratch / "run"))
+
+    def place(self, fixed):
+        self.count += 1
+        return system.Place(self.scratch / f"{self.of.name}-{self.count}", fixed)
+
+    def rate(self, output, seconds):
+        return self.of.rate(output) if self.of.rate else 1 / seconds
+
+    def plain(self, fixed):
+        """The rate, unrecorded."""
+        with self.place(fixed) as place:
+            command = self.of.load(place)
+            wait_for_quiet()
+            begin = time.monotonic()
+            output = finished(command, cwd=place.folder)
+            return self.rate(output, time.monotonic() - begin)
+
+    def recorded(self, into):
+        """The rate beside the recorder, whose recording is moved to `into`."""
+        with self.place(False) as place:
+            if self.of.running:
+                place.seconds += 3
+            command = self.of.load(place)
+            traces = place.folder / "traces"
+            record = [self.options.longpole, "record", *self.of.record, "-o", traces]
+            wait_for_quiet()
+            begin = time.monotonic()
+            if self.of.running:
+                with (place.folder / "load.out").open("w") as out:
+                    load = subprocess.Popen(command, stdout=out, stderr=out, cwd=place.folder, start_new_session=True)
+                place.stack.callback(system.ended, load, signal.SIGTERM)
+                time.sleep(1)
+                finished([*record, "--for", f"{system.SECONDS}s"], env=self.environment)
+                load.wait(LIMIT)
+                output = (place.folder / "load.out").read_text()
+            else:
+                output = finished([*record, "--", *command], cwd=place.folder, env=self.environment)
+            rate = self.rate(output, time.monotonic() - begin)
+            shutil.rmtree(into, ignore_errors=True)
+            shutil.move(max(path for path in traces.iterdir() if path.is_dir()), into)
+        return rate
+
+    def run(self):
+        of = self.of
+        row = {"name": of.name, "class": of.kind, "truth": of.truth, "score": "failed", "sentence": ""}
+        folder = Path(self.options.keep) if self.options.keep else self.scratch / "recordings"
+        folder.mkdir(parents=True, exist_ok=True)
+        recording = folder / of.name
+        try:
+            row["before"] = self.plain(False)
+            if not of.control:
+                row["after"] = self.plain(True)
+                row["gain"] = row["after"] / row["before"] - 1
+            row["recorded"] = self.recorded(recording)
+            row.update(judged(self.options.longpole, recording, of))
+        except (RuntimeError, OSError, subprocess.TimeoutExpired, json.JSONDecodeError) as error:
+            row["sentence"] = f"FAILED: {error}"
+        if self.options.keep and recording.exists():
+            noted(folder, recording, row)
+        return row
+
+
+def judged(longpole, recording, of):
+    """What longpole says of the recording, and how right that is."""
+    begin = time.monotonic()
+    text = finished([longpole, "report", recording])
+    row = {"report_seconds": time.monotonic() - begin, "report": text}
+    report = json.loads(finished([longpole, "report", "--json", recording]))
+    verdict = report["verdict"]
+    row["sentence"] = next((line for line in text.splitlines() if line.strip()), "")
+    row["verdict"] = verdict
+    row["score"] = score(row["sentence"], verdict, of)
+    if of.change and not ("{" in of.change and not verdict["machine"]):
+        change = of.change.replace("{machine}", quoted(verdict["machine"])).replace("{state}", quoted(verdict["state"]))
+        row["change"] = change
+        try:
+            told = json.loads(finished([longpole, "what-if", "--json", recording, change]))[0]
+            row.update(predicted=told["gain"], low=told["gain_low"], high=told["gain_high"], refused=told["refused"])
+        except RuntimeError as error:
+            row["refused"] = str(error)
+    return row
+
+
+def quoted(name):
+    name = name or ""
+    return f'"{name}"' if " " in name or "::" in name else name
+
+
+def score(sentence, verdict, of):
+    def matches(patterns):
+        return any(re.search(pattern, sentence, re.I) for pattern in patterns)
+    if verdict["kind"] == "nothing":
+        return "right" if of.control else "vague"
+    if of.control:
+        good = matches(of.acceptable)
+    else:
+        good = matches(of.component) and not matches(of.never)
+    if good:
+        return "right" if of.control or matches(of.mechanism) else "vague"
+    doubts = any((verdict.get("doubts") or {}).values()) or (verdict.get("unknown_share") or 0) > UNKNOWN
+    return "wrong" if doubts else "confidently wrong"
+
+
+def noted(folder, recording, row):
+    """A line of the index, in place of an older one of the same system."""
+    index = folder / "index.tsv"
+    lines = index.read_text().splitlines() if index.exists() else []
+    lines = [line for line in lines if line.split("\t")[0] != row["name"]]
+    fields = [row["name"], row["class"], str(recording), row["truth"], percent(row.get("gain")) + " %", row["sentence"]]
+    lines.append("\t".join(" ".join(field.split()) for field in fields))
+    index.write_text("\n".join(lines) + "\n")
+
+
+def percent(value):
+    return "-" if value is None else f"{100 * value:+.0f}"
+
+
+def prediction(row):
+    if row.get("predicted") is None:
+        return "refused" if row.get("refused") else "-"
+    return f"{percent(row['predicted'])} ({percent(row['low'])} to {percent(row['high'])})"
+
+
+def cost(row):
+    return percent(row["recorded"] / row["before"] - 1) if row.get("recorded") and row.get("before") else "-"
+
+
+COLUMNS = {
+    "system": lambda row: row["name"],
+    "class": lambda row: row["class"],
+    "score": lambda row: row["score"],
+    "gain": lambda row: percent(row.get("gain")),
+    "predicted": prediction,
+    "recorder": cost,
+}
+
+
+def table(rows):
+    """One line of figures for each system, below it the truth and the first sentence."""
+    cells = [list(COLUMNS), *([show(row) for show in COLUMNS.values()] for row in rows)]
+    widths = [max(len(line[at]) for line in cells) for at in range(len(COLUMNS))]
+    for at, line in enumerate(cells):
+        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip())
+        if at:
+            print(f"    truth: {rows[at - 1]['truth']}\n    first: {rows[at - 1]['sentence']}")
+    scores = [row["score"] for row in rows if row["class"] != "control"]
+    alarms = sum(row["score"] != "right" for row in rows if row["class"] == "control")
+    print(f"\n{len(scores)} faults: " + ", ".join(f"{scores.count(name)} {name}" for name in SCORES))
+    print(f"{len(rows) - len(scores)} controls: {alarms} false alarms or failures")
+
+
+SCORES = ["right", "vague", "wrong", "confidently wrong", "failed"]
+
+
+def missing(of):
+    """A program that the system needs and that is not there."""
+    path = os.environ["PATH"] + ":/usr/sbin:/sbin"
+    return next((name for name in of.needs if shutil.which(name, path=path) is None), None)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--unseen", action="store_true", help="the systems of unseen/ in place of those of seen/")
+    parser.add_argument("--list", action="store_true", help="print names, classes and truths, and run nothing")
+    parser.add_argument("--json", help="file for all rows, one a line, with the whole report")
+    parser.add_argument("--keep", help="folder for the recordings and their index")
+    parser.add_argument("--again", action="store_true", help="run nothing: judge the recordings of --keep")
+    parser.add_argument("--longpole", default=str(TARGET / "longpole"))
+    options = parser.parse_args()
+    options.longpole = shutil.which(options.longpole) or options.longpole
+    known = declared(HERE / ("unseen" if options.unseen else "seen"))
+    if unknown := set(options.names) - {of.name for of in known}:
+        parser.error(f"no such system: {', '.join(sorted(unknown))}")
+    if options.again and not options.keep:
+        parser.error("--again needs --keep")
+    wanted = [of for of in known if not options.names or of.name in options.names]
+    if options.list:
+        for of in wanted:
+            print(f"{of.name}\t{of.kind}\t{of.truth}")
+        return 0
+    if os.geteuid() != 0 or not Path("/sys/kernel/tracing/instances").is_dir():
+        print("skipped: the wild part of the truth suite needs root and tracefs")
+        return 0
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="longpole-wild-", dir="/var/tmp") as scratch:
+        scratch = Path(scratch)
+        scratch.chmod(0o755)
+        (scratch / "run").mkdir(mode=0o700)
+        for of in wanted:
+            if lacking := missing(of):
+                print(f"skipped: {of.name} needs {lacking}")
+                continue
+            row = again(options, of) if options.again else Trial(options, scratch, of).run()
+            if row is None:
+                print(f"skipped: {of.name} has no recording in {options.keep}")
+                continue
+            rows.append(row)
+            print(f"{of.name}: {row['score']}: {row['sentence']}", file=sys.stderr)
+            if options.json:
+                with open(options.json, "a") as out:
+                    print(json.dumps(row), file=out)
+    table(rows)
+    return 0 if all(row["score"] == "right" for row in rows) else 1
+
+
+def again(options, of):
+    """The row of a kept recording, with the gain that was measured then."""
+    recording = Path(options.keep) / of.name
+    if not recording.exists():
+        return None
+    row = {"name": of.name, "class": of.kind, "truth": of.truth, "score": "failed", "sentence": ""}
+    index = Path(options.keep, "index.tsv")
+    for line in index.read_text().splitlines() if index.exists() else []:
+        fields = line.split("\t")
+        if fields[0] == of.name and fields[4] != "- %":
+            row["gain"] = float(fields[4].split()[0]) / 100
+    try:
+        return row | judged(options.longpole, recording, of)
+    except (RuntimeError, subprocess.TimeoutExpired, json.JSONDecodeError) as error:
+        return row | {"sentence": f"FAILED: {error}"}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
