@@ -35,7 +35,9 @@ class System:
     mechanism: tuple = ()  # likewise
     never: tuple = ()  # regular expressions, none of which it may match
     acceptable: tuple = ()  # of a control: regular expressions of what may be named all the same
-    change: Optional[str] = None  # what-if's argument for the fix; {machine}, {state}: the verdict's
+    # what-if's argument for the fix; {machine}, {state}: the verdict's. N sleeps at once in place of
+    # one after the other are the sleep x1/N.
+    change: Optional[str] = None
     running: bool = False  # record --for while the load already runs
     record: tuple = ()  # options of `longpole record`
     needs: tuple = ()  # programs
@@ -166,16 +168,3 @@ PGBENCH = number(r"tps = ([\d.]+)")
 def wrk(url, connections, seconds, threads=1):
     return ["wrk", "-t", str(threads), "-c", str(connections), "-d", f"{seconds}s", "--timeout", "10s", url]
 
-
-def nginx(place, server, http="", workers=1, name="nginx"):
-    """Starts nginx; returns its port. `server` is what stands in the server block."""
-    port, folder = place.port(), place.folder
-    paths = " ".join(f"{kind}_temp_path {folder}/{name}-{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
-    place.write(f"{name}.conf", f"""
-daemon off; user root; pid {folder}/{name}.pid; error_log {folder}/{name}.error; worker_processes {workers};
-events {{ worker_connections 1024; }}
-http {{ access_log off; {paths} {http}
-  server {{ listen 127.0.0.1:{port} backlog=511; keepalive_requests 10000000; {server} }} }}
-""")
-    place.start("nginx", "-p", folder, "-c", f"{folder}/{name}.conf", port=port)
-    return port

@@ -1,7 +1,8 @@
 """A proxy in front of a server that sleeps for each request; wrk asks for a fixed time."""
 from functools import partial
 
-from system import PYTHON, System, WRK, nginx, wrk
+from services import nginx
+from system import PYTHON, System, WRK, wrk
 
 SERVER = """
 import sys, time

@@ -1,0 +1,149 @@
+"""Go: a mutex around a slow call, and one around hashing."""
+from functools import partial
+
+from system import ITEMS, PYTHON, System, WRK, wrk
+
+SLEEPS = """
+package main
+
+import ("net/http"; "os"; "sync"; "time")
+
+var ledger sync.Mutex
+
+func main() {
+	apart := os.Args[2] == "apart"
+	http.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		if !apart {
+			ledger.Lock()
+			defer ledger.Unlock()
+		}
+		time.Sleep(3 * time.Millisecond)
+		w.Write([]byte("booked\\n"))
+	})
+	http.ListenAndServe("127.0.0.1:" + os.Args[1], nil)
+}
+"""
+
+# Eight workers in one program, which ask a server one at a time.
+CALLS = """
+package main
+
+import ("bufio"; "fmt"; "net"; "os"; "strconv"; "sync"; "time")
+
+func main() {
+	apart := os.Args[2] == "apart"
+	items, _ := strconv.Atoi(os.Args[3])
+	var lock sync.Mutex
+	var all sync.WaitGroup
+	begin := time.Now()
+	for worker := 0; worker < 8; worker++ {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			connection, err := net.Dial("unix", os.Args[1])
+			if err != nil {
+				panic(err)
+			}
+			reader := bufio.NewReader(connection)
+			for i := 0; i < items / 8; i++ {
+				if !apart {
+					lock.Lock()
+				}
+				fmt.Fprintf(connection, "price %d\\n", i)
+				reader.ReadString('\\n')
+				if !apart {
+					lock.Unlock()
+				}
+			}
+		}()
+	}
+	all.Wait()
+	fmt.Printf("items %d seconds %.3f\\n", items, time.Since(begin).Seconds())
+}
+"""
+
+PRICES = """
+import socketserver, sys, time
+
+class Handler(socketserver.StreamRequestHandler):
+    def handle(self):
+        for line in self.rfile:
+            time.sleep(0.004)
+            self.wfile.write(b"12.50\\n")
+
+class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+    daemon_threads = True
+    request_queue_size = 64
+
+Server(sys.argv[1], Handler).serve_forever()
+"""
+
+HASHES = """
+package main
+
+import ("crypto/sha256"; "fmt"; "net/http"; "os"; "sync")
+
+var lock sync.Mutex
+var block = make([]byte, 1 << 20)
+
+func main() {
+	apart := os.Args[2] == "apart"
+	http.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		if !apart {
+			lock.Lock()
+			defer lock.Unlock()
+		}
+		fmt.Fprintf(w, "%x\\n", sha256.Sum256(block))
+	})
+	http.ListenAndServe("127.0.0.1:" + os.Args[1], nil)
+}
+"""
+
+
+def server(name, source, connections, place):
+    port = place.port()
+    place.start(place.go(name, source), port, "apart" if place.fixed else "together", port=port)
+    return wrk(f"http://127.0.0.1:{port}/", connections, place.seconds)
+
+
+def workers(place):
+    socket = place.folder / "prices.socket"
+    place.start(PYTHON, place.write("prices.py", PRICES), socket, path=socket)
+    return [str(place.go("quotes", CALLS)), str(socket), "apart" if place.fixed else "together", "5000" if place.fixed else "1000"]
+
+
+SYSTEMS = [
+    System(
+        name="go_mutex_sleep",
+        kind="mutex-around-slow-call",
+        truth="the Go server ledger holds a mutex while it sleeps 3 ms in each request",
+        load=partial(server, "ledger", SLEEPS, 16),
+        rate=WRK,
+        component=(r"ledger",),
+        mechanism=(r"\block", r"mutex", r"sleep", r"timer", r"one at a time"),
+        change="{machine}::{state} x0.0625",
+        needs=("go", "wrk"),
+    ),
+    System(
+        name="go_mutex_call",
+        kind="mutex-around-slow-call",
+        truth="the workers of quotes call the price server, which sleeps 4 ms, one at a time under a mutex",
+        load=workers,
+        rate=ITEMS,
+        component=(r"quotes", r"python|prices"),
+        mechanism=(r"\block", r"mutex", r"sleep", r"timer", r"one at a time"),
+        change="{machine}::{state} x0.125",
+        needs=("go", PYTHON),
+    ),
+    System(
+        name="go_mutex_hash",
+        kind="mutex-around-cpu",
+        truth="the Go server digest computes sha256 under one mutex, so that one CPU of two works",
+        load=partial(server, "digest", HASHES, 8),
+        rate=WRK,
+        component=(r"digest",),
+        mechanism=(r"\block", r"mutex", r"sha256", r"computes", r"user", r"one at a time", r"\bCPU\b"),
+        never=(r"wrk::",),
+        needs=("go", "wrk"),
+    ),
+]

@@ -1,0 +1,28 @@
+"""postgres: transactions of all clients change one row, and think before they commit."""
+from services import at, postgres
+from system import PGBENCH, System
+
+CLIENTS = 6
+
+
+def pgbench(place):
+    port = postgres(place, f"create table account (id int primary key, n int); insert into account select i, 0 from generate_series(0, {CLIENTS}) i", synchronous_commit="off")
+    row = ":client_id" if place.fixed else "0"
+    script = place.write("think.sql", f"begin;\nupdate account set n = n + 1 where id = {row};\n\\sleep 5 ms\ncommit;\n")
+    return ["pgbench", *at(port), "-n", "-f", str(script), "-c", str(CLIENTS), "-j", "1", "-T", str(place.seconds), "postgres"]
+
+
+SYSTEMS = [
+    System(
+        name="postgres_row_lock",
+        kind="row-lock",
+        truth="each transaction of pgbench holds the lock of the same row while it thinks for 5 ms",
+        load=pgbench,
+        rate=PGBENCH,
+        component=(r"pgbench", r"postgres", r"\brow\b"),
+        mechanism=(r"sleep", r"timer", r"\block", r"one at a time"),
+        never=(r"disk", r"fsync", r"wal"),
+        change="{machine}::{state} x0.167",
+        needs=("pgbench", "psql"),
+    ),
+]

@@ -1,0 +1,81 @@
+"""Python processes that hold a lock while they wait for something else."""
+
+from system import ITEMS, PYTHON, System
+
+FLOCK = """
+import fcntl, os, sys, time
+
+path, apart, seconds = sys.argv[1], sys.argv[2] == "apart", float(sys.argv[3])
+readers = []
+begin = time.monotonic()
+for worker in range(4):
+    read, write = os.pipe()
+    if os.fork() == 0:
+        file, count = open(path, "a"), 0
+        while time.monotonic() < begin + seconds:
+            if not apart:
+                fcntl.flock(file, fcntl.LOCK_EX)
+            time.sleep(0.004)
+            if not apart:
+                fcntl.flock(file, fcntl.LOCK_UN)
+            count += 1
+        os.write(write, b"%d" % count)
+        os._exit(0)
+    readers.append(read)
+total = sum(int(os.read(read, 32)) for read in readers)
+print(f"items {total} seconds {time.monotonic() - begin:.3f}")
+"""
+
+LOCK = """
+import multiprocessing, sys, time
+
+def work(lock, apart, items):
+    for _ in range(items):
+        if apart:
+            time.sleep(0.002)
+        else:
+            with lock:
+                time.sleep(0.002)
+        sum(range(2000))
+
+if __name__ == "__main__":
+    apart, items = sys.argv[1] == "apart", int(sys.argv[2])
+    lock = multiprocessing.Lock()
+    workers = [multiprocessing.Process(target=work, args=(lock, apart, items // 5)) for _ in range(5)]
+    begin = time.monotonic()
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    print(f"items {items} seconds {time.monotonic() - begin:.3f}")
+"""
+
+
+def command(source, place, *words):
+    return [PYTHON, str(place.write("shared.py", source)), *map(str, words)]
+
+
+SYSTEMS = [
+    System(
+        name="python_flock",
+        kind="mutex-around-slow-call",
+        truth="four Python processes sleep 4 ms each time while they hold a flock",
+        load=lambda place: command(FLOCK, place, place.folder / "lock", "apart" if place.fixed else "together", place.seconds),
+        rate=ITEMS,
+        component=(r"python", r"shared\.py"),
+        mechanism=(r"\bf?lock", r"sleep", r"timer", r"one at a time"),
+        change="{machine}::{state} x0.25",
+        needs=(PYTHON,),
+    ),
+    System(
+        name="python_lock_work",
+        kind="mutex-around-slow-call",
+        truth="five Python processes do fixed work and sleep 2 ms each time under a semaphore that they share",
+        load=lambda place: command(LOCK, place, "apart" if place.fixed else "together", 9000 if place.fixed else 1800),
+        rate=ITEMS,
+        component=(r"python", r"shared\.py"),
+        mechanism=(r"\block", r"futex", r"semaphore", r"sleep", r"timer", r"one at a time"),
+        change="{machine}::{state} x0.2",
+        needs=(PYTHON,),
+    ),
+]
