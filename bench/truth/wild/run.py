@@ -13,7 +13,8 @@ against the truth:
     confidently wrong  it names something else without a word of warning
     failed             the system did not run, or longpole did not end with 0
 
-A control has no bottleneck worth naming: right if nothing is named, or what it declares as
+A run beside which something else had a tenth of the CPUs is repeated; `others` is the worst share
+that was left. A control has no bottleneck worth naming: right if nothing is named, or what it declares as
 acceptable. The gain is the rate without the fault by that with it, less 1, unrecorded; the
 prediction is `longpole what-if` of the system's own `change` on the recording.
 
@@ -22,10 +23,12 @@ is skipped. With --keep each recording stays in DIR/NAME, with a line in DIR/ind
 Ends with 1 if a system is not right.
 """
 import argparse
+import contextlib
 import importlib.util
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -41,8 +44,9 @@ import system  # noqa: E402
 
 ROOT = HERE.parent.parent.parent
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release"
-# Of the machine: what may run beside a system at its begin, and how long to wait for less.
-QUIET, PATIENCE = 0.1, 60
+# What may run beside a system, as a share of all CPUs: at its begin, and all the time; how long to
+# wait for less, and how often to try.
+QUIET, PATIENCE, TRIES = 0.1, 60, 3
 # Of a verdict: from so much unknown on it counts as unsure.
 UNKNOWN = 0.05
 LIMIT = 120
@@ -59,23 +63,32 @@ def declared(folder):
     return systems
 
 
-def busy(seconds=0.5):
-    """Share of all CPUs' time that is not idle."""
-    def read():
-        values = [int(value) for value in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
-        return sum(values), values[3] + values[4]
-    all_before, idle_before = read()
-    time.sleep(seconds)
-    all_after, idle_after = read()
-    return 1 - (idle_after - idle_before) / max(all_after - all_before, 1)
+def cpu_times():
+    """Of all CPUs since boot, in seconds: all time, and what was not idle."""
+    values = [int(value) / os.sysconf("SC_CLK_TCK") for value in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+    return sum(values), sum(values) - values[3] - values[4]
 
 
 def wait_for_quiet():
     end = time.monotonic() + PATIENCE
-    while (load := busy()) > QUIET:
-        if time.monotonic() > end:
-            print(f"  {load:.0%} of the CPUs are busy with something else", file=sys.stderr)
+    while True:
+        all_before, busy_before = cpu_times()
+        time.sleep(0.5)
+        all_after, busy_after = cpu_times()
+        if busy_after - busy_before < QUIET * (all_after - all_before) or time.monotonic() > end:
             return
+
+
+@contextlib.contextmanager
+def others(into):
+    """Appends the share of all CPUs that something else had: neither this program nor what it started and ended."""
+    def own():
+        return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    all_before, busy_before = cpu_times()
+    own_before = own()
+    yield
+    all_after, busy_after = cpu_times()
+    into.append(max(0, busy_after - busy_before - own() + own_before) / max(all_after - all_before, 1e-9))
 
 
 def finished(words, **options):
@@ -95,7 +108,7 @@ class Trial:
 
     def __init__(self, options, scratch, of):
         self.options, self.scratch, self.of = options, scratch, of
-        self.count = 0
+        self.count, self.disturbed = 0, 0
         self.environment = dict(os.environ, LONGPOLE_RUNTIME_DIR=str(scratch / "run"))
 
     def place(self, fixed):
@@ -105,11 +118,23 @@ class Trial:
     def rate(self, output, seconds):
         return self.of.rate(output) if self.of.rate else 1 / seconds
 
+    def undisturbed(self, run):
+        """The result of a run beside which little else ran; of the last one if there was none."""
+        for _ in range(TRIES):
+            wait_for_quiet()
+            shares = []
+            with others(shares):
+                result = run()
+            if shares[0] < QUIET:
+                break
+            print(f"  {self.of.name}: something else had {shares[0]:.0%} of the CPUs", file=sys.stderr)
+        self.disturbed = max(self.disturbed, shares[0])
+        return result
+
     def plain(self, fixed):
         """The rate, unrecorded."""
         with self.place(fixed) as place:
             command = self.of.load(place)
-            wait_for_quiet()
             begin = time.monotonic()
             output = finished(command, cwd=place.folder)
             return self.rate(output, time.monotonic() - begin)
@@ -122,22 +147,26 @@ class Trial:
             command = self.of.load(place)
             traces = place.folder / "traces"
             record = [self.options.longpole, "record", *self.of.record, "-o", traces]
-            wait_for_quiet()
             begin = time.monotonic()
             if self.of.running:
-                with (place.folder / "load.out").open("w") as out:
-                    load = subprocess.Popen(command, stdout=out, stderr=out, cwd=place.folder, start_new_session=True)
-                place.stack.callback(system.ended, load, signal.SIGTERM)
-                time.sleep(1)
-                finished([*record, "--for", f"{system.SECONDS}s"], env=self.environment)
-                load.wait(LIMIT)
-                output = (place.folder / "load.out").read_text()
+                output = self.attached(place, command, record)
             else:
                 output = finished([*record, "--", *command], cwd=place.folder, env=self.environment)
             rate = self.rate(output, time.monotonic() - begin)
             shutil.rmtree(into, ignore_errors=True)
             shutil.move(max(path for path in traces.iterdir() if path.is_dir()), into)
         return rate
+
+    def attached(self, place, command, record):
+        """Output of a load of which a part is recorded."""
+        path = place.folder / "load.out"
+        with path.open("w") as out:
+            load = subprocess.Popen(command, stdout=out, stderr=out, cwd=place.folder, start_new_session=True)
+        place.stack.callback(system.ended, load, signal.SIGTERM)
+        time.sleep(1)
+        finished([*record, "--for", f"{system.SECONDS}s"], env=self.environment)
+        load.wait(LIMIT)
+        return path.read_text()
 
     def run(self):
         of = self.of
@@ -146,11 +175,12 @@ class Trial:
         folder.mkdir(parents=True, exist_ok=True)
         recording = folder / of.name
         try:
-            row["before"] = self.plain(False)
+            row["before"] = self.undisturbed(lambda: self.plain(False))
             if not of.control:
-                row["after"] = self.plain(True)
+                row["after"] = self.undisturbed(lambda: self.plain(True))
                 row["gain"] = row["after"] / row["before"] - 1
-            row["recorded"] = self.recorded(recording)
+            row["recorded"] = self.undisturbed(lambda: self.recorded(recording))
+            row["disturbed"] = self.disturbed
             row.update(judged(self.options.longpole, recording, of))
         except (RuntimeError, OSError, subprocess.TimeoutExpired, json.JSONDecodeError) as error:
             row["sentence"] = f"FAILED: {error}"
@@ -231,6 +261,7 @@ COLUMNS = {
     "gain": lambda row: percent(row.get("gain")),
     "predicted": prediction,
     "recorder": cost,
+    "others": lambda row: f"{100 * row.get('disturbed', 0):.0f}",
 }
 
 

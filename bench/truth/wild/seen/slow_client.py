@@ -1,0 +1,83 @@
+"""Fast stores whose Python client is the limit."""
+from services import redis
+from system import ITEMS, PYTHON, System
+
+REDIS = """
+import socket, sys, time
+
+port, slow, seconds = int(sys.argv[1]), sys.argv[2] == "slow", float(sys.argv[3])
+begin, items = time.monotonic(), 0
+if slow:
+    import redis
+    store = redis.Redis(port=port)
+    store.set("price", "x" * 100)
+    while time.monotonic() < begin + seconds:
+        store.get("price")
+        items += 1
+else:
+    store = socket.create_connection(("127.0.0.1", port))
+    while time.monotonic() < begin + seconds:
+        store.sendall(b"*2\\r\\n$3\\r\\nGET\\r\\n$5\\r\\nprice\\r\\n")
+        store.recv(4096)
+        items += 1
+print(f"items {items} seconds {time.monotonic() - begin:.3f}")
+"""
+
+# What comes out of the cache is parsed each time.
+MEMCACHED = """
+import json, socket, sys, time
+
+port, slow, items = int(sys.argv[1]), sys.argv[2] == "slow", int(sys.argv[3])
+store = socket.create_connection(("127.0.0.1", port))
+file = store.makefile("rb")
+value = json.dumps({f"key{i}": [i, str(i), i / 3] for i in range(600)}).encode()
+store.sendall(b"set catalogue 0 0 %d\\r\\n%s\\r\\n" % (len(value), value))
+file.readline()
+begin, total = time.monotonic(), 0
+for _ in range(items):
+    store.sendall(b"get catalogue\\r\\n")
+    length = int(file.readline().split()[3])
+    data = file.read(length + 2)
+    file.readline()
+    total += len(json.loads(data)) if slow else len(data)
+print(f"items {items} seconds {time.monotonic() - begin:.3f}")
+"""
+
+
+def with_redis(place):
+    return [PYTHON, str(place.write("prices.py", REDIS)), str(redis(place)), "fast" if place.fixed else "slow", str(place.seconds)]
+
+
+def with_memcached(place):
+    port = place.port()
+    place.start("memcached", "-l", "127.0.0.1", "-p", port, "-t", "1", "-u", "nobody", port=port)
+    return [PYTHON, str(place.write("catalogue.py", MEMCACHED)), str(port), *(["fast", "60000"] if place.fixed else ["slow", "12000"])]
+
+
+MECHANISM = (r"comput", r"user", r"\bCPU\b", r"client", r"itself")
+SYSTEMS = [
+    System(
+        name="redis_python_client",
+        kind="client-is-the-limit",
+        truth="the Python client computes most of the time of each GET; redis is idle",
+        load=with_redis,
+        rate=ITEMS,
+        component=(r"python", r"prices\.py"),
+        mechanism=MECHANISM,
+        never=(r"redis-server( is|::)",),
+        change="{machine}::{state} x0.2",
+        needs=(PYTHON, "redis-server"),
+    ),
+    System(
+        name="memcached_parser_work",
+        kind="client-is-the-limit",
+        truth="the Python client parses what memcached returns at once",
+        load=with_memcached,
+        rate=ITEMS,
+        component=(r"python", r"catalogue\.py"),
+        mechanism=MECHANISM,
+        never=(r"memcached( is|::)",),
+        change="{machine}::{state} x0.15",
+        needs=(PYTHON, "memcached"),
+    ),
+]
