@@ -30,6 +30,8 @@ pub struct KernelFacts {
     away: Away,
     futexes: Futexes,
     threads: IdMap<ThreadId, Exceptions>,
+    /// Of each CPU: time in which it was idle, and in all.
+    cpus: Vec<(u64, u64)>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -46,6 +48,12 @@ impl KernelFacts {
         self.idle.after(linux);
         self.away.after(linux);
         self.futexes.after(linux);
+    }
+
+    /// How many CPUs there are, and the share of their time in which they were idle.
+    pub fn cpus(&self) -> (u64, Option<f64>) {
+        let (idle, all) = self.cpus.iter().fold((0, 0), |(idle, all), cpu| (idle + cpu.0, all + cpu.1));
+        (self.cpus.iter().filter(|cpu| cpu.1 > 0).count() as u64, (all > 0).then(|| idle as f64 / all as f64))
     }
 
     pub(crate) fn facts(&self, linux: &Linux, path: &OnPath) -> Vec<Facts> {
@@ -103,6 +111,13 @@ impl Watch for KernelFacts {
 
     fn occupied(&mut self, cpu: CpuId, by: Occupant, base: Base, _mode: Mode, begin_ns: i64, end_ns: i64) {
         self.idle.occupied(cpu, base, begin_ns, end_ns);
+        let at = cpu.0 as usize;
+        if self.cpus.len() <= at {
+            self.cpus.resize(at + 1, (0, 0));
+        }
+        let ns = (end_ns - begin_ns).max(0) as u64;
+        self.cpus[at].0 += if by == Occupant::Idle { ns } else { 0 };
+        self.cpus[at].1 += ns;
         if let Occupant::Thread(id) = by {
             self.threads.entry(id).or_default().running_ns += (end_ns - begin_ns).max(0) as u64;
         }

@@ -11,6 +11,8 @@ use crate::lineage::is_symbol;
 use crate::predicted;
 use crate::report::{Inputs, Report};
 use crate::text::{number, percent};
+use crate::judge;
+use crate::judge::verdict::Outcome;
 use crate::verdict::{Doubts, Reason, Verdict, VerdictKind};
 use crate::what_if::Prediction;
 use serde::Serialize;
@@ -18,7 +20,7 @@ use std::collections::BTreeMap;
 
 #[derive(Debug, Serialize)]
 pub struct Repeated {
-    pub verdict: Verdict,
+    pub verdict: judge::verdict::Verdict,
     /// Share of the recordings whose own verdict this is.
     pub agreement: f64,
     /// States of the critical path by their mean share. None: no recording has a path.
@@ -84,7 +86,7 @@ impl Repeated {
     pub fn new(runs: Vec<Run>) -> Repeated {
         let criticality = criticality(&runs);
         let (verdict, agreement) = verdict(&runs, criticality.as_deref());
-        let verdict = verdict.doubted(doubts(&runs));
+        let verdict = judge::of_states(&verdict).doubted(doubts(&runs));
         let costs: Vec<f64> = runs.iter().filter_map(|run| run.report.probe_cost_ns).collect();
         Repeated {
             verdict,
@@ -110,7 +112,10 @@ type Named = (VerdictKind, Option<String>, Option<String>);
 
 fn named(run: &Run) -> Named {
     let verdict = &run.report.verdict;
-    (verdict.kind, verdict.machine.clone(), verdict.state.clone())
+    let kind = if verdict.outcome == Outcome::Bottleneck { VerdictKind::Bottleneck } else { VerdictKind::Nothing };
+    let (machine, state) = verdict.row.clone().filter(|_| kind == VerdictKind::Bottleneck).unzip();
+    let machine = machine.or_else(|| verdict.subject.as_ref().map(|subject| subject.name.clone()));
+    (kind, machine.filter(|_| kind == VerdictKind::Bottleneck), state)
 }
 
 /// What more than half of the recordings say.
@@ -128,7 +133,7 @@ fn verdict(runs: &[Run], rows: Option<&[Row]>) -> (Verdict, f64) {
         false => format!("in {} of {} recordings", number(agreed as u64), number(runs.len() as u64)),
     };
     let end = format!(", {} unknown, {} events lost", mean(&unknown).map_or_else(|| "?".to_owned(), percent), number(lost));
-    let untold = of.iter().filter(|run| run.report.verdict.reason == Some(Reason::CannotBeTold)).count();
+    let untold = of.iter().filter(|run| run.report.verdict.outcome == Outcome::Unknown).count();
     let reason = if 2 * untold > of.len() { Reason::CannotBeTold } else { Reason::NothingStandsOut };
     let verdict = Verdict {
         kind: VerdictKind::Nothing,
@@ -157,10 +162,10 @@ fn verdict(runs: &[Run], rows: Option<&[Row]>) -> (Verdict, f64) {
         let text = format!("Nothing stands out: the recordings do not agree ({}){end}.", said.join(", "));
         return (Verdict { text, reason: Some(Reason::NothingStandsOut), ..verdict }, agreement);
     };
-    if most.report.verdict.kind == VerdictKind::Nothing {
+    let (kind, machine, state) = named(most);
+    if kind == VerdictKind::Nothing {
         return (verdict, agreement);
     }
-    let (machine, state) = (most.report.verdict.machine.clone(), most.report.verdict.state.clone());
     // Of all recordings, also of those that name something else, where it is a state of their paths.
     let row = rows.and_then(|rows| rows.iter().find(|row| Some(&row.machine) == machine.as_ref() && Some(&row.state) == state.as_ref()));
     let own: Vec<f64> = of.iter().filter_map(|run| run.report.verdict.share).collect();

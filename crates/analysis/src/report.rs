@@ -15,7 +15,9 @@ use crate::predicted;
 use crate::queues::{QueueAnswer, Queues};
 use crate::session::{Scene, Session};
 use crate::stages::Stages;
-use crate::verdict::{again, Doubts, Judge, Verdict, VerdictKind};
+use crate::judge;
+use crate::judge::verdict::Verdict;
+use crate::verdict::{again, Doubts, Judge};
 use crate::waits;
 use crate::what_if::Prediction;
 use longpole_model::linux::Linux;
@@ -264,7 +266,7 @@ impl Pass {
         let losses = findings.first().filter(|finding| finding.share >= self.rules.verdict.min_finding).cloned();
         findings.extend(others);
         Report {
-            verdict: verdict.or_lost(losses.as_ref()),
+            verdict: judge::of_states(&verdict.or_lost(losses.as_ref())),
             losses,
             criticality: None,
             findings,
@@ -285,9 +287,9 @@ impl Report {
     /// The verdict's state, or where nothing stands out, the path's first: of which [`Report::stability`] tells.
     pub fn foremost(&self) -> Option<(&str, &str)> {
         let first = || self.participation.as_ref()?.rows.first().map(|row| (row.machine.as_str(), row.state.as_str()));
-        match self.verdict.kind {
-            VerdictKind::Nothing => first(),
-            VerdictKind::Bottleneck => self.verdict.machine.as_deref().zip(self.verdict.state.as_deref()),
+        match &self.verdict.row {
+            Some((machine, state)) => Some((machine, state)),
+            None => first(),
         }
     }
 
@@ -327,7 +329,7 @@ impl Report {
         }
         let doubts = Doubts::of(&answer);
         if doubts.weigh(answer.interactions) {
-            self.verdict = self.verdict.untold();
+            self.verdict = self.verdict.if_known();
         }
         self.verdict = self.verdict.or_lost(self.losses.as_ref()).doubted(Some(doubts));
         self.findings.extend(findings);

@@ -68,7 +68,7 @@ impl Doubts {
     }
 
     /// None: everything fits together.
-    fn said(&self) -> Option<String> {
+    pub(crate) fn said(&self) -> Option<String> {
         let counts = [
             (self.contradictions, "contradiction", "contradictions"),
             (self.negative_links, "link that ends before it begins", "links that end before they begin"),
@@ -82,33 +82,6 @@ impl Doubts {
 }
 
 impl Verdict {
-    /// That nothing stands out is said only where what happens is known.
-    pub(crate) fn untold(mut self) -> Verdict {
-        if self.reason == Some(Reason::NothingStandsOut) {
-            self.reason = Some(Reason::CannotBeTold);
-            if let Some(rest) = self.text.strip_prefix(Reason::NothingStandsOut.begin()) {
-                self.text = format!("{}{rest}", Reason::CannotBeTold.begin());
-            }
-        }
-        self
-    }
-
-    /// Whether it is the cause of what the other one names: both speak of one machine, and it has more of that one's work than the other's state has of the path.
-    pub fn explains(&self, of_path: &Verdict) -> bool {
-        let known = |verdict: &Verdict| verdict.share.zip(verdict.share_error);
-        let has_more = known(self).zip(known(of_path)).is_some_and(|(own, other)| own.0 - own.1 > other.0 + other.1);
-        self.of_cause && self.state.is_some() && self.machine == of_path.machine && has_more
-    }
-
-    /// Says beside it what does not fit together.
-    pub(crate) fn doubted(mut self, doubts: Option<Doubts>) -> Verdict {
-        self.doubts = doubts;
-        if let Some(said) = doubts.and_then(|doubts| doubts.said()) {
-            self.text = format!("{}; {said}.", self.text.strip_suffix('.').unwrap_or(&self.text));
-        }
-        self
-    }
-
     /// Where nothing else stands out, the place at which most packets are lost does.
     pub(crate) fn or_lost(self, losses: Option<&Finding>) -> Verdict {
         let Some(finding) = losses.filter(|_| self.kind == VerdictKind::Nothing) else { return self };

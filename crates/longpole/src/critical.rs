@@ -5,7 +5,14 @@ use crate::interactions::{self, Interactions};
 use crate::keepers;
 use crate::kept::{Keeper, Kept};
 use anyhow::{anyhow, bail, Context};
+use longpole_analysis::exchanges::Exchanges;
 use longpole_analysis::findings::{Rules, Scope};
+use longpole_analysis::judge::anchor::{Anchor, Choice};
+use longpole_analysis::judge::limits::Limits;
+use longpole_analysis::judge::parts::Parts;
+use longpole_analysis::judge::subjects::{Subjects, Thread};
+use longpole_analysis::judge::traffic::Traffic;
+use longpole_analysis::judge::{self, Case, Cpus};
 use longpole_analysis::keepers::Turns;
 use longpole_analysis::kernel_facts::{KernelFacts, OnPath};
 use longpole_analysis::lineage::{self, Answer, Lineage, Path};
@@ -16,9 +23,11 @@ use longpole_analysis::verdict::{again, Verdict};
 use longpole_analysis::waits::Waits;
 use longpole_analysis::what_if::guess::{self, Asked};
 use longpole_analysis::what_if::{self, propose, FullQueue, Prediction, Scenario};
-use longpole_model::causes::Composer;
+use longpole_model::causes::{Behind, Composer};
+use longpole_model::interaction::Deed;
 use longpole_model::linux::Linux;
 use longpole_trace::{Catalogue, Item, Trace};
+use std::collections::HashMap;
 
 /// Tokens in flight may take less than where nothing but predictions is asked for: the path remembers them, too.
 const MOST_BYTES: usize = 64 << 20;
@@ -32,6 +41,7 @@ pub struct Passed {
     lineage: Lineage,
     waits: Waits,
     keeper: Keeper,
+    traffic: Traffic,
 }
 
 impl Passed {
@@ -39,39 +49,121 @@ impl Passed {
     /// `feed`.
     pub fn of(interactions: &mut Interactions, feed: impl FnMut(Option<&mut Composer>, &Catalogue, &Item<'_>)) -> anyhow::Result<Passed> {
         let options = lineage::Options { segments: true, spill: Some(interactions::SPILL), ..lineage::Options::default() };
-        let mut passed = Passed { lineage: Lineage::new(options), waits: Waits::default(), keeper: Keeper::default() };
-        let Passed { lineage, waits, keeper } = &mut passed;
-        following::follow_fed(interactions, feed, [&mut [lineage as &mut dyn Follower][..], &mut [waits, keeper]])?;
+        let mut passed = Passed { lineage: Lineage::new(options), waits: Waits::default(), keeper: Keeper::default(), traffic: Traffic::default() };
+        let Passed { lineage, waits, keeper, traffic } = &mut passed;
+        following::follow_fed(interactions, feed, [&mut [lineage as &mut dyn Follower][..], &mut [waits, keeper, traffic]])?;
         Ok(passed)
     }
 }
 
-/// The path, what decides, and what changing that brings. `lost`: events that are missing in the trace. `tells_running`: it tells when threads run.
-/// `kernel`: what the kernel's events tell beside that. `turns`: who had the CPUs.
-pub fn read(
-    interactions: &Interactions,
-    passed: Passed,
-    (lost, tells_running): (u64, bool),
-    kernel: Option<(&KernelFacts, &Linux)>,
-    turns: &Turns,
-) -> anyhow::Result<Critical> {
+/// What is known beside the interactions.
+pub struct Told<'a> {
+    /// Events that are missing in the trace.
+    pub lost: u64,
+    /// Something tells when threads run.
+    pub tells_running: bool,
+    /// What the kernel's events tell.
+    pub kernel: Option<(&'a KernelFacts, &'a Linux)>,
+    pub exchanges: Exchanges,
+    /// Who had the CPUs.
+    pub turns: &'a Turns,
+    /// The path to the end of the command is asked for, whatever ends it: the user named a range or a machine.
+    pub as_asked: bool,
+}
+
+/// The path, what decides, and what changing that brings.
+pub fn read(interactions: &Interactions, passed: Passed, told: Told<'_>) -> anyhow::Result<Critical> {
     let rules = Rules::built_in().context("a built-in rule file is wrong")?;
-    let kept = passed.keeper.kept(interactions.vocabulary());
-    let mut answer = interactions.path(passed.lineage)?;
+    let limits = Limits::built_in().context("a built-in rule file is wrong")?;
+    let Told { lost, tells_running, kernel, exchanges, turns, as_asked } = told;
+    let Passed { lineage, waits, keeper, traffic } = passed;
+    let mut kept = keeper.kept(interactions.vocabulary());
+    let mut answer = interactions.path(lineage)?;
+    let mut subjects = Subjects::new(threads(interactions), &exchanges.finish());
+    let choice = Choice {
+        traffic: &traffic,
+        subjects: &subjects,
+        vocabulary: interactions.vocabulary(),
+        limits: &limits,
+        has_command: interactions.has_command(),
+        path: (answer.start_ns, answer.end_ns),
+        asked: None,
+    };
+    let anchor = choice.anchor().filter(|_| !as_asked);
+    if let Some(found) = &anchor {
+        answer = anchored(interactions, &mut kept, found)?;
+    }
     let Some(segments) = answer.segments.take() else { bail!("internal error: a path without segments") };
-    let full = passed.waits.full(interactions.vocabulary());
-    let waits = passed.waits.answer(interactions.vocabulary()).ok_or_else(|| anyhow!("no machine does anything in it"))?;
+    let full = waits.full(interactions.vocabulary());
+    let waits = waits.answer(interactions.vocabulary()).ok_or_else(|| anyhow!("no machine does anything in it"))?;
     let participation = Participation::new(&answer, &segments);
     let on_path = kernel.map(|_| OnPath::new(&segments, (answer.start_ns, answer.length_ns), &interactions.seats()));
     let told = kernel.zip(on_path.as_ref()).map(|((facts, linux), on_path)| (facts, linux, on_path));
     let findings = Critical::findings(&participation, &waits, told, &rules);
     let in_vain = findings.iter().filter(|finding| matches!(finding.of, Scope::Held | Scope::Idle));
     let idle: Vec<_> = in_vain.map(|finding| (finding.subject.clone(), finding.share)).collect();
-    let (verdict, predictions) = verdict(interactions, &kept, (&answer, &segments), (&idle, &full), (lost, tells_running), &rules)?;
-    let decides = standout::decides(&verdict, &rules.path);
+    let (states, predictions) = verdict(interactions, &kept, (&answer, &segments), (&idle, &full), (lost, tells_running), &rules)?;
+    let decides = standout::decides(&states, &rules.path);
+    let parts = Parts::new(&answer, &segments, &mut subjects);
+    let cpus = kernel.map_or_else(Cpus::default, |(facts, _)| {
+        let (count, idle) = facts.cpus();
+        Cpus { count, idle }
+    });
+    let verdict = Case {
+        answer: &answer,
+        parts: &parts,
+        subjects: &subjects,
+        traffic: &traffic,
+        vocabulary: interactions.vocabulary(),
+        findings: &findings,
+        predictions: &predictions,
+        states: &states,
+        anchor: anchor.as_ref(),
+        cpus,
+        lost,
+        limits: &limits,
+    }
+    .judge();
     answer.segments = Some(segments);
     keepers::tell(interactions, turns, &mut answer)?;
     Ok(Critical { verdict, decides, predictions, participation, findings, answer, cut_waits: waits.cut })
+}
+
+/// The threads behind machines, by the machines' names.
+fn threads(interactions: &Interactions) -> HashMap<String, Thread> {
+    let Some(composer) = interactions.composer() else { return HashMap::new() };
+    let vocabulary = composer.vocabulary();
+    let thread = |behind: &Behind| {
+        let thread = Thread {
+            pid: behind.process,
+            tid: behind.tid,
+            program: behind.program.clone(),
+            name: behind.name.clone(),
+            is_kernel: behind.is_kernel,
+            is_recorder: vocabulary.is_recorder(behind.machine),
+            is_of_command: composer.is_of_command(behind),
+        };
+        (vocabulary.machine_name(behind.machine).to_owned(), thread)
+    };
+    composer.behind().iter().map(thread).collect()
+}
+
+/// The path that counts, where that to the command's end does not. From now on what is kept leads to its end.
+fn anchored(interactions: &Interactions, kept: &mut Kept, anchor: &Anchor) -> anyhow::Result<Answer> {
+    let mut last = None;
+    kept.each(|_, interaction| {
+        if let (Deed::Wake { machine, cause: Some(cause) }, true) = (interaction.deed, interaction.t <= anchor.end_ns) {
+            if machine == anchor.machine && cause.by != machine {
+                last = Some(interaction.t);
+            }
+        }
+    })
+    .context("what the trace said cannot be read again")?;
+    let end = last.filter(|&last| last > anchor.begin_ns).unwrap_or(anchor.end_ns);
+    let name = interactions.vocabulary().machine_name(anchor.machine).to_owned();
+    kept.narrow(name, anchor.begin_ns, end);
+    let options = lineage::Options { segments: true, spill: Some(interactions::SPILL), ..lineage::Options::default() };
+    interactions.path_again(kept, options)
 }
 
 /// What decides, and what changes would bring. `idle`: who waits beside an idle CPU; `full`: queues in which somebody waited for room.

@@ -5,6 +5,7 @@
 
 use crate::interactions::{self, Feed, Interactions};
 use anyhow::anyhow;
+use longpole_analysis::judge::traffic::Traffic;
 use longpole_analysis::lineage::Lineage;
 use longpole_analysis::seen::Seen;
 use longpole_analysis::waits::Waits;
@@ -152,6 +153,20 @@ macro_rules! followers {
 }
 
 followers!(Lineage, WhatIf, Waits);
+
+/// What is counted lies within the part that was asked for.
+impl Follower for Traffic {
+    fn begin_at(&mut self, t: u64) {
+        Traffic::begin_at(self, t);
+    }
+
+    #[inline]
+    fn interaction(&mut self, vocabulary: &Vocabulary, interaction: &Interaction) {
+        Traffic::interaction(self, vocabulary, interaction);
+    }
+
+    fn until(&mut self, _t: u64) {}
+}
 
 /// What occurs in a trace does so in any part of it.
 impl Follower for Seen {

@@ -265,6 +265,11 @@ impl Interactions {
         }
     }
 
+    /// Whether a command was recorded, whose end is that of the path.
+    pub fn has_command(&self) -> bool {
+        self.trace().is_none_or(|trace| about(trace).command.is_some())
+    }
+
     /// The trace that they are composed of.
     pub fn trace(&self) -> Option<&Trace> {
         match &self.source {
@@ -360,6 +365,7 @@ impl Interactions {
 
     /// What changes would bring, from what was kept of all. It comes faster than a thread could pass it on.
     pub fn what_if_again(&self, kept: &Kept, options: what_if::Options) -> anyhow::Result<what_if::Answer> {
+        let options = what_if::Options { machine: kept.machine().map(str::to_owned).or(options.machine.clone()), ..options };
         let (mut worlds, (begin, end)) = (self.worlds(options), kept.range());
         if let Some(begin) = begin {
             worlds.begin_at(begin);
@@ -370,6 +376,21 @@ impl Interactions {
             worlds.until(end);
         }
         self.predictions(worlds)
+    }
+
+    /// The critical path of what was kept.
+    pub fn path_again(&self, kept: &Kept, options: Options) -> anyhow::Result<Answer> {
+        let options = Options { machine: kept.machine().map(str::to_owned), ..options };
+        let (mut lineage, (begin, end)) = (Lineage::new(options), kept.range());
+        if let Some(begin) = begin {
+            lineage.begin_at(begin);
+        }
+        kept.each(|vocabulary, interaction| lineage.interaction(vocabulary, interaction))
+            .with_context(|| format!("what {} said cannot be read again", self.shown))?;
+        if let Some(end) = end {
+            lineage.until(end);
+        }
+        self.path(lineage)
     }
 
     /// What changes would bring, from who was told of all.

@@ -28,6 +28,8 @@ pub struct Keeper {
 pub struct Kept {
     from: Keeper,
     vocabulary: Arc<Vocabulary>,
+    /// The machine whose end counts, if it is not the one that the trace names.
+    machine: Option<String>,
 }
 
 /// Where a piece's length stands before it.
@@ -70,7 +72,7 @@ impl Keeper {
 
     /// Nothing more is told. The vocabulary is that of who told.
     pub fn kept(self, vocabulary: &Vocabulary) -> Kept {
-        Kept { from: self, vocabulary: Arc::new(vocabulary.clone()) }
+        Kept { from: self, vocabulary: Arc::new(vocabulary.clone()), machine: None }
     }
 
     fn read(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
@@ -90,6 +92,7 @@ impl Kept {
     /// Goes through all of it, with the names as they are at each.
     pub fn each(&self, mut visit: impl FnMut(&Vocabulary, &Interaction)) -> io::Result<()> {
         let (from, mut vocabulary) = (&self.from, self.vocabulary.clone());
+        let until = self.from.until.unwrap_or(u64::MAX);
         let (mut offset, mut piece) = (0, Unpack::default());
         while offset < from.written + from.held.len() as u64 {
             let mut length = [0; LENGTH];
@@ -101,10 +104,23 @@ impl Kept {
             })?;
             offset += (LENGTH + length) as u64;
             while let Some(interaction) = piece.next(&mut vocabulary) {
+                if interaction.t > until {
+                    return Ok(());
+                }
                 visit(&vocabulary, &interaction);
             }
         }
         Ok(())
+    }
+
+    /// From now on only this part is gone through, and it leads to the end of this machine in it.
+    pub fn narrow(&mut self, machine: String, begin: u64, end: u64) {
+        (self.machine, self.from.begin, self.from.until) = (Some(machine), Some(begin), Some(end));
+    }
+
+    /// The machine whose end counts. None: the one that the trace names.
+    pub fn machine(&self) -> Option<&str> {
+        self.machine.as_deref()
     }
 
     /// Begin and end of the part that was asked for, where something lies beyond.

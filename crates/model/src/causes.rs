@@ -23,7 +23,7 @@ mod timers;
 mod waits;
 mod works;
 
-pub use naming::is_named_as_recorder;
+pub use naming::{is_named_as_recorder, Behind};
 
 use crate::ahead::Ahead;
 use crate::hash::IdMap;

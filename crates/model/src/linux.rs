@@ -211,6 +211,11 @@ impl Linux {
         self.threads[thread.0 as usize].cause
     }
 
+    /// What kind of file a process has behind this number, as far as the events told.
+    pub fn file_kind(&self, process: i32, fd: i64) -> Option<FileKind> {
+        self.files.kind(process, fd)
+    }
+
     pub fn thread_of(&self, tid: i32) -> Option<ThreadId> {
         self.thread_ids.get(&tid).copied()
     }

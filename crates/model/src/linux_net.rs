@@ -99,11 +99,12 @@ pub enum Step<'a> {
     Refuse {
         port: u16,
     },
-    /// The port of a socket.
+    /// The port of a socket, and the state in which it is from now on (`TCP_LISTEN` …, include/net/tcp_states.h).
     State {
         socket: u64,
         protocol: Option<i64>,
         port: u16,
+        state: Option<i64>,
     },
     /// The thread ends. No event of the network.
     Exit {
@@ -155,9 +156,9 @@ const KINDS: [(&str, Kind); 15] = [
 ];
 
 /// What a rule may take from an event. Index into [`HopPlan::at`].
-const ROLES: [&str; 15] = [
+const ROLES: [&str; 16] = [
     "packet", "length", "device", "name", "parent", "segments", "result", "socket", "protocol", "flags", "location", "reason", "port",
-    "tid", "family",
+    "tid", "family", "state",
 ];
 const PACKET: usize = 0;
 const LENGTH: usize = 1;
@@ -174,6 +175,7 @@ const REASON: usize = 11;
 const PORT: usize = 12;
 const TID: usize = 13;
 const FAMILY: usize = 14;
+const STATE: usize = 15;
 
 /// `TC_H_ROOT`: the parent of a device's own discipline.
 const ROOT: i64 = 0xffff_ffff;
@@ -313,7 +315,9 @@ impl HopPlan {
                 },
             },
             Kind::Refuse => Step::Refuse { port: port()? },
-            Kind::State => Step::State { socket: address(SOCKET)?, protocol: number(PROTOCOL), port: port()? },
+            Kind::State => {
+                Step::State { socket: address(SOCKET)?, protocol: number(PROTOCOL), port: port()?, state: number(STATE) }
+            }
             Kind::Socket => {
                 let tid = number(TID).and_then(|tid| i32::try_from(tid).ok())?;
                 Step::Socket { protocol: number(PROTOCOL)?, port: port()?, tid }

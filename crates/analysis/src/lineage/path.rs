@@ -126,6 +126,10 @@ impl Path {
         self.names.get(of as usize).map_or("", |&[_, machine, ..]| self.dictionary.text(machine))
     }
 
+    pub fn host(&self, of: u32) -> &str {
+        self.names.get(of as usize).map_or("", |&[host, ..]| self.dictionary.text(host))
+    }
+
     pub fn kind(&self, of: u32) -> Kind {
         self.kinds.get(of as usize).copied().unwrap_or(Kind::Unknown)
     }

@@ -1,6 +1,6 @@
 //! `longpole report`: the bottleneck in one sentence, then what it stands on.
 
-use crate::critical::{self, Passed};
+use crate::critical::{self, Passed, Told};
 use crate::input::Input;
 use crate::kernel::{self, Model, Reading};
 use crate::packets::kernel::Kernel;
@@ -8,6 +8,7 @@ use crate::table::{counted, duration, number, percent, plain, Table};
 use crate::verbs::{latency, queues};
 use crate::{answer, interactions, keepers, pass, profiler, repeated, sampled, stacks, strip};
 use anyhow::{bail, Context};
+use longpole_analysis::exchanges::Exchanges;
 use longpole_analysis::journeys::Journeys;
 use longpole_analysis::kernel_facts::KernelFacts;
 use longpole_analysis::packet_loss::Places;
@@ -107,7 +108,11 @@ fn of_one(input: &Input, path: &Path) -> anyhow::Result<Whole> {
     let mut interactions = interactions::of(path, input.options(), input.rules()?)?;
     let Some(trace) = interactions.trace() else {
         let passed = Passed::of(&mut interactions, interactions::alone)?;
-        let critical = critical::read(&interactions, passed, (0, true), None, &keepers::turns())?;
+        let critical = critical::read(
+            &interactions,
+            passed,
+            Told { lost: 0, tells_running: true, kernel: None, exchanges: Exchanges::default(), turns: &keepers::turns(), as_asked: true },
+        )?;
         return Ok(Whole { report: Report::of_machines(critical), from: None });
     };
     let mut stages = Stages::new(input)?;
@@ -118,12 +123,14 @@ fn of_one(input: &Input, path: &Path) -> anyhow::Result<Whole> {
     // The composer's own model of the kernel knows no range. What the kernel says of the recorder's start is hardly worth a second one.
     let mut model = (has_kernel && ranged).then(|| Model::of(input, trace)).transpose()?;
     let (mut journeys, mut facts, mut turns) = (Journeys::new(None), KernelFacts::default(), keepers::turns());
+    let mut exchanges = Exchanges::default();
     journeys.since_ns = of_command.then_some(begin_ns);
     let passed = Passed::of(&mut interactions, |composer, catalogue, item| {
         match (composer, &mut model) {
             (Some(composer), None) => {
-                composer.item_beside(catalogue, item, &mut (&mut turns, &mut (&mut journeys, &mut facts)));
+                composer.item_beside(catalogue, item, &mut (&mut turns, &mut (&mut journeys, &mut (&mut facts, &mut exchanges))));
                 facts.after(composer.linux());
+                exchanges.after(composer.linux());
                 journeys.over = of_command && composer.command_is_over();
             }
             (composer, model) => {
@@ -131,8 +138,9 @@ fn of_one(input: &Input, path: &Path) -> anyhow::Result<Whole> {
                     composer.item_beside(catalogue, item, &mut turns);
                 }
                 if let Some(model) = model {
-                    model.item(catalogue, item, &mut (&mut journeys, &mut facts));
+                    model.item(catalogue, item, &mut (&mut journeys, &mut (&mut facts, &mut exchanges)));
                     facts.after(&model.linux);
+                    exchanges.after(&model.linux);
                 }
             }
         }
@@ -158,7 +166,11 @@ fn of_one(input: &Input, path: &Path) -> anyhow::Result<Whole> {
     let tells_running = stages.tells_running(interactions.trace(), linux);
     stages.pass.tells_running = tells_running;
     // A trace that tells nothing of who moves whom has a report all the same.
-    let mut critical = critical::read(&interactions, passed, (lost, tells_running), linux.map(|linux| (&facts, linux)), &turns);
+    let mut critical = critical::read(
+        &interactions,
+        passed,
+        Told { lost, tells_running, kernel: linux.map(|linux| (&facts, linux)), exchanges, turns: &turns, as_asked: ranged },
+    );
     let functions = match &mut critical {
         Ok(critical) if interactions.trace().is_some_and(stacks::are_in) => {
             match sampled::functions(input, &interactions, &mut critical.answer, stacks::gather) {

@@ -21,6 +21,7 @@ pub(super) struct Naming {
     taken: Machines,
     /// Machines that are the recorder.
     recorders: HashSet<MachineId>,
+    behind: Vec<Behind>,
     classed: Vec<bool>,
 }
 
@@ -50,6 +51,21 @@ impl Naming {
             _ => host,
         }
     }
+}
+
+/// The thread behind a machine, as it was when the machine got its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Behind {
+    pub machine: MachineId,
+    pub process: i32,
+    pub tid: i32,
+    /// Name of the process's main thread.
+    pub program: String,
+    /// Name of the thread.
+    pub name: String,
+    /// A thread of the kernel's own.
+    pub is_kernel: bool,
+    at: u32,
 }
 
 /// A name, and the one of all machines that are alike.
@@ -132,6 +148,7 @@ impl Composer {
         }
         self.naming.taken.insert(machine, at);
         self.seats.extend(tid.map(|tid| (machine, Seat::Thread(tid))));
+        self.learn_behind(machine, at);
         self.class(machine, &class_name);
         let id = self.threads[at as usize].linux;
         let recorder = self.is_recorders(at, &name);
@@ -144,6 +161,26 @@ impl Composer {
             thread.comm.extend_from_slice(&self.linux.threads[id.0 as usize].name);
         }
         machine
+    }
+
+    fn learn_behind(&mut self, machine: MachineId, at: u32) {
+        let Some(id) = self.threads[at as usize].linux else { return };
+        let of_kernel = &self.linux.threads[id.0 as usize];
+        let (tid, process) = (of_kernel.tid, of_kernel.process.unwrap_or(of_kernel.tid));
+        let name = of_kernel.name();
+        let program = name_of(&self.linux, process).unwrap_or_else(|| name.clone());
+        self.naming.behind.push(Behind { machine, process, tid, program, name, is_kernel: of_kernel.kernel, at });
+    }
+
+    /// The threads of the kernel's events, each with the machine that stands for it. A thread that executes another program is another
+    /// machine from then on, and is listed again.
+    pub fn behind(&self) -> &[Behind] {
+        &self.naming.behind
+    }
+
+    /// The thread belongs to the recorded command, or was started by it.
+    pub fn is_of_command(&self, behind: &Behind) -> bool {
+        self.kin(behind.at) != super::ending::Kin::Stranger
     }
 
     /// A thread of the recorder, or what it has forked and executes no program of its own yet.

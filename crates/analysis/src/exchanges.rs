@@ -1,0 +1,300 @@
+//! Requests and their replies, as the calls of processes on sockets show them.
+//!
+//! On one connection a client sends and then receives, a server receives and then sends. So the time from the first byte that a
+//! process sends to the first one that it receives is a *response* if the process is the client, and the time from the first byte
+//! received to the first one sent is a *service* if it is the server. Where neither `accept` nor `connect` was seen, the longer of
+//! the two kinds of gaps decides: a client that works without pause waits for its replies, a server that is asked works on them.
+//!
+//! The sums say how many requests are answered at the load generator (the progress of a run), how long each takes, and how many
+//! are open in a server at a time. A server in which sixteen requests are open while one after the other is answered is a
+//! *serialisation*; nothing but these sums shows it where threads of one process hand work to each other in user space.
+//!
+//! Example: a proxy with 8 clients and one connection to a backend has `served` 8 open requests and `asked` one.
+
+use crate::histogram::Histogram;
+use longpole_model::linux::{FileKind, Linux};
+use longpole_model::linux_net::{Hop, Step};
+use longpole_model::linux_watch::{Call, ThreadId, Waker, Watch};
+use longpole_model::names::NameId;
+use std::collections::{BTreeMap, HashMap};
+
+/// Connections that are told apart at one time; the calls on further ones are not counted.
+const MOST_CONNECTIONS: usize = 1 << 16;
+/// `TCP_LISTEN` of include/net/tcp_states.h.
+const LISTENING: i64 = 10;
+
+/// What a call does to a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Act {
+    Send,
+    Receive,
+    Accept,
+    Connect,
+    Close,
+    Other,
+}
+
+fn act(call: &str) -> Act {
+    match call {
+        "write" | "writev" | "sendto" | "sendmsg" | "sendmmsg" | "sendfile" | "splice" => Act::Send,
+        "read" | "readv" | "recvfrom" | "recvmsg" | "recvmmsg" => Act::Receive,
+        "accept" | "accept4" => Act::Accept,
+        "connect" => Act::Connect,
+        "close" => Act::Close,
+        _ => Act::Other,
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    Client,
+    Server,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Connection {
+    role: Option<Role>,
+    /// Begin of what goes on: the first byte of this direction since the other one's last.
+    since: Option<(Last, i64)>,
+    from_send: Gaps,
+    from_receive: Gaps,
+}
+
+/// The direction of what was transferred last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Last {
+    Sent,
+    Received,
+}
+
+/// Times between the first byte of one direction and the first one of the other.
+#[derive(Clone, Debug, Default)]
+pub struct Gaps {
+    pub count: u64,
+    pub total_ns: u64,
+    pub times: Histogram,
+    /// Of the first and the last end.
+    pub first_ns: Option<i64>,
+    pub last_ns: i64,
+}
+
+impl Gaps {
+    fn record(&mut self, begin_ns: i64, end_ns: i64) {
+        let ns = end_ns.saturating_sub(begin_ns).max(0) as u64;
+        self.count += 1;
+        self.total_ns += ns;
+        self.times.record(ns);
+        self.first_ns.get_or_insert(end_ns);
+        self.last_ns = self.last_ns.max(end_ns);
+    }
+
+    fn add(&mut self, other: &Gaps) {
+        if other.count == 0 {
+            return;
+        }
+        self.count += other.count;
+        self.total_ns += other.total_ns;
+        self.times.add(&other.times);
+        self.first_ns = match (self.first_ns, other.first_ns) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        };
+        self.last_ns = self.last_ns.max(other.last_ns);
+    }
+
+    fn length_ns(&self) -> u64 {
+        self.first_ns.map_or(0, |first| self.last_ns.saturating_sub(first).max(0) as u64)
+    }
+
+    /// How many are open at a time, on average.
+    pub fn open(&self) -> f64 {
+        self.total_ns as f64 / self.length_ns().max(1) as f64
+    }
+
+    /// Ends per second.
+    pub fn rate(&self) -> f64 {
+        self.count.saturating_sub(1) as f64 * 1e9 / self.length_ns().max(1) as f64
+    }
+}
+
+/// What a process does on its sockets.
+#[derive(Clone, Debug, Default)]
+pub struct Conduct {
+    /// As a client: from request to reply.
+    pub asked: Gaps,
+    /// As a server: from request to reply.
+    pub served: Gaps,
+    /// Connections on which anything was exchanged.
+    pub connections: u64,
+}
+
+#[derive(Debug, Default)]
+pub struct Exchanges {
+    heard: Vec<Call>,
+    acts: Vec<Option<Act>>,
+    open: HashMap<(i32, i64), Connection>,
+    conducts: HashMap<i32, Conduct>,
+    /// Ports on which a process listens, with how often each was seen.
+    ports: HashMap<i32, BTreeMap<u16, u64>>,
+    listens: Vec<(ThreadId, u16)>,
+}
+
+impl Watch for Exchanges {
+    #[inline]
+    fn returned(&mut self, call: &Call) {
+        if !matches!(self.acts.get(call.name.0 as usize), Some(Some(Act::Other))) {
+            self.heard.push(*call);
+        }
+    }
+
+    #[inline]
+    fn hopped(&mut self, hop: &Hop<'_>) {
+        match hop.step {
+            Step::State { port, state: Some(LISTENING), .. } => {
+                if let Waker::Thread(thread) = hop.by {
+                    self.listens.push((thread, port));
+                }
+            }
+            Step::Socket { port, tid, .. } => *self.ports.entry(tid).or_default().entry(port).or_default() += 1,
+            _ => {}
+        }
+    }
+}
+
+impl Exchanges {
+    /// To be called after each event: what was heard is understood with the model as it is now.
+    #[inline]
+    pub fn after(&mut self, linux: &Linux) {
+        while let Some(call) = self.heard.pop() {
+            self.call(linux, &call);
+        }
+        while let Some((thread, port)) = self.listens.pop() {
+            let thread = &linux.threads[thread.0 as usize];
+            // A port that a process listens on counts more than any number of others that it has.
+            *self.ports.entry(thread.process.unwrap_or(thread.tid)).or_default().entry(port).or_default() += 1 << 32;
+        }
+    }
+
+    fn act(&mut self, linux: &Linux, name: NameId) -> Act {
+        let at = name.0 as usize;
+        if self.acts.len() <= at {
+            self.acts.resize(at + 1, None);
+        }
+        *self.acts[at].get_or_insert_with(|| act(linux.names.text(name)))
+    }
+
+    fn call(&mut self, linux: &Linux, call: &Call) {
+        let act = self.act(linux, call.name);
+        let (Some(thread), Some(result), true) = (call.thread, call.result, act != Act::Other) else { return };
+        let thread = &linux.threads[thread.0 as usize];
+        let process = thread.process.unwrap_or(thread.tid);
+        let Some(about) = call.arguments.about else { return };
+        match act {
+            Act::Accept if result >= 0 => self.begins((process, result), Role::Server),
+            // EINPROGRESS: it goes on without the caller.
+            Act::Connect if result == 0 || result == -115 => self.begins((process, about), Role::Client),
+            Act::Close => self.ends((process, about)),
+            Act::Send | Act::Receive if result > 0 && linux.file_kind(process, about) == Some(FileKind::Socket) => {
+                let known = self.open.len() < MOST_CONNECTIONS || self.open.contains_key(&(process, about));
+                if known {
+                    let begin = call.begin_ns.unwrap_or(call.end_ns);
+                    self.transfers((process, about), act, begin, call.end_ns);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn begins(&mut self, of: (i32, i64), role: Role) {
+        self.ends(of);
+        if self.open.len() < MOST_CONNECTIONS {
+            self.open.insert(of, Connection { role: Some(role), ..Connection::default() });
+        }
+    }
+
+    fn transfers(&mut self, of: (i32, i64), act: Act, begin_ns: i64, end_ns: i64) {
+        let connection = self.open.entry(of).or_default();
+        match (act, connection.since) {
+            // What is sent leaves the sender when the call begins.
+            (Act::Send, Some((Last::Received, since))) => {
+                connection.from_receive.record(since, begin_ns);
+                connection.since = Some((Last::Sent, begin_ns));
+            }
+            (Act::Receive, Some((Last::Sent, since))) => {
+                connection.from_send.record(since, end_ns);
+                connection.since = Some((Last::Received, end_ns));
+            }
+            (Act::Send, None) => connection.since = Some((Last::Sent, begin_ns)),
+            (_, None) => connection.since = Some((Last::Received, end_ns)),
+            _ => {}
+        }
+    }
+
+    fn ends(&mut self, of: (i32, i64)) {
+        if let Some(connection) = self.open.remove(&of) {
+            add(self.conducts.entry(of.0).or_default(), &connection);
+        }
+    }
+
+    /// What each process did, by its id, with the port on which it is asked.
+    pub fn finish(mut self) -> Conducts {
+        let mut open: Vec<_> = std::mem::take(&mut self.open).into_iter().collect();
+        open.sort_unstable_by_key(|(of, _)| *of);
+        for (of, connection) in open {
+            add(self.conducts.entry(of.0).or_default(), &connection);
+        }
+        let port = |ports: BTreeMap<u16, u64>| ports.into_iter().max_by_key(|&(port, count)| (count, std::cmp::Reverse(port)));
+        let ports = self.ports.into_iter().filter_map(|(process, ports)| Some((process, port(ports)?.0))).collect();
+        Conducts { processes: self.conducts, ports }
+    }
+}
+
+fn add(conduct: &mut Conduct, connection: &Connection) {
+    let Connection { role, from_send, from_receive, .. } = connection;
+    if from_send.count + from_receive.count == 0 {
+        return;
+    }
+    conduct.connections += 1;
+    let is_client = match role {
+        Some(role) => *role == Role::Client,
+        None => from_send.total_ns > from_receive.total_ns,
+    };
+    match is_client {
+        true => conduct.asked.add(from_send),
+        false => conduct.served.add(from_receive),
+    }
+}
+
+/// The exchanges of all processes.
+#[derive(Debug, Default)]
+pub struct Conducts {
+    processes: HashMap<i32, Conduct>,
+    ports: HashMap<i32, u16>,
+}
+
+impl Conducts {
+    pub fn of(&self, process: i32) -> Option<&Conduct> {
+        self.processes.get(&process)
+    }
+
+    /// The port on which the process is asked.
+    pub fn port(&self, process: i32) -> Option<u16> {
+        self.ports.get(&process).copied()
+    }
+
+    /// The process that is asked on this port.
+    pub fn process_at(&self, port: u16) -> Option<i32> {
+        self.ports.iter().filter(|&(_, &known)| known == port).map(|(&process, _)| process).min()
+    }
+
+    /// Of several processes together.
+    pub fn together(&self, processes: impl IntoIterator<Item = i32>) -> Conduct {
+        let mut out = Conduct::default();
+        for conduct in processes.into_iter().filter_map(|process| self.of(process)) {
+            out.asked.add(&conduct.asked);
+            out.served.add(&conduct.served);
+            out.connections += conduct.connections;
+        }
+        out
+    }
+}

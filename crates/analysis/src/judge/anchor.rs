@@ -1,0 +1,142 @@
+//! Whose path a verdict is about.
+//!
+//! The critical path leads back from an end. The end of a command says something about the system only if work decides when it
+//! comes. Where a timer that was set before the work ends the run (a benchmark of fixed duration, a script that sleeps and then
+//! kills its services), or where nothing ends it at all (services under load), the path is asked for from the thread for which the
+//! work is done: the one of the load generator that receives the replies, at its last reply within the steady part of the range.
+//!
+//! Example: `wrk -d 10` sleeps for ten seconds in its main thread. The path is that of its worker, from 2 % to 98 % of the replies.
+
+use super::limits::Limits;
+use super::subjects::{Role, SubjectId, Subjects};
+use super::traffic::Traffic;
+use longpole_model::interaction::{MachineId, Vocabulary};
+use std::collections::{HashMap, HashSet};
+
+/// What decides when the run is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Run {
+    /// A given amount of work, as far as is known.
+    FixedWork,
+    /// A timer that was set before the work.
+    FixedTime,
+    /// Nothing: the range is a part of what goes on.
+    Endless,
+}
+
+/// A thread and the part of the range in which its path is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Anchor {
+    pub run: Run,
+    pub machine: MachineId,
+    pub begin_ns: u64,
+    pub end_ns: u64,
+}
+
+/// What there is to choose from.
+pub struct Choice<'a> {
+    pub traffic: &'a Traffic,
+    pub subjects: &'a Subjects,
+    pub vocabulary: &'a Vocabulary,
+    pub limits: &'a Limits,
+    pub has_command: bool,
+    /// Begin and end of the path to the command's end.
+    pub path: (u64, u64),
+    /// Only these are asked about, if the user said so.
+    pub asked: Option<&'a HashSet<SubjectId>>,
+}
+
+impl Choice<'_> {
+    /// None: the path to the end of the command, or to whatever the trace ends with, is the one that counts.
+    pub fn anchor(&self) -> Option<Anchor> {
+        let (run, within) = match (self.asked, self.has_command) {
+            (Some(_), _) | (None, false) => (Run::Endless, self.path),
+            (None, true) => (Run::FixedTime, self.timed()?),
+        };
+        let members = self.group(run)?;
+        let machine = self.receiver(&members, within)?;
+        let machines = self.machines().filter(|(_, subject)| members.contains(subject)).map(|(machine, _)| machine);
+        let (begin_ns, end_ns) = self.traffic.steady(machines, within, self.limits.left_out_at_ends)?;
+        (begin_ns < end_ns).then_some(Anchor { run, machine, begin_ns, end_ns })
+    }
+
+    /// Threads of programs other than the recorder, with their subjects.
+    fn machines(&self) -> impl Iterator<Item = (MachineId, SubjectId)> + '_ {
+        self.vocabulary.machines().filter_map(|machine| {
+            let subject = self.subjects.known(self.vocabulary.machine_name(machine))?;
+            (!self.subjects.get(subject).is_recorder).then_some((machine, subject))
+        })
+    }
+
+    /// The longest time that a thread of the command waited for a timer of its own, if that is most of the run.
+    fn timed(&self) -> Option<(u64, u64)> {
+        let (begin, end) = self.path;
+        let own = self.machines().filter(|&(_, subject)| self.subjects.get(subject).is_of_command);
+        let longest = own.filter_map(|(machine, _)| self.traffic.own(machine)?.longest);
+        let (from, to) = longest.max_by_key(|(from, to)| to - from)?;
+        let most = (to - from) as f64 >= self.limits.timed_share * (end - begin).max(1) as f64;
+        most.then_some((from.max(begin), to.min(end)))
+    }
+
+    /// The busiest group of subjects that wake each other.
+    fn group(&self, run: Run) -> Option<HashSet<SubjectId>> {
+        let of: HashMap<u32, SubjectId> = self.machines().map(|(machine, subject)| (machine.0, subject)).collect();
+        let mut between: HashMap<(SubjectId, SubjectId), u64> = HashMap::new();
+        for (by, machine, pair) in self.traffic.pairs() {
+            if let (Some(&by), Some(&woken)) = (of.get(&by.0), of.get(&machine.0)) {
+                *between.entry((by.min(woken), by.max(woken))).or_default() += pair.count;
+            }
+        }
+        let all: u64 = between.values().sum();
+        let least = ((all as f64 * self.limits.connected_share) as u64).max(1);
+        let mut group: HashMap<SubjectId, SubjectId> = of.values().map(|&subject| (subject, subject)).collect();
+        let mut edges: Vec<_> = between.into_iter().filter(|&((one, other), count)| one != other && count >= least).collect();
+        edges.sort_unstable();
+        for ((one, other), _) in edges {
+            let (from, to) = (group[&one], group[&other]);
+            group.values_mut().filter(|member| **member == from).for_each(|member| *member = to);
+        }
+        let mut ran: HashMap<SubjectId, u64> = HashMap::new();
+        for (&machine, subject) in &of {
+            let own = self.traffic.own(MachineId(machine));
+            *ran.entry(group[subject]).or_default() += own.map_or(0, |own| own.ran_ns);
+        }
+        let is_meant = |root: &SubjectId| {
+            let mut members = group.iter().filter(|(_, member)| *member == root).map(|(subject, _)| *subject);
+            match self.asked {
+                Some(asked) => members.any(|subject| asked.contains(&subject)),
+                None if run == Run::FixedTime => members.any(|subject| self.subjects.get(subject).is_of_command),
+                None => true,
+            }
+        };
+        let busiest = ran.iter().filter(|(root, _)| is_meant(root)).max_by_key(|&(root, &ns)| (ns, std::cmp::Reverse(*root)))?;
+        Some(group.iter().filter(|(_, member)| *member == busiest.0).map(|(subject, _)| *subject).collect())
+    }
+
+    /// The thread for which the others work.
+    fn receiver(&self, members: &HashSet<SubjectId>, within: (u64, u64)) -> Option<MachineId> {
+        let of: HashMap<u32, SubjectId> = self.machines().map(|(machine, subject)| (machine.0, subject)).collect();
+        let mut woken: HashMap<u32, (u64, u64)> = HashMap::new();
+        for (by, machine, pair) in self.traffic.pairs() {
+            let (Some(from), Some(to)) = (of.get(&by.0), of.get(&machine.0)) else { continue };
+            if members.contains(to) && members.contains(from) {
+                let counts = woken.entry(machine.0).or_default();
+                counts.0 += if from == to { 0 } else { pair.count };
+                counts.1 += pair.count;
+            }
+        }
+        let lives = |machine: u32| {
+            let own = self.traffic.own(MachineId(machine));
+            own.is_some_and(|own| own.first_ns.is_some_and(|first| first < within.1) && own.last_ns > within.0)
+        };
+        let rank = |machine: u32, (others, all): (u64, u64)| {
+            let subject = of[&machine];
+            let is_asked = self.asked.is_none_or(|asked| asked.contains(&subject));
+            let subject = self.subjects.get(subject);
+            let few = others.max(all) < self.limits.least_replies;
+            (is_asked, !few, subject.role == Role::Client, subject.is_of_command, others, all, std::cmp::Reverse(machine))
+        };
+        let best = woken.iter().filter(|(&machine, _)| lives(machine)).max_by_key(|&(&machine, &counts)| rank(machine, counts))?;
+        (best.1 .1 >= self.limits.least_replies).then_some(MachineId(*best.0))
+    }
+}

@@ -1,0 +1,649 @@
+//! The verdict: who limits the system, then what, then how, as far as each is certain.
+//!
+//! The critical path ([`crate::lineage`]) says what the end waited for. It does not say whether a sleep on it is the pace of a load
+//! generator or a wait inside a lock, whether a process at 60 % of it leads, or whose path to ask for. That is decided here, from
+//! the path by subject ([`parts`]), from who waits for whom beside it ([`traffic`]), from requests and replies
+//! ([`crate::exchanges`]), and from what changes would bring ([`crate::what_if`]).
+//!
+//! The order of questions: Does a timer of the kernel's decide? Does a sleep? The disk? One state of one subject? One subject as a
+//! whole? The CPUs? The first that is answered with certainty is the verdict; if none is, the path is *spread*, or too little is
+//! known. The verdict is data ([`verdict`]); [`sentence`] writes it.
+
+pub mod anchor;
+pub mod limits;
+pub mod parts;
+pub mod sentence;
+pub mod subjects;
+pub mod traffic;
+pub mod verdict;
+
+use crate::findings::{Evidence, Finding, Scope};
+use crate::lineage::Answer;
+use crate::verdict as states;
+use crate::what_if::Prediction;
+use anchor::{Anchor, Run};
+use limits::Limits;
+use longpole_model::interaction::{MachineId, Vocabulary};
+use parts::{Does, Part, Parts, Whole};
+use std::collections::{HashMap, HashSet};
+use subjects::{Level, Role, SubjectId, Subjects};
+use traffic::{Pair, Traffic};
+use verdict::{
+    Because, Caveat, CaveatKind, Gain, GainOf, Mechanism, Named, Outcome, RunnerUp, StateKind, StateNamed, SubjectLevel, Verdict,
+};
+
+/// What the host had.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Cpus {
+    pub count: u64,
+    /// Share of their time in which they had nothing to do. None: no event tells.
+    pub idle: Option<f64>,
+}
+
+/// All that the verdict is decided by.
+pub struct Case<'a> {
+    pub answer: &'a Answer,
+    pub parts: &'a Parts,
+    pub subjects: &'a Subjects,
+    pub traffic: &'a Traffic,
+    pub vocabulary: &'a Vocabulary,
+    pub findings: &'a [Finding],
+    pub predictions: &'a [Prediction],
+    /// What the states of machines and their classes say by themselves.
+    pub states: &'a states::Verdict,
+    pub anchor: Option<&'a Anchor>,
+    pub cpus: Cpus,
+    pub lost: u64,
+    pub limits: &'a Limits,
+}
+
+/// A pool whose members hand a lock from one to the next.
+struct Convoy {
+    subject: SubjectId,
+    waiters: f64,
+    members: u64,
+    wait: String,
+}
+
+impl Case<'_> {
+    pub fn judge(&self) -> Verdict {
+        let of_processes = self.parts.wholes.first().is_some_and(|first| self.subjects.get(first.subject).level != Level::Machine);
+        let mut verdict = match of_processes {
+            true => self.of_processes(),
+            false => of_states(self.states),
+        };
+        if verdict.gain.is_none() {
+            verdict.gain = self.gain(&verdict);
+        }
+        if of_processes && verdict.text.is_empty() {
+            verdict.text = sentence::sentence(&verdict);
+        }
+        verdict
+    }
+
+    fn of_processes(&self) -> Verdict {
+        let unknown = self.unknown();
+        let second = self.parts.wholes.first().map_or(0.0, |first| first.share);
+        if states::too_many_lost(self.lost, self.answer.interactions) && unknown > second || unknown > self.limits.most {
+            return self.empty(Outcome::Unknown);
+        }
+        let decided = self.by_kernel_timer().or_else(|| self.by_declared());
+        let decided = decided.or_else(|| self.by_quota()).or_else(|| self.by_sleep()).or_else(|| self.by_disk());
+        let decided = decided.or_else(|| self.by_cpus()).or_else(|| self.by_subject());
+        match decided {
+            Some(verdict) => verdict,
+            None if unknown > self.limits.max_unknown && unknown > self.limits.least_share => self.empty(Outcome::Unknown),
+            None => self.spread(),
+        }
+    }
+
+    fn unknown(&self) -> f64 {
+        self.answer.unknown_ns as f64 / self.answer.length_ns.max(1) as f64
+    }
+
+    fn empty(&self, outcome: Outcome) -> Verdict {
+        let mut caveats = Vec::new();
+        let unknown = self.unknown();
+        if outcome != Outcome::Unknown && unknown > self.limits.max_unknown {
+            caveats.push(Caveat {
+                kind: CaveatKind::UnknownTime,
+                share: Some(unknown),
+                count: None,
+                text: format!("{} of the path is unknown", crate::text::percent(unknown)),
+                remedy: Some("`longpole path` lists the events that would tell it".to_owned()),
+            });
+        }
+        if outcome != Outcome::Unknown && states::too_many_lost(self.lost, self.answer.interactions) {
+            caveats.push(Caveat {
+                kind: CaveatKind::LostEvents,
+                share: None,
+                count: Some(self.lost),
+                text: format!("{} are lost", crate::text::counted(self.lost, "event")),
+                remedy: None,
+            });
+        }
+        Verdict {
+            outcome,
+            subject: None,
+            state: None,
+            waits_for: None,
+            mechanism: None,
+            because: Vec::new(),
+            code: None,
+            share: None,
+            share_low: None,
+            share_high: None,
+            runner_up: None,
+            gain: None,
+            role: None,
+            caveats,
+            unknown_share: Some(unknown),
+            lost: self.lost,
+            evidence: Evidence { start_ns: self.answer.start_ns as i64, end_ns: self.answer.end_ns as i64 },
+            text: String::new(),
+            doubts: None,
+            row: None,
+            of_stages: false,
+            of_cause: false,
+        }
+    }
+
+    /// A verdict on these parts of one subject, of which the first is named.
+    fn named(&self, outcome: Outcome, subject: SubjectId, parts: &[&Part]) -> Verdict {
+        let share: f64 = parts.iter().map(|part| part.share).sum();
+        let error = parts.iter().map(|part| part.error).fold(0.0, f64::max);
+        let first = parts.first();
+        let level = self.subjects.get(subject);
+        let runner = self.parts.parts.iter().find(|part| part.subject != subject && part.does != Does::Transit);
+        Verdict {
+            subject: Some(self.name(subject, first.and_then(|part| part.machine.as_deref()))),
+            state: first.map(|part| state_of(part)),
+            share: Some(share),
+            share_low: Some((share - error).max(0.0)),
+            share_high: Some((share + error).min(1.0)),
+            runner_up: runner.map(|part| self.runner_up(part)),
+            role: (level.role == Role::Client && level.conduct.asked.count > 0).then_some("load generator"),
+            evidence: first.map_or_else(Evidence::default, |part| part.evidence),
+            row: first.map(|part| (part.class.clone(), part.class_state.clone())),
+            ..self.empty(outcome)
+        }
+    }
+
+    fn runner_up(&self, part: &Part) -> RunnerUp {
+        RunnerUp { subject: self.name(part.subject, part.machine.as_deref()), state: state_of(part), share: part.share }
+    }
+
+    /// The subject, down to its thread if one thread stands for it.
+    fn name(&self, id: SubjectId, machine: Option<&str>) -> Named {
+        let subject = self.subjects.get(id);
+        let thread = machine.and_then(|machine| self.subjects.thread(machine));
+        let (level, name) = match (subject.level, thread) {
+            (Level::Process | Level::Pool, Some(thread)) if thread.name != subject.name => {
+                (SubjectLevel::Thread, format!("{}/{}", subject.name, thread.name))
+            }
+            (Level::Process, _) => (SubjectLevel::Process, subject.name.clone()),
+            (Level::Pool, Some(_)) => (SubjectLevel::Process, subject.name.clone()),
+            (Level::Pool, None) => (SubjectLevel::Pool, subject.name.clone()),
+            (Level::Interrupt, _) => (SubjectLevel::Interrupt, subject.name.clone()),
+            (Level::KernelThread | Level::Machine, _) => (SubjectLevel::Thread, subject.name.clone()),
+        };
+        let only = (subject.processes.len() == 1).then(|| subject.processes[0]);
+        Named {
+            level,
+            host: Some(subject.host.clone()).filter(|host| !host.is_empty()),
+            name,
+            pid: thread.map(|thread| thread.pid).or(only),
+            tid: thread.map(|thread| thread.tid),
+            port: subject.port.filter(|_| subject.role == Role::Server),
+        }
+    }
+
+    fn share(&self, is_meant: impl Fn(&Part) -> bool) -> f64 {
+        self.parts.parts.iter().filter(|part| is_meant(part)).map(|part| part.share).sum()
+    }
+
+    /// Whether nothing of another kind takes more of the path than this.
+    fn is_most(&self, share: f64, is_meant: impl Fn(&Part) -> bool) -> bool {
+        let others = |does: &dyn Fn(Does) -> bool| self.share(|part| does(part.does) && !is_meant(part));
+        let most = [
+            others(&|does| does.is_work()),
+            others(&|does| does == Does::Sleeps),
+            others(&|does| does == Does::Runnable),
+            others(&|does| does == Does::Disk),
+            others(&|does| does == Does::KernelTimer),
+            others(&|does| does == Does::Unknown),
+        ];
+        share >= self.limits.least_share && most.into_iter().all(|other| share > other)
+    }
+
+    fn by_kernel_timer(&self) -> Option<Verdict> {
+        let is_meant = |part: &Part| part.does == Does::KernelTimer;
+        let share = self.share(is_meant);
+        if !self.is_most(share, is_meant) {
+            return None;
+        }
+        let parts: Vec<&Part> = self.parts.parts.iter().filter(|part| is_meant(part)).collect();
+        let first = *parts.first()?;
+        let mechanism = match first.state.as_str() {
+            "delayed ACK" => Mechanism::DelayedAck,
+            "retransmission timer" => Mechanism::Retransmission,
+            "window probe" => Mechanism::WindowProbe,
+            "pacing" => Mechanism::Pacing,
+            "quota refill" => Mechanism::CpuQuota,
+            _ => Mechanism::KernelTimer,
+        };
+        let outcome = match mechanism {
+            Mechanism::Pacing | Mechanism::CpuQuota => Outcome::Paced,
+            _ => Outcome::Bottleneck,
+        };
+        let own: Vec<&Part> = parts.iter().copied().filter(|part| part.state == first.state).collect();
+        let mut verdict = self.named(outcome, first.subject, &own);
+        let mut between: Vec<Named> = vec![self.name(first.subject, None)];
+        between.extend(self.parts.asked_by(first.subject).map(|by| self.name(by, None)));
+        verdict.mechanism = Some(mechanism);
+        let (ns, count) = own.iter().fold((0, 0), |(ns, count), part| (ns + part.ns, count + part.count));
+        verdict.because.push(Because::KernelTimer { timer: first.state.clone(), mean_ns: ns / count.max(1), count, between });
+        verdict.role = None;
+        Some(verdict)
+    }
+
+    /// A state that a program declared, or the way of its calls.
+    fn by_declared(&self) -> Option<Verdict> {
+        let of = of_states(self.states);
+        let row = of.row.as_ref().filter(|_| of.outcome == Outcome::Bottleneck)?;
+        let is_row = |part: &&Part| (&part.class, &part.class_state) == (&row.0, &row.1) || part.does == Does::Call && part.class.ends_with(&row.1);
+        let part = self.parts.parts.iter().find(is_row)?;
+        matches!(part.does, Does::Declared | Does::Call).then_some(of)
+    }
+
+    /// A thread that is ready to run and whose own CPU is idle is held back.
+    fn by_quota(&self) -> Option<Verdict> {
+        let held = self.findings.iter().find(|finding| finding.of == Scope::Held)?;
+        let part = self.parts.parts.iter().find(|part| part.does == Does::Runnable && part.class == held.subject)?;
+        if held.share < self.limits.least_share || part.share < self.limits.least_share {
+            return None;
+        }
+        let mut verdict = self.named(Outcome::Paced, part.subject, &[part]);
+        verdict.mechanism = Some(Mechanism::CpuQuota);
+        verdict.because.push(Because::Quota { count: held.count });
+        verdict.role = None;
+        Some(verdict)
+    }
+
+    fn by_sleep(&self) -> Option<Verdict> {
+        let is_meant = |part: &Part| part.does == Does::Sleeps;
+        let share = self.share(is_meant);
+        if !self.is_most(share, is_meant) {
+            return None;
+        }
+        let mut by_subject: HashMap<SubjectId, Vec<&Part>> = HashMap::new();
+        for part in self.parts.parts.iter().filter(|part| is_meant(part)) {
+            by_subject.entry(part.subject).or_default().push(part);
+        }
+        let sum = |parts: &Vec<&Part>| parts.iter().map(|part| part.ns).sum::<u64>();
+        let (&subject, parts) = by_subject.iter().max_by_key(|(subject, parts)| (sum(parts), std::cmp::Reverse(**subject)))?;
+        let (ns, count, asked) =
+            parts.iter().fold((0, 0, 0), |(ns, count, asked), part| (ns + part.ns, count + part.count, asked + part.asked));
+        let by = self.parts.asked_by(subject).map(|by| self.name(by, None));
+        let call = parts.first().map(|part| part.state.clone()).unwrap_or_default();
+        let sleeps = |whom| Because::Sleeps { call: call.clone(), mean_ns: ns / count.max(1), count, waited_for_by: whom };
+        if let Some(convoy) = self.convoy(subject) {
+            let mut verdict = self.named(Outcome::Bottleneck, subject, parts);
+            verdict.mechanism = Some(Mechanism::LockConvoy);
+            verdict.role = None;
+            let pool = self.name(convoy.subject, None);
+            let holder = (convoy.subject != subject).then(|| self.name(subject, None));
+            verdict.because.push(sleeps(None));
+            let Convoy { waiters, members, wait, .. } = convoy;
+            verdict.because.push(Because::Convoy { pool, waiters, members, wait, holder });
+            return Some(verdict);
+        }
+        if let Some((sides, mean_ns, count)) = self.polling() {
+            let mut verdict = self.named(Outcome::Bottleneck, subject, parts);
+            verdict.mechanism = Some(Mechanism::Polling);
+            verdict.because.push(Because::Polls { sides, mean_ns, count });
+            verdict.role = None;
+            return Some(verdict);
+        }
+        let is_server = self.subjects.get(subject).role == Role::Server;
+        let others = self.parts.wholes.iter().filter(|whole| whole.subject != subject && whole.visits > 0).count();
+        if 2 * asked > count && others > 0 && (is_server || !self.is_end(subject)) {
+            let mut verdict = self.named(Outcome::Bottleneck, subject, parts);
+            verdict.mechanism = Some(Mechanism::SleepInHandler);
+            verdict.because.push(sleeps(by));
+            self.add_serialisation(subject, &mut verdict);
+            return Some(verdict);
+        }
+        let mut verdict = self.named(Outcome::Paced, subject, parts);
+        verdict.because.push(sleeps(by));
+        Some(verdict)
+    }
+
+    /// Whether the path leads to this subject's own end.
+    fn is_end(&self, subject: SubjectId) -> bool {
+        self.subjects.known(&self.answer.end_machine) == Some(subject)
+    }
+
+    fn by_disk(&self) -> Option<Verdict> {
+        let is_meant = |part: &Part| part.does == Does::Disk;
+        let share = self.share(is_meant);
+        let mut waits: Vec<&Part> = self.parts.parts.iter().filter(|part| is_meant(part)).collect();
+        if !self.is_most(share, is_meant) || waits.is_empty() {
+            return None;
+        }
+        // A thread of the kernel waits for whoever has asked it.
+        waits.sort_by_key(|part| (self.subjects.get(part.subject).level == Level::KernelThread, std::cmp::Reverse(part.ns)));
+        let first = waits[0];
+        let mut verdict = self.named(Outcome::Bottleneck, first.subject, &[first]);
+        let error = waits.iter().map(|part| part.error).fold(0.0, f64::max);
+        (verdict.share, verdict.share_low, verdict.share_high) =
+            (Some(share), Some((share - error).max(0.0)), Some((share + error).min(1.0)));
+        let count = waits.iter().map(|part| part.count).sum::<u64>();
+        let ns = waits.iter().map(|part| part.ns).sum::<u64>();
+        let syncs = matches!(first.state.as_str(), "fsync" | "fdatasync" | "sync" | "syncfs" | "sync_file_range" | "msync");
+        verdict.mechanism = Some(if syncs { Mechanism::SyncPerItem } else { Mechanism::DiskReads });
+        verdict.because.push(Because::Disk { call: first.state.clone(), mean_ns: ns / count.max(1), count });
+        verdict.role = None;
+        Some(verdict)
+    }
+
+    fn by_cpus(&self) -> Option<Verdict> {
+        let is_meant = |part: &Part| part.does == Does::Runnable;
+        let share = self.share(is_meant);
+        let idle = self.cpus.idle.unwrap_or(0.0);
+        if !self.is_most(share, is_meant) {
+            return None;
+        }
+        let waiting = self.parts.parts.iter().find(|part| is_meant(part))?;
+        let waits_beside_idle: f64 =
+            self.findings.iter().filter(|finding| finding.of == Scope::Idle).map(|finding| finding.share).sum();
+        let all: Vec<&Part> = self.parts.parts.iter().filter(|part| is_meant(part)).collect();
+        let users = self.cpu_users();
+        let Some(&(most, _)) = users.first().filter(|_| waits_beside_idle < 0.5 * share && idle < 0.5) else {
+            return Some(self.named(Outcome::Bottleneck, waiting.subject, &[waiting]));
+        };
+        let mut verdict = self.named(Outcome::Bottleneck, waiting.subject, &all);
+        verdict.mechanism = Some(Mechanism::CpuContention);
+        verdict.subject = Some(self.name(most, None));
+        verdict.state = Some(StateNamed { kind: StateKind::Runnable, name: "others wait for the CPUs that it uses".to_owned() });
+        verdict.role = (self.subjects.get(most).role == Role::Client).then_some("load generator");
+        let users = users.iter().take(3).map(|&(user, share)| (self.name(user, None), share)).collect();
+        verdict.because.push(Because::CpuUsers { users, idle });
+        Some(verdict)
+    }
+
+    /// Who had the CPUs, the most first, as shares of what all programs had.
+    fn cpu_users(&self) -> Vec<(SubjectId, f64)> {
+        let mut ran: HashMap<SubjectId, u64> = HashMap::new();
+        for machine in self.vocabulary.machines() {
+            let subject = self.subjects.known(self.vocabulary.machine_name(machine));
+            if let (Some(subject), Some(own)) = (subject, self.traffic.own(machine)) {
+                *ran.entry(subject).or_default() += own.ran_ns;
+            }
+        }
+        let all: u64 = ran.values().sum();
+        let mut users: Vec<(SubjectId, f64)> =
+            ran.into_iter().filter(|(id, _)| !self.subjects.get(*id).is_recorder).map(|(id, ns)| (id, ns as f64 / all.max(1) as f64)).collect();
+        users.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        users
+    }
+
+    /// One subject with most of the path, in whichever state.
+    fn by_subject(&self) -> Option<Verdict> {
+        let wholes: Vec<&Whole> = self.parts.wholes.iter().filter(|whole| self.is_program(whole.subject)).collect();
+        let first = *wholes.first()?;
+        let next = wholes.get(1).map_or(0.0, |second| second.share + second.error);
+        let beyond = first.share - first.error.min(0.5 * first.share);
+        let leads = beyond >= self.limits.lead * next;
+        if first.share < self.limits.most && !(leads && first.share >= self.limits.least_share) || !leads && next > 1.0 - self.limits.most {
+            return None;
+        }
+        let mut parts: Vec<&Part> = self.parts.of(first.subject).filter(|part| part.does != Does::Transit).collect();
+        // A state alone is named if it has most of what its subject has.
+        let top = *parts.first()?;
+        let alone = top.ns as f64 >= self.limits.most * first.ns as f64;
+        let mut verdict = self.named(Outcome::Bottleneck, first.subject, &[top]);
+        if let (false, Some(gain)) = (alone, self.gain_of(&parts)) {
+            if self.anchor.is_some() && gain < self.limits.min_gain {
+                return None;
+            }
+        }
+        (verdict.share, verdict.share_low, verdict.share_high) =
+            (Some(first.share), Some((first.share - first.error).max(0.0)), Some((first.share + first.error).min(1.0)));
+        verdict.evidence = first.evidence;
+        parts.truncate(4);
+        let divided = || Because::Divided { parts: parts.iter().map(|part| (state_of(part), part.share)).collect() };
+        if !alone {
+            verdict.state = None;
+        }
+        if let Some(faults) = self.findings.iter().find(|finding| finding.of == Scope::Fault && finding.subject == top.class) {
+            if faults.share >= 0.2 * first.share {
+                verdict.mechanism = Some(Mechanism::PageFaults);
+                verdict.because.push(Because::Faults { count: faults.count, per_ms: 0.0, share: faults.share });
+            }
+        }
+        if let Some(convoy) = self.convoy(first.subject).filter(|convoy| convoy.subject == first.subject) {
+            verdict.mechanism = verdict.mechanism.or(Some(Mechanism::LockConvoy));
+            let Convoy { waiters, members, wait, .. } = convoy;
+            verdict.because.push(Because::Convoy { pool: self.name(first.subject, None), waiters, members, wait, holder: None });
+        }
+        self.add_serialisation(first.subject, &mut verdict);
+        let runs: f64 = parts.iter().filter(|part| part.does.is_work()).map(|part| part.share).sum();
+        let idle = self.cpus.idle.unwrap_or(0.0);
+        if runs >= self.limits.most && idle > self.limits.idle_share && self.cpus.count > 1 {
+            verdict.because.push(Because::Alone { cpus: self.cpus.count, idle });
+            verdict.mechanism = verdict.mechanism.or(Some(match verdict.role {
+                Some(_) => Mechanism::LoadGenerator,
+                None => Mechanism::SingleThread,
+            }));
+        } else if verdict.role.is_some() {
+            verdict.mechanism = verdict.mechanism.or(Some(Mechanism::LoadGenerator));
+        }
+        if parts.len() > 1 {
+            verdict.because.push(divided());
+        }
+        Some(verdict)
+    }
+
+    fn is_program(&self, subject: SubjectId) -> bool {
+        let subject = self.subjects.get(subject);
+        !subject.is_recorder
+    }
+
+    fn gain_of(&self, parts: &[&Part]) -> Option<f64> {
+        let gains = parts.iter().filter_map(|part| {
+            let change = crate::what_if::Scenario::scale(&part.class, &part.class_state, 0.5).text;
+            self.predictions.iter().find(|prediction| prediction.change == change).and_then(|prediction| prediction.gain)
+        });
+        gains.reduce(f64::max)
+    }
+
+    /// The three with the most of the path.
+    fn spread(&self) -> Verdict {
+        let first = self.parts.parts.iter().filter(|part| part.does != Does::Transit).take(3);
+        let mut verdict = self.empty(Outcome::Spread);
+        verdict.because.push(Because::First { parts: first.map(|part| self.runner_up(part)).collect() });
+        verdict.runner_up = self.parts.parts.first().map(|part| self.runner_up(part));
+        verdict
+    }
+
+    /// A lock that goes from one to the next, in this subject or in one that waits for it.
+    fn convoy(&self, subject: SubjectId) -> Option<Convoy> {
+        let length = (self.traffic.range().1 - self.traffic.range().0).max(1) as f64;
+        let mut between: HashMap<SubjectId, Vec<(MachineId, MachineId, Pair)>> = HashMap::new();
+        for (by, machine, pair) in self.traffic.pairs().filter(|(.., pair)| pair.direct > 0) {
+            let of = |machine| self.subjects.known(self.vocabulary.machine_name(machine));
+            if let (Some(from), Some(to)) = (of(by), of(machine)) {
+                if from == to && by != machine {
+                    between.entry(to).or_default().push((by, machine, *pair));
+                }
+            }
+        }
+        let mut best: Option<Convoy> = None;
+        for (pool, pairs) in between {
+            let connected = pool == subject || self.is_connected(pool, subject);
+            if !connected || self.subjects.get(pool).is_recorder {
+                continue;
+            }
+            let (mut woke, mut woken): (HashMap<MachineId, u64>, HashMap<MachineId, u64>) = Default::default();
+            let mut waited = 0;
+            let mut why: HashMap<&str, u64> = HashMap::new();
+            for (by, machine, pair) in &pairs {
+                *woke.entry(*by).or_default() += pair.direct;
+                *woken.entry(*machine).or_default() += pair.direct;
+                waited += pair.direct_waited_ns;
+                if let Some(name) = pair.why {
+                    *why.entry(self.vocabulary.names.text(name)).or_default() += pair.direct_waited_ns;
+                }
+            }
+            let all: u64 = woken.values().sum();
+            let handed_on: u64 = woken.iter().map(|(machine, &count)| count.min(woke.get(machine).copied().unwrap_or(0))).sum();
+            let members: HashSet<MachineId> = woken.keys().copied().filter(|machine| woke.contains_key(machine)).collect();
+            let waiters = waited as f64 / length;
+            let wait = why.into_iter().max_by_key(|&(name, ns)| (ns, std::cmp::Reverse(name))).map(|(name, _)| name.to_owned());
+            let is_one = members.len() >= 2 && 2 * handed_on > all && all >= self.limits.least_replies && waiters >= self.limits.waiters;
+            if is_one && best.as_ref().is_none_or(|best| best.waiters < waiters) {
+                best = Some(Convoy { subject: pool, waiters, members: members.len() as u64, wait: wait.unwrap_or_default() });
+            }
+        }
+        best
+    }
+
+    fn is_connected(&self, one: SubjectId, other: SubjectId) -> bool {
+        let times = |to, from| self.parts.entered_from.get(&(to, from)).copied().unwrap_or(0);
+        times(one, other) + times(other, one) >= self.limits.least_replies
+    }
+
+    /// Several threads that each sleep for a short time again and again, and wake nobody.
+    fn polling(&self) -> Option<(Vec<Named>, u64, u64)> {
+        let (begin, end) = self.traffic.range();
+        let length = end - begin;
+        let mut sleepers: Vec<(MachineId, SubjectId, u64, u64)> = Vec::new();
+        for machine in self.vocabulary.machines() {
+            let Some(subject) = self.subjects.known(self.vocabulary.machine_name(machine)) else { continue };
+            let Some(own) = self.traffic.own(machine).filter(|_| !self.subjects.get(subject).is_recorder) else { continue };
+            let lives = own.first_ns.map_or(0, |first| own.last_ns - first);
+            let short = own.longest.is_some_and(|(from, to)| 20 * (to - from) < length);
+            if short && own.sleeps >= self.limits.least_replies && own.slept_ns as f64 >= self.limits.most * lives as f64 && 2 * lives > length {
+                sleepers.push((machine, subject, own.sleeps, own.slept_ns));
+            }
+        }
+        let of: HashSet<u32> = sleepers.iter().map(|sleeper| sleeper.0 .0).collect();
+        let wakes: u64 =
+            self.traffic.pairs().filter(|(by, machine, _)| of.contains(&by.0) || of.contains(&machine.0)).map(|(.., pair)| pair.count).sum();
+        let (sleeps, slept) = sleepers.iter().fold((0, 0), |(count, ns), sleeper| (count + sleeper.2, ns + sleeper.3));
+        if sleepers.len() < 2 || 4 * wakes > sleeps {
+            return None;
+        }
+        let mut sides: Vec<Named> = Vec::new();
+        for (machine, subject, ..) in &sleepers {
+            let named = self.name(*subject, Some(self.vocabulary.machine_name(*machine)));
+            if !sides.contains(&named) {
+                sides.push(named);
+            }
+        }
+        sides.truncate(4);
+        Some((sides, slept / sleeps.max(1), sleeps))
+    }
+
+    /// Requests that wait for one another in this subject, or in the one that asks it.
+    fn add_serialisation(&self, subject: SubjectId, verdict: &mut Verdict) {
+        let callers = self.parts.entered_from.keys().filter(|(to, _)| *to == subject).map(|(_, from)| *from);
+        let candidates = callers.chain([subject]).collect::<HashSet<_>>();
+        let mut candidates: Vec<SubjectId> = candidates.into_iter().collect();
+        candidates.sort_unstable();
+        for at in candidates {
+            let conduct = &self.subjects.get(at).conduct;
+            let (served, asked) = (&conduct.served, &conduct.asked);
+            if served.count < self.limits.least_replies || served.open() < 2.0 * self.limits.waiters {
+                continue;
+            }
+            let open = served.open();
+            let callee = (asked.count >= served.count / 2).then_some(asked.open());
+            let by_path = self.parts.whole(at).map(|whole| whole.ns as f64 / whole.visits.max(1) as f64);
+            let at_a_time = match callee {
+                Some(k) if at != subject => k,
+                _ if at == subject => {
+                    let mean = served.total_ns as f64 / served.count as f64;
+                    by_path.map_or(open, |visit| (open * visit / mean.max(1.0)).max(1.0))
+                }
+                _ => continue,
+            };
+            if at_a_time <= 0.6 * open && open - at_a_time >= self.limits.waiters {
+                let callee = (at != subject).then(|| self.name(subject, None));
+                verdict.because.push(Because::Serialised { at: self.name(at, None), open, at_a_time, callee });
+                if matches!(verdict.mechanism, None | Some(Mechanism::SleepInHandler)) {
+                    verdict.mechanism = Some(Mechanism::Serialisation);
+                }
+                return;
+            }
+        }
+    }
+
+    fn gain(&self, verdict: &Verdict) -> Option<Gain> {
+        let (class, state) = verdict.row.as_ref()?;
+        let change = crate::what_if::Scenario::scale(class, state, 0.5).text;
+        let prediction = self.predictions.iter().find(|prediction| prediction.change == change)?;
+        let of = if self.anchor.is_some() { GainOf::Rate } else { GainOf::End };
+        let progress = self.anchor.map(|anchor| format!("replies at {}", self.vocabulary.machine_name(anchor.machine)));
+        let (gain, low, high) = (prediction.gain?, prediction.gain_low?, prediction.gain_high?);
+        Some(Gain { change, of, progress, gain, low, high })
+    }
+}
+
+/// Begin of a sentence about the run.
+pub fn is_steady(anchor: Option<&Anchor>) -> bool {
+    anchor.is_some_and(|anchor| anchor.run != Run::FixedWork)
+}
+
+fn state_of(part: &Part) -> StateNamed {
+    let kind = match part.does {
+        Does::Runs => StateKind::Running,
+        Does::SystemCall => StateKind::SystemCall,
+        Does::Declared => StateKind::Declared,
+        Does::Runnable => StateKind::Runnable,
+        Does::Sleeps => StateKind::Sleep,
+        Does::KernelTimer => StateKind::KernelTimer,
+        Does::Disk => StateKind::Disk,
+        Does::Interrupt => StateKind::Interrupt,
+        Does::Transit => StateKind::Transit,
+        Does::Call => StateKind::Call,
+        Does::Unknown => StateKind::Unknown,
+    };
+    StateNamed { kind, name: part.state.clone() }
+}
+
+/// What the states of machines say by themselves, where no process is known.
+pub fn of_states(of: &states::Verdict) -> Verdict {
+    let outcome = match (of.kind, of.reason) {
+        (states::VerdictKind::Bottleneck, _) => Outcome::Bottleneck,
+        (_, Some(states::Reason::CannotBeTold)) => Outcome::Unknown,
+        _ => Outcome::Spread,
+    };
+    let error = of.share_error.unwrap_or(0.0);
+    let named = |name: &String| Named { level: SubjectLevel::Thread, host: None, name: name.clone(), pid: None, tid: None, port: None };
+    Verdict {
+        outcome,
+        subject: of.machine.as_ref().map(named),
+        state: of.state.as_ref().map(|state| StateNamed { kind: StateKind::Declared, name: state.clone() }),
+        waits_for: None,
+        mechanism: None,
+        because: Vec::new(),
+        code: None,
+        share: of.share,
+        share_low: of.share.map(|share| (share - error).max(0.0)),
+        share_high: of.share.map(|share| (share + error).min(1.0)),
+        runner_up: None,
+        gain: None,
+        role: None,
+        caveats: Vec::new(),
+        unknown_share: of.unknown_share,
+        lost: of.lost,
+        evidence: of.evidence,
+        text: of.text.clone(),
+        doubts: of.doubts,
+        row: of.machine.clone().zip(of.state.clone()),
+        of_stages: of.of_stages,
+        of_cause: of.of_cause,
+    }
+}

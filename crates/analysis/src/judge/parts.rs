@@ -1,0 +1,347 @@
+//! The critical path by subject: what each one does on it, and for how long.
+//!
+//! A link has no owner on the path: `timer` may be anybody's. Here each link belongs to the thread that goes on behind it. The time
+//! of a timer is a wait of the thread that set it, named by the system call in which it waited; the time of a disk request is a
+//! wait of the thread that asked for it.
+//!
+//! Example: `link::timer 5 ms, pgbench::runnable, pgbench::ppoll` is a wait of pgbench in `ppoll`, until a time that it set itself.
+
+use super::subjects::{SubjectId, Subjects};
+use crate::cut::Cut;
+use crate::findings::Evidence;
+use crate::lineage::{Answer, Kind, Path};
+use std::collections::HashMap;
+
+/// Windows of equal width over which shares scatter.
+pub const WINDOWS: usize = 12;
+
+/// What a subject does, or waits for, in a part of the path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Does {
+    /// Its own code.
+    Runs,
+    SystemCall,
+    /// A state that a program or a log declared.
+    Declared,
+    /// Waits for a CPU.
+    Runnable,
+    /// Until a time that it set itself.
+    Sleeps,
+    /// Until one of the kernel's timers goes off: delayed acknowledgement, retransmission, …
+    KernelTimer,
+    Disk,
+    /// An interrupt or softirq at work, or a thread beneath one.
+    Interrupt,
+    /// The way from a cause to its effect.
+    Transit,
+    /// The way of a call there and back.
+    Call,
+    /// It waits for what no event identifies.
+    Unknown,
+}
+
+impl Does {
+    /// Whether the time passes because something is at work.
+    pub fn is_work(self) -> bool {
+        matches!(self, Does::Runs | Does::SystemCall | Does::Declared | Does::Interrupt)
+    }
+}
+
+/// All stretches of one subject in one state.
+#[derive(Clone, Debug)]
+pub struct Part {
+    pub subject: SubjectId,
+    pub does: Does,
+    /// For display: a state's name, or the system call of a wait.
+    pub state: String,
+    pub ns: u64,
+    pub share: f64,
+    /// Two standard errors of the share.
+    pub error: f64,
+    pub windows: Vec<u64>,
+    /// Stretches, and the longest of them.
+    pub count: u64,
+    pub longest: (u64, u64),
+    /// Stretches before which another subject's doing led to this one.
+    pub asked: u64,
+    pub evidence: Evidence,
+    /// The machine with nearly all of it, if there is one.
+    pub machine: Option<String>,
+    /// As the what-if knows it: class (or link) and state.
+    pub class: String,
+    pub class_state: String,
+    machines: HashMap<u32, u64>,
+}
+
+impl Part {
+    pub fn mean_ns(&self) -> u64 {
+        self.ns / self.count.max(1)
+    }
+
+    /// Whether others mostly lead to it.
+    pub fn is_asked(&self) -> bool {
+        2 * self.asked > self.count
+    }
+}
+
+/// A subject on the path.
+#[derive(Clone, Debug)]
+pub struct Whole {
+    pub subject: SubjectId,
+    pub share: f64,
+    pub error: f64,
+    pub ns: u64,
+    /// How often the path comes to it from others.
+    pub visits: u64,
+    pub evidence: Evidence,
+}
+
+#[derive(Clone, Debug)]
+pub struct Parts {
+    /// The largest first.
+    pub parts: Vec<Part>,
+    pub wholes: Vec<Whole>,
+    pub length_ns: u64,
+    /// How often the path goes from a thread straight to another one of the same subject.
+    pub handed_over: HashMap<SubjectId, u64>,
+    /// How often it comes to a subject (first) from another one.
+    pub entered_from: HashMap<(SubjectId, SubjectId), u64>,
+}
+
+/// A link that waits for the thread that goes on behind it.
+struct Pending {
+    does: Does,
+    of: u32,
+    start: u64,
+    end: u64,
+    windows: [u64; WINDOWS],
+}
+
+/// Assembles parts, stretch by stretch in the order of time.
+struct Gather<'a> {
+    path: &'a Path,
+    cut: Cut,
+    parts: Vec<Part>,
+    index: HashMap<(SubjectId, Does, String), usize>,
+    /// Of each number of stretches that is no link: its part.
+    part_of: Vec<Option<usize>>,
+    visits: HashMap<SubjectId, u64>,
+    /// Subjects to which the path came from others since they slept last.
+    from_others: HashMap<SubjectId, bool>,
+}
+
+impl Gather<'_> {
+    fn part(&mut self, subject: SubjectId, does: Does, state: String, of: u32) -> usize {
+        let (class, class_state) = self.path.class_and_state(of);
+        let parts = &mut self.parts;
+        *self.index.entry((subject, does, state)).or_insert_with_key(|(_, _, state)| {
+            parts.push(Part {
+                subject,
+                does,
+                state: state.clone(),
+                ns: 0,
+                share: 0.0,
+                error: 0.0,
+                windows: vec![0; WINDOWS],
+                count: 0,
+                longest: (0, 0),
+                asked: 0,
+                evidence: Evidence::default(),
+                machine: None,
+                class: class.to_owned(),
+                class_state: class_state.to_owned(),
+                machines: HashMap::new(),
+            });
+            parts.len() - 1
+        })
+    }
+
+    fn count(&mut self, at: usize, of: u32, (start, end): (u64, u64), asked: bool) {
+        let part = &mut self.parts[at];
+        part.ns += end - start;
+        part.count += 1;
+        part.asked += u64::from(asked);
+        if end - start > part.longest.1 - part.longest.0 {
+            part.longest = (start, end);
+        }
+        *part.machines.entry(of).or_default() += end - start;
+    }
+
+    fn is_asked(&mut self, subject: SubjectId, does: Does) -> bool {
+        does != Does::Sleeps || self.from_others.insert(subject, false).unwrap_or(false)
+    }
+
+    /// What is pending belongs to this thread, which was in this system call.
+    fn settle(&mut self, pending: &mut Vec<Pending>, subject: SubjectId, call: Option<&str>) {
+        for Pending { does, of, start, end, windows } in pending.drain(..) {
+            let (class, state) = self.path.class_and_state(of);
+            let state = match (does, call) {
+                (Does::Sleeps | Does::Disk, Some(call)) => call.to_owned(),
+                _ if class == "link" => state.to_owned(),
+                _ => format!("{class} ({state})"),
+            };
+            let asked = self.is_asked(subject, does);
+            let at = self.part(subject, does, state, of);
+            self.count(at, of, (start, end), asked);
+            self.parts[at].windows.iter_mut().zip(windows).for_each(|(sum, ns)| *sum += ns);
+        }
+    }
+}
+
+impl Parts {
+    pub fn new(answer: &Answer, path: &Path, subjects: &mut Subjects) -> Parts {
+        let kinds = path.kinds();
+        let mut owners: Vec<Option<SubjectId>> = vec![None; kinds];
+        let mut gather = Gather {
+            path,
+            cut: Cut::new(answer, WINDOWS),
+            parts: Vec::new(),
+            index: HashMap::new(),
+            part_of: vec![None; kinds],
+            visits: HashMap::new(),
+            from_others: HashMap::new(),
+        };
+        let mut pending: Vec<Pending> = Vec::new();
+        let mut handed_over: HashMap<SubjectId, u64> = HashMap::new();
+        let mut entered_from: HashMap<(SubjectId, SubjectId), u64> = HashMap::new();
+        let mut last: Option<(u32, SubjectId)> = None;
+        // The thread that goes on behind what is pending, whose system call may still come.
+        let mut resumes: Option<SubjectId> = None;
+        for stretch in path.stretches() {
+            let of = stretch.of;
+            let kind = path.kind(of);
+            let (class, state) = path.class_and_state(of);
+            let does = does(kind, class, state);
+            if kind == Kind::Link {
+                if let Some(subject) = resumes.take() {
+                    gather.settle(&mut pending, subject, None);
+                }
+                let mut windows = [0; WINDOWS];
+                gather.cut.add(&stretch, &mut windows);
+                pending.push(Pending { does, of, start: stretch.start, end: stretch.end, windows });
+                continue;
+            }
+            let is_context = kind == Kind::Interrupt && state != "interrupted";
+            let subject = *owners[of as usize]
+                .get_or_insert_with(|| subjects.of(path.host(of), path.machine(of), class, is_context));
+            if !is_context {
+                if last.is_none_or(|(last, _)| path.machine(last) != path.machine(of)) {
+                    let within = last.is_some_and(|(_, last)| last == subject);
+                    if within && pending.iter().all(|link| link.does == Does::Transit) {
+                        *handed_over.entry(subject).or_default() += 1;
+                    }
+                    if last.is_some() {
+                        gather.from_others.insert(subject, true);
+                    }
+                    if let Some((_, from)) = last.filter(|_| !within) {
+                        *entered_from.entry((subject, from)).or_default() += 1;
+                    }
+                    if !within {
+                        *gather.visits.entry(subject).or_default() += 1;
+                    }
+                }
+                last = Some((of, subject));
+                if !pending.is_empty() {
+                    resumes = (kind == Kind::Runnable).then_some(subject);
+                    if resumes.is_none() {
+                        gather.settle(&mut pending, subject, (kind == Kind::SystemCall).then_some(state));
+                    }
+                }
+            }
+            let at = match gather.part_of[of as usize] {
+                Some(at) => at,
+                None => {
+                    let state = if does == Does::Runnable { "runnable" } else { state };
+                    let at = gather.part(subject, does, state.to_owned(), of);
+                    *gather.part_of[of as usize].insert(at)
+                }
+            };
+            let asked = gather.is_asked(subject, does);
+            gather.count(at, of, (stretch.start, stretch.end), asked);
+            let Gather { cut, parts, .. } = &mut gather;
+            cut.add(&stretch, &mut parts[at].windows);
+        }
+        // What leads to no thread any more stays with the last one.
+        if let (Some((_, subject)), false) = (last, pending.is_empty()) {
+            gather.settle(&mut pending, subject, None);
+        }
+        gather.finish(handed_over, entered_from)
+    }
+}
+
+impl Parts {
+    pub fn whole(&self, subject: SubjectId) -> Option<&Whole> {
+        self.wholes.iter().find(|whole| whole.subject == subject)
+    }
+
+    pub fn of(&self, subject: SubjectId) -> impl Iterator<Item = &Part> {
+        self.parts.iter().filter(move |part| part.subject == subject)
+    }
+
+    /// From which subject the path mostly comes to this one.
+    pub fn asked_by(&self, subject: SubjectId) -> Option<SubjectId> {
+        let from = self.entered_from.iter().filter(|((to, _), _)| *to == subject);
+        from.max_by_key(|&((_, from), &count)| (count, std::cmp::Reverse(*from))).map(|((_, from), _)| *from)
+    }
+}
+
+impl Gather<'_> {
+    fn finish(self, handed_over: HashMap<SubjectId, u64>, entered_from: HashMap<(SubjectId, SubjectId), u64>) -> Parts {
+        let Gather { path, cut, mut parts, visits, .. } = self;
+        let length = cut.length() as f64;
+        let mut sums: HashMap<SubjectId, Vec<u64>> = HashMap::new();
+        for part in &mut parts {
+            part.share = part.ns as f64 / length;
+            part.error = error(&cut.shares(&part.windows));
+            part.evidence = cut.evidence(&part.windows);
+            let most = part.machines.iter().max_by_key(|&(&of, &ns)| (ns, std::cmp::Reverse(of)));
+            part.machine = most.filter(|&(_, &ns)| ns as f64 >= 0.9 * part.ns as f64).map(|(&of, _)| path.machine(of).to_owned());
+            let sum = sums.entry(part.subject).or_insert_with(|| vec![0; WINDOWS]);
+            sum.iter_mut().zip(&part.windows).for_each(|(sum, ns)| *sum += ns);
+        }
+        parts.sort_by(|a, b| b.ns.cmp(&a.ns).then_with(|| (a.subject, &a.state).cmp(&(b.subject, &b.state))));
+        let whole = |(subject, windows): (SubjectId, Vec<u64>)| {
+            let ns: u64 = windows.iter().sum();
+            Whole {
+                subject,
+                share: ns as f64 / length,
+                error: error(&cut.shares(&windows)),
+                ns,
+                visits: visits.get(&subject).copied().unwrap_or(0),
+                evidence: cut.evidence(&windows),
+            }
+        };
+        let mut wholes: Vec<Whole> = sums.into_iter().map(whole).collect();
+        wholes.sort_by(|a, b| b.ns.cmp(&a.ns).then(a.subject.cmp(&b.subject)));
+        Parts { parts, wholes, length_ns: cut.length(), handed_over, entered_from }
+    }
+}
+
+/// Two standard errors of the mean.
+fn error(shares: &[f64]) -> f64 {
+    let count = shares.len() as f64;
+    let mean = shares.iter().sum::<f64>() / count;
+    let squares: f64 = shares.iter().map(|share| (share - mean).powi(2)).sum();
+    2.0 * (squares / (count - 1.0) / count).sqrt()
+}
+
+fn does(kind: Kind, class: &str, state: &str) -> Does {
+    match kind {
+        Kind::Running if state == "asleep" => Does::Sleeps,
+        Kind::Running if matches!(state, "user" | "run" | "kernel") => Does::Runs,
+        Kind::Running => Does::Declared,
+        Kind::SystemCall => Does::SystemCall,
+        Kind::Runnable => Does::Runnable,
+        Kind::Interrupt => Does::Interrupt,
+        Kind::Blocked | Kind::Unknown => Does::Unknown,
+        Kind::Link if class != "link" && class.starts_with("rpc:") => Does::Call,
+        Kind::Link if class != "link" => Does::Transit,
+        Kind::Link => match state {
+            "timer" => Does::Sleeps,
+            "disk" => Does::Disk,
+            "UNKNOWN" => Does::Unknown,
+            "wakeup" | "raise" | "queued" | "wire" | "workqueue" | "interrupt" | "signal" => Does::Transit,
+            _ => Does::KernelTimer,
+        },
+    }
+}

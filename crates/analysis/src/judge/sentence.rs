@@ -1,0 +1,188 @@
+//! The sentence of a verdict, made from its data. Nothing else writes one.
+
+use super::verdict::{Because, Mechanism, Named, Outcome, StateKind, StateNamed, SubjectLevel, Verdict};
+use crate::text::{number, percent};
+
+/// The whole text: outcome, reasons, remedy, caveats.
+pub fn sentence(verdict: &Verdict) -> String {
+    let mut out = outcome(verdict);
+    for because in &verdict.because {
+        let clause = clause(because);
+        if !clause.is_empty() {
+            out.push_str("; ");
+            out.push_str(&clause);
+        }
+    }
+    out.push('.');
+    if let Some(remedy) = verdict.mechanism.and_then(remedy) {
+        out.push_str(&format!(" {remedy}."));
+    }
+    let caveats: Vec<&str> = verdict.caveats.iter().map(|caveat| caveat.text.as_str()).collect();
+    if !caveats.is_empty() {
+        out.push_str(&format!(" Less certain because {}.", caveats.join(", and ")));
+    }
+    out
+}
+
+/// A subject as users know it: name, port, process.
+pub fn name(of: &Named) -> String {
+    let host = of.host.as_ref().map_or_else(String::new, |host| format!("{host}/"));
+    match (of.port, of.pid) {
+        (Some(port), _) => format!("{host}{} (port {port})", of.name),
+        (None, Some(pid)) if of.level == SubjectLevel::Process => format!("{host}{} (pid {pid})", of.name),
+        _ => format!("{host}{}", of.name),
+    }
+}
+
+fn outcome(verdict: &Verdict) -> String {
+    let subject = verdict.subject.as_ref().map_or_else(|| "the system".to_owned(), name);
+    let share = match (verdict.share, verdict.share_low, verdict.share_high) {
+        (Some(share), Some(low), Some(high)) => format!("{} ± {} of the critical path", percent(share), percent((high - low) / 2.0)),
+        _ => "most of the critical path".to_owned(),
+    };
+    match verdict.outcome {
+        Outcome::Bottleneck => {
+            let who = match verdict.role {
+                Some(role) => format!("{subject}, the {role},"),
+                None => subject,
+            };
+            match &verdict.state {
+                Some(state) => format!("{who} is the bottleneck: {} for {share}", does(state)),
+                None => format!("{who} is the bottleneck with {share}"),
+            }
+        }
+        Outcome::Paced => match &verdict.state {
+            Some(state) => format!("The system is paced by {subject}, which {} for {share}", does(state)),
+            None => format!("The system is paced by {subject} for {share}"),
+        },
+        Outcome::Spread => "No single bottleneck: the critical path is spread".to_owned(),
+        Outcome::Unknown => format!(
+            "The bottleneck cannot be determined: {} of the critical path is unknown, {} events are lost",
+            percent(verdict.unknown_share.unwrap_or(0.0)),
+            number(verdict.lost)
+        ),
+    }
+}
+
+/// A state as a predicate.
+pub fn does(state: &StateNamed) -> String {
+    let name = &state.name;
+    match state.kind {
+        StateKind::Running => "it runs its own code".to_owned(),
+        StateKind::SystemCall => format!("it is in the system call {name}"),
+        StateKind::Declared => format!("{name} takes its time"),
+        StateKind::Runnable => "it waits for a CPU".to_owned(),
+        StateKind::Sleep if name == "asleep" => "it sleeps until a time that it set itself".to_owned(),
+        StateKind::Sleep => format!("it waits in {name} until a time that it set itself"),
+        StateKind::KernelTimer => format!("it waits for the kernel's timer ({name})"),
+        StateKind::Disk => format!("it waits for the disk ({name})"),
+        StateKind::Interrupt => format!("interrupts ({name}) are handled"),
+        StateKind::Transit => format!("what it waits for is in transit ({name})"),
+        StateKind::Call => format!("its calls of {name} are in transit there and back"),
+        StateKind::Lost => "packets are lost".to_owned(),
+        StateKind::Unknown => "it waits for what no event identifies".to_owned(),
+    }
+}
+
+fn short(state: &StateNamed) -> String {
+    match state.kind {
+        StateKind::Running => "own code".to_owned(),
+        StateKind::SystemCall => state.name.clone(),
+        StateKind::Runnable => "waiting for a CPU".to_owned(),
+        StateKind::Sleep => format!("asleep ({})", state.name),
+        StateKind::Disk => format!("waiting for the disk ({})", state.name),
+        StateKind::Unknown => "unknown".to_owned(),
+        _ => state.name.clone(),
+    }
+}
+
+fn listed(names: &[String]) -> String {
+    match names {
+        [] => String::new(),
+        [one] => one.clone(),
+        [before @ .., last] => format!("{} and {last}", before.join(", ")),
+    }
+}
+
+fn time(ns: u64) -> String {
+    match ns {
+        0..1_000 => format!("{ns} ns"),
+        1_000..1_000_000 => format!("{:.1} us", ns as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} ms", ns as f64 / 1e6),
+        _ => format!("{:.2} s", ns as f64 / 1e9),
+    }
+}
+
+fn clause(because: &Because) -> String {
+    match because {
+        Because::Sleeps { call, mean_ns, count, waited_for_by } => {
+            let whom = waited_for_by.as_ref().map_or_else(String::new, |by| format!(" while {} waits for it", name(by)));
+            format!("{} at a time, {} times ({call}){whom}", time(*mean_ns), number(*count))
+        }
+        Because::Convoy { pool, waiters, members, wait, holder } => {
+            let holder = holder.as_ref().map_or_else(String::new, |holder| format!(", which is held while {} does that", name(holder)));
+            format!("of {} threads of {}, {waiters:.1} wait at a time for one another's lock ({wait}){holder}", number(*members), name(pool))
+        }
+        Because::Serialised { at, open, at_a_time, callee } => {
+            let what = match callee {
+                Some(callee) => format!("{at_a_time:.1} calls of {} are outstanding at a time", name(callee)),
+                None => format!("{at_a_time:.1} are worked on at a time"),
+            };
+            format!("requests wait for one another in {}: {open:.1} are open and {what} (a lock, a pool, or one loop)", name(at))
+        }
+        Because::Polls { sides, mean_ns, count } => {
+            let sides: Vec<String> = sides.iter().map(name).collect();
+            let which = if sides.len() == 1 { "threads of it sleep" } else { "each sleeps" };
+            format!("{} poll: {which} {} at a time and looks again, {} times", listed(&sides), time(*mean_ns), number(*count))
+        }
+        Because::KernelTimer { timer, mean_ns, count, between } => {
+            let between: Vec<String> = between.iter().map(name).collect();
+            let between = if between.is_empty() { String::new() } else { format!(" between {}", listed(&between)) };
+            format!("{timer}, {} at a time, {} times{between}", time(*mean_ns), number(*count))
+        }
+        Because::Disk { call, mean_ns, count } => format!("{} requests one after the other, {} each ({call})", number(*count), time(*mean_ns)),
+        Because::Divided { parts } => {
+            let parts: Vec<String> = parts.iter().map(|(state, share)| format!("{} {}", short(state), percent(*share))).collect();
+            format!("its time: {}", listed(&parts))
+        }
+        Because::Alone { cpus, idle } => {
+            format!("one thread works at a time while {} of the time of {} CPUs is idle", percent(*idle), number(*cpus))
+        }
+        Because::CpuUsers { users, idle } => {
+            let users: Vec<String> = users.iter().map(|(user, share)| format!("{} {}", name(user), percent(*share))).collect();
+            format!("the CPUs are used by {}, and idle for {}", listed(&users), percent(*idle))
+        }
+        Because::Faults { count, per_ms, share } => {
+            format!("{} page faults, {per_ms:.0} in each ms that it runs, take at least {} of the path", number(*count), percent(*share))
+        }
+        Because::Quota { count } => format!("it is ready to run and its CPU is idle, {} times: a CPU quota holds it back", number(*count)),
+        Because::First { parts } => {
+            let one = |part: &super::verdict::RunnerUp| format!("{}: {} ({})", name(&part.subject), short(&part.state), percent(part.share));
+            listed(&parts.iter().map(one).collect::<Vec<_>>())
+        }
+    }
+}
+
+fn remedy(mechanism: Mechanism) -> Option<&'static str> {
+    Some(match mechanism {
+        Mechanism::Serialisation => "Let more of them run at a time: hold the lock for less, enlarge the pool, or do not wait inside it",
+        Mechanism::LockConvoy => "Do not wait inside the lock: hold it for less, or split it",
+        Mechanism::Polling => "Let each side be woken (futex, pipe, eventfd, inotify) instead of sleeping and looking again",
+        Mechanism::DelayedAck => {
+            "Small writes wait for a delayed acknowledgement (Nagle): write a request at once, or set TCP_NODELAY"
+        }
+        Mechanism::Retransmission => "Packets are lost and sent again: look at `longpole packets --losses`",
+        Mechanism::WindowProbe => "The receiver's window is closed: enlarge its buffer (SO_RCVBUF, net.ipv4.tcp_rmem), or read sooner",
+        Mechanism::Pacing => "The kernel paces the sender (SO_MAX_PACING_RATE, fq, BBR)",
+        Mechanism::KernelTimer => return None,
+        Mechanism::SyncPerItem => "Sync once for several items (group commit) instead of once for each",
+        Mechanism::DiskReads => "Read ahead, read in larger pieces, or keep it in memory",
+        Mechanism::PageFaults => "Use memory again instead of giving it back to the kernel (a pool, mallopt M_TRIM_THRESHOLD, MADV_HUGEPAGE)",
+        Mechanism::CpuQuota => "Raise the quota of its control group (cpu.max, cpu.cfs_quota_us)",
+        Mechanism::CpuContention => "More CPUs, or less work by those that use them",
+        Mechanism::SingleThread => "Make this work cheaper, or spread it over several threads",
+        Mechanism::SleepInHandler => "Shorten that wait, or let more requests wait at the same time",
+        Mechanism::LoadGenerator => "The client cannot ask faster: the service behind it is not at its limit",
+        Mechanism::PacketLoss => return None,
+    })
+}

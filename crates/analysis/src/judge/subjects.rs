@@ -1,0 +1,170 @@
+//! Whom a verdict can name: processes, pools of processes that do the same, threads of the kernel, interrupts, machines of a log.
+//!
+//! The critical path knows machines by their names. A *subject* is what an engineer would name: the process that a thread belongs
+//! to, or the pool of processes that run the same program in the same role. Two Python processes of which one asks and the other
+//! answers are two subjects; four that answer on one port are one.
+
+use crate::exchanges::{Conduct, Conducts};
+use std::collections::HashMap;
+
+/// What the recording knows of the thread behind a machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Thread {
+    pub pid: i32,
+    pub tid: i32,
+    /// Name of the process's main thread.
+    pub program: String,
+    /// Name of the thread.
+    pub name: String,
+    /// A thread of the kernel's own.
+    pub is_kernel: bool,
+    pub is_recorder: bool,
+    /// Of the recorded command, or started by it.
+    pub is_of_command: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SubjectId(pub u32);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Role {
+    /// It asks and is not asked.
+    Client,
+    /// It is asked.
+    Server,
+    None,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Level {
+    Process,
+    /// Several processes.
+    Pool,
+    /// A machine of which no process is known: of a machine log, or of probes alone.
+    Machine,
+    KernelThread,
+    Interrupt,
+}
+
+#[derive(Clone, Debug)]
+pub struct Subject {
+    pub level: Level,
+    pub host: String,
+    pub name: String,
+    pub processes: Vec<i32>,
+    /// The port on which it is asked.
+    pub port: Option<u16>,
+    pub role: Role,
+    pub is_recorder: bool,
+    pub is_of_command: bool,
+    pub conduct: Conduct,
+}
+
+#[derive(Debug, Default)]
+pub struct Subjects {
+    list: Vec<Subject>,
+    /// By host and name of the machine.
+    of: HashMap<(String, String), SubjectId>,
+    by_name: HashMap<String, Thread>,
+}
+
+impl Subjects {
+    /// `threads`: by the names of their machines.
+    pub fn new(threads: HashMap<String, Thread>, conducts: &Conducts) -> Subjects {
+        let mut out = Subjects::default();
+        let mut names: Vec<&String> = threads.keys().collect();
+        names.sort_unstable();
+        let mut known: HashMap<(String, Role, Option<u16>, bool, bool), SubjectId> = HashMap::new();
+        for name in names {
+            let thread = &threads[name];
+            if thread.is_kernel {
+                continue;
+            }
+            let (role, port) = (role(conducts.of(thread.pid)), conducts.port(thread.pid));
+            let key = (thread.program.clone(), role, port.filter(|_| role == Role::Server), thread.is_recorder, thread.is_of_command);
+            let id = *known.entry(key).or_insert_with(|| {
+                out.list.push(Subject {
+                    level: Level::Process,
+                    host: String::new(),
+                    name: thread.program.clone(),
+                    processes: Vec::new(),
+                    port,
+                    role,
+                    is_recorder: thread.is_recorder,
+                    is_of_command: thread.is_of_command,
+                    conduct: Conduct::default(),
+                });
+                SubjectId(out.list.len() as u32 - 1)
+            });
+            let subject = &mut out.list[id.0 as usize];
+            if !subject.processes.contains(&thread.pid) {
+                subject.processes.push(thread.pid);
+            }
+            subject.port = subject.port.or(port);
+            out.of.insert((String::new(), name.clone()), id);
+        }
+        for subject in &mut out.list {
+            subject.level = if subject.processes.len() > 1 { Level::Pool } else { Level::Process };
+            subject.conduct = conducts.together(subject.processes.iter().copied());
+        }
+        out.by_name = threads;
+        out
+    }
+
+    /// The subject of a machine on the path; one of its own where no process is known.
+    pub fn of(&mut self, host: &str, machine: &str, class: &str, is_interrupt: bool) -> SubjectId {
+        if let Some(&id) = self.of.get(&(host.to_owned(), machine.to_owned())) {
+            return id;
+        }
+        let level = match self.by_name.get(machine) {
+            _ if is_interrupt => Level::Interrupt,
+            Some(thread) if thread.is_kernel => Level::KernelThread,
+            _ => Level::Machine,
+        };
+        let alike = |subject: &Subject| subject.level == level && subject.name == class && subject.host == host;
+        let id = match self.list.iter().position(alike) {
+            Some(at) => SubjectId(at as u32),
+            None => {
+                self.list.push(Subject {
+                    level,
+                    host: host.to_owned(),
+                    name: class.to_owned(),
+                    processes: Vec::new(),
+                    port: None,
+                    role: Role::None,
+                    is_recorder: false,
+                    is_of_command: false,
+                    conduct: Conduct::default(),
+                });
+                SubjectId(self.list.len() as u32 - 1)
+            }
+        };
+        self.of.insert((host.to_owned(), machine.to_owned()), id);
+        id
+    }
+
+    pub fn get(&self, id: SubjectId) -> &Subject {
+        &self.list[id.0 as usize]
+    }
+
+    pub fn thread(&self, machine: &str) -> Option<&Thread> {
+        self.by_name.get(machine)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (SubjectId, &Subject)> {
+        self.list.iter().enumerate().map(|(at, subject)| (SubjectId(at as u32), subject))
+    }
+
+    /// Whether two machines are of one subject.
+    pub fn known(&self, machine: &str) -> Option<SubjectId> {
+        self.of.get(&(String::new(), machine.to_owned())).copied()
+    }
+}
+
+fn role(conduct: Option<&Conduct>) -> Role {
+    match conduct {
+        Some(conduct) if conduct.served.count > 0 => Role::Server,
+        Some(conduct) if conduct.asked.count > 0 => Role::Client,
+        _ => Role::None,
+    }
+}

@@ -1,0 +1,326 @@
+//! Who wakes whom, how long the woken ones had waited, and who sleeps until a time that it set itself.
+//!
+//! The critical path follows one chain of causes. What decides whether a sleep on it holds anything back lies beside it: threads
+//! that wait meanwhile, a lock that goes from one to the next, a timer that was set for the whole run. These sums are gathered in
+//! the same pass.
+//!
+//! A wake-up by an interrupt context counts for the thread that caused the context: a packet on the loopback is delivered by a
+//! softirq, and what woke its receiver is the thread that sent it.
+
+use longpole_model::hash::IdMap;
+use longpole_model::interaction::{Cause, Deed, Interaction, MachineId, Vocabulary};
+use longpole_model::names::NameId;
+
+/// Equal parts of the time in which wake-ups are counted; their width doubles as the trace grows.
+const PARTS: usize = 256;
+/// Width of a part at first.
+const FIRST_WIDTH_NS: u64 = 1 << 16;
+/// Pairs of machines of which wake-ups are counted.
+const MOST_PAIRS: usize = 1 << 18;
+
+/// Wake-ups of one machine by another one.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Pair {
+    pub count: u64,
+    /// Time that the woken one had waited.
+    pub waited_ns: u64,
+    /// By the other one's own code, not by way of an interrupt.
+    pub direct: u64,
+    pub direct_waited_ns: u64,
+    /// What the woken one mostly waited in.
+    pub why: Option<NameId>,
+    votes: u64,
+}
+
+/// What one machine did to itself.
+#[derive(Clone, Debug, Default)]
+pub struct Own {
+    /// Sleeps until a time that it set itself, timeouts of other waits included.
+    pub sleeps: u64,
+    pub slept_ns: u64,
+    pub longest: Option<(u64, u64)>,
+    /// Time in which it ran, system calls included.
+    pub ran_ns: u64,
+    pub first_ns: Option<u64>,
+    pub last_ns: u64,
+    /// Wake-ups by others, counted by parts of the time.
+    woken: Vec<u32>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Doing {
+    #[default]
+    Nothing,
+    Runs,
+    Sleeps,
+    Blocked,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Now {
+    doing: Doing,
+    since: u64,
+    why: Option<NameId>,
+    is_context: bool,
+    /// The thread that caused what this context does.
+    origin: Option<MachineId>,
+}
+
+/// What a state's name means here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Means {
+    Asleep,
+    Ready,
+    Run,
+}
+
+#[derive(Debug)]
+pub struct Traffic {
+    begin: Option<u64>,
+    asked_begin: u64,
+    width: u64,
+    now: Vec<Now>,
+    own: Vec<Own>,
+    pairs: IdMap<(u32, u32), Pair>,
+    means: Vec<Option<Means>>,
+    timer: Option<NameId>,
+    end: u64,
+}
+
+impl Default for Traffic {
+    fn default() -> Traffic {
+        Traffic {
+            begin: None,
+            asked_begin: 0,
+            width: FIRST_WIDTH_NS,
+            now: Vec::new(),
+            own: Vec::new(),
+            pairs: IdMap::default(),
+            means: Vec::new(),
+            timer: None,
+            end: 0,
+        }
+    }
+}
+
+impl Traffic {
+    /// What is before is not counted; to be said before anything has happened.
+    pub fn begin_at(&mut self, t: u64) {
+        self.asked_begin = t;
+    }
+
+    pub fn interaction(&mut self, vocabulary: &Vocabulary, interaction: &Interaction) {
+        let Interaction { t, deed, .. } = *interaction;
+        if matches!(deed, Deed::Declare { .. }) {
+            return;
+        }
+        self.begin.get_or_insert(t.max(self.asked_begin));
+        self.end = self.end.max(t);
+        match deed {
+            Deed::State { machine, state } => {
+                let doing = match self.means(vocabulary, state) {
+                    Means::Asleep => Doing::Sleeps,
+                    Means::Ready => Doing::Nothing,
+                    Means::Run => Doing::Runs,
+                };
+                self.turn(machine, t, doing, None);
+            }
+            Deed::Block { machine, why, .. } => self.turn(machine, t, Doing::Blocked, Some(why)),
+            Deed::Wake { machine, cause } => self.woken(vocabulary, machine, t, cause),
+            Deed::Fork { machine, cause } => {
+                self.of(machine);
+                self.count(cause.by, machine, 0, None);
+            }
+            Deed::Push { machine, cause, .. } => {
+                let origin = cause.flatten().map(|cause| self.origin(cause.by));
+                let now = self.of(machine);
+                (now.is_context, now.origin) = (true, origin);
+            }
+            Deed::Pop { machine } => self.of(machine).origin = None,
+            Deed::Get { machine, .. } | Deed::Put { machine, .. } if self.of(machine).doing == Doing::Blocked => {
+                self.turn(machine, t, Doing::Runs, None);
+            }
+            Deed::Stop { machine } => self.turn(machine, t, Doing::Nothing, None),
+            _ => {}
+        }
+    }
+
+    fn of(&mut self, machine: MachineId) -> &mut Now {
+        let at = machine.0 as usize;
+        if self.now.len() <= at {
+            self.now.resize(at + 1, Now::default());
+            self.own.resize(at + 1, Own::default());
+        }
+        &mut self.now[at]
+    }
+
+    fn origin(&self, machine: MachineId) -> MachineId {
+        let now = self.now.get(machine.0 as usize).copied().unwrap_or_default();
+        now.origin.filter(|_| now.is_context).unwrap_or(machine)
+    }
+
+    fn means(&mut self, vocabulary: &Vocabulary, state: NameId) -> Means {
+        let at = state.0 as usize;
+        if self.means.len() <= at {
+            self.means.resize(at + 1, None);
+        }
+        *self.means[at].get_or_insert_with(|| match vocabulary.names.text(state) {
+            "asleep" => Means::Asleep,
+            "runnable" | "preempted" | "interrupted" | "UNKNOWN" | "outside" => Means::Ready,
+            _ => Means::Run,
+        })
+    }
+
+    /// The machine does something else from now on.
+    fn turn(&mut self, machine: MachineId, t: u64, doing: Doing, why: Option<NameId>) {
+        let begin = self.begin.unwrap_or(0);
+        let before = *self.of(machine);
+        let own = &mut self.own[machine.0 as usize];
+        let since = before.since.max(begin);
+        let ns = t.saturating_sub(since);
+        match before.doing {
+            Doing::Runs => own.ran_ns += ns,
+            Doing::Sleeps if doing != Doing::Sleeps => own.sleeps(since, t),
+            _ => {}
+        }
+        own.first_ns.get_or_insert(t);
+        own.last_ns = t;
+        let now = &mut self.now[machine.0 as usize];
+        if before.doing == Doing::Blocked && doing == Doing::Blocked {
+            return;
+        }
+        (now.doing, now.since, now.why) = (doing, t, why);
+    }
+
+    fn woken(&mut self, vocabulary: &Vocabulary, machine: MachineId, t: u64, cause: Option<Cause>) {
+        let before = *self.of(machine);
+        if before.is_context {
+            let origin = cause.map(|cause| self.origin(cause.by));
+            let now = self.of(machine);
+            now.origin = origin.or(now.origin);
+            return;
+        }
+        if before.doing != Doing::Blocked {
+            return;
+        }
+        let since = before.since.max(self.begin.unwrap_or(0));
+        self.turn(machine, t, Doing::Nothing, None);
+        let Some(cause) = cause else { return };
+        if cause.by == machine {
+            if cause.link.is_some() && cause.link == self.timer(vocabulary) {
+                self.own[machine.0 as usize].sleeps(since, t);
+            }
+            return;
+        }
+        let direct = !self.of(cause.by).is_context;
+        let by = self.origin(cause.by);
+        if by != machine {
+            self.count(by, machine, t.saturating_sub(since), before.why.filter(|_| direct));
+            self.count_part(machine, t);
+        }
+    }
+
+    /// The link of waits that a time of one's own ends.
+    fn timer(&mut self, vocabulary: &Vocabulary) -> Option<NameId> {
+        if self.timer.is_none() {
+            self.timer = vocabulary.names.find("timer");
+        }
+        self.timer
+    }
+
+    fn count(&mut self, by: MachineId, machine: MachineId, waited_ns: u64, direct_why: Option<NameId>) {
+        let key = (by.0, machine.0);
+        if self.pairs.len() >= MOST_PAIRS && !self.pairs.contains_key(&key) {
+            return;
+        }
+        let pair = self.pairs.entry(key).or_default();
+        pair.count += 1;
+        pair.waited_ns += waited_ns;
+        if let Some(why) = direct_why {
+            pair.direct += 1;
+            pair.direct_waited_ns += waited_ns;
+            // The majority, if there is one (Boyer and Moore, 1981).
+            match pair.why {
+                Some(known) if known == why => pair.votes += 1,
+                _ if pair.votes == 0 => (pair.why, pair.votes) = (Some(why), 1),
+                _ => pair.votes -= 1,
+            }
+        }
+    }
+
+    fn count_part(&mut self, machine: MachineId, t: u64) {
+        let Some(from_begin) = t.checked_sub(self.begin.unwrap_or(0)) else { return };
+        while from_begin / self.width >= PARTS as u64 {
+            self.width *= 2;
+            for own in &mut self.own {
+                let woken = std::mem::take(&mut own.woken);
+                own.woken = woken.chunks(2).map(|two| two.iter().sum()).collect();
+            }
+        }
+        let part = (from_begin / self.width) as usize;
+        let woken = &mut self.own[machine.0 as usize].woken;
+        if woken.len() <= part {
+            woken.resize(part + 1, 0);
+        }
+        woken[part] += 1;
+    }
+
+    pub fn own(&self, machine: MachineId) -> Option<&Own> {
+        self.own.get(machine.0 as usize)
+    }
+
+    /// Wake-ups, by who woke and who was woken.
+    pub fn pairs(&self) -> impl Iterator<Item = (MachineId, MachineId, &Pair)> {
+        self.pairs.iter().map(|(&(by, machine), pair)| (MachineId(by), MachineId(machine), pair))
+    }
+
+    /// Begin and end of what was told.
+    pub fn range(&self) -> (u64, u64) {
+        (self.begin.unwrap_or(0), self.end)
+    }
+
+    /// The time between which this share of the wake-ups of these machines lies at each end: where they work steadily. None: nobody
+    /// wakes them.
+    pub fn steady(&self, machines: impl Iterator<Item = MachineId>, (from, to): (u64, u64), left_out: f64) -> Option<(u64, u64)> {
+        let begin = self.begin.unwrap_or(0);
+        let mut sums = [0u64; PARTS];
+        for own in machines.filter_map(|machine| self.own(machine)) {
+            own.woken.iter().zip(&mut sums).for_each(|(&count, sum)| *sum += u64::from(count));
+        }
+        let bound = |part: usize| begin + part as u64 * self.width;
+        let counted: Vec<usize> = (0..PARTS).filter(|&part| bound(part + 1) > from && bound(part) < to).collect();
+        let all: u64 = counted.iter().map(|&part| sums[part]).sum();
+        if all == 0 {
+            return None;
+        }
+        let least = (all as f64 * left_out) as u64;
+        let reach = |parts: &[usize]| {
+            let mut sum = 0;
+            parts.iter().copied().find(|&part| {
+                sum += sums[part];
+                sum > least
+            })
+        };
+        let backwards: Vec<usize> = counted.iter().rev().copied().collect();
+        let (first, last) = (reach(&counted)?, reach(&backwards)?);
+        (first <= last).then(|| (bound(first).max(from), bound(last + 1).min(to)))
+    }
+}
+
+impl Own {
+    fn sleeps(&mut self, since: u64, t: u64) {
+        if since >= t {
+            return;
+        }
+        self.sleeps += 1;
+        self.slept_ns += t - since;
+        if self.longest.is_none_or(|(begin, end)| end - begin < t - since) {
+            self.longest = Some((since, t));
+        }
+    }
+
+    /// Wake-ups by others.
+    pub fn wakes(&self) -> u64 {
+        self.woken.iter().map(|&count| u64::from(count)).sum()
+    }
+}

@@ -1,0 +1,284 @@
+//! A verdict as data: what the first line of a report says. [`super::sentence`] makes the line of it.
+
+use crate::findings::{Evidence, Finding};
+use crate::text::{number, percent};
+use crate::verdict::Doubts;
+use serde::Serialize;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    /// One subject limits the system.
+    Bottleneck,
+    /// The system waits for a time that it set itself, input, a quota or a rate limit.
+    Paced,
+    /// No subject leads at any level.
+    Spread,
+    /// Too little is known.
+    Unknown,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SubjectLevel {
+    Host,
+    Process,
+    Pool,
+    Thread,
+    Cpu,
+    Device,
+    Queue,
+    Lock,
+    Connection,
+    Interrupt,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Named {
+    pub level: SubjectLevel,
+    pub host: Option<String>,
+    pub name: String,
+    pub pid: Option<i32>,
+    pub tid: Option<i32>,
+    /// The port on which it is asked.
+    pub port: Option<u16>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StateKind {
+    Running,
+    SystemCall,
+    Declared,
+    Runnable,
+    Sleep,
+    KernelTimer,
+    Disk,
+    Interrupt,
+    Transit,
+    Call,
+    Lost,
+    Unknown,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct StateNamed {
+    pub kind: StateKind,
+    pub name: String,
+}
+
+/// What a wait waits for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct WaitsFor {
+    pub kind: &'static str,
+    pub name: String,
+    pub other: Option<Named>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Code {
+    pub function: String,
+    pub file: Option<String>,
+    pub line: Option<u32>,
+    pub share: f64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RunnerUp {
+    pub subject: Named,
+    pub state: StateNamed,
+    pub share: f64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum GainOf {
+    End,
+    Rate,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Gain {
+    pub change: String,
+    pub of: GainOf,
+    pub progress: Option<String>,
+    pub gain: f64,
+    pub low: f64,
+    pub high: f64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CaveatKind {
+    LostEvents,
+    UnknownTime,
+    Contradictions,
+    RunningNotTold,
+    Timer,
+    SteadyPart,
+}
+
+/// What makes the verdict less certain.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Caveat {
+    pub kind: CaveatKind,
+    pub share: Option<f64>,
+    pub count: Option<u64>,
+    pub text: String,
+    pub remedy: Option<String>,
+}
+
+/// How the bottleneck works, where more is known than who and in which state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mechanism {
+    /// Requests wait for one another.
+    Serialisation,
+    /// A lock goes from one to the next.
+    LockConvoy,
+    /// Both sides sleep and look again.
+    Polling,
+    /// A sender that waits for an acknowledgement which the receiver delays.
+    DelayedAck,
+    Retransmission,
+    WindowProbe,
+    Pacing,
+    KernelTimer,
+    /// Waits for the disk once per item.
+    SyncPerItem,
+    DiskReads,
+    PageFaults,
+    CpuQuota,
+    /// More threads want to run than there are CPUs.
+    CpuContention,
+    /// One thread does all the work while CPUs are idle.
+    SingleThread,
+    SleepInHandler,
+    LoadGenerator,
+    PacketLoss,
+}
+
+/// What the outcome rests on, with its figures.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Because {
+    /// It waits until a time that it set itself.
+    Sleeps { call: String, mean_ns: u64, count: u64, waited_for_by: Option<Named> },
+    /// Threads or processes that wait for one another meanwhile.
+    Convoy { pool: Named, waiters: f64, members: u64, wait: String, holder: Option<Named> },
+    /// More requests are open than are worked on at a time.
+    Serialised { at: Named, open: f64, at_a_time: f64, callee: Option<Named> },
+    /// Several sides sleep and look again.
+    Polls { sides: Vec<Named>, mean_ns: u64, count: u64 },
+    KernelTimer { timer: String, mean_ns: u64, count: u64, between: Vec<Named> },
+    Disk { call: String, mean_ns: u64, count: u64 },
+    /// How its time on the path is divided.
+    Divided { parts: Vec<(StateNamed, f64)> },
+    /// It works on one CPU while others are idle.
+    Alone { cpus: u64, idle: f64 },
+    /// Who had the CPUs.
+    CpuUsers { users: Vec<(Named, f64)>, idle: f64 },
+    Faults { count: u64, per_ms: f64, share: f64 },
+    Quota { count: u64 },
+    /// The first ones, none of which leads.
+    First { parts: Vec<RunnerUp> },
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Verdict {
+    pub outcome: Outcome,
+    pub subject: Option<Named>,
+    pub state: Option<StateNamed>,
+    pub waits_for: Option<WaitsFor>,
+    pub mechanism: Option<Mechanism>,
+    pub because: Vec<Because>,
+    pub code: Option<Code>,
+    pub share: Option<f64>,
+    pub share_low: Option<f64>,
+    pub share_high: Option<f64>,
+    /// Of `spread`: the first three. Else the next one.
+    pub runner_up: Option<RunnerUp>,
+    pub gain: Option<Gain>,
+    pub role: Option<&'static str>,
+    pub caveats: Vec<Caveat>,
+    pub unknown_share: Option<f64>,
+    pub lost: u64,
+    pub evidence: Evidence,
+    pub text: String,
+    /// What in the trace does not fit together. None: there is no path, which would show it.
+    pub doubts: Option<Doubts>,
+    /// Class and state as rows and changes name them.
+    #[serde(skip)]
+    pub row: Option<(String, String)>,
+    /// The trace tells of stages, whatever is said of them.
+    #[serde(skip)]
+    pub of_stages: bool,
+    /// Not one state, but why several take long.
+    #[serde(skip)]
+    pub of_cause: bool,
+}
+
+impl Verdict {
+    /// Whether it is the cause of what the other one names: both speak of one machine, and it has more of that one's work than the
+    /// other's state has of the path.
+    pub fn explains(&self, of_path: &Verdict) -> bool {
+        let has_more = self.share_low.zip(of_path.share_high).is_some_and(|(own, other)| own > other);
+        let machine = |verdict: &Verdict| verdict.row.as_ref().map(|row| row.0.clone());
+        self.of_cause && self.state.is_some() && machine(self) == machine(of_path) && has_more
+    }
+
+    /// That nothing leads is said only where what happens is known.
+    pub fn if_known(mut self) -> Verdict {
+        if self.outcome == Outcome::Spread {
+            self.outcome = Outcome::Unknown;
+            self.text = super::sentence::sentence(&self);
+        }
+        self
+    }
+
+    /// Where nothing else is the bottleneck, the place at which most packets are lost is.
+    pub fn or_lost(self, losses: Option<&Finding>) -> Verdict {
+        let Some(finding) = losses.filter(|_| !matches!(self.outcome, Outcome::Bottleneck)) else { return self };
+        let error = finding.error.unwrap_or(0.0);
+        let named = Named {
+            level: SubjectLevel::Queue,
+            host: None,
+            name: finding.subject.clone(),
+            pid: None,
+            tid: None,
+            port: None,
+        };
+        let text = format!(
+            "{} is the bottleneck: {} of all packets are lost there, {} events lost; {}.",
+            finding.subject,
+            percent(finding.share),
+            number(self.lost),
+            finding.remedy
+        );
+        Verdict {
+            outcome: Outcome::Bottleneck,
+            subject: Some(named),
+            state: Some(StateNamed { kind: StateKind::Lost, name: "lost".to_owned() }),
+            mechanism: Some(Mechanism::PacketLoss),
+            because: Vec::new(),
+            share: Some(finding.share),
+            share_low: Some((finding.share - error).max(0.0)),
+            share_high: Some((finding.share + error).min(1.0)),
+            evidence: finding.evidence,
+            row: Some((finding.subject.clone(), "lost".to_owned())),
+            text,
+            ..self
+        }
+    }
+
+    /// Adds a caveat for what does not fit together.
+    pub fn doubted(mut self, doubts: Option<Doubts>) -> Verdict {
+        self.doubts = doubts;
+        if let Some(text) = doubts.and_then(|doubts| doubts.said()) {
+            let count = doubts.map(|doubts| doubts.contradictions + doubts.negative_links);
+            self.text = format!("{}; {text}.", self.text.strip_suffix('.').unwrap_or(&self.text));
+            self.caveats.push(Caveat { kind: CaveatKind::Contradictions, share: None, count, text, remedy: None });
+        }
+        self
+    }
+}
