@@ -39,7 +39,6 @@ SYSTEMS = [
         rate=ITEMS,
         component=(r"python", r"sqlite", r"disk", r"events\.py"),
         mechanism=MECHANISM,
-        change="{machine}::{state} x0.1",
         needs=(PYTHON,),
     ),
     System(
@@ -50,7 +49,6 @@ SYSTEMS = [
         rate=PGBENCH,
         component=(r"postgres", r"disk"),
         mechanism=MECHANISM,
-        change="{machine}::{state} x0.1",
         needs=("pgbench", "psql"),
     ),
 ]

@@ -40,7 +40,6 @@ SYSTEMS = [
         rate=ITEMS,
         component=(r"python", r"export\.py"),
         mechanism=MECHANISM,
-        change="{machine}::{state} x0.1",
         needs=(PYTHON,),
     ),
     System(

@@ -68,7 +68,6 @@ SYSTEMS = [
         component=(r"python", r"offers\.py"),
         mechanism=MECHANISM,
         never=(r"redis-server( is|::)",),
-        change="{machine}::{state} x0.2",
         needs=(PYTHON, "redis-server"),
     ),
     System(
@@ -80,7 +79,6 @@ SYSTEMS = [
         component=(r"python", r"catalogue\.py"),
         mechanism=MECHANISM,
         never=(r"memcached( is|::)",),
-        change="{machine}::{state} x0.15",
         needs=(PYTHON, "memcached"),
     ),
 ]
