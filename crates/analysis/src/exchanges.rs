@@ -298,3 +298,14 @@ impl Conducts {
         out
     }
 }
+
+impl Conducts {
+    /// A line for each process, for those who look for a fault here.
+    pub fn debug(&self) {
+        let mut all: Vec<_> = self.processes.iter().collect();
+        all.sort_by_key(|(pid, _)| **pid);
+        for (pid, of) in all {
+            eprintln!("DEBUG {pid} port {:?} asked {} open {:.1} served {} open {:.1} conns {}", self.port(*pid), of.asked.count, of.asked.open(), of.served.count, of.served.open(), of.connections);
+        }
+    }
+}

@@ -12,7 +12,7 @@ use longpole_analysis::judge::limits::Limits;
 use longpole_analysis::judge::parts::Parts;
 use longpole_analysis::judge::subjects::{Subjects, Thread};
 use longpole_analysis::judge::traffic::Traffic;
-use longpole_analysis::judge::{self, Case, Cpus};
+use longpole_analysis::judge::{Case, Cpus};
 use longpole_analysis::keepers::Turns;
 use longpole_analysis::kernel_facts::{KernelFacts, OnPath};
 use longpole_analysis::lineage::{self, Answer, Lineage, Path};
@@ -79,7 +79,11 @@ pub fn read(interactions: &Interactions, passed: Passed, told: Told<'_>) -> anyh
     let Passed { lineage, waits, keeper, traffic } = passed;
     let mut kept = keeper.kept(interactions.vocabulary());
     let mut answer = interactions.path(lineage)?;
-    let mut subjects = Subjects::new(threads(interactions), &exchanges.finish());
+    let conducts = exchanges.finish();
+    if std::env::var_os("LPDEBUG").is_some() {
+        conducts.debug();
+    }
+    let mut subjects = Subjects::new(threads(interactions), &conducts);
     let choice = Choice {
         traffic: &traffic,
         subjects: &subjects,

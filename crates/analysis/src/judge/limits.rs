@@ -18,6 +18,7 @@ pub struct Limits {
     pub waiters: f64,
     pub idle_share: f64,
     pub min_gain: f64,
+    pub considerable: f64,
 }
 
 impl Limits {

@@ -17,6 +17,8 @@ pub mod subjects;
 pub mod traffic;
 pub mod verdict;
 
+use crate::critical_samples::CriticalFunction;
+use crate::exchanges::Conduct;
 use crate::findings::{Evidence, Finding, Scope};
 use crate::lineage::Answer;
 use crate::verdict as states;
@@ -29,7 +31,7 @@ use std::collections::{HashMap, HashSet};
 use subjects::{Level, Role, SubjectId, Subjects};
 use traffic::{Pair, Traffic};
 use verdict::{
-    Because, Caveat, CaveatKind, Gain, GainOf, Mechanism, Named, Outcome, RunnerUp, StateKind, StateNamed, SubjectLevel, Verdict,
+    Because, Caveat, CaveatKind, Code, Gain, GainOf, Mechanism, Named, Outcome, RunnerUp, StateKind, StateNamed, SubjectLevel, Verdict,
 };
 
 /// What the host had.
@@ -156,7 +158,7 @@ impl Case<'_> {
         let level = self.subjects.get(subject);
         let runner = self.parts.parts.iter().find(|part| part.subject != subject && part.does != Does::Transit);
         Verdict {
-            subject: Some(self.name(subject, first.and_then(|part| part.machine.as_deref()))),
+            subject: Some(first.map_or_else(|| self.name(subject, None), |part| self.name_of(part))),
             state: first.map(|part| state_of(part)),
             share: Some(share),
             share_low: Some((share - error).max(0.0)),
@@ -170,7 +172,19 @@ impl Case<'_> {
     }
 
     fn runner_up(&self, part: &Part) -> RunnerUp {
-        RunnerUp { subject: self.name(part.subject, part.machine.as_deref()), state: state_of(part), share: part.share }
+        RunnerUp { subject: self.name_of(part), state: state_of(part), share: part.share }
+    }
+
+    /// The subject of a part, down to the threads that do the same.
+    fn name_of(&self, part: &Part) -> Named {
+        let named = self.name(part.subject, part.machine.as_deref());
+        match &part.role {
+            Some(role) if part.machine.is_none() => {
+                let level = if named.level == SubjectLevel::Process { SubjectLevel::Pool } else { named.level };
+                Named { level, name: format!("{}/{role}", self.subjects.get(part.subject).name), ..named }
+            }
+            _ => named,
+        }
     }
 
     /// The subject, down to its thread if one thread stands for it.
@@ -208,12 +222,17 @@ impl Case<'_> {
         let most = [
             others(&|does| does.is_work()),
             others(&|does| does == Does::Sleeps),
-            others(&|does| does == Does::Runnable),
+            others(&|does| does == Does::Runnable && self.cpus_are_short()),
             others(&|does| does == Does::Disk),
             others(&|does| does == Does::KernelTimer),
             others(&|does| does == Does::Unknown),
         ];
         share >= self.limits.least_share && most.into_iter().all(|other| share > other)
+    }
+
+    /// Where CPUs are idle, a thread that waits for one waits for it to wake up, or is tied to another.
+    fn cpus_are_short(&self) -> bool {
+        self.cpus.idle.is_none_or(|idle| idle <= self.limits.idle_share + self.limits.considerable)
     }
 
     fn by_kernel_timer(&self) -> Option<Verdict> {
@@ -286,8 +305,18 @@ impl Case<'_> {
             parts.iter().fold((0, 0, 0), |(ns, count, asked), part| (ns + part.ns, count + part.count, asked + part.asked));
         let by = self.parts.asked_by(subject).map(|by| self.name(by, None));
         let call = parts.first().map(|part| part.state.clone()).unwrap_or_default();
-        let sleeps = |whom| Because::Sleeps { call: call.clone(), mean_ns: ns / count.max(1), count, waited_for_by: whom };
-        if let Some(convoy) = self.convoy(subject) {
+        let asked_by = self.parts.asked_by(subject).map(|by| &self.subjects.get(by).conduct.asked);
+        let outstanding = asked_by.filter(|asked| asked.count >= self.limits.least_replies).map(|asked| asked.open());
+        let sleeps = |whom| Because::Sleeps { call: call.clone(), mean_ns: ns / count.max(1), count, waited_for_by: whom, outstanding };
+        let is_served = self.subjects.get(subject).role == Role::Server && by.is_some();
+        if let Some(serialised) = self.serialisation(subject) {
+            let mut verdict = self.named(Outcome::Bottleneck, subject, parts);
+            verdict.mechanism = Some(Mechanism::Serialisation);
+            verdict.because.push(sleeps(by));
+            verdict.because.push(serialised);
+            return Some(verdict);
+        }
+        if let Some(convoy) = self.convoy(subject, count).filter(|convoy| !is_served || convoy.subject == subject) {
             let mut verdict = self.named(Outcome::Bottleneck, subject, parts);
             verdict.mechanism = Some(Mechanism::LockConvoy);
             verdict.role = None;
@@ -311,7 +340,6 @@ impl Case<'_> {
             let mut verdict = self.named(Outcome::Bottleneck, subject, parts);
             verdict.mechanism = Some(Mechanism::SleepInHandler);
             verdict.because.push(sleeps(by));
-            self.add_serialisation(subject, &mut verdict);
             return Some(verdict);
         }
         let mut verdict = self.named(Outcome::Paced, subject, parts);
@@ -336,6 +364,8 @@ impl Case<'_> {
         let first = waits[0];
         let mut verdict = self.named(Outcome::Bottleneck, first.subject, &[first]);
         let error = waits.iter().map(|part| part.error).fold(0.0, f64::max);
+        // The kernel's own work for the same call belongs to it.
+        let share = share + self.share(|part| part.does == Does::SystemCall && part.state == first.state);
         (verdict.share, verdict.share_low, verdict.share_high) =
             (Some(share), Some((share - error).max(0.0)), Some((share + error).min(1.0)));
         let count = waits.iter().map(|part| part.count).sum::<u64>();
@@ -351,7 +381,7 @@ impl Case<'_> {
         let is_meant = |part: &Part| part.does == Does::Runnable;
         let share = self.share(is_meant);
         let idle = self.cpus.idle.unwrap_or(0.0);
-        if !self.is_most(share, is_meant) {
+        if !self.is_most(share, is_meant) || !self.cpus_are_short() {
             return None;
         }
         let waiting = self.parts.parts.iter().find(|part| is_meant(part))?;
@@ -383,7 +413,7 @@ impl Case<'_> {
         }
         let all: u64 = ran.values().sum();
         let mut users: Vec<(SubjectId, f64)> =
-            ran.into_iter().filter(|(id, _)| !self.subjects.get(*id).is_recorder).map(|(id, ns)| (id, ns as f64 / all.max(1) as f64)).collect();
+            ran.into_iter().filter(|(id, _)| self.is_program(*id)).map(|(id, ns)| (id, ns as f64 / all.max(1) as f64)).collect();
         users.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
         users
     }
@@ -408,9 +438,12 @@ impl Case<'_> {
                 return None;
             }
         }
-        (verdict.share, verdict.share_low, verdict.share_high) =
-            (Some(first.share), Some((first.share - first.error).max(0.0)), Some((first.share + first.error).min(1.0)));
-        verdict.evidence = first.evidence;
+        if !alone {
+            (verdict.share, verdict.share_low, verdict.share_high) =
+                (Some(first.share), Some((first.share - first.error).max(0.0)), Some((first.share + first.error).min(1.0)));
+            verdict.evidence = first.evidence;
+            verdict.subject = Some(self.name(first.subject, None));
+        }
         parts.truncate(4);
         let divided = || Because::Divided { parts: parts.iter().map(|part| (state_of(part), part.share)).collect() };
         if !alone {
@@ -422,20 +455,22 @@ impl Case<'_> {
                 verdict.because.push(Because::Faults { count: faults.count, per_ms: 0.0, share: faults.share });
             }
         }
-        if let Some(convoy) = self.convoy(first.subject).filter(|convoy| convoy.subject == first.subject) {
-            verdict.mechanism = verdict.mechanism.or(Some(Mechanism::LockConvoy));
-            let Convoy { waiters, members, wait, .. } = convoy;
-            verdict.because.push(Because::Convoy { pool: self.name(first.subject, None), waiters, members, wait, holder: None });
+        if let Some(serialised) = self.serialisation(first.subject) {
+            verdict.because.push(serialised);
+            verdict.mechanism = verdict.mechanism.or(Some(Mechanism::Serialisation));
         }
-        self.add_serialisation(first.subject, &mut verdict);
         let runs: f64 = parts.iter().filter(|part| part.does.is_work()).map(|part| part.share).sum();
         let idle = self.cpus.idle.unwrap_or(0.0);
-        if runs >= self.limits.most && idle > self.limits.idle_share && self.cpus.count > 1 {
-            verdict.because.push(Because::Alone { cpus: self.cpus.count, idle });
-            verdict.mechanism = verdict.mechanism.or(Some(match verdict.role {
-                Some(_) => Mechanism::LoadGenerator,
-                None => Mechanism::SingleThread,
-            }));
+        let (running, threads) = self.running(first.subject);
+        let one_at_a_time = running <= 1.0 + self.limits.considerable;
+        if runs >= self.limits.most && idle > self.limits.idle_share && self.cpus.count > 1 && one_at_a_time {
+            verdict.because.push(Because::Alone { threads, cpus: self.cpus.count, idle });
+            verdict.mechanism = match (verdict.mechanism, verdict.role) {
+                (Some(mechanism), _) if mechanism != Mechanism::Serialisation => Some(mechanism),
+                (_, Some(_)) => Some(Mechanism::LoadGenerator),
+                (_, None) if threads > 1 => Some(Mechanism::OneAtATime),
+                (_, None) => Some(Mechanism::SingleThread),
+            };
         } else if verdict.role.is_some() {
             verdict.mechanism = verdict.mechanism.or(Some(Mechanism::LoadGenerator));
         }
@@ -447,7 +482,7 @@ impl Case<'_> {
 
     fn is_program(&self, subject: SubjectId) -> bool {
         let subject = self.subjects.get(subject);
-        !subject.is_recorder
+        !subject.is_recorder && matches!(subject.level, Level::Process | Level::Pool | Level::Machine)
     }
 
     fn gain_of(&self, parts: &[&Part]) -> Option<f64> {
@@ -467,8 +502,9 @@ impl Case<'_> {
         verdict
     }
 
-    /// A lock that goes from one to the next, in this subject or in one that waits for it.
-    fn convoy(&self, subject: SubjectId) -> Option<Convoy> {
+    /// A lock that goes from one to the next, in this subject or in one that waits for it. The path must go with it, about once for
+    /// each of so many turns of its holder: threads of a runtime that park and wake each other hand nothing on.
+    fn convoy(&self, subject: SubjectId, turns: u64) -> Option<Convoy> {
         let length = (self.traffic.range().1 - self.traffic.range().0).max(1) as f64;
         let mut between: HashMap<SubjectId, Vec<(MachineId, MachineId, Pair)>> = HashMap::new();
         for (by, machine, pair) in self.traffic.pairs().filter(|(.., pair)| pair.direct > 0) {
@@ -482,7 +518,10 @@ impl Case<'_> {
         let mut best: Option<Convoy> = None;
         for (pool, pairs) in between {
             let connected = pool == subject || self.is_connected(pool, subject);
-            if !connected || self.subjects.get(pool).is_recorder {
+            let handed_over = self.parts.handed_over.get(&pool).copied().unwrap_or(0);
+            // What the requests in it show is more than what its threads do.
+            let parallel = self.at_a_time(pool).is_some_and(|at_a_time| at_a_time > self.limits.most * self.open(pool));
+            if !connected || self.subjects.get(pool).is_recorder || 4 * handed_over < turns || parallel {
                 continue;
             }
             let (mut woke, mut woken): (HashMap<MachineId, u64>, HashMap<MachineId, u64>) = Default::default();
@@ -546,38 +585,58 @@ impl Case<'_> {
         Some((sides, slept / sleeps.max(1), sleeps))
     }
 
-    /// Requests that wait for one another in this subject, or in the one that asks it.
-    fn add_serialisation(&self, subject: SubjectId, verdict: &mut Verdict) {
-        let callers = self.parts.entered_from.keys().filter(|(to, _)| *to == subject).map(|(_, from)| *from);
-        let candidates = callers.chain([subject]).collect::<HashSet<_>>();
-        let mut candidates: Vec<SubjectId> = candidates.into_iter().collect();
-        candidates.sort_unstable();
-        for at in candidates {
-            let conduct = &self.subjects.get(at).conduct;
-            let (served, asked) = (&conduct.served, &conduct.asked);
-            if served.count < self.limits.least_replies || served.open() < 2.0 * self.limits.waiters {
-                continue;
-            }
-            let open = served.open();
-            let callee = (asked.count >= served.count / 2).then_some(asked.open());
-            let by_path = self.parts.whole(at).map(|whole| whole.ns as f64 / whole.visits.max(1) as f64);
-            let at_a_time = match callee {
-                Some(k) if at != subject => k,
-                _ if at == subject => {
-                    let mean = served.total_ns as f64 / served.count as f64;
-                    by_path.map_or(open, |visit| (open * visit / mean.max(1.0)).max(1.0))
-                }
-                _ => continue,
-            };
-            if at_a_time <= 0.6 * open && open - at_a_time >= self.limits.waiters {
-                let callee = (at != subject).then(|| self.name(subject, None));
-                verdict.because.push(Because::Serialised { at: self.name(at, None), open, at_a_time, callee });
-                if matches!(verdict.mechanism, None | Some(Mechanism::SleepInHandler)) {
-                    verdict.mechanism = Some(Mechanism::Serialisation);
-                }
-                return;
+    /// CPUs that the subject has on average, and its threads that have a considerable part of that.
+    fn running(&self, subject: SubjectId) -> (f64, u64) {
+        let (begin, end) = self.traffic.range();
+        let own = self.vocabulary.machines().filter(|&machine| self.subjects.known(self.vocabulary.machine_name(machine)) == Some(subject));
+        let ran: Vec<u64> = own.filter_map(|machine| Some(self.traffic.own(machine)?.ran_ns)).collect();
+        let all: u64 = ran.iter().sum();
+        let threads = ran.iter().filter(|&&ns| ns as f64 >= self.limits.considerable * all as f64).count() as u64;
+        (all as f64 / (end - begin).max(1) as f64, threads)
+    }
+
+    /// Requests that wait for one another in this subject, or in one that asks it: more are open than calls of it are outstanding, or
+    /// than the path's stay in it allows.
+    fn serialisation(&self, subject: SubjectId) -> Option<Because> {
+        let mut callers: Vec<SubjectId> =
+            self.parts.entered_from.keys().filter(|(to, _)| *to == subject).map(|(_, from)| *from).collect();
+        callers.sort_unstable();
+        for at in callers {
+            let Conduct { served, asked, .. } = &self.subjects.get(at).conduct;
+            let (open, calls) = (self.open(at), asked.count >= self.limits.least_replies);
+            let is_limit = open - asked.open() >= self.limits.waiters && asked.open() <= self.limits.most * open;
+            if calls && served.count >= self.limits.least_replies && 2 * asked.count >= served.count && is_limit {
+                let callee = Some(self.name(subject, None));
+                return Some(Because::Serialised { at: self.name(at, None), open, at_a_time: asked.open(), callee });
             }
         }
+        let at_a_time = self.at_a_time(subject)?;
+        let open = self.open(subject);
+        let is_limit = open - at_a_time >= self.limits.waiters && at_a_time <= self.limits.most * open;
+        is_limit.then(|| Because::Serialised { at: self.name(subject, None), open, at_a_time, callee: None })
+    }
+
+    /// How many requests to a subject are open, on average: those that it has read, or those that whoever asks it has sent.
+    fn open(&self, subject: SubjectId) -> f64 {
+        let sent = self.parts.asked_by(subject).map_or(0.0, |by| self.subjects.get(by).conduct.asked.open());
+        self.subjects.get(subject).conduct.served.open().max(sent)
+    }
+
+    /// On how many requests a subject works at a time, on average.
+    fn at_a_time(&self, subject: SubjectId) -> Option<f64> {
+        let served = &self.subjects.get(subject).conduct.served;
+        let whole = self.parts.whole(subject).filter(|whole| whole.visits > 0)?;
+        if served.count < self.limits.least_replies {
+            return None;
+        }
+        let works: u64 = self.parts.of(subject).filter(|part| part.does.is_work() || part.does == Does::Runnable).map(|part| part.ns).sum();
+        if 2 * works > whole.ns {
+            return Some(self.running(subject).0.max(1.0));
+        }
+        // It waits: in a request's time in the subject the path comes and goes several times, as it follows one of those that are open.
+        let mean = served.total_ns as f64 / served.count as f64;
+        let stays = whole.ns as f64 / whole.visits as f64;
+        Some((served.open() * stays / mean.max(1.0)).max(1.0))
     }
 
     fn gain(&self, verdict: &Verdict) -> Option<Gain> {
@@ -590,6 +649,25 @@ impl Case<'_> {
         Some(Gain { change, of, progress, gain, low, high })
     }
 }
+
+/// The function in which most of the verdict's state is spent, of those that samples show on the path.
+pub fn add_code(verdict: &mut Verdict, functions: &[CriticalFunction]) {
+    let Some(subject) = verdict.subject.as_ref().filter(|_| verdict.mechanism_has_code()) else { return };
+    let program = subject.name.split('/').next().unwrap_or(&subject.name);
+    let share = verdict.share.unwrap_or(0.0);
+    let own = functions.iter().filter(|function| function.process == program && function.path_samples > 0);
+    let top = own.max_by(|a, b| a.share.total_cmp(&b.share));
+    // One that a few samples more or less would overturn is none.
+    if let Some(top) = top.filter(|top| top.low >= CODE_SHARE * share && top.function != "(no symbols)") {
+        verdict.code = Some(Code { function: top.function.clone(), file: None, line: None, share: top.share });
+        if !verdict.because.is_empty() || verdict.text.is_empty() {
+            verdict.text = sentence::sentence(verdict);
+        }
+    }
+}
+
+/// Of the verdict's share: a function with less is one of many.
+const CODE_SHARE: f64 = 0.1;
 
 /// Begin of a sentence about the run.
 pub fn is_steady(anchor: Option<&Anchor>) -> bool {

@@ -51,6 +51,8 @@ impl Does {
 #[derive(Clone, Debug)]
 pub struct Part {
     pub subject: SubjectId,
+    /// Threads of the subject that do the same: their name without its number. None: threads that are called like the subject.
+    pub role: Option<String>,
     pub does: Does,
     /// For display: a state's name, or the system call of a wait.
     pub state: String,
@@ -122,7 +124,7 @@ struct Gather<'a> {
     path: &'a Path,
     cut: Cut,
     parts: Vec<Part>,
-    index: HashMap<(SubjectId, Does, String), usize>,
+    index: HashMap<(SubjectId, Option<String>, Does, String), usize>,
     /// Of each number of stretches that is no link: its part.
     part_of: Vec<Option<usize>>,
     visits: HashMap<SubjectId, u64>,
@@ -131,12 +133,13 @@ struct Gather<'a> {
 }
 
 impl Gather<'_> {
-    fn part(&mut self, subject: SubjectId, does: Does, state: String, of: u32) -> usize {
+    fn part(&mut self, (subject, role): (SubjectId, Option<String>), does: Does, state: String, of: u32) -> usize {
         let (class, class_state) = self.path.class_and_state(of);
         let parts = &mut self.parts;
-        *self.index.entry((subject, does, state)).or_insert_with_key(|(_, _, state)| {
+        *self.index.entry((subject, role, does, state)).or_insert_with_key(|(_, role, _, state)| {
             parts.push(Part {
                 subject,
+                role: role.clone(),
                 does,
                 state: state.clone(),
                 ns: 0,
@@ -172,7 +175,7 @@ impl Gather<'_> {
     }
 
     /// What is pending belongs to this thread, which was in this system call.
-    fn settle(&mut self, pending: &mut Vec<Pending>, subject: SubjectId, call: Option<&str>) {
+    fn settle(&mut self, pending: &mut Vec<Pending>, thread: &(SubjectId, Option<String>), call: Option<&str>) {
         for Pending { does, of, start, end, windows } in pending.drain(..) {
             let (class, state) = self.path.class_and_state(of);
             let state = match (does, call) {
@@ -180,8 +183,8 @@ impl Gather<'_> {
                 _ if class == "link" => state.to_owned(),
                 _ => format!("{class} ({state})"),
             };
-            let asked = self.is_asked(subject, does);
-            let at = self.part(subject, does, state, of);
+            let asked = self.is_asked(thread.0, does);
+            let at = self.part(thread.clone(), does, state, of);
             self.count(at, of, (start, end), asked);
             self.parts[at].windows.iter_mut().zip(windows).for_each(|(sum, ns)| *sum += ns);
         }
@@ -191,7 +194,7 @@ impl Gather<'_> {
 impl Parts {
     pub fn new(answer: &Answer, path: &Path, subjects: &mut Subjects) -> Parts {
         let kinds = path.kinds();
-        let mut owners: Vec<Option<SubjectId>> = vec![None; kinds];
+        let mut owners: Vec<Option<(SubjectId, Option<String>)>> = vec![None; kinds];
         let mut gather = Gather {
             path,
             cut: Cut::new(answer, WINDOWS),
@@ -204,9 +207,9 @@ impl Parts {
         let mut pending: Vec<Pending> = Vec::new();
         let mut handed_over: HashMap<SubjectId, u64> = HashMap::new();
         let mut entered_from: HashMap<(SubjectId, SubjectId), u64> = HashMap::new();
-        let mut last: Option<(u32, SubjectId)> = None;
+        let mut last: Option<(u32, (SubjectId, Option<String>))> = None;
         // The thread that goes on behind what is pending, whose system call may still come.
-        let mut resumes: Option<SubjectId> = None;
+        let mut resumes: Option<(SubjectId, Option<String>)> = None;
         for stretch in path.stretches() {
             let of = stretch.of;
             let kind = path.kind(of);
@@ -214,7 +217,7 @@ impl Parts {
             let does = does(kind, class, state);
             if kind == Kind::Link {
                 if let Some(subject) = resumes.take() {
-                    gather.settle(&mut pending, subject, None);
+                    gather.settle(&mut pending, &subject, None);
                 }
                 let mut windows = [0; WINDOWS];
                 gather.cut.add(&stretch, &mut windows);
@@ -222,29 +225,34 @@ impl Parts {
                 continue;
             }
             let is_context = kind == Kind::Interrupt && state != "interrupted";
-            let subject = *owners[of as usize]
-                .get_or_insert_with(|| subjects.of(path.host(of), path.machine(of), class, is_context));
+            let owner = owners[of as usize].get_or_insert_with(|| {
+                let subject = subjects.of(path.host(of), path.machine(of), class, is_context);
+                (subject, subjects.role(subject, path.machine(of)))
+            });
+            let subject = owner.0;
             if !is_context {
-                if last.is_none_or(|(last, _)| path.machine(last) != path.machine(of)) {
-                    let within = last.is_some_and(|(_, last)| last == subject);
+                if last.as_ref().is_none_or(|(last, _)| path.machine(*last) != path.machine(of)) {
+                    let within = last.as_ref().is_some_and(|(_, last)| last.0 == subject);
                     if within && pending.iter().all(|link| link.does == Does::Transit) {
                         *handed_over.entry(subject).or_default() += 1;
                     }
                     if last.is_some() {
                         gather.from_others.insert(subject, true);
                     }
-                    if let Some((_, from)) = last.filter(|_| !within) {
-                        *entered_from.entry((subject, from)).or_default() += 1;
+                    if let Some((_, (from, _))) = last.as_ref().filter(|_| !within) {
+                        *entered_from.entry((subject, *from)).or_default() += 1;
                     }
                     if !within {
                         *gather.visits.entry(subject).or_default() += 1;
                     }
                 }
-                last = Some((of, subject));
+                if last.as_ref().is_none_or(|(last, _)| *last != of) {
+                    last = Some((of, owner.clone()));
+                }
                 if !pending.is_empty() {
-                    resumes = (kind == Kind::Runnable).then_some(subject);
+                    resumes = (kind == Kind::Runnable).then(|| owner.clone());
                     if resumes.is_none() {
-                        gather.settle(&mut pending, subject, (kind == Kind::SystemCall).then_some(state));
+                        gather.settle(&mut pending, owner, (kind == Kind::SystemCall).then_some(state));
                     }
                 }
             }
@@ -252,7 +260,7 @@ impl Parts {
                 Some(at) => at,
                 None => {
                     let state = if does == Does::Runnable { "runnable" } else { state };
-                    let at = gather.part(subject, does, state.to_owned(), of);
+                    let at = gather.part(owner.clone(), does, state.to_owned(), of);
                     *gather.part_of[of as usize].insert(at)
                 }
             };
@@ -262,8 +270,8 @@ impl Parts {
             cut.add(&stretch, &mut parts[at].windows);
         }
         // What leads to no thread any more stays with the last one.
-        if let (Some((_, subject)), false) = (last, pending.is_empty()) {
-            gather.settle(&mut pending, subject, None);
+        if let (Some((_, thread)), false) = (last, pending.is_empty()) {
+            gather.settle(&mut pending, &thread, None);
         }
         gather.finish(handed_over, entered_from)
     }
@@ -334,6 +342,7 @@ fn does(kind: Kind, class: &str, state: &str) -> Does {
         Kind::Runnable => Does::Runnable,
         Kind::Interrupt => Does::Interrupt,
         Kind::Blocked | Kind::Unknown => Does::Unknown,
+        Kind::Link if state == "disk" => Does::Disk,
         Kind::Link if class != "link" && class.starts_with("rpc:") => Does::Call,
         Kind::Link if class != "link" => Does::Transit,
         Kind::Link => match state {

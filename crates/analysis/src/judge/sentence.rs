@@ -6,6 +6,9 @@ use crate::text::{number, percent};
 /// The whole text: outcome, reasons, remedy, caveats.
 pub fn sentence(verdict: &Verdict) -> String {
     let mut out = outcome(verdict);
+    if let Some(code) = &verdict.code {
+        out.push_str(&format!(", most often in {} ({})", code.function, percent(code.share)));
+    }
     for because in &verdict.because {
         let clause = clause(because);
         if !clause.is_empty() {
@@ -47,7 +50,7 @@ fn outcome(verdict: &Verdict) -> String {
                 None => subject,
             };
             match &verdict.state {
-                Some(state) => format!("{who} is the bottleneck: {} for {share}", does(state)),
+                Some(state) => format!("{who} is the bottleneck: it {} for {share}", does(state)),
                 None => format!("{who} is the bottleneck with {share}"),
             }
         }
@@ -64,23 +67,23 @@ fn outcome(verdict: &Verdict) -> String {
     }
 }
 
-/// A state as a predicate.
+/// A state as a predicate of its subject.
 pub fn does(state: &StateNamed) -> String {
     let name = &state.name;
     match state.kind {
-        StateKind::Running => "it runs its own code".to_owned(),
-        StateKind::SystemCall => format!("it is in the system call {name}"),
-        StateKind::Declared => format!("{name} takes its time"),
-        StateKind::Runnable => "it waits for a CPU".to_owned(),
-        StateKind::Sleep if name == "asleep" => "it sleeps until a time that it set itself".to_owned(),
-        StateKind::Sleep => format!("it waits in {name} until a time that it set itself"),
-        StateKind::KernelTimer => format!("it waits for the kernel's timer ({name})"),
-        StateKind::Disk => format!("it waits for the disk ({name})"),
-        StateKind::Interrupt => format!("interrupts ({name}) are handled"),
-        StateKind::Transit => format!("what it waits for is in transit ({name})"),
-        StateKind::Call => format!("its calls of {name} are in transit there and back"),
-        StateKind::Lost => "packets are lost".to_owned(),
-        StateKind::Unknown => "it waits for what no event identifies".to_owned(),
+        StateKind::Running => "runs its own code".to_owned(),
+        StateKind::SystemCall => format!("is in the system call {name}"),
+        StateKind::Declared => format!("is in {name}"),
+        StateKind::Runnable => "waits for a CPU".to_owned(),
+        StateKind::Sleep if matches!(name.as_str(), "asleep" | "timer") => "sleeps until a time that it set itself".to_owned(),
+        StateKind::Sleep => format!("waits in {name} until a time that it set itself"),
+        StateKind::KernelTimer => format!("waits for a timer of the kernel ({name})"),
+        StateKind::Disk => format!("waits for the disk in {name}"),
+        StateKind::Interrupt => format!("handles interrupts ({name})"),
+        StateKind::Transit => format!("waits for what is in transit ({name})"),
+        StateKind::Call => format!("waits for its calls of {name}, in transit there and back"),
+        StateKind::Lost => "loses packets".to_owned(),
+        StateKind::Unknown => "waits for what no event identifies".to_owned(),
     }
 }
 
@@ -115,9 +118,10 @@ fn time(ns: u64) -> String {
 
 fn clause(because: &Because) -> String {
     match because {
-        Because::Sleeps { call, mean_ns, count, waited_for_by } => {
-            let whom = waited_for_by.as_ref().map_or_else(String::new, |by| format!(" while {} waits for it", name(by)));
-            format!("{} at a time, {} times ({call}){whom}", time(*mean_ns), number(*count))
+        Because::Sleeps { call: _, mean_ns, count, waited_for_by, outstanding } => {
+            let calls = outstanding.map_or_else(String::new, |open| format!(" ({open:.1} of its requests are open at a time)"));
+            let whom = waited_for_by.as_ref().map_or_else(String::new, |by| format!(" while {} waits for it{calls}", name(by)));
+            format!("{} each time, {} times{whom}", time(*mean_ns), number(*count))
         }
         Because::Convoy { pool, waiters, members, wait, holder } => {
             let holder = holder.as_ref().map_or_else(String::new, |holder| format!(", which is held while {} does that", name(holder)));
@@ -145,8 +149,12 @@ fn clause(because: &Because) -> String {
             let parts: Vec<String> = parts.iter().map(|(state, share)| format!("{} {}", short(state), percent(*share))).collect();
             format!("its time: {}", listed(&parts))
         }
-        Because::Alone { cpus, idle } => {
-            format!("one thread works at a time while {} of the time of {} CPUs is idle", percent(*idle), number(*cpus))
+        Because::Alone { threads, cpus, idle } => {
+            let idle = format!("while {} of the time of {} CPUs is idle", percent(*idle), number(*cpus));
+            match threads {
+                0 | 1 => format!("one thread does the work {idle}"),
+                _ => format!("of its {} busy threads one runs at a time {idle}, as under one lock", number(*threads)),
+            }
         }
         Because::CpuUsers { users, idle } => {
             let users: Vec<String> = users.iter().map(|(user, share)| format!("{} {}", name(user), percent(*share))).collect();
@@ -181,6 +189,7 @@ fn remedy(mechanism: Mechanism) -> Option<&'static str> {
         Mechanism::CpuQuota => "Raise the quota of its control group (cpu.max, cpu.cfs_quota_us)",
         Mechanism::CpuContention => "More CPUs, or less work by those that use them",
         Mechanism::SingleThread => "Make this work cheaper, or spread it over several threads",
+        Mechanism::OneAtATime => "Hold the lock for less, split it, or use processes where an interpreter has one lock for all threads",
         Mechanism::SleepInHandler => "Shorten that wait, or let more requests wait at the same time",
         Mechanism::LoadGenerator => "The client cannot ask faster: the service behind it is not at its limit",
         Mechanism::PacketLoss => return None,

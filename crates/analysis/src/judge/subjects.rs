@@ -143,6 +143,16 @@ impl Subjects {
         id
     }
 
+    /// What the threads of a subject that do the same are called, where that is not the subject's name.
+    pub fn role(&self, id: SubjectId, machine: &str) -> Option<String> {
+        let thread = self.by_name.get(machine).filter(|thread| thread.name != self.get(id).name)?;
+        let unnumbered = thread.name.trim_end_matches(|letter: char| letter.is_ascii_digit());
+        // `GC Thread#1` is one of several; `python3` is not.
+        let is_number = unnumbered.len() < thread.name.len() && unnumbered.ends_with(['#', '-', '_', '/', ':', ' ', '.']);
+        let name = if is_number { unnumbered.trim_end_matches(['#', '-', '_', '/', ':', ' ', '.']) } else { &thread.name };
+        (name != self.get(id).name).then(|| name.to_owned())
+    }
+
     pub fn get(&self, id: SubjectId) -> &Subject {
         &self.list[id.0 as usize]
     }

@@ -153,6 +153,8 @@ pub enum Mechanism {
     CpuContention,
     /// One thread does all the work while CPUs are idle.
     SingleThread,
+    /// Several threads work, one at a time, while CPUs are idle.
+    OneAtATime,
     SleepInHandler,
     LoadGenerator,
     PacketLoss,
@@ -163,7 +165,7 @@ pub enum Mechanism {
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Because {
     /// It waits until a time that it set itself.
-    Sleeps { call: String, mean_ns: u64, count: u64, waited_for_by: Option<Named> },
+    Sleeps { call: String, mean_ns: u64, count: u64, waited_for_by: Option<Named>, outstanding: Option<f64> },
     /// Threads or processes that wait for one another meanwhile.
     Convoy { pool: Named, waiters: f64, members: u64, wait: String, holder: Option<Named> },
     /// More requests are open than are worked on at a time.
@@ -174,8 +176,8 @@ pub enum Because {
     Disk { call: String, mean_ns: u64, count: u64 },
     /// How its time on the path is divided.
     Divided { parts: Vec<(StateNamed, f64)> },
-    /// It works on one CPU while others are idle.
-    Alone { cpus: u64, idle: f64 },
+    /// It works on one CPU while others are idle, with so many threads.
+    Alone { threads: u64, cpus: u64, idle: f64 },
     /// Who had the CPUs.
     CpuUsers { users: Vec<(Named, f64)>, idle: f64 },
     Faults { count: u64, per_ms: f64, share: f64 },
@@ -225,6 +227,12 @@ impl Verdict {
         let has_more = self.share_low.zip(of_path.share_high).is_some_and(|(own, other)| own > other);
         let machine = |verdict: &Verdict| verdict.row.as_ref().map(|row| row.0.clone());
         self.of_cause && self.state.is_some() && machine(self) == machine(of_path) && has_more
+    }
+
+    /// Whether something runs, so that samples of running code can tell where.
+    pub fn mechanism_has_code(&self) -> bool {
+        let runs = |state: &StateNamed| matches!(state.kind, StateKind::Running | StateKind::SystemCall);
+        self.outcome == Outcome::Bottleneck && self.state.as_ref().is_none_or(runs)
     }
 
     /// That nothing leads is said only where what happens is known.

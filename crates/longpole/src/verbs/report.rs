@@ -10,6 +10,7 @@ use crate::{answer, interactions, keepers, pass, profiler, repeated, sampled, st
 use anyhow::{bail, Context};
 use longpole_analysis::exchanges::Exchanges;
 use longpole_analysis::journeys::Journeys;
+use longpole_analysis::judge;
 use longpole_analysis::kernel_facts::KernelFacts;
 use longpole_analysis::packet_loss::Places;
 use longpole_analysis::repeated::{Repeated, Run};
@@ -196,7 +197,12 @@ fn of_one(input: &Input, path: &Path) -> anyhow::Result<Whole> {
     stages.pass.full_ring = trace.full_ring();
     let mut report = stages.pass.report(probe_cost_ns);
     match critical {
-        Ok(critical) => report = Report { functions, ..report.with(critical) },
+        Ok(mut critical) => {
+            if let Some(functions) = &functions {
+                judge::add_code(&mut critical.verdict, functions);
+            }
+            report = Report { functions, ..report.with(critical) };
+        }
         Err(error) => eprintln!("longpole: note: without critical path: {}", plain(format!("{error:#}"))),
     }
     Ok(Whole { report, from: Some((stages.pass, trace)) })
