@@ -44,9 +44,8 @@ import system  # noqa: E402
 
 ROOT = HERE.parent.parent.parent
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release"
-# What may run beside a system, as a share of all CPUs: at its begin, and all the time; how long to
-# wait for less, and how often to try.
-QUIET, PATIENCE, TRIES = 0.1, 60, 3
+# What may run beside a system, as a share of all CPUs, and how many seconds to wait for less.
+QUIET, PATIENCE = 0.1, 60
 # Of a verdict: from so much unknown on it counts as unsure.
 UNKNOWN = 0.05
 LIMIT = 120
@@ -120,8 +119,9 @@ class Trial:
 
     def undisturbed(self, run):
         """The result of a run beside which little else ran; of the last one if there was none."""
-        for _ in range(TRIES):
-            wait_for_quiet()
+        for _ in range(max(self.options.tries, 1)):
+            if self.options.tries:
+                wait_for_quiet()
             shares = []
             with others(shares):
                 result = run()
@@ -296,6 +296,7 @@ def main():
     parser.add_argument("--json", help="file for all rows, one a line, with the whole report")
     parser.add_argument("--keep", help="folder for the recordings and their index")
     parser.add_argument("--again", action="store_true", help="run nothing: judge the recordings of --keep")
+    parser.add_argument("--tries", type=int, default=3, help="runs until one is undisturbed; 0: one, without waiting for a quiet machine")
     parser.add_argument("--longpole", default=str(TARGET / "longpole"))
     options = parser.parse_args()
     options.longpole = shutil.which(options.longpole) or options.longpole
