@@ -22,6 +22,11 @@ use std::collections::{BTreeMap, HashMap};
 const MOST_CONNECTIONS: usize = 1 << 16;
 /// `TCP_LISTEN` of include/net/tcp_states.h.
 const LISTENING: i64 = 10;
+/// What `connect` returns where it goes on without its caller, and where nobody answered.
+const IN_PROGRESS: i64 = -115;
+const TIMED_OUT: i64 = -110;
+/// A request that is sent again on the same connection after so long was not answered.
+const SENT_AGAIN_NS: i64 = 10_000_000;
 
 /// What a call does to a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +63,10 @@ struct Connection {
     since: Option<(Last, i64)>,
     from_send: Gaps,
     from_receive: Gaps,
+    /// `connect` went on without its caller, and nothing was transferred since.
+    is_connecting: bool,
+    /// Requests that were sent again after a while without a reply.
+    again: u64,
 }
 
 /// The direction of what was transferred last.
@@ -126,6 +135,10 @@ pub struct Conduct {
     pub served: Gaps,
     /// Connections on which anything was exchanged.
     pub connections: u64,
+    /// Requests after which nothing was received until the connection ended, or another request was sent much later.
+    pub unanswered: u64,
+    /// Attempts to connect that did not lead to a transfer.
+    pub unconnected: u64,
 }
 
 #[derive(Debug, Default)]
@@ -191,8 +204,13 @@ impl Exchanges {
         let Some(about) = call.arguments.about else { return };
         match act {
             Act::Accept if result >= 0 => self.begins((process, result), Role::Server),
-            // EINPROGRESS: it goes on without the caller.
-            Act::Connect if result == 0 || result == -115 => self.begins((process, about), Role::Client),
+            Act::Connect if result == 0 || result == IN_PROGRESS => {
+                self.begins((process, about), Role::Client);
+                if let Some(connection) = self.open.get_mut(&(process, about)) {
+                    connection.is_connecting = result == IN_PROGRESS;
+                }
+            }
+            Act::Connect if result == TIMED_OUT => self.conducts.entry(process).or_default().unconnected += 1,
             Act::Close => self.ends((process, about)),
             Act::Send | Act::Receive if result > 0 && linux.file_kind(process, about) == Some(FileKind::Socket) => {
                 let known = self.open.len() < MOST_CONNECTIONS || self.open.contains_key(&(process, about));
@@ -214,6 +232,7 @@ impl Exchanges {
 
     fn transfers(&mut self, of: (i32, i64), act: Act, begin_ns: i64, end_ns: i64) {
         let connection = self.open.entry(of).or_default();
+        connection.is_connecting = false;
         match (act, connection.since) {
             // What is sent leaves the sender when the call begins.
             (Act::Send, Some((Last::Received, since))) => {
@@ -226,6 +245,10 @@ impl Exchanges {
             }
             (Act::Send, None) => connection.since = Some((Last::Sent, begin_ns)),
             (_, None) => connection.since = Some((Last::Received, end_ns)),
+            (Act::Send, Some((Last::Sent, since))) if begin_ns - since > SENT_AGAIN_NS && connection.from_send.count == 0 => {
+                connection.again += 1;
+                connection.since = Some((Last::Sent, begin_ns));
+            }
             _ => {}
         }
     }
@@ -250,7 +273,10 @@ impl Exchanges {
 }
 
 fn add(conduct: &mut Conduct, connection: &Connection) {
-    let Connection { role, from_send, from_receive, .. } = connection;
+    let Connection { role, from_send, from_receive, since, .. } = connection;
+    conduct.unconnected += u64::from(connection.is_connecting);
+    let is_waiting = matches!(since, Some((Last::Sent, _))) && from_send.count == 0 && from_receive.count == 0;
+    conduct.unanswered += connection.again + u64::from(is_waiting);
     if from_send.count + from_receive.count == 0 {
         return;
     }
@@ -294,18 +320,9 @@ impl Conducts {
             out.asked.add(&conduct.asked);
             out.served.add(&conduct.served);
             out.connections += conduct.connections;
+            out.unanswered += conduct.unanswered;
+            out.unconnected += conduct.unconnected;
         }
         out
-    }
-}
-
-impl Conducts {
-    /// A line for each process, for those who look for a fault here.
-    pub fn debug(&self) {
-        let mut all: Vec<_> = self.processes.iter().collect();
-        all.sort_by_key(|(pid, _)| **pid);
-        for (pid, of) in all {
-            eprintln!("DEBUG {pid} port {:?} asked {} open {:.1} served {} open {:.1} conns {}", self.port(*pid), of.asked.count, of.asked.open(), of.served.count, of.served.open(), of.connections);
-        }
     }
 }

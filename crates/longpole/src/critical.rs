@@ -12,7 +12,7 @@ use longpole_analysis::judge::limits::Limits;
 use longpole_analysis::judge::parts::Parts;
 use longpole_analysis::judge::subjects::{Subjects, Thread};
 use longpole_analysis::judge::traffic::Traffic;
-use longpole_analysis::judge::{Case, Cpus};
+use longpole_analysis::judge::{self, Case, Cpus};
 use longpole_analysis::keepers::Turns;
 use longpole_analysis::kernel_facts::{KernelFacts, OnPath};
 use longpole_analysis::lineage::{self, Answer, Lineage, Path};
@@ -80,9 +80,6 @@ pub fn read(interactions: &Interactions, passed: Passed, told: Told<'_>) -> anyh
     let mut kept = keeper.kept(interactions.vocabulary());
     let mut answer = interactions.path(lineage)?;
     let conducts = exchanges.finish();
-    if std::env::var_os("LPDEBUG").is_some() {
-        conducts.debug();
-    }
     let mut subjects = Subjects::new(threads(interactions), &conducts);
     let choice = Choice {
         traffic: &traffic,
@@ -106,9 +103,12 @@ pub fn read(interactions: &Interactions, passed: Passed, told: Told<'_>) -> anyh
     let findings = Critical::findings(&participation, &waits, told, &rules);
     let in_vain = findings.iter().filter(|finding| matches!(finding.of, Scope::Held | Scope::Idle));
     let idle: Vec<_> = in_vain.map(|finding| (finding.subject.clone(), finding.share)).collect();
-    let (states, predictions) = verdict(interactions, &kept, (&answer, &segments), (&idle, &full), (lost, tells_running), &rules)?;
-    let decides = standout::decides(&states, &rules.path);
     let parts = Parts::new(&answer, &segments, &mut subjects);
+    let of_subjects = judge::scenarios(&parts, &subjects);
+    let told = (&idle[..], &full[..], &of_subjects[..]);
+    let (states, mut predictions) = verdict(interactions, &kept, (&answer, &segments), told, (lost, tells_running), &rules)?;
+    parts.widen(&mut predictions);
+    let decides = standout::decides(&states, &rules.path);
     let cpus = kernel.map_or_else(Cpus::default, |(facts, _)| {
         let (count, idle) = facts.cpus();
         Cpus { count, idle }
@@ -123,6 +123,7 @@ pub fn read(interactions: &Interactions, passed: Passed, told: Told<'_>) -> anyh
         predictions: &predictions,
         states: &states,
         anchor: anchor.as_ref(),
+        between: &judge::between(&traffic, &subjects, interactions.vocabulary()),
         cpus,
         lost,
         limits: &limits,
@@ -175,7 +176,7 @@ fn verdict(
     interactions: &Interactions,
     kept: &Kept,
     (answer, segments): (&Answer, &Path),
-    (idle, full): (&[(String, f64)], &[FullQueue]),
+    (idle, full, of_subjects): (&[(String, f64)], &[FullQueue], &[Scenario]),
     (lost, tells_running): (u64, bool),
     rules: &Rules,
 ) -> anyhow::Result<(Verdict, Vec<Prediction>)> {
@@ -189,13 +190,18 @@ fn verdict(
         told.shares.retain(|share| !is_recorder(&share.machine));
         Ok(told)
     };
+    let mut also = Vec::new();
     // Where a machine calls less often, more is told apart than in a replay without changes.
     let guessed = match fix.as_ref().filter(|fix| !fix.batches()) {
         Some(fix) => {
             let mut guessed = guess::scenarios(answer, segments, full);
             guessed.extend(Some(fix).filter(|fix| !guessed.contains(fix)).cloned());
+            guessed.extend(of_subjects.iter().cloned());
             let guesses = |scenarios: Vec<Scenario>| replay(what_if::Options { guessed: true, ..worlds(scenarios) });
-            let mut asked = Asked::new(guesses(guessed)?, Some(fix));
+            let answered = guesses(guessed)?;
+            let is_of_subject = |prediction: &&Prediction| of_subjects.iter().any(|scenario| scenario.text == prediction.change);
+            also.extend(answered.predictions.iter().filter(is_of_subject).cloned());
+            let mut asked = Asked::new(answered, Some(fix));
             let missed = asked.missed();
             if !missed.is_empty() {
                 asked.learn(guesses(missed)?.predictions);
@@ -204,10 +210,12 @@ fn verdict(
         }
         None => None,
     };
-    let predictions = match guessed {
+    let mut predictions = match guessed {
         Some(predictions) => predictions,
         None => predictions(replay, fix.as_ref())?,
     };
+    also.retain(|prediction| predictions.iter().all(|known| known.change != prediction.change));
+    predictions.extend(also);
     let brings = fix.and_then(|fix| predictions.iter().find(|prediction| prediction.change == fix.text));
     let beside = Beside {
         is_recorder: &is_recorder,

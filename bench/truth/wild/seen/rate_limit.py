@@ -7,7 +7,7 @@ def requests(place):
     (place.folder / "www").mkdir()
     place.write("www/price", "12.50\n")
     limit = "" if place.fixed else "limit_req zone=all burst=1000;"
-    port = nginx(place, f"root {place.folder}/www; location / {{ {limit} }}", "limit_req_zone $server_name zone=all:1m rate=200r/s;", name="gateway")
+    port = nginx(place, f"root {place.folder}/www; location / {{ {limit} }}", "limit_req_zone $server_port zone=all:1m rate=200r/s;", name="gateway")
     return wrk(f"http://127.0.0.1:{port}/price", 10, place.seconds)
 
 

@@ -22,7 +22,7 @@ use crate::exchanges::Conduct;
 use crate::findings::{Evidence, Finding, Scope};
 use crate::lineage::Answer;
 use crate::verdict as states;
-use crate::what_if::Prediction;
+use crate::what_if::{Prediction, Scenario};
 use anchor::{Anchor, Run};
 use limits::Limits;
 use longpole_model::interaction::{MachineId, Vocabulary};
@@ -54,6 +54,8 @@ pub struct Case<'a> {
     /// What the states of machines and their classes say by themselves.
     pub states: &'a states::Verdict,
     pub anchor: Option<&'a Anchor>,
+    /// How often subjects wake each other ([`between`]).
+    pub between: &'a HashMap<(SubjectId, SubjectId), u64>,
     pub cpus: Cpus,
     pub lost: u64,
     pub limits: &'a Limits,
@@ -308,6 +310,17 @@ impl Case<'_> {
         let asked_by = self.parts.asked_by(subject).map(|by| &self.subjects.get(by).conduct.asked);
         let outstanding = asked_by.filter(|asked| asked.count >= self.limits.least_replies).map(|asked| asked.open());
         let sleeps = |whom| Because::Sleeps { call: call.clone(), mean_ns: ns / count.max(1), count, waited_for_by: whom, outstanding };
+        let conduct = &self.subjects.get(subject).conduct;
+        let unanswered = conduct.unanswered + conduct.unconnected;
+        let sleeps_only = call == "asleep";
+        if !sleeps_only && unanswered > 0 && 2 * unanswered >= count {
+            let mut verdict = self.named(Outcome::Bottleneck, subject, parts);
+            verdict.mechanism = Some(Mechanism::Timeout);
+            let (requests, connects) = (conduct.unanswered, conduct.unconnected);
+            verdict.because.push(Because::Unanswered { requests, connects, mean_ns: ns / count.max(1), count });
+            verdict.role = None;
+            return Some(verdict);
+        }
         let is_served = self.subjects.get(subject).role == Role::Server && by.is_some();
         if let Some(serialised) = self.serialisation(subject) {
             let mut verdict = self.named(Outcome::Bottleneck, subject, parts);
@@ -433,10 +446,10 @@ impl Case<'_> {
         let top = *parts.first()?;
         let alone = top.ns as f64 >= self.limits.most * first.ns as f64;
         let mut verdict = self.named(Outcome::Bottleneck, first.subject, &[top]);
-        if let (false, Some(gain)) = (alone, self.gain_of(&parts)) {
-            if self.anchor.is_some() && gain < self.limits.min_gain {
-                return None;
-            }
+        let change = Scenario::scale_all(&self.subjects.get(first.subject).name, 0.5).text;
+        let gain = self.predictions.iter().find(|prediction| prediction.change == change).and_then(|prediction| prediction.gain_high);
+        if self.anchor.is_some() && gain.is_some_and(|gain| gain < self.limits.min_gain) {
+            return None;
         }
         if !alone {
             (verdict.share, verdict.share_low, verdict.share_high) =
@@ -483,14 +496,6 @@ impl Case<'_> {
     fn is_program(&self, subject: SubjectId) -> bool {
         let subject = self.subjects.get(subject);
         !subject.is_recorder && matches!(subject.level, Level::Process | Level::Pool | Level::Machine)
-    }
-
-    fn gain_of(&self, parts: &[&Part]) -> Option<f64> {
-        let gains = parts.iter().filter_map(|part| {
-            let change = crate::what_if::Scenario::scale(&part.class, &part.class_state, 0.5).text;
-            self.predictions.iter().find(|prediction| prediction.change == change).and_then(|prediction| prediction.gain)
-        });
-        gains.reduce(f64::max)
     }
 
     /// The three with the most of the path.
@@ -618,8 +623,11 @@ impl Case<'_> {
 
     /// How many requests to a subject are open, on average: those that it has read, or those that whoever asks it has sent.
     fn open(&self, subject: SubjectId) -> f64 {
-        let sent = self.parts.asked_by(subject).map_or(0.0, |by| self.subjects.get(by).conduct.asked.open());
-        self.subjects.get(subject).conduct.served.open().max(sent)
+        let served = &self.subjects.get(subject).conduct.served;
+        let askers = self.between.iter().filter(|((_, to), &count)| *to == subject && count >= self.limits.least_replies);
+        let askers = askers.map(|((from, _), _)| &self.subjects.get(*from).conduct.asked);
+        let askers = askers.filter(|asked| 2 * asked.count >= served.count && asked.count <= 2 * served.count);
+        askers.map(|asked| asked.open()).fold(served.open(), f64::max)
     }
 
     /// On how many requests a subject works at a time, on average.
@@ -640,14 +648,48 @@ impl Case<'_> {
     }
 
     fn gain(&self, verdict: &Verdict) -> Option<Gain> {
-        let (class, state) = verdict.row.as_ref()?;
-        let change = crate::what_if::Scenario::scale(class, state, 0.5).text;
-        let prediction = self.predictions.iter().find(|prediction| prediction.change == change)?;
+        let of_state = verdict.row.as_ref().map(|(class, state)| Scenario::scale(class, state, 0.5).text);
+        let of_subject = verdict.subject.as_ref().map(|subject| {
+            let program = subject.name.split('/').next().unwrap_or(&subject.name);
+            Scenario::scale_all(program, 0.5).text
+        });
+        let of_state = of_state.filter(|_| verdict.state.is_some());
+        let known = |change: &String| self.predictions.iter().find(|prediction| prediction.change == *change);
+        let prediction = of_state.iter().find_map(known).or_else(|| of_subject.iter().find_map(known))?;
+        let change = prediction.change.clone();
         let of = if self.anchor.is_some() { GainOf::Rate } else { GainOf::End };
         let progress = self.anchor.map(|anchor| format!("replies at {}", self.vocabulary.machine_name(anchor.machine)));
         let (gain, low, high) = (prediction.gain?, prediction.gain_low?, prediction.gain_high?);
         Some(Gain { change, of, progress, gain, low, high })
     }
+}
+
+/// How often each subject wakes each other one.
+pub fn between(traffic: &Traffic, subjects: &Subjects, vocabulary: &Vocabulary) -> HashMap<(SubjectId, SubjectId), u64> {
+    let mut between: HashMap<(SubjectId, SubjectId), u64> = HashMap::new();
+    for (by, machine, pair) in traffic.pairs() {
+        let of = |machine| subjects.known(vocabulary.machine_name(machine));
+        if let (Some(from), Some(to)) = (of(by), of(machine)) {
+            *between.entry((from, to)).or_default() += pair.count;
+        }
+    }
+    between
+}
+
+/// Subjects of which all that they do is tried at once.
+const TRIED: usize = 3;
+
+/// Changes of whole subjects that are worth trying: those with the most of the path.
+pub fn scenarios(parts: &Parts, subjects: &Subjects) -> Vec<Scenario> {
+    let programs = parts.wholes.iter().map(|whole| subjects.get(whole.subject));
+    let known = programs.filter(|subject| matches!(subject.level, Level::Process | Level::Pool) && !subject.is_recorder);
+    let mut out: Vec<Scenario> = Vec::new();
+    for scenario in known.take(TRIED).map(|subject| Scenario::scale_all(&subject.name, 0.5)) {
+        if !out.contains(&scenario) {
+            out.push(scenario);
+        }
+    }
+    out
 }
 
 /// The function in which most of the verdict's state is spent, of those that samples show on the path.

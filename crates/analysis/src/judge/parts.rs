@@ -10,6 +10,7 @@ use super::subjects::{SubjectId, Subjects};
 use crate::cut::Cut;
 use crate::findings::Evidence;
 use crate::lineage::{Answer, Kind, Path};
+use crate::what_if::{Prediction, Scenario};
 use std::collections::HashMap;
 
 /// Windows of equal width over which shares scatter.
@@ -278,6 +279,25 @@ impl Parts {
 }
 
 impl Parts {
+    /// Adds to the interval of each prediction what the scatter of the path lets it be off by: a state with a share of s ± e of the path,
+    /// halved, brings 1 / (1 - s / 2) - 1, and e moves that by (1 + gain)² e / 2.
+    pub fn widen(&self, predictions: &mut [Prediction]) {
+        let errors = |change: &str| {
+            let own = self.parts.iter().filter(|part| Scenario::scale(&part.class, &part.class_state, 0.5).text == change);
+            own.map(|part| part.error).fold(0.0, f64::max)
+        };
+        let most = self.wholes.iter().map(|whole| whole.error).fold(0.0, f64::max);
+        for prediction in predictions {
+            let (Some(low), Some(high)) = (prediction.gain_low, prediction.gain_high) else { continue };
+            let error = match errors(&prediction.change) {
+                0.0 => most,
+                error => error,
+            };
+            let by = |gain: f64| (1.0 + gain).powi(2) * error / 2.0;
+            (prediction.gain_low, prediction.gain_high) = (Some(low - by(low)), Some(high + by(high)));
+        }
+    }
+
     pub fn whole(&self, subject: SubjectId) -> Option<&Whole> {
         self.wholes.iter().find(|whole| whole.subject == subject)
     }

@@ -139,6 +139,20 @@ fn clause(because: &Because) -> String {
             let which = if sides.len() == 1 { "threads of it sleep" } else { "each sleeps" };
             format!("{} poll: {which} {} at a time and looks again, {} times", listed(&sides), time(*mean_ns), number(*count))
         }
+        Because::Unanswered { requests, connects, mean_ns, count } => {
+            let what = match (requests, connects) {
+                (requests, 0) => format!("{} of its requests are not answered", number(*requests)),
+                (0, connects) => format!("{} of its attempts to connect are not answered", number(*connects)),
+                (requests, connects) => format!("{} requests and {} attempts to connect are not answered", number(*requests), number(*connects)),
+            };
+            format!("{what}, and it waits for a timeout, {} each time, {} times", time(*mean_ns), number(*count))
+        }
+        Because::SerialStep { step, share, idle } => format!(
+            "{} runs one process after another for {} of the run, in which {} of the time of the CPUs is idle",
+            name(step),
+            percent(*share),
+            percent(*idle)
+        ),
         Because::KernelTimer { timer, mean_ns, count, between } => {
             let between: Vec<String> = between.iter().map(name).collect();
             let between = if between.is_empty() { String::new() } else { format!(" between {}", listed(&between)) };
@@ -190,6 +204,8 @@ fn remedy(mechanism: Mechanism) -> Option<&'static str> {
         Mechanism::CpuContention => "More CPUs, or less work by those that use them",
         Mechanism::SingleThread => "Make this work cheaper, or spread it over several threads",
         Mechanism::OneAtATime => "Hold the lock for less, split it, or use processes where an interpreter has one lock for all threads",
+        Mechanism::Timeout => "Find out why nobody answers (address, port, firewall, a dead server), try another one at once, or shorten the timeout",
+        Mechanism::SerialStep => "Run its parts at the same time, cache its results, or leave it out",
         Mechanism::SleepInHandler => "Shorten that wait, or let more requests wait at the same time",
         Mechanism::LoadGenerator => "The client cannot ask faster: the service behind it is not at its limit",
         Mechanism::PacketLoss => return None,

@@ -156,6 +156,10 @@ pub enum Mechanism {
     /// Several threads work, one at a time, while CPUs are idle.
     OneAtATime,
     SleepInHandler,
+    /// Nobody answers, and a timeout passes each time.
+    Timeout,
+    /// A part of the run that uses one CPU.
+    SerialStep,
     LoadGenerator,
     PacketLoss,
 }
@@ -172,6 +176,10 @@ pub enum Because {
     Serialised { at: Named, open: f64, at_a_time: f64, callee: Option<Named> },
     /// Several sides sleep and look again.
     Polls { sides: Vec<Named>, mean_ns: u64, count: u64 },
+    /// Requests, or attempts to connect, that nobody answered before a timeout.
+    Unanswered { requests: u64, connects: u64, mean_ns: u64, count: u64 },
+    /// One process after another while CPUs are idle, in a part of the run.
+    SerialStep { step: Named, share: f64, idle: f64 },
     KernelTimer { timer: String, mean_ns: u64, count: u64, between: Vec<Named> },
     Disk { call: String, mean_ns: u64, count: u64 },
     /// How its time on the path is divided.

@@ -1,8 +1,11 @@
 //! What may be asked: changes of a system, as somebody types them.
 //!
 //! ```text
-//! 'server::parse x0.5'   'queue inbox capacity 2048'   'cpus +1'   'batch server 150'   'a::b x0.5 and queue q capacity 8'
+//! 'server::parse x0.5'   'server x0.5'   'queue inbox capacity 2048'   'cpus +1'   'batch server 150'
+//! 'a::b x0.5 and queue q capacity 8'
 //! ```
+//!
+//! Without a state all that the machine, or the threads of the program, does itself is changed: not what it waits for.
 //!
 //! A name with spaces or `::` stands in double quotes, alone or as `"MACHINE::STATE"`. Where the quotes were left out, every way to part the
 //! name at a `::` is tried; only one of them occurs in a trace.
@@ -34,7 +37,7 @@ pub struct Target {
 }
 
 pub const GRAMMAR: &str =
-    "a change is 'MACHINE::STATE x0.5', 'queue NAME capacity N', 'cpus +N' or 'batch MACHINE N', several of one scenario joined \
+    "a change is 'MACHINE::STATE x0.5', 'MACHINE x0.5', 'queue NAME capacity N', 'cpus +N' or 'batch MACHINE N', several of one scenario joined \
                            by `and`";
 
 /// Ten thousand times slower is no experiment any more.
@@ -72,6 +75,12 @@ impl Scenario {
         let text = format!("{}::{}", quoted(machine), quoted(state));
         let target = Target { text: format!("{machine}::{state}"), ways: vec![(machine.to_owned(), Some(state.to_owned()))] };
         Scenario { text: format!("{text} x{factor}"), changes: vec![Change::Scale { target, factor }] }
+    }
+
+    /// All that a machine, or the threads of a program, does itself.
+    pub fn scale_all(machine: &str, factor: f64) -> Scenario {
+        let target = Target { text: machine.to_owned(), ways: vec![(machine.to_owned(), None)] };
+        Scenario { text: format!("{} x{factor}", quoted(machine)), changes: vec![Change::Scale { target, factor }] }
     }
 
     pub fn capacity(queue: &str, units: u64) -> Scenario {
@@ -161,16 +170,16 @@ fn change(words: &[Word]) -> Result<Change, String> {
     }
     if is(first, "batch") && words.len() >= 3 {
         let items = number.parse().ok().filter(|&items| items > 0).ok_or_else(|| format!("\"{number}\" is no number of items"))?;
-        return Ok(Change::Batch { target: target(&joined(&words[1..words.len() - 1]), false)?, items });
+        return Ok(Change::Batch { target: target(&joined(&words[1..words.len() - 1]))?, items });
     }
     let factor = number.strip_prefix(['x', '×']).and_then(|factor| factor.parse::<f64>().ok());
     let Some(factor) = factor.filter(|factor| (0.0..=LARGEST_FACTOR).contains(factor)) else {
         return Err(format!("\"{number}\" is no factor, such as x0.5 (0 to {LARGEST_FACTOR})"));
     };
-    Ok(Change::Scale { target: target(&joined(before), true)?, factor })
+    Ok(Change::Scale { target: target(&joined(before))?, factor })
 }
 
-fn target(name: &Word, needs_state: bool) -> Result<Target, String> {
+fn target(name: &Word) -> Result<Target, String> {
     let text = plain(name);
     let parts = |quoted: bool| {
         let at = (1..name.len().saturating_sub(2))
@@ -181,12 +190,10 @@ fn target(name: &Word, needs_state: bool) -> Result<Target, String> {
     if ways.is_empty() {
         ways = parts(true);
     }
-    if text.is_empty() || needs_state && ways.is_empty() {
+    if text.is_empty() || text.starts_with("::") || text.ends_with("::") {
         return Err(format!("\"{text}\" is no state, which is written MACHINE::STATE"));
     }
-    if !needs_state {
-        ways.push((text.clone(), None));
-    }
+    ways.push((text.clone(), None));
     Ok(Target { text, ways })
 }
 
@@ -196,7 +203,10 @@ mod tests {
 
     fn ways(text: &str) -> Vec<(String, String)> {
         match &Scenario::parse(text).unwrap().changes[0] {
-            Change::Scale { target, .. } => target.ways.iter().map(|way| (way.0.clone(), way.1.clone().unwrap())).collect(),
+            Change::Scale { target, .. } => {
+                let with_state = target.ways.iter().filter(|way| way.1.is_some());
+                with_state.map(|way| (way.0.clone(), way.1.clone().unwrap())).collect()
+            }
             other => panic!("{other:?}"),
         }
     }
@@ -231,10 +241,16 @@ mod tests {
 
     #[test]
     fn what_is_written_can_be_read_again() {
-        for scenario in
-            [Scenario::scale("a b", "c::d", 0.5), Scenario::capacity("and", 4), Scenario::cpus(1), Scenario::scale("a\"\\", "x", 2.0)]
-        {
-            assert_eq!(Scenario::parse(&scenario.text).unwrap(), Scenario { text: scenario.text.clone(), ..scenario }, "{}", "");
+        for scenario in [Scenario::capacity("and", 4), Scenario::cpus(1), Scenario::scale_all("a b", 0.5)] {
+            assert_eq!(Scenario::parse(&scenario.text).unwrap(), scenario);
+        }
+        for scenario in [Scenario::scale("a b", "c::d", 0.5), Scenario::scale("a\"\\", "x", 2.0)] {
+            let (Change::Scale { target: read, .. }, Change::Scale { target, .. }) =
+                (&Scenario::parse(&scenario.text).unwrap().changes[0], &scenario.changes[0])
+            else {
+                panic!("{scenario:?}")
+            };
+            assert_eq!(read.ways[0], target.ways[0]);
         }
     }
 
@@ -246,7 +262,6 @@ mod tests {
             ("a::b 0.5", "\"0.5\" is no factor"),
             ("a::b x-1", "\"x-1\" is no factor"),
             ("a::b xNaN", "\"xNaN\" is no factor"),
-            ("a x0.5", "\"a\" is no state"),
             ("::b x0.5", "\"::b\" is no state"),
             ("a:: x0.5", "\"a::\" is no state"),
             ("\"a::b x0.5", "a quote is not closed"),

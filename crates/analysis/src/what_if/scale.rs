@@ -74,7 +74,11 @@ impl Scale {
             return Some(nothing.into());
         }
         for (scenario, which, target, factor) in &self.scales {
-            if !target.ways.iter().any(|(machine, state)| state.as_ref() == Some(&words[3]) && is_of(words, machine)) {
+            let is_meant = |(machine, state): &(String, Option<String>)| match state {
+                Some(state) => *state == words[3] && is_of(words, machine),
+                None => is_own(key, words) && (is_of(words, machine) || program(&words[2]) == machine),
+            };
+            if !target.ways.iter().any(is_meant) {
                 continue;
             }
             let met = &mut self.met[*scenario][*which];
@@ -170,6 +174,16 @@ impl Scale {
         }
         None
     }
+}
+
+/// What a machine does itself, be it work or a sleep; not what it waits for, nor a wait for a CPU.
+fn is_own(key: &Key, words: &Words) -> bool {
+    matches!(key, Key::State { state: State::Run | State::Named(_), .. }) && !matches!(words[3].as_str(), "preempted" | "outside")
+}
+
+/// Threads are named PROGRAM/THREAD.
+fn program(class: &str) -> &str {
+    class.split('/').next().unwrap_or(class)
 }
 
 /// Whether this is the machine, or one of the class, that is meant.

@@ -226,7 +226,8 @@ fn head(out: &mut impl Write, report: &Report) -> io::Result<()> {
     let Some(path) = &report.path else { return Ok(()) };
     let predictions = report.predictions.as_deref().unwrap_or_default();
     let signed = |gain: f64| format!("{}{}", if gain < 0.0 { "" } else { "+" }, percent(gain));
-    match (predictions.iter().find(|it| it.gain.is_some_and(|gain| gain > 0.0)), &path.refused) {
+    let named = report.verdict.gain.as_ref().and_then(|gain| predictions.iter().find(|it| it.change == gain.change));
+    match (named.or_else(|| predictions.iter().find(|it| it.gain.is_some_and(|gain| gain > 0.0))), &path.refused) {
         (Some(best), _) => {
             let range =
                 best.gain_low.zip(best.gain_high).map_or_else(String::new, |(low, high)| format!(" ({} to {})", signed(low), signed(high)));
