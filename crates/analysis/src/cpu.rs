@@ -10,8 +10,8 @@ use crate::session::{Observer, Scene, Session};
 use crate::stacks::{Counts, FunctionShare};
 use crate::windows::probe_ns;
 use longpole_model::activity::{Outcome, State, Total};
+use longpole_model::kinds::state_label;
 use longpole_model::linux::Linux;
-use longpole_model::names;
 use longpole_model::step::{MachineId, Op, Step};
 use longpole_model::system::System;
 use serde::Serialize;
@@ -297,7 +297,7 @@ pub fn state_name(system: &System, state: State) -> String {
     match state {
         State::Run => "run".to_owned(),
         State::Span(name) | State::Declared(name) | State::Call(name) | State::Service(name) => {
-            names::of_program(system.names.text(name)).into_owned()
+            state_label(system.names.text(name)).into_owned()
         }
         State::Reentry => "re-entry".to_owned(),
         State::WaitSignal(_) => "wait".to_owned(),

@@ -7,6 +7,7 @@
 use crate::lineage::{Kind, Path, Row, Stretch};
 use crate::stacks::{interval, FunctionShare};
 use longpole_model::causes::Seat;
+use longpole_model::kinds::{SegmentKind, StateKind};
 use longpole_symbols::{Frame, FrameId, Stack, Stacks};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
@@ -46,7 +47,7 @@ impl<'a> OnPath<'a> {
     }
 
     fn is_interrupted(&self, of: u32) -> bool {
-        self.path.kind(of) == Kind::Interrupt && self.path.class_and_state(of).1 == "interrupted"
+        self.path.segment_kind(of) == SegmentKind::State(StateKind::Interrupted)
     }
 
     /// The stretch of the path (its number) that goes through what was sampled. Samples are taken in an interrupt: what it interrupted is what they show.
@@ -94,17 +95,17 @@ impl Tops {
 
     /// Says in each row of the path which function that is. `functions` are all of the system.
     pub fn tell(&self, path: &Path, stacks: &Stacks, functions: &[CriticalFunction], rows: &mut [Row]) {
-        let mut counts: HashMap<[&str; 3], BTreeMap<[&str; 3], u64>> = HashMap::new();
+        let mut counts: HashMap<([&str; 3], Kind), BTreeMap<[&str; 3], u64>> = HashMap::new();
         for ((of, process, frame), count) in &self.0 {
             let (class, state) = path.class_and_state(*of);
             let Frame { function, module, .. } = stacks.frame(*frame);
-            let of_state = counts.entry([path.machine(*of), class, state]).or_default();
+            let of_state = counts.entry(([path.machine(*of), class, state], path.kind(*of))).or_default();
             *of_state.entry([process, name(function, module), module]).or_default() += count;
         }
         let known: HashMap<[&str; 3], &CriticalFunction> =
             functions.iter().map(|it| ([it.process.as_str(), &it.function, &it.module], it)).collect();
         for row in rows {
-            let Some(of_state) = counts.get(&[row.machine.as_str(), &row.class, &row.state]) else { continue };
+            let Some(of_state) = counts.get(&([row.machine.as_str(), &row.class, &row.state], row.kind.into())) else { continue };
             let most = of_state.iter().max_by_key(|&(names, &samples)| (samples, std::cmp::Reverse(names)));
             row.function = most.and_then(|(names, &samples)| {
                 let CriticalFunction { process, function, module, profile_rank, profile_share, .. } = (*known.get(names)?).clone();

@@ -13,7 +13,6 @@ use crate::change::Change;
 use crate::findings::Finding;
 use crate::histogram::Times;
 use crate::latency::{Kind, Together};
-use crate::lineage::path::queue_of_calls;
 use crate::lineage::Answer;
 use crate::queues::QueueAnswer;
 use crate::report::Inputs;
@@ -62,8 +61,8 @@ struct Shares {
     whole: BTreeMap<State, f64>,
     /// Of each window.
     windows: BTreeMap<State, Vec<f64>>,
-    /// Of each state on the path.
-    classes: BTreeMap<State, String>,
+    /// Of each state on the path, the names of what it is of: its class (of a link, its queue's), and the same where the way of a call there and back is one.
+    owners: BTreeMap<State, [String; 2]>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -88,10 +87,9 @@ impl Side {
         self.known.contradictions = Some(answer.contradictions);
         (self.known.events, self.known.lost) = (answer.interactions, answer.lost);
         for row in &answer.criticality {
-            let class = class(&row.machine, &row.class);
-            self.is_of(&row.host, &row.machine, class);
-            for (shares, name) in [(&mut self.of_classes, class), (&mut self.of_machines, &row.machine)] {
-                shares.add((place(&row.host, name), row.state.clone()), class, row.share);
+            self.is_of(&row.host, &row.machine, &row.owner);
+            for (shares, name) in [(&mut self.of_classes, &row.owner), (&mut self.of_machines, &row.machine)] {
+                shares.add((place(&row.host, name), row.state.clone()), [&row.owner, &row.pool], row.share);
             }
         }
         let Some(path) = answer.segments.as_ref().filter(|_| length > 0) else { return };
@@ -100,7 +98,7 @@ impl Side {
         let mut times: BTreeMap<[&str; 4], [u64; WINDOWS]> = BTreeMap::new();
         let mut window = 0;
         for segment in path.segments() {
-            let times = times.entry([segment.host, segment.machine, segment.class, segment.state]).or_default();
+            let times = times.entry([segment.host, segment.machine, segment.owner, segment.state]).or_default();
             let mut at = segment.start_ns;
             while at < segment.end_ns && window < WINDOWS {
                 let until = segment.end_ns.min(bound(window + 1));
@@ -114,9 +112,9 @@ impl Side {
         // In a path of few ns some windows are empty.
         let wide: Vec<usize> = (0..WINDOWS).filter(|&window| width(window) > 0).collect();
         self.widths = wide.iter().map(|&window| width(window) as f64).collect();
-        for ([host, machine, of, state], times) in times {
+        for ([host, machine, owner, state], times) in times {
             let shares: Vec<f64> = wide.iter().map(|&window| times[window] as f64 / width(window) as f64).collect();
-            for (all, name) in [(&mut self.of_classes, class(machine, of)), (&mut self.of_machines, machine)] {
+            for (all, name) in [(&mut self.of_classes, owner), (&mut self.of_machines, machine)] {
                 let sums = all.windows.entry((place(host, name), state.to_owned())).or_insert_with(|| vec![0.0; shares.len()]);
                 sums.iter_mut().zip(&shares).for_each(|(sum, share)| *sum += share);
             }
@@ -185,8 +183,8 @@ impl Side {
 }
 
 impl Shares {
-    fn add(&mut self, name: State, class: &str, share: f64) {
-        self.classes.entry(name.clone()).or_insert_with(|| class.to_owned());
+    fn add(&mut self, name: State, owners: [&String; 2], share: f64) {
+        self.owners.entry(name.clone()).or_insert_with(|| owners.map(String::clone));
         *self.whole.entry(name).or_default() += share;
     }
 
@@ -198,14 +196,6 @@ impl Shares {
 
     fn share(&self, state: &State) -> f64 {
         self.whole.get(state).copied().unwrap_or(0.0)
-    }
-}
-
-/// Of a machine as a report of several recordings names it: that of a link is its queue.
-fn class<'a>(machine: &'a str, class: &'a str) -> &'a str {
-    match class {
-        "link" => queue_of_calls(machine),
-        class => class,
     }
 }
 
@@ -272,7 +262,7 @@ pub struct StateChange {
     pub change: Change,
     pub certain: bool,
     #[serde(skip)]
-    class: String,
+    owners: [String; 2],
 }
 
 /// The mean of a latency; the change is relative to the first.
@@ -370,8 +360,8 @@ fn states(a: &Side, b: &Side, of: fn(&Side) -> &Shares, may_be_certain: bool) ->
             let change = Change::weighted(&from.weighted(&a.widths, name), &to.weighted(&b.widths, name))?;
             let certain = may_be_certain && change.is_certain() && change.change.abs() >= LEAST_SHARE;
             let (machine, state) = name.clone();
-            let class = to.classes.get(name).or(from.classes.get(name)).cloned().unwrap_or_default();
-            Some(StateChange { machine, state, share_a: from.share(name), share_b: to.share(name), change, certain, class })
+            let owners = to.owners.get(name).or(from.owners.get(name)).cloned().unwrap_or_default();
+            Some(StateChange { machine, state, share_a: from.share(name), share_b: to.share(name), change, certain, owners })
         })
         .collect();
     out.sort_by(|x, y| y.certain.cmp(&x.certain).then(y.change.change.abs().total_cmp(&x.change.change.abs())));

@@ -8,7 +8,7 @@ mod turns;
 
 pub use turns::Turns;
 
-use crate::lineage::{Answer, Kind, Path};
+use crate::lineage::{Answer, Kind, Path, Row};
 use crate::stays::{Kept, Stays};
 use longpole_model::causes::Seat;
 use longpole_model::hash::IdMap;
@@ -35,7 +35,7 @@ pub struct Keepers {
 
 /// Whether that is a part of the path worth to be asked for.
 pub fn matter(answer: &Answer) -> bool {
-    let waits = answer.criticality.iter().filter(|row| row.class != "link" && matches!(row.state.as_str(), "runnable" | "preempted"));
+    let waits = answer.criticality.iter().filter(|row| row.kind.waits_for_cpu());
     waits.map(|row| row.share).sum::<f64>() >= LEAST_SHARE
 }
 
@@ -61,8 +61,8 @@ impl Keepers {
     pub fn tell(&self, linux: &Linux, path: &Path, answer: &mut Answer) {
         for (&of, kept) in &self.kept {
             let (machine, state) = (path.machine(of), path.class_and_state(of).1);
-            if let Some(row) = answer.criticality.iter_mut().find(|row| row.machine == machine && row.state == state && row.class != "link")
-            {
+            let is_row = |row: &&mut Row| row.kind.waits_for_cpu() && row.machine == machine && row.state == state;
+            if let Some(row) = answer.criticality.iter_mut().find(is_row) {
                 row.kept_by = Some(kept.clone().whole(row.ns).answer(linux));
             }
         }

@@ -5,7 +5,7 @@
 //! threads; names, queues ([`distinct`]) and what is in flight at one moment (calls, tokens) are capped.
 //! Percentiles are within 1 % of the true value.
 //!
-//! No analysis may look at what a name means: systems are judged by their structure, and names are only repeated.
+//! No analysis may look at what a name means: systems are judged by their structure and by kinds ([`longpole_model::kinds`]), and names are only repeated.
 
 pub mod blame;
 pub mod change;

@@ -14,7 +14,6 @@ mod answer;
 pub(crate) mod key;
 mod life;
 mod loom;
-pub(crate) mod meaning;
 pub(crate) mod path;
 mod profile;
 mod runs;
@@ -24,10 +23,10 @@ mod tree;
 mod window;
 mod words;
 
-pub use answer::{is_symbol, Answer, Contradiction, Inner, NoAnswer, Profiled, Row};
+pub use answer::{Answer, Contradiction, Inner, NoAnswer, Profiled, Row};
 pub use key::Kind;
 pub(crate) use path::Numbered;
-pub use path::{Path, Segment, Stretch};
+pub use path::{Call, Path, Segment, Stretch};
 pub use segments::Spill;
 
 use active::Active;
@@ -37,7 +36,6 @@ use longpole_model::interaction::{Cause, Deed, Interaction, MachineId, QueueId, 
 use longpole_model::names::NameId;
 use longpole_model::tokens::{Origin, Queues};
 use loom::{Loom, Windows};
-use meaning::Meanings;
 use segments::Segments;
 use std::collections::VecDeque;
 use tree::Tree;
@@ -190,7 +188,6 @@ pub struct Lineage {
     /// Of lineages that are charged as they come.
     segments: Option<Segments>,
     keys: Keys,
-    meanings: Meanings,
     lives: Vec<Life>,
     /// How much of a machine's past is kept.
     most_past: usize,
@@ -236,7 +233,6 @@ impl Lineage {
             loom,
             segments,
             keys: Keys::default(),
-            meanings: Meanings::default(),
             lives: Vec::new(),
             most_past: 0,
             queues: Queues::new(options.most_tokens),

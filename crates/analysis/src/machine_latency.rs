@@ -8,7 +8,9 @@ use crate::latency::{Kind, Latency, Part};
 use crate::parts::Parts;
 use crate::samples::Samples;
 use crate::text;
+use longpole_model::hash::IdMap;
 use longpole_model::interaction::{Deed, Interaction, MachineId, QueueId, Vocabulary};
+use longpole_model::kinds::{QueueKind, StateKind};
 use longpole_model::names::NameId;
 use std::collections::{HashMap, VecDeque};
 
@@ -18,10 +20,6 @@ const MOST_IN_FLIGHT: usize = 1 << 16;
 /// Host and machine.
 pub(crate) fn place(vocabulary: &Vocabulary, machine: MachineId) -> String {
     text::place(vocabulary.host(machine), vocabulary.machine_name(machine))
-}
-
-pub(crate) fn is_reply(queue: &str) -> bool {
-    queue.starts_with("rpc:") && queue.contains(":reply:")
 }
 
 /// What a queue is to whoever uses it.
@@ -94,8 +92,8 @@ struct Machine {
 pub struct MachineLatency {
     machines: Vec<Machine>,
     uses: Vec<Option<Use>>,
-    names: Vec<String>,
-    known: HashMap<String, u32>,
+    names: Vec<NameId>,
+    known: IdMap<NameId, u32>,
     /// By name: calls that nobody has taken.
     waiting: Vec<VecDeque<Call>>,
     replies: HashMap<QueueId, Call>,
@@ -202,7 +200,8 @@ impl MachineLatency {
 
     fn state(&mut self, vocabulary: &Vocabulary, machine: MachineId, state: NameId) {
         self.goes_on(machine, Mode::Runs);
-        if matches!(vocabulary.names.text(state), "runnable" | "preempted" | "interrupted" | "UNKNOWN") {
+        let kind = vocabulary.names.state_kind(state);
+        if kind.waits_for_cpu() || matches!(kind, StateKind::Interrupted | StateKind::Unknown) {
             return self.turns(machine, Mode::Runnable);
         }
         self.turns(machine, Mode::Runs);
@@ -235,26 +234,23 @@ impl MachineLatency {
         if let Some(known) = self.uses[at] {
             return known;
         }
-        let name = vocabulary.link_name(queue);
-        let made = match name.strip_prefix("rpc:").map(|call| (call, call.rfind(":reply:"))) {
-            Some((call, Some(end))) => Use::Replies(self.call(&call[..end])),
-            Some((call, None)) => Use::Calls(self.call(call)),
-            None if name.starts_with("signal:") => Use::Signal,
-            None => Use::Tokens,
+        let made = match vocabulary.queue_kind(queue) {
+            QueueKind::Replies => Use::Replies(self.call(vocabulary.queue_of(queue))),
+            QueueKind::Calls => Use::Calls(self.call(vocabulary.queue_of(queue))),
+            QueueKind::Signals => Use::Signal,
+            QueueKind::Items => Use::Tokens,
         };
         self.uses[at] = Some(made);
         made
     }
 
-    fn call(&mut self, name: &str) -> u32 {
-        if let Some(&known) = self.known.get(name) {
-            return known;
-        }
-        let number = self.names.len() as u32;
-        self.names.push(name.to_owned());
-        self.waiting.push(VecDeque::new());
-        self.known.insert(name.to_owned(), number);
-        number
+    fn call(&mut self, name: NameId) -> u32 {
+        let Self { known, names, waiting, .. } = self;
+        *known.entry(name).or_insert_with(|| {
+            names.push(name);
+            waiting.push(VecDeque::new());
+            names.len() as u32 - 1
+        })
     }
 
     fn put(&mut self, vocabulary: &Vocabulary, machine: MachineId, queue: QueueId, n: u64) {
@@ -315,7 +311,7 @@ impl MachineLatency {
         for ((name, caller, server), calls) in self.calls {
             out.push(Latency {
                 kind: Kind::Rpc,
-                name: self.names[name as usize].clone(),
+                name: vocabulary.names.text(self.names[name as usize]).to_owned(),
                 machine: machine(caller),
                 peer: machine(server),
                 times: calls.total.times(),
@@ -340,10 +336,9 @@ impl MachineLatency {
             });
         }
         for ((queue, sender, receiver), signals) in self.signals {
-            let context = vocabulary.link_name(queue);
             out.push(Latency {
                 kind: Kind::Signal,
-                name: context.strip_prefix("signal:").unwrap_or(context).to_owned(),
+                name: vocabulary.names.text(vocabulary.queue_of(queue)).to_owned(),
                 machine: machine(receiver),
                 peer: machine(sender),
                 times: signals.times.times(),

@@ -5,9 +5,10 @@
 
 use crate::depth::Depth;
 use crate::histogram::Histogram;
-use crate::machine_latency::{is_reply, place};
+use crate::machine_latency::place;
 use crate::queues::{BatchAnswer, DepthAnswer, QueueAnswer};
 use longpole_model::interaction::{Deed, Interaction, MachineId, QueueId, Vocabulary, Wants};
+use longpole_model::kinds::QueueKind;
 use longpole_model::tokens::{Amount, Queues, Shape, Unit};
 use std::collections::BTreeSet;
 
@@ -198,7 +199,7 @@ impl MachineQueues {
         for (at, state) in self.states.iter().enumerate() {
             let queue = QueueId(at as u32);
             let Some((state, first)) = state.as_ref().and_then(|state| Some((state, state.first?))) else { continue };
-            if is_reply(vocabulary.link_name(queue)) {
+            if vocabulary.queue_kind(queue) == QueueKind::Replies {
                 continue;
             }
             let Shape { capacity, unit, .. } = state.shape;

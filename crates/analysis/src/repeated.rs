@@ -7,7 +7,7 @@
 use crate::change::half_95;
 use crate::findings::{Evidence, Finding};
 use crate::left_out;
-use crate::lineage::is_symbol;
+use crate::lineage;
 use crate::predicted;
 use crate::report::{Inputs, Report};
 use crate::text::{number, percent};
@@ -15,6 +15,7 @@ use crate::judge;
 use crate::judge::verdict::Outcome;
 use crate::verdict::{Doubts, Reason, Verdict, VerdictKind};
 use crate::what_if::Prediction;
+use longpole_model::kinds::{SegmentKind, StateKind};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -52,6 +53,10 @@ pub struct Row {
     pub machine: String,
     pub class: String,
     pub state: String,
+    pub kind: SegmentKind,
+    /// A profiler adds up what bears the state's name in all programs.
+    #[serde(skip)]
+    is_symbol: bool,
     pub ns: u64,
     pub share: f64,
     /// Half of the interval in which the mean lies in 95 of 100 cases. None: a single recording has a path.
@@ -209,6 +214,8 @@ struct OfRun {
     profile: Option<f64>,
     slack: Option<u64>,
     near: Option<f64>,
+    /// The kind of state, and whether a profiler adds up what bears its name.
+    is_of: Option<(SegmentKind, bool)>,
 }
 
 /// Mean shares over all recordings that have a path; one that does not go through a state has 0 of it.
@@ -217,14 +224,15 @@ fn criticality(runs: &[Run]) -> Option<Vec<Row>> {
     if paths.is_empty() {
         return None;
     }
-    let mut found: BTreeMap<[String; 4], Vec<OfRun>> = BTreeMap::new();
+    let mut found: BTreeMap<([String; 4], lineage::Kind), Vec<OfRun>> = BTreeMap::new();
     for (at, rows) in paths.iter().enumerate() {
         for row in *rows {
-            let machine = if row.class == "link" { &row.machine } else { &row.class };
-            let key = [row.host.clone(), machine.clone(), row.class.clone(), row.state.clone()];
+            let machine = if row.kind.is_link() { &row.machine } else { &row.class };
+            let key = ([row.host.clone(), machine.clone(), row.class.clone(), row.state.clone()], lineage::Kind::from(row.kind));
             let of = found.entry(key).or_default();
             of.resize_with(paths.len(), OfRun::default);
             let this = &mut of[at];
+            this.is_of.get_or_insert((row.kind, row.is_symbol));
             this.ns += row.ns;
             this.share += row.share;
             this.profile = this.profile.or(row.profile_share);
@@ -234,14 +242,17 @@ fn criticality(runs: &[Run]) -> Option<Vec<Row>> {
     }
     let mut out: Vec<Row> = found
         .into_iter()
-        .map(|([host, machine, class, state], of)| {
+        .map(|(([host, machine, class, state], _), of)| {
             let shares: Vec<f64> = of.iter().map(|run| run.share).collect();
+            let (kind, is_symbol) = of.iter().find_map(|run| run.is_of).unwrap_or((SegmentKind::State(StateKind::Named), true));
             let some = |value: fn(&OfRun) -> Option<f64>| mean(&of.iter().filter_map(value).collect::<Vec<_>>());
             Row {
                 host,
                 machine,
                 class,
                 state,
+                kind,
+                is_symbol,
                 ns: of.iter().map(|run| run.ns).sum::<u64>() / of.len() as u64,
                 share: mean(&shares).unwrap_or(0.0),
                 share_error: half_95(&shares).map(|half| half.min(1.0)),
@@ -256,7 +267,7 @@ fn criticality(runs: &[Run]) -> Option<Vec<Row>> {
         })
         .collect();
     // A profiler adds what bears one name.
-    let symbol = |row: &Row| [if is_symbol(&row.state) { String::new() } else { row.class.clone() }, row.state.clone()];
+    let symbol = |row: &Row| [if row.is_symbol { String::new() } else { row.class.clone() }, row.state.clone()];
     let mut profile: BTreeMap<[String; 2], f64> = BTreeMap::new();
     for row in &out {
         if let Some(share) = row.profile_share {

@@ -1,18 +1,17 @@
 //! Which states and links occur at all, on the critical path or not: a condition may ask for one that never decides anything.
 
-use crate::lineage::path::queue_of_calls;
 use crate::lineage::steps::machine_of;
-use crate::standout::there_and_back;
 use crate::text::place;
 use longpole_model::hash::IdMap;
 use longpole_model::interaction::{Deed, Interaction, MachineId, QueueId, Vocabulary};
+use longpole_model::kinds::{LinkKind, StateKind, BLOCKED, LINK};
 use longpole_model::names::NameId;
 use std::collections::BTreeSet;
 
 /// What every machine may be in, whether it ever is or not.
-const OF_ALL: [&str; 4] = ["run", "runnable", "interrupted", "UNKNOWN"];
+const OF_ALL: [StateKind; 4] = [StateKind::Run, StateKind::Runnable, StateKind::Interrupted, StateKind::Unknown];
 /// So are the links of every queue.
-const OF_QUEUES: [&str; 2] = ["queued", "wire"];
+const OF_QUEUES: [LinkKind; 2] = [LinkKind::Queued, LinkKind::Wire];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Mark {
@@ -63,31 +62,30 @@ impl Seen {
     }
 
     /// As `MACHINE::STATE`, with the host before it where there is one, and as `CLASS::STATE`. `more`: what every machine may be in beside that.
-    pub fn names(&self, vocabulary: &Vocabulary, more: &[&str]) -> BTreeSet<String> {
+    pub fn names(&self, vocabulary: &Vocabulary, more: &[StateKind]) -> BTreeSet<String> {
         let machine = |machine| place(vocabulary.host(machine), vocabulary.machine_name(machine));
-        let queue = |queue: Option<QueueId>| queue.map_or("link", |queue| vocabulary.link_name(queue));
         let text = |name| vocabulary.names.text(name);
         let class = |machine| self.classes.get(&machine).map_or_else(|| vocabulary.machine_name(machine), |&class| text(class));
-        let mut names = BTreeSet::from(["link::wakeup".to_owned()]);
+        let mut names = BTreeSet::from([format!("{LINK}::{}", LinkKind::Wakeup.text().unwrap_or_default())]);
         let mut both = |of, state: &str| {
             names.insert(format!("{}::{state}", machine(of)));
             names.insert(format!("{}::{state}", class(of)));
         };
         for &mark in self.marks.keys() {
             match mark {
-                Mark::Machine(of) => OF_ALL.iter().chain(more).for_each(|state| both(of, state)),
+                Mark::Machine(of) => OF_ALL.iter().chain(more).filter_map(|kind| kind.text()).for_each(|state| both(of, state)),
                 Mark::State(of, state) => both(of, text(state)),
-                Mark::Blocked(of, why) => both(of, &format!("blocked:{}", text(why))),
+                Mark::Blocked(of, why) => both(of, &format!("{BLOCKED}{}", text(why))),
                 Mark::Queue(_) | Mark::Link(..) => {}
             }
         }
-        let mut both = |of, state: &str| {
-            let class = queue_of_calls(queue(of));
-            names.extend([queue(of), class, there_and_back(class)].map(|name| format!("{name}::{state}")));
+        let mut both = |of: Option<QueueId>, state: &str| {
+            let of_queue = |queue| [vocabulary.link_name(queue), vocabulary.queue_class(queue), vocabulary.queue_of_calls(queue)];
+            names.extend(of.map_or([LINK; 3], of_queue).map(|name| format!("{name}::{state}")));
         };
         for &mark in self.marks.keys() {
             match mark {
-                Mark::Queue(of) => OF_QUEUES.iter().for_each(|state| both(Some(of), state)),
+                Mark::Queue(of) => OF_QUEUES.iter().filter_map(|kind| kind.text()).for_each(|state| both(Some(of), state)),
                 Mark::Link(of, link) => both(of, text(link)),
                 Mark::Machine(_) | Mark::State(..) | Mark::Blocked(..) => {}
             }

@@ -6,11 +6,12 @@
 
 use crate::cut::Cut;
 use crate::findings::{Evidence, Lead, PathThresholds};
-use crate::lineage::{Answer, Kind, Numbered, Path, Row};
+use crate::lineage::{Answer, Call, Kind, Numbered, Path, Row};
 use crate::text::{number, percent};
 use crate::verdict::{too_many_lost, Reason, Verdict, VerdictKind};
 use crate::what_if::{Prediction, Scenario};
 use longpole_model::hash::IdMap;
+use longpole_model::kinds::{state_label, LinkKind, SegmentKind, StateKind};
 use std::collections::{HashMap, HashSet};
 
 const WINDOWS: usize = 12;
@@ -30,6 +31,7 @@ pub struct Standing {
     pub class: String,
     pub state: String,
     pub kind: Kind,
+    pub segment: SegmentKind,
     pub share: f64,
     pub error: f64,
     /// The way of calls, there and back: the class calls, the state is what it calls.
@@ -50,7 +52,7 @@ impl Standing {
     /// What would show whether anything is gained here.
     pub fn fix(&self) -> Scenario {
         match self.kind {
-            Kind::Link if self.is_call => Scenario::batch(&self.class, &self.state, FEWER_CALLS),
+            Kind::Link if self.is_call => Scenario::batch(&self.class, &state_label(&self.state), FEWER_CALLS),
             Kind::Runnable => Scenario::cpus(1),
             _ => Scenario::scale(self.owner(), &self.state, 0.5),
         }
@@ -97,7 +99,7 @@ pub fn standings(answer: &Answer, path: &Path) -> Vec<Standing> {
         .map(|(((class, state), windows), most)| {
             let whole: u64 = windows.iter().sum();
             let alone = most.filter(|&(ns, _)| ns as f64 >= 0.9 * whole as f64).map(|(_, of)| path.machine(of).to_owned());
-            let call = callers.of(class, state);
+            let call = most.and_then(|(_, of)| callers.of(call(path, of)?));
             let (class, state) = match most {
                 // As most of it is called.
                 Some((_, of)) if path.kind(of) == Kind::Runnable => (class, path.class_and_state(of).1),
@@ -109,6 +111,7 @@ pub fn standings(answer: &Answer, path: &Path) -> Vec<Standing> {
                 state: state.to_owned(),
                 is_call: call.is_some(),
                 kind: most.map_or(Kind::Unknown, |(_, of)| path.kind(of)),
+                segment: most.map_or(SegmentKind::State(StateKind::Unknown), |(_, of)| path.segment_kind(of)),
                 share: whole as f64 / cut.length() as f64,
                 error: error(&shares),
                 machine: alone,
@@ -124,7 +127,8 @@ pub fn standings(answer: &Answer, path: &Path) -> Vec<Standing> {
 /// What is one: the way of a call there and back, and all that a class waits for a CPU, never put on one or taken off it.
 fn pooled(path: &Path, of: u32) -> (&str, &str) {
     let (class, state) = path.class_and_state(of);
-    (there_and_back(class), if path.kind(of) == Kind::Runnable { "runnable" } else { state })
+    let runnable = StateKind::Runnable.text().filter(|_| path.kind(of) == Kind::Runnable);
+    (path.call(of).map_or(class, |call| call.queue), runnable.unwrap_or(state))
 }
 
 /// Who calls: whom the path left last before it went the way of a call.
@@ -151,13 +155,10 @@ enum Way {
 
 impl Calling {
     fn new(path: &Path) -> Calling {
-        let way = |of: u32| {
-            let (class, state) = path.class_and_state(of);
-            match call(class, state) {
-                Some(_) if class == there_and_back(class) => Way::Call,
-                _ if path.kind(of) != Kind::Link => Way::Machine,
-                _ => Way::Other,
-            }
+        let way = |of: u32| match call(path, of) {
+            Some(call) if !call.is_reply => Way::Call,
+            _ if path.kind(of) != Kind::Link => Way::Machine,
+            _ => Way::Other,
         };
         Calling { ways: (0..path.kinds() as u32).map(way).collect(), last: None, counts: IdMap::default() }
     }
@@ -186,23 +187,16 @@ impl Calling {
 }
 
 impl<'a> Callers<'a> {
-    fn of(&self, class: &'a str, state: &str) -> Option<(&'a str, &'a str)> {
-        let caller = self.counts.get(class)?.iter().max_by_key(|&(name, &count)| (count, std::cmp::Reverse(*name)))?;
-        Some((caller.0, call(class, state)?))
+    /// The class that calls most often, and what it calls.
+    fn of(&self, call: Call<'a>) -> Option<(&'a str, &'a str)> {
+        let caller = self.counts.get(call.queue)?.iter().max_by_key(|&(name, &count)| (count, std::cmp::Reverse(*name)))?;
+        Some((caller.0, call.name))
     }
 }
 
-/// A call's way, also of its replies.
-pub(crate) fn there_and_back(class: &str) -> &str {
-    match class.strip_prefix("rpc:").and(class.strip_suffix(":reply")) {
-        Some(calls) => calls,
-        None => class,
-    }
-}
-
-/// The name of the call whose way this is.
-fn call<'a>(class: &'a str, state: &str) -> Option<&'a str> {
-    class.strip_prefix("rpc:").filter(|_| state == "queued")
+/// The call that is on its way there or back.
+fn call(path: &Path, of: u32) -> Option<Call<'_>> {
+    path.call(of).filter(|_| path.segment_kind(of) == SegmentKind::Link(LinkKind::Queued))
 }
 
 /// Two standard errors of the mean.
@@ -220,11 +214,11 @@ fn anybody_waits(path: &Path, first: &Standing, is_recorder: &dyn Fn(&str) -> bo
     let mut of_kernel = HashSet::new();
     let mut recorded = vec![false; path.kinds()];
     for (of, &ns) in (0..).zip(path.times()).filter(|&(_, &ns)| ns > 0) {
-        let (machine, (class, state)) = (path.machine(of), path.class_and_state(of));
+        let (machine, (class, _)) = (path.machine(of), path.class_and_state(of));
         recorded[of as usize] = is_recorder(machine);
         whole_ns += ns;
         others_ns += if class == first.class || recorded[of as usize] { 0 } else { ns };
-        if path.kind(of) == Kind::Interrupt && state != "interrupted" || state == "kernel" {
+        if matches!(path.segment_kind(of), SegmentKind::State(StateKind::Interrupt | StateKind::Kernel)) {
             of_kernel.insert(machine);
         }
     }
@@ -371,7 +365,8 @@ const TIMERS: [&str; 3] = ["alarm", "setitimer", "timer_settime"];
 /// Who of the first one's program has set a timer on the way to that program's end, and by which call. Its signal may be what ends a loop; whether it is, the events do not tell.
 fn timer<'a>(answer: &'a Answer, first: &Standing) -> Option<(&'a str, &'a str)> {
     let ends = program(&answer.end_machine) == program(&first.class);
-    let sets = |row: &&Row| TIMERS.contains(&row.state.as_str()) && program(&row.class) == program(&first.class);
+    let is_call = |row: &Row| matches!(row.kind, SegmentKind::State(StateKind::SystemCall | StateKind::Named));
+    let sets = |row: &&Row| is_call(row) && TIMERS.contains(&row.state.as_str()) && program(&row.class) == program(&first.class);
     let row = answer.criticality.iter().filter(|_| ends).find(sets)?;
     Some((&row.class, &row.state))
 }
@@ -391,16 +386,16 @@ fn why_not(
     beside: &Beside<'_>,
     thresholds: &PathThresholds,
 ) -> Option<String> {
-    if matches!(first.kind, Kind::Unknown | Kind::Blocked) || first.kind == Kind::Link && first.state == "UNKNOWN" {
+    if matches!(first.kind, Kind::Unknown | Kind::Blocked) || first.segment == SegmentKind::Link(LinkKind::Unknown) {
         return Some("what it waits for is not in the trace".to_owned());
     }
-    if first.kind == Kind::Link && !first.is_call && matches!(first.state.as_str(), "queued" | "wakeup") {
+    if !first.is_call && matches!(first.segment, SegmentKind::Link(LinkKind::Queued | LinkKind::Wakeup)) {
         return Some("what is on its way for so long waits for somebody whom the trace does not tell".to_owned());
     }
-    if first.kind == Kind::Link && first.state == "timer" {
+    if matches!(first.segment, SegmentKind::Link(LinkKind::Timer | LinkKind::KernelTimer)) {
         return Some("it sleeps until a time that it set itself".to_owned());
     }
-    if first.state == "asleep" && !is_asked(answer, path, first) {
+    if first.segment == SegmentKind::State(StateKind::Asleep) && !is_asked(answer, path, first) {
         let gain = fix.and_then(|fix| fix.gain).filter(|&gain| gain >= thresholds.min_gain);
         let gain = gain.map_or_else(String::new, |gain| format!("; if that is not on purpose, half of it would bring {}", percent(gain)));
         return Some(format!("it sleeps until a time that it set itself, as one does that makes the pace{gain}"));
@@ -469,5 +464,6 @@ impl Beside<'_> {
 }
 
 fn is_fixed(fix: &Prediction) -> bool {
-    fix.next.as_ref().is_some_and(|next| next.machine == "link" && matches!(next.state.as_str(), "timer" | "interrupt"))
+    let is_fixed = |kind| matches!(kind, SegmentKind::Link(LinkKind::Timer | LinkKind::KernelTimer | LinkKind::Interrupt));
+    fix.next.as_ref().and_then(|next| next.kind).is_some_and(is_fixed)
 }

@@ -45,7 +45,6 @@ pub(crate) use full::Full;
 pub use grammar::{Change, Scenario, Target, GRAMMAR};
 
 use crate::lineage::key::{Key, Keys, State};
-use crate::lineage::meaning::Meanings;
 use batch::Paid;
 use busy::{Gone, Together, Used};
 use cpus::Left;
@@ -163,7 +162,6 @@ pub struct WhatIf {
     /// In each world, the largest factor of a state.
     most: Vec<f64>,
     keys: Keys,
-    meanings: Meanings,
     rows: Vec<Row>,
     /// Of each link's key.
     delays: Vec<Delay>,
@@ -230,7 +228,6 @@ impl WhatIf {
             most: scale.most(layout),
             scale,
             keys: Keys::default(),
-            meanings: Meanings::default(),
             rows: Vec::new(),
             delays: Vec::new(),
             first_unexplained: IdMap::default(),
@@ -337,7 +334,9 @@ impl WhatIf {
     fn key(&mut self, vocabulary: &Vocabulary, key: Key) -> u32 {
         let id = self.keys.id(key);
         while self.keys.len() > self.rows.len() {
-            self.rows.push(self.scale.row(&key.words(vocabulary), &key, self.layout));
+            let is_lost = matches!(key, Key::State { machine, .. } if vocabulary.is_lost_events(machine));
+            let kind = key.kind(vocabulary, false);
+            self.rows.push(self.scale.row(&key.words(vocabulary), (&key, kind), is_lost, self.layout));
             self.delays.push(Delay::default());
         }
         id

@@ -545,7 +545,7 @@ fn what_a_user_s_rule_says_of_a_kernel_event_is_done_by_who_has_its_cpu() {
         [rule("syscall_exit_write", "put", "box"), rule("syscall_exit_read", "get", "box"), rule("syscall_entry_write", "begin", "busy")];
     assert_eq!(
         ruled(&kernel, &rules.concat()),
-        "{\"t\":150,\"machine\":\"t11\",\"state\":\"busy\"}\n{\"t\":160,\"machine\":\"t11\",\"put\":\"box\"}\n\
+        "{\"t\":150,\"machine\":\"t11\",\"state\":\"busy\",\"x_kind\":\"span\"}\n{\"t\":160,\"machine\":\"t11\",\"put\":\"box\"}\n\
          {\"t\":180,\"machine\":\"t12\",\"get\":\"box\"}\n"
     );
     let switches = format!("{}when = \"prev_tid == 11\"\n", rule("sched_switch", "put", "box"));
@@ -565,7 +565,7 @@ fn what_a_user_s_rule_says_of_an_event_in_an_interrupt_is_the_interrupt_s() {
     let rules = [rule("irq_handler_entry", "begin", "busy"), rule("device_read", "put", "box"), rule("syscall_exit_read", "get", "box")];
     let told = ruled(&kernel, &rules.concat());
     let irq = "irq 36 dev cpu0";
-    assert!(told.starts_with(&format!("{{\"t\":120,\"machine\":\"{irq}\",\"state\":\"busy\"}}\n")), "{told}");
+    assert!(told.starts_with(&format!("{{\"t\":120,\"machine\":\"{irq}\",\"state\":\"busy\",\"x_kind\":\"span\"}}\n")), "{told}");
     assert!(told.contains(&format!("{{\"t\":130,\"machine\":\"{irq}\",\"put\":\"box\"}}")), "{told}");
     assert!(told.ends_with("{\"t\":160,\"machine\":\"t11\",\"get\":\"box\"}\n"), "{told}");
     // What ends the interrupt is still done by it, and what it did last is over when it comes again.

@@ -4,9 +4,8 @@
 //! where it does.
 
 use crate::ahead::Ahead;
-use crate::interaction::{Interaction, MachineId, QueueId, Vocabulary};
-use crate::names::NameId;
-use std::sync::Arc;
+use crate::interaction::{Interaction, MachineId, Queue, QueueId, Vocabulary};
+use crate::names::{Name, NameId};
 
 /// For those that come at the same moment as the last one.
 const ROOM: usize = 1 << 6;
@@ -32,9 +31,9 @@ pub(crate) struct Rename {
 /// What a vocabulary has got since.
 #[derive(Debug, Default)]
 pub(crate) struct New {
-    pub names: Vec<Arc<str>>,
+    pub names: Vec<Name>,
     pub machines: Vec<(NameId, NameId)>,
-    pub queues: Vec<NameId>,
+    pub queues: Vec<Queue>,
     pub of_kernel: Vec<MachineId>,
     pub recorders: Vec<(MachineId, bool)>,
 }

@@ -28,6 +28,7 @@ pub use naming::{is_named_as_recorder, Behind};
 use crate::ahead::Ahead;
 use crate::hash::IdMap;
 use crate::interaction::{Cause, Deed, Interaction, MachineId, Vocabulary};
+use crate::kinds::{LinkKind, NameKind, StateKind};
 use crate::linux::Linux;
 use crate::linux_net::Hop;
 use crate::linux_watch::{Moment, Watch, Why};
@@ -37,9 +38,6 @@ use crate::system::System;
 use longpole_trace::event::{Catalogue, Item, Loss, StreamKind};
 use std::collections::{BTreeMap, HashMap};
 use threads::Thread;
-
-/// The machine that stands for all whose events are missing.
-pub const LOST: &str = "lost events";
 
 /// What is known of a trace beside its events.
 #[derive(Clone, Copy, Debug, Default)]
@@ -100,8 +98,9 @@ pub struct Composer {
     timers: timers::Timers,
     linux_names: Vec<Option<NameId>>,
     system_names: Vec<Option<NameId>>,
-    /// Of the probes' names, those of spans as states.
+    /// Of the probes' names, those of spans and of services as states.
     span_names: Vec<Option<NameId>>,
+    service_names: Vec<Option<NameId>>,
     reasons: IdMap<Why, NameId>,
     ending: ending::Ending,
     /// Of probes, that the reader has come to and time has not.
@@ -109,7 +108,7 @@ pub struct Composer {
     seats: Vec<(MachineId, Seat)>,
 }
 
-/// Names that this module gives.
+/// Names that this module gives: states.
 #[derive(Clone, Copy, Debug)]
 struct Words {
     user: NameId,
@@ -118,13 +117,24 @@ struct Words {
     runnable: NameId,
     preempted: NameId,
     unknown: NameId,
-    timer: NameId,
     asleep: NameId,
-    raise: NameId,
     outside: NameId,
+    /// Reasons of blocks.
     lost: NameId,
     signal: NameId,
     work: NameId,
+    workqueue: NameId,
+    links: Links,
+}
+
+/// Links.
+#[derive(Clone, Copy, Debug)]
+struct Links {
+    run: NameId,
+    unknown: NameId,
+    timer: NameId,
+    raise: NameId,
+    signal: NameId,
     disk: NameId,
     wire: NameId,
     interrupt: NameId,
@@ -133,25 +143,36 @@ struct Words {
 
 impl Words {
     fn new(vocabulary: &mut Vocabulary) -> Words {
-        let mut word = |text| vocabulary.names.intern(text);
+        let names = &mut vocabulary.names;
+        let mut link = |kind: LinkKind| names.intern_as(kind.text().unwrap_or_default(), NameKind::Link(kind));
+        let links = Links {
+            run: link(LinkKind::Run),
+            unknown: link(LinkKind::Unknown),
+            timer: link(LinkKind::Timer),
+            raise: link(LinkKind::Raise),
+            signal: link(LinkKind::Signal),
+            disk: link(LinkKind::Disk),
+            wire: link(LinkKind::Wire),
+            interrupt: link(LinkKind::Interrupt),
+            workqueue: link(LinkKind::Workqueue),
+        };
+        let mut reason = |text| names.intern_as(text, NameKind::State(StateKind::Waits));
+        let (lost, signal, work, workqueue) = (reason("lost"), reason("signal"), reason("work"), reason("workqueue"));
+        let mut state = |kind: StateKind| names.intern_as(kind.text().unwrap_or_default(), NameKind::State(kind));
         Words {
-            user: word("user"),
-            run: word("run"),
-            kernel: word("kernel"),
-            runnable: word("runnable"),
-            preempted: word("preempted"),
-            unknown: word("UNKNOWN"),
-            timer: word("timer"),
-            asleep: word("asleep"),
-            raise: word("raise"),
-            outside: word("outside"),
-            lost: word("lost"),
-            signal: word("signal"),
-            work: word("work"),
-            disk: word("disk"),
-            wire: word("wire"),
-            interrupt: word("interrupt"),
-            workqueue: word("workqueue"),
+            user: state(StateKind::User),
+            run: state(StateKind::Run),
+            kernel: state(StateKind::Kernel),
+            runnable: state(StateKind::Runnable),
+            preempted: state(StateKind::Preempted),
+            unknown: state(StateKind::Unknown),
+            asleep: state(StateKind::Asleep),
+            outside: state(StateKind::Outside),
+            lost,
+            signal,
+            work,
+            workqueue,
+            links,
         }
     }
 }
@@ -204,6 +225,7 @@ impl Composer {
             linux_names: Vec::new(),
             system_names: Vec::new(),
             span_names: Vec::new(),
+            service_names: Vec::new(),
             reasons: IdMap::default(),
             ending: ending::Ending::default(),
             losses_ahead: Vec::new(),
@@ -364,21 +386,27 @@ impl Composer {
         None
     }
 
-    /// A name of the kernel's model.
+    /// The state of a thread in this system call.
     #[inline]
-    fn of_linux(&mut self, name: NameId) -> NameId {
-        translated(&mut self.linux_names, name, &mut self.vocabulary, |name| self.linux.names.text(name))
+    fn system_call(&mut self, name: NameId) -> NameId {
+        translated(&mut self.linux_names, name, &mut self.vocabulary, StateKind::SystemCall, |name| self.linux.names.text(name))
     }
 
-    /// A name of the probes.
+    /// A reason to wait, as probes or a user's rule call it.
     #[inline]
-    fn of_system(&mut self, name: NameId) -> NameId {
-        translated(&mut self.system_names, name, &mut self.vocabulary, |name| self.system.names.text(name))
+    fn reason_of_system(&mut self, name: NameId) -> NameId {
+        translated(&mut self.system_names, name, &mut self.vocabulary, StateKind::Waits, |name| self.system.names.text(name))
     }
 }
 
 #[inline]
-fn translated<T: AsRef<str>>(known: &mut Vec<Option<NameId>>, name: NameId, into: &mut Vocabulary, text: impl Fn(NameId) -> T) -> NameId {
+fn translated<T: AsRef<str>>(
+    known: &mut Vec<Option<NameId>>,
+    name: NameId,
+    into: &mut Vocabulary,
+    kind: StateKind,
+    text: impl Fn(NameId) -> T,
+) -> NameId {
     let at = name.0 as usize;
     if let Some(Some(known)) = known.get(at) {
         return *known;
@@ -386,7 +414,7 @@ fn translated<T: AsRef<str>>(known: &mut Vec<Option<NameId>>, name: NameId, into
     if known.len() <= at {
         known.resize(at + 1, None);
     }
-    *known[at].insert(into.names.intern(text(name).as_ref()))
+    *known[at].insert(into.names.intern_as(text(name).as_ref(), NameKind::State(kind)))
 }
 
 /// Numbers that are given away again when they are free.

@@ -5,6 +5,7 @@
 
 use crate::block::{New, Told};
 use crate::hash::IdMap;
+use crate::kinds::{queue_of_text, NameKind, QueueKind, LOST_EVENTS};
 use crate::names::{NameId, Names};
 use crate::tokens::{Amount, Shape};
 
@@ -121,16 +122,28 @@ pub enum Wants {
     Space,
 }
 
+/// What the class of reply queues has behind that of their calls.
+const REPLIES: &str = ":reply";
+
+/// A queue as the vocabulary knows it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Queue {
+    name: NameId,
+    kind: QueueKind,
+    /// The name of the call or signal; of other queues, their own.
+    of: NameId,
+    /// The queue under which its time is summed up: the reply queues of a call are one.
+    class: NameId,
+}
+
 /// The names behind the ids.
 #[derive(Clone, Debug, Default)]
 pub struct Vocabulary {
     pub names: Names,
     machines: Vec<(NameId, NameId)>,
     machine_ids: IdMap<(NameId, NameId), MachineId>,
-    queues: Vec<NameId>,
+    queues: Vec<Queue>,
     queue_ids: IdMap<NameId, QueueId>,
-    /// Of names: it is a call of the kernel's.
-    calls: Vec<bool>,
     /// Machines that are threads of the kernel; and of each machine, whether it is one.
     of_kernel: Vec<MachineId>,
     is_of_kernel: Vec<bool>,
@@ -145,7 +158,21 @@ pub struct Vocabulary {
 
 impl Vocabulary {
     pub fn machine(&mut self, host: &str, name: &str) -> MachineId {
-        let key = (self.names.intern(host), self.names.intern(name));
+        self.machine_as(host, name, NameKind::Plain)
+    }
+
+    /// The machine that a machine log calls so.
+    pub fn machine_of_text(&mut self, host: &str, name: &str) -> MachineId {
+        self.machine_as(host, name, if name == LOST_EVENTS { NameKind::LostEvents } else { NameKind::Plain })
+    }
+
+    /// The machine that stands for all whose events are missing.
+    pub fn lost_events(&mut self) -> MachineId {
+        self.machine_as("", LOST_EVENTS, NameKind::LostEvents)
+    }
+
+    fn machine_as(&mut self, host: &str, name: &str, kind: NameKind) -> MachineId {
+        let key = (self.names.intern(host), self.names.intern_as(name, kind));
         let machines = &mut self.machines;
         *self.machine_ids.entry(key).or_insert_with(|| {
             machines.push(key);
@@ -153,26 +180,52 @@ impl Vocabulary {
         })
     }
 
+    /// Whether the machine stands for those whose events are missing.
+    pub fn is_lost_events(&self, machine: MachineId) -> bool {
+        self.name_id(machine).is_some_and(|name| self.names.kind(name) == NameKind::LostEvents)
+    }
+
+    /// A queue of tokens.
     pub fn queue(&mut self, name: &str) -> QueueId {
-        let name = self.names.intern(name);
-        let queues = &mut self.queues;
-        *self.queue_ids.entry(name).or_insert_with(|| {
-            queues.push(name);
-            QueueId(queues.len() as u32 - 1)
-        })
+        self.queue_as(name, QueueKind::Items, name)
     }
 
-    /// A state of this name is the kernel at work for a thread.
-    pub fn mark_system_call(&mut self, name: NameId) {
-        let at = name.0 as usize;
-        if self.calls.len() <= at {
-            self.calls.resize(at + 1, false);
+    /// The queue that a machine log calls so.
+    pub fn queue_of_text(&mut self, name: &str) -> QueueId {
+        let id = self.names.intern(name);
+        match self.queue_ids.get(&id) {
+            Some(&known) => known,
+            None => {
+                let (kind, of) = queue_of_text(name);
+                self.queue_as(name, kind, of)
+            }
         }
-        self.calls[at] = true;
     }
 
-    pub fn is_system_call(&self, name: NameId) -> bool {
-        self.calls.get(name.0 as usize).copied().unwrap_or(false)
+    /// The queue of this name. `of`: the name of the call or signal, if it is a queue of such; the name of a queue of replies is that of the queue of calls, and
+    /// `:reply:` with a number.
+    pub fn queue_as(&mut self, name: &str, kind: QueueKind, of: &str) -> QueueId {
+        let id = self.names.intern(name);
+        if let Some(&known) = self.queue_ids.get(&id) {
+            return known;
+        }
+        let made = self.made(id, kind, of);
+        self.queues.push(made);
+        let queue = QueueId(self.queues.len() as u32 - 1);
+        self.queue_ids.insert(id, queue);
+        queue
+    }
+
+    fn made(&mut self, name: NameId, kind: QueueKind, of: &str) -> Queue {
+        match kind {
+            QueueKind::Items => Queue { name, kind, of: name, class: name },
+            QueueKind::Calls | QueueKind::Signals => Queue { name, kind, of: self.names.intern(of), class: name },
+            QueueKind::Replies => {
+                let text = self.names.text(name);
+                let class = text.rfind(REPLIES).map_or(text, |at| &text[..at + REPLIES.len()]).to_owned();
+                Queue { name, kind, of: self.names.intern(of), class: self.names.intern(&class) }
+            }
+        }
     }
 
     /// The machine is a thread of the kernel.
@@ -234,10 +287,16 @@ impl Vocabulary {
 
     /// A queue that bears this name for now and `shared` for good; one that is no longer used, or else a new one.
     pub fn passing_queue(&mut self, name: &str, shared: NameId, unused: Option<QueueId>) -> QueueId {
-        let queue = unused.unwrap_or_else(|| {
-            self.queues.push(shared);
-            QueueId(self.queues.len() as u32 - 1)
-        });
+        let queue = match unused {
+            Some(queue) => queue,
+            None => {
+                let text = self.names.text(shared).to_owned();
+                let (kind, of) = queue_of_text(&text);
+                let made = self.made(shared, kind, of);
+                self.queues.push(made);
+                QueueId(self.queues.len() as u32 - 1)
+            }
+        };
         self.rename(queue, name);
         if let Some(renamed) = &mut self.renamed {
             renamed.push(queue);
@@ -271,7 +330,7 @@ impl Vocabulary {
     /// What has been added to it beyond what was told, which is all then.
     pub(crate) fn since(&self, told: &mut Told) -> New {
         let new = New {
-            names: self.names.texts()[told.names..].to_vec(),
+            names: self.names.all()[told.names..].to_vec(),
             machines: self.machines[told.machines..].to_vec(),
             queues: self.queues[told.queues..].to_vec(),
             of_kernel: self.of_kernel[told.of_kernel..].to_vec(),
@@ -303,6 +362,29 @@ impl Vocabulary {
     }
 
     pub fn link_id(&self, queue: QueueId) -> NameId {
-        self.queues.get(queue.0 as usize).copied().unwrap_or(NameId(u32::MAX))
+        self.queues.get(queue.0 as usize).map_or(NameId(u32::MAX), |queue| queue.name)
+    }
+
+    pub fn queue_kind(&self, queue: QueueId) -> QueueKind {
+        self.queues.get(queue.0 as usize).map_or(QueueKind::Items, |queue| queue.kind)
+    }
+
+    /// The name of the call or signal of which the queue is; of other queues, their own.
+    pub fn queue_of(&self, queue: QueueId) -> NameId {
+        self.queues.get(queue.0 as usize).map_or(NameId(u32::MAX), |queue| queue.of)
+    }
+
+    /// The name under which its time is summed up with that of queues that are alike: `rpc:X:reply` for the reply queues of a call.
+    pub fn queue_class(&self, queue: QueueId) -> &str {
+        self.queues.get(queue.0 as usize).map_or("", |queue| self.names.text(queue.class))
+    }
+
+    /// The queue of calls to which a queue of replies belongs, or the queue itself: the way there and back is one.
+    pub fn queue_of_calls(&self, queue: QueueId) -> &str {
+        let class = self.queue_class(queue);
+        match self.queue_kind(queue) {
+            QueueKind::Replies => &class[..class.len() - REPLIES.len()],
+            _ => class,
+        }
     }
 }

@@ -13,6 +13,7 @@ pub mod compact;
 mod dense;
 pub mod hash;
 pub mod interaction;
+pub mod kinds;
 pub mod linux;
 mod linux_loss;
 pub mod linux_net;

@@ -15,6 +15,7 @@ pub use write::Writer;
 use crate::ahead::Ahead;
 use crate::causes::is_named_as_recorder;
 use crate::interaction::{Cause, Deed, Interaction, MachineId, QueueId, Vocabulary, Wants};
+use crate::kinds::{LinkKind, NameKind, StateKind};
 use crate::names::NameId;
 use crate::tokens::{Amount, Order, Shape, Unit};
 use line::{By, Line, Number};
@@ -212,14 +213,14 @@ impl Known {
         let host = line.host.as_deref().unwrap_or("");
         if let Some(end) = &line.end {
             line.only(&["end"])?;
-            give(Deed::End { machine: self.vocabulary.machine(host, end) });
+            give(Deed::End { machine: self.vocabulary.machine_of_text(host, end) });
             return Ok(());
         }
         let Some(machine) = &line.machine else {
             return Err("neither `machine`, `queue` nor `end`: whose line is this?".to_owned());
         };
         let is_recorder = is_named_as_recorder(machine);
-        let machine = self.vocabulary.machine(host, machine);
+        let machine = self.vocabulary.machine_of_text(host, machine);
         self.vocabulary.mark_recorder(machine, is_recorder);
         line.check()?;
         if line.of_kernel {
@@ -235,7 +236,7 @@ impl Known {
         let forked_by = line.forked_by.as_ref().and_then(|by| by.0.as_deref());
         let cause = forked_by.map(|by| self.cause(line, host, by));
         if let Some(below) = &line.on_top_of {
-            let below = below.as_deref().map(|below| self.vocabulary.machine(host, below));
+            let below = below.as_deref().map(|below| self.vocabulary.machine_of_text(host, below));
             give(Deed::Push { machine, below, cause: line.forked_by.is_some().then_some(cause) });
         } else if let Some(cause) = cause {
             give(Deed::Fork { machine, cause });
@@ -244,14 +245,20 @@ impl Known {
             give(deed);
         }
         if let Some(state) = &line.state {
-            give(Deed::State { machine, state: self.vocabulary.names.intern(state) });
+            let kind = line.kind.unwrap_or_else(|| StateKind::of_text(state));
+            give(Deed::State { machine, state: self.vocabulary.names.intern_as(state, NameKind::State(kind)) });
         }
         Ok(())
     }
 
     fn cause(&mut self, line: &Line<'_>, host: &str, by: &str) -> Cause {
-        let link = line.link.as_deref().map(|link| self.vocabulary.names.intern(link));
-        Cause { by: self.vocabulary.machine(host, by), at: line.at, link }
+        let link = self.link(line);
+        Cause { by: self.vocabulary.machine_of_text(host, by), at: line.at, link }
+    }
+
+    fn link(&mut self, line: &Line<'_>) -> Option<NameId> {
+        let link = line.link.as_deref()?;
+        Some(self.vocabulary.names.intern_as(link, NameKind::Link(LinkKind::of_text(link))))
     }
 
     fn deed(&mut self, line: &Line<'_>, host: &str, machine: MachineId) -> Result<Option<Deed>, String> {
@@ -259,7 +266,7 @@ impl Known {
         if let Some(queue) = &line.put {
             let n = line.units()?;
             let queue = self.used(queue, Use::Put(n, flow))?;
-            let link = line.link.as_deref().map(|link| self.vocabulary.names.intern(link));
+            let link = self.link(line);
             return Ok(Some(Deed::Put { machine, queue, n, flow, link }));
         }
         if let Some(queue) = &line.get {
@@ -273,7 +280,7 @@ impl Known {
             return Ok(Some(Deed::Reserve { machine, queue: self.used(queue, Use::Named)?, n: line.units()? }));
         }
         if let Some(why) = &line.blocked {
-            let why = self.vocabulary.names.intern(why);
+            let why = self.vocabulary.names.intern_as(why, NameKind::State(StateKind::Waits));
             let on = line.on.as_deref().map(|queue| self.replies.queue(&mut self.vocabulary, queue, Use::Named)).transpose()?;
             let wants = match line.wants.as_deref() {
                 None => None,
@@ -301,7 +308,7 @@ impl Known {
 
     fn declaration(&mut self, line: &Line<'_>) -> Result<Deed, String> {
         line.only(&["queue", "capacity", "order", "unit", "initial", "merge"])?;
-        let queue = self.vocabulary.queue(line.queue.as_deref().unwrap_or_default());
+        let queue = self.vocabulary.queue_of_text(line.queue.as_deref().unwrap_or_default());
         if mark(&mut self.seen, queue) {
             return Err(format!(
                 "queue \"{}\" was used or declared before; it is declared once, before its first use",

@@ -2,7 +2,7 @@
 
 use super::{Diff, Failed, LatencyChange, StateChange, REMEDY};
 use crate::nearest::nearest;
-use crate::standout::there_and_back;
+use longpole_model::kinds::{LinkKind, StateKind};
 use longpole_model::predicate::{Datum, Predicate};
 
 /// Names that are told where one does not occur.
@@ -71,8 +71,7 @@ impl Diff {
         match self.machines.iter().find(|line| named(&line.machine, &line.state)) {
             Some(line) => vec![line],
             None => {
-                let is_of =
-                    |line: &&StateChange| [line.class.as_str(), there_and_back(&line.class)].iter().any(|name| named(name, &line.state));
+                let is_of = |line: &&StateChange| line.owners.iter().any(|name| named(name, &line.state));
                 self.machines.iter().filter(is_of).collect()
             }
         }
@@ -128,7 +127,9 @@ impl Diff {
     /// A state need not occur, but whose it is must be there: that a machine is gone, or is called otherwise, is no good share.
     fn is_in_second(&self, subject: &str) -> bool {
         let [_, second] = &self.seen;
-        let owner = |at| ["run", "queued"].iter().any(|state| second.contains(&format!("{}::{state}", &subject[..at])));
+        // What every machine and every queue may be in ([`crate::seen`]).
+        let of_all = [StateKind::Run.text(), LinkKind::Queued.text()];
+        let owner = |at| of_all.iter().flatten().any(|state| second.contains(&format!("{}::{state}", &subject[..at])));
         second.contains(subject) || subject.match_indices("::").any(|(at, _)| owner(at))
     }
 

@@ -9,8 +9,9 @@
 use super::subjects::{SubjectId, Subjects};
 use crate::cut::Cut;
 use crate::findings::Evidence;
-use crate::lineage::{Answer, Kind, Path};
+use crate::lineage::{Answer, Path};
 use crate::what_if::{Prediction, Scenario};
+use longpole_model::kinds::{LinkKind, SegmentKind, StateKind, LINK};
 use std::collections::HashMap;
 
 /// Windows of equal width over which shares scatter.
@@ -181,7 +182,7 @@ impl Gather<'_> {
             let (class, state) = self.path.class_and_state(of);
             let state = match (does, call) {
                 (Does::Sleeps | Does::Disk, Some(call)) => call.to_owned(),
-                _ if class == "link" => state.to_owned(),
+                _ if class == LINK => state.to_owned(),
                 _ => format!("{class} ({state})"),
             };
             let asked = self.is_asked(thread.0, does);
@@ -213,10 +214,10 @@ impl Parts {
         let mut resumes: Option<(SubjectId, Option<String>)> = None;
         for stretch in path.stretches() {
             let of = stretch.of;
-            let kind = path.kind(of);
             let (class, state) = path.class_and_state(of);
-            let does = does(kind, class, state);
-            if kind == Kind::Link {
+            let kind = path.segment_kind(of);
+            let does = does(kind, path.call(of).is_some());
+            if matches!(kind, SegmentKind::Link(_)) {
                 if let Some(subject) = resumes.take() {
                     gather.settle(&mut pending, &subject, None);
                 }
@@ -225,7 +226,7 @@ impl Parts {
                 pending.push(Pending { does, of, start: stretch.start, end: stretch.end, windows });
                 continue;
             }
-            let is_context = kind == Kind::Interrupt && state != "interrupted";
+            let is_context = kind == SegmentKind::State(StateKind::Interrupt);
             let owner = owners[of as usize].get_or_insert_with(|| {
                 let subject = subjects.of(path.host(of), path.machine(of), class, is_context);
                 (subject, subjects.role(subject, path.machine(of)))
@@ -251,16 +252,17 @@ impl Parts {
                     last = Some((of, owner.clone()));
                 }
                 if !pending.is_empty() {
-                    resumes = (kind == Kind::Runnable).then(|| owner.clone());
+                    resumes = (does == Does::Runnable).then(|| owner.clone());
                     if resumes.is_none() {
-                        gather.settle(&mut pending, owner, (kind == Kind::SystemCall).then_some(state));
+                        gather.settle(&mut pending, owner, (does == Does::SystemCall).then_some(state));
                     }
                 }
             }
             let at = match gather.part_of[of as usize] {
                 Some(at) => at,
                 None => {
-                    let state = if does == Does::Runnable { "runnable" } else { state };
+                    let runnable = StateKind::Runnable.text().filter(|_| does == Does::Runnable);
+                    let state = runnable.unwrap_or(state);
                     let at = gather.part(owner.clone(), does, state.to_owned(), of);
                     *gather.part_of[of as usize].insert(at)
                 }
@@ -353,24 +355,24 @@ fn error(shares: &[f64]) -> f64 {
     2.0 * (squares / (count - 1.0) / count).sqrt()
 }
 
-fn does(kind: Kind, class: &str, state: &str) -> Does {
+fn does(kind: SegmentKind, is_call: bool) -> Does {
     match kind {
-        Kind::Running if state == "asleep" => Does::Sleeps,
-        Kind::Running if matches!(state, "user" | "run" | "kernel") => Does::Runs,
-        Kind::Running => Does::Declared,
-        Kind::SystemCall => Does::SystemCall,
-        Kind::Runnable => Does::Runnable,
-        Kind::Interrupt => Does::Interrupt,
-        Kind::Blocked | Kind::Unknown => Does::Unknown,
-        Kind::Link if state == "disk" => Does::Disk,
-        Kind::Link if class != "link" && class.starts_with("rpc:") => Does::Call,
-        Kind::Link if class != "link" => Does::Transit,
-        Kind::Link => match state {
-            "timer" => Does::Sleeps,
-            "disk" => Does::Disk,
-            "UNKNOWN" => Does::Unknown,
-            "wakeup" | "raise" | "queued" | "wire" | "workqueue" | "interrupt" | "signal" => Does::Transit,
-            _ => Does::KernelTimer,
+        SegmentKind::State(kind) => match kind {
+            StateKind::Run | StateKind::User | StateKind::Kernel => Does::Runs,
+            StateKind::SystemCall => Does::SystemCall,
+            StateKind::Runnable | StateKind::Preempted => Does::Runnable,
+            StateKind::Asleep => Does::Sleeps,
+            StateKind::Interrupted | StateKind::Interrupt => Does::Interrupt,
+            StateKind::Blocked | StateKind::Unknown | StateKind::Outside => Does::Unknown,
+            StateKind::Span | StateKind::Call | StateKind::Declared | StateKind::Waits | StateKind::Named => Does::Declared,
+        },
+        SegmentKind::Link(_) if is_call => Does::Call,
+        SegmentKind::Link(kind) => match kind {
+            LinkKind::Timer => Does::Sleeps,
+            LinkKind::KernelTimer => Does::KernelTimer,
+            LinkKind::Disk => Does::Disk,
+            LinkKind::Unknown => Does::Unknown,
+            _ => Does::Transit,
         },
     }
 }

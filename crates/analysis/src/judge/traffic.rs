@@ -9,6 +9,7 @@
 
 use longpole_model::hash::IdMap;
 use longpole_model::interaction::{Cause, Deed, Interaction, MachineId, Vocabulary};
+use longpole_model::kinds::{LinkKind, StateKind};
 use longpole_model::names::NameId;
 
 /// Equal parts of the time in which wake-ups are counted; their width doubles as the trace grows.
@@ -66,14 +67,6 @@ struct Now {
     origin: Option<MachineId>,
 }
 
-/// What a state's name means here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Means {
-    Asleep,
-    Ready,
-    Run,
-}
-
 #[derive(Debug)]
 pub struct Traffic {
     begin: Option<u64>,
@@ -82,8 +75,6 @@ pub struct Traffic {
     now: Vec<Now>,
     own: Vec<Own>,
     pairs: IdMap<(u32, u32), Pair>,
-    means: Vec<Option<Means>>,
-    timer: Option<NameId>,
     end: u64,
 }
 
@@ -96,8 +87,6 @@ impl Default for Traffic {
             now: Vec::new(),
             own: Vec::new(),
             pairs: IdMap::default(),
-            means: Vec::new(),
-            timer: None,
             end: 0,
         }
     }
@@ -118,10 +107,10 @@ impl Traffic {
         self.end = self.end.max(t);
         match deed {
             Deed::State { machine, state } => {
-                let doing = match self.means(vocabulary, state) {
-                    Means::Asleep => Doing::Sleeps,
-                    Means::Ready => Doing::Nothing,
-                    Means::Run => Doing::Runs,
+                let doing = match vocabulary.names.state_kind(state) {
+                    StateKind::Asleep => Doing::Sleeps,
+                    kind if kind.is_code() => Doing::Runs,
+                    _ => Doing::Nothing,
                 };
                 self.turn(machine, t, doing, None);
             }
@@ -157,18 +146,6 @@ impl Traffic {
     fn origin(&self, machine: MachineId) -> MachineId {
         let now = self.now.get(machine.0 as usize).copied().unwrap_or_default();
         now.origin.filter(|_| now.is_context).unwrap_or(machine)
-    }
-
-    fn means(&mut self, vocabulary: &Vocabulary, state: NameId) -> Means {
-        let at = state.0 as usize;
-        if self.means.len() <= at {
-            self.means.resize(at + 1, None);
-        }
-        *self.means[at].get_or_insert_with(|| match vocabulary.names.text(state) {
-            "asleep" => Means::Asleep,
-            "runnable" | "preempted" | "interrupted" | "UNKNOWN" | "outside" => Means::Ready,
-            _ => Means::Run,
-        })
     }
 
     /// The machine does something else from now on.
@@ -207,7 +184,7 @@ impl Traffic {
         self.turn(machine, t, Doing::Nothing, None);
         let Some(cause) = cause else { return };
         if cause.by == machine {
-            if cause.link.is_some() && cause.link == self.timer(vocabulary) {
+            if cause.link.is_some_and(|link| vocabulary.names.link_kind(link) == LinkKind::Timer) {
                 self.own[machine.0 as usize].sleeps(since, t);
             }
             return;
@@ -218,14 +195,6 @@ impl Traffic {
             self.count(by, machine, t.saturating_sub(since), before.why.filter(|_| direct));
             self.count_part(machine, t);
         }
-    }
-
-    /// The link of waits that a time of one's own ends.
-    fn timer(&mut self, vocabulary: &Vocabulary) -> Option<NameId> {
-        if self.timer.is_none() {
-            self.timer = vocabulary.names.find("timer");
-        }
-        self.timer
     }
 
     fn count(&mut self, by: MachineId, machine: MachineId, waited_ns: u64, direct_why: Option<NameId>) {

@@ -2,14 +2,16 @@
 
 use super::key::{Key, Keys, Kind, State};
 use super::loom::Loom;
-use super::path::Path;
+use super::path::{Path, Way};
 use super::tree::Tree;
 use super::words::{Dictionary, Name};
 use super::{Lineage, Mode, Slack};
 use crate::critical_samples::Top;
 use crate::stays::Keeper;
 use longpole_model::interaction::{MachineId, Vocabulary};
+use longpole_model::kinds::{LinkKind, QueueKind, SegmentKind, StateKind};
 use serde::Serialize;
+use std::cmp::Reverse;
 use std::collections::HashMap;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -25,10 +27,11 @@ pub struct Row {
     pub machine: String,
     pub class: String,
     pub state: String,
+    pub kind: SegmentKind,
     /// Its time on the path, and the share of it.
     pub ns: u64,
     pub share: f64,
-    /// Where a profiler puts the state by its running time over all machines ([`is_symbol`]); 1, 2, 2, 4. None for what is no code.
+    /// Where a profiler puts the state by its running time over all machines ([`SegmentKind::is_symbol`]); 1, 2, 2, 4. None for what is no code.
     pub profile_rank: Option<u64>,
     pub profile_share: Option<f64>,
     /// How much earlier than needed what this state took was there, at least. None where it took nothing without waiting.
@@ -39,6 +42,15 @@ pub struct Row {
     pub kept_by: Option<Vec<Keeper>>,
     /// Where most samples of it on the path were taken. None: there are none, or nobody asked ([`crate::critical_samples`]).
     pub function: Option<Box<Top>>,
+    /// The class; of a link, its queue's.
+    #[serde(skip)]
+    pub owner: String,
+    /// The same, where the way of a call there and back is one.
+    #[serde(skip)]
+    pub pool: String,
+    /// A profiler adds up what bears the state's name in all programs ([`StateKind::is_symbol`]).
+    #[serde(skip)]
+    pub is_symbol: bool,
 }
 
 /// A state as a profiler sees it, and what it is on the path.
@@ -144,8 +156,7 @@ impl Lineage {
         let totals = self.totals_to_end();
         let mut dictionary = Dictionary::new(vocabulary);
         let names: Vec<Name> = self.keys.iter().map(|key| dictionary.name(vocabulary, key)).collect();
-        let state = |name: &Name| dictionary.text(name[3]);
-        let of_unknown: Vec<bool> = self.keys.iter().zip(&names).map(|(key, name)| is_unknown(key, state(name))).collect();
+        let kinds: Vec<SegmentKind> = self.keys.iter().map(|key| self.kind(vocabulary, key)).collect();
         let is_active = self.options.mode == Mode::Active;
         let loom = std::mem::replace(&mut self.loom, Loom::Now(Tree::default()));
         let (profile, path) = match self.active.take() {
@@ -162,18 +173,14 @@ impl Lineage {
         let length = end.t - start;
         let counted: u64 = profile.values().sum();
         conserved(length, counted)?;
-        let called = Called { dictionary: &dictionary, names: &names, totals: &totals };
+        let called = Called { vocabulary, dictionary: &dictionary, names: &names, kinds: &kinds, totals: &totals };
         let code = Code::new(&self.keys, &called);
         let (criticality, profiled) = self.rows(&profile, &called, &code, length);
         let busy = code.busy(&dictionary);
-        let kinds = self
-            .keys
-            .iter()
-            .zip(&names)
-            .map(|(key, name)| if state(name) == "preempted" { Kind::Runnable } else { self.kind(vocabulary, key) })
-            .collect();
-        let unknown = profile.iter().filter(|(key, _)| of_unknown.get(**key as usize) == Some(&true)).map(|(_, ns)| ns).sum();
-        let mut segments = path.map(|path| Path::new(path, dictionary, names, kinds));
+        let of_unknown = |key: u32| kinds.get(key as usize).is_some_and(|&kind| is_unknown(kind));
+        let unknown = profile.iter().filter(|(&key, _)| of_unknown(key)).map(|(_, ns)| ns).sum();
+        let ways = self.keys.iter().map(|key| way(vocabulary, key)).collect();
+        let mut segments = path.map(|path| Path::new(path, dictionary, names, kinds, ways));
         if let Some(segments) = &mut segments {
             conserved(length, segments.sum(start) - start)?;
         }
@@ -199,43 +206,54 @@ impl Lineage {
         })
     }
 
-    fn kind(&self, vocabulary: &Vocabulary, key: &Key) -> Kind {
+    fn kind(&self, vocabulary: &Vocabulary, key: &Key) -> SegmentKind {
         let context = match *key {
             Key::State { machine, .. } => self.lives.get(machine.0 as usize).is_some_and(|life| life.was_context),
             Key::Link { .. } => false,
         };
-        match (key.kind(context), key) {
-            (Kind::Running, Key::State { state: State::Named(name), .. }) if vocabulary.is_system_call(*name) => Kind::SystemCall,
-            (kind, _) => kind,
-        }
+        key.kind(vocabulary, context)
     }
 
     /// Rows of the path by time, those of the same words as one; and where a profiler would look.
     fn rows(&self, profile: &HashMap<u32, u64>, called: &Called<'_>, code: &Code, length: u64) -> (Vec<Row>, Vec<Profiled>) {
         let mut sorted: Vec<u128> = code.symbols.values().copied().collect();
         sorted.sort_unstable();
-        let symbol = |class: u32, state: u32| symbol(called.dictionary, class, state);
-        let mut on: HashMap<Name, (u64, bool, Slack)> = HashMap::new();
+        let mut on: HashMap<(Name, Kind), Sum> = HashMap::new();
         let keys: Vec<&Key> = self.keys.iter().collect();
         for (&key, &ns) in profile.iter().filter(|(_, &ns)| ns > 0) {
-            let (Some(name), Some(of)) = (called.names.get(key as usize), keys.get(key as usize)) else { continue };
-            let (sum, runs, slack) = on.entry(*name).or_default();
-            *sum += ns;
-            *runs |= is_code(of, called.dictionary.text(name[3]));
-            slack.join(self.slack_of(key));
+            let (Some(name), Some(&kind)) = (called.names.get(key as usize), called.kinds.get(key as usize)) else { continue };
+            let sum = on.entry((*name, kind.into())).or_default();
+            sum.ns += ns;
+            sum.runs |= kind.is_code();
+            sum.largest = sum.largest.max((ns, Reverse(key)));
+            sum.slack.join(self.slack_of(key));
         }
+        let symbol = |&[_, _, class, state]: &Name, sum: &Sum| symbol(called.is_symbol(keys[sum.key() as usize]), class, state);
         let mut on_path: HashMap<Of, u64> = HashMap::new();
-        for (&[_, _, class, state], &(ns, ..)) in on.iter().filter(|(_, (_, runs, _))| *runs) {
-            *on_path.entry(symbol(class, state)).or_default() += ns;
+        for ((name, _), sum) in on.iter().filter(|(_, sum)| sum.runs) {
+            *on_path.entry(symbol(name, sum)).or_default() += sum.ns;
         }
-        let told = |(name, (ns, runs, slack)): (Name, (u64, bool, Slack))| {
-            let total = code.symbols.get(&symbol(name[2], name[3])).copied().filter(|_| runs);
+        let told = |(name, sum): (Name, Sum)| {
+            let total = code.symbols.get(&symbol(&name, &sum)).copied().filter(|_| sum.runs);
             let [host, machine, class, state] = name.map(|word| called.dictionary.text(word).to_owned());
+            let (key, Sum { ns, slack, .. }) = (keys[sum.key() as usize], sum);
+            let (owner, pool) = match way(called.vocabulary, key) {
+                Way::State => (class.clone(), class.clone()),
+                Way::Wakeup => (machine.clone(), machine.clone()),
+                Way::Queue { class, calls } => {
+                    let pool = calls.map_or(class, |(calls, _)| calls);
+                    (machine[..class].to_owned(), machine[..pool].to_owned())
+                }
+            };
             Row {
                 host,
                 machine,
                 class,
                 state,
+                kind: called.kinds[sum.key() as usize],
+                owner,
+                pool,
+                is_symbol: called.is_symbol(key),
                 ns,
                 share: ns as f64 / length as f64,
                 profile_rank: total.map(|total| (sorted.len() - sorted.partition_point(|&ns| ns <= total)) as u64 + 1),
@@ -248,9 +266,11 @@ impl Lineage {
         };
         let texts = |name: &Name| name.map(|word| called.dictionary.text(word));
         // There may be millions: they get their texts when they are in their order.
-        let mut on: Vec<(Name, (u64, bool, Slack))> = on.into_iter().collect();
-        on.sort_unstable_by(|(a, (a_ns, ..)), (b, (b_ns, ..))| b_ns.cmp(a_ns).then_with(|| texts(a).cmp(&texts(b))));
-        let rows = on.into_iter().map(told).collect();
+        let mut on: Vec<((Name, Kind), Sum)> = on.into_iter().collect();
+        on.sort_unstable_by(|((a, one), x), ((b, other), y)| {
+            y.ns.cmp(&x.ns).then_with(|| texts(a).cmp(&texts(b))).then_with(|| one.cmp(other))
+        });
+        let rows = on.into_iter().map(|((name, _), sum)| told((name, sum))).collect();
         let profiled = first(&code.symbols, called.dictionary).into_iter().map(|(of, ns)| Profiled {
             class: code.class(of).map(|class| called.dictionary.text(class).to_owned()),
             state: called.dictionary.text(of.1).to_owned(),
@@ -261,9 +281,33 @@ impl Lineage {
     }
 }
 
-/// Whether the state has a name of its own, so that a profiler adds up what bears it anywhere. Else it is whatever code of its program.
-pub fn is_symbol(state: &str) -> bool {
-    !matches!(state, "user" | "kernel" | "run")
+/// Keys of the path that are one row.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sum {
+    ns: u64,
+    runs: bool,
+    /// The key with the most time, and that time.
+    largest: (u64, Reverse<u32>),
+    slack: Slack,
+}
+
+impl Sum {
+    fn key(&self) -> u32 {
+        self.largest.1 .0
+    }
+}
+
+/// What the machine of a key is the name of.
+fn way(vocabulary: &Vocabulary, key: &Key) -> Way {
+    match *key {
+        Key::State { .. } => Way::State,
+        Key::Link { queue: None, .. } => Way::Wakeup,
+        Key::Link { queue: Some(queue), .. } => {
+            let is_of_calls = matches!(vocabulary.queue_kind(queue), QueueKind::Calls | QueueKind::Replies);
+            let calls = (vocabulary.queue_of_calls(queue).len(), vocabulary.names.first_of_same(vocabulary.queue_of(queue)).0);
+            Way::Queue { class: vocabulary.queue_class(queue).len(), calls: is_of_calls.then_some(calls) }
+        }
+    }
 }
 
 /// Class and state.
@@ -273,8 +317,8 @@ type Of = (u32, u32);
 const ANY: u32 = u32::MAX;
 
 /// Under which it stands in a profile.
-fn symbol(dictionary: &Dictionary, class: u32, state: u32) -> Of {
-    (if is_symbol(dictionary.text(state)) { ANY } else { class }, state)
+fn symbol(is_symbol: bool, class: u32, state: u32) -> Of {
+    (if is_symbol { ANY } else { class }, state)
 }
 
 /// Running time over all machines. The times of all of them together are no time on any clock.
@@ -287,10 +331,10 @@ struct Code {
 impl Code {
     fn new(keys: &Keys, called: &Called<'_>) -> Code {
         let (mut of, mut symbols): (HashMap<Of, u128>, HashMap<Of, u128>) = Default::default();
-        for (key, &[_, _, class, state], ns) in called.each(keys) {
-            if ns > 0 && is_code(key, called.dictionary.text(state)) {
+        for (((key, &[_, _, class, state]), kind), &ns) in keys.iter().zip(called.names).zip(called.kinds).zip(called.totals) {
+            if ns > 0 && kind.is_code() {
                 *of.entry((class, state)).or_default() += u128::from(ns);
-                *symbols.entry(symbol(called.dictionary, class, state)).or_default() += u128::from(ns);
+                *symbols.entry(symbol(called.is_symbol(key), class, state)).or_default() += u128::from(ns);
             }
         }
         Code { all: of.values().sum(), of, symbols }
@@ -322,16 +366,18 @@ fn first(times: &HashMap<Of, u128>, dictionary: &Dictionary) -> Vec<(Of, u128)> 
     first
 }
 
-/// Keys by their names, with their time over all machines.
+/// Keys by their names and kinds, with their time over all machines.
 struct Called<'a> {
+    vocabulary: &'a Vocabulary,
     dictionary: &'a Dictionary,
     names: &'a [Name],
+    kinds: &'a [SegmentKind],
     totals: &'a [u64],
 }
 
-impl<'a> Called<'a> {
-    fn each<'k>(&'k self, keys: &'k Keys) -> impl Iterator<Item = (&'k Key, &'a Name, u64)> + 'k {
-        keys.iter().zip(self.names).zip(self.totals).map(|((key, name), &ns)| (key, name, ns))
+impl Called<'_> {
+    fn is_symbol(&self, key: &Key) -> bool {
+        key.kind(self.vocabulary, false).is_symbol()
     }
 }
 
@@ -353,19 +399,6 @@ fn conserved(length: u64, counted: u64) -> Result<(), NoAnswer> {
     }
 }
 
-/// A state that somebody named like one of ours is not ours; a link is, which is how a loss is told.
-fn is_unknown(key: &Key, state: &str) -> bool {
-    match key {
-        Key::Link { .. } => state == "UNKNOWN",
-        Key::State { state, .. } => matches!(state, State::Unknown | State::Blocked(_)),
-    }
-}
-
-/// Whether a profiler could see it: what waits, for a cause or for a CPU, does not run.
-fn is_code(key: &Key, state: &str) -> bool {
-    match key {
-        Key::State { state: State::Run, .. } => true,
-        Key::State { state: State::Named(_), .. } => !matches!(state, "preempted" | "asleep" | "outside"),
-        _ => false,
-    }
+fn is_unknown(kind: SegmentKind) -> bool {
+    matches!(kind, SegmentKind::Link(LinkKind::Unknown) | SegmentKind::State(StateKind::Unknown | StateKind::Blocked))
 }

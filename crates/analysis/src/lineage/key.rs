@@ -2,6 +2,7 @@
 
 use longpole_model::hash::IdMap;
 use longpole_model::interaction::{MachineId, QueueId, Vocabulary};
+use longpole_model::kinds::{LinkKind, SegmentKind, StateKind, BLOCKED, LINK};
 use longpole_model::names::NameId;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -22,6 +23,31 @@ pub enum State {
     Blocked(NameId),
 }
 
+impl State {
+    /// The state of this name.
+    #[inline]
+    pub fn of(vocabulary: &Vocabulary, name: NameId) -> State {
+        match vocabulary.names.state_kind(name) {
+            StateKind::Run => State::Run,
+            StateKind::Runnable => State::Runnable,
+            StateKind::Interrupted => State::Interrupted,
+            StateKind::Unknown => State::Unknown,
+            _ => State::Named(name),
+        }
+    }
+
+    pub fn kind(self, vocabulary: &Vocabulary) -> StateKind {
+        match self {
+            State::Run => StateKind::Run,
+            State::Runnable => StateKind::Runnable,
+            State::Interrupted => StateKind::Interrupted,
+            State::Unknown => StateKind::Unknown,
+            State::Blocked(_) => StateKind::Blocked,
+            State::Named(name) => vocabulary.names.state_kind(name),
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Link {
     Queued,
@@ -30,8 +56,19 @@ pub enum Link {
     Named(NameId),
 }
 
-/// What a state or a link is like.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
+impl Link {
+    pub fn kind(self, vocabulary: &Vocabulary) -> LinkKind {
+        match self {
+            Link::Queued => LinkKind::Queued,
+            Link::Wire => LinkKind::Wire,
+            Link::Wakeup => LinkKind::Wakeup,
+            Link::Named(name) => vocabulary.names.link_kind(name),
+        }
+    }
+}
+
+/// What a path segment is like: kinds that pictures and findings treat alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     Running,
@@ -43,6 +80,25 @@ pub enum Kind {
     Interrupt,
     Link,
     Unknown,
+}
+
+impl From<SegmentKind> for Kind {
+    fn from(kind: SegmentKind) -> Kind {
+        match kind {
+            SegmentKind::Link(_) => Kind::Link,
+            SegmentKind::State(StateKind::Unknown) => Kind::Unknown,
+            SegmentKind::State(StateKind::Blocked) => Kind::Blocked,
+            SegmentKind::State(StateKind::Runnable | StateKind::Preempted) => Kind::Runnable,
+            SegmentKind::State(StateKind::Interrupted | StateKind::Interrupt) => Kind::Interrupt,
+            SegmentKind::State(StateKind::SystemCall) => Kind::SystemCall,
+            SegmentKind::State(StateKind::Run | StateKind::User | StateKind::Kernel | StateKind::Asleep | StateKind::Outside) => {
+                Kind::Running
+            }
+            SegmentKind::State(StateKind::Span | StateKind::Call | StateKind::Declared | StateKind::Waits | StateKind::Named) => {
+                Kind::Running
+            }
+        }
+    }
 }
 
 /// Host, machine, class and state, as the answer says them.
@@ -61,22 +117,20 @@ impl Part {
         match self {
             Part::Named(name) => vocabulary.names.text(name).to_owned(),
             Part::Fixed(text) => text.to_owned(),
-            Part::Blocked(why) => format!("blocked:{}", vocabulary.names.text(why)),
+            Part::Blocked(why) => format!("{BLOCKED}{}", vocabulary.names.text(why)),
         }
     }
 }
 
 impl Key {
     /// `context`: its machine is one that stands on top of others.
-    pub fn kind(&self, context: bool) -> Kind {
-        match self {
-            Key::Link { .. } => Kind::Link,
-            Key::State { state: State::Unknown, .. } => Kind::Unknown,
-            Key::State { state: State::Blocked(_), .. } => Kind::Blocked,
-            Key::State { state: State::Interrupted, .. } => Kind::Interrupt,
-            Key::State { state: State::Runnable, .. } => Kind::Runnable,
-            Key::State { .. } if context => Kind::Interrupt,
-            Key::State { .. } => Kind::Running,
+    pub fn kind(&self, vocabulary: &Vocabulary, context: bool) -> SegmentKind {
+        match *self {
+            Key::Link { kind, .. } => SegmentKind::Link(kind.kind(vocabulary)),
+            Key::State { state, .. } => SegmentKind::State(match state.kind(vocabulary) {
+                kind if context && kind.is_code() => StateKind::Interrupt,
+                kind => kind,
+            }),
         }
     }
 
@@ -90,24 +144,19 @@ impl Key {
                 let of_machine = |name: Option<NameId>| name.map_or(Part::Fixed(""), Part::Named);
                 let name = of_machine(vocabulary.name_id(machine));
                 let state = match state {
-                    State::Run => Part::Fixed("run"),
-                    State::Runnable => Part::Fixed("runnable"),
-                    State::Interrupted => Part::Fixed("interrupted"),
-                    State::Unknown => Part::Fixed("UNKNOWN"),
                     State::Named(name) => Part::Named(name),
                     State::Blocked(why) => Part::Blocked(why),
+                    fixed => Part::Fixed(fixed.kind(vocabulary).text().unwrap_or_default()),
                 };
                 [of_machine(vocabulary.host_id(machine)), name, class.map_or(name, Part::Named), state]
             }
             Key::Link { queue, kind } => {
-                let name = queue.map_or(Part::Fixed("link"), |queue| Part::Named(vocabulary.link_id(queue)));
+                let name = queue.map_or(Part::Fixed(LINK), |queue| Part::Named(vocabulary.link_id(queue)));
                 let state = match kind {
-                    Link::Queued => Part::Fixed("queued"),
-                    Link::Wire => Part::Fixed("wire"),
-                    Link::Wakeup => Part::Fixed("wakeup"),
                     Link::Named(name) => Part::Named(name),
+                    fixed => Part::Fixed(fixed.kind(vocabulary).text().unwrap_or_default()),
                 };
-                [Part::Fixed(""), name, Part::Fixed("link"), state]
+                [Part::Fixed(""), name, Part::Fixed(LINK), state]
             }
         }
     }

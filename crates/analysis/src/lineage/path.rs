@@ -3,6 +3,7 @@
 use super::key::Kind;
 use super::segments::Forward;
 use super::words::{Dictionary, Name};
+use longpole_model::kinds::{SegmentKind, StateKind};
 use serde::ser::{Serialize, Serializer};
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -16,6 +17,31 @@ pub struct Segment<'a> {
     pub machine: &'a str,
     pub class: &'a str,
     pub state: &'a str,
+    #[serde(skip)]
+    pub kind: SegmentKind,
+    /// The class; of a link, its queue's.
+    #[serde(skip)]
+    pub owner: &'a str,
+}
+
+/// The way of a call, there or back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call<'a> {
+    pub name: &'a str,
+    /// The queue of calls, also for the way back.
+    pub queue: &'a str,
+    pub is_reply: bool,
+}
+
+/// What a key's machine is the name of.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Way {
+    /// A machine.
+    State,
+    /// No queue.
+    Wakeup,
+    /// A queue: how much of its name is its class, and the queue of its calls, whose name is this word.
+    Queue { class: usize, calls: Option<(usize, u32)> },
 }
 
 /// Segments without gaps, neighbours of the same machine and state as one.
@@ -24,10 +50,9 @@ pub struct Path {
     pieces: Forward,
     dictionary: Dictionary,
     names: Vec<Name>,
-    kinds: Vec<Kind>,
-    /// Of links, how much of the queue's name is their class.
-    classes: Vec<usize>,
-    /// Of keys with the same words the first one.
+    kinds: Vec<SegmentKind>,
+    ways: Vec<Way>,
+    /// Of keys with the same words that are of one [`Kind`] the first one.
     same: Vec<u32>,
     /// The time of each number of stretches.
     times: Vec<u64>,
@@ -42,15 +67,15 @@ pub struct Stretch {
 }
 
 impl Path {
-    pub(super) fn new(pieces: Forward, dictionary: Dictionary, names: Vec<Name>, kinds: Vec<Kind>) -> Path {
+    pub(super) fn new(pieces: Forward, dictionary: Dictionary, names: Vec<Name>, kinds: Vec<SegmentKind>, ways: Vec<Way>) -> Path {
         let mut order: Vec<u32> = (0..names.len() as u32).collect();
-        order.sort_unstable_by_key(|&key| (names[key as usize], key));
+        let one = |key: u32| (names[key as usize], Kind::from(kinds[key as usize]));
+        order.sort_unstable_by_key(|&key| (one(key), key));
         let mut same = vec![0; names.len()];
-        for alike in order.chunk_by(|&one, &other| names[one as usize] == names[other as usize]) {
+        for alike in order.chunk_by(|&a, &b| one(a) == one(b)) {
             alike.iter().for_each(|&key| same[key as usize] = alike[0]);
         }
-        let classes = names.iter().map(|&[_, machine, ..]| queue_of_calls(dictionary.text(machine)).len()).collect();
-        Path { pieces, same, dictionary, times: vec![0; names.len()], names, kinds, classes }
+        Path { pieces, same, dictionary, times: vec![0; names.len()], names, kinds, ways }
     }
 
     /// Sums up what it is made of, from `start` on. Returns how far it reaches without a gap.
@@ -91,14 +116,15 @@ impl Path {
     pub fn segments(&self) -> impl Iterator<Item = Segment<'_>> + '_ {
         self.stretches().filter_map(|Stretch { of, start, end }| {
             let [host, machine, class, state] = self.names.get(of as usize)?.map(|word| self.dictionary.text(word));
-            Some(Segment { start_ns: start, end_ns: end, host, machine, class, state })
+            let (kind, owner) = (self.segment_kind(of), self.class_and_state(of).0);
+            Some(Segment { start_ns: start, end_ns: end, host, machine, class, state, kind, owner })
         })
     }
 
-    /// Host or none, machine and state of all that occurs, whether the path goes through it or not.
-    pub fn names(&self) -> impl Iterator<Item = (&str, &str, &str)> + '_ {
-        let text = |word| self.dictionary.text(word);
-        self.names.iter().map(move |&[host, machine, _, state]| (text(host), text(machine), text(state)))
+    /// The states of all links that are of no queue, whether the path goes through them or not.
+    pub fn wakeups(&self) -> impl Iterator<Item = &str> + '_ {
+        let links = self.names.iter().zip(&self.ways).filter(|(_, way)| matches!(way, Way::Wakeup));
+        links.map(|(&[.., state], _)| self.dictionary.text(state))
     }
 
     #[inline]
@@ -116,10 +142,17 @@ impl Path {
     pub fn class_and_state(&self, of: u32) -> (&str, &str) {
         let Some(name) = self.names.get(of as usize) else { return ("", "") };
         let [_, machine, class, state] = name.map(|word| self.dictionary.text(word));
-        match self.kind(of) {
-            Kind::Link => (&machine[..self.classes[of as usize]], state),
-            _ => (class, state),
+        match self.ways[of as usize] {
+            Way::State => (class, state),
+            Way::Wakeup => (machine, state),
+            Way::Queue { class, .. } => (&machine[..class], state),
         }
+    }
+
+    /// The call through whose queues this link leads; none: it is a state, or a link of another queue.
+    pub fn call(&self, of: u32) -> Option<Call<'_>> {
+        let Some(&Way::Queue { calls: Some((calls, name)), class }) = self.ways.get(of as usize) else { return None };
+        Some(Call { name: self.dictionary.text(name), queue: self.machine(of).get(..calls)?, is_reply: class > calls })
     }
 
     pub fn machine(&self, of: u32) -> &str {
@@ -130,8 +163,12 @@ impl Path {
         self.names.get(of as usize).map_or("", |&[host, ..]| self.dictionary.text(host))
     }
 
+    pub fn segment_kind(&self, of: u32) -> SegmentKind {
+        self.kinds.get(of as usize).copied().unwrap_or(SegmentKind::State(StateKind::Unknown))
+    }
+
     pub fn kind(&self, of: u32) -> Kind {
-        self.kinds.get(of as usize).copied().unwrap_or(Kind::Unknown)
+        self.segment_kind(of).into()
     }
 }
 
@@ -168,13 +205,5 @@ impl<N: Eq + Hash> Numbered<N> {
             *known = *self.numbers.entry(name()).or_insert(next);
         }
         *known
-    }
-}
-
-/// `rpc:X:reply:ID` is the `rpc:X:reply` of one call.
-pub(crate) fn queue_of_calls(queue: &str) -> &str {
-    match queue.strip_prefix("rpc:").and_then(|call| call.rfind(":reply:")) {
-        Some(at) => &queue[.."rpc:".len() + at + ":reply".len()],
-        None => queue,
     }
 }

@@ -5,6 +5,7 @@ use super::life::{Block, Context, Tip};
 use super::{segments, EndMark, From, Lineage, Maybe, Total};
 use crate::nearest::ends_nowhere;
 use longpole_model::interaction::{Cause, Deed, MachineId, QueueId, Vocabulary};
+use longpole_model::kinds::LinkKind;
 use longpole_model::names::NameId;
 use longpole_model::tokens::{Origin, Taken};
 
@@ -55,7 +56,7 @@ impl Lineage {
         match deed {
             Deed::Here { .. } => self.mark(machine),
             Deed::State { state, .. } => {
-                let state = self.meanings.of(vocabulary, state).state;
+                let state = State::of(vocabulary, state);
                 self.life(machine).state = state;
                 match self.life(machine).block {
                     Some(_) => self.unblock(machine, Origin::None),
@@ -201,8 +202,8 @@ impl Lineage {
     }
 
     /// Since when it is not known what the machine did, if that is what the wake-up tells.
-    fn is_loss(&mut self, vocabulary: &Vocabulary, machine: MachineId, cause: Cause) -> Option<u64> {
-        let is_unknown = cause.link.is_some_and(|link| self.meanings.of(vocabulary, link).state == State::Unknown);
+    fn is_loss(&self, vocabulary: &Vocabulary, machine: MachineId, cause: Cause) -> Option<u64> {
+        let is_unknown = cause.link.is_some_and(|link| vocabulary.names.link_kind(link) == LinkKind::Unknown);
         cause.at.filter(|_| is_unknown && cause.by == machine)
     }
 

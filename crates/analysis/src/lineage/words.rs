@@ -11,7 +11,7 @@ pub type Name = [u32; 4];
 
 #[derive(Clone, Debug)]
 pub struct Dictionary {
-    /// Those of the vocabulary, by its numbers, then ours.
+    /// Those of the vocabulary, by its numbers, then ours. Of a text that several names have, the number of the first counts.
     words: Vec<Arc<str>>,
     ours: HashMap<Arc<str>, u32>,
     blocked: HashMap<NameId, u32>,
@@ -19,12 +19,16 @@ pub struct Dictionary {
 
 impl Dictionary {
     pub fn new(vocabulary: &Vocabulary) -> Dictionary {
-        Dictionary { words: vocabulary.names.texts().to_vec(), ours: HashMap::new(), blocked: HashMap::new() }
+        Dictionary {
+            words: vocabulary.names.all().iter().map(|name| name.text.clone()).collect(),
+            ours: HashMap::new(),
+            blocked: HashMap::new(),
+        }
     }
 
     pub fn name(&mut self, vocabulary: &Vocabulary, key: &Key) -> Name {
         key.parts(vocabulary).map(|part| match part {
-            Part::Named(name) if (name.0 as usize) < vocabulary.names.len() => name.0,
+            Part::Named(name) if (name.0 as usize) < vocabulary.names.len() => vocabulary.names.first_of_same(name).0,
             Part::Named(_) => self.word(vocabulary, ""),
             Part::Fixed(text) => self.word(vocabulary, text),
             Part::Blocked(why) => match self.blocked.get(&why) {
@@ -39,7 +43,7 @@ impl Dictionary {
     }
 
     fn word(&mut self, vocabulary: &Vocabulary, text: &str) -> u32 {
-        if let Some(name) = vocabulary.names.find(text) {
+        if let Some(name) = vocabulary.names.first_of(text) {
             return name.0;
         }
         if let Some(&known) = self.ours.get(text) {

@@ -2,6 +2,7 @@
 
 use super::{knots, Life, Place, Waits};
 use longpole_model::interaction::{MachineId, Vocabulary};
+use longpole_model::kinds::{LinkKind, LINK};
 use serde::Serialize;
 use std::collections::HashMap;
 
@@ -214,9 +215,9 @@ impl Waits {
                 Place::Machine(machine) => (waiter, words(machine), EndKind::Machine, None),
                 Place::Unknown(machine) => (waiter, words(machine), EndKind::Unknown, None),
                 Place::Link(queue, state) => {
-                    let name = queue.map_or("link", |queue| vocabulary.link_name(queue));
-                    let plain = if queue.is_some() { "queued" } else { "wakeup" };
-                    let state = state.map_or(plain, |state| vocabulary.names.text(state));
+                    let name = queue.map_or(LINK, |queue| vocabulary.link_name(queue));
+                    let plain = if queue.is_some() { LinkKind::Queued } else { LinkKind::Wakeup };
+                    let state = state.map_or(plain.text().unwrap_or_default(), |state| vocabulary.names.text(state));
                     (waiter, ["", name], EndKind::Link, Some(state))
                 }
             };

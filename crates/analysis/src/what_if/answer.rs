@@ -3,9 +3,14 @@
 use super::lanes::{Layout, GATE, KEPT, OBSERVED, WHOLE};
 use super::{Change, EndMark, WhatIf};
 use crate::lineage::key::{Key, Link, State};
+use crate::lineage::Kind;
 use crate::nearest::ends_nowhere;
 use longpole_model::interaction::{MachineId, Vocabulary};
+use longpole_model::kinds::{SegmentKind, StateKind, CPUS};
+use longpole_model::names::NameId;
 use serde::Serialize;
+use std::collections::hash_map::Entry;
+use std::collections::HashMap;
 
 /// The replays of the unchanged trace, both the one where only what is explained takes time and the one that predictions begin from, may differ from what was observed
 /// by so much of it.
@@ -18,6 +23,8 @@ const ALL_BUSY: f64 = 1.01;
 pub struct Place {
     pub machine: String,
     pub state: String,
+    /// None: it is no state, but that all CPUs are busy.
+    pub kind: Option<SegmentKind>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -48,6 +55,7 @@ pub struct Share {
     pub machine: String,
     pub class: String,
     pub state: String,
+    pub kind: SegmentKind,
     pub share: f64,
     /// It may be changed: it is no wait.
     pub scales: bool,
@@ -56,7 +64,7 @@ pub struct Share {
 impl Share {
     /// Under which name all of its kind are changed.
     pub fn class_or_link(&self) -> &str {
-        if self.class == "link" {
+        if self.kind.is_link() {
             &self.machine
         } else {
             &self.class
@@ -125,7 +133,8 @@ impl WhatIf {
             return Err(NoAnswer::NothingInRange);
         }
         let error = if observed > 0.0 { (end.v[GATE] - observed) / observed } else { 0.0 };
-        let profiles: Vec<_> = self.trail.profiles(end.node, &self.rows).into_iter().map(largest_first).collect();
+        let profiles = self.trail.profiles(end.node, &self.rows).into_iter();
+        let profiles: Vec<_> = profiles.map(|profile| self.largest_first(vocabulary, profile)).collect();
         let baseline = profiles.first().map_or(&[][..], |profile| profile);
         let soonest = self.soonest(vocabulary, &end);
         let hangs = self.hangs(&end);
@@ -170,11 +179,45 @@ impl WhatIf {
         self.keys.iter().nth(key as usize).is_some_and(what)
     }
 
+    /// The keys on the way to the end in a world; a machine's states of one name that are work of one kind are one.
+    fn largest_first(&self, vocabulary: &Vocabulary, profile: Vec<f64>) -> Vec<(u32, f64)> {
+        let mut named: HashMap<(MachineId, NameId, Kind), usize> = HashMap::new();
+        let mut largest: Vec<(u32, f64)> = Vec::new();
+        for (key, ns) in (0u32..).zip(profile).filter(|entry| entry.1 > 0.0) {
+            let of = match self.keys.iter().nth(key as usize) {
+                Some(&Key::State { machine, state: State::Named(name), .. }) => Some((machine, vocabulary.names.first_of_same(name))),
+                _ => None,
+            };
+            match of.map(|(machine, name)| named.entry((machine, name, self.segment_kind(vocabulary, key).into()))) {
+                Some(Entry::Occupied(known)) => largest[*known.get()].1 += ns,
+                of => {
+                    if let Some(Entry::Vacant(of)) = of {
+                        of.insert(largest.len());
+                    }
+                    largest.push((key, ns));
+                }
+            }
+        }
+        largest.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        largest
+    }
+
+    fn segment_kind(&self, vocabulary: &Vocabulary, key: u32) -> SegmentKind {
+        let known = self.keys.iter().nth(key as usize).map(|key| {
+            let is_context = match *key {
+                Key::State { machine, .. } => self.lives.get(machine.0 as usize).is_some_and(|life| life.was_context),
+                Key::Link { .. } => false,
+            };
+            key.kind(vocabulary, is_context)
+        });
+        known.unwrap_or(SegmentKind::State(StateKind::Unknown))
+    }
+
     fn shares(&self, vocabulary: &Vocabulary, profile: &[(u32, f64)]) -> Vec<Share> {
         let all: f64 = profile.iter().map(|entry| entry.1).sum();
         let share = |&(key, ns): &(u32, f64)| {
             let [host, machine, class, state] = self.words(vocabulary, key);
-            Share { host, machine, class, state, share: ns / all, scales: self.is(key, scales) }
+            Share { host, machine, class, state, kind: self.segment_kind(vocabulary, key), share: ns / all, scales: self.is(key, scales) }
         };
         profile.iter().map(share).collect()
     }
@@ -270,20 +313,13 @@ impl WhatIf {
         prediction.gain_high = high.map(|high| high + slack(high));
         prediction.next = profile.first().map(|&(key, _)| {
             let [_, machine, _, state] = self.words(vocabulary, key);
-            Place { machine, state }
+            Place { machine, state, kind: Some(self.segment_kind(vocabulary, key)) }
         });
         if end.v[kept] < ALL_BUSY * soonest[kept] {
-            prediction.next = Some(Place { machine: "cpus".to_owned(), state: "busy".to_owned() });
+            prediction.next = Some(Place { machine: CPUS.to_owned(), state: "busy".to_owned(), kind: None });
         }
         prediction
     }
-}
-
-/// The keys on the way to the end in a world.
-fn largest_first(profile: Vec<f64>) -> Vec<(u32, f64)> {
-    let mut profile: Vec<(u32, f64)> = (0u32..).zip(profile).filter(|entry| entry.1 > 0.0).collect();
-    profile.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-    profile
 }
 
 fn is_unexplained(key: &Key) -> bool {

@@ -6,6 +6,7 @@
 use super::propose::{self, LEAST_SHARE, STATES};
 use super::{Answer, FullQueue, Prediction, Scenario, Share};
 use crate::lineage::{self, Path, Row};
+use longpole_model::kinds::{LinkKind, SegmentKind, StateKind, LINK};
 
 /// Path and replay differ a little: so many states more, and by so much smaller ones.
 const MORE_STATES: usize = 2;
@@ -20,10 +21,10 @@ pub fn scenarios(answer: &lineage::Answer, path: &Path, full: &[FullQueue]) -> V
     let mut likely = propose::worth_trying(&shares, full, STATES + MORE_STATES, MARGIN * LEAST_SHARE);
     let busy =
         answer.busy.iter().filter(|busy| busy.share >= LEAST_SHARE).take(BUSY).map(|busy| (busy.class.as_str(), busy.state.as_str()));
-    let mut links: Vec<&str> = path.names().filter(|name| name.1 == "link").map(|name| name.2).collect();
+    let mut links: Vec<&str> = path.wakeups().collect();
     links.sort_unstable();
     links.dedup();
-    let links = links.into_iter().take(LINKS).map(|state| ("link", state));
+    let links = links.into_iter().take(LINKS).map(|state| (LINK, state));
     let more = busy.chain(links).map(|(of, state)| Scenario::scale(of, state, 0.5));
     let has_waits = shares.iter().any(propose::is_wait_for_cpu);
     for scenario in more.chain(has_waits.then(|| Scenario::cpus(1))) {
@@ -35,13 +36,14 @@ pub fn scenarios(answer: &lineage::Answer, path: &Path, full: &[FullQueue]) -> V
 }
 
 fn share(row: &Row) -> Share {
-    let Row { host, machine, class, state, share, .. } = row;
-    let is_wait = match class.as_str() {
-        "link" => state == "queued",
-        _ => state.starts_with("blocked:") || matches!(state.as_str(), "UNKNOWN" | "interrupted" | "runnable"),
+    let is_wait = match row.kind {
+        SegmentKind::Link(kind) => kind == LinkKind::Queued,
+        SegmentKind::State(kind) => {
+            matches!(kind, StateKind::Blocked | StateKind::Unknown | StateKind::Interrupted | StateKind::Runnable)
+        }
     };
-    let [host, machine, class, state] = [host, machine, class, state].map(String::clone);
-    Share { host, machine, class, state, share: *share, scales: !is_wait }
+    let [host, machine, class, state] = [&row.host, &row.machine, &row.class, &row.state].map(String::clone);
+    Share { host, machine, class, state, kind: row.kind, share: row.share, scales: !is_wait }
 }
 
 /// What is to be asked after all, and what a replay of guesses has answered of it.

@@ -38,6 +38,8 @@ pub struct Life {
     /// While it was interrupted it did something.
     pub disturbed: bool,
     pub context: Option<Context>,
+    /// It has been a context.
+    pub was_context: bool,
     /// The key of its own time, and until when the trace has told of it.
     pub key: u32,
     pub since: u64,
@@ -170,6 +172,7 @@ impl Life {
             above: 0,
             disturbed: false,
             context: None,
+            was_context: false,
             key: 0,
             since: 0,
             caller: None,

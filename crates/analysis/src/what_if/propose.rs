@@ -39,7 +39,7 @@ pub(super) fn worth_trying(shares: &[Share], full: &[FullQueue], states: usize, 
 
 /// It waits for a CPU, which is no state that a fix could make shorter by itself.
 pub fn is_wait_for_cpu(share: &Share) -> bool {
-    matches!(share.state.as_str(), "runnable" | "preempted") && share.class != "link"
+    share.kind.waits_for_cpu()
 }
 
 /// Fixes, each the best one after those before it.

@@ -4,6 +4,7 @@ use super::locks::Lock;
 use super::room::Room;
 use super::{Kind, Known, WhatIf};
 use longpole_model::interaction::{QueueId, Vocabulary};
+use longpole_model::kinds::QueueKind;
 use longpole_model::tokens::{Order, Shape, Unit};
 
 impl WhatIf {
@@ -14,12 +15,11 @@ impl WhatIf {
             self.rooms.insert(queue, Room::new(shape.initial, &asked));
         }
         self.full.declare(queue, shape);
-        let name = vocabulary.queue_name(queue);
-        let kind = match name.strip_prefix("rpc:") {
-            Some(call) if call.contains(":reply:") => Kind::Replies,
-            Some(_) => Kind::Calls,
-            None if shape.merge => Kind::Signals,
-            None => Kind::Items,
+        let kind = match vocabulary.queue_kind(queue) {
+            QueueKind::Replies => Kind::Replies,
+            QueueKind::Calls => Kind::Calls,
+            QueueKind::Items | QueueKind::Signals if shape.merge => Kind::Signals,
+            QueueKind::Items | QueueKind::Signals => Kind::Items,
         };
         let is_lock = shape.capacity == Some(1) && shape.initial == 1;
         if is_lock {

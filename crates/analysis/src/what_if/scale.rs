@@ -4,7 +4,7 @@ use super::grammar::{Change, Scenario, Target};
 use super::lanes::{Layout, Row, KEPT};
 use crate::lineage::key::{Key, Link, State, Words};
 use crate::nearest::nearest;
-use longpole_model::causes::LOST;
+use longpole_model::kinds::{LinkKind, SegmentKind, StateKind, BLOCKED};
 use std::collections::BTreeSet;
 
 /// Names kept to say which ones are near to one that does not occur.
@@ -54,8 +54,8 @@ impl Scale {
         Scale { scales, scenarios: scenarios.to_vec(), met, cpus, more_cpus, states, machines, queues }
     }
 
-    /// The factors of a key that was met for the first time.
-    pub fn row(&mut self, words: &Words, key: &Key, layout: Layout) -> Row {
+    /// The factors of a key that was met for the first time. `is_lost`: its machine stands for those whose events are missing.
+    pub fn row(&mut self, words: &Words, (key, kind): (&Key, SegmentKind), is_lost: bool, layout: Layout) -> Row {
         let derived = match key {
             Key::State { state, .. } => matches!(state, State::Blocked(_) | State::Interrupted | State::Unknown),
             Key::Link { kind, .. } => *kind == Link::Queued,
@@ -67,7 +67,7 @@ impl Scale {
             }
         }
         let mut row: Row = None;
-        if *class == *LOST {
+        if is_lost {
             // When whoever took what was lost would have done it, nobody knows: nothing waits for that.
             let mut nothing = vec![0.0; layout.len()];
             nothing[..KEPT].fill(1.0);
@@ -76,7 +76,7 @@ impl Scale {
         for (scenario, which, target, factor) in &self.scales {
             let is_meant = |(machine, state): &(String, Option<String>)| match state {
                 Some(state) => *state == words[3] && is_of(words, machine),
-                None => is_own(key, words) && (is_of(words, machine) || program(&words[2]) == machine),
+                None => is_own(kind) && (is_of(words, machine) || program(&words[2]) == machine),
             };
             if !target.ways.iter().any(is_meant) {
                 continue;
@@ -177,8 +177,8 @@ impl Scale {
 }
 
 /// What a machine does itself, be it work or a sleep; not what it waits for, nor a wait for a CPU.
-fn is_own(key: &Key, words: &Words) -> bool {
-    matches!(key, Key::State { state: State::Run | State::Named(_), .. }) && !matches!(words[3].as_str(), "preempted" | "outside")
+fn is_own(kind: SegmentKind) -> bool {
+    matches!(kind, SegmentKind::State(kind) if kind.is_code() || kind == StateKind::Asleep)
 }
 
 /// Threads are named PROGRAM/THREAD.
@@ -191,8 +191,11 @@ pub fn is_of([host, machine, class, _]: &Words, meant: &str) -> bool {
     meant == machine || meant == class || meant.strip_prefix(host.as_str()).and_then(|rest| rest.strip_prefix('/')) == Some(machine)
 }
 
-/// Whether a state that did not occur as one of its own is a wait by its name.
+/// Whether a state that did not occur as one of its own is a wait by the name that somebody typed.
 fn is_wait(target: &Target) -> bool {
-    let mut states = target.ways.iter().filter_map(|way| way.1.as_deref());
-    states.any(|state| state.starts_with("blocked:") || ["queued", "interrupted", "UNKNOWN"].contains(&state))
+    let is_wait = |state: &str| {
+        let of_machine = matches!(StateKind::of_text(state), StateKind::Interrupted | StateKind::Unknown);
+        of_machine || LinkKind::of_text(state) == LinkKind::Queued || state.starts_with(BLOCKED)
+    };
+    target.ways.iter().filter_map(|way| way.1.as_deref()).any(is_wait)
 }

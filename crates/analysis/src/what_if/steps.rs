@@ -7,9 +7,9 @@ use super::scale::is_of;
 use super::what::{How, Passed, What};
 use super::{From, WhatIf};
 use crate::lineage::key::{Key, Link, State};
-use crate::lineage::meaning::Says;
 use crate::lineage::steps::machine_of;
 use longpole_model::interaction::{Cause, Deed, MachineId, QueueId, Vocabulary};
+use longpole_model::kinds::StateKind;
 use longpole_model::names::NameId;
 use longpole_model::tokens::{Origin, Taken};
 
@@ -145,7 +145,10 @@ impl WhatIf {
             if took {
                 caller.takes(key);
             }
-            let text = if let State::Named(name) = state { vocabulary.names.text(name) } else { "run" };
+            let text = match state {
+                State::Named(name) => vocabulary.names.text(name),
+                _ => StateKind::Run.text().unwrap_or_default(),
+            };
             if !is_whole && caller.pays(key, text) {
                 paid = Some(Paid { by: machine, items: caller.items(), state: None });
             }
@@ -173,6 +176,7 @@ impl WhatIf {
     fn begin_life(&mut self, vocabulary: &Vocabulary, machine: MachineId, context: Option<Context>) {
         let life = self.life(machine);
         (life.exists, life.block, life.ready, life.state, life.context) = (true, None, None, State::Run, context);
+        life.was_context |= context.is_some();
         self.look(vocabulary, machine);
         let class = self.life(machine).class;
         let words = Key::State { machine, class, state: State::Run }.words(vocabulary);
@@ -225,12 +229,12 @@ impl WhatIf {
     }
 
     fn state(&mut self, vocabulary: &Vocabulary, machine: MachineId, name: NameId) {
-        let meaning = self.meanings.of(vocabulary, name);
-        let (preempted, asleep) = (meaning.says == Says::Preempted, meaning.says == Says::Asleep);
-        if meaning.says == Says::Kernel && vocabulary.is_of_kernel(machine) {
+        let kind = vocabulary.names.state_kind(name);
+        let (preempted, asleep) = (kind == StateKind::Preempted, kind == StateKind::Asleep);
+        if kind == StateKind::Kernel && vocabulary.is_of_kernel(machine) {
             self.life(machine).serves_anyone = true;
         }
-        let state = if preempted { State::Runnable } else { meaning.state };
+        let state = if preempted { State::Runnable } else { State::of(vocabulary, name) };
         let block = self.life(machine).block.take();
         if let Some(block) = block {
             let key = self.state_key(vocabulary, machine, State::Blocked(block.why));

@@ -12,6 +12,7 @@ use longpole_analysis::findings::Rules as Thresholds;
 use longpole_analysis::lineage::{self, Answer, Lineage};
 use longpole_analysis::report::Pass;
 use longpole_analysis::seen::Seen;
+use longpole_model::kinds::StateKind;
 use longpole_model::predicate::Predicate;
 use longpole_model::rules::Rules;
 use longpole_trace::{Catalogue, Item, Moment, Options, StreamKind};
@@ -134,7 +135,7 @@ struct NoPath {
 }
 
 /// A thread of the kernel that never lost its CPU might have.
-const OF_THREADS: [&str; 1] = ["preempted"];
+const OF_THREADS: [StateKind; 1] = [StateKind::Preempted];
 
 /// The critical path and the names of all states, and beside it all analyses of the same part, in one pass.
 fn path_beside(path: &Path, part: Options, rules: &Rules, pass: &mut Pass) -> Result<(Answer, BTreeSet<String>), NoPath> {

@@ -253,7 +253,7 @@ fn head(out: &mut impl Write, report: &Report) -> io::Result<()> {
     let columns = profiler::Columns::of(report);
     let mut table = Table::new(&[&["state", ">criticality"], columns.heads(), &[">half of it gains"]].concat());
     for row in rows.iter().take(MOST_ROWS) {
-        let owner = if row.class == "link" { &row.machine } else { &row.class };
+        let owner = if row.kind.is_link() { &row.machine } else { &row.class };
         let gain = |owner: &str| {
             let text = Scenario::scale(owner, &row.state, 0.5).text;
             predictions.iter().find(|it| it.change == text).and_then(|it| it.gain)

@@ -6,6 +6,7 @@
 use super::timers::Set;
 use super::{Composer, Seat};
 use crate::interaction::{Cause, Deed, MachineId};
+use crate::kinds::{NameKind, StateKind};
 use crate::linux_rules::Key;
 use crate::linux_watch::{Base, ContextId, CpuId, Waker};
 use crate::names::NameId;
@@ -125,7 +126,7 @@ impl Composer {
         };
         let raise = number.and_then(|number| self.contexts.cpu(cpu).raised.get_mut(number)).and_then(Option::take);
         let said = raise.filter(|raise| raise.caused);
-        let cause = said.map(|raise| Some(Cause { by: raise.by, at: Some(raise.t), link: Some(self.words.raise) }));
+        let cause = said.map(|raise| Some(Cause { by: raise.by, at: Some(raise.t), link: Some(self.words.links.raise) }));
         let over = self.contexts.cpu(cpu).open.len();
         let below = self.below(cpu, over);
         self.emit(Deed::Push { machine, below, cause });
@@ -229,7 +230,7 @@ impl Composer {
             Key::Softirq(_) => name.split_once(' ').map_or(name.as_str(), |(_, state)| state),
             Key::Vector(_) => &name,
         };
-        let state = self.vocabulary.names.intern(state);
+        let state = self.vocabulary.names.intern_as(state, NameKind::State(StateKind::Interrupt));
         let known = Known { machine, state };
         self.contexts.machines[id.0 as usize][cpu.0 as usize] = Some(known);
         self.class(machine, &name);
@@ -286,11 +287,11 @@ impl Composer {
         if open.caused {
             return machine;
         }
-        let of_timer = open.set.map(|Set { by, t }| Cause { by, at: Some(t), link: Some(self.words.timer) });
+        let of_timer = open.set.map(|Set { by, t }| Cause { by, at: Some(t), link: Some(self.words.links.timer) });
         let cause = match (open.raise, self.linux.contexts[id.0 as usize].key) {
             _ if of_timer.is_some() => of_timer,
             _ if open.timer => self.unknown("timer"),
-            (Some(raise), _) => Some(Cause { by: raise.by, at: Some(raise.t), link: Some(self.words.raise) }),
+            (Some(raise), _) => Some(Cause { by: raise.by, at: Some(raise.t), link: Some(self.words.links.raise) }),
             // A disk's interrupt tells that a request is done, whichever; the oldest one, where none has been told by now.
             (None, Key::Irq(_)) if self.oldest_request(id).is_some() => self.oldest_request(id),
             (None, Key::Irq(_)) if !self.is_timer(id) => {

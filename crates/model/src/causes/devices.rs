@@ -1,8 +1,9 @@
 //! Requests to block devices and packets between the two ends of a device: tokens, whose link is the time under way.
 
-use super::{Composer, Slots, LOST};
+use super::{Composer, Slots};
 use crate::hash::IdMap;
 use crate::interaction::{Cause, Deed, MachineId, QueueId};
+use crate::kinds::OUTSIDE;
 use crate::linux_net::{Hop, Step};
 use crate::linux_watch::{ContextId, CpuId, Waker};
 use crate::names::NameId;
@@ -138,7 +139,7 @@ impl Composer {
         };
         let (slot, flow) = self.flow();
         self.devices.requests.insert((device, sector), Request { token: Token { queue, slot }, by: machine, t: self.now });
-        self.emit(Deed::Put { machine, queue, n: 1, flow: Some(flow), link: Some(self.words.disk) });
+        self.emit(Deed::Put { machine, queue, n: 1, flow: Some(flow), link: Some(self.words.links.disk) });
     }
 
     pub(super) fn completed(&mut self, catalogue: &Catalogue, cpu: CpuId, device: i64, sector: i64, by: Waker) {
@@ -164,12 +165,12 @@ impl Composer {
         let disk = self.devices.disk_of.get(&interrupt)?;
         let of_disk = self.devices.requests.iter().filter(|((device, _), _)| device == disk);
         let (_, request) = of_disk.min_by_key(|(at, request)| (request.t, **at))?;
-        Some(Cause { by: request.by, at: Some(request.t), link: Some(self.words.disk) })
+        Some(Cause { by: request.by, at: Some(request.t), link: Some(self.words.links.disk) })
     }
 
     /// Of whom the trace has lost the events.
     pub(super) fn nobody(&mut self) -> MachineId {
-        let machine = self.vocabulary.machine("", LOST);
+        let machine = self.vocabulary.lost_events();
         if self.devices.nobody.is_none() {
             self.devices.nobody = Some(machine);
             self.emit(Deed::State { machine, state: self.words.unknown });
@@ -179,7 +180,7 @@ impl Composer {
 
     /// Where things go that nobody here takes.
     pub(super) fn outside(&mut self) -> MachineId {
-        let machine = self.vocabulary.machine("", "outside");
+        let machine = self.vocabulary.machine("", OUTSIDE);
         if self.devices.outside.is_none() {
             self.devices.outside = Some(machine);
             self.emit(Deed::State { machine, state: self.words.outside });
@@ -278,7 +279,7 @@ impl Composer {
                     .packets
                     .insert(hop.packet, Packet { token: Token { queue, slot }, id, by: machine, t: self.now, length: hop.length });
                 self.devices.order.push_back((hop.packet, id));
-                self.emit(Deed::Put { machine, queue, n, flow: Some(flow), link: Some(self.words.wire) });
+                self.emit(Deed::Put { machine, queue, n, flow: Some(flow), link: Some(self.words.links.wire) });
                 while self.devices.order.len() > MOST_UNDER_WAY {
                     let Some((old, id)) = self.devices.order.pop_front() else { break };
                     if self.devices.packets.get(&old).is_some_and(|packet| packet.id == id) {

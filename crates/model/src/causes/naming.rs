@@ -2,6 +2,7 @@
 
 use super::{Composer, Machines, Seat};
 use crate::interaction::{Deed, MachineId};
+use crate::kinds::machine_label;
 use crate::linux::Linux;
 use longpole_trace::event::Catalogue;
 use std::collections::{HashMap, HashSet};
@@ -130,6 +131,7 @@ impl Composer {
     /// Gives a thread its machine; its first deed is the caller's.
     pub(super) fn named(&mut self, catalogue: &Catalogue, at: u32) -> MachineId {
         let Called { host, name, class, tid } = self.called(catalogue, at);
+        let name = machine_label(&name).into_owned();
         let mut machine = self.vocabulary.machine(&host, &name);
         let mut class_name = class.unwrap_or_else(|| name.clone());
         if self.naming.taken.contains_key(&machine) {

@@ -4,8 +4,9 @@ use super::threads::{Kernel, Thread};
 use super::waits::For;
 use super::{translated, Composer};
 use crate::interaction::Cause;
+use crate::kinds::{state_label, NameKind, StateKind};
 use crate::linux_watch::ThreadId;
-use crate::names::{of_program, NameId};
+use crate::names::NameId;
 use crate::step::{MachineId, Op, Step};
 use longpole_trace::event::{Catalogue, Loss};
 
@@ -93,7 +94,8 @@ impl Composer {
                     None => self.ends_wait(catalogue, at),
                 }
                 self.threads[at as usize].serves = true;
-                self.open(at, name);
+                let service = self.service(name);
+                self.open(at, service);
             }
             Op::Reply { name, .. } => {
                 self.ends_wait(catalogue, at);
@@ -102,19 +104,22 @@ impl Composer {
                     let (_, slot) = serving.remove(place);
                     self.replies(catalogue, at, slot);
                 }
-                self.close(at, name);
+                let service = self.service(name);
+                self.close(at, service);
             }
             Op::Begin { name } => {
                 self.ends_wait(catalogue, at);
-                self.open(at, name);
+                let span = self.span(name);
+                self.open(at, span);
             }
             Op::End { name } => {
                 self.ends_wait(catalogue, at);
-                self.close(at, name);
+                let span = self.span(name);
+                self.close(at, span);
             }
             Op::Block { why } => {
                 self.ends_wait(catalogue, at);
-                let why = self.of_system(why);
+                let why = self.reason_of_system(why);
                 self.begins_to_wait(catalogue, at, For::Event(why));
                 self.blocks_in_wait(catalogue, at);
             }
@@ -194,7 +199,6 @@ impl Composer {
     }
 
     fn open(&mut self, at: u32, name: NameId) {
-        let name = self.span(name);
         let thread = &mut self.threads[at as usize];
         match thread.frames.len() < MOST_FRAMES {
             true => thread.frames.push(name),
@@ -204,7 +208,6 @@ impl Composer {
 
     /// What was opened inside and not closed ends with it. An end without a begin says nothing.
     fn close(&mut self, at: u32, name: NameId) {
-        let name = self.span(name);
         let thread = &mut self.threads[at as usize];
         if thread.too_deep > 0 {
             thread.too_deep -= 1;
@@ -213,17 +216,24 @@ impl Composer {
         }
     }
 
-    /// The state of whoever is inside it.
+    /// The state of a thread whose innermost open span this is.
     fn span(&mut self, name: NameId) -> NameId {
-        translated(&mut self.span_names, name, &mut self.vocabulary, |name| of_program(self.system.names.text(name)))
+        let label = |name| state_label(self.system.names.text(name));
+        translated(&mut self.span_names, name, &mut self.vocabulary, StateKind::Span, label)
+    }
+
+    /// The state of a thread that serves this call.
+    fn service(&mut self, name: NameId) -> NameId {
+        let label = |name| state_label(self.system.names.text(name));
+        translated(&mut self.service_names, name, &mut self.vocabulary, StateKind::Call, label)
     }
 
     fn declared(&mut self, at: u32, machine: NameId, state: NameId) {
         let system = &self.system;
         let label = self.threads[at as usize].system.map_or("", |id| system.machines[id.0 as usize].label.as_str());
         let (of, state_name) = (system.names.text(machine), system.names.text(state));
-        let name = if of == label { of_program(state_name).into_owned() } else { format!("{of}::{state_name}") };
-        self.threads[at as usize].declared = Some(self.vocabulary.names.intern(&name));
+        let name = if of == label { state_label(state_name).into_owned() } else { format!("{of}::{state_name}") };
+        self.threads[at as usize].declared = Some(self.vocabulary.names.intern_as(&name, NameKind::State(StateKind::Declared)));
     }
 
     fn thread_of_system(&mut self, id: MachineId) -> u32 {

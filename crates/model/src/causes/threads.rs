@@ -4,6 +4,7 @@ use super::ending::Kin;
 use super::waits::Wait;
 use super::Composer;
 use crate::interaction::{Cause, Deed, MachineId};
+use crate::kinds::{NameKind, StateKind};
 use crate::linux_watch::{Cause as Why, Mode, Moment, Reason, ThreadId, ThreadState, Wake, Waker, Why as Whole};
 use crate::names::NameId;
 use crate::step;
@@ -196,7 +197,7 @@ impl Composer {
         if let Some(&name) = self.reasons.get(&why) {
             return name;
         }
-        let name = self.vocabulary.names.intern(&self.linux.reason(why));
+        let name = self.vocabulary.names.intern_as(&self.linux.reason(why), NameKind::State(StateKind::Waits));
         self.reasons.insert(why, name);
         name
     }
@@ -252,7 +253,7 @@ impl Composer {
                     return self.untold(at, group);
                 }
                 let (by, since) = (self.machine(catalogue, at), self.threads[at as usize].since);
-                Some(Cause { by, at: Some(since), link: Some(self.words.interrupt) })
+                Some(Cause { by, at: Some(since), link: Some(self.words.links.interrupt) })
             }
             Waker::Thread(id) => {
                 // Whoever an interrupt has come upon is a stranger.
@@ -266,7 +267,7 @@ impl Composer {
                     let waits = |of: &Thread, t| of.blocked && of.resumed <= t;
                     if asked.is_some_and(|(asked, t)| waits(&self.threads[asked as usize], t)) {
                         let (by, since) = (self.machine(catalogue, at), self.threads[at as usize].since);
-                        return Some(Cause { by, at: Some(since), link: Some(self.words.interrupt) });
+                        return Some(Cause { by, at: Some(since), link: Some(self.words.links.interrupt) });
                     }
                     self.threads[at as usize].asked_by = Some((other, self.now));
                 }
@@ -307,7 +308,7 @@ impl Composer {
             return self.unknown("lost");
         }
         let (by, since) = (self.machine(catalogue, at), self.threads[at as usize].since);
-        Some(Cause { by, at: Some(since), link: Some(self.words.timer) })
+        Some(Cause { by, at: Some(since), link: Some(self.words.links.timer) })
     }
 
     fn call(&self, at: u32) -> Option<&str> {
@@ -361,7 +362,7 @@ impl Composer {
         let (at, by) = (self.thread_of_linux(id), self.thread_of_linux(by));
         let (thread, killer) = (&self.threads[at as usize], self.threads[by as usize].machine);
         let (Some(machine), Some(by), false) = (thread.machine, killer, thread.blocked || thread.wait.is_some()) else { return };
-        let (why, link) = (self.words.signal, Some(self.words.signal));
+        let (why, link) = (self.words.signal, Some(self.words.links.signal));
         let when = u64::try_from(t_ns).unwrap_or(0).min(self.now);
         self.emit(Deed::Block { machine, why, on: None, wants: None });
         self.emit(Deed::Wake { machine, cause: Some(Cause { by, at: Some(when), link }) });
@@ -448,7 +449,7 @@ impl Composer {
         let begin = u64::try_from(begin_ns).unwrap_or(0).max(thread.since).max(thread.resumed);
         let machine = self.machine(catalogue, at);
         if begin < self.now {
-            let (why, link) = (self.words.lost, Some(self.words.unknown));
+            let (why, link) = (self.words.lost, Some(self.words.links.unknown));
             self.emit(Deed::Block { machine, why, on: None, wants: None });
             self.emit(Deed::Wake { machine, cause: Some(Cause { by: machine, at: Some(begin), link }) });
             self.threads[at as usize].state = Some(self.words.runnable);
@@ -480,7 +481,6 @@ impl Composer {
             return;
         }
         let machine = self.machine(catalogue, at);
-        // No span bears this name.
         if state == self.words.kernel {
             self.vocabulary.mark_of_kernel(machine);
         }
@@ -504,11 +504,7 @@ impl Composer {
         let of_kernel = &self.linux.threads[id.0 as usize];
         match (of_kernel.kernel, of_kernel.mode, of_kernel.call) {
             (true, ..) => self.words.kernel,
-            (_, Mode::Syscall, Some(call)) => {
-                let name = self.of_linux(call.name);
-                self.vocabulary.mark_system_call(name);
-                name
-            }
+            (_, Mode::Syscall, Some(call)) => self.system_call(call.name),
             (_, Mode::User, _) => self.words.user,
             _ => self.words.run,
         }

@@ -4,6 +4,7 @@ use super::threads::Kernel;
 use super::{Composer, Slots};
 use crate::dense::Dense;
 use crate::interaction::{Cause, Deed, MachineId, QueueId, Wants};
+use crate::kinds::{call_label, queue_label, NameKind, QueueKind, StateKind};
 use crate::linux_watch::{Wake, Waker};
 use crate::names::NameId;
 use crate::step::{self, SOON_NS};
@@ -168,8 +169,7 @@ impl Composer {
             unit: if known.bytes { Unit::Bytes } else { Unit::Items },
             ..Shape::default()
         };
-        let name = self.system.queue_name(id).to_owned();
-        let queue = self.vocabulary.queue(&name);
+        let queue = self.vocabulary.queue(&queue_label(self.system.queue_name(id)));
         *self.waits.queues.place(id.0) = Some(queue);
         self.declare(queue, shape);
         queue
@@ -186,7 +186,8 @@ impl Composer {
         if let Some(&queue) = self.waits.signals.get(context.0) {
             return queue;
         }
-        let queue = self.vocabulary.queue(&format!("signal:{}", self.system.names.text(context)));
+        let of = self.system.names.text(context);
+        let queue = self.vocabulary.queue_as(&format!("signal:{of}"), QueueKind::Signals, of);
         *self.waits.signals.place(context.0) = Some(queue);
         self.waits.of_signals.insert(queue);
         self.declare(queue, Shape { merge: true, ..Shape::default() });
@@ -288,7 +289,7 @@ impl Composer {
             For::Reply(slot) => {
                 let call = self.waits.under_way.get(&slot);
                 let name = call.map_or(String::new(), |call| format!("rpc {}", self.system.names.text(call.name)));
-                self.vocabulary.names.intern(&name)
+                self.reason_called(&name)
             }
         };
         let thread = &mut self.threads[at as usize];
@@ -328,7 +329,11 @@ impl Composer {
 
     fn named_wait(&mut self, what: &str, queue: QueueId) -> NameId {
         let text = format!("{what}{}", self.vocabulary.queue_name(queue));
-        self.vocabulary.names.intern(&text)
+        self.reason_called(&text)
+    }
+
+    fn reason_called(&mut self, text: &str) -> NameId {
+        self.vocabulary.names.intern_as(text, NameKind::State(StateKind::Waits))
     }
 
     /// What it waits for is there.
@@ -428,7 +433,7 @@ impl Composer {
                 self.level(queue).room.filter(|room| room.1 >= wait.since).map(|(by, t)| Cause { by, at: Some(t), link: None })
             }
             // It goes on without the reply, or was no wait at all.
-            For::Reply(_) | For::Work => Some(Cause { by: machine, at: Some(wait.since), link: Some(self.words.run) }),
+            For::Reply(_) | For::Work => Some(Cause { by: machine, at: Some(wait.since), link: Some(self.words.links.run) }),
             For::Tokens(_) | For::Space(_) | For::Signal | For::Event(_) => None,
         };
         if cause.is_none() {
@@ -470,11 +475,12 @@ impl Composer {
                 self.end_call(oldest);
             }
         }
-        let text = self.system.names.text(name).to_owned();
+        let text = self.system.names.text(name);
+        let label = call_label(text);
         let request = match self.waits.calls.get(name.0) {
             Some(queue) => *queue,
             None => {
-                let queue = self.vocabulary.queue(&format!("rpc:{text}"));
+                let queue = self.vocabulary.queue_as(&format!("rpc:{label}"), QueueKind::Calls, text);
                 *self.waits.calls.place(name.0) = Some(queue);
                 queue
             }
@@ -482,7 +488,8 @@ impl Composer {
         let slot = self.waits.slots.take();
         let vocabulary = &mut self.vocabulary;
         let replies = self.waits.replies.entry(name.0).or_default();
-        let reply = *replies.entry(slot).or_insert_with(|| vocabulary.queue(&format!("rpc:{text}:reply:{slot}")));
+        let made = || vocabulary.queue_as(&format!("rpc:{label}:reply:{slot}"), QueueKind::Replies, text);
+        let reply = *replies.entry(slot).or_insert_with(made);
         self.waits.serial += 1;
         let serial = self.waits.serial;
         self.waits.under_way.insert(slot, Call { serial, name, id, caller: at, request, reply, taken: false, replied: false });

@@ -54,7 +54,7 @@ impl Composer {
         if by == machine || woken.is_some_and(|(waker, when)| waker == by && when >= t) {
             return;
         }
-        let link = Some(self.words.workqueue);
+        let link = Some(self.words.links.workqueue);
         self.emit(Deed::Block { machine, why: self.words.workqueue, on: None, wants: None });
         self.emit(Deed::Wake { machine, cause: Some(Cause { by, at: Some(t), link }) });
         self.threads[at as usize].state = None;

@@ -1,6 +1,7 @@
 //! One line of the log as text: which keys it has, of which type, and which of them go together.
 
 use super::quick;
+use crate::kinds::StateKind;
 use longpole_trace::MACHINE_LOG_KEYS as KEYS;
 use serde::de::{self, DeserializeSeed, IgnoredAny, MapAccess, Visitor};
 use std::borrow::Cow;
@@ -52,12 +53,21 @@ pub struct Line<'a> {
     pub merge: bool,
     /// It says `x_kernel`.
     pub of_kernel: bool,
+    /// What it says of its state's kind.
+    pub kind: Option<StateKind>,
     /// The keys that it has, as bits by their place in [`KEYS`].
     pub(super) keys: u32,
 }
 
 /// The machine is a thread of the kernel.
 pub const OF_KERNEL: &str = "x_kernel";
+/// The kind of the line's state, where its name does not tell it.
+pub const KIND: &str = "x_kind";
+
+/// Kinds that a name tells are not to be said.
+pub(super) fn kind_of_word(word: &str) -> Option<StateKind> {
+    StateKind::of_word(word).filter(|kind| kind.is_of_any_name())
+}
 
 pub(super) const fn bit(name: &str) -> u32 {
     let mut at = 0;
@@ -206,6 +216,10 @@ impl<'de> Visitor<'de> for Keys<'_> {
                 if name == OF_KERNEL {
                     // Of another type, it is somebody else's.
                     line.of_kernel = map.next_value::<serde_json::Value>()? == true;
+                    continue;
+                }
+                if name == KIND {
+                    line.kind = map.next_value::<serde_json::Value>()?.as_str().and_then(kind_of_word);
                     continue;
                 }
                 if name.starts_with("x_") {

@@ -3,7 +3,7 @@
 //! What is not of these shapes, right or wrong, is for the reader that knows all of JSON ([`super::line`]) and says what is wrong with it. So this
 //! one may give up at any time, and never accepts what the other one would refuse.
 
-use super::line::{bit, By, Line, Number, NUMBERED};
+use super::line::{bit, kind_of_word, By, Line, Number, KIND, NUMBERED};
 use std::borrow::Cow;
 
 struct Cursor<'a> {
@@ -131,6 +131,10 @@ pub fn parse<'a>(bytes: &'a [u8], line: &mut Line<'a>) -> Option<()> {
             "merge" => {
                 line.merge = from.word(b"true")?;
                 const { bit("merge") }
+            }
+            KIND if line.kind.is_none() => {
+                line.kind = Some(kind_of_word(from.text()?)?);
+                0
             }
             _ => return None,
         };

@@ -41,13 +41,13 @@ pub enum Use {
 impl Replies {
     /// The queue of this name. `with` is what is done with it now.
     pub fn queue(&mut self, vocabulary: &mut Vocabulary, name: &str, with: Use) -> Result<QueueId, String> {
-        let Some(call) = call_of(name) else { return Ok(vocabulary.queue(name)) };
+        let Some(call) = call_of(name) else { return Ok(vocabulary.queue_of_text(name)) };
         if let Some(known) = vocabulary.known_queue(name) {
             return Ok(known);
         }
         if self.named < MOST_NAMED {
             self.named += 1;
-            return Ok(vocabulary.queue(name));
+            return Ok(vocabulary.queue_of_text(name));
         }
         if !self.live.contains_key(name) {
             if self.live.len() >= MOST_LIVE {
@@ -58,7 +58,7 @@ impl Replies {
             let queue = vocabulary.passing_queue(name, shared, free);
             self.live.insert(name.to_owned(), Live { queue, units: 0, flow: None, mixed: false });
         }
-        let Some(live) = self.live.get_mut(name) else { return Ok(vocabulary.queue(name)) };
+        let Some(live) = self.live.get_mut(name) else { return Ok(vocabulary.queue_of_text(name)) };
         let queue = live.queue;
         match with {
             Use::Named => return Ok(queue),

@@ -1,8 +1,9 @@
 //! Interactions as lines of a machine log.
 
-use super::line::{NUMBERED, OF_KERNEL};
+use super::line::{KIND, NUMBERED, OF_KERNEL};
 use super::quoted;
 use crate::interaction::{Cause, Deed, Interaction, MachineId, QueueId, Vocabulary, Wants};
+use crate::kinds::StateKind;
 use crate::names::NameId;
 use crate::tokens::{Amount, Order, Shape, Unit};
 use std::fmt::Write as _;
@@ -90,6 +91,10 @@ impl Text<'_> {
             Deed::State { machine, state } => {
                 self.machine(machine);
                 self.name("state", Some(state));
+                let (names, kind) = (&self.vocabulary.names, self.vocabulary.names.state_kind(state));
+                if kind != StateKind::of_text(names.text(state)) {
+                    self.text(KIND, kind.word());
+                }
             }
             Deed::Block { machine, why, on, wants } => {
                 self.machine(machine);
