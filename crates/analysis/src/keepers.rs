@@ -35,7 +35,8 @@ pub struct Keepers {
 
 /// Whether that is a part of the path worth to be asked for.
 pub fn matter(answer: &Answer) -> bool {
-    let waits = answer.criticality.iter().filter(|row| row.class != "link" && matches!(row.state.as_str(), "runnable" | "preempted"));
+    let waits =
+        answer.criticality.iter().filter(|row| row.class != "link" && matches!(row.state.as_str(), "runnable" | "preempted" | "throttled"));
     waits.map(|row| row.share).sum::<f64>() >= LEAST_SHARE
 }
 

@@ -202,7 +202,7 @@ impl MachineLatency {
 
     fn state(&mut self, vocabulary: &Vocabulary, machine: MachineId, state: NameId) {
         self.goes_on(machine, Mode::Runs);
-        if matches!(vocabulary.names.text(state), "runnable" | "preempted" | "interrupted" | "UNKNOWN") {
+        if matches!(vocabulary.names.text(state), "runnable" | "preempted" | "throttled" | "interrupted" | "UNKNOWN") {
             return self.turns(machine, Mode::Runnable);
         }
         self.turns(machine, Mode::Runs);

@@ -397,7 +397,7 @@ fn why_not(
     if first.kind == Kind::Link && !first.is_call && matches!(first.state.as_str(), "queued" | "wakeup") {
         return Some("what is on its way for so long waits for somebody whom the trace does not tell".to_owned());
     }
-    if first.kind == Kind::Link && first.state == "timer" {
+    if first.kind == Kind::Link && is_own_timer(&first.state) {
         return Some("it sleeps until a time that it set itself".to_owned());
     }
     if first.state == "asleep" && !is_asked(answer, path, first) {
@@ -469,5 +469,10 @@ impl Beside<'_> {
 }
 
 fn is_fixed(fix: &Prediction) -> bool {
-    fix.next.as_ref().is_some_and(|next| next.machine == "link" && matches!(next.state.as_str(), "timer" | "interrupt"))
+    fix.next.as_ref().is_some_and(|next| next.machine == "link" && (is_own_timer(&next.state) || next.state == "interrupt"))
+}
+
+/// `timer CALL`: until a time that a thread set itself, in this call.
+fn is_own_timer(link: &str) -> bool {
+    link == "timer" || link.starts_with("timer ")
 }

@@ -15,6 +15,7 @@ mod contexts;
 mod devices;
 mod early;
 mod ending;
+mod faults;
 mod kernel_rules;
 mod naming;
 mod probes;
@@ -48,6 +49,8 @@ pub struct About {
     pub command: Option<i32>,
     /// The process that recorded. None: it is known by its name.
     pub recorder: Option<i32>,
+    /// What a page fault takes at least, as measured when the recording began.
+    pub page_fault_ns: Option<u64>,
 }
 
 /// What the interactions cannot say of themselves.
@@ -98,6 +101,7 @@ pub struct Composer {
     early: early::Early,
     works: works::Works,
     timers: timers::Timers,
+    faults: faults::Faults,
     linux_names: Vec<Option<NameId>>,
     system_names: Vec<Option<NameId>>,
     /// Of the probes' names, those of spans as states.
@@ -119,6 +123,18 @@ struct Words {
     preempted: NameId,
     unknown: NameId,
     timer: NameId,
+    delayed_ack: NameId,
+    transmission: NameId,
+    retransmission: NameId,
+    window_probe: NameId,
+    keepalive: NameId,
+    pacing: NameId,
+    rate_limit: NameId,
+    quota_refill: NameId,
+    delayed_work: NameId,
+    kernel_timer: NameId,
+    throttled: NameId,
+    page_fault: NameId,
     asleep: NameId,
     raise: NameId,
     outside: NameId,
@@ -142,6 +158,18 @@ impl Words {
             preempted: word("preempted"),
             unknown: word("UNKNOWN"),
             timer: word("timer"),
+            delayed_ack: word("delayed ACK"),
+            transmission: word("transmission timer"),
+            retransmission: word("retransmission timer"),
+            window_probe: word("window probe"),
+            keepalive: word("keepalive timer"),
+            pacing: word("pacing"),
+            rate_limit: word("rate limit"),
+            quota_refill: word("quota refill"),
+            delayed_work: word("delayed work"),
+            kernel_timer: word("kernel timer"),
+            throttled: word("throttled"),
+            page_fault: word("page fault"),
             asleep: word("asleep"),
             raise: word("raise"),
             outside: word("outside"),
@@ -201,6 +229,7 @@ impl Composer {
             early: early::Early::default(),
             works: works::Works::default(),
             timers: timers::Timers::default(),
+            faults: faults::Faults::default(),
             linux_names: Vec::new(),
             system_names: Vec::new(),
             span_names: Vec::new(),
@@ -315,6 +344,7 @@ impl Composer {
                     None => self.told.uncounted_losses += 1,
                 }
                 self.linux.loss(catalogue, loss, &mut (&mut self.heard, watch));
+                self.stays_undecided();
                 self.close_all_contexts();
                 self.heed(catalogue);
                 if let Some(machine) = self.system.machine_of_stream(loss.stream) {
@@ -327,6 +357,7 @@ impl Composer {
     /// To be called once, after the last event.
     pub fn finish(&mut self, catalogue: &Catalogue) {
         self.release_all(catalogue);
+        self.stays_undecided();
         if !std::mem::replace(&mut self.ending.over, true) {
             self.end();
         }
@@ -334,7 +365,11 @@ impl Composer {
 
     /// Time never runs backwards here.
     fn at(&mut self, t_ns: i64) {
-        self.now = self.now.max(u64::try_from(t_ns).unwrap_or(0));
+        let t = self.now.max(u64::try_from(t_ns).unwrap_or(0));
+        if self.faults.due().is_some_and(|due| due <= t) {
+            self.faults_end(t);
+        }
+        self.now = t;
     }
 
     fn heed(&mut self, catalogue: &Catalogue) {
@@ -356,7 +391,16 @@ impl Composer {
 
     #[inline]
     fn emit(&mut self, deed: Deed) {
-        self.ahead.interactions.push(Interaction { t: self.now, line: self.told.events, deed });
+        let interaction = Interaction { t: self.now, line: self.told.events, deed };
+        match &mut self.timers.undecided {
+            None => self.ahead.interactions.push(interaction),
+            Some(undecided) => {
+                undecided.held.push(interaction);
+                if undecided.held.len() >= timers::MOST_HELD {
+                    self.stays_undecided();
+                }
+            }
+        }
     }
 
     fn unknown(&mut self, group: &'static str) -> Option<Cause> {

@@ -25,7 +25,8 @@ pub fn of_program(name: &str) -> Cow<'_, str> {
 
 /// Whether a model gives a state this name: in what the kernel has a thread, what it waits for, that nothing is open, that nobody knows.
 fn is_given(state: &str) -> bool {
-    let of_threads = ["run", "user", "runnable", "preempted", "asleep", "outside", "kernel", "interrupted", "UNKNOWN"];
+    let of_threads =
+        ["run", "user", "runnable", "preempted", "throttled", "page fault", "asleep", "outside", "kernel", "interrupted", "UNKNOWN"];
     let of_probes = ["wait", "re-entry", "lost", "signal"];
     of_threads.contains(&state) || of_probes.contains(&state) || ["blocked:", "wait: "].iter().any(|begin| state.starts_with(begin))
 }

@@ -170,7 +170,7 @@ impl Lineage {
             .keys
             .iter()
             .zip(&names)
-            .map(|(key, name)| if state(name) == "preempted" { Kind::Runnable } else { self.kind(vocabulary, key) })
+            .map(|(key, name)| if matches!(state(name), "preempted" | "throttled") { Kind::Runnable } else { self.kind(vocabulary, key) })
             .collect();
         let unknown = profile.iter().filter(|(key, _)| of_unknown.get(**key as usize) == Some(&true)).map(|(_, ns)| ns).sum();
         let mut segments = path.map(|path| Path::new(path, dictionary, names, kinds));
@@ -365,7 +365,7 @@ fn is_unknown(key: &Key, state: &str) -> bool {
 fn is_code(key: &Key, state: &str) -> bool {
     match key {
         Key::State { state: State::Run, .. } => true,
-        Key::State { state: State::Named(_), .. } => !matches!(state, "preempted" | "asleep" | "outside"),
+        Key::State { state: State::Named(_), .. } => !matches!(state, "preempted" | "throttled" | "asleep" | "outside"),
         _ => false,
     }
 }

@@ -40,7 +40,7 @@ impl Meanings {
             "runnable" => (State::Runnable, Says::Nothing),
             "interrupted" => (State::Interrupted, Says::Nothing),
             "UNKNOWN" => (State::Unknown, Says::Nothing),
-            "preempted" => (State::Named(name), Says::Preempted),
+            "preempted" | "throttled" => (State::Named(name), Says::Preempted),
             "asleep" => (State::Named(name), Says::Asleep),
             "kernel" => (State::Named(name), Says::Kernel),
             _ => (State::Named(name), Says::Nothing),

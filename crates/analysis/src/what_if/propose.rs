@@ -39,7 +39,7 @@ pub(super) fn worth_trying(shares: &[Share], full: &[FullQueue], states: usize, 
 
 /// It waits for a CPU, which is no state that a fix could make shorter by itself.
 pub fn is_wait_for_cpu(share: &Share) -> bool {
-    matches!(share.state.as_str(), "runnable" | "preempted") && share.class != "link"
+    matches!(share.state.as_str(), "runnable" | "preempted" | "throttled") && share.class != "link"
 }
 
 /// Fixes, each the best one after those before it.
