@@ -9,7 +9,7 @@ against the truth:
 
     right              it names the component and the mechanism
     vague              it names nothing, or the component without the mechanism
-    wrong              it names something else, and says that it is not sure
+    wrong              it names something else, and says that it is less certain and why
     confidently wrong  it names something else without a word of warning
     failed             the system did not run, or longpole did not end with 0
 
@@ -46,8 +46,6 @@ ROOT = HERE.parent.parent.parent
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release"
 # What may run beside a system, as a share of all CPUs, and how many seconds to wait for less.
 QUIET, PATIENCE = 0.1, 60
-# Of a verdict: from so much unknown on it counts as unsure.
-UNKNOWN = 0.05
 LIMIT = 120
 
 
@@ -194,14 +192,14 @@ def judged(longpole, recording, of):
     begin = time.monotonic()
     text = finished([longpole, "report", recording])
     row = {"report_seconds": time.monotonic() - begin, "report": text}
-    report = json.loads(finished([longpole, "report", "--json", recording]))
-    verdict = report["verdict"]
-    row["sentence"] = next((line for line in text.splitlines() if line.strip()), "")
+    verdict = json.loads(finished([longpole, "report", "--json", recording]))["verdict"]
+    row["line"] = next((line for line in text.splitlines() if line.strip()), "")
+    # Without remedies and caveats, which name what could be as well as what is.
+    row["sentence"] = re.split(r"(?<=[a-z)%]\.) (?=[A-Z])", row["line"])[0]
     row["verdict"] = verdict
     row["score"] = score(row["sentence"], verdict, of)
-    if of.change and not ("{" in of.change and not verdict["machine"]):
-        change = of.change.replace("{machine}", quoted(verdict["machine"])).replace("{state}", quoted(verdict["state"]))
-        row["change"] = change
+    row["change"] = change = scenario(of.change, verdict)
+    if change:
         try:
             told = json.loads(finished([longpole, "what-if", "--json", recording, change]))[0]
             row.update(predicted=told["gain"], low=told["gain_low"], high=told["gain_high"], refused=told["refused"])
@@ -210,24 +208,27 @@ def judged(longpole, recording, of):
     return row
 
 
-def quoted(name):
-    name = name or ""
-    return f'"{name}"' if " " in name or "::" in name else name
+def scenario(change, verdict):
+    """The declared change as what-if takes it; None if the verdict has no state that it could change."""
+    if not change or not change.startswith("x"):
+        return change
+    halved = (verdict.get("gain") or {}).get("change") or ""
+    return re.sub(r" x0\.5$", f" {change}", halved) if halved.endswith(" x0.5") else None
 
 
 def score(sentence, verdict, of):
-    def matches(patterns):
-        return any(re.search(pattern, sentence, re.I) for pattern in patterns)
-    if verdict["kind"] == "nothing":
+    def matches(patterns, text=sentence):
+        return any(re.search(pattern, text, re.I) for pattern in patterns)
+    if verdict["outcome"] in ("spread", "unknown"):
         return "right" if of.control else "vague"
     if of.control:
         good = matches(of.acceptable)
     else:
-        good = matches(of.component) and not matches(of.never)
+        # The clauses behind the first one name others, too: those who wait.
+        good = matches(of.component, sentence.split(";")[0]) and not matches(of.never)
     if good:
         return "right" if of.control or matches(of.mechanism) else "vague"
-    doubts = any((verdict.get("doubts") or {}).values()) or (verdict.get("unknown_share") or 0) > UNKNOWN
-    return "wrong" if doubts else "confidently wrong"
+    return "wrong" if verdict["caveats"] else "confidently wrong"
 
 
 def noted(folder, recording, row):
@@ -235,7 +236,7 @@ def noted(folder, recording, row):
     index = folder / "index.tsv"
     lines = index.read_text().splitlines() if index.exists() else []
     lines = [line for line in lines if line.split("\t")[0] != row["name"]]
-    fields = [row["name"], row["class"], str(recording), row["truth"], percent(row.get("gain")) + " %", row["sentence"]]
+    fields = [row["name"], row["class"], str(recording), row["truth"], percent(row.get("gain")) + " %", row.get("line", row["sentence"])]
     lines.append("\t".join(" ".join(field.split()) for field in fields))
     index.write_text("\n".join(lines) + "\n")
 

@@ -23,6 +23,11 @@ PYTHON = "/usr/bin/python3"
 CACHE = Path(os.environ.get("LONGPOLE_WILD_CACHE", "/var/tmp/longpole-wild"))
 SECONDS = 4
 
+# Mechanisms in words, as several systems need them.
+SLEEPS = (r"sleep", r"timer", r"until a time")
+LOCKS = (r"\block", r"mutex", r"one (\w+ )?at a time", r"wait for one another")
+COMPUTES = (r"comput", r"\buser\b", r"runs its own code", r"one thread")
+
 
 @dataclass
 class System:
@@ -31,12 +36,12 @@ class System:
     truth: str  # the fault in one sentence
     load: Callable  # Place -> command of the load
     rate: Optional[Callable] = None  # output of the load -> items per second; None: runs per second
-    component: tuple = ()  # regular expressions, one of which the first sentence must match
-    mechanism: tuple = ()  # likewise
+    component: tuple = ()  # regular expressions, one of which the first clause must match
+    mechanism: tuple = ()  # likewise, anywhere in the first sentence
     never: tuple = ()  # regular expressions, none of which it may match
     acceptable: tuple = ()  # of a control: regular expressions of what may be named all the same
-    # what-if's argument for the fix; {machine}, {state}: the verdict's. N sleeps at once in place of
-    # one after the other are the sleep x1/N.
+    # What-if's argument for the fix; "x0.25": a quarter of the verdict's state is left. N sleeps at
+    # once in place of one after the other are the sleep x1/N.
     change: Optional[str] = None
     running: bool = False  # record --for while the load already runs
     record: tuple = ()  # options of `longpole record`

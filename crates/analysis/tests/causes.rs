@@ -263,7 +263,7 @@ fn the_command_s_end_is_the_end_and_what_comes_after_it_does_not_count() {
     kernel.switch(160, 0, 11, DEAD, 0);
     kernel.switch(500, 0, 0, 0, 12);
     kernel.switch(600, 0, 12, BLOCKED, 0);
-    let composed = compose(&kernel, About { command: Some(11), recorder: None });
+    let composed = compose(&kernel, About { command: Some(11), ..About::default() });
     assert_eq!((composed.answer.end_machine.as_str(), composed.answer.end_ns), ("t11", 160));
 }
 
@@ -597,4 +597,82 @@ proptest! {
         prop_assert_eq!(&again.segments, &composed.answer.segments);
         prop_assert_eq!(&again.criticality, &composed.answer.criticality);
     }
+}
+
+/// Where two functions of the kernel's timers lie, as the recorder saw them.
+fn functions(kernel: &mut Kernel) {
+    for (address, name) in [(0x99, "tcp_delack_timer"), (0x98, "tcp_write_timer")] {
+        kernel.event(101, 0, "longpole_statedump_function", &[("address", Val::I(address)), ("name", text(name))]);
+    }
+}
+
+#[test]
+fn the_time_until_a_timer_of_the_kernel_goes_off_is_named_after_what_it_is_for() {
+    let timer = [("timer", Val::I(0x77)), ("function", Val::I(0)), ("expires", Val::I(10))];
+    let off = |function: i64| [("timer", Val::I(0x77)), ("now", Val::I(10)), ("function", Val::I(function))];
+    let set = |kernel: &mut Kernel| {
+        functions(kernel);
+        kernel.event(160, 0, "timer_start", &timer);
+    };
+    let path = |function: i64, more: &dyn Fn(&mut Kernel)| {
+        sent_by_a_timer(set, |kernel| {
+            kernel.event(310, 0, "timer_expire_entry", &off(function));
+            more(kernel);
+        })
+    };
+    let link = |path: &str| path.split("160-310 link::").nth(1).and_then(|rest| rest.split(',').next()).unwrap_or(path).to_owned();
+    assert_eq!(link(&path(0x99, &|_| ())), "delayed ACK");
+    assert_eq!(link(&path(0x12, &|_| ())), "kernel timer");
+    // TCP tells that it sends again after it has done so.
+    let again = sent_by_a_timer(
+        |kernel| {
+            set(kernel);
+            kernel.event(326, 0, "tcp_retransmit_skb", &[("skbaddr", Val::I(0x1000))]);
+        },
+        |kernel| kernel.event(310, 0, "timer_expire_entry", &off(0x98)),
+    );
+    assert_eq!(link(&again), "retransmission timer");
+    assert_eq!(link(&path(0x98, &|_| ())), "window probe");
+}
+
+#[test]
+fn a_timer_that_a_thread_set_for_itself_is_named_after_the_call_in_which_it_waits() {
+    let mut kernel = two_cpus();
+    kernel.syscall(150, 0, "poll", None);
+    kernel.switch(160, 0, 11, BLOCKED, 0);
+    kernel.softirq(300, 0, 1, "entry");
+    kernel.waking(310, 0, 11, 0);
+    kernel.softirq(320, 0, 1, "exit");
+    kernel.switch(330, 0, 0, 0, 11);
+    assert_eq!(path(&kernel), "100-150 t11::run, 150-160 t11::poll, 160-310 link::timer poll, 310-330 t11::runnable");
+}
+
+#[test]
+fn who_could_go_on_and_leaves_an_idle_cpu_is_throttled() {
+    let mut kernel = two_cpus();
+    kernel.syscall(150, 0, "getpid", Some(1));
+    kernel.switch(200, 0, 11, 0, 0);
+    kernel.switch(300, 0, 0, 0, 11);
+    kernel.syscall(310, 0, "getpid", None);
+    assert_eq!(path(&kernel), "100-150 t11::run, 150-200 t11::user, 200-300 t11::throttled, 300-310 t11::user");
+}
+
+#[test]
+fn a_page_fault_has_the_time_that_it_takes_at_least() {
+    let mut kernel = two_cpus();
+    kernel.syscall(150, 0, "getpid", Some(1));
+    let fault = [("address", Val::I(1)), ("ip", Val::I(1)), ("error_code", Val::I(6))];
+    kernel.event(200, 0, "x86_exceptions_page_fault_user", &fault);
+    // Another CPU's event comes before the fault is over, the thread's own call before the second one is.
+    kernel.event(220, 1, "longpole_statedump_function", &[("address", Val::I(1)), ("name", text("f"))]);
+    kernel.event(400, 0, "x86_exceptions_page_fault_user", &fault);
+    kernel.syscall(430, 0, "read", None);
+    kernel.syscall(500, 0, "read", Some(1));
+    kernel.syscall(510, 0, "read", None);
+    let composed = compose(&kernel, About { page_fault_ns: Some(50), ..About::default() });
+    assert_eq!(
+        drawn(&composed.answer),
+        "100-150 t11::run, 150-200 t11::user, 200-250 t11::page fault, 250-400 t11::user, 400-430 t11::page fault, \
+         430-500 t11::read, 500-510 t11::user"
+    );
 }

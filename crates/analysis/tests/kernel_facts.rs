@@ -362,7 +362,7 @@ fn killing(by: &str, signal: i64, outlived: bool, asked: bool) -> String {
     kernel.switch(300, 0, 11, BLOCKED, 0);
     kernel.switch(310, 1, 13, BLOCKED, 0);
     // It is the last that does anything.
-    told(&kernel, About { command: None, recorder: None }).path
+    told(&kernel, About::default()).path
 }
 
 #[test]
@@ -421,7 +421,7 @@ fn the_recorder_is_known_by_its_process_whatever_it_is_called() {
         switch(&mut kernel, 400, (60, name), (0, "swapper/0"));
         kernel
     };
-    let of = |program: &str, recorder: Option<i32>| told(&recording(program), About { command: None, recorder }).recorders;
+    let of = |program: &str, recorder: Option<i32>| told(&recording(program), About { recorder, ..About::default() }).recorders;
     // What it has forked is itself until that executes a program, be it one of its own name.
     assert_eq!(of("", Some(50)), ["t50", "t50.60"]);
     assert_eq!(of("/bin/t50", Some(50)), ["t50"]);

@@ -92,6 +92,12 @@ fn about(trace: &Trace) -> About {
     About {
         command: told(|recording| recording.command_pid),
         recorder: told(|recording| recording.recorder_pid).filter(|_| numbers_are_the_kernels(trace.recordings())),
+        page_fault_ns: trace
+            .recordings()
+            .iter()
+            .find_map(|recording| recording.kernel_events.as_ref()?.page_fault_ns)
+            .map(|ns| ns.max(0.0) as u64)
+            .filter(|&ns| ns > 0),
     }
 }
 

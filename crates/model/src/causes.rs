@@ -15,6 +15,7 @@ mod contexts;
 mod devices;
 mod early;
 mod ending;
+mod faults;
 mod kernel_rules;
 mod naming;
 mod probes;
@@ -46,6 +47,8 @@ pub struct About {
     pub command: Option<i32>,
     /// The process that recorded. None: it is known by its name.
     pub recorder: Option<i32>,
+    /// What a page fault takes at least, as measured when the recording began.
+    pub page_fault_ns: Option<u64>,
 }
 
 /// What the interactions cannot say of themselves.
@@ -96,6 +99,7 @@ pub struct Composer {
     early: early::Early,
     works: works::Works,
     timers: timers::Timers,
+    faults: faults::Faults,
     linux_names: Vec<Option<NameId>>,
     system_names: Vec<Option<NameId>>,
     /// Of the probes' names, those of spans and of services as states.
@@ -117,6 +121,8 @@ struct Words {
     runnable: NameId,
     preempted: NameId,
     unknown: NameId,
+    throttled: NameId,
+    page_fault: NameId,
     asleep: NameId,
     outside: NameId,
     /// Reasons of blocks.
@@ -139,6 +145,17 @@ struct Links {
     wire: NameId,
     interrupt: NameId,
     workqueue: NameId,
+    // Until a timer of the kernel's.
+    delayed_ack: NameId,
+    transmission: NameId,
+    retransmission: NameId,
+    window_probe: NameId,
+    keepalive: NameId,
+    pacing: NameId,
+    rate_limit: NameId,
+    quota_refill: NameId,
+    delayed_work: NameId,
+    kernel_timer: NameId,
 }
 
 impl Words {
@@ -155,6 +172,16 @@ impl Words {
             wire: link(LinkKind::Wire),
             interrupt: link(LinkKind::Interrupt),
             workqueue: link(LinkKind::Workqueue),
+            delayed_ack: link(LinkKind::DelayedAck),
+            transmission: link(LinkKind::Transmission),
+            retransmission: link(LinkKind::Retransmission),
+            window_probe: link(LinkKind::WindowProbe),
+            keepalive: link(LinkKind::Keepalive),
+            pacing: link(LinkKind::Pacing),
+            rate_limit: link(LinkKind::RateLimit),
+            quota_refill: link(LinkKind::QuotaRefill),
+            delayed_work: link(LinkKind::DelayedWork),
+            kernel_timer: link(LinkKind::KernelTimer),
         };
         let mut reason = |text| names.intern_as(text, NameKind::State(StateKind::Waits));
         let (lost, signal, work, workqueue) = (reason("lost"), reason("signal"), reason("work"), reason("workqueue"));
@@ -166,6 +193,8 @@ impl Words {
             runnable: state(StateKind::Runnable),
             preempted: state(StateKind::Preempted),
             unknown: state(StateKind::Unknown),
+            throttled: state(StateKind::Throttled),
+            page_fault: state(StateKind::Fault),
             asleep: state(StateKind::Asleep),
             outside: state(StateKind::Outside),
             lost,
@@ -222,6 +251,7 @@ impl Composer {
             early: early::Early::default(),
             works: works::Works::default(),
             timers: timers::Timers::default(),
+            faults: faults::Faults::default(),
             linux_names: Vec::new(),
             system_names: Vec::new(),
             span_names: Vec::new(),
@@ -337,6 +367,7 @@ impl Composer {
                     None => self.told.uncounted_losses += 1,
                 }
                 self.linux.loss(catalogue, loss, &mut (&mut self.heard, watch));
+                self.stays_undecided();
                 self.close_all_contexts();
                 self.heed(catalogue);
                 if let Some(machine) = self.system.machine_of_stream(loss.stream) {
@@ -349,6 +380,7 @@ impl Composer {
     /// To be called once, after the last event.
     pub fn finish(&mut self, catalogue: &Catalogue) {
         self.release_all(catalogue);
+        self.stays_undecided();
         if !std::mem::replace(&mut self.ending.over, true) {
             self.end();
         }
@@ -356,7 +388,11 @@ impl Composer {
 
     /// Time never runs backwards here.
     fn at(&mut self, t_ns: i64) {
-        self.now = self.now.max(u64::try_from(t_ns).unwrap_or(0));
+        let t = self.now.max(u64::try_from(t_ns).unwrap_or(0));
+        if self.faults.due().is_some_and(|due| due <= t) {
+            self.faults_end(t);
+        }
+        self.now = t;
     }
 
     fn heed(&mut self, catalogue: &Catalogue) {
@@ -378,7 +414,16 @@ impl Composer {
 
     #[inline]
     fn emit(&mut self, deed: Deed) {
-        self.ahead.interactions.push(Interaction { t: self.now, line: self.told.events, deed });
+        let interaction = Interaction { t: self.now, line: self.told.events, deed };
+        match &mut self.timers.undecided {
+            None => self.ahead.interactions.push(interaction),
+            Some(undecided) => {
+                undecided.held.push(interaction);
+                if undecided.held.len() >= timers::MOST_HELD {
+                    self.stays_undecided();
+                }
+            }
+        }
     }
 
     fn unknown(&mut self, group: &'static str) -> Option<Cause> {

@@ -34,6 +34,10 @@ pub enum StateKind {
     Runnable,
     /// The scheduler gave a thread's CPU to another one; it waits for a CPU.
     Preempted,
+    /// A thread is ready and may not run: its control group's CPU quota is used up.
+    Throttled,
+    /// The kernel brings a page that a thread's code wants.
+    Fault,
     /// A thread has left its CPU until a time that it set itself.
     Asleep,
     /// A machine waits, and what ended the wait is not known.
@@ -51,7 +55,7 @@ pub enum StateKind {
 }
 
 impl StateKind {
-    pub const ALL: [StateKind; 17] = [
+    pub const ALL: [StateKind; 19] = [
         StateKind::Run,
         StateKind::User,
         StateKind::SystemCall,
@@ -62,6 +66,8 @@ impl StateKind {
         StateKind::Waits,
         StateKind::Runnable,
         StateKind::Preempted,
+        StateKind::Throttled,
+        StateKind::Fault,
         StateKind::Asleep,
         StateKind::Blocked,
         StateKind::Interrupted,
@@ -84,6 +90,8 @@ impl StateKind {
             StateKind::Waits => "waits",
             StateKind::Runnable => "runnable",
             StateKind::Preempted => "preempted",
+            StateKind::Throttled => "throttled",
+            StateKind::Fault => "fault",
             StateKind::Asleep => "asleep",
             StateKind::Blocked => "blocked",
             StateKind::Interrupted => "interrupted",
@@ -111,6 +119,8 @@ impl StateKind {
             StateKind::Kernel => "kernel",
             StateKind::Runnable => "runnable",
             StateKind::Preempted => "preempted",
+            StateKind::Throttled => "throttled",
+            StateKind::Fault => "page fault",
             StateKind::Asleep => "asleep",
             StateKind::Interrupted => "interrupted",
             StateKind::Outside => "outside",
@@ -127,6 +137,8 @@ impl StateKind {
             "kernel" => StateKind::Kernel,
             "runnable" => StateKind::Runnable,
             "preempted" => StateKind::Preempted,
+            "throttled" => StateKind::Throttled,
+            "page fault" => StateKind::Fault,
             "asleep" => StateKind::Asleep,
             "interrupted" => StateKind::Interrupted,
             "outside" => StateKind::Outside,
@@ -137,7 +149,7 @@ impl StateKind {
 
     /// The machine is ready and waits for a CPU.
     pub fn waits_for_cpu(self) -> bool {
-        matches!(self, StateKind::Runnable | StateKind::Preempted)
+        matches!(self, StateKind::Runnable | StateKind::Preempted | StateKind::Throttled)
     }
 
     /// A profiler could see it: the machine executes code.
@@ -145,7 +157,8 @@ impl StateKind {
         match self {
             StateKind::Run | StateKind::User | StateKind::SystemCall | StateKind::Kernel | StateKind::Span | StateKind::Call => true,
             StateKind::Declared | StateKind::Waits | StateKind::Interrupt | StateKind::Named => true,
-            StateKind::Runnable | StateKind::Preempted | StateKind::Asleep | StateKind::Outside => false,
+            StateKind::Fault => true,
+            StateKind::Runnable | StateKind::Preempted | StateKind::Throttled | StateKind::Asleep | StateKind::Outside => false,
             StateKind::Blocked | StateKind::Interrupted | StateKind::Unknown => false,
         }
     }
@@ -167,7 +180,25 @@ pub enum LinkKind {
     Wakeup,
     /// Until a timer that the woken thread set itself, or that another thread set.
     Timer,
-    /// Until a timer that the kernel set for itself: delayed acknowledgement, retransmission, pacing, writeback.
+    /// Until a receiver's timer for a delayed acknowledgement goes off.
+    DelayedAck,
+    /// Until one of a TCP connection's timers for what it has sent goes off; which of them no event tells.
+    Transmission,
+    /// Until a TCP segment that nobody acknowledged is sent again.
+    Retransmission,
+    /// Until a sender asks whether its receiver's closed window is open again.
+    WindowProbe,
+    /// Until a TCP connection's keepalive timer goes off.
+    Keepalive,
+    /// Until TCP's pacing lets the next segment go.
+    Pacing,
+    /// Until a queueing discipline lets the next packet go.
+    RateLimit,
+    /// Until a control group's CPU quota is filled again.
+    QuotaRefill,
+    /// Until the kernel's delayed work is due: writeback and the like.
+    DelayedWork,
+    /// Until another timer that the kernel set for itself.
     KernelTimer,
     /// Until an interrupt that no event of the trace tells.
     Interrupt,
@@ -188,11 +219,20 @@ pub enum LinkKind {
 }
 
 impl LinkKind {
-    pub const ALL: [LinkKind; 13] = [
+    pub const ALL: [LinkKind; 22] = [
         LinkKind::Queued,
         LinkKind::Wire,
         LinkKind::Wakeup,
         LinkKind::Timer,
+        LinkKind::DelayedAck,
+        LinkKind::Transmission,
+        LinkKind::Retransmission,
+        LinkKind::WindowProbe,
+        LinkKind::Keepalive,
+        LinkKind::Pacing,
+        LinkKind::RateLimit,
+        LinkKind::QuotaRefill,
+        LinkKind::DelayedWork,
         LinkKind::KernelTimer,
         LinkKind::Interrupt,
         LinkKind::Raise,
@@ -211,6 +251,15 @@ impl LinkKind {
             LinkKind::Wire => "wire",
             LinkKind::Wakeup => "wakeup",
             LinkKind::Timer => "timer",
+            LinkKind::DelayedAck => "delayed ACK",
+            LinkKind::Transmission => "transmission timer",
+            LinkKind::Retransmission => "retransmission timer",
+            LinkKind::WindowProbe => "window probe",
+            LinkKind::Keepalive => "keepalive timer",
+            LinkKind::Pacing => "pacing",
+            LinkKind::RateLimit => "rate limit",
+            LinkKind::QuotaRefill => "quota refill",
+            LinkKind::DelayedWork => "delayed work",
             LinkKind::KernelTimer => "kernel timer",
             LinkKind::Interrupt => "interrupt",
             LinkKind::Raise => "raise",
@@ -223,8 +272,22 @@ impl LinkKind {
         })
     }
 
-    /// The kind of the link that a machine log calls so.
+    /// Until a timer of the kernel's goes off.
+    pub fn is_kernel_timer(self) -> bool {
+        match self {
+            LinkKind::DelayedAck | LinkKind::Transmission | LinkKind::Retransmission | LinkKind::WindowProbe => true,
+            LinkKind::Keepalive | LinkKind::Pacing | LinkKind::RateLimit | LinkKind::QuotaRefill => true,
+            LinkKind::DelayedWork | LinkKind::KernelTimer => true,
+            LinkKind::Queued | LinkKind::Wire | LinkKind::Wakeup | LinkKind::Timer | LinkKind::Interrupt | LinkKind::Raise => false,
+            LinkKind::Workqueue | LinkKind::Disk | LinkKind::Signal | LinkKind::Run | LinkKind::Unknown | LinkKind::Named => false,
+        }
+    }
+
+    /// The kind of the link that a machine log calls so. A thread's own timer may say in which call it waited: `timer epoll_wait`.
     pub fn of_text(text: &str) -> LinkKind {
+        if text.strip_prefix("timer ").is_some() {
+            return LinkKind::Timer;
+        }
         LinkKind::ALL.into_iter().find(|kind| kind.text() == Some(text)).unwrap_or(LinkKind::Named)
     }
 
@@ -235,6 +298,15 @@ impl LinkKind {
             LinkKind::Wire => "link_wire",
             LinkKind::Wakeup => "link_wakeup",
             LinkKind::Timer => "link_timer",
+            LinkKind::DelayedAck => "link_delayed_ack",
+            LinkKind::Transmission => "link_transmission_timer",
+            LinkKind::Retransmission => "link_retransmission",
+            LinkKind::WindowProbe => "link_window_probe",
+            LinkKind::Keepalive => "link_keepalive",
+            LinkKind::Pacing => "link_pacing",
+            LinkKind::RateLimit => "link_rate_limit",
+            LinkKind::QuotaRefill => "link_quota_refill",
+            LinkKind::DelayedWork => "link_delayed_work",
             LinkKind::KernelTimer => "link_kernel_timer",
             LinkKind::Interrupt => "link_interrupt",
             LinkKind::Raise => "link_raise",

@@ -297,6 +297,9 @@ impl Linux {
                 self.leads_now(cpu, tid, t_ns, watch);
                 let from = (tid != 0).then(|| self.thread(tid, name, false));
                 self.leave(cpu, t_ns, from, state, watch);
+                if let (Some(thread), 0) = (from, to) {
+                    self.left_to_nobody(thread, watch);
+                }
                 let to = (to != 0).then(|| self.thread(to, to_name, true));
                 self.take(cpu, t_ns, to, watch);
             }
@@ -399,6 +402,9 @@ impl Linux {
             Fact::Fault { name } => {
                 let covers = self.covers(t_ns);
                 self.faults.add(covers);
+                if let (Base::Thread(thread), true) = (self.cpus[cpu.0 as usize].base, self.names.text(name) == "user") {
+                    watch.moment(Moment::Faulted { thread });
+                }
                 if covers {
                     let thread = match self.cpus[cpu.0 as usize].base {
                         Base::Thread(thread) => Some(thread),
@@ -414,7 +420,8 @@ impl Linux {
             Fact::TimerCancel { timer } => self.timers.cancel(timer),
             Fact::TimerEnter { timer, function, now } => {
                 self.timers.enter(cpu, t_ns, timer, function, now);
-                watch.moment(Moment::TimerGoesOff { cpu, timer, by: self.wake(cpu, t_ns).waker });
+                let kind = self.timers.kind(function);
+                watch.moment(Moment::TimerGoesOff { cpu, timer, by: self.wake(cpu, t_ns).waker, kind });
             }
             Fact::TimerLeave { timer } => {
                 if let Some(expiry) = self.timers.leave(cpu, t_ns, timer) {
@@ -425,6 +432,8 @@ impl Linux {
                     }
                 }
             }
+            Fact::Function { address, name } => self.timers.function(address, self.rules.timer(name)),
+            Fact::Retransmit => watch.moment(Moment::Retransmitted { cpu }),
             Fact::Disk => self.asks_disk(cpu),
             Fact::Issue { device, sector } => {
                 self.asks_disk(cpu);

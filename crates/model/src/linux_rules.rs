@@ -3,6 +3,7 @@
 //! Here nothing is remembered from one event to the next; the state machine that facts move is [`crate::linux`].
 
 use crate::linux::{Answer, Arguments};
+use crate::linux_watch::TimerKind;
 use crate::names::{NameId, Names};
 use crate::rules::{parse, Pattern, Place, RuleError, Template};
 use longpole_trace::event::{Catalogue, Class, Event, Value};
@@ -144,6 +145,13 @@ pub enum Fact<'a> {
     TimerLeave {
         timer: u64,
     },
+    /// Of the dump: where a function of the kernel lies.
+    Function {
+        address: u64,
+        name: &'a [u8],
+    },
+    /// TCP sends a segment again.
+    Retransmit,
 }
 
 /// An interrupt context.
@@ -191,11 +199,13 @@ enum Action {
     TimerEnter,
     TimerLeave,
     Signal,
+    Function,
+    Retransmit,
     Ignore,
 }
 
 impl Action {
-    const ALL: [(&'static str, Action); 35] = [
+    const ALL: [(&'static str, Action); 37] = [
         ("switch", Action::Switch),
         ("waking", Action::Waking),
         ("woken", Action::Woken),
@@ -230,6 +240,8 @@ impl Action {
         ("timer_enter", Action::TimerEnter),
         ("timer_leave", Action::TimerLeave),
         ("signal", Action::Signal),
+        ("function", Action::Function),
+        ("retransmit", Action::Retransmit),
         ("ignore", Action::Ignore),
     ];
 }
@@ -239,6 +251,17 @@ impl Action {
 struct File {
     #[serde(default)]
     rule: Vec<Entry>,
+    #[serde(default)]
+    timer: Vec<TimerEntry>,
+}
+
+/// What the timers of a function of the kernel are for.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TimerEntry {
+    function: String,
+    #[serde(rename = "for")]
+    kind: Spanned<String>,
 }
 
 /// The values that a rule may take from an event: as they stand in a file, as templates, and as places in an event.
@@ -287,6 +310,7 @@ struct Rule {
 #[derive(Debug)]
 pub struct LinuxRules {
     rules: Vec<Rule>,
+    timers: Vec<(String, TimerKind)>,
 }
 
 impl LinuxRules {
@@ -304,7 +328,17 @@ impl LinuxRules {
             let roles = entry.roles().each(|text| place.template(*text, pattern.stars()))?;
             rules.push(Rule { pattern, action, with: entry.with, roles });
         }
-        Ok(LinuxRules { rules })
+        let mut timers = Vec::new();
+        for entry in parsed.timer {
+            timers.push((entry.function, place.action(&TimerKind::RULES, &entry.kind)?));
+        }
+        Ok(LinuxRules { rules, timers })
+    }
+
+    /// What the timers of this function are for.
+    pub(crate) fn timer(&self, function: &[u8]) -> TimerKind {
+        let known = self.timers.iter().find(|(name, _)| name.as_bytes() == function);
+        known.map_or(TimerKind::Kernel, |(_, kind)| *kind)
     }
 
     /// Whether the trace has a class for threads that no switch tells of, so that where there is no such event every switch was told.
@@ -515,6 +549,8 @@ impl KernelPlan {
                 now: roles.second.number(fields),
             },
             Action::TimerLeave => Fact::TimerLeave { timer: roles.about.address(fields)? },
+            Action::Function => Fact::Function { address: roles.about.address(fields)?, name: roles.name.bytes(fields) },
+            Action::Retransmit => Fact::Retransmit,
             Action::Signal => Fact::Signal { tid: tid()?, signal: number()? },
             Action::Ignore => return None,
         })

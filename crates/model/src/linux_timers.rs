@@ -4,7 +4,7 @@
 //! an event tells, so how late they are is not known.
 
 use crate::hash::IdMap;
-use crate::linux_watch::{CpuId, Expiry};
+use crate::linux_watch::{CpuId, Expiry, TimerKind};
 
 /// More timers than this are not waited for at once.
 const MOST: usize = 1 << 20;
@@ -15,6 +15,8 @@ pub(crate) struct Timers {
     programmed: IdMap<u64, i64>,
     /// Functions that run, by CPU: an interrupt may call one on top of another.
     open: Vec<Vec<Open>>,
+    /// By the address of the function.
+    kinds: IdMap<u64, TimerKind>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +35,20 @@ impl Timers {
                 self.programmed.insert(timer, at);
             }
             _ => self.cancel(timer),
+        }
+    }
+
+    pub fn function(&mut self, address: u64, kind: TimerKind) {
+        if self.kinds.len() < MOST {
+            self.kinds.insert(address, kind);
+        }
+    }
+
+    /// What a timer of this function is for. Where the trace names some functions, the others are the kernel's own.
+    pub fn kind(&self, function: Option<u64>) -> TimerKind {
+        match function {
+            Some(function) if !self.kinds.is_empty() => self.kinds.get(&function).copied().unwrap_or(TimerKind::Kernel),
+            _ => TimerKind::Unknown,
         }
     }
 

@@ -215,6 +215,42 @@ pub struct Call {
     pub arguments: Arguments,
 }
 
+/// What a timer of the kernel's is for, by its function.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum TimerKind {
+    /// The trace does not name the function.
+    #[default]
+    Unknown,
+    /// It wakes a thread, or sends it a signal, at a time that a thread has set.
+    Own,
+    DelayedAck,
+    /// TCP sends again, or asks whether the receiver's window is still closed; the function is the same.
+    Transmission,
+    Retransmission,
+    Keepalive,
+    Pacing,
+    RateLimit,
+    QuotaRefill,
+    DelayedWork,
+    /// Another one of the kernel's own.
+    Kernel,
+}
+
+impl TimerKind {
+    /// As `rules/linux.toml` names them.
+    pub(crate) const RULES: [(&'static str, TimerKind); 9] = [
+        ("own", TimerKind::Own),
+        ("delayed ACK", TimerKind::DelayedAck),
+        ("transmission", TimerKind::Transmission),
+        ("retransmission", TimerKind::Retransmission),
+        ("keepalive", TimerKind::Keepalive),
+        ("pacing", TimerKind::Pacing),
+        ("rate limit", TimerKind::RateLimit),
+        ("quota refill", TimerKind::QuotaRefill),
+        ("delayed work", TimerKind::DelayedWork),
+    ];
+}
+
 /// What happens now, for those who ask who moves whom. Told for all of the trace, also before the range that was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
@@ -295,6 +331,19 @@ pub enum Moment {
         cpu: CpuId,
         timer: u64,
         by: Waker,
+        kind: TimerKind,
+    },
+    /// Its code has touched a page that is missing.
+    Faulted {
+        thread: ThreadId,
+    },
+    /// TCP has sent a segment again.
+    Retransmitted {
+        cpu: CpuId,
+    },
+    /// It could go on and has left its CPU to nobody: its share of CPU time is used up.
+    Throttled {
+        thread: ThreadId,
     },
 }
 

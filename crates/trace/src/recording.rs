@@ -81,6 +81,8 @@ pub struct Snapshot {
 pub struct KernelEvents {
     /// They name threads by other numbers than the probes: those of another pid namespace.
     pub foreign_pids: bool,
+    /// What a page fault takes at least, where those are recorded.
+    pub page_fault_ns: Option<f64>,
     /// What the kernel counted of packets by itself; of any form.
     pub counters: serde_json::Value,
 }

@@ -37,7 +37,7 @@ SYSTEMS = [
         truth="configure calls the compiler for one check after the other, while the second CPU is idle",
         load=load,
         component=(r"configure", r"conftest"),
-        mechanism=(r"serial", r"one (at|after)", r"idle", r"waits? for", r"cc1|gcc|collect2|\bld\b", r"sequen", r"configure"),
+        mechanism=(r"serial", r"one (\w+ )?after", r"idle", r"sequen"),
         needs=("gcc", "make"),
     ),
 ]

@@ -1,5 +1,5 @@
 """C threads that meet at one mutex all the time."""
-from system import ITEMS, System
+from system import ITEMS, LOCKS, System
 
 SOURCE = r"""
 #include <pthread.h>
@@ -49,7 +49,7 @@ SYSTEMS = [
         load=lambda place: [str(place.c("wordcount", SOURCE)), *(["own", "6000000"] if place.fixed else ["shared", "3000000"])],
         rate=ITEMS,
         component=(r"wordcount",),
-        mechanism=(r"\block", r"mutex", r"futex", r"one at a time", r"convoy"),
+        mechanism=(*LOCKS, r"convoy"),
         needs=("gcc",),
     ),
 ]

@@ -1,7 +1,7 @@
 """Go: a mutex around a slow call, and one around hashing."""
 from functools import partial
 
-from system import ITEMS, PYTHON, System, WRK, wrk
+from system import ITEMS, LOCKS, PYTHON, SLEEPS, WRK, System, wrk
 
 SLEEPS = """
 package main
@@ -120,8 +120,8 @@ SYSTEMS = [
         load=partial(server, "ledger", SLEEPS, 16),
         rate=WRK,
         component=(r"ledger",),
-        mechanism=(r"\block", r"mutex", r"sleep", r"timer", r"one at a time"),
-        change="{machine}::{state} x0.0625",
+        mechanism=(*LOCKS, *SLEEPS),
+        change="x0.0625",
         needs=("go", "wrk"),
     ),
     System(
@@ -131,8 +131,8 @@ SYSTEMS = [
         load=workers,
         rate=ITEMS,
         component=(r"quotes", r"python|prices"),
-        mechanism=(r"\block", r"mutex", r"sleep", r"timer", r"one at a time"),
-        change="{machine}::{state} x0.125",
+        mechanism=(*LOCKS, *SLEEPS),
+        change="x0.125",
         needs=("go", PYTHON),
     ),
     System(
@@ -142,7 +142,7 @@ SYSTEMS = [
         load=partial(server, "digest", HASHES, 8),
         rate=WRK,
         component=(r"digest",),
-        mechanism=(r"\block", r"mutex", r"one at a time", r"serial"),
+        mechanism=LOCKS,
         never=(r"wrk::",),
         needs=("go", "wrk"),
     ),

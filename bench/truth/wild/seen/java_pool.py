@@ -1,5 +1,5 @@
 """A Java server with a pool of two threads in front of a slow backend; wrk keeps it busy."""
-from system import PYTHON, System, WRK, wrk
+from system import PYTHON, SLEEPS, WRK, System, wrk
 
 FRONT = """
 import com.sun.net.httpserver.HttpServer;
@@ -65,8 +65,8 @@ SYSTEMS = [
         load=load,
         rate=WRK,
         component=(r"java", r"pool-\d", r"HTTP-Dispatcher", r"python|search"),
-        mechanism=(r"pool", r"threads? (are|is) busy", r"sleep", r"timer", r"waits? for"),
-        change="{machine}::{state} x0.125",
+        mechanism=(r"\bpool\b", r"threads? (are|is) busy", *SLEEPS),
+        change="x0.125",
         needs=("java", "javac", "wrk", PYTHON),
     ),
 ]

@@ -1,5 +1,5 @@
 """Programs with one thread that computes, and nobody else."""
-from system import ITEMS, PYTHON, System
+from system import COMPUTES, ITEMS, PYTHON, System
 
 JSON = """
 import json, sys, time
@@ -30,7 +30,6 @@ def sorter(place):
     return ["sort", "-n" if place.fixed else "-g", "--parallel=1", "-S", "200M", "-o", str(place.folder / "sorted"), str(numbers)]
 
 
-MECHANISM = (r"comput", r"\bCPU\b", r"user", r"runs? ", r"\brun\b")
 SYSTEMS = [
     System(
         name="python_json",
@@ -39,7 +38,7 @@ SYSTEMS = [
         load=encoder,
         rate=ITEMS,
         component=(r"python", r"export\.py"),
-        mechanism=MECHANISM,
+        mechanism=COMPUTES,
         needs=(PYTHON,),
     ),
     System(
@@ -48,7 +47,7 @@ SYSTEMS = [
         truth="sort compares general numbers in one thread",
         load=sorter,
         component=(r"\bsort\b",),
-        mechanism=MECHANISM,
+        mechanism=COMPUTES,
         needs=("sort",),
     ),
 ]

@@ -1,5 +1,5 @@
 """Two programs exchange items through memory that they share, and both look for news by sleeping."""
-from system import ITEMS, PYTHON, System
+from system import ITEMS, PYTHON, SLEEPS, System
 
 SOURCE = r"""
 #include <fcntl.h>
@@ -78,7 +78,7 @@ def spool(place):
     return [PYTHON, str(script), str(place.folder / "spool"), "client", "2000" if place.fixed else "600", str(pause)]
 
 
-MECHANISM = (r"poll", r"sleep", r"timer", r"looks")
+MECHANISM = (r"\bpoll(s|ing)?\b", *SLEEPS)
 SYSTEMS = [
     System(
         name="polling_memory",
@@ -88,7 +88,7 @@ SYSTEMS = [
         rate=ITEMS,
         component=(r"mailbox",),
         mechanism=MECHANISM,
-        change="{machine}::{state} x0.01",
+        change="x0.01",
         needs=("gcc",),
     ),
     System(
@@ -99,7 +99,7 @@ SYSTEMS = [
         rate=ITEMS,
         component=(r"python", r"spool"),
         mechanism=MECHANISM,
-        change="{machine}::{state} x0.02",
+        change="x0.02",
         needs=(PYTHON,),
     ),
 ]

@@ -2,7 +2,7 @@
 from functools import partial
 
 from services import nginx
-from system import PYTHON, System, WRK, wrk
+from system import PYTHON, SLEEPS, WRK, System, wrk
 
 SERVER = """
 import sys, time
@@ -73,8 +73,8 @@ SYSTEMS = [
         load=partial(behind_nginx, 0.004),
         rate=WRK,
         component=(r"python", r"appserver"),
-        mechanism=(r"sleep", r"timer"),
-        change="{machine}::{state} x0",
+        mechanism=SLEEPS,
+        change="x0",
         needs=("nginx", "wrk", PYTHON),
     ),
     System(
@@ -84,8 +84,8 @@ SYSTEMS = [
         load=partial(behind_haproxy, "50ms"),
         rate=WRK,
         component=(r"inventory",),
-        mechanism=(r"sleep", r"timer"),
-        change="{machine}::{state} x0",
+        mechanism=SLEEPS,
+        change="x0",
         needs=("haproxy", "wrk", "go"),
     ),
 ]

@@ -54,8 +54,8 @@ SYSTEMS = [
         load=load,
         rate=WRK,
         component=(r"checksums",),
-        mechanism=(r"quota", r"throttl", r"held back", r"preempted", r"runnable", r"waits? for (a|its) CPU", r"control group"),
-        change="{machine}::{state} x0",
+        mechanism=(r"quota", r"throttl", r"held back", r"control group"),
+        change="x0",
         needs=("go", "wrk"),
     ),
 ]

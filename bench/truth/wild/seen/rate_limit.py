@@ -1,6 +1,6 @@
 """Limits that somebody set: requests and bytes per second."""
 from services import nginx
-from system import System, WRK, wrk
+from system import SLEEPS, WRK, System, wrk
 
 
 def requests(place):
@@ -18,7 +18,7 @@ def bytes_per_second(place):
     return ["sh", "-c", f"cat {data} | pv -q {limit} | md5sum"]
 
 
-MECHANISM = (r"sleep", r"timer", r"paced?\b", r"rate", r"limit", r"delay", r"by itself")
+MECHANISM = (*SLEEPS, r"\bpaced?\b", r"\brate\b", r"\blimit", r"\bdelay")
 SYSTEMS = [
     System(
         name="nginx_limit_req",

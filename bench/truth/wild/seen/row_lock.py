@@ -1,6 +1,6 @@
 """postgres: transactions of all clients change one row, and think before they commit."""
 from services import at, postgres
-from system import PGBENCH, System
+from system import LOCKS, PGBENCH, SLEEPS, System
 
 CLIENTS = 6
 
@@ -20,9 +20,9 @@ SYSTEMS = [
         load=pgbench,
         rate=PGBENCH,
         component=(r"pgbench", r"postgres", r"\brow\b"),
-        mechanism=(r"sleep", r"timer", r"\block", r"one at a time"),
+        mechanism=(*LOCKS, *SLEEPS),
         never=(r"disk", r"fsync", r"wal"),
-        change="{machine}::{state} x0.167",
+        change="x0.167",
         needs=("pgbench", "psql"),
     ),
 ]

@@ -1,6 +1,6 @@
 """Systems that already run when the recording begins."""
 from services import nginx
-from system import PYTHON, System, WRK, wrk
+from system import PYTHON, SLEEPS, WRK, System, wrk
 
 # A forking server: one process for each connection.
 REPLICA = """
@@ -40,8 +40,8 @@ SYSTEMS = [
         load=load,
         rate=WRK,
         component=(r"python", r"replica"),
-        mechanism=(r"sleep", r"timer"),
-        change="{machine}::{state} x0.02",
+        mechanism=SLEEPS,
+        change="x0.02",
         running=True,
         needs=("nginx", "wrk", PYTHON),
     ),

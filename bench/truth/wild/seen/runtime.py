@@ -1,5 +1,5 @@
 """What the language's runtime does beside the program: garbage collectors and the interpreter's lock."""
-from system import ITEMS, PYTHON, System
+from system import ITEMS, LOCKS, PYTHON, System
 
 JAVA = """
 import java.util.*;
@@ -107,7 +107,7 @@ SYSTEMS = [
         load=threads,
         rate=ITEMS,
         component=(r"python", r"crunch\.py"),
-        mechanism=(r"\bGIL\b", r"\block", r"one at a time", r"futex"),
+        mechanism=(r"\bGIL\b", *LOCKS),
         needs=(PYTHON,),
     ),
 ]

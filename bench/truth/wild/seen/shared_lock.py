@@ -1,6 +1,6 @@
 """Python processes that hold a lock while they wait for something else."""
 
-from system import ITEMS, PYTHON, System
+from system import ITEMS, LOCKS, PYTHON, SLEEPS, System
 
 FLOCK = """
 import fcntl, os, sys, time
@@ -63,8 +63,8 @@ SYSTEMS = [
         load=lambda place: command(FLOCK, place, place.folder / "lock", "apart" if place.fixed else "together", place.seconds),
         rate=ITEMS,
         component=(r"python", r"shared\.py"),
-        mechanism=(r"\bf?lock", r"sleep", r"timer", r"one at a time"),
-        change="{machine}::{state} x0.25",
+        mechanism=(r"flock", *LOCKS, *SLEEPS),
+        change="x0.25",
         needs=(PYTHON,),
     ),
     System(
@@ -74,8 +74,8 @@ SYSTEMS = [
         load=lambda place: command(LOCK, place, "apart" if place.fixed else "together", 9000 if place.fixed else 1800),
         rate=ITEMS,
         component=(r"python", r"shared\.py"),
-        mechanism=(r"\block", r"futex", r"semaphore", r"sleep", r"timer", r"one at a time"),
-        change="{machine}::{state} x0.2",
+        mechanism=(r"semaphore", *LOCKS, *SLEEPS),
+        change="x0.2",
         needs=(PYTHON,),
     ),
 ]

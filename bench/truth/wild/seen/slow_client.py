@@ -1,6 +1,6 @@
 """Fast stores whose Python client is the limit."""
 from services import redis
-from system import ITEMS, PYTHON, System
+from system import COMPUTES, ITEMS, PYTHON, System
 
 REDIS = """
 import socket, sys, time
@@ -57,7 +57,7 @@ def with_memcached(place):
     return [PYTHON, str(place.write("catalogue.py", MEMCACHED)), str(port), *(["fast", "60000"] if place.fixed else ["slow", "12000"])]
 
 
-MECHANISM = (r"comput", r"user", r"\bCPU\b", r"client", r"itself")
+MECHANISM = (*COMPUTES, r"\bclient\b", r"load generator")
 SYSTEMS = [
     System(
         name="redis_python_client",

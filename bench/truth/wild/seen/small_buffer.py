@@ -61,7 +61,7 @@ def iperf3(place):
     return ["iperf3", "-c", "127.0.0.1", "-p", str(port), "-n", amount, "-w", window, "-f", "m", "-i", "0"]
 
 
-MECHANISM = (r"buffer", r"window", r"so_rcvbuf", r"full", r"room", r"space")
+MECHANISM = (r"buffer", r"window", r"so_rcvbuf", r"\bfull\b", r"\broom\b", r"\bspace\b")
 SYSTEMS = [
     System(
         name="small_rcvbuf",

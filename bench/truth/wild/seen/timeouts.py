@@ -1,5 +1,5 @@
 """Clients that wait for somebody who does not answer: a dead name server, a dead replica, a full listen queue."""
-from system import ITEMS, PYTHON, System
+from system import ITEMS, PYTHON, SLEEPS, System
 
 # The first one hears and says nothing, the second one answers every question with 127.0.0.1.
 NAMES = """
@@ -162,7 +162,7 @@ SYSTEMS = [
         load=names,
         rate=ITEMS,
         component=(r"python", r"lookups\.py", r"127\.0\.53\.1", r"\bDNS\b|name server"),
-        mechanism=(r"timeout", r"timer", r"DNS", r"name server", r"no (answer|reply)", r"sleep", r"poll"),
+        mechanism=(r"timeout", r"\bDNS\b", r"name server", r"no (answer|reply)", r"not answer", *SLEEPS),
         needs=(PYTHON, "unshare"),
     ),
     System(
@@ -172,7 +172,7 @@ SYSTEMS = [
         load=replicas,
         rate=ITEMS,
         component=(r"failover", r"connect"),
-        mechanism=(r"timeout", r"timer", r"connect", r"no (answer|reply)", r"sleep"),
+        mechanism=(r"timeout", r"connect", r"no (answer|reply)", r"not answer", *SLEEPS),
         needs=("go", PYTHON),
     ),
     System(

@@ -19,6 +19,7 @@ pub struct Limits {
     pub idle_share: f64,
     pub min_gain: f64,
     pub considerable: f64,
+    pub fault_share: f64,
 }
 
 impl Limits {

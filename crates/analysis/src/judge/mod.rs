@@ -26,6 +26,7 @@ use crate::what_if::{Prediction, Scenario};
 use anchor::{Anchor, Run};
 use limits::Limits;
 use longpole_model::interaction::{MachineId, Vocabulary};
+use longpole_model::kinds::LinkKind;
 use parts::{Does, Part, Parts, Whole};
 use std::collections::{HashMap, HashSet};
 use subjects::{Level, Role, SubjectId, Subjects};
@@ -226,7 +227,8 @@ impl Case<'_> {
             others(&|does| does == Does::Sleeps),
             others(&|does| does == Does::Runnable && self.cpus_are_short()),
             others(&|does| does == Does::Disk),
-            others(&|does| does == Does::KernelTimer),
+            others(&|does| matches!(does, Does::KernelTimer(_))),
+            others(&|does| does == Does::Throttled),
             others(&|does| does == Does::Unknown),
         ];
         share >= self.limits.least_share && most.into_iter().all(|other| share > other)
@@ -238,29 +240,27 @@ impl Case<'_> {
     }
 
     fn by_kernel_timer(&self) -> Option<Verdict> {
-        let is_meant = |part: &Part| part.does == Does::KernelTimer;
+        let is_meant = |part: &Part| matches!(part.does, Does::KernelTimer(_));
         let share = self.share(is_meant);
         if !self.is_most(share, is_meant) {
             return None;
         }
-        let parts: Vec<&Part> = self.parts.parts.iter().filter(|part| is_meant(part)).collect();
-        let first = *parts.first()?;
-        let mechanism = match first.state.as_str() {
-            "delayed ACK" => Mechanism::DelayedAck,
-            "retransmission timer" => Mechanism::Retransmission,
-            "window probe" => Mechanism::WindowProbe,
-            "pacing" => Mechanism::Pacing,
-            "quota refill" => Mechanism::CpuQuota,
-            _ => Mechanism::KernelTimer,
+        let first = self.parts.parts.iter().find(|part| is_meant(part))?;
+        let Does::KernelTimer(timer) = first.does else { return None };
+        let (mechanism, outcome) = match timer {
+            LinkKind::DelayedAck => (Mechanism::DelayedAck, Outcome::Bottleneck),
+            LinkKind::Retransmission | LinkKind::Transmission => (Mechanism::Retransmission, Outcome::Bottleneck),
+            LinkKind::WindowProbe => (Mechanism::WindowProbe, Outcome::Bottleneck),
+            LinkKind::Pacing | LinkKind::RateLimit => (Mechanism::Pacing, Outcome::Paced),
+            LinkKind::QuotaRefill => (Mechanism::CpuQuota, Outcome::Paced),
+            _ => (Mechanism::KernelTimer, Outcome::Bottleneck),
         };
-        let outcome = match mechanism {
-            Mechanism::Pacing | Mechanism::CpuQuota => Outcome::Paced,
-            _ => Outcome::Bottleneck,
-        };
-        let own: Vec<&Part> = parts.iter().copied().filter(|part| part.state == first.state).collect();
+        let own: Vec<&Part> = self.parts.parts.iter().filter(|part| part.does == first.does).collect();
         let mut verdict = self.named(outcome, first.subject, &own);
         let mut between: Vec<Named> = vec![self.name(first.subject, None)];
-        between.extend(self.parts.asked_by(first.subject).map(|by| self.name(by, None)));
+        let others = self.parts.entered_from.iter().filter(|((to, _), _)| *to == first.subject);
+        let other = others.max_by_key(|&((_, from), &count)| (count, std::cmp::Reverse(*from))).map(|((_, from), _)| *from);
+        between.extend(other.filter(|&other| self.is_program(other)).map(|by| self.name(by, None)));
         verdict.mechanism = Some(mechanism);
         let (ns, count) = own.iter().fold((0, 0), |(ns, count), part| (ns + part.ns, count + part.count));
         verdict.because.push(Because::KernelTimer { timer: first.state.clone(), mean_ns: ns / count.max(1), count, between });
@@ -277,16 +277,20 @@ impl Case<'_> {
         matches!(part.does, Does::Declared | Does::Call).then_some(of)
     }
 
-    /// A thread that is ready to run and whose own CPU is idle is held back.
+    /// A thread that is ready to run and may not, since its control group has used up its quota.
     fn by_quota(&self) -> Option<Verdict> {
-        let held = self.findings.iter().find(|finding| finding.of == Scope::Held)?;
-        let part = self.parts.parts.iter().find(|part| part.does == Does::Runnable && part.class == held.subject)?;
-        if held.share < self.limits.least_share || part.share < self.limits.least_share {
+        let held = self.findings.iter().find(|finding| finding.of == Scope::Held);
+        let is_held = |part: &Part| {
+            part.does == Does::Throttled
+                || part.does == Does::Runnable && held.is_some_and(|held| part.class == held.subject && held.share >= self.limits.least_share)
+        };
+        let part = self.parts.parts.iter().find(|part| is_held(part))?;
+        if self.share(is_held) < self.limits.least_share || !self.is_most(self.share(is_held), is_held) {
             return None;
         }
         let mut verdict = self.named(Outcome::Paced, part.subject, &[part]);
         verdict.mechanism = Some(Mechanism::CpuQuota);
-        verdict.because.push(Because::Quota { count: held.count });
+        verdict.because.push(Because::Quota { count: held.map_or(part.count, |held| held.count) });
         verdict.role = None;
         Some(verdict)
     }
@@ -462,10 +466,16 @@ impl Case<'_> {
         if !alone {
             verdict.state = None;
         }
-        if let Some(faults) = self.findings.iter().find(|finding| finding.of == Scope::Fault && finding.subject == top.class) {
-            if faults.share >= 0.2 * first.share {
+        let faults: Vec<&&Part> = parts.iter().filter(|part| part.does == Does::Faults).collect();
+        let of_faults: f64 = faults.iter().map(|part| part.share).sum();
+        if of_faults >= self.limits.fault_share * first.share {
+            verdict.mechanism = Some(Mechanism::PageFaults);
+            let count = faults.iter().map(|part| part.count).sum();
+            verdict.because.push(Because::Faults { count, share: of_faults });
+        } else if let Some(faults) = self.findings.iter().find(|finding| finding.of == Scope::Fault && finding.subject == top.class) {
+            if faults.share >= self.limits.fault_share * first.share {
                 verdict.mechanism = Some(Mechanism::PageFaults);
-                verdict.because.push(Because::Faults { count: faults.count, per_ms: 0.0, share: faults.share });
+                verdict.because.push(Because::Faults { count: faults.count, share: faults.share });
             }
         }
         if let Some(serialised) = self.serialisation(first.subject) {
@@ -723,7 +733,9 @@ fn state_of(part: &Part) -> StateNamed {
         Does::Declared => StateKind::Declared,
         Does::Runnable => StateKind::Runnable,
         Does::Sleeps => StateKind::Sleep,
-        Does::KernelTimer => StateKind::KernelTimer,
+        Does::KernelTimer(_) => StateKind::KernelTimer,
+        Does::Throttled => StateKind::Throttled,
+        Does::Faults => StateKind::Faults,
         Does::Disk => StateKind::Disk,
         Does::Interrupt => StateKind::Interrupt,
         Does::Transit => StateKind::Transit,

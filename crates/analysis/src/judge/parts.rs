@@ -23,6 +23,8 @@ pub enum Does {
     /// Its own code.
     Runs,
     SystemCall,
+    /// The kernel brings pages that it wants.
+    Faults,
     /// A state that a program or a log declared.
     Declared,
     /// Waits for a CPU.
@@ -30,7 +32,9 @@ pub enum Does {
     /// Until a time that it set itself.
     Sleeps,
     /// Until one of the kernel's timers goes off: delayed acknowledgement, retransmission, …
-    KernelTimer,
+    KernelTimer(LinkKind),
+    /// Ready to run, and held back by a CPU quota.
+    Throttled,
     Disk,
     /// An interrupt or softirq at work, or a thread beneath one.
     Interrupt,
@@ -45,7 +49,7 @@ pub enum Does {
 impl Does {
     /// Whether the time passes because something is at work.
     pub fn is_work(self) -> bool {
-        matches!(self, Does::Runs | Does::SystemCall | Does::Declared | Does::Interrupt)
+        matches!(self, Does::Runs | Does::SystemCall | Does::Faults | Does::Declared | Does::Interrupt)
     }
 }
 
@@ -252,7 +256,7 @@ impl Parts {
                     last = Some((of, owner.clone()));
                 }
                 if !pending.is_empty() {
-                    resumes = (does == Does::Runnable).then(|| owner.clone());
+                    resumes = matches!(does, Does::Runnable | Does::Throttled).then(|| owner.clone());
                     if resumes.is_none() {
                         gather.settle(&mut pending, owner, (does == Does::SystemCall).then_some(state));
                     }
@@ -361,6 +365,8 @@ fn does(kind: SegmentKind, is_call: bool) -> Does {
             StateKind::Run | StateKind::User | StateKind::Kernel => Does::Runs,
             StateKind::SystemCall => Does::SystemCall,
             StateKind::Runnable | StateKind::Preempted => Does::Runnable,
+            StateKind::Throttled => Does::Throttled,
+            StateKind::Fault => Does::Faults,
             StateKind::Asleep => Does::Sleeps,
             StateKind::Interrupted | StateKind::Interrupt => Does::Interrupt,
             StateKind::Blocked | StateKind::Unknown | StateKind::Outside => Does::Unknown,
@@ -369,7 +375,7 @@ fn does(kind: SegmentKind, is_call: bool) -> Does {
         SegmentKind::Link(_) if is_call => Does::Call,
         SegmentKind::Link(kind) => match kind {
             LinkKind::Timer => Does::Sleeps,
-            LinkKind::KernelTimer => Does::KernelTimer,
+            kind if kind.is_kernel_timer() => Does::KernelTimer(kind),
             LinkKind::Disk => Does::Disk,
             LinkKind::Unknown => Does::Unknown,
             _ => Does::Transit,

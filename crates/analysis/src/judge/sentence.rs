@@ -78,6 +78,8 @@ pub fn does(state: &StateNamed) -> String {
         StateKind::Sleep if matches!(name.as_str(), "asleep" | "timer") => "sleeps until a time that it set itself".to_owned(),
         StateKind::Sleep => format!("waits in {name} until a time that it set itself"),
         StateKind::KernelTimer => format!("waits for a timer of the kernel ({name})"),
+        StateKind::Throttled => "is ready to run and may not: its CPU quota is used up".to_owned(),
+        StateKind::Faults => "waits for pages that the kernel brings (page faults)".to_owned(),
         StateKind::Disk => format!("waits for the disk in {name}"),
         StateKind::Interrupt => format!("handles interrupts ({name})"),
         StateKind::Transit => format!("waits for what is in transit ({name})"),
@@ -94,6 +96,8 @@ fn short(state: &StateNamed) -> String {
         StateKind::Runnable => "waiting for a CPU".to_owned(),
         StateKind::Sleep => format!("asleep ({})", state.name),
         StateKind::Disk => format!("waiting for the disk ({})", state.name),
+        StateKind::Throttled => "held back by a quota".to_owned(),
+        StateKind::Faults => "page faults".to_owned(),
         StateKind::Unknown => "unknown".to_owned(),
         _ => state.name.clone(),
     }
@@ -174,10 +178,10 @@ fn clause(because: &Because) -> String {
             let users: Vec<String> = users.iter().map(|(user, share)| format!("{} {}", name(user), percent(*share))).collect();
             format!("the CPUs are used by {}, and idle for {}", listed(&users), percent(*idle))
         }
-        Because::Faults { count, per_ms, share } => {
-            format!("{} page faults, {per_ms:.0} in each ms that it runs, take at least {} of the path", number(*count), percent(*share))
+        Because::Faults { count, share } => {
+            format!("its {} page faults take at least {} of the path", number(*count), percent(*share))
         }
-        Because::Quota { count } => format!("it is ready to run and its CPU is idle, {} times: a CPU quota holds it back", number(*count)),
+        Because::Quota { count } => format!("a quota of its control group holds it back {} times", number(*count)),
         Because::First { parts } => {
             let one = |part: &super::verdict::RunnerUp| format!("{}: {} ({})", name(&part.subject), short(&part.state), percent(part.share));
             listed(&parts.iter().map(one).collect::<Vec<_>>())

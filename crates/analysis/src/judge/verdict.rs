@@ -53,6 +53,8 @@ pub enum StateKind {
     Runnable,
     Sleep,
     KernelTimer,
+    Throttled,
+    Faults,
     Disk,
     Interrupt,
     Transit,
@@ -188,7 +190,7 @@ pub enum Because {
     Alone { threads: u64, cpus: u64, idle: f64 },
     /// Who had the CPUs.
     CpuUsers { users: Vec<(Named, f64)>, idle: f64 },
-    Faults { count: u64, per_ms: f64, share: f64 },
+    Faults { count: u64, share: f64 },
     Quota { count: u64 },
     /// The first ones, none of which leads.
     First { parts: Vec<RunnerUp> },

@@ -88,10 +88,10 @@ impl From<SegmentKind> for Kind {
             SegmentKind::Link(_) => Kind::Link,
             SegmentKind::State(StateKind::Unknown) => Kind::Unknown,
             SegmentKind::State(StateKind::Blocked) => Kind::Blocked,
-            SegmentKind::State(StateKind::Runnable | StateKind::Preempted) => Kind::Runnable,
+            SegmentKind::State(StateKind::Runnable | StateKind::Preempted | StateKind::Throttled) => Kind::Runnable,
             SegmentKind::State(StateKind::Interrupted | StateKind::Interrupt) => Kind::Interrupt,
             SegmentKind::State(StateKind::SystemCall) => Kind::SystemCall,
-            SegmentKind::State(StateKind::Run | StateKind::User | StateKind::Kernel | StateKind::Asleep | StateKind::Outside) => {
+            SegmentKind::State(StateKind::Run | StateKind::User | StateKind::Kernel | StateKind::Fault | StateKind::Asleep | StateKind::Outside) => {
                 Kind::Running
             }
             SegmentKind::State(StateKind::Span | StateKind::Call | StateKind::Declared | StateKind::Waits | StateKind::Named) => {

@@ -143,7 +143,8 @@ impl Kernel {
             None => Vec::new(),
         };
         let nothing = groups.is_empty() && self.events.is_empty();
-        (!nothing).then(|| Wish { groups, events: self.events.clone(), context: self.context.clone(), ..Wish::default() })
+        let light = self.kernel.is_none();
+        (!nothing).then(|| Wish { groups, light, events: self.events.clone(), context: self.context.clone(), ..Wish::default() })
     }
 
     /// What is to be said where nobody spoke of the kernel and it cannot be recorded.

@@ -3,7 +3,7 @@
 //! A softirq is caused by whoever raised it. An interrupt says nothing of its cause: it has the lineage of the first request or packet that it takes, and
 //! where it takes none that is known, its device is the cause, which is a machine of its own: what it waits for is outside of the system.
 
-use super::timers::Set;
+use super::timers::Due;
 use super::{Composer, Seat};
 use crate::interaction::{Cause, Deed, MachineId};
 use crate::kinds::{NameKind, StateKind};
@@ -49,7 +49,7 @@ struct Open {
     /// A timer has led to it.
     timer: bool,
     /// Who set that, if it is known.
-    set: Option<Set>,
+    set: Option<Due>,
     /// Who has caused what it does now, and since when it does that.
     of: Option<MachineId>,
     since: u64,
@@ -102,6 +102,7 @@ impl Composer {
                 self.emit(Deed::Pop { machine: open.machine });
             }
         }
+        self.undecided_timer_ends(cpu);
     }
 
     /// Begins those that it has opened.
@@ -184,7 +185,7 @@ impl Composer {
     }
 
     /// A timer has gone off in this context: what it does now is for who has set that, if it is known.
-    pub(super) fn acts_for(&mut self, cpu: CpuId, id: ContextId, set: Option<Set>) {
+    pub(super) fn acts_for(&mut self, cpu: CpuId, id: ContextId, set: Option<Due>) {
         let place = self.contexts.cpu(cpu).open.len().saturating_sub(1);
         let Some(open) = self.contexts.cpu(cpu).open.last_mut().filter(|open| open.id == id && open.timer) else { return };
         open.set = set;
@@ -193,6 +194,15 @@ impl Composer {
         }
         if set.is_some() {
             self.context_that_acts(cpu, id);
+        }
+    }
+
+    /// What contexts do for a timer of which it was not known what for.
+    pub(super) fn contexts_decided(&mut self, before: NameId, link: NameId) {
+        for open in self.contexts.cpus.iter_mut().flat_map(|cpu| &mut cpu.open) {
+            if let Some(due) = open.set.as_mut().filter(|due| due.link == before) {
+                due.link = link;
+            }
         }
     }
 
@@ -268,6 +278,11 @@ impl Composer {
         })
     }
 
+    /// An interrupt of a timer, not a softirq.
+    pub(super) fn is_hard_timer(&mut self, id: ContextId) -> bool {
+        !self.linux.contexts[id.0 as usize].key.is_softirq() && self.is_timer(id)
+    }
+
     /// Whether a timer of which nobody knows who set it has led to what this context does now.
     pub(super) fn is_timed(&mut self, cpu: CpuId, id: ContextId) -> bool {
         let open = self.contexts.cpu(cpu).open.iter().rfind(|open| open.id == id).copied();
@@ -287,7 +302,7 @@ impl Composer {
         if open.caused {
             return machine;
         }
-        let of_timer = open.set.map(|Set { by, t }| Cause { by, at: Some(t), link: Some(self.words.links.timer) });
+        let of_timer = open.set.map(|Due { by, t, link }| Cause { by, at: Some(t), link: Some(link) });
         let cause = match (open.raise, self.linux.contexts[id.0 as usize].key) {
             _ if of_timer.is_some() => of_timer,
             _ if open.timer => self.unknown("timer"),

@@ -4,7 +4,7 @@ use super::ending::Kin;
 use super::waits::Wait;
 use super::Composer;
 use crate::interaction::{Cause, Deed, MachineId};
-use crate::kinds::{NameKind, StateKind};
+use crate::kinds::{LinkKind, NameKind, StateKind};
 use crate::linux_watch::{Cause as Why, Mode, Moment, Reason, ThreadId, ThreadState, Wake, Waker, Why as Whole};
 use crate::names::NameId;
 use crate::step;
@@ -19,6 +19,8 @@ pub(super) enum Kernel {
     Runs,
     Ready,
     Preempted,
+    /// It could go on, and its group has used up its share of CPU time.
+    Throttled,
     Blocked,
     /// Until a time that it has set itself.
     Asleep,
@@ -138,7 +140,14 @@ impl Composer {
             Moment::WorkQueued { cpu, work, by } => self.work_queued(catalogue, cpu, work, by),
             Moment::WorkBegins { thread, work } => self.work_begins(catalogue, thread, work),
             Moment::TimerSet { cpu, timer, by } => self.timer_is_set(catalogue, cpu, timer, by),
-            Moment::TimerGoesOff { cpu, timer, by } => self.timer_goes_off(cpu, timer, by),
+            Moment::TimerGoesOff { cpu, timer, by, kind } => self.timer_goes_off(cpu, timer, by, kind),
+            Moment::Faulted { thread } => self.faulted(catalogue, thread),
+            Moment::Retransmitted { cpu } => self.retransmitted(cpu),
+            Moment::Throttled { thread } => {
+                let at = self.thread_of_linux(thread);
+                self.threads[at as usize].kernel = Kernel::Throttled;
+                self.look(catalogue, at);
+            }
             Moment::Completed { cpu, device, sector, by } => self.completed(catalogue, cpu, device, sector, by),
         }
     }
@@ -276,7 +285,8 @@ impl Composer {
             }
             Waker::Context { id, .. } => {
                 let its_own = self.timer_of(wake.cpu, id).is_some_and(|by| Some(by) == self.threads[at as usize].machine);
-                if its_own || self.is_timed(wake.cpu, id) {
+                // What wakes a thread in a timer's interrupt itself is a timer of that thread; those of others raise softirqs there.
+                if its_own || self.is_hard_timer(id) && self.can_time_out(at) || self.is_timed(wake.cpu, id) {
                     return self.timer(catalogue, at);
                 }
                 let by = self.context_that_acts(wake.cpu, id);
@@ -307,8 +317,25 @@ impl Composer {
         if self.threads[at as usize].gap {
             return self.unknown("lost");
         }
+        let link = self.link_of_own_timer(at);
         let (by, since) = (self.machine(catalogue, at), self.threads[at as usize].since);
-        Some(Cause { by, at: Some(since), link: Some(self.words.links.timer) })
+        Some(Cause { by, at: Some(since), link: Some(link) })
+    }
+
+    /// `timer CALL`, by the call in which the thread waits for the time that it set; `timer` where none is known.
+    fn link_of_own_timer(&mut self, at: u32) -> NameId {
+        let call = self.threads[at as usize].linux.map(|id| self.linux.why(id));
+        let Some(Why::Call(call, _)) = call else { return self.words.links.timer };
+        let known = self.timers.of_calls.iter().find(|&&(name, _)| name == call);
+        if let Some(&(_, link)) = known {
+            return link;
+        }
+        let link = {
+            let text = format!("timer {}", self.linux.names.text(call));
+            self.vocabulary.names.intern_as(&text, NameKind::Link(LinkKind::Timer))
+        };
+        self.timers.of_calls.push((call, link));
+        link
     }
 
     fn call(&self, at: u32) -> Option<&str> {
@@ -465,6 +492,7 @@ impl Composer {
         let state = match thread.kernel {
             Kernel::Ready => self.words.runnable,
             Kernel::Preempted => self.words.preempted,
+            Kernel::Throttled => self.words.throttled,
             Kernel::Unsure => self.words.unknown,
             Kernel::Runs | Kernel::Asleep if thread.silent => self.words.unknown,
             Kernel::Blocked => return,
@@ -489,7 +517,7 @@ impl Composer {
     }
 
     /// What a thread that runs does, or one that sleeps.
-    fn works_in(&mut self, at: u32) -> NameId {
+    pub(super) fn works_in(&mut self, at: u32) -> NameId {
         let thread = &self.threads[at as usize];
         if let Some(wait) = &thread.wait {
             return wait.why;

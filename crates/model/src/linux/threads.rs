@@ -46,6 +46,14 @@ impl Linux {
         }
     }
 
+    /// A thread has left its CPU, and the CPU is idle: one that could go on may not, since its group's quota is used up.
+    pub(super) fn left_to_nobody<W: Watch + ?Sized>(&mut self, id: ThreadId, watch: &mut W) {
+        let thread = &self.threads[id.0 as usize];
+        if thread.state == ThreadState::Preempted && !thread.kernel {
+            watch.moment(Moment::Throttled { thread: id });
+        }
+    }
+
     /// The CPU takes a thread.
     pub(super) fn take<W: Watch + ?Sized>(&mut self, cpu: CpuId, t_ns: i64, to: Option<ThreadId>, watch: &mut W) {
         let Some(id) = to else {

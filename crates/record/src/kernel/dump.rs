@@ -13,6 +13,31 @@ use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::net::Ipv4Addr;
 use std::path::Path;
+use std::sync::OnceLock;
+
+/// Functions of the kernel's timers that have a name in the model (`rules/linux.toml`): an event of a timer bears an address.
+const TIMER_FUNCTIONS: [&str; 17] = [
+    "tcp_delack_timer",
+    "tcp_compressed_ack_kick",
+    "tcp_write_timer",
+    "tcp_keepalive_timer",
+    "tcp_pace_kick",
+    "reqsk_timer_handler",
+    "sched_cfs_period_timer",
+    "sched_cfs_slack_timer",
+    "qdisc_watchdog",
+    "delayed_work_timer_fn",
+    "process_timeout",
+    "hrtimer_wakeup",
+    "timerfd_tmrproc",
+    "it_real_fn",
+    "posix_timer_fn",
+    "alarmtimer_fired",
+    "tick_nohz_handler",
+];
+
+/// Where they are, as long as the kernel runs.
+static TIMERS: OnceLock<Vec<(u64, &'static str)>> = OnceLock::new();
 
 /// A process with more open files than this is a server; its sockets say nothing here.
 const MOST_FILES_OF_ONE: usize = 256;
@@ -39,6 +64,7 @@ impl Dump<'_> {
 pub fn write(file: File, foreign_pids: bool, now: &dyn Fn() -> u64) -> io::Result<()> {
     let mut dump = Dump { out: BufWriter::new(file), now };
     let sockets = if foreign_pids { HashMap::new() } else { processes(&mut dump)? };
+    timer_functions(&mut dump)?;
     interrupts(&mut dump)?;
     interfaces(&mut dump)?;
     network::write(&mut dump, &sockets)?;
@@ -165,6 +191,29 @@ fn parse_stat(text: &str) -> Option<Value> {
     }))
 }
 
+/// Nothing where the kernel hides its addresses.
+fn timer_functions(dump: &mut Dump<'_>) -> io::Result<()> {
+    if TIMERS.get().is_none() {
+        let mut timers = Vec::new();
+        let _ = each_symbol(|_, symbol| {
+            timers.extend(timer(symbol));
+            Ok(())
+        });
+        let _ = TIMERS.set(timers);
+    }
+    for (address, name) in TIMERS.get().into_iter().flatten() {
+        dump.line(json!({ "kind": "function", "address": address, "name": name }))?;
+    }
+    Ok(())
+}
+
+/// If the function is one of a timer that the model knows.
+fn timer(symbol: &Symbol<'_>) -> Option<(u64, &'static str)> {
+    let name = TIMER_FUNCTIONS.into_iter().find(|name| name.as_bytes() == symbol.name)?;
+    let address = u64::from_str_radix(std::str::from_utf8(symbol.address).ok()?, 16).ok()?;
+    (address != 0).then_some((address, name))
+}
+
 fn interrupts(dump: &mut Dump<'_>) -> io::Result<()> {
     for irq in numbers("/sys/kernel/irq") {
         let text = |name: &str| fs::read_to_string(format!("/sys/kernel/irq/{irq}/{name}")).map(|text| text.trim().to_owned());
@@ -259,32 +308,52 @@ pub fn symbols(recording: &Path) -> io::Result<()> {
 }
 
 fn write_symbols(recording: &Path) -> io::Result<()> {
-    let mut lines = BufReader::with_capacity(256 << 10, File::open("/proc/kallsyms")?);
     let folder = recording.join("symbols");
     let mut out: Option<BufWriter<File>> = None;
-    let mut line = Vec::new();
-    loop {
-        line.clear();
-        if lines.read_until(b'\n', &mut line)? == 0 {
-            break;
-        }
-        let mut words = line.splitn(3, |byte| *byte == b' ');
-        let (Some(address), Some(kind)) = (words.next(), words.next()) else { continue };
-        if !matches!(kind, b"t" | b"T" | b"w" | b"W") {
-            continue;
-        }
+    let mut timers = Vec::new();
+    each_symbol(|line, symbol| {
+        timers.extend(timer(symbol));
         let out = match &mut out {
             Some(out) => out,
-            // All zeroes: this user is not shown where the kernel is.
-            None if address.iter().all(|digit| *digit == b'0') => return Ok(()),
             None => {
                 fs::create_dir_all(&folder)?;
                 out.insert(BufWriter::with_capacity(256 << 10, File::create(folder.join("kallsyms"))?))
             }
         };
-        out.write_all(&line)?;
-    }
+        out.write_all(line)
+    })?;
+    let _ = TIMERS.set(timers);
     out.map_or(Ok(()), |mut out| out.flush())
+}
+
+struct Symbol<'a> {
+    /// In hexadecimal digits.
+    address: &'a [u8],
+    name: &'a [u8],
+}
+
+/// The kernel's functions, with their lines. None if this user is not shown where the kernel is: then all addresses are zero.
+fn each_symbol(mut visit: impl FnMut(&[u8], &Symbol<'_>) -> io::Result<()>) -> io::Result<()> {
+    let mut lines = BufReader::with_capacity(256 << 10, File::open("/proc/kallsyms")?);
+    let (mut line, mut shown) = (Vec::new(), false);
+    loop {
+        line.clear();
+        if lines.read_until(b'\n', &mut line)? == 0 {
+            return Ok(());
+        }
+        let mut words = line.splitn(3, |byte| *byte == b' ');
+        let (Some(address), Some(kind), Some(name)) = (words.next(), words.next(), words.next()) else { continue };
+        if !matches!(kind, b"t" | b"T" | b"w" | b"W") {
+            continue;
+        }
+        if !shown && address.iter().all(|digit| *digit == b'0') {
+            return Ok(());
+        }
+        shown = true;
+        // A module's function has the module's name behind it.
+        let name = name.split(|byte| byte.is_ascii_whitespace()).next().unwrap_or_default();
+        visit(&line, &Symbol { address, name })?;
+    }
 }
 
 #[cfg(test)]

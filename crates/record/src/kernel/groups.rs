@@ -45,8 +45,9 @@ const VECTORS: &[&str] = &[
 ];
 
 impl Group {
-    /// What is recorded where nobody says otherwise.
-    pub const DEFAULT: [Group; 7] = [Group::Sched, Group::Irq, Group::Softirq, Group::Net, Group::Block, Group::Workqueue, Group::Syscall];
+    /// What is recorded where nobody says otherwise, each in its light form ([`super::light`]).
+    pub const DEFAULT: [Group; 8] =
+        [Group::Sched, Group::Irq, Group::Softirq, Group::Net, Group::Block, Group::Workqueue, Group::Syscall, Group::Fault];
 
     pub const ALL: [Group; 16] = [
         Group::Sched,
@@ -89,7 +90,7 @@ impl Group {
     }
 
     /// Its events, as patterns that [`TraceFs::matching`](longpole_ftrace::TraceFs::matching) understands.
-    pub fn patterns(self) -> &'static [&'static str] {
+    fn patterns(self) -> &'static [&'static str] {
         match self {
             Group::Sched => &[
                 "sched:sched_switch",
@@ -124,6 +125,7 @@ impl Group {
                 "sock:sock_exceed_buf_limit",
                 "udp:udp_fail_queue_rcv_skb",
                 "tcp:tcp_retransmit_skb",
+                "tcp:tcp_retransmit_synack",
                 "qdisc:qdisc_create",
                 "qdisc:qdisc_destroy",
             ],
@@ -148,19 +150,74 @@ impl Group {
     }
 
     /// Further events of which only a part is wanted, with the filter that chooses it.
-    pub fn filtered(self) -> Option<(&'static [&'static str], String)> {
+    fn filtered(self) -> Vec<Part> {
         match self {
             Group::Futex => {
                 // futex, futex_waitv, futex_wake, futex_wait, futex_requeue: but for the first they have one number on every architecture.
                 let numbers = [libc::SYS_futex, 449, 454, 455, 456];
                 let filter = numbers.map(|number| format!("id == {number}")).join(" || ");
-                Some((&["raw_syscalls:sys_enter", "raw_syscalls:sys_exit"], filter))
+                vec![Part::some(&["raw_syscalls:sys_enter", "raw_syscalls:sys_exit"], filter)]
             }
-            // TCP keeps its pace by a timer of each connection: what it sends then was put there before.
-            Group::Net => Some((&["timer:hrtimer_start", "timer:hrtimer_expire_entry"], "function.function == tcp_pace_kick".to_owned())),
-            _ => None,
+            // A softirq that a timer has led to acts for who set that.
+            Group::Softirq => vec![
+                // The timer by which TCP sends again is also the one by which it probes a closed window.
+                Part::all(&["timer:timer_expire_entry", "tcp:tcp_retransmit_skb", "tcp:tcp_retransmit_synack"]),
+                Part::some(&["timer:timer_start"], format!("function.function != {OWN_TIMER}")),
+                Part::some(&["timer:hrtimer_expire_entry"], format!("function.function != {TICK}")),
+                Part::some(&["timer:hrtimer_start"], one_of(&FINE_TIMERS)),
+            ],
+            // A small window holds up a sender that has more to send; it is rare where nobody chose a small buffer.
+            Group::Net => vec![Part::some(&["tcp:tcp_probe"], format!("snd_wnd < {SMALL_WINDOW}"))],
+            _ => Vec::new(),
         }
     }
+
+    /// All of it.
+    pub fn parts(self) -> Vec<Part> {
+        let mut parts = vec![Part::all(self.patterns())];
+        parts.extend(self.filtered());
+        parts
+    }
+}
+
+/// Events that are wanted, all of them or those that a filter chooses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    pub patterns: &'static [&'static str],
+    pub filter: Option<String>,
+}
+
+impl Part {
+    pub fn all(patterns: &'static [&'static str]) -> Part {
+        Part { patterns, filter: None }
+    }
+
+    pub fn some(patterns: &'static [&'static str], filter: String) -> Part {
+        Part { patterns, filter: Some(filter) }
+    }
+}
+
+/// Functions of fine timers that act for others: TCP's pace and its acknowledgements, rate limits, timers of programs, quotas of CPU time. All others wake whoever
+/// set them, or are the tick.
+const FINE_TIMERS: [&str; 8] = [
+    "tcp_pace_kick",
+    "tcp_compressed_ack_kick",
+    "qdisc_watchdog",
+    "timerfd_tmrproc",
+    "it_real_fn",
+    "posix_timer_fn",
+    "sched_cfs_period_timer",
+    "sched_cfs_slack_timer",
+];
+/// The tick, some hundred times a second on each CPU.
+const TICK: &str = "tick_nohz_handler";
+/// Wakes the thread of the kernel that set it.
+const OWN_TIMER: &str = "process_timeout";
+/// Bytes. A connection begins with 64 KiB, and the kernel enlarges that unless a program has chosen a small buffer.
+const SMALL_WINDOW: u32 = 32 << 10;
+
+fn one_of(functions: &[&str]) -> String {
+    functions.iter().map(|function| format!("function.function == {function}")).collect::<Vec<_>>().join(" || ")
 }
 
 impl fmt::Display for Group {
@@ -278,7 +335,7 @@ mod tests {
     fn every_group_is_found_by_its_name_and_a_wrong_one_is_told_all_names() {
         for group in Group::ALL {
             assert_eq!(group.name().parse(), Ok(group));
-            assert!(!group.patterns().is_empty());
+            assert!(group.parts().iter().any(|part| !part.patterns.is_empty()));
         }
         let error = "shed".parse::<Group>().unwrap_err().to_string();
         assert!(error.contains("\"shed\"") && error.contains("sched, irq, softirq") && error.contains("power, and none"), "{error}");
@@ -298,11 +355,14 @@ mod tests {
 
     #[test]
     fn of_some_events_a_group_wants_a_part() {
-        let (events, filter) = Group::Futex.filtered().unwrap();
-        assert_eq!(events.len(), 2);
-        assert!(filter.starts_with(&format!("id == {} || ", libc::SYS_futex)), "{filter}");
-        let (events, filter) = Group::Net.filtered().unwrap();
-        assert!(events.contains(&"timer:hrtimer_start") && filter.contains("tcp_pace_kick"), "{filter}");
-        assert_eq!(Group::Syscall.filtered(), None);
+        let filter = |group: Group, event: &str| {
+            let part = group.parts().into_iter().find(|part| part.patterns.contains(&event));
+            part.unwrap_or_else(|| panic!("{event}")).filter
+        };
+        let calls = filter(Group::Futex, "raw_syscalls:sys_exit").unwrap();
+        assert!(calls.starts_with(&format!("id == {} || ", libc::SYS_futex)), "{calls}");
+        assert!(filter(Group::Softirq, "timer:hrtimer_start").unwrap().contains("tcp_pace_kick"));
+        assert_eq!(filter(Group::Softirq, "timer:timer_expire_entry"), None);
+        assert_eq!(filter(Group::Syscall, "raw_syscalls:sys_exit"), None);
     }
 }

@@ -1,6 +1,7 @@
 //! From wishes to the events of this kernel: which are there, which of them with what filter, and on which clock.
 
 use super::groups::{Context, EventWish, Group, ALWAYS};
+use super::light;
 use crate::clock::Source as ClockSource;
 use crate::glob;
 use longpole_ftrace::{EventName, TraceFs, TraceFsError};
@@ -12,6 +13,8 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wish {
     pub groups: Vec<Group>,
+    /// Of each group what the critical path needs, not all of it.
+    pub light: bool,
     pub events: Vec<EventWish>,
     pub context: Vec<Context>,
     /// Bytes of each CPU's buffer.
@@ -116,12 +119,10 @@ pub(super) fn choose(wish: &Wish, events: &[EventName]) -> (Vec<Wanted>, Vec<Str
         take(pattern, None, None);
     }
     for group in &wish.groups {
-        for pattern in group.patterns() {
-            take(pattern, None, None);
-        }
-        if let Some((patterns, filter)) = group.filtered() {
-            for pattern in patterns {
-                take(pattern, Some(&filter), None);
+        let parts = if wish.light { light::parts(*group) } else { group.parts() };
+        for part in &parts {
+            for pattern in part.patterns {
+                take(pattern, part.filter.as_deref(), None);
             }
         }
     }
@@ -195,6 +196,15 @@ mod tests {
         let (wanted, _) = choose(&wish(&[Group::Futex], &[]), &events());
         assert!(filters(&wanted).iter().any(|(name, filter)| name == "raw_syscalls:sys_enter" && filter.is_some_and(|f| f.contains("||"))));
         let (wanted, _) = choose(&wish(&[Group::Futex, Group::Syscall], &[]), &events());
+        assert!(filters(&wanted).contains(&("raw_syscalls:sys_enter".to_owned(), None)));
+    }
+
+    #[test]
+    fn the_default_chooses_among_the_calls_and_a_group_that_is_asked_for_does_not() {
+        let groups = wish(&[Group::Syscall], &[]);
+        let (wanted, _) = choose(&Wish { light: true, ..groups.clone() }, &events());
+        assert!(filters(&wanted).iter().any(|(name, filter)| name == "raw_syscalls:sys_enter" && filter.is_some_and(|f| f.contains("!="))));
+        let (wanted, _) = choose(&groups, &events());
         assert!(filters(&wanted).contains(&("raw_syscalls:sys_enter".to_owned(), None)));
     }
 

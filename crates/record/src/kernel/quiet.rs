@@ -11,6 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// What system calls are told by.
 pub const CALLS: [&str; 2] = ["raw_syscalls:sys_enter", "raw_syscalls:sys_exit"];
+/// The same, as a group's part.
+pub const CALLS_OF_TRACER: &[&str] = &CALLS;
 
 thread_local! {
     static HERE: RefCell<Option<Quiet>> = const { RefCell::new(None) };

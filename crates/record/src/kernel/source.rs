@@ -6,6 +6,7 @@
 
 use super::counters::{Counters, Grown};
 use super::dump;
+use super::faults;
 use super::freeze::{self, Moved, Order, What};
 use super::masks::{self, Masks};
 use super::plan::{KernelError, Plan, Wish};
@@ -36,6 +37,7 @@ const SMALLEST_BUFFER: u64 = 1 << 20;
 const PERIOD: Duration = Duration::from_millis(100);
 /// Where the kernel wakes the thread, in percent of the buffer.
 const WAKE_AT: &str = "25";
+const USER_FAULT: &str = "exceptions:page_fault_user";
 /// After a wake-up that brought nothing (a CPU that went offline), so that the thread does not spin.
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -174,6 +176,9 @@ impl Source {
         if let Some(note) = size_buffers(&instance, &wish, cpus.len() as u64)? {
             oddities.push(note);
         }
+        // Before the tracer makes faults slower.
+        let faults = wanted.iter().any(|wanted| wanted.event.to_string() == USER_FAULT);
+        let page_fault_ns = faults.then(faults::least_ns).flatten();
         let mut enabled = Vec::new();
         let mut filters = serde_json::Map::new();
         let mut refused: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -238,6 +243,8 @@ impl Source {
             "clock": clock.0,
             "page_size": page_size,
             "groups": groups,
+            "left_out": if wish.light { super::light::left_out(&wish.groups) } else { Value::Null },
+            "page_fault_ns": page_fault_ns,
             "events": enabled,
             "filters": filters,
             "context": context,
@@ -289,7 +296,7 @@ impl Source {
     /// What the recording's description says of it: what was asked for, what came of that, and how much it is so far.
     pub fn told(&self) -> Value {
         let said = |key: &str| self.description[key].clone();
-        json!({ "groups": said("groups"), "names": said("events"), "filters": said("filters"), "foreign_pids": said("foreign_pids"), "recorded_bytes": self.bytes() })
+        json!({ "groups": said("groups"), "names": said("events"), "filters": said("filters"), "left_out": said("left_out"), "page_fault_ns": said("page_fault_ns"), "foreign_pids": said("foreign_pids"), "recorded_bytes": self.bytes() })
     }
 
     /// From the return of this function on everything is recorded, and who was there before is known.

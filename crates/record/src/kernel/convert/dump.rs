@@ -20,6 +20,7 @@ const BLOCK: usize = 5;
 const END: usize = 6;
 const QDISC: usize = 7;
 const SOCKET: usize = 8;
+const FUNCTION: usize = 9;
 
 /// A line beyond this is no line of a state dump.
 const MOST_LINE: u64 = 1 << 20;
@@ -30,6 +31,7 @@ const I32: Int = Int { signed: true, ..Int::unsigned(32) };
 const I64: Int = Int { signed: true, ..Int::unsigned(64) };
 const U32: Int = Int::unsigned(32);
 const OCTAL: Int = Int { base: 8, ..Int::unsigned(32) };
+const ADDRESS: Int = Int { base: 16, ..Int::unsigned(64) };
 const HEX: Int = Int { base: 16, ..Int::unsigned(32) };
 
 /// Values of lttng-modules' state dump.
@@ -92,6 +94,7 @@ pub fn classes() -> Vec<(String, Vec<(String, Kind)>)> {
         class("end", &[]),
         own("qdisc", &[("dev", Kind::String), ("kind", Kind::String), ("ifindex", UNSIGNED), ("handle", UNSIGNED), ("parent", UNSIGNED)]),
         own("socket", &[("pid", INT), ("protocol", UNSIGNED), ("port", UNSIGNED), ("inode", Kind::Int(Int::unsigned(64)))]),
+        own("function", &[("address", Kind::Int(ADDRESS)), ("name", Kind::String)]),
     ]
 }
 
@@ -186,6 +189,11 @@ impl Dump<'_> {
                     integer(&mut payload, number(&value["port"], 0), U32);
                     integer(&mut payload, number(&value["inode"], 0), Int::unsigned(64));
                     SOCKET
+                }
+                Some("function") => {
+                    integer(&mut payload, value["address"].as_u64().unwrap_or(0) as i64, ADDRESS);
+                    text(&mut payload, &value["name"]);
+                    FUNCTION
                 }
                 // A later recorder may know of more.
                 _ => continue,

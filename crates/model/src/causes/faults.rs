@@ -1,0 +1,61 @@
+//! Page faults of programs. The kernel tells when one begins and never when it ends, so a fault has the time that it takes at least, as the recorder measured it, or until
+//! its thread does something else: what a fault takes beyond that counts as the program's own time.
+
+use super::threads::Kernel;
+use super::Composer;
+use crate::interaction::Deed;
+use crate::linux_watch::ThreadId;
+use longpole_trace::event::Catalogue;
+use std::collections::VecDeque;
+
+#[derive(Debug, Default)]
+pub(super) struct Faults {
+    /// Threads in faults, by when those are over at the earliest: one on each CPU at most, but for those that were put off it.
+    open: VecDeque<(u64, u32)>,
+}
+
+impl Faults {
+    #[inline]
+    pub fn due(&self) -> Option<u64> {
+        self.open.front().map(|&(due, _)| due)
+    }
+}
+
+impl Composer {
+    pub(super) fn faulted(&mut self, catalogue: &Catalogue, id: ThreadId) {
+        let Some(least) = self.about.page_fault_ns else { return };
+        let at = self.thread_of_linux(id);
+        // Only where its code runs and nothing better is known of that.
+        if self.threads[at as usize].kernel != Kernel::Runs {
+            return;
+        }
+        if self.threads[at as usize].state == Some(self.words.page_fault) {
+            self.threads[at as usize].state = None;
+        }
+        self.look(catalogue, at);
+        let thread = &self.threads[at as usize];
+        let (Some(machine), true) = (thread.machine, thread.state == Some(self.words.user) || thread.state == Some(self.words.run)) else {
+            return;
+        };
+        let state = self.words.page_fault;
+        self.emit(Deed::State { machine, state });
+        self.threads[at as usize].state = Some(state);
+        self.faults.open.push_back((self.now.saturating_add(least), at));
+    }
+
+    /// Those that are over by then. All take equally long, so they end in the order in which they began.
+    #[cold]
+    pub(super) fn faults_end(&mut self, t: u64) {
+        while let Some(&(due, at)) = self.faults.open.front().filter(|&&(due, _)| due <= t) {
+            self.faults.open.pop_front();
+            let again = self.faults.open.iter().any(|&(_, other)| other == at);
+            let thread = &mut self.threads[at as usize];
+            let (Some(machine), true, false) = (thread.machine, thread.state == Some(self.words.page_fault), again) else { continue };
+            self.now = self.now.max(due);
+            thread.state = None;
+            let state = self.works_in(at);
+            self.threads[at as usize].state = Some(state);
+            self.emit(Deed::State { machine, state });
+        }
+    }
+}

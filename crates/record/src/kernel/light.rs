@@ -1,0 +1,101 @@
+//! What is recorded where nobody chose groups: of each group what the critical path and the verdict need.
+//!
+//! Two things make a program of many system calls slow under the tracer: an event of each call that never waits, and seven of nine events of each packet. No answer
+//! about causes follows from those. [`left_out`] lists them, for the recording's description.
+
+use super::groups::{Group, Part};
+use serde_json::{json, Value};
+
+/// Of a packet: handed to its device's queue and received, which says what leads from the sender to whoever is woken. The rest is rare.
+const NET: &[&str] = &[
+    "net:net_dev_queue",
+    "net:net_dev_xmit_timeout",
+    "net:netif_receive_skb",
+    "skb:kfree_skb",
+    "sock:inet_sock_set_state",
+    "sock:sock_rcvqueue_full",
+    "sock:sock_exceed_buf_limit",
+    "udp:udp_fail_queue_rcv_skb",
+    "qdisc:qdisc_create",
+    "qdisc:qdisc_destroy",
+];
+
+/// What the driver gets, where packets can be cut: never on the loopback.
+const TRANSMIT: (&[&str], &str) = (&["net:net_dev_start_xmit"], "name != \"lo\"");
+
+/// Calls that neither wait nor change what is known of threads, files and sockets. Few: the kernel compares each call with each of them.
+const SWIFT_CALLS: [(&str, i64); 10] = [
+    ("epoll_ctl", libc::SYS_epoll_ctl),
+    ("clock_gettime", libc::SYS_clock_gettime),
+    ("rt_sigprocmask", libc::SYS_rt_sigprocmask),
+    ("lseek", libc::SYS_lseek),
+    ("getpid", libc::SYS_getpid),
+    ("gettid", libc::SYS_gettid),
+    ("rt_sigaction", libc::SYS_rt_sigaction),
+    ("getsockopt", libc::SYS_getsockopt),
+    ("gettimeofday", libc::SYS_gettimeofday),
+    ("getrusage", libc::SYS_getrusage),
+];
+
+/// The parts of a group that are recorded by default.
+pub fn parts(group: Group) -> Vec<Part> {
+    match group {
+        Group::Net => {
+            let mut parts = vec![Part::all(NET), Part::some(TRANSMIT.0, TRANSMIT.1.to_owned())];
+            parts.extend(group.parts().into_iter().filter(|part| part.filter.is_some()));
+            parts
+        }
+        Group::Syscall => {
+            let filter = SWIFT_CALLS.map(|(_, number)| format!("id != {number}")).join(" && ");
+            vec![Part::some(super::quiet::CALLS_OF_TRACER, filter)]
+        }
+        // Those of the kernel are time of the call that it works for.
+        Group::Fault => vec![Part::all(&["exceptions:page_fault_user"])],
+        group => group.parts(),
+    }
+}
+
+/// What these groups would record besides if they were asked for by name.
+pub fn left_out(groups: &[Group]) -> Value {
+    let mut events: Vec<&str> = Vec::new();
+    let mut calls: Vec<&str> = Vec::new();
+    let mut asked: Vec<&str> = Vec::new();
+    let kept: Vec<&str> = groups.iter().flat_map(|group| parts(*group)).flat_map(|part| part.patterns.iter().copied()).collect();
+    for &group in groups {
+        let full = group.parts();
+        let dropped = full.iter().flat_map(|part| part.patterns.iter().copied()).filter(|pattern| !kept.contains(pattern));
+        let before = events.len() + calls.len();
+        events.extend(dropped);
+        if group == Group::Syscall {
+            calls.extend(SWIFT_CALLS.map(|(name, _)| name));
+        }
+        if events.len() + calls.len() > before {
+            asked.push(group.name());
+        }
+    }
+    json!({ "events": events, "calls": calls, "groups": asked })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_default_leaves_out_is_listed_with_the_groups_that_record_it() {
+        let left_out = left_out(&Group::DEFAULT);
+        let has = |key: &str, name: &str| left_out[key].as_array().is_some_and(|all| all.iter().any(|one| one == name));
+        assert!(has("events", "sock:sock_recv_length") && has("events", "exceptions:page_fault_*"), "{left_out}");
+        assert!(!has("events", "net:net_dev_queue") && has("calls", "epoll_ctl"), "{left_out}");
+        assert_eq!(left_out["groups"], json!(["net", "syscall", "fault"]));
+    }
+
+    #[test]
+    fn every_event_of_the_default_is_one_of_its_group() {
+        for group in Group::DEFAULT {
+            let full: Vec<&str> = group.parts().iter().flat_map(|part| part.patterns.iter().copied()).collect();
+            for pattern in parts(group).iter().flat_map(|part| part.patterns.iter().copied()) {
+                assert!(full.iter().any(|known| crate::glob::matches(known, pattern)), "{pattern}");
+            }
+        }
+    }
+}
